@@ -1,0 +1,111 @@
+# The everyday commands. They need Python 3.10 or later with venv, g++ and make; everything else
+# comes from pip into $(VENV). Several people can work in one tree at once, each with a VENV= and a
+# BUILD= of their own.
+PYTHON ?= python3
+VENV ?= .venv
+BUILD ?= build
+# ON turns compiler warnings into errors; changing it recompiles everything.
+WERROR ?= OFF
+# What `make sanitize` checks with: address,undefined or thread.
+SANITIZE ?= address,undefined
+# For instance: PYTEST_ARGS='tests/unit -k tiling -x'
+PYTEST_ARGS ?=
+
+bin := $(abspath $(VENV))/bin
+build := $(abspath $(BUILD))
+jobs := $(shell nproc 2>/dev/null || echo 2)
+# cmake and ninja of the environment are found first, and so is its oneDNN.
+export PATH := $(bin):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# Folders are listed too, because their time changes when a file comes or goes.
+native_sources := $(shell find native)
+python_sources := $(shell find oocdnn perfmodel bench -not -name '__pycache__*' -not -name '*.pyc')
+tidied := $(filter %.cpp,$(native_sources))
+formatted := $(filter %.cpp %.hpp %.c %.h,$(native_sources))
+
+pip := python -m pip --quiet
+# Object files stay in the build folder, so only what changed is compiled again.
+build_in = --no-build-isolation --config-settings=build-dir=$(1)/native \
+	--config-settings=cmake.define.OOCDNN_TESTING=ON \
+	--config-settings=cmake.define.OOCDNN_WERROR=$(WERROR)
+testing_library = OOCDNN_TESTING_LIBRARY=$(1)/native/lib/liboocdnn_testing.so
+
+.PHONY: all demo test test-long wheel lint tidy format sanitize clean
+all: wheel
+
+demo: $(build)/installed.demo
+	oocdnn demo --out demo-out
+
+test: $(build)/installed.test
+	$(call testing_library,$(build)) pytest $(PYTEST_ARGS)
+
+test-long: $(build)/installed.test
+	$(call testing_library,$(build)) pytest -m "" --timeout 3600 $(PYTEST_ARGS)
+
+wheel: $(VENV)/ready
+	$(pip) wheel . --no-deps --wheel-dir dist $(call build_in,$(build))
+	@ls -l dist/*.whl
+
+# What a build needs beforehand; a changed pyproject.toml brings it up to date.
+$(VENV)/ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(pip) install --upgrade 'pip>=25.1'
+	$(pip) install --group build
+	@touch $@
+
+# The package in the environment, with the dependencies of one extra: demo, test or dev. The mark's
+# time is that of the beginning, so that what is edited meanwhile counts as changed.
+$(build)/installed.%: $(VENV)/ready $(native_sources) $(python_sources)
+	@mkdir -p $(build) && touch $@.began
+	$(pip) install '.[$*]' $(call build_in,$(build))
+	@mv $@.began $@
+
+$(bin)/clang-format:
+	$(MAKE) $(build)/installed.dev
+
+# mypy sees the package as it is installed, where perfmodel/ and bench/ lie inside oocdnn/.
+lint: $(build)/installed.dev
+	ruff check
+	ruff format --check
+	@rm -rf $(build)/typed && mkdir -p $(build)/typed/oocdnn
+	@ln -s $(CURDIR)/oocdnn/* $(CURDIR)/perfmodel $(CURDIR)/bench $(build)/typed/oocdnn
+	cd $(build)/typed && mypy --config-file $(CURDIR)/pyproject.toml -p oocdnn
+	@clang-format --dry-run -Werror $(formatted)
+	+@$(MAKE) --no-print-directory --keep-going --output-sync -j$(jobs) tidy
+
+# clang-tidy, on every source that changed, or a header did, since it was last found clean.
+tidy: $(tidied:native/%.cpp=$(build)/tidy/%.clean)
+
+$(build)/tidy/%.clean: native/%.cpp $(filter %.hpp %.h,$(native_sources)) .clang-tidy
+	@echo "clang-tidy $<"
+	@mkdir -p $(@D)
+	@clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p $(build)/native $<
+	@touch $@
+
+# Needs the tools, but no sources that compile.
+format: | $(bin)/clang-format
+	ruff check --fix --exit-zero
+	ruff format
+	@clang-format -i $(formatted)
+
+# The tests on instrumented libraries: the package is built a second time, unpacked beside the
+# environment's and found before it. Python itself is not instrumented, so the run time goes in
+# first, and leaks are not counted, because Python's own would be. Reports go straight to the
+# terminal, past pytest's capture.
+comma := ,
+instrumented := $(build)/sanitize-$(subst $(comma),-,$(SANITIZE))
+runtime = $(shell $(CXX) -print-file-name=lib$(if $(filter thread,$(SANITIZE)),tsan,asan).so)
+
+sanitize: $(build)/installed.test
+	rm -rf $(instrumented)/dist $(instrumented)/site
+	$(pip) wheel . --no-deps --wheel-dir $(instrumented)/dist $(call build_in,$(instrumented)) \
+		--config-settings=install.strip=false \
+		--config-settings=cmake.define.OOCDNN_SANITIZE=$(SANITIZE)
+	python -m zipfile -e $(instrumented)/dist/*.whl $(instrumented)/site
+	PYTHONPATH=$(instrumented)/site LD_LIBRARY_PATH=$(abspath $(VENV))/lib \
+	ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(runtime) $(call testing_library,$(instrumented)) \
+		pytest --capture=sys --timeout 900 $(PYTEST_ARGS)
+
+clean:
+	rm -rf $(BUILD) $(VENV) dist demo-out

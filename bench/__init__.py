@@ -1,0 +1,1 @@
+"""Micro-benchmarks and correctness runs over named convolution problems."""

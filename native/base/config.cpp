@@ -1,0 +1,66 @@
+#include "base/config.hpp"
+
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+
+namespace oocdnn {
+namespace {
+
+constexpr std::array<VarInfo, kVars> kTable{{
+    {"OOCDNN_DEVICE", "auto, cpu, cuda:N", "auto", "the device of new contexts"},
+    {"OOCDNN_BUDGET", "bytes, 2GiB, 50%, auto", "auto", "device bytes that a context may book"},
+    {"OOCDNN_THREADS", "a number", "all cores of the process", "threads of the CPU device"},
+    {"OOCDNN_ENGINE", "onednn, direct, reference", "the fastest that serves",
+     "the only engine to use"},
+    {"OOCDNN_PINNED_LIMIT", "bytes", "1GiB", "host bytes for staging"},
+    {"OOCDNN_LOG", "error, warn, info, debug", "warn", "what is logged"},
+    {"OOCDNN_LOG_FILE", "a path", "standard error", "where it is logged"},
+    {"OOCDNN_PROFILE", "a path", "the user's cache directory", "file with the machine's constants"},
+    {"OOCDNN_TRACE", "a path", "none", "Chrome trace JSON, written when a context is destroyed"},
+    {"OOCDNN_ONEDNN_LIBRARY", "a path", "beside the core library", "the oneDNN plug-in"},
+    {"OOCDNN_LINK", "GB/s", "none", "the CPU device behind a wire of this rate per direction"},
+}};
+
+}  // namespace
+
+const VarInfo& InfoOf(Var var) { return kTable[static_cast<size_t>(var)]; }
+
+std::optional<std::string> Get(Var var) {
+  const char* value = std::getenv(InfoOf(var).name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return std::string(value);
+}
+
+Result<int64_t> ParseBytes(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  while (end != nullptr && std::isspace(static_cast<unsigned char>(*end)) != 0) ++end;
+  const std::string unit = end == nullptr ? "" : end;
+  struct Unit { const char* name; double bytes; };
+  static constexpr Unit kUnits[] = {
+      {"", 1.0},       {"B", 1.0},         {"K", 0x1p10},   {"M", 0x1p20},   {"G", 0x1p30},
+      {"T", 0x1p40},   {"KB", 1e3},        {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
+      {"KiB", 0x1p10}, {"MiB", 0x1p20},    {"GiB", 0x1p30}, {"TiB", 0x1p40},
+  };
+  for (const Unit& candidate : kUnits) {
+    if (unit != candidate.name) continue;
+    const double bytes = number * candidate.bytes;
+    if (end == text.c_str() || !std::isfinite(bytes) || bytes < 0 || bytes > 0x1p60) break;
+    return static_cast<int64_t>(bytes);
+  }
+  return Error(Code::kInvalidProblem,
+               "'%s' is not a number of bytes; write 4096, 512MiB, 2GiB or 1.5GB", text.c_str());
+}
+
+std::string BytesText(int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  if (value >= 0x1p40) return Format("%.2f TiB", value / 0x1p40);
+  if (value >= 0x1p30) return Format("%.2f GiB", value / 0x1p30);
+  if (value >= 0x1p20) return Format("%.1f MiB", value / 0x1p20);
+  if (value >= 0x1p10) return Format("%.1f KiB", value / 0x1p10);
+  return Format("%lld B", static_cast<long long>(bytes));
+}
+
+}  // namespace oocdnn

@@ -1,0 +1,49 @@
+#include "base/log.hpp"
+
+#include <cstdarg>
+#include <cstdio>
+#include <string>
+
+#include "base/config.hpp"
+
+namespace oocdnn {
+namespace {
+
+LogLevel Level() {
+  static const LogLevel level = [] {
+    const std::string text = Get(Var::kLog).value_or("warn");
+    if (text == "error") return LogLevel::kError;
+    if (text == "info") return LogLevel::kInfo;
+    if (text == "debug") return LogLevel::kDebug;
+    return LogLevel::kWarn;
+  }();
+  return level;
+}
+
+// Opened once and kept: the process's end closes it.
+std::FILE* Destination() {
+  static std::FILE* file = [] {
+    const auto path = Get(Var::kLogFile);
+    std::FILE* opened = path ? std::fopen(path->c_str(), "ae") : nullptr;
+    return opened != nullptr ? opened : stderr;
+  }();
+  return file;
+}
+
+}  // namespace
+
+bool Logs(LogLevel level) { return level <= Level(); }
+
+void Log(LogLevel level, const char* format, ...) {
+  if (!Logs(level)) return;
+  va_list args;
+  va_start(args, format);
+  char line[2048];
+  std::vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  // One write, so that lines of several threads and processes do not mix.
+  std::fprintf(Destination(), "oocdnn: %s\n", line);
+  std::fflush(Destination());
+}
+
+}  // namespace oocdnn

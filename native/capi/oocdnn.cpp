@@ -1,0 +1,289 @@
+// The C functions: translation and a guard. Nothing throws across them; every failure becomes a
+// status and a text of the calling thread.
+#include "capi/oocdnn.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "base/config.hpp"
+#include "capi/info.hpp"
+#include "capi/translate.hpp"
+#include "library/context.hpp"
+
+struct oocdnn_context {
+  std::unique_ptr<oocdnn::Context> context;
+  oocdnn::Math math = oocdnn::Math::kFp32;
+};
+
+namespace {
+
+using namespace oocdnn;  // NOLINT: this file is the C face of that namespace
+
+struct LastError {
+  std::string text;
+  int64_t detail = 0;
+};
+
+LastError& Last() {
+  thread_local LastError last;
+  return last;
+}
+
+// Texts handed out by functions of this thread live until the next of the same kind.
+std::string& Text() {
+  thread_local std::string text;
+  return text;
+}
+
+oocdnn_status Report(const Status& status) {
+  Last().text = status.message();
+  Last().detail = status.detail();
+  return static_cast<oocdnn_status>(status.code());
+}
+
+// Runs `body`, turning exceptions of the standard library into statuses.
+template <class Body>
+oocdnn_status Guard(const Body& body) {
+  try {
+    return Report(body());
+  } catch (const std::bad_alloc&) {
+    return Report(Error(Code::kOutOfMemory, "the host has no memory left for bookkeeping"));
+  } catch (const std::exception& error) {
+    return Report(Error(Code::kInternal, "unexpected: %s", error.what()));
+  } catch (...) {
+    return Report(Error(Code::kInternal, "unexpected failure"));
+  }
+}
+
+Status Need(const void* pointer, const char* what) {
+  if (pointer != nullptr) return {};
+  return Error(Code::kInvalidProblem, "%s is missing (null)", what);
+}
+
+// An option as given, else its variable, else the fallback.
+std::string Choose(const char* option, Var var, const char* fallback) {
+  if (option != nullptr) return option;
+  return Get(var).value_or(fallback);
+}
+
+Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
+  ContextOptions options;
+  options.device.device = Choose(given.device, Var::kDevice, "auto");
+  options.device.engine = Choose(given.engine, Var::kEngine, "");
+  options.device.wrap = given.wrap != nullptr ? given.wrap : "";
+  options.device.threads = given.threads;
+  if (given.threads == 0) {
+    options.device.threads = std::atoi(Get(Var::kThreads).value_or("0").c_str());
+  }
+  options.device.link_gb_per_s = given.link_gb_per_s;
+  if (given.link_gb_per_s == 0.0) {
+    options.device.link_gb_per_s = std::atof(Get(Var::kLink).value_or("0").c_str());
+  }
+  options.budget = Choose(given.budget, Var::kBudget, "auto");
+  options.profile = Choose(given.profile, Var::kProfile, "");
+  options.reproducible = given.reproducible != 0;
+  options.trace = given.trace != 0 || Get(Var::kTrace).has_value();
+  options.math = static_cast<Math>(given.math);
+  if (given.host_cap > 0) {
+    options.host_cap = given.host_cap;
+  } else if (const auto cap = Get(Var::kPinnedLimit)) {
+    OOC_ASSIGN(options.host_cap, ParseBytes(*cap));
+  }
+  return options;
+}
+
+void CopyName(const std::string& name, char (&to)[32]) {
+  std::memset(to, 0, sizeof to);
+  std::memcpy(to, name.data(), std::min(name.size(), sizeof to - 1));
+}
+
+oocdnn_stats StatsOf(const CallStats& stats) {
+  oocdnn_stats out{};
+  out.tiles = stats.run.tiles;
+  out.peak_device_bytes = stats.peak_device_bytes;
+  out.bytes_h2d = stats.run.bytes_in;
+  out.bytes_d2h = stats.run.bytes_out;
+  out.device_allocations = stats.device_allocations;
+  out.prepared = stats.prepared;
+  out.budget_bytes = stats.budget_bytes;
+  out.seconds = stats.run.seconds;
+  out.fetch_seconds = stats.run.fetch_seconds;
+  out.compute_seconds = stats.run.compute_seconds;
+  out.drain_seconds = stats.run.drain_seconds;
+  const double busy = out.fetch_seconds + out.compute_seconds + out.drain_seconds;
+  out.overlap = out.seconds > 0 ? busy / out.seconds : 0.0;
+  out.predicted_seconds = stats.predicted_seconds;
+  CopyName(stats.engine, out.engine);
+  return out;
+}
+
+oocdnn_plan_info InfoOfPlan(const PlanReport& report) {
+  oocdnn_plan_info info{};
+  const Tiling& tiling = report.booking.candidate.tiling;
+  info.tiles = tiling.Tiles();
+  info.device_bytes = report.booking.bytes;
+  info.data_bytes = report.booking.problem.Bytes();
+  info.bytes_h2d = report.cost.bytes_in;
+  info.bytes_d2h = report.cost.bytes_out;
+  info.budget_bytes = report.budget;
+  info.predicted_seconds = report.cost.seconds;
+  for (int i = 0; i < kAxes; ++i) info.split[i] = tiling.Count(static_cast<Axis>(i));
+  CopyName(report.booking.executable->engine(), info.engine);
+  return info;
+}
+
+}  // namespace
+
+#define OOC_STRING_(x) #x
+#define OOC_STRING(x) OOC_STRING_(x)
+
+const char* oocdnn_version(void) {
+  return OOC_STRING(OOCDNN_VERSION_MAJOR) "." OOC_STRING(OOCDNN_VERSION_MINOR) "." OOC_STRING(
+      OOCDNN_VERSION_PATCH);
+}
+
+oocdnn_options oocdnn_default_options(void) { return oocdnn_options{}; }
+
+const char* oocdnn_last_error(void) { return Last().text.c_str(); }
+int64_t oocdnn_last_error_detail(void) { return Last().detail; }
+
+oocdnn_status oocdnn_create(const oocdnn_options* options, oocdnn_context** context) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the place for the context"));
+    *context = nullptr;
+    OOC_ASSIGN(const ContextOptions chosen,
+               OptionsOf(options != nullptr ? *options : oocdnn_default_options()));
+    auto made = std::make_unique<oocdnn_context>();
+    made->math = chosen.math;
+    OOC_ASSIGN(made->context, Context::Create(chosen));
+    *context = made.release();
+    return {};
+  });
+}
+
+void oocdnn_destroy(oocdnn_context* context) {
+  static_cast<void>(Guard([&]() -> Status {
+    delete context;
+    return {};
+  }));
+}
+
+oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convolution* convolution,
+                         const oocdnn_operands* operands) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    OOC_ASSIGN(const CallArguments call, Translate(convolution, operands, context->math));
+    Progress progress;
+    if (convolution->progress != nullptr) {
+      progress = [convolution](int64_t done, int64_t total) {
+        return convolution->progress(convolution->progress_user, done, total) == 0;
+      };
+    }
+    return context->context->Run(call.problem, call.tensors, progress);
+  });
+}
+
+oocdnn_convolution oocdnn_default_convolution(int32_t direction, int32_t rank) {
+  oocdnn_convolution convolution{};
+  convolution.direction = direction;
+  convolution.rank = rank;
+  convolution.groups = 1;
+  convolution.alpha = 1.0;
+  convolution.residual_alpha = 1.0;
+  for (int s = 0; s < 3; ++s) convolution.stride[s] = convolution.dilation[s] = 1;
+  return convolution;
+}
+
+oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const int64_t* shape, void* data) {
+  oocdnn_tensor tensor{};
+  tensor.data = data;
+  tensor.fd = -1;
+  tensor.dtype = dtype;
+  tensor.rank = rank;
+  int64_t stride = 1;
+  for (int32_t axis = std::min(rank, 5) - 1; axis >= 0; --axis) {
+    tensor.shape[axis] = shape[axis];
+    tensor.stride[axis] = stride;
+    stride *= shape[axis] > 0 ? shape[axis] : 1;
+  }
+  return tensor;
+}
+
+oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem, oocdnn_plan_info* info,
+                          const char** text) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    OOC_TRY(Need(problem, "the problem string"));
+    OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
+    OOC_ASSIGN(const PlanPointer report, context->context->Plan(parsed));
+    if (info != nullptr) *info = InfoOfPlan(*report);
+    if (text != nullptr) {
+      Text() = report->text;
+      *text = Text().c_str();
+    }
+    return {};
+  });
+}
+
+oocdnn_status oocdnn_problem_text(const oocdnn_convolution* convolution,
+                                  const oocdnn_operands* operands, const char** text) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(text, "the place for the text"));
+    OOC_ASSIGN(const CallArguments call, Translate(convolution, operands, Math::kFp32));
+    OOC_TRY(Validate(call.problem));
+    Text() = ToString(call.problem);
+    *text = Text().c_str();
+    return {};
+  });
+}
+
+oocdnn_status oocdnn_get_stats(oocdnn_context* context, oocdnn_stats* stats) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    OOC_TRY(Need(stats, "the place for the stats"));
+    *stats = StatsOf(context->context->stats());
+    return {};
+  });
+}
+
+oocdnn_status oocdnn_release(oocdnn_context* context) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    return context->context->Release();
+  });
+}
+
+oocdnn_status oocdnn_take_trace(oocdnn_context* context, const char** json) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    OOC_TRY(Need(json, "the place for the trace"));
+    OOC_ASSIGN(Text(), context->context->Trace());
+    *json = Text().c_str();
+    return {};
+  });
+}
+
+oocdnn_status oocdnn_info(oocdnn_context* context, const char** json) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    OOC_TRY(Need(json, "the place for the text"));
+    Text() = InfoJson(*context->context);
+    *json = Text().c_str();
+    return {};
+  });
+}
+
+oocdnn_status oocdnn_check_reports(oocdnn_context* context, const char** text) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    OOC_TRY(Need(text, "the place for the text"));
+    Text() = context->context->CheckReport();
+    *text = Text().c_str();
+    return {};
+  });
+}

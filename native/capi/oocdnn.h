@@ -1,0 +1,224 @@
+/* oocdnn: exact convolutions whose tensors do not fit the device.
+ *
+ * The C interface of the core. Plain C11. Nothing here throws, exits, aborts or prints.
+ *
+ * Every function that can fail returns an oocdnn_status; oocdnn_last_error() gives the text that
+ * belongs to it. A context stays usable after any error.
+ *
+ * Threads: functions may be called from any thread; calls on one context take turns.
+ * Order: a call returns when every operand in pageable memory or in a file has been read and
+ * written.
+ */
+#ifndef OOCDNN_H_
+#define OOCDNN_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define OOCDNN_API __attribute__((visibility("default")))
+#else
+#define OOCDNN_API
+#endif
+
+#define OOCDNN_VERSION_MAJOR 0
+#define OOCDNN_VERSION_MINOR 1
+#define OOCDNN_VERSION_PATCH 0
+
+typedef enum oocdnn_status {
+  OOCDNN_OK = 0,
+  OOCDNN_INVALID_PROBLEM = 1, /* shapes, strides, parameters, overlapping or short operands */
+  OOCDNN_INVALID_DTYPE = 2,   /* an unknown element type, or types that do not go together */
+  OOCDNN_OUT_OF_MEMORY = 3,   /* the text says what was needed, allowed, and the least that works */
+  OOCDNN_UNSUPPORTED = 4,     /* well formed, but nothing here computes it */
+  OOCDNN_DEVICE_ERROR = 5,
+  OOCDNN_INTERRUPTED = 6,     /* the progress function asked for the end of the call */
+  OOCDNN_FILE_ERROR = 7,      /* reading or writing an operand in a file failed */
+  OOCDNN_INTERNAL = 8
+} oocdnn_status;
+
+typedef enum oocdnn_dtype {
+  OOCDNN_FLOAT32 = 0,
+  OOCDNN_FLOAT64 = 1,
+  OOCDNN_FLOAT16 = 2,
+  OOCDNN_BFLOAT16 = 3
+} oocdnn_dtype;
+
+typedef enum oocdnn_direction {
+  OOCDNN_FORWARD = 0,         /* y  from x, w */
+  OOCDNN_BACKWARD_DATA = 1,   /* dx from dy, w; also transposed convolution */
+  OOCDNN_BACKWARD_FILTER = 2, /* dw from x, dy */
+  OOCDNN_BACKWARD_BIAS = 3    /* db from dy */
+} oocdnn_direction;
+
+typedef enum oocdnn_mode {
+  OOCDNN_CROSS_CORRELATION = 0,
+  OOCDNN_CONVOLUTION = 1      /* mirrored filter */
+} oocdnn_mode;
+
+typedef enum oocdnn_math {
+  OOCDNN_MATH_FP32 = 0,
+  OOCDNN_MATH_TF32 = 1        /* tensor cores for float32 where the device has them */
+} oocdnn_math;
+
+typedef enum oocdnn_activation {
+  OOCDNN_IDENTITY = 0,
+  OOCDNN_RELU = 1,
+  OOCDNN_CLIPPED_RELU = 2,    /* min(max(v, 0), parameter) */
+  OOCDNN_ELU = 3,             /* v > 0 ? v : parameter * (exp(v) - 1) */
+  OOCDNN_SIGMOID = 4,
+  OOCDNN_TANH = 5,
+  OOCDNN_SWISH = 6            /* v * sigmoid(parameter * v) */
+} oocdnn_activation;
+
+/* A strided tensor in memory or in a file. Axes: x, y: N C [D [H]] W; w: K C/groups [T [R]] S;
+ * bias and scale: one axis, the output's channels. */
+typedef struct oocdnn_tensor {
+  void* data;        /* the first element; ignored where fd >= 0 */
+  int64_t offset;    /* file: byte offset of the first element */
+  int32_t fd;        /* an open file descriptor, or -1 for memory */
+  int32_t dtype;     /* oocdnn_dtype */
+  int32_t rank;      /* number of axes */
+  int32_t reserved;  /* 0 */
+  int64_t shape[5];
+  int64_t stride[5]; /* in elements, positive (0 where the extent is 1) */
+} oocdnn_tensor;
+
+/* Returns 0 to go on, anything else to end the call with OOCDNN_INTERRUPTED. Called between tiles,
+ * in the calling thread. */
+typedef int (*oocdnn_progress)(void* user, int64_t tiles_done, int64_t tiles);
+
+/* out = activation(alpha * conv [* scale] [+ bias] [+ residual_alpha * residual] + beta * out).
+ * The spatial arrays are ordered D, H, W; a convolution of `rank` spatial axes uses the last
+ * `rank` entries. */
+typedef struct oocdnn_convolution {
+  int32_t direction;  /* oocdnn_direction */
+  int32_t rank;       /* spatial axes: 1, 2 or 3 */
+  int64_t pad_before[3];
+  int64_t pad_after[3];
+  int64_t stride[3];
+  int64_t dilation[3];
+  int64_t groups;
+  int32_t mode;       /* oocdnn_mode */
+  int32_t math;       /* oocdnn_math */
+  double alpha;
+  double beta;
+  int32_t activation; /* oocdnn_activation */
+  int32_t reserved;   /* 0 */
+  double activation_parameter;
+  double residual_alpha;
+  oocdnn_progress progress; /* or NULL */
+  void* progress_user;
+  void* stream;       /* the caller's CUDA stream; NULL on the CPU device */
+} oocdnn_convolution;
+
+/* The tensors of one call. x, w, y are dx, dw, dy where the direction says so. NULL where unused:
+ * forward x w y; backward data w y x; backward filter x y w; backward bias y bias. */
+typedef struct oocdnn_operands {
+  const oocdnn_tensor* x;
+  const oocdnn_tensor* w;
+  const oocdnn_tensor* y;
+  const oocdnn_tensor* bias;     /* also db */
+  const oocdnn_tensor* scale;
+  const oocdnn_tensor* residual; /* shaped as the output */
+} oocdnn_operands;
+
+/* How a context is made. Start from oocdnn_default_options(); a NULL string means the variable of
+ * the same name (OOCDNN_DEVICE, OOCDNN_BUDGET, ...), then the default. */
+typedef struct oocdnn_options {
+  const char* device;   /* "auto", "cpu", "cuda:N" */
+  const char* budget;   /* device bytes: "2GiB", "50%" of what is free, "auto", a plain number */
+  const char* engine;   /* only this engine ("onednn", "direct", "reference"); "" for any */
+  const char* wrap;     /* devices to wrap around, inner first: "check,trace"; "" for none */
+  const char* profile;  /* file with the machine's constants; "" for the user's cache */
+  int32_t threads;      /* 0: all cores this process may use */
+  int32_t reproducible; /* 1: bits do not depend on the budget */
+  int32_t trace;        /* 1: record a timeline, see oocdnn_take_trace */
+  int32_t math;         /* oocdnn_math used where a call says fp32; 0 */
+  int64_t host_cap;     /* bytes of staging memory; 0: default */
+  double link_gb_per_s; /* CPU device: a wire of this rate in each direction; 0: none */
+} oocdnn_options;
+
+/* What the last call on a context did. */
+typedef struct oocdnn_stats {
+  int64_t tiles;
+  int64_t peak_device_bytes;     /* high-water of what was booked, all calls of the context */
+  int64_t overhead_device_bytes; /* held by drivers and libraries, not ours to bound */
+  int64_t bytes_h2d;             /* crossed toward the device */
+  int64_t bytes_d2h;             /* crossed from the device */
+  int64_t device_allocations;    /* made by this call; 0 after warm-up */
+  int64_t prepared;              /* executables prepared by this call; 0 after warm-up */
+  int64_t budget_bytes;
+  double seconds;
+  double fetch_seconds;          /* busy time of each engine */
+  double compute_seconds;
+  double drain_seconds;
+  double overlap;                /* sum of the three / seconds */
+  double predicted_seconds;
+  char engine[32];
+} oocdnn_stats;
+
+/* What a plan would do. */
+typedef struct oocdnn_plan_info {
+  int64_t tiles;
+  int64_t device_bytes;
+  int64_t data_bytes;     /* of all operands */
+  int64_t bytes_h2d;
+  int64_t bytes_d2h;
+  int64_t budget_bytes;
+  double predicted_seconds;
+  int64_t split[7];       /* pieces on N, groups, K, C, D, H, W */
+  char engine[32];
+} oocdnn_plan_info;
+
+typedef struct oocdnn_context oocdnn_context;
+
+OOCDNN_API const char* oocdnn_version(void);
+OOCDNN_API oocdnn_options oocdnn_default_options(void);
+
+/* The text of the last failure in this thread; "" after a success. Valid until the next call. */
+OOCDNN_API const char* oocdnn_last_error(void);
+/* A number that goes with it: for OOCDNN_OUT_OF_MEMORY the least budget that works, or 0. */
+OOCDNN_API int64_t oocdnn_last_error_detail(void);
+
+OOCDNN_API oocdnn_status oocdnn_create(const oocdnn_options* options, oocdnn_context** context);
+/* Waits for the context's work and frees everything. NULL is allowed. */
+OOCDNN_API void oocdnn_destroy(oocdnn_context* context);
+
+/* Runs one convolution. */
+OOCDNN_API oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convolution* convolution,
+                                    const oocdnn_operands* operands);
+
+/* A convolution with stride and dilation 1, no padding, one group, alpha 1, beta 0. */
+OOCDNN_API oocdnn_convolution oocdnn_default_convolution(int32_t direction, int32_t rank);
+/* A dense tensor in memory: last axis fastest. */
+OOCDNN_API oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const int64_t* shape,
+                                             void* data);
+
+/* Plans without running. `problem` is a problem string; `info` and `text` may be NULL. The text
+ * (chosen and refused candidates with reasons) belongs to the context until its next plan. */
+OOCDNN_API oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem,
+                                     oocdnn_plan_info* info, const char** text);
+/* The problem string of a call, as it stands in logs. Belongs to the thread until its next use. */
+OOCDNN_API oocdnn_status oocdnn_problem_text(const oocdnn_convolution* convolution,
+                                             const oocdnn_operands* operands, const char** text);
+
+OOCDNN_API oocdnn_status oocdnn_get_stats(oocdnn_context* context, oocdnn_stats* stats);
+/* Gives the context's device memory back until the next call. */
+OOCDNN_API oocdnn_status oocdnn_release(oocdnn_context* context);
+/* The timeline since creation or the last take, as Chrome trace JSON. Needs options.trace. */
+OOCDNN_API oocdnn_status oocdnn_take_trace(oocdnn_context* context, const char** json);
+/* What was found: version, devices, engines with their properties, what is missing, as JSON. */
+OOCDNN_API oocdnn_status oocdnn_info(oocdnn_context* context, const char** json);
+/* What a checking device has to complain about, one sentence per line; "" when all is well. */
+OOCDNN_API oocdnn_status oocdnn_check_reports(oocdnn_context* context, const char** text);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* OOCDNN_H_ */

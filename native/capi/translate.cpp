@@ -1,0 +1,260 @@
+#include "capi/translate.hpp"
+
+#include <algorithm>
+
+#include "base/checked.hpp"
+
+namespace oocdnn {
+namespace {
+
+struct Source {
+  const oocdnn_convolution& convolution;
+  const oocdnn_operands& operands;
+  Direction direction;
+};
+
+const oocdnn_tensor* TensorOf(const oocdnn_operands& operands, Operand operand) {
+  switch (operand) {
+    case Operand::kX: return operands.x;
+    case Operand::kW: return operands.w;
+    case Operand::kY: return operands.y;
+    case Operand::kBias: return operands.bias;
+    case Operand::kScale: return operands.scale;
+    case Operand::kResidual: return operands.residual;
+    case Operand::kOld: return nullptr;
+  }
+  return nullptr;
+}
+
+Status CheckEnums(const oocdnn_convolution& convolution) {
+  struct Field { const char* name; int32_t value, count; };
+  for (const Field& field :
+       {Field{"direction", convolution.direction, kDirections}, Field{"mode", convolution.mode, 2},
+        Field{"math", convolution.math, 2},
+        Field{"activation", convolution.activation, kActivations}}) {
+    if (field.value < 0 || field.value >= field.count) {
+      return Error(Code::kInvalidProblem, "%s is %d; the values are 0 to %d", field.name,
+                   field.value, field.count - 1);
+    }
+  }
+  if (convolution.rank < 1 || convolution.rank > 3) {
+    return Error(Code::kInvalidProblem, "%d spatial axes; 1, 2 or 3 are possible",
+                 convolution.rank);
+  }
+  if (convolution.groups < 1) {
+    return Error(Code::kInvalidProblem, "groups is %lld; it must be at least 1",
+                 static_cast<long long>(convolution.groups));
+  }
+  return {};
+}
+
+// Presence, number of axes and types.
+Status CheckTensors(const Source& source, const Problem& problem) {
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (operand == Operand::kOld || !problem.Uses(operand)) continue;
+    const oocdnn_tensor* tensor = TensorOf(source.operands, operand);
+    const char* name = Name(operand, source.direction);
+    if (tensor == nullptr) return Error(Code::kInvalidProblem, "%s is missing", name);
+    const bool vector = operand == Operand::kBias || operand == Operand::kScale;
+    const int rank = vector ? 1 : source.convolution.rank + 2;
+    if (tensor->rank != rank) {
+      return Error(Code::kInvalidProblem,
+                   "%s has %d axes; a convolution with %d spatial axes needs %d%s", name,
+                   tensor->rank, source.convolution.rank, rank,
+                   vector ? "" : " (batch and channels included)");
+    }
+    if (!IsValid(static_cast<DType>(tensor->dtype))) {
+      return Error(Code::kInvalidDtype, "%s has the unknown element type %d", name, tensor->dtype);
+    }
+    for (int d = 0; d < rank; ++d) {
+      if (tensor->shape[d] < 0) {
+        return Error(Code::kInvalidProblem, "%s has the negative extent %lld on axis %d", name,
+                     static_cast<long long>(tensor->shape[d]), d);
+      }
+    }
+  }
+  return {};
+}
+
+// Types must be equal but for bias and scale, which may also be in the accumulator's type.
+Status CheckTypes(const Source& source, const Problem& problem) {
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (operand == Operand::kOld || !problem.Uses(operand)) continue;
+    const auto dtype = static_cast<DType>(TensorOf(source.operands, operand)->dtype);
+    const bool vector = operand == Operand::kBias || operand == Operand::kScale;
+    if (dtype == problem.dtype || (vector && dtype == AccumulatorOf(problem.dtype))) continue;
+    return Error(Code::kInvalidDtype, "%s is %s but %s is %s; convert one of them",
+                 Name(operand, source.direction), Name(dtype),
+                 source.direction == Direction::kBackwardBias ? "dy" : "the other operand",
+                 Name(problem.dtype));
+  }
+  return {};
+}
+
+Status SetSizes(const Source& source, Problem* problem) {
+  const oocdnn_convolution& convolution = source.convolution;
+  ConvShape& shape = problem->shape;
+  const int first = 3 - convolution.rank;
+  for (int s = first; s < 3; ++s) {
+    shape.pad_before[s] = convolution.pad_before[s];
+    shape.pad_after[s] = convolution.pad_after[s];
+    shape.stride[s] = convolution.stride[s];
+    shape.dilation[s] = convolution.dilation[s];
+  }
+  const oocdnn_tensor& y = *source.operands.y;
+  shape.g = convolution.groups;
+  shape.n = y.shape[0];
+  if (y.shape[1] % shape.g != 0) {
+    return Error(Code::kInvalidProblem, "%s has %lld channels, which %lld groups do not divide",
+                 Name(Operand::kY, source.direction), static_cast<long long>(y.shape[1]),
+                 static_cast<long long>(shape.g));
+  }
+  shape.k = y.shape[1] / shape.g;
+  for (int s = first; s < 3; ++s) shape.out[s] = y.shape[2 + s - first];
+  if (source.direction == Direction::kBackwardBias) {
+    shape.in = shape.out;
+    return {};
+  }
+  const oocdnn_tensor &x = *source.operands.x, &w = *source.operands.w;
+  if (x.shape[1] % shape.g != 0) {
+    return Error(Code::kInvalidProblem, "%s has %lld channels, which %lld groups do not divide",
+                 Name(Operand::kX, source.direction), static_cast<long long>(x.shape[1]),
+                 static_cast<long long>(shape.g));
+  }
+  shape.c = x.shape[1] / shape.g;
+  for (int s = first; s < 3; ++s) {
+    shape.in[s] = x.shape[2 + s - first];
+    shape.filter[s] = w.shape[2 + s - first];
+  }
+  struct Pair { const char* what; int64_t have, want; };
+  for (const Pair& pair :
+       {Pair{"batch of x against y", x.shape[0], y.shape[0]},
+        Pair{"first axis of w against the channels of y", w.shape[0], y.shape[1]},
+        Pair{"second axis of w against the channels of x per group", w.shape[1], shape.c}}) {
+    if (pair.have != pair.want) {
+      return Error(Code::kInvalidProblem, "%s: %lld is not %lld", pair.what,
+                   static_cast<long long>(pair.have), static_cast<long long>(pair.want));
+    }
+  }
+  return {};
+}
+
+// The strides of an array with axes N C [D [H]] W (or K C/g ..., or one) in six dimensions.
+Dims SixStrides(const oocdnn_tensor& tensor, Operand operand, const ConvShape& shape,
+                Direction direction) {
+  Dims stride{};
+  if (tensor.rank == 1) {
+    const int64_t per_group = shape.DimsOf(Operand::kBias, direction)[2];
+    stride[1] = Mul(tensor.stride[0], per_group);
+    stride[2] = tensor.stride[0];
+    return stride;
+  }
+  if (operand == Operand::kW) {
+    stride[0] = Mul(tensor.stride[0], shape.k);
+    stride[1] = tensor.stride[0];
+    stride[2] = tensor.stride[1];
+  } else {
+    const bool out_like = operand == Operand::kY ||
+                          (operand != Operand::kX && direction != Direction::kBackwardData);
+    stride[0] = tensor.stride[0];
+    stride[1] = Mul(tensor.stride[1], out_like ? shape.k : shape.c);
+    stride[2] = tensor.stride[1];
+  }
+  for (int a = 2; a < tensor.rank; ++a) stride[8 - tensor.rank + a - 2] = tensor.stride[a];
+  return stride;
+}
+
+Status CheckShape(const oocdnn_tensor& tensor, Operand operand, const Source& source,
+                  const Problem& problem) {
+  const Dims dims = problem.DimsOf(operand);
+  const bool vector = tensor.rank == 1;
+  const int64_t channels = Mul(dims[1], dims[2]);
+  bool same = vector ? tensor.shape[0] == channels
+                     : tensor.shape[0] == dims[0] && tensor.shape[1] == channels;
+  for (int a = 2; a < tensor.rank; ++a) {
+    same = same && tensor.shape[a] == dims[static_cast<size_t>(8 - tensor.rank + a - 2)];
+  }
+  if (same) return {};
+  return Error(Code::kInvalidProblem, "%s does not have the shape of its convolution: %s has %lld",
+               Name(operand, source.direction), vector ? "its one axis" : "a channel axis",
+               static_cast<long long>(vector ? tensor.shape[0] : tensor.shape[1]));
+}
+
+// A convolution proper reads its filter backwards: the view starts at the last tap.
+void Flip(const ConvShape& shape, TensorView* view, int64_t* file_offset, bool in_file) {
+  int64_t shift = 0;
+  for (int s = 0; s < 3; ++s) {
+    shift += (shape.filter[s] - 1) * view->stride[3 + s];
+    view->stride[3 + s] = -view->stride[3 + s];
+  }
+  const int64_t bytes = shift * SizeOf(view->dtype);
+  if (in_file) {
+    *file_offset += bytes;
+  } else {
+    view->data = static_cast<char*>(view->data) + bytes;
+  }
+}
+
+void SetTensor(const Source& source, Operand operand, CallArguments* call) {
+  const oocdnn_tensor& tensor = *TensorOf(source.operands, operand);
+  Problem& problem = call->problem;
+  HostTensor& host = call->tensors[Index(operand)];
+  problem.stride[Index(operand)] = SixStrides(tensor, operand, problem.shape, source.direction);
+  host.view = {tensor.data, static_cast<DType>(tensor.dtype), problem.stride[Index(operand)]};
+  host.fd = tensor.fd;
+  host.offset = tensor.offset;
+}
+
+}  // namespace
+
+Result<CallArguments> Translate(const oocdnn_convolution* convolution,
+                                const oocdnn_operands* operands, Math default_math) {
+  if (convolution == nullptr || operands == nullptr) {
+    return Error(Code::kInvalidProblem, "the convolution or the operands are missing (null)");
+  }
+  OOC_TRY(CheckEnums(*convolution));
+  const Source source{*convolution, *operands, static_cast<Direction>(convolution->direction)};
+  CallArguments call;
+  Problem& problem = call.problem;
+  problem.direction = source.direction;
+  problem.rank = convolution->rank;
+  problem.math = convolution->math != 0 ? static_cast<Math>(convolution->math) : default_math;
+  problem.flip = convolution->mode == OOCDNN_CONVOLUTION;
+  problem.alpha = convolution->alpha;
+  problem.beta = convolution->beta;
+  Epilogue& epilogue = problem.epilogue;
+  epilogue.bias = operands->bias != nullptr && source.direction != Direction::kBackwardBias;
+  epilogue.scale = operands->scale != nullptr;
+  epilogue.residual = operands->residual != nullptr;
+  epilogue.residual_alpha = convolution->residual_alpha;
+  epilogue.activation = static_cast<Activation>(convolution->activation);
+  epilogue.parameter = convolution->activation_parameter;
+  const bool gradient = source.direction == Direction::kBackwardFilter ||
+                        source.direction == Direction::kBackwardBias;
+  if (gradient && (epilogue.bias || epilogue.scale)) {
+    return Error(Code::kInvalidProblem, "%s takes neither bias nor scale", Name(source.direction));
+  }
+  OOC_TRY(CheckTensors(source, problem));
+  problem.dtype = static_cast<DType>(operands->y->dtype);
+  OOC_TRY(CheckTypes(source, problem));
+  OOC_TRY(SetSizes(source, &problem));
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (operand == Operand::kOld || !problem.Uses(operand)) continue;
+    if (operand != Operand::kX && operand != Operand::kW && operand != Operand::kY) {
+      OOC_TRY(CheckShape(*TensorOf(*operands, operand), operand, source, problem));
+    }
+    SetTensor(source, operand, &call);
+  }
+  if (problem.flip && problem.Uses(Operand::kW)) {
+    HostTensor& w = call.tensors[Index(Operand::kW)];
+    Flip(problem.shape, &w.view, &w.offset, w.in_file());
+  }
+  call.tensors[Index(Operand::kOld)] = call.tensors[Index(problem.output())];
+  problem.stride[Index(Operand::kOld)] = problem.stride[Index(problem.output())];
+  return call;
+}
+
+}  // namespace oocdnn

@@ -1,0 +1,34 @@
+#include "device/cpu/thread.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace oocdnn::cpu {
+
+Result<std::thread> StartThread(const char* name, std::function<void()> body) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread;
+  Status status;
+  try {
+    thread = std::thread(std::move(body));
+  } catch (const std::system_error& error) {
+    status = Error(Code::kDeviceError, "cannot start thread %s: %s", name, error.what());
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!status.ok()) return status;
+  pthread_setname_np(thread.native_handle(), std::string(name).substr(0, 15).c_str());
+  return thread;
+}
+
+void Abandon(std::shared_ptr<void> object) {
+  static auto* const kept = new std::vector<std::shared_ptr<void>>;
+  kept->push_back(std::move(object));
+}
+
+}  // namespace oocdnn::cpu

@@ -1,0 +1,180 @@
+// Device: the one interface between the tile loop and what computes.
+//
+// A device has memory of its own (buffers), streams whose work is asynchronous and in order,
+// events between streams, copies between the caller's strided tensors and tile buffers, and
+// engines that are prepared for one tile shape. The wrappers under device/wrap are Devices around
+// a Device.
+//
+// Thread rule: one thread at a time enqueues on a Device; the work itself runs elsewhere.
+// Failure: a call that cannot be enqueued returns a Status. Work that fails later marks its stream:
+// what is queued behind it on that stream is skipped (events still fire), and SynchronizeStream
+// returns the first error and clears it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "base/status.hpp"
+#include "geom/tile_op.hpp"
+#include "geom/tiling.hpp"
+
+namespace oocdnn {
+
+struct StreamTag;
+struct EventTag;
+using Stream = StreamTag*;
+using Event = EventTag*;
+
+// How the elements of a tile lie in its buffer. Activations (x, y) merge group and channel to one
+// channel index m = g * shape[2] + c, then:
+//   offset(n, m, d, h, w) = n*stride[0] + (m / block)*stride[2] + m % block
+//                           + d*stride[3] + h*stride[4] + w*stride[5]
+// (block 1: plain; stride[1] = shape[2] * stride[2] then). Filters use all six strides; where
+// `blocks` is not empty the dimension indices are divided by each block in turn, innermost last,
+// the oneDNN way. Elements between `shape` and the padded extents are zero.
+struct TileLayout {
+  DType dtype = DType::kFloat32;
+  Dims shape{};
+  Dims stride{};
+  int64_t channel_block = 1;       // of the merged channel, activations only
+  bool opaque = false;             // the device alone can address it; only whole-tile transfers
+  const void* native = nullptr;    // the engine's own descriptor; lives as long as the Executable
+  int64_t bytes = 0;
+};
+
+// A strided tensor in memory that the device's copies can reach, in the six dimensions of its
+// operand. Strides are in elements and may be negative (a mirrored filter).
+struct TensorView {
+  void* data = nullptr;  // of element (0, 0, 0, 0, 0, 0)
+  DType dtype = DType::kFloat32;
+  Dims stride{};
+};
+
+// Times of one piece of work on the steady clock, filled in when it has run (where asked for).
+struct Span {
+  int64_t begin_ns = 0, end_ns = 0;
+};
+
+// Who asked for a piece of work: for traces, faults and hazard reports.
+struct Tag {
+  int64_t step = -1;
+  Operand operand = Operand::kX;
+  Span* span = nullptr;
+};
+
+// A copy between a box of a tensor and a tile buffer. The part of the tile to be written is
+// [tile_begin, tile_end) in box coordinates (0 .. box.extent); a fetch writes zeros to it wherever
+// the box is not valid. A drain writes only valid elements, converted to the view's dtype.
+struct Transfer {
+  TensorView view;
+  Operand operand = Operand::kX;
+  Box box;
+  Dims tile_begin{}, tile_end{};
+  void* tile = nullptr;
+  const TileLayout* layout = nullptr;
+  Tag tag;
+};
+
+// A copy inside the device between two tiles of one layout: `extent` elements from
+// (from, from_begin) to (to, to_begin), all in box coordinates. The ranges never overlap.
+struct TileMove {
+  const void* from = nullptr;
+  void* to = nullptr;
+  Dims from_begin{}, to_begin{}, extent{};
+  Operand operand = Operand::kX;
+  const TileLayout* layout = nullptr;
+  Tag tag;
+};
+
+// An engine prepared for one TileOp. Immutable; Run may be called from one stream at a time.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  [[nodiscard]] const std::string& engine() const { return engine_; }
+  [[nodiscard]] const Properties& properties() const { return properties_; }
+  [[nodiscard]] int64_t workspace_bytes() const { return workspace_bytes_; }
+  // Exact layout of the tile of kX, kW or kY (kBias: the output of backward bias).
+  [[nodiscard]] const TileLayout& layout(Operand operand) const {
+    return layout_[Index(operand)];
+  }
+
+ protected:
+  std::string engine_;
+  Properties properties_;
+  int64_t workspace_bytes_ = 0;
+  std::array<TileLayout, kOperands> layout_;
+};
+
+struct RunArgs {
+  std::array<void*, kOperands> tile{};  // kX, kW, kY (kBias for backward bias)
+  void* workspace = nullptr;
+  bool accumulate = false;  // output += instead of output =
+  Tag tag;
+};
+
+// The pass over a finished sum, in place on the output tile (see Epilogue). `old` and `residual`
+// are tiles with the output's own layout; `bias` and `scale` hold one value per merged channel of
+// the tile, dense, in the accumulator's type of the problem. Null where unused.
+struct FinishArgs {
+  void* out = nullptr;
+  Operand operand = Operand::kY;
+  const TileLayout* layout = nullptr;
+  const void *old = nullptr, *residual = nullptr, *bias = nullptr, *scale = nullptr;
+  double alpha = 1.0, beta = 0.0;
+  Epilogue epilogue;
+  Tag tag;
+};
+
+struct Capabilities {
+  std::string name;            // "cpu", "cuda:0", ...
+  std::string description;     // for people: model, memory
+  int64_t alignment = 64;      // of tile buffers
+  bool reads_host = false;     // Fetch and Drain reach pageable host memory directly
+  bool shares_host_memory = false;  // device memory is host memory (the CPU device)
+  bool shared_engines = false;      // copies and compute take turns on the same hardware
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  [[nodiscard]] virtual const Capabilities& capabilities() const = 0;
+  // Bytes that could be allocated now, as far as the system says.
+  virtual Result<int64_t> FreeBytes() = 0;
+
+  virtual Result<void*> Allocate(int64_t bytes) = 0;
+  virtual void Free(void* buffer, int64_t bytes) = 0;
+  // Host memory that copies reach at full speed (pinned where that means anything).
+  virtual Result<void*> AllocateHost(int64_t bytes) = 0;
+  virtual void FreeHost(void* memory, int64_t bytes) = 0;
+
+  virtual Result<Stream> CreateStream(const char* name) = 0;
+  virtual void DestroyStream(Stream stream) = 0;
+  virtual Result<Event> CreateEvent() = 0;
+  virtual void DestroyEvent(Event event) = 0;
+  // An event that was never recorded counts as fired.
+  virtual Status Record(Event event, Stream stream) = 0;
+  virtual Status Wait(Stream stream, Event event) = 0;
+  virtual Status Synchronize(Event event) = 0;         // the host waits
+  virtual Status SynchronizeStream(Stream stream) = 0; // and learns of errors
+  // Seconds that the stream's work has been executing since its creation.
+  virtual double BusySeconds(Stream stream) = 0;
+
+  virtual Status Fetch(Stream stream, const Transfer& transfer) = 0;
+  virtual Status Drain(Stream stream, const Transfer& transfer) = 0;
+  virtual Status Move(Stream stream, const TileMove& move) = 0;
+  virtual Status Fill(Stream stream, void* buffer, int64_t bytes, int byte) = 0;
+
+  // In order of preference; the planner takes the first that the problem admits.
+  [[nodiscard]] virtual const std::vector<EngineInfo>& engines() const = 0;
+  // Prepares `engine` (an index into engines()) for `op`. kUnsupported with a reason is an answer.
+  virtual Result<std::unique_ptr<Executable>> Prepare(int engine, const TileOp& op) = 0;
+  virtual Status Run(Stream stream, Executable& executable, const RunArgs& args) = 0;
+  virtual Status Finish(Stream stream, const FinishArgs& args) = 0;
+};
+
+}  // namespace oocdnn

@@ -1,0 +1,367 @@
+// A device that checks its client. Every call goes to the wrapped device first; what was accepted
+// is then entered into the order of events and compared with earlier accesses. A report never
+// changes what the call returns.
+//
+// The guards take a stream and some memory of the wrapped device: wrap a fault or limit device
+// around the check device, not the other way, where its counts should be the client's own.
+#include "device/wrap/check_device.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/checked.hpp"
+#include "device/wrap/forwarding.hpp"
+#include "device/wrap/guards.hpp"
+#include "device/wrap/hazards.hpp"
+#include "device/wrap/wrap.hpp"
+
+namespace oocdnn {
+namespace {
+
+constexpr size_t kMostReports = 200;
+
+// An executable that remembers what its tiles are for.
+class CheckedExecutable final : public Executable {
+ public:
+  CheckedExecutable(std::unique_ptr<Executable> inner, Direction direction)
+      : inner_(std::move(inner)), direction_(direction) {
+    engine_ = inner_->engine();
+    properties_ = inner_->properties();
+    workspace_bytes_ = inner_->workspace_bytes();
+    for (int i = 0; i < kOperands; ++i) layout_[i] = inner_->layout(static_cast<Operand>(i));
+  }
+  [[nodiscard]] Executable& inner() const { return *inner_; }
+  [[nodiscard]] Direction direction() const { return direction_; }
+
+ private:
+  std::unique_ptr<Executable> inner_;
+  Direction direction_;
+};
+
+Operand OutputOf(Direction direction) {
+  Problem problem;
+  problem.direction = direction;
+  return problem.output();
+}
+
+// A copy does not know for which direction it is made: x, w, y stand for gradients too.
+const char* PlainName(Operand operand) { return Name(operand, Direction::kForward); }
+
+class CheckDevice final : public ForwardingDevice {
+ public:
+  explicit CheckDevice(std::unique_ptr<Device> device)
+      : ForwardingDevice(std::move(device)), guards_(inner()) {}
+
+  [[nodiscard]] std::vector<std::string> reports() const {
+    const std::lock_guard lock(mutex_);
+    return reports_;
+  }
+  [[nodiscard]] std::vector<std::string> leaks() const;
+
+  Result<int64_t> FreeBytes() override {
+    OOC_ASSIGN(const int64_t free, inner().FreeBytes());
+    return std::max<int64_t>(free - guards_.overhead(), 0);
+  }
+  Result<void*> Allocate(int64_t bytes) override {
+    const std::lock_guard lock(mutex_);
+    return guards_.Allocate(bytes);
+  }
+  void Free(void* buffer, int64_t bytes) override;
+  Result<void*> AllocateHost(int64_t bytes) override;
+  void FreeHost(void* memory, int64_t bytes) override;
+
+  Result<Stream> CreateStream(const char* name) override;
+  void DestroyStream(Stream stream) override;
+  Result<Event> CreateEvent() override;
+  void DestroyEvent(Event event) override;
+  Status Record(Event event, Stream stream) override;
+  Status Wait(Stream stream, Event event) override;
+  Status Synchronize(Event event) override;
+  Status SynchronizeStream(Stream stream) override;
+
+  Status Fetch(Stream stream, const Transfer& transfer) override;
+  Status Drain(Stream stream, const Transfer& transfer) override;
+  Status Move(Stream stream, const TileMove& move) override;
+  Status Fill(Stream stream, void* buffer, int64_t bytes, int byte) override;
+  Result<std::unique_ptr<Executable>> Prepare(int engine, const TileOp& op) override;
+  Status Run(Stream stream, Executable& executable, const RunArgs& args) override;
+  Status Finish(Stream stream, const FinishArgs& args) override;
+
+ private:
+  template <class Handle>
+  Order::Clock Promised(Handle handle) const;
+  void Synchronized(const Order::Clock& clock);
+
+  // One piece of work while its accesses are entered.
+  struct Work {
+    Stream stream;
+    Order::Point at;
+    const char* verb;
+    int64_t step;
+  };
+  Work Enqueue(Stream stream, const char* verb, int64_t step) {
+    return {stream, order_.Enqueue(stream), verb, step};
+  }
+  void Host(const Work& work, const Transfer& transfer, bool write);
+  void Tile(const Work& work, const void* tile, int64_t bytes, const char* operand, bool write);
+  void Enter(const Work& work, const Region& region, const char* operand, bool write);
+  void Report(std::string sentence) {
+    if (reports_.size() < kMostReports) reports_.push_back(std::move(sentence));
+  }
+  void ReportAll(std::vector<std::string>& sentences) {
+    for (std::string& sentence : sentences) Report(std::move(sentence));
+  }
+
+  mutable std::mutex mutex_;  // synchronising calls may come from other threads
+  Guards guards_;
+  Order order_;
+  Hazards hazards_;
+  std::vector<std::string> stream_names_;  // by Order's number
+  std::unordered_map<Stream, std::string> streams_;
+  std::unordered_set<Event> events_;
+  std::unordered_map<void*, int64_t> host_memory_;
+  std::vector<std::string> reports_;
+};
+
+std::vector<std::string> CheckDevice::leaks() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> sentences;
+  for (const int64_t bytes : guards_.Live()) {
+    sentences.push_back(Format("a buffer of %lld bytes was never freed",
+                               static_cast<long long>(bytes)));
+  }
+  for (const auto& [memory, bytes] : host_memory_) {
+    sentences.push_back(Format("host memory of %lld bytes was never freed",
+                               static_cast<long long>(bytes)));
+  }
+  for (const auto& [stream, name] : streams_) {
+    sentences.push_back("stream \"" + name + "\" was never destroyed");
+  }
+  if (!events_.empty()) {
+    sentences.push_back(Format("%zu events were never destroyed", events_.size()));
+  }
+  return sentences;
+}
+
+void CheckDevice::Free(void* buffer, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const std::string user = hazards_.InFlight(order_, BytesAt(buffer, bytes), stream_names_);
+  if (!user.empty()) {
+    Report("a buffer was freed while " + user + " may still use it: synchronise first");
+  }
+  std::vector<std::string> sentences;
+  guards_.Free(buffer, bytes, &sentences);
+  ReportAll(sentences);
+}
+
+Result<void*> CheckDevice::AllocateHost(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  OOC_ASSIGN(void* memory, inner().AllocateHost(bytes));
+  host_memory_[memory] = bytes;
+  return memory;
+}
+
+void CheckDevice::FreeHost(void* memory, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (memory == nullptr) return;
+  if (host_memory_.erase(memory) == 0) {
+    Report(Format("FreeHost of %p, which is not live: freed twice or never allocated", memory));
+    return;
+  }
+  const std::string user = hazards_.InFlight(order_, BytesAt(memory, bytes), stream_names_);
+  if (!user.empty()) {
+    Report("host memory was freed while " + user + " may still use it: synchronise first");
+  }
+  inner().FreeHost(memory, bytes);
+}
+
+Result<Stream> CheckDevice::CreateStream(const char* name) {
+  const std::lock_guard lock(mutex_);
+  OOC_ASSIGN(Stream stream, inner().CreateStream(name));
+  order_.AddStream(stream);
+  stream_names_.emplace_back(name);
+  streams_[stream] = name;
+  return stream;
+}
+
+void CheckDevice::DestroyStream(Stream stream) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stream == nullptr) return;
+    if (streams_.erase(stream) == 0) {
+      Report("DestroyStream of a stream that does not exist (any more)");
+      return;
+    }
+    order_.RemoveStream(stream);
+  }
+  inner().DestroyStream(stream);
+}
+
+Result<Event> CheckDevice::CreateEvent() {
+  const std::lock_guard lock(mutex_);
+  OOC_ASSIGN(Event event, inner().CreateEvent());
+  events_.insert(event);
+  return event;
+}
+
+void CheckDevice::DestroyEvent(Event event) {
+  const std::lock_guard lock(mutex_);
+  if (event == nullptr) return;
+  if (events_.erase(event) == 0) {
+    Report("DestroyEvent of an event that does not exist (any more)");
+    return;
+  }
+  order_.RemoveEvent(event);
+  inner().DestroyEvent(event);
+}
+
+Status CheckDevice::Record(Event event, Stream stream) {
+  const std::lock_guard lock(mutex_);
+  OOC_TRY(inner().Record(event, stream));
+  order_.Record(event, stream);
+  return {};
+}
+
+Status CheckDevice::Wait(Stream stream, Event event) {
+  const std::lock_guard lock(mutex_);
+  OOC_TRY(inner().Wait(stream, event));
+  order_.Wait(stream, event);
+  return {};
+}
+
+template <class Handle>
+Order::Clock CheckDevice::Promised(Handle handle) const {
+  const std::lock_guard lock(mutex_);
+  return order_.Of(handle);
+}
+
+// The host has waited even where the wrapped device reports an error of the work.
+void CheckDevice::Synchronized(const Order::Clock& clock) {
+  const std::lock_guard lock(mutex_);
+  order_.Synchronized(clock);
+  hazards_.Prune(order_);
+}
+
+Status CheckDevice::Synchronize(Event event) {
+  const Order::Clock clock = Promised(event);
+  Status status = inner().Synchronize(event);
+  Synchronized(clock);
+  return status;
+}
+
+Status CheckDevice::SynchronizeStream(Stream stream) {
+  const Order::Clock clock = Promised(stream);
+  Status status = inner().SynchronizeStream(stream);
+  Synchronized(clock);
+  return status;
+}
+
+void CheckDevice::Enter(const Work& work, const Region& region, const char* operand, bool write) {
+  std::vector<std::string> sentences;
+  hazards_.Add(order_, work.stream, {region, write, work.verb, operand, work.step, work.at},
+               stream_names_, &sentences);
+  ReportAll(sentences);
+}
+
+void CheckDevice::Tile(const Work& work, const void* tile, int64_t bytes, const char* operand,
+                       bool write) {
+  const Region region = BytesAt(tile, bytes);
+  if (guards_.Straddles(region.begin, region.end)) {
+    Report(Format("%s %s (step %lld) touches %lld bytes, which reach past the end of its buffer",
+                  work.verb, operand, static_cast<long long>(work.step),
+                  static_cast<long long>(bytes)));
+  }
+  Enter(work, region, operand, write);
+}
+
+void CheckDevice::Host(const Work& work, const Transfer& transfer, bool write) {
+  Enter(work, HostRegion(transfer), PlainName(transfer.operand), write);
+}
+
+Status CheckDevice::Fetch(Stream stream, const Transfer& transfer) {
+  const std::lock_guard lock(mutex_);
+  OOC_TRY(inner().Fetch(stream, transfer));
+  const Work work = Enqueue(stream, "fetch", transfer.tag.step);
+  Host(work, transfer, false);
+  Tile(work, transfer.tile, transfer.layout->bytes, PlainName(transfer.operand), true);
+  return {};
+}
+
+Status CheckDevice::Drain(Stream stream, const Transfer& transfer) {
+  const std::lock_guard lock(mutex_);
+  OOC_TRY(inner().Drain(stream, transfer));
+  const Work work = Enqueue(stream, "drain", transfer.tag.step);
+  Tile(work, transfer.tile, transfer.layout->bytes, PlainName(transfer.operand), false);
+  Host(work, transfer, true);
+  return {};
+}
+
+Status CheckDevice::Move(Stream stream, const TileMove& move) {
+  const std::lock_guard lock(mutex_);
+  OOC_TRY(inner().Move(stream, move));
+  const Work work = Enqueue(stream, "move", move.tag.step);
+  Tile(work, move.from, move.layout->bytes, PlainName(move.operand), false);
+  Tile(work, move.to, move.layout->bytes, PlainName(move.operand), true);
+  return {};
+}
+
+Status CheckDevice::Fill(Stream stream, void* buffer, int64_t bytes, int byte) {
+  const std::lock_guard lock(mutex_);
+  OOC_TRY(inner().Fill(stream, buffer, bytes, byte));
+  Tile(Enqueue(stream, "fill", -1), buffer, bytes, "", true);
+  return {};
+}
+
+Result<std::unique_ptr<Executable>> CheckDevice::Prepare(int engine, const TileOp& op) {
+  OOC_ASSIGN(std::unique_ptr<Executable> executable, inner().Prepare(engine, op));
+  return std::unique_ptr<Executable>(
+      std::make_unique<CheckedExecutable>(std::move(executable), op.direction));
+}
+
+Status CheckDevice::Run(Stream stream, Executable& executable, const RunArgs& args) {
+  const std::lock_guard lock(mutex_);
+  auto& checked = static_cast<CheckedExecutable&>(executable);
+  OOC_TRY(inner().Run(stream, checked.inner(), args));
+  const Work work = Enqueue(stream, "run", args.tag.step);
+  const Operand output = OutputOf(checked.direction());
+  for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY, Operand::kBias}) {
+    const int64_t bytes = executable.layout(operand).bytes;
+    Tile(work, args.tile[Index(operand)], bytes, Name(operand, checked.direction()),
+         operand == output);
+  }
+  Tile(work, args.workspace, executable.workspace_bytes(), "workspace", true);
+  return {};
+}
+
+Status CheckDevice::Finish(Stream stream, const FinishArgs& args) {
+  const std::lock_guard lock(mutex_);
+  OOC_TRY(inner().Finish(stream, args));
+  const Work work = Enqueue(stream, "finish", args.tag.step);
+  const TileLayout& layout = *args.layout;
+  const int64_t per_channel =
+      layout.shape[1] * layout.shape[2] * SizeOf(AccumulatorOf(layout.dtype));
+  Tile(work, args.old, layout.bytes, "old", false);
+  Tile(work, args.residual, layout.bytes, "residual", false);
+  Tile(work, args.bias, per_channel, "b", false);
+  Tile(work, args.scale, per_channel, "scale", false);
+  Tile(work, args.out, layout.bytes, PlainName(args.operand), true);
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<Device> MakeCheckDevice(std::unique_ptr<Device> inner) {
+  return std::make_unique<CheckDevice>(std::move(inner));
+}
+
+std::vector<std::string> CheckReports(const Device& check_device) {
+  return static_cast<const CheckDevice&>(check_device).reports();
+}
+
+std::vector<std::string> CheckLeaks(const Device& check_device) {
+  return static_cast<const CheckDevice&>(check_device).leaks();
+}
+
+}  // namespace oocdnn

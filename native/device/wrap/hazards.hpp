@@ -1,0 +1,60 @@
+// Hazards: remembers which bytes enqueued work touches, and names every pair of conflicting
+// accesses that nothing orders.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "device/wrap/order.hpp"
+
+namespace oocdnn {
+
+// The bytes that an access touches: a plain range, or a box of a strided tensor, of which [begin,
+// end) is only the hull.
+struct Region {
+  uintptr_t begin = 0, end = 0;
+  bool dense = true;  // every byte of the hull is touched
+  const void* data = nullptr;  // the rest describes the box
+  int64_t element = 0;
+  Dims stride{}, low{}, high{};
+
+  [[nodiscard]] bool empty() const { return begin >= end; }
+};
+
+Region BytesAt(const void* pointer, int64_t bytes);
+// What a transfer touches of the caller's tensor: the valid elements of the part it copies.
+Region HostRegion(const Transfer& transfer);
+
+// Whether two regions surely share bytes. Boxes of one view are compared element by element; of
+// two different views only dense ones can be told, and others count as disjoint.
+bool Overlap(const Region& a, const Region& b);
+
+struct Access {
+  Region region;
+  bool write = false;
+  const char* verb = "";     // "fetch", "run", ...
+  const char* operand = "";  // whose tile or tensor this is; "" where none has a name
+  int64_t step = -1;
+  Order::Point at;
+};
+
+class Hazards {
+ public:
+  // Adds an access of the latest work on `stream`; a sentence for each earlier access that it
+  // conflicts with and that `order` does not put before it.
+  void Add(const Order& order, Stream stream, const Access& access,
+           const std::vector<std::string>& stream_names, std::vector<std::string>* reports);
+
+  // A sentence where work that the host has not synchronised with touches the region, else "".
+  [[nodiscard]] std::string InFlight(const Order& order, const Region& region,
+                                     const std::vector<std::string>& stream_names) const;
+
+  // Forgets what everything enqueued from now on comes after. Call when the host has synchronised.
+  void Prune(const Order& order);
+
+ private:
+  std::vector<Access> accesses_;
+};
+
+}  // namespace oocdnn

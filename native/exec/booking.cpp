@@ -1,0 +1,68 @@
+#include "exec/booking.hpp"
+
+#include <algorithm>
+
+#include "base/checked.hpp"
+#include "base/config.hpp"
+#include "exec/operation.hpp"
+#include "memory/arena.hpp"
+
+namespace oocdnn {
+namespace {
+
+// Bias and scale lie densely in the accumulator's type, one value per channel of the tile.
+TileLayout ChannelLayout(const Problem& problem, const ConvShape& tile) {
+  TileLayout layout;
+  layout.dtype = AccumulatorOf(problem.dtype);
+  layout.shape = tile.DimsOf(Operand::kBias, problem.direction);
+  layout.stride = DenseStrides(layout.shape);
+  layout.bytes = Mul(Mul(layout.shape[1], layout.shape[2]), SizeOf(layout.dtype));
+  return layout;
+}
+
+TileLayout LayoutOf(const Problem& problem, const ConvShape& tile, const Executable& executable,
+                    Operand operand) {
+  switch (operand) {
+    case Operand::kOld:
+    case Operand::kResidual: return executable.layout(problem.output());
+    case Operand::kBias:
+      if (problem.output() == Operand::kBias) return executable.layout(operand);
+      return ChannelLayout(problem, tile);
+    case Operand::kScale: return ChannelLayout(problem, tile);
+    default: return executable.layout(operand);
+  }
+}
+
+}  // namespace
+
+Result<Booking> Book(Device& device, const PlanRequest& request, const Candidate& candidate,
+                     int64_t budget) {
+  Booking booking{request.problem, candidate, nullptr, {}, {}, 0, 0};
+  TileOp op = OpOf(request, candidate);
+  op.workspace_limit = budget;
+  OOC_ASSIGN(std::unique_ptr<Executable> executable, device.Prepare(candidate.engine, op));
+  booking.executable = std::move(executable);
+
+  Offsets offsets(device.capabilities().alignment);
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (!request.problem.Uses(operand)) continue;
+    booking.layout[i] = LayoutOf(request.problem, op.shape, *booking.executable, operand);
+    for (int slot = 0; slot < std::max(candidate.depths[i], 1); ++slot) {
+      booking.slot[i].push_back(offsets.Book(booking.layout[i].bytes));
+    }
+  }
+  if (booking.executable->workspace_bytes() > 0) {
+    booking.workspace = offsets.Book(booking.executable->workspace_bytes());
+  }
+  booking.bytes = offsets.total();
+  if (booking.bytes > budget) {
+    return Error(Code::kOutOfMemory, "%s books %s, the budget is %s",
+                 Describe(request, candidate).c_str(), BytesText(booking.bytes).c_str(),
+                 BytesText(budget).c_str())
+        .WithDetail(booking.bytes);
+  }
+  return booking;
+}
+
+}  // namespace oocdnn

@@ -1,0 +1,30 @@
+// Booking: a candidate whose engine has been prepared, with an offset for every slot. What a plan
+// becomes once exact bytes are known; it can be run any number of times.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "device/device.hpp"
+#include "model/plan.hpp"
+
+namespace oocdnn {
+
+struct Booking {
+  Problem problem;
+  Candidate candidate;
+  std::shared_ptr<Executable> executable;
+  std::array<TileLayout, kOperands> layout;               // of each used operand's slots
+  std::array<std::vector<int64_t>, kOperands> slot;       // offsets into the arena
+  int64_t workspace = 0;                                  // offset
+  int64_t bytes = 0;                                      // of the arena, exactly
+};
+
+// Prepares the candidate's engine and books offsets. kUnsupported where the engine refuses,
+// kOutOfMemory (detail(): the exact bytes) where the exact bytes pass `budget`. The request's own
+// budget may be smaller: that is what the search was told to aim at.
+Result<Booking> Book(Device& device, const PlanRequest& request, const Candidate& candidate,
+                     int64_t budget);
+
+}  // namespace oocdnn

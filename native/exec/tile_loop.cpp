@@ -1,0 +1,260 @@
+// How a step becomes work on three streams. Which boxes move is decided by the schedule, how bytes
+// move by the device; here is only the order.
+#include "exec/tile_loop.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/checked.hpp"
+#include "exec/operation.hpp"
+
+namespace oocdnn {
+namespace {
+
+bool IsInput(const Problem& problem, Operand operand) {
+  return problem.Uses(operand) && operand != problem.output();
+}
+
+// The part of a box that crosses the wire: what is valid and has not been kept on the device.
+struct Part {
+  Dims begin{}, end{};  // tensor coordinates
+  [[nodiscard]] int64_t elements() const {
+    int64_t product = 1;
+    for (int d = 0; d < 6; ++d) product = Mul(product, std::max<int64_t>(end[d] - begin[d], 0));
+    return product;
+  }
+};
+
+Part FetchedPart(const OperandStep& step) {
+  Part part{step.box.valid_begin, step.box.valid_end};
+  if (step.from_slot >= 0) {
+    const int d = step.roll_axis;
+    part.begin[d] = std::max(part.begin[d], step.box.origin[d] + step.kept);
+    part.end[d] = std::max(part.end[d], part.begin[d]);
+  }
+  return part;
+}
+
+Transfer TransferOf(const Booking& booking, const Step& step, Operand operand, void* tile) {
+  const OperandStep& mine = step.operand[Index(operand)];
+  Transfer transfer;
+  transfer.operand = operand;
+  transfer.box = mine.box;
+  transfer.tile_end = mine.box.extent;
+  transfer.tile = tile;
+  transfer.layout = &booking.layout[Index(operand)];
+  transfer.tag = {step.number, operand, nullptr};
+  return transfer;
+}
+
+}  // namespace
+
+Status TileLoop::Init() {
+  OOC_ASSIGN(fetch_, MakeStream(device_, "fetch"));
+  OOC_ASSIGN(compute_, MakeStream(device_, "compute"));
+  OOC_ASSIGN(drain_, MakeStream(device_, "drain"));
+  for (auto* table : {&ready_, &idle_}) {
+    for (auto& row : *table) {
+      for (OwnedEvent& event : row) {
+        OOC_ASSIGN(event, MakeEvent(device_));
+      }
+    }
+  }
+  for (OwnedEvent& event : stepped_) {
+    OOC_ASSIGN(event, MakeEvent(device_));
+  }
+  return staging_.Init();
+}
+
+void* TileLoop::TileOf(const Call& call, Operand operand, int slot) const {
+  return call.arena.At(call.booking.slot[Index(operand)][static_cast<size_t>(slot)]);
+}
+
+Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const Arena& arena,
+                     Slabs& slabs, const Progress& progress, RunStats* stats) {
+  *stats = RunStats{};
+  const auto start = std::chrono::steady_clock::now();
+  const double fetch = Busy(fetch_.get()), compute = Busy(compute_.get()),
+               drain = Busy(drain_.get());
+  std::array<Dims, kOperands> extent{};
+  std::array<bool, kOperands> used{};
+  const ConvShape tile = TileShape(booking.problem, booking.candidate.tiling);
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    used[i] = booking.problem.Uses(operand);
+    const Dims box = tile.DimsOf(operand, booking.problem.direction);
+    const Dims whole = booking.problem.DimsOf(operand);
+    for (int d = 0; d < 6; ++d) extent[i][d] = std::min(box[d], whole[d]);
+  }
+  OOC_TRY(staging_.Begin(tensors, extent, used, slabs));
+  const Call call{booking, tensors, arena, stats};
+  OOC_TRY(Quiesce(Loop(call, progress)));
+  stats->seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  stats->fetch_seconds = Busy(fetch_.get()) - fetch;
+  stats->compute_seconds = Busy(compute_.get()) - compute;
+  stats->drain_seconds = Busy(drain_.get()) - drain;
+  return {};
+}
+
+// Files are read one step ahead of the device, so a second walk of the schedule runs in front.
+Status TileLoop::Loop(const Call& call, const Progress& progress) {
+  const Problem& problem = call.booking.problem;
+  const Candidate& plan = call.booking.candidate;
+  Schedule schedule(problem, plan.tiling, plan.order, plan.depths);
+  Schedule ahead(problem, plan.tiling, plan.order, plan.depths);
+  Step step, next;
+  if (ahead.Next(&next)) OOC_TRY(PostReads(call, next));
+  while (schedule.Next(&step)) {
+    const auto turn = static_cast<size_t>(step.number % kAhead);
+    OOC_TRY(device_.Synchronize(stepped_[turn].get()));
+    if (progress && !progress(step.number, schedule.Steps())) {
+      return Error(Code::kInterrupted, "the call was interrupted at tile %lld of %lld",
+                   static_cast<long long>(step.number), static_cast<long long>(schedule.Steps()));
+    }
+    if (ahead.Next(&next)) OOC_TRY(PostReads(call, next));
+    OOC_TRY(Fetch(call, step));
+    OOC_TRY(Compute(call, step));
+    OOC_TRY(device_.Record(stepped_[turn].get(), compute_.get()));
+    if (step.operand[Index(problem.output())].leave) OOC_TRY(Drain(call, step));
+    ++call.stats->tiles;
+  }
+  OOC_TRY(staging_.Flush(problem.output(), 0));
+  if (progress) progress(schedule.Steps(), schedule.Steps());
+  return {};
+}
+
+Status TileLoop::PostReads(const Call& call, const Step& step) {
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (!IsInput(call.booking.problem, operand) || !step.operand[i].enter) continue;
+    if (!call.tensors[i].in_file()) continue;
+    const Part part = FetchedPart(step.operand[i]);
+    OOC_TRY(staging_.Post(operand, part.begin, part.end));
+  }
+  return {};
+}
+
+Status TileLoop::Fetch(const Call& call, const Step& step) {
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (IsInput(call.booking.problem, operand) && step.operand[i].enter) {
+      OOC_TRY(FetchOperand(call, step, operand));
+    }
+  }
+  return {};
+}
+
+Status TileLoop::FetchOperand(const Call& call, const Step& step, Operand operand) {
+  const int i = Index(operand);
+  const OperandStep& mine = step.operand[i];
+  const HostTensor& tensor = call.tensors[i];
+  const auto slot = static_cast<size_t>(mine.slot);
+  Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, operand, mine.slot));
+  OOC_TRY(device_.Wait(fetch_.get(), idle_[i][slot].get()));
+  if (mine.from_slot >= 0) {
+    TileMove move;
+    move.from = TileOf(call, operand, mine.from_slot);
+    move.to = transfer.tile;
+    move.from_begin[mine.roll_axis] = mine.from_row;
+    move.extent = mine.box.extent;
+    move.extent[mine.roll_axis] = mine.kept;
+    move.operand = operand;
+    move.layout = transfer.layout;
+    move.tag = transfer.tag;
+    OOC_TRY(device_.Move(fetch_.get(), move));
+    transfer.tile_begin[mine.roll_axis] = mine.kept;
+  }
+  transfer.view = tensor.view;
+  if (tensor.in_file()) {
+    OOC_ASSIGN(transfer.view, staging_.Take(operand));
+  }
+  OOC_TRY(device_.Fetch(fetch_.get(), transfer));
+  if (tensor.in_file()) OOC_TRY(staging_.Taken(operand, fetch_.get()));
+  call.stats->bytes_in += FetchedPart(mine).elements() * SizeOf(tensor.view.dtype);
+  return device_.Record(ready_[i][slot].get(), fetch_.get());
+}
+
+Status TileLoop::Compute(const Call& call, const Step& step) {
+  const Problem& problem = call.booking.problem;
+  const Operation& operation = OperationOf(problem.direction);
+  const int out = Index(problem.output());
+  const OperandStep& output = step.operand[out];
+  RunArgs args;
+  args.tag = {step.number, problem.output(), nullptr};
+  args.accumulate = !output.enter;
+  args.workspace = call.arena.At(call.booking.workspace);
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (!problem.Uses(operand)) continue;
+    const OperandStep& mine = step.operand[i];
+    const auto slot = static_cast<size_t>(mine.slot);
+    if (i != out && mine.enter) OOC_TRY(device_.Wait(compute_.get(), ready_[i][slot].get()));
+    if (operation.of(operand) != Role::kFinish) args.tile[i] = TileOf(call, operand, mine.slot);
+  }
+  if (output.enter) {
+    OOC_TRY(device_.Wait(compute_.get(), idle_[out][static_cast<size_t>(output.slot)].get()));
+  }
+  OOC_TRY(device_.Run(compute_.get(), *call.booking.executable, args));
+  if (output.leave && problem.NeedsFinish()) OOC_TRY(Finish(call, step));
+  for (int i = 0; i < kOperands; ++i) {
+    if (!IsInput(problem, static_cast<Operand>(i))) continue;
+    const auto slot = static_cast<size_t>(step.operand[i].slot);
+    OOC_TRY(device_.Record(idle_[i][slot].get(), compute_.get()));
+  }
+  return {};
+}
+
+Status TileLoop::Finish(const Call& call, const Step& step) {
+  const Problem& problem = call.booking.problem;
+  const auto tile = [&](Operand operand) -> const void* {
+    if (!IsInput(problem, operand)) return nullptr;
+    return TileOf(call, operand, step.operand[Index(operand)].slot);
+  };
+  FinishArgs args;
+  args.operand = problem.output();
+  args.out = TileOf(call, problem.output(), step.operand[Index(problem.output())].slot);
+  args.layout = &call.booking.layout[Index(problem.output())];
+  args.old = tile(Operand::kOld);
+  args.residual = tile(Operand::kResidual);
+  args.bias = tile(Operand::kBias);
+  args.scale = tile(Operand::kScale);
+  args.alpha = problem.alpha;
+  args.beta = problem.beta;
+  args.epilogue = problem.epilogue;
+  args.tag = {step.number, problem.output(), nullptr};
+  return device_.Finish(compute_.get(), args);
+}
+
+Status TileLoop::Drain(const Call& call, const Step& step) {
+  const Operand operand = call.booking.problem.output();
+  const int i = Index(operand);
+  const OperandStep& mine = step.operand[i];
+  const HostTensor& tensor = call.tensors[i];
+  const auto slot = static_cast<size_t>(mine.slot);
+  Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, operand, mine.slot));
+  OOC_TRY(device_.Record(ready_[i][slot].get(), compute_.get()));
+  OOC_TRY(device_.Wait(drain_.get(), ready_[i][slot].get()));
+  transfer.view = tensor.view;
+  if (tensor.in_file()) {
+    OOC_ASSIGN(transfer.view, staging_.Give(operand, mine.box.valid_begin, mine.box.valid_end));
+  }
+  OOC_TRY(device_.Drain(drain_.get(), transfer));
+  OOC_TRY(device_.Record(idle_[i][slot].get(), drain_.get()));
+  call.stats->bytes_out += mine.box.ValidElements() * SizeOf(tensor.view.dtype);
+  if (!tensor.in_file()) return {};
+  OOC_TRY(staging_.Given(operand, drain_.get()));
+  // The drain before this one has its own tile's compute behind it; this one is still in flight.
+  return staging_.Flush(operand, 1);
+}
+
+Status TileLoop::Quiesce(Status status) {
+  for (const OwnedStream* stream : {&fetch_, &compute_, &drain_}) {
+    Status ended = device_.SynchronizeStream(stream->get());
+    if (status.ok()) status = std::move(ended);
+  }
+  Status staged = staging_.End();
+  return status.ok() ? std::move(staged) : std::move(status);
+}
+
+}  // namespace oocdnn

@@ -1,0 +1,70 @@
+// The one tile loop. Walks a booking's schedule and keeps three streams busy:
+//
+//   fetch    waits until the compute that last read a slot is done, then fills the slot
+//   compute  waits for the fetched slots, runs the engine, finishes complete output tiles
+//   drain    waits for a finished output tile, then copies it to where it belongs
+//
+// Every operation, direction, placement and device goes through here.
+#pragma once
+
+#include <functional>
+
+#include "exec/booking.hpp"
+#include "exec/staging.hpp"
+#include "memory/arena.hpp"
+
+namespace oocdnn {
+
+// What a run did.
+struct RunStats {
+  int64_t tiles = 0, bytes_in = 0, bytes_out = 0;
+  double seconds = 0.0, fetch_seconds = 0.0, compute_seconds = 0.0, drain_seconds = 0.0;
+};
+
+// Called between steps in the calling thread; false ends the run with kInterrupted.
+using Progress = std::function<bool(int64_t done, int64_t total)>;
+
+class TileLoop {
+ public:
+  explicit TileLoop(Device& device) : device_(device), staging_(device) {}
+  // Creates the streams and events that all runs share.
+  Status Init();
+
+  // Runs the booking on the arena's block, and returns when all is done. After a failure every
+  // stream is idle and nothing of the call is still in flight.
+  Status Run(const Booking& booking, const HostTensors& tensors, const Arena& arena, Slabs& slabs,
+             const Progress& progress, RunStats* stats);
+
+ private:
+  static constexpr int kMaxDepth = 4;
+  // The host runs at most this many steps ahead of the compute stream, so that an interrupt ends
+  // a call within a tile or two and queues stay short.
+  static constexpr int kAhead = 3;
+
+  struct Call {
+    const Booking& booking;
+    const HostTensors& tensors;
+    const Arena& arena;
+    RunStats* stats;
+  };
+
+  Status Loop(const Call& call, const Progress& progress);
+  Status PostReads(const Call& call, const Step& step);
+  Status Fetch(const Call& call, const Step& step);
+  Status FetchOperand(const Call& call, const Step& step, Operand operand);
+  Status Compute(const Call& call, const Step& step);
+  Status Finish(const Call& call, const Step& step);
+  Status Drain(const Call& call, const Step& step);
+  Status Quiesce(Status status);
+  [[nodiscard]] void* TileOf(const Call& call, Operand operand, int slot) const;
+  [[nodiscard]] double Busy(Stream stream) const { return device_.BusySeconds(stream); }
+
+  Device& device_;
+  Staging staging_;
+  OwnedStream fetch_, compute_, drain_;
+  // ready: the slot holds what the next engine needs; idle: nobody reads or writes it any more.
+  std::array<std::array<OwnedEvent, kMaxDepth>, kOperands> ready_, idle_;
+  std::array<OwnedEvent, kAhead> stepped_;
+};
+
+}  // namespace oocdnn

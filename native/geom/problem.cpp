@@ -1,0 +1,127 @@
+#include "geom/problem.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/checked.hpp"
+
+namespace oocdnn {
+
+const char* Name(Direction direction) {
+  switch (direction) {
+    case Direction::kForward: return "fwd";
+    case Direction::kBackwardData: return "bwd_data";
+    case Direction::kBackwardFilter: return "bwd_filter";
+    case Direction::kBackwardBias: return "bwd_bias";
+  }
+  return "?";
+}
+
+const char* Name(Operand operand, Direction direction) {
+  switch (operand) {
+    case Operand::kX: return direction == Direction::kBackwardData ? "dx" : "x";
+    case Operand::kW: return direction == Direction::kBackwardFilter ? "dw" : "w";
+    case Operand::kY: return direction == Direction::kForward ? "y" : "dy";
+    case Operand::kBias: return direction == Direction::kBackwardBias ? "db" : "b";
+    case Operand::kScale: return "scale";
+    case Operand::kResidual: return "residual";
+    case Operand::kOld: return "old";
+  }
+  return "?";
+}
+
+namespace {
+
+Operand OutputOf(Direction direction) {
+  switch (direction) {
+    case Direction::kForward: return Operand::kY;
+    case Direction::kBackwardData: return Operand::kX;
+    case Direction::kBackwardFilter: return Operand::kW;
+    case Direction::kBackwardBias: return Operand::kBias;
+  }
+  return Operand::kY;
+}
+
+}  // namespace
+
+Dims ConvShape::DimsOf(Operand operand, Direction direction) const {
+  switch (operand) {
+    case Operand::kX: return {n, g, c, in[0], in[1], in[2]};
+    case Operand::kW: return {g, k, c, filter[0], filter[1], filter[2]};
+    case Operand::kY: return {n, g, k, out[0], out[1], out[2]};
+    case Operand::kBias:
+    case Operand::kScale:
+      return {1, g, direction == Direction::kBackwardData ? c : k, 1, 1, 1};
+    case Operand::kResidual:
+    case Operand::kOld: return DimsOf(OutputOf(direction), direction);
+  }
+  return {};
+}
+
+double ConvShape::MultiplyAdds() const {
+  double product = static_cast<double>(n) * static_cast<double>(g) * static_cast<double>(k) *
+                   static_cast<double>(c);
+  for (int s = 0; s < 3; ++s) {
+    product *= static_cast<double>(out[s]) * static_cast<double>(filter[s]);
+  }
+  return product;
+}
+
+Operand Problem::output() const { return OutputOf(direction); }
+
+bool Problem::Uses(Operand operand) const {
+  switch (operand) {
+    case Operand::kX:
+    case Operand::kW: return direction != Direction::kBackwardBias;
+    case Operand::kY: return true;
+    case Operand::kBias: return direction == Direction::kBackwardBias || epilogue.bias;
+    case Operand::kScale: return epilogue.scale;
+    case Operand::kResidual: return epilogue.residual;
+    case Operand::kOld: return beta != 0.0;
+  }
+  return false;
+}
+
+int64_t Problem::BytesOf(Operand operand) const {
+  int64_t bytes = SizeOf(dtype);
+  for (const int64_t extent : DimsOf(operand)) bytes = Mul(bytes, extent);
+  return bytes;
+}
+
+int64_t Problem::Bytes() const {
+  int64_t bytes = 0;
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (operand != Operand::kOld && Uses(operand)) bytes = Add(bytes, BytesOf(operand));
+  }
+  return bytes;
+}
+
+Dims DenseStrides(const Dims& dims) {
+  Dims stride{};
+  int64_t next = 1;
+  for (int d = 5; d >= 0; --d) {
+    stride[d] = next;
+    next = Mul(next, std::max<int64_t>(dims[d], 1));
+  }
+  return stride;
+}
+
+Dims ChannelsLastStrides(const Dims& dims) {
+  Dims stride{};
+  int64_t next = 1;
+  for (const int d : {2, 1, 5, 4, 3, 0}) {
+    stride[d] = next;
+    next = Mul(next, std::max<int64_t>(dims[d], 1));
+  }
+  return stride;
+}
+
+int64_t OutputExtent(int64_t in, int64_t before, int64_t after, int64_t filter, int64_t stride,
+                     int64_t dilation) {
+  const int64_t reach = Add(Mul(filter - 1, dilation), 1);
+  const int64_t room = Add(Add(in, before), after) - reach;
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+}  // namespace oocdnn

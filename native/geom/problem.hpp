@@ -1,0 +1,131 @@
+// Problem: a convolution as a value. Shapes, strides, padding, element type, direction, scalars.
+//
+// Every tensor is seen with six dimensions, so that one arithmetic serves 1-D, 2-D, 3-D, grouped
+// and depthwise convolution alike:
+//
+//   x, dx   N G C D H W     (C and K are per group; missing spatial axes have extent 1)
+//   w, dw   G K C T R S
+//   y, dy   N G K O P Q
+//   b, db   1 G K 1 1 1     (K is C where the output is x: a transposed convolution's bias)
+//
+// A convolution is y[p] = sum over r of x[p * stride + r * dilation - pad_before] * w[r] on each
+// spatial axis. A transposed convolution is backward data with the roles of x and y exchanged.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "base/dtype.hpp"
+#include "base/status.hpp"
+
+namespace oocdnn {
+
+using Dims = std::array<int64_t, 6>;
+using Spatial = std::array<int64_t, 3>;  // D, H, W (or T, R, S; O, P, Q)
+
+// The values of these enums are those of the C API.
+enum class Direction : int { kForward = 0, kBackwardData = 1, kBackwardFilter = 2, kBackwardBias = 3 };
+constexpr int kDirections = 4;
+
+enum class Math : int { kFp32 = 0, kTf32 = 1 };
+
+enum class Activation : int {
+  kIdentity = 0,
+  kRelu = 1,
+  kClippedRelu = 2,  // min(max(v, 0), parameter)
+  kElu = 3,          // v > 0 ? v : parameter * (exp(v) - 1)
+  kSigmoid = 4,
+  kTanh = 5,
+  kSwish = 6,        // v * sigmoid(parameter * v)
+};
+constexpr int kActivations = 7;
+
+// The tensors of a convolution. kX, kW, kY name a place, whatever the direction: in backward data
+// kX is dx and kY is dy. kOld is the output before the call (read where beta is not 0).
+enum class Operand : int { kX = 0, kW = 1, kY = 2, kBias = 3, kScale = 4, kResidual = 5, kOld = 6 };
+constexpr int kOperands = 7;
+constexpr int Index(Operand operand) { return static_cast<int>(operand); }
+
+const char* Name(Direction direction);
+// The tensor's name as a user writes it: x or dx, w or dw, y or dy, b or db, ...
+const char* Name(Operand operand, Direction direction);
+
+// Sizes of a convolution or of one tile of it. All counts are >= 0; c and k are per group.
+struct ConvShape {
+  int64_t n = 1, g = 1, k = 1, c = 1;
+  Spatial in{1, 1, 1}, filter{1, 1, 1}, out{1, 1, 1};
+  Spatial pad_before{0, 0, 0}, pad_after{0, 0, 0}, stride{1, 1, 1}, dilation{1, 1, 1};
+
+  bool operator==(const ConvShape&) const = default;
+
+  // The six extents of `operand`. For kBias and kScale the channels are those of the output.
+  [[nodiscard]] Dims DimsOf(Operand operand, Direction direction) const;
+  // Extent of the filter's reach on spatial axis `axis`: (filter - 1) * dilation + 1.
+  [[nodiscard]] int64_t Reach(int axis) const {
+    return (filter[axis] - 1) * dilation[axis] + 1;
+  }
+  // Multiply-adds of the convolution: n * g * k * c * out * filter.
+  [[nodiscard]] double MultiplyAdds() const;
+};
+
+// What happens to the finished sum, in this order, in the accumulator's type:
+//   v = alpha * sum;  v *= scale[channel];  v += bias[channel];
+//   v += residual_alpha * residual;  v += beta * old;  out = activation(v)
+struct Epilogue {
+  bool scale = false, bias = false, residual = false;
+  double residual_alpha = 1.0;
+  Activation activation = Activation::kIdentity;
+  double parameter = 0.0;
+
+  bool operator==(const Epilogue&) const = default;
+  [[nodiscard]] bool empty() const {
+    return !scale && !bias && !residual && activation == Activation::kIdentity;
+  }
+};
+
+struct Problem {
+  Direction direction = Direction::kForward;
+  int rank = 2;  // spatial axes the user sees: 1 (W), 2 (H, W), 3 (D, H, W)
+  ConvShape shape;
+  DType dtype = DType::kFloat32;
+  Math math = Math::kFp32;
+  bool flip = false;  // true: convolution (mirrored filter); false: cross-correlation
+  double alpha = 1.0, beta = 0.0;
+  Epilogue epilogue;
+  // Element strides of each operand in its six dimensions; any positive value (0 where the extent
+  // is 1 is fine). Unused operands hold zeros.
+  std::array<Dims, kOperands> stride{};
+
+  [[nodiscard]] Dims DimsOf(Operand operand) const { return shape.DimsOf(operand, direction); }
+  [[nodiscard]] Operand output() const;
+  // Whether the operand is read (kX, kW, kY, kBias, kScale, kResidual, kOld) or is the output.
+  [[nodiscard]] bool Uses(Operand operand) const;
+  // Bytes of the elements of one operand, and of all that the problem uses (kOld is the output).
+  [[nodiscard]] int64_t BytesOf(Operand operand) const;
+  [[nodiscard]] int64_t Bytes() const;
+  // True where alpha, beta or the epilogue ask for a pass over the finished sum.
+  [[nodiscard]] bool NeedsFinish() const {
+    return alpha != 1.0 || beta != 0.0 || !epilogue.empty();
+  }
+};
+
+// Dense strides of six dimensions, last one fastest; and with the channel fastest (channels-last).
+Dims DenseStrides(const Dims& dims);
+Dims ChannelsLastStrides(const Dims& dims);
+
+// Checks everything that can be wrong with the numbers of a problem: extents, out against in,
+// groups, zero or negative parameters, sizes and strides that overflow, outputs whose strides
+// overlap. `problem.shape.out` must hold the sizes of y.
+Status Validate(const Problem& problem);
+
+// floor((in + before + after - reach) / stride) + 1, or 0 where the filter does not fit.
+int64_t OutputExtent(int64_t in, int64_t before, int64_t after, int64_t filter, int64_t stride,
+                     int64_t dilation);
+
+// The problem string of plans, logs, errors and benchmarks (see problem_text.cpp for the grammar).
+// ParseProblem gives dense (or channels-last, by "nhwc") strides; printing and reading agree.
+std::string ToString(const Problem& problem);
+Result<Problem> ParseProblem(const std::string& text);
+
+}  // namespace oocdnn

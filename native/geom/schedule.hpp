@@ -1,0 +1,71 @@
+// Schedule: the order of the tiles, and what each step fetches, reuses, rolls over and drains.
+//
+// Pure arithmetic: the planner walks it to price a plan and the tile loop walks it to run one, so
+// that both always speak of the same bytes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "geom/tiling.hpp"
+
+namespace oocdnn {
+
+using LoopOrder = std::array<Axis, kAxes>;  // outermost first
+using Depths = std::array<int, kOperands>;  // slots in each operand's ring; 0 where unused
+
+// Output axes before reduction axes, so that an output tile is finished before the next begins.
+bool IsLegal(const Problem& problem, const Tiling& tiling, const LoopOrder& order);
+LoopOrder DefaultOrder(const Problem& problem);
+
+// What one step does with one operand.
+struct OperandStep {
+  int slot = -1;       // the slot that holds the box during this step
+  bool enter = false;  // the box is not there yet: fetch it (output: a new tile begins)
+  bool leave = false;  // output only: this is the last step of its tile, finish and drain it
+  // The rolling window: rows [0, kept) on `roll_axis` (a dimension of the box) are already on the
+  // device, in slot `from_slot` at rows [from_row, from_row + kept). from_slot < 0: none.
+  int from_slot = -1;
+  int roll_axis = 0;
+  int64_t kept = 0, from_row = 0;
+  Box box;
+};
+
+struct Step {
+  int64_t number = 0;
+  TileIndex index{};
+  std::array<OperandStep, kOperands> operand;
+};
+
+class Schedule {
+ public:
+  // `depths` are the ring sizes (>= 1 for every used operand). The problem must outlive this.
+  Schedule(const Problem& problem, const Tiling& tiling, const LoopOrder& order,
+           const Depths& depths);
+
+  [[nodiscard]] int64_t Steps() const { return steps_; }
+  // Fills in the next step; false after the last.
+  bool Next(Step* step);
+
+ private:
+  struct Ring {
+    struct Slot {
+      Box box;
+      int64_t used = -1;  // the step that last used it; -1: empty
+    };
+    std::vector<Slot> slots;
+    int current = -1;
+  };
+
+  void Enter(Operand operand, const Box& box, OperandStep* out);
+  void Roll(Operand operand, int previous, OperandStep* out) const;
+
+  const Problem& problem_;
+  Tiling tiling_;
+  LoopOrder order_;
+  int64_t steps_ = 0, next_ = 0;
+  std::array<Ring, kOperands> rings_;
+};
+
+}  // namespace oocdnn

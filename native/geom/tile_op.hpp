@@ -1,0 +1,38 @@
+// TileOp: the convolution of one tile, as an engine is asked for it; and what engines say of
+// themselves. Values only: the planner and the devices speak through them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "geom/problem.hpp"
+
+namespace oocdnn {
+
+// The claims that the conformance suite holds every engine to.
+struct Properties {
+  bool exact = false;          // integer filling gives the exact sum
+  bool invariant = false;      // a tile over N, K, D, H, W has the bits of the whole
+  bool deterministic = false;  // the same bits from run to run
+  bool nan_local = false;      // a NaN reaches only outputs that read it
+};
+
+struct EngineInfo {
+  std::string name;  // "onednn", "direct", "reference", ...
+  Properties properties;
+  bool symmetric_padding = false;  // false: takes pad 0 only (padding is data on every axis)
+};
+
+// What an engine is prepared for: one tile shape.
+struct TileOp {
+  Direction direction = Direction::kForward;
+  ConvShape shape;             // pad_before == pad_after on every axis
+  DType dtype = DType::kFloat32;
+  DType out_dtype = DType::kFloat32;  // of the output tile: dtype, or the accumulator's
+  Math math = Math::kFp32;
+  bool accumulates = false;    // Run will be asked to add to the output tile
+  bool reproducible = false;   // only invariant engines
+  int64_t workspace_limit = INT64_MAX;
+};
+
+}  // namespace oocdnn

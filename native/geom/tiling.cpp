@@ -1,0 +1,219 @@
+#include "geom/tiling.hpp"
+
+#include <algorithm>
+
+#include "base/checked.hpp"
+
+namespace oocdnn {
+namespace {
+
+// The axis that moves dimension `d` of an operand; kAxes where none does (a filter tap).
+constexpr int kNone = kAxes;
+constexpr std::array<int, 6> kActivationInAxes{0, 1, 3, 4, 5, 6};   // N G C D H W
+constexpr std::array<int, 6> kActivationOutAxes{0, 1, 2, 4, 5, 6};  // N G K O P Q
+constexpr std::array<int, 6> kFilterAxes{1, 2, 3, kNone, kNone, kNone};
+
+std::array<int, 6> AxesOf(const Problem& problem, Operand operand) {
+  switch (operand) {
+    case Operand::kX: return kActivationInAxes;
+    case Operand::kW: return kFilterAxes;
+    case Operand::kY: return kActivationOutAxes;
+    case Operand::kBias:
+    case Operand::kScale:
+      return {kNone, 1, problem.direction == Direction::kBackwardData ? 3 : 2, kNone, kNone, kNone};
+    case Operand::kResidual:
+    case Operand::kOld: return AxesOf(problem, problem.output());
+  }
+  return {};
+}
+
+bool DrivesInput(const Problem& problem) { return problem.direction == Direction::kBackwardData; }
+
+// One spatial axis of a tile in tensor coordinates: where x and y boxes begin and what of each is
+// valid. All arithmetic of halos, strides and padding is here.
+struct SpatialTile {
+  int64_t x_begin = 0, x_valid_begin = 0, x_valid_end = 0;
+  int64_t y_begin = 0, y_valid_begin = 0, y_valid_end = 0;
+};
+
+// The first dy row that can reach dx row 0 of a tile, for backward data.
+int64_t FirstRow(const ConvShape& shape, int s, int64_t dx_row) {
+  return FloorDiv(dx_row + shape.pad_before[s] - (shape.filter[s] - 1) * shape.dilation[s],
+                  shape.stride[s]);
+}
+
+SpatialTile DataTile(const ConvShape& shape, int s, int64_t begin, int64_t length) {
+  SpatialTile tile;
+  const int64_t end = std::min(begin + length, shape.in[s]);
+  const int64_t first = FirstRow(shape, s, begin);
+  const int64_t last = FloorDiv(begin + length - 1 + shape.pad_before[s], shape.stride[s]);
+  tile.x_begin = first * shape.stride[s] - shape.pad_before[s];
+  tile.x_valid_begin = begin;
+  tile.x_valid_end = end;
+  tile.y_begin = first;
+  tile.y_valid_begin = std::clamp<int64_t>(first, 0, shape.out[s]);
+  tile.y_valid_end = std::clamp<int64_t>(last + 1, tile.y_valid_begin, shape.out[s]);
+  return tile;
+}
+
+SpatialTile OutputTile(const Problem& problem, int s, int64_t begin, int64_t length) {
+  const ConvShape& shape = problem.shape;
+  SpatialTile tile;
+  tile.y_valid_begin = begin;
+  tile.y_valid_end = std::min(begin + length, shape.out[s]);
+  tile.y_begin = begin;
+  if (problem.direction == Direction::kBackwardFilter) {
+    tile.y_begin = std::min(begin, shape.out[s] - length);
+  }
+  tile.x_begin = tile.y_begin * shape.stride[s] - shape.pad_before[s];
+  const int64_t x_end = tile.x_begin + (length - 1) * shape.stride[s] + shape.Reach(s);
+  tile.x_valid_begin = std::clamp<int64_t>(tile.x_begin, 0, shape.in[s]);
+  tile.x_valid_end = std::clamp<int64_t>(x_end, tile.x_valid_begin, shape.in[s]);
+  return tile;
+}
+
+SpatialTile SpatialTileOf(const Problem& problem, const Tiling& tiling, int s, int64_t index) {
+  const ConvShape& shape = problem.shape;
+  if (!tiling.padding_as_data[s] && problem.direction != Direction::kBackwardBias) {
+    return {0, 0, shape.in[s], 0, 0, shape.out[s]};
+  }
+  const int64_t length = tiling.length[Index(Axis::kD) + s];
+  return DrivesInput(problem) ? DataTile(shape, s, index * length, length)
+                              : OutputTile(problem, s, index * length, length);
+}
+
+}  // namespace
+
+const char* Name(Axis axis) {
+  switch (axis) {
+    case Axis::kN: return "N";
+    case Axis::kG: return "groups";
+    case Axis::kK: return "K";
+    case Axis::kC: return "C";
+    case Axis::kD: return "D";
+    case Axis::kH: return "H";
+    case Axis::kW: return "W";
+  }
+  return "?";
+}
+
+int64_t Tiling::Count(Axis axis) const {
+  const int i = Index(axis);
+  return length[i] == 0 ? 0 : CeilDiv(extent[i], length[i]);
+}
+
+int64_t Tiling::Tiles() const {
+  int64_t tiles = 1;
+  for (int i = 0; i < kAxes; ++i) tiles = Mul(tiles, Count(static_cast<Axis>(i)));
+  return tiles;
+}
+
+AxisArray ExtentsOf(const Problem& problem) {
+  const ConvShape& shape = problem.shape;
+  const Spatial& driving = DrivesInput(problem) ? shape.in : shape.out;
+  const bool bias = problem.direction == Direction::kBackwardBias;
+  return {shape.n, shape.g, shape.k, bias ? 1 : shape.c, driving[0], driving[1], driving[2]};
+}
+
+Tiling MakeTiling(const Problem& problem, const AxisArray& length, bool padding_as_data) {
+  Tiling tiling;
+  tiling.extent = ExtentsOf(problem);
+  for (int i = 0; i < kAxes; ++i) {
+    tiling.length[i] = std::clamp<int64_t>(length[i], std::min<int64_t>(1, tiling.extent[i]),
+                                           tiling.extent[i]);
+  }
+  for (int s = 0; s < 3; ++s) {
+    const int i = Index(Axis::kD) + s;
+    if (DrivesInput(problem) && tiling.length[i] < tiling.extent[i]) {
+      tiling.length[i] = std::min(RoundUp(tiling.length[i], problem.shape.stride[s]),
+                                  tiling.extent[i]);
+    }
+    const bool cut = tiling.length[i] < tiling.extent[i];
+    const bool uneven = problem.shape.pad_before[s] != problem.shape.pad_after[s];
+    tiling.padding_as_data[s] =
+        problem.direction != Direction::kBackwardBias && (cut || uneven || padding_as_data);
+  }
+  return tiling;
+}
+
+Tiling WholeTiling(const Problem& problem, bool padding_as_data) {
+  return MakeTiling(problem, ExtentsOf(problem), padding_as_data);
+}
+
+ConvShape TileShape(const Problem& problem, const Tiling& tiling) {
+  ConvShape tile = problem.shape;
+  tile.n = tiling.length[Index(Axis::kN)];
+  tile.g = tiling.length[Index(Axis::kG)];
+  tile.k = tiling.length[Index(Axis::kK)];
+  tile.c = tiling.length[Index(Axis::kC)];
+  for (int s = 0; s < 3; ++s) {
+    const int64_t length = tiling.length[Index(Axis::kD) + s];
+    if (problem.direction == Direction::kBackwardBias) {
+      tile.out[s] = length;
+      continue;
+    }
+    if (!tiling.padding_as_data[s]) continue;
+    tile.pad_before[s] = tile.pad_after[s] = 0;
+    if (DrivesInput(problem)) {
+      // dx rows of one tile lie in [first * stride - pad, ...): the start is a multiple of the
+      // stride away from dx row -pad, and the box ends where the last wanted row or the last
+      // contribution ends.
+      const int64_t first = FirstRow(problem.shape, s, 0);
+      const int64_t last = FloorDiv(length - 1 + problem.shape.pad_before[s], tile.stride[s]);
+      const int64_t lead = problem.shape.pad_before[s] - first * tile.stride[s];
+      tile.out[s] = last - first + 1;
+      tile.in[s] =
+          std::max(lead + length, (tile.out[s] - 1) * tile.stride[s] + problem.shape.Reach(s));
+    } else {
+      tile.out[s] = length;
+      tile.in[s] = (length - 1) * tile.stride[s] + problem.shape.Reach(s);
+    }
+  }
+  return tile;
+}
+
+bool Moves(const Problem& problem, Operand operand, Axis axis) {
+  const std::array<int, 6> axes = AxesOf(problem, operand);
+  return std::find(axes.begin(), axes.end(), Index(axis)) != axes.end();
+}
+
+bool IsReduction(const Problem& problem, Axis axis) {
+  return !Moves(problem, problem.output(), axis);
+}
+
+int64_t Box::ValidElements() const {
+  int64_t elements = 1;
+  for (int d = 0; d < 6; ++d) {
+    elements = Mul(elements, std::max<int64_t>(valid_end[d] - valid_begin[d], 0));
+  }
+  return elements;
+}
+
+Box RegionOf(const Problem& problem, const Tiling& tiling, Operand operand,
+             const TileIndex& index) {
+  const std::array<int, 6> axes = AxesOf(problem, operand);
+  const Dims whole = problem.DimsOf(operand);
+  const bool out_like = operand == Operand::kResidual || operand == Operand::kOld;
+  const Operand base = out_like ? problem.output() : operand;
+  Box box;
+  box.extent = TileShape(problem, tiling).DimsOf(operand, problem.direction);
+  for (int d = 0; d < 6; ++d) {
+    if (axes[d] == kNone) {
+      box.valid_end[d] = whole[d];
+    } else if (axes[d] >= Index(Axis::kD)) {
+      const int s = axes[d] - Index(Axis::kD);
+      const SpatialTile tile = SpatialTileOf(problem, tiling, s, index[axes[d]]);
+      const bool x = base == Operand::kX;
+      box.origin[d] = x ? tile.x_begin : tile.y_begin;
+      box.valid_begin[d] = x ? tile.x_valid_begin : tile.y_valid_begin;
+      box.valid_end[d] = x ? tile.x_valid_end : tile.y_valid_end;
+    } else {
+      box.origin[d] = index[axes[d]] * tiling.length[axes[d]];
+      box.valid_begin[d] = box.origin[d];
+      box.valid_end[d] = std::min(box.origin[d] + box.extent[d], whole[d]);
+    }
+  }
+  return box;
+}
+
+}  // namespace oocdnn

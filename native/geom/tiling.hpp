@@ -1,0 +1,73 @@
+// Tiling: how a problem is cut, and which box of each operand a tile needs.
+//
+// The seven axes that can be cut. On the spatial axes a tile is a range of the *driving* tensor:
+// the rows of y (forward, backward filter, backward bias) or of dx (backward data).
+//
+// All tiles of a tiling have one shape. The last tile of an axis may reach past the end; what lies
+// outside is zero-filled on the way in and left out on the way back. Backward filter moves the last
+// spatial tile back instead, and zero-fills the dy rows that another tile has already used, so that
+// a NaN in x meets only the dw it would have met in one piece.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "geom/problem.hpp"
+
+namespace oocdnn {
+
+enum class Axis : int { kN = 0, kG = 1, kK = 2, kC = 3, kD = 4, kH = 5, kW = 6 };
+constexpr int kAxes = 7;
+constexpr int Index(Axis axis) { return static_cast<int>(axis); }
+constexpr bool IsSpatial(Axis axis) { return Index(axis) >= Index(Axis::kD); }
+constexpr int SpatialIndex(Axis axis) { return Index(axis) - Index(Axis::kD); }
+const char* Name(Axis axis);  // "N", "groups", "K", "C", "D", "H", "W"
+
+using AxisArray = std::array<int64_t, kAxes>;
+
+struct Tiling {
+  AxisArray extent{};  // the whole iteration space
+  AxisArray length{};  // of one tile; 1 <= length <= extent (0 where the extent is 0)
+  // Spatial axes whose padding is data: slots hold the zero rows and the tile's convolution has
+  // pad 0. Always true for a cut axis and for one with asymmetric padding.
+  std::array<bool, 3> padding_as_data{};
+
+  bool operator==(const Tiling&) const = default;
+  [[nodiscard]] int64_t Count(Axis axis) const;
+  [[nodiscard]] int64_t Tiles() const;  // product of the counts (saturating)
+};
+
+// The extents of the iteration space of `problem`.
+AxisArray ExtentsOf(const Problem& problem);
+
+// A tiling with these tile lengths. Lengths are clamped to [1, extent]; on cut spatial axes of
+// backward data they are rounded up to a multiple of the stride, so that all tiles have one phase.
+// `padding_as_data` asks for it on every spatial axis (engines that only take pad 0).
+Tiling MakeTiling(const Problem& problem, const AxisArray& length, bool padding_as_data);
+Tiling WholeTiling(const Problem& problem, bool padding_as_data);
+
+// The convolution that each tile is: symmetric pads on uncut axes, pad 0 where padding is data.
+ConvShape TileShape(const Problem& problem, const Tiling& tiling);
+
+// Whether `axis` moves `operand` at all; an axis that does not move the output is a reduction.
+bool Moves(const Problem& problem, Operand operand, Axis axis);
+bool IsReduction(const Problem& problem, Axis axis);
+
+// A box of a tensor in its six dimensions. `origin` may be negative and origin + extent may pass
+// the end; only [valid_begin, valid_end) (tensor coordinates) holds elements, the rest is zero on
+// the way in and is not written on the way back.
+struct Box {
+  Dims origin{}, extent{}, valid_begin{}, valid_end{};
+
+  bool operator==(const Box&) const = default;
+  [[nodiscard]] int64_t ValidElements() const;
+};
+
+using TileIndex = AxisArray;  // the number of the tile on each axis
+
+// The box of `operand` that tile `index` reads or writes. Its extent is the same for all tiles and
+// equals TileShape(...).DimsOf(operand) (backward data's dx box is wider than what it drains).
+Box RegionOf(const Problem& problem, const Tiling& tiling, Operand operand,
+             const TileIndex& index);
+
+}  // namespace oocdnn

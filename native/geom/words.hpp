@@ -1,0 +1,60 @@
+// Words and numbers of problem strings: what their readers share. Nothing here allocates a number's
+// text or depends on the locale.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "geom/problem.hpp"
+
+namespace oocdnn {
+
+// The largest size in a problem string, so that sums of a few of them cannot overflow.
+constexpr int64_t kLargestInText = int64_t{1} << 60;
+
+inline std::vector<std::string_view> SplitWords(std::string_view text) {
+  constexpr std::string_view kSpaces = " \t\r\n";
+  std::vector<std::string_view> words;
+  for (size_t at = text.find_first_not_of(kSpaces); at != text.npos;) {
+    const size_t end = std::min(text.find_first_of(kSpaces, at), text.size());
+    words.push_back(text.substr(at, end - at));
+    at = text.find_first_not_of(kSpaces, end);
+  }
+  return words;
+}
+
+// The word in quotes, cut where it is long: for error messages.
+inline std::string Quoted(std::string_view word) {
+  constexpr size_t kLongest = 60;
+  const bool long_word = word.size() > kLongest;
+  return "\"" + std::string(word.substr(0, kLongest)) + (long_word ? "...\"" : "\"");
+}
+
+// Reads all of `text` as a number; false where something else is in it.
+template <class Number>
+bool ReadNumber(std::string_view text, Number* number) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, *number);
+  return error == std::errc() && stop == end && !text.empty();
+}
+
+// The shortest text that reads back as the same number.
+inline std::string NumberText(double number) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, number).ptr};
+}
+
+// The activations' words, by the value of Activation; kIdentity has none.
+struct ActivationWord {
+  const char* name;
+  bool has_parameter;
+};
+inline constexpr ActivationWord kActivationWords[kActivations] = {
+    {"", false}, {"relu", false}, {"clip", true}, {"elu", true},
+    {"sigmoid", false}, {"tanh", false}, {"swish", true}};
+
+}  // namespace oocdnn

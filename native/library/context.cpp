@@ -1,0 +1,255 @@
+#include "library/context.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <mutex>
+
+#include "base/config.hpp"
+#include "base/log.hpp"
+#include "device/wrap/wrap.hpp"
+#include "library/calibrate.hpp"
+#include "library/operands.hpp"
+
+namespace oocdnn {
+namespace {
+
+constexpr size_t kPlansKept = 64;
+
+// With an automatic budget on a device whose memory is the host's, a call on files books no more:
+// what the device holds would push the files' own pages out of memory.
+constexpr int64_t kFileBudget = int64_t{256} << 20;
+
+// A plan smaller than this is not worth another attempt.
+constexpr int64_t kLeastBudget = 4096;
+
+void Append(std::string* key, const void* data, size_t bytes) {
+  key->append(static_cast<const char*>(data), bytes);
+}
+
+// Equal keys mean equal plans: every number that the planner and the engines look at.
+std::string KeyOf(const Problem& problem, int64_t budget) {
+  std::string key;
+  const int32_t small[] = {static_cast<int32_t>(problem.direction), problem.rank,
+                           static_cast<int32_t>(problem.dtype), static_cast<int32_t>(problem.math),
+                           static_cast<int32_t>(problem.epilogue.scale),
+                           static_cast<int32_t>(problem.epilogue.bias),
+                           static_cast<int32_t>(problem.epilogue.residual),
+                           static_cast<int32_t>(problem.epilogue.activation)};
+  const double scalars[] = {problem.alpha, problem.beta, problem.epilogue.residual_alpha,
+                            problem.epilogue.parameter};
+  Append(&key, small, sizeof small);
+  Append(&key, scalars, sizeof scalars);
+  Append(&key, &problem.shape, sizeof problem.shape);
+  Append(&key, &problem.stride, sizeof problem.stride);
+  Append(&key, &budget, sizeof budget);
+  return key;
+}
+
+Result<int64_t> BudgetBytes(const std::string& text, Device& device) {
+  OOC_ASSIGN(const int64_t free, device.FreeBytes());
+  if (text.empty() || text == "auto") return free / 5 * 4;
+  if (text.back() == '%') {
+    const double percent = std::atof(text.c_str());
+    if (percent <= 0 || percent > 100) {
+      return Error(Code::kInvalidProblem, "a budget of '%s': write 1%% to 100%%", text.c_str());
+    }
+    return static_cast<int64_t>(static_cast<double>(free) * percent / 100.0);
+  }
+  return ParseBytes(text);
+}
+
+}  // namespace
+
+// Threads and the locks they may hold do not survive a fork, so they live apart from what does.
+struct Context::Room {
+  explicit Room(Device& device) : loop(device) {}
+  const pid_t process = getpid();
+  std::mutex turn;
+  TileLoop loop;
+};
+
+Context::Context(ContextOptions options) : options_(std::move(options)) {}
+
+Result<std::unique_ptr<Context>> Context::Create(const ContextOptions& options) {
+  std::unique_ptr<Context> context(new Context(options));
+  OOC_TRY(context->Open().With("opening a context"));
+  return context;
+}
+
+Status Context::Open() {
+  if (options_.trace) {
+    options_.device.wrap += options_.device.wrap.empty() ? "trace" : ",trace";
+  }
+  OOC_ASSIGN(stack_, MakeDevice(options_.device));
+  auto_budget_ = options_.budget.empty() || options_.budget == "auto";
+  OOC_ASSIGN(budget_, BudgetBytes(options_.budget, *stack_.device));
+  arena_ = std::make_unique<Arena>(*stack_.device);
+  slabs_ = std::make_unique<Slabs>(*stack_.device, options_.host_cap);
+  room_ = std::make_unique<Room>(*stack_.device);
+  return room_->loop.Init();
+}
+
+Context::~Context() {
+  if (room_ != nullptr && room_->process != getpid()) {
+    // The parent's threads are not here to be joined: leave everything to the end of the process.
+    static_cast<void>(room_.release());
+    static_cast<void>(arena_.release());
+    static_cast<void>(slabs_.release());
+    static_cast<void>(stack_.device.release());
+    return;
+  }
+  if (const auto path = Get(Var::kTrace); path && stack_.trace != nullptr) {
+    std::ofstream(*path) << TakeTrace(*stack_.trace);
+  }
+  slabs_.reset();
+  arena_.reset();
+  room_.reset();
+}
+
+Status Context::EnterProcess() {
+  if (room_->process == getpid()) return {};
+  static_cast<void>(room_.release());  // its threads ended with the fork
+  room_ = std::make_unique<Room>(*stack_.device);
+  return room_->loop.Init().With("in a forked child");
+}
+
+const Profile& Context::GetProfile() {
+  if (profile_ == nullptr) {
+    profile_ = std::make_unique<Profile>(ProfileOf(*stack_.base, options_.profile));
+  }
+  return *profile_;
+}
+
+int64_t Context::BudgetOf(const HostTensors& tensors) const {
+  const bool files = std::any_of(tensors.begin(), tensors.end(),
+                                 [](const HostTensor& tensor) { return tensor.in_file(); });
+  if (!files || !auto_budget_ || !stack_.device->capabilities().shares_host_memory) return budget_;
+  return std::min(budget_, kFileBudget);
+}
+
+Result<PlanPointer> Context::Lookup(const Problem& problem, int64_t budget) {
+  const std::string key = KeyOf(problem, budget);
+  const auto kept = std::find_if(plans_.begin(), plans_.end(),
+                                 [&](const auto& entry) { return entry.first == key; });
+  if (kept != plans_.end()) {
+    plans_.splice(plans_.begin(), plans_, kept);
+    return plans_.front().second;
+  }
+  PlanRequest request;
+  request.problem = problem;
+  request.budget = budget;
+  request.engines = stack_.device->engines();
+  request.reproducible = options_.reproducible;
+  OOC_ASSIGN(PlanReport report, PlanAndBook(*stack_.device, request, GetProfile(), &prepared_));
+  if (Logs(LogLevel::kDebug)) Log(LogLevel::kDebug, "plan %s", report.text.c_str());
+  plans_.emplace_front(key, std::make_shared<const PlanReport>(std::move(report)));
+  if (plans_.size() > kPlansKept) plans_.pop_back();
+  return plans_.front().second;
+}
+
+Result<PlanPointer> Context::Plan(const Problem& problem) {
+  OOC_TRY(Validate(problem));
+  OOC_TRY(EnterProcess());
+  const std::lock_guard turn(room_->turn);
+  if (problem.shape.n == 0) {
+    return Error(Code::kInvalidProblem, "the batch is empty: there is nothing to plan");
+  }
+  Result<PlanPointer> plan = Lookup(problem, budget_);
+  if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
+  return plan;
+}
+
+Status Context::Run(const Problem& problem, const HostTensors& tensors, const Progress& progress) {
+  OOC_TRY(Validate(problem));
+  OOC_TRY(CheckOperands(problem, tensors));
+  OOC_TRY(EnterProcess());
+  const std::lock_guard turn(room_->turn);
+  stats_ = CallStats{};
+  if (problem.shape.n == 0) return RunEmpty(problem, tensors);
+
+  const int64_t budget = BudgetOf(tensors);
+  Status status = RunWithin(problem, tensors, budget, progress);
+  if (status.code() == Code::kOutOfMemory && budget < budget_) {
+    status = RunWithin(problem, tensors, budget_, progress);
+  }
+  if (status.ok()) return {};
+  return std::move(status).With(ToString(problem));
+}
+
+// What was free when the budget was set may be gone, on the device or on the host: then plan again
+// with what there is, and say who holds what if that fails too.
+Status Context::RunWithin(const Problem& problem, const HostTensors& tensors, int64_t budget,
+                          const Progress& progress) {
+  const int64_t allocations = arena_->allocations(), prepared = prepared_;
+  Status short_of;
+  for (int64_t aim = budget; aim >= kLeastBudget;) {
+    Result<PlanPointer> plan = Lookup(problem, aim);
+    if (!plan.ok()) {
+      if (short_of.ok()) return std::move(plan).status();
+      return std::move(short_of).With(
+          Format("planned again with %s and failed", BytesText(aim).c_str()));
+    }
+    const PlanReport& report = *plan.value();
+    Status status = arena_->Reserve(report.booking.bytes);
+    if (status.ok()) {
+      status = room_->loop.Run(report.booking, tensors, *arena_, *slabs_, progress, &stats_.run);
+    }
+    stats_.peak_device_bytes = arena_->peak();
+    stats_.device_allocations = arena_->allocations() - allocations;
+    stats_.prepared = prepared_ - prepared;
+    stats_.budget_bytes = budget;
+    stats_.predicted_seconds = report.cost.seconds;
+    stats_.engine = report.booking.executable->engine();
+    if (status.code() != Code::kOutOfMemory) return status;
+
+    // Staging shrinks with the tiles; device memory is asked for once more, within what is free.
+    const bool device = arena_->bytes() < report.booking.bytes;
+    if (device && !short_of.ok()) return std::move(status).With(short_of.message());
+    Log(LogLevel::kInfo, "planning again: %s", status.message().c_str());
+    int64_t next = report.booking.bytes / 2;
+    if (device) {
+      Result<int64_t> free = stack_.device->FreeBytes();
+      if (free.ok()) next = std::min(report.booking.bytes - 1, free.value() / 10 * 9);
+      short_of = status;
+    }
+    if (next < kLeastBudget) return status;
+    aim = next;
+  }
+  return Error(Code::kOutOfMemory, "a budget of %s is below the smallest tile; give at least 256 KiB",
+               BytesText(budget).c_str())
+      .WithDetail(int64_t{256} << 10);
+}
+
+CallStats Context::stats() {
+  const std::lock_guard turn(room_->turn);
+  return stats_;
+}
+
+Status Context::Release() {
+  OOC_TRY(EnterProcess());
+  const std::lock_guard turn(room_->turn);
+  arena_->Release();
+  slabs_->Release();
+  return {};
+}
+
+Result<std::string> Context::Trace() {
+  if (stack_.trace == nullptr) {
+    return Error(Code::kUnsupported, "this context records no timeline; create it with trace on");
+  }
+  const std::lock_guard turn(room_->turn);
+  return TakeTrace(*stack_.trace);
+}
+
+std::string Context::CheckReport() {
+  std::string text;
+  if (stack_.check == nullptr) return text;
+  for (const std::string& report : CheckReports(*stack_.check)) text += report + "\n";
+  return text;
+}
+
+}  // namespace oocdnn

@@ -1,0 +1,83 @@
+// Context: a device with a budget, the plans made for it, and the tile loop that runs them.
+//
+// One call at a time; calls from several threads take turns. A context that is used in a forked
+// child makes itself new streams there.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "exec/tile_loop.hpp"
+#include "library/backends.hpp"
+#include "library/plan_report.hpp"
+
+namespace oocdnn {
+
+struct ContextOptions {
+  DeviceOptions device;
+  std::string budget = "auto";   // "2GiB", "50%", "auto"
+  std::string profile;           // path; "": the cache directory; "none": built-in guesses
+  int64_t host_cap = int64_t{1} << 30;
+  bool reproducible = false;
+  bool trace = false;
+  Math math = Math::kFp32;
+};
+
+struct CallStats {
+  RunStats run;
+  int64_t peak_device_bytes = 0, device_allocations = 0, prepared = 0, budget_bytes = 0;
+  double predicted_seconds = 0.0;
+  std::string engine;
+};
+
+using PlanPointer = std::shared_ptr<const PlanReport>;
+
+class Context {
+ public:
+  static Result<std::unique_ptr<Context>> Create(const ContextOptions& options);
+  ~Context();
+
+  // Runs one call to its end. The tensors' views are in the six dimensions of their operands.
+  Status Run(const Problem& problem, const HostTensors& tensors, const Progress& progress);
+  // Plans without running. Operands are taken to be in memory.
+  Result<PlanPointer> Plan(const Problem& problem);
+
+  CallStats stats();
+  Status Release();
+  // The timeline so far as Chrome trace JSON; kUnsupported without a trace device.
+  Result<std::string> Trace();
+  // What the check device has to complain about, a line each; "" where there is none.
+  std::string CheckReport();
+  [[nodiscard]] const Device& device() const { return *stack_.device; }
+  [[nodiscard]] int64_t budget() const { return budget_; }
+  [[nodiscard]] const ContextOptions& options() const { return options_; }
+
+ private:
+  struct Room;  // what a forked child must build anew
+  explicit Context(ContextOptions options);
+  Status Open();
+  Status EnterProcess();
+  const Profile& GetProfile();
+  // The plan for a problem within `budget`, from the list or made now.
+  Result<PlanPointer> Lookup(const Problem& problem, int64_t budget);
+  [[nodiscard]] int64_t BudgetOf(const HostTensors& tensors) const;
+  Status RunWithin(const Problem& problem, const HostTensors& tensors, int64_t budget,
+                   const Progress& progress);
+
+  ContextOptions options_;
+  DeviceStack stack_;
+  int64_t budget_ = 0;
+  bool auto_budget_ = false;
+  std::unique_ptr<Room> room_;
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<Slabs> slabs_;
+  std::unique_ptr<Profile> profile_;
+  // Plans by key, the youngest first.
+  std::list<std::pair<std::string, PlanPointer>> plans_;
+  int64_t prepared_ = 0;
+  CallStats stats_;
+};
+
+}  // namespace oocdnn

@@ -1,0 +1,161 @@
+#include "library/operands.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "base/checked.hpp"
+
+namespace oocdnn {
+namespace {
+
+// The elements a tensor spans from its lowest to its highest address, and where its first is.
+struct Reach {
+  int64_t low = 0, high = 0;  // in elements, from element (0, ..., 0); high is exclusive
+};
+
+Reach ReachOf(const Dims& dims, const Dims& stride) {
+  Reach reach{0, 1};
+  for (int d = 0; d < 6; ++d) {
+    const int64_t span = (dims[d] - 1) * stride[d];
+    (span < 0 ? reach.low : reach.high) += span;
+  }
+  return reach;
+}
+
+// [begin, end) of a tensor in its memory or its file.
+struct Range {
+  int64_t begin = 0, end = 0;
+};
+
+Range RangeOf(const Problem& problem, const HostTensors& tensors, Operand operand) {
+  const HostTensor& tensor = tensors[Index(operand)];
+  const Reach reach = ReachOf(problem.DimsOf(operand), tensor.view.stride);
+  const int64_t size = SizeOf(tensor.view.dtype);
+  const int64_t base =
+      tensor.in_file() ? tensor.offset : static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.view.data));
+  return {base + reach.low * size, base + reach.high * size};
+}
+
+Status CheckFile(const Problem& problem, const HostTensors& tensors, Operand operand) {
+  const HostTensor& tensor = tensors[Index(operand)];
+  const char* name = Name(operand, problem.direction);
+  struct stat info{};
+  if (fstat(tensor.fd, &info) != 0) {
+    return Error(Code::kFileError, "%s: the file cannot be examined: %s", name, std::strerror(errno));
+  }
+  const Range range = RangeOf(problem, tensors, operand);
+  if (range.begin < 0 || range.end > info.st_size) {
+    return Error(Code::kInvalidProblem,
+                 "%s needs bytes %lld to %lld of its file, which has only %lld; the file is too "
+                 "short for this shape",
+                 name, static_cast<long long>(range.begin), static_cast<long long>(range.end),
+                 static_cast<long long>(info.st_size));
+  }
+  return {};
+}
+
+bool SameStorage(const HostTensor& a, const HostTensor& b) {
+  if (a.in_file() != b.in_file()) return false;
+  if (!a.in_file()) return true;
+  struct stat first{}, second{};
+  return fstat(a.fd, &first) == 0 && fstat(b.fd, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+bool Overlap(const Problem& problem, const HostTensors& tensors, Operand a, Operand b) {
+  if (!SameStorage(tensors[Index(a)], tensors[Index(b)])) return false;
+  const Range first = RangeOf(problem, tensors, a), second = RangeOf(problem, tensors, b);
+  return first.begin < second.end && second.begin < first.end;
+}
+
+// A residual that is the output itself is read tile by tile before the tile is written.
+bool InPlaceResidual(const HostTensors& tensors, Operand input, Operand output) {
+  const TensorView &a = tensors[Index(input)].view, &b = tensors[Index(output)].view;
+  return input == Operand::kResidual && a.data == b.data && a.stride == b.stride;
+}
+
+template <class T>
+void Scale(T* data, const Dims& dims, const Dims& stride, double beta, int dimension = 0) {
+  if (dimension == 6) {
+    const auto value = static_cast<double>(*data);
+    *data = beta == 0.0 ? T{0} : static_cast<T>(beta * value);
+    return;
+  }
+  for (int64_t i = 0; i < dims[dimension]; ++i) {
+    Scale(data + i * stride[dimension], dims, stride, beta, dimension + 1);
+  }
+}
+
+// A 16-bit element with the arithmetic of a number, so that Scale serves every type.
+struct Half {
+  Float16 value{};
+  Half(int) {}                                                           // NOLINT: zero
+  explicit Half(double number) : value(ToFloat16(static_cast<float>(number))) {}
+  explicit operator double() const { return ToFloat(value); }
+};
+struct Brain {
+  BFloat16 value{};
+  Brain(int) {}                                                          // NOLINT: zero
+  explicit Brain(double number) : value(ToBFloat16(static_cast<float>(number))) {}
+  explicit operator double() const { return ToFloat(value); }
+};
+
+void ScaleAny(void* data, DType dtype, const Dims& dims, const Dims& stride, double beta) {
+  switch (dtype) {
+    case DType::kFloat32: return Scale(static_cast<float*>(data), dims, stride, beta);
+    case DType::kFloat64: return Scale(static_cast<double*>(data), dims, stride, beta);
+    case DType::kFloat16: return Scale(static_cast<Half*>(data), dims, stride, beta);
+    case DType::kBFloat16: return Scale(static_cast<Brain*>(data), dims, stride, beta);
+  }
+}
+
+}  // namespace
+
+Status CheckOperands(const Problem& problem, const HostTensors& tensors) {
+  const Operand output = problem.output();
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (operand == Operand::kOld || !problem.Uses(operand)) continue;
+    const Dims dims = problem.DimsOf(operand);
+    if (std::count(dims.begin(), dims.end(), 0) > 0) continue;
+    if (tensors[i].in_file()) {
+      OOC_TRY(CheckFile(problem, tensors, operand));
+    } else if (tensors[i].view.data == nullptr) {
+      return Error(Code::kInvalidProblem, "%s is missing: its data pointer is null",
+                   Name(operand, problem.direction));
+    }
+  }
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (operand == Operand::kOld || operand == output || !problem.Uses(operand)) continue;
+    if (!Overlap(problem, tensors, operand, output)) continue;
+    if (InPlaceResidual(tensors, operand, output)) continue;
+    return Error(Code::kInvalidProblem,
+                 "%s overlaps %s; a convolution cannot run in place, pass another output",
+                 Name(output, problem.direction), Name(operand, problem.direction));
+  }
+  return {};
+}
+
+Status RunEmpty(const Problem& problem, const HostTensors& tensors) {
+  const Operand output = problem.output();
+  const HostTensor& tensor = tensors[Index(output)];
+  const Dims dims = problem.DimsOf(output);
+  if (std::count(dims.begin(), dims.end(), 0) > 0) return {};
+  if (!tensor.in_file()) {
+    ScaleAny(tensor.view.data, tensor.view.dtype, dims, tensor.view.stride, problem.beta);
+    return {};
+  }
+  const FileTensor file = tensor.file();
+  const PackedBox packed = PackedLayout(file, dims);
+  std::vector<char> box(static_cast<size_t>(packed.bytes), 0);
+  if (problem.beta != 0.0) OOC_TRY(ReadBox(file, {}, dims, box.data()));
+  ScaleAny(box.data(), file.dtype, dims, packed.stride, problem.beta);
+  return WriteBox(file, {}, dims, box.data());
+}
+
+}  // namespace oocdnn

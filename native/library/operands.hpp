@@ -1,0 +1,15 @@
+// Checks on the operands of a call that need more than the problem's numbers, and the calls that
+// have nothing to convolve.
+#pragma once
+
+#include "exec/staging.hpp"
+
+namespace oocdnn {
+
+// Missing pointers, an output that overlaps an input, a file that is too short for its tensor.
+Status CheckOperands(const Problem& problem, const HostTensors& tensors);
+
+// An empty batch: outputs without elements are left alone, dw and db become beta * old.
+Status RunEmpty(const Problem& problem, const HostTensors& tensors);
+
+}  // namespace oocdnn

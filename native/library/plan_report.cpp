@@ -1,0 +1,105 @@
+#include "library/plan_report.hpp"
+
+#include <algorithm>
+
+#include "base/config.hpp"
+
+namespace oocdnn {
+namespace {
+
+// Exact tiles may be larger than dense estimates (blocked channels, workspace), so the search may
+// have to aim lower than the budget a few times.
+constexpr int kAttempts = 12;
+
+// What one round of preparing candidates came to.
+struct Round {
+  bool booked = false;
+  double overshoot = 1.0;  // the least exact bytes / budget among those that were too large
+  Status last;
+};
+
+Round TryCandidates(Device& device, const PlanRequest& request, int64_t budget,
+                    const PlanSearch& search, PlanReport* report, int64_t* prepared) {
+  Round round;
+  for (const RankedCandidate& ranked : search.ranked) {
+    Result<Booking> booking = Book(device, request, ranked.candidate, budget);
+    ++*prepared;
+    if (booking.ok()) {
+      report->booking = std::move(booking).value();
+      report->cost = ranked.cost;
+      round.booked = true;
+      return round;
+    }
+    const std::string why = booking.status().message();
+    if (std::find(report->refused.begin(), report->refused.end(), why) == report->refused.end()) {
+      report->refused.push_back(why);
+    }
+    if (booking.status().code() == Code::kOutOfMemory) {
+      const double over = static_cast<double>(booking.status().detail()) /
+                          static_cast<double>(std::max<int64_t>(budget, 1));
+      round.overshoot = round.overshoot > 1.0 ? std::min(round.overshoot, over) : over;
+    }
+    round.last = std::move(booking).status();
+    if (round.last.code() != Code::kOutOfMemory && round.last.code() != Code::kUnsupported) break;
+  }
+  return round;
+}
+
+}  // namespace
+
+Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
+                               int64_t* prepared) {
+  PlanReport report;
+  report.budget = request.budget;
+  PlanRequest aim = request;
+  Status last;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    Result<PlanSearch> search = Search(aim, profile);
+    if (!search.ok()) {
+      // The first search speaks of the budget itself; a later one of an aim below it.
+      return attempt == 0 || last.ok() ? std::move(search).status() : last;
+    }
+    const Round round =
+        TryCandidates(device, aim, request.budget, search.value(), &report, prepared);
+    if (round.booked) {
+      report.ranked = search->ranked;
+      for (const RankedCandidate& ranked : report.ranked) {
+        report.engine_of.push_back(
+            request.engines[static_cast<size_t>(ranked.candidate.engine)].name);
+      }
+      report.refused.insert(report.refused.end(), search->refused.begin(), search->refused.end());
+      report.text = Explain(report, request);
+      return report;
+    }
+    last = round.last;
+    if (round.overshoot <= 1.0) return last;
+    const double shrink = std::clamp(0.97 / round.overshoot, 0.3, 0.9);
+    aim.budget = static_cast<int64_t>(static_cast<double>(aim.budget) * shrink);
+  }
+  return last;
+}
+
+std::string Explain(const PlanReport& report, const PlanRequest& request) {
+  const Problem& problem = request.problem;
+  std::string text = ToString(problem) + "\n";
+  text += Format("data %s, budget %s, books %s\n", BytesText(problem.Bytes()).c_str(),
+                 BytesText(report.budget).c_str(), BytesText(report.booking.bytes).c_str());
+  text += Format("chosen: %s on %s, %lld tiles, %s in, %s out, predicted %.3g s\n",
+                 Describe(request, report.booking.candidate).c_str(),
+                 report.booking.executable->engine().c_str(),
+                 static_cast<long long>(report.cost.steps),
+                 BytesText(report.cost.bytes_in).c_str(), BytesText(report.cost.bytes_out).c_str(),
+                 report.cost.seconds);
+  for (size_t i = 0; i < report.ranked.size(); ++i) {
+    const RankedCandidate& ranked = report.ranked[i];
+    if (ranked.candidate == report.booking.candidate) continue;
+    text += Format("also: %s on %s, %lld tiles, predicted %.3g s, about %s\n",
+                   Describe(request, ranked.candidate).c_str(), report.engine_of[i].c_str(),
+                   static_cast<long long>(ranked.cost.steps), ranked.cost.seconds,
+                   BytesText(ranked.cost.device_bytes).c_str());
+  }
+  for (const std::string& why : report.refused) text += "refused: " + why + "\n";
+  return text;
+}
+
+}  // namespace oocdnn

@@ -1,0 +1,30 @@
+// From a problem and a budget to a booked plan with its reasons.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "exec/booking.hpp"
+
+namespace oocdnn {
+
+// A plan and the reasons for it.
+struct PlanReport {
+  Booking booking;
+  Cost cost;
+  int64_t budget = 0;
+  std::vector<RankedCandidate> ranked;
+  std::vector<std::string> engine_of;  // the engine's name of each ranked candidate
+  std::vector<std::string> refused;    // by the search, by an engine, by exact bytes
+  std::string text;                    // all of this for people
+};
+
+// Searches, prepares the best candidates in order and books the first whose exact bytes fit;
+// searches again with less where none does. `prepared` counts engine preparations.
+Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
+                               int64_t* prepared);
+
+// The report as text: problem, chosen plan, other candidates, refusals.
+std::string Explain(const PlanReport& report, const PlanRequest& request);
+
+}  // namespace oocdnn

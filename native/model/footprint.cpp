@@ -1,0 +1,103 @@
+// Slot sizes, and what a candidate asks of its engine.
+#include "model/footprint.hpp"
+
+#include <algorithm>
+
+#include "base/checked.hpp"
+
+namespace oocdnn {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr int64_t kBlock = 16;
+
+// Blocked layouts pad channels to whole blocks; engines keep few channels plain.
+int64_t PadChannels(int64_t channels) { return channels > kBlock / 2 ? RoundUp(channels, kBlock) : channels; }
+
+}  // namespace
+
+Footprint::Footprint(const Problem& problem, const EngineInfo& engine)
+    : problem_(problem), blocked_(engine.name == "onednn") {}
+
+int64_t Footprint::Elements(const ConvShape& tile, Operand operand) const {
+  const bool like_output = operand == Operand::kOld || operand == Operand::kResidual;
+  const Operand base = like_output ? problem_.output() : operand;
+  Dims dims = tile.DimsOf(base, problem_.direction);
+  if (blocked_ && base == Operand::kW) {
+    // A depthwise filter is blocked over its groups, any other over both channel axes.
+    if (dims[1] == 1 && dims[2] == 1) dims[0] = PadChannels(dims[0]);
+    dims[1] = PadChannels(dims[1]);
+    dims[2] = PadChannels(dims[2]);
+  } else if (blocked_ && (base == Operand::kX || base == Operand::kY)) {
+    dims[1] = PadChannels(Mul(dims[1], dims[2]));
+    dims[2] = 1;
+  }
+  int64_t elements = 1;
+  for (const int64_t extent : dims) elements = Mul(elements, extent);
+  return elements;
+}
+
+int64_t Footprint::ElementBytes(Operand operand, bool partial) const {
+  const DType accumulator = AccumulatorOf(problem_.dtype);
+  if (operand == problem_.output() || operand == Operand::kOld || operand == Operand::kResidual) {
+    if (problem_.direction == Direction::kBackwardBias) return SizeOf(DType::kFloat64);
+    if (partial || problem_.NeedsFinish()) return SizeOf(accumulator);
+  }
+  if (operand == Operand::kBias || operand == Operand::kScale) return SizeOf(accumulator);
+  // Engines other than oneDNN compute 16-bit types from float tiles.
+  return SizeOf(blocked_ ? problem_.dtype : accumulator);
+}
+
+int64_t Footprint::SlotBytes(const ConvShape& tile, Operand operand, bool partial) const {
+  const int64_t bytes = Mul(Elements(tile, operand), ElementBytes(operand, partial));
+  return bytes > kSizeMax - kAlignment ? kSizeMax : RoundUp(bytes, kAlignment);
+}
+
+bool Footprint::Indexable(const ConvShape& tile) const {
+  constexpr int64_t kLimit = (int64_t{1} << 31) - 1;
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (problem_.Uses(operand) && Elements(tile, operand) >= kLimit) return false;
+  }
+  return true;
+}
+
+bool CutsReduction(const Problem& problem, const Tiling& tiling) {
+  for (int i = 0; i < kAxes; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    if (IsReduction(problem, axis) && tiling.Count(axis) > 1) return true;
+  }
+  return false;
+}
+
+int64_t EstimateBytes(const PlanRequest& request, const Candidate& candidate) {
+  const Problem& problem = request.problem;
+  const Footprint footprint(problem, request.engines[static_cast<size_t>(candidate.engine)]);
+  const ConvShape tile = TileShape(problem, candidate.tiling);
+  const bool partial = CutsReduction(problem, candidate.tiling);
+  int64_t bytes = 0;
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (!problem.Uses(operand)) continue;
+    const int64_t slots = std::max(candidate.depths[i], 1);
+    bytes = Add(bytes, Mul(slots, footprint.SlotBytes(tile, operand, partial)));
+  }
+  return bytes;
+}
+
+TileOp OpOf(const PlanRequest& request, const Candidate& candidate) {
+  const Problem& problem = request.problem;
+  TileOp op;
+  op.direction = problem.direction;
+  op.shape = TileShape(problem, candidate.tiling);
+  op.dtype = problem.dtype;
+  op.math = problem.math;
+  op.accumulates = CutsReduction(problem, candidate.tiling);
+  op.out_dtype = op.accumulates || problem.NeedsFinish() ? AccumulatorOf(problem.dtype)
+                                                         : problem.dtype;
+  op.reproducible = request.reproducible;
+  op.workspace_limit = request.budget;
+  return op;
+}
+
+}  // namespace oocdnn

@@ -1,0 +1,36 @@
+// Footprint: the bytes of the slots that a tile needs, before any engine has been asked.
+//
+// An estimate on the safe side: exact bytes come from the prepared engine (Executable::layout).
+#pragma once
+
+#include "model/plan.hpp"
+
+namespace oocdnn {
+
+// Bytes and elements of one slot of each operand, for one problem on one engine. Both never shrink
+// when an extent of the tile grows, which the search prunes by.
+class Footprint {
+ public:
+  Footprint(const Problem& problem, const EngineInfo& engine);
+
+  // Padded elements of the operand's tile. `tile` needs n, g, k, c, in, filter and out only.
+  [[nodiscard]] int64_t Elements(const ConvShape& tile, Operand operand) const;
+  // Bytes of one slot, a multiple of 64. `partial`: a reduction axis is cut.
+  [[nodiscard]] int64_t SlotBytes(const ConvShape& tile, Operand operand, bool partial) const;
+  // Bytes of one element of the operand in its tile.
+  [[nodiscard]] int64_t ElementBytes(Operand operand, bool partial) const;
+  // Whether every tile of the shape stays below the 2^31 - 1 elements that engines can index.
+  [[nodiscard]] bool Indexable(const ConvShape& tile) const;
+
+  // Engines with the same kind of footprint have the same candidates.
+  [[nodiscard]] bool blocked() const { return blocked_; }
+
+ private:
+  const Problem& problem_;
+  bool blocked_;  // tiles in the problem's type, channels in blocks of 16
+};
+
+// Whether the tiling cuts an axis that the output sums over.
+bool CutsReduction(const Problem& problem, const Tiling& tiling);
+
+}  // namespace oocdnn

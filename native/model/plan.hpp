@@ -1,0 +1,74 @@
+// Plan: which tiles, in which order, on which engine, and why. Pure values and functions; no device.
+//
+// The search prices every candidate with one cost model (cost.hpp) and returns the best few in
+// order. Exact tile and workspace bytes are known only once an engine has been prepared, so the
+// library prepares them in that order and books the first that fits.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "geom/schedule.hpp"
+#include "geom/tile_op.hpp"
+#include "model/profile.hpp"
+
+namespace oocdnn {
+
+struct Candidate {
+  Tiling tiling;
+  LoopOrder order{};
+  Depths depths{};
+  int engine = 0;  // index into PlanRequest::engines
+
+  bool operator==(const Candidate&) const = default;
+};
+
+// The price of a candidate.
+struct Cost {
+  double seconds = 0.0;                                 // length of the pipeline
+  double fetch_seconds = 0.0, compute_seconds = 0.0, drain_seconds = 0.0;  // busy time of each engine
+  int64_t bytes_in = 0, bytes_out = 0;                  // that cross toward and from the device
+  int64_t device_bytes = 0;                             // slots, estimated from dense tiles
+  int64_t steps = 0;
+};
+
+struct PlanRequest {
+  Problem problem;
+  int64_t budget = 0;                 // device bytes
+  std::vector<EngineInfo> engines;    // in order of preference; empty names are skipped
+  bool reproducible = false;          // only invariant engines; bits must not depend on the budget
+  bool exhaustive = false;            // every tile length, not only the usual ones (tests)
+  int best = 8;                       // how many candidates to return
+};
+
+struct RankedCandidate {
+  Candidate candidate;
+  Cost cost;
+};
+
+struct PlanSearch {
+  std::vector<RankedCandidate> ranked;     // best first, never empty
+  std::vector<std::string> refused;        // a sentence for each family that was ruled out, and why
+  int64_t considered = 0;                  // candidates priced
+  double seconds = 0.0;                    // spent searching
+};
+
+// kOutOfMemory (detail(): the least budget that works) where nothing fits; kUnsupported where no
+// engine does.
+Result<PlanSearch> Search(const PlanRequest& request, const Profile& profile);
+
+// Slot bytes of one candidate, from dense tiles in the types that the engine is expected to use
+// (`AccumulatorOf` for split reductions and finishing passes), each rounded up to 64 bytes.
+int64_t EstimateBytes(const PlanRequest& request, const Candidate& candidate);
+
+// Length of the pipeline by walking the schedule: fetch, compute and drain engines, ring slots,
+// rolling window, residency. Long schedules are priced by their first steps and their period.
+Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profile& profile);
+
+// "N 8 x 2 | H 224 / 9 -> 25 ..., order N H C, x 3 slots of 1.2 MiB, w resident ..."
+std::string Describe(const PlanRequest& request, const Candidate& candidate);
+
+// The TileOp that the candidate's engine is prepared for.
+TileOp OpOf(const PlanRequest& request, const Candidate& candidate);
+
+}  // namespace oocdnn

@@ -1,0 +1,42 @@
+// Profile: the constants of one machine and device that every price divides by.
+//
+// Measured by the library in the first call (under two seconds) and kept in the user's cache
+// directory as text; a file that is damaged or speaks of another machine is ignored with one
+// warning and measured again.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "base/status.hpp"
+#include "geom/problem.hpp"
+
+namespace oocdnn {
+
+struct Profile {
+  std::string machine;    // who was measured: device description and library versions
+  std::string date;       // ISO 8601, UTC
+  bool measured = false;  // false: built-in guesses
+  bool shared_engines = false;   // copies and compute take turns: times add up, nothing overlaps
+  double fetch_bytes_per_second = 8e9, drain_bytes_per_second = 8e9;
+  double both_bytes_per_second = 12e9;   // the two directions together
+  double move_bytes_per_second = 20e9;   // inside the device: rolled rows, finishing passes
+  double copy_seconds = 20e-6;           // fixed cost of one transfer
+  double run_seconds = 30e-6;            // fixed cost of one tile's convolution
+  // Floating-point operations per second by "engine/dtype/direction" ("onednn/f32/fwd"), for large
+  // tiles; a missing key falls back to its nearest relative, then to `flops_fallback`.
+  std::map<std::string, double> flops;
+  double flops_fallback = 5e9;
+
+  bool operator==(const Profile&) const = default;
+  // The rate of the key; else of the engine and dtype in another direction (forward first); else
+  // of the engine in f32 (this direction first, then forward); else flops_fallback.
+  [[nodiscard]] double Flops(const std::string& engine, DType dtype, Direction direction) const;
+};
+
+// Lines of `key = value` between a versioned header and an end mark. ParseProfile(ToText(p)) == p;
+// a text that is cut off, lacks a key, repeats one or holds a number that no machine has is refused.
+std::string ToText(const Profile& profile);
+Result<Profile> ParseProfile(const std::string& text);
+
+}  // namespace oocdnn

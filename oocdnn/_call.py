@@ -1,0 +1,78 @@
+"""A call as plain values: what the core is asked to do, and where its tensors live."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from oocdnn._cdefs import Activation, Direction, DType, Math, Mode
+
+# The places of tensors in a call. x, w, y are dx, dw, dy where the direction says so.
+Slot = Literal["x", "w", "y", "bias", "scale", "residual"]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A strided tensor in memory (`address`) or in an open file (`fd`, byte `offset`).
+
+    Strides are in elements. The owner of the memory or the descriptor keeps it alive.
+    """
+
+    dtype: DType
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    address: int = 0
+    fd: int = -1
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a filter moves: one entry per spatial axis, in the order D, H, W."""
+
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    before: tuple[int, ...]  # padding
+    after: tuple[int, ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.stride)
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What happens to the finished sum; the tensors are operands of their own."""
+
+    activation: Activation = Activation.IDENTITY
+    parameter: float = 0.0
+    residual_alpha: float = 1.0
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """The parameters of one call. `stream` is the caller's CUDA stream, 0 on the CPU device."""
+
+    direction: Direction
+    window: Window
+    groups: int = 1
+    mode: Mode = Mode.CROSS_CORRELATION
+    math: Math = Math.FP32
+    alpha: float = 1.0
+    beta: float = 0.0
+    epilogue: Epilogue = field(default_factory=Epilogue)
+    stream: int = 0
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a context is made. None means the variable of the same name, then the default."""
+
+    device: str | None = None
+    budget: str | None = None
+    engine: str | None = None
+    wrap: str | None = None
+    profile: str | None = None
+    threads: int = 0
+    reproducible: bool = False
+    trace: bool = False
+    host_cap: int = 0
+    link_gb_per_s: float = 0.0

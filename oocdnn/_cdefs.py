@@ -1,0 +1,211 @@
+"""The C interface as cffi and Python see it.
+
+Written by native/capi/make_cdefs.py from native/capi/oocdnn.h: change the header, then run that.
+"""
+
+import enum
+
+VERSION = "0.1.0"
+
+
+class Status(enum.IntEnum):
+    """oocdnn_status."""
+
+    OK = 0
+    INVALID_PROBLEM = 1
+    INVALID_DTYPE = 2
+    OUT_OF_MEMORY = 3
+    UNSUPPORTED = 4
+    DEVICE_ERROR = 5
+    INTERRUPTED = 6
+    FILE_ERROR = 7
+    INTERNAL = 8
+
+
+class DType(enum.IntEnum):
+    """oocdnn_dtype."""
+
+    FLOAT32 = 0
+    FLOAT64 = 1
+    FLOAT16 = 2
+    BFLOAT16 = 3
+
+
+class Direction(enum.IntEnum):
+    """oocdnn_direction."""
+
+    FORWARD = 0
+    BACKWARD_DATA = 1
+    BACKWARD_FILTER = 2
+    BACKWARD_BIAS = 3
+
+
+class Mode(enum.IntEnum):
+    """oocdnn_mode."""
+
+    CROSS_CORRELATION = 0
+    CONVOLUTION = 1
+
+
+class Math(enum.IntEnum):
+    """oocdnn_math."""
+
+    FP32 = 0
+    TF32 = 1
+
+
+class Activation(enum.IntEnum):
+    """oocdnn_activation."""
+
+    IDENTITY = 0
+    RELU = 1
+    CLIPPED_RELU = 2
+    ELU = 3
+    SIGMOID = 4
+    TANH = 5
+    SWISH = 6
+
+
+CDEF = """
+typedef enum oocdnn_status {
+  OOCDNN_OK = 0,
+  OOCDNN_INVALID_PROBLEM = 1,
+  OOCDNN_INVALID_DTYPE = 2,
+  OOCDNN_OUT_OF_MEMORY = 3,
+  OOCDNN_UNSUPPORTED = 4,
+  OOCDNN_DEVICE_ERROR = 5,
+  OOCDNN_INTERRUPTED = 6,
+  OOCDNN_FILE_ERROR = 7,
+  OOCDNN_INTERNAL = 8
+} oocdnn_status;
+typedef enum oocdnn_dtype {
+  OOCDNN_FLOAT32 = 0,
+  OOCDNN_FLOAT64 = 1,
+  OOCDNN_FLOAT16 = 2,
+  OOCDNN_BFLOAT16 = 3
+} oocdnn_dtype;
+typedef enum oocdnn_direction {
+  OOCDNN_FORWARD = 0,
+  OOCDNN_BACKWARD_DATA = 1,
+  OOCDNN_BACKWARD_FILTER = 2,
+  OOCDNN_BACKWARD_BIAS = 3
+} oocdnn_direction;
+typedef enum oocdnn_mode {
+  OOCDNN_CROSS_CORRELATION = 0,
+  OOCDNN_CONVOLUTION = 1
+} oocdnn_mode;
+typedef enum oocdnn_math {
+  OOCDNN_MATH_FP32 = 0,
+  OOCDNN_MATH_TF32 = 1
+} oocdnn_math;
+typedef enum oocdnn_activation {
+  OOCDNN_IDENTITY = 0,
+  OOCDNN_RELU = 1,
+  OOCDNN_CLIPPED_RELU = 2,
+  OOCDNN_ELU = 3,
+  OOCDNN_SIGMOID = 4,
+  OOCDNN_TANH = 5,
+  OOCDNN_SWISH = 6
+} oocdnn_activation;
+typedef struct oocdnn_tensor {
+  void* data;
+  int64_t offset;
+  int32_t fd;
+  int32_t dtype;
+  int32_t rank;
+  int32_t reserved;
+  int64_t shape[5];
+  int64_t stride[5];
+} oocdnn_tensor;
+typedef int (*oocdnn_progress)(void* user, int64_t tiles_done, int64_t tiles);
+typedef struct oocdnn_convolution {
+  int32_t direction;
+  int32_t rank;
+  int64_t pad_before[3];
+  int64_t pad_after[3];
+  int64_t stride[3];
+  int64_t dilation[3];
+  int64_t groups;
+  int32_t mode;
+  int32_t math;
+  double alpha;
+  double beta;
+  int32_t activation;
+  int32_t reserved;
+  double activation_parameter;
+  double residual_alpha;
+  oocdnn_progress progress;
+  void* progress_user;
+  void* stream;
+} oocdnn_convolution;
+typedef struct oocdnn_operands {
+  const oocdnn_tensor* x;
+  const oocdnn_tensor* w;
+  const oocdnn_tensor* y;
+  const oocdnn_tensor* bias;
+  const oocdnn_tensor* scale;
+  const oocdnn_tensor* residual;
+} oocdnn_operands;
+typedef struct oocdnn_options {
+  const char* device;
+  const char* budget;
+  const char* engine;
+  const char* wrap;
+  const char* profile;
+  int32_t threads;
+  int32_t reproducible;
+  int32_t trace;
+  int32_t math;
+  int64_t host_cap;
+  double link_gb_per_s;
+} oocdnn_options;
+typedef struct oocdnn_stats {
+  int64_t tiles;
+  int64_t peak_device_bytes;
+  int64_t overhead_device_bytes;
+  int64_t bytes_h2d;
+  int64_t bytes_d2h;
+  int64_t device_allocations;
+  int64_t prepared;
+  int64_t budget_bytes;
+  double seconds;
+  double fetch_seconds;
+  double compute_seconds;
+  double drain_seconds;
+  double overlap;
+  double predicted_seconds;
+  char engine[32];
+} oocdnn_stats;
+typedef struct oocdnn_plan_info {
+  int64_t tiles;
+  int64_t device_bytes;
+  int64_t data_bytes;
+  int64_t bytes_h2d;
+  int64_t bytes_d2h;
+  int64_t budget_bytes;
+  double predicted_seconds;
+  int64_t split[7];
+  char engine[32];
+} oocdnn_plan_info;
+typedef struct oocdnn_context oocdnn_context;
+const char* oocdnn_version(void);
+oocdnn_options oocdnn_default_options(void);
+const char* oocdnn_last_error(void);
+int64_t oocdnn_last_error_detail(void);
+oocdnn_status oocdnn_create(const oocdnn_options* options, oocdnn_context** context);
+void oocdnn_destroy(oocdnn_context* context);
+oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convolution* convolution,
+                                    const oocdnn_operands* operands);
+oocdnn_convolution oocdnn_default_convolution(int32_t direction, int32_t rank);
+oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const int64_t* shape,
+                                             void* data);
+oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem,
+                                     oocdnn_plan_info* info, const char** text);
+oocdnn_status oocdnn_problem_text(const oocdnn_convolution* convolution,
+                                             const oocdnn_operands* operands, const char** text);
+oocdnn_status oocdnn_get_stats(oocdnn_context* context, oocdnn_stats* stats);
+oocdnn_status oocdnn_release(oocdnn_context* context);
+oocdnn_status oocdnn_take_trace(oocdnn_context* context, const char** json);
+oocdnn_status oocdnn_info(oocdnn_context* context, const char** json);
+oocdnn_status oocdnn_check_reports(oocdnn_context* context, const char** text);
+"""

@@ -1,0 +1,289 @@
+"""The core library through cffi. The only module that knows of ffi objects.
+
+The library is opened at first use, so that importing the package always works. Calls release the
+GIL; a call's text of failure belongs to its thread and is read at once.
+"""
+
+import functools
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import cffi
+
+from oocdnn import errors
+from oocdnn._call import Convolution, Options, Slot, Tensor
+from oocdnn._cdefs import CDEF, Math, Status
+
+Progress = Callable[[int, int], object]
+
+_ERRORS: dict[int, type[Exception]] = {
+    Status.INVALID_PROBLEM: errors.InvalidProblem,
+    Status.INVALID_DTYPE: errors.InvalidDtype,
+    Status.UNSUPPORTED: errors.Unsupported,
+    Status.DEVICE_ERROR: errors.DeviceError,
+    Status.FILE_ERROR: errors.FileError,
+    Status.INTERNAL: errors.DeviceError,
+}
+
+
+def library_path() -> Path:
+    """Where the core library is looked for: OOCDNN_LIBRARY, else in the installed package."""
+    chosen = os.environ.get("OOCDNN_LIBRARY")
+    if chosen:
+        return Path(chosen)
+    return Path(str(resources.files("oocdnn").joinpath("lib", "liboocdnn.so")))
+
+
+@functools.cache
+def _ffi() -> Any:
+    ffi = cffi.FFI()
+    ffi.cdef(CDEF)
+    return ffi
+
+
+@functools.cache
+def _library() -> Any:
+    path = library_path()
+    try:
+        return _ffi().dlopen(str(path))
+    except OSError as error:
+        raise ImportError(
+            f"the core library cannot be opened ({error}); `pip install .` in the source tree "
+            "builds and installs it, or OOCDNN_LIBRARY=/path/to/liboocdnn.so names it"
+        ) from error
+
+
+def _text(pointer: Any) -> str:
+    return bytes(_ffi().string(pointer)).decode("utf-8", "replace") if pointer else ""
+
+
+def _check(status: int) -> None:
+    """Raises the error of a failed call of this thread."""
+    if status == Status.OK:
+        return
+    text = _text(_library().oocdnn_last_error())
+    if status == Status.OUT_OF_MEMORY:
+        raise errors.OutOfMemory(text, int(_library().oocdnn_last_error_detail()))
+    if status == Status.INTERRUPTED:
+        raise KeyboardInterrupt(text)
+    raise _ERRORS.get(status, errors.DeviceError)(text)
+
+
+def version() -> str:
+    """The core library's version."""
+    return _text(_library().oocdnn_version())
+
+
+class _Frame:
+    """Builds C values and keeps what they point to alive."""
+
+    def __init__(self) -> None:
+        self._kept: list[Any] = []
+
+    def new(self, declaration: str, *initial: Any) -> Any:
+        value = _ffi().new(declaration, *initial)
+        self._kept.append(value)
+        return value
+
+    def string(self, text: str | None) -> Any:
+        return _ffi().NULL if text is None else self.new("char[]", os.fsencode(text))
+
+    def tensor(self, tensor: Tensor) -> Any:
+        c = self.new("oocdnn_tensor *")
+        c.data = _ffi().cast("void *", tensor.address)
+        c.fd, c.offset, c.dtype, c.rank = tensor.fd, tensor.offset, tensor.dtype, len(tensor.shape)
+        c.shape[0 : c.rank], c.stride[0 : c.rank] = tensor.shape, tensor.stride
+        return c
+
+    def operands(self, tensors: Mapping[Slot, Tensor]) -> Any:
+        c = self.new("oocdnn_operands *")
+        for slot, tensor in tensors.items():
+            setattr(c, slot, self.tensor(tensor))
+        return c
+
+    def convolution(self, call: Convolution) -> Any:
+        rank = call.window.rank
+        c = self.new("oocdnn_convolution *")
+        c[0] = _library().oocdnn_default_convolution(call.direction, rank)
+        for s, axis in enumerate(range(3 - rank, 3)):
+            c.pad_before[axis], c.pad_after[axis] = call.window.before[s], call.window.after[s]
+            c.stride[axis], c.dilation[axis] = call.window.stride[s], call.window.dilation[s]
+        c.groups, c.mode, c.math = call.groups, call.mode, call.math
+        c.alpha, c.beta = call.alpha, call.beta
+        c.activation = call.epilogue.activation
+        c.activation_parameter = call.epilogue.parameter
+        c.residual_alpha = call.epilogue.residual_alpha
+        c.stream = _ffi().cast("void *", call.stream)
+        return c
+
+    def options(self, options: Options) -> Any:
+        c = self.new("oocdnn_options *")
+        c[0] = _library().oocdnn_default_options()
+        for name in ("device", "budget", "engine", "wrap", "profile"):
+            setattr(c, name, self.string(getattr(options, name)))
+        c.threads, c.link_gb_per_s = options.threads, options.link_gb_per_s
+        c.reproducible, c.trace = options.reproducible, options.trace
+        c.math, c.host_cap = Math.FP32, options.host_cap
+        return c
+
+
+class _Watch:
+    """The progress function of one call: the caller's, and the ear for Ctrl-C.
+
+    Python runs signal handlers when the callback enters it, so a KeyboardInterrupt arises here. It
+    is kept, the core is asked to end the call, and `raise_kept` hands it on.
+    """
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._kept: list[BaseException] = []
+        self.callback = _ffi().callback(
+            "oocdnn_progress", self._tile, error=1, onerror=self._keep
+        )
+
+    def _tile(self, _user: Any, done: int, tiles: int) -> int:
+        if self._progress is not None:
+            self._progress(done, tiles)
+        return 0
+
+    def _keep(self, _kind: object, error: BaseException, _traceback: object) -> None:
+        self._kept.append(error)
+
+    def raise_kept(self) -> None:
+        if self._kept:
+            raise self._kept[0]
+
+
+def problem_text(call: Convolution, tensors: Mapping[Slot, Tensor]) -> str:
+    """The problem string of a call, as it stands in logs."""
+    frame, text = _Frame(), _ffi().new("const char **")
+    c = frame.convolution(call)
+    _check(_library().oocdnn_problem_text(c, frame.operands(tensors), text))
+    return _text(text[0])
+
+
+class NativeContext:
+    """A context of the core. It is destroyed when closed or collected, once no call is in it."""
+
+    def __init__(self, options: Options) -> None:
+        frame, handle = _Frame(), _ffi().new("oocdnn_context **")
+        _check(_library().oocdnn_create(frame.options(options), handle))
+        self._handle = handle[0]
+        self._calls = 0
+        self._lock = threading.Lock()  # of `_calls` and `_closing`
+        self._text_lock = threading.Lock()  # of the texts that belong to the context
+        # Not at exit: threads may still be in a call then, and the process frees all anyway.
+        self._end = weakref.finalize(self, _destroy, self._handle, os.getpid())
+        self._end.atexit = False
+        self._closing = False
+        _living.add(self)
+
+    def renew_locks(self) -> None:
+        """In a forked child: another thread may have held a lock, and took it to its grave."""
+        self._lock, self._text_lock, self._calls = threading.Lock(), threading.Lock(), 0
+
+    @property
+    def closed(self) -> bool:
+        return self._closing
+
+    @contextmanager
+    def _entered(self) -> Iterator[Any]:
+        with self._lock:
+            if self._closing:
+                raise errors.DeviceError("this context is closed; make another one")
+            self._calls += 1
+        try:
+            yield self._handle
+        finally:
+            with self._lock:
+                self._calls -= 1
+                last = self._closing and self._calls == 0
+            if last:
+                self._end()
+
+    def close(self) -> None:
+        """Destroys the context; where calls are in it, the last of them does so when it ends."""
+        with self._lock:
+            self._closing = True
+            idle = self._calls == 0
+        if idle:
+            self._end()
+
+    def run(
+        self, call: Convolution, tensors: Mapping[Slot, Tensor], progress: Progress | None
+    ) -> None:
+        frame, watch = _Frame(), _Watch(progress)
+        c = frame.convolution(call)
+        c.progress = watch.callback
+        with self._entered() as handle:
+            status = _library().oocdnn_run(handle, c, frame.operands(tensors))
+            watch.raise_kept()
+            _check(status)
+
+    def plan(self, problem: str) -> tuple[dict[str, Any], str]:
+        """The fields of oocdnn_plan_info, and the text."""
+        frame = _Frame()
+        info, text = frame.new("oocdnn_plan_info *"), frame.new("const char **")
+        with self._entered() as handle, self._text_lock:
+            _check(_library().oocdnn_plan(handle, frame.string(problem), info, text))
+            return _fields(info), _text(text[0])
+
+    def stats(self) -> dict[str, Any]:
+        """The fields of oocdnn_stats."""
+        stats = _ffi().new("oocdnn_stats *")
+        with self._entered() as handle:
+            _check(_library().oocdnn_get_stats(handle, stats))
+        return _fields(stats)
+
+    def release(self) -> None:
+        with self._entered() as handle:
+            _check(_library().oocdnn_release(handle))
+
+    def take_trace(self) -> str:
+        return self._take(_library().oocdnn_take_trace)
+
+    def info(self) -> str:
+        return self._take(_library().oocdnn_info)
+
+    def check_reports(self) -> str:
+        return self._take(_library().oocdnn_check_reports)
+
+    def _take(self, function: Any) -> str:
+        text = _ffi().new("const char **")
+        with self._entered() as handle, self._text_lock:
+            _check(function(handle, text))
+            return _text(text[0])
+
+
+def _destroy(handle: Any, pid: int) -> None:
+    # A forked child has no threads of the parent's context to wait for.
+    if os.getpid() == pid:
+        _library().oocdnn_destroy(handle)
+
+
+def _fields(struct: Any) -> dict[str, Any]:
+    """A C struct as Python values: numbers, texts, tuples."""
+    values: dict[str, Any] = {}
+    for name, field in _ffi().typeof(struct).item.fields:
+        value = getattr(struct, name)
+        if field.type.kind == "array":
+            value = _text(value) if field.type.item.cname == "char" else tuple(value)
+        values[name] = value
+    return values
+
+
+_living: weakref.WeakSet[NativeContext] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for context in list(_living):
+        context.renew_locks()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,1 @@
+"""Measure a machine, fit the performance model, simulate plans and validate predictions."""

@@ -1,0 +1,130 @@
+"""Problems and tilings for the property tests: by hand, and drawn by hypothesis."""
+
+from __future__ import annotations
+
+import math
+
+import geometry_doors as doors
+from geometry_doors import Activation, Direction, Problem
+from hypothesis import strategies as st
+
+# A simulated schedule stays below this many steps.
+MOST_TILES = 48
+
+
+def dense(problem: Problem) -> Problem:
+    """Gives every used operand the strides of a dense array."""
+    for operand in range(7):
+        if doors.uses(problem, operand):
+            problem.stride[operand][:] = doors.strides_of(doors.dims_of(problem, operand))
+    return problem
+
+
+def make(direction, **shape) -> Problem:
+    """A dense float32 problem of three axes; y's extents follow from the others."""
+    problem = Problem(direction=direction, rank=3, alpha=1.0, beta=0.0)
+    problem.epilogue.residual_alpha = 1.0
+    values = dict(n=1, g=1, k=1, c=1, input=(1, 1, 1), filter=(1, 1, 1), pad_before=(0, 0, 0))
+    values |= dict(pad_after=(0, 0, 0), stride=(1, 1, 1), dilation=(1, 1, 1)) | shape
+    for name, value in values.items():
+        field = getattr(problem.shape, name)
+        if isinstance(field, int):
+            setattr(problem.shape, name, value)
+        else:
+            field[:] = value
+    s = problem.shape
+    for a in range(3):
+        s.out[a] = doors.output_extent(
+            s.input[a], s.pad_before[a], s.pad_after[a], s.filter[a], s.stride[a], s.dilation[a]
+        )
+    return dense(problem)
+
+
+@st.composite
+def axes(draw, rank: int):
+    """One spatial axis: filters wider than the input, pads wider than filter or tile, rows that no
+    tap reaches."""
+    taps = draw(st.integers(1, 3 if rank == 3 else 4))
+    dilation, stride = draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    reach = (taps - 1) * dilation + 1
+    before = draw(st.integers(0, reach + 2))
+    after = draw(st.one_of(st.just(before), st.integers(0, reach + 2)))
+    out = draw(st.integers(1, {1: 12, 2: 8, 3: 4}[rank]))
+    unreached = draw(st.integers(0, stride - 1))
+    extent = max(1, (out - 1) * stride + reach - before - after + unreached)
+    return extent, taps, before, after, stride, dilation
+
+
+@st.composite
+def problems(draw, directions=tuple(Direction), epilogues: bool = True) -> Problem:
+    direction, rank = draw(st.sampled_from(directions)), draw(st.sampled_from((1, 2, 2, 3)))
+    unseen = [(1, 1, 0, 0, 1, 1)] * (3 - rank)
+    seen = [draw(axes(rank)) for _ in range(rank)]
+    if direction == Direction.BWD_BIAS:
+        seen = [(extent, 1, 0, 0, 1, 1) for extent, *_ in seen]
+    extents, taps, before, after, stride, dilation = zip(*unseen, *seen, strict=True)
+    problem = make(
+        direction,
+        n=draw(st.integers(1, 3)), g=draw(st.integers(1, 3)), k=draw(st.integers(1, 4)),
+        c=1 if direction == Direction.BWD_BIAS else draw(st.integers(1, 4)),
+        input=extents, filter=taps, pad_before=before, pad_after=after, stride=stride,
+        dilation=dilation,
+    )  # fmt: skip
+    problem.rank = rank
+    problem.flip = draw(st.booleans())
+    if epilogues:
+        draw_epilogue(draw, problem)
+    return dense(problem)
+
+
+def draw_epilogue(draw, problem: Problem) -> None:
+    """Whole numbers only, so that the results stay exact."""
+    problem.alpha = draw(st.sampled_from((1.0, 2.0, -3.0)))
+    problem.beta = draw(st.sampled_from((0.0, 0.0, 1.0, -2.0)))
+    epilogue = problem.epilogue
+    if problem.direction in (Direction.FWD, Direction.BWD_DATA):
+        epilogue.bias, epilogue.scale = draw(st.booleans()), draw(st.booleans())
+    epilogue.residual = draw(st.booleans())
+    if epilogue.residual:
+        epilogue.residual_alpha = draw(st.sampled_from((1.0, 2.0)))
+    epilogue.activation = draw(st.sampled_from((Activation.IDENTITY, Activation.RELU)))
+
+
+@st.composite
+def tilings(draw, problem: Problem):
+    whole = list(doors.make_tiling(problem, [2**40] * 7).extent)
+    length = [draw(st.one_of(st.integers(1, e), st.just(e))) if e else 0 for e in whole]
+    as_data = draw(st.booleans())
+    tiling = doors.make_tiling(problem, length, as_data)
+    for axis in draw(st.permutations(range(7))):
+        if math.prod(doors.counts(tiling)) <= MOST_TILES:
+            break
+        length[axis] = max(1, whole[axis] // 2)
+        tiling = doors.make_tiling(problem, length, as_data)
+        if math.prod(doors.counts(tiling)) > MOST_TILES:
+            length[axis] = whole[axis]
+            tiling = doors.make_tiling(problem, length, as_data)
+    return tiling
+
+
+@st.composite
+def orders(draw, problem: Problem):
+    """A legal loop order: output axes in any order, then reduction axes in any order."""
+    order = draw(st.permutations(range(7)))
+    return sorted(order, key=lambda axis: doors.is_reduction(problem, axis))
+
+
+depths = st.lists(st.integers(1, 4), min_size=7, max_size=7)
+
+
+@st.composite
+def runs(draw, directions=tuple(Direction), epilogues: bool = True):
+    """Everything that a schedule needs: problem, tiling, order, depths, and a seed for data."""
+    problem = draw(problems(directions, epilogues))
+    return (
+        problem,
+        draw(tilings(problem)),
+        draw(orders(problem)),
+        draw(depths),
+        draw(st.integers(0, 2**32 - 1)),
+    )

@@ -1,0 +1,259 @@
+"""The native geometry, seen from Python: mirrors of its structures and the testing doors."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from ctypes import POINTER, Structure, byref, c_bool, c_char_p, c_double, c_int, c_int32, c_int64
+from enum import IntEnum
+
+Dims = c_int64 * 6
+Spatial = c_int64 * 3
+AxisArray = c_int64 * 7
+Order = c_int32 * 7
+
+OPERANDS = ("x", "w", "y", "bias", "scale", "residual", "old")
+X, W, Y, BIAS, SCALE, RESIDUAL, OLD = range(7)
+AXES = ("N", "G", "K", "C", "D", "H", "W")
+TEXT_BYTES = 4096
+
+
+class Direction(IntEnum):
+    FWD = 0
+    BWD_DATA = 1
+    BWD_FILTER = 2
+    BWD_BIAS = 3
+
+
+class DType(IntEnum):
+    F32 = 0
+    F64 = 1
+    F16 = 2
+    BF16 = 3
+
+
+class Activation(IntEnum):
+    IDENTITY = 0
+    RELU = 1
+    CLIP = 2
+    ELU = 3
+    SIGMOID = 4
+    TANH = 5
+    SWISH = 6
+
+
+class Shape(Structure):
+    _fields_ = [
+        *[(name, c_int64) for name in ("n", "g", "k", "c")],
+        *[(name, Spatial) for name in ("input", "filter", "out")],
+        *[(name, Spatial) for name in ("pad_before", "pad_after", "stride", "dilation")],
+    ]
+
+
+class Epilogue(Structure):
+    _fields_ = [
+        *[(name, c_bool) for name in ("scale", "bias", "residual")],
+        ("residual_alpha", c_double),
+        ("activation", c_int),
+        ("parameter", c_double),
+    ]
+
+
+class Problem(Structure):
+    _fields_ = [
+        ("direction", c_int),
+        ("rank", c_int),
+        ("shape", Shape),
+        ("dtype", c_int),
+        ("math", c_int),
+        ("flip", c_bool),
+        ("alpha", c_double),
+        ("beta", c_double),
+        ("epilogue", Epilogue),
+        ("stride", Dims * 7),
+    ]
+
+
+class Tiling(Structure):
+    _fields_ = [("extent", AxisArray), ("length", AxisArray), ("padding_as_data", c_bool * 3)]
+
+
+class Box(Structure):
+    _fields_ = [(name, Dims) for name in ("origin", "extent", "valid_begin", "valid_end")]
+
+
+class OperandStep(Structure):
+    _fields_ = [
+        ("slot", c_int),
+        ("enter", c_bool),
+        ("leave", c_bool),
+        ("from_slot", c_int),
+        ("roll_axis", c_int),
+        ("kept", c_int64),
+        ("from_row", c_int64),
+        ("box", Box),
+    ]
+
+
+class Step(Structure):
+    _fields_ = [("number", c_int64), ("index", AxisArray), ("operand", OperandStep * 7)]
+
+
+class Refused(Exception):
+    """A door answered with an error: its code and its text."""
+
+    def __init__(self, code: int, text: str):
+        super().__init__(text)
+        self.code, self.text = code, text
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    path = os.environ.get("OOCDNN_TESTING_LIBRARY")
+    if not path:
+        raise RuntimeError("OOCDNN_TESTING_LIBRARY must name the testing library (see the build)")
+    loaded = ctypes.CDLL(path)
+    loaded.oocdnn_testing_output_extent.restype = c_int64
+    loaded.oocdnn_testing_output_extent.argtypes = [c_int64] * 6
+    loaded.oocdnn_testing_schedule.restype = c_int64
+    loaded.oocdnn_testing_schedule.argtypes = [
+        POINTER(Problem), POINTER(Tiling), Order, c_int32 * 7, POINTER(Step), c_int64,
+    ]  # fmt: skip
+    for name in ("parse_problem", "parse_placement"):
+        door = getattr(loaded, f"oocdnn_testing_{name}")
+        door.argtypes = [c_char_p, c_int64, ctypes.c_void_p, c_char_p, c_int64]
+    sizes = (c_int64 * 4)()
+    loaded.oocdnn_testing_sizes(sizes)
+    mirrors = [ctypes.sizeof(mirror) for mirror in (Problem, Tiling, Box, Step)]
+    if list(sizes) != mirrors:
+        raise RuntimeError(f"the mirrored structures have {mirrors} bytes, the native {list(sizes)}")
+    return loaded
+
+
+def _answer(code: int, message) -> None:
+    if code != 0:
+        raise Refused(code, message.value.decode(errors="replace"))
+
+
+def _message():
+    return ctypes.create_string_buffer(TEXT_BYTES), c_int64(TEXT_BYTES)
+
+
+def parse(text: str | bytes) -> Problem:
+    raw = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+    problem, (message, room) = Problem(), _message()
+    code = library().oocdnn_testing_parse_problem(raw, len(raw), byref(problem), message, room)
+    _answer(code, message)
+    return problem
+
+
+def text_of(problem: Problem) -> str:
+    text, room = _message()
+    library().oocdnn_testing_problem_text(byref(problem), text, room)
+    return text.value.decode()
+
+
+def parse_placement(text: str) -> list[int]:
+    raw, places, (message, room) = text.encode(), (c_int32 * 7)(), _message()
+    _answer(
+        library().oocdnn_testing_parse_placement(raw, len(raw), byref(places), message, room),
+        message,
+    )
+    return list(places)
+
+
+def placement_text(places: list[int]) -> str:
+    text, room = _message()
+    library().oocdnn_testing_placement_text((c_int32 * 7)(*places), text, room)
+    return text.value.decode()
+
+
+def validate(problem: Problem) -> None:
+    message, room = _message()
+    _answer(library().oocdnn_testing_validate(byref(problem), message, room), message)
+
+
+def output_of(problem: Problem) -> int:
+    return library().oocdnn_testing_output_operand(byref(problem))
+
+
+def uses(problem: Problem, operand: int) -> bool:
+    return bool(library().oocdnn_testing_uses(byref(problem), operand))
+
+
+def dims_of(problem: Problem, operand: int) -> tuple[int, ...]:
+    dims = Dims()
+    library().oocdnn_testing_dims(byref(problem), operand, dims)
+    return tuple(dims)
+
+
+def strides_of(dims, channels_last: bool = False) -> tuple[int, ...]:
+    strides = Dims()
+    library().oocdnn_testing_strides(Dims(*dims), int(channels_last), strides)
+    return tuple(strides)
+
+
+def output_extent(extent, before, after, taps, stride, dilation) -> int:
+    return library().oocdnn_testing_output_extent(extent, before, after, taps, stride, dilation)
+
+
+def make_tiling(problem: Problem, length, padding_as_data: bool = False) -> Tiling:
+    tiling = Tiling()
+    library().oocdnn_testing_make_tiling(
+        byref(problem), AxisArray(*length), int(padding_as_data), byref(tiling)
+    )
+    return tiling
+
+
+def counts(tiling: Tiling) -> list[int]:
+    found = AxisArray()
+    library().oocdnn_testing_counts(byref(tiling), found)
+    return list(found)
+
+
+def tile_shape(problem: Problem, tiling: Tiling) -> Shape:
+    shape = Shape()
+    library().oocdnn_testing_tile_shape(byref(problem), byref(tiling), byref(shape))
+    return shape
+
+
+def region(problem: Problem, tiling: Tiling, operand: int, index) -> Box:
+    box = Box()
+    library().oocdnn_testing_region(
+        byref(problem), byref(tiling), operand, AxisArray(*index), byref(box)
+    )
+    return box
+
+
+def moves(problem: Problem, operand: int, axis: int) -> bool:
+    return bool(library().oocdnn_testing_moves(byref(problem), operand, axis))
+
+
+def is_reduction(problem: Problem, axis: int) -> bool:
+    return bool(library().oocdnn_testing_is_reduction(byref(problem), axis))
+
+
+def is_legal(problem: Problem, tiling: Tiling, order) -> bool:
+    return bool(
+        library().oocdnn_testing_is_legal(byref(problem), byref(tiling), Order(*order))
+    )
+
+
+def default_order(problem: Problem) -> list[int]:
+    order = Order()
+    library().oocdnn_testing_default_order(byref(problem), order)
+    return list(order)
+
+
+def schedule(problem: Problem, tiling: Tiling, order, depths) -> list[Step]:
+    capacity = 1
+    for count in counts(tiling):
+        capacity *= count
+    steps = (Step * max(capacity, 1))()
+    number = library().oocdnn_testing_schedule(
+        byref(problem), byref(tiling), Order(*order), (c_int32 * 7)(*depths), steps, capacity
+    )
+    if number != capacity:
+        raise AssertionError(f"{number} steps for {capacity} tiles")
+    return list(steps[:number])

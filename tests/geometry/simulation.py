@@ -1,0 +1,173 @@
+"""A schedule executed by NumPy alone: slots are arrays, tiles are convolutions by the oracle.
+
+Every slot begins as NaN and every fetched or drained element is counted, so that a schedule which
+forgets, repeats or misplaces anything gives another result than the whole problem.
+"""
+
+from __future__ import annotations
+
+import geometry_doors as doors
+import numpy as np
+import oracle
+from geometry_doors import BIAS, OLD, RESIDUAL, SCALE, Activation, Direction, Problem, W, X, Y
+
+ACTIVATIONS = {Activation.IDENTITY: "identity", Activation.RELU: "relu"}
+
+
+def random_tensors(problem: Problem, seed: int) -> dict[int, np.ndarray]:
+    """Small whole numbers for every operand that is read, in the operand's six dimensions."""
+    rng = np.random.default_rng(seed)
+    read = [i for i in range(7) if doors.uses(problem, i) and i != doors.output_of(problem)]
+    return {
+        i: rng.integers(-4, 5, doors.dims_of(problem, i)).astype(np.float64) for i in read
+    }
+
+
+def convolve(problem: Problem, shape: doors.Shape, tensors) -> np.ndarray:
+    """The sum of `problem`'s direction over sizes `shape`, in the output's six dimensions."""
+
+    def array(operand):
+        tensor = tensors[operand]
+        merged = (0, 1) if operand == W else (1, 2)
+        dims = list(tensor.shape)
+        dims[merged[0] : merged[1] + 1] = [dims[merged[0]] * dims[merged[1]]]
+        return tensor.reshape(dims)
+
+    window = dict(
+        stride=tuple(shape.stride),
+        padding=tuple(zip(shape.pad_before, shape.pad_after, strict=True)),
+        dilation=tuple(shape.dilation),
+        groups=shape.g,
+        flip=problem.flip,
+    )
+    n, g, k, c = shape.n, shape.g, shape.k, shape.c
+    match problem.direction:
+        case Direction.FWD:
+            y = oracle.forward(array(X), array(W), **window)
+            return y.reshape(n, g, k, *shape.out)
+        case Direction.BWD_DATA:
+            dx = oracle.backward_data(array(Y), array(W), (n, g * c, *shape.input), **window)
+            return dx.reshape(n, g, c, *shape.input)
+        case Direction.BWD_FILTER:
+            dw = oracle.backward_filter(array(X), array(Y), (g * k, c, *shape.filter), **window)
+            return dw.reshape(g, k, c, *shape.filter)
+    return oracle.backward_bias(array(Y)).reshape(1, g, k, 1, 1, 1)
+
+
+def finish(problem: Problem, total, tensors) -> np.ndarray:
+    """The epilogue in six dimensions: per-channel operands broadcast as they are."""
+    epilogue = problem.epilogue
+    v = problem.alpha * total
+    if epilogue.scale:
+        v = v * tensors[SCALE]
+    if epilogue.bias:
+        v = v + tensors[BIAS]
+    if epilogue.residual:
+        v = v + epilogue.residual_alpha * tensors[RESIDUAL]
+    if problem.beta != 0.0:
+        v = v + problem.beta * tensors[OLD]
+    return oracle.activate(v, ACTIVATIONS[epilogue.activation])
+
+
+def whole(problem: Problem, tensors) -> np.ndarray:
+    return finish(problem, convolve(problem, problem.shape, tensors), tensors)
+
+
+def ranges(box: doors.Box) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """The valid part of a box, as indices into the tensor and into the tile."""
+    tensor, tile = [], []
+    for d in range(6):
+        begin, end = box.valid_begin[d], max(box.valid_end[d], box.valid_begin[d])
+        assert box.origin[d] <= begin or begin == end
+        assert end <= box.origin[d] + box.extent[d] or begin == end
+        tensor.append(slice(begin, end))
+        tile.append(slice(begin - box.origin[d], end - box.origin[d]))
+    return tuple(tensor), tuple(tile)
+
+
+def fetched(tensor, box: doors.Box) -> np.ndarray:
+    """The box with zeros where it is not valid."""
+    tile = np.zeros(tuple(box.extent))
+    from_tensor, to_tile = ranges(box)
+    if tensor[from_tensor].size:
+        tile[to_tile] = tensor[from_tensor]
+    return tile
+
+
+class Simulation:
+    """Runs all steps on creation. `output` is the result; `fetches[i]` and `drains` count how often
+    each element crossed, `enters[i]` how many boxes were brought in."""
+
+    def __init__(self, problem, tiling, order, depths, tensors):
+        self.problem, self.tensors = problem, tensors
+        self.tile_shape = doors.tile_shape(problem, tiling)
+        self.output_operand = doors.output_of(problem)
+        self.output = np.full(doors.dims_of(problem, self.output_operand), np.nan)
+        self.drains = np.zeros(self.output.shape, dtype=int)
+        self.fetches = {i: np.zeros(t.shape, dtype=int) for i, t in tensors.items()}
+        self.enters = dict.fromkeys(range(7), 0)
+        self.rolled_rows = 0
+        used = [i for i in range(7) if doors.uses(problem, i)]
+        self.slots = {i: [np.nan] * max(1, depths[i]) for i in used}
+        self.extents = {i: self._tile_dims(i) for i in used}
+        for step in doors.schedule(problem, tiling, order, depths):
+            self._run(step)
+
+    def _tile_dims(self, operand: int) -> tuple[int, ...]:
+        tile = Problem.from_buffer_copy(self.problem)
+        tile.shape = self.tile_shape
+        return doors.dims_of(tile, operand)
+
+    def _run(self, step: doors.Step) -> None:
+        now = {}
+        for i in self.slots:
+            assert tuple(step.operand[i].box.extent) == self.extents[i]
+            if i != self.output_operand:
+                now[i] = self._bring(i, step.operand[i])
+        part = convolve(self.problem, self.tile_shape, now)
+        end = step.operand[self.output_operand]
+        slots = self.slots[self.output_operand]
+        self.enters[self.output_operand] += end.enter
+        slots[end.slot] = part if end.enter else slots[end.slot] + part
+        if end.leave:
+            self._drain(finish(self.problem, slots[end.slot], now), end.box)
+            slots[end.slot] = np.nan
+
+    def _bring(self, operand: int, how: doors.OperandStep) -> np.ndarray:
+        slots = self.slots[operand]
+        expected = fetched(self.tensors[operand], how.box)
+        if how.enter:
+            self.enters[operand] += 1
+            tile = np.full(self.extents[operand], np.nan)
+            self._roll(operand, how, tile)
+            rows = [slice(None)] * 6
+            rows[how.roll_axis] = slice(how.kept, None)
+            tile[tuple(rows)] = expected[tuple(rows)]
+            self._count_fetch(operand, how)
+            slots[how.slot] = tile
+        np.testing.assert_array_equal(slots[how.slot], expected)
+        return slots[how.slot]
+
+    def _roll(self, operand: int, how: doors.OperandStep, tile) -> None:
+        if how.from_slot < 0:
+            assert how.kept == 0
+            return
+        assert how.from_slot != how.slot and how.kept > 0
+        to, source = [slice(None)] * 6, [slice(None)] * 6
+        to[how.roll_axis] = slice(0, how.kept)
+        source[how.roll_axis] = slice(how.from_row, how.from_row + how.kept)
+        tile[tuple(to)] = self.slots[operand][how.from_slot][tuple(source)]
+        self.rolled_rows += how.kept
+
+    def _count_fetch(self, operand: int, how: doors.OperandStep) -> None:
+        rows, _ = ranges(how.box)
+        rows = list(rows)
+        axis = how.roll_axis
+        first = max(rows[axis].start, how.box.origin[axis] + how.kept)
+        rows[axis] = slice(first, max(first, rows[axis].stop))
+        self.fetches[operand][tuple(rows)] += 1
+
+    def _drain(self, tile, box: doors.Box) -> None:
+        to_tensor, from_tile = ranges(box)
+        self.output[to_tensor] = tile[from_tile]
+        self.drains[to_tensor] += 1

@@ -1,0 +1,138 @@
+"""Tiles and schedules, proven without a device: a NumPy execution of the schedule gives exactly
+the whole result, every output element leaves once, and what need not be fetched is not."""
+
+from __future__ import annotations
+
+import itertools
+
+import geometry_doors as doors
+import numpy as np
+import pytest
+from geometry_cases import depths, orders, problems, runs, tilings
+from geometry_doors import Direction, W, X, Y
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from simulation import Simulation, convolve, random_tensors, whole
+
+thorough = settings(
+    max_examples=250, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+@thorough
+@given(data=st.data())
+def test_simulated_schedule_equals_the_whole(direction, data):
+    problem, tiling, order, rings, seed = data.draw(runs((direction,)))
+    doors.validate(problem)
+    tensors = random_tensors(problem, seed)
+    run = Simulation(problem, tiling, order, rings, tensors)
+    assert (run.drains == 1).all()
+    np.testing.assert_array_equal(run.output, whole(problem, tensors))
+
+
+@thorough
+@given(st.data())
+def test_tile_shape_is_a_convolution(data):
+    """The out extents are those that the in extents give, and the pads are symmetric."""
+    problem = data.draw(problems(epilogues=False))
+    tile = doors.tile_shape(problem, tiling := data.draw(tilings(problem)))
+    if problem.direction == Direction.BWD_BIAS:
+        return
+    assert list(tile.pad_before) == list(tile.pad_after)
+    for a in range(3):
+        assert tile.out[a] == doors.output_extent(
+            tile.input[a], tile.pad_before[a], tile.pad_after[a], tile.filter[a], tile.stride[a],
+            tile.dilation[a],
+        )  # fmt: skip
+        if doors.counts(tiling)[4 + a] > 1:
+            assert tiling.padding_as_data[a] and tile.pad_before[a] == 0
+
+
+@thorough
+@given(st.data())
+def test_order_is_legal_where_output_tiles_are_finished_in_one_go(data):
+    problem = data.draw(problems(epilogues=False))
+    tiling = data.draw(tilings(problem))
+    order = data.draw(st.permutations(range(7)))
+    spans = [range(doors.counts(tiling)[axis]) for axis in order]
+    kept = [i for i, axis in enumerate(order) if not doors.is_reduction(problem, axis)]
+    visits = [tuple(index[i] for i in kept) for index in itertools.product(*spans)]
+    runs_of_one_tile = sum(1 for _ in itertools.groupby(visits))
+    assert doors.is_legal(problem, tiling, order) == (runs_of_one_tile == len(set(visits)))
+    assert doors.is_legal(problem, tiling, doors.default_order(problem))
+
+
+@thorough
+@given(st.data())
+def test_resident_filter_is_fetched_once(data):
+    problem, tiling, order, rings, seed = data.draw(
+        runs((Direction.FWD, Direction.BWD_DATA), epilogues=False)
+    )
+    boxes = np.prod([c for a, c in enumerate(doors.counts(tiling)) if doors.moves(problem, W, a)])
+    rings[W] = int(boxes)
+    run = Simulation(problem, tiling, order, rings, random_tensors(problem, seed))
+    assert run.enters[W] == boxes and (run.fetches[W] == 1).all()
+
+
+@thorough
+@given(st.data())
+def test_halo_rows_are_fetched_once(data):
+    """With one spatial axis cut, innermost of the axes that move the rolling operand, and two
+    slots, no element of that operand crosses twice."""
+    directions = (Direction.FWD, Direction.BWD_DATA, Direction.BWD_FILTER)
+    problem = data.draw(problems(directions, epilogues=False))
+    axis = data.draw(st.sampled_from((4, 5, 6)))
+    length = list(doors.make_tiling(problem, [2**40] * 7).extent)
+    length[axis] = data.draw(st.integers(1, length[axis]))
+    other = data.draw(st.sampled_from((0, 1)))
+    length[other] = data.draw(st.integers(1, length[other]))
+    tiling = doors.make_tiling(problem, length)
+    order = [other, *(a for a in range(7) if a not in (other, axis)), axis]
+    if not doors.is_legal(problem, tiling, order):
+        return
+    rolling = Y if problem.direction == Direction.BWD_DATA else X
+    run = Simulation(problem, tiling, order, [2] * 7, random_tensors(problem, 1))
+    assert run.fetches[rolling].max() <= 1
+
+
+@thorough
+@given(st.data())
+def test_nan_meets_the_outputs_that_it_meets_in_one_piece(data):
+    """A NaN in an activation spoils the same outputs in tiles as whole: backward filter's last tile
+    repeats rows of x, but only with dy rows that its taps have met before."""
+    directions = (Direction.FWD, Direction.BWD_DATA, Direction.BWD_FILTER)
+    problem, tiling, order, rings, seed = data.draw(runs(directions, epilogues=False))
+    tensors = random_tensors(problem, seed)
+    activation = Y if problem.direction == Direction.BWD_DATA else X
+    flat = tensors[activation].reshape(-1)
+    flat[data.draw(st.integers(0, flat.size - 1))] = np.nan
+    expected = convolve(problem, problem.shape, tensors)
+    run = Simulation(problem, tiling, order, rings, tensors)
+    np.testing.assert_array_equal(np.isnan(run.output), np.isnan(problem.alpha * expected))
+
+
+@thorough
+@given(st.data())
+def test_tiling_has_no_more_tiles_than_lengths_ask_for(data):
+    problem = data.draw(problems(epilogues=False))
+    tiling = data.draw(tilings(problem))
+    for axis in range(7):
+        extent, length = tiling.extent[axis], tiling.length[axis]
+        assert 1 <= length <= extent
+        assert doors.counts(tiling)[axis] == -(-extent // length)
+        cut_data_axis = problem.direction == Direction.BWD_DATA and axis >= 4 and length < extent
+        assert not cut_data_axis or length % problem.shape.stride[axis - 4] == 0
+
+
+@thorough
+@given(st.data())
+def test_slots_are_within_their_ring_and_steps_are_numbered(data):
+    problem = data.draw(problems())
+    tiling, order = data.draw(tilings(problem)), data.draw(orders(problem))
+    rings = data.draw(depths)
+    for number, step in enumerate(doors.schedule(problem, tiling, order, rings)):
+        assert step.number == number
+        for i in range(7):
+            used = doors.uses(problem, i)
+            assert 0 <= step.operand[i].slot < rings[i] if used else step.operand[i].slot == -1

@@ -1,0 +1,187 @@
+"""The reference that every result is compared with: convolutions in float64, by NumPy alone.
+
+All arrays are batched, with axes N C [D [H]] W for x and y and K C/groups [T [R]] S for w; results
+are float64. The loops run over filter taps only, and each tap touches just the elements that it
+reads: there is no padded copy, so a NaN or an infinity reaches exactly the outputs that read it.
+Sums of integers are exact while they stay below 2**53.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Array = np.ndarray
+PerAxis = int | Sequence[int]
+Padding = int | Sequence[int] | Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Window:
+    """How the filter steps over the three spatial axes D, H, W."""
+
+    stride: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    @staticmethod
+    def of(rank: int, stride: PerAxis, padding: Padding, dilation: PerAxis) -> Window:
+        pads = [padding] * rank if isinstance(padding, int) else list(padding)
+        pairs = [(pad, pad) if isinstance(pad, int | np.integer) else tuple(pad) for pad in pads]
+        if len(pairs) != rank:
+            raise ValueError(f"padding {padding} does not have {rank} axes")
+        return Window(
+            _lift(stride, rank, 1),
+            _lift([before for before, _ in pairs], rank, 0),
+            _lift([after for _, after in pairs], rank, 0),
+            _lift(dilation, rank, 1),
+        )
+
+    def out(self, axis: int, extent: int, taps: int) -> int:
+        """The output's extent on `axis` for an input of `extent` and a filter of `taps`."""
+        room = extent + self.before[axis] + self.after[axis] - (taps - 1) * self.dilation[axis] - 1
+        return room // self.stride[axis] + 1 if room >= 0 else 0
+
+    def meetings(self, axis: int, extent: int, out: int, taps: int) -> Iterator[tuple]:
+        """For each tap: the output rows that it serves and the input rows that they read."""
+        step = self.stride[axis]
+        for tap in range(taps):
+            offset = tap * self.dilation[axis] - self.before[axis]
+            first = max(0, -(offset // step))
+            last = min(out - 1, (extent - 1 - offset) // step)
+            if first <= last:
+                rows = slice(first * step + offset, last * step + offset + 1, step)
+                yield tap, slice(first, last + 1), rows
+
+
+def _lift(values: PerAxis, rank: int, default: int) -> tuple[int, ...]:
+    per_axis = [values] * rank if isinstance(values, int | np.integer) else list(values)
+    if len(per_axis) != rank:
+        raise ValueError(f"{values} does not have {rank} axes")
+    return (default,) * (3 - rank) + tuple(int(value) for value in per_axis)
+
+
+def _activations(array: Array, groups: int) -> Array:
+    """N G C D H W in float64."""
+    array = np.asarray(array).astype(np.float64)
+    n, channels, *spatial = array.shape
+    return array.reshape(n, groups, channels // groups, *_lift(spatial, len(spatial), 1))
+
+
+def _filters(array: Array, groups: int, flip: bool) -> Array:
+    """G K C T R S in float64, mirrored for a true convolution."""
+    array = np.asarray(array).astype(np.float64)
+    k, c, *taps = array.shape
+    array = array.reshape(groups, k // groups, c, *_lift(taps, len(taps), 1))
+    return array[..., ::-1, ::-1, ::-1] if flip else array
+
+
+def _taps(window: Window, extents: Sequence[int], outs: Sequence[int], taps: Sequence[int]):
+    """(tap, output index, input index) for every tap that meets anything."""
+    axes = [list(window.meetings(a, extents[a], outs[a], taps[a])) for a in range(3)]
+    for meeting in itertools.product(*axes):
+        tap, out_rows, in_rows = zip(*meeting, strict=True)
+        yield (..., *tap), (..., *out_rows), (..., *in_rows)
+
+
+def _columns(array: Array) -> Array:
+    return array.reshape(*array.shape[:3], -1)
+
+
+def forward(x, w, *, stride=1, padding=0, dilation=1, groups=1, flip=False) -> Array:
+    """y[n, k, p] = sum over c, r of x[n, c, p * stride + r * dilation - before] * w[k, c, r]."""
+    rank = np.ndim(x) - 2
+    window = Window.of(rank, stride, padding, dilation)
+    xs, ws = _activations(x, groups), _filters(w, groups, flip)
+    outs = [window.out(a, xs.shape[3 + a], ws.shape[3 + a]) for a in range(3)]
+    y = np.zeros((xs.shape[0], groups, ws.shape[1], *outs))
+    for tap, out_rows, in_rows in _taps(window, xs.shape[3:], outs, ws.shape[3:]):
+        part = np.matmul(ws[tap], _columns(xs[in_rows]))
+        y[out_rows] += part.reshape(y[out_rows].shape)
+    return y.reshape(y.shape[0], -1, *outs[3 - rank :])
+
+
+def backward_data(dy, w, x_shape, *, stride=1, padding=0, dilation=1, groups=1, flip=False):
+    """dx: what each x contributed, given dy; also a transposed convolution of dy."""
+    rank = len(x_shape) - 2
+    window = Window.of(rank, stride, padding, dilation)
+    dys, ws = _activations(dy, groups), _filters(w, groups, flip)
+    dx = _activations(np.zeros(x_shape), groups)
+    for tap, out_rows, in_rows in _taps(window, dx.shape[3:], dys.shape[3:], ws.shape[3:]):
+        part = np.matmul(ws[tap].swapaxes(-1, -2), _columns(dys[out_rows]))
+        dx[in_rows] += part.reshape(dx[in_rows].shape)
+    return dx.reshape(x_shape)
+
+
+def backward_filter(x, dy, w_shape, *, stride=1, padding=0, dilation=1, groups=1, flip=False):
+    """dw, summed over the batch and all positions of dy."""
+    rank = len(w_shape) - 2
+    window = Window.of(rank, stride, padding, dilation)
+    xs, dys = _activations(x, groups), _activations(dy, groups)
+    dw = _filters(np.zeros(w_shape), groups, False)
+    for tap, out_rows, in_rows in _taps(window, xs.shape[3:], dys.shape[3:], dw.shape[3:]):
+        outs, ins = _columns(dys[out_rows]), _columns(xs[in_rows])
+        dw[tap] = np.matmul(outs, ins.swapaxes(-1, -2)).sum(axis=0)
+    return (dw[..., ::-1, ::-1, ::-1] if flip else dw).reshape(w_shape)
+
+
+def backward_bias(dy) -> Array:
+    """db[k] = sum of dy over the batch and all positions."""
+    dys = np.asarray(dy).astype(np.float64)
+    return dys.sum(axis=(0, *range(2, dys.ndim)))
+
+
+def activate(v, activation: str = "identity", parameter: float = 0.0) -> Array:
+    """The activation functions by name; `parameter` is the clip, elu's alpha or swish's beta."""
+    v = np.asarray(v, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        match activation:
+            case "identity":
+                return v
+            case "relu":
+                return np.maximum(v, 0.0)
+            case "clip":
+                return np.minimum(np.maximum(v, 0.0), parameter)
+            case "elu":
+                return np.where(v > 0, v, parameter * np.expm1(v))
+            case "sigmoid":
+                return 1.0 / (1.0 + np.exp(-v))
+            case "tanh":
+                return np.tanh(v)
+            case "swish":
+                return v / (1.0 + np.exp(-parameter * v))
+    raise ValueError(f"no activation is called {activation!r}")
+
+
+def finish(
+    total,
+    *,
+    alpha=1.0,
+    beta=0.0,
+    old=None,
+    scale=None,
+    bias=None,
+    residual=None,
+    residual_alpha=1.0,
+    activation="identity",
+    parameter=0.0,
+) -> Array:
+    """What happens to a finished sum; `scale` and `bias` hold one value per channel (axis 1)."""
+
+    def per_channel(values):
+        return np.asarray(values, dtype=np.float64).reshape(1, -1, *(1,) * (np.ndim(total) - 2))
+
+    v = alpha * np.asarray(total, dtype=np.float64)
+    if scale is not None:
+        v = v * per_channel(scale)
+    if bias is not None:
+        v = v + per_channel(bias)
+    if residual is not None:
+        v = v + residual_alpha * np.asarray(residual).astype(np.float64)
+    if beta != 0.0:
+        v = v + beta * np.asarray(old).astype(np.float64)
+    return activate(v, activation, parameter)
