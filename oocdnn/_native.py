@@ -143,9 +143,7 @@ class _Watch:
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
         self._kept: list[BaseException] = []
-        self.callback = _ffi().callback(
-            "oocdnn_progress", self._tile, error=1, onerror=self._keep
-        )
+        self.callback = _ffi().callback("oocdnn_progress", self._tile, error=1, onerror=self._keep)
 
     def _tile(self, _user: Any, done: int, tiles: int) -> int:
         if self._progress is not None:
@@ -203,7 +201,7 @@ class NativeContext:
         finally:
             with self._lock:
                 self._calls -= 1
-                last = self._closing and self._calls == 0
+                last = self._calls == 0 and self.closed
             if last:
                 self._end()
 

@@ -118,6 +118,7 @@ oocdnn_stats StatsOf(const CallStats& stats) {
   const double busy = out.fetch_seconds + out.compute_seconds + out.drain_seconds;
   out.overlap = out.seconds > 0 ? busy / out.seconds : 0.0;
   out.predicted_seconds = stats.predicted_seconds;
+  for (int i = 0; i < kAxes; ++i) out.split[i] = stats.split[i];
   CopyName(stats.engine, out.engine);
   return out;
 }

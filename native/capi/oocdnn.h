@@ -159,6 +159,7 @@ typedef struct oocdnn_stats {
   double drain_seconds;
   double overlap;                /* sum of the three / seconds */
   double predicted_seconds;
+  int64_t split[7];              /* pieces on N, groups, K, C, D, H, W */
   char engine[32];
 } oocdnn_stats;
 

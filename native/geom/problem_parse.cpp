@@ -36,7 +36,7 @@ bool ReadParts(std::string_view text, Read read) {
   }
 }
 
-template <Sizes Draft::*kSizes, int64_t kLeast>
+template <Sizes Draft::* kSizes, int64_t kLeast>
 bool ReadSizes(std::string_view text, Draft& draft) {
   return ReadParts(text, [&](std::string_view part) {
     return ReadSize(part, kLeast, &(draft.*kSizes).emplace_back());
@@ -72,9 +72,7 @@ bool ReadAlpha(std::string_view text, Draft& draft) {
   return ReadNumber(text, &draft.problem.alpha);
 }
 
-bool ReadBeta(std::string_view text, Draft& draft) {
-  return ReadNumber(text, &draft.problem.beta);
-}
+bool ReadBeta(std::string_view text, Draft& draft) { return ReadNumber(text, &draft.problem.beta); }
 
 bool ReadFlip(std::string_view text, Draft& draft) {
   draft.problem.flip = true;
@@ -145,8 +143,10 @@ constexpr Word kWords[] = {
     {"alpha", "alpha", "a number such as alpha2", ReadAlpha},
     {"beta", "beta", "a number such as beta1", ReadBeta},
     {"flip", "flip", "flip", ReadFlip},
-    {"+", "", "+scale, +bias, +residual0.5, or one of +relu +clip6 +elu1 +sigmoid +tanh +swish1; "
-     "each once", ReadEpilogue},
+    {"+", "",
+     "+scale, +bias, +residual0.5, or one of +relu +clip6 +elu1 +sigmoid +tanh +swish1; "
+     "each once",
+     ReadEpilogue},
 };
 
 Status Expected(std::string_view word, const char* expected) {
@@ -164,8 +164,9 @@ Status ReadHead(std::string_view word, Problem* problem) {
       return {};
     }
   }
-  return Expected(word, "conv1d, conv2d or conv3d, then \":\", then fwd, bwd_data, bwd_filter or "
-                        "bwd_bias");
+  return Expected(word,
+                  "conv1d, conv2d or conv3d, then \":\", then fwd, bwd_data, bwd_filter or "
+                  "bwd_bias");
 }
 
 Status ReadWord(std::string_view text, Draft& draft, std::vector<std::string_view>* said) {
@@ -173,8 +174,9 @@ Status ReadWord(std::string_view text, Draft& draft, std::vector<std::string_vie
   const auto* word = std::find_if(std::begin(kWords), std::end(kWords),
                                   [&](const Word& w) { return text.starts_with(w.prefix); });
   if (word == std::end(kWords)) {
-    return Expected(text, "a word that begins with x w y pad str dil grp f32 f64 f16 bf16 nchw "
-                          "nhwc alpha beta flip or +");
+    return Expected(text,
+                    "a word that begins with x w y pad str dil grp f32 f64 f16 bf16 nchw "
+                    "nhwc alpha beta flip or +");
   }
   const std::string_view what = word->what;
   if (!what.empty() && std::find(said->begin(), said->end(), what) != said->end()) {
@@ -226,10 +228,11 @@ Status Divide(const char* what, int64_t channels, int64_t groups, int64_t* per_g
 Status SetBiasShape(const Draft& draft, Problem* problem) {
   const int rank = problem->rank;
   ConvShape& shape = problem->shape;
-  for (const Sizes* other : {&draft.x, &draft.w, &draft.pad_before, &draft.stride,
-                             &draft.dilation}) {
+  for (const Sizes* other :
+       {&draft.x, &draft.w, &draft.pad_before, &draft.stride, &draft.dilation}) {
     if (other->empty()) continue;
-    return Error(Code::kInvalidProblem, "bwd_bias expects y's shape (y1x64x56x56) and grp; x, w, "
+    return Error(Code::kInvalidProblem,
+                 "bwd_bias expects y's shape (y1x64x56x56) and grp; x, w, "
                  "pad, str and dil mean nothing to it");
   }
   OOC_TRY(CheckShape("y", draft.y, rank, "N, K, spatial"));
@@ -243,8 +246,10 @@ Status SetShape(const Draft& draft, Problem* problem) {
   const int rank = problem->rank;
   ConvShape& shape = problem->shape;
   if (!draft.y.empty()) {
-    return Error(Code::kInvalidProblem, "y's shape is not expected with %s: it follows from x, w, "
-                 "pad, str and dil", Name(problem->direction));
+    return Error(Code::kInvalidProblem,
+                 "y's shape is not expected with %s: it follows from x, w, "
+                 "pad, str and dil",
+                 Name(problem->direction));
   }
   OOC_TRY(CheckShape("x", draft.x, rank, "N, C, spatial"));
   OOC_TRY(CheckShape("w", draft.w, rank, "K, C / groups, taps"));
@@ -256,10 +261,11 @@ Status SetShape(const Draft& draft, Problem* problem) {
   OOC_TRY(Divide("x", draft.x[1], shape.g, &shape.c));
   OOC_TRY(Divide("w", draft.w[0], shape.g, &shape.k));
   if (draft.w[1] != shape.c) {
-    return Error(Code::kInvalidProblem, "w has %lld input channels; x with %lld channels and "
-                 "grp%lld expects %lld", static_cast<long long>(draft.w[1]),
-                 static_cast<long long>(draft.x[1]), static_cast<long long>(shape.g),
-                 static_cast<long long>(shape.c));
+    return Error(Code::kInvalidProblem,
+                 "w has %lld input channels; x with %lld channels and "
+                 "grp%lld expects %lld",
+                 static_cast<long long>(draft.w[1]), static_cast<long long>(draft.x[1]),
+                 static_cast<long long>(shape.g), static_cast<long long>(shape.c));
   }
   shape.in = SpatialOf(draft.x, rank);
   shape.filter = SpatialOf(draft.w, rank);

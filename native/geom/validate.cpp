@@ -20,8 +20,9 @@ Status CheckCounts(const ConvShape& shape) {
   for (const Count& count : {Count{"the batch size N", shape.n, 0}, Count{"groups", shape.g, 1},
                              Count{"K per group", shape.k, 1}, Count{"C per group", shape.c, 1}}) {
     if (count.value < count.least || count.value > kLargest) {
-      return Error(Code::kInvalidProblem, "%s is %lld; it must be at least %lld", count.name,
-                   static_cast<long long>(count.value), static_cast<long long>(count.least));
+      return Error(Code::kInvalidProblem, "%s is %lld; it must be at least %lld and at most 2^60",
+                   count.name, static_cast<long long>(count.value),
+                   static_cast<long long>(count.least));
     }
   }
   return {};

@@ -54,7 +54,7 @@ struct ActivationWord {
   bool has_parameter;
 };
 inline constexpr ActivationWord kActivationWords[kActivations] = {
-    {"", false}, {"relu", false}, {"clip", true}, {"elu", true},
+    {"", false},        {"relu", false}, {"clip", true}, {"elu", true},
     {"sigmoid", false}, {"tanh", false}, {"swish", true}};
 
 }  // namespace oocdnn

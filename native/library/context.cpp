@@ -203,6 +203,9 @@ Status Context::RunWithin(const Problem& problem, const HostTensors& tensors, in
     stats_.prepared = prepared_ - prepared;
     stats_.budget_bytes = budget;
     stats_.predicted_seconds = report.cost.seconds;
+    for (int i = 0; i < kAxes; ++i) {
+      stats_.split[i] = report.booking.candidate.tiling.Count(static_cast<Axis>(i));
+    }
     stats_.engine = report.booking.executable->engine();
     if (status.code() != Code::kOutOfMemory) return status;
 

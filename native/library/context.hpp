@@ -29,6 +29,7 @@ struct CallStats {
   RunStats run;
   int64_t peak_device_bytes = 0, device_allocations = 0, prepared = 0, budget_bytes = 0;
   double predicted_seconds = 0.0;
+  AxisArray split{};
   std::string engine;
 };
 

@@ -45,7 +45,9 @@ class Summation {
  public:
   Summation(const Problem& problem, const Tiling& tiling, Operand operand, Axis axis)
       : problem_(problem), tiling_(tiling), operand_(operand), axis_(axis),
-        dimension_(DimensionOf(problem, operand, axis)) {}
+        dimension_(DimensionOf(problem, operand, axis)),
+        like_output_(operand == problem.output() || operand == Operand::kOld ||
+                     operand == Operand::kResidual) {}
 
   CutRows Run(int64_t count) {
     CutRows rows{RangeOf(0).extent, 0, 0, 0};
@@ -72,14 +74,14 @@ class Summation {
     return ShareOf(RangeOf(i), &previous);
   }
 
-  // In the middle of the tensor: a neighbour on either side, no clipped row, no moved tile. What
-  // backward data drains is narrower than its box, so there the first two tiles are compared.
+  // In the middle of the tensor: a neighbour on either side, no clipped row, no moved tile. An
+  // output's box may be wider than what is valid of it, which only the last tile clips.
   [[nodiscard]] bool Regular(int64_t i) const {
     if (i == 0 || i + 1 >= tiling_.Count(axis_)) return false;
     const Range before = RangeOf(i - 1), here = RangeOf(i), after = RangeOf(i + 1);
     const bool even = here.origin - before.origin == after.origin - here.origin;
     const bool whole = here.begin == here.origin && here.end == here.origin + here.extent;
-    return even && (whole || operand_ == problem_.output());
+    return even && (whole || like_output_);
   }
 
   static void Put(const Share& share, int64_t times, CutRows* rows) {
@@ -93,15 +95,16 @@ class Summation {
   Operand operand_;
   Axis axis_;
   int dimension_;
+  bool like_output_;
 };
 
 // Channels of a cut axis: whole blocks of 16 unless they would waste a tenth of the work.
 void PutChannels(int64_t extent, int64_t length, std::vector<int64_t>* lengths) {
   const int64_t rounded = RoundUp(length, 16);
   const int64_t padded = Mul(CeilDiv(extent, rounded), rounded);
-  const bool cheap = length >= 16 && rounded < extent && padded <= extent + extent / 10;
-  if (length >= 16 && rounded < extent) lengths->push_back(rounded);
-  if (!cheap) lengths->push_back(length);
+  const bool fits = length >= 16 && rounded < extent;
+  if (fits) lengths->push_back(rounded);
+  if (!fits || padded > extent + extent / 10) lengths->push_back(length);
 }
 
 std::vector<int64_t> Sorted(std::vector<int64_t> lengths) {

@@ -6,10 +6,10 @@ forgets, repeats or misplaces anything gives another result than the whole probl
 
 from __future__ import annotations
 
-import geometry_doors as doors
 import numpy as np
 import oracle
-from geometry_doors import BIAS, OLD, RESIDUAL, SCALE, Activation, Direction, Problem, W, X, Y
+from geometry import doors
+from geometry.doors import BIAS, OLD, RESIDUAL, SCALE, Activation, Direction, Problem, W, X, Y
 
 ACTIVATIONS = {Activation.IDENTITY: "identity", Activation.RELU: "relu"}
 
@@ -18,9 +18,7 @@ def random_tensors(problem: Problem, seed: int) -> dict[int, np.ndarray]:
     """Small whole numbers for every operand that is read, in the operand's six dimensions."""
     rng = np.random.default_rng(seed)
     read = [i for i in range(7) if doors.uses(problem, i) and i != doors.output_of(problem)]
-    return {
-        i: rng.integers(-4, 5, doors.dims_of(problem, i)).astype(np.float64) for i in read
-    }
+    return {i: rng.integers(-4, 5, doors.dims_of(problem, i)).astype(np.float64) for i in read}
 
 
 def convolve(problem: Problem, shape: doors.Shape, tensors) -> np.ndarray:
@@ -33,13 +31,13 @@ def convolve(problem: Problem, shape: doors.Shape, tensors) -> np.ndarray:
         dims[merged[0] : merged[1] + 1] = [dims[merged[0]] * dims[merged[1]]]
         return tensor.reshape(dims)
 
-    window = dict(
-        stride=tuple(shape.stride),
-        padding=tuple(zip(shape.pad_before, shape.pad_after, strict=True)),
-        dilation=tuple(shape.dilation),
-        groups=shape.g,
-        flip=problem.flip,
-    )
+    window = {
+        "stride": tuple(shape.stride),
+        "padding": tuple(zip(shape.pad_before, shape.pad_after, strict=True)),
+        "dilation": tuple(shape.dilation),
+        "groups": shape.g,
+        "flip": problem.flip,
+    }
     n, g, k, c = shape.n, shape.g, shape.k, shape.c
     match problem.direction:
         case Direction.FWD:
@@ -152,7 +150,8 @@ class Simulation:
         if how.from_slot < 0:
             assert how.kept == 0
             return
-        assert how.from_slot != how.slot and how.kept > 0
+        assert how.from_slot != how.slot
+        assert how.kept > 0
         to, source = [slice(None)] * 6, [slice(None)] * 6
         to[how.roll_axis] = slice(0, how.kept)
         source[how.roll_axis] = slice(how.from_row, how.from_row + how.kept)

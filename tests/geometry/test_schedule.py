@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import itertools
 
-import geometry_doors as doors
 import numpy as np
 import pytest
-from geometry_cases import depths, orders, problems, runs, tilings
-from geometry_doors import Direction, W, X, Y
+from geometry import doors
+from geometry.cases import depths, orders, problems, runs, tilings
+from geometry.doors import Direction, W, X, Y
+from geometry.simulation import Simulation, convolve, random_tensors, whole
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from simulation import Simulation, convolve, random_tensors, whole
 
-thorough = settings(
-    max_examples=250, deadline=None, suppress_health_check=list(HealthCheck)
-)
+thorough = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("direction", list(Direction))
@@ -46,7 +44,8 @@ def test_tile_shape_is_a_convolution(data):
             tile.dilation[a],
         )  # fmt: skip
         if doors.counts(tiling)[4 + a] > 1:
-            assert tiling.padding_as_data[a] and tile.pad_before[a] == 0
+            assert tiling.padding_as_data[a]
+            assert tile.pad_before[a] == 0
 
 
 @thorough
@@ -72,7 +71,8 @@ def test_resident_filter_is_fetched_once(data):
     boxes = np.prod([c for a, c in enumerate(doors.counts(tiling)) if doors.moves(problem, W, a)])
     rings[W] = int(boxes)
     run = Simulation(problem, tiling, order, rings, random_tensors(problem, seed))
-    assert run.enters[W] == boxes and (run.fetches[W] == 1).all()
+    assert run.enters[W] == boxes
+    assert (run.fetches[W] == 1).all()
 
 
 @thorough

@@ -127,7 +127,7 @@ def library() -> ctypes.CDLL:
     loaded.oocdnn_testing_sizes(sizes)
     mirrors = [ctypes.sizeof(mirror) for mirror in (Problem, Tiling, Box, Step)]
     if list(sizes) != mirrors:
-        raise RuntimeError(f"the mirrored structures have {mirrors} bytes, the native {list(sizes)}")
+        raise RuntimeError(f"mirrored structures of {mirrors} bytes, native of {list(sizes)}")
     return loaded
 
 
@@ -235,9 +235,7 @@ def is_reduction(problem: Problem, axis: int) -> bool:
 
 
 def is_legal(problem: Problem, tiling: Tiling, order) -> bool:
-    return bool(
-        library().oocdnn_testing_is_legal(byref(problem), byref(tiling), Order(*order))
-    )
+    return bool(library().oocdnn_testing_is_legal(byref(problem), byref(tiling), Order(*order)))
 
 
 def default_order(problem: Problem) -> list[int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-import geometry_doors as doors
-from geometry_doors import Activation, Direction, Problem
+from geometry import doors
+from geometry.doors import Activation, Direction, Problem
 from hypothesis import strategies as st
 
 # A simulated schedule stays below this many steps.
@@ -24,15 +24,13 @@ def make(direction, **shape) -> Problem:
     """A dense float32 problem of three axes; y's extents follow from the others."""
     problem = Problem(direction=direction, rank=3, alpha=1.0, beta=0.0)
     problem.epilogue.residual_alpha = 1.0
-    values = dict(n=1, g=1, k=1, c=1, input=(1, 1, 1), filter=(1, 1, 1), pad_before=(0, 0, 0))
-    values |= dict(pad_after=(0, 0, 0), stride=(1, 1, 1), dilation=(1, 1, 1)) | shape
-    for name, value in values.items():
-        field = getattr(problem.shape, name)
-        if isinstance(field, int):
-            setattr(problem.shape, name, value)
-        else:
-            field[:] = value
     s = problem.shape
+    s.n, s.g, s.k, s.c = (shape.pop(name, 1) for name in "ngkc")
+    for name in ("input", "filter", "stride", "dilation"):
+        getattr(s, name)[:] = shape.pop(name, (1, 1, 1))
+    for name in ("pad_before", "pad_after"):
+        getattr(s, name)[:] = shape.pop(name, (0, 0, 0))
+    assert not shape, f"no size is called {list(shape)}"
     for a in range(3):
         s.out[a] = doors.output_extent(
             s.input[a], s.pad_before[a], s.pad_after[a], s.filter[a], s.stride[a], s.dilation[a]

@@ -1,0 +1,161 @@
+"""Convolution layers of well-known networks, sized for a CPU, with integer-valued data.
+
+One call takes a few tenths of a second on two cores, and the tensors are far larger than the
+caches. The elements are small integers, so float32 sums are exact in every order and results of
+different programs can be compared bit by bit.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float32]
+Direction = Literal["fwd", "bwd_data", "bwd_filter"]
+Operand = Literal["x", "w", "y"]
+
+DIRECTIONS: tuple[Direction, ...] = ("fwd", "bwd_data", "bwd_filter")
+# The inputs of each direction and its output.
+ROLES: dict[Direction, tuple[Operand, Operand, Operand]] = {
+    "fwd": ("x", "w", "y"),
+    "bwd_data": ("y", "w", "x"),
+    "bwd_filter": ("x", "y", "w"),
+}
+LARGEST = 2  # elements are integers from -LARGEST to LARGEST
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A float32 convolution layer. The tuples have one entry per spatial axis, [D,] H, W."""
+
+    name: str
+    n: int
+    c: int
+    k: int
+    extents: tuple[int, ...]
+    taps: tuple[int, ...]
+    padding: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+    @property
+    def rank(self) -> int:
+        return len(self.extents)
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The spatial extents of y."""
+        axes = zip(
+            self.extents, self.taps, self.padding, self.stride, self.dilation, strict=True
+        )
+        return tuple((x + 2 * p - d * (t - 1) - 1) // s + 1 for x, t, p, s, d in axes)
+
+    def shape(self, operand: Operand) -> tuple[int, ...]:
+        """The shape of x (also dx), w (dw) or y (dy)."""
+        shapes = {
+            "x": (self.n, self.c, *self.extents),
+            "w": (self.k, self.c // self.groups, *self.taps),
+            "y": (self.n, self.k, *self.outputs),
+        }
+        return shapes[operand]
+
+    @property
+    def data_bytes(self) -> int:
+        """Of x, w and y together."""
+        return 4 * sum(math.prod(self.shape(operand)) for operand in ROLES["fwd"])
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of one call in any direction; padding counts as data."""
+        return 2 * math.prod(self.shape("y")) * math.prod(self.shape("w")[1:])
+
+    def longest_sum(self, direction: Direction) -> int:
+        """How many products go into one element of the result, at most."""
+        taps = math.prod(self.taps)
+        lengths = {
+            "fwd": self.c // self.groups * taps,
+            "bwd_data": self.k // self.groups * taps,
+            "bwd_filter": self.n * math.prod(self.outputs),
+        }
+        return lengths[direction]
+
+    def problem(self, direction: Direction) -> str:
+        """The problem string, as the library prints it."""
+
+        def axes(values: tuple[int, ...]) -> str:
+            return "x".join(map(str, values[:1] if len(set(values)) == 1 else values))
+
+        shapes = (f"{operand}{_axes(self.shape(operand))}" for operand in ("x", "w"))
+        return (
+            f"conv{self.rank}d:{direction} {' '.join(shapes)} pad{axes(self.padding)} "
+            f"str{axes(self.stride)} dil{axes(self.dilation)} grp{self.groups} f32"
+        )
+
+
+def _axes(shape: tuple[int, ...]) -> str:
+    """8x64x224x224."""
+    return "x".join(map(str, shape))
+
+
+def layer(
+    name: str,
+    x: tuple[int, ...],
+    k: int,
+    taps: int,
+    *,
+    padding: int = 0,
+    stride: int = 1,
+    dilation: int = 1,
+    groups: int = 1,
+) -> Layer:
+    """A layer that is alike on all its spatial axes; `x` is N, C, [D,] H, W."""
+    n, c, *extents = x
+    rank = len(extents)
+
+    def spread(value: int) -> tuple[int, ...]:
+        return (value,) * rank
+
+    return Layer(
+        name=name,
+        n=n,
+        c=c,
+        k=k,
+        extents=tuple(extents),
+        taps=spread(taps),
+        padding=spread(padding),
+        stride=spread(stride),
+        dilation=spread(dilation),
+        groups=groups,
+    )
+
+
+LAYERS = (
+    layer("VGG16 conv1_2", (8, 64, 224, 224), 64, 3, padding=1),
+    layer("VGG16 conv2_2", (8, 128, 112, 112), 128, 3, padding=1),
+    layer("VGG16 conv3_2", (8, 256, 56, 56), 256, 3, padding=1),
+    layer("VGG16 conv4_2", (8, 512, 28, 28), 512, 3, padding=1),
+    layer("VGG16 conv5_2", (32, 512, 14, 14), 512, 3, padding=1),
+    layer("ResNet-50 stem 7x7/2", (48, 3, 224, 224), 64, 7, padding=3, stride=2),
+    layer("ResNet-50 conv4 1x1", (256, 1024, 14, 14), 256, 1),
+    layer("ResNet-50 conv4 3x3/2", (128, 256, 28, 28), 256, 3, padding=1, stride=2),
+    layer("ResNeXt conv4, 32 groups", (192, 512, 14, 14), 512, 3, padding=1, groups=32),
+    layer("DeepLab, dilation 6", (6, 256, 64, 64), 256, 3, padding=6, dilation=6),
+    layer("volume 3x3x3", (4, 32, 48, 48, 48), 32, 3, padding=1),
+    layer("large image", (1, 16, 1536, 1536), 16, 3, padding=1),
+)
+
+
+def integers(shape: tuple[int, ...], seed: int) -> Array:
+    """A dense float32 array of random integers from -LARGEST to LARGEST."""
+    random = np.random.default_rng(seed)
+    small = random.integers(-LARGEST, LARGEST, shape, dtype=np.int8, endpoint=True)
+    return small.astype(np.float32)
+
+
+def operands(case: Layer, direction: Direction) -> tuple[Array, Array]:
+    """The two inputs of a direction, in the order of ROLES."""
+    first, second, _ = ROLES[direction]
+    return integers(case.shape(first), 1), integers(case.shape(second), 2)

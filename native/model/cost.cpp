@@ -1,0 +1,148 @@
+// Times and totals. The pipeline itself is in pipeline.cpp.
+#include "model/cost.hpp"
+
+#include <algorithm>
+
+#include "base/checked.hpp"
+
+namespace oocdnn {
+namespace {
+
+// Tiles that the finishing pass touches: it reads and writes the output, and reads what is as large.
+int64_t FinishPasses(const Problem& problem) {
+  if (!problem.NeedsFinish()) return 0;
+  return 2 + (problem.Uses(Operand::kOld) ? 1 : 0) + (problem.Uses(Operand::kResidual) ? 1 : 0);
+}
+
+double Elements(const ConvShape& tile, Operand operand, Direction direction) {
+  double product = 1.0;
+  for (const int64_t extent : tile.DimsOf(operand, direction)) {
+    product *= static_cast<double>(extent);
+  }
+  return product;
+}
+
+}  // namespace
+
+Rates::Rates(const PlanRequest& request, int engine, const Profile& profile)
+    : problem_(request.problem),
+      profile_(profile),
+      element_bytes_(SizeOf(request.problem.dtype)),
+      finish_passes_(FinishPasses(request.problem)),
+      tile_bytes_(SizeOf(AccumulatorOf(request.problem.dtype))),
+      flops_(profile.Flops(request.engines[static_cast<size_t>(engine)].name,
+                           request.problem.dtype, request.problem.direction)) {}
+
+double Rates::FetchSeconds(int64_t elements, int64_t moved) const {
+  const double bytes = static_cast<double>(elements) * static_cast<double>(element_bytes_);
+  const double inside = static_cast<double>(moved) * static_cast<double>(tile_bytes_);
+  return profile_.copy_seconds + bytes / profile_.fetch_bytes_per_second +
+         inside / profile_.move_bytes_per_second;
+}
+
+double Rates::DrainSeconds(int64_t elements) const {
+  const double bytes = static_cast<double>(elements) * static_cast<double>(element_bytes_);
+  return profile_.copy_seconds + bytes / profile_.drain_bytes_per_second;
+}
+
+double Rates::RunSeconds(const ConvShape& tile) const {
+  // The bias's gradient adds each element of dy once; a convolution multiplies too.
+  const double operations = problem_.direction == Direction::kBackwardBias
+                                ? Elements(tile, Operand::kY, problem_.direction)
+                                : 2.0 * tile.MultiplyAdds();
+  return profile_.run_seconds + operations / flops_;
+}
+
+double Rates::FinishSeconds(const ConvShape& tile) const {
+  if (finish_passes_ == 0) return 0.0;
+  const double bytes = Elements(tile, problem_.output(), problem_.direction) *
+                       static_cast<double>(tile_bytes_ * finish_passes_);
+  return bytes / profile_.move_bytes_per_second;
+}
+
+double Rates::WireSeconds(int64_t bytes) const {
+  return static_cast<double>(bytes) / profile_.both_bytes_per_second;
+}
+
+Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const LoopOrder& order,
+            Operand operand, int depth) {
+  const OperandTraffic traffic = TrafficOf(problem, cuts, order, operand, depth);
+  Flow flow;
+  flow.transfers = traffic.transfers;
+  flow.bytes = Mul(traffic.elements, SizeOf(problem.dtype));
+  // Fixed costs come once per transfer, the rest once in all.
+  const bool drains = operand == problem.output();
+  const double fixed = drains ? rates.DrainSeconds(0) : rates.FetchSeconds(0, 0);
+  const double all = drains ? rates.DrainSeconds(traffic.elements)
+                            : rates.FetchSeconds(traffic.elements, traffic.moved);
+  flow.seconds = all + fixed * static_cast<double>(traffic.transfers - 1);
+  return flow;
+}
+
+double ComputeSeconds(const Problem& problem, const Rates& rates, const Cuts& cuts,
+                      int64_t* steps) {
+  *steps = 1;
+  for (const AxisCut* cut : cuts) *steps = Mul(*steps, cut->count);
+  const ConvShape tile = ShapeOf(problem, cuts);
+  const auto outputs = static_cast<double>(BoxesOf(problem, cuts, problem.output()));
+  return static_cast<double>(*steps) * rates.RunSeconds(tile) + outputs * rates.FinishSeconds(tile);
+}
+
+Totals TotalsOf(const Problem& problem, const Rates& rates, const Cuts& cuts,
+                const LoopOrder& order, const Depths& depths) {
+  Totals totals;
+  totals.compute_seconds = ComputeSeconds(problem, rates, cuts, &totals.steps);
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (!problem.Uses(operand)) continue;
+    totals.flow[i] = FlowOf(problem, rates, cuts, order, operand, std::max(depths[i], 1));
+  }
+  return totals;
+}
+
+Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals) {
+  Cost cost;
+  cost.steps = totals.steps;
+  cost.compute_seconds = totals.compute_seconds;
+  for (int i = 0; i < kOperands; ++i) {
+    if (static_cast<Operand>(i) == problem.output()) {
+      cost.drain_seconds = totals.flow[i].seconds;
+      cost.bytes_out = totals.flow[i].bytes;
+    } else {
+      cost.fetch_seconds += totals.flow[i].seconds;
+      cost.bytes_in = Add(cost.bytes_in, totals.flow[i].bytes);
+    }
+  }
+  if (rates.shared_engines()) {
+    cost.seconds = cost.fetch_seconds + cost.compute_seconds + cost.drain_seconds;
+  } else {
+    cost.seconds = std::max({cost.fetch_seconds, cost.compute_seconds, cost.drain_seconds,
+                             rates.WireSeconds(Add(cost.bytes_in, cost.bytes_out))});
+  }
+  return cost;
+}
+
+double Estimate(const Problem& problem, const Rates& rates, const Totals& totals, const Cost& cost,
+                const Depths& depths) {
+  if (rates.shared_engines() || totals.steps == 0) return cost.seconds;
+  double first_fetch = 0.0;  // nothing is computed before it
+  double serial_in = 0.0;    // fetches that wait for the compute before and hold up the next
+  for (int i = 0; i < kOperands; ++i) {
+    const Flow& flow = totals.flow[i];
+    if (static_cast<Operand>(i) == problem.output() || flow.transfers == 0) continue;
+    const double one = flow.seconds / static_cast<double>(flow.transfers);
+    first_fetch += one;
+    if (depths[i] <= 1) serial_in += flow.seconds - one;
+  }
+  const int out = Index(problem.output());
+  const double last_drain =
+      cost.drain_seconds / static_cast<double>(std::max<int64_t>(totals.flow[out].transfers, 1));
+  const double serial_out = depths[out] <= 1 ? cost.drain_seconds - last_drain : 0.0;
+  const double one_run = cost.compute_seconds / static_cast<double>(totals.steps);
+  return std::max({cost.seconds,
+                   cost.fetch_seconds + one_run + last_drain,
+                   first_fetch + cost.compute_seconds + std::max(serial_in, serial_out) + last_drain,
+                   first_fetch + one_run + cost.drain_seconds});
+}
+
+}  // namespace oocdnn

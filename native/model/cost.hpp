@@ -1,0 +1,69 @@
+// Cost: seconds of every piece of work of a candidate, and from them the length of its pipeline.
+//
+// Three engines (fetch, compute, drain) each work in order. PriceOf (plan.hpp) walks the schedule
+// with them; Estimate bounds and approximates the same length from totals alone, for the search.
+#pragma once
+
+#include <array>
+
+#include "model/plan.hpp"
+#include "model/traffic.hpp"
+
+namespace oocdnn {
+
+// The profile's constants for one request and engine, and the times that follow from them.
+class Rates {
+ public:
+  Rates(const PlanRequest& request, int engine, const Profile& profile);
+
+  // A transfer of `elements` over the wire, and `moved` elements of a tile rolled over.
+  [[nodiscard]] double FetchSeconds(int64_t elements, int64_t moved) const;
+  [[nodiscard]] double DrainSeconds(int64_t elements) const;
+  // One tile's convolution, padded rows included: the device computes them too.
+  [[nodiscard]] double RunSeconds(const ConvShape& tile) const;
+  // The pass over a finished output tile; 0 where the problem needs none.
+  [[nodiscard]] double FinishSeconds(const ConvShape& tile) const;
+  // The least time for these bytes, whatever overlaps.
+  [[nodiscard]] double WireSeconds(int64_t bytes) const;
+  [[nodiscard]] bool shared_engines() const { return profile_.shared_engines; }
+
+ private:
+  const Problem& problem_;
+  const Profile& profile_;
+  int64_t element_bytes_;   // of the caller's tensors
+  int64_t finish_passes_;   // tiles that the finishing pass reads and writes
+  int64_t tile_bytes_;      // of an element inside the device
+  double flops_;
+};
+
+// What one operand costs over the whole schedule: fetch seconds, or drain seconds of the output.
+struct Flow {
+  double seconds = 0.0;
+  int64_t transfers = 0, bytes = 0;
+};
+Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const LoopOrder& order,
+            Operand operand, int depth);
+
+struct Totals {
+  std::array<Flow, kOperands> flow;
+  double compute_seconds = 0.0;
+  int64_t steps = 0;
+};
+Totals TotalsOf(const Problem& problem, const Rates& rates, const Cuts& cuts,
+                const LoopOrder& order, const Depths& depths);
+// Compute seconds of all steps, finishing passes included; and the number of steps.
+double ComputeSeconds(const Problem& problem, const Rates& rates, const Cuts& cuts, int64_t* steps);
+
+// Exact bytes and busy times of a candidate; `seconds` is the lower bound that the busiest engine
+// sets (their sum on shared engines, where it is the price).
+Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals);
+
+// An approximation of the pipeline's length: the busiest engine, what slots without a spare make
+// wait for each other, and the ramps at both ends.
+double Estimate(const Problem& problem, const Rates& rates, const Totals& totals, const Cost& cost,
+                const Depths& depths);
+
+// No plan of the problem takes less on this engine: every byte crosses once and nothing is padded.
+double FloorOf(const PlanRequest& request, int engine, const Profile& profile);
+
+}  // namespace oocdnn

@@ -1,0 +1,183 @@
+#include "model/family.hpp"
+
+#include <algorithm>
+
+#include "base/checked.hpp"
+#include "model/orders.hpp"
+#include "model/rank.hpp"
+
+namespace oocdnn {
+namespace {
+
+constexpr double kMostTilings = 6000;  // of one sweep, before memory rules any out
+constexpr size_t kKept = 48;           // points that a sweep hands on
+constexpr size_t kRefined = 4;         // tilings that are refined
+constexpr int64_t kLooks = 12;         // lengths tried between two neighbours when refining
+constexpr size_t kPriced = 24;         // finalists that are priced
+constexpr int64_t kPricedSteps = 2048; // or more of them, while their schedules are short
+constexpr size_t kDeepened = 4;        // of which with a third slot too
+
+bool Empty(const LengthLists& lists) {
+  return std::any_of(lists.begin(), lists.end(), [](const auto& list) { return list.empty(); });
+}
+
+}  // namespace
+
+void Keeper::Put(const Point& point) {
+  if (point.seconds >= worst_) return;
+  points_.push_back(point);
+  if (points_.size() >= 2 * kKept) Trim();
+}
+
+const std::vector<Point>& Keeper::Best() {
+  Trim();
+  return points_;
+}
+
+void Keeper::Trim() {
+  std::stable_sort(points_.begin(), points_.end(), [](const Point& a, const Point& b) {
+    return a.seconds != b.seconds ? a.seconds < b.seconds : a.bytes < b.bytes;
+  });
+  if (points_.size() < kKept) return;
+  points_.resize(kKept);
+  worst_ = points_.back().seconds;
+}
+
+FamilySearch::FamilySearch(TileSpace* space, const PlanRequest& request, const Profile& profile,
+                           bool cut)
+    : space_(*space), request_(request), profile_(profile), cut_(cut) {}
+
+std::vector<RankedCandidate> FamilySearch::Run() {
+  const LengthLists lengths = Lists();
+  if (Empty(lengths)) return {};
+  space_.Sweep(lengths, [this](const Cuts& cuts) { Consider(cuts); });
+  for (int round = 0; round < 2; ++round) Refine(lengths);
+  PriceFinalists();
+  Deepen();
+  if (request_.exhaustive) PriceAll();
+  Rank(&priced_);
+  return std::move(priced_);
+}
+
+// The longer the lists, the coarser they grow, until their product is affordable.
+LengthLists FamilySearch::Lists() const {
+  LengthLists lists;
+  for (const double growth : {1.2, 1.35, 1.5, 2.0, 3.0, 4.0, 8.0, 32.0}) {
+    double tilings = 1.0;
+    for (int i = 0; i < kAxes; ++i) {
+      const auto axis = static_cast<Axis>(i);
+      lists[i] = Restrict(axis, UsualLengths(problem(), axis, growth));
+      tilings *= static_cast<double>(lists[i].size());
+    }
+    if (tilings <= kMostTilings) break;
+  }
+  return lists;
+}
+
+// The family's share of the lengths of the summed channels; all lengths of other axes.
+std::vector<int64_t> FamilySearch::Restrict(Axis axis, std::vector<int64_t> lengths) const {
+  if (axis != SummedChannels(problem()) || axis == Axis::kN) return lengths;
+  const int64_t whole = ExtentsOf(problem())[Index(axis)];
+  if (!cut_) return {whole};
+  std::erase(lengths, whole);
+  return lengths;
+}
+
+void FamilySearch::Consider(const Cuts& cuts) {
+  if (space_.BoundOf(cuts) >= keeper_.Worst()) return;
+  const std::vector<Point> points = space_.PointsOf(cuts, 2, true);
+  considered_ += static_cast<int64_t>(points.size());
+  for (const Point& point : points) keeper_.Put(point);
+}
+
+// Looks between the coarse lengths next to those of the best tilings, one axis at a time.
+void FamilySearch::Refine(const LengthLists& lengths) {
+  std::vector<Cuts> tilings;
+  for (const Point& point : keeper_.Best()) {
+    if (tilings.size() >= kRefined) break;
+    if (std::find(tilings.begin(), tilings.end(), point.cuts) == tilings.end()) {
+      tilings.push_back(point.cuts);
+    }
+  }
+  for (const Cuts& tiling : tilings) {
+    for (int i = 0; i < kAxes; ++i) {
+      const auto axis = static_cast<Axis>(i);
+      for (const int64_t length : Between(axis, tiling[i]->length, lengths[i])) {
+        Cuts cuts = tiling;
+        cuts[i] = space_.Cut(axis, length);
+        if (cuts[i] != tiling[i] && refined_.insert(cuts).second) Consider(cuts);
+      }
+    }
+  }
+}
+
+// Balanced lengths between the neighbours of `length` in a list that is sorted downward.
+std::vector<int64_t> FamilySearch::Between(Axis axis, int64_t length,
+                                           const std::vector<int64_t>& list) const {
+  const int64_t extent = ExtentsOf(problem())[Index(axis)];
+  if (extent <= 1 || list.size() <= 1) return {};
+  int64_t longer = length, shorter = length;
+  for (const int64_t other : list) {
+    if (other > length) longer = other;
+    if (other >= length) continue;
+    shorter = other;
+    break;
+  }
+  const int64_t least = CeilDiv(extent, longer), most = CeilDiv(extent, shorter);
+  const int64_t stride = std::max<int64_t>((most - least) / kLooks, 1);
+  std::vector<int64_t> lengths;
+  for (int64_t pieces = least; pieces <= most; pieces += stride) {
+    lengths.push_back(CeilDiv(extent, pieces));
+  }
+  return Restrict(axis, std::move(lengths));
+}
+
+void FamilySearch::Price(const Point& point) {
+  const Candidate candidate = space_.CandidateOf(point);
+  const Cost cost = PriceOf(request_, candidate, profile_);
+  ++considered_;
+  best_ = std::min(best_, cost.seconds);
+  priced_.push_back({candidate, cost});
+}
+
+void FamilySearch::PriceFinalists() {
+  int64_t steps = 0;
+  for (const Point& point : keeper_.Best()) {
+    if (priced_.size() >= kPriced && steps > kPricedSteps) break;
+    Price(point);
+    steps += priced_.back().cost.steps;
+  }
+}
+
+// A third slot where two are used and memory is left.
+void FamilySearch::Deepen() {
+  Rank(&priced_);
+  const size_t count = std::min(priced_.size(), kDeepened);
+  for (size_t i = 0; i < count; ++i) {
+    RankedCandidate deeper = priced_[i];
+    for (int& depth : deeper.candidate.depths) depth += depth == 2 ? 1 : 0;
+    if (deeper.candidate == priced_[i].candidate) continue;
+    if (EstimateBytes(request_, deeper.candidate) > request_.budget) continue;
+    deeper.cost = PriceOf(request_, deeper.candidate, profile_);
+    ++considered_;
+    best_ = std::min(best_, deeper.cost.seconds);
+    priced_.push_back(deeper);
+  }
+}
+
+void FamilySearch::PriceAll() {
+  LengthLists lengths;
+  for (int i = 0; i < kAxes; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    lengths[i] = Restrict(axis, AllLengths(problem(), axis));
+  }
+  if (Empty(lengths)) return;
+  space_.Sweep(lengths, [this](const Cuts& cuts) {
+    if (space_.BoundOf(cuts) >= best_) return;
+    for (const Point& point : space_.PointsOf(cuts, 3, false)) {
+      if (point.bound < best_) Price(point);
+    }
+  });
+}
+
+}  // namespace oocdnn

@@ -1,0 +1,79 @@
+#include "model/orders.hpp"
+
+#include <algorithm>
+
+namespace oocdnn {
+namespace {
+
+constexpr Axis kSums[] = {Axis::kN, Axis::kD, Axis::kH, Axis::kW};
+
+bool SumsOverPixels(const Problem& problem) {
+  return problem.direction == Direction::kBackwardFilter ||
+         problem.direction == Direction::kBackwardBias;
+}
+
+// D, H, W with `innermost` moved to the end.
+std::array<Axis, 3> SpatialOrder(Axis innermost) {
+  std::array<Axis, 3> order{Axis::kD, Axis::kH, Axis::kW};
+  std::stable_partition(order.begin(), order.end(), [&](Axis axis) { return axis != innermost; });
+  return order;
+}
+
+std::vector<Axis> InnermostChoices(const AxisArray& counts) {
+  std::vector<Axis> choices;
+  for (const Axis axis : {Axis::kW, Axis::kH, Axis::kD}) {
+    if (counts[Index(axis)] > 1) choices.push_back(axis);
+  }
+  if (choices.empty()) choices.push_back(Axis::kW);
+  return choices;
+}
+
+}  // namespace
+
+Axis SummedChannels(const Problem& problem) {
+  switch (problem.direction) {
+    case Direction::kForward: return Axis::kC;
+    case Direction::kBackwardData: return Axis::kK;
+    default: return Axis::kN;
+  }
+}
+
+std::vector<LoopOrder> UsualOrders(const Problem& problem, const AxisArray& counts,
+                                   bool reproducible) {
+  std::vector<LoopOrder> orders;
+  const auto pieces = [&](Axis axis) { return counts[Index(axis)]; };
+  const bool pixels_cut = pieces(Axis::kN) > 1 || pieces(Axis::kD) > 1 || pieces(Axis::kH) > 1 ||
+                          pieces(Axis::kW) > 1;
+  const bool sums_over_pixels = SumsOverPixels(problem);
+  for (const Axis innermost : InnermostChoices(counts)) {
+    const auto s = SpatialOrder(reproducible && sums_over_pixels ? Axis::kW : innermost);
+    if (sums_over_pixels) {
+      orders.push_back({Axis::kG, Axis::kK, Axis::kC, Axis::kN, s[0], s[1], s[2]});
+      if (pieces(Axis::kK) > 1 && pieces(Axis::kC) > 1) {
+        orders.push_back({Axis::kG, Axis::kC, Axis::kK, Axis::kN, s[0], s[1], s[2]});
+      }
+    } else {
+      const Axis summed = SummedChannels(problem);
+      const Axis made = summed == Axis::kC ? Axis::kK : Axis::kC;
+      orders.push_back({Axis::kG, made, Axis::kN, s[0], s[1], s[2], summed});
+      if (pieces(made) > 1 && pixels_cut) {
+        orders.push_back({Axis::kG, Axis::kN, s[0], s[1], s[2], made, summed});
+      }
+    }
+    if (reproducible && sums_over_pixels) break;
+  }
+  return orders;
+}
+
+bool KeepsSummationOrder(const Problem& problem, const AxisArray& lengths,
+                         const AxisArray& counts) {
+  if (!SumsOverPixels(problem)) return true;
+  bool single_rows = true;
+  for (const Axis axis : kSums) {
+    if (counts[Index(axis)] > 1 && !single_rows) return false;
+    single_rows = single_rows && lengths[Index(axis)] <= 1;
+  }
+  return true;
+}
+
+}  // namespace oocdnn

@@ -1,0 +1,178 @@
+// PriceOf: the length of a candidate's pipeline, by walking its schedule with three engines.
+//
+// The rules, which the tile loop follows with events and the tests simulate independently:
+//  - each engine does its work in the order of the steps;
+//  - a fetch waits until the last compute that used its slot has ended;
+//  - a step's compute waits for the step's fetches and, where it begins an output tile, for the
+//    drain of what the output's slot held;
+//  - an output tile is finished and drained after its last step.
+// Both directions together never pass the rate that the profile gives for them.
+#include <algorithm>
+
+#include "base/checked.hpp"
+#include "model/cost.hpp"
+#include "model/footprint.hpp"
+
+namespace oocdnn {
+namespace {
+
+// Steps that are walked. A longer schedule takes its bytes and busy times from exact totals, and
+// the waits between the engines from the second half of the walk.
+constexpr int64_t kWalk = 512;
+
+// Elements of the box that the step fetches over the wire, and that it rolls over.
+void CountFetch(const OperandStep& operand, int64_t* elements, int64_t* moved) {
+  const Box& box = operand.box;
+  *elements = 1;
+  *moved = operand.from_slot >= 0 ? operand.kept : 0;
+  for (int d = 0; d < 6; ++d) {
+    int64_t begin = box.valid_begin[d];
+    if (operand.from_slot >= 0 && d == operand.roll_axis) {
+      begin = std::max(begin, box.origin[d] + operand.kept);
+    } else {
+      *moved = Mul(*moved, box.extent[d]);
+    }
+    *elements = Mul(*elements, std::max<int64_t>(box.valid_end[d] - begin, 0));
+  }
+}
+
+// When each engine and slot is free again.
+class Pipeline {
+ public:
+  Pipeline(const PlanRequest& request, const Candidate& candidate, const Rates& rates)
+      : problem_(request.problem), rates_(rates) {
+    const ConvShape tile = TileShape(problem_, candidate.tiling);
+    run_ = rates.RunSeconds(tile);
+    finish_ = rates.FinishSeconds(tile);
+    for (int i = 0; i < kOperands; ++i) {
+      free_[i].resize(static_cast<size_t>(std::max(candidate.depths[i], 1)), 0.0);
+    }
+  }
+
+  void Take(const Step& step) {
+    const double fetched = Fetch(step);
+    const int o = Index(problem_.output());
+    const OperandStep& out = step.operand[o];
+    double& out_free = free_[o][static_cast<size_t>(out.slot)];
+    const double ready = std::max(fetched, out.enter ? out_free : 0.0);
+    const double work = run_ + (out.leave ? finish_ : 0.0);
+    compute_ = std::max(compute_, ready) + work;
+    busy_.compute_seconds += work;
+    for (int i = 0; i < kOperands; ++i) {
+      if (i != o && problem_.Uses(static_cast<Operand>(i))) {
+        free_[i][static_cast<size_t>(step.operand[i].slot)] = compute_;
+      }
+    }
+    if (!out.leave) return;
+    const int64_t elements = out.box.ValidElements();
+    const double seconds = rates_.DrainSeconds(elements);
+    drain_ = std::max(drain_, compute_) + seconds;
+    out_free = drain_;
+    busy_.drain_seconds += seconds;
+  }
+
+  // The busy times so far; `seconds` is when all of it has ended.
+  [[nodiscard]] Cost Now() const {
+    Cost now = busy_;
+    now.seconds = std::max({fetch_, compute_, drain_});
+    return now;
+  }
+
+ private:
+  double Fetch(const Step& step) {
+    double ready = 0.0;
+    for (int i = 0; i < kOperands; ++i) {
+      const OperandStep& operand = step.operand[i];
+      if (!operand.enter || static_cast<Operand>(i) == problem_.output()) continue;
+      int64_t elements = 0, moved = 0;
+      CountFetch(operand, &elements, &moved);
+      const double seconds = rates_.FetchSeconds(elements, moved);
+      fetch_ = std::max(fetch_, free_[i][static_cast<size_t>(operand.slot)]) + seconds;
+      busy_.fetch_seconds += seconds;
+      ready = fetch_;
+    }
+    return ready;
+  }
+
+  const Problem& problem_;
+  const Rates& rates_;
+  double run_ = 0.0, finish_ = 0.0;
+  double fetch_ = 0.0, compute_ = 0.0, drain_ = 0.0;  // when each engine is free
+  std::array<std::vector<double>, kOperands> free_;   // when each slot is
+  Cost busy_;
+};
+
+double Busiest(const Cost& cost) {
+  return std::max({cost.fetch_seconds, cost.compute_seconds, cost.drain_seconds});
+}
+
+// The pipeline's length from a walk that ended before the schedule did: what is left keeps its
+// busiest engine as busy as the second half of the walk did.
+double Extrapolate(const Cost& total, const Cost& half, const Cost& end) {
+  const auto left = [](const Cost& from, const Cost& to) {
+    Cost rest;
+    rest.fetch_seconds = std::max(to.fetch_seconds - from.fetch_seconds, 0.0);
+    rest.compute_seconds = std::max(to.compute_seconds - from.compute_seconds, 0.0);
+    rest.drain_seconds = std::max(to.drain_seconds - from.drain_seconds, 0.0);
+    return rest;
+  };
+  const double busy = Busiest(left(half, end));
+  const double stretch = busy > 0.0 ? std::max((end.seconds - half.seconds) / busy, 1.0) : 1.0;
+  return end.seconds + Busiest(left(end, total)) * stretch;
+}
+
+double Length(const PlanRequest& request, const Candidate& candidate, const Rates& rates,
+              const Cost& total) {
+  Schedule schedule(request.problem, candidate.tiling, candidate.order, candidate.depths);
+  Pipeline pipeline(request, candidate, rates);
+  const int64_t steps = std::min(schedule.Steps(), kWalk);
+  Cost half;
+  Step step;
+  for (int64_t i = 0; i < steps && schedule.Next(&step); ++i) {
+    pipeline.Take(step);
+    if (i + 1 == steps / 2) half = pipeline.Now();
+  }
+  const Cost end = pipeline.Now();
+  return steps == schedule.Steps() ? end.seconds : Extrapolate(total, half, end);
+}
+
+// The cuts of a whole tiling, which outlive the pointers to them.
+struct OwnedCuts {
+  OwnedCuts(const Problem& problem, const Tiling& tiling) {
+    for (int i = 0; i < kAxes; ++i) {
+      cut[i] = CutOf(problem, tiling, static_cast<Axis>(i));
+      cuts[i] = &cut[i];
+    }
+  }
+  std::array<AxisCut, kAxes> cut;
+  Cuts cuts{};
+};
+
+}  // namespace
+
+Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profile& profile) {
+  const Problem& problem = request.problem;
+  const Rates rates(request, candidate.engine, profile);
+  Cost cost;
+  if (candidate.tiling.Tiles() > 0) {
+    const OwnedCuts owned(problem, candidate.tiling);
+    cost = CostOf(problem, rates,
+                  TotalsOf(problem, rates, owned.cuts, candidate.order, candidate.depths));
+    if (!rates.shared_engines()) {
+      cost.seconds = std::max(Length(request, candidate, rates, cost), cost.seconds);
+    }
+  }
+  cost.device_bytes = EstimateBytes(request, candidate);
+  return cost;
+}
+
+double FloorOf(const PlanRequest& request, int engine, const Profile& profile) {
+  const Tiling whole = WholeTiling(request.problem, false);
+  const OwnedCuts owned(request.problem, whole);
+  const Rates rates(request, engine, profile);
+  const LoopOrder order = DefaultOrder(request.problem);
+  return CostOf(request.problem, rates,
+                TotalsOf(request.problem, rates, owned.cuts, order, {})).seconds;
+}
+
+}  // namespace oocdnn

@@ -1,0 +1,28 @@
+// The order in which priced candidates are offered.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "model/plan.hpp"
+
+namespace oocdnn {
+
+// Candidates of one engine. `uncut` and `cut` differ in whether the summed channels (C forward, K
+// backward data) are cut, which makes partial sums in the accumulator's type.
+struct Families {
+  std::optional<RankedCandidate> whole;  // one tile, where it fits
+  std::vector<RankedCandidate> uncut, cut;
+};
+
+// How much faster a plan with partial sums must be than one without before it is preferred.
+constexpr double kPartialSumsGain = 1.25;
+
+// By predicted time; among those within one percent of each other, fewer device bytes first.
+void Rank(std::vector<RankedCandidate>* candidates);
+
+// What fits altogether runs whole. Then the family that wins; then the other one, so that an engine
+// that refuses partial sums still has something to run.
+std::vector<RankedCandidate> Merge(Families families, int best);
+
+}  // namespace oocdnn

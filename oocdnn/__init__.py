@@ -1,0 +1,54 @@
+"""Exact convolutions whose tensors do not fit the device.
+
+    y = oocdnn.conv2d(x, w, b, padding=1)
+
+`oocdnn.functions` and `oocdnn.gradients` describe the calls, `oocdnn.Context` the device and its
+budget, `oocdnn.errors` what can go wrong.
+"""
+
+from oocdnn._cdefs import VERSION as __version__
+from oocdnn._stack import current_context
+from oocdnn.context import Context, Plan, Stats
+from oocdnn.errors import (
+    DeviceError,
+    FileError,
+    InvalidDtype,
+    InvalidProblem,
+    OutOfMemory,
+    Unsupported,
+)
+from oocdnn.functions import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
+from oocdnn.gradients import conv_backward_bias, conv_backward_data, conv_backward_filter
+from oocdnn.memory import empty, pin
+
+__all__ = [
+    "Context",
+    "DeviceError",
+    "FileError",
+    "InvalidDtype",
+    "InvalidProblem",
+    "OutOfMemory",
+    "Plan",
+    "Stats",
+    "Unsupported",
+    "__version__",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_backward_bias",
+    "conv_backward_data",
+    "conv_backward_filter",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "current_context",
+    "empty",
+    "pin",
+]

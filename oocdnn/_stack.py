@@ -1,0 +1,59 @@
+"""Which context a function uses: the innermost `with` of its thread, else one per process."""
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oocdnn.context import Context
+
+
+class _Entered(threading.local):
+    def __init__(self) -> None:
+        self.contexts: list[Context] = []
+
+
+_entered = _Entered()
+_lock = threading.Lock()
+_default: "Context | None" = None
+_forgotten: "list[Context | None]" = []  # a parent's default; kept, so that nobody collects it
+
+
+def push(context: "Context") -> None:
+    _entered.contexts.append(context)
+
+
+def pop(context: "Context") -> None:
+    """Takes the innermost entry of `context` away; blocks may end in another order than begun."""
+    entered = _entered.contexts
+    for i in reversed(range(len(entered))):
+        if entered[i] is context:
+            del entered[i]
+            return
+
+
+def current_context() -> "Context":
+    """The context that the functions of this thread use now."""
+    if _entered.contexts:
+        return _entered.contexts[-1]
+    return _default_context()
+
+
+def _default_context() -> "Context":
+    from oocdnn.context import Context  # the context module builds on this one
+
+    global _default
+    with _lock:
+        if _default is None or _default.closed:
+            _default = Context()
+        return _default
+
+
+def _after_fork_in_child() -> None:
+    global _default, _lock
+    _lock = threading.Lock()
+    _forgotten.append(_default)
+    _default = None
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,238 @@
+"""Contexts: a device with a budget, the plans made for it, and what its last call did."""
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Concatenate, ParamSpec, TypeVar
+
+from oocdnn import _stack, functions, gradients
+from oocdnn._call import Convolution, Options, Slot, Tensor
+from oocdnn._native import NativeContext, Progress
+from oocdnn._operation import MathName, math_of
+from oocdnn.errors import InvalidProblem
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_AXES = ("n", "groups", "k", "c", "d", "h", "w")
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What the last call on a context did. Bytes and seconds; times of the engines are busy times.
+
+    `peak_device_bytes` is the high-water mark of what was booked, over all calls of the context,
+    and never above `budget_bytes`. `overhead_device_bytes` are held by drivers and libraries and
+    not bounded by the budget. `bytes_h2d` and `bytes_d2h` crossed toward and from the device, on
+    the CPU device too. `device_allocations` and `prepared` (executables) are 0 after warm-up.
+    `overlap` is the sum of the three engines' seconds over `seconds`.
+    """
+
+    tiles: int = 0
+    peak_device_bytes: int = 0
+    overhead_device_bytes: int = 0
+    bytes_h2d: int = 0
+    bytes_d2h: int = 0
+    device_allocations: int = 0
+    prepared: int = 0
+    budget_bytes: int = 0
+    seconds: float = 0.0
+    fetch_seconds: float = 0.0
+    compute_seconds: float = 0.0
+    drain_seconds: float = 0.0
+    overlap: float = 0.0
+    predicted_seconds: float = 0.0
+    engine: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a context would do with a problem. Bytes and seconds.
+
+    `split` gives the pieces on each axis: n, groups, k, c, d, h, w.
+    """
+
+    problem: str
+    tiles: int
+    device_bytes: int
+    data_bytes: int
+    bytes_h2d: int
+    bytes_d2h: int
+    budget_bytes: int
+    predicted_seconds: float
+    split: dict[str, int]
+    engine: str
+    text: str
+
+    def explain(self) -> str:
+        """The chosen and the refused candidates with reasons, for people."""
+        return self.text
+
+
+def _bound(function: Callable[P, T]) -> Callable[Concatenate["Context", P], T]:
+    """`function` as a method of Context: the same call, on that context."""
+
+    @functools.wraps(function)
+    def method(self: "Context", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        _stack.push(self)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _stack.pop(self)
+
+    signature = inspect.signature(function)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    parameters = [own, *signature.parameters.values()]
+    method.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return method
+
+
+class Context:
+    """A device and how it may be used.
+
+    Arguments that are None are taken from the variable named with them, else from the default.
+
+    device: "auto", "cpu" or "cuda:N" (OOCDNN_DEVICE).
+    budget: the most device memory that tiles, resident operands, accumulators and workspace may
+        take: bytes, "2GiB", "50%" of what is free, or "auto" (OOCDNN_BUDGET). The caller's arrays
+        are not counted.
+    reproducible: use only engines whose bits do not depend on the budget.
+    math: "fp32", or "tf32" to allow tensor cores for float32.
+    threads: of the CPU device; None or 0 for all cores of the process (OOCDNN_THREADS).
+    trace: record a timeline, see `take_trace`.
+    engine: use only this one, "onednn", "direct" or "reference" (OOCDNN_ENGINE).
+    host_cap: bytes of host memory for staging (OOCDNN_PINNED_LIMIT).
+    link_gb_per_s: put the CPU device behind a wire of this rate in each direction (OOCDNN_LINK).
+    profile: file with the machine's constants (OOCDNN_PROFILE).
+    wrap: devices around the device, inner first, for tests: "check", "limit:64MiB",
+        "fault:copy:3", separated by commas.
+
+    Used in a `with` block a context serves the functions called in it, and is closed at its end.
+    Threads may share a context; calls on it take turns. A forked child may use it too.
+    """
+
+    def __init__(
+        self,
+        device: str | None = None,
+        budget: int | str | None = None,
+        *,
+        reproducible: bool = False,
+        math: MathName = "fp32",
+        threads: int | None = None,
+        trace: bool = False,
+        engine: str | None = None,
+        host_cap: int | None = None,
+        link_gb_per_s: float | None = None,
+        profile: str | os.PathLike[str] | None = None,
+        wrap: str | None = None,
+    ) -> None:
+        self.math = math_of(math)
+        self._entered = 0
+        self._last = Stats()
+        options = Options(
+            device=device,
+            budget=_budget_text(budget),
+            engine=engine,
+            wrap=wrap,
+            profile=None if profile is None else os.fspath(profile),
+            threads=threads or 0,
+            reproducible=reproducible,
+            trace=trace,
+            host_cap=host_cap or 0,
+            link_gb_per_s=link_gb_per_s or 0.0,
+        )
+        self._native = NativeContext(options)
+
+    def __enter__(self) -> "Context":
+        _stack.push(self)
+        self._entered += 1
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _stack.pop(self)
+        self._entered -= 1
+        if self._entered == 0:
+            self.close()
+
+    def run(
+        self,
+        call: Convolution,
+        tensors: dict[Slot, Tensor],
+        progress: Progress | None = None,
+    ) -> None:
+        """Runs a call whose arrays were looked at already; the functions end here."""
+        self._native.run(call, tensors, progress)
+
+    @property
+    def stats(self) -> Stats:
+        """What the last call did; readable after `close` too."""
+        if not self._native.closed:
+            self._last = Stats(**self._native.stats())
+        return self._last
+
+    def plan(self, problem: str) -> Plan:
+        """Plans a problem string without running it, operands in memory.
+
+        Raises InvalidProblem for a string that cannot be read, OutOfMemory where nothing fits.
+        """
+        fields, text = self._native.plan(problem)
+        fields["split"] = dict(zip(_AXES, fields["split"], strict=True))
+        return Plan(problem=problem, text=text, **fields)
+
+    def release(self) -> None:
+        """Gives the device memory back until the next call."""
+        self._native.release()
+
+    def take_trace(self) -> str:
+        """The timeline since creation or the last take, as Chrome trace JSON. Needs trace=True."""
+        return self._native.take_trace()
+
+    def check_reports(self) -> list[str]:
+        """What a device wrapped with "check" complains about."""
+        return self._native.check_reports().splitlines()
+
+    def info(self) -> str:
+        """What was found and what is missing, as JSON."""
+        return self._native.info()
+
+    @property
+    def closed(self) -> bool:
+        return self._native.closed
+
+    def close(self) -> None:
+        """Frees everything; calls of other threads are let end first. May be called again."""
+        if not self._native.closed:
+            self._last = Stats(**self._native.stats())
+            self._native.close()
+
+    conv1d = _bound(functions.conv1d)
+    conv2d = _bound(functions.conv2d)
+    conv3d = _bound(functions.conv3d)
+    conv_transpose1d = _bound(functions.conv_transpose1d)
+    conv_transpose2d = _bound(functions.conv_transpose2d)
+    conv_transpose3d = _bound(functions.conv_transpose3d)
+    conv_backward_data = _bound(gradients.conv_backward_data)
+    conv_backward_filter = _bound(gradients.conv_backward_filter)
+    conv_backward_bias = _bound(gradients.conv_backward_bias)
+
+
+def _budget_text(budget: int | str | None) -> str | None:
+    if budget is None or isinstance(budget, str):
+        return budget
+    try:
+        bytes_ = int(budget)
+    except (TypeError, ValueError):
+        raise InvalidProblem(
+            f'budget is {budget!r}; write bytes, "2GiB", "50%" or "auto"'
+        ) from None
+    if bytes_ < 1:
+        raise InvalidProblem(f"budget is {bytes_} bytes; it must be positive")
+    return str(bytes_)

@@ -1,0 +1,58 @@
+"""Whatever the problem and the budget: the exact sum, within the budget, without a hazard."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.cases import (
+    AXES,
+    DIRECTIONS,
+    HypothesisDraw,
+    RandomDraw,
+    forced_case,
+    random_case,
+    run_case,
+)
+
+
+@st.composite
+def cases(draw):
+    return random_case(HypothesisDraw(draw))
+
+
+def check(outcome):
+    assert outcome.reports == ""
+    assert outcome.stats.peak_device_bytes <= outcome.budget
+    assert outcome.mismatches() == 0
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(cases())
+def test_random_problems(case):
+    check(run_case(case))
+
+
+@pytest.mark.parametrize("engine", ["onednn", "direct", "reference"])
+@pytest.mark.parametrize("seed", range(12))
+def test_every_engine(engine, seed):
+    case = random_case(RandomDraw(np.random.default_rng(seed)))
+    if engine == "onednn" and (case.dtype == "f64" or case.direction == "backward_bias"):
+        pytest.skip("oneDNN has no float64 convolution and no bias gradient of its own")
+    check(run_case(case, engine=engine))
+
+
+@pytest.mark.parametrize("axis", AXES)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_the_axis_that_has_to_be_split_is_split(direction, axis):
+    if direction == "backward_bias" and axis == "C":
+        pytest.skip("backward bias has no C axis")
+    draw = RandomDraw(np.random.default_rng(AXES.index(axis) * 10 + DIRECTIONS.index(direction)))
+    for _ in range(2):
+        outcome = run_case(forced_case(draw, direction, axis))
+        check(outcome)
+        assert outcome.stats.split[AXES.index(axis)] > 1
