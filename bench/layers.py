@@ -48,9 +48,7 @@ class Layer:
     @property
     def outputs(self) -> tuple[int, ...]:
         """The spatial extents of y."""
-        axes = zip(
-            self.extents, self.taps, self.padding, self.stride, self.dilation, strict=True
-        )
+        axes = zip(self.extents, self.taps, self.padding, self.stride, self.dilation, strict=True)
         return tuple((x + 2 * p - d * (t - 1) - 1) // s + 1 for x, t, p, s, d in axes)
 
     def shape(self, operand: Operand) -> tuple[int, ...]:

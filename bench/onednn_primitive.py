@@ -192,7 +192,7 @@ def _describe(case: Layer, direction: Direction) -> Any:
     )
     prefix, destroy = "dnnl_convolution", "dnnl_primitive_desc_destroy"
     create = f"{prefix}_forward_primitive_desc_create"
-    layouts = (x, w, null, y)
+    layouts: tuple[Any, ...] = (x, w, null, y)
     engine = _engine()
     hint = _make(create, destroy, engine, _FORWARD_INFERENCE, _DIRECT, *layouts, *steps, null)
     if direction == "fwd":

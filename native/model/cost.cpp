@@ -8,6 +8,8 @@
 namespace oocdnn {
 namespace {
 
+constexpr int64_t kChannelBlock = 16;
+
 // Tiles that the finishing pass touches: it reads and writes the output, and reads what is as large.
 int64_t FinishPasses(const Problem& problem) {
   if (!problem.NeedsFinish()) return 0;
@@ -27,30 +29,38 @@ double Elements(const ConvShape& tile, Operand operand, Direction direction) {
 Rates::Rates(const PlanRequest& request, int engine, const Profile& profile)
     : problem_(request.problem),
       profile_(profile),
+      memory_(request.problem),
       element_bytes_(SizeOf(request.problem.dtype)),
       finish_passes_(FinishPasses(request.problem)),
       tile_bytes_(SizeOf(AccumulatorOf(request.problem.dtype))),
       flops_(profile.Flops(request.engines[static_cast<size_t>(engine)].name,
                            request.problem.dtype, request.problem.direction)) {}
 
-double Rates::FetchSeconds(int64_t elements, int64_t moved) const {
-  const double bytes = static_cast<double>(elements) * static_cast<double>(element_bytes_);
+double Rates::FetchSeconds(int64_t elements, int64_t rows, int64_t moved) const {
+  const double bytes = WireBytes(elements, rows);
   const double inside = static_cast<double>(moved) * static_cast<double>(tile_bytes_);
   return profile_.copy_seconds + bytes / profile_.fetch_bytes_per_second +
          inside / profile_.move_bytes_per_second;
 }
 
-double Rates::DrainSeconds(int64_t elements) const {
-  const double bytes = static_cast<double>(elements) * static_cast<double>(element_bytes_);
-  return profile_.copy_seconds + bytes / profile_.drain_bytes_per_second;
+double Rates::DrainSeconds(int64_t elements, int64_t rows) const {
+  return profile_.copy_seconds + WireBytes(elements, rows) / profile_.drain_bytes_per_second;
+}
+
+double Rates::WireBytes(int64_t elements, int64_t rows) const {
+  return static_cast<double>(elements) * static_cast<double>(element_bytes_) +
+         static_cast<double>(rows) * profile_.row_bytes;
 }
 
 double Rates::RunSeconds(const ConvShape& tile) const {
-  // The bias's gradient adds each element of dy once; a convolution multiplies too.
-  const double operations = problem_.direction == Direction::kBackwardBias
-                                ? Elements(tile, Operand::kY, problem_.direction)
-                                : 2.0 * tile.MultiplyAdds();
-  return profile_.run_seconds + operations / flops_;
+  if (problem_.direction == Direction::kBackwardBias) {
+    // It adds each element of dy once; a convolution multiplies too.
+    return profile_.run_seconds + Elements(tile, Operand::kY, problem_.direction) / flops_;
+  }
+  ConvShape charged = tile;
+  charged.k = std::min(RoundUp(tile.k, kChannelBlock), problem_.shape.k);
+  charged.c = std::min(RoundUp(tile.c, kChannelBlock), problem_.shape.c);
+  return profile_.run_seconds + 2.0 * charged.MultiplyAdds() / flops_;
 }
 
 double Rates::FinishSeconds(const ConvShape& tile) const {
@@ -66,15 +76,16 @@ double Rates::WireSeconds(int64_t bytes) const {
 
 Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const LoopOrder& order,
             Operand operand, int depth) {
-  const OperandTraffic traffic = TrafficOf(problem, cuts, order, operand, depth);
+  const OperandTraffic traffic =
+      TrafficOf(problem, cuts, order, rates.memory(), operand, depth);
   Flow flow;
   flow.transfers = traffic.transfers;
   flow.bytes = Mul(traffic.elements, SizeOf(problem.dtype));
   // Fixed costs come once per transfer, the rest once in all.
   const bool drains = operand == problem.output();
-  const double fixed = drains ? rates.DrainSeconds(0) : rates.FetchSeconds(0, 0);
-  const double all = drains ? rates.DrainSeconds(traffic.elements)
-                            : rates.FetchSeconds(traffic.elements, traffic.moved);
+  const double fixed = drains ? rates.DrainSeconds(0, 0) : rates.FetchSeconds(0, 0, 0);
+  const double all = drains ? rates.DrainSeconds(traffic.elements, traffic.rows)
+                            : rates.FetchSeconds(traffic.elements, traffic.rows, traffic.moved);
   flow.seconds = all + fixed * static_cast<double>(traffic.transfers - 1);
   return flow;
 }

@@ -16,20 +16,25 @@ class Rates {
  public:
   Rates(const PlanRequest& request, int engine, const Profile& profile);
 
-  // A transfer of `elements` over the wire, and `moved` elements of a tile rolled over.
-  [[nodiscard]] double FetchSeconds(int64_t elements, int64_t moved) const;
-  [[nodiscard]] double DrainSeconds(int64_t elements) const;
-  // One tile's convolution, padded rows included: the device computes them too.
+  // A transfer of `elements` in `rows` over the wire, and `moved` elements of a tile rolled over.
+  [[nodiscard]] double FetchSeconds(int64_t elements, int64_t rows, int64_t moved) const;
+  [[nodiscard]] double DrainSeconds(int64_t elements, int64_t rows) const;
+  // One tile's convolution. Padded rows count, as the device computes them too; and a channel axis
+  // that is cut is charged in whole blocks of 16, as engines compute it in vectors.
   [[nodiscard]] double RunSeconds(const ConvShape& tile) const;
   // The pass over a finished output tile; 0 where the problem needs none.
   [[nodiscard]] double FinishSeconds(const ConvShape& tile) const;
   // The least time for these bytes, whatever overlaps.
   [[nodiscard]] double WireSeconds(int64_t bytes) const;
+  [[nodiscard]] const MemoryOrder& memory() const { return memory_; }
   [[nodiscard]] bool shared_engines() const { return profile_.shared_engines; }
 
  private:
+  [[nodiscard]] double WireBytes(int64_t elements, int64_t rows) const;
+
   const Problem& problem_;
   const Profile& profile_;
+  MemoryOrder memory_;
   int64_t element_bytes_;   // of the caller's tensors
   int64_t finish_passes_;   // tiles that the finishing pass reads and writes
   int64_t tile_bytes_;      // of an element inside the device

@@ -5,18 +5,10 @@
 #include <functional>
 
 #include "base/checked.hpp"
+#include "model/rows.hpp"
 
 namespace oocdnn {
 namespace {
-
-// The dimension of the operand's box that `axis` moves; it must move one.
-int DimensionOf(const Problem& problem, Operand operand, Axis axis) {
-  const bool like_output = operand == Operand::kOld || operand == Operand::kResidual;
-  const Operand base = like_output ? problem.output() : operand;
-  if (IsSpatial(axis)) return 3 + SpatialIndex(axis);
-  if (base == Operand::kW) return Index(axis) - Index(Axis::kG);
-  return axis == Axis::kN ? 0 : axis == Axis::kG ? 1 : 2;
-}
 
 struct Range {
   int64_t origin = 0, extent = 0, begin = 0, end = 0;  // begin and end of what is valid
@@ -46,11 +38,10 @@ class Summation {
   Summation(const Problem& problem, const Tiling& tiling, Operand operand, Axis axis)
       : problem_(problem), tiling_(tiling), operand_(operand), axis_(axis),
         dimension_(DimensionOf(problem, operand, axis)),
-        like_output_(operand == problem.output() || operand == Operand::kOld ||
-                     operand == Operand::kResidual) {}
+        like_output_(ShapedAs(problem, operand) == problem.output()) {}
 
   CutRows Run(int64_t count) {
-    CutRows rows{RangeOf(0).extent, 0, 0, 0};
+    CutRows rows{dimension_, RangeOf(0).extent, 0, 0, 0};
     int64_t first = 0;
     while (first < count && !Regular(first)) Put(ShareAt(first++), 1, &rows);
     int64_t last = count;
@@ -154,6 +145,12 @@ void SetExtents(const AxisCut& cut, ConvShape* shape) {
   }
   shape->in[SpatialIndex(cut.axis)] = cut.in;
   shape->out[SpatialIndex(cut.axis)] = cut.out;
+}
+
+AxisArray CountsOf(const Cuts& cuts) {
+  AxisArray counts{};
+  for (int i = 0; i < kAxes; ++i) counts[i] = cuts[i]->count;
+  return counts;
 }
 
 ConvShape ShapeOf(const Problem& problem, const Cuts& cuts) {

@@ -11,6 +11,7 @@ namespace oocdnn {
 
 // One operand along the one dimension that the axis moves, summed over the axis's tiles.
 struct CutRows {
+  int dimension = 0;
   int64_t extent = 1;  // rows of one tile
   int64_t valid = 1;   // rows that a fetch of every tile brings
   int64_t rolled = 1;  // the same where each tile takes over the rows that it shares with the last
@@ -29,6 +30,7 @@ AxisCut CutOf(const Problem& problem, const Tiling& tiling, Axis axis);
 
 using Cuts = std::array<const AxisCut*, kAxes>;
 
+AxisArray CountsOf(const Cuts& cuts);
 // The extents of the tile's convolution (its pads are not filled in).
 ConvShape ShapeOf(const Problem& problem, const Cuts& cuts);
 void SetExtents(const AxisCut& cut, ConvShape* shape);

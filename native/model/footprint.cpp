@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
+#include "model/rows.hpp"
 
 namespace oocdnn {
 namespace {
@@ -20,8 +21,7 @@ Footprint::Footprint(const Problem& problem, const EngineInfo& engine)
     : problem_(problem), blocked_(engine.name == "onednn") {}
 
 int64_t Footprint::Elements(const ConvShape& tile, Operand operand) const {
-  const bool like_output = operand == Operand::kOld || operand == Operand::kResidual;
-  const Operand base = like_output ? problem_.output() : operand;
+  const Operand base = ShapedAs(problem_, operand);
   Dims dims = tile.DimsOf(base, problem_.direction);
   if (blocked_ && base == Operand::kW) {
     // A depthwise filter is blocked over its groups, any other over both channel axes.
@@ -39,7 +39,7 @@ int64_t Footprint::Elements(const ConvShape& tile, Operand operand) const {
 
 int64_t Footprint::ElementBytes(Operand operand, bool partial) const {
   const DType accumulator = AccumulatorOf(problem_.dtype);
-  if (operand == problem_.output() || operand == Operand::kOld || operand == Operand::kResidual) {
+  if (ShapedAs(problem_, operand) == problem_.output()) {
     if (problem_.direction == Direction::kBackwardBias) return SizeOf(DType::kFloat64);
     if (partial || problem_.NeedsFinish()) return SizeOf(accumulator);
   }

@@ -20,20 +20,27 @@ namespace {
 // the waits between the engines from the second half of the walk.
 constexpr int64_t kWalk = 512;
 
-// Elements of the box that the step fetches over the wire, and that it rolls over.
-void CountFetch(const OperandStep& operand, int64_t* elements, int64_t* moved) {
+// What one step's transfer of one operand comes to.
+struct Load {
+  int64_t elements = 1, rows = 1, moved = 0;
+};
+
+Load LoadOf(const OperandStep& operand, const MemoryOrder::Inside& inside) {
   const Box& box = operand.box;
-  *elements = 1;
-  *moved = operand.from_slot >= 0 ? operand.kept : 0;
+  Load load;
+  load.moved = operand.from_slot >= 0 ? operand.kept : 0;
   for (int d = 0; d < 6; ++d) {
     int64_t begin = box.valid_begin[d];
     if (operand.from_slot >= 0 && d == operand.roll_axis) {
       begin = std::max(begin, box.origin[d] + operand.kept);
     } else {
-      *moved = Mul(*moved, box.extent[d]);
+      load.moved = Mul(load.moved, box.extent[d]);
     }
-    *elements = Mul(*elements, std::max<int64_t>(box.valid_end[d] - begin, 0));
+    const int64_t fetched = std::max<int64_t>(box.valid_end[d] - begin, 0);
+    load.elements = Mul(load.elements, fetched);
+    if (!inside[d]) load.rows = Mul(load.rows, fetched);
   }
+  return load;
 }
 
 // When each engine and slot is free again.
@@ -44,7 +51,10 @@ class Pipeline {
     const ConvShape tile = TileShape(problem_, candidate.tiling);
     run_ = rates.RunSeconds(tile);
     finish_ = rates.FinishSeconds(tile);
+    AxisArray counts{};
+    for (int i = 0; i < kAxes; ++i) counts[i] = candidate.tiling.Count(static_cast<Axis>(i));
     for (int i = 0; i < kOperands; ++i) {
+      inside_[i] = rates.memory().InsideOf(static_cast<Operand>(i), counts);
       free_[i].resize(static_cast<size_t>(std::max(candidate.depths[i], 1)), 0.0);
     }
   }
@@ -64,8 +74,8 @@ class Pipeline {
       }
     }
     if (!out.leave) return;
-    const int64_t elements = out.box.ValidElements();
-    const double seconds = rates_.DrainSeconds(elements);
+    const Load load = LoadOf(out, inside_[o]);
+    const double seconds = rates_.DrainSeconds(load.elements, load.rows);
     drain_ = std::max(drain_, compute_) + seconds;
     out_free = drain_;
     busy_.drain_seconds += seconds;
@@ -84,9 +94,8 @@ class Pipeline {
     for (int i = 0; i < kOperands; ++i) {
       const OperandStep& operand = step.operand[i];
       if (!operand.enter || static_cast<Operand>(i) == problem_.output()) continue;
-      int64_t elements = 0, moved = 0;
-      CountFetch(operand, &elements, &moved);
-      const double seconds = rates_.FetchSeconds(elements, moved);
+      const Load load = LoadOf(operand, inside_[i]);
+      const double seconds = rates_.FetchSeconds(load.elements, load.rows, load.moved);
       fetch_ = std::max(fetch_, free_[i][static_cast<size_t>(operand.slot)]) + seconds;
       busy_.fetch_seconds += seconds;
       ready = fetch_;
@@ -97,6 +106,7 @@ class Pipeline {
   const Problem& problem_;
   const Rates& rates_;
   double run_ = 0.0, finish_ = 0.0;
+  std::array<MemoryOrder::Inside, kOperands> inside_{};
   double fetch_ = 0.0, compute_ = 0.0, drain_ = 0.0;  // when each engine is free
   std::array<std::vector<double>, kOperands> free_;   // when each slot is
   Cost busy_;

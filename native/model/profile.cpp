@@ -28,6 +28,7 @@ constexpr Number kNumbers[] = {
     {"drain_bytes_per_second", &Profile::drain_bytes_per_second, false},
     {"both_bytes_per_second", &Profile::both_bytes_per_second, false},
     {"move_bytes_per_second", &Profile::move_bytes_per_second, false},
+    {"row_bytes", &Profile::row_bytes, true},
     {"copy_seconds", &Profile::copy_seconds, true},
     {"run_seconds", &Profile::run_seconds, true},
     {"flops_fallback", &Profile::flops_fallback, false},

@@ -8,12 +8,6 @@
 namespace oocdnn {
 namespace {
 
-AxisArray CountsOf(const Cuts& cuts) {
-  AxisArray counts{};
-  for (int i = 0; i < kAxes; ++i) counts[i] = cuts[i]->count;
-  return counts;
-}
-
 AxisArray LengthsOf(const Cuts& cuts) {
   AxisArray lengths{};
   for (int i = 0; i < kAxes; ++i) lengths[i] = cuts[i]->length;

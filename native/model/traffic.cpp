@@ -5,45 +5,48 @@
 namespace oocdnn {
 namespace {
 
-// Elements of the dimensions that no axis moves: a filter's taps.
-int64_t FixedElements(const Problem& problem, Operand operand) {
-  const bool like_output = operand == Operand::kOld || operand == Operand::kResidual;
-  if ((like_output ? problem.output() : operand) != Operand::kW) return 1;
-  const Spatial& taps = problem.shape.filter;
-  return Mul(Mul(taps[0], taps[1]), taps[2]);
-}
+// The dimensions that no axis moves: a filter's taps.
+constexpr int kTaps = 3;
 
 }  // namespace
 
 OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrder& order,
-                         Operand operand, int depth) {
-  const int64_t fixed = FixedElements(problem, operand);
-  OperandTraffic traffic{1, fixed, 0};
+                         const MemoryOrder& memory, Operand operand, int depth) {
+  const MemoryOrder::Inside inside = memory.InsideOf(operand, CountsOf(cuts));
+  OperandTraffic traffic{1, 1, 1, 0};
   int64_t boxes = 1;       // distinct ones inside the loops seen so far
-  int64_t tile = fixed;    // elements of a tile across the rolled axis
+  int64_t tile = 1;        // elements of a tile across the rolled axis
   int64_t sequences = 1;   // times that the innermost moving axis is run through
   const CutRows* rolled = nullptr;
   for (int i = kAxes - 1; i >= 0; --i) {
     const AxisCut& cut = *cuts[Index(order[i])];
     if (!Moves(problem, operand, cut.axis)) {
       if (cut.count <= 1 || boxes <= depth) continue;
-      traffic.transfers = Mul(traffic.transfers, cut.count);
-      traffic.elements = Mul(traffic.elements, cut.count);
-      sequences = Mul(sequences, cut.count);
+      for (int64_t* product : {&traffic.transfers, &traffic.elements, &traffic.rows, &sequences}) {
+        *product = Mul(*product, cut.count);
+      }
       continue;
     }
     const CutRows& rows = cut.rows[Index(operand)];
     const bool innermost = boxes == 1 && cut.count > 1;
     const bool rolls = innermost && depth >= 2 && IsSpatial(cut.axis) &&
                        operand == RollingOperand(problem);
+    const int64_t fetched = rolls ? rows.rolled : rows.valid;
     if (rolls) rolled = &rows;
     if (!rolls) tile = Mul(tile, rows.extent);
     if (!innermost) sequences = Mul(sequences, cut.count);
     traffic.transfers = Mul(traffic.transfers, cut.count);
-    traffic.elements = Mul(traffic.elements, rolls ? rows.rolled : rows.valid);
+    traffic.elements = Mul(traffic.elements, fetched);
+    traffic.rows = Mul(traffic.rows, inside[rows.dimension] ? cut.count : fetched);
     boxes = Mul(boxes, cut.count);
   }
   if (rolled != nullptr) traffic.moved = Mul(Mul(tile, rolled->kept), sequences);
+  if (ShapedAs(problem, operand) != Operand::kW) return traffic;
+  for (int s = 0; s < 3; ++s) {
+    const int64_t taps = problem.shape.filter[s];
+    traffic.elements = Mul(traffic.elements, taps);
+    if (!inside[kTaps + s]) traffic.rows = Mul(traffic.rows, taps);
+  }
   return traffic;
 }
 

@@ -8,17 +8,19 @@
 
 #include "geom/schedule.hpp"
 #include "model/cuts.hpp"
+#include "model/rows.hpp"
 
 namespace oocdnn {
 
 struct OperandTraffic {
   int64_t transfers = 0;  // fetches, or drains of the output
   int64_t elements = 0;   // that cross the wire
+  int64_t rows = 0;       // contiguous pieces of the caller's memory that they lie in
   int64_t moved = 0;      // rolled over inside the device
 };
 
 OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrder& order,
-                         Operand operand, int depth);
+                         const MemoryOrder& memory, Operand operand, int depth);
 
 // Distinct boxes of the operand in the whole schedule.
 int64_t BoxesOf(const Problem& problem, const Cuts& cuts, Operand operand);

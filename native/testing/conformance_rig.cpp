@@ -137,6 +137,16 @@ Result<Tensor> Rig::Download(Operand operand, const TileLayout& layout, void* ti
   return array.Read();
 }
 
+Result<Tensor> Rig::Read(Operand operand, const TileLayout& layout, void* tile) {
+  if (layout.opaque || !device_.capabilities().shares_host_memory) {
+    return Download(operand, layout, tile);
+  }
+  Tensor tensor(layout.shape);
+  ForEach({}, layout.shape,
+          [&](const Dims& i) { tensor.at(i) = Load(tile, layout.dtype, OffsetIn(layout, i)); });
+  return tensor;
+}
+
 Result<void*> Rig::NewTile(const Tensor& tensor, Operand operand, const TileLayout& layout) {
   OOC_ASSIGN(void* tile, NewBuffer(layout.bytes));
   OOC_TRY(Upload(tensor, operand, layout, tile));
@@ -151,15 +161,15 @@ std::string Text(const Dims& dims) {
   return text + ")";
 }
 
-std::string FirstDifference(const Tensor& seen, const Tensor& wanted) {
+std::string FirstDifference(const Tensor& seen, const Tensor& wanted, Equality equality) {
   if (seen.dims != wanted.dims) {
     return "extents " + Text(seen.dims) + " instead of " + Text(wanted.dims);
   }
   std::string difference;
   ForEach({}, wanted.dims, [&](const Dims& i) {
     const double a = seen.at(i), b = wanted.at(i);
-    if (!difference.empty() || std::memcmp(&a, &b, sizeof a) == 0) return;
-    if (std::isnan(a) && std::isnan(b)) return;
+    const bool same = a == b && (equality == Equality::kValues || std::signbit(a) == std::signbit(b));
+    if (!difference.empty() || same || (std::isnan(a) && std::isnan(b))) return;
     difference = Format("%.17g instead of %.17g at %s", a, b, Text(i).c_str());
   });
   return difference;

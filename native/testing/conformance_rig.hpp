@@ -47,6 +47,9 @@ class Rig {
   // Copies a whole tensor into or out of a tile, through an array of doubles, and waits.
   Status Upload(const Tensor& tensor, Operand operand, const TileLayout& layout, void* tile);
   Result<Tensor> Download(Operand operand, const TileLayout& layout, void* tile);
+  // The tile's elements where they lie, if the host can see them, else like Download. All work on
+  // the tile must be done.
+  Result<Tensor> Read(Operand operand, const TileLayout& layout, void* tile);
   // A new buffer for a tile of this layout, filled with `tensor`.
   Result<void*> NewTile(const Tensor& tensor, Operand operand, const TileLayout& layout);
 
@@ -65,8 +68,11 @@ class Rig {
 // A transfer of the whole of `array` from or to a tile.
 Transfer WholeTransfer(const Array& array, Operand operand, const TileLayout& layout, void* tile);
 
-// "" where the tensors have the same bits (any NaN equals any other), else the first difference.
-std::string FirstDifference(const Tensor& seen, const Tensor& wanted);
+// "" where the tensors agree, else the first difference. A NaN equals any other NaN. With kBits,
+// zeros of different sign differ.
+enum class Equality : int { kValues = 0, kBits = 1 };
+std::string FirstDifference(const Tensor& seen, const Tensor& wanted,
+                            Equality equality = Equality::kValues);
 std::string Text(const Dims& dims);
 
 }  // namespace oocdnn::testing

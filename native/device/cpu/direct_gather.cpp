@@ -45,7 +45,7 @@ class DirectGather final : public CpuExecutable {
     int64_t channel_begin = 0, channel_end = 0;
     T* packed = nullptr;
     ChainRow* rows = nullptr;
-    std::vector<Segment> segments;
+    std::vector<Segment> segments{};
   };
 
   void CutPhases(int threads);

@@ -1,28 +1,13 @@
-// Runtime: what all convolutions of one engine share: oneDNN's engine and stream, the reorders made
-// so far, and a buffer for transfers of filters.
-//
-// Thread rule: Reorder may be called by any thread; Scratch belongs to the thread that runs copies
-// and engines.
+// Runtime: what all convolutions of one engine share: oneDNN's engine and stream, and a buffer for
+// transfers of filters. Lives until the last of them is gone.
 #pragma once
 
-#include <compare>
 #include <cstddef>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <vector>
 
-#include "device/cpu/onednn/primitives.hpp"
+#include "device/cpu/onednn/handles.hpp"
 
 namespace oocdnn::cpu::onednn {
-
-// A change of format: shapes and strides by value, so that equal ones are made once. Tiles have an
-// inner block of the dimension `block_dim`; plain tensors have block 1.
-struct PlainFormat {
-  DType dtype = DType::kFloat32;
-  Extents stride;
-  auto operator<=>(const PlainFormat&) const = default;
-};
 
 class Runtime {
  public:
@@ -30,7 +15,8 @@ class Runtime {
 
   [[nodiscard]] dnnl_engine_t engine() const { return engine_.get(); }
   [[nodiscard]] dnnl_stream_t stream() const { return stream_.get(); }
-  // At least `bytes` bytes that stay until the next call; null where the host has none.
+  // At least `bytes` bytes, kept until the next call; null where the host has none. Only for the
+  // one thread that runs copies and engines.
   std::byte* Scratch(int64_t bytes);
 
  private:

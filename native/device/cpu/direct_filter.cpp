@@ -1,0 +1,246 @@
+// Backward filter of the direct engine.
+//
+// x and dy lie channels-last, so that both factors of a step are runs of channels: one side is
+// spread over the lanes of vectors, the other is taken element by element. The positions are
+// walked in bands small enough that x and dy of one band stay in the second cache while all
+// gradients are continued over it.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "device/cpu/direct.hpp"
+#include "device/cpu/layouts.hpp"
+#include "device/cpu/microkernel.hpp"
+
+namespace oocdnn::cpu {
+namespace {
+
+constexpr int64_t kBandBytes = 256 << 10;  // of x and dy in one band
+constexpr int64_t kBandPositions = 64;     // at least, so that sums are not moved too often
+constexpr int64_t kBandRows = 64;          // at most
+constexpr int64_t kRowBlock = 8;
+
+// Lanes may be read past the last channel of the last position.
+constexpr int64_t kSlack = 64;
+
+// How the two channel axes are used. Depthwise filters have one channel each per group; there the
+// groups themselves are the lanes.
+enum class Lanes { kOutput, kInput, kGroups };
+
+// Positions [p_begin, p_end) x [q_begin, q_end) of image n, output plane o.
+struct Band {
+  int64_t n, o, p_begin, p_end, q_begin, q_end;
+};
+
+Lanes ChooseLanes(const ConvShape& shape) {
+  if (shape.c == 1 && shape.k == 1 && shape.g > 1) return Lanes::kGroups;
+  // The side that wastes fewer lanes of 16; k where both are as good.
+  const auto share = [](int64_t channels) {
+    return static_cast<double>(channels) /
+           static_cast<double>(std::max<int64_t>(RoundUp(channels, 16), 1));
+  };
+  return share(shape.c) > share(shape.k) ? Lanes::kInput : Lanes::kOutput;
+}
+
+// G K C T R S by lane choice: what is spread over lanes is fastest.
+std::array<int, 6> FilterOrder(Lanes lanes) {
+  switch (lanes) {
+    case Lanes::kOutput: return kOutputFastestOrder;
+    case Lanes::kInput: return kInputFastestOrder;
+    case Lanes::kGroups: break;
+  }
+  return {1, 2, 3, 4, 5, 0};
+}
+
+template <class T>
+class DirectFilter final : public CpuExecutable {
+ public:
+  explicit DirectFilter(const TileOp& op);
+  Status Run(const RunArgs& args, Parallel& parallel) override;
+
+ private:
+  // The gradients of one group, filter tap, block of rows and panel of lanes.
+  struct Unit {
+    int64_t g, row, rows, lane, lanes;
+    Spatial tap;
+  };
+  Unit UnitAt(int64_t number) const;
+  int64_t Units() const;
+  std::vector<Band> Bands() const;
+  void Clear(const Unit& unit, T* dw) const;
+  void RunUnit(const RunArgs& args, const Unit& unit, const Band& band) const;
+  Chain<T> ChainOf(const RunArgs& args, const Unit& unit, const Band& band,
+                   ChainRow* rows) const;
+  int64_t Offset(const Unit& unit) const;
+
+  const ConvShape shape_;
+  const Lanes lanes_;
+  int64_t rows_ = 1, lane_count_ = 1, groups_ = 1;  // channels on each side, and groups left
+};
+
+template <class T>
+DirectFilter<T>::DirectFilter(const TileOp& op) : shape_(op.shape), lanes_(ChooseLanes(op.shape)) {
+  engine_ = DirectInfo().name;
+  properties_ = DirectInfo().properties;
+  const DType dtype = AccumulatorOf(op.dtype);
+  const auto dims = [&](Operand operand) { return op.shape.DimsOf(operand, op.direction); };
+  layout_[Index(Operand::kX)] = PlainLayout(dtype, dims(Operand::kX), kChannelsLastOrder, kSlack);
+  layout_[Index(Operand::kY)] = PlainLayout(dtype, dims(Operand::kY), kChannelsLastOrder, kSlack);
+  layout_[Index(Operand::kW)] = PlainLayout(dtype, dims(Operand::kW), FilterOrder(lanes_));
+  rows_ = lanes_ == Lanes::kOutput ? shape_.c : lanes_ == Lanes::kInput ? shape_.k : 1;
+  lane_count_ = lanes_ == Lanes::kOutput  ? shape_.k
+                : lanes_ == Lanes::kInput ? shape_.c
+                                          : shape_.g;
+  groups_ = lanes_ == Lanes::kGroups ? 1 : shape_.g;
+}
+
+template <class T>
+int64_t DirectFilter<T>::Units() const {
+  return groups_ * CeilDiv(rows_, kRowBlock) * shape_.filter[0] * shape_.filter[1] *
+         shape_.filter[2] * CeilDiv(lane_count_, kPanelLanes<T>);
+}
+
+template <class T>
+typename DirectFilter<T>::Unit DirectFilter<T>::UnitAt(int64_t number) const {
+  const auto take = [&](int64_t extent) {
+    const int64_t index = number % extent;
+    number /= extent;
+    return index;
+  };
+  Unit unit{};
+  unit.lane = take(CeilDiv(lane_count_, kPanelLanes<T>)) * kPanelLanes<T>;
+  unit.lanes = std::min<int64_t>(kPanelLanes<T>, lane_count_ - unit.lane);
+  for (int d = 2; d >= 0; --d) unit.tap[d] = take(shape_.filter[d]);
+  unit.row = take(CeilDiv(rows_, kRowBlock)) * kRowBlock;
+  unit.rows = std::min(kRowBlock, rows_ - unit.row);
+  unit.g = number;
+  return unit;
+}
+
+// All positions in the order of the chain.
+template <class T>
+std::vector<Band> DirectFilter<T>::Bands() const {
+  const int64_t position_bytes =
+      shape_.g * (shape_.k + shape_.c * shape_.stride[1] * shape_.stride[2]) *
+      static_cast<int64_t>(sizeof(T));
+  const int64_t positions =
+      std::max(kBandBytes / std::max<int64_t>(position_bytes, 1), kBandPositions);
+  const int64_t cols = std::min(positions, shape_.out[2]);
+  const int64_t rows =
+      std::clamp<int64_t>(positions / std::max<int64_t>(shape_.out[2], 1), 1, kBandRows);
+  std::vector<Band> bands;
+  if (cols == 0) return bands;
+  for (int64_t n = 0; n < shape_.n; ++n) {
+    for (int64_t o = 0; o < shape_.out[0]; ++o) {
+      for (int64_t p = 0; p < shape_.out[1]; p += rows) {
+        for (int64_t q = 0; q < shape_.out[2]; q += cols) {
+          bands.push_back({n, o, p, std::min(p + rows, shape_.out[1]), q,
+                           std::min(q + cols, shape_.out[2])});
+        }
+      }
+    }
+  }
+  return bands;
+}
+
+template <class T>
+Status DirectFilter<T>::Run(const RunArgs& args, Parallel& parallel) {
+  const std::vector<Band> bands = Bands();
+  auto* const dw = static_cast<T*>(args.tile[Index(Operand::kW)]);
+  // Every piece reads all of x and dy, so there are few pieces.
+  const int64_t grain = CeilDiv(Units(), 2 * parallel.threads());
+  parallel.For(Units(), grain, [&](int64_t begin, int64_t end) {
+    std::vector<Unit> units;
+    for (int64_t i = begin; i < end; ++i) units.push_back(UnitAt(i));
+    if (!args.accumulate) {
+      for (const Unit& unit : units) Clear(unit, dw);
+    }
+    for (const Band& band : bands) {
+      for (const Unit& unit : units) RunUnit(args, unit, band);
+    }
+  });
+  return {};
+}
+
+// Elements from the tile's first to the unit's first gradient.
+template <class T>
+int64_t DirectFilter<T>::Offset(const Unit& unit) const {
+  const Dims& stride = layout(Operand::kW).stride;
+  int64_t offset = unit.g * stride[0];
+  for (int d = 0; d < 3; ++d) offset += unit.tap[d] * stride[3 + d];
+  const int row_dim = lanes_ == Lanes::kOutput ? 2 : 1;
+  return offset + unit.lane + (lanes_ == Lanes::kGroups ? 0 : unit.row * stride[row_dim]);
+}
+
+template <class T>
+void DirectFilter<T>::Clear(const Unit& unit, T* dw) const {
+  const int64_t step = layout(Operand::kW).stride[lanes_ == Lanes::kOutput ? 2 : 1];
+  for (int64_t m = 0; m < unit.rows; ++m) {
+    std::fill_n(dw + Offset(unit) + m * step, unit.lanes, T(0));
+  }
+}
+
+// The positions of a band as rows of steps; `a` is the side of the rows, `b` that of the lanes.
+template <class T>
+Chain<T> DirectFilter<T>::ChainOf(const RunArgs& args, const Unit& unit, const Band& band,
+                                  ChainRow* rows) const {
+  const Dims& xs = layout(Operand::kX).stride;
+  const Dims& ys = layout(Operand::kY).stride;
+  const auto* x = static_cast<const T*>(args.tile[Index(Operand::kX)]);
+  const auto* dy = static_cast<const T*>(args.tile[Index(Operand::kY)]);
+  const auto in = [&](int d, int64_t out) {
+    return out * shape_.stride[d] + unit.tap[d] * shape_.dilation[d];
+  };
+  x += band.n * xs[0] + unit.g * xs[1] + in(0, band.o) * xs[3] + in(2, band.q_begin) * xs[5];
+  dy += band.n * ys[0] + unit.g * ys[1] + band.o * ys[3] + band.q_begin * ys[5];
+  const bool x_rows = lanes_ != Lanes::kInput;
+  Chain<T> chain;
+  chain.row = rows;
+  chain.cols = band.q_end - band.q_begin;
+  for (int64_t p = band.p_begin; p < band.p_end; ++p) {
+    const int64_t x_row = in(1, p) * xs[4], y_row = p * ys[4];
+    rows[chain.rows++] = x_rows ? ChainRow{x_row, y_row} : ChainRow{y_row, x_row};
+  }
+  const int64_t x_col = shape_.stride[2] * xs[5], y_col = ys[5];
+  chain.a = (x_rows ? x : dy) + (lanes_ == Lanes::kGroups ? unit.lane : unit.row);
+  chain.b = (x_rows ? dy : x) + unit.lane;
+  chain.a_col = x_rows ? x_col : y_col;
+  chain.b_col = x_rows ? y_col : x_col;
+  return chain;
+}
+
+// Whole vectors of gradients are continued in place, others by way of a small block.
+template <class T>
+void DirectFilter<T>::RunUnit(const RunArgs& args, const Unit& unit, const Band& band) const {
+  ChainRow rows[kBandRows];
+  const Chain<T> chain = ChainOf(args, unit, band, rows);
+  const auto run = [&](T* sums, int64_t step) {
+    if (lanes_ == Lanes::kGroups) {
+      RunPairs(chain, sums, unit.lanes, true);
+    } else {
+      RunChain(chain, sums, step, unit.rows, unit.lanes, true);
+    }
+  };
+  const int64_t step = layout(Operand::kW).stride[lanes_ == Lanes::kOutput ? 2 : 1];
+  T* const dw = static_cast<T*>(args.tile[Index(Operand::kW)]) + Offset(unit);
+  if (unit.lanes % Kernels<T>().lanes == 0) return run(dw, step);
+  alignas(64) T sums[kRowBlock * kPanelLanes<T>] = {};
+  for (int64_t m = 0; m < unit.rows; ++m) {
+    std::copy_n(dw + m * step, unit.lanes, sums + m * kPanelLanes<T>);
+  }
+  run(sums, kPanelLanes<T>);
+  for (int64_t m = 0; m < unit.rows; ++m) {
+    std::copy_n(sums + m * kPanelLanes<T>, unit.lanes, dw + m * step);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CpuExecutable>> PrepareDirectFilter(const TileOp& op, int) {
+  if (op.dtype == DType::kFloat64) {
+    return std::unique_ptr<CpuExecutable>(std::make_unique<DirectFilter<double>>(op));
+  }
+  return std::unique_ptr<CpuExecutable>(std::make_unique<DirectFilter<float>>(op));
+}
+
+}  // namespace oocdnn::cpu

@@ -1,0 +1,136 @@
+// The oneDNN engine of the CPU device, and the plug-in's entry point.
+//
+// It does forward, backward data and backward filter in float, and in bfloat16 where the processor
+// does; other 16-bit tiles are kept in float. What oneDNN has no fast code for it refuses, with the
+// reason, and another engine serves.
+#include <omp.h>
+
+#include <algorithm>
+#include <list>
+#include <utility>
+
+#include "device/cpu/onednn/convolution.hpp"
+#include "device/cpu/onednn_abi.hpp"
+
+namespace oocdnn::cpu {
+namespace onednn {
+namespace {
+
+using SharedConvolution = std::shared_ptr<const Convolution>;
+
+EngineInfo Info() {
+  EngineInfo info;
+  info.name = "onednn";
+  info.properties.exact = true;          // direct and matrix algorithms only, no Winograd
+  info.properties.deterministic = true;  // at one number of threads
+  info.symmetric_padding = true;
+  return info;
+}
+
+class OneDnnExecutable final : public CpuExecutable {
+ public:
+  OneDnnExecutable(const EngineInfo& info, SharedConvolution convolution)
+      : convolution_(std::move(convolution)) {
+    engine_ = info.name + " " + convolution_->implementation();
+    properties_ = info.properties;
+    workspace_bytes_ = convolution_->workspace_bytes();
+    for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY}) {
+      layout_[Index(operand)] = convolution_->layout(operand);
+    }
+  }
+  Status Run(const RunArgs& args, Parallel&) override { return convolution_->Run(args); }
+
+ private:
+  const SharedConvolution convolution_;
+};
+
+bool SameOp(const TileOp& a, const TileOp& b) {
+  return a.direction == b.direction && a.shape == b.shape && a.dtype == b.dtype &&
+         a.out_dtype == b.out_dtype && a.accumulates == b.accumulates &&
+         a.workspace_limit == b.workspace_limit;
+}
+
+bool IsEmpty(const ConvShape& shape) {
+  const auto none = [](const Spatial& extents) {
+    return std::any_of(extents.begin(), extents.end(), [](int64_t extent) { return extent < 1; });
+  };
+  return shape.n < 1 || shape.g < 1 || shape.k < 1 || shape.c < 1 || none(shape.in) ||
+         none(shape.filter) || none(shape.out);
+}
+
+Status Refusal(const TileOp& op) {
+  if (op.direction == Direction::kBackwardBias) {
+    return Error(Code::kUnsupported, "oneDNN has no gradient of the bias alone");
+  }
+  if (op.reproducible) {
+    return Error(Code::kUnsupported,
+                 "oneDNN's bits depend on the tile's shape, and a reproducible result must not");
+  }
+  if (op.dtype == DType::kFloat64 || op.out_dtype == DType::kFloat64) {
+    return Error(Code::kUnsupported, "oneDNN does not compute in f64");
+  }
+  if (op.shape.pad_before != op.shape.pad_after) {
+    return Error(Code::kUnsupported, "the padding of a tile must be the same on both sides");
+  }
+  if (IsEmpty(op.shape)) return Error(Code::kUnsupported, "the tile is empty");
+  return {};
+}
+
+class OneDnnEngine final : public CpuEngine {
+ public:
+  explicit OneDnnEngine(std::shared_ptr<Runtime> runtime) : runtime_(std::move(runtime)) {}
+
+  [[nodiscard]] const EngineInfo& info() const override { return info_; }
+  Result<std::unique_ptr<CpuExecutable>> Prepare(const TileOp& op, int threads) override {
+    OOC_TRY(Refusal(op));
+    OOC_ASSIGN(SharedConvolution convolution,
+               Remembered(op, std::clamp(threads, 1, omp_get_thread_limit())));
+    return std::unique_ptr<CpuExecutable>(
+        std::make_unique<OneDnnExecutable>(info_, std::move(convolution)));
+  }
+
+ private:
+  // Compiling takes milliseconds, and planners ask for the same tiles again and again.
+  static constexpr size_t kRemembered = 64;
+  struct Answer {
+    TileOp op;
+    int threads;
+    Result<SharedConvolution> convolution;
+  };
+
+  const Result<SharedConvolution>& Remembered(const TileOp& op, int threads) {
+    const auto known = std::find_if(answers_.begin(), answers_.end(), [&](const Answer& answer) {
+      return answer.threads == threads && SameOp(answer.op, op);
+    });
+    if (known != answers_.end()) {
+      answers_.splice(answers_.begin(), answers_, known);
+    } else {
+      answers_.push_front({op, threads, Convolution::Make(runtime_, op, threads)});
+      if (answers_.size() > kRemembered) answers_.pop_back();
+    }
+    return answers_.front().convolution;
+  }
+
+  const EngineInfo info_ = Info();
+  const std::shared_ptr<Runtime> runtime_;
+  std::list<Answer> answers_;  // latest use first
+};
+
+}  // namespace
+}  // namespace onednn
+}  // namespace oocdnn::cpu
+
+extern "C" __attribute__((visibility("default"))) oocdnn::cpu::CpuEngine* oocdnn_onednn_engine(
+    int abi_version, const char** why) {
+  using oocdnn::cpu::onednn::OneDnnEngine;
+  if (abi_version != oocdnn::cpu::kOneDnnAbiVersion) {
+    *why = "the oneDNN plug-in was built with another version of oocdnn";
+    return nullptr;
+  }
+  auto runtime = oocdnn::cpu::onednn::Runtime::Create();
+  if (!runtime.ok()) {
+    *why = "oneDNN gives no CPU engine";
+    return nullptr;
+  }
+  return new OneDnnEngine(std::move(runtime).value());
+}

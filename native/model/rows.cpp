@@ -1,0 +1,58 @@
+#include "model/rows.hpp"
+
+#include <algorithm>
+
+#include "base/checked.hpp"
+
+namespace oocdnn {
+
+Operand ShapedAs(const Problem& problem, Operand operand) {
+  const bool like_output = operand == Operand::kOld || operand == Operand::kResidual;
+  return like_output ? problem.output() : operand;
+}
+
+int DimensionOf(const Problem& problem, Operand operand, Axis axis) {
+  if (IsSpatial(axis)) return 3 + SpatialIndex(axis);
+  if (ShapedAs(problem, operand) == Operand::kW) return Index(axis) - Index(Axis::kG);
+  return axis == Axis::kN ? 0 : axis == Axis::kG ? 1 : 2;
+}
+
+MemoryOrder::MemoryOrder(const Problem& problem) {
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (!problem.Uses(operand)) continue;
+    // What the output held before lies where the output does.
+    const Operand place = operand == Operand::kOld ? problem.output() : operand;
+    const Dims& stride = problem.stride[Index(place)];
+    const Dims dims = problem.DimsOf(operand);
+    std::vector<int> order;
+    for (int d = 0; d < 6; ++d) {
+      if (dims[d] > 1) order.push_back(d);
+    }
+    std::sort(order.begin(), order.end(), [&](int a, int b) { return stride[a] < stride[b]; });
+    int64_t next = 1;
+    for (const int d : order) {
+      if (stride[d] != next) break;
+      next = Mul(next, dims[d]);
+      dense_[i].push_back({d, kAxes});
+    }
+    for (int a = 0; a < kAxes; ++a) {
+      const auto axis = static_cast<Axis>(a);
+      if (!Moves(problem, operand, axis)) continue;
+      for (Dimension& dimension : dense_[i]) {
+        if (dimension.number == DimensionOf(problem, operand, axis)) dimension.axis = a;
+      }
+    }
+  }
+}
+
+MemoryOrder::Inside MemoryOrder::InsideOf(Operand operand, const AxisArray& counts) const {
+  Inside inside{};
+  for (const Dimension& dimension : dense_[Index(operand)]) {
+    inside[dimension.number] = true;
+    if (dimension.axis < kAxes && counts[dimension.axis] > 1) break;
+  }
+  return inside;
+}
+
+}  // namespace oocdnn

@@ -1,0 +1,165 @@
+"""Problem strings, read far enough to make the arrays of a problem and to run it.
+
+The grammar is the core's, which also checks the string (`Context.plan`); here a valid string is
+taken for granted. Strides of one's own (xs:, ws:, ...) are not served.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from oocdnn import _window
+from oocdnn._call import Window
+from oocdnn._mapped import Array
+from oocdnn.context import Context
+from oocdnn.errors import Unsupported
+
+_DTYPES: dict[str, npt.DTypeLike] = {
+    "f32": np.float32,
+    "f64": np.float64,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+}
+_ACTIVATIONS = {"clip": "clipped_relu", "elu": "elu", "swish": "swish"}
+
+
+@dataclass
+class Problem:
+    """What a problem string says. `keywords` are those of the function that computes it."""
+
+    text: str
+    rank: int
+    direction: str
+    x: tuple[int, ...] = ()
+    w: tuple[int, ...] = ()
+    y: tuple[int, ...] = ()
+    dtype: npt.DTypeLike = np.float32
+    channels_last: bool = False
+    beta: float = 0.0
+    bias: bool = False
+    scale: bool = False
+    residual: bool = False
+    keywords: dict[str, Any] = field(default_factory=dict)
+
+
+def parse(text: str) -> Problem:
+    """Reads a valid problem string."""
+    head, *words = text.split()
+    problem = Problem(text, int(head[4]), head.partition(":")[2])
+    for word in words:
+        if "@" not in word:
+            _read(word, problem)
+    if not problem.y:
+        extents = _window.forward_extents(_moves(problem), problem.x[2:], problem.w[2:])
+        problem.y = (problem.x[0], problem.w[0], *extents)
+    return problem
+
+
+def _moves(problem: Problem) -> Window:
+    given = problem.keywords
+    return _window.make(
+        problem.rank,
+        problem.w[2:],
+        given.get("stride", 1),
+        given.get("padding", 0),
+        given.get("dilation", 1),
+    )
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in text.split("x"))
+
+
+def _spread(sizes: tuple[int, ...]) -> int | tuple[int, ...]:
+    return sizes[0] if len(sizes) == 1 else sizes
+
+
+def _padding(text: str, rank: int) -> list[tuple[int, int]]:
+    pads = [part.partition(":") for part in text.split("x")]
+    pairs = [(int(before), int(after or before)) for before, _, after in pads]
+    return pairs * rank if len(pairs) == 1 else pairs
+
+
+def _read(word: str, problem: Problem) -> None:
+    keywords = problem.keywords
+    name, rest = re.match(r"(\+?[a-z]*?)(?=[\d.-]|$|/)(.*)", word).groups()  # type: ignore[union-attr]
+    if name in ("x", "w", "y"):
+        setattr(problem, name, _sizes(rest))
+    elif name == "pad":
+        keywords["padding"] = _padding(rest, problem.rank)
+    elif name in ("str", "dil"):
+        keywords["stride" if name == "str" else "dilation"] = _spread(_sizes(rest))
+    elif name == "grp":
+        keywords["groups"] = int(rest)
+    elif word.partition("/")[0] in _DTYPES:
+        problem.dtype = _DTYPES[word.partition("/")[0]]
+        keywords["math"] = "tf32" if word.endswith("/tf32") else "fp32"
+    elif word in ("nwc", "nhwc", "ndhwc", "ncw", "nchw", "ncdhw"):
+        problem.channels_last = word.endswith("c")
+    elif name == "alpha":
+        keywords["alpha"] = float(rest)
+    elif name == "beta":
+        problem.beta = float(rest)
+    elif word == "flip":
+        keywords["mode"] = "convolution"
+    elif name.startswith("+"):
+        _read_finish(name[1:], rest, problem)
+    else:
+        raise Unsupported(f"{word!r}: only plain layouts can be filled here; leave the word out")
+
+
+def _read_finish(name: str, rest: str, problem: Problem) -> None:
+    if name in ("bias", "scale", "residual"):
+        setattr(problem, name, True)
+        if name == "residual" and rest:
+            problem.keywords["residual_alpha"] = float(rest)
+    elif rest:
+        problem.keywords["activation"] = (_ACTIVATIONS[name], float(rest))
+    else:
+        problem.keywords["activation"] = name
+
+
+def random_call(problem: Problem, context: Context, seed: int = 0) -> Callable[..., Any]:
+    """The problem on random data: a function that runs it, taking further keywords."""
+    rng = np.random.default_rng(seed)
+
+    def array(shape: tuple[int, ...]) -> Array:
+        if not problem.channels_last or len(shape) < 3:
+            return rng.standard_normal(shape, np.float32).astype(problem.dtype)
+        values = rng.standard_normal((shape[0], *shape[2:], shape[1]), np.float32)
+        return np.moveaxis(values.astype(problem.dtype), -1, 1)
+
+    results = {"fwd": problem.y, "bwd_data": problem.x, "bwd_filter": problem.w}
+    result = results.get(problem.direction, problem.y[1:2])
+    keywords = {**problem.keywords, "beta": problem.beta, "out": array(result)}
+    if problem.scale:
+        keywords["scale"] = array(result[1:2])
+    if problem.residual:
+        keywords["residual"] = array(result)
+    if problem.bias:
+        keywords["b"] = array(result[1:2])
+    if problem.direction == "bwd_bias":
+        return partial(context.conv_backward_bias, array(problem.y), **keywords)
+    if problem.direction == "bwd_filter":
+        x, dy = array(problem.x), array(problem.y)
+        return partial(context.conv_backward_filter, x, dy, problem.w, **keywords)
+    if problem.direction == "fwd":
+        function = getattr(context, f"conv{problem.rank}d")
+        return partial(function, array(problem.x), array(problem.w), **keywords)
+    # A transposed convolution is backward data that also takes an epilogue.
+    function = getattr(context, f"conv_transpose{problem.rank}d")
+    keywords["output_padding"] = _output_padding(problem)
+    return partial(function, array(problem.y), array(problem.w), **keywords)
+
+
+def _output_padding(problem: Problem) -> tuple[int, ...]:
+    """What tells this x from the smallest one that leads to the same y."""
+    window = _moves(problem)
+    least = _window.transposed_extents(window, problem.y[2:], problem.w[2:], 0)
+    return tuple(have - low for have, low in zip(problem.x[2:], least, strict=True))

@@ -1,0 +1,19 @@
+"""The command oocdnn. Each command lies in a module of its own and imports what it needs late."""
+
+import click
+
+from oocdnn import __version__
+from oocdnn.cli.demo import demo
+from oocdnn.cli.info import info
+from oocdnn.cli.plan import plan
+from oocdnn.cli.trace import trace
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="oocdnn")
+def main() -> None:
+    """Exact convolutions whose tensors do not fit the device."""
+
+
+for command in (info, plan, trace, demo):
+    main.add_command(command)

@@ -1,0 +1,104 @@
+"""oocdnn info: what was found, what is missing, and the command that helps."""
+
+import json
+import platform
+import sys
+from importlib import metadata, util
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from oocdnn import __version__, _native
+from oocdnn.cli.common import bytes_text, console, device_option, json_option, plain_errors
+from oocdnn.context import Context
+
+# Distribution, module, what it is for, the command that installs it.
+_PACKAGES = (
+    ("numpy", "numpy", "arrays", "pip install numpy"),
+    ("cffi", "cffi", "the core library", "pip install cffi"),
+    ("ml_dtypes", "ml_dtypes", "bfloat16", "pip install ml_dtypes"),
+    (
+        "matplotlib",
+        "matplotlib",
+        "the demo",
+        "pip install 'oocdnn[demo]'",
+    ),
+    ("torch", "torch", "torch tensors as arguments", "pip install 'oocdnn[torch]'"),
+)
+
+
+def gather(device: str | None) -> dict[str, Any]:
+    """Everything that `oocdnn info` shows."""
+    with Context(device) as context:
+        native: dict[str, Any] = json.loads(context.info())
+    packages = []
+    for name, module, purpose, remedy in _PACKAGES:
+        found = util.find_spec(module) is not None
+        version = _version(name) if found else None
+        packages.append(
+            {"name": name, "version": version, "for": purpose, "remedy": "" if found else remedy}
+        )
+    return {
+        "version": __version__,
+        "library": str(_native.library_path()),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "packages": packages,
+        "core": native,
+    }
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+@click.command()
+@device_option
+@json_option
+@plain_errors
+def info(device: str | None, as_json: bool) -> None:
+    """Show what was found and what is missing; paste it into bug reports."""
+    found = gather(device)
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    out = console()
+    core = found["core"]
+    out.print(f"oocdnn {found['version']}, Python {found['python']}, {found['system']}")
+    out.print(f"core library {core['version']}: {found['library']}")
+    out.print(f"device {core['device']}: {core['description']}")
+    out.print(f"default budget {bytes_text(core['budget_bytes'])}")
+    _print_tables(out, core, found["packages"])
+    missing = [item for item in (*core["backends"], *found["packages"]) if _missing(item)]
+    for item in missing:
+        reason = item.get("text") or f"not installed, needed for {item.get('for')}"
+        remedy = f": {item['remedy']}" if item["remedy"] else ""
+        out.print(f"missing {item['name']} ({reason}){remedy}", markup=False)
+    sys.stdout.flush()
+
+
+def _missing(item: dict[str, Any]) -> bool:
+    return item.get("available") is False or item.get("version", "") is None
+
+
+def _print_tables(out: Console, core: dict[str, Any], packages: list[dict[str, Any]]) -> None:
+    engines = Table("engine", "exact", "invariant", "deterministic", "nan local")
+    for engine in core["engines"]:
+        properties = ("exact", "invariant", "deterministic", "nan_local")
+        engines.add_row(engine["name"], *("yes" if engine[name] else "no" for name in properties))
+    out.print(engines)
+    parts = Table("package", "version", "for")
+    for package in packages:
+        parts.add_row(package["name"], package["version"] or "missing", package["for"])
+    out.print(parts)
+    variables = Table("variable", "set to", "default", "meaning")
+    for variable in core["variables"]:
+        variables.add_row(
+            variable["name"], variable["set"] or "", variable["default"], variable["meaning"]
+        )
+    out.print(variables)

@@ -1,0 +1,170 @@
+"""The native planner, seen from Python: profiles, prices and searches through the testing doors."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64
+
+from geometry import doors
+from geometry.doors import Problem, Tiling
+
+ONEDNN = "onednn+symmetric"
+DIRECT = "direct+invariant"
+ENGINES = ",".join((ONEDNN, DIRECT, "reference+invariant"))
+OUT_OF_MEMORY, UNSUPPORTED, FILE_ERROR = 3, 4, 7
+ROOM = 1 << 20
+
+
+@dataclasses.dataclass
+class Profile:
+    """A machine whose wires, arithmetic and launches matter about alike for small problems."""
+
+    shared_engines: bool = False
+    fetch_bytes_per_second: float = 1e9
+    drain_bytes_per_second: float = 1e9
+    both_bytes_per_second: float = 2e9
+    move_bytes_per_second: float = 1e10
+    row_bytes: float = 64.0
+    copy_seconds: float = 1e-6
+    run_seconds: float = 1e-6
+    flops_fallback: float = 1e10
+    flops: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def text(self) -> str:
+        fields = dataclasses.asdict(self)
+        flops = fields.pop("flops")
+        fields |= {"machine": "a test", "date": "2024-01-01", "measured": "true"}
+        fields["shared_engines"] = str(self.shared_engines).lower()
+        lines = [f"{key} = {value}" for key, value in fields.items()]
+        lines += [f"flops {key} = {rate}" for key, rate in flops.items()]
+        return "\n".join(["oocdnn-profile 1", *lines, "end", ""])
+
+
+# The rates of design.md's reference machine: PCIe 5, TF32.
+H200 = Profile(
+    fetch_bytes_per_second=55e9,
+    drain_bytes_per_second=55e9,
+    both_bytes_per_second=100e9,
+    move_bytes_per_second=2e12,
+    copy_seconds=5e-6,
+    run_seconds=10e-6,
+    flops_fallback=400e12,
+)
+
+
+class Refused(Exception):
+    """The planner's answer was a Status: its code, its text and its number."""
+
+    def __init__(self, code: int, text: str, detail: int = 0):
+        super().__init__(text)
+        self.code, self.text, self.detail = code, text, detail
+
+
+@dataclasses.dataclass
+class Candidate:
+    problem: Problem
+    engine: int
+    tiling: Tiling
+    order: list[int]
+    depths: list[int]
+    cost: dict
+    facts: dict
+
+    @property
+    def seconds(self) -> float:
+        return self.cost["seconds"]
+
+    def counts(self) -> list[int]:
+        return doors.counts(self.tiling)
+
+
+@dataclasses.dataclass
+class Found:
+    ranked: list[Candidate]
+    refused: list[str]
+    considered: int
+    seconds: float
+
+
+def library() -> ctypes.CDLL:
+    loaded = doors.library()
+    loaded.oocdnn_testing_estimate.restype = c_int64
+    loaded.oocdnn_testing_default_profile.argtypes = [c_char_p, c_int64]
+    loaded.oocdnn_testing_profile.argtypes = [
+        c_char_p, c_char_p, c_int, c_int, POINTER(c_double), c_char_p, c_int64,
+    ]  # fmt: skip
+    loaded.oocdnn_testing_price.argtypes = [
+        POINTER(Problem), POINTER(Tiling), doors.Order, c_int32 * 7, c_int, c_char_p, c_char_p,
+        POINTER(c_double), c_char_p, c_int64,
+    ]  # fmt: skip
+    loaded.oocdnn_testing_search.argtypes = [
+        POINTER(Problem), c_int64, c_char_p, c_int, c_int, c_char_p, POINTER(c_int64), c_char_p,
+        c_int64,
+    ]  # fmt: skip
+    return loaded
+
+
+def default_profile() -> str:
+    text = ctypes.create_string_buffer(ROOM)
+    library().oocdnn_testing_default_profile(text, ROOM)
+    return text.value.decode()
+
+
+def reprint(text: str, engine: str = "e", dtype: int = 0, direction: int = 0) -> tuple[str, float]:
+    """The profile's text as printed from what was read, and the rate of one key."""
+    printed, flops = ctypes.create_string_buffer(ROOM), c_double()
+    raw = text.encode(errors="surrogateescape")
+    code = library().oocdnn_testing_profile(
+        raw, engine.encode(), dtype, direction, byref(flops), printed, ROOM
+    )
+    if code != 0:
+        raise Refused(code, printed.value.decode(errors="replace"))
+    return printed.value.decode(errors="surrogateescape"), flops.value
+
+
+def price(problem, tiling, order, depths, profile, engines=ENGINES, engine=0) -> tuple[dict, float]:
+    """The cost of a candidate, and the least that any could cost."""
+    text, floor = ctypes.create_string_buffer(ROOM), c_double()
+    code = library().oocdnn_testing_price(
+        byref(problem), byref(tiling), doors.Order(*order), (c_int32 * 7)(*depths), engine,
+        engines.encode(), profile.text().encode(), byref(floor), text, ROOM,
+    )  # fmt: skip
+    if code != 0:
+        raise Refused(code, text.value.decode())
+    return json.loads(text.value), floor.value
+
+
+def floor_of(problem, profile) -> float:
+    whole = doors.make_tiling(problem, [1 << 40] * 7)
+    return price(problem, whole, range(7), [1] * 7, profile)[1]
+
+
+def estimate(problem, tiling, depths, engines=ENGINES) -> int:
+    rings = (c_int32 * 7)(*depths)
+    return library().oocdnn_testing_estimate(byref(problem), byref(tiling), rings, engines.encode())
+
+
+def _candidate(problem: Problem, entry: dict) -> Candidate:
+    tiling = Tiling()
+    for name in ("extent", "length", "padding_as_data"):
+        getattr(tiling, name)[:] = entry[name]
+    return Candidate(
+        problem, entry["engine"], tiling, entry["order"], entry["depths"], entry["cost"], entry
+    )
+
+
+def search(
+    problem, budget, profile=None, engines=ENGINES, reproducible=False, exhaustive=False, best=8
+) -> Found:
+    text, detail = ctypes.create_string_buffer(ROOM), c_int64()
+    code = library().oocdnn_testing_search(
+        byref(problem), int(budget), engines.encode(), reproducible + 2 * exhaustive, best,
+        (profile or Profile()).text().encode(), byref(detail), text, ROOM,
+    )  # fmt: skip
+    if code != 0:
+        raise Refused(code, text.value.decode(), detail.value)
+    found = json.loads(text.value)
+    ranked = [_candidate(problem, entry) for entry in found["ranked"]]
+    return Found(ranked, found["refused"], found["considered"], found["seconds"])
