@@ -174,6 +174,7 @@ typedef struct oocdnn_stats {
   double drain_seconds;
   double overlap;
   double predicted_seconds;
+  int64_t split[7];
   char engine[32];
 } oocdnn_stats;
 typedef struct oocdnn_plan_info {

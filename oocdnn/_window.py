@@ -4,6 +4,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any, Literal, SupportsIndex
 
+import numpy as np
+
 from oocdnn._call import Window
 from oocdnn.errors import InvalidProblem
 
@@ -34,6 +36,8 @@ def integer(name: str, value: Any, least: int) -> int:
 
 def per_axis(name: str, value: Any, rank: int, least: int) -> tuple[int, ...]:
     """One integer for each of `rank` axes, from one integer or as many (PerAxis)."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     if hasattr(value, "__index__"):
         return (integer(name, value, least),) * rank
     if isinstance(value, str) or not hasattr(value, "__len__") or len(value) != rank:
@@ -67,6 +71,8 @@ def make(
     """The window of a call from its keywords; `taps` are the filter's spatial extents."""
     steps = per_axis("stride", stride, rank, 1)
     gaps = per_axis("dilation", dilation, rank, 1)
+    if isinstance(padding, np.ndarray):
+        padding = padding.tolist()
     if isinstance(padding, str):
         if padding == "same":
             return _same(steps, gaps, taps)

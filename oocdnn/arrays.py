@@ -149,18 +149,20 @@ def _check_layout(operand: View) -> tuple[int, ...]:
     """The element strides of an array, if the core can walk them."""
     array, name = operand.array, operand.name
     size = array.itemsize
+    if array.size == 0:
+        return (0,) * array.ndim
     for axis, (extent, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
         if extent > 1 and (stride <= 0 or stride % size):
             raise InvalidProblem(
                 f"{name} has a stride of {stride} bytes on axis {axis}; strides must be positive "
                 f"multiples of {size} bytes, pass numpy.ascontiguousarray({name})"
             )
-    if array.size and not array.flags.aligned:
+    if not array.flags.aligned:
         raise InvalidProblem(
             f"{name} does not begin at a multiple of {size} bytes; pass {name}.copy()"
         )
     strides = zip(array.shape, array.strides, strict=True)
-    return tuple(max(stride // size, 0) if extent > 1 else 0 for extent, stride in strides)
+    return tuple(stride // size if extent > 1 else 0 for extent, stride in strides)
 
 
 def allocate(like: View, shape: tuple[int, ...], keep_order: bool = True) -> View:

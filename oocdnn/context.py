@@ -4,9 +4,9 @@ import functools
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from oocdnn import _stack, functions, gradients
 from oocdnn._call import Convolution, Options, Slot, Tensor
@@ -28,7 +28,8 @@ class Stats:
     and never above `budget_bytes`. `overhead_device_bytes` are held by drivers and libraries and
     not bounded by the budget. `bytes_h2d` and `bytes_d2h` crossed toward and from the device, on
     the CPU device too. `device_allocations` and `prepared` (executables) are 0 after warm-up.
-    `overlap` is the sum of the three engines' seconds over `seconds`.
+    `overlap` is the sum of the three engines' seconds over `seconds`. `split` gives the pieces on
+    each axis: n, groups, k, c, d, h, w.
     """
 
     tiles: int = 0
@@ -45,6 +46,7 @@ class Stats:
     drain_seconds: float = 0.0
     overlap: float = 0.0
     predicted_seconds: float = 0.0
+    split: dict[str, int] = field(default_factory=dict)
     engine: str = ""
 
 
@@ -175,7 +177,7 @@ class Context:
     def stats(self) -> Stats:
         """What the last call did; readable after `close` too."""
         if not self._native.closed:
-            self._last = Stats(**self._native.stats())
+            self._last = Stats(**_named(self._native.stats()))
         return self._last
 
     def plan(self, problem: str) -> Plan:
@@ -184,8 +186,7 @@ class Context:
         Raises InvalidProblem for a string that cannot be read, OutOfMemory where nothing fits.
         """
         fields, text = self._native.plan(problem)
-        fields["split"] = dict(zip(_AXES, fields["split"], strict=True))
-        return Plan(problem=problem, text=text, **fields)
+        return Plan(problem=problem, text=text, **_named(fields))
 
     def release(self) -> None:
         """Gives the device memory back until the next call."""
@@ -210,7 +211,7 @@ class Context:
     def close(self) -> None:
         """Frees everything; calls of other threads are let end first. May be called again."""
         if not self._native.closed:
-            self._last = Stats(**self._native.stats())
+            self._last = self.stats
             self._native.close()
 
     conv1d = _bound(functions.conv1d)
@@ -222,6 +223,11 @@ class Context:
     conv_backward_data = _bound(gradients.conv_backward_data)
     conv_backward_filter = _bound(gradients.conv_backward_filter)
     conv_backward_bias = _bound(gradients.conv_backward_bias)
+
+
+def _named(fields: dict[str, Any]) -> dict[str, Any]:
+    """A C struct's fields, the pieces on each axis by its name."""
+    return {**fields, "split": dict(zip(_AXES, fields["split"], strict=True))}
 
 
 def _budget_text(budget: int | str | None) -> str | None:

@@ -12,9 +12,11 @@ namespace {
 constexpr double kMostTilings = 6000;  // of one sweep, before memory rules any out
 constexpr size_t kKept = 48;           // points that a sweep hands on
 constexpr size_t kRefined = 4;         // tilings that are refined
-constexpr int64_t kLooks = 12;         // lengths tried between two neighbours when refining
+constexpr int kRounds = 3;             // of refining
+constexpr int64_t kLooks = 8;          // lengths tried between two neighbours when refining
 constexpr size_t kPriced = 24;         // finalists that are priced
 constexpr int64_t kPricedSteps = 2048; // or more of them, while their schedules are short
+constexpr size_t kFrugal = 3;          // and as many that need less memory
 constexpr size_t kDeepened = 4;        // of which with a third slot too
 
 bool Empty(const LengthLists& lists) {
@@ -51,7 +53,7 @@ std::vector<RankedCandidate> FamilySearch::Run() {
   const LengthLists lengths = Lists();
   if (Empty(lengths)) return {};
   space_.Sweep(lengths, [this](const Cuts& cuts) { Consider(cuts); });
-  for (int round = 0; round < 2; ++round) Refine(lengths);
+  for (int round = 0; round < kRounds; ++round) Refine(lengths);
   PriceFinalists();
   Deepen();
   if (request_.exhaustive) PriceAll();
@@ -87,10 +89,15 @@ void FamilySearch::Consider(const Cuts& cuts) {
   if (space_.BoundOf(cuts) >= keeper_.Worst()) return;
   const std::vector<Point> points = space_.PointsOf(cuts, 2, true);
   considered_ += static_cast<int64_t>(points.size());
-  for (const Point& point : points) keeper_.Put(point);
+  const double share = kFrugalShare * static_cast<double>(request_.budget);
+  for (const Point& point : points) {
+    keeper_.Put(point);
+    if (static_cast<double>(point.bytes) <= share) frugal_.Put(point);
+  }
 }
 
-// Looks between the coarse lengths next to those of the best tilings, one axis at a time.
+// Looks between the coarse lengths next to those of the best tilings: along each axis, and for the
+// very best along each pair of axes, as what one gives up in memory the other can take.
 void FamilySearch::Refine(const LengthLists& lengths) {
   std::vector<Cuts> tilings;
   for (const Point& point : keeper_.Best()) {
@@ -100,36 +107,50 @@ void FamilySearch::Refine(const LengthLists& lengths) {
     }
   }
   for (const Cuts& tiling : tilings) {
+    const bool pairs = tiling == tilings.front();
+    std::array<std::vector<const AxisCut*>, kAxes> near;
+    for (int i = 0; i < kAxes; ++i) near[i] = Near(*tiling[i], lengths[i]);
     for (int i = 0; i < kAxes; ++i) {
-      const auto axis = static_cast<Axis>(i);
-      for (const int64_t length : Between(axis, tiling[i]->length, lengths[i])) {
+      for (const AxisCut* one : near[i]) {
         Cuts cuts = tiling;
-        cuts[i] = space_.Cut(axis, length);
-        if (cuts[i] != tiling[i] && refined_.insert(cuts).second) Consider(cuts);
+        cuts[i] = one;
+        if (refined_.insert(cuts).second) Consider(cuts);
+        for (int j = i + 1; pairs && j < kAxes; ++j) {
+          for (const AxisCut* two : near[j]) {
+            Cuts both = cuts;
+            both[j] = two;
+            if (refined_.insert(both).second) Consider(both);
+          }
+        }
       }
     }
   }
 }
 
-// Balanced lengths between the neighbours of `length` in a list that is sorted downward.
-std::vector<int64_t> FamilySearch::Between(Axis axis, int64_t length,
-                                           const std::vector<int64_t>& list) const {
-  const int64_t extent = ExtentsOf(problem())[Index(axis)];
+// Cuts of balanced lengths between the neighbours of `cut` in a list that is sorted downward.
+std::vector<const AxisCut*> FamilySearch::Near(const AxisCut& cut,
+                                               const std::vector<int64_t>& list) {
+  const int64_t extent = ExtentsOf(problem())[Index(cut.axis)];
   if (extent <= 1 || list.size() <= 1) return {};
-  int64_t longer = length, shorter = length;
+  int64_t longer = cut.length, shorter = cut.length;
   for (const int64_t other : list) {
-    if (other > length) longer = other;
-    if (other >= length) continue;
+    if (other > cut.length) longer = other;
+    if (other >= cut.length) continue;
     shorter = other;
     break;
   }
   const int64_t least = CeilDiv(extent, longer), most = CeilDiv(extent, shorter);
-  const int64_t stride = std::max<int64_t>((most - least) / kLooks, 1);
+  const int64_t stride = CeilDiv(most - least + 1, kLooks);
   std::vector<int64_t> lengths;
   for (int64_t pieces = least; pieces <= most; pieces += stride) {
     lengths.push_back(CeilDiv(extent, pieces));
   }
-  return Restrict(axis, std::move(lengths));
+  std::vector<const AxisCut*> cuts;
+  for (const int64_t length : Restrict(cut.axis, std::move(lengths))) {
+    const AxisCut* near = space_.Cut(cut.axis, length);
+    if (near->length != cut.length) cuts.push_back(near);
+  }
+  return cuts;
 }
 
 void FamilySearch::Price(const Point& point) {
@@ -147,6 +168,8 @@ void FamilySearch::PriceFinalists() {
     Price(point);
     steps += priced_.back().cost.steps;
   }
+  const std::vector<Point>& frugal = frugal_.Best();
+  for (size_t i = 0; i < std::min(frugal.size(), kFrugal); ++i) Price(frugal[i]);
 }
 
 // A third slot where two are used and memory is left.

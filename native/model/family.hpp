@@ -39,8 +39,7 @@ class FamilySearch {
   [[nodiscard]] const Problem& problem() const { return request_.problem; }
   [[nodiscard]] LengthLists Lists() const;
   [[nodiscard]] std::vector<int64_t> Restrict(Axis axis, std::vector<int64_t> lengths) const;
-  [[nodiscard]] std::vector<int64_t> Between(Axis axis, int64_t length,
-                                             const std::vector<int64_t>& list) const;
+  std::vector<const AxisCut*> Near(const AxisCut& cut, const std::vector<int64_t>& list);
   void Consider(const Cuts& cuts);
   void Refine(const LengthLists& lengths);
   void Price(const Point& point);
@@ -52,7 +51,7 @@ class FamilySearch {
   const PlanRequest& request_;
   const Profile& profile_;
   bool cut_;
-  Keeper keeper_;
+  Keeper keeper_, frugal_;  // all points, and those of a share of the budget
   std::set<Cuts> refined_;
   std::vector<RankedCandidate> priced_;
   double best_ = std::numeric_limits<double>::infinity();  // of priced_

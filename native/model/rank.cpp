@@ -8,13 +8,34 @@ namespace {
 
 constexpr double kEqual = 1.01;
 
+// One tile is the same plan in any loop order.
+bool Same(const Candidate& a, const Candidate& b) {
+  return a.tiling == b.tiling && a.depths == b.depths && a.engine == b.engine &&
+         (a.order == b.order || a.tiling.Tiles() <= 1);
+}
+
 void Append(std::vector<RankedCandidate> from, std::vector<RankedCandidate>* to) {
   for (RankedCandidate& entry : from) {
     const bool known = std::any_of(to->begin(), to->end(), [&](const RankedCandidate& other) {
-      return other.candidate == entry.candidate;
+      return Same(other.candidate, entry.candidate);
     });
     if (!known) to->push_back(std::move(entry));
   }
+}
+
+// The first `room` of a ranked list; the last of them frugal, if any of the list is.
+void Shorten(std::vector<RankedCandidate>* list, int64_t budget, size_t room) {
+  if (list->size() <= room) return;
+  const auto frugal = [&](const RankedCandidate& entry) {
+    return static_cast<double>(entry.cost.device_bytes) <=
+           kFrugalShare * static_cast<double>(budget);
+  };
+  const auto end = list->begin() + static_cast<std::ptrdiff_t>(room);
+  if (room >= 2 && std::none_of(list->begin(), end, frugal)) {
+    const auto found = std::find_if(end, list->end(), frugal);
+    if (found != list->end()) std::iter_swap(end - 1, found);
+  }
+  list->resize(room);
 }
 
 }  // namespace
@@ -37,7 +58,7 @@ void Rank(std::vector<RankedCandidate>* candidates) {
   }
 }
 
-std::vector<RankedCandidate> Merge(Families families, int best) {
+std::vector<RankedCandidate> Merge(Families families, int64_t budget, int best) {
   auto *first = &families.uncut, *second = &families.cut;
   const bool gains = !second->empty() &&
                      (first->empty() || second->front().cost.seconds * kPartialSumsGain <
@@ -45,7 +66,7 @@ std::vector<RankedCandidate> Merge(Families families, int best) {
   if (gains) std::swap(first, second);
   const auto most = static_cast<size_t>(std::max(best, 1));
   const size_t room = second->empty() || most < 2 ? most : most - 1;
-  if (first->size() > room) first->resize(room);
+  Shorten(first, budget, room);
   std::vector<RankedCandidate> merged;
   if (families.whole) merged.push_back(std::move(*families.whole));
   Append(std::move(*first), &merged);

@@ -21,8 +21,13 @@ constexpr double kPartialSumsGain = 1.25;
 // By predicted time; among those within one percent of each other, fewer device bytes first.
 void Rank(std::vector<RankedCandidate>* candidates);
 
-// What fits altogether runs whole. Then the family that wins; then the other one, so that an engine
-// that refuses partial sums still has something to run.
-std::vector<RankedCandidate> Merge(Families families, int best);
+// A candidate of at most this share of the budget is frugal: it still fits where the engine's exact
+// tiles and workspace turn out larger than estimated.
+constexpr double kFrugalShare = 0.6;
+
+// The `best` to offer. What fits altogether runs whole. Then the family that wins, a frugal
+// candidate among it; then one of the other family, so that an engine that refuses partial sums
+// still has something to run.
+std::vector<RankedCandidate> Merge(Families families, int64_t budget, int best);
 
 }  // namespace oocdnn

@@ -44,7 +44,7 @@ std::string WholeRefusal(const PlanRequest& request, int engine) {
                 BytesText(request.budget).c_str());
 }
 
-std::vector<RankedCandidate> SearchEngine(const PlanRequest& request, int engine,
+std::vector<RankedCandidate> SearchEngine(const PlanRequest& request, int engine, int quota,
                                           const Profile& profile, PlanSearch* search) {
   Families families;
   families.whole = Whole(request, engine, profile);
@@ -65,7 +65,7 @@ std::vector<RankedCandidate> SearchEngine(const PlanRequest& request, int engine
     families.cut = cut.Run();
     search->considered += cut.considered();
   }
-  return Merge(std::move(families), request.best);
+  return Merge(std::move(families), request.budget, quota);
 }
 
 // Sentence of an engine that no tiling fits.
@@ -89,9 +89,8 @@ class EngineLoop {
     for (const int engine : engines) {
       const bool first = engine == engines.front();
       const int quota = first ? std::max(request_.best - rest * kAtLeast, 1) : kAtLeast;
-      std::vector<RankedCandidate> ranked = RankedOf(engine);
+      std::vector<RankedCandidate> ranked = RankedOf(engine, quota);
       if (ranked.empty()) NoteRefusal(engine);
-      if (static_cast<int>(ranked.size()) > quota) ranked.resize(static_cast<size_t>(quota));
       std::move(ranked.begin(), ranked.end(), std::back_inserter(search_.ranked));
     }
     if (search_.ranked.empty()) {
@@ -127,7 +126,7 @@ class EngineLoop {
     return {Code::kUnsupported, why};
   }
 
-  std::vector<RankedCandidate> RankedOf(int engine) {
+  std::vector<RankedCandidate> RankedOf(int engine, int quota) {
     const EngineInfo& info = request_.engines[static_cast<size_t>(engine)];
     const bool blocked = Footprint(request_.problem, info).blocked();
     for (const Shared& shared : shared_) {
@@ -136,7 +135,7 @@ class EngineLoop {
       }
     }
     shared_.push_back({info.symmetric_padding, blocked,
-                       SearchEngine(request_, engine, profile_, &search_)});
+                       SearchEngine(request_, engine, quota, profile_, &search_)});
     return shared_.back().ranked;
   }
 

@@ -28,6 +28,42 @@ Status ExpectClaims(const Properties& engine, const Properties& executable) {
   return {};
 }
 
+Status ExpectRefusal(const Status& refusal) {
+  OOC_EXPECT(refusal.code() == Code::kUnsupported, "refused with \"%s\": %s",
+             CodeName(refusal.code()), refusal.message().c_str());
+  OOC_EXPECT(!refusal.message().empty(), "refused without a reason");
+  return {};
+}
+
+// An engine may keep a tile in a wider type than it was asked for, never in a narrower one.
+Status ExpectLayout(const TileLayout& layout, const Dims& dims, DType dtype) {
+  OOC_EXPECT(layout.shape == dims, "its extents are %s", Text(layout.shape).c_str());
+  OOC_EXPECT(IsValid(layout.dtype) && SizeOf(layout.dtype) >= SizeOf(dtype), "it holds %s",
+             Name(layout.dtype));
+  OOC_EXPECT(layout.bytes >= ElementsOf(dims) * SizeOf(layout.dtype), "it has only %lld bytes",
+             static_cast<long long>(layout.bytes));
+  return {};
+}
+
+Status ExpectStatements(const EngineInfo& info, const TileOp& op, const Executable& executable) {
+  OOC_EXPECT(executable.engine() == info.name, "the executable calls itself \"%s\"",
+             executable.engine().c_str());
+  const int64_t workspace = executable.workspace_bytes();
+  OOC_EXPECT(workspace >= 0 && workspace <= op.workspace_limit,
+             "a workspace of %lld bytes passes the limit", static_cast<long long>(workspace));
+  OOC_TRY(ExpectClaims(info.properties, executable.properties()));
+  const Operand output = OutputOf(op.direction);
+  std::vector<Operand> used = InputsOf(op.direction);
+  used.push_back(output);
+  for (const Operand operand : used) {
+    const Dims dims = op.shape.DimsOf(operand, op.direction);
+    const DType dtype = operand == output ? op.out_dtype : op.dtype;
+    OOC_TRY(ExpectLayout(executable.layout(operand), dims, dtype)
+                .With(Format("the layout of %s", Name(operand, op.direction))));
+  }
+  return {};
+}
+
 }  // namespace
 
 const std::vector<ConvShape>& Shapes() {
@@ -115,37 +151,11 @@ Operands MakeInputs(const TileOp& op, Filling filling, Random& random) {
 }
 
 Result<std::unique_ptr<Executable>> PrepareChecked(Device& device, int engine, const TileOp& op) {
-  Result<std::unique_ptr<Executable>> prepared = device.Prepare(engine, op);
   const EngineInfo& info = device.engines()[engine];
-  const std::string what = Describe(info, op);
-  if (!prepared.ok()) {
-    const Status& refusal = prepared.status();
-    OOC_EXPECT(refusal.code() == Code::kUnsupported, "%s: refused with \"%s\": %s", what.c_str(),
-               CodeName(refusal.code()), refusal.message().c_str());
-    OOC_EXPECT(!refusal.message().empty(), "%s: refused without a reason", what.c_str());
-    return refusal;
-  }
-  const Executable& executable = *prepared.value();
-  OOC_EXPECT(executable.engine() == info.name, "%s: the executable calls itself \"%s\"",
-             what.c_str(), executable.engine().c_str());
-  OOC_EXPECT(executable.workspace_bytes() >= 0 &&
-                 executable.workspace_bytes() <= op.workspace_limit,
-             "%s: a workspace of %lld bytes passes the limit", what.c_str(),
-             static_cast<long long>(executable.workspace_bytes()));
-  OOC_TRY(ExpectClaims(info.properties, executable.properties()).With(what));
-  std::vector<Operand> used = InputsOf(op.direction);
-  used.push_back(OutputOf(op.direction));
-  for (const Operand operand : used) {
-    const TileLayout& layout = executable.layout(operand);
-    const Dims dims = op.shape.DimsOf(operand, op.direction);
-    const DType dtype = operand == OutputOf(op.direction) ? op.out_dtype : op.dtype;
-    OOC_EXPECT(layout.shape == dims && layout.dtype == dtype, "%s: the layout of %s is %s %s",
-               what.c_str(), Name(operand, op.direction), Text(layout.shape).c_str(),
-               Name(layout.dtype));
-    OOC_EXPECT(layout.bytes >= ElementsOf(dims) * SizeOf(dtype),
-               "%s: the tile of %s has only %lld bytes", what.c_str(), Name(operand, op.direction),
-               static_cast<long long>(layout.bytes));
-  }
+  Result<std::unique_ptr<Executable>> prepared = device.Prepare(engine, op);
+  const Status checked = prepared.ok() ? ExpectStatements(info, op, *prepared.value())
+                                       : ExpectRefusal(prepared.status());
+  if (!checked.ok()) return Status(checked).With(Describe(info, op));
   return prepared;
 }
 

@@ -17,13 +17,16 @@ Status RunOne(Device& device, int engine, const TileOp& op, Filling filling, int
   Result<std::unique_ptr<Executable>> executable = PrepareChecked(device, engine, op);
   if (executable.status().code() == Code::kUnsupported) return {};
   OOC_TRY(executable.status());
+  const std::string what = Describe(device.engines()[engine], op);
   Random random(static_cast<uint64_t>(op.shape.n * 1000 + op.shape.k));
   const Operands inputs = MakeInputs(op, filling, random);
   const Operand output = OutputOf(op.direction);
   const Tensor old = Integers(op.shape.DimsOf(output, op.direction), random);
   const Tensor* const start = op.accumulates ? &old : nullptr;
-  OOC_ASSIGN(const Tensor seen, RunOnce(device, *executable.value(), op, inputs, start));
-  OOC_TRY(ExpectReference(op, *executable.value(), inputs, filling, seen, start));
+  Result<Tensor> seen = RunOnce(device, *executable.value(), op, inputs, start);
+  if (!seen.ok()) return std::move(seen).status().With(what);
+  OOC_TRY(ExpectReference(op, *executable.value(), inputs, filling, seen.value(), start)
+              .With(what));
   ++*ran;
   return {};
 }
@@ -42,7 +45,7 @@ Status RunSweep(Device& device, const Sweep& sweep, const std::vector<ConvShape>
       op.dtype = sweep.dtype;
       op.out_dtype = sweep.out_dtype;
       op.accumulates = sweep.accumulates;
-      OOC_TRY(RunOne(device, engine, op, sweep.filling, &ran).With(Describe(info, op)));
+      OOC_TRY(RunOne(device, engine, op, sweep.filling, &ran));
     }
   }
   if (ran > 0) return {};

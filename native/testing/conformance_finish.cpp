@@ -237,7 +237,8 @@ Status OnLayoutsOfEngines(Device& device) {
         Pass pass = MakePass(output, prepared.value()->layout(output), random);
         pass.alpha = 2.0;
         pass.beta = 0.5;
-        const bool channels = output == Operand::kX || output == Operand::kY;
+        const bool channels =
+            !pass.layout.opaque && (output == Operand::kX || output == Operand::kY);
         pass.epilogue.bias = pass.epilogue.scale = channels;
         OOC_TRY(ExpectPass(device, pass).With(Describe(info, op)));
       }

@@ -12,9 +12,9 @@ namespace {
 const std::vector<ConvShape>& PropertyShapes() {
   static const std::vector<ConvShape> shapes = [] {
     std::vector<ConvShape> all = FewShapes();
-    all.push_back(MakeShape(2, 1, 40, 24, {1, 20, 22}, {1, 3, 3}, {0, 1, 1}));
-    all.push_back(MakeShape(3, 1, 33, 70, {1, 15, 17}, {1, 1, 1}));
-    all.push_back(MakeShape(1, 1, 9, 11, {1, 31, 29}, {1, 5, 3}, {0, 2, 1}, {1, 2, 2}));
+    all.push_back(MakeShape(1, 1, 24, 20, {1, 14, 13}, {1, 3, 3}, {0, 1, 1}));
+    all.push_back(MakeShape(2, 1, 33, 40, {1, 9, 11}, {1, 1, 1}));
+    all.push_back(MakeShape(1, 1, 9, 11, {1, 19, 17}, {1, 5, 3}, {0, 2, 1}, {1, 2, 2}));
     return all;
   }();
   return shapes;
@@ -72,7 +72,7 @@ Status Invariant(Device& device) {
     const Tiling uncut = WholeTiling(problem, !device.engines()[engine].symmetric_padding);
     const Operands inputs = MakeInputs(TileOpOf(problem, uncut), Filling::kReals, random);
     OOC_ASSIGN(const Tensor whole, RunTiled(device, executable, problem, uncut, inputs));
-    for (int round = 0; round < 6; ++round) {
+    for (int round = 0; round < 4; ++round) {
       OOC_TRY(ExpectInvariant(device, engine, problem, inputs, whole, random));
     }
     return {};
@@ -109,14 +109,6 @@ Tensor NanMask(Tensor tensor) {
   return tensor;
 }
 
-// The operands in which a NaN is planted. In padding a NaN of w meets zeros in some engines and
-// nothing in others, so w stays clean.
-std::vector<Operand> PoisonedInputs(Direction direction) {
-  std::vector<Operand> operands = InputsOf(direction);
-  std::erase(operands, Operand::kW);
-  return operands;
-}
-
 Status NanLocal(Device& device) {
   int claims = 0;
   Random random(13);
@@ -125,7 +117,7 @@ Status NanLocal(Device& device) {
     ++claims;
     const Tiling uncut = WholeTiling(problem, !device.engines()[engine].symmetric_padding);
     const TileOp op = TileOpOf(problem, uncut);
-    for (const Operand operand : PoisonedInputs(op.direction)) {
+    for (const Operand operand : InputsOf(op.direction)) {
       for (int round = 0; round < 3; ++round) {
         Operands inputs = MakeInputs(op, Filling::kIntegers, random);
         std::vector<double>& values = inputs[Index(operand)].values;

@@ -1,4 +1,5 @@
-// One loop nest visits every pair of an input element and a filter tap; padding is never read.
+// Padding is zero data that takes part, as it does where a tile's slot holds it: a NaN that meets
+// padding gives NaN, whole or cut.
 #include "testing/conformance_reference.hpp"
 
 #include <cmath>
@@ -6,25 +7,43 @@
 namespace oocdnn::testing {
 namespace {
 
-// The row of x under filter tap `tap` of output row `row`, or -1 in the padding.
-int64_t RowOfX(const ConvShape& shape, int s, int64_t row, int64_t tap) {
-  const int64_t x = row * shape.stride[s] + tap * shape.dilation[s] - shape.pad_before[s];
-  return x < shape.in[s] ? x : -1;
+// The element of `tensor`, or zero where a spatial index is outside.
+double Padded(const Tensor& tensor, const Dims& index) {
+  for (const size_t d : {3, 4, 5}) {
+    if (index[d] < 0 || index[d] >= tensor.dims[d]) return 0.0;
+  }
+  return tensor.at(index);
 }
 
-// Calls visit(x index, w index, y index) for each product, in a fixed order.
+// The place of x under filter tap `w` of output place `y`. It may lie in the padding.
+Dims PlaceOfX(const ConvShape& shape, const Dims& w, const Dims& y) {
+  Dims x{y[0], w[0], w[2], 0, 0, 0};
+  for (size_t s = 0; s < 3; ++s) {
+    x[3 + s] = y[3 + s] * shape.stride[s] + w[3 + s] * shape.dilation[s] - shape.pad_before[s];
+  }
+  return x;
+}
+
+// The place of y that reads place `x` with filter tap `w`; false where there is none. It may lie
+// outside of y.
+bool PlaceOfY(const ConvShape& shape, const Dims& x, const Dims& w, Dims* y) {
+  *y = {x[0], w[0], w[1], 0, 0, 0};
+  for (size_t s = 0; s < 3; ++s) {
+    const int64_t place = x[3 + s] + shape.pad_before[s] - w[3 + s] * shape.dilation[s];
+    if (place % shape.stride[s] != 0) return false;
+    (*y)[3 + s] = place / shape.stride[s];
+  }
+  return true;
+}
+
+// Calls visit(w index, other index) for each tap and each place of `places` in the tap's group,
+// where dimension 2 of `places` is the tap's dimension `channel`.
 template <class Visit>
-void ForEachProduct(const ConvShape& shape, Visit&& visit) {
-  const Dims taps = shape.DimsOf(Operand::kW, Direction::kForward);
-  const Dims rows = shape.DimsOf(Operand::kY, Direction::kForward);
+void ForEachTapAndPlace(const Dims& taps, size_t channel, const Dims& places, Visit&& visit) {
   ForEach({}, taps, [&](const Dims& w) {
-    const Dims begin{0, w[0], w[1], 0, 0, 0};
-    const Dims end{rows[0], w[0] + 1, w[1] + 1, rows[3], rows[4], rows[5]};
-    ForEach(begin, end, [&](const Dims& y) {
-      const Dims x{y[0], w[0], w[2], RowOfX(shape, 0, y[3], w[3]), RowOfX(shape, 1, y[4], w[4]),
-                   RowOfX(shape, 2, y[5], w[5])};
-      if (x[3] >= 0 && x[4] >= 0 && x[5] >= 0) visit(x, w, y);
-    });
+    const Dims begin{0, w[0], w[channel], 0, 0, 0};
+    const Dims end{places[0], w[0] + 1, w[channel] + 1, places[3], places[4], places[5]};
+    ForEach(begin, end, [&](const Dims& place) { visit(w, place); });
   });
 }
 
@@ -56,16 +75,25 @@ Tensor Convolve(Direction direction, const ConvShape& shape, const Operands& ope
   const Tensor& x = operands[Index(Operand::kX)];
   const Tensor& w = operands[Index(Operand::kW)];
   const Tensor& y = operands[Index(Operand::kY)];
+  const Dims taps = shape.DimsOf(Operand::kW, direction);
   if (direction == Direction::kBackwardBias) return SumOfRows(shape, y);
   Tensor out(shape.DimsOf(OutputOf(direction), direction));
-  ForEachProduct(shape, [&](const Dims& ix, const Dims& iw, const Dims& iy) {
-    switch (direction) {
-      case Direction::kForward: out.at(iy) += x.at(ix) * w.at(iw); break;
-      case Direction::kBackwardData: out.at(ix) += y.at(iy) * w.at(iw); break;
-      case Direction::kBackwardFilter: out.at(iw) += x.at(ix) * y.at(iy); break;
-      case Direction::kBackwardBias: break;
-    }
-  });
+  if (direction == Direction::kBackwardData) {
+    ForEachTapAndPlace(taps, 2, out.dims, [&](const Dims& iw, const Dims& ix) {
+      Dims iy{};
+      if (PlaceOfY(shape, ix, iw, &iy)) out.at(ix) += Padded(y, iy) * w.at(iw);
+    });
+    return out;
+  }
+  ForEachTapAndPlace(taps, 1, shape.DimsOf(Operand::kY, direction),
+                     [&](const Dims& iw, const Dims& iy) {
+                       const double element = Padded(x, PlaceOfX(shape, iw, iy));
+                       if (direction == Direction::kForward) {
+                         out.at(iy) += element * w.at(iw);
+                       } else {
+                         out.at(iw) += element * y.at(iy);
+                       }
+                     });
   return out;
 }
 

@@ -18,7 +18,8 @@ import oracle
 import oocdnn
 
 DIRECTIONS = ("forward", "backward_data", "backward_filter", "backward_bias")
-AXES = ("N", "groups", "K", "C", "D", "H", "W")
+# The axes that can be split, and their names in a context's stats.
+AXES = {"N": "n", "groups": "groups", "K": "k", "C": "c", "D": "d", "H": "h", "W": "w"}
 DTYPES: dict[str, Any] = {
     "f32": np.float32,
     "f64": np.float64,
@@ -128,7 +129,7 @@ class Outcome:
     expected: np.ndarray
     stats: Any
     budget: int
-    reports: str
+    reports: list[str]
 
     def mismatches(self) -> int:
         same = (self.result == self.expected) | (
@@ -229,7 +230,7 @@ def least_with_whole(case: Case, axis: str) -> int:
     }
     inside, outside = [1] * rank, [1] * rank
     for a in range(rank):
-        if AXES[7 - rank + a] == axis:
+        if list(AXES)[7 - rank + a] == axis:
             inside[a], outside[a] = case.extent[a], case.out[a]
     taps = int(np.prod(case.taps))
     x = size["N"] * size["groups"] * size["C"] * int(np.prod(inside))

@@ -128,4 +128,4 @@ def test_random_delays_change_nothing(seed):
     case = random_case(RandomDraw(np.random.default_rng(100 + seed)))
     outcome = run_case(case, wrap="check", link_gb_per_s=0.5)
     assert outcome.mismatches() == 0
-    assert outcome.reports == ""
+    assert outcome.reports == []

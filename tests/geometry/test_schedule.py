@@ -8,13 +8,20 @@ import itertools
 import numpy as np
 import pytest
 from geometry import doors
-from geometry.cases import depths, orders, problems, runs, tilings
+from geometry.cases import depths, make, orders, problems, runs, tilings
 from geometry.doors import Direction, W, X, Y
 from geometry.simulation import Simulation, convolve, random_tensors, whole
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 thorough = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+
+CONVOLUTIONS = (Direction.FWD, Direction.BWD_DATA, Direction.BWD_FILTER)
+
+
+def rolling_operand(problem) -> int:
+    """The activation whose neighbouring tiles share halo rows."""
+    return Y if problem.direction == Direction.BWD_DATA else X
 
 
 @pytest.mark.parametrize("direction", list(Direction))
@@ -80,8 +87,7 @@ def test_resident_filter_is_fetched_once(data):
 def test_halo_rows_are_fetched_once(data):
     """With one spatial axis cut, innermost of the axes that move the rolling operand, and two
     slots, no element of that operand crosses twice."""
-    directions = (Direction.FWD, Direction.BWD_DATA, Direction.BWD_FILTER)
-    problem = data.draw(problems(directions, epilogues=False))
+    problem = data.draw(problems(CONVOLUTIONS, epilogues=False))
     axis = data.draw(st.sampled_from((4, 5, 6)))
     length = list(doors.make_tiling(problem, [2**40] * 7).extent)
     length[axis] = data.draw(st.integers(1, length[axis]))
@@ -91,25 +97,42 @@ def test_halo_rows_are_fetched_once(data):
     order = [other, *(a for a in range(7) if a not in (other, axis)), axis]
     if not doors.is_legal(problem, tiling, order):
         return
-    rolling = Y if problem.direction == Direction.BWD_DATA else X
     run = Simulation(problem, tiling, order, [2] * 7, random_tensors(problem, 1))
-    assert run.fetches[rolling].max() <= 1
+    assert run.fetches[rolling_operand(problem)].max() <= 1
+
+
+def assert_nan_stays_local(problem, tiling, order, rings, tensors, place) -> None:
+    """A NaN at `place` of the rolling operand spoils the same outputs in tiles as in one piece."""
+    spoiled = {i: tensor.copy() for i, tensor in tensors.items()}
+    spoiled[rolling_operand(problem)].flat[place] = np.nan
+    expected = convolve(problem, problem.shape, spoiled)
+    run = Simulation(problem, tiling, order, rings, spoiled)
+    np.testing.assert_array_equal(np.isnan(run.output), np.isnan(expected))
 
 
 @thorough
 @given(st.data())
 def test_nan_meets_the_outputs_that_it_meets_in_one_piece(data):
-    """A NaN in an activation spoils the same outputs in tiles as whole: backward filter's last tile
-    repeats rows of x, but only with dy rows that its taps have met before."""
-    directions = (Direction.FWD, Direction.BWD_DATA, Direction.BWD_FILTER)
-    problem, tiling, order, rings, seed = data.draw(runs(directions, epilogues=False))
+    problem, tiling, order, rings, seed = data.draw(runs(CONVOLUTIONS, epilogues=False))
     tensors = random_tensors(problem, seed)
-    activation = Y if problem.direction == Direction.BWD_DATA else X
-    flat = tensors[activation].reshape(-1)
-    flat[data.draw(st.integers(0, flat.size - 1))] = np.nan
-    expected = convolve(problem, problem.shape, tensors)
-    run = Simulation(problem, tiling, order, rings, tensors)
-    np.testing.assert_array_equal(np.isnan(run.output), np.isnan(problem.alpha * expected))
+    place = data.draw(st.integers(0, tensors[rolling_operand(problem)].size - 1))
+    assert_nan_stays_local(problem, tiling, order, rings, tensors, place)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("pad", [0, 1, 3])
+def test_last_tile_of_backward_filter_is_moved_back(stride, pad):
+    """Past the end it would bring x rows together with taps that they do not meet in one piece, and
+    a NaN times a zero row of dy is a NaN."""
+    problem = make(
+        Direction.BWD_FILTER, n=2, input=(1, 1, 17), filter=(1, 1, 3), stride=(1, 1, stride),
+        pad_before=(0, 0, pad), pad_after=(0, 0, pad),
+    )  # fmt: skip
+    tensors = random_tensors(problem, 5)
+    for length in (2, 3, 4, 5):
+        tiling = doors.make_tiling(problem, [2, 1, 1, 1, 1, 1, length])
+        for place in range(tensors[X].size):
+            assert_nan_stays_local(problem, tiling, range(7), [2] * 7, tensors, place)
 
 
 @thorough

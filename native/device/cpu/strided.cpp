@@ -137,17 +137,24 @@ void CopyRows(const StridedCopy& copy, const Plane& plane, const From* from, To*
   }
 }
 
+// A strip of rows at a time: long enough that each line of the source is followed by its neighbours,
+// short enough that the destination's lines wait in the first cache until they are full.
+constexpr int64_t kStrip = 4 * kTransposeBlock;
+
 template <class From, class To>
 void CopyTransposed(const StridedCopy& copy, const Plane& plane, const From* from, To* to,
                     const Part& part) {
-  for (int64_t r = part.row_begin; r < part.row_end; r += kTransposeBlock) {
-    const int64_t rows = std::min(kTransposeBlock, part.row_end - r);
+  for (int64_t strip = part.row_begin; strip < part.row_end; strip += kStrip) {
+    const int64_t strip_end = std::min(strip + kStrip, part.row_end);
     for (int64_t c = part.col_begin; c < part.col_end; c += kTransposeBlock) {
       const int64_t cols = std::min(kTransposeBlock, part.col_end - c);
-      TransposeBlock(from + r + c * plane.col.from, plane.col.from, to + r * plane.row.to + c,
-                     plane.row.to, rows, cols);
+      for (int64_t r = strip; r < strip_end; r += kTransposeBlock) {
+        const int64_t rows = std::min(kTransposeBlock, strip_end - r);
+        TransposeBlock(from + r + c * plane.col.from, plane.col.from, to + r * plane.row.to + c,
+                       plane.row.to, rows, cols);
+      }
     }
-    for (int64_t i = r; i < r + rows; ++i) Pad(copy, plane, part, to + i * plane.row.to);
+    for (int64_t r = strip; r < strip_end; ++r) Pad(copy, plane, part, to + r * plane.row.to);
   }
 }
 

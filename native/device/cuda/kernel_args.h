@@ -1,0 +1,116 @@
+// What the host passes to our kernels: plain structs, one per kernel, laid out alike by the host's
+// compiler, nvcc and NVRTC. Nothing is included here, because NVRTC has no headers.
+//
+// Element types have the values of DType. Strides are in elements, except those of copies, which are
+// in bytes: one arithmetic of addresses serves all types then.
+#pragma once
+
+namespace oocdnn::cuda {
+
+using Long = long long;
+
+enum ElementType : int { kF32 = 0, kF64 = 1, kF16 = 2, kBF16 = 3 };
+
+// Quotients by a number that is known before the launch, for dividends below 2^31:
+// n / divisor = (high half of n * multiplier + n) >> shift.
+struct Divisor {
+  unsigned divisor, multiplier, shift;
+};
+
+constexpr int kCopyDims = 6;
+
+// One dimension of a copy: its extent, and its strides on both sides in bytes.
+struct CopyDim {
+  Divisor extent;
+  Long from, to;
+};
+
+// ooc_rows: a strided copy with conversion, `vector` elements (1, 2, 4 or 8) at a time. Where that
+// is more than 1, dim[0] is dense on both sides, and its extent and strides count vectors.
+struct RowsArgs {
+  const void* from;
+  void* to;
+  int from_type, to_type, vector, dims;
+  unsigned count;          // vectors in all
+  CopyDim dim[kCopyDims];  // the fastest first
+};
+
+// ooc_transpose: a strided copy with conversion where the two sides have different fastest
+// dimensions: `read` is the one of `from`, `write` the one of `to`. Blocks of
+// 2^read_bits x 2^write_bits elements pass through shared memory.
+struct TransposeArgs {
+  const void* from;
+  void* to;
+  int from_type, to_type;
+  int read_vector, write_vector;  // elements of one access: 16 bytes' worth where dense, or 1
+  int read_bits, write_bits, pitch;  // pitch: elements between rows in shared memory
+  unsigned read_extent, write_extent;
+  Long read_from, read_to, write_from, write_to;  // strides of both on both sides, in bytes
+  Divisor read_blocks, write_blocks;              // blocks along both
+  unsigned count;                                 // blocks in all
+  int dims;
+  CopyDim dim[kCopyDims - 2];  // the others
+};
+
+// ooc_zero: zeroes boxes of one array, `size` bytes per element.
+constexpr int kZeroBoxes = 12;
+struct ZeroBox {
+  Long offset;
+  unsigned extent[kCopyDims];
+  Long count;  // elements
+};
+struct ZeroArgs {
+  void* to;
+  int size, boxes;
+  Long stride[kCopyDims];
+  ZeroBox box[kZeroBoxes];
+};
+
+// ooc_finish: the pass over finished sums, in place. The tile is walked in the order of memory;
+// the channel of an element is the sum of its indices times the channel steps.
+struct FinishDim {
+  Divisor extent;
+  Long stride, channel;
+};
+struct FinishKernelArgs {
+  void* out;
+  const void *old, *residual, *bias, *scale;  // null where unused
+  int type, activation, vector, dims;         // activation: the value of Activation
+  unsigned count;                             // vectors in all
+  double alpha, beta, residual_alpha, parameter;
+  FinishDim dim[kCopyDims];  // the fastest first; its extent counts vectors
+};
+
+// Strides of a convolution's tile: image (filter: output channel), group, channel (filter: input
+// channel), and the three spatial ones.
+struct TileStrides {
+  Long at[kCopyDims];
+};
+
+// ooc_direct_gather (forward and backward data), ooc_direct_filter. Counts are per group. `out`
+// are the extents of the written tensor's positions, `in` those of the read one's.
+struct DirectArgs {
+  const void *x, *w, *dy;  // forward: x, w; backward data: dy (as x), w; backward filter: x, dy
+  void* out;
+  int type;                 // of the inputs; the output is f64 for f64, else f32
+  int backward, accumulate;
+  int n, g, channels, reduced;  // channels of the output, and of the sum
+  int in[3], out_extent[3], filter[3], stride[3], dilation[3];
+  TileStrides x_stride, w_stride, out_stride;  // backward filter: w_stride is of dy
+  Long count;    // output elements, or blocks of kDirectChannels of them
+};
+
+// Neighbouring channels that one thread of the direct kernels works on.
+constexpr int kDirectChannels = 8;
+
+// ooc_direct_bias: `channels` sums over images and positions, in f64.
+struct BiasArgs {
+  const void* dy;
+  double* out;
+  int type, accumulate;
+  int n, channels;
+  Long plane;  // positions of one image and channel, which lie side by side
+};
+constexpr int kBiasThreads = 256, kBiasChunk = 2048;
+
+}  // namespace oocdnn::cuda

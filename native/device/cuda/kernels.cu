@@ -1,0 +1,13 @@
+// The kernels' entry points, under the names by which the host finds them. Self-contained: nvcc
+// makes a fat binary of it when the library is built, or NVRTC a binary for one GPU when it is used.
+#include "device/cuda/copy.cuh"
+#include "device/cuda/direct.cuh"
+#include "device/cuda/finish.cuh"
+
+OOC_KERNEL(ooc_rows, RowsArgs, 1024, Rows)
+OOC_KERNEL(ooc_transpose, TransposeArgs, 1024, Transpose)
+OOC_KERNEL(ooc_zero, ZeroArgs, 1024, ZeroBoxes)
+OOC_KERNEL(ooc_finish, FinishKernelArgs, 256, Finish)
+OOC_KERNEL(ooc_direct_gather, DirectArgs, 256, DirectGather)
+OOC_KERNEL(ooc_direct_filter, DirectArgs, 256, DirectFilter)
+OOC_KERNEL(ooc_direct_bias, BiasArgs, 256, DirectBias)

@@ -1,0 +1,63 @@
+// What lets the kernels be compiled three ways: by nvcc, by NVRTC, and by the host's compiler for
+// tests without a GPU.
+//
+// A kernel is a body that works on a Grid. OOC_THREADS(t) { ... } runs its block for every thread
+// of the thread block: once, as this thread, on a GPU; in a loop on the host. So OOC_BARRIER stands
+// between such blocks, never inside of one, and nothing lives in a thread's registers across it.
+#pragma once
+
+#include "device/cuda/kernel_args.h"
+
+namespace oocdnn::cuda {
+
+struct Grid {
+  unsigned block, blocks, threads;
+  void* shared;
+};
+
+#ifdef __CUDACC__
+#define OOC_HOST_DEVICE static __device__ __forceinline__
+#define OOC_BODY static __device__ __forceinline__
+#define OOC_THREADS(t) for (unsigned t = threadIdx.x, ooc_once = 1; ooc_once != 0; ooc_once = 0)
+#define OOC_BARRIER __syncthreads()
+#define OOC_UNROLL _Pragma("unroll")
+extern __shared__ __align__(16) unsigned char ooc_shared[];
+#define OOC_KERNEL(name, Args, most_threads, body)                                          \
+  extern "C" __global__ void __launch_bounds__(most_threads, 1)                                \
+      name(const __grid_constant__ ::oocdnn::cuda::Args args) {                             \
+    ::oocdnn::cuda::body(                                                                   \
+        args, ::oocdnn::cuda::Grid{blockIdx.x, gridDim.x, blockDim.x,                       \
+                                   ::oocdnn::cuda::ooc_shared});                            \
+  }
+#else
+#define OOC_HOST_DEVICE static inline
+#define OOC_BODY static inline
+#define OOC_THREADS(t) for (unsigned t = 0; t < grid.threads; ++t)
+#define OOC_BARRIER static_cast<void>(0)
+#define OOC_UNROLL
+#define OOC_KERNEL(name, Args, most_threads, body)                                          \
+  extern "C" void name(const void* args, unsigned block, unsigned blocks, unsigned threads, \
+                       void* shared) {                                                      \
+    ::oocdnn::cuda::body(*static_cast<const ::oocdnn::cuda::Args*>(args),                   \
+                         ::oocdnn::cuda::Grid{block, blocks, threads, shared});             \
+  }
+#endif
+
+OOC_HOST_DEVICE unsigned Quotient(unsigned n, const Divisor& d) {
+#ifdef __CUDA_ARCH__
+  const unsigned high = __umulhi(n, d.multiplier);
+#else
+  const unsigned high = (static_cast<unsigned long long>(n) * d.multiplier) >> 32;
+#endif
+  return (high + n) >> d.shift;
+}
+
+// Takes the index along a dimension off a running number.
+OOC_HOST_DEVICE unsigned Take(unsigned* rest, const Divisor& extent) {
+  const unsigned quotient = Quotient(*rest, extent);
+  const unsigned index = *rest - quotient * extent.divisor;
+  *rest = quotient;
+  return index;
+}
+
+}  // namespace oocdnn::cuda

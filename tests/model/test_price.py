@@ -1,0 +1,88 @@
+"""Prices against an independent simulation by events, and against bytes counted one by one."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from geometry import doors
+from geometry.cases import runs
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from model import planner
+from model.pipeline import ENGINES, Pipeline
+from model.planner import Profile
+
+thorough = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+
+PROFILES = {
+    "even": Profile(),
+    "slow drain": Profile(drain_bytes_per_second=1e7, copy_seconds=0),
+    "slow arithmetic": Profile(flops_fallback=1e7, row_bytes=0),
+    "narrow wire": Profile(both_bytes_per_second=3e8, run_seconds=0, flops_fallback=1e13),
+    "slow inside": Profile(move_bytes_per_second=1e7),
+    "shared engines": Profile(shared_engines=True),
+}
+
+
+def check(run: tuple, profile: Profile, tolerance: float = 1e-9) -> None:
+    cost, floor = planner.price(*run, profile, engines=planner.DIRECT)
+    simulated = Pipeline(*run, profile).outcome()
+    assert cost["seconds"] == pytest.approx(simulated.seconds, rel=tolerance, abs=0)
+    for engine in ENGINES:
+        assert cost[f"{engine}_seconds"] == pytest.approx(simulated.busy[engine], rel=1e-9, abs=0)
+    assert cost["bytes_in"] == simulated.bytes_in
+    assert cost["bytes_out"] == simulated.bytes_out
+    assert cost["steps"] == math.prod(doors.counts(run[1]))
+
+
+@pytest.mark.parametrize("name", PROFILES)
+@thorough
+@given(run=runs())
+def test_a_price_is_what_the_simulation_takes(name, run):
+    check(run[:4], PROFILES[name])
+
+
+@thorough
+@given(st.data())
+def test_strides_decide_how_many_rows_a_transfer_has(data):
+    problem, tiling, order, rings, _ = data.draw(runs())
+    if problem.rank < 3:
+        problem.stride[doors.Y][:] = doors.strides_of(doors.dims_of(problem, doors.Y), True)
+    check((problem, tiling, order, rings), PROFILES["even"])
+
+
+LONG = {
+    "rolling rows": ("conv2d:fwd x2x3x600x9 w4x3x3x3 pad1", [1, 1, 4, 3, 1, 1, 9]),
+    "filter again for each image": ("conv2d:fwd x40x4x40x8 w4x4x3x3", [1, 1, 2, 4, 1, 3, 6]),
+    "partial sums": ("conv2d:bwd_data x6x4x64x8 w9x4x3x3 pad1", [2, 1, 2, 4, 1, 2, 8]),
+    "gradient of a filter": ("conv1d:bwd_filter x4x6x999 w6x6x5 pad2", [1, 1, 6, 3, 1, 1, 7]),
+    "gradient of a bias": ("conv2d:bwd_bias y9x8x50x9", [1, 1, 4, 1, 1, 3, 4]),
+}
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("name", LONG)
+def test_a_schedule_too_long_to_walk_has_exact_bytes_and_a_close_price(name, depth):
+    text, lengths = LONG[name]
+    problem = doors.parse(text)
+    tiling = doors.make_tiling(problem, lengths)
+    assert math.prod(doors.counts(tiling)) > 512
+    run = (problem, tiling, doors.default_order(problem), [depth] * 7)
+    for profile in PROFILES.values():
+        check(run, profile, tolerance=0.03)
+
+
+@thorough
+@given(run=runs())
+def test_no_price_is_below_the_floor(run):
+    """Rows that no tap reaches are in the floor, as one tile of everything fetches them."""
+    problem, tiling, order, rings, _ = run
+    whole = doors.make_tiling(problem, [2**40] * 7)
+    for profile in (PROFILES["even"], PROFILES["shared engines"]):
+        least, floor = planner.price(problem, whole, order, [1] * 7, profile)
+        assert least["seconds"] >= floor
+        if all(stride == 1 for stride in problem.shape.stride):
+            assert planner.price(problem, tiling, order, rings, profile)[0]["seconds"] >= floor * (
+                1 - 1e-9
+            )

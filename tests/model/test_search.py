@@ -1,0 +1,281 @@
+"""What a search promises: it fits, it is near the best there is, and it says why where it cannot."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from geometry import doors
+from geometry.cases import make, problems
+from geometry.doors import Direction
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from model import planner
+from model.planner import DIRECT, ENGINES, ONEDNN, Candidate, Profile, Refused
+
+thorough = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+
+PROFILES = [
+    Profile(),
+    Profile(shared_engines=True),
+    Profile(drain_bytes_per_second=2e8, copy_seconds=0),
+    Profile(run_seconds=0, flops_fallback=1e8),
+    Profile(copy_seconds=1e-8, run_seconds=1e-8, row_bytes=0),
+]
+SUMMED = {Direction.FWD: 3, Direction.BWD_DATA: 2}  # the channel axis that is summed over
+PARTIAL_SUMS_GAIN = 1.25
+
+
+def least_budget(problem, engine: str, **options) -> int:
+    with pytest.raises(Refused) as refused:
+        planner.search(problem, 0, engines=engine, **options)
+    assert refused.value.code == planner.OUT_OF_MEMORY
+    return refused.value.detail
+
+
+def whole_bytes(problem, engine: str) -> int:
+    tiling = doors.make_tiling(problem, [2**40] * 7, engine != ONEDNN)
+    return planner.estimate(problem, tiling, [1] * 7, engine)
+
+
+@st.composite
+def budgets(draw, problem, engine: str, **options) -> int:
+    """Between the least and what one tile of everything needs, that excluded."""
+    least, most = least_budget(problem, engine, **options), whole_bytes(problem, engine)
+    assume(least < most)
+    return int(least * (most / least) ** draw(st.floats(0, 1, exclude_max=True)))
+
+
+def judged(candidate: Candidate) -> float:
+    """Predicted seconds, with the handicap that partial sums have."""
+    axis = SUMMED.get(candidate.problem.direction)
+    partial = axis is not None and candidate.counts()[axis] > 1
+    return candidate.seconds * (PARTIAL_SUMS_GAIN if partial else 1.0)
+
+
+@thorough
+@given(st.data())
+def test_every_candidate_fits_and_is_legal(data):
+    problem = data.draw(problems())
+    least = max(least_budget(problem, engine) for engine in (ONEDNN, DIRECT))
+    budget = data.draw(st.integers(least, 4 * whole_bytes(problem, ONEDNN) + least))
+    found = planner.search(problem, budget, data.draw(st.sampled_from(PROFILES)))
+    for one in found.ranked:
+        assert doors.is_legal(problem, one.tiling, one.order)
+        name = ENGINES.split(",")[one.engine]
+        bytes_ = planner.estimate(problem, one.tiling, one.depths, name)
+        assert bytes_ == one.cost["device_bytes"] == one.facts["estimate"] <= budget
+    engines = [one.engine for one in found.ranked]
+    assert engines == sorted(engines) and set(engines) == {0, 1, 2}
+    assert all(engines.count(engine) <= 2 for engine in (1, 2))
+
+
+@thorough
+@given(st.data())
+def test_the_best_is_near_the_best_of_all(data):
+    problem = data.draw(problems())
+    engine = data.draw(st.sampled_from((ONEDNN, DIRECT)))
+    reproducible = engine == DIRECT and data.draw(st.booleans())
+    budget = data.draw(budgets(problem, engine, reproducible=reproducible))
+    profile = data.draw(st.sampled_from(PROFILES))
+    options = {"engines": engine, "reproducible": reproducible}
+    usual = planner.search(problem, budget, profile, **options)
+    every = planner.search(problem, budget, profile, exhaustive=True, best=200, **options)
+    assert judged(usual.ranked[0]) <= 1.05 * min(judged(one) for one in every.ranked)
+
+
+@thorough
+@given(st.data())
+def test_the_least_budget_is_exact(data):
+    problem = data.draw(problems())
+    engine = data.draw(st.sampled_from((ONEDNN, DIRECT)))
+    least = least_budget(problem, engine)
+    assert planner.search(problem, least, engines=engine).ranked
+    with pytest.raises(Refused, match=f"needs at least {least} bytes .*budget is {least - 1}"):
+        planner.search(problem, least - 1, engines=engine)
+
+
+@st.composite
+def large(draw):
+    """Problems of a megabyte to a terabyte, in every direction."""
+    rank = draw(st.integers(1, 3))
+    most = {1: 100_000, 2: 2000, 3: 200}[rank]
+    shape = {"input": [], "filter": [], "stride": [], "dilation": [], "pad_before": []}
+    direction = draw(st.sampled_from(list(Direction)))
+    for axis in range(3):
+        unseen = axis < 3 - rank
+        taps = 1 if unseen or direction == Direction.BWD_BIAS else draw(st.integers(1, 7))
+        dilation = draw(st.integers(1, 2))
+        shape["filter"].append(taps)
+        shape["dilation"].append(dilation)
+        shape["stride"].append(1 if unseen else draw(st.integers(1, 3)))
+        shape["pad_before"].append(0 if unseen else draw(st.integers(0, taps - 1)))
+        reach = (taps - 1) * dilation + 1
+        shape["input"].append(1 if unseen else draw(st.integers(reach, most)))
+    problem = make(
+        direction, n=draw(st.integers(1, 64)), g=draw(st.sampled_from((1, 1, 2, 32))),
+        k=draw(st.integers(1, 512)),
+        c=1 if direction == Direction.BWD_BIAS else draw(st.integers(1, 512)),
+        pad_after=shape["pad_before"], **shape,
+    )  # fmt: skip
+    problem.rank, problem.dtype = rank, draw(st.integers(0, 3))
+    return problem
+
+
+def total_bytes(problem) -> int:
+    used = [i for i in range(6) if doors.uses(problem, i)]
+    elements = sum(math.prod(doors.dims_of(problem, i)) for i in used)
+    return elements * (4, 8, 2, 2)[problem.dtype]
+
+
+def window_bytes(problem) -> int:
+    """Of what the taps of one (k, c) pair reach, in every operand."""
+    if problem.direction == Direction.BWD_BIAS:
+        return 0
+    shape = problem.shape
+    reach = [(t - 1) * d + 1 for t, d in zip(shape.filter, shape.dilation, strict=True)]
+    return 8 * 2 * math.prod(2 * rows for rows in reach)
+
+
+@thorough
+@given(large(), st.booleans())
+def test_every_problem_fits_a_32nd_of_its_bytes(problem, reproducible):
+    budget = max(256 << 10, total_bytes(problem) // 32)
+    assume(window_bytes(problem) <= budget)
+    engines = DIRECT if reproducible else ENGINES
+    found = planner.search(problem, budget, planner.H200, engines, reproducible)
+    assert {one.engine for one in found.ranked} == set(range(len(engines.split(","))))
+    assert all(one.cost["device_bytes"] <= budget for one in found.ranked)
+
+
+def test_what_fits_altogether_runs_whole():
+    problem = doors.parse("conv2d:fwd x64x16x32x32 w16x16x3x3 pad1")
+    budget = whole_bytes(problem, ONEDNN)
+    for profile in PROFILES:
+        whole = planner.search(problem, budget, profile).ranked[0]
+        assert whole.cost["steps"] == 1 and set(whole.depths) == {0, 1}
+        assert "whole" in whole.facts["text"]
+        cut = planner.search(problem, budget - 1, profile)
+        assert cut.ranked[0].cost["steps"] > 1
+        assert f"budget is {budget / 2**20:.1f} MiB" in cut.refused[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "conv2d:fwd x64x256x56x56 w256x256x3x3 pad1",
+        "conv2d:bwd_data x64x256x56x56 w256x256x3x3 pad1",
+        "conv2d:bwd_filter x64x256x56x56 w256x256x3x3 pad1",
+        "conv3d:fwd x1x64x96x96x96 w64x64x3x3x3 pad1",
+        "conv2d:fwd x1x64x4096x4096 w64x64x3x3 pad1",
+    ],
+)
+def test_where_the_filter_fits_every_byte_crosses_once(text):
+    problem = doors.parse(text)
+    best = planner.search(problem, 64 << 20, planner.H200).ranked[0]
+    crossed = best.cost["bytes_in"] + best.cost["bytes_out"]
+    assert crossed == total_bytes(problem)
+    assert best.seconds <= 1.05 * planner.floor_of(problem, planner.H200)
+
+
+def test_rows_stay_whole_where_an_outer_cut_suffices():
+    problem = doors.parse("conv2d:fwd x1x64x512x512 w64x64x3x3 pad1")
+    best = planner.search(problem, 16 << 20, planner.H200).ranked[0]
+    assert best.counts()[5] > 1 and best.counts()[6] == 1
+
+
+def test_summed_channels_are_whole_where_that_costs_little():
+    problem = doors.parse("conv2d:fwd x16x256x64x64 w256x256x3x3 pad1")
+    best = planner.search(problem, 32 << 20, planner.H200).ranked[0]
+    assert best.counts()[3] == 1 and not best.facts["accumulates"]
+
+
+def test_partial_sums_leave_a_way_out_for_engines_without_them():
+    problem = doors.parse("conv2d:fwd x1x512x2048x2048 w512x512x3x3 pad1")
+    found = planner.search(problem, 1 << 20, planner.H200, ONEDNN)
+    assert found.ranked[0].facts["accumulates"]
+    assert any(not one.facts["accumulates"] for one in found.ranked)
+
+
+def test_something_frugal_is_offered():
+    problem = doors.parse("conv2d:fwd x64x256x56x56 w256x256x3x3 pad1")
+    budget = 8 << 20
+    found = planner.search(problem, budget, planner.H200, ONEDNN)
+    assert min(one.cost["device_bytes"] for one in found.ranked) <= 0.6 * budget
+
+
+@thorough
+@given(st.data())
+def test_reproducible_plans_add_up_in_one_order(data):
+    """N, D, H, W: an axis is cut only where the axes before it advance by single rows."""
+    problem = data.draw(problems((Direction.BWD_FILTER, Direction.BWD_BIAS)))
+    budget = data.draw(budgets(problem, DIRECT, reproducible=True))
+    for one in planner.search(problem, budget, reproducible=True).ranked:
+        assert one.engine > 0, "onednn does not keep its bits"
+        sums = (0, 4, 5, 6)
+        cut = [axis for axis in sums if one.counts()[axis] > 1]
+        for axis in cut:
+            assert all(one.tiling.length[before] == 1 for before in sums if before < axis)
+        assert [axis for axis in one.order if axis in cut] == cut
+
+
+def test_without_an_engine_the_search_says_so():
+    problem = doors.parse("conv1d:fwd x1x1x8 w1x1x3")
+    with pytest.raises(Refused, match="onednn: its bits depend on the tile") as refused:
+        planner.search(problem, 1 << 20, engines=ONEDNN, reproducible=True)
+    assert refused.value.code == planner.UNSUPPORTED
+    assert {one.engine for one in planner.search(problem, 1 << 20, engines=f",{DIRECT}").ranked} == {1}
+
+
+@pytest.mark.parametrize("size", ["n", "k", "c"])
+@pytest.mark.parametrize("direction", list(Direction))
+def test_an_empty_problem_has_a_plan_without_steps(direction, size):
+    problem = make(direction, input=(1, 4, 4), filter=(1, 1, 1), **{size: 0})
+    best = planner.search(problem, 0).ranked[0] if size != "c" or direction != 3 else None
+    assert best is None or (best.cost["steps"], best.seconds) == (0, 0.0)
+
+
+def test_tiles_stay_below_what_engines_can_index():
+    problem = doors.parse("conv3d:fwd x1x8x1024x1024x1024 w8x8x3x3x3 pad1")
+    found = planner.search(problem, 1 << 45, planner.H200)
+    assert found.ranked[0].cost["steps"] > 1
+    for one in found.ranked:
+        tile = doors.tile_shape(problem, one.tiling)
+        assert tile.n * tile.g * tile.c * math.prod(tile.input) < 2**31 - 1
+        assert tile.n * tile.g * tile.k * math.prod(tile.out) < 2**31 - 1
+
+
+def test_types_of_tiles():
+    """Partial sums and finishing passes are in the accumulator's type; 16-bit tiles are floats
+    except with oneDNN; the bias's gradient is summed in doubles."""
+
+    def slots(text: str, engine: str, **lengths) -> int:
+        problem = doors.parse(text)
+        length = [lengths.get(axis, 2**40) for axis in doors.AXES]
+        tiling = doors.make_tiling(problem, length, engine == DIRECT)
+        return planner.estimate(problem, tiling, [1] * 7, engine)
+
+    image = "x4x32x8x8 w32x32x1x1"  # x and y: 8192 elements, w: 1024
+    assert slots(f"conv2d:fwd {image} bf16", ONEDNN) == 2 * (8192 + 8192 + 1024)
+    assert slots(f"conv2d:fwd {image} bf16", DIRECT) == 4 * (8192 + 8192 + 1024)
+    assert slots(f"conv2d:fwd {image} bf16", ONEDNN, C=16) == 2 * (4096 + 512) + 4 * 8192
+    assert slots(f"conv2d:fwd {image} bf16 +relu", ONEDNN) == 2 * (8192 + 1024) + 4 * 8192
+    assert slots(f"conv2d:fwd {image} beta1", ONEDNN) == 4 * (3 * 8192 + 1024)
+    assert slots(f"conv2d:fwd {image} f64", DIRECT) == 8 * (2 * 8192 + 1024)
+    assert slots("conv2d:bwd_bias y4x32x8x8", DIRECT) == 4 * 8192 + 8 * 32
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("conv2d:fwd x64x256x56x56 w256x256x3x3 pad1", 0.02),
+        ("conv2d:bwd_filter x128x64x224x224 w64x64x3x3 pad1", 0.02),
+        ("conv3d:bwd_data x2x64x128x128x128 w64x8x3x3x3 pad1 grp8", 0.1),
+    ],
+)
+def test_searching_is_quick(text, limit):
+    """Ten times the target, as test machines are shared."""
+    problem = doors.parse(text)
+    assert min(planner.search(problem, 64 << 20).seconds for _ in range(5)) < 10 * limit
+
+

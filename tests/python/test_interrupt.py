@@ -1,0 +1,83 @@
+"""Ctrl-C ends a long call between tiles, and the context goes on working."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import oracle
+import pytest
+from python.support import assert_equal, integers
+
+LONG = """
+import sys, time
+import numpy as np, oocdnn
+x, w = np.ones((1, 64, 512, 512), np.float32), np.ones((64, 64, 3, 3), np.float32)
+with oocdnn.Context("cpu", "1MiB", engine="reference", threads=1) as ctx:
+    ctx.plan("conv2d:fwd x1x64x512x512 w64x64x3x3")
+    def started(done, tiles):
+        if done == 1:
+            print("running", flush=True)
+    try:
+        ctx.conv2d(x, w, progress={progress})
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    y = ctx.conv2d(x[:, :, :16, :16], w)
+    assert (y == 64 * 9).all()
+    print("usable", flush=True)
+"""
+
+
+def start(progress: str) -> subprocess.Popen[str]:
+    script = LONG.replace("{progress}", progress)
+    if progress == "None":
+        script = script.replace("    try:", '    print("running", flush=True)\n    try:')
+    return subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("progress", ["None", "started"])
+def test_ctrl_c(progress):
+    with start(progress) as child:
+        assert child.stdout.readline() == "running\n"
+        time.sleep(0.3)
+        sent = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        assert child.stdout.readline() == "interrupted\n", child.stderr.read()
+        assert time.monotonic() - sent < 2
+        out, err = child.communicate(timeout=60)
+    assert (out, child.returncode) == ("usable\n", 0), err
+
+
+def test_what_progress_raises_ends_the_call(ctx):
+    class Enough(Exception):
+        pass
+
+    def progress(done, tiles):
+        raise Enough(f"after {done} of {tiles}")
+
+    x, w = integers((2, 16, 40, 40)), integers((16, 16, 3, 3))
+    with pytest.raises(Enough, match=r"after \d+ of \d+"):
+        ctx.conv2d(x, w, progress=progress)
+    assert_equal(ctx.conv2d(x, w), oracle.forward(x, w))
+
+
+def test_a_call_within_progress_is_possible_on_another_context(ctx):
+    x, w = integers((2, 16, 40, 40)), integers((16, 16, 3, 3))
+    results = []
+
+    def progress(done, tiles):
+        import oocdnn
+
+        if not results:
+            with oocdnn.Context("cpu") as other:
+                results.append(other.conv2d(x, w))
+
+    assert_equal(ctx.conv2d(x, w, progress=progress), oracle.forward(x, w))
+    assert_equal(results[0], oracle.forward(x, w))
