@@ -5,9 +5,10 @@
 Each layer in each direction is computed three ways in turn, several times: by one oneDNN primitive
 with its reorders (`oocdnn.bench.onednn_primitive`), by oocdnn whole (a budget that fits one tile),
 and by oocdnn tiled (a budget of an eighth of the data). The ways alternate, so that whatever else
-the machine does meets all of them; a ratio is the median of the ratios within one round. The data
-are small integers, for which all three must agree to the last bit. For scale, the machine's rate
-of float32 matrix products is measured between layers.
+the machine does meets all of them; a ratio is the median of the ratios within one round. A round
+in which other programs took much of the processor is repeated, up to a limit. The data are small
+integers, for which all three must agree to the last bit. For scale, the machine's rate of float32
+matrix products is measured between layers.
 """
 
 import json
@@ -36,6 +37,8 @@ Way = Literal["primitive", "whole", "tiled"]
 WAYS: tuple[Way, ...] = ("primitive", "whole", "tiled")
 TILED_SHARE = 8  # the tiled budget is the data divided by this
 SGEMM_SIZE = 4096
+DISTURBED = 0.08  # share of the cores that others may take in a round that counts
+TRIES = 3  # rounds in all, as a multiple of those that should count
 
 
 def convolve(
@@ -69,9 +72,46 @@ def budget_of(case: Layer, way: Way) -> int:
     return case.data_bytes // TILED_SHARE
 
 
+@dataclass(frozen=True)
+class Call:
+    """The time of one call, and how much of the machine's cores other programs had meanwhile."""
+
+    seconds: float
+    processor_seconds: float  # of all threads of this process
+    others: float  # 0 to 1
+
+    @property
+    def quiet(self) -> bool:
+        return self.others <= DISTURBED
+
+
+def machine_busy_seconds() -> float:
+    """Processor time that all programs of the machine have used, in all; 0 where unknown."""
+    try:
+        with open("/proc/stat", encoding="ascii") as file:
+            fields = [int(text) for text in file.readline().split()[1:9]]
+    except OSError:
+        return 0.0
+    user, nice, system, _idle, _waiting, *interrupts_and_stolen = fields
+    return (user + nice + system + sum(interrupts_and_stolen)) / os.sysconf("SC_CLK_TCK")
+
+
+def timed(call: Callable[..., object], *arguments: object) -> Call:
+    """Runs `call` and says how long it took."""
+    busy, own, start = machine_busy_seconds(), time.process_time(), time.perf_counter()
+    call(*arguments)
+    seconds, own = time.perf_counter() - start, time.process_time() - own
+    foreign = machine_busy_seconds() - busy - own
+    share = foreign / (seconds * (os.cpu_count() or 1))
+    return Call(seconds, own, min(max(share, 0.0), 1.0))
+
+
+Round = dict[Way, Call]
+
+
 @dataclass
 class Measured:
-    """One layer in one direction. Times are in seconds, one per round."""
+    """One layer in one direction."""
 
     layer: str
     direction: Direction
@@ -80,29 +120,31 @@ class Measured:
     data_bytes: int
     implementation: str  # oneDNN's, of the primitive
     reordered: list[str]  # operands that the primitive wants in another layout
-    seconds: dict[Way, list[float]] = field(default_factory=lambda: {way: [] for way in WAYS})
+    rounds: list[Round] = field(default_factory=list)
     difference: dict[Way, float] = field(default_factory=dict)  # to the primitive's result
     stats: dict[Way, dict[str, Any]] = field(default_factory=dict)  # of the last call
     plan: dict[Way, str] = field(default_factory=dict)
 
+    @property
+    def quiet_rounds(self) -> list[Round]:
+        return [one for one in self.rounds if all(call.quiet for call in one.values())]
+
+    @property
+    def counted(self) -> list[Round]:
+        """The rounds that count: the quiet ones, all of them where there is none."""
+        return self.quiet_rounds or self.rounds
+
     def rate(self, way: Way) -> float:
         """Floating-point operations per second of the best call."""
-        return self.flops / min(self.seconds[way])
+        return self.flops / min(one[way].seconds for one in self.counted)
 
     def ratio(self, way: Way) -> float:
         """Time of `way` over that of the primitive: the median of the rounds."""
-        pairs = zip(self.seconds[way], self.seconds["primitive"], strict=True)
-        return median(ours / plain for ours, plain in pairs)
+        return median(one[way].seconds / one["primitive"].seconds for one in self.counted)
 
     @property
     def exact(self) -> bool:
         return all(difference == 0 for difference in self.difference.values())
-
-
-def seconds_of(call: Callable[..., object], *arguments: object) -> float:
-    start = time.perf_counter()
-    call(*arguments)
-    return time.perf_counter() - start
 
 
 class Contest:
@@ -152,9 +194,10 @@ class Contest:
 
     def round(self, number: int) -> None:
         """One timed call in every way, beginning with another one each time."""
-        turn = number % len(WAYS)
+        turn, calls = number % len(WAYS), Round()
         for way in (*WAYS[turn:], *WAYS[:turn]):
-            self.measured.seconds[way].append(seconds_of(self.call, way))
+            calls[way] = timed(self.call, way)
+        self.measured.rounds.append(calls)
 
     def explain(self) -> None:
         """Keeps what the contexts say about their last call and its plan."""
@@ -164,11 +207,13 @@ class Contest:
 
 
 def measure(case: Layer, direction: Direction, rounds: int) -> Measured:
-    """Computes a layer in every way, `rounds` times in turn."""
+    """Computes a layer in every way in turn, until `rounds` rounds were quiet."""
     with Contest(case, direction) as contest:
         contest.compare()
-        for number in range(rounds):
+        for number in range(TRIES * rounds):
             contest.round(number)
+            if len(contest.measured.quiet_rounds) == rounds:
+                break
         contest.explain()
         return contest.measured
 
@@ -184,7 +229,7 @@ class Sgemm:
     def measure(self) -> None:
         operations = 2 * len(self._matrices[0]) ** 3
         for name, call in (("numpy", np.matmul), ("onednn", onednn_primitive.sgemm)):
-            rate = operations / seconds_of(call, *self._matrices)
+            rate = operations / timed(call, *self._matrices).seconds
             self.rates[name] = max(self.rates[name], rate)
 
     @property
@@ -194,7 +239,7 @@ class Sgemm:
 
 HEADER = (
     f"{'layer':<24} {'direction':<10} {'primitive':>9} {'whole':>7} {'tiled':>7} GFLOP/s  "
-    f"{'whole/pr':>8} {'tiled/pr':>8} {'whole/sgemm':>11} {'tiles':>6}  result"
+    f"{'whole/pr':>8} {'tiled/pr':>8} {'whole/sgemm':>11} {'tiles':>6} {'rounds':>6}  result"
 )
 
 
@@ -204,7 +249,8 @@ def line(one: Measured, sgemm: float) -> str:
     return (
         f"{one.layer:<24} {one.direction:<10} {rates['primitive']:9.1f} {rates['whole']:7.1f} "
         f"{rates['tiled']:7.1f} {'':9}{one.ratio('whole'):8.3f} {one.ratio('tiled'):8.3f} "
-        f"{one.rate('whole') / sgemm:11.2f} {one.stats['tiled']['tiles']:6d}  "
+        f"{one.rate('whole') / sgemm:11.2f} {one.stats['tiled']['tiles']:6d} "
+        f"{len(one.quiet_rounds):6d}  "
         f"{'exact' if one.exact else 'DIFFERS'}"
     )
 

@@ -130,32 +130,36 @@ def random_call(problem: Problem, context: Context, seed: int = 0) -> Callable[.
     rng = np.random.default_rng(seed)
 
     def array(shape: tuple[int, ...]) -> Array:
-        if not problem.channels_last or len(shape) < 3:
-            return rng.standard_normal(shape, np.float32).astype(problem.dtype)
-        values = rng.standard_normal((shape[0], *shape[2:], shape[1]), np.float32)
-        return np.moveaxis(values.astype(problem.dtype), -1, 1)
+        return rng.standard_normal(shape, np.float32).astype(problem.dtype)
 
-    results = {"fwd": problem.y, "bwd_data": problem.x, "bwd_filter": problem.w}
-    result = results.get(problem.direction, problem.y[1:2])
-    keywords = {**problem.keywords, "beta": problem.beta, "out": array(result)}
+    def data(shape: tuple[int, ...]) -> Array:
+        """An array in the layout of the problem, which is that of x and y."""
+        if not problem.channels_last:
+            return array(shape)
+        return np.moveaxis(array((shape[0], *shape[2:], shape[1])), -1, 1)
+
+    keywords = dict(problem.keywords)
+    if problem.direction == "bwd_bias":
+        out = array(problem.y[1:2])
+        return partial(context.conv_backward_bias, data(problem.y), out=out, beta=problem.beta)
+    if problem.direction == "bwd_filter":
+        keywords |= {"out": array(problem.w), "beta": problem.beta}
+        x, dy = data(problem.x), data(problem.y)
+        return partial(context.conv_backward_filter, x, dy, problem.w, **keywords)
+    forward = problem.direction == "fwd"
+    source, result = (problem.x, problem.y) if forward else (problem.y, problem.x)
+    keywords |= {"out": data(result), "beta": problem.beta}
+    if problem.bias:
+        keywords["b"] = array(result[1:2])
     if problem.scale:
         keywords["scale"] = array(result[1:2])
     if problem.residual:
-        keywords["residual"] = array(result)
-    if problem.bias:
-        keywords["b"] = array(result[1:2])
-    if problem.direction == "bwd_bias":
-        return partial(context.conv_backward_bias, array(problem.y), **keywords)
-    if problem.direction == "bwd_filter":
-        x, dy = array(problem.x), array(problem.y)
-        return partial(context.conv_backward_filter, x, dy, problem.w, **keywords)
-    if problem.direction == "fwd":
-        function = getattr(context, f"conv{problem.rank}d")
-        return partial(function, array(problem.x), array(problem.w), **keywords)
+        keywords["residual"] = data(result)
     # A transposed convolution is backward data that also takes an epilogue.
-    function = getattr(context, f"conv_transpose{problem.rank}d")
-    keywords["output_padding"] = _output_padding(problem)
-    return partial(function, array(problem.y), array(problem.w), **keywords)
+    if not forward:
+        keywords["output_padding"] = _output_padding(problem)
+    function = getattr(context, f"conv{'' if forward else '_transpose'}{problem.rank}d")
+    return partial(function, data(source), array(problem.w), **keywords)
 
 
 def _output_padding(problem: Problem) -> tuple[int, ...]:

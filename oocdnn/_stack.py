@@ -1,5 +1,6 @@
 """Which context a function uses: the innermost `with` of its thread, else one per process."""
 
+import atexit
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -46,7 +47,15 @@ def _default_context() -> "Context":
     with _lock:
         if _default is None or _default.closed:
             _default = Context()
+            # Registered now, it runs before finalizers are shut down.
+            atexit.register(_write_timeline)
         return _default
+
+
+def _write_timeline() -> None:
+    """At exit contexts are left to the system, but OOCDNN_TRACE is written by destroying one."""
+    if _default is not None and os.environ.get("OOCDNN_TRACE"):
+        _default.close()
 
 
 def _after_fork_in_child() -> None:

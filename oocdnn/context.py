@@ -132,7 +132,7 @@ class Context:
         wrap: str | None = None,
     ) -> None:
         self.math = math_of(math)
-        self._entered = 0
+        self._entries: list[None] = []  # one for each block entered; appending is atomic
         self._last = Stats()
         options = Options(
             device=device,
@@ -150,7 +150,7 @@ class Context:
 
     def __enter__(self) -> "Context":
         _stack.push(self)
-        self._entered += 1
+        self._entries.append(None)
         return self
 
     def __exit__(
@@ -160,8 +160,8 @@ class Context:
         traceback: TracebackType | None,
     ) -> None:
         _stack.pop(self)
-        self._entered -= 1
-        if self._entered == 0:
+        self._entries.pop()
+        if not self._entries:
             self.close()
 
     def run(

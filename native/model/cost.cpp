@@ -24,6 +24,31 @@ double Elements(const ConvShape& tile, Operand operand, Direction direction) {
   return product;
 }
 
+// Fetches that nothing hides.
+struct Serial {
+  double first = 0.0;   // of the first step: nothing is computed before it
+  double fetch = 0.0;   // of later steps, while the compute before has ended and the next waits
+  double excess = 0.0;  // of those, what is longer than a drain that holds it up at the same time
+};
+
+// A slot without a spare is filled after the compute before; and so are those of the operands that
+// are fetched behind it for the same step, as the fetch engine works in order.
+Serial SerialOf(const Problem& problem, const Totals& totals, const Depths& depths, double drain) {
+  Serial serial;
+  int64_t waiting = 0;  // transfers of the operand so far that waits most often
+  for (int i = 0; i < kOperands; ++i) {
+    const Flow& flow = totals.flow[i];
+    if (static_cast<Operand>(i) == problem.output() || flow.transfers == 0) continue;
+    const double one = flow.seconds / static_cast<double>(flow.transfers);
+    serial.first += one;
+    if (depths[i] <= 1) waiting = std::max(waiting, flow.transfers);
+    const int64_t waits = std::max<int64_t>(std::min(waiting, flow.transfers) - 1, 0);
+    serial.fetch += one * static_cast<double>(waits);
+    serial.excess += std::max(one - drain, 0.0) * static_cast<double>(waits);
+  }
+  return serial;
+}
+
 }  // namespace
 
 Rates::Rates(const PlanRequest& request, int engine, const Profile& profile)
@@ -95,7 +120,7 @@ double ComputeSeconds(const Problem& problem, const Rates& rates, const Cuts& cu
   *steps = 1;
   for (const AxisCut* cut : cuts) *steps = Mul(*steps, cut->count);
   const ConvShape tile = ShapeOf(problem, cuts);
-  const auto outputs = static_cast<double>(BoxesOf(problem, cuts, problem.output()));
+  const auto outputs = static_cast<double>(BoxesOf(problem, CountsOf(cuts), problem.output()));
   return static_cast<double>(*steps) * rates.RunSeconds(tile) + outputs * rates.FinishSeconds(tile);
 }
 
@@ -136,24 +161,17 @@ Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals) {
 double Estimate(const Problem& problem, const Rates& rates, const Totals& totals, const Cost& cost,
                 const Depths& depths) {
   if (rates.shared_engines() || totals.steps == 0) return cost.seconds;
-  double first_fetch = 0.0;  // nothing is computed before it
-  double serial_in = 0.0;    // fetches that wait for the compute before and hold up the next
-  for (int i = 0; i < kOperands; ++i) {
-    const Flow& flow = totals.flow[i];
-    if (static_cast<Operand>(i) == problem.output() || flow.transfers == 0) continue;
-    const double one = flow.seconds / static_cast<double>(flow.transfers);
-    first_fetch += one;
-    if (depths[i] <= 1) serial_in += flow.seconds - one;
-  }
   const int out = Index(problem.output());
-  const double last_drain =
-      cost.drain_seconds / static_cast<double>(std::max<int64_t>(totals.flow[out].transfers, 1));
+  const double drains = static_cast<double>(std::max<int64_t>(totals.flow[out].transfers, 1));
+  const double last_drain = cost.drain_seconds / drains;
   const double serial_out = depths[out] <= 1 ? cost.drain_seconds - last_drain : 0.0;
+  const Serial serial = SerialOf(problem, totals, depths, depths[out] <= 1 ? last_drain : 0.0);
   const double one_run = cost.compute_seconds / static_cast<double>(totals.steps);
   return std::max({cost.seconds,
                    cost.fetch_seconds + one_run + last_drain,
-                   first_fetch + cost.compute_seconds + std::max(serial_in, serial_out) + last_drain,
-                   first_fetch + one_run + cost.drain_seconds});
+                   serial.first + cost.compute_seconds + last_drain +
+                       std::max(serial.fetch, serial_out + serial.excess),
+                   serial.first + one_run + cost.drain_seconds});
 }
 
 }  // namespace oocdnn

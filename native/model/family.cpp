@@ -10,17 +10,32 @@ namespace oocdnn {
 namespace {
 
 constexpr double kMostTilings = 6000;  // of one sweep, before memory rules any out
-constexpr size_t kKept = 48;           // points that a sweep hands on
+constexpr size_t kKept = 128;          // points that a sweep hands on
 constexpr size_t kRefined = 4;         // tilings that are refined
 constexpr int kRounds = 3;             // of refining
 constexpr int64_t kLooks = 8;          // lengths tried between two neighbours when refining
 constexpr size_t kPriced = 24;         // finalists that are priced
 constexpr int64_t kPricedSteps = 2048; // or more of them, while their schedules are short
 constexpr size_t kFrugal = 3;          // and as many that need less memory
-constexpr size_t kDeepened = 4;        // of which with a third slot too
+constexpr size_t kDeepened = 3;        // of which with more slots too
 
 bool Empty(const LengthLists& lists) {
   return std::any_of(lists.begin(), lists.end(), [](const auto& list) { return list.empty(); });
+}
+
+// The candidate with one more slot in a ring, or in every ring of two for kOperands; as it is where
+// no more slots are of use.
+Candidate Deeper(const Problem& problem, Candidate candidate, int ring) {
+  constexpr int kMostSlots = 3;
+  AxisArray counts{};
+  for (int i = 0; i < kAxes; ++i) counts[i] = candidate.tiling.Count(static_cast<Axis>(i));
+  for (int i = 0; i < kOperands; ++i) {
+    int& depth = candidate.depths[i];
+    const bool raised = ring == kOperands ? depth == 2 : i == ring;
+    if (!raised || !problem.Uses(static_cast<Operand>(i)) || depth >= kMostSlots) continue;
+    if (BoxesOf(problem, counts, static_cast<Operand>(i)) > depth) ++depth;
+  }
+  return candidate;
 }
 
 }  // namespace
@@ -153,8 +168,7 @@ std::vector<const AxisCut*> FamilySearch::Near(const AxisCut& cut,
   return cuts;
 }
 
-void FamilySearch::Price(const Point& point) {
-  const Candidate candidate = space_.CandidateOf(point);
+void FamilySearch::Price(const Candidate& candidate) {
   const Cost cost = PriceOf(request_, candidate, profile_);
   ++considered_;
   best_ = std::min(best_, cost.seconds);
@@ -165,26 +179,25 @@ void FamilySearch::PriceFinalists() {
   int64_t steps = 0;
   for (const Point& point : keeper_.Best()) {
     if (priced_.size() >= kPriced && steps > kPricedSteps) break;
-    Price(point);
+    Price(space_.CandidateOf(point));
     steps += priced_.back().cost.steps;
   }
   const std::vector<Point>& frugal = frugal_.Best();
-  for (size_t i = 0; i < std::min(frugal.size(), kFrugal); ++i) Price(frugal[i]);
+  for (size_t i = 0; i < std::min(frugal.size(), kFrugal); ++i) {
+    Price(space_.CandidateOf(frugal[i]));
+  }
 }
 
-// A third slot where two are used and memory is left.
+// One more slot for each ring in turn, and for all rings of two at once, of the best few.
 void FamilySearch::Deepen() {
   Rank(&priced_);
   const size_t count = std::min(priced_.size(), kDeepened);
   for (size_t i = 0; i < count; ++i) {
-    RankedCandidate deeper = priced_[i];
-    for (int& depth : deeper.candidate.depths) depth += depth == 2 ? 1 : 0;
-    if (deeper.candidate == priced_[i].candidate) continue;
-    if (EstimateBytes(request_, deeper.candidate) > request_.budget) continue;
-    deeper.cost = PriceOf(request_, deeper.candidate, profile_);
-    ++considered_;
-    best_ = std::min(best_, deeper.cost.seconds);
-    priced_.push_back(deeper);
+    for (int ring = 0; ring <= kOperands; ++ring) {
+      const Candidate deeper = Deeper(problem(), priced_[i].candidate, ring);
+      if (deeper == priced_[i].candidate) continue;
+      if (EstimateBytes(request_, deeper) <= request_.budget) Price(deeper);
+    }
   }
 }
 
@@ -198,7 +211,7 @@ void FamilySearch::PriceAll() {
   space_.Sweep(lengths, [this](const Cuts& cuts) {
     if (space_.BoundOf(cuts) >= best_) return;
     for (const Point& point : space_.PointsOf(cuts, 3, false)) {
-      if (point.bound < best_) Price(point);
+      if (point.bound < best_) Price(space_.CandidateOf(point));
     }
   });
 }

@@ -42,7 +42,7 @@ class FamilySearch {
   std::vector<const AxisCut*> Near(const AxisCut& cut, const std::vector<int64_t>& list);
   void Consider(const Cuts& cuts);
   void Refine(const LengthLists& lengths);
-  void Price(const Point& point);
+  void Price(const Candidate& candidate);
   void PriceFinalists();
   void Deepen();
   void PriceAll();

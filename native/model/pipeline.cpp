@@ -132,7 +132,7 @@ double Extrapolate(const Cost& total, const Cost& half, const Cost& end) {
 }
 
 double Length(const PlanRequest& request, const Candidate& candidate, const Rates& rates,
-              const Cost& total) {
+              const Totals& totals, const Cost& total) {
   Schedule schedule(request.problem, candidate.tiling, candidate.order, candidate.depths);
   Pipeline pipeline(request, candidate, rates);
   const int64_t steps = std::min(schedule.Steps(), kWalk);
@@ -143,7 +143,10 @@ double Length(const PlanRequest& request, const Candidate& candidate, const Rate
     if (i + 1 == steps / 2) half = pipeline.Now();
   }
   const Cost end = pipeline.Now();
-  return steps == schedule.Steps() ? end.seconds : Extrapolate(total, half, end);
+  if (steps == schedule.Steps()) return end.seconds;
+  // What happens too rarely for the walk to have met it, the estimate knows of.
+  return std::max(Extrapolate(total, half, end),
+                  Estimate(request.problem, rates, totals, total, candidate.depths));
 }
 
 // The cuts of a whole tiling, which outlive the pointers to them.
@@ -166,10 +169,11 @@ Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profi
   Cost cost;
   if (candidate.tiling.Tiles() > 0) {
     const OwnedCuts owned(problem, candidate.tiling);
-    cost = CostOf(problem, rates,
-                  TotalsOf(problem, rates, owned.cuts, candidate.order, candidate.depths));
+    const Totals totals =
+        TotalsOf(problem, rates, owned.cuts, candidate.order, candidate.depths);
+    cost = CostOf(problem, rates, totals);
     if (!rates.shared_engines()) {
-      cost.seconds = std::max(Length(request, candidate, rates, cost), cost.seconds);
+      cost.seconds = std::max(Length(request, candidate, rates, totals, cost), cost.seconds);
     }
   }
   cost.device_bytes = EstimateBytes(request, candidate);

@@ -128,11 +128,12 @@ TileSpace::Slots TileSpace::SlotsOf(const Cuts& cuts) const {
   Slots slots;
   const ConvShape tile = ShapeOf(problem(), cuts);
   const bool partial = IsPartial(problem(), cuts);
+  const AxisArray counts = CountsOf(cuts);
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (!problem().Uses(operand)) continue;
     slots.bytes[i] = footprint_.SlotBytes(tile, operand, partial);
-    slots.boxes[i] = BoxesOf(problem(), cuts, operand);
+    slots.boxes[i] = BoxesOf(problem(), counts, operand);
     slots.single = Add(slots.single, slots.bytes[i]);
   }
   if (!footprint_.Indexable(tile)) slots.single = kSizeMax;
@@ -161,7 +162,9 @@ void TileSpace::PutPoints(const Cuts& cuts, const Slots& slots, const LoopOrder&
   int choices = 1;
   for (int i = 0; i < kOperands; ++i) {
     if (!problem().Uses(static_cast<Operand>(i))) continue;
-    most[i] = static_cast<int>(std::min<int64_t>({most_slots, slots.boxes[i], kMost}));
+    // Where there are so few boxes, a slot for each keeps them all.
+    const int64_t useful = slots.boxes[i] <= kMost ? slots.boxes[i] : most_slots;
+    most[i] = static_cast<int>(useful);
     for (int depth = 1; depth <= most[i]; ++depth) {
       flow[i][depth] = FlowOf(problem(), rates_, cuts, order, static_cast<Operand>(i), depth);
     }

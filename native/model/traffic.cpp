@@ -50,10 +50,10 @@ OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrd
   return traffic;
 }
 
-int64_t BoxesOf(const Problem& problem, const Cuts& cuts, Operand operand) {
+int64_t BoxesOf(const Problem& problem, const AxisArray& counts, Operand operand) {
   int64_t boxes = 1;
-  for (const AxisCut* cut : cuts) {
-    if (Moves(problem, operand, cut->axis)) boxes = Mul(boxes, cut->count);
+  for (int i = 0; i < kAxes; ++i) {
+    if (Moves(problem, operand, static_cast<Axis>(i))) boxes = Mul(boxes, counts[i]);
   }
   return boxes;
 }

@@ -1,13 +1,12 @@
 // The table of cases, and the C doors through which pytest runs them one by one.
 #include "testing/conformance.hpp"
 
-#include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "device/wrap/check_device.hpp"
 #include "testing/device_spec.hpp"
 #include "testing/door.hpp"
+#include "testing/lying_device.hpp"
 
 namespace oocdnn::testing {
 namespace {
@@ -51,6 +50,18 @@ OOC_DOOR int oocdnn_testing_conformance_count() { return static_cast<int>(AllCas
 
 OOC_DOOR const char* oocdnn_testing_conformance_name(int index) {
   return AllCases()[static_cast<size_t>(index)].name;
+}
+
+// Whether the device can be made: the code of the Status.
+OOC_DOOR int oocdnn_testing_device(const char* device_spec, char* message, int64_t capacity) {
+  return oocdnn::testing::Answer(oocdnn::testing::MakeDevice(device_spec).status(), message,
+                                 capacity);
+}
+
+// The name of a lie, null behind the last one.
+OOC_DOOR const char* oocdnn_testing_lie_name(int index) {
+  using oocdnn::testing::Lie;
+  return index < oocdnn::testing::kLies ? oocdnn::testing::Name(static_cast<Lie>(index)) : nullptr;
 }
 
 // Runs one case on a new device; returns the code of its Status.

@@ -12,12 +12,12 @@ constexpr int kRounds = 150;
 
 // One random copy: a tensor in host memory, and a tile for a box of it.
 struct Copy {
-  Tensor tensor;   // what the array holds
+  Tensor tensor;  // what the array holds
   Array array;
   Operand operand = Operand::kX;
   TileLayout layout;
   Box box;
-  Part part;       // of the tile, what is copied
+  Part part;  // of the tile, what is copied
   void* tile = nullptr;
 
   [[nodiscard]] Transfer AsTransfer() const {
@@ -28,13 +28,13 @@ struct Copy {
     return transfer;
   }
   [[nodiscard]] std::string Describe() const {
-    return Format("%s tile of extent %s, block %lld, %s; box at %s, part %s to %s, of a %s tensor "
-                  "%s with strides %s",
-                  Name(operand, Direction::kForward), Text(box.extent).c_str(),
-                  static_cast<long long>(layout.channel_block), Name(layout.dtype),
-                  Text(box.origin).c_str(), Text(part.begin).c_str(), Text(part.end).c_str(),
-                  Name(array.view.dtype), Text(tensor.dims).c_str(),
-                  Text(array.view.stride).c_str());
+    return Format(
+        "%s tile of extent %s, block %lld, %s; box at %s, part %s to %s, of a %s tensor "
+        "%s with strides %s",
+        Name(operand, Direction::kForward), Text(box.extent).c_str(),
+        static_cast<long long>(layout.channel_block), Name(layout.dtype), Text(box.origin).c_str(),
+        Text(part.begin).c_str(), Text(part.end).c_str(), Name(array.view.dtype),
+        Text(tensor.dims).c_str(), Text(array.view.stride).c_str());
   }
 };
 
@@ -46,8 +46,8 @@ Result<Copy> RandomCopy(Rig& rig, Random& random, bool whole) {
   copy.operand = RandomOperand(random);
   copy.box = RandomBox(dims, random);
   copy.part = whole ? Part{{}, copy.box.extent} : RandomPart(copy.box.extent, random);
-  copy.layout = RandomLayout(kAllDTypes[random.Between(0, 3)], copy.box.extent, copy.operand,
-                             random);
+  copy.layout =
+      RandomLayout(kAllDTypes[random.Between(0, 3)], copy.box.extent, copy.operand, random);
   OOC_ASSIGN(copy.array, rig.NewArray(dims, dtype, static_cast<Memory>(random.Between(0, 3))));
   copy.array.Write(copy.tensor);
   OOC_ASSIGN(copy.tile, rig.NewBuffer(copy.layout.bytes));
@@ -161,9 +161,10 @@ Tensor HardNumbers() {
     value = Rounded(DType::kFloat32, std::ldexp(random.Real(), exponent));
   }
   const double infinity = std::numeric_limits<double>::infinity();
-  const double special[] = {0.0, -0.0, infinity, -infinity, std::nan(""), 65504.0, 65519.0, 65520.0,
+  const double special[] = {0.0,           -0.0,          infinity,     -infinity,
+                            std::nan(""),  65504.0,       65519.0,      65520.0,
                             1.0 + 0x1p-11, 1.0 + 0x3p-11, 1.0 + 0x1p-8, 1.0 + 0x3p-8,
-                            0x1p-24, 0x1p-25, 0x3p-25, 0x1p-14 - 0x1p-25};
+                            0x1p-24,       0x1p-25,       0x3p-25,      0x1p-14 - 0x1p-25};
   for (size_t i = 0; i < std::size(special); ++i) tensor.values[i] = special[i];
   return tensor;
 }
@@ -176,8 +177,7 @@ Status SixteenBitsRoundToNearestEven(Device& device) {
     for (const bool at_fetch : {true, false}) {
       Rig rig(device);
       OOC_ASSIGN(const Stream stream, rig.MainStream());
-      const TileLayout layout =
-          PlainLayout(at_fetch ? narrow : DType::kFloat32, tensor.dims);
+      const TileLayout layout = PlainLayout(at_fetch ? narrow : DType::kFloat32, tensor.dims);
       const DType out_dtype = at_fetch ? DType::kFloat32 : narrow;
       OOC_ASSIGN(const Array in, rig.NewArray(tensor.dims, DType::kFloat32));
       OOC_ASSIGN(const Array out, rig.NewArray(tensor.dims, out_dtype));

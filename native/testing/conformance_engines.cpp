@@ -25,66 +25,56 @@ Status RunOne(Device& device, int engine, const TileOp& op, Filling filling, int
   const Tensor* const start = op.accumulates ? &old : nullptr;
   Result<Tensor> seen = RunOnce(device, *executable.value(), op, inputs, start);
   if (!seen.ok()) return std::move(seen).status().With(what);
-  OOC_TRY(ExpectReference(op, *executable.value(), inputs, filling, seen.value(), start)
-              .With(what));
+  OOC_TRY(
+      ExpectReference(op, *executable.value(), inputs, filling, seen.value(), start).With(what));
   ++*ran;
   return {};
 }
 
-// Runs `sweep` on every engine and shape that it takes. Nothing ran: kUnsupported.
-Status RunSweep(Device& device, const Sweep& sweep, const std::vector<ConvShape>& shapes) {
-  int ran = 0;
+// Runs `sweep` on every engine and shape that it takes, and counts the runs.
+Status RunSweep(Device& device, const Sweep& sweep, const std::vector<ConvShape>& shapes,
+                int* ran) {
   const auto engines = static_cast<int>(device.engines().size());
   for (int engine = 0; engine < engines; ++engine) {
-    const EngineInfo& info = device.engines()[engine];
     for (ConvShape shape : shapes) {
-      if (!Fits(info, &shape)) continue;
+      if (!Fits(device.engines()[engine], &shape)) continue;
       TileOp op;
       op.direction = sweep.direction;
       op.shape = shape;
       op.dtype = sweep.dtype;
       op.out_dtype = sweep.out_dtype;
       op.accumulates = sweep.accumulates;
-      OOC_TRY(RunOne(device, engine, op, sweep.filling, &ran));
+      OOC_TRY(RunOne(device, engine, op, sweep.filling, ran));
     }
   }
-  if (ran > 0) return {};
-  return Error(Code::kUnsupported, "no engine takes %s of %s into %s%s", Name(sweep.direction),
-               Name(sweep.dtype), Name(sweep.out_dtype), sweep.accumulates ? ", adding" : "");
+  return {};
 }
 
-template <Direction kDirection>
+Status Conclude(int ran, const char* what) {
+  return ran > 0 ? Status() : Error(Code::kUnsupported, "no engine takes %s", what);
+}
+
+template <Direction kDirection, Filling kFilling>
 Status Whole(Device& device) {
-  return RunSweep(device, {.direction = kDirection}, Shapes());
+  int ran = 0;
+  const bool all = kFilling == Filling::kIntegers;
+  OOC_TRY(RunSweep(device, {.direction = kDirection, .filling = kFilling},
+                   all ? Shapes() : FewShapes(), &ran));
+  return Conclude(ran, Name(kDirection));
 }
 
-template <Direction kDirection>
-Status WholeReals(Device& device) {
-  return RunSweep(device, {.direction = kDirection, .filling = Filling::kReals}, FewShapes());
-}
-
-// All directions in one dtype, into that dtype and into its accumulator.
-template <DType kDType>
+template <DType kDType, bool kAccumulates>
 Status OfDType(Device& device) {
+  int ran = 0;
   for (const DType out : {kDType, AccumulatorOf(kDType)}) {
+    if (kAccumulates && out != AccumulatorOf(kDType)) continue;
     for (const Direction direction : kAllDirections) {
-      OOC_TRY(RunSweep(device, {.direction = direction, .dtype = kDType, .out_dtype = out},
-                       FewShapes()));
+      const Sweep sweep{
+          .direction = direction, .dtype = kDType, .out_dtype = out, .accumulates = kAccumulates};
+      OOC_TRY(RunSweep(device, sweep, FewShapes(), &ran));
     }
   }
-  return {};
-}
-
-template <DType kDType>
-Status Accumulates(Device& device) {
-  for (const Direction direction : kAllDirections) {
-    const Sweep sweep{.direction = direction,
-                      .dtype = kDType,
-                      .out_dtype = AccumulatorOf(kDType),
-                      .accumulates = true};
-    OOC_TRY(RunSweep(device, sweep, FewShapes()));
-  }
-  return {};
+  return Conclude(ran, Name(kDType));
 }
 
 // What an engine might refuse must be refused with a reason, and never by another error.
@@ -129,22 +119,24 @@ Status ExecutablesStateTheirTiles(Device& device) {
   return {};
 }
 
+constexpr Filling kInts = Filling::kIntegers, kReals = Filling::kReals;
+
 constexpr Case kCases[] = {
-    {"forward", Whole<Direction::kForward>},
-    {"backward_data", Whole<Direction::kBackwardData>},
-    {"backward_filter", Whole<Direction::kBackwardFilter>},
-    {"backward_bias", Whole<Direction::kBackwardBias>},
-    {"forward_of_reals", WholeReals<Direction::kForward>},
-    {"backward_data_of_reals", WholeReals<Direction::kBackwardData>},
-    {"backward_filter_of_reals", WholeReals<Direction::kBackwardFilter>},
-    {"backward_bias_of_reals", WholeReals<Direction::kBackwardBias>},
-    {"convolve_f64", OfDType<DType::kFloat64>},
-    {"convolve_f16", OfDType<DType::kFloat16>},
-    {"convolve_bf16", OfDType<DType::kBFloat16>},
-    {"accumulate_f32", Accumulates<DType::kFloat32>},
-    {"accumulate_f64", Accumulates<DType::kFloat64>},
-    {"accumulate_f16", Accumulates<DType::kFloat16>},
-    {"accumulate_bf16", Accumulates<DType::kBFloat16>},
+    {"forward", Whole<Direction::kForward, kInts>},
+    {"backward_data", Whole<Direction::kBackwardData, kInts>},
+    {"backward_filter", Whole<Direction::kBackwardFilter, kInts>},
+    {"backward_bias", Whole<Direction::kBackwardBias, kInts>},
+    {"forward_of_reals", Whole<Direction::kForward, kReals>},
+    {"backward_data_of_reals", Whole<Direction::kBackwardData, kReals>},
+    {"backward_filter_of_reals", Whole<Direction::kBackwardFilter, kReals>},
+    {"backward_bias_of_reals", Whole<Direction::kBackwardBias, kReals>},
+    {"convolve_f64", OfDType<DType::kFloat64, false>},
+    {"convolve_f16", OfDType<DType::kFloat16, false>},
+    {"convolve_bf16", OfDType<DType::kBFloat16, false>},
+    {"accumulate_f32", OfDType<DType::kFloat32, true>},
+    {"accumulate_f64", OfDType<DType::kFloat64, true>},
+    {"accumulate_f16", OfDType<DType::kFloat16, true>},
+    {"accumulate_bf16", OfDType<DType::kBFloat16, true>},
     {"refusals_have_reasons", RefusalsHaveReasons},
     {"executables_state_their_tiles", ExecutablesStateTheirTiles},
 };

@@ -17,12 +17,12 @@ struct Pass {
   Tensor out, old, residual, bias, scale;
 
   [[nodiscard]] std::string Describe() const {
-    return Format("finish of a %s tile of %s %s, block %lld, alpha %g, beta %g, scale %d, bias %d, "
-                  "residual %d, activation %d",
-                  Name(layout.dtype), Name(operand, Direction::kForward),
-                  Text(layout.shape).c_str(), static_cast<long long>(layout.channel_block), alpha,
-                  beta, epilogue.scale, epilogue.bias, epilogue.residual,
-                  static_cast<int>(epilogue.activation));
+    return Format(
+        "finish of a %s tile of %s %s, block %lld, alpha %g, beta %g, scale %d, bias %d, "
+        "residual %d, activation %d",
+        Name(layout.dtype), Name(operand, Direction::kForward), Text(layout.shape).c_str(),
+        static_cast<long long>(layout.channel_block), alpha, beta, epilogue.scale, epilogue.bias,
+        epilogue.residual, static_cast<int>(epilogue.activation));
   }
 };
 
@@ -108,9 +108,7 @@ double ToleranceOf(DType dtype) {
   return 0.0;
 }
 
-bool IsCurved(Activation activation) {
-  return activation >= Activation::kElu;
-}
+bool IsCurved(Activation activation) { return activation >= Activation::kElu; }
 
 // Straight lines over whole numbers are exact; curves are not.
 Status ExpectPass(Device& device, const Pass& pass, bool poison_old = false) {

@@ -76,8 +76,8 @@ Status RollingWindow(Device& device) {
   int64_t begin = 0;
   for (int step = 0; begin + kWindow <= kRows; ++step, begin += kStep) {
     Transfer fetch = WholeTransfer(array, Operand::kX, layout, slots[step % 2]);
-    fetch.box = {{0, 0, 0, 0, begin, 0}, kTile, {0, 0, 0, 0, begin, 0},
-                 {2, 1, 5, 1, begin + kWindow, 11}};
+    fetch.box = {
+        {0, 0, 0, 0, begin, 0}, kTile, {0, 0, 0, 0, begin, 0}, {2, 1, 5, 1, begin + kWindow, 11}};
     fetch.tile_end = kTile;
     if (step > 0) {
       TileMove move;

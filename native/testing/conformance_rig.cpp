@@ -16,7 +16,10 @@ Dims StridesOf(const Dims& dims, Memory memory) {
   switch (memory) {
     case Memory::kDense: return DenseStrides(dims);
     case Memory::kChannelsLast: return ChannelsLastStrides(dims);
-    case Memory::kGapped: wide[5] += 3; wide[2] += 1; return DenseStrides(wide);
+    case Memory::kGapped:
+      wide[5] += 3;
+      wide[2] += 1;
+      return DenseStrides(wide);
     case Memory::kMirrored: break;
   }
   Dims stride = DenseStrides(dims);
@@ -168,7 +171,8 @@ std::string FirstDifference(const Tensor& seen, const Tensor& wanted, Equality e
   std::string difference;
   ForEach({}, wanted.dims, [&](const Dims& i) {
     const double a = seen.at(i), b = wanted.at(i);
-    const bool same = a == b && (equality == Equality::kValues || std::signbit(a) == std::signbit(b));
+    const bool same =
+        a == b && (equality == Equality::kValues || std::signbit(a) == std::signbit(b));
     if (!difference.empty() || same || (std::isnan(a) && std::isnan(b))) return;
     difference = Format("%.17g instead of %.17g at %s", a, b, Text(i).c_str());
   });

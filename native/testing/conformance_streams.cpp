@@ -162,8 +162,8 @@ Status SpansTellWhenWorkRan(Device& device) {
   OOC_TRY(device.Drain(stream, transfer));
   OOC_TRY(device.SynchronizeStream(stream));
   const int64_t after = Now();
-  const int64_t times[] = {before, spans[0].begin_ns, spans[0].end_ns,
-                           spans[1].begin_ns, spans[1].end_ns, after};
+  const int64_t times[] = {
+      before, spans[0].begin_ns, spans[0].end_ns, spans[1].begin_ns, spans[1].end_ns, after};
   for (int i = 1; i < 6; ++i) {
     OOC_EXPECT(times[i] >= times[i - 1],
                "times of a fetch and a drain behind it are out of order: number %d of (enqueue, "

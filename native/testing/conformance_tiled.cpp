@@ -87,6 +87,14 @@ TileOp TileOpOf(const Problem& problem, const Tiling& tiling) {
   return op;
 }
 
+Operands MakeInputs(const Problem& problem, Filling filling, Random& random) {
+  TileOp op;
+  op.direction = problem.direction;
+  op.shape = problem.shape;
+  op.dtype = problem.dtype;
+  return MakeInputs(op, filling, random);
+}
+
 Tiling RandomTiling(const Problem& problem, bool padding_as_data, Random& random) {
   AxisArray length = ExtentsOf(problem);
   for (int i = 0; i < kAxes; ++i) {

@@ -10,6 +10,8 @@ namespace oocdnn::testing {
 Problem MakeProblem(Direction direction, const ConvShape& shape, DType dtype);
 // The operation that each tile of the tiling is.
 TileOp TileOpOf(const Problem& problem, const Tiling& tiling);
+// Inputs of the whole problem.
+Operands MakeInputs(const Problem& problem, Filling filling, Random& random);
 // Cuts at random all axes that the output has, into three pieces at most; reductions stay whole.
 Tiling RandomTiling(const Problem& problem, bool padding_as_data, Random& random);
 

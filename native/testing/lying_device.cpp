@@ -13,10 +13,10 @@ namespace oocdnn::testing {
 namespace {
 
 constexpr std::array<const char*, kLies> kNames{
-    "exact", "invariant", "deterministic", "nan_local", "accumulate", "zero_fill",
-    "sub_range", "last_element", "move", "fill", "bias", "old",
-    "wait", "record", "error", "error_stays", "span", "busy",
-    "alignment", "limitless", "reason", "layout"};
+    "exact",     "invariant",    "deterministic", "nan_local",   "accumulate", "zero_fill",
+    "sub_range", "last_element", "move",          "fill",        "bias",       "old",
+    "wait",      "record",       "error",         "error_stays", "span",       "busy",
+    "alignment", "limitless",    "reason",        "layout"};
 
 // An executable that remembers which of its tiles is the output.
 class LyingExecutable final : public Executable {

@@ -24,8 +24,7 @@ int64_t Now() {
 class Serial final : public cpu::Parallel {
  public:
   [[nodiscard]] int threads() const override { return 1; }
-  void For(int64_t count, int64_t,
-           const std::function<void(int64_t, int64_t)>& fn) override {
+  void For(int64_t count, int64_t, const std::function<void(int64_t, int64_t)>& fn) override {
     if (count > 0) fn(0, count);
   }
 };
@@ -220,9 +219,8 @@ void ZeroChannelPadding(const Transfer& transfer) {
   const int64_t whole = RoundUp(channels, padded.channel_block);
   padded.shape[1] = 1;
   padded.shape[2] = whole;
-  ForEach({0, 0, channels, 0, 0, 0}, padded.shape, [&](const Dims& i) {
-    Store(transfer.tile, padded.dtype, OffsetIn(padded, i), 0.0);
-  });
+  ForEach({0, 0, channels, 0, 0, 0}, padded.shape,
+          [&](const Dims& i) { Store(transfer.tile, padded.dtype, OffsetIn(padded, i), 0.0); });
 }
 
 Status NullDevice::FetchNow(const Transfer& transfer) {
@@ -232,8 +230,7 @@ Status NullDevice::FetchNow(const Transfer& transfer) {
     return static_cast<const cpu::NativeLayout*>(layout.native)->Fetch(transfer, serial);
   }
   ForEachElement(transfer, [&](bool valid, int64_t offset, const Dims& i) {
-    const double value =
-        valid ? Load(transfer.view.data, transfer.view.dtype, offset) : 0.0;
+    const double value = valid ? Load(transfer.view.data, transfer.view.dtype, offset) : 0.0;
     Store(transfer.tile, layout.dtype, OffsetIn(layout, i), value);
   });
   if (layout.channel_block > 1) ZeroChannelPadding(transfer);

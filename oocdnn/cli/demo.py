@@ -112,9 +112,9 @@ def demo(out: Path, image: Path | None, megapixels: float | None, device: str | 
     say(f"data     {bytes_text(data)} (x, w, b, y)")
     say(f"budget   {bytes_text(budget)}, measured peak {bytes_text(tiled.stats.peak_device_bytes)}")
     say(f"moved    {bytes_text(moved)} at {moved / tiled.seconds / 1e9:.1f} GB/s")
-    say(f"tiled    {seconds_text(tiled.seconds)} in {tiled.stats.tiles} tiles")
+    say(f"tiled    {seconds_text(tiled.seconds)} in {_tiles(tiled.stats)}")
     say(
-        f"whole    {seconds_text(whole.seconds)} in {whole.stats.tiles} tiles, with "
+        f"whole    {seconds_text(whole.seconds)} in {_tiles(whole.stats)}, with "
         f"{bytes_text(whole.stats.peak_device_bytes)}"
     )
     say(f"largest absolute difference {difference:.3g}")
@@ -142,13 +142,17 @@ def _measure(
     context: Context, x: Array, w: Array, b: Array, shape: tuple[int, ...], title: str
 ) -> Outcome:
     """One call into memory that was touched before, so that only the call is timed."""
-    y = np.zeros(shape, np.float32)
+    y = np.empty(shape, np.float32)
     y.fill(0)
     with progress_bar(title) as progress:
         begin = time.perf_counter()
         context.conv2d(x, w, b, padding=3, activation="relu", out=y, progress=progress)
         seconds = time.perf_counter() - begin
     return Outcome(y, context.stats, seconds)
+
+
+def _tiles(stats: Stats) -> str:
+    return f"{stats.tiles} tile{'s' if stats.tiles != 1 else ''}"
 
 
 def _largest_difference(a: Array, b: Array) -> float:

@@ -2,7 +2,6 @@
 
 import json
 import platform
-import sys
 from importlib import metadata, util
 from typing import Any
 
@@ -29,32 +28,53 @@ _PACKAGES = (
 )
 
 
+_ONEDNN = "pip install onednn-cpu-gomp==2023.2.0"
+
+
 def gather(device: str | None) -> dict[str, Any]:
     """Everything that `oocdnn info` shows."""
     with Context(device) as context:
-        native: dict[str, Any] = json.loads(context.info())
-    packages = []
-    for name, module, purpose, remedy in _PACKAGES:
-        found = util.find_spec(module) is not None
-        version = _version(name) if found else None
-        packages.append(
-            {"name": name, "version": version, "for": purpose, "remedy": "" if found else remedy}
-        )
+        core: dict[str, Any] = json.loads(context.info())
+    packages = [
+        {"name": name, "version": _version(name, module), "for": purpose}
+        for name, module, purpose, _ in _PACKAGES
+    ]
     return {
         "version": __version__,
         "library": str(_native.library_path()),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "packages": packages,
-        "core": native,
+        "core": core,
+        "missing": _missing(core),
     }
 
 
-def _version(distribution: str) -> str:
+def _version(distribution: str, module: str) -> str | None:
+    """The installed version, None where the package is missing."""
+    if util.find_spec(module) is None:
+        return None
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return "unknown"
+
+
+def _missing(core: dict[str, Any]) -> list[dict[str, str]]:
+    """What is not here, why, and what helps."""
+    absent = [
+        {"name": backend["name"], "reason": backend["text"], "remedy": backend["remedy"]}
+        for backend in core["backends"]
+        if not backend["available"]
+    ]
+    if "onednn" not in {engine["name"] for engine in core["engines"]}:
+        reason = "without it the CPU computes with the slower built-in engines"
+        absent.append({"name": "onednn", "reason": reason, "remedy": _ONEDNN})
+    for name, module, purpose, remedy in _PACKAGES:
+        if util.find_spec(module) is None:
+            reason = f"not installed, needed for {purpose}"
+            absent.append({"name": name, "reason": reason, "remedy": remedy})
+    return absent
 
 
 @click.command()
@@ -74,16 +94,9 @@ def info(device: str | None, as_json: bool) -> None:
     out.print(f"device {core['device']}: {core['description']}")
     out.print(f"default budget {bytes_text(core['budget_bytes'])}")
     _print_tables(out, core, found["packages"])
-    missing = [item for item in (*core["backends"], *found["packages"]) if _missing(item)]
-    for item in missing:
-        reason = item.get("text") or f"not installed, needed for {item.get('for')}"
-        remedy = f": {item['remedy']}" if item["remedy"] else ""
-        out.print(f"missing {item['name']} ({reason}){remedy}", markup=False)
-    sys.stdout.flush()
-
-
-def _missing(item: dict[str, Any]) -> bool:
-    return item.get("available") is False or item.get("version", "") is None
+    for item in found["missing"]:
+        remedy = f"; try {item['remedy']}" if item["remedy"] else ""
+        out.print(f"missing {item['name']}: {item['reason']}{remedy}", markup=False)
 
 
 def _print_tables(out: Console, core: dict[str, Any], packages: list[dict[str, Any]]) -> None:

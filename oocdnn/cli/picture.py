@@ -14,7 +14,7 @@ _FORMS = ("edge", "line")
 _WIDTHS = (0.9, 1.5)  # of the filters' envelopes, in pixels
 FILTERS = DIRECTIONS * len(_FORMS) * len(_WIDTHS)
 _LUMINANCE = (0.299, 0.587, 0.114)
-_THRESHOLD = 0.01  # answers below this are grain
+_THRESHOLD = 0.015  # answers below this are grain
 
 # Rows of the answer that are looked at in one piece.
 _ROWS = 64
@@ -61,7 +61,9 @@ def filter_bank() -> tuple[Array, Array]:
             for angle in angles():
                 along = right * np.cos(angle) + down * np.sin(angle)
                 across = -right * np.sin(angle) + down * np.cos(angle)
-                wave = along if form == "edge" else np.cos(1.8 * along / width)
+                # Lines look alike from both sides, so one half of the circle has the dark ones.
+                sign = 1 if angle < np.pi else -1
+                wave = along if form == "edge" else sign * np.cos(1.8 * along / width)
                 kernel = wave * np.exp(-(along**2 + 0.25 * across**2) / (2 * width**2))
                 kernel -= kernel.mean()
                 kernels.append(kernel / np.abs(kernel).sum())
@@ -76,6 +78,7 @@ def angles() -> Array:
 
 def composite(y: Array, largest_side: int) -> Image.Image:
     """The answers [1, 64, H, W] as a picture: direction is the hue, strength the brightness."""
+    y = y[:, :, TAPS:-TAPS, TAPS:-TAPS]  # the photograph's own border is an edge too
     _, _, height, width = y.shape
     step = -(-max(height, width) // largest_side)
     turn = np.tile(np.exp(1j * angles()), FILTERS // DIRECTIONS).astype(np.complex64)

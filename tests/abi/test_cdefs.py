@@ -41,9 +41,8 @@ def run_c(tmp_path_factory):
         folder = tmp_path_factory.mktemp("abi")
         source = folder / "print.c"
         body = "\n  ".join(statements)
-        source.write_text(
-            f'#include <stdio.h>\n#include "{HEADER}"\nint main(void) {{\n  {body}\n  return 0;\n}}\n'
-        )
+        includes = f'#include <stdio.h>\n#include "{HEADER}"\n'
+        source.write_text(f"{includes}int main(void) {{\n  {body}\n  return 0;\n}}\n")
         subprocess.run(["gcc", "-std=c11", "-o", folder / "print", source], check=True)
         done = subprocess.run([folder / "print"], check=True, capture_output=True, text=True)
         return done.stdout.splitlines()

@@ -8,7 +8,7 @@ from bench_cases import SMALL
 from click.testing import CliRunner
 
 from oocdnn.bench import cpu, onednn_primitive
-from oocdnn.bench.cpu import Measured
+from oocdnn.bench.cpu import Call, Measured
 from oocdnn.bench.layers import DIRECTIONS, LAYERS, Direction, Layer, layer
 from oocdnn.bench.onednn_primitive import OneDnnMissing
 
@@ -20,8 +20,10 @@ except OneDnnMissing as error:
 TINY = layer("tiny", (8, 32, 60, 60), 32, 3, padding=1)
 
 
-def row(times: dict[cpu.Way, list[float]]) -> Measured:
-    return Measured("a", "fwd", "p", 6_000_000_000, 8, "jit", [], times, {"whole": 0.0})
+def row(times: dict[cpu.Way, list[float]], others: float = 0.0) -> Measured:
+    columns = ([Call(time, time, others) for time in column] for column in times.values())
+    rounds = [dict(zip(times, calls, strict=True)) for calls in zip(*columns, strict=True)]
+    return Measured("a", "fwd", "p", 6_000_000_000, 8, "jit", [], rounds, {"whole": 0.0})
 
 
 def test_ratios_are_medians_of_rounds() -> None:
@@ -29,6 +31,19 @@ def test_ratios_are_medians_of_rounds() -> None:
     assert one.ratio("whole") == 1.0
     assert one.ratio("tiled") == 2.0
     assert one.rate("primitive") == 6e9
+
+
+def test_disturbed_rounds_count_only_where_there_are_no_others() -> None:
+    one = row({"primitive": [1.0], "whole": [9.0]}, others=0.5)
+    assert one.ratio("whole") == 9.0
+    one.rounds += row({"primitive": [1.0], "whole": [2.0]}).rounds
+    assert one.ratio("whole") == 2.0
+
+
+def test_a_timed_call_knows_its_own_processor_time() -> None:
+    call = cpu.timed(lambda: sum(range(3_000_000)))
+    assert 0 < call.processor_seconds <= call.seconds * 1.5
+    assert 0 <= call.others <= 1
 
 
 def test_summary_takes_the_worst_of_each() -> None:
@@ -61,7 +76,8 @@ def test_measurement(case: Layer, direction: Direction, monkeypatch: pytest.Monk
         monkeypatch.setattr(cpu, "budget_of", lambda *_: 1 << 20)
     one = cpu.measure(case, direction, rounds=3)
     assert one.exact
-    assert {way: len(times) for way, times in one.seconds.items()} == dict.fromkeys(cpu.WAYS, 3)
+    assert len(one.rounds) >= 3
+    assert all(set(calls) == set(cpu.WAYS) for calls in one.rounds)
     assert one.stats["whole"]["tiles"] == 1
     if case is TINY:
         assert one.stats["tiled"]["tiles"] > 1

@@ -91,6 +91,16 @@ def test_operands_are_not_sent_again_for_each_block(outer):
     assert simulation.rolled_rows == seams * (problem.shape.filter[1] - 1)
 
 
+def test_rows_roll_forward_only():
+    """From the last rows for one block of K the next block begins at the top: nothing to keep."""
+    problem = make(Direction.FWD, c=2, k=6, input=(1, 14, 4), filter=(1, 3, 3))
+    tiling = cut(problem, H=3, K=2)
+    order = [doors.AXES.index(letter) for letter in "NGDWKHC"]
+    simulation = run(problem, tiling, order, depths=2)
+    blocks, seams = doors.counts(tiling)[2], doors.counts(tiling)[5] - 1
+    assert simulation.rolled_rows == blocks * seams * (problem.shape.filter[1] - 1)
+
+
 @pytest.mark.parametrize("direction", list(Direction)[:3])
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("stride", [2, 3, 4])

@@ -14,7 +14,7 @@ from geometry.simulation import Simulation, convolve, random_tensors, whole
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-thorough = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 CONVOLUTIONS = (Direction.FWD, Direction.BWD_DATA, Direction.BWD_FILTER)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import inspect
 import json
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -71,9 +73,8 @@ def test_methods_are_the_functions():
 
 
 def test_a_method_that_fails_leaves_the_stack_as_it_was(ctx):
-    with oocdnn.Context("cpu") as other:
-        with pytest.raises(oocdnn.InvalidProblem):
-            other.conv2d(X, W, groups=3)
+    with oocdnn.Context("cpu") as other, pytest.raises(oocdnn.InvalidProblem):
+        other.conv2d(X, W, groups=3)
     assert oocdnn.current_context() is ctx
 
 
@@ -250,3 +251,10 @@ def test_info_names_engines_and_properties(ctx):
     engines = {engine["name"]: engine for engine in info["engines"]}
     assert engines["direct"]["invariant"]
     assert {backend["name"] for backend in info["backends"]} >= {"cpu", "cuda"}
+
+
+def test_the_default_context_writes_its_timeline_at_exit(tmp_path, monkeypatch):
+    monkeypatch.setenv("OOCDNN_TRACE", str(tmp_path / "t.json"))
+    program = "import numpy, oocdnn; oocdnn.conv1d(numpy.ones((1, 2, 9)), numpy.ones((3, 2, 3)))"
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]

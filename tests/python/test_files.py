@@ -80,8 +80,7 @@ def test_slices_of_a_mapped_array(mapped, cut, view):
     assert file is not None
     with file:
         assert (
-            file.offset - 24
-            == x.__array_interface__["data"][0] - m.__array_interface__["data"][0]
+            file.offset - 24 == x.__array_interface__["data"][0] - m.__array_interface__["data"][0]
         )
     w = integers((4, x.shape[1], 3, 3))
     assert_equal(oocdnn.conv2d(x, w), oracle.forward(whole[cut], w))
@@ -226,4 +225,3 @@ def test_a_file_that_cannot_grow(tmp_path):
     assert "refused:" in done.stdout
     assert os.strerror(errno.EFBIG) in done.stdout
     assert "then fine" in done.stdout
-

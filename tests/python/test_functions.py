@@ -131,9 +131,7 @@ def test_mirrored_filter(direction):
 def test_activations(activation, name, parameter):
     x, w = integers((1, 3, 9, 11)), integers((4, 3, 3, 3)) / np.float32(8)
     y = oocdnn.conv2d(x, w, padding=1, activation=activation)
-    reference = oracle.finish(
-        oracle.forward(x, w, padding=1), activation=name, parameter=parameter
-    )
+    reference = oracle.finish(oracle.forward(x, w, padding=1), activation=name, parameter=parameter)
     assert_close(y, reference)
 
 

@@ -19,9 +19,13 @@ namespace oocdnn::cpu {
 
 EngineInfo DirectInfo();
 
-// Forward and backward data.
+// One channel in and one out per group, in many groups.
+bool IsDepthwise(const ConvShape& shape);
+
+// Forward and backward data, and the same for what IsDepthwise.
 Result<std::unique_ptr<CpuExecutable>> PrepareDirectGather(const TileOp& op, int threads);
-Result<std::unique_ptr<CpuExecutable>> PrepareDirectFilter(const TileOp& op, int threads);
+Result<std::unique_ptr<CpuExecutable>> PrepareDirectDepthwise(const TileOp& op);
+Result<std::unique_ptr<CpuExecutable>> PrepareDirectFilter(const TileOp& op);
 // The bias gradient's tile is f64 for every dtype: its chains are long, and have no products.
 Result<std::unique_ptr<CpuExecutable>> PrepareDirectBias(const TileOp& op);
 

@@ -17,8 +17,10 @@ class DirectEngine final : public CpuEngine {
     }
     switch (op.direction) {
       case Direction::kForward:
-      case Direction::kBackwardData: return PrepareDirectGather(op, threads);
-      case Direction::kBackwardFilter: return PrepareDirectFilter(op, threads);
+      case Direction::kBackwardData:
+        return IsDepthwise(op.shape) ? PrepareDirectDepthwise(op)
+                                     : PrepareDirectGather(op, threads);
+      case Direction::kBackwardFilter: return PrepareDirectFilter(op);
       case Direction::kBackwardBias: return PrepareDirectBias(op);
     }
     return Error(Code::kInternal, "no such direction");

@@ -5,7 +5,6 @@
 // walked in bands small enough that x and dy of one band stay in the second cache while all
 // gradients are continued over it.
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "device/cpu/direct.hpp"
@@ -33,7 +32,7 @@ struct Band {
 };
 
 Lanes ChooseLanes(const ConvShape& shape) {
-  if (shape.c == 1 && shape.k == 1 && shape.g > 1) return Lanes::kGroups;
+  if (IsDepthwise(shape)) return Lanes::kGroups;
   // The side that wastes fewer lanes of 16; k where both are as good.
   const auto share = [](int64_t channels) {
     return static_cast<double>(channels) /
@@ -49,7 +48,7 @@ std::array<int, 6> FilterOrder(Lanes lanes) {
     case Lanes::kInput: return kInputFastestOrder;
     case Lanes::kGroups: break;
   }
-  return {1, 2, 3, 4, 5, 0};
+  return kGroupFastestOrder;
 }
 
 template <class T>
@@ -97,7 +96,7 @@ DirectFilter<T>::DirectFilter(const TileOp& op) : shape_(op.shape), lanes_(Choos
 template <class T>
 int64_t DirectFilter<T>::Units() const {
   return groups_ * CeilDiv(rows_, kRowBlock) * shape_.filter[0] * shape_.filter[1] *
-         shape_.filter[2] * CeilDiv(lane_count_, kPanelLanes<T>);
+         shape_.filter[2] * CeilDiv(lane_count_, kColumnLanes<T>);
 }
 
 template <class T>
@@ -108,8 +107,8 @@ typename DirectFilter<T>::Unit DirectFilter<T>::UnitAt(int64_t number) const {
     return index;
   };
   Unit unit{};
-  unit.lane = take(CeilDiv(lane_count_, kPanelLanes<T>)) * kPanelLanes<T>;
-  unit.lanes = std::min<int64_t>(kPanelLanes<T>, lane_count_ - unit.lane);
+  unit.lane = take(CeilDiv(lane_count_, kColumnLanes<T>)) * kColumnLanes<T>;
+  unit.lanes = std::min<int64_t>(kColumnLanes<T>, lane_count_ - unit.lane);
   for (int d = 2; d >= 0; --d) unit.tap[d] = take(shape_.filter[d]);
   unit.row = take(CeilDiv(rows_, kRowBlock)) * kRowBlock;
   unit.rows = std::min(kRowBlock, rows_ - unit.row);
@@ -224,19 +223,19 @@ void DirectFilter<T>::RunUnit(const RunArgs& args, const Unit& unit, const Band&
   const int64_t step = layout(Operand::kW).stride[lanes_ == Lanes::kOutput ? 2 : 1];
   T* const dw = static_cast<T*>(args.tile[Index(Operand::kW)]) + Offset(unit);
   if (unit.lanes % Kernels<T>().lanes == 0) return run(dw, step);
-  alignas(64) T sums[kRowBlock * kPanelLanes<T>] = {};
+  alignas(64) T sums[kRowBlock * kColumnLanes<T>] = {};
   for (int64_t m = 0; m < unit.rows; ++m) {
-    std::copy_n(dw + m * step, unit.lanes, sums + m * kPanelLanes<T>);
+    std::copy_n(dw + m * step, unit.lanes, sums + m * kColumnLanes<T>);
   }
-  run(sums, kPanelLanes<T>);
+  run(sums, kColumnLanes<T>);
   for (int64_t m = 0; m < unit.rows; ++m) {
-    std::copy_n(sums + m * kPanelLanes<T>, unit.lanes, dw + m * step);
+    std::copy_n(sums + m * kColumnLanes<T>, unit.lanes, dw + m * step);
   }
 }
 
 }  // namespace
 
-Result<std::unique_ptr<CpuExecutable>> PrepareDirectFilter(const TileOp& op, int) {
+Result<std::unique_ptr<CpuExecutable>> PrepareDirectFilter(const TileOp& op) {
   if (op.dtype == DType::kFloat64) {
     return std::unique_ptr<CpuExecutable>(std::make_unique<DirectFilter<double>>(op));
   }

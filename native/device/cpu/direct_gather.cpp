@@ -1,7 +1,7 @@
 // Forward and backward data of the direct engine.
 //
-// Work is cut into panels: up to kPanelLanes neighbouring output positions of one image and group.
-// A thread packs what the panel's positions read, step by step of their chains, into a contiguous
+// Work is cut into panels: up to kPanelLanes neighbouring output positions of one group, counted
+// through all images. A thread packs what the panel's positions read, step by step of their chains, into a contiguous
 // array in its scratch, and runs the micro-kernel over it for all output channels. Long reductions
 // are cut into blocks whose packed steps stay in the second cache; the sums wait in the output.
 #include <algorithm>
@@ -21,6 +21,11 @@ constexpr int64_t kBlockRows = 1024;        // rows of taps of one block, at mos
 constexpr int64_t kRowBlock = 8;            // output channels that share the scratch for sums
 constexpr double kPieceWork = 1 << 18;      // multiply-adds worth a piece of parallel work
 
+// Lanes of a panel: several columns of the micro-kernel, so that the weights that one column has
+// brought into the first cache serve the others.
+template <class T>
+constexpr int64_t kPanelLanes = 4 * kColumnLanes<T>;
+
 // The cut of one phase into units of work.
 struct Cut {
   int64_t panels = 0, panel_lanes = 0;        // positions
@@ -38,9 +43,9 @@ class DirectGather final : public CpuExecutable {
   // A panel at work: where it lies, and the thread's scratch.
   struct Panel {
     const Phase& phase;
-    const T* source;   // of the image and group
+    const T* source;   // of the group in image 0
     const T* weights;  // of the group
-    T* target;         // of the image and group
+    T* target;         // of the group in image 0
     int64_t first = 0, lanes = 0, padded = 0;
     int64_t channel_begin = 0, channel_end = 0;
     T* packed = nullptr;
@@ -63,9 +68,13 @@ class DirectGather final : public CpuExecutable {
   void RunBlock(const Panel& panel, const Chain<T>& chain, bool load) const;
   void Exchange(const Panel& panel, int64_t channel, int64_t count, T* sums, bool store) const;
 
-  int64_t SourceSize() const { return gather_.source[0] * gather_.source[1] * gather_.source[2]; }
-  int64_t TargetSize() const { return gather_.target[0] * gather_.target[1] * gather_.target[2]; }
-  int64_t FilterSize() const { return gather_.filter[0] * gather_.filter[1] * gather_.filter[2]; }
+  // Elements of one channel, of one image, and taps of a filter.
+  static int64_t Size(const Spatial& s) { return s[0] * s[1] * s[2]; }
+  int64_t SourceSize() const { return Size(gather_.source); }
+  int64_t TargetSize() const { return Size(gather_.target); }
+  int64_t FilterSize() const { return Size(gather_.filter); }
+  int64_t SourceImage() const { return gather_.g * gather_.reduced * SourceSize(); }
+  int64_t TargetImage() const { return gather_.g * gather_.channels * TargetSize(); }
 
   const Direction direction_;
   const Gather gather_;
@@ -97,21 +106,19 @@ void DirectGather<T>::CutPhases(int threads) {
   double work = 0;
   for (const Phase& phase : gather_.phases) {
     Cut cut;
-    const int64_t positions = phase.Positions();
-    const int64_t vector = Kernels<T>().lanes;
-    cut.panels = CeilDiv(positions, kPanelLanes<T>);
-    cut.panel_lanes = std::min<int64_t>(
-        RoundUp(CeilDiv(positions, std::max<int64_t>(cut.panels, 1)), vector), kPanelLanes<T>);
-    cut.panels = CeilDiv(positions, std::max<int64_t>(cut.panel_lanes, 1));
-    const int64_t images = gather_.n * gather_.g * cut.panels;
-    const int64_t parts = images == 0 ? 1 : CeilDiv(4 * threads, images);
+    const int64_t positions = gather_.n * phase.Positions();
+    const int64_t count = std::max<int64_t>(CeilDiv(positions, kPanelLanes<T>), 1);
+    cut.panel_lanes = std::max<int64_t>(RoundUp(CeilDiv(positions, count), Kernels<T>().lanes), 1);
+    cut.panels = CeilDiv(positions, cut.panel_lanes);
+    const int64_t panels = gather_.g * cut.panels;
+    const int64_t parts = CeilDiv(4 * threads, std::max<int64_t>(panels, 1));
     cut.part_channels = std::max(RoundUp(CeilDiv(gather_.channels, parts), kRowBlock),
                                  std::min<int64_t>(gather_.channels, 64));
     cut.channel_parts = CeilDiv(gather_.channels, std::max<int64_t>(cut.part_channels, 1));
     cut.first_unit = units_;
-    cut.units = images * cut.channel_parts;
+    cut.units = panels * cut.channel_parts;
     units_ += cut.units;
-    work += static_cast<double>(gather_.n * gather_.g * positions * phase.Taps()) *
+    work += static_cast<double>(gather_.g * positions * phase.Taps()) *
             static_cast<double>(gather_.channels * gather_.reduced);
     cuts_.push_back(cut);
   }
@@ -150,17 +157,17 @@ void DirectGather<T>::RunUnit(const RunArgs& args, int64_t unit, char* scratch) 
   const int64_t number = rest % cut.panels;
   rest /= cut.panels;
   const int64_t part = rest % cut.channel_parts;
-  const int64_t image = rest / cut.channel_parts;  // n * groups + g
+  const int64_t g = rest / cut.channel_parts;
   const bool forward = direction_ == Direction::kForward;
   const auto* const source = static_cast<const T*>(args.tile[forward ? 0 : 2]);
   auto* const target = static_cast<T*>(args.tile[forward ? 2 : 0]);
   const auto* const weights = static_cast<const T*>(args.tile[Index(Operand::kW)]);
   Panel panel{phase,
-              source + image * gather_.reduced * SourceSize(),
-              weights + image % gather_.g * gather_.reduced * FilterSize() * gather_.channels,
-              target + image * gather_.channels * TargetSize()};
+              source + g * gather_.reduced * SourceSize(),
+              weights + g * gather_.reduced * FilterSize() * gather_.channels,
+              target + g * gather_.channels * TargetSize()};
   panel.first = number * cut.panel_lanes;
-  panel.lanes = std::min(cut.panel_lanes, phase.Positions() - panel.first);
+  panel.lanes = std::min(cut.panel_lanes, gather_.n * phase.Positions() - panel.first);
   panel.padded = RoundUp(panel.lanes, Kernels<T>().lanes);
   panel.channel_begin = part * cut.part_channels;
   panel.channel_end = std::min(panel.channel_begin + cut.part_channels, gather_.channels);
@@ -233,22 +240,22 @@ void DirectGather<T>::PackStep(const Panel& panel, const T* channel, const Tap& 
   for (const Segment& segment : panel.segments) {
     const int64_t sd = segment.d * axis[0].step + d.offset;
     const int64_t sh = segment.h * axis[1].step + h.offset;
+    const int64_t sw = segment.w * axis[2].step + w.offset;
     T* const row = to + segment.lane;
-    int64_t begin = 0, end = 0;  // of the positions that read inside of the source
-    if (sd >= 0 && sd < size[0] && sh >= 0 && sh < size[1]) {
-      const int64_t step = axis[2].step;
-      begin = std::clamp<int64_t>(CeilDiv(-w.offset, step) - segment.w, 0, segment.count);
-      end = std::clamp<int64_t>(CeilDiv(size[2] - w.offset, step) - segment.w, begin,
-                                segment.count);
-      if (begin < end) {
-        const int64_t sw = (segment.w + begin) * step + w.offset;
-        CopySpaced(channel + (sd * size[1] + sh) * size[2] + sw, step, end - begin, row + begin);
-      }
+    int64_t begin = 0, end = segment.count;  // of the positions that read inside of the source
+    if (axis[2].step == 1) {
+      end = std::clamp<int64_t>(size[2] - sw, 0, end);
+      begin = std::clamp<int64_t>(-sw, 0, end);
     }
-    for (int64_t i = 0; i < begin; ++i) row[i] = T(0);
-    for (int64_t i = end; i < segment.count; ++i) row[i] = T(0);
+    if (sd < 0 || sd >= size[0] || sh < 0 || sh >= size[1]) begin = end = 0;
+    if (begin < end) {
+      const T* const from = channel + segment.n * SourceImage() + (sd * size[1] + sh) * size[2];
+      CopySpaced(from + sw + begin * axis[2].step, axis[2].step, end - begin, row + begin);
+    }
+    std::fill(row, row + begin, T(0));
+    std::fill(row + end, row + segment.count, T(0));
   }
-  for (int64_t i = panel.lanes; i < panel.padded; ++i) to[i] = T(0);
+  std::fill(to + panel.lanes, to + panel.padded, T(0));
 }
 
 template <class T>
@@ -274,12 +281,17 @@ Chain<T> DirectGather<T>::ChainOf(const Panel& panel, int64_t row_begin, int64_t
 // small block.
 template <class T>
 void DirectGather<T>::RunBlock(const Panel& panel, const Chain<T>& chain, bool load) const {
-  const bool straight = panel.phase.Contiguous() && panel.lanes == panel.padded;
+  const int64_t image = panel.segments.empty() ? 0 : panel.segments.front().n;
+  const bool straight = panel.phase.Contiguous() && panel.lanes == panel.padded &&
+                        image == panel.segments.back().n;
   Chain<T> part = chain;
   part.a += panel.channel_begin;
   if (straight) {
-    return RunChain(part, panel.target + panel.channel_begin * TargetSize() + panel.first,
-                    TargetSize(), panel.channel_end - panel.channel_begin, panel.lanes, load);
+    T* const target = panel.target + image * TargetImage() +
+                      panel.channel_begin * TargetSize() + panel.first -
+                      image * panel.phase.Positions();
+    return RunChain(part, target, TargetSize(), panel.channel_end - panel.channel_begin,
+                    panel.lanes, load);
   }
   alignas(64) T sums[kRowBlock * kPanelLanes<T>];
   for (int64_t m = panel.channel_begin; m < panel.channel_end; m += kRowBlock) {
@@ -301,7 +313,7 @@ void DirectGather<T>::Exchange(const Panel& panel, int64_t channel, int64_t coun
   for (int64_t m = 0; m < count; ++m) {
     T* const plane = panel.target + (channel + m) * TargetSize();
     for (const Segment& segment : panel.segments) {
-      T* const out = plane +
+      T* const out = plane + segment.n * TargetImage() +
                      (place(0, segment.d) * gather_.target[1] + place(1, segment.h)) *
                          gather_.target[2] +
                      place(2, segment.w);

@@ -69,11 +69,13 @@ void CutIntoSegments(const Phase& phase, int64_t begin, int64_t count,
                      std::vector<Segment>* segments) {
   segments->clear();
   const int64_t rows = phase.axis[1].extent, cols = phase.axis[2].extent;
+  const int64_t positions = phase.Positions();
   for (int64_t lane = 0; lane < count;) {
-    const int64_t position = begin + lane;
+    const int64_t position = (begin + lane) % positions;
     const int64_t w = position % cols;
     const int64_t run = std::min(cols - w, count - lane);
-    segments->push_back({position / (rows * cols), position / cols % rows, w, run, lane});
+    segments->push_back({(begin + lane) / positions, position / (rows * cols),
+                         position / cols % rows, w, run, lane});
     lane += run;
   }
 }

@@ -18,18 +18,19 @@ struct Tap {
   int64_t index, offset;
 };
 
+// Only where `step` is 1 may positions read outside of the source; they read zero there.
 struct GatherAxis {
-  int64_t extent = 0;                // positions of the phase
+  int64_t extent = 0;                   // positions of the phase
   int64_t out_begin = 0, out_step = 1;  // position i lies at out_begin + i * out_step
   int64_t step = 1;
-  std::vector<Tap> taps;             // in rising order; their indices are evenly spaced
+  std::vector<Tap> taps;                // in rising order; their indices are evenly spaced
 };
 
 struct Phase {
   std::array<GatherAxis, 3> axis;
   [[nodiscard]] int64_t Positions() const;
   [[nodiscard]] int64_t Taps() const;
-  // Whether position numbers are also the offsets of the output elements.
+  // Whether position numbers of an image are also the offsets of its output elements.
   [[nodiscard]] bool Contiguous() const;
 };
 
@@ -42,11 +43,12 @@ struct Gather {
 
 Gather GatherOf(const TileOp& op);
 
-// Positions [begin, begin + count) of a phase as runs within a row of the output.
+// Positions [begin, begin + count) of a phase, counted through all images, as runs within a row of
+// the output.
 struct Segment {
-  int64_t d, h, w;  // of the first position
+  int64_t n, d, h, w;  // of the first position
   int64_t count;
-  int64_t lane;     // of the first position, from `begin`
+  int64_t lane;        // of the first position, from `begin`
 };
 void CutIntoSegments(const Phase& phase, int64_t begin, int64_t count,
                      std::vector<Segment>* segments);

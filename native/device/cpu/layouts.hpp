@@ -32,5 +32,7 @@ constexpr std::array<int, 6> kChannelsLastOrder{0, 3, 4, 5, 1, 2};
 constexpr std::array<int, 6> kOutputFastestOrder{0, 2, 3, 4, 5, 1};
 // G K T R S C: a filter with the input channel fastest.
 constexpr std::array<int, 6> kInputFastestOrder{0, 1, 3, 4, 5, 2};
+// K C T R S G: a depthwise filter with the group fastest.
+constexpr std::array<int, 6> kGroupFastestOrder{1, 2, 3, 4, 5, 0};
 
 }  // namespace oocdnn::cpu

@@ -44,9 +44,9 @@ struct MicroKernels {
 template <class T>
 const MicroKernels<T>& Kernels();
 
-// Lanes of a panel of work: a whole number of vectors on every processor.
+// Lanes of a column of work: a whole number of the kernels' widest blocks on every processor.
 template <class T>
-constexpr int kPanelLanes = static_cast<int>(192 / sizeof(T));
+constexpr int64_t kColumnLanes = 192 / static_cast<int64_t>(sizeof(T));
 
 // Runs a chain for `rows` rows of c and `lanes` lanes (rounded up to whole vectors: b and c have
 // room for them).

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
-#include "device/cpu/convert.hpp"
+#include "device/cpu/convert_run.hpp"
 #include "device/cpu/transpose.hpp"
 
 namespace oocdnn::cpu {
@@ -98,15 +98,6 @@ void Walk(const Form& form, const Plane& plane, Parallel& parallel, const Fn& fn
   });
 }
 
-template <class From, class To>
-void CopyRun(const From* from, To* to, int64_t count) {
-  if constexpr (std::is_same_v<From, To>) {
-    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(To));
-  } else {
-    for (int64_t i = 0; i < count; ++i) to[i] = Convert<To>(from[i]);
-  }
-}
-
 // Zeros before the first and behind the last element of a padded row, where the part holds them.
 template <class To>
 void Pad(const StridedCopy& copy, const Plane& plane, const Part& part, To* row) {
@@ -127,7 +118,7 @@ void CopyRows(const StridedCopy& copy, const Plane& plane, const From* from, To*
     To* const row = to + r * plane.row.to;
     Pad(copy, plane, part, row);
     if (plane.col.from == 1 && plane.col.to == 1) {
-      CopyRun(source, row + part.col_begin, count);
+      ConvertRun(source, row + part.col_begin, count);
       continue;
     }
     To* const target = row + part.col_begin * plane.col.to;

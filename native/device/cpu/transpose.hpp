@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "device/cpu/convert.hpp"
+#include "device/cpu/convert_run.hpp"
 
 namespace oocdnn::cpu {
 
@@ -38,22 +38,25 @@ template <class From, class To>
 void TransposeBlock(const From* from, int64_t from_col, To* to, int64_t to_row, int64_t rows,
                     int64_t cols) {
   constexpr int64_t kBlock = kTransposeBlock;
-  if constexpr (std::is_same_v<From, float> && std::is_same_v<To, float>) {
-    if (rows == kBlock && cols == kBlock) {
-      for (int64_t c = 0; c < kBlock; c += 4) {
-        for (int64_t r = 0; r < kBlock; r += 4) {
-          TransposeQuads(from + c * from_col + r, from_col, to + r * to_row + c, to_row);
-        }
+  if constexpr (!std::is_same_v<From, To>) {
+    To block[kBlock * kBlock];
+    for (int64_t c = 0; c < cols; ++c) ConvertRun(from + c * from_col, block + c * kBlock, rows);
+    TransposeBlock<To, To>(block, kBlock, to, to_row, rows, cols);
+  } else if (std::is_same_v<To, float> && rows == kBlock && cols == kBlock) {
+    for (int64_t c = 0; c < kBlock; c += 4) {
+      for (int64_t r = 0; r < kBlock; r += 4) {
+        TransposeQuads(reinterpret_cast<const float*>(from + c * from_col + r), from_col,
+                       reinterpret_cast<float*>(to + r * to_row + c), to_row);
       }
-      return;
     }
-  }
-  To block[kBlock][kBlock];
-  for (int64_t c = 0; c < cols; ++c) {
-    for (int64_t r = 0; r < rows; ++r) block[c][r] = Convert<To>(from[c * from_col + r]);
-  }
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < cols; ++c) to[r * to_row + c] = block[c][r];
+  } else {
+    To block[kBlock][kBlock];
+    for (int64_t c = 0; c < cols; ++c) {
+      for (int64_t r = 0; r < rows; ++r) block[c][r] = from[c * from_col + r];
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t c = 0; c < cols; ++c) to[r * to_row + c] = block[c][r];
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -22,22 +23,32 @@ namespace {
 
 constexpr size_t kMostReports = 200;
 
-// An executable that remembers what its tiles are for.
+class CheckDevice;
+
+// An executable that remembers what its tiles are for, and says when it goes.
 class CheckedExecutable final : public Executable {
  public:
-  CheckedExecutable(std::unique_ptr<Executable> inner, Direction direction)
-      : inner_(std::move(inner)), direction_(direction) {
+  CheckedExecutable(std::unique_ptr<Executable> inner, Direction direction,
+                    std::shared_ptr<CheckDevice*> device)
+      : inner_(std::move(inner)), direction_(direction), device_(std::move(device)) {
     engine_ = inner_->engine();
     properties_ = inner_->properties();
     workspace_bytes_ = inner_->workspace_bytes();
     for (int i = 0; i < kOperands; ++i) layout_[i] = inner_->layout(static_cast<Operand>(i));
   }
+  ~CheckedExecutable() override;
+  CheckedExecutable(const CheckedExecutable&) = delete;
+  CheckedExecutable& operator=(const CheckedExecutable&) = delete;
+
   [[nodiscard]] Executable& inner() const { return *inner_; }
   [[nodiscard]] Direction direction() const { return direction_; }
+  void RanAt(const Order::Point& point) { last_run_ = point; }
 
  private:
   std::unique_ptr<Executable> inner_;
   Direction direction_;
+  std::shared_ptr<CheckDevice*> device_;  // null inside once the device is gone
+  std::optional<Order::Point> last_run_;
 };
 
 Operand OutputOf(Direction direction) {
@@ -53,7 +64,12 @@ class CheckDevice final : public ForwardingDevice {
  public:
   explicit CheckDevice(std::unique_ptr<Device> device)
       : ForwardingDevice(std::move(device)), guards_(inner()) {}
+  ~CheckDevice() override { *self_ = nullptr; }
+  CheckDevice(const CheckDevice&) = delete;
+  CheckDevice& operator=(const CheckDevice&) = delete;
 
+  // An executable whose last run was at `point` is about to be destroyed.
+  void ExecutableGoes(const Order::Point& point);
   [[nodiscard]] std::vector<std::string> reports() const {
     const std::lock_guard lock(mutex_);
     return reports_;
@@ -114,6 +130,7 @@ class CheckDevice final : public ForwardingDevice {
     for (std::string& sentence : sentences) Report(std::move(sentence));
   }
 
+  std::shared_ptr<CheckDevice*> self_ = std::make_shared<CheckDevice*>(this);
   mutable std::mutex mutex_;  // synchronising calls may come from other threads
   Guards guards_;
   Order order_;
@@ -125,16 +142,27 @@ class CheckDevice final : public ForwardingDevice {
   std::vector<std::string> reports_;
 };
 
+CheckedExecutable::~CheckedExecutable() {
+  if (*device_ != nullptr && last_run_) (*device_)->ExecutableGoes(*last_run_);
+}
+
+void CheckDevice::ExecutableGoes(const Order::Point& point) {
+  const std::lock_guard lock(mutex_);
+  if (!order_.Done(point)) {
+    Report("an executable was destroyed while a run may still use it: synchronise first");
+  }
+}
+
 std::vector<std::string> CheckDevice::leaks() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> sentences;
   for (const int64_t bytes : guards_.Live()) {
-    sentences.push_back(Format("a buffer of %lld bytes was never freed",
-                               static_cast<long long>(bytes)));
+    sentences.push_back(
+        Format("a buffer of %lld bytes was never freed", static_cast<long long>(bytes)));
   }
   for (const auto& [memory, bytes] : host_memory_) {
-    sentences.push_back(Format("host memory of %lld bytes was never freed",
-                               static_cast<long long>(bytes)));
+    sentences.push_back(
+        Format("host memory of %lld bytes was never freed", static_cast<long long>(bytes)));
   }
   for (const auto& [stream, name] : streams_) {
     sentences.push_back("stream \"" + name + "\" was never destroyed");
@@ -269,9 +297,8 @@ void CheckDevice::Tile(const Work& work, const void* tile, int64_t bytes, const 
                        bool write) {
   const Region region = BytesAt(tile, bytes);
   if (guards_.Straddles(region.begin, region.end)) {
-    Report(Format("%s %s (step %lld) touches %lld bytes, which reach past the end of its buffer",
-                  work.verb, operand, static_cast<long long>(work.step),
-                  static_cast<long long>(bytes)));
+    Report(Format("%s touches %lld bytes, which reach past the end of the buffer",
+                  WorkName(work.verb, operand, work.step).c_str(), static_cast<long long>(bytes)));
   }
   Enter(work, region, operand, write);
 }
@@ -317,7 +344,7 @@ Status CheckDevice::Fill(Stream stream, void* buffer, int64_t bytes, int byte) {
 Result<std::unique_ptr<Executable>> CheckDevice::Prepare(int engine, const TileOp& op) {
   OOC_ASSIGN(std::unique_ptr<Executable> executable, inner().Prepare(engine, op));
   return std::unique_ptr<Executable>(
-      std::make_unique<CheckedExecutable>(std::move(executable), op.direction));
+      std::make_unique<CheckedExecutable>(std::move(executable), op.direction, self_));
 }
 
 Status CheckDevice::Run(Stream stream, Executable& executable, const RunArgs& args) {
@@ -325,6 +352,7 @@ Status CheckDevice::Run(Stream stream, Executable& executable, const RunArgs& ar
   auto& checked = static_cast<CheckedExecutable&>(executable);
   OOC_TRY(inner().Run(stream, checked.inner(), args));
   const Work work = Enqueue(stream, "run", args.tag.step);
+  checked.RanAt(work.at);
   const Operand output = OutputOf(checked.direction());
   for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY, Operand::kBias}) {
     const int64_t bytes = executable.layout(operand).bytes;

@@ -12,9 +12,7 @@ namespace oocdnn {
 
 class ForwardingDevice : public Device {
  public:
-  [[nodiscard]] const Capabilities& capabilities() const override {
-    return inner_->capabilities();
-  }
+  [[nodiscard]] const Capabilities& capabilities() const override { return inner_->capabilities(); }
   Result<int64_t> FreeBytes() override { return inner_->FreeBytes(); }
 
   Result<void*> Allocate(int64_t bytes) override { return inner_->Allocate(bytes); }

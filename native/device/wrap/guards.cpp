@@ -73,9 +73,10 @@ Status Guards::CheckSide(const char* side, const void* guard, int64_t bytes,
   const auto* const seen = static_cast<const unsigned char*>(host_);
   for (int64_t i = 0; i < floats * 4; ++i) {
     if (seen[i] == kGuard) continue;
-    reports->push_back(Format("a buffer of %lld bytes was written past its %s: guard byte %lld is "
-                              "0x%02x", static_cast<long long>(bytes), side,
-                              static_cast<long long>(i + skip), seen[i]));
+    reports->push_back(
+        Format("a buffer of %lld bytes was written past its %s: guard byte %lld is "
+               "0x%02x",
+               static_cast<long long>(bytes), side, static_cast<long long>(i + skip), seen[i]));
     return {};
   }
   return {};
@@ -85,8 +86,8 @@ void Guards::Free(void* buffer, int64_t bytes, std::vector<std::string>* reports
   if (buffer == nullptr) return;
   const auto found = live_.find(reinterpret_cast<uintptr_t>(buffer));
   if (found == live_.end()) {
-    reports->push_back(Format("Free of %p, which is no live buffer: freed twice or never allocated",
-                              buffer));
+    reports->push_back(
+        Format("Free of %p, which is no live buffer: freed twice or never allocated", buffer));
     return;
   }
   if (found->second != bytes) {

@@ -11,15 +11,12 @@ namespace {
 std::string Describe(const Access& access, const std::vector<std::string>& stream_names) {
   const auto number = static_cast<size_t>(access.at.stream);
   const char* stream = number < stream_names.size() ? stream_names[number].c_str() : "?";
-  return Format("%s%s%s (step %lld, stream \"%s\")", access.verb,
-                access.operand[0] != '\0' ? " " : "", access.operand,
-                static_cast<long long>(access.step), stream);
+  return WorkName(access.verb, access.operand, access.step) + " on stream \"" + stream + "\"";
 }
 
 bool Contains(const Region& outer, const Region& inner) {
   if (outer.dense) return outer.begin <= inner.begin && inner.end <= outer.end;
-  if (outer.data != inner.data || outer.stride != inner.stride ||
-      outer.element != inner.element) {
+  if (outer.data != inner.data || outer.stride != inner.stride || outer.element != inner.element) {
     return false;
   }
   for (size_t d = 0; d < outer.low.size(); ++d) {
@@ -34,6 +31,12 @@ bool Supersedes(const Access& now, const Access& old) {
 }
 
 }  // namespace
+
+std::string WorkName(const char* verb, const char* operand, int64_t step) {
+  std::string name = verb;
+  if (operand[0] != '\0') name += std::string(" ") + operand;
+  return step < 0 ? name : Format("%s (step %lld)", name.c_str(), static_cast<long long>(step));
+}
 
 Region BytesAt(const void* pointer, int64_t bytes) {
   Region region;
@@ -78,18 +81,17 @@ bool Overlap(const Region& a, const Region& b) {
 }
 
 void Hazards::Add(const Order& order, Stream stream, const Access& access,
-                  const std::vector<std::string>& stream_names,
-                  std::vector<std::string>* reports) {
+                  const std::vector<std::string>& stream_names, std::vector<std::string>* reports) {
   if (access.region.empty()) return;
   size_t kept = 0;
   for (size_t i = 0; i < accesses_.size(); ++i) {
     const Access& old = accesses_[i];
     const bool before = order.Before(old.at, stream);
     if (!before && (old.write || access.write) && Overlap(old.region, access.region)) {
-      reports->push_back(Format(
-          "%s %s bytes that %s %s, and nothing orders the two: a Wait is missing",
-          Describe(access, stream_names).c_str(), access.write ? "writes" : "reads",
-          Describe(old, stream_names).c_str(), old.write ? "writes" : "reads"));
+      reports->push_back(
+          Format("%s %s bytes that %s %s, and nothing orders the two: a Wait is missing",
+                 Describe(access, stream_names).c_str(), access.write ? "writes" : "reads",
+                 Describe(old, stream_names).c_str(), old.write ? "writes" : "reads"));
     }
     if (before && Supersedes(access, old)) continue;
     if (kept != i) accesses_[kept] = old;

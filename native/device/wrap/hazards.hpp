@@ -14,13 +14,16 @@ namespace oocdnn {
 // end) is only the hull.
 struct Region {
   uintptr_t begin = 0, end = 0;
-  bool dense = true;  // every byte of the hull is touched
+  bool dense = true;           // every byte of the hull is touched
   const void* data = nullptr;  // the rest describes the box
   int64_t element = 0;
   Dims stride{}, low{}, high{};
 
   [[nodiscard]] bool empty() const { return begin >= end; }
 };
+
+// "fetch x (step 3)", or less where there is no operand or step.
+std::string WorkName(const char* verb, const char* operand, int64_t step);
 
 Region BytesAt(const void* pointer, int64_t bytes);
 // What a transfer touches of the caller's tensor: the valid elements of the part it copies.

@@ -1,7 +1,10 @@
 #include "device/cpu/onednn/choice.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
+
+#include "base/checked.hpp"
 
 namespace oocdnn::cpu::onednn {
 namespace {
@@ -13,6 +16,21 @@ using Tensors = std::array<MemoryDesc, kTensors>;
 bool ComputesInBFloat16() {
   constexpr int kNeeded = dnnl_cpu_isa_avx512_core_bf16;
   return (static_cast<int>(dnnl_get_effective_cpu_isa()) & kNeeded) == kNeeded;
+}
+
+// Whether every filter tap meets the input at some output, on every axis, and the filter fits into
+// the input without its padding.
+bool UsesWholeFilter(const ConvShape& shape) {
+  for (int s = 0; s < 3; ++s) {
+    if (shape.in[s] < shape.Reach(s)) return false;
+    for (int64_t tap = 0; tap < shape.filter[s]; ++tap) {
+      const int64_t begin = tap * shape.dilation[s] - shape.pad_before[s];
+      // The first output whose tap lies behind the leading padding.
+      const int64_t first = std::max<int64_t>(CeilDiv(-begin, shape.stride[s]), 0);
+      if (first >= shape.out[s] || begin + first * shape.stride[s] >= shape.in[s]) return false;
+    }
+  }
+  return true;
 }
 
 std::vector<DTypes> DTypesFor(const TileOp& op) {
@@ -60,12 +78,23 @@ ConvolutionCall CallWith(const TileOp& op, const View& view, const Tensors& tens
   return call;
 }
 
+// Where a filter tap meets nothing but padding, oneDNN's compiled loops for backward filter leave
+// elements unwritten and write past their buffers; its matrix product does not.
+bool GoesAstray(const TileOp& op, const PrimitiveDesc& desc) {
+  return op.direction == Direction::kBackwardFilter && !UsesWholeFilter(op.shape) &&
+         desc.Implementation().find("gemm") == std::string::npos;
+}
+
 // Takes what `desc` says of its tensors into `choice`; a refusal says what we cannot live with.
 Status Inspect(const TileOp& op, const View& view, const PrimitiveDesc& desc, int64_t workspace,
                Choice* choice) {
   const std::string name = desc.Implementation();
   if (desc.IsReference()) {
     return Error(Code::kUnsupported, "oneDNN has only a plain loop for it (%s)", name.c_str());
+  }
+  if (GoesAstray(op, desc)) {
+    return Error(Code::kUnsupported, "oneDNN's %s is wrong where filter taps meet only padding",
+                 name.c_str());
   }
   const Names names = NamesOf(op.direction);
   for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY}) {

@@ -1,0 +1,163 @@
+// Forward and backward data of depthwise convolutions (one channel in, one out per group).
+//
+// There is no reduction over channels that would pay for packing. All tiles lie with the groups
+// fastest instead, the groups are the lanes, and each position multiplies as many runs of groups
+// as it has taps.
+#include <algorithm>
+
+#include "device/cpu/direct.hpp"
+#include "device/cpu/gather.hpp"
+#include "device/cpu/layouts.hpp"
+#include "device/cpu/microkernel.hpp"
+
+namespace oocdnn::cpu {
+namespace {
+
+// Lanes may be read past the last group of the last position.
+constexpr int64_t kSlack = 64;
+constexpr double kPieceWork = 1 << 18;  // multiply-adds worth a piece of parallel work
+
+template <class T>
+class DirectDepthwise final : public CpuExecutable {
+ public:
+  explicit DirectDepthwise(const TileOp& op);
+  Status Run(const RunArgs& args, Parallel& parallel) override;
+
+ private:
+  // A row of positions of one phase and image, and the tiles.
+  struct Row {
+    const Phase& phase;
+    int64_t n, d, h;
+    const T* source;
+    const T* weights;
+    T* target;
+    bool accumulate;
+  };
+  void RunRow(const Row& row, std::vector<ChainRow>* steps) const;
+  void TakeSteps(const Row& row, int64_t w, std::vector<ChainRow>* steps) const;
+  void RunPosition(const Row& row, int64_t w, const std::vector<ChainRow>& steps) const;
+
+  const bool forward_;
+  const Gather gather_;
+};
+
+template <class T>
+DirectDepthwise<T>::DirectDepthwise(const TileOp& op)
+    : forward_(op.direction == Direction::kForward), gather_(GatherOf(op)) {
+  engine_ = DirectInfo().name;
+  properties_ = DirectInfo().properties;
+  const DType dtype = AccumulatorOf(op.dtype);
+  const auto lay = [&](Operand operand, const std::array<int, 6>& order) {
+    layout_[Index(operand)] =
+        PlainLayout(dtype, op.shape.DimsOf(operand, op.direction), order, kSlack);
+  };
+  lay(Operand::kX, kChannelsLastOrder);
+  lay(Operand::kY, kChannelsLastOrder);
+  lay(Operand::kW, kGroupFastestOrder);
+}
+
+template <class T>
+Status DirectDepthwise<T>::Run(const RunArgs& args, Parallel& parallel) {
+  const auto* const source = static_cast<const T*>(args.tile[forward_ ? 0 : 2]);
+  auto* const target = static_cast<T*>(args.tile[forward_ ? 2 : 0]);
+  const auto* const weights = static_cast<const T*>(args.tile[Index(Operand::kW)]);
+  for (const Phase& phase : gather_.phases) {
+    const int64_t ds = phase.axis[0].extent, hs = phase.axis[1].extent;
+    const double work = static_cast<double>(phase.axis[2].extent * phase.Taps() * gather_.g);
+    const auto grain = static_cast<int64_t>(kPieceWork / std::max(work, 1.0)) + 1;
+    parallel.For(gather_.n * ds * hs, grain, [&](int64_t begin, int64_t end) {
+      std::vector<ChainRow> steps;
+      for (int64_t i = begin; i < end; ++i) {
+        RunRow({phase, i / (ds * hs), i / hs % ds, i % hs, source, weights, target,
+                args.accumulate},
+               &steps);
+      }
+    });
+  }
+  return {};
+}
+
+// The taps of position `w` that read inside of the source, as steps of a chain whose `a` offsets
+// count from the source element that position w reads with offset 0.
+template <class T>
+void DirectDepthwise<T>::TakeSteps(const Row& row, int64_t w,
+                                   std::vector<ChainRow>* steps) const {
+  const auto& axis = row.phase.axis;
+  const Spatial& size = gather_.source;
+  const auto inside = [&](int dim, int64_t position, const Tap& tap) {
+    const int64_t at = position * axis[dim].step + tap.offset;
+    return at >= 0 && at < size[dim];
+  };
+  steps->clear();
+  for (const Tap& td : axis[0].taps) {
+    for (const Tap& th : axis[1].taps) {
+      if (!inside(0, row.d, td) || !inside(1, row.h, th)) continue;
+      for (const Tap& tw : axis[2].taps) {
+        if (!inside(2, w, tw)) continue;
+        const int64_t read = (td.offset * size[1] + th.offset) * size[2] + tw.offset;
+        const int64_t tap =
+            (td.index * gather_.filter[1] + th.index) * gather_.filter[2] + tw.index;
+        steps->push_back({read * gather_.g, tap * gather_.g});
+      }
+    }
+  }
+}
+
+// Positions whose taps on W all read inside share their steps.
+template <class T>
+void DirectDepthwise<T>::RunRow(const Row& row, std::vector<ChainRow>* steps) const {
+  const GatherAxis& axis = row.phase.axis[2];
+  const auto inside = [&](int64_t w) {
+    return axis.taps.empty() || (w * axis.step + axis.taps.front().offset >= 0 &&
+                                 w * axis.step + axis.taps.front().offset < gather_.source[2] &&
+                                 w * axis.step + axis.taps.back().offset >= 0 &&
+                                 w * axis.step + axis.taps.back().offset < gather_.source[2]);
+  };
+  bool shared = false;
+  for (int64_t w = 0; w < axis.extent; ++w) {
+    if (!shared || !inside(w)) TakeSteps(row, w, steps);
+    shared = inside(w);
+    RunPosition(row, w, *steps);
+  }
+}
+
+template <class T>
+void DirectDepthwise<T>::RunPosition(const Row& row, int64_t w,
+                                     const std::vector<ChainRow>& steps) const {
+  const auto& axis = row.phase.axis;
+  const Spatial& from = gather_.source;
+  const Spatial& to = gather_.target;
+  const auto out = [&](int d, int64_t i) { return axis[d].out_begin + i * axis[d].out_step; };
+  const int64_t read = ((row.n * from[0] + row.d * axis[0].step) * from[1] +
+                        row.h * axis[1].step) * from[2] + w * axis[2].step;
+  const int64_t write =
+      ((row.n * to[0] + out(0, row.d)) * to[1] + out(1, row.h)) * to[2] + out(2, w);
+  Chain<T> chain{row.source + read * gather_.g, row.weights, steps.data(),
+                 static_cast<int64_t>(steps.size()), 1, 0, 0};
+  T* target = row.target + write * gather_.g;
+  const int64_t whole = gather_.g - gather_.g % Kernels<T>().lanes;
+  RunPairs(chain, target, whole, row.accumulate);
+  if (whole == gather_.g) return;
+  // The last groups do not fill a vector, and what lies behind them is the next position.
+  alignas(64) T sums[kColumnLanes<T>];
+  std::copy_n(target + whole, gather_.g - whole, sums);
+  chain.a += whole;
+  chain.b += whole;
+  RunPairs(chain, sums, gather_.g - whole, row.accumulate);
+  std::copy_n(sums, gather_.g - whole, target + whole);
+}
+
+}  // namespace
+
+bool IsDepthwise(const ConvShape& shape) {
+  return shape.c == 1 && shape.k == 1 && shape.g > 1;
+}
+
+Result<std::unique_ptr<CpuExecutable>> PrepareDirectDepthwise(const TileOp& op) {
+  if (op.dtype == DType::kFloat64) {
+    return std::unique_ptr<CpuExecutable>(std::make_unique<DirectDepthwise<double>>(op));
+  }
+  return std::unique_ptr<CpuExecutable>(std::make_unique<DirectDepthwise<float>>(op));
+}
+
+}  // namespace oocdnn::cpu

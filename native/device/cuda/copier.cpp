@@ -1,0 +1,149 @@
+#include "device/cuda/copier.hpp"
+
+#include <algorithm>
+
+#include "base/checked.hpp"
+
+namespace oocdnn::cuda {
+namespace {
+
+constexpr int kZeroThreads = 256;
+
+Status CheckPlain(const TileLayout& layout) {
+  if (!layout.opaque && layout.channel_block == 1) return {};
+  return Error(Code::kUnsupported,
+               "the CUDA device copies plain tiles only, not opaque ones or ones with channel "
+               "blocks");
+}
+
+// What the driver knows of a pointer; type 0: nothing, so it is ordinary host memory.
+struct PointerFacts {
+  unsigned type = 0, managed = 0;
+  int ordinal = -1;
+  CUdeviceptr device = 0;
+};
+
+Result<PointerFacts> FactsOf(const Driver& driver, uint64_t address) {
+  PointerFacts facts;
+  CUpointer_attribute attributes[] = {
+      CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_POINTER};
+  void* values[] = {&facts.type, &facts.managed, &facts.ordinal, &facts.device};
+  OOC_CUDA(driver, cuPointerGetAttributes, 4, attributes, values, address);
+  return facts;
+}
+
+}  // namespace
+
+// Both ends of the range are asked about, so that an array of which only a part is pinned is found.
+Result<Place> Copier::Locate(const Transfer& transfer, Side side, StridedCopy* copy) const {
+  const AddressRange range = RangeOf(*copy, side);
+  OOC_ASSIGN(const PointerFacts first, FactsOf(gpu_.driver(), range.begin));
+  OOC_ASSIGN(const PointerFacts last, FactsOf(gpu_.driver(), range.end - 1));
+  if (first.type == 0 || last.type == 0) {
+    return Error(Code::kUnsupported,
+                 "operand %d lies in pageable host memory at 0x%llx (%lld bytes), which %s reaches "
+                 "only through pinned memory: stage it, or pin it",
+                 Index(transfer.operand), static_cast<unsigned long long>(range.begin),
+                 static_cast<long long>(range.end - range.begin), gpu_.name().c_str());
+  }
+  const bool host = first.type == CU_MEMORYTYPE_HOST || first.managed != 0;
+  if (!host && first.ordinal != gpu_.ordinal()) {
+    return Error(Code::kUnsupported, "operand %d lies on GPU %d, and this device is GPU %d",
+                 Index(transfer.operand), first.ordinal, gpu_.ordinal());
+  }
+  (side == Side::kFrom ? copy->from : copy->to) += first.device - range.begin;
+  return host ? Place::kHost : Place::kDevice;
+}
+
+Status Copier::EnqueueCall(CUstream stream, uint64_t from, uint64_t to,
+                           const EngineCopy& engine) const {
+  if (engine.rows == 1 && engine.planes == 1) {
+    OOC_CUDA(gpu_.driver(), cuMemcpyAsync, to, from, static_cast<size_t>(engine.width), stream);
+    return {};
+  }
+  CUDA_MEMCPY3D call{};
+  call.srcMemoryType = call.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  call.srcDevice = from;
+  call.dstDevice = to;
+  call.srcPitch = static_cast<size_t>(engine.from_pitch);
+  call.dstPitch = static_cast<size_t>(engine.to_pitch);
+  call.srcHeight = static_cast<size_t>(engine.from_height);
+  call.dstHeight = static_cast<size_t>(engine.to_height);
+  call.WidthInBytes = static_cast<size_t>(engine.width);
+  call.Height = static_cast<size_t>(engine.rows);
+  call.Depth = static_cast<size_t>(engine.planes);
+  OOC_CUDA(gpu_.driver(), cuMemcpy3DAsync, &call, stream);
+  return {};
+}
+
+Status Copier::EnqueueEngine(CUstream stream, const StridedCopy& copy,
+                             const EngineCopy& engine) const {
+  const int64_t calls = engine.Calls();
+  for (int64_t call = 0; call < calls; ++call) {
+    int64_t rest = call, from = 0, to = 0;
+    for (const PlanDim& dim : engine.outer) {
+      from += rest % dim.extent * dim.from;
+      to += rest % dim.extent * dim.to;
+      rest /= dim.extent;
+    }
+    OOC_TRY(EnqueueCall(stream, copy.from + static_cast<uint64_t>(from),
+                        copy.to + static_cast<uint64_t>(to), engine));
+  }
+  return {};
+}
+
+Status Copier::Enqueue(CUstream stream, StridedCopy copy, Place place, Side wire) const {
+  if (copy.Elements() > kMostElements) {
+    StridedCopy rest = CutInHalf(&copy);
+    OOC_TRY(Enqueue(stream, std::move(copy), place, wire));
+    return Enqueue(stream, std::move(rest), place, wire);
+  }
+  const CopyPlan plan = PlanCopy(copy, place, wire, limits_);
+  const LaunchShape shape{plan.blocks, plan.threads, plan.shared_bytes};
+  switch (plan.method) {
+    case Method::kNothing: return {};
+    case Method::kEngine: return EnqueueEngine(stream, copy, plan.engine);
+    case Method::kRows: return gpu_.Launch(Kernel::kRows, shape, stream, plan.rows);
+    case Method::kTranspose: return gpu_.Launch(Kernel::kTranspose, shape, stream, plan.transpose);
+  }
+  return {};
+}
+
+Status Copier::Zero(CUstream stream, const Transfer& transfer) const {
+  const ZeroArgs zeros = ZerosOf(transfer);
+  if (zeros.boxes == 0) return {};
+  Long most = 0;
+  for (int b = 0; b < zeros.boxes; ++b) most = std::max(most, zeros.box[b].count);
+  const Long blocks = std::min<Long>(CeilDiv(most, kZeroThreads), gpu_.multiprocessors() * 8);
+  return gpu_.Launch(Kernel::kZero, {blocks, kZeroThreads, 0}, stream, zeros);
+}
+
+Status Copier::Fetch(CUstream stream, const Transfer& transfer) const {
+  OOC_TRY(CheckPlain(*transfer.layout));
+  StridedCopy copy = CopyOf(transfer, Toward::kTile);
+  if (copy.Elements() == 0) return Zero(stream, transfer);
+  Simplify(&copy, Side::kFrom);
+  OOC_ASSIGN(const Place place, Locate(transfer, Side::kFrom, &copy));
+  OOC_TRY(Zero(stream, transfer));
+  return Enqueue(stream, std::move(copy), place, Side::kFrom);
+}
+
+Status Copier::Drain(CUstream stream, const Transfer& transfer) const {
+  OOC_TRY(CheckPlain(*transfer.layout));
+  StridedCopy copy = CopyOf(transfer, Toward::kView);
+  if (copy.Elements() == 0) return {};
+  Simplify(&copy, Side::kTo);
+  OOC_ASSIGN(const Place place, Locate(transfer, Side::kTo, &copy));
+  return Enqueue(stream, std::move(copy), place, Side::kTo);
+}
+
+Status Copier::Move(CUstream stream, const TileMove& move) const {
+  OOC_TRY(CheckPlain(*move.layout));
+  StridedCopy copy = CopyOf(move);
+  if (copy.Elements() == 0) return {};
+  Simplify(&copy, Side::kTo);
+  return Enqueue(stream, std::move(copy), Place::kDevice, Side::kTo);
+}
+
+}  // namespace oocdnn::cuda

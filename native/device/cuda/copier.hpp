@@ -1,0 +1,33 @@
+// Copier: enqueues what copy_plan decides.
+#pragma once
+
+#include "device/cuda/copy_plan.hpp"
+#include "device/cuda/gpu.hpp"
+
+namespace oocdnn::cuda {
+
+// All calls need the GPU's context current. Layouts must be plain (no channel blocks, not opaque);
+// views must lie on this GPU or in pinned memory: kUnsupported with the reason otherwise, and then
+// nothing has been enqueued.
+class Copier {
+ public:
+  explicit Copier(const Gpu& gpu)
+      : gpu_(gpu), limits_{gpu.max_pitch(), gpu.multiprocessors()} {}
+
+  Status Fetch(CUstream stream, const Transfer& transfer) const;
+  Status Drain(CUstream stream, const Transfer& transfer) const;
+  Status Move(CUstream stream, const TileMove& move) const;
+
+ private:
+  // Where the view's side lies; its addresses become those that the device uses.
+  Result<Place> Locate(const Transfer& transfer, Side side, StridedCopy* copy) const;
+  Status Enqueue(CUstream stream, StridedCopy copy, Place place, Side wire) const;
+  Status EnqueueEngine(CUstream stream, const StridedCopy& copy, const EngineCopy& engine) const;
+  Status EnqueueCall(CUstream stream, uint64_t from, uint64_t to, const EngineCopy& engine) const;
+  Status Zero(CUstream stream, const Transfer& transfer) const;
+
+  const Gpu& gpu_;
+  const CopyLimits limits_;
+};
+
+}  // namespace oocdnn::cuda

@@ -1,0 +1,176 @@
+// From transfers to strided copies.
+#include "device/cuda/copy_plan.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/checked.hpp"
+
+namespace oocdnn::cuda {
+namespace {
+
+struct Region {
+  Dims begin{}, end{};
+  [[nodiscard]] bool empty() const {
+    for (int d = 0; d < 6; ++d) {
+      if (begin[d] >= end[d]) return true;
+    }
+    return false;
+  }
+};
+
+Region ValidRegion(const Transfer& transfer) {
+  Region valid;
+  for (int d = 0; d < 6; ++d) {
+    const int64_t origin = transfer.box.origin[d];
+    valid.begin[d] = std::max(transfer.box.valid_begin[d] - origin, transfer.tile_begin[d]);
+    valid.end[d] = std::min(transfer.box.valid_end[d] - origin, transfer.tile_end[d]);
+  }
+  return valid;
+}
+
+uint64_t AddressAt(const void* base, int64_t element, DType dtype) {
+  return reinterpret_cast<uint64_t>(base) + static_cast<uint64_t>(element * SizeOf(dtype));
+}
+
+int64_t OffsetOf(const Dims& stride, const Dims& index) {
+  int64_t offset = 0;
+  for (int d = 0; d < 6; ++d) offset += stride[d] * index[d];
+  return offset;
+}
+
+void AddBox(const Region& region, const Dims& stride, ZeroArgs* zeros) {
+  if (region.empty()) return;
+  ZeroBox& box = zeros->box[zeros->boxes++];
+  box.offset = OffsetOf(stride, region.begin);
+  box.count = 1;
+  for (int d = 0; d < 6; ++d) {
+    const int64_t extent = region.end[d] - region.begin[d];
+    box.extent[d] = static_cast<unsigned>(extent);
+    box.count *= extent;
+  }
+}
+
+bool Continues(const PlanDim& outer, const PlanDim& inner) {
+  return outer.from == inner.from * inner.extent && outer.to == inner.to * inner.extent;
+}
+
+// Joins one pair of dimensions; false where none can be joined.
+bool JoinOnce(std::vector<PlanDim>* dims) {
+  for (PlanDim& inner : *dims) {
+    for (auto outer = dims->begin(); outer != dims->end(); ++outer) {
+      if (&*outer == &inner || !Continues(*outer, inner)) continue;
+      inner.extent *= outer->extent;
+      dims->erase(outer);
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+int64_t StridedCopy::Elements() const {
+  int64_t elements = 1;
+  for (const PlanDim& d : dim) elements = Mul(elements, std::max<int64_t>(d.extent, 0));
+  return elements;
+}
+
+StridedCopy CopyOf(const Transfer& transfer, Toward toward) {
+  const TileLayout& layout = *transfer.layout;
+  const Region valid = ValidRegion(transfer);
+  Dims place{};
+  for (int d = 0; d < 6; ++d) place[d] = transfer.box.origin[d] + valid.begin[d];
+  const uint64_t view = AddressAt(transfer.view.data, OffsetOf(transfer.view.stride, place),
+                                  transfer.view.dtype);
+  const uint64_t tile =
+      AddressAt(transfer.tile, OffsetOf(layout.stride, valid.begin), layout.dtype);
+  const bool fetch = toward == Toward::kTile;
+  StridedCopy copy{fetch ? view : tile, fetch ? tile : view,
+                   fetch ? transfer.view.dtype : layout.dtype,
+                   fetch ? layout.dtype : transfer.view.dtype,
+                   {}};
+  for (int d = 0; d < 6; ++d) {
+    const int64_t in_view = transfer.view.stride[d] * SizeOf(transfer.view.dtype);
+    const int64_t in_tile = layout.stride[d] * SizeOf(layout.dtype);
+    copy.dim.push_back({std::max<int64_t>(valid.end[d] - valid.begin[d], 0),
+                        fetch ? in_view : in_tile, fetch ? in_tile : in_view});
+  }
+  return copy;
+}
+
+StridedCopy CopyOf(const TileMove& move) {
+  const TileLayout& layout = *move.layout;
+  StridedCopy copy{AddressAt(move.from, OffsetOf(layout.stride, move.from_begin), layout.dtype),
+                   AddressAt(move.to, OffsetOf(layout.stride, move.to_begin), layout.dtype),
+                   layout.dtype, layout.dtype, {}};
+  for (int d = 0; d < 6; ++d) {
+    const int64_t stride = layout.stride[d] * SizeOf(layout.dtype);
+    copy.dim.push_back({std::max<int64_t>(move.extent[d], 0), stride, stride});
+  }
+  return copy;
+}
+
+// Slab by slab: what lies before and behind the valid part of one dimension, within the valid part
+// of the dimensions before.
+ZeroArgs ZerosOf(const Transfer& transfer) {
+  const TileLayout& layout = *transfer.layout;
+  ZeroArgs zeros{};
+  zeros.to = transfer.tile;
+  zeros.size = static_cast<int>(SizeOf(layout.dtype));
+  for (int d = 0; d < 6; ++d) zeros.stride[d] = layout.stride[d];
+  Region region{transfer.tile_begin, transfer.tile_end};
+  const Region valid = ValidRegion(transfer);
+  if (valid.empty()) {
+    AddBox(region, layout.stride, &zeros);
+    return zeros;
+  }
+  for (int d = 0; d < 6; ++d) {
+    Region slab = region;
+    slab.end[d] = valid.begin[d];
+    AddBox(slab, layout.stride, &zeros);
+    slab = region;
+    slab.begin[d] = valid.end[d];
+    AddBox(slab, layout.stride, &zeros);
+    region.begin[d] = valid.begin[d];
+    region.end[d] = valid.end[d];
+  }
+  return zeros;
+}
+
+void Simplify(StridedCopy* copy, Side by) {
+  std::vector<PlanDim>& dims = copy->dim;
+  std::erase_if(dims, [](const PlanDim& dim) { return dim.extent == 1; });
+  while (JoinOnce(&dims)) {
+  }
+  std::stable_sort(dims.begin(), dims.end(), [by](const PlanDim& a, const PlanDim& b) {
+    return by == Side::kFrom ? std::abs(a.from) < std::abs(b.from)
+                             : std::abs(a.to) < std::abs(b.to);
+  });
+}
+
+AddressRange RangeOf(const StridedCopy& copy, Side side) {
+  int64_t low = 0, high = SizeOf(side == Side::kFrom ? copy.from_type : copy.to_type);
+  for (const PlanDim& dim : copy.dim) {
+    const int64_t reach = (dim.extent - 1) * (side == Side::kFrom ? dim.from : dim.to);
+    (reach < 0 ? low : high) += reach;
+  }
+  const uint64_t base = side == Side::kFrom ? copy.from : copy.to;
+  return {base + static_cast<uint64_t>(low), base + static_cast<uint64_t>(high)};
+}
+
+StridedCopy CutInHalf(StridedCopy* copy) {
+  StridedCopy rest = *copy;
+  const auto longest = std::max_element(
+      copy->dim.begin(), copy->dim.end(),
+      [](const PlanDim& a, const PlanDim& b) { return a.extent < b.extent; });
+  const auto which = static_cast<size_t>(longest - copy->dim.begin());
+  const int64_t half = longest->extent / 2;
+  longest->extent = half;
+  rest.dim[which].extent -= half;
+  rest.from += static_cast<uint64_t>(half * rest.dim[which].from);
+  rest.to += static_cast<uint64_t>(half * rest.dim[which].to);
+  return rest;
+}
+
+}  // namespace oocdnn::cuda

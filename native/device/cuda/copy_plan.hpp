@@ -1,0 +1,89 @@
+// What a copy is made of, and how it is best done: arithmetic only, no device.
+//
+// A transfer becomes a strided copy of its valid elements and boxes of zeros. A strided copy is
+// done by a copy engine (rows of bytes in up to three dimensions a call), or by a kernel of ours.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "device/cuda/kernel_args.h"
+#include "device/device.hpp"
+
+namespace oocdnn::cuda {
+
+// One dimension of a strided copy; strides in bytes, of any sign.
+struct PlanDim {
+  int64_t extent = 1, from = 0, to = 0;
+  bool operator==(const PlanDim&) const = default;
+};
+
+struct StridedCopy {
+  uint64_t from = 0, to = 0;  // addresses of the first element
+  DType from_type = DType::kFloat32, to_type = DType::kFloat32;
+  std::vector<PlanDim> dim;
+  [[nodiscard]] int64_t Elements() const;
+  [[nodiscard]] bool operator==(const StridedCopy&) const = default;
+};
+
+enum class Toward { kTile, kView };
+
+// The copy of a transfer's valid elements. Empty extents mean that there is nothing to do.
+StridedCopy CopyOf(const Transfer& transfer, Toward toward);
+StridedCopy CopyOf(const TileMove& move);
+
+// The parts of the tile that a fetch fills with zeros, as arguments of ooc_zero; boxes may be 0.
+ZeroArgs ZerosOf(const Transfer& transfer);
+
+// Leaves out dimensions of extent 1, joins those that continue one another on both sides, and
+// puts what is nearest on the side `by` first.
+enum class Side { kFrom, kTo };
+void Simplify(StridedCopy* copy, Side by);
+
+// The lowest address and the address behind the highest byte on one side.
+struct AddressRange {
+  uint64_t begin = 0, end = 0;
+};
+AddressRange RangeOf(const StridedCopy& copy, Side side);
+
+// Where the side of a copy that is no tile lies.
+enum class Place { kHost, kDevice };
+
+struct CopyLimits {
+  int64_t max_pitch = INT32_MAX;
+  int multiprocessors = 1;
+};
+
+// One call of a copy engine: `rows` rows of `width` bytes in each of `planes` planes.
+struct EngineCopy {
+  int64_t width = 0, rows = 1, planes = 1;
+  int64_t from_pitch = 0, to_pitch = 0;    // bytes between rows
+  int64_t from_height = 1, to_height = 1;  // rows between planes
+  std::vector<PlanDim> outer;              // one call for each of their indices
+  [[nodiscard]] int64_t Calls() const;
+};
+
+enum class Method { kNothing, kEngine, kRows, kTranspose };
+
+struct CopyPlan {
+  Method method = Method::kNothing;
+  EngineCopy engine;
+  RowsArgs rows{};
+  TransposeArgs transpose{};
+  int64_t blocks = 0;
+  int threads = 0, shared_bytes = 0;
+};
+
+// Plans a simplified copy of less than 2^31 elements. `place` is that of the side that is no tile
+// (kDevice for a copy between tiles), `wire` which side that is.
+CopyPlan PlanCopy(const StridedCopy& copy, Place place, Side wire, const CopyLimits& limits);
+
+// Cuts a copy in two along its longest dimension and returns the second: for those of 2^31 elements
+// or more.
+constexpr int64_t kMostElements = INT32_MAX;
+StridedCopy CutInHalf(StridedCopy* copy);
+
+// See kernel_args.h; divisor >= 1.
+Divisor MakeDivisor(int64_t divisor);
+
+}  // namespace oocdnn::cuda

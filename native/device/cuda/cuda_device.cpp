@@ -1,0 +1,251 @@
+// The CUDA device: puts the GPU, streams, copies and engines together. Every call makes the GPU's
+// context current for its own length and leaves the caller's as it was.
+//
+// Errors of work already enqueued are the driver's own: they break the context, and every later
+// call tells so.
+#include "device/cuda/cuda_device.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "device/cuda/copier.hpp"
+#include "device/cuda/engine.hpp"
+#include "device/cuda/finish.hpp"
+#include "device/cuda/host_memory.hpp"
+#include "device/cuda/stream.hpp"
+
+namespace oocdnn {
+namespace cuda {
+namespace {
+
+// Streams and events travel under the names of the Device's own types.
+CudaStream& Of(Stream stream) { return *reinterpret_cast<CudaStream*>(stream); }
+CUevent Of(Event event) { return reinterpret_cast<CUevent>(event); }
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines);
+
+  [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
+  Result<int64_t> FreeBytes() override;
+  Result<void*> Allocate(int64_t bytes) override;
+  void Free(void* buffer, int64_t bytes) override;
+  Result<void*> AllocateHost(int64_t bytes) override;
+  void FreeHost(void* memory, int64_t bytes) override;
+
+  Result<Stream> CreateStream(const char* name) override;
+  void DestroyStream(Stream stream) override;
+  Result<Event> CreateEvent() override;
+  void DestroyEvent(Event event) override;
+  Status Record(Event event, Stream stream) override;
+  Status Wait(Stream stream, Event event) override;
+  Status Synchronize(Event event) override;
+  Status SynchronizeStream(Stream stream) override;
+  double BusySeconds(Stream stream) override;
+
+  Status Fetch(Stream stream, const Transfer& transfer) override;
+  Status Drain(Stream stream, const Transfer& transfer) override;
+  Status Move(Stream stream, const TileMove& move) override;
+  Status Fill(Stream stream, void* buffer, int64_t bytes, int byte) override;
+
+  [[nodiscard]] const std::vector<EngineInfo>& engines() const override { return infos_; }
+  Result<std::unique_ptr<Executable>> Prepare(int engine, const TileOp& op) override;
+  Status Run(Stream stream, Executable& executable, const RunArgs& args) override;
+  Status Finish(Stream stream, const FinishArgs& args) override;
+
+ private:
+  // Calls work() with the context current.
+  template <class Work>
+  Status Enter(const Work& work) const {
+    const Current current(*gpu_);
+    OOC_TRY(current.status());
+    return work();
+  }
+  // Puts a piece of work on the stream: enqueue(handle).
+  template <class Enqueue>
+  Status Put(Stream stream, const Tag& tag, const Enqueue& enqueue) const {
+    return Enter([&] { return Of(stream).Timed(tag, enqueue); });
+  }
+  [[nodiscard]] const Driver& driver() const { return gpu_->driver(); }
+
+  const std::unique_ptr<Gpu> gpu_;
+  const Copier copier_;
+  CudaEngines engines_;
+  std::vector<EngineInfo> infos_;
+  Capabilities capabilities_;
+};
+
+CudaDevice::CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines)
+    : gpu_(std::move(gpu)), copier_(*gpu_), engines_(std::move(engines)) {
+  capabilities_.name = Format("cuda:%d", gpu_->ordinal());
+  capabilities_.description = Format(
+      "%s, compute capability %d.%d, %.1f GiB, driver for CUDA %d.%d", gpu_->name().c_str(),
+      gpu_->compute_major(), gpu_->compute_minor(),
+      static_cast<double>(gpu_->total_bytes()) / 0x1p30, driver().version / 1000,
+      driver().version % 1000 / 10);
+  capabilities_.alignment = 256;
+  for (const auto& engine : engines_) infos_.push_back(engine->info());
+}
+
+Result<int64_t> CudaDevice::FreeBytes() {
+  size_t free = 0, total = 0;
+  OOC_TRY(Enter([&] {
+    return driver().Check(driver().cuMemGetInfo(&free, &total), "cuMemGetInfo");
+  }));
+  return static_cast<int64_t>(free);
+}
+
+Result<void*> CudaDevice::Allocate(int64_t bytes) {
+  CUdeviceptr address = 0;
+  const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  OOC_TRY(Enter([&] {
+            return driver().Check(driver().cuMemAlloc(&address, size), "cuMemAlloc");
+          }).With(Format("%lld bytes on %s", static_cast<long long>(bytes),
+                         capabilities_.name.c_str())));
+  return reinterpret_cast<void*>(address);
+}
+
+void CudaDevice::Free(void* buffer, int64_t) {
+  if (buffer == nullptr) return;
+  const Current current(*gpu_);
+  driver().cuMemFree(Address(buffer));
+}
+
+Result<void*> CudaDevice::AllocateHost(int64_t bytes) {
+  const Current current(*gpu_);
+  OOC_TRY(current.status());
+  return AllocatePinned(*gpu_, bytes);
+}
+
+void CudaDevice::FreeHost(void* memory, int64_t bytes) {
+  if (memory == nullptr) return;
+  const Current current(*gpu_);
+  FreePinned(*gpu_, memory, bytes);
+}
+
+Result<Stream> CudaDevice::CreateStream(const char* name) {
+  const Current current(*gpu_);
+  OOC_TRY(current.status());
+  const bool computes = name != nullptr && std::strcmp(name, "compute") == 0;
+  OOC_ASSIGN(std::unique_ptr<CudaStream> stream,
+             CudaStream::Make(*gpu_, computes ? gpu_->least_priority()
+                                              : gpu_->greatest_priority()));
+  return reinterpret_cast<Stream>(stream.release());
+}
+
+void CudaDevice::DestroyStream(Stream stream) {
+  const Current current(*gpu_);
+  delete &Of(stream);
+}
+
+// The host sleeps while it waits: the cores are for staging.
+Result<Event> CudaDevice::CreateEvent() {
+  CUevent event = nullptr;
+  OOC_TRY(Enter([&] {
+    return driver().Check(
+        driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC),
+        "cuEventCreate");
+  }));
+  return reinterpret_cast<Event>(event);
+}
+
+void CudaDevice::DestroyEvent(Event event) {
+  const Current current(*gpu_);
+  driver().cuEventDestroy(Of(event));
+}
+
+Status CudaDevice::Record(Event event, Stream stream) {
+  return Enter([&] {
+    return driver().Check(driver().cuEventRecord(Of(event), Of(stream).handle()), "cuEventRecord");
+  });
+}
+
+Status CudaDevice::Wait(Stream stream, Event event) {
+  return Enter([&] {
+    return driver().Check(driver().cuStreamWaitEvent(Of(stream).handle(), Of(event), 0),
+                          "cuStreamWaitEvent");
+  });
+}
+
+Status CudaDevice::Synchronize(Event event) {
+  return Enter([&] {
+    return driver().Check(driver().cuEventSynchronize(Of(event)), "cuEventSynchronize");
+  });
+}
+
+Status CudaDevice::SynchronizeStream(Stream stream) {
+  return Enter([&] { return Of(stream).Synchronize(); });
+}
+
+double CudaDevice::BusySeconds(Stream stream) {
+  const Current current(*gpu_);
+  return Of(stream).BusySeconds();
+}
+
+Status CudaDevice::Fetch(Stream stream, const Transfer& transfer) {
+  return Put(stream, transfer.tag,
+             [&](CUstream handle) { return copier_.Fetch(handle, transfer); });
+}
+
+Status CudaDevice::Drain(Stream stream, const Transfer& transfer) {
+  return Put(stream, transfer.tag,
+             [&](CUstream handle) { return copier_.Drain(handle, transfer); });
+}
+
+Status CudaDevice::Move(Stream stream, const TileMove& move) {
+  return Put(stream, move.tag, [&](CUstream handle) { return copier_.Move(handle, move); });
+}
+
+Status CudaDevice::Fill(Stream stream, void* buffer, int64_t bytes, int byte) {
+  if (bytes <= 0) return {};
+  return Put(stream, Tag{}, [&](CUstream handle) {
+    return driver().Check(
+        driver().cuMemsetD8Async(Address(buffer), static_cast<unsigned char>(byte),
+                                 static_cast<size_t>(bytes), handle),
+        "cuMemsetD8Async");
+  });
+}
+
+Result<std::unique_ptr<Executable>> CudaDevice::Prepare(int engine, const TileOp& op) {
+  if (engine < 0 || engine >= static_cast<int>(engines_.size())) {
+    return Error(Code::kInternal, "%s has %zu engines, and was asked for number %d",
+                 capabilities_.name.c_str(), engines_.size(), engine);
+  }
+  const Current current(*gpu_);
+  OOC_TRY(current.status());
+  CudaEngine& chosen = *engines_[static_cast<size_t>(engine)];
+  auto prepared = chosen.Prepare(op);
+  if (!prepared.ok()) return std::move(prepared).status().With(chosen.info().name);
+  return std::unique_ptr<Executable>(std::move(prepared).value());
+}
+
+Status CudaDevice::Run(Stream stream, Executable& executable, const RunArgs& args) {
+  auto& prepared = static_cast<CudaExecutable&>(executable);
+  return Put(stream, args.tag, [&](CUstream handle) { return prepared.Run(handle, args); });
+}
+
+Status CudaDevice::Finish(Stream stream, const FinishArgs& args) {
+  OOC_ASSIGN(const FinishPlan plan, PlanFinish(args, gpu_->multiprocessors()));
+  if (plan.shape.blocks == 0) return {};
+  return Put(stream, args.tag, [&](CUstream handle) {
+    return gpu_->Launch(Kernel::kFinish, plan.shape, handle, plan.args);
+  });
+}
+
+}  // namespace
+}  // namespace cuda
+
+Result<std::unique_ptr<Device>> MakeCudaDevice(const CudaOptions& options) {
+  OOC_ASSIGN(std::unique_ptr<cuda::Gpu> gpu,
+             cuda::Gpu::Open({options.ordinal, options.nvrtc_path, options.cache_folder}));
+  std::string why_not;
+  cuda::CudaEngines engines = cuda::MakeEngines(*gpu, options.engine, &why_not);
+  if (engines.empty()) {
+    return Error(Code::kUnsupported, "the CUDA device has no engine '%s'; %s",
+                 options.engine.c_str(), why_not.c_str());
+  }
+  return std::unique_ptr<Device>(
+      std::make_unique<cuda::CudaDevice>(std::move(gpu), std::move(engines)));
+}
+
+}  // namespace oocdnn

@@ -1,0 +1,22 @@
+// The CUDA device: one GPU, through the driver that the system has. Nothing of a toolkit is needed
+// where it runs.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "device/device.hpp"
+
+namespace oocdnn {
+
+struct CudaOptions {
+  int ordinal = 0;
+  std::string engine;        // only this one; "": all, fastest first
+  std::string nvrtc_path;    // "": searched; used only where no built-in kernels fit the GPU
+  std::string cache_folder;  // for kernels compiled on this machine; "": the user's
+};
+
+// kUnsupported with the remedy where there is no driver, no such GPU, or no such engine.
+Result<std::unique_ptr<Device>> MakeCudaDevice(const CudaOptions& options);
+
+}  // namespace oocdnn

@@ -1,0 +1,206 @@
+// The direct engine: kernels of our own for every direction, type and shape. It is the reference on
+// the GPU and the last resort. See direct.cuh for the order of its sums, which is that of the CPU
+// device's direct engine, so that both give the same bits.
+//
+// Takes pad 0 only (padding is data). Inputs keep the problem's type in their tiles; the output is
+// in the accumulator's, and the bias gradient in f64.
+#include <algorithm>
+
+#include "base/checked.hpp"
+#include "device/cuda/engine.hpp"
+
+namespace oocdnn::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kMostBlocks = int64_t{1} << 20;
+
+EngineInfo DirectInfo() { return {"direct", {true, true, true, true}, false}; }
+
+TileStrides StridesOf(const TileLayout& layout) {
+  TileStrides strides{};
+  std::copy(layout.stride.begin(), layout.stride.end(), strides.at);
+  return strides;
+}
+
+class DirectExecutable : public CudaExecutable {
+ protected:
+  DirectExecutable(const Gpu& gpu, const TileOp& op) : gpu_(gpu) {
+    engine_ = DirectInfo().name;
+    properties_ = DirectInfo().properties;
+    shape_ = op.shape;
+    for (int i = 0; i < kOperands; ++i) {
+      dims_[i] = op.shape.DimsOf(static_cast<Operand>(i), op.direction);
+    }
+  }
+  void Lay(Operand operand, DType dtype, const DimOrder& order) {
+    layout_[Index(operand)] = PlainLayout(dtype, dims_[Index(operand)], order);
+  }
+
+  const Gpu& gpu_;
+  ConvShape shape_;
+
+ private:
+  std::array<Dims, kOperands> dims_;
+};
+
+// Forward, backward data and backward filter: their arguments but for the addresses.
+class DirectConvolution final : public DirectExecutable {
+ public:
+  DirectConvolution(const Gpu& gpu, const TileOp& op);
+  Status Run(CUstream stream, const RunArgs& run) override;
+
+ private:
+  void SetUpGather();
+  void SetUpFilter();
+
+  const Direction direction_;
+  DirectArgs args_{};
+};
+
+DirectConvolution::DirectConvolution(const Gpu& gpu, const TileOp& op)
+    : DirectExecutable(gpu, op), direction_(op.direction) {
+  const DType sum = AccumulatorOf(op.dtype);
+  const bool filter = direction_ == Direction::kBackwardFilter;
+  const bool forward = direction_ == Direction::kForward;
+  const DimOrder& order = filter ? kChannelsLastOrder : kDenseOrder;
+  Lay(Operand::kX, direction_ == Direction::kBackwardData ? sum : op.dtype, order);
+  Lay(Operand::kY, forward ? sum : op.dtype, order);
+  Lay(Operand::kW, filter ? sum : op.dtype, forward ? kOutputFastestOrder : kInputFastestOrder);
+  args_.type = static_cast<int>(op.dtype);
+  args_.n = static_cast<int>(shape_.n);
+  args_.g = static_cast<int>(shape_.g);
+  for (int d = 0; d < 3; ++d) {
+    args_.filter[d] = static_cast<int>(shape_.filter[d]);
+    args_.stride[d] = static_cast<int>(shape_.stride[d]);
+    args_.dilation[d] = static_cast<int>(shape_.dilation[d]);
+  }
+  if (filter) {
+    SetUpFilter();
+  } else {
+    SetUpGather();
+  }
+}
+
+void DirectConvolution::SetUpGather() {
+  const bool forward = direction_ == Direction::kForward;
+  const Spatial& source = forward ? shape_.in : shape_.out;
+  const Spatial& target = forward ? shape_.out : shape_.in;
+  args_.backward = forward ? 0 : 1;
+  args_.channels = static_cast<int>(forward ? shape_.k : shape_.c);
+  args_.reduced = static_cast<int>(forward ? shape_.c : shape_.k);
+  args_.count = shape_.n * shape_.g * CeilDiv(args_.channels, kDirectChannels);
+  for (int d = 0; d < 3; ++d) {
+    args_.in[d] = static_cast<int>(source[d]);
+    args_.out_extent[d] = static_cast<int>(target[d]);
+    args_.count *= target[d];
+  }
+  args_.x_stride = StridesOf(layout(forward ? Operand::kX : Operand::kY));
+  args_.w_stride = StridesOf(layout(Operand::kW));
+  args_.out_stride = StridesOf(layout(forward ? Operand::kY : Operand::kX));
+}
+
+void DirectConvolution::SetUpFilter() {
+  args_.channels = static_cast<int>(shape_.k);
+  args_.reduced = static_cast<int>(shape_.c);
+  args_.count = shape_.g * shape_.c * CeilDiv(shape_.k, kDirectChannels);
+  for (int d = 0; d < 3; ++d) {
+    args_.in[d] = static_cast<int>(shape_.in[d]);
+    args_.out_extent[d] = static_cast<int>(shape_.out[d]);
+    args_.count *= shape_.filter[d];
+  }
+  args_.x_stride = StridesOf(layout(Operand::kX));
+  args_.w_stride = StridesOf(layout(Operand::kY));
+  args_.out_stride = StridesOf(layout(Operand::kW));
+}
+
+Status DirectConvolution::Run(CUstream stream, const RunArgs& run) {
+  if (args_.count == 0) return {};
+  DirectArgs args = args_;
+  args.x = run.tile[Index(Operand::kX)];
+  args.w = run.tile[Index(Operand::kW)];
+  args.dy = run.tile[Index(Operand::kY)];
+  args.accumulate = run.accumulate ? 1 : 0;
+  const LaunchShape shape{std::min(CeilDiv(args.count, kThreads), kMostBlocks), kThreads, 0};
+  switch (direction_) {
+    case Direction::kForward: args.out = run.tile[Index(Operand::kY)]; break;
+    case Direction::kBackwardData: args.out = run.tile[Index(Operand::kX)]; break;
+    default:
+      args.out = run.tile[Index(Operand::kW)];
+      return gpu_.Launch(Kernel::kDirectFilter, shape, stream, args);
+  }
+  return gpu_.Launch(Kernel::kDirectGather, shape, stream, args);
+}
+
+class DirectBias final : public DirectExecutable {
+ public:
+  DirectBias(const Gpu& gpu, const TileOp& op) : DirectExecutable(gpu, op) {
+    Lay(Operand::kY, op.dtype, kDenseOrder);
+    Lay(Operand::kBias, DType::kFloat64, kDenseOrder);
+    args_.type = static_cast<int>(op.dtype);
+    args_.n = static_cast<int>(shape_.n);
+    args_.channels = static_cast<int>(shape_.g * shape_.k);
+    args_.plane = shape_.out[0] * shape_.out[1] * shape_.out[2];
+  }
+
+  Status Run(CUstream stream, const RunArgs& run) override {
+    if (args_.channels == 0) return {};
+    BiasArgs args = args_;
+    args.dy = run.tile[Index(Operand::kY)];
+    args.out = static_cast<double*>(run.tile[Index(Operand::kBias)]);
+    args.accumulate = run.accumulate ? 1 : 0;
+    const auto shared =
+        2 * kBiasChunk * static_cast<int>(SizeOf(static_cast<DType>(args.type)));
+    return gpu_.Launch(Kernel::kDirectBias, {args.channels, kBiasThreads, shared}, stream, args);
+  }
+
+ private:
+  BiasArgs args_{};
+};
+
+class DirectEngine final : public CudaEngine {
+ public:
+  explicit DirectEngine(const Gpu& gpu) : gpu_(gpu) {}
+  [[nodiscard]] const EngineInfo& info() const override { return info_; }
+
+  Result<std::unique_ptr<CudaExecutable>> Prepare(const TileOp& op) override {
+    if (op.direction == Direction::kBackwardBias) {
+      return std::unique_ptr<CudaExecutable>(std::make_unique<DirectBias>(gpu_, op));
+    }
+    OOC_TRY(CheckShape(op));
+    return std::unique_ptr<CudaExecutable>(std::make_unique<DirectConvolution>(gpu_, op));
+  }
+
+ private:
+  static Status CheckShape(const TileOp& op) {
+    for (int d = 0; d < 3; ++d) {
+      if (op.shape.pad_before[d] != 0 || op.shape.pad_after[d] != 0) {
+        return Error(Code::kUnsupported,
+                     "takes padding as data only, and was asked for a padding of %lld",
+                     static_cast<long long>(op.shape.pad_before[d]));
+      }
+    }
+    for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY}) {
+      int64_t elements = 1;
+      for (const int64_t extent : op.shape.DimsOf(operand, op.direction)) {
+        elements = Mul(elements, extent);
+      }
+      if (elements > INT32_MAX) {
+        return Error(Code::kUnsupported, "takes tiles below 2^31 elements, and %s has %lld",
+                     Name(operand, op.direction), static_cast<long long>(elements));
+      }
+    }
+    return {};
+  }
+
+  const Gpu& gpu_;
+  const EngineInfo info_ = DirectInfo();
+};
+
+}  // namespace
+
+std::unique_ptr<CudaEngine> MakeDirectEngine(const Gpu& gpu) {
+  return std::make_unique<DirectEngine>(gpu);
+}
+
+}  // namespace oocdnn::cuda

@@ -1,0 +1,62 @@
+// Puts files into the library as they are. The build gives OOCDNN_NATIVE_DIR, and
+// OOCDNN_KERNEL_FATBIN where there is one.
+#include "device/cuda/embedded.hpp"
+
+#include <array>
+
+#define OOC_EMBED(symbol, file)                                       \
+  asm(".pushsection .rodata\n"                                        \
+      ".balign 16\n"                                                  \
+      ".hidden " #symbol "\n.hidden " #symbol "_end\n"                \
+      #symbol ":\n"                                                   \
+      ".incbin \"" file "\"\n"                                        \
+      #symbol "_end:\n"                                               \
+      ".byte 0\n"                                                     \
+      ".popsection\n");                                               \
+  extern "C" const char symbol[] __attribute__((visibility("hidden"))); \
+  extern "C" const char symbol##_end[] __attribute__((visibility("hidden")));
+
+#define OOC_KERNEL_FILE(name) OOCDNN_NATIVE_DIR "/device/cuda/" name
+
+OOC_EMBED(ooc_file_kernels, OOC_KERNEL_FILE("kernels.cu"))
+OOC_EMBED(ooc_file_kernel_args, OOC_KERNEL_FILE("kernel_args.h"))
+OOC_EMBED(ooc_file_platform, OOC_KERNEL_FILE("platform.cuh"))
+OOC_EMBED(ooc_file_convert, OOC_KERNEL_FILE("convert.cuh"))
+OOC_EMBED(ooc_file_copy, OOC_KERNEL_FILE("copy.cuh"))
+OOC_EMBED(ooc_file_finish, OOC_KERNEL_FILE("finish.cuh"))
+OOC_EMBED(ooc_file_direct, OOC_KERNEL_FILE("direct.cuh"))
+#ifdef OOCDNN_KERNEL_FATBIN
+OOC_EMBED(ooc_file_fatbin, OOCDNN_KERNEL_FATBIN)
+#endif
+
+namespace oocdnn::cuda {
+namespace {
+
+std::string_view Between(const char* begin, const char* end) {
+  return {begin, static_cast<size_t>(end - begin)};
+}
+
+}  // namespace
+
+std::span<const EmbeddedFile> KernelSources() {
+  static const std::array<EmbeddedFile, 7> files{{
+      {"device/cuda/kernels.cu", Between(ooc_file_kernels, ooc_file_kernels_end)},
+      {"device/cuda/kernel_args.h", Between(ooc_file_kernel_args, ooc_file_kernel_args_end)},
+      {"device/cuda/platform.cuh", Between(ooc_file_platform, ooc_file_platform_end)},
+      {"device/cuda/convert.cuh", Between(ooc_file_convert, ooc_file_convert_end)},
+      {"device/cuda/copy.cuh", Between(ooc_file_copy, ooc_file_copy_end)},
+      {"device/cuda/finish.cuh", Between(ooc_file_finish, ooc_file_finish_end)},
+      {"device/cuda/direct.cuh", Between(ooc_file_direct, ooc_file_direct_end)},
+  }};
+  return files;
+}
+
+std::string_view KernelFatBinary() {
+#ifdef OOCDNN_KERNEL_FATBIN
+  return Between(ooc_file_fatbin, ooc_file_fatbin_end);
+#else
+  return {};
+#endif
+}
+
+}  // namespace oocdnn::cuda

@@ -1,0 +1,45 @@
+// What a convolution engine of the CUDA device is. The direct engine and cuDNN's implement these two
+// classes; the device owns streams, memory and copies.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/cuda/gpu.hpp"
+#include "device/device.hpp"
+
+namespace oocdnn::cuda {
+
+class CudaExecutable : public Executable {
+ public:
+  // Enqueues the convolution on `stream`; the GPU's context is current.
+  virtual Status Run(CUstream stream, const RunArgs& args) = 0;
+};
+
+// Calls come from one thread at a time, with the GPU's context current.
+class CudaEngine {
+ public:
+  virtual ~CudaEngine() = default;
+  [[nodiscard]] virtual const EngineInfo& info() const = 0;
+  // Layouts must be plain: no channel blocks, not opaque.
+  virtual Result<std::unique_ptr<CudaExecutable>> Prepare(const TileOp& op) = 0;
+};
+
+using CudaEngines = std::vector<std::unique_ptr<CudaEngine>>;
+
+std::unique_ptr<CudaEngine> MakeDirectEngine(const Gpu& gpu);
+
+// The engines that `only` admits ("": all), in order of preference. `why_not` says why one that
+// could be there is missing. The one place that names engines.
+CudaEngines MakeEngines(const Gpu& gpu, const std::string& only, std::string* why_not);
+
+// The layout of `shape` without gaps, whose dimensions lie in `order`, the fastest last.
+using DimOrder = std::array<int, 6>;
+TileLayout PlainLayout(DType dtype, const Dims& shape, const DimOrder& order);
+constexpr DimOrder kDenseOrder{0, 1, 2, 3, 4, 5};          // N G C D H W; filters G K C T R S
+constexpr DimOrder kChannelsLastOrder{0, 3, 4, 5, 1, 2};   // N D H W G C
+constexpr DimOrder kOutputFastestOrder{0, 2, 3, 4, 5, 1};  // filters G C T R S K
+constexpr DimOrder kInputFastestOrder{0, 1, 3, 4, 5, 2};   // filters G K T R S C
+
+}  // namespace oocdnn::cuda

@@ -1,0 +1,121 @@
+#include "device/cuda/gpu.hpp"
+
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "device/cuda/embedded.hpp"
+#include "device/cuda/nvrtc.hpp"
+
+namespace oocdnn::cuda {
+namespace {
+
+// By the value of Kernel.
+constexpr std::array<const char*, kKernels> kKernelNames{
+    "ooc_rows",          "ooc_transpose",     "ooc_zero", "ooc_finish",
+    "ooc_direct_gather", "ooc_direct_filter", "ooc_direct_bias"};
+
+}  // namespace
+
+Result<std::unique_ptr<Gpu>> Gpu::Open(const GpuOptions& options) {
+  OOC_ASSIGN(const Driver* const driver, LoadDriver());
+  int count = 0;
+  OOC_CUDA(*driver, cuDeviceGetCount, &count);
+  if (options.ordinal < 0 || options.ordinal >= count) {
+    return Error(Code::kUnsupported,
+                 "there is no GPU number %d; this process sees %d (CUDA_VISIBLE_DEVICES counts)",
+                 options.ordinal, count);
+  }
+  std::unique_ptr<Gpu> gpu(new Gpu(driver, options.ordinal));
+  OOC_CUDA(*driver, cuDeviceGet, &gpu->device_, options.ordinal);
+  OOC_CUDA(*driver, cuDevicePrimaryCtxRetain, &gpu->context_, gpu->device_);
+  const Current current(*gpu);
+  OOC_TRY(current.status());
+  OOC_TRY(gpu->Describe());
+  OOC_TRY(gpu->LoadKernels(options).With("loading the CUDA kernels"));
+  return gpu;
+}
+
+// What goes wrong here is nobody's business any more: the process may be ending.
+Gpu::~Gpu() {
+  if (context_ == nullptr) return;
+  if (module_ != nullptr) {
+    const Current current(*this);
+    driver_->cuModuleUnload(module_);
+  }
+  driver_->cuDevicePrimaryCtxRelease(device_);
+}
+
+Status Gpu::Describe() {
+  char name[256] = "";
+  OOC_CUDA(*driver_, cuDeviceGetName, name, sizeof name, device_);
+  name_ = name;
+  size_t bytes = 0;
+  OOC_CUDA(*driver_, cuDeviceTotalMem, &bytes, device_);
+  total_bytes_ = static_cast<int64_t>(bytes);
+  int pitch = 0;
+  const auto attribute = [&](CUdevice_attribute which, int* value) {
+    return driver_->Check(driver_->cuDeviceGetAttribute(value, which, device_),
+                          "cuDeviceGetAttribute");
+  };
+  OOC_TRY(attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH, &pitch));
+  OOC_TRY(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &multiprocessors_));
+  OOC_TRY(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major_));
+  OOC_TRY(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor_));
+  max_pitch_ = pitch;
+  OOC_CUDA(*driver_, cuCtxGetStreamPriorityRange, &least_priority_, &greatest_priority_);
+  return {};
+}
+
+// The fat binary serves most; a driver older than the nvcc that made it may refuse it all the same.
+Status Gpu::LoadKernels(const GpuOptions& options) {
+  Status refused;
+  if (!KernelFatBinary().empty()) {
+    refused = driver_->Check(driver_->cuModuleLoadData(&module_, KernelFatBinary().data()),
+                             "cuModuleLoadData of the built-in kernels");
+    if (!refused.ok()) {
+      module_ = nullptr;
+      Log(LogLevel::kInfo, "%s", refused.message().c_str());
+    }
+  }
+  if (module_ == nullptr) {
+    auto compiled = CompiledKernels(major_, minor_, options.nvrtc_path, options.cache_folder);
+    if (!compiled.ok()) {
+      return refused.ok() ? std::move(compiled).status()
+                          : std::move(compiled).status().With(refused.message());
+    }
+    OOC_CUDA(*driver_, cuModuleLoadData, &module_, compiled.value().data());
+  }
+  for (int i = 0; i < kKernels; ++i) {
+    OOC_CUDA(*driver_, cuModuleGetFunction, &function_[i], module_, kKernelNames[i]);
+  }
+  return {};
+}
+
+Status Gpu::LaunchRaw(Kernel kernel, const LaunchShape& shape, CUstream stream,
+                      const void* args) const {
+  constexpr Long kMostBlocks = 0x7fffffff;
+  const auto which = static_cast<size_t>(kernel);
+  void* parameters[] = {const_cast<void*>(args)};
+  const auto blocks = static_cast<unsigned>(std::clamp<Long>(shape.blocks, 1, kMostBlocks));
+  return driver_->Check(
+      driver_->cuLaunchKernel(function_[which], blocks, 1, 1, static_cast<unsigned>(shape.threads),
+                              1, 1, static_cast<unsigned>(shape.shared_bytes), stream, parameters,
+                              nullptr),
+      kKernelNames[which]);
+}
+
+Current::Current(const Gpu& gpu) : gpu_(gpu) {
+  pushed_ = gpu.driver().cuCtxPushCurrent(gpu.context());
+  if (pushed_ == CUDA_SUCCESS) gpu.driver().cuThreadExchangeStreamCaptureMode(&mode_);
+}
+
+Current::~Current() {
+  if (pushed_ != CUDA_SUCCESS) return;
+  gpu_.driver().cuThreadExchangeStreamCaptureMode(&mode_);
+  CUcontext popped = nullptr;
+  gpu_.driver().cuCtxPopCurrent(&popped);
+}
+
+Status Current::status() const { return gpu_.driver().Check(pushed_, "cuCtxPushCurrent"); }
+
+}  // namespace oocdnn::cuda

@@ -1,0 +1,15 @@
+// Pinned host memory of exact sizes.
+#pragma once
+
+#include "device/cuda/gpu.hpp"
+
+namespace oocdnn::cuda {
+
+// Maps pages (huge ones where the system has them), touches them with several threads, and
+// registers them with the driver: ten times as fast as the driver's own allocation, and not rounded
+// up to a power of two. A forked child does not inherit them. The GPU's context must be current.
+// kOutOfMemory where the system or the driver gives no more.
+Result<void*> AllocatePinned(const Gpu& gpu, int64_t bytes);
+void FreePinned(const Gpu& gpu, void* memory, int64_t bytes);
+
+}  // namespace oocdnn::cuda

@@ -1,0 +1,160 @@
+#include "device/cuda/nvrtc.hpp"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "abi/nvrtc.h"
+#include "base/log.hpp"
+#include "device/cuda/embedded.hpp"
+#include "device/cuda/library_finder.hpp"
+
+namespace oocdnn::cuda {
+namespace {
+
+const LibrarySpec& NvrtcSpec() {
+  static const LibrarySpec spec{
+      "NVRTC, which compiles the CUDA kernels at first use,",
+      {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
+      {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"},
+      {"/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu"},
+      "pip install nvidia-cuda-nvrtc, or install a wheel of oocdnn that was built with nvcc"};
+  return spec;
+}
+
+struct Nvrtc {
+#define OOC_MEMBER(name, parameters) nvrtcResult(*name) parameters = nullptr;
+  OOC_NVRTC_FUNCTIONS(OOC_MEMBER)
+#undef OOC_MEMBER
+  std::string path;
+  int major = 0, minor = 0;
+};
+
+Result<Nvrtc> OpenNvrtc(const std::string& path) {
+  OOC_ASSIGN(const OpenedLibrary library, OpenLibrary(NvrtcSpec(), path));
+  Nvrtc nvrtc;
+  nvrtc.path = library.path;
+#define OOC_FILL(name, parameters)                                                        \
+  nvrtc.name = reinterpret_cast<decltype(nvrtc.name)>(dlsym(library.handle, #name));      \
+  if (nvrtc.name == nullptr) {                                                            \
+    return Error(Code::kUnsupported, "%s has no %s: it is too old or no NVRTC",           \
+                 library.path.c_str(), #name);                                            \
+  }
+  OOC_NVRTC_FUNCTIONS(OOC_FILL)
+#undef OOC_FILL
+  nvrtc.nvrtcVersion(&nvrtc.major, &nvrtc.minor);
+  return nvrtc;
+}
+
+// FNV-1a: tells sources apart, and is no protection against anybody.
+uint64_t Hash(std::string_view text, uint64_t hash) {
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+std::string DefaultCacheFolder() {
+  if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/') {
+    return std::string(cache) + "/oocdnn";
+  }
+  const char* const home = std::getenv("HOME");
+  return home != nullptr && *home != '\0' ? std::string(home) + "/.cache/oocdnn" : "";
+}
+
+void MakeFolders(const std::string& folder) {
+  for (size_t at = folder.find('/', 1); at != std::string::npos; at = folder.find('/', at + 1)) {
+    mkdir(folder.substr(0, at).c_str(), 0700);
+  }
+  mkdir(folder.c_str(), 0700);
+}
+
+bool ReadAll(const std::string& path, std::string* content) {
+  std::FILE* const file = std::fopen(path.c_str(), "rbe");
+  if (file == nullptr) return false;
+  char piece[65536];
+  size_t count = 0;
+  while ((count = std::fread(piece, 1, sizeof piece, file)) > 0) content->append(piece, count);
+  const bool ok = std::ferror(file) == 0 && !content->empty();
+  std::fclose(file);
+  return ok;
+}
+
+// Under another name first, so that nobody ever reads half a file.
+void WriteAll(const std::string& path, const std::string& content) {
+  const std::string draft = path + Format(".%ld", static_cast<long>(getpid()));
+  std::FILE* const file = std::fopen(draft.c_str(), "wbe");
+  if (file == nullptr) return;
+  const bool written = std::fwrite(content.data(), 1, content.size(), file) == content.size();
+  const bool closed = std::fclose(file) == 0;
+  if (!written || !closed || std::rename(draft.c_str(), path.c_str()) != 0) unlink(draft.c_str());
+}
+
+std::string LogOf(const Nvrtc& nvrtc, nvrtcProgram program) {
+  size_t bytes = 0;
+  if (nvrtc.nvrtcGetProgramLogSize(program, &bytes) != 0 || bytes == 0) return "no log";
+  std::string log(bytes, '\0');
+  if (nvrtc.nvrtcGetProgramLog(program, log.data()) != 0) return "no log";
+  constexpr size_t kLongest = 2000;
+  return log.substr(0, std::min(log.find('\0'), kLongest));
+}
+
+Result<std::string> BinaryOf(const Nvrtc& nvrtc, nvrtcProgram program, int major, int minor) {
+  const std::string target = Format("--gpu-architecture=sm_%d%d", major, minor);
+  const char* const options[] = {target.c_str(), "--std=c++17", "--fmad=false"};
+  if (nvrtc.nvrtcCompileProgram(program, 3, options) != 0) {
+    return Error(Code::kUnsupported, "NVRTC %d.%d (%s) does not compile the kernels for sm_%d%d: %s",
+                 nvrtc.major, nvrtc.minor, nvrtc.path.c_str(), major, minor,
+                 LogOf(nvrtc, program).c_str());
+  }
+  size_t bytes = 0;
+  std::string binary;
+  if (nvrtc.nvrtcGetCUBINSize(program, &bytes) == 0) binary.resize(bytes);
+  if (binary.empty() || nvrtc.nvrtcGetCUBIN(program, binary.data()) != 0) {
+    return Error(Code::kDeviceError, "NVRTC %d.%d gives no binary", nvrtc.major, nvrtc.minor);
+  }
+  return binary;
+}
+
+Result<std::string> Compile(const Nvrtc& nvrtc, int major, int minor) {
+  const auto files = KernelSources();
+  std::vector<const char*> names, texts;
+  for (const EmbeddedFile& file : files.subspan(1)) {
+    names.push_back(file.name);
+    texts.push_back(file.text.data());
+  }
+  nvrtcProgram program = nullptr;
+  const int made = nvrtc.nvrtcCreateProgram(&program, files[0].text.data(), files[0].name,
+                                            static_cast<int>(names.size()), texts.data(),
+                                            names.data());
+  if (made != 0) return Error(Code::kDeviceError, "NVRTC refuses a program (%d)", made);
+  auto binary = BinaryOf(nvrtc, program, major, minor);
+  nvrtc.nvrtcDestroyProgram(&program);
+  return binary;
+}
+
+}  // namespace
+
+Result<std::string> CompiledKernels(int major, int minor, const std::string& nvrtc_path,
+                                    const std::string& cache_folder) {
+  const std::string folder = cache_folder.empty() ? DefaultCacheFolder() : cache_folder;
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const EmbeddedFile& file : KernelSources()) hash = Hash(file.text, hash);
+  const std::string path = folder + Format("/kernels-%016llx-sm_%d%d.cubin",
+                                           static_cast<unsigned long long>(hash), major, minor);
+  std::string binary;
+  if (!folder.empty() && ReadAll(path, &binary)) return binary;
+  OOC_ASSIGN(const Nvrtc nvrtc, OpenNvrtc(nvrtc_path));
+  Log(LogLevel::kInfo, "compiling the CUDA kernels for sm_%d%d with NVRTC %d.%d (once)", major,
+      minor, nvrtc.major, nvrtc.minor);
+  OOC_ASSIGN(binary, Compile(nvrtc, major, minor));
+  if (!folder.empty()) {
+    MakeFolders(folder);
+    WriteAll(path, binary);
+  }
+  return binary;
+}
+
+}  // namespace oocdnn::cuda

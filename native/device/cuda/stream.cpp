@@ -1,0 +1,145 @@
+#include "device/cuda/stream.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+namespace oocdnn::cuda {
+namespace {
+
+constexpr size_t kMostMarks = 512;
+// Event times are floats of milliseconds since base_: after this long they are worth a microsecond.
+constexpr int64_t kStale = 10'000'000'000;
+
+int64_t Now() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CudaStream>> CudaStream::Make(const Gpu& gpu, int priority) {
+  std::unique_ptr<CudaStream> stream(new CudaStream(gpu));
+  OOC_CUDA(gpu.driver(), cuStreamCreateWithPriority, &stream->handle_, CU_STREAM_NON_BLOCKING,
+           priority);
+  OOC_CUDA(gpu.driver(), cuEventCreate, &stream->base_, CU_EVENT_DEFAULT);
+  OOC_TRY(stream->Calibrate());
+  return stream;
+}
+
+CudaStream::~CudaStream() {
+  const Driver& driver = gpu_.driver();
+  if (handle_ != nullptr) driver.cuStreamSynchronize(handle_);
+  for (const Piece& piece : pieces_) free_.push_back(piece.marks);
+  for (const Marks& marks : free_) {
+    driver.cuEventDestroy(marks.begin);
+    driver.cuEventDestroy(marks.end);
+  }
+  if (base_ != nullptr) driver.cuEventDestroy(base_);
+  if (handle_ != nullptr) driver.cuStreamDestroy(handle_);
+}
+
+// The event lies between two readings of the clock, some ten microseconds apart.
+Status CudaStream::Calibrate() {
+  constexpr int kTries = 4;
+  int64_t before = 0, after = 0;
+  for (int i = 0; i < kTries; ++i) {  // the first wake the GPU, the last counts
+    before = Now();
+    OOC_CUDA(gpu_.driver(), cuEventRecord, base_, handle_);
+    OOC_CUDA(gpu_.driver(), cuEventSynchronize, base_);
+    after = Now();
+  }
+  base_ns_ = before + (after - before) / 2;
+  return {};
+}
+
+Result<CudaStream::Marks> CudaStream::NewMarks() {
+  Marks marks;
+  OOC_CUDA(gpu_.driver(), cuEventCreate, &marks.begin, CU_EVENT_DEFAULT);
+  Status second = gpu_.driver().Check(gpu_.driver().cuEventCreate(&marks.end, CU_EVENT_DEFAULT),
+                                      "cuEventCreate");
+  if (!second.ok()) {
+    gpu_.driver().cuEventDestroy(marks.begin);
+    return second;
+  }
+  ++marks_;
+  return marks;
+}
+
+// A stream that is hundreds of pieces behind makes its caller wait for the oldest.
+Result<CudaStream::Marks> CudaStream::TakeMarks() {
+  if (free_.empty()) Resolve();
+  if (free_.empty() && marks_ < kMostMarks) return NewMarks();
+  if (free_.empty()) {
+    OOC_CUDA(gpu_.driver(), cuEventSynchronize, pieces_.front().marks.end);
+    Resolve();
+  }
+  if (free_.empty()) return Error(Code::kInternal, "a stream has lost its timing events");
+  const Marks marks = free_.back();
+  free_.pop_back();
+  return marks;
+}
+
+Status CudaStream::Begin(const Tag& tag) {
+  OOC_ASSIGN(current_.marks, TakeMarks());
+  current_.span = tag.span;
+  current_.enqueued_ns = 0;
+  if (tag.span != nullptr) {
+    spans_ = true;
+    current_.enqueued_ns = Now();
+  }
+  Status recorded = gpu_.driver().Check(
+      gpu_.driver().cuEventRecord(current_.marks.begin, handle_), "cuEventRecord");
+  if (!recorded.ok()) free_.push_back(current_.marks);
+  return recorded;
+}
+
+void CudaStream::End(bool enqueued) {
+  if (enqueued && gpu_.driver().cuEventRecord(current_.marks.end, handle_) == CUDA_SUCCESS) {
+    pieces_.push_back(current_);
+  } else {
+    free_.push_back(current_.marks);
+  }
+}
+
+int64_t CudaStream::TimeOf(CUevent event) const {
+  float milliseconds = 0.0f;
+  if (gpu_.driver().cuEventElapsedTime(&milliseconds, base_, event) != CUDA_SUCCESS) return 0;
+  return base_ns_ + static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6);
+}
+
+// The two clocks agree to a few microseconds, but a piece never began before it was enqueued nor
+// ended after it was found done.
+void CudaStream::Count(const Piece& piece) {
+  float milliseconds = 0.0f;
+  if (gpu_.driver().cuEventElapsedTime(&milliseconds, piece.marks.begin, piece.marks.end) ==
+      CUDA_SUCCESS) {
+    busy_seconds_ += static_cast<double>(milliseconds) * 1e-3;
+  }
+  if (piece.span == nullptr) return;
+  const int64_t now = Now();
+  piece.span->begin_ns = std::clamp(TimeOf(piece.marks.begin), piece.enqueued_ns, now);
+  piece.span->end_ns = std::clamp(TimeOf(piece.marks.end), piece.span->begin_ns, now);
+}
+
+void CudaStream::Resolve() {
+  while (!pieces_.empty() &&
+         gpu_.driver().cuEventQuery(pieces_.front().marks.end) != CUDA_ERROR_NOT_READY) {
+    Count(pieces_.front());
+    free_.push_back(pieces_.front().marks);
+    pieces_.pop_front();
+  }
+}
+
+Status CudaStream::Synchronize() {
+  OOC_CUDA(gpu_.driver(), cuStreamSynchronize, handle_);
+  Resolve();
+  if (spans_ && Now() - base_ns_ > kStale) OOC_TRY(Calibrate());
+  return {};
+}
+
+double CudaStream::BusySeconds() {
+  Resolve();
+  return busy_seconds_;
+}
+
+}  // namespace oocdnn::cuda

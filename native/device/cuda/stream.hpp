@@ -1,0 +1,73 @@
+// A stream with a clock: how long its work has executed, and when each piece ran.
+//
+// A pair of timing events stands around every piece of work. The pairs come from a pool that grows
+// until it holds as many as are ever in flight, and are read when somebody asks.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "device/cuda/gpu.hpp"
+#include "device/device.hpp"
+
+namespace oocdnn::cuda {
+
+// All calls need the GPU's context current.
+class CudaStream {
+ public:
+  static Result<std::unique_ptr<CudaStream>> Make(const Gpu& gpu, int priority);
+  ~CudaStream();  // waits for the stream's work
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  [[nodiscard]] CUstream handle() const { return handle_; }
+
+  // Calls enqueue(handle()), which puts one piece of work on the stream, between two marks. The
+  // piece's span, where its tag has one, is filled in when Synchronize or BusySeconds finds it done.
+  template <class Enqueue>
+  Status Timed(const Tag& tag, const Enqueue& enqueue) {
+    OOC_TRY(Begin(tag));
+    Status status = enqueue(handle_);
+    End(status.ok());
+    return status;
+  }
+
+  Status Synchronize();
+  double BusySeconds();
+
+ private:
+  struct Marks {
+    CUevent begin = nullptr, end = nullptr;
+  };
+  struct Piece {
+    Marks marks;
+    Span* span = nullptr;
+    int64_t enqueued_ns = 0;
+  };
+
+  explicit CudaStream(const Gpu& gpu) : gpu_(gpu) {}
+  Status Begin(const Tag& tag);
+  void End(bool enqueued);
+  Result<Marks> TakeMarks();
+  Result<Marks> NewMarks();
+  // Reads the clocks of pieces that are done, oldest first.
+  void Resolve();
+  void Count(const Piece& piece);
+  // Finds the steady clock's time of base_; the stream must be idle.
+  Status Calibrate();
+  [[nodiscard]] int64_t TimeOf(CUevent event) const;
+
+  const Gpu& gpu_;
+  CUstream handle_ = nullptr;
+  CUevent base_ = nullptr;
+  int64_t base_ns_ = 0;
+  bool spans_ = false;  // somebody asks for spans
+  double busy_seconds_ = 0.0;
+  Piece current_;
+  std::deque<Piece> pieces_;
+  std::vector<Marks> free_;
+  size_t marks_ = 0;
+};
+
+}  // namespace oocdnn::cuda

@@ -1,0 +1,63 @@
+"""The devices that the conformance suite runs on, and what each is known not to do.
+
+A case that answers "unsupported" must be listed in UNSUPPORTED (or DEPENDS, where the machine
+decides), one that fails in EXPECTED_FAILURES, each with the reason. An entry of UNSUPPORTED or
+EXPECTED_FAILURES that is no longer true fails its test.
+"""
+
+DEVICES = (
+    "null",
+    "cpu",
+    "cpu:reference",
+    "cpu:direct",
+    "cpu:onednn",
+    "check(cpu)",
+    "limit(cpu)",
+    "fault(cpu)",
+    "trace(cpu)",
+    "check(trace(cpu:direct,jitter=3))",
+    "check(cpu:direct,threads=1,link=0.5)",
+)
+
+# Wrappers hand engines through, so beside a check device these run few of the engines' cases.
+WRAPPED = DEVICES[6:]
+ENGINE_CASES = ("backward", "convolve", "accumulate", "invariant", "deterministic", "nan_local")
+
+NO_BIAS = "oneDNN has no backward bias of its own; the direct engine does it"
+NO_F64 = "oneDNN convolves no f64"
+NOT_INVARIANT = "oneDNN claims no invariance: some 1x1 kernels re-block their sum by spatial size"
+INSTRUCTIONS = "oneDNN takes 16-bit types only where the processor has the instructions"
+AT_ONCE = "the null device runs everything at once"
+
+UNSUPPORTED = {
+    "cpu:onednn": {
+        "backward_bias": NO_BIAS,
+        "backward_bias_of_reals": NO_BIAS,
+        "convolve_f64": NO_F64,
+        "accumulate_f64": NO_F64,
+        "invariant_f32": NOT_INVARIANT,
+        "invariant_f64": NOT_INVARIANT,
+        "invariant_f16": NOT_INVARIANT,
+        "invariant_bf16": NOT_INVARIANT,
+        "nan_local": "oneDNN makes no claim about NaN",
+    },
+}
+DEPENDS = {
+    "cpu:onednn": {
+        "convolve_f16": INSTRUCTIONS,
+        "convolve_bf16": INSTRUCTIONS,
+        "accumulate_f16": INSTRUCTIONS,
+        "accumulate_bf16": INSTRUCTIONS,
+    },
+}
+EXPECTED_FAILURES = {
+    "null": {
+        "enqueue_returns_before_the_work": AT_ONCE,
+        "wait_takes_the_latest_record": AT_ONCE,
+    },
+}
+
+
+def runs(device: str, case: str) -> bool:
+    """Whether the suite runs this case on this device."""
+    return device not in WRAPPED or not case.startswith(ENGINE_CASES)

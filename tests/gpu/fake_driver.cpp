@@ -1,0 +1,256 @@
+// A libcuda.so.1 without a GPU: device memory is host memory, streams do their work at once, and
+// kernels run on the host from the very source that nvcc compiles. So everything but the hardware
+// is tested anywhere. It checks what the driver would: pitches, launch limits, context and pointers.
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "abi/cuda_driver.h"
+#include "device/cuda/kernels.cu"
+
+struct CUevent_st {
+  std::chrono::steady_clock::time_point at;
+  bool timed = false, recorded = false;
+};
+struct CUstream_st {
+  int priority = 0;
+};
+
+namespace {
+
+using KernelFunction = void (*)(const void*, unsigned, unsigned, unsigned, void*);
+
+struct Entry {
+  const char* name;
+  KernelFunction run;
+  unsigned most_threads;
+};
+constexpr Entry kEntries[] = {
+    {"ooc_rows", ooc_rows, 1024},
+    {"ooc_transpose", ooc_transpose, 1024},
+    {"ooc_zero", ooc_zero, 1024},
+    {"ooc_finish", ooc_finish, 256},
+    {"ooc_direct_gather", ooc_direct_gather, 256},
+    {"ooc_direct_filter", ooc_direct_filter, 256},
+    {"ooc_direct_bias", ooc_direct_bias, 256},
+};
+
+struct Range {
+  size_t bytes;
+  unsigned type;
+};
+
+std::mutex mutex;
+std::map<CUdeviceptr, Range>& Ranges() {
+  static auto* const ranges = new std::map<CUdeviceptr, Range>;
+  return *ranges;
+}
+
+thread_local int depth = 0;  // of pushed contexts
+int context_object = 0;
+
+const Range* Find(CUdeviceptr pointer, CUdeviceptr* begin) {
+  auto next = Ranges().upper_bound(pointer);
+  if (next == Ranges().begin()) return nullptr;
+  --next;
+  *begin = next->first;
+  return pointer < next->first + next->second.bytes ? &next->second : nullptr;
+}
+
+// Whether [begin, begin + bytes) is known memory.
+bool Reachable(CUdeviceptr begin, size_t bytes) {
+  const std::lock_guard lock(mutex);
+  CUdeviceptr base = 0;
+  const Range* const range = Find(begin, &base);
+  return range != nullptr && begin + bytes <= base + range->bytes;
+}
+
+void* At(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); }
+
+}  // namespace
+
+#define FAKE(name) extern "C" __attribute__((visibility("default"))) CUresult name
+#define IN_CONTEXT() \
+  if (depth == 0) return 201
+
+FAKE(cuInit)(unsigned) { return 0; }
+FAKE(cuDriverGetVersion)(int* version) { *version = 12000; return 0; }
+FAKE(cuGetErrorName)(CUresult, const char** text) { *text = "CUDA_ERROR_FAKE"; return 0; }
+FAKE(cuGetErrorString)(CUresult, const char** text) { *text = "the fake driver says no"; return 0; }
+FAKE(cuDeviceGet)(CUdevice* device, int ordinal) { *device = ordinal; return ordinal; }
+FAKE(cuDeviceGetCount)(int* count) { *count = 1; return 0; }
+FAKE(cuDeviceGetName)(char* name, int length, CUdevice) {
+  std::strncpy(name, "fake GPU", static_cast<size_t>(length));
+  return 0;
+}
+FAKE(cuDeviceTotalMem_v2)(size_t* bytes, CUdevice) { *bytes = size_t{8} << 30; return 0; }
+FAKE(cuDeviceGetAttribute)(int* value, CUdevice_attribute attribute, CUdevice) {
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_MAX_PITCH: *value = 0x7fffffff; return 0;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 2; return 0;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 9; return 0;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = 0; return 0;
+  }
+  return 1;
+}
+FAKE(cuDevicePrimaryCtxRetain)(CUcontext* context, CUdevice) {
+  *context = reinterpret_cast<CUcontext>(&context_object);
+  return 0;
+}
+FAKE(cuDevicePrimaryCtxRelease_v2)(CUdevice) { return 0; }
+FAKE(cuCtxPushCurrent_v2)(CUcontext) { ++depth; return 0; }
+FAKE(cuCtxPopCurrent_v2)(CUcontext*) { return depth-- > 0 ? 0 : 201; }
+FAKE(cuCtxGetStreamPriorityRange)(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return 0;
+}
+FAKE(cuThreadExchangeStreamCaptureMode)(CUstreamCaptureMode*) { return 0; }
+FAKE(cuModuleLoadData)(CUmodule* module, const void* image) {
+  *module = reinterpret_cast<CUmodule>(&context_object);
+  return image == nullptr ? 1 : 0;
+}
+FAKE(cuModuleUnload)(CUmodule) { return 0; }
+FAKE(cuModuleGetFunction)(CUfunction* function, CUmodule, const char* name) {
+  for (const Entry& entry : kEntries) {
+    if (std::strcmp(entry.name, name) != 0) continue;
+    *function = reinterpret_cast<CUfunction>(const_cast<Entry*>(&entry));
+    return 0;
+  }
+  return 500;
+}
+FAKE(cuLaunchKernel)(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned threads,
+                     unsigned by, unsigned bz, unsigned shared, CUstream, void** parameters,
+                     void**) {
+  IN_CONTEXT();
+  const auto& entry = *reinterpret_cast<const Entry*>(function);
+  if (x == 0 || x > 0x7fffffffu || y * z * by * bz != 1 || shared > 49152) return 1;
+  if (threads == 0 || threads > entry.most_threads) return 1;
+  std::vector<unsigned char> memory(shared + 16, 0xcd);
+  for (unsigned block = 0; block < x; ++block) {
+    entry.run(parameters[0], block, x, threads, memory.data());
+  }
+  return 0;
+}
+FAKE(cuMemGetInfo_v2)(size_t* free, size_t* total) {
+  *total = size_t{8} << 30;
+  *free = *total;
+  const std::lock_guard lock(mutex);
+  for (const auto& [begin, range] : Ranges()) {
+    if (range.type == CU_MEMORYTYPE_DEVICE) *free -= range.bytes;
+  }
+  return 0;
+}
+FAKE(cuMemAlloc_v2)(CUdeviceptr* pointer, size_t bytes) {
+  IN_CONTEXT();
+  if (bytes > size_t{8} << 30) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* const memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *pointer = reinterpret_cast<CUdeviceptr>(memory);
+  const std::lock_guard lock(mutex);
+  Ranges()[*pointer] = {bytes, CU_MEMORYTYPE_DEVICE};
+  return 0;
+}
+FAKE(cuMemFree_v2)(CUdeviceptr pointer) {
+  IN_CONTEXT();
+  const std::lock_guard lock(mutex);
+  if (Ranges().erase(pointer) == 0) return 1;
+  std::free(At(pointer));
+  return 0;
+}
+FAKE(cuMemHostRegister_v2)(void* memory, size_t bytes, unsigned) {
+  IN_CONTEXT();
+  const std::lock_guard lock(mutex);
+  Ranges()[reinterpret_cast<CUdeviceptr>(memory)] = {bytes, CU_MEMORYTYPE_HOST};
+  return 0;
+}
+FAKE(cuMemHostUnregister)(void* memory) {
+  IN_CONTEXT();
+  const std::lock_guard lock(mutex);
+  return Ranges().erase(reinterpret_cast<CUdeviceptr>(memory)) == 1 ? 0 : 1;
+}
+FAKE(cuMemcpyAsync)(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
+  IN_CONTEXT();
+  if (!Reachable(to, bytes) || !Reachable(from, bytes)) return 1;
+  std::memcpy(At(to), At(from), bytes);
+  return 0;
+}
+FAKE(cuMemcpy3DAsync_v2)(const CUDA_MEMCPY3D* c, CUstream) {
+  IN_CONTEXT();
+  if (c->srcMemoryType != CU_MEMORYTYPE_UNIFIED || c->dstMemoryType != CU_MEMORYTYPE_UNIFIED) {
+    return 1;
+  }
+  constexpr size_t kMostPitch = 0x7fffffff;
+  if (c->srcPitch < c->WidthInBytes || c->dstPitch < c->WidthInBytes || c->srcPitch > kMostPitch ||
+      c->dstPitch > kMostPitch || c->WidthInBytes * c->Height * c->Depth == 0) {
+    return 1;
+  }
+  if (c->Depth > 1 && (c->srcHeight < c->Height || c->dstHeight < c->Height)) return 1;
+  for (size_t z = 0; z < c->Depth; ++z) {
+    for (size_t y = 0; y < c->Height; ++y) {
+      const CUdeviceptr from = c->srcDevice + (z * c->srcHeight + y) * c->srcPitch;
+      const CUdeviceptr to = c->dstDevice + (z * c->dstHeight + y) * c->dstPitch;
+      if (!Reachable(from, c->WidthInBytes) || !Reachable(to, c->WidthInBytes)) return 1;
+      std::memcpy(At(to), At(from), c->WidthInBytes);
+    }
+  }
+  return 0;
+}
+FAKE(cuMemsetD8Async)(CUdeviceptr to, unsigned char byte, size_t bytes, CUstream) {
+  IN_CONTEXT();
+  if (!Reachable(to, bytes)) return 1;
+  std::memset(At(to), byte, bytes);
+  return 0;
+}
+FAKE(cuPointerGetAttributes)(unsigned count, CUpointer_attribute* attributes, void** data,
+                             CUdeviceptr pointer) {
+  const std::lock_guard lock(mutex);
+  CUdeviceptr begin = 0;
+  const Range* const range = Find(pointer, &begin);
+  for (unsigned i = 0; i < count; ++i) {
+    switch (attributes[i]) {
+      case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *static_cast<unsigned*>(data[i]) = range == nullptr ? 0 : range->type;
+        break;
+      case CU_POINTER_ATTRIBUTE_IS_MANAGED: *static_cast<unsigned*>(data[i]) = 0; break;
+      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *static_cast<int*>(data[i]) = range == nullptr ? -2 : 0;
+        break;
+      case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *static_cast<CUdeviceptr*>(data[i]) = range == nullptr ? 0 : pointer;
+        break;
+    }
+  }
+  return 0;
+}
+FAKE(cuStreamCreateWithPriority)(CUstream* stream, unsigned, int priority) {
+  IN_CONTEXT();
+  *stream = new CUstream_st{priority};
+  return 0;
+}
+FAKE(cuStreamDestroy_v2)(CUstream stream) { delete stream; return 0; }
+FAKE(cuStreamSynchronize)(CUstream) { IN_CONTEXT(); return 0; }
+FAKE(cuStreamWaitEvent)(CUstream, CUevent, unsigned) { IN_CONTEXT(); return 0; }
+FAKE(cuEventCreate)(CUevent* event, unsigned flags) {
+  IN_CONTEXT();
+  *event = new CUevent_st{{}, (flags & CU_EVENT_DISABLE_TIMING) == 0};
+  return 0;
+}
+FAKE(cuEventDestroy_v2)(CUevent event) { delete event; return 0; }
+FAKE(cuEventRecord)(CUevent event, CUstream) {
+  IN_CONTEXT();
+  event->at = std::chrono::steady_clock::now();
+  event->recorded = true;
+  return 0;
+}
+FAKE(cuEventQuery)(CUevent) { return 0; }
+FAKE(cuEventSynchronize)(CUevent) { return 0; }
+FAKE(cuEventElapsedTime)(float* milliseconds, CUevent begin, CUevent end) {
+  if (!begin->timed || !end->timed || !begin->recorded || !end->recorded) return 1;
+  *milliseconds = std::chrono::duration<float, std::milli>(end->at - begin->at).count();
+  return 0;
+}

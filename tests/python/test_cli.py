@@ -1,0 +1,163 @@
+"""The command oocdnn."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import oocdnn
+from oocdnn import _problem
+from oocdnn.cli import main, picture
+
+PROBLEM = "conv2d:fwd x1x16x64x64 w16x16x3x3 pad1 f32"
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_every_command_has_help():
+    commands = main.commands
+    assert set(commands) >= {"info", "plan", "trace", "demo"}
+    for name in commands:
+        assert "Usage" in run(name, "--help")
+
+
+def test_module_and_version():
+    command = [sys.executable, "-m", "oocdnn", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert oocdnn.__version__ in done.stdout
+
+
+def test_info():
+    text = run("info")
+    assert f"oocdnn {oocdnn.__version__}" in text
+    assert "direct" in text
+    found = json.loads(run("info", "--json"))
+    assert found["core"]["version"] == oocdnn.__version__
+    assert {package["name"] for package in found["packages"]} >= {"numpy", "cffi"}
+    missing = {item["name"]: item for item in found["missing"]}
+    for package in found["packages"]:
+        assert package["version"] or missing[package["name"]]["remedy"]
+    for name, item in missing.items():
+        assert f"missing {name}: {item['reason']}" in text
+
+
+def test_info_says_what_helps_where_onednn_is_missing(monkeypatch):
+    monkeypatch.setenv("OOCDNN_ENGINE", "direct")
+    assert "onednn-cpu-gomp" in run("info")
+
+
+def test_info_without_the_library(monkeypatch):
+    command = [sys.executable, "-m", "oocdnn", "info"]
+    monkeypatch.setenv("OOCDNN_LIBRARY", "/nowhere/liboocdnn.so")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "/nowhere/liboocdnn.so" in done.stderr
+    assert "pip install" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_plan():
+    text = run("plan", PROBLEM, "--budget", "256KiB")
+    assert "256.0 KiB" in text
+    assert "chosen" in text
+    plan = json.loads(run("plan", PROBLEM, "--budget", "256KiB", "--json"))
+    assert plan["budget_bytes"] == 256 * 1024
+    assert plan["tiles"] > 1
+    assert plan["device_bytes"] <= plan["budget_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("plan", "conv2d:fwd nonsense"), "nonsense"),
+        (("plan", PROBLEM, "--budget", "100B"), "budget is 100"),
+        (("plan", PROBLEM, "--device", "cuda:99"), "cuda:99"),
+        (("demo", "--image", __file__), "cannot be read as an image"),
+    ],
+)
+def test_errors_are_one_message(arguments, words):
+    text = run(*arguments, code=1)
+    assert text.startswith("Error: ")
+    assert words in text
+
+
+PROBLEMS = [
+    PROBLEM,
+    "conv1d:fwd x2x6x99 w4x3x5 pad2 str2 dil2 grp2 f64 alpha2 beta1 flip",
+    "conv2d:fwd x1x4x9x11 w8x4x3x3 pad0:1x2:2 f16 nhwc +bias +scale +residual0.5 +clip6",
+    "conv2d:bwd_data x2x6x9x11 w4x3x3x3 pad1 str2 grp2 bf16 beta1 +bias +relu",
+    "conv3d:bwd_filter x1x4x6x7x8 w6x4x3x3x3 pad1 f32/tf32 ndhwc",
+    "conv2d:bwd_bias y2x16x9x9 beta1",
+    "conv2d:fwd x1x4x9x11 w8x4x3x3 x@pin +swish1.5",
+]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_problem_string_runs_as_itself(problem, monkeypatch):
+    """What is run for a string has that string, but for the words that change nothing."""
+    seen = []
+
+    def keep(self, call, tensors, progress=None):
+        seen.append(oocdnn._native.problem_text(call, tensors))
+
+    with oocdnn.Context("cpu") as context:
+        monkeypatch.setattr(oocdnn.Context, "run", keep)
+        planned = context.plan(problem).text.splitlines()[0]
+        _problem.random_call(_problem.parse(problem), context)()
+    assert seen == [planned]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS[:2])
+def test_trace(problem, tmp_path):
+    out = tmp_path / "t.json"
+    text = run("trace", problem, "--out", out, "--budget", "256KiB", "--device", "cpu")
+    assert str(out) in text
+    events = json.loads(out.read_text())["traceEvents"]
+    assert any(event["ph"] == "X" for event in events)
+
+
+def test_demo(tmp_path):
+    pytest.importorskip("matplotlib", reason="the demo needs matplotlib")
+    text = run("demo", "--out", tmp_path, "--device", "cpu", "--megapixels", "1")
+    figures = json.loads((tmp_path / "demo.json").read_text())
+    assert figures["data_bytes"] >= 256 * 2**20
+    assert figures["budget_bytes"] == figures["data_bytes"] // 8
+    assert 0 < figures["peak_device_bytes"] <= figures["budget_bytes"]
+    assert figures["tiles"] > 1
+    assert figures["tiles_whole"] == 1
+    assert figures["max_abs_difference"] <= 1e-5
+    assert figures["seconds"] > 0
+    assert figures["seconds_whole"] > 0
+    assert figures["device"] == "cpu"
+    for name in ("before.png", "after.png", "timeline.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert text.splitlines()[-1].startswith("your turn: ")
+
+
+def test_filter_bank_answers_to_edges_only():
+    w, b = picture.filter_bank()
+    assert w.shape == (picture.FILTERS, 3, picture.TAPS, picture.TAPS)
+    np.testing.assert_allclose(w.sum((1, 2, 3)), 0, atol=1e-6)
+    assert b.shape == (picture.FILTERS,)
+    assert len({kernel.tobytes() for kernel in w}) == picture.FILTERS
+
+
+def test_a_picture_of_ones_own(tmp_path):
+    from PIL import Image
+
+    file = tmp_path / "grey.jpg"
+    Image.new("L", (30, 20), 99).save(file)
+    photo, name = picture.photograph(file)
+    assert photo.mode == "RGB"
+    assert name == str(file)
+    assert picture.resized(photo, 2400).size == (60, 40)

@@ -1,0 +1,172 @@
+"""What the README and the guide show is run, and what they state is checked."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import oocdnn
+from oocdnn import _cdefs, _native
+from oocdnn.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+GUIDE = ROOT / "docs" / "guide.md"
+REFERENCE = ROOT / "docs" / "reference"
+
+# What the reader is taken to have, in small sizes.
+SETUP = {
+    README: """
+import numpy as np
+np.save("x.npy", np.random.rand(1, 64, 24, 24))
+""",
+    GUIDE: "",
+}
+
+C_PROGRAM = """
+#include <stdio.h>
+#include <oocdnn.h>
+static float xs[3 * 9 * 9], ws[4 * 3 * 3 * 3], ys[4 * 7 * 7];
+int main(void) {
+  for (int i = 0; i < 243; ++i) xs[i] = 1;
+  for (int i = 0; i < 108; ++i) ws[i] = 1;
+  oocdnn_tensor x = oocdnn_dense_tensor(OOCDNN_FLOAT32, 4, (int64_t[]){1, 3, 9, 9}, xs);
+  oocdnn_tensor w = oocdnn_dense_tensor(OOCDNN_FLOAT32, 4, (int64_t[]){4, 3, 3, 3}, ws);
+  oocdnn_tensor y = oocdnn_dense_tensor(OOCDNN_FLOAT32, 4, (int64_t[]){1, 4, 7, 7}, ys);
+BLOCK
+  oocdnn_destroy(context);
+  for (int i = 0; i < 196; ++i) if (ys[i] != 27) return 2;
+  return status;
+}
+"""
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def rows(page: Path) -> list[list[str]]:
+    """The cells of the rows of a page's tables, without their heads."""
+    lines = [line for line in page.read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    heads = {i for i, row in enumerate(cells) if set("".join(row)) <= set("-:")}
+    return [row for i, row in enumerate(cells) if i not in heads and i + 1 not in heads]
+
+
+@pytest.mark.parametrize("page", SETUP, ids=lambda page: page.name)
+def test_python_blocks_run_one_after_the_other(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(SETUP[page], names)
+    found = blocks(page, "python")
+    assert len(found) >= 4
+    for block in found:
+        if "import torch" in block:
+            try:
+                import torch  # noqa: F401
+            except ImportError:
+                continue
+        exec(compile(block, str(page), "exec"), names)
+
+
+def test_blocks_of_the_readme_are_short():
+    for language in ("python", "c", "sh"):
+        for block in blocks(README, language):
+            assert len(block.splitlines()) <= 6, block
+
+
+def test_c_block_runs(tmp_path):
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    (block,) = blocks(README, "c")
+    source, program = tmp_path / "main.c", tmp_path / "main"
+    source.write_text(C_PROGRAM.replace("BLOCK", block))
+    library = _native.library_path().resolve()
+    header = ROOT / "native" / "capi"
+    command = ["gcc", "-std=c11", "-Wall", "-Werror", "-I", header, "-o", program, source]
+    subprocess.run([*command, library, f"-Wl,-rpath,{library.parent}"], check=True)
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def commands() -> list[str]:
+    lines = "\n".join(blocks(README, "sh")).splitlines()
+    return [line for line in lines if line.startswith("oocdnn ")]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_commands_run(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, shlex.split(command, comments=True)[1:])
+    assert result.exit_code == 0, result.output
+
+
+def test_make_targets_exist():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"^make (\w+)", README.read_text(encoding="utf-8"), re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_table_of_what_fits_is_what_the_planner_says():
+    found = [row for row in rows(README) if ":" in row[1]]
+    assert len(found) >= 6
+    with oocdnn.Context("cpu", "256MiB", profile="none") as context:
+        for _, problem, tensors, booked, moved in found:
+            plan = context.plan(problem.strip("`"))
+            assert f"{plan.data_bytes / 2**30:.1f} GiB" == tensors, problem
+            assert plan.device_bytes <= 2**28
+            assert int(booked.removesuffix(" MiB")) <= 256
+            ratio = (plan.bytes_h2d + plan.bytes_d2h) / plan.data_bytes
+            assert ratio <= 1.1 * float(moved), problem
+
+
+def test_every_link_leads_somewhere():
+    for page in (README, GUIDE, *REFERENCE.glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_variable_is_listed_as_the_core_describes_it(ctx):
+    listed = {row[0].strip("`"): row[1:] for row in rows(REFERENCE / "environment.md")}
+    core = json.loads(ctx.info())["variables"]
+    expected = {v["name"]: [v["values"], v["default"], v["meaning"]] for v in core}
+    listed.pop("OOCDNN_LIBRARY")  # read by Python
+    assert listed == expected
+
+
+def test_every_error_is_listed_with_its_builtin_and_status():
+    listed = {}
+    statuses = set()
+    for error, status, *_ in rows(REFERENCE / "errors.md"):
+        match = re.fullmatch(r"`(\w+)`(?: \((.*)\))?", error)
+        listed[match[1]] = match[2]
+        statuses |= set(re.findall(r"OOCDNN_(\w+)", status))
+    listed.pop("KeyboardInterrupt")
+    assert listed == {
+        name: ", ".join(base.__name__ for base in error.__bases__)
+        for name, error in vars(oocdnn.errors).items()
+        if isinstance(error, type)
+    }
+    assert statuses == {status.name for status in _cdefs.Status} - {"OK"}
+
+
+def test_every_example_of_a_problem_word_can_be_planned(ctx):
+    for words, *_ in rows(REFERENCE / "problems.md"):
+        for word in re.findall(r"`([^`]+)`", words):
+            spatial = word[0] == "n" and len(word) - 2
+            rank = spatial or 2
+            if word[0] == "y" and "@" not in word:
+                ctx.plan(f"conv2d:bwd_bias {word}")
+                continue
+            shapes = f"x1x64{'x56' * rank} w64x{16 if word.startswith('grp') else 64}{'x3' * rank}"
+            extra = "" if word[0] in "xw" and "@" not in word else word
+            ctx.plan(f"conv{rank}d:fwd {shapes} {extra}")
