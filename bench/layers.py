@@ -81,16 +81,16 @@ class Layer:
         return lengths[direction]
 
     def problem(self, direction: Direction) -> str:
-        """The problem string, as the library prints it."""
-
-        def axes(values: tuple[int, ...]) -> str:
-            return "x".join(map(str, values[:1] if len(set(values)) == 1 else values))
-
-        shapes = (f"{operand}{_axes(self.shape(operand))}" for operand in ("x", "w"))
-        return (
-            f"conv{self.rank}d:{direction} {' '.join(shapes)} pad{axes(self.padding)} "
-            f"str{axes(self.stride)} dil{axes(self.dilation)} grp{self.groups} f32"
-        )
+        """The problem string, as the library prints it: defaults are left out."""
+        words = [f"conv{self.rank}d:{direction}"]
+        words += [f"{operand}{_axes(self.shape(operand))}" for operand in ("x", "w")]
+        numbers = (("pad", self.padding, 0), ("str", self.stride, 1), ("dil", self.dilation, 1))
+        for word, values, default in numbers:
+            if set(values) != {default}:
+                words.append(word + _axes(values[:1] if len(set(values)) == 1 else values))
+        if self.groups > 1:
+            words.append(f"grp{self.groups}")
+        return " ".join(words)
 
 
 def _axes(shape: tuple[int, ...]) -> str:

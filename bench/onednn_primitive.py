@@ -2,23 +2,28 @@
 
 The primitive chooses the layouts of its operands (`format_tag::any`); where they differ from the
 caller's dense arrays, reorders go before and after it. Descriptors, primitives and memory are made
-once, in the constructor; a call runs reorders and convolution and nothing else. Nothing of this
-package's own core is used: the C API of libdnnl is called through cffi.
+once, in the constructor; a call runs reorders and convolution and nothing else. oneDNN has other
+forward kernels for training than for inference, and neither are always the faster ones: `fastest`
+tries both. Nothing of this package's own core is used: the C API of libdnnl is called through cffi.
 """
 
 import functools
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import cffi
 import numpy as np
 
 from oocdnn.bench.layers import ROLES, Array, Direction, Layer, Operand
+
+PropKind = Literal["training", "inference"]
+PROP_KINDS: tuple[PropKind, ...] = ("training", "inference")
 
 # From the headers of oneDNN 3; enumerations are passed as int.
 _CDEF = """
@@ -65,9 +70,11 @@ int dnnl_sgemm(char transa, char transb, int64_t m, int64_t n, int64_t k, float 
 """
 
 _CPU, _IN_ORDER, _F32, _ANY = 1, 1, 3, 1
-_FORWARD_INFERENCE, _DIRECT = 96, 1
+_DIRECT = 1
+_FORWARD: dict[PropKind, int] = {"training": 64, "inference": 96}
 _QUERY_IMPLEMENTATION = 8
 _FROM, _TO = 1, 17
+_TRIALS = 4
 
 # How each direction names its operands: the query of a layout, and the argument of an execution.
 _SRC, _DIFF_SRC, _WEIGHTS, _DIFF_WEIGHTS = (129, 1), (130, 129), (131, 33), (132, 161)
@@ -180,7 +187,7 @@ def _memory(layout: Any, handle: Any) -> Any:
     return _make("dnnl_memory_create", "dnnl_memory_destroy", layout, _engine(), handle)
 
 
-def _describe(case: Layer, direction: Direction) -> Any:
+def _describe(case: Layer, direction: Direction, kind: PropKind) -> Any:
     """The descriptor of the convolution, with all layouts left to oneDNN."""
     x, w, y = (_any_layout(_onednn_shape(case, operand)) for operand in ROLES["fwd"])
     null = _ffi().NULL
@@ -194,7 +201,7 @@ def _describe(case: Layer, direction: Direction) -> Any:
     create = f"{prefix}_forward_primitive_desc_create"
     layouts: tuple[Any, ...] = (x, w, null, y)
     engine = _engine()
-    hint = _make(create, destroy, engine, _FORWARD_INFERENCE, _DIRECT, *layouts, *steps, null)
+    hint = _make(create, destroy, engine, _FORWARD[kind], _DIRECT, *layouts, *steps, null)
     if direction == "fwd":
         return hint
     if direction == "bwd_data":
@@ -237,12 +244,12 @@ def _reorder(source: Any, source_layout: Any, target: Any, target_layout: Any) -
 class OneDnnConvolution:
     """One direction of a layer on dense arrays: `run(first, second, out)`, in the order of ROLES.
 
-    Raises OneDnnMissing or OneDnnError.
+    `kind` matters forward only. Raises OneDnnMissing or OneDnnError.
     """
 
-    def __init__(self, case: Layer, direction: Direction) -> None:
+    def __init__(self, case: Layer, direction: Direction, kind: PropKind = "training") -> None:
         self._case, self._operands = case, ROLES[direction]
-        descriptor = _describe(case, direction)
+        descriptor = _describe(case, direction, kind)
         self.implementation = _implementation(descriptor)
         self.reordered: list[Operand] = []  # operands whose layout is not the caller's
         self._users: dict[Operand, Any] = {}
@@ -288,6 +295,24 @@ class OneDnnConvolution:
         for step in self._steps:
             step()
         _call("dnnl_stream_wait", _stream())
+
+
+def fastest(
+    case: Layer, direction: Direction, first: Array, second: Array, out: Array
+) -> OneDnnConvolution:
+    """The kind of primitive that takes the least processor time on these arrays."""
+    if direction != "fwd":
+        return OneDnnConvolution(case, direction)
+    rivals = [OneDnnConvolution(case, direction, kind) for kind in PROP_KINDS]
+    if rivals[0].implementation == rivals[1].implementation:
+        return rivals[0]
+    least = [math.inf for _ in rivals]
+    for _ in range(_TRIALS):
+        for number, rival in enumerate(rivals):
+            start = time.process_time()
+            rival.run(first, second, out)
+            least[number] = min(least[number], time.process_time() - start)
+    return rivals[least.index(min(least))]
 
 
 def _layout_bytes(layout: Any) -> int:

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
+#include <vector>
 
 #include "base/config.hpp"
 #include "base/log.hpp"
@@ -60,6 +61,19 @@ Result<int64_t> BudgetBytes(const std::string& text, Device& device) {
     return static_cast<int64_t>(static_cast<double>(free) * percent / 100.0);
   }
   return ParseBytes(text);
+}
+
+// Two invariant engines may still round differently, so reproducible results come from one engine
+// whatever the budget: the first that is invariant. Names of the others are left empty.
+std::vector<EngineInfo> EnginesFor(const Device& device, bool reproducible) {
+  std::vector<EngineInfo> engines = device.engines();
+  if (!reproducible) return engines;
+  bool found = false;
+  for (EngineInfo& engine : engines) {
+    if (found || !engine.properties.invariant) engine.name.clear();
+    found = found || engine.properties.invariant;
+  }
+  return engines;
 }
 
 }  // namespace
@@ -142,9 +156,18 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, int64_t budget) {
   PlanRequest request;
   request.problem = problem;
   request.budget = budget;
-  request.engines = stack_.device->engines();
+  request.engines = EnginesFor(*stack_.device, options_.reproducible);
   request.reproducible = options_.reproducible;
-  OOC_ASSIGN(PlanReport report, PlanAndBook(*stack_.device, request, GetProfile(), &prepared_));
+  Result<PlanReport> made = PlanAndBook(*stack_.device, request, GetProfile(), &prepared_);
+  if (!made.ok() && made.status().code() == Code::kOutOfMemory) {
+    const int64_t works = WorkingBudget(*stack_.device, request, *profile_, made.status());
+    return std::move(made)
+        .status()
+        .With(Format("a budget of %s is too small, %lld bytes work", BytesText(budget).c_str(),
+                     static_cast<long long>(works)))
+        .WithDetail(works);
+  }
+  OOC_ASSIGN(PlanReport report, std::move(made));
   if (Logs(LogLevel::kDebug)) Log(LogLevel::kDebug, "plan %s", report.text.c_str());
   plans_.emplace_front(key, std::make_shared<const PlanReport>(std::move(report)));
   if (plans_.size() > kPlansKept) plans_.pop_back();

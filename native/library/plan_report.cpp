@@ -79,6 +79,21 @@ Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const
   return last;
 }
 
+int64_t WorkingBudget(Device& device, const PlanRequest& request, const Profile& profile,
+                      const Status& failure) {
+  constexpr int kSteps = 40;
+  PlanRequest raised = request;
+  raised.budget = std::max<int64_t>({failure.detail(), request.budget + 1, 1024});
+  int64_t prepared = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    const Result<PlanReport> report = PlanAndBook(device, raised, profile, &prepared);
+    if (report.ok()) return raised.budget;
+    if (report.status().code() != Code::kOutOfMemory) return 0;
+    raised.budget += raised.budget / 4;
+  }
+  return 0;
+}
+
 std::string Explain(const PlanReport& report, const PlanRequest& request) {
   const Problem& problem = request.problem;
   std::string text = ToString(problem) + "\n";

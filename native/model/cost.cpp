@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kChannelBlock = 16;
 
-// Tiles that the finishing pass touches: it reads and writes the output, and reads what is as large.
+// Tiles that the finishing pass touches: it reads and writes the output and reads what is as large.
 int64_t FinishPasses(const Problem& problem) {
   if (!problem.NeedsFinish()) return 0;
   return 2 + (problem.Uses(Operand::kOld) ? 1 : 0) + (problem.Uses(Operand::kResidual) ? 1 : 0);

@@ -17,7 +17,8 @@ constexpr int64_t kLooks = 8;          // lengths tried between two neighbours w
 constexpr size_t kPriced = 24;         // finalists that are priced
 constexpr int64_t kPricedSteps = 2048; // or more of them, while their schedules are short
 constexpr size_t kFrugal = 3;          // and as many that need less memory
-constexpr size_t kDeepened = 3;        // of which with more slots too
+constexpr size_t kDeepened = 10;       // of which with more slots in all rings too,
+constexpr size_t kVeryBest = 3;        // and of which in each ring too
 
 bool Empty(const LengthLists& lists) {
   return std::any_of(lists.begin(), lists.end(), [](const auto& list) { return list.empty(); });
@@ -193,7 +194,7 @@ void FamilySearch::Deepen() {
   Rank(&priced_);
   const size_t count = std::min(priced_.size(), kDeepened);
   for (size_t i = 0; i < count; ++i) {
-    for (int ring = 0; ring <= kOperands; ++ring) {
+    for (int ring = i < kVeryBest ? 0 : kOperands; ring <= kOperands; ++ring) {
       const Candidate deeper = Deeper(problem(), priced_[i].candidate, ring);
       if (deeper == priced_[i].candidate) continue;
       if (EstimateBytes(request_, deeper) <= request_.budget) Price(deeper);

@@ -13,7 +13,9 @@ constexpr int64_t kAlignment = 64;
 constexpr int64_t kBlock = 16;
 
 // Blocked layouts pad channels to whole blocks; engines keep few channels plain.
-int64_t PadChannels(int64_t channels) { return channels > kBlock / 2 ? RoundUp(channels, kBlock) : channels; }
+int64_t PadChannels(int64_t channels) {
+  return channels > kBlock / 2 ? RoundUp(channels, kBlock) : channels;
+}
 
 }  // namespace
 

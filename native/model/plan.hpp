@@ -1,4 +1,4 @@
-// Plan: which tiles, in which order, on which engine, and why. Pure values and functions; no device.
+// Plan: which tiles, in which order, on which engine, and why. Values and functions; no device.
 //
 // The search prices every candidate with one cost model (cost.hpp) and returns the best few in
 // order. Exact tile and workspace bytes are known only once an engine has been prepared, so the
@@ -26,7 +26,8 @@ struct Candidate {
 // The price of a candidate.
 struct Cost {
   double seconds = 0.0;                                 // length of the pipeline
-  double fetch_seconds = 0.0, compute_seconds = 0.0, drain_seconds = 0.0;  // busy time of each engine
+  // Busy time of each engine.
+  double fetch_seconds = 0.0, compute_seconds = 0.0, drain_seconds = 0.0;
   int64_t bytes_in = 0, bytes_out = 0;                  // that cross toward and from the device
   int64_t device_bytes = 0;                             // slots, estimated from dense tiles
   int64_t steps = 0;
@@ -38,7 +39,7 @@ struct PlanRequest {
   std::vector<EngineInfo> engines;    // in order of preference; empty names are skipped
   bool reproducible = false;          // only invariant engines; bits must not depend on the budget
   bool exhaustive = false;            // every tile length, not only the usual ones (tests)
-  int best = 8;                       // how many candidates to return
+  int best = 8;                       // how many candidates to return (a few more for many engines)
 };
 
 struct RankedCandidate {
@@ -46,6 +47,11 @@ struct RankedCandidate {
   Cost cost;
 };
 
+// The engines come in the order of the request. The first has most of the places, each further one
+// two, so that a refusal of Prepare leaves something to run. Within an engine the whole problem in
+// one tile comes first if it fits; then the fastest, and among those within one percent of each
+// other the smaller; then one that cuts the summed channels (C forward, K backward data) or does
+// not, whichever the others do. Such a cut leads only where it is predicted a quarter faster.
 struct PlanSearch {
   std::vector<RankedCandidate> ranked;     // best first, never empty
   std::vector<std::string> refused;        // a sentence for each family that was ruled out, and why
@@ -62,7 +68,8 @@ Result<PlanSearch> Search(const PlanRequest& request, const Profile& profile);
 int64_t EstimateBytes(const PlanRequest& request, const Candidate& candidate);
 
 // Length of the pipeline by walking the schedule: fetch, compute and drain engines, ring slots,
-// rolling window, residency. Long schedules are priced by their first steps and their period.
+// rolling window, residency. Bytes and busy times are exact always; of a long schedule, only the
+// waits between the engines are taken from its first steps.
 Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profile& profile);
 
 // "N 8 x 2 | H 224 / 9 -> 25 ..., order N H C, x 3 slots of 1.2 MiB, w resident ..."

@@ -36,7 +36,7 @@ struct Profile {
 };
 
 // Lines of `key = value` between a versioned header and an end mark. ParseProfile(ToText(p)) == p;
-// a text that is cut off, lacks a key, repeats one or holds a number that no machine has is refused.
+// a text that is cut off, lacks or repeats a key or holds a number that no machine has is refused.
 std::string ToText(const Profile& profile);
 Result<Profile> ParseProfile(const std::string& text);
 

@@ -1,7 +1,7 @@
 // Rows: how many contiguous pieces of the caller's memory a tile is made of.
 //
-// A transfer of many short rows is slower than its bytes say (see Profile::row_bytes), so cuts along
-// the axis that memory runs along cost more than cuts across it.
+// A transfer of many short rows is slower than its bytes say (see Profile::row_bytes), so cuts
+// along the axis that memory runs along cost more than cuts across it.
 #pragma once
 
 #include <array>

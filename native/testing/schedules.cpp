@@ -57,9 +57,14 @@ Problem RandomProblem(Dice* dice) {
 }
 
 // Sums over several axes keep the order of one piece only where every reduction axis outside a cut
-// one is taken one element at a time.
-void KeepOrderOfSums(const Problem& problem, AxisArray* length) {
+// one is taken one element at a time. `invariant` speaks of N, K, D, H and W alone; that a split of
+// C (of K in backward data) keeps the bits too is a promise of the direct engine.
+void KeepOrderOfSums(const Problem& problem, bool direct, AxisArray* length) {
   const AxisArray extent = ExtentsOf(problem);
+  const Axis channels = problem.direction == Direction::kForward ? Axis::kC : Axis::kK;
+  if (!direct && IsReduction(problem, channels)) {
+    (*length)[Index(channels)] = extent[Index(channels)];
+  }
   bool cut_inside = false;
   for (int i = kAxes - 1; i >= 0; --i) {
     if (!IsReduction(problem, static_cast<Axis>(i))) continue;
@@ -85,7 +90,7 @@ Candidate RandomCandidate(const Problem& problem, const EngineInfo& engine, Dice
   for (int64_t& axis : length) {
     if (dice->Between(0, 2) != 0) axis = dice->Between(1, std::max<int64_t>(axis, 1));
   }
-  KeepOrderOfSums(problem, &length);
+  KeepOrderOfSums(problem, engine.name == "direct", &length);
   candidate.tiling = MakeTiling(problem, length, !engine.symmetric_padding);
   candidate.order = RandomOrder(problem, dice);
   for (int i = 0; i < kOperands; ++i) {

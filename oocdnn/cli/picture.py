@@ -94,6 +94,6 @@ def composite(y: Array, largest_side: int) -> Image.Image:
     top_strength = max(float(np.quantile(strength, 0.995)), 1e-12)
     brightness = np.clip(strength / top_strength, 0, 1) ** 0.6
     hue = (np.arctan2(pull[1], pull[0]) / (2 * np.pi)) % 1.0
-    saturation = np.full_like(hue, 0.78)
-    channels = np.stack([hue, saturation, brightness], -1)
-    return Image.fromarray((channels * 255).astype(np.uint8), "HSV").convert("RGB")
+    channels = (hue, np.full_like(hue, 0.78), brightness)
+    planes = [Image.fromarray((channel * 255).astype(np.uint8)) for channel in channels]
+    return Image.merge("HSV", planes).convert("RGB")

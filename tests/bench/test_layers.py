@@ -48,11 +48,10 @@ def test_operations_and_bytes_of_a_known_layer() -> None:
 
 
 def test_problem_strings() -> None:
-    assert LAYERS[0].problem("fwd") == (
-        "conv2d:fwd x8x64x224x224 w64x64x3x3 pad1 str1 dil1 grp1 f32"
-    )
+    assert LAYERS[0].problem("fwd") == "conv2d:fwd x8x64x224x224 w64x64x3x3 pad1"
+    assert SMALL[3].problem("bwd_data") == "conv2d:bwd_data x2x3x20x20 w16x3x7x7 pad3 str2"
     assert SMALL[4].problem("bwd_filter") == (
-        "conv2d:bwd_filter x2x32x9x9 w64x8x3x3 pad2 str1 dil2 grp4 f32"
+        "conv2d:bwd_filter x2x32x9x9 w64x8x3x3 pad2 dil2 grp4"
     )
 
 

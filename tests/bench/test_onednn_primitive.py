@@ -7,7 +7,7 @@ from bench_cases import SMALL
 
 from oocdnn.bench import onednn_primitive
 from oocdnn.bench.layers import DIRECTIONS, ROLES, Array, Direction, Layer, integers, operands
-from oocdnn.bench.onednn_primitive import OneDnnConvolution, OneDnnMissing
+from oocdnn.bench.onednn_primitive import PROP_KINDS, OneDnnConvolution, OneDnnMissing, PropKind
 
 try:
     onednn_primitive.version()
@@ -29,12 +29,13 @@ def reference(case: Layer, direction: Direction, first: Array, second: Array) ->
     return oracle.backward_filter(first, second, case.shape("w"), **keywords)
 
 
+@pytest.mark.parametrize("kind", PROP_KINDS)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
-def test_result_is_exact(case: Layer, direction: Direction) -> None:
+def test_result_is_exact(case: Layer, direction: Direction, kind: PropKind) -> None:
     first, second = operands(case, direction)
     out = np.full(case.shape(ROLES[direction][2]), np.nan, np.float32)
-    OneDnnConvolution(case, direction).run(first, second, out)
+    OneDnnConvolution(case, direction, kind).run(first, second, out)
     assert np.array_equal(out, reference(case, direction, first, second))
 
 
@@ -46,6 +47,15 @@ def test_one_primitive_serves_many_arrays() -> None:
         x, w = integers(case.shape("x"), seed), integers(case.shape("w"), seed + 10)
         primitive.run(x, w, out)
         assert np.array_equal(out, reference(case, "fwd", x, w))
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_the_fastest_is_one_that_computes(direction: Direction) -> None:
+    case = SMALL[1]
+    inputs = operands(case, direction)
+    out = np.full(case.shape(ROLES[direction][2]), np.nan, np.float32)
+    onednn_primitive.fastest(case, direction, *inputs, out).run(*inputs, out)
+    assert np.array_equal(out, reference(case, direction, *inputs))
 
 
 @pytest.mark.parametrize("wrong", ["shape", "dtype", "order"])

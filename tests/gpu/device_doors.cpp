@@ -7,6 +7,7 @@
 #include "device/cpu/cpu_device.hpp"
 #include "device/cuda/copy_plan.hpp"
 #include "device/cuda/cuda_device.hpp"
+#include "device/cuda/nvrtc.hpp"
 #include "testing/door.hpp"
 
 namespace oocdnn {
@@ -243,6 +244,14 @@ OOC_DOOR int oocdnn_gpu_synchronize(Rig* rig, char* text, int64_t capacity) {
 
 OOC_DOOR double oocdnn_gpu_busy_seconds(Rig* rig) {
   return rig->device->BusySeconds(rig->stream);
+}
+
+// Bytes of the kernels compiled by NVRTC for sm_<major><minor>, or the negative code.
+OOC_DOOR int64_t oocdnn_gpu_compile(int major, int minor, const char* nvrtc, const char* cache,
+                                    char* text, int64_t capacity) {
+  const auto binary = cuda::CompiledKernels(major, minor, nvrtc, cache);
+  if (!binary.ok()) return -Answer(binary.status(), text, capacity);
+  return static_cast<int64_t>(binary.value().size());
 }
 
 // How the CUDA device would do the copy: 0 nothing, 1 copy engine, 2 rows, 3 transpose; `calls` and

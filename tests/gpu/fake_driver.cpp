@@ -1,6 +1,6 @@
 // A libcuda.so.1 without a GPU: device memory is host memory, streams do their work at once, and
 // kernels run on the host from the very source that nvcc compiles. So everything but the hardware
-// is tested anywhere. It checks what the driver would: pitches, launch limits, context and pointers.
+// is tested anywhere. It checks what the driver would: pitches, launch limits, contexts, pointers.
 #include <chrono>
 #include <cmath>
 #include <cstdlib>

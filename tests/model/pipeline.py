@@ -11,7 +11,7 @@ import heapq
 import math
 
 from geometry import doors
-from geometry.doors import OLD, RESIDUAL, SCALE, BIAS, Direction, W
+from geometry.doors import BIAS, OLD, RESIDUAL, SCALE, Direction, W
 
 ELEMENT_BYTES = {0: 4, 1: 8, 2: 2, 3: 2}
 SUM_BYTES = {0: 4, 1: 8, 2: 4, 3: 4}

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from model import planner
 from model.planner import Profile, Refused
 
-names = st.text(
-    st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20
-)
+names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
 rates = st.floats(1e-30, 1e30)
 WORDS = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "=": "\\e"}
 
@@ -34,7 +32,9 @@ def test_what_is_printed_reads_back(machine, date, shared, rate, seconds, flops)
     assert planner.reprint(printed)[0] == printed
     entries = [line.split(" = ", 1) for line in text.splitlines()[1:-1] if " = " in line]
     kept = dict(line.split(" = ", 1) for line in printed.split("\n")[1:-2])
-    if not any(c in machine + date + "".join(flops) for c in "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"):
+    if not any(
+        c in machine + date + "".join(flops) for c in "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+    ):
         assert kept.keys() == {key for key, _ in entries}
     assert float(kept["fetch_bytes_per_second"]) == rate
     assert float(kept["copy_seconds"]) == seconds

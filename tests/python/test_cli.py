@@ -161,3 +161,19 @@ def test_a_picture_of_ones_own(tmp_path):
     assert photo.mode == "RGB"
     assert name == str(file)
     assert picture.resized(photo, 2400).size == (60, 40)
+
+
+def test_the_picture_shows_direction_as_hue():
+    """A dark half beside a light half: one bright upright line, the same colour all along."""
+    x = np.zeros((1, 3, 64, 64), np.float32)
+    x[..., 32:] = 1
+    w, b = picture.filter_bank()
+    with oocdnn.Context("cpu") as context:
+        y = context.conv2d(x, w, b, padding=3, activation="relu")
+    image = np.asarray(picture.composite(y, 64), np.int32)
+    strength = image.max(-1)
+    columns = np.flatnonzero(strength.max(0) > 200)
+    assert len(columns) > 0
+    assert np.abs(columns + picture.TAPS - 31.5).max() <= 2
+    brightest = image[:, strength.sum(0).argmax()]
+    assert np.ptp(brightest, axis=0).max() <= 8

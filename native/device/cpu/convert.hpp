@@ -39,8 +39,10 @@ inline To Convert(From value) {
     } else {
       wide = Widen(value);
     }
-    if constexpr (std::is_same_v<To, Float16>) return ToFloat16(wide);
-    else return ToBFloat16(wide);
+    if constexpr (std::is_same_v<To, Float16>)
+      return ToFloat16(wide);
+    else
+      return ToBFloat16(wide);
   } else {
     return static_cast<To>(Widen(value));
   }

@@ -72,8 +72,7 @@ void ZeroLanes(const Transfer& transfer, const Region& valid, Parallel& parallel
   for (Lattice& lattice : Lattices(layout, kNoStrides, last, true)) {
     lattice.to_offset += 1;  // from the last channel itself to the lane behind it
     lattice.dim[2].extent -= 1;
-    Zero({At(transfer.tile, lattice.to_offset, layout.dtype), layout.dtype, lattice.dim},
-         parallel);
+    Zero({At(transfer.tile, lattice.to_offset, layout.dtype), layout.dtype, lattice.dim}, parallel);
   }
 }
 
@@ -100,10 +99,8 @@ void FetchPlain(const Transfer& transfer, Parallel& parallel) {
   const int64_t origin = OriginOffset(transfer);
   for (const Lattice& lattice : Lattices(layout, transfer.view.stride, valid, false)) {
     StridedCopy copy{At(transfer.view.data, origin + lattice.from_offset, transfer.view.dtype),
-                     transfer.view.dtype,
-                     At(transfer.tile, lattice.to_offset, layout.dtype),
-                     layout.dtype,
-                     lattice.dim};
+                     transfer.view.dtype, At(transfer.tile, lattice.to_offset, layout.dtype),
+                     layout.dtype, lattice.dim};
     if (row >= 0) {
       copy.head = valid.begin[row] - region.begin[row];
       copy.tail = region.end[row] - valid.end[row];
@@ -116,8 +113,7 @@ void FetchPlain(const Transfer& transfer, Parallel& parallel) {
 void DrainPlain(const Transfer& transfer, Parallel& parallel) {
   const TileLayout& layout = *transfer.layout;
   const int64_t origin = OriginOffset(transfer);
-  for (Lattice& lattice :
-       Lattices(layout, transfer.view.stride, ValidRegion(transfer), false)) {
+  for (Lattice& lattice : Lattices(layout, transfer.view.stride, ValidRegion(transfer), false)) {
     for (StridedDim& dim : lattice.dim) std::swap(dim.from, dim.to);
     Copy({At(transfer.tile, lattice.to_offset, layout.dtype), layout.dtype,
           At(transfer.view.data, origin + lattice.from_offset, transfer.view.dtype),
@@ -184,8 +180,7 @@ Status MoveTile(const TileMove& move, Parallel& parallel) {
   const std::vector<Lattice> targets = MoveLattices(layout, to, in_place);
   for (size_t i = 0; i < sources.size(); ++i) {
     StridedCopy copy{At(move.from, sources[i].to_offset, layout.dtype), layout.dtype,
-                     At(move.to, targets[i].to_offset, layout.dtype), layout.dtype,
-                     targets[i].dim};
+                     At(move.to, targets[i].to_offset, layout.dtype), layout.dtype, targets[i].dim};
     for (StridedDim& dim : copy.dim) dim.from = dim.to;
     Copy(copy, parallel);
   }

@@ -91,12 +91,16 @@ class CpuDevice final : public Device {
 };
 
 CpuDevice::CpuDevice(const CpuOptions& options, int threads, int64_t memory, Engines engines)
-    : options_(options), threads_(threads), account_(memory), fetch_wire_(options.link_gb_per_s),
-      drain_wire_(options.link_gb_per_s), cores_(threads), engines_(std::move(engines)) {
+    : options_(options),
+      threads_(threads),
+      account_(memory),
+      fetch_wire_(options.link_gb_per_s),
+      drain_wire_(options.link_gb_per_s),
+      cores_(threads),
+      engines_(std::move(engines)) {
   capabilities_.name = "cpu";
-  capabilities_.description =
-      Format("%s, %d threads, %.1f GiB", ProcessorName().c_str(), threads,
-             static_cast<double>(memory) / 0x1p30);
+  capabilities_.description = Format("%s, %d threads, %.1f GiB", ProcessorName().c_str(), threads,
+                                     static_cast<double>(memory) / 0x1p30);
   capabilities_.alignment = kAlignment;
   capabilities_.reads_host = true;
   capabilities_.shares_host_memory = true;
@@ -322,9 +326,10 @@ Result<std::unique_ptr<Device>> MakeCpuDevice(const CpuOptions& options) {
   std::string why_not;
   cpu::Engines engines = cpu::MakeEngines(options.engine, &why_not);
   if (engines.empty()) {
-    return Error(Code::kUnsupported, "the CPU device has no engine '%s'%s%s; use onednn, direct "
-                 "or reference", options.engine.c_str(), why_not.empty() ? "" : ": ",
-                 why_not.c_str());
+    return Error(Code::kUnsupported,
+                 "the CPU device has no engine '%s'%s%s; use onednn, direct "
+                 "or reference",
+                 options.engine.c_str(), why_not.empty() ? "" : ": ", why_not.c_str());
   }
   const int threads = options.threads > 0 ? options.threads : cpu::HostThreads();
   const int64_t memory =

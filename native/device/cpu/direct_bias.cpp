@@ -17,8 +17,8 @@ class DirectBias final : public CpuExecutable {
     properties_ = DirectInfo().properties;
     layout_[Index(Operand::kY)] = PlainLayout(
         AccumulatorOf(op.dtype), op.shape.DimsOf(Operand::kY, op.direction), kDenseOrder);
-    layout_[Index(Operand::kBias)] = PlainLayout(
-        DType::kFloat64, op.shape.DimsOf(Operand::kBias, op.direction), kDenseOrder);
+    layout_[Index(Operand::kBias)] =
+        PlainLayout(DType::kFloat64, op.shape.DimsOf(Operand::kBias, op.direction), kDenseOrder);
   }
 
   Status Run(const RunArgs& args, Parallel& parallel) override {

@@ -68,9 +68,9 @@ Status DirectDepthwise<T>::Run(const RunArgs& args, Parallel& parallel) {
     parallel.For(gather_.n * ds * hs, grain, [&](int64_t begin, int64_t end) {
       std::vector<ChainRow> steps;
       for (int64_t i = begin; i < end; ++i) {
-        RunRow({phase, i / (ds * hs), i / hs % ds, i % hs, source, weights, target,
-                args.accumulate},
-               &steps);
+        RunRow(
+            {phase, i / (ds * hs), i / hs % ds, i % hs, source, weights, target, args.accumulate},
+            &steps);
       }
     });
   }
@@ -80,8 +80,7 @@ Status DirectDepthwise<T>::Run(const RunArgs& args, Parallel& parallel) {
 // The taps of position `w` that read inside of the source, as steps of a chain whose `a` offsets
 // count from the source element that position w reads with offset 0.
 template <class T>
-void DirectDepthwise<T>::TakeSteps(const Row& row, int64_t w,
-                                   std::vector<ChainRow>* steps) const {
+void DirectDepthwise<T>::TakeSteps(const Row& row, int64_t w, std::vector<ChainRow>* steps) const {
   const auto& axis = row.phase.axis;
   const Spatial& size = gather_.source;
   const auto inside = [&](int dim, int64_t position, const Tap& tap) {
@@ -128,18 +127,24 @@ void DirectDepthwise<T>::RunPosition(const Row& row, int64_t w,
   const Spatial& from = gather_.source;
   const Spatial& to = gather_.target;
   const auto out = [&](int d, int64_t i) { return axis[d].out_begin + i * axis[d].out_step; };
-  const int64_t read = ((row.n * from[0] + row.d * axis[0].step) * from[1] +
-                        row.h * axis[1].step) * from[2] + w * axis[2].step;
+  const int64_t read =
+      ((row.n * from[0] + row.d * axis[0].step) * from[1] + row.h * axis[1].step) * from[2] +
+      w * axis[2].step;
   const int64_t write =
       ((row.n * to[0] + out(0, row.d)) * to[1] + out(1, row.h)) * to[2] + out(2, w);
-  Chain<T> chain{row.source + read * gather_.g, row.weights, steps.data(),
-                 static_cast<int64_t>(steps.size()), 1, 0, 0};
+  Chain<T> chain{row.source + read * gather_.g,
+                 row.weights,
+                 steps.data(),
+                 static_cast<int64_t>(steps.size()),
+                 1,
+                 0,
+                 0};
   T* target = row.target + write * gather_.g;
   const int64_t whole = gather_.g - gather_.g % Kernels<T>().lanes;
   RunPairs(chain, target, whole, row.accumulate);
   if (whole == gather_.g) return;
   // The last groups do not fill a vector, and what lies behind them is the next position.
-  alignas(64) T sums[kColumnLanes<T>];
+  alignas(64) T sums[kColumnLanes<T>] = {};
   std::copy_n(target + whole, gather_.g - whole, sums);
   chain.a += whole;
   chain.b += whole;
@@ -149,9 +154,7 @@ void DirectDepthwise<T>::RunPosition(const Row& row, int64_t w,
 
 }  // namespace
 
-bool IsDepthwise(const ConvShape& shape) {
-  return shape.c == 1 && shape.k == 1 && shape.g > 1;
-}
+bool IsDepthwise(const ConvShape& shape) { return shape.c == 1 && shape.k == 1 && shape.g > 1; }
 
 Result<std::unique_ptr<CpuExecutable>> PrepareDirectDepthwise(const TileOp& op) {
   if (op.dtype == DType::kFloat64) {

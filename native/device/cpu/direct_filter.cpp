@@ -68,8 +68,7 @@ class DirectFilter final : public CpuExecutable {
   std::vector<Band> Bands() const;
   void Clear(const Unit& unit, T* dw) const;
   void RunUnit(const RunArgs& args, const Unit& unit, const Band& band) const;
-  Chain<T> ChainOf(const RunArgs& args, const Unit& unit, const Band& band,
-                   ChainRow* rows) const;
+  Chain<T> ChainOf(const RunArgs& args, const Unit& unit, const Band& band, ChainRow* rows) const;
   int64_t Offset(const Unit& unit) const;
 
   const ConvShape shape_;
@@ -87,9 +86,7 @@ DirectFilter<T>::DirectFilter(const TileOp& op) : shape_(op.shape), lanes_(Choos
   layout_[Index(Operand::kY)] = PlainLayout(dtype, dims(Operand::kY), kChannelsLastOrder, kSlack);
   layout_[Index(Operand::kW)] = PlainLayout(dtype, dims(Operand::kW), FilterOrder(lanes_));
   rows_ = lanes_ == Lanes::kOutput ? shape_.c : lanes_ == Lanes::kInput ? shape_.k : 1;
-  lane_count_ = lanes_ == Lanes::kOutput  ? shape_.k
-                : lanes_ == Lanes::kInput ? shape_.c
-                                          : shape_.g;
+  lane_count_ = lanes_ == Lanes::kOutput ? shape_.k : lanes_ == Lanes::kInput ? shape_.c : shape_.g;
   groups_ = lanes_ == Lanes::kGroups ? 1 : shape_.g;
 }
 
@@ -119,9 +116,9 @@ typename DirectFilter<T>::Unit DirectFilter<T>::UnitAt(int64_t number) const {
 // All positions in the order of the chain.
 template <class T>
 std::vector<Band> DirectFilter<T>::Bands() const {
-  const int64_t position_bytes =
-      shape_.g * (shape_.k + shape_.c * shape_.stride[1] * shape_.stride[2]) *
-      static_cast<int64_t>(sizeof(T));
+  const int64_t position_bytes = shape_.g *
+                                 (shape_.k + shape_.c * shape_.stride[1] * shape_.stride[2]) *
+                                 static_cast<int64_t>(sizeof(T));
   const int64_t positions =
       std::max(kBandBytes / std::max<int64_t>(position_bytes, 1), kBandPositions);
   const int64_t cols = std::min(positions, shape_.out[2]);
@@ -133,8 +130,8 @@ std::vector<Band> DirectFilter<T>::Bands() const {
     for (int64_t o = 0; o < shape_.out[0]; ++o) {
       for (int64_t p = 0; p < shape_.out[1]; p += rows) {
         for (int64_t q = 0; q < shape_.out[2]; q += cols) {
-          bands.push_back({n, o, p, std::min(p + rows, shape_.out[1]), q,
-                           std::min(q + cols, shape_.out[2])});
+          bands.push_back(
+              {n, o, p, std::min(p + rows, shape_.out[1]), q, std::min(q + cols, shape_.out[2])});
         }
       }
     }

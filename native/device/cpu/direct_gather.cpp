@@ -1,9 +1,10 @@
 // Forward and backward data of the direct engine.
 //
 // Work is cut into panels: up to kPanelLanes neighbouring output positions of one group, counted
-// through all images. A thread packs what the panel's positions read, step by step of their chains, into a contiguous
-// array in its scratch, and runs the micro-kernel over it for all output channels. Long reductions
-// are cut into blocks whose packed steps stay in the second cache; the sums wait in the output.
+// through all images. A thread packs what the panel's positions read, step by step of their chains,
+// into a contiguous array in its scratch, and runs the micro-kernel over it for all output
+// channels. Long reductions are cut into blocks whose packed steps stay in the second cache; the
+// sums wait in the output.
 #include <algorithm>
 #include <cstring>
 
@@ -28,7 +29,7 @@ constexpr int64_t kPanelLanes = 4 * kColumnLanes<T>;
 
 // The cut of one phase into units of work.
 struct Cut {
-  int64_t panels = 0, panel_lanes = 0;        // positions
+  int64_t panels = 0, panel_lanes = 0;           // positions
   int64_t channel_parts = 1, part_channels = 0;  // output channels
   int64_t first_unit = 0, units = 0;
 };
@@ -54,9 +55,11 @@ class DirectGather final : public CpuExecutable {
   };
 
   void CutPhases(int threads);
-  int64_t SlotBytes() const { return RoundUp(PackedBytes(), 64) + RowsBytes(); }
-  int64_t PackedBytes() const;
-  static int64_t RowsBytes() { return kBlockRows * static_cast<int64_t>(sizeof(ChainRow)); }
+  void SizeScratch(int64_t limit);
+  int64_t SlotBytes() const {
+    return RoundUp(packed_bytes_, 64) +
+           RoundUp(block_rows_ * static_cast<int64_t>(sizeof(ChainRow)), 64);
+  }
   static int64_t StepBytes() { return kPanelLanes<T> * static_cast<int64_t>(sizeof(T)); }
 
   void RunUnit(const RunArgs& args, int64_t unit, char* scratch) const;
@@ -79,13 +82,14 @@ class DirectGather final : public CpuExecutable {
   const Direction direction_;
   const Gather gather_;
   std::vector<Cut> cuts_;  // of each phase
+  int64_t packed_bytes_ = 0, block_rows_ = 1;
   int64_t units_ = 0, grain_ = 1;
-  int threads_;
+  int slots_;  // of scratch: as many as threads where they fit
 };
 
 template <class T>
 DirectGather<T>::DirectGather(const TileOp& op, int threads)
-    : direction_(op.direction), gather_(GatherOf(op)), threads_(threads) {
+    : direction_(op.direction), gather_(GatherOf(op)), slots_(threads) {
   engine_ = DirectInfo().name;
   properties_ = DirectInfo().properties;
   const DType dtype = AccumulatorOf(op.dtype);
@@ -96,7 +100,8 @@ DirectGather<T>::DirectGather(const TileOp& op, int threads)
   layout_[Index(Operand::kW)] =
       PlainLayout(dtype, dims(Operand::kW), forward ? kOutputFastestOrder : kInputFastestOrder);
   CutPhases(threads);
-  workspace_bytes_ = threads_ * SlotBytes();
+  SizeScratch(op.workspace_limit);
+  workspace_bytes_ = slots_ * SlotBytes();
 }
 
 // Panels of nearly equal length. Where they are too few for all threads, the output channels are
@@ -126,20 +131,29 @@ void DirectGather<T>::CutPhases(int threads) {
   grain_ = std::max<int64_t>(1, static_cast<int64_t>(kPieceWork / std::max(per_unit, 1.0)));
 }
 
-// One row of taps must fit, whatever its length.
+// One row of taps must fit, whatever its length. Where memory is short the blocks get smaller, and
+// at last threads share one slot of scratch.
 template <class T>
-int64_t DirectGather<T>::PackedBytes() const {
-  int64_t steps = 0, longest = 1;
+void DirectGather<T>::SizeScratch(int64_t limit) {
+  int64_t rows = 1, longest = 1;
   for (const Phase& phase : gather_.phases) {
-    steps = std::max(steps, gather_.reduced * phase.Taps());
-    longest = std::max<int64_t>(longest, static_cast<int64_t>(phase.axis[2].taps.size()));
+    const auto cols = std::max<int64_t>(static_cast<int64_t>(phase.axis[2].taps.size()), 1);
+    rows = std::max(rows, gather_.reduced * phase.Taps() / cols);
+    longest = std::max(longest, cols);
   }
-  return std::max(std::min(kPanelBytes, steps * StepBytes()), longest * StepBytes());
+  const int64_t row_bytes = longest * StepBytes();
+  block_rows_ = std::min({rows, kBlockRows, std::max<int64_t>(kPanelBytes / row_bytes, 1)});
+  packed_bytes_ = block_rows_ * row_bytes;
+  while (slots_ * SlotBytes() > limit && block_rows_ > 1) {
+    block_rows_ /= 2;
+    packed_bytes_ = block_rows_ * row_bytes;
+  }
+  if (slots_ * SlotBytes() > limit) slots_ = 1;
 }
 
 template <class T>
 Status DirectGather<T>::Run(const RunArgs& args, Parallel& parallel) {
-  Scratch scratch(args.workspace, SlotBytes(), threads_);
+  Scratch scratch(args.workspace, SlotBytes(), slots_);
   parallel.For(units_, grain_, [&](int64_t begin, int64_t end) {
     const Scratch::Slot slot(&scratch);
     for (int64_t unit = begin; unit < end; ++unit) RunUnit(args, unit, slot.data());
@@ -162,8 +176,7 @@ void DirectGather<T>::RunUnit(const RunArgs& args, int64_t unit, char* scratch) 
   const auto* const source = static_cast<const T*>(args.tile[forward ? 0 : 2]);
   auto* const target = static_cast<T*>(args.tile[forward ? 2 : 0]);
   const auto* const weights = static_cast<const T*>(args.tile[Index(Operand::kW)]);
-  Panel panel{phase,
-              source + g * gather_.reduced * SourceSize(),
+  Panel panel{phase, source + g * gather_.reduced * SourceSize(),
               weights + g * gather_.reduced * FilterSize() * gather_.channels,
               target + g * gather_.channels * TargetSize()};
   panel.first = number * cut.panel_lanes;
@@ -172,7 +185,7 @@ void DirectGather<T>::RunUnit(const RunArgs& args, int64_t unit, char* scratch) 
   panel.channel_begin = part * cut.part_channels;
   panel.channel_end = std::min(panel.channel_begin + cut.part_channels, gather_.channels);
   panel.packed = reinterpret_cast<T*>(scratch);
-  panel.rows = reinterpret_cast<ChainRow*>(scratch + RoundUp(PackedBytes(), 64));
+  panel.rows = reinterpret_cast<ChainRow*>(scratch + RoundUp(packed_bytes_, 64));
   CutIntoSegments(phase, panel.first, panel.lanes, &panel.segments);
   RunPanel(&panel, args.accumulate);
 }
@@ -185,9 +198,9 @@ void DirectGather<T>::RunPanel(Panel* panel, bool accumulate) const {
   const int64_t rows =
       cols == 0 ? 0
                 : gather_.reduced * static_cast<int64_t>(axis[0].taps.size() * axis[1].taps.size());
-  const int64_t row_bytes = std::max<int64_t>(cols, 1) * panel->padded *
-                            static_cast<int64_t>(sizeof(T));
-  const int64_t step = std::clamp<int64_t>(PackedBytes() / row_bytes, 1, kBlockRows);
+  const int64_t row_bytes =
+      std::max<int64_t>(cols, 1) * panel->padded * static_cast<int64_t>(sizeof(T));
+  const int64_t step = std::clamp<int64_t>(packed_bytes_ / row_bytes, 1, block_rows_);
   int64_t row = 0;
   do {  // once even for an empty reduction, whose sums are zero
     const int64_t end = std::min(row + step, rows);
@@ -282,14 +295,13 @@ Chain<T> DirectGather<T>::ChainOf(const Panel& panel, int64_t row_begin, int64_t
 template <class T>
 void DirectGather<T>::RunBlock(const Panel& panel, const Chain<T>& chain, bool load) const {
   const int64_t image = panel.segments.empty() ? 0 : panel.segments.front().n;
-  const bool straight = panel.phase.Contiguous() && panel.lanes == panel.padded &&
-                        image == panel.segments.back().n;
+  const bool straight =
+      panel.phase.Contiguous() && panel.lanes == panel.padded && image == panel.segments.back().n;
   Chain<T> part = chain;
   part.a += panel.channel_begin;
   if (straight) {
-    T* const target = panel.target + image * TargetImage() +
-                      panel.channel_begin * TargetSize() + panel.first -
-                      image * panel.phase.Positions();
+    T* const target = panel.target + image * TargetImage() + panel.channel_begin * TargetSize() +
+                      panel.first - image * panel.phase.Positions();
     return RunChain(part, target, TargetSize(), panel.channel_end - panel.channel_begin,
                     panel.lanes, load);
   }
@@ -313,10 +325,10 @@ void DirectGather<T>::Exchange(const Panel& panel, int64_t channel, int64_t coun
   for (int64_t m = 0; m < count; ++m) {
     T* const plane = panel.target + (channel + m) * TargetSize();
     for (const Segment& segment : panel.segments) {
-      T* const out = plane + segment.n * TargetImage() +
-                     (place(0, segment.d) * gather_.target[1] + place(1, segment.h)) *
-                         gather_.target[2] +
-                     place(2, segment.w);
+      T* const out =
+          plane + segment.n * TargetImage() +
+          (place(0, segment.d) * gather_.target[1] + place(1, segment.h)) * gather_.target[2] +
+          place(2, segment.w);
       T* const sum = sums + m * kPanelLanes<T> + segment.lane;
       for (int64_t i = 0; i < segment.count; ++i) {
         if (store) {
@@ -333,9 +345,10 @@ template <class T>
 Result<std::unique_ptr<CpuExecutable>> Make(const TileOp& op, int threads) {
   auto made = std::make_unique<DirectGather<T>>(op, threads);
   if (made->workspace_bytes() > op.workspace_limit) {
-    return Error(Code::kUnsupported, "needs %lld bytes of workspace, and %lld are allowed",
+    return Error(Code::kOutOfMemory, "needs %lld bytes of workspace, and %lld are allowed",
                  static_cast<long long>(made->workspace_bytes()),
-                 static_cast<long long>(op.workspace_limit));
+                 static_cast<long long>(op.workspace_limit))
+        .WithDetail(made->workspace_bytes());
   }
   return std::unique_ptr<CpuExecutable>(std::move(made));
 }

@@ -56,16 +56,15 @@ Rows PlainRows(const TileLayout& layout) {
   const auto distance = [](const Dimension& dim) {
     return dim.extent == 1 ? kSizeMax : dim.stride;
   };
-  std::sort(dims.begin(), dims.end(), [&](const Dimension& a, const Dimension& b) {
-    return distance(a) > distance(b);
-  });
+  std::sort(dims.begin(), dims.end(),
+            [&](const Dimension& a, const Dimension& b) { return distance(a) > distance(b); });
   Rows rows;
   Dimension row = dims[5];
   for (int d = 0; d < 5; ++d) rows.dim[d] = dims[d];
   for (int d = 4; d >= 0; --d) {
     Dimension& next = rows.dim[d];
-    if (next.extent != 1 && (next.stride != row.stride * row.extent ||
-                             next.channel != row.channel * row.extent)) {
+    if (next.extent != 1 &&
+        (next.stride != row.stride * row.extent || next.channel != row.channel * row.extent)) {
       break;
     }
     row.extent *= next.extent;
@@ -137,8 +136,7 @@ void FinishRows(const FinishArgs& args, const Rows& rows, Parallel& parallel) {
     for (int64_t item = begin; item < end; ++item) {
       int64_t rest = item / runs;
       const int64_t first = item % runs * kRun;
-      Run run{first * rows.step, first * rows.channel_step,
-              std::min(kRun, rows.length - first)};
+      Run run{first * rows.step, first * rows.channel_step, std::min(kRun, rows.length - first)};
       for (int d = 4; d >= 0; --d) {
         const int64_t index = rest % rows.dim[d].extent;
         rest /= rows.dim[d].extent;

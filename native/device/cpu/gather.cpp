@@ -40,15 +40,20 @@ int64_t Phase::Taps() const {
 }
 
 bool Phase::Contiguous() const {
-  return std::all_of(axis.begin(), axis.end(),
-                     [](const GatherAxis& a) { return a.out_step == 1; });
+  return std::all_of(axis.begin(), axis.end(), [](const GatherAxis& a) { return a.out_step == 1; });
 }
 
 Gather GatherOf(const TileOp& op) {
   const ConvShape& shape = op.shape;
   const bool forward = op.direction == Direction::kForward;
-  Gather gather{shape.n, shape.g, forward ? shape.k : shape.c, forward ? shape.c : shape.k,
-                forward ? shape.in : shape.out, forward ? shape.out : shape.in, shape.filter, {}};
+  Gather gather{shape.n,
+                shape.g,
+                forward ? shape.k : shape.c,
+                forward ? shape.c : shape.k,
+                forward ? shape.in : shape.out,
+                forward ? shape.out : shape.in,
+                shape.filter,
+                {}};
   if (forward) {
     gather.phases.push_back(
         {{ForwardAxis(shape, 0), ForwardAxis(shape, 1), ForwardAxis(shape, 2)}});

@@ -23,7 +23,7 @@ struct GatherAxis {
   int64_t extent = 0;                   // positions of the phase
   int64_t out_begin = 0, out_step = 1;  // position i lies at out_begin + i * out_step
   int64_t step = 1;
-  std::vector<Tap> taps;                // in rising order; their indices are evenly spaced
+  std::vector<Tap> taps;  // in rising order; their indices are evenly spaced
 };
 
 struct Phase {
@@ -48,7 +48,7 @@ Gather GatherOf(const TileOp& op);
 struct Segment {
   int64_t n, d, h, w;  // of the first position
   int64_t count;
-  int64_t lane;        // of the first position, from `begin`
+  int64_t lane;  // of the first position, from `begin`
 };
 void CutIntoSegments(const Phase& phase, int64_t begin, int64_t count,
                      std::vector<Segment>* segments);

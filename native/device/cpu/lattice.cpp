@@ -32,8 +32,8 @@ std::vector<ChannelRange> ChannelRanges(const TileLayout& layout, const Dims& ot
   const int64_t stride = channels == 1 ? other[1] : other[2];
   const bool joined = whole && (channels == 1 || other[1] == channels * other[2]);
   if (joined) {
-    return {{region.begin[1] * channels, region.end[1] * channels, region.begin[1] * other[1],
-             stride}};
+    return {
+        {region.begin[1] * channels, region.end[1] * channels, region.begin[1] * other[1], stride}};
   }
   std::vector<ChannelRange> ranges;
   for (int64_t g = region.begin[1]; g < region.end[1]; ++g) {
@@ -94,8 +94,7 @@ std::vector<Lattice> Lattices(const TileLayout& layout, const Dims& other_stride
     const int64_t cuts[] = {range.begin, first, last, range.end};
     for (int i = 0; i < 3; ++i) {
       if (cuts[i] == cuts[i + 1]) continue;
-      lattices.push_back(
-          BlockLattice(layout, other_stride, region, range, cuts[i], cuts[i + 1]));
+      lattices.push_back(BlockLattice(layout, other_stride, region, range, cuts[i], cuts[i + 1]));
     }
   }
   return lattices;

@@ -63,7 +63,8 @@ Result<void*> Account::Allocate(int64_t bytes) {
   }
   const int64_t booked = Booked(bytes);
   if (!Book(booked)) {
-    return Error(Code::kOutOfMemory, "the CPU device holds %lld of %lld bytes; %lld more do not fit",
+    return Error(Code::kOutOfMemory,
+                 "the CPU device holds %lld of %lld bytes; %lld more do not fit",
                  static_cast<long long>(held()), static_cast<long long>(allowed_),
                  static_cast<long long>(booked));
   }

@@ -82,17 +82,17 @@ template <class T, int Bytes, int Vectors>
 
 // A struct for each instruction set: the length of its vectors and the wrappers that carry its
 // target attribute, into which the bodies are inlined.
-#define OOC_INSTRUCTION_SET(Name, Attribute, Length)                                       \
-  struct Name {                                                                            \
-    static constexpr int kBytes = Length;                                                  \
-    template <class T, int Rows, int Vectors>                                              \
-    Attribute static void Block(const Chain<T>& chain, T* c, int64_t c_row, bool load) {   \
-      BlockBody<T, Length, Rows, Vectors>(chain, c, c_row, load);                          \
-    }                                                                                      \
-    template <class T, int Vectors>                                                        \
-    Attribute static void Pairs(const Chain<T>& chain, T* c, int64_t, bool load) {         \
-      PairsBody<T, Length, Vectors>(chain, c, load);                                       \
-    }                                                                                      \
+#define OOC_INSTRUCTION_SET(Name, Attribute, Length)                                     \
+  struct Name {                                                                          \
+    static constexpr int kBytes = Length;                                                \
+    template <class T, int Rows, int Vectors>                                            \
+    Attribute static void Block(const Chain<T>& chain, T* c, int64_t c_row, bool load) { \
+      BlockBody<T, Length, Rows, Vectors>(chain, c, c_row, load);                        \
+    }                                                                                    \
+    template <class T, int Vectors>                                                      \
+    Attribute static void Pairs(const Chain<T>& chain, T* c, int64_t, bool load) {       \
+      PairsBody<T, Length, Vectors>(chain, c, load);                                     \
+    }                                                                                    \
   }
 
 OOC_INSTRUCTION_SET(Baseline, , 16);
@@ -115,8 +115,7 @@ MicroKernels<T> KernelsOf(int max_row_size, int max_vectors) {
   kernels.max_row_size = max_row_size;
   kernels.block = {BlocksOf<Set, T, 1>(), BlocksOf<Set, T, 2>(), BlocksOf<Set, T, 4>(),
                    BlocksOf<Set, T, 8>()};
-  kernels.pairs = {Set::template Pairs<T, 1>, Set::template Pairs<T, 2>,
-                   Set::template Pairs<T, 3>};
+  kernels.pairs = {Set::template Pairs<T, 1>, Set::template Pairs<T, 2>, Set::template Pairs<T, 3>};
   return kernels;
 }
 
@@ -147,8 +146,7 @@ const MicroKernels<T>& Kernels() {
 }
 
 template <class T>
-void RunChain(const Chain<T>& chain, T* c, int64_t c_row, int64_t rows, int64_t lanes,
-              bool load) {
+void RunChain(const Chain<T>& chain, T* c, int64_t c_row, int64_t rows, int64_t lanes, bool load) {
   const MicroKernels<T>& kernels = Kernels<T>();
   int64_t size = kernels.max_row_size;
   for (int64_t m = 0; m < rows; m += size) {

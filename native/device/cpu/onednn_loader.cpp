@@ -20,8 +20,7 @@ std::string OwnFolder() {
 }  // namespace
 
 std::unique_ptr<CpuEngine> LoadOneDnnEngine(std::string* why) {
-  const std::string path =
-      Get(Var::kOneDnnLibrary).value_or(OwnFolder() + kOneDnnPluginFile);
+  const std::string path = Get(Var::kOneDnnLibrary).value_or(OwnFolder() + kOneDnnPluginFile);
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();

@@ -8,8 +8,8 @@
 // NaN reaches.
 #include <utility>
 
-#include "device/cpu/layouts.hpp"
 #include "device/cpu/engine.hpp"
+#include "device/cpu/layouts.hpp"
 
 namespace oocdnn::cpu {
 namespace {

@@ -12,7 +12,9 @@ namespace oocdnn::cpu {
 class Scratch {
  public:
   Scratch(void* workspace, int64_t slot_bytes, int slots)
-      : base_(static_cast<char*>(workspace)), slot_bytes_(slot_bytes), slots_(slots),
+      : base_(static_cast<char*>(workspace)),
+        slot_bytes_(slot_bytes),
+        slots_(slots),
         taken_(std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(slots))) {}
 
   class Slot {
@@ -21,9 +23,7 @@ class Scratch {
     ~Slot() { scratch_->taken_[static_cast<size_t>(index_)].store(false); }
     Slot(const Slot&) = delete;
     Slot& operator=(const Slot&) = delete;
-    [[nodiscard]] char* data() const {
-      return scratch_->base_ + index_ * scratch_->slot_bytes_;
-    }
+    [[nodiscard]] char* data() const { return scratch_->base_ + index_ * scratch_->slot_bytes_; }
 
    private:
     Scratch* const scratch_;

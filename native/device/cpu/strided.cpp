@@ -32,10 +32,9 @@ Form Simplify(const std::array<StridedDim, kStridedDims>& dims, int pinned) {
   for (int d = 0; d < kStridedDims; ++d) {
     if (d != pinned && dims[d].extent != 1) sorted.Insert(dims[d]);
   }
-  std::stable_sort(sorted.dim.begin(), sorted.dim.begin() + sorted.count,
-                   [](const StridedDim& a, const StridedDim& b) {
-                     return Magnitude(a.to) > Magnitude(b.to);
-                   });
+  std::stable_sort(
+      sorted.dim.begin(), sorted.dim.begin() + sorted.count,
+      [](const StridedDim& a, const StridedDim& b) { return Magnitude(a.to) > Magnitude(b.to); });
   Form joined;
   for (int d = 0; d < sorted.count; ++d) {
     const StridedDim& next = sorted.dim[d];
@@ -77,25 +76,26 @@ void Walk(const Form& form, const Plane& plane, Parallel& parallel, const Fn& fn
   int64_t outer = 1;
   for (int d = 0; d < form.count; ++d) outer *= form.dim[d].extent;
   const int64_t pieces = plane.Pieces();
-  const int64_t each = std::min(plane.row_step, plane.row.extent) *
-                       std::min(plane.col_step, plane.col.extent);
+  const int64_t each =
+      std::min(plane.row_step, plane.row.extent) * std::min(plane.col_step, plane.col.extent);
   const int64_t col_pieces = CeilDiv(plane.col.extent, plane.col_step);
   parallel.For(outer * pieces, std::max<int64_t>(kPiece / std::max<int64_t>(each, 1), 1),
                [&](int64_t begin, int64_t end) {
-    for (int64_t item = begin; item < end; ++item) {
-      int64_t rest = item / pieces, from = 0, to = 0;
-      for (int d = form.count - 1; d >= 0; --d) {
-        const int64_t index = rest % form.dim[d].extent;
-        rest /= form.dim[d].extent;
-        from += index * form.dim[d].from;
-        to += index * form.dim[d].to;
-      }
-      const int64_t row = item % pieces / col_pieces * plane.row_step;
-      const int64_t col = item % col_pieces * plane.col_step;
-      fn(from, to, Part{row, std::min(row + plane.row_step, plane.row.extent), col,
-                        std::min(col + plane.col_step, plane.col.extent)});
-    }
-  });
+                 for (int64_t item = begin; item < end; ++item) {
+                   int64_t rest = item / pieces, from = 0, to = 0;
+                   for (int d = form.count - 1; d >= 0; --d) {
+                     const int64_t index = rest % form.dim[d].extent;
+                     rest /= form.dim[d].extent;
+                     from += index * form.dim[d].from;
+                     to += index * form.dim[d].to;
+                   }
+                   const int64_t row = item % pieces / col_pieces * plane.row_step;
+                   const int64_t col = item % col_pieces * plane.col_step;
+                   fn(from, to,
+                      Part{row, std::min(row + plane.row_step, plane.row.extent), col,
+                           std::min(col + plane.col_step, plane.col.extent)});
+                 }
+               });
 }
 
 // Zeros before the first and behind the last element of a padded row, where the part holds them.
@@ -128,8 +128,9 @@ void CopyRows(const StridedCopy& copy, const Plane& plane, const From* from, To*
   }
 }
 
-// A strip of rows at a time: long enough that each line of the source is followed by its neighbours,
-// short enough that the destination's lines wait in the first cache until they are full.
+// A strip of rows at a time: long enough that each line of the source is followed by its
+// neighbours, short enough that the destination's lines wait in the first cache until they are
+// full.
 constexpr int64_t kStrip = 4 * kTransposeBlock;
 
 template <class From, class To>

@@ -21,8 +21,7 @@ class Team final : public Parallel {
   Team& operator=(const Team&) = delete;
 
   [[nodiscard]] int threads() const override { return threads_; }
-  void For(int64_t count, int64_t grain,
-           const std::function<void(int64_t, int64_t)>& fn) override;
+  void For(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& fn) override;
 
  private:
   struct Loop {
@@ -49,8 +48,7 @@ class Team final : public Parallel {
 class Alone final : public Parallel {
  public:
   [[nodiscard]] int threads() const override { return 1; }
-  void For(int64_t count, int64_t grain,
-           const std::function<void(int64_t, int64_t)>& fn) override;
+  void For(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& fn) override;
 };
 
 }  // namespace oocdnn::cpu

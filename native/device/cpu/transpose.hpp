@@ -27,10 +27,8 @@ inline void TransposeQuads(const float* from, int64_t from_col, float* to, int64
   const Quad cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
   *reinterpret_cast<Quad*>(to) = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
   *reinterpret_cast<Quad*>(to + to_row) = __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
-  *reinterpret_cast<Quad*>(to + 2 * to_row) =
-      __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
-  *reinterpret_cast<Quad*>(to + 3 * to_row) =
-      __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
+  *reinterpret_cast<Quad*>(to + 2 * to_row) = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
+  *reinterpret_cast<Quad*>(to + 3 * to_row) = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
 }
 
 // to[r * to_row + c] = from[r + c * from_col] for r < rows, c < cols, both at most the block.

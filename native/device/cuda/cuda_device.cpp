@@ -25,6 +25,7 @@ CUevent Of(Event event) { return reinterpret_cast<CUevent>(event); }
 class CudaDevice final : public Device {
  public:
   CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines);
+  ~CudaDevice() override;
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
   Result<int64_t> FreeBytes() override;
@@ -85,6 +86,12 @@ CudaDevice::CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines)
       driver().version % 1000 / 10);
   capabilities_.alignment = 256;
   for (const auto& engine : engines_) infos_.push_back(engine->info());
+}
+
+// Engines may hold handles of libraries, which go in the context that they belong to.
+CudaDevice::~CudaDevice() {
+  const Current current(*gpu_);
+  engines_.clear();
 }
 
 Result<int64_t> CudaDevice::FreeBytes() {

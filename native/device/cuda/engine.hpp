@@ -1,5 +1,5 @@
-// What a convolution engine of the CUDA device is. The direct engine and cuDNN's implement these two
-// classes; the device owns streams, memory and copies.
+// What a convolution engine of the CUDA device is. The direct engine and cuDNN's implement these
+// two classes; the device owns streams, memory and copies.
 #pragma once
 
 #include <memory>

@@ -1,8 +1,8 @@
 // What the host passes to our kernels: plain structs, one per kernel, laid out alike by the host's
 // compiler, nvcc and NVRTC. Nothing is included here, because NVRTC has no headers.
 //
-// Element types have the values of DType. Strides are in elements, except those of copies, which are
-// in bytes: one arithmetic of addresses serves all types then.
+// Element types have the values of DType. Strides are in elements, except those of copies, which
+// are in bytes: one arithmetic of addresses serves all types then.
 #pragma once
 
 namespace oocdnn::cuda {

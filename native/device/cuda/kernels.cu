@@ -1,5 +1,5 @@
 // The kernels' entry points, under the names by which the host finds them. Self-contained: nvcc
-// makes a fat binary of it when the library is built, or NVRTC a binary for one GPU when it is used.
+// makes a fat binary of it when the library is built, or NVRTC a binary for one GPU at first use.
 #include "device/cuda/copy.cuh"
 #include "device/cuda/direct.cuh"
 #include "device/cuda/finish.cuh"

@@ -105,8 +105,9 @@ Result<std::string> BinaryOf(const Nvrtc& nvrtc, nvrtcProgram program, int major
   const std::string target = Format("--gpu-architecture=sm_%d%d", major, minor);
   const char* const options[] = {target.c_str(), "--std=c++17", "--fmad=false"};
   if (nvrtc.nvrtcCompileProgram(program, 3, options) != 0) {
-    return Error(Code::kUnsupported, "NVRTC %d.%d (%s) does not compile the kernels for sm_%d%d: %s",
-                 nvrtc.major, nvrtc.minor, nvrtc.path.c_str(), major, minor,
+    return Error(Code::kUnsupported,
+                 "NVRTC %d.%d (%s) does not compile the kernels for sm_%d%d: %s", nvrtc.major,
+                 nvrtc.minor, nvrtc.path.c_str(), major, minor,
                  LogOf(nvrtc, program).c_str());
   }
   size_t bytes = 0;

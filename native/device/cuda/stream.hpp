@@ -24,7 +24,8 @@ class CudaStream {
   [[nodiscard]] CUstream handle() const { return handle_; }
 
   // Calls enqueue(handle()), which puts one piece of work on the stream, between two marks. The
-  // piece's span, where its tag has one, is filled in when Synchronize or BusySeconds finds it done.
+  // piece's span, where its tag has one, is filled in when the piece is found done: by Synchronize
+  // at the latest.
   template <class Enqueue>
   Status Timed(const Tag& tag, const Enqueue& enqueue) {
     OOC_TRY(Begin(tag));

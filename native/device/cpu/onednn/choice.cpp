@@ -108,9 +108,10 @@ Status Inspect(const TileOp& op, const View& view, const PrimitiveDesc& desc, in
   }
   OOC_ASSIGN(choice->scratchpad, desc.Query(dnnl_query_scratchpad_md));
   if (choice->scratchpad.bytes() <= workspace) return {};
-  return Error(Code::kUnsupported, "oneDNN's %s needs a scratchpad of %lld bytes, %lld are left",
+  return Error(Code::kOutOfMemory, "oneDNN's %s needs a scratchpad of %lld bytes, %lld are left",
                name.c_str(), static_cast<long long>(choice->scratchpad.bytes()),
-               static_cast<long long>(workspace));
+               static_cast<long long>(workspace))
+      .WithDetail(choice->scratchpad.bytes());
 }
 
 // The first acceptable implementation for these types and this format.

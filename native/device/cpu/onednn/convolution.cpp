@@ -37,12 +37,13 @@ Status Convolution::Prepare() {
   }
   workspace_bytes_ = std::max(workspace_bytes_, choice.scratchpad.bytes()) + partial_bytes_;
   if (workspace_bytes_ > op_.workspace_limit) {
-    return Error(Code::kUnsupported,
+    return Error(Code::kOutOfMemory,
                  "oneDNN's %s needs a workspace of %lld bytes (%lld for a partial sum), %lld are "
                  "allowed",
                  implementation_.c_str(), static_cast<long long>(workspace_bytes_),
                  static_cast<long long>(partial_bytes_),
-                 static_cast<long long>(op_.workspace_limit));
+                 static_cast<long long>(op_.workspace_limit))
+        .WithDetail(workspace_bytes_);
   }
   return MakeLayouts(choice);
 }
