@@ -6,6 +6,8 @@
 
 #include <stddef.h>
 
+/* NOLINTBEGIN(readability-identifier-naming): the names are the driver's. */
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -47,28 +49,28 @@ enum {
   CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908
 };
 
-typedef enum CUdevice_attribute_enum {
+typedef enum {
   CU_DEVICE_ATTRIBUTE_MAX_PITCH = 11,
   CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76
 } CUdevice_attribute;
 
-typedef enum CUpointer_attribute_enum {
+typedef enum {
   CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
   CU_POINTER_ATTRIBUTE_DEVICE_POINTER = 3,
   CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9
 } CUpointer_attribute;
 
-typedef enum CUmemorytype_enum {
+typedef enum {
   CU_MEMORYTYPE_HOST = 1,
   CU_MEMORYTYPE_DEVICE = 2,
   CU_MEMORYTYPE_ARRAY = 3,
   CU_MEMORYTYPE_UNIFIED = 4
 } CUmemorytype;
 
-typedef enum CUstreamCaptureMode_enum {
+typedef enum {
   CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
   CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
   CU_STREAM_CAPTURE_MODE_RELAXED = 2
@@ -83,7 +85,7 @@ enum {
   CU_MEMHOSTREGISTER_DEVICEMAP = 2
 };
 
-typedef struct CUDA_MEMCPY3D_st {
+typedef struct {
   size_t srcXInBytes, srcY, srcZ, srcLOD;
   CUmemorytype srcMemoryType;
   const void* srcHost;
@@ -102,56 +104,58 @@ typedef struct CUDA_MEMCPY3D_st {
 } CUDA_MEMCPY3D;
 
 /* F(name, exported symbol, parameters) */
-#define OOC_CUDA_DRIVER_FUNCTIONS(F)                                                               \
-  F(cuInit, "cuInit", (unsigned int flags))                                                        \
-  F(cuDriverGetVersion, "cuDriverGetVersion", (int* version))                                      \
-  F(cuGetErrorName, "cuGetErrorName", (CUresult error, const char** text))                         \
-  F(cuGetErrorString, "cuGetErrorString", (CUresult error, const char** text))                     \
-  F(cuDeviceGet, "cuDeviceGet", (CUdevice * device, int ordinal))                                  \
-  F(cuDeviceGetCount, "cuDeviceGetCount", (int* count))                                            \
-  F(cuDeviceGetName, "cuDeviceGetName", (char* name, int length, CUdevice device))                 \
-  F(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t * bytes, CUdevice device))                    \
-  F(cuDeviceGetAttribute, "cuDeviceGetAttribute",                                                  \
-    (int* value, CUdevice_attribute attribute, CUdevice device))                                   \
-  F(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device))  \
-  F(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                  \
-  F(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))                                  \
-  F(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext * context))                                  \
-  F(cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange", (int* least, int* greatest))       \
-  F(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode",                        \
-    (CUstreamCaptureMode * mode))                                                                  \
-  F(cuModuleLoadData, "cuModuleLoadData", (CUmodule * module, const void* image))                  \
-  F(cuModuleUnload, "cuModuleUnload", (CUmodule module))                                           \
-  F(cuModuleGetFunction, "cuModuleGetFunction",                                                    \
-    (CUfunction * function, CUmodule module, const char* name))                                    \
-  F(cuLaunchKernel, "cuLaunchKernel",                                                              \
-    (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,           \
-     unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,  \
-     CUstream stream, void** parameters, void** extra))                                            \
-  F(cuMemGetInfo, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * total_bytes))                  \
-  F(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr * pointer, size_t bytes))                            \
-  F(cuMemFree, "cuMemFree_v2", (CUdeviceptr pointer))                                              \
-  F(cuMemHostRegister, "cuMemHostRegister_v2", (void* memory, size_t bytes, unsigned int flags))   \
-  F(cuMemHostUnregister, "cuMemHostUnregister", (void* memory))                                    \
-  F(cuMemcpyAsync, "cuMemcpyAsync",                                                                \
-    (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                             \
-  F(cuMemcpy3DAsync, "cuMemcpy3DAsync_v2", (const CUDA_MEMCPY3D* copy, CUstream stream))           \
-  F(cuMemsetD8Async, "cuMemsetD8Async",                                                            \
-    (CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream))                           \
-  F(cuPointerGetAttributes, "cuPointerGetAttributes",                                              \
-    (unsigned int count, CUpointer_attribute* attributes, void** data, CUdeviceptr pointer))       \
-  F(cuStreamCreateWithPriority, "cuStreamCreateWithPriority",                                      \
-    (CUstream * stream, unsigned int flags, int priority))                                         \
-  F(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                      \
-  F(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                 \
-  F(cuStreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned int flags))  \
-  F(cuEventCreate, "cuEventCreate", (CUevent * event, unsigned int flags))                         \
-  F(cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                          \
-  F(cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                              \
-  F(cuEventQuery, "cuEventQuery", (CUevent event))                                                 \
-  F(cuEventSynchronize, "cuEventSynchronize", (CUevent event))                                     \
+#define OOC_CUDA_DRIVER_FUNCTIONS(F)                                                              \
+  F(cuInit, "cuInit", (unsigned int flags))                                                       \
+  F(cuDriverGetVersion, "cuDriverGetVersion", (int* version))                                     \
+  F(cuGetErrorName, "cuGetErrorName", (CUresult error, const char** text))                        \
+  F(cuGetErrorString, "cuGetErrorString", (CUresult error, const char** text))                    \
+  F(cuDeviceGet, "cuDeviceGet", (CUdevice * device, int ordinal))                                 \
+  F(cuDeviceGetCount, "cuDeviceGetCount", (int* count))                                           \
+  F(cuDeviceGetName, "cuDeviceGetName", (char* name, int length, CUdevice device))                \
+  F(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t* bytes, CUdevice device))                    \
+  F(cuDeviceGetAttribute, "cuDeviceGetAttribute",                                                 \
+    (int* value, CUdevice_attribute attribute, CUdevice device))                                  \
+  F(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device)) \
+  F(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                 \
+  F(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))                                 \
+  F(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext * context))                                 \
+  F(cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange", (int* least, int* greatest))      \
+  F(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode",                       \
+    (CUstreamCaptureMode * mode))                                                                 \
+  F(cuModuleLoadData, "cuModuleLoadData", (CUmodule * module, const void* image))                 \
+  F(cuModuleUnload, "cuModuleUnload", (CUmodule module))                                          \
+  F(cuModuleGetFunction, "cuModuleGetFunction",                                                   \
+    (CUfunction * function, CUmodule module, const char* name))                                   \
+  F(cuLaunchKernel, "cuLaunchKernel",                                                             \
+    (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,          \
+     unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, \
+     CUstream stream, void** parameters, void** extra))                                           \
+  F(cuMemGetInfo, "cuMemGetInfo_v2", (size_t* free_bytes, size_t* total_bytes))                   \
+  F(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr * pointer, size_t bytes))                           \
+  F(cuMemFree, "cuMemFree_v2", (CUdeviceptr pointer))                                             \
+  F(cuMemHostRegister, "cuMemHostRegister_v2", (void* memory, size_t bytes, unsigned int flags))  \
+  F(cuMemHostUnregister, "cuMemHostUnregister", (void* memory))                                   \
+  F(cuMemcpyAsync, "cuMemcpyAsync",                                                               \
+    (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                            \
+  F(cuMemcpy3DAsync, "cuMemcpy3DAsync_v2", (const CUDA_MEMCPY3D* copy, CUstream stream))          \
+  F(cuMemsetD8Async, "cuMemsetD8Async",                                                           \
+    (CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream))                          \
+  F(cuPointerGetAttributes, "cuPointerGetAttributes",                                             \
+    (unsigned int count, CUpointer_attribute* attributes, void** data, CUdeviceptr pointer))      \
+  F(cuStreamCreateWithPriority, "cuStreamCreateWithPriority",                                     \
+    (CUstream * stream, unsigned int flags, int priority))                                        \
+  F(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                     \
+  F(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                \
+  F(cuStreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned int flags)) \
+  F(cuEventCreate, "cuEventCreate", (CUevent * event, unsigned int flags))                        \
+  F(cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                         \
+  F(cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                             \
+  F(cuEventQuery, "cuEventQuery", (CUevent event))                                                \
+  F(cuEventSynchronize, "cuEventSynchronize", (CUevent event))                                    \
   F(cuEventElapsedTime, "cuEventElapsedTime", (float* milliseconds, CUevent begin, CUevent end))
 
 #ifdef __cplusplus
 }
 #endif
+
+/* NOLINTEND(readability-identifier-naming) */

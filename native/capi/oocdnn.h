@@ -201,10 +201,10 @@ OOCDNN_API oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const 
                                              void* data);
 
 /* Plans without running. `problem` is a problem string; `info` and `text` may be NULL. The text
- * (chosen and refused candidates with reasons) belongs to the context until its next plan. */
+ * (chosen and refused candidates with reasons) belongs to the calling thread until its next text. */
 OOCDNN_API oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem,
                                      oocdnn_plan_info* info, const char** text);
-/* The problem string of a call, as it stands in logs. Belongs to the thread until its next use. */
+/* The problem string of a call, as it stands in logs; a text of the calling thread, too. */
 OOCDNN_API oocdnn_status oocdnn_problem_text(const oocdnn_convolution* convolution,
                                              const oocdnn_operands* operands, const char** text);
 

@@ -74,8 +74,9 @@ bool Overlap(const Problem& problem, const HostTensors& tensors, Operand a, Oper
 
 // A residual that is the output itself is read tile by tile before the tile is written.
 bool InPlaceResidual(const HostTensors& tensors, Operand input, Operand output) {
-  const TensorView &a = tensors[Index(input)].view, &b = tensors[Index(output)].view;
-  return input == Operand::kResidual && a.data == b.data && a.stride == b.stride;
+  const HostTensor &a = tensors[Index(input)], &b = tensors[Index(output)];
+  const bool same_place = a.in_file() ? a.offset == b.offset : a.view.data == b.view.data;
+  return input == Operand::kResidual && same_place && a.view.stride == b.view.stride;
 }
 
 template <class T>

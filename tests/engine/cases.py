@@ -237,7 +237,7 @@ def least_with_whole(case: Case, axis: str) -> int:
     w = size["groups"] * size["K"] * size["C"] * taps
     y = size["N"] * size["groups"] * size["K"] * int(np.prod(outside))
     if case.direction == "backward_bias":
-        return 4 * y + 8 * size["groups"] * size["K"]
+        return 4 * (y + size["groups"] * size["K"])
     return (x + w + y) * np.dtype(DTYPES[case.dtype]).itemsize
 
 

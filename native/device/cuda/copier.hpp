@@ -11,8 +11,7 @@ namespace oocdnn::cuda {
 // nothing has been enqueued.
 class Copier {
  public:
-  explicit Copier(const Gpu& gpu)
-      : gpu_(gpu), limits_{gpu.max_pitch(), gpu.multiprocessors()} {}
+  explicit Copier(const Gpu& gpu) : gpu_(gpu), limits_{gpu.max_pitch(), gpu.multiprocessors()} {}
 
   Status Fetch(CUstream stream, const Transfer& transfer) const;
   Status Drain(CUstream stream, const Transfer& transfer) const;

@@ -9,11 +9,12 @@
 
 #include "base/checked.hpp"
 #include "device/cuda/copy_plan.hpp"
+#include "device/cuda/driver.hpp"
 
 namespace oocdnn::cuda {
 namespace {
 
-constexpr int64_t kLeastRow = 512;               // bytes of a row worth a copy engine
+constexpr int64_t kLeastRow = 512;                // bytes of a row worth a copy engine
 constexpr int64_t kLeastCall = int64_t{1} << 20;  // bytes worth one more call of it
 constexpr int kHostThreads = 1024, kDeviceThreads = 256;
 constexpr int kHostRowBlocks = 16;        // enough for the wire; the others are for computing
@@ -71,8 +72,7 @@ bool EngineIsBest(const EngineCopy& engine, Place place) {
   const bool one_row = engine.rows == 1 && engine.planes == 1;
   if (one_row && engine.Calls() == 1) return true;
   if (place == Place::kDevice || engine.width < kLeastRow) return false;
-  return engine.Calls() == 1 ||
-         Mul(engine.width, Mul(engine.rows, engine.planes)) >= kLeastCall;
+  return engine.Calls() == 1 || Mul(engine.width, Mul(engine.rows, engine.planes)) >= kLeastCall;
 }
 
 // The elements that one access can move: the most that fit 16 bytes on both sides and that divide
@@ -98,8 +98,8 @@ CopyPlan RowsPlan(const StridedCopy& copy, Place place, const CopyLimits& limits
   CopyPlan plan;
   plan.method = Method::kRows;
   RowsArgs& rows = plan.rows;
-  rows.from = reinterpret_cast<const void*>(copy.from);
-  rows.to = reinterpret_cast<void*>(copy.to);
+  rows.from = PointerTo(copy.from);
+  rows.to = PointerTo(copy.to);
   rows.from_type = static_cast<int>(copy.from_type);
   rows.to_type = static_cast<int>(copy.to_type);
   rows.vector = copy.dim.empty() ? 1 : VectorOf(copy);
@@ -111,8 +111,8 @@ CopyPlan RowsPlan(const StridedCopy& copy, Place place, const CopyLimits& limits
   }
   rows.count = static_cast<unsigned>(copy.Elements() / rows.vector);
   plan.threads = place == Place::kHost ? kHostThreads : kDeviceThreads;
-  const int64_t most = place == Place::kHost ? kHostRowBlocks
-                                             : int64_t{limits.multiprocessors} * kDeviceBlocks;
+  const int64_t most =
+      place == Place::kHost ? kHostRowBlocks : int64_t{limits.multiprocessors} * kDeviceBlocks;
   plan.blocks = std::min(CeilDiv(rows.count, plan.threads), most);
   return plan;
 }
@@ -138,8 +138,8 @@ void ShapeBlocks(const StridedCopy& copy, Side wire, CopyPlan* plan) {
 int SideVector(int64_t size, uint64_t base, int64_t extent, bool dense,
                const std::vector<int64_t>& strides) {
   const int64_t vector = 16 / size;
-  const bool divides = std::all_of(strides.begin(), strides.end(),
-                                   [](int64_t stride) { return stride % 16 == 0; });
+  const bool divides =
+      std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride % 16 == 0; });
   return dense && divides && base % 16 == 0 && extent % vector == 0 ? static_cast<int>(vector) : 1;
 }
 
@@ -149,8 +149,8 @@ CopyPlan TransposePlan(const StridedCopy& copy, size_t read, size_t write, Place
   plan.method = Method::kTranspose;
   TransposeArgs& args = plan.transpose;
   const PlanDim &r = copy.dim[read], &w = copy.dim[write];
-  args.from = reinterpret_cast<const void*>(copy.from);
-  args.to = reinterpret_cast<void*>(copy.to);
+  args.from = PointerTo(copy.from);
+  args.to = PointerTo(copy.to);
   args.from_type = static_cast<int>(copy.from_type);
   args.to_type = static_cast<int>(copy.to_type);
   args.read_extent = static_cast<unsigned>(r.extent);
@@ -176,13 +176,12 @@ CopyPlan TransposePlan(const StridedCopy& copy, size_t read, size_t write, Place
   }
   args.count = static_cast<unsigned>(count);
   const int64_t from_size = SizeOf(copy.from_type), to_size = SizeOf(copy.to_type);
-  args.read_vector =
-      SideVector(from_size, copy.from, r.extent, r.from == from_size, from_strides);
+  args.read_vector = SideVector(from_size, copy.from, r.extent, r.from == from_size, from_strides);
   args.write_vector = SideVector(to_size, copy.to, w.extent, w.to == to_size, to_strides);
   plan.threads = place == Place::kHost ? kHostThreads : kDeviceThreads;
-  plan.blocks = std::min(count, place == Place::kHost
-                                    ? int64_t{kHostTransposeBlocks}
-                                    : int64_t{limits.multiprocessors} * kDeviceBlocks);
+  plan.blocks =
+      std::min(count, place == Place::kHost ? int64_t{kHostTransposeBlocks}
+                                            : int64_t{limits.multiprocessors} * kDeviceBlocks);
   return plan;
 }
 
@@ -211,12 +210,11 @@ CopyPlan PlanCopy(const StridedCopy& copy, Place place, Side wire, const CopyLim
     return plan;
   }
   const auto nearest = [&](auto stride) {
-    return static_cast<size_t>(
-        std::min_element(copy.dim.begin(), copy.dim.end(),
-                         [&](const PlanDim& a, const PlanDim& b) {
-                           return std::abs(stride(a)) < std::abs(stride(b));
-                         }) -
-        copy.dim.begin());
+    return static_cast<size_t>(std::min_element(copy.dim.begin(), copy.dim.end(),
+                                                [&](const PlanDim& a, const PlanDim& b) {
+                                                  return std::abs(stride(a)) < std::abs(stride(b));
+                                                }) -
+                               copy.dim.begin());
   };
   const size_t read = nearest([](const PlanDim& dim) { return dim.from; });
   const size_t write = nearest([](const PlanDim& dim) { return dim.to; });

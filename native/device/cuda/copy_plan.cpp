@@ -81,12 +81,13 @@ StridedCopy CopyOf(const Transfer& transfer, Toward toward) {
   const Region valid = ValidRegion(transfer);
   Dims place{};
   for (int d = 0; d < 6; ++d) place[d] = transfer.box.origin[d] + valid.begin[d];
-  const uint64_t view = AddressAt(transfer.view.data, OffsetOf(transfer.view.stride, place),
-                                  transfer.view.dtype);
+  const uint64_t view =
+      AddressAt(transfer.view.data, OffsetOf(transfer.view.stride, place), transfer.view.dtype);
   const uint64_t tile =
       AddressAt(transfer.tile, OffsetOf(layout.stride, valid.begin), layout.dtype);
   const bool fetch = toward == Toward::kTile;
-  StridedCopy copy{fetch ? view : tile, fetch ? tile : view,
+  StridedCopy copy{fetch ? view : tile,
+                   fetch ? tile : view,
                    fetch ? transfer.view.dtype : layout.dtype,
                    fetch ? layout.dtype : transfer.view.dtype,
                    {}};
@@ -103,7 +104,9 @@ StridedCopy CopyOf(const TileMove& move) {
   const TileLayout& layout = *move.layout;
   StridedCopy copy{AddressAt(move.from, OffsetOf(layout.stride, move.from_begin), layout.dtype),
                    AddressAt(move.to, OffsetOf(layout.stride, move.to_begin), layout.dtype),
-                   layout.dtype, layout.dtype, {}};
+                   layout.dtype,
+                   layout.dtype,
+                   {}};
   for (int d = 0; d < 6; ++d) {
     const int64_t stride = layout.stride[d] * SizeOf(layout.dtype);
     copy.dim.push_back({std::max<int64_t>(move.extent[d], 0), stride, stride});
@@ -161,9 +164,9 @@ AddressRange RangeOf(const StridedCopy& copy, Side side) {
 
 StridedCopy CutInHalf(StridedCopy* copy) {
   StridedCopy rest = *copy;
-  const auto longest = std::max_element(
-      copy->dim.begin(), copy->dim.end(),
-      [](const PlanDim& a, const PlanDim& b) { return a.extent < b.extent; });
+  const auto longest =
+      std::max_element(copy->dim.begin(), copy->dim.end(),
+                       [](const PlanDim& a, const PlanDim& b) { return a.extent < b.extent; });
   const auto which = static_cast<size_t>(longest - copy->dim.begin());
   const int64_t half = longest->extent / 2;
   longest->extent = half;

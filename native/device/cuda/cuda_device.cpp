@@ -79,11 +79,11 @@ class CudaDevice final : public Device {
 CudaDevice::CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines)
     : gpu_(std::move(gpu)), copier_(*gpu_), engines_(std::move(engines)) {
   capabilities_.name = Format("cuda:%d", gpu_->ordinal());
-  capabilities_.description = Format(
-      "%s, compute capability %d.%d, %.1f GiB, driver for CUDA %d.%d", gpu_->name().c_str(),
-      gpu_->compute_major(), gpu_->compute_minor(),
-      static_cast<double>(gpu_->total_bytes()) / 0x1p30, driver().version / 1000,
-      driver().version % 1000 / 10);
+  capabilities_.description =
+      Format("%s, compute capability %d.%d, %.1f GiB, driver for CUDA %d.%d", gpu_->name().c_str(),
+             gpu_->compute_major(), gpu_->compute_minor(),
+             static_cast<double>(gpu_->total_bytes()) / 0x1p30, driver().version / 1000,
+             driver().version % 1000 / 10);
   capabilities_.alignment = 256;
   for (const auto& engine : engines_) infos_.push_back(engine->info());
 }
@@ -96,20 +96,18 @@ CudaDevice::~CudaDevice() {
 
 Result<int64_t> CudaDevice::FreeBytes() {
   size_t free = 0, total = 0;
-  OOC_TRY(Enter([&] {
-    return driver().Check(driver().cuMemGetInfo(&free, &total), "cuMemGetInfo");
-  }));
+  OOC_TRY(
+      Enter([&] { return driver().Check(driver().cuMemGetInfo(&free, &total), "cuMemGetInfo"); }));
   return static_cast<int64_t>(free);
 }
 
 Result<void*> CudaDevice::Allocate(int64_t bytes) {
   CUdeviceptr address = 0;
   const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
-  OOC_TRY(Enter([&] {
-            return driver().Check(driver().cuMemAlloc(&address, size), "cuMemAlloc");
-          }).With(Format("%lld bytes on %s", static_cast<long long>(bytes),
-                         capabilities_.name.c_str())));
-  return reinterpret_cast<void*>(address);
+  OOC_TRY(Enter([&] { return driver().Check(driver().cuMemAlloc(&address, size), "cuMemAlloc"); })
+              .With(Format("%lld bytes on %s", static_cast<long long>(bytes),
+                           capabilities_.name.c_str())));
+  return PointerTo(address);
 }
 
 void CudaDevice::Free(void* buffer, int64_t) {
@@ -134,9 +132,9 @@ Result<Stream> CudaDevice::CreateStream(const char* name) {
   const Current current(*gpu_);
   OOC_TRY(current.status());
   const bool computes = name != nullptr && std::strcmp(name, "compute") == 0;
-  OOC_ASSIGN(std::unique_ptr<CudaStream> stream,
-             CudaStream::Make(*gpu_, computes ? gpu_->least_priority()
-                                              : gpu_->greatest_priority()));
+  OOC_ASSIGN(
+      std::unique_ptr<CudaStream> stream,
+      CudaStream::Make(*gpu_, computes ? gpu_->least_priority() : gpu_->greatest_priority()));
   return reinterpret_cast<Stream>(stream.release());
 }
 
@@ -175,9 +173,8 @@ Status CudaDevice::Wait(Stream stream, Event event) {
 }
 
 Status CudaDevice::Synchronize(Event event) {
-  return Enter([&] {
-    return driver().Check(driver().cuEventSynchronize(Of(event)), "cuEventSynchronize");
-  });
+  return Enter(
+      [&] { return driver().Check(driver().cuEventSynchronize(Of(event)), "cuEventSynchronize"); });
 }
 
 Status CudaDevice::SynchronizeStream(Stream stream) {

@@ -149,8 +149,7 @@ class DirectBias final : public DirectExecutable {
     args.dy = run.tile[Index(Operand::kY)];
     args.out = static_cast<double*>(run.tile[Index(Operand::kBias)]);
     args.accumulate = run.accumulate ? 1 : 0;
-    const auto shared =
-        2 * kBiasChunk * static_cast<int>(SizeOf(static_cast<DType>(args.type)));
+    const auto shared = 2 * kBiasChunk * static_cast<int>(SizeOf(static_cast<DType>(args.type)));
     return gpu_.Launch(Kernel::kDirectBias, {args.channels, kBiasThreads, shared}, stream, args);
   }
 

@@ -46,15 +46,20 @@ bool LosesContext(CUresult result) {
 }
 
 Status FillTable(void* library, Driver* driver) {
-#define OOC_FILL(name, symbol, parameters)                                               \
-  driver->name = reinterpret_cast<decltype(driver->name)>(dlsym(library, symbol));       \
-  if (driver->name == nullptr) {                                                         \
-    return Error(Code::kUnsupported,                                                     \
-                 "%s has no %s: it is older than CUDA 12.0; driver 525 or later is needed", \
-                 kDriverFile, symbol);                                                   \
+  struct Entry {
+    const char* symbol;
+    void** slot;
+  };
+#define OOC_ENTRY(name, symbol, parameters) {symbol, reinterpret_cast<void**>(&driver->name)},
+  const Entry entries[] = {OOC_CUDA_DRIVER_FUNCTIONS(OOC_ENTRY)};
+#undef OOC_ENTRY
+  for (const Entry& entry : entries) {
+    *entry.slot = dlsym(library, entry.symbol);
+    if (*entry.slot != nullptr) continue;
+    return Error(Code::kUnsupported,
+                 "%s has no %s: it is older than CUDA 12.0; driver 525 or later is needed",
+                 kDriverFile, entry.symbol);
   }
-  OOC_CUDA_DRIVER_FUNCTIONS(OOC_FILL)
-#undef OOC_FILL
   return {};
 }
 
@@ -63,7 +68,8 @@ Result<const Driver*> Load() {
   if (library == nullptr) {
     return Error(Code::kUnsupported,
                  "there is no CUDA driver (%s); install NVIDIA's driver, 525 or later, or use the "
-                 "CPU device", dlerror());
+                 "CPU device",
+                 dlerror());
   }
   static Driver driver;
   OOC_TRY(FillTable(library, &driver));

@@ -1,6 +1,8 @@
 // The CUDA driver, opened at run time: a table of its functions, and what its errors mean.
 #pragma once
 
+#include <cstdint>
+
 #include "abi/cuda_driver.h"
 #include "base/status.hpp"
 
@@ -24,6 +26,10 @@ Result<const Driver*> LoadDriver();
 
 inline CUdeviceptr Address(const void* pointer) {
   return static_cast<CUdeviceptr>(reinterpret_cast<size_t>(pointer));
+}
+
+inline void* PointerTo(uint64_t address) {
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
 }  // namespace oocdnn::cuda

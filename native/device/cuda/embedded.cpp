@@ -4,15 +4,15 @@
 
 #include <array>
 
-#define OOC_EMBED(symbol, file)                                       \
-  asm(".pushsection .rodata\n"                                        \
-      ".balign 16\n"                                                  \
-      ".hidden " #symbol "\n.hidden " #symbol "_end\n"                \
-      #symbol ":\n"                                                   \
-      ".incbin \"" file "\"\n"                                        \
-      #symbol "_end:\n"                                               \
-      ".byte 0\n"                                                     \
-      ".popsection\n");                                               \
+#define OOC_EMBED(symbol, file)                                         \
+  asm(".pushsection .rodata\n"                                          \
+      ".balign 16\n"                                                    \
+      ".hidden " #symbol "\n.hidden " #symbol "_end\n" #symbol          \
+      ":\n"                                                             \
+      ".incbin \"" file "\"\n" #symbol                                  \
+      "_end:\n"                                                         \
+      ".byte 0\n"                                                       \
+      ".popsection\n");                                                 \
   extern "C" const char symbol[] __attribute__((visibility("hidden"))); \
   extern "C" const char symbol##_end[] __attribute__((visibility("hidden")));
 

@@ -50,9 +50,8 @@ int VectorOf(const FinishArgs& args, const std::vector<Dimension>& dims) {
   for (const void* tile : {static_cast<const void*>(args.out), args.old, args.residual}) {
     if (reinterpret_cast<uintptr_t>(tile) % 16 != 0) return 1;
   }
-  const bool divides = std::all_of(dims.begin() + 1, dims.end(), [&](const Dimension& dim) {
-    return dim.stride % vector == 0;
-  });
+  const bool divides = std::all_of(dims.begin() + 1, dims.end(),
+                                   [&](const Dimension& dim) { return dim.stride % vector == 0; });
   return divides ? static_cast<int>(vector) : 1;
 }
 

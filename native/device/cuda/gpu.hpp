@@ -11,7 +11,13 @@
 namespace oocdnn::cuda {
 
 enum class Kernel : int {
-  kRows, kTranspose, kZero, kFinish, kDirectGather, kDirectFilter, kDirectBias,
+  kRows,
+  kTranspose,
+  kZero,
+  kFinish,
+  kDirectGather,
+  kDirectFilter,
+  kDirectBias,
 };
 constexpr int kKernels = 7;
 

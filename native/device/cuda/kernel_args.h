@@ -42,7 +42,7 @@ struct TransposeArgs {
   const void* from;
   void* to;
   int from_type, to_type;
-  int read_vector, write_vector;  // elements of one access: 16 bytes' worth where dense, or 1
+  int read_vector, write_vector;     // elements of one access: 16 bytes' worth where dense, or 1
   int read_bits, write_bits, pitch;  // pitch: elements between rows in shared memory
   unsigned read_extent, write_extent;
   Long read_from, read_to, write_from, write_to;  // strides of both on both sides, in bytes
@@ -92,12 +92,12 @@ struct TileStrides {
 struct DirectArgs {
   const void *x, *w, *dy;  // forward: x, w; backward data: dy (as x), w; backward filter: x, dy
   void* out;
-  int type;                 // of the inputs; the output is f64 for f64, else f32
+  int type;  // of the inputs; the output is f64 for f64, else f32
   int backward, accumulate;
   int n, g, channels, reduced;  // channels of the output, and of the sum
   int in[3], out_extent[3], filter[3], stride[3], dilation[3];
   TileStrides x_stride, w_stride, out_stride;  // backward filter: w_stride is of dy
-  Long count;    // output elements, or blocks of kDirectChannels of them
+  Long count;  // output elements, or blocks of kDirectChannels of them
 };
 
 // Neighbouring channels that one thread of the direct kernels works on.

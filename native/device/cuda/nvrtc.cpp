@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <vector>
 
 #include "abi/nvrtc.h"
@@ -38,11 +39,11 @@ Result<Nvrtc> OpenNvrtc(const std::string& path) {
   OOC_ASSIGN(const OpenedLibrary library, OpenLibrary(NvrtcSpec(), path));
   Nvrtc nvrtc;
   nvrtc.path = library.path;
-#define OOC_FILL(name, parameters)                                                        \
-  nvrtc.name = reinterpret_cast<decltype(nvrtc.name)>(dlsym(library.handle, #name));      \
-  if (nvrtc.name == nullptr) {                                                            \
-    return Error(Code::kUnsupported, "%s has no %s: it is too old or no NVRTC",           \
-                 library.path.c_str(), #name);                                            \
+#define OOC_FILL(name, parameters)                                                   \
+  nvrtc.name = reinterpret_cast<decltype(nvrtc.name)>(dlsym(library.handle, #name)); \
+  if (nvrtc.name == nullptr) {                                                       \
+    return Error(Code::kUnsupported, "%s has no %s: it is too old or no NVRTC",      \
+                 library.path.c_str(), #name);                                       \
   }
   OOC_NVRTC_FUNCTIONS(OOC_FILL)
 #undef OOC_FILL
@@ -72,14 +73,9 @@ void MakeFolders(const std::string& folder) {
 }
 
 bool ReadAll(const std::string& path, std::string* content) {
-  std::FILE* const file = std::fopen(path.c_str(), "rbe");
-  if (file == nullptr) return false;
-  char piece[65536];
-  size_t count = 0;
-  while ((count = std::fread(piece, 1, sizeof piece, file)) > 0) content->append(piece, count);
-  const bool ok = std::ferror(file) == 0 && !content->empty();
-  std::fclose(file);
-  return ok;
+  std::ifstream file(path, std::ios::binary);
+  content->assign(std::istreambuf_iterator<char>(file), {});
+  return file.good() && !content->empty();
 }
 
 // Under another name first, so that nobody ever reads half a file.
@@ -107,8 +103,7 @@ Result<std::string> BinaryOf(const Nvrtc& nvrtc, nvrtcProgram program, int major
   if (nvrtc.nvrtcCompileProgram(program, 3, options) != 0) {
     return Error(Code::kUnsupported,
                  "NVRTC %d.%d (%s) does not compile the kernels for sm_%d%d: %s", nvrtc.major,
-                 nvrtc.minor, nvrtc.path.c_str(), major, minor,
-                 LogOf(nvrtc, program).c_str());
+                 nvrtc.minor, nvrtc.path.c_str(), major, minor, LogOf(nvrtc, program).c_str());
   }
   size_t bytes = 0;
   std::string binary;
@@ -121,15 +116,16 @@ Result<std::string> BinaryOf(const Nvrtc& nvrtc, nvrtcProgram program, int major
 
 Result<std::string> Compile(const Nvrtc& nvrtc, int major, int minor) {
   const auto files = KernelSources();
+  const std::string unit(files[0].text);
   std::vector<const char*> names, texts;
   for (const EmbeddedFile& file : files.subspan(1)) {
     names.push_back(file.name);
     texts.push_back(file.text.data());
   }
   nvrtcProgram program = nullptr;
-  const int made = nvrtc.nvrtcCreateProgram(&program, files[0].text.data(), files[0].name,
-                                            static_cast<int>(names.size()), texts.data(),
-                                            names.data());
+  const int made =
+      nvrtc.nvrtcCreateProgram(&program, unit.c_str(), files[0].name,
+                               static_cast<int>(names.size()), texts.data(), names.data());
   if (made != 0) return Error(Code::kDeviceError, "NVRTC refuses a program (%d)", made);
   auto binary = BinaryOf(nvrtc, program, major, minor);
   nvrtc.nvrtcDestroyProgram(&program);

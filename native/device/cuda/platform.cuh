@@ -23,7 +23,7 @@ struct Grid {
 #define OOC_UNROLL _Pragma("unroll")
 extern __shared__ __align__(16) unsigned char ooc_shared[];
 #define OOC_KERNEL(name, Args, most_threads, body)                                          \
-  extern "C" __global__ void __launch_bounds__(most_threads, 1)                                \
+  extern "C" __global__ void __launch_bounds__(most_threads, 1)                             \
       name(const __grid_constant__ ::oocdnn::cuda::Args args) {                             \
     ::oocdnn::cuda::body(                                                                   \
         args, ::oocdnn::cuda::Grid{blockIdx.x, gridDim.x, blockDim.x,                       \

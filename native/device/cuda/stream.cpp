@@ -87,8 +87,8 @@ Status CudaStream::Begin(const Tag& tag) {
     spans_ = true;
     current_.enqueued_ns = Now();
   }
-  Status recorded = gpu_.driver().Check(
-      gpu_.driver().cuEventRecord(current_.marks.begin, handle_), "cuEventRecord");
+  Status recorded = gpu_.driver().Check(gpu_.driver().cuEventRecord(current_.marks.begin, handle_),
+                                        "cuEventRecord");
   if (!recorded.ok()) free_.push_back(current_.marks);
   return recorded;
 }
