@@ -58,8 +58,8 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile)
       element_bytes_(SizeOf(request.problem.dtype)),
       finish_passes_(FinishPasses(request.problem)),
       tile_bytes_(SizeOf(AccumulatorOf(request.problem.dtype))),
-      flops_(profile.Flops(request.engines[static_cast<size_t>(engine)].name,
-                           request.problem.dtype, request.problem.direction)) {}
+      flops_(profile.Flops(request.engines[static_cast<size_t>(engine)].name, request.problem.dtype,
+                           request.problem.direction)) {}
 
 double Rates::FetchSeconds(int64_t elements, int64_t rows, int64_t moved) const {
   const double bytes = WireBytes(elements, rows);
@@ -101,8 +101,7 @@ double Rates::WireSeconds(int64_t bytes) const {
 
 Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const LoopOrder& order,
             Operand operand, int depth) {
-  const OperandTraffic traffic =
-      TrafficOf(problem, cuts, order, rates.memory(), operand, depth);
+  const OperandTraffic traffic = TrafficOf(problem, cuts, order, rates.memory(), operand, depth);
   Flow flow;
   flow.transfers = traffic.transfers;
   flow.bytes = Mul(traffic.elements, SizeOf(problem.dtype));
@@ -167,8 +166,7 @@ double Estimate(const Problem& problem, const Rates& rates, const Totals& totals
   const double serial_out = depths[out] <= 1 ? cost.drain_seconds - last_drain : 0.0;
   const Serial serial = SerialOf(problem, totals, depths, depths[out] <= 1 ? last_drain : 0.0);
   const double one_run = cost.compute_seconds / static_cast<double>(totals.steps);
-  return std::max({cost.seconds,
-                   cost.fetch_seconds + one_run + last_drain,
+  return std::max({cost.seconds, cost.fetch_seconds + one_run + last_drain,
                    serial.first + cost.compute_seconds + last_drain +
                        std::max(serial.fetch, serial_out + serial.excess),
                    serial.first + one_run + cost.drain_seconds});

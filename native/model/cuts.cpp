@@ -36,7 +36,10 @@ Share ShareOf(const Range& range, const Range* previous) {
 class Summation {
  public:
   Summation(const Problem& problem, const Tiling& tiling, Operand operand, Axis axis)
-      : problem_(problem), tiling_(tiling), operand_(operand), axis_(axis),
+      : problem_(problem),
+        tiling_(tiling),
+        operand_(operand),
+        axis_(axis),
         dimension_(DimensionOf(problem, operand, axis)),
         like_output_(ShapedAs(problem, operand) == problem.output()) {}
 

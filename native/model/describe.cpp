@@ -20,9 +20,8 @@ std::string OrderText(const Candidate& candidate) {
 std::string SlotText(const PlanRequest& request, const Candidate& candidate, Operand operand) {
   const Problem& problem = request.problem;
   const Footprint footprint(problem, request.engines[static_cast<size_t>(candidate.engine)]);
-  const std::string bytes =
-      BytesText(footprint.SlotBytes(TileShape(problem, candidate.tiling), operand,
-                                    CutsReduction(problem, candidate.tiling)));
+  const std::string bytes = BytesText(footprint.SlotBytes(
+      TileShape(problem, candidate.tiling), operand, CutsReduction(problem, candidate.tiling)));
   bool moves = false;
   for (int i = 0; i < kAxes; ++i) {
     const auto axis = static_cast<Axis>(i);

@@ -9,16 +9,16 @@
 namespace oocdnn {
 namespace {
 
-constexpr double kMostTilings = 6000;  // of one sweep, before memory rules any out
-constexpr size_t kKept = 128;          // points that a sweep hands on
-constexpr size_t kRefined = 4;         // tilings that are refined
-constexpr int kRounds = 3;             // of refining
-constexpr int64_t kLooks = 8;          // lengths tried between two neighbours when refining
-constexpr size_t kPriced = 24;         // finalists that are priced
-constexpr int64_t kPricedSteps = 2048; // or more of them, while their schedules are short
-constexpr size_t kFrugal = 3;          // and as many that need less memory
-constexpr size_t kDeepened = 10;       // of which with more slots in all rings too,
-constexpr size_t kVeryBest = 3;        // and of which in each ring too
+constexpr double kMostTilings = 6000;   // of one sweep, before memory rules any out
+constexpr size_t kKept = 128;           // points that a sweep hands on
+constexpr size_t kRefined = 4;          // tilings that are refined
+constexpr int kRounds = 3;              // of refining
+constexpr int64_t kLooks = 8;           // lengths tried between two neighbours when refining
+constexpr size_t kPriced = 24;          // finalists that are priced
+constexpr int64_t kPricedSteps = 2048;  // or more of them, while their schedules are short
+constexpr size_t kFrugal = 3;           // and as many that need less memory
+constexpr size_t kDeepened = 10;        // of which with more slots in all rings too,
+constexpr size_t kVeryBest = 3;         // and of which in each ring too
 
 bool Empty(const LengthLists& lists) {
   return std::any_of(lists.begin(), lists.end(), [](const auto& list) { return list.empty(); });

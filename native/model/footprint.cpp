@@ -95,8 +95,8 @@ TileOp OpOf(const PlanRequest& request, const Candidate& candidate) {
   op.dtype = problem.dtype;
   op.math = problem.math;
   op.accumulates = CutsReduction(problem, candidate.tiling);
-  op.out_dtype = op.accumulates || problem.NeedsFinish() ? AccumulatorOf(problem.dtype)
-                                                         : problem.dtype;
+  op.out_dtype =
+      op.accumulates || problem.NeedsFinish() ? AccumulatorOf(problem.dtype) : problem.dtype;
   op.reproducible = request.reproducible;
   op.workspace_limit = request.budget;
   return op;

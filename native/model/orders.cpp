@@ -42,8 +42,8 @@ std::vector<LoopOrder> UsualOrders(const Problem& problem, const AxisArray& coun
                                    bool reproducible) {
   std::vector<LoopOrder> orders;
   const auto pieces = [&](Axis axis) { return counts[Index(axis)]; };
-  const bool pixels_cut = pieces(Axis::kN) > 1 || pieces(Axis::kD) > 1 || pieces(Axis::kH) > 1 ||
-                          pieces(Axis::kW) > 1;
+  const bool pixels_cut =
+      pieces(Axis::kN) > 1 || pieces(Axis::kD) > 1 || pieces(Axis::kH) > 1 || pieces(Axis::kW) > 1;
   const bool sums_over_pixels = SumsOverPixels(problem);
   for (const Axis innermost : InnermostChoices(counts)) {
     const auto s = SpatialOrder(reproducible && sums_over_pixels ? Axis::kW : innermost);

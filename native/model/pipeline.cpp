@@ -169,8 +169,7 @@ Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profi
   Cost cost;
   if (candidate.tiling.Tiles() > 0) {
     const OwnedCuts owned(problem, candidate.tiling);
-    const Totals totals =
-        TotalsOf(problem, rates, owned.cuts, candidate.order, candidate.depths);
+    const Totals totals = TotalsOf(problem, rates, owned.cuts, candidate.order, candidate.depths);
     cost = CostOf(problem, rates, totals);
     if (!rates.shared_engines()) {
       cost.seconds = std::max(Length(request, candidate, rates, totals, cost), cost.seconds);
@@ -185,8 +184,8 @@ double FloorOf(const PlanRequest& request, int engine, const Profile& profile) {
   const OwnedCuts owned(request.problem, whole);
   const Rates rates(request, engine, profile);
   const LoopOrder order = DefaultOrder(request.problem);
-  return CostOf(request.problem, rates,
-                TotalsOf(request.problem, rates, owned.cuts, order, {})).seconds;
+  return CostOf(request.problem, rates, TotalsOf(request.problem, rates, owned.cuts, order, {}))
+      .seconds;
 }
 
 }  // namespace oocdnn

@@ -25,21 +25,21 @@ struct Candidate {
 
 // The price of a candidate.
 struct Cost {
-  double seconds = 0.0;                                 // length of the pipeline
+  double seconds = 0.0;  // length of the pipeline
   // Busy time of each engine.
   double fetch_seconds = 0.0, compute_seconds = 0.0, drain_seconds = 0.0;
-  int64_t bytes_in = 0, bytes_out = 0;                  // that cross toward and from the device
-  int64_t device_bytes = 0;                             // slots, estimated from dense tiles
+  int64_t bytes_in = 0, bytes_out = 0;  // that cross toward and from the device
+  int64_t device_bytes = 0;             // slots, estimated from dense tiles
   int64_t steps = 0;
 };
 
 struct PlanRequest {
   Problem problem;
-  int64_t budget = 0;                 // device bytes
-  std::vector<EngineInfo> engines;    // in order of preference; empty names are skipped
-  bool reproducible = false;          // only invariant engines; bits must not depend on the budget
-  bool exhaustive = false;            // every tile length, not only the usual ones (tests)
-  int best = 8;                       // how many candidates to return (a few more for many engines)
+  int64_t budget = 0;               // device bytes
+  std::vector<EngineInfo> engines;  // in order of preference; empty names are skipped
+  bool reproducible = false;        // only invariant engines; bits must not depend on the budget
+  bool exhaustive = false;          // every tile length, not only the usual ones (tests)
+  int best = 8;                     // how many candidates to return (a few more for many engines)
 };
 
 struct RankedCandidate {
@@ -53,10 +53,10 @@ struct RankedCandidate {
 // other the smaller; then one that cuts the summed channels (C forward, K backward data) or does
 // not, whichever the others do. Such a cut leads only where it is predicted a quarter faster.
 struct PlanSearch {
-  std::vector<RankedCandidate> ranked;     // best first, never empty
-  std::vector<std::string> refused;        // a sentence for each family that was ruled out, and why
-  int64_t considered = 0;                  // candidates priced
-  double seconds = 0.0;                    // spent searching
+  std::vector<RankedCandidate> ranked;  // best first, never empty
+  std::vector<std::string> refused;     // a sentence for each family that was ruled out, and why
+  int64_t considered = 0;               // candidates priced
+  double seconds = 0.0;                 // spent searching
 };
 
 // kOutOfMemory (detail(): the least budget that works) where nothing fits; kUnsupported where no

@@ -16,9 +16,19 @@ constexpr std::string_view kHeader = "oocdnn-profile 1";
 constexpr std::string_view kEnd = "end";
 constexpr std::string_view kFlopsPrefix = "flops ";
 
-struct Text { const char* key; std::string Profile::*field; };
-struct Flag { const char* key; bool Profile::*field; };
-struct Number { const char* key; double Profile::*field; bool may_be_zero; };
+struct Text {
+  const char* key;
+  std::string Profile::* field;
+};
+struct Flag {
+  const char* key;
+  bool Profile::* field;
+};
+struct Number {
+  const char* key;
+  double Profile::* field;
+  bool may_be_zero;
+};
 
 constexpr Text kTexts[] = {{"machine", &Profile::machine}, {"date", &Profile::date}};
 constexpr Flag kFlags[] = {{"measured", &Profile::measured},
@@ -74,8 +84,10 @@ void PutLine(std::string* text, std::string_view key, std::string_view value) {
 }
 
 Status BadValue(const std::string& key, std::string_view value) {
-  return Error(Code::kFileError, "the profile's value '%s' of '%s' is not usable; delete the file "
-               "to have the machine measured again", std::string(value).c_str(), key.c_str());
+  return Error(Code::kFileError,
+               "the profile's value '%s' of '%s' is not usable; delete the file "
+               "to have the machine measured again",
+               std::string(value).c_str(), key.c_str());
 }
 
 Status ReadNumber(const std::string& key, std::string_view value, bool may_be_zero, double* out) {
@@ -159,8 +171,10 @@ Result<Profile> ParseProfile(const std::string& text) {
     return line;
   };
   if (next_line() != kHeader) {
-    return Error(Code::kFileError, "the profile does not begin with '%s': it is damaged or of "
-                 "another version", std::string(kHeader).c_str());
+    return Error(Code::kFileError,
+                 "the profile does not begin with '%s': it is damaged or of "
+                 "another version",
+                 std::string(kHeader).c_str());
   }
   Profile profile;
   std::set<std::string> keys;

@@ -14,16 +14,16 @@
 namespace oocdnn {
 
 struct Profile {
-  std::string machine;    // who was measured: device description and library versions
-  std::string date;       // ISO 8601, UTC
-  bool measured = false;  // false: built-in guesses
-  bool shared_engines = false;   // copies and compute take turns: times add up, nothing overlaps
+  std::string machine;          // who was measured: device description and library versions
+  std::string date;             // ISO 8601, UTC
+  bool measured = false;        // false: built-in guesses
+  bool shared_engines = false;  // copies and compute take turns: times add up, nothing overlaps
   double fetch_bytes_per_second = 8e9, drain_bytes_per_second = 8e9;
-  double both_bytes_per_second = 12e9;   // the two directions together
-  double move_bytes_per_second = 20e9;   // inside the device: rolled rows, finishing passes
-  double row_bytes = 64;                 // that each contiguous row of a transfer costs on top
-  double copy_seconds = 20e-6;           // fixed cost of one transfer
-  double run_seconds = 30e-6;            // fixed cost of one tile's convolution
+  double both_bytes_per_second = 12e9;  // the two directions together
+  double move_bytes_per_second = 20e9;  // inside the device: rolled rows, finishing passes
+  double row_bytes = 64;                // that each contiguous row of a transfer costs on top
+  double copy_seconds = 20e-6;          // fixed cost of one transfer
+  double run_seconds = 30e-6;           // fixed cost of one tile's convolution
   // Floating-point operations per second by "engine/dtype/direction" ("onednn/f32/fwd"), for large
   // tiles; a missing key falls back to its nearest relative, then to `flops_fallback`.
   std::map<std::string, double> flops;

@@ -60,9 +60,9 @@ void Rank(std::vector<RankedCandidate>* candidates) {
 
 std::vector<RankedCandidate> Merge(Families families, int64_t budget, int best) {
   auto *first = &families.uncut, *second = &families.cut;
-  const bool gains = !second->empty() &&
-                     (first->empty() || second->front().cost.seconds * kPartialSumsGain <
-                                            first->front().cost.seconds);
+  const bool gains =
+      !second->empty() && (first->empty() || second->front().cost.seconds * kPartialSumsGain <
+                                                 first->front().cost.seconds);
   if (gains) std::swap(first, second);
   const auto most = static_cast<size_t>(std::max(best, 1));
   const size_t room = second->empty() || most < 2 ? most : most - 1;

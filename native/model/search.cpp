@@ -111,7 +111,8 @@ class EngineLoop {
       const EngineInfo& engine = request_.engines[i];
       if (engine.name.empty()) continue;
       if (request_.reproducible && !engine.properties.invariant) {
-        search_.refused.push_back(engine.name + ": its bits depend on the tile, and reproducible "
+        search_.refused.push_back(engine.name +
+                                  ": its bits depend on the tile, and reproducible "
                                   "results were asked for");
         continue;
       }

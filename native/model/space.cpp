@@ -72,8 +72,7 @@ Candidate TileSpace::CandidateOf(const Point& point) const {
 }
 
 bool TileSpace::Allowed(const Cuts& cuts) const {
-  return !request_.reproducible ||
-         KeepsSummationOrder(problem(), LengthsOf(cuts), CountsOf(cuts));
+  return !request_.reproducible || KeepsSummationOrder(problem(), LengthsOf(cuts), CountsOf(cuts));
 }
 
 int64_t TileSpace::SingleBytes(const ConvShape& tile, bool partial) const {

@@ -14,9 +14,9 @@ OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrd
                          const MemoryOrder& memory, Operand operand, int depth) {
   const MemoryOrder::Inside inside = memory.InsideOf(operand, CountsOf(cuts));
   OperandTraffic traffic{1, 1, 1, 0};
-  int64_t boxes = 1;       // distinct ones inside the loops seen so far
-  int64_t tile = 1;        // elements of a tile across the rolled axis
-  int64_t sequences = 1;   // times that the innermost moving axis is run through
+  int64_t boxes = 1;      // distinct ones inside the loops seen so far
+  int64_t tile = 1;       // elements of a tile across the rolled axis
+  int64_t sequences = 1;  // times that the innermost moving axis is run through
   const CutRows* rolled = nullptr;
   for (int i = kAxes - 1; i >= 0; --i) {
     const AxisCut& cut = *cuts[Index(order[i])];
@@ -29,8 +29,8 @@ OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrd
     }
     const CutRows& rows = cut.rows[Index(operand)];
     const bool innermost = boxes == 1 && cut.count > 1;
-    const bool rolls = innermost && depth >= 2 && IsSpatial(cut.axis) &&
-                       operand == RollingOperand(problem);
+    const bool rolls =
+        innermost && depth >= 2 && IsSpatial(cut.axis) && operand == RollingOperand(problem);
     const int64_t fetched = rolls ? rows.rolled : rows.valid;
     if (rolls) rolled = &rows;
     if (!rolls) tile = Mul(tile, rows.extent);

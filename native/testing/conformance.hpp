@@ -29,7 +29,8 @@ std::span<const Case> FinishCases();
 }  // namespace oocdnn::testing
 
 // Ends the case with a failure that says what was promised and seen.
-#define OOC_EXPECT(condition, ...)                                                    \
-  do {                                                                                \
-    if (!(condition)) return ::oocdnn::Error(::oocdnn::Code::kInternal, __VA_ARGS__); \
+#define OOC_EXPECT(condition, ...)                                    \
+  do {                                                                \
+    if (const bool ooc_holds_ = (condition); !ooc_holds_)             \
+      return ::oocdnn::Error(::oocdnn::Code::kInternal, __VA_ARGS__); \
   } while (false)

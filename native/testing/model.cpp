@@ -68,12 +68,13 @@ std::string Quoted(const std::string& text) {
 }
 
 std::string Json(const Cost& cost) {
-  return Format("{\"seconds\":%.17g,\"fetch_seconds\":%.17g,\"compute_seconds\":%.17g,"
-                "\"drain_seconds\":%.17g,\"bytes_in\":%lld,\"bytes_out\":%lld,"
-                "\"device_bytes\":%lld,\"steps\":%lld}",
-                cost.seconds, cost.fetch_seconds, cost.compute_seconds, cost.drain_seconds,
-                static_cast<long long>(cost.bytes_in), static_cast<long long>(cost.bytes_out),
-                static_cast<long long>(cost.device_bytes), static_cast<long long>(cost.steps));
+  return Format(
+      "{\"seconds\":%.17g,\"fetch_seconds\":%.17g,\"compute_seconds\":%.17g,"
+      "\"drain_seconds\":%.17g,\"bytes_in\":%lld,\"bytes_out\":%lld,"
+      "\"device_bytes\":%lld,\"steps\":%lld}",
+      cost.seconds, cost.fetch_seconds, cost.compute_seconds, cost.drain_seconds,
+      static_cast<long long>(cost.bytes_in), static_cast<long long>(cost.bytes_out),
+      static_cast<long long>(cost.device_bytes), static_cast<long long>(cost.steps));
 }
 
 std::string Json(const PlanRequest& request, const RankedCandidate& ranked) {
@@ -111,8 +112,8 @@ OOC_DOOR int oocdnn_testing_profile(const char* text, const char* engine, int dt
                                     double* flops, char* printed, int64_t capacity) {
   Result<Profile> profile = ParseProfile(text);
   if (!profile.ok()) return Answer(profile.status(), printed, capacity);
-  *flops = profile.value().Flops(engine, static_cast<DType>(dtype),
-                                 static_cast<Direction>(direction));
+  *flops =
+      profile.value().Flops(engine, static_cast<DType>(dtype), static_cast<Direction>(direction));
   CopyText(ToText(profile.value()), printed, capacity);
   return 0;
 }

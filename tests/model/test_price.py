@@ -13,7 +13,7 @@ from model import planner
 from model.pipeline import ENGINES, Pipeline
 from model.planner import Profile
 
-thorough = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 PROFILES = {
     "even": Profile(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 from geometry import doors
@@ -282,6 +283,11 @@ def test_types_of_tiles():
     ],
 )
 def test_searching_is_quick(text, limit):
-    """Ten times the target, as test machines are shared."""
+    """In processor time, with room for slow and busy machines; the limits are the aim."""
     problem = doors.parse(text)
-    assert min(planner.search(problem, 64 << 20).seconds for _ in range(5)) < 10 * limit
+    times = []
+    for _ in range(5):
+        begin = time.thread_time()
+        planner.search(problem, 64 << 20)
+        times.append(time.thread_time() - begin)
+    assert min(times) < 5 * limit

@@ -97,7 +97,7 @@ int64_t DirectFilter<T>::Units() const {
 }
 
 template <class T>
-typename DirectFilter<T>::Unit DirectFilter<T>::UnitAt(int64_t number) const {
+DirectFilter<T>::Unit DirectFilter<T>::UnitAt(int64_t number) const {
   const auto take = [&](int64_t extent) {
     const int64_t index = number % extent;
     number /= extent;

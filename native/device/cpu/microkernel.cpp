@@ -11,13 +11,15 @@ namespace {
 
 template <class T, int Bytes>
 struct VectorOf {
+  // GCC drops these attributes from an alias of a dependent type, so this is a typedef.
+  // NOLINTNEXTLINE(modernize-use-using)
   typedef T type __attribute__((vector_size(Bytes), aligned(sizeof(T)), may_alias));
 };
 
 template <class T, int Bytes, int Rows, int Vectors>
 [[gnu::always_inline]] inline void BlockBody(const Chain<T>& chain, T* c, int64_t c_row,
                                              bool load) {
-  using Vector = typename VectorOf<T, Bytes>::type;
+  using Vector = VectorOf<T, Bytes>::type;
   constexpr int kLanes = Bytes / static_cast<int>(sizeof(T));
   Vector sum[Rows][Vectors];
 #pragma GCC unroll 8
@@ -58,7 +60,7 @@ template <class T, int Bytes, int Rows, int Vectors>
 
 template <class T, int Bytes, int Vectors>
 [[gnu::always_inline]] inline void PairsBody(const Chain<T>& chain, T* c, bool load) {
-  using Vector = typename VectorOf<T, Bytes>::type;
+  using Vector = VectorOf<T, Bytes>::type;
   constexpr int kLanes = Bytes / static_cast<int>(sizeof(T));
   Vector sum[Vectors];
 #pragma GCC unroll 8

@@ -1,14 +1,15 @@
-// Scratch: a workspace cut into one slot for each thread.
+// Scratch: a workspace cut into slots, at best one for each thread.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <thread>
 
 namespace oocdnn::cpu {
 
 // Pieces of parallel work do not know which thread they run on, so each takes a free slot and
-// gives it back. There are as many slots as threads, so one is always free.
+// gives it back. Where there are fewer slots than threads, threads wait for one another.
 class Scratch {
  public:
   Scratch(void* workspace, int64_t slot_bytes, int slots)
@@ -34,6 +35,7 @@ class Scratch {
   int Take() {
     for (int i = 0;; i = (i + 1) % slots_) {
       if (!taken_[static_cast<size_t>(i)].exchange(true)) return i;
+      if (i == slots_ - 1) std::this_thread::yield();
     }
   }
 

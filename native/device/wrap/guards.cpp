@@ -76,7 +76,7 @@ Status Guards::CheckSide(const char* side, const void* guard, int64_t bytes,
     reports->push_back(
         Format("a buffer of %lld bytes was written past its %s: guard byte %lld is "
                "0x%02x",
-               static_cast<long long>(bytes), side, static_cast<long long>(i + skip), seen[i]));
+               static_cast<long long>(bytes), side, static_cast<long long>(skip) + i, seen[i]));
     return {};
   }
   return {};
@@ -116,6 +116,7 @@ bool Guards::Straddles(uintptr_t begin, uintptr_t end) const {
 
 std::vector<int64_t> Guards::Live() const {
   std::vector<int64_t> bytes;
+  bytes.reserve(live_.size());
   for (const auto& [address, size] : live_) bytes.push_back(size);
   return bytes;
 }

@@ -78,6 +78,8 @@ Result<std::unique_ptr<FilterLayout>> FilterLayout::Make(std::shared_ptr<Runtime
   made->threads_ = threads;
   made->dim_ = view.grouped() ? 0 : 1;
   const int64_t block = format.BlockOf(0);
+  OOC_ASSIGN(MemoryDesc tile, MemoryDesc::CopyOf(desc.view()));
+  made->direct_.emplace(view, std::move(tile), dims);
   made->step_ = StepOf(dims, made->dim_, block, dtype);
   made->step_bytes_ = made->step_ / block * format.stride[0] * SizeOf(dtype);
   Dims piece = dims;
@@ -127,7 +129,6 @@ FilterLayout::Piece FilterLayout::PieceAt(int64_t index, void* tile) const {
 
 template <class Fn>
 Status FilterLayout::ForPieces(const Transfer& transfer, const Fn& fn) const {
-  const TeamSize team(threads_);
   int64_t bytes = step_ * SizeOf(layout_.dtype);
   for (int d = dim_ + 1; d < 6; ++d) bytes *= layout_.shape[d];
   std::byte* const dense = runtime_->Scratch(bytes);
@@ -146,6 +147,22 @@ Status FilterLayout::ForPieces(const Transfer& transfer, const Fn& fn) const {
 }
 
 Status FilterLayout::Fetch(const Transfer& transfer, Parallel&) const {
+  const TeamSize team(threads_);
+  if (const Primitive* reorder = direct_->Find(runtime_->engine(), transfer, true)) {
+    return reorder->Run(runtime_->stream(), {FilterDirect::ElementOf(transfer), transfer.tile});
+  }
+  return FetchPieces(transfer);
+}
+
+Status FilterLayout::Drain(const Transfer& transfer, Parallel&) const {
+  const TeamSize team(threads_);
+  if (const Primitive* reorder = direct_->Find(runtime_->engine(), transfer, false)) {
+    return reorder->Run(runtime_->stream(), {transfer.tile, FilterDirect::ElementOf(transfer)});
+  }
+  return DrainPieces(transfer);
+}
+
+Status FilterLayout::FetchPieces(const Transfer& transfer) const {
   return ForPieces(transfer, [&](const Piece& piece, const Dims& begin, const Dims& end,
                                  std::byte* dense) -> Status {
     int64_t elements = piece.end - piece.begin;
@@ -161,7 +178,7 @@ Status FilterLayout::Fetch(const Transfer& transfer, Parallel&) const {
   });
 }
 
-Status FilterLayout::Drain(const Transfer& transfer, Parallel&) const {
+Status FilterLayout::DrainPieces(const Transfer& transfer) const {
   return ForPieces(transfer, [&](const Piece& piece, const Dims& begin, const Dims& end,
                                  std::byte* dense) -> Status {
     StridedCopy copy;

@@ -1,13 +1,16 @@
 // FilterLayout: whole-tile transfers of filters, whose format only oneDNN knows.
 //
-// A transfer runs over pieces of the outermost dimension (groups, or output channels), each in two
-// steps: the caller's strided elements to or from a small dense piece by our own copies, which know
-// any stride, dtype and clipping, and that piece to or from the tile by a oneDNN reorder.
+// What oneDNN can do in one step it does. Any other transfer runs over pieces of the outermost
+// dimension (groups, or output channels), each in two steps: the caller's strided elements to or
+// from a small dense piece by our own copies, which know any stride, dtype and clipping, and that
+// piece to or from the tile by a oneDNN reorder.
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "device/cpu/engine.hpp"
+#include "device/cpu/onednn/filter_direct.hpp"
 #include "device/cpu/onednn/primitives.hpp"
 #include "device/cpu/onednn/runtime.hpp"
 #include "device/cpu/onednn/view.hpp"
@@ -44,6 +47,8 @@ class FilterLayout final : public NativeLayout {
                   bool drains, Kind* kind);
   [[nodiscard]] int64_t Pieces() const;
   [[nodiscard]] Piece PieceAt(int64_t index, void* tile) const;
+  Status FetchPieces(const Transfer& transfer) const;
+  Status DrainPieces(const Transfer& transfer) const;
   template <class Fn>
   Status ForPieces(const Transfer& transfer, const Fn& fn) const;
 
@@ -54,6 +59,7 @@ class FilterLayout final : public NativeLayout {
   int64_t step_ = 1;        // its length in a piece
   int64_t step_bytes_ = 0;  // from one piece to the next in the tile
   Kind inner_, last_;
+  mutable std::optional<FilterDirect> direct_;
 };
 
 }  // namespace oocdnn::cpu::onednn
