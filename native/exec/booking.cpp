@@ -39,7 +39,8 @@ Result<Booking> Book(Device& device, const PlanRequest& request, const Candidate
                      int64_t budget) {
   Booking booking{request.problem, candidate, nullptr, {}, {}, 0, 0};
   TileOp op = OpOf(request, candidate);
-  op.workspace_limit = budget;
+  // What the tiles leave: an engine that can do with less workspace then does.
+  op.workspace_limit = std::max<int64_t>(budget - EstimateBytes(request, candidate), 0);
   OOC_ASSIGN(std::unique_ptr<Executable> executable, device.Prepare(candidate.engine, op));
   booking.executable = std::move(executable);
 

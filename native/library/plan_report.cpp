@@ -11,17 +11,25 @@ namespace {
 // have to aim lower than the budget a few times.
 constexpr int kAttempts = 12;
 
+// While a better candidate might fit in a smaller cut, none is taken that is slower by this factor.
+constexpr double kPatience = 1.5;
+
 // What one round of preparing candidates came to.
 struct Round {
   bool booked = false;
   double overshoot = 1.0;  // the least exact bytes / budget among those that were too large
+  double too_large_seconds = 0.0;  // price of the best of those; 0: none was
   Status last;
 };
 
-Round TryCandidates(Device& device, const PlanRequest& request, int64_t budget,
+Round TryCandidates(Device& device, const PlanRequest& request, int64_t budget, bool patient,
                     const PlanSearch& search, PlanReport* report, int64_t* prepared) {
   Round round;
   for (const RankedCandidate& ranked : search.ranked) {
+    if (patient && round.too_large_seconds > 0 &&
+        ranked.cost.seconds > kPatience * round.too_large_seconds) {
+      break;
+    }
     Result<Booking> booking = Book(device, request, ranked.candidate, budget);
     ++*prepared;
     if (booking.ok()) {
@@ -38,6 +46,7 @@ Round TryCandidates(Device& device, const PlanRequest& request, int64_t budget,
       const double over = static_cast<double>(booking.status().detail()) /
                           static_cast<double>(std::max<int64_t>(budget, 1));
       round.overshoot = round.overshoot > 1.0 ? std::min(round.overshoot, over) : over;
+      if (round.too_large_seconds == 0) round.too_large_seconds = ranked.cost.seconds;
     }
     round.last = std::move(booking).status();
     if (round.last.code() != Code::kOutOfMemory && round.last.code() != Code::kUnsupported) break;
@@ -45,10 +54,9 @@ Round TryCandidates(Device& device, const PlanRequest& request, int64_t budget,
   return round;
 }
 
-}  // namespace
-
-Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
-                               int64_t* prepared) {
+// Searches for plans of less and less memory until one fits exactly.
+Result<PlanReport> Attempt(Device& device, const PlanRequest& request, const Profile& profile,
+                           bool patient, int64_t* prepared) {
   PlanReport report;
   report.budget = request.budget;
   PlanRequest aim = request;
@@ -60,7 +68,7 @@ Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const
       return attempt == 0 || last.ok() ? std::move(search).status() : last;
     }
     const Round round =
-        TryCandidates(device, aim, request.budget, search.value(), &report, prepared);
+        TryCandidates(device, aim, request.budget, patient, search.value(), &report, prepared);
     if (round.booked) {
       report.ranked = search->ranked;
       for (const RankedCandidate& ranked : report.ranked) {
@@ -77,6 +85,15 @@ Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const
     aim.budget = static_cast<int64_t>(static_cast<double>(aim.budget) * shrink);
   }
   return last;
+}
+
+}  // namespace
+
+Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
+                               int64_t* prepared) {
+  Result<PlanReport> report = Attempt(device, request, profile, true, prepared);
+  if (report.ok() || report.status().code() != Code::kOutOfMemory) return report;
+  return Attempt(device, request, profile, false, prepared);
 }
 
 int64_t WorkingBudget(Device& device, const PlanRequest& request, const Profile& profile,

@@ -14,12 +14,12 @@ bool Same(const Candidate& a, const Candidate& b) {
          (a.order == b.order || a.tiling.Tiles() <= 1);
 }
 
-void Append(std::vector<RankedCandidate> from, std::vector<RankedCandidate>* to) {
-  for (RankedCandidate& entry : from) {
+void Append(const std::vector<RankedCandidate>& from, std::vector<RankedCandidate>* to) {
+  for (const RankedCandidate& entry : from) {
     const bool known = std::any_of(to->begin(), to->end(), [&](const RankedCandidate& other) {
       return Same(other.candidate, entry.candidate);
     });
-    if (!known) to->push_back(std::move(entry));
+    if (!known) to->push_back(entry);
   }
 }
 
@@ -68,9 +68,9 @@ std::vector<RankedCandidate> Merge(Families families, int64_t budget, int best) 
   const size_t room = second->empty() || most < 2 ? most : most - 1;
   Shorten(first, budget, room);
   std::vector<RankedCandidate> merged;
-  if (families.whole) merged.push_back(std::move(*families.whole));
-  Append(std::move(*first), &merged);
-  Append(std::move(*second), &merged);
+  if (families.whole) merged.push_back(*families.whole);
+  Append(*first, &merged);
+  Append(*second, &merged);
   if (merged.size() > most) merged.resize(most);
   return merged;
 }

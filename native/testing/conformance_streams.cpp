@@ -114,22 +114,24 @@ Status WaitTakesTheLatestRecord(Device& device) {
   return {};
 }
 
-// Two streams hand one tile back and forth; the writing one is slow.
-Status WaitOrdersStreams(Device& device) {
-  constexpr int kRounds = 10;
-  std::vector<std::unique_ptr<Gate>> gates;
-  Rig rig(device);
-  const TileLayout layout = PlainLayout(DType::kFloat32, kShape);
-  OOC_ASSIGN(const Stream in, rig.NewStream("in"));
-  OOC_ASSIGN(const Stream out, rig.NewStream("out"));
-  OOC_ASSIGN(const Event written, rig.NewEvent());
-  OOC_ASSIGN(const Event read, rig.NewEvent());
-  OOC_ASSIGN(void* tile, rig.NewTile(Tensor(kShape, -1), Operand::kX, layout));
-  std::vector<Array> drained;
-  for (int round = 0; round < kRounds; ++round) {
+// Two streams that hand one tile back and forth; the one that writes is slow.
+struct Handover {
+  explicit Handover(Device& device) : rig(device) {}
+
+  Status Prepare() {
+    OOC_ASSIGN(in, rig.NewStream("in"));
+    OOC_ASSIGN(out, rig.NewStream("out"));
+    OOC_ASSIGN(written, rig.NewEvent());
+    OOC_ASSIGN(read, rig.NewEvent());
+    OOC_ASSIGN(tile, rig.NewTile(Tensor(kShape, -1), Operand::kX, layout));
+    return {};
+  }
+
+  Status Round(double value) {
+    Device& device = rig.device();
     gates.push_back(std::make_unique<Gate>());
     gates.back()->Delay(5);
-    OOC_ASSIGN(const Array from, Constant(rig, round));
+    OOC_ASSIGN(const Array from, Constant(rig, value));
     OOC_ASSIGN(const Array to, Constant(rig, -2));
     OOC_TRY(device.Wait(in, read));
     OOC_TRY(gates.back()->Enqueue(rig, in));
@@ -137,14 +139,30 @@ Status WaitOrdersStreams(Device& device) {
     OOC_TRY(device.Record(written, in));
     OOC_TRY(device.Wait(out, written));
     OOC_TRY(device.Drain(out, WholeTransfer(to, Operand::kX, layout, tile)));
-    OOC_TRY(device.Record(read, out));
     drained.push_back(to);
+    return device.Record(read, out);
   }
-  OOC_TRY(device.SynchronizeStream(out));
+
+  const TileLayout layout = PlainLayout(DType::kFloat32, kShape);
+  std::vector<std::unique_ptr<Gate>> gates;  // outlive the rig
+  std::vector<Array> drained;
+  Rig rig;
+  Stream in = nullptr, out = nullptr;
+  Event written = nullptr, read = nullptr;
+  void* tile = nullptr;
+};
+
+Status WaitOrdersStreams(Device& device) {
+  constexpr int kRounds = 10;
+  Handover handover(device);
+  OOC_TRY(handover.Prepare());
+  for (int round = 0; round < kRounds; ++round) OOC_TRY(handover.Round(round));
+  OOC_TRY(device.SynchronizeStream(handover.out));
   for (int round = 0; round < kRounds; ++round) {
-    OOC_TRY(ExpectConstant(drained[round], round, "a drain that waits for a fetch elsewhere"));
+    OOC_TRY(
+        ExpectConstant(handover.drained[round], round, "a drain that waits for a fetch elsewhere"));
   }
-  return device.SynchronizeStream(in);
+  return device.SynchronizeStream(handover.in);
 }
 
 Status SpansTellWhenWorkRan(Device& device) {

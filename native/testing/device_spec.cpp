@@ -1,8 +1,10 @@
 // A spec is a name, what stands after a colon, and for wrappers another spec in parentheses.
 #include "testing/device_spec.hpp"
 
+#include <algorithm>
 #include <array>
-#include <cstdlib>
+#include <charconv>
+#include <string_view>
 
 #include "device/cpu/cpu_device.hpp"
 #include "testing/lying_device.hpp"
@@ -35,18 +37,29 @@ Result<Parts> Split(const std::string& spec) {
   return parts;
 }
 
+// The whole of `text` as a number.
+template <class T>
+Result<T> Number(std::string_view text) {
+  T value{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc() && stop == end) return value;
+  return Error(Code::kInvalidProblem, "\"%.*s\" is no number", static_cast<int>(text.size()),
+               text.data());
+}
+
 Status SetOption(CpuOptions& options, const std::string& option) {
-  const size_t equals = option.find('=');
+  const size_t equals = std::min(option.find('='), option.size());
   const std::string key = option.substr(0, equals);
-  const char* const value = equals == std::string::npos ? "" : option.c_str() + equals + 1;
+  const std::string value = equals < option.size() ? option.substr(equals + 1) : "";
   if (key == "jitter") {
-    options.jitter_seed = static_cast<unsigned>(std::atoi(value));
+    OOC_ASSIGN(options.jitter_seed, Number<unsigned>(value));
   } else if (key == "memory") {
-    options.memory_bytes = std::atoll(value);
+    OOC_ASSIGN(options.memory_bytes, Number<int64_t>(value));
   } else if (key == "link") {
-    options.link_gb_per_s = std::atof(value);
+    OOC_ASSIGN(options.link_gb_per_s, Number<double>(value));
   } else if (key == "threads") {
-    options.threads = std::atoi(value);
+    OOC_ASSIGN(options.threads, Number<int>(value));
   } else {
     return Error(Code::kInvalidProblem, "the cpu device has no option \"%s\"", key.c_str());
   }
@@ -71,12 +84,13 @@ Result<Fault> ParseFault(const std::string& argument) {
   Fault fault;
   fault.nth = 0;
   if (argument.empty()) return fault;
+  fault.sticky = argument.back() == '+';
+  const size_t end = argument.size() - (fault.sticky ? 1 : 0);
   const size_t colon = argument.find(':');
   for (int i = 0; colon != std::string::npos && i < kFaultKinds; ++i) {
     if (argument.compare(0, colon, names[static_cast<size_t>(i)]) != 0) continue;
     fault.kind = static_cast<FaultKind>(i);
-    fault.nth = std::atoll(argument.c_str() + colon + 1);
-    fault.sticky = argument.back() == '+';
+    OOC_ASSIGN(fault.nth, Number<int64_t>(argument.substr(colon + 1, end - colon - 1)));
     return fault;
   }
   return Error(Code::kInvalidProblem, "no fault is called \"%s\"", argument.c_str());
@@ -92,7 +106,10 @@ Result<Lie> ParseLie(const std::string& argument) {
 Result<SpecDevice> Wrap(const Parts& parts) {
   OOC_ASSIGN(SpecDevice spec, MakeDevice(parts.inner));
   if (parts.name == "limit") {
-    const int64_t bytes = parts.argument.empty() ? kLimitBytes : std::atoll(parts.argument.c_str());
+    int64_t bytes = kLimitBytes;
+    if (!parts.argument.empty()) {
+      OOC_ASSIGN(bytes, Number<int64_t>(parts.argument));
+    }
     spec.device = MakeLimitDevice(std::move(spec.device), bytes);
   } else if (parts.name == "fault") {
     OOC_ASSIGN(const Fault fault, ParseFault(parts.argument));

@@ -97,11 +97,9 @@ void LyingDevice::Free(void* buffer, int64_t bytes) {
 Status LyingDevice::SynchronizeStream(Stream stream) {
   Status status = inner().SynchronizeStream(stream);
   if (Lies(Lie::kError)) return {};
-  if (Lies(Lie::kErrorStays)) {
-    if (!status.ok()) kept_ = status;
-    return kept_;
-  }
-  return status;
+  if (!Lies(Lie::kErrorStays)) return status;
+  if (!status.ok()) kept_ = std::move(status);
+  return kept_;
 }
 
 Status LyingDevice::Fetch(Stream stream, const Transfer& transfer) {

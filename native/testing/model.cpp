@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/json.hpp"
 #include "model/cost.hpp"
 #include "model/plan.hpp"
 #include "testing/door.hpp"
@@ -58,15 +59,6 @@ std::string List(const Values& values) {
   return "[" + text + "]";
 }
 
-std::string Quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
-}
-
 std::string Json(const Cost& cost) {
   return Format(
       "{\"seconds\":%.17g,\"fetch_seconds\":%.17g,\"compute_seconds\":%.17g,"
@@ -88,7 +80,7 @@ std::string Json(const PlanRequest& request, const RankedCandidate& ranked) {
          ",\"accumulates\":" + (op.accumulates ? "true" : "false") +
          ",\"out_dtype\":" + std::to_string(static_cast<int>(op.out_dtype)) +
          ",\"estimate\":" + std::to_string(EstimateBytes(request, candidate)) +
-         ",\"text\":" + Quoted(Describe(request, candidate)) + ",\"cost\":" + Json(ranked.cost) +
+         ",\"text\":" + JsonString(Describe(request, candidate)) + ",\"cost\":" + Json(ranked.cost) +
          "}";
 }
 
@@ -98,7 +90,7 @@ std::string Json(const PlanRequest& request, const PlanSearch& search) {
     ranked += (ranked.empty() ? "" : ",") + Json(request, entry);
   }
   for (const std::string& reason : search.refused) {
-    refused += (refused.empty() ? "" : ",") + Quoted(reason);
+    refused += (refused.empty() ? "" : ",") + JsonString(reason);
   }
   return Format("{\"considered\":%lld,\"seconds\":%.17g,\"ranked\":[",
                 static_cast<long long>(search.considered), search.seconds) +
@@ -123,18 +115,24 @@ OOC_DOOR void oocdnn_testing_default_profile(char* text, int64_t capacity) {
   CopyText(ToText(Profile{}), text, capacity);
 }
 
-// Prices one candidate, and the floor that no plan on its engine undercuts.
+// Prices one candidate on the first engine.
 OOC_DOOR int oocdnn_testing_price(const Problem* problem, const Tiling* tiling,
-                                  const int32_t* order, const int32_t* depths, int engine,
-                                  const char* engines, const char* profile_text, double* floor,
-                                  char* json, int64_t capacity) {
+                                  const int32_t* order, const int32_t* depths, const char* engines,
+                                  const char* profile_text, char* json, int64_t capacity) {
   Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), json, capacity);
   const PlanRequest request = RequestOf(*problem, INT64_MAX, engines);
-  const Candidate candidate = CandidateOf(*tiling, order, depths, engine);
-  *floor = FloorOf(request, engine, profile.value());
+  const Candidate candidate = CandidateOf(*tiling, order, depths, 0);
   CopyText(Json(PriceOf(request, candidate, profile.value())), json, capacity);
   return 0;
+}
+
+// The seconds that no plan on the first engine undercuts; -1 where the profile is refused.
+OOC_DOOR double oocdnn_testing_floor(const Problem* problem, const char* engines,
+                                     const char* profile_text) {
+  Result<Profile> profile = ParseProfile(profile_text);
+  if (!profile.ok()) return -1.0;
+  return FloorOf(RequestOf(*problem, INT64_MAX, engines), 0, profile.value());
 }
 
 OOC_DOOR int64_t oocdnn_testing_estimate(const Problem* problem, const Tiling* tiling,

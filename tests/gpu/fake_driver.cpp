@@ -1,6 +1,8 @@
 // A libcuda.so.1 without a GPU: device memory is host memory, streams do their work at once, and
 // kernels run on the host from the very source that nvcc compiles. So everything but the hardware
 // is tested anywhere. It checks what the driver would: pitches, launch limits, contexts, pointers.
+//
+// It is libnvrtc.so.13 too, by a link, for builds without nvcc; what that compiles to is a word.
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "abi/cuda_driver.h"
+#include "abi/nvrtc.h"
 #include "device/cuda/kernels.cu"
 
 struct CUevent_st {
@@ -254,3 +257,16 @@ FAKE(cuEventElapsedTime)(float* milliseconds, CUevent begin, CUevent end) {
   *milliseconds = std::chrono::duration<float, std::milli>(end->at - begin->at).count();
   return 0;
 }
+
+FAKE(nvrtcVersion)(int* major, int* minor) { *major = 13; *minor = 0; return 0; }
+FAKE(nvrtcCreateProgram)(nvrtcProgram* program, const char* source, const char*, int headers,
+                         const char* const*, const char* const*) {
+  *program = reinterpret_cast<nvrtcProgram>(&context_object);
+  return source != nullptr && headers > 0 ? 0 : 1;
+}
+FAKE(nvrtcDestroyProgram)(nvrtcProgram*) { return 0; }
+FAKE(nvrtcCompileProgram)(nvrtcProgram, int, const char* const*) { return 0; }
+FAKE(nvrtcGetProgramLogSize)(nvrtcProgram, size_t* bytes) { *bytes = 0; return 0; }
+FAKE(nvrtcGetProgramLog)(nvrtcProgram, char*) { return 0; }
+FAKE(nvrtcGetCUBINSize)(nvrtcProgram, size_t* bytes) { *bytes = 4; return 0; }
+FAKE(nvrtcGetCUBIN)(nvrtcProgram, char* cubin) { std::memcpy(cubin, "fake", 4); return 0; }

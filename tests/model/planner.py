@@ -96,9 +96,10 @@ def library() -> ctypes.CDLL:
         c_char_p, c_char_p, c_int, c_int, POINTER(c_double), c_char_p, c_int64,
     ]  # fmt: skip
     loaded.oocdnn_testing_price.argtypes = [
-        POINTER(Problem), POINTER(Tiling), doors.Order, c_int32 * 7, c_int, c_char_p, c_char_p,
-        POINTER(c_double), c_char_p, c_int64,
+        POINTER(Problem), POINTER(Tiling), doors.Order, c_int32 * 7, c_char_p, c_char_p, c_char_p,
+        c_int64,
     ]  # fmt: skip
+    loaded.oocdnn_testing_floor.restype = c_double
     loaded.oocdnn_testing_search.argtypes = [
         POINTER(Problem), c_int64, c_char_p, c_int, c_int, c_char_p, POINTER(c_int64), c_char_p,
         c_int64,
@@ -124,21 +125,21 @@ def reprint(text: str, engine: str = "e", dtype: int = 0, direction: int = 0) ->
     return printed.value.decode(errors="surrogateescape"), flops.value
 
 
-def price(problem, tiling, order, depths, profile, engines=ENGINES, engine=0) -> tuple[dict, float]:
-    """The cost of a candidate, and the least that any could cost."""
-    text, floor = ctypes.create_string_buffer(ROOM), c_double()
+def price(problem, tiling, order, depths, profile, engines=ENGINES) -> dict:
+    """The cost of a candidate on the first engine."""
+    text = ctypes.create_string_buffer(ROOM)
     code = library().oocdnn_testing_price(
-        byref(problem), byref(tiling), doors.Order(*order), (c_int32 * 7)(*depths), engine,
-        engines.encode(), profile.text().encode(), byref(floor), text, ROOM,
+        byref(problem), byref(tiling), doors.Order(*order), (c_int32 * 7)(*depths),
+        engines.encode(), profile.text().encode(), text, ROOM,
     )  # fmt: skip
     if code != 0:
         raise Refused(code, text.value.decode())
-    return json.loads(text.value), floor.value
+    return json.loads(text.value)
 
 
-def floor_of(problem, profile) -> float:
-    whole = doors.make_tiling(problem, [1 << 40] * 7)
-    return price(problem, whole, range(7), [1] * 7, profile)[1]
+def floor_of(problem, profile, engines=ENGINES) -> float:
+    """The seconds that no plan on the first engine undercuts."""
+    return library().oocdnn_testing_floor(byref(problem), engines.encode(), profile.text().encode())
 
 
 def estimate(problem, tiling, depths, engines=ENGINES) -> int:

@@ -76,13 +76,11 @@ def test_a_schedule_too_long_to_walk_has_exact_bytes_and_a_close_price(name, dep
 @thorough
 @given(run=runs())
 def test_no_price_is_below_the_floor(run):
-    """Rows that no tap reaches are in the floor, as one tile of everything fetches them."""
     problem, tiling, order, rings, _ = run
     whole = doors.make_tiling(problem, [2**40] * 7)
     for profile in (PROFILES["even"], PROFILES["shared engines"]):
-        least, floor = planner.price(problem, whole, order, [1] * 7, profile)
-        assert least["seconds"] >= floor
+        floor = planner.floor_of(problem, profile) * (1 - 1e-9)
+        assert planner.price(problem, whole, order, [1] * 7, profile)["seconds"] >= floor
+        # With a stride, tiles may leave out rows that no tap reaches, which one tile fetches.
         if all(stride == 1 for stride in problem.shape.stride):
-            assert planner.price(problem, tiling, order, rings, profile)[0]["seconds"] >= floor * (
-                1 - 1e-9
-            )
+            assert planner.price(problem, tiling, order, rings, profile)["seconds"] >= floor

@@ -62,8 +62,8 @@ Status Copier::EnqueueCall(CUstream stream, uint64_t from, uint64_t to,
     OOC_CUDA(gpu_.driver(), cuMemcpyAsync, to, from, static_cast<size_t>(engine.width), stream);
     return {};
   }
-  CUDA_MEMCPY3D call{.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
-                     .dstMemoryType = CU_MEMORYTYPE_UNIFIED};
+  CUDA_MEMCPY3D call{};  // NOLINT(bugprone-invalid-enum-default-initialization)
+  call.srcMemoryType = call.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
   call.srcDevice = from;
   call.dstDevice = to;
   call.srcPitch = static_cast<size_t>(engine.from_pitch);

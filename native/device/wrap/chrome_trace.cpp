@@ -1,6 +1,7 @@
 // Chrome's trace event format: times are microseconds, written with all nanoseconds.
 #include "device/wrap/chrome_trace.hpp"
 
+#include "base/json.hpp"
 #include "base/status.hpp"
 
 namespace oocdnn {
@@ -14,21 +15,6 @@ std::string Microseconds(int64_t nanoseconds) {
 
 }  // namespace
 
-std::string Quoted(std::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      quoted += '\\';
-      quoted += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      quoted += Format("\\u%04x", static_cast<unsigned>(c));
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "\"";
-}
-
 void ChromeTrace::Append(const std::string& event) {
   if (!events_.empty()) events_ += ",\n";
   events_ += event;
@@ -36,19 +22,19 @@ void ChromeTrace::Append(const std::string& event) {
 
 void ChromeTrace::NameTrack(int track, const std::string& name) {
   Append(Format(R"({"ph":"M","name":"thread_name","pid":1,"tid":%d,"args":{"name":%s}})", track,
-                Quoted(name).c_str()));
+                JsonString(name).c_str()));
 }
 
 void ChromeTrace::Add(int track, const std::string& name, int64_t begin_ns, int64_t end_ns,
                       const std::string& args) {
   Append(Format(R"({"ph":"X","name":%s,"pid":1,"tid":%d,"ts":%s,"dur":%s,"args":%s})",
-                Quoted(name).c_str(), track, Microseconds(begin_ns - origin_ns_).c_str(),
+                JsonString(name).c_str(), track, Microseconds(begin_ns - origin_ns_).c_str(),
                 Microseconds(end_ns - begin_ns).c_str(), args.c_str()));
 }
 
 void ChromeTrace::Count(const std::string& name, int64_t at_ns, int64_t value) {
   Append(Format(R"({"ph":"C","name":%s,"pid":1,"ts":%s,"args":{"bytes":%lld}})",
-                Quoted(name).c_str(), Microseconds(at_ns - origin_ns_).c_str(),
+                JsonString(name).c_str(), Microseconds(at_ns - origin_ns_).c_str(),
                 static_cast<long long>(value)));
 }
 

@@ -3,12 +3,8 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 namespace oocdnn {
-
-// `text` as a JSON string, with its quotes.
-std::string Quoted(std::string_view text);
 
 class ChromeTrace {
  public:

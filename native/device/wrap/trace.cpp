@@ -8,6 +8,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/json.hpp"
 #include "device/wrap/chrome_trace.hpp"
 #include "device/wrap/forwarding.hpp"
 #include "device/wrap/order.hpp"
@@ -233,7 +234,7 @@ Status TraceDevice::Run(Stream stream, Executable& executable, const RunArgs& ar
   const auto step = static_cast<long long>(args.tag.step);
   return Traced(stream, args.tag, Format("run %lld", step),
                 Format(R"({"step":%lld,"engine":%s,"accumulate":%s})", step,
-                       Quoted(executable.engine()).c_str(), args.accumulate ? "true" : "false"),
+                       JsonString(executable.engine()).c_str(), args.accumulate ? "true" : "false"),
                 [&](const Tag& tag) {
                   RunArgs traced = args;
                   traced.tag = tag;

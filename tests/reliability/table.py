@@ -1,0 +1,136 @@
+"""All rows, in the order of the report."""
+
+from __future__ import annotations
+
+from reliability import (
+    disk,
+    exactness,
+    faults,
+    large,
+    lasting,
+    numerics,
+    sanitizers,
+    schedules,
+    together,
+)
+from reliability.rows import Row
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        "1",
+        "exactness",
+        "integer filling: 0 mismatches in >= 2,000 problems x plans, peak <= budget in each; each "
+        "axis has to be split in >= 100 per direction",
+        exactness.measure,
+    ),
+    Row(
+        "2",
+        "tiling invariance",
+        "bits of one tile in >= 10,000 plans on direct and on reference",
+        schedules.measure_invariance,
+    ),
+    Row(
+        "3",
+        "float error",
+        "random reals within gamma_n * sum|x||w| + u_out * |y| of float64: 100 %",
+        numerics.measure_error,
+    ),
+    Row(
+        "4",
+        "NaN and infinity",
+        "reach exactly the outputs that read them; beta = 0 never reads",
+        numerics.measure_specials,
+    ),
+    Row(
+        "7",
+        "n-th allocation fails",
+        "every n, single and sticky: a documented error or the right result; context usable",
+        faults.measure_memory,
+    ),
+    Row(
+        "8",
+        "n-th host allocation fails",
+        "the same, operands in files",
+        faults.measure_host_memory,
+    ),
+    Row(
+        "9",
+        "n-th copy, event, run, create, prepare fails",
+        "the same",
+        faults.measure_calls,
+    ),
+    Row(
+        "10",
+        "disk faults",
+        "FileError or InvalidProblem with a text; context usable",
+        disk.measure,
+    ),
+    Row(
+        "12",
+        "leaks",
+        "10,000 create, run, destroy: growth of memory (under 1 MiB), descriptors, threads 0",
+        lasting.measure_leaks,
+    ),
+    Row(
+        "13",
+        "address and undefined behaviour",
+        "0 reports",
+        sanitizers.measure_address,
+        asked_only=True,
+    ),
+    Row("14", "data races", "0 reports", sanitizers.measure_thread, asked_only=True),
+    Row(
+        "18",
+        "2^31",
+        "every direction past 2^31 elements: exact, < 90 s, < 12 GiB",
+        large.measure_large,
+    ),
+    Row(
+        "19",
+        "threads",
+        "16 threads, own contexts and a shared one: exact, no deadlock",
+        together.measure_threads,
+    ),
+    Row(
+        "20",
+        "fork",
+        "run, fork, run in the child: works, < 1 s",
+        together.measure_forks,
+    ),
+    Row(
+        "23",
+        "hazards",
+        "0 in 100,000 random schedules under the checker",
+        schedules.measure_hazards,
+    ),
+    Row(
+        "24",
+        "memory cap",
+        "peak <= budget from 64 KiB to all",
+        lasting.measure_cap,
+    ),
+    Row(
+        "25",
+        "steady state",
+        "0 device allocations, 0 prepared in 1,000 calls after warm-up",
+        lasting.measure_steady,
+    ),
+    Row(
+        "files",
+        "arrays in files",
+        "4 GiB in, 4 GiB out, budget auto: exact, RssAnon grows < 1 GiB",
+        large.measure_files,
+    ),
+)
+
+
+def chosen(keys: str | None) -> list[Row]:
+    """The rows that a list like "1,2,7" names; all that run by themselves without one."""
+    if not keys:
+        return [row for row in ROWS if not row.asked_only]
+    known = {row.key: row for row in ROWS}
+    wanted = [key.strip() for key in keys.split(",") if key.strip()]
+    unknown = [key for key in wanted if key not in known]
+    if unknown:
+        raise SystemExit(f"no row is called {', '.join(unknown)}; there are {', '.join(known)}")
+    return [known[key] for key in wanted]
