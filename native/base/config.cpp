@@ -38,11 +38,14 @@ Result<int64_t> ParseBytes(const std::string& text) {
   const double number = std::strtod(text.c_str(), &end);
   while (end != nullptr && std::isspace(static_cast<unsigned char>(*end)) != 0) ++end;
   const std::string unit = end == nullptr ? "" : end;
-  struct Unit { const char* name; double bytes; };
+  struct Unit {
+    const char* name;
+    double bytes;
+  };
   static constexpr Unit kUnits[] = {
-      {"", 1.0},       {"B", 1.0},         {"K", 0x1p10},   {"M", 0x1p20},   {"G", 0x1p30},
-      {"T", 0x1p40},   {"KB", 1e3},        {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
-      {"KiB", 0x1p10}, {"MiB", 0x1p20},    {"GiB", 0x1p30}, {"TiB", 0x1p40},
+      {"", 1.0},       {"B", 1.0},      {"K", 0x1p10},   {"M", 0x1p20},   {"G", 0x1p30},
+      {"T", 0x1p40},   {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
+      {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
   };
   for (const Unit& candidate : kUnits) {
     if (unit != candidate.name) continue;

@@ -9,8 +9,17 @@
 namespace oocdnn {
 
 enum class Var : int {
-  kDevice, kBudget, kThreads, kEngine, kPinnedLimit, kLog, kLogFile, kProfile, kTrace,
-  kOneDnnLibrary, kLink,
+  kDevice,
+  kBudget,
+  kThreads,
+  kEngine,
+  kPinnedLimit,
+  kLog,
+  kLogFile,
+  kProfile,
+  kTrace,
+  kOneDnnLibrary,
+  kLink,
 };
 constexpr int kVars = 11;
 

@@ -43,8 +43,12 @@ constexpr DType AccumulatorOf(DType dtype) {
 }
 
 // 16-bit types as storage; arithmetic happens in float.
-struct BFloat16 { uint16_t bits; };
-struct Float16 { uint16_t bits; };
+struct BFloat16 {
+  uint16_t bits;
+};
+struct Float16 {
+  uint16_t bits;
+};
 
 inline float ToFloat(BFloat16 value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);

@@ -66,8 +66,8 @@ class [[nodiscard]] Status {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}            // NOLINT: implicit on purpose
-  Result(Status status) : status_(std::move(status)) {}    // NOLINT: implicit on purpose
+  Result(T value) : value_(std::move(value)) {}          // NOLINT: implicit on purpose
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT: implicit on purpose
   [[nodiscard]] bool ok() const { return value_.has_value(); }
   [[nodiscard]] const Status& status() const& { return status_; }
   [[nodiscard]] Status status() && { return std::move(status_); }
@@ -86,15 +86,15 @@ class [[nodiscard]] Result {
 #define OOC_CONCAT(a, b) OOC_CONCAT_(a, b)
 
 // Returns from the enclosing function when `expr` is not ok.
-#define OOC_TRY(expr)                                   \
-  do {                                                  \
+#define OOC_TRY(expr)                                                                 \
+  do {                                                                                \
     if (::oocdnn::Status ooc_status_ = (expr); !ooc_status_.ok()) return ooc_status_; \
   } while (false)
 
 // OOC_ASSIGN(auto plan, Plan(...)): declares or assigns, or returns the Status.
 #define OOC_ASSIGN(target, expr) OOC_ASSIGN_(OOC_CONCAT(ooc_result_, __LINE__), target, expr)
-#define OOC_ASSIGN_(result, target, expr)           \
-  auto result = (expr);                             \
+#define OOC_ASSIGN_(result, target, expr)              \
+  auto result = (expr);                                \
   if (!result.ok()) return std::move(result).status(); \
   target = std::move(result).value()
 

@@ -11,29 +11,32 @@ const char* Word(bool value) { return value ? "true" : "false"; }
 
 std::string EngineJson(const EngineInfo& engine) {
   const Properties& has = engine.properties;
-  return Format("{\"name\": %s, \"exact\": %s, \"invariant\": %s, \"deterministic\": %s, "
-                "\"nan_local\": %s}",
-                JsonString(engine.name).c_str(), Word(has.exact), Word(has.invariant),
-                Word(has.deterministic), Word(has.nan_local));
+  return Format(
+      "{\"name\": %s, \"exact\": %s, \"invariant\": %s, \"deterministic\": %s, "
+      "\"nan_local\": %s}",
+      JsonString(engine.name).c_str(), Word(has.exact), Word(has.invariant),
+      Word(has.deterministic), Word(has.nan_local));
 }
 
 std::string VariableJson(Var var) {
   const VarInfo& info = InfoOf(var);
   const auto value = Get(var);
   return Format("{\"name\": %s, \"values\": %s, \"default\": %s, \"meaning\": %s, \"set\": %s}",
-                JsonString(info.name).c_str(), JsonString(info.values).c_str(), JsonString(info.fallback).c_str(),
-                JsonString(info.meaning).c_str(), value ? JsonString(*value).c_str() : "null");
+                JsonString(info.name).c_str(), JsonString(info.values).c_str(),
+                JsonString(info.fallback).c_str(), JsonString(info.meaning).c_str(),
+                value ? JsonString(*value).c_str() : "null");
 }
 
 }  // namespace
 
 std::string InfoJson(const Context& context) {
-  std::string json = Format("{\"version\": %s, \"device\": %s, \"description\": %s, "
-                            "\"budget_bytes\": %lld, \"engines\": [",
-                            JsonString(oocdnn_version()).c_str(),
-                            JsonString(context.device().capabilities().name).c_str(),
-                            JsonString(context.device().capabilities().description).c_str(),
-                            static_cast<long long>(context.budget()));
+  std::string json = Format(
+      "{\"version\": %s, \"device\": %s, \"description\": %s, "
+      "\"budget_bytes\": %lld, \"engines\": [",
+      JsonString(oocdnn_version()).c_str(),
+      JsonString(context.device().capabilities().name).c_str(),
+      JsonString(context.device().capabilities().description).c_str(),
+      static_cast<long long>(context.budget()));
   const char* separator = "";
   for (const EngineInfo& engine : context.device().engines()) {
     json += separator + EngineJson(engine);

@@ -36,8 +36,8 @@ typedef enum oocdnn_status {
   OOCDNN_OUT_OF_MEMORY = 3,   /* the text says what was needed, allowed, and the least that works */
   OOCDNN_UNSUPPORTED = 4,     /* well formed, but nothing here computes it */
   OOCDNN_DEVICE_ERROR = 5,
-  OOCDNN_INTERRUPTED = 6,     /* the progress function asked for the end of the call */
-  OOCDNN_FILE_ERROR = 7,      /* reading or writing an operand in a file failed */
+  OOCDNN_INTERRUPTED = 6, /* the progress function asked for the end of the call */
+  OOCDNN_FILE_ERROR = 7,  /* reading or writing an operand in a file failed */
   OOCDNN_INTERNAL = 8
 } oocdnn_status;
 
@@ -57,33 +57,33 @@ typedef enum oocdnn_direction {
 
 typedef enum oocdnn_mode {
   OOCDNN_CROSS_CORRELATION = 0,
-  OOCDNN_CONVOLUTION = 1      /* mirrored filter */
+  OOCDNN_CONVOLUTION = 1 /* mirrored filter */
 } oocdnn_mode;
 
 typedef enum oocdnn_math {
   OOCDNN_MATH_FP32 = 0,
-  OOCDNN_MATH_TF32 = 1        /* tensor cores for float32 where the device has them */
+  OOCDNN_MATH_TF32 = 1 /* tensor cores for float32 where the device has them */
 } oocdnn_math;
 
 typedef enum oocdnn_activation {
   OOCDNN_IDENTITY = 0,
   OOCDNN_RELU = 1,
-  OOCDNN_CLIPPED_RELU = 2,    /* min(max(v, 0), parameter) */
-  OOCDNN_ELU = 3,             /* v > 0 ? v : parameter * (exp(v) - 1) */
+  OOCDNN_CLIPPED_RELU = 2, /* min(max(v, 0), parameter) */
+  OOCDNN_ELU = 3,          /* v > 0 ? v : parameter * (exp(v) - 1) */
   OOCDNN_SIGMOID = 4,
   OOCDNN_TANH = 5,
-  OOCDNN_SWISH = 6            /* v * sigmoid(parameter * v) */
+  OOCDNN_SWISH = 6 /* v * sigmoid(parameter * v) */
 } oocdnn_activation;
 
 /* A strided tensor in memory or in a file. Axes: x, y: N C [D [H]] W; w: K C/groups [T [R]] S;
  * bias and scale: one axis, the output's channels. */
 typedef struct oocdnn_tensor {
-  void* data;        /* the first element; ignored where fd >= 0 */
-  int64_t offset;    /* file: byte offset of the first element */
-  int32_t fd;        /* an open file descriptor, or -1 for memory */
-  int32_t dtype;     /* oocdnn_dtype */
-  int32_t rank;      /* number of axes */
-  int32_t reserved;  /* 0 */
+  void* data;       /* the first element; ignored where fd >= 0 */
+  int64_t offset;   /* file: byte offset of the first element */
+  int32_t fd;       /* an open file descriptor, or -1 for memory */
+  int32_t dtype;    /* oocdnn_dtype */
+  int32_t rank;     /* number of axes */
+  int32_t reserved; /* 0 */
   int64_t shape[5];
   int64_t stride[5]; /* in elements, positive (0 where the extent is 1) */
 } oocdnn_tensor;
@@ -96,15 +96,15 @@ typedef int (*oocdnn_progress)(void* user, int64_t tiles_done, int64_t tiles);
  * The spatial arrays are ordered D, H, W; a convolution of `rank` spatial axes uses the last
  * `rank` entries. */
 typedef struct oocdnn_convolution {
-  int32_t direction;  /* oocdnn_direction */
-  int32_t rank;       /* spatial axes: 1, 2 or 3 */
+  int32_t direction; /* oocdnn_direction */
+  int32_t rank;      /* spatial axes: 1, 2 or 3 */
   int64_t pad_before[3];
   int64_t pad_after[3];
   int64_t stride[3];
   int64_t dilation[3];
   int64_t groups;
-  int32_t mode;       /* oocdnn_mode */
-  int32_t math;       /* oocdnn_math */
+  int32_t mode; /* oocdnn_mode */
+  int32_t math; /* oocdnn_math */
   double alpha;
   double beta;
   int32_t activation; /* oocdnn_activation */
@@ -113,7 +113,7 @@ typedef struct oocdnn_convolution {
   double residual_alpha;
   oocdnn_progress progress; /* or NULL */
   void* progress_user;
-  void* stream;       /* the caller's CUDA stream; NULL on the CPU device */
+  void* stream; /* the caller's CUDA stream; NULL on the CPU device */
 } oocdnn_convolution;
 
 /* The tensors of one call. x, w, y are dx, dw, dy where the direction says so. NULL where unused:
@@ -122,7 +122,7 @@ typedef struct oocdnn_operands {
   const oocdnn_tensor* x;
   const oocdnn_tensor* w;
   const oocdnn_tensor* y;
-  const oocdnn_tensor* bias;     /* also db */
+  const oocdnn_tensor* bias; /* also db */
   const oocdnn_tensor* scale;
   const oocdnn_tensor* residual; /* shaped as the output */
 } oocdnn_operands;
@@ -154,12 +154,12 @@ typedef struct oocdnn_stats {
   int64_t prepared;              /* executables prepared by this call; 0 after warm-up */
   int64_t budget_bytes;
   double seconds;
-  double fetch_seconds;          /* busy time of each engine */
+  double fetch_seconds; /* busy time of each engine */
   double compute_seconds;
   double drain_seconds;
-  double overlap;                /* sum of the three / seconds */
+  double overlap; /* sum of the three / seconds */
   double predicted_seconds;
-  int64_t split[7];              /* pieces on N, groups, K, C, D, H, W */
+  int64_t split[7]; /* pieces on N, groups, K, C, D, H, W */
   char engine[32];
 } oocdnn_stats;
 
@@ -167,12 +167,12 @@ typedef struct oocdnn_stats {
 typedef struct oocdnn_plan_info {
   int64_t tiles;
   int64_t device_bytes;
-  int64_t data_bytes;     /* of all operands */
+  int64_t data_bytes; /* of all operands */
   int64_t bytes_h2d;
   int64_t bytes_d2h;
   int64_t budget_bytes;
   double predicted_seconds;
-  int64_t split[7];       /* pieces on N, groups, K, C, D, H, W */
+  int64_t split[7]; /* pieces on N, groups, K, C, D, H, W */
   char engine[32];
 } oocdnn_plan_info;
 
@@ -201,7 +201,8 @@ OOCDNN_API oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const 
                                              void* data);
 
 /* Plans without running. `problem` is a problem string; `info` and `text` may be NULL. The text
- * (chosen and refused candidates with reasons) belongs to the calling thread until its next text. */
+ * (chosen and refused candidates with reasons) belongs to the calling thread until its next text.
+ */
 OOCDNN_API oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem,
                                      oocdnn_plan_info* info, const char** text);
 /* The problem string of a call, as it stands in logs; a text of the calling thread, too. */

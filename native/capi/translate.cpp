@@ -27,11 +27,13 @@ const oocdnn_tensor* TensorOf(const oocdnn_operands& operands, Operand operand) 
 }
 
 Status CheckEnums(const oocdnn_convolution& convolution) {
-  struct Field { const char* name; int32_t value, count; };
-  for (const Field& field :
-       {Field{"direction", convolution.direction, kDirections}, Field{"mode", convolution.mode, 2},
-        Field{"math", convolution.math, 2},
-        Field{"activation", convolution.activation, kActivations}}) {
+  struct Field {
+    const char* name;
+    int32_t value, count;
+  };
+  for (const Field& field : {Field{"direction", convolution.direction, kDirections},
+                             Field{"mode", convolution.mode, 2}, Field{"math", convolution.math, 2},
+                             Field{"activation", convolution.activation, kActivations}}) {
     if (field.value < 0 || field.value >= field.count) {
       return Error(Code::kInvalidProblem, "%s is %d; the values are 0 to %d", field.name,
                    field.value, field.count - 1);
@@ -128,7 +130,10 @@ Status SetSizes(const Source& source, Problem* problem) {
     shape.in[s] = x.shape[2 + s - first];
     shape.filter[s] = w.shape[2 + s - first];
   }
-  struct Pair { const char* what; int64_t have, want; };
+  struct Pair {
+    const char* what;
+    int64_t have, want;
+  };
   for (const Pair& pair :
        {Pair{"batch of x against y", x.shape[0], y.shape[0]},
         Pair{"first axis of w against the channels of y", w.shape[0], y.shape[1]},
@@ -156,8 +161,8 @@ Dims SixStrides(const oocdnn_tensor& tensor, Operand operand, const ConvShape& s
     stride[1] = tensor.stride[0];
     stride[2] = tensor.stride[1];
   } else {
-    const bool out_like = operand == Operand::kY ||
-                          (operand != Operand::kX && direction != Direction::kBackwardData);
+    const bool out_like =
+        operand == Operand::kY || (operand != Operand::kX && direction != Direction::kBackwardData);
     stride[0] = tensor.stride[0];
     stride[1] = Mul(tensor.stride[1], out_like ? shape.k : shape.c);
     stride[2] = tensor.stride[1];

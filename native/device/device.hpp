@@ -40,9 +40,9 @@ struct TileLayout {
   DType dtype = DType::kFloat32;
   Dims shape{};
   Dims stride{};
-  int64_t channel_block = 1;       // of the merged channel, activations only
-  bool opaque = false;             // the device alone can address it; only whole-tile transfers
-  const void* native = nullptr;    // the engine's own descriptor; lives as long as the Executable
+  int64_t channel_block = 1;     // of the merged channel, activations only
+  bool opaque = false;           // the device alone can address it; only whole-tile transfers
+  const void* native = nullptr;  // the engine's own descriptor; lives as long as the Executable
   int64_t bytes = 0;
 };
 
@@ -98,9 +98,7 @@ class Executable {
   [[nodiscard]] const Properties& properties() const { return properties_; }
   [[nodiscard]] int64_t workspace_bytes() const { return workspace_bytes_; }
   // Exact layout of the tile of kX, kW or kY (kBias: the output of backward bias).
-  [[nodiscard]] const TileLayout& layout(Operand operand) const {
-    return layout_[Index(operand)];
-  }
+  [[nodiscard]] const TileLayout& layout(Operand operand) const { return layout_[Index(operand)]; }
 
  protected:
   std::string engine_;
@@ -130,10 +128,10 @@ struct FinishArgs {
 };
 
 struct Capabilities {
-  std::string name;            // "cpu", "cuda:0", ...
-  std::string description;     // for people: model, memory
-  int64_t alignment = 64;      // of tile buffers
-  bool reads_host = false;     // Fetch and Drain reach pageable host memory directly
+  std::string name;                 // "cpu", "cuda:0", ...
+  std::string description;          // for people: model, memory
+  int64_t alignment = 64;           // of tile buffers
+  bool reads_host = false;          // Fetch and Drain reach pageable host memory directly
   bool shares_host_memory = false;  // device memory is host memory (the CPU device)
   bool shared_engines = false;      // copies and compute take turns on the same hardware
 };
@@ -159,8 +157,8 @@ class Device {
   // An event that was never recorded counts as fired.
   virtual Status Record(Event event, Stream stream) = 0;
   virtual Status Wait(Stream stream, Event event) = 0;
-  virtual Status Synchronize(Event event) = 0;         // the host waits
-  virtual Status SynchronizeStream(Stream stream) = 0; // and learns of errors
+  virtual Status Synchronize(Event event) = 0;          // the host waits
+  virtual Status SynchronizeStream(Stream stream) = 0;  // and learns of errors
   // Seconds that the stream's work has been executing since its creation.
   virtual double BusySeconds(Stream stream) = 0;
 

@@ -15,10 +15,10 @@ struct Booking {
   Problem problem;
   Candidate candidate;
   std::shared_ptr<Executable> executable;
-  std::array<TileLayout, kOperands> layout;               // of each used operand's slots
-  std::array<std::vector<int64_t>, kOperands> slot;       // offsets into the arena
-  int64_t workspace = 0;                                  // offset
-  int64_t bytes = 0;                                      // of the arena, exactly
+  std::array<TileLayout, kOperands> layout;          // of each used operand's slots
+  std::array<std::vector<int64_t>, kOperands> slot;  // offsets into the arena
+  int64_t workspace = 0;                             // offset
+  int64_t bytes = 0;                                 // of the arena, exactly
 };
 
 // Prepares the candidate's engine and books offsets. kUnsupported where the engine refuses,

@@ -27,15 +27,14 @@ bool ReadsGaps(int64_t stride) { return stride > 1 && stride <= kLargestGap; }
 std::array<int, 6> SlowestFirst(const Dims& stride) {
   std::array<int, 6> order{};
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return std::llabs(stride[a]) > std::llabs(stride[b]);
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return std::llabs(stride[a]) > std::llabs(stride[b]); });
   return order;
 }
 
 struct Runs {
-  std::vector<int> outer;     // dimensions that are looped over
-  int64_t elements = 1;       // of one run
+  std::vector<int> outer;  // dimensions that are looped over
+  int64_t elements = 1;    // of one run
 };
 
 // The trailing dimensions that one transfer covers: contiguous in the file and complete in it.
@@ -70,7 +69,8 @@ Status FileError(const char* what, int64_t offset, int64_t bytes) {
 
 Status ReadRun(int fd, int64_t offset, char* memory, int64_t bytes) {
   while (bytes > 0) {
-    const ssize_t got = pread(fd, memory, static_cast<size_t>(std::min(bytes, kLargestTransfer)), offset);
+    const ssize_t got =
+        pread(fd, memory, static_cast<size_t>(std::min(bytes, kLargestTransfer)), offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return FileError("reading", offset, bytes);
     if (got == 0) {
@@ -86,7 +86,8 @@ Status ReadRun(int fd, int64_t offset, char* memory, int64_t bytes) {
 
 Status WriteRun(int fd, int64_t offset, const char* memory, int64_t bytes) {
   while (bytes > 0) {
-    const ssize_t put = pwrite(fd, memory, static_cast<size_t>(std::min(bytes, kLargestTransfer)), offset);
+    const ssize_t put =
+        pwrite(fd, memory, static_cast<size_t>(std::min(bytes, kLargestTransfer)), offset);
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0) return FileError("writing", offset, bytes);
     memory += put;

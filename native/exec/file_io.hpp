@@ -11,7 +11,7 @@ struct FileTensor {
   int fd = -1;
   int64_t offset = 0;  // bytes
   DType dtype = DType::kFloat32;
-  Dims stride{};       // elements, positive, or negative (a mirrored filter)
+  Dims stride{};  // elements, positive, or negative (a mirrored filter)
 };
 
 // A packed copy of a box of `extent` elements keeps the file's order of dimensions, so that long

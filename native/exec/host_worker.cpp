@@ -48,7 +48,8 @@ HostWorker::~HostWorker() {
 
 HostWorker::Ticket HostWorker::Submit(Job job) {
   const std::lock_guard lock(state_->mutex);
-  if (!state_->thread.joinable()) state_->thread = std::thread([state = state_.get()] { state->Loop(); });
+  if (!state_->thread.joinable())
+    state_->thread = std::thread([state = state_.get()] { state->Loop(); });
   state_->jobs.push_back(std::move(job));
   state_->submitted.notify_all();
   return ++state_->last;

@@ -15,8 +15,6 @@ constexpr std::array<Operation, kDirections> kTable{{
 
 }  // namespace
 
-const Operation& OperationOf(Direction direction) {
-  return kTable[static_cast<size_t>(direction)];
-}
+const Operation& OperationOf(Direction direction) { return kTable[static_cast<size_t>(direction)]; }
 
 }  // namespace oocdnn

@@ -15,7 +15,7 @@ namespace oocdnn {
 
 // One operand of a call: memory that the device's copies reach, or a file.
 struct HostTensor {
-  TensorView view;   // view.data is unused for a file
+  TensorView view;  // view.data is unused for a file
   int fd = -1;
   int64_t offset = 0;  // bytes, of element (0, ..., 0)
 

@@ -89,8 +89,7 @@ Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const A
   OOC_TRY(staging_.Begin(tensors, extent, used, slabs));
   const Call call{booking, tensors, arena, stats};
   OOC_TRY(Quiesce(Loop(call, progress)));
-  stats->seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  stats->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   stats->fetch_seconds = Busy(fetch_.get()) - fetch;
   stats->compute_seconds = Busy(compute_.get()) - compute;
   stats->drain_seconds = Busy(drain_.get()) - drain;

@@ -50,8 +50,7 @@ Dims ConvShape::DimsOf(Operand operand, Direction direction) const {
     case Operand::kW: return {g, k, c, filter[0], filter[1], filter[2]};
     case Operand::kY: return {n, g, k, out[0], out[1], out[2]};
     case Operand::kBias:
-    case Operand::kScale:
-      return {1, g, direction == Direction::kBackwardData ? c : k, 1, 1, 1};
+    case Operand::kScale: return {1, g, direction == Direction::kBackwardData ? c : k, 1, 1, 1};
     case Operand::kResidual:
     case Operand::kOld: return DimsOf(OutputOf(direction), direction);
   }

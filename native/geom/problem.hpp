@@ -25,7 +25,12 @@ using Dims = std::array<int64_t, 6>;
 using Spatial = std::array<int64_t, 3>;  // D, H, W (or T, R, S; O, P, Q)
 
 // The values of these enums are those of the C API.
-enum class Direction : int { kForward = 0, kBackwardData = 1, kBackwardFilter = 2, kBackwardBias = 3 };
+enum class Direction : int {
+  kForward = 0,
+  kBackwardData = 1,
+  kBackwardFilter = 2,
+  kBackwardBias = 3
+};
 constexpr int kDirections = 4;
 
 enum class Math : int { kFp32 = 0, kTf32 = 1 };
@@ -37,7 +42,7 @@ enum class Activation : int {
   kElu = 3,          // v > 0 ? v : parameter * (exp(v) - 1)
   kSigmoid = 4,
   kTanh = 5,
-  kSwish = 6,        // v * sigmoid(parameter * v)
+  kSwish = 6,  // v * sigmoid(parameter * v)
 };
 constexpr int kActivations = 7;
 
@@ -62,9 +67,7 @@ struct ConvShape {
   // The six extents of `operand`. For kBias and kScale the channels are those of the output.
   [[nodiscard]] Dims DimsOf(Operand operand, Direction direction) const;
   // Extent of the filter's reach on spatial axis `axis`: (filter - 1) * dilation + 1.
-  [[nodiscard]] int64_t Reach(int axis) const {
-    return (filter[axis] - 1) * dilation[axis] + 1;
-  }
+  [[nodiscard]] int64_t Reach(int axis) const { return (filter[axis] - 1) * dilation[axis] + 1; }
   // Multiply-adds of the convolution: n * g * k * c * out * filter.
   [[nodiscard]] double MultiplyAdds() const;
 };

@@ -26,12 +26,12 @@ struct EngineInfo {
 // What an engine is prepared for: one tile shape.
 struct TileOp {
   Direction direction = Direction::kForward;
-  ConvShape shape;             // pad_before == pad_after on every axis
+  ConvShape shape;  // pad_before == pad_after on every axis
   DType dtype = DType::kFloat32;
   DType out_dtype = DType::kFloat32;  // of the output tile: dtype, or the accumulator's
   Math math = Math::kFp32;
-  bool accumulates = false;    // Run will be asked to add to the output tile
-  bool reproducible = false;   // only invariant engines
+  bool accumulates = false;   // Run will be asked to add to the output tile
+  bool reproducible = false;  // only invariant engines
   int64_t workspace_limit = INT64_MAX;
 };
 

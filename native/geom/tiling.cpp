@@ -119,14 +119,14 @@ Tiling MakeTiling(const Problem& problem, const AxisArray& length, bool padding_
   Tiling tiling;
   tiling.extent = ExtentsOf(problem);
   for (int i = 0; i < kAxes; ++i) {
-    tiling.length[i] = std::clamp<int64_t>(length[i], std::min<int64_t>(1, tiling.extent[i]),
-                                           tiling.extent[i]);
+    tiling.length[i] =
+        std::clamp<int64_t>(length[i], std::min<int64_t>(1, tiling.extent[i]), tiling.extent[i]);
   }
   for (int s = 0; s < 3; ++s) {
     const int i = Index(Axis::kD) + s;
     if (DrivesInput(problem) && tiling.length[i] < tiling.extent[i]) {
-      tiling.length[i] = std::min(RoundUp(tiling.length[i], problem.shape.stride[s]),
-                                  tiling.extent[i]);
+      tiling.length[i] =
+          std::min(RoundUp(tiling.length[i], problem.shape.stride[s]), tiling.extent[i]);
     }
     const bool cut = tiling.length[i] < tiling.extent[i];
     const bool uneven = problem.shape.pad_before[s] != problem.shape.pad_after[s];

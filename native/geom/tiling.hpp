@@ -67,7 +67,6 @@ using TileIndex = AxisArray;  // the number of the tile on each axis
 
 // The box of `operand` that tile `index` reads or writes. Its extent is the same for all tiles and
 // equals TileShape(...).DimsOf(operand) (backward data's dx box is wider than what it drains).
-Box RegionOf(const Problem& problem, const Tiling& tiling, Operand operand,
-             const TileIndex& index);
+Box RegionOf(const Problem& problem, const Tiling& tiling, Operand operand, const TileIndex& index);
 
 }  // namespace oocdnn

@@ -16,7 +16,10 @@ constexpr const char* kSpatialNames[3] = {"D", "H", "W"};
 constexpr int64_t kLargest = int64_t{1} << 60;
 
 Status CheckCounts(const ConvShape& shape) {
-  struct Count { const char* name; int64_t value, least; };
+  struct Count {
+    const char* name;
+    int64_t value, least;
+  };
   for (const Count& count : {Count{"the batch size N", shape.n, 0}, Count{"groups", shape.g, 1},
                              Count{"K per group", shape.k, 1}, Count{"C per group", shape.c, 1}}) {
     if (count.value < count.least || count.value > kLargest) {
@@ -30,23 +33,25 @@ Status CheckCounts(const ConvShape& shape) {
 
 Status CheckAxis(const ConvShape& shape, int s) {
   const char* name = kSpatialNames[s];
-  struct Part { const char* what; int64_t value, least; };
-  for (const Part& part : {Part{"stride", shape.stride[s], 1},
-                           Part{"dilation", shape.dilation[s], 1},
-                           Part{"filter extent", shape.filter[s], 1},
-                           Part{"input extent", shape.in[s], 1},
-                           Part{"padding before", shape.pad_before[s], 0},
-                           Part{"padding after", shape.pad_after[s], 0}}) {
+  struct Part {
+    const char* what;
+    int64_t value, least;
+  };
+  for (const Part& part :
+       {Part{"stride", shape.stride[s], 1}, Part{"dilation", shape.dilation[s], 1},
+        Part{"filter extent", shape.filter[s], 1}, Part{"input extent", shape.in[s], 1},
+        Part{"padding before", shape.pad_before[s], 0},
+        Part{"padding after", shape.pad_after[s], 0}}) {
     if (part.value < part.least || part.value > kLargest) {
-      return Error(Code::kInvalidProblem, "%s on axis %s is %lld; it must be at least %lld and at "
+      return Error(Code::kInvalidProblem,
+                   "%s on axis %s is %lld; it must be at least %lld and at "
                    "most 2^60",
                    part.what, name, static_cast<long long>(part.value),
                    static_cast<long long>(part.least));
     }
   }
-  const int64_t expected =
-      OutputExtent(shape.in[s], shape.pad_before[s], shape.pad_after[s], shape.filter[s],
-                   shape.stride[s], shape.dilation[s]);
+  const int64_t expected = OutputExtent(shape.in[s], shape.pad_before[s], shape.pad_after[s],
+                                        shape.filter[s], shape.stride[s], shape.dilation[s]);
   if (expected < 1) {
     return Error(Code::kInvalidProblem,
                  "the output would be empty on axis %s: input %lld + padding %lld + %lld is less "
@@ -77,18 +82,22 @@ Status CheckUnseen(const ConvShape& shape, int s) {
   }
   return Error(Code::kInvalidProblem,
                "axis %s is in use (input %lld, filter %lld, output %lld), but the problem has only "
-               "%d spatial axes; give it more", kSpatialNames[s],
-               static_cast<long long>(shape.in[s]), static_cast<long long>(shape.filter[s]),
-               static_cast<long long>(shape.out[s]), 2 - s);
+               "%d spatial axes; give it more",
+               kSpatialNames[s], static_cast<long long>(shape.in[s]),
+               static_cast<long long>(shape.filter[s]), static_cast<long long>(shape.out[s]),
+               2 - s);
 }
 
 Status CheckNames(const Problem& problem) {
-  struct Name { const char* what; int value, count; };
+  struct Name {
+    const char* what;
+    int value, count;
+  };
   const Epilogue& epilogue = problem.epilogue;
-  for (const Name& name : {Name{"direction", static_cast<int>(problem.direction), kDirections},
-                           Name{"math", static_cast<int>(problem.math), 2},
-                           Name{"activation", static_cast<int>(epilogue.activation),
-                                kActivations}}) {
+  for (const Name& name :
+       {Name{"direction", static_cast<int>(problem.direction), kDirections},
+        Name{"math", static_cast<int>(problem.math), 2},
+        Name{"activation", static_cast<int>(epilogue.activation), kActivations}}) {
     if (name.value >= 0 && name.value < name.count) continue;
     return Error(Code::kInvalidProblem, "%s is %d; it must be between 0 and %d", name.what,
                  name.value, name.count - 1);
@@ -107,8 +116,8 @@ Status CheckFinish(const Problem& problem) {
                  "the activation's parameter %g and the residual's alpha %g must be finite",
                  epilogue.parameter, epilogue.residual_alpha);
   }
-  const bool per_channel = problem.direction == Direction::kForward ||
-                           problem.direction == Direction::kBackwardData;
+  const bool per_channel =
+      problem.direction == Direction::kForward || problem.direction == Direction::kBackwardData;
   if (!per_channel && (epilogue.bias || epilogue.scale)) {
     return Error(Code::kInvalidProblem,
                  "bias and scale go with fwd and bwd_data only, not with %s; leave them out",

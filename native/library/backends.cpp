@@ -27,9 +27,8 @@ constexpr std::array<const char*, kFaultKinds> kFaultNames{
 
 Result<Fault> ParseFault(const std::vector<std::string>& words) {
   Fault fault;
-  const auto* kind = words.size() < 3
-                         ? kFaultNames.end()
-                         : std::find(kFaultNames.begin(), kFaultNames.end(), words[1]);
+  const auto* kind = words.size() < 3 ? kFaultNames.end()
+                                      : std::find(kFaultNames.begin(), kFaultNames.end(), words[1]);
   if (kind == kFaultNames.end()) {
     return Error(Code::kInvalidProblem,
                  "a fault is written fault:KIND:N[:sticky] with KIND one of allocate, "
@@ -56,9 +55,10 @@ Status Wrap(const std::string& wrapper, DeviceStack* stack) {
     OOC_ASSIGN(const Fault fault, ParseFault(words));
     stack->device = MakeFaultDevice(std::move(stack->device), fault);
   } else {
-    return Error(Code::kInvalidProblem,
-                 "'%s' is not a wrapper; known are check, trace, limit:BYTES, fault:KIND:N[:sticky]",
-                 wrapper.c_str());
+    return Error(
+        Code::kInvalidProblem,
+        "'%s' is not a wrapper; known are check, trace, limit:BYTES, fault:KIND:N[:sticky]",
+        wrapper.c_str());
   }
   return {};
 }

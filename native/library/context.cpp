@@ -34,8 +34,10 @@ void Append(std::string* key, const void* data, size_t bytes) {
 // Equal keys mean equal plans: every number that the planner and the engines look at.
 std::string KeyOf(const Problem& problem, int64_t budget) {
   std::string key;
-  const int32_t small[] = {static_cast<int32_t>(problem.direction), problem.rank,
-                           static_cast<int32_t>(problem.dtype), static_cast<int32_t>(problem.math),
+  const int32_t small[] = {static_cast<int32_t>(problem.direction),
+                           problem.rank,
+                           static_cast<int32_t>(problem.dtype),
+                           static_cast<int32_t>(problem.math),
                            static_cast<int32_t>(problem.epilogue.scale),
                            static_cast<int32_t>(problem.epilogue.bias),
                            static_cast<int32_t>(problem.epilogue.residual),
@@ -245,7 +247,8 @@ Status Context::RunWithin(const Problem& problem, const HostTensors& tensors, in
     if (next < kLeastBudget) return status;
     aim = next;
   }
-  return Error(Code::kOutOfMemory, "a budget of %s is below the smallest tile; give at least 256 KiB",
+  return Error(Code::kOutOfMemory,
+               "a budget of %s is below the smallest tile; give at least 256 KiB",
                BytesText(budget).c_str())
       .WithDetail(int64_t{256} << 10);
 }

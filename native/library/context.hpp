@@ -17,8 +17,8 @@ namespace oocdnn {
 
 struct ContextOptions {
   DeviceOptions device;
-  std::string budget = "auto";   // "2GiB", "50%", "auto"
-  std::string profile;           // path; "": the cache directory; "none": built-in guesses
+  std::string budget = "auto";  // "2GiB", "50%", "auto"
+  std::string profile;          // path; "": the cache directory; "none": built-in guesses
   int64_t host_cap = int64_t{1} << 30;
   bool reproducible = false;
   bool trace = false;

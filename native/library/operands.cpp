@@ -35,8 +35,9 @@ Range RangeOf(const Problem& problem, const HostTensors& tensors, Operand operan
   const HostTensor& tensor = tensors[Index(operand)];
   const Reach reach = ReachOf(problem.DimsOf(operand), tensor.view.stride);
   const int64_t size = SizeOf(tensor.view.dtype);
-  const int64_t base =
-      tensor.in_file() ? tensor.offset : static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.view.data));
+  const int64_t base = tensor.in_file()
+                           ? tensor.offset
+                           : static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.view.data));
   return {base + reach.low * size, base + reach.high * size};
 }
 
@@ -45,7 +46,8 @@ Status CheckFile(const Problem& problem, const HostTensors& tensors, Operand ope
   const char* name = Name(operand, problem.direction);
   struct stat info{};
   if (fstat(tensor.fd, &info) != 0) {
-    return Error(Code::kFileError, "%s: the file cannot be examined: %s", name, std::strerror(errno));
+    return Error(Code::kFileError, "%s: the file cannot be examined: %s", name,
+                 std::strerror(errno));
   }
   const Range range = RangeOf(problem, tensors, operand);
   if (range.begin < 0 || range.end > info.st_size) {
@@ -94,13 +96,13 @@ void Scale(T* data, const Dims& dims, const Dims& stride, double beta, int dimen
 // A 16-bit element with the arithmetic of a number, so that Scale serves every type.
 struct Half {
   Float16 value{};
-  Half(int) {}                                                           // NOLINT: zero
+  Half(int) {}  // NOLINT: zero
   explicit Half(double number) : value(ToFloat16(static_cast<float>(number))) {}
   explicit operator double() const { return ToFloat(value); }
 };
 struct Brain {
   BFloat16 value{};
-  Brain(int) {}                                                          // NOLINT: zero
+  Brain(int) {}  // NOLINT: zero
   explicit Brain(double number) : value(ToBFloat16(static_cast<float>(number))) {}
   explicit operator double() const { return ToFloat(value); }
 };

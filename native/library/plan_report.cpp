@@ -17,7 +17,7 @@ constexpr double kPatience = 1.5;
 // What one round of preparing candidates came to.
 struct Round {
   bool booked = false;
-  double overshoot = 1.0;  // the least exact bytes / budget among those that were too large
+  double overshoot = 1.0;          // the least exact bytes / budget among those that were too large
   double too_large_seconds = 0.0;  // price of the best of those; 0: none was
   Status last;
 };
@@ -119,9 +119,8 @@ std::string Explain(const PlanReport& report, const PlanRequest& request) {
   text += Format("chosen: %s on %s, %lld tiles, %s in, %s out, predicted %.3g s\n",
                  Describe(request, report.booking.candidate).c_str(),
                  report.booking.executable->engine().c_str(),
-                 static_cast<long long>(report.cost.steps),
-                 BytesText(report.cost.bytes_in).c_str(), BytesText(report.cost.bytes_out).c_str(),
-                 report.cost.seconds);
+                 static_cast<long long>(report.cost.steps), BytesText(report.cost.bytes_in).c_str(),
+                 BytesText(report.cost.bytes_out).c_str(), report.cost.seconds);
   for (size_t i = 0; i < report.ranked.size(); ++i) {
     const RankedCandidate& ranked = report.ranked[i];
     if (ranked.candidate == report.booking.candidate) continue;

@@ -24,8 +24,8 @@ struct PlanReport {
 Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
                                int64_t* prepared);
 
-// A budget that is known to work, close to the least: what the failed plan says, raised step by step
-// until a booking succeeds. 0 where none does, whatever the budget.
+// A budget that is known to work, close to the least: what the failed plan says, raised step by
+// step until a booking succeeds. 0 where none does, whatever the budget.
 int64_t WorkingBudget(Device& device, const PlanRequest& request, const Profile& profile,
                       const Status& failure);
 

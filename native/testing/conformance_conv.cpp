@@ -31,8 +31,8 @@ Status ExpectClaims(const Properties& engine, const Properties& executable) {
 Status ExpectRefusal(const Status& refusal) {
   const bool expected =
       refusal.code() == Code::kUnsupported || refusal.code() == Code::kOutOfMemory;
-  OOC_EXPECT(expected, "refused with \"%s\": %s",
-             CodeName(refusal.code()), refusal.message().c_str());
+  OOC_EXPECT(expected, "refused with \"%s\": %s", CodeName(refusal.code()),
+             refusal.message().c_str());
   OOC_EXPECT(!refusal.message().empty(), "refused without a reason");
   return {};
 }

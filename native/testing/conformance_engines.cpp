@@ -92,8 +92,8 @@ Status RefusalsHaveReasons(Device& device) {
           op.out_dtype = AccumulatorOf(dtype);
           op.workspace_limit = 0;
           const Status status = PrepareChecked(device, engine, op).status();
-          const bool refused = status.code() == Code::kUnsupported ||
-                               status.code() == Code::kOutOfMemory;
+          const bool refused =
+              status.code() == Code::kUnsupported || status.code() == Code::kOutOfMemory;
           if (!refused) OOC_TRY(status);
         }
       }

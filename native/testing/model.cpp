@@ -80,8 +80,8 @@ std::string Json(const PlanRequest& request, const RankedCandidate& ranked) {
          ",\"accumulates\":" + (op.accumulates ? "true" : "false") +
          ",\"out_dtype\":" + std::to_string(static_cast<int>(op.out_dtype)) +
          ",\"estimate\":" + std::to_string(EstimateBytes(request, candidate)) +
-         ",\"text\":" + JsonString(Describe(request, candidate)) + ",\"cost\":" + Json(ranked.cost) +
-         "}";
+         ",\"text\":" + JsonString(Describe(request, candidate)) +
+         ",\"cost\":" + Json(ranked.cost) + "}";
 }
 
 std::string Json(const PlanRequest& request, const PlanSearch& search) {

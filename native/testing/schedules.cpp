@@ -44,8 +44,8 @@ Problem RandomProblem(Dice* dice) {
     shape.dilation[s] = dice->Between(1, 2);
     shape.pad_before[s] = dice->Between(0, 2);
     shape.pad_after[s] = dice->Between(0, 2);
-    const int64_t least = std::max<int64_t>(
-        1, shape.Reach(s) - shape.pad_before[s] - shape.pad_after[s]);
+    const int64_t least =
+        std::max<int64_t>(1, shape.Reach(s) - shape.pad_before[s] - shape.pad_after[s]);
     shape.in[s] = dice->Between(least, std::max<int64_t>(least, 9));
     shape.out[s] = OutputExtent(shape.in[s], shape.pad_before[s], shape.pad_after[s],
                                 shape.filter[s], shape.stride[s], shape.dilation[s]);
@@ -75,9 +75,8 @@ void KeepOrderOfSums(const Problem& problem, bool direct, AxisArray* length) {
 
 LoopOrder RandomOrder(const Problem& problem, Dice* dice) {
   LoopOrder order = DefaultOrder(problem);
-  const auto reductions = std::find_if(order.begin(), order.end(), [&](Axis axis) {
-    return IsReduction(problem, axis);
-  });
+  const auto reductions = std::find_if(order.begin(), order.end(),
+                                       [&](Axis axis) { return IsReduction(problem, axis); });
   for (auto i = order.begin(); i != reductions; ++i) {
     std::swap(*i, *(i + dice->Between(0, reductions - i - 1)));
   }

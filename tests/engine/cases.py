@@ -193,8 +193,8 @@ def forced_case(draw: Draw, direction: str, axis: str) -> Case:
         a = {"D": 0, "H": rank - 2, "W": rank - 1}[axis]
         stride[a] = 1
         extent[a] = long
-    if direction == "backward_bias" and axis == "C":
-        raise ValueError("backward bias has no C")
+    if direction == "backward_bias" and axis in ("C", "groups"):
+        raise ValueError("backward bias has neither C nor groups")
     padding = tuple((p, p) for p in (draw.integer(0, t - 1) for t in taps))
     case = Case(
         direction=direction,
@@ -263,13 +263,12 @@ def lay_out(values: np.ndarray, layout: str) -> np.ndarray:
 
 def make_inputs(case: Case) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(case.seed)
-    arrays = {
+    return {
         "x": make_array(rng, case.x_shape, case),
         "w": np.ascontiguousarray(make_array(rng, case.w_shape, case)),
         "y": make_array(rng, case.y_shape, case),
         "b": rng.integers(-3, 4, size=case.y_shape[1]).astype(DTYPES[case.dtype]),
     }
-    return arrays
 
 
 def reference(case: Case, arrays: dict[str, np.ndarray]) -> np.ndarray:
@@ -321,8 +320,7 @@ def run_case(case: Case, **options: Any) -> Outcome:
                     raise
                 budget = error.least
                 continue
-            outcome = Outcome(result, _round(case, arrays), ctx.stats, budget, ctx.check_reports())
-            return outcome
+            return Outcome(result, _round(case, arrays), ctx.stats, budget, ctx.check_reports())
     raise AssertionError("unreachable")
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from engine.cases import RandomDraw, call, make_inputs, random_case, reference
 
 import oocdnn
-from engine.cases import RandomDraw, call, make_inputs, random_case, reference
 
 KINDS = ("allocate", "allocate_host", "create", "copy", "run", "event", "prepare")
 MOST_CALLS = 400
@@ -63,6 +63,8 @@ def test_less_memory_than_planned_is_planned_again():
 def test_too_little_memory_says_who_holds_what():
     x = np.ones((1, 8, 64, 64), np.float32)
     w = np.ones((8, 8, 3, 3), np.float32)
-    with oocdnn.Context(device="cpu", budget=1 << 20, wrap="limit:256") as ctx:
-        with pytest.raises(oocdnn.OutOfMemory, match="limited to 256"):
-            ctx.conv2d(x, w)
+    with (
+        oocdnn.Context(device="cpu", budget=1 << 20, wrap="limit:256") as ctx,
+        pytest.raises(oocdnn.OutOfMemory, match="limited to 256"),
+    ):
+        ctx.conv2d(x, w)

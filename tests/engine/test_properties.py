@@ -1,12 +1,8 @@
 """What results promise: invariance, determinism, NaN and infinity, beta = 0, warm calls."""
 
 import numpy as np
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-import oocdnn
 import oracle
+import pytest
 from engine.cases import (
     HypothesisDraw,
     RandomDraw,
@@ -15,12 +11,16 @@ from engine.cases import (
     random_case,
     run_case,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oocdnn
 
 
 def with_values(case, arrays, seed):
     """The case's arrays with random reals, so that the order of additions shows in the bits."""
     rng = np.random.default_rng(seed)
-    for name, array in arrays.items():
+    for array in arrays.values():
         array[...] = rng.standard_normal(array.shape).astype(array.dtype)
     return arrays
 

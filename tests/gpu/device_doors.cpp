@@ -66,8 +66,7 @@ TileLayout LayoutFrom(const DoorLayout& from) {
 
 Transfer TransferFrom(const DoorTransfer& from, const TileLayout& layout) {
   Transfer transfer;
-  transfer.view = {from.view.data, static_cast<DType>(from.view.dtype),
-                   DimsFrom(from.view.stride)};
+  transfer.view = {from.view.data, static_cast<DType>(from.view.dtype), DimsFrom(from.view.stride)};
   transfer.operand = static_cast<Operand>(from.operand);
   transfer.box = {DimsFrom(from.origin), DimsFrom(from.extent), DimsFrom(from.valid_begin),
                   DimsFrom(from.valid_end)};
@@ -199,8 +198,11 @@ OOC_DOOR int oocdnn_gpu_finish(Rig* rig, const DoorFinish* from, char* text, int
   args.scale = from->scale;
   args.alpha = from->alpha;
   args.beta = from->beta;
-  args.epilogue = {from->scale != nullptr, from->bias != nullptr, from->residual != nullptr,
-                   from->residual_alpha, static_cast<Activation>(from->activation),
+  args.epilogue = {from->scale != nullptr,
+                   from->bias != nullptr,
+                   from->residual != nullptr,
+                   from->residual_alpha,
+                   static_cast<Activation>(from->activation),
                    from->parameter};
   return Answer(rig->device->Finish(rig->stream, args), text, capacity);
 }
@@ -242,9 +244,7 @@ OOC_DOOR int oocdnn_gpu_synchronize(Rig* rig, char* text, int64_t capacity) {
   return Answer(rig->device->SynchronizeStream(rig->stream), text, capacity);
 }
 
-OOC_DOOR double oocdnn_gpu_busy_seconds(Rig* rig) {
-  return rig->device->BusySeconds(rig->stream);
-}
+OOC_DOOR double oocdnn_gpu_busy_seconds(Rig* rig) { return rig->device->BusySeconds(rig->stream); }
 
 // Bytes of the kernels compiled by NVRTC for sm_<major><minor>, or the negative code.
 OOC_DOOR int64_t oocdnn_gpu_compile(int major, int minor, const char* nvrtc, const char* cache,
@@ -260,8 +260,7 @@ OOC_DOOR int oocdnn_gpu_method(const DoorTransfer* from, int verb, int host, int
   using namespace cuda;  // NOLINT(google-build-using-namespace)
   const TileLayout layout = LayoutFrom(from->layout);
   const Side wire = verb == 0 ? Side::kFrom : Side::kTo;
-  StridedCopy copy =
-      CopyOf(TransferFrom(*from, layout), verb == 0 ? Toward::kTile : Toward::kView);
+  StridedCopy copy = CopyOf(TransferFrom(*from, layout), verb == 0 ? Toward::kTile : Toward::kView);
   if (copy.Elements() == 0) return 0;
   Simplify(&copy, wire);
   const CopyPlan plan =

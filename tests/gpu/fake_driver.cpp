@@ -81,16 +81,34 @@ void* At(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); }
   if (depth == 0) return 201
 
 FAKE(cuInit)(unsigned) { return 0; }
-FAKE(cuDriverGetVersion)(int* version) { *version = 12000; return 0; }
-FAKE(cuGetErrorName)(CUresult, const char** text) { *text = "CUDA_ERROR_FAKE"; return 0; }
-FAKE(cuGetErrorString)(CUresult, const char** text) { *text = "the fake driver says no"; return 0; }
-FAKE(cuDeviceGet)(CUdevice* device, int ordinal) { *device = ordinal; return ordinal; }
-FAKE(cuDeviceGetCount)(int* count) { *count = 1; return 0; }
+FAKE(cuDriverGetVersion)(int* version) {
+  *version = 12000;
+  return 0;
+}
+FAKE(cuGetErrorName)(CUresult, const char** text) {
+  *text = "CUDA_ERROR_FAKE";
+  return 0;
+}
+FAKE(cuGetErrorString)(CUresult, const char** text) {
+  *text = "the fake driver says no";
+  return 0;
+}
+FAKE(cuDeviceGet)(CUdevice* device, int ordinal) {
+  *device = ordinal;
+  return ordinal;
+}
+FAKE(cuDeviceGetCount)(int* count) {
+  *count = 1;
+  return 0;
+}
 FAKE(cuDeviceGetName)(char* name, int length, CUdevice) {
   std::strncpy(name, "fake GPU", static_cast<size_t>(length));
   return 0;
 }
-FAKE(cuDeviceTotalMem_v2)(size_t* bytes, CUdevice) { *bytes = size_t{8} << 30; return 0; }
+FAKE(cuDeviceTotalMem_v2)(size_t* bytes, CUdevice) {
+  *bytes = size_t{8} << 30;
+  return 0;
+}
 FAKE(cuDeviceGetAttribute)(int* value, CUdevice_attribute attribute, CUdevice) {
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MAX_PITCH: *value = 0x7fffffff; return 0;
@@ -105,7 +123,10 @@ FAKE(cuDevicePrimaryCtxRetain)(CUcontext* context, CUdevice) {
   return 0;
 }
 FAKE(cuDevicePrimaryCtxRelease_v2)(CUdevice) { return 0; }
-FAKE(cuCtxPushCurrent_v2)(CUcontext) { ++depth; return 0; }
+FAKE(cuCtxPushCurrent_v2)(CUcontext) {
+  ++depth;
+  return 0;
+}
 FAKE(cuCtxPopCurrent_v2)(CUcontext*) { return depth-- > 0 ? 0 : 201; }
 FAKE(cuCtxGetStreamPriorityRange)(int* least, int* greatest) {
   *least = 0;
@@ -235,15 +256,27 @@ FAKE(cuStreamCreateWithPriority)(CUstream* stream, unsigned, int priority) {
   *stream = new CUstream_st{priority};
   return 0;
 }
-FAKE(cuStreamDestroy_v2)(CUstream stream) { delete stream; return 0; }
-FAKE(cuStreamSynchronize)(CUstream) { IN_CONTEXT(); return 0; }
-FAKE(cuStreamWaitEvent)(CUstream, CUevent, unsigned) { IN_CONTEXT(); return 0; }
+FAKE(cuStreamDestroy_v2)(CUstream stream) {
+  delete stream;
+  return 0;
+}
+FAKE(cuStreamSynchronize)(CUstream) {
+  IN_CONTEXT();
+  return 0;
+}
+FAKE(cuStreamWaitEvent)(CUstream, CUevent, unsigned) {
+  IN_CONTEXT();
+  return 0;
+}
 FAKE(cuEventCreate)(CUevent* event, unsigned flags) {
   IN_CONTEXT();
   *event = new CUevent_st{{}, (flags & CU_EVENT_DISABLE_TIMING) == 0};
   return 0;
 }
-FAKE(cuEventDestroy_v2)(CUevent event) { delete event; return 0; }
+FAKE(cuEventDestroy_v2)(CUevent event) {
+  delete event;
+  return 0;
+}
 FAKE(cuEventRecord)(CUevent event, CUstream) {
   IN_CONTEXT();
   event->at = std::chrono::steady_clock::now();
@@ -258,7 +291,11 @@ FAKE(cuEventElapsedTime)(float* milliseconds, CUevent begin, CUevent end) {
   return 0;
 }
 
-FAKE(nvrtcVersion)(int* major, int* minor) { *major = 13; *minor = 0; return 0; }
+FAKE(nvrtcVersion)(int* major, int* minor) {
+  *major = 13;
+  *minor = 0;
+  return 0;
+}
 FAKE(nvrtcCreateProgram)(nvrtcProgram* program, const char* source, const char*, int headers,
                          const char* const*, const char* const*) {
   *program = reinterpret_cast<nvrtcProgram>(&context_object);
@@ -266,7 +303,16 @@ FAKE(nvrtcCreateProgram)(nvrtcProgram* program, const char* source, const char*,
 }
 FAKE(nvrtcDestroyProgram)(nvrtcProgram*) { return 0; }
 FAKE(nvrtcCompileProgram)(nvrtcProgram, int, const char* const*) { return 0; }
-FAKE(nvrtcGetProgramLogSize)(nvrtcProgram, size_t* bytes) { *bytes = 0; return 0; }
+FAKE(nvrtcGetProgramLogSize)(nvrtcProgram, size_t* bytes) {
+  *bytes = 0;
+  return 0;
+}
 FAKE(nvrtcGetProgramLog)(nvrtcProgram, char*) { return 0; }
-FAKE(nvrtcGetCUBINSize)(nvrtcProgram, size_t* bytes) { *bytes = 4; return 0; }
-FAKE(nvrtcGetCUBIN)(nvrtcProgram, char* cubin) { std::memcpy(cubin, "fake", 4); return 0; }
+FAKE(nvrtcGetCUBINSize)(nvrtcProgram, size_t* bytes) {
+  *bytes = 4;
+  return 0;
+}
+FAKE(nvrtcGetCUBIN)(nvrtcProgram, char* cubin) {
+  std::memcpy(cubin, "fake", 4);
+  return 0;
+}

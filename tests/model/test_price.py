@@ -26,7 +26,7 @@ PROFILES = {
 
 
 def check(run: tuple, profile: Profile, tolerance: float = 1e-9) -> None:
-    cost, _floor = planner.price(*run, profile, engines=planner.DIRECT)
+    cost = planner.price(*run, profile, engines=planner.DIRECT)
     simulated = Pipeline(*run, profile).outcome()
     assert cost["seconds"] == pytest.approx(simulated.seconds, rel=tolerance, abs=0)
     for engine in ENGINES:

@@ -1,7 +1,7 @@
 #include "device/cpu/thread.hpp"
 
 #include <pthread.h>
-#include <signal.h>
+#include <csignal>
 
 #include <system_error>
 #include <utility>

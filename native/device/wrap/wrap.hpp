@@ -14,7 +14,13 @@ std::unique_ptr<Device> MakeLimitDevice(std::unique_ptr<Device> inner, int64_t b
 
 // A device whose n-th call of one kind fails (n from 1; sticky: and every later one).
 enum class FaultKind : int {
-  kAllocate = 0, kAllocateHost = 1, kCreate = 2, kCopy = 3, kRun = 4, kEvent = 5, kPrepare = 6,
+  kAllocate = 0,
+  kAllocateHost = 1,
+  kCreate = 2,
+  kCopy = 3,
+  kRun = 4,
+  kEvent = 5,
+  kPrepare = 6,
 };
 constexpr int kFaultKinds = 7;
 struct Fault {

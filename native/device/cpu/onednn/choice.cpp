@@ -79,9 +79,13 @@ ConvolutionCall CallWith(const TileOp& op, const View& view, const Tensors& tens
 }
 
 // Where a filter tap meets nothing but padding, oneDNN's compiled loops for backward filter leave
-// elements unwritten and write past their buffers; its matrix product does not.
+// elements unwritten and write past their buffers; oneDNN 2 also mistakes padded depth in bf16. The
+// matrix product does neither.
 bool GoesAstray(const TileOp& op, const PrimitiveDesc& desc) {
-  return op.direction == Direction::kBackwardFilter && !UsesWholeFilter(op.shape) &&
+  if (op.direction != Direction::kBackwardFilter) return false;
+  const bool depth =
+      DNNL_VERSION_MAJOR < 3 && op.dtype == DType::kBFloat16 && op.shape.pad_before[0] > 0;
+  return (depth || !UsesWholeFilter(op.shape)) &&
          desc.Implementation().find("gemm") == std::string::npos;
 }
 
@@ -93,15 +97,15 @@ Status Inspect(const TileOp& op, const View& view, const PrimitiveDesc& desc, in
     return Error(Code::kUnsupported, "oneDNN has only a plain loop for it (%s)", name.c_str());
   }
   if (GoesAstray(op, desc)) {
-    return Error(Code::kUnsupported, "oneDNN's %s is wrong where filter taps meet only padding",
+    return Error(Code::kUnsupported, "oneDNN's %s is wrong for filter taps in the padding",
                  name.c_str());
   }
   const Names names = NamesOf(op.direction);
   for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY}) {
     const int i = Index(operand);
     OOC_ASSIGN(choice->tensor[i], desc.Query(names.query[i]));
-    if (operand != Operand::kW && !view.ToLayout(choice->tensor[i], operand, choice->dtype[i],
-                                                 &choice->layout[i])) {
+    if (operand != Operand::kW &&
+        !view.ToLayout(choice->tensor[i], operand, choice->dtype[i], &choice->layout[i])) {
       return Error(Code::kUnsupported, "oneDNN's %s wants a format of %s that has no plain strides",
                    name.c_str(), Name(operand, op.direction));
     }
@@ -163,8 +167,7 @@ ConvolutionCall CallOf(const TileOp& op, const View& view, const Choice& choice)
   return CallWith(op, view, choice.tensor, choice.dtype);
 }
 
-Result<Choice> Choose(dnnl_engine_t engine, const TileOp& op, const View& view,
-                      int64_t workspace) {
+Result<Choice> Choose(dnnl_engine_t engine, const TileOp& op, const View& view, int64_t workspace) {
   Status refusal;
   for (const DTypes& dtypes : DTypesFor(op)) {
     for (const dnnl_format_tag_t format : FormatsFor(view)) {

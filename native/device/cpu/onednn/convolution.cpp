@@ -79,10 +79,9 @@ void Convolution::CompileAdding(const Choice& choice) {
 Status Convolution::MakeLayouts(const Choice& choice) {
   constexpr int kFilter = Index(Operand::kW);
   layout_ = choice.layout;
-  OOC_ASSIGN(filter_,
-             FilterLayout::Make(runtime_, view_, choice.tensor[kFilter],
-                                op_.shape.DimsOf(Operand::kW, op_.direction),
-                                choice.dtype[kFilter], threads_, output_ == Operand::kW));
+  OOC_ASSIGN(filter_, FilterLayout::Make(runtime_, view_, choice.tensor[kFilter],
+                                         op_.shape.DimsOf(Operand::kW, op_.direction),
+                                         choice.dtype[kFilter], threads_, output_ == Operand::kW));
   layout_[kFilter] = filter_->layout();
   return {};
 }
@@ -91,9 +90,9 @@ Status Convolution::RunOne(const Primitive& primitive, const RunArgs& args, void
   std::array<void*, kTensors> tensor{};
   for (int i = 0; i < kTensors; ++i) tensor[static_cast<size_t>(i)] = args.tile[i];
   tensor[Index(output_)] = output;
-  void* const scratchpad =
-      workspace_bytes_ > partial_bytes_ ? static_cast<std::byte*>(args.workspace) + partial_bytes_
-                                        : nullptr;
+  void* const scratchpad = workspace_bytes_ > partial_bytes_
+                               ? static_cast<std::byte*>(args.workspace) + partial_bytes_
+                               : nullptr;
   return primitive.Run(runtime_->stream(), {tensor[0], tensor[1], tensor[2], scratchpad});
 }
 

@@ -26,7 +26,10 @@ class Convolution {
 
  private:
   Convolution(std::shared_ptr<Runtime> runtime, const TileOp& op, int threads)
-      : runtime_(std::move(runtime)), op_(op), view_(op.shape), threads_(threads),
+      : runtime_(std::move(runtime)),
+        op_(op),
+        view_(op.shape),
+        threads_(threads),
         output_(OutputOf(op.direction)) {}
   Status Prepare();
   Result<Primitive> Compile(const PrimitiveDesc& desc, const Choice& choice) const;

@@ -34,8 +34,7 @@ bool CopyOf(const Transfer& transfer, const Dims& begin, const Dims& end, DType 
     const Box& box = transfer.box;
     const int64_t first =
         std::max({begin[d], transfer.tile_begin[d], box.valid_begin[d] - box.origin[d]});
-    const int64_t last = std::min({end[d], transfer.tile_end[d],
-                                   box.valid_end[d] - box.origin[d]});
+    const int64_t last = std::min({end[d], transfer.tile_end[d], box.valid_end[d] - box.origin[d]});
     if (first >= last) return false;
     there += (box.origin[d] + first) * transfer.view.stride[d];
     here += (first - begin[d]) * stride[d];
@@ -62,8 +61,8 @@ int64_t Elements(const StridedCopy& copy) {
 
 Result<std::unique_ptr<FilterLayout>> FilterLayout::Make(std::shared_ptr<Runtime> runtime,
                                                          const View& view, const MemoryDesc& desc,
-                                                         const Dims& dims, DType dtype,
-                                                         int threads, bool drains) {
+                                                         const Dims& dims, DType dtype, int threads,
+                                                         bool drains) {
   Blocking format;
   if (!desc.Read(&format)) {
     return Error(Code::kUnsupported, "oneDNN's format for this filter is not a blocked one");
@@ -102,8 +101,8 @@ Status FilterLayout::MakeKind(const View& view, const MemoryDesc& desc, const Di
     OOC_ASSIGN(MemoryDesc tile, desc.Part(dims, offset));
     OOC_ASSIGN(MemoryDesc dense,
                MemoryDesc::Strided(dims, layout_.dtype, view.FilterDims(DenseStrides(piece))));
-    OOC_ASSIGN(const PrimitiveDesc reorder, fetch ? DescribeReorder(engine, dense, tile)
-                                                  : DescribeReorder(engine, tile, dense));
+    OOC_ASSIGN(const PrimitiveDesc reorder,
+               fetch ? DescribeReorder(engine, dense, tile) : DescribeReorder(engine, tile, dense));
     std::vector<Argument> arguments;
     arguments.push_back({DNNL_ARG_FROM, std::move(fetch ? dense : tile)});
     arguments.push_back({DNNL_ARG_TO, std::move(fetch ? tile : dense)});
@@ -163,31 +162,33 @@ Status FilterLayout::Drain(const Transfer& transfer, Parallel&) const {
 }
 
 Status FilterLayout::FetchPieces(const Transfer& transfer) const {
-  return ForPieces(transfer, [&](const Piece& piece, const Dims& begin, const Dims& end,
-                                 std::byte* dense) -> Status {
-    int64_t elements = piece.end - piece.begin;
-    for (int d = dim_ + 1; d < 6; ++d) elements *= layout_.shape[d];
-    StridedCopy copy;
-    const bool any = CopyOf(transfer, begin, end, layout_.dtype, dense, true, &copy);
-    if (!any || Elements(copy) < elements) {
-      std::memset(dense, 0, static_cast<size_t>(elements * SizeOf(layout_.dtype)));
-    }
-    OpenMpTeam team;
-    if (any) Copy(copy, team);
-    return piece.kind->fetch.Run(runtime_->stream(), {dense, piece.tile});
-  });
+  return ForPieces(
+      transfer,
+      [&](const Piece& piece, const Dims& begin, const Dims& end, std::byte* dense) -> Status {
+        int64_t elements = piece.end - piece.begin;
+        for (int d = dim_ + 1; d < 6; ++d) elements *= layout_.shape[d];
+        StridedCopy copy;
+        const bool any = CopyOf(transfer, begin, end, layout_.dtype, dense, true, &copy);
+        if (!any || Elements(copy) < elements) {
+          std::memset(dense, 0, static_cast<size_t>(elements * SizeOf(layout_.dtype)));
+        }
+        OpenMpTeam team;
+        if (any) Copy(copy, team);
+        return piece.kind->fetch.Run(runtime_->stream(), {dense, piece.tile});
+      });
 }
 
 Status FilterLayout::DrainPieces(const Transfer& transfer) const {
-  return ForPieces(transfer, [&](const Piece& piece, const Dims& begin, const Dims& end,
-                                 std::byte* dense) -> Status {
-    StridedCopy copy;
-    if (!CopyOf(transfer, begin, end, layout_.dtype, dense, false, &copy)) return {};
-    OOC_TRY(piece.kind->drain.Run(runtime_->stream(), {piece.tile, dense}));
-    OpenMpTeam team;
-    Copy(copy, team);
-    return {};
-  });
+  return ForPieces(
+      transfer,
+      [&](const Piece& piece, const Dims& begin, const Dims& end, std::byte* dense) -> Status {
+        StridedCopy copy;
+        if (!CopyOf(transfer, begin, end, layout_.dtype, dense, false, &copy)) return {};
+        OOC_TRY(piece.kind->drain.Run(runtime_->stream(), {piece.tile, dense}));
+        OpenMpTeam team;
+        Copy(copy, team);
+        return {};
+      });
 }
 
 }  // namespace oocdnn::cpu::onednn

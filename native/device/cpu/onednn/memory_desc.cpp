@@ -34,9 +34,9 @@ Extents ToExtents(int rank, const dnnl_dims_t& values) {
 
 Result<MemoryDesc> MemoryDesc::Tagged(const Extents& dims, DType dtype, dnnl_format_tag_t tag) {
   dnnl_memory_desc_t handle = nullptr;
-  OOC_TRY(Check(dnnl_memory_desc_create_with_tag(&handle, dims.rank, dims.data(),
-                                                 DataTypeOf(dtype), tag),
-                "a tensor format"));
+  OOC_TRY(Check(
+      dnnl_memory_desc_create_with_tag(&handle, dims.rank, dims.data(), DataTypeOf(dtype), tag),
+      "a tensor format"));
   MemoryDesc desc;
   desc.handle_.reset(handle);
   return desc;
@@ -79,8 +79,8 @@ bool MemoryDesc::Read(Blocking* blocking) const {
   };
   const bool known = asks(dnnl_query_format_kind, &kind) && kind == dnnl_blocked &&
                      asks(dnnl_query_submemory_offset_s64, &offset) && offset == 0 &&
-                     asks(dnnl_query_ndims_s32, &rank) &&
-                     asks(dnnl_query_padded_dims, &padded) && asks(dnnl_query_strides, &stride) &&
+                     asks(dnnl_query_ndims_s32, &rank) && asks(dnnl_query_padded_dims, &padded) &&
+                     asks(dnnl_query_strides, &stride) &&
                      asks(dnnl_query_inner_nblks_s32, &blocks) &&
                      asks(dnnl_query_inner_blks, &sizes) && asks(dnnl_query_inner_idxs, &dims);
   if (!known) return false;
@@ -95,9 +95,9 @@ MemoryDescView MemoryDesc::view() const { return handle_.get(); }
 
 Result<MemoryDesc> MemoryDesc::Tagged(const Extents& dims, DType dtype, dnnl_format_tag_t tag) {
   MemoryDesc desc;
-  OOC_TRY(Check(dnnl_memory_desc_init_by_tag(&desc.desc_, dims.rank, dims.data(),
-                                             DataTypeOf(dtype), tag),
-                "a tensor format"));
+  OOC_TRY(Check(
+      dnnl_memory_desc_init_by_tag(&desc.desc_, dims.rank, dims.data(), DataTypeOf(dtype), tag),
+      "a tensor format"));
   return desc;
 }
 
@@ -135,6 +135,8 @@ MemoryDescView MemoryDesc::view() const { return &desc_; }
 
 #endif
 
-int64_t MemoryDesc::bytes() const { return static_cast<int64_t>(dnnl_memory_desc_get_size(view())); }
+int64_t MemoryDesc::bytes() const {
+  return static_cast<int64_t>(dnnl_memory_desc_get_size(view()));
+}
 
 }  // namespace oocdnn::cpu::onednn

@@ -14,8 +14,8 @@ Result<AttrHandle> MakeAttributes(const ConvolutionCall& call) {
   dnnl_primitive_attr_t raw = nullptr;
   OOC_TRY(Check(dnnl_primitive_attr_create(&raw), kAttributes));
   AttrHandle attributes(raw);
-  OOC_TRY(Check(dnnl_primitive_attr_set_scratchpad_mode(raw, dnnl_scratchpad_mode_user),
-                kAttributes));
+  OOC_TRY(
+      Check(dnnl_primitive_attr_set_scratchpad_mode(raw, dnnl_scratchpad_mode_user), kAttributes));
   if (!call.adds) return attributes;
   dnnl_post_ops_t raw_ops = nullptr;
   OOC_TRY(Check(dnnl_post_ops_create(&raw_ops), kAttributes));
@@ -81,9 +81,9 @@ dnnl_status_t Describe(const ConvolutionCall& call, dnnl_convolution_desc_t* des
       return dnnl_dilated_convolution_backward_data_desc_init(
           desc, dnnl_convolution_direct, call.x, call.w, call.y, stride, dilation, before, after);
     case Direction::kBackwardFilter:
-      return dnnl_dilated_convolution_backward_weights_desc_init(
-          desc, dnnl_convolution_direct, call.x, call.w, nullptr, call.y, stride, dilation, before,
-          after);
+      return dnnl_dilated_convolution_backward_weights_desc_init(desc, dnnl_convolution_direct,
+                                                                 call.x, call.w, nullptr, call.y,
+                                                                 stride, dilation, before, after);
     case Direction::kBackwardBias: break;
   }
   return dnnl_unimplemented;
@@ -135,9 +135,9 @@ Result<PrimitiveDesc> DescribeConvolution(dnnl_engine_t engine, const Convolutio
 Result<PrimitiveDesc> DescribeReorder(dnnl_engine_t engine, const MemoryDesc& from,
                                       const MemoryDesc& to) {
   dnnl_primitive_desc_t raw = nullptr;
-  OOC_TRY(Check(dnnl_reorder_primitive_desc_create(&raw, from.view(), engine, to.view(), engine,
-                                                   nullptr),
-                "a change of format"));
+  OOC_TRY(Check(
+      dnnl_reorder_primitive_desc_create(&raw, from.view(), engine, to.view(), engine, nullptr),
+      "a change of format"));
   return PrimitiveDesc(PrimitiveDescHandle(raw));
 }
 
@@ -166,9 +166,9 @@ Status Primitive::Run(dnnl_stream_t stream, std::initializer_list<void*> memory)
     bound[count] = {argument.name, raw};
     ++count;
   }
-  OOC_TRY(Check(dnnl_primitive_execute(handle_.get(), stream, static_cast<int>(count),
-                                       bound.data()),
-                "running a primitive"));
+  OOC_TRY(
+      Check(dnnl_primitive_execute(handle_.get(), stream, static_cast<int>(count), bound.data()),
+            "running a primitive"));
   return Check(dnnl_stream_wait(stream), "waiting for a primitive");
 }
 

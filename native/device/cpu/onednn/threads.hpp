@@ -31,8 +31,7 @@ class TeamSize {
 class OpenMpTeam final : public Parallel {
  public:
   [[nodiscard]] int threads() const override { return omp_get_max_threads(); }
-  void For(int64_t count, int64_t grain,
-           const std::function<void(int64_t, int64_t)>& fn) override {
+  void For(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& fn) override {
     const int64_t pieces = CeilDiv(count, std::max<int64_t>(grain, 1));
     if (pieces <= 1) {
       if (count > 0) fn(0, count);

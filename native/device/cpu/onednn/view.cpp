@@ -62,8 +62,12 @@ bool View::ToLayout(const MemoryDesc& desc, Operand operand, DType dtype,
   layout->channel_block = block;
   layout->bytes = desc.bytes();
   const Extents& stride = format.stride;
-  layout->stride = {stride[0], block == 1 ? layout->shape[2] * stride[1] : 0, stride[1], 0,
-                    stride[dims.rank - 2], stride[dims.rank - 1]};
+  layout->stride = {stride[0],
+                    block == 1 ? layout->shape[2] * stride[1] : 0,
+                    stride[1],
+                    0,
+                    stride[dims.rank - 2],
+                    stride[dims.rank - 1]};
   layout->stride[3] = spatial_ == 3 ? stride[2] : layout->stride[4] * layout->shape[4];
   return true;
 }

@@ -1,0 +1,168 @@
+// Doors to what only the CPU device promises: life after a fork, the throttled link, and half
+// precision by the processor's instructions as by our own.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "device/cpu/convert_run.hpp"
+#include "device/cpu/cpu_device.hpp"
+#include "testing/conformance_rig.hpp"
+#include "testing/door.hpp"
+
+namespace oocdnn::testing {
+namespace {
+
+constexpr Dims kDims{1, 1, 64, 1, 256, 256};  // 16 MiB of float
+constexpr int64_t kBytes = int64_t{16} << 20;
+
+// A stream with work on a large tile, and the array that it copies from and to.
+struct Work {
+  explicit Work(Device& device) : rig(device), layout(PlainLayout(DType::kFloat32, kDims)) {}
+
+  Status Make() {
+    OOC_ASSIGN(array, rig.NewArray(kDims, DType::kFloat32));
+    OOC_ASSIGN(tile, rig.NewBuffer(layout.bytes));
+    OOC_ASSIGN(stream, rig.NewStream("work"));
+    OOC_ASSIGN(event, rig.NewEvent());
+    return {};
+  }
+  Status Fetch(Stream on, Span* span = nullptr) const {
+    Transfer transfer = WholeTransfer(array, Operand::kX, layout, tile);
+    transfer.tag.span = span;
+    return rig.device().Fetch(on, transfer);
+  }
+
+  Rig rig;
+  TileLayout layout;
+  Array array;
+  void* tile = nullptr;
+  Stream stream = nullptr;
+  Event event = nullptr;
+};
+
+// What a forked child does with the parent's device; the parent's queue does not exist for it.
+Status LiveOn(const Work& work) {
+  Device& device = work.rig.device();
+  OOC_TRY(device.Synchronize(work.event));
+  OOC_TRY(device.SynchronizeStream(work.stream));
+  std::memset(work.tile, 0xff, static_cast<size_t>(kBytes));
+  OOC_TRY(work.Fetch(work.stream));
+  OOC_TRY(device.Record(work.event, work.stream));
+  OOC_TRY(device.Synchronize(work.event));
+  OOC_EXPECT(std::memcmp(work.tile, work.array.view.data, static_cast<size_t>(kBytes)) == 0,
+             "the child's fetch did not fill its tile");
+  return device.SynchronizeStream(work.stream);
+}
+
+Status ForkOnce(const Work& work, int delay_us) {
+  for (int i = 0; i < 4; ++i) OOC_TRY(work.Fetch(work.stream));
+  OOC_TRY(work.rig.device().Record(work.event, work.stream));
+  usleep(static_cast<useconds_t>(delay_us));
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);  // a child that hangs dies, and the test says so
+    _exit(LiveOn(work).ok() ? 0 : 1);
+  }
+  int state = 0;
+  OOC_EXPECT(child > 0 && waitpid(child, &state, 0) == child, "there is no child to wait for");
+  OOC_EXPECT(WIFEXITED(state), "the child was killed by signal %d", WTERMSIG(state));
+  OOC_EXPECT(WEXITSTATUS(state) == 0, "the child could not use the device");
+  return work.rig.device().SynchronizeStream(work.stream);
+}
+
+Status ForkMany(int rounds) {
+  OOC_ASSIGN(const auto device, MakeCpuDevice({.threads = 2, .engine = "reference"}));
+  Work work(*device);
+  OOC_TRY(work.Make());
+  std::memset(work.array.view.data, 0x11, static_cast<size_t>(kBytes));
+  // Forks before the first work, within it and behind it.
+  for (int i = 0; i < rounds; ++i) OOC_TRY(ForkOnce(work, i * 400));
+  return {};
+}
+
+// Two fetches on two streams take turns on the wire; the cores are free meanwhile.
+Status Throttle() {
+  constexpr double kRate = 0.1;  // GB/s, that is bytes per ns
+  OOC_ASSIGN(const auto device, MakeCpuDevice({.link_gb_per_s = kRate, .engine = "reference"}));
+  OOC_EXPECT(!device->capabilities().shared_engines, "a wire shares no engine with the cores");
+  Work one(*device), two(*device);
+  OOC_TRY(one.Make());
+  OOC_TRY(two.Make());
+  OOC_ASSIGN(const Stream compute, one.rig.NewStream("compute"));
+  Span first, second, finish;
+  OOC_TRY(one.Fetch(one.stream, &first));
+  OOC_TRY(two.Fetch(two.stream, &second));
+  FinishArgs args;
+  OOC_ASSIGN(args.out, one.rig.NewBuffer(one.layout.bytes));
+  args.layout = &one.layout;
+  args.tag.span = &finish;
+  OOC_TRY(device->Fill(compute, args.out, kBytes, 0));
+  OOC_TRY(device->Finish(compute, args));
+  for (const Stream stream : {one.stream, two.stream, compute}) {
+    OOC_TRY(device->SynchronizeStream(stream));
+  }
+  const auto least = static_cast<int64_t>(static_cast<double>(kBytes) / kRate);
+  const int64_t begin = std::min(first.begin_ns, second.begin_ns);
+  const int64_t end = std::max(first.end_ns, second.end_ns);
+  OOC_EXPECT(end - begin >= 2 * least, "two fetches of %lld ns each took %lld ns",
+             static_cast<long long>(least), static_cast<long long>(end - begin));
+  OOC_EXPECT(finish.end_ns < end, "the cores waited for the wire");
+  return {};
+}
+
+bool SameHalf(Float16 a, Float16 b) {
+  const float x = ToFloat(a), y = ToFloat(b);
+  return a.bits == b.bits || (std::isnan(x) && std::isnan(y));
+}
+
+// Every half to float; and every float that lies on, beside or between two halves back to half.
+Status Halves() {
+  for (uint32_t bits = 0; bits < 0x10000; bits += 8) {
+    Float16 halves[8], back[8];
+    float wide[8];
+    for (uint32_t i = 0; i < 8; ++i) halves[i] = {static_cast<uint16_t>(bits + i)};
+    cpu::ConvertRun(halves, wide, 8);
+    cpu::ConvertRun(wide, back, 8);
+    for (uint32_t i = 0; i < 8; ++i) {
+      const bool same =
+          std::isnan(wide[i]) ? std::isnan(ToFloat(halves[i])) : wide[i] == ToFloat(halves[i]);
+      OOC_EXPECT(same && SameHalf(back[i], halves[i]), "half 0x%04x goes astray", bits + i);
+      const auto pattern = std::bit_cast<uint32_t>(wide[i]);
+      float beside[8];
+      for (uint32_t j = 0; j < 8; ++j) {
+        beside[j] = std::bit_cast<float>(pattern + (j % 4 - 1) + (j / 4) * 0x1000u);
+      }
+      cpu::ConvertRun(beside, back, 8);
+      for (int j = 0; j < 8; ++j) {
+        OOC_EXPECT(SameHalf(back[j], ToFloat16(beside[j])), "%a is rounded in two ways",
+                   static_cast<double>(beside[j]));
+      }
+      // A double just above the middle of two halves goes up, though float takes it for the middle.
+      const auto above = static_cast<double>(std::bit_cast<float>(pattern + 0x1000u));
+      const double more = std::nextafter(above, std::copysign(INFINITY, above));
+      const float up = std::bit_cast<float>(pattern + 0x1001u);
+      if (std::isfinite(up) && std::abs(up) > 0x1p-14f) {
+        OOC_EXPECT(SameHalf(cpu::Convert<Float16>(more), ToFloat16(up)), "%a is rounded twice",
+                   more);
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+}  // namespace oocdnn::testing
+
+OOC_DOOR int oocdnn_testing_cpu_fork(int rounds, char* message, int64_t capacity) {
+  return oocdnn::testing::Answer(oocdnn::testing::ForkMany(rounds), message, capacity);
+}
+
+OOC_DOOR int oocdnn_testing_cpu_throttle(char* message, int64_t capacity) {
+  return oocdnn::testing::Answer(oocdnn::testing::Throttle(), message, capacity);
+}
+
+OOC_DOOR int oocdnn_testing_cpu_halves(char* message, int64_t capacity) {
+  return oocdnn::testing::Answer(oocdnn::testing::Halves(), message, capacity);
+}
