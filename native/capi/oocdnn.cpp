@@ -78,11 +78,12 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
   options.device.wrap = given.wrap != nullptr ? given.wrap : "";
   options.device.threads = given.threads;
   if (given.threads == 0) {
-    options.device.threads = std::atoi(Get(Var::kThreads).value_or("0").c_str());
+    const std::string threads = Get(Var::kThreads).value_or("0");
+    options.device.threads = static_cast<int>(std::strtol(threads.c_str(), nullptr, 10));
   }
   options.device.link_gb_per_s = given.link_gb_per_s;
   if (given.link_gb_per_s == 0.0) {
-    options.device.link_gb_per_s = std::atof(Get(Var::kLink).value_or("0").c_str());
+    options.device.link_gb_per_s = std::strtod(Get(Var::kLink).value_or("0").c_str(), nullptr);
   }
   options.budget = Choose(given.budget, Var::kBudget, "auto");
   options.profile = Choose(given.profile, Var::kProfile, "");

@@ -35,7 +35,7 @@ Result<Fault> ParseFault(const std::vector<std::string>& words) {
                  "allocate_host, create, copy, run, event, prepare");
   }
   fault.kind = static_cast<FaultKind>(kind - kFaultNames.begin());
-  fault.nth = std::atoll(words[2].c_str());
+  fault.nth = std::strtoll(words[2].c_str(), nullptr, 10);
   fault.sticky = words.size() > 3 && words[3] == "sticky";
   return fault;
 }

@@ -92,12 +92,14 @@ void MeasureCopies(const Bench& bench, const Problem& problem, const Executable&
   transfer.layout = &executable.layout(Operand::kX);
   const auto bytes = static_cast<double>(host.size());
   const double fetch = Best(bench.device, bench.stream, [&](Span* span) {
-    transfer.tag.span = span;
-    return bench.device.Fetch(bench.stream, transfer);
+    Transfer timed = transfer;
+    timed.tag.span = span;
+    return bench.device.Fetch(bench.stream, timed);
   });
   const double drain = Best(bench.device, bench.stream, [&](Span* span) {
-    transfer.tag.span = span;
-    return bench.device.Drain(bench.stream, transfer);
+    Transfer timed = transfer;
+    timed.tag.span = span;
+    return bench.device.Drain(bench.stream, timed);
   });
   bench.profile->fetch_bytes_per_second = std::clamp(bytes / fetch, 1e8, 1e13);
   bench.profile->drain_bytes_per_second = std::clamp(bytes / drain, 1e8, 1e13);
@@ -135,8 +137,9 @@ void MeasureEngine(const Bench& bench, int engine, DType dtype, Direction direct
   for (int i = 0; i < kOperands; ++i) args.tile[i] = base + at[i];
   args.workspace = base + workspace;
   const double seconds = Best(bench.device, bench.stream, [&](Span* span) {
-    args.tag.span = span;
-    return bench.device.Run(bench.stream, executable, args);
+    RunArgs timed = args;
+    timed.tag.span = span;
+    return bench.device.Run(bench.stream, executable, timed);
   });
   if (seconds < 1e6) {
     bench.profile->flops[info.name + "/" + Name(dtype) + "/" + Name(direction)] =

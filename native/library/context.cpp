@@ -56,7 +56,7 @@ Result<int64_t> BudgetBytes(const std::string& text, Device& device) {
   OOC_ASSIGN(const int64_t free, device.FreeBytes());
   if (text.empty() || text == "auto") return free / 5 * 4;
   if (text.back() == '%') {
-    const double percent = std::atof(text.c_str());
+    const double percent = std::strtod(text.c_str(), nullptr);
     if (percent <= 0 || percent > 100) {
       return Error(Code::kInvalidProblem, "a budget of '%s': write 1%% to 100%%", text.c_str());
     }

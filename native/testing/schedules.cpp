@@ -15,8 +15,6 @@
 namespace oocdnn {
 namespace {
 
-using testing::Answer;
-
 class Dice {
  public:
   explicit Dice(uint64_t seed) : engine_(seed) {}
@@ -168,8 +166,10 @@ Status RunSchedules(const char* spec, uint64_t seed, int64_t count, int64_t* mis
     std::vector<float> expected(data.OutputSize()), result(data.OutputSize(), -77.0f);
     OOC_TRY(runner.Run(request, whole, data.Tensors(&expected)).With(ToString(request.problem)));
     OOC_TRY(runner.Run(request, tiled, data.Tensors(&result)).With(Describe(request, tiled)));
-    if (std::memcmp(expected.data(), result.data(), result.size() * sizeof(float)) != 0) {
-      if ((*mismatches)++ == 0) *first = ToString(request.problem) + " " + Describe(request, tiled);
+    const bool same =
+        std::memcmp(expected.data(), result.data(), result.size() * sizeof(float)) == 0;
+    if (!same && (*mismatches)++ == 0) {
+      *first = ToString(request.problem) + " " + Describe(request, tiled);
     }
   }
   *steps = runner.steps;

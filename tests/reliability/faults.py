@@ -60,9 +60,7 @@ class Trial:
     def attempt(self, wrap: str, sticky: bool) -> bool:
         """True where the call went through."""
         try:
-            context = oocdnn.Context(
-                "cpu", self.case.budget, wrap=wrap, profile="none", threads=1
-            )
+            context = oocdnn.Context("cpu", self.case.budget, wrap=wrap, profile="none", threads=1)
         except DOCUMENTED as error:
             self.documented(wrap, error)
             return False
@@ -133,5 +131,7 @@ def measure_host_memory(size: Size) -> Finding:
 
 
 def measure_calls(size: Size) -> Finding:
-    kinds = ("run", "prepare") if size is Size.SMOKE else ("copy", "event", "run", "create", "prepare")
+    kinds = (
+        ("run", "prepare") if size is Size.SMOKE else ("copy", "event", "run", "create", "prepare")
+    )
     return _measure(size, kinds, False)

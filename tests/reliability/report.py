@@ -123,8 +123,9 @@ def markdown(report: dict[str, Any]) -> str:
     lines += [
         f"| {row['row']} | {row['property']} | {row['target']} | {row['figure']} | "
         f"{verdict(row)}{'' if row['size'] == 'full' else ' (' + row['size'] + ')'} | "
-        f"`{row['command']}` | {row['seconds']:.0f} |".replace("sum|x||w|", "sum\\|x\\|\\|w\\|")
-        .replace("* |y|", "* \\|y\\|")
+        f"`{row['command']}` | {row['seconds']:.0f} |".replace(
+            "sum|x||w|", "sum\\|x\\|\\|w\\|"
+        ).replace("* |y|", "* \\|y\\|")
         for row in rows
     ]
     lines += ["", *_origin(rows), "", *_splits(rows)]

@@ -33,7 +33,7 @@ inline To Convert(From value) {
   if constexpr (std::is_same_v<To, From>) {
     return value;
   } else if constexpr (kIsNarrow<To>) {
-    float wide;
+    float wide = 0;
     if constexpr (std::is_same_v<From, double>) {
       wide = ToOddFloat(value);
     } else {

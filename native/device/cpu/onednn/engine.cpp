@@ -3,13 +3,12 @@
 // It does forward, backward data and backward filter in float, and in bfloat16 where the processor
 // does; other 16-bit tiles are kept in float. What oneDNN has no fast code for it refuses, with the
 // reason, and another engine serves.
-#include <omp.h>
-
 #include <algorithm>
 #include <list>
 #include <utility>
 
 #include "device/cpu/onednn/convolution.hpp"
+#include "device/cpu/onednn/threads.hpp"
 #include "device/cpu/onednn_abi.hpp"
 
 namespace oocdnn::cpu {
@@ -104,10 +103,10 @@ class OneDnnEngine final : public CpuEngine {
     });
     if (known != answers_.end()) {
       answers_.splice(answers_.begin(), answers_, known);
-    } else {
-      answers_.push_front({op, threads, Convolution::Make(runtime_, op, threads)});
-      if (answers_.size() > kRemembered) answers_.pop_back();
+      return answers_.front().convolution;
     }
+    answers_.push_front({op, threads, Convolution::Make(runtime_, op, threads)});
+    if (answers_.size() > kRemembered) answers_.pop_back();
     return answers_.front().convolution;
   }
 

@@ -4,14 +4,19 @@
 // OpenMP threads that still spin.
 #pragma once
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <functional>
 
 #include "base/checked.hpp"
 #include "device/cpu/engine.hpp"
+
+// The three functions of OpenMP that are called; clang-tidy has no omp.h beside GCC's.
+extern "C" {
+int omp_get_max_threads();
+int omp_get_thread_limit();
+void omp_set_num_threads(int threads);
+}
 
 namespace oocdnn::cpu::onednn {
 
