@@ -31,7 +31,7 @@ build_in = --no-build-isolation --config-settings=build-dir=$(1)/native \
 	--config-settings=cmake.define.OOCDNN_WERROR=$(WERROR)
 testing_library = OOCDNN_TESTING_LIBRARY=$(1)/native/lib/liboocdnn_testing.so
 
-.PHONY: all demo test test-long wheel lint tidy format sanitize clean
+.PHONY: all demo test test-long reliability wheel lint tidy format sanitize clean
 all: wheel
 
 demo: $(build)/installed.demo
@@ -42,6 +42,13 @@ test: $(build)/installed.test
 
 test-long: $(build)/installed.test
 	$(call testing_library,$(build)) pytest -m "" --timeout 3600 $(PYTEST_ARGS)
+
+# The long runs behind docs/results/reliability.md. ROWS=1,7 runs these only; QUICK=1 does little and
+# records nothing.
+reliability: $(build)/installed.test
+	cd tests && $(call testing_library,$(build)) python -m reliability \
+		$(if $(ROWS),--rows $(ROWS)) $(if $(QUICK),--quick,\
+		--out ../docs/results/reliability-cpu.json --markdown ../docs/results/reliability.md)
 
 wheel: $(VENV)/ready
 	$(pip) wheel . --no-deps --wheel-dir dist $(call build_in,$(build))

@@ -17,7 +17,6 @@ struct Range {
 // What tile number `i` adds to the sums, given the one before it.
 struct Share {
   int64_t valid = 0, rolled = 0, kept = 0;
-  bool operator==(const Share&) const = default;
 };
 
 Share ShareOf(const Range& range, const Range* previous) {
@@ -31,8 +30,14 @@ Share ShareOf(const Range& range, const Range* previous) {
   return share;
 }
 
-// Sums over the tiles of one axis. Tiles in the middle are alike, so the walk from either end stops
-// at the first whose rows are all valid; a long axis in short tiles costs no more than a short one.
+// n terms of an arithmetic series.
+int64_t Series(int64_t first, int64_t last, int64_t n) {
+  return n % 2 == 0 ? Mul(Add(first, last), n / 2) : Add(Mul(first, n), Mul((last - first) / 2, n));
+}
+
+// Sums over the tiles of one axis. Where neither end of the box crosses an end of the tensor,
+// shares are linear in the number of the tile, so stretches of alike tiles are summed at once: a
+// long axis in short tiles costs little more than a short one.
 class Summation {
  public:
   Summation(const Problem& problem, const Tiling& tiling, Operand operand, Axis axis)
@@ -41,19 +46,28 @@ class Summation {
         operand_(operand),
         axis_(axis),
         dimension_(DimensionOf(problem, operand, axis)),
-        like_output_(ShapedAs(problem, operand) == problem.output()) {}
+        count_(tiling.Count(axis)) {}
 
-  CutRows Run(int64_t count) {
+  CutRows Run() {
     CutRows rows{dimension_, RangeOf(0).extent, 0, 0, 0};
-    int64_t first = 0;
-    while (first < count && !Regular(first)) Put(ShareAt(first++), 1, &rows);
-    int64_t last = count;
-    while (last > first && !Regular(last - 1)) Put(ShareAt(--last), 1, &rows);
-    if (last > first) Put(ShareAt(first), last - first, &rows);
+    for (int64_t i = 0; i < count_;) {
+      const int64_t n = Stretch(i);
+      const Share first = ShareAt(i), last = n == 1 ? first : ShareAt(i + n - 1);
+      rows.valid = Add(rows.valid, Series(first.valid, last.valid, n));
+      rows.rolled = Add(rows.rolled, Series(first.rolled, last.rolled, n));
+      rows.kept = Add(rows.kept, Series(first.kept, last.kept, n));
+      i += n;
+    }
     return rows;
   }
 
  private:
+  // Which ends of the box are the tensor's.
+  struct Kind {
+    bool empty, before, begins, ends;
+    bool operator==(const Kind&) const = default;
+  };
+
   [[nodiscard]] Range RangeOf(int64_t i) const {
     TileIndex index{};
     index[Index(axis_)] = i;
@@ -68,20 +82,29 @@ class Summation {
     return ShareOf(RangeOf(i), &previous);
   }
 
-  // In the middle of the tensor: a neighbour on either side, no clipped row, no moved tile. An
-  // output's box may be wider than what is valid of it, which only the last tile clips.
-  [[nodiscard]] bool Regular(int64_t i) const {
-    if (i == 0 || i + 1 >= tiling_.Count(axis_)) return false;
-    const Range before = RangeOf(i - 1), here = RangeOf(i), after = RangeOf(i + 1);
-    const bool even = here.origin - before.origin == after.origin - here.origin;
-    const bool whole = here.begin == here.origin && here.end == here.origin + here.extent;
-    return even && (whole || like_output_);
+  [[nodiscard]] Kind KindAt(int64_t i) const {
+    const Range range = RangeOf(i);
+    return {range.end <= range.begin, range.begin == 0, range.begin == range.origin,
+            range.end == range.origin + range.extent};
   }
 
-  static void Put(const Share& share, int64_t times, CutRows* rows) {
-    rows->valid = Add(rows->valid, Mul(share.valid, times));
-    rows->rolled = Add(rows->rolled, Mul(share.rolled, times));
-    rows->kept = Add(rows->kept, Mul(share.kept, times));
+  // How many tiles from `i` on are alike. The first two and the last stand alone: they have no
+  // neighbour that is alike, may be clipped by the end of the axis, or moved back from it.
+  [[nodiscard]] int64_t Stretch(int64_t i) const {
+    const int64_t most = count_ - 1 - i;
+    if (i < 2 || most < 1) return 1;
+    const Kind kind = KindAt(i);
+    if (kind != KindAt(i - 1)) return 1;
+    if (KindAt(i + most - 1) == kind) return most;
+    int64_t alike = 1, stride = 1;
+    while (alike + stride <= most && KindAt(i + alike + stride - 1) == kind) {
+      alike += stride;
+      stride *= 2;
+    }
+    for (; stride > 0; stride /= 2) {
+      if (alike + stride <= most && KindAt(i + alike + stride - 1) == kind) alike += stride;
+    }
+    return alike;
   }
 
   const Problem& problem_;
@@ -89,7 +112,7 @@ class Summation {
   Operand operand_;
   Axis axis_;
   int dimension_;
-  bool like_output_;
+  int64_t count_;
 };
 
 // Channels of a cut axis: whole blocks of 16 unless they would waste a tenth of the work.
@@ -133,7 +156,7 @@ AxisCut CutOf(const Problem& problem, const Tiling& tiling, Axis axis) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (!problem.Uses(operand) || !Moves(problem, operand, axis)) continue;
-    cut.rows[i] = Summation(problem, tiling, operand, axis).Run(cut.count);
+    cut.rows[i] = Summation(problem, tiling, operand, axis).Run();
   }
   return cut;
 }

@@ -3,6 +3,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -117,7 +119,33 @@ bool SameHalf(Float16 a, Float16 b) {
   return a.bits == b.bits || (std::isnan(x) && std::isnan(y));
 }
 
-// Every half to float; and every float that lies on, beside or between two halves back to half.
+// Floats beside `pattern` and beside the middle between it and the next half, as vectors round them
+// and as one element is rounded.
+Status RoundBeside(uint32_t pattern) {
+  float beside[8];
+  for (uint32_t i = 0; i < 8; ++i) {
+    beside[i] = std::bit_cast<float>(pattern + (i % 4 - 1) + (i / 4) * 0x1000u);
+  }
+  Float16 halves[8];
+  cpu::ConvertRun(beside, halves, 8);
+  for (int i = 0; i < 8; ++i) {
+    OOC_EXPECT(SameHalf(halves[i], ToFloat16(beside[i])), "%a is rounded in two ways",
+               static_cast<double>(beside[i]));
+  }
+  return {};
+}
+
+// A double just above the middle of two halves goes up, though float takes it for the middle.
+Status RoundOnce(uint32_t pattern) {
+  const auto up = std::bit_cast<float>(pattern + 0x1001u);
+  if (!std::isfinite(up) || std::abs(up) < 0x1p-14f) return {};
+  const auto middle = static_cast<double>(std::bit_cast<float>(pattern + 0x1000u));
+  const double above = std::nextafter(middle, std::copysign(INFINITY, middle));
+  OOC_EXPECT(SameHalf(cpu::Convert<Float16>(above), ToFloat16(up)), "%a is rounded twice", above);
+  return {};
+}
+
+// Every half to float and back, and the floats and doubles around it.
 Status Halves() {
   for (uint32_t bits = 0; bits < 0x10000; bits += 8) {
     Float16 halves[8], back[8];
@@ -126,27 +154,11 @@ Status Halves() {
     cpu::ConvertRun(halves, wide, 8);
     cpu::ConvertRun(wide, back, 8);
     for (uint32_t i = 0; i < 8; ++i) {
-      const bool same =
-          std::isnan(wide[i]) ? std::isnan(ToFloat(halves[i])) : wide[i] == ToFloat(halves[i]);
+      const float wanted = ToFloat(halves[i]);
+      const bool same = wide[i] == wanted || (std::isnan(wide[i]) && std::isnan(wanted));
       OOC_EXPECT(same && SameHalf(back[i], halves[i]), "half 0x%04x goes astray", bits + i);
-      const auto pattern = std::bit_cast<uint32_t>(wide[i]);
-      float beside[8];
-      for (uint32_t j = 0; j < 8; ++j) {
-        beside[j] = std::bit_cast<float>(pattern + (j % 4 - 1) + (j / 4) * 0x1000u);
-      }
-      cpu::ConvertRun(beside, back, 8);
-      for (int j = 0; j < 8; ++j) {
-        OOC_EXPECT(SameHalf(back[j], ToFloat16(beside[j])), "%a is rounded in two ways",
-                   static_cast<double>(beside[j]));
-      }
-      // A double just above the middle of two halves goes up, though float takes it for the middle.
-      const auto above = static_cast<double>(std::bit_cast<float>(pattern + 0x1000u));
-      const double more = std::nextafter(above, std::copysign(INFINITY, above));
-      const float up = std::bit_cast<float>(pattern + 0x1001u);
-      if (std::isfinite(up) && std::abs(up) > 0x1p-14f) {
-        OOC_EXPECT(SameHalf(cpu::Convert<Float16>(more), ToFloat16(up)), "%a is rounded twice",
-                   more);
-      }
+      OOC_TRY(RoundBeside(std::bit_cast<uint32_t>(wide[i])));
+      OOC_TRY(RoundOnce(std::bit_cast<uint32_t>(wide[i])));
     }
   }
   return {};

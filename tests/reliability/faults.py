@@ -23,9 +23,22 @@ SUCCESSES = 6
 
 
 def small_case(direction: str, seed: int) -> Case:
+    """Some tens of KiB, so that a quarter of it makes a few tiles."""
     draw = RandomDraw(np.random.default_rng((seed, 7)))
     case = random_case(draw, rank=2)
-    return replace(case, direction=direction, dtype="f32", budget=48 << 10)
+    extent = (draw.integer(12, 24), draw.integer(12, 24))
+    k, c = draw.integer(2, 6), draw.integer(2, 6)
+    return replace(case, direction=direction, dtype="f32", extent=extent, k=k, c=c)
+
+
+def in_tiles(case: Case, arrays: dict[str, np.ndarray]) -> Case:
+    """The case with a budget of a quarter of its data, or the least that works."""
+    with oocdnn.Context("cpu", max(1024, case.data_bytes // 4), profile="none", threads=1) as ctx:
+        try:
+            call(ctx, case, arrays)
+        except oocdnn.OutOfMemory as error:
+            return replace(case, budget=error.least)
+        return replace(case, budget=ctx.stats.budget_bytes)
 
 
 def in_files(arrays: dict[str, np.ndarray], folder: Path) -> dict[str, np.ndarray]:
@@ -94,6 +107,7 @@ def chunk(kinds: tuple[str, ...], direction: str, seed: int, files: bool) -> Tal
     with tempfile.TemporaryDirectory() as folder:
         if files:
             arrays = in_files(arrays, Path(folder))
+        case = in_tiles(case, arrays)
         trial = Trial(case, arrays, f"seed {seed} files={files} {case}")
         for kind in kinds:
             for sticky in (False, True):

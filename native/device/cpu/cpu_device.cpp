@@ -101,6 +101,9 @@ CpuDevice::CpuDevice(const CpuOptions& options, int threads, int64_t memory, Eng
   capabilities_.name = "cpu";
   capabilities_.description = Format("%s, %d threads, %.1f GiB", ProcessorName().c_str(), threads,
                                      static_cast<double>(memory) / 0x1p30);
+  if (options.link_gb_per_s > 0) {
+    capabilities_.description += Format(", behind a wire of %g GB/s", options.link_gb_per_s);
+  }
   capabilities_.alignment = kAlignment;
   capabilities_.reads_host = true;
   capabilities_.shares_host_memory = true;

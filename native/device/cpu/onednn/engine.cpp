@@ -57,6 +57,16 @@ bool IsEmpty(const ConvShape& shape) {
          none(shape.filter) || none(shape.out);
 }
 
+bool IsConsistent(const ConvShape& shape) {
+  for (int s = 0; s < 3; ++s) {
+    if (shape.out[s] != OutputExtent(shape.in[s], shape.pad_before[s], shape.pad_after[s],
+                                     shape.filter[s], shape.stride[s], shape.dilation[s])) {
+      return false;
+    }
+  }
+  return true;
+}
+
 Status Refusal(const TileOp& op) {
   if (op.direction == Direction::kBackwardBias) {
     return Error(Code::kUnsupported, "oneDNN has no gradient of the bias alone");
@@ -72,9 +82,14 @@ Status Refusal(const TileOp& op) {
     return Error(Code::kUnsupported, "the padding of a tile must be the same on both sides");
   }
   if (IsEmpty(op.shape)) return Error(Code::kUnsupported, "the tile is empty");
+  if (!IsConsistent(op.shape)) {
+    return Error(Code::kInternal, "the sizes of the tile's input and output do not go together");
+  }
   return {};
 }
 
+// A fork needs no care here: the child's engines run on a thread of its own, which starts a new
+// team, and preparing starts none.
 class OneDnnEngine final : public CpuEngine {
  public:
   explicit OneDnnEngine(std::shared_ptr<Runtime> runtime) : runtime_(std::move(runtime)) {}
