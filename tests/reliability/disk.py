@@ -94,13 +94,10 @@ def full_disk(folder: Path) -> str:
     if done.returncode:
         raise NotHere(f"no small file system: {done.stderr.strip()}")
     try:
-        out = empty(place)
         with still_usable() as ctx:
-            text = expect(lambda: convolve(ctx, out=out), oocdnn.FileError)
-        del out
+            return expect(lambda: convolve(ctx, out=empty(place)), oocdnn.FileError)
     finally:
-        subprocess.run(["umount", str(place)], check=True)
-    return text
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def too_short(folder: Path) -> str:

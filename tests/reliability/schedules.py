@@ -69,7 +69,8 @@ def measure_hazards(size: Size) -> Finding:
     jitters = sum(count for spec, count in by_spec.items() if "jitter" in spec)
     figure = (
         f"{done.cases} schedules ({plans} at once, {direct} on threads, {jitters} under random "
-        f"delays), {done['tiles']} tiles: {done['hazards']} hazards, {done['mismatches']} mismatches"
+        f"delays), {done['tiles']} tiles: {done['hazards']} hazards, {done['mismatches']} "
+        "mismatches"
     )
     merged = {spec: count for spec, count in by_spec.items() if "jitter" not in spec}
     return Finding(figure, not done.failures, done.failures, {"plans": merged, "jitter": jitters})
