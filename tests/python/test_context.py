@@ -256,5 +256,5 @@ def test_info_names_engines_and_properties(ctx):
 def test_the_default_context_writes_its_timeline_at_exit(tmp_path, monkeypatch):
     monkeypatch.setenv("OOCDNN_TRACE", str(tmp_path / "t.json"))
     program = "import numpy, oocdnn; oocdnn.conv1d(numpy.ones((1, 2, 9)), numpy.ones((3, 2, 3)))"
-    subprocess.run([sys.executable, "-c", program], check=True)
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]

@@ -218,9 +218,8 @@ def test_a_file_that_cannot_grow(tmp_path):
     path = tmp_path / "out.bin"
     path.touch()
     os.truncate(path, 16 * 256 * 256 * 4)
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, path], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", FULL, path]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "refused:" in done.stdout
     assert os.strerror(errno.EFBIG) in done.stdout

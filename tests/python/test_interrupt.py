@@ -36,6 +36,7 @@ def start(progress: str) -> subprocess.Popen[str]:
         script = script.replace("    try:", '    print("running", flush=True)\n    try:')
     return subprocess.Popen(
         [sys.executable, "-c", script],
+        cwd="/",  # the installed package, not the tree
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
