@@ -144,12 +144,12 @@ def one(ready: Callable[[], None], index: int, side: int, budget: str) -> dict[s
 
 def measure_large(size: Size) -> Finding:
     side = SIDES[size.value]
-    budget = ("64KiB", "4MiB", "256MiB")[size.value]
+    budget = ("128KiB", "4MiB", "256MiB")[size.value]
     failures, details = [], {}
     slowest, largest = 0.0, 0
     for index, direction in enumerate(DIRECTIONS):
         name = direction.__name__
-        watched = alone(one, index, side, budget, limit=900)
+        watched = alone(one, index, side, budget, limit=900, here=size is Size.SMOKE)
         if watched.error:
             failures.append(f"{name} of side {side} under {budget}: {watched.error}")
             continue
@@ -203,7 +203,7 @@ def files(ready: Callable[[], None], folder: str, side: int) -> dict[str, float]
 def measure_files(size: Size) -> Finding:
     side = size.of(512, 4096, 32_768)
     with tempfile.TemporaryDirectory() as folder:
-        watched = alone(files, folder, side, limit=1800)
+        watched = alone(files, folder, side, limit=1800, here=size is Size.SMOKE)
     if watched.error:
         return Finding(watched.error, False, [f"side {side}: {watched.error}"])
     growth = watched.peak_anonymous - watched.start_anonymous

@@ -63,7 +63,7 @@ def create_run_destroy(_ready: Callable[[], None], count: int, warm: int) -> dic
 
 
 def measure_leaks(size: Size) -> Finding:
-    count, warm = size.of(40, 500, 10_000), size.of(10, 200, 1000)
+    count, warm = size.of(20, 500, 10_000), size.of(5, 200, 1000)
     watched = alone(create_run_destroy, count, warm, limit=3000)
     if watched.error:
         return Finding(watched.error, False, [watched.error])

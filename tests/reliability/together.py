@@ -62,9 +62,9 @@ def sixteen(_ready: Callable[[], None], calls: int) -> Tally:
 
 
 def measure_threads(size: Size) -> Finding:
-    calls = size.of(2, 20, 400)
+    calls = size.of(2, 20, 4000)
     limit = size.of(60, 300, 1800)
-    watched = alone(sixteen, calls, limit=limit)
+    watched = alone(sixteen, calls, limit=limit, here=size is Size.SMOKE)
     if watched.error:
         return Finding(watched.error, False, [f"{THREADS} threads: {watched.error}"])
     done: Tally = watched.value
