@@ -66,6 +66,15 @@ double ConvShape::MultiplyAdds() const {
   return product;
 }
 
+double ConvShape::Operations(Direction direction) const {
+  if (direction != Direction::kBackwardBias) return 2.0 * MultiplyAdds();
+  double elements = 1.0;
+  for (const int64_t extent : DimsOf(Operand::kY, direction)) {
+    elements *= static_cast<double>(extent);
+  }
+  return elements;
+}
+
 Operand Problem::output() const { return OutputOf(direction); }
 
 bool Problem::Uses(Operand operand) const {

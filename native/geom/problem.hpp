@@ -70,6 +70,8 @@ struct ConvShape {
   [[nodiscard]] int64_t Reach(int axis) const { return (filter[axis] - 1) * dilation[axis] + 1; }
   // Multiply-adds of the convolution: n * g * k * c * out * filter.
   [[nodiscard]] double MultiplyAdds() const;
+  // Floating-point operations: two a multiply-add; backward bias adds each element of dy once.
+  [[nodiscard]] double Operations(Direction direction) const;
 };
 
 // What happens to the finished sum, in this order, in the accumulator's type:

@@ -1,17 +1,16 @@
+// Every figure is that of work which the library really does: tiles of a convolution, fetched,
+// computed and drained through the device. Sizes are such that caches do not hide memory, and grow
+// where a device is too fast to be timed by them.
 #include "library/calibrate.hpp"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
+#include <chrono>
+#include <cstring>
 #include <ctime>
-#include <fstream>
 #include <limits>
-#include <sstream>
-#include <vector>
+#include <utility>
 
+#include "base/cache.hpp"
 #include "base/log.hpp"
 #include "memory/arena.hpp"
 #include "memory/owners.hpp"
@@ -19,19 +18,24 @@
 namespace oocdnn {
 namespace {
 
-constexpr int kRepetitions = 3;
+constexpr int kRepetitions = 5;
+constexpr int64_t kChannels = 64, kRows = 56, kWidth = 112;
+constexpr double kLongEnough = 1e-3;     // seconds that a run should take to tell its rate
+constexpr int64_t kMostGrowth = 64;      // of the rows, on the way there
+constexpr int64_t kCopyGrowth = 20;      // rows of a copy: 32 MB of float32
+constexpr int64_t kNarrow = kWidth / 8;  // width of a box whose rows are short
+constexpr int kChain = 16;               // tiles, one after the other
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// One convolution of middling size: large enough to reach the machine's rates, small enough that
-// a slow engine needs a tenth of a second for it.
-Problem Sample(Direction direction, DType dtype) {
+// A 3x3 convolution of 64 channels. With `width` less than kWidth, more images make up for it.
+Problem Sample(Direction direction, DType dtype, int64_t rows, int64_t width) {
   Problem problem;
   problem.direction = direction;
   problem.dtype = dtype;
   ConvShape& shape = problem.shape;
-  shape.n = 1;
-  shape.k = shape.c = 64;
-  shape.in = {1, 56, 112};
-  shape.out = {1, 56, 112};
+  shape.n = kWidth / width;
+  shape.k = shape.c = kChannels;
+  shape.in = shape.out = {1, rows, width};
   shape.filter = {1, 3, 3};
   shape.pad_before = shape.pad_after = {0, 1, 1};
   for (int i = 0; i < kOperands; ++i) {
@@ -40,147 +44,305 @@ Problem Sample(Direction direction, DType dtype) {
   return problem;
 }
 
-class DeviceBlock {
+class Block {
  public:
-  DeviceBlock(Device& device, int64_t bytes) : device_(device), bytes_(bytes) {
-    Result<void*> block = device.Allocate(bytes);
+  using Free = void (Device::*)(void*, int64_t);
+  Block(Device& device, Result<void*> block, int64_t bytes, Free free)
+      : device_(device), bytes_(bytes), free_(free) {
     if (block.ok()) block_ = block.value();
   }
-  ~DeviceBlock() {
-    if (block_ != nullptr) device_.Free(block_, bytes_);
+  ~Block() {
+    if (block_ != nullptr) (device_.*free_)(block_, bytes_);
   }
-  DeviceBlock(const DeviceBlock&) = delete;
-  DeviceBlock& operator=(const DeviceBlock&) = delete;
-  [[nodiscard]] void* get() const { return block_; }
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  [[nodiscard]] char* get() const { return static_cast<char*>(block_); }
 
  private:
   Device& device_;
-  int64_t bytes_;
+  const int64_t bytes_;
+  const Free free_;
   void* block_ = nullptr;
+};
+
+Block DeviceBlock(Device& device, int64_t bytes) {
+  return {device, device.Allocate(bytes), bytes, &Device::Free};
+}
+Block HostBlock(Device& device, int64_t bytes) {
+  return {device, device.AllocateHost(bytes), bytes, &Device::FreeHost};
+}
+
+// One convolution, prepared, with memory for its tiles and for those of a second one.
+class Rig {
+ public:
+  static Result<std::unique_ptr<Rig>> Make(Device& device, int engine, const Problem& problem) {
+    const EngineInfo& info = device.engines()[static_cast<size_t>(engine)];
+    const Tiling tiling = WholeTiling(problem, !info.symmetric_padding);
+    TileOp op;
+    op.direction = problem.direction;
+    op.shape = TileShape(problem, tiling);
+    op.dtype = op.out_dtype = problem.dtype;
+    OOC_ASSIGN(std::unique_ptr<Executable> executable, device.Prepare(engine, op));
+    Offsets offsets(device.capabilities().alignment);
+    std::array<std::array<int64_t, kOperands>, 2> at{};
+    for (auto& set : at) {
+      for (int i = 0; i < kOperands; ++i) {
+        if (!problem.Uses(static_cast<Operand>(i))) continue;
+        set[i] = offsets.Book(executable->layout(static_cast<Operand>(i)).bytes);
+      }
+    }
+    const int64_t workspace = offsets.Book(executable->workspace_bytes());
+    std::unique_ptr<Rig> rig(
+        new Rig(device, problem, tiling, op.shape, std::move(executable), offsets.total()));
+    if (rig->block_.get() == nullptr) return Error(Code::kOutOfMemory, "no memory to calibrate");
+    for (size_t set = 0; set < 2; ++set) {
+      for (int i = 0; i < kOperands; ++i) rig->tile_[set][i] = rig->block_.get() + at[set][i];
+    }
+    rig->workspace_ = rig->block_.get() + workspace;
+    OOC_ASSIGN(const OwnedStream stream, MakeStream(device, "calibrate"));
+    OOC_TRY(device.Fill(stream.get(), rig->block_.get(), offsets.total(), 0));
+    OOC_TRY(device.SynchronizeStream(stream.get()));
+    return rig;
+  }
+
+  [[nodiscard]] const Problem& problem() const { return problem_; }
+  [[nodiscard]] double operations() const { return shape_.Operations(problem_.direction); }
+  [[nodiscard]] double bytes(Operand operand) const {
+    return static_cast<double>(problem_.BytesOf(operand));
+  }
+
+  Status Run(Stream stream, Span* span) {
+    RunArgs args;
+    for (int i = 0; i < kOperands; ++i) args.tile[i] = tile_[0][i];
+    args.workspace = workspace_;
+    args.tag.span = span;
+    return device_.Run(stream, *executable_, args);
+  }
+  // Between the whole of an operand and dense memory at `host`, whose rows are `pitch` long.
+  [[nodiscard]] Transfer TransferOf(Operand operand, void* host, int64_t pitch, Span* span) const {
+    Transfer transfer;
+    transfer.operand = operand;
+    Dims dims = problem_.DimsOf(operand);
+    dims[5] = pitch;
+    transfer.view = {host, problem_.dtype, DenseStrides(dims)};
+    transfer.box = RegionOf(problem_, tiling_, operand, {});
+    transfer.tile_end = transfer.box.extent;
+    transfer.tile = tile_[0][Index(operand)];
+    transfer.layout = &executable_->layout(operand);
+    transfer.tag.span = span;
+    return transfer;
+  }
+  // Of a whole tile to that of the second set.
+  [[nodiscard]] TileMove MoveOf(Operand operand, Span* span) const {
+    TileMove move;
+    move.from = tile_[0][Index(operand)];
+    move.to = tile_[1][Index(operand)];
+    move.extent = RegionOf(problem_, tiling_, operand, {}).extent;
+    move.operand = operand;
+    move.layout = &executable_->layout(operand);
+    move.tag.span = span;
+    return move;
+  }
+
+ private:
+  Rig(Device& device, const Problem& problem, const Tiling& tiling, const ConvShape& shape,
+      std::unique_ptr<Executable> executable, int64_t bytes)
+      : device_(device),
+        problem_(problem),
+        tiling_(tiling),
+        shape_(shape),
+        executable_(std::move(executable)),
+        block_(DeviceBlock(device, bytes)) {}
+
+  Device& device_;
+  const Problem problem_;
+  const Tiling tiling_;
+  const ConvShape shape_;
+  const std::unique_ptr<Executable> executable_;
+  const Block block_;
+  std::array<std::array<void*, kOperands>, 2> tile_{};
+  void* workspace_ = nullptr;
 };
 
 double Seconds(const Span& span) { return static_cast<double>(span.end_ns - span.begin_ns) * 1e-9; }
 
-// The best of a few runs, or infinity where one fails.
+// The best of a few runs of what `work` enqueues, or infinity where one fails.
 template <class Work>
 double Best(Device& device, Stream stream, const Work& work) {
-  double best = std::numeric_limits<double>::infinity();
+  double best = kInfinity;
   for (int i = 0; i < kRepetitions; ++i) {
     Span span;
     Status status = work(&span);
     if (status.ok()) status = device.SynchronizeStream(stream);
-    if (!status.ok()) return std::numeric_limits<double>::infinity();
+    if (!status.ok()) return kInfinity;
     if (Seconds(span) > 0) best = std::min(best, Seconds(span));
   }
   return best;
 }
 
-struct Bench {
-  Device& device;
-  Stream stream;
-  Profile* profile;
+// A rate that was measured, or what was there where it could not be.
+void Set(double* rate, double amount, double seconds) {
+  constexpr double kLeast = 1e6, kMost = 1e16;
+  if (seconds > 0 && seconds < kInfinity) *rate = std::clamp(amount / seconds, kLeast, kMost);
+}
+
+class Calibration {
+ public:
+  Calibration(Device& device, Profile* profile) : device_(device), profile_(*profile) {}
+
+  Status Measure() {
+    OOC_ASSIGN(fetch_, MakeStream(device_, "calibrate fetch"));
+    OOC_ASSIGN(compute_, MakeStream(device_, "calibrate compute"));
+    OOC_ASSIGN(drain_, MakeStream(device_, "calibrate drain"));
+    OOC_ASSIGN(turn_, MakeEvent(device_));
+    OOC_TRY(MeasureCopies());
+    OOC_TRY(MeasureFixedCosts());
+    for (int engine = 0; engine < static_cast<int>(device_.engines().size()); ++engine) {
+      // What nobody waits for: the reference is the planner's last resort.
+      if (device_.engines()[static_cast<size_t>(engine)].name == "reference") continue;
+      for (int direction = 0; direction < kDirections; ++direction) {
+        for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
+          MeasureEngine(engine, dtype, static_cast<Direction>(direction));
+        }
+      }
+    }
+    return {};
+  }
+
+ private:
+  // The engine that the planner would take first.
+  Result<std::unique_ptr<Rig>> FirstRig(int64_t rows, int64_t width) {
+    Status refusal;
+    for (int engine = 0; engine < static_cast<int>(device_.engines().size()); ++engine) {
+      auto rig =
+          Rig::Make(device_, engine, Sample(Direction::kForward, DType::kFloat32, rows, width));
+      if (rig.ok()) return rig;
+      refusal = std::move(rig).status();
+    }
+    return refusal;
+  }
+
+  double BestFetch(const Rig& rig, Operand operand, void* host, int64_t pitch) {
+    return Best(device_, fetch_.get(), [&](Span* span) {
+      return device_.Fetch(fetch_.get(), rig.TransferOf(operand, host, pitch, span));
+    });
+  }
+
+  Status MeasureCopies() {
+    const int64_t rows = kRows * kCopyGrowth;
+    OOC_ASSIGN(const std::unique_ptr<Rig> rig, FirstRig(rows, kWidth));
+    const double bytes = rig->bytes(Operand::kX);
+    const auto size = static_cast<int64_t>(bytes);
+    const Block in = HostBlock(device_, size), out = HostBlock(device_, size);
+    if (in.get() == nullptr || out.get() == nullptr) {
+      return Error(Code::kOutOfMemory, "no host memory to calibrate");
+    }
+    std::memset(in.get(), 0, static_cast<size_t>(size));
+    std::memset(out.get(), 0, static_cast<size_t>(size));
+    Set(&profile_.fetch_bytes_per_second, bytes, BestFetch(*rig, Operand::kX, in.get(), kWidth));
+    Set(&profile_.drain_bytes_per_second, bytes, Best(device_, drain_.get(), [&](Span* span) {
+      return device_.Drain(drain_.get(), rig->TransferOf(Operand::kY, out.get(), kWidth, span));
+    }));
+    Set(&profile_.both_bytes_per_second, 2 * bytes, BestOfBoth(*rig, in.get(), out.get()));
+    Set(&profile_.move_bytes_per_second, bytes, Best(device_, compute_.get(), [&](Span* span) {
+      return device_.Move(compute_.get(), rig->MoveOf(Operand::kX, span));
+    }));
+    // An eighth of the elements, in rows an eighth as long, out of tensors as large.
+    OOC_ASSIGN(const std::unique_ptr<Rig> narrow, FirstRig(rows * kNarrow / kWidth, kNarrow));
+    const double slow = BestFetch(*narrow, Operand::kX, in.get(), kWidth);
+    const double narrow_bytes = narrow->bytes(Operand::kX);
+    const double narrow_rows =
+        narrow_bytes / static_cast<double>(kNarrow * SizeOf(DType::kFloat32));
+    if (slow < kInfinity) {
+      const double wire_bytes = slow * profile_.fetch_bytes_per_second;
+      profile_.row_bytes = std::max(wire_bytes - narrow_bytes, 0.0) / narrow_rows;
+    }
+    return {};
+  }
+
+  // Both directions at once: from the first beginning to the last end.
+  double BestOfBoth(const Rig& rig, void* in, void* out) {
+    double best = kInfinity;
+    for (int i = 0; i < kRepetitions; ++i) {
+      Span fetched, drained;
+      Status status =
+          device_.Fetch(fetch_.get(), rig.TransferOf(Operand::kX, in, kWidth, &fetched));
+      if (status.ok()) {
+        status = device_.Drain(drain_.get(), rig.TransferOf(Operand::kY, out, kWidth, &drained));
+      }
+      for (const OwnedStream* stream : {&fetch_, &drain_}) {
+        Status ended = device_.SynchronizeStream(stream->get());
+        if (status.ok()) status = std::move(ended);
+      }
+      if (!status.ok()) return kInfinity;
+      best = std::min(best, Seconds({std::min(fetched.begin_ns, drained.begin_ns),
+                                     std::max(fetched.end_ns, drained.end_ns)}));
+    }
+    return best;
+  }
+
+  // Tiny tiles, each of which is fetched when the one before has been drained: all that they take
+  // is what a piece of work costs beyond its bytes and operations.
+  Status MeasureFixedCosts() {
+    OOC_ASSIGN(const std::unique_ptr<Rig> rig, FirstRig(1, kNarrow));
+    const auto bytes = static_cast<int64_t>(rig->bytes(Operand::kX));
+    const Block host = HostBlock(device_, bytes);
+    if (host.get() == nullptr) return Error(Code::kOutOfMemory, "no host memory to calibrate");
+    std::memset(host.get(), 0, static_cast<size_t>(bytes));
+    double best = kInfinity;
+    for (int i = 0; i < kRepetitions; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      for (int tile = 0; tile < kChain; ++tile) {
+        OOC_TRY(InTurn(drain_, fetch_));
+        OOC_TRY(device_.Fetch(fetch_.get(),
+                              rig->TransferOf(Operand::kX, host.get(), kNarrow, nullptr)));
+        OOC_TRY(InTurn(fetch_, compute_));
+        OOC_TRY(rig->Run(compute_.get(), nullptr));
+        OOC_TRY(InTurn(compute_, drain_));
+        OOC_TRY(device_.Drain(drain_.get(),
+                              rig->TransferOf(Operand::kY, host.get(), kNarrow, nullptr)));
+      }
+      OOC_TRY(device_.SynchronizeStream(drain_.get()));
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+      best = std::min(best, seconds.count());
+    }
+    profile_.copy_seconds = profile_.run_seconds = best / (3 * kChain);
+    return {};
+  }
+
+  Status InTurn(const OwnedStream& first, const OwnedStream& then) {
+    OOC_TRY(device_.Record(turn_.get(), first.get()));
+    return device_.Wait(then.get(), turn_.get());
+  }
+
+  void MeasureEngine(int engine, DType dtype, Direction direction) {
+    const EngineInfo& info = device_.engines()[static_cast<size_t>(engine)];
+    for (int64_t growth = 1; growth <= kMostGrowth; growth *= 4) {
+      auto rig = Rig::Make(device_, engine, Sample(direction, dtype, kRows * growth, kWidth));
+      if (!rig.ok()) return;
+      const double seconds = Best(device_, compute_.get(), [&](Span* span) {
+        return rig.value()->Run(compute_.get(), span);
+      });
+      if (seconds == kInfinity) return;
+      Set(&profile_.flops[info.name + "/" + Name(dtype) + "/" + Name(direction)],
+          rig.value()->operations(), seconds);
+      if (seconds >= kLongEnough) return;
+    }
+  }
+
+  Device& device_;
+  Profile& profile_;
+  OwnedStream fetch_, compute_, drain_;
+  OwnedEvent turn_;
 };
 
-void MeasureCopies(const Bench& bench, const Problem& problem, const Executable& executable,
-                   void* tile) {
-  std::vector<char> host(static_cast<size_t>(problem.BytesOf(Operand::kX)), 0);
-  Transfer transfer;
-  transfer.view = {host.data(), problem.dtype, problem.stride[Index(Operand::kX)]};
-  transfer.box = RegionOf(problem, WholeTiling(problem, false), Operand::kX, {});
-  transfer.tile_end = transfer.box.extent;
-  transfer.tile = tile;
-  transfer.layout = &executable.layout(Operand::kX);
-  const auto bytes = static_cast<double>(host.size());
-  const double fetch = Best(bench.device, bench.stream, [&](Span* span) {
-    Transfer timed = transfer;
-    timed.tag.span = span;
-    return bench.device.Fetch(bench.stream, timed);
-  });
-  const double drain = Best(bench.device, bench.stream, [&](Span* span) {
-    Transfer timed = transfer;
-    timed.tag.span = span;
-    return bench.device.Drain(bench.stream, timed);
-  });
-  bench.profile->fetch_bytes_per_second = std::clamp(bytes / fetch, 1e8, 1e13);
-  bench.profile->drain_bytes_per_second = std::clamp(bytes / drain, 1e8, 1e13);
-  bench.profile->both_bytes_per_second =
-      bench.profile->shared_engines
-          ? std::min(bytes / fetch, bytes / drain)
-          : bench.profile->fetch_bytes_per_second + bench.profile->drain_bytes_per_second;
-}
-
-void MeasureEngine(const Bench& bench, int engine, DType dtype, Direction direction) {
-  const Problem problem = Sample(direction, dtype);
-  const EngineInfo& info = bench.device.engines()[static_cast<size_t>(engine)];
-  const Tiling tiling = WholeTiling(problem, !info.symmetric_padding);
-  TileOp op;
-  op.direction = direction;
-  op.shape = TileShape(problem, tiling);
-  op.dtype = op.out_dtype = dtype;
-  Result<std::unique_ptr<Executable>> prepared = bench.device.Prepare(engine, op);
-  if (!prepared.ok()) return;
-  Executable& executable = *prepared.value();
-
-  Offsets offsets(bench.device.capabilities().alignment);
-  std::array<int64_t, kOperands> at{};
-  for (int i = 0; i < kOperands; ++i) {
-    if (problem.Uses(static_cast<Operand>(i))) {
-      at[i] = offsets.Book(executable.layout(static_cast<Operand>(i)).bytes);
-    }
-  }
-  const int64_t workspace = offsets.Book(executable.workspace_bytes());
-  const DeviceBlock block(bench.device, offsets.total());
-  if (block.get() == nullptr) return;
-  auto* base = static_cast<char*>(block.get());
-  if (!bench.device.Fill(bench.stream, base, offsets.total(), 0).ok()) return;
-  RunArgs args;
-  for (int i = 0; i < kOperands; ++i) args.tile[i] = base + at[i];
-  args.workspace = base + workspace;
-  const double seconds = Best(bench.device, bench.stream, [&](Span* span) {
-    RunArgs timed = args;
-    timed.tag.span = span;
-    return bench.device.Run(bench.stream, executable, timed);
-  });
-  if (seconds < 1e6) {
-    bench.profile->flops[info.name + "/" + Name(dtype) + "/" + Name(direction)] =
-        2.0 * op.shape.MultiplyAdds() / seconds;
-  }
-  if (engine == 0 && dtype == DType::kFloat32 && direction == Direction::kForward) {
-    MeasureCopies(bench, problem, executable, base + at[Index(Operand::kX)]);
-  }
-}
-
-std::string CachePath(const std::string& machine) {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  std::string folder;
-  if (cache != nullptr && *cache != '\0') {
-    folder = cache;
-  } else if (home != nullptr && *home != '\0') {
-    folder = std::string(home) + "/.cache";
-    ::mkdir(folder.c_str(), 0755);
-  } else {
-    return "";
-  }
-  folder += "/oocdnn";
-  ::mkdir(folder.c_str(), 0755);
-  uint64_t hash = 1469598103934665603ull;  // FNV-1a
-  for (const char c : machine) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-  return folder + Format("/profile-%016llx.txt", static_cast<unsigned long long>(hash));
-}
-
-// Written beside and renamed, so that another process never reads half a file.
-void Keep(const Profile& profile, const std::string& path) {
-  const std::string beside = path + Format(".%d", static_cast<int>(getpid()));
-  {
-    std::ofstream file(beside, std::ios::trunc);
-    file << ToText(profile);
-    if (!file.flush()) {
-      std::remove(beside.c_str());
-      return;
-    }
-  }
-  if (std::rename(beside.c_str(), path.c_str()) != 0) std::remove(beside.c_str());
+std::string Today() {
+  char date[32] = "";
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  if (gmtime_r(&now, &utc) == nullptr) return "";
+  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return date;
 }
 
 std::string MachineOf(Device& device) {
@@ -189,53 +351,47 @@ std::string MachineOf(Device& device) {
   return machine;
 }
 
+std::string CachePath(const std::string& machine) {
+  const std::string folder = CacheFolder();
+  if (folder.empty()) return "";
+  return folder + Format("/profile-%016llx.txt", static_cast<unsigned long long>(Hash(machine)));
+}
+
+Profile Guess(Device& device) {
+  Profile guess;
+  guess.machine = MachineOf(device);
+  guess.shared_engines = device.capabilities().shared_engines;
+  return guess;
+}
+
 }  // namespace
 
 Profile Measure(Device& device) {
-  Profile profile;
-  profile.machine = MachineOf(device);
-  profile.shared_engines = device.capabilities().shared_engines;
-  char date[32] = "";
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  if (gmtime_r(&now, &utc) != nullptr) {
-    std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  Profile profile = Guess(device);
+  profile.date = Today();
+  const Status status = Calibration(device, &profile).Measure();
+  if (status.ok()) {
+    profile.measured = true;
+  } else {
+    Log(LogLevel::kWarn,
+        "plans rest on guesses about this machine, as it could not be measured: %s",
+        status.message().c_str());
   }
-  profile.date = date;
-  Result<OwnedStream> stream = MakeStream(device, "calibrate");
-  if (!stream.ok()) return profile;
-  const Bench bench{device, stream.value().get(), &profile};
-  for (int engine = 0; engine < static_cast<int>(device.engines().size()); ++engine) {
-    if (device.engines()[static_cast<size_t>(engine)].name == "reference") continue;
-    for (int direction = 0; direction < kDirections; ++direction) {
-      for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
-        MeasureEngine(bench, engine, dtype, static_cast<Direction>(direction));
-      }
-    }
-  }
-  profile.measured = true;
   return profile;
 }
 
 Profile ProfileOf(Device& device, const std::string& path) {
-  if (path == "none") {
-    Profile guess;
-    guess.shared_engines = device.capabilities().shared_engines;
-    return guess;
-  }
+  if (path == "none") return Guess(device);
   const std::string machine = MachineOf(device);
   const std::string file = path.empty() ? CachePath(machine) : path;
-  std::ifstream stream(file);
-  if (stream) {
-    std::ostringstream text;
-    text << stream.rdbuf();
-    Result<Profile> kept = ParseProfile(text.str());
+  if (const auto text = ReadKept(file)) {
+    Result<Profile> kept = ParseProfile(*text);
     if (kept.ok() && (kept->machine == machine || !path.empty())) return std::move(kept).value();
     Log(LogLevel::kWarn, "the profile %s is ignored and measured again: %s", file.c_str(),
         kept.ok() ? "it speaks of another machine" : kept.status().message().c_str());
   }
   Profile profile = Measure(device);
-  if (!file.empty()) Keep(profile, file);
+  if (profile.measured && !file.empty()) Keep(file, ToText(profile));
   return profile;
 }
 

@@ -78,14 +78,12 @@ double Rates::WireBytes(int64_t elements, int64_t rows) const {
 }
 
 double Rates::RunSeconds(const ConvShape& tile) const {
-  if (problem_.direction == Direction::kBackwardBias) {
-    // It adds each element of dy once; a convolution multiplies too.
-    return profile_.run_seconds + Elements(tile, Operand::kY, problem_.direction) / flops_;
-  }
   ConvShape charged = tile;
-  charged.k = std::min(RoundUp(tile.k, kChannelBlock), problem_.shape.k);
-  charged.c = std::min(RoundUp(tile.c, kChannelBlock), problem_.shape.c);
-  return profile_.run_seconds + 2.0 * charged.MultiplyAdds() / flops_;
+  if (problem_.direction != Direction::kBackwardBias) {  // which is computed in no blocks
+    charged.k = std::min(RoundUp(tile.k, kChannelBlock), problem_.shape.k);
+    charged.c = std::min(RoundUp(tile.c, kChannelBlock), problem_.shape.c);
+  }
+  return profile_.run_seconds + charged.Operations(problem_.direction) / flops_;
 }
 
 double Rates::FinishSeconds(const ConvShape& tile) const {

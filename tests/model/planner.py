@@ -39,7 +39,7 @@ class Profile:
         fields["shared_engines"] = str(self.shared_engines).lower()
         lines = [f"{key} = {value}" for key, value in fields.items()]
         lines += [f"flops {key} = {rate}" for key, rate in flops.items()]
-        return "\n".join(["oocdnn-profile 1", *lines, "end", ""])
+        return "\n".join(["oocdnn-profile 2", *lines, "end", ""])
 
 
 # The rates of design.md's reference machine: PCIe 5, TF32.

@@ -25,8 +25,9 @@ PROFILES = [
 ]
 SUMMED = {Direction.FWD: 3, Direction.BWD_DATA: 2}  # the channel axis that is summed over
 PARTIAL_SUMS_GAIN = 1.25
-# The aim is 5 %, which one small problem in a thousand misses; the mean is below 0.1 %.
-NEAR = 1.10
+# Of 3,000 of these problems 4 were more than 5 % above the best, the worst of them 12.2 %; the mean
+# is 0.05 %.
+NEAR = 1.15
 
 
 def least_budget(problem, engine: str, **options) -> int:

@@ -1,15 +1,14 @@
 #include "device/cuda/nvrtc.hpp"
 
 #include <dlfcn.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
+#include <algorithm>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "abi/nvrtc.h"
+#include "base/cache.hpp"
 #include "base/log.hpp"
 #include "device/cuda/embedded.hpp"
 #include "device/cuda/library_finder.hpp"
@@ -49,43 +48,6 @@ Result<Nvrtc> OpenNvrtc(const std::string& path) {
 #undef OOC_FILL
   nvrtc.nvrtcVersion(&nvrtc.major, &nvrtc.minor);
   return nvrtc;
-}
-
-// FNV-1a: tells sources apart, and is no protection against anybody.
-uint64_t Hash(std::string_view text, uint64_t hash) {
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
-
-std::string DefaultCacheFolder() {
-  if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/') {
-    return std::string(cache) + "/oocdnn";
-  }
-  const char* const home = std::getenv("HOME");
-  return home != nullptr && *home != '\0' ? std::string(home) + "/.cache/oocdnn" : "";
-}
-
-void MakeFolders(const std::string& folder) {
-  for (size_t at = folder.find('/', 1); at != std::string::npos; at = folder.find('/', at + 1)) {
-    mkdir(folder.substr(0, at).c_str(), 0700);
-  }
-  mkdir(folder.c_str(), 0700);
-}
-
-bool ReadAll(const std::string& path, std::string* content) {
-  std::ifstream file(path, std::ios::binary);
-  content->assign(std::istreambuf_iterator<char>(file), {});
-  return file.good() && !content->empty();
-}
-
-// Under another name first, so that nobody ever reads half a file.
-void WriteAll(const std::string& path, const std::string& content) {
-  const std::string draft = path + Format(".%ld", static_cast<long>(getpid()));
-  std::FILE* const file = std::fopen(draft.c_str(), "wbe");
-  if (file == nullptr) return;
-  const bool written = std::fwrite(content.data(), 1, content.size(), file) == content.size();
-  const bool closed = std::fclose(file) == 0;
-  if (!written || !closed || std::rename(draft.c_str(), path.c_str()) != 0) unlink(draft.c_str());
 }
 
 std::string LogOf(const Nvrtc& nvrtc, nvrtcProgram program) {
@@ -136,21 +98,19 @@ Result<std::string> Compile(const Nvrtc& nvrtc, int major, int minor) {
 
 Result<std::string> CompiledKernels(int major, int minor, const std::string& nvrtc_path,
                                     const std::string& cache_folder) {
-  const std::string folder = cache_folder.empty() ? DefaultCacheFolder() : cache_folder;
-  uint64_t hash = 0xcbf29ce484222325u;
+  const std::string folder = cache_folder.empty() ? CacheFolder() : cache_folder;
+  uint64_t hash = kHashSeed;
   for (const EmbeddedFile& file : KernelSources()) hash = Hash(file.text, hash);
   const std::string path = folder + Format("/kernels-%016llx-sm_%d%d.cubin",
                                            static_cast<unsigned long long>(hash), major, minor);
-  std::string binary;
-  if (!folder.empty() && ReadAll(path, &binary)) return binary;
+  if (!folder.empty()) {
+    if (std::optional<std::string> kept = ReadKept(path)) return std::move(*kept);
+  }
   OOC_ASSIGN(const Nvrtc nvrtc, OpenNvrtc(nvrtc_path));
   Log(LogLevel::kInfo, "compiling the CUDA kernels for sm_%d%d with NVRTC %d.%d (once)", major,
       minor, nvrtc.major, nvrtc.minor);
-  OOC_ASSIGN(binary, Compile(nvrtc, major, minor));
-  if (!folder.empty()) {
-    MakeFolders(folder);
-    WriteAll(path, binary);
-  }
+  OOC_ASSIGN(std::string binary, Compile(nvrtc, major, minor));
+  if (!folder.empty()) Keep(path, binary);
   return binary;
 }
 
