@@ -13,13 +13,9 @@ the machine's rate of float32 matrix products is measured between layers.
 
 import json
 import os
-import platform
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -31,6 +27,7 @@ import oocdnn
 from oocdnn.bench import onednn_primitive
 from oocdnn.bench.layers import DIRECTIONS, LAYERS, ROLES, Array, Direction, Layer, operands
 from oocdnn.bench.onednn_primitive import OneDnnMissing
+from oocdnn.bench.provenance import provenance
 
 Way = Literal["primitive", "whole", "tiled"]
 
@@ -47,9 +44,11 @@ def convolve(
     direction: Direction,
     inputs: tuple[Array, Array],
     out: Array,
+    **more: Any,
 ) -> None:
     """One call of oocdnn; the inputs are in the order of `ROLES`."""
     keywords: dict[str, Any] = {
+        **more,
         "stride": case.stride,
         "padding": case.padding,
         "dilation": case.dilation,
@@ -271,48 +270,6 @@ def summary(measured: Sequence[Measured], sgemm: float) -> dict[str, float]:
     }
 
 
-def _processor() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return platform.processor()
-    names = (row.partition(":")[2].strip() for row in text.splitlines() if "model name" in row)
-    return next(names, platform.processor())
-
-
-def _commit() -> str | None:
-    """The commit of the source tree in the current folder."""
-    command = ("git", "describe", "--always", "--dirty", "--abbrev=40")
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return done.stdout.strip()
-
-
-def provenance(rounds: int) -> dict[str, Any]:
-    """Where, when and how: what a reader needs to repeat the measurement."""
-    pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    return {
-        "command": " ".join(("python", "-m", "oocdnn.bench.cpu", *sys.argv[1:])),
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "commit": _commit(),
-        "machine": {
-            "processor": _processor(),
-            "cores": len(os.sched_getaffinity(0)),
-            "memory_bytes": pages * page,
-            "system": platform.platform(),
-        },
-        "versions": {
-            "oocdnn": oocdnn.__version__,
-            "onednn": onednn_primitive.version(),
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
-        "rounds": rounds,
-    }
-
-
 def chosen(only: Sequence[str]) -> Iterator[tuple[Layer, Direction]]:
     """The rows whose problem or name contains one of the texts; all of them without any."""
     for case in LAYERS:
@@ -328,7 +285,7 @@ def chosen(only: Sequence[str]) -> Iterator[tuple[Layer, Direction]]:
 @click.option("--only", multiple=True, help="Layers or problems that contain this; repeatable.")
 def main(out: Path | None, rounds: int, only: tuple[str, ...]) -> None:
     try:
-        about = provenance(rounds)
+        about = provenance("oocdnn.bench.cpu", rounds, onednn=onednn_primitive.version())
     except OneDnnMissing as error:
         raise click.ClickException(f"there is no oneDNN to compare with: {error}") from error
     sgemm, measured = Sgemm(), list[Measured]()

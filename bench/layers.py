@@ -1,7 +1,7 @@
-"""Convolution layers of well-known networks, sized for a CPU, with integer-valued data.
+"""Convolution layers of well-known networks, with integer-valued data.
 
-One call takes a few tenths of a second on two cores, and the tensors are far larger than the
-caches. The elements are small integers, so float32 sums are exact in every order and results of
+One call of `LAYERS` takes a few tenths of a second on two cores, one of `GPU_LAYERS` moves up to 16
+GiB. The elements are small integers, so float32 sums are exact in every order and results of
 different programs can be compared bit by bit.
 """
 
@@ -28,7 +28,8 @@ LARGEST = 2  # elements are integers from -LARGEST to LARGEST
 
 @dataclass(frozen=True)
 class Layer:
-    """A float32 convolution layer. The tuples have one entry per spatial axis, [D,] H, W."""
+    """A convolution layer, of float32 where nothing else is said. The tuples have one entry per
+    spatial axis, [D,] H, W."""
 
     name: str
     n: int
@@ -143,6 +144,23 @@ LAYERS = (
     layer("DeepLab, dilation 6", (6, 256, 64, 64), 256, 3, padding=6, dilation=6),
     layer("volume 3x3x3", (4, 32, 48, 48, 48), 32, 3, padding=1),
     layer("large image", (1, 16, 1536, 1536), 16, 3, padding=1),
+)
+
+GPU_LAYERS = (
+    layer("VGG16 conv1_1", (64, 3, 224, 224), 64, 3, padding=1),
+    layer("VGG16 conv1_2", (64, 64, 224, 224), 64, 3, padding=1),
+    layer("VGG16 conv2_1", (128, 64, 112, 112), 128, 3, padding=1),
+    layer("VGG16 conv2_2", (128, 128, 112, 112), 128, 3, padding=1),
+    layer("VGG16 conv3_2", (256, 256, 56, 56), 256, 3, padding=1),
+    layer("VGG16 conv4_1", (256, 256, 28, 28), 512, 3, padding=1),
+    layer("VGG16 conv4_2", (256, 512, 28, 28), 512, 3, padding=1),
+    layer("VGG16 conv5_2", (256, 512, 14, 14), 512, 3, padding=1),
+    layer("ResNet-50 1x1", (256, 64, 56, 56), 256, 1),
+    layer("ResNet-50 1x1/2", (256, 256, 56, 56), 512, 1, stride=2),
+    layer("ResNet-50 3x3/2", (256, 128, 56, 56), 128, 3, padding=1, stride=2),
+    layer("volume 3x3x3", (2, 32, 128, 192, 192), 32, 3, padding=1),
+    layer("depthwise 3x3", (64, 384, 112, 112), 384, 3, padding=1, groups=384),
+    layer("2048 to 2048 at 1024", (1, 2048, 1024, 1024), 2048, 3, padding=1),
 )
 
 

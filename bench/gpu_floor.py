@@ -1,0 +1,329 @@
+"""How close convolutions of arrays in pinned host memory come to the floor of a GPU.
+
+    python -m oocdnn.bench.gpu_floor --out result.json
+
+The floor of a problem is the least time by wires and arithmetic, both measured in the same run:
+max(a, in / B_in, out / B_out, (in + out) / B_both), every byte counted once. `a` is the best time
+for the same arithmetic with every operand on the GPU: torch in core, NCHW and channels-last, with
+the engine that its own measurements choose, and our own tiles. Elements are small integers, for
+which every engine that adds products gives the same bits as torch.
+"""
+
+import ctypes
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+import numpy as np
+import torch
+
+import oocdnn
+from oocdnn.bench.cpu import convolve
+from oocdnn.bench.gpu_wires import Wires
+from oocdnn.bench.gpu_wires import measure as measure_wires
+from oocdnn.bench.layers import DIRECTIONS, GPU_LAYERS, LARGEST, ROLES, Direction, Layer, Operand
+from oocdnn.bench.provenance import provenance
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# The type of the elements, the word in problem strings, and what `math=` says.
+MATHS = {
+    "fp32": (torch.float32, "f32", "fp32"),
+    "tf32": (torch.float32, "f32/tf32", "tf32"),
+    "bf16": (torch.bfloat16, "bf16", "fp32"),
+}
+MANY_FLOPS = 2e13  # of a call beyond which torch tries no engines out: that takes minutes
+MUCH = 1 << 30  # bytes moved, from which on the worst ratio counts
+
+
+class Pinned:
+    """Pinned memory that all cases use in turn, one piece for each operand."""
+
+    def __init__(self) -> None:
+        self._piece: dict[Operand, Array] = {}
+
+    def tensor(self, operand: Operand, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """A tensor in it; what the operand held before is overwritten."""
+        size = math.prod(shape) * dtype.itemsize
+        held = self._piece.get(operand)
+        if held is None or held.size < size:
+            self._piece.pop(operand, None)
+            held = self._piece[operand] = oocdnn.empty(size, np.uint8)
+        return torch.from_numpy(held[:size]).view(dtype).view(*shape)
+
+
+def fill(tensor: torch.Tensor, seed: int) -> torch.Tensor:
+    """Small random integers, made on the GPU; returns them there too."""
+    generator = torch.Generator("cuda").manual_seed(seed)
+    on_gpu = torch.empty(tensor.shape, dtype=tensor.dtype, device="cuda")
+    flat = on_gpu.view(-1)
+    for begin in range(0, flat.numel(), 1 << 28):
+        part = flat[begin : begin + (1 << 28)]
+        whole = torch.randint(
+            -LARGEST, LARGEST + 1, part.shape, device="cuda", dtype=torch.int8, generator=generator
+        )
+        part.copy_(whole)
+    tensor.copy_(on_gpu)
+    return on_gpu
+
+
+def in_core(case: Layer, direction: Direction) -> Callable[..., torch.Tensor]:
+    """torch's own function for the direction; takes the inputs in the order of `ROLES`."""
+    settings = {
+        "stride": case.stride,
+        "padding": case.padding,
+        "dilation": case.dilation,
+        "groups": case.groups,
+    }
+    if direction == "fwd":
+        forward = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}[case.rank]
+        return lambda x, w: forward(x, w, **settings)
+
+    def backward(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        data = direction == "bwd_data"
+        dy, other = (first, second) if data else (second, first)
+        empty = torch.empty(1, dtype=dy.dtype, device="cuda")
+        x = empty.expand(case.shape("x")) if data else other
+        w = other if data else empty.expand(case.shape("w"))
+        zeros = [0] * case.rank
+        gradients = torch.ops.aten.convolution_backward(
+            dy, x, w, None, case.stride, case.padding, case.dilation, False, zeros,
+            case.groups, [data, not data, False],
+        )  # fmt: skip
+        return gradients[0 if data else 1]
+
+    return backward
+
+
+def event_seconds(work: Callable[[], object], repeats: int) -> float:
+    """The best of `repeats`, by the GPU's own clock, after one that is not counted."""
+    times = []
+    for _ in range(repeats + 1):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        work()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) * 1e-3)
+    return min(times[1:])
+
+
+def torch_seconds(case: Layer, direction: Direction, inputs: list[torch.Tensor]) -> dict[str, Any]:
+    """Seconds of torch in core by memory order; what it cannot do is left out with its reason."""
+    call, seconds = in_core(case, direction), {}
+    last = torch.channels_last if case.rank == 2 else torch.channels_last_3d
+    many = case.flops > MANY_FLOPS
+    torch.backends.cudnn.benchmark = not many
+    for name, order in (("nchw", torch.contiguous_format), ("nhwc", last)):
+        try:
+            here = [tensor.contiguous(memory_format=order) for tensor in inputs]
+            seconds[name] = event_seconds(lambda here=here: call(*here), 1 if many else 3)
+        except RuntimeError as error:
+            seconds[name] = str(error).splitlines()[0]
+        here = []
+        torch.cuda.empty_cache()
+    torch.backends.cudnn.benchmark = False
+    return seconds
+
+
+@dataclass
+class Measured:
+    """One layer in one direction and one kind of arithmetic."""
+
+    layer: str
+    direction: Direction
+    math: str
+    problem: str
+    bytes_in: int
+    bytes_out: int
+    flops: int
+    torch_seconds: dict[str, Any]
+    first: float = 0.0  # seconds of the first call, which plans and prepares
+    seconds: list[float] = field(default_factory=list)
+    prepared: int = 0  # of the later calls
+    difference: float = 0.0
+    wrong: int = 0
+    stats: dict[str, Any] = field(default_factory=dict)
+    plan: str = ""
+    floors: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def floor(self) -> tuple[str, float]:
+        """What limits, and its seconds."""
+        return max(self.floors.items(), key=lambda item: item[1])
+
+    @property
+    def ratio(self) -> float:
+        return median(self.seconds) / self.floor[1]
+
+
+def floors(one: Measured, wires: Wires) -> dict[str, float]:
+    """Seconds of each limit."""
+    times = [value for value in one.torch_seconds.values() if isinstance(value, float)]
+    return {
+        "in": one.bytes_in / wires.inward / 1e9,
+        "out": one.bytes_out / wires.outward / 1e9,
+        "both": (one.bytes_in + one.bytes_out) / wires.both / 1e9,
+        "arithmetic": min([*times, one.stats["compute_seconds"]]),
+    }
+
+
+def as_numpy(tensor: torch.Tensor) -> Array:
+    """The same memory; bfloat16 is what `ml_dtypes` calls so."""
+    if tensor.dtype != torch.bfloat16:
+        return tensor.numpy()
+    import ml_dtypes
+
+    return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+
+
+def compare(result: torch.Tensor, expected: torch.Tensor) -> tuple[int, float]:
+    """Elements that differ, and by how much at most; piece by piece on the GPU."""
+    wrong, most = 0, 0.0
+    ours, theirs = result.reshape(-1), expected.reshape(-1)
+    for begin in range(0, ours.numel(), 1 << 28):
+        piece = slice(begin, begin + (1 << 28))
+        difference = (ours[piece].cuda().float() - theirs[piece].float()).abs()
+        wrong += int((difference != 0).sum())
+        most = max(most, float(difference.max()))
+    return wrong, most
+
+
+def measure(
+    context: oocdnn.Context,
+    pinned: Pinned,
+    case: Layer,
+    direction: Direction,
+    math_name: str,
+    repeats: int,
+) -> Measured:
+    dtype, word, allowed = MATHS[math_name]
+    torch.backends.cudnn.allow_tf32 = math_name == "tf32"
+    *sources, target = ROLES[direction]
+    host = [pinned.tensor(name, case.shape(name), dtype) for name in sources]
+    here = [fill(tensor, seed) for seed, tensor in enumerate(host)]
+    result = pinned.tensor(target, case.shape(target), dtype)
+    one = Measured(
+        layer=case.name,
+        direction=direction,
+        math=math_name,
+        problem=f"{case.problem(direction)} {word}",
+        bytes_in=sum(tensor.nbytes for tensor in host),
+        bytes_out=result.nbytes,
+        flops=case.flops,
+        torch_seconds=torch_seconds(case, direction, here),
+    )
+    inputs = (as_numpy(host[0]), as_numpy(host[1]))
+    out = as_numpy(result)
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        convolve(context, case, direction, inputs, out, math=allowed)
+        one.seconds.append(time.perf_counter() - start)
+        one.stats = asdict(context.stats)
+        if len(one.seconds) > 1:
+            one.prepared += one.stats["prepared"]
+    one.first = one.seconds.pop(0)
+    one.plan = context.plan(one.problem).explain()
+    # Integers are exact in TF32, and its engines only add products.
+    torch.backends.cudnn.allow_tf32 = True
+    one.wrong, one.difference = compare(result, in_core(case, direction)(*here))
+    torch.cuda.empty_cache()
+    return one
+
+
+def line(one: Measured) -> str:
+    limit, floor = one.floor
+    busy = "/".join(f"{one.stats[f'{e}_seconds'] * 1e3:.1f}" for e in ("fetch", "compute", "drain"))
+    return (
+        f"{one.layer:<21} {one.direction:<10} {one.math} {median(one.seconds) * 1e3:8.2f} ms "
+        f"{one.ratio:6.3f} x {limit:<10} {floor * 1e3:8.2f} ms, first {one.first:5.2f} s, "
+        f"{one.stats['tiles']:4d} tiles, busy {busy}, {one.stats['engine']}"
+        f"{'' if one.wrong == 0 else f', {one.wrong} DIFFER by {one.difference:g}'}"
+        f"{'' if one.prepared == 0 else f', prepared {one.prepared} later'}"
+    )
+
+
+def summary(measured: Sequence[Measured]) -> dict[str, float]:
+    """Medians and worst over all rows."""
+    large = [one.ratio for one in measured if one.bytes_in + one.bytes_out >= MUCH]
+    return {
+        "time/floor median": median(one.ratio for one in measured),
+        "time/floor worst from 1 GiB on": max(large, default=math.nan),
+        "first call worst, s": max(one.first for one in measured),
+        "elements that differ": sum(one.wrong for one in measured),
+    }
+
+
+def chosen(only: Sequence[str], maths: Sequence[str]) -> Iterator[tuple[Layer, Direction, str]]:
+    for case in GPU_LAYERS:
+        for direction in DIRECTIONS:
+            for name in maths:
+                label = f"{case.name} {case.problem(direction)} {name}"
+                if not only or any(text in label for text in only):
+                    yield case, direction, name
+
+
+@click.command(help=(__doc__ or "").partition("\n")[0])
+@click.option("--device", default="cuda:0", show_default=True)
+@click.option("--budget", default="2GiB", show_default=True)
+@click.option("--engine", default=None, help="Only this engine of ours.")
+@click.option("--repeats", default=3, show_default=True, type=click.IntRange(min=1))
+@click.option("--only", multiple=True, help="Layers or problems that contain this; repeatable.")
+@click.option("--math", "maths", multiple=True, type=click.Choice(list(MATHS)))
+@click.option("--seconds", default=math.inf, help="Begin no case after so many seconds.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write everything as JSON.")
+def main(
+    device: str,
+    budget: str,
+    engine: str | None,
+    repeats: int,
+    only: tuple[str, ...],
+    maths: tuple[str, ...],
+    seconds: float,
+    out: Path | None,
+) -> None:
+    ctypes.CDLL("libcuda.so.1")  # an error of its own where there is no driver
+    start = time.perf_counter()
+    wires, measured = measure_wires(torch.device(device).index or 0), list[Measured]()
+    click.echo(f"GB/s in {wires.inward:.1f}, out {wires.outward:.1f}, both {wires.both:.1f}")
+    with oocdnn.Context(device, budget, engine=engine) as context:
+        pinned = Pinned()
+        for case, direction, name in chosen(only, maths or tuple(MATHS)):
+            if time.perf_counter() - start > seconds:
+                break
+            try:
+                one = measure(context, pinned, case, direction, name, repeats)
+            except (ValueError, MemoryError, RuntimeError) as error:
+                click.echo(f"{case.name} {direction} {name}: {error}")
+                continue
+            one.floors = floors(one, wires)
+            measured.append(one)
+            click.echo(line(one))
+    totals = summary(measured) if measured else {}
+    for label, value in totals.items():
+        click.echo(f"{label}: {value:.4g}")
+    if out is not None:
+        rows = [asdict(one) for one in measured]
+        document = {
+            **provenance(
+                "oocdnn.bench.gpu_floor",
+                repeats,
+                torch=torch.__version__,
+                cudnn=str(torch.backends.cudnn.version()),
+            ),
+            "gpu": torch.cuda.get_device_name(device),
+            "wires": asdict(wires),
+            "summary": totals,
+            "rows": rows,
+        }
+        out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
