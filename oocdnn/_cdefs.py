@@ -189,6 +189,7 @@ typedef struct oocdnn_plan_info {
   char engine[32];
 } oocdnn_plan_info;
 typedef struct oocdnn_context oocdnn_context;
+typedef struct oocdnn_host_memory oocdnn_host_memory;
 const char* oocdnn_version(void);
 oocdnn_options oocdnn_default_options(void);
 const char* oocdnn_last_error(void);
@@ -204,6 +205,13 @@ oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem,
                                      oocdnn_plan_info* info, const char** text);
 oocdnn_status oocdnn_problem_text(const oocdnn_convolution* convolution,
                                              const oocdnn_operands* operands, const char** text);
+oocdnn_status oocdnn_device_name(oocdnn_context* context, const char** name);
+oocdnn_status oocdnn_allocate_host(oocdnn_context* context, int64_t bytes,
+                                              oocdnn_host_memory** memory);
+oocdnn_status oocdnn_pin(oocdnn_context* context, void* data, int64_t bytes,
+                                    oocdnn_host_memory** memory);
+void* oocdnn_host_data(const oocdnn_host_memory* memory);
+void oocdnn_free_host(oocdnn_host_memory* memory);
 oocdnn_status oocdnn_get_stats(oocdnn_context* context, oocdnn_stats* stats);
 oocdnn_status oocdnn_release(oocdnn_context* context);
 oocdnn_status oocdnn_take_trace(oocdnn_context* context, const char** json);

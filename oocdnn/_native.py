@@ -158,6 +158,32 @@ class _Watch:
             raise self._kept[0]
 
 
+class HostMemory:
+    """Host memory that a device reaches at full speed, as NumPy sees it. Given back when closed or
+    collected; it may outlive its context."""
+
+    def __init__(self, handle: Any, size: int) -> None:
+        address = int(_ffi().cast("uintptr_t", _library().oocdnn_host_data(handle)))
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (address, False),
+        }
+        self._end = weakref.finalize(self, _free_host, handle, os.getpid())
+        self._end.atexit = False
+
+    def close(self) -> None:
+        """May be called again."""
+        self._end()
+
+
+def _free_host(handle: Any, pid: int) -> None:
+    # A forked child has not inherited the memory.
+    if os.getpid() == pid:
+        _library().oocdnn_free_host(handle)
+
+
 def problem_text(call: Convolution, tensors: Mapping[Slot, Tensor]) -> str:
     """The problem string of a call, as it stands in logs."""
     frame, text = _Frame(), _ffi().new("const char **")
@@ -238,6 +264,25 @@ class NativeContext:
         with self._entered() as handle:
             _check(_library().oocdnn_get_stats(handle, stats))
         return _fields(stats)
+
+    @property
+    def device(self) -> str:
+        name = _ffi().new("const char **")
+        with self._entered() as handle:
+            _check(_library().oocdnn_device_name(handle, name))
+            return _text(name[0])
+
+    def allocate_host(self, size: int) -> HostMemory:
+        memory = _ffi().new("oocdnn_host_memory **")
+        with self._entered() as handle:
+            _check(_library().oocdnn_allocate_host(handle, size, memory))
+        return HostMemory(memory[0], size)
+
+    def pin(self, address: int, size: int) -> HostMemory:
+        memory, data = _ffi().new("oocdnn_host_memory **"), _ffi().cast("void *", address)
+        with self._entered() as handle:
+            _check(_library().oocdnn_pin(handle, data, size, memory))
+        return HostMemory(memory[0], size)
 
     def release(self) -> None:
         with self._entered() as handle:

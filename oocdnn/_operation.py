@@ -75,11 +75,14 @@ def _real(name: str, value: Any) -> float:
     return number
 
 
-def _stream(stream: Any) -> int:
-    """A CUDA stream as a number: 0, 1 and 2 are the default streams, others are addresses."""
+def _stream(stream: Any, ready: int | None) -> int:
+    """A CUDA stream as a number: 0, 1 and 2 are the default streams, others are addresses. Where
+    the caller names none, that on which the arrays are ready."""
     for attribute in ("ptr", "cuda_stream"):
         stream = getattr(stream, attribute, stream)
-    return 0 if stream is None else _window.integer("stream", stream, 0)
+    if stream is None:
+        stream = ready or 0
+    return _window.integer("stream", stream, 0)
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ class Result:
 
 def need_axes(operand: View, rank: int, function: str, axes: str) -> None:
     """`operand` must have `rank` spatial axes and two more."""
-    have = operand.array.ndim
+    have = operand.ndim
     if have == rank + 2:
         return
     text = f"{operand.name} has {have} axes {operand.shape}; {function} needs {rank + 2}: {axes}"
@@ -187,7 +190,6 @@ def launch(
         alpha=_real("alpha", common.alpha),
         beta=_real("beta", common.beta),
         epilogue=finish.epilogue(),
-        stream=_stream(common.stream),
     )
     if call.beta != 0.0 and common.out is None:
         raise InvalidProblem(f"beta={call.beta} adds to the old values of out: pass out=")
@@ -195,11 +197,16 @@ def launch(
         for slot, operand in inputs.items():
             operands.read(slot, operand)
         _read_finish(operands, finish, result)
+        if context.device == "cpu":
+            operands.need_host()
         if common.out is None:
             output = allocate(leader, result.shape, result.keep_order)
         else:
             output = view("out", common.out)
         operands.write(result.slot, output, result.shape)
+        if context.device == "cpu":
+            operands.need_host()
+        call = replace(call, stream=_stream(common.stream, operands.stream))
         context.run(call, operands.tensors, common.progress)
     return unwrap(output) if common.out is None else common.out
 

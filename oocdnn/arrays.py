@@ -1,8 +1,8 @@
 """From the caller's arrays to operands of a call, and back to arrays of the caller's library.
 
-Taken without a copy: NumPy arrays, memory-mapped ones as files, torch tensors on the CPU, and
-whatever speaks `__array_interface__` or DLPack for CPU memory. Element types are float64, float32,
-float16 and bfloat16 (`ml_dtypes.bfloat16`, or torch's own).
+Taken without a copy: NumPy arrays, memory-mapped ones as files, torch tensors, CuPy arrays, and
+whatever speaks `__array_interface__`, `__cuda_array_interface__` or DLPack. Element types are
+float64, float32, float16 and bfloat16 (`ml_dtypes.bfloat16`, or torch's own).
 """
 
 import sys
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from oocdnn import _mapped
+from oocdnn import _gpu_arrays, _mapped
 from oocdnn._call import Slot, Tensor
 from oocdnn._cdefs import DType
 from oocdnn._mapped import Array, MappedFile
@@ -25,9 +25,14 @@ _NUMPY_TYPES = {
     "float16": DType.FLOAT16,
     "bfloat16": DType.BFLOAT16,
 }
+_SIZES = {DType.FLOAT32: 4, DType.FLOAT64: 8, DType.FLOAT16: 2, DType.BFLOAT16: 2}
 _SHORT_TYPES = (DType.FLOAT16, DType.BFLOAT16)
 _HOST_DEVICES = (1, 3)  # DLPack: kDLCPU, kDLCUDAHost
-_TAKEN = "NumPy arrays, torch CPU tensors, and arrays with __array_interface__ or DLPack are taken"
+_CUDA_DEVICES = (2, 13)  # kDLCUDA, kDLCUDAManaged
+_TAKEN = (
+    "NumPy arrays, CuPy arrays and torch tensors are taken, and what has __array_interface__, "
+    "__cuda_array_interface__ or DLPack"
+)
 
 
 def type_name(dtype: DType) -> str:
@@ -37,31 +42,63 @@ def type_name(dtype: DType) -> str:
 
 @dataclass(frozen=True)
 class View:
-    """One of the caller's arrays as NumPy sees it, sharing its memory.
+    """One of the caller's arrays: where its elements lie. Strides are in bytes.
 
-    A torch bfloat16 tensor appears as uint16, so `dtype` says what the elements are. `library` is
-    None for NumPy, the torch module, or an array API namespace.
+    `array` keeps them alive: what NumPy sees of host memory (a torch bfloat16 tensor appears as
+    uint16), on a GPU the caller's own object. `library` is None for NumPy, the torch module, or an
+    array API namespace. `stream` is the CUDA stream on which an array on a GPU is ready, None for
+    host memory.
     """
 
     name: str
-    array: Array
+    array: Any
     dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    address: int
+    writable: bool = True
     library: Any = None
+    stream: int | None = None
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.array.shape)
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return _SIZES[self.dtype]
+
+    @property
+    def empty(self) -> bool:
+        return 0 in self.shape
 
     @property
     def channels_last(self) -> bool:
         """Whether the strides put the channels (axis 1) innermost."""
-        if self.array.ndim < 3 or self.array.flags.c_contiguous:
+        if self.ndim < 3 or self._row_major():
             return False
-        channel, *spatial = self.array.strides[1:]
-        extents = self.array.shape[2:]
+        channel, *spatial = self.strides[1:]
+        extents = self.shape[2:]
         return all(
             channel < stride for stride, extent in zip(spatial, extents, strict=True) if extent > 1
         )
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The addresses of the first byte and behind the last; strides are positive."""
+        if self.empty:
+            return self.address, self.address
+        steps = zip(self.shape, self.strides, strict=True)
+        length = self.itemsize + sum((n - 1) * stride for n, stride in steps if n > 1)
+        return self.address, self.address + length
+
+    def _row_major(self) -> bool:
+        step = self.itemsize
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if extent > 1 and stride != step:
+                return False
+            step *= extent
+        return True
 
 
 def view(name: str, value: object) -> View:
@@ -74,21 +111,57 @@ def view(name: str, value: object) -> View:
             f"{name} is a masked array, and masks are not looked at; {name}.filled()"
         )
     if isinstance(value, np.ndarray):
-        return View(name, value, _numpy_type(name, value))
+        return _host_view(name, value, _numpy_type(name, value))
     if hasattr(value, "__cuda_array_interface__"):
-        raise _refused_device(name, value)
+        return _gpu_view(name, value, _gpu_arrays.of_interface(value))
     if hasattr(value, "__dlpack_device__"):
         return _dlpack_view(name, value)
     if hasattr(value, "__array_interface__"):
         array = np.asarray(value)
-        return View(name, array, _numpy_type(name, array))
+        return _host_view(name, array, _numpy_type(name, array))
     raise InvalidDtype(f"{name} is of type {type(value).__name__}; {_TAKEN}")
 
 
-def _refused_device(name: str, value: object) -> Unsupported:
+def _host_view(name: str, array: Array, dtype: DType, library: Any = None) -> View:
+    return View(
+        name,
+        array,
+        dtype,
+        tuple(array.shape),
+        tuple(array.strides),
+        array.__array_interface__["data"][0],
+        array.flags.writeable,
+        library,
+    )
+
+
+def _gpu_view(name: str, value: Any, seen: _gpu_arrays.GpuArray, library: Any = None) -> View:
+    dtype = _NUMPY_TYPES.get(seen.dtype)
+    if dtype is None:
+        raise InvalidDtype(
+            f"{name} has elements of type {seen.dtype or 'unknown'}; float64, float32, float16 and "
+            "bfloat16 are served"
+        )
+    return View(
+        name,
+        (value, seen.keeper),
+        dtype,
+        seen.shape,
+        seen.strides,
+        seen.address,
+        seen.writable,
+        library,
+        seen.stream,
+    )
+
+
+def refuse_gpu(operand: View) -> Unsupported:
+    """The error for an array on a GPU where the context computes on the CPU."""
+    value = operand.array[0]
+    name = operand.name
     return Unsupported(
         f"{name} ({type(value).__module__}.{type(value).__name__}) is not in host memory, and this "
-        f"version computes on arrays in host memory and files only; pass a host copy "
+        f'context computes on the CPU; use Context("cuda"), or pass a host copy '
         f"(cupy.asnumpy({name}), {name}.cpu())"
     )
 
@@ -109,8 +182,6 @@ def _numpy_type(name: str, array: Array) -> DType:
 
 
 def _torch_view(name: str, tensor: Any, torch: Any) -> View:
-    if tensor.device.type != "cpu":
-        raise _refused_device(name, tensor)
     if tensor.requires_grad and torch.is_grad_enabled():
         raise Unsupported(
             f"{name} requires gradients, which are not recorded here; pass {name}.detach(), or "
@@ -127,41 +198,48 @@ def _torch_view(name: str, tensor: Any, torch: Any) -> View:
             f"{name} has elements of type {tensor.dtype} in layout {tensor.layout}; strided "
             f"float64, float32, float16 and bfloat16 are served, for example {name}.float()"
         )
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise Unsupported(f"{name} is on {tensor.device}; pass {name}.cpu()")
     plain = tensor.detach()
+    if tensor.device.type == "cuda":
+        return _gpu_view(name, plain, _gpu_arrays.of_torch(plain), torch)
     dtype = types[tensor.dtype]
     if dtype == DType.BFLOAT16:
-        return View(name, plain.view(torch.int16).numpy().view(np.uint16), dtype, torch)
-    return View(name, plain.numpy(), dtype, torch)
+        return _host_view(name, plain.view(torch.int16).numpy().view(np.uint16), dtype, torch)
+    return _host_view(name, plain.numpy(), dtype, torch)
 
 
 def _dlpack_view(name: str, value: Any) -> View:
-    if value.__dlpack_device__()[0] not in _HOST_DEVICES:
-        raise _refused_device(name, value)
+    kind = value.__dlpack_device__()[0]
+    if kind not in (*_HOST_DEVICES, *_CUDA_DEVICES):
+        raise Unsupported(f"{name} is on a device of DLPack's kind {kind}; pass a host copy")
     try:
+        if kind in _CUDA_DEVICES:
+            return _gpu_view(name, value, _gpu_arrays.of_dlpack(value))
         array = np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError) as error:
+    except (AttributeError, BufferError, RuntimeError, TypeError) as error:
         raise InvalidDtype(f"{name} cannot be read through DLPack: {error}") from error
     namespace = getattr(value, "__array_namespace__", None)
-    return View(name, array, _numpy_type(name, array), namespace() if namespace else None)
+    library = namespace() if namespace else None
+    return _host_view(name, array, _numpy_type(name, array), library)
 
 
 def _check_layout(operand: View) -> tuple[int, ...]:
     """The element strides of an array, if the core can walk them."""
-    array, name = operand.array, operand.name
-    size = array.itemsize
-    if array.size == 0:
-        return (0,) * array.ndim
-    for axis, (extent, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
+    name, size = operand.name, operand.itemsize
+    if operand.empty:
+        return (0,) * operand.ndim
+    for axis, (extent, stride) in enumerate(zip(operand.shape, operand.strides, strict=True)):
         if extent > 1 and (stride <= 0 or stride % size):
             raise InvalidProblem(
                 f"{name} has a stride of {stride} bytes on axis {axis}; strides must be positive "
                 f"multiples of {size} bytes, pass numpy.ascontiguousarray({name})"
             )
-    if not array.flags.aligned:
+    if operand.address % size:
         raise InvalidProblem(
             f"{name} does not begin at a multiple of {size} bytes; pass {name}.copy()"
         )
-    strides = zip(array.shape, array.strides, strict=True)
+    strides = zip(operand.shape, operand.strides, strict=True)
     return tuple(stride // size if extent > 1 else 0 for extent, stride in strides)
 
 
@@ -170,17 +248,20 @@ def allocate(like: View, shape: tuple[int, ...], keep_order: bool = True) -> Vie
 
     The elements are not set. The order is channels-last where that of `like` is, else row-major.
     """
-    dtype = like.array.dtype
-    if keep_order and like.channels_last and len(shape) > 2:
-        array: Array = np.moveaxis(np.empty((shape[0], *shape[2:], shape[1]), dtype), -1, 1)
-    else:
-        array = np.empty(shape, dtype)
-    return View("out", array, like.dtype, like.library)
+    axes = tuple(range(len(shape)))
+    order = (0, *axes[2:], 1) if keep_order and like.channels_last and len(axes) > 2 else axes
+    if like.stream is not None:
+        return view("out", _gpu_arrays.allocate(like.array[0], shape, order))
+    wide: Array = np.empty(tuple(shape[axis] for axis in order), like.array.dtype)
+    array = wide.transpose(tuple(order.index(axis) for axis in axes))
+    return _host_view("out", array, like.dtype, like.library)
 
 
 def unwrap(operand: View) -> Any:
     """The array in its own library, sharing the memory."""
     library: Any = operand.library
+    if operand.stream is not None:
+        return operand.array[0]
     if library is None:
         return operand.array
     if library.__name__ == "torch":
@@ -211,6 +292,18 @@ class Operands:
     ) -> None:
         self._opened.close()
 
+    @property
+    def stream(self) -> int | None:
+        """The stream on which the first array on a GPU is ready; None where there is none."""
+        streams = (operand.stream for operand in self._views.values())
+        return next((stream for stream in streams if stream is not None), None)
+
+    def need_host(self) -> None:
+        """Refuses arrays on a GPU."""
+        for operand in self._views.values():
+            if operand.stream is not None:
+                raise refuse_gpu(operand)
+
     def read(self, slot: Slot, operand: View) -> None:
         """Adds an input; its type must be the leader's."""
         self._check_type(slot, operand)
@@ -223,7 +316,7 @@ class Operands:
             raise InvalidProblem(
                 f"{operand.name} has shape {operand.shape}; the result has shape {shape}"
             )
-        if not operand.array.flags.writeable:
+        if not operand.writable:
             raise InvalidProblem(f"{operand.name} is read-only; pass a writable array")
         self._add(slot, operand, writing=True)
         for other, taken in self._views.items():
@@ -249,10 +342,9 @@ class Operands:
     def _add(self, slot: Slot, operand: View, writing: bool) -> None:
         stride = _check_layout(operand)
         self._views[slot] = operand
-        file = _mapped.find(operand.array, writing)
+        file = _mapped.find(operand.array, writing) if operand.stream is None else None
         if file is None:
-            address = operand.array.__array_interface__["data"][0]
-            self.tensors[slot] = Tensor(operand.dtype, operand.shape, stride, address)
+            self.tensors[slot] = Tensor(operand.dtype, operand.shape, stride, operand.address)
             return
         self._files[slot] = self._opened.enter_context(file)
         self.tensors[slot] = Tensor(
@@ -260,16 +352,14 @@ class Operands:
         )
 
     def _overlap(self, a: Slot, b: Slot) -> bool:
-        if np.may_share_memory(self._views[a].array, self._views[b].array):
+        if _meet(self._views[a].span, self._views[b].span):
             return True
         first, second = self._files.get(a), self._files.get(b)
         if first is None or second is None:
             return False
         if (first.device, first.inode) != (second.device, second.inode):
             return False
-        return first.offset < second.offset + _extent(
-            self._views[b].array
-        ) and second.offset < first.offset + _extent(self._views[a].array)
+        return _meet(_file_span(first, self._views[a]), _file_span(second, self._views[b]))
 
     def _in_place(self, output: Slot, other: Slot) -> bool:
         """A residual that is the output itself: each element is read before it is written."""
@@ -279,9 +369,10 @@ class Operands:
         )
 
 
-def _extent(array: Array) -> int:
-    """Bytes from the first to behind the last element; strides are positive here."""
-    if array.size == 0:
-        return 0
-    steps = zip(array.shape, array.strides, strict=True)
-    return int(array.itemsize + sum((n - 1) * stride for n, stride in steps if n > 1))
+def _meet(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    return a[0] < b[1] and b[0] < a[1]
+
+
+def _file_span(file: MappedFile, operand: View) -> tuple[int, int]:
+    begin, end = operand.span
+    return file.offset, file.offset + end - begin

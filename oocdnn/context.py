@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from oocdnn import _stack, functions, gradients
 from oocdnn._call import Convolution, Options, Slot, Tensor
-from oocdnn._native import NativeContext, Progress
+from oocdnn._native import HostMemory, NativeContext, Progress
 from oocdnn._operation import MathName, math_of
 from oocdnn.errors import InvalidProblem
 
@@ -103,9 +103,10 @@ class Context:
         are not counted.
     reproducible: use only engines whose bits do not depend on the budget.
     math: "fp32", or "tf32" to allow tensor cores for float32.
-    threads: of the CPU device; None or 0 for all cores of the process (OOCDNN_THREADS).
+    threads: of the CPU device, or of staging for a GPU; None or 0 for all cores of the process, of
+        staging for at most 12 (OOCDNN_THREADS).
     trace: record a timeline, see `take_trace`.
-    engine: use only this one, "onednn", "direct" or "reference" (OOCDNN_ENGINE).
+    engine: use only this one, "cudnn", "onednn", "direct" or "reference" (OOCDNN_ENGINE).
     host_cap: bytes of host memory for staging (OOCDNN_PINNED_LIMIT).
     link_gb_per_s: put the CPU device behind a wire of this rate in each direction (OOCDNN_LINK).
     profile: file with the machine's constants (OOCDNN_PROFILE).
@@ -147,6 +148,7 @@ class Context:
             link_gb_per_s=link_gb_per_s or 0.0,
         )
         self._native = NativeContext(options)
+        self.device = self._native.device  # "cpu", "cuda:0", ...
 
     def __enter__(self) -> "Context":
         _stack.push(self)
@@ -187,6 +189,14 @@ class Context:
         """
         fields, text = self._native.plan(problem)
         return Plan(problem=problem, text=text, **_named(fields))
+
+    def host_memory(self, size: int) -> HostMemory:
+        """New host memory that the device reaches at full speed; `oocdnn.empty` makes arrays."""
+        return self._native.allocate_host(size)
+
+    def pin(self, address: int, size: int) -> HostMemory:
+        """Makes the caller's memory as good, until `close` of the result; see `oocdnn.pin`."""
+        return self._native.pin(address, size)
 
     def release(self) -> None:
         """Gives the device memory back until the next call."""

@@ -32,10 +32,10 @@ from oocdnn.errors import InvalidProblem
 
 
 def _gradient_rank(dy: View) -> int:
-    rank = dy.array.ndim - 2
+    rank = dy.ndim - 2
     if rank not in SPATIAL:
         raise InvalidProblem(
-            f"dy has {dy.array.ndim} axes {dy.shape}; 3, 4 or 5 are possible: N, K, [D, [H,]] W"
+            f"dy has {dy.ndim} axes {dy.shape}; 3, 4 or 5 are possible: N, K, [D, [H,]] W"
         )
     return rank
 

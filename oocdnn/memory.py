@@ -1,9 +1,9 @@
-"""Host memory that a device reaches fast.
+"""Host memory that a device reaches fast: pinned where it is a GPU.
 
-On the CPU device every array is as near as any other, so these give and take plain memory. Programs
-that use them are ready for a GPU.
+On the CPU device every array is as near as any other. Programs that use these are ready for both.
 """
 
+import math
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Generic, SupportsIndex, TypeVar
@@ -11,8 +11,11 @@ from typing import Generic, SupportsIndex, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from oocdnn import _window
 from oocdnn._mapped import Array
+from oocdnn._stack import current_context
 from oocdnn.arrays import view
+from oocdnn.errors import InvalidProblem
 
 A = TypeVar("A")
 
@@ -22,22 +25,40 @@ def empty(
     dtype: npt.DTypeLike = np.float32,
     pinned: bool = True,
 ) -> Array:
-    """A new array, elements not set, in pinned memory of exactly its size where a GPU is used."""
-    return np.empty(shape, dtype)
+    """A new array, elements not set, in pinned memory of exactly its size where a GPU is used.
+
+    The memory is that of the current context's device, and lives as long as an array uses it.
+    Pinning takes about 0.3 s per GiB, so keep such arrays rather than making them again.
+    """
+    sizes = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    extents = tuple(_window.integer("shape", size, 0) for size in sizes)
+    kind: np.dtype[np.generic] = np.dtype(dtype)
+    if not pinned:
+        return np.empty(extents, kind)
+    size = math.prod(extents) * kind.itemsize
+    memory = np.asarray(current_context().host_memory(max(size, 1)))
+    return memory[:size].view(kind).reshape(extents)
 
 
 class pin(Generic[A]):
     """Keeps an array's memory pinned: `with oocdnn.pin(x): ...` or until `close`.
 
-    The array must outlive the pinning. On the CPU device there is nothing to pin.
+    The array must be one piece without gaps, and is kept alive meanwhile. Pinning and its end take
+    about 0.04 s per GiB of memory in use. On the CPU device there is nothing to pin.
     """
 
     def __init__(self, array: A) -> None:
-        view("array", array)
+        seen = view("array", array)
+        if seen.stream is not None:
+            raise InvalidProblem("array is on a GPU; only host memory can be pinned")
         self.array = array
+        begin, end = seen.span
+        self._memory = current_context().pin(begin, end - begin) if end > begin else None
 
     def close(self) -> None:
         """Ends the pinning; may be called again."""
+        if self._memory is not None:
+            self._memory.close()
 
     def __enter__(self) -> A:
         return self.array

@@ -76,6 +76,12 @@ typedef enum {
   CU_STREAM_CAPTURE_MODE_RELAXED = 2
 } CUstreamCaptureMode;
 
+typedef enum {
+  CU_STREAM_CAPTURE_STATUS_NONE = 0,
+  CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
+  CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2
+} CUstreamCaptureStatus;
+
 enum {
   CU_STREAM_NON_BLOCKING = 1,
   CU_EVENT_DEFAULT = 0,
@@ -104,54 +110,55 @@ typedef struct {
 } CUDA_MEMCPY3D;
 
 /* F(name, exported symbol, parameters) */
-#define OOC_CUDA_DRIVER_FUNCTIONS(F)                                                              \
-  F(cuInit, "cuInit", (unsigned int flags))                                                       \
-  F(cuDriverGetVersion, "cuDriverGetVersion", (int* version))                                     \
-  F(cuGetErrorName, "cuGetErrorName", (CUresult error, const char** text))                        \
-  F(cuGetErrorString, "cuGetErrorString", (CUresult error, const char** text))                    \
-  F(cuDeviceGet, "cuDeviceGet", (CUdevice * device, int ordinal))                                 \
-  F(cuDeviceGetCount, "cuDeviceGetCount", (int* count))                                           \
-  F(cuDeviceGetName, "cuDeviceGetName", (char* name, int length, CUdevice device))                \
-  F(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t* bytes, CUdevice device))                    \
-  F(cuDeviceGetAttribute, "cuDeviceGetAttribute",                                                 \
-    (int* value, CUdevice_attribute attribute, CUdevice device))                                  \
-  F(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device)) \
-  F(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                 \
-  F(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))                                 \
-  F(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext * context))                                 \
-  F(cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange", (int* least, int* greatest))      \
-  F(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode",                       \
-    (CUstreamCaptureMode * mode))                                                                 \
-  F(cuModuleLoadData, "cuModuleLoadData", (CUmodule * module, const void* image))                 \
-  F(cuModuleUnload, "cuModuleUnload", (CUmodule module))                                          \
-  F(cuModuleGetFunction, "cuModuleGetFunction",                                                   \
-    (CUfunction * function, CUmodule module, const char* name))                                   \
-  F(cuLaunchKernel, "cuLaunchKernel",                                                             \
-    (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,          \
-     unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, \
-     CUstream stream, void** parameters, void** extra))                                           \
-  F(cuMemGetInfo, "cuMemGetInfo_v2", (size_t* free_bytes, size_t* total_bytes))                   \
-  F(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr * pointer, size_t bytes))                           \
-  F(cuMemFree, "cuMemFree_v2", (CUdeviceptr pointer))                                             \
-  F(cuMemHostRegister, "cuMemHostRegister_v2", (void* memory, size_t bytes, unsigned int flags))  \
-  F(cuMemHostUnregister, "cuMemHostUnregister", (void* memory))                                   \
-  F(cuMemcpyAsync, "cuMemcpyAsync",                                                               \
-    (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                            \
-  F(cuMemcpy3DAsync, "cuMemcpy3DAsync_v2", (const CUDA_MEMCPY3D* copy, CUstream stream))          \
-  F(cuMemsetD8Async, "cuMemsetD8Async",                                                           \
-    (CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream))                          \
-  F(cuPointerGetAttributes, "cuPointerGetAttributes",                                             \
-    (unsigned int count, CUpointer_attribute* attributes, void** data, CUdeviceptr pointer))      \
-  F(cuStreamCreateWithPriority, "cuStreamCreateWithPriority",                                     \
-    (CUstream * stream, unsigned int flags, int priority))                                        \
-  F(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                     \
-  F(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                \
-  F(cuStreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned int flags)) \
-  F(cuEventCreate, "cuEventCreate", (CUevent * event, unsigned int flags))                        \
-  F(cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                         \
-  F(cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                             \
-  F(cuEventQuery, "cuEventQuery", (CUevent event))                                                \
-  F(cuEventSynchronize, "cuEventSynchronize", (CUevent event))                                    \
+#define OOC_CUDA_DRIVER_FUNCTIONS(F)                                                               \
+  F(cuInit, "cuInit", (unsigned int flags))                                                        \
+  F(cuDriverGetVersion, "cuDriverGetVersion", (int* version))                                      \
+  F(cuGetErrorName, "cuGetErrorName", (CUresult error, const char** text))                         \
+  F(cuGetErrorString, "cuGetErrorString", (CUresult error, const char** text))                     \
+  F(cuDeviceGet, "cuDeviceGet", (CUdevice * device, int ordinal))                                  \
+  F(cuDeviceGetCount, "cuDeviceGetCount", (int* count))                                            \
+  F(cuDeviceGetName, "cuDeviceGetName", (char* name, int length, CUdevice device))                 \
+  F(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t* bytes, CUdevice device))                     \
+  F(cuDeviceGetAttribute, "cuDeviceGetAttribute",                                                  \
+    (int* value, CUdevice_attribute attribute, CUdevice device))                                   \
+  F(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device))  \
+  F(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                  \
+  F(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))                                  \
+  F(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext * context))                                  \
+  F(cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange", (int* least, int* greatest))       \
+  F(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode",                        \
+    (CUstreamCaptureMode * mode))                                                                  \
+  F(cuModuleLoadData, "cuModuleLoadData", (CUmodule * module, const void* image))                  \
+  F(cuModuleUnload, "cuModuleUnload", (CUmodule module))                                           \
+  F(cuModuleGetFunction, "cuModuleGetFunction",                                                    \
+    (CUfunction * function, CUmodule module, const char* name))                                    \
+  F(cuLaunchKernel, "cuLaunchKernel",                                                              \
+    (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,           \
+     unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,  \
+     CUstream stream, void** parameters, void** extra))                                            \
+  F(cuMemGetInfo, "cuMemGetInfo_v2", (size_t* free_bytes, size_t* total_bytes))                    \
+  F(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr * pointer, size_t bytes))                            \
+  F(cuMemFree, "cuMemFree_v2", (CUdeviceptr pointer))                                              \
+  F(cuMemHostRegister, "cuMemHostRegister_v2", (void* memory, size_t bytes, unsigned int flags))   \
+  F(cuMemHostUnregister, "cuMemHostUnregister", (void* memory))                                    \
+  F(cuMemcpyAsync, "cuMemcpyAsync",                                                                \
+    (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                             \
+  F(cuMemcpy3DAsync, "cuMemcpy3DAsync_v2", (const CUDA_MEMCPY3D* copy, CUstream stream))           \
+  F(cuMemsetD8Async, "cuMemsetD8Async",                                                            \
+    (CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream))                           \
+  F(cuPointerGetAttributes, "cuPointerGetAttributes",                                              \
+    (unsigned int count, CUpointer_attribute* attributes, void** data, CUdeviceptr pointer))       \
+  F(cuStreamCreateWithPriority, "cuStreamCreateWithPriority",                                      \
+    (CUstream * stream, unsigned int flags, int priority))                                         \
+  F(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                      \
+  F(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                 \
+  F(cuStreamIsCapturing, "cuStreamIsCapturing", (CUstream stream, CUstreamCaptureStatus * status)) \
+  F(cuStreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned int flags))  \
+  F(cuEventCreate, "cuEventCreate", (CUevent * event, unsigned int flags))                         \
+  F(cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                          \
+  F(cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                              \
+  F(cuEventQuery, "cuEventQuery", (CUevent event))                                                 \
+  F(cuEventSynchronize, "cuEventSynchronize", (CUevent event))                                     \
   F(cuEventElapsedTime, "cuEventElapsedTime", (float* milliseconds, CUevent begin, CUevent end))
 
 #ifdef __cplusplus

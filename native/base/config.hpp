@@ -19,9 +19,12 @@ enum class Var : int {
   kProfile,
   kTrace,
   kOneDnnLibrary,
+  kCudnnLibrary,
+  kNvrtcLibrary,
+  kCache,
   kLink,
 };
-constexpr int kVars = 11;
+constexpr int kVars = 14;
 
 struct VarInfo {
   const char* name;

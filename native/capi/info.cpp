@@ -27,6 +27,19 @@ std::string VariableJson(Var var) {
                 value ? JsonString(*value).c_str() : "null");
 }
 
+std::string ComponentsJson(const std::vector<Component>& components) {
+  std::string json = "[";
+  const char* separator = "";
+  for (const Component& component : components) {
+    json += separator + Format("{\"name\": %s, \"available\": %s, \"text\": %s, \"remedy\": %s}",
+                               JsonString(component.name).c_str(), Word(component.available),
+                               JsonString(component.text).c_str(),
+                               JsonString(component.remedy).c_str());
+    separator = ", ";
+  }
+  return json + "]";
+}
+
 }  // namespace
 
 std::string InfoJson(const Context& context) {
@@ -42,15 +55,9 @@ std::string InfoJson(const Context& context) {
     json += separator + EngineJson(engine);
     separator = ", ";
   }
-  json += "], \"backends\": [";
-  separator = "";
-  for (const BackendReport& report : ReportBackends()) {
-    json += separator + Format("{\"name\": %s, \"available\": %s, \"text\": %s, \"remedy\": %s}",
-                               JsonString(report.name).c_str(), Word(report.available),
-                               JsonString(report.text).c_str(), JsonString(report.remedy).c_str());
-    separator = ", ";
-  }
-  json += "], \"variables\": [";
+  json += "], \"components\": " + ComponentsJson(context.device().capabilities().components);
+  json += ", \"backends\": " + ComponentsJson(ReportBackends(context.options().device));
+  json += ", \"variables\": [";
   separator = "";
   for (int i = 0; i < kVars; ++i) {
     json += separator + VariableJson(static_cast<Var>(i));

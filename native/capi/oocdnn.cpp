@@ -15,6 +15,10 @@
 #include "capi/translate.hpp"
 #include "library/context.hpp"
 
+struct oocdnn_host_memory {
+  std::unique_ptr<oocdnn::HostMemory> memory;
+};
+
 struct oocdnn_context {
   std::unique_ptr<oocdnn::Context> context;
   oocdnn::Math math = oocdnn::Math::kFp32;
@@ -85,6 +89,9 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
   if (given.link_gb_per_s == 0.0) {
     options.device.link_gb_per_s = std::strtod(Get(Var::kLink).value_or("0").c_str(), nullptr);
   }
+  options.device.cudnn_path = Get(Var::kCudnnLibrary).value_or("");
+  options.device.nvrtc_path = Get(Var::kNvrtcLibrary).value_or("");
+  options.device.cache_folder = Get(Var::kCache).value_or("");
   options.budget = Choose(given.budget, Var::kBudget, "auto");
   options.profile = Choose(given.profile, Var::kProfile, "");
   options.reproducible = given.reproducible != 0;
@@ -186,7 +193,7 @@ oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convolution* conv
         return convolution->progress(convolution->progress_user, done, total) == 0;
       };
     }
-    return context->context->Run(call.problem, call.tensors, progress);
+    return context->context->Run(call.problem, call.tensors, convolution->stream, progress);
   });
 }
 
@@ -242,6 +249,49 @@ oocdnn_status oocdnn_problem_text(const oocdnn_convolution* convolution,
     *text = Text().c_str();
     return {};
   });
+}
+
+oocdnn_status oocdnn_device_name(oocdnn_context* context, const char** name) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    OOC_TRY(Need(name, "the place for the name"));
+    *name = context->context->device().capabilities().name.c_str();
+    return {};
+  });
+}
+
+oocdnn_status oocdnn_allocate_host(oocdnn_context* context, int64_t bytes,
+                                   oocdnn_host_memory** memory) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    OOC_TRY(Need(memory, "the place for the memory"));
+    auto made = std::make_unique<oocdnn_host_memory>();
+    OOC_ASSIGN(made->memory, context->context->AllocateHost(bytes));
+    *memory = made.release();
+    return {};
+  });
+}
+
+oocdnn_status oocdnn_pin(oocdnn_context* context, void* data, int64_t bytes,
+                         oocdnn_host_memory** memory) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    OOC_TRY(Need(data, "the memory to pin"));
+    OOC_TRY(Need(memory, "the place for the memory"));
+    auto made = std::make_unique<oocdnn_host_memory>();
+    OOC_ASSIGN(made->memory, context->context->PinHost(data, bytes));
+    *memory = made.release();
+    return {};
+  });
+}
+
+void* oocdnn_host_data(const oocdnn_host_memory* memory) { return memory->memory->data(); }
+
+void oocdnn_free_host(oocdnn_host_memory* memory) {
+  static_cast<void>(Guard([&]() -> Status {
+    delete memory;
+    return {};
+  }));
 }
 
 oocdnn_status oocdnn_get_stats(oocdnn_context* context, oocdnn_stats* stats) {

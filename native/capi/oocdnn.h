@@ -6,7 +6,8 @@
  * belongs to it. A context stays usable after any error.
  *
  * Threads: functions may be called from any thread; calls on one context take turns.
- * Order: a call returns when every operand in pageable memory or in a file has been read and
+ * Order: a call reads and writes operands on a GPU and in pinned memory in the order of the
+ * caller's stream. It returns when every operand in pageable memory or in a file has been read and
  * written.
  */
 #ifndef OOCDNN_H_
@@ -113,7 +114,7 @@ typedef struct oocdnn_convolution {
   double residual_alpha;
   oocdnn_progress progress; /* or NULL */
   void* progress_user;
-  void* stream; /* the caller's CUDA stream; NULL on the CPU device */
+  void* stream; /* the caller's CUDA stream; NULL: the default stream, or the CPU device */
 } oocdnn_convolution;
 
 /* The tensors of one call. x, w, y are dx, dw, dy where the direction says so. NULL where unused:
@@ -177,6 +178,7 @@ typedef struct oocdnn_plan_info {
 } oocdnn_plan_info;
 
 typedef struct oocdnn_context oocdnn_context;
+typedef struct oocdnn_host_memory oocdnn_host_memory;
 
 OOCDNN_API const char* oocdnn_version(void);
 OOCDNN_API oocdnn_options oocdnn_default_options(void);
@@ -208,6 +210,21 @@ OOCDNN_API oocdnn_status oocdnn_plan(oocdnn_context* context, const char* proble
 /* The problem string of a call, as it stands in logs; a text of the calling thread, too. */
 OOCDNN_API oocdnn_status oocdnn_problem_text(const oocdnn_convolution* convolution,
                                              const oocdnn_operands* operands, const char** text);
+
+/* The device of a context, "cpu" or "cuda:N"; the text lives as long as the context. */
+OOCDNN_API oocdnn_status oocdnn_device_name(oocdnn_context* context, const char** name);
+
+/* Host memory of exactly `bytes` that the context's device reaches at full speed (pinned where it
+ * is a GPU), elements not set. It may outlive the context. */
+OOCDNN_API oocdnn_status oocdnn_allocate_host(oocdnn_context* context, int64_t bytes,
+                                              oocdnn_host_memory** memory);
+/* Makes memory of the caller's as good, until oocdnn_free_host, which must come before that memory
+ * goes. */
+OOCDNN_API oocdnn_status oocdnn_pin(oocdnn_context* context, void* data, int64_t bytes,
+                                    oocdnn_host_memory** memory);
+OOCDNN_API void* oocdnn_host_data(const oocdnn_host_memory* memory);
+/* No call may be using it. NULL is allowed. */
+OOCDNN_API void oocdnn_free_host(oocdnn_host_memory* memory);
 
 OOCDNN_API oocdnn_status oocdnn_get_stats(oocdnn_context* context, oocdnn_stats* stats);
 /* Gives the context's device memory back until the next call. */

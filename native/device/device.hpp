@@ -5,10 +5,11 @@
 // engines that are prepared for one tile shape. The wrappers under device/wrap are Devices around
 // a Device.
 //
-// Thread rule: one thread at a time enqueues on a Device; the work itself runs elsewhere.
-// Failure: a call that cannot be enqueued returns a Status. Work that fails later marks its stream:
-// what is queued behind it on that stream is skipped (events still fire), and SynchronizeStream
-// returns the first error and clears it.
+// Thread rule: one thread at a time enqueues on a Device; the work itself runs elsewhere. Any
+// thread may allocate, free and pin host memory, and synchronise. Failure: a call that cannot be
+// enqueued returns a Status. Work that fails later marks its stream: what is queued behind it on
+// that stream is skipped (events still fire), and SynchronizeStream returns the first error and
+// clears it.
 #pragma once
 
 #include <array>
@@ -127,6 +128,18 @@ struct FinishArgs {
   Tag tag;
 };
 
+// Where memory lives, as a device sees it: its own, another device's, host memory that its copies
+// reach at full speed, any other host memory.
+enum class Tier : int { kDevice, kPeer, kPinned, kPageable };
+
+// A library, or kernels, that a device uses or could use: for `oocdnn info`.
+struct Component {
+  std::string name;
+  bool available = false;
+  std::string text;    // which one, or why it is not there
+  std::string remedy;  // what to do about it; "" where nothing helps
+};
+
 struct Capabilities {
   std::string name;                 // "cpu", "cuda:0", ...
   std::string description;          // for people: model, memory
@@ -134,6 +147,8 @@ struct Capabilities {
   bool reads_host = false;          // Fetch and Drain reach pageable host memory directly
   bool shares_host_memory = false;  // device memory is host memory (the CPU device)
   bool shared_engines = false;      // copies and compute take turns on the same hardware
+  bool blocked_tiles = true;        // copies and Finish take tiles with channel blocks
+  std::vector<Component> components;
 };
 
 class Device {
@@ -149,9 +164,18 @@ class Device {
   // Host memory that copies reach at full speed (pinned where that means anything).
   virtual Result<void*> AllocateHost(int64_t bytes) = 0;
   virtual void FreeHost(void* memory, int64_t bytes) = 0;
+  // Makes host memory of the caller's as good, until UnpinHost; it must live as long.
+  virtual Status PinHost(void* memory, int64_t bytes) = 0;
+  virtual void UnpinHost(void* memory, int64_t bytes) = 0;
+  // Where the caller's memory [memory, memory + bytes) lives; its two ends are looked at.
+  virtual Result<Tier> TierOf(const void* memory, int64_t bytes) = 0;
 
   virtual Result<Stream> CreateStream(const char* name) = 0;
   virtual void DestroyStream(Stream stream) = 0;
+  // A handle for a stream of the caller's, in the device's own terms (a CUstream), to Record and
+  // Wait on; DestroyStream gives back the handle alone. kUnsupported where callers have no streams;
+  // Record gives it while the stream is being captured.
+  virtual Result<Stream> AdoptStream(void* native) = 0;
   virtual Result<Event> CreateEvent() = 0;
   virtual void DestroyEvent(Event event) = 0;
   // An event that was never recorded counts as fired.

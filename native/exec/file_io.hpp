@@ -2,7 +2,7 @@
 // file's strides allow.
 #pragma once
 
-#include "device/device.hpp"
+#include "exec/packed_box.hpp"
 
 namespace oocdnn {
 
@@ -13,14 +13,6 @@ struct FileTensor {
   DType dtype = DType::kFloat32;
   Dims stride{};  // elements, positive, or negative (a mirrored filter)
 };
-
-// A packed copy of a box of `extent` elements keeps the file's order of dimensions, so that long
-// runs stay long; a gap in the fastest dimension stays a gap.
-struct PackedBox {
-  Dims stride{};
-  int64_t bytes = 0;
-};
-PackedBox PackedLayout(const FileTensor& file, const Dims& extent);
 
 // Elements [begin, end) of the tensor from or to `memory`, laid out by PackedLayout(end - begin).
 // kFileError names errno's text, the offset and the bytes.

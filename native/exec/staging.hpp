@@ -1,11 +1,13 @@
-// Staging: operands that live in files pass through slabs of host memory. A reader thread fills
-// the slab of the next step while the device works on this one; a writer thread empties finished
-// tiles. All device calls stay in the thread of the tile loop.
+// Staging: operands that the device's copies do not reach (pageable memory, files) pass through
+// slabs of host memory. A reader fills the slab of the next step while the device works on this
+// one; a writer empties finished tiles. Both wait for the device in threads of their own; all else
+// that concerns the device stays in the thread of the tile loop.
 #pragma once
 
 #include <array>
 #include <vector>
 
+#include "exec/copy_team.hpp"
 #include "exec/file_io.hpp"
 #include "exec/host_worker.hpp"
 #include "memory/owners.hpp"
@@ -13,11 +15,12 @@
 
 namespace oocdnn {
 
-// One operand of a call: memory that the device's copies reach, or a file.
+// One operand of a call: memory, wherever it lives, or a file.
 struct HostTensor {
   TensorView view;  // view.data is unused for a file
   int fd = -1;
-  int64_t offset = 0;  // bytes, of element (0, ..., 0)
+  int64_t offset = 0;           // bytes, of element (0, ..., 0)
+  Tier tier = Tier::kPageable;  // of memory; what is not known to be better is staged
 
   [[nodiscard]] bool in_file() const { return fd >= 0; }
   [[nodiscard]] FileTensor file() const { return {fd, offset, view.dtype, view.stride}; }
@@ -26,50 +29,65 @@ using HostTensors = std::array<HostTensor, kOperands>;
 
 class Staging {
  public:
-  explicit Staging(Device& device) : device_(device) {}
+  // `threads` copy pageable memory; 0: as many as fill a wire, where the process has them.
+  Staging(Device& device, int threads);
   Status Init();
 
-  // Prepares for one call: a lane of two slabs for every file operand that `used` names, each as
-  // large as a box of that operand. Leaves the lanes empty where no operand is a file.
-  Status Begin(const HostTensors& tensors, const std::array<Dims, kOperands>& box_extent,
-               const std::array<bool, kOperands>& used, Slabs& slabs);
+  // What a call does with an operand: whether it uses it, whether it writes it, whether there is
+  // only one box of it, and the extents of the largest.
+  struct Use {
+    bool used = false, written = false, single = false;
+    Dims box{};
+  };
+  using Uses = std::array<Use, kOperands>;
 
-  // Starts reading elements [begin, end) of an input; returns at once.
+  // Prepares for one call: a lane of slabs, each as large as a box, for every used operand that the
+  // device does not reach.
+  Status Begin(const HostTensors& tensors, const Uses& uses, Slabs& slabs);
+  // Whether the operand has a lane: its boxes then go through Post to Given.
+  [[nodiscard]] bool Serves(Operand operand) const { return !lanes_[Index(operand)].slab.empty(); }
+
+  // Starts reading elements [begin, end) of an input; returns at once. At most as many boxes as the
+  // lane has slabs are posted and not yet taken: one more than one, where the operand has several.
   Status Post(Operand operand, const Dims& begin, const Dims& end);
   // The view from which the oldest posted box is fetched. Waits for the reader.
   Result<TensorView> Take(Operand operand);
   // The fetch of that box has been enqueued on `stream`: the slab is free when it has run.
   Status Taken(Operand operand, Stream stream);
 
-  // The view into which elements [begin, end) of the output are to be drained.
+  // The view into which elements [begin, end) of the output are to be drained. Waits for the writer
+  // to have emptied the oldest slab.
   Result<TensorView> Give(Operand operand, const Dims& begin, const Dims& end);
-  // That drain has been enqueued on `stream`.
+  // That drain has been enqueued on `stream`: the writer goes on from there.
   Status Given(Operand operand, Stream stream);
-  // Hands finished drains but the `keep` youngest to the writer; waits for the device to finish
-  // them, so the caller enqueues the next step first.
-  Status Flush(Operand operand, int keep);
   // Everything is read, drained and written, or the first error.
   Status End();
 
  private:
-  struct Box {
+  static constexpr size_t kReadSlabs = 2;   // one being filled, one being fetched
+  static constexpr size_t kWriteSlabs = 3;  // one being drained, one being emptied, one between
+  struct Slab {
+    void* memory = nullptr;
     Dims begin{}, end{};
     HostWorker::Ticket ticket = 0;
   };
   struct Lane {
     HostTensor tensor;
-    bool active = false;
-    std::array<void*, 2> slab{};
-    std::array<Box, 2> box;
-    int64_t head = 0, tail = 0;  // boxes posted (given), boxes taken (flushed)
+    std::vector<Slab> slab;
+    int64_t head = 0, tail = 0;  // boxes posted (given), boxes taken
+    Slab& at(int64_t box) { return slab[static_cast<size_t>(box) % slab.size()]; }
   };
 
-  TensorView ViewOf(const Lane& lane, int which) const;
+  [[nodiscard]] bool Reaches(const HostTensor& tensor) const;
+  [[nodiscard]] TensorView ViewOf(const Lane& lane, const Slab& slab) const;
+  Event EventOf(Operand operand, int64_t box) const;
 
   Device& device_;
+  CopyTeam team_;
   HostWorker reader_, writer_;
   std::array<Lane, kOperands> lanes_;
-  std::array<std::array<OwnedEvent, 2>, kOperands> event_;
+  // Fires when the device is done with a slab.
+  std::array<std::array<OwnedEvent, kWriteSlabs>, kOperands> event_;
 };
 
 }  // namespace oocdnn

@@ -35,6 +35,15 @@ Part FetchedPart(const OperandStep& step) {
   return part;
 }
 
+bool HasOneBox(const Booking& booking, Operand operand) {
+  for (int i = 0; i < kAxes; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    const bool moves = Moves(booking.problem, operand, axis);
+    if (moves && booking.candidate.tiling.Count(axis) > 1) return false;
+  }
+  return true;
+}
+
 Transfer TransferOf(const Booking& booking, const Step& step, Operand operand, void* tile) {
   const OperandStep& mine = step.operand[Index(operand)];
   Transfer transfer;
@@ -63,7 +72,16 @@ Status TileLoop::Init() {
   for (OwnedEvent& event : stepped_) {
     OOC_ASSIGN(event, MakeEvent(device_));
   }
+  OOC_ASSIGN(begun_, MakeEvent(device_));
   return staging_.Init();
+}
+
+Status TileLoop::Follow(Stream caller) {
+  OOC_TRY(device_.Record(begun_.get(), caller));
+  for (const OwnedStream* stream : {&fetch_, &compute_, &drain_}) {
+    OOC_TRY(device_.Wait(stream->get(), begun_.get()));
+  }
+  return {};
 }
 
 void* TileLoop::TileOf(const Call& call, Operand operand, int slot) const {
@@ -76,17 +94,18 @@ Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const A
   const auto start = std::chrono::steady_clock::now();
   const double fetch = Busy(fetch_.get()), compute = Busy(compute_.get()),
                drain = Busy(drain_.get());
-  std::array<Dims, kOperands> extent{};
-  std::array<bool, kOperands> used{};
+  Staging::Uses uses;
   const ConvShape tile = TileShape(booking.problem, booking.candidate.tiling);
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    used[i] = booking.problem.Uses(operand);
+    uses[i].used = booking.problem.Uses(operand);
+    uses[i].written = operand == booking.problem.output();
+    uses[i].single = HasOneBox(booking, operand);
     const Dims box = tile.DimsOf(operand, booking.problem.direction);
     const Dims whole = booking.problem.DimsOf(operand);
-    for (int d = 0; d < 6; ++d) extent[i][d] = std::min(box[d], whole[d]);
+    for (int d = 0; d < 6; ++d) uses[i].box[d] = std::min(box[d], whole[d]);
   }
-  OOC_TRY(staging_.Begin(tensors, extent, used, slabs));
+  OOC_TRY(staging_.Begin(tensors, uses, slabs));
   const Call call{booking, tensors, arena, stats};
   OOC_TRY(Quiesce(Loop(call, progress)));
   stats->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -96,7 +115,8 @@ Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const A
   return {};
 }
 
-// Files are read one step ahead of the device, so a second walk of the schedule runs in front.
+// What is staged is read one step ahead of the device, so a second walk of the schedule runs in
+// front.
 Status TileLoop::Loop(const Call& call, const Progress& progress) {
   const Problem& problem = call.booking.problem;
   const Candidate& plan = call.booking.candidate;
@@ -118,7 +138,6 @@ Status TileLoop::Loop(const Call& call, const Progress& progress) {
     if (step.operand[Index(problem.output())].leave) OOC_TRY(Drain(call, step));
     ++call.stats->tiles;
   }
-  OOC_TRY(staging_.Flush(problem.output(), 0));
   if (progress) progress(schedule.Steps(), schedule.Steps());
   return {};
 }
@@ -127,7 +146,7 @@ Status TileLoop::PostReads(const Call& call, const Step& step) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (!IsInput(call.booking.problem, operand) || !step.operand[i].enter) continue;
-    if (!call.tensors[i].in_file()) continue;
+    if (!staging_.Serves(operand)) continue;
     const Part part = FetchedPart(step.operand[i]);
     OOC_TRY(staging_.Post(operand, part.begin, part.end));
   }
@@ -165,11 +184,11 @@ Status TileLoop::FetchOperand(const Call& call, const Step& step, Operand operan
     transfer.tile_begin[mine.roll_axis] = mine.kept;
   }
   transfer.view = tensor.view;
-  if (tensor.in_file()) {
+  if (staging_.Serves(operand)) {
     OOC_ASSIGN(transfer.view, staging_.Take(operand));
   }
   OOC_TRY(device_.Fetch(fetch_.get(), transfer));
-  if (tensor.in_file()) OOC_TRY(staging_.Taken(operand, fetch_.get()));
+  if (staging_.Serves(operand)) OOC_TRY(staging_.Taken(operand, fetch_.get()));
   call.stats->bytes_in += FetchedPart(mine).elements() * SizeOf(tensor.view.dtype);
   return device_.Record(ready_[i][slot].get(), fetch_.get());
 }
@@ -235,16 +254,13 @@ Status TileLoop::Drain(const Call& call, const Step& step) {
   OOC_TRY(device_.Record(ready_[i][slot].get(), compute_.get()));
   OOC_TRY(device_.Wait(drain_.get(), ready_[i][slot].get()));
   transfer.view = tensor.view;
-  if (tensor.in_file()) {
+  if (staging_.Serves(operand)) {
     OOC_ASSIGN(transfer.view, staging_.Give(operand, mine.box.valid_begin, mine.box.valid_end));
   }
   OOC_TRY(device_.Drain(drain_.get(), transfer));
   OOC_TRY(device_.Record(idle_[i][slot].get(), drain_.get()));
   call.stats->bytes_out += mine.box.ValidElements() * SizeOf(tensor.view.dtype);
-  if (!tensor.in_file()) return {};
-  OOC_TRY(staging_.Given(operand, drain_.get()));
-  // The drain before this one has its own tile's compute behind it; this one is still in flight.
-  return staging_.Flush(operand, 1);
+  return staging_.Serves(operand) ? staging_.Given(operand, drain_.get()) : Status();
 }
 
 Status TileLoop::Quiesce(Status status) {

@@ -26,9 +26,13 @@ using Progress = std::function<bool(int64_t done, int64_t total)>;
 
 class TileLoop {
  public:
-  explicit TileLoop(Device& device) : device_(device), staging_(device) {}
+  // `threads` of staging, see there.
+  explicit TileLoop(Device& device, int threads = 0) : device_(device), staging_(device, threads) {}
   // Creates the streams and events that all runs share.
   Status Init();
+
+  // What is enqueued from now on waits for what the caller's stream holds now.
+  Status Follow(Stream caller);
 
   // Runs the booking on the arena's block, and returns when all is done. After a failure every
   // stream is idle and nothing of the call is still in flight.
@@ -65,6 +69,7 @@ class TileLoop {
   // ready: the slot holds what the next engine needs; idle: nobody reads or writes it any more.
   std::array<std::array<OwnedEvent, kMaxDepth>, kOperands> ready_, idle_;
   std::array<OwnedEvent, kAhead> stepped_;
+  OwnedEvent begun_;  // the caller's stream has come to this call
 };
 
 }  // namespace oocdnn

@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/config.hpp"
+#include "base/log.hpp"
 #include "device/cpu/cpu_device.hpp"
+#include "device/cpu/host.hpp"
+#include "device/cuda/cuda_device.hpp"
 #include "device/wrap/wrap.hpp"
 
 namespace oocdnn {
@@ -40,20 +45,20 @@ Result<Fault> ParseFault(const std::vector<std::string>& words) {
   return fault;
 }
 
-Status Wrap(const std::string& wrapper, DeviceStack* stack) {
+Status Wrap(const std::string& wrapper, std::unique_ptr<Device>* device, DeviceStack* stack) {
   const std::vector<std::string> words = Split(wrapper, ':');
   if (words[0] == "check") {
-    stack->device = MakeCheckDevice(std::move(stack->device));
-    stack->check = stack->device.get();
+    *device = MakeCheckDevice(std::move(*device));
+    stack->check = device->get();
   } else if (words[0] == "trace") {
-    stack->device = MakeTraceDevice(std::move(stack->device));
-    stack->trace = stack->device.get();
+    *device = MakeTraceDevice(std::move(*device));
+    stack->trace = device->get();
   } else if (words[0] == "limit" && words.size() == 2) {
     OOC_ASSIGN(const int64_t bytes, ParseBytes(words[1]));
-    stack->device = MakeLimitDevice(std::move(stack->device), bytes);
+    *device = MakeLimitDevice(std::move(*device), bytes);
   } else if (words[0] == "fault") {
     OOC_ASSIGN(const Fault fault, ParseFault(words));
-    stack->device = MakeFaultDevice(std::move(stack->device), fault);
+    *device = MakeFaultDevice(std::move(*device), fault);
   } else {
     return Error(
         Code::kInvalidProblem,
@@ -71,33 +76,78 @@ CpuOptions CpuOptionsOf(const DeviceOptions& options) {
   return cpu;
 }
 
+CudaOptions CudaOptionsOf(const DeviceOptions& options, int ordinal) {
+  CudaOptions cuda;
+  cuda.ordinal = ordinal;
+  cuda.engine = options.engine;
+  cuda.cudnn_path = options.cudnn_path;
+  cuda.nvrtc_path = options.nvrtc_path;
+  cuda.cache_folder = options.cache_folder;
+  return cuda;
+}
+
+Result<std::unique_ptr<Device>> MakeAuto(const DeviceOptions& options) {
+  Result<std::unique_ptr<Device>> cuda = MakeCudaDevice(CudaOptionsOf(options, 0));
+  if (cuda.ok()) return cuda;
+  const bool broken = cuda.status().code() != Code::kUnsupported;
+  Log(broken ? LogLevel::kWarn : LogLevel::kInfo, "the CPU computes: %s",
+      cuda.status().message().c_str());
+  return MakeCpuDevice(CpuOptionsOf(options));
+}
+
+// N of "cuda:N", 0 of "cuda".
+Result<int> OrdinalOf(const std::string& device) {
+  if (device == "cuda") return 0;
+  int ordinal = 0;
+  const char* const end = device.data() + device.size();
+  const auto [stop, error] = std::from_chars(device.data() + std::strlen("cuda:"), end, ordinal);
+  if (error == std::errc() && stop == end && ordinal >= 0) return ordinal;
+  return Error(Code::kInvalidProblem, "device '%s': write \"cuda:0\", \"cuda:1\", ...",
+               device.c_str());
+}
+
+Result<std::unique_ptr<Device>> MakeBase(const DeviceOptions& options) {
+  const std::string& device = options.device;
+  if (device == "auto") return MakeAuto(options);
+  if (device == "cpu") return MakeCpuDevice(CpuOptionsOf(options));
+  if (device == "cuda" || device.rfind("cuda:", 0) == 0) {
+    OOC_ASSIGN(const int ordinal, OrdinalOf(device));
+    Result<std::unique_ptr<Device>> made = MakeCudaDevice(CudaOptionsOf(options, ordinal));
+    if (!made.ok()) return std::move(made).status().With(device);
+    return made;
+  }
+  return Error(Code::kUnsupported, "there is no device '%s'; use \"auto\", \"cpu\" or \"cuda:N\"",
+               device.c_str());
+}
+
+Component ReportOf(const char* name, const Result<std::unique_ptr<Device>>& device) {
+  if (!device.ok()) return {name, false, device.status().message(), ""};
+  return {name, true, device.value()->capabilities().description, ""};
+}
+
 }  // namespace
 
 Result<DeviceStack> MakeDevice(const DeviceOptions& options) {
   DeviceStack stack;
-  if (options.device != "auto" && options.device != "cpu") {
-    return Error(Code::kUnsupported,
-                 "device '%s' is not available in this build; use \"cpu\" or \"auto\"",
-                 options.device.c_str());
-  }
-  OOC_ASSIGN(stack.device, MakeCpuDevice(CpuOptionsOf(options)));
-  stack.base = stack.device.get();
+  OOC_ASSIGN(std::unique_ptr<Device> device, MakeBase(options));
+  stack.base = device.get();
   for (const std::string& wrapper : Split(options.wrap, ',')) {
-    OOC_TRY(Wrap(wrapper, &stack));
+    OOC_TRY(Wrap(wrapper, &device, &stack));
   }
+  stack.device = std::move(device);
   return stack;
 }
 
-std::vector<BackendReport> ReportBackends() {
-  std::vector<BackendReport> reports;
-  Result<std::unique_ptr<Device>> cpu = MakeCpuDevice({});
-  if (cpu.ok()) {
-    reports.push_back({"cpu", true, cpu.value()->capabilities().description, ""});
-  } else {
-    reports.push_back({"cpu", false, cpu.status().message(), ""});
-  }
-  reports.push_back({"cuda", false, "this build has no CUDA device", ""});
-  return reports;
+int64_t StagingBytes(const Device& device) {
+  constexpr int64_t kLeast = int64_t{1} << 30;
+  return device.capabilities().reads_host ? kLeast : std::max(kLeast, cpu::AvailableMemory() / 4);
+}
+
+std::vector<Component> ReportBackends(const DeviceOptions& options) {
+  DeviceOptions any = options;
+  any.engine.clear();
+  return {ReportOf("cpu", MakeCpuDevice(CpuOptionsOf(any))),
+          ReportOf("cuda", MakeCudaDevice(CudaOptionsOf(any, 0)))};
 }
 
 }  // namespace oocdnn

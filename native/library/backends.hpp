@@ -10,31 +10,31 @@
 namespace oocdnn {
 
 struct DeviceOptions {
-  std::string device = "auto";  // "auto", "cpu"
+  std::string device = "auto";  // "auto", "cpu", "cuda", "cuda:N"
   std::string engine;           // only this one; "": any
   std::string wrap;             // comma-separated, inner first: "limit:64MiB", "check", "trace",
                                 // "fault:copy:3", "fault:run:1:sticky"
   int threads = 0;
   double link_gb_per_s = 0.0;
+  std::string cudnn_path, nvrtc_path, cache_folder;  // see CudaOptions
 };
 
 // A device and the wrappers that its owner talks to.
 struct DeviceStack {
-  std::unique_ptr<Device> device;
+  std::shared_ptr<Device> device;
   Device* base = nullptr;   // the innermost device
   Device* trace = nullptr;  // inside `device`; null where there is none
   Device* check = nullptr;
 };
 
+// "auto" is the first GPU where one works with these options, else the CPU; where a driver is there
+// and fails, with a warning.
 Result<DeviceStack> MakeDevice(const DeviceOptions& options);
 
-// What is here and what is missing, for `oocdnn info`.
-struct BackendReport {
-  std::string name;
-  bool available = false;
-  std::string text;    // the device's description, or why it cannot be used
-  std::string remedy;  // what to do about it; "" where nothing helps
-};
-std::vector<BackendReport> ReportBackends();
+// Host memory that staging may take where nobody says: much only where tiles cross a wire.
+int64_t StagingBytes(const Device& device);
+
+// The back ends that are here, described, and those that are not, with the reason.
+std::vector<Component> ReportBackends(const DeviceOptions& options);
 
 }  // namespace oocdnn

@@ -14,11 +14,12 @@
 #include "device/wrap/wrap.hpp"
 #include "library/calibrate.hpp"
 #include "library/operands.hpp"
+#include "memory/owners.hpp"
 
 namespace oocdnn {
 namespace {
 
-constexpr size_t kPlansKept = 64;
+constexpr size_t kPlansKept = 64, kCallersKept = 16;
 
 // With an automatic budget on a device whose memory is the host's, a call on files books no more:
 // what the device holds would push the files' own pages out of memory.
@@ -82,10 +83,21 @@ std::vector<EngineInfo> EnginesFor(const Device& device, bool reproducible) {
 
 // Threads and the locks they may hold do not survive a fork, so they live apart from what does.
 struct Context::Room {
-  explicit Room(Device& device) : loop(device) {}
+  Room(Device& device, int threads) : loop(device, threads) {}
   const pid_t process = getpid();
   std::mutex turn;
   TileLoop loop;
+  std::vector<std::pair<void*, OwnedStream>> callers;  // streams of callers, by their own handles
+
+  Result<Stream> CallerOf(Device& device, void* native) {
+    for (const auto& [known, stream] : callers) {
+      if (known == native) return stream.get();
+    }
+    if (callers.size() == kCallersKept) callers.erase(callers.begin());
+    OOC_ASSIGN(OwnedStream stream, AdoptStream(device, native));
+    callers.emplace_back(native, std::move(stream));
+    return callers.back().second.get();
+  }
 };
 
 Context::Context(ContextOptions options) : options_(std::move(options)) {}
@@ -104,8 +116,9 @@ Status Context::Open() {
   auto_budget_ = options_.budget.empty() || options_.budget == "auto";
   OOC_ASSIGN(budget_, BudgetBytes(options_.budget, *stack_.device));
   arena_ = std::make_unique<Arena>(*stack_.device);
+  if (options_.host_cap == 0) options_.host_cap = StagingBytes(*stack_.device);
   slabs_ = std::make_unique<Slabs>(*stack_.device, options_.host_cap);
-  room_ = std::make_unique<Room>(*stack_.device);
+  room_ = std::make_unique<Room>(*stack_.device, options_.device.threads);
   return room_->loop.Init();
 }
 
@@ -115,7 +128,7 @@ Context::~Context() {
     static_cast<void>(room_.release());
     static_cast<void>(arena_.release());
     static_cast<void>(slabs_.release());
-    static_cast<void>(stack_.device.release());
+    static_cast<void>(new std::shared_ptr<Device>(stack_.device));
     return;
   }
   if (const auto path = Get(Var::kTrace); path && stack_.trace != nullptr) {
@@ -128,9 +141,11 @@ Context::~Context() {
 
 Status Context::EnterProcess() {
   if (room_->process == getpid()) return {};
+  auto room = std::make_unique<Room>(*stack_.device, options_.device.threads);
+  OOC_TRY(room->loop.Init().With("in a forked child"));
   static_cast<void>(room_.release());  // its threads ended with the fork
-  room_ = std::make_unique<Room>(*stack_.device);
-  return room_->loop.Init().With("in a forked child");
+  room_ = std::move(room);
+  return {};
 }
 
 const Profile& Context::GetProfile() {
@@ -188,12 +203,25 @@ Result<PlanPointer> Context::Plan(const Problem& problem) {
   return plan;
 }
 
-Status Context::Run(const Problem& problem, const HostTensors& tensors, const Progress& progress) {
+Status Context::Follow(const HostTensors& tensors, void* stream) {
+  const bool ordered = std::any_of(tensors.begin(), tensors.end(), [](const HostTensor& tensor) {
+    return tensor.tier != Tier::kPageable;
+  });
+  if (!ordered) return {};
+  OOC_ASSIGN(const Stream caller, room_->CallerOf(*stack_.device, stream));
+  return room_->loop.Follow(caller);
+}
+
+Status Context::Run(const Problem& problem, const HostTensors& operands, void* stream,
+                    const Progress& progress) {
   OOC_TRY(Validate(problem));
-  OOC_TRY(CheckOperands(problem, tensors));
+  OOC_TRY(CheckOperands(problem, operands));
   OOC_TRY(EnterProcess());
   const std::lock_guard turn(room_->turn);
   stats_ = CallStats{};
+  HostTensors tensors = operands;
+  OOC_TRY(LocateOperands(*stack_.device, problem, &tensors));
+  OOC_TRY(Follow(tensors, stream));
   if (problem.shape.n == 0) return RunEmpty(problem, tensors);
 
   const int64_t budget = BudgetOf(tensors);

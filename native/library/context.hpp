@@ -12,6 +12,7 @@
 #include "exec/tile_loop.hpp"
 #include "library/backends.hpp"
 #include "library/plan_report.hpp"
+#include "memory/host_memory.hpp"
 
 namespace oocdnn {
 
@@ -19,7 +20,7 @@ struct ContextOptions {
   DeviceOptions device;
   std::string budget = "auto";  // "2GiB", "50%", "auto"
   std::string profile;          // path; "": the cache directory; "none": built-in guesses
-  int64_t host_cap = int64_t{1} << 30;
+  int64_t host_cap = 0;         // bytes of staging; 0: by the machine
   bool reproducible = false;
   bool trace = false;
   Math math = Math::kFp32;
@@ -41,9 +42,20 @@ class Context {
   ~Context();
 
   // Runs one call to its end. The tensors' views are in the six dimensions of their operands.
-  Status Run(const Problem& problem, const HostTensors& tensors, const Progress& progress);
+  // `stream` is the caller's, in the device's terms: operands on a GPU or in pinned memory are read
+  // and written in its order.
+  Status Run(const Problem& problem, const HostTensors& operands, void* stream,
+             const Progress& progress);
   // Plans without running. Operands are taken to be in memory.
   Result<PlanPointer> Plan(const Problem& problem);
+
+  // See HostMemory. From any thread.
+  Result<std::unique_ptr<HostMemory>> AllocateHost(int64_t bytes) {
+    return HostMemory::Allocate(stack_.device, bytes);
+  }
+  Result<std::unique_ptr<HostMemory>> PinHost(void* data, int64_t bytes) {
+    return HostMemory::Pin(stack_.device, data, bytes);
+  }
 
   CallStats stats();
   Status Release();
@@ -64,6 +76,7 @@ class Context {
   // The plan for a problem within `budget`, from the list or made now.
   Result<PlanPointer> Lookup(const Problem& problem, int64_t budget);
   [[nodiscard]] int64_t BudgetOf(const HostTensors& tensors) const;
+  Status Follow(const HostTensors& tensors, void* stream);
   Status RunWithin(const Problem& problem, const HostTensors& tensors, int64_t budget,
                    const Progress& progress);
 

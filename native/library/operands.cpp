@@ -144,6 +144,19 @@ Status CheckOperands(const Problem& problem, const HostTensors& tensors) {
   return {};
 }
 
+Status LocateOperands(Device& device, const Problem& problem, HostTensors* tensors) {
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    HostTensor& tensor = (*tensors)[i];
+    if (!problem.Uses(operand) || tensor.in_file()) continue;
+    const Range range = RangeOf(problem, *tensors, operand);
+    if (range.end <= range.begin) continue;
+    const auto* const begin = reinterpret_cast<const void*>(range.begin);  // NOLINT: an address
+    OOC_ASSIGN(tensor.tier, device.TierOf(begin, range.end - range.begin));
+  }
+  return {};
+}
+
 Status RunEmpty(const Problem& problem, const HostTensors& tensors) {
   const Operand output = problem.output();
   const HostTensor& tensor = tensors[Index(output)];
@@ -154,7 +167,7 @@ Status RunEmpty(const Problem& problem, const HostTensors& tensors) {
     return {};
   }
   const FileTensor file = tensor.file();
-  const PackedBox packed = PackedLayout(file, dims);
+  const PackedBox packed = PackedLayout(file.dtype, file.stride, dims);
   std::vector<char> box(static_cast<size_t>(packed.bytes), 0);
   if (problem.beta != 0.0) OOC_TRY(ReadBox(file, {}, dims, box.data()));
   ScaleAny(box.data(), file.dtype, dims, packed.stride, problem.beta);

@@ -9,6 +9,9 @@ namespace oocdnn {
 // Missing pointers, an output that overlaps an input, a file that is too short for its tensor.
 Status CheckOperands(const Problem& problem, const HostTensors& tensors);
 
+// Finds out where each operand in memory lives.
+Status LocateOperands(Device& device, const Problem& problem, HostTensors* tensors);
+
 // An empty batch: outputs without elements are left alone, dw and db become beta * old.
 Status RunEmpty(const Problem& problem, const HostTensors& tensors);
 

@@ -37,6 +37,11 @@ inline Result<OwnedStream> MakeStream(Device& device, const char* name) {
   return OwnedStream(device, stream);
 }
 
+inline Result<OwnedStream> AdoptStream(Device& device, void* native) {
+  OOC_ASSIGN(Stream stream, device.AdoptStream(native));
+  return OwnedStream(device, stream);
+}
+
 inline Result<OwnedEvent> MakeEvent(Device& device) {
   OOC_ASSIGN(Event event, device.CreateEvent());
   return OwnedEvent(device, event);

@@ -1,17 +1,23 @@
 #include "memory/slabs.hpp"
 
+#include "base/checked.hpp"
 #include "base/config.hpp"
 
 namespace oocdnn {
+namespace {
+
+constexpr int64_t kPage = 4096;
+
+}  // namespace
 
 Status Slabs::Reserve(const std::vector<int64_t>& sizes) {
-  bool fits = slabs_.size() >= sizes.size();
+  at_.clear();
   int64_t total = 0;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    fits = fits && slabs_[i].bytes >= sizes[i];
-    total += sizes[i];
+  for (const int64_t bytes : sizes) {
+    at_.push_back(total);
+    total = Add(total, RoundUp(bytes, kPage));
   }
-  if (fits) return {};
+  if (total <= bytes_) return {};
   if (total > cap_) {
     return Error(Code::kOutOfMemory,
                  "staging needs %s of host memory, %s are allowed; raise OOCDNN_PINNED_LIMIT or "
@@ -19,17 +25,14 @@ Status Slabs::Reserve(const std::vector<int64_t>& sizes) {
                  BytesText(total).c_str(), BytesText(cap_).c_str());
   }
   Release();
-  for (const int64_t bytes : sizes) {
-    OOC_ASSIGN(void* memory, device_.AllocateHost(bytes));
-    slabs_.push_back({memory, bytes});
-    bytes_ += bytes;
-  }
+  OOC_ASSIGN(block_, device_.AllocateHost(total));
+  bytes_ = total;
   return {};
 }
 
 void Slabs::Release() {
-  for (const Slab& slab : slabs_) device_.FreeHost(slab.memory, slab.bytes);
-  slabs_.clear();
+  if (block_ != nullptr) device_.FreeHost(block_, bytes_);
+  block_ = nullptr;
   bytes_ = 0;
 }
 

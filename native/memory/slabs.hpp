@@ -1,7 +1,7 @@
 // Slabs: staging memory of exact sizes between pageable memory or files and the device.
 //
-// A slab belongs to one operand of one plan and is kept for the next call; the sum of all stays
-// below the cap.
+// One block of host memory holds the slabs of a call. It grows on demand up to the cap and never
+// shrinks by itself, so that after warm-up no call allocates.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,18 @@ class Slabs {
   Slabs(const Slabs&) = delete;
   Slabs& operator=(const Slabs&) = delete;
 
-  // `count` slabs with the given sizes, valid until the next Reserve or Release. Slabs that are
-  // large enough are reused. kOutOfMemory names the cap.
+  // Slabs with the given sizes, valid until the next Reserve or Release; nothing may be using the
+  // old ones. kOutOfMemory names the cap.
   Status Reserve(const std::vector<int64_t>& sizes);
-  [[nodiscard]] void* At(size_t index) const { return slabs_[index].memory; }
+  [[nodiscard]] void* At(size_t index) const { return static_cast<char*>(block_) + at_[index]; }
   void Release();
   [[nodiscard]] int64_t bytes() const { return bytes_; }
 
  private:
-  struct Slab {
-    void* memory = nullptr;
-    int64_t bytes = 0;
-  };
   Device& device_;
   int64_t cap_, bytes_ = 0;
-  std::vector<Slab> slabs_;
+  void* block_ = nullptr;
+  std::vector<int64_t> at_;
 };
 
 }  // namespace oocdnn

@@ -40,8 +40,10 @@ Part RandomPart(const Dims& extent, Random& random) {
 
 Operand RandomOperand(Random& random) { return static_cast<Operand>(random.Between(0, 2)); }
 
-TileLayout RandomLayout(DType dtype, const Dims& extent, Operand operand, Random& random) {
-  const int64_t kind = random.Between(0, operand == Operand::kW ? 0 : 3);
+TileLayout RandomLayout(const Device& device, DType dtype, const Dims& extent, Operand operand,
+                        Random& random) {
+  const int64_t activations = device.capabilities().blocked_tiles ? 3 : 1;
+  const int64_t kind = random.Between(0, operand == Operand::kW ? 0 : activations);
   if (kind <= 1) return PlainLayout(dtype, extent, kind == 1);
   return BlockedLayout(dtype, extent, kind == 2 ? 8 : 16);
 }

@@ -18,7 +18,8 @@ struct Part {
 Part RandomPart(const Dims& extent, Random& random);
 Operand RandomOperand(Random& random);  // kX, kW or kY
 // Plain, channels-last or blocked; filters are plain.
-TileLayout RandomLayout(DType dtype, const Dims& extent, Operand operand, Random& random);
+TileLayout RandomLayout(const Device& device, DType dtype, const Dims& extent, Operand operand,
+                        Random& random);
 
 // Whether tile element `index` of the box is an element of the tensor; its index there in *at.
 bool IsValid(const Box& box, const Dims& index, Dims* at);

@@ -46,8 +46,8 @@ Result<Copy> RandomCopy(Rig& rig, Random& random, bool whole) {
   copy.operand = RandomOperand(random);
   copy.box = RandomBox(dims, random);
   copy.part = whole ? Part{{}, copy.box.extent} : RandomPart(copy.box.extent, random);
-  copy.layout =
-      RandomLayout(kAllDTypes[random.Between(0, 3)], copy.box.extent, copy.operand, random);
+  copy.layout = RandomLayout(rig.device(), kAllDTypes[random.Between(0, 3)], copy.box.extent,
+                             copy.operand, random);
   OOC_ASSIGN(copy.array, rig.NewArray(dims, dtype, static_cast<Memory>(random.Between(0, 3))));
   copy.array.Write(copy.tensor);
   OOC_ASSIGN(copy.tile, rig.NewBuffer(copy.layout.bytes));

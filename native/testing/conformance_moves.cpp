@@ -32,7 +32,7 @@ Status MovesBetweenTiles(Device& device) {
     const Dims extent = RandomDims(random);
     const Operand operand = RandomOperand(random);
     const TileLayout layout =
-        RandomLayout(kAllDTypes[random.Between(0, 3)], extent, operand, random);
+        RandomLayout(device, kAllDTypes[random.Between(0, 3)], extent, operand, random);
     TileMove move = RandomMove(layout, operand, random);
     const Tensor from = Integers(extent, random);
     Tensor wanted = Integers(extent, random);
@@ -66,9 +66,11 @@ Status RollingWindow(Device& device) {
   const Tensor tensor = Integers(kTensor, random);
   OOC_ASSIGN(const Array array, rig.NewArray(kTensor, DType::kFloat32));
   array.Write(tensor);
-  const TileLayout layout = BlockedLayout(DType::kFloat32, kTile, 8);
+  const bool blocked = device.capabilities().blocked_tiles;
+  const TileLayout layout =
+      blocked ? BlockedLayout(DType::kFloat32, kTile, 8) : PlainLayout(DType::kFloat32, kTile);
   TileLayout padded = layout;  // with the channels that do not exist, which must be zero
-  padded.shape[2] = 8;
+  if (blocked) padded.shape[2] = 8;
   void* slots[2] = {};
   for (void*& slot : slots) {
     OOC_ASSIGN(slot, rig.NewBuffer(layout.bytes));
@@ -121,6 +123,9 @@ Status FillWritesBytes(Device& device) {
 
 // Engines read whole blocks: channels that do not exist must be zero after a fetch of the tile.
 Status BlockedTilesHaveZeroPadding(Device& device) {
+  if (!device.capabilities().blocked_tiles) {
+    return Error(Code::kUnsupported, "the device has no tiles with channel blocks");
+  }
   Random random(8);
   for (const int64_t block : {8, 16}) {
     for (const int64_t channels : {1, 5, 8, 19}) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "device/cpu/cpu_device.hpp"
+#include "device/cuda/cuda_device.hpp"
 #include "testing/lying_device.hpp"
 #include "testing/null_device.hpp"
 
@@ -140,6 +141,10 @@ Result<SpecDevice> MakeDevice(const std::string& spec) {
     made.device = MakeNullDevice(kNullBytes);
   } else if (parts.name == "cpu") {
     OOC_ASSIGN(made.device, Cpu(parts.argument));
+  } else if (parts.name == "cuda") {
+    CudaOptions options;
+    options.engine = parts.argument;
+    OOC_ASSIGN(made.device, MakeCudaDevice(options));
   } else {
     return Error(Code::kInvalidProblem, "no device is called \"%s\"", spec.c_str());
   }

@@ -3,6 +3,7 @@
 //   null                         everything at once on the calling thread
 //   cpu, cpu:ENGINE              all engines, or only this one
 //   cpu:ENGINE,jitter=7,memory=1048576,link=2.5,threads=2      ENGINE may be empty
+//   cuda, cuda:ENGINE            the first GPU
 //   limit(D), limit:BYTES(D)     1 GiB, or so many bytes
 //   fault(D), fault:KIND:N(D), fault:KIND:N+(D)
 //        counts only; the N-th call of the kind fails; it and every later one does. KIND is one of

@@ -118,10 +118,16 @@ class NullDevice final : public Device {
   }
   void FreeHost(void* memory, int64_t) override { std::free(memory); }
 
+  Status PinHost(void*, int64_t) override { return {}; }
+  void UnpinHost(void*, int64_t) override {}
+  Result<Tier> TierOf(const void*, int64_t) override { return Tier::kPageable; }
   Result<Stream> CreateStream(const char*) override {
     return reinterpret_cast<Stream>(new StreamState);
   }
   void DestroyStream(Stream stream) override { delete &StateOf(stream); }
+  Result<Stream> AdoptStream(void*) override {
+    return Error(Code::kUnsupported, "the null device has no streams of its callers");
+  }
   Result<Event> CreateEvent() override { return reinterpret_cast<Event>(new char); }
   void DestroyEvent(Event event) override { delete reinterpret_cast<char*>(event); }
   Status Record(Event, Stream) override { return {}; }

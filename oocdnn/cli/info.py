@@ -63,11 +63,12 @@ def _version(distribution: str, module: str) -> str | None:
 def _missing(core: dict[str, Any]) -> list[dict[str, str]]:
     """What is not here, why, and what helps."""
     absent = [
-        {"name": backend["name"], "reason": backend["text"], "remedy": backend["remedy"]}
-        for backend in core["backends"]
-        if not backend["available"]
+        {"name": part["name"], "reason": part["text"], "remedy": part["remedy"]}
+        for part in (*core["backends"], *core["components"])
+        if not part["available"]
     ]
-    if "onednn" not in {engine["name"] for engine in core["engines"]}:
+    engines = {engine["name"] for engine in core["engines"]}
+    if core["device"] == "cpu" and "onednn" not in engines:
         reason = "without it the CPU computes with the slower built-in engines"
         absent.append({"name": "onednn", "reason": reason, "remedy": _ONEDNN})
     for name, module, purpose, remedy in _PACKAGES:
@@ -92,6 +93,9 @@ def info(device: str | None, as_json: bool) -> None:
     out.print(f"oocdnn {found['version']}, Python {found['python']}, {found['system']}")
     out.print(f"core library {core['version']}: {found['library']}")
     out.print(f"device {core['device']}: {core['description']}")
+    for part in core["components"]:
+        if part["available"]:
+            out.print(f"{part['name']}: {part['text']}", markup=False)
     out.print(f"default budget {bytes_text(core['budget_bytes'])}")
     _print_tables(out, core, found["packages"])
     for item in found["missing"]:

@@ -17,10 +17,12 @@ DEVICES = (
     "trace(cpu)",
     "check(trace(cpu:direct,jitter=3))",
     "check(cpu:direct,threads=1,link=0.5)",
+    "cuda:direct",
+    "check(cuda:direct)",
 )
 
 # Wrappers hand engines through, so beside a check device these run few of the engines' cases.
-WRAPPED = DEVICES[6:]
+WRAPPED = tuple(device for device in DEVICES if "(" in device and device != "check(cpu)")
 ENGINE_CASES = ("backward", "convolve", "accumulate", "invariant", "deterministic", "nan_local")
 
 NO_BIAS = "oneDNN has no backward bias of its own; the direct engine does it"
@@ -29,7 +31,25 @@ NOT_INVARIANT = "oneDNN claims no invariance: some 1x1 kernels re-block their su
 INSTRUCTIONS = "oneDNN takes 16-bit types only where the processor has the instructions"
 AT_ONCE = "the null device runs everything at once"
 
+NOT_HELD_UP = "the suite holds up copies by a layout that copies itself, which host devices have"
+_HELD = (
+    "enqueue_returns_before_the_work",
+    "synchronize_event_waits",
+    "event_can_be_recorded_again",
+    "wait_takes_the_latest_record",
+    "wait_orders_streams",
+    "error_skips_what_is_behind",
+    "error_is_told_once",
+    "first_error_is_told",
+    "events_fire_behind_an_error",
+)
+ON_GPU = dict.fromkeys(_HELD, NOT_HELD_UP) | {
+    "blocked_tiles_have_zero_padding": "the CUDA device has plain tiles only"
+}
+
 UNSUPPORTED = {
+    "cuda:direct": ON_GPU,
+    "check(cuda:direct)": ON_GPU,
     "cpu:onednn": {
         "backward_bias": NO_BIAS,
         "backward_bias_of_reals": NO_BIAS,

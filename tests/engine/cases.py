@@ -7,6 +7,7 @@ type, so the threshold is 0: the result must equal the float64 reference rounded
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -17,6 +18,8 @@ import oracle
 
 import oocdnn
 
+# Where the suites of this folder run; tests/gpu sets it.
+DEVICE = os.environ.get("OOCDNN_TEST_DEVICE", "cpu")
 DIRECTIONS = ("forward", "backward_data", "backward_filter", "backward_bias")
 # The axes that can be split, and their names in a context's stats.
 AXES = {"N": "n", "groups": "groups", "K": "k", "C": "c", "D": "d", "H": "h", "W": "w"}
@@ -310,7 +313,7 @@ def run_case(case: Case, **options: Any) -> Outcome:
     """Runs within the case's budget, or within the least that the library says works."""
     arrays = make_inputs(case)
     budget = case.budget
-    settings: dict[str, Any] = {"device": "cpu", "wrap": "check", **case.options, **options}
+    settings: dict[str, Any] = {"device": DEVICE, "wrap": "check", **case.options, **options}
     for _ in range(2):
         with oocdnn.Context(budget=budget, **settings) as ctx:
             try:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from engine.cases import RandomDraw, call, make_inputs, random_case, reference
+from engine.cases import DEVICE, RandomDraw, call, make_inputs, random_case, reference
 
 import oocdnn
 
@@ -19,7 +19,7 @@ def attempt(case, arrays, wrap):
     """True where the call went through; a failure must be a documented one, and the context must
     serve the next call unless the fault stays."""
     try:
-        context = oocdnn.Context(device="cpu", budget=case.budget, wrap=wrap, profile="none")
+        context = oocdnn.Context(device=DEVICE, budget=case.budget, wrap=wrap, profile="none")
     except (oocdnn.DeviceError, oocdnn.OutOfMemory):
         return False
     with context as ctx:
@@ -54,7 +54,7 @@ def test_less_memory_than_planned_is_planned_again():
     case = type(case)(**{**case.__dict__, "taps": (3, 3), "padding": ((1, 1), (1, 1))})
     arrays = make_inputs(case)
     assert case.data_bytes > 1 << 20
-    with oocdnn.Context(device="cpu", budget=1 << 20, wrap="limit:128KiB") as ctx:
+    with oocdnn.Context(device=DEVICE, budget=1 << 20, wrap="limit:128KiB") as ctx:
         result = call(ctx, case, arrays)
         assert ctx.stats.peak_device_bytes <= 128 << 10
     np.testing.assert_array_equal(result, reference(case, arrays))
@@ -64,7 +64,7 @@ def test_too_little_memory_says_who_holds_what():
     x = np.ones((1, 8, 64, 64), np.float32)
     w = np.ones((8, 8, 3, 3), np.float32)
     with (
-        oocdnn.Context(device="cpu", budget=1 << 20, wrap="limit:256") as ctx,
+        oocdnn.Context(device=DEVICE, budget=1 << 20, wrap="limit:256") as ctx,
         pytest.raises(oocdnn.OutOfMemory, match="limited to 256"),
     ):
         ctx.conv2d(x, w)

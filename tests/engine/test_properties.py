@@ -4,6 +4,7 @@ import numpy as np
 import oracle
 import pytest
 from engine.cases import (
+    DEVICE,
     HypothesisDraw,
     RandomDraw,
     call,
@@ -31,7 +32,7 @@ def bits(array):
 
 def result_within(case, arrays, budget, **options):
     for _ in range(2):
-        with oocdnn.Context(device="cpu", budget=budget, profile="none", **options) as ctx:
+        with oocdnn.Context(device=DEVICE, budget=budget, profile="none", **options) as ctx:
             try:
                 return call(ctx, case, arrays), ctx.stats
             except oocdnn.OutOfMemory as error:
@@ -104,7 +105,7 @@ def test_beta_zero_never_reads_the_output(seed):
     case = type(case)(**{**case.__dict__, "direction": "forward", "beta": 0.0, "dtype": "f32"})
     arrays = make_inputs(case)
     out = np.full(case.y_shape, np.nan, np.float32)
-    with oocdnn.Context(device="cpu", budget=256 << 10) as ctx:
+    with oocdnn.Context(device=DEVICE, budget=256 << 10) as ctx:
         ctx.conv2d(
             arrays["x"], arrays["w"], out=out, alpha=case.alpha, mode=case.mode, **case.window()
         )
@@ -114,7 +115,7 @@ def test_beta_zero_never_reads_the_output(seed):
 def test_warm_calls_prepare_and_allocate_nothing():
     case = random_case(RandomDraw(np.random.default_rng(3)), rank=2, small=False)
     arrays = make_inputs(case)
-    with oocdnn.Context(device="cpu", budget=128 << 10) as ctx:
+    with oocdnn.Context(device=DEVICE, budget=128 << 10) as ctx:
         call(ctx, case, arrays)
         for _ in range(20):
             call(ctx, case, arrays)

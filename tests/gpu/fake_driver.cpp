@@ -264,6 +264,11 @@ FAKE(cuStreamSynchronize)(CUstream) {
   IN_CONTEXT();
   return 0;
 }
+FAKE(cuStreamIsCapturing)(CUstream, CUstreamCaptureStatus* status) {
+  IN_CONTEXT();
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return 0;
+}
 FAKE(cuStreamWaitEvent)(CUstream, CUevent, unsigned) {
   IN_CONTEXT();
   return 0;

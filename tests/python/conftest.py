@@ -1,5 +1,7 @@
 """A context for each test, small enough that its calls run in several tiles."""
 
+import os
+
 import pytest
 from python.support import SMALL
 
@@ -8,5 +10,5 @@ import oocdnn
 
 @pytest.fixture
 def ctx():
-    with oocdnn.Context("cpu", SMALL) as context:
+    with oocdnn.Context(os.environ.get("OOCDNN_TEST_DEVICE", "cpu"), SMALL) as context:
         yield context

@@ -46,8 +46,14 @@ class CpuDevice final : public Device {
   Result<void*> AllocateHost(int64_t bytes) override;
   void FreeHost(void* memory, int64_t bytes) override;
 
+  Status PinHost(void*, int64_t) override { return {}; }
+  void UnpinHost(void*, int64_t) override {}
+  Result<Tier> TierOf(const void*, int64_t) override { return Tier::kPageable; }
   Result<Stream> CreateStream(const char* name) override;
   void DestroyStream(Stream stream) override;
+  Result<Stream> AdoptStream(void*) override {
+    return Error(Code::kUnsupported, "the CPU device has no streams of its callers");
+  }
   Result<Event> CreateEvent() override;
   void DestroyEvent(Event event) override;
   Status Record(Event event, Stream stream) override;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
+#include "device/cuda/pointer_facts.hpp"
 
 namespace oocdnn::cuda {
 namespace {
@@ -16,23 +17,6 @@ Status CheckPlain(const TileLayout& layout) {
                "blocks");
 }
 
-// What the driver knows of a pointer; type 0: nothing, so it is ordinary host memory.
-struct PointerFacts {
-  unsigned type = 0, managed = 0;
-  int ordinal = -1;
-  CUdeviceptr device = 0;
-};
-
-Result<PointerFacts> FactsOf(const Driver& driver, uint64_t address) {
-  PointerFacts facts;
-  CUpointer_attribute attributes[] = {
-      CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_POINTER};
-  void* values[] = {&facts.type, &facts.managed, &facts.ordinal, &facts.device};
-  OOC_CUDA(driver, cuPointerGetAttributes, 4, attributes, values, address);
-  return facts;
-}
-
 }  // namespace
 
 // Both ends of the range are asked about, so that an array of which only a part is pinned is found.
@@ -40,20 +24,19 @@ Result<Place> Copier::Locate(const Transfer& transfer, Side side, StridedCopy* c
   const AddressRange range = RangeOf(*copy, side);
   OOC_ASSIGN(const PointerFacts first, FactsOf(gpu_.driver(), range.begin));
   OOC_ASSIGN(const PointerFacts last, FactsOf(gpu_.driver(), range.end - 1));
-  if (first.type == 0 || last.type == 0) {
+  if (!first.known() || !last.known()) {
     return Error(Code::kUnsupported,
                  "operand %d lies in pageable host memory at 0x%llx (%lld bytes), which %s reaches "
                  "only through pinned memory: stage it, or pin it",
                  Index(transfer.operand), static_cast<unsigned long long>(range.begin),
                  static_cast<long long>(range.end - range.begin), gpu_.name().c_str());
   }
-  const bool host = first.type == CU_MEMORYTYPE_HOST || first.managed != 0;
-  if (!host && first.ordinal != gpu_.ordinal()) {
+  if (!first.host() && first.ordinal != gpu_.ordinal()) {
     return Error(Code::kUnsupported, "operand %d lies on GPU %d, and this device is GPU %d",
                  Index(transfer.operand), first.ordinal, gpu_.ordinal());
   }
   (side == Side::kFrom ? copy->from : copy->to) += first.device - range.begin;
-  return host ? Place::kHost : Place::kDevice;
+  return first.host() ? Place::kHost : Place::kDevice;
 }
 
 Status Copier::EnqueueCall(CUstream stream, uint64_t from, uint64_t to,

@@ -12,6 +12,7 @@
 #include "device/cuda/engine.hpp"
 #include "device/cuda/finish.hpp"
 #include "device/cuda/host_memory.hpp"
+#include "device/cuda/pointer_facts.hpp"
 #include "device/cuda/stream.hpp"
 
 namespace oocdnn {
@@ -24,7 +25,8 @@ CUevent Of(Event event) { return reinterpret_cast<CUevent>(event); }
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines);
+  // `missing`: why an engine that could be there is not; "" where all are.
+  CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines, const std::string& missing);
   ~CudaDevice() override;
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
@@ -33,8 +35,12 @@ class CudaDevice final : public Device {
   void Free(void* buffer, int64_t bytes) override;
   Result<void*> AllocateHost(int64_t bytes) override;
   void FreeHost(void* memory, int64_t bytes) override;
+  Status PinHost(void* memory, int64_t bytes) override;
+  void UnpinHost(void* memory, int64_t bytes) override;
+  Result<Tier> TierOf(const void* memory, int64_t bytes) override;
 
   Result<Stream> CreateStream(const char* name) override;
+  Result<Stream> AdoptStream(void* native) override;
   void DestroyStream(Stream stream) override;
   Result<Event> CreateEvent() override;
   void DestroyEvent(Event event) override;
@@ -76,7 +82,7 @@ class CudaDevice final : public Device {
   Capabilities capabilities_;
 };
 
-CudaDevice::CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines)
+CudaDevice::CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines, const std::string& missing)
     : gpu_(std::move(gpu)), copier_(*gpu_), engines_(std::move(engines)) {
   capabilities_.name = Format("cuda:%d", gpu_->ordinal());
   capabilities_.description =
@@ -85,6 +91,9 @@ CudaDevice::CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines)
              static_cast<double>(gpu_->total_bytes()) / 0x1p30, driver().version / 1000,
              driver().version % 1000 / 10);
   capabilities_.alignment = 256;
+  capabilities_.blocked_tiles = false;
+  capabilities_.components.push_back({"kernels", true, gpu_->kernels(), ""});
+  if (!missing.empty()) capabilities_.components.push_back({"engines", false, missing, ""});
   for (const auto& engine : engines_) infos_.push_back(engine->info());
 }
 
@@ -128,6 +137,26 @@ void CudaDevice::FreeHost(void* memory, int64_t bytes) {
   FreePinned(*gpu_, memory, bytes);
 }
 
+Status CudaDevice::PinHost(void* memory, int64_t bytes) {
+  return Enter([&] { return Pin(*gpu_, memory, bytes); });
+}
+
+void CudaDevice::UnpinHost(void* memory, int64_t) {
+  const Current current(*gpu_);
+  Unpin(*gpu_, memory);
+}
+
+Result<Tier> CudaDevice::TierOf(const void* memory, int64_t bytes) {
+  const Current current(*gpu_);
+  OOC_TRY(current.status());
+  OOC_ASSIGN(const PointerFacts first, FactsOf(driver(), Address(memory)));
+  OOC_ASSIGN(const PointerFacts last,
+             FactsOf(driver(), Address(memory) + static_cast<uint64_t>(bytes - 1)));
+  if (!first.known() || !last.known()) return Tier::kPageable;
+  if (first.host()) return Tier::kPinned;
+  return first.ordinal == gpu_->ordinal() ? Tier::kDevice : Tier::kPeer;
+}
+
 Result<Stream> CudaDevice::CreateStream(const char* name) {
   const Current current(*gpu_);
   OOC_TRY(current.status());
@@ -136,6 +165,11 @@ Result<Stream> CudaDevice::CreateStream(const char* name) {
       std::unique_ptr<CudaStream> stream,
       CudaStream::Make(*gpu_, computes ? gpu_->least_priority() : gpu_->greatest_priority()));
   return reinterpret_cast<Stream>(stream.release());
+}
+
+Result<Stream> CudaDevice::AdoptStream(void* native) {
+  return reinterpret_cast<Stream>(
+      CudaStream::Adopt(*gpu_, static_cast<CUstream>(native)).release());
 }
 
 void CudaDevice::DestroyStream(Stream stream) {
@@ -160,9 +194,7 @@ void CudaDevice::DestroyEvent(Event event) {
 }
 
 Status CudaDevice::Record(Event event, Stream stream) {
-  return Enter([&] {
-    return driver().Check(driver().cuEventRecord(Of(event), Of(stream).handle()), "cuEventRecord");
-  });
+  return Enter([&] { return Of(stream).Record(Of(event)); });
 }
 
 Status CudaDevice::Wait(Stream stream, Event event) {
@@ -249,7 +281,7 @@ Result<std::unique_ptr<Device>> MakeCudaDevice(const CudaOptions& options) {
                  options.engine.c_str(), why_not.c_str());
   }
   return std::unique_ptr<Device>(
-      std::make_unique<cuda::CudaDevice>(std::move(gpu), std::move(engines)));
+      std::make_unique<cuda::CudaDevice>(std::move(gpu), std::move(engines), why_not));
 }
 
 }  // namespace oocdnn

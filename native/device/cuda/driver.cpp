@@ -45,6 +45,15 @@ bool LosesContext(CUresult result) {
          (result >= CUDA_ERROR_HARDWARE_STACK_ERROR && result <= CUDA_ERROR_LAUNCH_FAILED);
 }
 
+Code CodeOf(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_OUT_OF_MEMORY: return Code::kOutOfMemory;
+    case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_STUB_LIBRARY: return Code::kUnsupported;
+    default: return Code::kDeviceError;
+  }
+}
+
 Status FillTable(void* library, Driver* driver) {
   struct Entry {
     const char* symbol;
@@ -99,8 +108,7 @@ Status Driver::Check(CUresult result, const char* what) const {
         "; the CUDA context is lost, and with it all that this process has on the GPU: restart "
         "the process";
   }
-  const bool memory = result == CUDA_ERROR_OUT_OF_MEMORY;
-  return {memory ? Code::kOutOfMemory : Code::kDeviceError, std::move(message)};
+  return {CodeOf(result), std::move(message)};
 }
 
 Result<const Driver*> LoadDriver() {

@@ -16,7 +16,8 @@ struct Driver {
   int version = 0;  // 1000 * major + 10 * minor of the CUDA version that the driver supports
 
   // Ok, or an error that says what was being done ("cuMemAlloc of 12 B") and what the driver's
-  // answer means: kOutOfMemory where memory ran out, else kDeviceError.
+  // answer means: kOutOfMemory where memory ran out, kUnsupported where there is no GPU or no real
+  // driver, else kDeviceError.
   [[nodiscard]] Status Check(CUresult result, const char* what) const;
 };
 

@@ -59,4 +59,12 @@ std::string_view KernelFatBinary() {
 #endif
 }
 
+const char* KernelTargets() {
+#ifdef OOCDNN_KERNEL_FATBIN
+  return OOCDNN_KERNEL_TARGETS;
+#else
+  return "";
+#endif
+}
+
 }  // namespace oocdnn::cuda

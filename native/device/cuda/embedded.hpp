@@ -17,5 +17,7 @@ std::span<const EmbeddedFile> KernelSources();
 
 // Empty where the library was built without nvcc.
 std::string_view KernelFatBinary();
+// What it serves: "sm_75 sm_80 ..."; "" where there is none.
+const char* KernelTargets();
 
 }  // namespace oocdnn::cuda

@@ -69,6 +69,7 @@ Status Gpu::Describe() {
 // The fat binary serves most; a driver older than the nvcc that made it may refuse it all the same.
 Status Gpu::LoadKernels(const GpuOptions& options) {
   Status refused;
+  kernels_ = Format("built in for %s", KernelTargets());
   if (!KernelFatBinary().empty()) {
     refused = driver_->Check(driver_->cuModuleLoadData(&module_, KernelFatBinary().data()),
                              "cuModuleLoadData of the built-in kernels");
@@ -84,6 +85,7 @@ Status Gpu::LoadKernels(const GpuOptions& options) {
                           : std::move(compiled).status().With(refused.message());
     }
     OOC_CUDA(*driver_, cuModuleLoadData, &module_, compiled.value().data());
+    kernels_ = Format("compiled by NVRTC for sm_%d%d", major_, minor_);
   }
   for (int i = 0; i < kKernels; ++i) {
     OOC_CUDA(*driver_, cuModuleGetFunction, &function_[i], module_, kKernelNames[i]);

@@ -46,6 +46,8 @@ class Gpu {
   [[nodiscard]] CUcontext context() const { return context_; }
   [[nodiscard]] int ordinal() const { return ordinal_; }
   [[nodiscard]] const std::string& name() const { return name_; }
+  // Where our kernels come from, for people.
+  [[nodiscard]] const std::string& kernels() const { return kernels_; }
   [[nodiscard]] int64_t total_bytes() const { return total_bytes_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
   [[nodiscard]] int64_t max_pitch() const { return max_pitch_; }
@@ -74,7 +76,7 @@ class Gpu {
   CUcontext context_ = nullptr;
   CUmodule module_ = nullptr;
   std::array<CUfunction, kKernels> function_{};
-  std::string name_;
+  std::string name_, kernels_;
   int64_t total_bytes_ = 0, max_pitch_ = 0;
   int multiprocessors_ = 0, major_ = 0, minor_ = 0, least_priority_ = 0, greatest_priority_ = 0;
 };

@@ -67,19 +67,25 @@ Result<void*> AllocatePinned(const Gpu& gpu, int64_t bytes) {
   }
   TouchPages(base, mapped);
   madvise(base, static_cast<size_t>(mapped), MADV_DONTFORK);
-  const Driver& driver = gpu.driver();
-  Status pinned = driver.Check(
-      driver.cuMemHostRegister(base, static_cast<size_t>(mapped),
-                               CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
-      "cuMemHostRegister");
+  Status pinned = Pin(gpu, base, mapped);
   if (pinned.ok()) return static_cast<void*>(base);
   munmap(base, static_cast<size_t>(mapped));
-  return std::move(pinned).With(
-      Format("pinning %lld bytes of host memory", static_cast<long long>(bytes)));
+  return pinned;
 }
 
+Status Pin(const Gpu& gpu, void* memory, int64_t bytes) {
+  const Driver& driver = gpu.driver();
+  return driver
+      .Check(driver.cuMemHostRegister(memory, static_cast<size_t>(bytes),
+                                      CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
+             "cuMemHostRegister")
+      .With(Format("pinning %lld bytes of host memory", static_cast<long long>(bytes)));
+}
+
+void Unpin(const Gpu& gpu, void* memory) { gpu.driver().cuMemHostUnregister(memory); }
+
 void FreePinned(const Gpu& gpu, void* memory, int64_t bytes) {
-  gpu.driver().cuMemHostUnregister(memory);
+  Unpin(gpu, memory);
   munmap(memory, static_cast<size_t>(Mapped(bytes)));
 }
 

@@ -12,4 +12,9 @@ namespace oocdnn::cuda {
 Result<void*> AllocatePinned(const Gpu& gpu, int64_t bytes);
 void FreePinned(const Gpu& gpu, void* memory, int64_t bytes);
 
+// Registers memory of the caller's; the pages at its ends as a whole. kDeviceError where a part of
+// it is registered already.
+Status Pin(const Gpu& gpu, void* memory, int64_t bytes);
+void Unpin(const Gpu& gpu, void* memory);
+
 }  // namespace oocdnn::cuda

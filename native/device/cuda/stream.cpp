@@ -26,7 +26,15 @@ Result<std::unique_ptr<CudaStream>> CudaStream::Make(const Gpu& gpu, int priorit
   return stream;
 }
 
+std::unique_ptr<CudaStream> CudaStream::Adopt(const Gpu& gpu, CUstream handle) {
+  std::unique_ptr<CudaStream> stream(new CudaStream(gpu));
+  stream->handle_ = handle;
+  stream->adopted_ = true;
+  return stream;
+}
+
 CudaStream::~CudaStream() {
+  if (adopted_) return;
   const Driver& driver = gpu_.driver();
   if (handle_ != nullptr) driver.cuStreamSynchronize(handle_);
   for (const Piece& piece : pieces_) free_.push_back(piece.marks);
@@ -128,6 +136,21 @@ void CudaStream::Resolve() {
     free_.push_back(pieces_.front().marks);
     pieces_.pop_front();
   }
+}
+
+// Recorded in a stream that is being captured, an event would draw our own streams into the graph.
+Status CudaStream::Record(CUevent event) {
+  if (adopted_) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    OOC_CUDA(gpu_.driver(), cuStreamIsCapturing, handle_, &status);
+    if (status != CU_STREAM_CAPTURE_STATUS_NONE) {
+      return Error(Code::kUnsupported,
+                   "the stream is being captured, and out-of-core work cannot go into a CUDA "
+                   "graph; call outside of the capture");
+    }
+  }
+  OOC_CUDA(gpu_.driver(), cuEventRecord, event, handle_);
+  return {};
 }
 
 Status CudaStream::Synchronize() {

@@ -17,7 +17,9 @@ namespace oocdnn::cuda {
 class CudaStream {
  public:
   static Result<std::unique_ptr<CudaStream>> Make(const Gpu& gpu, int priority);
-  ~CudaStream();  // waits for the stream's work
+  // A stream of the caller's: an order of work, without a clock.
+  static std::unique_ptr<CudaStream> Adopt(const Gpu& gpu, CUstream handle);
+  ~CudaStream();  // waits for the work of a stream of our own
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
 
@@ -34,6 +36,7 @@ class CudaStream {
     return status;
   }
 
+  Status Record(CUevent event);
   Status Synchronize();
   double BusySeconds();
 
@@ -63,6 +66,7 @@ class CudaStream {
   CUstream handle_ = nullptr;
   CUevent base_ = nullptr;
   int64_t base_ns_ = 0;
+  bool adopted_ = false;
   bool spans_ = false;  // somebody asks for spans
   double busy_seconds_ = 0.0;
   Piece current_;

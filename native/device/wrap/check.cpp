@@ -89,6 +89,7 @@ class CheckDevice final : public ForwardingDevice {
   void FreeHost(void* memory, int64_t bytes) override;
 
   Result<Stream> CreateStream(const char* name) override;
+  Result<Stream> AdoptStream(void* native) override;
   void DestroyStream(Stream stream) override;
   Result<Event> CreateEvent() override;
   void DestroyEvent(Event event) override;
@@ -211,6 +212,15 @@ Result<Stream> CheckDevice::CreateStream(const char* name) {
   order_.AddStream(stream);
   stream_names_.emplace_back(name);
   streams_[stream] = name;
+  return stream;
+}
+
+Result<Stream> CheckDevice::AdoptStream(void* native) {
+  const std::lock_guard lock(mutex_);
+  OOC_ASSIGN(Stream stream, inner().AdoptStream(native));
+  order_.AddStream(stream);
+  stream_names_.emplace_back("caller");
+  streams_[stream] = "caller";
   return stream;
 }
 

@@ -20,8 +20,15 @@ class ForwardingDevice : public Device {
   Result<void*> AllocateHost(int64_t bytes) override { return inner_->AllocateHost(bytes); }
   void FreeHost(void* memory, int64_t bytes) override { inner_->FreeHost(memory, bytes); }
 
+  Status PinHost(void* memory, int64_t bytes) override { return inner_->PinHost(memory, bytes); }
+  void UnpinHost(void* memory, int64_t bytes) override { inner_->UnpinHost(memory, bytes); }
+  Result<Tier> TierOf(const void* memory, int64_t bytes) override {
+    return inner_->TierOf(memory, bytes);
+  }
+
   Result<Stream> CreateStream(const char* name) override { return inner_->CreateStream(name); }
   void DestroyStream(Stream stream) override { inner_->DestroyStream(stream); }
+  Result<Stream> AdoptStream(void* native) override { return inner_->AdoptStream(native); }
   Result<Event> CreateEvent() override { return inner_->CreateEvent(); }
   void DestroyEvent(Event event) override { inner_->DestroyEvent(event); }
   Status Record(Event event, Stream stream) override { return inner_->Record(event, stream); }

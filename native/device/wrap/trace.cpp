@@ -39,6 +39,7 @@ class TraceDevice final : public ForwardingDevice {
   Result<void*> Allocate(int64_t bytes) override;
   void Free(void* buffer, int64_t bytes) override;
   Result<Stream> CreateStream(const char* name) override;
+  Result<Stream> AdoptStream(void* native) override;
   void DestroyStream(Stream stream) override;
   void DestroyEvent(Event event) override;
   Status Record(Event event, Stream stream) override;
@@ -109,6 +110,14 @@ Result<Stream> TraceDevice::CreateStream(const char* name) {
   const std::lock_guard lock(mutex_);
   streams_[stream] = order_.AddStream(stream);
   stream_names_.emplace_back(name);
+  return stream;
+}
+
+Result<Stream> TraceDevice::AdoptStream(void* native) {
+  OOC_ASSIGN(Stream stream, inner().AdoptStream(native));
+  const std::lock_guard lock(mutex_);
+  order_.AddStream(stream);  // nobody waits for it here: it may be gone before its handle
+  stream_names_.emplace_back("caller");
   return stream;
 }
 

@@ -1,0 +1,21 @@
+// What the driver knows of an address.
+#pragma once
+
+#include "device/cuda/driver.hpp"
+
+namespace oocdnn::cuda {
+
+struct PointerFacts {
+  unsigned type = 0, managed = 0;  // type 0: nothing is known, so it is ordinary host memory
+  int ordinal = -1;
+  CUdeviceptr device = 0;  // the address that GPUs use for it
+
+  [[nodiscard]] bool known() const { return type != 0; }
+  // Managed memory counts as the host's: it may be there.
+  [[nodiscard]] bool host() const { return type == CU_MEMORYTYPE_HOST || managed != 0; }
+};
+
+// A context must be current.
+Result<PointerFacts> FactsOf(const Driver& driver, uint64_t address);
+
+}  // namespace oocdnn::cuda

@@ -1,0 +1,27 @@
+// Threads that share out the pieces of host copies. One core does not fill a wire.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace oocdnn {
+
+class CopyTeam {
+ public:
+  // At most `threads` at work for one caller, the caller itself among them; started at first use.
+  explicit CopyTeam(int threads);
+  ~CopyTeam();
+  CopyTeam(const CopyTeam&) = delete;
+  CopyTeam& operator=(const CopyTeam&) = delete;
+
+  // Calls piece(i) for each i in [0, count) in any order and returns when all have returned. May be
+  // called from several threads at once, which then share the team evenly.
+  void Run(int64_t count, const std::function<void(int64_t)>& piece);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace oocdnn

@@ -1,0 +1,15 @@
+// Boxes of a tensor in pageable memory: copied to and from staging memory by a team of threads.
+#pragma once
+
+#include "exec/copy_team.hpp"
+#include "exec/packed_box.hpp"
+
+namespace oocdnn {
+
+// Elements [begin, end) of the tensor to or from `memory`, laid out by PackedLayout(end - begin).
+void PackBox(CopyTeam& team, const TensorView& view, const Dims& begin, const Dims& end,
+             void* memory);
+void UnpackBox(CopyTeam& team, const TensorView& view, const Dims& begin, const Dims& end,
+               const void* memory);
+
+}  // namespace oocdnn

@@ -1,0 +1,293 @@
+"""Operands wherever they live: pageable, pinned, in files, on the GPU, and any mix of them.
+
+On a machine without a GPU test_suites.py runs this file on the fake driver.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import sys
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from python.support import DTYPES, assert_equal, channels_last, integers, is_channels_last
+
+import oocdnn
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from driver import DeviceArray
+
+SMALL = "256KiB"
+
+
+@pytest.fixture
+def ctx():
+    try:
+        context = oocdnn.Context("cuda", SMALL, wrap="check")
+    except oocdnn.Unsupported as error:
+        pytest.skip(str(error))
+    with context:
+        yield context
+        assert context.check_reports() == []
+
+
+@pytest.fixture
+def cupy(ctx):
+    return pytest.importorskip("cupy", reason="CuPy is not installed")
+
+
+@pytest.fixture
+def torch(ctx):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no GPU")
+    return torch
+
+
+def pinned(values):
+    copy = oocdnn.empty(values.shape, values.dtype)
+    copy[...] = values
+    return copy
+
+
+def in_file(tmp_path, name):
+    def place(values):
+        array = np.memmap(tmp_path / f"{name}.bin", values.dtype, "w+", shape=values.shape)
+        array[...] = values
+        return array
+
+    return place
+
+
+def places(tmp_path, name):
+    return {
+        "pageable": np.array,
+        "pinned": pinned,
+        "device": DeviceArray,
+        "file": in_file(tmp_path, name),
+    }
+
+
+def host(array):
+    return array.get() if isinstance(array, DeviceArray) else np.asarray(array)
+
+
+TIERS = ("pageable", "pinned", "device", "file")
+
+
+@pytest.mark.parametrize("tiers", list(itertools.product(TIERS, repeat=3)), ids="-".join)
+def test_any_mix_of_places(ctx, tmp_path, tiers):
+    x, w = integers((3, 8, 30, 41)), integers((12, 8, 3, 3))
+    reference = oracle.forward(x, w, padding=1)
+    placed = [
+        places(tmp_path, name)[tier](values)
+        for tier, name, values in zip(
+            tiers, "xwy", (x, w, np.full(reference.shape, np.nan, np.float32)), strict=True
+        )
+    ]
+    assert ctx.conv2d(*placed[:2], padding=1, out=placed[2]) is placed[2]
+    assert_equal(host(placed[2]), reference)
+    assert ctx.stats.tiles > 1
+    assert ctx.stats.peak_device_bytes <= 256 << 10
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("name", DTYPES)
+def test_every_direction_and_type(ctx, tmp_path, tier, name):
+    dtype = DTYPES[name]
+    x, w = integers((2, 6, 25, 33), 1, dtype), integers((8, 3, 3, 3), 2, dtype)
+    moves = {"stride": 2, "padding": 1, "groups": 2}
+    y = oracle.forward(x, w, **moves)
+    dy = integers(y.shape, 3, dtype)
+    at = places(tmp_path, "a")[tier], places(tmp_path, "b")[tier], places(tmp_path, "c")[tier]
+
+    def check(function, operands, reference, *shape, **keywords):
+        old = integers(reference.shape, 4, dtype)
+        inputs = [place(operand) for place, operand in zip(at, operands, strict=False)]
+        out = at[2](old)
+        function(*inputs, *shape, out=out, beta=1, **keywords)
+        assert_equal(host(out), reference + old.astype(np.float64))
+
+    check(ctx.conv2d, (x, w), y, **moves)
+    dx = oracle.backward_data(dy, w, x.shape, **moves)
+    check(ctx.conv_backward_data, (dy, w), dx, x.shape, **moves)
+    dw = oracle.backward_filter(x, dy, w.shape, **moves)
+    check(ctx.conv_backward_filter, (x, dy), dw, w.shape, **moves)
+    check(ctx.conv_backward_bias, (dy,), oracle.backward_bias(dy))
+
+
+@pytest.mark.parametrize("order", [np.ascontiguousarray, channels_last])
+def test_memory_orders_on_the_device(ctx, order):
+    x, w = order(integers((2, 6, 25, 33))), order(integers((8, 6, 3, 3)))
+    reference = oracle.forward(x, w)
+    out = DeviceArray(order(np.zeros(reference.shape, np.float32)))
+    ctx.conv2d(DeviceArray(x), DeviceArray(w), out=out)
+    assert_equal(out.get(), reference)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_an_empty_batch_scales_the_old_gradient(ctx, tmp_path, tier):
+    x, dy = np.empty((0, 3, 9, 9), np.float32), np.empty((0, 4, 7, 7), np.float32)
+    old = integers((4, 3, 3, 3), 5)
+    for beta in (0.0, 2.0):
+        out = places(tmp_path, "w")[tier](old)
+        ctx.conv_backward_filter(x, dy, old.shape, out=out, beta=beta)
+        np.testing.assert_array_equal(host(out), beta * old)
+
+
+def test_gaps_and_mirrored_filters_are_staged(ctx):
+    store = integers((2, 9, 40, 90))
+    x, w = store[:, 1::2, 3:-2, 1::2], integers((5, 4, 3, 3))
+    out = np.full((2, 7, 40, 90), 77, np.float32)
+    view = out[:, 1:6, 1:34, ::3][..., :30][..., :]
+    want = oracle.forward(x, w, flip=True)[..., :]
+    view = out[:, 1:6, 2 : 2 + want.shape[2], 1 : 1 + 2 * want.shape[3] : 2]
+    ctx.conv2d(x, w, mode="convolution", out=view)
+    assert_equal(view, want)
+    view[...] = 77
+    assert (out == 77).all()
+
+
+def test_memory_that_is_freed_and_made_again(ctx):
+    w = integers((4, 3, 3, 3))
+    for seed in range(6):
+        x = integers((2, 3, 64, 64), seed)
+        with oocdnn.pin(x) if seed % 2 else oocdnn.pin(w):
+            assert_equal(ctx.conv2d(x, w), oracle.forward(x, w))
+        del x
+        gc.collect()
+
+
+def test_pinned_memory_outlives_its_context():
+    try:
+        with oocdnn.Context("cuda", SMALL):
+            x = oocdnn.empty((2, 3, 20, 20))
+    except oocdnn.Unsupported as error:
+        pytest.skip(str(error))
+    x[...] = integers(x.shape)
+    w = integers((4, 3, 3, 3))
+    with oocdnn.Context("cuda", SMALL) as ctx:
+        assert_equal(ctx.conv2d(x, w), oracle.forward(x, w))
+
+
+def test_pinning_twice_is_refused_and_harmless(ctx):
+    x, w = integers((2, 3, 64, 64)), integers((4, 3, 3, 3))
+    with oocdnn.pin(x):
+        assert_equal(ctx.conv2d(x, w), oracle.forward(x, w))
+    with oocdnn.pin(x) as same:
+        assert same is x
+        assert_equal(ctx.conv2d(x, w), oracle.forward(x, w))
+    assert_equal(ctx.conv2d(x, w), oracle.forward(x, w))
+
+
+def test_little_staging_memory_makes_smaller_tiles(ctx):
+    x, w = integers((4, 8, 64, 64)), integers((8, 8, 3, 3))
+    with oocdnn.Context("cuda", "8MiB", host_cap=64 << 10) as small:
+        assert_equal(small.conv2d(x, w), oracle.forward(x, w))
+        assert small.stats.tiles > 1
+
+
+def test_what_cannot_be_written_or_shared(ctx):
+    x, w = integers((1, 3, 9, 9)), integers((4, 3, 3, 3))
+    out = DeviceArray(np.zeros((1, 4, 7, 7), np.float32), read_only=True)
+    with pytest.raises(oocdnn.InvalidProblem, match="read-only"):
+        ctx.conv2d(x, w, out=out)
+    on_device = DeviceArray(x)
+    with pytest.raises(oocdnn.Unsupported, match="out="):
+        ctx.conv2d(on_device, w)
+    with oocdnn.Context("cpu") as cpu, pytest.raises(oocdnn.Unsupported, match="on the CPU"):
+        cpu.conv2d(on_device, w, out=np.zeros((1, 4, 7, 7), np.float32))
+    with pytest.raises(oocdnn.InvalidProblem, match="overlaps"):
+        ctx.conv2d(on_device, integers((3, 3, 1, 1)), out=on_device)
+
+
+def test_auto_is_the_gpu():
+    try:
+        with oocdnn.Context("cuda", SMALL) as ctx:
+            device = ctx.device
+    except oocdnn.Unsupported as error:
+        pytest.skip(str(error))
+    with oocdnn.Context("auto", SMALL) as ctx:
+        assert ctx.device == device == "cuda:0"
+    with pytest.raises(oocdnn.Unsupported, match="no GPU number 99"):
+        oocdnn.Context("cuda:99")
+    with pytest.raises(oocdnn.InvalidProblem, match="cuda:x"):
+        oocdnn.Context("cuda:x")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["float32", "float64", "float16"])
+def test_cupy_in_cupy_out(ctx, cupy, name):
+    x, w = integers((2, 6, 25, 33)), integers((8, 6, 3, 3))
+    moves = {"stride": 2, "padding": 1}
+    reference = oracle.forward(x, w, **moves)
+    for order in (np.ascontiguousarray, channels_last):
+        y = ctx.conv2d(cupy.asarray(order(x.astype(name))), cupy.asarray(w.astype(name)), **moves)
+        assert isinstance(y, cupy.ndarray)
+        assert_equal(cupy.asnumpy(y), reference)
+    assert is_channels_last(cupy.asnumpy(y))
+    mixed = ctx.conv2d(cupy.asarray(x.astype(name)), w.astype(name), **moves)
+    assert_equal(cupy.asnumpy(mixed), reference)
+    y = ctx.conv2d(x.astype(name), cupy.asarray(w.astype(name)), **moves)
+    assert isinstance(y, np.ndarray)
+    assert_equal(y, reference)
+
+
+@pytest.mark.gpu
+def test_cupy_streams_and_pools(ctx, cupy):
+    """Each call's input is written on the stream just before it, and freed just after it."""
+    w = cupy.asarray(integers((8, 6, 3, 3)))
+    first = cupy.asarray(integers((2, 6, 25, 33)))
+    reference = oracle.forward(cupy.asnumpy(first), cupy.asnumpy(w))
+    for stream in (
+        cupy.cuda.Stream.null,
+        cupy.cuda.Stream(non_blocking=True),
+        cupy.cuda.Stream.ptds,
+    ):
+        with stream:
+            results = []
+            for i in range(1, 9):
+                noise = cupy.random.standard_normal((2048, 2048), dtype=np.float32)
+                for _ in range(4):
+                    noise = noise @ noise * 1e-3  # keeps the stream busy
+                x = first * i
+                results.append(ctx.conv2d(x, w) + 1)
+                del x, noise
+            for i, y in enumerate(results, 1):
+                assert_equal(cupy.asnumpy(y), reference * i + 1)
+
+
+@pytest.mark.gpu
+def test_a_capture_is_refused_and_stays_valid(ctx, cupy):
+    x, w = cupy.asarray(integers((2, 6, 25, 33))), cupy.asarray(integers((8, 6, 3, 3)))
+    out = ctx.conv2d(x, w)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        twice = x * 2
+        stream.begin_capture()
+        with pytest.raises(oocdnn.Unsupported, match="captur"):
+            ctx.conv2d(x, w, out=out)
+        cupy.multiply(x, 3, out=twice)
+        graph = stream.end_capture()
+        graph.launch()
+        stream.synchronize()
+    assert (twice == x * 3).all()
+    ctx.conv2d(x, w, out=out)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["float32", "float64", "float16", "bfloat16"])
+def test_torch_on_the_gpu(ctx, torch, name):
+    x, w = integers((2, 6, 25, 33)), integers((8, 6, 3, 3))
+    reference = oracle.forward(x, w, padding=1)
+    a = torch.from_numpy(x).cuda().to(getattr(torch, name))
+    b = torch.from_numpy(w).cuda().to(getattr(torch, name))
+    for memory in (torch.contiguous_format, torch.channels_last):
+        y = ctx.conv2d(a.to(memory_format=memory), b, padding=1)
+        assert y.device == a.device
+        assert y.is_contiguous(memory_format=memory)
+        assert torch.equal(y.cpu().double(), torch.from_numpy(reference).to(a.dtype).double())
