@@ -33,6 +33,8 @@ class TileLoop {
 
   // What is enqueued from now on waits for what the caller's stream holds now.
   Status Follow(Stream caller);
+  // Waits until all that has been enqueued is done, what it follows too.
+  Status Settle() { return Quiesce({}); }
 
   // Runs the booking on the arena's block, and returns when all is done. After a failure every
   // stream is idle and nothing of the call is still in flight.

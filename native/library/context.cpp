@@ -222,7 +222,10 @@ Status Context::Run(const Problem& problem, const HostTensors& operands, void* s
   HostTensors tensors = operands;
   OOC_TRY(LocateOperands(*stack_.device, problem, &tensors));
   OOC_TRY(Follow(tensors, stream));
-  if (problem.shape.n == 0) return RunEmpty(problem, tensors);
+  if (problem.shape.n == 0) {
+    OOC_TRY(room_->loop.Settle());
+    return RunEmpty(*stack_.device, problem, tensors, *arena_);
+  }
 
   const int64_t budget = BudgetOf(tensors);
   Status status = RunWithin(problem, tensors, budget, progress);

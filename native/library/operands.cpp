@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/checked.hpp"
+#include "memory/owners.hpp"
 
 namespace oocdnn {
 namespace {
@@ -116,6 +117,43 @@ void ScaleAny(void* data, DType dtype, const Dims& dims, const Dims& stride, dou
   }
 }
 
+// view = beta * view, by a pass over zeros that finishes with the old values.
+Status ScaleOnDevice(Device& device, Arena& arena, const TensorView& view, Operand operand,
+                     const Dims& dims, double beta) {
+  TileLayout layout;
+  layout.dtype = view.dtype;
+  layout.shape = dims;
+  layout.stride = DenseStrides(dims);
+  layout.bytes = SizeOf(view.dtype);
+  for (const int64_t extent : dims) layout.bytes = Mul(layout.bytes, extent);
+  Offsets offsets(device.capabilities().alignment);
+  const int64_t out = offsets.Book(layout.bytes), old = offsets.Book(layout.bytes);
+  OOC_TRY(arena.Reserve(offsets.total()));
+  OOC_ASSIGN(const OwnedStream stream, MakeStream(device, "empty"));
+  Transfer transfer;
+  transfer.view = view;
+  transfer.operand = operand;
+  transfer.box = {{}, dims, {}, dims};
+  transfer.tile_end = dims;
+  transfer.tile = arena.At(out);
+  transfer.layout = &layout;
+  OOC_TRY(device.Fill(stream.get(), transfer.tile, layout.bytes, 0));
+  if (beta != 0.0) {
+    Transfer fetch = transfer;
+    fetch.tile = arena.At(old);
+    OOC_TRY(device.Fetch(stream.get(), fetch));
+    FinishArgs finish;
+    finish.out = transfer.tile;
+    finish.operand = operand;
+    finish.layout = &layout;
+    finish.old = fetch.tile;
+    finish.beta = beta;
+    OOC_TRY(device.Finish(stream.get(), finish));
+  }
+  OOC_TRY(device.Drain(stream.get(), transfer));
+  return device.SynchronizeStream(stream.get());
+}
+
 }  // namespace
 
 Status CheckOperands(const Problem& problem, const HostTensors& tensors) {
@@ -157,11 +195,14 @@ Status LocateOperands(Device& device, const Problem& problem, HostTensors* tenso
   return {};
 }
 
-Status RunEmpty(const Problem& problem, const HostTensors& tensors) {
+Status RunEmpty(Device& device, const Problem& problem, const HostTensors& tensors, Arena& arena) {
   const Operand output = problem.output();
   const HostTensor& tensor = tensors[Index(output)];
   const Dims dims = problem.DimsOf(output);
   if (std::count(dims.begin(), dims.end(), 0) > 0) return {};
+  if (tensor.tier != Tier::kPageable) {
+    return ScaleOnDevice(device, arena, tensor.view, output, dims, problem.beta);
+  }
   if (!tensor.in_file()) {
     ScaleAny(tensor.view.data, tensor.view.dtype, dims, tensor.view.stride, problem.beta);
     return {};

@@ -14,33 +14,34 @@ class HostMemory {
   static Result<std::unique_ptr<HostMemory>> Allocate(std::shared_ptr<Device> device,
                                                       int64_t bytes) {
     OOC_ASSIGN(void* const data, device->AllocateHost(bytes));
-    return std::unique_ptr<HostMemory>(new HostMemory(std::move(device), data, bytes, true));
+    return std::unique_ptr<HostMemory>(new HostMemory(std::move(device), data, bytes, Is::kOurs));
   }
-  // Of the caller's memory, which must live longer.
+  // Of the caller's memory, which must live longer. What is as good already stays as it is.
   static Result<std::unique_ptr<HostMemory>> Pin(std::shared_ptr<Device> device, void* data,
                                                  int64_t bytes) {
-    OOC_TRY(device->PinHost(data, bytes));
-    return std::unique_ptr<HostMemory>(new HostMemory(std::move(device), data, bytes, false));
+    OOC_ASSIGN(const Tier tier, device->TierOf(data, bytes));
+    const bool pageable = tier == Tier::kPageable;
+    if (pageable) OOC_TRY(device->PinHost(data, bytes));
+    return std::unique_ptr<HostMemory>(
+        new HostMemory(std::move(device), data, bytes, pageable ? Is::kPinned : Is::kOthers));
   }
   ~HostMemory() {
-    if (ours_) {
-      device_->FreeHost(data_, bytes_);
-    } else {
-      device_->UnpinHost(data_, bytes_);
-    }
+    if (is_ == Is::kOurs) device_->FreeHost(data_, bytes_);
+    if (is_ == Is::kPinned) device_->UnpinHost(data_, bytes_);
   }
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
   [[nodiscard]] void* data() const { return data_; }
 
  private:
-  HostMemory(std::shared_ptr<Device> device, void* data, int64_t bytes, bool ours)
-      : device_(std::move(device)), data_(data), bytes_(bytes), ours_(ours) {}
+  enum class Is : int { kOurs, kPinned, kOthers };  // who gives it back, and how
+  HostMemory(std::shared_ptr<Device> device, void* data, int64_t bytes, Is is)
+      : device_(std::move(device)), data_(data), bytes_(bytes), is_(is) {}
 
   std::shared_ptr<Device> device_;
   void* data_;
   int64_t bytes_;
-  bool ours_;
+  Is is_;
 };
 
 }  // namespace oocdnn

@@ -1,0 +1,17 @@
+"""Holds the GPU open where the suites run on one: opening it takes most of a small test's time."""
+
+import os
+
+import pytest
+
+import oocdnn
+
+
+@pytest.fixture(scope="session", autouse=True)
+def open_gpu():
+    device = os.environ.get("OOCDNN_TEST_DEVICE", "cpu")
+    if device == "cpu":
+        yield
+        return
+    with oocdnn.Context(device, "1MiB"):
+        yield
