@@ -22,6 +22,8 @@ from doors import (
     NAMES,
     NHWC,
     SIZES,
+    UNSUPPORTED,
+    DoorError,
     Finish,
     Op,
     Rig,
@@ -263,6 +265,8 @@ def finish_check(rig: Rig, rng: Rng) -> str:
 
 def convolve(op: Op, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The output of direction op.direction, from x, w or y in their six dimensions."""
+    pads = tuple((0, 0) if d < 3 else (op.pad[d - 3],) * 2 for d in range(6))
+    x = np.pad(x, pads)
     out = np.zeros(
         {FORWARD: y.shape, BACKWARD_DATA: x.shape, BACKWARD_FILTER: w.shape}[op.direction]
     )
@@ -283,10 +287,12 @@ def convolve(op: Op, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> np.ndarray:
             out[reads] += np.einsum("ngkdhw,gkc->ngcdhw", y, weights)
         else:
             out[(..., *tap)] = np.einsum("ngcdhw,ngkdhw->gkc", x[reads], y)
+    if op.direction == BACKWARD_DATA:
+        out = out[tuple(slice(b, size - a) for (b, a), size in zip(pads, out.shape, strict=True))]
     return out
 
 
-def random_op(rng: Rng, direction: int) -> Op:
+def random_op(rng: Rng, direction: int, *, padded: bool = False) -> Op:
     op = Op()
     op.direction, op.n = direction, int(rng.integers(1, 4))
     op.g, op.k, op.c = (
@@ -296,6 +302,10 @@ def random_op(rng: Rng, direction: int) -> Op:
     )
     op.dtype = int(rng.integers(0, 4))
     op.out_dtype = F64 if op.dtype == F64 else F32
+    op.accumulates = int(rng.random() < 0.5)
+    op.math = int(rng.random() < 0.5)
+    if not op.accumulates and rng.random() < 0.5:
+        op.out_dtype = op.dtype
     for d in range(3):
         deep = d > 0 or rng.random() < 0.3
         op.filter[d] = int(rng.integers(1, 4)) if deep else 1
@@ -304,6 +314,9 @@ def random_op(rng: Rng, direction: int) -> Op:
         op.out[d] = int(rng.integers(1, 9)) if deep else 1
         reach = (op.filter[d] - 1) * op.dilation[d] + 1
         op.inp[d] = (op.out[d] - 1) * op.stride[d] + reach
+        if padded and op.inp[d] > 2 and rng.random() < 0.5:
+            op.pad[d] = int(rng.integers(1, 2 if op.inp[d] < 5 else 3))
+            op.inp[d] -= 2 * op.pad[d]
     # Rows that no tap reads: fewer than the stride, so that the output's extent stays.
     for d in range(3):
         op.inp[d] += int(rng.integers(0, op.stride[d]))
@@ -312,10 +325,12 @@ def random_op(rng: Rng, direction: int) -> Op:
 
 def op_text(op: Op) -> str:
     lists = {
-        name: list(getattr(op, name)) for name in ("inp", "filter", "out", "stride", "dilation")
+        name: list(getattr(op, name))
+        for name in ("inp", "filter", "out", "pad", "stride", "dilation")
     }
+    kind = f"{NAMES[op.dtype]}{'/tf32' * op.math} to {NAMES[op.out_dtype]}"
     return (
-        f"{DIRECTIONS[op.direction]} {NAMES[op.dtype]} n={op.n} g={op.g} k={op.k} c={op.c} {lists}"
+        f"{DIRECTIONS[op.direction]} {kind} n={op.n} g={op.g} k={op.k} c={op.c} {lists}"
     )
 
 
@@ -331,11 +346,13 @@ def shapes_of(op: Op) -> dict[int, tuple[int, ...]]:
     }
 
 
-def run_twice(rig: Rig, op: Op, values: dict[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The output of a convolution, and the output after it has been added to itself."""
+def run_twice(
+    rig: Rig, op: Op, values: dict[int, np.ndarray], engine: str
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """The output of a convolution, the same after it was added to itself, and its tile's type."""
     keep = len(rig.blocks)
     output = OUTPUT[op.direction]
-    executable, layouts, workspace = rig.prepare(op)
+    executable, layouts, workspace = rig.prepare(op, engine)
     reads = (Y,) if op.direction == BACKWARD_BIAS else tuple(o for o in (X, W, Y) if o != output)
     tiles = [0, 0, 0, 0]
     for operand in reads:
@@ -346,23 +363,32 @@ def run_twice(rig: Rig, op: Op, values: dict[int, np.ndarray]) -> tuple[np.ndarr
     scratch = rig.memory(workspace, host=False) if workspace > 0 else 0
     rig.run(executable, tiles, scratch, False)
     once = rig.download(layouts[output], tiles[output])
-    rig.run(executable, tiles, scratch, True)
-    twice = rig.download(layouts[output], tiles[output])
+    twice = 2 * once
+    if op.accumulates:
+        rig.run(executable, tiles, scratch, True)
+        twice = rig.download(layouts[output], tiles[output])
     rig.release(keep)
-    return once, twice
+    return once, twice, int(layouts[output].dtype)
 
 
-def engine_check(rig: Rig, rng: Rng, direction: int) -> str:
-    """A random convolution of integers, run twice, the second time adding."""
-    op = random_op(rng, direction)
+def engine_check(rig: Rig, rng: Rng, direction: int, engine: str) -> str:
+    """A random convolution of integers, mostly run twice, the second time adding."""
+    op = random_op(rng, direction, padded=engine.startswith("cudnn"))
     values = {operand: integers(rng, shape) for operand, shape in shapes_of(op).items()}
-    once, twice = run_twice(rig, op, values)
+    try:
+        once, twice, dtype = run_twice(rig, op, values, engine)
+    except DoorError as error:
+        if engine.startswith("cudnn") and error.code == UNSUPPORTED:
+            return "refused"
+        raise
     if direction == BACKWARD_BIAS:
         wanted = values[Y].sum(axis=(0, 3, 4, 5), keepdims=True)
     else:
         wanted = convolve(op, values[X], values[W], values[Y])
-    assert np.array_equal(once, wanted), op_text(op)
-    assert np.array_equal(twice, 2 * wanted), "accumulating: " + op_text(op)
+    wanted = load(store(wanted, dtype), dtype)
+    what = f"{rig.taken} {op_text(op)}"
+    assert np.array_equal(once, wanted), what
+    assert np.array_equal(twice, 2 * wanted), "accumulating: " + what
     return NAMES[op.dtype]
 
 
@@ -372,7 +398,8 @@ def bits_check(rig: Rig, other: Rig, rng: Rng, direction: int) -> str:
     values = {}
     for operand, shape in shapes_of(op).items():
         values[operand] = load(store(rng.standard_normal(shape), op.dtype), op.dtype)
-    for seen, wanted in zip(run_twice(rig, op, values), run_twice(other, op, values), strict=True):
+    both = (run_twice(device, op, values, "direct")[:2] for device in (rig, other))
+    for seen, wanted in zip(*both, strict=True):
         assert np.array_equal(seen, wanted), "other bits: " + op_text(op)
     return NAMES[op.dtype]
 

@@ -37,7 +37,7 @@ struct DoorTransfer {
 };
 struct DoorOp {
   int64_t direction, n, g, k, c, in[3], filter[3], out[3], pad[3], stride[3], dilation[3];
-  int64_t dtype, out_dtype, accumulates;
+  int64_t dtype, out_dtype, accumulates, math, workspace_limit;
 };
 struct DoorFinish {
   void* out;
@@ -94,6 +94,8 @@ TileOp OpFrom(const DoorOp& from) {
   op.dtype = static_cast<DType>(from.dtype);
   op.out_dtype = static_cast<DType>(from.out_dtype);
   op.accumulates = from.accumulates != 0;
+  op.math = static_cast<Math>(from.math);
+  if (from.workspace_limit > 0) op.workspace_limit = from.workspace_limit - 1;
   return op;
 }
 

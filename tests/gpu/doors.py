@@ -17,6 +17,7 @@ STORED: tuple[Any, ...] = (np.float32, np.float64, np.float16, np.uint16)  # bf1
 X, W, Y, BIAS = range(4)
 FORWARD, BACKWARD_DATA, BACKWARD_FILTER, BACKWARD_BIAS = range(4)
 METHODS = ("nothing", "engine", "rows", "transpose")
+UNSUPPORTED = 4  # of the codes
 Index = tuple[int, ...]
 _TEXT = 4096
 _six = c_int64 * 6
@@ -50,7 +51,8 @@ class Op(Structure):
     _fields_ = [
         *((name, c_int64) for name in ("direction", "n", "g", "k", "c")),
         *((name, _three) for name in ("inp", "filter", "out", "pad", "stride", "dilation")),
-        *((name, c_int64) for name in ("dtype", "out_dtype", "accumulates")),
+        *((name, c_int64) for name in ("dtype", "out_dtype", "accumulates", "math")),
+        ("workspace_limit", c_int64),  # plus 1; 0: none
     ]
 
 
@@ -120,8 +122,10 @@ class Rig:
         self.handle = c_void_p()
         self.blocks: list[tuple[int, c_void_p, int]] = []
         self.executables: list[c_void_p] = []
+        self.taken = ""  # the engine and more, of the last that was prepared
         self._try("open", c_char_p(device.encode()), byref(self.handle))
         self.description = self.text.value.decode()
+        self.engines = self.description.split("; engines ")[1].split()
 
     def _try(self, name: str, *args: Any) -> None:
         code = getattr(self.lib, "oocdnn_gpu_" + name)(*args, self.text, c_int64(_TEXT))
@@ -174,10 +178,21 @@ class Rig:
     def finish(self, args: Finish) -> None:
         self._try("finish", self.handle, byref(args))
 
-    def prepare(self, op: Op, engine: int = 0) -> tuple[c_void_p, dict[int, Layout], int]:
+    def prepare(
+        self, op: Op, engine: str | None = None
+    ) -> tuple[c_void_p, dict[int, Layout], int]:
+        """On `engine`, or on the first that takes it; `taken` then names it."""
         executable = c_void_p()
-        self._try("prepare", self.handle, c_int(engine), byref(op), byref(executable))
+        for name in (engine,) if engine else self.engines:
+            number = c_int(self.engines.index(name))
+            try:
+                self._try("prepare", self.handle, number, byref(op), byref(executable))
+                break
+            except DoorError as error:
+                if name in (engine, self.engines[-1]) or error.code != UNSUPPORTED:
+                    raise
         self.executables.append(executable)
+        self.taken = self.text.value.decode()
         layouts = {}
         for operand in (X, W, Y, BIAS):
             layouts[operand] = Layout()

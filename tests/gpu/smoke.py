@@ -76,13 +76,15 @@ def check_all(rig: Rig, cases: int, seed: int) -> None:
     report("fetch and drain", lambda rng: transfer_check(rig, rng), cases, seed)
     report("move", lambda rng: move_check(rig, rng), cases // 2, seed)
     report("finish", lambda rng: finish_check(rig, rng), cases, seed)
-    for direction, name in enumerate(DIRECTIONS):
-        report(name, lambda rng, d=direction: engine_check(rig, rng, d), cases // 2, seed)
+    for engine in rig.engines:
+        for direction, name in enumerate(DIRECTIONS):
+            check = functools.partial(engine_check, rig, direction=direction, engine=engine)
+            report(f"{name}, {engine}", check, cases // 2, seed)
 
 
 def check_bits(rig: Rig, library: str, cases: int, seed: int) -> None:
     """The direct engine against the CPU device's, in bits, on real numbers."""
-    if "engines direct" not in rig.description:
+    if "direct" not in rig.engines:
         return
     other = Rig(library, "cpu:direct")
     for direction, name in enumerate(DIRECTIONS):
@@ -209,11 +211,15 @@ def rates(rig: Rig, scale: int) -> None:
     transfer_rate(rig, odd, (BF16, BF16), (NCHW, NHWC), "bf16->bf16 NCHW->NHWC, odd sizes")
 
 
-def engine_rates(rig: Rig, size: int) -> None:
+def engine_rates(rig: Rig, engine: str, size: int) -> None:
     for direction, name in enumerate(DIRECTIONS):
         keep = len(rig.blocks)
         op = sized_op(direction, 4, 64, 64, size, 3)
-        executable, layouts, workspace = rig.prepare(op)
+        try:
+            executable, layouts, workspace = rig.prepare(op, engine)
+        except DoorError as error:
+            print(f"rate   {name} f32, {engine}: {error}")
+            continue
         tiles = [rig.memory(int(layouts[o].bytes) or 8, host=False) for o in range(4)]
         scratch = rig.memory(workspace, host=False) if workspace else 0
         seconds = rate(rig, lambda e=executable, t=tiles, s=scratch: rig.run(e, t, s, False))
@@ -221,7 +227,7 @@ def engine_rates(rig: Rig, size: int) -> None:
         if direction != BACKWARD_BIAS:
             steps *= op.c * op.filter[1] * op.filter[2]
         print(
-            f"rate   {name} f32, {op.n}x64x{size}x{size}: {seconds * 1e3:.2f} ms, "
+            f"rate   {name} f32, {rig.taken}, {op.n}x64x{size}x{size}: {seconds * 1e3:.2f} ms, "
             f"{2 * steps / seconds / 1e12:.2f} TFLOP/s",
             flush=True,
         )
@@ -287,7 +293,8 @@ def main() -> int:
     if not args.quick:
         host_rates(rig, args.scale << 27)
         rates(rig, args.scale)
-        engine_rates(rig, 28 * args.scale)
+        for engine in rig.engines:
+            engine_rates(rig, engine, 28 * args.scale)
     rig.close()
     print("PASSED" if failures == 0 else f"FAILED: {failures}")
     return int(failures != 0)

@@ -275,7 +275,7 @@ Result<std::unique_ptr<Device>> MakeCudaDevice(const CudaOptions& options) {
   OOC_ASSIGN(std::unique_ptr<cuda::Gpu> gpu,
              cuda::Gpu::Open({options.ordinal, options.nvrtc_path, options.cache_folder}));
   std::string why_not;
-  cuda::CudaEngines engines = cuda::MakeEngines(*gpu, options.engine, &why_not);
+  cuda::CudaEngines engines = cuda::MakeEngines(*gpu, options, &why_not);
   if (engines.empty()) {
     return Error(Code::kUnsupported, "the CUDA device has no engine '%s'; %s",
                  options.engine.c_str(), why_not.c_str());

@@ -11,7 +11,7 @@ namespace oocdnn {
 
 struct CudaOptions {
   int ordinal = 0;
-  std::string engine;        // only this one; "": all, fastest first
+  std::string engine;        // only this one; "cudnn": all of cuDNN's; "": all, fastest first
   std::string cudnn_path;    // "": searched
   std::string nvrtc_path;    // "": searched; used only where no built-in kernels fit the GPU
   std::string cache_folder;  // for kernels compiled on this machine; "": the user's

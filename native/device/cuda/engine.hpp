@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "device/cuda/cuda_device.hpp"
 #include "device/cuda/gpu.hpp"
 #include "device/device.hpp"
 
@@ -29,10 +30,12 @@ class CudaEngine {
 using CudaEngines = std::vector<std::unique_ptr<CudaEngine>>;
 
 std::unique_ptr<CudaEngine> MakeDirectEngine(const Gpu& gpu);
+// cudnn-nhwc and cudnn-nchw. `library`: see LoadCudnn, which says what stands against it.
+Result<CudaEngines> MakeCudnnEngines(const Gpu& gpu, const std::string& library);
 
-// The engines that `only` admits ("": all), in order of preference. `why_not` says why one that
-// could be there is missing. The one place that names engines.
-CudaEngines MakeEngines(const Gpu& gpu, const std::string& only, std::string* why_not);
+// The engines that options.engine admits, in order of preference. `why_not` says why one that could
+// be there is missing. The one place that names engines.
+CudaEngines MakeEngines(const Gpu& gpu, const CudaOptions& options, std::string* why_not);
 
 // The layout of `shape` without gaps, whose dimensions lie in `order`, the fastest last.
 using DimOrder = std::array<int, 6>;

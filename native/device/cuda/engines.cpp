@@ -1,12 +1,34 @@
 #include "base/checked.hpp"
+#include "base/log.hpp"
 #include "device/cuda/engine.hpp"
 
 namespace oocdnn::cuda {
 
-CudaEngines MakeEngines(const Gpu& gpu, const std::string& only, std::string* why_not) {
+namespace {
+
+// An engine's own name, or the first part of it: "cudnn" admits all of cuDNN's.
+bool Admits(const std::string& only, const std::string& name) {
+  return only.empty() || name == only || name.starts_with(only + "-");
+}
+
+}  // namespace
+
+CudaEngines MakeEngines(const Gpu& gpu, const CudaOptions& options, std::string* why_not) {
   CudaEngines engines;
-  if (only.empty() || only == "direct") engines.push_back(MakeDirectEngine(gpu));
-  if (engines.empty()) *why_not = "known is direct";
+  const std::string& only = options.engine;
+  if (only.empty() || only.starts_with("cudnn")) {
+    Result<CudaEngines> made = MakeCudnnEngines(gpu, options.cudnn_path);
+    if (made.ok()) {
+      engines = std::move(made).value();
+    } else {
+      *why_not = made.status().message();
+      Log(LogLevel::kInfo, "convolutions run without cuDNN: %s", why_not->c_str());
+    }
+  }
+  engines.push_back(MakeDirectEngine(gpu));
+  std::erase_if(engines,
+                [&](const auto& engine) { return !Admits(only, engine->info().name); });
+  if (engines.empty() && why_not->empty()) *why_not = "known are cudnn, cudnn-nhwc, cudnn-nchw, direct";
   return engines;
 }
 

@@ -1,0 +1,199 @@
+// cuDNN's heuristics rank configurations (an engine and its knobs); the filter over what engines
+// say of themselves is ours.
+//
+// Engines that compile at run time are left out: they take 0.2 to 0.8 s for each tile shape, and
+// what they gain over the best of the others is less than that over all tiles of a large tensor
+// (measured on an H200 with cuDNN 9.19).
+#include "device/cuda/cudnn_choice.hpp"
+
+#include <algorithm>
+
+#include "base/config.hpp"
+
+namespace oocdnn::cuda {
+namespace {
+
+constexpr size_t kMostPlans = 4;
+
+// One configuration of the heuristics' list.
+struct Config {
+  Descriptor config;
+  EngineFacts facts;
+};
+
+Result<EngineFacts> FactsOf(const Descriptor& config) {
+  OOC_ASSIGN(const Descriptor engine,
+             config.Child(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
+  EngineFacts facts;
+  OOC_ASSIGN(facts.engine, engine.Int(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+  OOC_ASSIGN(facts.numerical,
+             engine.Bits(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE));
+  OOC_ASSIGN(facts.behavior,
+             engine.Bits(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE));
+  return facts;
+}
+
+// What tells this configuration from others of its engine, for logs and for finding it again.
+std::string TextOf(const Config& config) {
+  std::string text = Format("e%lld", static_cast<long long>(config.facts.engine));
+  const auto knobs = config.config.Children(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                                            CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+  if (!knobs.ok()) return text;
+  for (const Descriptor& knob : knobs.value()) {
+    const auto type = knob.Enumerator(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE);
+    const auto value = knob.Int(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE);
+    if (!type.ok() || !value.ok()) continue;
+    text += Format(" k%d=%lld", type.value(), static_cast<long long>(value.value()));
+  }
+  return text;
+}
+
+// An error here means that this mode knows nothing for the graph.
+Result<std::vector<Descriptor>> Ranked(CudnnSession& session, const Descriptor& graph,
+                                       cudnnBackendHeurMode_t mode) {
+  OOC_ASSIGN(const Descriptor heuristics,
+             DescriptorBuilder(session.cudnn(), CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
+                               "asking the heuristics")
+                 .Child(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
+                 .One(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode)
+                 .Finalize());
+  return heuristics.Children(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+}
+
+// Collects plans and the reasons against what is none.
+class Collector {
+ public:
+  Collector(CudnnSession& session, Direction direction, bool tensor_cores, int64_t workspace)
+      : session_(session),
+        direction_(direction),
+        tensor_cores_(tensor_cores),
+        workspace_(workspace) {}
+
+  void Consider(Descriptor descriptor) {
+    Result<EngineFacts> facts = FactsOf(descriptor);
+    if (!facts.ok()) return Refuse(std::move(facts).status());
+    const Config config{std::move(descriptor), facts.value()};
+    if (full() || !Wanted(config.facts)) return;
+    if (const char* const why = ObjectionTo(config.facts, direction_, tensor_cores_)) {
+      return Refuse(Error(Code::kUnsupported, "cuDNN's engine %lld %s",
+                          static_cast<long long>(config.facts.engine), why));
+    }
+    Status status = Add(config);
+    if (!status.ok()) Refuse(std::move(status));
+  }
+
+  void Refuse(Status why) {
+    if (refusal_.ok()) refusal_ = std::move(why);
+  }
+
+  [[nodiscard]] bool full() const { return plans_.size() >= kMostPlans; }
+  [[nodiscard]] bool on_tensor_cores() const {
+    return !plans_.empty() && plans_[0].facts.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  }
+
+  Result<std::vector<CudnnPlan>> Take() && {
+    if (!plans_.empty()) return std::move(plans_);
+    if (least_workspace_ < INT64_MAX) {
+      return Error(Code::kOutOfMemory, "cuDNN needs a workspace of %s at least, %s are left",
+                   BytesText(least_workspace_).c_str(), BytesText(workspace_).c_str())
+          .WithDetail(least_workspace_);
+    }
+    if (refusal_.ok()) return Error(Code::kUnsupported, "cuDNN knows no engine for it");
+    return Status(Code::kUnsupported, refusal_.message());
+  }
+
+ private:
+  // One configuration of an engine is enough, plain arithmetic is not looked at beside tensor
+  // cores, nor is the plain loop with strict rules for NaN beside anything.
+  [[nodiscard]] bool Wanted(const EngineFacts& facts) const {
+    const bool known = std::any_of(plans_.begin(), plans_.end(), [&](const CudnnPlan& plan) {
+      return plan.facts.engine == facts.engine;
+    });
+    if (known) return false;
+    if (on_tensor_cores() && !facts.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) return false;
+    return plans_.empty() || !facts.Has(CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP);
+  }
+
+  Status Add(const Config& config) {
+    CudnnPlan made;
+    OOC_ASSIGN(made.plan,
+               DescriptorBuilder(session_.cudnn(), CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
+                                 "preparing an engine")
+                   .One(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, session_.handle())
+                   .Child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config.config)
+                   .Finalize());
+    OOC_ASSIGN(made.workspace_bytes, made.plan.Int(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
+    if (made.workspace_bytes > workspace_) {
+      least_workspace_ = std::min(least_workspace_, made.workspace_bytes);
+      return {};
+    }
+    made.facts = config.facts;
+    made.text = TextOf(config);
+    plans_.push_back(std::move(made));
+    return {};
+  }
+
+  CudnnSession& session_;
+  const Direction direction_;
+  const bool tensor_cores_;
+  const int64_t workspace_;
+  std::vector<CudnnPlan> plans_;
+  Status refusal_;
+  int64_t least_workspace_ = INT64_MAX;
+};
+
+}  // namespace
+
+const char* ObjectionTo(const EngineFacts& facts, Direction direction, bool tensor_cores) {
+  struct Reason {
+    cudnnBackendNumericalNote_t note;
+    const char* text;
+  };
+  static constexpr Reason kReasons[] = {
+      {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, "rounds its inputs"},
+      {CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, "rounds its sums"},
+      {CUDNN_NUMERICAL_NOTE_FFT, "computes by FFT, which is not exact"},
+      {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, "gives other bits at every run"},
+      {CUDNN_NUMERICAL_NOTE_WINOGRAD, "computes by Winograd, which is not exact"},
+      {CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4, "computes by Winograd, which is not exact"},
+      {CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6, "computes by Winograd, which is not exact"},
+      {CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13, "computes by Winograd, which is not exact"},
+  };
+  for (const Reason& reason : kReasons) {
+    if (facts.Has(reason.note)) return reason.text;
+  }
+  if (facts.numerical >> (CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP + 1) != 0) {
+    return "has a numerical note that we do not know";
+  }
+  if (!tensor_cores && facts.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) {
+    return "computes in TF32, which was not asked for";
+  }
+  if ((facts.behavior >> CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION & 1u) != 0) {
+    return "compiles at run time, which takes longer than it saves";
+  }
+  // Backward filter 17 says nothing of itself, and computes by Winograd all the same.
+  constexpr int64_t kSilentWinograd = 17;
+  if (direction == Direction::kBackwardFilter && facts.engine == kSilentWinograd) {
+    return "computes by Winograd, which is not exact";
+  }
+  return nullptr;
+}
+
+Result<std::vector<CudnnPlan>> FindPlans(CudnnSession& session, const ConvolutionGraph& graph,
+                                         bool tensor_cores, int64_t workspace) {
+  Result<Descriptor> made = MakeGraph(session.cudnn(), session.handle(), graph);
+  if (!made.ok()) return Status(Code::kUnsupported, made.status().message());
+  Collector collector(session, graph.direction, tensor_cores, workspace);
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    if (collector.full() || collector.on_tensor_cores()) break;
+    Result<std::vector<Descriptor>> ranked = Ranked(session, made.value(), mode);
+    if (!ranked.ok()) {
+      collector.Refuse(std::move(ranked).status());
+      continue;
+    }
+    for (Descriptor& config : ranked.value()) collector.Consider(std::move(config));
+  }
+  return std::move(collector).Take();
+}
+
+}  // namespace oocdnn::cuda

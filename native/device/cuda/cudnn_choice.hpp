@@ -1,0 +1,40 @@
+// Which of cuDNN's engines may serve a tile, and with which knobs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "device/cuda/cudnn_graph.hpp"
+#include "device/cuda/cudnn_session.hpp"
+
+namespace oocdnn::cuda {
+
+// What cuDNN says of an engine: its number, which counts in each direction anew, and its notes as
+// bits.
+struct EngineFacts {
+  int64_t engine = 0;
+  uint32_t numerical = 0, behavior = 0;
+  [[nodiscard]] bool Has(cudnnBackendNumericalNote_t note) const {
+    return (numerical >> static_cast<int>(note) & 1u) != 0;
+  }
+};
+
+// Why an engine is not taken whatever its speed, or null. What is left adds plain products in the
+// types asked for, the same way at every run.
+const char* ObjectionTo(const EngineFacts& facts, Direction direction, bool tensor_cores);
+
+// One engine with its knobs, ready to run.
+struct CudnnPlan {
+  Descriptor plan;
+  EngineFacts facts;
+  int64_t workspace_bytes = 0;
+  std::string text;  // engine and knobs: "e67 k2=3 k24=1"
+};
+
+// The best configuration of each of a few engines, in the order of cuDNN's heuristics, none with a
+// workspace of more than `workspace` bytes. Never empty: kUnsupported with the reason, or
+// kOutOfMemory with the least workspace that works.
+Result<std::vector<CudnnPlan>> FindPlans(CudnnSession& session, const ConvolutionGraph& graph,
+                                         bool tensor_cores, int64_t workspace);
+
+}  // namespace oocdnn::cuda

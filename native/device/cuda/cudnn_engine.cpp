@@ -1,0 +1,156 @@
+// The cuDNN engines: forward, backward data and backward filter in all four types, on tiles whose
+// channels lie side by side (faster on tensor cores, and without a copy in the workspace), and on
+// tiles of planes (which the copy engines carry as they are). What cuDNN has nothing for it refuses,
+// with the reason, and another engine serves.
+//
+// cuDNN's bits depend on the tile's shape, and its padding multiplies a NaN of the filter.
+#include <algorithm>
+#include <list>
+#include <utility>
+
+#include "base/checked.hpp"
+#include "device/cuda/cudnn_trial.hpp"
+#include "device/cuda/engine.hpp"
+
+namespace oocdnn::cuda {
+namespace {
+
+EngineInfo InfoOf(ChannelOrder order) {
+  EngineInfo info;
+  info.name = std::string("cudnn-") + Name(order);
+  info.properties.exact = true;
+  info.properties.deterministic = true;
+  info.symmetric_padding = true;
+  return info;
+}
+
+// A plan and what it was made for.
+struct Convolution {
+  ConvolutionGraph graph;
+  CudnnPlan plan;
+};
+using SharedConvolution = std::shared_ptr<const Convolution>;
+
+class CudnnExecutable final : public CudaExecutable {
+ public:
+  CudnnExecutable(const EngineInfo& info, std::shared_ptr<CudnnSession> session,
+                  SharedConvolution convolution)
+      : session_(std::move(session)), convolution_(std::move(convolution)) {
+    engine_ = info.name + " " + convolution_->plan.text;
+    properties_ = info.properties;
+    workspace_bytes_ = convolution_->plan.workspace_bytes;
+    std::copy(convolution_->graph.layout.begin(), convolution_->graph.layout.end(),
+              layout_.begin());
+  }
+
+  // A graph that adds starts from zeros where there is nothing to add to.
+  Status Run(CUstream stream, const RunArgs& args) override {
+    const ConvolutionGraph& graph = convolution_->graph;
+    if (graph.adds && !args.accumulate) {
+      const int out = Index(OutputOf(graph.direction));
+      OOC_CUDA(session_->gpu().driver(), cuMemsetD8Async, Address(args.tile[out]), 0,
+               static_cast<size_t>(graph.layout[out].bytes), stream);
+    }
+    if (args.accumulate && !graph.adds) {
+      return Error(Code::kInternal, "%s was not prepared to add", engine_.c_str());
+    }
+    OOC_ASSIGN(const Descriptor pack,
+               MakeVariantPack(session_->cudnn(), args.tile, args.workspace));
+    return session_->Execute(stream, convolution_->plan.plan.get(), pack.get());
+  }
+
+ private:
+  const std::shared_ptr<CudnnSession> session_;
+  const SharedConvolution convolution_;
+};
+
+bool SameOp(const TileOp& a, const TileOp& b) {
+  return a.direction == b.direction && a.shape == b.shape && a.dtype == b.dtype &&
+         a.out_dtype == b.out_dtype && a.math == b.math && a.accumulates == b.accumulates &&
+         a.workspace_limit == b.workspace_limit;
+}
+
+Status RefusalOf(const TileOp& op) {
+  if (op.direction == Direction::kBackwardBias) {
+    return Error(Code::kUnsupported, "cuDNN has no gradient of the bias in its graphs");
+  }
+  if (op.reproducible) {
+    return Error(Code::kUnsupported,
+                 "cuDNN's bits depend on the tile's shape, and a reproducible result must not");
+  }
+  if (op.shape.pad_before != op.shape.pad_after) {
+    return Error(Code::kUnsupported, "the padding of a tile must be the same on both sides");
+  }
+  for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY}) {
+    int64_t elements = 1;
+    for (const int64_t extent : op.shape.DimsOf(operand, op.direction)) {
+      elements = Mul(elements, extent);
+    }
+    if (elements >= 1 && elements <= INT32_MAX) continue;
+    return Error(Code::kUnsupported, "cuDNN takes tiles of 1 to 2^31 - 1 elements, and %s has %lld",
+                 Name(operand, op.direction), static_cast<long long>(elements));
+  }
+  return {};
+}
+
+class CudnnEngine final : public CudaEngine {
+ public:
+  CudnnEngine(std::shared_ptr<CudnnSession> session, ChannelOrder order)
+      : session_(std::move(session)), order_(order), info_(InfoOf(order)) {}
+
+  [[nodiscard]] const EngineInfo& info() const override { return info_; }
+
+  Result<std::unique_ptr<CudaExecutable>> Prepare(const TileOp& op) override {
+    OOC_TRY(RefusalOf(op));
+    OOC_ASSIGN(SharedConvolution convolution, Remembered(op));
+    return std::unique_ptr<CudaExecutable>(
+        std::make_unique<CudnnExecutable>(info_, session_, std::move(convolution)));
+  }
+
+ private:
+  // Choosing takes milliseconds, and planners ask for the same tiles again and again.
+  static constexpr size_t kRemembered = 64;
+  struct Answer {
+    TileOp op;
+    Result<SharedConvolution> convolution;
+  };
+
+  const Result<SharedConvolution>& Remembered(const TileOp& op) {
+    const auto known = std::find_if(answers_.begin(), answers_.end(),
+                                    [&](const Answer& answer) { return SameOp(answer.op, op); });
+    if (known != answers_.end()) {
+      answers_.splice(answers_.begin(), answers_, known);
+      return answers_.front().convolution;
+    }
+    answers_.push_front({op, Make(op)});
+    if (answers_.size() > kRemembered) answers_.pop_back();
+    return answers_.front().convolution;
+  }
+
+  Result<SharedConvolution> Make(const TileOp& op) {
+    ConvolutionGraph graph = GraphOf(op, order_);
+    const int64_t workspace = std::min(op.workspace_limit, session_->gpu().total_bytes());
+    OOC_ASSIGN(std::vector<CudnnPlan> plans,
+               FindPlans(*session_, graph, MayUseTensorCores(op), workspace));
+    const size_t fastest = FastestOf(*session_, graph, plans);
+    return SharedConvolution(
+        std::make_shared<const Convolution>(Convolution{graph, std::move(plans[fastest])}));
+  }
+
+  const std::shared_ptr<CudnnSession> session_;
+  const ChannelOrder order_;
+  const EngineInfo info_;
+  std::list<Answer> answers_;  // latest use first
+};
+
+}  // namespace
+
+Result<CudaEngines> MakeCudnnEngines(const Gpu& gpu, const std::string& library) {
+  OOC_ASSIGN(const std::shared_ptr<CudnnSession> session, CudnnSession::Open(gpu, library));
+  CudaEngines engines;
+  engines.push_back(std::make_unique<CudnnEngine>(session, ChannelOrder::kInnermost));
+  engines.push_back(std::make_unique<CudnnEngine>(session, ChannelOrder::kPlanes));
+  return engines;
+}
+
+}  // namespace oocdnn::cuda

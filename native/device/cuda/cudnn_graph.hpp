@@ -1,0 +1,43 @@
+// The convolution of one tile as an operation graph of cuDNN's.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "device/cuda/cudnn_descriptor.hpp"
+#include "device/device.hpp"
+
+namespace oocdnn::cuda {
+
+// How the channels of a tile lie: side by side (NHWC), or each as a plane of its own (NCHW).
+enum class ChannelOrder : int { kInnermost = 0, kPlanes = 1 };
+const char* Name(ChannelOrder order);
+
+constexpr int kTensors = 3;  // kX, kW, kY, by their operand's index
+using TensorLayouts = std::array<TileLayout, kTensors>;
+
+// What cuDNN is asked for. `adds`: the result is added to what the output tile holds.
+struct ConvolutionGraph {
+  Direction direction = Direction::kForward;
+  ConvShape shape;
+  TensorLayouts layout;
+  bool adds = false;
+};
+
+// The tensor that the direction writes.
+Operand OutputOf(Direction direction);
+// The element types in which cuDNN computes `op`, and its tiles in `order`. 16-bit tiles whose sums
+// must come out in float are kept in float: their products are exact under TF32, and only engines
+// that compile at run time mix the types.
+ConvolutionGraph GraphOf(const TileOp& op, ChannelOrder order);
+// Whether tensor cores may be used, which round float inputs to TF32.
+bool MayUseTensorCores(const TileOp& op);
+
+// kUnsupported where cuDNN refuses the shape.
+Result<Descriptor> MakeGraph(const Cudnn& cudnn, cudnnHandle_t handle,
+                             const ConvolutionGraph& graph);
+// Ties a plan's tensors to memory; `tile` by operand, as in RunArgs.
+Result<Descriptor> MakeVariantPack(const Cudnn& cudnn,
+                                   const std::array<void*, kOperands>& tile, void* workspace);
+
+}  // namespace oocdnn::cuda

@@ -1,0 +1,496 @@
+// A libcudnn.so.9 without a GPU, for the fake driver, whose device memory is host memory. It holds
+// descriptors to their rules, and its plans compute the convolution that their graph describes, so
+// a graph that is wrong anywhere gives wrong sums.
+//
+// Its heuristics offer every kind of engine that cuDNN has. Those that must never be taken give
+// wrong sums, one offered plan cannot be made, and one wants more memory than there is.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "abi/cudnn_backend.h"
+#include "base/dtype.hpp"
+
+struct cudnnContext {
+  int plans = 0;
+};
+
+namespace {
+
+using oocdnn::BFloat16;
+using oocdnn::Float16;
+using Ints = std::vector<int64_t>;
+
+constexpr int kTensorCore = 1 << CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+constexpr int kStrictNan = 1 << CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP;
+constexpr int64_t kScratch = 640;
+
+struct FakeEngine {
+  int64_t index;
+  int mode;  // of the heuristics that offer it
+  unsigned numerical, behavior;
+  bool right, makes_plans;
+  int64_t workspace;
+};
+// A tensor core engine is offered for float tensors too, where it means TF32.
+constexpr FakeEngine kEngines[] = {
+    {3, CUDNN_HEUR_MODE_A, 1 << CUDNN_NUMERICAL_NOTE_FFT, 0, false, true, 0},
+    {5, CUDNN_HEUR_MODE_A, 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD, 0, false, true, 0},
+    {6, CUDNN_HEUR_MODE_A, 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13, 0, false, true, 0},
+    {7, CUDNN_HEUR_MODE_A, 1 << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 0, false, true, 0},
+    {8, CUDNN_HEUR_MODE_A, 1 << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, 0, false, true, 0},
+    {9, CUDNN_HEUR_MODE_A, 1 << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, 0, false, true, 0},
+    {10, CUDNN_HEUR_MODE_A, 1 << 12, 0, false, true, 0},
+    {11, CUDNN_HEUR_MODE_A, 0, 1 << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION, false, true, 0},
+    {12, CUDNN_HEUR_MODE_A, kTensorCore, 0, false, false, 0},
+    {13, CUDNN_HEUR_MODE_A, kTensorCore, 0, false, true, int64_t{1} << 50},
+    {48, CUDNN_HEUR_MODE_A, kTensorCore, 0, true, true, 0},
+    {28, CUDNN_HEUR_MODE_A, 0, 0, true, true, kScratch},
+    {1, CUDNN_HEUR_MODE_FALLBACK, 0, 0, true, true, 0},
+    {0, CUDNN_HEUR_MODE_FALLBACK, kStrictNan, 0, true, true, 0},
+};
+constexpr int64_t kSilentWinograd = 17;  // backward filter; it has no note
+
+struct Node;
+using Shared = std::shared_ptr<Node>;
+
+struct Node {
+  cudnnBackendDescriptorType_t type;
+  std::map<int, std::vector<char>> values;
+  std::map<int, std::vector<Shared>> children;
+  bool finalized = false;
+  FakeEngine engine{};
+  Shared graph;  // of an engine configuration
+
+  [[nodiscard]] Ints ints(int name) const {
+    const auto found = values.find(name);
+    if (found == values.end()) return {};
+    Ints all(found->second.size() / sizeof(int64_t));
+    std::memcpy(all.data(), found->second.data(), found->second.size());
+    return all;
+  }
+  template <class T>
+  [[nodiscard]] T one(int name) const {
+    T value{};
+    const auto found = values.find(name);
+    if (found != values.end()) {
+      std::memcpy(&value, found->second.data(), std::min(sizeof value, found->second.size()));
+    }
+    return value;
+  }
+  [[nodiscard]] const Node& child(int name) const { return *children.at(name).at(0); }
+};
+
+std::string last_error;  // NOLINT: of the one thread that tests have
+
+cudnnStatus_t Fail(cudnnStatus_t status, std::string why) {
+  last_error = std::move(why);
+  return status;
+}
+
+Shared& Of(cudnnBackendDescriptor_t raw) { return *static_cast<Shared*>(raw); }
+
+size_t SizeOf(cudnnBackendAttributeType_t type) {
+  switch (type) {
+    case CUDNN_TYPE_HANDLE:
+    case CUDNN_TYPE_VOID_PTR:
+    case CUDNN_TYPE_INT64:
+    case CUDNN_TYPE_DOUBLE: return 8;
+    default: return 4;
+  }
+}
+
+// A tensor's extents and strides with three spatial axes.
+struct View {
+  int64_t dims[5], strides[5];
+  int dtype;
+  int64_t id;
+};
+
+View ViewOf(const Node& tensor) {
+  View view{};
+  const Ints dims = tensor.ints(CUDNN_ATTR_TENSOR_DIMENSIONS);
+  const Ints strides = tensor.ints(CUDNN_ATTR_TENSOR_STRIDES);
+  const size_t missing = 5 - dims.size();
+  for (size_t i = 0; i < 5; ++i) {
+    const bool inserted = i >= 2 && i < 2 + missing;
+    const size_t from = i < 2 ? i : i - missing;
+    view.dims[i] = inserted ? 1 : dims[from];
+    view.strides[i] = inserted ? 0 : strides[from];
+  }
+  view.dtype = tensor.one<int>(CUDNN_ATTR_TENSOR_DATA_TYPE);
+  view.id = tensor.one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
+  return view;
+}
+
+// The attributes of an operation: x, w, y, the convolution, alpha and beta.
+struct Names {
+  int x, w, y, convolution, alpha, beta;
+};
+Names NamesOf(int type) {
+  if (type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) {
+    return {704, 703, 705, 702, 700, 701};
+  }
+  if (type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR) {
+    return {710, 709, 711, 708, 706, 707};
+  }
+  return {716, 715, 717, 714, 712, 713};
+}
+
+// What a spatial axis of the convolution is: stride, dilation, padding before.
+struct Spatial {
+  int64_t stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1}, pad[3] = {0, 0, 0};
+};
+
+Spatial SpatialOf(const Node& convolution) {
+  Spatial spatial;
+  const Ints strides = convolution.ints(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
+  const Ints dilations = convolution.ints(CUDNN_ATTR_CONVOLUTION_DILATIONS);
+  const Ints pads = convolution.ints(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
+  for (size_t i = 0; i < strides.size(); ++i) {
+    const size_t d = 3 - strides.size() + i;
+    spatial.stride[d] = strides[i];
+    spatial.dilation[d] = dilations[i];
+    spatial.pad[d] = pads[i];
+  }
+  return spatial;
+}
+
+double Load(const void* memory, int64_t at, int dtype) {
+  switch (dtype) {
+    case CUDNN_DATA_DOUBLE: return static_cast<const double*>(memory)[at];
+    case CUDNN_DATA_HALF: return ToFloat(static_cast<const Float16*>(memory)[at]);
+    case CUDNN_DATA_BFLOAT16: return ToFloat(static_cast<const BFloat16*>(memory)[at]);
+    default: return static_cast<const float*>(memory)[at];
+  }
+}
+
+void Store(void* memory, int64_t at, int dtype, double value) {
+  switch (dtype) {
+    case CUDNN_DATA_DOUBLE: static_cast<double*>(memory)[at] = value; break;
+    case CUDNN_DATA_HALF:
+      static_cast<Float16*>(memory)[at] = oocdnn::ToFloat16(static_cast<float>(value));
+      break;
+    case CUDNN_DATA_BFLOAT16:
+      static_cast<BFloat16*>(memory)[at] = oocdnn::ToBFloat16(static_cast<float>(value));
+      break;
+    default: static_cast<float*>(memory)[at] = static_cast<float>(value);
+  }
+}
+
+struct Run {
+  View x, w, y;
+  Spatial spatial;
+  int64_t taps[3];
+};
+
+// Calls visit(offsets in x, w and y) for every product of the convolution.
+template <class Visit>
+void ForEachProduct(const Run& run, const Visit& visit) {
+  const View &x = run.x, &w = run.w, &y = run.y;
+  const int64_t groups = x.dims[1] / w.dims[1], per_group = w.dims[0] / groups;
+  const auto tap = [&](const int64_t (&out)[3], const int64_t (&r)[3], int64_t* offset) {
+    for (int d = 0; d < 3; ++d) {
+      const int64_t in =
+          out[d] * run.spatial.stride[d] + r[d] * run.spatial.dilation[d] - run.spatial.pad[d];
+      if (in < 0 || in >= x.dims[2 + d]) return false;
+      *offset += in * x.strides[2 + d];
+    }
+    return true;
+  };
+  int64_t out[3], r[3];
+  for (out[0] = 0; out[0] < y.dims[2]; ++out[0])
+    for (out[1] = 0; out[1] < y.dims[3]; ++out[1])
+      for (out[2] = 0; out[2] < y.dims[4]; ++out[2])
+        for (r[0] = 0; r[0] < w.dims[2]; ++r[0])
+          for (r[1] = 0; r[1] < w.dims[3]; ++r[1])
+            for (r[2] = 0; r[2] < w.dims[4]; ++r[2]) {
+              int64_t xs = 0, ws = 0, ys = 0;
+              if (!tap(out, r, &xs)) continue;
+              for (int d = 0; d < 3; ++d) {
+                ws += r[d] * w.strides[2 + d];
+                ys += out[d] * y.strides[2 + d];
+              }
+              for (int64_t n = 0; n < y.dims[0]; ++n)
+                for (int64_t k = 0; k < y.dims[1]; ++k)
+                  for (int64_t c = 0; c < w.dims[1]; ++c) {
+                    const int64_t channel = k / per_group * w.dims[1] + c;
+                    visit(n * x.strides[0] + channel * x.strides[1] + xs,
+                          k * w.strides[0] + c * w.strides[1] + ws,
+                          n * y.strides[0] + k * y.strides[1] + ys);
+                  }
+            }
+}
+
+cudnnStatus_t CheckTensor(const Node& tensor) {
+  const Ints dims = tensor.ints(CUDNN_ATTR_TENSOR_DIMENSIONS);
+  const Ints strides = tensor.ints(CUDNN_ATTR_TENSOR_STRIDES);
+  if (dims.size() < 4 || dims.size() > 5 || dims.size() != strides.size()) {
+    return Fail(CUDNN_STATUS_BAD_PARAM, "a tensor needs four or five dimensions");
+  }
+  if (std::any_of(dims.begin(), dims.end(), [](int64_t dim) { return dim < 1; })) {
+    return Fail(CUDNN_STATUS_BAD_PARAM, "an extent is not positive");
+  }
+  if (tensor.one<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT) % 16 != 0 ||
+      tensor.one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID) == 0) {
+    return Fail(CUDNN_STATUS_BAD_PARAM, "no alignment or no identifier");
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t CheckOperation(const Node& node) {
+  const Names names = NamesOf(node.type);
+  for (const int name : {names.x, names.w, names.y, names.convolution}) {
+    if (node.children.count(name) == 0) return Fail(CUDNN_STATUS_BAD_PARAM, "something is missing");
+  }
+  const View x = ViewOf(node.child(names.x)), w = ViewOf(node.child(names.w)),
+             y = ViewOf(node.child(names.y));
+  const Node& convolution = node.child(names.convolution);
+  const Spatial spatial = SpatialOf(convolution);
+  const bool wide = x.dtype == CUDNN_DATA_DOUBLE;
+  if (convolution.one<int>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) !=
+          (wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT) ||
+      convolution.one<int>(CUDNN_ATTR_CONVOLUTION_CONV_MODE) != CUDNN_CROSS_CORRELATION) {
+    return Fail(CUDNN_STATUS_BAD_PARAM, "the type or the mode of the convolution");
+  }
+  if (convolution.ints(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS) !=
+      convolution.ints(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS)) {
+    return Fail(CUDNN_STATUS_NOT_SUPPORTED, "the padding is not symmetric");
+  }
+  bool fits = x.dims[0] == y.dims[0] && w.dims[0] == y.dims[1] && x.dims[1] % w.dims[1] == 0;
+  for (int d = 0; d < 3; ++d) {
+    const int64_t reach = (w.dims[2 + d] - 1) * spatial.dilation[d] + 1;
+    const int64_t room = x.dims[2 + d] + 2 * spatial.pad[d] - reach;
+    fits = fits && room >= 0 && room / spatial.stride[d] + 1 == y.dims[2 + d];
+  }
+  return fits ? CUDNN_STATUS_SUCCESS
+              : Fail(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH, "the shapes do not go together");
+}
+
+// The engines that a mode offers for a graph, each as a configuration.
+std::vector<Shared> ConfigsOf(const Node& heuristics) {
+  const Shared& graph = heuristics.children.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).at(0);
+  const auto mode = heuristics.one<int>(CUDNN_ATTR_ENGINEHEUR_MODE);
+  const bool filter = graph->child(CUDNN_ATTR_OPERATIONGRAPH_OPS).type ==
+                      CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
+  std::vector<Shared> configs;
+  const auto offer = [&](const FakeEngine& engine) {
+    auto config = std::make_shared<Node>();
+    config->type = CUDNN_BACKEND_ENGINECFG_DESCRIPTOR;
+    config->finalized = true;
+    config->engine = engine;
+    config->graph = graph;
+    configs.push_back(std::move(config));
+  };
+  if (filter && mode == CUDNN_HEUR_MODE_A) {
+    offer({kSilentWinograd, CUDNN_HEUR_MODE_A, 0, 0, false, true, 0});
+  }
+  for (const FakeEngine& engine : kEngines) {
+    if (engine.mode == mode) offer(engine);
+  }
+  return configs;
+}
+
+cudnnStatus_t Answer(const Ints& values, cudnnBackendAttributeType_t type, int64_t capacity,
+                     int64_t* count, void* elements) {
+  *count = static_cast<int64_t>(values.size());
+  for (int64_t i = 0; i < std::min(capacity, *count); ++i) {
+    const int64_t value = values[static_cast<size_t>(i)];
+    if (SizeOf(type) == 8) {
+      static_cast<int64_t*>(elements)[i] = value;
+    } else {
+      static_cast<int*>(elements)[i] = static_cast<int>(value);
+    }
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+Ints BitsOf(unsigned bits) {
+  Ints set;
+  for (int i = 0; i < 32; ++i) {
+    if ((bits >> i & 1u) != 0) set.push_back(i);
+  }
+  return set;
+}
+
+// Fills descriptors of the caller's. Without any, the answer is more than there are, as cuDNN's is.
+cudnnStatus_t Give(const std::vector<Shared>& nodes, int64_t capacity, int64_t* count,
+                   void* elements) {
+  *count = static_cast<int64_t>(nodes.size());
+  if (elements == nullptr) {
+    *count += 3;
+    return CUDNN_STATUS_SUCCESS;
+  }
+  for (int64_t i = 0; i < std::min(capacity, *count); ++i) {
+    const Shared& node = nodes[static_cast<size_t>(i)];
+    Shared& target = Of(static_cast<cudnnBackendDescriptor_t*>(elements)[i]);
+    if (target->type != node->type) return Fail(CUDNN_STATUS_BAD_PARAM, "descriptor of that type");
+    *target = *node;
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+// Wrong engines are wrong by a half everywhere. Scratch is used to its last byte. Tiles have no gaps.
+void Compute(const FakeEngine& engine, const Node& operation, const std::map<int64_t, void*>& memory,
+             void* workspace) {
+  const Names names = NamesOf(operation.type);
+  Run run{ViewOf(operation.child(names.x)), ViewOf(operation.child(names.w)),
+          ViewOf(operation.child(names.y)), SpatialOf(operation.child(names.convolution)), {}};
+  void* const x = memory.at(run.x.id);
+  void* const w = memory.at(run.w.id);
+  void* const y = memory.at(run.y.id);
+  const bool data = operation.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
+  const bool forward = operation.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
+  const View& out = forward ? run.y : data ? run.x : run.w;
+  void* const target = forward ? y : data ? x : w;
+  const bool wide = out.dtype == CUDNN_DATA_DOUBLE;
+  const double beta =
+      wide ? operation.one<double>(names.beta) : operation.one<float>(names.beta);
+  if (workspace != nullptr) std::memset(workspace, 0xab, static_cast<size_t>(engine.workspace));
+
+  int64_t elements = 1;
+  for (const int64_t dim : out.dims) elements *= dim;
+  std::vector<double> sums(static_cast<size_t>(elements), engine.right ? 0.0 : 0.5);
+  ForEachProduct(run, [&](int64_t at_x, int64_t at_w, int64_t at_y) {
+    const double in = forward || !data ? Load(x, at_x, run.x.dtype) : Load(y, at_y, run.y.dtype);
+    const double by = forward || data ? Load(w, at_w, run.w.dtype) : Load(y, at_y, run.y.dtype);
+    sums[static_cast<size_t>(forward ? at_y : data ? at_x : at_w)] += in * by;
+  });
+  for (int64_t at = 0; at < elements; ++at) {
+    const double old = beta == 0.0 ? 0.0 : beta * Load(target, at, out.dtype);
+    Store(target, at, out.dtype, sums[static_cast<size_t>(at)] + old);
+  }
+}
+
+}  // namespace
+
+#define FAKE(answer, name) extern "C" __attribute__((visibility("default"))) answer name
+
+FAKE(size_t, cudnnGetVersion)() {
+  const char* const version = std::getenv("OOC_FAKE_CUDNN_VERSION");
+  return version == nullptr ? 91900 : std::strtoul(version, nullptr, 10);
+}
+FAKE(size_t, cudnnGetCudartVersion)() { return 13000; }
+FAKE(const char*, cudnnGetErrorString)(cudnnStatus_t) { return "CUDNN_STATUS_FAKE"; }
+FAKE(void, cudnnGetLastErrorString)(char* text, size_t bytes) {
+  std::strncpy(text, last_error.c_str(), bytes - 1);
+  text[bytes - 1] = '\0';
+}
+FAKE(cudnnStatus_t, cudnnCreate)(cudnnHandle_t* handle) {
+  *handle = new cudnnContext;
+  return CUDNN_STATUS_SUCCESS;
+}
+FAKE(cudnnStatus_t, cudnnDestroy)(cudnnHandle_t handle) {
+  delete handle;
+  return CUDNN_STATUS_SUCCESS;
+}
+FAKE(cudnnStatus_t, cudnnSetStream)(cudnnHandle_t, CUstream) { return CUDNN_STATUS_SUCCESS; }
+
+FAKE(cudnnStatus_t, cudnnBackendCreateDescriptor)
+(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* descriptor) {
+  auto node = std::make_shared<Node>();
+  node->type = type;
+  *descriptor = new Shared(std::move(node));
+  return CUDNN_STATUS_SUCCESS;
+}
+FAKE(cudnnStatus_t, cudnnBackendDestroyDescriptor)(cudnnBackendDescriptor_t descriptor) {
+  delete &Of(descriptor);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+FAKE(cudnnStatus_t, cudnnBackendSetAttribute)
+(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+ cudnnBackendAttributeType_t type, int64_t count, const void* elements) {
+  Node& node = *Of(descriptor);
+  if (node.finalized || count < 1) return Fail(CUDNN_STATUS_BAD_PARAM, "set too late, or nothing");
+  if (type != CUDNN_TYPE_BACKEND_DESCRIPTOR) {
+    const auto* const bytes = static_cast<const char*>(elements);
+    node.values[name].assign(bytes, bytes + static_cast<size_t>(count) * SizeOf(type));
+    return CUDNN_STATUS_SUCCESS;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const Shared& child = Of(static_cast<const cudnnBackendDescriptor_t*>(elements)[i]);
+    if (!child->finalized) return Fail(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "not finalized");
+    node.children[name].push_back(std::make_shared<Node>(*child));
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+FAKE(cudnnStatus_t, cudnnBackendFinalize)(cudnnBackendDescriptor_t descriptor) {
+  Node& node = *Of(descriptor);
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+  switch (node.type) {
+    case CUDNN_BACKEND_TENSOR_DESCRIPTOR: status = CheckTensor(node); break;
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+      status = CheckOperation(node);
+      break;
+    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: {
+      const Node& config = node.child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+      node.engine = config.engine;
+      node.graph = config.graph;
+      if (!node.engine.makes_plans) status = Fail(CUDNN_STATUS_NOT_SUPPORTED, "not this shape");
+      break;
+    }
+    default: break;
+  }
+  node.finalized = status == CUDNN_STATUS_SUCCESS;
+  return status;
+}
+
+FAKE(cudnnStatus_t, cudnnBackendGetAttribute)
+(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+ cudnnBackendAttributeType_t type, int64_t capacity, int64_t* count, void* elements) {
+  const Node& node = *Of(descriptor);
+  if (!node.finalized) return Fail(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "read too early");
+  switch (name) {
+    case CUDNN_ATTR_ENGINEHEUR_RESULTS: return Give(ConfigsOf(node), capacity, count, elements);
+    case CUDNN_ATTR_ENGINECFG_ENGINE: {
+      auto engine = std::make_shared<Node>(node);
+      engine->type = CUDNN_BACKEND_ENGINE_DESCRIPTOR;
+      return Give({engine}, capacity, count, elements);
+    }
+    case CUDNN_ATTR_ENGINECFG_KNOB_CHOICES: {
+      auto knob = std::make_shared<Node>(node);
+      knob->type = CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR;
+      return Give({knob}, capacity, count, elements);
+    }
+    case CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE: return Answer({2}, type, capacity, count, elements);
+    case CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE: return Answer({7}, type, capacity, count, elements);
+    case CUDNN_ATTR_ENGINE_GLOBAL_INDEX:
+      return Answer({node.engine.index}, type, capacity, count, elements);
+    case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
+      return Answer(BitsOf(node.engine.numerical), type, capacity, count, elements);
+    case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE:
+      return Answer(BitsOf(node.engine.behavior), type, capacity, count, elements);
+    case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
+      return Answer({node.engine.workspace}, type, capacity, count, elements);
+    default: return Fail(CUDNN_STATUS_NOT_SUPPORTED, "no such attribute");
+  }
+}
+
+FAKE(cudnnStatus_t, cudnnBackendExecute)
+(cudnnHandle_t, cudnnBackendDescriptor_t raw_plan, cudnnBackendDescriptor_t raw_pack) {
+  const Node &plan = *Of(raw_plan), &pack = *Of(raw_pack);
+  const Ints ids = pack.ints(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+  const Ints pointers = pack.ints(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+  if (!plan.finalized || !pack.finalized || ids.size() != 3 || pointers.size() != 3) {
+    return Fail(CUDNN_STATUS_BAD_PARAM, "a plan and three tensors");
+  }
+  std::map<int64_t, void*> memory;
+  for (size_t i = 0; i < 3; ++i) {
+    if (pointers[i] % 16 != 0) return Fail(CUDNN_STATUS_BAD_PARAM, "not aligned");
+    memory[ids[i]] = reinterpret_cast<void*>(pointers[i]);
+  }
+  auto* const workspace = pack.one<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+  if (plan.engine.workspace > 0 && workspace == nullptr) {
+    return Fail(CUDNN_STATUS_BAD_PARAM, "no workspace");
+  }
+  Compute(plan.engine, plan.graph->child(CUDNN_ATTR_OPERATIONGRAPH_OPS), memory, workspace);
+  return CUDNN_STATUS_SUCCESS;
+}

@@ -1,0 +1,173 @@
+"""The cuDNN engines without a GPU: the fake driver and a fake cuDNN (fake_cudnn.cpp), which computes
+what its graphs describe, and offers engines that must not be taken and would give wrong sums.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+NATIVE = HERE.parents[1] / "native"
+LIBRARY = os.environ.get("OOCDNN_TESTING_LIBRARY", "")
+BUILD = Path(LIBRARY).resolve().parents[1] if os.path.exists(LIBRARY) else Path()
+DRIVER, CUDNN = BUILD / "fake_cuda", BUILD / "fake_cudnn"
+pytestmark = pytest.mark.skipif(
+    not (CUDNN / "libcudnn.so.9").exists(),
+    reason="OOCDNN_TESTING_LIBRARY names no testing library; `make test` does",
+)
+
+
+def script(
+    name: str, *arguments: str, folders: tuple[Path, ...] = (DRIVER, CUDNN), **variables: str
+) -> str:
+    environment: Mapping[str, str] = {
+        **os.environ,
+        "LD_LIBRARY_PATH": ":".join(map(str, folders)),
+        **variables,
+    }
+    done = subprocess.run(
+        [sys.executable, str(HERE / name), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def answers(device: str, **options: Any) -> list[dict[str, Any]]:
+    lines = script("choices.py", LIBRARY, device, **options).splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def refusal(device: str, **options: Any) -> str:
+    (answer,) = answers(device, **options)
+    return str(answer["open"])
+
+
+@pytest.fixture(scope="module")
+def chosen(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], dict[str, Any]]:
+    cache = str(tmp_path_factory.mktemp("cache"))
+    seen = answers("cuda:0", XDG_CACHE_HOME=cache)
+    return {(answer["case"], answer["engine"]): answer for answer in seen}
+
+
+def test_every_convolution_is_right() -> None:
+    options = ("--library", LIBRARY, "--quick", "--cases", "60", "--device", "cuda:0:cudnn")
+    printed = script("smoke.py", *options)
+    assert "engines cudnn-nhwc cudnn-nchw" in printed
+    for direction in ("forward", "backward_data", "backward_filter"):
+        for order in ("nhwc", "nchw"):
+            (line,) = re.findall(f"^ok +{direction}, cudnn-{order}: .*", printed, re.MULTILINE)
+            assert "refused" not in line, line
+
+
+def test_tensor_cores_only_where_they_may_be(chosen: Any) -> None:
+    for order in ("nhwc", "nchw"):
+        engine = f"cudnn-{order}"
+        for case in ("tf32", "bf16 native", "f16 native", "bf16 0 sums", "f64 1 sums"):
+            assert chosen[case, engine]["taken"] == f"{engine} e48 k2=7"
+        for direction in range(3):
+            taken = chosen[f"f32 {direction} sums", engine]["taken"]
+            assert taken in (f"{engine} e28 k2=7", f"{engine} e1 k2=7")
+
+
+def test_sums_of_half_types_come_out_in_float(chosen: Any) -> None:
+    for order in ("nhwc", "nchw"):
+        for dtype in ("f16", "bf16"):
+            for direction in range(3):
+                tiles = chosen[f"{dtype} {direction} sums", f"cudnn-{order}"]["tiles"]
+                assert {tile["dtype"] for tile in tiles.values()} == {"f32"}
+            tiles = chosen[f"{dtype} native", f"cudnn-{order}"]["tiles"]
+            assert {tile["dtype"] for tile in tiles.values()} == {dtype}
+
+
+def test_the_order_of_the_channels(chosen: Any) -> None:
+    rows = chosen["tf32", "cudnn-nhwc"]["tiles"]
+    assert rows["x"]["stride"][2:] == [1, 100, 20, 4]
+    assert rows["w"]["stride"][2:] == [1, 36, 12, 4]
+    planes = chosen["tf32", "cudnn-nchw"]["tiles"]
+    assert planes["x"]["stride"][2:] == [25, 25, 5, 1]
+    assert planes["w"]["stride"][2:] == [9, 9, 3, 1]
+
+
+def test_the_workspace_stays_within_its_limit(chosen: Any) -> None:
+    for order in ("nhwc", "nchw"):
+        answer = chosen["tight", f"cudnn-{order}"]
+        assert answer["workspace"] == 0
+        assert " e1 " in answer["taken"]
+
+
+def test_refusals_say_why(chosen: Any) -> None:
+    for order in ("nhwc", "nchw"):
+        assert chosen["bias", f"cudnn-{order}"]["code"] == 4
+        assert "bias" in chosen["bias", f"cudnn-{order}"]["text"]
+        assert chosen["large", f"cudnn-{order}"]["code"] == 4
+        assert "x has 2147483648" in chosen["large", f"cudnn-{order}"]["text"]
+
+
+def test_without_cudnn_the_direct_engine_serves() -> None:
+    seen = answers("cuda:0", folders=(DRIVER,))
+    assert {answer["engine"] for answer in seen} == {"direct"}
+    assert "pip install nvidia-cudnn-cu13" in refusal("cuda:0:cudnn", folders=(DRIVER,))
+
+
+def test_another_major_version_is_refused() -> None:
+    for version in ("8902", "100100"):
+        text = refusal("cuda:0:cudnn", OOC_FAKE_CUDNN_VERSION=version)
+        assert f"has version {version}, and cuDNN 9" in text
+
+
+def test_what_cudnn_cannot_do_without_is_looked_for_first(tmp_path: Path) -> None:
+    (tmp_path / "libcudnn.so.9").symlink_to(CUDNN / "libcudnn.so.9")
+    text = refusal("cuda:0:cudnn", folders=(DRIVER, tmp_path))
+    assert "cuBLASLt, which cuDNN needs," in text
+    assert "pip install nvidia-cublas" in text
+
+
+def test_an_unknown_engine_is_named_with_the_known() -> None:
+    assert "known are cudnn" in refusal("cuda:0:fastest")
+
+
+def header() -> Path:
+    found = [
+        Path(folder) / "nvidia/cudnn/include/cudnn_graph.h"
+        for folder in sys.path
+        if (Path(folder) / "nvidia/cudnn/include/cudnn_graph.h").exists()
+    ]
+    return found[0] if found else pytest.skip("no cuDNN wheel to compare with")
+
+
+def test_numbers_agree_with_cudnns(tmp_path: Path) -> None:
+    toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
+    if not (toolkit / "cuda_runtime_api.h").exists():
+        pytest.skip("cuDNN's header needs a toolkit's")
+    ours = (NATIVE / "abi" / "cudnn_backend.h").read_text(encoding="utf-8")
+    names = re.findall(r"(CUDNN_\w+) = \d+", ours)
+    assert len(names) > 90
+    lines = "".join(f'  printf("{name} %d\\n", {name});\n' for name in names)
+    texts = []
+    for include, folders in (
+        ("cudnn_graph.h", [header().parent, toolkit]),
+        ("abi/cudnn_backend.h", [NATIVE]),
+    ):
+        source = tmp_path / "numbers.c"
+        program = source.with_suffix("")
+        source.write_text(
+            f'#include <stdio.h>\n#include "{include}"\nint main(void) {{\n{lines}}}\n',
+            encoding="utf-8",
+        )
+        flags = [f"-I{folder}" for folder in folders]
+        subprocess.run(["gcc", *flags, str(source), "-o", str(program)], check=True)
+        texts.append(subprocess.run([str(program)], check=True, capture_output=True).stdout)
+    assert texts[0] == texts[1]
