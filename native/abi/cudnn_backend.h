@@ -140,25 +140,25 @@ typedef enum {
 } cudnnBackendAttributeName_t;
 
 /* F(answer, name, parameters). A runtime stream is a driver's stream. */
-#define OOC_CUDNN_FUNCTIONS(F)                                                              \
-  F(size_t, cudnnGetVersion, (void))                                                        \
-  F(size_t, cudnnGetCudartVersion, (void))                                                  \
-  F(const char*, cudnnGetErrorString, (cudnnStatus_t status))                               \
-  F(void, cudnnGetLastErrorString, (char* text, size_t bytes))                              \
-  F(cudnnStatus_t, cudnnCreate, (cudnnHandle_t * handle))                                   \
-  F(cudnnStatus_t, cudnnDestroy, (cudnnHandle_t handle))                                    \
-  F(cudnnStatus_t, cudnnSetStream, (cudnnHandle_t handle, CUstream stream))                 \
-  F(cudnnStatus_t, cudnnBackendCreateDescriptor,                                            \
-    (cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t * descriptor))             \
-  F(cudnnStatus_t, cudnnBackendDestroyDescriptor, (cudnnBackendDescriptor_t descriptor))    \
-  F(cudnnStatus_t, cudnnBackendFinalize, (cudnnBackendDescriptor_t descriptor))             \
-  F(cudnnStatus_t, cudnnBackendSetAttribute,                                                \
-    (cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,                 \
-     cudnnBackendAttributeType_t type, int64_t count, const void* elements))                \
-  F(cudnnStatus_t, cudnnBackendGetAttribute,                                                \
-    (cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,                 \
-     cudnnBackendAttributeType_t type, int64_t capacity, int64_t * count, void* elements))  \
-  F(cudnnStatus_t, cudnnBackendExecute,                                                     \
+#define OOC_CUDNN_FUNCTIONS(F)                                                            \
+  F(size_t, cudnnGetVersion, ())                                                          \
+  F(size_t, cudnnGetCudartVersion, ())                                                    \
+  F(const char*, cudnnGetErrorString, (cudnnStatus_t status))                             \
+  F(void, cudnnGetLastErrorString, (char* text, size_t bytes))                            \
+  F(cudnnStatus_t, cudnnCreate, (cudnnHandle_t * handle))                                 \
+  F(cudnnStatus_t, cudnnDestroy, (cudnnHandle_t handle))                                  \
+  F(cudnnStatus_t, cudnnSetStream, (cudnnHandle_t handle, CUstream stream))               \
+  F(cudnnStatus_t, cudnnBackendCreateDescriptor,                                          \
+    (cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t * descriptor))           \
+  F(cudnnStatus_t, cudnnBackendDestroyDescriptor, (cudnnBackendDescriptor_t descriptor))  \
+  F(cudnnStatus_t, cudnnBackendFinalize, (cudnnBackendDescriptor_t descriptor))           \
+  F(cudnnStatus_t, cudnnBackendSetAttribute,                                              \
+    (cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,               \
+     cudnnBackendAttributeType_t type, int64_t count, const void* elements))              \
+  F(cudnnStatus_t, cudnnBackendGetAttribute,                                              \
+    (cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,               \
+     cudnnBackendAttributeType_t type, int64_t capacity, int64_t* count, void* elements)) \
+  F(cudnnStatus_t, cudnnBackendExecute,                                                   \
     (cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack))
 
 #ifdef __cplusplus

@@ -329,9 +329,7 @@ def op_text(op: Op) -> str:
         for name in ("inp", "filter", "out", "pad", "stride", "dilation")
     }
     kind = f"{NAMES[op.dtype]}{'/tf32' * op.math} to {NAMES[op.out_dtype]}"
-    return (
-        f"{DIRECTIONS[op.direction]} {kind} n={op.n} g={op.g} k={op.k} c={op.c} {lists}"
-    )
+    return f"{DIRECTIONS[op.direction]} {kind} n={op.n} g={op.g} k={op.k} c={op.c} {lists}"
 
 
 OUTPUT = {FORWARD: Y, BACKWARD_DATA: X, BACKWARD_FILTER: W, BACKWARD_BIAS: BIAS}

@@ -1,6 +1,6 @@
 """What the device's engines answer to a few convolutions, one line of JSON each.
 
-    python tests/gpu/choices.py LIBRARY DEVICE
+python tests/gpu/choices.py LIBRARY DEVICE
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from doors import (
     F64,
     FORWARD,
     NAMES,
-    W,
-    X,
-    Y,
     DoorError,
     Op,
     Rig,
+    W,
+    X,
+    Y,
 )
 
 
@@ -44,6 +44,9 @@ def cases() -> dict[str, Op]:
     tight = sized_op(FORWARD, 2, 4, 6, 5, 3)
     tight.workspace_limit = 1 + 100
     made["tight"] = tight
+    depthwise = sized_op(FORWARD, 2, 1, 1, 5, 3)
+    depthwise.g = 6
+    made["depthwise"] = depthwise
     made["bias"] = sized_op(BACKWARD_BIAS, 2, 4, 6, 5, 3)
     # 2^31 elements in x, few in y
     made["large"] = sized_op(FORWARD, 1, 8, 1, 1 << 14, 1 << 14)
@@ -61,7 +64,7 @@ def main() -> int:
         for engine in rig.engines:
             line = {"case": name, "engine": engine}
             try:
-                executable, layouts, workspace = rig.prepare(op, engine)
+                _, layouts, workspace = rig.prepare(op, engine)
             except DoorError as error:
                 print(json.dumps({**line, "code": error.code, "text": str(error)}))
                 continue

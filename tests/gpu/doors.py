@@ -178,9 +178,7 @@ class Rig:
     def finish(self, args: Finish) -> None:
         self._try("finish", self.handle, byref(args))
 
-    def prepare(
-        self, op: Op, engine: str | None = None
-    ) -> tuple[c_void_p, dict[int, Layout], int]:
+    def prepare(self, op: Op, engine: str | None = None) -> tuple[c_void_p, dict[int, Layout], int]:
         """On `engine`, or on the first that takes it; `taken` then names it."""
         executable = c_void_p()
         for name in (engine,) if engine else self.engines:

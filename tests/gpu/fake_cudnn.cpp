@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "abi/cudnn_backend.h"
-#include "base/dtype.hpp"
+#include "fake_convolution.hpp"
 
 struct cudnnContext {
   int plans = 0;
@@ -21,8 +21,10 @@ struct cudnnContext {
 
 namespace {
 
-using oocdnn::BFloat16;
-using oocdnn::Float16;
+using fake::Convolve;
+using fake::Run;
+using fake::Spatial;
+using fake::View;
 using Ints = std::vector<int64_t>;
 
 constexpr int kTensorCore = 1 << CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
@@ -43,7 +45,8 @@ constexpr FakeEngine kEngines[] = {
     {6, CUDNN_HEUR_MODE_A, 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13, 0, false, true, 0},
     {7, CUDNN_HEUR_MODE_A, 1 << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 0, false, true, 0},
     {8, CUDNN_HEUR_MODE_A, 1 << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, 0, false, true, 0},
-    {9, CUDNN_HEUR_MODE_A, 1 << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, 0, false, true, 0},
+    {9, CUDNN_HEUR_MODE_A, 1 << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, 0, false, true,
+     0},
     {10, CUDNN_HEUR_MODE_A, 1 << 12, 0, false, true, 0},
     {11, CUDNN_HEUR_MODE_A, 0, 1 << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION, false, true, 0},
     {12, CUDNN_HEUR_MODE_A, kTensorCore, 0, false, false, 0},
@@ -104,13 +107,6 @@ size_t SizeOf(cudnnBackendAttributeType_t type) {
   }
 }
 
-// A tensor's extents and strides with three spatial axes.
-struct View {
-  int64_t dims[5], strides[5];
-  int dtype;
-  int64_t id;
-};
-
 View ViewOf(const Node& tensor) {
   View view{};
   const Ints dims = tensor.ints(CUDNN_ATTR_TENSOR_DIMENSIONS);
@@ -141,11 +137,6 @@ Names NamesOf(int type) {
   return {716, 715, 717, 714, 712, 713};
 }
 
-// What a spatial axis of the convolution is: stride, dilation, padding before.
-struct Spatial {
-  int64_t stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1}, pad[3] = {0, 0, 0};
-};
-
 Spatial SpatialOf(const Node& convolution) {
   Spatial spatial;
   const Ints strides = convolution.ints(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
@@ -158,72 +149,6 @@ Spatial SpatialOf(const Node& convolution) {
     spatial.pad[d] = pads[i];
   }
   return spatial;
-}
-
-double Load(const void* memory, int64_t at, int dtype) {
-  switch (dtype) {
-    case CUDNN_DATA_DOUBLE: return static_cast<const double*>(memory)[at];
-    case CUDNN_DATA_HALF: return ToFloat(static_cast<const Float16*>(memory)[at]);
-    case CUDNN_DATA_BFLOAT16: return ToFloat(static_cast<const BFloat16*>(memory)[at]);
-    default: return static_cast<const float*>(memory)[at];
-  }
-}
-
-void Store(void* memory, int64_t at, int dtype, double value) {
-  switch (dtype) {
-    case CUDNN_DATA_DOUBLE: static_cast<double*>(memory)[at] = value; break;
-    case CUDNN_DATA_HALF:
-      static_cast<Float16*>(memory)[at] = oocdnn::ToFloat16(static_cast<float>(value));
-      break;
-    case CUDNN_DATA_BFLOAT16:
-      static_cast<BFloat16*>(memory)[at] = oocdnn::ToBFloat16(static_cast<float>(value));
-      break;
-    default: static_cast<float*>(memory)[at] = static_cast<float>(value);
-  }
-}
-
-struct Run {
-  View x, w, y;
-  Spatial spatial;
-  int64_t taps[3];
-};
-
-// Calls visit(offsets in x, w and y) for every product of the convolution.
-template <class Visit>
-void ForEachProduct(const Run& run, const Visit& visit) {
-  const View &x = run.x, &w = run.w, &y = run.y;
-  const int64_t groups = x.dims[1] / w.dims[1], per_group = w.dims[0] / groups;
-  const auto tap = [&](const int64_t (&out)[3], const int64_t (&r)[3], int64_t* offset) {
-    for (int d = 0; d < 3; ++d) {
-      const int64_t in =
-          out[d] * run.spatial.stride[d] + r[d] * run.spatial.dilation[d] - run.spatial.pad[d];
-      if (in < 0 || in >= x.dims[2 + d]) return false;
-      *offset += in * x.strides[2 + d];
-    }
-    return true;
-  };
-  int64_t out[3], r[3];
-  for (out[0] = 0; out[0] < y.dims[2]; ++out[0])
-    for (out[1] = 0; out[1] < y.dims[3]; ++out[1])
-      for (out[2] = 0; out[2] < y.dims[4]; ++out[2])
-        for (r[0] = 0; r[0] < w.dims[2]; ++r[0])
-          for (r[1] = 0; r[1] < w.dims[3]; ++r[1])
-            for (r[2] = 0; r[2] < w.dims[4]; ++r[2]) {
-              int64_t xs = 0, ws = 0, ys = 0;
-              if (!tap(out, r, &xs)) continue;
-              for (int d = 0; d < 3; ++d) {
-                ws += r[d] * w.strides[2 + d];
-                ys += out[d] * y.strides[2 + d];
-              }
-              for (int64_t n = 0; n < y.dims[0]; ++n)
-                for (int64_t k = 0; k < y.dims[1]; ++k)
-                  for (int64_t c = 0; c < w.dims[1]; ++c) {
-                    const int64_t channel = k / per_group * w.dims[1] + c;
-                    visit(n * x.strides[0] + channel * x.strides[1] + xs,
-                          k * w.strides[0] + c * w.strides[1] + ws,
-                          n * y.strides[0] + k * y.strides[1] + ys);
-                  }
-            }
 }
 
 cudnnStatus_t CheckTensor(const Node& tensor) {
@@ -271,12 +196,15 @@ cudnnStatus_t CheckOperation(const Node& node) {
               : Fail(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH, "the shapes do not go together");
 }
 
-// The engines that a mode offers for a graph, each as a configuration.
+// The engines that a mode offers for a graph, each as a configuration. For a depthwise convolution
+// these are an engine that compiles and the plain loop.
 std::vector<Shared> ConfigsOf(const Node& heuristics) {
   const Shared& graph = heuristics.children.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).at(0);
   const auto mode = heuristics.one<int>(CUDNN_ATTR_ENGINEHEUR_MODE);
-  const bool filter = graph->child(CUDNN_ATTR_OPERATIONGRAPH_OPS).type ==
-                      CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
+  const Node& operation = graph->child(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  const View x = ViewOf(operation.child(NamesOf(operation.type).x));
+  const View w = ViewOf(operation.child(NamesOf(operation.type).w));
+  const bool depthwise = x.dims[1] > 1 && w.dims[1] == 1 && w.dims[0] == x.dims[1];
   std::vector<Shared> configs;
   const auto offer = [&](const FakeEngine& engine) {
     auto config = std::make_shared<Node>();
@@ -286,11 +214,14 @@ std::vector<Shared> ConfigsOf(const Node& heuristics) {
     config->graph = graph;
     configs.push_back(std::move(config));
   };
-  if (filter && mode == CUDNN_HEUR_MODE_A) {
-    offer({kSilentWinograd, CUDNN_HEUR_MODE_A, 0, 0, false, true, 0});
+  if (operation.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR &&
+      mode == CUDNN_HEUR_MODE_A) {
+    offer({kSilentWinograd, mode, 0, 0, false, true, 0});
   }
   for (const FakeEngine& engine : kEngines) {
-    if (engine.mode == mode) offer(engine);
+    const bool depthwise_too = engine.behavior != 0 || engine.numerical == kStrictNan;
+    if (engine.mode == mode && !depthwise) offer(engine);
+    if (mode == CUDNN_HEUR_MODE_A && depthwise && depthwise_too) offer(engine);
   }
   return configs;
 }
@@ -334,36 +265,25 @@ cudnnStatus_t Give(const std::vector<Shared>& nodes, int64_t capacity, int64_t* 
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Wrong engines are wrong by a half everywhere. Scratch is used to its last byte. Tiles have no gaps.
-void Compute(const FakeEngine& engine, const Node& operation, const std::map<int64_t, void*>& memory,
-             void* workspace) {
+// Wrong engines are wrong by a half everywhere. Scratch is used to its last byte.
+void Compute(const FakeEngine& engine, const Node& operation,
+             const std::map<int64_t, void*>& memory, void* workspace) {
   const Names names = NamesOf(operation.type);
   Run run{ViewOf(operation.child(names.x)), ViewOf(operation.child(names.w)),
-          ViewOf(operation.child(names.y)), SpatialOf(operation.child(names.convolution)), {}};
-  void* const x = memory.at(run.x.id);
-  void* const w = memory.at(run.w.id);
-  void* const y = memory.at(run.y.id);
-  const bool data = operation.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
-  const bool forward = operation.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
-  const View& out = forward ? run.y : data ? run.x : run.w;
-  void* const target = forward ? y : data ? x : w;
-  const bool wide = out.dtype == CUDNN_DATA_DOUBLE;
-  const double beta =
-      wide ? operation.one<double>(names.beta) : operation.one<float>(names.beta);
-  if (workspace != nullptr) std::memset(workspace, 0xab, static_cast<size_t>(engine.workspace));
-
-  int64_t elements = 1;
-  for (const int64_t dim : out.dims) elements *= dim;
-  std::vector<double> sums(static_cast<size_t>(elements), engine.right ? 0.0 : 0.5);
-  ForEachProduct(run, [&](int64_t at_x, int64_t at_w, int64_t at_y) {
-    const double in = forward || !data ? Load(x, at_x, run.x.dtype) : Load(y, at_y, run.y.dtype);
-    const double by = forward || data ? Load(w, at_w, run.w.dtype) : Load(y, at_y, run.y.dtype);
-    sums[static_cast<size_t>(forward ? at_y : data ? at_x : at_w)] += in * by;
-  });
-  for (int64_t at = 0; at < elements; ++at) {
-    const double old = beta == 0.0 ? 0.0 : beta * Load(target, at, out.dtype);
-    Store(target, at, out.dtype, sums[static_cast<size_t>(at)] + old);
+          ViewOf(operation.child(names.y)), SpatialOf(operation.child(names.convolution))};
+  run.data[0] = memory.at(run.x.id);
+  run.data[1] = memory.at(run.w.id);
+  run.data[2] = memory.at(run.y.id);
+  run.output = 1;
+  if (operation.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) run.output = 2;
+  if (operation.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR) {
+    run.output = 0;
   }
+  const bool wide = run.x.dtype == CUDNN_DATA_DOUBLE;
+  run.beta = wide ? operation.one<double>(names.beta) : operation.one<float>(names.beta);
+  run.start = engine.right ? 0.0 : 0.5;
+  if (workspace != nullptr) std::memset(workspace, 0xab, static_cast<size_t>(engine.workspace));
+  Convolve(run);
 }
 
 }  // namespace
@@ -390,8 +310,8 @@ FAKE(cudnnStatus_t, cudnnDestroy)(cudnnHandle_t handle) {
 }
 FAKE(cudnnStatus_t, cudnnSetStream)(cudnnHandle_t, CUstream) { return CUDNN_STATUS_SUCCESS; }
 
-FAKE(cudnnStatus_t, cudnnBackendCreateDescriptor)
-(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* descriptor) {
+FAKE(cudnnStatus_t, cudnnBackendCreateDescriptor)(cudnnBackendDescriptorType_t type,
+                                                  cudnnBackendDescriptor_t* descriptor) {
   auto node = std::make_shared<Node>();
   node->type = type;
   *descriptor = new Shared(std::move(node));
@@ -402,9 +322,10 @@ FAKE(cudnnStatus_t, cudnnBackendDestroyDescriptor)(cudnnBackendDescriptor_t desc
   return CUDNN_STATUS_SUCCESS;
 }
 
-FAKE(cudnnStatus_t, cudnnBackendSetAttribute)
-(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
- cudnnBackendAttributeType_t type, int64_t count, const void* elements) {
+FAKE(cudnnStatus_t, cudnnBackendSetAttribute)(cudnnBackendDescriptor_t descriptor,
+                                              cudnnBackendAttributeName_t name,
+                                              cudnnBackendAttributeType_t type, int64_t count,
+                                              const void* elements) {
   Node& node = *Of(descriptor);
   if (node.finalized || count < 1) return Fail(CUDNN_STATUS_BAD_PARAM, "set too late, or nothing");
   if (type != CUDNN_TYPE_BACKEND_DESCRIPTOR) {
@@ -443,9 +364,10 @@ FAKE(cudnnStatus_t, cudnnBackendFinalize)(cudnnBackendDescriptor_t descriptor) {
   return status;
 }
 
-FAKE(cudnnStatus_t, cudnnBackendGetAttribute)
-(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
- cudnnBackendAttributeType_t type, int64_t capacity, int64_t* count, void* elements) {
+FAKE(cudnnStatus_t, cudnnBackendGetAttribute)(cudnnBackendDescriptor_t descriptor,
+                                              cudnnBackendAttributeName_t name,
+                                              cudnnBackendAttributeType_t type, int64_t capacity,
+                                              int64_t* count, void* elements) {
   const Node& node = *Of(descriptor);
   if (!node.finalized) return Fail(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "read too early");
   switch (name) {
@@ -474,8 +396,8 @@ FAKE(cudnnStatus_t, cudnnBackendGetAttribute)
   }
 }
 
-FAKE(cudnnStatus_t, cudnnBackendExecute)
-(cudnnHandle_t, cudnnBackendDescriptor_t raw_plan, cudnnBackendDescriptor_t raw_pack) {
+FAKE(cudnnStatus_t, cudnnBackendExecute)(cudnnHandle_t, cudnnBackendDescriptor_t raw_plan,
+                                         cudnnBackendDescriptor_t raw_pack) {
   const Node &plan = *Of(raw_plan), &pack = *Of(raw_pack);
   const Ints ids = pack.ints(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const Ints pointers = pack.ints(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);

@@ -1,5 +1,7 @@
-"""The cuDNN engines without a GPU: the fake driver and a fake cuDNN (fake_cudnn.cpp), which computes
-what its graphs describe, and offers engines that must not be taken and would give wrong sums.
+"""The cuDNN engines without a GPU: on the fake driver, with a fake cuDNN (fake_cudnn.cpp).
+
+It computes what its graphs describe, and offers engines that must not be taken and would give wrong
+sums.
 """
 
 from __future__ import annotations
@@ -69,7 +71,8 @@ def test_every_convolution_is_right() -> None:
     for direction in ("forward", "backward_data", "backward_filter"):
         for order in ("nhwc", "nchw"):
             (line,) = re.findall(f"^ok +{direction}, cudnn-{order}: .*", printed, re.MULTILINE)
-            assert "refused" not in line, line
+            refused = re.search(r"refused:(\d+)", line)
+            assert refused is None or (order == "nhwc" and int(refused[1]) < 15), line
 
 
 def test_tensor_cores_only_where_they_may_be(chosen: Any) -> None:
@@ -106,6 +109,11 @@ def test_the_workspace_stays_within_its_limit(chosen: Any) -> None:
         answer = chosen["tight", f"cudnn-{order}"]
         assert answer["workspace"] == 0
         assert " e1 " in answer["taken"]
+
+
+def test_the_plain_loop_serves_over_planes_only(chosen: Any) -> None:
+    assert "only a plain loop" in chosen["depthwise", "cudnn-nhwc"]["text"]
+    assert chosen["depthwise", "cudnn-nchw"]["taken"] == "cudnn-nchw e0 k2=7"
 
 
 def test_refusals_say_why(chosen: Any) -> None:

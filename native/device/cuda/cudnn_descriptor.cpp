@@ -31,9 +31,9 @@ Result<uint32_t> Descriptor::Bits(cudnnBackendAttributeName_t name,
                                   cudnnBackendAttributeType_t type) const {
   std::array<int, 32> values{};
   int64_t count = 0;
-  OOC_TRY(cudnn_->Check(cudnn_->cudnnBackendGetAttribute(raw_, name, type, values.size(), &count,
-                                                         values.data()),
-                        kReading));
+  OOC_TRY(cudnn_->Check(
+      cudnn_->cudnnBackendGetAttribute(raw_, name, type, values.size(), &count, values.data()),
+      kReading));
   uint32_t bits = 0;
   for (const int value : std::span(values).first(std::clamp<size_t>(count, 0, values.size()))) {
     bits |= 1u << std::clamp(value, 0, 31);
@@ -67,10 +67,9 @@ Result<std::vector<Descriptor>> Descriptor::Children(cudnnBackendAttributeName_t
                                                      cudnnBackendDescriptorType_t type) const {
   int64_t count = 0;
   const auto get = [&](int64_t capacity, void* elements) {
-    return cudnn_->Check(
-        cudnn_->cudnnBackendGetAttribute(raw_, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, capacity,
-                                         &count, elements),
-        kReading);
+    return cudnn_->Check(cudnn_->cudnnBackendGetAttribute(raw_, name, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                                          capacity, &count, elements),
+                         kReading);
   };
   OOC_TRY(get(0, nullptr));
   std::vector<Descriptor> children;

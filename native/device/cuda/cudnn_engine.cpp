@@ -1,7 +1,7 @@
 // The cuDNN engines: forward, backward data and backward filter in all four types, on tiles whose
 // channels lie side by side (faster on tensor cores, and without a copy in the workspace), and on
-// tiles of planes (which the copy engines carry as they are). What cuDNN has nothing for it refuses,
-// with the reason, and another engine serves.
+// tiles of planes (which the copy engines carry as they are). What cuDNN has nothing for it
+// refuses, with the reason, and another engine serves.
 //
 // cuDNN's bits depend on the tile's shape, and its padding multiplies a NaN of the filter.
 #include <algorithm>
@@ -132,9 +132,18 @@ class CudnnEngine final : public CudaEngine {
     const int64_t workspace = std::min(op.workspace_limit, session_->gpu().total_bytes());
     OOC_ASSIGN(std::vector<CudnnPlan> plans,
                FindPlans(*session_, graph, MayUseTensorCores(op), workspace));
+    OOC_TRY(CheckWorthwhile(plans[0].facts));
     const size_t fastest = FastestOf(*session_, graph, plans);
     return SharedConvolution(
         std::make_shared<const Convolution>(Convolution{graph, std::move(plans[fastest])}));
+  }
+
+  // Depthwise, mostly: over planes the plain loop is quick, over channels five times slower.
+  [[nodiscard]] Status CheckWorthwhile(const EngineFacts& first) const {
+    const bool loop = first.Has(CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP);
+    if (order_ == ChannelOrder::kPlanes || !loop) return {};
+    return Error(Code::kUnsupported,
+                 "cuDNN has only a plain loop for it in this order of channels");
   }
 
   const std::shared_ptr<CudnnSession> session_;

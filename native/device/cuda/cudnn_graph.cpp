@@ -107,13 +107,13 @@ NodeNames NamesOf(Direction direction) {
                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}};
     default:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
-              {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-               CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-               CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y}};
+      return {
+          CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+          {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y}};
   }
 }
 
@@ -139,9 +139,7 @@ Result<Descriptor> MakeNode(const Cudnn& cudnn, const ConvolutionGraph& graph) {
 
 }  // namespace
 
-const char* Name(ChannelOrder order) {
-  return order == ChannelOrder::kInnermost ? "nhwc" : "nchw";
-}
+const char* Name(ChannelOrder order) { return order == ChannelOrder::kInnermost ? "nhwc" : "nchw"; }
 
 Operand OutputOf(Direction direction) {
   if (direction == Direction::kForward) return Operand::kY;
@@ -161,8 +159,7 @@ ConvolutionGraph GraphOf(const TileOp& op, ChannelOrder order) {
     const DimOrder& dims = !innermost               ? kDenseOrder
                            : operand == Operand::kW ? kInputFastestOrder
                                                     : kChannelsLastOrder;
-    graph.layout[Index(operand)] =
-        PlainLayout(dtype, op.shape.DimsOf(operand, op.direction), dims);
+    graph.layout[Index(operand)] = PlainLayout(dtype, op.shape.DimsOf(operand, op.direction), dims);
   }
   return graph;
 }
@@ -176,8 +173,8 @@ Result<Descriptor> MakeGraph(const Cudnn& cudnn, cudnnHandle_t handle,
       .Finalize();
 }
 
-Result<Descriptor> MakeVariantPack(const Cudnn& cudnn,
-                                   const std::array<void*, kOperands>& tile, void* workspace) {
+Result<Descriptor> MakeVariantPack(const Cudnn& cudnn, const std::array<void*, kOperands>& tile,
+                                   void* workspace) {
   const std::array<int64_t, kTensors> ids{IdOf(0), IdOf(1), IdOf(2)};
   return DescriptorBuilder(cudnn, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "naming the tiles")
       .Ints(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids)

@@ -37,7 +37,7 @@ bool MayUseTensorCores(const TileOp& op);
 Result<Descriptor> MakeGraph(const Cudnn& cudnn, cudnnHandle_t handle,
                              const ConvolutionGraph& graph);
 // Ties a plan's tensors to memory; `tile` by operand, as in RunArgs.
-Result<Descriptor> MakeVariantPack(const Cudnn& cudnn,
-                                   const std::array<void*, kOperands>& tile, void* workspace);
+Result<Descriptor> MakeVariantPack(const Cudnn& cudnn, const std::array<void*, kOperands>& tile,
+                                   void* workspace);
 
 }  // namespace oocdnn::cuda

@@ -75,7 +75,8 @@ Result<std::unique_ptr<Cudnn>> Open(const std::string& path) {
   cudnn->path = library.path;
   cudnn->version = static_cast<int>(cudnn->cudnnGetVersion());
   if (cudnn->version / 10000 != kMajor) {
-    return Error(Code::kUnsupported, "%s has version %d, and cuDNN 9 (90000 to 99999) is needed; %s",
+    return Error(Code::kUnsupported,
+                 "%s has version %d, and cuDNN 9 (90000 to 99999) is needed; %s",
                  library.path.c_str(), cudnn->version, kRemedy);
   }
   constexpr size_t kCuda13 = 13000;

@@ -20,9 +20,9 @@ struct Cudnn {
   [[nodiscard]] Status Check(cudnnStatus_t status, const char* what) const;
 };
 
-// The cuDNN of this process; opened once, never closed. `path`: "" or the file to open. kUnsupported
-// with the remedy where there is none, where it is no cuDNN 9, where a library that it cannot do
-// without is missing (it would end the process), or where another copy is in use already.
+// The cuDNN of this process; opened once, never closed. `path`: "" or the file to open.
+// kUnsupported with the remedy where there is none, where it is no cuDNN 9, where a library that it
+// cannot do without is missing (it would end the process), or where another copy is in use already.
 Result<const Cudnn*> LoadCudnn(const std::string& path);
 
 }  // namespace oocdnn::cuda

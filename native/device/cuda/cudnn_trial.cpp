@@ -13,7 +13,11 @@ namespace {
 constexpr int64_t kAlignment = 256;
 constexpr int kRuns = 2;
 constexpr float kMostMilliseconds = 100;
-// A plan must be faster than the heuristics' own by this, so that the choice is the same every time.
+// One run is enough of a plan that takes this long, and this much longer than the best: no loading
+// of code explains that.
+constexpr float kLong = 20, kHopeless = 8;
+// A plan must be faster than the heuristics' own by this, so that the choice is the same every
+// time.
 constexpr float kClearly = 0.9F;
 
 // A stream, two marks on it, and tiles whose contents do not matter.
@@ -25,7 +29,8 @@ class Bench {
   Bench& operator=(const Bench&) = delete;
 
   Status Open(const ConvolutionGraph& graph, const std::vector<CudnnPlan>& plans);
-  Result<float> Milliseconds(const CudnnPlan& plan);
+  // `best`: of the plans before it; 0: there is none.
+  Result<float> Milliseconds(const CudnnPlan& plan, float best);
   [[nodiscard]] float spent() const { return spent_; }
 
  private:
@@ -85,13 +90,15 @@ Result<float> Bench::Once(const CudnnPlan& plan) {
 }
 
 // The first run loads the engine's code, and is not counted.
-Result<float> Bench::Milliseconds(const CudnnPlan& plan) {
-  OOC_ASSIGN(float best, Once(plan));
-  for (int i = 0; i < kRuns; ++i) {
+Result<float> Bench::Milliseconds(const CudnnPlan& plan, float best) {
+  OOC_ASSIGN(const float first, Once(plan));
+  if (best > 0 && first > kLong && first > kHopeless * best) return first;
+  OOC_ASSIGN(float least, Once(plan));
+  for (int i = 1; i < kRuns; ++i) {
     OOC_ASSIGN(const float again, Once(plan));
-    best = i == 0 ? again : std::min(best, again);
+    least = std::min(least, again);
   }
-  return best;
+  return least;
 }
 
 }  // namespace
@@ -107,7 +114,7 @@ size_t FastestOf(CudnnSession& session, const ConvolutionGraph& graph,
   size_t fastest = 0;
   float best = 0;
   for (size_t i = 0; i < plans.size() && bench.spent() < kMostMilliseconds; ++i) {
-    const Result<float> seen = bench.Milliseconds(plans[i]);
+    const Result<float> seen = bench.Milliseconds(plans[i], best);
     if (!seen.ok()) return 0;
     Log(LogLevel::kDebug, "cuDNN %s: %.3f ms", plans[i].text.c_str(),
         static_cast<double>(seen.value()));

@@ -26,9 +26,9 @@ CudaEngines MakeEngines(const Gpu& gpu, const CudaOptions& options, std::string*
     }
   }
   engines.push_back(MakeDirectEngine(gpu));
-  std::erase_if(engines,
-                [&](const auto& engine) { return !Admits(only, engine->info().name); });
-  if (engines.empty() && why_not->empty()) *why_not = "known are cudnn, cudnn-nhwc, cudnn-nchw, direct";
+  std::erase_if(engines, [&](const auto& engine) { return !Admits(only, engine->info().name); });
+  if (engines.empty() && why_not->empty())
+    *why_not = "known are cudnn, cudnn-nhwc, cudnn-nchw, direct";
   return engines;
 }
 
