@@ -96,23 +96,27 @@ format: | $(bin)/clang-format
 	ruff format
 	@clang-format -i $(formatted)
 
-# The tests on instrumented libraries: the package is built a second time, unpacked beside the
-# environment's and found before it. Python itself is not instrumented, so the run time goes in
-# first, and leaks are not counted, because Python's own would be. Reports go straight to the
-# terminal, past pytest's capture.
+# The library, built a second time with sanitizers, under a client in C++ that they see all of, leaks
+# and threads too (native/testing/exercise). With the address sanitizer also the tests, on the package
+# unpacked beside the environment's and found before it. Python itself is not instrumented, so the
+# run time goes in first, and leaks are not counted there, because Python's own would be; the thread
+# sanitizer does not bear it. Reports go straight to the terminal, past pytest's capture.
 comma := ,
 instrumented := $(build)/sanitize-$(subst $(comma),-,$(SANITIZE))
-runtime = $(shell $(CXX) -print-file-name=lib$(if $(filter thread,$(SANITIZE)),tsan,asan).so)
+onednn_path := LD_LIBRARY_PATH=$(abspath $(VENV))/lib
 
 sanitize: $(build)/installed.test
 	rm -rf $(instrumented)/dist $(instrumented)/site
 	$(pip) wheel . --no-deps --wheel-dir $(instrumented)/dist $(call build_in,$(instrumented)) \
 		--config-settings=install.strip=false \
 		--config-settings=cmake.define.OOCDNN_SANITIZE=$(SANITIZE)
+	$(onednn_path) $(instrumented)/native/bin/oocdnn_exercise
+ifneq ($(SANITIZE),thread)
 	python -m zipfile -e $(instrumented)/dist/*.whl $(instrumented)/site
-	PYTHONPATH=$(instrumented)/site LD_LIBRARY_PATH=$(abspath $(VENV))/lib \
-	ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(runtime) $(call testing_library,$(instrumented)) \
+	PYTHONPATH=$(instrumented)/site $(onednn_path) ASAN_OPTIONS=detect_leaks=0 \
+	LD_PRELOAD=$(shell $(CXX) -print-file-name=libasan.so) $(call testing_library,$(instrumented)) \
 		pytest --capture=sys --timeout 900 $(PYTEST_ARGS)
+endif
 
 clean:
 	rm -rf $(BUILD) $(VENV) dist demo-out
