@@ -133,17 +133,10 @@ def print_splits(table: dict[str, dict[str, dict[str, int]]]) -> None:
 
 def measure(size: Size) -> Finding:
     per_axis, random = size.of(1, 8, 100), size.of(10, 100, 2000)
-    pairs = [(d, a) for d in DIRECTIONS for a in axes_of(d)]
-    if size is Size.SMOKE:
-        pairs = pairs[::5]
-        forced_done = Tally()
-        for pair in pairs:
-            forced_done.add(forced_chunk(*pair, 0, per_axis))
-        done = random_chunk(0, random)
-    else:
-        forced_done = tally(forced_chunk, [(*pair, 0, per_axis) for pair in pairs])
-        step = random // 4
-        done = tally(random_chunk, [(first, step) for first in range(0, random, step)])
+    pairs = [(d, a) for d in DIRECTIONS for a in axes_of(d)][:: size.of(5, 1, 1)]
+    forced_done = tally(forced_chunk, [(*pair, 0, per_axis) for pair in pairs], size)
+    step = random // size.of(1, 4, 20)
+    done = tally(random_chunk, [(first, step) for first in range(0, random, step)], size)
     random_cases = done.cases
     done.add(forced_done)
     table = splits(done)

@@ -13,6 +13,7 @@ import oracle
 from engine.cases import DIRECTIONS, DTYPES, Case, RandomDraw, call, make_inputs, random_case
 from engine.test_properties import result_within, spoiled, with_values
 
+import oocdnn
 from reliability.processes import tally
 from reliability.rows import Finding, Size, Tally
 
@@ -90,19 +91,15 @@ def serves(engine: str, dtype: str, direction: str) -> bool:
 
 def measure_error(size: Size) -> Finding:
     count = size.of(1, 4, 40)
+    every = size.of(7, 1, 1)
     served = [
         (engine, dtype, direction)
         for engine in ENGINES
         for dtype in DTYPES
         for direction in DIRECTIONS
         if serves(engine, dtype, direction)
-    ]
-    if size is Size.SMOKE:
-        done = Tally()
-        for key in served[::7]:
-            done.add(bound_chunk(*key, 0, count))
-    else:
-        done = tally(bound_chunk, [(*key, 0, count) for key in served])
+    ][::every]
+    done = tally(bound_chunk, [(*key, 0, count) for key in served], size)
     inside = done.cases - len(done.failures)
     figure = (
         f"{inside} of {done.cases} results within the bound ({len(served)} of engine x type x "
@@ -145,8 +142,6 @@ class Into:
 
 def unread_chunk(engine: str, first: int, count: int) -> Tally:
     """With beta = 0 an output full of NaN is overwritten, not read."""
-    import oocdnn
-
     done = Tally()
     for seed in range(first, first + count):
         draw = RandomDraw(np.random.default_rng((seed, 5)))
@@ -165,12 +160,9 @@ def unread_chunk(engine: str, first: int, count: int) -> Tally:
 
 
 def measure_specials(size: Size) -> Finding:
-    count = size.of(8, 100, 1000)
-    if size is Size.SMOKE:
-        local, unread = local_chunk("direct", 0, count), unread_chunk("direct", 0, count)
-    else:
-        local = tally(local_chunk, [("direct", 0, count), ("reference", 0, count)])
-        unread = tally(unread_chunk, [(engine, 0, count // 2) for engine in ENGINES])
+    count = size.of(4, 100, 1000)
+    local = tally(local_chunk, [("direct", 0, count), ("reference", 0, count)], size)
+    unread = tally(unread_chunk, [(engine, 0, count // 2) for engine in ENGINES], size)
     figure = (
         f"{local.cases} placements of a NaN or an infinity, {local['outputs reached']} outputs "
         f"reached: {len(local.failures)} differ from the reference; {unread.cases} outputs full "

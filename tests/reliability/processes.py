@@ -11,19 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reliability.rows import Tally
+from reliability.rows import Size, Tally
 
 WORKERS = min(2, os.cpu_count() or 1)
 _SPAWN = multiprocessing.get_context("spawn")
 _GRACE = 0.05  # seconds between two looks at a watched process
 
 
-def tally(function: Callable[..., Tally], jobs: Iterable[tuple[Any, ...]]) -> Tally:
+def tally(function: Callable[..., Tally], jobs: Iterable[tuple[Any, ...]], size: Size) -> Tally:
     """The sum of `function(*job)` over all jobs, on fresh worker processes."""
-    jobs = list(jobs)
-    if len(jobs) == 1:
-        return function(*jobs[0])
     total = Tally()
+    if not size.apart:
+        for job in jobs:
+            total.add(function(*job))
+        return total
     with ProcessPoolExecutor(WORKERS, mp_context=_SPAWN) as pool:
         for done in pool.map(function, *zip(*jobs, strict=True)):
             total.add(done)
@@ -42,14 +43,9 @@ class Watched:
     peak_resident: int  # VmHWM
 
 
-def alone(
-    function: Callable[..., Any], *args: Any, limit: float = 600, here: bool = False
-) -> Watched:
-    """`function(say_ready, *args)` in a fresh process; one that outlasts `limit` is killed.
-
-    With `here` it runs in this process, for tests that have no time for another.
-    """
-    if here:
+def alone(function: Callable[..., Any], *args: Any, size: Size, limit: float = 600) -> Watched:
+    """`function(say_ready, *args)` in a fresh process; one that outlasts `limit` is killed."""
+    if not size.apart:
         began = time.monotonic()
         value = function(lambda: None, *args)
         return Watched(value, "", time.monotonic() - began, 0, 0, 0)

@@ -27,7 +27,8 @@ def _cpu() -> str:
 
 
 def _commit() -> str:
-    """The commit that the tree stands at, with a + where files differ from it."""
+    """The commit that the tree stands at, with a + where files other than results differ from it;
+    empty without git."""
 
     def git(*words: str) -> str:
         done = subprocess.run(
@@ -35,7 +36,7 @@ def _commit() -> str:
         )
         return done.stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no")
+    changed = git("status", "--porcelain", "--untracked-files=no", ".", ":!docs/results")
     return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
 
 
@@ -120,16 +121,16 @@ def markdown(report: dict[str, Any]) -> str:
         "| row | property | target | measured | | repeat with | s |",
         "|---|---|---|---|---|---|---|",
     ]
-    lines += [
-        f"| {row['row']} | {row['property']} | {row['target']} | {row['figure']} | "
-        f"{verdict(row)}{'' if row['size'] == 'full' else ' (' + row['size'] + ')'} | "
-        f"`{row['command']}` | {row['seconds']:.0f} |".replace(
-            "sum|x||w|", "sum\\|x\\|\\|w\\|"
-        ).replace("* |y|", "* \\|y\\|")
-        for row in rows
-    ]
+    lines += [_line(row) for row in rows]
     lines += ["", *_origin(rows), "", *_splits(rows)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _line(row: dict[str, Any]) -> str:
+    size = "" if row["size"] == "full" else f" ({row['size']})"
+    cells = [row["row"], row["property"], row["target"], row["figure"], verdict(row) + size]
+    cells += [f"`{row['command']}`", f"{row['seconds']:.0f}"]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _origin(rows: list[dict[str, Any]]) -> list[str]:
@@ -141,7 +142,7 @@ def _origin(rows: list[dict[str, Any]]) -> list[str]:
         }
     )
     versions = sorted({", ".join(f"{k} {v}" for k, v in row["versions"].items()) for row in rows})
-    commits = sorted({row["commit"] for row in rows})
+    commits = sorted({row["commit"] or "not recorded" for row in rows})
     dates = sorted(row["date"] for row in rows)
     return [
         f"Machine: {'; '.join(machines)}. Versions: {'; '.join(versions)}. "

@@ -18,6 +18,12 @@ class Size(enum.Enum):
     def of(self, smoke: int, quick: int, full: int) -> int:
         return (smoke, quick, full)[self.value]
 
+    @property
+    def apart(self) -> bool:
+        """Whether work goes to processes of its own, whose start the default suite cannot wait
+        for."""
+        return self is not Size.SMOKE
+
 
 @dataclass
 class Finding:

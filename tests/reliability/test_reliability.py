@@ -1,6 +1,8 @@
 """Each row of the reliability table, with tiny counts; the full counts are `long`."""
 
+import numpy as np
 import pytest
+from engine.cases import RandomDraw
 
 from reliability import report
 from reliability.exactness import axes_of, forced
@@ -50,9 +52,6 @@ def test_a_later_run_replaces_its_rows_only(tmp_path) -> None:
 
 
 def test_forced_cases_are_small_and_bias_has_no_c() -> None:
-    import numpy as np
-    from engine.cases import RandomDraw
-
     assert "C" not in axes_of("backward_bias")
     for seed in range(20):
         case = forced(RandomDraw(np.random.default_rng(seed)), "forward", "W")

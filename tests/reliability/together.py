@@ -64,7 +64,7 @@ def sixteen(_ready: Callable[[], None], calls: int) -> Tally:
 def measure_threads(size: Size) -> Finding:
     calls = size.of(2, 20, 4000)
     limit = size.of(60, 300, 1800)
-    watched = alone(sixteen, calls, limit=limit, here=size is Size.SMOKE)
+    watched = alone(sixteen, calls, limit=limit, size=size)
     if watched.error:
         return Finding(watched.error, False, [f"{THREADS} threads: {watched.error}"])
     done: Tally = watched.value
@@ -165,7 +165,7 @@ def forks(_ready: Callable[[], None], count: int) -> Tally:
 
 
 def measure_forks(size: Size) -> Finding:
-    watched = alone(forks, size.of(1, 5, 50), limit=size.of(60, 200, 900))
+    watched = alone(forks, size.of(1, 5, 50), limit=size.of(60, 200, 900), size=size)
     if watched.error:
         return Finding(watched.error, False, [f"fork: {watched.error}"])
     done: Tally = watched.value
