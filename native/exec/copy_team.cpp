@@ -4,9 +4,11 @@
 #include <condition_variable>
 #include <list>
 #include <mutex>
-#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "base/thread.hpp"
 
 namespace oocdnn {
 namespace {
@@ -52,11 +54,12 @@ struct CopyTeam::State {
   // Where the system refuses a thread, those that are there do the work.
   void Start() {
     while (threads.size() < wanted) {
-      try {
-        threads.emplace_back([this] { Serve(); });
-      } catch (const std::system_error&) {
+      Result<std::thread> thread = StartThread("oocdnn-copy", [this] { Serve(); });
+      if (!thread.ok()) {
         wanted = threads.size();
+        return;
       }
+      threads.push_back(std::move(thread).value());
     }
   }
 };

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <thread>
 
+#include "base/thread.hpp"
+
 namespace oocdnn {
 
 struct HostWorker::State {
@@ -46,10 +48,12 @@ HostWorker::~HostWorker() {
   if (state_->thread.joinable()) state_->thread.join();
 }
 
-HostWorker::Ticket HostWorker::Submit(Job job) {
+Result<HostWorker::Ticket> HostWorker::Submit(Job job) {
   const std::lock_guard lock(state_->mutex);
-  if (!state_->thread.joinable())
-    state_->thread = std::thread([state = state_.get()] { state->Loop(); });
+  if (!state_->thread.joinable()) {
+    OOC_ASSIGN(state_->thread,
+               StartThread("oocdnn-files", [state = state_.get()] { state->Loop(); }));
+  }
   state_->jobs.push_back(std::move(job));
   state_->submitted.notify_all();
   return ++state_->last;

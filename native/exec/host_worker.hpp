@@ -19,7 +19,8 @@ class HostWorker {
   HostWorker(const HostWorker&) = delete;
   HostWorker& operator=(const HostWorker&) = delete;
 
-  Ticket Submit(Job job);
+  // kDeviceError where the system refuses the thread, which starts with the first job.
+  Result<Ticket> Submit(Job job);
   // Waits until the job of this ticket, and so every earlier one, is done. Returns the first error
   // since the last Wait; jobs behind an error are not run until it has been fetched.
   Status Wait(Ticket ticket);

@@ -85,7 +85,7 @@ Status Staging::Post(Operand operand, const Dims& begin, const Dims& end) {
     PackBox(team_, tensor.view, slab.begin, slab.end, slab.memory);
     return {};
   };
-  slab.ticket = reader_.Submit(job);
+  OOC_ASSIGN(slab.ticket, reader_.Submit(job));
   ++lane.head;
   return {};
 }
@@ -122,7 +122,7 @@ Status Staging::Given(Operand operand, Stream stream) {
     UnpackBox(team_, tensor.view, slab.begin, slab.end, slab.memory);
     return {};
   };
-  slab.ticket = writer_.Submit(job);
+  OOC_ASSIGN(slab.ticket, writer_.Submit(job));
   return {};
 }
 

@@ -168,7 +168,7 @@ def no_file(folder: Path) -> str:
 
 
 def flaky(fail_at: int, most_bytes: int) -> None:
-    """See flaky_files.c, which is preloaded into this process."""
+    """See flaky_files.c, which is preloaded."""
     ctypes.CDLL(None).flaky_files(ctypes.c_long(fail_at), ctypes.c_long(most_bytes))
 
 
@@ -202,6 +202,26 @@ def failing_transfers(folder: Path) -> str:
     return f"{nth - 1} times: {text}"
 
 
+def refused_threads(folder: Path) -> str:
+    """Each thread that a first call on files starts is refused once."""
+    x, out = mapped(folder, "x.bin", X), empty(folder)
+    few_threads = ctypes.CDLL(None).few_threads
+    text = ""
+    for nth in itertools.count(1):
+        with still_usable() as ctx:
+            few_threads(ctypes.c_long(nth))
+            try:
+                convolve(ctx, x, out=out)
+                break
+            except oocdnn.DeviceError as error:
+                text = str(error)
+            finally:
+                few_threads(ctypes.c_long(0))
+        assert "thread" in text, text
+    assert nth > 4, "few threads were started"
+    return f"{nth - 1} times: {text}"
+
+
 # Each with the code that has to be preloaded for it.
 SCENES: dict[Callable[[Path], str], str] = {
     size_limit: "",
@@ -213,6 +233,7 @@ SCENES: dict[Callable[[Path], str], str] = {
     no_file: "",
     short_transfers: "flaky_files.c",
     failing_transfers: "flaky_files.c",
+    refused_threads: "few_threads.c",
 }
 IN_THIS_PROCESS = (too_short, shrinking)
 

@@ -8,6 +8,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from reliability.processes import WORKERS
 from reliability.rows import Finding, Size
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +23,7 @@ def measure(sanitizer: str, size: Size) -> Finding:
     if size is not Size.FULL:
         return Finding("not run: builds everything anew; ask for the full row", None)
     done = subprocess.run(
-        ["make", "sanitize", f"SANITIZE={sanitizer}", "PYTEST_ARGS=-q"],
+        ["make", "sanitize", f"SANITIZE={sanitizer}", f"PYTEST_ARGS=-q -n {WORKERS}"],
         cwd=ROOT,
         env={name: value for name, value in os.environ.items() if name not in NOT_INHERITED},
         text=True,

@@ -65,8 +65,8 @@ ROWS: tuple[Row, ...] = (
         "10",
         "disk faults",
         "full disk, size limit, EIO at every transfer, short, shrinking, unreadable, closed files, "
-        "a pipe: FileError or InvalidProblem with a text, the context works; short and interrupted "
-        "transfers: the right result",
+        "a pipe, refused threads: a documented error with a text, the context works; short and "
+        "interrupted transfers: the right result",
         disk.measure,
     ),
     Row(
@@ -100,8 +100,15 @@ ROWS: tuple[Row, ...] = (
     Row(
         "19",
         "threads",
-        "16 threads, own contexts and a shared one: exact, no deadlock",
+        "16 threads, own contexts and a shared one, 2 min: exact, no deadlock",
         together.measure_threads,
+    ),
+    Row(
+        "19-hour",
+        "threads for long",
+        "the same for 1 h",
+        together.measure_threads_for_long,
+        asked_only=True,
     ),
     Row(
         "20",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import threading
@@ -33,14 +34,15 @@ class Problem:
         return np.array_equal(call(ctx, self.case, self.arrays), self.expected)
 
 
-def sixteen(_ready: Callable[[], None], calls: int) -> Tally:
+def sixteen(_ready: Callable[[], None], seconds: float) -> Tally:
     problems = [Problem(seed) for seed in range(24)]
     done, lock = Tally(), threading.Lock()
     shared = oocdnn.Context("cpu", BUDGET, profile="none")
+    end = time.monotonic() + seconds
 
     def work(number: int) -> None:
         with oocdnn.Context("cpu", BUDGET, profile="none", threads=1 + number % 2) as own:
-            for i in range(calls):
+            for i in itertools.takewhile(lambda _: time.monotonic() < end, itertools.count()):
                 problem = problems[(number + 7 * i) % len(problems)]
                 try:
                     good = problem.right(own if i % 2 else shared)
@@ -62,9 +64,15 @@ def sixteen(_ready: Callable[[], None], calls: int) -> Tally:
 
 
 def measure_threads(size: Size) -> Finding:
-    calls = size.of(2, 20, 4000)
-    limit = size.of(60, 300, 1800)
-    watched = alone(sixteen, calls, limit=limit, size=size)
+    return _measure_threads(size, (0.3, 10, 120)[size.value])
+
+
+def measure_threads_for_long(size: Size) -> Finding:
+    return _measure_threads(size, (0.3, 60, 3600)[size.value])
+
+
+def _measure_threads(size: Size, seconds: float) -> Finding:
+    watched = alone(sixteen, seconds, limit=seconds + 120, size=size)
     if watched.error:
         return Finding(watched.error, False, [f"{THREADS} threads: {watched.error}"])
     done: Tally = watched.value

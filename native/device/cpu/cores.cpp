@@ -2,7 +2,8 @@
 
 #include <utility>
 
-#include "device/cpu/thread.hpp"
+#include "base/thread.hpp"
+#include "device/cpu/fork.hpp"
 
 namespace oocdnn::cpu {
 

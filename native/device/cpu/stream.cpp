@@ -2,7 +2,8 @@
 
 #include <utility>
 
-#include "device/cpu/thread.hpp"
+#include "base/thread.hpp"
+#include "device/cpu/fork.hpp"
 
 namespace oocdnn {
 
@@ -68,7 +69,7 @@ Status StreamTag::Push(Job job) {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
   if (!state.thread.joinable()) {
-    OOC_ASSIGN(state.thread, cpu::StartThread(name_.c_str(), [&state] { state.Serve(); }));
+    OOC_ASSIGN(state.thread, StartThread(name_.c_str(), [&state] { state.Serve(); }));
   }
   state.jobs.push_back(std::move(job));
   state.arrived.notify_one();

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
-#include "device/cpu/thread.hpp"
+#include "base/thread.hpp"
 
 namespace oocdnn::cpu {
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/checked.hpp"
+#include "base/thread.hpp"
 
 namespace oocdnn::cuda {
 namespace {
@@ -46,9 +47,10 @@ void TouchPages(char* base, int64_t bytes) {
   std::vector<std::thread> threads;
   for (int64_t begin = piece; begin < bytes; begin += piece) {
     const int64_t end = std::min(begin + piece, bytes);
-    try {
-      threads.emplace_back(touch, begin, end);
-    } catch (...) {  // the system refuses threads: this one does the work
+    Result<std::thread> thread = StartThread("oocdnn-touch", [=] { touch(begin, end); });
+    if (thread.ok()) {
+      threads.push_back(std::move(thread).value());
+    } else {
       touch(begin, end);
     }
   }

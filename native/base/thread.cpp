@@ -1,13 +1,12 @@
-#include "device/cpu/thread.hpp"
+#include "base/thread.hpp"
 
 #include <pthread.h>
 #include <csignal>
 
 #include <system_error>
 #include <utility>
-#include <vector>
 
-namespace oocdnn::cpu {
+namespace oocdnn {
 
 Result<std::thread> StartThread(const char* name, std::function<void()> body) {
   sigset_t all, before;
@@ -26,9 +25,4 @@ Result<std::thread> StartThread(const char* name, std::function<void()> body) {
   return thread;
 }
 
-void Abandon(std::shared_ptr<void> object) {
-  static auto* const kept = new std::vector<std::shared_ptr<void>>;
-  kept->push_back(std::move(object));
-}
-
-}  // namespace oocdnn::cpu
+}  // namespace oocdnn
