@@ -128,6 +128,9 @@ Status Validate(const Problem& problem);
 int64_t OutputExtent(int64_t in, int64_t before, int64_t after, int64_t filter, int64_t stride,
                      int64_t dilation);
 
+// The type of the elements and what may compute them, as it stands in problem strings: "f32/tf32".
+std::string TypeName(DType dtype, Math math);
+
 // The problem string of plans, logs, errors and benchmarks (see problem_text.cpp for the grammar).
 // ParseProblem gives dense (or channels-last, by "nhwc") strides; printing and reading agree.
 std::string ToString(const Problem& problem);

@@ -87,8 +87,7 @@ std::string SizesText(const Problem& problem, int rank) {
 
 std::string TypeText(const Problem& problem) {
   if (problem.dtype == DType::kFloat32 && problem.math == Math::kFp32) return {};
-  const std::string name = std::string(" ") + Name(problem.dtype);
-  return problem.math == Math::kTf32 ? name + "/tf32" : name;
+  return " " + TypeName(problem.dtype, problem.math);
 }
 
 std::string ScalarText(const Problem& problem) {
@@ -114,6 +113,10 @@ std::string EpilogueText(const Epilogue& epilogue) {
 }
 
 }  // namespace
+
+std::string TypeName(DType dtype, Math math) {
+  return math == Math::kTf32 ? std::string(Name(dtype)) + "/tf32" : Name(dtype);
+}
 
 std::string ToString(const Problem& problem) {
   const int rank = ShownRank(problem);

@@ -18,6 +18,15 @@
 namespace oocdnn {
 namespace {
 
+struct Type {
+  DType dtype;
+  Math math;
+};
+constexpr Type kTypes[] = {{DType::kFloat32, Math::kFp32},
+                           {DType::kFloat32, Math::kTf32},
+                           {DType::kFloat64, Math::kFp32},
+                           {DType::kFloat16, Math::kFp32},
+                           {DType::kBFloat16, Math::kFp32}};
 constexpr int kRepetitions = 5;
 constexpr int64_t kChannels = 64, kRows = 56, kWidth = 112;
 constexpr double kLongEnough = 1e-3;     // seconds that a run should take to tell its rate
@@ -28,10 +37,11 @@ constexpr int kChain = 16;               // tiles, one after the other
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // A 3x3 convolution of 64 channels. With `width` less than kWidth, more images make up for it.
-Problem Sample(Direction direction, DType dtype, int64_t rows, int64_t width) {
+Problem Sample(Direction direction, const Type& type, int64_t rows, int64_t width) {
   Problem problem;
   problem.direction = direction;
-  problem.dtype = dtype;
+  problem.dtype = type.dtype;
+  problem.math = type.math;
   ConvShape& shape = problem.shape;
   shape.n = kWidth / width;
   shape.k = shape.c = kChannels;
@@ -82,6 +92,7 @@ class Rig {
     op.direction = problem.direction;
     op.shape = TileShape(problem, tiling);
     op.dtype = op.out_dtype = problem.dtype;
+    op.math = problem.math;
     OOC_ASSIGN(std::unique_ptr<Executable> executable, device.Prepare(engine, op));
     Offsets offsets(device.capabilities().alignment);
     std::array<std::array<int64_t, kOperands>, 2> at{};
@@ -201,8 +212,8 @@ class Calibration {
       // What nobody waits for: the reference is the planner's last resort.
       if (device_.engines()[static_cast<size_t>(engine)].name == "reference") continue;
       for (int direction = 0; direction < kDirections; ++direction) {
-        for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
-          MeasureEngine(engine, dtype, static_cast<Direction>(direction));
+        for (const Type& type : kTypes) {
+          MeasureEngine(engine, type, static_cast<Direction>(direction));
         }
       }
     }
@@ -214,8 +225,7 @@ class Calibration {
   Result<std::unique_ptr<Rig>> FirstRig(int64_t rows, int64_t width) {
     Status refusal;
     for (int engine = 0; engine < static_cast<int>(device_.engines().size()); ++engine) {
-      auto rig =
-          Rig::Make(device_, engine, Sample(Direction::kForward, DType::kFloat32, rows, width));
+      auto rig = Rig::Make(device_, engine, Sample(Direction::kForward, kTypes[0], rows, width));
       if (rig.ok()) return rig;
       refusal = std::move(rig).status();
     }
@@ -315,16 +325,16 @@ class Calibration {
     return device_.Wait(then.get(), turn_.get());
   }
 
-  void MeasureEngine(int engine, DType dtype, Direction direction) {
+  void MeasureEngine(int engine, const Type& type, Direction direction) {
     const EngineInfo& info = device_.engines()[static_cast<size_t>(engine)];
     for (int64_t growth = 1; growth <= kMostGrowth; growth *= 4) {
-      auto rig = Rig::Make(device_, engine, Sample(direction, dtype, kRows * growth, kWidth));
+      auto rig = Rig::Make(device_, engine, Sample(direction, type, kRows * growth, kWidth));
       if (!rig.ok()) return;
       const double seconds = Best(device_, compute_.get(), [&](Span* span) {
         return rig.value()->Run(compute_.get(), span);
       });
       if (seconds == kInfinity) return;
-      Set(&profile_.flops[info.name + "/" + Name(dtype) + "/" + Name(direction)],
+      Set(&profile_.flops[Profile::FlopsKey(info.name, type.dtype, type.math, direction)],
           rig.value()->operations(), seconds);
       if (seconds >= kLongEnough) return;
     }

@@ -59,7 +59,7 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile)
       finish_passes_(FinishPasses(request.problem)),
       tile_bytes_(SizeOf(AccumulatorOf(request.problem.dtype))),
       flops_(profile.Flops(request.engines[static_cast<size_t>(engine)].name, request.problem.dtype,
-                           request.problem.direction)) {}
+                           request.problem.math, request.problem.direction)) {}
 
 double Rates::FetchSeconds(int64_t elements, int64_t rows, int64_t moved) const {
   const double bytes = WireBytes(elements, rows);

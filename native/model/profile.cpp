@@ -124,23 +124,25 @@ Status ReadEntry(const std::string& key, std::string_view value, Profile* profil
   return Error(Code::kFileError, "the profile has the unknown key '%s'", key.c_str());
 }
 
-std::string KeyOf(const std::string& engine, DType dtype, Direction direction) {
-  return engine + "/" + Name(dtype) + "/" + Name(direction);
-}
-
 }  // namespace
 
-double Profile::Flops(const std::string& engine, DType dtype, Direction direction) const {
+std::string Profile::FlopsKey(const std::string& engine, DType dtype, Math math,
+                              Direction direction) {
+  return engine + "/" + TypeName(dtype, math) + "/" + Name(direction);
+}
+
+double Profile::Flops(const std::string& engine, DType dtype, Math math,
+                      Direction direction) const {
   std::string keys[2 + kDirections + 2];
   size_t count = 0;
-  keys[count++] = KeyOf(engine, dtype, direction);
+  keys[count++] = FlopsKey(engine, dtype, math, direction);
   for (int i = 0; i < kDirections; ++i) {
     // Bytes limit the bias's gradient, arithmetic the others: neither says much of the other.
     const auto other = static_cast<Direction>(i);
-    if (other != Direction::kBackwardBias) keys[count++] = KeyOf(engine, dtype, other);
+    if (other != Direction::kBackwardBias) keys[count++] = FlopsKey(engine, dtype, math, other);
   }
-  keys[count++] = KeyOf(engine, DType::kFloat32, direction);
-  keys[count++] = KeyOf(engine, DType::kFloat32, Direction::kForward);
+  keys[count++] = FlopsKey(engine, DType::kFloat32, Math::kFp32, direction);
+  keys[count++] = FlopsKey(engine, DType::kFloat32, Math::kFp32, Direction::kForward);
   for (size_t i = 0; i < count; ++i) {
     if (const auto found = flops.find(keys[i]); found != flops.end()) return found->second;
   }

@@ -24,15 +24,19 @@ struct Profile {
   double row_bytes = 64;                // that each contiguous row of a transfer costs on top
   double copy_seconds = 20e-6;          // fixed cost of one transfer
   double run_seconds = 30e-6;           // fixed cost of one tile's convolution
-  // Floating-point operations per second by "engine/dtype/direction" ("onednn/f32/fwd"), for large
-  // tiles; a missing key falls back to its nearest relative, then to `flops_fallback`.
+  // Floating-point operations per second by "engine/type/direction" ("onednn/f32/fwd",
+  // "cudnn/f32/tf32/fwd"), for large tiles; a missing key falls back to its nearest relative, then
+  // to `flops_fallback`.
   std::map<std::string, double> flops;
   double flops_fallback = 5e9;
 
   bool operator==(const Profile&) const = default;
-  // The rate of the key; else of the engine and dtype in another direction (forward first); else
-  // of the engine in f32 (this direction first, then forward); else flops_fallback.
-  [[nodiscard]] double Flops(const std::string& engine, DType dtype, Direction direction) const;
+  // The rate of the key; else of the engine and type in another direction (forward first); else of
+  // the engine in plain f32 (this direction first, then forward); else flops_fallback.
+  [[nodiscard]] double Flops(const std::string& engine, DType dtype, Math math,
+                             Direction direction) const;
+  static std::string FlopsKey(const std::string& engine, DType dtype, Math math,
+                              Direction direction);
 };
 
 // Lines of `key = value` between a versioned header and an end mark. ParseProfile(ToText(p)) == p;

@@ -100,12 +100,12 @@ std::string Json(const PlanRequest& request, const PlanSearch& search) {
 }  // namespace
 
 // Reads a profile and prints it again; `flops` receives the rate of one key.
-OOC_DOOR int oocdnn_testing_profile(const char* text, const char* engine, int dtype, int direction,
-                                    double* flops, char* printed, int64_t capacity) {
+OOC_DOOR int oocdnn_testing_profile(const char* text, const char* engine, int dtype, int math,
+                                    int direction, double* flops, char* printed, int64_t capacity) {
   Result<Profile> profile = ParseProfile(text);
   if (!profile.ok()) return Answer(profile.status(), printed, capacity);
-  *flops =
-      profile.value().Flops(engine, static_cast<DType>(dtype), static_cast<Direction>(direction));
+  *flops = profile.value().Flops(engine, static_cast<DType>(dtype), static_cast<Math>(math),
+                                 static_cast<Direction>(direction));
   CopyText(ToText(profile.value()), printed, capacity);
   return 0;
 }

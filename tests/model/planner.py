@@ -93,7 +93,7 @@ def library() -> ctypes.CDLL:
     loaded.oocdnn_testing_estimate.restype = c_int64
     loaded.oocdnn_testing_default_profile.argtypes = [c_char_p, c_int64]
     loaded.oocdnn_testing_profile.argtypes = [
-        c_char_p, c_char_p, c_int, c_int, POINTER(c_double), c_char_p, c_int64,
+        c_char_p, c_char_p, c_int, c_int, c_int, POINTER(c_double), c_char_p, c_int64,
     ]  # fmt: skip
     loaded.oocdnn_testing_price.argtypes = [
         POINTER(Problem), POINTER(Tiling), doors.Order, c_int32 * 7, c_char_p, c_char_p, c_char_p,
@@ -113,12 +113,14 @@ def default_profile() -> str:
     return text.value.decode()
 
 
-def reprint(text: str, engine: str = "e", dtype: int = 0, direction: int = 0) -> tuple[str, float]:
+def reprint(
+    text: str, engine: str = "e", dtype: int = 0, direction: int = 0, tf32: bool = False
+) -> tuple[str, float]:
     """The profile's text as printed from what was read, and the rate of one key."""
     printed, flops = ctypes.create_string_buffer(ROOM), c_double()
     raw = text.encode(errors="surrogateescape")
     code = library().oocdnn_testing_profile(
-        raw, engine.encode(), dtype, direction, byref(flops), printed, ROOM
+        raw, engine.encode(), dtype, tf32, direction, byref(flops), printed, ROOM
     )
     if code != 0:
         raise Refused(code, printed.value.decode(errors="replace"))

@@ -92,3 +92,17 @@ def test_damage_is_refused(damage):
 def test_a_missing_rate_falls_back_to_its_nearest_relative(keys, rate):
     text = Profile(flops=keys, flops_fallback=8.0).text()
     assert planner.reprint(text, "e", DType.BF16, Direction.BWD_DATA)[1] == rate
+
+
+@pytest.mark.parametrize(
+    ("keys", "rate"),
+    [
+        ({"e/f32/tf32/fwd": 1.0, "e/f32/fwd": 2.0}, 1.0),
+        ({"e/f32/tf32/bwd_data": 3.0, "e/f32/fwd": 2.0}, 3.0),
+        ({"e/f32/fwd": 2.0}, 2.0),
+    ],
+)
+def test_tf32_has_rates_of_its_own(keys, rate):
+    text = Profile(flops=keys, flops_fallback=8.0).text()
+    assert planner.reprint(text, "e", DType.F32, Direction.FWD, tf32=True)[1] == rate
+    assert planner.reprint(text, "e", DType.F32, Direction.FWD)[1] == keys.get("e/f32/fwd", 8.0)
