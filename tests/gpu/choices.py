@@ -44,6 +44,9 @@ def cases() -> dict[str, Op]:
     tight = sized_op(FORWARD, 2, 4, 6, 5, 3)
     tight.workspace_limit = 1 + 100
     made["tight"] = tight
+    mixed = sized_op(BACKWARD_FILTER, 64, 512, 512, 34, 3, BF16)
+    mixed.accumulates = 1
+    made["bf16 large filter"] = mixed
     depthwise = sized_op(FORWARD, 2, 1, 1, 5, 3)
     depthwise.g = 6
     made["depthwise"] = depthwise

@@ -56,7 +56,16 @@ constexpr FakeEngine kEngines[] = {
     {1, CUDNN_HEUR_MODE_FALLBACK, 0, 0, true, true, 0},
     {0, CUDNN_HEUR_MODE_FALLBACK, kStrictNan, 0, true, true, 0},
 };
-constexpr int64_t kSilentWinograd = 17;  // backward filter; it has no note
+// In backward filter; they have no note.
+constexpr FakeEngine kSilent[] = {
+    {17, CUDNN_HEUR_MODE_A, 0, 0, false, true, 0},
+    {47, CUDNN_HEUR_MODE_A, kTensorCore, 0, false, true, 0},
+};
+// Where 16-bit inputs meet a float output.
+constexpr FakeEngine kMixed{70,          CUDNN_HEUR_MODE_FALLBACK,
+                            kTensorCore, 1 << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION,
+                            true,        true,
+                            kScratch};
 
 struct Node;
 using Shared = std::shared_ptr<Node>;
@@ -197,7 +206,8 @@ cudnnStatus_t CheckOperation(const Node& node) {
 }
 
 // The engines that a mode offers for a graph, each as a configuration. For a depthwise convolution
-// these are an engine that compiles and the plain loop.
+// these are an engine that compiles and the plain loop; for mixed types one that compiles and does
+// not add.
 std::vector<Shared> ConfigsOf(const Node& heuristics) {
   const Shared& graph = heuristics.children.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).at(0);
   const auto mode = heuristics.one<int>(CUDNN_ATTR_ENGINEHEUR_MODE);
@@ -214,9 +224,14 @@ std::vector<Shared> ConfigsOf(const Node& heuristics) {
     config->graph = graph;
     configs.push_back(std::move(config));
   };
+  if (x.dtype != w.dtype) {
+    const bool adds = operation.one<float>(NamesOf(operation.type).beta) != 0.0F;
+    if (mode == kMixed.mode && !adds) offer(kMixed);
+    return configs;
+  }
   if (operation.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR &&
       mode == CUDNN_HEUR_MODE_A) {
-    offer({kSilentWinograd, mode, 0, 0, false, true, 0});
+    for (const FakeEngine& engine : kSilent) offer(engine);
   }
   for (const FakeEngine& engine : kEngines) {
     const bool depthwise_too = engine.behavior != 0 || engine.numerical == kStrictNan;

@@ -27,11 +27,13 @@ from checks import (
     engine_check,
     finish_check,
     move_check,
+    run_twice,
     sized_op,
     transfer_check,
 )
 from doors import (
     BACKWARD_BIAS,
+    BACKWARD_FILTER,
     BF16,
     F16,
     F32,
@@ -43,6 +45,9 @@ from doors import (
     Rig,
     Transfer,
     View,
+    W,
+    X,
+    Y,
     _six,
     dense,
     layout,
@@ -113,6 +118,27 @@ def check_large(rig: Rig) -> None:
         failures += not same
         print(f"{'ok    ' if same else 'FAILED'} {count} elements, bf16 through {NAMES[tile_type]}")
         rig.release(keep)
+
+
+def check_large_filter(rig: Rig) -> None:
+    """A filter gradient of 16-bit tiles that pays for an engine of its own: run, then added to."""
+    global failures
+    op = sized_op(BACKWARD_FILTER, 64, 512, 512, 34, 3, BF16)
+    op.accumulates = 1
+    rng = np.random.default_rng(1)
+    x, y = (rng.integers(-4, 5, (1, 1, 512, 1, 1, 1)).astype(np.float64) for _ in range(2))
+    values = {
+        X: np.broadcast_to(x, (64, 1, 512, 1, 34, 34)),
+        W: np.zeros((1, 512, 512, 1, 3, 3)),
+        Y: np.broadcast_to(y, (64, 1, 512, 1, 32, 32)),
+    }
+    wanted = 64 * 32 * 32 * y.reshape(512, 1) * x.reshape(1, 512)
+    for engine in (name for name in rig.engines if name.startswith("cudnn")):
+        once, twice, _ = run_twice(rig, op, values, engine)
+        same = (once[0, :, :, 0] == wanted[..., None, None]).all()
+        same &= (twice == 2 * once).all()
+        failures += not same
+        print(f"{'ok    ' if same else 'FAILED'} a large filter gradient of bf16, {rig.taken}")
 
 
 def check_pageable(rig: Rig) -> None:
@@ -288,6 +314,7 @@ def main() -> int:
     check_pageable(rig)
     if args.large:
         check_large(rig)
+        check_large_filter(rig)
     if not rig.description.startswith("cpu"):
         check_no_growth(rig)
     if not args.quick:

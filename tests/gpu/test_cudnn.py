@@ -95,6 +95,15 @@ def test_sums_of_half_types_come_out_in_float(chosen: Any) -> None:
             assert {tile["dtype"] for tile in tiles.values()} == {dtype}
 
 
+def test_large_filter_gradients_are_worth_compiling_for(chosen: Any) -> None:
+    for order in ("nhwc", "nchw"):
+        answer = chosen["bf16 large filter", f"cudnn-{order}"]
+        assert " e70 " in answer["taken"]
+        assert [tile["dtype"] for tile in answer["tiles"].values()] == ["bf16", "f32", "bf16"]
+        # cuDNN's own, rounded up, and a second filter to add from
+        assert answer["workspace"] == 768 + 4 * 512 * 512 * 9
+
+
 def test_the_order_of_the_channels(chosen: Any) -> None:
     rows = chosen["tf32", "cudnn-nhwc"]["tiles"]
     assert rows["x"]["stride"][2:] == [1, 100, 20, 4]

@@ -19,9 +19,15 @@ struct EngineFacts {
   }
 };
 
+// What an engine may do. Compiling takes 0.2 to 0.8 s for each tile shape.
+struct Permissions {
+  bool tensor_cores = false, compiling = false;
+  int64_t workspace = INT64_MAX;  // the most bytes
+};
+
 // Why an engine is not taken whatever its speed, or null. What is left adds plain products in the
 // types asked for, the same way at every run.
-const char* ObjectionTo(const EngineFacts& facts, Direction direction, bool tensor_cores);
+const char* ObjectionTo(const EngineFacts& facts, Direction direction, const Permissions& may);
 
 // One engine with its knobs, ready to run.
 struct CudnnPlan {
@@ -31,10 +37,10 @@ struct CudnnPlan {
   std::string text;  // engine and knobs: "e67 k2=3 k24=1"
 };
 
-// The best configuration of each of a few engines, in the order of cuDNN's heuristics, none with a
-// workspace of more than `workspace` bytes. Never empty: kUnsupported with the reason, or
-// kOutOfMemory with the least workspace that works.
+// The best configuration of each of a few engines (of one, where that may compile), in the order of
+// cuDNN's heuristics. Never empty: kUnsupported with the reason, or kOutOfMemory with the least
+// workspace that works.
 Result<std::vector<CudnnPlan>> FindPlans(CudnnSession& session, const ConvolutionGraph& graph,
-                                         bool tensor_cores, int64_t workspace);
+                                         const Permissions& may);
 
 }  // namespace oocdnn::cuda

@@ -137,6 +137,18 @@ Result<Descriptor> MakeNode(const Cudnn& cudnn, const ConvolutionGraph& graph) {
   return node.Finalize();
 }
 
+TensorLayouts Lay(const TileOp& op, ChannelOrder order, DType in, DType out) {
+  TensorLayouts layouts;
+  for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY}) {
+    const DimOrder& dims = order == ChannelOrder::kPlanes ? kDenseOrder
+                           : operand == Operand::kW       ? kInputFastestOrder
+                                                          : kChannelsLastOrder;
+    layouts[Index(operand)] = PlainLayout(operand == OutputOf(op.direction) ? out : in,
+                                          op.shape.DimsOf(operand, op.direction), dims);
+  }
+  return layouts;
+}
+
 }  // namespace
 
 const char* Name(ChannelOrder order) { return order == ChannelOrder::kInnermost ? "nhwc" : "nchw"; }
@@ -151,17 +163,13 @@ bool MayUseTensorCores(const TileOp& op) {
 }
 
 ConvolutionGraph GraphOf(const TileOp& op, ChannelOrder order) {
-  ConvolutionGraph graph{op.direction, op.shape, {}, op.accumulates};
   const bool sums = op.accumulates || op.out_dtype != op.dtype;
   const DType dtype = sums ? AccumulatorOf(op.dtype) : op.dtype;
-  const bool innermost = order == ChannelOrder::kInnermost;
-  for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY}) {
-    const DimOrder& dims = !innermost               ? kDenseOrder
-                           : operand == Operand::kW ? kInputFastestOrder
-                                                    : kChannelsLastOrder;
-    graph.layout[Index(operand)] = PlainLayout(dtype, op.shape.DimsOf(operand, op.direction), dims);
-  }
-  return graph;
+  return {op.direction, op.shape, Lay(op, order, dtype, dtype), op.accumulates};
+}
+
+ConvolutionGraph MixedGraphOf(const TileOp& op, ChannelOrder order) {
+  return {op.direction, op.shape, Lay(op, order, op.dtype, AccumulatorOf(op.dtype)), false};
 }
 
 Result<Descriptor> MakeGraph(const Cudnn& cudnn, cudnnHandle_t handle,
