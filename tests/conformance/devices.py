@@ -18,6 +18,7 @@ DEVICES = (
     "check(trace(cpu:direct,jitter=3))",
     "check(cpu:direct,threads=1,link=0.5)",
     "cuda:direct",
+    "cuda:cudnn",
     "check(cuda:direct)",
 )
 
@@ -47,8 +48,21 @@ ON_GPU = dict.fromkeys(_HELD, NOT_HELD_UP) | {
     "blocked_tiles_have_zero_padding": "the CUDA device has plain tiles only"
 }
 
+CUDNN_NO_BIAS = "cuDNN's graphs have no backward bias; the direct engine does it"
+CUDNN_NOT_INVARIANT = "cuDNN's bits depend on the tile's shape"
+
 UNSUPPORTED = {
     "cuda:direct": ON_GPU,
+    "cuda:cudnn": ON_GPU
+    | {
+        "backward_bias": CUDNN_NO_BIAS,
+        "backward_bias_of_reals": CUDNN_NO_BIAS,
+        "invariant_f32": CUDNN_NOT_INVARIANT,
+        "invariant_f64": CUDNN_NOT_INVARIANT,
+        "invariant_f16": CUDNN_NOT_INVARIANT,
+        "invariant_bf16": CUDNN_NOT_INVARIANT,
+        "nan_local": "cuDNN multiplies its padding, so a NaN of the filter spreads along the edges",
+    },
     "check(cuda:direct)": ON_GPU,
     "cpu:onednn": {
         "backward_bias": NO_BIAS,
