@@ -33,11 +33,20 @@ TileLayout LayoutOf(const Problem& problem, const ConvShape& tile, const Executa
   }
 }
 
+bool LiesAsItsTile(const Problem& problem, Operand operand, const TileLayout& layout) {
+  const Dims dims = problem.DimsOf(operand);
+  const Dims& stride = problem.stride[Index(operand)];
+  bool same = layout.dtype == problem.dtype && layout.shape == dims && !layout.opaque &&
+              layout.channel_block == 1;
+  for (int d = 0; d < 6; ++d) same = same && (dims[d] == 1 || layout.stride[d] == stride[d]);
+  return same;
+}
+
 }  // namespace
 
 Result<Booking> Book(Device& device, const PlanRequest& request, const Candidate& candidate,
-                     int64_t budget) {
-  Booking booking{request.problem, candidate, nullptr, {}, {}, 0, 0};
+                     int64_t budget, const InPlace& may) {
+  Booking booking{request.problem, candidate, nullptr, {}, {}, {}, 0, 0};
   TileOp op = OpOf(request, candidate);
   // What the tiles leave: an engine that can do with less workspace then does.
   op.workspace_limit = std::max<int64_t>(budget - EstimateBytes(request, candidate), 0);
@@ -49,6 +58,8 @@ Result<Booking> Book(Device& device, const PlanRequest& request, const Candidate
     const auto operand = static_cast<Operand>(i);
     if (!request.problem.Uses(operand)) continue;
     booking.layout[i] = LayoutOf(request.problem, op.shape, *booking.executable, operand);
+    booking.in_place[i] = may[i] && LiesAsItsTile(request.problem, operand, booking.layout[i]);
+    if (booking.in_place[i]) continue;
     for (int slot = 0; slot < std::max(candidate.depths[i], 1); ++slot) {
       booking.slot[i].push_back(offsets.Book(booking.layout[i].bytes));
     }

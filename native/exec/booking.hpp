@@ -11,20 +11,25 @@
 
 namespace oocdnn {
 
+using InPlace = std::array<bool, kOperands>;
+
 struct Booking {
   Problem problem;
   Candidate candidate;
   std::shared_ptr<Executable> executable;
   std::array<TileLayout, kOperands> layout;          // of each used operand's slots
   std::array<std::vector<int64_t>, kOperands> slot;  // offsets into the arena
-  int64_t workspace = 0;                             // offset
-  int64_t bytes = 0;                                 // of the arena, exactly
+  InPlace in_place{};     // the caller's own memory is the tile, and there are no slots
+  int64_t workspace = 0;  // offset
+  int64_t bytes = 0;      // of the arena, exactly
 };
 
 // Prepares the candidate's engine and books offsets. kUnsupported where the engine refuses,
 // kOutOfMemory (detail(): the exact bytes) where the exact bytes pass `budget`. The request's own
-// budget may be smaller: that is what the search was told to aim at.
+// budget may be smaller: that is what the search was told to aim at. `may` names operands that lie
+// on the device as the problem's strides say; of a candidate that is whole, those whose tile would
+// lie alike are used where they are.
 Result<Booking> Book(Device& device, const PlanRequest& request, const Candidate& candidate,
-                     int64_t budget);
+                     int64_t budget, const InPlace& may = {});
 
 }  // namespace oocdnn

@@ -73,23 +73,33 @@ Status TileLoop::Init() {
     OOC_ASSIGN(event, MakeEvent(device_));
   }
   OOC_ASSIGN(begun_, MakeEvent(device_));
+  for (OwnedEvent& event : ended_) {
+    OOC_ASSIGN(event, MakeEvent(device_));
+  }
   return staging_.Init();
 }
 
 Status TileLoop::Follow(Stream caller) {
   OOC_TRY(device_.Record(begun_.get(), caller));
-  for (const OwnedStream* stream : {&fetch_, &compute_, &drain_}) {
-    OOC_TRY(device_.Wait(stream->get(), begun_.get()));
+  for (const Stream stream : Streams()) OOC_TRY(device_.Wait(stream, begun_.get()));
+  return {};
+}
+
+Status TileLoop::Precede(Stream stream) {
+  for (size_t i = 0; i < ended_.size(); ++i) {
+    OOC_TRY(device_.Record(ended_[i].get(), Streams()[i]));
+    OOC_TRY(device_.Wait(stream, ended_[i].get()));
   }
   return {};
 }
 
 void* TileLoop::TileOf(const Call& call, Operand operand, int slot) const {
+  if (call.booking.in_place[Index(operand)]) return call.tensors[Index(operand)].view.data;
   return call.arena.At(call.booking.slot[Index(operand)][static_cast<size_t>(slot)]);
 }
 
 Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const Arena& arena,
-                     Slabs& slabs, const Progress& progress, RunStats* stats) {
+                     Slabs& slabs, const Progress& progress, RunStats* stats, Stream then) {
   *stats = RunStats{};
   const auto start = std::chrono::steady_clock::now();
   const double fetch = Busy(fetch_.get()), compute = Busy(compute_.get()),
@@ -107,7 +117,13 @@ Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const A
   }
   OOC_TRY(staging_.Begin(tensors, uses, slabs));
   const Call call{booking, tensors, arena, stats};
-  OOC_TRY(Quiesce(Loop(call, progress)));
+  if (behind_) {  // slots of that call may lie where this one's do
+    for (const Stream stream : Streams()) OOC_TRY(Precede(stream));
+  }
+  Status status = Loop(call, progress);
+  if (status.ok() && then != nullptr) status = Precede(then);
+  behind_ = status.ok() && then != nullptr;
+  if (!behind_) OOC_TRY(Quiesce(std::move(status)));
   stats->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   stats->fetch_seconds = Busy(fetch_.get()) - fetch;
   stats->compute_seconds = Busy(compute_.get()) - compute;
@@ -126,7 +142,7 @@ Status TileLoop::Loop(const Call& call, const Progress& progress) {
   if (ahead.Next(&next)) OOC_TRY(PostReads(call, next));
   while (schedule.Next(&step)) {
     const auto turn = static_cast<size_t>(step.number % kAhead);
-    OOC_TRY(device_.Synchronize(stepped_[turn].get()));
+    if (step.number >= kAhead) OOC_TRY(device_.Synchronize(stepped_[turn].get()));
     if (progress && !progress(step.number, schedule.Steps())) {
       return Error(Code::kInterrupted, "the call was interrupted at tile %lld of %lld",
                    static_cast<long long>(step.number), static_cast<long long>(schedule.Steps()));
@@ -135,7 +151,8 @@ Status TileLoop::Loop(const Call& call, const Progress& progress) {
     OOC_TRY(Fetch(call, step));
     OOC_TRY(Compute(call, step));
     OOC_TRY(device_.Record(stepped_[turn].get(), compute_.get()));
-    if (step.operand[Index(problem.output())].leave) OOC_TRY(Drain(call, step));
+    const int out = Index(problem.output());
+    if (step.operand[out].leave && !call.booking.in_place[out]) OOC_TRY(Drain(call, step));
     ++call.stats->tiles;
   }
   if (progress) progress(schedule.Steps(), schedule.Steps());
@@ -156,7 +173,8 @@ Status TileLoop::PostReads(const Call& call, const Step& step) {
 Status TileLoop::Fetch(const Call& call, const Step& step) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (IsInput(call.booking.problem, operand) && step.operand[i].enter) {
+    if (IsInput(call.booking.problem, operand) && step.operand[i].enter &&
+        !call.booking.in_place[i]) {
       OOC_TRY(FetchOperand(call, step, operand));
     }
   }
@@ -189,7 +207,9 @@ Status TileLoop::FetchOperand(const Call& call, const Step& step, Operand operan
   }
   OOC_TRY(device_.Fetch(fetch_.get(), transfer));
   if (staging_.Serves(operand)) OOC_TRY(staging_.Taken(operand, fetch_.get()));
-  call.stats->bytes_in += FetchedPart(mine).elements() * SizeOf(tensor.view.dtype);
+  if (tensor.tier != Tier::kDevice) {
+    call.stats->bytes_in += FetchedPart(mine).elements() * SizeOf(tensor.view.dtype);
+  }
   return device_.Record(ready_[i][slot].get(), fetch_.get());
 }
 
@@ -259,13 +279,17 @@ Status TileLoop::Drain(const Call& call, const Step& step) {
   }
   OOC_TRY(device_.Drain(drain_.get(), transfer));
   OOC_TRY(device_.Record(idle_[i][slot].get(), drain_.get()));
-  call.stats->bytes_out += mine.box.ValidElements() * SizeOf(tensor.view.dtype);
+  if (tensor.tier != Tier::kDevice) {
+    call.stats->bytes_out += mine.box.ValidElements() * SizeOf(tensor.view.dtype);
+  }
   return staging_.Serves(operand) ? staging_.Given(operand, drain_.get()) : Status();
 }
 
 Status TileLoop::Quiesce(Status status) {
-  for (const OwnedStream* stream : {&fetch_, &compute_, &drain_}) {
-    Status ended = device_.SynchronizeStream(stream->get());
+  behind_ = false;
+  for (const Stream stream : Streams()) {
+    if (stream == nullptr) continue;  // Init failed
+    Status ended = device_.SynchronizeStream(stream);
     if (status.ok()) status = std::move(ended);
   }
   Status staged = staging_.End();

@@ -36,10 +36,12 @@ class TileLoop {
   // Waits until all that has been enqueued is done, what it follows too.
   Status Settle() { return Quiesce({}); }
 
-  // Runs the booking on the arena's block, and returns when all is done. After a failure every
-  // stream is idle and nothing of the call is still in flight.
+  // Runs the booking on the arena's block. Returns when all is done; where `then` is a stream of
+  // the caller's, when all has been enqueued, and that stream goes on when it is done (no operand
+  // may be staged then; the times count what the host saw). After a failure every stream is idle
+  // and nothing of the call is still in flight.
   Status Run(const Booking& booking, const HostTensors& tensors, const Arena& arena, Slabs& slabs,
-             const Progress& progress, RunStats* stats);
+             const Progress& progress, RunStats* stats, Stream then = nullptr);
 
  private:
   static constexpr int kMaxDepth = 4;
@@ -62,6 +64,11 @@ class TileLoop {
   Status Finish(const Call& call, const Step& step);
   Status Drain(const Call& call, const Step& step);
   Status Quiesce(Status status);
+  // Makes a stream wait for all that has been enqueued.
+  Status Precede(Stream stream);
+  [[nodiscard]] std::array<Stream, 3> Streams() const {
+    return {fetch_.get(), compute_.get(), drain_.get()};
+  }
   [[nodiscard]] void* TileOf(const Call& call, Operand operand, int slot) const;
   [[nodiscard]] double Busy(Stream stream) const { return device_.BusySeconds(stream); }
 
@@ -71,7 +78,9 @@ class TileLoop {
   // ready: the slot holds what the next engine needs; idle: nobody reads or writes it any more.
   std::array<std::array<OwnedEvent, kMaxDepth>, kOperands> ready_, idle_;
   std::array<OwnedEvent, kAhead> stepped_;
-  OwnedEvent begun_;  // the caller's stream has come to this call
+  OwnedEvent begun_;                 // the caller's stream has come to this call
+  std::array<OwnedEvent, 3> ended_;  // each stream has come to the end of a call
+  bool behind_ = false;              // a call that was enqueued may not be done
 };
 
 }  // namespace oocdnn

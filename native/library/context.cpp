@@ -33,7 +33,7 @@ void Append(std::string* key, const void* data, size_t bytes) {
 }
 
 // Equal keys mean equal plans: every number that the planner and the engines look at.
-std::string KeyOf(const Problem& problem, int64_t budget) {
+std::string KeyOf(const Problem& problem, const InPlace& in_place, int64_t budget) {
   std::string key;
   const int32_t small[] = {static_cast<int32_t>(problem.direction),
                            problem.rank,
@@ -49,6 +49,7 @@ std::string KeyOf(const Problem& problem, int64_t budget) {
   Append(&key, scalars, sizeof scalars);
   Append(&key, &problem.shape, sizeof problem.shape);
   Append(&key, &problem.stride, sizeof problem.stride);
+  Append(&key, &in_place, sizeof in_place);
   Append(&key, &budget, sizeof budget);
   return key;
 }
@@ -134,6 +135,8 @@ Context::~Context() {
   if (const auto path = Get(Var::kTrace); path && stack_.trace != nullptr) {
     std::ofstream(*path) << TakeTrace(*stack_.trace);
   }
+  if (room_ != nullptr) static_cast<void>(room_->loop.Settle());
+  plans_.clear();
   slabs_.reset();
   arena_.reset();
   room_.reset();
@@ -162,8 +165,48 @@ int64_t Context::BudgetOf(const HostTensors& tensors) const {
   return std::min(budget_, kFileBudget);
 }
 
-Result<PlanPointer> Context::Lookup(const Problem& problem, int64_t budget) {
-  const std::string key = KeyOf(problem, budget);
+// In place where that can be done, else in tiles, which the device then copies within its memory.
+Result<PlanReport> Context::MakePlan(const PlanRequest& request, const InPlace& in_place) {
+  if (in_place != InPlace{}) {
+    Result<PlanReport> made = PlanInPlace(*stack_.device, request, in_place, &prepared_);
+    const Code code = made.status().code();
+    if (code != Code::kUnsupported && code != Code::kOutOfMemory) return made;
+  }
+  return PlanAndBook(*stack_.device, request, GetProfile(), &prepared_);
+}
+
+bool Context::OnDevice(const Problem& problem, const HostTensors& tensors) const {
+  for (int i = 0; i < kOperands; ++i) {
+    const bool there = !tensors[i].in_file() && tensors[i].tier == Tier::kDevice;
+    if (problem.Uses(static_cast<Operand>(i)) && !there) return false;
+  }
+  return true;
+}
+
+// What is written must not be what the finishing pass reads. A mirrored filter, and vectors, which
+// the engines want in the type of the sums, have slots.
+InPlace Context::InPlaceOf(const Problem& problem, const HostTensors& tensors) const {
+  InPlace in_place{};
+  if (!OnDevice(problem, tensors)) return in_place;
+  const auto alignment = static_cast<uintptr_t>(stack_.device->capabilities().alignment);
+  for (const Operand operand :
+       {Operand::kX, Operand::kW, Operand::kY, Operand::kResidual, Operand::kOld}) {
+    const auto address = reinterpret_cast<uintptr_t>(tensors[Index(operand)].view.data);
+    in_place[Index(operand)] = problem.Uses(operand) && address % alignment == 0;
+  }
+  if (problem.flip) in_place[Index(Operand::kW)] = false;
+  const Operand output = problem.output();
+  const bool reads_output =
+      problem.Uses(Operand::kOld) ||
+      (problem.Uses(Operand::kResidual) &&
+       tensors[Index(Operand::kResidual)].view.data == tensors[Index(output)].view.data);
+  if (reads_output) in_place[Index(output)] = false;
+  return in_place;
+}
+
+Result<PlanPointer> Context::Lookup(const Problem& problem, const InPlace& in_place,
+                                    int64_t budget) {
+  const std::string key = KeyOf(problem, in_place, budget);
   const auto kept = std::find_if(plans_.begin(), plans_.end(),
                                  [&](const auto& entry) { return entry.first == key; });
   if (kept != plans_.end()) {
@@ -175,7 +218,7 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, int64_t budget) {
   request.budget = budget;
   request.engines = EnginesFor(*stack_.device, options_.reproducible);
   request.reproducible = options_.reproducible;
-  Result<PlanReport> made = PlanAndBook(*stack_.device, request, GetProfile(), &prepared_);
+  Result<PlanReport> made = MakePlan(request, in_place);
   if (!made.ok() && made.status().code() == Code::kOutOfMemory) {
     const int64_t works = WorkingBudget(*stack_.device, request, *profile_, made.status());
     return std::move(made)
@@ -187,7 +230,10 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, int64_t budget) {
   OOC_ASSIGN(PlanReport report, std::move(made));
   if (Logs(LogLevel::kDebug)) Log(LogLevel::kDebug, "plan %s", report.text.c_str());
   plans_.emplace_front(key, std::make_shared<const PlanReport>(std::move(report)));
-  if (plans_.size() > kPlansKept) plans_.pop_back();
+  if (plans_.size() > kPlansKept) {
+    OOC_TRY(room_->loop.Settle());
+    plans_.pop_back();
+  }
   return plans_.front().second;
 }
 
@@ -198,18 +244,17 @@ Result<PlanPointer> Context::Plan(const Problem& problem) {
   if (problem.shape.n == 0) {
     return Error(Code::kInvalidProblem, "the batch is empty: there is nothing to plan");
   }
-  Result<PlanPointer> plan = Lookup(problem, budget_);
+  Result<PlanPointer> plan = Lookup(problem, {}, budget_);
   if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
   return plan;
 }
 
-Status Context::Follow(const HostTensors& tensors, void* stream) {
+Result<Stream> Context::CallerOf(const HostTensors& tensors, void* stream) {
   const bool ordered = std::any_of(tensors.begin(), tensors.end(), [](const HostTensor& tensor) {
     return tensor.tier != Tier::kPageable;
   });
-  if (!ordered) return {};
-  OOC_ASSIGN(const Stream caller, room_->CallerOf(*stack_.device, stream));
-  return room_->loop.Follow(caller);
+  if (!ordered) return Stream{};
+  return room_->CallerOf(*stack_.device, stream);
 }
 
 Status Context::Run(const Problem& problem, const HostTensors& operands, void* stream,
@@ -221,38 +266,41 @@ Status Context::Run(const Problem& problem, const HostTensors& operands, void* s
   stats_ = CallStats{};
   HostTensors tensors = operands;
   OOC_TRY(LocateOperands(*stack_.device, problem, &tensors));
-  OOC_TRY(Follow(tensors, stream));
+  OOC_ASSIGN(const Stream caller, CallerOf(tensors, stream));
+  if (caller != nullptr) OOC_TRY(room_->loop.Follow(caller));
   if (problem.shape.n == 0) {
     OOC_TRY(room_->loop.Settle());
     return RunEmpty(*stack_.device, problem, tensors, *arena_);
   }
 
+  const Call call{problem, tensors, InPlaceOf(problem, tensors), caller, progress};
   const int64_t budget = BudgetOf(tensors);
-  Status status = RunWithin(problem, tensors, budget, progress);
-  if (status.code() == Code::kOutOfMemory && budget < budget_) {
-    status = RunWithin(problem, tensors, budget_, progress);
-  }
+  Status status = RunWithin(call, budget);
+  if (status.code() == Code::kOutOfMemory && budget < budget_) status = RunWithin(call, budget_);
   if (status.ok()) return {};
   return std::move(status).With(ToString(problem));
 }
 
 // What was free when the budget was set may be gone, on the device or on the host: then plan again
 // with what there is, and say who holds what if that fails too.
-Status Context::RunWithin(const Problem& problem, const HostTensors& tensors, int64_t budget,
-                          const Progress& progress) {
+Status Context::RunWithin(const Call& call, int64_t budget) {
   const int64_t allocations = arena_->allocations(), prepared = prepared_;
+  // With all operands on the device the caller's stream need not wait for the host.
+  const Stream then = OnDevice(call.problem, call.tensors) ? call.caller : nullptr;
   Status short_of;
   for (int64_t aim = budget; aim >= kLeastBudget;) {
-    Result<PlanPointer> plan = Lookup(problem, aim);
+    Result<PlanPointer> plan = Lookup(call.problem, call.in_place, aim);
     if (!plan.ok()) {
       if (short_of.ok()) return std::move(plan).status();
       return std::move(short_of).With(
           Format("planned again with %s and failed", BytesText(aim).c_str()));
     }
     const PlanReport& report = *plan.value();
+    if (report.booking.bytes > arena_->bytes()) OOC_TRY(room_->loop.Settle());
     Status status = arena_->Reserve(report.booking.bytes);
     if (status.ok()) {
-      status = room_->loop.Run(report.booking, tensors, *arena_, *slabs_, progress, &stats_.run);
+      status = room_->loop.Run(report.booking, call.tensors, *arena_, *slabs_, call.progress,
+                               &stats_.run, then);
     }
     stats_.peak_device_bytes = arena_->peak();
     stats_.device_allocations = arena_->allocations() - allocations;
@@ -292,6 +340,7 @@ CallStats Context::stats() {
 Status Context::Release() {
   OOC_TRY(EnterProcess());
   const std::lock_guard turn(room_->turn);
+  OOC_TRY(room_->loop.Settle());
   arena_->Release();
   slabs_->Release();
   return {};

@@ -73,12 +73,24 @@ class Context {
   Status Open();
   Status EnterProcess();
   const Profile& GetProfile();
+  // One call on its way through the attempts to run it.
+  struct Call {
+    const Problem& problem;
+    const HostTensors& tensors;
+    InPlace in_place{};  // what may be used where it lies; all of it, or none
+    Stream caller = nullptr;
+    const Progress& progress;
+  };
   // The plan for a problem within `budget`, from the list or made now.
-  Result<PlanPointer> Lookup(const Problem& problem, int64_t budget);
+  Result<PlanPointer> Lookup(const Problem& problem, const InPlace& in_place, int64_t budget);
+  Result<PlanReport> MakePlan(const PlanRequest& request, const InPlace& in_place);
+  // Where operands may be used on the device as they lie: all on it, and aligned.
+  [[nodiscard]] bool OnDevice(const Problem& problem, const HostTensors& tensors) const;
+  [[nodiscard]] InPlace InPlaceOf(const Problem& problem, const HostTensors& tensors) const;
   [[nodiscard]] int64_t BudgetOf(const HostTensors& tensors) const;
-  Status Follow(const HostTensors& tensors, void* stream);
-  Status RunWithin(const Problem& problem, const HostTensors& tensors, int64_t budget,
-                   const Progress& progress);
+  // The caller's stream where operands are read and written in its order, else null.
+  Result<Stream> CallerOf(const HostTensors& tensors, void* stream);
+  Status RunWithin(const Call& call, int64_t budget);
 
   ContextOptions options_;
   DeviceStack stack_;

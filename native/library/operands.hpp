@@ -13,8 +13,8 @@ Status CheckOperands(const Problem& problem, const HostTensors& tensors);
 // Finds out where each operand in memory lives.
 Status LocateOperands(Device& device, const Problem& problem, HostTensors* tensors);
 
-// An empty batch: outputs without elements are left alone, dw and db become beta * old. On return it
-// is done; the caller's stream must have come to this call.
+// An empty batch: outputs without elements are left alone, dw and db become beta * old. On return
+// it is done; the caller's stream must have come to this call.
 Status RunEmpty(Device& device, const Problem& problem, const HostTensors& tensors, Arena& arena);
 
 }  // namespace oocdnn

@@ -96,6 +96,44 @@ Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const
   return Attempt(device, request, profile, false, prepared);
 }
 
+Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const InPlace& may,
+                               int64_t* prepared) {
+  const Problem& problem = request.problem;
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (problem.Uses(operand) && problem.BytesOf(operand) / SizeOf(problem.dtype) > INT32_MAX) {
+      return Error(Code::kUnsupported, "%s has 2^31 elements or more: it takes tiles",
+                   Name(operand, problem.direction));
+    }
+  }
+  Status last = Error(Code::kUnsupported, "there is no engine");
+  PlanReport report;
+  report.budget = request.budget;
+  for (size_t i = 0; i < request.engines.size(); ++i) {
+    const EngineInfo& engine = request.engines[i];
+    if (engine.name.empty()) continue;
+    Candidate whole{WholeTiling(problem, !engine.symmetric_padding),
+                    DefaultOrder(problem),
+                    {},
+                    static_cast<int>(i)};
+    for (int o = 0; o < kOperands; ++o) {
+      whole.depths[o] = problem.Uses(static_cast<Operand>(o)) ? 1 : 0;
+    }
+    Result<Booking> booking = Book(device, request, whole, request.budget, may);
+    ++*prepared;
+    if (booking.ok()) {
+      report.booking = std::move(booking).value();
+      report.cost.steps = 1;
+      report.cost.device_bytes = report.booking.bytes;
+      report.text = Explain(report, request);
+      return report;
+    }
+    last = std::move(booking).status();
+    report.refused.push_back(last.message());
+  }
+  return last;
+}
+
 int64_t WorkingBudget(Device& device, const PlanRequest& request, const Profile& profile,
                       const Status& failure) {
   constexpr int kSteps = 40;

@@ -91,8 +91,12 @@ def test_any_mix_of_places(ctx, tmp_path, tiers):
     ]
     assert ctx.conv2d(*placed[:2], padding=1, out=placed[2]) is placed[2]
     assert_equal(host(placed[2]), reference)
-    assert ctx.stats.tiles > 1
+    assert ctx.stats.tiles > 1 or set(tiers) == {"device"}
     assert ctx.stats.peak_device_bytes <= 256 << 10
+    inward = sum(a.nbytes for a, tier in zip((x, w), tiers, strict=False) if tier != "device")
+    assert ctx.stats.bytes_h2d >= inward
+    assert ctx.stats.bytes_d2h == (0 if tiers[2] == "device" else reference.size * 4)
+    assert inward > 0 or ctx.stats.bytes_h2d == 0
 
 
 @pytest.mark.parametrize("tier", TIERS)
@@ -127,6 +131,74 @@ def test_memory_orders_on_the_device(ctx, order):
     out = DeviceArray(order(np.zeros(reference.shape, np.float32)))
     ctx.conv2d(DeviceArray(x), DeviceArray(w), out=out)
     assert_equal(out.get(), reference)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_in_core_the_arrays_are_used_where_they_lie(ctx, dtype):
+    """No second copy of x and y: the budget is a tenth of each."""
+    x, w = integers((2, 8, 64, 65), 1, dtype), integers((8, 8, 3, 3), 2, dtype)
+    reference = oracle.forward(x, w)
+    a, b = DeviceArray(x), DeviceArray(w)
+    out = DeviceArray(np.full(reference.shape, np.nan, dtype))
+    with oocdnn.Context("cuda", x.nbytes // 10, engine="direct", wrap="check") as small:
+        for _ in range(3):
+            small.conv2d(a, b, out=out)
+        assert small.stats.tiles == 1
+        assert small.stats.peak_device_bytes <= x.nbytes // 10
+        assert_equal(out.get(), reference)
+        assert small.check_reports() == []
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"padding": 1},
+        {"beta": 1.0},
+        {"alpha": 2.0, "activation": "relu"},
+        {"mode": "convolution"},
+        {"stride": 2, "groups": 2},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("budget", [64 << 10, 64 << 20])
+def test_what_cannot_stay_in_place_is_tiled_on_the_device(ctx, keywords, budget):
+    moves = {key: keywords[key] for key in ("padding", "stride", "groups") if key in keywords}
+    x = integers((2, 8, 40, 41), 1)
+    w = integers((8, 8 // moves.get("groups", 1), 3, 3), 2)
+    total = oracle.forward(x, w, flip="mode" in keywords, **moves)
+    old = integers(total.shape, 3)
+    reference = oracle.finish(
+        total, alpha=keywords.get("alpha", 1), beta=keywords.get("beta", 0), old=old
+    )
+    if "activation" in keywords:
+        reference = np.maximum(reference, 0)
+    with oocdnn.Context("cuda", budget, wrap="check") as context:
+        a, b, out = DeviceArray(x), DeviceArray(w), DeviceArray(old)
+        context.conv2d(a, b, out=out, **keywords)
+        assert_equal(out.get(), reference)
+        assert context.check_reports() == []
+
+
+def test_a_residual_on_the_device_may_be_the_output(ctx):
+    x, w = integers((1, 4, 40, 41)), integers((4, 4, 1, 1))
+    old = integers((1, 4, 40, 41), 5)
+    out = DeviceArray(old)
+    ctx.conv2d(DeviceArray(x), DeviceArray(w), residual=out, out=out)
+    assert_equal(out.get(), oracle.finish(oracle.forward(x, w), residual=old))
+
+
+def test_calls_that_follow_one_another_without_waiting(ctx):
+    """Each reads what the one before has written, in place, in tiles and from the host."""
+    w = np.zeros((4, 4, 1, 1), np.float32)
+    w[range(4), range(4)] = 2
+    b = DeviceArray(w)
+    values = integers((2, 4, 60, 61))
+    arrays = [DeviceArray(values), DeviceArray(np.zeros_like(values))]
+    for i in range(6):
+        ctx.conv2d(arrays[i % 2], b, out=arrays[1 - i % 2])
+        if i == 3:
+            ctx.conv2d(values, w)
+    np.testing.assert_array_equal(arrays[0].get(), values * 2**6)
 
 
 @pytest.mark.parametrize("tier", TIERS)
