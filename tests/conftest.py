@@ -13,5 +13,6 @@ def open_gpu():
     if device == "cpu":
         yield
         return
-    with oocdnn.Context(device, "1MiB"):
-        yield
+    context = oocdnn.Context(device, "1MiB")
+    yield
+    context.close()

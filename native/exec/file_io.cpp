@@ -50,7 +50,7 @@ Status WriteRun(int fd, int64_t offset, const char* memory, int64_t bytes) {
 }  // namespace
 
 Status ReadBox(const FileTensor& file, const Dims& begin, const Dims& end, void* memory) {
-  const Runs runs(file.dtype, file.stride, begin, end, false);
+  const Runs runs(file.packing, begin, end, false);
   Runs::Cursor at(runs, 0);
   for (int64_t i = 0; i < runs.count(); ++i, at.Next()) {
     OOC_TRY(ReadRun(file.fd, file.offset + at.tensor(), static_cast<char*>(memory) + at.packed(),
@@ -60,7 +60,7 @@ Status ReadBox(const FileTensor& file, const Dims& begin, const Dims& end, void*
 }
 
 Status WriteBox(const FileTensor& file, const Dims& begin, const Dims& end, const void* memory) {
-  const Runs runs(file.dtype, file.stride, begin, end, true);
+  const Runs runs(file.packing, begin, end, true);
   Runs::Cursor at(runs, 0);
   for (int64_t i = 0; i < runs.count(); ++i, at.Next()) {
     OOC_TRY(WriteRun(file.fd, file.offset + at.tensor(),

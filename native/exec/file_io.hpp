@@ -6,12 +6,11 @@
 
 namespace oocdnn {
 
-// Where the first element of a strided tensor lies in a file.
+// Where the first element of a strided tensor lies in a file, and how its boxes are packed.
 struct FileTensor {
   int fd = -1;
   int64_t offset = 0;  // bytes
-  DType dtype = DType::kFloat32;
-  Dims stride{};  // elements, positive, or negative (a mirrored filter)
+  Packing packing;     // strides are positive, or negative (a mirrored filter)
 };
 
 // Elements [begin, end) of the tensor from or to `memory`, laid out by PackedLayout(end - begin).

@@ -70,20 +70,20 @@ void ForEachPart(CopyTeam& team, const Runs& runs, const Copy& copy) {
 
 }  // namespace
 
-void PackBox(CopyTeam& team, const TensorView& view, const Dims& begin, const Dims& end,
-             void* memory) {
-  const Runs runs(view.dtype, view.stride, begin, end, false);
-  const char* const from = static_cast<const char*>(view.data);
+void PackBox(CopyTeam& team, const void* data, const Packing& packing, const Dims& begin,
+             const Dims& end, void* memory) {
+  const Runs runs(packing, begin, end, false);
+  const char* const from = static_cast<const char*>(data);
   char* const to = static_cast<char*>(memory);
   ForEachPart(team, runs, [=](int64_t tensor, int64_t packed, int64_t bytes) {
     CopyRun(to + packed, from + tensor, bytes);
   });
 }
 
-void UnpackBox(CopyTeam& team, const TensorView& view, const Dims& begin, const Dims& end,
-               const void* memory) {
-  const Runs runs(view.dtype, view.stride, begin, end, true);
-  char* const to = static_cast<char*>(view.data);
+void UnpackBox(CopyTeam& team, void* data, const Packing& packing, const Dims& begin,
+               const Dims& end, const void* memory) {
+  const Runs runs(packing, begin, end, true);
+  char* const to = static_cast<char*>(data);
   const char* const from = static_cast<const char*>(memory);
   ForEachPart(team, runs, [=](int64_t tensor, int64_t packed, int64_t bytes) {
     CopyRun(to + tensor, from + packed, bytes);

@@ -6,10 +6,11 @@
 
 namespace oocdnn {
 
-// Elements [begin, end) of the tensor to or from `memory`, laid out by PackedLayout(end - begin).
-void PackBox(CopyTeam& team, const TensorView& view, const Dims& begin, const Dims& end,
-             void* memory);
-void UnpackBox(CopyTeam& team, const TensorView& view, const Dims& begin, const Dims& end,
-               const void* memory);
+// Elements [begin, end) of the tensor whose first element is at `data` to or from `memory`, laid
+// out by PackedLayout(end - begin).
+void PackBox(CopyTeam& team, const void* data, const Packing& packing, const Dims& begin,
+             const Dims& end, void* memory);
+void UnpackBox(CopyTeam& team, void* data, const Packing& packing, const Dims& begin,
+               const Dims& end, const void* memory);
 
 }  // namespace oocdnn

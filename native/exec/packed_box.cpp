@@ -9,10 +9,7 @@
 namespace oocdnn {
 namespace {
 
-// Up to this stride of the fastest dimension, reading the gaps along is cheaper than going around.
 constexpr int64_t kLargestGap = 8;
-
-bool ReadsGaps(int64_t stride) { return stride > 1 && stride <= kLargestGap; }
 
 // Dimensions from the largest to the smallest step in the tensor.
 std::array<int, 6> SlowestFirst(const Dims& stride) {
@@ -25,24 +22,35 @@ std::array<int, 6> SlowestFirst(const Dims& stride) {
 
 }  // namespace
 
-PackedBox PackedLayout(DType dtype, const Dims& stride, const Dims& extent) {
+// The fastest dimension that has more than one element, where its stride is small.
+Packing PackingOf(DType dtype, const Dims& stride, const Dims& extent) {
+  Packing packing{dtype, stride, -1};
+  const std::array<int, 6> order = SlowestFirst(stride);
+  const auto fastest =
+      std::find_if(order.rbegin(), order.rend(), [&](int d) { return extent[d] > 1; });
+  if (fastest == order.rend()) return packing;
+  if (stride[*fastest] > 1 && stride[*fastest] <= kLargestGap) packing.gapped = *fastest;
+  return packing;
+}
+
+PackedBox PackedLayout(const Packing& packing, const Dims& extent) {
   PackedBox packed;
   int64_t next = 1;
-  const std::array<int, 6> order = SlowestFirst(stride);
+  const std::array<int, 6> order = SlowestFirst(packing.stride);
   for (int i = 5; i >= 0; --i) {
     const int d = order[i];
-    const bool gapped = next == 1 && extent[d] > 1 && ReadsGaps(stride[d]);
-    const int64_t step = gapped ? stride[d] : 1;
-    packed.stride[d] = extent[d] > 1 ? next * step : next;
+    const int64_t step = d == packing.gapped ? packing.stride[d] : 1;
+    packed.stride[d] = next * step;
     next = Mul(next, Mul(extent[d], step));
   }
-  packed.bytes = Mul(next, SizeOf(dtype));
+  packed.bytes = Mul(next, SizeOf(packing.dtype));
   return packed;
 }
 
 // The trailing dimensions that one run covers are contiguous in the tensor and complete in the box.
-Runs::Runs(DType dtype, const Dims& stride, const Dims& begin, const Dims& end, bool writing) {
-  const int64_t size = SizeOf(dtype);
+Runs::Runs(const Packing& packing, const Dims& begin, const Dims& end, bool writing) {
+  const Dims& stride = packing.stride;
+  const int64_t size = SizeOf(packing.dtype);
   Dims extent{};
   for (int d = 0; d < 6; ++d) {
     extent[d] = end[d] - begin[d];
@@ -50,14 +58,14 @@ Runs::Runs(DType dtype, const Dims& stride, const Dims& begin, const Dims& end, 
     if (extent[d] <= 0) count_ = 0;
   }
   if (count_ == 0) return;
-  const PackedBox packed = PackedLayout(dtype, stride, extent);
+  const PackedBox packed = PackedLayout(packing, extent);
   const std::array<int, 6> order = SlowestFirst(stride);
   int64_t elements = 1, next = 1;
   int i = 5;
   for (; i >= 0; --i) {
     const int d = order[i];
     if (extent[d] == 1) continue;
-    const bool gapped = next == 1 && ReadsGaps(stride[d]) && !writing;
+    const bool gapped = d == packing.gapped && !writing;
     if (stride[d] != next && !gapped) break;
     elements = (extent[d] - 1) * stride[d] + elements;
     if (gapped) {

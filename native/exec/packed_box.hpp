@@ -8,19 +8,30 @@
 
 namespace oocdnn {
 
+// How boxes of a tensor are packed. `gapped` is a dimension whose gaps are packed along, because
+// reading them is cheaper than going around; -1: none. It is the same for all boxes of a tensor, so
+// that no box takes more than one that has all of its extents.
+struct Packing {
+  DType dtype = DType::kFloat32;
+  Dims stride{};  // of the tensor, in elements
+  int gapped = -1;
+};
+// For a tensor whose largest box has `extent` elements.
+Packing PackingOf(DType dtype, const Dims& stride, const Dims& extent);
+
 // A packed copy of a box of `extent` elements keeps the tensor's order of dimensions, so that long
-// runs stay long; a gap in the fastest dimension stays a gap.
+// runs stay long.
 struct PackedBox {
   Dims stride{};
   int64_t bytes = 0;
 };
-PackedBox PackedLayout(DType dtype, const Dims& stride, const Dims& extent);
+PackedBox PackedLayout(const Packing& packing, const Dims& extent);
 
-// The runs of a box: `elements` at a time are contiguous in the tensor and in the packed box.
+// The runs of a box: `bytes` at a time are contiguous in the tensor and in the packed box.
 class Runs {
  public:
-  // A gapped fastest dimension may be read in one piece with its gaps, but never written so.
-  Runs(DType dtype, const Dims& stride, const Dims& begin, const Dims& end, bool writing);
+  // Gaps are read along with what lies between them, but never written.
+  Runs(const Packing& packing, const Dims& begin, const Dims& end, bool writing);
 
   [[nodiscard]] int64_t count() const { return count_; }  // 0: the box is empty
   [[nodiscard]] int64_t bytes() const { return bytes_; }  // of one run

@@ -47,7 +47,8 @@ Status Staging::Begin(const HostTensors& tensors, const Uses& uses, Slabs& slabs
     lane.tensor = tensors[i];
     if (!uses[i].used || Reaches(tensors[i])) continue;
     const TensorView& view = tensors[i].view;
-    const int64_t bytes = PackedLayout(view.dtype, view.stride, uses[i].box).bytes;
+    lane.packing = PackingOf(view.dtype, view.stride, uses[i].box);
+    const int64_t bytes = PackedLayout(lane.packing, uses[i].box).bytes;
     const size_t count = uses[i].written ? kWriteSlabs : kReadSlabs;
     lane.slab.resize(uses[i].single ? 1 : count);
     sizes.insert(sizes.end(), lane.slab.size(), bytes);
@@ -65,7 +66,7 @@ TensorView Staging::ViewOf(const Lane& lane, const Slab& slab) const {
   Dims extent{};
   for (int d = 0; d < 6; ++d) extent[d] = slab.end[d] - slab.begin[d];
   TensorView view = lane.tensor.view;
-  view.stride = PackedLayout(view.dtype, view.stride, extent).stride;
+  view.stride = PackedLayout(lane.packing, extent).stride;
   int64_t back = 0;  // the view's element (0, ..., 0) lies before the slab
   for (int d = 0; d < 6; ++d) back += slab.begin[d] * view.stride[d];
   view.data = static_cast<char*>(slab.memory) - back * SizeOf(view.dtype);
@@ -78,11 +79,10 @@ Status Staging::Post(Operand operand, const Dims& begin, const Dims& end) {
   Slab& slab = lane.at(lane.head);
   slab.begin = begin;
   slab.end = end;
-  const auto job = [this, event = EventOf(operand, lane.head), &tensor = lane.tensor,
-                    slab]() -> Status {
+  const auto job = [this, event = EventOf(operand, lane.head), &lane, slab]() -> Status {
     OOC_TRY(device_.Synchronize(event));
-    if (tensor.in_file()) return ReadBox(tensor.file(), slab.begin, slab.end, slab.memory);
-    PackBox(team_, tensor.view, slab.begin, slab.end, slab.memory);
+    if (lane.tensor.in_file()) return ReadBox(lane.file(), slab.begin, slab.end, slab.memory);
+    PackBox(team_, lane.tensor.view.data, lane.packing, slab.begin, slab.end, slab.memory);
     return {};
   };
   OOC_ASSIGN(slab.ticket, reader_.Submit(job));
@@ -116,10 +116,10 @@ Status Staging::Given(Operand operand, Stream stream) {
   const Event event = EventOf(operand, lane.head);
   OOC_TRY(device_.Record(event, stream));
   Slab& slab = lane.at(lane.head++);
-  const auto job = [this, event, &tensor = lane.tensor, slab]() -> Status {
+  const auto job = [this, event, &lane, slab]() -> Status {
     OOC_TRY(device_.Synchronize(event));
-    if (tensor.in_file()) return WriteBox(tensor.file(), slab.begin, slab.end, slab.memory);
-    UnpackBox(team_, tensor.view, slab.begin, slab.end, slab.memory);
+    if (lane.tensor.in_file()) return WriteBox(lane.file(), slab.begin, slab.end, slab.memory);
+    UnpackBox(team_, lane.tensor.view.data, lane.packing, slab.begin, slab.end, slab.memory);
     return {};
   };
   OOC_ASSIGN(slab.ticket, writer_.Submit(job));

@@ -23,7 +23,6 @@ struct HostTensor {
   Tier tier = Tier::kPageable;  // of memory; what is not known to be better is staged
 
   [[nodiscard]] bool in_file() const { return fd >= 0; }
-  [[nodiscard]] FileTensor file() const { return {fd, offset, view.dtype, view.stride}; }
 };
 using HostTensors = std::array<HostTensor, kOperands>;
 
@@ -73,9 +72,11 @@ class Staging {
   };
   struct Lane {
     HostTensor tensor;
+    Packing packing;
     std::vector<Slab> slab;
     int64_t head = 0, tail = 0;  // boxes posted (given), boxes taken
     Slab& at(int64_t box) { return slab[static_cast<size_t>(box) % slab.size()]; }
+    [[nodiscard]] FileTensor file() const { return {tensor.fd, tensor.offset, packing}; }
   };
 
   [[nodiscard]] bool Reaches(const HostTensor& tensor) const;

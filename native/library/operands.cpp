@@ -207,11 +207,12 @@ Status RunEmpty(Device& device, const Problem& problem, const HostTensors& tenso
     ScaleAny(tensor.view.data, tensor.view.dtype, dims, tensor.view.stride, problem.beta);
     return {};
   }
-  const FileTensor file = tensor.file();
-  const PackedBox packed = PackedLayout(file.dtype, file.stride, dims);
+  const Packing packing = PackingOf(tensor.view.dtype, tensor.view.stride, dims);
+  const FileTensor file{tensor.fd, tensor.offset, packing};
+  const PackedBox packed = PackedLayout(packing, dims);
   std::vector<char> box(static_cast<size_t>(packed.bytes), 0);
   if (problem.beta != 0.0) OOC_TRY(ReadBox(file, {}, dims, box.data()));
-  ScaleAny(box.data(), file.dtype, dims, packed.stride, problem.beta);
+  ScaleAny(box.data(), packing.dtype, dims, packed.stride, problem.beta);
   return WriteBox(file, {}, dims, box.data());
 }
 

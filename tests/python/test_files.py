@@ -224,3 +224,38 @@ def test_a_file_that_cannot_grow(tmp_path):
     assert "refused:" in done.stdout
     assert os.strerror(errno.EFBIG) in done.stdout
     assert "then fine" in done.stdout
+
+
+# Rates for which tiles one to two columns wide are cheap.
+NARROW = """oocdnn-profile 2
+machine = none
+date = never
+measured = true
+shared_engines = false
+fetch_bytes_per_second = 4e+10
+drain_bytes_per_second = 4e+10
+both_bytes_per_second = 8e+10
+move_bytes_per_second = 3e+12
+row_bytes = 1
+copy_seconds = 2e-05
+run_seconds = 5e-06
+flops_fallback = 2e+12
+end
+"""
+
+
+def test_boxes_that_are_narrower_at_an_edge(tmp_path):
+    """The box at the edge is one column wide. Packed with the gaps between rows it would take more
+    than the others, and ran over its slab's end."""
+    x, w = integers((2, 4, 3, 4000, 5)), integers((6, 2, 1, 1, 2))
+    moves = {"stride": (2, 1, 2), "padding": (0, 0, 1), "groups": 2}
+    stored = np.memmap(tmp_path / "x.bin", x.dtype, "w+", shape=x.shape)
+    stored[...] = x
+    profile = tmp_path / "profile.txt"
+    profile.write_text(NARROW, encoding="utf-8")
+    device = os.environ.get("OOCDNN_TEST_DEVICE", "cpu")
+    with oocdnn.Context(device, 30_000, profile=profile, engine="direct", wrap="check") as ctx:
+        y = ctx.conv3d(stored, w, **moves)
+        assert ctx.stats.split["w"] > 1
+        assert ctx.check_reports() == []
+    assert_equal(y, oracle.forward(x, w, **moves))
