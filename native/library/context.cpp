@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "base/config.hpp"
@@ -129,7 +130,8 @@ Context::~Context() {
     static_cast<void>(room_.release());
     static_cast<void>(arena_.release());
     static_cast<void>(slabs_.release());
-    static_cast<void>(new std::shared_ptr<Device>(stack_.device));
+    // Nobody deletes this: the pointer in it keeps the device.
+    static_cast<void>(new (std::nothrow) std::shared_ptr<Device>(stack_.device));
     return;
   }
   if (const auto path = Get(Var::kTrace); path && stack_.trace != nullptr) {
