@@ -79,7 +79,7 @@ def filled(array: Array, seed: int) -> Array:
 def call_of(context: oocdnn.Context, problem: Problem) -> Callable[..., Any]:
     if problem.direction == "bias":
         return lambda operands, out: context.conv_backward_bias(operands[0], out=out)
-    moves = {"padding": problem.taps // 2, "groups": problem.groups}
+    moves: dict[str, Any] = {"padding": problem.taps // 2, "groups": problem.groups}
     return lambda operands, out: context.conv2d(*operands, out=out, **moves)
 
 

@@ -4,8 +4,9 @@ out = activation(alpha * conv * scale + b + residual_alpha * residual + beta * o
 
 Arrays are batched, axes N C [D [H]] W, of one type: float64, float32, float16 or bfloat16 (b and
 scale may be float32 beside 16-bit arrays). A result is an array of x's library in x's memory order
-(channels-last where x's strides say so) unless it goes to `out`. Results are complete on return;
-the GIL is released meanwhile.
+(channels-last where x's strides say so) unless it goes to `out`. Results are complete on return,
+but where all arrays are on a GPU: then the call returns when its work is enqueued, and the stream
+goes on when it is done. The GIL is released meanwhile.
 
 Keywords of all functions:
 

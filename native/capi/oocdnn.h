@@ -7,8 +7,8 @@
  *
  * Threads: functions may be called from any thread; calls on one context take turns.
  * Order: a call reads and writes operands on a GPU and in pinned memory in the order of the
- * caller's stream. It returns when every operand in pageable memory or in a file has been read and
- * written.
+ * caller's stream. It returns when all is done; where all operands are on the GPU, when all is
+ * enqueued.
  */
 #ifndef OOCDNN_H_
 #define OOCDNN_H_

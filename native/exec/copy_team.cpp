@@ -64,8 +64,9 @@ struct CopyTeam::State {
   }
 };
 
-CopyTeam::CopyTeam(int threads) : state_(std::make_unique<State>()) {
-  state_->wanted = static_cast<size_t>(std::max(threads, 1) - 1);
+CopyTeam::CopyTeam(int threads)
+    : threads_(std::max(threads, 1)), state_(std::make_unique<State>()) {
+  state_->wanted = static_cast<size_t>(threads_ - 1);
 }
 
 CopyTeam::~CopyTeam() {

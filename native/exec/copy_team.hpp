@@ -14,6 +14,7 @@ class CopyTeam {
   ~CopyTeam();
   CopyTeam(const CopyTeam&) = delete;
   CopyTeam& operator=(const CopyTeam&) = delete;
+  [[nodiscard]] int threads() const { return threads_; }
 
   // Calls piece(i) for each i in [0, count) in any order and returns when all have returned. May be
   // called from several threads at once, which then share the team evenly.
@@ -21,6 +22,7 @@ class CopyTeam {
 
  private:
   struct State;
+  int threads_;
   std::unique_ptr<State> state_;
 };
 

@@ -13,8 +13,11 @@
 namespace oocdnn {
 namespace {
 
-constexpr int64_t kPieceBytes = int64_t{1} << 20;  // a thread's turn: about 0.2 ms
-constexpr int64_t kLongRun = 4096;                 // bytes worth bypassing the caches
+// A thread's turn: long enough that taking it costs little, and several for each thread of the
+// team, so that all end together.
+constexpr int64_t kLeastPiece = int64_t{1} << 16, kMostPiece = int64_t{1} << 20;
+constexpr int64_t kTurns = 4;
+constexpr int64_t kLongRun = 4096;  // bytes worth bypassing the caches
 
 #ifdef __SSE2__
 // Up to 15 bytes at each end are copied plainly, so that the stores between are aligned.
@@ -46,14 +49,16 @@ void CopyRun(char* to, const char* from, int64_t bytes) {
   }
 }
 
-// Calls copy(tensor offset, packed offset, bytes) for all of the box, in pieces of about
-// kPieceBytes: some runs, or a part of one.
+// Calls copy(tensor offset, packed offset, bytes) for all of the box, in pieces: some runs, or a
+// part of one.
 template <class Copy>
 void ForEachPart(CopyTeam& team, const Runs& runs, const Copy& copy) {
   if (runs.count() == 0) return;
-  const int64_t parts = CeilDiv(runs.bytes(), kPieceBytes);  // of a run
+  const int64_t piece =
+      std::clamp(runs.count() * runs.bytes() / (team.threads() * kTurns), kLeastPiece, kMostPiece);
+  const int64_t parts = CeilDiv(runs.bytes(), piece);  // of a run
   const int64_t part = RoundUp(CeilDiv(runs.bytes(), parts), 64);
-  const int64_t together = std::max<int64_t>(kPieceBytes / runs.bytes(), 1);
+  const int64_t together = std::max<int64_t>(piece / runs.bytes(), 1);
   const int64_t groups = CeilDiv(runs.count(), together);
   team.Run(groups * parts, [&](int64_t index) {
     const int64_t first = index / parts * together;
