@@ -21,6 +21,9 @@ struct EngineInfo {
   std::string name;  // "onednn", "direct", "reference", ...
   Properties properties;
   bool symmetric_padding = false;  // false: takes pad 0 only (padding is data on every axis)
+  // For estimates of a tile's bytes before it is prepared.
+  bool blocks_channels = false;  // pads them to whole blocks of 16
+  bool short_tiles = false;      // 16-bit types stay so in tiles; false: tiles are of float32
 };
 
 // What an engine is prepared for: one tile shape.

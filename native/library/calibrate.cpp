@@ -29,11 +29,11 @@ constexpr Type kTypes[] = {{DType::kFloat32, Math::kFp32},
                            {DType::kBFloat16, Math::kFp32}};
 constexpr int kRepetitions = 5;
 constexpr int64_t kChannels = 64, kRows = 56, kWidth = 112;
-constexpr double kLongEnough = 1e-3;     // seconds that a run should take to tell its rate
-constexpr int64_t kMostGrowth = 64;      // of the rows, on the way there
-constexpr int64_t kCopyGrowth = 20;      // rows of a copy: 32 MB of float32
-constexpr int64_t kNarrow = kWidth / 8;  // width of a box whose rows are short
-constexpr int kChain = 16;               // tiles, one after the other
+constexpr double kLongEnough = 1e-3;       // seconds that a run should take to tell its rate
+constexpr int64_t kMostGrowth = 64;        // of the rows, on the way there
+constexpr int64_t kCopyRows = 20 * kRows;  // of a copy: 32 MB of float32
+constexpr int64_t kNarrow = kWidth / 8;    // width of a box whose rows are short
+constexpr int kChain = 16;                 // tiles, one after the other
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // A 3x3 convolution of 64 channels. With `width` less than kWidth, more images make up for it.
@@ -82,6 +82,13 @@ Block HostBlock(Device& device, int64_t bytes) {
   return {device, device.AllocateHost(bytes), bytes, &Device::FreeHost};
 }
 
+// Host memory as a tensor without gaps, of which a tile may take less than the width.
+struct Host {
+  void* memory;
+  int64_t width;
+  bool channels_last;
+};
+
 // One convolution, prepared, with memory for its tiles and for those of a second one.
 class Rig {
  public:
@@ -129,13 +136,14 @@ class Rig {
     args.tag.span = span;
     return device_.Run(stream, *executable_, args);
   }
-  // Between the whole of an operand and dense memory at `host`, whose rows are `pitch` long.
-  [[nodiscard]] Transfer TransferOf(Operand operand, void* host, int64_t pitch, Span* span) const {
+  // Of the whole of an operand.
+  [[nodiscard]] Transfer TransferOf(Operand operand, const Host& host, Span* span) const {
     Transfer transfer;
     transfer.operand = operand;
     Dims dims = problem_.DimsOf(operand);
-    dims[5] = pitch;
-    transfer.view = {host, problem_.dtype, DenseStrides(dims)};
+    dims[5] = host.width;
+    transfer.view = {host.memory, problem_.dtype,
+                     host.channels_last ? ChannelsLastStrides(dims) : DenseStrides(dims)};
     transfer.box = RegionOf(problem_, tiling_, operand, {});
     transfer.tile_end = transfer.box.extent;
     transfer.tile = tile_[0][Index(operand)];
@@ -221,64 +229,100 @@ class Calibration {
   }
 
  private:
-  // The engine that the planner would take first.
+  Result<std::unique_ptr<Rig>> RigOf(int engine, int64_t rows, int64_t width) {
+    return Rig::Make(device_, engine, Sample(Direction::kForward, kTypes[0], rows, width));
+  }
+  // Of the engine that the planner would ask first.
   Result<std::unique_ptr<Rig>> FirstRig(int64_t rows, int64_t width) {
     Status refusal;
     for (int engine = 0; engine < static_cast<int>(device_.engines().size()); ++engine) {
-      auto rig = Rig::Make(device_, engine, Sample(Direction::kForward, kTypes[0], rows, width));
+      auto rig = RigOf(engine, rows, width);
       if (rig.ok()) return rig;
       refusal = std::move(rig).status();
     }
     return refusal;
   }
 
-  double BestFetch(const Rig& rig, Operand operand, void* host, int64_t pitch) {
-    return Best(device_, fetch_.get(), [&](Span* span) {
-      return device_.Fetch(fetch_.get(), rig.TransferOf(operand, host, pitch, span));
-    });
-  }
-
+  // The rates of the first engine go for all for which no others are measured.
   Status MeasureCopies() {
-    const int64_t rows = kRows * kCopyGrowth;
-    OOC_ASSIGN(const std::unique_ptr<Rig> rig, FirstRig(rows, kWidth));
-    const double bytes = rig->bytes(Operand::kX);
-    const auto size = static_cast<int64_t>(bytes);
+    OOC_ASSIGN(const std::unique_ptr<Rig> rig, FirstRig(kCopyRows, kWidth));
+    const auto size = static_cast<int64_t>(rig->bytes(Operand::kX));
     const Block in = HostBlock(device_, size), out = HostBlock(device_, size);
     if (in.get() == nullptr || out.get() == nullptr) {
       return Error(Code::kOutOfMemory, "no host memory to calibrate");
     }
     std::memset(in.get(), 0, static_cast<size_t>(size));
     std::memset(out.get(), 0, static_cast<size_t>(size));
-    Set(&profile_.fetch_bytes_per_second, bytes, BestFetch(*rig, Operand::kX, in.get(), kWidth));
-    Set(&profile_.drain_bytes_per_second, bytes, Best(device_, drain_.get(), [&](Span* span) {
-      return device_.Drain(drain_.get(), rig->TransferOf(Operand::kY, out.get(), kWidth, span));
-    }));
-    Set(&profile_.both_bytes_per_second, 2 * bytes, BestOfBoth(*rig, in.get(), out.get()));
-    Set(&profile_.move_bytes_per_second, bytes, Best(device_, compute_.get(), [&](Span* span) {
-      return device_.Move(compute_.get(), rig->MoveOf(Operand::kX, span));
-    }));
-    // An eighth of the elements, in rows an eighth as long, out of tensors as large.
-    OOC_ASSIGN(const std::unique_ptr<Rig> narrow, FirstRig(rows * kNarrow / kWidth, kNarrow));
-    const double slow = BestFetch(*narrow, Operand::kX, in.get(), kWidth);
-    const double narrow_bytes = narrow->bytes(Operand::kX);
-    const double narrow_rows =
-        narrow_bytes / static_cast<double>(kNarrow * SizeOf(DType::kFloat32));
-    if (slow < kInfinity) {
-      const double wire_bytes = slow * profile_.fetch_bytes_per_second;
-      profile_.row_bytes = std::max(wire_bytes - narrow_bytes, 0.0) / narrow_rows;
+    Set(&profile_.move_bytes_per_second, rig->bytes(Operand::kX),
+        Best(device_, compute_.get(), [&](Span* span) {
+          return device_.Move(compute_.get(), rig->MoveOf(Operand::kX, span));
+        }));
+    bool first = true;
+    for (int engine = 0; engine < static_cast<int>(device_.engines().size()); ++engine) {
+      for (const bool channels_last : {false, true}) {
+        const WireRates rates = MeasureWire(engine, channels_last, in.get(), out.get());
+        if (rates.fetch == 0 || rates.drain == 0 || rates.both == 0) continue;
+        if (first) {
+          profile_.fetch_bytes_per_second = rates.fetch;
+          profile_.drain_bytes_per_second = rates.drain;
+          profile_.both_bytes_per_second = rates.both;
+          profile_.row_bytes = rates.row_bytes;
+        } else {
+          const std::string& name = device_.engines()[static_cast<size_t>(engine)].name;
+          const auto set = [&](const char* rate, double value) {
+            profile_.wires[Profile::WireKey(name, channels_last, rate)] = value;
+          };
+          set("fetch", rates.fetch);
+          set("drain", rates.drain);
+          set("both", rates.both);
+          set("row_bytes", rates.row_bytes);
+        }
+        first = false;
+      }
     }
     return {};
   }
 
+  // Rates of 0 where the engine refuses the tile or a copy fails.
+  WireRates MeasureWire(int engine, bool channels_last, void* in, void* out) {
+    WireRates rates{};
+    auto made = RigOf(engine, kCopyRows, kWidth);
+    if (!made.ok()) return rates;
+    const Rig& rig = *made.value();
+    const Host from{in, kWidth, channels_last}, to{out, kWidth, channels_last};
+    const double bytes = rig.bytes(Operand::kX);
+    Set(&rates.fetch, bytes, BestFetch(rig, from));
+    Set(&rates.drain, bytes, Best(device_, drain_.get(), [&](Span* span) {
+      return device_.Drain(drain_.get(), rig.TransferOf(Operand::kY, to, span));
+    }));
+    Set(&rates.both, 2 * bytes, BestOfBoth(rig, from, to));
+    // An eighth of the elements, in rows an eighth as long, out of tensors as large.
+    auto narrow = RigOf(engine, kCopyRows * kNarrow / kWidth, kNarrow);
+    if (!narrow.ok()) return rates;
+    const double slow = BestFetch(*narrow.value(), from);
+    const double narrow_bytes = narrow.value()->bytes(Operand::kX);
+    const int64_t row = kNarrow * (channels_last ? kChannels : 1) * SizeOf(DType::kFloat32);
+    if (slow < kInfinity) {
+      const double excess = slow * rates.fetch - narrow_bytes;
+      rates.row_bytes = std::max(excess, 0.0) * static_cast<double>(row) / narrow_bytes;
+    }
+    return rates;
+  }
+
+  double BestFetch(const Rig& rig, const Host& host) {
+    return Best(device_, fetch_.get(), [&](Span* span) {
+      return device_.Fetch(fetch_.get(), rig.TransferOf(Operand::kX, host, span));
+    });
+  }
+
   // Both directions at once: from the first beginning to the last end.
-  double BestOfBoth(const Rig& rig, void* in, void* out) {
+  double BestOfBoth(const Rig& rig, const Host& in, const Host& out) {
     double best = kInfinity;
     for (int i = 0; i < kRepetitions; ++i) {
       Span fetched, drained;
-      Status status =
-          device_.Fetch(fetch_.get(), rig.TransferOf(Operand::kX, in, kWidth, &fetched));
+      Status status = device_.Fetch(fetch_.get(), rig.TransferOf(Operand::kX, in, &fetched));
       if (status.ok()) {
-        status = device_.Drain(drain_.get(), rig.TransferOf(Operand::kY, out, kWidth, &drained));
+        status = device_.Drain(drain_.get(), rig.TransferOf(Operand::kY, out, &drained));
       }
       for (const OwnedStream* stream : {&fetch_, &drain_}) {
         Status ended = device_.SynchronizeStream(stream->get());
@@ -296,21 +340,20 @@ class Calibration {
   Status MeasureFixedCosts() {
     OOC_ASSIGN(const std::unique_ptr<Rig> rig, FirstRig(1, kNarrow));
     const auto bytes = static_cast<int64_t>(rig->bytes(Operand::kX));
-    const Block host = HostBlock(device_, bytes);
-    if (host.get() == nullptr) return Error(Code::kOutOfMemory, "no host memory to calibrate");
-    std::memset(host.get(), 0, static_cast<size_t>(bytes));
+    const Block block = HostBlock(device_, bytes);
+    if (block.get() == nullptr) return Error(Code::kOutOfMemory, "no host memory to calibrate");
+    std::memset(block.get(), 0, static_cast<size_t>(bytes));
+    const Host host{block.get(), kNarrow, false};
     double best = kInfinity;
     for (int i = 0; i < kRepetitions; ++i) {
       const auto start = std::chrono::steady_clock::now();
       for (int tile = 0; tile < kChain; ++tile) {
         OOC_TRY(InTurn(drain_, fetch_));
-        OOC_TRY(device_.Fetch(fetch_.get(),
-                              rig->TransferOf(Operand::kX, host.get(), kNarrow, nullptr)));
+        OOC_TRY(device_.Fetch(fetch_.get(), rig->TransferOf(Operand::kX, host, nullptr)));
         OOC_TRY(InTurn(fetch_, compute_));
         OOC_TRY(rig->Run(compute_.get(), nullptr));
         OOC_TRY(InTurn(compute_, drain_));
-        OOC_TRY(device_.Drain(drain_.get(),
-                              rig->TransferOf(Operand::kY, host.get(), kNarrow, nullptr)));
+        OOC_TRY(device_.Drain(drain_.get(), rig->TransferOf(Operand::kY, host, nullptr)));
       }
       OOC_TRY(device_.SynchronizeStream(drain_.get()));
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;

@@ -16,6 +16,14 @@ int64_t FinishPasses(const Problem& problem) {
   return 2 + (problem.Uses(Operand::kOld) ? 1 : 0) + (problem.Uses(Operand::kResidual) ? 1 : 0);
 }
 
+// Whether y, which every problem has, lies with its channels side by side.
+bool ChannelsLast(const Problem& problem) {
+  const Dims& stride = problem.stride[Index(Operand::kY)];
+  const Dims dims = problem.DimsOf(Operand::kY);
+  const int fastest = problem.shape.out[2] > 1 ? 5 : 4;
+  return dims[2] > 1 && stride[2] < stride[fastest];
+}
+
 double Elements(const ConvShape& tile, Operand operand, Direction direction) {
   double product = 1.0;
   for (const int64_t extent : tile.DimsOf(operand, direction)) {
@@ -55,6 +63,8 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile)
     : problem_(request.problem),
       profile_(profile),
       memory_(request.problem),
+      wire_(profile.Wire(request.engines[static_cast<size_t>(engine)].name,
+                         ChannelsLast(request.problem))),
       element_bytes_(SizeOf(request.problem.dtype)),
       finish_passes_(FinishPasses(request.problem)),
       tile_bytes_(SizeOf(AccumulatorOf(request.problem.dtype))),
@@ -64,17 +74,16 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile)
 double Rates::FetchSeconds(int64_t elements, int64_t rows, int64_t moved) const {
   const double bytes = WireBytes(elements, rows);
   const double inside = static_cast<double>(moved) * static_cast<double>(tile_bytes_);
-  return profile_.copy_seconds + bytes / profile_.fetch_bytes_per_second +
-         inside / profile_.move_bytes_per_second;
+  return profile_.copy_seconds + bytes / wire_.fetch + inside / profile_.move_bytes_per_second;
 }
 
 double Rates::DrainSeconds(int64_t elements, int64_t rows) const {
-  return profile_.copy_seconds + WireBytes(elements, rows) / profile_.drain_bytes_per_second;
+  return profile_.copy_seconds + WireBytes(elements, rows) / wire_.drain;
 }
 
 double Rates::WireBytes(int64_t elements, int64_t rows) const {
   return static_cast<double>(elements) * static_cast<double>(element_bytes_) +
-         static_cast<double>(rows) * profile_.row_bytes;
+         static_cast<double>(rows) * wire_.row_bytes;
 }
 
 double Rates::RunSeconds(const ConvShape& tile) const {
@@ -93,9 +102,7 @@ double Rates::FinishSeconds(const ConvShape& tile) const {
   return bytes / profile_.move_bytes_per_second;
 }
 
-double Rates::WireSeconds(int64_t bytes) const {
-  return static_cast<double>(bytes) / profile_.both_bytes_per_second;
-}
+double Rates::WireSeconds(int64_t bytes) const { return static_cast<double>(bytes) / wire_.both; }
 
 Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const LoopOrder& order,
             Operand operand, int depth) {

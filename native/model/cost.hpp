@@ -35,6 +35,7 @@ class Rates {
   const Problem& problem_;
   const Profile& profile_;
   MemoryOrder memory_;
+  WireRates wire_;
   int64_t element_bytes_;  // of the caller's tensors
   int64_t finish_passes_;  // tiles that the finishing pass reads and writes
   int64_t tile_bytes_;     // of an element inside the device

@@ -20,7 +20,7 @@ int64_t PadChannels(int64_t channels) {
 }  // namespace
 
 Footprint::Footprint(const Problem& problem, const EngineInfo& engine)
-    : problem_(problem), blocked_(engine.name == "onednn") {}
+    : problem_(problem), blocked_(engine.blocks_channels), short_(engine.short_tiles) {}
 
 int64_t Footprint::Elements(const ConvShape& tile, Operand operand) const {
   const Operand base = ShapedAs(problem_, operand);
@@ -46,8 +46,7 @@ int64_t Footprint::ElementBytes(Operand operand, bool partial) const {
     if (partial || problem_.NeedsFinish()) return SizeOf(accumulator);
   }
   if (operand == Operand::kBias || operand == Operand::kScale) return SizeOf(accumulator);
-  // Engines other than oneDNN compute 16-bit types from float tiles.
-  return SizeOf(blocked_ ? problem_.dtype : accumulator);
+  return SizeOf(short_ ? problem_.dtype : accumulator);
 }
 
 int64_t Footprint::SlotBytes(const ConvShape& tile, Operand operand, bool partial) const {

@@ -22,12 +22,9 @@ class Footprint {
   // Whether every tile of the shape stays below the 2^31 - 1 elements that engines can index.
   [[nodiscard]] bool Indexable(const ConvShape& tile) const;
 
-  // Engines with the same kind of footprint have the same candidates.
-  [[nodiscard]] bool blocked() const { return blocked_; }
-
  private:
   const Problem& problem_;
-  bool blocked_;  // tiles in the problem's type, channels in blocks of 16
+  bool blocked_, short_;  // see EngineInfo
 };
 
 // Whether the tiling cuts an axis that the output sums over.

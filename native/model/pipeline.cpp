@@ -179,13 +179,24 @@ Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profi
   return cost;
 }
 
+// With padding as data the whole leaves out rows that meet nothing but padding, without it the
+// padding costs no arithmetic: of each piece of work the lesser.
 double FloorOf(const PlanRequest& request, int engine, const Profile& profile) {
-  const Tiling whole = WholeTiling(request.problem, false);
-  const OwnedCuts owned(request.problem, whole);
+  const Problem& problem = request.problem;
   const Rates rates(request, engine, profile);
-  const LoopOrder order = DefaultOrder(request.problem);
-  return CostOf(request.problem, rates, TotalsOf(request.problem, rates, owned.cuts, order, {}))
-      .seconds;
+  const auto totals_of = [&](bool padding_as_data) {
+    const Tiling whole = WholeTiling(problem, padding_as_data);
+    const OwnedCuts owned(problem, whole);
+    return TotalsOf(problem, rates, owned.cuts, DefaultOrder(problem), {});
+  };
+  Totals least = totals_of(false);
+  const Totals other = totals_of(true);
+  least.compute_seconds = std::min(least.compute_seconds, other.compute_seconds);
+  for (int i = 0; i < kOperands; ++i) {
+    least.flow[i].seconds = std::min(least.flow[i].seconds, other.flow[i].seconds);
+    least.flow[i].bytes = std::min(least.flow[i].bytes, other.flow[i].bytes);
+  }
+  return CostOf(problem, rates, least).seconds;
 }
 
 }  // namespace oocdnn

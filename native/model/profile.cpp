@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kHeader = "oocdnn-profile 2";
 constexpr std::string_view kEnd = "end";
-constexpr std::string_view kFlopsPrefix = "flops ";
+constexpr std::string_view kFlopsPrefix = "flops ", kWirePrefix = "wire ";
 
 struct Text {
   const char* key;
@@ -105,6 +105,12 @@ Status ReadEntry(const std::string& key, std::string_view value, Profile* profil
     profile->flops[Unescape(std::string_view(key).substr(kFlopsPrefix.size()))] = rate;
     return {};
   }
+  if (key.starts_with(kWirePrefix)) {
+    double rate = 0.0;
+    OOC_TRY(ReadNumber(key, value, key.ends_with("/row_bytes"), &rate));
+    profile->wires[Unescape(std::string_view(key).substr(kWirePrefix.size()))] = rate;
+    return {};
+  }
   for (const Text& text : kTexts) {
     if (key != text.key) continue;
     profile->*text.field = Unescape(value);
@@ -149,6 +155,19 @@ double Profile::Flops(const std::string& engine, DType dtype, Math math,
   return flops_fallback;
 }
 
+std::string Profile::WireKey(const std::string& engine, bool channels_last, const char* rate) {
+  return engine + (channels_last ? "/nhwc/" : "/nchw/") + rate;
+}
+
+WireRates Profile::Wire(const std::string& engine, bool channels_last) const {
+  const auto rate = [&](const char* name, double general) {
+    const auto found = wires.find(WireKey(engine, channels_last, name));
+    return found == wires.end() ? general : found->second;
+  };
+  return {rate("fetch", fetch_bytes_per_second), rate("drain", drain_bytes_per_second),
+          rate("both", both_bytes_per_second), rate("row_bytes", row_bytes)};
+}
+
 std::string ToText(const Profile& profile) {
   std::string text = std::string(kHeader) + "\n";
   for (const Text& entry : kTexts) PutLine(&text, entry.key, Escape(profile.*entry.field));
@@ -160,6 +179,9 @@ std::string ToText(const Profile& profile) {
   }
   for (const auto& [key, rate] : profile.flops) {
     PutLine(&text, std::string(kFlopsPrefix) + Escape(key), NumberText(rate));
+  }
+  for (const auto& [key, rate] : profile.wires) {
+    PutLine(&text, std::string(kWirePrefix) + Escape(key), NumberText(rate));
   }
   return text.append(kEnd).append("\n");
 }
@@ -196,7 +218,7 @@ Result<Profile> ParseProfile(const std::string& text) {
     }
     OOC_TRY(ReadEntry(key, line.substr(sign + 3), &profile));
   }
-  if (!complete || keys.size() != kKeys + profile.flops.size()) {
+  if (!complete || keys.size() != kKeys + profile.flops.size() + profile.wires.size()) {
     return Error(Code::kFileError, "the profile is cut off or lacks a key");
   }
   return profile;

@@ -13,6 +13,12 @@
 
 namespace oocdnn {
 
+// What crosses between the caller's memory and tiles.
+struct WireRates {
+  double fetch, drain, both;  // bytes per second; `both`: the two directions together
+  double row_bytes;           // that each contiguous row of a transfer costs on top
+};
+
 struct Profile {
   std::string machine;          // who was measured: device description and library versions
   std::string date;             // ISO 8601, UTC
@@ -29,6 +35,11 @@ struct Profile {
   // to `flops_fallback`.
   std::map<std::string, double> flops;
   double flops_fallback = 5e9;
+  // By "engine/order/rate": what differs from the rates above because an engine has its tiles in
+  // another memory order than the caller's; order nchw or nhwc, rate fetch, drain, both or
+  // row_bytes
+  // ("cudnn-nhwc/nchw/fetch").
+  std::map<std::string, double> wires;
 
   bool operator==(const Profile&) const = default;
   // The rate of the key; else of the engine and type in another direction (forward first); else of
@@ -37,6 +48,9 @@ struct Profile {
                              Direction direction) const;
   static std::string FlopsKey(const std::string& engine, DType dtype, Math math,
                               Direction direction);
+  // For an engine and the caller's memory order; what is not among `wires` is as everywhere.
+  [[nodiscard]] WireRates Wire(const std::string& engine, bool channels_last) const;
+  static std::string WireKey(const std::string& engine, bool channels_last, const char* rate);
 };
 
 // Lines of `key = value` between a versioned header and an end mark. ParseProfile(ToText(p)) == p;

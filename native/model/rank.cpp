@@ -40,6 +40,13 @@ void Shorten(std::vector<RankedCandidate>* list, int64_t budget, size_t room) {
 
 }  // namespace
 
+double Families::Seconds() const {
+  double least = whole ? whole->cost.seconds : kNever;
+  if (!uncut.empty()) least = std::min(least, uncut.front().cost.seconds);
+  if (!cut.empty()) least = std::min(least, cut.front().cost.seconds);
+  return least;
+}
+
 void Rank(std::vector<RankedCandidate>* candidates) {
   const auto faster = [](const RankedCandidate& a, const RankedCandidate& b) {
     return a.cost.seconds < b.cost.seconds;

@@ -1,6 +1,7 @@
 // The order in which priced candidates are offered.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -11,9 +12,12 @@ namespace oocdnn {
 // Candidates of one engine. `uncut` and `cut` differ in whether the summed channels (C forward, K
 // backward data) are cut, which makes partial sums in the accumulator's type.
 struct Families {
-  std::optional<RankedCandidate> whole;  // one tile, where it fits
+  std::optional<RankedCandidate> whole;  // one tile, where it fits and is best
   std::vector<RankedCandidate> uncut, cut;
+  // Of the best; kNever where there is none.
+  [[nodiscard]] double Seconds() const;
 };
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // How much faster a plan with partial sums must be than one without before it is preferred.
 constexpr double kPartialSumsGain = 1.25;
@@ -25,7 +29,7 @@ void Rank(std::vector<RankedCandidate>* candidates);
 // tiles and workspace turn out larger than estimated.
 constexpr double kFrugalShare = 0.6;
 
-// The `best` to offer. What fits altogether runs whole. Then the family that wins, a frugal
+// The `best` to offer: the whole; then the family that wins, a frugal
 // candidate among it; then one of the other family, so that an engine that refuses partial sums
 // still has something to run.
 std::vector<RankedCandidate> Merge(Families families, int64_t budget, int best);

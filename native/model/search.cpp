@@ -1,6 +1,5 @@
-// Search: from a problem and a budget to the few candidates worth preparing, engine by engine in
-// order of preference. What is searched on one engine is in family.cpp, how it is ranked in
-// rank.cpp.
+// Search: from a problem and a budget to the few candidates worth preparing, engine by engine. What
+// is searched on one engine is in family.cpp, how it is ranked in rank.cpp.
 #include <algorithm>
 #include <chrono>
 #include <iterator>
@@ -16,7 +15,8 @@
 namespace oocdnn {
 namespace {
 
-constexpr int kAtLeast = 2;  // candidates of every engine after the first
+constexpr int kAtLeast = 2;        // candidates of every engine after the first
+constexpr double kClearly = 1.05;  // an engine that is preferred stays so up to this much slower
 
 // One tile, one slot each: what a problem that fits altogether runs as.
 std::optional<RankedCandidate> Whole(const PlanRequest& request, int engine,
@@ -44,28 +44,41 @@ std::string WholeRefusal(const PlanRequest& request, int engine) {
                 BytesText(request.budget).c_str());
 }
 
-std::vector<RankedCandidate> SearchEngine(const PlanRequest& request, int engine, int quota,
-                                          const Profile& profile, PlanSearch* search) {
-  Families families;
-  families.whole = Whole(request, engine, profile);
-  ++search->considered;
-  if (families.whole && families.whole->cost.steps == 0) return {*families.whole};
-  if (!families.whole) search->refused.push_back(WholeRefusal(request, engine));
-  TileSpace space(request, engine, profile);
-  FamilySearch uncut(&space, request, profile, false);
-  families.uncut = uncut.Run();
-  search->considered += uncut.considered();
-
-  // Partial sums are looked at only where they could be so much faster.
-  const Axis summed = SummedChannels(request.problem);
-  const double floor = FloorOf(request, engine, profile) * kPartialSumsGain;
-  const bool useless = !families.uncut.empty() && families.uncut.front().cost.seconds <= floor;
-  if (summed != Axis::kN && !families.whole && !useless) {
-    FamilySearch cut(&space, request, profile, true);
-    families.cut = cut.Run();
-    search->considered += cut.considered();
+// Where copies and computing take turns, nothing is gained by cutting what fits; else one tile is a
+// candidate like any other.
+void PutWhole(const RankedCandidate& whole, bool shared_engines, Families* families) {
+  if (shared_engines || whole.cost.steps == 0) {
+    families->whole = whole;
+  } else {
+    families->uncut.push_back(whole);
+    Rank(&families->uncut);
   }
-  return Merge(std::move(families), request.budget, quota);
+}
+
+Families SearchEngine(const PlanRequest& request, int engine, const Profile& profile,
+                      PlanSearch* search) {
+  Families families;
+  const std::optional<RankedCandidate> whole = Whole(request, engine, profile);
+  ++search->considered;
+  if (!whole) search->refused.push_back(WholeRefusal(request, engine));
+  if (!whole || whole->cost.steps > 0) {
+    TileSpace space(request, engine, profile);
+    FamilySearch uncut(&space, request, profile, false);
+    families.uncut = uncut.Run();
+    search->considered += uncut.considered();
+
+    // Partial sums are looked at only where they could be so much faster.
+    const Axis summed = SummedChannels(request.problem);
+    const double floor = FloorOf(request, engine, profile) * kPartialSumsGain;
+    const bool useless = !families.uncut.empty() && families.uncut.front().cost.seconds <= floor;
+    if (summed != Axis::kN && !whole && !useless) {
+      FamilySearch cut(&space, request, profile, true);
+      families.cut = cut.Run();
+      search->considered += cut.considered();
+    }
+  }
+  if (whole) PutWhole(*whole, profile.shared_engines, &families);
+  return families;
 }
 
 // Sentence of an engine that no tiling fits.
@@ -76,7 +89,6 @@ std::string Refusal(const PlanRequest& request, int engine, int64_t least, const
                 static_cast<long long>(request.budget));
 }
 
-// Runs the engines in order of preference; engines of one kind share one search.
 class EngineLoop {
  public:
   EngineLoop(const PlanRequest& request, const Profile& profile)
@@ -85,25 +97,37 @@ class EngineLoop {
   Result<PlanSearch> Run() {
     const std::vector<int> engines = Admitted();
     if (engines.empty()) return NoEngine();
-    const int rest = static_cast<int>(engines.size()) - 1;
+    std::vector<Families> found;
     for (const int engine : engines) {
-      const bool first = engine == engines.front();
-      const int quota = first ? std::max(request_.best - rest * kAtLeast, 1) : kAtLeast;
-      std::vector<RankedCandidate> ranked = RankedOf(engine, quota);
-      if (ranked.empty()) NoteRefusal(engine);
-      std::move(ranked.begin(), ranked.end(), std::back_inserter(search_.ranked));
+      found.push_back(SearchEngine(request_, engine, profile_, &search_));
+      if (found.back().Seconds() < kNever) continue;
+      NoteRefusal(engine);
+      found.pop_back();
     }
-    if (search_.ranked.empty()) {
+    if (found.empty()) {
       return Error(Code::kOutOfMemory, "%s", least_text_.c_str()).WithDetail(least_);
+    }
+    const int rest = static_cast<int>(found.size()) - 1;
+    int places = std::max(request_.best - rest * kAtLeast, 1);
+    while (!found.empty()) {
+      const auto next = Preferred(&found);
+      std::vector<RankedCandidate> ranked = Merge(std::move(*next), request_.budget, places);
+      std::move(ranked.begin(), ranked.end(), std::back_inserter(search_.ranked));
+      found.erase(next);
+      places = kAtLeast;
     }
     return std::move(search_);
   }
 
  private:
-  struct Shared {
-    bool symmetric, blocked;
-    std::vector<RankedCandidate> ranked;
-  };
+  // The first, in the order of the request, that none beats clearly.
+  static std::vector<Families>::iterator Preferred(std::vector<Families>* found) {
+    double least = kNever;
+    for (const Families& families : *found) least = std::min(least, families.Seconds());
+    return std::find_if(found->begin(), found->end(), [&](const Families& families) {
+      return families.Seconds() <= kClearly * least;
+    });
+  }
 
   std::vector<int> Admitted() {
     std::vector<int> engines;
@@ -127,30 +151,6 @@ class EngineLoop {
     return {Code::kUnsupported, why};
   }
 
-  std::vector<RankedCandidate> RankedOf(int engine, int quota) {
-    const EngineInfo& info = request_.engines[static_cast<size_t>(engine)];
-    const bool blocked = Footprint(request_.problem, info).blocked();
-    for (const Shared& shared : shared_) {
-      if (shared.symmetric == info.symmetric_padding && shared.blocked == blocked) {
-        return Reprice(shared.ranked, engine);
-      }
-    }
-    shared_.push_back({info.symmetric_padding, blocked,
-                       SearchEngine(request_, engine, quota, profile_, &search_)});
-    return shared_.back().ranked;
-  }
-
-  // Another engine with the same tiles and other rates: the order stays, the prices change.
-  [[nodiscard]] std::vector<RankedCandidate> Reprice(std::vector<RankedCandidate> ranked,
-                                                     int engine) const {
-    if (ranked.size() > kAtLeast) ranked.resize(kAtLeast);
-    for (RankedCandidate& entry : ranked) {
-      entry.candidate.engine = engine;
-      entry.cost = PriceOf(request_, entry.candidate, profile_);
-    }
-    return ranked;
-  }
-
   void NoteRefusal(int engine) {
     Tiling tiling;
     const int64_t least = TileSpace(request_, engine, profile_).LeastBytes(&tiling);
@@ -164,7 +164,6 @@ class EngineLoop {
   const PlanRequest& request_;
   const Profile& profile_;
   PlanSearch search_;
-  std::vector<Shared> shared_;
   int64_t least_ = kSizeMax;
   std::string least_text_ = "no tiling is small enough for the engine's 32-bit sizes";
 };

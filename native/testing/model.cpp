@@ -25,6 +25,7 @@ std::vector<EngineInfo> EnginesOf(const std::string& text) {
     EngineInfo engine;
     engine.name = words.substr(0, words.find('+'));
     engine.symmetric_padding = words.find("+symmetric") != std::string::npos;
+    engine.blocks_channels = engine.short_tiles = words.find("+blocks") != std::string::npos;
     engine.properties.invariant = words.find("+invariant") != std::string::npos;
     engines.push_back(engine);
     begin = end + 1;

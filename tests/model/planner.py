@@ -10,7 +10,7 @@ from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64
 from geometry import doors
 from geometry.doors import Problem, Tiling
 
-ONEDNN = "onednn+symmetric"
+ONEDNN = "onednn+symmetric+blocks"
 DIRECT = "direct+invariant"
 ENGINES = ",".join((ONEDNN, DIRECT, "reference+invariant"))
 OUT_OF_MEMORY, UNSUPPORTED, FILE_ERROR = 3, 4, 7

@@ -25,6 +25,7 @@ EngineInfo InfoOf(ChannelOrder order) {
   info.properties.exact = true;
   info.properties.deterministic = true;
   info.symmetric_padding = true;
+  info.short_tiles = true;
   return info;
 }
 

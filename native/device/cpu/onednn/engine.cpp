@@ -23,6 +23,7 @@ EngineInfo Info() {
   info.properties.exact = true;          // direct and matrix algorithms only, no Winograd
   info.properties.deterministic = true;  // at one number of threads
   info.symmetric_padding = true;
+  info.blocks_channels = info.short_tiles = true;
   return info;
 }
 
