@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -103,7 +104,7 @@ def in_core(case: Layer, direction: Direction) -> Callable[..., torch.Tensor]:
 
 def event_seconds(work: Callable[[], object], repeats: int) -> float:
     """The best of `repeats`, by the GPU's own clock, after one that is not counted."""
-    times = []
+    times: list[float] = []
     for _ in range(repeats + 1):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
@@ -116,14 +117,15 @@ def event_seconds(work: Callable[[], object], repeats: int) -> float:
 
 def torch_seconds(case: Layer, direction: Direction, inputs: list[torch.Tensor]) -> dict[str, Any]:
     """Seconds of torch in core by memory order; what it cannot do is left out with its reason."""
-    call, seconds = in_core(case, direction), {}
+    call = in_core(case, direction)
+    seconds: dict[str, Any] = {}
     last = torch.channels_last if case.rank == 2 else torch.channels_last_3d
     many = case.flops > MANY_FLOPS
     torch.backends.cudnn.benchmark = not many
     for name, order in (("nchw", torch.contiguous_format), ("nhwc", last)):
         try:
             here = [tensor.contiguous(memory_format=order) for tensor in inputs]
-            seconds[name] = event_seconds(lambda here=here: call(*here), 1 if many else 3)
+            seconds[name] = event_seconds(partial(call, *here), 1 if many else 3)
         except RuntimeError as error:
             seconds[name] = str(error).splitlines()[0]
         here = []
@@ -176,11 +178,14 @@ def floors(one: Measured, wires: Wires) -> dict[str, float]:
 
 def as_numpy(tensor: torch.Tensor) -> Array:
     """The same memory; bfloat16 is what `ml_dtypes` calls so."""
+    array: Array
     if tensor.dtype != torch.bfloat16:
-        return tensor.numpy()
-    import ml_dtypes
+        array = tensor.numpy()
+    else:
+        import ml_dtypes
 
-    return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        array = tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return array
 
 
 def compare(result: torch.Tensor, expected: torch.Tensor) -> tuple[int, float]:
