@@ -83,11 +83,10 @@ std::vector<EngineInfo> EnginesFor(const Device& device, bool reproducible) {
 
 }  // namespace
 
-// Threads and the locks they may hold do not survive a fork, so they live apart from what does.
+// Threads do not survive a fork, so what has them lives apart from what does.
 struct Context::Room {
   Room(Device& device, int threads) : loop(device, threads) {}
   const pid_t process = getpid();
-  std::mutex turn;
   TileLoop loop;
   std::vector<std::pair<void*, OwnedStream>> callers;  // streams of callers, by their own handles
 
@@ -241,8 +240,8 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, const InPlace& in_pl
 
 Result<PlanPointer> Context::Plan(const Problem& problem) {
   OOC_TRY(Validate(problem));
+  const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  const std::lock_guard turn(room_->turn);
   if (problem.shape.n == 0) {
     return Error(Code::kInvalidProblem, "the batch is empty: there is nothing to plan");
   }
@@ -263,8 +262,8 @@ Status Context::Run(const Problem& problem, const HostTensors& operands, void* s
                     const Progress& progress) {
   OOC_TRY(Validate(problem));
   OOC_TRY(CheckOperands(problem, operands));
+  const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  const std::lock_guard turn(room_->turn);
   stats_ = CallStats{};
   HostTensors tensors = operands;
   OOC_TRY(LocateOperands(*stack_.device, problem, &tensors));
@@ -335,13 +334,13 @@ Status Context::RunWithin(const Call& call, int64_t budget) {
 }
 
 CallStats Context::stats() {
-  const std::lock_guard turn(room_->turn);
+  const std::lock_guard turn(turn_);
   return stats_;
 }
 
 Status Context::Release() {
+  const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  const std::lock_guard turn(room_->turn);
   OOC_TRY(room_->loop.Settle());
   arena_->Release();
   slabs_->Release();
@@ -352,7 +351,7 @@ Result<std::string> Context::Trace() {
   if (stack_.trace == nullptr) {
     return Error(Code::kUnsupported, "this context records no timeline; create it with trace on");
   }
-  const std::lock_guard turn(room_->turn);
+  const std::lock_guard turn(turn_);
   return TakeTrace(*stack_.trace);
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/process_lock.hpp"
 #include "exec/tile_loop.hpp"
 #include "library/backends.hpp"
 #include "library/plan_report.hpp"
@@ -71,6 +72,7 @@ class Context {
   struct Room;  // what a forked child must build anew
   explicit Context(ContextOptions options);
   Status Open();
+  // Makes the room anew in a forked child. With the turn held, like all below.
   Status EnterProcess();
   const Profile& GetProfile();
   // One call on its way through the attempts to run it.
@@ -96,6 +98,7 @@ class Context {
   DeviceStack stack_;
   int64_t budget_ = 0;
   bool auto_budget_ = false;
+  ProcessLock turn_;
   std::unique_ptr<Room> room_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Slabs> slabs_;
