@@ -2,9 +2,13 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <new>
 
 namespace oocdnn {
 namespace {
+
+// Short enough to lie in the string itself.
+constexpr const char* kNoMemory = "no host memory";
 
 std::string FormatList(const char* format, va_list args) {
   va_list copy;
@@ -34,15 +38,34 @@ const char* CodeName(Code code) {
   return "unknown";
 }
 
-Status::Status(Code code, std::string message) {
-  if (code != Code::kOk) rep_ = std::make_unique<Rep>(Rep{code, std::move(message)});
+// Shared by all that it serves.
+Status::Rep* Status::NoMemory() {
+  static Rep rep{Code::kOutOfMemory, kNoMemory};
+  return &rep;
 }
 
-Status::Status(const Status& other)
-    : rep_(other.rep_ ? std::make_unique<Rep>(*other.rep_) : nullptr) {}
+void Status::Drop::operator()(Rep* rep) const {
+  if (rep != NoMemory()) delete rep;
+}
+
+Status::OwnedRep Status::Copy(const Rep& rep) {
+  try {
+    return OwnedRep(new Rep(rep));
+  } catch (const std::bad_alloc&) {
+    return OwnedRep(NoMemory());
+  }
+}
+
+Status::Status(Code code, std::string message) {
+  if (code == Code::kOk) return;
+  rep_.reset(new (std::nothrow) Rep{code, std::move(message)});
+  if (rep_ == nullptr) rep_.reset(NoMemory());
+}
+
+Status::Status(const Status& other) : rep_(other.rep_ ? Copy(*other.rep_) : nullptr) {}
 
 Status& Status::operator=(const Status& other) {
-  if (this != &other) rep_ = other.rep_ ? std::make_unique<Rep>(*other.rep_) : nullptr;
+  if (this != &other) rep_ = other.rep_ ? Copy(*other.rep_) : nullptr;
   return *this;
 }
 
@@ -52,19 +75,30 @@ const std::string& Status::message() const {
 }
 
 Status Status::With(std::string_view context) && {
-  if (rep_) rep_->message = std::string(context) + ": " + rep_->message;
+  if (rep_ == nullptr || rep_.get() == NoMemory()) return std::move(*this);
+  try {
+    rep_->message = std::string(context) + ": " + rep_->message;
+  } catch (const std::bad_alloc&) {
+    // The text stays as it is.
+  }
   return std::move(*this);
 }
 
 Status Status::WithDetail(long long detail) && {
-  if (rep_) rep_->detail = detail;
+  if (rep_ != nullptr && rep_.get() != NoMemory()) rep_->detail = detail;
   return std::move(*this);
 }
 
 Status Error(Code code, const char* format, ...) {
   va_list args;
   va_start(args, format);
-  std::string text = FormatList(format, args);
+  std::string text;
+  try {
+    text = FormatList(format, args);
+  } catch (const std::bad_alloc&) {
+    code = Code::kOutOfMemory;
+    text = kNoMemory;
+  }
   va_end(args);
   return {code, std::move(text)};
 }

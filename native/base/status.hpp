@@ -1,7 +1,8 @@
 // Status: what happened, with the numbers and the next step; Result: a value or a Status.
 //
 // A function that can fail returns one of the two. Context is added on the way up with With(), so
-// that the text a user reads runs from the call that failed to the cause. Nothing here throws.
+// that the text a user reads runs from the call that failed to the cause. Nothing of a Status
+// throws: one that there is no memory for is a kOutOfMemory that needs none.
 #pragma once
 
 #include <memory>
@@ -54,7 +55,13 @@ class [[nodiscard]] Status {
     std::string message;
     long long detail = 0;
   };
-  std::unique_ptr<Rep> rep_;
+  struct Drop {
+    void operator()(Rep* rep) const;
+  };
+  using OwnedRep = std::unique_ptr<Rep, Drop>;
+  static Rep* NoMemory();
+  static OwnedRep Copy(const Rep& rep);
+  OwnedRep rep_;
 };
 
 // printf-style construction: Error(Code::kInvalidProblem, "x has rank %d", rank).

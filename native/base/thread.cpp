@@ -3,8 +3,12 @@
 #include <pthread.h>
 #include <csignal>
 
+#include <array>
+#include <string_view>
 #include <system_error>
 #include <utility>
+
+#include "base/guarded.hpp"
 
 namespace oocdnn {
 
@@ -18,10 +22,14 @@ Result<std::thread> StartThread(const char* name, std::function<void()> body) {
     thread = std::thread(std::move(body));
   } catch (const std::system_error& error) {
     status = Error(Code::kDeviceError, "cannot start thread %s: %s", name, error.what());
+  } catch (...) {
+    status = StatusOfException();
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!status.ok()) return status;
-  pthread_setname_np(thread.native_handle(), std::string(name).substr(0, 15).c_str());
+  std::array<char, 16> cut{};
+  std::string_view(name).copy(cut.data(), cut.size() - 1);
+  pthread_setname_np(thread.native_handle(), cut.data());
   return thread;
 }
 

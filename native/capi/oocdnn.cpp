@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <new>
 #include <string>
 
 #include "base/config.hpp"
+#include "base/guarded.hpp"
 #include "capi/info.hpp"
 #include "capi/translate.hpp"
 #include "library/context.hpp"
@@ -45,23 +45,18 @@ std::string& Text() {
 }
 
 oocdnn_status Report(const Status& status) {
-  Last().text = status.message();
+  try {
+    Last().text = status.message();
+  } catch (const std::bad_alloc&) {
+    Last().text.clear();
+  }
   Last().detail = status.detail();
   return static_cast<oocdnn_status>(status.code());
 }
 
-// Runs `body`, turning exceptions of the standard library into statuses.
 template <class Body>
 oocdnn_status Guard(const Body& body) {
-  try {
-    return Report(body());
-  } catch (const std::bad_alloc&) {
-    return Report(Error(Code::kOutOfMemory, "the host has no memory left for bookkeeping"));
-  } catch (const std::exception& error) {
-    return Report(Error(Code::kInternal, "unexpected: %s", error.what()));
-  } catch (...) {
-    return Report(Error(Code::kInternal, "unexpected failure"));
-  }
+  return Report(Guarded(body));
 }
 
 Status Need(const void* pointer, const char* what) {

@@ -53,6 +53,7 @@ struct CopyTeam::State {
 
   // Where the system refuses a thread, those that are there do the work.
   void Start() {
+    threads.reserve(wanted);
     while (threads.size() < wanted) {
       Result<std::thread> thread = StartThread("oocdnn-copy", [this] { Serve(); });
       if (!thread.ok()) {

@@ -16,8 +16,8 @@ class CopyTeam {
   CopyTeam& operator=(const CopyTeam&) = delete;
   [[nodiscard]] int threads() const { return threads_; }
 
-  // Calls piece(i) for each i in [0, count) in any order and returns when all have returned. May be
-  // called from several threads at once, which then share the team evenly.
+  // Calls piece(i), which may not throw, for each i in [0, count) in any order and returns when all
+  // have returned. May be called from several threads at once, which then share the team evenly.
   void Run(int64_t count, const std::function<void(int64_t)>& piece);
 
  private:

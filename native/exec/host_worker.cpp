@@ -5,6 +5,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/guarded.hpp"
 #include "base/thread.hpp"
 
 namespace oocdnn {
@@ -27,7 +28,7 @@ struct HostWorker::State {
       jobs.pop_front();
       if (error.ok()) {
         lock.unlock();
-        Status status = job();
+        Status status = Guarded(job);
         lock.lock();
         if (error.ok()) error = std::move(status);
       }

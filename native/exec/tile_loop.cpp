@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "base/checked.hpp"
+#include "base/guarded.hpp"
 #include "exec/operation.hpp"
 
 namespace oocdnn {
@@ -115,13 +116,15 @@ Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const A
     const Dims whole = booking.problem.DimsOf(operand);
     for (int d = 0; d < 6; ++d) uses[i].box[d] = std::min(box[d], whole[d]);
   }
-  OOC_TRY(staging_.Begin(tensors, uses, slabs));
   const Call call{booking, tensors, arena, stats};
-  if (behind_) {  // slots of that call may lie where this one's do
-    for (const Stream stream : Streams()) OOC_TRY(Precede(stream));
-  }
-  Status status = Loop(call, progress);
-  if (status.ok() && then != nullptr) status = Precede(then);
+  Status status = Guarded([&]() -> Status {
+    OOC_TRY(staging_.Begin(tensors, uses, slabs));
+    if (behind_) {  // slots of that call may lie where this one's do
+      for (const Stream stream : Streams()) OOC_TRY(Precede(stream));
+    }
+    OOC_TRY(Loop(call, progress));
+    return then != nullptr ? Precede(then) : Status();
+  });
   behind_ = status.ok() && then != nullptr;
   if (!behind_) OOC_TRY(Quiesce(std::move(status)));
   stats->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

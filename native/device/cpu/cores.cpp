@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "base/thread.hpp"
 #include "device/cpu/fork.hpp"
 
@@ -31,7 +32,10 @@ void Cores::State::Serve() {
     Job* const job = jobs.front();
     jobs.pop_front();
     lock.unlock();
-    job->work(team);
+    job->status = Guarded([&] {
+      job->work(team);
+      return Status();
+    });
     lock.lock();
     job->finished = true;
     job->done.notify_one();  // under the lock: the job lives on its caller's stack
@@ -40,7 +44,7 @@ void Cores::State::Serve() {
 
 Status Cores::Run(const std::function<void(Parallel&)>& work) {
   State& state = *state_;
-  Job job{work, {}, false};
+  Job job{work, {}, {}, false};
   std::unique_lock lock(state.mutex);
   if (!state.thread.joinable()) {
     OOC_ASSIGN(state.thread, StartThread("oocdnn-cores", [&state] { state.Serve(); }));
@@ -48,7 +52,7 @@ Status Cores::Run(const std::function<void(Parallel&)>& work) {
   state.jobs.push_back(&job);
   state.arrived.notify_one();
   job.done.wait(lock, [&] { return job.finished; });
-  return {};
+  return std::move(job.status);
 }
 
 }  // namespace oocdnn::cpu

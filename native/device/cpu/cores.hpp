@@ -22,7 +22,7 @@ class Cores {
   Cores& operator=(const Cores&) = delete;
 
   // Runs `work` on the dedicated thread and returns when it is done; first come, first served.
-  // Any thread but the dedicated one. Fails only where the thread cannot be started.
+  // Any thread but the dedicated one. Fails where the thread cannot be started, or `work` throws.
   Status Run(const std::function<void(Parallel&)>& work);
 
   // In a forked child, before anything else: forget the threads of the parent.
@@ -32,6 +32,7 @@ class Cores {
   struct Job {
     const std::function<void(Parallel&)>& work;
     std::condition_variable done;
+    Status status;
     bool finished = false;
   };
   struct State {

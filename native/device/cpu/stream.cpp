@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "base/thread.hpp"
 #include "device/cpu/fork.hpp"
 
@@ -56,7 +57,7 @@ void StreamTag::State::Serve() {
     if (failure.ok() || job.always) {
       working = true;
       lock.unlock();
-      Status status = job.work();
+      Status status = Guarded(job.work);
       lock.lock();
       working = false;
       if (failure.ok()) failure = std::move(status);

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -12,7 +13,8 @@
 namespace oocdnn::cpu {
 
 // One thread at a time calls For, and never from inside a piece. The helpers start at the first
-// For that has work for them; where the system refuses threads, fewer do the work.
+// For that has work for them; where the system refuses threads, fewer do the work. What a piece
+// throws ends the loop and leaves For.
 class Team final : public Parallel {
  public:
   explicit Team(int threads) : threads_(threads) {}
@@ -28,9 +30,12 @@ class Team final : public Parallel {
     int64_t count, grain;
     const std::function<void(int64_t, int64_t)>& fn;
     std::atomic<int64_t> next{0};
-    void Work();  // takes pieces until none is left
+    std::atomic<bool> failed{false};
+    std::exception_ptr failure;  // of the first piece that failed
+    void Work() noexcept;        // takes pieces until none is left
   };
   void Start();
+  void Share(Loop* loop);
   void Help();
 
   const int threads_;

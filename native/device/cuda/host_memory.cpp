@@ -45,6 +45,7 @@ void TouchPages(char* base, int64_t bytes) {
       std::clamp<int64_t>(bytes / kTouchPiece, 1, std::min<int64_t>(cores, kMostThreads));
   const int64_t piece = RoundUp(CeilDiv(bytes, count), kHugePage);
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(count));
   for (int64_t begin = piece; begin < bytes; begin += piece) {
     const int64_t end = std::min(begin + piece, bytes);
     Result<std::thread> thread = StartThread("oocdnn-touch", [=] { touch(begin, end); });

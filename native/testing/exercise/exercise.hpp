@@ -23,5 +23,6 @@ void Schedules();
 void Contexts();
 void Files();
 void Faults();
+void Memory();
 
 }  // namespace oocdnn::exercise

@@ -1,6 +1,6 @@
 // The exercise program: runs all of its parts, or those that are named.
 //
-//   oocdnn_exercise [conformance] [schedules] [contexts] [files] [faults]
+//   oocdnn_exercise [conformance] [schedules] [contexts] [files] [faults] [memory]
 #include <chrono>
 #include <cstdarg>
 #include <cstdio>
@@ -26,7 +26,7 @@ struct Part {
 constexpr Part kParts[] = {
     {"conformance", Conformance}, {"schedules", Schedules},
     {"contexts", Contexts},       {"files", Files},
-    {"faults", Faults},
+    {"faults", Faults},           {"memory", Memory},
 };
 
 bool IsAsked(const char* name, int count, char** names) {

@@ -1,0 +1,88 @@
+// The n-th allocation of host memory fails, for many n, on whatever thread it is made. The program
+// has operators new and delete of its own for that, which the libraries use too.
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "testing/exercise/convolution.hpp"
+#include "testing/exercise/exercise.hpp"
+
+namespace {
+
+std::atomic<int64_t> until_failure{0};  // 0 and below: none fails
+
+void* Take(size_t bytes) {
+  if (until_failure > 0 && until_failure.fetch_sub(1) == 1) return nullptr;
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
+
+void* TakeOrThrow(size_t bytes) {
+  void* const memory = Take(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return TakeOrThrow(bytes); }
+void* operator new[](size_t bytes) { return TakeOrThrow(bytes); }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return Take(bytes); }
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return Take(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+
+namespace oocdnn::exercise {
+namespace {
+
+constexpr int64_t kDense = 32;    // every n up to here, then farther and farther apart
+constexpr int kConvolutions = 4;  // one of each direction
+
+// A team of threads, and engines that are ours.
+OwnedContext OpenTeam() {
+  oocdnn_options options = SmallOptions();
+  options.engine = "direct";
+  options.threads = 3;
+  return Open(options);
+}
+
+// The n-th allocation from the context's creation on fails. False where there are not so many.
+bool Fails(const Convolution& convolution, oocdnn_status (Convolution::*run)(oocdnn_context*) const,
+           int64_t nth) {
+  OwnedContext context;
+  until_failure = nth;
+  try {
+    context = OpenTeam();
+    const oocdnn_status status =
+        context == nullptr ? OOCDNN_OUT_OF_MEMORY : (convolution.*run)(context.get());
+    if (status != OOCDNN_OK && status != OOCDNN_OUT_OF_MEMORY) {
+      Fail("%s: allocation %lld: status %d", convolution.Text().c_str(),
+           static_cast<long long>(nth), status);
+    }
+  } catch (const std::bad_alloc&) {
+    // It was one of the arrays here.
+  }
+  const bool failed = until_failure.exchange(0) <= 0;
+  if (context != nullptr && (convolution.*run)(context.get()) != OOCDNN_OK) {
+    Fail("%s: after allocation %lld: %s", convolution.Text().c_str(), static_cast<long long>(nth),
+         oocdnn_last_error());
+  }
+  return failed;
+}
+
+}  // namespace
+
+void Memory() {
+  for (unsigned seed = 0; seed < kConvolutions; ++seed) {
+    const Convolution convolution(seed);
+    for (const auto run : {&Convolution::Run, &Convolution::RunInFiles}) {
+      for (int64_t nth = 1; Fails(convolution, run, nth); nth += 1 + nth / kDense) {
+      }
+    }
+  }
+}
+
+}  // namespace oocdnn::exercise
