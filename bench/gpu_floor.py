@@ -297,6 +297,16 @@ def main(
     start = time.perf_counter()
     wires, measured = measure_wires(torch.device(device).index or 0), list[Measured]()
     click.echo(f"GB/s in {wires.inward:.1f}, out {wires.outward:.1f}, both {wires.both:.1f}")
+    about = {
+        **provenance(
+            "oocdnn.bench.gpu_floor",
+            repeats,
+            torch=torch.__version__,
+            cudnn=str(torch.backends.cudnn.version()),
+        ),
+        "gpu": torch.cuda.get_device_name(device),
+        "wires": asdict(wires),
+    }
     with oocdnn.Context(device, budget, engine=engine) as context:
         pinned = Pinned()
         for case, direction, name in chosen(only, maths or tuple(MATHS)):
@@ -310,24 +320,12 @@ def main(
             one.floors = floors(one, wires)
             measured.append(one)
             click.echo(line(one))
-    totals = summary(measured) if measured else {}
-    for label, value in totals.items():
+            if out is not None:  # a run that is cut off keeps what it has
+                rows = [asdict(each) for each in measured]
+                document = {**about, "summary": summary(measured), "rows": rows}
+                out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    for label, value in (summary(measured) if measured else {}).items():
         click.echo(f"{label}: {value:.4g}")
-    if out is not None:
-        rows = [asdict(one) for one in measured]
-        document = {
-            **provenance(
-                "oocdnn.bench.gpu_floor",
-                repeats,
-                torch=torch.__version__,
-                cudnn=str(torch.backends.cudnn.version()),
-            ),
-            "gpu": torch.cuda.get_device_name(device),
-            "wires": asdict(wires),
-            "summary": totals,
-            "rows": rows,
-        }
-        out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import shlex
@@ -61,6 +62,15 @@ def rows(page: Path) -> list[list[str]]:
     return [row for i, row in enumerate(cells) if i not in heads and i + 1 not in heads]
 
 
+def usable(library: str) -> bool:
+    """Whether this machine has it, and for CuPy a GPU."""
+    try:
+        module = importlib.import_module(library)
+        return library != "cupy" or module.cuda.runtime.getDeviceCount() > 0
+    except (ImportError, RuntimeError):
+        return False
+
+
 @pytest.mark.parametrize("page", SETUP, ids=lambda page: page.name)
 def test_python_blocks_run_one_after_the_other(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -69,11 +79,8 @@ def test_python_blocks_run_one_after_the_other(page, tmp_path, monkeypatch):
     found = blocks(page, "python")
     assert len(found) >= 4
     for block in found:
-        if "import torch" in block:
-            try:
-                import torch  # noqa: F401
-            except ImportError:
-                continue
+        if not all(usable(library) for library in re.findall(r"^import (torch|cupy)", block, re.M)):
+            continue
         exec(compile(block, str(page), "exec"), names)
 
 
