@@ -79,7 +79,7 @@ Status Status::With(std::string_view context) && {
   try {
     rep_->message = std::string(context) + ": " + rep_->message;
   } catch (const std::bad_alloc&) {
-    // The text stays as it is.
+    return std::move(*this);  // with the text as it is
   }
   return std::move(*this);
 }

@@ -31,8 +31,8 @@ class Team final : public Parallel {
     const std::function<void(int64_t, int64_t)>& fn;
     std::atomic<int64_t> next{0};
     std::atomic<bool> failed{false};
-    std::exception_ptr failure;  // of the first piece that failed
-    void Work() noexcept;        // takes pieces until none is left
+    std::exception_ptr failure = nullptr;  // of the first piece that failed
+    void Work() noexcept;                  // takes pieces until none is left
   };
   void Start();
   void Share(Loop* loop);

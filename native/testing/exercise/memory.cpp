@@ -53,19 +53,19 @@ OwnedContext OpenTeam() {
 bool Fails(const Convolution& convolution, oocdnn_status (Convolution::*run)(oocdnn_context*) const,
            int64_t nth) {
   OwnedContext context;
+  oocdnn_status status = OOCDNN_OUT_OF_MEMORY;
   until_failure = nth;
   try {
     context = OpenTeam();
-    const oocdnn_status status =
-        context == nullptr ? OOCDNN_OUT_OF_MEMORY : (convolution.*run)(context.get());
-    if (status != OOCDNN_OK && status != OOCDNN_OUT_OF_MEMORY) {
-      Fail("%s: allocation %lld: status %d", convolution.Text().c_str(),
-           static_cast<long long>(nth), status);
-    }
+    if (context != nullptr) status = (convolution.*run)(context.get());
   } catch (const std::bad_alloc&) {
-    // It was one of the arrays here.
+    status = OOCDNN_OUT_OF_MEMORY;  // for one of the arrays here
   }
   const bool failed = until_failure.exchange(0) <= 0;
+  if (status != OOCDNN_OK && status != OOCDNN_OUT_OF_MEMORY) {
+    Fail("%s: allocation %lld: status %d", convolution.Text().c_str(), static_cast<long long>(nth),
+         status);
+  }
   if (context != nullptr && (convolution.*run)(context.get()) != OOCDNN_OK) {
     Fail("%s: after allocation %lld: %s", convolution.Text().c_str(), static_cast<long long>(nth),
          oocdnn_last_error());
