@@ -1,6 +1,5 @@
 // Doors to what only the CPU device promises: life after a fork, the throttled link, and half
 // precision by the processor's instructions as by our own.
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "device/cpu/convert_run.hpp"
 #include "device/cpu/cpu_device.hpp"
+#include "testing/child.hpp"
 #include "testing/conformance_rig.hpp"
 #include "testing/door.hpp"
 
@@ -62,15 +62,7 @@ Status ForkOnce(const Work& work, int delay_us) {
   for (int i = 0; i < 4; ++i) OOC_TRY(work.Fetch(work.stream));
   OOC_TRY(work.rig.device().Record(work.event, work.stream));
   usleep(static_cast<useconds_t>(delay_us));
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(60);  // a child that hangs dies, and the test says so
-    _exit(LiveOn(work).ok() ? 0 : 1);
-  }
-  int state = 0;
-  OOC_EXPECT(child > 0 && waitpid(child, &state, 0) == child, "there is no child to wait for");
-  OOC_EXPECT(WIFEXITED(state), "the child was killed by signal %d", WTERMSIG(state));
-  OOC_EXPECT(WEXITSTATUS(state) == 0, "the child could not use the device");
+  OOC_TRY(InChild([&] { return LiveOn(work); }));
   return work.rig.device().SynchronizeStream(work.stream);
 }
 

@@ -115,29 +115,3 @@ def test_grandchildren():
             os._exit(3)
 
     assert in_child(child) == 0
-
-
-def test_threads_of_a_child_come_to_the_parents_context_at_once():
-    with oocdnn.Context("cpu", SMALL) as context:
-        right(context)
-
-        def work():
-            together = threading.Barrier(4)
-            failures = []
-
-            def compute():
-                together.wait()
-                try:
-                    right(context)
-                except BaseException as error:
-                    failures.append(error)
-
-            threads = [threading.Thread(target=compute) for _ in range(4)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            os._exit(len(failures))
-
-        for _ in range(10):
-            assert in_child(work) == 0
