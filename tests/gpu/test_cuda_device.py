@@ -107,11 +107,16 @@ NCHW = (0, 1, 2, 3, 4, 5)
         ({"shape": SHAPE, "part": {4: (10, 27), 5: (1, 201)}}, "engine calls=1"),
         ({"shape": SHAPE, "part": {2: (8, 40), 4: (10, 138), 5: (1, 201)}}, "engine calls=8"),
         ({"shape": SHAPE, "part": {5: (3, 35)}}, "rows"),  # rows of 128 bytes
+        ({"shape": SHAPE, "part": {5: (3, 67)}}, "engine calls=1"),  # of 256
         ({"shape": SHAPE, "types": (F32, BF16)}, "rows calls=1 vector=4"),
         ({"shape": SHAPE, "types": (F32, F64)}, "rows calls=1 vector=2"),
         ({"shape": SHAPE, "types": (BF16, BF16), "host": False, "part": {4: (10, 27)}}, "rows"),
         ({"shape": SHAPE, "orders": (NCHW, NHWC)}, "transpose calls=1 vector=4"),
         ({"shape": SHAPE, "orders": (NCHW, NHWC), "verb": "drain"}, "transpose calls=1 vector=4"),
+        (
+            {"shape": (8, 1, 512, 1, 14, 14), "types": (BF16, BF16), "orders": (NCHW, NHWC)},
+            "transpose calls=1 vector=4",
+        ),
         ({"shape": SHAPE, "orders": (NHWC, NHWC), "part": {4: (1, 9)}}, "engine calls=1"),
         ({"shape": (8, 1, 1, 1, 224, 224), "orders": (NCHW, NHWC)}, "engine calls=1"),
         ({"shape": (0, 1, 64, 1, 224, 224)}, "nothing"),

@@ -164,21 +164,36 @@ OOC_HOST_DEVICE void WriteBlock(const TransposeArgs& args, const Grid& grid, con
 }
 
 template <class From, class To>
+OOC_HOST_DEVICE void ReadSide(const TransposeArgs& args, const Grid& grid, const Block& block) {
+  if constexpr (sizeof(From) <= 2) {
+    if (args.read_vector == 8) return ReadBlock<From, To, 8>(args, grid, block);
+  }
+  if constexpr (sizeof(From) <= 4) {
+    if (args.read_vector == 4) return ReadBlock<From, To, 4>(args, grid, block);
+  }
+  if (args.read_vector == 2) return ReadBlock<From, To, 2>(args, grid, block);
+  ReadBlock<From, To, 1>(args, grid, block);
+}
+
+template <class To>
+OOC_HOST_DEVICE void WriteSide(const TransposeArgs& args, const Grid& grid, const Block& block) {
+  if constexpr (sizeof(To) <= 2) {
+    if (args.write_vector == 8) return WriteBlock<To, 8>(args, grid, block);
+  }
+  if constexpr (sizeof(To) <= 4) {
+    if (args.write_vector == 4) return WriteBlock<To, 4>(args, grid, block);
+  }
+  if (args.write_vector == 2) return WriteBlock<To, 2>(args, grid, block);
+  WriteBlock<To, 1>(args, grid, block);
+}
+
+template <class From, class To>
 OOC_HOST_DEVICE void TransposePair(const TransposeArgs& args, const Grid& grid) {
-  constexpr int kIn = 16 / sizeof(From), kOut = 16 / sizeof(To);
   for (unsigned number = grid.block; number < args.count; number += grid.blocks) {
     const Block block = BlockAt(args, number);
-    if (args.read_vector == kIn) {
-      ReadBlock<From, To, kIn>(args, grid, block);
-    } else {
-      ReadBlock<From, To, 1>(args, grid, block);
-    }
+    ReadSide<From, To>(args, grid, block);
     OOC_BARRIER;
-    if (args.write_vector == kOut) {
-      WriteBlock<To, kOut>(args, grid, block);
-    } else {
-      WriteBlock<To, 1>(args, grid, block);
-    }
+    WriteSide<To>(args, grid, block);
     OOC_BARRIER;
   }
 }

@@ -1,8 +1,9 @@
 // How a strided copy is best done, with the numbers of each way.
 //
-// Rates on an H200 (PCIe 5): a copy engine moves rows of 896 bytes and more at 53 to 56 GB/s, a
-// kernel over pinned memory 51 to 53 GB/s with 16 blocks of 1024 threads. So an engine goes first
-// wherever it can do all in few calls; it also leaves the multiprocessors to the convolution.
+// Rates on an H200 (PCIe 5): a copy engine moves rows of 896 bytes and more at 53 to 56 GB/s, those
+// of 256 at 45 (a kernel: 37), a kernel over pinned memory whole arrays at 51 to 53 GB/s. So an
+// engine goes first wherever it can do all in few calls; it also leaves the multiprocessors to the
+// convolution.
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -14,11 +15,13 @@
 namespace oocdnn::cuda {
 namespace {
 
-constexpr int64_t kLeastRow = 512;                // bytes of a row worth a copy engine
+constexpr int64_t kLeastRow = 256;                // bytes of a row worth a copy engine
 constexpr int64_t kLeastCall = int64_t{1} << 20;  // bytes worth one more call of it
 constexpr int kHostThreads = 1024, kDeviceThreads = 256;
 constexpr int kHostRowBlocks = 16;        // enough for the wire; the others are for computing
 constexpr int kHostTransposeBlocks = 32;  // these wait for one another's halves
+constexpr int kTransposeInFlight = 4;     // reads of a thread; with 1 they come at a quarter's rate
+constexpr int64_t kLeastAcross = 4;       // bits of a block across the wire's rows
 constexpr int kDeviceBlocks = 8;          // per multiprocessor
 constexpr int64_t kBlockBytes = 16384;    // of a transposed block, on the side of the wire
 constexpr int64_t kSharedBytes = 49152;   // what every GPU grants without being asked
@@ -117,30 +120,49 @@ CopyPlan RowsPlan(const StridedCopy& copy, Place place, const CopyLimits& limits
   return plan;
 }
 
-// The shape of the blocks that pass through shared memory: as square as the extents allow.
-void ShapeBlocks(const StridedCopy& copy, Side wire, CopyPlan* plan) {
+// How long a block is along the dimension that the wire's side has side by side: the whole extent
+// where the block still keeps kLeastAcross of the other, so that rows of host memory are not cut
+// where they are not aligned; else half of the bits.
+int64_t WireBits(int64_t most, int64_t bits, Place place) {
+  return place == Place::kHost && most + kLeastAcross <= bits ? most : std::min(most, bits / 2);
+}
+
+// The shape of the blocks that pass through shared memory.
+void ShapeBlocks(const StridedCopy& copy, Place place, Side wire, CopyPlan* plan) {
   TransposeArgs& args = plan->transpose;
   const int64_t to_size = SizeOf(copy.to_type);
   const int64_t read_most = CeilLog2(args.read_extent), write_most = CeilLog2(args.write_extent);
+  const int64_t wire_most = wire == Side::kFrom ? read_most : write_most;
+  const int64_t other_most = wire == Side::kFrom ? write_most : read_most;
   for (int64_t bits = CeilLog2(kBlockBytes / SizeOnWire(copy, wire));; --bits) {
-    int64_t write = std::min(write_most, bits / 2);
-    const int64_t read = std::min(read_most, bits - write);
-    write = std::min(write_most, bits - read);
-    args.read_bits = static_cast<int>(read);
-    args.write_bits = static_cast<int>(write);
-    args.pitch = (1 << write) + 1;
-    plan->shared_bytes = static_cast<int>((args.pitch << read) * to_size);
+    const int64_t other = std::min(other_most, bits - WireBits(wire_most, bits, place));
+    const int64_t along = std::min(wire_most, bits - other);
+    args.read_bits = static_cast<int>(wire == Side::kFrom ? along : other);
+    args.write_bits = static_cast<int>(wire == Side::kFrom ? other : along);
+    args.pitch = (1 << args.write_bits) + 1;
+    plan->shared_bytes = static_cast<int>((args.pitch << args.read_bits) * to_size);
     if (plan->shared_bytes <= kSharedBytes) return;
   }
 }
 
-// 16 bytes' worth of elements where `dense` says they are side by side and all else divides; or 1.
+// Threads such that each has kTransposeInFlight reads to make, as far as that goes.
+int TransposeThreads(const TransposeArgs& args) {
+  const int vectors = (1 << (args.read_bits + args.write_bits)) / args.read_vector;
+  return std::clamp(vectors / kTransposeInFlight, 32, kHostThreads);
+}
+
+// The most elements, of 16 bytes together at most, that one access can move on a side where `dense`
+// says that they are side by side: all else has to divide.
 int SideVector(int64_t size, uint64_t base, int64_t extent, bool dense,
                const std::vector<int64_t>& strides) {
-  const int64_t vector = 16 / size;
-  const bool divides =
-      std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride % 16 == 0; });
-  return dense && divides && base % 16 == 0 && extent % vector == 0 ? static_cast<int>(vector) : 1;
+  for (int64_t bytes = 16; dense && bytes > size; bytes /= 2) {
+    const bool divides = std::all_of(strides.begin(), strides.end(),
+                                     [&](int64_t stride) { return stride % bytes == 0; });
+    if (divides && base % static_cast<uint64_t>(bytes) == 0 && extent * size % bytes == 0) {
+      return static_cast<int>(bytes / size);
+    }
+  }
+  return 1;
 }
 
 CopyPlan TransposePlan(const StridedCopy& copy, size_t read, size_t write, Place place, Side wire,
@@ -159,7 +181,7 @@ CopyPlan TransposePlan(const StridedCopy& copy, size_t read, size_t write, Place
   args.read_to = r.to;
   args.write_from = w.from;
   args.write_to = w.to;
-  ShapeBlocks(copy, wire, &plan);
+  ShapeBlocks(copy, place, wire, &plan);
   const int64_t read_blocks = CeilDiv(r.extent, int64_t{1} << args.read_bits);
   const int64_t write_blocks = CeilDiv(w.extent, int64_t{1} << args.write_bits);
   args.read_blocks = MakeDivisor(read_blocks);
@@ -178,7 +200,7 @@ CopyPlan TransposePlan(const StridedCopy& copy, size_t read, size_t write, Place
   const int64_t from_size = SizeOf(copy.from_type), to_size = SizeOf(copy.to_type);
   args.read_vector = SideVector(from_size, copy.from, r.extent, r.from == from_size, from_strides);
   args.write_vector = SideVector(to_size, copy.to, w.extent, w.to == to_size, to_strides);
-  plan.threads = place == Place::kHost ? kHostThreads : kDeviceThreads;
+  plan.threads = place == Place::kHost ? TransposeThreads(args) : kDeviceThreads;
   plan.blocks =
       std::min(count, place == Place::kHost ? int64_t{kHostTransposeBlocks}
                                             : int64_t{limits.multiprocessors} * kDeviceBlocks);
