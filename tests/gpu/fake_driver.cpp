@@ -39,7 +39,8 @@ constexpr Entry kEntries[] = {
     {"ooc_finish", ooc_finish, 256},
     {"ooc_direct_gather", ooc_direct_gather, 256},
     {"ooc_direct_filter", ooc_direct_filter, 256},
-    {"ooc_direct_bias", ooc_direct_bias, 256},
+    {"ooc_bias_parts", ooc_bias_parts, 128},
+    {"ooc_bias_chain", ooc_bias_chain, 128},
 };
 
 struct Range {

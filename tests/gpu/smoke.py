@@ -24,6 +24,7 @@ import numpy as np
 from checks import (
     DIRECTIONS,
     bits_check,
+    chain_check,
     engine_check,
     finish_check,
     move_check,
@@ -91,6 +92,7 @@ def check_bits(rig: Rig, library: str, cases: int, seed: int) -> None:
     """The direct engine against the CPU device's, in bits, on real numbers."""
     if "direct" not in rig.engines:
         return
+    report("backward_bias, bits of one chain", lambda rng: chain_check(rig, rng), cases, seed)
     other = Rig(library, "cpu:direct")
     for direction, name in enumerate(DIRECTIONS):
         check = functools.partial(bits_check, rig, other, direction=direction)
@@ -232,6 +234,11 @@ def rates(rig: Rig, scale: int) -> None:
     transfer_rate(rig, first, (F32, F32), (NCHW, NHWC), "f32->f32 NCHW->NHWC, 3 channels")
     deep = (batch * 8, 1, 512, 1, 14, 14)
     transfer_rate(rig, deep, (F32, F32), (NCHW, NHWC), "f32->f32 NCHW->NHWC, 14x14")
+    transfer_rate(rig, deep, (BF16, BF16), (NCHW, NHWC), "bf16->bf16 NCHW->NHWC, 14x14")
+    wide = (batch * 4, 1, 256, 1, 56, 56)
+    transfer_rate(rig, wide, (F32, F32), (NHWC, NCHW), "f32->f32 NHWC->NCHW, 256 channels")
+    even = (batch, 1, 64, 1, 222, 222)
+    transfer_rate(rig, even, (BF16, BF16), (NCHW, NHWC), "bf16->bf16 NCHW->NHWC, 222x222")
     odd = (batch, 1, 61, 1, 223, 223)
     transfer_rate(rig, odd, (F32, BF16), (NCHW, NCHW), "f32->bf16 NCHW->NCHW, odd sizes")
     transfer_rate(rig, odd, (BF16, BF16), (NCHW, NHWC), "bf16->bf16 NCHW->NHWC, odd sizes")
@@ -258,6 +265,34 @@ def engine_rates(rig: Rig, engine: str, size: int) -> None:
             flush=True,
         )
         rig.release(keep)
+
+
+def bias_rates(rig: Rig, batch: int) -> None:
+    """GB/s of dy in device memory: of real numbers, and of a sum that grows and so rounds more."""
+    if "direct" not in rig.engines:
+        return
+    shape = (batch, 1, 64, 1, 224, 224)
+    values = rig.array(int(np.prod(shape)), F32)
+    np.random.default_rng(1).standard_normal(out=values, dtype=np.float32)
+    view = View(values.ctypes.data, F32, _six(*dense(shape)))
+    for mean in (0.0, 0.5):
+        values += np.float32(mean)
+        for dtype in (F32, BF16, F64):
+            keep = len(rig.blocks)
+            op = sized_op(BACKWARD_BIAS, batch, 64, 64, 224, 1, dtype)
+            executable, layouts, workspace = rig.prepare(op, "direct")
+            tiles = [rig.memory(int(layouts[o].bytes) or 8, host=False) for o in range(4)]
+            rig.copy("fetch", rig.whole(layouts[Y], tiles[Y], view))
+            scratch = rig.memory(workspace, host=False) if workspace else 0
+            seconds = rate(rig, lambda e=executable, t=tiles, s=scratch: rig.run(e, t, s, False))
+            size = int(layouts[Y].bytes)
+            print(
+                f"rate   backward_bias {NAMES[dtype]}, mean {mean}: {size / 2**20:.0f} MiB, "
+                f"{seconds * 1e3:.2f} ms, {size / seconds / 1e9:.0f} GB/s",
+                flush=True,
+            )
+            rig.release(keep)
+    rig.release(len(rig.blocks) - 1)
 
 
 def host_rates(rig: Rig, size: int) -> None:
@@ -320,6 +355,7 @@ def main() -> int:
     if not args.quick:
         host_rates(rig, args.scale << 27)
         rates(rig, args.scale)
+        bias_rates(rig, 16 * args.scale)
         for engine in rig.engines:
             engine_rates(rig, engine, 28 * args.scale)
     rig.close()

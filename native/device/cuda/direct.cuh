@@ -2,7 +2,8 @@
 // fixed order, each rounded (the build forbids fusing), which continues from the tile's content
 // when asked to accumulate. So cutting an output axis never changes bits. The orders:
 //
-//   forward c t r s;  backward data k t r s;  backward filter n o p q;  backward bias n o p q
+//   forward c t r s;  backward data k t r s;  backward filter n o p q
+//   backward bias n o p q, in bias.cuh
 //
 // A thread works on up to kDirectChannels neighbouring channels of one place.
 #pragma once
@@ -216,59 +217,6 @@ OOC_HOST_DEVICE void FilterTyped(const DirectArgs& args, const Grid& grid) {
 
 OOC_BODY void DirectFilter(const DirectArgs& args, const Grid& grid) {
   OOC_WITH_ELEMENT(args.type, In, FilterTyped<In, SumType<In>::Type>(args, grid);)
-}
-
-// A thread block sums one channel: its first thread adds one chunk while the others fetch the next.
-template <class In>
-OOC_HOST_DEVICE void ReadChunk(const BiasArgs& args, const Grid& grid, int channel, Long chunk,
-                               unsigned thread) {
-  const unsigned workers = grid.threads - 32;
-  if (thread < 32 || chunk * kBiasChunk >= args.n * args.plane) return;
-  In* const to = static_cast<In*>(grid.shared) + chunk % 2 * kBiasChunk;
-  for (unsigned i = thread - 32; i < kBiasChunk; i += workers) {
-    const Long at = chunk * kBiasChunk + i;
-    if (at >= args.n * args.plane) break;
-    const Long n = at / args.plane;
-    to[i] = static_cast<const In*>(args.dy)[(n * args.channels + channel) * args.plane +
-                                            (at - n * args.plane)];
-  }
-}
-
-template <class In>
-OOC_HOST_DEVICE double AddChunk(const BiasArgs& args, const Grid& grid, Long chunk, double sum) {
-  const Long left = args.n * args.plane - chunk * kBiasChunk;
-  const int count = static_cast<int>(left < kBiasChunk ? left : kBiasChunk);
-  const In* const from = static_cast<const In*>(grid.shared) + chunk % 2 * kBiasChunk;
-#ifdef __CUDACC__
-#pragma unroll 8
-#endif
-  for (int i = 0; i < count; ++i) sum += static_cast<double>(Widen(from[i]));
-  return sum;
-}
-
-template <class In>
-OOC_HOST_DEVICE void BiasTyped(const BiasArgs& args, const Grid& grid) {
-  const Long chunks = (args.n * args.plane + kBiasChunk - 1) / kBiasChunk;
-  for (int channel = static_cast<int>(grid.block); channel < args.channels;
-       channel += static_cast<int>(grid.blocks)) {
-    double sum = args.accumulate != 0 ? args.out[channel] : 0.0;  // counts in the first thread
-    OOC_BARRIER;  // the last channel's buffers are free
-    OOC_THREADS(thread) { ReadChunk<In>(args, grid, channel, 0, thread); }
-    for (Long chunk = 0; chunk < chunks; ++chunk) {
-      OOC_BARRIER;
-      OOC_THREADS(thread) {
-        if (thread == 0) sum = AddChunk<In>(args, grid, chunk, sum);
-        ReadChunk<In>(args, grid, channel, chunk + 1, thread);
-      }
-    }
-    OOC_THREADS(thread) {
-      if (thread == 0) args.out[channel] = sum;
-    }
-  }
-}
-
-OOC_BODY void DirectBias(const BiasArgs& args, const Grid& grid) {
-  OOC_WITH_ELEMENT(args.type, In, BiasTyped<In>(args, grid);)
 }
 
 }  // namespace oocdnn::cuda

@@ -1,12 +1,13 @@
 // The direct engine: kernels of our own for every direction, type and shape. It is the reference on
-// the GPU and the last resort. See direct.cuh for the order of its sums, which is that of the CPU
-// device's direct engine, so that both give the same bits.
+// the GPU and the last resort. See direct.cuh and bias.cuh for the order of its sums, which is that
+// of the CPU device's direct engine, so that both give the same bits.
 //
 // Takes pad 0 only (padding is data). Inputs keep the problem's type in their tiles; the output is
 // in the accumulator's, and the bias gradient in f64.
 #include <algorithm>
 
 #include "base/checked.hpp"
+#include "device/cuda/copy_plan.hpp"
 #include "device/cuda/engine.hpp"
 
 namespace oocdnn::cuda {
@@ -138,19 +139,35 @@ class DirectBias final : public DirectExecutable {
     Lay(Operand::kY, op.dtype, kDenseOrder);
     Lay(Operand::kBias, DType::kFloat64, kDenseOrder);
     args_.type = static_cast<int>(op.dtype);
-    args_.n = static_cast<int>(shape_.n);
     args_.channels = static_cast<int>(shape_.g * shape_.k);
     args_.plane = shape_.out[0] * shape_.out[1] * shape_.out[2];
+    args_.count = shape_.n * args_.plane;
+    args_.chunks = CeilDiv(args_.count, kBiasChunk);
+    args_.by_plane = MakeDivisor(std::min<int64_t>(args_.plane, INT32_MAX));
+    args_.by_chunks = MakeDivisor(std::min<int64_t>(args_.chunks, INT32_MAX));
+    const auto vector = static_cast<int>(16 / SizeOf(op.dtype));
+    args_.vector = args_.plane % vector == 0 ? vector : 1;
+    const int64_t parts = Mul(args_.channels, args_.chunks);
+    const int64_t bytes = Mul(parts, sizeof(BiasPart));
+    if (parts <= INT32_MAX && bytes <= op.workspace_limit) workspace_bytes_ = bytes;
   }
 
   Status Run(CUstream stream, const RunArgs& run) override {
     if (args_.channels == 0) return {};
     BiasArgs args = args_;
     args.dy = run.tile[Index(Operand::kY)];
+    args.parts = workspace_bytes_ > 0 ? static_cast<BiasPart*>(run.workspace) : nullptr;
     args.out = static_cast<double*>(run.tile[Index(Operand::kBias)]);
     args.accumulate = run.accumulate ? 1 : 0;
-    const auto shared = 2 * kBiasChunk * static_cast<int>(SizeOf(static_cast<DType>(args.type)));
-    return gpu_.Launch(Kernel::kDirectBias, {args.channels, kBiasThreads, shared}, stream, args);
+    const auto size = static_cast<int>(SizeOf(static_cast<DType>(args.type)));
+    const int slots = kBiasThreads * (kBiasPiece * size + int{sizeof(BiasSlot)});
+    if (args.parts != nullptr) {
+      const LaunchShape shape{std::min<Long>(args.channels * args.chunks, kMostBlocks),
+                              kBiasThreads, slots + kBiasThreads * int{sizeof(BiasPart)}};
+      OOC_TRY(gpu_.Launch(Kernel::kBiasParts, shape, stream, args));
+    }
+    const LaunchShape shape{args.channels, kBiasThreads, slots + int{sizeof(BiasRoom)}};
+    return gpu_.Launch(Kernel::kBiasChain, shape, stream, args);
   }
 
  private:

@@ -25,6 +25,7 @@ OOC_EMBED(ooc_file_convert, OOC_KERNEL_FILE("convert.cuh"))
 OOC_EMBED(ooc_file_copy, OOC_KERNEL_FILE("copy.cuh"))
 OOC_EMBED(ooc_file_finish, OOC_KERNEL_FILE("finish.cuh"))
 OOC_EMBED(ooc_file_direct, OOC_KERNEL_FILE("direct.cuh"))
+OOC_EMBED(ooc_file_bias, OOC_KERNEL_FILE("bias.cuh"))
 #ifdef OOCDNN_KERNEL_FATBIN
 OOC_EMBED(ooc_file_fatbin, OOCDNN_KERNEL_FATBIN)
 #endif
@@ -39,7 +40,7 @@ std::string_view Between(const char* begin, const char* end) {
 }  // namespace
 
 std::span<const EmbeddedFile> KernelSources() {
-  static const std::array<EmbeddedFile, 7> files{{
+  static const std::array<EmbeddedFile, 8> files{{
       {"device/cuda/kernels.cu", Between(ooc_file_kernels, ooc_file_kernels_end)},
       {"device/cuda/kernel_args.h", Between(ooc_file_kernel_args, ooc_file_kernel_args_end)},
       {"device/cuda/platform.cuh", Between(ooc_file_platform, ooc_file_platform_end)},
@@ -47,6 +48,7 @@ std::span<const EmbeddedFile> KernelSources() {
       {"device/cuda/copy.cuh", Between(ooc_file_copy, ooc_file_copy_end)},
       {"device/cuda/finish.cuh", Between(ooc_file_finish, ooc_file_finish_end)},
       {"device/cuda/direct.cuh", Between(ooc_file_direct, ooc_file_direct_end)},
+      {"device/cuda/bias.cuh", Between(ooc_file_bias, ooc_file_bias_end)},
   }};
   return files;
 }

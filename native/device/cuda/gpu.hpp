@@ -17,9 +17,10 @@ enum class Kernel : int {
   kFinish,
   kDirectGather,
   kDirectFilter,
-  kDirectBias,
+  kBiasParts,
+  kBiasChain,
 };
-constexpr int kKernels = 7;
+constexpr int kKernels = 8;
 
 // How a kernel is to be launched.
 struct LaunchShape {

@@ -42,7 +42,7 @@ struct TransposeArgs {
   const void* from;
   void* to;
   int from_type, to_type;
-  int read_vector, write_vector;     // elements of one access: 16 bytes' worth where dense, or 1
+  int read_vector, write_vector;     // elements of one access: 16 bytes' worth at most
   int read_bits, write_bits, pitch;  // pitch: elements between rows in shared memory
   unsigned read_extent, write_extent;
   Long read_from, read_to, write_from, write_to;  // strides of both on both sides, in bytes
@@ -103,14 +103,40 @@ struct DirectArgs {
 // Neighbouring channels that one thread of the direct kernels works on.
 constexpr int kDirectChannels = 8;
 
-// ooc_direct_bias: `channels` sums over images and positions, in f64.
+// A run of elements of one channel: their sum, the sum of their magnitudes, bounds of what the sum
+// of the first few can be, and a power of two that divides all of them.
+struct BiasPart {
+  double sum, magnitude, low, high, grain;
+};
+
+// ooc_bias_parts, then ooc_bias_chain: `channels` sums over images and positions, in f64. The first
+// fills `parts`, one for every chunk of every channel; the second does without where that is null.
 struct BiasArgs {
   const void* dy;
+  BiasPart* parts;
   double* out;
-  int type, accumulate;
-  int n, channels;
-  Long plane;  // positions of one image and channel, which lie side by side
+  int type, accumulate, channels;
+  int vector;                   // elements of one access: 16 bytes' worth, or 1
+  Long plane;                   // positions of one image and channel, which lie side by side
+  Long count, chunks;           // elements and chunks of one channel
+  Divisor by_plane, by_chunks;  // by_plane where a chunk or all of `count` allow it
 };
-constexpr int kBiasThreads = 256, kBiasChunk = 2048;
+constexpr int kBiasThreads = 128, kBiasPiece = 32, kBiasChunk = kBiasThreads * kBiasPiece;
+constexpr int kBiasGroups = 16, kBiasGroup = kBiasThreads / kBiasGroups;  // of pieces
+
+// A chunk in shared memory, 16 bytes each; a gap behind each thread's piece spreads the banks.
+struct alignas(16) BiasSlot {
+  unsigned word[4];
+};
+
+// What ooc_bias_chain keeps in shared memory besides.
+struct BiasRoom {
+  BiasPart chunk[kBiasThreads];
+  BiasPart piece[kBiasThreads], group[kBiasGroups];          // of the chunk that is taken apart
+  double rounded[kBiasThreads], group_rounded[kBiasGroups];  // sums of rounded elements
+  double sum, unit;
+  int next;  // the first chunk of `chunk` that is not in `sum`
+  int unused[3];
+};
 
 }  // namespace oocdnn::cuda

@@ -1,5 +1,6 @@
 // The kernels' entry points, under the names by which the host finds them. Self-contained: nvcc
 // makes a fat binary of it when the library is built, or NVRTC a binary for one GPU at first use.
+#include "device/cuda/bias.cuh"
 #include "device/cuda/copy.cuh"
 #include "device/cuda/direct.cuh"
 #include "device/cuda/finish.cuh"
@@ -10,4 +11,5 @@ OOC_KERNEL(ooc_zero, ZeroArgs, 1024, ZeroBoxes)
 OOC_KERNEL(ooc_finish, FinishKernelArgs, 256, Finish)
 OOC_KERNEL(ooc_direct_gather, DirectArgs, 256, DirectGather)
 OOC_KERNEL(ooc_direct_filter, DirectArgs, 256, DirectFilter)
-OOC_KERNEL(ooc_direct_bias, BiasArgs, 256, DirectBias)
+OOC_KERNEL(ooc_bias_parts, BiasArgs, 128, BiasParts)
+OOC_KERNEL(ooc_bias_chain, BiasArgs, 128, BiasChain)
