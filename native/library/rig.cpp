@@ -1,0 +1,84 @@
+#include "library/rig.hpp"
+
+#include <utility>
+
+#include "memory/arena.hpp"
+#include "memory/owners.hpp"
+
+namespace oocdnn {
+
+Rig::Rig(Device& device, const Problem& problem, const Tiling& tiling, const ConvShape& shape,
+         std::unique_ptr<Executable> executable, int64_t bytes)
+    : device_(device),
+      problem_(problem),
+      tiling_(tiling),
+      shape_(shape),
+      executable_(std::move(executable)),
+      block_(DeviceBlock(device, bytes)) {}
+
+Result<std::unique_ptr<Rig>> Rig::Make(Device& device, int engine, const Problem& problem) {
+  const EngineInfo& info = device.engines()[static_cast<size_t>(engine)];
+  const Tiling tiling = WholeTiling(problem, !info.symmetric_padding);
+  TileOp op;
+  op.direction = problem.direction;
+  op.shape = TileShape(problem, tiling);
+  op.dtype = op.out_dtype = problem.dtype;
+  op.math = problem.math;
+  OOC_ASSIGN(std::unique_ptr<Executable> executable, device.Prepare(engine, op));
+  Offsets offsets(device.capabilities().alignment);
+  std::array<std::array<int64_t, kOperands>, 2> at{};
+  for (auto& set : at) {
+    for (int i = 0; i < kOperands; ++i) {
+      if (!problem.Uses(static_cast<Operand>(i))) continue;
+      set[i] = offsets.Book(executable->layout(static_cast<Operand>(i)).bytes);
+    }
+  }
+  const int64_t workspace = offsets.Book(executable->workspace_bytes());
+  std::unique_ptr<Rig> rig(
+      new Rig(device, problem, tiling, op.shape, std::move(executable), offsets.total()));
+  if (rig->block_.get() == nullptr) return Error(Code::kOutOfMemory, "no memory to calibrate");
+  for (size_t set = 0; set < 2; ++set) {
+    for (int i = 0; i < kOperands; ++i) rig->tile_[set][i] = rig->block_.get() + at[set][i];
+  }
+  rig->workspace_ = rig->block_.get() + workspace;
+  OOC_ASSIGN(const OwnedStream stream, MakeStream(device, "calibrate"));
+  OOC_TRY(device.Fill(stream.get(), rig->block_.get(), offsets.total(), 0));
+  OOC_TRY(device.SynchronizeStream(stream.get()));
+  return rig;
+}
+
+Status Rig::Run(Stream stream, Span* span) {
+  RunArgs args;
+  for (int i = 0; i < kOperands; ++i) args.tile[i] = tile_[0][i];
+  args.workspace = workspace_;
+  args.tag.span = span;
+  return device_.Run(stream, *executable_, args);
+}
+
+Transfer Rig::TransferOf(Operand operand, const Host& host, Span* span) const {
+  Transfer transfer;
+  transfer.operand = operand;
+  Dims dims = problem_.DimsOf(operand);
+  dims[5] = host.width;
+  transfer.view = {host.memory, problem_.dtype,
+                   host.channels_last ? ChannelsLastStrides(dims) : DenseStrides(dims)};
+  transfer.box = RegionOf(problem_, tiling_, operand, {});
+  transfer.tile_end = transfer.box.extent;
+  transfer.tile = tile_[0][Index(operand)];
+  transfer.layout = &executable_->layout(operand);
+  transfer.tag.span = span;
+  return transfer;
+}
+
+TileMove Rig::MoveOf(Operand operand, Span* span) const {
+  TileMove move;
+  move.from = tile_[0][Index(operand)];
+  move.to = tile_[1][Index(operand)];
+  move.extent = RegionOf(problem_, tiling_, operand, {}).extent;
+  move.operand = operand;
+  move.layout = &executable_->layout(operand);
+  move.tag.span = span;
+  return move;
+}
+
+}  // namespace oocdnn
