@@ -50,7 +50,7 @@ def test_on_the_fake_driver(suite: str, tmp_path: Path) -> None:
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *rest]
         + [str(TESTS / file) for file in files],
         env=environment,
-        cwd=TESTS.parent,
+        cwd=tmp_path,  # the installed package, not the tree
         capture_output=True,
         text=True,
         check=False,
