@@ -21,10 +21,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from chains import chain_check
 from checks import (
     DIRECTIONS,
     bits_check,
-    chain_check,
     engine_check,
     finish_check,
     move_check,
