@@ -21,10 +21,11 @@ with oocdnn.Context("cpu", "256KiB", engine="reference", threads=1) as ctx:
     def started(done, tiles):
         if done == 1:
             print("running", flush=True)
+    began = time.process_time()
     try:
         ctx.conv2d(x, w, progress={progress})
     except KeyboardInterrupt:
-        print("interrupted", flush=True)
+        print("interrupted", time.process_time() - began < 10, flush=True)
     y = ctx.conv2d(x[:, :, :16, :16], w)
     assert (y == 64 * 9).all()
     print("usable", flush=True)
@@ -34,7 +35,7 @@ with oocdnn.Context("cpu", "256KiB", engine="reference", threads=1) as ctx:
 def start(progress: str) -> subprocess.Popen[str]:
     script = LONG.replace("{progress}", progress)
     if progress == "None":
-        script = script.replace("    try:", '    print("running", flush=True)\n    try:')
+        script = script.replace("    began", '    print("running", flush=True)\n    began')
     return subprocess.Popen(
         [sys.executable, "-c", script],
         cwd="/",  # the installed package, not the tree
@@ -49,10 +50,9 @@ def test_ctrl_c(progress):
     with start(progress) as child:
         assert child.stdout.readline() == "running\n"
         time.sleep(0.3)
-        sent = time.monotonic()
         child.send_signal(signal.SIGINT)
-        assert child.stdout.readline() == "interrupted\n", child.stderr.read()
-        assert time.monotonic() - sent < 10  # the whole call takes minutes
+        # Within ten seconds of the processor; the whole call takes minutes.
+        assert child.stdout.readline() == "interrupted True\n", child.stderr.read()
         out, err = child.communicate(timeout=60)
     assert (out, child.returncode) == ("usable\n", 0), err
 
