@@ -5,37 +5,9 @@
 #include <memory>
 
 #include "device/device.hpp"
+#include "memory/block.hpp"
 
 namespace oocdnn {
-
-// Memory from a device, or none where it had none to give.
-class Block {
- public:
-  using Free = void (Device::*)(void*, int64_t);
-  Block(Device& device, Result<void*> block, int64_t bytes, Free free)
-      : device_(device), bytes_(bytes), free_(free) {
-    if (block.ok()) block_ = block.value();
-  }
-  ~Block() {
-    if (block_ != nullptr) (device_.*free_)(block_, bytes_);
-  }
-  Block(const Block&) = delete;
-  Block& operator=(const Block&) = delete;
-  [[nodiscard]] char* get() const { return static_cast<char*>(block_); }
-
- private:
-  Device& device_;
-  const int64_t bytes_;
-  const Free free_;
-  void* block_ = nullptr;
-};
-
-inline Block DeviceBlock(Device& device, int64_t bytes) {
-  return {device, device.Allocate(bytes), bytes, &Device::Free};
-}
-inline Block HostBlock(Device& device, int64_t bytes) {
-  return {device, device.AllocateHost(bytes), bytes, &Device::FreeHost};
-}
 
 // Host memory as a tensor without gaps, of which a tile may take less than the width.
 struct Host {
