@@ -88,8 +88,7 @@ class Calibration {
     OOC_TRY(MeasureCopies());
     OOC_TRY(MeasureFixedCosts());
     for (int engine = 0; engine < static_cast<int>(device_.engines().size()); ++engine) {
-      // What nobody waits for: the reference is the planner's last resort.
-      if (device_.engines()[static_cast<size_t>(engine)].name == "reference") continue;
+      if (IsLastResort(engine)) continue;
       for (int direction = 0; direction < kDirections; ++direction) {
         for (const Type& type : kTypes) {
           MeasureEngine(engine, type, static_cast<Direction>(direction));
@@ -100,6 +99,11 @@ class Calibration {
   }
 
  private:
+  // What no time is spent on: nobody waits for the reference engine if another serves.
+  [[nodiscard]] bool IsLastResort(int engine) const {
+    return device_.engines()[static_cast<size_t>(engine)].name == "reference";
+  }
+
   Result<std::unique_ptr<Rig>> RigOf(int engine, int64_t rows, int64_t width) {
     return Rig::Make(device_, engine, Sample(Direction::kForward, kTypes[0], rows, width));
   }
@@ -130,6 +134,7 @@ class Calibration {
         }));
     bool first = true;
     for (int engine = 0; engine < static_cast<int>(device_.engines().size()); ++engine) {
+      if (IsLastResort(engine)) continue;
       for (const bool channels_last : {false, true}) {
         const WireRates rates = MeasureWire(engine, channels_last, in.get(), out.get());
         if (rates.fetch == 0 || rates.drain == 0 || rates.both == 0) continue;
