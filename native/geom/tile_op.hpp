@@ -36,6 +36,8 @@ struct TileOp {
   bool accumulates = false;   // Run will be asked to add to the output tile
   bool reproducible = false;  // only invariant engines
   int64_t workspace_limit = INT64_MAX;
+
+  bool operator==(const TileOp&) const = default;
 };
 
 }  // namespace oocdnn

@@ -118,66 +118,73 @@ class Calibration {
     return refusal;
   }
 
-  // The rates of the first engine go for all for which no others are measured.
+  // The rates of the first engine that serves go for all for which no others are measured.
   Status MeasureCopies() {
-    OOC_ASSIGN(const std::unique_ptr<Rig> rig, FirstRig(kCopyRows, kWidth));
-    const auto size = static_cast<int64_t>(rig->bytes(Operand::kX));
+    const int64_t size =
+        Sample(Direction::kForward, kTypes[0], kCopyRows, kWidth).BytesOf(Operand::kX);
     const Block in = HostBlock(device_, size), out = HostBlock(device_, size);
     if (in.get() == nullptr || out.get() == nullptr) {
       return Error(Code::kOutOfMemory, "no host memory to calibrate");
     }
     std::memset(in.get(), 0, static_cast<size_t>(size));
     std::memset(out.get(), 0, static_cast<size_t>(size));
-    Set(&profile_.move_bytes_per_second, rig->bytes(Operand::kX),
-        Best(device_, compute_.get(), [&](Span* span) {
-          return device_.Move(compute_.get(), rig->MoveOf(Operand::kX, span));
-        }));
     bool first = true;
     for (int engine = 0; engine < static_cast<int>(device_.engines().size()); ++engine) {
-      if (IsLastResort(engine)) continue;
+      if (!first && IsLastResort(engine)) continue;
+      const auto rig = RigOf(engine, kCopyRows, kWidth);
+      const auto narrow = RigOf(engine, kCopyRows * kNarrow / kWidth, kNarrow);
+      if (!rig.ok() || !narrow.ok()) continue;
+      if (first) MeasureMove(*rig.value());
       for (const bool channels_last : {false, true}) {
-        const WireRates rates = MeasureWire(engine, channels_last, in.get(), out.get());
+        const Host from{in.get(), kWidth, channels_last}, to{out.get(), kWidth, channels_last};
+        const WireRates rates = MeasureWire(*rig.value(), *narrow.value(), from, to);
         if (rates.fetch == 0 || rates.drain == 0 || rates.both == 0) continue;
-        if (first) {
-          profile_.fetch_bytes_per_second = rates.fetch;
-          profile_.drain_bytes_per_second = rates.drain;
-          profile_.both_bytes_per_second = rates.both;
-          profile_.row_bytes = rates.row_bytes;
-        } else {
-          const std::string& name = device_.engines()[static_cast<size_t>(engine)].name;
-          const auto set = [&](const char* rate, double value) {
-            profile_.wires[Profile::WireKey(name, channels_last, rate)] = value;
-          };
-          set("fetch", rates.fetch);
-          set("drain", rates.drain);
-          set("both", rates.both);
-          set("row_bytes", rates.row_bytes);
-        }
+        Note(rates, first ? nullptr : &device_.engines()[static_cast<size_t>(engine)].name,
+             channels_last);
         first = false;
       }
     }
     return {};
   }
 
-  // Rates of 0 where the engine refuses the tile or a copy fails.
-  WireRates MeasureWire(int engine, bool channels_last, void* in, void* out) {
+  void MeasureMove(const Rig& rig) {
+    Set(&profile_.move_bytes_per_second, rig.bytes(Operand::kX),
+        Best(device_, compute_.get(), [&](Span* span) {
+          return device_.Move(compute_.get(), rig.MoveOf(Operand::kX, span));
+        }));
+  }
+
+  // For one engine, or for all where it is null.
+  void Note(const WireRates& rates, const std::string* engine, bool channels_last) {
+    if (engine == nullptr) {
+      profile_.fetch_bytes_per_second = rates.fetch;
+      profile_.drain_bytes_per_second = rates.drain;
+      profile_.both_bytes_per_second = rates.both;
+      profile_.row_bytes = rates.row_bytes;
+      return;
+    }
+    const auto set = [&](const char* rate, double value) {
+      profile_.wires[Profile::WireKey(*engine, channels_last, rate)] = value;
+    };
+    set("fetch", rates.fetch);
+    set("drain", rates.drain);
+    set("both", rates.both);
+    set("row_bytes", rates.row_bytes);
+  }
+
+  // Rates of 0 where a copy fails. `narrow` has an eighth of the elements, in rows an eighth as
+  // long, out of tensors as large.
+  WireRates MeasureWire(const Rig& rig, const Rig& narrow, const Host& from, const Host& to) {
     WireRates rates{};
-    auto made = RigOf(engine, kCopyRows, kWidth);
-    if (!made.ok()) return rates;
-    const Rig& rig = *made.value();
-    const Host from{in, kWidth, channels_last}, to{out, kWidth, channels_last};
     const double bytes = rig.bytes(Operand::kX);
     Set(&rates.fetch, bytes, BestFetch(rig, from));
     Set(&rates.drain, bytes, Best(device_, drain_.get(), [&](Span* span) {
       return device_.Drain(drain_.get(), rig.TransferOf(Operand::kY, to, span));
     }));
     Set(&rates.both, 2 * bytes, BestOfBoth(rig, from, to));
-    // An eighth of the elements, in rows an eighth as long, out of tensors as large.
-    auto narrow = RigOf(engine, kCopyRows * kNarrow / kWidth, kNarrow);
-    if (!narrow.ok()) return rates;
-    const double slow = BestFetch(*narrow.value(), from);
-    const double narrow_bytes = narrow.value()->bytes(Operand::kX);
-    const int64_t row = kNarrow * (channels_last ? kChannels : 1) * SizeOf(DType::kFloat32);
+    const double slow = BestFetch(narrow, from);
+    const double narrow_bytes = narrow.bytes(Operand::kX);
+    const int64_t row = kNarrow * (from.channels_last ? kChannels : 1) * SizeOf(DType::kFloat32);
     if (slow < kInfinity) {
       const double excess = slow * rates.fetch - narrow_bytes;
       rates.row_bytes = std::max(excess, 0.0) * static_cast<double>(row) / narrow_bytes;

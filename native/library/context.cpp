@@ -20,7 +20,7 @@
 namespace oocdnn {
 namespace {
 
-constexpr size_t kPlansKept = 64, kCallersKept = 16;
+constexpr size_t kCallersKept = 16;
 
 // With an automatic budget on a device whose memory is the host's, a call on files books no more:
 // what the device holds would push the files' own pages out of memory.
@@ -137,7 +137,7 @@ Context::~Context() {
     std::ofstream(*path) << TakeTrace(*stack_.trace);
   }
   if (room_ != nullptr) static_cast<void>(room_->loop.Settle());
-  plans_.clear();
+  plans_.Clear();
   slabs_.reset();
   arena_.reset();
   room_.reset();
@@ -208,12 +208,7 @@ InPlace Context::InPlaceOf(const Problem& problem, const HostTensors& tensors) c
 Result<PlanPointer> Context::Lookup(const Problem& problem, const InPlace& in_place,
                                     int64_t budget) {
   const std::string key = KeyOf(problem, in_place, budget);
-  const auto kept = std::find_if(plans_.begin(), plans_.end(),
-                                 [&](const auto& entry) { return entry.first == key; });
-  if (kept != plans_.end()) {
-    plans_.splice(plans_.begin(), plans_, kept);
-    return plans_.front().second;
-  }
+  if (const PlanPointer* const kept = plans_.Find(key)) return *kept;
   PlanRequest request;
   request.problem = problem;
   request.budget = budget;
@@ -221,7 +216,7 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, const InPlace& in_pl
   request.reproducible = options_.reproducible;
   Result<PlanReport> made = MakePlan(request, in_place);
   if (!made.ok() && made.status().code() == Code::kOutOfMemory) {
-    const int64_t works = WorkingBudget(*stack_.device, request, *profile_, made.status());
+    const int64_t works = WorkingBudget(*stack_.device, request, GetProfile(), made.status());
     return std::move(made)
         .status()
         .With(Format("a budget of %s is too small, %lld bytes work", BytesText(budget).c_str(),
@@ -230,12 +225,8 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, const InPlace& in_pl
   }
   OOC_ASSIGN(PlanReport report, std::move(made));
   if (Logs(LogLevel::kDebug)) Log(LogLevel::kDebug, "plan %s", report.text.c_str());
-  plans_.emplace_front(key, std::make_shared<const PlanReport>(std::move(report)));
-  if (plans_.size() > kPlansKept) {
-    OOC_TRY(room_->loop.Settle());
-    plans_.pop_back();
-  }
-  return plans_.front().second;
+  if (plans_.full()) OOC_TRY(room_->loop.Settle());  // the one that goes may still be run
+  return plans_.Put(key, std::make_shared<const PlanReport>(std::move(report)));
 }
 
 Result<PlanPointer> Context::Plan(const Problem& problem) {

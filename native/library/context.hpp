@@ -4,12 +4,12 @@
 // child makes itself new streams there.
 #pragma once
 
-#include <list>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "base/process_lock.hpp"
+#include "base/recent.hpp"
 #include "exec/tile_loop.hpp"
 #include "library/backends.hpp"
 #include "library/plan_report.hpp"
@@ -103,8 +103,8 @@ class Context {
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Slabs> slabs_;
   std::unique_ptr<Profile> profile_;
-  // Plans by key, the youngest first.
-  std::list<std::pair<std::string, PlanPointer>> plans_;
+  static constexpr size_t kPlansKept = 64;
+  Recent<std::string, PlanPointer> plans_{kPlansKept};
   int64_t prepared_ = 0;
   CallStats stats_;
 };

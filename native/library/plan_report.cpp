@@ -110,15 +110,8 @@ Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const
   PlanReport report;
   report.budget = request.budget;
   for (size_t i = 0; i < request.engines.size(); ++i) {
-    const EngineInfo& engine = request.engines[i];
-    if (engine.name.empty()) continue;
-    Candidate whole{WholeTiling(problem, !engine.symmetric_padding),
-                    DefaultOrder(problem),
-                    {},
-                    static_cast<int>(i)};
-    for (int o = 0; o < kOperands; ++o) {
-      whole.depths[o] = problem.Uses(static_cast<Operand>(o)) ? 1 : 0;
-    }
+    if (request.engines[i].name.empty()) continue;
+    const Candidate whole = WholeCandidate(request, static_cast<int>(i));
     Result<Booking> booking = Book(device, request, whole, request.budget, may);
     ++*prepared;
     if (booking.ok()) {

@@ -64,6 +64,9 @@ struct PlanSearch {
 // engine does.
 Result<PlanSearch> Search(const PlanRequest& request, const Profile& profile);
 
+// The problem in one tile, one slot of each operand.
+Candidate WholeCandidate(const PlanRequest& request, int engine);
+
 // Slot bytes of one candidate, from dense tiles in the types that the engine is expected to use
 // (`AccumulatorOf` for split reductions and finishing passes), each rounded up to 64 bytes.
 int64_t EstimateBytes(const PlanRequest& request, const Candidate& candidate);

@@ -18,15 +18,11 @@ namespace {
 constexpr int kAtLeast = 2;        // candidates of every engine after the first
 constexpr double kClearly = 1.05;  // an engine that is preferred stays so up to this much slower
 
-// One tile, one slot each: what a problem that fits altogether runs as.
 std::optional<RankedCandidate> Whole(const PlanRequest& request, int engine,
                                      const Profile& profile) {
   const Problem& problem = request.problem;
   const EngineInfo& info = request.engines[static_cast<size_t>(engine)];
-  Candidate whole{WholeTiling(problem, !info.symmetric_padding), DefaultOrder(problem), {}, engine};
-  for (int i = 0; i < kOperands; ++i) {
-    whole.depths[i] = problem.Uses(static_cast<Operand>(i)) ? 1 : 0;
-  }
+  const Candidate whole = WholeCandidate(request, engine);
   const bool fits = EstimateBytes(request, whole) <= request.budget &&
                     Footprint(problem, info).Indexable(TileShape(problem, whole.tiling));
   if (!fits && whole.tiling.Tiles() > 0) return std::nullopt;
@@ -169,6 +165,16 @@ class EngineLoop {
 };
 
 }  // namespace
+
+Candidate WholeCandidate(const PlanRequest& request, int engine) {
+  const Problem& problem = request.problem;
+  const bool as_data = !request.engines[static_cast<size_t>(engine)].symmetric_padding;
+  Candidate whole{WholeTiling(problem, as_data), DefaultOrder(problem), {}, engine};
+  for (int i = 0; i < kOperands; ++i) {
+    whole.depths[i] = problem.Uses(static_cast<Operand>(i)) ? 1 : 0;
+  }
+  return whole;
+}
 
 Result<PlanSearch> Search(const PlanRequest& request, const Profile& profile) {
   const auto begin = std::chrono::steady_clock::now();

@@ -5,11 +5,11 @@
 //
 // cuDNN's bits depend on the tile's shape, and its padding multiplies a NaN of the filter.
 #include <algorithm>
-#include <list>
 #include <utility>
 
 #include "base/checked.hpp"
 #include "base/log.hpp"
+#include "base/recent.hpp"
 #include "device/cuda/cudnn_trial.hpp"
 #include "device/cuda/engine.hpp"
 #include "device/cuda/finish.hpp"
@@ -99,12 +99,6 @@ class CudnnExecutable final : public CudaExecutable {
   const SharedConvolution convolution_;
 };
 
-bool SameOp(const TileOp& a, const TileOp& b) {
-  return a.direction == b.direction && a.shape == b.shape && a.dtype == b.dtype &&
-         a.out_dtype == b.out_dtype && a.math == b.math && a.accumulates == b.accumulates &&
-         a.workspace_limit == b.workspace_limit;
-}
-
 // 16-bit filter gradients are nearly always sums over tiles. An engine that mixes 16-bit inputs
 // with float sums is two to three times as fast as TF32 there, once the filter has enough blocks of
 // 128 x 128 for all multiprocessors (its sum is not split), and no better before. Compiling it
@@ -158,21 +152,10 @@ class CudnnEngine final : public CudaEngine {
  private:
   // Choosing takes milliseconds, and planners ask for the same tiles again and again.
   static constexpr size_t kRemembered = 64;
-  struct Answer {
-    TileOp op;
-    Result<SharedConvolution> convolution;
-  };
 
   const Result<SharedConvolution>& Remembered(const TileOp& op) {
-    const auto known = std::find_if(answers_.begin(), answers_.end(),
-                                    [&](const Answer& answer) { return SameOp(answer.op, op); });
-    if (known != answers_.end()) {
-      answers_.splice(answers_.begin(), answers_, known);
-      return answers_.front().convolution;
-    }
-    answers_.push_front({op, Make(op)});
-    if (answers_.size() > kRemembered) answers_.pop_back();
-    return answers_.front().convolution;
+    const auto* const known = answers_.Find(op);
+    return known != nullptr ? *known : answers_.Put(op, Make(op));
   }
 
   Result<SharedConvolution> Make(const TileOp& op) {
@@ -213,7 +196,7 @@ class CudnnEngine final : public CudaEngine {
   const std::shared_ptr<CudnnSession> session_;
   const ChannelOrder order_;
   const EngineInfo info_;
-  std::list<Answer> answers_;  // latest use first
+  Recent<TileOp, Result<SharedConvolution>> answers_{kRemembered};
 };
 
 }  // namespace

@@ -4,9 +4,9 @@
 // does; other 16-bit tiles are kept in float. What oneDNN has no fast code for it refuses, with the
 // reason, and another engine serves.
 #include <algorithm>
-#include <list>
 #include <utility>
 
+#include "base/recent.hpp"
 #include "device/cpu/onednn/convolution.hpp"
 #include "device/cpu/onednn/threads.hpp"
 #include "device/cpu/onednn_abi.hpp"
@@ -43,12 +43,6 @@ class OneDnnExecutable final : public CpuExecutable {
  private:
   const SharedConvolution convolution_;
 };
-
-bool SameOp(const TileOp& a, const TileOp& b) {
-  return a.direction == b.direction && a.shape == b.shape && a.dtype == b.dtype &&
-         a.out_dtype == b.out_dtype && a.accumulates == b.accumulates &&
-         a.workspace_limit == b.workspace_limit;
-}
 
 bool IsEmpty(const ConvShape& shape) {
   const auto none = [](const Spatial& extents) {
@@ -107,28 +101,17 @@ class OneDnnEngine final : public CpuEngine {
  private:
   // Compiling takes milliseconds, and planners ask for the same tiles again and again.
   static constexpr size_t kRemembered = 64;
-  struct Answer {
-    TileOp op;
-    int threads;
-    Result<SharedConvolution> convolution;
-  };
 
-  const Result<SharedConvolution>& Remembered(const TileOp& op, int threads) {
-    const auto known = std::find_if(answers_.begin(), answers_.end(), [&](const Answer& answer) {
-      return answer.threads == threads && SameOp(answer.op, op);
-    });
-    if (known != answers_.end()) {
-      answers_.splice(answers_.begin(), answers_, known);
-      return answers_.front().convolution;
-    }
-    answers_.push_front({op, threads, Convolution::Make(runtime_, op, threads)});
-    if (answers_.size() > kRemembered) answers_.pop_back();
-    return answers_.front().convolution;
+  const Result<SharedConvolution>& Remembered(TileOp op, int threads) {
+    op.math = Math::kFp32;  // there are no other units
+    const auto* const known = answers_.Find({op, threads});
+    return known != nullptr ? *known
+                            : answers_.Put({op, threads}, Convolution::Make(runtime_, op, threads));
   }
 
   const EngineInfo info_ = Info();
   const std::shared_ptr<Runtime> runtime_;
-  std::list<Answer> answers_;  // latest use first
+  Recent<std::pair<TileOp, int>, Result<SharedConvolution>> answers_{kRemembered};
 };
 
 }  // namespace
