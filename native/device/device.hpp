@@ -67,6 +67,13 @@ struct Tag {
   Span* span = nullptr;
 };
 
+// Memory of the device that a transfer may pass through; no other stream's transfers use it at the
+// same time. Any size helps, and none is needed.
+struct Bounce {
+  void* data = nullptr;
+  int64_t bytes = 0;
+};
+
 // A copy between a box of a tensor and a tile buffer. The part of the tile to be written is
 // [tile_begin, tile_end) in box coordinates (0 .. box.extent); a fetch writes zeros to it wherever
 // the box is not valid. A drain writes only valid elements, converted to the view's dtype.
@@ -77,6 +84,7 @@ struct Transfer {
   Dims tile_begin{}, tile_end{};
   void* tile = nullptr;
   const TileLayout* layout = nullptr;
+  Bounce bounce;
   Tag tag;
 };
 
@@ -148,6 +156,7 @@ struct Capabilities {
   bool shares_host_memory = false;  // device memory is host memory (the CPU device)
   bool shared_engines = false;      // copies and compute take turns on the same hardware
   bool blocked_tiles = true;        // copies and Finish take tiles with channel blocks
+  int64_t bounce_bytes = 0;         // with which each stream that copies is at its fastest
   std::vector<Component> components;
 };
 

@@ -49,7 +49,8 @@ Result<Booking> Book(Device& device, const PlanRequest& request, const Candidate
   Booking booking{request.problem, candidate, nullptr, {}, {}, {}, 0, 0};
   TileOp op = OpOf(request, candidate);
   // What the tiles leave: an engine that can do with less workspace then does.
-  op.workspace_limit = std::max<int64_t>(budget - EstimateBytes(request, candidate), 0);
+  const int64_t beside = Add(EstimateBytes(request, candidate), 2 * request.bounce_bytes);
+  op.workspace_limit = std::max<int64_t>(budget - beside, 0);
   OOC_ASSIGN(std::unique_ptr<Executable> executable, device.Prepare(candidate.engine, op));
   booking.executable = std::move(executable);
 
@@ -63,6 +64,10 @@ Result<Booking> Book(Device& device, const PlanRequest& request, const Candidate
     for (int slot = 0; slot < std::max(candidate.depths[i], 1); ++slot) {
       booking.slot[i].push_back(offsets.Book(booking.layout[i].bytes));
     }
+  }
+  if (request.bounce_bytes > 0) {
+    booking.bounce_bytes = request.bounce_bytes;
+    for (int64_t& offset : booking.bounce) offset = offsets.Book(request.bounce_bytes);
   }
   if (booking.executable->workspace_bytes() > 0) {
     booking.workspace = offsets.Book(booking.executable->workspace_bytes());

@@ -99,6 +99,11 @@ void* TileLoop::TileOf(const Call& call, Operand operand, int slot) const {
   return call.arena.At(call.booking.slot[Index(operand)][static_cast<size_t>(slot)]);
 }
 
+Bounce TileLoop::BounceOf(const Call& call, size_t stream) {
+  if (call.booking.bounce_bytes == 0) return {};
+  return {call.arena.At(call.booking.bounce[stream]), call.booking.bounce_bytes};
+}
+
 Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const Arena& arena,
                      Slabs& slabs, const Progress& progress, RunStats* stats, Stream then) {
   *stats = RunStats{};
@@ -205,6 +210,7 @@ Status TileLoop::FetchOperand(const Call& call, const Step& step, Operand operan
     transfer.tile_begin[mine.roll_axis] = mine.kept;
   }
   transfer.view = tensor.view;
+  transfer.bounce = BounceOf(call, 0);
   if (staging_.Serves(operand)) {
     OOC_ASSIGN(transfer.view, staging_.Take(operand));
   }
@@ -277,6 +283,7 @@ Status TileLoop::Drain(const Call& call, const Step& step) {
   OOC_TRY(device_.Record(ready_[i][slot].get(), compute_.get()));
   OOC_TRY(device_.Wait(drain_.get(), ready_[i][slot].get()));
   transfer.view = tensor.view;
+  transfer.bounce = BounceOf(call, 1);
   if (staging_.Serves(operand)) {
     OOC_ASSIGN(transfer.view, staging_.Give(operand, mine.box.valid_begin, mine.box.valid_end));
   }

@@ -70,6 +70,7 @@ class TileLoop {
     return {fetch_.get(), compute_.get(), drain_.get()};
   }
   [[nodiscard]] void* TileOf(const Call& call, Operand operand, int slot) const;
+  [[nodiscard]] static Bounce BounceOf(const Call& call, size_t stream);
   [[nodiscard]] double Busy(Stream stream) const { return device_.BusySeconds(stream); }
 
   Device& device_;

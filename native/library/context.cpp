@@ -68,6 +68,13 @@ Result<int64_t> BudgetBytes(const std::string& text, Device& device) {
   return ParseBytes(text);
 }
 
+// At most a hundredth of the budget, and nothing where it would make short pieces.
+int64_t BounceBytes(const Device& device, int64_t budget) {
+  const int64_t best = device.capabilities().bounce_bytes;
+  const int64_t bytes = std::min(best, budget / 128);
+  return bytes >= best / 8 ? bytes : 0;
+}
+
 // Two invariant engines may still round differently, so reproducible results come from one engine
 // whatever the budget: the first that is invariant. Names of the others are left empty.
 std::vector<EngineInfo> EnginesFor(const Device& device, bool reproducible) {
@@ -212,6 +219,7 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, const InPlace& in_pl
   PlanRequest request;
   request.problem = problem;
   request.budget = budget;
+  request.bounce_bytes = BounceBytes(*stack_.device, budget);
   request.engines = EnginesFor(*stack_.device, options_.reproducible);
   request.reproducible = options_.reproducible;
   Result<PlanReport> made = MakePlan(request, in_place);

@@ -60,6 +60,7 @@ Result<PlanReport> Attempt(Device& device, const PlanRequest& request, const Pro
   PlanReport report;
   report.budget = request.budget;
   PlanRequest aim = request;
+  aim.budget -= 2 * request.bounce_bytes;
   Status last;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     Result<PlanSearch> search = Search(aim, profile);
@@ -107,12 +108,14 @@ Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const
     }
   }
   Status last = Error(Code::kUnsupported, "there is no engine");
+  PlanRequest within = request;
+  within.bounce_bytes = 0;  // no wire is crossed
   PlanReport report;
   report.budget = request.budget;
   for (size_t i = 0; i < request.engines.size(); ++i) {
     if (request.engines[i].name.empty()) continue;
     const Candidate whole = WholeCandidate(request, static_cast<int>(i));
-    Result<Booking> booking = Book(device, request, whole, request.budget, may);
+    Result<Booking> booking = Book(device, within, whole, request.budget, may);
     ++*prepared;
     if (booking.ok()) {
       report.booking = std::move(booking).value();

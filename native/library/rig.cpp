@@ -34,6 +34,8 @@ Result<std::unique_ptr<Rig>> Rig::Make(Device& device, int engine, const Problem
     }
   }
   const int64_t workspace = offsets.Book(executable->workspace_bytes());
+  const int64_t bounce = device.capabilities().bounce_bytes;
+  const int64_t in = offsets.Book(bounce), out = offsets.Book(bounce);
   std::unique_ptr<Rig> rig(
       new Rig(device, problem, tiling, op.shape, std::move(executable), offsets.total()));
   if (rig->block_.get() == nullptr) return Error(Code::kOutOfMemory, "no memory to calibrate");
@@ -41,6 +43,8 @@ Result<std::unique_ptr<Rig>> Rig::Make(Device& device, int engine, const Problem
     for (int i = 0; i < kOperands; ++i) rig->tile_[set][i] = rig->block_.get() + at[set][i];
   }
   rig->workspace_ = rig->block_.get() + workspace;
+  rig->bounce_in_ = {rig->block_.get() + in, bounce};
+  rig->bounce_out_ = {rig->block_.get() + out, bounce};
   OOC_ASSIGN(const OwnedStream stream, MakeStream(device, "calibrate"));
   OOC_TRY(device.Fill(stream.get(), rig->block_.get(), offsets.total(), 0));
   OOC_TRY(device.SynchronizeStream(stream.get()));
@@ -66,6 +70,7 @@ Transfer Rig::TransferOf(Operand operand, const Host& host, Span* span) const {
   transfer.tile_end = transfer.box.extent;
   transfer.tile = tile_[0][Index(operand)];
   transfer.layout = &executable_->layout(operand);
+  transfer.bounce = operand == problem_.output() ? bounce_out_ : bounce_in_;
   transfer.tag.span = span;
   return transfer;
 }

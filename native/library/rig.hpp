@@ -27,7 +27,7 @@ class Rig {
   }
 
   Status Run(Stream stream, Span* span);
-  // Of the whole of an operand.
+  // Of the whole of an operand; what is read and what is written have a bounce memory each.
   [[nodiscard]] Transfer TransferOf(Operand operand, const Host& host, Span* span) const;
   // Of a whole tile to that of the second set.
   [[nodiscard]] TileMove MoveOf(Operand operand, Span* span) const;
@@ -44,6 +44,7 @@ class Rig {
   const Block block_;
   std::array<std::array<void*, kOperands>, 2> tile_{};
   void* workspace_ = nullptr;
+  Bounce bounce_in_, bounce_out_;
 };
 
 }  // namespace oocdnn

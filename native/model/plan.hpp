@@ -36,6 +36,7 @@ struct Cost {
 struct PlanRequest {
   Problem problem;
   int64_t budget = 0;               // device bytes
+  int64_t bounce_bytes = 0;         // of them, each of the two copying streams has beside tiles
   std::vector<EngineInfo> engines;  // in order of preference; empty names are skipped
   bool reproducible = false;        // only invariant engines; bits must not depend on the budget
   bool exhaustive = false;          // every tile length, not only the usual ones (tests)

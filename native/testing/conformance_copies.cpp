@@ -125,6 +125,58 @@ Status DrainOfParts(Device& device) {
   return {};
 }
 
+// Copies in pieces: through bounce memory of any size, from rows long enough for a copy engine to
+// tiles in another order or type, several in a row through the same memory, there and back.
+Status CopiesThroughBounceMemory(Device& device) {
+  Random random(6);
+  constexpr int kCopies = 3;
+  for (int round = 0; round < kRounds / 3; ++round) {
+    Rig rig(device);
+    OOC_ASSIGN(const Stream in, rig.NewStream("fetch"));
+    OOC_ASSIGN(const Stream out, rig.NewStream("drain"));
+    OOC_ASSIGN(const Event fetched, rig.NewEvent());
+    const int64_t bytes = random.Between(1, 40) * 256;
+    OOC_ASSIGN(void* const fetch_memory, rig.NewBuffer(bytes));
+    OOC_ASSIGN(void* const drain_memory, rig.NewBuffer(bytes));
+    const Dims dims{random.Between(1, 3),  1,
+                    random.Between(1, 40), random.Between(1, 2),
+                    random.Between(1, 4),  random.Between(60, 300)};
+    const auto memory = static_cast<Memory>(random.Between(0, 3));
+    const DType dtype = kAllDTypes[random.Between(0, 3)];
+    std::vector<Tensor> tensors;
+    std::vector<Array> arrays;
+    for (int i = 0; i < kCopies; ++i) {
+      tensors.push_back(Integers(dims, random));
+      OOC_ASSIGN(const Array from, rig.NewArray(dims, dtype, memory));
+      OOC_ASSIGN(const Array to, rig.NewArray(dims, dtype, memory));
+      from.Write(tensors.back());
+      arrays.push_back(to);
+      const DType tile_dtype = kAllDTypes[random.Between(0, 3)];
+      const TileLayout layout = RandomLayout(device, tile_dtype, dims, Operand::kX, random);
+      OOC_ASSIGN(void* const tile, rig.NewBuffer(layout.bytes));
+      Transfer fetch = WholeTransfer(from, Operand::kX, layout, tile);
+      fetch.bounce = {fetch_memory, bytes};
+      OOC_TRY(device.Fetch(in, fetch));
+      OOC_TRY(device.Record(fetched, in));
+      OOC_TRY(device.Wait(out, fetched));
+      Transfer drain = WholeTransfer(to, Operand::kX, layout, tile);
+      drain.bounce = {drain_memory, bytes};
+      OOC_TRY(device.Drain(out, drain));
+    }
+    OOC_TRY(device.SynchronizeStream(out));
+    for (int i = 0; i < kCopies; ++i) {
+      const Array& array = arrays[static_cast<size_t>(i)];
+      const std::string difference =
+          FirstDifference(array.Read(), tensors[static_cast<size_t>(i)]);
+      OOC_EXPECT(difference.empty() && array.GapsIntact(),
+                 "copy %d of %s through %lld bytes, %s with strides %s: %s", i, Text(dims).c_str(),
+                 static_cast<long long>(bytes), Name(dtype), Text(array.view.stride).c_str(),
+                 difference.c_str());
+    }
+  }
+  return {};
+}
+
 // Every pair of element types, there and back, in every order of host memory.
 Status RoundTripOfDtypes(Device& device) {
   Random random(4);
@@ -198,6 +250,7 @@ constexpr Case kCases[] = {
     {"fetch_of_boxes", FetchOfBoxes},
     {"fetch_of_parts", FetchOfParts},
     {"drain_of_parts", DrainOfParts},
+    {"copies_through_bounce_memory", CopiesThroughBounceMemory},
     {"round_trip_of_dtypes", RoundTripOfDtypes},
     {"sixteen_bits_round_to_nearest_even", SixteenBitsRoundToNearestEven},
 };

@@ -9,6 +9,7 @@ namespace oocdnn::cuda {
 namespace {
 
 constexpr int kZeroThreads = 256;
+constexpr int64_t kLeastHalf = 256;  // bytes of half the bounce memory; also its alignment
 
 Status CheckPlain(const TileLayout& layout) {
   if (!layout.opaque && layout.channel_block == 1) return {};
@@ -93,6 +94,36 @@ Status Copier::Enqueue(CUstream stream, StridedCopy copy, Place place, Side wire
   return {};
 }
 
+// The lane runs ahead by the two halves of the bounce memory: a copy engine is never kept waiting for
+// a kernel, nor for the last piece of the transfer before.
+Status Copier::Cross(CudaStream& stream, StridedCopy copy, Place place, Side wire,
+                     const Bounce& bounce) const {
+  const int64_t half = bounce.bytes / 2 / kLeastHalf * kLeastHalf;
+  if (place == Place::kDevice || half < kLeastHalf || !GainsByRelay(copy, wire, limits_)) {
+    return Enqueue(stream.handle(), std::move(copy), place, wire);
+  }
+  OOC_ASSIGN(Lane* const lane, stream.GetLane());
+  for (const StridedCopy& piece : PiecesOf(copy, wire, half)) {
+    const auto offset = static_cast<uint64_t>(half) * lane->turn;
+    OOC_TRY(EnqueueRelay(stream, RelayOf(piece, wire, Address(bounce.data) + offset), lane, wire));
+  }
+  return {};
+}
+
+Status Copier::EnqueueRelay(CudaStream& stream, const Relay& relay, Lane* lane, Side wire) const {
+  const Driver& driver = gpu_.driver();
+  const bool fetch = wire == Side::kFrom;
+  const size_t turn = lane->turn;
+  lane->turn = 1 - turn;
+  OOC_CUDA(driver, cuStreamWaitEvent, lane->handle, lane->emptied[turn], 0);
+  OOC_TRY(Enqueue(lane->handle, relay.first, fetch ? Place::kHost : Place::kDevice, wire));
+  OOC_CUDA(driver, cuEventRecord, lane->filled[turn], lane->handle);
+  OOC_CUDA(driver, cuStreamWaitEvent, stream.handle(), lane->filled[turn], 0);
+  OOC_TRY(Enqueue(stream.handle(), relay.second, fetch ? Place::kDevice : Place::kHost, wire));
+  OOC_CUDA(driver, cuEventRecord, lane->emptied[turn], stream.handle());
+  return {};
+}
+
 Status Copier::Zero(CUstream stream, const Transfer& transfer) const {
   const ZeroArgs zeros = ZerosOf(transfer);
   if (zeros.boxes == 0) return {};
@@ -102,31 +133,31 @@ Status Copier::Zero(CUstream stream, const Transfer& transfer) const {
   return gpu_.Launch(Kernel::kZero, {blocks, kZeroThreads, 0}, stream, zeros);
 }
 
-Status Copier::Fetch(CUstream stream, const Transfer& transfer) const {
+Status Copier::Fetch(CudaStream& stream, const Transfer& transfer) const {
   OOC_TRY(CheckPlain(*transfer.layout));
   StridedCopy copy = CopyOf(transfer, Toward::kTile);
-  if (copy.Elements() == 0) return Zero(stream, transfer);
+  if (copy.Elements() == 0) return Zero(stream.handle(), transfer);
   Simplify(&copy, Side::kFrom);
   OOC_ASSIGN(const Place place, Locate(transfer, Side::kFrom, &copy));
-  OOC_TRY(Zero(stream, transfer));
-  return Enqueue(stream, std::move(copy), place, Side::kFrom);
+  OOC_TRY(Zero(stream.handle(), transfer));
+  return Cross(stream, std::move(copy), place, Side::kFrom, transfer.bounce);
 }
 
-Status Copier::Drain(CUstream stream, const Transfer& transfer) const {
+Status Copier::Drain(CudaStream& stream, const Transfer& transfer) const {
   OOC_TRY(CheckPlain(*transfer.layout));
   StridedCopy copy = CopyOf(transfer, Toward::kView);
   if (copy.Elements() == 0) return {};
   Simplify(&copy, Side::kTo);
   OOC_ASSIGN(const Place place, Locate(transfer, Side::kTo, &copy));
-  return Enqueue(stream, std::move(copy), place, Side::kTo);
+  return Cross(stream, std::move(copy), place, Side::kTo, transfer.bounce);
 }
 
-Status Copier::Move(CUstream stream, const TileMove& move) const {
+Status Copier::Move(CudaStream& stream, const TileMove& move) const {
   OOC_TRY(CheckPlain(*move.layout));
   StridedCopy copy = CopyOf(move);
   if (copy.Elements() == 0) return {};
   Simplify(&copy, Side::kTo);
-  return Enqueue(stream, std::move(copy), Place::kDevice, Side::kTo);
+  return Enqueue(stream.handle(), std::move(copy), Place::kDevice, Side::kTo);
 }
 
 }  // namespace oocdnn::cuda

@@ -3,6 +3,7 @@
 
 #include "device/cuda/copy_plan.hpp"
 #include "device/cuda/gpu.hpp"
+#include "device/cuda/stream.hpp"
 
 namespace oocdnn::cuda {
 
@@ -13,13 +14,17 @@ class Copier {
  public:
   explicit Copier(const Gpu& gpu) : gpu_(gpu), limits_{gpu.max_pitch(), gpu.multiprocessors()} {}
 
-  Status Fetch(CUstream stream, const Transfer& transfer) const;
-  Status Drain(CUstream stream, const Transfer& transfer) const;
-  Status Move(CUstream stream, const TileMove& move) const;
+  Status Fetch(CudaStream& stream, const Transfer& transfer) const;
+  Status Drain(CudaStream& stream, const Transfer& transfer) const;
+  Status Move(CudaStream& stream, const TileMove& move) const;
 
  private:
   // Where the view's side lies; its addresses become those that the device uses.
   Result<Place> Locate(const Transfer& transfer, Side side, StridedCopy* copy) const;
+  // As one copy, or piece by piece through the bounce memory where that is faster.
+  Status Cross(CudaStream& stream, StridedCopy copy, Place place, Side wire,
+               const Bounce& bounce) const;
+  Status EnqueueRelay(CudaStream& stream, const Relay& relay, Lane* lane, Side wire) const;
   Status Enqueue(CUstream stream, StridedCopy copy, Place place, Side wire) const;
   Status EnqueueEngine(CUstream stream, const StridedCopy& copy, const EngineCopy& engine) const;
   Status EnqueueCall(CUstream stream, uint64_t from, uint64_t to, const EngineCopy& engine) const;

@@ -223,6 +223,13 @@ Divisor MakeDivisor(int64_t divisor) {
   return {static_cast<unsigned>(d), static_cast<unsigned>(multiplier), shift};
 }
 
+bool GainsByRelay(const StridedCopy& copy, Side wire, const CopyLimits& limits) {
+  if (EngineIsBest(EngineCopyOf(copy, limits), Place::kHost)) return false;
+  const Relay relay = RelayOf(copy, wire, 0);
+  const StridedCopy& over_wire = wire == Side::kFrom ? relay.first : relay.second;
+  return EngineIsBest(EngineCopyOf(over_wire, limits), Place::kHost);
+}
+
 CopyPlan PlanCopy(const StridedCopy& copy, Place place, Side wire, const CopyLimits& limits) {
   CopyPlan plan;
   if (copy.Elements() == 0) return plan;

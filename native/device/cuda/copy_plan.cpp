@@ -68,6 +68,43 @@ bool JoinOnce(std::vector<PlanDim>* dims) {
   return false;
 }
 
+StridedCopy CutInHalf(StridedCopy* copy, size_t which) {
+  StridedCopy rest = *copy;
+  PlanDim &dim = copy->dim[which], &of_rest = rest.dim[which];
+  const int64_t half = dim.extent / 2;
+  dim.extent = half;
+  of_rest.extent -= half;
+  rest.from += static_cast<uint64_t>(half * dim.from);
+  rest.to += static_cast<uint64_t>(half * dim.to);
+  return rest;
+}
+
+size_t LongestOf(const StridedCopy& copy) {
+  const auto longest =
+      std::max_element(copy.dim.begin(), copy.dim.end(),
+                       [](const PlanDim& a, const PlanDim& b) { return a.extent < b.extent; });
+  return static_cast<size_t>(longest - copy.dim.begin());
+}
+
+// The dimension farthest out on the wire's side that can be halved and leaves 4 KiB of what is side
+// by side there and 128 bytes on the other side.
+size_t OutermostOf(const StridedCopy& copy, Side wire) {
+  constexpr int64_t kLeastOnWire = 4096, kLeastBeyond = 128;
+  const bool fetch = wire == Side::kFrom;
+  const int64_t wire_size = SizeOf(fetch ? copy.from_type : copy.to_type);
+  const int64_t other_size = SizeOf(fetch ? copy.to_type : copy.from_type);
+  for (size_t d = copy.dim.size(); d-- > 0;) {
+    const PlanDim& dim = copy.dim[d];
+    const int64_t on_wire = std::abs(fetch ? dim.from : dim.to);
+    const int64_t beyond = std::abs(fetch ? dim.to : dim.from);
+    int64_t least = 1;
+    if (on_wire == wire_size) least = kLeastOnWire / wire_size;
+    if (beyond == other_size) least = std::max(least, kLeastBeyond / other_size);
+    if (dim.extent >= 2 * least) return d;
+  }
+  return LongestOf(copy);
+}
+
 }  // namespace
 
 int64_t StridedCopy::Elements() const {
@@ -162,18 +199,38 @@ AddressRange RangeOf(const StridedCopy& copy, Side side) {
   return {base + static_cast<uint64_t>(low), base + static_cast<uint64_t>(high)};
 }
 
-StridedCopy CutInHalf(StridedCopy* copy) {
-  StridedCopy rest = *copy;
-  const auto longest =
-      std::max_element(copy->dim.begin(), copy->dim.end(),
-                       [](const PlanDim& a, const PlanDim& b) { return a.extent < b.extent; });
-  const auto which = static_cast<size_t>(longest - copy->dim.begin());
-  const int64_t half = longest->extent / 2;
-  longest->extent = half;
-  rest.dim[which].extent -= half;
-  rest.from += static_cast<uint64_t>(half * rest.dim[which].from);
-  rest.to += static_cast<uint64_t>(half * rest.dim[which].to);
-  return rest;
+StridedCopy CutInHalf(StridedCopy* copy) { return CutInHalf(copy, LongestOf(*copy)); }
+
+std::vector<StridedCopy> PiecesOf(const StridedCopy& copy, Side wire, int64_t bytes) {
+  const int64_t size = SizeOf(wire == Side::kFrom ? copy.from_type : copy.to_type);
+  std::vector<StridedCopy> pieces, large{copy};
+  while (!large.empty()) {
+    StridedCopy piece = std::move(large.back());
+    large.pop_back();
+    const int64_t elements = piece.Elements();
+    if (elements <= 1 || Mul(elements, size) <= bytes) {
+      pieces.push_back(std::move(piece));
+      continue;
+    }
+    large.push_back(CutInHalf(&piece, OutermostOf(piece, wire)));
+    large.push_back(std::move(piece));
+  }
+  return pieces;
+}
+
+Relay RelayOf(const StridedCopy& copy, Side wire, uint64_t middle) {
+  const bool fetch = wire == Side::kFrom;
+  const DType type = fetch ? copy.from_type : copy.to_type;
+  Relay relay{copy, copy};
+  relay.first.to = relay.second.from = middle;
+  relay.first.to_type = relay.second.from_type = type;
+  int64_t dense = SizeOf(type);
+  for (size_t d = 0; d < copy.dim.size(); ++d) {
+    relay.first.dim[d].to = relay.second.dim[d].from = dense;
+    dense *= copy.dim[d].extent;
+  }
+  for (StridedCopy* half : {&relay.first, &relay.second}) Simplify(half, wire);
+  return relay;
 }
 
 }  // namespace oocdnn::cuda

@@ -83,6 +83,21 @@ CopyPlan PlanCopy(const StridedCopy& copy, Place place, Side wire, const CopyLim
 constexpr int64_t kMostElements = INT32_MAX;
 StridedCopy CutInHalf(StridedCopy* copy);
 
+// A copy over the wire as two, one after the other: through memory of the device at `middle`, where
+// the elements lie side by side as they do on the wire's side and in its type. So a copy engine
+// does the wire, and a kernel that waits for no wire the rest.
+struct Relay {
+  StridedCopy first, second;
+};
+Relay RelayOf(const StridedCopy& copy, Side wire, uint64_t middle);
+
+// Whether PlanCopy would send a kernel over the wire although a copy engine could do that part.
+bool GainsByRelay(const StridedCopy& copy, Side wire, const CopyLimits& limits);
+
+// Cuts a simplified copy into pieces of at most `bytes` on the wire's side, such that rows on both
+// sides stay as long as that allows.
+std::vector<StridedCopy> PiecesOf(const StridedCopy& copy, Side wire, int64_t bytes);
+
 // See kernel_args.h; divisor >= 1.
 Divisor MakeDivisor(int64_t divisor);
 

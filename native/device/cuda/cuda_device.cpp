@@ -21,6 +21,9 @@ namespace {
 
 // Streams and events travel under the names of the Device's own types.
 CudaStream& Of(Stream stream) { return *reinterpret_cast<CudaStream*>(stream); }
+// Two pieces, each long enough for a copy engine's full speed.
+constexpr int64_t kBounceBytes = int64_t{8} << 20;
+
 CUevent Of(Event event) { return reinterpret_cast<CUevent>(event); }
 
 class CudaDevice final : public Device {
@@ -92,6 +95,7 @@ CudaDevice::CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines, const std:
              driver().version % 1000 / 10);
   capabilities_.alignment = 256;
   capabilities_.blocked_tiles = false;
+  capabilities_.bounce_bytes = kBounceBytes;
   capabilities_.components.push_back({"kernels", true, gpu_->kernels(), ""});
   if (!missing.empty()) capabilities_.components.push_back({"engines", false, missing, ""});
   for (const auto& engine : engines_) infos_.push_back(engine->info());
@@ -198,10 +202,7 @@ Status CudaDevice::Record(Event event, Stream stream) {
 }
 
 Status CudaDevice::Wait(Stream stream, Event event) {
-  return Enter([&] {
-    return driver().Check(driver().cuStreamWaitEvent(Of(stream).handle(), Of(event), 0),
-                          "cuStreamWaitEvent");
-  });
+  return Enter([&] { return Of(stream).Wait(Of(event)); });
 }
 
 Status CudaDevice::Synchronize(Event event) {
@@ -219,17 +220,15 @@ double CudaDevice::BusySeconds(Stream stream) {
 }
 
 Status CudaDevice::Fetch(Stream stream, const Transfer& transfer) {
-  return Put(stream, transfer.tag,
-             [&](CUstream handle) { return copier_.Fetch(handle, transfer); });
+  return Put(stream, transfer.tag, [&](CUstream) { return copier_.Fetch(Of(stream), transfer); });
 }
 
 Status CudaDevice::Drain(Stream stream, const Transfer& transfer) {
-  return Put(stream, transfer.tag,
-             [&](CUstream handle) { return copier_.Drain(handle, transfer); });
+  return Put(stream, transfer.tag, [&](CUstream) { return copier_.Drain(Of(stream), transfer); });
 }
 
 Status CudaDevice::Move(Stream stream, const TileMove& move) {
-  return Put(stream, move.tag, [&](CUstream handle) { return copier_.Move(handle, move); });
+  return Put(stream, move.tag, [&](CUstream) { return copier_.Move(Of(stream), move); });
 }
 
 Status CudaDevice::Fill(Stream stream, void* buffer, int64_t bytes, int byte) {

@@ -19,6 +19,7 @@ int64_t Now() {
 
 Result<std::unique_ptr<CudaStream>> CudaStream::Make(const Gpu& gpu, int priority) {
   std::unique_ptr<CudaStream> stream(new CudaStream(gpu));
+  stream->priority_ = priority;
   OOC_CUDA(gpu.driver(), cuStreamCreateWithPriority, &stream->handle_, CU_STREAM_NON_BLOCKING,
            priority);
   OOC_CUDA(gpu.driver(), cuEventCreate, &stream->base_, CU_EVENT_DEFAULT);
@@ -36,14 +37,42 @@ std::unique_ptr<CudaStream> CudaStream::Adopt(const Gpu& gpu, CUstream handle) {
 CudaStream::~CudaStream() {
   if (adopted_) return;
   const Driver& driver = gpu_.driver();
-  if (handle_ != nullptr) driver.cuStreamSynchronize(handle_);
+  for (CUstream stream : {lane_.handle, handle_}) {
+    if (stream != nullptr) driver.cuStreamSynchronize(stream);
+  }
   for (const Piece& piece : pieces_) free_.push_back(piece.marks);
   for (const Marks& marks : free_) {
     driver.cuEventDestroy(marks.begin);
     driver.cuEventDestroy(marks.end);
   }
-  if (base_ != nullptr) driver.cuEventDestroy(base_);
-  if (handle_ != nullptr) driver.cuStreamDestroy(handle_);
+  for (CUevent event : {base_, lane_.filled[0], lane_.filled[1], lane_.emptied[0], lane_.emptied[1]}) {
+    if (event != nullptr) driver.cuEventDestroy(event);
+  }
+  for (CUstream stream : {lane_.handle, handle_}) {
+    if (stream != nullptr) driver.cuStreamDestroy(stream);
+  }
+}
+
+// What the stream was told to wait for so far, the lane waits for by an event behind it. After a
+// failure the destructor finds what was made.
+Status CudaStream::MakeLane() {
+  const Driver& driver = gpu_.driver();
+  for (auto* events : {&lane_.filled, &lane_.emptied}) {
+    for (CUevent& event : *events) {
+      if (event == nullptr) OOC_CUDA(driver, cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
+    }
+  }
+  CUstream handle = nullptr;
+  OOC_CUDA(driver, cuStreamCreateWithPriority, &handle, CU_STREAM_NON_BLOCKING, priority_);
+  lane_.handle = handle;
+  OOC_CUDA(driver, cuEventRecord, lane_.filled[0], handle_);
+  OOC_CUDA(driver, cuStreamWaitEvent, handle, lane_.filled[0], 0);
+  return {};
+}
+
+Result<Lane*> CudaStream::GetLane() {
+  if (lane_.handle == nullptr) OOC_TRY(MakeLane());
+  return &lane_;
 }
 
 // The event lies between two readings of the clock, some ten microseconds apart.
@@ -153,7 +182,15 @@ Status CudaStream::Record(CUevent event) {
   return {};
 }
 
+Status CudaStream::Wait(CUevent event) {
+  OOC_CUDA(gpu_.driver(), cuStreamWaitEvent, handle_, event, 0);
+  if (lane_.handle != nullptr) OOC_CUDA(gpu_.driver(), cuStreamWaitEvent, lane_.handle, event, 0);
+  return {};
+}
+
+// The lane is done when the stream is, unless a second step could not be enqueued.
 Status CudaStream::Synchronize() {
+  if (lane_.handle != nullptr) OOC_CUDA(gpu_.driver(), cuStreamSynchronize, lane_.handle);
   OOC_CUDA(gpu_.driver(), cuStreamSynchronize, handle_);
   Resolve();
   if (spans_ && Now() - base_ns_ > kStale) OOC_TRY(Calibrate());

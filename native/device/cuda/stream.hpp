@@ -1,9 +1,11 @@
-// A stream with a clock: how long its work has executed, and when each piece ran.
+// A stream with a clock: how long its work has executed, and when each piece ran; and a lane beside
+// it for work in two steps.
 //
 // A pair of timing events stands around every piece of work. The pairs come from a pool that grows
 // until it holds as many as are ever in flight, and are read when somebody asks.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -12,6 +14,14 @@
 #include "device/device.hpp"
 
 namespace oocdnn::cuda {
+
+// Runs the first steps of work in two steps, ahead of the stream that runs the second. The steps
+// meet in two halves of memory, of which one is filled while the other is emptied.
+struct Lane {
+  CUstream handle = nullptr;
+  std::array<CUevent, 2> filled{}, emptied{};
+  size_t turn = 0;  // the half that is filled next
+};
 
 // All calls need the GPU's context current.
 class CudaStream {
@@ -36,7 +46,11 @@ class CudaStream {
     return status;
   }
 
+  // Made when first asked for; it waits for whatever the stream was told to wait for.
+  Result<Lane*> GetLane();
+
   Status Record(CUevent event);
+  Status Wait(CUevent event);
   Status Synchronize();
   double BusySeconds();
 
@@ -51,6 +65,7 @@ class CudaStream {
   };
 
   explicit CudaStream(const Gpu& gpu) : gpu_(gpu) {}
+  Status MakeLane();
   Status Begin(const Tag& tag);
   void End(bool enqueued);
   Result<Marks> TakeMarks();
@@ -64,6 +79,8 @@ class CudaStream {
 
   const Gpu& gpu_;
   CUstream handle_ = nullptr;
+  int priority_ = 0;
+  Lane lane_;
   CUevent base_ = nullptr;
   int64_t base_ns_ = 0;
   bool adopted_ = false;
