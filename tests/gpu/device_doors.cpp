@@ -34,6 +34,8 @@ struct DoorTransfer {
   DoorLayout layout;
   int64_t operand, origin[6], extent[6], valid_begin[6], valid_end[6], tile_begin[6], tile_end[6];
   void* tile;
+  void* bounce;
+  int64_t bounce_bytes;
 };
 struct DoorOp {
   int64_t direction, n, g, k, c, in[3], filter[3], out[3], pad[3], stride[3], dilation[3];
@@ -74,6 +76,7 @@ Transfer TransferFrom(const DoorTransfer& from, const TileLayout& layout) {
   transfer.tile_end = DimsFrom(from.tile_end);
   transfer.tile = from.tile;
   transfer.layout = &layout;
+  transfer.bounce = {from.bounce, from.bounce_bytes};
   return transfer;
 }
 

@@ -44,6 +44,8 @@ class Transfer(Structure):
         ("tile_begin", _six),
         ("tile_end", _six),
         ("tile", c_void_p),
+        ("bounce", c_void_p),
+        ("bounce_bytes", c_int64),
     ]
 
 

@@ -183,31 +183,59 @@ def transfer_rate(
     title: str,
     part: tuple[slice, ...] | None = None,
     mirrored: bool = False,
+    bounce: int = 0,
 ) -> None:
-    """GB/s of the view's bytes; `part` is the box of the tensor that is one tile."""
+    """GB/s of the view's bytes; `part` is the box of the tensor that is one tile. `bounce`: bytes of
+    bounce memory; below 0, the tensor itself lies on the device."""
     keep = len(rig.blocks)
     window = part or tuple(slice(0, s) for s in shape)
     begin, end = [s.start for s in window], [s.stop for s in window]
     extent = [e - b for b, e in zip(begin, end, strict=True)]
-    array = rig.array(int(np.prod(shape)), types[0])
-    array[:] = 1
+    elements = int(np.prod(shape))
+    if bounce < 0:
+        place = rig.memory(elements * SIZES[types[0]], host=False)
+    else:
+        array = rig.array(elements, types[0])
+        array[:] = 1
+        place = array.ctypes.data
     stride, first = dense(shape, orders[0]), 0
     if mirrored:
         first, stride[5] = (shape[5] - 1) * stride[5], -stride[5]
     lay = layout(types[1], extent, orders[1])
     tile = rig.memory(int(lay.bytes), host=False)
-    view = View(array.ctypes.data + first * SIZES[types[0]], types[0], _six(*stride))
+    through = rig.memory(bounce, host=False) if bounce > 0 else 0
+    view = View(place + first * SIZES[types[0]], types[0], _six(*stride))
     zero, whole = _six(), _six(*extent)
     first_valid, last_valid = _six(*begin), _six(*end)
     box = (first_valid, whole, first_valid, last_valid)
-    transfer = Transfer(view, lay, 0, *box, zero, whole, tile)
+    transfer = Transfer(view, lay, 0, *box, zero, whole, tile, through, max(bounce, 0))
     size = int(np.prod(extent)) * SIZES[types[0]]
     texts = []
     for verb in ("fetch", "drain"):
         seconds = rate(rig, lambda v=verb: rig.copy(v, transfer))
-        texts.append(f"{verb} {size / seconds / 1e9:6.1f} GB/s ({rig.method(verb, transfer)})")
+        method = rig.method(verb, transfer, host=bounce >= 0)
+        texts.append(f"{verb} {size / seconds / 1e9:6.1f} GB/s ({method})")
     print(f"rate   {title}: {size / 2**20:.0f} MiB, " + ", ".join(texts), flush=True)
     rig.release(keep)
+
+
+def bounce_rates(rig: Rig, scale: int) -> None:
+    """Transposing transfers in pieces, and what their second step alone does on the device."""
+    photo = (8 * scale, 1, 64, 1, 224, 224)
+    large = (1, 1, 256 * scale, 1, 1024, 1024)
+    every = tuple(slice(0, s) for s in large[:4])
+    shapes = (
+        ("whole", photo, None),
+        ("17 rows", photo, (*(slice(0, s) for s in photo[:4]), slice(100, 117), slice(0, 224))),
+        ("8 long rows", large, (*every, slice(100, 108), slice(0, 1024))),
+        ("64 rows of 520 B", large, (*every, slice(100, 164), slice(127, 257))),
+    )
+    for title, shape, part in shapes:
+        for dtype in (F32, BF16):
+            for size in (-1, 4, 8, 16, 32, 64):
+                where = f"through {size} MiB" if size > 0 else "on the device"
+                name = f"{NAMES[dtype]} NCHW->NHWC {title} {where}"
+                transfer_rate(rig, shape, (dtype, dtype), (NCHW, NHWC), name, part, bounce=size << 20)
 
 
 def rates(rig: Rig, scale: int) -> None:
@@ -355,6 +383,7 @@ def main() -> int:
     if not args.quick:
         host_rates(rig, args.scale << 27)
         rates(rig, args.scale)
+        bounce_rates(rig, args.scale)
         bias_rates(rig, 16 * args.scale)
         for engine in rig.engines:
             engine_rates(rig, engine, 28 * args.scale)
