@@ -99,7 +99,7 @@ format: | $(bin)/clang-format
 # The library, built a second time with sanitizers, under a client in C++ that they see all of, leaks
 # and threads too (native/testing/exercise). With the address sanitizer also the tests, on the package
 # unpacked beside the environment's and found before it. Python itself is not instrumented, so the
-# run time goes in first, and leaks are not counted there, because Python's own would be; the thread
+# run time goes in first, then what throws and catches; and leaks are not counted there, because Python's own would be; the thread
 # sanitizer does not bear it. Reports go straight to the terminal, past pytest's capture.
 comma := ,
 instrumented := $(build)/sanitize-$(subst $(comma),-,$(SANITIZE))
@@ -114,7 +114,8 @@ sanitize: $(build)/installed.test
 ifneq ($(SANITIZE),thread)
 	python -m zipfile -e $(instrumented)/dist/*.whl $(instrumented)/site
 	PYTHONPATH=$(instrumented)/site $(onednn_path) ASAN_OPTIONS=detect_leaks=0 \
-	LD_PRELOAD=$(shell $(CXX) -print-file-name=libasan.so) $(call testing_library,$(instrumented)) \
+	LD_PRELOAD="$(foreach library,libasan libstdc++,$(shell $(CXX) -print-file-name=$(library).so))" \
+		$(call testing_library,$(instrumented)) \
 		pytest --capture=sys --timeout 900 $(PYTEST_ARGS)
 endif
 

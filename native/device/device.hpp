@@ -25,6 +25,10 @@
 
 namespace oocdnn {
 
+// Who waits for an event most of the time; anybody may. A host that waits sleeps where it is the
+// event's use.
+enum class EventUse { kStreams, kHost };
+
 struct StreamTag;
 struct EventTag;
 using Stream = StreamTag*;
@@ -185,7 +189,7 @@ class Device {
   // Wait on; DestroyStream gives back the handle alone. kUnsupported where callers have no streams;
   // Record gives it while the stream is being captured.
   virtual Result<Stream> AdoptStream(void* native) = 0;
-  virtual Result<Event> CreateEvent() = 0;
+  virtual Result<Event> CreateEvent(EventUse use) = 0;
   virtual void DestroyEvent(Event event) = 0;
   // An event that was never recorded counts as fired.
   virtual Status Record(Event event, Stream stream) = 0;

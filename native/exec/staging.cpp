@@ -23,7 +23,7 @@ Staging::Staging(Device& device, int threads) : device_(device), team_(ThreadsFo
 Status Staging::Init() {
   for (auto& row : event_) {
     for (OwnedEvent& event : row) {
-      OOC_ASSIGN(event, MakeEvent(device_));
+      OOC_ASSIGN(event, MakeEvent(device_, EventUse::kHost));
     }
   }
   return {};

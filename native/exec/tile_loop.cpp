@@ -71,7 +71,7 @@ Status TileLoop::Init() {
     }
   }
   for (OwnedEvent& event : stepped_) {
-    OOC_ASSIGN(event, MakeEvent(device_));
+    OOC_ASSIGN(event, MakeEvent(device_, EventUse::kHost));
   }
   OOC_ASSIGN(begun_, MakeEvent(device_));
   for (OwnedEvent& event : ended_) {

@@ -33,7 +33,11 @@ constexpr double kLongEnough = 1e-3;       // seconds that a run should take to 
 constexpr int64_t kMostGrowth = 64;        // of the rows, on the way there
 constexpr int64_t kCopyRows = 20 * kRows;  // of a copy: 32 MB of float32
 constexpr int64_t kNarrow = kWidth / 8;    // width of a box whose rows are short
-constexpr int kChain = 16;                 // tiles, one after the other
+constexpr int64_t kFarPitch = 65536;       // from one plane to the next: see MemoryOrder
+constexpr int64_t kFarRows = 288;          // of such a plane: 16 KB, a tile's piece of a large one
+constexpr int64_t kFarPlanes = kWidth / kNarrow * kChannels;
+constexpr int kBusyRuns = 4;  // of a convolution that goes on beside a copy
+constexpr int kChain = 16;    // tiles, one after the other
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // A 3x3 convolution of 64 channels. With `width` less than kWidth, more images make up for it.
@@ -120,8 +124,8 @@ class Calibration {
 
   // The rates of the first engine that serves go for all for which no others are measured.
   Status MeasureCopies() {
-    const int64_t size =
-        Sample(Direction::kForward, kTypes[0], kCopyRows, kWidth).BytesOf(Operand::kX);
+    const Problem whole = Sample(Direction::kForward, kTypes[0], kCopyRows, kWidth);
+    const int64_t size = std::max(whole.BytesOf(Operand::kX), kFarPlanes * kFarPitch);
     const Block in = HostBlock(device_, size), out = HostBlock(device_, size);
     if (in.get() == nullptr || out.get() == nullptr) {
       return Error(Code::kOutOfMemory, "no host memory to calibrate");
@@ -133,12 +137,15 @@ class Calibration {
       if (!first && IsLastResort(engine)) continue;
       const auto rig = RigOf(engine, kCopyRows, kWidth);
       const auto narrow = RigOf(engine, kCopyRows * kNarrow / kWidth, kNarrow);
-      if (!rig.ok() || !narrow.ok()) continue;
+      const auto far = RigOf(engine, kFarRows, kNarrow);
+      if (!rig.ok() || !narrow.ok() || !far.ok()) continue;
       if (first) MeasureMove(*rig.value());
+      const double far_seconds = FarRowSeconds(*far.value(), in.get());
       for (const bool channels_last : {false, true}) {
         const Host from{in.get(), kWidth, channels_last}, to{out.get(), kWidth, channels_last};
-        const WireRates rates = MeasureWire(*rig.value(), *narrow.value(), from, to);
+        WireRates rates = MeasureWire(*rig.value(), *narrow.value(), from, to);
         if (rates.fetch == 0 || rates.drain == 0 || rates.both == 0) continue;
+        rates.far_row_bytes = std::max(rates.row_bytes, far_seconds * rates.fetch);
         Note(rates, first ? nullptr : &device_.engines()[static_cast<size_t>(engine)].name,
              channels_last);
         first = false;
@@ -161,6 +168,7 @@ class Calibration {
       profile_.drain_bytes_per_second = rates.drain;
       profile_.both_bytes_per_second = rates.both;
       profile_.row_bytes = rates.row_bytes;
+      profile_.far_row_bytes = rates.far_row_bytes;
       return;
     }
     const auto set = [&](const char* rate, double value) {
@@ -170,6 +178,7 @@ class Calibration {
     set("drain", rates.drain);
     set("both", rates.both);
     set("row_bytes", rates.row_bytes);
+    set("far_row_bytes", rates.far_row_bytes);
   }
 
   // Rates of 0 where a copy fails. `narrow` has an eighth of the elements, in rows an eighth as
@@ -190,6 +199,24 @@ class Calibration {
       rates.row_bytes = std::max(excess, 0.0) * static_cast<double>(row) / narrow_bytes;
     }
     return rates;
+  }
+
+  // What a plane costs on top of its bytes when it lies far from the one before, while kernels run:
+  // their launches make a GPU forget where pages of host memory lie.
+  double FarRowSeconds(Rig& rig, void* memory) {
+    const auto seconds = [&](int64_t pitch) {
+      return Best(device_, fetch_.get(), [&](Span* span) {
+        for (int i = 0; i < kBusyRuns && !profile_.shared_engines; ++i) {
+          OOC_TRY(rig.Run(compute_.get(), nullptr));
+        }
+        OOC_TRY(device_.Fetch(fetch_.get(),
+                              rig.TransferOf(Operand::kX, {memory, kNarrow, false, pitch}, span)));
+        return device_.SynchronizeStream(compute_.get());
+      });
+    };
+    const double dense = seconds(0), spread = seconds(kFarPitch);
+    if (dense == kInfinity || spread == kInfinity) return 0.0;
+    return std::max(spread - dense, 0.0) / static_cast<double>(kFarPlanes);
   }
 
   double BestFetch(const Rig& rig, const Host& host) {
@@ -218,8 +245,9 @@ class Calibration {
     return best;
   }
 
-  // Tiny tiles, each of which is fetched when the one before has been drained: all that they take
-  // is what a piece of work costs beyond its bytes and operations.
+  // Tiny tiles: all that they take is what a piece of work costs beyond its bytes and operations.
+  // Where engines share their hardware, each is fetched when the one before has been drained; where
+  // not, pieces of one engine follow each other, as what passes between engines overlaps.
   Status MeasureFixedCosts() {
     OOC_ASSIGN(const std::unique_ptr<Rig> rig, FirstRig(1, kNarrow));
     const auto bytes = static_cast<int64_t>(rig->bytes(Operand::kX));
@@ -227,23 +255,39 @@ class Calibration {
     if (block.get() == nullptr) return Error(Code::kOutOfMemory, "no host memory to calibrate");
     std::memset(block.get(), 0, static_cast<size_t>(bytes));
     const Host host{block.get(), kNarrow, false};
+    const auto fetch = [&] {
+      return device_.Fetch(fetch_.get(), rig->TransferOf(Operand::kX, host, nullptr));
+    };
+    const auto run = [&] { return rig->Run(compute_.get(), nullptr); };
+    if (!profile_.shared_engines) {
+      OOC_ASSIGN(profile_.copy_seconds, ChainSeconds(fetch_, fetch));
+      OOC_ASSIGN(profile_.run_seconds, ChainSeconds(compute_, run));
+      return {};
+    }
+    OOC_ASSIGN(const double three, ChainSeconds(drain_, [&]() -> Status {
+                 OOC_TRY(InTurn(drain_, fetch_));
+                 OOC_TRY(fetch());
+                 OOC_TRY(InTurn(fetch_, compute_));
+                 OOC_TRY(run());
+                 OOC_TRY(InTurn(compute_, drain_));
+                 return device_.Drain(drain_.get(), rig->TransferOf(Operand::kY, host, nullptr));
+               }));
+    profile_.copy_seconds = profile_.run_seconds = three / 3;
+    return {};
+  }
+
+  // Seconds of one of a chain of pieces, the best of a few chains; all end on `last`.
+  template <class Piece>
+  Result<double> ChainSeconds(const OwnedStream& last, const Piece& piece) {
     double best = kInfinity;
     for (int i = 0; i < kRepetitions; ++i) {
       const auto start = std::chrono::steady_clock::now();
-      for (int tile = 0; tile < kChain; ++tile) {
-        OOC_TRY(InTurn(drain_, fetch_));
-        OOC_TRY(device_.Fetch(fetch_.get(), rig->TransferOf(Operand::kX, host, nullptr)));
-        OOC_TRY(InTurn(fetch_, compute_));
-        OOC_TRY(rig->Run(compute_.get(), nullptr));
-        OOC_TRY(InTurn(compute_, drain_));
-        OOC_TRY(device_.Drain(drain_.get(), rig->TransferOf(Operand::kY, host, nullptr)));
-      }
-      OOC_TRY(device_.SynchronizeStream(drain_.get()));
+      for (int tile = 0; tile < kChain; ++tile) OOC_TRY(piece());
+      OOC_TRY(device_.SynchronizeStream(last.get()));
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
       best = std::min(best, seconds.count());
     }
-    profile_.copy_seconds = profile_.run_seconds = best / (3 * kChain);
-    return {};
+    return best / kChain;
   }
 
   Status InTurn(const OwnedStream& first, const OwnedStream& then) {

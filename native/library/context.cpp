@@ -68,11 +68,11 @@ Result<int64_t> BudgetBytes(const std::string& text, Device& device) {
   return ParseBytes(text);
 }
 
-// At most a hundredth of the budget, and nothing where it would make short pieces.
+// At most some hundredths of the budget, and nothing where it would make short pieces.
 int64_t BounceBytes(const Device& device, int64_t budget) {
   const int64_t best = device.capabilities().bounce_bytes;
-  const int64_t bytes = std::min(best, budget / 128);
-  return bytes >= best / 8 ? bytes : 0;
+  const int64_t bytes = std::min(best, budget / 64);
+  return bytes >= best / 16 ? bytes : 0;
 }
 
 // Two invariant engines may still round differently, so reproducible results come from one engine

@@ -66,6 +66,10 @@ Transfer Rig::TransferOf(Operand operand, const Host& host, Span* span) const {
   dims[5] = host.width;
   transfer.view = {host.memory, problem_.dtype,
                    host.channels_last ? ChannelsLastStrides(dims) : DenseStrides(dims)};
+  for (int d = 0; d < 3 && host.plane_pitch > 0; ++d) {
+    const int64_t planes = transfer.view.stride[d] / (dims[3] * dims[4] * dims[5]);
+    transfer.view.stride[d] = planes * (host.plane_pitch / SizeOf(problem_.dtype));
+  }
   transfer.box = RegionOf(problem_, tiling_, operand, {});
   transfer.tile_end = transfer.box.extent;
   transfer.tile = tile_[0][Index(operand)];

@@ -9,11 +9,13 @@
 
 namespace oocdnn {
 
-// Host memory as a tensor without gaps, of which a tile may take less than the width.
+// Host memory as a tensor, of which a tile may take less than the width. It has no gaps, or begins
+// each plane so many bytes after the one before (channels first only).
 struct Host {
   void* memory;
   int64_t width;
   bool channels_last;
+  int64_t plane_pitch = 0;
 };
 
 // One convolution, prepared, with memory for its tiles and for those of a second one, all zeros.

@@ -42,8 +42,8 @@ inline Result<OwnedStream> AdoptStream(Device& device, void* native) {
   return OwnedStream(device, stream);
 }
 
-inline Result<OwnedEvent> MakeEvent(Device& device) {
-  OOC_ASSIGN(Event event, device.CreateEvent());
+inline Result<OwnedEvent> MakeEvent(Device& device, EventUse use = EventUse::kStreams) {
+  OOC_ASSIGN(Event event, device.CreateEvent(use));
   return OwnedEvent(device, event);
 }
 

@@ -9,6 +9,7 @@ namespace oocdnn {
 namespace {
 
 constexpr int64_t kChannelBlock = 16;
+constexpr RowCount kNoRows{0, 0};
 
 // Tiles that the finishing pass touches: it reads and writes the output and reads what is as large.
 int64_t FinishPasses(const Problem& problem) {
@@ -71,19 +72,21 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile)
       flops_(profile.Flops(request.engines[static_cast<size_t>(engine)].name, request.problem.dtype,
                            request.problem.math, request.problem.direction)) {}
 
-double Rates::FetchSeconds(int64_t elements, int64_t rows, int64_t moved) const {
+double Rates::FetchSeconds(int64_t elements, const RowCount& rows, int64_t moved) const {
   const double bytes = WireBytes(elements, rows);
   const double inside = static_cast<double>(moved) * static_cast<double>(tile_bytes_);
   return profile_.copy_seconds + bytes / wire_.fetch + inside / profile_.move_bytes_per_second;
 }
 
-double Rates::DrainSeconds(int64_t elements, int64_t rows) const {
+double Rates::DrainSeconds(int64_t elements, const RowCount& rows) const {
   return profile_.copy_seconds + WireBytes(elements, rows) / wire_.drain;
 }
 
-double Rates::WireBytes(int64_t elements, int64_t rows) const {
-  return static_cast<double>(elements) * static_cast<double>(element_bytes_) +
-         static_cast<double>(rows) * wire_.row_bytes;
+double Rates::WireBytes(int64_t elements, const RowCount& rows) const {
+  const double bytes = static_cast<double>(elements) * static_cast<double>(element_bytes_);
+  const double near = static_cast<double>(rows.all - rows.far) * wire_.row_bytes;
+  const double far = static_cast<double>(rows.far) * wire_.far_row_bytes;
+  return bytes + near + far;
 }
 
 double Rates::RunSeconds(const ConvShape& tile) const {
@@ -112,7 +115,7 @@ Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const 
   flow.bytes = Mul(traffic.elements, SizeOf(problem.dtype));
   // Fixed costs come once per transfer, the rest once in all.
   const bool drains = operand == problem.output();
-  const double fixed = drains ? rates.DrainSeconds(0, 0) : rates.FetchSeconds(0, 0, 0);
+  const double fixed = drains ? rates.DrainSeconds(0, kNoRows) : rates.FetchSeconds(0, kNoRows, 0);
   const double all = drains ? rates.DrainSeconds(traffic.elements, traffic.rows)
                             : rates.FetchSeconds(traffic.elements, traffic.rows, traffic.moved);
   flow.seconds = all + fixed * static_cast<double>(traffic.transfers - 1);

@@ -17,8 +17,8 @@ class Rates {
   Rates(const PlanRequest& request, int engine, const Profile& profile);
 
   // A transfer of `elements` in `rows` over the wire, and `moved` elements of a tile rolled over.
-  [[nodiscard]] double FetchSeconds(int64_t elements, int64_t rows, int64_t moved) const;
-  [[nodiscard]] double DrainSeconds(int64_t elements, int64_t rows) const;
+  [[nodiscard]] double FetchSeconds(int64_t elements, const RowCount& rows, int64_t moved) const;
+  [[nodiscard]] double DrainSeconds(int64_t elements, const RowCount& rows) const;
   // One tile's convolution. Padded rows count, as the device computes them too; and a channel axis
   // that is cut is charged in whole blocks of 16, as engines compute it in vectors.
   [[nodiscard]] double RunSeconds(const ConvShape& tile) const;
@@ -30,7 +30,7 @@ class Rates {
   [[nodiscard]] bool shared_engines() const { return profile_.shared_engines; }
 
  private:
-  [[nodiscard]] double WireBytes(int64_t elements, int64_t rows) const;
+  [[nodiscard]] double WireBytes(int64_t elements, const RowCount& rows) const;
 
   const Problem& problem_;
   const Profile& profile_;

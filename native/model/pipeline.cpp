@@ -22,10 +22,11 @@ constexpr int64_t kWalk = 512;
 
 // What one step's transfer of one operand comes to.
 struct Load {
-  int64_t elements = 1, rows = 1, moved = 0;
+  int64_t elements = 1, moved = 0;
+  RowCount rows;
 };
 
-Load LoadOf(const OperandStep& operand, const MemoryOrder::Inside& inside) {
+Load LoadOf(const OperandStep& operand, const MemoryOrder::Steps& steps) {
   const Box& box = operand.box;
   Load load;
   load.moved = operand.from_slot >= 0 ? operand.kept : 0;
@@ -38,7 +39,7 @@ Load LoadOf(const OperandStep& operand, const MemoryOrder::Inside& inside) {
     }
     const int64_t fetched = std::max<int64_t>(box.valid_end[d] - begin, 0);
     load.elements = Mul(load.elements, fetched);
-    if (!inside[d]) load.rows = Mul(load.rows, fetched);
+    load.rows.Multiply(steps[d], fetched);
   }
   return load;
 }
@@ -54,7 +55,7 @@ class Pipeline {
     AxisArray counts{};
     for (int i = 0; i < kAxes; ++i) counts[i] = candidate.tiling.Count(static_cast<Axis>(i));
     for (int i = 0; i < kOperands; ++i) {
-      inside_[i] = rates.memory().InsideOf(static_cast<Operand>(i), counts);
+      steps_[i] = rates.memory().StepsOf(static_cast<Operand>(i), counts);
       free_[i].resize(static_cast<size_t>(std::max(candidate.depths[i], 1)), 0.0);
     }
   }
@@ -74,7 +75,7 @@ class Pipeline {
       }
     }
     if (!out.leave) return;
-    const Load load = LoadOf(out, inside_[o]);
+    const Load load = LoadOf(out, steps_[o]);
     const double seconds = rates_.DrainSeconds(load.elements, load.rows);
     drain_ = std::max(drain_, compute_) + seconds;
     out_free = drain_;
@@ -94,7 +95,7 @@ class Pipeline {
     for (int i = 0; i < kOperands; ++i) {
       const OperandStep& operand = step.operand[i];
       if (!operand.enter || static_cast<Operand>(i) == problem_.output()) continue;
-      const Load load = LoadOf(operand, inside_[i]);
+      const Load load = LoadOf(operand, steps_[i]);
       const double seconds = rates_.FetchSeconds(load.elements, load.rows, load.moved);
       fetch_ = std::max(fetch_, free_[i][static_cast<size_t>(operand.slot)]) + seconds;
       busy_.fetch_seconds += seconds;
@@ -106,7 +107,7 @@ class Pipeline {
   const Problem& problem_;
   const Rates& rates_;
   double run_ = 0.0, finish_ = 0.0;
-  std::array<MemoryOrder::Inside, kOperands> inside_{};
+  std::array<MemoryOrder::Steps, kOperands> steps_{};
   double fetch_ = 0.0, compute_ = 0.0, drain_ = 0.0;  // when each engine is free
   std::array<std::vector<double>, kOperands> free_;   // when each slot is
   Cost busy_;

@@ -12,7 +12,7 @@
 namespace oocdnn {
 namespace {
 
-constexpr std::string_view kHeader = "oocdnn-profile 2";
+constexpr std::string_view kHeader = "oocdnn-profile 3";
 constexpr std::string_view kEnd = "end";
 constexpr std::string_view kFlopsPrefix = "flops ", kWirePrefix = "wire ";
 
@@ -39,6 +39,7 @@ constexpr Number kNumbers[] = {
     {"both_bytes_per_second", &Profile::both_bytes_per_second, false},
     {"move_bytes_per_second", &Profile::move_bytes_per_second, false},
     {"row_bytes", &Profile::row_bytes, true},
+    {"far_row_bytes", &Profile::far_row_bytes, true},
     {"copy_seconds", &Profile::copy_seconds, true},
     {"run_seconds", &Profile::run_seconds, true},
     {"flops_fallback", &Profile::flops_fallback, false},
@@ -107,7 +108,7 @@ Status ReadEntry(const std::string& key, std::string_view value, Profile* profil
   }
   if (key.starts_with(kWirePrefix)) {
     double rate = 0.0;
-    OOC_TRY(ReadNumber(key, value, key.ends_with("/row_bytes"), &rate));
+    OOC_TRY(ReadNumber(key, value, key.ends_with("row_bytes"), &rate));
     profile->wires[Unescape(std::string_view(key).substr(kWirePrefix.size()))] = rate;
     return {};
   }
@@ -165,7 +166,8 @@ WireRates Profile::Wire(const std::string& engine, bool channels_last) const {
     return found == wires.end() ? general : found->second;
   };
   return {rate("fetch", fetch_bytes_per_second), rate("drain", drain_bytes_per_second),
-          rate("both", both_bytes_per_second), rate("row_bytes", row_bytes)};
+          rate("both", both_bytes_per_second), rate("row_bytes", row_bytes),
+          rate("far_row_bytes", far_row_bytes)};
 }
 
 std::string ToText(const Profile& profile) {

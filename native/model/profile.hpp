@@ -16,7 +16,8 @@ namespace oocdnn {
 // What crosses between the caller's memory and tiles.
 struct WireRates {
   double fetch, drain, both;  // bytes per second; `both`: the two directions together
-  double row_bytes;           // that each contiguous row of a transfer costs on top
+  double row_bytes;           // that each contiguous row of a transfer costs on top,
+  double far_row_bytes;       // and each that begins far from the one before (MemoryOrder)
 };
 
 struct Profile {
@@ -25,19 +26,18 @@ struct Profile {
   bool measured = false;        // false: built-in guesses
   bool shared_engines = false;  // copies and compute take turns: times add up, nothing overlaps
   double fetch_bytes_per_second = 8e9, drain_bytes_per_second = 8e9;
-  double both_bytes_per_second = 12e9;  // the two directions together
-  double move_bytes_per_second = 20e9;  // inside the device: rolled rows, finishing passes
-  double row_bytes = 64;                // that each contiguous row of a transfer costs on top
-  double copy_seconds = 20e-6;          // fixed cost of one transfer
-  double run_seconds = 30e-6;           // fixed cost of one tile's convolution
+  double both_bytes_per_second = 12e9;        // the two directions together
+  double move_bytes_per_second = 20e9;        // inside the device: rolled rows, finishing passes
+  double row_bytes = 64, far_row_bytes = 64;  // see WireRates
+  double copy_seconds = 20e-6;                // fixed cost of one transfer
+  double run_seconds = 30e-6;                 // fixed cost of one tile's convolution
   // Floating-point operations per second by "engine/type/direction" ("onednn/f32/fwd",
   // "cudnn/f32/tf32/fwd"), for large tiles; a missing key falls back to its nearest relative, then
   // to `flops_fallback`.
   std::map<std::string, double> flops;
   double flops_fallback = 5e9;
   // By "engine/order/rate": what differs from the rates above because an engine has its tiles in
-  // another memory order than the caller's; order nchw or nhwc, rate fetch, drain, both or
-  // row_bytes
+  // another memory order than the caller's; order nchw or nhwc, rate as in WireRates
   // ("cudnn-nhwc/nchw/fetch").
   std::map<std::string, double> wires;
 

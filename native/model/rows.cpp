@@ -1,6 +1,7 @@
 #include "model/rows.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/checked.hpp"
 
@@ -28,6 +29,8 @@ MemoryOrder::MemoryOrder(const Problem& problem) {
     std::vector<int> order;
     for (int d = 0; d < 6; ++d) {
       if (dims[d] > 1) order.push_back(d);
+      const bool far = std::abs(stride[d]) >= kFarBytes / SizeOf(problem.dtype);
+      outside_[i][d] = far ? Step::kFar : Step::kNear;
     }
     std::sort(order.begin(), order.end(), [&](int a, int b) { return stride[a] < stride[b]; });
     int64_t next = 1;
@@ -46,13 +49,18 @@ MemoryOrder::MemoryOrder(const Problem& problem) {
   }
 }
 
-MemoryOrder::Inside MemoryOrder::InsideOf(Operand operand, const AxisArray& counts) const {
-  Inside inside{};
+MemoryOrder::Steps MemoryOrder::StepsOf(Operand operand, const AxisArray& counts) const {
+  Steps steps = outside_[Index(operand)];
   for (const Dimension& dimension : dense_[Index(operand)]) {
-    inside[dimension.number] = true;
+    steps[dimension.number] = Step::kInRow;
     if (dimension.axis < kAxes && counts[dimension.axis] > 1) break;
   }
-  return inside;
+  return steps;
+}
+
+void RowCount::Multiply(MemoryOrder::Step step, int64_t steps) {
+  if (step != MemoryOrder::Step::kInRow) all = Mul(all, steps);
+  if (step == MemoryOrder::Step::kFar) far = Mul(far, steps);
 }
 
 }  // namespace oocdnn

@@ -1,7 +1,8 @@
 // Rows: how many contiguous pieces of the caller's memory a tile is made of.
 //
-// A transfer of many short rows is slower than its bytes say (see Profile::row_bytes), so cuts
-// along the axis that memory runs along cost more than cuts across it.
+// A transfer of many short rows is slower than its bytes say (see WireRates::row_bytes), so cuts
+// along the axis that memory runs along cost more than cuts across it; the more so where the next
+// row lies far away, on another page.
 #pragma once
 
 #include <array>
@@ -16,10 +17,13 @@ class MemoryOrder {
  public:
   explicit MemoryOrder(const Problem& problem);
 
-  // The dimensions that a row of a tile runs along: whole ones and the first that is cut, each of
-  // which adds no rows. counts[i]: pieces of axis i.
-  using Inside = std::array<bool, 6>;
-  [[nodiscard]] Inside InsideOf(Operand operand, const AxisArray& counts) const;
+  // What a step along a dimension of a tile does. A row runs along whole dimensions and the first
+  // that is cut; any other step begins a new one, near by or kFarBytes away or more.
+  enum class Step : char { kInRow, kNear, kFar };
+  static constexpr int64_t kFarBytes = 65536;
+  using Steps = std::array<Step, 6>;
+  // counts[i]: pieces of axis i.
+  [[nodiscard]] Steps StepsOf(Operand operand, const AxisArray& counts) const;
 
  private:
   struct Dimension {
@@ -27,6 +31,15 @@ class MemoryOrder {
     int axis;  // that cuts it, or kAxes
   };
   std::array<std::vector<Dimension>, kOperands> dense_;
+  std::array<Steps, kOperands> outside_{};  // of dimensions that no row runs along
+};
+
+// Contiguous rows: all, and those of them that begin far from where the one before ended.
+struct RowCount {
+  int64_t all = 1, far = 1;
+
+  // So many steps along a dimension.
+  void Multiply(MemoryOrder::Step step, int64_t steps);
 };
 
 // The dimension of the operand's box that `axis` moves; it must move one.

@@ -12,8 +12,8 @@ constexpr int kTaps = 3;
 
 OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrder& order,
                          const MemoryOrder& memory, Operand operand, int depth) {
-  const MemoryOrder::Inside inside = memory.InsideOf(operand, CountsOf(cuts));
-  OperandTraffic traffic{1, 1, 1, 0};
+  const MemoryOrder::Steps steps = memory.StepsOf(operand, CountsOf(cuts));
+  OperandTraffic traffic{1, 1, {1, 1}, 0};
   int64_t boxes = 1;      // distinct ones inside the loops seen so far
   int64_t tile = 1;       // elements of a tile across the rolled axis
   int64_t sequences = 1;  // times that the innermost moving axis is run through
@@ -22,7 +22,8 @@ OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrd
     const AxisCut& cut = *cuts[Index(order[i])];
     if (!Moves(problem, operand, cut.axis)) {
       if (cut.count <= 1 || boxes <= depth) continue;
-      for (int64_t* product : {&traffic.transfers, &traffic.elements, &traffic.rows, &sequences}) {
+      for (int64_t* product : {&traffic.transfers, &traffic.elements, &traffic.rows.all,
+                               &traffic.rows.far, &sequences}) {
         *product = Mul(*product, cut.count);
       }
       continue;
@@ -37,7 +38,10 @@ OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrd
     if (!innermost) sequences = Mul(sequences, cut.count);
     traffic.transfers = Mul(traffic.transfers, cut.count);
     traffic.elements = Mul(traffic.elements, fetched);
-    traffic.rows = Mul(traffic.rows, inside[rows.dimension] ? cut.count : fetched);
+    const MemoryOrder::Step step = steps[rows.dimension];
+    const bool in_row = step == MemoryOrder::Step::kInRow;
+    traffic.rows.all = Mul(traffic.rows.all, in_row ? cut.count : fetched);
+    traffic.rows.far = Mul(traffic.rows.far, step == MemoryOrder::Step::kFar ? fetched : cut.count);
     boxes = Mul(boxes, cut.count);
   }
   if (rolled != nullptr) traffic.moved = Mul(Mul(tile, rolled->kept), sequences);
@@ -45,7 +49,7 @@ OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrd
   for (int s = 0; s < 3; ++s) {
     const int64_t taps = problem.shape.filter[s];
     traffic.elements = Mul(traffic.elements, taps);
-    if (!inside[kTaps + s]) traffic.rows = Mul(traffic.rows, taps);
+    traffic.rows.Multiply(steps[kTaps + s], taps);
   }
   return traffic;
 }

@@ -15,7 +15,7 @@ namespace oocdnn {
 struct OperandTraffic {
   int64_t transfers = 0;  // fetches, or drains of the output
   int64_t elements = 0;   // that cross the wire
-  int64_t rows = 0;       // contiguous pieces of the caller's memory that they lie in
+  RowCount rows{0, 0};    // contiguous pieces of the caller's memory that they lie in
   int64_t moved = 0;      // rolled over inside the device
 };
 

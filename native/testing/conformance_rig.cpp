@@ -74,7 +74,7 @@ Result<Stream> Rig::NewStream(const char* name) {
 }
 
 Result<Event> Rig::NewEvent() {
-  OOC_ASSIGN(Event event, device_.CreateEvent());
+  OOC_ASSIGN(Event event, device_.CreateEvent(EventUse::kHost));
   events_.push_back(event);
   return event;
 }

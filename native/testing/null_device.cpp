@@ -128,7 +128,7 @@ class NullDevice final : public Device {
   Result<Stream> AdoptStream(void*) override {
     return Error(Code::kUnsupported, "the null device has no streams of its callers");
   }
-  Result<Event> CreateEvent() override { return reinterpret_cast<Event>(new char); }
+  Result<Event> CreateEvent(EventUse) override { return reinterpret_cast<Event>(new char); }
   void DestroyEvent(Event event) override { delete reinterpret_cast<char*>(event); }
   Status Record(Event, Stream) override { return {}; }
   Status Wait(Stream, Event) override { return {}; }

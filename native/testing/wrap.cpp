@@ -108,7 +108,7 @@ Status FreesTwice(SpecDevice& spec, std::string* text) {
   OOC_ASSIGN(void* buffer, spec.device->Allocate(128));
   spec.device->Free(buffer, 100);
   spec.device->Free(buffer, 128);
-  OOC_ASSIGN(Event event, spec.device->CreateEvent());
+  OOC_ASSIGN(Event event, spec.device->CreateEvent(EventUse::kHost));
   spec.device->DestroyEvent(event);
   spec.device->DestroyEvent(event);
   *text = Reports(spec);
@@ -143,7 +143,7 @@ Status DestroysARunningExecutable(SpecDevice& spec, std::string* text) {
 
 Status Leaks(SpecDevice& spec, std::string* text) {
   OOC_ASSIGN(Stream stream, spec.device->CreateStream("forgotten"));
-  OOC_ASSIGN(Event event, spec.device->CreateEvent());
+  OOC_ASSIGN(Event event, spec.device->CreateEvent(EventUse::kHost));
   OOC_ASSIGN(void* buffer, spec.device->Allocate(4096));
   OOC_ASSIGN(void* memory, spec.device->AllocateHost(512));
   for (const std::string& sentence : CheckLeaks(*spec.check)) *text += sentence + "\n";

@@ -122,12 +122,20 @@ class Pipeline:
             span[d] = max(box.valid_end[d] - max(box.valid_begin[d], known), 0)
             moved = step.kept * math.prod(box.extent) // box.extent[d]
         elements = math.prod(span)
-        rows = math.prod(n for d, n in enumerate(span) if d not in self.inside[operand])
+        outside = [d for d in range(6) if d not in self.inside[operand]]
+        rows = math.prod(span[d] for d in outside)
+        far = math.prod(span[d] for d in outside if self.far(operand, d))
         self.bytes[engine] += elements * self.element
         rate = getattr(self.profile, f"{engine}_bytes_per_second")
-        wire = (elements * self.element + rows * self.profile.row_bytes) / rate
+        extra = (rows - far) * self.profile.row_bytes + far * self.profile.far_row_bytes
+        wire = (elements * self.element + extra) / rate
         inside = moved * self.sum / self.profile.move_bytes_per_second
         return self.profile.copy_seconds + wire + inside
+
+    def far(self, operand: int, dimension: int) -> bool:
+        """Whether a step along the dimension is one of 64 KiB or more."""
+        place = self.out if operand == OLD else operand
+        return abs(self.problem.stride[place][dimension]) * self.element >= 65536
 
     def run_seconds(self, finishes: bool) -> float:
         problem, tile = self.problem, doors.tile_shape(self.problem, self.tiling)

@@ -27,6 +27,7 @@ class Profile:
     both_bytes_per_second: float = 2e9
     move_bytes_per_second: float = 1e10
     row_bytes: float = 64.0
+    far_row_bytes: float = 200.0
     copy_seconds: float = 1e-6
     run_seconds: float = 1e-6
     flops_fallback: float = 1e10
@@ -39,7 +40,7 @@ class Profile:
         fields["shared_engines"] = str(self.shared_engines).lower()
         lines = [f"{key} = {value}" for key, value in fields.items()]
         lines += [f"flops {key} = {rate}" for key, rate in flops.items()]
-        return "\n".join(["oocdnn-profile 2", *lines, "end", ""])
+        return "\n".join(["oocdnn-profile 3", *lines, "end", ""])
 
 
 # The rates of design.md's reference machine: PCIe 5, TF32.

@@ -227,7 +227,7 @@ def test_a_file_that_cannot_grow(tmp_path):
 
 
 # Rates for which tiles one to two columns wide are cheap.
-NARROW = """oocdnn-profile 2
+NARROW = """oocdnn-profile 3
 machine = none
 date = never
 measured = true
@@ -237,6 +237,7 @@ drain_bytes_per_second = 4e+10
 both_bytes_per_second = 8e+10
 move_bytes_per_second = 3e+12
 row_bytes = 1
+far_row_bytes = 1
 copy_seconds = 2e-05
 run_seconds = 5e-06
 flops_fallback = 2e+12

@@ -54,7 +54,7 @@ class CpuDevice final : public Device {
   Result<Stream> AdoptStream(void*) override {
     return Error(Code::kUnsupported, "the CPU device has no streams of its callers");
   }
-  Result<Event> CreateEvent() override;
+  Result<Event> CreateEvent(EventUse) override;
   void DestroyEvent(Event event) override;
   Status Record(Event event, Stream stream) override;
   Status Wait(Stream stream, Event event) override;
@@ -160,7 +160,7 @@ void CpuDevice::DestroyStream(Stream stream) {
   Drop(&streams_, stream);
 }
 
-Result<Event> CpuDevice::CreateEvent() {
+Result<Event> CpuDevice::CreateEvent(EventUse) {
   events_.push_back(std::make_unique<EventTag>());
   return events_.back().get();
 }

@@ -22,7 +22,7 @@ namespace {
 // Streams and events travel under the names of the Device's own types.
 CudaStream& Of(Stream stream) { return *reinterpret_cast<CudaStream*>(stream); }
 // Two pieces, each long enough for a copy engine's full speed.
-constexpr int64_t kBounceBytes = int64_t{8} << 20;
+constexpr int64_t kBounceBytes = int64_t{32} << 20;
 
 CUevent Of(Event event) { return reinterpret_cast<CUevent>(event); }
 
@@ -45,7 +45,7 @@ class CudaDevice final : public Device {
   Result<Stream> CreateStream(const char* name) override;
   Result<Stream> AdoptStream(void* native) override;
   void DestroyStream(Stream stream) override;
-  Result<Event> CreateEvent() override;
+  Result<Event> CreateEvent(EventUse use) override;
   void DestroyEvent(Event event) override;
   Status Record(Event event, Stream stream) override;
   Status Wait(Stream stream, Event event) override;
@@ -71,10 +71,10 @@ class CudaDevice final : public Device {
     OOC_TRY(current.status());
     return work();
   }
-  // Puts a piece of work on the stream: enqueue(handle).
+  // Puts a piece of work on the stream: enqueue(handle). `bytes`: see CudaStream::Timed.
   template <class Enqueue>
-  Status Put(Stream stream, const Tag& tag, const Enqueue& enqueue) const {
-    return Enter([&] { return Of(stream).Timed(tag, enqueue); });
+  Status Put(Stream stream, const Tag& tag, const Enqueue& enqueue, int64_t bytes = 0) const {
+    return Enter([&] { return Of(stream).Timed(tag, bytes, enqueue); });
   }
   [[nodiscard]] const Driver& driver() const { return gpu_->driver(); }
 
@@ -181,14 +181,14 @@ void CudaDevice::DestroyStream(Stream stream) {
   delete &Of(stream);
 }
 
-// The host sleeps while it waits: the cores are for staging.
-Result<Event> CudaDevice::CreateEvent() {
+// A host that sleeps while it waits leaves the cores to staging, but the interrupt holds a busy
+// copy engine up for microseconds; and so does a time stamp.
+Result<Event> CudaDevice::CreateEvent(EventUse use) {
+  unsigned flags = CU_EVENT_DISABLE_TIMING;
+  if (use == EventUse::kHost) flags |= CU_EVENT_BLOCKING_SYNC;
   CUevent event = nullptr;
-  OOC_TRY(Enter([&] {
-    return driver().Check(
-        driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC),
-        "cuEventCreate");
-  }));
+  OOC_TRY(Enter(
+      [&] { return driver().Check(driver().cuEventCreate(&event, flags), "cuEventCreate"); }));
   return reinterpret_cast<Event>(event);
 }
 
@@ -224,7 +224,9 @@ Status CudaDevice::Fetch(Stream stream, const Transfer& transfer) {
 }
 
 Status CudaDevice::Drain(Stream stream, const Transfer& transfer) {
-  return Put(stream, transfer.tag, [&](CUstream) { return copier_.Drain(Of(stream), transfer); });
+  const int64_t bytes = transfer.box.ValidElements() * SizeOf(transfer.view.dtype);
+  return Put(
+      stream, transfer.tag, [&](CUstream) { return copier_.Drain(Of(stream), transfer); }, bytes);
 }
 
 Status CudaDevice::Move(Stream stream, const TileMove& move) {

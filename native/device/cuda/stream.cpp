@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace oocdnn::cuda {
 namespace {
 
 constexpr size_t kMostMarks = 512;
+constexpr int64_t kSampledFirst = 2, kSampledEvery = 16;
 // Event times are floats of milliseconds since base_: after this long they are worth a microsecond.
 constexpr int64_t kStale = 10'000'000'000;
 
@@ -45,7 +47,8 @@ CudaStream::~CudaStream() {
     driver.cuEventDestroy(marks.begin);
     driver.cuEventDestroy(marks.end);
   }
-  for (CUevent event : {base_, lane_.filled[0], lane_.filled[1], lane_.emptied[0], lane_.emptied[1]}) {
+  for (CUevent event :
+       {base_, lane_.filled[0], lane_.filled[1], lane_.emptied[0], lane_.emptied[1]}) {
     if (event != nullptr) driver.cuEventDestroy(event);
   }
   for (CUstream stream : {lane_.handle, handle_}) {
@@ -116,10 +119,17 @@ Result<CudaStream::Marks> CudaStream::TakeMarks() {
   return marks;
 }
 
-Status CudaStream::Begin(const Tag& tag) {
+// The first few, so that short calls are timed well, then one in a while.
+bool CudaStream::IsSample(const Tag& tag) {
+  const int64_t piece = piece_++;
+  return tag.span != nullptr || piece < kSampledFirst || piece % kSampledEvery == 0;
+}
+
+Status CudaStream::Begin(const Tag& tag, int64_t bytes) {
   OOC_ASSIGN(current_.marks, TakeMarks());
   current_.span = tag.span;
   current_.enqueued_ns = 0;
+  current_.bytes = static_cast<double>(bytes);
   if (tag.span != nullptr) {
     spans_ = true;
     current_.enqueued_ns = Now();
@@ -150,7 +160,14 @@ void CudaStream::Count(const Piece& piece) {
   float milliseconds = 0.0f;
   if (gpu_.driver().cuEventElapsedTime(&milliseconds, piece.marks.begin, piece.marks.end) ==
       CUDA_SUCCESS) {
-    busy_seconds_ += static_cast<double>(milliseconds) * 1e-3;
+    const double seconds = static_cast<double>(milliseconds) * 1e-3;
+    if (piece.bytes > 0) {
+      sampled_.bytes += piece.bytes;
+      sampled_.timed_bytes += piece.bytes;
+      sampled_.timed_seconds += seconds;
+    } else {
+      busy_seconds_ += seconds;
+    }
   }
   if (piece.span == nullptr) return;
   const int64_t now = Now();
@@ -193,13 +210,15 @@ Status CudaStream::Synchronize() {
   if (lane_.handle != nullptr) OOC_CUDA(gpu_.driver(), cuStreamSynchronize, lane_.handle);
   OOC_CUDA(gpu_.driver(), cuStreamSynchronize, handle_);
   Resolve();
+  busy_seconds_ += std::exchange(sampled_, {}).Seconds();
+  piece_ = 0;
   if (spans_ && Now() - base_ns_ > kStale) OOC_TRY(Calibrate());
   return {};
 }
 
 double CudaStream::BusySeconds() {
   Resolve();
-  return busy_seconds_;
+  return busy_seconds_ + sampled_.Seconds();
 }
 
 }  // namespace oocdnn::cuda

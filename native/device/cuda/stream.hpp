@@ -1,8 +1,10 @@
 // A stream with a clock: how long its work has executed, and when each piece ran; and a lane beside
 // it for work in two steps.
 //
-// A pair of timing events stands around every piece of work. The pairs come from a pool that grows
-// until it holds as many as are ever in flight, and are read when somebody asks.
+// A pair of timing events stands around a piece of work. The pairs come from a pool that grows
+// until it holds as many as are ever in flight, and are read when somebody asks. Beside a busy copy
+// toward the device, each pair holds a copy back to the host up for some ten microseconds, so of
+// such pieces only a few are timed, and the others taken to be as fast.
 #pragma once
 
 #include <array>
@@ -37,10 +39,15 @@ class CudaStream {
 
   // Calls enqueue(handle()), which puts one piece of work on the stream, between two marks. The
   // piece's span, where its tag has one, is filled in when the piece is found done: by Synchronize
-  // at the latest.
+  // at the latest. A piece of `bytes` above 0 is one of those of which a few are timed.
   template <class Enqueue>
-  Status Timed(const Tag& tag, const Enqueue& enqueue) {
-    OOC_TRY(Begin(tag));
+  Status Timed(const Tag& tag, int64_t bytes, const Enqueue& enqueue) {
+    if (bytes > 0 && !IsSample(tag)) {
+      OOC_TRY(enqueue(handle_));
+      sampled_.bytes += static_cast<double>(bytes);
+      return {};
+    }
+    OOC_TRY(Begin(tag, bytes));
     Status status = enqueue(handle_);
     End(status.ok());
     return status;
@@ -62,11 +69,20 @@ class CudaStream {
     Marks marks;
     Span* span = nullptr;
     int64_t enqueued_ns = 0;
+    double bytes = 0.0;  // of those of which a few are timed
+  };
+  // Pieces of which a few are timed: since the stream was last seen idle.
+  struct Sampled {
+    double bytes = 0.0, timed_bytes = 0.0, timed_seconds = 0.0;
+    [[nodiscard]] double Seconds() const {
+      return timed_bytes > 0 ? timed_seconds * bytes / timed_bytes : 0.0;
+    }
   };
 
   explicit CudaStream(const Gpu& gpu) : gpu_(gpu) {}
   Status MakeLane();
-  Status Begin(const Tag& tag);
+  bool IsSample(const Tag& tag);
+  Status Begin(const Tag& tag, int64_t bytes);
   void End(bool enqueued);
   Result<Marks> TakeMarks();
   Result<Marks> NewMarks();
@@ -86,6 +102,8 @@ class CudaStream {
   bool adopted_ = false;
   bool spans_ = false;  // somebody asks for spans
   double busy_seconds_ = 0.0;
+  Sampled sampled_;
+  int64_t piece_ = 0;  // of those, since the stream was last seen idle
   Piece current_;
   std::deque<Piece> pieces_;
   std::vector<Marks> free_;

@@ -91,7 +91,7 @@ class CheckDevice final : public ForwardingDevice {
   Result<Stream> CreateStream(const char* name) override;
   Result<Stream> AdoptStream(void* native) override;
   void DestroyStream(Stream stream) override;
-  Result<Event> CreateEvent() override;
+  Result<Event> CreateEvent(EventUse use) override;
   void DestroyEvent(Event event) override;
   Status Record(Event event, Stream stream) override;
   Status Wait(Stream stream, Event event) override;
@@ -237,9 +237,9 @@ void CheckDevice::DestroyStream(Stream stream) {
   inner().DestroyStream(stream);
 }
 
-Result<Event> CheckDevice::CreateEvent() {
+Result<Event> CheckDevice::CreateEvent(EventUse use) {
   const std::lock_guard lock(mutex_);
-  OOC_ASSIGN(Event event, inner().CreateEvent());
+  OOC_ASSIGN(Event event, inner().CreateEvent(use));
   events_.insert(event);
   return event;
 }

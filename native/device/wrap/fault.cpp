@@ -33,9 +33,9 @@ class FaultDevice final : public ForwardingDevice {
     OOC_TRY(Count(FaultKind::kCreate));
     return inner().CreateStream(name);
   }
-  Result<Event> CreateEvent() override {
+  Result<Event> CreateEvent(EventUse use) override {
     OOC_TRY(Count(FaultKind::kCreate));
-    return inner().CreateEvent();
+    return inner().CreateEvent(use);
   }
   Status Record(Event event, Stream stream) override {
     OOC_TRY(Count(FaultKind::kEvent));

@@ -29,7 +29,7 @@ class ForwardingDevice : public Device {
   Result<Stream> CreateStream(const char* name) override { return inner_->CreateStream(name); }
   void DestroyStream(Stream stream) override { inner_->DestroyStream(stream); }
   Result<Stream> AdoptStream(void* native) override { return inner_->AdoptStream(native); }
-  Result<Event> CreateEvent() override { return inner_->CreateEvent(); }
+  Result<Event> CreateEvent(EventUse use) override { return inner_->CreateEvent(use); }
   void DestroyEvent(Event event) override { inner_->DestroyEvent(event); }
   Status Record(Event event, Stream stream) override { return inner_->Record(event, stream); }
   Status Wait(Stream stream, Event event) override { return inner_->Wait(stream, event); }

@@ -265,7 +265,7 @@ Status TraceDevice::Finish(Stream stream, const FinishArgs& args) {
 }
 
 void TraceDevice::WaitForAll() {
-  Result<Event> event = inner().CreateEvent();
+  Result<Event> event = inner().CreateEvent(EventUse::kHost);
   if (!event.ok()) return;
   std::vector<std::pair<Stream, Order::Clock>> targets;
   {
