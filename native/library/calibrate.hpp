@@ -1,18 +1,35 @@
-// The constants of this machine: measured on the device in the first call, in well under two
-// seconds, then kept in the user's cache directory.
+// The constants of this machine: measured on the device when they are first needed, then kept in
+// the user's cache directory.
 #pragma once
+
+#include <set>
+#include <string>
 
 #include "device/device.hpp"
 #include "model/profile.hpp"
 
 namespace oocdnn {
 
-// The kept profile of this device where there is one, else a measured one, which is then kept.
-// Never fails: what cannot be measured keeps its built-in guess. `path` "" means the cache
-// directory; "none" measures nothing and keeps nothing.
-Profile ProfileOf(Device& device, const std::string& path);
+class MachineProfile {
+ public:
+  // The kept profile of this device where there is one, else one of which the copies have been
+  // measured now. Never fails: what cannot be measured keeps its built-in guess. `path` "" means
+  // the cache directory; "none" measures nothing and keeps nothing.
+  MachineProfile(Device& device, const std::string& path);
 
-// Measures now.
-Profile Measure(Device& device);
+  // Whether For(problem) would measure something, which takes device memory of its own.
+  [[nodiscard]] bool Lacks(const Problem& problem) const;
+  // With the rates of the problem's type and direction.
+  const Profile& For(const Problem& problem);
+
+ private:
+  void Write();
+
+  Device& device_;
+  std::string file_;  // "": kept nowhere
+  Profile profile_;
+  bool grows_ = false;           // it is measured, and of this device
+  std::set<std::string> asked_;  // types and directions
+};
 
 }  // namespace oocdnn

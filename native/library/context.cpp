@@ -159,11 +159,16 @@ Status Context::EnterProcess() {
   return {};
 }
 
-const Profile& Context::GetProfile() {
-  if (profile_ == nullptr) {
-    profile_ = std::make_unique<Profile>(ProfileOf(*stack_.base, options_.profile));
+// Measuring takes device memory, so that of the arena goes first.
+const Profile& Context::ProfileFor(const Problem& problem) {
+  if (profile_ == nullptr || profile_->Lacks(problem)) {
+    static_cast<void>(room_->loop.Settle());
+    arena_->Release();
   }
-  return *profile_;
+  if (profile_ == nullptr) {
+    profile_ = std::make_unique<MachineProfile>(*stack_.base, options_.profile);
+  }
+  return profile_->For(problem);
 }
 
 int64_t Context::BudgetOf(const HostTensors& tensors) const {
@@ -180,7 +185,7 @@ Result<PlanReport> Context::MakePlan(const PlanRequest& request, const InPlace& 
     const Code code = made.status().code();
     if (code != Code::kUnsupported && code != Code::kOutOfMemory) return made;
   }
-  return PlanAndBook(*stack_.device, request, GetProfile(), &prepared_);
+  return PlanAndBook(*stack_.device, request, ProfileFor(request.problem), &prepared_);
 }
 
 bool Context::OnDevice(const Problem& problem, const HostTensors& tensors) const {
@@ -224,7 +229,8 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, const InPlace& in_pl
   request.reproducible = options_.reproducible;
   Result<PlanReport> made = MakePlan(request, in_place);
   if (!made.ok() && made.status().code() == Code::kOutOfMemory) {
-    const int64_t works = WorkingBudget(*stack_.device, request, GetProfile(), made.status());
+    const int64_t works =
+        WorkingBudget(*stack_.device, request, ProfileFor(problem), made.status());
     return std::move(made)
         .status()
         .With(Format("a budget of %s is too small, %lld bytes work", BytesText(budget).c_str(),

@@ -12,6 +12,7 @@
 #include "base/recent.hpp"
 #include "exec/tile_loop.hpp"
 #include "library/backends.hpp"
+#include "library/calibrate.hpp"
 #include "library/plan_report.hpp"
 #include "memory/host_memory.hpp"
 
@@ -74,7 +75,7 @@ class Context {
   Status Open();
   // Makes the room anew in a forked child. With the turn held, like all below.
   Status EnterProcess();
-  const Profile& GetProfile();
+  const Profile& ProfileFor(const Problem& problem);
   // One call on its way through the attempts to run it.
   struct Call {
     const Problem& problem;
@@ -102,7 +103,7 @@ class Context {
   std::unique_ptr<Room> room_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Slabs> slabs_;
-  std::unique_ptr<Profile> profile_;
+  std::unique_ptr<MachineProfile> profile_;
   static constexpr size_t kPlansKept = 64;
   Recent<std::string, PlanPointer> plans_{kPlansKept};
   int64_t prepared_ = 0;

@@ -7,6 +7,20 @@
 
 namespace oocdnn {
 
+Problem SampleOf(ConvShape shape, DType dtype, Math math, Direction direction) {
+  Problem problem;
+  problem.direction = direction;
+  problem.dtype = dtype;
+  problem.math = math;
+  shape.filter = {1, 3, 3};
+  shape.pad_before = shape.pad_after = {0, 1, 1};
+  problem.shape = shape;
+  for (int i = 0; i < kOperands; ++i) {
+    problem.stride[i] = DenseStrides(problem.DimsOf(static_cast<Operand>(i)));
+  }
+  return problem;
+}
+
 Rig::Rig(Device& device, const Problem& problem, const Tiling& tiling, const ConvShape& shape,
          std::unique_ptr<Executable> executable, int64_t bytes)
     : device_(device),

@@ -18,6 +18,9 @@ struct Host {
   int64_t plane_pitch = 0;
 };
 
+// A 3x3 convolution that keeps the size, of contiguous tensors: n, channels and extents of `shape`.
+Problem SampleOf(ConvShape shape, DType dtype, Math math, Direction direction);
+
 // One convolution, prepared, with memory for its tiles and for those of a second one, all zeros.
 class Rig {
  public:

@@ -69,8 +69,9 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile)
       element_bytes_(SizeOf(request.problem.dtype)),
       finish_passes_(FinishPasses(request.problem)),
       tile_bytes_(SizeOf(AccumulatorOf(request.problem.dtype))),
-      flops_(profile.Flops(request.engines[static_cast<size_t>(engine)].name, request.problem.dtype,
-                           request.problem.math, request.problem.direction)) {}
+      arithmetic_(profile.ArithmeticOf(request.engines[static_cast<size_t>(engine)].name,
+                                       request.problem.dtype, request.problem.math,
+                                       request.problem.direction)) {}
 
 double Rates::FetchSeconds(int64_t elements, const RowCount& rows, int64_t moved) const {
   const double bytes = WireBytes(elements, rows);
@@ -95,7 +96,8 @@ double Rates::RunSeconds(const ConvShape& tile) const {
     charged.k = std::min(RoundUp(tile.k, kChannelBlock), problem_.shape.k);
     charged.c = std::min(RoundUp(tile.c, kChannelBlock), problem_.shape.c);
   }
-  return profile_.run_seconds + charged.Operations(problem_.direction) / flops_;
+  const double seconds = arithmetic_.Seconds(std::min(charged.k, charged.c));
+  return profile_.run_seconds + charged.Operations(problem_.direction) * seconds;
 }
 
 double Rates::FinishSeconds(const ConvShape& tile) const {

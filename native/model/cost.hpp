@@ -39,7 +39,7 @@ class Rates {
   int64_t element_bytes_;  // of the caller's tensors
   int64_t finish_passes_;  // tiles that the finishing pass reads and writes
   int64_t tile_bytes_;     // of an element inside the device
-  double flops_;
+  Arithmetic arithmetic_;
 };
 
 // What one operand costs over the whole schedule: fetch seconds, or drain seconds of the output.

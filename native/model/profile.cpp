@@ -156,6 +156,19 @@ double Profile::Flops(const std::string& engine, DType dtype, Math math,
   return flops_fallback;
 }
 
+// Through the two points that were measured; one alone goes for all.
+Arithmetic Profile::ArithmeticOf(const std::string& engine, DType dtype, Math math,
+                                 Direction direction) const {
+  const std::string key = FlopsKey(engine, dtype, math, direction);
+  const double few = 1 / Flops(engine, dtype, math, direction);
+  const auto found = flops.find(key + kWide);
+  if (found == flops.end() || !flops.contains(key)) return {few, 0.0};
+  const double many = 1 / found->second;
+  constexpr double kFew = 1.0 / kChannels, kMany = 1.0 / kWideChannels;
+  const double narrow = std::max((few - many) / (kFew - kMany), 0.0);
+  return {many - narrow * kMany, narrow};
+}
+
 std::string Profile::WireKey(const std::string& engine, bool channels_last, const char* rate) {
   return engine + (channels_last ? "/nhwc/" : "/nchw/") + rate;
 }

@@ -20,6 +20,15 @@ struct WireRates {
   double far_row_bytes;       // and each that begins far from the one before (MemoryOrder)
 };
 
+// Seconds per floating-point operation: `wide` with any number of channels (the lesser of input and
+// output, in a group), and more by `narrow` / channels.
+struct Arithmetic {
+  double wide, narrow;
+  [[nodiscard]] double Seconds(int64_t channels) const {
+    return wide + narrow / static_cast<double>(channels);
+  }
+};
+
 struct Profile {
   std::string machine;          // who was measured: device description and library versions
   std::string date;             // ISO 8601, UTC
@@ -32,14 +41,19 @@ struct Profile {
   double copy_seconds = 20e-6;                // fixed cost of one transfer
   double run_seconds = 30e-6;                 // fixed cost of one tile's convolution
   // Floating-point operations per second by "engine/type/direction" ("onednn/f32/fwd",
-  // "cudnn/f32/tf32/fwd"), for large tiles; a missing key falls back to its nearest relative, then
-  // to `flops_fallback`.
+  // "cudnn/f32/tf32/fwd"), for large tiles of kChannels channels; a missing key falls back to its
+  // nearest relative, then to `flops_fallback`. Where a key with kWide appended is there too, the
+  // rate depends on the channels (Arithmetic).
   std::map<std::string, double> flops;
   double flops_fallback = 5e9;
   // By "engine/order/rate": what differs from the rates above because an engine has its tiles in
   // another memory order than the caller's; order nchw or nhwc, rate as in WireRates
   // ("cudnn-nhwc/nchw/fetch").
   std::map<std::string, double> wires;
+
+  static constexpr int64_t kChannels = 64, kWideChannels = 512;
+  static constexpr const char* kWide = "/wide";
+  static constexpr double kFast = 1e13;  // from which on channels are worth a second measurement
 
   bool operator==(const Profile&) const = default;
   // The rate of the key; else of the engine and type in another direction (forward first); else of
@@ -48,6 +62,8 @@ struct Profile {
                              Direction direction) const;
   static std::string FlopsKey(const std::string& engine, DType dtype, Math math,
                               Direction direction);
+  [[nodiscard]] Arithmetic ArithmeticOf(const std::string& engine, DType dtype, Math math,
+                                        Direction direction) const;
   // For an engine and the caller's memory order; what is not among `wires` is as everywhere.
   [[nodiscard]] WireRates Wire(const std::string& engine, bool channels_last) const;
   static std::string WireKey(const std::string& engine, bool channels_last, const char* rate);

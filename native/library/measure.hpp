@@ -1,0 +1,20 @@
+// What the constants of a profile are on this machine. Every figure is that of work which the
+// library really does: tiles of a convolution, fetched, computed and drained through the device.
+#pragma once
+
+#include "device/device.hpp"
+#include "model/profile.hpp"
+
+namespace oocdnn {
+
+// What copies cost, and pieces of work beyond their bytes and operations.
+Status MeasureCopies(Device& device, Profile* profile);
+
+// The arithmetic of every engine for the problem's type and direction, as far as the profile does
+// not have it. What an engine refuses stays as it is.
+void MeasureArithmetic(Device& device, const Problem& problem, Profile* profile);
+
+// What no time is spent on: nobody waits for the reference engine if another serves.
+inline bool IsLastResort(const EngineInfo& engine) { return engine.name == "reference"; }
+
+}  // namespace oocdnn

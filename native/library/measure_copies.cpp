@@ -1,0 +1,267 @@
+// Sizes are such that caches do not hide memory.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "library/measure.hpp"
+#include "library/rig.hpp"
+#include "library/stopwatch.hpp"
+#include "memory/owners.hpp"
+
+namespace oocdnn {
+namespace {
+
+constexpr int kRepetitions = 5;
+constexpr int64_t kChannels = 64, kWidth = 112, kElement = 4;
+constexpr int64_t kRows = 1120;    // of a copy: 32 MB of float32
+constexpr int64_t kFarRows = 288;  // of a plane of kNarrow columns: 16 KB, a piece of a large one
+constexpr int64_t kNarrow = kWidth / 8;  // columns
+constexpr int64_t kFarPitch = 65536;     // from one such plane to the next: see MemoryOrder
+constexpr int64_t kFarPlanes = kWidth / kNarrow * kChannels;
+constexpr int64_t kNearRows = 32;      // of a plane of kHalf columns
+constexpr int64_t kHalf = kWidth / 2;  // columns: rows of 224 bytes
+constexpr int64_t kNearPitch = 7168;   // from one such row to the next
+constexpr int64_t kNearCount = kWidth / kHalf * kChannels * kNearRows;
+constexpr int64_t kLarge = 33554432;  // bytes of host memory that all of these fit
+static_assert(kRows * kWidth * kChannels * kElement <= kLarge);
+static_assert(kFarPlanes * kFarPitch <= kLarge && kNearCount * kNearPitch <= kLarge);
+constexpr int kBusyRuns = 4;        // of a convolution that goes on beside a copy
+constexpr int kChain = 16;          // tiles, one after the other
+constexpr int64_t kGapRows = 146;   // of a tile of kNarrow columns: 4 MB
+constexpr double kLeastGap = 1e-6;  // seconds between two copies
+
+// What rows cost on top of their bytes, in seconds.
+struct RowSeconds {
+  double near = 0.0, far = 0.0;
+};
+
+class Copies {
+ public:
+  Copies(Device& device, Profile* profile) : device_(device), profile_(*profile) {}
+
+  Status Measure() {
+    OOC_ASSIGN(fetch_, MakeStream(device_, "calibrate fetch"));
+    OOC_ASSIGN(compute_, MakeStream(device_, "calibrate compute"));
+    OOC_ASSIGN(drain_, MakeStream(device_, "calibrate drain"));
+    OOC_ASSIGN(turn_, MakeEvent(device_));
+    OOC_TRY(MeasureWires());
+    return MeasureFixedCosts();
+  }
+
+ private:
+  // With fewer columns, more images make up for it.
+  Result<std::unique_ptr<Rig>> RigOf(int engine, int64_t rows, int64_t width) {
+    ConvShape shape;
+    shape.n = kWidth / width;
+    shape.k = shape.c = kChannels;
+    shape.in = shape.out = {1, rows, width};
+    return Rig::Make(device_, engine,
+                     SampleOf(shape, DType::kFloat32, Math::kFp32, Direction::kForward));
+  }
+  // Of the engine that the planner would ask first.
+  Result<std::unique_ptr<Rig>> FirstRig(int64_t rows, int64_t width) {
+    Status refusal;
+    for (int engine = 0; engine < static_cast<int>(device_.engines().size()); ++engine) {
+      auto rig = RigOf(engine, rows, width);
+      if (rig.ok()) return rig;
+      refusal = std::move(rig).status();
+    }
+    return refusal;
+  }
+
+  // The rates of the first engine that serves go for all for which no others are measured.
+  Status MeasureWires() {
+    const Block in = HostBlock(device_, kLarge), out = HostBlock(device_, kLarge);
+    if (in.get() == nullptr || out.get() == nullptr) {
+      return Error(Code::kOutOfMemory, "no host memory to calibrate");
+    }
+    std::memset(in.get(), 0, static_cast<size_t>(kLarge));
+    std::memset(out.get(), 0, static_cast<size_t>(kLarge));
+    bool first = true;
+    for (int engine = 0; engine < static_cast<int>(device_.engines().size()); ++engine) {
+      const EngineInfo& info = device_.engines()[static_cast<size_t>(engine)];
+      if (!first && IsLastResort(info)) continue;
+      const auto rig = RigOf(engine, kRows, kWidth);
+      if (!rig.ok()) continue;
+      if (first) MeasureMove(*rig.value());
+      const RowSeconds rows = MeasureRows(engine, in.get());
+      for (const bool channels_last : {false, true}) {
+        const Host from{in.get(), kWidth, channels_last}, to{out.get(), kWidth, channels_last};
+        WireRates rates = MeasureWire(*rig.value(), from, to);
+        if (rates.fetch == 0 || rates.drain == 0 || rates.both == 0) continue;
+        rates.row_bytes = rows.near * rates.fetch;
+        rates.far_row_bytes = std::max(rows.near, rows.far) * rates.fetch;
+        Note(rates, first ? nullptr : &info.name, channels_last);
+        first = false;
+      }
+    }
+    return {};
+  }
+
+  void MeasureMove(const Rig& rig) {
+    SetRate(&profile_.move_bytes_per_second, rig.bytes(Operand::kX),
+            BestSeconds(device_, compute_.get(), [&](Span* span) {
+              return device_.Move(compute_.get(), rig.MoveOf(Operand::kX, span));
+            }));
+  }
+
+  // For one engine, or for all where it is null.
+  void Note(const WireRates& rates, const std::string* engine, bool channels_last) {
+    if (engine == nullptr) {
+      profile_.fetch_bytes_per_second = rates.fetch;
+      profile_.drain_bytes_per_second = rates.drain;
+      profile_.both_bytes_per_second = rates.both;
+      profile_.row_bytes = rates.row_bytes;
+      profile_.far_row_bytes = rates.far_row_bytes;
+      return;
+    }
+    const auto set = [&](const char* rate, double value) {
+      profile_.wires[Profile::WireKey(*engine, channels_last, rate)] = value;
+    };
+    set("fetch", rates.fetch);
+    set("drain", rates.drain);
+    set("both", rates.both);
+    set("row_bytes", rates.row_bytes);
+    set("far_row_bytes", rates.far_row_bytes);
+  }
+
+  // Rates of 0 where a copy fails.
+  WireRates MeasureWire(const Rig& rig, const Host& from, const Host& to) {
+    WireRates rates{};
+    const double bytes = rig.bytes(Operand::kX);
+    SetRate(&rates.fetch, bytes, BestFetch(rig, from));
+    SetRate(&rates.drain, bytes, BestSeconds(device_, drain_.get(), [&](Span* span) {
+      return device_.Drain(drain_.get(), rig.TransferOf(Operand::kY, to, span));
+    }));
+    SetRate(&rates.both, 2 * bytes, BestOfBoth(rig, from, to));
+    return rates;
+  }
+
+  // Of rows with gaps between them against the same elements side by side. Both may cost nothing.
+  RowSeconds MeasureRows(int engine, void* memory) {
+    RowSeconds seconds;
+    if (const auto rig = RigOf(engine, kNearRows, kHalf); rig.ok()) {
+      const double dense = BestFetch(*rig.value(), {memory, kHalf, false});
+      const double gaps = BestFetch(*rig.value(), {memory, kNearPitch / kElement, false});
+      if (gaps < kInfinity) seconds.near = std::max(gaps - dense, 0.0) / kNearCount;
+    }
+    if (const auto rig = RigOf(engine, kFarRows, kNarrow); rig.ok()) {
+      const double dense = BusyFetch(*rig.value(), {memory, kNarrow, false});
+      const double gaps = BusyFetch(*rig.value(), {memory, kNarrow, false, kFarPitch});
+      if (gaps < kInfinity) seconds.far = std::max(gaps - dense, 0.0) / kFarPlanes;
+    }
+    return seconds;
+  }
+
+  // While kernels run, where they do not run on what copies: their launches make a GPU forget where
+  // pages of host memory lie.
+  double BusyFetch(Rig& rig, const Host& host) {
+    return BestSeconds(device_, fetch_.get(), [&](Span* span) {
+      for (int i = 0; i < kBusyRuns && !profile_.shared_engines; ++i) {
+        OOC_TRY(rig.Run(compute_.get(), nullptr));
+      }
+      OOC_TRY(device_.Fetch(fetch_.get(), rig.TransferOf(Operand::kX, host, span)));
+      return device_.SynchronizeStream(compute_.get());
+    });
+  }
+
+  double BestFetch(const Rig& rig, const Host& host) {
+    return BestSeconds(device_, fetch_.get(), [&](Span* span) {
+      return device_.Fetch(fetch_.get(), rig.TransferOf(Operand::kX, host, span));
+    });
+  }
+
+  // Both directions at once: from the first beginning to the last end.
+  double BestOfBoth(const Rig& rig, const Host& in, const Host& out) {
+    double best = kInfinity;
+    for (int i = 0; i < kRepetitions; ++i) {
+      Span fetched, drained;
+      Status status = device_.Fetch(fetch_.get(), rig.TransferOf(Operand::kX, in, &fetched));
+      if (status.ok()) {
+        status = device_.Drain(drain_.get(), rig.TransferOf(Operand::kY, out, &drained));
+      }
+      for (const OwnedStream* stream : {&fetch_, &drain_}) {
+        Status ended = device_.SynchronizeStream(stream->get());
+        if (status.ok()) status = std::move(ended);
+      }
+      if (!status.ok()) return kInfinity;
+      best = std::min(best, SecondsOf({std::min(fetched.begin_ns, drained.begin_ns),
+                                       std::max(fetched.end_ns, drained.end_ns)}));
+    }
+    return best;
+  }
+
+  // What a piece of work costs beyond its bytes and operations.
+  Status MeasureFixedCosts() { return profile_.shared_engines ? MeasureTurns() : MeasureGaps(); }
+
+  // Pieces of one engine follow each other, long enough that the host is ahead of them; what passes
+  // between engines overlaps.
+  Status MeasureGaps() {
+    OOC_ASSIGN(const std::unique_ptr<Rig> large, FirstRig(kGapRows, kNarrow));
+    OOC_ASSIGN(const std::unique_ptr<Rig> tiny, FirstRig(1, kNarrow));
+    const double bytes = large->bytes(Operand::kX);
+    const Block block = HostBlock(device_, static_cast<int64_t>(bytes));
+    if (block.get() == nullptr) return Error(Code::kOutOfMemory, "no host memory to calibrate");
+    std::memset(block.get(), 0, static_cast<size_t>(bytes));
+    OOC_ASSIGN(const double copy, ChainSeconds(fetch_, [&] {
+                 return device_.Fetch(
+                     fetch_.get(),
+                     large->TransferOf(Operand::kX, {block.get(), kNarrow, false}, nullptr));
+               }));
+    OOC_ASSIGN(profile_.run_seconds,
+               ChainSeconds(compute_, [&] { return tiny->Run(compute_.get(), nullptr); }));
+    profile_.copy_seconds = std::max(copy - bytes / profile_.fetch_bytes_per_second, kLeastGap);
+    return {};
+  }
+
+  // Where engines share their hardware: tiny tiles, each of which is fetched when the one before
+  // has been drained.
+  Status MeasureTurns() {
+    OOC_ASSIGN(const std::unique_ptr<Rig> rig, FirstRig(1, kNarrow));
+    const auto bytes = static_cast<int64_t>(rig->bytes(Operand::kX));
+    const Block block = HostBlock(device_, bytes);
+    if (block.get() == nullptr) return Error(Code::kOutOfMemory, "no host memory to calibrate");
+    std::memset(block.get(), 0, static_cast<size_t>(bytes));
+    const Host host{block.get(), kNarrow, false};
+    OOC_ASSIGN(const double three, ChainSeconds(drain_, [&]() -> Status {
+                 OOC_TRY(InTurn(drain_, fetch_));
+                 OOC_TRY(device_.Fetch(fetch_.get(), rig->TransferOf(Operand::kX, host, nullptr)));
+                 OOC_TRY(InTurn(fetch_, compute_));
+                 OOC_TRY(rig->Run(compute_.get(), nullptr));
+                 OOC_TRY(InTurn(compute_, drain_));
+                 return device_.Drain(drain_.get(), rig->TransferOf(Operand::kY, host, nullptr));
+               }));
+    profile_.copy_seconds = profile_.run_seconds = three / 3;
+    return {};
+  }
+
+  // Seconds of one of a chain of pieces, the best of a few chains; all end on `last`.
+  template <class Piece>
+  Result<double> ChainSeconds(const OwnedStream& last, const Piece& piece) {
+    double best = kInfinity;
+    for (int i = 0; i < kRepetitions; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      for (int tile = 0; tile < kChain; ++tile) OOC_TRY(piece());
+      OOC_TRY(device_.SynchronizeStream(last.get()));
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+      best = std::min(best, seconds.count());
+    }
+    return best / kChain;
+  }
+
+  Status InTurn(const OwnedStream& first, const OwnedStream& then) {
+    OOC_TRY(device_.Record(turn_.get(), first.get()));
+    return device_.Wait(then.get(), turn_.get());
+  }
+
+  Device& device_;
+  Profile& profile_;
+  OwnedStream fetch_, compute_, drain_;
+  OwnedEvent turn_;
+};
+
+}  // namespace
+
+Status MeasureCopies(Device& device, Profile* profile) { return Copies(device, profile).Measure(); }
+
+}  // namespace oocdnn
