@@ -18,9 +18,9 @@ constexpr int64_t kFarRows = 288;  // of a plane of kNarrow columns: 16 KB, a pi
 constexpr int64_t kNarrow = kWidth / 8;  // columns
 constexpr int64_t kFarPitch = 65536;     // from one such plane to the next: see MemoryOrder
 constexpr int64_t kFarPlanes = kWidth / kNarrow * kChannels;
-constexpr int64_t kNearRows = 32;      // of a plane of kHalf columns
+constexpr int64_t kNearRows = 144;     // of a plane of kHalf columns
 constexpr int64_t kHalf = kWidth / 2;  // columns: rows of 224 bytes
-constexpr int64_t kNearPitch = 7168;   // from one such row to the next
+constexpr int64_t kNearPitch = 1792;   // from one such row to the next
 constexpr int64_t kNearCount = kWidth / kHalf * kChannels * kNearRows;
 constexpr int64_t kLarge = 33554432;  // bytes of host memory that all of these fit
 static_assert(kRows * kWidth * kChannels * kElement <= kLarge);
@@ -78,19 +78,22 @@ class Copies {
     std::memset(in.get(), 0, static_cast<size_t>(kLarge));
     std::memset(out.get(), 0, static_cast<size_t>(kLarge));
     bool first = true;
+    double far = 0.0;
     for (int engine = 0; engine < static_cast<int>(device_.engines().size()); ++engine) {
       const EngineInfo& info = device_.engines()[static_cast<size_t>(engine)];
       if (!first && IsLastResort(info)) continue;
       const auto rig = RigOf(engine, kRows, kWidth);
       if (!rig.ok()) continue;
       if (first) MeasureMove(*rig.value());
-      const RowSeconds rows = MeasureRows(engine, in.get());
+      RowSeconds rows = MeasureRows(engine, in.get());
+      // What an engine's own kernels did not disturb, others' would.
+      rows.far = far = std::max({far, rows.near, rows.far});
       for (const bool channels_last : {false, true}) {
         const Host from{in.get(), kWidth, channels_last}, to{out.get(), kWidth, channels_last};
         WireRates rates = MeasureWire(*rig.value(), from, to);
         if (rates.fetch == 0 || rates.drain == 0 || rates.both == 0) continue;
         rates.row_bytes = rows.near * rates.fetch;
-        rates.far_row_bytes = std::max(rows.near, rows.far) * rates.fetch;
+        rates.far_row_bytes = rows.far * rates.fetch;
         Note(rates, first ? nullptr : &info.name, channels_last);
         first = false;
       }
@@ -194,23 +197,31 @@ class Copies {
   // What a piece of work costs beyond its bytes and operations.
   Status MeasureFixedCosts() { return profile_.shared_engines ? MeasureTurns() : MeasureGaps(); }
 
-  // Pieces of one engine follow each other, long enough that the host is ahead of them; what passes
-  // between engines overlaps.
+  // In both directions at once, as in a pipeline: pieces long enough that the host is ahead of
+  // them.
   Status MeasureGaps() {
     OOC_ASSIGN(const std::unique_ptr<Rig> large, FirstRig(kGapRows, kNarrow));
     OOC_ASSIGN(const std::unique_ptr<Rig> tiny, FirstRig(1, kNarrow));
     const double bytes = large->bytes(Operand::kX);
-    const Block block = HostBlock(device_, static_cast<int64_t>(bytes));
-    if (block.get() == nullptr) return Error(Code::kOutOfMemory, "no host memory to calibrate");
-    std::memset(block.get(), 0, static_cast<size_t>(bytes));
-    OOC_ASSIGN(const double copy, ChainSeconds(fetch_, [&] {
-                 return device_.Fetch(
-                     fetch_.get(),
-                     large->TransferOf(Operand::kX, {block.get(), kNarrow, false}, nullptr));
+    const Block in = HostBlock(device_, static_cast<int64_t>(bytes));
+    const Block out = HostBlock(device_, static_cast<int64_t>(bytes));
+    if (in.get() == nullptr || out.get() == nullptr) {
+      return Error(Code::kOutOfMemory, "no host memory to calibrate");
+    }
+    std::memset(in.get(), 0, static_cast<size_t>(bytes));
+    const Transfer fetch = large->TransferOf(Operand::kX, {in.get(), kNarrow, false}, nullptr);
+    const Transfer drain = large->TransferOf(Operand::kY, {out.get(), kNarrow, false}, nullptr);
+    OOC_ASSIGN(const double tile, ChainSeconds(drain_, [&]() -> Status {
+                 OOC_TRY(device_.Fetch(fetch_.get(), fetch));
+                 OOC_TRY(InTurn(fetch_, drain_));
+                 return device_.Drain(drain_.get(), drain);
                }));
+    const double copied = 2 * bytes / profile_.both_bytes_per_second;
+    // The first fetch and the last drain have nothing beside them.
+    const double ramps = 2 * bytes / profile_.fetch_bytes_per_second - copied;
+    profile_.copy_seconds = std::max(tile - copied - ramps / kChain, kLeastGap);
     OOC_ASSIGN(profile_.run_seconds,
                ChainSeconds(compute_, [&] { return tiny->Run(compute_.get(), nullptr); }));
-    profile_.copy_seconds = std::max(copy - bytes / profile_.fetch_bytes_per_second, kLeastGap);
     return {};
   }
 
