@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "abi/cuda_driver.h"
+#include "abi/cudnn_types.h"
 
 /* NOLINTBEGIN(readability-identifier-naming): the names are cuDNN's. */
 
@@ -15,31 +15,7 @@
 extern "C" {
 #endif
 
-typedef struct cudnnContext* cudnnHandle_t;
 typedef void* cudnnBackendDescriptor_t;
-
-/* Thousands tell the kind: 2 our mistake, 3 not supported, 4 internal, 5 the run itself failed. */
-typedef enum {
-  CUDNN_STATUS_SUCCESS = 0,
-  CUDNN_STATUS_BAD_PARAM = 2000,
-  CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED = 2004,
-  CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH = 2008,
-  CUDNN_STATUS_NOT_SUPPORTED = 3000,
-  CUDNN_STATUS_INTERNAL_ERROR = 4000,
-  CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED = 4001,
-  CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED = 4003,
-  CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED = 4004,
-  CUDNN_STATUS_EXECUTION_FAILED = 5000
-} cudnnStatus_t;
-
-typedef enum {
-  CUDNN_DATA_FLOAT = 0,
-  CUDNN_DATA_DOUBLE = 1,
-  CUDNN_DATA_HALF = 2,
-  CUDNN_DATA_BFLOAT16 = 9
-} cudnnDataType_t;
-
-typedef enum { CUDNN_CONVOLUTION = 0, CUDNN_CROSS_CORRELATION = 1 } cudnnConvolutionMode_t;
 
 typedef enum { CUDNN_HEUR_MODE_FALLBACK = 2, CUDNN_HEUR_MODE_A = 3 } cudnnBackendHeurMode_t;
 

@@ -28,6 +28,7 @@ constexpr std::array<VarInfo, kVars> kTable{{
     {"OOCDNN_CACHE", "a path", "the user's cache directory",
      "folder for kernels compiled on this machine"},
     {"OOCDNN_LINK", "GB/s", "none", "the CPU device behind a wire of this rate per direction"},
+    {"OOCDNN_DISABLE", "1", "off", "the drop-in hands every call to the real cuDNN"},
 }};
 
 }  // namespace

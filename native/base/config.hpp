@@ -23,8 +23,9 @@ enum class Var : int {
   kNvrtcLibrary,
   kCache,
   kLink,
+  kDisable,
 };
-constexpr int kVars = 14;
+constexpr int kVars = 15;
 
 struct VarInfo {
   const char* name;

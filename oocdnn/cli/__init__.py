@@ -4,6 +4,7 @@ import click
 
 from oocdnn import __version__
 from oocdnn.cli.demo import demo
+from oocdnn.cli.dropin import dropin, run
 from oocdnn.cli.info import info
 from oocdnn.cli.plan import plan
 from oocdnn.cli.trace import trace
@@ -15,5 +16,5 @@ def main() -> None:
     """Exact convolutions whose tensors do not fit the device."""
 
 
-for command in (info, plan, trace, demo):
+for command in (info, plan, trace, demo, dropin, run):
     main.add_command(command)

@@ -169,7 +169,8 @@ def test_numbers_agree_with_cudnns(tmp_path: Path) -> None:
     toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
     if not (toolkit / "cuda_runtime_api.h").exists():
         pytest.skip("cuDNN's header needs a toolkit's")
-    ours = (NATIVE / "abi" / "cudnn_backend.h").read_text(encoding="utf-8")
+    files = [NATIVE / "abi" / f"cudnn_{part}.h" for part in ("types", "backend")]
+    ours = "".join(file.read_text(encoding="utf-8") for file in files)
     names = re.findall(r"(CUDNN_\w+) = \d+", ours)
     assert len(names) > 90
     lines = "".join(f'  printf("{name} %d\\n", {name});\n' for name in names)

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "abi/dropin.h"
+
 namespace oocdnn::cuda {
 namespace {
 
@@ -68,6 +70,16 @@ std::vector<std::string> Candidates(const LibrarySpec& spec) {
   return candidates;
 }
 
+// The drop-in, where it is preloaded, has cuDNN's name; it knows the library that it stands for.
+OpenedLibrary BehindDropin(OpenedLibrary opened) {
+  using Real = decltype(&oocdnn_dropin_real);
+  const auto real = reinterpret_cast<Real>(dlsym(opened.handle, "oocdnn_dropin_real"));
+  if (real == nullptr) return opened;
+  const char* const path = real();
+  void* const handle = path != nullptr ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
+  return {handle, path != nullptr ? path : ""};
+}
+
 }  // namespace
 
 Result<OpenedLibrary> OpenLibrary(const LibrarySpec& spec, const std::string& path) {
@@ -76,7 +88,10 @@ Result<OpenedLibrary> OpenLibrary(const LibrarySpec& spec, const std::string& pa
   std::string first_error;
   for (const std::string& candidate : candidates) {
     void* const handle = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle != nullptr) return OpenedLibrary{handle, candidate};
+    if (handle != nullptr) {
+      OpenedLibrary opened = BehindDropin({handle, candidate});
+      if (opened.handle != nullptr) return opened;
+    }
     if (const char* const error = dlerror(); first_error.empty() && error != nullptr) {
       first_error = error;
     }

@@ -1,7 +1,8 @@
 // Opens NVIDIA's libraries (NVRTC, cuDNN and what they need) wherever a user may have them.
 //
 // In this order: the path that was asked for; a copy that this process has already mapped; a pip
-// wheel in a site-packages folder that this process uses; the system's own search.
+// wheel in a site-packages folder that this process uses; the system's own search. Where the
+// drop-in is found in the place of cuDNN, it is the library that the drop-in stands for.
 #pragma once
 
 #include <string>

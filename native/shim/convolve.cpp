@@ -1,0 +1,200 @@
+#include "shim/convolve.hpp"
+
+#include <mutex>
+
+#include "base/config.hpp"
+#include "base/log.hpp"
+#include "base/process_lock.hpp"
+#include "capi/oocdnn.h"
+#include "capi/translate.hpp"
+
+namespace oocdnn::shim {
+namespace {
+
+// A call in the terms of the C API.
+struct Translated {
+  oocdnn_convolution convolution{};
+  oocdnn_tensor x{}, w{}, y{}, bias{}, residual{};
+  oocdnn_operands operands{};
+};
+
+int32_t TypeOf(cudnnDataType_t dtype) {
+  switch (dtype) {
+    case CUDNN_DATA_FLOAT: return OOCDNN_FLOAT32;
+    case CUDNN_DATA_DOUBLE: return OOCDNN_FLOAT64;
+    case CUDNN_DATA_HALF: return OOCDNN_FLOAT16;
+    case CUDNN_DATA_BFLOAT16: return OOCDNN_BFLOAT16;
+    default: return -1;
+  }
+}
+
+oocdnn_tensor TensorOf(cudnnDataType_t dtype, int rank, const Axes& dims, const Axes& stride,
+                       void* data) {
+  oocdnn_tensor tensor{};
+  tensor.data = data;
+  tensor.fd = -1;
+  tensor.dtype = TypeOf(dtype);
+  tensor.rank = rank;
+  for (int i = 0; i < rank && i < 5; ++i) {
+    tensor.shape[i] = dims[i];
+    tensor.stride[i] = stride[i];
+  }
+  return tensor;
+}
+
+oocdnn_tensor TensorOf(const TensorArgument& argument) {
+  const TensorValue& value = argument.value;
+  return TensorOf(value.dtype, value.rank, value.dims, value.stride, argument.data);
+}
+
+// The one axis of a bias: a tensor of 1 C 1 1.
+oocdnn_tensor VectorOf(const TensorArgument& argument) {
+  const TensorValue& value = argument.value;
+  return TensorOf(value.dtype, 1, {value.dims[1]}, {value.dims[1] > 1 ? value.stride[1] : 1},
+                  argument.data);
+}
+
+int32_t ActivationOf(cudnnActivationMode_t mode) {
+  switch (mode) {
+    case CUDNN_ACTIVATION_SIGMOID: return OOCDNN_SIGMOID;
+    case CUDNN_ACTIVATION_RELU: return OOCDNN_RELU;
+    case CUDNN_ACTIVATION_TANH: return OOCDNN_TANH;
+    case CUDNN_ACTIVATION_CLIPPED_RELU: return OOCDNN_CLIPPED_RELU;
+    case CUDNN_ACTIVATION_ELU: return OOCDNN_ELU;
+    case CUDNN_ACTIVATION_IDENTITY: return OOCDNN_IDENTITY;
+    case CUDNN_ACTIVATION_SWISH: return OOCDNN_SWISH;
+  }
+  return -1;
+}
+
+void SetWindow(const ConvolutionCall& call, oocdnn_convolution* out) {
+  const ConvolutionValue& from = call.convolution;
+  for (int i = 0; i < from.rank && i < 3; ++i) {
+    const int axis = 3 - from.rank + i;
+    out->pad_before[axis] = out->pad_after[axis] = from.pad[i];
+    out->stride[axis] = from.stride[i];
+    out->dilation[axis] = from.dilation[i];
+  }
+  out->groups = from.groups;
+  out->mode = from.mode == CUDNN_CONVOLUTION ? OOCDNN_CONVOLUTION : OOCDNN_CROSS_CORRELATION;
+  out->math = from.math == CUDNN_FMA_MATH ? OOCDNN_MATH_FP32 : OOCDNN_MATH_TF32;
+}
+
+cudnnStatus_t CheckRanks(const ConvolutionCall& call) {
+  const TensorValue &x = call.x.value, &y = call.y.value;
+  if (y.rank < 3 || y.rank > 5) {
+    return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "%d axes; 3, 4 or 5 are possible", y.rank);
+  }
+  for (const TensorValue* vector : {&call.bias.value}) {
+    if (vector->rank == 0) continue;
+    bool one = true;
+    for (int i = 0; i < vector->rank; ++i) one = one && (i == 1 || vector->dims[i] == 1);
+    OOC_NEED(one && vector->rank == y.rank, "the bias has extents beside the channels'");
+  }
+  if (call.direction == Direction::kBackwardBias) return CUDNN_STATUS_SUCCESS;
+  OOC_NEED(x.rank == y.rank && call.w.rank == y.rank && call.convolution.rank == y.rank - 2,
+           "x has %d axes, w %d, y %d, the convolution %d spatial ones", x.rank, call.w.rank,
+           y.rank, call.convolution.rank);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t TranslateCall(const ConvolutionCall& call, Translated* out) {
+  OOC_CUDNN_TRY(CheckRanks(call));
+  const bool bias_only = call.direction == Direction::kBackwardBias;
+  out->convolution =
+      oocdnn_default_convolution(static_cast<int32_t>(call.direction), call.y.value.rank - 2);
+  if (!bias_only) SetWindow(call, &out->convolution);
+  out->convolution.alpha = call.alpha;
+  out->convolution.beta = call.beta;
+  out->convolution.residual_alpha = call.residual_alpha;
+  const ActivationValue& activation = call.activation;
+  out->convolution.activation = ActivationOf(activation.mode);
+  out->convolution.activation_parameter =
+      activation.mode == CUDNN_ACTIVATION_SWISH ? activation.swish_beta : activation.coef;
+  out->convolution.stream = call.stream;
+  out->y = TensorOf(call.y);
+  out->operands.y = &out->y;
+  if (!bias_only) {
+    out->x = TensorOf(call.x);
+    const Axes stride = DenseStride(call.w.format, call.w.rank, call.w.dims);
+    out->w = TensorOf(call.w.dtype, call.w.rank, call.w.dims, stride, call.w_data);
+    out->operands.x = &out->x;
+    out->operands.w = &out->w;
+  }
+  if (call.bias.value.rank > 0) {
+    out->bias = VectorOf(call.bias);
+    out->operands.bias = &out->bias;
+  }
+  if (call.residual.value.rank > 0) {
+    OOC_NEED(call.residual.value.rank == call.y.value.rank, "z and y differ in their axes");
+    out->residual = TensorOf(call.residual);
+    out->operands.residual = &out->residual;
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t AnswerOf(oocdnn_status status) {
+  return StatusOf(status == OOCDNN_OK ? Status()
+                                      : Status(static_cast<Code>(status), oocdnn_last_error()));
+}
+
+// The context of this process; with its lock held. Never destroyed, because programs compute until
+// their very end.
+struct Shared {
+  ProcessLock lock;
+  oocdnn_context* context = nullptr;
+};
+
+Shared& TheShared() {
+  static Shared* const shared = new Shared;
+  return *shared;
+}
+
+cudnnStatus_t Open(Shared* shared) {
+  if (shared->context != nullptr) return CUDNN_STATUS_SUCCESS;
+  oocdnn_options options = oocdnn_default_options();
+  options.device = "cpu";
+  return AnswerOf(oocdnn_create(&options, &shared->context));
+}
+
+void LogTaken(oocdnn_context* context, const Translated& call, const char* why) {
+  if (!Logs(LogLevel::kInfo)) return;
+  oocdnn_stats stats{};
+  const char* problem = "";
+  if (oocdnn_problem_text(&call.convolution, &call.operands, &problem) != OOCDNN_OK) return;
+  if (oocdnn_get_stats(context, &stats) != OOCDNN_OK) return;
+  Log(LogLevel::kInfo, "taken %s tiles=%lld peak=%s h2d=%s d2h=%s ms=%.3f predicted=%.3f why=%s",
+      problem, static_cast<long long>(stats.tiles), BytesText(stats.peak_device_bytes).c_str(),
+      BytesText(stats.bytes_h2d).c_str(), BytesText(stats.bytes_d2h).c_str(), stats.seconds * 1e3,
+      stats.predicted_seconds * 1e3, why);
+}
+
+}  // namespace
+
+cudnnStatus_t Check(const ConvolutionCall& call) {
+  Translated translated;
+  OOC_CUDNN_TRY(TranslateCall(call, &translated));
+  const Result<CallArguments> arguments =
+      Translate(&translated.convolution, &translated.operands, Math::kFp32);
+  if (!arguments.ok()) return StatusOf(arguments.status());
+  return StatusOf(Validate(arguments.value().problem));
+}
+
+cudnnStatus_t Run(const ConvolutionCall& call, const char* why) {
+  Translated translated;
+  OOC_CUDNN_TRY(TranslateCall(call, &translated));
+  Shared& shared = TheShared();
+  const std::lock_guard turn(shared.lock);
+  OOC_CUDNN_TRY(Open(&shared));
+  OOC_CUDNN_TRY(
+      AnswerOf(oocdnn_run(shared.context, &translated.convolution, &translated.operands)));
+  LogTaken(shared.context, translated, why);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+double ScalarOf(const void* factor, cudnnDataType_t dtype) {
+  if (dtype == CUDNN_DATA_DOUBLE) return *static_cast<const double*>(factor);
+  return static_cast<double>(*static_cast<const float*>(factor));
+}
+
+}  // namespace oocdnn::shim

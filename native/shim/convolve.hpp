@@ -1,0 +1,39 @@
+// One convolution of a client's, as values, on its way to the C API.
+#pragma once
+
+#include "shim/answer.hpp"
+#include "shim/values.hpp"
+
+namespace oocdnn::shim {
+
+enum class Direction { kForward, kBackwardData, kBackwardFilter, kBackwardBias };
+
+// A tensor and where it lies. Unused ones keep rank 0.
+struct TensorArgument {
+  TensorValue value;
+  void* data = nullptr;
+};
+
+// y = activation(alpha * conv(x, w) + residual_alpha * residual + bias + beta * y), or a gradient:
+// x, y are dx, dy then, and w is dw; the bias of kBackwardBias is db.
+struct ConvolutionCall {
+  Direction direction = Direction::kForward;
+  TensorArgument x, y, bias, residual;
+  FilterValue w;
+  void* w_data = nullptr;
+  ConvolutionValue convolution;
+  ActivationValue activation{.mode = CUDNN_ACTIVATION_IDENTITY};
+  double alpha = 1.0, beta = 0.0, residual_alpha = 1.0;
+  cudaStream_t stream = nullptr;
+};
+
+// Everything but the pointers: BAD_PARAM for shapes and types that do not go together.
+cudnnStatus_t Check(const ConvolutionCall& call);
+
+// Runs it on the process's context, which is made at the first call and kept. `why` is for the log.
+cudnnStatus_t Run(const ConvolutionCall& call, const char* why);
+
+// A scaling factor of the legacy interface: a double where the tensors are, else a float.
+double ScalarOf(const void* factor, cudnnDataType_t dtype);
+
+}  // namespace oocdnn::shim

@@ -1,0 +1,31 @@
+#include "shim/values.hpp"
+
+namespace oocdnn::shim {
+
+Axes DenseStride(cudnnTensorFormat_t format, int rank, const Axes& dims) {
+  Axes stride{};
+  int64_t step = 1;
+  const bool channels_last = format == CUDNN_TENSOR_NHWC && rank > 1;
+  if (channels_last) {
+    stride[1] = 1;
+    step = dims[1];
+  }
+  for (int axis = rank - 1; axis >= 0; --axis) {
+    if (channels_last && axis == 1) continue;
+    stride[axis] = step;
+    step *= dims[axis];
+  }
+  return stride;
+}
+
+int64_t SizeOf(cudnnDataType_t dtype) {
+  switch (dtype) {
+    case CUDNN_DATA_FLOAT: return 4;
+    case CUDNN_DATA_DOUBLE: return 8;
+    case CUDNN_DATA_HALF:
+    case CUDNN_DATA_BFLOAT16: return 2;
+    default: return 0;
+  }
+}
+
+}  // namespace oocdnn::shim

@@ -1,0 +1,54 @@
+// What legacy descriptors say, as values: ours hold them, the real library's are read into them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "abi/cudnn_legacy.h"
+
+namespace oocdnn::shim {
+
+using Axes = std::array<int64_t, CUDNN_DIM_MAX>;
+
+struct TensorValue {
+  cudnnDataType_t dtype = CUDNN_DATA_FLOAT;
+  int rank = 0;
+  Axes dims{}, stride{};
+
+  [[nodiscard]] bool SameShape(const TensorValue& other) const {
+    return rank == other.rank && dims == other.dims;
+  }
+};
+
+// Dimensions K C/groups [T [R]] S whatever the format.
+struct FilterValue {
+  cudnnDataType_t dtype = CUDNN_DATA_FLOAT;
+  cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;
+  int rank = 0;
+  Axes dims{};
+};
+
+struct ConvolutionValue {
+  int rank = 0;
+  Axes pad{}, stride{}, dilation{};
+  cudnnConvolutionMode_t mode = CUDNN_CONVOLUTION;
+  cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
+  cudnnReorderType_t reorder = CUDNN_DEFAULT_REORDER;
+  int groups = 1;
+};
+
+struct ActivationValue {
+  cudnnActivationMode_t mode = CUDNN_ACTIVATION_RELU;
+  cudnnNanPropagation_t nans = CUDNN_NOT_PROPAGATE_NAN;
+  double coef = 0.0;
+  double swish_beta = 1.0;
+};
+
+// Dense strides: the last axis fastest, or (NHWC) the channels.
+Axes DenseStride(cudnnTensorFormat_t format, int rank, const Axes& dims);
+
+// Bytes of one element, 0 for types that nothing here computes with.
+int64_t SizeOf(cudnnDataType_t dtype);
+
+}  // namespace oocdnn::shim

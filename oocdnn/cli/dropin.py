@@ -1,0 +1,57 @@
+"""oocdnn dropin and oocdnn run: the library for unmodified cuDNN programs, and one with it."""
+
+import os
+import shutil
+from pathlib import Path
+
+import click
+
+from oocdnn import cudnn
+from oocdnn.cli.common import budget_option, device_option
+
+
+def _dropin() -> Path:
+    path = cudnn.dropin_path()
+    if not path.is_file():
+        raise click.ClickException(f"there is no drop-in at {path}; it is built for x86-64 only")
+    return path
+
+
+@click.command()
+@click.option("--include", is_flag=True, help="Print the compiler's flags for our own cudnn.h.")
+def dropin(include: bool) -> None:
+    """Print the path of the drop-in libcudnn.so.9, to be preloaded.
+
+    LD_PRELOAD=$(oocdnn dropin) PROGRAM is what `oocdnn run` does.
+    """
+    path = _dropin()
+    folder = cudnn.include_path()
+    click.echo(f"-I{folder / 'abi'} -I{folder}" if include else path)
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@device_option
+@budget_option
+@click.option("--log", metavar="LEVEL", help="OOCDNN_LOG: error, warn, info, debug.")
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(program: tuple[str, ...], device: str | None, budget: str | None, log: str | None) -> None:
+    """Run a PROGRAM written for cuDNN 9 with the drop-in: oocdnn run -- python train.py.
+
+    What it computes past its memory then runs in tiles; all else goes to the real cuDNN.
+    """
+    path = str(_dropin())
+    if " " in path or ":" in path:
+        raise click.ClickException(
+            f"LD_PRELOAD cannot hold the path {path}: it divides at spaces and colons; install "
+            "the package elsewhere"
+        )
+    found = shutil.which(program[0])
+    if found is None:
+        raise click.ClickException(f"there is no program {program[0]}")
+    environment = dict(os.environ)
+    before = environment.get("LD_PRELOAD")
+    environment["LD_PRELOAD"] = f"{path}:{before}" if before else path
+    for name, value in (("DEVICE", device), ("BUDGET", budget), ("LOG", log)):
+        if value is not None:
+            environment[f"OOCDNN_{name}"] = value
+    os.execve(found, program, environment)

@@ -1,0 +1,45 @@
+"""The tests of the drop-in need it built, and serve themselves from the CPU."""
+
+import os
+
+import pytest
+from dropin.calls import Calls
+
+from oocdnn import cudnn
+
+
+def pytest_collection_modifyitems(items):
+    if cudnn.dropin_path().is_file():
+        return
+    for item in items:
+        if "dropin" in item.path.parts:
+            item.add_marker(pytest.mark.skip(reason="the drop-in is built for x86-64 only"))
+
+
+@pytest.fixture(scope="session")
+def lib():
+    """The module oocdnn.cudnn; the drop-in decides at its first call who serves it."""
+    before = os.environ.get("OOCDNN_DEVICE")
+    os.environ["OOCDNN_DEVICE"] = "cpu"
+    try:
+        assert cudnn.cudnnGetVersion() > 90000
+    finally:
+        os.environ.pop("OOCDNN_DEVICE")
+        if before is not None:
+            os.environ["OOCDNN_DEVICE"] = before
+    return cudnn
+
+
+@pytest.fixture
+def handle(lib):
+    place = lib.ffi.new("cudnnHandle_t *")
+    lib.check(lib.cudnnCreate(place))
+    yield place[0]
+    lib.check(lib.cudnnDestroy(place[0]))
+
+
+@pytest.fixture
+def calls(lib, handle):
+    made = Calls(lib, handle)
+    yield made
+    made.close()
