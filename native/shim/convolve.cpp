@@ -14,7 +14,7 @@ namespace {
 // A call in the terms of the C API.
 struct Translated {
   oocdnn_convolution convolution{};
-  oocdnn_tensor x{}, w{}, y{}, bias{}, residual{};
+  oocdnn_tensor x{}, w{}, y{}, bias{}, scale{}, residual{};
   oocdnn_operands operands{};
 };
 
@@ -71,7 +71,8 @@ void SetWindow(const ConvolutionCall& call, oocdnn_convolution* out) {
   const ConvolutionValue& from = call.convolution;
   for (int i = 0; i < from.rank && i < 3; ++i) {
     const int axis = 3 - from.rank + i;
-    out->pad_before[axis] = out->pad_after[axis] = from.pad[i];
+    out->pad_before[axis] = from.pad[i];
+    out->pad_after[axis] = from.pad_after[i];
     out->stride[axis] = from.stride[i];
     out->dilation[axis] = from.dilation[i];
   }
@@ -85,11 +86,11 @@ cudnnStatus_t CheckRanks(const ConvolutionCall& call) {
   if (y.rank < 3 || y.rank > 5) {
     return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "%d axes; 3, 4 or 5 are possible", y.rank);
   }
-  for (const TensorValue* vector : {&call.bias.value}) {
+  for (const TensorValue* vector : {&call.bias.value, &call.scale.value}) {
     if (vector->rank == 0) continue;
     bool one = true;
     for (int i = 0; i < vector->rank; ++i) one = one && (i == 1 || vector->dims[i] == 1);
-    OOC_NEED(one && vector->rank == y.rank, "the bias has extents beside the channels'");
+    OOC_NEED(one && vector->rank == y.rank, "bias or scale has extents beside the channels'");
   }
   if (call.direction == Direction::kBackwardBias) return CUDNN_STATUS_SUCCESS;
   OOC_NEED(x.rank == y.rank && call.w.rank == y.rank && call.convolution.rank == y.rank - 2,
@@ -116,14 +117,17 @@ cudnnStatus_t TranslateCall(const ConvolutionCall& call, Translated* out) {
   out->operands.y = &out->y;
   if (!bias_only) {
     out->x = TensorOf(call.x);
-    const Axes stride = DenseStride(call.w.format, call.w.rank, call.w.dims);
-    out->w = TensorOf(call.w.dtype, call.w.rank, call.w.dims, stride, call.w_data);
+    out->w = TensorOf(call.w.dtype, call.w.rank, call.w.dims, call.w.stride, call.w_data);
     out->operands.x = &out->x;
     out->operands.w = &out->w;
   }
   if (call.bias.value.rank > 0) {
     out->bias = VectorOf(call.bias);
     out->operands.bias = &out->bias;
+  }
+  if (call.scale.value.rank > 0) {
+    out->scale = VectorOf(call.scale);
+    out->operands.scale = &out->scale;
   }
   if (call.residual.value.rank > 0) {
     OOC_NEED(call.residual.value.rank == call.y.value.rank, "z and y differ in their axes");

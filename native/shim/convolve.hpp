@@ -14,11 +14,11 @@ struct TensorArgument {
   void* data = nullptr;
 };
 
-// y = activation(alpha * conv(x, w) + residual_alpha * residual + bias + beta * y), or a gradient:
-// x, y are dx, dy then, and w is dw; the bias of kBackwardBias is db.
+// y = activation(alpha * conv(x, w) * scale + bias + residual_alpha * residual + beta * y), or a
+// gradient: x, y are dx, dy then, and w is dw; the bias of kBackwardBias is db.
 struct ConvolutionCall {
   Direction direction = Direction::kForward;
-  TensorArgument x, y, bias, residual;
+  TensorArgument x, y, bias, scale, residual;
   FilterValue w;
   void* w_data = nullptr;
   ConvolutionValue convolution;

@@ -13,6 +13,7 @@ struct cudnnTensorStruct {
   oocdnn::shim::TensorValue value;
 };
 struct cudnnFilterStruct {
+  cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;
   oocdnn::shim::FilterValue value;
 };
 struct cudnnConvolutionStruct {

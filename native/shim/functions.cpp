@@ -17,6 +17,7 @@ Served OwnFunctions() {
   ServeAlgorithms(&served);
   ServeElementwise(&served);
   ServeNormalization(&served);
+  ServeGraphs(&served);
   return served;
 }
 

@@ -32,6 +32,7 @@ cudnnStatus_t SetNd(Convolution convolution, int rank, const int* pad, const int
   ConvolutionValue& value = convolution->value;
   value.rank = rank;
   Take(pad, rank, &value.pad);
+  value.pad_after = value.pad;
   Take(stride, rank, &value.stride);
   Take(dilation, rank, &value.dilation);
   value.mode = mode;

@@ -21,9 +21,10 @@ cudnnStatus_t SetNd(Filter filter, cudnnDataType_t dtype, cudnnTensorFormat_t fo
   OOC_NEED(dims != nullptr, "the extents are missing (null)");
   for (int i = 0; i < rank; ++i) OOC_NEED(dims[i] > 0, "axis %d has the extent %d", i, dims[i]);
   filter->value.dtype = dtype;
-  filter->value.format = format;
   filter->value.rank = rank;
   Take(dims, rank, &filter->value.dims);
+  filter->value.stride = DenseStride(format, rank, filter->value.dims);
+  filter->format = format;
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -37,7 +38,7 @@ cudnnStatus_t GetNd(Filter filter, int requested, cudnnDataType_t* dtype,
                     cudnnTensorFormat_t* format, int* rank, int* dims) {
   OOC_NEED(filter != nullptr, "the descriptor is null");
   Give(filter->value.dtype, dtype);
-  Give(filter->value.format, format);
+  Give(filter->format, format);
   Give(filter->value.rank, rank);
   Give(filter->value.dims, filter->value.rank, requested, dims);
   return CUDNN_STATUS_SUCCESS;
@@ -48,7 +49,7 @@ cudnnStatus_t Get4d(Filter filter, cudnnDataType_t* dtype, cudnnTensorFormat_t* 
   OOC_NEED(filter != nullptr, "the descriptor is null");
   int* const dims[] = {k, c, h, w};
   Give(filter->value.dtype, dtype);
-  Give(filter->value.format, format);
+  Give(filter->format, format);
   for (int i = 0; i < 4; ++i) Give(static_cast<int>(filter->value.dims[i]), dims[i]);
   return CUDNN_STATUS_SUCCESS;
 }

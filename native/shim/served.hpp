@@ -21,6 +21,7 @@ void ServeConvolutions(Served* served);
 void ServeAlgorithms(Served* served);
 void ServeElementwise(Served* served);
 void ServeNormalization(Served* served);  // softmax, batch normalization
+void ServeGraphs(Served* served);
 
 }  // namespace oocdnn::shim
 

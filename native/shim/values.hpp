@@ -20,17 +20,16 @@ struct TensorValue {
   }
 };
 
-// Dimensions K C/groups [T [R]] S whatever the format.
+// Dimensions K C/groups [T [R]] S whatever the strides.
 struct FilterValue {
   cudnnDataType_t dtype = CUDNN_DATA_FLOAT;
-  cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;
   int rank = 0;
-  Axes dims{};
+  Axes dims{}, stride{};
 };
 
 struct ConvolutionValue {
   int rank = 0;
-  Axes pad{}, stride{}, dilation{};
+  Axes pad{}, pad_after{}, stride{}, dilation{};
   cudnnConvolutionMode_t mode = CUDNN_CONVOLUTION;
   cudnnDataType_t compute = CUDNN_DATA_FLOAT;
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;

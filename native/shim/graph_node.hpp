@@ -1,0 +1,45 @@
+// Descriptors of the graph API as values: what a client told each of them.
+//
+// cuDNN copies what it is given: a descriptor set into another is a snapshot, which the client may
+// then destroy. So do we, by shared, immutable nodes.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "abi/cudnn_backend.h"
+
+namespace oocdnn::shim {
+
+struct Node;
+using NodePointer = std::shared_ptr<const Node>;
+
+// One attribute: its elements as they were given, or the nodes that they name.
+struct Attribute {
+  cudnnBackendAttributeType_t type = CUDNN_TYPE_INT64;
+  int64_t count = 0;
+  std::vector<char> bytes{};
+  std::vector<NodePointer> nodes{};
+};
+
+struct Node {
+  cudnnBackendDescriptorType_t type = CUDNN_BACKEND_TENSOR_DESCRIPTOR;
+  bool finalized = false;
+  std::map<cudnnBackendAttributeName_t, Attribute> attributes{};
+
+  [[nodiscard]] const Attribute* Find(cudnnBackendAttributeName_t name) const;
+  // The first element as a number, whatever its type; nothing where it is not set.
+  [[nodiscard]] std::optional<int64_t> Integer(cudnnBackendAttributeName_t name) const;
+  [[nodiscard]] std::optional<double> Real(cudnnBackendAttributeName_t name) const;
+  [[nodiscard]] std::vector<int64_t> Integers(cudnnBackendAttributeName_t name) const;
+  [[nodiscard]] std::vector<void*> Pointers(cudnnBackendAttributeName_t name) const;
+  // The first node; null where there is none.
+  [[nodiscard]] NodePointer Child(cudnnBackendAttributeName_t name) const;
+};
+
+// Bytes of one element of an attribute's type; 0 where it is unknown.
+size_t ElementBytes(cudnnBackendAttributeType_t type);
+
+}  // namespace oocdnn::shim
