@@ -169,6 +169,9 @@ class Device {
   virtual ~Device() = default;
 
   [[nodiscard]] virtual const Capabilities& capabilities() const = 0;
+  // Between these the thread's calls need not each prepare the thread for the device (see Bound).
+  virtual void Bind() {}
+  virtual void Unbind() {}
   // Bytes that could be allocated now, as far as the system says.
   virtual Result<int64_t> FreeBytes() = 0;
 
@@ -210,6 +213,18 @@ class Device {
   virtual Result<std::unique_ptr<Executable>> Prepare(int engine, const TileOp& op) = 0;
   virtual Status Run(Stream stream, Executable& executable, const RunArgs& args) = 0;
   virtual Status Finish(Stream stream, const FinishArgs& args) = 0;
+};
+
+// A stretch of many calls by one thread, in which no code of the caller's runs.
+class Bound {
+ public:
+  explicit Bound(Device& device) : device_(device) { device_.Bind(); }
+  ~Bound() { device_.Unbind(); }
+  Bound(const Bound&) = delete;
+  Bound& operator=(const Bound&) = delete;
+
+ private:
+  Device& device_;
 };
 
 }  // namespace oocdnn

@@ -148,23 +148,37 @@ Status TileLoop::Loop(const Call& call, const Progress& progress) {
   Schedule ahead(problem, plan.tiling, plan.order, plan.depths);
   Step step, next;
   if (ahead.Next(&next)) OOC_TRY(PostReads(call, next));
+  const auto start = std::chrono::steady_clock::now();
+  int64_t awaited = 0;  // all steps before have been computed
   while (schedule.Next(&step)) {
-    const auto turn = static_cast<size_t>(step.number % kAhead);
-    if (step.number >= kAhead) OOC_TRY(device_.Synchronize(stepped_[turn].get()));
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    const bool brief = passed.count() < kShortStep * static_cast<double>(awaited);
+    const int64_t known = step.number - (brief ? kMostAhead : kAhead);
+    if (known >= awaited) {
+      OOC_TRY(device_.Synchronize(stepped_[static_cast<size_t>(known % kMostAhead)].get()));
+      awaited = known + 1;
+    }
     if (progress && !progress(step.number, schedule.Steps())) {
       return Error(Code::kInterrupted, "the call was interrupted at tile %lld of %lld",
                    static_cast<long long>(step.number), static_cast<long long>(schedule.Steps()));
     }
     if (ahead.Next(&next)) OOC_TRY(PostReads(call, next));
-    OOC_TRY(Fetch(call, step));
-    OOC_TRY(Compute(call, step));
-    OOC_TRY(device_.Record(stepped_[turn].get(), compute_.get()));
-    const int out = Index(problem.output());
-    if (step.operand[out].leave && !call.booking.in_place[out]) OOC_TRY(Drain(call, step));
+    OOC_TRY(TakeStep(call, step));
     ++call.stats->tiles;
   }
   if (progress) progress(schedule.Steps(), schedule.Steps());
   return {};
+}
+
+Status TileLoop::TakeStep(const Call& call, const Step& step) {
+  const Bound bound(device_);
+  OOC_TRY(Fetch(call, step));
+  OOC_TRY(Compute(call, step));
+  OOC_TRY(device_.Record(stepped_[static_cast<size_t>(step.number % kMostAhead)].get(),
+                         compute_.get()));
+  const int out = Index(call.booking.problem.output());
+  if (!step.operand[out].leave || call.booking.in_place[out]) return {};
+  return Drain(call, step);
 }
 
 Status TileLoop::PostReads(const Call& call, const Step& step) {

@@ -45,9 +45,11 @@ class TileLoop {
 
  private:
   static constexpr int kMaxDepth = 4;
-  // The host runs at most this many steps ahead of the compute stream, so that an interrupt ends
-  // a call within a tile or two and queues stay short.
-  static constexpr int kAhead = 3;
+  // The host runs at most so many steps ahead of the compute stream, so that an interrupt ends a
+  // call within a tile or two and queues stay short: more of them where steps are so short that the
+  // host's own waking up would be in the way.
+  static constexpr int kAhead = 3, kMostAhead = 8;
+  static constexpr double kShortStep = 1e-3;  // seconds
 
   struct Call {
     const Booking& booking;
@@ -61,6 +63,7 @@ class TileLoop {
   Status Fetch(const Call& call, const Step& step);
   Status FetchOperand(const Call& call, const Step& step, Operand operand);
   Status Compute(const Call& call, const Step& step);
+  Status TakeStep(const Call& call, const Step& step);
   Status Finish(const Call& call, const Step& step);
   Status Drain(const Call& call, const Step& step);
   Status Quiesce(Status status);
@@ -78,7 +81,7 @@ class TileLoop {
   OwnedStream fetch_, compute_, drain_;
   // ready: the slot holds what the next engine needs; idle: nobody reads or writes it any more.
   std::array<std::array<OwnedEvent, kMaxDepth>, kOperands> ready_, idle_;
-  std::array<OwnedEvent, kAhead> stepped_;
+  std::array<OwnedEvent, kMostAhead> stepped_;
   OwnedEvent begun_;                 // the caller's stream has come to this call
   std::array<OwnedEvent, 3> ended_;  // each stream has come to the end of a call
   bool behind_ = false;              // a call that was enqueued may not be done

@@ -2,7 +2,6 @@
 #include "library/calibrate.hpp"
 
 #include <ctime>
-#include <optional>
 #include <utility>
 
 #include "base/cache.hpp"
@@ -40,14 +39,18 @@ Profile Guess(Device& device) {
   return guess;
 }
 
-std::optional<Profile> ReadProfile(const std::string& file) {
+// Leaves `profile` as it is where none is kept, or none of this `machine` ("": of any).
+bool ReadProfile(const std::string& file, const std::string& machine, Profile* profile) {
   const auto text = ReadKept(file);
-  if (!text) return std::nullopt;
+  if (!text) return false;
   Result<Profile> kept = ParseProfile(*text);
-  if (kept.ok()) return std::move(kept).value();
+  if (kept.ok() && (machine.empty() || kept->machine == machine)) {
+    *profile = std::move(kept).value();
+    return true;
+  }
   Log(LogLevel::kWarn, "the profile %s is ignored and measured again: %s", file.c_str(),
-      kept.status().message().c_str());
-  return std::nullopt;
+      kept.ok() ? "it speaks of another machine" : kept.status().message().c_str());
+  return false;
 }
 
 std::string KindOf(const Problem& problem) {
@@ -61,16 +64,7 @@ MachineProfile::MachineProfile(Device& device, const std::string& path)
   if (path == "none") return;
   const std::string machine = profile_.machine;
   file_ = path.empty() ? CachePath(machine) : path;
-  std::optional<Profile> kept = ReadProfile(file_);
-  if (kept && kept->machine != machine && path.empty()) {
-    Log(LogLevel::kWarn,
-        "the profile %s is ignored and measured again: it speaks of another machine",
-        file_.c_str());
-    kept.reset();
-  }
-  if (kept) {
-    profile_ = *std::move(kept);
-  } else {
+  if (!ReadProfile(file_, path.empty() ? machine : "", &profile_)) {
     profile_.date = Today();
     const Status status = MeasureCopies(device, &profile_);
     profile_.measured = status.ok();
@@ -99,10 +93,9 @@ const Profile& MachineProfile::For(const Problem& problem) {
 // What other processes have added meanwhile stays.
 void MachineProfile::Write() {
   if (file_.empty()) return;
-  Profile all = profile_;
-  if (const auto kept = ReadProfile(file_); kept && kept->machine == all.machine) {
-    all.flops.insert(kept->flops.begin(), kept->flops.end());
-  }
+  Profile all = profile_, kept;
+  if (ReadProfile(file_, all.machine, &kept))
+    all.flops.insert(kept.flops.begin(), kept.flops.end());
   Keep(file_, ToText(all));
 }
 

@@ -18,10 +18,9 @@ constexpr int64_t kFarRows = 288;  // of a plane of kNarrow columns: 16 KB, a pi
 constexpr int64_t kNarrow = kWidth / 8;  // columns
 constexpr int64_t kFarPitch = 65536;     // from one such plane to the next: see MemoryOrder
 constexpr int64_t kFarPlanes = kWidth / kNarrow * kChannels;
-constexpr int64_t kNearRows = 144;     // of a plane of kHalf columns
-constexpr int64_t kHalf = kWidth / 2;  // columns: rows of 224 bytes
-constexpr int64_t kNearPitch = 1792;   // from one such row to the next
-constexpr int64_t kNearCount = kWidth / kHalf * kChannels * kNearRows;
+constexpr int64_t kNearRows = 288;    // of a plane of kWidth columns
+constexpr int64_t kNearPitch = 1792;  // from one such row to the next
+constexpr int64_t kNearCount = kChannels * kNearRows;
 constexpr int64_t kLarge = 33554432;  // bytes of host memory that all of these fit
 static_assert(kRows * kWidth * kChannels * kElement <= kLarge);
 static_assert(kFarPlanes * kFarPitch <= kLarge && kNearCount * kNearPitch <= kLarge);
@@ -85,7 +84,7 @@ class Copies {
       const auto rig = RigOf(engine, kRows, kWidth);
       if (!rig.ok()) continue;
       if (first) MeasureMove(*rig.value());
-      RowSeconds rows = MeasureRows(engine, in.get());
+      RowSeconds rows = MeasureRows(engine, in.get(), out.get());
       // What an engine's own kernels did not disturb, others' would.
       rows.far = far = std::max({far, rows.near, rows.far});
       for (const bool channels_last : {false, true}) {
@@ -129,7 +128,7 @@ class Copies {
   }
 
   // Rates of 0 where a copy fails.
-  WireRates MeasureWire(const Rig& rig, const Host& from, const Host& to) {
+  WireRates MeasureWire(Rig& rig, const Host& from, const Host& to) {
     WireRates rates{};
     const double bytes = rig.bytes(Operand::kX);
     SetRate(&rates.fetch, bytes, BestFetch(rig, from));
@@ -140,32 +139,29 @@ class Copies {
     return rates;
   }
 
-  // Of rows with gaps between them against the same elements side by side. Both may cost nothing.
-  RowSeconds MeasureRows(int engine, void* memory) {
+  // Of rows with gaps between them against the same elements side by side; in both directions at
+  // once, as in a pipeline, where engines do not share their hardware. Both may cost nothing.
+  RowSeconds MeasureRows(int engine, void* in, void* out) {
     RowSeconds seconds;
-    if (const auto rig = RigOf(engine, kNearRows, kHalf); rig.ok()) {
-      const double dense = BestFetch(*rig.value(), {memory, kHalf, false});
-      const double gaps = BestFetch(*rig.value(), {memory, kNearPitch / kElement, false});
-      if (gaps < kInfinity) seconds.near = std::max(gaps - dense, 0.0) / kNearCount;
+    const auto excess = [&](Rig& rig, const Host& dense, const Host& gaps, int runs) {
+      const auto best = [&](Host host) {
+        Host to = host;
+        host.memory = in;
+        to.memory = out;
+        return profile_.shared_engines ? BestFetch(rig, host) : BestOfBoth(rig, host, to, runs);
+      };
+      const double slow = best(gaps), quick = best(dense);
+      return slow < kInfinity ? std::max(slow - quick, 0.0) : 0.0;
+    };
+    if (const auto rig = RigOf(engine, kNearRows, kWidth); rig.ok()) {
+      const Host dense{nullptr, kWidth, false}, gaps{nullptr, kNearPitch / kElement, false};
+      seconds.near = excess(*rig.value(), dense, gaps, 0) / kNearCount;
     }
     if (const auto rig = RigOf(engine, kFarRows, kNarrow); rig.ok()) {
-      const double dense = BusyFetch(*rig.value(), {memory, kNarrow, false});
-      const double gaps = BusyFetch(*rig.value(), {memory, kNarrow, false, kFarPitch});
-      if (gaps < kInfinity) seconds.far = std::max(gaps - dense, 0.0) / kFarPlanes;
+      const Host dense{nullptr, kNarrow, false}, gaps{nullptr, kNarrow, false, kFarPitch};
+      seconds.far = excess(*rig.value(), dense, gaps, kBusyRuns) / kFarPlanes;
     }
     return seconds;
-  }
-
-  // While kernels run, where they do not run on what copies: their launches make a GPU forget where
-  // pages of host memory lie.
-  double BusyFetch(Rig& rig, const Host& host) {
-    return BestSeconds(device_, fetch_.get(), [&](Span* span) {
-      for (int i = 0; i < kBusyRuns && !profile_.shared_engines; ++i) {
-        OOC_TRY(rig.Run(compute_.get(), nullptr));
-      }
-      OOC_TRY(device_.Fetch(fetch_.get(), rig.TransferOf(Operand::kX, host, span)));
-      return device_.SynchronizeStream(compute_.get());
-    });
   }
 
   double BestFetch(const Rig& rig, const Host& host) {
@@ -174,16 +170,24 @@ class Copies {
     });
   }
 
-  // Both directions at once: from the first beginning to the last end.
-  double BestOfBoth(const Rig& rig, const Host& in, const Host& out) {
+  // Both directions at once: from the first beginning to the last end. `runs` convolutions go on
+  // beside, where they do not run on what copies: their launches make a GPU forget where pages of
+  // host memory lie.
+  double BestOfBoth(Rig& rig, const Host& in, const Host& out, int runs = 0) {
     double best = kInfinity;
     for (int i = 0; i < kRepetitions; ++i) {
       Span fetched, drained;
-      Status status = device_.Fetch(fetch_.get(), rig.TransferOf(Operand::kX, in, &fetched));
+      Status status;
+      for (int run = 0; run < runs && !profile_.shared_engines && status.ok(); ++run) {
+        status = rig.Run(compute_.get(), nullptr);
+      }
+      if (status.ok()) {
+        status = device_.Fetch(fetch_.get(), rig.TransferOf(Operand::kX, in, &fetched));
+      }
       if (status.ok()) {
         status = device_.Drain(drain_.get(), rig.TransferOf(Operand::kY, out, &drained));
       }
-      for (const OwnedStream* stream : {&fetch_, &drain_}) {
+      for (const OwnedStream* stream : {&fetch_, &drain_, &compute_}) {
         Status ended = device_.SynchronizeStream(stream->get());
         if (status.ok()) status = std::move(ended);
       }
@@ -216,12 +220,20 @@ class Copies {
                  OOC_TRY(InTurn(fetch_, drain_));
                  return device_.Drain(drain_.get(), drain);
                }));
+    const Host few{in.get(), kNarrow, false};
     const double copied = 2 * bytes / profile_.both_bytes_per_second;
     // The first fetch and the last drain have nothing beside them.
     const double ramps = 2 * bytes / profile_.fetch_bytes_per_second - copied;
     profile_.copy_seconds = std::max(tile - copied - ramps / kChain, kLeastGap);
     OOC_ASSIGN(profile_.run_seconds,
                ChainSeconds(compute_, [&] { return tiny->Run(compute_.get(), nullptr); }));
+    OOC_ASSIGN(profile_.step_seconds, ChainSeconds(drain_, [&]() -> Status {
+                 const Bound bound(device_);
+                 OOC_TRY(device_.Fetch(fetch_.get(), tiny->TransferOf(Operand::kX, few, nullptr)));
+                 OOC_TRY(tiny->Run(compute_.get(), nullptr));
+                 OOC_TRY(InTurn(fetch_, drain_));
+                 return device_.Drain(drain_.get(), tiny->TransferOf(Operand::kY, few, nullptr));
+               }));
     return {};
   }
 

@@ -107,6 +107,10 @@ double Rates::FinishSeconds(const ConvShape& tile) const {
   return bytes / profile_.move_bytes_per_second;
 }
 
+double Rates::HostSeconds(int64_t steps) const {
+  return static_cast<double>(steps) * profile_.step_seconds;
+}
+
 double Rates::WireSeconds(int64_t bytes) const { return static_cast<double>(bytes) / wire_.both; }
 
 Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const LoopOrder& order,
@@ -162,7 +166,8 @@ Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals) {
     cost.seconds = cost.fetch_seconds + cost.compute_seconds + cost.drain_seconds;
   } else {
     cost.seconds = std::max({cost.fetch_seconds, cost.compute_seconds, cost.drain_seconds,
-                             rates.WireSeconds(Add(cost.bytes_in, cost.bytes_out))});
+                             rates.WireSeconds(Add(cost.bytes_in, cost.bytes_out)),
+                             rates.HostSeconds(cost.steps)});
   }
   return cost;
 }

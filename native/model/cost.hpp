@@ -24,6 +24,8 @@ class Rates {
   [[nodiscard]] double RunSeconds(const ConvShape& tile) const;
   // The pass over a finished output tile; 0 where the problem needs none.
   [[nodiscard]] double FinishSeconds(const ConvShape& tile) const;
+  // What the host takes to enqueue so many steps.
+  [[nodiscard]] double HostSeconds(int64_t steps) const;
   // The least time for these bytes, whatever overlaps.
   [[nodiscard]] double WireSeconds(int64_t bytes) const;
   [[nodiscard]] const MemoryOrder& memory() const { return memory_; }

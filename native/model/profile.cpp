@@ -42,6 +42,7 @@ constexpr Number kNumbers[] = {
     {"far_row_bytes", &Profile::far_row_bytes, true},
     {"copy_seconds", &Profile::copy_seconds, true},
     {"run_seconds", &Profile::run_seconds, true},
+    {"step_seconds", &Profile::step_seconds, true},
     {"flops_fallback", &Profile::flops_fallback, false},
 };
 constexpr size_t kKeys = std::size(kTexts) + std::size(kFlags) + std::size(kNumbers);

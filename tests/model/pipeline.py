@@ -83,12 +83,14 @@ class Pipeline:
             seconds = sum(busy.values())
         else:
             wire = sum(self.bytes.values()) / self.profile.both_bytes_per_second
-            seconds = max(simulate(self.tasks), wire)
+            seconds = max(simulate(self.tasks), wire, self.steps * self.profile.step_seconds)
         return Outcome(seconds, busy, self.bytes["fetch"], self.bytes["drain"])
 
     def fill(self, steps) -> None:
         filled, used, drained = {}, {}, {}  # by (operand, slot): the last task of each kind
+        self.steps = 0
         for step in steps:
+            self.steps += 1
             needs = []
             for i in self.used:
                 mine = step.operand[i]

@@ -30,6 +30,7 @@ class Profile:
     far_row_bytes: float = 200.0
     copy_seconds: float = 1e-6
     run_seconds: float = 1e-6
+    step_seconds: float = 5e-7
     flops_fallback: float = 1e10
     flops: dict[str, float] = dataclasses.field(default_factory=dict)
 

@@ -238,6 +238,7 @@ both_bytes_per_second = 8e+10
 move_bytes_per_second = 3e+12
 row_bytes = 1
 far_row_bytes = 1
+step_seconds = 0
 copy_seconds = 2e-05
 run_seconds = 5e-06
 flops_fallback = 2e+12

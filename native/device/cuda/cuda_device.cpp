@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "device/cuda/copier.hpp"
 #include "device/cuda/engine.hpp"
@@ -33,6 +34,8 @@ class CudaDevice final : public Device {
   ~CudaDevice() override;
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
+  void Bind() override { bound_.emplace(*gpu_); }
+  void Unbind() override { bound_.reset(); }
   Result<int64_t> FreeBytes() override;
   Result<void*> Allocate(int64_t bytes) override;
   void Free(void* buffer, int64_t bytes) override;
@@ -83,6 +86,7 @@ class CudaDevice final : public Device {
   CudaEngines engines_;
   std::vector<EngineInfo> infos_;
   Capabilities capabilities_;
+  std::optional<Current> bound_;  // of the one thread that enqueues
 };
 
 CudaDevice::CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines, const std::string& missing)

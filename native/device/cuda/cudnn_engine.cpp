@@ -71,10 +71,18 @@ class CudnnExecutable final : public CudaExecutable {
   [[nodiscard]] int Output() const { return Index(OutputOf(convolution_->graph.direction)); }
 
   Status RunInto(CUstream stream, const RunArgs& args, void* output) {
-    std::array<void*, kOperands> tile = args.tile;
-    tile[Output()] = output;
-    OOC_ASSIGN(const Descriptor pack, MakeVariantPack(session_->cudnn(), tile, args.workspace));
-    return session_->Execute(stream, convolution_->plan.plan.get(), pack.get());
+    std::array<void*, kOperands + 1> memory{};
+    std::copy(args.tile.begin(), args.tile.end(), memory.begin());
+    memory[static_cast<size_t>(Output())] = output;
+    memory[kOperands] = args.workspace;
+    const Descriptor* pack = packs_.Find(memory);
+    if (pack == nullptr) {
+      std::array<void*, kOperands> tile = args.tile;
+      tile[Output()] = output;
+      OOC_ASSIGN(Descriptor made, MakeVariantPack(session_->cudnn(), tile, args.workspace));
+      pack = &packs_.Put(memory, std::move(made));
+    }
+    return session_->Execute(stream, convolution_->plan.plan.get(), pack->get());
   }
 
   // Into the second tile, and then added.
@@ -95,8 +103,12 @@ class CudnnExecutable final : public CudaExecutable {
     return gpu.Launch(Kernel::kFinish, plan.shape, stream, plan.args);
   }
 
+  // The rings of a plan come to few places, which are named again and again.
+  static constexpr size_t kPacks = 32;
+
   const std::shared_ptr<CudnnSession> session_;
   const SharedConvolution convolution_;
+  Recent<std::array<void*, kOperands + 1>, Descriptor> packs_{kPacks};
 };
 
 // 16-bit filter gradients are nearly always sums over tiles. An engine that mixes 16-bit inputs

@@ -106,16 +106,27 @@ Status Gpu::LaunchRaw(Kernel kernel, const LaunchShape& shape, CUstream stream,
       kKernelNames[which]);
 }
 
-Current::Current(const Gpu& gpu) : gpu_(gpu) {
+namespace {
+
+// Of the innermost Current of this thread.
+thread_local const Gpu* current_gpu = nullptr;
+
+}  // namespace
+
+Current::Current(const Gpu& gpu) : gpu_(gpu), outer_(current_gpu) {
+  if (outer_ == &gpu) return;
   pushed_ = gpu.driver().cuCtxPushCurrent(gpu.context());
-  if (pushed_ == CUDA_SUCCESS) gpu.driver().cuThreadExchangeStreamCaptureMode(&mode_);
+  if (pushed_ != CUDA_SUCCESS) return;
+  gpu.driver().cuThreadExchangeStreamCaptureMode(&mode_);
+  current_gpu = &gpu;
 }
 
 Current::~Current() {
-  if (pushed_ != CUDA_SUCCESS) return;
+  if (outer_ == &gpu_ || pushed_ != CUDA_SUCCESS) return;
   gpu_.driver().cuThreadExchangeStreamCaptureMode(&mode_);
   CUcontext popped = nullptr;
   gpu_.driver().cuCtxPopCurrent(&popped);
+  current_gpu = outer_;
 }
 
 Status Current::status() const { return gpu_.driver().Check(pushed_, "cuCtxPushCurrent"); }

@@ -83,7 +83,8 @@ class Gpu {
 };
 
 // Makes the GPU's context current in this thread for as long as it lives, and the thread's capture
-// mode relaxed, so that our allocations never invalidate somebody's capture. Both are put back.
+// mode relaxed, so that our allocations never invalidate somebody's capture. Both are put back. One
+// within another for the same GPU does nothing.
 class Current {
  public:
   explicit Current(const Gpu& gpu);
@@ -94,7 +95,8 @@ class Current {
 
  private:
   const Gpu& gpu_;
-  CUresult pushed_;
+  const Gpu* const outer_;
+  CUresult pushed_ = CUDA_SUCCESS;
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 

@@ -13,6 +13,8 @@ namespace oocdnn {
 class ForwardingDevice : public Device {
  public:
   [[nodiscard]] const Capabilities& capabilities() const override { return inner_->capabilities(); }
+  void Bind() override { inner_->Bind(); }
+  void Unbind() override { inner_->Unbind(); }
   Result<int64_t> FreeBytes() override { return inner_->FreeBytes(); }
 
   Result<void*> Allocate(int64_t bytes) override { return inner_->Allocate(bytes); }
