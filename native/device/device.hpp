@@ -161,6 +161,7 @@ struct Capabilities {
   bool shared_engines = false;      // copies and compute take turns on the same hardware
   bool blocked_tiles = true;        // copies and Finish take tiles with channel blocks
   int64_t bounce_bytes = 0;         // with which each stream that copies is at its fastest
+  bool tries_engines = false;       // Prepare takes device memory for a while: TileOp::trial_limit
   std::vector<Component> components;
 };
 

@@ -24,6 +24,8 @@ struct EngineInfo {
   // For estimates of a tile's bytes before it is prepared.
   bool blocks_channels = false;  // pads them to whole blocks of 16
   bool short_tiles = false;      // 16-bit types stay so in tiles; false: tiles are of float32
+  // For its time: a channel axis that is cut is computed in whole blocks of so many.
+  int64_t channels_at_once = 16;
 };
 
 // What an engine is prepared for: one tile shape.
@@ -36,6 +38,7 @@ struct TileOp {
   bool accumulates = false;   // Run will be asked to add to the output tile
   bool reproducible = false;  // only invariant engines
   int64_t workspace_limit = INT64_MAX;
+  int64_t trial_limit = INT64_MAX;  // bytes that preparing may take for as long as it lasts
 
   bool operator==(const TileOp&) const = default;
 };

@@ -34,7 +34,8 @@ void Append(std::string* key, const void* data, size_t bytes) {
 }
 
 // Equal keys mean equal plans: every number that the planner and the engines look at.
-std::string KeyOf(const Problem& problem, const InPlace& in_place, int64_t budget) {
+std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_place,
+                  int64_t budget) {
   std::string key;
   const int32_t small[] = {static_cast<int32_t>(problem.direction),
                            problem.rank,
@@ -50,6 +51,7 @@ std::string KeyOf(const Problem& problem, const InPlace& in_place, int64_t budge
   Append(&key, scalars, sizeof scalars);
   Append(&key, &problem.shape, sizeof problem.shape);
   Append(&key, &problem.stride, sizeof problem.stride);
+  Append(&key, &home, sizeof home);
   Append(&key, &in_place, sizeof in_place);
   Append(&key, &budget, sizeof budget);
   return key;
@@ -178,29 +180,50 @@ int64_t Context::BudgetOf(const HostTensors& tensors) const {
   return std::min(budget_, kFileBudget);
 }
 
-// In place where that can be done, else in tiles, which the device then copies within its memory.
+// A device that tries engines out does so in memory of its own: it has the arena's meanwhile.
 Result<PlanReport> Context::MakePlan(const PlanRequest& request, const InPlace& in_place) {
+  const int64_t held = stack_.device->capabilities().tries_engines ? arena_->bytes() : 0;
+  if (held == 0) return ChoosePlan(request, in_place);
+  OOC_TRY(room_->loop.Settle());
+  arena_->Release();
+  Result<PlanReport> made = ChoosePlan(request, in_place);
+  static_cast<void>(arena_->Reserve(held));  // if that fails, the call that needs it says so
+  return made;
+}
+
+// In place where that can be done, else in tiles, which the device then copies within its memory.
+Result<PlanReport> Context::ChoosePlan(const PlanRequest& request, const InPlace& in_place) {
   if (in_place != InPlace{}) {
-    Result<PlanReport> made = PlanInPlace(*stack_.device, request, in_place, &prepared_);
+    Result<PlanReport> made =
+        PlanInPlace(*stack_.device, request, ProfileFor(request.problem), in_place, &prepared_);
     const Code code = made.status().code();
     if (code != Code::kUnsupported && code != Code::kOutOfMemory) return made;
   }
   return PlanAndBook(*stack_.device, request, ProfileFor(request.problem), &prepared_);
 }
 
-bool Context::OnDevice(const Problem& problem, const HostTensors& tensors) const {
+Homes Context::HomesOf(const Problem& problem, const HostTensors& tensors) {
+  Homes home{};
   for (int i = 0; i < kOperands; ++i) {
     const bool there = !tensors[i].in_file() && tensors[i].tier == Tier::kDevice;
-    if (problem.Uses(static_cast<Operand>(i)) && !there) return false;
+    if (problem.Uses(static_cast<Operand>(i)) && there) home[i] = Home::kDevice;
+  }
+  return home;
+}
+
+bool Context::OnDevice(const Problem& problem, const Homes& home) {
+  for (int i = 0; i < kOperands; ++i) {
+    if (problem.Uses(static_cast<Operand>(i)) && home[i] == Home::kHost) return false;
   }
   return true;
 }
 
 // What is written must not be what the finishing pass reads. A mirrored filter, and vectors, which
 // the engines want in the type of the sums, have slots.
-InPlace Context::InPlaceOf(const Problem& problem, const HostTensors& tensors) const {
+InPlace Context::InPlaceOf(const Problem& problem, const HostTensors& tensors,
+                           const Homes& home) const {
   InPlace in_place{};
-  if (!OnDevice(problem, tensors)) return in_place;
+  if (!OnDevice(problem, home)) return in_place;
   const auto alignment = static_cast<uintptr_t>(stack_.device->capabilities().alignment);
   for (const Operand operand :
        {Operand::kX, Operand::kW, Operand::kY, Operand::kResidual, Operand::kOld}) {
@@ -217,14 +240,16 @@ InPlace Context::InPlaceOf(const Problem& problem, const HostTensors& tensors) c
   return in_place;
 }
 
-Result<PlanPointer> Context::Lookup(const Problem& problem, const InPlace& in_place,
-                                    int64_t budget) {
-  const std::string key = KeyOf(problem, in_place, budget);
+Result<PlanPointer> Context::Lookup(const Problem& problem, const Homes& home,
+                                    const InPlace& in_place, int64_t budget) {
+  const std::string key = KeyOf(problem, home, in_place, budget);
   if (const PlanPointer* const kept = plans_.Find(key)) return *kept;
   PlanRequest request;
   request.problem = problem;
+  request.home = home;
   request.budget = budget;
-  request.bounce_bytes = BounceBytes(*stack_.device, budget);
+  // Only what crosses a wire bounces.
+  request.bounce_bytes = OnDevice(problem, home) ? 0 : BounceBytes(*stack_.device, budget);
   request.engines = EnginesFor(*stack_.device, options_.reproducible);
   request.reproducible = options_.reproducible;
   Result<PlanReport> made = MakePlan(request, in_place);
@@ -250,7 +275,7 @@ Result<PlanPointer> Context::Plan(const Problem& problem) {
   if (problem.shape.n == 0) {
     return Error(Code::kInvalidProblem, "the batch is empty: there is nothing to plan");
   }
-  Result<PlanPointer> plan = Lookup(problem, {}, budget_);
+  Result<PlanPointer> plan = Lookup(problem, {}, {}, budget_);
   if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
   return plan;
 }
@@ -279,7 +304,8 @@ Status Context::Run(const Problem& problem, const HostTensors& operands, void* s
     return RunEmpty(*stack_.device, problem, tensors, *arena_);
   }
 
-  const Call call{problem, tensors, InPlaceOf(problem, tensors), caller, progress};
+  const Homes home = HomesOf(problem, tensors);
+  const Call call{problem, tensors, home, InPlaceOf(problem, tensors, home), caller, progress};
   const int64_t budget = BudgetOf(tensors);
   Status status = RunWithin(call, budget);
   if (status.code() == Code::kOutOfMemory && budget < budget_) status = RunWithin(call, budget_);
@@ -292,10 +318,10 @@ Status Context::Run(const Problem& problem, const HostTensors& operands, void* s
 Status Context::RunWithin(const Call& call, int64_t budget) {
   const int64_t allocations = arena_->allocations(), prepared = prepared_;
   // With all operands on the device the caller's stream need not wait for the host.
-  const Stream then = OnDevice(call.problem, call.tensors) ? call.caller : nullptr;
+  const Stream then = OnDevice(call.problem, call.home) ? call.caller : nullptr;
   Status short_of;
   for (int64_t aim = budget; aim >= kLeastBudget;) {
-    Result<PlanPointer> plan = Lookup(call.problem, call.in_place, aim);
+    Result<PlanPointer> plan = Lookup(call.problem, call.home, call.in_place, aim);
     if (!plan.ok()) {
       if (short_of.ok()) return std::move(plan).status();
       return std::move(short_of).With(

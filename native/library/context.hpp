@@ -80,16 +80,22 @@ class Context {
   struct Call {
     const Problem& problem;
     const HostTensors& tensors;
+    Homes home{};
     InPlace in_place{};  // what may be used where it lies; all of it, or none
     Stream caller = nullptr;
     const Progress& progress;
   };
   // The plan for a problem within `budget`, from the list or made now.
-  Result<PlanPointer> Lookup(const Problem& problem, const InPlace& in_place, int64_t budget);
+  Result<PlanPointer> Lookup(const Problem& problem, const Homes& home, const InPlace& in_place,
+                             int64_t budget);
   Result<PlanReport> MakePlan(const PlanRequest& request, const InPlace& in_place);
+  Result<PlanReport> ChoosePlan(const PlanRequest& request, const InPlace& in_place);
+  static Homes HomesOf(const Problem& problem, const HostTensors& tensors);
+  // Whether all operands are on the device.
+  static bool OnDevice(const Problem& problem, const Homes& home);
   // Where operands may be used on the device as they lie: all on it, and aligned.
-  [[nodiscard]] bool OnDevice(const Problem& problem, const HostTensors& tensors) const;
-  [[nodiscard]] InPlace InPlaceOf(const Problem& problem, const HostTensors& tensors) const;
+  [[nodiscard]] InPlace InPlaceOf(const Problem& problem, const HostTensors& tensors,
+                                  const Homes& home) const;
   [[nodiscard]] int64_t BudgetOf(const HostTensors& tensors) const;
   // The caller's stream where operands are read and written in its order, else null.
   Result<Stream> CallerOf(const HostTensors& tensors, void* stream);

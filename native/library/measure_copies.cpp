@@ -13,7 +13,8 @@ namespace {
 
 constexpr int kRepetitions = 5;
 constexpr int64_t kChannels = 64, kWidth = 112, kElement = 4;
-constexpr int64_t kRows = 1120;    // of a copy: 32 MB of float32
+constexpr int64_t kRows = 1120;             // of a copy: 32 MB of float32
+constexpr int64_t kInsideRows = 4 * kRows;  // of one inside a device
 constexpr int64_t kFarRows = 288;  // of a plane of kNarrow columns: 16 KB, a piece of a large one
 constexpr int64_t kNarrow = kWidth / 8;  // columns
 constexpr int64_t kFarPitch = 65536;     // from one such plane to the next: see MemoryOrder
@@ -55,7 +56,7 @@ class Copies {
     shape.k = shape.c = kChannels;
     shape.in = shape.out = {1, rows, width};
     return Rig::Make(device_, engine,
-                     SampleOf(shape, DType::kFloat32, Math::kFp32, Direction::kForward));
+                     SampleOf(shape, DType::kFloat32, Math::kFp32, Direction::kForward), 0);
   }
   // Of the engine that the planner would ask first.
   Result<std::unique_ptr<Rig>> FirstRig(int64_t rows, int64_t width) {
@@ -96,6 +97,7 @@ class Copies {
         Note(rates, first ? nullptr : &info.name, channels_last);
         first = false;
       }
+      MeasureInside(engine);
     }
     return {};
   }
@@ -105,6 +107,29 @@ class Copies {
             BestSeconds(device_, compute_.get(), [&](Span* span) {
               return device_.Move(compute_.get(), rig.MoveOf(Operand::kX, span));
             }));
+  }
+
+  // Between tiles and memory of the device's own. Where that is the host's, nothing is said to be
+  // on the device.
+  void MeasureInside(int engine) {
+    if (device_.capabilities().shares_host_memory) return;
+    const auto rig = RigOf(engine, kInsideRows, kWidth);
+    const auto narrow = RigOf(engine, kInsideRows * kNarrow / kWidth, kNarrow);
+    if (!rig.ok() || !narrow.ok()) return;
+    const std::string& name = device_.engines()[static_cast<size_t>(engine)].name;
+    for (const bool channels_last : {false, true}) {
+      const Host host = rig.value()->OnDevice(Operand::kX, channels_last);
+      double rate = 0.0;
+      SetRate(&rate, rig.value()->bytes(Operand::kX), BestFetch(*rig.value(), host));
+      if (rate == 0.0) continue;
+      const double bytes = narrow.value()->bytes(Operand::kX);
+      const double excess = std::max(BestFetch(*narrow.value(), host) * rate - bytes, 0.0);
+      const double row = kNarrow * (channels_last ? kChannels : 1) * kElement;
+      profile_.wires[Profile::WireKey(name, channels_last, "inside")] = rate;
+      if (excess == kInfinity) continue;
+      profile_.wires[Profile::WireKey(name, channels_last, "inside_row_bytes")] =
+          excess * row / bytes;
+    }
   }
 
   // For one engine, or for all where it is null.

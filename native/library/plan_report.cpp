@@ -1,6 +1,7 @@
 #include "library/plan_report.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/config.hpp"
 
@@ -13,6 +14,9 @@ constexpr int kAttempts = 12;
 
 // While a better candidate might fit in a smaller cut, none is taken that is slower by this factor.
 constexpr double kPatience = 1.5;
+
+// An engine that is preferred stays so up to this much slower.
+constexpr double kClearly = 1.05;
 
 // What one round of preparing candidates came to.
 struct Round {
@@ -88,6 +92,25 @@ Result<PlanReport> Attempt(Device& device, const PlanRequest& request, const Pro
   return last;
 }
 
+Status CheckIndexable(const Problem& problem) {
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (problem.Uses(operand) && problem.BytesOf(operand) / SizeOf(problem.dtype) > INT32_MAX) {
+      return Error(Code::kUnsupported, "%s has 2^31 elements or more: it takes tiles",
+                   Name(operand, problem.direction));
+    }
+  }
+  return {};
+}
+
+PlanRequest InPlaceRequest(const PlanRequest& request, const InPlace& in_place) {
+  PlanRequest changed = request;
+  for (int i = 0; i < kOperands; ++i) {
+    if (in_place[i]) changed.home[i] = Home::kTile;
+  }
+  return changed;
+}
+
 }  // namespace
 
 Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
@@ -97,37 +120,39 @@ Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const
   return Attempt(device, request, profile, false, prepared);
 }
 
-Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const InPlace& may,
-                               int64_t* prepared) {
-  const Problem& problem = request.problem;
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    if (problem.Uses(operand) && problem.BytesOf(operand) / SizeOf(problem.dtype) > INT32_MAX) {
-      return Error(Code::kUnsupported, "%s has 2^31 elements or more: it takes tiles",
-                   Name(operand, problem.direction));
-    }
-  }
+Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const Profile& profile,
+                               const InPlace& may, int64_t* prepared) {
+  OOC_TRY(CheckIndexable(request.problem));
   Status last = Error(Code::kUnsupported, "there is no engine");
-  PlanRequest within = request;
-  within.bounce_bytes = 0;  // no wire is crossed
-  PlanReport report;
-  report.budget = request.budget;
+  std::optional<PlanReport> best;
+  std::vector<std::string> refused;
   for (size_t i = 0; i < request.engines.size(); ++i) {
     if (request.engines[i].name.empty()) continue;
     const Candidate whole = WholeCandidate(request, static_cast<int>(i));
-    Result<Booking> booking = Book(device, within, whole, request.budget, may);
+    const PlanRequest hoped = InPlaceRequest(request, may);
+    const auto faster = [&](const PlanRequest& priced) {
+      return !best || PriceOf(priced, whole, profile).seconds * kClearly < best->cost.seconds;
+    };
+    if (!faster(hoped)) continue;
+    Result<Booking> booking = Book(device, hoped, whole, request.budget, may);
     ++*prepared;
-    if (booking.ok()) {
-      report.booking = std::move(booking).value();
-      report.cost.steps = 1;
-      report.cost.device_bytes = report.booking.bytes;
-      report.text = Explain(report, request);
-      return report;
+    if (!booking.ok()) {
+      last = std::move(booking).status();
+      refused.push_back(last.message());
+      continue;
     }
-    last = std::move(booking).status();
-    report.refused.push_back(last.message());
+    const PlanRequest seen = InPlaceRequest(request, booking->in_place);
+    if (!faster(seen)) continue;
+    best.emplace();
+    best->budget = request.budget;
+    best->cost = PriceOf(seen, whole, profile);
+    best->booking = std::move(booking).value();
+    best->cost.device_bytes = best->booking.bytes;
   }
-  return last;
+  if (!best) return last;
+  best->refused = std::move(refused);
+  best->text = Explain(*best, request);
+  return std::move(*best);
 }
 
 int64_t WorkingBudget(Device& device, const PlanRequest& request, const Profile& profile,

@@ -24,10 +24,11 @@ struct PlanReport {
 Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
                                int64_t* prepared);
 
-// The plan for operands that lie on the device, see Book: the whole problem at once on the first
-// engine that serves within the budget. kUnsupported where a tensor is too large for one tile.
-Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const InPlace& may,
-                               int64_t* prepared);
+// The plan for operands that lie on the device, see Book: the whole problem at once, on the engine
+// that is predicted to be the fastest of those that serve within the budget, its copies of what
+// does not lie as it wants it included. kUnsupported where a tensor is too large for one tile.
+Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const Profile& profile,
+                               const InPlace& may, int64_t* prepared);
 
 // A budget that is known to work, close to the least: what the failed plan says, raised step by
 // step until a booking succeeds. 0 where none does, whatever the budget.

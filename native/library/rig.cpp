@@ -30,7 +30,8 @@ Rig::Rig(Device& device, const Problem& problem, const Tiling& tiling, const Con
       executable_(std::move(executable)),
       block_(DeviceBlock(device, bytes)) {}
 
-Result<std::unique_ptr<Rig>> Rig::Make(Device& device, int engine, const Problem& problem) {
+Result<std::unique_ptr<Rig>> Rig::Make(Device& device, int engine, const Problem& problem,
+                                       int64_t trial_limit) {
   const EngineInfo& info = device.engines()[static_cast<size_t>(engine)];
   const Tiling tiling = WholeTiling(problem, !info.symmetric_padding);
   TileOp op;
@@ -38,6 +39,7 @@ Result<std::unique_ptr<Rig>> Rig::Make(Device& device, int engine, const Problem
   op.shape = TileShape(problem, tiling);
   op.dtype = op.out_dtype = problem.dtype;
   op.math = problem.math;
+  op.trial_limit = trial_limit;
   OOC_ASSIGN(std::unique_ptr<Executable> executable, device.Prepare(engine, op));
   Offsets offsets(device.capabilities().alignment);
   std::array<std::array<int64_t, kOperands>, 2> at{};

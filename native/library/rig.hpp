@@ -9,8 +9,8 @@
 
 namespace oocdnn {
 
-// Host memory as a tensor, of which a tile may take less than the width. It has no gaps, or begins
-// each plane so many bytes after the one before (channels first only).
+// Memory of the caller's as a tensor, of which a tile may take less than the width. It has no gaps,
+// or begins each plane so many bytes after the one before (channels first only).
 struct Host {
   void* memory;
   int64_t width;
@@ -24,7 +24,9 @@ Problem SampleOf(ConvShape shape, DType dtype, Math math, Direction direction);
 // One convolution, prepared, with memory for its tiles and for those of a second one, all zeros.
 class Rig {
  public:
-  static Result<std::unique_ptr<Rig>> Make(Device& device, int engine, const Problem& problem);
+  // `trial_limit`: see TileOp; 0 where it is not the engine that is timed.
+  static Result<std::unique_ptr<Rig>> Make(Device& device, int engine, const Problem& problem,
+                                           int64_t trial_limit = INT64_MAX);
 
   [[nodiscard]] double operations() const { return shape_.Operations(problem_.direction); }
   [[nodiscard]] double bytes(Operand operand) const {
@@ -34,6 +36,10 @@ class Rig {
   Status Run(Stream stream, Span* span);
   // Of the whole of an operand; what is read and what is written have a bounce memory each.
   [[nodiscard]] Transfer TransferOf(Operand operand, const Host& host, Span* span) const;
+  // The operand's tile of the second set as memory of the device's own.
+  [[nodiscard]] Host OnDevice(Operand operand, bool channels_last) const {
+    return {tile_[1][Index(operand)], problem_.DimsOf(operand)[5], channels_last};
+  }
   // Of a whole tile to that of the second set.
   [[nodiscard]] TileMove MoveOf(Operand operand, Span* span) const;
 

@@ -8,7 +8,6 @@
 namespace oocdnn {
 namespace {
 
-constexpr int64_t kChannelBlock = 16;
 constexpr RowCount kNoRows{0, 0};
 
 // Tiles that the finishing pass touches: it reads and writes the output and reads what is as large.
@@ -62,6 +61,7 @@ Serial SerialOf(const Problem& problem, const Totals& totals, const Depths& dept
 
 Rates::Rates(const PlanRequest& request, int engine, const Profile& profile)
     : problem_(request.problem),
+      home_(request.home),
       profile_(profile),
       memory_(request.problem),
       wire_(profile.Wire(request.engines[static_cast<size_t>(engine)].name,
@@ -69,32 +69,42 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile)
       element_bytes_(SizeOf(request.problem.dtype)),
       finish_passes_(FinishPasses(request.problem)),
       tile_bytes_(SizeOf(AccumulatorOf(request.problem.dtype))),
+      channels_at_once_(request.engines[static_cast<size_t>(engine)].channels_at_once),
       arithmetic_(profile.ArithmeticOf(request.engines[static_cast<size_t>(engine)].name,
                                        request.problem.dtype, request.problem.math,
                                        request.problem.direction)) {}
 
-double Rates::FetchSeconds(int64_t elements, const RowCount& rows, int64_t moved) const {
-  const double bytes = WireBytes(elements, rows);
-  const double inside = static_cast<double>(moved) * static_cast<double>(tile_bytes_);
-  return profile_.copy_seconds + bytes / wire_.fetch + inside / profile_.move_bytes_per_second;
+double Rates::FetchSeconds(Operand operand, int64_t elements, const RowCount& rows,
+                           int64_t moved) const {
+  const double rolled = static_cast<double>(moved) * static_cast<double>(tile_bytes_);
+  return TransferSeconds(operand, wire_.fetch, elements, rows) +
+         rolled / profile_.move_bytes_per_second;
 }
 
 double Rates::DrainSeconds(int64_t elements, const RowCount& rows) const {
-  return profile_.copy_seconds + WireBytes(elements, rows) / wire_.drain;
+  return TransferSeconds(problem_.output(), wire_.drain, elements, rows);
 }
 
-double Rates::WireBytes(int64_t elements, const RowCount& rows) const {
+double Rates::TransferSeconds(Operand operand, double rate, int64_t elements,
+                              const RowCount& rows) const {
   const double bytes = static_cast<double>(elements) * static_cast<double>(element_bytes_);
-  const double near = static_cast<double>(rows.all - rows.far) * wire_.row_bytes;
-  const double far = static_cast<double>(rows.far) * wire_.far_row_bytes;
-  return bytes + near + far;
+  const auto far = static_cast<double>(rows.far), near = static_cast<double>(rows.all) - far;
+  switch (home_[Index(operand)]) {
+    case Home::kHost:
+      return profile_.copy_seconds +
+             (bytes + near * wire_.row_bytes + far * wire_.far_row_bytes) / rate;
+    case Home::kDevice:
+      return profile_.copy_seconds + (bytes + (near + far) * wire_.inside_row_bytes) / wire_.inside;
+    case Home::kTile: break;
+  }
+  return 0.0;
 }
 
 double Rates::RunSeconds(const ConvShape& tile) const {
   ConvShape charged = tile;
   if (problem_.direction != Direction::kBackwardBias) {  // which is computed in no blocks
-    charged.k = std::min(RoundUp(tile.k, kChannelBlock), problem_.shape.k);
-    charged.c = std::min(RoundUp(tile.c, kChannelBlock), problem_.shape.c);
+    charged.k = std::min(RoundUp(tile.k, channels_at_once_), problem_.shape.k);
+    charged.c = std::min(RoundUp(tile.c, channels_at_once_), problem_.shape.c);
   }
   const double seconds = arithmetic_.Seconds(std::min(charged.k, charged.c));
   return profile_.run_seconds + charged.Operations(problem_.direction) * seconds;
@@ -118,12 +128,14 @@ Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const 
   const OperandTraffic traffic = TrafficOf(problem, cuts, order, rates.memory(), operand, depth);
   Flow flow;
   flow.transfers = traffic.transfers;
-  flow.bytes = Mul(traffic.elements, SizeOf(problem.dtype));
+  flow.bytes = rates.Inside(operand) ? 0 : Mul(traffic.elements, SizeOf(problem.dtype));
   // Fixed costs come once per transfer, the rest once in all.
   const bool drains = operand == problem.output();
-  const double fixed = drains ? rates.DrainSeconds(0, kNoRows) : rates.FetchSeconds(0, kNoRows, 0);
-  const double all = drains ? rates.DrainSeconds(traffic.elements, traffic.rows)
-                            : rates.FetchSeconds(traffic.elements, traffic.rows, traffic.moved);
+  const double fixed =
+      drains ? rates.DrainSeconds(0, kNoRows) : rates.FetchSeconds(operand, 0, kNoRows, 0);
+  const double all =
+      drains ? rates.DrainSeconds(traffic.elements, traffic.rows)
+             : rates.FetchSeconds(operand, traffic.elements, traffic.rows, traffic.moved);
   flow.seconds = all + fixed * static_cast<double>(traffic.transfers - 1);
   return flow;
 }
@@ -153,7 +165,9 @@ Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals) {
   Cost cost;
   cost.steps = totals.steps;
   cost.compute_seconds = totals.compute_seconds;
+  double inside = 0.0;
   for (int i = 0; i < kOperands; ++i) {
+    if (rates.Inside(static_cast<Operand>(i))) inside += totals.flow[i].seconds;
     if (static_cast<Operand>(i) == problem.output()) {
       cost.drain_seconds = totals.flow[i].seconds;
       cost.bytes_out = totals.flow[i].bytes;
@@ -165,7 +179,7 @@ Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals) {
   if (rates.shared_engines()) {
     cost.seconds = cost.fetch_seconds + cost.compute_seconds + cost.drain_seconds;
   } else {
-    cost.seconds = std::max({cost.fetch_seconds, cost.compute_seconds, cost.drain_seconds,
+    cost.seconds = std::max({cost.fetch_seconds, cost.compute_seconds + inside, cost.drain_seconds,
                              rates.WireSeconds(Add(cost.bytes_in, cost.bytes_out)),
                              rates.HostSeconds(cost.steps)});
   }

@@ -16,11 +16,13 @@ class Rates {
  public:
   Rates(const PlanRequest& request, int engine, const Profile& profile);
 
-  // A transfer of `elements` in `rows` over the wire, and `moved` elements of a tile rolled over.
-  [[nodiscard]] double FetchSeconds(int64_t elements, const RowCount& rows, int64_t moved) const;
+  // A transfer of `elements` in `rows`, from where the operand is, and `moved` elements of a tile
+  // rolled over.
+  [[nodiscard]] double FetchSeconds(Operand operand, int64_t elements, const RowCount& rows,
+                                    int64_t moved) const;
   [[nodiscard]] double DrainSeconds(int64_t elements, const RowCount& rows) const;
   // One tile's convolution. Padded rows count, as the device computes them too; and a channel axis
-  // that is cut is charged in whole blocks of 16, as engines compute it in vectors.
+  // that is cut is charged in whole blocks, see EngineInfo.
   [[nodiscard]] double RunSeconds(const ConvShape& tile) const;
   // The pass over a finished output tile; 0 where the problem needs none.
   [[nodiscard]] double FinishSeconds(const ConvShape& tile) const;
@@ -28,26 +30,31 @@ class Rates {
   [[nodiscard]] double HostSeconds(int64_t steps) const;
   // The least time for these bytes, whatever overlaps.
   [[nodiscard]] double WireSeconds(int64_t bytes) const;
+  // Whether the operand's transfers stay inside the device.
+  [[nodiscard]] bool Inside(Operand operand) const { return home_[Index(operand)] != Home::kHost; }
   [[nodiscard]] const MemoryOrder& memory() const { return memory_; }
   [[nodiscard]] bool shared_engines() const { return profile_.shared_engines; }
 
  private:
-  [[nodiscard]] double WireBytes(int64_t elements, const RowCount& rows) const;
+  [[nodiscard]] double TransferSeconds(Operand operand, double rate, int64_t elements,
+                                       const RowCount& rows) const;
 
   const Problem& problem_;
+  const Homes& home_;
   const Profile& profile_;
   MemoryOrder memory_;
   WireRates wire_;
   int64_t element_bytes_;  // of the caller's tensors
   int64_t finish_passes_;  // tiles that the finishing pass reads and writes
   int64_t tile_bytes_;     // of an element inside the device
+  int64_t channels_at_once_;
   Arithmetic arithmetic_;
 };
 
 // What one operand costs over the whole schedule: fetch seconds, or drain seconds of the output.
 struct Flow {
   double seconds = 0.0;
-  int64_t transfers = 0, bytes = 0;
+  int64_t transfers = 0, bytes = 0;  // `bytes`: that cross the wire
 };
 Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const LoopOrder& order,
             Operand operand, int depth);
@@ -63,7 +70,8 @@ Totals TotalsOf(const Problem& problem, const Rates& rates, const Cuts& cuts,
 double ComputeSeconds(const Problem& problem, const Rates& rates, const Cuts& cuts, int64_t* steps);
 
 // Exact bytes and busy times of a candidate; `seconds` is the lower bound that the busiest engine
-// sets (their sum on shared engines, where it is the price).
+// sets, or the wire (their sum on shared engines, where it is the price). Copies inside the device
+// use what computes, and hide behind nothing.
 Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals);
 
 // An approximation of the pipeline's length: the busiest engine, what slots without a spare make

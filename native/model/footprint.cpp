@@ -79,7 +79,7 @@ int64_t EstimateBytes(const PlanRequest& request, const Candidate& candidate) {
   int64_t bytes = 0;
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (!problem.Uses(operand)) continue;
+    if (!problem.Uses(operand) || request.home[i] == Home::kTile) continue;
     const int64_t slots = std::max(candidate.depths[i], 1);
     bytes = Add(bytes, Mul(slots, footprint.SlotBytes(tile, operand, partial)));
   }
@@ -97,7 +97,7 @@ TileOp OpOf(const PlanRequest& request, const Candidate& candidate) {
   op.out_dtype =
       op.accumulates || problem.NeedsFinish() ? AccumulatorOf(problem.dtype) : problem.dtype;
   op.reproducible = request.reproducible;
-  op.workspace_limit = request.budget;
+  op.workspace_limit = op.trial_limit = request.budget;
   return op;
 }
 

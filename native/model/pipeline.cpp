@@ -96,7 +96,8 @@ class Pipeline {
       const OperandStep& operand = step.operand[i];
       if (!operand.enter || static_cast<Operand>(i) == problem_.output()) continue;
       const Load load = LoadOf(operand, steps_[i]);
-      const double seconds = rates_.FetchSeconds(load.elements, load.rows, load.moved);
+      const double seconds =
+          rates_.FetchSeconds(static_cast<Operand>(i), load.elements, load.rows, load.moved);
       fetch_ = std::max(fetch_, free_[i][static_cast<size_t>(operand.slot)]) + seconds;
       busy_.fetch_seconds += seconds;
       ready = fetch_;

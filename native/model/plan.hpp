@@ -5,6 +5,8 @@
 // library prepares them in that order and books the first that fits.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -33,8 +35,14 @@ struct Cost {
   int64_t steps = 0;
 };
 
+// Where an operand is, as far as its price goes: behind the wire; in the device's memory, from
+// where it is copied into tiles; there, and itself the tile.
+enum class Home : uint8_t { kHost, kDevice, kTile };
+using Homes = std::array<Home, kOperands>;
+
 struct PlanRequest {
   Problem problem;
+  Homes home{};
   int64_t budget = 0;               // device bytes
   int64_t bounce_bytes = 0;         // of them, each of the two copying streams has beside tiles
   std::vector<EngineInfo> engines;  // in order of preference; empty names are skipped
@@ -69,7 +77,8 @@ Result<PlanSearch> Search(const PlanRequest& request, const Profile& profile);
 Candidate WholeCandidate(const PlanRequest& request, int engine);
 
 // Slot bytes of one candidate, from dense tiles in the types that the engine is expected to use
-// (`AccumulatorOf` for split reductions and finishing passes), each rounded up to 64 bytes.
+// (`AccumulatorOf` for split reductions and finishing passes), each rounded up to 64 bytes. What is
+// itself the tile has none.
 int64_t EstimateBytes(const PlanRequest& request, const Candidate& candidate);
 
 // Length of the pipeline by walking the schedule: fetch, compute and drain engines, ring slots,

@@ -180,8 +180,9 @@ WireRates Profile::Wire(const std::string& engine, bool channels_last) const {
     return found == wires.end() ? general : found->second;
   };
   return {rate("fetch", fetch_bytes_per_second), rate("drain", drain_bytes_per_second),
-          rate("both", both_bytes_per_second), rate("row_bytes", row_bytes),
-          rate("far_row_bytes", far_row_bytes)};
+          rate("both", both_bytes_per_second),   rate("row_bytes", row_bytes),
+          rate("far_row_bytes", far_row_bytes),  rate("inside", move_bytes_per_second),
+          rate("inside_row_bytes", 0.0)};
 }
 
 std::string ToText(const Profile& profile) {

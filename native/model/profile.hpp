@@ -18,6 +18,8 @@ struct WireRates {
   double fetch, drain, both;  // bytes per second; `both`: the two directions together
   double row_bytes;           // that each contiguous row of a transfer costs on top,
   double far_row_bytes;       // and each that begins far from the one before (MemoryOrder)
+  // The same between tiles and the device's own memory, where no row is far.
+  double inside, inside_row_bytes;
 };
 
 // Seconds per floating-point operation: `wide` with any number of channels (the lesser of input and

@@ -26,6 +26,7 @@ std::vector<EngineInfo> EnginesOf(const std::string& text) {
     engine.name = words.substr(0, words.find('+'));
     engine.symmetric_padding = words.find("+symmetric") != std::string::npos;
     engine.blocks_channels = engine.short_tiles = words.find("+blocks") != std::string::npos;
+    if (words.find("+wide") != std::string::npos) engine.channels_at_once = 128;
     engine.properties.invariant = words.find("+invariant") != std::string::npos;
     engines.push_back(engine);
     begin = end + 1;
@@ -116,13 +117,15 @@ OOC_DOOR void oocdnn_testing_default_profile(char* text, int64_t capacity) {
   CopyText(ToText(Profile{}), text, capacity);
 }
 
-// Prices one candidate on the first engine.
+// Prices one candidate on the first engine. `homes`: where each operand is.
 OOC_DOOR int oocdnn_testing_price(const Problem* problem, const Tiling* tiling,
-                                  const int32_t* order, const int32_t* depths, const char* engines,
-                                  const char* profile_text, char* json, int64_t capacity) {
+                                  const int32_t* order, const int32_t* depths, const int32_t* homes,
+                                  const char* engines, const char* profile_text, char* json,
+                                  int64_t capacity) {
   Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), json, capacity);
-  const PlanRequest request = RequestOf(*problem, INT64_MAX, engines);
+  PlanRequest request = RequestOf(*problem, INT64_MAX, engines);
+  for (int i = 0; i < kOperands; ++i) request.home[i] = static_cast<Home>(homes[i]);
   const Candidate candidate = CandidateOf(*tiling, order, depths, 0);
   CopyText(Json(PriceOf(request, candidate, profile.value())), json, capacity);
   return 0;

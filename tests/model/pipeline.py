@@ -12,6 +12,7 @@ import math
 
 from geometry import doors
 from geometry.doors import BIAS, OLD, RESIDUAL, SCALE, Direction, W
+from model.planner import HOST, IS_TILE, ON_HOST
 
 ELEMENT_BYTES = {0: 4, 1: 8, 2: 2, 3: 2}
 SUM_BYTES = {0: 4, 1: 8, 2: 4, 3: 4}
@@ -67,8 +68,9 @@ def row_dimensions(problem, tiling, operand: int) -> set[int]:
 
 
 class Pipeline:
-    def __init__(self, problem, tiling, order, depths, profile):
+    def __init__(self, problem, tiling, order, depths, profile, homes=HOST):
         self.problem, self.tiling, self.profile = problem, tiling, profile
+        self.homes, self.inner = homes, 0.0  # seconds of copies inside the device
         self.element, self.sum = ELEMENT_BYTES[problem.dtype], SUM_BYTES[problem.dtype]
         self.out = doors.output_of(problem)
         self.used = [i for i in range(7) if doors.uses(problem, i)]
@@ -83,7 +85,9 @@ class Pipeline:
             seconds = sum(busy.values())
         else:
             wire = sum(self.bytes.values()) / self.profile.both_bytes_per_second
-            seconds = max(simulate(self.tasks), wire, self.steps * self.profile.step_seconds)
+            arithmetic = self.inner + busy["compute"]
+            host = self.steps * self.profile.step_seconds
+            seconds = max(simulate(self.tasks), wire, arithmetic, host)
         return Outcome(seconds, busy, self.bytes["fetch"], self.bytes["drain"])
 
     def fill(self, steps) -> None:
@@ -127,6 +131,10 @@ class Pipeline:
         outside = [d for d in range(6) if d not in self.inside[operand]]
         rows = math.prod(span[d] for d in outside)
         far = math.prod(span[d] for d in outside if self.far(operand, d))
+        if self.homes[operand] != ON_HOST:
+            seconds = self.within(operand, elements, rows, moved)
+            self.inner += seconds
+            return seconds
         self.bytes[engine] += elements * self.element
         rate = getattr(self.profile, f"{engine}_bytes_per_second")
         extra = (rows - far) * self.profile.row_bytes + far * self.profile.far_row_bytes
@@ -138,6 +146,16 @@ class Pipeline:
         """Whether a step along the dimension is one of 64 KiB or more."""
         place = self.out if operand == OLD else operand
         return abs(self.problem.stride[place][dimension]) * self.element >= 65536
+
+    def within(self, operand: int, elements: int, rows: int, moved: int) -> float:
+        """Of what lies on the device: copied into a tile there, or the tile itself."""
+        rolled = moved * self.sum / self.profile.move_bytes_per_second
+        if self.homes[operand] == IS_TILE:
+            return rolled
+        known = self.profile.wires
+        rate = known.get("direct/nchw/inside", self.profile.move_bytes_per_second)
+        bytes_ = elements * self.element + rows * known.get("direct/nchw/inside_row_bytes", 0)
+        return self.profile.copy_seconds + bytes_ / rate + rolled
 
     def run_seconds(self, finishes: bool) -> float:
         problem, tile = self.problem, doors.tile_shape(self.problem, self.tiling)

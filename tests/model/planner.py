@@ -15,6 +15,8 @@ DIRECT = "direct+invariant"
 ENGINES = ",".join((ONEDNN, DIRECT, "reference+invariant"))
 OUT_OF_MEMORY, UNSUPPORTED, FILE_ERROR = 3, 4, 7
 ROOM = 1 << 20
+ON_HOST, ON_DEVICE, IS_TILE = range(3)  # where an operand is
+HOST = (ON_HOST,) * 7
 
 
 @dataclasses.dataclass
@@ -33,14 +35,16 @@ class Profile:
     step_seconds: float = 5e-7
     flops_fallback: float = 1e10
     flops: dict[str, float] = dataclasses.field(default_factory=dict)
+    wires: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def text(self) -> str:
         fields = dataclasses.asdict(self)
-        flops = fields.pop("flops")
+        flops, wires = fields.pop("flops"), fields.pop("wires")
         fields |= {"machine": "a test", "date": "2024-01-01", "measured": "true"}
         fields["shared_engines"] = str(self.shared_engines).lower()
         lines = [f"{key} = {value}" for key, value in fields.items()]
         lines += [f"flops {key} = {rate}" for key, rate in flops.items()]
+        lines += [f"wire {key} = {rate}" for key, rate in wires.items()]
         return "\n".join(["oocdnn-profile 3", *lines, "end", ""])
 
 
@@ -98,8 +102,8 @@ def library() -> ctypes.CDLL:
         c_char_p, c_char_p, c_int, c_int, c_int, POINTER(c_double), c_char_p, c_int64,
     ]  # fmt: skip
     loaded.oocdnn_testing_price.argtypes = [
-        POINTER(Problem), POINTER(Tiling), doors.Order, c_int32 * 7, c_char_p, c_char_p, c_char_p,
-        c_int64,
+        POINTER(Problem), POINTER(Tiling), doors.Order, c_int32 * 7, c_int32 * 7, c_char_p,
+        c_char_p, c_char_p, c_int64,
     ]  # fmt: skip
     loaded.oocdnn_testing_floor.restype = c_double
     loaded.oocdnn_testing_search.argtypes = [
@@ -129,12 +133,12 @@ def reprint(
     return printed.value.decode(errors="surrogateescape"), flops.value
 
 
-def price(problem, tiling, order, depths, profile, engines=ENGINES) -> dict:
+def price(problem, tiling, order, depths, profile, engines=ENGINES, homes=HOST) -> dict:
     """The cost of a candidate on the first engine."""
     text = ctypes.create_string_buffer(ROOM)
     code = library().oocdnn_testing_price(
         byref(problem), byref(tiling), doors.Order(*order), (c_int32 * 7)(*depths),
-        engines.encode(), profile.text().encode(), text, ROOM,
+        (c_int32 * 7)(*homes), engines.encode(), profile.text().encode(), text, ROOM,
     )  # fmt: skip
     if code != 0:
         raise Refused(code, text.value.decode())

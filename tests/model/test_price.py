@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
 from geometry import doors
@@ -25,9 +26,11 @@ PROFILES = {
 }
 
 
-def check(run: tuple, profile: Profile, tolerance: float = 1e-9) -> None:
-    cost = planner.price(*run, profile, engines=planner.DIRECT)
-    simulated = Pipeline(*run, profile).outcome()
+def check(
+    run: tuple, profile: Profile, tolerance: float = 1e-9, homes: Sequence[int] = planner.HOST
+) -> None:
+    cost = planner.price(*run, profile, engines=planner.DIRECT, homes=homes)
+    simulated = Pipeline(*run, profile, homes).outcome()
     assert cost["seconds"] == pytest.approx(simulated.seconds, rel=tolerance, abs=0)
     for engine in ENGINES:
         assert cost[f"{engine}_seconds"] == pytest.approx(simulated.busy[engine], rel=1e-9, abs=0)
@@ -50,6 +53,43 @@ def test_strides_decide_how_many_rows_a_transfer_has(data):
     if problem.rank < 3:
         problem.stride[doors.Y][:] = doors.strides_of(doors.dims_of(problem, doors.Y), True)
     check((problem, tiling, order, rings), PROFILES["even"])
+
+
+INSIDE = Profile(
+    copy_seconds=0, wires={"direct/nchw/inside": 3e7, "direct/nchw/inside_row_bytes": 40.0}
+)
+
+
+@thorough
+@given(run=runs(), homes=st.lists(st.sampled_from(range(3)), min_size=7, max_size=7))
+def test_what_lies_on_the_device_is_priced_by_its_memory(run, homes):
+    for profile in (PROFILES["even"], PROFILES["shared engines"], INSIDE):
+        check(run[:4], profile, homes=homes)
+
+
+def test_operands_on_the_device_cross_no_wire():
+    problem = doors.parse("conv2d:fwd x8x16x64x64 w16x16x3x3 pad1")
+    tiling = doors.make_tiling(problem, [1, 1, 16, 16, 1, 16, 64])
+    run = (problem, tiling, doors.default_order(problem), [2] * 7)
+    slow = Profile(fetch_bytes_per_second=1e3, drain_bytes_per_second=1e3)
+    cost = planner.price(*run, slow, engines=planner.DIRECT, homes=[planner.ON_DEVICE] * 7)
+    assert cost["bytes_in"] == cost["bytes_out"] == 0
+    assert cost["seconds"] < 1
+
+
+def test_an_engine_computes_cut_channels_in_whole_blocks():
+    problem = doors.parse("conv2d:fwd x1x32x64x64 w192x32x3x3 pad1")
+
+    def compute(k: int, engine: str) -> float:
+        tiling = doors.make_tiling(problem, [1, 1, k, 32, 1, 64, 64])
+        run = (problem, tiling, doors.default_order(problem), [1] * 7)
+        cost = planner.price(*run, Profile(run_seconds=0), engines=engine)
+        return cost["compute_seconds"]
+
+    whole = compute(192, planner.DIRECT)
+    assert compute(64, planner.DIRECT) == compute(24, planner.DIRECT) * 3 / 4 == whole
+    assert compute(192, "direct+wide") == whole
+    assert compute(64, "direct+wide") == pytest.approx(2 * whole)
 
 
 LONG = {

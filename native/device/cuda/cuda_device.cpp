@@ -100,6 +100,7 @@ CudaDevice::CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines, const std:
   capabilities_.alignment = 256;
   capabilities_.blocked_tiles = false;
   capabilities_.bounce_bytes = kBounceBytes;
+  capabilities_.tries_engines = true;
   capabilities_.components.push_back({"kernels", true, gpu_->kernels(), ""});
   if (!missing.empty()) capabilities_.components.push_back({"engines", false, missing, ""});
   for (const auto& engine : engines_) infos_.push_back(engine->info());

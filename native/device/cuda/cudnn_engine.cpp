@@ -26,6 +26,7 @@ EngineInfo InfoOf(ChannelOrder order) {
   info.properties.deterministic = true;
   info.symmetric_padding = true;
   info.short_tiles = true;
+  info.channels_at_once = 128;  // of the blocks that tensor cores work on
   return info;
 }
 
@@ -182,7 +183,7 @@ class CudnnEngine final : public CudaEngine {
     const ConvolutionGraph graph = GraphOf(op, order_);
     OOC_ASSIGN(std::vector<CudnnPlan> plans, FindPlans(*session_, graph, may));
     OOC_TRY(CheckWorthwhile(plans[0].facts));
-    const size_t fastest = FastestOf(*session_, graph, plans);
+    const size_t fastest = FastestOf(*session_, graph, plans, op.trial_limit);
     return SharedConvolution(
         std::make_shared<const Convolution>(Convolution{graph, std::move(plans[fastest])}));
   }

@@ -28,7 +28,8 @@ class Bench {
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  Status Open(const ConvolutionGraph& graph, const std::vector<CudnnPlan>& plans);
+  Status Open(const ConvolutionGraph& graph, const std::vector<CudnnPlan>& plans,
+              int64_t most_bytes);
   // `best`: of the plans before it; 0: there is none.
   Result<float> Milliseconds(const CudnnPlan& plan, float best);
   [[nodiscard]] float spent() const { return spent_; }
@@ -53,7 +54,8 @@ Bench::~Bench() {
   if (memory_ != 0) driver().cuMemFree(memory_);
 }
 
-Status Bench::Open(const ConvolutionGraph& graph, const std::vector<CudnnPlan>& plans) {
+Status Bench::Open(const ConvolutionGraph& graph, const std::vector<CudnnPlan>& plans,
+                   int64_t most_bytes) {
   int64_t bytes = 0, workspace = 0;
   std::array<int64_t, kTensors> at{};
   for (int i = 0; i < kTensors; ++i) {
@@ -64,7 +66,7 @@ Status Bench::Open(const ConvolutionGraph& graph, const std::vector<CudnnPlan>& 
   size_t free = 0, total = 0;
   OOC_CUDA(driver(), cuMemGetInfo, &free, &total);
   const int64_t needed = Add(bytes, std::max<int64_t>(workspace, 1));
-  if (needed > static_cast<int64_t>(free / 2)) {
+  if (needed > std::min(most_bytes, static_cast<int64_t>(free / 2))) {
     return Error(Code::kOutOfMemory, "%lld bytes are not to spare", static_cast<long long>(needed));
   }
   OOC_CUDA(driver(), cuMemAlloc, &memory_, static_cast<size_t>(needed));
@@ -104,10 +106,10 @@ Result<float> Bench::Milliseconds(const CudnnPlan& plan, float best) {
 }  // namespace
 
 size_t FastestOf(CudnnSession& session, const ConvolutionGraph& graph,
-                 const std::vector<CudnnPlan>& plans) {
+                 const std::vector<CudnnPlan>& plans, int64_t most_bytes) {
   if (plans.size() < 2) return 0;
   Bench bench(session);
-  if (const Status status = bench.Open(graph, plans); !status.ok()) {
+  if (const Status status = bench.Open(graph, plans, most_bytes); !status.ok()) {
     Log(LogLevel::kDebug, "cuDNN's first choice is taken untried: %s", status.message().c_str());
     return 0;
   }

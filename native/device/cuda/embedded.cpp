@@ -4,8 +4,9 @@
 
 #include <array>
 
-#define OOC_EMBED(symbol, file)                                         \
-  asm(".pushsection .rodata\n"                                          \
+#define OOC_EMBED(symbol, section, file)                                \
+  asm(".pushsection " section                                           \
+      "\n"                                                              \
       ".balign 16\n"                                                    \
       ".hidden " #symbol "\n.hidden " #symbol "_end\n" #symbol          \
       ":\n"                                                             \
@@ -18,16 +19,17 @@
 
 #define OOC_KERNEL_FILE(name) OOCDNN_NATIVE_DIR "/device/cuda/" name
 
-OOC_EMBED(ooc_file_kernels, OOC_KERNEL_FILE("kernels.cu"))
-OOC_EMBED(ooc_file_kernel_args, OOC_KERNEL_FILE("kernel_args.h"))
-OOC_EMBED(ooc_file_platform, OOC_KERNEL_FILE("platform.cuh"))
-OOC_EMBED(ooc_file_convert, OOC_KERNEL_FILE("convert.cuh"))
-OOC_EMBED(ooc_file_copy, OOC_KERNEL_FILE("copy.cuh"))
-OOC_EMBED(ooc_file_finish, OOC_KERNEL_FILE("finish.cuh"))
-OOC_EMBED(ooc_file_direct, OOC_KERNEL_FILE("direct.cuh"))
-OOC_EMBED(ooc_file_bias, OOC_KERNEL_FILE("bias.cuh"))
+OOC_EMBED(ooc_file_kernels, ".rodata", OOC_KERNEL_FILE("kernels.cu"))
+OOC_EMBED(ooc_file_kernel_args, ".rodata", OOC_KERNEL_FILE("kernel_args.h"))
+OOC_EMBED(ooc_file_platform, ".rodata", OOC_KERNEL_FILE("platform.cuh"))
+OOC_EMBED(ooc_file_convert, ".rodata", OOC_KERNEL_FILE("convert.cuh"))
+OOC_EMBED(ooc_file_copy, ".rodata", OOC_KERNEL_FILE("copy.cuh"))
+OOC_EMBED(ooc_file_finish, ".rodata", OOC_KERNEL_FILE("finish.cuh"))
+OOC_EMBED(ooc_file_direct, ".rodata", OOC_KERNEL_FILE("direct.cuh"))
+OOC_EMBED(ooc_file_bias, ".rodata", OOC_KERNEL_FILE("bias.cuh"))
 #ifdef OOCDNN_KERNEL_FATBIN
-OOC_EMBED(ooc_file_fatbin, OOCDNN_KERNEL_FATBIN)
+// Where cuobjdump looks.
+OOC_EMBED(ooc_file_fatbin, ".nv_fatbin, \"a\", @progbits", OOCDNN_KERNEL_FATBIN)
 #endif
 
 namespace oocdnn::cuda {
