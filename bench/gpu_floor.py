@@ -59,10 +59,9 @@ class Pinned:
         return torch.from_numpy(held[:size]).view(dtype).view(*shape)
 
 
-def fill(tensor: torch.Tensor, seed: int) -> torch.Tensor:
-    """Small random integers, made on the GPU; returns them there too."""
+def fill_on_gpu(on_gpu: torch.Tensor, seed: int) -> torch.Tensor:
+    """Small random integers in a tensor on the GPU, which is returned."""
     generator = torch.Generator("cuda").manual_seed(seed)
-    on_gpu = torch.empty(tensor.shape, dtype=tensor.dtype, device="cuda")
     flat = on_gpu.view(-1)
     for begin in range(0, flat.numel(), 1 << 28):
         part = flat[begin : begin + (1 << 28)]
@@ -70,6 +69,12 @@ def fill(tensor: torch.Tensor, seed: int) -> torch.Tensor:
             -LARGEST, LARGEST + 1, part.shape, device="cuda", dtype=torch.int8, generator=generator
         )
         part.copy_(whole)
+    return on_gpu
+
+
+def fill(tensor: torch.Tensor, seed: int) -> torch.Tensor:
+    """Small random integers, made on the GPU; returns them there too."""
+    on_gpu = fill_on_gpu(torch.empty(tensor.shape, dtype=tensor.dtype, device="cuda"), seed)
     tensor.copy_(on_gpu)
     return on_gpu
 
