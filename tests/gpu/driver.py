@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 
 import numpy as np
 
 import oocdnn
+
+FAKE = "fake_cuda" in os.environ.get("LD_LIBRARY_PATH", "")
 
 
 @functools.cache
@@ -33,6 +36,14 @@ class InContext:
 
     def __exit__(self, *error: object) -> None:
         call("cuCtxPopCurrent_v2", byref(c_void_p()))
+
+
+def free_bytes() -> int:
+    """Of GPU 0, as the driver says."""
+    free, total = c_size_t(), c_size_t()
+    with InContext():
+        call("cuMemGetInfo_v2", byref(free), byref(total))
+    return free.value
 
 
 class DeviceArray:

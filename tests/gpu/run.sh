@@ -14,13 +14,50 @@ step() {
   echo "== $name: $((SECONDS - began)) s"
 }
 
+# `needs TOOL NAME COMMAND...`: a step that is skipped, and says so, where the tool is not there.
+needs() {
+  local tool=$1
+  shift
+  if command -v "$tool" >/dev/null; then step "$@"; else echo "== $1: skipped, there is no $tool"; fi
+}
+
+# The folder of a script that is run is where its imports are.
+smoke() {
+  env -u PYTHONSAFEPATH "${@:2}" python3 tests/gpu/smoke.py --quick $1
+}
+
+# The architectures that the library says it has kernels for are those in its file.
+architectures() {
+  local library=${OOCDNN_LIBRARY:?names the library} listed
+  listed=$(cuobjdump --list-elf "$library" | grep -o 'sm_[0-9]*' | sort -uV | tr '\n' ' ')
+  echo "in the file: $listed"
+  python3 -m oocdnn info --json --device cuda | python3 -c "
+import json, sys
+(kernels,) = (c for c in json.load(sys.stdin)['core']['components'] if c['name'] == 'kernels')
+print('said:', kernels['text'])
+sys.exit(not kernels['text'].endswith('''$listed'''.strip()))"
+}
+
+# Our own kernels only: cuDNN's are not ours to check, and many.
+sanitizer() {
+  smoke "--cases 40 --device cuda:0:direct" timeout 120 compute-sanitizer --tool "$1" \
+    --report-api-errors no --error-exitcode 9
+}
+
 step info python3 -m oocdnn info --device cuda
-step device python3 tests/gpu/smoke.py --quick
+needs cuobjdump architectures architectures
+step device smoke ""
 step conformance python3 -m pytest -q tests/conformance -k cuda "$@"
 step operands python3 -m pytest -q tests/gpu/test_operands.py "$@"
+step "many calls" python3 -m pytest -q tests/gpu/test_many_calls.py "$@"
+step "two GPUs" python3 -m pytest -q -rs tests/gpu/test_two_gpus.py "$@"
+step readme python3 -m pytest -q tests/python/test_readme.py -k python_blocks "$@"
 step python python3 -m pytest -q tests/python/test_functions.py tests/python/test_arrays.py \
   tests/python/test_files.py tests/python/test_context.py "$@"
 step engine python3 -m pytest -q tests/engine "$@"
+needs compute-sanitizer memcheck sanitizer memcheck
+needs compute-sanitizer racecheck sanitizer racecheck
+needs ninja "without nvcc" tests/gpu/without_nvcc.sh
 step wires python3 -m oocdnn.bench.gpu ${OUT:+--out "$OUT/gpu.json"}
 
 if ((${#failed[@]})); then

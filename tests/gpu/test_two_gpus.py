@@ -1,0 +1,81 @@
+"""Two GPUs in one process: a context on each, arrays of each, and what lies on the wrong one.
+
+Needs two GPUs and torch; run.sh asks for both.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import oracle
+import pytest
+from python.support import assert_equal, integers
+
+import oocdnn
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there are no two GPUs"),
+]
+X, W = integers((3, 8, 64, 65)), integers((12, 8, 3, 3))
+REFERENCE = oracle.forward(X, W, padding=1)
+
+
+def on(device: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.from_numpy(X).to(f"cuda:{device}"), torch.from_numpy(W).to(f"cuda:{device}")
+
+
+@pytest.fixture(params=["256KiB", "64MiB"])
+def contexts(request):
+    with oocdnn.Context("cuda:0", request.param) as a, oocdnn.Context("cuda:1", request.param) as b:
+        yield a, b
+
+
+def test_each_serves_its_own_arrays(contexts):
+    assert [context.device for context in contexts] == ["cuda:0", "cuda:1"]
+    for current in (0, 1):
+        with torch.cuda.device(current):
+            for _ in range(3):
+                for device, context in enumerate(contexts):
+                    y = context.conv2d(*on(device), padding=1)
+                    assert y.device.index == device
+                    assert_equal(y.cpu().numpy(), REFERENCE)
+                    assert_equal(context.conv2d(X, W, padding=1), REFERENCE)
+            assert torch.cuda.current_device() == current
+
+
+def test_both_at_once(contexts):
+    """From a thread each, in place and from the host, with torch's current device as it happens."""
+    failures: list[BaseException] = []
+
+    def work(device: int) -> None:
+        try:
+            for _ in range(50):
+                y = contexts[device].conv2d(*on(device), padding=1)
+                assert_equal(y.cpu().numpy(), REFERENCE)
+                assert_equal(contexts[device].conv2d(X, W, padding=1), REFERENCE)
+        except BaseException as error:  # the main thread tells of it
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(device,)) for device in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_pinned_memory_serves_both(contexts):
+    with contexts[0]:
+        x = oocdnn.empty(X.shape, X.dtype)
+    x[...] = X
+    for context in contexts:
+        assert_equal(context.conv2d(x, W, padding=1), REFERENCE)
+
+
+def test_the_wrong_gpu_is_refused_and_nothing_breaks(contexts):
+    for device, context in enumerate(contexts):
+        with pytest.raises(oocdnn.Unsupported, match="GPU"):
+            context.conv2d(*on(1 - device), padding=1)
+        assert_equal(context.conv2d(*on(device), padding=1).cpu().numpy(), REFERENCE)
