@@ -279,7 +279,7 @@ class Copies {
                  OOC_TRY(InTurn(compute_, drain_));
                  return device_.Drain(drain_.get(), rig->TransferOf(Operand::kY, host, nullptr));
                }));
-    profile_.copy_seconds = profile_.run_seconds = three / 3;
+    profile_.copy_seconds = profile_.run_seconds = profile_.step_seconds = three / 3;
     return {};
   }
 

@@ -42,7 +42,7 @@ struct Profile {
   double row_bytes = 64, far_row_bytes = 64;  // see WireRates
   double copy_seconds = 20e-6;                // fixed cost of one transfer
   double run_seconds = 30e-6;                 // fixed cost of one tile's convolution
-  double step_seconds = 0;  // of the host, to enqueue one tile, beside what goes on
+  double step_seconds = 10e-6;  // of the host, to enqueue one tile, beside what goes on
   // Floating-point operations per second by "engine/type/direction" ("onednn/f32/fwd",
   // "cudnn/f32/tf32/fwd"), for large tiles of kChannels channels; a missing key falls back to its
   // nearest relative, then to `flops_fallback`. Where a key with kWide appended is there too, the
