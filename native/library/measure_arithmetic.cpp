@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kRows = 56, kWidth = 112;
 constexpr double kLongEnough = 1e-3;  // seconds that a run should take to tell its rate
-constexpr int64_t kMostGrowth = 64;   // of the rows, on the way there
+constexpr int64_t kMostGrowth = 64, kMostGrowthOfWide = 4;  // of the rows, on the way there
 
 ConvShape ShapeOf(int64_t channels, int64_t rows) {
   ConvShape shape;
@@ -22,7 +22,7 @@ ConvShape ShapeOf(int64_t channels, int64_t rows) {
 // with as many rows as another may have to grow to.
 double RateOf(Device& device, Stream stream, int engine, const Problem& asked, int64_t channels) {
   const bool overlaps = !device.capabilities().shared_engines;
-  const int64_t most = channels > Profile::kChannels ? 1 : kMostGrowth;
+  const int64_t most = channels > Profile::kChannels ? kMostGrowthOfWide : kMostGrowth;
   double rate = 0.0;
   for (int64_t growth = overlaps ? most : 1; growth <= most; growth *= 4) {
     auto rig = Rig::Make(

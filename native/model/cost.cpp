@@ -201,4 +201,10 @@ double Estimate(const Problem& problem, const Rates& rates, const Totals& totals
                    serial.first + one_run + cost.drain_seconds});
 }
 
+double RankOf(const Cost& cost, double seconds) {
+  constexpr double kHidden = 0.03;
+  const double busy = cost.fetch_seconds + cost.compute_seconds + cost.drain_seconds;
+  return seconds + kHidden * std::max(busy - seconds, 0.0);
+}
+
 }  // namespace oocdnn

@@ -79,6 +79,10 @@ Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals);
 double Estimate(const Problem& problem, const Rates& rates, const Totals& totals, const Cost& cost,
                 const Depths& depths);
 
+// What candidates are ranked by: the predicted length, and a little of the work that is hidden in
+// it, which disturbs the rest and comes to light where a prediction errs.
+double RankOf(const Cost& cost, double seconds);
+
 // No plan of the problem takes less on this engine: every byte crosses once and nothing is padded.
 double FloorOf(const PlanRequest& request, int engine, const Profile& profile);
 

@@ -42,7 +42,7 @@ Candidate Deeper(const Problem& problem, Candidate candidate, int ring) {
 }  // namespace
 
 void Keeper::Put(const Point& point) {
-  if (point.seconds >= worst_) return;
+  if (point.rank >= worst_) return;
   points_.push_back(point);
   if (points_.size() >= 2 * kKept) Trim();
 }
@@ -54,11 +54,11 @@ const std::vector<Point>& Keeper::Best() {
 
 void Keeper::Trim() {
   std::stable_sort(points_.begin(), points_.end(), [](const Point& a, const Point& b) {
-    return a.seconds != b.seconds ? a.seconds < b.seconds : a.bytes < b.bytes;
+    return a.rank != b.rank ? a.rank < b.rank : a.bytes < b.bytes;
   });
   if (points_.size() < kKept) return;
   points_.resize(kKept);
-  worst_ = points_.back().seconds;
+  worst_ = points_.back().rank;
 }
 
 FamilySearch::FamilySearch(TileSpace* space, const PlanRequest& request, const Profile& profile,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "model/cost.hpp"
+
 namespace oocdnn {
 namespace {
 
@@ -48,17 +50,20 @@ double Families::Seconds() const {
 }
 
 void Rank(std::vector<RankedCandidate>* candidates) {
-  const auto faster = [](const RankedCandidate& a, const RankedCandidate& b) {
-    return a.cost.seconds < b.cost.seconds;
+  const auto rank = [](const RankedCandidate& entry) {
+    return RankOf(entry.cost, entry.cost.seconds);
+  };
+  const auto faster = [&](const RankedCandidate& a, const RankedCandidate& b) {
+    return rank(a) < rank(b);
   };
   const auto smaller = [](const RankedCandidate& a, const RankedCandidate& b) {
     return a.cost.device_bytes < b.cost.device_bytes;
   };
   std::stable_sort(candidates->begin(), candidates->end(), faster);
   for (auto begin = candidates->begin(); begin != candidates->end();) {
-    const double limit = begin->cost.seconds * kEqual;
+    const double limit = rank(*begin) * kEqual;
     const auto end = std::find_if(begin, candidates->end(), [&](const RankedCandidate& entry) {
-      return entry.cost.seconds > limit;
+      return rank(entry) > limit;
     });
     std::stable_sort(begin, end, smaller);
     begin = end;

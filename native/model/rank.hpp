@@ -22,7 +22,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // How much faster a plan with partial sums must be than one without before it is preferred.
 constexpr double kPartialSumsGain = 1.25;
 
-// By predicted time; among those within one percent of each other, fewer device bytes first.
+// By RankOf; among those within one percent of each other, fewer device bytes first.
 void Rank(std::vector<RankedCandidate>* candidates);
 
 // A candidate of at most this share of the budget is frugal: it still fits where the engine's exact

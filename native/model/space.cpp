@@ -188,13 +188,13 @@ void TileSpace::PutPoints(const Cuts& cuts, const Slots& slots, const LoopOrder&
     if (point.bytes > request_.budget) continue;
     const Cost cost = CostOf(problem(), rates_, totals);
     point.bound = cost.seconds;
-    point.seconds = Estimate(problem(), rates_, totals, cost, point.depths);
+    point.rank = RankOf(cost, Estimate(problem(), rates_, totals, cost, point.depths));
     points->push_back(point);
   }
   if (!best_only || points->size() <= 2) return;
   std::partial_sort(points->begin(), points->begin() + 2, points->end(),
                     [](const Point& a, const Point& b) {
-                      return a.seconds != b.seconds ? a.seconds < b.seconds : a.bytes < b.bytes;
+                      return a.rank != b.rank ? a.rank < b.rank : a.bytes < b.bytes;
                     });
   points->resize(2);
 }

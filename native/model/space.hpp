@@ -18,9 +18,9 @@ struct Point {
   Cuts cuts{};
   LoopOrder order{};
   Depths depths{};
-  double seconds = 0.0;  // estimated
-  double bound = 0.0;    // no pipeline of this point is shorter
-  int64_t bytes = 0;     // of its slots
+  double rank = 0.0;   // estimated, see RankOf
+  double bound = 0.0;  // no pipeline of this point is shorter
+  int64_t bytes = 0;   // of its slots
 };
 
 using LengthLists = std::array<std::vector<int64_t>, kAxes>;
