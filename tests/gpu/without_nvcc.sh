@@ -12,7 +12,7 @@ import json
 import numpy as np
 import oocdnn
 
-x, w = np.ones((2, 8, 40, 41), np.float32), np.ones((8, 8, 3, 3), np.float32)
+x, w = np.ones((9, 8, 40, 41), np.float32), np.ones((8, 8, 3, 3), np.float32)
 with oocdnn.Context("cuda", "256KiB") as context:
     (kernels,) = (c for c in json.loads(context.info())["components"] if c["name"] == "kernels")
     print(kernels["text"])
