@@ -35,6 +35,7 @@ from oocdnn.bench.gpu_floor import (
     fill_on_gpu,
     in_core,
 )
+from oocdnn.bench.gpu_wires import Wires
 from oocdnn.bench.gpu_wires import measure as measure_wires
 from oocdnn.bench.layers import ROLES, Layer, layer
 from oocdnn.bench.provenance import provenance
@@ -253,10 +254,10 @@ def measure(
     return one
 
 
-def measure_pinned(device: str, repeats: int, least: float) -> Measured:
+def measure_pinned(device: str, repeats: int, wires: Wires, least: float) -> Measured:
     """The last case from and to pinned host memory, with a budget of 2 GiB. `least`: seconds of it
     in core."""
-    (case, name), wires = FROM_HOST, measure_wires(torch.device(device).index or 0)
+    case, name = FROM_HOST
     dtype, word, allowed = MATHS[name]
     pinned = Pinned()
     x, w, y = (pinned.tensor(operand, case.shape(operand), dtype) for operand in ROLES["fwd"])
@@ -349,10 +350,12 @@ def main(
 ) -> None:
     ctypes.CDLL("libcuda.so.1")  # an error of its own where there is no driver
     start, measured = time.perf_counter(), list[Measured]()
+    wires = measure_wires(torch.device(device).index or 0) if pinned else None
     versions = {"torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version())}
     about = {
         **provenance("oocdnn.bench.gpu_in_core", repeats, **versions),
         "gpu": torch.cuda.get_device_name(device),
+        "wires": asdict(wires) if wires is not None else None,
     }
 
     def note(one: Measured) -> None:
@@ -369,10 +372,10 @@ def main(
                 continue
             with reported(case.name):
                 note(measure(context, case, name, repeats, with_torch))
-    if pinned:
+    if wires is not None:
         times = [one.ours.seconds for one in measured if one.case == FROM_HOST[0].name]
         with reported(f"{FROM_HOST[0].name}, pinned"):
-            note(measure_pinned(device, repeats, min(times, default=0.0)))
+            note(measure_pinned(device, repeats, wires, min(times, default=0.0)))
 
 
 if __name__ == "__main__":
