@@ -37,6 +37,8 @@ struct TileOp {
   Math math = Math::kFp32;
   bool accumulates = false;   // Run will be asked to add to the output tile
   bool reproducible = false;  // only invariant engines
+  // Rather kOutOfMemory than a way of computing that is left for want of workspace.
+  bool first_choice = false;
   int64_t workspace_limit = INT64_MAX;
   int64_t trial_limit = INT64_MAX;  // bytes that preparing may take for as long as it lasts
 

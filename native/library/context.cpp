@@ -191,15 +191,22 @@ Result<PlanReport> Context::MakePlan(const PlanRequest& request, const InPlace& 
   return made;
 }
 
-// In place where that can be done, else in tiles, which the device then copies within its memory.
+// In place where that can be done; else in tiles, which the device then copies within its memory.
+// Tiles are also faster than what an engine does in place without the workspace that it wants.
 Result<PlanReport> Context::ChoosePlan(const PlanRequest& request, const InPlace& in_place) {
-  if (in_place != InPlace{}) {
-    Result<PlanReport> made =
-        PlanInPlace(*stack_.device, request, ProfileFor(request.problem), in_place, &prepared_);
-    const Code code = made.status().code();
-    if (code != Code::kUnsupported && code != Code::kOutOfMemory) return made;
-  }
-  return PlanAndBook(*stack_.device, request, ProfileFor(request.problem), &prepared_);
+  const Profile& profile = ProfileFor(request.problem);
+  if (in_place == InPlace{}) return PlanAndBook(*stack_.device, request, profile, &prepared_);
+  PlanRequest picky = request;
+  picky.first_choice = true;
+  const auto short_of_memory = [](const Result<PlanReport>& made) {
+    return made.status().code() == Code::kOutOfMemory;
+  };
+  Result<PlanReport> made = PlanInPlace(*stack_.device, picky, profile, in_place, &prepared_);
+  if (made.status().code() != Code::kUnsupported && !short_of_memory(made)) return made;
+  made = PlanAndBook(*stack_.device, request, profile, &prepared_);
+  if (!short_of_memory(made)) return made;
+  Result<PlanReport> rest = PlanInPlace(*stack_.device, request, profile, in_place, &prepared_);
+  return rest.ok() ? std::move(rest) : std::move(made);
 }
 
 Homes Context::HomesOf(const Problem& problem, const HostTensors& tensors) {

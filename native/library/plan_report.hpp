@@ -26,7 +26,8 @@ Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const
 
 // The plan for operands that lie on the device, see Book: the whole problem at once, on the engine
 // that is predicted to be the fastest of those that serve within the budget, its copies of what
-// does not lie as it wants it included. kUnsupported where a tensor is too large for one tile.
+// does not lie as it wants it included. kUnsupported where a tensor is too large for one tile,
+// kOutOfMemory where the budget is.
 Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const Profile& profile,
                                const InPlace& may, int64_t* prepared);
 

@@ -97,6 +97,7 @@ TileOp OpOf(const PlanRequest& request, const Candidate& candidate) {
   op.out_dtype =
       op.accumulates || problem.NeedsFinish() ? AccumulatorOf(problem.dtype) : problem.dtype;
   op.reproducible = request.reproducible;
+  op.first_choice = request.first_choice;
   op.workspace_limit = op.trial_limit = request.budget;
   return op;
 }

@@ -47,6 +47,7 @@ struct PlanRequest {
   int64_t bounce_bytes = 0;         // of them, each of the two copying streams has beside tiles
   std::vector<EngineInfo> engines;  // in order of preference; empty names are skipped
   bool reproducible = false;        // only invariant engines; bits must not depend on the budget
+  bool first_choice = false;        // see TileOp
   bool exhaustive = false;          // every tile length, not only the usual ones (tests)
   int best = 8;                     // how many candidates to return (a few more for many engines)
 };

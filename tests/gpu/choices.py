@@ -44,6 +44,12 @@ def cases() -> dict[str, Op]:
     tight = sized_op(FORWARD, 2, 4, 6, 5, 3)
     tight.workspace_limit = 1 + 100
     made["tight"] = tight
+    picky = sized_op(FORWARD, 2, 4, 6, 5, 3)
+    picky.workspace_limit, picky.first_choice = tight.workspace_limit, 1
+    made["tight first choice"] = picky
+    tf32_picky = sized_op(FORWARD, 2, 4, 6, 5, 3)
+    tf32_picky.math = tf32_picky.first_choice = 1
+    made["tf32 first choice"] = tf32_picky
     mixed = sized_op(BACKWARD_FILTER, 64, 512, 512, 34, 3, BF16)
     mixed.accumulates = 1
     made["bf16 large filter"] = mixed

@@ -39,7 +39,7 @@ struct DoorTransfer {
 };
 struct DoorOp {
   int64_t direction, n, g, k, c, in[3], filter[3], out[3], pad[3], stride[3], dilation[3];
-  int64_t dtype, out_dtype, accumulates, math, workspace_limit;
+  int64_t dtype, out_dtype, accumulates, math, workspace_limit, first_choice;
 };
 struct DoorFinish {
   void* out;
@@ -99,6 +99,7 @@ TileOp OpFrom(const DoorOp& from) {
   op.accumulates = from.accumulates != 0;
   op.math = static_cast<Math>(from.math);
   if (from.workspace_limit > 0) op.workspace_limit = from.workspace_limit - 1;
+  op.first_choice = from.first_choice != 0;
   return op;
 }
 

@@ -55,6 +55,7 @@ class Op(Structure):
         *((name, _three) for name in ("inp", "filter", "out", "pad", "stride", "dilation")),
         *((name, c_int64) for name in ("dtype", "out_dtype", "accumulates", "math")),
         ("workspace_limit", c_int64),  # plus 1; 0: none
+        ("first_choice", c_int64),
     ]
 
 

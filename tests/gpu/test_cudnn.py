@@ -120,6 +120,15 @@ def test_the_workspace_stays_within_its_limit(chosen: Any) -> None:
         assert " e1 " in answer["taken"]
 
 
+def test_who_wants_the_first_choice_gets_it_or_nothing(chosen: Any) -> None:
+    """An engine whose workspace no GPU has is none; one whose workspace is over the limit is."""
+    for order in ("nhwc", "nchw"):
+        answer = chosen["tight first choice", f"cudnn-{order}"]
+        assert answer["code"] == 3
+        assert "workspace of 640" in answer["text"]
+        assert chosen["tf32 first choice", f"cudnn-{order}"]["taken"] == f"cudnn-{order} e48 k2=7"
+
+
 def test_the_plain_loop_serves_over_planes_only(chosen: Any) -> None:
     assert "only a plain loop" in chosen["depthwise", "cudnn-nhwc"]["text"]
     assert chosen["depthwise", "cudnn-nchw"]["taken"] == "cudnn-nchw e0 k2=7"

@@ -93,7 +93,9 @@ class Collector {
     if (refusal_.ok()) refusal_ = std::move(why);
   }
 
-  [[nodiscard]] bool full() const { return plans_.size() >= (may_.compiling ? 1 : kMostPlans); }
+  [[nodiscard]] bool full() const {
+    return gave_up_ || plans_.size() >= (may_.compiling ? 1 : kMostPlans);
+  }
   [[nodiscard]] bool on_tensor_cores() const {
     return !plans_.empty() && plans_[0].facts.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
   }
@@ -132,6 +134,8 @@ class Collector {
     OOC_ASSIGN(made.workspace_bytes, made.plan.Int(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
     if (made.workspace_bytes > may_.workspace) {
       least_workspace_ = std::min(least_workspace_, made.workspace_bytes);
+      gave_up_ = !may_.second_choice && plans_.empty() &&
+                 made.workspace_bytes <= session_.gpu().total_bytes();
       return {};
     }
     made.facts = config.facts;
@@ -146,6 +150,7 @@ class Collector {
   std::vector<CudnnPlan> plans_;
   Status refusal_;
   int64_t least_workspace_ = INT64_MAX;
+  bool gave_up_ = false;
 };
 
 }  // namespace

@@ -23,6 +23,9 @@ struct EngineFacts {
 struct Permissions {
   bool tensor_cores = false, compiling = false;
   int64_t workspace = INT64_MAX;  // the most bytes
+  // Whether what comes after a configuration that wants more than that will do; one that wants more
+  // than the GPU has counts for nothing.
+  bool second_choice = true;
 };
 
 // Why an engine is not taken whatever its speed, or null. What is left adds plain products in the

@@ -175,6 +175,7 @@ class CudnnEngine final : public CudaEngine {
     Permissions may;
     may.tensor_cores = MayUseTensorCores(op);
     may.workspace = std::min(op.workspace_limit, session_->gpu().total_bytes());
+    may.second_choice = !op.first_choice;
     if (PaysToCompile(op)) {
       Result<SharedConvolution> made = MakeMixed(op, may);
       if (made.ok()) return made;
