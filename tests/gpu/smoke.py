@@ -185,8 +185,8 @@ def transfer_rate(
     mirrored: bool = False,
     bounce: int = 0,
 ) -> None:
-    """GB/s of the view's bytes; `part` is the box of the tensor that is one tile. `bounce`: bytes of
-    bounce memory; below 0, the tensor itself lies on the device."""
+    """GB/s of the view's bytes; `part` is the box of the tensor that is one tile. `bounce` is bytes
+    of bounce memory; below 0, the tensor itself lies on the device."""
     keep = len(rig.blocks)
     window = part or tuple(slice(0, s) for s in shape)
     begin, end = [s.start for s in window], [s.stop for s in window]
@@ -235,7 +235,8 @@ def bounce_rates(rig: Rig, scale: int) -> None:
             for size in (-1, 4, 8, 16, 32, 64):
                 where = f"through {size} MiB" if size > 0 else "on the device"
                 name = f"{NAMES[dtype]} NCHW->NHWC {title} {where}"
-                transfer_rate(rig, shape, (dtype, dtype), (NCHW, NHWC), name, part, bounce=size << 20)
+                types, orders = (dtype, dtype), (NCHW, NHWC)
+                transfer_rate(rig, shape, types, orders, name, part, bounce=size << 20)
 
 
 def rates(rig: Rig, scale: int) -> None:
