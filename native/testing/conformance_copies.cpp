@@ -1,6 +1,7 @@
 // Fetches and drains: element types, layouts, strides, boxes that reach past the tensor, parts.
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "testing/conformance_boxes.hpp"
 #include "testing/conformance_rig.hpp"
@@ -125,19 +126,49 @@ Status DrainOfParts(Device& device) {
   return {};
 }
 
+// Streams that copy in and out, each with bounce memory of its own.
+struct Through {
+  Stream in = nullptr, out = nullptr;
+  Event fetched = nullptr;
+  Bounce in_bounce, out_bounce;
+};
+
+Result<Through> ThroughMemory(Rig& rig, int64_t bytes) {
+  Through through;
+  OOC_ASSIGN(through.in, rig.NewStream("fetch"));
+  OOC_ASSIGN(through.out, rig.NewStream("drain"));
+  OOC_ASSIGN(through.fetched, rig.NewEvent());
+  OOC_ASSIGN(through.in_bounce.data, rig.NewBuffer(bytes));
+  OOC_ASSIGN(through.out_bounce.data, rig.NewBuffer(bytes));
+  through.in_bounce.bytes = through.out_bounce.bytes = bytes;
+  return through;
+}
+
+// Enqueues the way of an array into a tile and out of it into an array like it.
+Result<Array> There(Rig& rig, const Through& through, const Array& from, Memory memory,
+                    const TileLayout& layout) {
+  Device& device = rig.device();
+  OOC_ASSIGN(const Array to, rig.NewArray(from.dims, from.view.dtype, memory));
+  OOC_ASSIGN(void* const tile, rig.NewBuffer(layout.bytes));
+  Transfer fetch = WholeTransfer(from, Operand::kX, layout, tile);
+  fetch.bounce = through.in_bounce;
+  OOC_TRY(device.Fetch(through.in, fetch));
+  OOC_TRY(device.Record(through.fetched, through.in));
+  OOC_TRY(device.Wait(through.out, through.fetched));
+  Transfer drain = WholeTransfer(to, Operand::kX, layout, tile);
+  drain.bounce = through.out_bounce;
+  OOC_TRY(device.Drain(through.out, drain));
+  return to;
+}
+
 // Copies in pieces: through bounce memory of any size, from rows long enough for a copy engine to
 // tiles in another order or type, several in a row through the same memory, there and back.
 Status CopiesThroughBounceMemory(Device& device) {
   Random random(6);
-  constexpr int kCopies = 3;
+  constexpr size_t kCopies = 3;
   for (int round = 0; round < kRounds / 3; ++round) {
     Rig rig(device);
-    OOC_ASSIGN(const Stream in, rig.NewStream("fetch"));
-    OOC_ASSIGN(const Stream out, rig.NewStream("drain"));
-    OOC_ASSIGN(const Event fetched, rig.NewEvent());
-    const int64_t bytes = random.Between(1, 40) * 256;
-    OOC_ASSIGN(void* const fetch_memory, rig.NewBuffer(bytes));
-    OOC_ASSIGN(void* const drain_memory, rig.NewBuffer(bytes));
+    OOC_ASSIGN(const Through through, ThroughMemory(rig, random.Between(1, 40) * 256));
     const Dims dims{random.Between(1, 3),  1,
                     random.Between(1, 40), random.Between(1, 2),
                     random.Between(1, 4),  random.Between(60, 300)};
@@ -145,33 +176,22 @@ Status CopiesThroughBounceMemory(Device& device) {
     const DType dtype = kAllDTypes[random.Between(0, 3)];
     std::vector<Tensor> tensors;
     std::vector<Array> arrays;
-    for (int i = 0; i < kCopies; ++i) {
+    for (size_t i = 0; i < kCopies; ++i) {
       tensors.push_back(Integers(dims, random));
       OOC_ASSIGN(const Array from, rig.NewArray(dims, dtype, memory));
-      OOC_ASSIGN(const Array to, rig.NewArray(dims, dtype, memory));
       from.Write(tensors.back());
-      arrays.push_back(to);
       const DType tile_dtype = kAllDTypes[random.Between(0, 3)];
       const TileLayout layout = RandomLayout(device, tile_dtype, dims, Operand::kX, random);
-      OOC_ASSIGN(void* const tile, rig.NewBuffer(layout.bytes));
-      Transfer fetch = WholeTransfer(from, Operand::kX, layout, tile);
-      fetch.bounce = {fetch_memory, bytes};
-      OOC_TRY(device.Fetch(in, fetch));
-      OOC_TRY(device.Record(fetched, in));
-      OOC_TRY(device.Wait(out, fetched));
-      Transfer drain = WholeTransfer(to, Operand::kX, layout, tile);
-      drain.bounce = {drain_memory, bytes};
-      OOC_TRY(device.Drain(out, drain));
+      OOC_ASSIGN(Array to, There(rig, through, from, memory, layout));
+      arrays.push_back(std::move(to));
     }
-    OOC_TRY(device.SynchronizeStream(out));
-    for (int i = 0; i < kCopies; ++i) {
-      const Array& array = arrays[static_cast<size_t>(i)];
-      const std::string difference =
-          FirstDifference(array.Read(), tensors[static_cast<size_t>(i)]);
-      OOC_EXPECT(difference.empty() && array.GapsIntact(),
-                 "copy %d of %s through %lld bytes, %s with strides %s: %s", i, Text(dims).c_str(),
-                 static_cast<long long>(bytes), Name(dtype), Text(array.view.stride).c_str(),
-                 difference.c_str());
+    OOC_TRY(device.SynchronizeStream(through.out));
+    for (size_t i = 0; i < kCopies; ++i) {
+      const std::string difference = FirstDifference(arrays[i].Read(), tensors[i]);
+      OOC_EXPECT(difference.empty() && arrays[i].GapsIntact(),
+                 "copy %zu of %s through %lld bytes, %s with strides %s: %s", i, Text(dims).c_str(),
+                 static_cast<long long>(through.in_bounce.bytes), Name(dtype),
+                 Text(arrays[i].view.stride).c_str(), difference.c_str());
     }
   }
   return {};
