@@ -3,12 +3,14 @@
 // is tested anywhere. It checks what the driver would: pitches, launch limits, contexts, pointers.
 //
 // It is libnvrtc.so.13 too, by a link, for builds without nvcc; what that compiles to is a word.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "abi/cuda_driver.h"
@@ -53,6 +55,8 @@ std::map<CUdeviceptr, Range>& Ranges() {
   static auto* const ranges = new std::map<CUdeviceptr, Range>;
   return *ranges;
 }
+
+size_t held = 0, peak = 0;  // bytes of device memory, now and at most since somebody asked
 
 thread_local int depth = 0;  // of pushed contexts
 int context_object = 0;
@@ -165,9 +169,13 @@ FAKE(cuMemGetInfo_v2)(size_t* free, size_t* total) {
   *total = size_t{8} << 30;
   *free = *total;
   const std::lock_guard lock(mutex);
-  for (const auto& [begin, range] : Ranges()) {
-    if (range.type == CU_MEMORYTYPE_DEVICE) *free -= range.bytes;
-  }
+  *free -= held;
+  return 0;
+}
+// No function of the driver's: the most device memory that was taken since it was last asked.
+FAKE(fake_peak_bytes)(size_t* bytes) {
+  const std::lock_guard lock(mutex);
+  *bytes = std::exchange(peak, held);
   return 0;
 }
 FAKE(cuMemAlloc_v2)(CUdeviceptr* pointer, size_t bytes) {
@@ -178,12 +186,17 @@ FAKE(cuMemAlloc_v2)(CUdeviceptr* pointer, size_t bytes) {
   *pointer = reinterpret_cast<CUdeviceptr>(memory);
   const std::lock_guard lock(mutex);
   Ranges()[*pointer] = {bytes, CU_MEMORYTYPE_DEVICE};
+  held += bytes;
+  peak = std::max(peak, held);
   return 0;
 }
 FAKE(cuMemFree_v2)(CUdeviceptr pointer) {
   IN_CONTEXT();
   const std::lock_guard lock(mutex);
-  if (Ranges().erase(pointer) == 0) return 1;
+  const auto range = Ranges().find(pointer);
+  if (range == Ranges().end()) return 1;
+  held -= range->second.bytes;
+  Ranges().erase(range);
   std::free(At(pointer));
   return 0;
 }

@@ -120,6 +120,18 @@ def test_the_workspace_stays_within_its_limit(chosen: Any) -> None:
         assert " e1 " in answer["taken"]
 
 
+def test_trials_of_engines_stay_within_the_budget(tmp_path: Path) -> None:
+    """A new plan tries engines out in memory of its own, when the context may hold much already."""
+    log = tmp_path / "log"
+    lines = script("budget_peak.py", OOCDNN_LOG="debug", OOCDNN_LOG_FILE=str(log)).splitlines()
+    calls = [json.loads(line) for line in lines]
+    assert len(re.findall(r"cuDNN e\d+.*: \d+\.\d+ ms", log.read_text(encoding="utf-8"))) > 8
+    assert max(seen["own"] for seen in calls) > 1 << 19
+    for seen in calls:
+        assert seen["prepared"] > 0
+        assert seen["peak"] - seen["arrays"] <= 1 << 20, seen
+
+
 def test_who_wants_the_first_choice_gets_it_or_nothing(chosen: Any) -> None:
     """An engine whose workspace no GPU has is none; one whose workspace is over the limit is."""
     for order in ("nhwc", "nchw"):
