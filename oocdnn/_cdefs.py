@@ -137,6 +137,8 @@ typedef struct oocdnn_convolution {
   oocdnn_progress progress;
   void* progress_user;
   void* stream;
+  void* workspace;
+  int64_t workspace_bytes;
 } oocdnn_convolution;
 typedef struct oocdnn_operands {
   const oocdnn_tensor* x;
@@ -203,6 +205,10 @@ oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const int64_t* sh
                                              void* data);
 oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem,
                                      oocdnn_plan_info* info, const char** text);
+oocdnn_status oocdnn_plan_in_core(oocdnn_context* context,
+                                             const oocdnn_convolution* convolution,
+                                             const oocdnn_operands* operands, int64_t budget,
+                                             oocdnn_plan_info* info);
 oocdnn_status oocdnn_problem_text(const oocdnn_convolution* convolution,
                                              const oocdnn_operands* operands, const char** text);
 oocdnn_status oocdnn_device_name(oocdnn_context* context, const char** name);

@@ -188,7 +188,8 @@ oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convolution* conv
         return convolution->progress(convolution->progress_user, done, total) == 0;
       };
     }
-    return context->context->Run(call.problem, call.tensors, convolution->stream, progress);
+    return context->context->Run(call.problem, call.tensors, convolution->stream, progress,
+                                 {convolution->workspace, convolution->workspace_bytes});
   });
 }
 
@@ -230,6 +231,20 @@ oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem, oocdnn_p
       Text() = report->text;
       *text = Text().c_str();
     }
+    return {};
+  });
+}
+
+oocdnn_status oocdnn_plan_in_core(oocdnn_context* context, const oocdnn_convolution* convolution,
+                                  const oocdnn_operands* operands, int64_t budget,
+                                  oocdnn_plan_info* info) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    OOC_TRY(Need(info, "the place for the plan"));
+    OOC_ASSIGN(const CallArguments call, Translate(convolution, operands, context->math));
+    OOC_ASSIGN(const Context::InCorePlan made, context->context->PlanInCore(call.problem, budget));
+    *info = InfoOfPlan(*made.plan);
+    info->device_bytes = made.scratch_bytes;
     return {};
   });
 }

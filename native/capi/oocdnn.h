@@ -115,6 +115,10 @@ typedef struct oocdnn_convolution {
   oocdnn_progress progress; /* or NULL */
   void* progress_user;
   void* stream; /* the caller's CUDA stream; NULL: the default stream, or the CPU device */
+  /* Device memory that a call with all operands on the GPU uses in the order of that stream instead
+   * of booking its own, where it is as much as oocdnn_plan_in_core says; or NULL and 0. */
+  void* workspace;
+  int64_t workspace_bytes;
 } oocdnn_convolution;
 
 /* The tensors of one call. x, w, y are dx, dw, dy where the direction says so. NULL where unused:
@@ -207,6 +211,13 @@ OOCDNN_API oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const 
  */
 OOCDNN_API oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem,
                                      oocdnn_plan_info* info, const char** text);
+/* Plans a call whose operands would all be on the device; their data is not looked at. `budget`
+ * bounds the device bytes, 0: the context's. info->device_bytes is the workspace with which
+ * oocdnn_run then books nothing else. */
+OOCDNN_API oocdnn_status oocdnn_plan_in_core(oocdnn_context* context,
+                                             const oocdnn_convolution* convolution,
+                                             const oocdnn_operands* operands, int64_t budget,
+                                             oocdnn_plan_info* info);
 /* The problem string of a call, as it stands in logs; a text of the calling thread, too. */
 OOCDNN_API oocdnn_status oocdnn_problem_text(const oocdnn_convolution* convolution,
                                              const oocdnn_operands* operands, const char** text);

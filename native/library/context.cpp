@@ -10,6 +10,7 @@
 #include <new>
 #include <vector>
 
+#include "base/checked.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "device/wrap/wrap.hpp"
@@ -287,6 +288,30 @@ Result<PlanPointer> Context::Plan(const Problem& problem) {
   return plan;
 }
 
+Result<Context::InCorePlan> Context::PlanInCore(const Problem& problem, int64_t budget) {
+  OOC_TRY(Validate(problem));
+  const std::lock_guard turn(turn_);
+  OOC_TRY(EnterProcess());
+  const int64_t alignment = stack_.device->capabilities().alignment;
+  HostTensors tensors;
+  for (int i = 0; i < kOperands; ++i) {
+    tensors[i].tier = Tier::kDevice;
+    tensors[i].view.data = reinterpret_cast<void*>(alignment * (i + 1));  // NOLINT: any address
+  }
+  const Homes home = HomesOf(problem, tensors);
+  const InPlace in_place = InPlaceOf(problem, tensors, home);
+  Result<PlanPointer> plan = Lookup(problem, home, in_place, budget > 0 ? budget : budget_);
+  if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
+  // Run looks for it by the scratch memory that it is given.
+  const int64_t bytes = std::max<int64_t>(plan.value()->booking.bytes, 1);
+  std::string key = KeyOf(problem, home, in_place, bytes);
+  if (plans_.Find(key) == nullptr) {
+    if (plans_.full()) OOC_TRY(room_->loop.Settle());
+    plans_.Put(std::move(key), plan.value());
+  }
+  return InCorePlan{plan.value(), bytes + alignment};
+}
+
 Result<Stream> Context::CallerOf(const HostTensors& tensors, void* stream) {
   const bool ordered = std::any_of(tensors.begin(), tensors.end(), [](const HostTensor& tensor) {
     return tensor.tier != Tier::kPageable;
@@ -296,7 +321,7 @@ Result<Stream> Context::CallerOf(const HostTensors& tensors, void* stream) {
 }
 
 Status Context::Run(const Problem& problem, const HostTensors& operands, void* stream,
-                    const Progress& progress) {
+                    const Progress& progress, const Scratch& scratch) {
   OOC_TRY(Validate(problem));
   OOC_TRY(CheckOperands(problem, operands));
   const std::lock_guard turn(turn_);
@@ -312,7 +337,18 @@ Status Context::Run(const Problem& problem, const HostTensors& operands, void* s
   }
 
   const Homes home = HomesOf(problem, tensors);
-  const Call call{problem, tensors, home, InPlaceOf(problem, tensors, home), caller, progress};
+  const InPlace in_place = InPlaceOf(problem, tensors, home);
+  if (const int64_t alignment = stack_.device->capabilities().alignment;
+      scratch.bytes > alignment && OnDevice(problem, home)) {
+    const auto address = reinterpret_cast<uintptr_t>(scratch.data);
+    const auto first = RoundUp(static_cast<int64_t>(address), alignment);
+    Arena lent(*stack_.device, reinterpret_cast<void*>(first),  // NOLINT: aligned
+               scratch.bytes - alignment);
+    const Call within{problem, tensors, home, in_place, caller, progress, lent};
+    Status status = RunWithin(within, lent.bytes());
+    if (status.code() != Code::kOutOfMemory) return std::move(status).With(ToString(problem));
+  }
+  const Call call{problem, tensors, home, in_place, caller, progress, *arena_};
   const int64_t budget = BudgetOf(tensors);
   Status status = RunWithin(call, budget);
   if (status.code() == Code::kOutOfMemory && budget < budget_) status = RunWithin(call, budget_);
@@ -323,7 +359,7 @@ Status Context::Run(const Problem& problem, const HostTensors& operands, void* s
 // What was free when the budget was set may be gone, on the device or on the host: then plan again
 // with what there is, and say who holds what if that fails too.
 Status Context::RunWithin(const Call& call, int64_t budget) {
-  const int64_t allocations = arena_->allocations(), prepared = prepared_;
+  const int64_t allocations = call.arena.allocations(), prepared = prepared_;
   // With all operands on the device the caller's stream need not wait for the host.
   const Stream then = OnDevice(call.problem, call.home) ? call.caller : nullptr;
   Status short_of;
@@ -335,14 +371,14 @@ Status Context::RunWithin(const Call& call, int64_t budget) {
           Format("planned again with %s and failed", BytesText(aim).c_str()));
     }
     const PlanReport& report = *plan.value();
-    if (report.booking.bytes > arena_->bytes()) OOC_TRY(room_->loop.Settle());
-    Status status = arena_->Reserve(report.booking.bytes);
+    if (report.booking.bytes > call.arena.bytes()) OOC_TRY(room_->loop.Settle());
+    Status status = call.arena.Reserve(report.booking.bytes);
     if (status.ok()) {
-      status = room_->loop.Run(report.booking, call.tensors, *arena_, *slabs_, call.progress,
+      status = room_->loop.Run(report.booking, call.tensors, call.arena, *slabs_, call.progress,
                                &stats_.run, then);
     }
-    stats_.peak_device_bytes = arena_->peak();
-    stats_.device_allocations = arena_->allocations() - allocations;
+    stats_.peak_device_bytes = call.arena.peak();
+    stats_.device_allocations = call.arena.allocations() - allocations;
     stats_.prepared = prepared_ - prepared;
     stats_.budget_bytes = budget;
     stats_.predicted_seconds = report.cost.seconds;
@@ -353,7 +389,7 @@ Status Context::RunWithin(const Call& call, int64_t budget) {
     if (status.code() != Code::kOutOfMemory) return status;
 
     // Staging shrinks with the tiles; device memory is asked for once more, within what is free.
-    const bool device = arena_->bytes() < report.booking.bytes;
+    const bool device = call.arena.bytes() < report.booking.bytes;
     if (device && !short_of.ok()) return std::move(status).With(short_of.message());
     Log(LogLevel::kInfo, "planning again: %s", status.message().c_str());
     int64_t next = report.booking.bytes / 2;

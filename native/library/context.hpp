@@ -38,6 +38,12 @@ struct CallStats {
 
 using PlanPointer = std::shared_ptr<const PlanReport>;
 
+// Device memory of the caller's that a call may use, in the order of the caller's stream.
+struct Scratch {
+  void* data = nullptr;
+  int64_t bytes = 0;
+};
+
 class Context {
  public:
   static Result<std::unique_ptr<Context>> Create(const ContextOptions& options);
@@ -45,11 +51,19 @@ class Context {
 
   // Runs one call to its end. The tensors' views are in the six dimensions of their operands.
   // `stream` is the caller's, in the device's terms: operands on a GPU or in pinned memory are read
-  // and written in its order.
+  // and written in its order. With scratch memory that suffices the call books nothing else; it is
+  // used only where all operands are on the device.
   Status Run(const Problem& problem, const HostTensors& operands, void* stream,
-             const Progress& progress);
+             const Progress& progress, const Scratch& scratch = {});
   // Plans without running. Operands are taken to be in memory.
   Result<PlanPointer> Plan(const Problem& problem);
+  // The same for operands on the device, aligned; budget 0: the context's. The bytes are those of
+  // the scratch memory with which Run follows the plan.
+  struct InCorePlan {
+    PlanPointer plan;
+    int64_t scratch_bytes = 0;
+  };
+  Result<InCorePlan> PlanInCore(const Problem& problem, int64_t budget);
 
   // See HostMemory. From any thread.
   Result<std::unique_ptr<HostMemory>> AllocateHost(int64_t bytes) {
@@ -84,6 +98,7 @@ class Context {
     InPlace in_place{};  // what may be used where it lies; all of it, or none
     Stream caller = nullptr;
     const Progress& progress;
+    Arena& arena;
   };
   // The plan for a problem within `budget`, from the list or made now.
   Result<PlanPointer> Lookup(const Problem& problem, const Homes& home, const InPlace& in_place,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
+#include "base/config.hpp"
 
 namespace oocdnn {
 
@@ -14,6 +15,10 @@ int64_t Offsets::Book(int64_t bytes) {
 
 Status Arena::Reserve(int64_t bytes) {
   if (bytes <= bytes_) return {};
+  if (lent_) {
+    return Error(Code::kOutOfMemory, "%s of scratch memory were given, and %s are needed",
+                 BytesText(bytes_).c_str(), BytesText(bytes).c_str());
+  }
   Release();
   OOC_ASSIGN(block_, device_.Allocate(bytes));
   ++allocations_;
@@ -23,6 +28,7 @@ Status Arena::Reserve(int64_t bytes) {
 }
 
 void Arena::Release() {
+  if (lent_) return;
   if (block_ != nullptr) device_.Free(block_, bytes_);
   block_ = nullptr;
   bytes_ = 0;

@@ -23,12 +23,15 @@ class Offsets {
 class Arena {
  public:
   explicit Arena(Device& device) : device_(device) {}
+  // An arena of memory that is lent: it neither grows nor frees it.
+  Arena(Device& device, void* block, int64_t bytes)
+      : device_(device), lent_(true), block_(block), bytes_(bytes), peak_(bytes) {}
   ~Arena() { Release(); }
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
   // Makes the block at least `bytes` long. The old block goes first, so that the two never exist
-  // together; nothing may be using it. On failure the arena is empty.
+  // together; nothing may be using it. On failure the arena is empty, or what was lent.
   Status Reserve(int64_t bytes);
   void Release();
   [[nodiscard]] void* At(int64_t offset) const { return static_cast<char*>(block_) + offset; }
@@ -38,6 +41,7 @@ class Arena {
 
  private:
   Device& device_;
+  const bool lent_ = false;
   void* block_ = nullptr;
   int64_t bytes_ = 0, peak_ = 0, allocations_ = 0;
 };

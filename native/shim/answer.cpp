@@ -10,6 +10,7 @@ namespace {
 // As much as a client's buffer usually takes; fixed, so that keeping it cannot fail.
 constexpr size_t kTextBytes = 1024;
 thread_local char last[kTextBytes];
+thread_local bool we_failed = false;
 
 cudnnStatus_t KindOf(Code code) {
   switch (code) {
@@ -39,6 +40,13 @@ cudnnStatus_t StatusOf(const Status& status) {
 }
 
 const char* LastText() { return last; }
+
+cudnnStatus_t Ours(cudnnStatus_t status) {
+  we_failed = status != CUDNN_STATUS_SUCCESS;
+  return status;
+}
+void Passed() { we_failed = false; }
+bool WeFailed() { return we_failed; }
 
 const char* NameOf(cudnnStatus_t status) {
   switch (status) {

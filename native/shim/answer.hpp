@@ -12,8 +12,15 @@ namespace oocdnn::shim {
 [[gnu::format(printf, 2, 3)]] cudnnStatus_t Refuse(cudnnStatus_t status, const char* format, ...);
 // cuDNN's status for ours, its text kept.
 cudnnStatus_t StatusOf(const Status& status);
-// "" where the last call of this thread did well.
+// Of the last that was refused in this thread; "" where none was.
 const char* LastText();
+
+// Where there is a real library too, whose text is the one that a client wants: Ours is said of
+// each call that ran through us, Passed of each that was handed on.
+cudnnStatus_t Ours(cudnnStatus_t status);
+void Passed();
+// Whether the last call that either was said of failed, and was ours.
+bool WeFailed();
 
 const char* NameOf(cudnnStatus_t status);
 

@@ -1,6 +1,9 @@
 #include "shim/convolve.hpp"
 
+#include <algorithm>
+#include <array>
 #include <mutex>
+#include <string>
 
 #include "base/config.hpp"
 #include "base/log.hpp"
@@ -113,6 +116,8 @@ cudnnStatus_t TranslateCall(const ConvolutionCall& call, Translated* out) {
   out->convolution.activation_parameter =
       activation.mode == CUDNN_ACTIVATION_SWISH ? activation.swish_beta : activation.coef;
   out->convolution.stream = call.stream;
+  out->convolution.workspace = call.workspace;
+  out->convolution.workspace_bytes = call.workspace_bytes;
   out->y = TensorOf(call.y);
   out->operands.y = &out->y;
   if (!bias_only) {
@@ -142,22 +147,29 @@ cudnnStatus_t AnswerOf(oocdnn_status status) {
                                       : Status(static_cast<Code>(status), oocdnn_last_error()));
 }
 
-// The context of this process; with its lock held. Never destroyed, because programs compute until
-// their very end.
+// The context of this process for one device; with its lock held. Never destroyed, because programs
+// compute until their very end.
 struct Shared {
   ProcessLock lock;
   oocdnn_context* context = nullptr;
 };
 
-Shared& TheShared() {
-  static Shared* const shared = new Shared;
-  return *shared;
+constexpr int kMostDevices = 64;
+
+Shared& SharedOf(int device) {
+  static auto* const shared = new std::array<Shared, kMostDevices + 1>;
+  const int place = std::clamp(device, kCpu, kMostDevices - 1) - kCpu;
+  return (*shared)[static_cast<size_t>(place)];
 }
 
-cudnnStatus_t Open(Shared* shared) {
+cudnnStatus_t Open(int device, Shared* shared) {
   if (shared->context != nullptr) return CUDNN_STATUS_SUCCESS;
   oocdnn_options options = oocdnn_default_options();
-  options.device = "cpu";
+  const std::string name = device == kCpu ? "cpu" : Format("cuda:%d", device);
+  // Where nobody says, the client's own tensors come first on a GPU.
+  const std::string budget = Get(Var::kBudget).value_or("2GiB");
+  options.device = name.c_str();
+  if (device != kCpu) options.budget = budget.c_str();
   return AnswerOf(oocdnn_create(&options, &shared->context));
 }
 
@@ -187,12 +199,25 @@ cudnnStatus_t Check(const ConvolutionCall& call) {
 cudnnStatus_t Run(const ConvolutionCall& call, const char* why) {
   Translated translated;
   OOC_CUDNN_TRY(TranslateCall(call, &translated));
-  Shared& shared = TheShared();
+  Shared& shared = SharedOf(call.device);
   const std::lock_guard turn(shared.lock);
-  OOC_CUDNN_TRY(Open(&shared));
+  OOC_CUDNN_TRY(Open(call.device, &shared));
   OOC_CUDNN_TRY(
       AnswerOf(oocdnn_run(shared.context, &translated.convolution, &translated.operands)));
   LogTaken(shared.context, translated, why);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t PlanInCore(const ConvolutionCall& call, int64_t budget, int64_t* bytes) {
+  Translated translated;
+  OOC_CUDNN_TRY(TranslateCall(call, &translated));
+  Shared& shared = SharedOf(call.device);
+  const std::lock_guard turn(shared.lock);
+  OOC_CUDNN_TRY(Open(call.device, &shared));
+  oocdnn_plan_info info{};
+  OOC_CUDNN_TRY(AnswerOf(oocdnn_plan_in_core(shared.context, &translated.convolution,
+                                             &translated.operands, budget, &info)));
+  *bytes = info.device_bytes;
   return CUDNN_STATUS_SUCCESS;
 }
 

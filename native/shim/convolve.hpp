@@ -8,6 +8,8 @@ namespace oocdnn::shim {
 
 enum class Direction { kForward, kBackwardData, kBackwardFilter, kBackwardBias };
 
+constexpr int kCpu = -1;  // in the place of a GPU's ordinal
+
 // A tensor and where it lies. Unused ones keep rank 0.
 struct TensorArgument {
   TensorValue value;
@@ -25,13 +27,21 @@ struct ConvolutionCall {
   ActivationValue activation{.mode = CUDNN_ACTIVATION_IDENTITY};
   double alpha = 1.0, beta = 0.0, residual_alpha = 1.0;
   cudaStream_t stream = nullptr;
+  int device = kCpu;
+  // Device memory to use in the stream's order, of at least the bytes of PlanInCore; or none.
+  void* workspace = nullptr;
+  int64_t workspace_bytes = 0;
 };
 
 // Everything but the pointers: BAD_PARAM for shapes and types that do not go together.
 cudnnStatus_t Check(const ConvolutionCall& call);
 
-// Runs it on the process's context, which is made at the first call and kept. `why` is for the log.
+// Runs it on the process's context for the device, which is made at the first call and kept. `why`
+// is for the log.
 cudnnStatus_t Run(const ConvolutionCall& call, const char* why);
+
+// The bytes of workspace with which Run needs no other device memory, all operands on the device.
+cudnnStatus_t PlanInCore(const ConvolutionCall& call, int64_t budget, int64_t* bytes);
 
 // A scaling factor of the legacy interface: a double where the tensors are, else a float.
 double ScalarOf(const void* factor, cudnnDataType_t dtype);

@@ -1,5 +1,6 @@
 // The one entry of the drop-in: which functions the core serves.
 #include "abi/dropin.h"
+#include "shim/real.hpp"
 #include "shim/served.hpp"
 
 namespace oocdnn::shim {
@@ -21,16 +22,25 @@ Served OwnFunctions() {
   return served;
 }
 
+// Before functions that the real library has; what it lacks, clients must not find in us.
+Served TakenFunctions(OocFunction (*real)(const char* name)) {
+  FillReal(real);
+  Served served;
+  ServeTakenGraphs(&served);
+  ServeTakenConvolutions(&served);
+  std::erase_if(served, [real](const OocServed& one) { return real(one.name) == nullptr; });
+  return served;
+}
+
 }  // namespace
 }  // namespace oocdnn::shim
 
 __attribute__((visibility("default"))) const OocServed* oocdnn_cudnn_functions(
     OocFunction (*real)(const char* name)) {
-  using oocdnn::shim::Served;
+  using namespace oocdnn::shim;  // NOLINT(google-build-using-namespace): its one way out
   try {
-    if (real != nullptr) return nullptr;
     // Kept: the drop-in holds it for as long as the process lives.
-    auto* const served = new Served(oocdnn::shim::OwnFunctions());
+    auto* const served = new Served(real != nullptr ? TakenFunctions(real) : OwnFunctions());
     served->push_back({nullptr, nullptr});
     return served->data();
   } catch (...) {

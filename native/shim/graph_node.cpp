@@ -1,6 +1,7 @@
 #include "shim/graph_node.hpp"
 
 #include <cstring>
+#include <utility>
 
 namespace oocdnn::shim {
 namespace {
@@ -36,6 +37,47 @@ size_t ElementBytes(cudnnBackendAttributeType_t type) {
     case CUDNN_TYPE_FRACTION: return 16;
     default: return 4;  // float, int32 and enums
   }
+}
+
+Attribute Copied(cudnnBackendAttributeType_t type, int64_t count, const void* elements) {
+  Attribute attribute{.type = type, .count = count};
+  const size_t bytes = elements != nullptr ? ElementBytes(type) * static_cast<size_t>(count) : 0;
+  if (bytes > 0) {
+    attribute.bytes.resize(bytes);
+    std::memcpy(attribute.bytes.data(), elements, bytes);
+  }
+  return attribute;
+}
+
+namespace {
+
+Node ReadyMade(cudnnBackendDescriptorType_t type, cudnnBackendAttributeName_t name,
+               NodePointer child) {
+  Node node{.type = type, .finalized = true};
+  node.attributes[name] = {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, {}, {std::move(child)}};
+  return node;
+}
+
+}  // namespace
+
+Node EngineOf(NodePointer graph) {
+  return ReadyMade(CUDNN_BACKEND_ENGINE_DESCRIPTOR, CUDNN_ATTR_ENGINE_OPERATION_GRAPH,
+                   std::move(graph));
+}
+
+Node ConfigurationOf(NodePointer engine) {
+  return ReadyMade(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, CUDNN_ATTR_ENGINECFG_ENGINE,
+                   std::move(engine));
+}
+
+NodePointer GraphBehind(const Node& node) {
+  if (node.type == CUDNN_BACKEND_ENGINE_DESCRIPTOR) {
+    return node.Child(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
+  }
+  const bool plan = node.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR;
+  const NodePointer next =
+      node.Child(plan ? CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG : CUDNN_ATTR_ENGINECFG_ENGINE);
+  return next != nullptr ? GraphBehind(*next) : nullptr;
 }
 
 const Attribute* Node::Find(cudnnBackendAttributeName_t name) const {

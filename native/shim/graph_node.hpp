@@ -39,6 +39,16 @@ struct Node {
   [[nodiscard]] NodePointer Child(cudnnBackendAttributeName_t name) const;
 };
 
+// An attribute as a client sets it, but for nodes, which only the caller can name.
+Attribute Copied(cudnnBackendAttributeType_t type, int64_t count, const void* elements);
+
+// Nodes that real libraries and ours give to clients ready made: an engine of the graph, and a
+// configuration of the engine.
+Node EngineOf(NodePointer graph);
+Node ConfigurationOf(NodePointer engine);
+// The graph behind a plan, a configuration or an engine; null where it is not known.
+NodePointer GraphBehind(const Node& node);
+
 // Bytes of one element of an attribute's type; 0 where it is unknown.
 size_t ElementBytes(cudnnBackendAttributeType_t type);
 

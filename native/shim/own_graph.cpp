@@ -97,12 +97,7 @@ cudnnStatus_t SetAttribute(Descriptor descriptor, cudnnBackendAttributeName_t na
              static_cast<int>(node.type), static_cast<int>(name));
     OOC_NEED(count >= 0 && (elements != nullptr || count == 0), "%lld elements, or none are given",
              static_cast<long long>(count));
-    Attribute attribute{.type = type, .count = count};
-    const size_t bytes = ElementBytes(type) * static_cast<size_t>(count);
-    if (bytes > 0) {
-      attribute.bytes.resize(bytes);
-      std::memcpy(attribute.bytes.data(), elements, bytes);
-    }
+    Attribute attribute = Copied(type, count, elements);
     if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
       const auto* const given = static_cast<const Descriptor*>(elements);
       for (int64_t i = 0; i < count; ++i) {
@@ -243,13 +238,8 @@ cudnnStatus_t GiveResult(const Node& heuristics, int64_t requested, int64_t* cou
   OOC_CUDNN_TRY(NeedDescriptor(first));
   OOC_NEED(Of(first)->node.type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
            "results are read into engine configurations");
-  Node engine{.type = CUDNN_BACKEND_ENGINE_DESCRIPTOR, .finalized = true};
-  engine.attributes[CUDNN_ATTR_ENGINE_OPERATION_GRAPH] =
-      heuristics.attributes.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
-  Node& config = Of(first)->node;
-  config = Node{.type = CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, .finalized = true};
-  config.attributes[CUDNN_ATTR_ENGINECFG_ENGINE] = {
-      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, {}, {std::make_shared<const Node>(std::move(engine))}};
+  const NodePointer graph = heuristics.Child(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+  Of(first)->node = ConfigurationOf(std::make_shared<const Node>(EngineOf(graph)));
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -301,20 +291,10 @@ cudnnStatus_t GetAttribute(Descriptor descriptor, cudnnBackendAttributeName_t na
     for (const Told& told : kTold) {
       if (told.name != name) continue;
       OOC_CUDNN_TRY(CheckReadType(type, told.type));
-      Attribute attribute{.type = told.type, .count = told.count};
-      attribute.bytes.resize(sizeof told.value);
-      std::memcpy(attribute.bytes.data(), &told.value, sizeof told.value);
-      return GiveAttribute(attribute, requested, count, elements);
+      return GiveAttribute(Copied(told.type, told.count, &told.value), requested, count, elements);
     }
     return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "attribute %d is not set", static_cast<int>(name));
   });
-}
-
-// The graph behind a plan.
-NodePointer GraphOf(const Node& plan) {
-  const NodePointer config = plan.Child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-  const NodePointer engine = config ? config->Child(CUDNN_ATTR_ENGINECFG_ENGINE) : nullptr;
-  return engine ? engine->Child(CUDNN_ATTR_ENGINE_OPERATION_GRAPH) : nullptr;
 }
 
 cudnnStatus_t CheckPlan(cudnnHandle_t handle, Descriptor plan, Descriptor pack) {
@@ -332,7 +312,7 @@ cudnnStatus_t CheckPlan(cudnnHandle_t handle, Descriptor plan, Descriptor pack) 
 cudnnStatus_t Execute(cudnnHandle_t handle, Descriptor plan, Descriptor pack) {
   return Serve([&] {
     OOC_CUDNN_TRY(CheckPlan(handle, plan, pack));
-    const NodePointer graph = GraphOf(Of(plan)->node);
+    const NodePointer graph = GraphBehind(Of(plan)->node);
     OOC_NEED(graph != nullptr, "the plan has no graph");
     const Result<GraphPattern> pattern = Recognize(*graph);
     if (!pattern.ok()) return StatusOf(pattern.status());

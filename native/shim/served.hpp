@@ -23,6 +23,10 @@ void ServeElementwise(Served* served);
 void ServeNormalization(Served* served);  // softmax, batch normalization
 void ServeGraphs(Served* served);
 
+// With a GPU: what stands before the real library's functions.
+void ServeTakenGraphs(Served* served);
+void ServeTakenConvolutions(Served* served);
+
 }  // namespace oocdnn::shim
 
 // Adds `function` as cuDNN's `name`. The compiler compares it with the declaration of that name.

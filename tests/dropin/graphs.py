@@ -92,7 +92,7 @@ class Graphs:
         strides = [stride // array.itemsize for stride in array.strides]
         self.set(made, "TENSOR_STRIDES", "INT64", *strides)
         self.set(made, "TENSOR_UNIQUE_ID", "INT64", uid)
-        self.set(made, "TENSOR_BYTE_ALIGNMENT", "INT64", 8)
+        self.set(made, "TENSOR_BYTE_ALIGNMENT", "INT64", 16)
         if virtual:
             self.set(made, "TENSOR_IS_VIRTUAL", "BOOLEAN", True)
         return self.finalize(made)
@@ -149,15 +149,30 @@ class Graphs:
         self.set(made, "OPERATIONGRAPH_OPS", "BACKEND_DESCRIPTOR", *operations)
         return made
 
-    def configuration(self, graph):
-        """The first that heuristics give."""
+    def configurations(self, graph, most: int) -> list:
+        """Up to so many that heuristics give."""
         heuristics = self.make("ENGINEHEUR")
         self.set(heuristics, "ENGINEHEUR_OPERATION_GRAPH", "BACKEND_DESCRIPTOR", graph)
         self.set(heuristics, "ENGINEHEUR_MODE", "HEUR_MODE", self.lib.CUDNN_HEUR_MODE_A)
         self.finalize(heuristics)
-        config = self.make("ENGINECFG")
-        assert len(self.get(heuristics, "ENGINEHEUR_RESULTS", "BACKEND_DESCRIPTOR", into=config))
-        return config
+        found = [self.make("ENGINECFG") for _ in range(most)]
+        ffi, count = self.lib.ffi, self.lib.ffi.new("int64_t *")
+        array = ffi.new("cudnnBackendDescriptor_t[]", found)
+        self.lib.check(
+            self.lib.cudnnBackendGetAttribute(
+                heuristics,
+                self.lib.CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                self.lib.CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                most,
+                count,
+                array,
+            )
+        )
+        return found[: count[0]]
+
+    def configuration(self, graph):
+        """The first that heuristics give."""
+        return self.configurations(graph, 1)[0]
 
     def plan(self, config):
         made = self.make("EXECUTION_PLAN")
@@ -165,13 +180,17 @@ class Graphs:
         self.set(made, "EXECUTION_PLAN_ENGINE_CONFIG", "BACKEND_DESCRIPTOR", config)
         return self.finalize(made)
 
-    def pack(self, arrays: dict[int, np.ndarray]):
+    def pack(self, arrays: dict[int, np.ndarray | int], workspace: int = 0):
+        """Arrays, or addresses."""
         made = self.make("VARIANT_PACK")
-        ffi = self.lib.ffi
-        pointers = [ffi.cast("void *", a.__array_interface__["data"][0]) for a in arrays.values()]
+        addresses = [
+            a if isinstance(a, int) else a.__array_interface__["data"][0] for a in arrays.values()
+        ]
+        pointers = [self.lib.ffi.cast("void *", address) for address in addresses]
         self.set(made, "VARIANT_PACK_DATA_POINTERS", "VOID_PTR", *pointers)
         self.set(made, "VARIANT_PACK_UNIQUE_IDS", "INT64", *arrays)
-        self.set(made, "VARIANT_PACK_WORKSPACE", "VOID_PTR", ffi.NULL)
+        place = self.lib.ffi.cast("void *", workspace)
+        self.set(made, "VARIANT_PACK_WORKSPACE", "VOID_PTR", place)
         return self.finalize(made)
 
     def run(self, operations: list, arrays: dict[int, np.ndarray]) -> None:

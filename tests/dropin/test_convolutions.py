@@ -1,9 +1,12 @@
 """The legacy convolutions where there is no GPU, against the reference: integer filling, threshold
 0."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import oracle
 import pytest
+from dropin.calls import Calls
 from python.support import DTYPES, assert_equal, channels_last, integers
 
 # Name, x, w, keywords of the window.
@@ -201,3 +204,26 @@ def test_sums_in_16_bits_are_kept_in_float(calls):
     problem.x[...], problem.w[...] = x, w
     calls.lib.check(problem.forward())
     assert_equal(problem.y, oracle.forward(x, w))
+
+
+def test_threads_with_handles_of_their_own(lib):
+    """Calls take turns; each thread gets its own results and its own text of failure."""
+
+    def work(seed):
+        place = lib.ffi.new("cudnnHandle_t *")
+        lib.check(lib.cudnnCreate(place))
+        calls = Calls(lib, place[0])
+        for _ in range(5):
+            problem = Problem(calls, (1, 3 + seed, 8, 8), (2, 3 + seed, 3, 3), {})
+            lib.check(problem.forward())
+            assert_equal(problem.y, oracle.forward(problem.x, problem.w))
+            problem.xd = calls.tensor(np.zeros((1, 1, 2 + seed, 9), np.float32))
+            assert problem.forward() == lib.CUDNN_STATUS_BAD_PARAM
+            text = lib.ffi.new("char[300]")
+            lib.cudnnGetLastErrorString(text, 300)
+            assert lib.ffi.string(text)
+        calls.close()
+        lib.check(lib.cudnnDestroy(place[0]))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))

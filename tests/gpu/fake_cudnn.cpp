@@ -324,6 +324,10 @@ FAKE(cudnnStatus_t, cudnnDestroy)(cudnnHandle_t handle) {
   return CUDNN_STATUS_SUCCESS;
 }
 FAKE(cudnnStatus_t, cudnnSetStream)(cudnnHandle_t, CUstream) { return CUDNN_STATUS_SUCCESS; }
+FAKE(cudnnStatus_t, cudnnGetStream)(cudnnHandle_t, CUstream* stream) {
+  *stream = nullptr;
+  return CUDNN_STATUS_SUCCESS;
+}
 
 FAKE(cudnnStatus_t, cudnnBackendCreateDescriptor)(cudnnBackendDescriptorType_t type,
                                                   cudnnBackendDescriptor_t* descriptor) {

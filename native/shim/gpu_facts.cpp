@@ -1,0 +1,56 @@
+#include "shim/gpu_facts.hpp"
+
+#include <dlfcn.h>
+
+#include "abi/cuda_driver.h"
+
+namespace oocdnn::shim {
+namespace {
+
+struct Facts {
+  CUresult (*attributes)(unsigned, CUpointer_attribute*, void**, CUdeviceptr) = nullptr;
+  CUresult (*device)(CUdevice*) = nullptr;
+  CUresult (*memory)(size_t*, size_t*) = nullptr;
+};
+
+const Facts& Driver() {
+  static const Facts facts = [] {
+    Facts found;
+    void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return found;
+    found.attributes =
+        reinterpret_cast<decltype(Facts::attributes)>(dlsym(library, "cuPointerGetAttributes"));
+    found.device = reinterpret_cast<decltype(Facts::device)>(dlsym(library, "cuCtxGetDevice"));
+    found.memory = reinterpret_cast<decltype(Facts::memory)>(dlsym(library, "cuMemGetInfo_v2"));
+    return found;
+  }();
+  return facts;
+}
+
+}  // namespace
+
+Place PlaceOf(const void* pointer) {
+  if (Driver().attributes == nullptr) return Place::kUnknown;
+  unsigned type = 0, managed = 0;
+  CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED};
+  void* values[] = {&type, &managed};
+  const CUresult answer =
+      Driver().attributes(2, names, values, reinterpret_cast<CUdeviceptr>(pointer));
+  if (answer != CUDA_SUCCESS) return Place::kUnknown;
+  if (managed != 0 || type == CU_MEMORYTYPE_DEVICE) return Place::kDevice;
+  return type == CU_MEMORYTYPE_HOST ? Place::kPinned : Place::kPageable;
+}
+
+int CurrentDevice() {
+  CUdevice device = 0;
+  const bool said = Driver().device != nullptr && Driver().device(&device) == CUDA_SUCCESS;
+  return said ? device : 0;
+}
+
+int64_t FreeBytes() {
+  size_t free = 0, total = 0;
+  const bool said = Driver().memory != nullptr && Driver().memory(&free, &total) == CUDA_SUCCESS;
+  return said ? static_cast<int64_t>(free) : 0;
+}
+
+}  // namespace oocdnn::shim

@@ -1,0 +1,46 @@
+// The real library's functions that the shim itself calls, by the declarations of abi/cudnn.h.
+#pragma once
+
+#include "abi/cudnn.h"
+#include "abi/dropin.h"
+
+namespace oocdnn::shim {
+
+#define OOC_REAL_FUNCTIONS(F)              \
+  F(cudnnGetStream)                        \
+  F(cudnnGetLastErrorString)               \
+  F(cudnnBackendCreateDescriptor)          \
+  F(cudnnBackendDestroyDescriptor)         \
+  F(cudnnBackendInitialize)                \
+  F(cudnnBackendSetAttribute)              \
+  F(cudnnBackendGetAttribute)              \
+  F(cudnnBackendFinalize)                  \
+  F(cudnnBackendExecute)                   \
+  F(cudnnBackendPopulateCudaGraph)         \
+  F(cudnnBackendUpdateCudaGraph)           \
+  F(cudnnGetExecutionPlanWorkspaceSize)    \
+  F(cudnnGetTensorNdDescriptor)            \
+  F(cudnnGetFilterNdDescriptor)            \
+  F(cudnnGetConvolutionNdDescriptor)       \
+  F(cudnnGetConvolutionGroupCount)         \
+  F(cudnnGetConvolutionMathType)           \
+  F(cudnnGetActivationDescriptor)          \
+  F(cudnnGetActivationDescriptorSwishBeta) \
+  F(cudnnConvolutionForward)               \
+  F(cudnnConvolutionBiasActivationForward) \
+  F(cudnnConvolutionBackwardData)          \
+  F(cudnnConvolutionBackwardFilter)        \
+  F(cudnnConvolutionBackwardBias)
+
+// Null where the library lacks a function.
+struct Real {
+#define OOC_MEMBER(name) decltype(&::name) name = nullptr;
+  OOC_REAL_FUNCTIONS(OOC_MEMBER)
+#undef OOC_MEMBER
+};
+
+// Set once, by FillReal, before any function of ours is called.
+const Real& TheReal();
+void FillReal(OocFunction (*real)(const char* name));
+
+}  // namespace oocdnn::shim

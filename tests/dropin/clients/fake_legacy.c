@@ -1,0 +1,213 @@
+/* A library in the place of the real cuDNN, with as much of the legacy interface as one convolution
+ * takes. It computes nothing: what it is asked to compute gets the value 7 in its first element, so that a
+ * test sees who was asked. */
+#include <cudnn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct cudnnContext {
+  cudaStream_t stream;
+};
+struct cudnnTensorStruct {
+  cudnnDataType_t type;
+  cudnnTensorFormat_t format;
+  int rank, dims[8], stride[8];
+};
+struct cudnnConvolutionStruct {
+  int rank, pad[8], stride[8], dilation[8], groups;
+  cudnnConvolutionMode_t mode;
+  cudnnDataType_t type;
+  cudnnMathType_t math;
+};
+struct cudnnActivationStruct {
+  cudnnActivationMode_t mode;
+  cudnnNanPropagation_t nans;
+  double coef;
+};
+
+static cudnnStatus_t make(void* place, size_t bytes) {
+  void* const made = calloc(1, bytes);
+  memcpy(place, &made, sizeof made);
+  return made != NULL ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_INTERNAL_ERROR;
+}
+
+static void copy(int* to, const int* from, int count) {
+  if (to != NULL) memcpy(to, from, (size_t)count * sizeof *to);
+}
+
+static cudnnStatus_t mark(void* y) {
+  *(float*)y = 7;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+size_t cudnnGetVersion(void) { return 91900; }
+const char* cudnnGetErrorString(cudnnStatus_t s) { return s ? "CUDNN_STATUS_FAKE" : ""; }
+void cudnnGetLastErrorString(char* text, size_t bytes) { snprintf(text, bytes, "the real one's"); }
+
+cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) { return make(handle, sizeof **handle); }
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return free(handle), CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* stream) {
+  *stream = handle->stream;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* d) { return make(d, sizeof **d); }
+cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t d) {
+  return free(d), CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t d, cudnnDataType_t type, int rank,
+                                         const int* dims, const int* stride) {
+  d->type = type;
+  d->rank = rank;
+  copy(d->dims, dims, rank);
+  copy(d->stride, stride, rank);
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnGetTensorNdDescriptor(cudnnTensorDescriptor_t d, int requested,
+                                         cudnnDataType_t* type, int* rank, int* dims, int* stride) {
+  *type = d->type;
+  *rank = d->rank;
+  copy(dims, d->dims, requested < d->rank ? requested : d->rank);
+  copy(stride, d->stride, requested < d->rank ? requested : d->rank);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* d) {
+  return make(d, sizeof(struct cudnnTensorStruct));
+}
+cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t d) {
+  return free(d), CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
+                                         cudnnTensorFormat_t format, int rank, const int* dims) {
+  struct cudnnTensorStruct* const d = (struct cudnnTensorStruct*)filter;
+  d->type = type;
+  d->format = format;
+  d->rank = rank;
+  copy(d->dims, dims, rank);
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnGetFilterNdDescriptor(cudnnFilterDescriptor_t filter, int requested,
+                                         cudnnDataType_t* type, cudnnTensorFormat_t* format,
+                                         int* rank, int* dims) {
+  const struct cudnnTensorStruct* const d = (const struct cudnnTensorStruct*)filter;
+  *type = d->type;
+  *format = d->format;
+  *rank = d->rank;
+  copy(dims, d->dims, requested < d->rank ? requested : d->rank);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* d) {
+  return make(d, sizeof **d);
+}
+cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t d) {
+  return free(d), CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t d, int rank,
+                                              const int* pad, const int* stride,
+                                              const int* dilation, cudnnConvolutionMode_t mode,
+                                              cudnnDataType_t type) {
+  d->rank = rank;
+  copy(d->pad, pad, rank);
+  copy(d->stride, stride, rank);
+  copy(d->dilation, dilation, rank);
+  d->mode = mode;
+  d->type = type;
+  d->groups = 1;
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnGetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t d, int requested,
+                                              int* rank, int* pad, int* stride, int* dilation,
+                                              cudnnConvolutionMode_t* mode, cudnnDataType_t* type) {
+  const int count = requested < d->rank ? requested : d->rank;
+  *rank = d->rank;
+  copy(pad, d->pad, count);
+  copy(stride, d->stride, count);
+  copy(dilation, d->dilation, count);
+  *mode = d->mode;
+  *type = d->type;
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t d, int groups) {
+  return d->groups = groups, CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnGetConvolutionGroupCount(cudnnConvolutionDescriptor_t d, int* groups) {
+  return *groups = d->groups, CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnGetConvolutionMathType(cudnnConvolutionDescriptor_t d, cudnnMathType_t* math) {
+  return *math = d->math, CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t* d) {
+  return make(d, sizeof **d);
+}
+cudnnStatus_t cudnnDestroyActivationDescriptor(cudnnActivationDescriptor_t d) {
+  return free(d), CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t d,
+                                           cudnnActivationMode_t mode, cudnnNanPropagation_t nans,
+                                           double coef) {
+  d->mode = mode;
+  d->nans = nans;
+  d->coef = coef;
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnGetActivationDescriptor(cudnnActivationDescriptor_t d,
+                                           cudnnActivationMode_t* mode,
+                                           cudnnNanPropagation_t* nans, double* coef) {
+  *mode = d->mode;
+  *nans = d->nans;
+  *coef = d->coef;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+#define UNUSED(x) ((void)(x))
+
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void* a, cudnnTensorDescriptor_t xd,
+                                      const void* x, cudnnFilterDescriptor_t wd, const void* w,
+                                      cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t g,
+                                      void* s, size_t n, const void* b, cudnnTensorDescriptor_t yd,
+                                      void* y) {
+  UNUSED(h), UNUSED(a), UNUSED(xd), UNUSED(x), UNUSED(wd), UNUSED(w), UNUSED(c), UNUSED(g);
+  UNUSED(s), UNUSED(n), UNUSED(b), UNUSED(yd);
+  return mark(y);
+}
+cudnnStatus_t cudnnConvolutionBiasActivationForward(
+    cudnnHandle_t h, const void* a, cudnnTensorDescriptor_t xd, const void* x,
+    cudnnFilterDescriptor_t wd, const void* w, cudnnConvolutionDescriptor_t c,
+    cudnnConvolutionFwdAlgo_t g, void* s, size_t n, const void* b, cudnnTensorDescriptor_t zd,
+    const void* z, cudnnTensorDescriptor_t bd, const void* bias, cudnnActivationDescriptor_t ad,
+    cudnnTensorDescriptor_t yd, void* y) {
+  UNUSED(h), UNUSED(a), UNUSED(xd), UNUSED(x), UNUSED(wd), UNUSED(w), UNUSED(c), UNUSED(g);
+  UNUSED(s), UNUSED(n), UNUSED(b), UNUSED(zd), UNUSED(z), UNUSED(bd), UNUSED(bias), UNUSED(ad);
+  UNUSED(yd);
+  return mark(y);
+}
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void* a,
+                                           cudnnFilterDescriptor_t wd, const void* w,
+                                           cudnnTensorDescriptor_t yd, const void* y,
+                                           cudnnConvolutionDescriptor_t c,
+                                           cudnnConvolutionBwdDataAlgo_t g, void* s, size_t n,
+                                           const void* b, cudnnTensorDescriptor_t xd, void* x) {
+  UNUSED(h), UNUSED(a), UNUSED(xd), UNUSED(wd), UNUSED(w), UNUSED(c), UNUSED(g), UNUSED(s);
+  UNUSED(n), UNUSED(b), UNUSED(yd), UNUSED(y);
+  return mark(x);
+}
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void* a,
+                                             cudnnTensorDescriptor_t xd, const void* x,
+                                             cudnnTensorDescriptor_t yd, const void* y,
+                                             cudnnConvolutionDescriptor_t c,
+                                             cudnnConvolutionBwdFilterAlgo_t g, void* s, size_t n,
+                                             const void* b, cudnnFilterDescriptor_t wd, void* w) {
+  UNUSED(h), UNUSED(a), UNUSED(xd), UNUSED(x), UNUSED(wd), UNUSED(c), UNUSED(g), UNUSED(s);
+  UNUSED(n), UNUSED(b), UNUSED(yd), UNUSED(y);
+  return mark(w);
+}
+cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t h, const void* a,
+                                           cudnnTensorDescriptor_t yd, const void* y, const void* b,
+                                           cudnnTensorDescriptor_t bd, void* bias) {
+  UNUSED(h), UNUSED(a), UNUSED(yd), UNUSED(y), UNUSED(b), UNUSED(bd);
+  return mark(bias);
+}

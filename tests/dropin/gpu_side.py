@@ -1,0 +1,222 @@
+"""The graph API before a GPU and a cuDNN, here the fake ones, set up by test_taken.py; the log is
+in OOCDNN_LOG_FILE."""
+
+from __future__ import annotations
+
+import json
+import os
+from ctypes import byref, c_size_t, c_uint64, c_void_p
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from dropin.graphs import Graphs
+from gpu.driver import DeviceArray, InContext, call
+from python.support import assert_equal, integers
+
+import oocdnn
+from oocdnn import cudnn
+
+X, W, Y = 1, 2, 3
+# Engines of the fake cuDNN by the place of their configuration: one that must not be used for tiles
+# gives wrong sums, one wants a workspace of 2^50 bytes, one makes no plan, one is right.
+WRONG, NO_PLAN, HUGE, RIGHT = 0, 8, 9, 10
+
+
+@pytest.fixture(scope="module", autouse=True)
+def context():
+    """As programs have it: a context is current, and cuDNN was called."""
+    with InContext():
+        yield
+
+
+@pytest.fixture
+def graphs():
+    place = cudnn.ffi.new("cudnnHandle_t *")
+    cudnn.check(cudnn.cudnnCreate(place))
+    made = Graphs(cudnn, place[0])
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def log():
+    """The lines that were logged since."""
+    path = Path(os.environ["OOCDNN_LOG_FILE"])
+    before = path.read_text().count("\n") if path.exists() else 0
+
+    def lines() -> list[str]:
+        return path.read_text().splitlines()[before:] if path.exists() else []
+
+    return lines
+
+
+class Problem:
+    def __init__(self, graphs):
+        self.graphs = graphs
+        self.x, self.w = integers((2, 3, 9, 8)), integers((4, 3, 3, 3), 1)
+        self.expected = oracle.forward(self.x, self.w, padding=1)
+        self.y = np.full(self.expected.shape, np.nan, np.float32)
+        tensors = [graphs.tensor(u, a) for u, a in ((X, self.x), (W, self.w), (Y, self.y))]
+        op = graphs.convolution("FORWARD", *tensors, graphs.window(2, padding=1))
+        self.graph = graphs.finalize(graphs.graph(op))
+
+    def plan(self, place: int):
+        return self.graphs.plan(self.graphs.configurations(self.graph, 12)[place])
+
+    def execute(self, plan, arrays, workspace=0) -> int:
+        pack = self.graphs.pack(dict(zip((X, W, Y), arrays, strict=True)), workspace)
+        return cudnn.cudnnBackendExecute(self.graphs.handle, plan, pack)
+
+
+def workspace_of(graphs, plan) -> int:
+    return graphs.get(plan, "EXECUTION_PLAN_WORKSPACE_SIZE", "INT64")[0]
+
+
+def on_device(*arrays):
+    return [DeviceArray(array) for array in arrays]
+
+
+def addresses(arrays):
+    return [array.pointer.value for array in arrays]
+
+
+def device_memory(size: int) -> int:
+    pointer = c_uint64()
+    call("cuMemAlloc_v2", byref(pointer), c_size_t(size))
+    return pointer.value
+
+
+def taken(lines: list[str]) -> list[str]:
+    return [line.rsplit("why=", 1)[1] for line in lines if " taken " in line]
+
+
+def test_what_lies_on_the_device_goes_to_the_real_library(graphs, log):
+    problem = Problem(graphs)
+    plan = problem.plan(RIGHT)
+    arrays = on_device(problem.x, problem.w, problem.y)
+    scratch = device_memory(workspace_of(graphs, plan))
+    cudnn.check(problem.execute(plan, addresses(arrays), scratch))
+    assert_equal(arrays[2].get(), problem.expected)
+    assert not taken(log())
+
+
+def test_the_real_library_ran_that(graphs):
+    """The wrong engine's sums are wrong: it was not us who computed."""
+    problem = Problem(graphs)
+    arrays = on_device(problem.x, problem.w, problem.y)
+    cudnn.check(problem.execute(problem.plan(WRONG), addresses(arrays)))
+    assert_equal(arrays[2].get(), problem.expected + 0.5)
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_an_operand_in_pageable_memory_is_taken(graphs, log, which):
+    problem = Problem(graphs)
+    host = [problem.x, problem.w, problem.y]
+    arrays = on_device(*host)
+    places = addresses(arrays)
+    places[which] = host[which].__array_interface__["data"][0]
+    cudnn.check(problem.execute(problem.plan(WRONG), places))
+    assert_equal(problem.y if which == 2 else arrays[2].get(), problem.expected)
+    assert taken(log()) == ["host-operand"]
+
+
+def test_an_operand_in_pinned_memory_is_taken(graphs, log):
+    problem = Problem(graphs)
+    arrays = on_device(problem.x, problem.w, problem.y)
+    places = addresses(arrays)
+    places[0] = arrays[0].pinned.ctypes.data  # it holds x since the copy
+    cudnn.check(problem.execute(problem.plan(WRONG), places))
+    assert_equal(arrays[2].get(), problem.expected)
+    assert taken(log()) == ["host-operand"]
+
+
+def test_one_plan_serves_device_and_host(graphs, log):
+    """The second decision is made at every execution."""
+    problem = Problem(graphs)
+    plan = problem.plan(WRONG)
+    arrays = on_device(problem.x, problem.w, problem.y)
+    for _ in range(2):
+        cudnn.check(problem.execute(plan, addresses(arrays)))
+        assert_equal(arrays[2].get(), problem.expected + 0.5)
+        cudnn.check(problem.execute(plan, [problem.x, problem.w, problem.y]))
+        assert_equal(problem.y, problem.expected)
+    assert taken(log()) == ["host-operand"] * 2
+
+
+def test_a_plan_whose_workspace_is_too_large_is_taken(graphs, log):
+    """The client is told how much we need, and that is all that we use."""
+    problem = Problem(graphs)
+    plan = problem.plan(HUGE)
+    size = workspace_of(graphs, plan)
+    assert 0 < size < 2**24
+    arrays = on_device(problem.x, problem.w, problem.y)
+    scratch = device_memory(size)
+    free, total = c_size_t(), c_size_t()
+    call("cuMemGetInfo_v2", byref(free), byref(total))
+    before = free.value
+    for _ in range(3):
+        cudnn.check(problem.execute(plan, addresses(arrays), scratch))
+    call("cuStreamSynchronize", c_void_p())
+    assert_equal(arrays[2].get(), problem.expected)
+    call("cuMemGetInfo_v2", byref(free), byref(total))
+    assert free.value == before
+    assert taken(log()) == ["workspace"] * 3
+
+
+def test_a_taken_plan_without_a_workspace_still_runs(graphs):
+    problem = Problem(graphs)
+    arrays = on_device(problem.x, problem.w, problem.y)
+    cudnn.check(problem.execute(problem.plan(HUGE), addresses(arrays)))
+    assert_equal(arrays[2].get(), problem.expected)
+
+
+def test_a_plan_that_the_real_library_cannot_make_stays_refused(graphs):
+    """The client tries the next engine; taking it would hide better ones."""
+    problem = Problem(graphs)
+    config = graphs.configurations(problem.graph, 12)[NO_PLAN]
+    with pytest.raises(Exception, match="not this shape"):
+        graphs.plan(config)
+
+
+def test_tensor_cores_are_used_where_the_clients_engine_uses_them(graphs, log):
+    """Only the configuration says whether float tensors may be rounded to TF32."""
+    for place in (RIGHT, RIGHT + 1):
+        problem = Problem(graphs)
+        cudnn.check(problem.execute(problem.plan(place), [problem.x, problem.w, problem.y]))
+        assert_equal(problem.y, problem.expected)
+    lines = [line for line in log() if " taken " in line]
+    assert ["tf32" in line for line in lines] == [True, False]
+
+
+def test_parts_may_be_destroyed_before_the_whole_is_finished(graphs):
+    """cuDNN copies what it is given, and so do we; addresses come again."""
+    for _ in range(20):
+        inner = Graphs(cudnn, graphs.handle)
+        problem = Problem(inner)
+        plan = graphs.plan(inner.configuration(problem.graph))
+        inner.close()
+        problem.graphs = graphs
+        cudnn.check(problem.execute(plan, [problem.x, problem.w, problem.y]))
+        assert_equal(problem.y, problem.expected)
+
+
+def test_a_failure_of_ours_has_our_text(graphs):
+    problem = Problem(graphs)
+    plan = problem.plan(WRONG)
+    status = problem.execute(plan, [problem.x, problem.w, problem.x])
+    assert status == cudnn.CUDNN_STATUS_BAD_PARAM
+    text = cudnn.ffi.new("char[500]")
+    cudnn.cudnnGetLastErrorString(text, 500)
+    assert b"cannot run in place" in cudnn.ffi.string(text)
+
+
+def test_the_core_computes_with_the_real_library_behind_the_drop_in(log):
+    """A context of ours in a preloaded process must not take the drop-in for cuDNN."""
+    with oocdnn.Context("cuda:0", "1MiB") as context:
+        engines = [engine["name"] for engine in json.loads(context.info())["engines"]]
+        assert any(name.startswith("cudnn") for name in engines)
+        y = oocdnn.conv2d(integers((1, 2, 6, 6)), integers((2, 2, 3, 3), 1))
+    assert_equal(y, oracle.forward(integers((1, 2, 6, 6)), integers((2, 2, 3, 3), 1)))
+    assert not taken(log())

@@ -1,0 +1,114 @@
+"""The legacy interface before a GPU and a cuDNN that marks what it is asked to compute; set up by
+test_taken.py."""
+
+from __future__ import annotations
+
+import numpy as np
+import oracle
+import pytest
+from dropin.calls import Calls
+from dropin.test_convolutions import Problem, fused
+from gpu.driver import DeviceArray, InContext
+from python.support import assert_equal, integers
+
+from oocdnn import cudnn
+
+MARK = 7.0  # what the library in cuDNN's place writes
+NAMES = ("forward", "backward_data", "backward_filter")
+TARGETS = dict(zip(NAMES, "yxw", strict=True))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def context():
+    with InContext():
+        yield
+
+
+@pytest.fixture
+def calls():
+    place = cudnn.ffi.new("cudnnHandle_t *")
+    cudnn.check(cudnn.cudnnCreate(place))
+    made = Calls(cudnn, place[0])
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("name", NAMES)
+def test_host_operands_are_taken(calls, name, groups):
+    problem = Problem(calls, (2, 4, 7, 6), (6, 4 // groups, 3, 3), {"groups": groups, "padding": 1})
+    x, w, y = (getattr(problem, axis).copy() for axis in "xwy")
+    calls.lib.check(getattr(problem, name)(alpha=2.0, beta=1.0))
+    total, old = {
+        "forward": lambda: (oracle.forward(x, w, **problem.window), y),
+        "backward_data": lambda: (oracle.backward_data(y, w, x.shape, **problem.window), x),
+        "backward_filter": lambda: (oracle.backward_filter(x, y, w.shape, **problem.window), w),
+    }[name]()
+    assert_equal(getattr(problem, TARGETS[name]), 2.0 * total + old)
+
+
+class OnDevice(Problem):
+    """The same arrays in the device's memory."""
+
+    def __init__(self, calls, *rest):
+        super().__init__(calls, *rest)
+        self.there = {axis: DeviceArray(getattr(self, axis)) for axis in "xwy"}
+        self.places = {id(getattr(self, axis)): self.there[axis] for axis in "xwy"}
+        self.calls = Places(calls, self.places)
+
+
+class Places:
+    """Calls whose pointers are those of the device's arrays."""
+
+    def __init__(self, calls, places):
+        self._calls, self._places = calls, places
+
+    def __getattr__(self, name):
+        return getattr(self._calls, name)
+
+    def data(self, array):
+        if array is None:
+            return cudnn.ffi.NULL
+        return cudnn.ffi.cast("void *", self._places[id(array)].pointer.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_device_operands_go_to_the_real_library(calls, name):
+    problem = OnDevice(calls, (2, 4, 7, 6), (6, 4, 3, 3), {})
+    calls.lib.check(getattr(problem, name)())
+    result = problem.there[TARGETS[name]].get()
+    assert result.flat[0] == MARK
+    assert_equal(result.ravel()[1:], getattr(problem, TARGETS[name]).ravel()[1:])
+
+
+def test_bias_and_activation_on_the_host_are_taken(calls):
+    problem = Problem(calls, (2, 4, 8, 6), (5, 4, 3, 3), {"padding": 1})
+    b, z = integers((5,), 5), integers(problem.y.shape, 6)
+    calls.lib.check(fused(problem, b, z, 3.0, calls.activation("RELU")))
+    total = oracle.forward(problem.x, problem.w, padding=1)
+    expected = oracle.finish(
+        total, alpha=2.0, bias=b, residual=z, residual_alpha=3.0, activation="relu"
+    )
+    assert_equal(problem.y, expected)
+
+
+def test_the_gradient_of_the_bias_on_the_host_is_taken(calls):
+    dy, db = integers((3, 5, 4, 6), 1), integers((5,), 2)
+    expected = oracle.backward_bias(dy)
+    lib, data = calls.lib, calls.data
+    lib.check(
+        lib.cudnnConvolutionBackwardBias(
+            calls.handle, calls.factor(1.0, dy), calls.tensor(dy), data(dy),
+            calls.factor(0.0, dy), calls.vector(db, 4), data(db),
+        )
+    )  # fmt: skip
+    assert_equal(db, expected)
+
+
+def test_a_failure_of_ours_has_our_text(calls):
+    problem = Problem(calls, (1, 3, 6, 6), (2, 3, 3, 3), {})
+    problem.yd = calls.tensor(np.zeros((1, 2, 5, 4), np.float32))
+    assert problem.forward() == cudnn.CUDNN_STATUS_BAD_PARAM
+    text = cudnn.ffi.new("char[300]")
+    cudnn.cudnnGetLastErrorString(text, 300)
+    assert b"the real one's" not in cudnn.ffi.string(text)
