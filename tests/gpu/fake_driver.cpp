@@ -1,6 +1,9 @@
-// A libcuda.so.1 without a GPU: device memory is host memory, streams do their work at once, and
-// kernels run on the host from the very source that nvcc compiles. So everything but the hardware
-// is tested anywhere. It checks what the driver would: pitches, launch limits, contexts, pointers.
+// A libcuda.so.1 without a GPU: device memory is host memory, and kernels run on the host from the
+// very source that nvcc compiles. So everything but the hardware is tested anywhere. It checks what
+// the driver would: pitches, launch limits, contexts, pointers.
+//
+// Streams are as late as they may be: work is done when somebody waits for it, and no work of
+// another stream before that but what was waited for. So a wait that is missing shows.
 //
 // It is libnvrtc.so.13 too, by a link, for builds without nvcc; what that compiles to is a word.
 #include <algorithm>
@@ -8,8 +11,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -17,15 +24,60 @@
 #include "abi/nvrtc.h"
 #include "device/cuda/kernels.cu"
 
-struct CUevent_st {
+// A place in a stream that the stream has come to, or not yet.
+struct Mark {
+  CUstream stream = nullptr;
+  bool reached = false;
   std::chrono::steady_clock::time_point at;
-  bool timed = false, recorded = false;
+};
+struct CUevent_st {
+  bool timed = false;
+  std::shared_ptr<Mark> mark;  // of the last record
 };
 struct CUstream_st {
   int priority = 0;
+  std::deque<std::function<void()>> queue;
 };
 
 namespace {
+
+// Whoever waits does the work, one at a time.
+std::recursive_mutex work_mutex;
+std::set<CUstream>& Streams() {
+  static auto* const streams = new std::set<CUstream>;
+  return *streams;
+}
+
+// Does the stream's work in order, up to `mark` where one is given.
+void Work(CUstream stream, const Mark* mark) {
+  const std::lock_guard lock(work_mutex);
+  if (Streams().count(stream) == 0) return;
+  while (!stream->queue.empty() && (mark == nullptr || !mark->reached)) {
+    const std::function<void()> next = std::move(stream->queue.front());
+    stream->queue.pop_front();
+    next();
+  }
+}
+
+void WorkAll() {
+  const std::lock_guard lock(work_mutex);
+  for (const CUstream stream : Streams()) Work(stream, nullptr);
+}
+
+// A stream that nobody made (the default ones) waits for all others and is never behind.
+void Enqueue(CUstream stream, std::function<void()> work) {
+  const std::lock_guard lock(work_mutex);
+  if (Streams().count(stream) == 1) {
+    stream->queue.push_back(std::move(work));
+    return;
+  }
+  WorkAll();
+  work();
+}
+
+void WaitFor(const std::shared_ptr<Mark>& mark) {
+  if (mark != nullptr) Work(mark->stream, mark.get());
+}
 
 using KernelFunction = void (*)(const void*, unsigned, unsigned, unsigned, void*);
 
@@ -33,16 +85,17 @@ struct Entry {
   const char* name;
   KernelFunction run;
   unsigned most_threads;
+  size_t argument_bytes;
 };
 constexpr Entry kEntries[] = {
-    {"ooc_rows", ooc_rows, 1024},
-    {"ooc_transpose", ooc_transpose, 1024},
-    {"ooc_zero", ooc_zero, 1024},
-    {"ooc_finish", ooc_finish, 256},
-    {"ooc_direct_gather", ooc_direct_gather, 256},
-    {"ooc_direct_filter", ooc_direct_filter, 256},
-    {"ooc_bias_parts", ooc_bias_parts, 128},
-    {"ooc_bias_chain", ooc_bias_chain, 128},
+    {"ooc_rows", ooc_rows, 1024, sizeof(oocdnn::cuda::RowsArgs)},
+    {"ooc_transpose", ooc_transpose, 1024, sizeof(oocdnn::cuda::TransposeArgs)},
+    {"ooc_zero", ooc_zero, 1024, sizeof(oocdnn::cuda::ZeroArgs)},
+    {"ooc_finish", ooc_finish, 256, sizeof(oocdnn::cuda::FinishKernelArgs)},
+    {"ooc_direct_gather", ooc_direct_gather, 256, sizeof(oocdnn::cuda::DirectArgs)},
+    {"ooc_direct_filter", ooc_direct_filter, 256, sizeof(oocdnn::cuda::DirectArgs)},
+    {"ooc_bias_parts", ooc_bias_parts, 128, sizeof(oocdnn::cuda::BiasArgs)},
+    {"ooc_bias_chain", ooc_bias_chain, 128, sizeof(oocdnn::cuda::BiasArgs)},
 };
 
 struct Range {
@@ -153,16 +206,20 @@ FAKE(cuModuleGetFunction)(CUfunction* function, CUmodule, const char* name) {
   return 500;
 }
 FAKE(cuLaunchKernel)(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned threads,
-                     unsigned by, unsigned bz, unsigned shared, CUstream, void** parameters,
+                     unsigned by, unsigned bz, unsigned shared, CUstream stream, void** parameters,
                      void**) {
   IN_CONTEXT();
   const auto& entry = *reinterpret_cast<const Entry*>(function);
   if (x == 0 || x > 0x7fffffffu || y * z * by * bz != 1 || shared > 49152) return 1;
   if (threads == 0 || threads > entry.most_threads) return 1;
-  std::vector<unsigned char> memory(shared + 16, 0xcd);
-  for (unsigned block = 0; block < x; ++block) {
-    entry.run(parameters[0], block, x, threads, memory.data());
-  }
+  const auto* const first = static_cast<const unsigned char*>(parameters[0]);
+  std::vector<unsigned char> arguments(first, first + entry.argument_bytes);
+  Enqueue(stream, [&entry, x, threads, shared, arguments = std::move(arguments)] {
+    std::vector<unsigned char> memory(shared + 16, 0xcd);
+    for (unsigned block = 0; block < x; ++block) {
+      entry.run(arguments.data(), block, x, threads, memory.data());
+    }
+  });
   return 0;
 }
 FAKE(cuMemGetInfo_v2)(size_t* free, size_t* total) {
@@ -192,6 +249,7 @@ FAKE(cuMemAlloc_v2)(CUdeviceptr* pointer, size_t bytes) {
 }
 FAKE(cuMemFree_v2)(CUdeviceptr pointer) {
   IN_CONTEXT();
+  WorkAll();
   const std::lock_guard lock(mutex);
   const auto range = Ranges().find(pointer);
   if (range == Ranges().end()) return 1;
@@ -208,16 +266,17 @@ FAKE(cuMemHostRegister_v2)(void* memory, size_t bytes, unsigned) {
 }
 FAKE(cuMemHostUnregister)(void* memory) {
   IN_CONTEXT();
+  WorkAll();
   const std::lock_guard lock(mutex);
   return Ranges().erase(reinterpret_cast<CUdeviceptr>(memory)) == 1 ? 0 : 1;
 }
-FAKE(cuMemcpyAsync)(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
+FAKE(cuMemcpyAsync)(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   IN_CONTEXT();
   if (!Reachable(to, bytes) || !Reachable(from, bytes)) return 1;
-  std::memcpy(At(to), At(from), bytes);
+  Enqueue(stream, [=] { std::memcpy(At(to), At(from), bytes); });
   return 0;
 }
-FAKE(cuMemcpy3DAsync_v2)(const CUDA_MEMCPY3D* c, CUstream) {
+FAKE(cuMemcpy3DAsync_v2)(const CUDA_MEMCPY3D* c, CUstream stream) {
   IN_CONTEXT();
   if (c->srcMemoryType != CU_MEMORYTYPE_UNIFIED || c->dstMemoryType != CU_MEMORYTYPE_UNIFIED) {
     return 1;
@@ -233,15 +292,23 @@ FAKE(cuMemcpy3DAsync_v2)(const CUDA_MEMCPY3D* c, CUstream) {
       const CUdeviceptr from = c->srcDevice + (z * c->srcHeight + y) * c->srcPitch;
       const CUdeviceptr to = c->dstDevice + (z * c->dstHeight + y) * c->dstPitch;
       if (!Reachable(from, c->WidthInBytes) || !Reachable(to, c->WidthInBytes)) return 1;
-      std::memcpy(At(to), At(from), c->WidthInBytes);
     }
   }
+  Enqueue(stream, [copy = *c] {
+    for (size_t z = 0; z < copy.Depth; ++z) {
+      for (size_t y = 0; y < copy.Height; ++y) {
+        std::memcpy(At(copy.dstDevice + (z * copy.dstHeight + y) * copy.dstPitch),
+                    At(copy.srcDevice + (z * copy.srcHeight + y) * copy.srcPitch),
+                    copy.WidthInBytes);
+      }
+    }
+  });
   return 0;
 }
-FAKE(cuMemsetD8Async)(CUdeviceptr to, unsigned char byte, size_t bytes, CUstream) {
+FAKE(cuMemsetD8Async)(CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream) {
   IN_CONTEXT();
   if (!Reachable(to, bytes)) return 1;
-  std::memset(At(to), byte, bytes);
+  Enqueue(stream, [=] { std::memset(At(to), byte, bytes); });
   return 0;
 }
 FAKE(cuPointerGetAttributes)(unsigned count, CUpointer_attribute* attributes, void** data,
@@ -267,15 +334,21 @@ FAKE(cuPointerGetAttributes)(unsigned count, CUpointer_attribute* attributes, vo
 }
 FAKE(cuStreamCreateWithPriority)(CUstream* stream, unsigned, int priority) {
   IN_CONTEXT();
-  *stream = new CUstream_st{priority};
+  *stream = new CUstream_st{priority, {}};
+  const std::lock_guard lock(work_mutex);
+  Streams().insert(*stream);
   return 0;
 }
 FAKE(cuStreamDestroy_v2)(CUstream stream) {
+  Work(stream, nullptr);
+  const std::lock_guard lock(work_mutex);
+  Streams().erase(stream);
   delete stream;
   return 0;
 }
-FAKE(cuStreamSynchronize)(CUstream) {
+FAKE(cuStreamSynchronize)(CUstream stream) {
   IN_CONTEXT();
+  Work(stream, nullptr);
   return 0;
 }
 FAKE(cuStreamIsCapturing)(CUstream, CUstreamCaptureStatus* status) {
@@ -283,30 +356,46 @@ FAKE(cuStreamIsCapturing)(CUstream, CUstreamCaptureStatus* status) {
   *status = CU_STREAM_CAPTURE_STATUS_NONE;
   return 0;
 }
-FAKE(cuStreamWaitEvent)(CUstream, CUevent, unsigned) {
+FAKE(cuStreamWaitEvent)(CUstream stream, CUevent event, unsigned) {
   IN_CONTEXT();
+  const std::lock_guard lock(work_mutex);
+  Enqueue(stream, [mark = event->mark] { WaitFor(mark); });
   return 0;
 }
 FAKE(cuEventCreate)(CUevent* event, unsigned flags) {
   IN_CONTEXT();
-  *event = new CUevent_st{{}, (flags & CU_EVENT_DISABLE_TIMING) == 0};
+  *event = new CUevent_st{(flags & CU_EVENT_DISABLE_TIMING) == 0, nullptr};
   return 0;
 }
 FAKE(cuEventDestroy_v2)(CUevent event) {
   delete event;
   return 0;
 }
-FAKE(cuEventRecord)(CUevent event, CUstream) {
+FAKE(cuEventRecord)(CUevent event, CUstream stream) {
   IN_CONTEXT();
-  event->at = std::chrono::steady_clock::now();
-  event->recorded = true;
+  const std::lock_guard lock(work_mutex);
+  event->mark = std::make_shared<Mark>();
+  event->mark->stream = stream;
+  Enqueue(stream, [mark = event->mark] {
+    mark->at = std::chrono::steady_clock::now();
+    mark->reached = true;
+  });
   return 0;
 }
-FAKE(cuEventQuery)(CUevent) { return 0; }
-FAKE(cuEventSynchronize)(CUevent) { return 0; }
+FAKE(cuEventQuery)(CUevent event) {
+  const std::lock_guard lock(work_mutex);
+  return event->mark == nullptr || event->mark->reached ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+FAKE(cuEventSynchronize)(CUevent event) {
+  const std::lock_guard lock(work_mutex);
+  WaitFor(event->mark);
+  return 0;
+}
 FAKE(cuEventElapsedTime)(float* milliseconds, CUevent begin, CUevent end) {
-  if (!begin->timed || !end->timed || !begin->recorded || !end->recorded) return 1;
-  *milliseconds = std::chrono::duration<float, std::milli>(end->at - begin->at).count();
+  const std::lock_guard lock(work_mutex);
+  if (!begin->timed || !end->timed || begin->mark == nullptr || end->mark == nullptr) return 1;
+  if (!begin->mark->reached || !end->mark->reached) return CUDA_ERROR_NOT_READY;
+  *milliseconds = std::chrono::duration<float, std::milli>(end->mark->at - begin->mark->at).count();
   return 0;
 }
 
