@@ -28,6 +28,7 @@ Served TakenFunctions(OocFunction (*real)(const char* name)) {
   Served served;
   ServeTakenGraphs(&served);
   ServeTakenConvolutions(&served);
+  ServeTakenAlgorithms(&served);
   std::erase_if(served, [real](const OocServed& one) { return real(one.name) == nullptr; });
   return served;
 }

@@ -6,31 +6,43 @@
 
 namespace oocdnn::shim {
 
-#define OOC_REAL_FUNCTIONS(F)              \
-  F(cudnnGetStream)                        \
-  F(cudnnGetLastErrorString)               \
-  F(cudnnBackendCreateDescriptor)          \
-  F(cudnnBackendDestroyDescriptor)         \
-  F(cudnnBackendInitialize)                \
-  F(cudnnBackendSetAttribute)              \
-  F(cudnnBackendGetAttribute)              \
-  F(cudnnBackendFinalize)                  \
-  F(cudnnBackendExecute)                   \
-  F(cudnnBackendPopulateCudaGraph)         \
-  F(cudnnBackendUpdateCudaGraph)           \
-  F(cudnnGetExecutionPlanWorkspaceSize)    \
-  F(cudnnGetTensorNdDescriptor)            \
-  F(cudnnGetFilterNdDescriptor)            \
-  F(cudnnGetConvolutionNdDescriptor)       \
-  F(cudnnGetConvolutionGroupCount)         \
-  F(cudnnGetConvolutionMathType)           \
-  F(cudnnGetActivationDescriptor)          \
-  F(cudnnGetActivationDescriptorSwishBeta) \
-  F(cudnnConvolutionForward)               \
-  F(cudnnConvolutionBiasActivationForward) \
-  F(cudnnConvolutionBackwardData)          \
-  F(cudnnConvolutionBackwardFilter)        \
-  F(cudnnConvolutionBackwardBias)
+#define OOC_REAL_FUNCTIONS(F)                      \
+  F(cudnnGetStream)                                \
+  F(cudnnGetLastErrorString)                       \
+  F(cudnnBackendCreateDescriptor)                  \
+  F(cudnnBackendDestroyDescriptor)                 \
+  F(cudnnBackendInitialize)                        \
+  F(cudnnBackendSetAttribute)                      \
+  F(cudnnBackendGetAttribute)                      \
+  F(cudnnBackendFinalize)                          \
+  F(cudnnBackendExecute)                           \
+  F(cudnnBackendPopulateCudaGraph)                 \
+  F(cudnnBackendUpdateCudaGraph)                   \
+  F(cudnnGetExecutionPlanWorkspaceSize)            \
+  F(cudnnGetTensorNdDescriptor)                    \
+  F(cudnnGetFilterNdDescriptor)                    \
+  F(cudnnGetConvolutionNdDescriptor)               \
+  F(cudnnGetConvolutionGroupCount)                 \
+  F(cudnnGetConvolutionMathType)                   \
+  F(cudnnGetActivationDescriptor)                  \
+  F(cudnnGetActivationDescriptorSwishBeta)         \
+  F(cudnnConvolutionForward)                       \
+  F(cudnnConvolutionBiasActivationForward)         \
+  F(cudnnConvolutionBackwardData)                  \
+  F(cudnnConvolutionBackwardFilter)                \
+  F(cudnnConvolutionBackwardBias)                  \
+  F(cudnnGetConvolutionForwardAlgorithm_v7)        \
+  F(cudnnFindConvolutionForwardAlgorithm)          \
+  F(cudnnFindConvolutionForwardAlgorithmEx)        \
+  F(cudnnGetConvolutionForwardWorkspaceSize)       \
+  F(cudnnGetConvolutionBackwardDataAlgorithm_v7)   \
+  F(cudnnFindConvolutionBackwardDataAlgorithm)     \
+  F(cudnnFindConvolutionBackwardDataAlgorithmEx)   \
+  F(cudnnGetConvolutionBackwardDataWorkspaceSize)  \
+  F(cudnnGetConvolutionBackwardFilterAlgorithm_v7) \
+  F(cudnnFindConvolutionBackwardFilterAlgorithm)   \
+  F(cudnnFindConvolutionBackwardFilterAlgorithmEx) \
+  F(cudnnGetConvolutionBackwardFilterWorkspaceSize)
 
 // Null where the library lacks a function.
 struct Real {

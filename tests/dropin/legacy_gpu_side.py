@@ -105,6 +105,60 @@ def test_the_gradient_of_the_bias_on_the_host_is_taken(calls):
     assert_equal(db, expected)
 
 
+ORDERS = {
+    "forward": ("Forward", lambda p: (p.xd, p.wd, p.cd, p.yd)),
+    "backward_data": ("BackwardData", lambda p: (p.wd, p.yd, p.cd, p.xd)),
+    "backward_filter": ("BackwardFilter", lambda p: (p.xd, p.yd, p.cd, p.wd)),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_workspace_that_is_too_large_is_taken(calls, name):
+    """The client gets the size of ours, and the call is ours: with device operands."""
+    problem = OnDevice(calls, (2, 3, 9, 5), (4, 3, 3, 3), {"padding": 1})
+    x, w, y = (getattr(problem, axis).copy() for axis in "xwy")
+    direction, order = ORDERS[name]
+    size = cudnn.ffi.new("size_t *")
+    query = getattr(cudnn, f"cudnnGetConvolution{direction}WorkspaceSize")
+    cudnn.check(query(calls.handle, *order(problem), 1, size))
+    assert 0 < size[0] < 2**24
+    cudnn.check(getattr(problem, name)())
+    expected = {
+        "forward": lambda: oracle.forward(x, w, padding=1),
+        "backward_data": lambda: oracle.backward_data(y, w, x.shape, padding=1),
+        "backward_filter": lambda: oracle.backward_filter(x, y, w.shape, padding=1),
+    }[name]()
+    assert_equal(problem.there[TARGETS[name]].get(), expected)
+
+
+def test_listed_algorithms_have_our_workspace_where_theirs_is_too_large(calls):
+    """PyTorch takes the workspace from the list, and sets the math type of the list before it
+    computes."""
+    problem = OnDevice(calls, (2, 3, 10, 5), (4, 3, 3, 3), {"padding": 1})
+    results, count = cudnn.ffi.new("cudnnConvolutionFwdAlgoPerf_t[4]"), cudnn.ffi.new("int *")
+    descriptors = problem.xd, problem.wd, problem.cd, problem.yd
+    cudnn.check(
+        cudnn.cudnnGetConvolutionForwardAlgorithm_v7(calls.handle, *descriptors, 4, count, results)
+    )
+    assert count[0] == 2
+    assert 0 < results[0].memory < 2**24
+    assert results[1].memory == 0
+    cudnn.check(cudnn.cudnnSetConvolutionMathType(problem.cd, results[0].mathType))
+    one, zero = problem.factors(1.0, 0.0)
+    data = problem.calls.data
+    for algorithm, expected in (
+        (results[1].algo, MARK),
+        (results[0].algo, oracle.forward(problem.x, problem.w, padding=1).flat[0]),
+    ):
+        cudnn.check(
+            cudnn.cudnnConvolutionForward(
+                calls.handle, one, problem.xd, data(problem.x), problem.wd, data(problem.w),
+                problem.cd, algorithm, data(None), 0, zero, problem.yd, data(problem.y),
+            )
+        )  # fmt: skip
+        assert problem.there["y"].get().flat[0] == expected
+
+
 def test_a_failure_of_ours_has_our_text(calls):
     problem = Problem(calls, (1, 3, 6, 6), (2, 3, 3, 3), {})
     problem.yd = calls.tensor(np.zeros((1, 2, 5, 4), np.float32))
