@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #define SONAME "libcudnn.so.9"
+#define RENAMED "libcudnn_real.so.9" /* where the drop-in lies in its place */
 #define WHEEL "nvidia/cudnn/lib"
 
 bool ooc_own_path(char path[PATH_MAX]) {
@@ -31,10 +32,14 @@ static bool accept(const char* file, char path[PATH_MAX]) {
 }
 
 static bool accept_in(const char* folder, size_t length, const char* below, char path[PATH_MAX]) {
-  char file[PATH_MAX];
-  const int size = snprintf(file, sizeof file, "%.*s/%s%s" SONAME, (int)length, folder, below,
-                            *below ? "/" : "");
-  return size > 0 && (size_t)size < sizeof file && accept(file, path);
+  static const char* const files[] = {SONAME, RENAMED};
+  for (size_t i = 0; i < 2; ++i) {
+    char file[PATH_MAX];
+    const int size = snprintf(file, sizeof file, "%.*s/%s%s%s", (int)length, folder, below,
+                              *below ? "/" : "", files[i]);
+    if (size > 0 && (size_t)size < sizeof file && accept(file, path)) return true;
+  }
+  return false;
 }
 
 static const char* name_of(const char* path) {
@@ -114,6 +119,14 @@ static int wheel_beside(struct dl_phdr_info* info, size_t size, void* path) {
   return 0;
 }
 
+/* Beside the file by which the drop-in was opened, not the one that a link leads to. */
+static bool beside_own(char path[PATH_MAX]) {
+  Dl_info info;
+  if (dladdr((void*)ooc_own_path, &info) == 0 || info.dli_fname == NULL) return false;
+  const size_t length = (size_t)(name_of(info.dli_fname) - info.dli_fname);
+  return length > 1 && accept_in(info.dli_fname, length - 1, "", path);
+}
+
 /* The drop-in of an installed package lies in site-packages/oocdnn/dropin. */
 static bool wheel_beside_own(char path[PATH_MAX]) {
   char own[PATH_MAX];
@@ -154,7 +167,8 @@ bool ooc_find_real(char path[PATH_MAX]) {
   const char* const chosen = getenv("OOCDNN_CUDNN_LIBRARY");
   if (chosen != NULL && *chosen != '\0') return accept(chosen, path);
   const char* const folders = getenv("LD_LIBRARY_PATH");
-  return dl_iterate_phdr(mapped_copy, path) != 0 || dl_iterate_phdr(needing_object, path) != 0 ||
+  return beside_own(path) || dl_iterate_phdr(mapped_copy, path) != 0 ||
+         dl_iterate_phdr(needing_object, path) != 0 ||
          (folders != NULL && search(folders, "", path)) || wheel_beside_own(path) ||
          dl_iterate_phdr(wheel_beside, path) != 0 || beside_part(path) || system_folder(path);
 }

@@ -5,7 +5,8 @@
 #include <limits.h>
 #include <stdbool.h>
 
-/* Sets `path` to the real library's, best first: OOCDNN_CUDNN_LIBRARY; a copy that the process has
+/* Sets `path` to the real library's, best first: OOCDNN_CUDNN_LIBRARY; one that was renamed to
+ * libcudnn_real.so.9 so that the drop-in lies in its place; a copy that the process has
  * mapped; where the objects that need it would look; the pip wheel beside this package or beside an
  * extension module of the process; the system's folders. Nothing is opened but, for the last, a
  * library of cuDNN's own, through which the loader's search is asked. */

@@ -77,7 +77,7 @@ def run(program: Path | list, *, preload: bool = True, **variables: str):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("OOCDNN_")}
     if preload:
         environment["LD_PRELOAD"] = str(cudnn.dropin_path())
-    environment.update({"OOCDNN_DEVICE": "cpu", **variables})
+    environment.update({"OOCDNN_DEVICE": "cpu", "OOCDNN_PROFILE": "none", **variables})
     command = program if isinstance(program, list) else [program]
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, timeout=60

@@ -1,9 +1,13 @@
 """What is handed to the real library arrives as it was sent: tried on one that shows it."""
 
+import shutil
+
 import pytest
+from click.testing import CliRunner
 from dropin.building import CLIENTS, build, compiler, run
 
 from oocdnn import cudnn
+from oocdnn.cli import main
 
 EXPECTED = f"""\
 5003 0x11 0x12 0x1.8p-2 0x13 14 15
@@ -67,3 +71,29 @@ def test_the_drop_in_never_takes_itself_for_the_real_library(clients, tmp_path):
     done = run(program, OOCDNN_DISABLE="1", OOCDNN_CUDNN_LIBRARY=str(copy))
     assert "no cuDNN was found" in done.stderr
     assert done.stdout.startswith("3000 CUDNN_STATUS_")
+
+
+def test_in_the_place_of_the_real_library_it_serves_those_who_open_it_by_path(clients, tmp_path):
+    """As cudnn-frontend's Python package does; and back again."""
+    _, fake = clients
+    program = build(CLIENTS / "by_name.c", tmp_path / "by_name", extra=("-ldl",))
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    place = folder / "libcudnn.so.9"
+    shutil.copy(fake, place)
+    theirs = f"{(9 << 40) + 1234}\n"
+
+    def version(**variables: str) -> str:
+        return run([program, "local", place], preload=False, **variables).stdout
+
+    assert version() == theirs
+    assert CliRunner().invoke(main, ["dropin", "--into", str(folder)]).exit_code == 0
+    assert version() == "92800\n"  # served by the CPU
+    assert version(OOCDNN_DISABLE="1") == theirs  # found beside it
+    again = CliRunner().invoke(main, ["dropin", "--into", str(folder)])
+    assert again.exit_code == 1
+    assert "already" in again.output
+    assert CliRunner().invoke(main, ["dropin", "--undo", str(folder)]).exit_code == 0
+    assert not place.is_symlink()
+    assert version() == theirs
+    assert CliRunner().invoke(main, ["dropin", "--undo", str(folder)]).exit_code == 1
