@@ -4,8 +4,6 @@
 //
 // Its heuristics offer every kind of engine that cuDNN has. Those that must never be taken give
 // wrong sums, one offered plan cannot be made, and one wants more memory than there is.
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -17,23 +15,13 @@
 
 #include "abi/cudnn_backend.h"
 #include "fake_convolution.hpp"
+#include "fake_stream.hpp"
 
 struct cudnnContext {
   int plans = 0;
 };
 
 namespace {
-
-CUstream current_stream = nullptr;
-
-bool WaitForStream() {
-  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  if (driver == nullptr) return true;  // no streams without it
-  void* const wait = dlsym(driver, "cuStreamSynchronize");
-  const CUresult result = reinterpret_cast<CUresult (*)(CUstream)>(wait)(current_stream);
-  dlclose(driver);
-  return result == CUDA_SUCCESS;
-}
 
 using fake::Convolve;
 using fake::Run;
