@@ -19,11 +19,11 @@ struct Booking {
   std::shared_ptr<Executable> executable;
   std::array<TileLayout, kOperands> layout;          // of each used operand's slots
   std::array<std::vector<int64_t>, kOperands> slot;  // offsets into the arena
-  InPlace in_place{};     // the caller's own memory is the tile, and there are no slots
-  int64_t workspace = 0;  // offset
+  InPlace in_place{};               // the caller's own memory is the tile, and there are no slots
+  int64_t workspace = 0;            // offset
   std::array<int64_t, 2> bounce{};  // offsets: for fetches, for drains
   int64_t bounce_bytes = 0;         // of each
-  int64_t bytes = 0;      // of the arena, exactly
+  int64_t bytes = 0;                // of the arena, exactly
 };
 
 // Prepares the candidate's engine and books offsets. kUnsupported where the engine refuses,

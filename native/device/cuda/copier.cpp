@@ -94,8 +94,8 @@ Status Copier::Enqueue(CUstream stream, StridedCopy copy, Place place, Side wire
   return {};
 }
 
-// The lane runs ahead by the two halves of the bounce memory: a copy engine is never kept waiting for
-// a kernel, nor for the last piece of the transfer before.
+// The lane runs ahead by the two halves of the bounce memory: a copy engine is never kept waiting
+// for a kernel, nor for the last piece of the transfer before.
 Status Copier::Cross(CudaStream& stream, StridedCopy copy, Place place, Side wire,
                      const Bounce& bounce) const {
   const int64_t half = bounce.bytes / 2 / kLeastHalf * kLeastHalf;
