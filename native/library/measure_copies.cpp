@@ -196,8 +196,8 @@ class Copies {
   }
 
   // Both directions at once: from the first beginning to the last end. `runs` convolutions go on
-  // beside, where they do not run on what copies: their launches make a GPU forget where pages of
-  // host memory lie.
+  // beside, where they do not run on what copies: kernels slow a GPU's copies of rows that lie far
+  // apart by a third (docs/results/h200/copies.txt).
   double BestOfBoth(Rig& rig, const Host& in, const Host& out, int runs = 0) {
     double best = kInfinity;
     for (int i = 0; i < kRepetitions; ++i) {
