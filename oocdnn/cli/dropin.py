@@ -19,24 +19,44 @@ def _dropin() -> Path:
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _NAME, _RENAMED = "libcudnn.so.9", "libcudnn_real.so.9"
+_EXPORT = b"oocdnn_dropin_real"  # what only drop-ins, of this installation or another, contain
+
+
+def _is_link_to_dropin(path: Path) -> bool:
+    return path.is_symlink() and path.is_file() and _EXPORT in path.read_bytes()
 
 
 def _put_into(folder: Path, path: Path) -> None:
-    """Makes the drop-in the cuDNN of a folder; the real one stays beside it."""
-    real, renamed = folder / _NAME, folder / _RENAMED
-    if renamed.exists():
-        raise click.ClickException(f"{renamed} is there: the drop-in lies in {folder} already")
+    """Makes the drop-in the cuDNN of a folder; the real one stays beside it.
+
+    The folder has a libcudnn.so.9 at every moment, and what fails leaves it as it was.
+    """
+    real, renamed, link = folder / _NAME, folder / _RENAMED, folder / f".{_NAME}.oocdnn"
     if not real.is_file():
         raise click.ClickException(f"there is no {_NAME} in {folder}")
-    real.rename(renamed)
-    real.symlink_to(path)
+    if real.samefile(path) or _is_link_to_dropin(real):
+        raise click.ClickException(f"{real} is the drop-in already")
+    try:
+        os.link(real, renamed, follow_symlinks=False)
+    except FileExistsError as error:
+        raise click.ClickException(f"{renamed} is there already: nothing is changed") from error
+    try:
+        link.unlink(missing_ok=True)
+        link.symlink_to(path)
+        link.replace(real)
+    except OSError:
+        link.unlink(missing_ok=True)
+        renamed.unlink()
+        raise
     click.echo(f"{real} is the drop-in now; oocdnn dropin --undo {folder} takes it back")
 
 
 def _take_from(folder: Path) -> None:
     real, renamed = folder / _NAME, folder / _RENAMED
-    if not renamed.exists():
+    if not renamed.is_file():
         raise click.ClickException(f"there is no {renamed}: nothing is to be taken back")
+    if not _is_link_to_dropin(real):
+        raise click.ClickException(f"{real} is no link to a drop-in: nothing is changed")
     renamed.replace(real)
     click.echo(f"{real} is the real library again")
 
@@ -52,26 +72,30 @@ def dropin(include: bool, into: Path | None, undo: Path | None) -> None:
     path are served by --into, with the folder that they open it from.
     """
     path = _dropin()
-    if into is not None:
-        _put_into(into, path)
-    elif undo is not None:
-        _take_from(undo)
-    elif include:
-        folder = cudnn.include_path()
-        click.echo(f"-I{folder / 'abi'} -I{folder}")
-    else:
-        click.echo(path)
+    try:
+        if into is not None:
+            _put_into(into, path)
+        elif undo is not None:
+            _take_from(undo)
+        elif include:
+            folder = cudnn.include_path()
+            click.echo(f"-I{folder / 'abi'} -I{folder}")
+        else:
+            click.echo(path)
+    except OSError as error:
+        raise click.ClickException(f"{error}: nothing is changed") from error
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(context_settings={"allow_interspersed_args": False})
 @device_option
 @budget_option
 @click.option("--log", metavar="LEVEL", help="OOCDNN_LOG: error, warn, info, debug.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(program: tuple[str, ...], device: str | None, budget: str | None, log: str | None) -> None:
-    """Run a PROGRAM written for cuDNN 9 with the drop-in: oocdnn run -- python train.py.
+    """Run a PROGRAM written for cuDNN 9 with the drop-in: oocdnn run python train.py --lr 3.
 
-    What it computes past its memory then runs in tiles; all else goes to the real cuDNN.
+    All from PROGRAM on is the program's own. What it computes past its memory then runs in tiles;
+    all else goes to the real cuDNN.
     """
     path = str(_dropin())
     if " " in path or ":" in path:

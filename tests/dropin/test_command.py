@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from dropin.building import CLIENTS, ROOT, build
 
 from oocdnn import cudnn
+from oocdnn.cli.dropin import dropin
 
 COMMAND = f"{sys.executable} -m oocdnn"
 
@@ -42,6 +44,15 @@ def test_run_hands_on_the_programs_arguments_and_status(tmp_path):
     assert (done.returncode, done.stdout) == (3, f"{cudnn.dropin_path()}\n")
 
 
+@pytest.mark.parametrize("divider", ["", "-- "])
+def test_all_options_after_the_program_are_its_own(tmp_path, divider):
+    own = "--device cuda --budget 7 --log x --help --lr 3 -- -k"
+    done = shell(f"oocdnn run --device cpu {divider}echo {own}", tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"{own}\n"), done.stderr
+    done = shell(f"oocdnn run --device cpu {divider}printenv OOCDNN_DEVICE", tmp_path)
+    assert done.stdout == "cpu\n"
+
+
 def test_run_keeps_what_was_preloaded_before(tmp_path):
     other = tmp_path / "other.so"
     (tmp_path / "empty.c").write_text("")
@@ -60,6 +71,80 @@ def test_run_of_a_program_that_is_not_there(tmp_path):
     done = shell("oocdnn run -- no-such-program", tmp_path)
     assert done.returncode == 1
     assert "no program no-such-program" in done.stderr
+
+
+def contents(folder: Path) -> dict[str, bytes | Path]:
+    return {p.name: p.readlink() if p.is_symlink() else p.read_bytes() for p in folder.iterdir()}
+
+
+@pytest.fixture
+def installation(tmp_path):
+    """A folder with a cuDNN, which is a link as packages of the system have it."""
+    folder = tmp_path / "installation"
+    folder.mkdir()
+    (folder / "libcudnn.so.9.1").write_bytes(b"real")
+    (folder / "libcudnn.so.9").symlink_to("libcudnn.so.9.1")
+    return folder
+
+
+def test_into_and_undo_leave_the_folder_as_it_was(installation):
+    before = contents(installation)
+    done = shell("oocdnn dropin --into .", installation)
+    assert done.returncode == 0, done.stderr
+    assert contents(installation) == {
+        **before,
+        "libcudnn.so.9": cudnn.dropin_path(),
+        "libcudnn_real.so.9": before["libcudnn.so.9"],
+    }
+    during = contents(installation)
+    again = shell("oocdnn dropin --into .", installation)
+    assert (again.returncode, contents(installation)) == (1, during)
+    assert "is the drop-in already" in again.stderr
+    done = shell("oocdnn dropin --undo .", installation)
+    assert (done.returncode, contents(installation)) == (0, before), done.stderr
+
+
+def test_undo_touches_no_library_that_is_not_the_dropin(installation):
+    """A package that was updated after --into has put its own library there."""
+    (installation / "libcudnn_real.so.9").write_bytes(b"old")
+    before = contents(installation)
+    done = shell("oocdnn dropin --undo .", installation)
+    assert (done.returncode, contents(installation)) == (1, before)
+    assert "is no link to a drop-in" in done.stderr
+    (installation / "libcudnn.so.9").unlink()
+    shutil.copy(cudnn.dropin_path(), installation / "libcudnn.so.9")
+    before = contents(installation)
+    assert shell("oocdnn dropin --undo .", installation).returncode == 1
+    assert contents(installation) == before
+
+
+def test_into_refuses_a_folder_with_another_real_library(installation):
+    (installation / "libcudnn_real.so.9").write_bytes(b"old")
+    before = contents(installation)
+    done = shell("oocdnn dropin --into .", installation)
+    assert (done.returncode, contents(installation)) == (1, before)
+    assert "libcudnn_real.so.9 is there already" in done.stderr
+
+
+def test_into_refuses_the_dropins_own_folder():
+    folder = cudnn.dropin_path().parent
+    before = sorted(folder.iterdir())
+    done = shell("oocdnn dropin --into .", folder)
+    assert (done.returncode, sorted(folder.iterdir())) == (1, before)
+    assert "is the drop-in already" in done.stderr
+
+
+@pytest.mark.parametrize("step", ["symlink_to", "replace"])
+def test_a_failed_link_leaves_the_folder_as_it_was(installation, monkeypatch, step):
+    def fail(*_):
+        raise PermissionError("not permitted")
+
+    before = contents(installation)
+    monkeypatch.setattr(Path, step, fail)
+    done = CliRunner().invoke(dropin, ["--into", str(installation)])
+    assert done.exit_code == 1
+    assert "not permitted: nothing is changed" in done.output
+    assert contents(installation) == before
 
 
 def test_every_message_of_the_reference_is_one_of_ours():
