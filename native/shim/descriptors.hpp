@@ -1,8 +1,11 @@
 // The descriptors and handles that clients hold where there is no cuDNN.
 #pragma once
 
+#include <algorithm>
+#include <climits>
 #include <new>
 
+#include "base/checked.hpp"
 #include "shim/answer.hpp"
 #include "shim/convolve.hpp"
 
@@ -60,14 +63,30 @@ inline cudnnStatus_t CheckType(cudnnDataType_t dtype) {
                 "element type %d: without a GPU there are float, double, half and bfloat16", dtype);
 }
 
-// Copies an axis array of a client's or to it.
+// NOT_SUPPORTED where the bytes of a dense tensor cannot be counted.
+inline cudnnStatus_t CheckBytes(cudnnDataType_t dtype, int rank, const int* dims) {
+  int64_t bytes = SizeOf(dtype);
+  for (int i = 0; i < rank; ++i) bytes = Mul(bytes, dims[i]);
+  if (bytes < kSizeMax) return CUDNN_STATUS_SUCCESS;
+  return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "a tensor of 2^63 bytes or more");
+}
+
+// Copies an axis array of a client's, or to it: NOT_SUPPORTED, and nothing is copied, where a
+// number does not fit the client's int.
 inline void Take(const int* from, int rank, Axes* to) {
   *to = Axes{};
   for (int i = 0; i < rank; ++i) (*to)[i] = from[i];
 }
-inline void Give(const Axes& from, int rank, int requested, int* to) {
-  for (int i = 0; to != nullptr && i < rank && i < requested; ++i)
-    to[i] = static_cast<int>(from[i]);
+inline cudnnStatus_t Give(const Axes& from, int rank, int requested, int* to) {
+  if (to == nullptr) return CUDNN_STATUS_SUCCESS;
+  const int count = std::min(rank, requested);
+  for (int i = 0; i < count; ++i) {
+    if (from[i] >= INT_MIN && from[i] <= INT_MAX) continue;
+    return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "%lld on axis %d does not fit an int",
+                  static_cast<long long>(from[i]), i);
+  }
+  for (int i = 0; i < count; ++i) to[i] = static_cast<int>(from[i]);
+  return CUDNN_STATUS_SUCCESS;
 }
 template <class T>
 void Give(T value, T* to) {

@@ -6,9 +6,11 @@
 namespace oocdnn::shim {
 namespace {
 
+// Nothing where the elements have fewer bytes.
 template <class T>
-T First(const Attribute& attribute) {
+std::optional<T> First(const Attribute& attribute) {
   T value{};
+  if (attribute.bytes.size() < sizeof value) return std::nullopt;
   std::memcpy(&value, attribute.bytes.data(), sizeof value);
   return value;
 }
@@ -99,7 +101,7 @@ std::optional<double> Node::Real(cudnnBackendAttributeName_t name) const {
   const Attribute* const attribute = Find(name);
   if (attribute == nullptr) return std::nullopt;
   if (attribute->type == CUDNN_TYPE_DOUBLE) return First<double>(*attribute);
-  return static_cast<double>(First<float>(*attribute));
+  return First<float>(*attribute);
 }
 
 std::vector<int64_t> Node::Integers(cudnnBackendAttributeName_t name) const {

@@ -55,9 +55,9 @@ cudnnStatus_t GetNd(Convolution convolution, int requested, int* rank, int* pad,
   }
   const ConvolutionValue& value = convolution->value;
   Give(value.rank, rank);
-  Give(value.pad, value.rank, requested, pad);
-  Give(value.stride, value.rank, requested, stride);
-  Give(value.dilation, value.rank, requested, dilation);
+  OOC_CUDNN_TRY(Give(value.pad, value.rank, requested, pad));
+  OOC_CUDNN_TRY(Give(value.stride, value.rank, requested, stride));
+  OOC_CUDNN_TRY(Give(value.dilation, value.rank, requested, dilation));
   Give(value.mode, mode);
   Give(value.compute, compute);
   return CUDNN_STATUS_SUCCESS;
@@ -130,15 +130,14 @@ cudnnStatus_t GetOutputNd(Convolution convolution, cudnnTensorDescriptor_t input
   OOC_NEED(x.dims[1] == value.groups * w.dims[1],
            "the input has %lld channels, the filter %lld in each of %d groups",
            static_cast<long long>(x.dims[1]), static_cast<long long>(w.dims[1]), value.groups);
-  const Axes out = {x.dims[0], w.dims[0]};
-  Give(out, 2, rank, dims);
+  Axes out = {x.dims[0], w.dims[0]};
   for (int i = 2; i < rank; ++i) {
     const int s = i - 2;
     const int64_t room = x.dims[i] + 2 * value.pad[s] - (w.dims[i] - 1) * value.dilation[s] - 1;
     OOC_NEED(room >= 0, "the filter does not fit on axis %d", i);
-    dims[i] = static_cast<int>(room / value.stride[s] + 1);
+    out[i] = room / value.stride[s] + 1;
   }
-  return CUDNN_STATUS_SUCCESS;
+  return Give(out, rank, rank, dims);
 }
 
 cudnnStatus_t GetOutput2d(Convolution convolution, cudnnTensorDescriptor_t input,

@@ -20,6 +20,7 @@ cudnnStatus_t SetNd(Filter filter, cudnnDataType_t dtype, cudnnTensorFormat_t fo
            "format %d does not go with this element type", format);
   OOC_NEED(dims != nullptr, "the extents are missing (null)");
   for (int i = 0; i < rank; ++i) OOC_NEED(dims[i] > 0, "axis %d has the extent %d", i, dims[i]);
+  OOC_CUDNN_TRY(CheckBytes(dtype, rank, dims));
   filter->value.dtype = dtype;
   filter->value.rank = rank;
   Take(dims, rank, &filter->value.dims);
@@ -40,8 +41,7 @@ cudnnStatus_t GetNd(Filter filter, int requested, cudnnDataType_t* dtype,
   Give(filter->value.dtype, dtype);
   Give(filter->format, format);
   Give(filter->value.rank, rank);
-  Give(filter->value.dims, filter->value.rank, requested, dims);
-  return CUDNN_STATUS_SUCCESS;
+  return Give(filter->value.dims, filter->value.rank, requested, dims);
 }
 
 cudnnStatus_t Get4d(Filter filter, cudnnDataType_t* dtype, cudnnTensorFormat_t* format, int* k,

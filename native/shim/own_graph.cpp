@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "shim/attribute_types.hpp"
 #include "shim/descriptors.hpp"
 #include "shim/graph_pattern.hpp"
 #include "shim/served.hpp"
@@ -95,6 +96,7 @@ cudnnStatus_t SetAttribute(Descriptor descriptor, cudnnBackendAttributeName_t na
     OOC_NEED(!node.finalized, "the descriptor is final");
     OOC_NEED(Belongs(node.type, name), "a descriptor of type %d has no attribute %d",
              static_cast<int>(node.type), static_cast<int>(name));
+    OOC_CUDNN_TRY(CheckAttributeType(name, type));
     OOC_NEED(count >= 0 && (elements != nullptr || count == 0), "%lld elements, or none are given",
              static_cast<long long>(count));
     Attribute attribute = Copied(type, count, elements);

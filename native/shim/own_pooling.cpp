@@ -59,10 +59,9 @@ cudnnStatus_t GetNd(Pooling pooling, int requested, cudnnPoolingMode_t* mode,
   Give(pooling->mode, mode);
   Give(pooling->nans, nans);
   Give(pooling->rank, rank);
-  Give(pooling->window, pooling->rank, requested, window);
-  Give(pooling->pad, pooling->rank, requested, pad);
-  Give(pooling->stride, pooling->rank, requested, stride);
-  return CUDNN_STATUS_SUCCESS;
+  OOC_CUDNN_TRY(Give(pooling->window, pooling->rank, requested, window));
+  OOC_CUDNN_TRY(Give(pooling->pad, pooling->rank, requested, pad));
+  return Give(pooling->stride, pooling->rank, requested, stride);
 }
 
 cudnnStatus_t Get2d(Pooling pooling, cudnnPoolingMode_t* mode, cudnnNanPropagation_t* nans,
@@ -98,8 +97,7 @@ cudnnStatus_t GetOutputNd(Pooling pooling, Tensor input, int rank, int* dims) {
            input->value.rank);
   Axes out{};
   OOC_CUDNN_TRY(OutputOf(*pooling, input->value, &out));
-  Give(out, rank, rank, dims);
-  return CUDNN_STATUS_SUCCESS;
+  return Give(out, rank, rank, dims);
 }
 
 cudnnStatus_t GetOutput2d(Pooling pooling, Tensor input, int* n, int* c, int* h, int* w) {

@@ -42,6 +42,7 @@ cudnnStatus_t SetNdEx(Tensor tensor, cudnnTensorFormat_t format, cudnnDataType_t
            "format %d does not go with this element type", format);
   OOC_CUDNN_TRY(CheckType(dtype));
   OOC_CUDNN_TRY(CheckDims(rank, dims));
+  OOC_CUDNN_TRY(CheckBytes(dtype, rank, dims));
   TensorValue& value = tensor->value;
   value.dtype = dtype;
   value.rank = rank;
@@ -68,9 +69,8 @@ cudnnStatus_t GetNd(Tensor tensor, int requested, cudnnDataType_t* dtype, int* r
   const TensorValue& value = tensor->value;
   Give(value.dtype, dtype);
   Give(value.rank, rank);
-  Give(value.dims, value.rank, requested, dims);
-  Give(value.stride, value.rank, requested, stride);
-  return CUDNN_STATUS_SUCCESS;
+  OOC_CUDNN_TRY(Give(value.dims, value.rank, requested, dims));
+  return Give(value.stride, value.rank, requested, stride);
 }
 
 cudnnStatus_t Get4d(Tensor tensor, cudnnDataType_t* dtype, int* n, int* c, int* h, int* w,
@@ -82,10 +82,13 @@ cudnnStatus_t Get4d(Tensor tensor, cudnnDataType_t* dtype, int* n, int* c, int* 
   for (int i = 0; i < 4; ++i) {
     OOC_NEED(dims[i] != nullptr && stride[i] != nullptr, "a place for axis %d is null", i);
   }
+  int extents[4] = {}, steps[4] = {};
+  OOC_CUDNN_TRY(Give(tensor->value.dims, 4, 4, extents));
+  OOC_CUDNN_TRY(Give(tensor->value.stride, 4, 4, steps));
   *dtype = tensor->value.dtype;
   for (int i = 0; i < 4; ++i) {
-    *dims[i] = static_cast<int>(tensor->value.dims[i]);
-    *stride[i] = static_cast<int>(tensor->value.stride[i]);
+    *dims[i] = extents[i];
+    *stride[i] = steps[i];
   }
   return CUDNN_STATUS_SUCCESS;
 }
@@ -98,7 +101,11 @@ cudnnStatus_t GetSize(Tensor tensor, size_t* bytes) {
   for (int i = 0; i < value.rank; ++i) {
     elements = Add(elements, Mul(value.dims[i] - 1, value.stride[i]));
   }
-  *bytes = static_cast<size_t>(Mul(elements, SizeOf(value.dtype)));
+  const int64_t size = Mul(elements, SizeOf(value.dtype));
+  if (size == kSizeMax) {
+    return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "a tensor of 2^63 bytes or more");
+  }
+  *bytes = static_cast<size_t>(size);
   return CUDNN_STATUS_SUCCESS;
 }
 

@@ -1,5 +1,7 @@
 #include "shim/values.hpp"
 
+#include "base/checked.hpp"
+
 namespace oocdnn::shim {
 
 Axes DenseStride(cudnnTensorFormat_t format, int rank, const Axes& dims) {
@@ -13,7 +15,7 @@ Axes DenseStride(cudnnTensorFormat_t format, int rank, const Axes& dims) {
   for (int axis = rank - 1; axis >= 0; --axis) {
     if (channels_last && axis == 1) continue;
     stride[axis] = step;
-    step *= dims[axis];
+    step = Mul(step, dims[axis]);
   }
   return stride;
 }

@@ -44,7 +44,7 @@ struct ActivationValue {
   double swish_beta = 1.0;
 };
 
-// Dense strides: the last axis fastest, or (NHWC) the channels.
+// Dense strides: the last axis fastest, or (NHWC) the channels. What overflows becomes kSizeMax.
 Axes DenseStride(cudnnTensorFormat_t format, int rank, const Axes& dims);
 
 // Bytes of one element, 0 for types that nothing here computes with.

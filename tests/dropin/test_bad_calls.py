@@ -17,10 +17,10 @@ def ints(*values):
     return (ctypes.c_int * max(len(values), 1))(*values)
 
 
-ONES, ZEROS = ints(*[1] * 9), ints(*[0] * 9)
+ONES, ZEROS, HUGE = ints(*[1] * 9), ints(*[0] * 9), ints(*[2**31 - 1] * 9)
 
 # Function, descriptor kind ("": none), the other arguments, cuDNN's status, whether cuDNN itself
-# survives the call.
+# survives the call and is held to the status.
 TABLE = [
     ("CreateTensorDescriptor", "", (NULL,), BAD, True),
     ("DestroyTensorDescriptor", "", (NULL,), 0, True),
@@ -43,6 +43,7 @@ TABLE = [
     ("SetTensorNdDescriptor", "Tensor", (0, 4, ONES, NULL), BAD, False),
     ("SetTensorNdDescriptorEx", "Tensor", (3, 0, 4, ONES), BAD, True),
     ("SetTensorNdDescriptorEx", "Tensor", (1, 0, 9, ONES), NOT_SUPPORTED, True),
+    ("SetTensorNdDescriptorEx", "Tensor", (0, 0, 8, HUGE), NOT_SUPPORTED, False),
     ("GetTensor4dDescriptor", "Tensor", (NULL,) * 9, BAD, True),
     ("GetTensorSizeInBytes", "Tensor", (NULL,), BAD, False),
     ("SetFilter4dDescriptor", "", (NULL, 0, 0, 1, 1, 1, 1), BAD, True),
@@ -54,6 +55,7 @@ TABLE = [
     ("SetFilterNdDescriptor", "Filter", (0, 0, 3, ONES), 0, True),
     ("SetFilterNdDescriptor", "Filter", (0, 0, 9, ONES), NOT_SUPPORTED, True),
     ("SetFilterNdDescriptor", "Filter", (0, 0, 4, NULL), BAD, False),
+    ("SetFilterNdDescriptor", "Filter", (0, 0, 8, HUGE), NOT_SUPPORTED, False),
     ("SetConvolution2dDescriptor", "", (NULL, 0, 0, 1, 1, 1, 1, 0, 0), BAD, True),
     ("SetConvolution2dDescriptor", "Convolution", (-1, 0, 1, 1, 1, 1, 0, 0), BAD, True),
     ("SetConvolution2dDescriptor", "Convolution", (0, 0, 0, 1, 1, 1, 0, 0), BAD, True),
@@ -160,6 +162,28 @@ def test_a_read_of_fewer_axes_gives_these(request, which):
     assert list(out) == [1, 2, 3] + [-7] * 5
     assert list(steps) == [120, 60, 20] + [-7] * 5
     assert library.cudnnDestroyTensorDescriptor(tensor) == 0
+
+
+def test_a_number_that_fits_no_int_is_not_told(ours):
+    """Our tensors may be larger than the interface can say."""
+    tensor = ctypes.c_void_p()
+    assert ours.cudnnCreateTensorDescriptor(ctypes.byref(tensor)) == 0
+    assert ours.cudnnSetTensor4dDescriptor(tensor, 0, 0, 2, 1, 65536, 65536) == 0
+    out = [ints(-7) for _ in range(9)]
+    assert ours.cudnnGetTensor4dDescriptor(tensor, *out) == NOT_SUPPORTED
+    assert [place[0] for place in out] == [-7] * 9
+    rank, dims, strides = ints(0), ints(*[-7] * 4), ints(*[-7] * 4)
+    read = (tensor, 4, ints(0), rank, dims, strides)
+    assert ours.cudnnGetTensorNdDescriptor(*read) == NOT_SUPPORTED
+    assert list(strides) == [-7] * 4
+    assert ours.cudnnGetTensorNdDescriptor(tensor, 4, ints(0), rank, dims, NULL) == 0
+    assert list(dims) == [2, 1, 65536, 65536]
+    size = ctypes.c_size_t()
+    assert ours.cudnnGetTensorSizeInBytes(tensor, ctypes.byref(size)) == 0
+    assert size.value == 2 * 65536**2 * 4
+    assert ours.cudnnSetTensorNdDescriptor(tensor, 0, 8, HUGE, HUGE) == 0
+    assert ours.cudnnGetTensorSizeInBytes(tensor, ctypes.byref(size)) == NOT_SUPPORTED
+    assert ours.cudnnDestroyTensorDescriptor(tensor) == 0
 
 
 @pytest.mark.parametrize(

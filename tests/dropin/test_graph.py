@@ -263,6 +263,36 @@ def test_statuses_of_bad_calls_are_cudnns(graphs, lib):
     assert lib.cudnnBackendExecute(graphs.handle, null, null) == 2002
 
 
+ATTRIBUTE_TYPE = 2010  # CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "wrong", "right"),
+    [
+        ("TENSOR", "TENSOR_DIMENSIONS", ["FLOAT", "DOUBLE", "VOID_PTR"], ["INT64"]),
+        ("TENSOR", "TENSOR_DATA_TYPE", ["INT64", "HEUR_MODE"], ["DATA_TYPE"]),
+        ("TENSOR", "TENSOR_IS_VIRTUAL", ["INT64"], ["BOOLEAN"]),
+        ("CONVOLUTION", "CONVOLUTION_SPATIAL_DIMS", ["BOOLEAN"], ["INT64"]),
+        ("POINTWISE", "POINTWISE_ELU_ALPHA", ["BOOLEAN", "INT64"], ["FLOAT", "DOUBLE"]),
+        (
+            "OPERATION_CONVOLUTION_FORWARD",
+            "OPERATION_CONVOLUTION_FORWARD_ALPHA",
+            ["BOOLEAN", "INT64"],
+            ["FLOAT", "DOUBLE"],
+        ),
+        ("OPERATION_CONVOLUTION_FORWARD", "OPERATION_CONVOLUTION_FORWARD_X", ["VOID_PTR"], []),
+        ("VARIANT_PACK", "VARIANT_PACK_UNIQUE_IDS", ["FLOAT"], ["INT64"]),
+    ],
+)
+def test_an_attribute_of_another_type_is_refused(graphs, lib, kind, name, wrong, right):
+    made = graphs.make(kind)
+    for given in wrong:
+        value = lib.ffi.NULL if given == "VOID_PTR" else 1
+        assert graphs.try_set(made, name, given, [value]) == ATTRIBUTE_TYPE, given
+    for given in right:
+        assert graphs.try_set(made, name, given, [1]) == 0, given
+
+
 def test_an_unfinished_part_is_found_when_the_whole_is_finished(graphs, lib):
     operation = graphs.make("OPERATION_CONVOLUTION_FORWARD")
     unfinished = graphs.make("TENSOR")
