@@ -75,6 +75,12 @@ static OocFunction function_of(void* object, const char* name) {
 
 static OocFunction real_function(const char* name) { return function_of(library, name); }
 
+/* CUDA shows the devices of CUDA_VISIBLE_DEVICES up to the first that is none. */
+static bool gpus_are_hidden(void) {
+  const char* const visible = getenv("CUDA_VISIBLE_DEVICES");
+  return visible != NULL && (*visible == '\0' || strncmp(visible, "-1", 2) == 0);
+}
+
 /* Whether a GPU may be there. The driver is not initialised for the answer: a program that only
  * asks for a version must still be able to fork. */
 static bool gpu_is_likely(void) {
@@ -82,6 +88,7 @@ static bool gpu_is_likely(void) {
   const char* const device = getenv("OOCDNN_DEVICE");
   if (device != NULL && strcmp(device, "cpu") == 0) return false;
   if (device != NULL && strncmp(device, "cuda", 4) == 0) return true;
+  if (gpus_are_hidden()) return false;
   for (size_t i = 0; i < sizeof nodes / sizeof *nodes; ++i) {
     if (access(nodes[i], F_OK) == 0) return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != NULL;
   }
@@ -92,6 +99,13 @@ static void find_real(void) { found = ooc_find_real(real_path); }
 
 static void open_real(void) {
   pthread_once(&searched, find_real);
+  const char* const chosen = getenv("OOCDNN_CUDNN_LIBRARY");
+  if (!found && chosen != NULL && *chosen != '\0') {
+    snprintf(reason, sizeof reason,
+             "no cuDNN was found at OOCDNN_CUDNN_LIBRARY=%s: no file, or the drop-in itself",
+             chosen);
+    return;
+  }
   if (!found) {
     snprintf(reason, sizeof reason,
              "no cuDNN was found; OOCDNN_CUDNN_LIBRARY=/path/to/libcudnn.so.9 names one");

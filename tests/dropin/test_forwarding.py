@@ -69,8 +69,50 @@ def test_the_drop_in_never_takes_itself_for_the_real_library(clients, tmp_path):
     copy = tmp_path / "libcudnn.so.9"
     copy.symlink_to(cudnn.dropin_path())
     done = run(program, OOCDNN_DISABLE="1", OOCDNN_CUDNN_LIBRARY=str(copy))
-    assert "no cuDNN was found" in done.stderr
+    assert f"no cuDNN was found at OOCDNN_CUDNN_LIBRARY={copy}: " in done.stderr
     assert done.stdout.startswith("3000 CUDNN_STATUS_")
+
+
+def test_a_wrong_path_of_the_real_library_is_named(clients, tmp_path):
+    program, _ = clients
+    path = tmp_path / "not_there.so"
+    done = run(program, OOCDNN_DISABLE="1", OOCDNN_CUDNN_LIBRARY=str(path))
+    assert f"no cuDNN was found at OOCDNN_CUDNN_LIBRARY={path}: " in done.stderr
+
+
+# A machine with a GPU's device node.
+NODE = """
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+int access(const char* path, int mode) {
+  return strcmp(path, "/dev/nvidiactl") == 0 ? 0 : faccessat(AT_FDCWD, path, mode, 0);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("visible", "served"),
+    [(None, "real"), ("0", "real"), ("1,-1", "real"), ("", "cpu"), ("-1", "cpu"), ("-1,0", "cpu")],
+)
+def test_where_no_gpu_is_visible_the_cpu_serves(clients, tmp_path, visible, served):
+    _, fake = clients
+    (tmp_path / "node.c").write_text(NODE)
+    (tmp_path / "empty.c").write_text("")
+    node, driver = tmp_path / "node.so", tmp_path / "libcuda.so.1"
+    for source, target in (("node.c", node), ("empty.c", driver)):
+        compiler(["-D_GNU_SOURCE", "-shared", "-fPIC", "-o", str(target), str(tmp_path / source)])
+    program = build(CLIENTS / "by_name.c", tmp_path / "by_name", extra=("-ldl",))
+    given = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    done = run(
+        [program, "local", cudnn.dropin_path()],
+        LD_PRELOAD=f"{node}:{cudnn.dropin_path()}",
+        LD_LIBRARY_PATH=str(tmp_path),
+        OOCDNN_DEVICE="auto",
+        OOCDNN_CUDNN_LIBRARY=str(fake),
+        **given,
+    )
+    assert done.stdout == {"real": f"{(9 << 40) + 1234}\n", "cpu": "92800\n"}[served], done.stderr
 
 
 def test_in_the_place_of_the_real_library_it_serves_those_who_open_it_by_path(clients, tmp_path):
