@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::array<VarInfo, kVars> kTable{{
     {"OOCDNN_DEVICE", "auto, cpu, cuda:N", "auto", "the device of new contexts"},
-    {"OOCDNN_BUDGET", "bytes, 2GiB, 50%, auto", "auto", "device bytes that a context may book"},
+    {"OOCDNN_BUDGET", "bytes, 2GiB, 50%, auto", "auto; in the drop-in 2GiB",
+     "device bytes that a context may book"},
     {"OOCDNN_THREADS", "a number", "all cores of the process",
      "threads of the CPU device, and of staging for a GPU"},
     {"OOCDNN_ENGINE", "cudnn, onednn, direct, reference", "the fastest that serves",
@@ -63,6 +64,18 @@ Result<int64_t> ParseBytes(const std::string& text) {
   }
   return Error(Code::kInvalidProblem,
                "'%s' is not a number of bytes; write 4096, 512MiB, 2GiB or 1.5GB", text.c_str());
+}
+
+Result<int64_t> ParseBudget(const std::string& text, int64_t free) {
+  if (text.empty() || text == "auto") return free / 5 * 4;
+  if (text.back() == '%') {
+    const double percent = std::strtod(text.c_str(), nullptr);
+    if (!(percent > 0 && percent <= 100)) {
+      return Error(Code::kInvalidProblem, "a budget of '%s': write 1%% to 100%%", text.c_str());
+    }
+    return static_cast<int64_t>(static_cast<double>(free) * percent / 100.0);
+  }
+  return ParseBytes(text);
 }
 
 std::string BytesText(int64_t bytes) {

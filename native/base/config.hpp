@@ -40,6 +40,9 @@ std::optional<std::string> Get(Var var);
 
 // "2GiB", "512 MiB", "1.5GB", "4096" -> bytes.
 Result<int64_t> ParseBytes(const std::string& text);
+
+// The bytes of a budget: bytes, a part of the `free` ones in percent, or auto, 80 % of them.
+Result<int64_t> ParseBudget(const std::string& text, int64_t free);
 // 1.5 GiB, 12.0 MiB, 7 B: for people.
 std::string BytesText(int64_t bytes);
 

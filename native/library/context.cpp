@@ -60,15 +60,7 @@ std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_p
 
 Result<int64_t> BudgetBytes(const std::string& text, Device& device) {
   OOC_ASSIGN(const int64_t free, device.FreeBytes());
-  if (text.empty() || text == "auto") return free / 5 * 4;
-  if (text.back() == '%') {
-    const double percent = std::strtod(text.c_str(), nullptr);
-    if (percent <= 0 || percent > 100) {
-      return Error(Code::kInvalidProblem, "a budget of '%s': write 1%% to 100%%", text.c_str());
-    }
-    return static_cast<int64_t>(static_cast<double>(free) * percent / 100.0);
-  }
-  return ParseBytes(text);
+  return ParseBudget(text, free);
 }
 
 // At most some hundredths of the budget, and nothing where it would make short pieces.

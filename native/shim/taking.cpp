@@ -15,12 +15,12 @@ constexpr int64_t kMostWorkspace = int64_t{4} << 30;
 // What our own tiles take then: enough for them to be large.
 constexpr int64_t kOwnBudget = int64_t{2} << 30;
 
-// The variable's bytes; nothing where it is not set, or not in bytes.
+// The variable's bytes; nothing where it is not set, or where it says none.
 std::optional<int64_t> GivenBudget() {
   const auto text = Get(Var::kBudget);
-  if (!text || *text == "auto") return std::nullopt;
-  const Result<int64_t> bytes = ParseBytes(*text);
-  return bytes.ok() ? std::optional(bytes.value()) : std::nullopt;
+  if (!text) return std::nullopt;
+  const Result<int64_t> bytes = ParseBudget(*text, FreeBytes());
+  return bytes.ok() && bytes.value() > 0 ? std::optional(bytes.value()) : std::nullopt;
 }
 
 int64_t Elements(int rank, const Axes& dims) {

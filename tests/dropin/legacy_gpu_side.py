@@ -3,6 +3,8 @@ test_taken.py."""
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import oracle
 import pytest
@@ -14,6 +16,7 @@ from python.support import assert_equal, integers
 from oocdnn import cudnn
 
 MARK = 7.0  # what the library in cuDNN's place writes
+REAL_WORKSPACE = 2**50  # and what it wants
 NAMES = ("forward", "backward_data", "backward_filter")
 TARGETS = dict(zip(NAMES, "yxw", strict=True))
 
@@ -131,6 +134,35 @@ def test_a_workspace_that_is_too_large_is_taken(calls, name):
     assert_equal(problem.there[TARGETS[name]].get(), expected)
 
 
+def free_bytes() -> int:
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    driver = ctypes.CDLL("libcuda.so.1")
+    assert driver.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0
+    return free.value
+
+
+def test_a_budget_may_be_a_part_of_the_free_memory(calls, monkeypatch):
+    def told(height: int) -> int:
+        """A height for each call: what was told once for a problem stays told."""
+        problem = OnDevice(calls, (2, 3, height, 32), (4, 3, 3, 3), {"padding": 1})
+        size = cudnn.ffi.new("size_t *")
+        descriptors = problem.xd, problem.wd, problem.cd, problem.yd
+        cudnn.check(
+            cudnn.cudnnGetConvolutionForwardWorkspaceSize(calls.handle, *descriptors, 1, size)
+        )
+        return size[0]
+
+    most = told(64)
+    part = f"{most / 2 / free_bytes() * 100:.12f}%"
+    for height, text in ((65, str(most // 2)), (66, part)):
+        monkeypatch.setenv("OOCDNN_BUDGET", text)
+        told_here = told(height)
+        assert told_here <= most // 2 or told_here == REAL_WORKSPACE, text
+    for height, text in ((67, "50%"), (68, "auto")):
+        monkeypatch.setenv("OOCDNN_BUDGET", text)
+        assert most < told(height) < 2 * most, text
+
+
 def test_listed_algorithms_have_our_workspace_where_theirs_is_too_large(calls):
     """PyTorch takes the workspace from the list, and sets the math type of the list before it
     computes."""
@@ -165,4 +197,5 @@ def test_a_failure_of_ours_has_our_text(calls):
     assert problem.forward() == cudnn.CUDNN_STATUS_BAD_PARAM
     text = cudnn.ffi.new("char[300]")
     cudnn.cudnnGetLastErrorString(text, 300)
-    assert b"the real one's" not in cudnn.ffi.string(text)
+    said = cudnn.ffi.string(text)
+    assert b"y has 5 on axis H; input 6" in said
