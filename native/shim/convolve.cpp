@@ -102,8 +102,21 @@ cudnnStatus_t CheckRanks(const ConvolutionCall& call) {
   return CUDNN_STATUS_SUCCESS;
 }
 
+// cuDNN has types that we have not.
+cudnnStatus_t CheckTypes(const ConvolutionCall& call) {
+  for (const cudnnDataType_t dtype :
+       {call.x.value.dtype, call.w.dtype, call.y.value.dtype, call.bias.value.dtype,
+        call.scale.value.dtype, call.residual.value.dtype}) {
+    if (TypeOf(dtype) < 0) {
+      return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "the element type %d", static_cast<int>(dtype));
+    }
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
 cudnnStatus_t TranslateCall(const ConvolutionCall& call, Translated* out) {
   OOC_CUDNN_TRY(CheckRanks(call));
+  OOC_CUDNN_TRY(CheckTypes(call));
   const bool bias_only = call.direction == Direction::kBackwardBias;
   out->convolution =
       oocdnn_default_convolution(static_cast<int32_t>(call.direction), call.y.value.rank - 2);
@@ -194,6 +207,13 @@ cudnnStatus_t Check(const ConvolutionCall& call) {
       Translate(&translated.convolution, &translated.operands, Math::kFp32);
   if (!arguments.ok()) return StatusOf(arguments.status());
   return StatusOf(Validate(arguments.value().problem));
+}
+
+cudnnStatus_t Prepare(const ConvolutionCall& call) {
+  OOC_CUDNN_TRY(Check(call));
+  Shared& shared = SharedOf(call.device);
+  const std::lock_guard turn(shared.lock);
+  return Open(call.device, &shared);
 }
 
 cudnnStatus_t Run(const ConvolutionCall& call, const char* why) {

@@ -36,6 +36,9 @@ struct ConvolutionCall {
 // Everything but the pointers: BAD_PARAM for shapes and types that do not go together.
 cudnnStatus_t Check(const ConvolutionCall& call);
 
+// Check, and the process's context for the device is there.
+cudnnStatus_t Prepare(const ConvolutionCall& call);
+
 // Runs it on the process's context for the device, which is made at the first call and kept. `why`
 // is for the log.
 cudnnStatus_t Run(const ConvolutionCall& call, const char* why);

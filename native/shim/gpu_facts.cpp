@@ -2,8 +2,6 @@
 
 #include <dlfcn.h>
 
-#include "abi/cuda_driver.h"
-
 namespace oocdnn::shim {
 namespace {
 
@@ -11,6 +9,7 @@ struct Facts {
   CUresult (*attributes)(unsigned, CUpointer_attribute*, void**, CUdeviceptr) = nullptr;
   CUresult (*device)(CUdevice*) = nullptr;
   CUresult (*memory)(size_t*, size_t*) = nullptr;
+  CUresult (*capturing)(CUstream, CUstreamCaptureStatus*) = nullptr;
 };
 
 const Facts& Driver() {
@@ -22,6 +21,8 @@ const Facts& Driver() {
         reinterpret_cast<decltype(Facts::attributes)>(dlsym(library, "cuPointerGetAttributes"));
     found.device = reinterpret_cast<decltype(Facts::device)>(dlsym(library, "cuCtxGetDevice"));
     found.memory = reinterpret_cast<decltype(Facts::memory)>(dlsym(library, "cuMemGetInfo_v2"));
+    found.capturing =
+        reinterpret_cast<decltype(Facts::capturing)>(dlsym(library, "cuStreamIsCapturing"));
     return found;
   }();
   return facts;
@@ -39,6 +40,13 @@ Place PlaceOf(const void* pointer) {
   if (answer != CUDA_SUCCESS) return Place::kUnknown;
   if (managed != 0 || type == CU_MEMORYTYPE_DEVICE) return Place::kDevice;
   return type == CU_MEMORYTYPE_HOST ? Place::kPinned : Place::kPageable;
+}
+
+bool IsCapturing(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const bool said =
+      Driver().capturing != nullptr && Driver().capturing(stream, &status) == CUDA_SUCCESS;
+  return said && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 int CurrentDevice() {

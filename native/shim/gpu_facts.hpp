@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "abi/cuda_driver.h"
+
 namespace oocdnn::shim {
 
 enum class Place {
@@ -12,6 +14,9 @@ enum class Place {
   kUnknown,   // the driver does not say
 };
 Place PlaceOf(const void* pointer);
+
+// Whether work for the stream goes into a CUDA graph now.
+bool IsCapturing(CUstream stream);
 
 // The ordinal of the calling thread's device; 0 where the driver does not say.
 int CurrentDevice();

@@ -15,6 +15,7 @@ namespace oocdnn::shim {
 // A plan of a graph that we could run.
 struct PlanShadow {
   GraphPattern pattern;
+  bool real = true;           // the real library has made it too
   bool taken = false;         // runs through us, wherever its operands are
   int64_t scratch_bytes = 0;  // of the workspace that the client is told to pass, where taken
   const char* why = "";

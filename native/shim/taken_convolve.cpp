@@ -1,6 +1,10 @@
 // The legacy convolutions where there is a GPU: those with an operand in host memory run through
 // us, and those whose workspace was taken when it was asked for; all others go to the real library,
 // untouched.
+#include <algorithm>
+#include <array>
+#include <optional>
+
 #include "shim/gpu_facts.hpp"
 #include "shim/legacy_read.hpp"
 #include "shim/legacy_taken.hpp"
@@ -11,39 +15,57 @@
 namespace oocdnn::shim {
 namespace {
 
-bool OnHost(const void* pointer) {
-  if (pointer == nullptr) return false;
-  const Place place = PlaceOf(pointer);
-  return place == Place::kPageable || place == Place::kPinned;
+// Operands that are not given lie nowhere.
+Place PlaceOfOperand(const void* pointer) {
+  return pointer != nullptr ? PlaceOf(pointer) : Place::kUnknown;
 }
 
-// Why the call is ours, or null: by where its operands are, or because its algorithm's workspace
-// was taken.
-template <class... Pointers>
-const char* WhyOurs(const LegacyChoice& choice, ConvolutionCall* call, Pointers... pointers) {
-  const char* const why = (OnHost(pointers) || ...) ? "host-operand" : nullptr;
-  if (why != nullptr || !AnyLegacyTaken()) {
-    if (why == nullptr) Passed();
-    return why;
-  }
-  ConvolutionCall problem;
-  const bool known =
-      Read(choice.handle, choice.direction, choice.operands, &problem) == CUDNN_STATUS_SUCCESS;
-  if (!known || !LegacyTaken(problem, choice.algorithm)) {
-    Passed();
-    return nullptr;
-  }
-  call->workspace = choice.workspace;
-  call->workspace_bytes = static_cast<int64_t>(choice.bytes);
-  return "workspace";
-}
-
-cudnnStatus_t RunScaled(ConvolutionCall* call, const char* why, const void* alpha,
-                        const void* beta) {
+cudnnStatus_t Scale(const void* alpha, const void* beta, ConvolutionCall* call) {
   OOC_NEED(alpha != nullptr && beta != nullptr, "alpha or beta is null");
   call->alpha = ScalarOf(alpha, call->y.value.dtype);
   call->beta = ScalarOf(beta, call->y.value.dtype);
-  return Run(*call, why);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t NothingMore(ConvolutionCall*) { return CUDNN_STATUS_SUCCESS; }
+
+// Whether the call is of an algorithm whose workspace was taken.
+bool IsTaken(const LegacyChoice& choice, const ConvolutionCall& call) {
+  return AnyLegacyTaken() && choice.direction != Direction::kBackwardBias &&
+         LegacyTaken(call, choice.algorithm);
+}
+
+// The call's end, or nothing where it is the real library's. `fill` reads what a function has
+// beside a convolution and its factors. `pointers` are all that the function was given.
+template <class Fill, class... Pointers>
+std::optional<cudnnStatus_t> RunOurs(const LegacyChoice& choice, const void* alpha,
+                                     const void* beta, const Fill& fill, Pointers... pointers) {
+  return Decided([&](bool* must) -> std::optional<cudnnStatus_t> {
+    const std::array places = {PlaceOfOperand(pointers)...};
+    const auto any = [&](Place place) {
+      return std::find(places.begin(), places.end(), place) != places.end();
+    };
+    *must = any(Place::kPageable);
+    const bool on_host = *must || any(Place::kPinned);
+    if (!on_host && !AnyLegacyTaken()) return std::nullopt;
+    ConvolutionCall call;
+    const auto pass = [&](cudnnStatus_t status) {
+      return *must ? std::optional(status) : std::nullopt;
+    };
+    cudnnStatus_t status = Read(choice.handle, choice.direction, choice.operands, &call);
+    if (status != CUDNN_STATUS_SUCCESS) return pass(status);
+    const bool taken = IsTaken(choice, call);
+    if (!on_host && !taken) return std::nullopt;
+    *must = *must || taken;
+    if (!on_host) {
+      call.workspace = choice.workspace;
+      call.workspace_bytes = static_cast<int64_t>(choice.bytes);
+    }
+    status = fill(&call);
+    if (status == CUDNN_STATUS_SUCCESS) status = Scale(alpha, beta, &call);
+    if (status != CUDNN_STATUS_SUCCESS) return pass(status);
+    return RunTaken(call, on_host ? "host-operand" : "workspace", must);
+  });
 }
 
 cudnnStatus_t Forward(cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc,
@@ -52,17 +74,11 @@ cudnnStatus_t Forward(cudnnHandle_t handle, const void* alpha, cudnnTensorDescri
                       void* workspace, size_t bytes, const void* beta,
                       cudnnTensorDescriptor_t y_desc, void* y) {
   const LegacyOperands operands{x_desc, x, w_desc, w, convolution, y_desc, y};
-  ConvolutionCall call;
-  const char* const why =
-      WhyOurs({handle, Direction::kForward, operands, algorithm, workspace, bytes}, &call, x, w, y);
-  if (why == nullptr) {
-    return TheReal().cudnnConvolutionForward(handle, alpha, x_desc, x, w_desc, w, convolution,
-                                             algorithm, workspace, bytes, beta, y_desc, y);
-  }
-  return Ours(Serve([&] {
-    OOC_CUDNN_TRY(Read(handle, Direction::kForward, operands, &call));
-    return RunScaled(&call, why, alpha, beta);
-  }));
+  const LegacyChoice choice{handle, Direction::kForward, operands, algorithm, workspace, bytes};
+  const auto answer = RunOurs(choice, alpha, beta, NothingMore, x, w, y);
+  if (answer) return *answer;
+  return TheReal().cudnnConvolutionForward(handle, alpha, x_desc, x, w_desc, w, convolution,
+                                           algorithm, workspace, bytes, beta, y_desc, y);
 }
 
 cudnnStatus_t BiasActivation(cudnnHandle_t handle, const void* alpha1,
@@ -75,26 +91,22 @@ cudnnStatus_t BiasActivation(cudnnHandle_t handle, const void* alpha1,
                              cudnnActivationDescriptor_t activation, cudnnTensorDescriptor_t y_desc,
                              void* y) {
   const LegacyOperands operands{x_desc, x, w_desc, w, convolution, y_desc, y};
-  ConvolutionCall call;
-  const char* const why =
-      WhyOurs({handle, Direction::kForward, operands, algorithm, workspace, bytes}, &call, x, w, z,
-              bias, y);
-  if (why == nullptr) {
-    return TheReal().cudnnConvolutionBiasActivationForward(
-        handle, alpha1, x_desc, x, w_desc, w, convolution, algorithm, workspace, bytes, alpha2,
-        z_desc, z, bias_desc, bias, activation, y_desc, y);
-  }
-  return Ours(Serve([&] {
-    OOC_CUDNN_TRY(Read(handle, Direction::kForward, operands, &call));
-    OOC_CUDNN_TRY(Read(bias_desc, bias, &call.bias));
-    OOC_CUDNN_TRY(Read(activation, &call.activation));
+  const auto fill = [&](ConvolutionCall* call) {
+    OOC_CUDNN_TRY(Read(bias_desc, bias, &call->bias));
+    OOC_CUDNN_TRY(Read(activation, &call->activation));
     OOC_NEED(alpha2 != nullptr, "alpha2 is null");
-    call.residual_alpha = ScalarOf(alpha2, call.y.value.dtype);
+    call->residual_alpha = ScalarOf(alpha2, call->y.value.dtype);
     // A factor of 0 means that z is not read.
-    if (call.residual_alpha != 0.0) OOC_CUDNN_TRY(Read(z_desc, z, &call.residual));
-    const double zero = 0.0;  // of either type
-    return RunScaled(&call, why, alpha1, &zero);
-  }));
+    if (call->residual_alpha != 0.0) OOC_CUDNN_TRY(Read(z_desc, z, &call->residual));
+    return CUDNN_STATUS_SUCCESS;
+  };
+  const LegacyChoice choice{handle, Direction::kForward, operands, algorithm, workspace, bytes};
+  const double zero = 0.0;  // of either type
+  const auto answer = RunOurs(choice, alpha1, &zero, fill, x, w, z, bias, y);
+  if (answer) return *answer;
+  return TheReal().cudnnConvolutionBiasActivationForward(
+      handle, alpha1, x_desc, x, w_desc, w, convolution, algorithm, workspace, bytes, alpha2,
+      z_desc, z, bias_desc, bias, activation, y_desc, y);
 }
 
 cudnnStatus_t BackwardData(cudnnHandle_t handle, const void* alpha, cudnnFilterDescriptor_t w_desc,
@@ -103,18 +115,12 @@ cudnnStatus_t BackwardData(cudnnHandle_t handle, const void* alpha, cudnnFilterD
                            cudnnConvolutionBwdDataAlgo_t algorithm, void* workspace, size_t bytes,
                            const void* beta, cudnnTensorDescriptor_t dx_desc, void* dx) {
   const LegacyOperands operands{dx_desc, dx, w_desc, w, convolution, dy_desc, dy};
-  ConvolutionCall call;
-  const char* const why = WhyOurs(
-      {handle, Direction::kBackwardData, operands, algorithm, workspace, bytes}, &call, w, dy, dx);
-  if (why == nullptr) {
-    return TheReal().cudnnConvolutionBackwardData(handle, alpha, w_desc, w, dy_desc, dy,
-                                                  convolution, algorithm, workspace, bytes, beta,
-                                                  dx_desc, dx);
-  }
-  return Ours(Serve([&] {
-    OOC_CUDNN_TRY(Read(handle, Direction::kBackwardData, operands, &call));
-    return RunScaled(&call, why, alpha, beta);
-  }));
+  const LegacyChoice choice{handle, Direction::kBackwardData, operands, algorithm, workspace,
+                            bytes};
+  const auto answer = RunOurs(choice, alpha, beta, NothingMore, w, dy, dx);
+  if (answer) return *answer;
+  return TheReal().cudnnConvolutionBackwardData(handle, alpha, w_desc, w, dy_desc, dy, convolution,
+                                                algorithm, workspace, bytes, beta, dx_desc, dx);
 }
 
 cudnnStatus_t BackwardFilter(cudnnHandle_t handle, const void* alpha,
@@ -125,35 +131,24 @@ cudnnStatus_t BackwardFilter(cudnnHandle_t handle, const void* alpha,
                              size_t bytes, const void* beta, cudnnFilterDescriptor_t dw_desc,
                              void* dw) {
   const LegacyOperands operands{x_desc, x, dw_desc, dw, convolution, dy_desc, dy};
-  ConvolutionCall call;
-  const char* const why =
-      WhyOurs({handle, Direction::kBackwardFilter, operands, algorithm, workspace, bytes}, &call, x,
-              dy, dw);
-  if (why == nullptr) {
-    return TheReal().cudnnConvolutionBackwardFilter(handle, alpha, x_desc, x, dy_desc, dy,
-                                                    convolution, algorithm, workspace, bytes, beta,
-                                                    dw_desc, dw);
-  }
-  return Ours(Serve([&] {
-    OOC_CUDNN_TRY(Read(handle, Direction::kBackwardFilter, operands, &call));
-    return RunScaled(&call, why, alpha, beta);
-  }));
+  const LegacyChoice choice{handle, Direction::kBackwardFilter, operands, algorithm, workspace,
+                            bytes};
+  const auto answer = RunOurs(choice, alpha, beta, NothingMore, x, dy, dw);
+  if (answer) return *answer;
+  return TheReal().cudnnConvolutionBackwardFilter(handle, alpha, x_desc, x, dy_desc, dy,
+                                                  convolution, algorithm, workspace, bytes, beta,
+                                                  dw_desc, dw);
 }
 
 cudnnStatus_t BackwardBias(cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t dy_desc,
                            const void* dy, const void* beta, cudnnTensorDescriptor_t db_desc,
                            void* db) {
-  if (!OnHost(dy) && !OnHost(db)) {
-    Passed();
-    return TheReal().cudnnConvolutionBackwardBias(handle, alpha, dy_desc, dy, beta, db_desc, db);
-  }
-  return Ours(Serve([&] {
-    ConvolutionCall call;
-    OOC_CUDNN_TRY(Read(handle, Direction::kBackwardBias,
-                       {nullptr, nullptr, nullptr, nullptr, nullptr, dy_desc, dy}, &call));
-    OOC_CUDNN_TRY(Read(db_desc, db, &call.bias));
-    return RunScaled(&call, "host-operand", alpha, beta);
-  }));
+  const LegacyOperands operands{nullptr, nullptr, nullptr, nullptr, nullptr, dy_desc, dy};
+  const LegacyChoice choice{handle, Direction::kBackwardBias, operands, 0, nullptr, 0};
+  const auto fill = [&](ConvolutionCall* call) { return Read(db_desc, db, &call->bias); };
+  const auto answer = RunOurs(choice, alpha, beta, fill, dy, db);
+  if (answer) return *answer;
+  return TheReal().cudnnConvolutionBackwardBias(handle, alpha, dy_desc, dy, beta, db_desc, db);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
+#include <optional>
 
 #include "base/log.hpp"
 #include "shim/gpu_facts.hpp"
@@ -24,6 +25,7 @@ constexpr auto kTensorCores = static_cast<cudnnBackendAttributeName_t>(2047);
 // Whatever goes wrong in our books, the client gets the real library's answer.
 template <class Body>
 cudnnStatus_t Remember(cudnnStatus_t status, const Body& body) noexcept {
+  Passed();
   if (status != CUDNN_STATUS_SUCCESS) return status;
   static_cast<void>(Serve([&] {
     body();
@@ -111,44 +113,60 @@ cudnnStatus_t SetAttribute(Descriptor descriptor, cudnnBackendAttributeName_t na
   });
 }
 
-// The real library's workspace for a plan that it has made; -1 where it has none.
-int64_t WorkspaceOf(Descriptor plan) {
+// The real library's workspace for a plan or a configuration; -1 where it has none.
+int64_t WorkspaceOf(Descriptor descriptor, cudnnBackendAttributeName_t name) {
   int64_t bytes = 0, count = 0;
-  const cudnnStatus_t status = TheReal().cudnnBackendGetAttribute(
-      plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count, &bytes);
+  const cudnnStatus_t status =
+      TheReal().cudnnBackendGetAttribute(descriptor, name, CUDNN_TYPE_INT64, 1, &count, &bytes);
   return status == CUDNN_STATUS_SUCCESS && count == 1 ? bytes : -1;
+}
+
+// Whether executions may bring shapes that differ from those of the graph.
+bool ShapesMayChange(const Node& graph) {
+  return graph.Integer(CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED).value_or(0) != 0 ||
+         graph.Integer(CUDNN_ATTR_OPERATIONGRAPH_IS_OVERRIDE_SHAPE_ENABLED).value_or(0) != 0;
+}
+
+// What a plan of this graph would be to us, with the real library's workspace for it; null where we
+// could not run it.
+std::shared_ptr<PlanShadow> Judge(const Node& graph, bool tensor_cores, int64_t workspace) {
+  Result<GraphPattern> pattern = Recognize(graph);
+  if (!pattern.ok()) {
+    Log(LogLevel::kDebug, "passed: %s", pattern.status().message().c_str());
+    return nullptr;
+  }
+  auto plan = std::make_shared<PlanShadow>();
+  plan->pattern = std::move(pattern).value();
+  ConvolutionCall& call = plan->pattern.call;
+  call.device = CurrentDevice();
+  call.convolution.math = tensor_cores ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
+  const char* const why = ShapesMayChange(graph) ? nullptr : WhyTaken(call, workspace);
+  if (why == nullptr) return plan;
+  if (const auto bytes = ScratchBytes(call)) {
+    plan->taken = true;
+    plan->scratch_bytes = *bytes;
+    plan->why = why;
+  }
+  return plan;
 }
 
 // The first decision. True where the plan is taken.
 bool DecidePlan(Descriptor descriptor, const Node& node, cudnnStatus_t real_status) {
   const NodePointer graph = GraphBehind(node);
   if (graph == nullptr) return false;
-  Result<GraphPattern> pattern = Recognize(*graph);
-  if (!pattern.ok()) {
-    Log(LogLevel::kDebug, "passed: %s", pattern.status().message().c_str());
-    return false;
-  }
-  auto plan = std::make_shared<PlanShadow>();
-  plan->pattern = std::move(pattern).value();
-  ConvolutionCall& call = plan->pattern.call;
-  call.device = CurrentDevice();
-  const bool tensor_cores = node.Integer(kTensorCores).value_or(0) != 0;
-  call.convolution.math = tensor_cores ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
   const bool made = real_status == CUDNN_STATUS_SUCCESS;
-  if (const char* const why = WhyTaken(call, made ? WorkspaceOf(descriptor) : -1)) {
-    if (const auto bytes = ScratchBytes(call)) {
-      plan->taken = true;
-      plan->scratch_bytes = *bytes;
-      plan->why = why;
-    }
-  }
-  const bool taken = plan->taken;
-  if (made || taken) Put(descriptor, PlanPointer(std::move(plan)));
-  return taken;
+  const int64_t workspace =
+      made ? WorkspaceOf(descriptor, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) : -1;
+  const auto plan = Judge(*graph, node.Integer(kTensorCores).value_or(0) != 0, workspace);
+  if (plan == nullptr) return false;
+  plan->real = made;
+  if (made || plan->taken) Put(descriptor, PlanPointer(plan));
+  return plan->taken;
 }
 
 cudnnStatus_t Finalize(Descriptor descriptor) {
   cudnnStatus_t status = TheReal().cudnnBackendFinalize(descriptor);
+  Passed();
   static_cast<void>(Serve([&] {
     if (status == CUDNN_STATUS_SUCCESS) {
       Update(descriptor, [](Node* node) { node->finalized = true; });
@@ -176,17 +194,47 @@ void Inherit(const Node& source, cudnnBackendAttributeName_t name, int64_t count
   }
 }
 
+cudnnStatus_t GiveBytes(int64_t bytes, int64_t requested, int64_t* count, void* elements) {
+  Passed();
+  if (count != nullptr) *count = 1;
+  if (requested > 0 && elements != nullptr) *static_cast<int64_t*>(elements) = bytes;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+// Our workspace for what a configuration would be taken for; nothing where it would not be.
+std::optional<int64_t> ConfigurationScratch(Descriptor config) {
+  std::optional<int64_t> bytes;
+  static_cast<void>(Serve([&] {
+    const NodePointer known = Look(config).node;
+    if (known == nullptr || known->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) {
+      return CUDNN_STATUS_SUCCESS;
+    }
+    const NodePointer graph = GraphBehind(*known);
+    const int64_t workspace = WorkspaceOf(config, CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE);
+    if (graph == nullptr || workspace < 0) return CUDNN_STATUS_SUCCESS;
+    const auto plan = Judge(*graph, UsesTensorCores(config), workspace);
+    if (plan != nullptr && plan->taken) bytes = plan->scratch_bytes;
+    return CUDNN_STATUS_SUCCESS;
+  }));
+  return bytes;
+}
+
 cudnnStatus_t GetAttribute(Descriptor descriptor, cudnnBackendAttributeName_t name,
                            cudnnBackendAttributeType_t type, int64_t requested, int64_t* count,
                            void* elements) {
-  if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && type == CUDNN_TYPE_INT64) {
-    const PlanPointer plan = Look(descriptor).plan;
-    if (plan != nullptr && plan->taken) {
-      if (count != nullptr) *count = 1;
-      if (requested > 0 && elements != nullptr) {
-        *static_cast<int64_t*>(elements) = plan->scratch_bytes;
-      }
-      return CUDNN_STATUS_SUCCESS;
+  const PlanPointer plan = Look(descriptor).plan;
+  if (plan != nullptr && plan->taken) {
+    if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && type == CUDNN_TYPE_INT64) {
+      return GiveBytes(plan->scratch_bytes, requested, count, elements);
+    }
+    if (!plan->real) {
+      return Ours(Refuse(CUDNN_STATUS_NOT_SUPPORTED,
+                         "this plan runs in tiles; the real library has none to read from"));
+    }
+  }
+  if (name == CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE && type == CUDNN_TYPE_INT64) {
+    if (const auto bytes = ConfigurationScratch(descriptor)) {
+      return GiveBytes(*bytes, requested, count, elements);
     }
   }
   int64_t given = 0;
@@ -195,8 +243,8 @@ cudnnStatus_t GetAttribute(Descriptor descriptor, cudnnBackendAttributeName_t na
   const bool ready_made = name == CUDNN_ATTR_ENGINEHEUR_RESULTS ||
                           name == CUDNN_ATTR_ENGINECFG_ENGINE ||
                           name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG;
-  if (!ready_made || elements == nullptr) return status;
   return Remember(status, [&] {
+    if (!ready_made || elements == nullptr) return;
     const NodePointer known = Look(descriptor).node;
     if (known == nullptr) return;
     Inherit(*known, name, std::min(count != nullptr ? *count : given, requested),
@@ -204,38 +252,46 @@ cudnnStatus_t GetAttribute(Descriptor descriptor, cudnnBackendAttributeName_t na
   });
 }
 
-// The second decision. True where the call is ours; then `status` is its end.
-bool RunPlan(cudnnHandle_t handle, const PlanShadow& plan, const Node& pack,
-             cudnnStatus_t* status) {
+// The second decision: the answer, or nothing where the call is the real library's. A plan that is
+// taken never is: its client has the workspace that we said.
+std::optional<cudnnStatus_t> RunPlan(cudnnHandle_t handle, const PlanShadow& plan,
+                                     const NodePointer& pack, bool* must) {
+  *must = plan.taken;
+  const auto pass = [&](cudnnStatus_t status) {
+    return *must ? std::optional(status) : std::nullopt;
+  };
+  if (pack == nullptr || pack->Find(CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES) != nullptr ||
+      pack->Find(CUDNN_ATTR_VARIANT_PACK_OVERRIDE_STRIDES) != nullptr) {
+    return pass(Refuse(CUDNN_STATUS_NOT_SUPPORTED,
+                       "this plan runs in tiles, with the shapes and the pack that it was told"));
+  }
   ConvolutionCall call;
-  const bool overrides = pack.Find(CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES) != nullptr ||
-                         pack.Find(CUDNN_ATTR_VARIANT_PACK_OVERRIDE_STRIDES) != nullptr;
-  if (overrides || Bind(plan.pattern, pack, &call) != CUDNN_STATUS_SUCCESS) return false;
+  cudnnStatus_t status = Bind(plan.pattern, *pack, &call);
+  if (status != CUDNN_STATUS_SUCCESS) return pass(status);
   const char* const why = plan.taken ? plan.why : WhyTakenHere(call);
-  if (why == nullptr || TheReal().cudnnGetStream == nullptr) return false;
-  const auto workspace = pack.Pointers(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+  if (why == nullptr) return std::nullopt;
+  *must = plan.taken || OnlyWeReach(call);
+  if (TheReal().cudnnGetStream == nullptr) {
+    return pass(Refuse(CUDNN_STATUS_NOT_SUPPORTED, "the real library does not say its stream"));
+  }
+  const auto workspace = pack->Pointers(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
   if (plan.taken && !workspace.empty() && workspace.front() != nullptr) {
     call.workspace = workspace.front();
     call.workspace_bytes = plan.scratch_bytes;
   }
   call.device = CurrentDevice();
-  *status = TheReal().cudnnGetStream(handle, &call.stream);
-  if (*status == CUDNN_STATUS_SUCCESS) *status = Run(call, why);
-  return true;
+  status = TheReal().cudnnGetStream(handle, &call.stream);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  return RunTaken(call, why, must);
 }
 
 cudnnStatus_t Execute(cudnnHandle_t handle, Descriptor plan, Descriptor pack) {
-  bool ours = false;
-  const cudnnStatus_t status = Serve([&] {
-    cudnnStatus_t answer = CUDNN_STATUS_SUCCESS;
+  const auto answer = Decided([&](bool* must) -> std::optional<cudnnStatus_t> {
     const PlanPointer known = Look(plan).plan;
-    const NodePointer given = known != nullptr ? Look(pack).node : nullptr;
-    if (given != nullptr) ours = RunPlan(handle, *known, *given, &answer);
-    return answer;
+    if (known == nullptr) return std::nullopt;
+    return RunPlan(handle, *known, Look(pack).node, must);
   });
-  if (ours) return Ours(status);
-  Passed();
-  return TheReal().cudnnBackendExecute(handle, plan, pack);
+  return answer ? *answer : TheReal().cudnnBackendExecute(handle, plan, pack);
 }
 
 bool IsTaken(Descriptor plan) {

@@ -29,6 +29,17 @@ int64_t Elements(int rank, const Axes& dims) {
   return elements;
 }
 
+template <class Is>
+bool AnyPlace(const ConvolutionCall& call, const Is& is) {
+  for (const void* pointer :
+       {static_cast<const void*>(call.x.data), static_cast<const void*>(call.y.data),
+        static_cast<const void*>(call.w_data), static_cast<const void*>(call.bias.data),
+        static_cast<const void*>(call.scale.data), static_cast<const void*>(call.residual.data)}) {
+    if (pointer != nullptr && is(PlaceOf(pointer))) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 int64_t BudgetBytes() { return GivenBudget().value_or(kOwnBudget); }
@@ -48,15 +59,26 @@ const char* WhyTaken(const ConvolutionCall& call, int64_t workspace) {
 }
 
 const char* WhyTakenHere(const ConvolutionCall& call) {
-  for (const void* pointer :
-       {static_cast<const void*>(call.x.data), static_cast<const void*>(call.y.data),
-        static_cast<const void*>(call.w_data), static_cast<const void*>(call.bias.data),
-        static_cast<const void*>(call.scale.data), static_cast<const void*>(call.residual.data)}) {
-    if (pointer == nullptr) continue;
-    const Place place = PlaceOf(pointer);
-    if (place == Place::kPageable || place == Place::kPinned) return "host-operand";
-  }
-  return nullptr;
+  return AnyPlace(call,
+                  [](Place place) { return place == Place::kPageable || place == Place::kPinned; })
+             ? "host-operand"
+             : nullptr;
+}
+
+bool OnlyWeReach(const ConvolutionCall& call) {
+  return AnyPlace(call, [](Place place) { return place == Place::kPageable; });
+}
+
+std::optional<cudnnStatus_t> RunTaken(const ConvolutionCall& call, const char* why, bool* must) {
+  if (*must) return Run(call, why);
+  if (IsCapturing(call.stream) || Prepare(call) != CUDNN_STATUS_SUCCESS) return std::nullopt;
+  // What adds to what there was cannot be done twice.
+  *must = call.beta != 0.0 || call.residual.data == call.y.data;
+  const cudnnStatus_t status = Run(call, why);
+  const bool refused = status == CUDNN_STATUS_BAD_PARAM || status == CUDNN_STATUS_NOT_SUPPORTED;
+  const bool no_room = status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED && !*must;
+  if (refused || no_room) return std::nullopt;
+  return status;
 }
 
 std::optional<int64_t> ScratchBytes(const ConvolutionCall& call) {

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 import os
-from ctypes import byref, c_size_t, c_uint64, c_void_p
+from ctypes import CDLL, byref, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import oracle
@@ -53,14 +54,17 @@ def log():
 
 
 class Problem:
-    def __init__(self, graphs):
+    def __init__(self, graphs, **flags: bool):
         self.graphs = graphs
         self.x, self.w = integers((2, 3, 9, 8)), integers((4, 3, 3, 3), 1)
         self.expected = oracle.forward(self.x, self.w, padding=1)
         self.y = np.full(self.expected.shape, np.nan, np.float32)
         tensors = [graphs.tensor(u, a) for u, a in ((X, self.x), (W, self.w), (Y, self.y))]
         op = graphs.convolution("FORWARD", *tensors, graphs.window(2, padding=1))
-        self.graph = graphs.finalize(graphs.graph(op))
+        graph = graphs.graph(op)
+        for name, value in flags.items():
+            graphs.set(graph, f"OPERATIONGRAPH_IS_{name}_SHAPE_ENABLED", "BOOLEAN", value)
+        self.graph = graphs.finalize(graph)
 
     def plan(self, place: int):
         return self.graphs.plan(self.graphs.configurations(self.graph, 12)[place])
@@ -86,6 +90,12 @@ def device_memory(size: int) -> int:
     pointer = c_uint64()
     call("cuMemAlloc_v2", byref(pointer), c_size_t(size))
     return pointer.value
+
+
+def last_text() -> str:
+    text = cudnn.ffi.new("char[500]")
+    cudnn.cudnnGetLastErrorString(text, 500)
+    return cudnn.ffi.string(text).decode()
 
 
 def taken(lines: list[str]) -> list[str]:
@@ -172,6 +182,103 @@ def test_a_taken_plan_without_a_workspace_still_runs(graphs):
     assert_equal(arrays[2].get(), problem.expected)
 
 
+@pytest.mark.parametrize("name", ["SHAPES", "STRIDES"])
+def test_a_taken_plan_with_other_shapes_never_reaches_the_real_library(graphs, name):
+    """The client has the small workspace that we said, and the real library would fill its own."""
+    problem = Problem(graphs)
+    plan = problem.plan(HUGE)
+    arrays = on_device(problem.x, problem.w, problem.y)
+    pack = graphs.make("VARIANT_PACK")
+    places = [cudnn.ffi.cast("void *", place) for place in addresses(arrays)]
+    graphs.set(pack, "VARIANT_PACK_DATA_POINTERS", "VOID_PTR", *places)
+    graphs.set(pack, "VARIANT_PACK_UNIQUE_IDS", "INT64", X, W, Y)
+    graphs.set(pack, f"VARIANT_PACK_OVERRIDE_{name}", "VOID_PTR", cudnn.ffi.NULL)
+    graphs.finalize(pack)
+    status = cudnn.cudnnBackendExecute(graphs.handle, plan, pack)
+    assert status == cudnn.CUDNN_STATUS_NOT_SUPPORTED
+    assert "in tiles" in last_text()
+
+
+def test_a_taken_plan_whose_pack_lacks_a_tensor_never_reaches_the_real_library(graphs):
+    problem = Problem(graphs)
+    plan = problem.plan(HUGE)
+    x, w, _ = addresses(on_device(problem.x, problem.w, problem.y))
+    status = cudnn.cudnnBackendExecute(graphs.handle, plan, graphs.pack({X: x, W: w, Y + 1: x}))
+    assert status == cudnn.CUDNN_STATUS_BAD_PARAM
+    assert "lacks the tensor 3" in last_text()
+
+
+@pytest.mark.parametrize("flag", ["DYNAMIC", "OVERRIDE"])
+def test_a_graph_whose_shapes_may_change_keeps_its_workspace(graphs, flag):
+    problem = Problem(graphs, **{flag: True})
+    assert workspace_of(graphs, problem.plan(HUGE)) == 2**50
+    assert workspace_of(graphs, Problem(graphs, **{flag: False}).plan(HUGE)) < 2**24
+
+
+def test_a_configuration_has_the_workspace_of_its_plan(graphs):
+    problem = Problem(graphs)
+    for place in (RIGHT, HUGE):
+        config = graphs.configurations(problem.graph, 12)[place]
+        size = graphs.get(config, "ENGINECFG_WORKSPACE_SIZE", "INT64")[0]
+        assert size == workspace_of(graphs, graphs.plan(config)) < 2**24
+
+
+def test_nothing_is_read_from_a_plan_that_only_we_have_made(graphs):
+    """Above 2^31 elements a plan is ours where the real library makes none."""
+
+    def described(uid, *shape):
+        strides = [4 * int(np.prod(shape[i + 1 :])) for i in range(4)]
+        dtype = np.dtype(np.float32)
+        like = SimpleNamespace(dtype=dtype, itemsize=4, shape=shape, strides=strides)
+        return graphs.tensor(uid, like)
+
+    size = 2**15
+    tensors = (
+        described(X, 1, 3, size, size),
+        described(W, 1, 3, 1, 1),
+        described(Y, 1, 1, size, size),
+    )
+    graph = graphs.finalize(graphs.graph(graphs.convolution("FORWARD", *tensors, graphs.window(2))))
+    configs = graphs.configurations(graph, 12)
+    plan = graphs.plan(configs[NO_PLAN])
+    assert workspace_of(graphs, plan) > 0
+    with pytest.raises(Exception, match="in tiles"):
+        graphs.get(plan, "EXECUTION_PLAN_ENGINE_CONFIG", "BACKEND_DESCRIPTOR", into=configs[0])
+
+
+def test_pinned_operands_that_we_cannot_do_go_to_the_real_library(graphs, log):
+    """A GPU reads them; the real library has more types than we have."""
+    problem = Problem(graphs)
+    y = problem.y.astype(np.float64)
+    tensors = [graphs.tensor(u, a) for u, a in ((X, problem.x), (W, problem.w), (Y, y))]
+    op = graphs.convolution("FORWARD", *tensors, graphs.window(2, padding=1))
+    problem.graph = graphs.finalize(graphs.graph(op))
+    arrays = on_device(problem.x, problem.w, y)
+    places = addresses(arrays)
+    places[0] = arrays[0].pinned.ctypes.data
+    cudnn.check(problem.execute(problem.plan(WRONG), places))
+    assert_equal(arrays[2].get(), (problem.expected + 0.5).astype(np.float64))
+    assert not taken(log())
+    places[0] = problem.x.__array_interface__["data"][0]  # where only we could
+    assert problem.execute(problem.plan(WRONG), places) == cudnn.CUDNN_STATUS_BAD_PARAM
+
+
+def test_pinned_operands_under_capture_go_to_the_real_library(graphs, log):
+    problem = Problem(graphs)
+    plan = problem.plan(WRONG)
+    arrays = on_device(problem.x, problem.w, problem.y)
+    places = addresses(arrays)
+    places[0] = arrays[0].pinned.ctypes.data
+    capturing = c_int.in_dll(CDLL("libcuda.so.1"), "ooc_fake_capturing")
+    capturing.value = 1
+    try:
+        cudnn.check(problem.execute(plan, places))
+    finally:
+        capturing.value = 0
+    assert_equal(arrays[2].get(), problem.expected + 0.5)
+    assert not taken(log())
+
+
 def test_a_plan_that_the_real_library_cannot_make_stays_refused(graphs):
     """The client tries the next engine; taking it would hide better ones."""
     problem = Problem(graphs)
@@ -207,9 +314,10 @@ def test_a_failure_of_ours_has_our_text(graphs):
     plan = problem.plan(WRONG)
     status = problem.execute(plan, [problem.x, problem.w, problem.x])
     assert status == cudnn.CUDNN_STATUS_BAD_PARAM
-    text = cudnn.ffi.new("char[500]")
-    cudnn.cudnnGetLastErrorString(text, 500)
-    assert b"cannot run in place" in cudnn.ffi.string(text)
+    assert "cannot run in place" in last_text()
+    with pytest.raises(Exception, match="not this shape"):  # the real library's, later
+        problem.plan(NO_PLAN)
+    assert "not this shape" in last_text()
 
 
 def test_the_core_computes_with_the_real_library_behind_the_drop_in(log):

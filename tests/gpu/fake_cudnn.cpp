@@ -414,6 +414,7 @@ FAKE(cudnnStatus_t, cudnnBackendGetAttribute)(cudnnBackendDescriptor_t descripto
       return Answer(BitsOf(node.engine.numerical), type, capacity, count, elements);
     case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE:
       return Answer(BitsOf(node.engine.behavior), type, capacity, count, elements);
+    case CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE:
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
       return Answer({node.engine.workspace}, type, capacity, count, elements);
     default: return Fail(CUDNN_STATUS_NOT_SUPPORTED, "no such attribute");

@@ -351,9 +351,15 @@ FAKE(cuStreamSynchronize)(CUstream stream) {
   Work(stream, nullptr);
   return 0;
 }
+// Set by tests: every stream is being captured.
+extern "C" {
+__attribute__((visibility("default"))) int ooc_fake_capturing = 0;
+}
+
 FAKE(cuStreamIsCapturing)(CUstream, CUstreamCaptureStatus* status) {
   IN_CONTEXT();
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  *status =
+      ooc_fake_capturing != 0 ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return 0;
 }
 FAKE(cuStreamWaitEvent)(CUstream stream, CUevent event, unsigned) {
