@@ -32,14 +32,15 @@ void Append(std::string* key, const T& value) {
   key->append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-// Equal keys, equal problems and algorithms. The math type is not of it: clients set it after they
-// have asked, and ours runs with the one that is set then.
+// Equal keys, equal problems, algorithms and math types: the tiles of one may need more than those
+// of another.
 std::string KeyOf(const ConvolutionCall& problem, int algorithm) {
   std::string key;
   const ConvolutionValue& convolution = problem.convolution;
-  for (const int number : {static_cast<int>(problem.direction), algorithm, problem.device,
-                           problem.x.value.rank, static_cast<int>(problem.x.value.dtype),
-                           static_cast<int>(convolution.mode), convolution.groups}) {
+  for (const int number :
+       {static_cast<int>(problem.direction), algorithm, problem.device, problem.x.value.rank,
+        static_cast<int>(problem.x.value.dtype), static_cast<int>(convolution.mode),
+        convolution.groups, static_cast<int>(convolution.math)}) {
     Append(&key, number);
   }
   for (const Axes* axes : {&problem.x.value.dims, &problem.x.value.stride, &problem.y.value.dims,

@@ -1,5 +1,9 @@
 // What the real library says of algorithms and their workspaces where there is a GPU: a workspace
-// that is too large becomes the one that our tiles need.
+// that is too large becomes the one that our tiles need. What would be tried on operands that no
+// GPU reads is listed as it is without them.
+#include <algorithm>
+
+#include "shim/gpu_facts.hpp"
 #include "shim/legacy_taken.hpp"
 #include "shim/real.hpp"
 #include "shim/served.hpp"
@@ -13,16 +17,33 @@ bool ReadProblem(cudnnHandle_t handle, Direction direction, const LegacyOperands
   return Read(handle, direction, operands, problem) == CUDNN_STATUS_SUCCESS;
 }
 
+template <class... Pointers>
+bool AnyPageable(Pointers... pointers) {
+  return ((pointers != nullptr && PlaceOf(pointers) == Place::kPageable) || ...);
+}
+
+cudnnStatus_t RefuseTrial() {
+  return Ours(Refuse(CUDNN_STATUS_NOT_SUPPORTED, "algorithms are not tried on host operands"));
+}
+
 template <class Performance>
 cudnnStatus_t Listed(cudnnStatus_t status, cudnnHandle_t handle, Direction direction,
                      const LegacyOperands& operands, const int* returned, Performance* results) {
+  Passed();
   if (status != CUDNN_STATUS_SUCCESS || returned == nullptr || results == nullptr) return status;
   static_cast<void>(Serve([&] {
     ConvolutionCall problem;
     if (!ReadProblem(handle, direction, operands, &problem)) return CUDNN_STATUS_SUCCESS;
     for (int i = 0; i < *returned; ++i) {
       if (results[i].status != CUDNN_STATUS_SUCCESS) continue;
-      TakeWorkspace(problem, results[i].algo, &results[i].memory);
+      // Some clients set the listed math type before they compute, others keep theirs.
+      size_t listed = results[i].memory, kept = results[i].memory;
+      const cudnnMathType_t math = problem.convolution.math;
+      TakeWorkspace(problem, results[i].algo, &kept);
+      problem.convolution.math = results[i].mathType;
+      TakeWorkspace(problem, results[i].algo, &listed);
+      problem.convolution.math = math;
+      results[i].memory = std::max(listed, kept);
     }
     return CUDNN_STATUS_SUCCESS;
   }));
@@ -31,6 +52,7 @@ cudnnStatus_t Listed(cudnnStatus_t status, cudnnHandle_t handle, Direction direc
 
 cudnnStatus_t Sized(cudnnStatus_t status, cudnnHandle_t handle, Direction direction,
                     const LegacyOperands& operands, int algorithm, size_t* bytes) {
+  Passed();
   if (status != CUDNN_STATUS_SUCCESS || bytes == nullptr) return status;
   static_cast<void>(Serve([&] {
     ConvolutionCall problem;
@@ -67,6 +89,10 @@ cudnnStatus_t TryForward(cudnnHandle_t handle, cudnnTensorDescriptor_t x, const 
                          cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y,
                          void* y_data, int requested, int* returned,
                          cudnnConvolutionFwdAlgoPerf_t* results, void* workspace, size_t bytes) {
+  if (AnyPageable(x_data, w_data, y_data)) {
+    if (TheReal().cudnnGetConvolutionForwardAlgorithm_v7 == nullptr) return RefuseTrial();
+    return ListForward(handle, x, w, convolution, y, requested, returned, results);
+  }
   return Listed(TheReal().cudnnFindConvolutionForwardAlgorithmEx(
                     handle, x, x_data, w, w_data, convolution, y, y_data, requested, returned,
                     results, workspace, bytes),
@@ -110,6 +136,10 @@ cudnnStatus_t TryBackwardData(cudnnHandle_t handle, cudnnFilterDescriptor_t w, c
                               void* x_data, int requested, int* returned,
                               cudnnConvolutionBwdDataAlgoPerf_t* results, void* workspace,
                               size_t bytes) {
+  if (AnyPageable(w_data, y_data, x_data)) {
+    if (TheReal().cudnnGetConvolutionBackwardDataAlgorithm_v7 == nullptr) return RefuseTrial();
+    return ListBackwardData(handle, w, y, convolution, x, requested, returned, results);
+  }
   return Listed(TheReal().cudnnFindConvolutionBackwardDataAlgorithmEx(
                     handle, w, w_data, y, y_data, convolution, x, x_data, requested, returned,
                     results, workspace, bytes),
@@ -156,6 +186,10 @@ cudnnStatus_t TryBackwardFilter(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
                                 void* w_data, int requested, int* returned,
                                 cudnnConvolutionBwdFilterAlgoPerf_t* results, void* workspace,
                                 size_t bytes) {
+  if (AnyPageable(x_data, y_data, w_data)) {
+    if (TheReal().cudnnGetConvolutionBackwardFilterAlgorithm_v7 == nullptr) return RefuseTrial();
+    return ListBackwardFilter(handle, x, y, convolution, w, requested, returned, results);
+  }
   return Listed(TheReal().cudnnFindConvolutionBackwardFilterAlgorithmEx(
                     handle, x, x_data, y, y_data, convolution, w, w_data, requested, returned,
                     results, workspace, bytes),

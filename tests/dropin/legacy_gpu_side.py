@@ -4,6 +4,7 @@ test_taken.py."""
 from __future__ import annotations
 
 import ctypes
+from ctypes import CDLL, c_int
 
 import numpy as np
 import oracle
@@ -13,6 +14,7 @@ from dropin.test_convolutions import Problem, fused
 from gpu.driver import DeviceArray, InContext
 from python.support import assert_equal, integers
 
+import oocdnn
 from oocdnn import cudnn
 
 MARK = 7.0  # what the library in cuDNN's place writes
@@ -82,6 +84,66 @@ def test_device_operands_go_to_the_real_library(calls, name):
     result = problem.there[TARGETS[name]].get()
     assert result.flat[0] == MARK
     assert_equal(result.ravel()[1:], getattr(problem, TARGETS[name]).ravel()[1:])
+
+
+class Pinned(Problem):
+    """The same arrays where a GPU reads them across the wire."""
+
+    def __init__(self, calls, *rest):
+        super().__init__(calls, *rest)
+        for axis in "xwy":
+            values = getattr(self, axis)
+            pinned = oocdnn.empty(values.shape, values.dtype)
+            pinned[...] = values
+            setattr(self, axis, pinned)
+
+
+@pytest.mark.parametrize("kind", [Pinned, Problem])
+@pytest.mark.parametrize("which", ["mixed types", "int8", "vectors of channels"])
+def test_the_real_library_may_do_what_we_cannot_where_it_reaches(calls, kind, which):
+    problem = kind(calls, (2, 4, 7, 6), (6, 4, 3, 3), {})
+    if which == "mixed types":
+        problem.yd = calls.tensor(problem.y.astype(np.float16))
+    elif which == "int8":
+        int8, shape = cudnn.CUDNN_DATA_INT8, list(problem.x.shape)
+        strides = [stride // 4 for stride in problem.x.strides]
+        cudnn.check(cudnn.cudnnSetTensorNdDescriptor(problem.xd, int8, 4, shape, strides))
+    else:
+        shape, layout = list(problem.w.shape), cudnn.CUDNN_TENSOR_NCHW_VECT_C
+        float32 = cudnn.CUDNN_DATA_FLOAT
+        cudnn.check(cudnn.cudnnSetFilterNdDescriptor(problem.wd, float32, layout, 4, shape))
+    before = problem.y.flat[0]
+    status = problem.forward()
+    if kind is Pinned:
+        cudnn.check(status)
+        assert problem.y.flat[0] == MARK
+    else:
+        mixed = which == "mixed types"
+        assert status == (
+            cudnn.CUDNN_STATUS_BAD_PARAM if mixed else cudnn.CUDNN_STATUS_NOT_SUPPORTED
+        )
+        assert problem.y.flat[0] == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pinned_operands_are_taken_but_under_capture(calls, name):
+    capturing = c_int.in_dll(CDLL("libcuda.so.1"), "ooc_fake_capturing")
+    problem = Pinned(calls, (2, 4, 7, 6), (6, 4, 3, 3), {})
+    target = getattr(problem, TARGETS[name])
+    capturing.value = 1
+    try:
+        cudnn.check(getattr(problem, name)())
+    finally:
+        capturing.value = 0
+    assert target.flat[0] == MARK
+    cudnn.check(getattr(problem, name)())
+    arrays = problem.x, problem.w, problem.y
+    expected = {
+        "forward": lambda x, w, y: oracle.forward(x, w),
+        "backward_data": lambda x, w, y: oracle.backward_data(y, w, x.shape),
+        "backward_filter": lambda x, w, y: oracle.backward_filter(x, y, w.shape),
+    }[name](*arrays)
+    assert_equal(target, expected)
 
 
 def test_bias_and_activation_on_the_host_are_taken(calls):
@@ -163,6 +225,38 @@ def test_a_budget_may_be_a_part_of_the_free_memory(calls, monkeypatch):
         assert most < told(height) < 2 * most, text
 
 
+def test_a_workspace_is_taken_for_its_math_type_alone(calls):
+    """The tiles of another may need more than the client was told."""
+    problem = OnDevice(calls, (2, 3, 9, 6), (4, 3, 3, 3), {"padding": 1})
+    size = cudnn.ffi.new("size_t *")
+    order = problem.xd, problem.wd, problem.cd, problem.yd
+    cudnn.check(cudnn.cudnnSetConvolutionMathType(problem.cd, cudnn.CUDNN_FMA_MATH))
+    cudnn.check(cudnn.cudnnGetConvolutionForwardWorkspaceSize(calls.handle, *order, 1, size))
+    expected = oracle.forward(problem.x, problem.w, padding=1).flat[0]
+    for math, first in ((cudnn.CUDNN_DEFAULT_MATH, MARK), (cudnn.CUDNN_FMA_MATH, expected)):
+        cudnn.check(cudnn.cudnnSetConvolutionMathType(problem.cd, math))
+        cudnn.check(problem.forward())
+        assert problem.there["y"].get().flat[0] == first
+
+
+@pytest.mark.parametrize("kind", [OnDevice, Problem])
+def test_algorithms_are_tried_only_where_a_gpu_reads(calls, kind):
+    problem = kind(calls, (2, 3, 10, 6), (4, 3, 3, 3), {"padding": 1})
+    results, count = cudnn.ffi.new("cudnnConvolutionFwdAlgoPerf_t[4]"), cudnn.ffi.new("int *")
+    data = problem.calls.data
+    before = problem.y.flat[0]
+    cudnn.check(
+        cudnn.cudnnFindConvolutionForwardAlgorithmEx(
+            calls.handle, problem.xd, data(problem.x), problem.wd, data(problem.w), problem.cd,
+            problem.yd, data(problem.y), 4, count, results, cudnn.ffi.NULL, 0,
+        )
+    )  # fmt: skip
+    assert count[0] == 2
+    assert 0 < results[0].memory < 2**24
+    tried = problem.there["y"].get() if kind is OnDevice else problem.y
+    assert tried.flat[0] == (MARK if kind is OnDevice else before)
+
+
 def test_listed_algorithms_have_our_workspace_where_theirs_is_too_large(calls):
     """PyTorch takes the workspace from the list, and sets the math type of the list before it
     computes."""
@@ -199,3 +293,14 @@ def test_a_failure_of_ours_has_our_text(calls):
     cudnn.cudnnGetLastErrorString(text, 300)
     said = cudnn.ffi.string(text)
     assert b"y has 5 on axis H; input 6" in said
+
+    def text() -> bytes:
+        place = cudnn.ffi.new("char[300]")
+        cudnn.cudnnGetLastErrorString(place, 300)
+        return cudnn.ffi.string(place)
+
+    assert text() != b"the real one's"
+    size = cudnn.ffi.new("size_t *")
+    order = problem.xd, problem.wd, problem.cd, problem.yd
+    cudnn.check(cudnn.cudnnGetConvolutionForwardWorkspaceSize(calls.handle, *order, 1, size))
+    assert text() == b"the real one's"
