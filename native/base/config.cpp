@@ -70,7 +70,7 @@ Result<int64_t> ParseBudget(const std::string& text, int64_t free) {
   if (text.empty() || text == "auto") return free / 5 * 4;
   if (text.back() == '%') {
     const double percent = std::strtod(text.c_str(), nullptr);
-    if (!(percent > 0 && percent <= 100)) {
+    if (std::isnan(percent) || percent <= 0 || percent > 100) {
       return Error(Code::kInvalidProblem, "a budget of '%s': write 1%% to 100%%", text.c_str());
     }
     return static_cast<int64_t>(static_cast<double>(free) * percent / 100.0);
