@@ -1,7 +1,6 @@
 // Fetches and drains: element types, layouts, strides, boxes that reach past the tensor, parts.
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "testing/conformance_boxes.hpp"
 #include "testing/conformance_rig.hpp"
@@ -182,8 +181,8 @@ Status CopiesThroughBounceMemory(Device& device) {
       from.Write(tensors.back());
       const DType tile_dtype = kAllDTypes[random.Between(0, 3)];
       const TileLayout layout = RandomLayout(device, tile_dtype, dims, Operand::kX, random);
-      OOC_ASSIGN(Array to, There(rig, through, from, memory, layout));
-      arrays.push_back(std::move(to));
+      OOC_ASSIGN(const Array to, There(rig, through, from, memory, layout));
+      arrays.push_back(to);
     }
     OOC_TRY(device.SynchronizeStream(through.out));
     for (size_t i = 0; i < kCopies; ++i) {
