@@ -257,6 +257,7 @@ class Copies {
                  OOC_TRY(device_.Fetch(fetch_.get(), tiny->TransferOf(Operand::kX, few, nullptr)));
                  OOC_TRY(tiny->Run(compute_.get(), nullptr));
                  OOC_TRY(InTurn(fetch_, drain_));
+                 OOC_TRY(InTurn(compute_, drain_));
                  return device_.Drain(drain_.get(), tiny->TransferOf(Operand::kY, few, nullptr));
                }));
     return {};
