@@ -226,6 +226,7 @@ def test_imports(which):
         environment["CUDA_VISIBLE_DEVICES"] = ""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(before=before, after=after)],
-        env=environment, capture_output=True, text=True, check=False,
+        env=environment, cwd="/",  # the installed package, not the tree
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
