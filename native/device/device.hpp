@@ -103,7 +103,8 @@ struct TileMove {
   Tag tag;
 };
 
-// An engine prepared for one TileOp. Immutable; Run may be called from one stream at a time.
+// An engine prepared for one TileOp. Immutable; Run may be called from one stream at a time. It
+// must outlive the runs that were enqueued on it.
 class Executable {
  public:
   virtual ~Executable() = default;

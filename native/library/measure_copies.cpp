@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "library/measure.hpp"
 #include "library/rig.hpp"
@@ -212,11 +213,7 @@ class Copies {
       if (status.ok()) {
         status = device_.Drain(drain_.get(), rig.TransferOf(Operand::kY, out, &drained));
       }
-      for (const OwnedStream* stream : {&fetch_, &drain_, &compute_}) {
-        Status ended = device_.SynchronizeStream(stream->get());
-        if (status.ok()) status = std::move(ended);
-      }
-      if (!status.ok()) return kInfinity;
+      if (!Settle(std::move(status)).ok()) return kInfinity;
       best = std::min(best, SecondsOf({std::min(fetched.begin_ns, drained.begin_ns),
                                        std::max(fetched.end_ns, drained.end_ns)}));
     }
@@ -240,7 +237,7 @@ class Copies {
     std::memset(in.get(), 0, static_cast<size_t>(bytes));
     const Transfer fetch = large->TransferOf(Operand::kX, {in.get(), kNarrow, false}, nullptr);
     const Transfer drain = large->TransferOf(Operand::kY, {out.get(), kNarrow, false}, nullptr);
-    OOC_ASSIGN(const double tile, ChainSeconds(drain_, [&]() -> Status {
+    OOC_ASSIGN(const double tile, ChainSeconds([&]() -> Status {
                  OOC_TRY(device_.Fetch(fetch_.get(), fetch));
                  OOC_TRY(InTurn(fetch_, drain_));
                  return device_.Drain(drain_.get(), drain);
@@ -251,13 +248,12 @@ class Copies {
     const double ramps = 2 * bytes / profile_.fetch_bytes_per_second - copied;
     profile_.copy_seconds = std::max(tile - copied - ramps / kChain, kLeastGap);
     OOC_ASSIGN(profile_.run_seconds,
-               ChainSeconds(compute_, [&] { return tiny->Run(compute_.get(), nullptr); }));
-    OOC_ASSIGN(profile_.step_seconds, ChainSeconds(drain_, [&]() -> Status {
+               ChainSeconds([&] { return tiny->Run(compute_.get(), nullptr); }));
+    OOC_ASSIGN(profile_.step_seconds, ChainSeconds([&]() -> Status {
                  const Bound bound(device_);
                  OOC_TRY(device_.Fetch(fetch_.get(), tiny->TransferOf(Operand::kX, few, nullptr)));
                  OOC_TRY(tiny->Run(compute_.get(), nullptr));
                  OOC_TRY(InTurn(fetch_, drain_));
-                 OOC_TRY(InTurn(compute_, drain_));
                  return device_.Drain(drain_.get(), tiny->TransferOf(Operand::kY, few, nullptr));
                }));
     return {};
@@ -272,7 +268,7 @@ class Copies {
     if (block.get() == nullptr) return Error(Code::kOutOfMemory, "no host memory to calibrate");
     std::memset(block.get(), 0, static_cast<size_t>(bytes));
     const Host host{block.get(), kNarrow, false};
-    OOC_ASSIGN(const double three, ChainSeconds(drain_, [&]() -> Status {
+    OOC_ASSIGN(const double three, ChainSeconds([&]() -> Status {
                  OOC_TRY(InTurn(drain_, fetch_));
                  OOC_TRY(device_.Fetch(fetch_.get(), rig->TransferOf(Operand::kX, host, nullptr)));
                  OOC_TRY(InTurn(fetch_, compute_));
@@ -284,18 +280,28 @@ class Copies {
     return {};
   }
 
-  // Seconds of one of a chain of pieces, the best of a few chains; all end on `last`.
+  // Seconds of one of a chain of pieces, the best of a few chains.
   template <class Piece>
-  Result<double> ChainSeconds(const OwnedStream& last, const Piece& piece) {
+  Result<double> ChainSeconds(const Piece& piece) {
     double best = kInfinity;
     for (int i = 0; i < kRepetitions; ++i) {
       const auto start = std::chrono::steady_clock::now();
-      for (int tile = 0; tile < kChain; ++tile) OOC_TRY(piece());
-      OOC_TRY(device_.SynchronizeStream(last.get()));
+      Status status;
+      for (int tile = 0; tile < kChain && status.ok(); ++tile) status = piece();
+      OOC_TRY(Settle(std::move(status)));
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
       best = std::min(best, seconds.count());
     }
     return best / kChain;
+  }
+
+  // Waits for all that was enqueued, whatever failed, because it uses memory that then goes.
+  Status Settle(Status status) {
+    for (const OwnedStream* stream : {&fetch_, &compute_, &drain_}) {
+      Status ended = device_.SynchronizeStream(stream->get());
+      if (status.ok()) status = std::move(ended);
+    }
+    return status;
   }
 
   Status InTurn(const OwnedStream& first, const OwnedStream& then) {

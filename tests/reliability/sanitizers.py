@@ -33,7 +33,10 @@ def measure(sanitizer: str, size: Size) -> Finding:
     )
     reports = len(REPORT.findall(done.stdout))
     parts = [line.strip("= ") for line in SUMMARY.findall(done.stdout)]
-    failures = done.stdout.splitlines()[-60:] if reports or done.returncode else []
+    log = ROOT / "build" / f"sanitize-{sanitizer.replace(',', '-')}.log"
+    log.write_text(done.stdout, encoding="utf-8")
+    bad = reports or done.returncode
+    failures = [f"all of it: {log}", *done.stdout.splitlines()[-60:]] if bad else []
     figure = f"{reports} reports; {'; '.join(parts)}"
     return Finding(figure, not failures, failures, {"exit": done.returncode})
 
