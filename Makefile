@@ -116,7 +116,7 @@ ifneq ($(SANITIZE),thread)
 	PYTHONPATH=$(instrumented)/site $(onednn_path) ASAN_OPTIONS=detect_leaks=0 \
 	LD_PRELOAD="$(foreach library,libasan libstdc++,$(shell $(CXX) -print-file-name=$(library).so))" \
 		$(call testing_library,$(instrumented)) \
-		pytest --capture=sys --timeout 900 $(PYTEST_ARGS)
+		pytest --capture=sys --timeout 3600 $(PYTEST_ARGS)
 endif
 
 clean:

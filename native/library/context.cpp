@@ -65,8 +65,8 @@ Result<int64_t> BudgetBytes(const std::string& text, Device& device) {
 // At most some hundredths of the budget, and nothing where it would make short pieces.
 int64_t BounceBytes(const Device& device, int64_t budget) {
   const int64_t best = device.capabilities().bounce_bytes;
-  const int64_t bytes = std::min(best, budget / 64);
-  return bytes >= best / 16 ? bytes : 0;
+  const int64_t bytes = std::min(best, budget / 32);
+  return bytes >= best / 32 ? bytes : 0;
 }
 
 // Two invariant engines may still round differently, so reproducible results come from one engine

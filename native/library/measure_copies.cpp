@@ -20,9 +20,10 @@ constexpr int64_t kFarRows = 288;  // of a plane of kNarrow columns: 16 KB, a pi
 constexpr int64_t kNarrow = kWidth / 8;  // columns
 constexpr int64_t kFarPitch = 65536;     // from one such plane to the next: see MemoryOrder
 constexpr int64_t kFarPlanes = kWidth / kNarrow * kChannels;
-constexpr int64_t kNearRows = 288;    // of a plane of kWidth columns
-constexpr int64_t kNearPitch = 1792;  // from one such row to the next
-constexpr int64_t kNearCount = kChannels * kNearRows;
+constexpr int64_t kNearWidth = kWidth / 2;  // columns: rows too short for a copy engine at its best
+constexpr int64_t kNearRows = 20;           // of a plane of kNearWidth columns
+constexpr int64_t kNearPitch = 12544;       // from one such row to the next
+constexpr int64_t kNearCount = kWidth / kNearWidth * kChannels * kNearRows;
 constexpr int64_t kLarge = 33554432;  // bytes of host memory that all of these fit
 static_assert(kRows * kWidth * kChannels * kElement <= kLarge);
 static_assert(kFarPlanes * kFarPitch <= kLarge && kNearCount * kNearPitch <= kLarge);
@@ -79,22 +80,21 @@ class Copies {
     std::memset(in.get(), 0, static_cast<size_t>(kLarge));
     std::memset(out.get(), 0, static_cast<size_t>(kLarge));
     bool first = true;
-    double far = 0.0;
     for (int engine = 0; engine < static_cast<int>(device_.engines().size()); ++engine) {
       const EngineInfo& info = device_.engines()[static_cast<size_t>(engine)];
       if (!first && IsLastResort(info)) continue;
       const auto rig = RigOf(engine, kRows, kWidth);
       if (!rig.ok()) continue;
       if (first) MeasureMove(*rig.value());
-      RowSeconds rows = MeasureRows(engine, in.get(), out.get());
-      // What an engine's own kernels did not disturb, others' would.
-      rows.far = far = std::max({far, rows.near, rows.far});
+      const RowSeconds rows = MeasureRows(engine, in.get(), out.get());
+      const double hop = MeasureHop(engine, in.get());
       for (const bool channels_last : {false, true}) {
         const Host from{in.get(), kWidth, channels_last}, to{out.get(), kWidth, channels_last};
         WireRates rates = MeasureWire(*rig.value(), from, to);
         if (rates.fetch == 0 || rates.drain == 0 || rates.both == 0) continue;
         rates.row_bytes = rows.near * rates.fetch;
-        rates.far_row_bytes = rows.far * rates.fetch;
+        rates.far_row_bytes = std::max(rows.near, rows.far) * rates.fetch;
+        rates.hop = hop;
         Note(rates, first ? nullptr : &info.name, channels_last);
         first = false;
       }
@@ -141,6 +141,7 @@ class Copies {
       profile_.both_bytes_per_second = rates.both;
       profile_.row_bytes = rates.row_bytes;
       profile_.far_row_bytes = rates.far_row_bytes;
+      profile_.hop_seconds = rates.hop;
       return;
     }
     const auto set = [&](const char* rate, double value) {
@@ -151,6 +152,7 @@ class Copies {
     set("both", rates.both);
     set("row_bytes", rates.row_bytes);
     set("far_row_bytes", rates.far_row_bytes);
+    if (rates.hop > 0) set("hop", rates.hop);
   }
 
   // Rates of 0 where a copy fails.
@@ -179,8 +181,8 @@ class Copies {
       const double slow = best(gaps), quick = best(dense);
       return slow < kInfinity ? std::max(slow - quick, 0.0) : 0.0;
     };
-    if (const auto rig = RigOf(engine, kNearRows, kWidth); rig.ok()) {
-      const Host dense{nullptr, kWidth, false}, gaps{nullptr, kNearPitch / kElement, false};
+    if (const auto rig = RigOf(engine, kNearRows, kNearWidth); rig.ok()) {
+      const Host dense{nullptr, kNearWidth, false}, gaps{nullptr, kNearPitch / kElement, false};
       seconds.near = excess(*rig.value(), dense, gaps, 0) / kNearCount;
     }
     if (const auto rig = RigOf(engine, kFarRows, kNarrow); rig.ok()) {
@@ -188,6 +190,23 @@ class Copies {
       seconds.far = excess(*rig.value(), dense, gaps, kBusyRuns) / kFarPlanes;
     }
     return seconds;
+  }
+
+  // From the end of a tiny transfer to the beginning of one that waits for it, and the little that
+  // it takes; 0 where nothing overlaps.
+  double MeasureHop(int engine, void* memory) {
+    if (profile_.shared_engines) return 0.0;
+    const auto rig = RigOf(engine, 1, kNarrow);
+    if (!rig.ok()) return 0.0;
+    const Host host{memory, kNarrow, false};
+    const auto seconds = ChainSeconds([&]() -> Status {
+      const Bound bound(device_);
+      OOC_TRY(InTurn(drain_, fetch_));
+      OOC_TRY(device_.Fetch(fetch_.get(), rig.value()->TransferOf(Operand::kX, host, nullptr)));
+      OOC_TRY(InTurn(fetch_, drain_));
+      return device_.Drain(drain_.get(), rig.value()->TransferOf(Operand::kY, host, nullptr));
+    });
+    return seconds.ok() ? seconds.value() / 2 : 0.0;
   }
 
   double BestFetch(const Rig& rig, const Host& host) {

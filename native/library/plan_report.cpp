@@ -58,6 +58,36 @@ Round TryCandidates(Device& device, const PlanRequest& request, int64_t budget, 
   return round;
 }
 
+// Whatever a booking is that fits, it is reported with what was found on the way.
+PlanReport Completed(PlanReport report, const PlanRequest& request, const PlanSearch& search) {
+  report.ranked = search.ranked;
+  for (const RankedCandidate& ranked : report.ranked) {
+    report.engine_of.push_back(request.engines[static_cast<size_t>(ranked.candidate.engine)].name);
+  }
+  report.refused.insert(report.refused.end(), search.refused.begin(), search.refused.end());
+  report.text = Explain(report, request);
+  return report;
+}
+
+// The smallest tiles of all: what no search offered may still fit.
+Result<PlanReport> AttemptLeast(Device& device, const PlanRequest& request, const Profile& profile,
+                                int64_t* prepared, Status why_not) {
+  PlanSearch least;
+  for (size_t i = 0; i < request.engines.size(); ++i) {
+    const bool admitted = !request.engines[i].name.empty() &&
+                          (!request.reproducible || request.engines[i].properties.invariant);
+    if (!admitted) continue;
+    const Candidate candidate = LeastCandidate(request, static_cast<int>(i), profile);
+    least.ranked.push_back({candidate, PriceOf(request, candidate, profile)});
+  }
+  PlanReport report;
+  report.budget = request.budget;
+  const Round round =
+      TryCandidates(device, request, request.budget, false, least, &report, prepared);
+  if (!round.booked) return why_not;
+  return Completed(std::move(report), request, least);
+}
+
 // Searches for plans of less and less memory until one fits exactly.
 Result<PlanReport> Attempt(Device& device, const PlanRequest& request, const Profile& profile,
                            bool patient, int64_t* prepared) {
@@ -74,16 +104,7 @@ Result<PlanReport> Attempt(Device& device, const PlanRequest& request, const Pro
     }
     const Round round =
         TryCandidates(device, aim, request.budget, patient, search.value(), &report, prepared);
-    if (round.booked) {
-      report.ranked = search->ranked;
-      for (const RankedCandidate& ranked : report.ranked) {
-        report.engine_of.push_back(
-            request.engines[static_cast<size_t>(ranked.candidate.engine)].name);
-      }
-      report.refused.insert(report.refused.end(), search->refused.begin(), search->refused.end());
-      report.text = Explain(report, request);
-      return report;
-    }
+    if (round.booked) return Completed(std::move(report), request, search.value());
     last = round.last;
     if (round.overshoot <= 1.0) return last;
     const double shrink = std::clamp(0.97 / round.overshoot, 0.3, 0.9);
@@ -117,7 +138,9 @@ Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const
                                int64_t* prepared) {
   Result<PlanReport> report = Attempt(device, request, profile, true, prepared);
   if (report.ok() || report.status().code() != Code::kOutOfMemory) return report;
-  return Attempt(device, request, profile, false, prepared);
+  report = Attempt(device, request, profile, false, prepared);
+  if (report.ok() || report.status().code() != Code::kOutOfMemory) return report;
+  return AttemptLeast(device, request, profile, prepared, std::move(report).status());
 }
 
 Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const Profile& profile,

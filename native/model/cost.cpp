@@ -66,6 +66,9 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile)
       memory_(request.problem),
       wire_(profile.Wire(request.engines[static_cast<size_t>(engine)].name,
                          ChannelsLast(request.problem))),
+      reorders_(request.engines[static_cast<size_t>(engine)].channels_last !=
+                ChannelsLast(request.problem)),
+      bounce_bytes_(request.bounce_bytes),
       element_bytes_(SizeOf(request.problem.dtype)),
       finish_passes_(FinishPasses(request.problem)),
       tile_bytes_(SizeOf(AccumulatorOf(request.problem.dtype))),
@@ -123,6 +126,15 @@ double Rates::HostSeconds(int64_t steps) const {
 
 double Rates::WireSeconds(int64_t bytes) const { return static_cast<double>(bytes) / wire_.both; }
 
+double Rates::ExposedSeconds(Operand operand, int64_t bytes, int64_t transfers) const {
+  if (!reorders_ || bounce_bytes_ == 0 || transfers == 0 || Inside(operand)) return 0.0;
+  const double one = static_cast<double>(bytes) / static_cast<double>(transfers);
+  const double beyond = std::max(one - static_cast<double>(bounce_bytes_), 0.0);
+  const double rate = operand == problem_.output() ? wire_.drain : wire_.fetch;
+  // Nothing is computed before the first fetch, or after the last.
+  return beyond * static_cast<double>(transfers - 1) / rate;
+}
+
 Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const LoopOrder& order,
             Operand operand, int depth) {
   const OperandTraffic traffic = TrafficOf(problem, cuts, order, rates.memory(), operand, depth);
@@ -137,6 +149,7 @@ Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const 
       drains ? rates.DrainSeconds(traffic.elements, traffic.rows)
              : rates.FetchSeconds(operand, traffic.elements, traffic.rows, traffic.moved);
   flow.seconds = all + fixed * static_cast<double>(traffic.transfers - 1);
+  flow.exposed = rates.ExposedSeconds(operand, flow.bytes, flow.transfers);
   return flow;
 }
 
@@ -165,23 +178,26 @@ Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals) {
   Cost cost;
   cost.steps = totals.steps;
   cost.compute_seconds = totals.compute_seconds;
-  double inside = 0.0;
+  double inside = 0.0, fetch_exposed = 0.0, drain_exposed = 0.0;
   for (int i = 0; i < kOperands; ++i) {
     if (rates.Inside(static_cast<Operand>(i))) inside += totals.flow[i].seconds;
     if (static_cast<Operand>(i) == problem.output()) {
       cost.drain_seconds = totals.flow[i].seconds;
+      drain_exposed = totals.flow[i].exposed;
       cost.bytes_out = totals.flow[i].bytes;
     } else {
       cost.fetch_seconds += totals.flow[i].seconds;
+      fetch_exposed += totals.flow[i].exposed;
       cost.bytes_in = Add(cost.bytes_in, totals.flow[i].bytes);
     }
   }
   if (rates.shared_engines()) {
     cost.seconds = cost.fetch_seconds + cost.compute_seconds + cost.drain_seconds;
   } else {
-    cost.seconds = std::max({cost.fetch_seconds, cost.compute_seconds + inside, cost.drain_seconds,
-                             rates.WireSeconds(Add(cost.bytes_in, cost.bytes_out)),
-                             rates.HostSeconds(cost.steps)});
+    const double exposed = std::max(fetch_exposed, drain_exposed);
+    cost.seconds = std::max(
+        {cost.fetch_seconds, cost.compute_seconds + inside + exposed, cost.drain_seconds,
+         rates.WireSeconds(Add(cost.bytes_in, cost.bytes_out)), rates.HostSeconds(cost.steps)});
   }
   return cost;
 }
@@ -195,10 +211,11 @@ double Estimate(const Problem& problem, const Rates& rates, const Totals& totals
   const double serial_out = depths[out] <= 1 ? cost.drain_seconds - last_drain : 0.0;
   const Serial serial = SerialOf(problem, totals, depths, depths[out] <= 1 ? last_drain : 0.0);
   const double one_run = cost.compute_seconds / static_cast<double>(totals.steps);
-  return std::max({cost.seconds, cost.fetch_seconds + one_run + last_drain,
-                   serial.first + cost.compute_seconds + last_drain +
+  const double hops = 2 * rates.HopSeconds();  // from a fetch to a run, and from there to a drain
+  return std::max({cost.seconds, cost.fetch_seconds + one_run + last_drain + hops,
+                   serial.first + cost.compute_seconds + last_drain + hops +
                        std::max(serial.fetch, serial_out + serial.excess),
-                   serial.first + one_run + cost.drain_seconds});
+                   serial.first + one_run + cost.drain_seconds + hops});
 }
 
 double RankOf(const Cost& cost, double seconds) {

@@ -28,6 +28,12 @@ class Rates {
   [[nodiscard]] double FinishSeconds(const ConvShape& tile) const;
   // What the host takes to enqueue so many steps.
   [[nodiscard]] double HostSeconds(int64_t steps) const;
+  // Until what waits for the end of other work begins.
+  [[nodiscard]] double HopSeconds() const { return wire_.hop; }
+  // Of so many bytes of the operand in so many transfers, those that nothing hides: a tile in
+  // another memory order than the caller's passes through bounce memory, which a kernel empties or
+  // fills, and that finds no multiprocessor before the convolution that goes on has ended.
+  [[nodiscard]] double ExposedSeconds(Operand operand, int64_t bytes, int64_t transfers) const;
   // The least time for these bytes, whatever overlaps.
   [[nodiscard]] double WireSeconds(int64_t bytes) const;
   // Whether the operand's transfers stay inside the device.
@@ -44,6 +50,8 @@ class Rates {
   const Profile& profile_;
   MemoryOrder memory_;
   WireRates wire_;
+  bool reorders_;          // tiles have another memory order than the caller's tensors
+  int64_t bounce_bytes_;   // see PlanRequest
   int64_t element_bytes_;  // of the caller's tensors
   int64_t finish_passes_;  // tiles that the finishing pass reads and writes
   int64_t tile_bytes_;     // of an element inside the device
@@ -54,6 +62,7 @@ class Rates {
 // What one operand costs over the whole schedule: fetch seconds, or drain seconds of the output.
 struct Flow {
   double seconds = 0.0;
+  double exposed = 0.0;              // of them, what no convolution hides
   int64_t transfers = 0, bytes = 0;  // `bytes`: that cross the wire
 };
 Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const LoopOrder& order,

@@ -5,7 +5,8 @@
 //  - a fetch waits until the last compute that used its slot has ended;
 //  - a step's compute waits for the step's fetches and, where it begins an output tile, for the
 //    drain of what the output's slot held;
-//  - an output tile is finished and drained after its last step.
+//  - an output tile is finished and drained after its last step;
+//  - what waits for another engine begins a hop later.
 // Both directions together never pass the rate that the profile gives for them.
 #include <algorithm>
 
@@ -65,7 +66,7 @@ class Pipeline {
     const int o = Index(problem_.output());
     const OperandStep& out = step.operand[o];
     double& out_free = free_[o][static_cast<size_t>(out.slot)];
-    const double ready = std::max(fetched, out.enter ? out_free : 0.0);
+    const double ready = std::max(After(fetched), out.enter ? After(out_free) : 0.0);
     const double work = run_ + (out.leave ? finish_ : 0.0);
     compute_ = std::max(compute_, ready) + work;
     busy_.compute_seconds += work;
@@ -77,7 +78,8 @@ class Pipeline {
     if (!out.leave) return;
     const Load load = LoadOf(out, steps_[o]);
     const double seconds = rates_.DrainSeconds(load.elements, load.rows);
-    drain_ = std::max(drain_, compute_) + seconds;
+    if (seconds == 0.0) return;  // the result is where it belongs
+    drain_ = std::max(drain_, After(compute_)) + seconds;
     out_free = drain_;
     busy_.drain_seconds += seconds;
   }
@@ -98,11 +100,17 @@ class Pipeline {
       const Load load = LoadOf(operand, steps_[i]);
       const double seconds =
           rates_.FetchSeconds(static_cast<Operand>(i), load.elements, load.rows, load.moved);
-      fetch_ = std::max(fetch_, free_[i][static_cast<size_t>(operand.slot)]) + seconds;
+      if (seconds == 0.0) continue;  // the operand is a tile already
+      fetch_ = std::max(fetch_, After(free_[i][static_cast<size_t>(operand.slot)])) + seconds;
       busy_.fetch_seconds += seconds;
       ready = fetch_;
     }
     return ready;
+  }
+
+  // When what waits for work of another engine that ends then may begin; 0: there is none.
+  [[nodiscard]] double After(double end) const {
+    return end > 0.0 ? end + rates_.HopSeconds() : 0.0;
   }
 
   const Problem& problem_;
@@ -163,6 +171,14 @@ struct OwnedCuts {
   Cuts cuts{};
 };
 
+bool Waits(const PlanRequest& request, const Candidate& candidate, const Totals& totals) {
+  for (int i = 0; i < kOperands; ++i) {
+    const bool moves = request.home[i] != Home::kTile && totals.flow[i].transfers > 1;
+    if (moves && candidate.depths[i] <= 1) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profile& profile) {
@@ -175,6 +191,7 @@ Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profi
     cost = CostOf(problem, rates, totals);
     if (!rates.shared_engines()) {
       cost.seconds = std::max(Length(request, candidate, rates, totals, cost), cost.seconds);
+      cost.waits = Waits(request, candidate, totals);
     }
   }
   cost.device_bytes = EstimateBytes(request, candidate);

@@ -33,6 +33,8 @@ struct Cost {
   int64_t bytes_in = 0, bytes_out = 0;  // that cross toward and from the device
   int64_t device_bytes = 0;             // slots, estimated from dense tiles
   int64_t steps = 0;
+  bool waits = false;  // an operand that moves again and again has one slot, which cannot do so
+                       // beside the arithmetic
 };
 
 // Where an operand is, as far as its price goes: behind the wire; in the device's memory, from
@@ -44,7 +46,7 @@ struct PlanRequest {
   Problem problem;
   Homes home{};
   int64_t budget = 0;               // device bytes
-  int64_t bounce_bytes = 0;         // of them, each of the two copying streams has beside tiles
+  int64_t bounce_bytes = 0;         // of them, the copies of each direction have beside tiles
   std::vector<EngineInfo> engines;  // in order of preference; empty names are skipped
   bool reproducible = false;        // only invariant engines; bits must not depend on the budget
   bool first_choice = false;        // see TileOp
@@ -57,12 +59,13 @@ struct RankedCandidate {
   Cost cost;
 };
 
-// The engines come by their predicted times; those within 5 percent of each other in the order of
+// The engines come by their predicted times; those within 2 percent of each other in the order of
 // the request. The first has most of the places, each further one two, so that a refusal of Prepare
 // leaves something to run. Within an engine come the fastest, and among those within one percent of
-// each other the smaller (on shared engines, before all, the whole problem in one tile if it fits);
-// then one that cuts the summed channels (C forward, K backward data) or does not, whichever the
-// others do. Such a cut leads only where it is predicted a quarter faster.
+// each other those that do not wait, then the smaller (on shared engines, before all, the whole
+// problem in one tile if it fits); then one that cuts the summed channels (C forward, K backward
+// data) or does not, whichever the others do. Such a cut leads only where it is predicted a quarter
+// faster.
 struct PlanSearch {
   std::vector<RankedCandidate> ranked;  // best first, never empty
   std::vector<std::string> refused;     // a sentence for each family that was ruled out, and why
@@ -76,6 +79,8 @@ Result<PlanSearch> Search(const PlanRequest& request, const Profile& profile);
 
 // The problem in one tile, one slot of each operand.
 Candidate WholeCandidate(const PlanRequest& request, int engine);
+// The smallest tiles that the engine can be asked for, one slot of each.
+Candidate LeastCandidate(const PlanRequest& request, int engine, const Profile& profile);
 
 // Slot bytes of one candidate, from dense tiles in the types that the engine is expected to use
 // (`AccumulatorOf` for split reductions and finishing passes), each rounded up to 64 bytes. What is

@@ -12,7 +12,7 @@
 namespace oocdnn {
 namespace {
 
-constexpr std::string_view kHeader = "oocdnn-profile 3";
+constexpr std::string_view kHeader = "oocdnn-profile 4";
 constexpr std::string_view kEnd = "end";
 constexpr std::string_view kFlopsPrefix = "flops ", kWirePrefix = "wire ";
 
@@ -43,6 +43,7 @@ constexpr Number kNumbers[] = {
     {"copy_seconds", &Profile::copy_seconds, true},
     {"run_seconds", &Profile::run_seconds, true},
     {"step_seconds", &Profile::step_seconds, true},
+    {"hop_seconds", &Profile::hop_seconds, true},
     {"flops_fallback", &Profile::flops_fallback, false},
 };
 constexpr size_t kKeys = std::size(kTexts) + std::size(kFlags) + std::size(kNumbers);
@@ -182,7 +183,7 @@ WireRates Profile::Wire(const std::string& engine, bool channels_last) const {
   return {rate("fetch", fetch_bytes_per_second), rate("drain", drain_bytes_per_second),
           rate("both", both_bytes_per_second),   rate("row_bytes", row_bytes),
           rate("far_row_bytes", far_row_bytes),  rate("inside", move_bytes_per_second),
-          rate("inside_row_bytes", 0.0)};
+          rate("inside_row_bytes", 0.0),         rate("hop", hop_seconds)};
 }
 
 std::string ToText(const Profile& profile) {

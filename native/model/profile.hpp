@@ -20,6 +20,7 @@ struct WireRates {
   double far_row_bytes;       // and each that begins far from the one before (MemoryOrder)
   // The same between tiles and the device's own memory, where no row is far.
   double inside, inside_row_bytes;
+  double hop;  // seconds, see Profile::hop_seconds
 };
 
 // Seconds per floating-point operation: `wide` with any number of channels (the lesser of input and
@@ -43,6 +44,7 @@ struct Profile {
   double copy_seconds = 20e-6;                // fixed cost of one transfer
   double run_seconds = 30e-6;                 // fixed cost of one tile's convolution
   double step_seconds = 10e-6;  // of the host, to enqueue one tile, beside what goes on
+  double hop_seconds = 10e-6;   // until what waits for the end of other work begins
   // Floating-point operations per second by "engine/type/direction" ("onednn/f32/fwd",
   // "cudnn/f32/tf32/fwd"), for large tiles of kChannels channels; a missing key falls back to its
   // nearest relative, then to `flops_fallback`. Where a key with kWide appended is there too, the

@@ -22,7 +22,8 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // How much faster a plan with partial sums must be than one without before it is preferred.
 constexpr double kPartialSumsGain = 1.25;
 
-// By RankOf; among those within one percent of each other, fewer device bytes first.
+// By RankOf; among those within one percent of each other, first those that do not wait (see Cost),
+// which bear with arithmetic slower than predicted, and then fewer device bytes.
 void Rank(std::vector<RankedCandidate>* candidates);
 
 // A candidate of at most this share of the budget is frugal: it still fits where the engine's exact

@@ -16,7 +16,7 @@ namespace oocdnn {
 namespace {
 
 constexpr int kAtLeast = 2;        // candidates of every engine after the first
-constexpr double kClearly = 1.05;  // an engine that is preferred stays so up to this much slower
+constexpr double kClearly = 1.02;  // an engine that is preferred stays so up to this much slower
 
 std::optional<RankedCandidate> Whole(const PlanRequest& request, int engine,
                                      const Profile& profile) {
@@ -174,6 +174,12 @@ Candidate WholeCandidate(const PlanRequest& request, int engine) {
     whole.depths[i] = problem.Uses(static_cast<Operand>(i)) ? 1 : 0;
   }
   return whole;
+}
+
+Candidate LeastCandidate(const PlanRequest& request, int engine, const Profile& profile) {
+  Candidate least = WholeCandidate(request, engine);
+  TileSpace(request, engine, profile).LeastBytes(&least.tiling);
+  return least;
 }
 
 Result<PlanSearch> Search(const PlanRequest& request, const Profile& profile) {

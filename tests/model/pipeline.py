@@ -87,7 +87,7 @@ class Pipeline:
             wire = sum(self.bytes.values()) / self.profile.both_bytes_per_second
             arithmetic = self.inner + busy["compute"]
             host = self.steps * self.profile.step_seconds
-            seconds = max(simulate(self.tasks), wire, arithmetic, host)
+            seconds = max(simulate(self.tasks, self.profile.hop_seconds), wire, arithmetic, host)
         return Outcome(seconds, busy, self.bytes["fetch"], self.bytes["drain"])
 
     def fill(self, steps) -> None:
@@ -100,7 +100,7 @@ class Pipeline:
                 mine = step.operand[i]
                 place = (i, mine.slot)
                 if i == self.out:
-                    needs += [drained[place]] if mine.enter and place in drained else []
+                    needs += [drained.get(place)] if mine.enter else []
                     continue
                 if mine.enter:
                     seconds = self.transfer(i, mine, "fetch")
@@ -114,7 +114,9 @@ class Pipeline:
                 seconds = self.transfer(self.out, mine, "drain")
                 drained[self.out, mine.slot] = self.put("drain", seconds, run)
 
-    def put(self, engine: str, seconds: float, *after: Task | None) -> Task:
+    def put(self, engine: str, seconds: float, *after: Task | None) -> Task | None:
+        if seconds == 0:
+            return None
         self.tasks.append(Task(engine, seconds, [task for task in after if task]))
         return self.tasks[-1]
 
@@ -188,22 +190,25 @@ class Pipeline:
 ENGINES = ("fetch", "compute", "drain")
 
 
-def simulate(tasks: list[Task]) -> float:
-    """When the last task ends. Each engine takes its tasks in order, one at a time."""
+def simulate(tasks: list[Task], hop: float) -> float:
+    """When the last task ends. Each engine takes its tasks in order, one at a time, and those that
+    wait for another engine's a hop after that has ended."""
     queues = {engine: [t for t in tasks if t.engine == engine][::-1] for engine in ENGINES}
-    running: list[tuple[float, int, Task]] = []
+    running: list[tuple[float, int, Task | None]] = []  # None: somebody may begin now
     busy: set[str] = set()
-    now, number = 0.0, 0
+    now, last, number = 0.0, 0.0, 0
     while any(queues.values()) or running:
         for engine, queue in queues.items():
-            ready = queue and all(task.end is not None for task in queue[-1].after)
-            if engine in busy or not ready:
+            ends = [task.end for task in queue[-1].after] if queue else [None]
+            if engine in busy or None in ends or now < max(ends, default=-hop) + hop:
                 continue
             task = queue.pop()
             busy.add(engine)
             heapq.heappush(running, (now + task.seconds, number, task))
             number += 1
         now, _, done = heapq.heappop(running)
-        done.end = now
-        busy.discard(done.engine)
-    return now
+        if done is not None:
+            done.end = last = now
+            busy.discard(done.engine)
+            heapq.heappush(running, (now + hop, -number, None))
+    return last

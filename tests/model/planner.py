@@ -33,6 +33,7 @@ class Profile:
     copy_seconds: float = 1e-6
     run_seconds: float = 1e-6
     step_seconds: float = 5e-7
+    hop_seconds: float = 3e-7
     flops_fallback: float = 1e10
     flops: dict[str, float] = dataclasses.field(default_factory=dict)
     wires: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -45,7 +46,7 @@ class Profile:
         lines = [f"{key} = {value}" for key, value in fields.items()]
         lines += [f"flops {key} = {rate}" for key, rate in flops.items()]
         lines += [f"wire {key} = {rate}" for key, rate in wires.items()]
-        return "\n".join(["oocdnn-profile 3", *lines, "end", ""])
+        return "\n".join(["oocdnn-profile 4", *lines, "end", ""])
 
 
 # The rates of design.md's reference machine: PCIe 5, TF32.

@@ -25,7 +25,7 @@ PROFILES = [
 ]
 SUMMED = {Direction.FWD: 3, Direction.BWD_DATA: 2}  # the channel axis that is summed over
 PARTIAL_SUMS_GAIN = 1.25
-CLEARLY = 1.05  # an engine that is preferred stays so up to this much slower
+CLEARLY = 1.02  # an engine that is preferred stays so up to this much slower
 # Of 9,500 of these problems 8 were more than 5 % above the best, the worst of them 14.6 %; the mean
 # is 0.03 %. One of 34 % was met since.
 NEAR = 1.4

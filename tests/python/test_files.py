@@ -227,7 +227,7 @@ def test_a_file_that_cannot_grow(tmp_path):
 
 
 # Rates for which tiles one to two columns wide are cheap.
-NARROW = """oocdnn-profile 3
+NARROW = """oocdnn-profile 4
 machine = none
 date = never
 measured = true
@@ -239,6 +239,7 @@ move_bytes_per_second = 3e+12
 row_bytes = 1
 far_row_bytes = 1
 step_seconds = 0
+hop_seconds = 0
 copy_seconds = 2e-05
 run_seconds = 5e-06
 flops_fallback = 2e+12

@@ -9,7 +9,7 @@ namespace oocdnn::cuda {
 namespace {
 
 constexpr int kZeroThreads = 256;
-constexpr int64_t kLeastHalf = 256;  // bytes of half the bounce memory; also its alignment
+constexpr int64_t kLeastPart = 256;  // bytes of a part of the bounce memory; also its alignment
 
 Status CheckPlain(const TileLayout& layout) {
   if (!layout.opaque && layout.channel_block == 1) return {};
@@ -94,17 +94,17 @@ Status Copier::Enqueue(CUstream stream, StridedCopy copy, Place place, Side wire
   return {};
 }
 
-// The lane runs ahead by the two halves of the bounce memory: a copy engine is never kept waiting
-// for a kernel, nor for the last piece of the transfer before.
+// The lane runs ahead by the parts of the bounce memory: a copy engine is not kept waiting for a
+// kernel, nor for the last piece of the transfer before.
 Status Copier::Cross(CudaStream& stream, StridedCopy copy, Place place, Side wire,
                      const Bounce& bounce) const {
-  const int64_t half = bounce.bytes / 2 / kLeastHalf * kLeastHalf;
-  if (place == Place::kDevice || half < kLeastHalf || !GainsByRelay(copy, wire, limits_)) {
+  const int64_t part = bounce.bytes / static_cast<int64_t>(Lane::kParts) / kLeastPart * kLeastPart;
+  if (place == Place::kDevice || part < kLeastPart || !GainsByRelay(copy, wire, limits_)) {
     return Enqueue(stream.handle(), std::move(copy), place, wire);
   }
   OOC_ASSIGN(Lane* const lane, stream.GetLane());
-  for (const StridedCopy& piece : PiecesOf(copy, wire, half)) {
-    const auto offset = static_cast<uint64_t>(half) * lane->turn;
+  for (const StridedCopy& piece : PiecesOf(copy, wire, part)) {
+    const auto offset = static_cast<uint64_t>(part) * lane->turn;
     OOC_TRY(EnqueueRelay(stream, RelayOf(piece, wire, Address(bounce.data) + offset), lane, wire));
   }
   return {};
@@ -114,7 +114,7 @@ Status Copier::EnqueueRelay(CudaStream& stream, const Relay& relay, Lane* lane, 
   const Driver& driver = gpu_.driver();
   const bool fetch = wire == Side::kFrom;
   const size_t turn = lane->turn;
-  lane->turn = 1 - turn;
+  lane->turn = (turn + 1) % Lane::kParts;
   OOC_CUDA(driver, cuStreamWaitEvent, lane->handle, lane->emptied[turn], 0);
   OOC_TRY(Enqueue(lane->handle, relay.first, fetch ? Place::kHost : Place::kDevice, wire));
   OOC_CUDA(driver, cuEventRecord, lane->filled[turn], lane->handle);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/checked.hpp"
 #include "device/cuda/copier.hpp"
 #include "device/cuda/engine.hpp"
 #include "device/cuda/finish.hpp"
@@ -20,11 +21,27 @@ namespace oocdnn {
 namespace cuda {
 namespace {
 
+constexpr int kCopyStreams = 2;
+// Parts that are each long enough for a copy engine's full speed.
+constexpr int64_t kBounceBytes = kCopyStreams * Lane::kParts * (int64_t{16} << 20);
+static_assert(kCopyStreams <= kMostCopyStreams);
+
+int64_t Product(const Dims& extents) {
+  int64_t product = 1;
+  for (int64_t extent : extents) product = Mul(product, extent);
+  return product;
+}
+
+int64_t WeightOf(const Transfer& transfer) {
+  Dims extent;
+  for (size_t d = 0; d < extent.size(); ++d) {
+    extent[d] = transfer.tile_end[d] - transfer.tile_begin[d];
+  }
+  return Mul(Product(extent), SizeOf(transfer.view.dtype));
+}
+
 // Streams and events travel under the names of the Device's own types.
 CudaStream& Of(Stream stream) { return *reinterpret_cast<CudaStream*>(stream); }
-// Two pieces, each long enough for a copy engine's full speed.
-constexpr int64_t kBounceBytes = int64_t{32} << 20;
-
 CUevent Of(Event event) { return reinterpret_cast<CUevent>(event); }
 
 class CudaDevice final : public Device {
@@ -74,10 +91,11 @@ class CudaDevice final : public Device {
     OOC_TRY(current.status());
     return work();
   }
-  // Puts a piece of work on the stream: enqueue(handle). `bytes`: see CudaStream::Timed.
+  // Puts a piece of work on the stream: enqueue(handle).
   template <class Enqueue>
-  Status Put(Stream stream, const Tag& tag, const Enqueue& enqueue, int64_t bytes = 0) const {
-    return Enter([&] { return Of(stream).Timed(tag, bytes, enqueue); });
+  Status Put(Stream stream, const Tag& tag, Kind kind, int64_t weight,
+             const Enqueue& enqueue) const {
+    return Enter([&] { return Of(stream).Timed(tag, kind, weight, enqueue); });
   }
   [[nodiscard]] const Driver& driver() const { return gpu_->driver(); }
 
@@ -99,6 +117,7 @@ CudaDevice::CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines, const std:
              driver().version % 1000 / 10);
   capabilities_.alignment = 256;
   capabilities_.blocked_tiles = false;
+  capabilities_.copy_streams = kCopyStreams;
   capabilities_.bounce_bytes = kBounceBytes;
   capabilities_.tries_engines = true;
   capabilities_.components.push_back({"kernels", true, gpu_->kernels(), ""});
@@ -225,22 +244,23 @@ double CudaDevice::BusySeconds(Stream stream) {
 }
 
 Status CudaDevice::Fetch(Stream stream, const Transfer& transfer) {
-  return Put(stream, transfer.tag, [&](CUstream) { return copier_.Fetch(Of(stream), transfer); });
+  return Put(stream, transfer.tag, Kind::kCopy, WeightOf(transfer),
+             [&](CUstream) { return copier_.Fetch(Of(stream), transfer); });
 }
 
 Status CudaDevice::Drain(Stream stream, const Transfer& transfer) {
-  const int64_t bytes = transfer.box.ValidElements() * SizeOf(transfer.view.dtype);
-  return Put(
-      stream, transfer.tag, [&](CUstream) { return copier_.Drain(Of(stream), transfer); }, bytes);
+  return Put(stream, transfer.tag, Kind::kCopy, WeightOf(transfer),
+             [&](CUstream) { return copier_.Drain(Of(stream), transfer); });
 }
 
 Status CudaDevice::Move(Stream stream, const TileMove& move) {
-  return Put(stream, move.tag, [&](CUstream) { return copier_.Move(Of(stream), move); });
+  return Put(stream, move.tag, Kind::kMove, Product(move.extent),
+             [&](CUstream) { return copier_.Move(Of(stream), move); });
 }
 
 Status CudaDevice::Fill(Stream stream, void* buffer, int64_t bytes, int byte) {
   if (bytes <= 0) return {};
-  return Put(stream, Tag{}, [&](CUstream handle) {
+  return Put(stream, Tag{}, Kind::kMove, bytes, [&](CUstream handle) {
     return driver().Check(
         driver().cuMemsetD8Async(Address(buffer), static_cast<unsigned char>(byte),
                                  static_cast<size_t>(bytes), handle),
@@ -263,13 +283,14 @@ Result<std::unique_ptr<Executable>> CudaDevice::Prepare(int engine, const TileOp
 
 Status CudaDevice::Run(Stream stream, Executable& executable, const RunArgs& args) {
   auto& prepared = static_cast<CudaExecutable&>(executable);
-  return Put(stream, args.tag, [&](CUstream handle) { return prepared.Run(handle, args); });
+  return Put(stream, args.tag, Kind::kRun, 1,
+             [&](CUstream handle) { return prepared.Run(handle, args); });
 }
 
 Status CudaDevice::Finish(Stream stream, const FinishArgs& args) {
   OOC_ASSIGN(const FinishPlan plan, PlanFinish(args, gpu_->multiprocessors()));
   if (plan.shape.blocks == 0) return {};
-  return Put(stream, args.tag, [&](CUstream handle) {
+  return Put(stream, args.tag, Kind::kFinish, 1, [&](CUstream handle) {
     return gpu_->Launch(Kernel::kFinish, plan.shape, handle, plan.args);
   });
 }

@@ -26,6 +26,7 @@ EngineInfo InfoOf(ChannelOrder order) {
   info.properties.deterministic = true;
   info.symmetric_padding = true;
   info.short_tiles = true;
+  info.channels_last = order == ChannelOrder::kInnermost;
   info.channels_at_once = 128;  // of the blocks that tensor cores work on
   return info;
 }

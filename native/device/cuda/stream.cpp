@@ -8,7 +8,8 @@ namespace oocdnn::cuda {
 namespace {
 
 constexpr size_t kMostMarks = 512;
-constexpr int64_t kSampledFirst = 2, kSampledEvery = 16;
+// Of a kind, so that short calls are timed well; then an odd number, because operands take turns.
+constexpr int64_t kSampledFirst = 2, kSampledEvery = 15;
 // Event times are floats of milliseconds since base_: after this long they are worth a microsecond.
 constexpr int64_t kStale = 10'000'000'000;
 
@@ -47,10 +48,12 @@ CudaStream::~CudaStream() {
     driver.cuEventDestroy(marks.begin);
     driver.cuEventDestroy(marks.end);
   }
-  for (CUevent event :
-       {base_, lane_.filled[0], lane_.filled[1], lane_.emptied[0], lane_.emptied[1]}) {
-    if (event != nullptr) driver.cuEventDestroy(event);
+  for (const auto* events : {&lane_.filled, &lane_.emptied}) {
+    for (CUevent event : *events) {
+      if (event != nullptr) driver.cuEventDestroy(event);
+    }
   }
+  if (base_ != nullptr) driver.cuEventDestroy(base_);
   for (CUstream stream : {lane_.handle, handle_}) {
     if (stream != nullptr) driver.cuStreamDestroy(stream);
   }
@@ -119,17 +122,17 @@ Result<CudaStream::Marks> CudaStream::TakeMarks() {
   return marks;
 }
 
-// The first few, so that short calls are timed well, then one in a while.
-bool CudaStream::IsSample(const Tag& tag) {
-  const int64_t piece = piece_++;
+bool CudaStream::IsSample(const Tag& tag, Kind kind) {
+  const int64_t piece = busy_[static_cast<size_t>(kind)].pieces++;
   return tag.span != nullptr || piece < kSampledFirst || piece % kSampledEvery == 0;
 }
 
-Status CudaStream::Begin(const Tag& tag, int64_t bytes) {
+Status CudaStream::Begin(const Tag& tag, Kind kind, int64_t weight) {
   OOC_ASSIGN(current_.marks, TakeMarks());
   current_.span = tag.span;
   current_.enqueued_ns = 0;
-  current_.bytes = static_cast<double>(bytes);
+  current_.kind = kind;
+  current_.weight = static_cast<double>(weight);
   if (tag.span != nullptr) {
     spans_ = true;
     current_.enqueued_ns = Now();
@@ -160,14 +163,10 @@ void CudaStream::Count(const Piece& piece) {
   float milliseconds = 0.0f;
   if (gpu_.driver().cuEventElapsedTime(&milliseconds, piece.marks.begin, piece.marks.end) ==
       CUDA_SUCCESS) {
-    const double seconds = static_cast<double>(milliseconds) * 1e-3;
-    if (piece.bytes > 0) {
-      sampled_.bytes += piece.bytes;
-      sampled_.timed_bytes += piece.bytes;
-      sampled_.timed_seconds += seconds;
-    } else {
-      busy_seconds_ += seconds;
-    }
+    Busy& busy = busy_[static_cast<size_t>(piece.kind)];
+    busy.weight += piece.weight;
+    busy.timed_weight += piece.weight;
+    busy.timed_seconds += static_cast<double>(milliseconds) * 1e-3;
   }
   if (piece.span == nullptr) return;
   const int64_t now = Now();
@@ -210,15 +209,16 @@ Status CudaStream::Synchronize() {
   if (lane_.handle != nullptr) OOC_CUDA(gpu_.driver(), cuStreamSynchronize, lane_.handle);
   OOC_CUDA(gpu_.driver(), cuStreamSynchronize, handle_);
   Resolve();
-  busy_seconds_ += std::exchange(sampled_, {}).Seconds();
-  piece_ = 0;
+  for (Busy& busy : busy_) busy_seconds_ += std::exchange(busy, {}).Seconds();
   if (spans_ && Now() - base_ns_ > kStale) OOC_TRY(Calibrate());
   return {};
 }
 
 double CudaStream::BusySeconds() {
   Resolve();
-  return busy_seconds_ + sampled_.Seconds();
+  double seconds = busy_seconds_;
+  for (const Busy& busy : busy_) seconds += busy.Seconds();
+  return seconds;
 }
 
 }  // namespace oocdnn::cuda

@@ -2,9 +2,9 @@
 // it for work in two steps.
 //
 // A pair of timing events stands around a piece of work. The pairs come from a pool that grows
-// until it holds as many as are ever in flight, and are read when somebody asks. Beside a busy copy
-// toward the device, each pair holds a copy back to the host up for some ten microseconds, so of
-// such pieces only a few are timed, and the others taken to be as fast.
+// until it holds as many as are ever in flight, and are read when somebody asks. While the wire is
+// busy, each time stamp holds up what follows it by some fifteen microseconds, so only a few pieces
+// of a kind are timed, and the others taken to be as fast. With spans asked for, all are.
 #pragma once
 
 #include <array>
@@ -18,12 +18,17 @@
 namespace oocdnn::cuda {
 
 // Runs the first steps of work in two steps, ahead of the stream that runs the second. The steps
-// meet in two halves of memory, of which one is filled while the other is emptied.
+// meet in two parts of memory, of which one is filled while the other is emptied.
 struct Lane {
+  static constexpr size_t kParts = 2;
   CUstream handle = nullptr;
-  std::array<CUevent, 2> filled{}, emptied{};
-  size_t turn = 0;  // the half that is filled next
+  std::array<CUevent, kParts> filled{}, emptied{};
+  size_t turn = 0;  // the part that is filled next
 };
+
+// Pieces of work of one kind take time in proportion to their weights.
+enum class Kind : uint8_t { kCopy, kMove, kRun, kFinish };
+constexpr size_t kKinds = 4;
 
 // All calls need the GPU's context current.
 class CudaStream {
@@ -37,17 +42,17 @@ class CudaStream {
 
   [[nodiscard]] CUstream handle() const { return handle_; }
 
-  // Calls enqueue(handle()), which puts one piece of work on the stream, between two marks. The
-  // piece's span, where its tag has one, is filled in when the piece is found done: by Synchronize
-  // at the latest. A piece of `bytes` above 0 is one of those of which a few are timed.
+  // Calls enqueue(handle()), which puts one piece of work on the stream, between two marks if it is
+  // timed. The piece's span, where its tag has one, is filled in when the piece is found done: by
+  // Synchronize at the latest.
   template <class Enqueue>
-  Status Timed(const Tag& tag, int64_t bytes, const Enqueue& enqueue) {
-    if (bytes > 0 && !IsSample(tag)) {
+  Status Timed(const Tag& tag, Kind kind, int64_t weight, const Enqueue& enqueue) {
+    if (!IsSample(tag, kind)) {
       OOC_TRY(enqueue(handle_));
-      sampled_.bytes += static_cast<double>(bytes);
+      busy_[static_cast<size_t>(kind)].weight += static_cast<double>(weight);
       return {};
     }
-    OOC_TRY(Begin(tag, bytes));
+    OOC_TRY(Begin(tag, kind, weight));
     Status status = enqueue(handle_);
     End(status.ok());
     return status;
@@ -69,20 +74,22 @@ class CudaStream {
     Marks marks;
     Span* span = nullptr;
     int64_t enqueued_ns = 0;
-    double bytes = 0.0;  // of those of which a few are timed
+    Kind kind = Kind::kCopy;
+    double weight = 0.0;
   };
-  // Pieces of which a few are timed: since the stream was last seen idle.
-  struct Sampled {
-    double bytes = 0.0, timed_bytes = 0.0, timed_seconds = 0.0;
+  // Pieces of one kind since the stream was last seen idle.
+  struct Busy {
+    int64_t pieces = 0;
+    double weight = 0.0, timed_weight = 0.0, timed_seconds = 0.0;
     [[nodiscard]] double Seconds() const {
-      return timed_bytes > 0 ? timed_seconds * bytes / timed_bytes : 0.0;
+      return timed_weight > 0 ? timed_seconds * weight / timed_weight : 0.0;
     }
   };
 
   explicit CudaStream(const Gpu& gpu) : gpu_(gpu) {}
   Status MakeLane();
-  bool IsSample(const Tag& tag);
-  Status Begin(const Tag& tag, int64_t bytes);
+  bool IsSample(const Tag& tag, Kind kind);
+  Status Begin(const Tag& tag, Kind kind, int64_t weight);
   void End(bool enqueued);
   Result<Marks> TakeMarks();
   Result<Marks> NewMarks();
@@ -100,10 +107,9 @@ class CudaStream {
   CUevent base_ = nullptr;
   int64_t base_ns_ = 0;
   bool adopted_ = false;
-  bool spans_ = false;  // somebody asks for spans
-  double busy_seconds_ = 0.0;
-  Sampled sampled_;
-  int64_t piece_ = 0;  // of those, since the stream was last seen idle
+  bool spans_ = false;         // somebody asks for spans
+  double busy_seconds_ = 0.0;  // until the stream was last seen idle
+  std::array<Busy, kKinds> busy_;
   Piece current_;
   std::deque<Piece> pieces_;
   std::vector<Marks> free_;
