@@ -170,13 +170,21 @@ class Measured:
         return median(self.seconds) / self.floor[1]
 
 
+def provenance_on_gpu(module: str, rounds: int, device: str, wires: Wires | None) -> dict[str, Any]:
+    """`provenance` with the libraries that compute, the GPU and, where measured, its wires."""
+    versions = {"torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version())}
+    return {
+        **provenance(module, rounds, **versions),
+        "gpu": torch.cuda.get_device_name(device),
+        "wires": None if wires is None else asdict(wires),
+    }
+
+
 def floors(one: Measured, wires: Wires) -> dict[str, float]:
     """Seconds of each limit."""
     times = [value for value in one.torch_seconds.values() if isinstance(value, float)]
     return {
-        "in": one.bytes_in / wires.inward / 1e9,
-        "out": one.bytes_out / wires.outward / 1e9,
-        "both": (one.bytes_in + one.bytes_out) / wires.both / 1e9,
+        **wires.floors(one.bytes_in, one.bytes_out),
         "arithmetic": min([*times, one.stats["compute_seconds"]]),
     }
 
@@ -302,16 +310,7 @@ def main(
     start = time.perf_counter()
     wires, measured = measure_wires(torch.device(device).index or 0), list[Measured]()
     click.echo(f"GB/s in {wires.inward:.1f}, out {wires.outward:.1f}, both {wires.both:.1f}")
-    about = {
-        **provenance(
-            "oocdnn.bench.gpu_floor",
-            repeats,
-            torch=torch.__version__,
-            cudnn=str(torch.backends.cudnn.version()),
-        ),
-        "gpu": torch.cuda.get_device_name(device),
-        "wires": asdict(wires),
-    }
+    about = provenance_on_gpu("oocdnn.bench.gpu_floor", repeats, device, wires)
     with oocdnn.Context(device, budget, engine=engine) as context:
         pinned = Pinned()
         for case, direction, name in chosen(only, maths or tuple(MATHS)):

@@ -34,11 +34,11 @@ from oocdnn.bench.gpu_floor import (
     event_seconds,
     fill_on_gpu,
     in_core,
+    provenance_on_gpu,
 )
 from oocdnn.bench.gpu_wires import Wires
 from oocdnn.bench.gpu_wires import measure as measure_wires
 from oocdnn.bench.layers import ROLES, Layer, layer
-from oocdnn.bench.provenance import provenance
 
 # The type of the elements, the word in problem strings, and what `math=` says.
 MATHS = {
@@ -272,12 +272,7 @@ def measure_pinned(device: str, repeats: int, wires: Wires, least: float) -> Mea
         budget=2 << 30,
         bytes={"x": x.nbytes, "w": w.nbytes, "y": y.nbytes},
         flops=case.flops,
-        floors={
-            "in": (x.nbytes + w.nbytes) / wires.inward / 1e9,
-            "out": y.nbytes / wires.outward / 1e9,
-            "both": (x.nbytes + w.nbytes + y.nbytes) / wires.both / 1e9,
-            "arithmetic": least,
-        },
+        floors={**wires.floors(x.nbytes + w.nbytes, y.nbytes), "arithmetic": least},
     )
     seconds = list[float]()
     with oocdnn.Context(device, "2GiB") as context:
@@ -351,12 +346,7 @@ def main(
     ctypes.CDLL("libcuda.so.1")  # an error of its own where there is no driver
     start, measured = time.perf_counter(), list[Measured]()
     wires = measure_wires(torch.device(device).index or 0) if pinned else None
-    versions = {"torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version())}
-    about = {
-        **provenance("oocdnn.bench.gpu_in_core", repeats, **versions),
-        "gpu": torch.cuda.get_device_name(device),
-        "wires": asdict(wires) if wires is not None else None,
-    }
+    about = provenance_on_gpu("oocdnn.bench.gpu_in_core", repeats, device, wires)
 
     def note(one: Measured) -> None:
         measured.append(one)

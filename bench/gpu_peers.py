@@ -11,7 +11,6 @@
 Floors and elements are those of `gpu_floor`; every result is compared with torch's in core.
 """
 
-import ctypes
 import json
 import math
 import time
@@ -20,7 +19,6 @@ from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import click
 import torch
@@ -35,27 +33,15 @@ from oocdnn.bench.gpu_floor import (
     event_seconds,
     fill,
     in_core,
+    provenance_on_gpu,
 )
-from oocdnn.bench.gpu_wires import Wires
+from oocdnn.bench.gpu_wires import Driver, Wires
 from oocdnn.bench.gpu_wires import measure as measure_wires
 from oocdnn.bench.layers import DIRECTIONS, GPU_LAYERS, ROLES, Direction, Layer
-from oocdnn.bench.provenance import provenance
 
 CASES = ("VGG16 conv1_2", "VGG16 conv3_2", "VGG16 conv4_2", "ResNet-50 1x1", "depthwise 3x3")
 LEAST_SHARE = 4  # managed memory takes at most so small a part of what is free
 HOST = -1  # its number among the targets of prefetches
-
-
-class Driver:
-    """Those of the driver's functions that torch does not offer."""
-
-    def __init__(self) -> None:
-        self._library = ctypes.CDLL("libcuda.so.1")
-
-    def __call__(self, name: str, *args: Any) -> None:
-        code = getattr(self._library, name)(*args)
-        if code != 0:
-            raise RuntimeError(f"{name} answers {code}")
 
 
 class _Interface:
@@ -144,11 +130,8 @@ class Bench:
             sum(tensor.nbytes for tensor in self.host),
             self.out.nbytes,
         )
-        both = row.bytes_in + row.bytes_out
         row.floors = {
-            "in": row.bytes_in / self.wires.inward / 1e9,
-            "out": row.bytes_out / self.wires.outward / 1e9,
-            "both": both / self.wires.both / 1e9,
+            **self.wires.floors(row.bytes_in, row.bytes_out),
             "in core": event_seconds(lambda: self.call(*self.here), self.repeats),
         }
         self._run(row, "ours", self.ours)
@@ -243,12 +226,7 @@ def main(
     start = time.perf_counter()
     wires, rows = measure_wires(0), list[Row]()
     click.echo(f"GB/s in {wires.inward:.1f}, out {wires.outward:.1f}, both {wires.both:.1f}")
-    versions = {"torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version())}
-    about = {
-        **provenance("oocdnn.bench.gpu_peers", repeats, **versions),
-        "gpu": torch.cuda.get_device_name(0),
-        "wires": asdict(wires),
-    }
+    about = provenance_on_gpu("oocdnn.bench.gpu_peers", repeats, "cuda:0", wires)
     with oocdnn.Context("cuda:0", budget) as context:
         bench = Bench(context, wires, repeats)
         for case in (case for case in GPU_LAYERS if case.name in CASES):

@@ -22,14 +22,29 @@ class Wires:
     outward: float
     both: float
 
+    def floors(self, bytes_in: int, bytes_out: int) -> dict[str, float]:
+        """The least seconds in which so many bytes cross, by what limits them."""
+        return {
+            "in": bytes_in / self.inward / 1e9,
+            "out": bytes_out / self.outward / 1e9,
+            "both": (bytes_in + bytes_out) / self.both / 1e9,
+        }
+
     def seconds(self, bytes_in: int, bytes_out: int) -> float:
         """The least time in which so many bytes cross."""
-        times = (
-            bytes_in / self.inward,
-            bytes_out / self.outward,
-            (bytes_in + bytes_out) / self.both,
-        )
-        return max(times) / 1e9
+        return max(self.floors(bytes_in, bytes_out).values())
+
+
+class Driver:
+    """The driver's functions, by name: `driver("cuInit", 0)`."""
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL("libcuda.so.1")  # an error of its own where there is none
+
+    def __call__(self, name: str, *args: Any) -> None:
+        code = getattr(self._library, name)(*args)
+        if code != 0:
+            raise RuntimeError(f"{name} answers {code}")
 
 
 def _best(work: Callable[[], None], repeats: int = 5) -> float:
@@ -43,13 +58,7 @@ def _best(work: Callable[[], None], repeats: int = 5) -> float:
 
 def measure(ordinal: int = 0) -> Wires:
     """Copies of 256 MiB, several in a row, the best of five."""
-    driver = ctypes.CDLL("libcuda.so.1")
-
-    def call(name: str, *args: Any) -> None:
-        code = getattr(driver, name)(*args)
-        if code != 0:
-            raise RuntimeError(f"{name} answers {code}")
-
+    call = Driver()
     device, context = c_int(), c_void_p()
     call("cuInit", 0)
     call("cuDeviceGet", byref(device), ordinal)

@@ -153,8 +153,6 @@ struct Component {
   std::string remedy;  // what to do about it; "" where nothing helps
 };
 
-constexpr int kMostCopyStreams = 2;
-
 struct Capabilities {
   std::string name;                 // "cpu", "cuda:0", ...
   std::string description;          // for people: model, memory
@@ -163,11 +161,8 @@ struct Capabilities {
   bool shares_host_memory = false;  // device memory is host memory (the CPU device)
   bool shared_engines = false;      // copies and compute take turns on the same hardware
   bool blocked_tiles = true;        // copies and Finish take tiles with channel blocks
-  // Streams on which the transfers of one direction take turns at best: a copy engine starts work
-  // of another stream without the pause that waiting for an event makes. At most kMostCopyStreams.
-  int copy_streams = 1;
-  int64_t bounce_bytes = 0;    // with which the copies of each direction are at their fastest
-  bool tries_engines = false;  // Prepare takes device memory for a while: TileOp::trial_limit
+  int64_t bounce_bytes = 0;         // with which each stream that copies is at its fastest
+  bool tries_engines = false;       // Prepare takes device memory for a while: TileOp::trial_limit
   std::vector<Component> components;
 };
 

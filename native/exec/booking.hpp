@@ -22,7 +22,7 @@ struct Booking {
   InPlace in_place{};               // the caller's own memory is the tile, and there are no slots
   int64_t workspace = 0;            // offset
   std::array<int64_t, 2> bounce{};  // offsets: for fetches, for drains
-  int64_t bounce_bytes = 0;         // of each, which its streams share
+  int64_t bounce_bytes = 0;         // of each
   int64_t bytes = 0;                // of the arena, exactly
 };
 

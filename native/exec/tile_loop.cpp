@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <utility>
 
 #include "base/checked.hpp"
 #include "base/guarded.hpp"
@@ -61,12 +60,9 @@ Transfer TransferOf(const Booking& booking, const Step& step, Operand operand, v
 }  // namespace
 
 Status TileLoop::Init() {
+  OOC_ASSIGN(fetch_, MakeStream(device_, "fetch"));
   OOC_ASSIGN(compute_, MakeStream(device_, "compute"));
-  fetch_.count = drain_.count = static_cast<size_t>(device_.capabilities().copy_streams);
-  for (size_t i = 0; i < fetch_.count; ++i) {
-    OOC_ASSIGN(fetch_.stream[i], MakeStream(device_, "fetch"));
-    OOC_ASSIGN(drain_.stream[i], MakeStream(device_, "drain"));
-  }
+  OOC_ASSIGN(drain_, MakeStream(device_, "drain"));
   for (auto* table : {&ready_, &idle_}) {
     for (auto& row : *table) {
       for (OwnedEvent& event : row) {
@@ -84,31 +80,14 @@ Status TileLoop::Init() {
   return staging_.Init();
 }
 
-std::array<Stream, TileLoop::kMostStreams> TileLoop::Streams() const {
-  std::array<Stream, kMostStreams> streams{compute_.get()};
-  for (size_t i = 0; i < fetch_.count; ++i) {
-    streams[1 + 2 * i] = fetch_.stream[i].get();
-    streams[2 + 2 * i] = drain_.stream[i].get();
-  }
-  return streams;
-}
-
-double TileLoop::Busy(const Copies& copies) const {
-  double seconds = 0.0;
-  for (size_t i = 0; i < copies.count; ++i) {
-    seconds += device_.BusySeconds(copies.stream[i].get());
-  }
-  return seconds;
-}
-
 Status TileLoop::Follow(Stream caller) {
   OOC_TRY(device_.Record(begun_.get(), caller));
-  for (size_t i = 0; i < StreamCount(); ++i) OOC_TRY(device_.Wait(Streams()[i], begun_.get()));
+  for (const Stream stream : Streams()) OOC_TRY(device_.Wait(stream, begun_.get()));
   return {};
 }
 
 Status TileLoop::Precede(Stream stream) {
-  for (size_t i = 0; i < StreamCount(); ++i) {
+  for (size_t i = 0; i < ended_.size(); ++i) {
     OOC_TRY(device_.Record(ended_[i].get(), Streams()[i]));
     OOC_TRY(device_.Wait(stream, ended_[i].get()));
   }
@@ -120,19 +99,17 @@ void* TileLoop::TileOf(const Call& call, Operand operand, int slot) const {
   return call.arena.At(call.booking.slot[Index(operand)][static_cast<size_t>(slot)]);
 }
 
-Bounce TileLoop::BounceOf(const Call& call, size_t direction, const Copies& copies) {
+Bounce TileLoop::BounceOf(const Call& call, size_t stream) {
   if (call.booking.bounce_bytes == 0) return {};
-  const int64_t share = call.booking.bounce_bytes / static_cast<int64_t>(copies.count);
-  const int64_t offset = Mul(share, static_cast<int64_t>(copies.turn));
-  return {call.arena.At(call.booking.bounce[direction] + offset), share};
+  return {call.arena.At(call.booking.bounce[stream]), call.booking.bounce_bytes};
 }
 
 Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const Arena& arena,
                      Slabs& slabs, const Progress& progress, RunStats* stats, Stream then) {
   *stats = RunStats{};
   const auto start = std::chrono::steady_clock::now();
-  const double fetch = Busy(fetch_), compute = device_.BusySeconds(compute_.get()),
-               drain = Busy(drain_);
+  const double fetch = Busy(fetch_.get()), compute = Busy(compute_.get()),
+               drain = Busy(drain_.get());
   Staging::Uses uses;
   const ConvShape tile = TileShape(booking.problem, booking.candidate.tiling);
   for (int i = 0; i < kOperands; ++i) {
@@ -148,22 +125,17 @@ Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const A
   Status status = Guarded([&]() -> Status {
     OOC_TRY(staging_.Begin(tensors, uses, slabs));
     if (behind_) {  // slots of that call may lie where this one's do
-      for (size_t i = 0; i < StreamCount(); ++i) OOC_TRY(Precede(Streams()[i]));
+      for (const Stream stream : Streams()) OOC_TRY(Precede(stream));
     }
-    for (auto& heirs : heir_) heirs.fill(-1);
     OOC_TRY(Loop(call, progress));
     return then != nullptr ? Precede(then) : Status();
   });
   behind_ = status.ok() && then != nullptr;
   if (!behind_) OOC_TRY(Quiesce(std::move(status)));
   stats->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  stats->fetch_seconds = Busy(fetch_) - fetch;
-  stats->compute_seconds = device_.BusySeconds(compute_.get()) - compute;
-  stats->drain_seconds = Busy(drain_) - drain;
-  if (!behind_ && fetch_.count > 1) {  // a transfer may wait for the copy engine meanwhile
-    stats->fetch_seconds = std::min(stats->fetch_seconds, stats->seconds);
-    stats->drain_seconds = std::min(stats->drain_seconds, stats->seconds);
-  }
+  stats->fetch_seconds = Busy(fetch_.get()) - fetch;
+  stats->compute_seconds = Busy(compute_.get()) - compute;
+  stats->drain_seconds = Busy(drain_.get()) - drain;
   return {};
 }
 
@@ -237,15 +209,8 @@ Status TileLoop::FetchOperand(const Call& call, const Step& step, Operand operan
   const HostTensor& tensor = call.tensors[i];
   const auto slot = static_cast<size_t>(mine.slot);
   Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, operand, mine.slot));
-  Stream stream = fetch_.stream[fetch_.Next()].get();
-  OOC_TRY(device_.Wait(stream, idle_[i][slot].get()));
-  if (const int heir = std::exchange(heir_[i][slot], -1); heir >= 0) {
-    OOC_TRY(device_.Wait(stream, ready_[i][static_cast<size_t>(heir)].get()));
-  }
+  OOC_TRY(device_.Wait(fetch_.get(), idle_[i][slot].get()));
   if (mine.from_slot >= 0) {
-    const auto from = static_cast<size_t>(mine.from_slot);
-    OOC_TRY(device_.Wait(stream, ready_[i][from].get()));
-    heir_[i][from] = mine.slot;
     TileMove move;
     move.from = TileOf(call, operand, mine.from_slot);
     move.to = transfer.tile;
@@ -255,20 +220,20 @@ Status TileLoop::FetchOperand(const Call& call, const Step& step, Operand operan
     move.operand = operand;
     move.layout = transfer.layout;
     move.tag = transfer.tag;
-    OOC_TRY(device_.Move(stream, move));
+    OOC_TRY(device_.Move(fetch_.get(), move));
     transfer.tile_begin[mine.roll_axis] = mine.kept;
   }
   transfer.view = tensor.view;
-  transfer.bounce = BounceOf(call, 0, fetch_);
+  transfer.bounce = BounceOf(call, 0);
   if (staging_.Serves(operand)) {
     OOC_ASSIGN(transfer.view, staging_.Take(operand));
   }
-  OOC_TRY(device_.Fetch(stream, transfer));
-  if (staging_.Serves(operand)) OOC_TRY(staging_.Taken(operand, stream));
+  OOC_TRY(device_.Fetch(fetch_.get(), transfer));
+  if (staging_.Serves(operand)) OOC_TRY(staging_.Taken(operand, fetch_.get()));
   if (tensor.tier != Tier::kDevice) {
     call.stats->bytes_in += FetchedPart(mine).elements() * SizeOf(tensor.view.dtype);
   }
-  return device_.Record(ready_[i][slot].get(), stream);
+  return device_.Record(ready_[i][slot].get(), fetch_.get());
 }
 
 Status TileLoop::Compute(const Call& call, const Step& step) {
@@ -330,19 +295,18 @@ Status TileLoop::Drain(const Call& call, const Step& step) {
   const auto slot = static_cast<size_t>(mine.slot);
   Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, operand, mine.slot));
   OOC_TRY(device_.Record(ready_[i][slot].get(), compute_.get()));
-  Stream stream = drain_.stream[drain_.Next()].get();
-  OOC_TRY(device_.Wait(stream, ready_[i][slot].get()));
+  OOC_TRY(device_.Wait(drain_.get(), ready_[i][slot].get()));
   transfer.view = tensor.view;
-  transfer.bounce = BounceOf(call, 1, drain_);
+  transfer.bounce = BounceOf(call, 1);
   if (staging_.Serves(operand)) {
     OOC_ASSIGN(transfer.view, staging_.Give(operand, mine.box.valid_begin, mine.box.valid_end));
   }
-  OOC_TRY(device_.Drain(stream, transfer));
-  OOC_TRY(device_.Record(idle_[i][slot].get(), stream));
+  OOC_TRY(device_.Drain(drain_.get(), transfer));
+  OOC_TRY(device_.Record(idle_[i][slot].get(), drain_.get()));
   if (tensor.tier != Tier::kDevice) {
     call.stats->bytes_out += mine.box.ValidElements() * SizeOf(tensor.view.dtype);
   }
-  return staging_.Serves(operand) ? staging_.Given(operand, stream) : Status();
+  return staging_.Serves(operand) ? staging_.Given(operand, drain_.get()) : Status();
 }
 
 Status TileLoop::Quiesce(Status status) {

@@ -51,13 +51,6 @@ class TileLoop {
   static constexpr int kAhead = 3, kMostAhead = 8;
   static constexpr double kShortStep = 1e-3;  // seconds
 
-  // The streams of one direction, which take turns.
-  struct Copies {
-    std::array<OwnedStream, kMostCopyStreams> stream;
-    size_t count = 1, turn = 0;
-    size_t Next() { return turn = (turn + 1) % count; }
-  };
-
   struct Call {
     const Booking& booking;
     const HostTensors& tensors;
@@ -76,28 +69,22 @@ class TileLoop {
   Status Quiesce(Status status);
   // Makes a stream wait for all that has been enqueued.
   Status Precede(Stream stream);
-  static constexpr size_t kMostStreams = 2 * kMostCopyStreams + 1;
-  // All of them, compute first; those that are not used are null, and come last.
-  [[nodiscard]] std::array<Stream, kMostStreams> Streams() const;
-  // Those that are.
-  [[nodiscard]] size_t StreamCount() const { return 1 + fetch_.count + drain_.count; }
+  [[nodiscard]] std::array<Stream, 3> Streams() const {
+    return {fetch_.get(), compute_.get(), drain_.get()};
+  }
   [[nodiscard]] void* TileOf(const Call& call, Operand operand, int slot) const;
-  // Of the stream in turn.
-  [[nodiscard]] static Bounce BounceOf(const Call& call, size_t direction, const Copies& copies);
-  [[nodiscard]] double Busy(const Copies& copies) const;
+  [[nodiscard]] static Bounce BounceOf(const Call& call, size_t stream);
+  [[nodiscard]] double Busy(Stream stream) const { return device_.BusySeconds(stream); }
 
   Device& device_;
   Staging staging_;
-  OwnedStream compute_;
-  Copies fetch_, drain_;
+  OwnedStream fetch_, compute_, drain_;
   // ready: the slot holds what the next engine needs; idle: nobody reads or writes it any more.
   std::array<std::array<OwnedEvent, kMaxDepth>, kOperands> ready_, idle_;
-  // The slot that takes rows over from each slot, or -1: until it has, the slot is not idle.
-  std::array<std::array<int, kMaxDepth>, kOperands> heir_{};
   std::array<OwnedEvent, kMostAhead> stepped_;
-  OwnedEvent begun_;                            // the caller's stream has come to this call
-  std::array<OwnedEvent, kMostStreams> ended_;  // each stream has come to the end of a call
-  bool behind_ = false;                         // a call that was enqueued may not be done
+  OwnedEvent begun_;                 // the caller's stream has come to this call
+  std::array<OwnedEvent, 3> ended_;  // each stream has come to the end of a call
+  bool behind_ = false;              // a call that was enqueued may not be done
 };
 
 }  // namespace oocdnn

@@ -27,7 +27,7 @@ constexpr int64_t kNearCount = kWidth / kNearWidth * kChannels * kNearRows;
 constexpr int64_t kLarge = 33554432;  // bytes of host memory that all of these fit
 static_assert(kRows * kWidth * kChannels * kElement <= kLarge);
 static_assert(kFarPlanes * kFarPitch <= kLarge && kNearCount * kNearPitch <= kLarge);
-constexpr int kBusyRuns = 4;        // of a convolution that goes on beside a copy
+constexpr int kBusyRuns = 16;       // of a convolution that goes on beside a copy
 constexpr int kChain = 16;          // tiles, one after the other
 constexpr int64_t kGapRows = 146;   // of a tile of kNarrow columns: 4 MB
 constexpr double kLeastGap = 1e-6;  // seconds between two copies
@@ -79,6 +79,7 @@ class Copies {
     }
     std::memset(in.get(), 0, static_cast<size_t>(kLarge));
     std::memset(out.get(), 0, static_cast<size_t>(kLarge));
+    const RowSeconds most = MeasureMostRows(in.get(), out.get());
     bool first = true;
     for (int engine = 0; engine < static_cast<int>(device_.engines().size()); ++engine) {
       const EngineInfo& info = device_.engines()[static_cast<size_t>(engine)];
@@ -86,7 +87,8 @@ class Copies {
       const auto rig = RigOf(engine, kRows, kWidth);
       if (!rig.ok()) continue;
       if (first) MeasureMove(*rig.value());
-      const RowSeconds rows = MeasureRows(engine, in.get(), out.get());
+      const RowSeconds rows =
+          profile_.shared_engines ? MeasureRows(engine, in.get(), out.get()) : most;
       const double hop = MeasureHop(engine, in.get());
       for (const bool channels_last : {false, true}) {
         const Host from{in.get(), kWidth, channels_last}, to{out.get(), kWidth, channels_last};
@@ -165,6 +167,19 @@ class Copies {
     }));
     SetRate(&rates.both, 2 * bytes, BestOfBoth(rig, from, to));
     return rates;
+  }
+
+  // What an engine's own kernels do not disturb, others' would: of all engines the most, where they
+  // do not take turns with the copies.
+  RowSeconds MeasureMostRows(void* in, void* out) {
+    RowSeconds most;
+    for (int engine = 0; engine < static_cast<int>(device_.engines().size()); ++engine) {
+      const EngineInfo& info = device_.engines()[static_cast<size_t>(engine)];
+      if (profile_.shared_engines || (engine > 0 && IsLastResort(info))) continue;
+      const RowSeconds rows = MeasureRows(engine, in, out);
+      most = {std::max(most.near, rows.near), std::max(most.far, rows.far)};
+    }
+    return most;
   }
 
   // Of rows with gaps between them against the same elements side by side; in both directions at

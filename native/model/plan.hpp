@@ -46,7 +46,7 @@ struct PlanRequest {
   Problem problem;
   Homes home{};
   int64_t budget = 0;               // device bytes
-  int64_t bounce_bytes = 0;         // of them, the copies of each direction have beside tiles
+  int64_t bounce_bytes = 0;         // of them, each of the two copying streams has beside tiles
   std::vector<EngineInfo> engines;  // in order of preference; empty names are skipped
   bool reproducible = false;        // only invariant engines; bits must not depend on the budget
   bool first_choice = false;        // see TileOp

@@ -21,10 +21,8 @@ namespace oocdnn {
 namespace cuda {
 namespace {
 
-constexpr int kCopyStreams = 2;
 // Parts that are each long enough for a copy engine's full speed.
-constexpr int64_t kBounceBytes = kCopyStreams * Lane::kParts * (int64_t{16} << 20);
-static_assert(kCopyStreams <= kMostCopyStreams);
+constexpr int64_t kBounceBytes = Lane::kParts * (int64_t{16} << 20);
 
 int64_t Product(const Dims& extents) {
   int64_t product = 1;
@@ -117,7 +115,6 @@ CudaDevice::CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines, const std:
              driver().version % 1000 / 10);
   capabilities_.alignment = 256;
   capabilities_.blocked_tiles = false;
-  capabilities_.copy_streams = kCopyStreams;
   capabilities_.bounce_bytes = kBounceBytes;
   capabilities_.tries_engines = true;
   capabilities_.components.push_back({"kernels", true, gpu_->kernels(), ""});

@@ -18,9 +18,10 @@
 namespace oocdnn::cuda {
 
 // Runs the first steps of work in two steps, ahead of the stream that runs the second. The steps
-// meet in two parts of memory, of which one is filled while the other is emptied.
+// meet in parts of memory that are filled and emptied in turns: as many as keep the first step busy
+// while the second waits for multiprocessors, which a large convolution leaves late.
 struct Lane {
-  static constexpr size_t kParts = 2;
+  static constexpr size_t kParts = 4;
   CUstream handle = nullptr;
   std::array<CUevent, kParts> filled{}, emptied{};
   size_t turn = 0;  // the part that is filled next

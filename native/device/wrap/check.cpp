@@ -63,12 +63,7 @@ const char* PlainName(Operand operand) { return Name(operand, Direction::kForwar
 class CheckDevice final : public ForwardingDevice {
  public:
   explicit CheckDevice(std::unique_ptr<Device> device)
-      : ForwardingDevice(std::move(device)),
-        guards_(inner()),
-        capabilities_(inner().capabilities()) {
-    capabilities_.copy_streams =
-        kMostCopyStreams;  // an order that one stream gives is not relied on
-  }
+      : ForwardingDevice(std::move(device)), guards_(inner()) {}
   ~CheckDevice() override { *self_ = nullptr; }
   CheckDevice(const CheckDevice&) = delete;
   CheckDevice& operator=(const CheckDevice&) = delete;
@@ -81,7 +76,6 @@ class CheckDevice final : public ForwardingDevice {
   }
   [[nodiscard]] std::vector<std::string> leaks() const;
 
-  [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
   Result<int64_t> FreeBytes() override {
     OOC_ASSIGN(const int64_t free, inner().FreeBytes());
     return std::max<int64_t>(free - guards_.overhead(), 0);
@@ -140,7 +134,6 @@ class CheckDevice final : public ForwardingDevice {
   std::shared_ptr<CheckDevice*> self_ = std::make_shared<CheckDevice*>(this);
   mutable std::mutex mutex_;  // synchronising calls may come from other threads
   Guards guards_;
-  Capabilities capabilities_;
   Order order_;
   Hazards hazards_;
   std::vector<std::string> stream_names_;  // by Order's number
