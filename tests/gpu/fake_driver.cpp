@@ -377,8 +377,14 @@ FAKE(cuEventDestroy_v2)(CUevent event) {
   delete event;
   return 0;
 }
+// Read by tests: how often a time stamp was asked for.
+extern "C" {
+__attribute__((visibility("default"))) int ooc_fake_time_stamps = 0;
+}
+
 FAKE(cuEventRecord)(CUevent event, CUstream stream) {
   IN_CONTEXT();
+  if (event->timed) ++ooc_fake_time_stamps;
   const std::lock_guard lock(work_mutex);
   event->mark = std::make_shared<Mark>();
   event->mark->stream = stream;

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from ctypes import byref, c_size_t, c_uint64, c_void_p
+from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +23,7 @@ import oocdnn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from driver import FAKE, DeviceArray, InContext, call, free_bytes
+from driver import FAKE, DeviceArray, InContext, call, driver, free_bytes
 
 BUDGET = 1 << 20
 CALLS = 60 if FAKE else 1000
@@ -62,6 +62,21 @@ def calls_on(ctx: oocdnn.Context, place: Callable, dtype: type) -> list[Callable
             partial(ctx.conv_backward_filter, a, c, w.shape, out=dw, **moves),
         ]
     return made
+
+
+@pytest.mark.skipif(not FAKE, reason="the driver does not count time stamps")
+def test_few_pieces_are_timed(ctx):
+    """Time stamps hold busy copy engines up; busy times come from a sample."""
+    x, w = integers((64, 8, 40, 41), 1, np.float32), integers((12, 8, 3, 3), 2, np.float32)
+    y = oocdnn.empty((64, 12, 40, 41), np.float32)
+    stamps = c_int.in_dll(driver(), "ooc_fake_time_stamps")
+    ctx.conv2d(pinned(x), pinned(w), out=y, **MOVES)
+    before = stamps.value
+    ctx.conv2d(pinned(x), pinned(w), out=y, **MOVES)
+    tiles, taken = ctx.stats.tiles, stamps.value - before
+    assert tiles >= 12
+    assert 0 < taken <= 3 * 2 * (3 + tiles / 15) + 2
+    assert min(ctx.stats.fetch_seconds, ctx.stats.compute_seconds, ctx.stats.drain_seconds) > 0
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])

@@ -92,6 +92,23 @@ def test_an_engine_computes_cut_channels_in_whole_blocks():
     assert compute(64, "direct+wide") == pytest.approx(2 * whole)
 
 
+def test_what_passes_through_bounce_memory_hides_behind_no_arithmetic():
+    """A kernel that empties it does not run beside a convolution; the copy goes on until it is
+    full."""
+    problem = doors.parse("conv2d:fwd x1x16x64x64 w16x16x1x1")
+    tiling = doors.make_tiling(problem, [1, 1, 16, 16, 1, 16, 64])  # 64 KiB in, 64 KiB out
+    run = (problem, tiling, doors.default_order(problem), [2] * 7)
+    busy = Profile(flops_fallback=1e9, copy_seconds=0, row_bytes=0, far_row_bytes=0)
+    plain = planner.price(*run, busy, engines="last")
+    for bounce, exposed in ((65536, 0), (16384, 3 * 49152), (1, 3 * 65535)):
+        other = planner.price(*run, busy, engines=f"bounce={bounce},last+last")
+        assert other["compute_seconds"] == plain["compute_seconds"]
+        least = plain["compute_seconds"] + exposed / busy.fetch_bytes_per_second
+        assert other["seconds"] == pytest.approx(max(plain["seconds"], least))
+        same = planner.price(*run, busy, engines=f"bounce={bounce},last")
+        assert same == plain
+
+
 LONG = {
     "rolling rows": ("conv2d:fwd x2x3x600x9 w4x3x3x3 pad1", [1, 1, 4, 3, 1, 1, 9]),
     "filter again for each image": ("conv2d:fwd x40x4x40x8 w4x4x3x3", [1, 1, 2, 4, 1, 3, 6]),

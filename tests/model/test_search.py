@@ -304,3 +304,13 @@ def test_types_of_tiles():
 def test_searching_considers_a_bounded_number(text, limit):
     """Time is measured elsewhere; what it is spent on is counted here."""
     assert planner.search(doors.parse(text), 64 << 20).considered <= limit
+
+
+@pytest.mark.parametrize("direction", ["fwd", "bwd_data", "bwd_filter"])
+def test_what_moves_again_has_a_spare_slot_where_that_costs_nothing(direction):
+    """Arithmetic that is slower than predicted is then hidden all the same."""
+    problem = doors.parse(f"conv2d:{direction} x256x256x28x28 w512x256x3x3 pad1")
+    best = planner.search(problem, 2 << 30, planner.H200, engines="cudnn+symmetric").ranked[0]
+    assert best.cost["steps"] > 8
+    assert best.depths[doors.X] >= 2
+    assert best.depths[doors.Y] >= 2
