@@ -20,13 +20,17 @@ constexpr int64_t kFarRows = 288;  // of a plane of kNarrow columns: 16 KB, a pi
 constexpr int64_t kNarrow = kWidth / 8;  // columns
 constexpr int64_t kFarPitch = 65536;     // from one such plane to the next: see MemoryOrder
 constexpr int64_t kFarPlanes = kWidth / kNarrow * kChannels;
-constexpr int64_t kNearWidth = kWidth / 2;  // columns: rows too short for a copy engine at its best
-constexpr int64_t kNearRows = 20;           // of a plane of kNearWidth columns
-constexpr int64_t kNearPitch = 12544;       // from one such row to the next
-constexpr int64_t kNearCount = kWidth / kNearWidth * kChannels * kNearRows;
-constexpr int64_t kLarge = 33554432;  // bytes of host memory that all of these fit
+// Rows with gaps in between: of one plane so many, of so many columns, so far apart.
+struct NearRows {
+  int64_t rows, width, pitch;
+  [[nodiscard]] constexpr int64_t Count() const { return kWidth / width * kChannels * rows; }
+};
+constexpr NearRows kNear{20, kWidth / 2, 12544};     // too short for a copy engine at its best
+constexpr NearRows kNearOfCores{288, kWidth, 1792};  // where cores copy
+constexpr int64_t kLarge = 33554432;                 // bytes of host memory that all of these fit
 static_assert(kRows * kWidth * kChannels * kElement <= kLarge);
-static_assert(kFarPlanes * kFarPitch <= kLarge && kNearCount * kNearPitch <= kLarge);
+static_assert(kFarPlanes * kFarPitch <= kLarge && kNear.Count() * kNear.pitch <= kLarge &&
+              kNearOfCores.Count() * kNearOfCores.pitch <= kLarge);
 constexpr int kBusyRuns = 16;       // of a convolution that goes on beside a copy
 constexpr int kChain = 16;          // tiles, one after the other
 constexpr int64_t kGapRows = 146;   // of a tile of kNarrow columns: 4 MB
@@ -196,9 +200,10 @@ class Copies {
       const double slow = best(gaps), quick = best(dense);
       return slow < kInfinity ? std::max(slow - quick, 0.0) : 0.0;
     };
-    if (const auto rig = RigOf(engine, kNearRows, kNearWidth); rig.ok()) {
-      const Host dense{nullptr, kNearWidth, false}, gaps{nullptr, kNearPitch / kElement, false};
-      seconds.near = excess(*rig.value(), dense, gaps, 0) / kNearCount;
+    const NearRows& near = profile_.shared_engines ? kNearOfCores : kNear;
+    if (const auto rig = RigOf(engine, near.rows, near.width); rig.ok()) {
+      const Host dense{nullptr, near.width, false}, gaps{nullptr, near.pitch / kElement, false};
+      seconds.near = excess(*rig.value(), dense, gaps, 0) / static_cast<double>(near.Count());
     }
     if (const auto rig = RigOf(engine, kFarRows, kNarrow); rig.ok()) {
       const Host dense{nullptr, kNarrow, false}, gaps{nullptr, kNarrow, false, kFarPitch};

@@ -18,6 +18,11 @@ constexpr double kPatience = 1.5;
 // An engine that is preferred stays so up to this much slower.
 constexpr double kClearly = 1.05;
 
+// Whether another candidate may do what one cannot.
+bool IsRefusal(const Status& status) {
+  return status.code() == Code::kOutOfMemory || status.code() == Code::kUnsupported;
+}
+
 // What one round of preparing candidates came to.
 struct Round {
   bool booked = false;
@@ -53,7 +58,7 @@ Round TryCandidates(Device& device, const PlanRequest& request, int64_t budget, 
       if (round.too_large_seconds == 0) round.too_large_seconds = ranked.cost.seconds;
     }
     round.last = std::move(booking).status();
-    if (round.last.code() != Code::kOutOfMemory && round.last.code() != Code::kUnsupported) break;
+    if (!IsRefusal(round.last)) break;
   }
   return round;
 }
@@ -84,7 +89,7 @@ Result<PlanReport> AttemptLeast(Device& device, const PlanRequest& request, cons
   report.budget = request.budget;
   const Round round =
       TryCandidates(device, request, request.budget, false, least, &report, prepared);
-  if (!round.booked) return why_not;
+  if (!round.booked) return round.last.code() == Code::kOutOfMemory ? round.last : why_not;
   return Completed(std::move(report), request, least);
 }
 
@@ -137,9 +142,9 @@ PlanRequest InPlaceRequest(const PlanRequest& request, const InPlace& in_place) 
 Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
                                int64_t* prepared) {
   Result<PlanReport> report = Attempt(device, request, profile, true, prepared);
-  if (report.ok() || report.status().code() != Code::kOutOfMemory) return report;
+  if (report.ok() || !IsRefusal(report.status())) return report;
   report = Attempt(device, request, profile, false, prepared);
-  if (report.ok() || report.status().code() != Code::kOutOfMemory) return report;
+  if (report.ok() || !IsRefusal(report.status())) return report;
   return AttemptLeast(device, request, profile, prepared, std::move(report).status());
 }
 

@@ -6,6 +6,7 @@ from engine.cases import (
     AXES,
     DEVICE,
     DIRECTIONS,
+    Case,
     HypothesisDraw,
     RandomDraw,
     forced_case,
@@ -60,3 +61,15 @@ def test_the_axis_that_has_to_be_split_is_split(direction, axis):
         outcome = run_case(forced_case(draw, direction, axis))
         check(outcome)
         assert outcome.stats.split[AXES[axis]] > 1
+
+
+def test_the_smallest_tiles_serve_where_no_faster_plan_fits():
+    """oneDNN refuses the taps in the padding, and what the search offers of other engines is too
+    large once prepared."""
+    case = Case(
+        direction="backward_filter", n=1, groups=1, k=7, c=2, extent=(5, 6, 7), taps=(3, 1, 5),
+        stride=(1, 1, 1), padding=((0, 0), (1, 1), (1, 1)), dilation=(1, 1, 2), dtype="f32",
+        layout="channels_first", mode="cross_correlation", alpha=1.0, beta=0.0, seed=0,
+        budget=4096, options={},
+    )  # fmt: skip
+    check(run_case(case))
