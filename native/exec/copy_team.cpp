@@ -1,8 +1,8 @@
 #include "exec/copy_team.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
-#include <list>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -15,7 +15,13 @@ namespace {
 
 struct Batch {
   const std::function<void(int64_t)>& piece;
-  int64_t count, next = 0, running = 0;
+  const int64_t count;
+  std::atomic<int64_t> next = 0;
+  int at_work = 0;  // threads
+
+  void Work() {
+    for (int64_t i = next++; i < count; i = next++) piece(i);
+  }
 };
 
 }  // namespace
@@ -23,21 +29,20 @@ struct Batch {
 struct CopyTeam::State {
   std::mutex mutex;
   std::condition_variable arrived, finished;
-  std::list<Batch*> open;  // batches with pieces that nobody has taken; the front is served next
+  std::vector<Batch*> open;  // whose pieces are not all taken; the first is served first
   std::vector<std::thread> threads;
   size_t wanted = 0;
   bool closing = false;
 
-  // Does the next piece of a batch, with the lock given up meanwhile.
-  void Do(Batch* batch, std::unique_lock<std::mutex>* lock) {
-    const int64_t index = batch->next++;
-    if (batch->next == batch->count) open.remove(batch);
-    ++batch->running;
+  // Works on a batch until all its pieces are taken, with the lock given up meanwhile: it is not
+  // asked for again with every piece.
+  void Join(Batch* batch, std::unique_lock<std::mutex>* lock) {
+    ++batch->at_work;
     lock->unlock();
-    batch->piece(index);
+    batch->Work();
     lock->lock();
-    --batch->running;
-    if (batch->next == batch->count && batch->running == 0) finished.notify_all();
+    open.erase(std::remove(open.begin(), open.end(), batch), open.end());
+    if (--batch->at_work == 0) finished.notify_all();
   }
 
   void Serve() {
@@ -45,9 +50,7 @@ struct CopyTeam::State {
     while (true) {
       arrived.wait(lock, [&] { return closing || !open.empty(); });
       if (open.empty()) return;
-      Batch* const batch = open.front();
-      open.splice(open.end(), open, open.begin());  // the next piece is another batch's
-      Do(batch, &lock);
+      Join(open.front(), &lock);
     }
   }
 
@@ -86,8 +89,8 @@ void CopyTeam::Run(int64_t count, const std::function<void(int64_t)>& piece) {
   if (count > 1) state_->Start();
   state_->open.push_back(&batch);
   state_->arrived.notify_all();
-  while (batch.next < batch.count) state_->Do(&batch, &lock);
-  state_->finished.wait(lock, [&] { return batch.running == 0; });
+  state_->Join(&batch, &lock);
+  state_->finished.wait(lock, [&] { return batch.at_work == 0; });
 }
 
 }  // namespace oocdnn

@@ -17,7 +17,8 @@ class CopyTeam {
   [[nodiscard]] int threads() const { return threads_; }
 
   // Calls piece(i), which may not throw, for each i in [0, count) in any order and returns when all
-  // have returned. May be called from several threads at once, which then share the team evenly.
+  // have returned. May be called from several threads at once: who comes first is served first,
+  // and while the last of its pieces are at work the others of the team go on to the next.
   void Run(int64_t count, const std::function<void(int64_t)>& piece);
 
  private:

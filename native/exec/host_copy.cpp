@@ -1,11 +1,12 @@
-// What is written here is next read by the wire or, much later, by the caller, so long runs bypass
-// the caches: the lines that they replace need not be read first.
+// What is unpacked is read by the caller, much later: long runs bypass the caches, where the lines
+// that they replace need not be read first. What is packed is next read by the wire, from the
+// caches if it is still there.
 #include "exec/host_copy.hpp"
 
 #include <algorithm>
 #include <cstring>
 #ifdef __SSE2__
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 #include "base/checked.hpp"
@@ -20,18 +21,32 @@ constexpr int64_t kTurns = 4;
 constexpr int64_t kLongRun = 4096;  // bytes worth bypassing the caches
 
 #ifdef __SSE2__
-// Up to 15 bytes at each end are copied plainly, so that the stores between are aligned.
-void CopyPast(char* to, const char* from, int64_t bytes) {
-  const auto head = static_cast<int64_t>(-reinterpret_cast<uintptr_t>(to) & 15u);
-  std::memcpy(to, from, static_cast<size_t>(head));
-  int64_t at = head;
-  for (; at + 64 <= bytes; at += 64) {
-    for (int64_t i = 0; i < 64; i += 16) {
-      _mm_stream_si128(reinterpret_cast<__m128i*>(to + at + i),
-                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at + i)));
-    }
+constexpr int64_t kLine = 64;  // bytes of the caches
+
+// `bytes` is a multiple of the line and `to` at the beginning of one. A whole line at a time is
+// half as fast again as parts of it.
+__attribute__((target("avx512f"))) void StreamLines(char* to, const char* from, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += kLine) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + at), _mm512_loadu_si512(from + at));
   }
-  std::memcpy(to + at, from + at, static_cast<size_t>(bytes - at));
+}
+
+void StreamParts(char* to, const char* from, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += 16) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + at),
+                     _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at)));
+  }
+}
+
+// What does not fill a line at an end is copied plainly.
+void CopyPast(char* to, const char* from, int64_t bytes) {
+  static const bool whole = __builtin_cpu_supports("avx512f") != 0;
+  const auto head = static_cast<int64_t>(-reinterpret_cast<uintptr_t>(to) % kLine);
+  const int64_t middle = (bytes - head) / kLine * kLine;
+  std::memcpy(to, from, static_cast<size_t>(head));
+  (whole ? StreamLines : StreamParts)(to + head, from + head, middle);
+  const int64_t done = head + middle;
+  std::memcpy(to + done, from + done, static_cast<size_t>(bytes - done));
 }
 void Settle() { _mm_sfence(); }
 #else
@@ -41,8 +56,8 @@ void CopyPast(char* to, const char* from, int64_t bytes) {
 void Settle() {}
 #endif
 
-void CopyRun(char* to, const char* from, int64_t bytes) {
-  if (bytes >= kLongRun) {
+void CopyRun(char* to, const char* from, int64_t bytes, bool past) {
+  if (past && bytes >= kLongRun) {
     CopyPast(to, from, bytes);
   } else {
     std::memcpy(to, from, static_cast<size_t>(bytes));
@@ -76,12 +91,12 @@ void ForEachPart(CopyTeam& team, const Runs& runs, const Copy& copy) {
 }  // namespace
 
 void PackBox(CopyTeam& team, const void* data, const Packing& packing, const Dims& begin,
-             const Dims& end, void* memory) {
+             const Dims& end, void* memory, bool stays) {
   const Runs runs(packing, begin, end, false);
   const char* const from = static_cast<const char*>(data);
   char* const to = static_cast<char*>(memory);
   ForEachPart(team, runs, [=](int64_t tensor, int64_t packed, int64_t bytes) {
-    CopyRun(to + packed, from + tensor, bytes);
+    CopyRun(to + packed, from + tensor, bytes, !stays);
   });
 }
 
@@ -91,7 +106,7 @@ void UnpackBox(CopyTeam& team, void* data, const Packing& packing, const Dims& b
   char* const to = static_cast<char*>(data);
   const char* const from = static_cast<const char*>(memory);
   ForEachPart(team, runs, [=](int64_t tensor, int64_t packed, int64_t bytes) {
-    CopyRun(to + tensor, from + packed, bytes);
+    CopyRun(to + tensor, from + packed, bytes, true);
   });
 }
 

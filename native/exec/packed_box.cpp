@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kLargestGap = 8;
 
-// Dimensions from the largest to the smallest step in the tensor.
+}  // namespace
+
 std::array<int, 6> SlowestFirst(const Dims& stride) {
   std::array<int, 6> order{};
   std::iota(order.begin(), order.end(), 0);
@@ -19,8 +20,6 @@ std::array<int, 6> SlowestFirst(const Dims& stride) {
                    [&](int a, int b) { return std::llabs(stride[a]) > std::llabs(stride[b]); });
   return order;
 }
-
-}  // namespace
 
 // The fastest dimension that has more than one element, where its stride is small.
 Packing PackingOf(DType dtype, const Dims& stride, const Dims& extent) {

@@ -8,6 +8,9 @@
 
 namespace oocdnn {
 
+// Dimensions from the largest to the smallest step in the tensor.
+std::array<int, 6> SlowestFirst(const Dims& stride);
+
 // How boxes of a tensor are packed. `gapped` is a dimension whose gaps are packed along, because
 // reading them is cheaper than going around; -1: none. It is the same for all boxes of a tensor, so
 // that no box takes more than one that has all of its extents.

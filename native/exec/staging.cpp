@@ -1,8 +1,13 @@
 #include "exec/staging.hpp"
 
-#include <algorithm>
-#include <thread>
+#include <unistd.h>
 
+#include <algorithm>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "base/checked.hpp"
 #include "exec/host_copy.hpp"
 
 namespace oocdnn {
@@ -10,6 +15,16 @@ namespace {
 
 // Eight threads copy 68 GB/s where the wire carries 55 in each direction.
 constexpr int kFillTheWire = 12;
+// A copy engine reaches 50 of the wire's 55 GB/s with pieces of this size; eight slabs of it for
+// each of two operands stay in a large server's caches.
+constexpr int64_t kPieceBytes = int64_t{8} << 20;
+constexpr int64_t kPage = 4096;
+
+// Of the largest cache, which the cores share; 0 where the system does not say.
+int64_t CacheBytes() {
+  static const int64_t bytes = std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
+  return bytes;
+}
 
 int ThreadsFor(int wanted) {
   if (wanted > 0) return wanted;
@@ -29,9 +44,9 @@ Status Staging::Init() {
   return {};
 }
 
-Event Staging::EventOf(Operand operand, int64_t box) const {
+Event Staging::EventOf(Operand operand, int64_t piece) const {
   const auto& row = event_[Index(operand)];
-  return row[static_cast<size_t>(box) % lanes_[Index(operand)].slab.size()].get();
+  return row[static_cast<size_t>(piece) % lanes_[Index(operand)].slab.size()].get();
 }
 
 bool Staging::Reaches(const HostTensor& tensor) const {
@@ -39,20 +54,38 @@ bool Staging::Reaches(const HostTensor& tensor) const {
   return tensor.tier != Tier::kPageable || device_.capabilities().reads_host;
 }
 
-Status Staging::Begin(const HostTensors& tensors, const Uses& uses, Slabs& slabs) {
-  std::vector<int64_t> sizes;
-  for (int i = 0; i < kOperands; ++i) {
-    Lane& lane = lanes_[i];
-    lane = Lane{};
-    lane.tensor = tensors[i];
-    if (!uses[i].used || Reaches(tensors[i])) continue;
-    const TensorView& view = tensors[i].view;
-    lane.packing = PackingOf(view.dtype, view.stride, uses[i].box);
-    const int64_t bytes = PackedLayout(lane.packing, uses[i].box).bytes;
-    const size_t count = uses[i].written ? kWriteSlabs : kReadSlabs;
-    lane.slab.resize(uses[i].single ? 1 : count);
-    sizes.insert(sizes.end(), lane.slab.size(), bytes);
+Staging::Lane Staging::LaneOf(const HostTensor& tensor, const Use& use, int64_t piece_bytes) {
+  Lane lane;
+  lane.tensor = tensor;
+  lane.packing = PackingOf(tensor.view.dtype, tensor.view.stride, use.box);
+  lane.most = use.box;
+  if (tensor.in_file()) {
+    lane.slab.resize(use.single ? 1 : use.written ? kWriteFile : kReadFile);
+    return lane;
   }
+  lane.most = LargestPiece(lane.packing, use.box, piece_bytes);
+  const int64_t bytes = RoundUp(PackedLayout(lane.packing, lane.most).bytes, kPage);
+  const int64_t pieces = Cut(lane.packing, {{}, use.box}, lane.most).count();
+  const int64_t count =
+      std::clamp<int64_t>(kSlabs * piece_bytes / std::max(bytes, kPage), 2, kMostSlabs);
+  lane.slab.resize(static_cast<size_t>(use.single ? std::min(count, pieces) : count));
+  return lane;
+}
+
+Status Staging::Begin(const HostTensors& tensors, const Uses& uses, Slabs& slabs) {
+  const auto staged = [&](size_t i) { return uses[i].used && !Reaches(tensors[i]); };
+  int64_t in_memory = 0;  // lanes
+  for (size_t i = 0; i < lanes_.size(); ++i) in_memory += staged(i) && !tensors[i].in_file();
+  // Half of the memory that is allowed is left to files and to what rounding up takes.
+  const int64_t share = slabs.cap() / 2 / (std::max<int64_t>(in_memory, 1) * kSlabs);
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    Lane& lane = lanes_[i];
+    lane = staged(i) ? LaneOf(tensors[i], uses[i], std::min(kPieceBytes, share)) : Lane{};
+    if (lane.slab.empty()) continue;
+    sizes.insert(sizes.end(), lane.slab.size(), PackedLayout(lane.packing, lane.most).bytes);
+  }
+  cached_ = std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) <= CacheBytes() / 2;
   Status reserved = slabs.Reserve(sizes);
   size_t next = 0;
   for (Lane& lane : lanes_) {
@@ -64,28 +97,51 @@ Status Staging::Begin(const HostTensors& tensors, const Uses& uses, Slabs& slabs
 
 TensorView Staging::ViewOf(const Lane& lane, const Slab& slab) const {
   Dims extent{};
-  for (int d = 0; d < 6; ++d) extent[d] = slab.end[d] - slab.begin[d];
+  for (int d = 0; d < 6; ++d) extent[d] = slab.piece.end[d] - slab.piece.begin[d];
   TensorView view = lane.tensor.view;
   view.stride = PackedLayout(lane.packing, extent).stride;
   int64_t back = 0;  // the view's element (0, ..., 0) lies before the slab
-  for (int d = 0; d < 6; ++d) back += slab.begin[d] * view.stride[d];
+  for (int d = 0; d < 6; ++d) back += slab.piece.begin[d] * view.stride[d];
   view.data = static_cast<char*>(slab.memory) - back * SizeOf(view.dtype);
   return view;
 }
 
+Cut Staging::CutOf(Operand operand, const Piece& part) const {
+  const Lane& lane = lanes_[Index(operand)];
+  return {lane.packing, part, lane.most};
+}
+
+bool Staging::HasRoom(Operand operand) const {
+  const Lane& lane = lanes_[Index(operand)];
+  return lane.head - lane.tail < static_cast<int64_t>(lane.slab.size());
+}
+
+// One thread is best for files: they are read and written in order. Where the system refuses
+// another one, one does all.
+Status Staging::Submit(Workers* workers, const Lane& lane, const HostWorker::Job& job, Slab* slab) {
+  slab->worker = lane.tensor.in_file() ? 0 : static_cast<size_t>(lane.head) % workers->size();
+  Result<HostWorker::Ticket> ticket = (*workers)[slab->worker].Submit(job);
+  if (!ticket.ok() && slab->worker != 0) {
+    slab->worker = 0;
+    ticket = (*workers)[0].Submit(job);
+  }
+  OOC_ASSIGN(slab->ticket, std::move(ticket));
+  return {};
+}
+
 // The fetch that last read this slab must have run before the reader overwrites it.
-Status Staging::Post(Operand operand, const Dims& begin, const Dims& end) {
+Status Staging::Post(Operand operand, const Piece& piece) {
   Lane& lane = lanes_[Index(operand)];
   Slab& slab = lane.at(lane.head);
-  slab.begin = begin;
-  slab.end = end;
-  const auto job = [this, event = EventOf(operand, lane.head), &lane, slab]() -> Status {
+  slab.piece = piece;
+  const auto job = [this, event = EventOf(operand, lane.head), &lane, piece,
+                    memory = slab.memory]() -> Status {
     OOC_TRY(device_.Synchronize(event));
-    if (lane.tensor.in_file()) return ReadBox(lane.file(), slab.begin, slab.end, slab.memory);
-    PackBox(team_, lane.tensor.view.data, lane.packing, slab.begin, slab.end, slab.memory);
+    if (lane.tensor.in_file()) return ReadBox(lane.file(), piece.begin, piece.end, memory);
+    PackBox(team_, lane.tensor.view.data, lane.packing, piece.begin, piece.end, memory, cached_);
     return {};
   };
-  OOC_ASSIGN(slab.ticket, reader_.Submit(job));
+  OOC_TRY(Submit(&readers_, lane, job, &slab));
   ++lane.head;
   return {};
 }
@@ -93,7 +149,7 @@ Status Staging::Post(Operand operand, const Dims& begin, const Dims& end) {
 Result<TensorView> Staging::Take(Operand operand) {
   Lane& lane = lanes_[Index(operand)];
   const Slab& slab = lane.at(lane.tail);
-  OOC_TRY(reader_.Wait(slab.ticket));
+  OOC_TRY(readers_[slab.worker].Wait(slab.ticket));
   return ViewOf(lane, slab);
 }
 
@@ -102,12 +158,11 @@ Status Staging::Taken(Operand operand, Stream stream) {
   return device_.Record(EventOf(operand, lane.tail++), stream);
 }
 
-Result<TensorView> Staging::Give(Operand operand, const Dims& begin, const Dims& end) {
+Result<TensorView> Staging::Give(Operand operand, const Piece& piece) {
   Lane& lane = lanes_[Index(operand)];
   Slab& slab = lane.at(lane.head);
-  OOC_TRY(writer_.Wait(slab.ticket));
-  slab.begin = begin;
-  slab.end = end;
+  OOC_TRY(writers_[slab.worker].Wait(slab.ticket));
+  slab.piece = piece;
   return ViewOf(lane, slab);
 }
 
@@ -115,21 +170,27 @@ Status Staging::Given(Operand operand, Stream stream) {
   Lane& lane = lanes_[Index(operand)];
   const Event event = EventOf(operand, lane.head);
   OOC_TRY(device_.Record(event, stream));
-  Slab& slab = lane.at(lane.head++);
-  const auto job = [this, event, &lane, slab]() -> Status {
+  Slab& slab = lane.at(lane.head);
+  const auto job = [this, event, &lane, piece = slab.piece, memory = slab.memory]() -> Status {
     OOC_TRY(device_.Synchronize(event));
-    if (lane.tensor.in_file()) return WriteBox(lane.file(), slab.begin, slab.end, slab.memory);
-    UnpackBox(team_, lane.tensor.view.data, lane.packing, slab.begin, slab.end, slab.memory);
+    if (lane.tensor.in_file()) return WriteBox(lane.file(), piece.begin, piece.end, memory);
+    UnpackBox(team_, lane.tensor.view.data, lane.packing, piece.begin, piece.end, memory);
     return {};
   };
-  OOC_ASSIGN(slab.ticket, writer_.Submit(job));
+  OOC_TRY(Submit(&writers_, lane, job, &slab));
+  ++lane.head;
   return {};
 }
 
 Status Staging::End() {
-  Status read = reader_.Finish();
-  Status written = writer_.Finish();
-  return read.ok() ? std::move(written) : std::move(read);
+  Status first;
+  for (Workers* const workers : {&readers_, &writers_}) {
+    for (HostWorker& worker : *workers) {
+      Status done = worker.Finish();
+      if (first.ok()) first = std::move(done);
+    }
+  }
+  return first;
 }
 
 }  // namespace oocdnn

@@ -1,13 +1,18 @@
 // Staging: operands that the device's copies do not reach (pageable memory, files) pass through
-// slabs of host memory. A reader fills the slab of the next step while the device works on this
-// one; a writer empties finished tiles. Both wait for the device in threads of their own; all else
-// that concerns the device stays in the thread of the tile loop.
+// slabs of host memory. Readers fill slabs ahead of the device, writers empty finished ones. Both
+// wait for the device in threads of their own; all else that concerns the device stays in the
+// thread of the tile loop.
+//
+// What is in memory passes in pieces so small that all slabs together stay in the processor's
+// caches, where those are large: the wire then reads what a core has just written there, and memory
+// is read or written once. A file's boxes pass as they are, for few and large reads and writes.
 #pragma once
 
 #include <array>
 #include <vector>
 
 #include "exec/copy_team.hpp"
+#include "exec/cut.hpp"
 #include "exec/file_io.hpp"
 #include "exec/host_worker.hpp"
 #include "memory/owners.hpp"
@@ -40,55 +45,71 @@ class Staging {
   };
   using Uses = std::array<Use, kOperands>;
 
-  // Prepares for one call: a lane of slabs, each as large as a box, for every used operand that the
-  // device does not reach.
+  // Prepares for one call: a lane of slabs, each as large as a piece, for every used operand that
+  // the device does not reach.
   Status Begin(const HostTensors& tensors, const Uses& uses, Slabs& slabs);
-  // Whether the operand has a lane: its boxes then go through Post to Given.
+  // Whether the operand has a lane: its boxes then go, piece by piece, through Post to Given.
   [[nodiscard]] bool Serves(Operand operand) const { return !lanes_[Index(operand)].slab.empty(); }
 
-  // Starts reading elements [begin, end) of an input; returns at once. At most as many boxes as the
-  // lane has slabs are posted and not yet taken: one more than one, where the operand has several.
-  Status Post(Operand operand, const Dims& begin, const Dims& end);
-  // The view from which the oldest posted box is fetched. Waits for the reader.
+  // The pieces in which a part of an operand passes.
+  [[nodiscard]] Cut CutOf(Operand operand, const Piece& part) const;
+
+  // Whether an input has a slab into which nothing is posted that is not taken.
+  [[nodiscard]] bool HasRoom(Operand operand) const;
+  // Starts reading a piece of an input into that slab; returns at once.
+  Status Post(Operand operand, const Piece& piece);
+  // The view from which the oldest posted piece is fetched. Waits for the reader.
   Result<TensorView> Take(Operand operand);
-  // The fetch of that box has been enqueued on `stream`: the slab is free when it has run.
+  // The fetch of that piece has been enqueued on `stream`: the slab is free when it has run.
   Status Taken(Operand operand, Stream stream);
 
-  // The view into which elements [begin, end) of the output are to be drained. Waits for the writer
-  // to have emptied the oldest slab.
-  Result<TensorView> Give(Operand operand, const Dims& begin, const Dims& end);
+  // The view into which a piece of the output is to be drained. Waits for the writer to have
+  // emptied the oldest slab.
+  Result<TensorView> Give(Operand operand, const Piece& piece);
   // That drain has been enqueued on `stream`: the writer goes on from there.
   Status Given(Operand operand, Stream stream);
   // Everything is read, drained and written, or the first error.
   Status End();
 
  private:
-  static constexpr size_t kReadSlabs = 2;   // one being filled, one being fetched
-  static constexpr size_t kWriteSlabs = 3;  // one being drained, one being emptied, one between
+  static constexpr size_t kReadFile = 2;   // slabs: one being filled, one being fetched
+  static constexpr size_t kWriteFile = 3;  // one being drained, one being emptied, one between
+  // Of memory: so many that whoever wakes up late keeps nobody waiting, and more of small ones.
+  static constexpr int64_t kSlabs = 8, kMostSlabs = 16;
+  // Two at work on one lane, so that one's last copies and the other's first go side by side.
+  using Workers = std::array<HostWorker, 2>;
   struct Slab {
     void* memory = nullptr;
-    Dims begin{}, end{};
+    Piece piece;
     HostWorker::Ticket ticket = 0;
+    size_t worker = 0;
   };
   struct Lane {
     HostTensor tensor;
     Packing packing;
+    Dims most{};  // extents of the largest piece
     std::vector<Slab> slab;
-    int64_t head = 0, tail = 0;  // boxes posted (given), boxes taken
-    Slab& at(int64_t box) { return slab[static_cast<size_t>(box) % slab.size()]; }
+    int64_t head = 0, tail = 0;  // pieces posted (given), pieces taken
+    Slab& at(int64_t piece) { return slab[static_cast<size_t>(piece) % slab.size()]; }
     [[nodiscard]] FileTensor file() const { return {tensor.fd, tensor.offset, packing}; }
   };
 
+  // The lane of an operand whose pieces in memory are at most so large.
+  [[nodiscard]] static Lane LaneOf(const HostTensor& tensor, const Use& use, int64_t piece_bytes);
+  // Hands a job to one of the workers, and notes that in the slab.
+  static Status Submit(Workers* workers, const Lane& lane, const HostWorker::Job& job, Slab* slab);
+
   [[nodiscard]] bool Reaches(const HostTensor& tensor) const;
   [[nodiscard]] TensorView ViewOf(const Lane& lane, const Slab& slab) const;
-  Event EventOf(Operand operand, int64_t box) const;
+  Event EventOf(Operand operand, int64_t piece) const;
 
   Device& device_;
   CopyTeam team_;
-  HostWorker reader_, writer_;
+  Workers readers_, writers_;
   std::array<Lane, kOperands> lanes_;
+  bool cached_ = false;  // all slabs of the call together stay in the processor's caches
   // Fires when the device is done with a slab.
-  std::array<std::array<OwnedEvent, kWriteSlabs>, kOperands> event_;
+  std::array<std::array<OwnedEvent, kMostSlabs>, kOperands> event_;
 };
 
 }  // namespace oocdnn

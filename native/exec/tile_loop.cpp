@@ -12,30 +12,6 @@
 namespace oocdnn {
 namespace {
 
-bool IsInput(const Problem& problem, Operand operand) {
-  return problem.Uses(operand) && operand != problem.output();
-}
-
-// The part of a box that crosses the wire: what is valid and has not been kept on the device.
-struct Part {
-  Dims begin{}, end{};  // tensor coordinates
-  [[nodiscard]] int64_t elements() const {
-    int64_t product = 1;
-    for (int d = 0; d < 6; ++d) product = Mul(product, std::max<int64_t>(end[d] - begin[d], 0));
-    return product;
-  }
-};
-
-Part FetchedPart(const OperandStep& step) {
-  Part part{step.box.valid_begin, step.box.valid_end};
-  if (step.from_slot >= 0) {
-    const int d = step.roll_axis;
-    part.begin[d] = std::max(part.begin[d], step.box.origin[d] + step.kept);
-    part.end[d] = std::max(part.end[d], part.begin[d]);
-  }
-  return part;
-}
-
 bool HasOneBox(const Booking& booking, Operand operand) {
   for (int i = 0; i < kAxes; ++i) {
     const auto axis = static_cast<Axis>(i);
@@ -55,6 +31,24 @@ Transfer TransferOf(const Booking& booking, const Step& step, Operand operand, v
   transfer.layout = &booking.layout[Index(operand)];
   transfer.tag = {step.number, operand, nullptr};
   return transfer;
+}
+
+// The part of a transfer that is a piece of `part`; what lies around that, and is filled with
+// zeros, goes with the pieces at its sides.
+Transfer PieceOf(const Transfer& transfer, const Piece& part, const Piece& piece) {
+  Transfer out = transfer;
+  for (int d = 0; d < 6; ++d) {
+    const int64_t origin = transfer.box.origin[d];
+    if (piece.begin[d] > part.begin[d]) out.tile_begin[d] = piece.begin[d] - origin;
+    if (piece.end[d] < part.end[d]) out.tile_end[d] = piece.end[d] - origin;
+  }
+  return out;
+}
+
+int64_t BytesOf(const Piece& part, DType dtype) {
+  int64_t bytes = SizeOf(dtype);
+  for (int d = 0; d < 6; ++d) bytes = Mul(bytes, std::max<int64_t>(part.end[d] - part.begin[d], 0));
+  return bytes;
 }
 
 }  // namespace
@@ -139,15 +133,12 @@ Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const A
   return {};
 }
 
-// What is staged is read one step ahead of the device, so a second walk of the schedule runs in
-// front.
 Status TileLoop::Loop(const Call& call, const Progress& progress) {
   const Problem& problem = call.booking.problem;
   const Candidate& plan = call.booking.candidate;
   Schedule schedule(problem, plan.tiling, plan.order, plan.depths);
-  Schedule ahead(problem, plan.tiling, plan.order, plan.depths);
-  Step step, next;
-  if (ahead.Next(&next)) OOC_TRY(PostReads(call, next));
+  Feed feed(staging_, problem, plan);
+  Step step;
   const auto start = std::chrono::steady_clock::now();
   int64_t awaited = 0;  // all steps before have been computed
   while (schedule.Next(&step)) {
@@ -162,17 +153,17 @@ Status TileLoop::Loop(const Call& call, const Progress& progress) {
       return Error(Code::kInterrupted, "the call was interrupted at tile %lld of %lld",
                    static_cast<long long>(step.number), static_cast<long long>(schedule.Steps()));
     }
-    if (ahead.Next(&next)) OOC_TRY(PostReads(call, next));
-    OOC_TRY(TakeStep(call, step));
+    OOC_TRY(feed.Advance());
+    OOC_TRY(TakeStep(call, step, &feed));
     ++call.stats->tiles;
   }
   if (progress) progress(schedule.Steps(), schedule.Steps());
   return {};
 }
 
-Status TileLoop::TakeStep(const Call& call, const Step& step) {
+Status TileLoop::TakeStep(const Call& call, const Step& step, Feed* feed) {
   const Bound bound(device_);
-  OOC_TRY(Fetch(call, step));
+  OOC_TRY(Fetch(call, step, feed));
   OOC_TRY(Compute(call, step));
   OOC_TRY(device_.Record(stepped_[static_cast<size_t>(step.number % kMostAhead)].get(),
                          compute_.get()));
@@ -181,29 +172,18 @@ Status TileLoop::TakeStep(const Call& call, const Step& step) {
   return Drain(call, step);
 }
 
-Status TileLoop::PostReads(const Call& call, const Step& step) {
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    if (!IsInput(call.booking.problem, operand) || !step.operand[i].enter) continue;
-    if (!staging_.Serves(operand)) continue;
-    const Part part = FetchedPart(step.operand[i]);
-    OOC_TRY(staging_.Post(operand, part.begin, part.end));
-  }
-  return {};
-}
-
-Status TileLoop::Fetch(const Call& call, const Step& step) {
+Status TileLoop::Fetch(const Call& call, const Step& step, Feed* feed) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (IsInput(call.booking.problem, operand) && step.operand[i].enter &&
         !call.booking.in_place[i]) {
-      OOC_TRY(FetchOperand(call, step, operand));
+      OOC_TRY(FetchOperand(call, step, operand, feed));
     }
   }
   return {};
 }
 
-Status TileLoop::FetchOperand(const Call& call, const Step& step, Operand operand) {
+Status TileLoop::FetchOperand(const Call& call, const Step& step, Operand operand, Feed* feed) {
   const int i = Index(operand);
   const OperandStep& mine = step.operand[i];
   const HostTensor& tensor = call.tensors[i];
@@ -225,15 +205,26 @@ Status TileLoop::FetchOperand(const Call& call, const Step& step, Operand operan
   }
   transfer.view = tensor.view;
   transfer.bounce = BounceOf(call, 0);
+  const Piece part = FetchedPart(mine);
   if (staging_.Serves(operand)) {
-    OOC_ASSIGN(transfer.view, staging_.Take(operand));
+    OOC_TRY(FetchStaged(transfer, part, feed));
+  } else {
+    OOC_TRY(device_.Fetch(fetch_.get(), transfer));
   }
-  OOC_TRY(device_.Fetch(fetch_.get(), transfer));
-  if (staging_.Serves(operand)) OOC_TRY(staging_.Taken(operand, fetch_.get()));
-  if (tensor.tier != Tier::kDevice) {
-    call.stats->bytes_in += FetchedPart(mine).elements() * SizeOf(tensor.view.dtype);
-  }
+  if (tensor.tier != Tier::kDevice) call.stats->bytes_in += BytesOf(part, tensor.view.dtype);
   return device_.Record(ready_[i][slot].get(), fetch_.get());
+}
+
+Status TileLoop::FetchStaged(const Transfer& whole, const Piece& part, Feed* feed) {
+  Cut cut = staging_.CutOf(whole.operand, part);
+  for (Piece piece; cut.Next(&piece);) {
+    Transfer transfer = PieceOf(whole, part, piece);
+    OOC_ASSIGN(transfer.view, staging_.Take(whole.operand));
+    OOC_TRY(device_.Fetch(fetch_.get(), transfer));
+    OOC_TRY(staging_.Taken(whole.operand, fetch_.get()));
+    OOC_TRY(feed->Advance());
+  }
+  return {};
 }
 
 Status TileLoop::Compute(const Call& call, const Step& step) {
@@ -299,14 +290,26 @@ Status TileLoop::Drain(const Call& call, const Step& step) {
   transfer.view = tensor.view;
   transfer.bounce = BounceOf(call, 1);
   if (staging_.Serves(operand)) {
-    OOC_ASSIGN(transfer.view, staging_.Give(operand, mine.box.valid_begin, mine.box.valid_end));
+    OOC_TRY(DrainStaged(transfer));
+  } else {
+    OOC_TRY(device_.Drain(drain_.get(), transfer));
   }
-  OOC_TRY(device_.Drain(drain_.get(), transfer));
-  OOC_TRY(device_.Record(idle_[i][slot].get(), drain_.get()));
   if (tensor.tier != Tier::kDevice) {
     call.stats->bytes_out += mine.box.ValidElements() * SizeOf(tensor.view.dtype);
   }
-  return staging_.Serves(operand) ? staging_.Given(operand, drain_.get()) : Status();
+  return device_.Record(idle_[i][slot].get(), drain_.get());
+}
+
+Status TileLoop::DrainStaged(const Transfer& whole) {
+  const Piece part{whole.box.valid_begin, whole.box.valid_end};
+  Cut cut = staging_.CutOf(whole.operand, part);
+  for (Piece piece; cut.Next(&piece);) {
+    Transfer transfer = PieceOf(whole, part, piece);
+    OOC_ASSIGN(transfer.view, staging_.Give(whole.operand, piece));
+    OOC_TRY(device_.Drain(drain_.get(), transfer));
+    OOC_TRY(staging_.Given(whole.operand, drain_.get()));
+  }
+  return {};
 }
 
 Status TileLoop::Quiesce(Status status) {

@@ -10,7 +10,7 @@
 #include <functional>
 
 #include "exec/booking.hpp"
-#include "exec/staging.hpp"
+#include "exec/feed.hpp"
 #include "memory/arena.hpp"
 
 namespace oocdnn {
@@ -59,11 +59,14 @@ class TileLoop {
   };
 
   Status Loop(const Call& call, const Progress& progress);
-  Status PostReads(const Call& call, const Step& step);
-  Status Fetch(const Call& call, const Step& step);
-  Status FetchOperand(const Call& call, const Step& step, Operand operand);
+  // `feed` goes on with what the step takes.
+  Status Fetch(const Call& call, const Step& step, Feed* feed);
+  Status FetchOperand(const Call& call, const Step& step, Operand operand, Feed* feed);
+  // A transfer of a staged operand, of which `part` crosses the wire, piece by piece.
+  Status FetchStaged(const Transfer& whole, const Piece& part, Feed* feed);
+  Status DrainStaged(const Transfer& whole);
   Status Compute(const Call& call, const Step& step);
-  Status TakeStep(const Call& call, const Step& step);
+  Status TakeStep(const Call& call, const Step& step, Feed* feed);
   Status Finish(const Call& call, const Step& step);
   Status Drain(const Call& call, const Step& step);
   Status Quiesce(Status status);

@@ -24,6 +24,7 @@ class Slabs {
   [[nodiscard]] void* At(size_t index) const { return static_cast<char*>(block_) + at_[index]; }
   void Release();
   [[nodiscard]] int64_t bytes() const { return bytes_; }
+  [[nodiscard]] int64_t cap() const { return cap_; }
 
  private:
   Device& device_;
