@@ -109,7 +109,8 @@ std::map<CUdeviceptr, Range>& Ranges() {
   return *ranges;
 }
 
-size_t held = 0, peak = 0;  // bytes of device memory, now and at most since somebody asked
+size_t held = 0, peak = 0;      // bytes of device memory, now and at most since somebody asked
+size_t registrable = SIZE_MAX;  // bytes, at once
 
 thread_local int depth = 0;  // of pushed contexts
 int context_object = 0;
@@ -260,10 +261,25 @@ FAKE(cuMemFree_v2)(CUdeviceptr pointer) {
 }
 FAKE(cuMemHostRegister_v2)(void* memory, size_t bytes, unsigned) {
   IN_CONTEXT();
+  const auto begin = reinterpret_cast<CUdeviceptr>(memory);
   const std::lock_guard lock(mutex);
-  Ranges()[reinterpret_cast<CUdeviceptr>(memory)] = {bytes, CU_MEMORYTYPE_HOST};
+  if (bytes > registrable) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUdeviceptr base = 0;
+  const auto next = Ranges().lower_bound(begin);
+  const bool after = next != Ranges().end() && next->first < begin + bytes;
+  if (after || Find(begin, &base) != nullptr) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  Ranges()[begin] = {bytes, CU_MEMORYTYPE_HOST};
   return 0;
 }
+// No function of the driver's: how many pieces of host memory are registered, and the most bytes of
+// one from now on.
+FAKE(fake_registered)() {
+  const std::lock_guard lock(mutex);
+  int count = 0;
+  for (const auto& [begin, range] : Ranges()) count += range.type == CU_MEMORYTYPE_HOST;
+  return count;
+}
+FAKE(fake_registrable)(size_t bytes) { return registrable = bytes, 0; }
 FAKE(cuMemHostUnregister)(void* memory) {
   IN_CONTEXT();
   WorkAll();
@@ -316,18 +332,16 @@ FAKE(cuPointerGetAttributes)(unsigned count, CUpointer_attribute* attributes, vo
   const std::lock_guard lock(mutex);
   CUdeviceptr begin = 0;
   const Range* const range = Find(pointer, &begin);
+  const bool none = range == nullptr;
   for (unsigned i = 0; i < count; ++i) {
+    const auto put = [&](auto value) { std::memcpy(data[i], &value, sizeof value); };
     switch (attributes[i]) {
-      case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *static_cast<unsigned*>(data[i]) = range == nullptr ? 0 : range->type;
-        break;
-      case CU_POINTER_ATTRIBUTE_IS_MANAGED: *static_cast<unsigned*>(data[i]) = 0; break;
-      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *static_cast<int*>(data[i]) = range == nullptr ? -2 : 0;
-        break;
-      case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        *static_cast<CUdeviceptr*>(data[i]) = range == nullptr ? 0 : pointer;
-        break;
+      case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: put(none ? 0u : range->type); break;
+      case CU_POINTER_ATTRIBUTE_IS_MANAGED: put(0u); break;
+      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: put(none ? -2 : 0); break;
+      case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: put(none ? CUdeviceptr{0} : pointer); break;
+      case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: put(begin); break;
+      case CU_POINTER_ATTRIBUTE_RANGE_SIZE: put(none ? size_t{0} : range->bytes); break;
     }
   }
   return 0;

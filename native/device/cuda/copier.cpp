@@ -20,12 +20,13 @@ Status CheckPlain(const TileLayout& layout) {
 
 }  // namespace
 
-// Both ends of the range are asked about, so that an array of which only a part is pinned is found.
+// The whole range is asked about, so that an array of which only parts are pinned is found.
 Result<Place> Copier::Locate(const Transfer& transfer, Side side, StridedCopy* copy) const {
   const AddressRange range = RangeOf(*copy, side);
   OOC_ASSIGN(const PointerFacts first, FactsOf(gpu_.driver(), range.begin));
   OOC_ASSIGN(const PointerFacts last, FactsOf(gpu_.driver(), range.end - 1));
-  if (!first.known() || !last.known()) {
+  const bool whole = !first.host() || first.Holds(range.end - range.begin);
+  if (!first.known() || !last.known() || !whole) {
     return Error(Code::kUnsupported,
                  "operand %d lies in pageable host memory at 0x%llx (%lld bytes), which %s reaches "
                  "only through pinned memory: stage it, or pin it",

@@ -178,7 +178,9 @@ Result<Tier> CudaDevice::TierOf(const void* memory, int64_t bytes) {
   OOC_ASSIGN(const PointerFacts last,
              FactsOf(driver(), Address(memory) + static_cast<uint64_t>(bytes - 1)));
   if (!first.known() || !last.known()) return Tier::kPageable;
-  if (first.host()) return Tier::kPinned;
+  if (first.host()) {  // between the ends there may be memory that is not pinned
+    return first.Holds(static_cast<uint64_t>(bytes)) ? Tier::kPinned : Tier::kPageable;
+  }
   return first.ordinal == gpu_->ordinal() ? Tier::kDevice : Tier::kPeer;
 }
 

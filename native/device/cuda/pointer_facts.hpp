@@ -9,10 +9,17 @@ struct PointerFacts {
   unsigned type = 0, managed = 0;  // type 0: nothing is known, so it is ordinary host memory
   int ordinal = -1;
   CUdeviceptr device = 0;  // the address that GPUs use for it
+  CUdeviceptr begin = 0;   // of the allocation, or of what was registered at once
+  size_t bytes = 0;        // of that; 0 where the driver does not say
 
   [[nodiscard]] bool known() const { return type != 0; }
   // Managed memory counts as the host's: it may be there.
   [[nodiscard]] bool host() const { return type == CU_MEMORYTYPE_HOST || managed != 0; }
+  // Whether so many bytes from the address on lie in that. What is asked of host memory alone:
+  // tensors in a GPU's memory may be made of several allocations.
+  [[nodiscard]] bool Holds(uint64_t count) const {
+    return bytes == 0 || device - begin + count <= bytes;
+  }
 };
 
 // A context must be current.

@@ -87,6 +87,7 @@ class CheckDevice final : public ForwardingDevice {
   void Free(void* buffer, int64_t bytes) override;
   Result<void*> AllocateHost(int64_t bytes) override;
   void FreeHost(void* memory, int64_t bytes) override;
+  void UnpinHost(void* memory, int64_t bytes) override;
 
   Result<Stream> CreateStream(const char* name) override;
   Result<Stream> AdoptStream(void* native) override;
@@ -204,6 +205,15 @@ void CheckDevice::FreeHost(void* memory, int64_t bytes) {
     Report("host memory was freed while " + user + " may still use it: synchronise first");
   }
   inner().FreeHost(memory, bytes);
+}
+
+void CheckDevice::UnpinHost(void* memory, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const std::string user = hazards_.InFlight(order_, BytesAt(memory, bytes), stream_names_);
+  if (!user.empty()) {
+    Report("host memory was unpinned while " + user + " may still use it: synchronise first");
+  }
+  inner().UnpinHost(memory, bytes);
 }
 
 Result<Stream> CheckDevice::CreateStream(const char* name) {
