@@ -216,7 +216,9 @@ oocdnn_status oocdnn_allocate_host(oocdnn_context* context, int64_t bytes,
                                               oocdnn_host_memory** memory);
 oocdnn_status oocdnn_pin(oocdnn_context* context, void* data, int64_t bytes,
                                     oocdnn_host_memory** memory);
+oocdnn_status oocdnn_auto_pin_bytes(oocdnn_context* context, int64_t* bytes);
 void* oocdnn_host_data(const oocdnn_host_memory* memory);
+void oocdnn_unpin(oocdnn_host_memory* memory);
 void oocdnn_free_host(oocdnn_host_memory* memory);
 oocdnn_status oocdnn_get_stats(oocdnn_context* context, oocdnn_stats* stats);
 oocdnn_status oocdnn_release(oocdnn_context* context);

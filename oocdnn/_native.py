@@ -163,19 +163,27 @@ class HostMemory:
     collected; it may outlive its context."""
 
     def __init__(self, handle: Any, size: int) -> None:
-        address = int(_ffi().cast("uintptr_t", _library().oocdnn_host_data(handle)))
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": (size,),
-            "typestr": "|u1",
-            "data": (address, False),
-        }
+        self.address = int(_ffi().cast("uintptr_t", _library().oocdnn_host_data(handle)))
+        self.size = size
+        self.pinned = True
+        self.__array_interface__ = bytes_at(self.address, size)
+        self._handle = handle
         self._end = weakref.finalize(self, _free_host, handle, os.getpid())
         self._end.atexit = False
+
+    def unpin(self) -> None:
+        """Makes ordinary memory of it, which a forked child inherits. Not after `close`."""
+        self.pinned = False
+        _library().oocdnn_unpin(self._handle)
 
     def close(self) -> None:
         """May be called again."""
         self._end()
+
+
+def bytes_at(address: int, size: int) -> dict[str, Any]:
+    """The `__array_interface__` of writable memory."""
+    return {"version": 3, "shape": (size,), "typestr": "|u1", "data": (address, False)}
 
 
 def _free_host(handle: Any, pid: int) -> None:
@@ -283,6 +291,12 @@ class NativeContext:
         with self._entered() as handle:
             _check(_library().oocdnn_pin(handle, data, size, memory))
         return HostMemory(memory[0], size)
+
+    def auto_pin_bytes(self) -> int:
+        size = _ffi().new("int64_t *")
+        with self._entered() as handle:
+            _check(_library().oocdnn_auto_pin_bytes(handle, size))
+        return int(size[0])
 
     def release(self) -> None:
         with self._entered() as handle:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, SupportsIndex
 
-from oocdnn import _window
+from oocdnn import _pins, _window
 from oocdnn._call import Convolution, Epilogue, Slot, Window
 from oocdnn._cdefs import Activation, Direction, Math, Mode
 from oocdnn._native import Progress
@@ -200,14 +200,16 @@ def launch(
         if context.device == "cpu":
             operands.need_host()
         if common.out is None:
-            output = allocate(leader, result.shape, result.keep_order)
+            make = context.results.empty
+            output = allocate(leader, result.shape, result.keep_order, make)
         else:
             output = view("out", common.out)
         operands.write(result.slot, output, result.shape)
         if context.device == "cpu":
             operands.need_host()
         call = replace(call, stream=_stream(common.stream, operands.stream))
-        context.run(call, operands.tensors, common.progress)
+        with _pins.using(context, operands.in_memory):
+            context.run(call, operands.tensors, common.progress)
     return unwrap(output) if common.out is None else common.out
 
 

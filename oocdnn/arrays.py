@@ -6,6 +6,7 @@ float64, float32, float16 and bfloat16 (`ml_dtypes.bfloat16`, or torch's own).
 """
 
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -243,16 +244,22 @@ def _check_layout(operand: View) -> tuple[int, ...]:
     return tuple(stride // size if extent > 1 else 0 for extent, stride in strides)
 
 
-def allocate(like: View, shape: tuple[int, ...], keep_order: bool = True) -> View:
+def allocate(
+    like: View,
+    shape: tuple[int, ...],
+    keep_order: bool = True,
+    make: Callable[[tuple[int, ...], np.dtype[Any]], Array] = np.empty,
+) -> View:
     """A new array of the type and library of `like`, in its memory order where asked.
 
     The elements are not set. The order is channels-last where that of `like` is, else row-major.
+    Host memory comes from `make`.
     """
     axes = tuple(range(len(shape)))
     order = (0, *axes[2:], 1) if keep_order and like.channels_last and len(axes) > 2 else axes
     if like.stream is not None:
         return view("out", _gpu_arrays.allocate(like.array[0], shape, order))
-    wide: Array = np.empty(tuple(shape[axis] for axis in order), like.array.dtype)
+    wide = make(tuple(shape[axis] for axis in order), like.array.dtype)
     array = wide.transpose(tuple(order.index(axis) for axis in axes))
     return _host_view("out", array, like.dtype, like.library)
 
@@ -297,6 +304,16 @@ class Operands:
         """The stream on which the first array on a GPU is ready; None where there is none."""
         streams = (operand.stream for operand in self._views.values())
         return next((stream for stream in streams if stream is not None), None)
+
+    @property
+    def in_memory(self) -> list[tuple[Array, int]]:
+        """The arrays in host memory that the call uses there, each with the bytes of its span."""
+        spans = [
+            (operand.array, operand.span)
+            for slot, operand in self._views.items()
+            if operand.stream is None and slot not in self._files
+        ]
+        return [(array, end - begin) for array, (begin, end) in spans]
 
     def need_host(self) -> None:
         """Refuses arrays on a GPU."""

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from oocdnn import _stack, functions, gradients
+from oocdnn import _pins, _stack, functions, gradients
 from oocdnn._call import Convolution, Options, Slot, Tensor
 from oocdnn._native import HostMemory, NativeContext, Progress
 from oocdnn._operation import MathName, math_of
+from oocdnn._results import Results
 from oocdnn.errors import InvalidProblem
 
 P = ParamSpec("P")
@@ -108,7 +109,8 @@ class Context:
         staging for at most 12 (OOCDNN_THREADS).
     trace: record a timeline, see `take_trace`.
     engine: use only this one, "cudnn", "onednn", "direct" or "reference" (OOCDNN_ENGINE).
-    host_cap: bytes of host memory for staging (OOCDNN_PINNED_LIMIT).
+    host_cap: bytes of host memory for staging, as many for arrays that are pinned because calls use
+        them again, and as many for results that calls make (OOCDNN_PINNED_LIMIT, OOCDNN_AUTO_PIN).
     link_gb_per_s: put the CPU device behind a wire of this rate in each direction (OOCDNN_LINK).
     profile: file with the machine's constants (OOCDNN_PROFILE).
     wrap: devices around the device, inner first, for tests: "check", "limit:64MiB",
@@ -150,6 +152,9 @@ class Context:
         )
         self._native = NativeContext(options)
         self.device = self._native.device  # "cpu", "cuda:0", ...
+        # Bytes of arrays that are pinned without being asked for (see _pins), and of results.
+        self.auto_pin_bytes = self._native.auto_pin_bytes()
+        self.results = Results(self._native.allocate_host, self.auto_pin_bytes)
 
     def __enter__(self) -> "Context":
         _stack.push(self)
@@ -200,8 +205,10 @@ class Context:
         return self._native.pin(address, size)
 
     def release(self) -> None:
-        """Gives the device memory back until the next call."""
+        """Gives memory back until the next call: the device's, and what is pinned by itself."""
         self._native.release()
+        self.results.release()
+        _pins.release(self)
 
     def take_trace(self) -> str:
         """The timeline since creation or the last take, as Chrome trace JSON. Needs trace=True."""
@@ -224,6 +231,9 @@ class Context:
         if not self._native.closed:
             self._last = self.stats
             self._native.close()
+            self.auto_pin_bytes = 0
+            self.results.close()
+            _pins.release(self)
 
     conv1d = _bound(functions.conv1d)
     conv2d = _bound(functions.conv2d)

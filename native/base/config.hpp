@@ -14,6 +14,7 @@ enum class Var : int {
   kThreads,
   kEngine,
   kPinnedLimit,
+  kAutoPin,
   kLog,
   kLogFile,
   kProfile,
@@ -25,7 +26,7 @@ enum class Var : int {
   kLink,
   kDisable,
 };
-constexpr int kVars = 15;
+constexpr int kVars = 16;
 
 struct VarInfo {
   const char* name;

@@ -295,7 +295,23 @@ oocdnn_status oocdnn_pin(oocdnn_context* context, void* data, int64_t bytes,
   });
 }
 
+oocdnn_status oocdnn_auto_pin_bytes(oocdnn_context* context, int64_t* bytes) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    OOC_TRY(Need(bytes, "the place for the bytes"));
+    *bytes = context->context->AutoPinBytes();
+    return {};
+  });
+}
+
 void* oocdnn_host_data(const oocdnn_host_memory* memory) { return memory->memory->data(); }
+
+void oocdnn_unpin(oocdnn_host_memory* memory) {
+  static_cast<void>(Guard([&]() -> Status {
+    memory->memory->Unpin();
+    return {};
+  }));
+}
 
 void oocdnn_free_host(oocdnn_host_memory* memory) {
   static_cast<void>(Guard([&]() -> Status {

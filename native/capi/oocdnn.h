@@ -233,7 +233,13 @@ OOCDNN_API oocdnn_status oocdnn_allocate_host(oocdnn_context* context, int64_t b
  * goes. */
 OOCDNN_API oocdnn_status oocdnn_pin(oocdnn_context* context, void* data, int64_t bytes,
                                     oocdnn_host_memory** memory);
+/* How many bytes a program may pin that nobody asked it to, and as many again for results that it
+ * makes: 0 where the context's device gains nothing from that, or OOCDNN_AUTO_PIN=0. */
+OOCDNN_API oocdnn_status oocdnn_auto_pin_bytes(oocdnn_context* context, int64_t* bytes);
 OOCDNN_API void* oocdnn_host_data(const oocdnn_host_memory* memory);
+/* Makes ordinary memory of it, pageable and inherited by forked children, which stays where it is
+ * until oocdnn_free_host. No call may be using it. */
+OOCDNN_API void oocdnn_unpin(oocdnn_host_memory* memory);
 /* No call may be using it. NULL is allowed. */
 OOCDNN_API void oocdnn_free_host(oocdnn_host_memory* memory);
 

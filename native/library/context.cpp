@@ -398,6 +398,11 @@ Status Context::RunWithin(const Call& call, int64_t budget) {
       .WithDetail(int64_t{256} << 10);
 }
 
+int64_t Context::AutoPinBytes() const {
+  const bool wanted = Get(Var::kAutoPin).value_or("1") != "0";
+  return wanted && !stack_.device->capabilities().reads_host ? options_.host_cap : 0;
+}
+
 CallStats Context::stats() {
   const std::lock_guard turn(turn_);
   return stats_;

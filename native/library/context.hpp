@@ -73,6 +73,10 @@ class Context {
     return HostMemory::Pin(stack_.device, data, bytes);
   }
 
+  // Bytes of memory that is not asked for that may be pinned: 0 where the device gains nothing from
+  // it, or the user wants none.
+  [[nodiscard]] int64_t AutoPinBytes() const;
+
   CallStats stats();
   Status Release();
   // The timeline so far as Chrome trace JSON; kUnsupported without a trace device.

@@ -2,6 +2,8 @@
 // alive, so it may outlive the context that made it.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <memory>
 #include <utility>
 
@@ -26,12 +28,21 @@ class HostMemory {
         new HostMemory(std::move(device), data, bytes, pageable ? Is::kPinned : Is::kOthers));
   }
   ~HostMemory() {
-    if (is_ == Is::kOurs) device_->FreeHost(data_, bytes_);
-    if (is_ == Is::kPinned) device_->UnpinHost(data_, bytes_);
+    if (is_ == Is::kOurs) {
+      device_->FreeHost(data_, bytes_);
+    } else {
+      Unpin();
+    }
   }
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
   [[nodiscard]] void* data() const { return data_; }
+  // Makes ordinary memory of it, which a forked child inherits. What was as good already stays so.
+  void Unpin() {
+    if (is_ == Is::kOthers || !std::exchange(pinned_, false)) return;
+    device_->UnpinHost(data_, bytes_);
+    if (is_ == Is::kOurs) madvise(data_, static_cast<size_t>(bytes_), MADV_DOFORK);
+  }
 
  private:
   enum class Is : int { kOurs, kPinned, kOthers };  // who gives it back, and how
@@ -42,6 +53,7 @@ class HostMemory {
   void* data_;
   int64_t bytes_;
   Is is_;
+  bool pinned_ = true;
 };
 
 }  // namespace oocdnn

@@ -49,6 +49,7 @@ needs cuobjdump architectures architectures
 step device smoke ""
 step conformance python3 -m pytest -q tests/conformance -k cuda "$@"
 step operands python3 -m pytest -q tests/gpu/test_operands.py "$@"
+step pins python3 -m pytest -q tests/gpu/test_pins.py tests/gpu/test_results.py "$@"
 step "many calls" python3 -m pytest -q tests/gpu/test_many_calls.py "$@"
 step "two GPUs" python3 -m pytest -q -rs tests/gpu/test_two_gpus.py "$@"
 step readme python3 -m pytest -q tests/python/test_readme.py -k python_blocks "$@"
