@@ -27,6 +27,7 @@ Served TakenFunctions(OocFunction (*real)(const char* name)) {
   FillReal(real);
   Served served;
   ServeTakenGraphs(&served);
+  ServeTakenPlans(&served);
   ServeTakenConvolutions(&served);
   ServeTakenAlgorithms(&served);
   std::erase_if(served, [real](const OocServed& one) { return real(one.name) == nullptr; });

@@ -25,6 +25,7 @@ void ServeGraphs(Served* served);
 
 // With a GPU: what stands before the real library's functions.
 void ServeTakenGraphs(Served* served);
+void ServeTakenPlans(Served* served);
 void ServeTakenConvolutions(Served* served);
 void ServeTakenAlgorithms(Served* served);
 

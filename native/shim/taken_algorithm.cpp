@@ -2,6 +2,7 @@
 // that is too large becomes the one that our tiles need. What would be tried on operands that no
 // GPU reads is listed as it is without them.
 #include <algorithm>
+#include <initializer_list>
 
 #include "shim/gpu_facts.hpp"
 #include "shim/legacy_taken.hpp"
@@ -17,9 +18,10 @@ bool ReadProblem(cudnnHandle_t handle, Direction direction, const LegacyOperands
   return Read(handle, direction, operands, problem) == CUDNN_STATUS_SUCCESS;
 }
 
-template <class... Pointers>
-bool AnyPageable(Pointers... pointers) {
-  return ((pointers != nullptr && PlaceOf(pointers) == Place::kPageable) || ...);
+bool AnyPageable(std::initializer_list<const void*> pointers) {
+  return std::any_of(pointers.begin(), pointers.end(), [](const void* pointer) {
+    return pointer != nullptr && PlaceOf(pointer) == Place::kPageable;
+  });
 }
 
 cudnnStatus_t RefuseTrial() {
@@ -64,165 +66,117 @@ cudnnStatus_t Sized(cudnnStatus_t status, cudnnHandle_t handle, Direction direct
   return status;
 }
 
-cudnnStatus_t ListForward(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
-                          cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t convolution,
-                          cudnnTensorDescriptor_t y, int requested, int* returned,
-                          cudnnConvolutionFwdAlgoPerf_t* results) {
-  return Listed(TheReal().cudnnGetConvolutionForwardAlgorithm_v7(handle, x, w, convolution, y,
-                                                                 requested, returned, results),
-                handle, Direction::kForward, {x, nullptr, w, nullptr, convolution, y, nullptr},
-                returned, results);
-}
-
-cudnnStatus_t FindForward(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
-                          cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t convolution,
-                          cudnnTensorDescriptor_t y, int requested, int* returned,
-                          cudnnConvolutionFwdAlgoPerf_t* results) {
-  return Listed(TheReal().cudnnFindConvolutionForwardAlgorithm(handle, x, w, convolution, y,
-                                                               requested, returned, results),
-                handle, Direction::kForward, {x, nullptr, w, nullptr, convolution, y, nullptr},
-                returned, results);
-}
-
-cudnnStatus_t TryForward(cudnnHandle_t handle, cudnnTensorDescriptor_t x, const void* x_data,
-                         cudnnFilterDescriptor_t w, const void* w_data,
-                         cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y,
-                         void* y_data, int requested, int* returned,
-                         cudnnConvolutionFwdAlgoPerf_t* results, void* workspace, size_t bytes) {
-  if (AnyPageable(x_data, w_data, y_data)) {
-    if (TheReal().cudnnGetConvolutionForwardAlgorithm_v7 == nullptr) return RefuseTrial();
-    return ListForward(handle, x, w, convolution, y, requested, returned, results);
+// A direction's functions take its descriptors in an order of their own: one, another, the
+// convolution, the result's. Each list of them is read as x, w and y.
+struct Forward {
+  using First = cudnnTensorDescriptor_t;
+  using Second = cudnnFilterDescriptor_t;
+  using Last = cudnnTensorDescriptor_t;
+  using Algorithm = cudnnConvolutionFwdAlgo_t;
+  using Performance = cudnnConvolutionFwdAlgoPerf_t;
+  static constexpr Direction kDirection = Direction::kForward;
+  static constexpr auto kList = &Real::cudnnGetConvolutionForwardAlgorithm_v7;
+  static constexpr auto kFind = &Real::cudnnFindConvolutionForwardAlgorithm;
+  static constexpr auto kTry = &Real::cudnnFindConvolutionForwardAlgorithmEx;
+  static constexpr auto kSize = &Real::cudnnGetConvolutionForwardWorkspaceSize;
+  static LegacyOperands Operands(First x, Second w, cudnnConvolutionDescriptor_t convolution,
+                                 Last y) {
+    return {x, nullptr, w, nullptr, convolution, y, nullptr};
   }
-  return Listed(TheReal().cudnnFindConvolutionForwardAlgorithmEx(
-                    handle, x, x_data, w, w_data, convolution, y, y_data, requested, returned,
-                    results, workspace, bytes),
-                handle, Direction::kForward, {x, nullptr, w, nullptr, convolution, y, nullptr},
+};
+
+struct BackwardData {
+  using First = cudnnFilterDescriptor_t;
+  using Second = cudnnTensorDescriptor_t;
+  using Last = cudnnTensorDescriptor_t;
+  using Algorithm = cudnnConvolutionBwdDataAlgo_t;
+  using Performance = cudnnConvolutionBwdDataAlgoPerf_t;
+  static constexpr Direction kDirection = Direction::kBackwardData;
+  static constexpr auto kList = &Real::cudnnGetConvolutionBackwardDataAlgorithm_v7;
+  static constexpr auto kFind = &Real::cudnnFindConvolutionBackwardDataAlgorithm;
+  static constexpr auto kTry = &Real::cudnnFindConvolutionBackwardDataAlgorithmEx;
+  static constexpr auto kSize = &Real::cudnnGetConvolutionBackwardDataWorkspaceSize;
+  static LegacyOperands Operands(First w, Second y, cudnnConvolutionDescriptor_t convolution,
+                                 Last x) {
+    return Forward::Operands(x, w, convolution, y);
+  }
+};
+
+struct BackwardFilter {
+  using First = cudnnTensorDescriptor_t;
+  using Second = cudnnTensorDescriptor_t;
+  using Last = cudnnFilterDescriptor_t;
+  using Algorithm = cudnnConvolutionBwdFilterAlgo_t;
+  using Performance = cudnnConvolutionBwdFilterAlgoPerf_t;
+  static constexpr Direction kDirection = Direction::kBackwardFilter;
+  static constexpr auto kList = &Real::cudnnGetConvolutionBackwardFilterAlgorithm_v7;
+  static constexpr auto kFind = &Real::cudnnFindConvolutionBackwardFilterAlgorithm;
+  static constexpr auto kTry = &Real::cudnnFindConvolutionBackwardFilterAlgorithmEx;
+  static constexpr auto kSize = &Real::cudnnGetConvolutionBackwardFilterWorkspaceSize;
+  static LegacyOperands Operands(First x, Second y, cudnnConvolutionDescriptor_t convolution,
+                                 Last w) {
+    return Forward::Operands(x, w, convolution, y);
+  }
+};
+
+// What only lists a direction's algorithms and what times them have the same arguments.
+template <class D, auto kFunction>
+cudnnStatus_t List(cudnnHandle_t handle, typename D::First first, typename D::Second second,
+                   cudnnConvolutionDescriptor_t convolution, typename D::Last last, int requested,
+                   int* returned, typename D::Performance* results) {
+  const cudnnStatus_t status = (TheReal().*kFunction)(handle, first, second, convolution, last,
+                                                      requested, returned, results);
+  return Listed(status, handle, D::kDirection, D::Operands(first, second, convolution, last),
                 returned, results);
 }
 
-cudnnStatus_t WorkspaceForward(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
-                               cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t convolution,
-                               cudnnTensorDescriptor_t y, cudnnConvolutionFwdAlgo_t algorithm,
-                               size_t* bytes) {
-  return Sized(TheReal().cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, convolution, y,
-                                                                 algorithm, bytes),
-               handle, Direction::kForward, {x, nullptr, w, nullptr, convolution, y, nullptr},
+template <class D>
+cudnnStatus_t Try(cudnnHandle_t handle, typename D::First first, const void* first_data,
+                  typename D::Second second, const void* second_data,
+                  cudnnConvolutionDescriptor_t convolution, typename D::Last last, void* last_data,
+                  int requested, int* returned, typename D::Performance* results, void* workspace,
+                  size_t bytes) {
+  if (AnyPageable({first_data, second_data, last_data})) {
+    if (TheReal().*D::kList == nullptr) return RefuseTrial();
+    return List<D, D::kList>(handle, first, second, convolution, last, requested, returned,
+                             results);
+  }
+  const cudnnStatus_t status =
+      (TheReal().*D::kTry)(handle, first, first_data, second, second_data, convolution, last,
+                           last_data, requested, returned, results, workspace, bytes);
+  return Listed(status, handle, D::kDirection, D::Operands(first, second, convolution, last),
+                returned, results);
+}
+
+template <class D>
+cudnnStatus_t Size(cudnnHandle_t handle, typename D::First first, typename D::Second second,
+                   cudnnConvolutionDescriptor_t convolution, typename D::Last last,
+                   typename D::Algorithm algorithm, size_t* bytes) {
+  const cudnnStatus_t status =
+      (TheReal().*D::kSize)(handle, first, second, convolution, last, algorithm, bytes);
+  return Sized(status, handle, D::kDirection, D::Operands(first, second, convolution, last),
                algorithm, bytes);
-}
-
-cudnnStatus_t ListBackwardData(cudnnHandle_t handle, cudnnFilterDescriptor_t w,
-                               cudnnTensorDescriptor_t y, cudnnConvolutionDescriptor_t convolution,
-                               cudnnTensorDescriptor_t x, int requested, int* returned,
-                               cudnnConvolutionBwdDataAlgoPerf_t* results) {
-  return Listed(TheReal().cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, w, y, convolution, x,
-                                                                      requested, returned, results),
-                handle, Direction::kBackwardData, {x, nullptr, w, nullptr, convolution, y, nullptr},
-                returned, results);
-}
-
-cudnnStatus_t FindBackwardData(cudnnHandle_t handle, cudnnFilterDescriptor_t w,
-                               cudnnTensorDescriptor_t y, cudnnConvolutionDescriptor_t convolution,
-                               cudnnTensorDescriptor_t x, int requested, int* returned,
-                               cudnnConvolutionBwdDataAlgoPerf_t* results) {
-  return Listed(TheReal().cudnnFindConvolutionBackwardDataAlgorithm(handle, w, y, convolution, x,
-                                                                    requested, returned, results),
-                handle, Direction::kBackwardData, {x, nullptr, w, nullptr, convolution, y, nullptr},
-                returned, results);
-}
-
-cudnnStatus_t TryBackwardData(cudnnHandle_t handle, cudnnFilterDescriptor_t w, const void* w_data,
-                              cudnnTensorDescriptor_t y, const void* y_data,
-                              cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t x,
-                              void* x_data, int requested, int* returned,
-                              cudnnConvolutionBwdDataAlgoPerf_t* results, void* workspace,
-                              size_t bytes) {
-  if (AnyPageable(w_data, y_data, x_data)) {
-    if (TheReal().cudnnGetConvolutionBackwardDataAlgorithm_v7 == nullptr) return RefuseTrial();
-    return ListBackwardData(handle, w, y, convolution, x, requested, returned, results);
-  }
-  return Listed(TheReal().cudnnFindConvolutionBackwardDataAlgorithmEx(
-                    handle, w, w_data, y, y_data, convolution, x, x_data, requested, returned,
-                    results, workspace, bytes),
-                handle, Direction::kBackwardData, {x, nullptr, w, nullptr, convolution, y, nullptr},
-                returned, results);
-}
-
-cudnnStatus_t WorkspaceBackwardData(cudnnHandle_t handle, cudnnFilterDescriptor_t w,
-                                    cudnnTensorDescriptor_t y,
-                                    cudnnConvolutionDescriptor_t convolution,
-                                    cudnnTensorDescriptor_t x,
-                                    cudnnConvolutionBwdDataAlgo_t algorithm, size_t* bytes) {
-  return Sized(TheReal().cudnnGetConvolutionBackwardDataWorkspaceSize(handle, w, y, convolution, x,
-                                                                      algorithm, bytes),
-               handle, Direction::kBackwardData, {x, nullptr, w, nullptr, convolution, y, nullptr},
-               algorithm, bytes);
-}
-
-cudnnStatus_t ListBackwardFilter(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
-                                 cudnnTensorDescriptor_t y,
-                                 cudnnConvolutionDescriptor_t convolution,
-                                 cudnnFilterDescriptor_t w, int requested, int* returned,
-                                 cudnnConvolutionBwdFilterAlgoPerf_t* results) {
-  return Listed(TheReal().cudnnGetConvolutionBackwardFilterAlgorithm_v7(
-                    handle, x, y, convolution, w, requested, returned, results),
-                handle, Direction::kBackwardFilter,
-                {x, nullptr, w, nullptr, convolution, y, nullptr}, returned, results);
-}
-
-cudnnStatus_t FindBackwardFilter(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
-                                 cudnnTensorDescriptor_t y,
-                                 cudnnConvolutionDescriptor_t convolution,
-                                 cudnnFilterDescriptor_t w, int requested, int* returned,
-                                 cudnnConvolutionBwdFilterAlgoPerf_t* results) {
-  return Listed(TheReal().cudnnFindConvolutionBackwardFilterAlgorithm(handle, x, y, convolution, w,
-                                                                      requested, returned, results),
-                handle, Direction::kBackwardFilter,
-                {x, nullptr, w, nullptr, convolution, y, nullptr}, returned, results);
-}
-
-cudnnStatus_t TryBackwardFilter(cudnnHandle_t handle, cudnnTensorDescriptor_t x, const void* x_data,
-                                cudnnTensorDescriptor_t y, const void* y_data,
-                                cudnnConvolutionDescriptor_t convolution, cudnnFilterDescriptor_t w,
-                                void* w_data, int requested, int* returned,
-                                cudnnConvolutionBwdFilterAlgoPerf_t* results, void* workspace,
-                                size_t bytes) {
-  if (AnyPageable(x_data, y_data, w_data)) {
-    if (TheReal().cudnnGetConvolutionBackwardFilterAlgorithm_v7 == nullptr) return RefuseTrial();
-    return ListBackwardFilter(handle, x, y, convolution, w, requested, returned, results);
-  }
-  return Listed(TheReal().cudnnFindConvolutionBackwardFilterAlgorithmEx(
-                    handle, x, x_data, y, y_data, convolution, w, w_data, requested, returned,
-                    results, workspace, bytes),
-                handle, Direction::kBackwardFilter,
-                {x, nullptr, w, nullptr, convolution, y, nullptr}, returned, results);
-}
-
-cudnnStatus_t WorkspaceBackwardFilter(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
-                                      cudnnTensorDescriptor_t y,
-                                      cudnnConvolutionDescriptor_t convolution,
-                                      cudnnFilterDescriptor_t w,
-                                      cudnnConvolutionBwdFilterAlgo_t algorithm, size_t* bytes) {
-  return Sized(TheReal().cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, x, y, convolution,
-                                                                        w, algorithm, bytes),
-               handle, Direction::kBackwardFilter,
-               {x, nullptr, w, nullptr, convolution, y, nullptr}, algorithm, bytes);
 }
 
 }  // namespace
 
 void ServeTakenAlgorithms(Served* served) {
-  OOC_SERVE(served, cudnnGetConvolutionForwardAlgorithm_v7, ListForward);
-  OOC_SERVE(served, cudnnFindConvolutionForwardAlgorithm, FindForward);
-  OOC_SERVE(served, cudnnFindConvolutionForwardAlgorithmEx, TryForward);
-  OOC_SERVE(served, cudnnGetConvolutionForwardWorkspaceSize, WorkspaceForward);
-  OOC_SERVE(served, cudnnGetConvolutionBackwardDataAlgorithm_v7, ListBackwardData);
-  OOC_SERVE(served, cudnnFindConvolutionBackwardDataAlgorithm, FindBackwardData);
-  OOC_SERVE(served, cudnnFindConvolutionBackwardDataAlgorithmEx, TryBackwardData);
-  OOC_SERVE(served, cudnnGetConvolutionBackwardDataWorkspaceSize, WorkspaceBackwardData);
-  OOC_SERVE(served, cudnnGetConvolutionBackwardFilterAlgorithm_v7, ListBackwardFilter);
-  OOC_SERVE(served, cudnnFindConvolutionBackwardFilterAlgorithm, FindBackwardFilter);
-  OOC_SERVE(served, cudnnFindConvolutionBackwardFilterAlgorithmEx, TryBackwardFilter);
-  OOC_SERVE(served, cudnnGetConvolutionBackwardFilterWorkspaceSize, WorkspaceBackwardFilter);
+  OOC_SERVE(served, cudnnGetConvolutionForwardAlgorithm_v7, (List<Forward, Forward::kList>));
+  OOC_SERVE(served, cudnnFindConvolutionForwardAlgorithm, (List<Forward, Forward::kFind>));
+  OOC_SERVE(served, cudnnFindConvolutionForwardAlgorithmEx, Try<Forward>);
+  OOC_SERVE(served, cudnnGetConvolutionForwardWorkspaceSize, Size<Forward>);
+  OOC_SERVE(served, cudnnGetConvolutionBackwardDataAlgorithm_v7,
+            (List<BackwardData, BackwardData::kList>));
+  OOC_SERVE(served, cudnnFindConvolutionBackwardDataAlgorithm,
+            (List<BackwardData, BackwardData::kFind>));
+  OOC_SERVE(served, cudnnFindConvolutionBackwardDataAlgorithmEx, Try<BackwardData>);
+  OOC_SERVE(served, cudnnGetConvolutionBackwardDataWorkspaceSize, Size<BackwardData>);
+  OOC_SERVE(served, cudnnGetConvolutionBackwardFilterAlgorithm_v7,
+            (List<BackwardFilter, BackwardFilter::kList>));
+  OOC_SERVE(served, cudnnFindConvolutionBackwardFilterAlgorithm,
+            (List<BackwardFilter, BackwardFilter::kFind>));
+  OOC_SERVE(served, cudnnFindConvolutionBackwardFilterAlgorithmEx, Try<BackwardFilter>);
+  OOC_SERVE(served, cudnnGetConvolutionBackwardFilterWorkspaceSize, Size<BackwardFilter>);
 }
 
 }  // namespace oocdnn::shim
