@@ -16,6 +16,13 @@ def test_the_legacy_client_computes_what_it_expects(tmp_path, headers):
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
+@pytest.mark.parametrize("headers", HEADERS)
+def test_the_client_with_its_images_in_host_memory(tmp_path, headers):
+    program = build(CLIENTS / "host_pointers.c", tmp_path / "host_pointers", headers)
+    done = run([program, "1"])
+    assert (done.returncode, done.stdout.splitlines()[-1], done.stderr) == (0, "ok", "")
+
+
 def test_each_convolution_is_logged_in_one_line(tmp_path):
     program = build(CLIENTS / "legacy.c", tmp_path / "legacy")
     done = run(program, OOCDNN_LOG="info")

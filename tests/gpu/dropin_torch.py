@@ -1,152 +1,231 @@
-"""What the drop-in does for an unmodified PyTorch on a GPU: one scene a process, with and without.
-
-    python tests/gpu/dropin_torch.py            all scenes, each with and without the drop-in
-    python tests/gpu/dropin_torch.py large      one scene in this process, as it was started
-
-Needs torch. Prints figures; `all` compares what both runs of a scene print as "same".
-"""
+"""Convolutions of an unmodified PyTorch, one scene a process: see dropin_programs.py."""
 
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-import sys
+import threading
 import time
+from dataclasses import dataclass
 
-SCENES = ("resnet", "resnet-v7", "large")
+import torch
+from dropin_scene import check, figure, main, same
+from torch.nn.functional import conv2d, conv3d, pad
+
+BUDGET_GIB = 2.0  # of a call, where no variable says it
+# What one rounding to a type may lose; products of TF32 and 16-bit numbers are added in float.
+UNIT = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+TF32 = 2.0**-11
+MANY = 20  # calls in a row that are timed
+ADDING = 2.0**-23  # tensor cores cut off what they add
 
 
-def timed(action, *arguments):
+def bound(dtype: torch.dtype, terms: int) -> float:
+    """The largest error of a sum, in parts of the sum of magnitudes, before it is stored."""
+    rounded = 2 * TF32 + TF32**2 if dtype == torch.float32 else 0.0
+    return rounded + terms * ADDING / (1 - terms * ADDING)
+
+
+def timed(action) -> tuple[float, torch.Tensor]:
     """Seconds until the GPU is done, and what the action returns."""
-    import torch
-
     torch.cuda.synchronize()
     begin = time.perf_counter()
-    result = action(*arguments)
+    result = action()
     torch.cuda.synchronize()
     return time.perf_counter() - begin, result
 
 
-def large(repeats: int = 3) -> None:
-    """A convolution of [1, 64, 16384, 16384] in core, in TF32: time, memory, and its rows against
-    float64."""
-    import torch
-    from torch.nn.functional import conv2d, pad
+def sums_at(x, w, places, padding: int):
+    """The exact outputs at places (rows of n, k and spatial ones), and their sums of magnitudes."""
+    spatial = x.dim() - 2
+    n, k, at = places[:, 0], places[:, 1], places[:, 2:]
+    channels = torch.arange(x.shape[1], device=x.device)
+    flat = x.reshape(-1)
+    total = torch.zeros(len(places), dtype=torch.float64, device=x.device)
+    magnitude = total.clone()
+    for tap in torch.cartesian_prod(*(torch.arange(e) for e in w.shape[2:])).tolist():
+        where = at + torch.tensor(tap, device=x.device) - padding
+        extents = torch.tensor(x.shape[2:], device=x.device)
+        inside = ((where >= 0) & (where < extents)).all(1)
+        where = where.clamp(min=0).minimum(extents - 1)
+        index = n[:, None] * x.shape[1] + channels
+        for axis in range(spatial):
+            index = index * x.shape[2 + axis] + where[:, axis : axis + 1]
+        values = flat[index.reshape(-1)].reshape(index.shape).double() * inside[:, None]
+        products = values * w[(k, slice(None), *tap)].double()
+        total += products.sum(1)
+        magnitude += products.abs().sum(1)
+    return total, magnitude
 
-    torch.backends.cudnn.allow_tf32 = True
-    side, channels = 16384, 64
-    x = torch.empty(1, channels, side, side, device="cuda").uniform_(-1, 1)
-    w = torch.randn(channels, channels, 3, 3, device="cuda")
-    y = torch.empty(0)
+
+def errors_at(x, w, y, padding: int, count: int = 10_000) -> tuple[float, float]:
+    """Of random outputs: the largest error over its bound, and over the sum of magnitudes."""
+    torch.manual_seed(1)
+    places = torch.stack([torch.randint(0, e, (count,), device=x.device) for e in y.shape], 1)
+    exact, magnitude = sums_at(x, w, places, padding)
+    index = places[:, 0]
+    for axis in range(1, y.dim()):
+        index = index * y.shape[axis] + places[:, axis]
+    error = (y.reshape(-1)[index].double() - exact).abs()
+    unit = UNIT[y.dtype]
+    most = bound(y.dtype, w[0].numel()) * magnitude * (1 + unit) + unit * exact.abs()
+    return float((error / most).max()), float((error / magnitude).max())
+
+
+def judge(x, w, y, padding: int, what: str) -> None:
+    share, worst = errors_at(x, w, y, padding)
+    figure(f"{what}worst-error/magnitudes", worst)
+    figure(f"{what}worst-error/bound", share)
+    check(share <= 1, f"{what}an output is {share:.2f} of its bound from the exact sum")
+
+
+def convolved(x, w, padding: int, repeats: int):
+    """y of the last call, the seconds of the best, GiB that torch held beyond x, w and y."""
+    run = conv2d if x.dim() == 4 else conv3d
+    best, beyond, y = float("inf"), 0.0, None
     for _ in range(repeats):
-        y = torch.empty(0)
+        y = None
         torch.cuda.reset_peak_memory_stats()
-        seconds, y = timed(lambda: conv2d(x, w, padding=1))
-        beyond = torch.cuda.max_memory_allocated() - 4 * (x.numel() + w.numel() + y.numel())
-        print(f"seconds {seconds:.3f}, beyond x + w + y {beyond / 2**30:.2f} GiB", flush=True)
-    weights = w.double().permute(2, 3, 1, 0).reshape(-1, channels)
-    worst = 0.0
+        seconds, y = timed(lambda: run(x, w, padding=padding))
+        tensors = sum(t.numel() * t.element_size() for t in (x, w, y))
+        beyond = max(beyond, (torch.cuda.max_memory_allocated() - tensors) / 2**30)
+        best = min(best, seconds)
+    return y, best, beyond
+
+
+def every_row(x, w, y) -> float:
+    """The largest error over its bound of all outputs of a 3x3 convolution with padding 1: of
+    those on either side of every tile's seam too, wherever the seams are."""
+    height, width = x.shape[2:]
+    weights = w.double().permute(0, 2, 3, 1).reshape(w.shape[0], -1)
+    limit, unit = bound(y.dtype, weights.shape[1]), UNIT[y.dtype]
+    worst = torch.zeros((), dtype=torch.float64, device=x.device)
+    for row in range(height):
+        above, below = int(row == 0), int(row == height - 1)
+        rows = x[0, :, row - 1 + above : row + 2 - below].double()
+        rows = pad(rows, (1, 1, above, below))
+        columns = torch.cat([rows[:, r, s : s + width] for r in range(3) for s in range(3)])
+        exact = weights @ columns
+        most = limit * (weights.abs() @ columns.abs()) * (1 + unit) + unit * exact.abs()
+        worst = worst.maximum(((y[0, :, row].double() - exact).abs() / most).max())
+    return float(worst)
+
+
+def large(with_dropin: bool) -> None:
+    """[1, 64, 16384, 16384] -> 64 in core, in TF32."""
+    x = torch.empty(1, 64, 16384, 16384, device="cuda").uniform_(-1, 1)
+    w = torch.randn(64, 64, 3, 3, device="cuda")
+    y, seconds, beyond = convolved(x, w, 1, repeats=3 if with_dropin else 1)
+    figure("seconds", seconds)
+    figure("GiB-beyond-x+w+y", beyond)
+    if not with_dropin:
+        return
+    check(seconds <= 0.5, f"{seconds:.3f} s, not 0.5")
+    check(beyond <= BUDGET_GIB, f"{beyond:.2f} GiB beyond x + w + y")
+    judge(x, w, y, 1, "")
+    share = every_row(x, w, y)
+    figure("all-rows-worst-error/bound", share)
+    check(share <= 1, f"an output of some row is {share:.2f} of its bound from the exact sum")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One of the convolutions for which cuDNN holds much beside the tensors."""
+
+    shape: tuple[int, ...]
+    filters: int
+    padding: int
+    dtype: torch.dtype
+
+
+ROWS = (
+    Row((1, 256, 5, 1090, 1922), 64, 0, torch.float32),
+    Row((1, 64, 362, 370, 251), 32, 1, torch.float16),
+    Row((1, 64, 512, 512, 384), 64, 1, torch.float16),
+    Row((1, 256, 4096, 4096), 256, 1, torch.bfloat16),
+    Row((1, 256, 8192, 8192), 256, 1, torch.bfloat16),
+    Row((1, 2048, 1024, 1024), 2048, 1, torch.float32),
+)
+
+
+def rows(with_dropin: bool) -> None:
+    for row in ROWS:
+        name = "x".join(map(str, row.shape)) + f"-{row.filters}-{str(row.dtype)[6:]} "
+        x = torch.empty(row.shape, dtype=row.dtype, device="cuda").uniform_(-1, 1)
+        taps = (3,) * (x.dim() - 2)
+        w = torch.randn(row.filters, row.shape[1], *taps, device="cuda").to(row.dtype)
+        y, seconds, beyond = convolved(x, w, row.padding, repeats=3)
+        figure(f"{name.strip()}:ms", seconds * 1e3)
+        figure(f"{name.strip()}:GiB-beyond-x+w+y", beyond)
+        if with_dropin:
+            check(beyond <= BUDGET_GIB, f"{name}holds {beyond:.2f} GiB beyond x + w + y")
+            judge(x, w, y, row.padding, f"{name.strip()}:")
+        del x, w, y
+        torch.cuda.empty_cache()
+
+
+def digest(tensor: torch.Tensor) -> str:
+    return hashlib.sha256(tensor.cpu().numpy().tobytes()).hexdigest()[:16]
+
+
+def layer(benchmark: bool = False) -> None:
+    """A layer of VGG16 whose workspace is past the budget that the scene sets."""
+    torch.backends.cudnn.benchmark = benchmark
     torch.manual_seed(0)
-    chosen = torch.randint(0, side, (24,)).tolist()
-    for row in [0, 1, side // 2 - 1, side // 2, side - 1, *chosen]:
-        above, below = int(row == 0), int(row == side - 1)
-        rows = x[:, :, row - 1 + above : row + 2 - below].double()
-        rows = pad(rows, (1, 1, above, below))[0]
-        taps = [rows[:, r, s : s + side] for r in range(3) for s in range(3)]
-        columns = torch.cat(taps)
-        exact = weights.t() @ columns
-        scale = weights.abs().t() @ columns.abs()
-        worst = max(worst, float(((y[0, :, row].double() - exact).abs() / scale).max()))
-    print(f"worst error / sum of magnitudes {worst:.2e} (TF32 rounds by 4.9e-04)", flush=True)
+    x = torch.empty(64, 64, 224, 224, device="cuda").uniform_(-1, 1)
+    w = torch.randn(64, 64, 3, 3, device="cuda")
+    y = conv2d(x, w, padding=1)
+    judge(x, w, y, 1, "")
+    same("bits", digest(y[::8]))
+    del y
+
+    def many() -> torch.Tensor:
+        return [conv2d(x, w, padding=1) for _ in range(MANY)][-1]
+
+    figure("ms", min(timed(many)[0] for _ in range(5)) / MANY * 1e3)
 
 
-def bottleneck(inputs: int, width: int, stride: int):
-    from torch import nn
-
-    class Block(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            outputs = 4 * width
-            self.path = nn.Sequential(
-                nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-                nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width),
-                nn.ReLU(), nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs),
-            )  # fmt: skip
-            same = inputs == outputs and stride == 1
-            self.side = nn.Identity() if same else nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
-            )  # fmt: skip
-
-        def forward(self, x):
-            return (self.path(x) + self.side(x)).relu()
-
-    return Block()
-
-
-def resnet50():
-    from torch import nn
-
-    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
-    layers.append(nn.MaxPool2d(3, 2, 1))
-    inputs = 64
-    for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
-        for i in range(count):
-            layers.append(bottleneck(inputs, width, stride if i == 0 else 1))
-            inputs = 4 * width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
-
-
-def resnet(steps: int = 20) -> None:
-    """Training steps of ResNet-50 in deterministic mode: the losses to their last bit, the time."""
-    import torch
-    from torch.nn.functional import cross_entropy
-
+def two(_: bool) -> None:
+    """Two GPUs: the thread's device changes between calls, streams of the program's own, threads
+    with handles of their own."""
+    if torch.cuda.device_count() < 2:
+        print("skipped: one GPU")
+        return
     torch.manual_seed(0)
-    torch.backends.cudnn.deterministic = True
-    net = resnet50().cuda()
-    optimizer = torch.optim.SGD(net.parameters(), 0.01)
-    x = torch.randn(64, 3, 224, 224, device="cuda")
-    target = torch.randint(0, 1000, (64,), device="cuda")
-    digest = hashlib.sha256()
+    host = torch.empty(16, 64, 112, 112).uniform_(-1, 1), torch.randn(64, 64, 3, 3)
+    there = [[t.cuda(d) for t in host] for d in (0, 1)]
 
-    def step() -> None:
-        optimizer.zero_grad()
-        loss = cross_entropy(net(x), target)
-        loss.backward()
-        optimizer.step()
-        digest.update(repr(loss.item()).encode())
+    def once(device: int, what: str) -> None:
+        torch.cuda.set_device(device)
+        x, w = there[device]
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            y = conv2d(x * 1, w, padding=1)
+        stream.synchronize()
+        share, _ = errors_at(x, w, y, 1, 2000)
+        check(share <= 1, f"{what} on GPU {device}: {share:.2f} of the bound")
 
-    times = [timed(step)[0] for _ in range(steps)]
-    print(f"same losses {digest.hexdigest()[:16]}")
-    print(f"median step {sorted(times)[steps // 2] * 1e3:.2f} ms", flush=True)
-
-
-def run(scene: str, preload: str) -> list[str]:
-    environment = os.environ | {"OOCDNN_LOG": "info"}
-    if preload:
-        environment["LD_PRELOAD"] = preload
-    if scene == "resnet-v7":
-        environment["TORCH_CUDNN_V8_API_DISABLED"] = "1"
-    print(f"== {scene}, {'with' if preload else 'without'} the drop-in", flush=True)
-    done = subprocess.run(
-        [sys.executable, __file__, scene.split("-")[0]],
-        env=environment, capture_output=True, text=True, check=False, timeout=240,
-    )  # fmt: skip
-    print(done.stdout + done.stderr[-2000:], flush=True)
-    return [line for line in done.stdout.splitlines() if line.startswith("same ")]
-
-
-def main() -> int:
-    if len(sys.argv) > 1:
-        {"large": large, "resnet": resnet}[sys.argv[1]]()
-        return 0
-    from oocdnn import cudnn
-
-    failed = [s for s in SCENES if run(s, str(cudnn.dropin_path())) != run(s, "")]
-    print(f"DIFFERENT: {failed}" if failed else "SAME")
-    return len(failed)
+    for turn in range(6):
+        once(turn % 2, f"call {turn} of one thread")
+    for turn in range(3):
+        workers = [
+            threading.Thread(target=once, args=(d, f"thread {turn}"))
+            for d in (0, 1, turn % 2)
+        ]  # fmt: skip
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    figure("calls", 15)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(
+        {
+            "large": large,
+            "rows": rows,
+            "layer": lambda _: layer(),
+            "layer-benchmark": lambda _: layer(benchmark=True),
+            "two": two,
+        }
+    )

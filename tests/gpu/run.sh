@@ -59,7 +59,7 @@ step engine python3 -m pytest -q tests/engine "$@"
 needs compute-sanitizer memcheck sanitizer memcheck
 needs compute-sanitizer racecheck sanitizer racecheck
 needs ninja "without nvcc" tests/gpu/without_nvcc.sh
-step dropin python3 tests/gpu/dropin_torch.py
+step dropin python3 tests/gpu/dropin_programs.py
 step wires python3 -m oocdnn.bench.gpu ${OUT:+--out "$OUT/gpu.json"}
 
 if ((${#failed[@]})); then
