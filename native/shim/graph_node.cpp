@@ -53,6 +53,9 @@ Attribute Copied(cudnnBackendAttributeType_t type, int64_t count, const void* el
 
 namespace {
 
+// An attribute of our own on engines, which have none of this number.
+constexpr auto kNoEngine = static_cast<cudnnBackendAttributeName_t>(2046);
+
 Node ReadyMade(cudnnBackendDescriptorType_t type, cudnnBackendAttributeName_t name,
                NodePointer child) {
   Node node{.type = type, .finalized = true};
@@ -62,9 +65,12 @@ Node ReadyMade(cudnnBackendDescriptorType_t type, cudnnBackendAttributeName_t na
 
 }  // namespace
 
-Node EngineOf(NodePointer graph) {
-  return ReadyMade(CUDNN_BACKEND_ENGINE_DESCRIPTOR, CUDNN_ATTR_ENGINE_OPERATION_GRAPH,
-                   std::move(graph));
+Node EngineOf(NodePointer graph, bool no_engine) {
+  Node engine = ReadyMade(CUDNN_BACKEND_ENGINE_DESCRIPTOR, CUDNN_ATTR_ENGINE_OPERATION_GRAPH,
+                          std::move(graph));
+  const int64_t set = 1;
+  if (no_engine) engine.attributes[kNoEngine] = Copied(CUDNN_TYPE_INT64, 1, &set);
+  return engine;
 }
 
 Node ConfigurationOf(NodePointer engine) {
@@ -72,14 +78,22 @@ Node ConfigurationOf(NodePointer engine) {
                    std::move(engine));
 }
 
-NodePointer GraphBehind(const Node& node) {
-  if (node.type == CUDNN_BACKEND_ENGINE_DESCRIPTOR) {
-    return node.Child(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
-  }
+const Node* EngineBehind(const Node& node) {
+  if (node.type == CUDNN_BACKEND_ENGINE_DESCRIPTOR) return &node;
   const bool plan = node.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR;
   const NodePointer next =
       node.Child(plan ? CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG : CUDNN_ATTR_ENGINECFG_ENGINE);
-  return next != nullptr ? GraphBehind(*next) : nullptr;
+  return next != nullptr ? EngineBehind(*next) : nullptr;  // `node` holds it
+}
+
+NodePointer GraphBehind(const Node& node) {
+  const Node* const engine = EngineBehind(node);
+  return engine != nullptr ? engine->Child(CUDNN_ATTR_ENGINE_OPERATION_GRAPH) : nullptr;
+}
+
+bool HasNoEngine(const Node& node) {
+  const Node* const engine = EngineBehind(node);
+  return engine != nullptr && engine->Integer(kNoEngine).value_or(0) != 0;
 }
 
 const Attribute* Node::Find(cudnnBackendAttributeName_t name) const {

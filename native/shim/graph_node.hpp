@@ -43,11 +43,16 @@ struct Node {
 Attribute Copied(cudnnBackendAttributeType_t type, int64_t count, const void* elements);
 
 // Nodes that real libraries and ours give to clients ready made: an engine of the graph, and a
-// configuration of the engine.
-Node EngineOf(NodePointer graph);
+// configuration of the engine. `no_engine`: the real library has none for the graph, and the
+// descriptor is of another.
+Node EngineOf(NodePointer graph, bool no_engine = false);
 Node ConfigurationOf(NodePointer engine);
 // The graph behind a plan, a configuration or an engine; null where it is not known.
 NodePointer GraphBehind(const Node& node);
+// The engine behind them, or itself; null where it is not known.
+const Node* EngineBehind(const Node& node);
+// Whether that engine was made with `no_engine`.
+bool HasNoEngine(const Node& node);
 
 // Bytes of one element of an attribute's type; 0 where it is unknown.
 size_t ElementBytes(cudnnBackendAttributeType_t type);

@@ -2,15 +2,12 @@
 // call goes to it first, and what it accepts is remembered. When a plan is finalized it is decided,
 // by shapes and workspace, whether it is taken.
 #include <algorithm>
-#include <iterator>
 #include <optional>
 
-#include "base/log.hpp"
-#include "shim/gpu_facts.hpp"
+#include "shim/graph_judge.hpp"
 #include "shim/real.hpp"
 #include "shim/served.hpp"
-#include "shim/shadow.hpp"
-#include "shim/taking.hpp"
+#include "shim/taken_heuristics.hpp"
 
 namespace oocdnn::shim {
 namespace {
@@ -48,29 +45,6 @@ cudnnStatus_t Initialize(Descriptor descriptor) {
   return TheReal().cudnnBackendInitialize(descriptor);
 }
 
-// Whether a configuration's engine uses tensor cores: for float tensors, whether the client lets us
-// round to TF32.
-bool UsesTensorCores(Descriptor config) {
-  const Real& real = TheReal();
-  Descriptor engine = nullptr;
-  if (real.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) !=
-      CUDNN_STATUS_SUCCESS) {
-    return false;
-  }
-  cudnnBackendNumericalNote_t notes[32];
-  int64_t count = 0;
-  const bool known = real.cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
-                                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
-                                                   &engine) == CUDNN_STATUS_SUCCESS &&
-                     real.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                                   CUDNN_TYPE_NUMERICAL_NOTE, std::size(notes),
-                                                   &count, notes) == CUDNN_STATUS_SUCCESS;
-  static_cast<void>(real.cudnnBackendDestroyDescriptor(engine));
-  const int64_t given = std::clamp<int64_t>(count, 0, std::size(notes));
-  return known &&
-         std::find(notes, notes + given, CUDNN_NUMERICAL_NOTE_TENSOR_CORE) != notes + given;
-}
-
 // What changes the shapes of a plan at run time is not ours to read: objects of C++ by address.
 bool IsOverride(cudnnBackendAttributeName_t name) {
   return name == CUDNN_ATTR_VARIANT_PACK_OVERRIDE_UNIQUE_IDS ||
@@ -102,7 +76,7 @@ cudnnStatus_t SetAttribute(Descriptor descriptor, cudnnBackendAttributeName_t na
     if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG && !attribute.nodes.empty() &&
         GraphBehind(*attribute.nodes.front()) != nullptr) {
       // The client may destroy the configuration before the plan is final.
-      const int64_t used = UsesTensorCores(*static_cast<const Descriptor*>(elements)) ? 1 : 0;
+      const int64_t used = NotesOf(*static_cast<const Descriptor*>(elements)).tensor_cores ? 1 : 0;
       tensor_cores = Copied(CUDNN_TYPE_INT64, 1, &used);
     }
     Update(descriptor, [&](Node* node) {
@@ -112,68 +86,40 @@ cudnnStatus_t SetAttribute(Descriptor descriptor, cudnnBackendAttributeName_t na
   });
 }
 
-// The real library's workspace for a plan or a configuration; -1 where it has none.
-int64_t WorkspaceOf(Descriptor descriptor, cudnnBackendAttributeName_t name) {
-  int64_t bytes = 0, count = 0;
-  const cudnnStatus_t status =
-      TheReal().cudnnBackendGetAttribute(descriptor, name, CUDNN_TYPE_INT64, 1, &count, &bytes);
-  return status == CUDNN_STATUS_SUCCESS && count == 1 ? bytes : -1;
-}
-
-// Whether executions may bring shapes that differ from those of the graph.
-bool ShapesMayChange(const Node& graph) {
-  return graph.Integer(CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED).value_or(0) != 0 ||
-         graph.Integer(CUDNN_ATTR_OPERATIONGRAPH_IS_OVERRIDE_SHAPE_ENABLED).value_or(0) != 0;
-}
-
-// What a plan of this graph would be to us, with the real library's workspace for it; null where we
-// could not run it.
-std::shared_ptr<PlanShadow> Judge(const Node& graph, bool tensor_cores, int64_t workspace) {
-  Result<GraphPattern> pattern = Recognize(graph);
-  if (!pattern.ok()) {
-    Log(LogLevel::kDebug, "passed: %s", pattern.status().message().c_str());
-    return nullptr;
-  }
-  auto plan = std::make_shared<PlanShadow>();
-  plan->pattern = std::move(pattern).value();
-  ConvolutionCall& call = plan->pattern.call;
-  call.device = CurrentDevice();
-  call.convolution.math = tensor_cores ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
-  const char* const why = ShapesMayChange(graph) ? nullptr : WhyTaken(call, workspace);
-  if (why == nullptr) return plan;
-  if (const auto bytes = ScratchBytes(call)) {
-    plan->taken = true;
-    plan->scratch_bytes = *bytes;
-    plan->why = why;
-  }
-  return plan;
-}
-
-// True where the plan is taken.
-bool DecidePlan(Descriptor descriptor, const Node& node, cudnnStatus_t real_status) {
+// What the real library made of the plan becomes what the client is told.
+cudnnStatus_t DecidePlan(Descriptor descriptor, const Node& node, cudnnStatus_t real_status) {
   const NodePointer graph = GraphBehind(node);
-  if (graph == nullptr) return false;
-  const bool made = real_status == CUDNN_STATUS_SUCCESS;
+  if (graph == nullptr) return real_status;
+  const bool no_engine = HasNoEngine(node);
+  const bool made = real_status == CUDNN_STATUS_SUCCESS && !no_engine;
   const int64_t workspace =
       made ? WorkspaceOf(descriptor, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) : -1;
-  const auto plan = Judge(*graph, node.Integer(kTensorCores).value_or(0) != 0, workspace);
-  if (plan == nullptr) return false;
+  const bool tensor_cores = node.Integer(kTensorCores).value_or(0) != 0;
+  const auto plan = Judge(*graph, tensor_cores, workspace, no_engine);
+  const bool taken = plan != nullptr && plan->taken;
+  if (no_engine && !taken) {
+    return Ours(Refuse(CUDNN_STATUS_NOT_SUPPORTED, "no engine, and it does not run in tiles"));
+  }
+  if (plan == nullptr) return real_status;
   plan->real = made;
-  if (made || plan->taken) Put(descriptor, PlanPointer(plan));
-  return plan->taken;
+  if (made || taken) Put(descriptor, PlanPointer(plan));
+  return taken ? CUDNN_STATUS_SUCCESS : real_status;
 }
 
 cudnnStatus_t Finalize(Descriptor descriptor) {
   cudnnStatus_t status = TheReal().cudnnBackendFinalize(descriptor);
   Passed();
   static_cast<void>(Serve([&] {
+    const NodePointer known = Look(descriptor).node;
+    if (known != nullptr && known->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+      status = DecidePlan(descriptor, *known, status);
+    }
+    if (known != nullptr && known->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR &&
+        status != CUDNN_STATUS_SUCCESS && OffersOwn(*known)) {
+      status = CUDNN_STATUS_SUCCESS;
+    }
     if (status == CUDNN_STATUS_SUCCESS) {
       Update(descriptor, [](Node* node) { node->finalized = true; });
-    }
-    const NodePointer known = Look(descriptor).node;
-    if (known != nullptr && known->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
-        DecidePlan(descriptor, *known, status)) {
-      status = CUDNN_STATUS_SUCCESS;
     }
     return CUDNN_STATUS_SUCCESS;
   }));
@@ -187,7 +133,7 @@ void Inherit(const Node& source, cudnnBackendAttributeName_t name, int64_t count
                                 ? source.Child(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)
                                 : GraphBehind(source);
   if (graph == nullptr) return;
-  const auto engine = std::make_shared<const Node>(EngineOf(graph));
+  const auto engine = std::make_shared<const Node>(EngineOf(graph, HasNoEngine(source)));
   for (int64_t i = 0; i < count; ++i) {
     Put(into[i], name == CUDNN_ATTR_ENGINECFG_ENGINE ? *engine : ConfigurationOf(engine));
   }
@@ -202,25 +148,19 @@ cudnnStatus_t GiveBytes(int64_t bytes, int64_t requested, int64_t* count, void* 
 
 // Our workspace for what a configuration would be taken for; nothing where it would not be.
 std::optional<int64_t> ConfigurationScratch(Descriptor config) {
-  std::optional<int64_t> bytes;
-  static_cast<void>(Serve([&] {
-    const NodePointer known = Look(config).node;
-    if (known == nullptr || known->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) {
-      return CUDNN_STATUS_SUCCESS;
-    }
-    const NodePointer graph = GraphBehind(*known);
-    const int64_t workspace = WorkspaceOf(config, CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE);
-    if (graph == nullptr || workspace < 0) return CUDNN_STATUS_SUCCESS;
-    const auto plan = Judge(*graph, UsesTensorCores(config), workspace);
-    if (plan != nullptr && plan->taken) bytes = plan->scratch_bytes;
-    return CUDNN_STATUS_SUCCESS;
-  }));
-  return bytes;
+  const NodePointer known = Look(config).node;
+  if (known == nullptr || known->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) return std::nullopt;
+  const NodePointer graph = GraphBehind(*known);
+  if (graph == nullptr) return std::nullopt;
+  const auto plan = HasNoEngine(*known) ? Judge(*graph, NotesOf(config).tensor_cores, -1, true)
+                                        : JudgeConfiguration(*graph, config);
+  return plan != nullptr && plan->taken ? std::optional(plan->scratch_bytes) : std::nullopt;
 }
 
-cudnnStatus_t GetAttribute(Descriptor descriptor, cudnnBackendAttributeName_t name,
-                           cudnnBackendAttributeType_t type, int64_t requested, int64_t* count,
-                           void* elements) {
+// The answer where it is ours: the workspace of what is taken, and the configurations offered.
+std::optional<cudnnStatus_t> OwnAnswer(Descriptor descriptor, cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t requested,
+                                       int64_t* count, void* elements) {
   const PlanPointer plan = Look(descriptor).plan;
   if (plan != nullptr && plan->taken) {
     if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && type == CUDNN_TYPE_INT64) {
@@ -231,10 +171,28 @@ cudnnStatus_t GetAttribute(Descriptor descriptor, cudnnBackendAttributeName_t na
                          "this plan runs in tiles; the real library has none to read from"));
     }
   }
-  if (name == CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE && type == CUDNN_TYPE_INT64) {
-    if (const auto bytes = ConfigurationScratch(descriptor)) {
-      return GiveBytes(*bytes, requested, count, elements);
+  std::optional<cudnnStatus_t> answer;
+  static_cast<void>(Serve([&] {
+    if (name == CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE && type == CUDNN_TYPE_INT64) {
+      const auto bytes = ConfigurationScratch(descriptor);
+      if (bytes) answer = GiveBytes(*bytes, requested, count, elements);
     }
+    if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && type == CUDNN_TYPE_BACKEND_DESCRIPTOR &&
+        count != nullptr) {
+      answer =
+          OfferConfigurations(descriptor, requested, count, static_cast<Descriptor*>(elements));
+      if (answer) Passed();
+    }
+    return CUDNN_STATUS_SUCCESS;
+  }));
+  return answer;
+}
+
+cudnnStatus_t GetAttribute(Descriptor descriptor, cudnnBackendAttributeName_t name,
+                           cudnnBackendAttributeType_t type, int64_t requested, int64_t* count,
+                           void* elements) {
+  if (const auto answer = OwnAnswer(descriptor, name, type, requested, count, elements)) {
+    return *answer;
   }
   int64_t given = 0;
   const cudnnStatus_t status = TheReal().cudnnBackendGetAttribute(

@@ -21,8 +21,10 @@ from oocdnn import cudnn
 
 X, W, Y = 1, 2, 3
 # Engines of the fake cuDNN by the place of their configuration: one that must not be used for tiles
-# gives wrong sums, one wants a workspace of 2^50 bytes, one makes no plan, one is right.
+# gives wrong sums, one wants a workspace of 2^50 bytes, one makes no plan, one is right. Two want
+# that much, of which a client is offered one. MOST is more than there are.
 WRONG, NO_PLAN, HUGE, RIGHT = 0, 8, 9, 10
+MOST = 20
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -67,7 +69,7 @@ class Problem:
         self.graph = graphs.finalize(graph)
 
     def plan(self, place: int):
-        return self.graphs.plan(self.graphs.configurations(self.graph, 12)[place])
+        return self.graphs.plan(self.graphs.configurations(self.graph, MOST)[place])
 
     def execute(self, plan, arrays, workspace=0) -> int:
         pack = self.graphs.pack(dict(zip((X, W, Y), arrays, strict=True)), workspace)
@@ -218,7 +220,7 @@ def test_a_graph_whose_shapes_may_change_keeps_its_workspace(graphs, flag):
 def test_a_configuration_has_the_workspace_of_its_plan(graphs):
     problem = Problem(graphs)
     for place in (RIGHT, HUGE):
-        config = graphs.configurations(problem.graph, 12)[place]
+        config = graphs.configurations(problem.graph, MOST)[place]
         size = graphs.get(config, "ENGINECFG_WORKSPACE_SIZE", "INT64")[0]
         assert size == workspace_of(graphs, graphs.plan(config)) < 2**24
 
@@ -232,18 +234,86 @@ def test_nothing_is_read_from_a_plan_that_only_we_have_made(graphs):
         like = SimpleNamespace(dtype=dtype, itemsize=4, shape=shape, strides=strides)
         return graphs.tensor(uid, like)
 
-    size = 2**15
+    size = 2**14
     tensors = (
-        described(X, 1, 3, size, size),
-        described(W, 1, 3, 1, 1),
+        described(X, 1, 12, size, size),
+        described(W, 1, 12, 1, 1),
         described(Y, 1, 1, size, size),
     )
     graph = graphs.finalize(graphs.graph(graphs.convolution("FORWARD", *tensors, graphs.window(2))))
-    configs = graphs.configurations(graph, 12)
-    plan = graphs.plan(configs[NO_PLAN])
+    exact, rounded = graphs.configurations(graph, MOST)  # without tensor cores and with
+    plan = graphs.plan(rounded)  # the real library makes none of that
     assert workspace_of(graphs, plan) > 0
     with pytest.raises(Exception, match="in tiles"):
-        graphs.get(plan, "EXECUTION_PLAN_ENGINE_CONFIG", "BACKEND_DESCRIPTOR", into=configs[0])
+        graphs.get(plan, "EXECUTION_PLAN_ENGINE_CONFIG", "BACKEND_DESCRIPTOR", into=exact)
+
+
+def notes_of(graphs, config) -> list[int]:
+    engine = graphs.get(
+        config, "ENGINECFG_ENGINE", "BACKEND_DESCRIPTOR", into=graphs.make("ENGINE")
+    )
+    return graphs.get(engine[0], "ENGINE_NUMERICAL_NOTE", "NUMERICAL_NOTE")
+
+
+def test_of_what_would_be_taken_one_is_offered(graphs):
+    """Each would run the same tiles. A client keeps it who wants the same bits in every run."""
+    configs = graphs.configurations(Problem(graphs).graph, MOST)
+    sizes = [graphs.get(c, "ENGINECFG_WORKSPACE_SIZE", "INT64")[0] for c in configs]
+    offered = graphs.configurations(Problem(graphs, DYNAMIC=True).graph, MOST)
+    assert len(configs) == len(offered) - 1
+    assert 0 < sizes[HUGE] < 2**24
+    assert cudnn.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC in notes_of(graphs, offered[HUGE])
+    assert cudnn.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC not in notes_of(graphs, configs[HUGE])
+    assert len(graphs.configurations(Problem(graphs).graph, HUGE + 1)) == HUGE + 1
+
+
+class Wide(Problem):
+    """An extent for which the real library has no engine, or not even heuristics."""
+
+    def __init__(self, graphs, width: int):
+        self.graphs = graphs
+        self.x, self.w = integers((1, 2, 4, width)), integers((3, 2, 3, 3), 1)
+        self.expected = oracle.forward(self.x, self.w, padding=1)
+        self.y = np.full(self.expected.shape, np.nan, np.float32)
+        tensors = [graphs.tensor(u, a) for u, a in ((X, self.x), (W, self.w), (Y, self.y))]
+        op = graphs.convolution("FORWARD", *tensors, graphs.window(2, padding=1))
+        self.graph = graphs.finalize(graphs.graph(op))
+
+
+@pytest.mark.parametrize("width", [31000, 61000])
+def test_where_the_real_library_has_no_engine_there_is_one_of_ours(graphs, log, width):
+    problem = Wide(graphs, width)
+    (config,) = graphs.configurations(problem.graph, MOST, "FALLBACK")
+    plan = graphs.plan(config)
+    size = workspace_of(graphs, plan)
+    assert 0 < size == graphs.get(config, "ENGINECFG_WORKSPACE_SIZE", "INT64")[0]
+    arrays = on_device(problem.x, problem.w, problem.y)
+    cudnn.check(problem.execute(plan, addresses(arrays), device_memory(size)))
+    assert_equal(arrays[2].get(), problem.expected)
+    assert taken(log()) == ["no-engine"]
+
+
+def test_other_heuristics_than_the_last_leave_it_to_the_client_to_ask_further(graphs):
+    assert graphs.configurations(Wide(graphs, 31000).graph, MOST) == []
+
+
+def test_an_engine_of_ours_never_reaches_the_real_library(graphs, log):
+    """Its descriptor is of a smaller graph: a configuration that the client builds from it is ours
+    too, and nobody gets that smaller plan's text."""
+    problem = Wide(graphs, 31000)
+    (config,) = graphs.configurations(problem.graph, MOST, "FALLBACK")
+    (engine,) = graphs.get(
+        config, "ENGINECFG_ENGINE", "BACKEND_DESCRIPTOR", into=graphs.make("ENGINE")
+    )
+    own = graphs.make("ENGINECFG")
+    graphs.set(own, "ENGINECFG_ENGINE", "BACKEND_DESCRIPTOR", engine)
+    with pytest.raises(Exception, match="in tiles"):
+        graphs.get(graphs.plan(config), "EXECUTION_PLAN_JSON_REPRESENTATION", "CHAR")
+    for plan in (graphs.plan(graphs.finalize(own)), graphs.plan(config)):
+        arrays = on_device(problem.x, problem.w, problem.y)
+        cudnn.check(problem.execute(plan, addresses(arrays)))
+        assert_equal(arrays[2].get(), problem.expected)
+    assert taken(log()) == ["no-engine"] * 2
 
 
 def test_pinned_operands_that_we_cannot_do_go_to_the_real_library(graphs, log):
@@ -282,7 +352,7 @@ def test_pinned_operands_under_capture_go_to_the_real_library(graphs, log):
 def test_a_plan_that_the_real_library_cannot_make_stays_refused(graphs):
     """The client tries the next engine; taking it would hide better ones."""
     problem = Problem(graphs)
-    config = graphs.configurations(problem.graph, 12)[NO_PLAN]
+    config = graphs.configurations(problem.graph, MOST)[NO_PLAN]
     with pytest.raises(Exception, match="not this shape"):
         graphs.plan(config)
 

@@ -23,6 +23,7 @@ ELEMENTS = {
     "HEUR_MODE": "int",
     "NUMERICAL_NOTE": "int",
     "BEHAVIOR_NOTE": "int",
+    "CHAR": "char",
 }
 DIRECTIONS = {
     "FORWARD": ("FORWARD", "X", "W", "Y"),
@@ -149,11 +150,12 @@ class Graphs:
         self.set(made, "OPERATIONGRAPH_OPS", "BACKEND_DESCRIPTOR", *operations)
         return made
 
-    def configurations(self, graph, most: int) -> list:
+    def configurations(self, graph, most: int, mode: str = "A") -> list:
         """Up to so many that heuristics give."""
         heuristics = self.make("ENGINEHEUR")
         self.set(heuristics, "ENGINEHEUR_OPERATION_GRAPH", "BACKEND_DESCRIPTOR", graph)
-        self.set(heuristics, "ENGINEHEUR_MODE", "HEUR_MODE", self.lib.CUDNN_HEUR_MODE_A)
+        number = getattr(self.lib, f"CUDNN_HEUR_MODE_{mode}")
+        self.set(heuristics, "ENGINEHEUR_MODE", "HEUR_MODE", number)
         self.finalize(heuristics)
         found = [self.make("ENGINECFG") for _ in range(most)]
         ffi, count = self.lib.ffi, self.lib.ffi.new("int64_t *")

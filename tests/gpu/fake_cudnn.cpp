@@ -15,6 +15,7 @@
 
 #include "abi/cudnn_backend.h"
 #include "fake_convolution.hpp"
+#include "fake_engines.hpp"
 #include "fake_stream.hpp"
 
 struct cudnnContext {
@@ -24,50 +25,17 @@ struct cudnnContext {
 namespace {
 
 using fake::Convolve;
+using fake::FakeEngine;
+using fake::kEngines;
+using fake::kMixed;
+using fake::kMostExtent;
+using fake::kMostForHeuristics;
+using fake::kSilent;
+using fake::kStrictNan;
 using fake::Run;
 using fake::Spatial;
 using fake::View;
 using Ints = std::vector<int64_t>;
-
-constexpr int kTensorCore = 1 << CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
-constexpr int kStrictNan = 1 << CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP;
-constexpr int64_t kScratch = 640;
-
-struct FakeEngine {
-  int64_t index;
-  int mode;  // of the heuristics that offer it
-  unsigned numerical, behavior;
-  bool right, makes_plans;
-  int64_t workspace;
-};
-// A tensor core engine is offered for float tensors too, where it means TF32.
-constexpr FakeEngine kEngines[] = {
-    {3, CUDNN_HEUR_MODE_A, 1 << CUDNN_NUMERICAL_NOTE_FFT, 0, false, true, 0},
-    {5, CUDNN_HEUR_MODE_A, 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD, 0, false, true, 0},
-    {6, CUDNN_HEUR_MODE_A, 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13, 0, false, true, 0},
-    {7, CUDNN_HEUR_MODE_A, 1 << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 0, false, true, 0},
-    {8, CUDNN_HEUR_MODE_A, 1 << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, 0, false, true, 0},
-    {9, CUDNN_HEUR_MODE_A, 1 << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, 0, false, true,
-     0},
-    {10, CUDNN_HEUR_MODE_A, 1 << 12, 0, false, true, 0},
-    {11, CUDNN_HEUR_MODE_A, 0, 1 << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION, false, true, 0},
-    {12, CUDNN_HEUR_MODE_A, kTensorCore, 0, false, false, 0},
-    {13, CUDNN_HEUR_MODE_A, kTensorCore, 0, false, true, int64_t{1} << 50},
-    {48, CUDNN_HEUR_MODE_A, kTensorCore, 0, true, true, 0},
-    {28, CUDNN_HEUR_MODE_A, 0, 0, true, true, kScratch},
-    {1, CUDNN_HEUR_MODE_FALLBACK, 0, 0, true, true, 0},
-    {0, CUDNN_HEUR_MODE_FALLBACK, kStrictNan, 0, true, true, 0},
-};
-// In backward filter; they have no note.
-constexpr FakeEngine kSilent[] = {
-    {17, CUDNN_HEUR_MODE_A, 0, 0, false, true, 0},
-    {47, CUDNN_HEUR_MODE_A, kTensorCore, 0, false, true, 0},
-};
-// Where 16-bit inputs meet a float output.
-constexpr FakeEngine kMixed{70,          CUDNN_HEUR_MODE_FALLBACK,
-                            kTensorCore, 1 << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION,
-                            true,        true,
-                            kScratch};
 
 struct Node;
 using Shared = std::shared_ptr<Node>;
@@ -207,6 +175,13 @@ cudnnStatus_t CheckOperation(const Node& node) {
               : Fail(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH, "the shapes do not go together");
 }
 
+int64_t LargestExtent(const Node& heuristics) {
+  const Shared& graph = heuristics.children.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).at(0);
+  const Node& operation = graph->child(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  const View x = ViewOf(operation.child(NamesOf(operation.type).x));
+  return *std::max_element(std::begin(x.dims), std::end(x.dims));
+}
+
 // The engines that a mode offers for a graph, each as a configuration. For a depthwise convolution
 // these are an engine that compiles and the plain loop; for mixed types one that compiles and does
 // not add.
@@ -218,6 +193,7 @@ std::vector<Shared> ConfigsOf(const Node& heuristics) {
   const View w = ViewOf(operation.child(NamesOf(operation.type).w));
   const bool depthwise = x.dims[1] > 1 && w.dims[1] == 1 && w.dims[0] == x.dims[1];
   std::vector<Shared> configs;
+  if (LargestExtent(heuristics) > kMostExtent) return configs;
   const auto offer = [&](const FakeEngine& engine) {
     auto config = std::make_shared<Node>();
     config->type = CUDNN_BACKEND_ENGINECFG_DESCRIPTOR;
@@ -374,6 +350,11 @@ FAKE(cudnnStatus_t, cudnnBackendFinalize)(cudnnBackendDescriptor_t descriptor) {
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
       status = CheckOperation(node);
+      break;
+    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
+      if (LargestExtent(node) > kMostForHeuristics) {
+        status = Fail(CUDNN_STATUS_NOT_SUPPORTED, "an extent is too large");
+      }
       break;
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: {
       const Node& config = node.child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
