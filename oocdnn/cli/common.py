@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,6 +47,16 @@ def plain_errors(command: Callable[P, T]) -> Callable[P, T]:
             raise click.ClickException(str(error)) from error
 
     return guarded
+
+
+_LOGGED = re.compile(r"^(?:oocdnn: )?(?:taken |passed )?(.+?)(?: tiles=\d.*)?$")
+
+
+def problem_text(words: tuple[str, ...]) -> str:
+    """The problem that an argument, or the log line of a taken call as it is, speaks of."""
+    text = " ".join(words).strip()
+    found = _LOGGED.match(text)
+    return found[1] if found else text
 
 
 def console() -> Console:

@@ -1,5 +1,6 @@
 """oocdnn dropin and oocdnn run: the library for unmodified cuDNN programs, and one with it."""
 
+import importlib.util
 import os
 import shutil
 from pathlib import Path
@@ -19,7 +20,23 @@ def _dropin() -> Path:
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _NAME, _RENAMED = "libcudnn.so.9", "libcudnn_real.so.9"
+_NOT_CAUGHT = (
+    "cudnn-frontend's Python package opens cuDNN by its path, and gets the real library; "
+    "oocdnn dropin --into DIR serves it, DIR being where its libcudnn.so.9 lies"
+)
 _EXPORT = b"oocdnn_dropin_real"  # what only drop-ins, of this installation or another, contain
+
+
+def _opens_by_path() -> bool:
+    """Whether cudnn-frontend's package is here, and the drop-in does not lie in cuDNN's place."""
+    if importlib.util.find_spec("cudnn") is None:
+        return False
+    try:
+        wheel = importlib.util.find_spec("nvidia.cudnn")
+    except ModuleNotFoundError:
+        return True
+    folders = (wheel and wheel.submodule_search_locations) or ()
+    return not any((Path(folder) / "lib" / _RENAMED).is_file() for folder in folders)
 
 
 def _is_link_to_dropin(path: Path) -> bool:
@@ -106,6 +123,8 @@ def run(program: tuple[str, ...], device: str | None, budget: str | None, log: s
     found = shutil.which(program[0])
     if found is None:
         raise click.ClickException(f"there is no program {program[0]}")
+    if _opens_by_path():
+        click.echo(f"oocdnn: {_NOT_CAUGHT}", err=True)
     environment = dict(os.environ)
     before = environment.get("LD_PRELOAD")
     environment["LD_PRELOAD"] = f"{path}:{before}" if before else path

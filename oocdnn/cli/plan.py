@@ -13,27 +13,29 @@ from oocdnn.cli.common import (
     device_option,
     json_option,
     plain_errors,
+    problem_text,
     seconds_text,
 )
 from oocdnn.context import Context, Plan
 
 
 @click.command()
-@click.argument("problem")
+@click.argument("problem", nargs=-1, required=True)
 @budget_option
 @device_option
 @json_option
 @plain_errors
-def plan(problem: str, budget: str | None, device: str | None, as_json: bool) -> None:
+def plan(problem: tuple[str, ...], budget: str | None, device: str | None, as_json: bool) -> None:
     """Show the plan for a PROBLEM without running it.
 
     \b
     A problem is written
       conv2d:fwd x1x2048x1024x1024 w2048x2048x3x3 pad1 f32
       conv3d:bwd_filter x1x64x64x128x128 w64x64x3x3x3 pad1 str2 bf16 ndhwc
+    and a line that OOCDNN_LOG=info has logged is one as it is.
     """
     with Context(device, budget) as context:
-        made = context.plan(problem)
+        made = context.plan(problem_text(problem))
     if as_json:
         fields = dataclasses.asdict(made)
         click.echo(json.dumps(fields, indent=2))

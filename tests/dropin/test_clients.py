@@ -1,9 +1,11 @@
 """C programs against the drop-in: how they find it, what they compute, how they end."""
 
 import pytest
+from click.testing import CliRunner
 from dropin.building import CLIENTS, build, compiler, include_flags, real_library, run
 
 from oocdnn import cudnn
+from oocdnn.cli import main
 
 HEADERS = ("ours", "nvidia")
 OWN_VERSION = "92800\n"
@@ -32,6 +34,11 @@ def test_each_convolution_is_logged_in_one_line(tmp_path):
         for direction in ("fwd", "bwd_data", "bwd_filter", "bwd_bias")
     ]
     assert all(line.endswith("why=no-gpu") for line in lines)
+    for line in lines:
+        planned = CliRunner().invoke(main, ["plan", "--device", "cpu", line])
+        assert planned.exit_code == 0, planned.output
+        problem = line.removeprefix("oocdnn: taken ").partition(" tiles=")[0]
+        assert planned.output.splitlines()[0] == problem
 
 
 def test_a_linked_client_finds_it_on_the_library_path_too(tmp_path):

@@ -73,6 +73,25 @@ def test_run_of_a_program_that_is_not_there(tmp_path):
     assert "no program no-such-program" in done.stderr
 
 
+def test_run_says_what_it_does_not_catch(tmp_path):
+    """cudnn-frontend's Python package opens cuDNN by its path, unless the drop-in lies there."""
+    frontend, wheel = tmp_path / "cudnn", tmp_path / "nvidia" / "cudnn" / "lib"
+    command = f"PYTHONPATH={tmp_path}:$PYTHONPATH oocdnn run -- echo done"
+    assert shell(command, tmp_path).stderr == ""
+    frontend.mkdir()
+    (frontend / "__init__.py").touch()
+    wheel.mkdir(parents=True)
+    (wheel.parent / "__init__.py").touch()
+    (wheel.parent.parent / "__init__.py").touch()
+    done = shell(command, tmp_path)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    (line,) = done.stderr.splitlines()
+    assert "cudnn-frontend's Python package" in line
+    assert "oocdnn dropin --into" in line
+    (wheel / "libcudnn_real.so.9").touch()
+    assert shell(command, tmp_path).stderr == ""
+
+
 def contents(folder: Path) -> dict[str, bytes | Path]:
     return {p.name: p.readlink() if p.is_symlink() else p.read_bytes() for p in folder.iterdir()}
 

@@ -73,6 +73,7 @@ def test_plan():
     assert plan["budget_bytes"] == 256 * 1024
     assert plan["tiles"] > 1
     assert plan["device_bytes"] <= plan["budget_bytes"]
+    assert run("plan", *PROBLEM.split(), "--budget", "256KiB").splitlines()[0] == PROBLEM
 
 
 @pytest.mark.parametrize(
