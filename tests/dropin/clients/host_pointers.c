@@ -1,6 +1,6 @@
-/* A program written for cuDNN's legacy interface whose images lie in host memory: pinned, where it is
- * compiled with PINNED and CUDA, else from malloc. A layer of VGG16 on a batch of N images, N being its
- * argument. Prints figures and "ok", or what is wrong. */
+/* A program written for cuDNN's legacy interface whose images lie in host memory: pinned, where it
+ * is compiled with PINNED and CUDA, else from malloc. A layer of VGG16 on a batch of N images, N
+ * being its argument. Prints figures and "ok", or what is wrong. */
 #define _POSIX_C_SOURCE 200112L
 #ifdef PINNED
 #include <cuda_runtime_api.h>
@@ -10,15 +10,15 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define CHECK(call)                                                             \
-  do {                                                                          \
-    const cudnnStatus_t status = (call);                                        \
-    if (status != CUDNN_STATUS_SUCCESS) {                                       \
-      char text[256] = "";                                                      \
-      cudnnGetLastErrorString(text, sizeof text);                               \
+#define CHECK(call)                                                                  \
+  do {                                                                               \
+    const cudnnStatus_t status = (call);                                             \
+    if (status != CUDNN_STATUS_SUCCESS) {                                            \
+      char text[256] = "";                                                           \
+      cudnnGetLastErrorString(text, sizeof text);                                    \
       printf("fail line %d: %s: %s\n", __LINE__, cudnnGetErrorString(status), text); \
-      exit(1);                                                                  \
-    }                                                                           \
+      exit(1);                                                                       \
+    }                                                                                \
   } while (0)
 
 enum { C = 64, K = 64, SIDE = 224, TAPS = 3, TURNS = 5, PLACES = 10000 };
@@ -29,6 +29,17 @@ static float* room(size_t count) {
   if (cudaHostAlloc(&memory, count * sizeof(float), cudaHostAllocDefault) != cudaSuccess) exit(2);
 #else
   memory = malloc(count * sizeof(float));
+#endif
+  if (memory == NULL) exit(2);
+  return memory;
+}
+
+static void* workspace_of(size_t bytes) {
+  void* memory = NULL;
+#ifdef PINNED
+  if (cudaMalloc(&memory, bytes) != cudaSuccess) exit(2);
+#else
+  memory = malloc(bytes);
 #endif
   if (memory == NULL) exit(2);
   return memory;
@@ -69,7 +80,8 @@ static float exact(const float* x, const float* w, size_t n, int k, int p, int q
 
 int main(int count, char** arguments) {
   const int images = count > 1 ? atoi(arguments[1]) : 1;
-  const size_t x_count = (size_t)images * C * SIDE * SIDE, y_count = (size_t)images * K * SIDE * SIDE;
+  const size_t x_count = (size_t)images * C * SIDE * SIDE,
+               y_count = (size_t)images * K * SIDE * SIDE;
   const size_t w_count = (size_t)K * C * TAPS * TAPS;
   float *const x = room(x_count), *const w = room(w_count), *const y = room(y_count);
   for (size_t i = 0; i < x_count; ++i) x[i] = (float)value(i, 5);
@@ -90,13 +102,16 @@ int main(int count, char** arguments) {
   CHECK(cudnnCreateConvolutionDescriptor(&cd));
   CHECK(cudnnSetConvolution2dDescriptor(cd, 1, 1, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION,
                                         CUDNN_DATA_FLOAT));
+  const cudnnConvolutionFwdAlgo_t algorithm = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+  size_t bytes = 0;
+  CHECK(cudnnGetConvolutionForwardWorkspaceSize(handle, xd, wd, cd, yd, algorithm, &bytes));
+  void* const workspace = workspace_of(bytes + 1);
   double best = 1e9;
   for (int turn = 0; turn < TURNS; ++turn) {
     const float one = 1, zero = 0;
     const double begin = now();
-    CHECK(cudnnConvolutionForward(handle, &one, xd, x, wd, w, cd,
-                                  CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, NULL, 0, &zero, yd,
-                                  y));
+    CHECK(cudnnConvolutionForward(handle, &one, xd, x, wd, w, cd, algorithm, workspace, bytes,
+                                  &zero, yd, y));
     finish();
     const double seconds = now() - begin;
     if (seconds < best) best = seconds;
