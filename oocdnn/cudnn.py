@@ -21,7 +21,13 @@ from oocdnn import _native
 from oocdnn.errors import DeviceError
 
 # In the order in which they need each other.
-_HEADERS = ("cudnn_types.h", "cudnn_legacy.h", "cudnn_backend.h", "cudnn_functions.h")
+_HEADERS = (
+    "cudnn_types.h",
+    "cudnn_legacy.h",
+    "cudnn_backend.h",
+    "cudnn_functions.h",
+    "cudnn_handed_on.h",
+)
 _DRIVER_TYPES = "typedef struct CUstream_st* CUstream;\n"
 
 

@@ -13,3 +13,4 @@
 
 /* Needs the types of both. */
 #include "abi/cudnn_functions.h"
+#include "abi/cudnn_handed_on.h"

@@ -16,6 +16,11 @@ typedef struct cudnnConvolutionStruct* cudnnConvolutionDescriptor_t;
 typedef struct cudnnActivationStruct* cudnnActivationDescriptor_t;
 typedef struct cudnnPoolingStruct* cudnnPoolingDescriptor_t;
 typedef struct cudnnOpTensorStruct* cudnnOpTensorDescriptor_t;
+typedef struct cudnnReduceTensorStruct* cudnnReduceTensorDescriptor_t;
+typedef struct cudnnTensorTransformStruct* cudnnTensorTransformDescriptor_t;
+typedef struct cudnnLRNStruct* cudnnLRNDescriptor_t;
+typedef struct cudnnSpatialTransformerStruct* cudnnSpatialTransformerDescriptor_t;
+typedef struct cudnnDropoutStruct* cudnnDropoutDescriptor_t;
 
 enum { CUDNN_DIM_MAX = 8 };
 
@@ -75,6 +80,26 @@ typedef enum {
   CUDNN_BATCHNORM_SPATIAL = 1,
   CUDNN_BATCHNORM_SPATIAL_PERSISTENT = 2
 } cudnnBatchNormMode_t;
+
+typedef enum {
+  CUDNN_BATCHNORM_OPS_BN = 0,
+  CUDNN_BATCHNORM_OPS_BN_ACTIVATION = 1,
+  CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION = 2
+} cudnnBatchNormOps_t;
+
+typedef enum { CUDNN_NORM_PER_ACTIVATION = 0, CUDNN_NORM_PER_CHANNEL = 1 } cudnnNormMode_t;
+
+typedef enum { CUDNN_NORM_ALGO_STANDARD = 0, CUDNN_NORM_ALGO_PERSIST = 1 } cudnnNormAlgo_t;
+
+typedef enum {
+  CUDNN_NORM_OPS_NORM = 0,
+  CUDNN_NORM_OPS_NORM_ACTIVATION = 1,
+  CUDNN_NORM_OPS_NORM_ADD_ACTIVATION = 2
+} cudnnNormOps_t;
+
+typedef enum { CUDNN_LRN_CROSS_CHANNEL_DIM1 = 0 } cudnnLRNMode_t;
+
+typedef enum { CUDNN_DIVNORM_PRECOMPUTED_MEANS = 0 } cudnnDivNormMode_t;
 
 typedef enum {
   CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM = 0,

@@ -93,6 +93,10 @@ void Give(T value, T* to) {
   if (to != nullptr) *to = value;
 }
 
+// The first `rank` extents of the convolution's output.
+cudnnStatus_t OutputExtents(const ConvolutionValue& value, const TensorValue& x,
+                            const FilterValue& w, int rank, int* dims);
+
 // What every computing function begins with: the handle, the factors, and a tensor with its
 // pointer.
 inline cudnnStatus_t CheckCall(cudnnHandle_t handle, const void* alpha, const void* beta) {

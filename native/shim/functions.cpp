@@ -30,6 +30,8 @@ Served TakenFunctions(OocFunction (*real)(const char* name)) {
   ServeTakenPlans(&served);
   ServeTakenConvolutions(&served);
   ServeTakenAlgorithms(&served);
+  ServeLargeTensors(&served);
+  ServeOthers(&served);
   std::erase_if(served, [real](const OocServed& one) { return real(one.name) == nullptr; });
   return served;
 }

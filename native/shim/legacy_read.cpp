@@ -1,6 +1,7 @@
 #include "shim/legacy_read.hpp"
 
 #include "shim/gpu_facts.hpp"
+#include "shim/large_tensor.hpp"
 #include "shim/real.hpp"
 
 namespace oocdnn::shim {
@@ -9,6 +10,8 @@ namespace {
 void Widen(const int* from, int rank, Axes* to) {
   for (int i = 0; i < rank && i < CUDNN_DIM_MAX; ++i) (*to)[i] = from[i];
 }
+
+}  // namespace
 
 cudnnStatus_t Read(cudnnFilterDescriptor_t descriptor, FilterValue* value) {
   int dims[CUDNN_DIM_MAX] = {};
@@ -38,16 +41,15 @@ cudnnStatus_t Read(cudnnConvolutionDescriptor_t descriptor, ConvolutionValue* va
   return CUDNN_STATUS_SUCCESS;
 }
 
-}  // namespace
-
 cudnnStatus_t Read(cudnnTensorDescriptor_t descriptor, const void* data, TensorArgument* to) {
-  int dims[CUDNN_DIM_MAX] = {}, stride[CUDNN_DIM_MAX] = {};
+  to->data = const_cast<void*>(data);
   TensorValue& value = to->value;
+  if (FindLarge(descriptor, &value)) return CUDNN_STATUS_SUCCESS;
+  int dims[CUDNN_DIM_MAX] = {}, stride[CUDNN_DIM_MAX] = {};
   OOC_CUDNN_TRY(TheReal().cudnnGetTensorNdDescriptor(descriptor, CUDNN_DIM_MAX, &value.dtype,
                                                      &value.rank, dims, stride));
   Widen(dims, value.rank, &value.dims);
   Widen(stride, value.rank, &value.stride);
-  to->data = const_cast<void*>(data);
   return CUDNN_STATUS_SUCCESS;
 }
 

@@ -1,4 +1,4 @@
-// Legacy descriptors of the real library, read back as values.
+// Legacy descriptors of the real library, read back as values; of large tensors what we remember.
 #pragma once
 
 #include "abi/cudnn_legacy.h"
@@ -8,6 +8,8 @@ namespace oocdnn::shim {
 
 cudnnStatus_t Read(cudnnTensorDescriptor_t descriptor, const void* data, TensorArgument* to);
 cudnnStatus_t Read(cudnnActivationDescriptor_t descriptor, ActivationValue* value);
+cudnnStatus_t Read(cudnnFilterDescriptor_t descriptor, FilterValue* value);
+cudnnStatus_t Read(cudnnConvolutionDescriptor_t descriptor, ConvolutionValue* value);
 
 // What the convolutions with a filter have in common; x, w, y are dx, dw, dy where the direction
 // says so. Backward bias has y alone.

@@ -120,9 +120,24 @@ cudnnStatus_t GetOutputNd(Convolution convolution, cudnnTensorDescriptor_t input
                           cudnnFilterDescriptor_t filter, int rank, int* dims) {
   OOC_NEED(convolution != nullptr && input != nullptr && filter != nullptr && dims != nullptr,
            "a descriptor or the place is null");
-  const ConvolutionValue& value = convolution->value;
-  const TensorValue& x = input->value;
-  const FilterValue& w = filter->value;
+  return OutputExtents(convolution->value, input->value, filter->value, rank, dims);
+}
+
+cudnnStatus_t GetOutput2d(Convolution convolution, cudnnTensorDescriptor_t input,
+                          cudnnFilterDescriptor_t filter, int* n, int* c, int* h, int* w) {
+  int dims[4] = {};
+  OOC_CUDNN_TRY(GetOutputNd(convolution, input, filter, 4, dims));
+  Give(dims[0], n);
+  Give(dims[1], c);
+  Give(dims[2], h);
+  Give(dims[3], w);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+cudnnStatus_t OutputExtents(const ConvolutionValue& value, const TensorValue& x,
+                            const FilterValue& w, int rank, int* dims) {
   OOC_NEED(value.rank == w.rank - 2 && x.rank == w.rank,
            "the input has %d axes, the filter %d, the convolution %d spatial ones", x.rank, w.rank,
            value.rank);
@@ -139,19 +154,6 @@ cudnnStatus_t GetOutputNd(Convolution convolution, cudnnTensorDescriptor_t input
   }
   return Give(out, rank, rank, dims);
 }
-
-cudnnStatus_t GetOutput2d(Convolution convolution, cudnnTensorDescriptor_t input,
-                          cudnnFilterDescriptor_t filter, int* n, int* c, int* h, int* w) {
-  int dims[4] = {};
-  OOC_CUDNN_TRY(GetOutputNd(convolution, input, filter, 4, dims));
-  Give(dims[0], n);
-  Give(dims[1], c);
-  Give(dims[2], h);
-  Give(dims[3], w);
-  return CUDNN_STATUS_SUCCESS;
-}
-
-}  // namespace
 
 void ServeConvolutionDescriptors(Served* served) {
   OOC_SERVE(served, cudnnCreateConvolutionDescriptor, Create<cudnnConvolutionStruct>);

@@ -1,12 +1,11 @@
 // Tensor descriptors of our own. Unlike cuDNN's they take tensors of 2^31 elements and more.
+#include "shim/own_tensor.hpp"
+
 #include "base/checked.hpp"
-#include "shim/descriptors.hpp"
 #include "shim/served.hpp"
 
 namespace oocdnn::shim {
 namespace {
-
-using Tensor = cudnnTensorDescriptor_t;
 
 cudnnStatus_t CheckDims(int rank, const int* dims) {
   OOC_NEED(rank >= 2, "a tensor has at least 2 axes, not %d", rank);
@@ -17,6 +16,10 @@ cudnnStatus_t CheckDims(int rank, const int* dims) {
   for (int i = 0; i < rank; ++i) OOC_NEED(dims[i] > 0, "axis %d has the extent %d", i, dims[i]);
   return CUDNN_STATUS_SUCCESS;
 }
+
+}  // namespace
+
+namespace own_tensor {
 
 cudnnStatus_t SetNd(Tensor tensor, cudnnDataType_t dtype, int rank, const int* dims,
                     const int* stride) {
@@ -109,9 +112,10 @@ cudnnStatus_t GetSize(Tensor tensor, size_t* bytes) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-}  // namespace
+}  // namespace own_tensor
 
 void ServeTensors(Served* served) {
+  using namespace own_tensor;  // NOLINT(google-build-using-namespace): what is served is all of it
   OOC_SERVE(served, cudnnCreateTensorDescriptor, Create<cudnnTensorStruct>);
   OOC_SERVE(served, cudnnDestroyTensorDescriptor, Destroy<cudnnTensorStruct>);
   OOC_SERVE(served, cudnnSetTensor4dDescriptor, Set4d);

@@ -6,7 +6,44 @@
 
 namespace oocdnn::shim {
 
+// Those that compute and that we never serve where there is a GPU.
+#define OOC_OTHER_FUNCTIONS(F)                \
+  F(cudnnIm2Col)                              \
+  F(cudnnTransformTensor)                     \
+  F(cudnnTransformTensorEx)                   \
+  F(cudnnTransformFilter)                     \
+  F(cudnnAddTensor)                           \
+  F(cudnnOpTensor)                            \
+  F(cudnnReduceTensor)                        \
+  F(cudnnSetTensor)                           \
+  F(cudnnScaleTensor)                         \
+  F(cudnnSoftmaxForward)                      \
+  F(cudnnSoftmaxBackward)                     \
+  F(cudnnPoolingForward)                      \
+  F(cudnnPoolingBackward)                     \
+  F(cudnnActivationForward)                   \
+  F(cudnnActivationBackward)                  \
+  F(cudnnLRNCrossChannelForward)              \
+  F(cudnnLRNCrossChannelBackward)             \
+  F(cudnnDivisiveNormalizationForward)        \
+  F(cudnnDivisiveNormalizationBackward)       \
+  F(cudnnBatchNormalizationForwardInference)  \
+  F(cudnnBatchNormalizationForwardTraining)   \
+  F(cudnnBatchNormalizationForwardTrainingEx) \
+  F(cudnnBatchNormalizationBackward)          \
+  F(cudnnBatchNormalizationBackwardEx)        \
+  F(cudnnNormalizationForwardInference)       \
+  F(cudnnNormalizationForwardTraining)        \
+  F(cudnnNormalizationBackward)               \
+  F(cudnnSpatialTfGridGeneratorForward)       \
+  F(cudnnSpatialTfGridGeneratorBackward)      \
+  F(cudnnSpatialTfSamplerForward)             \
+  F(cudnnSpatialTfSamplerBackward)            \
+  F(cudnnDropoutForward)                      \
+  F(cudnnDropoutBackward)
+
 #define OOC_REAL_FUNCTIONS(F)                      \
+  OOC_OTHER_FUNCTIONS(F)                           \
   F(cudnnGetStream)                                \
   F(cudnnGetLastErrorString)                       \
   F(cudnnBackendCreateDescriptor)                  \
@@ -19,7 +56,16 @@ namespace oocdnn::shim {
   F(cudnnBackendPopulateCudaGraph)                 \
   F(cudnnBackendUpdateCudaGraph)                   \
   F(cudnnGetExecutionPlanWorkspaceSize)            \
+  F(cudnnDestroyTensorDescriptor)                  \
+  F(cudnnSetTensor4dDescriptor)                    \
+  F(cudnnSetTensor4dDescriptorEx)                  \
+  F(cudnnGetTensor4dDescriptor)                    \
+  F(cudnnSetTensorNdDescriptor)                    \
+  F(cudnnSetTensorNdDescriptorEx)                  \
   F(cudnnGetTensorNdDescriptor)                    \
+  F(cudnnGetTensorSizeInBytes)                     \
+  F(cudnnGetConvolution2dForwardOutputDim)         \
+  F(cudnnGetConvolutionNdForwardOutputDim)         \
   F(cudnnGetFilterNdDescriptor)                    \
   F(cudnnGetConvolutionNdDescriptor)               \
   F(cudnnGetConvolutionGroupCount)                 \

@@ -28,6 +28,8 @@ void ServeTakenGraphs(Served* served);
 void ServeTakenPlans(Served* served);
 void ServeTakenConvolutions(Served* served);
 void ServeTakenAlgorithms(Served* served);
+void ServeLargeTensors(Served* served);
+void ServeOthers(Served* served);
 
 }  // namespace oocdnn::shim
 

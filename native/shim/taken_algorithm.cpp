@@ -3,11 +3,14 @@
 // GPU reads is listed as it is without them.
 #include <algorithm>
 #include <initializer_list>
+#include <string>
 
 #include "shim/gpu_facts.hpp"
+#include "shim/large_tensor.hpp"
 #include "shim/legacy_taken.hpp"
 #include "shim/real.hpp"
 #include "shim/served.hpp"
+#include "shim/taking.hpp"
 
 namespace oocdnn::shim {
 namespace {
@@ -26,6 +29,41 @@ bool AnyPageable(std::initializer_list<const void*> pointers) {
 
 cudnnStatus_t RefuseTrial() {
   return Ours(Refuse(CUDNN_STATUS_NOT_SUPPORTED, "algorithms are not tried on host operands"));
+}
+
+bool AnyLargeOf(const LegacyOperands& operands) {
+  return AnyLarge() && (IsLarge(operands.x_desc) || IsLarge(operands.y_desc));
+}
+
+// The workspace for large tensors, of which the real library knows nothing.
+cudnnStatus_t SizeLarge(cudnnHandle_t handle, Direction direction, const LegacyOperands& operands,
+                        ConvolutionCall* problem, size_t* bytes) {
+  OOC_CUDNN_TRY(Read(handle, direction, operands, problem));
+  OOC_CUDNN_TRY(Check(*problem));
+  const auto scratch = ScratchBytes(*problem);
+  if (!scratch) {
+    const std::string why = LastText();
+    return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "no tiles for 2^31 elements: %s", why.c_str());
+  }
+  *bytes = static_cast<size_t>(*scratch);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+// One algorithm, whichever a client then passes.
+template <class D>
+cudnnStatus_t ListLarge(cudnnHandle_t handle, const LegacyOperands& operands, int requested,
+                        int* returned, typename D::Performance* results) {
+  return Ours(Serve([&] {
+    OOC_NEED(requested > 0 && returned != nullptr && results != nullptr,
+             "%d algorithms asked for, or a place for them is null", requested);
+    ConvolutionCall problem;
+    size_t bytes = 0;
+    OOC_CUDNN_TRY(SizeLarge(handle, D::kDirection, operands, &problem, &bytes));
+    *results = {D::kAlgorithm,       CUDNN_STATUS_SUCCESS,     -1.0F, bytes,
+                CUDNN_DETERMINISTIC, problem.convolution.math, {}};
+    *returned = 1;
+    return CUDNN_STATUS_SUCCESS;
+  }));
 }
 
 template <class Performance>
@@ -75,6 +113,7 @@ struct Forward {
   using Algorithm = cudnnConvolutionFwdAlgo_t;
   using Performance = cudnnConvolutionFwdAlgoPerf_t;
   static constexpr Direction kDirection = Direction::kForward;
+  static constexpr auto kAlgorithm = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
   static constexpr auto kList = &Real::cudnnGetConvolutionForwardAlgorithm_v7;
   static constexpr auto kFind = &Real::cudnnFindConvolutionForwardAlgorithm;
   static constexpr auto kTry = &Real::cudnnFindConvolutionForwardAlgorithmEx;
@@ -92,6 +131,7 @@ struct BackwardData {
   using Algorithm = cudnnConvolutionBwdDataAlgo_t;
   using Performance = cudnnConvolutionBwdDataAlgoPerf_t;
   static constexpr Direction kDirection = Direction::kBackwardData;
+  static constexpr auto kAlgorithm = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
   static constexpr auto kList = &Real::cudnnGetConvolutionBackwardDataAlgorithm_v7;
   static constexpr auto kFind = &Real::cudnnFindConvolutionBackwardDataAlgorithm;
   static constexpr auto kTry = &Real::cudnnFindConvolutionBackwardDataAlgorithmEx;
@@ -109,6 +149,7 @@ struct BackwardFilter {
   using Algorithm = cudnnConvolutionBwdFilterAlgo_t;
   using Performance = cudnnConvolutionBwdFilterAlgoPerf_t;
   static constexpr Direction kDirection = Direction::kBackwardFilter;
+  static constexpr auto kAlgorithm = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
   static constexpr auto kList = &Real::cudnnGetConvolutionBackwardFilterAlgorithm_v7;
   static constexpr auto kFind = &Real::cudnnFindConvolutionBackwardFilterAlgorithm;
   static constexpr auto kTry = &Real::cudnnFindConvolutionBackwardFilterAlgorithmEx;
@@ -124,10 +165,11 @@ template <class D, auto kFunction>
 cudnnStatus_t List(cudnnHandle_t handle, typename D::First first, typename D::Second second,
                    cudnnConvolutionDescriptor_t convolution, typename D::Last last, int requested,
                    int* returned, typename D::Performance* results) {
+  const LegacyOperands operands = D::Operands(first, second, convolution, last);
+  if (AnyLargeOf(operands)) return ListLarge<D>(handle, operands, requested, returned, results);
   const cudnnStatus_t status = (TheReal().*kFunction)(handle, first, second, convolution, last,
                                                       requested, returned, results);
-  return Listed(status, handle, D::kDirection, D::Operands(first, second, convolution, last),
-                returned, results);
+  return Listed(status, handle, D::kDirection, operands, returned, results);
 }
 
 template <class D>
@@ -136,7 +178,8 @@ cudnnStatus_t Try(cudnnHandle_t handle, typename D::First first, const void* fir
                   cudnnConvolutionDescriptor_t convolution, typename D::Last last, void* last_data,
                   int requested, int* returned, typename D::Performance* results, void* workspace,
                   size_t bytes) {
-  if (AnyPageable({first_data, second_data, last_data})) {
+  const LegacyOperands operands = D::Operands(first, second, convolution, last);
+  if (AnyLargeOf(operands) || AnyPageable({first_data, second_data, last_data})) {
     if (TheReal().*D::kList == nullptr) return RefuseTrial();
     return List<D, D::kList>(handle, first, second, convolution, last, requested, returned,
                              results);
@@ -144,18 +187,24 @@ cudnnStatus_t Try(cudnnHandle_t handle, typename D::First first, const void* fir
   const cudnnStatus_t status =
       (TheReal().*D::kTry)(handle, first, first_data, second, second_data, convolution, last,
                            last_data, requested, returned, results, workspace, bytes);
-  return Listed(status, handle, D::kDirection, D::Operands(first, second, convolution, last),
-                returned, results);
+  return Listed(status, handle, D::kDirection, operands, returned, results);
 }
 
 template <class D>
 cudnnStatus_t Size(cudnnHandle_t handle, typename D::First first, typename D::Second second,
                    cudnnConvolutionDescriptor_t convolution, typename D::Last last,
                    typename D::Algorithm algorithm, size_t* bytes) {
+  const LegacyOperands operands = D::Operands(first, second, convolution, last);
+  if (AnyLargeOf(operands)) {
+    return Ours(Serve([&] {
+      OOC_NEED(bytes != nullptr, "the place for the size is null");
+      ConvolutionCall problem;
+      return SizeLarge(handle, D::kDirection, operands, &problem, bytes);
+    }));
+  }
   const cudnnStatus_t status =
       (TheReal().*D::kSize)(handle, first, second, convolution, last, algorithm, bytes);
-  return Sized(status, handle, D::kDirection, D::Operands(first, second, convolution, last),
-               algorithm, bytes);
+  return Sized(status, handle, D::kDirection, operands, algorithm, bytes);
 }
 
 }  // namespace

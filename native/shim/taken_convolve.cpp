@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "shim/gpu_facts.hpp"
+#include "shim/large_tensor.hpp"
 #include "shim/legacy_read.hpp"
 #include "shim/legacy_taken.hpp"
 #include "shim/real.hpp"
@@ -45,16 +46,18 @@ std::optional<cudnnStatus_t> RunOurs(const LegacyChoice& choice, const void* alp
     const auto any = [&](Place place) {
       return std::find(places.begin(), places.end(), place) != places.end();
     };
-    *must = any(Place::kPageable);
-    const bool on_host = *must || any(Place::kPinned);
-    if (!on_host && !AnyLegacyTaken()) return std::nullopt;
+    const bool large =
+        AnyLarge() && (IsLarge(choice.operands.x_desc) || IsLarge(choice.operands.y_desc));
+    const bool on_host = any(Place::kPageable) || any(Place::kPinned);
+    *must = any(Place::kPageable) || large;
+    if (!on_host && !large && !AnyLegacyTaken()) return std::nullopt;
     ConvolutionCall call;
     const auto pass = [&](cudnnStatus_t status) {
       return *must ? std::optional(status) : std::nullopt;
     };
     cudnnStatus_t status = Read(choice.handle, choice.direction, choice.operands, &call);
     if (status != CUDNN_STATUS_SUCCESS) return pass(status);
-    const bool taken = IsTaken(choice, call);
+    const bool taken = large || IsTaken(choice, call);
     if (!on_host && !taken) return std::nullopt;
     *must = *must || taken;
     if (!on_host) {
@@ -64,7 +67,8 @@ std::optional<cudnnStatus_t> RunOurs(const LegacyChoice& choice, const void* alp
     status = fill(&call);
     if (status == CUDNN_STATUS_SUCCESS) status = Scale(alpha, beta, &call);
     if (status != CUDNN_STATUS_SUCCESS) return pass(status);
-    return RunTaken(call, on_host ? "host-operand" : "workspace", must);
+    const char* const why = on_host ? "host-operand" : large ? "2^31" : "workspace";
+    return RunTaken(call, why, must);
   });
 }
 

@@ -10,6 +10,7 @@ from dropin import building
 from oocdnn import cudnn
 
 ABI = building.ROOT / "native" / "abi"
+DECLARATIONS = ("cudnn_functions.h", "cudnn_handed_on.h")
 OUR_OWN = {"oocdnn_dropin_real"}
 FIRST_LISTED, LAST_LISTED = 919, 928
 
@@ -85,7 +86,8 @@ def test_our_declarations_are_nvidias(tmp_path):
     theirs = "".join(path.read_text(encoding="utf-8") for path in folder.glob("cudnn*.h"))
     numbers = {name: v for name, v in enumerators().items() if re.search(rf"\b{name}\b", theirs)}
     assert len(numbers) > 150
-    lines = ["#include <cudnn.h>", "#include <stddef.h>", '#include "abi/cudnn_functions.h"']
+    lines = ["#include <cudnn.h>", "#include <stddef.h>"]
+    lines += [f'#include "abi/{name}"' for name in DECLARATIONS]
     lines += [f'_Static_assert({n} == {v}, "{n}");' for n, v in numbers.items()]
     source = tmp_path / "compare.c"
     source.write_text("\n".join(lines) + "\n")
@@ -112,8 +114,8 @@ def test_our_structs_have_nvidias_layout(tmp_path):
 
 @pytest.mark.parametrize("since", [FIRST_LISTED, LAST_LISTED])
 def test_declared_functions_are_exported(since):
-    text = (ABI / "cudnn_functions.h").read_text(encoding="utf-8")
+    text = "".join((ABI / name).read_text(encoding="utf-8") for name in DECLARATIONS)
     declared = set(re.findall(r"^\w[\w *]*?(cudnn\w+)\(", text, re.MULTILINE))
-    assert len(declared) > 90
+    assert len(declared) > 110
     newer = {"cudnnGetExecutionPlanWorkspaceSize"} if since == FIRST_LISTED else set()
     assert declared - newer <= {name for name, v in listed().items() if v <= since}

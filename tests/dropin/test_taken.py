@@ -31,8 +31,9 @@ def test_graphs(tmp_path):
     run_before("dropin/gpu_side.py", FAKE_CUDNN, tmp_path)
 
 
-def test_legacy_calls(tmp_path):
+@pytest.mark.parametrize("suite", ["legacy", "others"])
+def test_legacy_calls(tmp_path, suite):
     real = tmp_path / "libcudnn.so.9"
     flags = ["-shared", "-fPIC", "-Wl,-soname,libcudnn.so.9", "-o", str(real)]
     compiler([*include_flags("ours"), *flags, str(CLIENTS / "fake_legacy.c")])
-    run_before("dropin/legacy_gpu_side.py", real, tmp_path)
+    run_before(f"dropin/{suite}_gpu_side.py", real, tmp_path)

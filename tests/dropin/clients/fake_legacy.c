@@ -56,8 +56,12 @@ cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* d) { return m
 cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t d) {
   return free(d), CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t d, cudnnDataType_t type, int rank,
-                                         const int* dims, const int* stride) {
+/* As the real one: 2^31 elements are too many. */
+static cudnnStatus_t set(cudnnTensorDescriptor_t d, cudnnDataType_t type, int rank, const int* dims,
+                         const int* stride) {
+  long long elements = 1;
+  for (int i = 0; i < rank; ++i) elements *= dims[i];
+  if (elements > 2147483647) return CUDNN_STATUS_NOT_SUPPORTED;
   d->type = type;
   d->rank = rank;
   copy(d->dims, dims, rank);
@@ -70,6 +74,21 @@ cudnnStatus_t cudnnGetTensorNdDescriptor(cudnnTensorDescriptor_t d, int requeste
   *rank = d->rank;
   copy(dims, d->dims, requested < d->rank ? requested : d->rank);
   copy(stride, d->stride, requested < d->rank ? requested : d->rank);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t d, cudnnDataType_t type, int rank,
+                                         const int* dims, const int* stride) {
+  return set(d, type, rank, dims, stride);
+}
+cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t d, cudnnTensorFormat_t format,
+                                         cudnnDataType_t type, int n, int c, int h, int w) {
+  const int dims[] = {n, c, h, w}, stride[] = {c * h * w, h * w, w, 1};
+  return d->format = format, set(d, type, 4, dims, stride);
+}
+cudnnStatus_t cudnnGetTensorSizeInBytes(cudnnTensorDescriptor_t d, size_t* bytes) {
+  *bytes = 4;
+  for (int i = 0; i < d->rank; ++i) *bytes *= (size_t)d->dims[i];
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -210,6 +229,39 @@ cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t h, const void* a,
                                            cudnnTensorDescriptor_t bd, void* bias) {
   UNUSED(h), UNUSED(a), UNUSED(yd), UNUSED(y), UNUSED(b), UNUSED(bd);
   return mark(bias);
+}
+
+/* What the drop-in never serves where there is a GPU. */
+cudnnStatus_t cudnnAddTensor(cudnnHandle_t h, const void* alpha, cudnnTensorDescriptor_t ad,
+                             const void* a, const void* beta, cudnnTensorDescriptor_t cd, void* c) {
+  UNUSED(h), UNUSED(alpha), UNUSED(ad), UNUSED(a), UNUSED(beta), UNUSED(cd);
+  return mark(c);
+}
+cudnnStatus_t cudnnScaleTensor(cudnnHandle_t h, cudnnTensorDescriptor_t yd, void* y,
+                               const void* alpha) {
+  UNUSED(h), UNUSED(yd), UNUSED(alpha);
+  return mark(y);
+}
+cudnnStatus_t cudnnIm2Col(cudnnHandle_t h, cudnnTensorDescriptor_t xd, const void* x,
+                          cudnnFilterDescriptor_t wd, cudnnConvolutionDescriptor_t c,
+                          void* columns) {
+  UNUSED(h), UNUSED(xd), UNUSED(x), UNUSED(wd), UNUSED(c);
+  return mark(columns);
+}
+cudnnStatus_t cudnnGetConvolutionNdForwardOutputDim(cudnnConvolutionDescriptor_t c,
+                                                    cudnnTensorDescriptor_t x,
+                                                    cudnnFilterDescriptor_t w, int rank, int* dims) {
+  UNUSED(c), UNUSED(x), UNUSED(w);
+  for (int i = 0; i < rank; ++i) dims[i] = -1;
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnGetConvolution2dForwardOutputDim(cudnnConvolutionDescriptor_t c,
+                                                    cudnnTensorDescriptor_t x,
+                                                    cudnnFilterDescriptor_t w, int* n, int* k, int* h,
+                                                    int* v) {
+  UNUSED(c), UNUSED(x), UNUSED(w);
+  *n = *k = *h = *v = -1;
+  return CUDNN_STATUS_SUCCESS;
 }
 
 /* Every algorithm wants more memory than there is. */
