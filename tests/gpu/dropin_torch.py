@@ -186,6 +186,55 @@ def layer(benchmark: bool = False) -> None:
     figure("share-taken", (taken_so_far() - before) / (5 * MANY))
 
 
+def legacy(_: bool) -> None:
+    """A tensor of 2^32 elements through the legacy interface, where cuDNN has no descriptor for it;
+    called as a C program would call it."""
+    from oocdnn import cudnn
+
+    lib, ffi, side = cudnn, cudnn.ffi, 8192
+    x = torch.empty(1, 64, side, side, device="cuda").uniform_(-1, 1)
+    w, y = torch.randn(64, 64, 3, 3, device="cuda"), torch.empty_like(x)
+
+    def made(kind: str):
+        place = ffi.new(f"cudnn{kind} *")
+        lib.check(
+            getattr(lib, f"cudnnCreate{kind.removesuffix('_t').replace('Handle', '')}")(place)
+        )
+        return place[0]
+
+    def data(tensor: torch.Tensor):
+        return ffi.cast("void *", tensor.data_ptr())
+
+    nchw, float32 = lib.CUDNN_TENSOR_NCHW, lib.CUDNN_DATA_FLOAT
+    handle, image, filters = (
+        made("Handle_t"),
+        made("TensorDescriptor_t"),
+        made("FilterDescriptor_t"),
+    )
+    window = made("ConvolutionDescriptor_t")
+    lib.check(lib.cudnnSetTensor4dDescriptor(image, nchw, float32, *x.shape))
+    lib.check(lib.cudnnSetFilter4dDescriptor(filters, float32, nchw, *w.shape))
+    across = lib.CUDNN_CROSS_CORRELATION
+    lib.check(lib.cudnnSetConvolution2dDescriptor(window, *[1] * 6, across, float32))
+    size, order = ffi.new("size_t *"), (image, filters, window, image)
+    lib.check(lib.cudnnGetConvolutionForwardWorkspaceSize(handle, *order, 1, size))
+    workspace = torch.empty(size[0], dtype=torch.uint8, device="cuda")
+    figure("workspace-GiB", size[0] / 2**30)
+    one, zero = ffi.new("float *", 1.0), ffi.new("float *", 0.0)
+
+    def forward() -> torch.Tensor:
+        lib.check(
+            lib.cudnnConvolutionForward(
+                handle, one, image, data(x), filters, data(w), window, 1, data(workspace),
+                size[0], zero, image, data(y),
+            )
+        )  # fmt: skip
+        return y
+
+    figure("ms", min(timed(forward)[0] for _ in range(3)) * 1e3)
+    judge(x, w, y, 1, "")
+
+
 def two(_: bool) -> None:
     """Two GPUs: the thread's device changes between calls, streams of the program's own, threads
     with handles of their own."""
@@ -228,6 +277,7 @@ if __name__ == "__main__":
             "rows": rows,
             "layer": lambda _: layer(),
             "layer-benchmark": lambda _: layer(benchmark=True),
+            "legacy": legacy,
             "two": two,
         }
     )
