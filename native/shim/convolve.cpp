@@ -241,6 +241,16 @@ cudnnStatus_t PlanInCore(const ConvolutionCall& call, int64_t budget, int64_t* b
   return CUDNN_STATUS_SUCCESS;
 }
 
+std::string ProblemText(const ConvolutionCall& call) {
+  Translated translated;
+  const char* text = "";
+  if (TranslateCall(call, &translated) != CUDNN_STATUS_SUCCESS ||
+      oocdnn_problem_text(&translated.convolution, &translated.operands, &text) != OOCDNN_OK) {
+    return "";
+  }
+  return text;
+}
+
 double ScalarOf(const void* factor, cudnnDataType_t dtype) {
   if (dtype == CUDNN_DATA_DOUBLE) return *static_cast<const double*>(factor);
   return static_cast<double>(*static_cast<const float*>(factor));

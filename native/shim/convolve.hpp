@@ -1,6 +1,8 @@
 // One convolution of a client's, as values, on its way to the C API.
 #pragma once
 
+#include <string>
+
 #include "shim/answer.hpp"
 #include "shim/values.hpp"
 
@@ -45,6 +47,9 @@ cudnnStatus_t Run(const ConvolutionCall& call, const char* why);
 
 // The bytes of workspace with which Run needs no other device memory, all operands on the device.
 cudnnStatus_t PlanInCore(const ConvolutionCall& call, int64_t budget, int64_t* bytes);
+
+// The problem as logs name it; "" where it cannot be said.
+std::string ProblemText(const ConvolutionCall& call);
 
 // A scaling factor of the legacy interface: a double where the tensors are, else a float.
 double ScalarOf(const void* factor, cudnnDataType_t dtype);

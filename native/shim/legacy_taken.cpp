@@ -65,6 +65,7 @@ void TakeWorkspace(const ConvolutionCall& problem, int algorithm, size_t* worksp
   }
   const auto bytes = ScratchBytes(problem);
   if (!bytes) return;
+  Announce(problem, static_cast<int64_t>(*workspace), *bytes);
   const std::lock_guard turn(taken.lock);
   *workspace = taken.workspaces.try_emplace(std::move(key), *bytes).first->second;
   taken.any = true;

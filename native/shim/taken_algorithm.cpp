@@ -45,6 +45,7 @@ cudnnStatus_t SizeLarge(cudnnHandle_t handle, Direction direction, const LegacyO
     const std::string why = LastText();
     return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "no tiles for 2^31 elements: %s", why.c_str());
   }
+  Announce(*problem, -1, *scratch);
   *bytes = static_cast<size_t>(*scratch);
   return CUDNN_STATUS_SUCCESS;
 }

@@ -8,6 +8,7 @@
 #include "shim/real.hpp"
 #include "shim/served.hpp"
 #include "shim/taken_heuristics.hpp"
+#include "shim/taking.hpp"
 
 namespace oocdnn::shim {
 namespace {
@@ -101,6 +102,7 @@ cudnnStatus_t DecidePlan(Descriptor descriptor, const Node& node, cudnnStatus_t 
     return Ours(Refuse(CUDNN_STATUS_NOT_SUPPORTED, "no engine, and it does not run in tiles"));
   }
   if (plan == nullptr) return real_status;
+  if (taken) Announce(plan->pattern.call, workspace, plan->scratch_bytes);
   plan->real = made;
   if (made || taken) Put(descriptor, PlanPointer(plan));
   return taken ? CUDNN_STATUS_SUCCESS : real_status;

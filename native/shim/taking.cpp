@@ -1,6 +1,8 @@
 #include "shim/taking.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <string>
 
 #include "base/checked.hpp"
 #include "base/config.hpp"
@@ -56,6 +58,15 @@ const char* WhyTaken(const ConvolutionCall& call, int64_t workspace) {
                                     Elements(call.y.value.rank, call.y.value.dims),
                                     Elements(call.w.rank, call.w.dims)});
   return largest > INT32_MAX ? "2^31" : nullptr;
+}
+
+void Announce(const ConvolutionCall& call, int64_t workspace, int64_t ours) {
+  static std::atomic<bool> said{false};
+  if (said.exchange(true)) return;
+  const std::string instead =
+      workspace >= 0 ? " in place of " + BytesText(workspace) : ", for which cuDNN has no plan";
+  Log(LogLevel::kWarn, "%s runs in tiles, with a workspace of %s%s; OOCDNN_DISABLE=1 prevents it",
+      ProblemText(call).c_str(), BytesText(ours).c_str(), instead.c_str());
 }
 
 const char* WhyTakenHere(const ConvolutionCall& call) {

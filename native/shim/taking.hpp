@@ -14,6 +14,10 @@ int64_t BudgetBytes();
 // below 0 where it has no plan.
 const char* WhyTaken(const ConvolutionCall& call, int64_t workspace);
 
+// Says once in a process, and not before it is needed, that a problem is taken at plan time, with
+// the real library's workspace for it (below 0: it has none) and ours.
+void Announce(const ConvolutionCall& call, int64_t workspace, int64_t ours);
+
 // By where the operands are: why this call is taken, or null. Those that the call does not use are
 // not looked at.
 const char* WhyTakenHere(const ConvolutionCall& call);

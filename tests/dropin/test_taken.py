@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,13 @@ def run_before(suite: str, real: Path, folder: Path) -> None:
         OOCDNN_LOG="info",
         OOCDNN_LOG_FILE=str(folder / "log.txt"),
     )
+    # Once in a process, and first, the drop-in says how it is turned off, and what it is good for.
+    lines = (folder / "log.txt").read_text(encoding="utf-8").splitlines()
+    (said,) = [line for line in lines if "OOCDNN_DISABLE=1" in line]
+    first = next(line for line in lines if re.search(r"why=(workspace|2\^31|no-engine)$", line))
+    assert lines.index(said) < lines.index(first)
+    assert re.search(r"conv\dd:\w+ .* runs in tiles, with a workspace of \S+ \w+", said), said
+    assert " TiB;" in said or "cuDNN has no plan" in said
 
 
 def test_graphs(tmp_path):
