@@ -365,9 +365,9 @@ FAKE(cuStreamSynchronize)(CUstream stream) {
   Work(stream, nullptr);
   return 0;
 }
-// Set by tests: every stream is being captured.
+// Set by tests: every stream is being captured. Read by them: how often a time stamp was asked for.
 extern "C" {
-__attribute__((visibility("default"))) int ooc_fake_capturing = 0;
+__attribute__((visibility("default"))) int ooc_fake_capturing = 0, ooc_fake_time_stamps = 0;
 }
 
 FAKE(cuStreamIsCapturing)(CUstream, CUstreamCaptureStatus* status) {
@@ -391,11 +391,6 @@ FAKE(cuEventDestroy_v2)(CUevent event) {
   delete event;
   return 0;
 }
-// Read by tests: how often a time stamp was asked for.
-extern "C" {
-__attribute__((visibility("default"))) int ooc_fake_time_stamps = 0;
-}
-
 FAKE(cuEventRecord)(CUevent event, CUstream stream) {
   IN_CONTEXT();
   if (event->timed) ++ooc_fake_time_stamps;
