@@ -26,7 +26,7 @@ REFERENCE = ROOT / "docs" / "reference"
 SETUP = {
     README: """
 import numpy as np
-np.save("x.npy", np.random.rand(1, 64, 24, 24))
+np.save("x.npy", np.ones((1, 64, 24, 24), "f4"))
 """,
     GUIDE: "",
 }
