@@ -22,21 +22,21 @@ NOT_INHERITED = ("OOCDNN_LIBRARY", "OOCDNN_TESTING_LIBRARY", "PYTHONPATH")
 def measure(sanitizer: str, size: Size) -> Finding:
     if size is not Size.FULL:
         return Finding("not run: builds everything anew; ask for the full row", None)
-    done = subprocess.run(
-        ["make", "sanitize", f"SANITIZE={sanitizer}", f"PYTEST_ARGS=-q -n {WORKERS}"],
-        cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if name not in NOT_INHERITED},
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
-    reports = len(REPORT.findall(done.stdout))
-    parts = [line.strip("= ") for line in SUMMARY.findall(done.stdout)]
     log = ROOT / "build" / f"sanitize-{sanitizer.replace(',', '-')}.log"
-    log.write_text(done.stdout, encoding="utf-8")
+    with log.open("w", encoding="utf-8") as output:
+        done = subprocess.run(
+            ["make", "sanitize", f"SANITIZE={sanitizer}", f"PYTEST_ARGS=-q -n {WORKERS}"],
+            cwd=ROOT,
+            env={name: value for name, value in os.environ.items() if name not in NOT_INHERITED},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    text = log.read_text(encoding="utf-8", errors="replace")
+    reports = len(REPORT.findall(text))
+    parts = [line.strip("= ") for line in SUMMARY.findall(text)]
     bad = reports or done.returncode
-    failures = [f"all of it: {log}", *done.stdout.splitlines()[-60:]] if bad else []
+    failures = [f"all of it: {log}", *text.splitlines()[-60:]] if bad else []
     figure = f"{reports} reports; {'; '.join(parts)}"
     return Finding(figure, not failures, failures, {"exit": done.returncode})
 
