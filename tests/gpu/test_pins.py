@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -136,7 +137,8 @@ def test_freed_and_made_again_at_its_address(ctx):
         for _ in range(3):
             assert_equal(ctx.conv2d(x, W), oracle.forward(values, W))
         del x
-    assert len(set(seen)) < len(seen)
+    if "libasan" not in os.environ.get("LD_PRELOAD", ""):  # which keeps freed memory for a while
+        assert len(set(seen)) < len(seen)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
