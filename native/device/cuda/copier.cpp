@@ -20,25 +20,23 @@ Status CheckPlain(const TileLayout& layout) {
 
 }  // namespace
 
-// The whole range is asked about, so that an array of which only parts are pinned is found.
 Result<Place> Copier::Locate(const Transfer& transfer, Side side, StridedCopy* copy) const {
   const AddressRange range = RangeOf(*copy, side);
-  OOC_ASSIGN(const PointerFacts first, FactsOf(gpu_.driver(), range.begin));
-  OOC_ASSIGN(const PointerFacts last, FactsOf(gpu_.driver(), range.end - 1));
-  const bool whole = !first.host() || first.Holds(range.end - range.begin);
-  if (!first.known() || !last.known() || !whole) {
+  OOC_ASSIGN(const PointerFacts facts,
+             FactsOf(gpu_.driver(), range.begin, range.end - range.begin));
+  if (!facts.known()) {
     return Error(Code::kUnsupported,
                  "operand %d lies in pageable host memory at 0x%llx (%lld bytes), which %s reaches "
                  "only through pinned memory: stage it, or pin it",
                  Index(transfer.operand), static_cast<unsigned long long>(range.begin),
                  static_cast<long long>(range.end - range.begin), gpu_.name().c_str());
   }
-  if (!first.host() && first.ordinal != gpu_.ordinal()) {
+  if (!facts.host() && facts.ordinal != gpu_.ordinal()) {
     return Error(Code::kUnsupported, "operand %d lies on GPU %d, and this device is GPU %d",
-                 Index(transfer.operand), first.ordinal, gpu_.ordinal());
+                 Index(transfer.operand), facts.ordinal, gpu_.ordinal());
   }
-  (side == Side::kFrom ? copy->from : copy->to) += first.device - range.begin;
-  return first.host() ? Place::kHost : Place::kDevice;
+  (side == Side::kFrom ? copy->from : copy->to) += facts.device - range.begin;
+  return facts.host() ? Place::kHost : Place::kDevice;
 }
 
 Status Copier::EnqueueCall(CUstream stream, uint64_t from, uint64_t to,

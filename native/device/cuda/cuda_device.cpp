@@ -174,14 +174,11 @@ void CudaDevice::UnpinHost(void* memory, int64_t) {
 Result<Tier> CudaDevice::TierOf(const void* memory, int64_t bytes) {
   const Current current(*gpu_);
   OOC_TRY(current.status());
-  OOC_ASSIGN(const PointerFacts first, FactsOf(driver(), Address(memory)));
-  OOC_ASSIGN(const PointerFacts last,
-             FactsOf(driver(), Address(memory) + static_cast<uint64_t>(bytes - 1)));
-  if (!first.known() || !last.known()) return Tier::kPageable;
-  if (first.host()) {  // between the ends there may be memory that is not pinned
-    return first.Holds(static_cast<uint64_t>(bytes)) ? Tier::kPinned : Tier::kPageable;
-  }
-  return first.ordinal == gpu_->ordinal() ? Tier::kDevice : Tier::kPeer;
+  OOC_ASSIGN(const PointerFacts facts,
+             FactsOf(driver(), Address(memory), static_cast<uint64_t>(bytes)));
+  if (!facts.known()) return Tier::kPageable;
+  if (facts.host()) return Tier::kPinned;
+  return facts.ordinal == gpu_->ordinal() ? Tier::kDevice : Tier::kPeer;
 }
 
 Result<Stream> CudaDevice::CreateStream(const char* name) {

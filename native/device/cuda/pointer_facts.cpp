@@ -1,8 +1,9 @@
 #include "device/cuda/pointer_facts.hpp"
 
 namespace oocdnn::cuda {
+namespace {
 
-Result<PointerFacts> FactsOf(const Driver& driver, uint64_t address) {
+Result<PointerFacts> FactsAt(const Driver& driver, uint64_t address) {
   PointerFacts facts;
   CUpointer_attribute attributes[] = {
       CU_POINTER_ATTRIBUTE_MEMORY_TYPE,      CU_POINTER_ATTRIBUTE_IS_MANAGED,
@@ -12,6 +13,18 @@ Result<PointerFacts> FactsOf(const Driver& driver, uint64_t address) {
                     &facts.device, &facts.begin,   &facts.bytes};
   OOC_CUDA(driver, cuPointerGetAttributes, 6, attributes, values, address);
   return facts;
+}
+
+}  // namespace
+
+// Between two pinned ends there may be memory that is not pinned. Tensors in a GPU's memory may be
+// made of several allocations.
+Result<PointerFacts> FactsOf(const Driver& driver, uint64_t address, uint64_t count) {
+  OOC_ASSIGN(const PointerFacts first, FactsAt(driver, address));
+  OOC_ASSIGN(const PointerFacts last, FactsAt(driver, address + count - 1));
+  const bool whole =
+      !first.host() || first.bytes == 0 || first.device - first.begin + count <= first.bytes;
+  return first.known() && last.known() && whole ? first : PointerFacts{};
 }
 
 }  // namespace oocdnn::cuda

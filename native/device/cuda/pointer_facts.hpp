@@ -15,14 +15,10 @@ struct PointerFacts {
   [[nodiscard]] bool known() const { return type != 0; }
   // Managed memory counts as the host's: it may be there.
   [[nodiscard]] bool host() const { return type == CU_MEMORYTYPE_HOST || managed != 0; }
-  // Whether so many bytes from the address on lie in that. What is asked of host memory alone:
-  // tensors in a GPU's memory may be made of several allocations.
-  [[nodiscard]] bool Holds(uint64_t count) const {
-    return bytes == 0 || device - begin + count <= bytes;
-  }
 };
 
-// A context must be current.
-Result<PointerFacts> FactsOf(const Driver& driver, uint64_t address);
+// Of the first of so many bytes, at least one; nothing is known where it is not known of all of
+// them. A context must be current.
+Result<PointerFacts> FactsOf(const Driver& driver, uint64_t address, uint64_t count);
 
 }  // namespace oocdnn::cuda
