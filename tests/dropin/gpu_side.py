@@ -28,17 +28,15 @@ MOST = 20
 
 
 @pytest.fixture(scope="module", autouse=True)
-def context():
+def lib():
     """As programs have it: a context is current, and cuDNN was called."""
     with InContext():
-        yield
+        yield cudnn
 
 
 @pytest.fixture
-def graphs():
-    place = cudnn.ffi.new("cudnnHandle_t *")
-    cudnn.check(cudnn.cudnnCreate(place))
-    made = Graphs(cudnn, place[0])
+def graphs(handle):
+    made = Graphs(cudnn, handle)
     yield made
     made.close()
 

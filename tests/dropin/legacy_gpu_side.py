@@ -9,7 +9,6 @@ from ctypes import CDLL, c_int
 import numpy as np
 import oracle
 import pytest
-from dropin.calls import Calls
 from dropin.test_convolutions import Problem, fused
 from gpu.driver import DeviceArray, InContext
 from python.support import assert_equal, integers
@@ -24,18 +23,9 @@ TARGETS = dict(zip(NAMES, "yxw", strict=True))
 
 
 @pytest.fixture(scope="module", autouse=True)
-def context():
+def lib():
     with InContext():
-        yield
-
-
-@pytest.fixture
-def calls():
-    place = cudnn.ffi.new("cudnnHandle_t *")
-    cudnn.check(cudnn.cudnnCreate(place))
-    made = Calls(cudnn, place[0])
-    yield made
-    made.close()
+        yield cudnn
 
 
 @pytest.mark.parametrize("groups", [1, 2])

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dropin.calls import Calls
 from gpu.driver import DeviceArray, InContext
 from python.support import assert_equal, integers
 
@@ -20,18 +19,9 @@ ROWS, COLUMNS, STEP = 65536, 32768, 1024  # 2^31 elements, most of them the same
 
 
 @pytest.fixture(scope="module", autouse=True)
-def context():
+def lib():
     with InContext():
-        yield
-
-
-@pytest.fixture
-def calls():
-    place = cudnn.ffi.new("cudnnHandle_t *")
-    cudnn.check(cudnn.cudnnCreate(place))
-    made = Calls(cudnn, place[0])
-    yield made
-    made.close()
+        yield cudnn
 
 
 def last_text() -> str:
