@@ -15,6 +15,7 @@ import functools
 import os
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -41,7 +42,7 @@ class Pinner(Protocol):
     def pin(self, address: int, size: int) -> HostMemory: ...
 
 
-class _Pinned:
+class _Pinned(ABC):
     """Memory that may be pinned, and how many calls are using it, for which it stays so."""
 
     def __init__(self) -> None:
@@ -64,8 +65,9 @@ class _Pinned:
         else:
             self.unpin()
 
+    @abstractmethod
     def unpin(self) -> None:
-        raise NotImplementedError
+        """Makes ordinary memory of it, if it is pinned."""
 
 
 class Lease(_Pinned):
