@@ -127,8 +127,9 @@ double Busiest(const Cost& cost) {
 }
 
 // The pipeline's length from a walk that ended before the schedule did: what is left keeps its
-// busiest engine as busy as the second half of the walk did.
-double Extrapolate(const Cost& total, const Cost& half, const Cost& end) {
+// busiest engine as busy as the second half of the walk did. `unmet`: a drain, where the walk met
+// none; the last of them comes after all else.
+double Extrapolate(const Cost& total, const Cost& half, const Cost& end, double unmet) {
   const auto left = [](const Cost& from, const Cost& to) {
     Cost rest;
     rest.fetch_seconds = std::max(to.fetch_seconds - from.fetch_seconds, 0.0);
@@ -138,7 +139,10 @@ double Extrapolate(const Cost& total, const Cost& half, const Cost& end) {
   };
   const double busy = Busiest(left(half, end));
   const double stretch = busy > 0.0 ? std::max((end.seconds - half.seconds) / busy, 1.0) : 1.0;
-  return end.seconds + Busiest(left(end, total)) * stretch;
+  const Cost rest = left(end, total);
+  return end.seconds +
+         std::max(Busiest(rest) * stretch,
+                  std::max(rest.fetch_seconds, rest.compute_seconds) * stretch + unmet);
 }
 
 double Length(const PlanRequest& request, const Candidate& candidate, const Rates& rates,
@@ -154,8 +158,13 @@ double Length(const PlanRequest& request, const Candidate& candidate, const Rate
   }
   const Cost end = pipeline.Now();
   if (steps == schedule.Steps()) return end.seconds;
+  const Flow& drains = totals.flow[Index(request.problem.output())];
+  const double unmet =
+      end.drain_seconds > 0.0
+          ? 0.0
+          : drains.seconds / static_cast<double>(std::max<int64_t>(drains.transfers, 1));
   // What happens too rarely for the walk to have met it, the estimate knows of.
-  return std::max(Extrapolate(total, half, end),
+  return std::max(Extrapolate(total, half, end, unmet),
                   Estimate(request.problem, rates, totals, total, candidate.depths));
 }
 
