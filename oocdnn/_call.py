@@ -1,7 +1,7 @@
 """A call as plain values: what the core is asked to do, and where its tensors live."""
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from oocdnn._cdefs import Activation, Direction, DType, Math, Mode
 
@@ -9,8 +9,7 @@ from oocdnn._cdefs import Activation, Direction, DType, Math, Mode
 Slot = Literal["x", "w", "y", "bias", "scale", "residual"]
 
 
-@dataclass(frozen=True)
-class Tensor:
+class Tensor(NamedTuple):
     """A strided tensor in memory (`address`) or in an open file (`fd`, byte `offset`).
 
     Strides are in elements. The owner of the memory or the descriptor keeps it alive.
@@ -24,8 +23,7 @@ class Tensor:
     offset: int = 0
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """How a filter moves: one entry per spatial axis, in the order D, H, W."""
 
     stride: tuple[int, ...]
@@ -38,8 +36,7 @@ class Window:
         return len(self.stride)
 
 
-@dataclass(frozen=True)
-class Epilogue:
+class Epilogue(NamedTuple):
     """What happens to the finished sum; the tensors are operands of their own."""
 
     activation: Activation = Activation.IDENTITY
@@ -47,8 +44,7 @@ class Epilogue:
     residual_alpha: float = 1.0
 
 
-@dataclass(frozen=True)
-class Convolution:
+class Convolution(NamedTuple):
     """The parameters of one call. `stream` is the caller's CUDA stream, 0 on the CPU device."""
 
     direction: Direction
@@ -58,7 +54,7 @@ class Convolution:
     math: Math = Math.FP32
     alpha: float = 1.0
     beta: float = 0.0
-    epilogue: Epilogue = field(default_factory=Epilogue)
+    epilogue: Epilogue = Epilogue()
     stream: int = 0
 
 

@@ -8,17 +8,17 @@ import functools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, get_args
 
 import cffi
 
 from oocdnn import errors
-from oocdnn._call import Convolution, Options, Slot, Tensor
-from oocdnn._cdefs import CDEF, Math, Status
+from oocdnn._call import Convolution, Options, Slot, Tensor, Window
+from oocdnn._cdefs import CDEF, Direction, DType, Math, Mode, Status
 
 Progress = Callable[[int, int], object]
 
@@ -80,6 +80,36 @@ def version() -> str:
     return _text(_library().oocdnn_version())
 
 
+# What calls have in common is filled in once and copied. All arguments are integers, since numbers
+# that are equal may yet differ: 0.0 and -0.0.
+
+
+@functools.lru_cache(maxsize=512)
+def _tensor(dtype: DType, shape: tuple[int, ...], stride: tuple[int, ...]) -> Any:
+    """A tensor that lies nowhere yet."""
+    c = _ffi().new("oocdnn_tensor *")
+    c.dtype, c.rank = dtype, len(shape)
+    c.shape[0 : c.rank], c.stride[0 : c.rank] = shape, stride
+    return c[0]
+
+
+@functools.lru_cache(maxsize=512)
+def _convolution(direction: Direction, window: Window, groups: int, mode: Mode, math: Math) -> Any:
+    """A convolution with factors 1 and 0, no epilogue and no stream."""
+    c = _ffi().new("oocdnn_convolution *")
+    c[0] = _library().oocdnn_default_convolution(direction, window.rank)
+    for s, axis in enumerate(range(3 - window.rank, 3)):
+        c.pad_before[axis], c.pad_after[axis] = window.before[s], window.after[s]
+        c.stride[axis], c.dilation[axis] = window.stride[s], window.dilation[s]
+    c.groups, c.mode, c.math = groups, mode, math
+    return c[0]
+
+
+@functools.cache
+def _no_operands() -> Any:
+    return _ffi().new("oocdnn_operands *")[0]
+
+
 class _Frame:
     """Builds C values and keeps what they point to alive."""
 
@@ -94,34 +124,6 @@ class _Frame:
     def string(self, text: str | None) -> Any:
         return _ffi().NULL if text is None else self.new("char[]", os.fsencode(text))
 
-    def tensor(self, tensor: Tensor) -> Any:
-        c = self.new("oocdnn_tensor *")
-        c.data = _ffi().cast("void *", tensor.address)
-        c.fd, c.offset, c.dtype, c.rank = tensor.fd, tensor.offset, tensor.dtype, len(tensor.shape)
-        c.shape[0 : c.rank], c.stride[0 : c.rank] = tensor.shape, tensor.stride
-        return c
-
-    def operands(self, tensors: Mapping[Slot, Tensor]) -> Any:
-        c = self.new("oocdnn_operands *")
-        for slot, tensor in tensors.items():
-            setattr(c, slot, self.tensor(tensor))
-        return c
-
-    def convolution(self, call: Convolution) -> Any:
-        rank = call.window.rank
-        c = self.new("oocdnn_convolution *")
-        c[0] = _library().oocdnn_default_convolution(call.direction, rank)
-        for s, axis in enumerate(range(3 - rank, 3)):
-            c.pad_before[axis], c.pad_after[axis] = call.window.before[s], call.window.after[s]
-            c.stride[axis], c.dilation[axis] = call.window.stride[s], call.window.dilation[s]
-        c.groups, c.mode, c.math = call.groups, call.mode, call.math
-        c.alpha, c.beta = call.alpha, call.beta
-        c.activation = call.epilogue.activation
-        c.activation_parameter = call.epilogue.parameter
-        c.residual_alpha = call.epilogue.residual_alpha
-        c.stream = _ffi().cast("void *", call.stream)
-        return c
-
     def options(self, options: Options) -> Any:
         c = self.new("oocdnn_options *")
         c[0] = _library().oocdnn_default_options()
@@ -133,17 +135,42 @@ class _Frame:
         return c
 
 
-class _Watch:
-    """The progress function of one call: the caller's, and the ear for Ctrl-C.
+class _Call:
+    """One call as C values, and its progress function. Made once, it serves call after call.
 
-    Python runs signal handlers when the callback enters it, so a KeyboardInterrupt arises here. It
-    is kept, the core is asked to end the call, and `raise_kept` hands it on.
+    The progress function is the caller's, and the ear for Ctrl-C: Python runs signal handlers when
+    the callback enters it, so a KeyboardInterrupt arises here. It is kept, the core is asked to end
+    the call, and `raise_kept` hands it on.
     """
 
-    def __init__(self, progress: Progress | None) -> None:
+    def __init__(self) -> None:
+        ffi = _ffi()
+        self.convolution = ffi.new("oocdnn_convolution *")
+        self.operands = ffi.new("oocdnn_operands *")
+        self._tensors: dict[Slot, Any] = {s: ffi.new("oocdnn_tensor *") for s in get_args(Slot)}
+        self._callback = ffi.callback("oocdnn_progress", self._tile, error=1, onerror=self._keep)
+        self._progress: Progress | None = None
+        self._kept: BaseException | None = None
+
+    def fill(
+        self, call: Convolution, tensors: Mapping[Slot, Tensor], progress: Progress | None = None
+    ) -> None:
+        cast, c = _ffi().cast, self.convolution
+        c[0] = _convolution(call.direction, call.window, call.groups, call.mode, call.math)
+        c.alpha, c.beta = call.alpha, call.beta
+        c.activation, c.activation_parameter, c.residual_alpha = call.epilogue
+        c.stream, c.progress = cast("void *", call.stream), self._callback
         self._progress = progress
-        self._kept: list[BaseException] = []
-        self.callback = _ffi().callback("oocdnn_progress", self._tile, error=1, onerror=self._keep)
+        self.operands[0] = _no_operands()
+        for slot, tensor in tensors.items():
+            t = self._tensors[slot]
+            t[0] = _tensor(tensor.dtype, tensor.shape, tensor.stride)
+            t.data, t.fd, t.offset = cast("void *", tensor.address), tensor.fd, tensor.offset
+            setattr(self.operands, slot, t)
+
+    def forget(self) -> None:
+        """Keeps nothing of the caller's."""
+        self._progress = self._kept = None
 
     def _tile(self, _user: Any, done: int, tiles: int) -> int:
         if self._progress is not None:
@@ -151,11 +178,23 @@ class _Watch:
         return 0
 
     def _keep(self, _kind: object, error: BaseException, _traceback: object) -> None:
-        self._kept.append(error)
+        if self._kept is None:
+            self._kept = error
 
     def raise_kept(self) -> None:
-        if self._kept:
-            raise self._kept[0]
+        if self._kept is not None:
+            raise self._kept
+
+
+# As many as calls were under way at once, those of no call now.
+_idle: list[_Call] = []
+
+
+def _idle_call() -> _Call:
+    try:
+        return _idle.pop()
+    except IndexError:  # not asked beforehand, since another thread may take the last one
+        return _Call()
 
 
 class HostMemory:
@@ -194,9 +233,9 @@ def _free_host(handle: Any, pid: int) -> None:
 
 def problem_text(call: Convolution, tensors: Mapping[Slot, Tensor]) -> str:
     """The problem string of a call, as it stands in logs."""
-    frame, text = _Frame(), _ffi().new("const char **")
-    c = frame.convolution(call)
-    _check(_library().oocdnn_problem_text(c, frame.operands(tensors), text))
+    c, text = _Call(), _ffi().new("const char **")
+    c.fill(call, tensors)
+    _check(_library().oocdnn_problem_text(c.convolution, c.operands, text))
     return _text(text[0])
 
 
@@ -224,20 +263,25 @@ class NativeContext:
     def closed(self) -> bool:
         return self._closing
 
-    @contextmanager
-    def _entered(self) -> Iterator[Any]:
+    def __enter__(self) -> Any:
+        """Keeps the handle, which it gives, from being destroyed."""
         with self._lock:
             if self._closing:
                 raise errors.DeviceError("this context is closed; make another one")
             self._calls += 1
-        try:
-            yield self._handle
-        finally:
-            with self._lock:
-                self._calls -= 1
-                last = self._calls == 0 and self.closed
-            if last:
-                self._end()
+        return self._handle
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with self._lock:
+            self._calls -= 1
+            last = self._calls == 0 and self._closing
+        if last:
+            self._end()
 
     def close(self) -> None:
         """Destroys the context; where calls are in it, the last of them does so when it ends."""
@@ -250,56 +294,59 @@ class NativeContext:
     def run(
         self, call: Convolution, tensors: Mapping[Slot, Tensor], progress: Progress | None
     ) -> None:
-        frame, watch = _Frame(), _Watch(progress)
-        c = frame.convolution(call)
-        c.progress = watch.callback
-        with self._entered() as handle:
-            status = _library().oocdnn_run(handle, c, frame.operands(tensors))
-            watch.raise_kept()
-            _check(status)
+        c = _idle_call()
+        try:
+            c.fill(call, tensors, progress)
+            with self as handle:
+                status = _library().oocdnn_run(handle, c.convolution, c.operands)
+                c.raise_kept()
+                _check(status)
+        finally:
+            c.forget()
+            _idle.append(c)
 
     def plan(self, problem: str) -> tuple[dict[str, Any], str]:
         """The fields of oocdnn_plan_info, and the text."""
         frame = _Frame()
         info, text = frame.new("oocdnn_plan_info *"), frame.new("const char **")
-        with self._entered() as handle, self._text_lock:
+        with self as handle, self._text_lock:
             _check(_library().oocdnn_plan(handle, frame.string(problem), info, text))
             return _fields(info), _text(text[0])
 
     def stats(self) -> dict[str, Any]:
         """The fields of oocdnn_stats."""
         stats = _ffi().new("oocdnn_stats *")
-        with self._entered() as handle:
+        with self as handle:
             _check(_library().oocdnn_get_stats(handle, stats))
         return _fields(stats)
 
     @property
     def device(self) -> str:
         name = _ffi().new("const char **")
-        with self._entered() as handle:
+        with self as handle:
             _check(_library().oocdnn_device_name(handle, name))
             return _text(name[0])
 
     def allocate_host(self, size: int) -> HostMemory:
         memory = _ffi().new("oocdnn_host_memory **")
-        with self._entered() as handle:
+        with self as handle:
             _check(_library().oocdnn_allocate_host(handle, size, memory))
         return HostMemory(memory[0], size)
 
     def pin(self, address: int, size: int) -> HostMemory:
         memory, data = _ffi().new("oocdnn_host_memory **"), _ffi().cast("void *", address)
-        with self._entered() as handle:
+        with self as handle:
             _check(_library().oocdnn_pin(handle, data, size, memory))
         return HostMemory(memory[0], size)
 
     def auto_pin_bytes(self) -> int:
         size = _ffi().new("int64_t *")
-        with self._entered() as handle:
+        with self as handle:
             _check(_library().oocdnn_auto_pin_bytes(handle, size))
         return int(size[0])
 
     def release(self) -> None:
-        with self._entered() as handle:
+        with self as handle:
             _check(_library().oocdnn_release(handle))
 
     def take_trace(self) -> str:
@@ -313,7 +360,7 @@ class NativeContext:
 
     def _take(self, function: Any) -> str:
         text = _ffi().new("const char **")
-        with self._entered() as handle, self._text_lock:
+        with self as handle, self._text_lock:
             _check(function(handle, text))
             return _text(text[0])
 

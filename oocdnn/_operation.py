@@ -1,26 +1,20 @@
 """What the public functions share: from checked arrays and keywords to one call of the core."""
 
 import math as _math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal, NamedTuple
 
 from oocdnn import _pins, _window
-from oocdnn._call import Convolution, Epilogue, Slot, Window
+from oocdnn._call import Convolution, Epilogue, Slot
 from oocdnn._cdefs import Activation, Direction, Math, Mode
+from oocdnn._geometry import Geometry, need_shape
 from oocdnn._native import Progress
 from oocdnn._stack import current_context
-from oocdnn._window import Padding, PerAxis
 from oocdnn.arrays import Operands, View, allocate, unwrap, view
 from oocdnn.errors import InvalidProblem
 
 ModeName = Literal["cross_correlation", "convolution"]
 MathName = Literal["fp32", "tf32"]
 ActivationSpec = str | tuple[str, float] | None
-
-# The letters of the axes, by the number of spatial axes, for messages.
-SPATIAL = {1: "W", 2: "H, W", 3: "D, H, W"}
-TAPS = {1: "S", 2: "R, S", 3: "T, R, S"}
 
 _MODES = {"cross_correlation": Mode.CROSS_CORRELATION, "convolution": Mode.CONVOLUTION}
 _MATHS = {"fp32": Math.FP32, "tf32": Math.TF32}
@@ -48,7 +42,8 @@ def math_of(name: MathName) -> Math:
     return result
 
 
-def _activation(spec: ActivationSpec) -> Epilogue:
+def _activation(spec: ActivationSpec) -> tuple[Activation, float]:
+    """The kind and its parameter, 0 where it has none."""
     name: Any = spec
     given: Any = None
     if spec is None:
@@ -61,8 +56,8 @@ def _activation(spec: ActivationSpec) -> Epilogue:
     if default is not None and _math.isnan(default):
         if given is not None:
             raise InvalidProblem(f"activation {name!r} has no parameter, and {given!r} was given")
-        return Epilogue(kind)
-    return Epilogue(kind, _real(f"the parameter of {name}", default if given is None else given))
+        return kind, 0.0
+    return kind, _real(f"the parameter of {name}", default if given is None else given)
 
 
 def _real(name: str, value: Any) -> float:
@@ -85,8 +80,7 @@ def _stream(stream: Any, ready: int | None) -> int:
     return _window.integer("stream", stream, 0)
 
 
-@dataclass(frozen=True)
-class Common:
+class Common(NamedTuple):
     """Keywords of every function."""
 
     out: Any = None
@@ -98,24 +92,7 @@ class Common:
     progress: Progress | None = None
 
 
-@dataclass(frozen=True)
-class Moves:
-    """Keywords that say how the filter moves."""
-
-    stride: PerAxis = 1
-    padding: Padding = 0
-    dilation: PerAxis = 1
-    groups: SupportsIndex = 1
-
-    def window(self, taps: Sequence[int]) -> Window:
-        return _window.make(len(taps), tuple(taps), self.stride, self.padding, self.dilation)
-
-    def checked_groups(self) -> int:
-        return _window.integer("groups", self.groups, 1)
-
-
-@dataclass(frozen=True)
-class Finish:
+class Finish(NamedTuple):
     """Keywords of what happens to the finished sum."""
 
     bias: Any = None
@@ -126,95 +103,52 @@ class Finish:
 
     def epilogue(self) -> Epilogue:
         alpha = _real("residual_alpha", self.residual_alpha)
-        return replace(_activation(self.activation), residual_alpha=alpha)
-
-
-@dataclass(frozen=True)
-class Result:
-    """Where a call writes, its shape, and whether its memory order follows the first input."""
-
-    slot: Slot
-    shape: tuple[int, ...]
-    keep_order: bool = True
-
-
-def need_axes(operand: View, rank: int, function: str, axes: str) -> None:
-    """`operand` must have `rank` spatial axes and two more."""
-    have = operand.ndim
-    if have == rank + 2:
-        return
-    text = f"{operand.name} has {have} axes {operand.shape}; {function} needs {rank + 2}: {axes}"
-    if have == rank + 1 and operand.name != "w":
-        text += f"; arrays are batched, pass {operand.name}[None] for a single sample"
-    raise InvalidProblem(text)
-
-
-def need_divided(what: str, channels: int, groups: int) -> None:
-    if channels % groups:
-        raise InvalidProblem(f"{what} has {channels} channels, which groups={groups} do not divide")
-
-
-def need_channels(weights: View, axis: int, want: int, why: str, groups: int) -> None:
-    if weights.shape[axis] != want:
-        divided = f" / {groups} groups" if groups > 1 else ""
-        raise InvalidProblem(
-            f"w has {weights.shape[axis]} on axis {axis} (shape {weights.shape}); {why}{divided} "
-            f"make it {want}"
-        )
-
-
-def need_shape(name: str, have: tuple[int, ...], want: tuple[int, ...], why: str) -> None:
-    if have != want:
-        raise InvalidProblem(f"{name} has shape {have}; {why} make it {want}")
+        return Epilogue(*_activation(self.activation), alpha)
 
 
 def launch(
     direction: Direction,
     inputs: dict[Slot, View],
-    window: Window,
-    groups: int,
-    result: Result,
+    slot: Slot,
+    geometry: Geometry,
     common: Common,
     finish: Finish | None = None,
 ) -> Any:
-    """Runs a call; the first of `inputs` decides the type, the library and the memory order."""
+    """Runs a call that writes `slot`; the first of `inputs` decides the type, the library and, but
+    for filters and biases, the memory order."""
     finish = finish or Finish()
     context = current_context()
     leader = next(iter(inputs.values()))
-    call = Convolution(
-        direction=direction,
-        window=window,
-        groups=groups,
-        mode=_one_of("mode", common.mode, _MODES),
-        math=context.math if common.math is None else math_of(common.math),
-        alpha=_real("alpha", common.alpha),
-        beta=_real("beta", common.beta),
-        epilogue=finish.epilogue(),
-    )
-    if call.beta != 0.0 and common.out is None:
-        raise InvalidProblem(f"beta={call.beta} adds to the old values of out: pass out=")
+    mode = _one_of("mode", common.mode, _MODES)
+    math = context.math if common.math is None else math_of(common.math)
+    alpha, beta = _real("alpha", common.alpha), _real("beta", common.beta)
+    epilogue = finish.epilogue()
+    if beta != 0.0 and common.out is None:
+        raise InvalidProblem(f"beta={beta} adds to the old values of out: pass out=")
     with Operands(leader) as operands:
-        for slot, operand in inputs.items():
-            operands.read(slot, operand)
-        _read_finish(operands, finish, result)
+        for name, operand in inputs.items():
+            operands.read(name, operand)
+        _read_finish(operands, finish, geometry.shape)
         if context.device == "cpu":
             operands.need_host()
         if common.out is None:
-            make = context.results.empty
-            output = allocate(leader, result.shape, result.keep_order, make)
+            output = allocate(leader, geometry.shape, slot in ("x", "y"), context.results.empty)
         else:
             output = view("out", common.out)
-        operands.write(result.slot, output, result.shape)
+        operands.write(slot, output, geometry.shape)
         if context.device == "cpu":
             operands.need_host()
-        call = replace(call, stream=_stream(common.stream, operands.stream))
-        with _pins.using(context, operands.in_memory):
+        stream = _stream(common.stream, operands.stream)
+        call = Convolution(
+            direction, geometry.window, geometry.groups, mode, math, alpha, beta, epilogue, stream
+        )
+        with _pins.Use(context, operands.in_memory):
             context.run(call, operands.tensors, common.progress)
     return unwrap(output) if common.out is None else common.out
 
 
-def _read_finish(operands: Operands, finish: Finish, result: Result) -> None:
-    channels = (result.shape[1],) if len(result.shape) > 1 else ()
+def _read_finish(operands: Operands, finish: Finish, shape: tuple[int, ...]) -> None:
+    channels = shape[1:2]
     vectors: tuple[tuple[Slot, str, Any], ...] = (
         ("bias", "b", finish.bias),
         ("scale", "scale", finish.scale),
@@ -226,5 +160,5 @@ def _read_finish(operands: Operands, finish: Finish, result: Result) -> None:
             operands.read(slot, operand)
     if finish.residual is not None:
         operand = view("residual", finish.residual)
-        need_shape("residual", operand.shape, result.shape, "the output's sizes")
+        need_shape("residual", operand.shape, shape, "the output's sizes")
         operands.read("residual", operand)

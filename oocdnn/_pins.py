@@ -16,8 +16,8 @@ import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from types import TracebackType
 from typing import Any, Protocol
 
 import numpy as np
@@ -151,18 +151,34 @@ def _root(array: Array) -> "Array | Lease | None":
     return root.base if isinstance(root.base, Lease) else None
 
 
-@contextmanager
-def using(pinner: Pinner, operands: Iterable[tuple[Array, int]]) -> Iterator[None]:
+class Use:
     """While a call uses these arrays, each with the bytes that it spans in memory."""
-    entered: list[_Pinned] = []
-    try:
-        if pinner.auto_pin_bytes > 0 or _state.watched or _state.leases:
-            _enter(pinner, operands, entered)
-        yield
-    finally:
-        if entered:
+
+    def __init__(self, pinner: Pinner, operands: Iterable[tuple[Array, int]]) -> None:
+        self._pinner = pinner
+        self._operands = operands
+        self._entered: list[_Pinned] = []
+
+    def __enter__(self) -> None:
+        if self._pinner.auto_pin_bytes > 0 or _state.watched or _state.leases:
+            try:
+                _enter(self._pinner, self._operands, self._entered)
+            except BaseException:
+                self._leave()
+                raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._entered:
             with _state.lock:
-                for one in entered:
+                for one in self._entered:
                     one.leave()
 
 

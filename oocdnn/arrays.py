@@ -5,12 +5,12 @@ whatever speaks `__array_interface__`, `__cuda_array_interface__` or DLPack. Ele
 float64, float32, float16 and bfloat16 (`ml_dtypes.bfloat16`, or torch's own).
 """
 
+import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,8 +41,7 @@ def type_name(dtype: DType) -> str:
     return next(name for name, value in _NUMPY_TYPES.items() if value == dtype)
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """One of the caller's arrays: where its elements lie. Strides are in bytes.
 
     `array` keeps them alive: what NumPy sees of host memory (a torch bfloat16 tensor appears as
@@ -85,13 +84,13 @@ class View:
         )
 
     @property
+    def layout(self) -> "Layout":
+        return _layout(self.shape, self.strides, self.itemsize)
+
+    @property
     def span(self) -> tuple[int, int]:
         """The addresses of the first byte and behind the last; strides are positive."""
-        if self.empty:
-            return self.address, self.address
-        steps = zip(self.shape, self.strides, strict=True)
-        length = self.itemsize + sum((n - 1) * stride for n, stride in steps if n > 1)
-        return self.address, self.address + length
+        return self.address, self.address + self.layout.length
 
     def _row_major(self) -> bool:
         step = self.itemsize
@@ -102,17 +101,36 @@ class View:
         return True
 
 
+class Layout(NamedTuple):
+    """How elements lie in memory."""
+
+    stride: tuple[int, ...]  # in elements, 0 where there is no second one
+    length: int  # bytes from the first element to behind the last
+    bad: int | None  # the first axis along which the core cannot walk
+
+
+@functools.lru_cache(maxsize=512)
+def _layout(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> Layout:
+    """Of `shape`, `strides` in bytes, and elements of `size` bytes."""
+    if 0 in shape:
+        return Layout((0,) * len(shape), 0, None)
+    steps = tuple(step if n > 1 else 0 for n, step in zip(shape, strides, strict=True))
+    length = size + sum((n - 1) * step for n, step in zip(shape, steps, strict=True))
+    bad = (s for s, n in enumerate(shape) if n > 1 and (steps[s] <= 0 or steps[s] % size))
+    return Layout(tuple(step // size for step in steps), length, next(bad, None))
+
+
 def view(name: str, value: object) -> View:
     """Looks at a caller's array without copying; the errors name it as `name`."""
+    if isinstance(value, np.ndarray):
+        if isinstance(value, np.ma.MaskedArray):
+            raise InvalidDtype(
+                f"{name} is a masked array, and masks are not looked at; {name}.filled()"
+            )
+        return _host_view(name, value, _numpy_type(name, value))
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return _torch_view(name, value, torch)
-    if isinstance(value, np.ma.MaskedArray):
-        raise InvalidDtype(
-            f"{name} is a masked array, and masks are not looked at; {name}.filled()"
-        )
-    if isinstance(value, np.ndarray):
-        return _host_view(name, value, _numpy_type(name, value))
     if hasattr(value, "__cuda_array_interface__"):
         return _gpu_view(name, value, _gpu_arrays.of_interface(value))
     if hasattr(value, "__dlpack_device__"):
@@ -167,19 +185,35 @@ def refuse_gpu(operand: View) -> Unsupported:
     )
 
 
+@functools.lru_cache(maxsize=64)
+def _served(dtype: np.dtype[Any]) -> DType | None:
+    """NumPy makes the name anew each time it is asked for one."""
+    return _NUMPY_TYPES.get(dtype.name) if dtype.isnative else None
+
+
 def _numpy_type(name: str, array: Array) -> DType:
-    dtype = _NUMPY_TYPES.get(array.dtype.name)
-    if dtype is None:
+    dtype = _served(array.dtype)
+    if dtype is not None:
+        return dtype
+    if array.dtype.name not in _NUMPY_TYPES:
         raise InvalidDtype(
             f"{name} has elements of type {array.dtype}; float64, float32, float16 and "
             f"ml_dtypes.bfloat16 are served, for example {name}.astype(numpy.float32)"
         )
-    if not array.dtype.isnative:
-        raise InvalidProblem(
-            f"{name} has elements of the other byte order ({array.dtype.str}); convert it with "
-            f"{name}.astype({name}.dtype.newbyteorder('='))"
-        )
-    return dtype
+    raise InvalidProblem(
+        f"{name} has elements of the other byte order ({array.dtype.str}); convert it with "
+        f"{name}.astype({name}.dtype.newbyteorder('='))"
+    )
+
+
+@functools.cache
+def _torch_types(torch: Any) -> dict[Any, DType]:
+    return {
+        torch.float32: DType.FLOAT32,
+        torch.float64: DType.FLOAT64,
+        torch.float16: DType.FLOAT16,
+        torch.bfloat16: DType.BFLOAT16,
+    }
 
 
 def _torch_view(name: str, tensor: Any, torch: Any) -> View:
@@ -188,13 +222,8 @@ def _torch_view(name: str, tensor: Any, torch: Any) -> View:
             f"{name} requires gradients, which are not recorded here; pass {name}.detach(), or "
             "call within torch.no_grad()"
         )
-    types = {
-        torch.float32: DType.FLOAT32,
-        torch.float64: DType.FLOAT64,
-        torch.float16: DType.FLOAT16,
-        torch.bfloat16: DType.BFLOAT16,
-    }
-    if tensor.dtype not in types or tensor.layout != torch.strided:
+    dtype = _torch_types(torch).get(tensor.dtype)
+    if dtype is None or tensor.layout != torch.strided:
         raise InvalidDtype(
             f"{name} has elements of type {tensor.dtype} in layout {tensor.layout}; strided "
             f"float64, float32, float16 and bfloat16 are served, for example {name}.float()"
@@ -204,7 +233,6 @@ def _torch_view(name: str, tensor: Any, torch: Any) -> View:
     plain = tensor.detach()
     if tensor.device.type == "cuda":
         return _gpu_view(name, plain, _gpu_arrays.of_torch(plain), torch)
-    dtype = types[tensor.dtype]
     if dtype == DType.BFLOAT16:
         return _host_view(name, plain.view(torch.int16).numpy().view(np.uint16), dtype, torch)
     return _host_view(name, plain.numpy(), dtype, torch)
@@ -225,23 +253,19 @@ def _dlpack_view(name: str, value: Any) -> View:
     return _host_view(name, array, _numpy_type(name, array), library)
 
 
-def _check_layout(operand: View) -> tuple[int, ...]:
-    """The element strides of an array, if the core can walk them."""
+def _need_walkable(operand: View, layout: Layout) -> None:
+    """Refuses what the core cannot walk."""
     name, size = operand.name, operand.itemsize
-    if operand.empty:
-        return (0,) * operand.ndim
-    for axis, (extent, stride) in enumerate(zip(operand.shape, operand.strides, strict=True)):
-        if extent > 1 and (stride <= 0 or stride % size):
-            raise InvalidProblem(
-                f"{name} has a stride of {stride} bytes on axis {axis}; strides must be positive "
-                f"multiples of {size} bytes, pass numpy.ascontiguousarray({name})"
-            )
-    if operand.address % size:
+    if layout.bad is not None:
+        raise InvalidProblem(
+            f"{name} has a stride of {operand.strides[layout.bad]} bytes on axis {layout.bad}; "
+            f"strides must be positive multiples of {size} bytes, pass "
+            f"numpy.ascontiguousarray({name})"
+        )
+    if operand.address % size and not operand.empty:
         raise InvalidProblem(
             f"{name} does not begin at a multiple of {size} bytes; pass {name}.copy()"
         )
-    strides = zip(operand.shape, operand.strides, strict=True)
-    return tuple(stride // size if extent > 1 else 0 for extent, stride in strides)
 
 
 def allocate(
@@ -285,7 +309,7 @@ class Operands:
         self._leader = leader
         self._views: dict[Slot, View] = {}
         self._files: dict[Slot, MappedFile] = {}
-        self._opened = ExitStack()
+        self._spans: dict[Slot, tuple[int, int]] = {}
         self.tensors: dict[Slot, Tensor] = {}
 
     def __enter__(self) -> "Operands":
@@ -297,23 +321,26 @@ class Operands:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._opened.close()
+        if self._files:
+            with ExitStack() as opened:
+                for file in self._files.values():
+                    opened.push(file)
 
     @property
     def stream(self) -> int | None:
         """The stream on which the first array on a GPU is ready; None where there is none."""
-        streams = (operand.stream for operand in self._views.values())
-        return next((stream for stream in streams if stream is not None), None)
+        for operand in self._views.values():
+            if operand.stream is not None:
+                return operand.stream
+        return None
 
     @property
-    def in_memory(self) -> list[tuple[Array, int]]:
+    def in_memory(self) -> Iterator[tuple[Array, int]]:
         """The arrays in host memory that the call uses there, each with the bytes of its span."""
-        spans = [
-            (operand.array, operand.span)
-            for slot, operand in self._views.items()
-            if operand.stream is None and slot not in self._files
-        ]
-        return [(array, end - begin) for array, (begin, end) in spans]
+        for slot, operand in self._views.items():
+            if operand.stream is None and slot not in self._files:
+                begin, end = self._spans[slot]
+                yield operand.array, end - begin
 
     def need_host(self) -> None:
         """Refuses arrays on a GPU."""
@@ -345,38 +372,43 @@ class Operands:
 
     def _check_type(self, slot: Slot, operand: View) -> None:
         leader = self._leader
+        if operand.dtype == leader.dtype:
+            return
         sums = DType.FLOAT32 if leader.dtype in _SHORT_TYPES else leader.dtype
         if slot in ("bias", "scale") and operand.dtype == sums:
             return
-        if operand.dtype != leader.dtype:
-            wanted = type_name(leader.dtype)
-            raise InvalidDtype(
-                f"{operand.name} has elements of type {type_name(operand.dtype)}, {leader.name} of "
-                f"{wanted}; all arrays of a call are of one type, for example "
-                f"{operand.name}.astype({leader.name}.dtype)"
-            )
+        wanted = type_name(leader.dtype)
+        raise InvalidDtype(
+            f"{operand.name} has elements of type {type_name(operand.dtype)}, {leader.name} of "
+            f"{wanted}; all arrays of a call are of one type, for example "
+            f"{operand.name}.astype({leader.name}.dtype)"
+        )
 
     def _add(self, slot: Slot, operand: View, writing: bool) -> None:
-        stride = _check_layout(operand)
+        layout = operand.layout
+        _need_walkable(operand, layout)
         self._views[slot] = operand
+        self._spans[slot] = operand.address, operand.address + layout.length
         file = _mapped.find(operand.array, writing) if operand.stream is None else None
         if file is None:
-            self.tensors[slot] = Tensor(operand.dtype, operand.shape, stride, operand.address)
+            self.tensors[slot] = Tensor(
+                operand.dtype, operand.shape, layout.stride, operand.address
+            )
             return
-        self._files[slot] = self._opened.enter_context(file)
+        self._files[slot] = file
         self.tensors[slot] = Tensor(
-            operand.dtype, operand.shape, stride, fd=file.fd, offset=file.offset
+            operand.dtype, operand.shape, layout.stride, fd=file.fd, offset=file.offset
         )
 
     def _overlap(self, a: Slot, b: Slot) -> bool:
-        if _meet(self._views[a].span, self._views[b].span):
+        if _meet(self._spans[a], self._spans[b]):
             return True
         first, second = self._files.get(a), self._files.get(b)
         if first is None or second is None:
             return False
         if (first.device, first.inode) != (second.device, second.inode):
             return False
-        return _meet(_file_span(first, self._views[a]), _file_span(second, self._views[b]))
+        return _meet(_file_span(first, self._spans[a]), _file_span(second, self._spans[b]))
 
     def _in_place(self, output: Slot, other: Slot) -> bool:
         """A residual that is the output itself: each element is read before it is written."""
@@ -390,6 +422,6 @@ def _meet(a: tuple[int, int], b: tuple[int, int]) -> bool:
     return a[0] < b[1] and b[0] < a[1]
 
 
-def _file_span(file: MappedFile, operand: View) -> tuple[int, int]:
-    begin, end = operand.span
+def _file_span(file: MappedFile, span: tuple[int, int]) -> tuple[int, int]:
+    begin, end = span
     return file.offset, file.offset + end - begin

@@ -32,44 +32,21 @@ The definitions are those of cuDNN and PyTorch.
 
 from typing import Any, Protocol, SupportsIndex
 
-from oocdnn import _window
+from oocdnn import _geometry
 from oocdnn._call import Slot
 from oocdnn._cdefs import Direction
+from oocdnn._geometry import SPATIAL, TAPS, Moves
 from oocdnn._native import Progress
-from oocdnn._operation import (
-    SPATIAL,
-    TAPS,
-    ActivationSpec,
-    Common,
-    Finish,
-    MathName,
-    ModeName,
-    Moves,
-    Result,
-    launch,
-    need_axes,
-    need_channels,
-    need_divided,
-)
+from oocdnn._operation import ActivationSpec, Common, Finish, MathName, ModeName, launch
 from oocdnn._window import Padding, PerAxis
 from oocdnn.arrays import View, view
 
 
 def _forward(rank: int, x: Any, w: Any, moves: Moves, finish: Finish, common: Common) -> Any:
-    name = f"conv{rank}d"
     data, weights = view("x", x), view("w", w)
-    need_axes(data, rank, name, f"N, C, {SPATIAL[rank]}")
-    need_axes(weights, rank, name, f"K, C/groups, {TAPS[rank]}")
-    groups = moves.checked_groups()
-    need_divided("x", data.shape[1], groups)
-    need_divided("w", weights.shape[0], groups)
-    need_channels(weights, 1, data.shape[1] // groups, f"{data.shape[1]} channels of x", groups)
-    taps = weights.shape[2:]
-    window = moves.window(taps)
-    extents = _window.forward_extents(window, data.shape[2:], taps)
-    result = Result("y", (data.shape[0], weights.shape[0], *extents))
+    geometry = _geometry.forward(rank, data.shape, weights.shape, *moves)
     inputs: dict[Slot, View] = {"x": data, "w": weights}
-    return launch(Direction.FORWARD, inputs, window, groups, result, common, finish)
+    return launch(Direction.FORWARD, inputs, "y", geometry, common, finish)
 
 
 def _transposed(
@@ -81,19 +58,10 @@ def _transposed(
     finish: Finish,
     common: Common,
 ) -> Any:
-    name = f"conv_transpose{rank}d"
     data, weights = view("x", x), view("w", w)
-    need_axes(data, rank, name, f"N, C, {SPATIAL[rank]}")
-    need_axes(weights, rank, name, f"C, K/groups, {TAPS[rank]}")
-    groups = moves.checked_groups()
-    need_divided("x", data.shape[1], groups)
-    need_channels(weights, 0, data.shape[1], "channels of x", 1)
-    taps = weights.shape[2:]
-    window = moves.window(taps)
-    extents = _window.transposed_extents(window, data.shape[2:], taps, output_padding)
-    result = Result("x", (data.shape[0], weights.shape[1] * groups, *extents))
+    geometry = _geometry.transposed(rank, data.shape, weights.shape, output_padding, *moves)
     inputs: dict[Slot, View] = {"y": data, "w": weights}
-    return launch(Direction.BACKWARD_DATA, inputs, window, groups, result, common, finish)
+    return launch(Direction.BACKWARD_DATA, inputs, "x", geometry, common, finish)
 
 
 class Convolve(Protocol):

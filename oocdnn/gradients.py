@@ -8,43 +8,14 @@ With `out` and `beta=1` a gradient is added to what out holds.
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
-from oocdnn import _window
+from oocdnn import _geometry, _window
 from oocdnn._call import Slot
 from oocdnn._cdefs import Direction
+from oocdnn._geometry import Geometry
 from oocdnn._native import Progress
-from oocdnn._operation import (
-    SPATIAL,
-    TAPS,
-    Common,
-    MathName,
-    ModeName,
-    Moves,
-    Result,
-    launch,
-    need_axes,
-    need_channels,
-    need_divided,
-    need_shape,
-)
+from oocdnn._operation import Common, MathName, ModeName, launch
 from oocdnn._window import Padding, PerAxis
 from oocdnn.arrays import View, view
-from oocdnn.errors import InvalidProblem
-
-
-def _gradient_rank(dy: View) -> int:
-    rank = dy.ndim - 2
-    if rank not in SPATIAL:
-        raise InvalidProblem(
-            f"dy has {dy.ndim} axes {dy.shape}; 3, 4 or 5 are possible: N, K, [D, [H,]] W"
-        )
-    return rank
-
-
-def _shape(name: str, shape: Sequence[SupportsIndex], axes: int) -> tuple[int, ...]:
-    sizes = tuple(_window.integer(f"{name}[{i}]", size, 0) for i, size in enumerate(shape))
-    if len(sizes) != axes:
-        raise InvalidProblem(f"{name} is {sizes}; dy has {axes} axes, and so must {name}")
-    return sizes
 
 
 def conv_backward_data(
@@ -70,21 +41,12 @@ def conv_backward_data(
     lead to one size of dy. Returns dx, shaped x_shape, in dy's memory order.
     """
     gradient, weights = view("dy", dy), view("w", w)
-    rank = _gradient_rank(gradient)
-    need_axes(weights, rank, "conv_backward_data", f"K, C/groups, {TAPS[rank]}")
-    shape = _shape("x_shape", x_shape, rank + 2)
-    moves = Moves(stride, padding, dilation, groups)
-    count, taps = moves.checked_groups(), weights.shape[2:]
-    need_divided("x_shape", shape[1], count)
-    need_divided("w", weights.shape[0], count)
-    need_channels(weights, 1, shape[1] // count, f"{shape[1]} channels of x_shape", count)
-    window = moves.window(taps)
-    extents = _window.forward_extents(window, shape[2:], taps)
-    want = (shape[0], weights.shape[0], *extents)
-    need_shape("dy", gradient.shape, want, "x_shape, w and the other parameters")
+    geometry = _geometry.backward_data(
+        gradient.shape, weights.shape, x_shape, stride, padding, dilation, groups
+    )
     common = Common(out, alpha, beta, mode, math, stream, progress)
     inputs: dict[Slot, View] = {"y": gradient, "w": weights}
-    return launch(Direction.BACKWARD_DATA, inputs, window, count, Result("x", shape), common)
+    return launch(Direction.BACKWARD_DATA, inputs, "x", geometry, common)
 
 
 def conv_backward_filter(
@@ -110,23 +72,12 @@ def conv_backward_filter(
     sizes lead to one size of dy. Returns dw, shaped w_shape, in row-major order.
     """
     data, gradient = view("x", x), view("dy", dy)
-    rank = _gradient_rank(gradient)
-    need_axes(data, rank, "conv_backward_filter", f"N, C, {SPATIAL[rank]}")
-    shape = _shape("w_shape", w_shape, rank + 2)
-    moves = Moves(stride, padding, dilation, groups)
-    count, taps = moves.checked_groups(), shape[2:]
-    need_divided("x", data.shape[1], count)
-    need_divided("w_shape", shape[0], count)
-    want = (shape[0], data.shape[1] // count, *taps)
-    need_shape("w_shape", shape, want, "x and groups")
-    window = moves.window(taps)
-    extents = _window.forward_extents(window, data.shape[2:], taps)
-    want = (data.shape[0], shape[0], *extents)
-    need_shape("dy", gradient.shape, want, "x, w_shape and the other parameters")
+    geometry = _geometry.backward_filter(
+        data.shape, gradient.shape, w_shape, stride, padding, dilation, groups
+    )
     common = Common(out, alpha, beta, mode, math, stream, progress)
     inputs: dict[Slot, View] = {"x": data, "y": gradient}
-    result = Result("w", shape, keep_order=False)
-    return launch(Direction.BACKWARD_FILTER, inputs, window, count, result, common)
+    return launch(Direction.BACKWARD_FILTER, inputs, "w", geometry, common)
 
 
 def conv_backward_bias(
@@ -144,8 +95,8 @@ def conv_backward_bias(
     dy: [N, K, ...]. Returns db: [K].
     """
     gradient = view("dy", dy)
-    rank = _gradient_rank(gradient)
-    window = Moves().window((1,) * rank)
+    rank = _geometry.gradient_rank(gradient.shape)
+    window = _window.make(rank, (1,) * rank, 1, 0, 1)
+    geometry = Geometry(window, 1, (gradient.shape[1],))
     common = Common(out, alpha, beta, "cross_correlation", math, stream, progress)
-    result = Result("bias", (gradient.shape[1],), keep_order=False)
-    return launch(Direction.BACKWARD_BIAS, {"y": gradient}, window, 1, result, common)
+    return launch(Direction.BACKWARD_BIAS, {"y": gradient}, "bias", geometry, common)

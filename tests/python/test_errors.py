@@ -264,6 +264,15 @@ def test_a_context_is_usable_after_errors(ctx):
     np.testing.assert_array_equal(ctx.conv2d(X, W), expected)
 
 
+@pytest.mark.parametrize("keyword", ["stride", "padding", "dilation"])
+def test_what_equals_a_served_value_is_refused_all_the_same(ctx, keyword):
+    for served in (1, (1, 1), [1, 1], np.int64(1), np.array([1, 1])):
+        for refused in (1.0, (1, 1.0), [1.0, 1]):
+            ctx.conv2d(X, W, **{keyword: served})
+            with pytest.raises(InvalidProblem, match=rf"{keyword} .*is 1\.0"):
+                ctx.conv2d(X, W, **{keyword: refused})
+
+
 def test_unknown_keywords_are_refused():
     with pytest.raises(TypeError, match="strides"):
         oocdnn.conv2d(X, W, strides=2)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import signal
 import subprocess
 import sys
+import threading
 import time
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import oracle
 import pytest
-from python.support import assert_equal, integers
+from python.support import SMALL, assert_equal, integers
+
+import oocdnn
 
 LONG = """
 import signal, sys, time
@@ -75,11 +82,46 @@ def test_a_call_within_progress_is_possible_on_another_context(ctx):
     results = []
 
     def progress(done, tiles):
-        import oocdnn
-
         if not results:
             with oocdnn.Context("cpu") as other:
                 results.append(other.conv2d(x, w))
 
     assert_equal(ctx.conv2d(x, w, progress=progress), oracle.forward(x, w))
     assert_equal(results[0], oracle.forward(x, w))
+
+
+def test_calls_at_once_hear_their_own_progress():
+    x, w = integers((2, 16, 40, 40)), integers((16, 16, 3, 3))
+    expected = oracle.forward(x, w)
+
+    def work(number):
+        heard = []
+        with oocdnn.Context("cpu", SMALL, threads=1) as context:
+            for _ in range(5):
+                y = context.conv2d(x, w, progress=lambda *_: heard.append(threading.get_ident()))
+                assert_equal(y, expected)
+        return set(heard) == {threading.get_ident()}
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(16)))
+
+
+def test_nothing_of_a_call_is_kept(ctx):
+    class Enough(Exception):
+        pass
+
+    class Progress:
+        def __call__(self, done, tiles):
+            if self.raises:
+                raise Enough
+
+    x, w = integers((2, 16, 40, 40)), integers((16, 16, 3, 3))
+    for raises in (False, True):
+        progress = Progress()
+        progress.raises = raises
+        gone = weakref.ref(progress)
+        with pytest.raises(Enough) if raises else contextlib.nullcontext():
+            ctx.conv2d(x, w, progress=progress)
+        del progress
+        gc.collect()
+        assert gone() is None
