@@ -5,8 +5,9 @@
 The floor of a problem is the least time by wires and arithmetic, both measured in the same run:
 max(a, in / B_in, out / B_out, (in + out) / B_both), every byte counted once. `a` is the best time
 for the same arithmetic with every operand on the GPU: torch in core, NCHW and channels-last, with
-the engine that its own measurements choose, and our own tiles. Elements are small integers, for
-which every engine that adds products gives the same bits as torch.
+the engine that its own measurements choose, and our own, whole and in tiles. Where torch computes
+by Winograd or FFT, which is not the same arithmetic, its time is noted and not counted. Elements
+are small integers, for which every engine that adds products gives the same bits as torch.
 """
 
 import ctypes
@@ -39,6 +40,7 @@ MATHS = {
     "tf32": (torch.float32, "f32/tf32", "tf32"),
     "bf16": (torch.bfloat16, "bf16", "fp32"),
 }
+OTHER_ARITHMETIC = ("winograd", "fft")  # in the names of kernels
 MANY_FLOPS = 2e13  # of a call beyond which torch tries no engines out: that takes minutes
 MUCH = 1 << 30  # bytes moved, from which on the worst ratio counts
 
@@ -120,9 +122,20 @@ def event_seconds(work: Callable[[], object], repeats: int) -> float:
     return min(times[1:])
 
 
-def torch_seconds(case: Layer, direction: Direction, inputs: list[torch.Tensor]) -> dict[str, Any]:
-    """Seconds of torch in core by memory order; what it cannot do is left out with its reason."""
-    call = in_core(case, direction)
+def other_arithmetic(work: Callable[[], object]) -> str | None:
+    """By what the work computes instead of adding products; None where it adds products."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        work()
+        torch.cuda.synchronize()
+    names = " ".join(event.key.lower() for event in profile.key_averages())
+    return next((word for word in OTHER_ARITHMETIC if word in names), None)
+
+
+def in_core_seconds(
+    call: Callable[..., object], case: Layer, inputs: list[torch.Tensor], judge: bool
+) -> dict[str, Any]:
+    """Seconds of a call on arrays on the GPU by memory order. What it cannot do is left out with
+    its reason, and so is what computes otherwise, where that is judged."""
     seconds: dict[str, Any] = {}
     last = torch.channels_last if case.rank == 2 else torch.channels_last_3d
     many = case.flops > MANY_FLOPS
@@ -130,7 +143,9 @@ def torch_seconds(case: Layer, direction: Direction, inputs: list[torch.Tensor])
     for name, order in (("nchw", torch.contiguous_format), ("nhwc", last)):
         try:
             here = [tensor.contiguous(memory_format=order) for tensor in inputs]
-            seconds[name] = event_seconds(partial(call, *here), 1 if many else 3)
+            took = event_seconds(partial(call, *here), 1 if many else 3)
+            other = other_arithmetic(partial(call, *here)) if judge else None
+            seconds[name] = took if other is None else f"{took * 1e3:.2f} ms by {other}"
         except RuntimeError as error:
             seconds[name] = str(error).splitlines()[0]
         here = []
@@ -151,6 +166,7 @@ class Measured:
     bytes_out: int
     flops: int
     torch_seconds: dict[str, Any]
+    own_seconds: dict[str, Any] = field(default_factory=dict)  # in core
     first: float = 0.0  # seconds of the first call, which plans and prepares
     seconds: list[float] = field(default_factory=list)
     prepared: int = 0  # of the later calls
@@ -182,7 +198,8 @@ def provenance_on_gpu(module: str, rounds: int, device: str, wires: Wires | None
 
 def floors(one: Measured, wires: Wires) -> dict[str, float]:
     """Seconds of each limit."""
-    times = [value for value in one.torch_seconds.values() if isinstance(value, float)]
+    in_core_times = (*one.torch_seconds.values(), *one.own_seconds.values())
+    times = [value for value in in_core_times if isinstance(value, float)]
     return {
         **wires.floors(one.bytes_in, one.bytes_out),
         "arithmetic": min([*times, one.stats["compute_seconds"]]),
@@ -213,6 +230,19 @@ def compare(result: torch.Tensor, expected: torch.Tensor) -> tuple[int, float]:
     return wrong, most
 
 
+def convolve_in_core(
+    context: oocdnn.Context, case: Layer, direction: Direction, *inputs: torch.Tensor, **more: Any
+) -> torch.Tensor:
+    """One call of oocdnn whose result lies as the first input does."""
+    last = inputs[0].stride(1) == 1
+    orders = {4: torch.channels_last, 5: torch.channels_last_3d}
+    shape = case.shape(ROLES[direction][-1])
+    order = orders[len(shape)] if last else torch.contiguous_format
+    out = torch.empty(shape, dtype=inputs[0].dtype, device="cuda", memory_format=order)
+    convolve(context, case, direction, inputs, out, **more)
+    return out
+
+
 def measure(
     context: oocdnn.Context,
     pinned: Pinned,
@@ -235,8 +265,11 @@ def measure(
         bytes_in=sum(tensor.nbytes for tensor in host),
         bytes_out=result.nbytes,
         flops=case.flops,
-        torch_seconds=torch_seconds(case, direction, here),
+        torch_seconds=in_core_seconds(in_core(case, direction), case, here, math_name == "fp32"),
     )
+    if not any(isinstance(value, float) for value in one.torch_seconds.values()):
+        own = partial(convolve_in_core, context, case, direction, math=allowed)
+        one.own_seconds = in_core_seconds(own, case, here, judge=False)
     inputs = (as_numpy(host[0]), as_numpy(host[1]))
     out = as_numpy(result)
     for _ in range(repeats + 1):

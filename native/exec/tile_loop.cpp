@@ -145,7 +145,7 @@ Status TileLoop::Loop(const Call& call, const Progress& progress) {
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
     const bool brief = passed.count() < kShortStep * static_cast<double>(awaited);
     const int64_t known = step.number - (brief ? kMostAhead : kAhead);
-    if (known >= awaited) {
+    if (known - awaited >= (brief ? kMostAtOnce : 0)) {
       OOC_TRY(device_.Synchronize(stepped_[static_cast<size_t>(known % kMostAhead)].get()));
       awaited = known + 1;
     }
@@ -165,11 +165,11 @@ Status TileLoop::TakeStep(const Call& call, const Step& step, Feed* feed) {
   const Bound bound(device_);
   OOC_TRY(Fetch(call, step, feed));
   OOC_TRY(Compute(call, step));
-  OOC_TRY(device_.Record(stepped_[static_cast<size_t>(step.number % kMostAhead)].get(),
-                         compute_.get()));
   const int out = Index(call.booking.problem.output());
-  if (!step.operand[out].leave || call.booking.in_place[out]) return {};
-  return Drain(call, step);
+  if (step.operand[out].leave && !call.booking.in_place[out]) OOC_TRY(Drain(call, step));
+  // Behind what the drain waits for, because waking the host takes the stream a while.
+  return device_.Record(stepped_[static_cast<size_t>(step.number % kMostAhead)].get(),
+                        compute_.get());
 }
 
 Status TileLoop::Fetch(const Call& call, const Step& step, Feed* feed) {
@@ -190,19 +190,7 @@ Status TileLoop::FetchOperand(const Call& call, const Step& step, Operand operan
   const auto slot = static_cast<size_t>(mine.slot);
   Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, operand, mine.slot));
   OOC_TRY(device_.Wait(fetch_.get(), idle_[i][slot].get()));
-  if (mine.from_slot >= 0) {
-    TileMove move;
-    move.from = TileOf(call, operand, mine.from_slot);
-    move.to = transfer.tile;
-    move.from_begin[mine.roll_axis] = mine.from_row;
-    move.extent = mine.box.extent;
-    move.extent[mine.roll_axis] = mine.kept;
-    move.operand = operand;
-    move.layout = transfer.layout;
-    move.tag = transfer.tag;
-    OOC_TRY(device_.Move(fetch_.get(), move));
-    transfer.tile_begin[mine.roll_axis] = mine.kept;
-  }
+  if (mine.from_slot >= 0) transfer.tile_begin[mine.roll_axis] = mine.kept;
   transfer.view = tensor.view;
   transfer.bounce = BounceOf(call, 0);
   const Piece part = FetchedPart(mine);
@@ -227,6 +215,24 @@ Status TileLoop::FetchStaged(const Transfer& whole, const Piece& part, Feed* fee
   return {};
 }
 
+// On the stream that computes, so that no copy over the wire waits for it. The slot they come from
+// is filled again only after that.
+Status TileLoop::MoveKept(const Call& call, const Step& step, Operand operand) {
+  const int i = Index(operand);
+  const OperandStep& mine = step.operand[i];
+  TileMove move;
+  move.from = TileOf(call, operand, mine.from_slot);
+  move.to = TileOf(call, operand, mine.slot);
+  move.from_begin[mine.roll_axis] = mine.from_row;
+  move.extent = mine.box.extent;
+  move.extent[mine.roll_axis] = mine.kept;
+  move.operand = operand;
+  move.layout = &call.booking.layout[i];
+  move.tag = {step.number, operand, nullptr};
+  OOC_TRY(device_.Move(compute_.get(), move));
+  return device_.Record(idle_[i][static_cast<size_t>(mine.from_slot)].get(), compute_.get());
+}
+
 Status TileLoop::Compute(const Call& call, const Step& step) {
   const Problem& problem = call.booking.problem;
   const Operation& operation = OperationOf(problem.direction);
@@ -236,6 +242,12 @@ Status TileLoop::Compute(const Call& call, const Step& step) {
   args.tag = {step.number, problem.output(), nullptr};
   args.accumulate = !output.enter;
   args.workspace = call.arena.At(call.booking.workspace);
+  for (int i = 0; i < kOperands; ++i) {
+    const OperandStep& mine = step.operand[i];
+    if (mine.enter && mine.from_slot >= 0 && !call.booking.in_place[i]) {
+      OOC_TRY(MoveKept(call, step, static_cast<Operand>(i)));
+    }
+  }
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (!problem.Uses(operand)) continue;

@@ -49,6 +49,8 @@ class TileLoop {
   // call within a tile or two and queues stay short: more of them where steps are so short that the
   // host's own waking up would be in the way.
   static constexpr int kAhead = 3, kMostAhead = 8;
+  // Waking the host takes as long as a brief step, so it then sleeps only at each fourth.
+  static constexpr int kMostAtOnce = 3;
   static constexpr double kShortStep = 1e-3;  // seconds
 
   struct Call {
@@ -65,6 +67,7 @@ class TileLoop {
   // A transfer of a staged operand, of which `part` crosses the wire, piece by piece.
   Status FetchStaged(const Transfer& whole, const Piece& part, Feed* feed);
   Status DrainStaged(const Transfer& whole);
+  Status MoveKept(const Call& call, const Step& step, Operand operand);
   Status Compute(const Call& call, const Step& step);
   Status TakeStep(const Call& call, const Step& step, Feed* feed);
   Status Finish(const Call& call, const Step& step);

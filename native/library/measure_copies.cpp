@@ -31,9 +31,11 @@ constexpr int64_t kLarge = 33554432;                 // bytes of host memory tha
 static_assert(kRows * kWidth * kChannels * kElement <= kLarge);
 static_assert(kFarPlanes * kFarPitch <= kLarge && kNear.Count() * kNear.pitch <= kLarge &&
               kNearOfCores.Count() * kNearOfCores.pitch <= kLarge);
-constexpr int kBusyRuns = 16;       // of a convolution that goes on beside a copy
-constexpr int kChain = 16;          // tiles, one after the other
-constexpr int64_t kGapRows = 146;   // of a tile of kNarrow columns: 4 MB
+constexpr int kBusyRuns = 16;  // of a convolution that goes on beside a copy
+constexpr int kChain = 16;     // tiles, one after the other
+// Of a tile of kNarrow columns, 4 MB and so many times as much: what copies cost beyond their
+// bytes.
+constexpr int64_t kGapRows = 146, kGapGrowth = 4;
 constexpr double kLeastGap = 1e-6;  // seconds between two copies
 
 // What rows cost on top of their bytes, in seconds.
@@ -262,30 +264,19 @@ class Copies {
   // What a piece of work costs beyond its bytes and operations.
   Status MeasureFixedCosts() { return profile_.shared_engines ? MeasureTurns() : MeasureGaps(); }
 
-  // In both directions at once, as in a pipeline: pieces long enough that the host is ahead of
-  // them.
+  // Pieces long enough that the host is ahead of them.
   Status MeasureGaps() {
-    OOC_ASSIGN(const std::unique_ptr<Rig> large, FirstRig(kGapRows, kNarrow));
     OOC_ASSIGN(const std::unique_ptr<Rig> tiny, FirstRig(1, kNarrow));
-    const double bytes = large->bytes(Operand::kX);
-    const Block in = HostBlock(device_, static_cast<int64_t>(bytes));
-    const Block out = HostBlock(device_, static_cast<int64_t>(bytes));
+    const Block in = HostBlock(device_, kLarge), out = HostBlock(device_, kLarge);
     if (in.get() == nullptr || out.get() == nullptr) {
       return Error(Code::kOutOfMemory, "no host memory to calibrate");
     }
-    std::memset(in.get(), 0, static_cast<size_t>(bytes));
-    const Transfer fetch = large->TransferOf(Operand::kX, {in.get(), kNarrow, false}, nullptr);
-    const Transfer drain = large->TransferOf(Operand::kY, {out.get(), kNarrow, false}, nullptr);
-    OOC_ASSIGN(const double tile, ChainSeconds([&]() -> Status {
-                 OOC_TRY(device_.Fetch(fetch_.get(), fetch));
-                 OOC_TRY(InTurn(fetch_, drain_));
-                 return device_.Drain(drain_.get(), drain);
-               }));
+    std::memset(in.get(), 0, static_cast<size_t>(kLarge));
+    std::memset(out.get(), 0, static_cast<size_t>(kLarge));
     const Host few{in.get(), kNarrow, false};
-    const double copied = 2 * bytes / profile_.both_bytes_per_second;
-    // The first fetch and the last drain have nothing beside them.
-    const double ramps = 2 * bytes / profile_.fetch_bytes_per_second - copied;
-    profile_.copy_seconds = std::max(tile - copied - ramps / kChain, kLeastGap);
+    OOC_ASSIGN(const double small, PairSeconds(kGapRows, in.get(), out.get()));
+    OOC_ASSIGN(const double large, PairSeconds(kGapRows * kGapGrowth, in.get(), out.get()));
+    profile_.copy_seconds = std::max((kGapGrowth * small - large) / (kGapGrowth - 1), kLeastGap);
     OOC_ASSIGN(profile_.run_seconds,
                ChainSeconds([&] { return tiny->Run(compute_.get(), nullptr); }));
     OOC_ASSIGN(profile_.step_seconds, ChainSeconds([&]() -> Status {
@@ -296,6 +287,26 @@ class Copies {
                  return device_.Drain(drain_.get(), tiny->TransferOf(Operand::kY, few, nullptr));
                }));
     return {};
+  }
+
+  // A fetch and the drain of another, of so many rows each, in both directions at once as in a
+  // pipeline: of an engine whose tiles lie as the host's, because others' copies take two steps.
+  Result<double> PairSeconds(int64_t rows, void* in, void* out) {
+    const auto& engines = device_.engines();
+    const auto plain = std::find_if(engines.begin(), engines.end(), [](const EngineInfo& engine) {
+      return !engine.channels_last && !IsLastResort(engine);
+    });
+    OOC_ASSIGN(const std::unique_ptr<Rig> rig,
+               plain == engines.end()
+                   ? FirstRig(rows, kNarrow)
+                   : RigOf(static_cast<int>(plain - engines.begin()), rows, kNarrow));
+    const Transfer fetch = rig->TransferOf(Operand::kX, {in, kNarrow, false}, nullptr);
+    const Transfer drain = rig->TransferOf(Operand::kY, {out, kNarrow, false}, nullptr);
+    return ChainSeconds([&]() -> Status {
+      OOC_TRY(device_.Fetch(fetch_.get(), fetch));
+      OOC_TRY(InTurn(fetch_, drain_));
+      return device_.Drain(drain_.get(), drain);
+    });
   }
 
   // Where engines share their hardware: tiny tiles, each of which is fetched when the one before

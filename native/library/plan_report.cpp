@@ -15,9 +15,6 @@ constexpr int kAttempts = 12;
 // While a better candidate might fit in a smaller cut, none is taken that is slower by this factor.
 constexpr double kPatience = 1.5;
 
-// An engine that is preferred stays so up to this much slower.
-constexpr double kClearly = 1.05;
-
 // Whether another candidate may do what one cannot.
 bool IsRefusal(const Status& status) {
   return status.code() == Code::kOutOfMemory || status.code() == Code::kUnsupported;
@@ -159,7 +156,7 @@ Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const
     const Candidate whole = WholeCandidate(request, static_cast<int>(i));
     const PlanRequest hoped = InPlaceRequest(request, may);
     const auto faster = [&](const PlanRequest& priced) {
-      return !best || PriceOf(priced, whole, profile).seconds * kClearly < best->cost.seconds;
+      return !best || PriceOf(priced, whole, profile).seconds * kEngineGain < best->cost.seconds;
     };
     if (!faster(hoped)) continue;
     Result<Booking> booking = Book(device, hoped, whole, request.budget, may);

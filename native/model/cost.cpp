@@ -9,6 +9,9 @@ namespace oocdnn {
 namespace {
 
 constexpr RowCount kNoRows{0, 0};
+// Of copies whose bounce memory kernels fill and empty: their rates are measured without
+// convolutions beside them, which hold those kernels up.
+constexpr double kBounceLoss = 1.05;
 
 // Tiles that the finishing pass touches: it reads and writes the output and reads what is as large.
 int64_t FinishPasses(const Problem& problem) {
@@ -75,13 +78,19 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile)
       channels_at_once_(request.engines[static_cast<size_t>(engine)].channels_at_once),
       arithmetic_(profile.ArithmeticOf(request.engines[static_cast<size_t>(engine)].name,
                                        request.problem.dtype, request.problem.math,
-                                       request.problem.direction)) {}
+                                       request.problem.direction)) {
+  if (!reorders_ || bounce_bytes_ == 0) return;
+  for (double* rate : {&wire_.fetch, &wire_.drain, &wire_.both}) *rate /= kBounceLoss;
+}
 
-double Rates::FetchSeconds(Operand operand, int64_t elements, const RowCount& rows,
-                           int64_t moved) const {
-  const double rolled = static_cast<double>(moved) * static_cast<double>(tile_bytes_);
-  return TransferSeconds(operand, wire_.fetch, elements, rows) +
-         rolled / profile_.move_bytes_per_second;
+double Rates::FetchSeconds(Operand operand, int64_t elements, const RowCount& rows) const {
+  return TransferSeconds(operand, wire_.fetch, elements, rows);
+}
+
+double Rates::MoveSeconds(Operand operand, int64_t elements) const {
+  if (home_[Index(operand)] == Home::kTile) return 0.0;
+  const double bytes = static_cast<double>(elements) * static_cast<double>(tile_bytes_);
+  return bytes / profile_.move_bytes_per_second;
 }
 
 double Rates::DrainSeconds(int64_t elements, const RowCount& rows) const {
@@ -124,8 +133,6 @@ double Rates::HostSeconds(int64_t steps) const {
   return static_cast<double>(steps) * profile_.step_seconds;
 }
 
-double Rates::WireSeconds(int64_t bytes) const { return static_cast<double>(bytes) / wire_.both; }
-
 double Rates::ExposedSeconds(Operand operand, int64_t bytes, int64_t transfers) const {
   if (!reorders_ || bounce_bytes_ == 0 || transfers == 0 || Inside(operand)) return 0.0;
   const double one = static_cast<double>(bytes) / static_cast<double>(transfers);
@@ -144,11 +151,11 @@ Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const 
   // Fixed costs come once per transfer, the rest once in all.
   const bool drains = operand == problem.output();
   const double fixed =
-      drains ? rates.DrainSeconds(0, kNoRows) : rates.FetchSeconds(operand, 0, kNoRows, 0);
-  const double all =
-      drains ? rates.DrainSeconds(traffic.elements, traffic.rows)
-             : rates.FetchSeconds(operand, traffic.elements, traffic.rows, traffic.moved);
+      drains ? rates.DrainSeconds(0, kNoRows) : rates.FetchSeconds(operand, 0, kNoRows);
+  const double all = drains ? rates.DrainSeconds(traffic.elements, traffic.rows)
+                            : rates.FetchSeconds(operand, traffic.elements, traffic.rows);
   flow.seconds = all + fixed * static_cast<double>(traffic.transfers - 1);
+  flow.move_seconds = rates.MoveSeconds(operand, traffic.moved);
   flow.exposed = rates.ExposedSeconds(operand, flow.bytes, flow.transfers);
   return flow;
 }
@@ -181,6 +188,7 @@ Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals) {
   double inside = 0.0, fetch_exposed = 0.0, drain_exposed = 0.0;
   for (int i = 0; i < kOperands; ++i) {
     if (rates.Inside(static_cast<Operand>(i))) inside += totals.flow[i].seconds;
+    cost.compute_seconds += totals.flow[i].move_seconds;
     if (static_cast<Operand>(i) == problem.output()) {
       cost.drain_seconds = totals.flow[i].seconds;
       drain_exposed = totals.flow[i].exposed;
@@ -195,11 +203,29 @@ Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals) {
     cost.seconds = cost.fetch_seconds + cost.compute_seconds + cost.drain_seconds;
   } else {
     const double exposed = std::max(fetch_exposed, drain_exposed);
-    cost.seconds = std::max(
-        {cost.fetch_seconds, cost.compute_seconds + inside + exposed, cost.drain_seconds,
-         rates.WireSeconds(Add(cost.bytes_in, cost.bytes_out)), rates.HostSeconds(cost.steps)});
+    const auto bytes = static_cast<double>(Add(cost.bytes_in, cost.bytes_out));
+    cost.seconds =
+        std::max({cost.fetch_seconds, cost.compute_seconds + inside + exposed, cost.drain_seconds,
+                  rates.WireSeconds(bytes), rates.HostSeconds(cost.steps)});
   }
   return cost;
+}
+
+double WireBound(const Problem& problem, const Rates& rates, const Totals& totals) {
+  if (rates.shared_engines()) return 0.0;
+  double between = 0.0;             // bytes that cross while both directions are in use
+  double alone = 0.0;               // seconds before and after that
+  int64_t fetches = 0, drains = 0;  // between
+  for (int i = 0; i < kOperands; ++i) {
+    const Flow& flow = totals.flow[i];
+    if (flow.transfers == 0 || rates.Inside(static_cast<Operand>(i))) continue;
+    const auto transfers = static_cast<double>(flow.transfers);
+    alone += flow.seconds / transfers;
+    between += static_cast<double>(flow.bytes) * (1.0 - 1.0 / transfers);
+    (static_cast<Operand>(i) == problem.output() ? drains : fetches) += flow.transfers - 1;
+  }
+  const auto copies = static_cast<double>(std::max(fetches, drains));
+  return alone + rates.WireSeconds(between) + copies * rates.CopySeconds();
 }
 
 double Estimate(const Problem& problem, const Rates& rates, const Totals& totals, const Cost& cost,
@@ -212,7 +238,8 @@ double Estimate(const Problem& problem, const Rates& rates, const Totals& totals
   const Serial serial = SerialOf(problem, totals, depths, depths[out] <= 1 ? last_drain : 0.0);
   const double one_run = cost.compute_seconds / static_cast<double>(totals.steps);
   const double hops = 2 * rates.HopSeconds();  // from a fetch to a run, and from there to a drain
-  return std::max({cost.seconds, cost.fetch_seconds + one_run + last_drain + hops,
+  return std::max({cost.seconds, WireBound(problem, rates, totals),
+                   cost.fetch_seconds + one_run + last_drain + hops,
                    serial.first + cost.compute_seconds + last_drain + hops +
                        std::max(serial.fetch, serial_out + serial.excess),
                    serial.first + one_run + cost.drain_seconds + hops});

@@ -16,11 +16,11 @@ class Rates {
  public:
   Rates(const PlanRequest& request, int engine, const Profile& profile);
 
-  // A transfer of `elements` in `rows`, from where the operand is, and `moved` elements of a tile
-  // rolled over.
-  [[nodiscard]] double FetchSeconds(Operand operand, int64_t elements, const RowCount& rows,
-                                    int64_t moved) const;
+  // A transfer of `elements` in `rows`, from where the operand is.
+  [[nodiscard]] double FetchSeconds(Operand operand, int64_t elements, const RowCount& rows) const;
   [[nodiscard]] double DrainSeconds(int64_t elements, const RowCount& rows) const;
+  // Of so many elements of a tile that are rolled over, beside what computes.
+  [[nodiscard]] double MoveSeconds(Operand operand, int64_t elements) const;
   // One tile's convolution. Padded rows count, as the device computes them too; and a channel axis
   // that is cut is charged in whole blocks, see EngineInfo.
   [[nodiscard]] double RunSeconds(const ConvShape& tile) const;
@@ -35,7 +35,9 @@ class Rates {
   // fills, and that finds no multiprocessor before the convolution that goes on has ended.
   [[nodiscard]] double ExposedSeconds(Operand operand, int64_t bytes, int64_t transfers) const;
   // The least time for these bytes, whatever overlaps.
-  [[nodiscard]] double WireSeconds(int64_t bytes) const;
+  [[nodiscard]] double WireSeconds(double bytes) const { return bytes / wire_.both; }
+  // What one copy costs beyond its bytes.
+  [[nodiscard]] double CopySeconds() const { return profile_.copy_seconds; }
   // Whether the operand's transfers stay inside the device.
   [[nodiscard]] bool Inside(Operand operand) const { return home_[Index(operand)] != Home::kHost; }
   [[nodiscard]] const MemoryOrder& memory() const { return memory_; }
@@ -62,6 +64,7 @@ class Rates {
 // What one operand costs over the whole schedule: fetch seconds, or drain seconds of the output.
 struct Flow {
   double seconds = 0.0;
+  double move_seconds = 0.0;         // of rows that are rolled over
   double exposed = 0.0;              // of them, what no convolution hides
   int64_t transfers = 0, bytes = 0;  // `bytes`: that cross the wire
 };
@@ -70,7 +73,7 @@ Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const 
 
 struct Totals {
   std::array<Flow, kOperands> flow;
-  double compute_seconds = 0.0;
+  double compute_seconds = 0.0;  // without rows that are rolled over
   int64_t steps = 0;
 };
 Totals TotalsOf(const Problem& problem, const Rates& rates, const Cuts& cuts,
@@ -82,6 +85,11 @@ double ComputeSeconds(const Problem& problem, const Rates& rates, const Cuts& cu
 // sets, or the wire (their sum on shared engines, where it is the price). Copies inside the device
 // use what computes, and hide behind nothing.
 Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals);
+
+// The least time by the wire alone where it is shared: the first fetches and the last drain have it
+// to themselves, between them it goes at the rate of both directions, and what a copy costs beyond
+// its bytes holds both up. 0 on shared engines.
+double WireBound(const Problem& problem, const Rates& rates, const Totals& totals);
 
 // An approximation of the pipeline's length: the busiest engine, what slots without a spare make
 // wait for each other, and the ramps at both ends.

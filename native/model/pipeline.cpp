@@ -3,11 +3,12 @@
 // The rules, which the tile loop follows with events and the tests simulate independently:
 //  - each engine does its work in the order of the steps;
 //  - a fetch waits until the last compute that used its slot has ended;
+//  - rows that are rolled over are moved by the compute engine, when their slot's fetch may begin;
 //  - a step's compute waits for the step's fetches and, where it begins an output tile, for the
 //    drain of what the output's slot held;
 //  - an output tile is finished and drained after its last step;
 //  - what waits for another engine begins a hop later.
-// Both directions together never pass the rate that the profile gives for them.
+// Both directions together never pass the rate that the profile gives for them (WireBound).
 #include <algorithm>
 
 #include "base/checked.hpp"
@@ -63,6 +64,7 @@ class Pipeline {
 
   void Take(const Step& step) {
     const double fetched = Fetch(step);
+    Move(step);
     const int o = Index(problem_.output());
     const OperandStep& out = step.operand[o];
     double& out_free = free_[o][static_cast<size_t>(out.slot)];
@@ -98,14 +100,25 @@ class Pipeline {
       const OperandStep& operand = step.operand[i];
       if (!operand.enter || static_cast<Operand>(i) == problem_.output()) continue;
       const Load load = LoadOf(operand, steps_[i]);
-      const double seconds =
-          rates_.FetchSeconds(static_cast<Operand>(i), load.elements, load.rows, load.moved);
+      const double seconds = rates_.FetchSeconds(static_cast<Operand>(i), load.elements, load.rows);
       if (seconds == 0.0) continue;  // the operand is a tile already
       fetch_ = std::max(fetch_, After(free_[i][static_cast<size_t>(operand.slot)])) + seconds;
       busy_.fetch_seconds += seconds;
       ready = fetch_;
     }
     return ready;
+  }
+
+  void Move(const Step& step) {
+    for (int i = 0; i < kOperands; ++i) {
+      const OperandStep& operand = step.operand[i];
+      if (!operand.enter || operand.from_slot < 0) continue;
+      const double seconds =
+          rates_.MoveSeconds(static_cast<Operand>(i), LoadOf(operand, steps_[i]).moved);
+      compute_ += seconds;
+      busy_.compute_seconds += seconds;
+      if (seconds > 0.0) free_[i][static_cast<size_t>(operand.from_slot)] = compute_;
+    }
   }
 
   // When what waits for work of another engine that ends then may begin; 0: there is none.
@@ -199,7 +212,8 @@ Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profi
     const Totals totals = TotalsOf(problem, rates, owned.cuts, candidate.order, candidate.depths);
     cost = CostOf(problem, rates, totals);
     if (!rates.shared_engines()) {
-      cost.seconds = std::max(Length(request, candidate, rates, totals, cost), cost.seconds);
+      cost.seconds = std::max({Length(request, candidate, rates, totals, cost), cost.seconds,
+                               WireBound(problem, rates, totals)});
       cost.waits = Waits(request, candidate, totals);
     }
   }

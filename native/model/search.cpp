@@ -15,8 +15,7 @@
 namespace oocdnn {
 namespace {
 
-constexpr int kAtLeast = 2;        // candidates of every engine after the first
-constexpr double kClearly = 1.02;  // an engine that is preferred stays so up to this much slower
+constexpr int kAtLeast = 2;  // candidates of every engine after the first
 
 std::optional<RankedCandidate> Whole(const PlanRequest& request, int engine,
                                      const Profile& profile) {
@@ -121,7 +120,7 @@ class EngineLoop {
     double least = kNever;
     for (const Families& families : *found) least = std::min(least, families.Seconds());
     return std::find_if(found->begin(), found->end(), [&](const Families& families) {
-      return families.Seconds() <= kClearly * least;
+      return families.Seconds() <= kEngineGain * least;
     });
   }
 

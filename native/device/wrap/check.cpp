@@ -60,6 +60,10 @@ Operand OutputOf(Direction direction) {
 // A copy does not know for which direction it is made: x, w, y stand for gradients too.
 const char* PlainName(Operand operand) { return Name(operand, Direction::kForward); }
 
+Region PartOf(const Transfer& transfer) {
+  return TileRegion(transfer.tile, *transfer.layout, transfer.tile_begin, transfer.tile_end);
+}
+
 class CheckDevice final : public ForwardingDevice {
  public:
   explicit CheckDevice(std::unique_ptr<Device> device)
@@ -123,7 +127,10 @@ class CheckDevice final : public ForwardingDevice {
     return {stream, order_.Enqueue(stream), verb, step};
   }
   void Host(const Work& work, const Transfer& transfer, bool write);
-  void Tile(const Work& work, const void* tile, int64_t bytes, const char* operand, bool write);
+  void Tile(const Work& work, const void* tile, int64_t bytes, const char* operand, bool write) {
+    Tile(work, BytesAt(tile, bytes), operand, write);
+  }
+  void Tile(const Work& work, const Region& region, const char* operand, bool write);
   void Enter(const Work& work, const Region& region, const char* operand, bool write);
   void Report(std::string sentence) {
     if (reports_.size() < kMostReports) reports_.push_back(std::move(sentence));
@@ -313,12 +320,11 @@ void CheckDevice::Enter(const Work& work, const Region& region, const char* oper
   ReportAll(sentences);
 }
 
-void CheckDevice::Tile(const Work& work, const void* tile, int64_t bytes, const char* operand,
-                       bool write) {
-  const Region region = BytesAt(tile, bytes);
+void CheckDevice::Tile(const Work& work, const Region& region, const char* operand, bool write) {
   if (guards_.Straddles(region.begin, region.end)) {
     Report(Format("%s touches %lld bytes, which reach past the end of the buffer",
-                  WorkName(work.verb, operand, work.step).c_str(), static_cast<long long>(bytes)));
+                  WorkName(work.verb, operand, work.step).c_str(),
+                  static_cast<long long>(region.end - region.begin)));
   }
   Enter(work, region, operand, write);
 }
@@ -332,7 +338,7 @@ Status CheckDevice::Fetch(Stream stream, const Transfer& transfer) {
   OOC_TRY(inner().Fetch(stream, transfer));
   const Work work = Enqueue(stream, "fetch", transfer.tag.step);
   Host(work, transfer, false);
-  Tile(work, transfer.tile, transfer.layout->bytes, PlainName(transfer.operand), true);
+  Tile(work, PartOf(transfer), PlainName(transfer.operand), true);
   return {};
 }
 
@@ -340,7 +346,7 @@ Status CheckDevice::Drain(Stream stream, const Transfer& transfer) {
   const std::lock_guard lock(mutex_);
   OOC_TRY(inner().Drain(stream, transfer));
   const Work work = Enqueue(stream, "drain", transfer.tag.step);
-  Tile(work, transfer.tile, transfer.layout->bytes, PlainName(transfer.operand), false);
+  Tile(work, PartOf(transfer), PlainName(transfer.operand), false);
   Host(work, transfer, true);
   return {};
 }
@@ -349,8 +355,13 @@ Status CheckDevice::Move(Stream stream, const TileMove& move) {
   const std::lock_guard lock(mutex_);
   OOC_TRY(inner().Move(stream, move));
   const Work work = Enqueue(stream, "move", move.tag.step);
-  Tile(work, move.from, move.layout->bytes, PlainName(move.operand), false);
-  Tile(work, move.to, move.layout->bytes, PlainName(move.operand), true);
+  const auto part = [&](const void* tile, const Dims& begin) {
+    Dims end;
+    for (size_t d = 0; d < end.size(); ++d) end[d] = begin[d] + move.extent[d];
+    return TileRegion(tile, *move.layout, begin, end);
+  };
+  Tile(work, part(move.from, move.from_begin), PlainName(move.operand), false);
+  Tile(work, part(move.to, move.to_begin), PlainName(move.operand), true);
   return {};
 }
 

@@ -70,10 +70,22 @@ Region HostRegion(const Transfer& transfer) {
   return region;
 }
 
+Region TileRegion(const void* tile, const TileLayout& layout, const Dims& begin, const Dims& end) {
+  Region region = BytesAt(tile, layout.bytes);
+  region.dense = false;
+  region.tile = true;
+  region.data = tile;
+  region.stride = layout.stride;
+  region.element = SizeOf(layout.dtype);
+  region.low = begin;
+  region.high = end;
+  return region;
+}
+
 bool Overlap(const Region& a, const Region& b) {
   if (a.empty() || b.empty() || a.end <= b.begin || b.end <= a.begin) return false;
   if (a.dense && b.dense) return true;
-  if (a.data != b.data || a.stride != b.stride || a.element != b.element) return false;
+  if (a.data != b.data || a.stride != b.stride || a.element != b.element) return a.tile || b.tile;
   for (size_t d = 0; d < a.low.size(); ++d) {
     if (a.high[d] <= b.low[d] || b.high[d] <= a.low[d]) return false;
   }

@@ -10,11 +10,12 @@
 
 namespace oocdnn {
 
-// The bytes that an access touches: a plain range, or a box of a strided tensor, of which [begin,
-// end) is only the hull.
+// The bytes that an access touches: a plain range, or a box of a strided tensor or of a tile, of
+// which [begin, end) is only the hull.
 struct Region {
   uintptr_t begin = 0, end = 0;
   bool dense = true;           // every byte of the hull is touched
+  bool tile = false;           // against what is no box of the same tile, the hull counts
   const void* data = nullptr;  // the rest describes the box
   int64_t element = 0;
   Dims stride{}, low{}, high{};
@@ -28,8 +29,10 @@ std::string WorkName(const char* verb, const char* operand, int64_t step);
 Region BytesAt(const void* pointer, int64_t bytes);
 // What a transfer touches of the caller's tensor: the valid elements of the part it copies.
 Region HostRegion(const Transfer& transfer);
+// The part [begin, end) of a tile, in box coordinates.
+Region TileRegion(const void* tile, const TileLayout& layout, const Dims& begin, const Dims& end);
 
-// Whether two regions surely share bytes. Boxes of one view are compared element by element; of
+// Whether two regions share bytes. Boxes of one view or tile are compared element by element; of
 // two different views only dense ones can be told, and others count as disjoint.
 bool Overlap(const Region& a, const Region& b);
 
