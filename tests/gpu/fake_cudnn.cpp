@@ -20,6 +20,7 @@
 
 struct cudnnContext {
   int plans = 0;
+  CUcontext context = ContextOfHandle();
 };
 
 namespace {
@@ -301,7 +302,8 @@ FAKE(cudnnStatus_t, cudnnDestroy)(cudnnHandle_t handle) {
   delete handle;
   return CUDNN_STATUS_SUCCESS;
 }
-FAKE(cudnnStatus_t, cudnnSetStream)(cudnnHandle_t, CUstream stream) {
+FAKE(cudnnStatus_t, cudnnSetStream)(cudnnHandle_t handle, CUstream stream) {
+  if (!IsOf(stream, handle->context)) return CUDNN_STATUS_BAD_PARAM_STREAM_MISMATCH;
   current_stream = stream;
   return CUDNN_STATUS_SUCCESS;
 }

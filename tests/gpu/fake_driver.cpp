@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,61 +22,9 @@
 #include "abi/cuda_driver.h"
 #include "abi/nvrtc.h"
 #include "device/cuda/kernels.cu"
-
-// A place in a stream that the stream has come to, or not yet.
-struct Mark {
-  CUstream stream = nullptr;
-  bool reached = false;
-  std::chrono::steady_clock::time_point at;
-};
-struct CUevent_st {
-  bool timed = false;
-  std::shared_ptr<Mark> mark;  // of the last record
-};
-struct CUstream_st {
-  int priority = 0;
-  std::deque<std::function<void()>> queue;
-};
+#include "fake_work.hpp"
 
 namespace {
-
-// Whoever waits does the work, one at a time.
-std::recursive_mutex work_mutex;
-std::set<CUstream>& Streams() {
-  static auto* const streams = new std::set<CUstream>;
-  return *streams;
-}
-
-// Does the stream's work in order, up to `mark` where one is given.
-void Work(CUstream stream, const Mark* mark) {
-  const std::lock_guard lock(work_mutex);
-  if (Streams().count(stream) == 0) return;
-  while (!stream->queue.empty() && (mark == nullptr || !mark->reached)) {
-    const std::function<void()> next = std::move(stream->queue.front());
-    stream->queue.pop_front();
-    next();
-  }
-}
-
-void WorkAll() {
-  const std::lock_guard lock(work_mutex);
-  for (const CUstream stream : Streams()) Work(stream, nullptr);
-}
-
-// A stream that nobody made (the default ones) waits for all others and is never behind.
-void Enqueue(CUstream stream, std::function<void()> work) {
-  const std::lock_guard lock(work_mutex);
-  if (Streams().count(stream) == 1) {
-    stream->queue.push_back(std::move(work));
-    return;
-  }
-  WorkAll();
-  work();
-}
-
-void WaitFor(const std::shared_ptr<Mark>& mark) {
-  if (mark != nullptr) Work(mark->stream, mark.get());
-}
 
 using KernelFunction = void (*)(const void*, unsigned, unsigned, unsigned, void*);
 
@@ -112,8 +59,10 @@ std::map<CUdeviceptr, Range>& Ranges() {
 size_t held = 0, peak = 0;      // bytes of device memory, now and at most since somebody asked
 size_t registrable = SIZE_MAX;  // bytes, at once
 
-thread_local int depth = 0;  // of pushed contexts
-int context_object = 0;
+// The contexts of two GPUs, the second of which is there where a test asks for it.
+int contexts[2] = {};
+thread_local std::vector<CUcontext> pushed;
+int Gpus() { return std::getenv("OOC_FAKE_TWO_GPUS") != nullptr ? 2 : 1; }
 
 const Range* Find(CUdeviceptr pointer, CUdeviceptr* begin) {
   auto next = Ranges().upper_bound(pointer);
@@ -137,7 +86,7 @@ void* At(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); }
 
 #define FAKE(name) extern "C" __attribute__((visibility("default"))) CUresult name
 #define IN_CONTEXT() \
-  if (depth == 0) return 201
+  if (pushed.empty()) return 201
 
 FAKE(cuInit)(unsigned) { return 0; }
 FAKE(cuDriverGetVersion)(int* version) {
@@ -154,10 +103,10 @@ FAKE(cuGetErrorString)(CUresult, const char** text) {
 }
 FAKE(cuDeviceGet)(CUdevice* device, int ordinal) {
   *device = ordinal;
-  return ordinal;
+  return ordinal < Gpus() ? 0 : 101;
 }
 FAKE(cuDeviceGetCount)(int* count) {
-  *count = 1;
+  *count = Gpus();
   return 0;
 }
 FAKE(cuDeviceGetName)(char* name, int length, CUdevice) {
@@ -177,16 +126,24 @@ FAKE(cuDeviceGetAttribute)(int* value, CUdevice_attribute attribute, CUdevice) {
   }
   return 1;
 }
-FAKE(cuDevicePrimaryCtxRetain)(CUcontext* context, CUdevice) {
-  *context = reinterpret_cast<CUcontext>(&context_object);
+FAKE(cuDevicePrimaryCtxRetain)(CUcontext* context, CUdevice device) {
+  *context = reinterpret_cast<CUcontext>(&contexts[device]);
   return 0;
 }
 FAKE(cuDevicePrimaryCtxRelease_v2)(CUdevice) { return 0; }
-FAKE(cuCtxPushCurrent_v2)(CUcontext) {
-  ++depth;
+FAKE(cuCtxPushCurrent_v2)(CUcontext context) {
+  pushed.push_back(context);
   return 0;
 }
-FAKE(cuCtxPopCurrent_v2)(CUcontext*) { return depth-- > 0 ? 0 : 201; }
+FAKE(cuCtxPopCurrent_v2)(CUcontext*) {
+  IN_CONTEXT();
+  pushed.pop_back();
+  return 0;
+}
+FAKE(cuCtxGetCurrent)(CUcontext* context) {
+  *context = pushed.empty() ? nullptr : pushed.back();
+  return 0;
+}
 FAKE(cuCtxGetStreamPriorityRange)(int* least, int* greatest) {
   *least = 0;
   *greatest = -5;
@@ -194,7 +151,7 @@ FAKE(cuCtxGetStreamPriorityRange)(int* least, int* greatest) {
 }
 FAKE(cuThreadExchangeStreamCaptureMode)(CUstreamCaptureMode*) { return 0; }
 FAKE(cuModuleLoadData)(CUmodule* module, const void* image) {
-  *module = reinterpret_cast<CUmodule>(&context_object);
+  *module = reinterpret_cast<CUmodule>(contexts);
   return image == nullptr ? 1 : 0;
 }
 FAKE(cuModuleUnload)(CUmodule) { return 0; }
@@ -348,7 +305,7 @@ FAKE(cuPointerGetAttributes)(unsigned count, CUpointer_attribute* attributes, vo
 }
 FAKE(cuStreamCreateWithPriority)(CUstream* stream, unsigned, int priority) {
   IN_CONTEXT();
-  *stream = new CUstream_st{priority, {}};
+  *stream = new CUstream_st{priority, pushed.back(), {}};
   const std::lock_guard lock(work_mutex);
   Streams().insert(*stream);
   return 0;
@@ -358,6 +315,10 @@ FAKE(cuStreamDestroy_v2)(CUstream stream) {
   const std::lock_guard lock(work_mutex);
   Streams().erase(stream);
   delete stream;
+  return 0;
+}
+FAKE(cuStreamGetCtx)(CUstream stream, CUcontext* context) {
+  *context = stream->context;
   return 0;
 }
 FAKE(cuStreamSynchronize)(CUstream stream) {
@@ -427,7 +388,7 @@ FAKE(nvrtcVersion)(int* major, int* minor) {
 }
 FAKE(nvrtcCreateProgram)(nvrtcProgram* program, const char* source, const char*, int headers,
                          const char* const*, const char* const*) {
-  *program = reinterpret_cast<nvrtcProgram>(&context_object);
+  *program = reinterpret_cast<nvrtcProgram>(contexts);
   return source != nullptr && headers > 0 ? 0 : 1;
 }
 FAKE(nvrtcDestroyProgram)(nvrtcProgram*) { return 0; }

@@ -8,7 +8,7 @@
 
 namespace oocdnn::cuda {
 
-// One thread at a time, with the GPU's context current; it is destroyed anywhere.
+// One thread at a time, with the GPU's context current; it is made and destroyed anywhere.
 class CudnnSession {
  public:
   // `library`: see LoadCudnn.

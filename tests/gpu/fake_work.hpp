@@ -1,0 +1,66 @@
+// The fake driver's streams: queues of work, which whoever waits does.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "abi/cuda_driver.h"
+
+// A place in a stream that the stream has come to, or not yet.
+struct Mark {
+  CUstream stream = nullptr;
+  bool reached = false;
+  std::chrono::steady_clock::time_point at;
+};
+struct CUevent_st {
+  bool timed = false;
+  std::shared_ptr<Mark> mark;  // of the last record
+};
+struct CUstream_st {
+  int priority = 0;
+  CUcontext context = nullptr;
+  std::deque<std::function<void()>> queue;
+};
+
+// Whoever waits does the work, one at a time.
+inline std::recursive_mutex work_mutex;
+inline std::set<CUstream>& Streams() {
+  static auto* const streams = new std::set<CUstream>;
+  return *streams;
+}
+
+// Does the stream's work in order, up to `mark` where one is given.
+inline void Work(CUstream stream, const Mark* mark) {
+  const std::lock_guard lock(work_mutex);
+  if (Streams().count(stream) == 0) return;
+  while (!stream->queue.empty() && (mark == nullptr || !mark->reached)) {
+    const std::function<void()> next = std::move(stream->queue.front());
+    stream->queue.pop_front();
+    next();
+  }
+}
+
+inline void WorkAll() {
+  const std::lock_guard lock(work_mutex);
+  for (const CUstream stream : Streams()) Work(stream, nullptr);
+}
+
+// A stream that nobody made (the default ones) waits for all others and is never behind.
+inline void Enqueue(CUstream stream, std::function<void()> work) {
+  const std::lock_guard lock(work_mutex);
+  if (Streams().count(stream) == 1) {
+    stream->queue.push_back(std::move(work));
+    return;
+  }
+  WorkAll();
+  work();
+}
+
+inline void WaitFor(const std::shared_ptr<Mark>& mark) {
+  if (mark != nullptr) Work(mark->stream, mark.get());
+}
