@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -38,15 +39,15 @@ DISTURBED = 0.08  # share of the cores that others may take in a round that coun
 TRIES = 3  # rounds in all, as a multiple of those that should count
 
 
-def convolve(
+def call_of(
     context: oocdnn.Context,
     case: Layer,
     direction: Direction,
     inputs: tuple[Array, Array],
     out: Array,
     **more: Any,
-) -> None:
-    """One call of oocdnn; the inputs are in the order of `ROLES`."""
+) -> Callable[[], object]:
+    """One call of oocdnn, to be timed; the inputs are in the order of `ROLES`."""
     keywords: dict[str, Any] = {
         **more,
         "stride": case.stride,
@@ -57,11 +58,10 @@ def convolve(
     }
     if direction == "fwd":
         forward = {1: context.conv1d, 2: context.conv2d, 3: context.conv3d}[case.rank]
-        forward(*inputs, **keywords)
-    elif direction == "bwd_data":
-        context.conv_backward_data(*inputs, case.shape("x"), **keywords)
-    else:
-        context.conv_backward_filter(*inputs, case.shape("w"), **keywords)
+        return partial(forward, *inputs, **keywords)
+    if direction == "bwd_data":
+        return partial(context.conv_backward_data, *inputs, case.shape("x"), **keywords)
+    return partial(context.conv_backward_filter, *inputs, case.shape("w"), **keywords)
 
 
 def budget_of(case: Layer, way: Way) -> int:
@@ -180,7 +180,7 @@ class Contest:
             self._primitive.run(*self._inputs, self._expected)
         else:
             context = self._contexts[way]
-            convolve(context, self._case, self._direction, self._inputs, self._out)
+            call_of(context, self._case, self._direction, self._inputs, self._out)()
 
     def compare(self) -> None:
         """Calls each way once and compares the results; also warms everything up."""

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 import oocdnn
-from oocdnn.bench.cpu import convolve
+from oocdnn.bench.cpu import call_of
 from oocdnn.bench.gpu_wires import Wires
 from oocdnn.bench.gpu_wires import measure as measure_wires
 from oocdnn.bench.layers import DIRECTIONS, GPU_LAYERS, LARGEST, ROLES, Direction, Layer, Operand
@@ -175,6 +175,12 @@ class Measured:
     stats: dict[str, Any] = field(default_factory=dict)
     plan: str = ""
     floors: dict[str, float] = field(default_factory=dict)
+    duplex: float = 0.0  # seconds, see Wires
+
+    @property
+    def least(self) -> float:
+        """The floor, or what the wire takes where its directions share it evenly."""
+        return max(self.floor[1], self.duplex)
 
     @property
     def floor(self) -> tuple[str, float]:
@@ -239,7 +245,7 @@ def convolve_in_core(
     shape = case.shape(ROLES[direction][-1])
     order = orders[len(shape)] if last else torch.contiguous_format
     out = torch.empty(shape, dtype=inputs[0].dtype, device="cuda", memory_format=order)
-    convolve(context, case, direction, inputs, out, **more)
+    call_of(context, case, direction, inputs, out, **more)()
     return out
 
 
@@ -272,9 +278,10 @@ def measure(
         one.own_seconds = in_core_seconds(own, case, here, judge=False)
     inputs = (as_numpy(host[0]), as_numpy(host[1]))
     out = as_numpy(result)
+    call = call_of(context, case, direction, inputs, out, math=allowed)
     for _ in range(repeats + 1):
         start = time.perf_counter()
-        convolve(context, case, direction, inputs, out, math=allowed)
+        call()
         one.seconds.append(time.perf_counter() - start)
         one.stats = asdict(context.stats)
         if len(one.seconds) > 1:
@@ -293,7 +300,8 @@ def line(one: Measured) -> str:
     busy = "/".join(f"{one.stats[f'{e}_seconds'] * 1e3:.1f}" for e in ("fetch", "compute", "drain"))
     return (
         f"{one.layer:<21} {one.direction:<10} {one.math} {median(one.seconds) * 1e3:8.2f} ms "
-        f"{one.ratio:6.3f} x {limit:<10} {floor * 1e3:8.2f} ms, first {one.first:5.2f} s, "
+        f"{one.ratio:6.3f} x {limit:<10} {floor * 1e3:8.2f} ms, "
+        f"{median(one.seconds) / one.least:6.3f} x shared, first {one.first:5.2f} s, "
         f"{one.stats['tiles']:4d} tiles, busy {busy}, {one.stats['engine']}"
         f"{'' if one.wrong == 0 else f', {one.wrong} DIFFER by {one.difference:g}'}"
         f"{'' if one.prepared == 0 else f', prepared {one.prepared} later'}"
@@ -306,6 +314,7 @@ def summary(measured: Sequence[Measured]) -> dict[str, float]:
     return {
         "time/floor median": median(one.ratio for one in measured),
         "time/floor worst from 1 GiB on": max(large, default=math.nan),
+        "time/shared wire median": median(median(one.seconds) / one.least for one in measured),
         "first call worst, s": max(one.first for one in measured),
         "elements that differ": sum(one.wrong for one in measured),
     }
@@ -355,6 +364,7 @@ def main(
                 click.echo(f"{case.name} {direction} {name}: {error}")
                 continue
             one.floors = floors(one, wires)
+            one.duplex = wires.duplex(one.bytes_in, one.bytes_out)
             measured.append(one)
             click.echo(line(one))
             if out is not None:  # a run that is cut off keeps what it has

@@ -27,7 +27,7 @@ import click
 import torch
 
 import oocdnn
-from oocdnn.bench.cpu import convolve
+from oocdnn.bench.cpu import call_of
 from oocdnn.bench.gpu_floor import (
     Pinned,
     as_numpy,
@@ -213,7 +213,7 @@ def run_ours(
     torch.cuda.synchronize()
 
     def call() -> None:
-        convolve(context, case, "fwd", (x, w), y, math=MATHS[name][2])
+        call_of(context, case, "fwd", (x, w), y, math=MATHS[name][2])()
 
     try:
         _, ran.first, ran.beyond = first_call(call)
@@ -279,7 +279,7 @@ def measure_pinned(device: str, repeats: int, wires: Wires, least: float) -> Mea
         for _ in range(repeats + 1):
             start = time.perf_counter()
             arrays = as_numpy(x), as_numpy(w)
-            convolve(context, case, "fwd", arrays, as_numpy(y), math=allowed)
+            call_of(context, case, "fwd", arrays, as_numpy(y), math=allowed)()
             seconds.append(time.perf_counter() - start)
         one.stats = asdict(context.stats)
     one.ours = Ran(median(seconds[1:]), seconds[0], wrong=differing(y, wanted))

@@ -24,7 +24,7 @@ import click
 import torch
 
 import oocdnn
-from oocdnn.bench.cpu import convolve
+from oocdnn.bench.cpu import call_of
 from oocdnn.bench.gpu_floor import (
     MATHS,
     Pinned,
@@ -153,7 +153,7 @@ class Bench:
         inputs, out = (as_numpy(self.host[0]), as_numpy(self.host[1])), as_numpy(self.out)
 
         def call() -> None:
-            convolve(self.context, self.case, self.direction, inputs, out, math=self.allowed)
+            call_of(self.context, self.case, self.direction, inputs, out, math=self.allowed)()
 
         return clock_seconds(call, self.repeats), self.out
 

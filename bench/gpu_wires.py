@@ -30,6 +30,14 @@ class Wires:
             "both": (bytes_in + bytes_out) / self.both / 1e9,
         }
 
+    def duplex(self, bytes_in: int, bytes_out: int) -> float:
+        """The least seconds where the directions, while both are in use, go at half the rate of
+        both each, which is how they share: less than that no one gets on a card like this."""
+        together = min(bytes_in, bytes_out)
+        alone = self.inward if bytes_in > bytes_out else self.outward
+        rest = abs(bytes_in - bytes_out)
+        return 2 * together / self.both / 1e9 + rest / alone / 1e9
+
     def seconds(self, bytes_in: int, bytes_out: int) -> float:
         """The least time in which so many bytes cross."""
         return max(self.floors(bytes_in, bytes_out).values())

@@ -9,9 +9,9 @@ namespace oocdnn {
 namespace {
 
 constexpr RowCount kNoRows{0, 0};
-// Of copies whose bounce memory kernels fill and empty: their rates are measured without
-// convolutions beside them, which hold those kernels up.
-constexpr double kBounceLoss = 1.05;
+// Of copies whose bounce memory kernels fill and empty, and of the convolutions beside those: both
+// are measured alone, and hold each other up (docs/results/h200/copies.txt).
+constexpr double kBounceLoss = 1.05, kBesideBounceLoss = 1.15;
 
 // Tiles that the finishing pass touches: it reads and writes the output and reads what is as large.
 int64_t FinishPasses(const Problem& problem) {
@@ -81,6 +81,7 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile)
                                        request.problem.direction)) {
   if (!reorders_ || bounce_bytes_ == 0) return;
   for (double* rate : {&wire_.fetch, &wire_.drain, &wire_.both}) *rate /= kBounceLoss;
+  for (double* seconds : {&arithmetic_.wide, &arithmetic_.narrow}) *seconds *= kBesideBounceLoss;
 }
 
 double Rates::FetchSeconds(Operand operand, int64_t elements, const RowCount& rows) const {
@@ -147,6 +148,7 @@ Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const 
   const OperandTraffic traffic = TrafficOf(problem, cuts, order, rates.memory(), operand, depth);
   Flow flow;
   flow.transfers = traffic.transfers;
+  flow.rows = rates.Inside(operand) ? 0 : traffic.rows.all;
   flow.bytes = rates.Inside(operand) ? 0 : Mul(traffic.elements, SizeOf(problem.dtype));
   // Fixed costs come once per transfer, the rest once in all.
   const bool drains = operand == problem.output();

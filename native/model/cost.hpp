@@ -67,6 +67,7 @@ struct Flow {
   double move_seconds = 0.0;         // of rows that are rolled over
   double exposed = 0.0;              // of them, what no convolution hides
   int64_t transfers = 0, bytes = 0;  // `bytes`: that cross the wire
+  int64_t rows = 0;                  // of them, without a gap inside; at least one a transfer
 };
 Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const LoopOrder& order,
             Operand operand, int depth);

@@ -215,6 +215,8 @@ Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profi
       cost.seconds = std::max({Length(request, candidate, rates, totals, cost), cost.seconds,
                                WireBound(problem, rates, totals)});
       cost.waits = Waits(request, candidate, totals);
+      cost.gaps = std::any_of(totals.flow.begin(), totals.flow.end(),
+                              [](const Flow& flow) { return flow.rows > flow.transfers; });
     }
   }
   cost.device_bytes = EstimateBytes(request, candidate);

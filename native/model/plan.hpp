@@ -33,6 +33,8 @@ struct Cost {
   int64_t bytes_in = 0, bytes_out = 0;  // that cross toward and from the device
   int64_t device_bytes = 0;             // slots, estimated from dense tiles
   int64_t steps = 0;
+  bool gaps = false;   // what crosses the wire has gaps in the caller's memory; rows between them
+                       // disturb each other in the two directions
   bool waits = false;  // an operand that moves again and again has one slot, which cannot do so
                        // beside the arithmetic
 };
@@ -65,10 +67,10 @@ constexpr double kEngineGain = 1.02;
 // The engines come by their predicted times; those within kEngineGain of each other in the order
 // of the request. The first has most of the places, each further one two, so that a refusal of
 // Prepare leaves something to run. Within an engine come the fastest, and among those within one
-// percent of each other those that do not wait, then the smaller (on shared engines, before all,
-// the whole problem in one tile if it fits); then one that cuts the summed channels (C forward, K
-// backward data) or does not, whichever the others do. Such a cut leads only where it is predicted
-// a quarter faster.
+// percent of each other those that do not wait, those without gaps, then the smaller (on shared
+// engines, before all, the whole problem in one tile if it fits); then one that cuts the summed
+// channels (C forward, K backward data) or does not, whichever the others do. Such a cut leads only
+// where it is predicted a quarter faster.
 struct PlanSearch {
   std::vector<RankedCandidate> ranked;  // best first, never empty
   std::vector<std::string> refused;     // a sentence for each family that was ruled out, and why

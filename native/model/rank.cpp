@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "model/cost.hpp"
@@ -58,8 +59,8 @@ void Rank(std::vector<RankedCandidate>* candidates) {
     return rank(a) < rank(b);
   };
   const auto smaller = [](const RankedCandidate& a, const RankedCandidate& b) {
-    return std::pair(a.cost.waits, a.cost.device_bytes) <
-           std::pair(b.cost.waits, b.cost.device_bytes);
+    return std::tuple(a.cost.waits, a.cost.gaps, a.cost.device_bytes) <
+           std::tuple(b.cost.waits, b.cost.gaps, b.cost.device_bytes);
   };
   std::stable_sort(candidates->begin(), candidates->end(), faster);
   for (auto begin = candidates->begin(); begin != candidates->end();) {

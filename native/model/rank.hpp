@@ -23,7 +23,8 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kPartialSumsGain = 1.25;
 
 // By RankOf; among those within one percent of each other, first those that do not wait (see Cost),
-// which bear with arithmetic slower than predicted, and then fewer device bytes.
+// which bear with arithmetic slower than predicted, then those without gaps, and then fewer device
+// bytes.
 void Rank(std::vector<RankedCandidate>* candidates);
 
 // A candidate of at most this share of the budget is frugal: it still fits where the engine's exact

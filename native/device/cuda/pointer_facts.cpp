@@ -21,10 +21,11 @@ Result<PointerFacts> FactsAt(const Driver& driver, uint64_t address) {
 // made of several allocations.
 Result<PointerFacts> FactsOf(const Driver& driver, uint64_t address, uint64_t count) {
   OOC_ASSIGN(const PointerFacts first, FactsAt(driver, address));
+  if (!first.known()) return PointerFacts{};
+  if (first.bytes != 0 && first.device - first.begin + count <= first.bytes) return first;
+  if (first.host() && first.bytes != 0) return PointerFacts{};
   OOC_ASSIGN(const PointerFacts last, FactsAt(driver, address + count - 1));
-  const bool whole =
-      !first.host() || first.bytes == 0 || first.device - first.begin + count <= first.bytes;
-  return first.known() && last.known() && whole ? first : PointerFacts{};
+  return last.known() ? first : PointerFacts{};
 }
 
 }  // namespace oocdnn::cuda
