@@ -25,10 +25,12 @@ tidied := $(filter %.cpp,$(native_sources))
 formatted := $(filter %.cpp %.hpp %.c %.h,$(native_sources))
 
 pip := python -m pip --quiet
-# Object files stay in the build folder, so only what changed is compiled again.
+# Object files stay in the build folder, so only what changed is compiled again. Who runs no tests
+# compiles but what is installed.
 build_in = --no-build-isolation --config-settings=build-dir=$(1)/native \
 	--config-settings=cmake.define.OOCDNN_TESTING=ON \
 	--config-settings=cmake.define.OOCDNN_WERROR=$(WERROR)
+only_installed = --config-settings=build.targets=oocdnn_installed
 testing_library = OOCDNN_TESTING_LIBRARY=$(1)/native/lib/liboocdnn_testing.so
 
 .PHONY: all demo test test-long reliability wheel lint tidy format sanitize clean
@@ -51,7 +53,7 @@ reliability: $(build)/installed.test
 		--out ../docs/results/reliability-cpu.json --markdown ../docs/results/reliability.md)
 
 wheel: $(VENV)/ready
-	$(pip) wheel . --no-deps --wheel-dir dist $(call build_in,$(build))
+	$(pip) wheel . --no-deps --wheel-dir dist $(call build_in,$(build)) $(only_installed)
 	@ls -l dist/*.whl
 
 # What a build needs beforehand; a changed pyproject.toml brings it up to date.
@@ -65,7 +67,7 @@ $(VENV)/ready: pyproject.toml
 # time is that of the beginning, so that what is edited meanwhile counts as changed.
 $(build)/installed.%: $(VENV)/ready $(native_sources) $(python_sources)
 	@mkdir -p $(build) && touch $@.began
-	$(pip) install '.[$*]' $(call build_in,$(build))
+	$(pip) install '.[$*]' $(call build_in,$(build)) $(if $(filter demo,$*),$(only_installed))
 	@mv $@.began $@
 
 $(bin)/clang-format:

@@ -3,7 +3,8 @@
     python -m oocdnn.bench.gpu_floor --out result.json
 
 The floor of a problem is the least time by wires and arithmetic, both measured in the same run:
-max(a, in / B_in, out / B_out, (in + out) / B_both), every byte counted once. `a` is the best time
+max(a, in / B_in, out / B_out, (in + out) / B_both), every byte counted once, the rates those of the
+memory that the operands lie in. `a` is the best time
 for the same arithmetic with every operand on the GPU: torch in core, NCHW and channels-last, with
 the engine that its own measurements choose, and our own, whole and in tiles. Where torch computes
 by Winograd or FFT, which is not the same arithmetic, its time is noted and not counted. Elements
@@ -27,8 +28,7 @@ import torch
 
 import oocdnn
 from oocdnn.bench.cpu import call_of
-from oocdnn.bench.gpu_wires import Wires
-from oocdnn.bench.gpu_wires import measure as measure_wires
+from oocdnn.bench.gpu_wires import Gauge, Wires
 from oocdnn.bench.layers import DIRECTIONS, GPU_LAYERS, LARGEST, ROLES, Direction, Layer, Operand
 from oocdnn.bench.provenance import provenance
 
@@ -174,6 +174,7 @@ class Measured:
     wrong: int = 0
     stats: dict[str, Any] = field(default_factory=dict)
     plan: str = ""
+    wires: Wires | None = None
     floors: dict[str, float] = field(default_factory=dict)
     duplex: float = 0.0  # seconds, see Wires
 
@@ -202,14 +203,16 @@ def provenance_on_gpu(module: str, rounds: int, device: str, wires: Wires | None
     }
 
 
-def floors(one: Measured, wires: Wires) -> dict[str, float]:
-    """Seconds of each limit."""
+def note_floors(one: Measured, wires: Wires) -> None:
+    """Sets the seconds of each limit."""
     in_core_times = (*one.torch_seconds.values(), *one.own_seconds.values())
     times = [value for value in in_core_times if isinstance(value, float)]
-    return {
+    one.wires = wires
+    one.floors = {
         **wires.floors(one.bytes_in, one.bytes_out),
         "arithmetic": min([*times, one.stats["compute_seconds"]]),
     }
+    one.duplex = wires.duplex(one.bytes_in, one.bytes_out)
 
 
 def as_numpy(tensor: torch.Tensor) -> Array:
@@ -222,6 +225,11 @@ def as_numpy(tensor: torch.Tensor) -> Array:
 
         array = tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
     return array
+
+
+def bytes_of(tensor: torch.Tensor) -> Array:
+    """The memory of a contiguous tensor."""
+    return as_numpy(tensor).reshape(-1).view(np.uint8)
 
 
 def compare(result: torch.Tensor, expected: torch.Tensor) -> tuple[int, float]:
@@ -251,6 +259,7 @@ def convolve_in_core(
 
 def measure(
     context: oocdnn.Context,
+    gauge: Gauge,
     pinned: Pinned,
     case: Layer,
     direction: Direction,
@@ -291,6 +300,8 @@ def measure(
     # Integers are exact in TF32, and its engines only add products.
     torch.backends.cudnn.allow_tf32 = True
     one.wrong, one.difference = compare(result, in_core(case, direction)(*here))
+    source = max(host, key=lambda tensor: tensor.nbytes)
+    note_floors(one, gauge.rates(bytes_of(source), bytes_of(result), repeats=3))
     torch.cuda.empty_cache()
     return one
 
@@ -350,21 +361,22 @@ def main(
 ) -> None:
     ctypes.CDLL("libcuda.so.1")  # an error of its own where there is no driver
     start = time.perf_counter()
-    wires, measured = measure_wires(torch.device(device).index or 0), list[Measured]()
-    click.echo(f"GB/s in {wires.inward:.1f}, out {wires.outward:.1f}, both {wires.both:.1f}")
-    about = provenance_on_gpu("oocdnn.bench.gpu_floor", repeats, device, wires)
-    with oocdnn.Context(device, budget, engine=engine) as context:
-        pinned = Pinned()
+    measured = list[Measured]()
+    with (
+        Gauge(torch.device(device).index or 0) as gauge,
+        oocdnn.Context(device, budget, engine=engine) as context,
+    ):
+        wires, pinned = gauge.rates(), Pinned()
+        click.echo(f"GB/s in {wires.inward:.1f}, out {wires.outward:.1f}, both {wires.both:.1f}")
+        about = provenance_on_gpu("oocdnn.bench.gpu_floor", repeats, device, wires)
         for case, direction, name in chosen(only, maths or tuple(MATHS)):
             if time.perf_counter() - start > seconds:
                 break
             try:
-                one = measure(context, pinned, case, direction, name, repeats)
+                one = measure(context, gauge, pinned, case, direction, name, repeats)
             except (ValueError, MemoryError, RuntimeError) as error:
                 click.echo(f"{case.name} {direction} {name}: {error}")
                 continue
-            one.floors = floors(one, wires)
-            one.duplex = wires.duplex(one.bytes_in, one.bytes_out)
             measured.append(one)
             click.echo(line(one))
             if out is not None:  # a run that is cut off keeps what it has
