@@ -2,6 +2,8 @@
 
 import ctypes
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
@@ -70,21 +72,35 @@ class Gauge:
         with oocdnn.Context(f"cuda:{ordinal}", "64MiB", profile="none"):
             self._own = [oocdnn.empty(_SIZE, np.uint8) for _ in range(2)]
         self._there, self._streams = [c_uint64(), c_uint64()], [c_void_p(), c_void_p()]
-        call("cuCtxPushCurrent_v2", context)
-        for pointer, stream in zip(self._there, self._streams, strict=True):
-            call("cuMemAlloc_v2", byref(pointer), c_size_t(_SIZE))
-            call("cuStreamCreateWithPriority", byref(stream), 1, 0)
-        call("cuCtxPopCurrent_v2", byref(c_void_p()))
 
     def __enter__(self) -> "Gauge":
+        with self._current(), ExitStack() as made:
+            made.callback(self._release)  # where not all can be made
+            for pointer, stream in zip(self._there, self._streams, strict=True):
+                self._call("cuMemAlloc_v2", byref(pointer), c_size_t(_SIZE))
+                self._call("cuStreamCreateWithPriority", byref(stream), 1, 0)
+            made.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
+        with self._current():
+            self._release()
+
+    @contextmanager
+    def _current(self) -> Iterator[None]:
         self._call("cuCtxPushCurrent_v2", self._context)
+        try:
+            yield
+        finally:
+            self._call("cuCtxPopCurrent_v2", byref(c_void_p()))
+
+    def _release(self) -> None:
         for pointer, stream in zip(self._there, self._streams, strict=True):
-            self._call("cuStreamDestroy_v2", stream)
-            self._call("cuMemFree_v2", pointer)
-        self._call("cuCtxPopCurrent_v2", byref(c_void_p()))
+            if stream.value is not None:
+                self._call("cuStreamDestroy_v2", stream)
+            if pointer.value != 0:
+                self._call("cuMemFree_v2", pointer)
+        self._own.clear()
 
     @staticmethod
     def _offset(memory: Bytes, copy: int) -> int:
@@ -120,11 +136,8 @@ class Gauge:
             best = min(seconds(inward, outward) for _ in range(repeats))
             return (inward + outward) * _COPIES * _SIZE / best / 1e9
 
-        self._call("cuCtxPushCurrent_v2", self._context)
-        try:
+        with self._current():
             return Wires(rate(True, False), rate(False, True), rate(True, True))
-        finally:
-            self._call("cuCtxPopCurrent_v2", byref(c_void_p()))
 
 
 def measure(ordinal: int = 0) -> Wires:

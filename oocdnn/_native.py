@@ -233,10 +233,13 @@ def _free_host(handle: Any, pid: int) -> None:
 
 def problem_text(call: Convolution, tensors: Mapping[Slot, Tensor]) -> str:
     """The problem string of a call, as it stands in logs."""
-    c, text = _Call(), _ffi().new("const char **")
-    c.fill(call, tensors)
-    _check(_library().oocdnn_problem_text(c.convolution, c.operands, text))
-    return _text(text[0])
+    c, text = _idle_call(), _ffi().new("const char **")
+    try:
+        c.fill(call, tensors)
+        _check(_library().oocdnn_problem_text(c.convolution, c.operands, text))
+        return _text(text[0])
+    finally:
+        _idle.append(c)
 
 
 class NativeContext:

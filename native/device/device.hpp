@@ -80,7 +80,8 @@ struct Bounce {
 
 // A copy between a box of a tensor and a tile buffer. The part of the tile to be written is
 // [tile_begin, tile_end) in box coordinates (0 .. box.extent); a fetch writes zeros to it wherever
-// the box is not valid. A drain writes only valid elements, converted to the view's dtype.
+// the box is not valid, and touches nothing else of the tile, which another stream may write
+// meanwhile. A drain writes only valid elements, converted to the view's dtype.
 struct Transfer {
   TensorView view;
   Operand operand = Operand::kX;

@@ -215,8 +215,8 @@ Status TileLoop::FetchStaged(const Transfer& whole, const Piece& part, Feed* fee
   return {};
 }
 
-// On the stream that computes, so that no copy over the wire waits for it. The slot they come from
-// is filled again only after that.
+// Rows kept from a neighbour's tile. On the stream that computes, so that no copy over the wire
+// waits for the move; the slot that they come from is filled again only after it.
 Status TileLoop::MoveKept(const Call& call, const Step& step, Operand operand) {
   const int i = Index(operand);
   const OperandStep& mine = step.operand[i];

@@ -1,7 +1,8 @@
 // The one tile loop. Walks a booking's schedule and keeps three streams busy:
 //
-//   fetch    waits until the compute that last read a slot is done, then fills the slot
-//   compute  waits for the fetched slots, runs the engine, finishes complete output tiles
+//   fetch    waits until the compute that last read a slot is done, then fills what no neighbour
+//   has compute  moves what a neighbour has, waits for the fetched slots, runs the engine, finishes
+//            complete output tiles
 //   drain    waits for a finished output tile, then copies it to where it belongs
 //
 // Every operation, direction, placement and device goes through here.
@@ -45,11 +46,12 @@ class TileLoop {
 
  private:
   static constexpr int kMaxDepth = 4;
-  // The host runs at most so many steps ahead of the compute stream, so that an interrupt ends a
-  // call within a tile or two and queues stay short: more of them where steps are so short that the
-  // host's own waking up would be in the way.
+  // The host waits for the step so far back, so that an interrupt ends a call within a tile or two
+  // and queues stay short: further back where steps are so short that the host's own waking up
+  // would be in the way.
   static constexpr int kAhead = 3, kMostAhead = 8;
-  // Waking the host takes as long as a brief step, so it then sleeps only at each fourth.
+  // That takes as long as a brief step, so it then waits only at each fourth, and is up to this
+  // many further ahead.
   static constexpr int kMostAtOnce = 3;
   static constexpr double kShortStep = 1e-3;  // seconds
 

@@ -36,6 +36,7 @@ constexpr int kChain = 16;     // tiles, one after the other
 // Of a tile of kNarrow columns, 4 MB and so many times as much: what copies cost beyond their
 // bytes.
 constexpr int64_t kGapRows = 146, kGapGrowth = 4;
+static_assert(kGapRows * kGapGrowth * kWidth * kChannels * kElement <= kLarge);
 constexpr double kLeastGap = 1e-6;  // seconds between two copies
 
 // What rows cost on top of their bytes, in seconds.
@@ -45,9 +46,18 @@ struct RowSeconds {
 
 class Copies {
  public:
-  Copies(Device& device, Profile* profile) : device_(device), profile_(*profile) {}
+  Copies(Device& device, Profile* profile)
+      : device_(device),
+        profile_(*profile),
+        in_(HostBlock(device, kLarge)),
+        out_(HostBlock(device, kLarge)) {}
 
   Status Measure() {
+    if (in_.get() == nullptr || out_.get() == nullptr) {
+      return Error(Code::kOutOfMemory, "no host memory to calibrate");
+    }
+    std::memset(in_.get(), 0, static_cast<size_t>(kLarge));
+    std::memset(out_.get(), 0, static_cast<size_t>(kLarge));
     OOC_ASSIGN(fetch_, MakeStream(device_, "calibrate fetch"));
     OOC_ASSIGN(compute_, MakeStream(device_, "calibrate compute"));
     OOC_ASSIGN(drain_, MakeStream(device_, "calibrate drain"));
@@ -66,26 +76,23 @@ class Copies {
     return Rig::Make(device_, engine,
                      SampleOf(shape, DType::kFloat32, Math::kFp32, Direction::kForward), 0);
   }
-  // Of the engine that the planner would ask first.
-  Result<std::unique_ptr<Rig>> FirstRig(int64_t rows, int64_t width) {
-    Status refusal;
+  // Of the engine that the planner would ask first; or, of those whose tiles lie as the host's and
+  // whose copies so take one step, where there are any.
+  Result<std::unique_ptr<Rig>> FirstRig(int64_t rows, int64_t width, bool plain = false) {
+    Status refusal = Error(Code::kUnsupported, "no engine's tiles lie as the host's");
     for (int engine = 0; engine < static_cast<int>(device_.engines().size()); ++engine) {
+      const EngineInfo& info = device_.engines()[static_cast<size_t>(engine)];
+      if (plain && (info.channels_last || IsLastResort(info))) continue;
       auto rig = RigOf(engine, rows, width);
       if (rig.ok()) return rig;
       refusal = std::move(rig).status();
     }
-    return refusal;
+    return plain ? FirstRig(rows, width) : Result<std::unique_ptr<Rig>>(std::move(refusal));
   }
 
   // The rates of the first engine that serves go for all for which no others are measured.
   Status MeasureWires() {
-    const Block in = HostBlock(device_, kLarge), out = HostBlock(device_, kLarge);
-    if (in.get() == nullptr || out.get() == nullptr) {
-      return Error(Code::kOutOfMemory, "no host memory to calibrate");
-    }
-    std::memset(in.get(), 0, static_cast<size_t>(kLarge));
-    std::memset(out.get(), 0, static_cast<size_t>(kLarge));
-    const RowSeconds most = MeasureMostRows(in.get(), out.get());
+    const RowSeconds most = MeasureMostRows();
     bool first = true;
     for (int engine = 0; engine < static_cast<int>(device_.engines().size()); ++engine) {
       const EngineInfo& info = device_.engines()[static_cast<size_t>(engine)];
@@ -93,11 +100,10 @@ class Copies {
       const auto rig = RigOf(engine, kRows, kWidth);
       if (!rig.ok()) continue;
       if (first) MeasureMove(*rig.value());
-      const RowSeconds rows =
-          profile_.shared_engines ? MeasureRows(engine, in.get(), out.get()) : most;
-      const double hop = MeasureHop(engine, in.get());
+      const RowSeconds rows = profile_.shared_engines ? MeasureRows(engine) : most;
+      const double hop = MeasureHop(engine);
       for (const bool channels_last : {false, true}) {
-        const Host from{in.get(), kWidth, channels_last}, to{out.get(), kWidth, channels_last};
+        const Host from{in_.get(), kWidth, channels_last}, to{out_.get(), kWidth, channels_last};
         WireRates rates = MeasureWire(*rig.value(), from, to);
         if (rates.fetch == 0 || rates.drain == 0 || rates.both == 0) continue;
         rates.row_bytes = rows.near * rates.fetch;
@@ -177,12 +183,12 @@ class Copies {
 
   // What an engine's own kernels do not disturb, others' would: of all engines the most, where they
   // do not take turns with the copies.
-  RowSeconds MeasureMostRows(void* in, void* out) {
+  RowSeconds MeasureMostRows() {
     RowSeconds most;
     for (int engine = 0; engine < static_cast<int>(device_.engines().size()); ++engine) {
       const EngineInfo& info = device_.engines()[static_cast<size_t>(engine)];
       if (profile_.shared_engines || (engine > 0 && IsLastResort(info))) continue;
-      const RowSeconds rows = MeasureRows(engine, in, out);
+      const RowSeconds rows = MeasureRows(engine);
       most = {std::max(most.near, rows.near), std::max(most.far, rows.far)};
     }
     return most;
@@ -190,13 +196,13 @@ class Copies {
 
   // Of rows with gaps between them against the same elements side by side; in both directions at
   // once, as in a pipeline, where engines do not share their hardware. Both may cost nothing.
-  RowSeconds MeasureRows(int engine, void* in, void* out) {
+  RowSeconds MeasureRows(int engine) {
     RowSeconds seconds;
     const auto excess = [&](Rig& rig, const Host& dense, const Host& gaps, int runs) {
       const auto best = [&](Host host) {
         Host to = host;
-        host.memory = in;
-        to.memory = out;
+        host.memory = in_.get();
+        to.memory = out_.get();
         return profile_.shared_engines ? BestFetch(rig, host) : BestOfBoth(rig, host, to, runs);
       };
       const double slow = best(gaps), quick = best(dense);
@@ -216,11 +222,11 @@ class Copies {
 
   // From the end of a tiny transfer to the beginning of one that waits for it, and the little that
   // it takes; 0 where nothing overlaps.
-  double MeasureHop(int engine, void* memory) {
+  double MeasureHop(int engine) {
     if (profile_.shared_engines) return 0.0;
     const auto rig = RigOf(engine, 1, kNarrow);
     if (!rig.ok()) return 0.0;
-    const Host host{memory, kNarrow, false};
+    const Host host{in_.get(), kNarrow, false};
     const auto seconds = ChainSeconds([&]() -> Status {
       const Bound bound(device_);
       OOC_TRY(InTurn(drain_, fetch_));
@@ -267,15 +273,9 @@ class Copies {
   // Pieces long enough that the host is ahead of them.
   Status MeasureGaps() {
     OOC_ASSIGN(const std::unique_ptr<Rig> tiny, FirstRig(1, kNarrow));
-    const Block in = HostBlock(device_, kLarge), out = HostBlock(device_, kLarge);
-    if (in.get() == nullptr || out.get() == nullptr) {
-      return Error(Code::kOutOfMemory, "no host memory to calibrate");
-    }
-    std::memset(in.get(), 0, static_cast<size_t>(kLarge));
-    std::memset(out.get(), 0, static_cast<size_t>(kLarge));
-    const Host few{in.get(), kNarrow, false};
-    OOC_ASSIGN(const double small, PairSeconds(kGapRows, in.get(), out.get()));
-    OOC_ASSIGN(const double large, PairSeconds(kGapRows * kGapGrowth, in.get(), out.get()));
+    const Host few{in_.get(), kNarrow, false};
+    OOC_ASSIGN(const double small, PairSeconds(kGapRows));
+    OOC_ASSIGN(const double large, PairSeconds(kGapRows * kGapGrowth));
     profile_.copy_seconds = std::max((kGapGrowth * small - large) / (kGapGrowth - 1), kLeastGap);
     OOC_ASSIGN(profile_.run_seconds,
                ChainSeconds([&] { return tiny->Run(compute_.get(), nullptr); }));
@@ -290,18 +290,11 @@ class Copies {
   }
 
   // A fetch and the drain of another, of so many rows each, in both directions at once as in a
-  // pipeline: of an engine whose tiles lie as the host's, because others' copies take two steps.
-  Result<double> PairSeconds(int64_t rows, void* in, void* out) {
-    const auto& engines = device_.engines();
-    const auto plain = std::find_if(engines.begin(), engines.end(), [](const EngineInfo& engine) {
-      return !engine.channels_last && !IsLastResort(engine);
-    });
-    OOC_ASSIGN(const std::unique_ptr<Rig> rig,
-               plain == engines.end()
-                   ? FirstRig(rows, kNarrow)
-                   : RigOf(static_cast<int>(plain - engines.begin()), rows, kNarrow));
-    const Transfer fetch = rig->TransferOf(Operand::kX, {in, kNarrow, false}, nullptr);
-    const Transfer drain = rig->TransferOf(Operand::kY, {out, kNarrow, false}, nullptr);
+  // pipeline.
+  Result<double> PairSeconds(int64_t rows) {
+    OOC_ASSIGN(const std::unique_ptr<Rig> rig, FirstRig(rows, kNarrow, true));
+    const Transfer fetch = rig->TransferOf(Operand::kX, {in_.get(), kNarrow, false}, nullptr);
+    const Transfer drain = rig->TransferOf(Operand::kY, {out_.get(), kNarrow, false}, nullptr);
     return ChainSeconds([&]() -> Status {
       OOC_TRY(device_.Fetch(fetch_.get(), fetch));
       OOC_TRY(InTurn(fetch_, drain_));
@@ -313,11 +306,7 @@ class Copies {
   // has been drained.
   Status MeasureTurns() {
     OOC_ASSIGN(const std::unique_ptr<Rig> rig, FirstRig(1, kNarrow));
-    const auto bytes = static_cast<int64_t>(rig->bytes(Operand::kX));
-    const Block block = HostBlock(device_, bytes);
-    if (block.get() == nullptr) return Error(Code::kOutOfMemory, "no host memory to calibrate");
-    std::memset(block.get(), 0, static_cast<size_t>(bytes));
-    const Host host{block.get(), kNarrow, false};
+    const Host host{in_.get(), kNarrow, false};
     OOC_ASSIGN(const double three, ChainSeconds([&]() -> Status {
                  OOC_TRY(InTurn(drain_, fetch_));
                  OOC_TRY(device_.Fetch(fetch_.get(), rig->TransferOf(Operand::kX, host, nullptr)));
@@ -361,6 +350,7 @@ class Copies {
 
   Device& device_;
   Profile& profile_;
+  const Block in_, out_;  // of the caller's side, kLarge bytes
   OwnedStream fetch_, compute_, drain_;
   OwnedEvent turn_;
 };

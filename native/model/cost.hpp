@@ -19,7 +19,7 @@ class Rates {
   // A transfer of `elements` in `rows`, from where the operand is.
   [[nodiscard]] double FetchSeconds(Operand operand, int64_t elements, const RowCount& rows) const;
   [[nodiscard]] double DrainSeconds(int64_t elements, const RowCount& rows) const;
-  // Of so many elements of a tile that are rolled over, beside what computes.
+  // Of so many elements of a tile that are rolled over, by what computes.
   [[nodiscard]] double MoveSeconds(Operand operand, int64_t elements) const;
   // One tile's convolution. Padded rows count, as the device computes them too; and a channel axis
   // that is cut is charged in whole blocks, see EngineInfo.
@@ -64,10 +64,10 @@ class Rates {
 // What one operand costs over the whole schedule: fetch seconds, or drain seconds of the output.
 struct Flow {
   double seconds = 0.0;
-  double move_seconds = 0.0;         // of rows that are rolled over
   double exposed = 0.0;              // of them, what no convolution hides
+  double move_seconds = 0.0;         // of rows that are rolled over
   int64_t transfers = 0, bytes = 0;  // `bytes`: that cross the wire
-  int64_t rows = 0;                  // of them, without a gap inside; at least one a transfer
+  int64_t rows = 0;                  // in how many pieces without a gap; 0 inside the device
 };
 Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const LoopOrder& order,
             Operand operand, int depth);
@@ -87,9 +87,9 @@ double ComputeSeconds(const Problem& problem, const Rates& rates, const Cuts& cu
 // use what computes, and hide behind nothing.
 Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals);
 
-// The least time by the wire alone where it is shared: the first fetches and the last drain have it
-// to themselves, between them it goes at the rate of both directions, and what a copy costs beyond
-// its bytes holds both up. 0 on shared engines.
+// About the least time by the wire alone where it is shared: the first fetches and the last drain
+// have it to themselves, between them it goes at the rate of both directions, and what a copy costs
+// beyond its bytes holds both up. 0 on shared engines.
 double WireBound(const Problem& problem, const Rates& rates, const Totals& totals);
 
 // An approximation of the pipeline's length: the busiest engine, what slots without a spare make

@@ -3,7 +3,8 @@
 // The rules, which the tile loop follows with events and the tests simulate independently:
 //  - each engine does its work in the order of the steps;
 //  - a fetch waits until the last compute that used its slot has ended;
-//  - rows that are rolled over are moved by the compute engine, when their slot's fetch may begin;
+//  - rows that are rolled over are moved by the compute engine before the step's convolution; the
+//    slot that they come from is free only then;
 //  - a step's compute waits for the step's fetches and, where it begins an output tile, for the
 //    drain of what the output's slot held;
 //  - an output tile is finished and drained after its last step;

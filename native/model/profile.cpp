@@ -12,7 +12,7 @@
 namespace oocdnn {
 namespace {
 
-constexpr std::string_view kHeader = "oocdnn-profile 4";
+constexpr std::string_view kHeader = "oocdnn-profile 5";
 constexpr std::string_view kEnd = "end";
 constexpr std::string_view kFlopsPrefix = "flops ", kWirePrefix = "wire ";
 

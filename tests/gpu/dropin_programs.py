@@ -245,6 +245,7 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.scenes) - SCENES.keys():
         parser.error(f"no scene {', '.join(sorted(unknown))}")
+    sys.path.insert(0, str(HERE.parent))  # the folder of `dropin`
     end = time.monotonic() + options.seconds
     failures: list[str] = []
     with tempfile.TemporaryDirectory() as folder:

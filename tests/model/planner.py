@@ -46,7 +46,7 @@ class Profile:
         lines = [f"{key} = {value}" for key, value in fields.items()]
         lines += [f"flops {key} = {rate}" for key, rate in flops.items()]
         lines += [f"wire {key} = {rate}" for key, rate in wires.items()]
-        return "\n".join(["oocdnn-profile 4", *lines, "end", ""])
+        return "\n".join(["oocdnn-profile 5", *lines, "end", ""])
 
 
 # The rates of design.md's reference machine: PCIe 5, TF32.

@@ -52,7 +52,7 @@ def test_the_built_in_profile_reads_back():
     "damage",
     [
         lambda text: "",
-        lambda text: text.replace("oocdnn-profile 4", "oocdnn-profile 5"),
+        lambda text: text.replace("oocdnn-profile 5", "oocdnn-profile 6"),
         lambda text: text[: len(text) // 2],
         lambda text: text.removesuffix("end\n"),
         lambda text: text.replace("run_seconds = 1e-06\n", ""),

@@ -33,7 +33,8 @@ Region HostRegion(const Transfer& transfer);
 Region TileRegion(const void* tile, const TileLayout& layout, const Dims& begin, const Dims& end);
 
 // Whether two regions share bytes. Boxes of one view or tile are compared element by element; of
-// two different views only dense ones can be told, and others count as disjoint.
+// two different views only dense ones can be told, and others count as disjoint; a tile
+// overlaps whatever else meets its hull.
 bool Overlap(const Region& a, const Region& b);
 
 struct Access {
