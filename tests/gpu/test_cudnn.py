@@ -114,11 +114,12 @@ for device in ("cuda:1", "cuda:0"):
 """
 
 
-def test_a_handle_belongs_to_its_gpu() -> None:
+def test_a_handle_belongs_to_its_gpu(tmp_path: Path) -> None:
     folders = f"{DRIVER}:{CUDNN}"
     done = subprocess.run(
         [sys.executable, "-c", TWO_GPUS],
         env={**os.environ, "LD_LIBRARY_PATH": folders, "OOC_FAKE_TWO_GPUS": "1"},
+        cwd=tmp_path,  # not the tree, whose package is not built
         capture_output=True,
         text=True,
         check=False,
