@@ -131,16 +131,20 @@ def other_arithmetic(work: Callable[[], object]) -> str | None:
     return next((word for word in OTHER_ARITHMETIC if word in names), None)
 
 
+def channels_last(case: Layer) -> torch.memory_format:
+    """The memory order of its tensors that has the channels innermost."""
+    return torch.channels_last if case.rank == 2 else torch.channels_last_3d
+
+
 def in_core_seconds(
     call: Callable[..., object], case: Layer, inputs: list[torch.Tensor], judge: bool
 ) -> dict[str, Any]:
     """Seconds of a call on arrays on the GPU by memory order. What it cannot do is left out with
     its reason, and so is what computes otherwise, where that is judged."""
     seconds: dict[str, Any] = {}
-    last = torch.channels_last if case.rank == 2 else torch.channels_last_3d
     many = case.flops > MANY_FLOPS
     torch.backends.cudnn.benchmark = not many
-    for name, order in (("nchw", torch.contiguous_format), ("nhwc", last)):
+    for name, order in (("nchw", torch.contiguous_format), ("nhwc", channels_last(case))):
         try:
             here = [tensor.contiguous(memory_format=order) for tensor in inputs]
             took = event_seconds(partial(call, *here), 1 if many else 3)
@@ -248,10 +252,8 @@ def convolve_in_core(
     context: oocdnn.Context, case: Layer, direction: Direction, *inputs: torch.Tensor, **more: Any
 ) -> torch.Tensor:
     """One call of oocdnn whose result lies as the first input does."""
-    last = inputs[0].stride(1) == 1
-    orders = {4: torch.channels_last, 5: torch.channels_last_3d}
     shape = case.shape(ROLES[direction][-1])
-    order = orders[len(shape)] if last else torch.contiguous_format
+    order = channels_last(case) if inputs[0].stride(1) == 1 else torch.contiguous_format
     out = torch.empty(shape, dtype=inputs[0].dtype, device="cuda", memory_format=order)
     call_of(context, case, direction, inputs, out, **more)()
     return out

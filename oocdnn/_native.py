@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
-from types import TracebackType
 from typing import Any, get_args
 
 import cffi
@@ -136,7 +135,8 @@ class _Frame:
 
 
 class _Call:
-    """One call as C values, and its progress function. Made once, it serves call after call.
+    """One call as C values, and its progress function. Made once, it serves call after call, each
+    in a `with` block.
 
     The progress function is the caller's, and the ear for Ctrl-C: Python runs signal handlers when
     the callback enters it, so a KeyboardInterrupt arises here. It is kept, the core is asked to end
@@ -168,9 +168,12 @@ class _Call:
             t.data, t.fd, t.offset = cast("void *", tensor.address), tensor.fd, tensor.offset
             setattr(self.operands, slot, t)
 
-    def forget(self) -> None:
-        """Keeps nothing of the caller's."""
-        self._progress = self._kept = None
+    def __enter__(self) -> "_Call":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress = self._kept = None  # nothing of the caller's is kept
+        _idle.append(self)
 
     def _tile(self, _user: Any, done: int, tiles: int) -> int:
         if self._progress is not None:
@@ -233,13 +236,11 @@ def _free_host(handle: Any, pid: int) -> None:
 
 def problem_text(call: Convolution, tensors: Mapping[Slot, Tensor]) -> str:
     """The problem string of a call, as it stands in logs."""
-    c, text = _idle_call(), _ffi().new("const char **")
-    try:
+    text = _ffi().new("const char **")
+    with _idle_call() as c:
         c.fill(call, tensors)
         _check(_library().oocdnn_problem_text(c.convolution, c.operands, text))
         return _text(text[0])
-    finally:
-        _idle.append(c)
 
 
 class NativeContext:
@@ -274,12 +275,7 @@ class NativeContext:
             self._calls += 1
         return self._handle
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._calls -= 1
             last = self._calls == 0 and self._closing
@@ -297,16 +293,11 @@ class NativeContext:
     def run(
         self, call: Convolution, tensors: Mapping[Slot, Tensor], progress: Progress | None
     ) -> None:
-        c = _idle_call()
-        try:
+        with _idle_call() as c, self as handle:
             c.fill(call, tensors, progress)
-            with self as handle:
-                status = _library().oocdnn_run(handle, c.convolution, c.operands)
-                c.raise_kept()
-                _check(status)
-        finally:
-            c.forget()
-            _idle.append(c)
+            status = _library().oocdnn_run(handle, c.convolution, c.operands)
+            c.raise_kept()
+            _check(status)
 
     def plan(self, problem: str) -> tuple[dict[str, Any], str]:
         """The fields of oocdnn_plan_info, and the text."""

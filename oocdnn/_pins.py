@@ -17,7 +17,6 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any, Protocol
 
 import numpy as np
@@ -167,12 +166,7 @@ class Use:
                 self._leave()
                 raise
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._leave()
 
     def _leave(self) -> None:

@@ -1,8 +1,9 @@
 // The one tile loop. Walks a booking's schedule and keeps three streams busy:
 //
-//   fetch    waits until the compute that last read a slot is done, then fills what no neighbour
-//   has compute  moves what a neighbour has, waits for the fetched slots, runs the engine, finishes
-//            complete output tiles
+//   fetch    waits until the compute that last read a slot is done, then fills the slot, but for
+//            rows that a neighbouring tile has
+//   compute  moves those, waits for the fetched slots, runs the engine, finishes complete output
+//            tiles
 //   drain    waits for a finished output tile, then copies it to where it belongs
 //
 // Every operation, direction, placement and device goes through here.

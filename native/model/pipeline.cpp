@@ -25,26 +25,32 @@ constexpr int64_t kWalk = 512;
 
 // What one step's transfer of one operand comes to.
 struct Load {
-  int64_t elements = 1, moved = 0;
+  int64_t elements = 1;
   RowCount rows;
 };
 
 Load LoadOf(const OperandStep& operand, const MemoryOrder::Steps& steps) {
   const Box& box = operand.box;
   Load load;
-  load.moved = operand.from_slot >= 0 ? operand.kept : 0;
   for (int d = 0; d < 6; ++d) {
     int64_t begin = box.valid_begin[d];
     if (operand.from_slot >= 0 && d == operand.roll_axis) {
       begin = std::max(begin, box.origin[d] + operand.kept);
-    } else {
-      load.moved = Mul(load.moved, box.extent[d]);
     }
     const int64_t fetched = std::max<int64_t>(box.valid_end[d] - begin, 0);
     load.elements = Mul(load.elements, fetched);
     load.rows.Multiply(steps[d], fetched);
   }
   return load;
+}
+
+// The elements that a step rolls over.
+int64_t MovedOf(const OperandStep& operand) {
+  int64_t moved = operand.kept;
+  for (int d = 0; d < 6; ++d) {
+    if (d != operand.roll_axis) moved = Mul(moved, operand.box.extent[d]);
+  }
+  return moved;
 }
 
 // When each engine and slot is free again.
@@ -114,8 +120,7 @@ class Pipeline {
     for (int i = 0; i < kOperands; ++i) {
       const OperandStep& operand = step.operand[i];
       if (!operand.enter || operand.from_slot < 0) continue;
-      const double seconds =
-          rates_.MoveSeconds(static_cast<Operand>(i), LoadOf(operand, steps_[i]).moved);
+      const double seconds = rates_.MoveSeconds(static_cast<Operand>(i), MovedOf(operand));
       compute_ += seconds;
       busy_.compute_seconds += seconds;
       if (seconds > 0.0) free_[i][static_cast<size_t>(operand.from_slot)] = compute_;

@@ -104,28 +104,9 @@ def test_large_filter_gradients_are_worth_compiling_for(chosen: Any) -> None:
         assert answer["workspace"] == 768 + 4 * 512 * 512 * 9
 
 
-TWO_GPUS = """
-import numpy, oocdnn
-x, w = numpy.ones((9, 8, 20, 20), "f4"), numpy.ones((8, 8, 3, 3), "f4")
-for device in ("cuda:1", "cuda:0"):
-    with oocdnn.Context(device, "256KiB", profile="none") as context:
-        assert (context.conv2d(x, w) == 72).all()
-        print(context.device, context.stats.engine)
-"""
-
-
-def test_a_handle_belongs_to_its_gpu(tmp_path: Path) -> None:
-    folders = f"{DRIVER}:{CUDNN}"
-    done = subprocess.run(
-        [sys.executable, "-c", TWO_GPUS],
-        env={**os.environ, "LD_LIBRARY_PATH": folders, "OOC_FAKE_TWO_GPUS": "1"},
-        cwd=tmp_path,  # not the tree, whose package is not built
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert re.findall("cuda:. cudnn", done.stdout) == ["cuda:1 cudnn", "cuda:0 cudnn"]
+def test_a_handle_belongs_to_its_gpu() -> None:
+    printed = script("each_gpu.py", OOC_FAKE_TWO_GPUS="1")
+    assert re.findall("cuda:. cudnn", printed) == ["cuda:1 cudnn", "cuda:0 cudnn"]
 
 
 def test_the_order_of_the_channels(chosen: Any) -> None:
