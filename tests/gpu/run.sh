@@ -1,15 +1,21 @@
 #!/usr/bin/env bash
-# Everything that a GPU machine has to show: the suites on the CUDA device, then the wires. Needs the
+# Everything that a GPU machine has to show: the suites on the CUDA device, then the figures. Needs the
 # package and the testing library (OOCDNN_TESTING_LIBRARY); goes on after a failure and says so last.
+# The whole takes about half an hour; STEPS names what of it to run.
 #
-#   tests/gpu/run.sh [what is handed to pytest]
+#   [STEPS="memcheck floor"] [OUT=folder of the figures] tests/gpu/run.sh [what is handed to pytest]
 cd "$(dirname "$0")/../.." || exit
 export OOCDNN_TEST_DEVICE=cuda PYTHONSAFEPATH=1
 failed=()
 
+wanted() {
+  [[ -z ${STEPS-} || " $STEPS " == *" $1 "* ]]
+}
+
 step() {
   local name=$1 began=$SECONDS
   shift
+  wanted "$name" || return 0
   "$@" || failed+=("$name")
   echo "== $name: $((SECONDS - began)) s"
 }
@@ -18,7 +24,11 @@ step() {
 needs() {
   local tool=$1
   shift
-  if command -v "$tool" >/dev/null; then step "$@"; else echo "== $1: skipped, there is no $tool"; fi
+  if command -v "$tool" >/dev/null; then
+    step "$@"
+  elif wanted "$1"; then
+    echo "== $1: skipped, there is no $tool"
+  fi
 }
 
 # The folder of a script that is run is where its imports are.
@@ -38,6 +48,11 @@ print('said:', kernels['text'])
 sys.exit(not kernels['text'].endswith('''$listed'''.strip()))"
 }
 
+# `figures STEP MODULE OPTION...`
+figures() {
+  step "$1" python3 -m "$2" "${@:3}" ${OUT:+--out "$OUT/$1.json"}
+}
+
 # Our own kernels only: cuDNN's are not ours to check, and many.
 sanitizer() {
   smoke "--cases 40 --device cuda:0:direct" timeout 120 compute-sanitizer --tool "$1" \
@@ -50,17 +65,20 @@ step device smoke ""
 step conformance python3 -m pytest -q tests/conformance -k cuda "$@"
 step operands python3 -m pytest -q tests/gpu/test_operands.py "$@"
 step pins python3 -m pytest -q tests/gpu/test_pins.py tests/gpu/test_results.py "$@"
-step "many calls" python3 -m pytest -q tests/gpu/test_many_calls.py "$@"
-step "two GPUs" python3 -m pytest -q -rs tests/gpu/test_two_gpus.py "$@"
+step many-calls python3 -m pytest -q tests/gpu/test_many_calls.py "$@"
+step two-gpus python3 -m pytest -q -rs tests/gpu/test_two_gpus.py "$@"
 step readme python3 -m pytest -q tests/python/test_readme.py -k python_blocks "$@"
 step python python3 -m pytest -q tests/python/test_functions.py tests/python/test_arrays.py \
   tests/python/test_files.py tests/python/test_context.py "$@"
 step engine python3 -m pytest -q tests/engine "$@"
 needs compute-sanitizer memcheck sanitizer memcheck
 needs compute-sanitizer racecheck sanitizer racecheck
-needs ninja "without nvcc" tests/gpu/without_nvcc.sh
+needs ninja without-nvcc tests/gpu/without_nvcc.sh
 step dropin python3 tests/gpu/dropin_programs.py
-step wires python3 -m oocdnn.bench.gpu ${OUT:+--out "$OUT/gpu.json"}
+figures wires oocdnn.bench.gpu
+figures floor oocdnn.bench.gpu_floor
+figures in-core oocdnn.bench.gpu_in_core --pinned
+figures peers oocdnn.bench.gpu_peers
 
 if ((${#failed[@]})); then
   echo "FAILED: ${failed[*]}"
