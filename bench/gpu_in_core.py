@@ -31,13 +31,13 @@ from oocdnn.bench.cpu import call_of
 from oocdnn.bench.gpu_floor import (
     Pinned,
     as_numpy,
+    bytes_of,
     event_seconds,
     fill_on_gpu,
     in_core,
     provenance_on_gpu,
 )
-from oocdnn.bench.gpu_wires import Wires
-from oocdnn.bench.gpu_wires import measure as measure_wires
+from oocdnn.bench.gpu_wires import Gauge
 from oocdnn.bench.layers import ROLES, Layer, layer
 
 # The type of the elements, the word in problem strings, and what `math=` says.
@@ -251,7 +251,7 @@ def measure(
     return one
 
 
-def measure_pinned(device: str, repeats: int, wires: Wires, least: float) -> Measured:
+def measure_pinned(device: str, repeats: int, gauge: Gauge, least: float) -> Measured:
     """The last case from and to pinned host memory, with a budget of 2 GiB. `least`: seconds of it
     in core."""
     case, name = FROM_HOST
@@ -262,6 +262,7 @@ def measure_pinned(device: str, repeats: int, wires: Wires, least: float) -> Mea
         tensor.copy_(fill_on_gpu(torch.empty_like(tensor, device="cuda"), seed))
     settle()
     wanted = [(box, expected(case, x, w, box)) for box in boxes(case, 12)]
+    wires = gauge.rates(bytes_of(x), bytes_of(y))
     one = Measured(
         case=f"{case.name}, pinned",
         math=name,
@@ -343,8 +344,7 @@ def main(
 ) -> None:
     ctypes.CDLL("libcuda.so.1")  # an error of its own where there is no driver
     start, measured = time.perf_counter(), list[Measured]()
-    wires = measure_wires(torch.device(device).index or 0) if pinned else None
-    about = provenance_on_gpu("oocdnn.bench.gpu_in_core", repeats, device, wires)
+    about = provenance_on_gpu("oocdnn.bench.gpu_in_core", repeats, device, None)
 
     def note(one: Measured) -> None:
         measured.append(one)
@@ -360,10 +360,11 @@ def main(
                 continue
             with reported(case.name):
                 note(measure(context, case, name, repeats, with_torch))
-    if wires is not None:
+    if pinned:
         times = [one.ours.seconds for one in measured if one.case == FROM_HOST[0].name]
-        with reported(f"{FROM_HOST[0].name}, pinned"):
-            note(measure_pinned(device, repeats, wires, min(times, default=0.0)))
+        ordinal = torch.device(device).index or 0
+        with reported(f"{FROM_HOST[0].name}, pinned"), Gauge(ordinal) as gauge:
+            note(measure_pinned(device, repeats, gauge, min(times, default=0.0)))
 
 
 if __name__ == "__main__":

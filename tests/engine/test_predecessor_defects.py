@@ -84,7 +84,7 @@ def test_8_a_a_filter_gradient_stays_until_it_is_complete(beta):
     old = integers(W.shape, 5)
     with context(wrap="check") as ctx:
         dw = ctx.conv_backward_filter(X, DY, W.shape, padding=1, beta=beta, out=old.copy())
-        assert ctx.stats.split["n"] > 1
+        assert any(ctx.stats.split[axis] > 1 for axis in "nhw")  # dw is a sum over tiles
         assert ctx.stats.bytes_d2h == W.nbytes
         assert ctx.check_reports() == []
     np.testing.assert_array_equal(dw, beta * old + DW)
