@@ -94,8 +94,10 @@ const Profile& MachineProfile::For(const Problem& problem) {
 void MachineProfile::Write() {
   if (file_.empty()) return;
   Profile all = profile_, kept;
-  if (ReadProfile(file_, all.machine, &kept))
+  if (ReadProfile(file_, all.machine, &kept)) {
     all.flops.insert(kept.flops.begin(), kept.flops.end());
+    all.tiles.insert(kept.tiles.begin(), kept.tiles.end());
+  }
   Keep(file_, ToText(all));
 }
 

@@ -81,7 +81,7 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile)
                                        request.problem.direction)) {
   if (!reorders_ || bounce_bytes_ == 0) return;
   for (double* rate : {&wire_.fetch, &wire_.drain, &wire_.both}) *rate /= kBounceLoss;
-  for (double* seconds : {&arithmetic_.wide, &arithmetic_.narrow}) *seconds *= kBesideBounceLoss;
+  arithmetic_.Scale(kBesideBounceLoss);
 }
 
 double Rates::FetchSeconds(Operand operand, int64_t elements, const RowCount& rows) const {
@@ -119,8 +119,19 @@ double Rates::RunSeconds(const ConvShape& tile) const {
     charged.k = std::min(RoundUp(tile.k, channels_at_once_), problem_.shape.k);
     charged.c = std::min(RoundUp(tile.c, channels_at_once_), problem_.shape.c);
   }
-  const double seconds = arithmetic_.Seconds(std::min(charged.k, charged.c));
-  return profile_.run_seconds + charged.Operations(problem_.direction) * seconds;
+  const double outputs = Elements(charged, Operand::kY, problem_.direction);
+  const double one = arithmetic_.Seconds(std::min(charged.k, charged.c), outputs);
+  const double computing = charged.Operations(problem_.direction) * one;
+  return profile_.run_seconds + std::max(computing, PassSeconds(tile));
+}
+
+// The rate of moves counts bytes that are read and written.
+double Rates::PassSeconds(const ConvShape& tile) const {
+  double elements = 0.0;
+  for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY}) {
+    if (problem_.Uses(operand)) elements += Elements(tile, operand, problem_.direction);
+  }
+  return elements * static_cast<double>(element_bytes_) / (2 * profile_.move_bytes_per_second);
 }
 
 double Rates::FinishSeconds(const ConvShape& tile) const {

@@ -46,6 +46,8 @@ class Rates {
  private:
   [[nodiscard]] double TransferSeconds(Operand operand, double rate, int64_t elements,
                                        const RowCount& rows) const;
+  // Of reading and writing a tile's operands once: no convolution takes less.
+  [[nodiscard]] double PassSeconds(const ConvShape& tile) const;
 
   const Problem& problem_;
   const Homes& home_;

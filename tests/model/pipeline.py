@@ -189,8 +189,18 @@ class Pipeline:
             k = min(-(-tile.k // 16) * 16, problem.shape.k)
             c = min(-(-tile.c // 16) * 16, problem.shape.c)
             work = 2 * tile.n * tile.g * k * c * math.prod(tile.out) * math.prod(tile.filter)
-        seconds = self.profile.run_seconds + work / self.profile.flops_fallback
+        computing = max(work / self.profile.flops_fallback, self.pass_seconds(tile))
+        seconds = self.profile.run_seconds + computing
         return seconds + (self.finish_seconds(tile) if finishes else 0.0)
+
+    def pass_seconds(self, tile) -> float:
+        """Of reading and writing the tile's operands once; moves count what they read and write."""
+        outputs = tile.n * tile.g * tile.k * math.prod(tile.out)
+        elements = outputs
+        if self.problem.direction != Direction.BWD_BIAS:
+            elements += tile.n * tile.g * tile.c * math.prod(tile.input)
+            elements += tile.g * tile.k * tile.c * math.prod(tile.filter)
+        return elements * self.element / (2 * self.profile.move_bytes_per_second)
 
     def finish_seconds(self, tile) -> float:
         problem, epilogue = self.problem, self.problem.epilogue

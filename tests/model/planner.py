@@ -36,17 +36,19 @@ class Profile:
     hop_seconds: float = 3e-7
     flops_fallback: float = 1e10
     flops: dict[str, float] = dataclasses.field(default_factory=dict)
+    tiles: dict[str, float] = dataclasses.field(default_factory=dict)  # "channels outputs key"
     wires: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def text(self) -> str:
         fields = dataclasses.asdict(self)
-        flops, wires = fields.pop("flops"), fields.pop("wires")
+        flops, tiles, wires = (fields.pop(name) for name in ("flops", "tiles", "wires"))
         fields |= {"machine": "a test", "date": "2024-01-01", "measured": "true"}
         fields["shared_engines"] = str(self.shared_engines).lower()
         lines = [f"{key} = {value}" for key, value in fields.items()]
         lines += [f"flops {key} = {rate}" for key, rate in flops.items()]
+        lines += [f"tile {key} = {rate}" for key, rate in tiles.items()]
         lines += [f"wire {key} = {rate}" for key, rate in wires.items()]
-        return "\n".join(["oocdnn-profile 5", *lines, "end", ""])
+        return "\n".join(["oocdnn-profile 6", *lines, "end", ""])
 
 
 # The rates of design.md's reference machine: PCIe 5, TF32.

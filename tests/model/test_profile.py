@@ -26,6 +26,7 @@ def test_what_is_printed_reads_back(machine, date, shared, rate, seconds, flops)
         fetch_bytes_per_second=rate,
         copy_seconds=seconds,
         flops={escaped(key): value for key, value in flops.items()},
+        tiles={f"64 {i} {escaped(key)}": value for i, (key, value) in enumerate(flops.items(), 1)},
     )
     text = profile.text().replace("a test", escaped(machine)).replace("2024-01-01", escaped(date))
     printed, _ = planner.reprint(text)
@@ -39,8 +40,9 @@ def test_what_is_printed_reads_back(machine, date, shared, rate, seconds, flops)
     assert float(kept["fetch_bytes_per_second"]) == rate
     assert float(kept["copy_seconds"]) == seconds
     assert kept["machine"] == escaped(machine)
-    for key, value in flops.items():
+    for i, (key, value) in enumerate(flops.items(), 1):
         assert float(kept[f"flops {escaped(key)}"]) == value
+        assert float(kept[f"tile 64 {i} {escaped(key)}"]) == value
 
 
 def test_the_built_in_profile_reads_back():
@@ -52,7 +54,7 @@ def test_the_built_in_profile_reads_back():
     "damage",
     [
         lambda text: "",
-        lambda text: text.replace("oocdnn-profile 5", "oocdnn-profile 6"),
+        lambda text: text.replace("oocdnn-profile 6", "oocdnn-profile 7"),
         lambda text: text[: len(text) // 2],
         lambda text: text.removesuffix("end\n"),
         lambda text: text.replace("run_seconds = 1e-06\n", ""),
