@@ -14,6 +14,23 @@ auto From(const Range& range, double value, Member member) {
 
 }  // namespace
 
+void AddTile(const TileSize& size, double flops, double otherwise, TileRates* rates) {
+  constexpr int64_t kLarger = 8;
+  if (rates->empty()) (*rates)[{size.channels, size.outputs * kLarger}] = otherwise;
+  const Arithmetic before(*rates);
+  const bool known = std::any_of(rates->begin(), rates->end(), [&](const auto& entry) {
+    return entry.first.channels == size.channels;
+  });
+  if (!known) {
+    const TileRates measured = *rates;
+    for (const auto& [other, _] : measured) {
+      const auto outputs = static_cast<double>(other.outputs);
+      (*rates)[{size.channels, other.outputs}] = 1 / before.Seconds(size.channels, outputs);
+    }
+  }
+  (*rates)[size] = flops;
+}
+
 Arithmetic::Arithmetic(const TileRates& rates) {
   for (const auto& [size, flops] : rates) {
     const auto channels = static_cast<double>(size.channels);

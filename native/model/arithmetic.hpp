@@ -19,6 +19,10 @@ struct TileSize {
 // Operations per second of each, of the time beyond what a run costs anyhow.
 using TileRates = std::map<TileSize, double>;
 
+// One more tile. Others with its number of channels are what they were between those that were
+// measured; `otherwise`: the rate of every tile, where none was.
+void AddTile(const TileSize& size, double flops, double otherwise, TileRates* rates);
+
 class Arithmetic {
  public:
   explicit Arithmetic(double flops) : Arithmetic({{{1, 1}, flops}}) {}

@@ -23,6 +23,7 @@ HOST = (ON_HOST,) * 7
 class Profile:
     """A machine whose wires, arithmetic and launches matter about alike for small problems."""
 
+    measured: bool = True
     shared_engines: bool = False
     fetch_bytes_per_second: float = 1e9
     drain_bytes_per_second: float = 1e9
@@ -42,8 +43,8 @@ class Profile:
     def text(self) -> str:
         fields = dataclasses.asdict(self)
         flops, tiles, wires = (fields.pop(name) for name in ("flops", "tiles", "wires"))
-        fields |= {"machine": "a test", "date": "2024-01-01", "measured": "true"}
-        fields["shared_engines"] = str(self.shared_engines).lower()
+        fields |= {"machine": "a test", "date": "2024-01-01"}
+        fields |= {name: str(fields[name]).lower() for name in ("measured", "shared_engines")}
         lines = [f"{key} = {value}" for key, value in fields.items()]
         lines += [f"flops {key} = {rate}" for key, rate in flops.items()]
         lines += [f"tile {key} = {rate}" for key, rate in tiles.items()]
@@ -156,6 +157,26 @@ def floor_of(problem, profile, engines=ENGINES) -> float:
 def estimate(problem, tiling, depths, engines=ENGINES) -> int:
     rings = (c_int32 * 7)(*depths)
     return library().oocdnn_testing_estimate(byref(problem), byref(tiling), rings, engines.encode())
+
+
+@dataclasses.dataclass
+class TimedPlan:
+    seconds: float
+    prepared: int
+    text: str
+
+
+def timed_plan(problem, budget, profile, run_seconds) -> TimedPlan:
+    """What is chosen on a device of one engine, "plain", each of whose runs takes as long."""
+    seconds, prepared = c_double(), c_int64()
+    text = ctypes.create_string_buffer(ROOM)
+    code = library().oocdnn_testing_timed_plan(
+        byref(problem), c_int64(budget), profile.text().encode(), c_int64(round(run_seconds * 1e9)),
+        byref(seconds), byref(prepared), text, c_int64(ROOM),
+    )  # fmt: skip
+    if code != 0:
+        raise Refused(code, text.value.decode())
+    return TimedPlan(seconds.value, prepared.value, text.value.decode())
 
 
 def _candidate(problem: Problem, entry: dict) -> Candidate:
