@@ -129,16 +129,22 @@ Status CheckChoice(const MicroBatch& choice, size_t index) {
                static_cast<long long>(choice.workspace_bytes));
 }
 
-Status Check(const Choices& choices, int64_t batch) {
-  if (batch < 0 || choices.empty()) {
-    return Error(Code::kInvalidProblem,
-                 "a batch of %lld samples cannot be divided by %zu choices; measure at least one",
-                 static_cast<long long>(batch), choices.size());
+Status CheckBatch(int64_t batch) {
+  if (batch < 0) {
+    return Error(Code::kInvalidProblem, "a batch cannot have %lld samples",
+                 static_cast<long long>(batch));
   }
   if (batch > kMostSamples) {
     return Error(Code::kUnsupported,
                  "a batch of %lld samples is not divided, %lld are the most; divide a part of it",
                  static_cast<long long>(batch), static_cast<long long>(kMostSamples));
+  }
+  return {};
+}
+
+Status CheckChoices(const Choices& choices) {
+  if (choices.empty()) {
+    return Error(Code::kInvalidProblem, "there is no micro-batch to choose; measure at least one");
   }
   for (size_t i = 0; i < choices.size(); ++i) OOC_TRY(CheckChoice(choices[i], i));
   return {};
@@ -146,7 +152,8 @@ Status Check(const Choices& choices, int64_t batch) {
 
 }  // namespace
 
-std::vector<int64_t> MicroBatchSizes(BatchPolicy policy, int64_t batch) {
+Result<std::vector<int64_t>> MicroBatchSizes(BatchPolicy policy, int64_t batch) {
+  OOC_TRY(CheckBatch(batch));
   std::vector<int64_t> sizes;
   if (policy != BatchPolicy::kUndivided) {
     for (int64_t size = 1; size < batch; size += policy == BatchPolicy::kAll ? 1 : size) {
@@ -158,7 +165,8 @@ std::vector<int64_t> MicroBatchSizes(BatchPolicy policy, int64_t batch) {
 }
 
 Result<std::vector<Division>> ParetoDivisions(const Choices& choices, int64_t batch) {
-  OOC_TRY(Check(choices, batch));
+  OOC_TRY(CheckBatch(batch));
+  OOC_TRY(CheckChoices(choices));
   if (batch == 0) return std::vector<Division>(1);
   Divider divider(choices, batch);
   std::vector<Division> front;

@@ -34,12 +34,12 @@ struct Division {
 // The sizes of micro-batches worth measuring. The values are those of the C API.
 enum class BatchPolicy : int { kUndivided = 0, kPowersOfTwo = 1, kAll = 2 };
 
-// Smallest first, the batch itself always among them; empty for an empty batch.
-std::vector<int64_t> MicroBatchSizes(BatchPolicy policy, int64_t batch);
-
 // Batches of more samples are refused as unsupported: a division takes time in proportion to
 // samples * choices, and memory in proportion to samples.
 constexpr int64_t kMostSamples = int64_t{1} << 20;
+
+// Smallest first, the batch itself always among them; none for an empty batch.
+Result<std::vector<int64_t>> MicroBatchSizes(BatchPolicy policy, int64_t batch);
 
 // All divisions of which none is at least as good as another in both seconds and bytes, fastest
 // first. Exact: whatever multiset of choices holds the batch, one of these is as fast with as few
