@@ -46,15 +46,15 @@ def divide_batch(choices: Sequence[Choice], batch: int, limit: int) -> Division:
     return _division(found[0][0])
 
 
-def divide_workspace(kernels: Sequence[Sequence[Option]], total: int) -> tuple[list[int], float]:
-    """The option of each kernel, and the seconds that no division undercuts."""
+def divide_workspace(
+    kernels: Sequence[Sequence[Option]], total: int
+) -> tuple[list[int], float, float]:
+    """The option of each kernel, the seconds of all, and the seconds that no division undercuts."""
     ffi = _ffi()
     lists = [ffi.new("oocdnn_workspace_option[]", options) for options in kernels]
     options = ffi.new("const oocdnn_workspace_option *[]", lists)
     counts = ffi.new("int64_t[]", [len(options) for options in kernels])
     chosen = ffi.new("int64_t[]", len(kernels))
-    division = ffi.new("oocdnn_workspace_division *")
-    _check(
-        _library().oocdnn_divide_workspace(options, counts, len(kernels), total, chosen, division)
-    )
-    return list(chosen), division.least_seconds
+    made = ffi.new("oocdnn_workspace_division *")
+    _check(_library().oocdnn_divide_workspace(options, counts, len(kernels), total, chosen, made))
+    return list(chosen), made.seconds, made.least_seconds

@@ -83,15 +83,15 @@ O = TypeVar("O", bound=Option)
 class WorkspaceDivision(Generic[K, O]):
     """What each layer was given: `chosen`, by layer. `seconds` and `workspace_bytes` are sums.
 
-    No division takes less than `least_seconds`. It is equal to `seconds`, which says that nothing
-    is faster, but for instances far from those of networks, where 65,536 partial divisions are too
-    few to go on from.
+    No division takes less than `least_seconds`, where that is known (else 0). By `divide_workspace`
+    it is equal to `seconds`, which says that nothing is faster, but for instances far from those of
+    networks, where 65,536 partial divisions are too few to go on from.
     """
 
+    chosen: dict[K, O]
     seconds: float
     workspace_bytes: int
-    least_seconds: float
-    chosen: dict[K, O]
+    least_seconds: float = 0.0
 
 
 def micro_batch_sizes(batch: int, policy: Policy = "powers_of_two") -> list[int]:
@@ -132,21 +132,26 @@ def divide_workspace(layers: Mapping[K, Sequence[O]], total: int) -> WorkspaceDi
     Raises OutOfMemory where even the options of least workspace are more than `total` together, and
     InvalidProblem for a layer without options.
     """
-    chosen, least = native.divide_workspace([_costs(options) for options in layers.values()], total)
-    options = [options[i] for options, i in zip(layers.values(), chosen, strict=True)]
-    return _given(dict(zip(layers, options, strict=True)), least)
+    kernels = [_costs(options) for options in layers.values()]
+    indices, seconds, least_seconds = native.divide_workspace(kernels, total)
+    chosen = {
+        layer: options[i] for (layer, options), i in zip(layers.items(), indices, strict=True)
+    }
+    return WorkspaceDivision(chosen, seconds, _bytes(chosen), least_seconds)
 
 
 def equal_shares(layers: Mapping[K, Sequence[O]], total: int) -> WorkspaceDivision[K, O]:
     """What `divide_workspace` is to be compared with: each layer has `total // len(layers)` bytes,
-    and the fastest of its options that fits. `least_seconds` says what that rule reaches.
+    and the fastest of its options that fits.
 
     Raises OutOfMemory where a layer has none that fits, and InvalidProblem for one without options.
     """
     if not all(layers.values()):
         raise InvalidProblem("a layer has no option; measure at least one")
     share = total // max(len(layers), 1)
-    needed = max((min(o.workspace_bytes for o in options) for options in layers.values()), default=0)
+    needed = max(
+        (min(o.workspace_bytes for o in options) for options in layers.values()), default=0
+    )
     if needed > share:
         least = needed * len(layers)
         raise OutOfMemory(
@@ -161,7 +166,8 @@ def equal_shares(layers: Mapping[K, Sequence[O]], total: int) -> WorkspaceDivisi
         )
         for layer, options in layers.items()
     }
-    return _given(chosen, sum(option.seconds for option in chosen.values()))
+    seconds = sum(option.seconds for option in chosen.values())
+    return WorkspaceDivision(chosen, seconds, _bytes(chosen))
 
 
 def _numbers(choices: Sequence[MicroBatch]) -> list[native.Choice]:
@@ -177,7 +183,5 @@ def _division(made: native.Division, choices: Sequence[MicroBatch], batch: int) 
     return Division(batch, made.seconds, made.workspace_bytes, parts)
 
 
-def _given(chosen: dict[K, O], least_seconds: float) -> WorkspaceDivision[K, O]:
-    seconds = sum(option.seconds for option in chosen.values())
-    total = sum(option.workspace_bytes for option in chosen.values())
-    return WorkspaceDivision(seconds, total, least_seconds, chosen)
+def _bytes(chosen: Mapping[K, Option]) -> int:
+    return sum(option.workspace_bytes for option in chosen.values())

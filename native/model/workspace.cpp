@@ -193,7 +193,7 @@ Result<Fronts> FrontsOf(const std::vector<WorkspaceOptions>& kernels) {
 Result<WorkspaceDivision> DivideWorkspace(const std::vector<WorkspaceOptions>& kernels,
                                           int64_t total) {
   OOC_ASSIGN(const Fronts fronts, FrontsOf(kernels));
-  if (fronts.least > total) {
+  if (fronts.least > total || fronts.least == kSizeMax) {
     return Error(Code::kOutOfMemory,
                  "a workspace of %lld bytes cannot be divided among %zu kernels; allow %lld bytes, "
                  "the least that works, or measure smaller micro-batches",
