@@ -32,7 +32,6 @@ class Divider {
     return std::max<int64_t>(samples - choice(index).samples, 0);
   }
   [[nodiscard]] std::vector<int64_t> Picks() const;
-  void Count(int64_t index, int64_t* left, Division* division) const;
 
   const Choices& choices_;
   int64_t batch_;
@@ -74,20 +73,14 @@ std::vector<int64_t> Divider::Picks() const {
   return picks;
 }
 
-void Divider::Count(int64_t index, int64_t* left, Division* division) const {
-  auto& parts = division->parts;
-  if (parts.empty() || parts.back().choice != index) parts.push_back({index, 0});
-  ++parts.back().count;
-  *left = Rest(*left, index);
-}
-
 Division Divider::Best() const {
   Division division;
-  int64_t left = batch_;
+  auto& all = division.parts;
   for (const int64_t index : Picks()) {
-    if (left > 0) Count(index, &left, &division);  // parts without seconds may be superfluous
+    if (all.empty() || all.back().choice != index) all.push_back({index, 0});
+    ++all.back().count;
   }
-  for (const Parts& parts : division.parts) {
+  for (const Parts& parts : all) {
     const MicroBatch& used = choice(parts.choice);
     division.seconds += static_cast<double>(parts.count) * used.seconds;
     division.workspace_bytes = std::max(division.workspace_bytes, used.workspace_bytes);

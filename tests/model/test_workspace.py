@@ -9,7 +9,7 @@ import random
 import highspy
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oocdnn import InvalidProblem, OutOfMemory
@@ -123,6 +123,7 @@ def every_way(layers) -> list[tuple[int, float]]:
     ]
 
 
+@settings(max_examples=300)
 @given(layers_of_all_kinds, st.data())
 def test_divisions_are_what_trying_everything_gives(layers, data):
     """At totals that are just enough for one of the ways, and a byte less."""
@@ -154,6 +155,12 @@ def test_a_byte_less_than_a_division_needs_is_another_division():
     with pytest.raises(OutOfMemory) as refused:
         divide_workspace(layers, 29)
     assert refused.value.least == 30
+
+
+def test_an_option_between_two_better_ones_counts():
+    """No mix of options bounds it from above, so that only the state itself leads to it."""
+    layers = {"a": [option(4.0, 0), option(3.5, 3), option(0.0, 4)], "b": [option(1.0, 2)]}
+    assert [divide_workspace(layers, total).seconds for total in (4, 5, 6)] == [5.0, 4.5, 1.0]
 
 
 def test_bytes_beyond_all_counting_do_not_fit():
