@@ -54,7 +54,7 @@ class Knapsack {
   // The option of each kernel, in its front.
   std::vector<int64_t> Solve();
   // Whether nothing that was trimmed away could have been faster than that.
-  [[nodiscard]] bool proven() const { return lost_ >= best_ - kEqual * std::abs(best_); }
+  [[nodiscard]] bool proven() const { return IsNoBetter(lost_); }
   [[nodiscard]] double lost() const { return lost_; }
 
  private:
@@ -62,8 +62,8 @@ class Knapsack {
   States Shifted(int64_t kernel, int64_t option);
   void Offer(const State& state, int64_t kernel, double seconds);
   void Trim(States* states);
-  [[nodiscard]] bool Hopeless(const State& state) const {
-    return state.least >= best_ - kEqual * std::abs(best_);
+  [[nodiscard]] bool IsNoBetter(double seconds) const {
+    return seconds >= best_ - kEqual * std::abs(best_);
   }
 
   std::vector<WorkspaceOptions> fronts_;
@@ -97,7 +97,7 @@ void Knapsack::Extend(int64_t kernel) {
     Trim(&merged);
     std::swap(next, merged);
   }
-  std::erase_if(next, [&](const State& state) { return Hopeless(state); });
+  std::erase_if(next, [&](const State& state) { return IsNoBetter(state.least); });
   stages_.push_back(std::move(next));
 }
 
@@ -112,7 +112,7 @@ States Knapsack::Shifted(int64_t kernel, int64_t option) {
                 static_cast<int32_t>(option)};
     const Relaxation::Bounds rest = relaxation_.At(bytes_ - state.bytes);
     state.least = state.seconds + rest.least;
-    if (Hopeless(state)) continue;
+    if (IsNoBetter(state.least)) continue;
     Offer(state, kernel, state.seconds + rest.reached);
     shifted.push_back(state);
   }
