@@ -38,6 +38,11 @@ std::string Choose(const char* option, Var var, const char* fallback) {
   return Get(var).value_or(fallback);
 }
 
+Progress ProgressOf(oocdnn_progress progress, void* user) {
+  if (progress == nullptr) return {};
+  return [=](int64_t done, int64_t total) { return progress(user, done, total) == 0; };
+}
+
 Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
   ContextOptions options;
   options.device.device = Choose(given.device, Var::kDevice, "auto");
@@ -147,12 +152,7 @@ oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convolution* conv
   return Guard([&]() -> Status {
     OOC_TRY(Need(context, "the context"));
     OOC_ASSIGN(const CallArguments call, Translate(convolution, operands, context->math));
-    Progress progress;
-    if (convolution->progress != nullptr) {
-      progress = [convolution](int64_t done, int64_t total) {
-        return convolution->progress(convolution->progress_user, done, total) == 0;
-      };
-    }
+    const Progress progress = ProgressOf(convolution->progress, convolution->progress_user);
     return context->context->Run(call.problem, call.tensors, convolution->stream, progress,
                                  {convolution->workspace, convolution->workspace_bytes});
   });
@@ -307,6 +307,16 @@ oocdnn_status oocdnn_take_trace(oocdnn_context* context, const char** json) {
     OOC_TRY(Need(json, "the place for the trace"));
     OOC_ASSIGN(Text(), context->context->Trace());
     *json = Text().c_str();
+    return {};
+  });
+}
+
+oocdnn_status oocdnn_calibrate(oocdnn_context* context, oocdnn_progress progress,
+                               void* progress_user, const char** path) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    OOC_ASSIGN(Text(), context->context->Calibrate(ProgressOf(progress, progress_user)));
+    if (path != nullptr) *path = Text().c_str();
     return {};
   });
 }

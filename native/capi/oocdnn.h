@@ -290,6 +290,12 @@ OOCDNN_API oocdnn_status oocdnn_get_stats(oocdnn_context* context, oocdnn_stats*
 OOCDNN_API oocdnn_status oocdnn_release(oocdnn_context* context);
 /* The timeline since creation or the last take, as Chrome trace JSON. Needs options.trace. */
 OOCDNN_API oocdnn_status oocdnn_take_trace(oocdnn_context* context, const char** json);
+/* Completes what is known of this machine, which plans rest on: the rates of all types of elements
+ * and directions, with tiles of many sizes; minutes on a GPU. What has been measured is not again, so
+ * it may be interrupted: `progress` (may be NULL) is told after each piece, which is then kept.
+ * `path` (may be NULL) receives where, a text of the calling thread. */
+OOCDNN_API oocdnn_status oocdnn_calibrate(oocdnn_context* context, oocdnn_progress progress,
+                                          void* progress_user, const char** path);
 /* What was found: version, devices, engines with their properties, what is missing, as JSON. */
 OOCDNN_API oocdnn_status oocdnn_info(oocdnn_context* context, const char** json);
 /* What a checking device has to complain about, one sentence per line; "" when all is well. */

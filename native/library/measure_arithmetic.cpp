@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "library/measure.hpp"
@@ -14,7 +15,9 @@ namespace oocdnn {
 namespace {
 
 constexpr int64_t kWidth = 112;
-constexpr int64_t kFew = 64, kMany = 512;  // channels
+// Channels: of what is measured first, and of the rest.
+constexpr int64_t kFew = 64;
+constexpr int64_t kMore[] = {512}, kAllMore[] = {16, 128, 512, 2048};
 // Rows of an image with few channels: of a small tile, which suffices where a device takes long
 // enough for it, and of a large one.
 constexpr int64_t kRows = 56, kGrowth = 8, kMostRows = kRows * kGrowth * kGrowth;
@@ -65,11 +68,19 @@ class Tiles {
     return rate;
   }
 
-  // The rates of tiles of so many channels, from small to large; that of the largest.
-  double Rates(int engine, int64_t channels, double run_seconds, TileRates* rates) {
+  // The rates of tiles of so many channels, from small to large, as far as they are missing; that
+  // of the largest.
+  double Rates(int engine, int64_t channels, bool all, double run_seconds, TileRates* rates) {
     double rate = 0.0;
-    for (int64_t rows = kRows; rows <= kMostRows; rows *= kGrowth) {
-      const auto timing = Time(engine, channels, rows * kFew / channels);
+    const int64_t growth = all ? 4 : kGrowth;
+    for (int64_t rows = all ? kRows / growth : kRows; rows <= kMostRows; rows *= growth) {
+      const int64_t its_rows = std::max<int64_t>(rows * kFew / channels, 1);
+      const auto known = rates->find({channels, channels * its_rows * kWidth});
+      if (known != rates->end()) {
+        rate = known->second;
+        continue;
+      }
+      const auto timing = Time(engine, channels, its_rows);
       if (!timing || timing->seconds == kInfinity) break;
       const double alone = std::max(timing->seconds - run_seconds, kLeastShare * timing->seconds);
       SetRate(&rate, timing->operations, alone);
@@ -107,21 +118,29 @@ class Tiles {
 
 // Where copies and arithmetic overlap, the sizes of tiles matter too: what is fast there is so only
 // when it has much to do.
-void MeasureArithmetic(Device& device, const Problem& problem, Profile* profile) {
+void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, Profile* profile) {
   const Result<OwnedStream> stream = MakeStream(device, "compute");
   if (!stream.ok()) return;
   Tiles tiles(device, problem, stream->get());
   const bool sizes =
       !device.capabilities().shared_engines && problem.direction != Direction::kBackwardBias;
+  const bool all = grid == TileGrid::kAll && sizes;
+
   for (int engine = 0; engine < static_cast<int>(device.engines().size()); ++engine) {
     const EngineInfo& info = device.engines()[static_cast<size_t>(engine)];
     const std::string key =
         Profile::FlopsKey(info.name, problem.dtype, problem.math, problem.direction);
-    if (IsLastResort(info) || profile->flops.contains(key)) continue;
-    TileRates rates;
-    const double rate =
-        sizes ? tiles.Rates(engine, kFew, profile->run_seconds, &rates) : tiles.Rate(engine);
-    if (sizes && rate > kFast) tiles.Rates(engine, kMany, profile->run_seconds, &rates);
+    if (IsLastResort(info) || (profile->flops.contains(key) && !all)) continue;
+    TileRates rates = profile->tiles.contains(key) ? profile->tiles[key] : TileRates{};
+    const auto measure = [&](int64_t channels) {
+      return tiles.Rates(engine, channels, all, profile->run_seconds, &rates);
+    };
+    const double rate = sizes ? measure(kFew) : tiles.Rate(engine);
+    if (sizes && rate > kFast) {
+      for (const int64_t channels : all ? std::span<const int64_t>(kAllMore) : kMore) {
+        measure(channels);
+      }
+    }
     if (rate > 0) profile->flops[key] = rate;
     if (!rates.empty()) profile->tiles[key] = std::move(rates);
   }
