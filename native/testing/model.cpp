@@ -1,8 +1,7 @@
 // C doors to the planner for the tests in Python: profiles, prices, searches.
 //
 // Problems and tilings cross as tests/geometry/doors.py mirrors them, profiles in their text form,
-// results as JSON. Engines are named "onednn+symmetric,direct+invariant", in order of preference;
-// "bounce=1024" among them is no engine, but the bytes of bounce memory.
+// results as JSON.
 // A door that can fail returns the Status code and writes its text in place of the result.
 #include <algorithm>
 #include <string>
@@ -11,47 +10,14 @@
 #include "model/cost.hpp"
 #include "model/plan.hpp"
 #include "testing/door.hpp"
+#include "testing/requests.hpp"
 
 namespace oocdnn {
 namespace {
 
 using testing::Answer;
 using testing::CopyText;
-
-constexpr std::string_view kBounce = "bounce=";
-
-int64_t BounceBytesOf(const std::string& text) {
-  const size_t found = text.find(kBounce);
-  return found == std::string::npos ? 0 : std::stoll(text.substr(found + kBounce.size()));
-}
-
-std::vector<EngineInfo> EnginesOf(const std::string& text) {
-  std::vector<EngineInfo> engines;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const std::string words = text.substr(begin, end - begin);
-    begin = end + 1;
-    if (words.starts_with(kBounce)) continue;
-    EngineInfo engine;
-    engine.name = words.substr(0, words.find('+'));
-    engine.symmetric_padding = words.find("+symmetric") != std::string::npos;
-    engine.blocks_channels = engine.short_tiles = words.find("+blocks") != std::string::npos;
-    engine.channels_last = words.find("+last") != std::string::npos;
-    if (words.find("+wide") != std::string::npos) engine.channels_at_once = 128;
-    engine.properties.invariant = words.find("+invariant") != std::string::npos;
-    engines.push_back(engine);
-  }
-  return engines;
-}
-
-PlanRequest RequestOf(const Problem& problem, int64_t budget, const char* engines) {
-  PlanRequest request;
-  request.problem = problem;
-  request.budget = budget;
-  request.engines = EnginesOf(engines);
-  request.bounce_bytes = BounceBytesOf(engines);
-  return request;
-}
+using testing::RequestOf;
 
 Candidate CandidateOf(const Tiling& tiling, const int32_t* order, const int32_t* depths,
                       int engine) {

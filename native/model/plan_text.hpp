@@ -1,0 +1,22 @@
+// Candidates as text: what a search found, kept and used again, or written by hand.
+//
+//   cudnn-nchw n2 g1 k64 c64 d1 h56 w224 order gknhwc slots 2,1,3
+//
+// The engine; the length of a tile on each axis; the axes that are cut, outermost first ("-": none
+// is); and the slots of x, w, y and, where the problem has them, bias, scale, residual and old y.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "model/plan.hpp"
+
+namespace oocdnn {
+
+std::string ToText(const PlanRequest& request, const Candidate& candidate);
+
+// kInvalidProblem, with the word that is wrong, for what is no plan of this request; whether it
+// fits is found out by booking it.
+Result<Candidate> ParseCandidate(const PlanRequest& request, std::string_view text);
+
+}  // namespace oocdnn

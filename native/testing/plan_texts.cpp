@@ -1,0 +1,61 @@
+// C doors to plans as text, and to random ones.
+#include "base/json.hpp"
+#include "model/plan_text.hpp"
+#include "model/sample.hpp"
+#include "testing/door.hpp"
+#include "testing/requests.hpp"
+
+namespace oocdnn::testing {
+namespace {
+
+std::string Json(const PlanRequest& request, const RankedCandidate& ranked) {
+  const std::string text = ToText(request, ranked.candidate);
+  const Result<Candidate> again = ParseCandidate(request, text);
+  const bool same = again.ok() && again->tiling == ranked.candidate.tiling &&
+                    again->engine == ranked.candidate.engine &&
+                    again->depths == ranked.candidate.depths &&
+                    PriceOf(request, again.value(), Profile{}).seconds ==
+                        PriceOf(request, ranked.candidate, Profile{}).seconds;
+  return Format("{\"text\":%s,\"same\":%s,\"seconds\":%.17g,\"device_bytes\":%lld}",
+                JsonString(text).c_str(), same ? "true" : "false", ranked.cost.seconds,
+                static_cast<long long>(ranked.cost.device_bytes));
+}
+
+}  // namespace
+
+// Random candidates, each as text, and whether that reads back as the same plan; with `seed` 0
+// those of the search instead.
+OOC_DOOR int oocdnn_testing_plan_texts(const Problem* problem, int64_t budget, const char* engines,
+                                       const char* profile_text, int count, int64_t seed,
+                                       char* json, int64_t capacity) {
+  const Result<Profile> profile = ParseProfile(profile_text);
+  if (!profile.ok()) return Answer(profile.status(), json, capacity);
+  PlanRequest request = RequestOf(*problem, budget, engines);
+  request.best = count;
+  std::vector<RankedCandidate> found;
+  if (seed != 0) {
+    found = Sample(request, profile.value(), count, static_cast<uint64_t>(seed));
+  } else {
+    const Result<PlanSearch> search = Search(request, profile.value());
+    if (!search.ok()) return Answer(search.status(), json, capacity);
+    found = search.value().ranked;
+  }
+  std::string list;
+  for (const RankedCandidate& ranked : found) {
+    list += (list.empty() ? "" : ",") + Json(request, ranked);
+  }
+  CopyText("[" + list + "]", json, capacity);
+  return 0;
+}
+
+// The plan as it is printed again.
+OOC_DOOR int oocdnn_testing_parse_plan(const Problem* problem, const char* engines,
+                                       const char* text, char* printed, int64_t capacity) {
+  const PlanRequest request = RequestOf(*problem, 0, engines);
+  const Result<Candidate> candidate = ParseCandidate(request, text);
+  if (!candidate.ok()) return Answer(candidate.status(), printed, capacity);
+  CopyText(ToText(request, candidate.value()), printed, capacity);
+  return 0;
+}
+
+}  // namespace oocdnn::testing

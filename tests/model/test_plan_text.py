@@ -1,0 +1,99 @@
+"""Plans as text: what is printed reads back as the same plan, and what is no plan is refused with
+the word that is wrong. And random plans, which the search is judged by."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from ctypes import byref, c_int64
+
+import pytest
+from geometry import doors
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model import planner
+from model.planner import Profile, Refused
+
+ENGINES = "first+symmetric,second"
+PROBLEMS = (
+    "conv2d:fwd x6x8x24x20 w12x8x3x3 pad1",
+    "conv3d:bwd_data x2x6x9x10x11 w8x6x3x3x3 pad1 str2",
+    "conv2d:bwd_filter x5x8x12x12 w8x4x5x5 grp2",
+    "conv1d:bwd_bias y9x6x50",
+    "conv2d:fwd x1x1x1x1 w1x1x1x1",
+)
+
+
+def plans(problem, budget, count, seed, profile=None) -> list[dict]:
+    text = ctypes.create_string_buffer(planner.ROOM)
+    code = planner.library().oocdnn_testing_plan_texts(
+        byref(problem), c_int64(budget), ENGINES.encode(), (profile or Profile()).text().encode(),
+        count, c_int64(seed), text, c_int64(planner.ROOM),
+    )  # fmt: skip
+    if code != 0:
+        raise Refused(code, text.value.decode())
+    return json.loads(text.value)
+
+
+def printed_again(problem, plan: str) -> str:
+    text = ctypes.create_string_buffer(planner.ROOM)
+    code = planner.library().oocdnn_testing_parse_plan(
+        byref(problem), ENGINES.encode(), plan.encode(), text, c_int64(planner.ROOM)
+    )
+    if code != 0:
+        raise Refused(code, text.value.decode())
+    return text.value.decode()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(PROBLEMS), st.integers(8_000, 200_000), st.integers(0, 2**31))
+def test_what_is_printed_reads_back(text, budget, seed):
+    problem = doors.parse(text)
+    for plan in plans(problem, budget, 10, seed):
+        assert plan["same"], plan
+        assert printed_again(problem, plan["text"]) == plan["text"]
+
+
+def test_random_plans_fit_and_differ_and_come_again():
+    problem = doors.parse(PROBLEMS[0])
+    found = plans(problem, 20_000, 15, seed=7)
+    assert len({plan["text"] for plan in found}) == len(found) == 15
+    assert all(0 < plan["device_bytes"] <= 20_000 for plan in found)
+    assert {plan["text"].split()[0] for plan in found} == {"first", "second"}
+    assert found == plans(problem, 20_000, 15, seed=7) != plans(problem, 20_000, 15, seed=8)
+
+
+def test_no_random_plan_is_predicted_to_be_faster_than_the_chosen():
+    for text in PROBLEMS[:4]:
+        problem = doors.parse(text)
+        chosen = plans(problem, 20_000, 1, seed=0)[0]
+        for plan in plans(problem, 20_000, 60, seed=3):
+            assert plan["seconds"] >= chosen["seconds"] / 1.05, (text, chosen, plan)
+
+
+GOOD = "first n2 g1 k12 c8 d1 h8 w20 order nh slots 2,1,2"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("first", "third", "no engine of this device, which has first, second"),
+        ("n2", "n7", "a length from 1 to 6"),
+        ("n2", "n0", "a length from 1 to 6"),
+        ("k12", "c12", "not k and a length"),
+        ("order nh", "order n", "H is cut, too"),
+        ("order nh", "order nn", "not some of the letters"),
+        ("order nh", "order nx", "not some of the letters"),
+        ("2,1,2", "2,1", "not 3 numbers from 1 to 16"),
+        ("2,1,2", "2,1,2,1", "more slots than the problem has operands"),
+        ("2,1,2", "2,1,17", "not 3 numbers from 1 to 16"),
+        ("c8 d1 h8 w20 order nh", "c4 d1 h8 w20 order cnh", "summed over come last"),
+        ("slots", "slot", 'not \\"ENGINE'),
+        (" w20", "", 'not \\"ENGINE'),
+    ],
+)
+def test_what_is_no_plan_is_refused(old, new, why):
+    problem = doors.parse(PROBLEMS[0])
+    assert printed_again(problem, GOOD) == GOOD
+    with pytest.raises(Refused, match=why):
+        printed_again(problem, GOOD.replace(old, new))
