@@ -125,12 +125,22 @@ def _read_finish(name: str, rest: str, problem: Problem) -> None:
         problem.keywords["activation"] = name
 
 
-def random_call(problem: Problem, context: Context, seed: int = 0) -> Callable[..., Any]:
-    """The problem on random data: a function that runs it, taking further keywords."""
+Make = Callable[[tuple[int, ...], npt.DTypeLike], Array]
+
+
+def random_arrays(seed: int) -> Make:
+    """Plain arrays of random numbers."""
     rng = np.random.default_rng(seed)
+    return lambda shape, dtype: rng.standard_normal(shape, np.float32).astype(dtype)
+
+
+def random_call(problem: Problem, context: Context, make: Make | None = None) -> Callable[..., Any]:
+    """The problem on random data: a function that runs it, taking further keywords. `make` gives
+    the arrays."""
+    maker = make or random_arrays(0)
 
     def array(shape: tuple[int, ...]) -> Array:
-        return rng.standard_normal(shape, np.float32).astype(problem.dtype)
+        return maker(shape, problem.dtype)
 
     def data(shape: tuple[int, ...]) -> Array:
         """An array in the layout of the problem, which is that of x and y."""
