@@ -12,6 +12,7 @@ from rich.table import Table
 from oocdnn import __version__, _native
 from oocdnn.cli.common import bytes_text, console, device_option, json_option, plain_errors
 from oocdnn.context import Context
+from oocdnn.perfmodel import profiles
 
 # Distribution, module, what it is for, the command that installs it.
 _PACKAGES = (
@@ -21,7 +22,7 @@ _PACKAGES = (
     (
         "matplotlib",
         "matplotlib",
-        "the demo",
+        "the demo and pictures of plans",
         "pip install 'oocdnn[demo]'",
     ),
     ("torch", "torch", "torch tensors as arguments", "pip install 'oocdnn[torch]'"),
@@ -45,6 +46,7 @@ def gather(device: str | None) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "packages": packages,
+        "profiles": profiles.names(),
         "core": core,
         "missing": _missing(core),
     }
@@ -97,6 +99,7 @@ def info(device: str | None, as_json: bool) -> None:
         if part["available"]:
             out.print(f"{part['name']}: {part['text']}", markup=False)
     out.print(f"default budget {bytes_text(core['budget_bytes'])}")
+    out.print(f"profiles of other machines: {', '.join(found['profiles'])}")
     _print_tables(out, core, found["packages"])
     for item in found["missing"]:
         remedy = f"; try {item['remedy']}" if item["remedy"] else ""
