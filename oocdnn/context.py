@@ -20,6 +20,7 @@ from oocdnn.plans import Plan, plan_of
 P = ParamSpec("P")
 T = TypeVar("T")
 
+
 @dataclass(frozen=True)
 class Stats:
     """What the last call on a context did. Bytes and seconds; times of the engines are busy times.
@@ -169,7 +170,7 @@ class Context:
 
         Raises InvalidProblem for a string that cannot be read, OutOfMemory where nothing fits.
         """
-        return plan_of(self._native.plan(problem))
+        return plan_of(problem, self._native.plan(problem))
 
     def host_memory(self, size: int) -> HostMemory:
         """New host memory that the device reaches at full speed; `oocdnn.empty` makes arrays."""

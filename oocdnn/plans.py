@@ -67,10 +67,10 @@ class Plan:
         return self.text
 
 
-def plan_of(text: str) -> Plan:
-    """The plan that the core describes in JSON."""
+def plan_of(problem: str, text: str) -> Plan:
+    """The plan for a problem, as it was given, that the core describes in JSON."""
     fields = json.loads(text)
-    return Plan(**{**fields, "splits": by_axis(fields["splits"])})
+    return Plan(**{**fields, "problem": problem, "splits": by_axis(fields["splits"])})
 
 
 def plan_for_profile(
@@ -87,4 +87,4 @@ def plan_for_profile(
     OutOfMemory where nothing fits.
     """
     given = None if budget is None else str(budget)
-    return plan_of(_native.plan_for_profile(os.fspath(profile), problem, given))
+    return plan_of(problem, _native.plan_for_profile(os.fspath(profile), problem, given))

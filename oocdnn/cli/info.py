@@ -12,7 +12,6 @@ from rich.table import Table
 from oocdnn import __version__, _native
 from oocdnn.cli.common import bytes_text, console, device_option, json_option, plain_errors
 from oocdnn.context import Context
-from oocdnn.perfmodel import profiles
 
 # Distribution, module, what it is for, the command that installs it.
 _PACKAGES = (
@@ -36,6 +35,8 @@ def gather(device: str | None) -> dict[str, Any]:
     """Everything that `oocdnn info` shows."""
     with Context(device) as context:
         core: dict[str, Any] = json.loads(context.info())
+    from oocdnn.perfmodel import profiles
+
     packages = [
         {"name": name, "version": _version(name, module), "for": purpose}
         for name, module, purpose, _ in _PACKAGES

@@ -19,7 +19,6 @@ from oocdnn.cli.common import (
     seconds_text,
 )
 from oocdnn.context import Context
-from oocdnn.perfmodel import profiles
 from oocdnn.plans import Plan, plan_for_profile
 
 
@@ -27,6 +26,8 @@ def _list_profiles(context: click.Context, _: click.Parameter, value: str | None
     """The option's value; of "list", nothing but the names."""
     if value != "list":
         return value
+    from oocdnn.perfmodel import profiles
+
     for name in profiles.names():
         click.echo(f"{name}: {profiles.machine(profiles.find(name))}")
     context.exit()
@@ -83,6 +84,8 @@ def plan(
 
 
 def _made(problem: str, budget: str | None, device: str | None, profile: str | None) -> Plan:
+    from oocdnn.perfmodel import profiles
+
     file = None if profile is None else profiles.find(profile)
     if file is not None and device is None:
         return plan_for_profile(problem, file, budget)
@@ -93,7 +96,9 @@ def _made(problem: str, budget: str | None, device: str | None, profile: str | N
 def _seconds_rows(made: Plan) -> dict[str, str]:
     """The predicted time, and what it is to be compared with."""
     engines = (f"{name} {seconds_text(s)}" for name, s in made.seconds_by_engine.items())
-    ratio = f", ratio {made.predicted_seconds / made.floor_seconds:.2f}" if made.floor_seconds else ""
+    ratio = (
+        f", ratio {made.predicted_seconds / made.floor_seconds:.2f}" if made.floor_seconds else ""
+    )
     return {
         "predicted": seconds_text(made.predicted_seconds),
         "by engine": ", ".join(engines),
