@@ -30,7 +30,7 @@ def _list_profiles(context: click.Context, _: click.Parameter, value: str | None
 
     for name in profiles.names():
         click.echo(f"{name}: {profiles.machine(profiles.find(name))}")
-    context.exit()
+    return context.exit()
 
 
 @click.command()
