@@ -94,8 +94,7 @@ std::string ToText(const PlanSummary& summary) {
              BytesText(summary.cost.bytes_in).c_str(), BytesText(summary.cost.bytes_out).c_str());
   text += PredictedText(summary) + ReserveText(summary);
   for (const RunnerUp& one : summary.runners_up) {
-    text += Format("also: %s on %s, predicted %.3g s, about %s\n", one.text.c_str(),
-                   one.engine.c_str(), one.seconds, BytesText(one.device_bytes).c_str());
+    text += Format("also: %s, predicted %.3g s\n", one.text.c_str(), one.seconds);
   }
   for (const std::string& why : summary.refused) text += "refused: " + why + "\n";
   return text;

@@ -18,7 +18,7 @@ MACHINES = {
     "even": Profile(flops={"direct/f32/fwd": 1e10}),
     "shared engines": Profile(shared_engines=True, flops={"direct/f32/fwd": 1e10}),
     "narrow wire": Profile(both_bytes_per_second=1.1e9, flops={"direct/f32/fwd": 1e12}),
-    "two engines": Profile(flops={"onednn/f32/fwd": 3e10, "direct/f32/fwd": 1e10}),
+    "two engines": Profile(flops={"onednn/f32/fwd": 1e10, "direct/f32/fwd": 3e10}),
 }
 TRACKS = ("fetch", "compute", "drain")
 
@@ -95,6 +95,29 @@ def test_the_plan_is_the_searchs_best(name, tmp_path):
     assert found.refused == best.refused
     floors = [planner.floor_of(problem, machine, engine) for engine in engines.split(",")]
     assert found.floor_seconds == min(floors)
+
+
+@pytest.mark.parametrize("budget", [1 << 18, 1 << 20])
+def test_a_device_that_is_here_gives_the_same_plan(budget, tmp_path):
+    """The direct engine takes its best candidate, and books its workspace besides."""
+    problem, machine = "conv2d:fwd x4x8x32x32 w16x8x3x3 pad1", MACHINES["even"]
+    there = plan(problem, machine, budget, tmp_path)
+    options = {"engine": "direct", "profile": tmp_path / "profile.txt"}
+    with oocdnn.Context("cpu", budget, **options) as context:
+        here = context.plan(problem)
+    assert (here.prepared, there.prepared) == (True, False)
+    assert there.booked_bytes <= here.booked_bytes <= budget
+    only_there = ("prepared", "booked_bytes", "host_bytes", "text")
+    same = {name: getattr(here, name) for name in only_there}
+    assert dataclasses.replace(there, **same) == here
+
+
+def test_what_is_staged_whole_takes_whole_pages(tmp_path):
+    """x and y of 16 KiB and w of 576 bytes, each in one piece."""
+    machine = dataclasses.replace(MACHINES["even"], copy_seconds=1.0)
+    found = plan("conv2d:fwd x1x4x32x32 w4x4x3x3 pad1", machine, 2**20, tmp_path)
+    assert found.tiles == 1
+    assert found.host_bytes == 16384 + 4096 + 16384
 
 
 def test_of_a_guess_every_rate_is_unmeasured(tmp_path):
