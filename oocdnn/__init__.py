@@ -8,7 +8,7 @@ budget, `oocdnn.errors` what can go wrong, and `oocdnn.workspace` how to divide 
 
 from oocdnn._cdefs import VERSION as __version__
 from oocdnn._stack import current_context
-from oocdnn.context import Context, Plan, Stats
+from oocdnn.context import Context, Stats
 from oocdnn.errors import (
     DeviceError,
     FileError,
@@ -27,6 +27,7 @@ from oocdnn.functions import (
 )
 from oocdnn.gradients import conv_backward_bias, conv_backward_data, conv_backward_filter
 from oocdnn.memory import empty, pin
+from oocdnn.plans import Plan, plan_for_profile
 
 __all__ = [
     "Context",
@@ -51,4 +52,5 @@ __all__ = [
     "current_context",
     "empty",
     "pin",
+    "plan_for_profile",
 ]

@@ -187,17 +187,6 @@ typedef struct oocdnn_stats {
   int64_t split[7];
   char engine[32];
 } oocdnn_stats;
-typedef struct oocdnn_plan_info {
-  int64_t tiles;
-  int64_t device_bytes;
-  int64_t data_bytes;
-  int64_t bytes_h2d;
-  int64_t bytes_d2h;
-  int64_t budget_bytes;
-  double predicted_seconds;
-  int64_t split[7];
-  char engine[32];
-} oocdnn_plan_info;
 typedef enum oocdnn_batch_policy {
   OOCDNN_BATCH_POLICY_UNDIVIDED = 0,
   OOCDNN_BATCH_POLICY_POWERS_OF_TWO = 1,
@@ -241,11 +230,13 @@ oocdnn_convolution oocdnn_default_convolution(int32_t direction, int32_t rank);
 oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const int64_t* shape,
                                              void* data);
 oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem,
-                                     oocdnn_plan_info* info, const char** text);
+                                     const char** json);
+oocdnn_status oocdnn_plan_for_profile(const char* profile, const char* problem,
+                                                 const char* budget, const char** json);
 oocdnn_status oocdnn_plan_in_core(oocdnn_context* context,
                                              const oocdnn_convolution* convolution,
                                              const oocdnn_operands* operands, int64_t budget,
-                                             oocdnn_plan_info* info);
+                                             int64_t* workspace_bytes);
 oocdnn_status oocdnn_problem_text(const oocdnn_convolution* convolution,
                                              const oocdnn_operands* operands, const char** text);
 oocdnn_status oocdnn_device_name(oocdnn_context* context, const char** name);

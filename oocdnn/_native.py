@@ -253,6 +253,14 @@ def problem_text(call: Convolution, tensors: Mapping[Slot, Tensor]) -> str:
         return _text(text[0])
 
 
+def plan_for_profile(profile: str, problem: str, budget: str | None) -> str:
+    """The plan as JSON; no budget: that of the variable."""
+    frame, json = _Frame(), _ffi().new("const char **")
+    arguments = (frame.string(profile), frame.string(problem), frame.string(budget))
+    _check(_library().oocdnn_plan_for_profile(*arguments, json))
+    return _text(json[0])
+
+
 class NativeContext:
     """A context of the core. It is destroyed when closed or collected, once no call is in it."""
 
@@ -319,13 +327,12 @@ class NativeContext:
             _check(status)
             return _text(path[0])
 
-    def plan(self, problem: str) -> tuple[dict[str, Any], str]:
-        """The fields of oocdnn_plan_info, and the text."""
-        frame = _Frame()
-        info, text = frame.new("oocdnn_plan_info *"), frame.new("const char **")
+    def plan(self, problem: str) -> str:
+        """The plan as JSON."""
+        frame, json = _Frame(), _ffi().new("const char **")
         with self as handle, self._text_lock:
-            _check(_library().oocdnn_plan(handle, frame.string(problem), info, text))
-            return _fields(info), _text(text[0])
+            _check(_library().oocdnn_plan(handle, frame.string(problem), json))
+            return _text(json[0])
 
     def stats(self) -> dict[str, Any]:
         """The fields of oocdnn_stats."""

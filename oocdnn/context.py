@@ -1,4 +1,4 @@
-"""Contexts: a device with a budget, the plans made for it, and what its last call did."""
+"""Contexts: a device with a budget, and what its last call did."""
 
 import functools
 import inspect
@@ -7,19 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from oocdnn import _pins, _stack, functions, gradients
+from oocdnn._axes import by_axis
 from oocdnn._call import Convolution, Options, Slot, Tensor
 from oocdnn._native import HostMemory, NativeContext, Progress
 from oocdnn._operation import MathName, math_of
 from oocdnn._results import Results
 from oocdnn.errors import InvalidProblem
+from oocdnn.plans import Plan, plan_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-_AXES = ("n", "groups", "k", "c", "d", "h", "w")
 
 
 @dataclass(frozen=True)
@@ -51,30 +51,6 @@ class Stats:
     predicted_seconds: float = 0.0
     split: dict[str, int] = field(default_factory=dict)
     engine: str = ""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a context would do with a problem. Bytes and seconds.
-
-    `split` gives the pieces on each axis: n, groups, k, c, d, h, w.
-    """
-
-    problem: str
-    tiles: int
-    device_bytes: int
-    data_bytes: int
-    bytes_h2d: int
-    bytes_d2h: int
-    budget_bytes: int
-    predicted_seconds: float
-    split: dict[str, int]
-    engine: str
-    text: str
-
-    def explain(self) -> str:
-        """The chosen and the refused candidates with reasons, for people."""
-        return self.text
 
 
 def _bound(function: Callable[P, T]) -> Callable[Concatenate["Context", P], T]:
@@ -186,16 +162,16 @@ class Context:
     def stats(self) -> Stats:
         """What the last call did; readable after `close` too."""
         if not self._native.closed:
-            self._last = Stats(**_named(self._native.stats()))
+            fields = self._native.stats()
+            self._last = Stats(**{**fields, "split": by_axis(fields["split"])})
         return self._last
 
     def plan(self, problem: str) -> Plan:
-        """Plans a problem string without running it, operands in memory.
+        """Plans a problem string without running it, operands in pageable memory.
 
         Raises InvalidProblem for a string that cannot be read, OutOfMemory where nothing fits.
         """
-        fields, text = self._native.plan(problem)
-        return Plan(problem=problem, text=text, **_named(fields))
+        return plan_of(problem, self._native.plan(problem))
 
     def calibrate(self, progress: Progress | None = None) -> Path:
         """Measures this machine for all types and directions, and keeps that in its profile.
@@ -255,11 +231,6 @@ class Context:
     conv_backward_data = _bound(gradients.conv_backward_data)
     conv_backward_filter = _bound(gradients.conv_backward_filter)
     conv_backward_bias = _bound(gradients.conv_backward_bias)
-
-
-def _named(fields: dict[str, Any]) -> dict[str, Any]:
-    """A C struct's fields, the pieces on each axis by its name."""
-    return {**fields, "split": dict(zip(_AXES, fields["split"], strict=True))}
 
 
 def _budget_text(budget: int | str | None) -> str | None:

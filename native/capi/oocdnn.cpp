@@ -12,6 +12,7 @@
 #include "capi/info.hpp"
 #include "capi/translate.hpp"
 #include "library/context.hpp"
+#include "library/what_if.hpp"
 
 struct oocdnn_host_memory {
   std::unique_ptr<oocdnn::HostMemory> memory;
@@ -99,19 +100,14 @@ oocdnn_stats StatsOf(const CallStats& stats) {
   return out;
 }
 
-oocdnn_plan_info InfoOfPlan(const PlanReport& report) {
-  oocdnn_plan_info info{};
-  const Tiling& tiling = report.booking.candidate.tiling;
-  info.tiles = tiling.Tiles();
-  info.device_bytes = report.booking.bytes;
-  info.data_bytes = report.booking.problem.Bytes();
-  info.bytes_h2d = report.cost.bytes_in;
-  info.bytes_d2h = report.cost.bytes_out;
-  info.budget_bytes = report.budget;
-  info.predicted_seconds = report.cost.seconds;
-  for (int i = 0; i < kAxes; ++i) info.split[i] = tiling.Count(static_cast<Axis>(i));
-  CopyName(report.booking.executable->engine(), info.engine);
-  return info;
+// A budget for a device that is not here.
+Result<int64_t> BytesOfBudget(const std::string& budget) {
+  Result<int64_t> bytes = ParseBytes(budget);
+  if (bytes.ok() && bytes.value() > 0) return bytes;
+  return Error(Code::kInvalidProblem,
+               "a budget of '%s': a profile does not know how much memory is free, so give bytes, "
+               "as in 8GiB",
+               budget.c_str());
 }
 
 }  // namespace
@@ -184,32 +180,42 @@ oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const int64_t* sh
   return tensor;
 }
 
-oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem, oocdnn_plan_info* info,
-                          const char** text) {
+oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem, const char** json) {
   return Guard([&]() -> Status {
     OOC_TRY(Need(context, "the context"));
     OOC_TRY(Need(problem, "the problem string"));
+    OOC_TRY(Need(json, "the place for the plan"));
     OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
-    OOC_ASSIGN(const PlanPointer report, context->context->Plan(parsed));
-    if (info != nullptr) *info = InfoOfPlan(*report);
-    if (text != nullptr) {
-      Text() = report->text;
-      *text = Text().c_str();
-    }
+    OOC_ASSIGN(const PlanSummary plan, context->context->Plan(parsed));
+    Text() = ToJson(plan);
+    *json = Text().c_str();
+    return {};
+  });
+}
+
+oocdnn_status oocdnn_plan_for_profile(const char* profile, const char* problem, const char* budget,
+                                      const char** json) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(profile, "the profile"));
+    OOC_TRY(Need(problem, "the problem string"));
+    OOC_TRY(Need(json, "the place for the plan"));
+    OOC_ASSIGN(const int64_t bytes, BytesOfBudget(Choose(budget, Var::kBudget, "auto")));
+    OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
+    OOC_ASSIGN(const PlanSummary plan, PlanForProfile(parsed, profile, bytes));
+    Text() = ToJson(plan);
+    *json = Text().c_str();
     return {};
   });
 }
 
 oocdnn_status oocdnn_plan_in_core(oocdnn_context* context, const oocdnn_convolution* convolution,
                                   const oocdnn_operands* operands, int64_t budget,
-                                  oocdnn_plan_info* info) {
+                                  int64_t* workspace_bytes) {
   return Guard([&]() -> Status {
     OOC_TRY(Need(context, "the context"));
-    OOC_TRY(Need(info, "the place for the plan"));
+    OOC_TRY(Need(workspace_bytes, "the place for the bytes"));
     OOC_ASSIGN(const CallArguments call, Translate(convolution, operands, context->math));
-    OOC_ASSIGN(const Context::InCorePlan made, context->context->PlanInCore(call.problem, budget));
-    *info = InfoOfPlan(*made.plan);
-    info->device_bytes = made.scratch_bytes;
+    OOC_ASSIGN(*workspace_bytes, context->context->PlanInCore(call.problem, budget));
     return {};
   });
 }

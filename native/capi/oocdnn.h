@@ -168,19 +168,6 @@ typedef struct oocdnn_stats {
   char engine[32];
 } oocdnn_stats;
 
-/* What a plan would do. */
-typedef struct oocdnn_plan_info {
-  int64_t tiles;
-  int64_t device_bytes;
-  int64_t data_bytes; /* of all operands */
-  int64_t bytes_h2d;
-  int64_t bytes_d2h;
-  int64_t budget_bytes;
-  double predicted_seconds;
-  int64_t split[7]; /* pieces on N, groups, K, C, D, H, W */
-  char engine[32];
-} oocdnn_plan_info;
-
 typedef enum oocdnn_batch_policy {
   OOCDNN_BATCH_POLICY_UNDIVIDED = 0,     /* the batch itself */
   OOCDNN_BATCH_POLICY_POWERS_OF_TWO = 1, /* 1, 2, 4, ... and the batch */
@@ -248,18 +235,25 @@ OOCDNN_API oocdnn_convolution oocdnn_default_convolution(int32_t direction, int3
 OOCDNN_API oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const int64_t* shape,
                                              void* data);
 
-/* Plans without running. `problem` is a problem string; `info` and `text` may be NULL. The text
- * (chosen and refused candidates with reasons) belongs to the calling thread until its next text.
+/* Plans without running, operands in pageable memory. `problem` is a problem string. The plan is a
+ * JSON object with the fields that docs/reference/plan.md lists, `splits` as an array over N,
+ * groups, K, C, D, H, W, and with `text`, the same for people, and `timeline`, the predicted
+ * intervals of the first and the last steps. It belongs to the calling thread until its next text.
  */
 OOCDNN_API oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem,
-                                     oocdnn_plan_info* info, const char** text);
+                                     const char** json);
+/* The same on the machine of a profile, which need not be this one: no device is opened, no engine
+ * is prepared, and bytes are estimates. `profile` is a file; `budget` is as in the options, but in
+ * bytes ("8GiB"), because a profile does not know how much memory is free. */
+OOCDNN_API oocdnn_status oocdnn_plan_for_profile(const char* profile, const char* problem,
+                                                 const char* budget, const char** json);
 /* Plans a call whose operands would all be on the device; their data is not looked at. `budget`
- * bounds the device bytes, 0: the context's. info->device_bytes is the workspace with which
- * oocdnn_run then books nothing else. */
+ * bounds the device bytes, 0: the context's. With a workspace of `workspace_bytes` oocdnn_run then
+ * books nothing else. */
 OOCDNN_API oocdnn_status oocdnn_plan_in_core(oocdnn_context* context,
                                              const oocdnn_convolution* convolution,
                                              const oocdnn_operands* operands, int64_t budget,
-                                             oocdnn_plan_info* info);
+                                             int64_t* workspace_bytes);
 /* The problem string of a call, as it stands in logs; a text of the calling thread, too. */
 OOCDNN_API oocdnn_status oocdnn_problem_text(const oocdnn_convolution* convolution,
                                              const oocdnn_operands* operands, const char** text);

@@ -26,6 +26,14 @@ int64_t CacheBytes() {
   return bytes;
 }
 
+bool HasOneBox(const Problem& problem, const Candidate& plan, Operand operand) {
+  for (int i = 0; i < kAxes; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    if (Moves(problem, operand, axis) && plan.tiling.Count(axis) > 1) return false;
+  }
+  return true;
+}
+
 int ThreadsFor(int wanted) {
   if (wanted > 0) return wanted;
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kFillTheWire);
@@ -72,19 +80,60 @@ Staging::Lane Staging::LaneOf(const HostTensor& tensor, const Use& use, int64_t 
   return lane;
 }
 
-Status Staging::Begin(const HostTensors& tensors, const Uses& uses, Slabs& slabs) {
-  const auto staged = [&](size_t i) { return uses[i].used && !Reaches(tensors[i]); };
+Staging::Lanes Staging::LanesOf(const HostTensors& tensors, const Uses& uses,
+                                const std::array<bool, kOperands>& staged, int64_t cap) {
   int64_t in_memory = 0;  // lanes
-  for (size_t i = 0; i < lanes_.size(); ++i) in_memory += staged(i) && !tensors[i].in_file();
+  for (size_t i = 0; i < staged.size(); ++i) in_memory += staged[i] && !tensors[i].in_file();
   // Half of the memory that is allowed is left to files and to what rounding up takes.
-  const int64_t share = slabs.cap() / 2 / (std::max<int64_t>(in_memory, 1) * kSlabs);
+  const int64_t share = cap / 2 / (std::max<int64_t>(in_memory, 1) * kSlabs);
+  Lanes lanes;
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    if (staged[i]) lanes[i] = LaneOf(tensors[i], uses[i], std::min(kPieceBytes, share));
+  }
+  return lanes;
+}
+
+std::vector<int64_t> Staging::SizesOf(const Lanes& lanes) {
   std::vector<int64_t> sizes;
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    Lane& lane = lanes_[i];
-    lane = staged(i) ? LaneOf(tensors[i], uses[i], std::min(kPieceBytes, share)) : Lane{};
+  for (const Lane& lane : lanes) {
     if (lane.slab.empty()) continue;
     sizes.insert(sizes.end(), lane.slab.size(), PackedLayout(lane.packing, lane.most).bytes);
   }
+  return sizes;
+}
+
+Staging::Uses Staging::UsesOf(const Problem& problem, const Candidate& plan) {
+  Uses uses;
+  const ConvShape tile = TileShape(problem, plan.tiling);
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    uses[i].used = problem.Uses(operand);
+    uses[i].written = operand == problem.output();
+    uses[i].single = HasOneBox(problem, plan, operand);
+    const Dims box = tile.DimsOf(operand, problem.direction);
+    const Dims whole = problem.DimsOf(operand);
+    for (int d = 0; d < 6; ++d) uses[i].box[d] = std::min(box[d], whole[d]);
+  }
+  return uses;
+}
+
+int64_t Staging::PageableBytes(const Problem& problem, const Candidate& plan, int64_t cap) {
+  const Uses uses = UsesOf(problem, plan);
+  HostTensors tensors;
+  std::array<bool, kOperands> staged{};
+  for (size_t i = 0; i < staged.size(); ++i) {
+    staged[i] = uses[i].used;
+    tensors[i].view.dtype = problem.dtype;
+    tensors[i].view.stride = problem.stride[i];
+  }
+  return Slabs::BytesOf(SizesOf(LanesOf(tensors, uses, staged, cap)));
+}
+
+Status Staging::Begin(const HostTensors& tensors, const Uses& uses, Slabs& slabs) {
+  std::array<bool, kOperands> staged{};
+  for (size_t i = 0; i < staged.size(); ++i) staged[i] = uses[i].used && !Reaches(tensors[i]);
+  lanes_ = LanesOf(tensors, uses, staged, slabs.cap());
+  const std::vector<int64_t> sizes = SizesOf(lanes_);
   cached_ = std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) <= CacheBytes() / 2;
   Status reserved = slabs.Reserve(sizes);
   size_t next = 0;

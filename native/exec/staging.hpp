@@ -17,6 +17,7 @@
 #include "exec/host_worker.hpp"
 #include "memory/owners.hpp"
 #include "memory/slabs.hpp"
+#include "model/plan.hpp"
 
 namespace oocdnn {
 
@@ -44,6 +45,10 @@ class Staging {
     Dims box{};
   };
   using Uses = std::array<Use, kOperands>;
+  static Uses UsesOf(const Problem& problem, const Candidate& plan);
+  // The host memory that a call stages operands in which all are in pageable memory, where the
+  // device does not reach that and `cap` bytes are allowed.
+  static int64_t PageableBytes(const Problem& problem, const Candidate& plan, int64_t cap);
 
   // Prepares for one call: a lane of slabs, each as large as a piece, for every used operand that
   // the device does not reach.
@@ -94,6 +99,13 @@ class Staging {
     [[nodiscard]] FileTensor file() const { return {tensor.fd, tensor.offset, packing}; }
   };
 
+  using Lanes = std::array<Lane, kOperands>;
+
+  // The lanes of the operands that are to be `staged`.
+  [[nodiscard]] static Lanes LanesOf(const HostTensors& tensors, const Uses& uses,
+                                     const std::array<bool, kOperands>& staged, int64_t cap);
+  // The bytes of each slab, lane by lane.
+  [[nodiscard]] static std::vector<int64_t> SizesOf(const Lanes& lanes);
   // The lane of an operand whose pieces in memory are at most so large.
   [[nodiscard]] static Lane LaneOf(const HostTensor& tensor, const Use& use, int64_t piece_bytes);
   // Hands a job to one of the workers, and notes that in the slab.
@@ -106,7 +118,7 @@ class Staging {
   Device& device_;
   CopyTeam team_;
   Workers readers_, writers_;
-  std::array<Lane, kOperands> lanes_;
+  Lanes lanes_;
   bool cached_ = false;  // all slabs of the call together stay in the processor's caches
   // Fires when the device is done with a slab.
   std::array<std::array<OwnedEvent, kMostSlabs>, kOperands> event_;

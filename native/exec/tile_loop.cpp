@@ -12,15 +12,6 @@
 namespace oocdnn {
 namespace {
 
-bool HasOneBox(const Booking& booking, Operand operand) {
-  for (int i = 0; i < kAxes; ++i) {
-    const auto axis = static_cast<Axis>(i);
-    const bool moves = Moves(booking.problem, operand, axis);
-    if (moves && booking.candidate.tiling.Count(axis) > 1) return false;
-  }
-  return true;
-}
-
 Transfer TransferOf(const Booking& booking, const Step& step, Operand operand, void* tile) {
   const OperandStep& mine = step.operand[Index(operand)];
   Transfer transfer;
@@ -104,17 +95,7 @@ Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const A
   const auto start = std::chrono::steady_clock::now();
   const double fetch = Busy(fetch_.get()), compute = Busy(compute_.get()),
                drain = Busy(drain_.get());
-  Staging::Uses uses;
-  const ConvShape tile = TileShape(booking.problem, booking.candidate.tiling);
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    uses[i].used = booking.problem.Uses(operand);
-    uses[i].written = operand == booking.problem.output();
-    uses[i].single = HasOneBox(booking, operand);
-    const Dims box = tile.DimsOf(operand, booking.problem.direction);
-    const Dims whole = booking.problem.DimsOf(operand);
-    for (int d = 0; d < 6; ++d) uses[i].box[d] = std::min(box[d], whole[d]);
-  }
+  const Staging::Uses uses = Staging::UsesOf(booking.problem, booking.candidate);
   const Call call{booking, tensors, arena, stats};
   Status status = Guarded([&]() -> Status {
     OOC_TRY(staging_.Begin(tensors, uses, slabs));

@@ -139,8 +139,12 @@ Result<DeviceStack> MakeDevice(const DeviceOptions& options) {
 }
 
 int64_t StagingBytes(const Device& device) {
-  constexpr int64_t kLeast = int64_t{1} << 30;
-  return device.capabilities().reads_host ? kLeast : std::max(kLeast, cpu::AvailableMemory() / 4);
+  return device.capabilities().reads_host ? kLeastStaging
+                                          : std::max(kLeastStaging, cpu::AvailableMemory() / 4);
+}
+
+int64_t BounceBytes(const EngineInfo& engine) {
+  return engine.name.starts_with("cudnn") ? cuda::kBounceBytes : 0;
 }
 
 std::vector<Component> ReportBackends(const DeviceOptions& options) {

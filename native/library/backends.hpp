@@ -31,8 +31,13 @@ struct DeviceStack {
 // and fails, with a warning.
 Result<DeviceStack> MakeDevice(const DeviceOptions& options);
 
+// What staging may take at least where nobody says.
+constexpr int64_t kLeastStaging = int64_t{1} << 30;
 // Host memory that staging may take where nobody says: much only where tiles cross a wire.
 int64_t StagingBytes(const Device& device);
+
+// Bounce memory with which a device that has the engine copies at its fastest.
+int64_t BounceBytes(const EngineInfo& engine);
 
 // The back ends that are here, described, and those that are not, with the reason.
 std::vector<Component> ReportBackends(const DeviceOptions& options);

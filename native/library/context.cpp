@@ -62,13 +62,6 @@ Result<int64_t> BudgetBytes(const std::string& text, Device& device) {
   return ParseBudget(text, free);
 }
 
-// At most some hundredths of the budget, and nothing where it would make short pieces.
-int64_t BounceBytes(const Device& device, int64_t budget) {
-  const int64_t best = device.capabilities().bounce_bytes;
-  const int64_t bytes = std::min(best, budget / 32);
-  return bytes >= best / 32 ? bytes : 0;
-}
-
 // Two invariant engines may still round differently, so reproducible results come from one engine
 // whatever the budget: the first that is invariant. Names of the others are left empty.
 std::vector<EngineInfo> EnginesFor(const Device& device, bool reproducible) {
@@ -252,7 +245,9 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, const Homes& home,
   request.home = home;
   request.budget = budget;
   // Only what crosses a wire bounces.
-  request.bounce_bytes = OnDevice(problem, home) ? 0 : BounceBytes(*stack_.device, budget);
+  request.bounce_bytes = OnDevice(problem, home)
+                             ? 0
+                             : BounceWithin(budget, stack_.device->capabilities().bounce_bytes);
   request.engines = EnginesFor(*stack_.device, options_.reproducible);
   request.reproducible = options_.reproducible;
   Result<PlanReport> made = MakePlan(request, in_place);
@@ -266,24 +261,29 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, const Homes& home,
         .WithDetail(works);
   }
   OOC_ASSIGN(PlanReport report, std::move(made));
-  if (Logs(LogLevel::kDebug)) Log(LogLevel::kDebug, "plan %s", report.text.c_str());
+  if (Logs(LogLevel::kDebug)) {
+    Log(LogLevel::kDebug, "plan %s", ToText(SummaryOf(report, ProfileFor(problem))).c_str());
+  }
   if (plans_.full()) OOC_TRY(room_->loop.Settle());  // the one that goes may still be run
   return plans_.Put(key, std::make_shared<const PlanReport>(std::move(report)));
 }
 
-Result<PlanPointer> Context::Plan(const Problem& problem) {
-  OOC_TRY(Validate(problem));
+Result<PlanSummary> Context::Plan(const Problem& problem) {
+  OOC_TRY(CheckPlannable(problem));
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  if (problem.shape.n == 0) {
-    return Error(Code::kInvalidProblem, "the batch is empty: there is nothing to plan");
-  }
   Result<PlanPointer> plan = Lookup(problem, {}, {}, budget_);
   if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
-  return plan;
+  const PlanReport& report = *plan.value();
+  PlanSummary summary = SummaryOf(report, ProfileFor(problem));
+  if (!stack_.device->capabilities().reads_host) {
+    summary.host_bytes =
+        Staging::PageableBytes(problem, report.booking.candidate, options_.host_cap);
+  }
+  return summary;
 }
 
-Result<Context::InCorePlan> Context::PlanInCore(const Problem& problem, int64_t budget) {
+Result<int64_t> Context::PlanInCore(const Problem& problem, int64_t budget) {
   OOC_TRY(Validate(problem));
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
@@ -304,7 +304,7 @@ Result<Context::InCorePlan> Context::PlanInCore(const Problem& problem, int64_t 
     if (plans_.full()) OOC_TRY(room_->loop.Settle());
     plans_.Put(std::move(key), plan.value());
   }
-  return InCorePlan{plan.value(), bytes + alignment};
+  return bytes + alignment;
 }
 
 Result<Stream> Context::CallerOf(const HostTensors& tensors, void* stream) {

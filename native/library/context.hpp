@@ -55,15 +55,11 @@ class Context {
   // used only where all operands are on the device.
   Status Run(const Problem& problem, const HostTensors& operands, void* stream,
              const Progress& progress, const Scratch& scratch = {});
-  // Plans without running. Operands are taken to be in memory.
-  Result<PlanPointer> Plan(const Problem& problem);
-  // The same for operands on the device, aligned; budget 0: the context's. The bytes are those of
-  // the scratch memory with which Run follows the plan.
-  struct InCorePlan {
-    PlanPointer plan;
-    int64_t scratch_bytes = 0;
-  };
-  Result<InCorePlan> PlanInCore(const Problem& problem, int64_t budget);
+  // Plans without running. Operands are taken to be in pageable memory.
+  Result<PlanSummary> Plan(const Problem& problem);
+  // The same for operands on the device, aligned; budget 0: the context's. Gives the bytes of the
+  // scratch memory with which Run follows the plan.
+  Result<int64_t> PlanInCore(const Problem& problem, int64_t budget);
 
   // See HostMemory. From any thread.
   Result<std::unique_ptr<HostMemory>> AllocateHost(int64_t bytes) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/config.hpp"
 #include "library/time_run.hpp"
 #include "model/cost.hpp"
 
@@ -68,13 +67,9 @@ Round TryCandidates(Device& device, const PlanRequest& request, int64_t budget, 
 }
 
 // Whatever a booking is that fits, it is reported with what was found on the way.
-PlanReport Completed(PlanReport report, const PlanRequest& request, const PlanSearch& search) {
+PlanReport Completed(PlanReport report, const PlanSearch& search) {
   report.ranked = search.ranked;
-  for (const RankedCandidate& ranked : report.ranked) {
-    report.engine_of.push_back(request.engines[static_cast<size_t>(ranked.candidate.engine)].name);
-  }
   report.refused.insert(report.refused.end(), search.refused.begin(), search.refused.end());
-  report.text = Explain(report, request);
   return report;
 }
 
@@ -90,18 +85,18 @@ Result<PlanReport> AttemptLeast(Device& device, const PlanRequest& request, cons
     least.ranked.push_back({candidate, PriceOf(request, candidate, profile)});
   }
   PlanReport report;
-  report.budget = request.budget;
+  report.request = request;
   const Round round =
       TryCandidates(device, request, request.budget, false, least, &report, prepared);
   if (!round.booked) return round.last.code() == Code::kOutOfMemory ? round.last : why_not;
-  return Completed(std::move(report), request, least);
+  return Completed(std::move(report), least);
 }
 
 // Searches for plans of less and less memory until one fits exactly.
 Result<PlanReport> Attempt(Device& device, const PlanRequest& request, const Profile& profile,
                            bool patient, int64_t* prepared) {
   PlanReport report;
-  report.budget = request.budget;
+  report.request = request;
   PlanRequest aim = request;
   aim.budget -= 2 * request.bounce_bytes;
   Status last;
@@ -113,7 +108,7 @@ Result<PlanReport> Attempt(Device& device, const PlanRequest& request, const Pro
     }
     const Round round =
         TryCandidates(device, aim, request.budget, patient, search.value(), &report, prepared);
-    if (round.booked) return Completed(std::move(report), request, search.value());
+    if (round.booked) return Completed(std::move(report), search.value());
     last = round.last;
     if (round.overshoot <= 1.0) return last;
     const double shrink = std::clamp(0.97 / round.overshoot, 0.3, 0.9);
@@ -152,6 +147,17 @@ PlanRequest InPlaceRequest(const PlanRequest& request, const InPlace& in_place) 
 
 }  // namespace
 
+Status CheckPlannable(const Problem& problem) {
+  OOC_TRY(Validate(problem));
+  if (problem.shape.n > 0) return {};
+  return Error(Code::kInvalidProblem, "the batch is empty: there is nothing to plan");
+}
+
+int64_t BounceWithin(int64_t budget, int64_t best) {
+  const int64_t bytes = std::min(best, budget / 32);
+  return bytes >= best / 32 ? bytes : 0;
+}
+
 Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
                                int64_t* prepared) {
   constexpr int kMostTimed = 6;
@@ -173,7 +179,6 @@ Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const
     if (!other.ok() || other->cost.seconds * kFaster >= best.cost.seconds) break;
     next = std::move(other).value();
   }
-  best.text = Explain(best, request);
   return best;
 }
 
@@ -201,14 +206,13 @@ Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const
     const PlanRequest seen = InPlaceRequest(request, booking->in_place);
     if (!faster(seen)) continue;
     best.emplace();
-    best->budget = request.budget;
+    best->request = seen;
     best->cost = PriceOf(seen, whole, profile);
     best->booking = std::move(booking).value();
     best->cost.device_bytes = best->booking.bytes;
   }
   if (!best) return last;
   best->refused = std::move(refused);
-  best->text = Explain(*best, request);
   return std::move(*best);
 }
 
@@ -227,26 +231,13 @@ int64_t WorkingBudget(Device& device, const PlanRequest& request, const Profile&
   return 0;
 }
 
-std::string Explain(const PlanReport& report, const PlanRequest& request) {
-  const Problem& problem = request.problem;
-  std::string text = ToString(problem) + "\n";
-  text += Format("data %s, budget %s, books %s\n", BytesText(problem.Bytes()).c_str(),
-                 BytesText(report.budget).c_str(), BytesText(report.booking.bytes).c_str());
-  text += Format("chosen: %s on %s, %lld tiles, %s in, %s out, predicted %.3g s\n",
-                 Describe(request, report.booking.candidate).c_str(),
-                 report.booking.executable->engine().c_str(),
-                 static_cast<long long>(report.cost.steps), BytesText(report.cost.bytes_in).c_str(),
-                 BytesText(report.cost.bytes_out).c_str(), report.cost.seconds);
-  for (size_t i = 0; i < report.ranked.size(); ++i) {
-    const RankedCandidate& ranked = report.ranked[i];
-    if (ranked.candidate == report.booking.candidate) continue;
-    text += Format("also: %s on %s, %lld tiles, predicted %.3g s, about %s\n",
-                   Describe(request, ranked.candidate).c_str(), report.engine_of[i].c_str(),
-                   static_cast<long long>(ranked.cost.steps), ranked.cost.seconds,
-                   BytesText(ranked.cost.device_bytes).c_str());
-  }
-  for (const std::string& why : report.refused) text += "refused: " + why + "\n";
-  return text;
+PlanSummary SummaryOf(const PlanReport& report, const Profile& profile) {
+  const RankedCandidate chosen{report.booking.candidate, report.cost};
+  PlanSummary summary = Summarize(report.request, profile, chosen, report.ranked, report.refused);
+  summary.engine = report.booking.executable->engine();
+  summary.prepared = true;
+  summary.booked_bytes = report.booking.bytes;
+  return summary;
 }
 
 }  // namespace oocdnn

@@ -1,23 +1,29 @@
-// From a problem and a budget to a booked plan with its reasons.
+// From a problem and a budget to a booked plan with what it was chosen from.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "exec/booking.hpp"
+#include "model/summary.hpp"
 
 namespace oocdnn {
 
 // A plan and the reasons for it.
 struct PlanReport {
+  PlanRequest request;
   Booking booking;
   Cost cost;
-  int64_t budget = 0;
   std::vector<RankedCandidate> ranked;
-  std::vector<std::string> engine_of;  // the engine's name of each ranked candidate
-  std::vector<std::string> refused;    // by the search, by an engine, by exact bytes
-  std::string text;                    // all of this for people
+  std::vector<std::string> refused;  // by the search, by an engine, by exact bytes
 };
+
+// Whether the problem is valid and has something to plan.
+Status CheckPlannable(const Problem& problem);
+
+// Bounce memory of each stream for a device that is at its fastest with `best` bytes: at most some
+// hundredths of the budget, and nothing where it would make short pieces.
+int64_t BounceWithin(int64_t budget, int64_t best);
 
 // Searches, prepares the best candidates in order and books the first whose exact bytes fit;
 // searches again with less where none does. Where engines are tried out and the profile was
@@ -39,7 +45,7 @@ Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const
 int64_t WorkingBudget(Device& device, const PlanRequest& request, const Profile& profile,
                       const Status& failure);
 
-// The report as text: problem, chosen plan, other candidates, refusals.
-std::string Explain(const PlanReport& report, const PlanRequest& request);
+// The report as values, with the rates that it was made with.
+PlanSummary SummaryOf(const PlanReport& report, const Profile& profile);
 
 }  // namespace oocdnn

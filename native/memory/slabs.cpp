@@ -10,6 +10,12 @@ constexpr int64_t kPage = 4096;
 
 }  // namespace
 
+int64_t Slabs::BytesOf(const std::vector<int64_t>& sizes) {
+  int64_t total = 0;
+  for (const int64_t bytes : sizes) total = Add(total, RoundUp(bytes, kPage));
+  return total;
+}
+
 Status Slabs::Reserve(const std::vector<int64_t>& sizes) {
   at_.clear();
   int64_t total = 0;

@@ -23,6 +23,8 @@ class Slabs {
   Status Reserve(const std::vector<int64_t>& sizes);
   [[nodiscard]] void* At(size_t index) const { return static_cast<char*>(block_) + at_[index]; }
   void Release();
+  // What slabs of these sizes take together.
+  static int64_t BytesOf(const std::vector<int64_t>& sizes);
   [[nodiscard]] int64_t bytes() const { return bytes_; }
   [[nodiscard]] int64_t cap() const { return cap_; }
 

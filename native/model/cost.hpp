@@ -117,5 +117,7 @@ double RankOf(const Cost& cost, double seconds);
 
 // No plan of the problem takes less on this engine: every byte crosses once and nothing is padded.
 double FloorOf(const PlanRequest& request, int engine, const Profile& profile);
+// Nor on any engine of the request, of which there must be one.
+double FloorOf(const PlanRequest& request, const Profile& profile);
 
 }  // namespace oocdnn

@@ -1,4 +1,5 @@
-// PriceOf: the length of a candidate's pipeline, by walking its schedule with three engines.
+// PriceOf: the length of a candidate's pipeline, by walking its schedule with three engines; and
+// TimelineOf, which tells what it met on the way.
 //
 // The rules, which the tile loop follows with events and the tests simulate independently:
 //  - each engine does its work in the order of the steps;
@@ -11,10 +12,12 @@
 //  - what waits for another engine begins a hop later.
 // Both directions together never pass the rate that the profile gives for them (WireBound).
 #include <algorithm>
+#include <limits>
 
 #include "base/checked.hpp"
 #include "model/cost.hpp"
 #include "model/footprint.hpp"
+#include "model/timeline.hpp"
 
 namespace oocdnn {
 namespace {
@@ -22,6 +25,8 @@ namespace {
 // Steps that are walked. A longer schedule takes its bytes and busy times from exact totals, and
 // the waits between the engines from the second half of the walk.
 constexpr int64_t kWalk = 512;
+// And the most that are walked for the last of them to be told of.
+constexpr int64_t kDrawn = 100000;
 
 // What one step's transfer of one operand comes to.
 struct Load {
@@ -79,6 +84,7 @@ class Pipeline {
     const double work = run_ + (out.leave ? finish_ : 0.0);
     compute_ = std::max(compute_, ready) + work;
     busy_.compute_seconds += work;
+    Note(Track::kCompute, step, compute_, work);
     for (int i = 0; i < kOperands; ++i) {
       if (i != o && problem_.Uses(static_cast<Operand>(i))) {
         free_[i][static_cast<size_t>(step.operand[i].slot)] = compute_;
@@ -91,7 +97,11 @@ class Pipeline {
     drain_ = std::max(drain_, After(compute_)) + seconds;
     out_free = drain_;
     busy_.drain_seconds += seconds;
+    Note(Track::kDrain, step, drain_, seconds);
   }
+
+  // From now on every piece of work is noted there too; null: nowhere.
+  void NoteIn(std::vector<Interval>* intervals) { noted_ = intervals; }
 
   // The busy times so far; `seconds` is when all of it has ended.
   [[nodiscard]] Cost Now() const {
@@ -111,6 +121,7 @@ class Pipeline {
       if (seconds == 0.0) continue;  // the operand is a tile already
       fetch_ = std::max(fetch_, After(free_[i][static_cast<size_t>(operand.slot)])) + seconds;
       busy_.fetch_seconds += seconds;
+      Note(Track::kFetch, step, fetch_, seconds);
       ready = fetch_;
     }
     return ready;
@@ -121,14 +132,23 @@ class Pipeline {
       const OperandStep& operand = step.operand[i];
       if (!operand.enter || operand.from_slot < 0) continue;
       const double seconds = rates_.MoveSeconds(static_cast<Operand>(i), MovedOf(operand));
+      if (seconds == 0.0) continue;
       compute_ += seconds;
       busy_.compute_seconds += seconds;
-      if (seconds > 0.0) free_[i][static_cast<size_t>(operand.from_slot)] = compute_;
+      Note(Track::kCompute, step, compute_, seconds);
+      free_[i][static_cast<size_t>(operand.from_slot)] = compute_;
     }
+  }
+
+  // A piece of work that ends then. Shared engines have done nothing else meanwhile.
+  void Note(Track track, const Step& step, double end, double seconds) {
+    if (noted_ != nullptr) noted_->push_back({track, step.number, end - seconds, end});
+    if (rates_.shared_engines()) fetch_ = compute_ = drain_ = end;
   }
 
   // When what waits for work of another engine that ends then may begin; 0: there is none.
   [[nodiscard]] double After(double end) const {
+    if (rates_.shared_engines()) return end;
     return end > 0.0 ? end + rates_.HopSeconds() : 0.0;
   }
 
@@ -139,6 +159,7 @@ class Pipeline {
   double fetch_ = 0.0, compute_ = 0.0, drain_ = 0.0;  // when each engine is free
   std::array<std::vector<double>, kOperands> free_;   // when each slot is
   Cost busy_;
+  std::vector<Interval>* noted_ = nullptr;
 };
 
 double Busiest(const Cost& cost) {
@@ -230,6 +251,28 @@ Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profi
   return cost;
 }
 
+std::vector<Interval> TimelineOf(const PlanRequest& request, const Candidate& candidate,
+                                 const Profile& profile, int64_t steps) {
+  std::vector<Interval> timeline;
+  if (candidate.tiling.Tiles() <= 0) return timeline;
+  const Rates rates(request, candidate.engine, profile);
+  Schedule schedule(request.problem, candidate.tiling, candidate.order, candidate.depths);
+  Pipeline pipeline(request, candidate, rates);
+  const int64_t first = steps / 2, last = schedule.Steps() - first;
+  const int64_t walked = schedule.Steps() <= kDrawn ? schedule.Steps() : first;
+  Step step;
+  for (int64_t i = 0; i < walked && schedule.Next(&step); ++i) {
+    pipeline.NoteIn(i < first || i >= last ? &timeline : nullptr);
+    pipeline.Take(step);
+  }
+  return timeline;
+}
+
+const char* Name(Track track) {
+  constexpr const char* kNames[] = {"fetch", "compute", "drain"};
+  return kNames[static_cast<size_t>(track)];
+}
+
 // With padding as data the whole leaves out rows that meet nothing but padding, without it the
 // padding costs no arithmetic: of each piece of work the lesser.
 double FloorOf(const PlanRequest& request, int engine, const Profile& profile) {
@@ -248,6 +291,15 @@ double FloorOf(const PlanRequest& request, int engine, const Profile& profile) {
     least.flow[i].bytes = std::min(least.flow[i].bytes, other.flow[i].bytes);
   }
   return CostOf(problem, rates, least).seconds;
+}
+
+double FloorOf(const PlanRequest& request, const Profile& profile) {
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < request.engines.size(); ++i) {
+    if (request.engines[i].name.empty()) continue;
+    least = std::min(least, FloorOf(request, static_cast<int>(i), profile));
+  }
+  return least;
 }
 
 }  // namespace oocdnn

@@ -184,6 +184,17 @@ Arithmetic Profile::ArithmeticOf(const std::string& engine, DType dtype, Math ma
   return Arithmetic(Flops(engine, dtype, math, direction));
 }
 
+std::vector<std::string> Profile::Unmeasured(const std::string& engine, DType dtype, Math math,
+                                             Direction direction) const {
+  std::vector<std::string> names;
+  for (const Number& number : kNumbers) {
+    if (!measured && number.field != &Profile::flops_fallback) names.emplace_back(number.key);
+  }
+  const std::string key = FlopsKey(engine, dtype, math, direction);
+  if (!measured || !flops.contains(key)) names.push_back(std::string(kFlopsPrefix) + key);
+  return names;
+}
+
 std::string Profile::WireKey(const std::string& engine, bool channels_last, const char* rate) {
   return engine + (channels_last ? "/nhwc/" : "/nchw/") + rate;
 }

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/status.hpp"
 #include "geom/problem.hpp"
@@ -57,6 +58,10 @@ struct Profile {
                               Direction direction);
   [[nodiscard]] Arithmetic ArithmeticOf(const std::string& engine, DType dtype, Math math,
                                         Direction direction) const;
+  // The names of the rates that a plan for this engine leans on and nobody has measured: of a guess
+  // all of them, and the engine's arithmetic where the key is missing ("flops onednn/f64/fwd").
+  [[nodiscard]] std::vector<std::string> Unmeasured(const std::string& engine, DType dtype,
+                                                    Math math, Direction direction) const;
   // For an engine and the caller's memory order; what is not among `wires` is as everywhere.
   [[nodiscard]] WireRates Wire(const std::string& engine, bool channels_last) const;
   static std::string WireKey(const std::string& engine, bool channels_last, const char* rate);

@@ -234,10 +234,8 @@ cudnnStatus_t PlanInCore(const ConvolutionCall& call, int64_t budget, int64_t* b
   Shared& shared = SharedOf(call.device);
   const std::lock_guard turn(shared.lock);
   OOC_CUDNN_TRY(Open(call.device, &shared));
-  oocdnn_plan_info info{};
   OOC_CUDNN_TRY(AnswerOf(oocdnn_plan_in_core(shared.context, &translated.convolution,
-                                             &translated.operands, budget, &info)));
-  *bytes = info.device_bytes;
+                                             &translated.operands, budget, bytes)));
   return CUDNN_STATUS_SUCCESS;
 }
 

@@ -46,7 +46,7 @@ OOC_DOOR int oocdnn_testing_timed_plan(const Problem* problem, int64_t budget,
   const Result<PlanReport> report = PlanAndBook(device, request, profile.value(), prepared);
   if (!report.ok()) return Answer(report.status(), text, capacity);
   *seconds = report.value().cost.seconds;
-  CopyText(report.value().text, text, capacity);
+  CopyText(ToText(SummaryOf(report.value(), profile.value())), text, capacity);
   return 0;
 }
 

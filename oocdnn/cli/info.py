@@ -21,7 +21,7 @@ _PACKAGES = (
     (
         "matplotlib",
         "matplotlib",
-        "the demo",
+        "the demo and pictures of plans",
         "pip install 'oocdnn[demo]'",
     ),
     ("torch", "torch", "torch tensors as arguments", "pip install 'oocdnn[torch]'"),
@@ -35,6 +35,8 @@ def gather(device: str | None) -> dict[str, Any]:
     """Everything that `oocdnn info` shows."""
     with Context(device) as context:
         core: dict[str, Any] = json.loads(context.info())
+    from oocdnn.perfmodel import profiles
+
     packages = [
         {"name": name, "version": _version(name, module), "for": purpose}
         for name, module, purpose, _ in _PACKAGES
@@ -45,6 +47,7 @@ def gather(device: str | None) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "packages": packages,
+        "profiles": profiles.names(),
         "core": core,
         "missing": _missing(core),
     }
@@ -97,6 +100,7 @@ def info(device: str | None, as_json: bool) -> None:
         if part["available"]:
             out.print(f"{part['name']}: {part['text']}", markup=False)
     out.print(f"default budget {bytes_text(core['budget_bytes'])}")
+    out.print(f"profiles of other machines: {', '.join(found['profiles'])}")
     _print_tables(out, core, found["packages"])
     for item in found["missing"]:
         remedy = f"; try {item['remedy']}" if item["remedy"] else ""

@@ -1,11 +1,13 @@
-"""oocdnn plan: what would be done with a problem, and why."""
+"""oocdnn plan: what would be done with a problem, and why, here or on another machine."""
 
 import dataclasses
 import json
+from pathlib import Path
 
 import click
 from rich.table import Table
 
+from oocdnn.cli import timeline
 from oocdnn.cli.common import (
     budget_option,
     bytes_text,
@@ -16,16 +18,48 @@ from oocdnn.cli.common import (
     problem_text,
     seconds_text,
 )
-from oocdnn.context import Context, Plan
+from oocdnn.context import Context
+from oocdnn.plans import Plan, plan_for_profile
+
+
+def _list_profiles(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
+    """The option's value; of "list", nothing but the names."""
+    if value != "list":
+        return value
+    from oocdnn.perfmodel import profiles
+
+    for name in profiles.names():
+        click.echo(f"{name}: {profiles.machine(profiles.find(name))}")
+    return context.exit()
 
 
 @click.command()
 @click.argument("problem", nargs=-1, required=True)
 @budget_option
 @device_option
+@click.option(
+    "--profile",
+    metavar="P",
+    is_eager=True,
+    callback=_list_profiles,
+    help="A machine's rates: a file, or a shipped profile; list shows those.",
+)
 @json_option
+@click.option(
+    "--picture",
+    metavar="F",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw the predicted timeline to this file.",
+)
 @plain_errors
-def plan(problem: tuple[str, ...], budget: str | None, device: str | None, as_json: bool) -> None:
+def plan(
+    problem: tuple[str, ...],
+    budget: str | None,
+    device: str | None,
+    profile: str | None,
+    as_json: bool,
+    picture: Path | None,
+) -> None:
     """Show the plan for a PROBLEM without running it.
 
     \b
@@ -33,29 +67,58 @@ def plan(problem: tuple[str, ...], budget: str | None, device: str | None, as_js
       conv2d:fwd x1x2048x1024x1024 w2048x2048x3x3 pad1 f32
       conv3d:bwd_filter x1x64x64x128x128 w64x64x3x3x3 pad1 str2 bf16 ndhwc
     and a line that OOCDNN_LOG=info has logged is one as it is.
+
+    With --profile and without --device the plan is for the machine of the profile: nothing of it
+    need be here, no engine is prepared, and the budget is a number of bytes.
     """
-    with Context(device, budget) as context:
-        made = context.plan(problem_text(problem))
+    made = _made(problem_text(problem), budget, device, profile)
+    if picture is not None:
+        timeline.draw_plan(made, picture)
     if as_json:
         fields = dataclasses.asdict(made)
+        del fields["timeline"]
         click.echo(json.dumps(fields, indent=2))
         return
     console().print(table(made))
     click.echo(made.explain())
 
 
+def _made(problem: str, budget: str | None, device: str | None, profile: str | None) -> Plan:
+    from oocdnn.perfmodel import profiles
+
+    file = None if profile is None else profiles.find(profile)
+    if file is not None and device is None:
+        return plan_for_profile(problem, file, budget)
+    with Context(device, budget, profile=file) as context:
+        return context.plan(problem)
+
+
+def _seconds_rows(made: Plan) -> dict[str, str]:
+    """The predicted time, and what it is to be compared with."""
+    engines = (f"{name} {seconds_text(s)}" for name, s in made.seconds_by_engine.items())
+    ratio = (
+        f", ratio {made.predicted_seconds / made.floor_seconds:.2f}" if made.floor_seconds else ""
+    )
+    return {
+        "predicted": seconds_text(made.predicted_seconds),
+        "by engine": ", ".join(engines),
+        "floor": seconds_text(made.floor_seconds) + ratio,
+    }
+
+
 def table(made: Plan) -> Table:
     """The plan's numbers."""
-    split = ", ".join(f"{axis} in {count}" for axis, count in made.split.items() if count > 1)
+    split = ", ".join(f"{axis} in {count}" for axis, count in made.splits.items() if count > 1)
     rows = {
         "data": bytes_text(made.data_bytes),
         "budget": bytes_text(made.budget_bytes),
-        "books on the device": bytes_text(made.device_bytes),
+        "books on the device": bytes_text(made.booked_bytes),
+        "stages on the host": bytes_text(made.host_bytes),
         "tiles": f"{made.tiles}" + (f" ({split})" if split else " (whole)"),
         "toward the device": bytes_text(made.bytes_h2d),
         "from the device": bytes_text(made.bytes_d2h),
         "engine": made.engine,
-        "predicted": seconds_text(made.predicted_seconds),
+        **_seconds_rows(made),
     }
     result = Table(title=made.problem, title_justify="left", show_header=False)
     for name, value in rows.items():

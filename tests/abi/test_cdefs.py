@@ -64,7 +64,7 @@ def test_committed_file_is_what_the_generator_writes():
 
 def test_every_struct_has_the_compilers_layout(ffi, run_c):
     names = structs(ffi)
-    assert len(names) >= 6
+    assert len(names) >= 5
     statements, seen = [], []
     for name in names:
         statements.append(f'printf("{name} %zu %zu\\n", sizeof({name}), _Alignof({name}));')

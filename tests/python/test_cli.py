@@ -42,6 +42,7 @@ def test_info():
     assert "direct" in text
     found = json.loads(run("info", "--json"))
     assert found["core"]["version"] == oocdnn.__version__
+    assert "h200-pcie5" in found["profiles"]
     assert {package["name"] for package in found["packages"]} >= {"numpy", "cffi"}
     missing = {item["name"]: item for item in found["missing"]}
     for package in found["packages"]:
@@ -72,7 +73,7 @@ def test_plan():
     plan = json.loads(run("plan", PROBLEM, "--budget", "256KiB", "--json"))
     assert plan["budget_bytes"] == 256 * 1024
     assert plan["tiles"] > 1
-    assert plan["device_bytes"] <= plan["budget_bytes"]
+    assert plan["booked_bytes"] <= plan["budget_bytes"]
     assert run("plan", *PROBLEM.split(), "--budget", "256KiB").splitlines()[0] == PROBLEM
 
 

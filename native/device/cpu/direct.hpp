@@ -17,7 +17,7 @@
 
 namespace oocdnn::cpu {
 
-EngineInfo DirectInfo();
+const EngineInfo& DirectInfo();
 
 // One channel in and one out per group, in many groups.
 bool IsDepthwise(const ConvShape& shape);

@@ -1,6 +1,8 @@
 // The direct engine: chooses the part that serves a direction.
 #include "device/cpu/direct.hpp"
 
+#include "geom/engines.hpp"
+
 namespace oocdnn::cpu {
 namespace {
 
@@ -32,7 +34,7 @@ class DirectEngine final : public CpuEngine {
 
 }  // namespace
 
-EngineInfo DirectInfo() { return {"direct", {true, true, true, true}, false}; }
+const EngineInfo& DirectInfo() { return EngineNamed("direct"); }
 
 std::unique_ptr<CpuEngine> MakeDirectEngine() { return std::make_unique<DirectEngine>(); }
 

@@ -10,6 +10,7 @@
 
 #include "device/cpu/engine.hpp"
 #include "device/cpu/layouts.hpp"
+#include "geom/engines.hpp"
 
 namespace oocdnn::cpu {
 namespace {
@@ -163,7 +164,7 @@ void RunDirection(Direction direction, const Tiles<T>& t, Parallel& parallel) {
   }
 }
 
-EngineInfo Info() { return {"reference", {true, true, true, true}, true}; }
+const EngineInfo& Info() { return EngineNamed("reference"); }
 
 class ReferenceExecutable final : public CpuExecutable {
  public:

@@ -22,7 +22,7 @@ namespace cuda {
 namespace {
 
 // Parts that are each long enough for a copy engine's full speed.
-constexpr int64_t kBounceBytes = Lane::kParts * (int64_t{16} << 20);
+static_assert(kBounceBytes / Lane::kParts == int64_t{16} << 20);
 
 int64_t Product(const Dims& extents) {
   int64_t product = 1;

@@ -17,6 +17,13 @@ struct CudaOptions {
   std::string cache_folder;  // for kernels compiled on this machine; "": the user's
 };
 
+namespace cuda {
+
+// Capabilities::bounce_bytes of every GPU.
+constexpr int64_t kBounceBytes = int64_t{64} << 20;
+
+}  // namespace cuda
+
 // kUnsupported with the remedy where there is no driver, no such GPU, or no such engine.
 Result<std::unique_ptr<Device>> MakeCudaDevice(const CudaOptions& options);
 

@@ -13,22 +13,15 @@
 #include "device/cuda/cudnn_trial.hpp"
 #include "device/cuda/engine.hpp"
 #include "device/cuda/finish.hpp"
+#include "geom/engines.hpp"
 
 namespace oocdnn::cuda {
 namespace {
 
 constexpr int64_t kAlignment = 256;
 
-EngineInfo InfoOf(ChannelOrder order) {
-  EngineInfo info;
-  info.name = std::string("cudnn-") + Name(order);
-  info.properties.exact = true;
-  info.properties.deterministic = true;
-  info.symmetric_padding = true;
-  info.short_tiles = true;
-  info.channels_last = order == ChannelOrder::kInnermost;
-  info.channels_at_once = 128;  // of the blocks that tensor cores work on
-  return info;
+const EngineInfo& InfoOf(ChannelOrder order) {
+  return EngineNamed(std::string("cudnn-") + Name(order));
 }
 
 // A plan and what it was made for. Where the graph cannot add but the tile must, the workspace ends

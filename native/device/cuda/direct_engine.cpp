@@ -9,6 +9,7 @@
 #include "base/checked.hpp"
 #include "device/cuda/copy_plan.hpp"
 #include "device/cuda/engine.hpp"
+#include "geom/engines.hpp"
 
 namespace oocdnn::cuda {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = int64_t{1} << 20;
 
-EngineInfo DirectInfo() { return {"direct", {true, true, true, true}, false}; }
+const EngineInfo& DirectInfo() { return EngineNamed("direct"); }
 
 TileStrides StridesOf(const TileLayout& layout) {
   TileStrides strides{};

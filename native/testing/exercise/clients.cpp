@@ -40,7 +40,7 @@ void Watch(oocdnn_context* context, const std::atomic<bool>& stop) {
     oocdnn_take_trace(context, &text);
     oocdnn_check_reports(context, &text);
     oocdnn_info(context, &text);
-    oocdnn_plan(context, "conv2d:fwd x1x4x32x32 w4x4x3x3 pad1", nullptr, &text);
+    oocdnn_plan(context, "conv2d:fwd x1x4x32x32 w4x4x3x3 pad1", &text);
     oocdnn_release(context);
     std::this_thread::yield();
   }

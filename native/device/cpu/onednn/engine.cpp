@@ -10,22 +10,13 @@
 #include "device/cpu/onednn/convolution.hpp"
 #include "device/cpu/onednn/threads.hpp"
 #include "device/cpu/onednn_abi.hpp"
+#include "geom/engines.hpp"
 
 namespace oocdnn::cpu {
 namespace onednn {
 namespace {
 
 using SharedConvolution = std::shared_ptr<const Convolution>;
-
-EngineInfo Info() {
-  EngineInfo info;
-  info.name = "onednn";
-  info.properties.exact = true;          // direct and matrix algorithms only, no Winograd
-  info.properties.deterministic = true;  // at one number of threads
-  info.symmetric_padding = true;
-  info.blocks_channels = info.short_tiles = true;
-  return info;
-}
 
 class OneDnnExecutable final : public CpuExecutable {
  public:
@@ -109,7 +100,7 @@ class OneDnnEngine final : public CpuEngine {
                             : answers_.Put({op, threads}, Convolution::Make(runtime_, op, threads));
   }
 
-  const EngineInfo info_ = Info();
+  const EngineInfo info_ = EngineNamed("onednn");
   const std::shared_ptr<Runtime> runtime_;
   Recent<std::pair<TileOp, int>, Result<SharedConvolution>> answers_{kRemembered};
 };

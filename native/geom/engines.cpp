@@ -1,0 +1,46 @@
+#include "geom/engines.hpp"
+
+#include <algorithm>
+
+namespace oocdnn {
+namespace {
+
+constexpr Properties kAll{true, true, true, true};
+
+// cuDNN's bits depend on the tile's shape, and its padding multiplies a NaN of the filter.
+EngineInfo Cudnn(const char* name, bool channels_last) {
+  EngineInfo info;
+  info.name = name;
+  info.properties.exact = info.properties.deterministic = true;
+  info.symmetric_padding = info.short_tiles = true;
+  info.channels_last = channels_last;
+  info.channels_at_once = 128;  // of the blocks that tensor cores work on
+  return info;
+}
+
+EngineInfo OneDnn() {
+  EngineInfo info;
+  info.name = "onednn";
+  info.properties.exact = true;          // direct and matrix algorithms only, no Winograd
+  info.properties.deterministic = true;  // at one number of threads
+  info.symmetric_padding = true;
+  info.blocks_channels = info.short_tiles = true;
+  return info;
+}
+
+}  // namespace
+
+const std::vector<EngineInfo>& KnownEngines() {
+  static const std::vector<EngineInfo> table{Cudnn("cudnn-nhwc", true), Cudnn("cudnn-nchw", false),
+                                             OneDnn(), EngineInfo{"direct", kAll, false},
+                                             EngineInfo{"reference", kAll, true}};
+  return table;
+}
+
+const EngineInfo& EngineNamed(std::string_view name) {
+  const std::vector<EngineInfo>& known = KnownEngines();
+  return *std::find_if(known.begin(), known.end(),
+                       [&](const EngineInfo& info) { return info.name == name; });
+}
+
+}  // namespace oocdnn

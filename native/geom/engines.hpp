@@ -1,0 +1,19 @@
+// What the engines of this project say of themselves, by name: the devices that have them and plans
+// for machines that are not here read the same table.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "geom/tile_op.hpp"
+
+namespace oocdnn {
+
+// In order of preference; a device has some of them.
+const std::vector<EngineInfo>& KnownEngines();
+
+// The entry of that name, which must be known.
+const EngineInfo& EngineNamed(std::string_view name);
+
+}  // namespace oocdnn

@@ -1,0 +1,67 @@
+#include "library/what_if.hpp"
+
+#include <algorithm>
+
+#include "base/cache.hpp"
+#include "exec/staging.hpp"
+#include "geom/engines.hpp"
+#include "library/backends.hpp"
+#include "library/plan_report.hpp"
+
+namespace oocdnn {
+namespace {
+
+Result<Profile> ReadProfile(const std::string& file) {
+  const auto text = ReadKept(file);
+  if (!text) return Error(Code::kFileError, "the profile %s cannot be read", file.c_str());
+  Result<Profile> profile = ParseProfile(*text);
+  if (!profile.ok()) return std::move(profile).status().With(file);
+  return profile;
+}
+
+// Those with a rate in the profile, in order of preference.
+std::vector<EngineInfo> EnginesOf(const Profile& profile) {
+  std::vector<EngineInfo> engines;
+  for (const EngineInfo& engine : KnownEngines()) {
+    const std::string prefix = engine.name + "/";
+    const auto found = profile.flops.lower_bound(prefix);
+    if (found != profile.flops.end() && found->first.starts_with(prefix)) engines.push_back(engine);
+  }
+  return engines;
+}
+
+PlanRequest RequestOf(const Problem& problem, const Profile& profile, int64_t budget) {
+  PlanRequest request;
+  request.problem = problem;
+  request.budget = budget;
+  request.engines = EnginesOf(profile);
+  int64_t bounce = 0;
+  for (const EngineInfo& engine : request.engines) bounce = std::max(bounce, BounceBytes(engine));
+  request.bounce_bytes = BounceWithin(budget, bounce);
+  return request;
+}
+
+}  // namespace
+
+Result<PlanSummary> PlanForProfile(const Problem& problem, const std::string& file,
+                                   int64_t budget) {
+  OOC_TRY(CheckPlannable(problem));
+  OOC_ASSIGN(const Profile profile, ReadProfile(file));
+  PlanRequest request = RequestOf(problem, profile, budget);
+  if (request.engines.empty()) {
+    return Error(Code::kUnsupported, "the profile %s has a rate of no known engine", file.c_str());
+  }
+  // What bounces is not the tiles'.
+  PlanRequest aim = request;
+  aim.budget -= 2 * request.bounce_bytes;
+  Result<PlanSearch> search = Search(aim, profile);
+  if (!search.ok()) return std::move(search).status().With(ToString(problem));
+  const RankedCandidate& chosen = search->ranked.front();
+  PlanSummary summary = Summarize(request, profile, chosen, search->ranked, search->refused);
+  if (!profile.shared_engines) {
+    summary.host_bytes = Staging::PageableBytes(problem, chosen.candidate, kLeastStaging);
+  }
+  return summary;
+}
+
+}  // namespace oocdnn

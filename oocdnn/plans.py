@@ -1,0 +1,90 @@
+"""Plans: what would be done with a problem, and why; also on machines that are not here."""
+
+import json
+import os
+from dataclasses import dataclass
+from typing import TypedDict
+
+from oocdnn import _native
+from oocdnn._axes import by_axis
+
+
+class RunnerUp(TypedDict):
+    """A plan that was not chosen: in words, its engine, its predicted time and estimated bytes."""
+
+    text: str
+    engine: str
+    predicted_seconds: float
+    device_bytes: int
+
+
+class Interval(TypedDict):
+    """A piece of work of a step on a track, "fetch", "compute" or "drain"; seconds from the call's
+    beginning."""
+
+    track: str
+    step: int
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would be done with a problem, operands in pageable memory. Bytes and seconds.
+
+    `machine` says whose rates these are. `seconds_by_engine` are the busy times of "fetch",
+    "compute" and "drain". `floor_seconds` is the least that any plan needs for wires and arithmetic
+    on any engine. `booked_bytes` are of the device, `host_bytes` of staging memory. `splits` gives
+    the pieces on each axis: n, groups, k, c, d, h, w. `refused` are sentences with reasons,
+    `unmeasured` the names of rates that are guesses, `timeline` the predicted intervals of the
+    first and the last steps. Where `prepared` is False no engine was asked: bytes are estimates,
+    without workspace.
+    """
+
+    problem: str
+    machine: str
+    engine: str
+    prepared: bool
+    predicted_seconds: float
+    floor_seconds: float
+    seconds_by_engine: dict[str, float]
+    data_bytes: int
+    bytes_h2d: int
+    bytes_d2h: int
+    budget_bytes: int
+    booked_bytes: int
+    host_bytes: int
+    tiles: int
+    splits: dict[str, int]
+    runners_up: list[RunnerUp]
+    refused: list[str]
+    unmeasured: list[str]
+    timeline: list[Interval]
+    text: str
+
+    def explain(self) -> str:
+        """The chosen and the refused candidates with reasons, for people."""
+        return self.text
+
+
+def plan_of(problem: str, text: str) -> Plan:
+    """The plan for a problem, as it was given, that the core describes in JSON."""
+    fields = json.loads(text)
+    return Plan(**{**fields, "problem": problem, "splits": by_axis(fields["splits"])})
+
+
+def plan_for_profile(
+    problem: str, profile: str | os.PathLike[str], budget: int | str | None = None
+) -> Plan:
+    """Plans a problem string for the machine of a profile, which need not be this one.
+
+    No device is opened and no engine is prepared. `profile` is a file;
+    `oocdnn.perfmodel.profiles.find` knows those that come with the package. `budget` is a number of
+    bytes or "8GiB" (OOCDNN_BUDGET).
+
+    Raises InvalidProblem for a string that cannot be read or a budget that is no number of bytes,
+    FileError for a profile that is none, Unsupported where it names no engine that serves,
+    OutOfMemory where nothing fits.
+    """
+    given = None if budget is None else str(budget)
+    return plan_of(problem, _native.plan_for_profile(os.fspath(profile), problem, given))

@@ -1,0 +1,41 @@
+"""Profiles that come with the package: machines to plan for that are not here."""
+
+import os
+from importlib import resources
+from pathlib import Path
+
+from oocdnn.errors import InvalidProblem
+
+_SUFFIX = ".txt"
+
+
+def folder() -> Path:
+    """Where the shipped profiles lie, one file each."""
+    return Path(str(resources.files("oocdnn.perfmodel").joinpath("profiles")))
+
+
+def names() -> list[str]:
+    """Of the shipped profiles, in order of the alphabet."""
+    return sorted(file.stem for file in folder().glob(f"*{_SUFFIX}"))
+
+
+def find(profile: str | os.PathLike[str]) -> Path:
+    """A profile's file: itself, or that of the shipped profile of this name."""
+    given = Path(profile)
+    shipped = folder() / f"{given.name}{_SUFFIX}"
+    if given.name == os.fspath(profile) and shipped.exists():
+        return shipped
+    if given.is_file():
+        return given
+    raise InvalidProblem(
+        f"profile {os.fspath(profile)!r} is no file, and none of the shipped ones: "
+        + ", ".join(names())
+    )
+
+
+def machine(profile: Path) -> str:
+    """What a profile says of its machine and of where its rates come from."""
+    for line in profile.read_text(encoding="utf-8").splitlines():
+        if line.startswith("machine = "):
+            return line.removeprefix("machine = ").replace("\\e", "=")
+    return ""

@@ -1,0 +1,184 @@
+"""oocdnn plan and the plans behind it: what they say of themselves, and other machines."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import oocdnn
+from oocdnn.cli import main, timeline
+from oocdnn.perfmodel import profiles
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "plan.md"
+PROBLEM = "conv2d:fwd x1x16x64x64 w16x16x3x3 pad1"
+BIG = "conv2d:fwd x256x64x224x224 w64x64x3x3 pad1 f32"
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(main, ["plan", *map(str, arguments)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def shipped(problem=BIG, name="h200-pcie5", budget="1GiB") -> oocdnn.Plan:
+    return oocdnn.plan_for_profile(problem, profiles.find(name), budget)
+
+
+def test_the_reference_lists_the_fields_of_the_example():
+    text = PAGE.read_text(encoding="utf-8")
+    command = re.search(r"^oocdnn plan (.*--json)$", text, re.MULTILINE)[1]
+    plan = json.loads(run(*shlex.split(command)))
+    table = text.split("| field |")[1].split("\n\n")[0]
+    names = re.findall(r"`(\w+)`", "\n".join(row.split("|")[1] for row in table.splitlines()[2:]))
+    assert set(names) == set(plan)
+    assert len(names) == len(plan)
+    assert set(plan["seconds_by_engine"]) == {"fetch", "compute", "drain"}
+    assert {tuple(one) for one in plan["runners_up"]} == {
+        ("text", "engine", "predicted_seconds", "device_bytes")
+    }
+    assert math.prod(plan["splits"].values()) == plan["tiles"] > 1
+    assert plan["refused"]
+
+
+def test_the_reference_lists_the_shipped_profiles():
+    rows = PAGE.read_text(encoding="utf-8").split("| profile |")[1].split("\n\n")[0]
+    assert re.findall(r"^\| `([\w-]+)`", rows, re.MULTILINE) == profiles.names()
+
+
+def test_people_read_the_same():
+    text = run(BIG, "--profile", "h200-pcie5", "--budget", "1GiB")
+    plan = shipped()
+    for words in ("by engine", "floor", "ratio", "chosen: ", "also: ", "refused: "):
+        assert words in text
+    assert plan.text in text
+    for one in plan.runners_up:
+        line = f"also: {one['text']}, predicted {one['predicted_seconds']:.3g} s"
+        assert line in text.splitlines()
+    for why in plan.refused:
+        assert f"refused: {why}\n" in text
+    assert "not measured: fetch_bytes_per_second, " in text
+    assert "not prepared" in text
+
+
+@pytest.mark.parametrize("name", profiles.names())
+@pytest.mark.parametrize("direction", ["fwd", "bwd_data", "bwd_filter"])
+def test_every_shipped_profile_plans(name, direction):
+    plan = shipped(BIG.replace("fwd", direction), name)
+    assert not plan.prepared
+    assert 0 < plan.floor_seconds <= plan.predicted_seconds
+    assert max(plan.seconds_by_engine.values()) <= plan.predicted_seconds * (1 + 1e-9)
+    assert 0 < plan.booked_bytes <= plan.budget_bytes == 2**30
+    assert 0 < plan.host_bytes <= 2**30
+    assert plan.unmeasured
+    assert len(plan.machine) > 80  # the source of the rates is stated
+    assert plan.machine == profiles.machine(profiles.find(name))
+
+
+def test_faster_wires_make_faster_plans():
+    names = ("p100-pcie3", "h100-pcie4", "h200-pcie5", "gh200-nvlink-c2c")
+    seconds = [shipped(BIG + "/tf32", name).predicted_seconds for name in names]
+    assert seconds == sorted(seconds, reverse=True)
+
+
+def test_the_list_of_profiles():
+    lines = run("--profile", "list").splitlines()
+    assert [line.split(": ")[0] for line in lines] == profiles.names()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--profile", "nope", "--budget", "1GiB"), "h200-pcie5"),
+        (("--profile", __file__, "--budget", "1GiB"), "test_plans.py"),
+        (("--profile", "h200-pcie5", "--budget", "auto"), "8GiB"),
+        (("--profile", "h200-pcie5", "--budget", "50%"), "8GiB"),
+        (("--profile", "h200-pcie5", "--budget", "64B"), "budget is"),
+    ],
+)
+def test_errors_are_one_message(arguments, words):
+    text = run(BIG, *arguments, code=1)
+    assert text.startswith("Error: ")
+    assert words in text
+
+
+def test_a_profile_and_a_device():
+    """The constants are the profile's, the engines the device's."""
+    plan = json.loads(
+        run(PROBLEM, "--profile", "p100-pcie3", "--device", "cpu", "--budget", "1MiB", "--json")
+    )
+    assert plan["prepared"]
+    assert plan["machine"] == profiles.machine(profiles.find("p100-pcie3"))
+    assert "fetch_bytes_per_second" in plan["unmeasured"]
+
+
+def test_a_file_is_a_profile(tmp_path):
+    file = tmp_path / "mine.txt"
+    text = profiles.find("h200-pcie5").read_text(encoding="utf-8")
+    file.write_text(text.replace("measured = false", "measured = true"), encoding="utf-8")
+    plan = oocdnn.plan_for_profile(BIG, file, 2**30)
+    assert plan.unmeasured == []
+    assert "not measured" not in plan.text
+    double = oocdnn.plan_for_profile(BIG.replace("f32", "f64"), file, 2**30)
+    assert double.unmeasured == [f"flops {double.engine}/f64/fwd"]
+    assert f"not measured: {double.unmeasured[0]}\n" in double.text
+
+
+def test_a_profile_without_engines(tmp_path):
+    file = tmp_path / "none.txt"
+    text = profiles.find("p100-pcie3").read_text(encoding="utf-8")
+    file.write_text(re.sub(r"^flops \S+/.*\n", "", text, flags=re.MULTILINE), encoding="utf-8")
+    with pytest.raises(oocdnn.Unsupported, match="engine"):
+        oocdnn.plan_for_profile(PROBLEM, file, "1GiB")
+
+
+def test_guesses_are_said_to_be_guesses():
+    with oocdnn.Context("cpu", "256KiB", engine="direct", profile="none") as context:
+        plan = context.plan(PROBLEM)
+    assert "flops direct/f32/fwd" in plan.unmeasured
+    assert "fetch_bytes_per_second" in plan.unmeasured
+    assert "not measured" in plan.text
+    assert plan.prepared
+    assert "not prepared" not in plan.text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "oocdnn: taken {} tiles=94 peak=41.2 MiB h2d=1.50 GiB d2h=1.50 GiB ms=12.3 why=workspace",
+        "oocdnn: taken {} tiles=1 peak=7 B why=2^31",
+        "taken {} tiles=12",
+        "{}",
+    ],
+)
+def test_a_logged_line_is_a_problem(line):
+    words = line.format(PROBLEM)
+    for arguments in ((words,), words.split()):
+        plan = json.loads(run(*arguments, "--budget", "256KiB", "--device", "cpu", "--json"))
+        assert plan["problem"] == PROBLEM
+
+
+def test_a_picture(tmp_path):
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+    file = tmp_path / "plan.png"
+    run(BIG, "--profile", "h200-pcie5", "--budget", "64MiB", "--picture", file)
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_shows_the_first_and_the_last_steps():
+    long = shipped(budget="64MiB")
+    assert long.tiles > 100
+    first, last = timeline.stretches(long.timeline)
+    assert min(begin for _, begin, _ in first["fetch"]) == 0
+    for spans in (first, last):
+        assert set(spans) == {"fetch", "compute", "drain"}
+        assert len({name for name, _, _ in spans["compute"]}) == 50
+    assert last["compute"][-1][0] == f"step {long.tiles - 1}"
+    short = dataclasses.replace(long, timeline=long.timeline[:20])
+    assert len(timeline.stretches(short.timeline)) == 1
