@@ -77,11 +77,13 @@ class Rates:
         """Of so many rows in each dimension, toward the device or, of the output, from there.
 
         A row of memory runs along whole dimensions and the first that is cut; any other step begins
-        a new one.
+        a new one. Where there is nothing to transfer, there is no row either.
         """
         home, wire = self.home(operand), self.wire
         if home == "tile":
             return 0.0
+        if not all(rows):
+            return self._profile.copy_seconds
         outside = self._outside[operand]
         pieces = prod(rows[d] for d in outside)
         if home == "device":

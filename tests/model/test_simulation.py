@@ -132,6 +132,18 @@ def test_prices_are_what_the_simulation_takes(case):
         assert price[name] == pytest.approx(getattr(outcome, name), rel=1e-9, abs=0), name
 
 
+def test_a_transfer_of_nothing_has_no_rows():
+    """It used to have a far row that was none of its rows, and so one near row too few."""
+    problem = doors.parse("conv2d:bwd_filter x1x1x1x4 w1x1x1x1 pad1x0")
+    tiling = doors.make_tiling(problem, [1, 1, 1, 1, 1, 1, 4])
+    profile = Profile(fetch_bytes_per_second=1e6, copy_seconds=1e-6, row_bytes=8, far_row_bytes=800)
+    run = (problem, tiling, doors.default_order(problem), [1] * 7, profile)
+    price = planner.price(*run, engines=planner.DIRECT)
+    rows = 1 + 3  # x has padding above and below its only row, dy has three rows
+    copies = 2 * doors.counts(tiling)[5]
+    assert price["fetch_seconds"] == pytest.approx(copies * 1e-6 + rows * (16 + 800) / 1e6)
+
+
 @thorough
 @given(runs())
 def test_tiles_are_cut_alike(run):
