@@ -190,6 +190,11 @@ typedef struct oocdnn_plan_info {
   int64_t split[7];
   char engine[32];
 } oocdnn_plan_info;
+typedef struct oocdnn_split {
+  int64_t pieces[7];
+  int32_t order[7];
+  int32_t slots;
+} oocdnn_split;
 typedef struct oocdnn_context oocdnn_context;
 typedef struct oocdnn_host_memory oocdnn_host_memory;
 const char* oocdnn_version(void);
@@ -205,6 +210,9 @@ oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const int64_t* sh
                                              void* data);
 oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem,
                                      oocdnn_plan_info* info, const char** text);
+oocdnn_status oocdnn_price(oocdnn_context* context, const char* problem,
+                                      const oocdnn_split* split, oocdnn_plan_info* info,
+                                      const char** text);
 oocdnn_status oocdnn_plan_in_core(oocdnn_context* context,
                                              const oocdnn_convolution* convolution,
                                              const oocdnn_operands* operands, int64_t budget,

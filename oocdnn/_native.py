@@ -8,7 +8,7 @@ import functools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, get_args
@@ -305,6 +305,17 @@ class NativeContext:
         info, text = frame.new("oocdnn_plan_info *"), frame.new("const char **")
         with self as handle, self._text_lock:
             _check(_library().oocdnn_plan(handle, frame.string(problem), info, text))
+            return _fields(info), _text(text[0])
+
+    def price(
+        self, problem: str, split: Sequence[int], order: Sequence[int], slots: int
+    ) -> tuple[dict[str, Any], str]:
+        """The same of a plan that the caller names."""
+        frame = _Frame()
+        info, text = frame.new("oocdnn_plan_info *"), frame.new("const char **")
+        given = frame.new("oocdnn_split *", {"pieces": split, "order": order, "slots": slots})
+        with self as handle, self._text_lock:
+            _check(_library().oocdnn_price(handle, frame.string(problem), given, info, text))
             return _fields(info), _text(text[0])
 
     def stats(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import functools
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -194,6 +194,35 @@ class Context:
         Raises InvalidProblem for a string that cannot be read, OutOfMemory where nothing fits.
         """
         fields, text = self._native.plan(problem)
+        return Plan(problem=problem, text=text, **_named(fields))
+
+    def price(
+        self,
+        problem: str,
+        split: Mapping[str, int],
+        *,
+        order: Sequence[str] = (),
+        slots: int = 2,
+    ) -> Plan:
+        """What a plan of one's own would take, on the engine that is predicted to be the fastest.
+
+        split: pieces on each axis that is cut, named as in `Plan.split`.
+        order: axes from the outermost loop to the innermost; those left out come outside of them,
+            and the axes that the problem sums over must come last.
+        slots: of each operand.
+
+        Nothing is prepared: `device_bytes` is an estimate, and the budget does not bound it. Raises
+        InvalidProblem for what cannot be read, or is no plan for the problem.
+        """
+        for axis in (*split, *order):
+            if axis not in _AXES:
+                raise InvalidProblem(f"there is no axis {axis!r}; write {', '.join(_AXES)}")
+        if len(set(order)) < len(order):
+            raise InvalidProblem(f"the loop order {', '.join(order)} names an axis twice")
+        loops = (*(axis for axis in _AXES if axis not in order), *order)
+        pieces = [split.get(axis, 1) for axis in _AXES]
+        numbers = [_AXES.index(axis) for axis in loops]
+        fields, text = self._native.price(problem, pieces, numbers, slots)
         return Plan(problem=problem, text=text, **_named(fields))
 
     def host_memory(self, size: int) -> HostMemory:

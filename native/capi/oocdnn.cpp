@@ -126,19 +126,37 @@ oocdnn_stats StatsOf(const CallStats& stats) {
   return out;
 }
 
-oocdnn_plan_info InfoOfPlan(const PlanReport& report) {
+oocdnn_plan_info InfoOf(const Problem& problem, const Tiling& tiling, const Cost& cost,
+                        const std::string& engine) {
   oocdnn_plan_info info{};
-  const Tiling& tiling = report.booking.candidate.tiling;
   info.tiles = tiling.Tiles();
-  info.device_bytes = report.booking.bytes;
-  info.data_bytes = report.booking.problem.Bytes();
-  info.bytes_h2d = report.cost.bytes_in;
-  info.bytes_d2h = report.cost.bytes_out;
-  info.budget_bytes = report.budget;
-  info.predicted_seconds = report.cost.seconds;
+  info.device_bytes = cost.device_bytes;
+  info.data_bytes = problem.Bytes();
+  info.bytes_h2d = cost.bytes_in;
+  info.bytes_d2h = cost.bytes_out;
+  info.predicted_seconds = cost.seconds;
   for (int i = 0; i < kAxes; ++i) info.split[i] = tiling.Count(static_cast<Axis>(i));
-  CopyName(report.booking.executable->engine(), info.engine);
+  CopyName(engine, info.engine);
   return info;
+}
+
+oocdnn_plan_info InfoOfPlan(const PlanReport& report) {
+  const Booking& booking = report.booking;
+  oocdnn_plan_info info =
+      InfoOf(booking.problem, booking.candidate.tiling, report.cost, booking.executable->engine());
+  info.device_bytes = booking.bytes;
+  info.budget_bytes = report.budget;
+  return info;
+}
+
+Split SplitOf(const oocdnn_split& given) {
+  Split split;
+  for (int i = 0; i < kAxes; ++i) {
+    split.pieces[i] = given.pieces[i];
+    split.order[i] = static_cast<Axis>(given.order[i]);
+  }
+  split.slots = given.slots;
+  return split;
 }
 
 }  // namespace
@@ -229,6 +247,26 @@ oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem, oocdnn_p
     if (info != nullptr) *info = InfoOfPlan(*report);
     if (text != nullptr) {
       Text() = report->text;
+      *text = Text().c_str();
+    }
+    return {};
+  });
+}
+
+oocdnn_status oocdnn_price(oocdnn_context* context, const char* problem, const oocdnn_split* split,
+                           oocdnn_plan_info* info, const char** text) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    OOC_TRY(Need(problem, "the problem string"));
+    OOC_TRY(Need(split, "the plan to price"));
+    OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
+    OOC_ASSIGN(const PricedPlan priced, context->context->Price(parsed, SplitOf(*split)));
+    if (info != nullptr) {
+      *info = InfoOf(parsed, priced.candidate.tiling, priced.cost, priced.engine);
+      info->budget_bytes = context->context->budget();
+    }
+    if (text != nullptr) {
+      Text() = priced.text;
       *text = Text().c_str();
     }
     return {};

@@ -181,6 +181,14 @@ typedef struct oocdnn_plan_info {
   char engine[32];
 } oocdnn_plan_info;
 
+/* A plan of the caller's own, for oocdnn_price. The axes are N, groups, K, C, D, H, W, in both
+ * arrays. */
+typedef struct oocdnn_split {
+  int64_t pieces[7]; /* on each axis, 1 where it is not cut */
+  int32_t order[7];  /* axes (0 to 6) from the outermost loop inward, summed ones innermost */
+  int32_t slots;     /* of each operand */
+} oocdnn_split;
+
 typedef struct oocdnn_context oocdnn_context;
 typedef struct oocdnn_host_memory oocdnn_host_memory;
 
@@ -211,6 +219,11 @@ OOCDNN_API oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const 
  */
 OOCDNN_API oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem,
                                      oocdnn_plan_info* info, const char** text);
+/* What such a plan would take on the engine that is predicted to be the fastest. Nothing is
+ * prepared: device_bytes is an estimate, and the budget does not bound it. */
+OOCDNN_API oocdnn_status oocdnn_price(oocdnn_context* context, const char* problem,
+                                      const oocdnn_split* split, oocdnn_plan_info* info,
+                                      const char** text);
 /* Plans a call whose operands would all be on the device; their data is not looked at. `budget`
  * bounds the device bytes, 0: the context's. info->device_bytes is the workspace with which
  * oocdnn_run then books nothing else. */

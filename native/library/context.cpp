@@ -239,10 +239,7 @@ InPlace Context::InPlaceOf(const Problem& problem, const HostTensors& tensors,
   return in_place;
 }
 
-Result<PlanPointer> Context::Lookup(const Problem& problem, const Homes& home,
-                                    const InPlace& in_place, int64_t budget) {
-  const std::string key = KeyOf(problem, home, in_place, budget);
-  if (const PlanPointer* const kept = plans_.Find(key)) return *kept;
+PlanRequest Context::RequestFor(const Problem& problem, const Homes& home, int64_t budget) const {
   PlanRequest request;
   request.problem = problem;
   request.home = home;
@@ -251,6 +248,14 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, const Homes& home,
   request.bounce_bytes = OnDevice(problem, home) ? 0 : BounceBytes(*stack_.device, budget);
   request.engines = EnginesFor(*stack_.device, options_.reproducible);
   request.reproducible = options_.reproducible;
+  return request;
+}
+
+Result<PlanPointer> Context::Lookup(const Problem& problem, const Homes& home,
+                                    const InPlace& in_place, int64_t budget) {
+  const std::string key = KeyOf(problem, home, in_place, budget);
+  if (const PlanPointer* const kept = plans_.Find(key)) return *kept;
+  const PlanRequest request = RequestFor(problem, home, budget);
   Result<PlanReport> made = MakePlan(request, in_place);
   if (!made.ok() && made.status().code() == Code::kOutOfMemory) {
     const int64_t works =
@@ -277,6 +282,13 @@ Result<PlanPointer> Context::Plan(const Problem& problem) {
   Result<PlanPointer> plan = Lookup(problem, {}, {}, budget_);
   if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
   return plan;
+}
+
+Result<PricedPlan> Context::Price(const Problem& problem, const Split& split) {
+  OOC_TRY(Validate(problem));
+  const std::lock_guard turn(turn_);
+  OOC_TRY(EnterProcess());
+  return PriceSplit(RequestFor(problem, {}, budget_), split, ProfileFor(problem));
 }
 
 Result<Context::InCorePlan> Context::PlanInCore(const Problem& problem, int64_t budget) {

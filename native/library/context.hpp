@@ -14,6 +14,7 @@
 #include "library/backends.hpp"
 #include "library/calibrate.hpp"
 #include "library/plan_report.hpp"
+#include "library/price.hpp"
 #include "memory/host_memory.hpp"
 
 namespace oocdnn {
@@ -57,6 +58,8 @@ class Context {
              const Progress& progress, const Scratch& scratch = {});
   // Plans without running. Operands are taken to be in memory.
   Result<PlanPointer> Plan(const Problem& problem);
+  // What a plan of the caller's own would take, see PriceSplit.
+  Result<PricedPlan> Price(const Problem& problem, const Split& split);
   // The same for operands on the device, aligned; budget 0: the context's. The bytes are those of
   // the scratch memory with which Run follows the plan.
   struct InCorePlan {
@@ -104,6 +107,8 @@ class Context {
     const Progress& progress;
     Arena& arena;
   };
+  [[nodiscard]] PlanRequest RequestFor(const Problem& problem, const Homes& home,
+                                       int64_t budget) const;
   // The plan for a problem within `budget`, from the list or made now.
   Result<PlanPointer> Lookup(const Problem& problem, const Homes& home, const InPlace& in_place,
                              int64_t budget);
