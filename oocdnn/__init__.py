@@ -3,7 +3,7 @@
     y = oocdnn.conv2d(x, w, b, padding=1)
 
 `oocdnn.functions` and `oocdnn.gradients` describe the calls, `oocdnn.Context` the device and its
-budget, `oocdnn.errors` what can go wrong.
+budget, `oocdnn.errors` what can go wrong, and `oocdnn.workspace` how to divide a workspace.
 """
 
 from oocdnn._cdefs import VERSION as __version__

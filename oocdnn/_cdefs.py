@@ -66,6 +66,14 @@ class Activation(enum.IntEnum):
     SWISH = 6
 
 
+class BatchPolicy(enum.IntEnum):
+    """oocdnn_batch_policy."""
+
+    UNDIVIDED = 0
+    POWERS_OF_TWO = 1
+    ALL = 2
+
+
 CDEF = """
 typedef enum oocdnn_status {
   OOCDNN_OK = 0,
@@ -195,6 +203,35 @@ typedef struct oocdnn_split {
   int32_t order[7];
   int32_t slots;
 } oocdnn_split;
+typedef enum oocdnn_batch_policy {
+  OOCDNN_BATCH_POLICY_UNDIVIDED = 0,
+  OOCDNN_BATCH_POLICY_POWERS_OF_TWO = 1,
+  OOCDNN_BATCH_POLICY_ALL = 2
+} oocdnn_batch_policy;
+typedef struct oocdnn_micro_batch {
+  int64_t samples;
+  double seconds;
+  int64_t workspace_bytes;
+} oocdnn_micro_batch;
+typedef struct oocdnn_parts {
+  int64_t choice;
+  int64_t count;
+} oocdnn_parts;
+typedef struct oocdnn_division {
+  double seconds;
+  int64_t workspace_bytes;
+  const oocdnn_parts* parts;
+  int64_t length;
+} oocdnn_division;
+typedef struct oocdnn_workspace_option {
+  double seconds;
+  int64_t workspace_bytes;
+} oocdnn_workspace_option;
+typedef struct oocdnn_workspace_division {
+  double seconds;
+  int64_t workspace_bytes;
+  double least_seconds;
+} oocdnn_workspace_division;
 typedef struct oocdnn_context oocdnn_context;
 typedef struct oocdnn_host_memory oocdnn_host_memory;
 const char* oocdnn_version(void);
@@ -231,6 +268,20 @@ void oocdnn_free_host(oocdnn_host_memory* memory);
 oocdnn_status oocdnn_get_stats(oocdnn_context* context, oocdnn_stats* stats);
 oocdnn_status oocdnn_release(oocdnn_context* context);
 oocdnn_status oocdnn_take_trace(oocdnn_context* context, const char** json);
+oocdnn_status oocdnn_calibrate(oocdnn_context* context, oocdnn_progress progress,
+                                          void* progress_user, const char** path);
 oocdnn_status oocdnn_info(oocdnn_context* context, const char** json);
 oocdnn_status oocdnn_check_reports(oocdnn_context* context, const char** text);
+oocdnn_status oocdnn_micro_batch_sizes(int32_t policy, int64_t batch,
+                                                  const int64_t** sizes, int64_t* length);
+oocdnn_status oocdnn_pareto_divisions(const oocdnn_micro_batch* choices, int64_t count,
+                                                 int64_t batch, const oocdnn_division** divisions,
+                                                 int64_t* length);
+oocdnn_status oocdnn_divide_batch(const oocdnn_micro_batch* choices, int64_t count,
+                                             int64_t batch, int64_t limit,
+                                             const oocdnn_division** division);
+oocdnn_status oocdnn_divide_workspace(const oocdnn_workspace_option* const* options,
+                                                 const int64_t* counts, int64_t kernels,
+                                                 int64_t total, int64_t* chosen,
+                                                 oocdnn_workspace_division* division);
 """

@@ -1,4 +1,5 @@
-"""The core library through cffi. The only module that knows of its ffi objects.
+"""The core library through cffi. With _native_workspace the only module that knows of its ffi
+objects.
 
 The library is opened at first use, so that importing the package always works. Calls release the
 GIL; a call's text of failure belongs to its thread and is read at once.
@@ -134,23 +135,45 @@ class _Frame:
         return c
 
 
+class _Ear:
+    """A progress function of the caller's, for the core; and the ear for Ctrl-C: Python runs signal
+    handlers when the callback enters it, so a KeyboardInterrupt arises here. It is kept, the core
+    is asked to end the call, and `raise_kept` hands it on.
+    """
+
+    def __init__(self) -> None:
+        self.callback = _ffi().callback("oocdnn_progress", self._tell, error=1, onerror=self._keep)
+        self.progress: Progress | None = None
+        self._kept: BaseException | None = None
+
+    def forget(self) -> None:
+        """Keeps nothing of the caller's."""
+        self.progress = self._kept = None
+
+    def _tell(self, _user: Any, done: int, total: int) -> int:
+        if self.progress is not None:
+            self.progress(done, total)
+        return 0
+
+    def _keep(self, _kind: object, error: BaseException, _traceback: object) -> None:
+        if self._kept is None:
+            self._kept = error
+
+    def raise_kept(self) -> None:
+        if self._kept is not None:
+            raise self._kept
+
+
 class _Call:
     """One call as C values, and its progress function. Made once, it serves call after call, each
-    in a `with` block.
-
-    The progress function is the caller's, and the ear for Ctrl-C: Python runs signal handlers when
-    the callback enters it, so a KeyboardInterrupt arises here. It is kept, the core is asked to end
-    the call, and `raise_kept` hands it on.
-    """
+    in a `with` block."""
 
     def __init__(self) -> None:
         ffi = _ffi()
         self.convolution = ffi.new("oocdnn_convolution *")
         self.operands = ffi.new("oocdnn_operands *")
         self._tensors: dict[Slot, Any] = {s: ffi.new("oocdnn_tensor *") for s in get_args(Slot)}
-        self._callback = ffi.callback("oocdnn_progress", self._tile, error=1, onerror=self._keep)
-        self._progress: Progress | None = None
-        self._kept: BaseException | None = None
+        self.ear = _Ear()
 
     def fill(
         self, call: Convolution, tensors: Mapping[Slot, Tensor], progress: Progress | None = None
@@ -159,8 +182,8 @@ class _Call:
         c[0] = _convolution(call.direction, call.window, call.groups, call.mode, call.math)
         c.alpha, c.beta = call.alpha, call.beta
         c.activation, c.activation_parameter, c.residual_alpha = call.epilogue
-        c.stream, c.progress = cast("void *", call.stream), self._callback
-        self._progress = progress
+        c.stream, c.progress = cast("void *", call.stream), self.ear.callback
+        self.ear.progress = progress
         self.operands[0] = _no_operands()
         for slot, tensor in tensors.items():
             t = self._tensors[slot]
@@ -172,21 +195,8 @@ class _Call:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress = self._kept = None  # nothing of the caller's is kept
+        self.ear.forget()
         _idle.append(self)
-
-    def _tile(self, _user: Any, done: int, tiles: int) -> int:
-        if self._progress is not None:
-            self._progress(done, tiles)
-        return 0
-
-    def _keep(self, _kind: object, error: BaseException, _traceback: object) -> None:
-        if self._kept is None:
-            self._kept = error
-
-    def raise_kept(self) -> None:
-        if self._kept is not None:
-            raise self._kept
 
 
 # As many as calls were under way at once, those of no call now.
@@ -296,8 +306,18 @@ class NativeContext:
         with _idle_call() as c, self as handle:
             c.fill(call, tensors, progress)
             status = _library().oocdnn_run(handle, c.convolution, c.operands)
-            c.raise_kept()
+            c.ear.raise_kept()
             _check(status)
+
+    def calibrate(self, progress: Progress | None) -> str:
+        """Where the profile is kept."""
+        path, ear = _ffi().new("const char **"), _Ear()
+        ear.progress = progress
+        with self as handle, self._text_lock:
+            status = _library().oocdnn_calibrate(handle, ear.callback, _ffi().NULL, path)
+            ear.raise_kept()
+            _check(status)
+            return _text(path[0])
 
     def plan(self, problem: str) -> tuple[dict[str, Any], str]:
         """The fields of oocdnn_plan_info, and the text."""

@@ -5,6 +5,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -224,6 +225,16 @@ class Context:
         numbers = [_AXES.index(axis) for axis in loops]
         fields, text = self._native.price(problem, pieces, numbers, slots)
         return Plan(problem=problem, text=text, **_named(fields))
+
+    def calibrate(self, progress: Progress | None = None) -> Path:
+        """Measures this machine for all types and directions, and keeps that in its profile.
+
+        Plans rest on it. The first call of each kind measures the little that it needs, in well
+        under a second; this measures more tiles, and takes up to three minutes on a GPU. What has
+        been measured is not again, so it may be interrupted. `progress(done, total)` is told after
+        each piece. Returns the profile's file. Raises InvalidProblem where nothing is kept.
+        """
+        return Path(self._native.calibrate(progress))
 
     def host_memory(self, size: int) -> HostMemory:
         """New host memory that the device reaches at full speed; `oocdnn.empty` makes arrays."""

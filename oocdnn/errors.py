@@ -14,9 +14,9 @@ class InvalidDtype(TypeError):
 
 
 class OutOfMemory(MemoryError):
-    """No plan fits the budget.
+    """No plan fits the budget, or no division the workspace.
 
-    `least` is the smallest budget in bytes that works, or 0 where it is not known.
+    `least` is the smallest budget or workspace in bytes that works, or 0 where it is not known.
     """
 
     def __init__(self, text: str = "", least: int = 0) -> None:

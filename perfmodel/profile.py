@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from typing import Any
 
 from oocdnn.perfmodel.problem import DIRECTIONS, Direction
 
-_HEADER, _END = "oocdnn-profile 5", "end"
+_HEADER, _END = "oocdnn-profile 6", "end"
 _WORDS = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "=": "\\e"}
-_FEW, _MANY = 64, 512  # channels that the two rates of an engine are measured with
+_TABLES = {"flops": "flops", "tiles": "tile", "wires": "wire"}  # fields, and words of the text
 
 
 @dataclass(frozen=True)
@@ -27,15 +29,37 @@ class Wire:
     hop: float
 
 
-@dataclass(frozen=True)
 class Arithmetic:
-    """Seconds per operation: `wide` with any number of channels, and `narrow` / channels more."""
+    """Seconds of one operation in a tile, between tiles that were measured: `rates` are operations
+    per second by channels (the lesser of input and output, in a group) and elements of y."""
 
-    wide: float
-    narrow: float = 0.0
+    def __init__(self, rates: Mapping[tuple[int, int], float]) -> None:
+        self._columns: dict[int, list[tuple[int, float]]] = {}
+        for (channels, outputs), rate in sorted(rates.items()):
+            self._columns.setdefault(channels, []).append((outputs, 1 / rate))
 
-    def seconds(self, channels: int) -> float:
-        return self.wide + self.narrow / channels
+    def seconds(self, channels: int, outputs: int) -> float:
+        """Of one operation. The seconds of a tile are linear between the measured numbers of
+        outputs, those of an operation in 1 / channels, down to a single channel; beyond what was
+        measured all is as at the nearest that was."""
+        known = sorted(self._columns)
+        if channels >= known[-1] or len(known) == 1:
+            return self._of_column(known[-1], outputs)
+        right = next(i for i in range(1, len(known)) if channels <= known[i])
+        fewer, more = known[right - 1], known[right]
+        first, second = self._of_column(fewer, outputs), self._of_column(more, outputs)
+        slope = (second - first) / (1 / more - 1 / fewer)
+        seconds = first + slope * (1 / channels - 1 / fewer)
+        return max(seconds, first) if channels < fewer else seconds
+
+    def _of_column(self, channels: int, outputs: int) -> float:
+        points = self._columns[channels]
+        nearest = min(max(outputs, points[0][0]), points[-1][0])
+        for (low, first), (high, second) in pairwise(points):
+            if low <= nearest <= high:
+                share = (nearest - low) / (high - low)
+                return (low * first * (1 - share) + high * second * share) / nearest
+        return points[0][1]
 
 
 @dataclass
@@ -67,6 +91,7 @@ class Profile:
     hop_seconds: float = 10e-6
     flops_fallback: float = 5e9
     flops: dict[str, float] = field(default_factory=dict)
+    tiles: dict[str, float] = field(default_factory=dict)
     wires: dict[str, float] = field(default_factory=dict)
 
     def wire(self, engine: str, channels_last: bool) -> Wire:
@@ -88,15 +113,16 @@ class Profile:
         )
 
     def arithmetic(self, engine: str, kind: str, direction: Direction) -> Arithmetic:
-        """Of a type, "f32" or "f32/tf32". A rate that is not known is that of its nearest
-        relative; a line goes through the rates of few channels and of many where both are."""
-        key = f"{engine}/{kind}/{direction}"
-        few = 1 / self._flops(engine, kind, direction)
-        wide = self.flops.get(f"{key}/wide")
-        if wide is None or key not in self.flops:
-            return Arithmetic(few)
-        narrow = max((few - 1 / wide) / (1 / _FEW - 1 / _MANY), 0.0)
-        return Arithmetic(1 / wide - narrow / _MANY, narrow)
+        """Of a type, "f32" or "f32/tf32". Where no tile was measured, all have the rate of the key
+        or of its nearest relative."""
+        words = ([*key.split(" ", 2), rate] for key, rate in self.tiles.items())
+        wanted = f"{engine}/{kind}/{direction}"
+        measured = {
+            (int(channels), int(outputs)): float(rate)
+            for channels, outputs, key, rate in words
+            if key == wanted
+        }
+        return Arithmetic(measured or {(1, 1): self._flops(engine, kind, direction)})
 
     def _flops(self, engine: str, kind: str, direction: Direction) -> float:
         relatives = [other for other in DIRECTIONS if other != "bwd_bias"]
@@ -107,10 +133,11 @@ class Profile:
 
     def text(self) -> str:
         """The file's text, which the library reads (`Context(profile=...)`)."""
-        plain = [entry.name for entry in fields(self) if entry.name not in ("flops", "wires")]
+        plain = [entry.name for entry in fields(self) if entry.name not in _TABLES]
         lines = [f"{name} = {_value_text(getattr(self, name))}" for name in plain]
-        lines += [f"flops {_escaped(key)} = {rate!r}" for key, rate in self.flops.items()]
-        lines += [f"wire {_escaped(key)} = {rate!r}" for key, rate in self.wires.items()]
+        for name, word in _TABLES.items():
+            rates = getattr(self, name).items()
+            lines += [f"{word} {_escaped(key)} = {rate!r}" for key, rate in rates]
         return "\n".join([_HEADER, *lines, _END, ""])
 
 
@@ -120,12 +147,12 @@ def parse(text: str) -> Profile:
     if header != _HEADER or not lines or lines[-1] != _END:
         raise ValueError(f"the profile does not begin with {_HEADER!r}, or is cut off")
     kinds = {entry.name: type(getattr(Profile(), entry.name)) for entry in fields(Profile)}
-    found: dict[str, Any] = {"flops": {}, "wires": {}}
+    found: dict[str, Any] = {name: {} for name in _TABLES}
+    tables = {word: found[name] for name, word in _TABLES.items()}
     for key, _, value in (line.partition(" = ") for line in lines[:-1]):
-        if key.startswith("flops "):
-            found["flops"][_unescaped(key.removeprefix("flops "))] = float(value)
-        elif key.startswith("wire "):
-            found["wires"][_unescaped(key.removeprefix("wire "))] = float(value)
+        word, _, rest = key.partition(" ")
+        if rest and word in tables:
+            tables[word][_unescaped(rest)] = float(value)
         elif key in kinds:
             found[key] = _value(kinds[key], value)
         else:

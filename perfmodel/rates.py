@@ -56,11 +56,6 @@ class Rates:
                 name: getattr(wire, name) / _BOUNCE_LOSS for name in ("fetch", "drain", "both")
             }
             wire = replace(wire, **slower)
-            arithmetic = replace(
-                arithmetic,
-                wide=arithmetic.wide * _BESIDE_BOUNCE_LOSS,
-                narrow=arithmetic.narrow * _BESIDE_BOUNCE_LOSS,
-            )
         self.wire, self._arithmetic = wire, arithmetic
         operands = (*problem.inputs, problem.output)
         self._outside = {operand: _outside_rows(tiling, operand) for operand in operands}
@@ -101,16 +96,26 @@ class Rates:
         return elements * self._problem.sum_bytes / self._profile.move_bytes_per_second
 
     def run_seconds(self) -> float:
-        """Of one tile's convolution; zero rows are computed too."""
-        problem, tiling = self._problem, self._tiling
-        rows = tiling.lengths["n"] * tiling.lengths["groups"] * prod(tiling.outputs)
+        """Of one tile's convolution; zero rows are computed too. None takes less than reading and
+        writing its operands once."""
+        problem, lengths, pixels = self._problem, self._tiling.lengths, prod(self._tiling.outputs)
+        rows = lengths["n"] * lengths["groups"] * pixels
         if problem.direction == "bwd_bias":
-            operations, channels = rows * tiling.lengths["k"], 1
+            outputs, channels = rows * lengths["k"], 1
+            operations = outputs
         else:
-            k = self._charged(tiling.lengths["k"], problem.k)
-            c = self._charged(tiling.lengths["c"], problem.c)
-            operations, channels = 2 * rows * k * c * prod(problem.taps), min(k, c)
-        return self._profile.run_seconds + operations * self._arithmetic.seconds(channels)
+            k, c = self._charged(lengths["k"], problem.k), self._charged(lengths["c"], problem.c)
+            outputs, channels = rows * k, min(k, c)
+            operations = 2 * outputs * c * prod(problem.taps)
+        loss = _BESIDE_BOUNCE_LOSS if self.bounces else 1.0
+        computing = loss * operations * self._arithmetic.seconds(channels, outputs)
+        return self._profile.run_seconds + max(computing, self._pass_seconds())
+
+    def _pass_seconds(self) -> float:
+        """The rate of moves counts bytes that are read and those that are written."""
+        operands = {*self._problem.inputs, self._problem.output} & {"x", "w", "y"}
+        elements = sum(self._tiling.elements(operand) for operand in operands)
+        return elements * self._problem.element_bytes / (2 * self._profile.move_bytes_per_second)
 
     def finish_seconds(self) -> float:
         """Of the pass over a finished output tile: it reads and writes the sums, and reads what is

@@ -1,16 +1,14 @@
-// The C functions: translation and a guard. Nothing throws across them; every failure becomes a
-// status and a text of the calling thread.
+// The C functions of contexts: translation and a guard.
 #include "capi/oocdnn.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <string>
 
 #include "base/config.hpp"
-#include "base/guarded.hpp"
+#include "capi/guard.hpp"
 #include "capi/info.hpp"
 #include "capi/translate.hpp"
 #include "library/context.hpp"
@@ -28,46 +26,21 @@ namespace {
 
 using namespace oocdnn;  // NOLINT: this file is the C face of that namespace
 
-struct LastError {
-  std::string text;
-  int64_t detail = 0;
-};
-
-LastError& Last() {
-  thread_local LastError last;
-  return last;
-}
-
 // Texts handed out by functions of this thread live until the next of the same kind.
 std::string& Text() {
   thread_local std::string text;
   return text;
 }
 
-oocdnn_status Report(const Status& status) {
-  try {
-    Last().text = status.message();
-  } catch (const std::bad_alloc&) {
-    Last().text.clear();
-  }
-  Last().detail = status.detail();
-  return static_cast<oocdnn_status>(status.code());
-}
-
-template <class Body>
-oocdnn_status Guard(const Body& body) {
-  return Report(Guarded(body));
-}
-
-Status Need(const void* pointer, const char* what) {
-  if (pointer != nullptr) return {};
-  return Error(Code::kInvalidProblem, "%s is missing (null)", what);
-}
-
 // An option as given, else its variable, else the fallback.
 std::string Choose(const char* option, Var var, const char* fallback) {
   if (option != nullptr) return option;
   return Get(var).value_or(fallback);
+}
+
+Progress ProgressOf(oocdnn_progress progress, void* user) {
+  if (progress == nullptr) return {};
+  return [=](int64_t done, int64_t total) { return progress(user, done, total) == 0; };
 }
 
 Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
@@ -171,9 +144,6 @@ const char* oocdnn_version(void) {
 
 oocdnn_options oocdnn_default_options(void) { return oocdnn_options{}; }
 
-const char* oocdnn_last_error(void) { return Last().text.c_str(); }
-int64_t oocdnn_last_error_detail(void) { return Last().detail; }
-
 oocdnn_status oocdnn_create(const oocdnn_options* options, oocdnn_context** context) {
   return Guard([&]() -> Status {
     OOC_TRY(Need(context, "the place for the context"));
@@ -200,12 +170,7 @@ oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convolution* conv
   return Guard([&]() -> Status {
     OOC_TRY(Need(context, "the context"));
     OOC_ASSIGN(const CallArguments call, Translate(convolution, operands, context->math));
-    Progress progress;
-    if (convolution->progress != nullptr) {
-      progress = [convolution](int64_t done, int64_t total) {
-        return convolution->progress(convolution->progress_user, done, total) == 0;
-      };
-    }
+    const Progress progress = ProgressOf(convolution->progress, convolution->progress_user);
     return context->context->Run(call.problem, call.tensors, convolution->stream, progress,
                                  {convolution->workspace, convolution->workspace_bytes});
   });
@@ -380,6 +345,16 @@ oocdnn_status oocdnn_take_trace(oocdnn_context* context, const char** json) {
     OOC_TRY(Need(json, "the place for the trace"));
     OOC_ASSIGN(Text(), context->context->Trace());
     *json = Text().c_str();
+    return {};
+  });
+}
+
+oocdnn_status oocdnn_calibrate(oocdnn_context* context, oocdnn_progress progress,
+                               void* progress_user, const char** path) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    OOC_ASSIGN(Text(), context->context->Calibrate(ProgressOf(progress, progress_user)));
+    if (path != nullptr) *path = Text().c_str();
     return {};
   });
 }

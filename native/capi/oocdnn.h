@@ -189,6 +189,47 @@ typedef struct oocdnn_split {
   int32_t slots;     /* of each operand */
 } oocdnn_split;
 
+typedef enum oocdnn_batch_policy {
+  OOCDNN_BATCH_POLICY_UNDIVIDED = 0,     /* the batch itself */
+  OOCDNN_BATCH_POLICY_POWERS_OF_TWO = 1, /* 1, 2, 4, ... and the batch */
+  OOCDNN_BATCH_POLICY_ALL = 2            /* 1, 2, 3, ... up to the batch */
+} oocdnn_batch_policy;
+
+/* One measured way to run a convolution on some samples of its batch. */
+typedef struct oocdnn_micro_batch {
+  int64_t samples;         /* positive */
+  double seconds;          /* finite, not negative */
+  int64_t workspace_bytes; /* not negative */
+} oocdnn_micro_batch;
+
+/* Parts of a batch that all run in the same way. */
+typedef struct oocdnn_parts {
+  int64_t choice; /* index of the way among those given */
+  int64_t count;
+} oocdnn_parts;
+
+/* A batch in parts that run one after the other in one workspace, those of most samples first. The
+ * very last may hold fewer samples than its choice, and counts as a full one. */
+typedef struct oocdnn_division {
+  double seconds;            /* the sum over the parts */
+  int64_t workspace_bytes;   /* of the part that needs most */
+  const oocdnn_parts* parts; /* `length` of them */
+  int64_t length;
+} oocdnn_division;
+
+/* One way to run a kernel, which is a layer in one direction. */
+typedef struct oocdnn_workspace_option {
+  double seconds;          /* finite */
+  int64_t workspace_bytes; /* not negative */
+} oocdnn_workspace_option;
+
+/* One workspace divided among kernels: sums over them. */
+typedef struct oocdnn_workspace_division {
+  double seconds;
+  int64_t workspace_bytes;
+  double least_seconds; /* no division takes less; `seconds` where that is proven the least */
+} oocdnn_workspace_division;
+
 typedef struct oocdnn_context oocdnn_context;
 typedef struct oocdnn_host_memory oocdnn_host_memory;
 
@@ -197,7 +238,8 @@ OOCDNN_API oocdnn_options oocdnn_default_options(void);
 
 /* The text of the last failure in this thread; "" after a success. Valid until the next call. */
 OOCDNN_API const char* oocdnn_last_error(void);
-/* A number that goes with it: for OOCDNN_OUT_OF_MEMORY the least budget that works, or 0. */
+/* A number that goes with it: for OOCDNN_OUT_OF_MEMORY the least budget, workspace limit or total
+ * workspace that works, or 0. */
 OOCDNN_API int64_t oocdnn_last_error_detail(void);
 
 OOCDNN_API oocdnn_status oocdnn_create(const oocdnn_options* options, oocdnn_context** context);
@@ -219,7 +261,7 @@ OOCDNN_API oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const 
  */
 OOCDNN_API oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem,
                                      oocdnn_plan_info* info, const char** text);
-/* What such a plan would take on the engine that is predicted to be the fastest. Nothing is
+/* What a split would take on the engine that is predicted to be the fastest. Nothing is
  * prepared: device_bytes is an estimate, and the budget does not bound it. */
 OOCDNN_API oocdnn_status oocdnn_price(oocdnn_context* context, const char* problem,
                                       const oocdnn_split* split, oocdnn_plan_info* info,
@@ -261,10 +303,40 @@ OOCDNN_API oocdnn_status oocdnn_get_stats(oocdnn_context* context, oocdnn_stats*
 OOCDNN_API oocdnn_status oocdnn_release(oocdnn_context* context);
 /* The timeline since creation or the last take, as Chrome trace JSON. Needs options.trace. */
 OOCDNN_API oocdnn_status oocdnn_take_trace(oocdnn_context* context, const char** json);
+/* Completes what is known of this machine, which plans rest on: the rates of all types of elements
+ * and directions, with tiles of many sizes; minutes on a GPU. What has been measured is not again,
+ * so it may be interrupted: `progress` (may be NULL) is told after each piece, which is then kept.
+ * `path` (may be NULL) receives where, a text of the calling thread. */
+OOCDNN_API oocdnn_status oocdnn_calibrate(oocdnn_context* context, oocdnn_progress progress,
+                                          void* progress_user, const char** path);
 /* What was found: version, devices, engines with their properties, what is missing, as JSON. */
 OOCDNN_API oocdnn_status oocdnn_info(oocdnn_context* context, const char** json);
 /* What a checking device has to complain about, one sentence per line; "" when all is well. */
 OOCDNN_API oocdnn_status oocdnn_check_reports(oocdnn_context* context, const char** text);
+
+/* Workspace. These functions compute from numbers and need no context. Arrays that they hand out
+ * belong to the calling thread until its next call of the same function. */
+
+/* The sizes of micro-batches worth measuring, smallest first. `policy`: oocdnn_batch_policy. */
+OOCDNN_API oocdnn_status oocdnn_micro_batch_sizes(int32_t policy, int64_t batch,
+                                                  const int64_t** sizes, int64_t* length);
+/* All divisions of `batch` samples of which none is at least as good as another in both seconds and
+ * bytes, fastest first. OOCDNN_UNSUPPORTED above 2^20 samples. */
+OOCDNN_API oocdnn_status oocdnn_pareto_divisions(const oocdnn_micro_batch* choices, int64_t count,
+                                                 int64_t batch, const oocdnn_division** divisions,
+                                                 int64_t* length);
+/* The fastest of them whose workspace is at most `limit` bytes; OOCDNN_OUT_OF_MEMORY without. */
+OOCDNN_API oocdnn_status oocdnn_divide_batch(const oocdnn_micro_batch* choices, int64_t count,
+                                             int64_t batch, int64_t limit,
+                                             const oocdnn_division** division);
+/* Divides a workspace of `total` bytes among kernels that hold their shares at once, so that their
+ * seconds add up to the least. Kernel k has `counts[k]` options, `options[k]`; `chosen[k]` becomes
+ * the index of one. OOCDNN_OUT_OF_MEMORY where the least workspaces are more than `total` in all.
+ * Exact, but for instances far from those of networks: see least_seconds. */
+OOCDNN_API oocdnn_status oocdnn_divide_workspace(const oocdnn_workspace_option* const* options,
+                                                 const int64_t* counts, int64_t kernels,
+                                                 int64_t total, int64_t* chosen,
+                                                 oocdnn_workspace_division* division);
 
 #ifdef __cplusplus
 }

@@ -2,6 +2,7 @@
 #include "library/calibrate.hpp"
 
 #include <ctime>
+#include <iterator>
 #include <utility>
 
 #include "base/cache.hpp"
@@ -85,17 +86,53 @@ const Profile& MachineProfile::For(const Problem& problem) {
   if (!Lacks(problem)) return profile_;
   asked_.insert(KindOf(problem));
   const size_t known = profile_.flops.size();
-  MeasureArithmetic(device_, problem, &profile_);
+  MeasureArithmetic(device_, problem, TileGrid::kFew, &profile_);
   if (profile_.flops.size() > known) Write();
   return profile_;
+}
+
+Status MachineProfile::Complete(const Progress& progress) {
+  if (file_.empty() || !grows_) {
+    return Error(Code::kInvalidProblem, "there is no profile of this machine to complete: %s",
+                 file_.empty() ? "nothing is kept where it is \"none\""
+                               : "the file speaks of another, or could not be measured");
+  }
+  constexpr struct {
+    DType dtype;
+    Math math;
+  } kTypes[] = {{DType::kFloat32, Math::kFp32},
+                {DType::kFloat32, Math::kTf32},
+                {DType::kBFloat16, Math::kFp32},
+                {DType::kFloat16, Math::kFp32},
+                {DType::kFloat64, Math::kFp32}};
+  constexpr int64_t kAll = std::size(kTypes) * kDirections;
+  int64_t done = 0;
+  for (const auto& type : kTypes) {
+    for (int i = 0; i < kDirections; ++i) {
+      Problem problem;
+      problem.dtype = type.dtype;
+      problem.math = type.math;
+      problem.direction = static_cast<Direction>(i);
+      MeasureArithmetic(device_, problem, TileGrid::kAll, &profile_);
+      asked_.insert(KindOf(problem));
+      Write();
+      if (progress && !progress(++done, kAll)) {
+        return Error(Code::kInterrupted, "%lld of %lld kinds of arithmetic are measured and kept",
+                     static_cast<long long>(done), static_cast<long long>(kAll));
+      }
+    }
+  }
+  return {};
 }
 
 // What other processes have added meanwhile stays.
 void MachineProfile::Write() {
   if (file_.empty()) return;
   Profile all = profile_, kept;
-  if (ReadProfile(file_, all.machine, &kept))
+  if (ReadProfile(file_, all.machine, &kept)) {
     all.flops.insert(kept.flops.begin(), kept.flops.end());
+    for (const auto& [key, rates] : kept.tiles) all.tiles[key].insert(rates.begin(), rates.end());
+  }
   Keep(file_, ToText(all));
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "device/device.hpp"
+#include "exec/tile_loop.hpp"
 #include "model/profile.hpp"
 
 namespace oocdnn {
@@ -21,6 +22,12 @@ class MachineProfile {
   [[nodiscard]] bool Lacks(const Problem& problem) const;
   // With the rates of the problem's type and direction.
   const Profile& For(const Problem& problem);
+  // Measures all types and directions with tiles of many sizes, as far as that has not been done,
+  // and keeps each when it is done. kInterrupted where `progress` says so; kInvalidProblem where
+  // nothing is kept.
+  Status Complete(const Progress& progress);
+  // Where it is kept; "" nowhere.
+  [[nodiscard]] const std::string& file() const { return file_; }
 
  private:
   void Write();

@@ -159,10 +159,14 @@ const Profile& Context::ProfileFor(const Problem& problem) {
     static_cast<void>(room_->loop.Settle());
     arena_->Release();
   }
+  return Machine().For(problem);
+}
+
+MachineProfile& Context::Machine() {
   if (profile_ == nullptr) {
     profile_ = std::make_unique<MachineProfile>(*stack_.base, options_.profile);
   }
-  return profile_->For(problem);
+  return *profile_;
 }
 
 int64_t Context::BudgetOf(const HostTensors& tensors) const {
@@ -427,6 +431,17 @@ Status Context::Release() {
   arena_->Release();
   slabs_->Release();
   return {};
+}
+
+Result<std::string> Context::Calibrate(const Progress& progress) {
+  const std::lock_guard turn(turn_);
+  OOC_TRY(EnterProcess());
+  OOC_TRY(room_->loop.Settle());
+  arena_->Release();
+  MachineProfile& profile = Machine();
+  OOC_TRY(profile.Complete(progress).With("measuring this machine"));
+  plans_.Clear();
+  return profile.file();
 }
 
 Result<std::string> Context::Trace() {

@@ -82,6 +82,9 @@ class Context {
 
   CallStats stats();
   Status Release();
+  // Completes the machine's profile (MachineProfile::Complete), which later plans rest on; where it
+  // is kept.
+  Result<std::string> Calibrate(const Progress& progress);
   // The timeline so far as Chrome trace JSON; kUnsupported without a trace device.
   Result<std::string> Trace();
   // What the check device has to complain about, a line each; "" where there is none.
@@ -97,6 +100,7 @@ class Context {
   // Makes the room anew in a forked child. With the turn held, like all below.
   Status EnterProcess();
   const Profile& ProfileFor(const Problem& problem);
+  MachineProfile& Machine();
   // One call on its way through the attempts to run it.
   struct Call {
     const Problem& problem;

@@ -10,9 +10,12 @@ namespace oocdnn {
 // What copies cost, and pieces of work beyond their bytes and operations.
 Status MeasureCopies(Device& device, Profile* profile);
 
+// Which tiles are measured where their size matters: few in a first call, which somebody waits for.
+enum class TileGrid { kFew, kAll };
+
 // The arithmetic of every engine for the problem's type and direction, as far as the profile does
 // not have it. What an engine refuses stays as it is.
-void MeasureArithmetic(Device& device, const Problem& problem, Profile* profile);
+void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, Profile* profile);
 
 // What no time is spent on: nobody waits for the reference engine if another serves.
 inline bool IsLastResort(const EngineInfo& engine) { return engine.name == "reference"; }

@@ -1,63 +1,148 @@
 // Convolutions whose sums are long enough for an engine's full rate at their number of channels.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <utility>
+
 #include "library/measure.hpp"
 #include "library/rig.hpp"
 #include "library/stopwatch.hpp"
+#include "memory/block.hpp"
 #include "memory/owners.hpp"
 
 namespace oocdnn {
 namespace {
 
-constexpr int64_t kRows = 56, kWidth = 112;
-constexpr double kLongEnough = 1e-3;  // seconds that a run should take to tell its rate
-constexpr int64_t kMostGrowth = 64, kMostGrowthOfWide = 4;  // of the rows, on the way there
+constexpr int64_t kWidth = 112;
+// Channels: of what is measured first, and of the rest.
+constexpr int64_t kFew = 64;
+constexpr int64_t kMore[] = {512}, kAllMore[] = {16, 128, 512, 2048};
+// Rows of an image with few channels: of a small tile, which suffices where a device takes long
+// enough for it, and of a large one.
+constexpr int64_t kRows = 56, kGrowth = 8, kMostRows = kRows * kGrowth * kGrowth;
+constexpr int64_t kNumbers = kFew * kMostRows * kWidth;  // elements of the largest tensor
+constexpr double kLongEnough = 1e-3, kTooLong = 5e-3;    // seconds of a run
+constexpr double kFast = 1e13;        // operations per second from which on the tile's size matters
+constexpr double kLeastShare = 0.25;  // of a run that is arithmetic, whatever runs cost beside
 
-ConvShape ShapeOf(int64_t channels, int64_t rows) {
-  ConvShape shape;
-  shape.k = shape.c = channels;
-  shape.in = shape.out = {1, rows, kWidth};
-  return shape;
-}
-
-// Operations per second; 0 where the engine refuses. A device that overlaps is fast, so it begins
-// with as many rows as another may have to grow to.
-double RateOf(Device& device, Stream stream, int engine, const Problem& asked, int64_t channels) {
-  const bool overlaps = !device.capabilities().shared_engines;
-  const int64_t most = channels > Profile::kChannels ? kMostGrowthOfWide : kMostGrowth;
-  double rate = 0.0;
-  for (int64_t growth = overlaps ? most : 1; growth <= most; growth *= 4) {
-    auto rig = Rig::Make(
-        device, engine,
-        SampleOf(ShapeOf(channels, kRows * growth), asked.dtype, asked.math, asked.direction));
-    if (!rig.ok()) return rate;
-    const double seconds =
-        BestSeconds(device, stream, [&](Span* span) { return rig.value()->Run(stream, span); });
-    SetRate(&rate, rig.value()->operations(), seconds);
-    if (seconds >= kLongEnough) return rate;
+// A block of random numbers, again and again.
+void Randomize(float* numbers) {
+  constexpr int64_t kBlock = 1 << 18;
+  static_assert(kNumbers % kBlock == 0);
+  uint32_t state = 1;
+  for (int64_t i = 0; i < kBlock; ++i) {
+    state = state * 1664525u + 1013904223u;
+    numbers[i] = static_cast<float>(state >> 8) * 0x1p-24f - 0.5f;
   }
-  return rate;
+  for (int64_t i = kBlock; i < kNumbers; i += kBlock) {
+    std::memcpy(numbers + i, numbers, kBlock * sizeof(float));
+  }
 }
 
-void Add(Profile* profile, const std::string& key, double rate) {
-  if (rate > 0) profile->flops[key] = rate;
-}
+struct Timing {
+  TileSize size{};
+  double operations = 0.0, seconds = kInfinity;
+};
+
+// Tiles of one type in one direction, on one engine after another.
+class Tiles {
+ public:
+  Tiles(Device& device, const Problem& asked, Stream stream)
+      : device_(device),
+        asked_(asked),
+        stream_(stream),
+        numbers_(HostBlock(device, kNumbers * static_cast<int64_t>(sizeof(float)))) {
+    if (numbers_.get() != nullptr) Randomize(reinterpret_cast<float*>(numbers_.get()));
+  }
+
+  // Operations per second of a tile that runs long enough; 0 where the engine refuses.
+  double Rate(int engine) {
+    double rate = 0.0;
+    for (int64_t rows = kRows; rows <= kMostRows; rows *= kGrowth) {
+      const auto timing = Time(engine, kFew, rows);
+      if (!timing) return rate;
+      SetRate(&rate, timing->operations, timing->seconds);
+      if (timing->seconds >= kLongEnough) return rate;
+    }
+    return rate;
+  }
+
+  // The rates of tiles of so many channels, from small to large, as far as they are missing; that
+  // of the largest.
+  double Rates(int engine, int64_t channels, bool all, double run_seconds, TileRates* rates) {
+    double rate = 0.0;
+    const int64_t growth = all ? 4 : kGrowth;
+    for (int64_t rows = all ? kRows / growth : kRows; rows <= kMostRows; rows *= growth) {
+      const int64_t its_rows = std::max<int64_t>(rows * kFew / channels, 1);
+      const auto known = rates->find({channels, channels * its_rows * kWidth});
+      if (known != rates->end()) {
+        rate = known->second;
+        continue;
+      }
+      const auto timing = Time(engine, channels, its_rows);
+      if (!timing || timing->seconds == kInfinity) break;
+      const double alone = std::max(timing->seconds - run_seconds, kLeastShare * timing->seconds);
+      SetRate(&rate, timing->operations, alone);
+      (*rates)[timing->size] = rate;
+      if (timing->seconds > kTooLong) break;
+    }
+    return rate;
+  }
+
+ private:
+  // Nothing where the engine refuses, or cannot have the memory.
+  std::optional<Timing> Time(int engine, int64_t channels, int64_t rows) {
+    ConvShape shape;
+    shape.k = shape.c = channels;
+    shape.in = shape.out = {1, rows, kWidth};
+    const auto rig =
+        Rig::Make(device_, engine, SampleOf(shape, asked_.dtype, asked_.math, asked_.direction));
+    if (!rig.ok()) return std::nullopt;
+    if (numbers_.get() != nullptr && !rig.value()->Fill(stream_, numbers_.get()).ok()) {
+      return std::nullopt;
+    }
+    Timing timing{{channels, channels * rows * kWidth}, rig.value()->operations()};
+    timing.seconds =
+        BestSeconds(device_, stream_, [&](Span* span) { return rig.value()->Run(stream_, span); });
+    return timing;
+  }
+
+  Device& device_;
+  const Problem& asked_;
+  Stream stream_;
+  Block numbers_;
+};
 
 }  // namespace
 
-void MeasureArithmetic(Device& device, const Problem& problem, Profile* profile) {
+// Where copies and arithmetic overlap, the sizes of tiles matter too: what is fast there is so only
+// when it has much to do.
+void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, Profile* profile) {
   const Result<OwnedStream> stream = MakeStream(device, "compute");
   if (!stream.ok()) return;
+  Tiles tiles(device, problem, stream->get());
+  const bool sizes =
+      !device.capabilities().shared_engines && problem.direction != Direction::kBackwardBias;
+  const bool all = grid == TileGrid::kAll && sizes;
+
   for (int engine = 0; engine < static_cast<int>(device.engines().size()); ++engine) {
     const EngineInfo& info = device.engines()[static_cast<size_t>(engine)];
     const std::string key =
         Profile::FlopsKey(info.name, problem.dtype, problem.math, problem.direction);
-    if (IsLastResort(info) || profile->flops.contains(key)) continue;
-    const double rate = RateOf(device, stream->get(), engine, problem, Profile::kChannels);
-    Add(profile, key, rate);
-    const bool wide = rate > Profile::kFast && problem.direction != Direction::kBackwardBias;
-    if (wide) {
-      Add(profile, key + Profile::kWide,
-          RateOf(device, stream->get(), engine, problem, Profile::kWideChannels));
+    if (IsLastResort(info) || (profile->flops.contains(key) && !all)) continue;
+    TileRates rates = profile->tiles.contains(key) ? profile->tiles[key] : TileRates{};
+    const auto measure = [&](int64_t channels) {
+      return tiles.Rates(engine, channels, all, profile->run_seconds, &rates);
+    };
+    const double rate = sizes ? measure(kFew) : tiles.Rate(engine);
+    if (sizes && rate > kFast) {
+      for (const int64_t channels : all ? std::span<const int64_t>(kAllMore) : kMore) {
+        measure(channels);
+      }
     }
+    if (rate > 0) profile->flops[key] = rate;
+    if (!rates.empty()) profile->tiles[key] = std::move(rates);
   }
 }
 

@@ -4,6 +4,8 @@
 #include <optional>
 
 #include "base/config.hpp"
+#include "library/time_run.hpp"
+#include "model/cost.hpp"
 
 namespace oocdnn {
 namespace {
@@ -28,12 +30,27 @@ struct Round {
   Status last;
 };
 
+// Keeps the reason why a candidate could not be booked.
+void NoteFailure(Status status, int64_t budget, double seconds, Round* round, PlanReport* report) {
+  const std::string why = status.message();
+  if (std::find(report->refused.begin(), report->refused.end(), why) == report->refused.end()) {
+    report->refused.push_back(why);
+  }
+  if (status.code() == Code::kOutOfMemory) {
+    const double over =
+        static_cast<double>(status.detail()) / static_cast<double>(std::max<int64_t>(budget, 1));
+    round->overshoot = round->overshoot > 1.0 ? std::min(round->overshoot, over) : over;
+    if (round->too_large_seconds == 0) round->too_large_seconds = seconds;
+  }
+  round->last = std::move(status);
+}
+
 Round TryCandidates(Device& device, const PlanRequest& request, int64_t budget, bool patient,
                     const PlanSearch& search, PlanReport* report, int64_t* prepared) {
   Round round;
   for (const RankedCandidate& ranked : search.ranked) {
-    if (patient && round.too_large_seconds > 0 &&
-        ranked.cost.seconds > kPatience * round.too_large_seconds) {
+    const double seconds = ranked.cost.seconds;
+    if (patient && round.too_large_seconds > 0 && seconds > kPatience * round.too_large_seconds) {
       break;
     }
     Result<Booking> booking = Book(device, request, ranked.candidate, budget);
@@ -44,17 +61,7 @@ Round TryCandidates(Device& device, const PlanRequest& request, int64_t budget, 
       round.booked = true;
       return round;
     }
-    const std::string why = booking.status().message();
-    if (std::find(report->refused.begin(), report->refused.end(), why) == report->refused.end()) {
-      report->refused.push_back(why);
-    }
-    if (booking.status().code() == Code::kOutOfMemory) {
-      const double over = static_cast<double>(booking.status().detail()) /
-                          static_cast<double>(std::max<int64_t>(budget, 1));
-      round.overshoot = round.overshoot > 1.0 ? std::min(round.overshoot, over) : over;
-      if (round.too_large_seconds == 0) round.too_large_seconds = ranked.cost.seconds;
-    }
-    round.last = std::move(booking).status();
+    NoteFailure(std::move(booking).status(), budget, seconds, &round, report);
     if (!IsRefusal(round.last)) break;
   }
   return round;
@@ -115,6 +122,15 @@ Result<PlanReport> Attempt(Device& device, const PlanRequest& request, const Pro
   return last;
 }
 
+Result<PlanReport> PlanOnce(Device& device, const PlanRequest& request, const Profile& profile,
+                            int64_t* prepared) {
+  Result<PlanReport> report = Attempt(device, request, profile, true, prepared);
+  if (report.ok() || !IsRefusal(report.status())) return report;
+  report = Attempt(device, request, profile, false, prepared);
+  if (report.ok() || !IsRefusal(report.status())) return report;
+  return AttemptLeast(device, request, profile, prepared, std::move(report).status());
+}
+
 Status CheckIndexable(const Problem& problem) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
@@ -138,11 +154,27 @@ PlanRequest InPlaceRequest(const PlanRequest& request, const InPlace& in_place) 
 
 Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
                                int64_t* prepared) {
-  Result<PlanReport> report = Attempt(device, request, profile, true, prepared);
-  if (report.ok() || !IsRefusal(report.status())) return report;
-  report = Attempt(device, request, profile, false, prepared);
-  if (report.ok() || !IsRefusal(report.status())) return report;
-  return AttemptLeast(device, request, profile, prepared, std::move(report).status());
+  constexpr int kMostTimed = 6;
+  constexpr double kFaster = 1.01;
+  OOC_ASSIGN(PlanReport best, PlanOnce(device, request, profile, prepared));
+  if (!profile.measured || !device.capabilities().tries_engines) return best;
+  Profile refined = profile;
+  PlanReport next = best;
+  for (int timed = 0; timed < kMostTimed; ++timed) {
+    const Candidate& candidate = next.booking.candidate;
+    const double seconds = TimeRun(device, next.booking);
+    if (seconds == 0.0) break;
+    const double predicted = next.cost.seconds;
+    next.cost = PriceOf(request, candidate, refined, seconds);
+    Refine(request, candidate, seconds, &refined);
+    if (timed == 0 || next.cost.seconds < best.cost.seconds) best = next;
+    if (best.cost.seconds <= kFaster * predicted) break;
+    Result<PlanReport> other = PlanOnce(device, request, refined, prepared);
+    if (!other.ok() || other->cost.seconds * kFaster >= best.cost.seconds) break;
+    next = std::move(other).value();
+  }
+  best.text = Explain(best, request);
+  return best;
 }
 
 Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const Profile& profile,
@@ -187,7 +219,7 @@ int64_t WorkingBudget(Device& device, const PlanRequest& request, const Profile&
   raised.budget = std::max<int64_t>({failure.detail(), request.budget + 1, 1024});
   int64_t prepared = 0;
   for (int step = 0; step < kSteps; ++step) {
-    const Result<PlanReport> report = PlanAndBook(device, raised, profile, &prepared);
+    const Result<PlanReport> report = PlanOnce(device, raised, profile, &prepared);
     if (report.ok()) return raised.budget;
     if (report.status().code() != Code::kOutOfMemory) return 0;
     raised.budget += raised.budget / 4;

@@ -67,6 +67,16 @@ Result<std::unique_ptr<Rig>> Rig::Make(Device& device, int engine, const Problem
   return rig;
 }
 
+Status Rig::Fill(Stream stream, void* floats) {
+  for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY}) {
+    if (!problem_.Uses(operand) || operand == problem_.output()) continue;
+    Transfer transfer = TransferOf(operand, {floats, problem_.DimsOf(operand)[5], false}, nullptr);
+    transfer.view.dtype = DType::kFloat32;
+    OOC_TRY(device_.Fetch(stream, transfer));
+  }
+  return {};
+}
+
 Status Rig::Run(Stream stream, Span* span) {
   RunArgs args;
   for (int i = 0; i < kOperands; ++i) args.tile[i] = tile_[0][i];

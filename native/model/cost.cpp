@@ -62,7 +62,7 @@ Serial SerialOf(const Problem& problem, const Totals& totals, const Depths& dept
 
 }  // namespace
 
-Rates::Rates(const PlanRequest& request, int engine, const Profile& profile)
+Rates::Rates(const PlanRequest& request, int engine, const Profile& profile, double run_seconds)
     : problem_(request.problem),
       home_(request.home),
       profile_(profile),
@@ -78,10 +78,12 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile)
       channels_at_once_(request.engines[static_cast<size_t>(engine)].channels_at_once),
       arithmetic_(profile.ArithmeticOf(request.engines[static_cast<size_t>(engine)].name,
                                        request.problem.dtype, request.problem.math,
-                                       request.problem.direction)) {
+                                       request.problem.direction)),
+      run_seconds_(run_seconds) {
   if (!reorders_ || bounce_bytes_ == 0) return;
   for (double* rate : {&wire_.fetch, &wire_.drain, &wire_.both}) *rate /= kBounceLoss;
-  for (double* seconds : {&arithmetic_.wide, &arithmetic_.narrow}) *seconds *= kBesideBounceLoss;
+  arithmetic_.Scale(kBesideBounceLoss);
+  run_seconds_ *= kBesideBounceLoss;
 }
 
 double Rates::FetchSeconds(Operand operand, int64_t elements, const RowCount& rows) const {
@@ -113,14 +115,39 @@ double Rates::TransferSeconds(Operand operand, double rate, int64_t elements,
   return 0.0;
 }
 
-double Rates::RunSeconds(const ConvShape& tile) const {
+ConvShape Rates::ChargedFor(const ConvShape& tile) const {
   ConvShape charged = tile;
   if (problem_.direction != Direction::kBackwardBias) {  // which is computed in no blocks
     charged.k = std::min(RoundUp(tile.k, channels_at_once_), problem_.shape.k);
     charged.c = std::min(RoundUp(tile.c, channels_at_once_), problem_.shape.c);
   }
-  const double seconds = arithmetic_.Seconds(std::min(charged.k, charged.c));
-  return profile_.run_seconds + charged.Operations(problem_.direction) * seconds;
+  return charged;
+}
+
+TileSize Rates::TileSizeOf(const ConvShape& tile) const {
+  const ConvShape charged = ChargedFor(tile);
+  const double outputs = Elements(charged, Operand::kY, problem_.direction);
+  return {std::min(charged.k, charged.c), static_cast<int64_t>(outputs)};
+}
+
+double Rates::OperationsOf(const ConvShape& tile) const {
+  return ChargedFor(tile).Operations(problem_.direction);
+}
+
+double Rates::RunSeconds(const ConvShape& tile) const {
+  if (run_seconds_ > 0.0) return run_seconds_;
+  const TileSize size = TileSizeOf(tile);
+  const double one = arithmetic_.Seconds(size.channels, static_cast<double>(size.outputs));
+  return profile_.run_seconds + std::max(OperationsOf(tile) * one, PassSeconds(tile));
+}
+
+// The rate of moves counts bytes that are read and written.
+double Rates::PassSeconds(const ConvShape& tile) const {
+  double elements = 0.0;
+  for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY}) {
+    if (problem_.Uses(operand)) elements += Elements(tile, operand, problem_.direction);
+  }
+  return elements * static_cast<double>(element_bytes_) / (2 * profile_.move_bytes_per_second);
 }
 
 double Rates::FinishSeconds(const ConvShape& tile) const {
@@ -141,6 +168,19 @@ double Rates::ExposedSeconds(Operand operand, int64_t bytes, int64_t transfers) 
   const double rate = operand == problem_.output() ? wire_.drain : wire_.fetch;
   // Nothing is computed before the first fetch, or after the last.
   return beyond * static_cast<double>(transfers - 1) / rate;
+}
+
+void Refine(const PlanRequest& request, const Candidate& candidate, double run_seconds,
+            Profile* profile) {
+  constexpr double kLeastShare = 0.25;  // of a run that is arithmetic, whatever runs cost beside
+  const Problem& problem = request.problem;
+  const std::string& engine = request.engines[static_cast<size_t>(candidate.engine)].name;
+  const Rates rates(request, candidate.engine, *profile);
+  const ConvShape tile = TileShape(problem, candidate.tiling);
+  const double alone = std::max(run_seconds - profile->run_seconds, kLeastShare * run_seconds);
+  const double flops = profile->Flops(engine, problem.dtype, problem.math, problem.direction);
+  const auto key = Profile::FlopsKey(engine, problem.dtype, problem.math, problem.direction);
+  AddTile(rates.TileSizeOf(tile), rates.OperationsOf(tile) / alone, flops, &profile->tiles[key]);
 }
 
 Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const LoopOrder& order,

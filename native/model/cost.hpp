@@ -14,16 +14,20 @@ namespace oocdnn {
 // The profile's constants for one request and engine, and the times that follow from them.
 class Rates {
  public:
-  Rates(const PlanRequest& request, int engine, const Profile& profile);
+  // `run_seconds`: see PriceOf.
+  Rates(const PlanRequest& request, int engine, const Profile& profile, double run_seconds = 0.0);
 
   // A transfer of `elements` in `rows`, from where the operand is.
   [[nodiscard]] double FetchSeconds(Operand operand, int64_t elements, const RowCount& rows) const;
   [[nodiscard]] double DrainSeconds(int64_t elements, const RowCount& rows) const;
   // Of so many elements of a tile that are rolled over, by what computes.
   [[nodiscard]] double MoveSeconds(Operand operand, int64_t elements) const;
-  // One tile's convolution. Padded rows count, as the device computes them too; and a channel axis
-  // that is cut is charged in whole blocks, see EngineInfo.
+  // One tile's convolution, as it was timed, or else: padded rows count, as the device computes
+  // them too; and a channel axis that is cut is charged in whole blocks, see EngineInfo.
   [[nodiscard]] double RunSeconds(const ConvShape& tile) const;
+  // What RunSeconds looks for among the profile's tiles, and the operations that it charges.
+  [[nodiscard]] TileSize TileSizeOf(const ConvShape& tile) const;
+  [[nodiscard]] double OperationsOf(const ConvShape& tile) const;
   // The pass over a finished output tile; 0 where the problem needs none.
   [[nodiscard]] double FinishSeconds(const ConvShape& tile) const;
   // What the host takes to enqueue so many steps.
@@ -46,6 +50,10 @@ class Rates {
  private:
   [[nodiscard]] double TransferSeconds(Operand operand, double rate, int64_t elements,
                                        const RowCount& rows) const;
+  // The tile as it is charged, see RunSeconds.
+  [[nodiscard]] ConvShape ChargedFor(const ConvShape& tile) const;
+  // Of reading and writing a tile's operands once: no convolution takes less.
+  [[nodiscard]] double PassSeconds(const ConvShape& tile) const;
 
   const Problem& problem_;
   const Homes& home_;
@@ -59,7 +67,13 @@ class Rates {
   int64_t tile_bytes_;     // of an element inside the device
   int64_t channels_at_once_;
   Arithmetic arithmetic_;
+  double run_seconds_;  // of every tile, 0: by the profile
 };
+
+// Has the profile agree with a run of the candidate's tile that was timed, and think of others on
+// its engine as before.
+void Refine(const PlanRequest& request, const Candidate& candidate, double run_seconds,
+            Profile* profile);
 
 // What one operand costs over the whole schedule: fetch seconds, or drain seconds of the output.
 struct Flow {

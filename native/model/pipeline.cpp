@@ -209,9 +209,10 @@ bool Waits(const PlanRequest& request, const Candidate& candidate, const Totals&
 
 }  // namespace
 
-Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profile& profile) {
+Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profile& profile,
+             double run_seconds) {
   const Problem& problem = request.problem;
-  const Rates rates(request, candidate.engine, profile);
+  const Rates rates(request, candidate.engine, profile, run_seconds);
   Cost cost;
   if (candidate.tiling.Tiles() > 0) {
     const OwnedCuts owned(problem, candidate.tiling);

@@ -12,9 +12,9 @@
 namespace oocdnn {
 namespace {
 
-constexpr std::string_view kHeader = "oocdnn-profile 5";
+constexpr std::string_view kHeader = "oocdnn-profile 6";
 constexpr std::string_view kEnd = "end";
-constexpr std::string_view kFlopsPrefix = "flops ", kWirePrefix = "wire ";
+constexpr std::string_view kFlopsPrefix = "flops ", kTilePrefix = "tile ", kWirePrefix = "wire ";
 
 struct Text {
   const char* key;
@@ -101,6 +101,24 @@ Status ReadNumber(const std::string& key, std::string_view value, bool may_be_ze
   return usable ? Status() : BadValue(key, value);
 }
 
+std::string TileKey(const std::string& key, const TileSize& size) {
+  return std::string(kTilePrefix) + std::to_string(size.channels) + " " +
+         std::to_string(size.outputs) + " " + Escape(key);
+}
+
+Status ReadTile(const std::string& key, std::string_view value, Profile* profile) {
+  const char *at = key.data() + kTilePrefix.size(), *end = key.data() + key.size();
+  TileSize size{};
+  for (int64_t* number : {&size.channels, &size.outputs}) {
+    const auto [stop, error] = std::from_chars(at, end, *number);
+    if (error != std::errc() || *number < 1 || stop == end || *stop != ' ') {
+      return Error(Code::kFileError, "the profile's '%s' names no tile", key.c_str());
+    }
+    at = stop + 1;
+  }
+  return ReadNumber(key, value, false, &profile->tiles[Unescape({at, end})][size]);
+}
+
 Status ReadEntry(const std::string& key, std::string_view value, Profile* profile) {
   if (key.starts_with(kFlopsPrefix)) {
     double rate = 0.0;
@@ -108,6 +126,7 @@ Status ReadEntry(const std::string& key, std::string_view value, Profile* profil
     profile->flops[Unescape(std::string_view(key).substr(kFlopsPrefix.size()))] = rate;
     return {};
   }
+  if (key.starts_with(kTilePrefix)) return ReadTile(key, value, profile);
   if (key.starts_with(kWirePrefix)) {
     double rate = 0.0;
     OOC_TRY(ReadNumber(key, value, key.ends_with("row_bytes"), &rate));
@@ -158,17 +177,11 @@ double Profile::Flops(const std::string& engine, DType dtype, Math math,
   return flops_fallback;
 }
 
-// Through the two points that were measured; one alone goes for all.
 Arithmetic Profile::ArithmeticOf(const std::string& engine, DType dtype, Math math,
                                  Direction direction) const {
-  const std::string key = FlopsKey(engine, dtype, math, direction);
-  const double few = 1 / Flops(engine, dtype, math, direction);
-  const auto found = flops.find(key + kWide);
-  if (found == flops.end() || !flops.contains(key)) return {few, 0.0};
-  const double many = 1 / found->second;
-  constexpr double kFew = 1.0 / kChannels, kMany = 1.0 / kWideChannels;
-  const double narrow = std::max((few - many) / (kFew - kMany), 0.0);
-  return {many - narrow * kMany, narrow};
+  const auto found = tiles.find(FlopsKey(engine, dtype, math, direction));
+  if (found != tiles.end()) return Arithmetic(found->second);
+  return Arithmetic(Flops(engine, dtype, math, direction));
 }
 
 std::string Profile::WireKey(const std::string& engine, bool channels_last, const char* rate) {
@@ -197,6 +210,11 @@ std::string ToText(const Profile& profile) {
   }
   for (const auto& [key, rate] : profile.flops) {
     PutLine(&text, std::string(kFlopsPrefix) + Escape(key), NumberText(rate));
+  }
+  for (const auto& [key, rates] : profile.tiles) {
+    for (const auto& [size, rate] : rates) {
+      PutLine(&text, TileKey(key, size), NumberText(rate));
+    }
   }
   for (const auto& [key, rate] : profile.wires) {
     PutLine(&text, std::string(kWirePrefix) + Escape(key), NumberText(rate));
@@ -236,7 +254,9 @@ Result<Profile> ParseProfile(const std::string& text) {
     }
     OOC_TRY(ReadEntry(key, line.substr(sign + 3), &profile));
   }
-  if (!complete || keys.size() != kKeys + profile.flops.size() + profile.wires.size()) {
+  size_t tables = profile.flops.size() + profile.wires.size();
+  for (const auto& [key, rates] : profile.tiles) tables += rates.size();
+  if (!complete || keys.size() != kKeys + tables) {
     return Error(Code::kFileError, "the profile is cut off or lacks a key");
   }
   return profile;

@@ -10,6 +10,7 @@
 
 #include "base/status.hpp"
 #include "geom/problem.hpp"
+#include "model/arithmetic.hpp"
 
 namespace oocdnn {
 
@@ -21,15 +22,6 @@ struct WireRates {
   // The same between tiles and the device's own memory, where no row is far.
   double inside, inside_row_bytes;
   double hop;  // seconds, see Profile::hop_seconds
-};
-
-// Seconds per floating-point operation: `wide` with any number of channels (the lesser of input and
-// output, in a group), and more by `narrow` / channels.
-struct Arithmetic {
-  double wide, narrow;
-  [[nodiscard]] double Seconds(int64_t channels) const {
-    return wide + narrow / static_cast<double>(channels);
-  }
 };
 
 struct Profile {
@@ -46,19 +38,15 @@ struct Profile {
   double step_seconds = 10e-6;  // of the host, to enqueue one tile, beside what goes on
   double hop_seconds = 10e-6;   // until what waits for the end of other work begins
   // Floating-point operations per second by "engine/type/direction" ("onednn/f32/fwd",
-  // "cudnn/f32/tf32/fwd"), for large tiles of kChannels channels; a missing key falls back to its
-  // nearest relative, then to `flops_fallback`. Where a key with kWide appended is there too, the
-  // rate depends on the channels (Arithmetic).
+  // "cudnn/f32/tf32/fwd"), for large tiles; a missing key falls back to its nearest relative, then
+  // to `flops_fallback`. Where `tiles` has the key, the rate depends on the tile.
   std::map<std::string, double> flops;
+  std::map<std::string, TileRates> tiles;
   double flops_fallback = 5e9;
   // By "engine/order/rate": what differs from the rates above because an engine has its tiles in
   // another memory order than the caller's; order nchw or nhwc, rate as in WireRates
   // ("cudnn-nhwc/nchw/fetch").
   std::map<std::string, double> wires;
-
-  static constexpr int64_t kChannels = 64, kWideChannels = 512;
-  static constexpr const char* kWide = "/wide";
-  static constexpr double kFast = 1e13;  // from which on channels are worth a second measurement
 
   bool operator==(const Profile&) const = default;
   // The rate of the key; else of the engine and type in another direction (forward first); else of

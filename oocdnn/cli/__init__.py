@@ -3,6 +3,7 @@
 import click
 
 from oocdnn import __version__
+from oocdnn.cli.calibrate import calibrate
 from oocdnn.cli.demo import demo
 from oocdnn.cli.dropin import dropin, run
 from oocdnn.cli.info import info
@@ -16,5 +17,5 @@ def main() -> None:
     """Exact convolutions whose tensors do not fit the device."""
 
 
-for command in (info, plan, trace, demo, dropin, run):
+for command in (info, plan, calibrate, trace, demo, dropin, run):
     main.add_command(command)

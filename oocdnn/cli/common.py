@@ -82,13 +82,13 @@ def seconds_text(seconds: float) -> str:
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int], Any]]:
+def progress_bar(title: str, unit: str = "tiles") -> Iterator[Callable[[int, int], Any]]:
     """A bar on a terminal, nothing elsewhere; gives the function for a call's `progress`."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("tiles"),
+        TextColumn(unit),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:

@@ -13,7 +13,7 @@ from oocdnn import _cdefs
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = ROOT / "native" / "capi" / "oocdnn.h"
-ENUMS = ("status", "dtype", "direction", "mode", "math", "activation")
+ENUMS = ("status", "dtype", "direction", "mode", "math", "activation", "batch_policy")
 
 
 def generator():
@@ -90,7 +90,8 @@ def test_every_enum_has_the_headers_values(ffi, run_c):
 
 @pytest.mark.parametrize("name", ENUMS)
 def test_python_enums_mirror_the_c_enums(ffi, name):
-    python = getattr(_cdefs, generator().CLASS_NAMES.get(name, name.title()))
+    title = name.title().replace("_", "")
+    python = getattr(_cdefs, generator().CLASS_NAMES.get(name, title))
     members = {
         member.removeprefix("OOCDNN_").removeprefix(f"{name.upper()}_"): value
         for value, member in ffi.typeof(f"oocdnn_{name}").elements.items()

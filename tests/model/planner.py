@@ -147,6 +147,26 @@ def estimate(problem, tiling, depths, engines=ENGINES) -> int:
     return library().oocdnn_testing_estimate(byref(problem), byref(tiling), rings, engines.encode())
 
 
+@dataclasses.dataclass
+class TimedPlan:
+    seconds: float
+    prepared: int
+    text: str
+
+
+def timed_plan(problem, budget, profile, run_seconds) -> TimedPlan:
+    """What is chosen on a device of one engine, "plain", each of whose runs takes as long."""
+    seconds, prepared = c_double(), c_int64()
+    text = ctypes.create_string_buffer(ROOM)
+    code = library().oocdnn_testing_timed_plan(
+        byref(problem), c_int64(budget), profile.text().encode(), c_int64(round(run_seconds * 1e9)),
+        byref(seconds), byref(prepared), text, c_int64(ROOM),
+    )  # fmt: skip
+    if code != 0:
+        raise Refused(code, text.value.decode())
+    return TimedPlan(seconds.value, prepared.value, text.value.decode())
+
+
 def _candidate(problem: Problem, entry: dict) -> Candidate:
     tiling = Tiling()
     for name in ("extent", "length", "padding_as_data"):

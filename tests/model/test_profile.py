@@ -30,6 +30,7 @@ def test_what_is_printed_reads_back(machine, date, shared, rate, seconds, flops)
         machine=machine,
         date=date,
         flops=flops,
+        tiles={f"64 {i} {key}": value for i, (key, value) in enumerate(flops.items(), 1)},
         wires=flops,
     )
     text = profile.text()
@@ -45,8 +46,9 @@ def test_what_is_printed_reads_back(machine, date, shared, rate, seconds, flops)
     assert float(kept["fetch_bytes_per_second"]) == rate
     assert float(kept["copy_seconds"]) == seconds
     assert kept["machine"] == escaped(machine)
-    for key, value in flops.items():
+    for i, (key, value) in enumerate(flops.items(), 1):
         assert float(kept[f"flops {escaped(key)}"]) == value
+        assert float(kept[f"tile 64 {i} {escaped(key)}"]) == value
 
 
 def test_the_built_in_profile_reads_back():
@@ -58,7 +60,7 @@ def test_the_built_in_profile_reads_back():
     "damage",
     [
         lambda text: "",
-        lambda text: text.replace("oocdnn-profile 5", "oocdnn-profile 6"),
+        lambda text: text.replace("oocdnn-profile 6", "oocdnn-profile 7"),
         lambda text: text[: len(text) // 2],
         lambda text: text.removesuffix("end\n"),
         lambda text: text.replace("run_seconds = 1e-06\n", ""),

@@ -17,7 +17,7 @@ from model.planner import HOST, IS_TILE, ON_DEVICE, ON_HOST, Profile
 from model.simulated import problem_of, simulated
 
 from oocdnn.perfmodel.events import Signal, Simulation
-from oocdnn.perfmodel.problem import AXES, OPERANDS
+from oocdnn.perfmodel.problem import AXES, DIRECTIONS, OPERANDS
 from oocdnn.perfmodel.rates import Engine
 from oocdnn.perfmodel.tiling import Tiling
 
@@ -40,14 +40,25 @@ def wires(draw, engine: str) -> dict[str, float]:
     return {f"{engine}/{order}/{name}": value for name, value in found.items()}
 
 
+KINDS = [f"{t}/{d}" for t in ("f32", "f32/tf32", "f64", "bf16") for d in DIRECTIONS]
+
+
 @st.composite
 def flops(draw, engine: str) -> dict[str, float]:
-    """Rates of some types and directions, with few channels, and of some with many."""
-    kinds = itertools.product(("f32", "f32/tf32", "f64", "bf16"), ("fwd", "bwd_data", "bwd_bias"))
-    keys = draw(st.sets(st.sampled_from([f"{engine}/{t}/{d}" for t, d in kinds]), max_size=4))
-    found = {key: draw(rates) * 10 for key in sorted(keys)}
-    wide = {f"{key}/wide": rate * draw(st.floats(0.5, 8)) for key, rate in found.items()}
-    return found | (wide if draw(st.booleans()) else {})
+    """Rates of some types and directions."""
+    kinds = draw(st.sets(st.sampled_from(KINDS), max_size=4))
+    return {f"{engine}/{kind}": draw(rates) * 10 for kind in sorted(kinds)}
+
+
+@st.composite
+def tiles(draw, engine: str) -> dict[str, float]:
+    """Rates of tiles of some types and directions, by channels and outputs."""
+    found = {}
+    for kind in sorted(draw(st.sets(st.sampled_from(KINDS), max_size=8))):
+        sizes = draw(st.sets(st.tuples(st.sampled_from((1, 3, 64, 512)), st.integers(1, 5000))))
+        for channels, outputs in sorted(sizes):
+            found[f"{channels} {outputs} {engine}/{kind}"] = draw(rates) * 10
+    return found
 
 
 @st.composite
@@ -67,6 +78,7 @@ def profiles(draw, engine: str) -> Profile:
         hop_seconds=draw(seconds),
         flops_fallback=draw(rates) * 10,
         flops=draw(flops(engine)),
+        tiles=draw(tiles(engine)),
         wires=draw(wires(engine)),
     )
 

@@ -227,7 +227,7 @@ def test_a_file_that_cannot_grow(tmp_path):
 
 
 # Rates for which tiles one to two columns wide are cheap.
-NARROW = """oocdnn-profile 5
+NARROW = """oocdnn-profile 6
 machine = none
 date = never
 measured = true

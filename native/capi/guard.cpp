@@ -1,0 +1,39 @@
+#include "capi/guard.hpp"
+
+#include <new>
+#include <string>
+
+namespace oocdnn {
+namespace {
+
+struct LastError {
+  std::string text;
+  int64_t detail = 0;
+};
+
+LastError& Last() {
+  thread_local LastError last;
+  return last;
+}
+
+}  // namespace
+
+oocdnn_status Report(const Status& status) {
+  try {
+    Last().text = status.message();
+  } catch (const std::bad_alloc&) {
+    Last().text.clear();
+  }
+  Last().detail = status.detail();
+  return static_cast<oocdnn_status>(status.code());
+}
+
+Status Need(const void* pointer, const char* what) {
+  if (pointer != nullptr) return {};
+  return Error(Code::kInvalidProblem, "%s is missing (null)", what);
+}
+
+}  // namespace oocdnn
+
+const char* oocdnn_last_error(void) { return oocdnn::Last().text.c_str(); }
+int64_t oocdnn_last_error_detail(void) { return oocdnn::Last().detail; }

@@ -1,0 +1,187 @@
+"""Workspace division: faster engines within less workspace, after µ-cuDNN (Oyama et al., 2018).
+
+Measure a convolution on micro-batches of a few sizes, with each engine that it may run on. Then
+`divide_batch` finds the fastest way to run a whole batch within a workspace limit, and `pareto`
+every such way that is worth having. Many layers that hold their workspaces at once share one by
+`divide_workspace`. Everything here is arithmetic on measured numbers, in seconds and bytes: nothing
+is run, and no device is needed. Results are exact.
+
+Raises InvalidProblem for numbers that make no sense, and OutOfMemory, whose `least` is the least
+limit or total in bytes that works.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, Protocol, TypeVar, get_args
+
+from oocdnn import _native_workspace as native
+from oocdnn._cdefs import BatchPolicy
+from oocdnn.errors import InvalidProblem, OutOfMemory
+
+Policy = Literal["undivided", "powers_of_two", "all"]
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """One measured way to run a convolution on `samples` of its batch, at least one.
+
+    `seconds` are finite, and like `workspace_bytes` not negative. `engine` is the caller's name for
+    the way, and not looked at.
+    """
+
+    samples: int
+    seconds: float
+    workspace_bytes: int
+    engine: str = ""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """`count` parts of a batch that all run as `choice`."""
+
+    choice: MicroBatch
+    count: int
+
+
+@dataclass(frozen=True)
+class Division:
+    """A batch of `batch` samples in parts, those of most samples first.
+
+    `seconds` is the sum over the parts, `workspace_bytes` what the one that needs most takes, since
+    they run one after the other. The very last part may hold fewer samples than its choice was
+    measured for, and counts as a full one.
+    """
+
+    batch: int
+    seconds: float
+    workspace_bytes: int
+    parts: tuple[Parts, ...]
+
+    @property
+    def samples(self) -> list[int]:
+        """Of each part; they add up to the batch."""
+        sizes = [part.choice.samples for part in self.parts for _ in range(part.count)]
+        if sizes:
+            sizes[-1] -= sum(sizes) - self.batch
+        return sizes
+
+
+class Option(Protocol):
+    """One way to run a layer, for instance a Division: finite seconds, and bytes of workspace."""
+
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def workspace_bytes(self) -> int: ...
+
+
+K = TypeVar("K", bound=Hashable)
+O = TypeVar("O", bound=Option)
+
+
+@dataclass(frozen=True)
+class WorkspaceDivision(Generic[K, O]):
+    """What each layer was given: `chosen`, by layer. `seconds` and `workspace_bytes` are sums.
+
+    No division takes less than `least_seconds`, where that is known (else 0). By `divide_workspace`
+    it is equal to `seconds`, which says that nothing is faster, but for instances far from those of
+    networks, where 65,536 partial divisions are too few to go on from.
+    """
+
+    chosen: dict[K, O]
+    seconds: float
+    workspace_bytes: int
+    least_seconds: float = 0.0
+
+
+def micro_batch_sizes(batch: int, policy: Policy = "powers_of_two") -> list[int]:
+    """The sizes of micro-batches worth measuring, smallest first and the batch itself last.
+
+    "undivided" is the batch alone, "powers_of_two" 1, 2, 4, ..., "all" every size.
+    """
+    if policy not in get_args(Policy):
+        raise InvalidProblem(f"there is no policy {policy!r}, only {', '.join(get_args(Policy))}")
+    return native.micro_batch_sizes(BatchPolicy[policy.upper()], batch)
+
+
+def pareto(choices: Sequence[MicroBatch], batch: int) -> list[Division]:
+    """All divisions of `batch` samples of which none is at least as good as another in both seconds
+    and bytes of workspace, fastest first.
+
+    Choices may be used any number of times, or not at all. Raises InvalidProblem for none, or for
+    ones that are not as MicroBatch says, and Unsupported above 2**20 samples.
+    """
+    found = native.pareto_divisions(_numbers(choices), batch)
+    return [_division(one, choices, batch) for one in found]
+
+
+def divide_batch(choices: Sequence[MicroBatch], batch: int, limit: int) -> Division:
+    """The fastest division of `batch` samples whose workspace is at most `limit` bytes.
+
+    Raises what `pareto` does, and OutOfMemory where there is none.
+    """
+    return _division(native.divide_batch(_numbers(choices), batch, limit), choices, batch)
+
+
+def divide_workspace(layers: Mapping[K, Sequence[O]], total: int) -> WorkspaceDivision[K, O]:
+    """Divides a workspace of `total` bytes among layers so that their seconds add up to the least.
+
+    Each layer has a list of options, for instance its `pareto`, and is given one. Forward and the
+    two backward directions of a layer are three layers here, where all hold workspace at once.
+
+    Raises OutOfMemory where even the options of least workspace are more than `total` together, and
+    InvalidProblem for a layer without options.
+    """
+    kernels = [_costs(options) for options in layers.values()]
+    indices, seconds, least_seconds = native.divide_workspace(kernels, total)
+    chosen = {
+        layer: options[i] for (layer, options), i in zip(layers.items(), indices, strict=True)
+    }
+    return WorkspaceDivision(chosen, seconds, _bytes(chosen), least_seconds)
+
+
+def equal_shares(layers: Mapping[K, Sequence[O]], total: int) -> WorkspaceDivision[K, O]:
+    """What `divide_workspace` is to be compared with: each layer has `total // len(layers)` bytes,
+    and the fastest of its options that fits.
+
+    Raises OutOfMemory where a layer has none that fits, and InvalidProblem for one without options.
+    """
+    if not all(layers.values()):
+        raise InvalidProblem("a layer has no option; measure at least one")
+    share = total // max(len(layers), 1)
+    needed = max(
+        (min(o.workspace_bytes for o in options) for options in layers.values()), default=0
+    )
+    if needed > share:
+        least = needed * len(layers)
+        raise OutOfMemory(
+            f"a share of {share} bytes is too little for a layer that needs {needed}; allow {least}"
+            " bytes in all, or divide by divide_workspace",
+            least,
+        )
+    chosen = {
+        layer: min(
+            (option for option in options if option.workspace_bytes <= share),
+            key=lambda option: (option.seconds, option.workspace_bytes),
+        )
+        for layer, options in layers.items()
+    }
+    seconds = sum(option.seconds for option in chosen.values())
+    return WorkspaceDivision(chosen, seconds, _bytes(chosen))
+
+
+def _numbers(choices: Sequence[MicroBatch]) -> list[native.Choice]:
+    return [(one.samples, one.seconds, one.workspace_bytes) for one in choices]
+
+
+def _costs(options: Sequence[Option]) -> list[native.Option]:
+    return [(option.seconds, option.workspace_bytes) for option in options]
+
+
+def _division(made: native.Division, choices: Sequence[MicroBatch], batch: int) -> Division:
+    parts = tuple(Parts(choices[choice], count) for choice, count in made.parts)
+    return Division(batch, made.seconds, made.workspace_bytes, parts)
+
+
+def _bytes(chosen: Mapping[K, Option]) -> int:
+    return sum(option.workspace_bytes for option in chosen.values())

@@ -1,0 +1,44 @@
+"""Plans whose runs are timed where engines are tried out: what disappoints gives way to what does
+not, and what keeps its promise is taken without a look at the rest."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from geometry import doors
+from model import planner
+from model.planner import Profile
+
+ENGINE = "plain+symmetric+invariant"
+PROBLEM = doors.parse("conv2d:fwd x32x8x24x24 w8x8x3x3 pad1")
+BUDGET = 200_000
+FAST = Profile(flops_fallback=1e12)  # hides all arithmetic behind the wire
+
+
+def ranked(profile: Profile) -> list[planner.Candidate]:
+    return planner.search(PROBLEM, BUDGET, profile, engines=ENGINE).ranked
+
+
+def test_a_run_that_keeps_its_promise_is_the_only_one_prepared():
+    plan = planner.timed_plan(PROBLEM, BUDGET, FAST, run_seconds=1e-9)
+    assert plan.prepared == 1
+    assert plan.seconds <= ranked(FAST)[0].seconds
+
+
+@pytest.mark.parametrize("run_seconds", [1e-3, 1.0])
+def test_what_disappoints_gives_way_to_larger_tiles(run_seconds):
+    """Every run takes as long, so the fewest are the fastest; the search is told so run by run."""
+    first = ranked(FAST)[0]
+    plan = planner.timed_plan(PROBLEM, BUDGET, FAST, run_seconds)
+    tiles = math.prod(first.counts())
+    assert plan.prepared > 1
+    assert plan.seconds < 0.5 * tiles * run_seconds
+    assert plan.seconds >= 2 * run_seconds  # it does not fit in one
+
+
+def test_without_a_measured_profile_nothing_is_timed():
+    guess = Profile(flops_fallback=1e12, measured=False)
+    plan = planner.timed_plan(PROBLEM, BUDGET, guess, run_seconds=1.0)
+    assert plan.prepared == 1
+    assert plan.seconds == ranked(guess)[0].seconds

@@ -1,0 +1,83 @@
+"""Measuring the machine: what is measured is kept, also by who interrupts it, and never again."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+import oocdnn
+from oocdnn.cli import main
+
+KINDS = 5 * 4  # types and directions
+
+
+@pytest.fixture
+def profile(tmp_path):
+    return tmp_path / "profile.txt"
+
+
+def rates(profile) -> dict[str, str]:
+    lines = profile.read_text(encoding="utf-8").splitlines()
+    return dict(line.split(" = ") for line in lines if line.startswith(("flops ", "tile ")))
+
+
+@pytest.mark.timeout(600)
+def test_it_goes_on_where_it_was_interrupted(profile):
+    def stop(done, total):
+        assert total == KINDS
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with oocdnn.Context("cpu", "1MiB", profile=profile) as context:
+        with pytest.raises(KeyboardInterrupt):
+            context.calibrate(stop)
+        kept = rates(profile)
+        assert {key.rsplit("/", 1)[1] for key in kept} == {"fwd", "bwd_data"}
+        steps = []
+        assert context.calibrate(lambda done, total: steps.append(done)) == profile
+        assert steps == list(range(1, KINDS + 1))
+        found = rates(profile)
+        assert kept.items() <= found.items()
+        for direction in ("fwd", "bwd_data", "bwd_filter", "bwd_bias"):
+            for dtype in ("f32", "f16", "bf16", "f64"):
+                assert f"flops direct/{dtype}/{direction}" in found
+        context.calibrate()
+        assert rates(profile) == found
+        assert (context.conv2d(*ones()) == 72).all()
+
+
+def ones():
+    import numpy as np
+
+    return np.ones((4, 8, 40, 40), np.float32), np.ones((8, 8, 3, 3), np.float32)
+
+
+def test_where_nothing_is_kept_nothing_is_measured():
+    with (
+        oocdnn.Context("cpu", "1MiB", profile="none") as context,
+        pytest.raises(oocdnn.InvalidProblem, match="nothing is kept"),
+    ):
+        context.calibrate()
+
+
+def test_a_profile_of_another_machine_is_left_alone(profile):
+    with oocdnn.Context("cpu", "1MiB", profile=profile) as context:
+        context.plan("conv2d:fwd x1x1x8x8 w1x1x3x3")
+    text = profile.read_text(encoding="utf-8").replace("machine = ", "machine = another ")
+    profile.write_text(text, encoding="utf-8")
+    with (
+        oocdnn.Context("cpu", "1MiB", profile=profile) as context,
+        pytest.raises(oocdnn.InvalidProblem, match="speaks of another"),
+    ):
+        context.calibrate()
+    assert profile.read_text(encoding="utf-8") == text
+
+
+def test_the_command_says_that_what_it_has_is_kept(profile, monkeypatch):
+    def interrupted(self, progress):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(oocdnn.Context, "calibrate", interrupted)
+    done = CliRunner().invoke(main, ["calibrate", "--device", "cpu", "--profile", str(profile)])
+    assert done.exit_code == 1
+    assert "run it again for the rest" in done.output
