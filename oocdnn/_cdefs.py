@@ -233,6 +233,13 @@ oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem,
                                      const char** json);
 oocdnn_status oocdnn_plan_for_profile(const char* profile, const char* problem,
                                                  const char* budget, const char** json);
+oocdnn_status oocdnn_price(oocdnn_context* context, const char* problem,
+                                      const char* plan, const char** json);
+oocdnn_status oocdnn_use_plan(oocdnn_context* context, const char* problem,
+                                         const char* plan);
+oocdnn_status oocdnn_candidates(oocdnn_context* context, const char* problem,
+                                           int32_t best, int32_t random, int64_t seed,
+                                           const char** json);
 oocdnn_status oocdnn_plan_in_core(oocdnn_context* context,
                                              const oocdnn_convolution* convolution,
                                              const oocdnn_operands* operands, int64_t budget,

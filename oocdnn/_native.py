@@ -334,6 +334,28 @@ class NativeContext:
             _check(_library().oocdnn_plan(handle, frame.string(problem), json))
             return _text(json[0])
 
+    def price(self, problem: str, plan: str) -> str:
+        """The same of a plan that the caller names."""
+        frame, json = _Frame(), _ffi().new("const char **")
+        texts = frame.string(problem), frame.string(plan)
+        with self as handle, self._text_lock:
+            _check(_library().oocdnn_price(handle, *texts, json))
+            return _text(json[0])
+
+    def use_plan(self, problem: str, plan: str) -> None:
+        frame = _Frame()
+        texts = frame.string(problem), frame.string(plan)
+        with self as handle:
+            _check(_library().oocdnn_use_plan(handle, *texts))
+
+    def candidates(self, problem: str, best: int, random: int, seed: int) -> str:
+        """Plans as JSON."""
+        frame, json = _Frame(), _ffi().new("const char **")
+        text = frame.string(problem)
+        with self as handle, self._text_lock:
+            _check(_library().oocdnn_candidates(handle, text, best, random, seed, json))
+            return _text(json[0])
+
     def stats(self) -> dict[str, Any]:
         """The fields of oocdnn_stats."""
         stats = _ffi().new("oocdnn_stats *")

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from oocdnn._native import HostMemory, NativeContext, Progress
 from oocdnn._operation import MathName, math_of
 from oocdnn._results import Results
 from oocdnn.errors import InvalidProblem
-from oocdnn.plans import Plan, plan_of
+from oocdnn.plans import Plan, RunnerUp, plan_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -172,6 +173,34 @@ class Context:
         Raises InvalidProblem for a string that cannot be read, OutOfMemory where nothing fits.
         """
         return plan_of(problem, self._native.plan(problem))
+
+    def price(self, problem: str, plan: str) -> Plan:
+        """What a plan of one's own would take.
+
+        `plan` is written as in `Plan.plan`; what it leaves out is a whole axis, the usual loop
+        order, two slots, the engine that is predicted to be the fastest: "n1 h16 slots 3".
+
+        Nothing is prepared: bytes are estimates, and the budget does not bound them. Raises
+        InvalidProblem for what cannot be read, or is no plan for the problem.
+        """
+        return plan_of(problem, self._native.price(problem, plan))
+
+    def use_plan(self, problem: str, plan: str) -> None:
+        """Follows a plan in calls of this problem with all operands in host memory.
+
+        Where the plan was found with another engine's bits, results have those. Raises
+        InvalidProblem for what is no plan of the problem, OutOfMemory where it is too large for
+        the budget, Unsupported where its engine refuses.
+        """
+        self._native.use_plan(problem, plan)
+
+    def candidates(
+        self, problem: str, best: int = 8, random: int = 0, seed: int = 0
+    ) -> list[RunnerUp]:
+        """Plans that fit by estimate: the best that the search found, fastest first, then random
+        ones, the same for the same seed."""
+        found: list[RunnerUp] = json.loads(self._native.candidates(problem, best, random, seed))
+        return found
 
     def calibrate(self, progress: Progress | None = None) -> Path:
         """Measures this machine for all types and directions, and keeps that in its profile.

@@ -10,8 +10,10 @@ from oocdnn._axes import by_axis
 
 
 class RunnerUp(TypedDict):
-    """A plan that was not chosen: in words, its engine, its predicted time and estimated bytes."""
+    """A plan that was not chosen: as `Context.use_plan` takes it and in words, its engine, its
+    predicted time and estimated bytes."""
 
+    plan: str
     text: str
     engine: str
     predicted_seconds: float
@@ -32,17 +34,19 @@ class Interval(TypedDict):
 class Plan:
     """What would be done with a problem, operands in pageable memory. Bytes and seconds.
 
-    `machine` says whose rates these are. `seconds_by_engine` are the busy times of "fetch",
-    "compute" and "drain". `floor_seconds` is the least that any plan needs for wires and arithmetic
-    on any engine. `booked_bytes` are of the device, `host_bytes` of staging memory. `splits` gives
-    the pieces on each axis: n, groups, k, c, d, h, w. `refused` are sentences with reasons,
-    `unmeasured` the names of rates that are guesses, `timeline` the predicted intervals of the
-    first and the last steps. Where `prepared` is False no engine was asked: bytes are estimates,
-    without workspace.
+    `plan` is the plan itself, as `Context.use_plan` takes it. `machine` says whose rates these are.
+    `seconds_by_engine` are the busy times of "fetch", "compute" and "drain". `floor_seconds` is the
+    least that any plan needs for wires and arithmetic on any engine. `booked_bytes` are of the
+    device, `estimated_bytes` what the search took them for, `host_bytes` of staging memory.
+    `splits` gives the pieces on each axis: n, groups, k, c, d, h, w. `refused` are sentences with
+    reasons, `unmeasured` the names of rates that are guesses, `timeline` the predicted intervals of
+    the first and the last steps. Where `prepared` is False no engine was asked: bytes are
+    estimates, without workspace.
     """
 
     problem: str
     machine: str
+    plan: str
     engine: str
     prepared: bool
     predicted_seconds: float
@@ -52,6 +56,7 @@ class Plan:
     bytes_h2d: int
     bytes_d2h: int
     budget_bytes: int
+    estimated_bytes: int
     booked_bytes: int
     host_bytes: int
     tiles: int

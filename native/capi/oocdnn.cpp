@@ -208,6 +208,46 @@ oocdnn_status oocdnn_plan_for_profile(const char* profile, const char* problem, 
   });
 }
 
+oocdnn_status oocdnn_price(oocdnn_context* context, const char* problem, const char* plan,
+                           const char** json) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    OOC_TRY(Need(problem, "the problem string"));
+    OOC_TRY(Need(plan, "the plan"));
+    OOC_TRY(Need(json, "the place for the price"));
+    OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
+    OOC_ASSIGN(const PlanSummary summary, context->context->Price(parsed, plan));
+    Text() = ToJson(summary);
+    *json = Text().c_str();
+    return {};
+  });
+}
+
+oocdnn_status oocdnn_use_plan(oocdnn_context* context, const char* problem, const char* plan) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    OOC_TRY(Need(problem, "the problem string"));
+    OOC_TRY(Need(plan, "the plan"));
+    OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
+    return context->context->UsePlan(parsed, plan);
+  });
+}
+
+oocdnn_status oocdnn_candidates(oocdnn_context* context, const char* problem, int32_t best,
+                                int32_t random, int64_t seed, const char** json) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    OOC_TRY(Need(problem, "the problem string"));
+    OOC_TRY(Need(json, "the place for the plans"));
+    OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
+    OOC_ASSIGN(const std::vector<RunnerUp> found,
+               context->context->Candidates(parsed, best, random, static_cast<uint64_t>(seed)));
+    Text() = ToJson(found);
+    *json = Text().c_str();
+    return {};
+  });
+}
+
 oocdnn_status oocdnn_plan_in_core(oocdnn_context* context, const oocdnn_convolution* convolution,
                                   const oocdnn_operands* operands, int64_t budget,
                                   int64_t* workspace_bytes) {

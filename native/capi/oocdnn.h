@@ -247,6 +247,19 @@ OOCDNN_API oocdnn_status oocdnn_plan(oocdnn_context* context, const char* proble
  * bytes ("8GiB"), because a profile does not know how much memory is free. */
 OOCDNN_API oocdnn_status oocdnn_plan_for_profile(const char* profile, const char* problem,
                                                  const char* budget, const char** json);
+/* What a plan of the caller's own would take, as the JSON of oocdnn_plan; `plan` as in
+ * docs/reference/plan.md. Nothing is prepared: bytes are estimates, and the budget bounds none. */
+OOCDNN_API oocdnn_status oocdnn_price(oocdnn_context* context, const char* problem,
+                                      const char* plan, const char** json);
+/* Prepares such a plan, and follows it in calls of this problem with all operands in host memory. */
+OOCDNN_API oocdnn_status oocdnn_use_plan(oocdnn_context* context, const char* problem,
+                                         const char* plan);
+/* Plans for the problem that would fit, by estimate: the `best` that the search found, fastest first,
+ * then `random` others, the same for the same seed. A JSON array of objects with `plan`, `text`,
+ * `engine`, `predicted_seconds` and `device_bytes`. */
+OOCDNN_API oocdnn_status oocdnn_candidates(oocdnn_context* context, const char* problem,
+                                           int32_t best, int32_t random, int64_t seed,
+                                           const char** json);
 /* Plans a call whose operands would all be on the device; their data is not looked at. `budget`
  * bounds the device bytes, 0: the context's. With a workspace of `workspace_bytes` oocdnn_run then
  * books nothing else. */
@@ -285,8 +298,8 @@ OOCDNN_API oocdnn_status oocdnn_release(oocdnn_context* context);
 /* The timeline since creation or the last take, as Chrome trace JSON. Needs options.trace. */
 OOCDNN_API oocdnn_status oocdnn_take_trace(oocdnn_context* context, const char** json);
 /* Completes what is known of this machine, which plans rest on: the rates of all types of elements
- * and directions, with tiles of many sizes; minutes on a GPU. What has been measured is not again, so
- * it may be interrupted: `progress` (may be NULL) is told after each piece, which is then kept.
+ * and directions, with tiles of many sizes; minutes on a GPU. What has been measured is not again,
+ * so it may be interrupted: `progress` (may be NULL) is told after each piece, which is then kept.
  * `path` (may be NULL) receives where, a text of the calling thread. */
 OOCDNN_API oocdnn_status oocdnn_calibrate(oocdnn_context* context, oocdnn_progress progress,
                                           void* progress_user, const char** path);

@@ -16,6 +16,8 @@
 #include "library/calibrate.hpp"
 #include "library/operands.hpp"
 #include "memory/owners.hpp"
+#include "model/plan_text.hpp"
+#include "model/sample.hpp"
 
 namespace oocdnn {
 namespace {
@@ -34,6 +36,8 @@ void Append(std::string* key, const void* data, size_t bytes) {
 }
 
 // Equal keys mean equal plans: every number that the planner and the engines look at.
+// What two problems differ in that is of no consequence is left out: the strides of operands that are
+// not used, and along dimensions of one element.
 std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_place,
                   int64_t budget) {
   std::string key;
@@ -50,7 +54,14 @@ std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_p
   Append(&key, small, sizeof small);
   Append(&key, scalars, sizeof scalars);
   Append(&key, &problem.shape, sizeof problem.shape);
-  Append(&key, &problem.stride, sizeof problem.stride);
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (!problem.Uses(operand)) continue;
+    const Dims dims = problem.DimsOf(operand);
+    Dims stride = problem.stride[i];
+    for (size_t d = 0; d < stride.size(); ++d) stride[d] = dims[d] > 1 ? stride[d] : 0;
+    Append(&key, &stride, sizeof stride);
+  }
   Append(&key, &home, sizeof home);
   Append(&key, &in_place, sizeof in_place);
   Append(&key, &budget, sizeof budget);
@@ -236,10 +247,7 @@ InPlace Context::InPlaceOf(const Problem& problem, const HostTensors& tensors,
   return in_place;
 }
 
-Result<PlanPointer> Context::Lookup(const Problem& problem, const Homes& home,
-                                    const InPlace& in_place, int64_t budget) {
-  const std::string key = KeyOf(problem, home, in_place, budget);
-  if (const PlanPointer* const kept = plans_.Find(key)) return *kept;
+PlanRequest Context::RequestFor(const Problem& problem, const Homes& home, int64_t budget) const {
   PlanRequest request;
   request.problem = problem;
   request.home = home;
@@ -250,6 +258,14 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, const Homes& home,
                              : BounceWithin(budget, stack_.device->capabilities().bounce_bytes);
   request.engines = EnginesFor(*stack_.device, options_.reproducible);
   request.reproducible = options_.reproducible;
+  return request;
+}
+
+Result<PlanPointer> Context::Lookup(const Problem& problem, const Homes& home,
+                                    const InPlace& in_place, int64_t budget) {
+  const std::string key = KeyOf(problem, home, in_place, budget);
+  if (const PlanPointer* const kept = plans_.Find(key)) return *kept;
+  const PlanRequest request = RequestFor(problem, home, budget);
   Result<PlanReport> made = MakePlan(request, in_place);
   if (!made.ok() && made.status().code() == Code::kOutOfMemory) {
     const int64_t works =
@@ -281,6 +297,56 @@ Result<PlanSummary> Context::Plan(const Problem& problem) {
         Staging::PageableBytes(problem, report.booking.candidate, options_.host_cap);
   }
   return summary;
+}
+
+Result<PlanSummary> Context::Price(const Problem& problem, const std::string& plan) {
+  OOC_TRY(CheckPlannable(problem));
+  const std::lock_guard turn(turn_);
+  OOC_TRY(EnterProcess());
+  const PlanRequest request = RequestFor(problem, {}, budget_);
+  const Profile& profile = ProfileFor(problem);
+  OOC_ASSIGN(const RankedCandidate priced, ParsePlan(request, profile, plan));
+  return Summarize(request, profile, priced, {}, {});
+}
+
+Status Context::UsePlan(const Problem& problem, const std::string& plan) {
+  OOC_TRY(CheckPlannable(problem));
+  const std::lock_guard turn(turn_);
+  OOC_TRY(EnterProcess());
+  PlanReport report;
+  report.request = RequestFor(problem, {}, budget_);
+  OOC_ASSIGN(const RankedCandidate priced, ParsePlan(report.request, ProfileFor(problem), plan));
+  report.cost = priced.cost;
+  OOC_ASSIGN(report.booking, Book(*stack_.device, report.request, priced.candidate, budget_));
+  ++prepared_;
+  OOC_TRY(room_->loop.Settle());  // the plan that goes may still be run
+  std::string key = KeyOf(problem, {}, {}, budget_);
+  plans_.Forget(key);
+  plans_.Put(std::move(key), std::make_shared<const PlanReport>(std::move(report)));
+  return {};
+}
+
+Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem, int best, int random,
+                                                  uint64_t seed) {
+  OOC_TRY(CheckPlannable(problem));
+  if (best < 0 || random < 0) {
+    return Error(Code::kInvalidProblem, "%d best and %d random plans were asked for", best, random);
+  }
+  const std::lock_guard turn(turn_);
+  OOC_TRY(EnterProcess());
+  PlanRequest request = RequestFor(problem, {}, budget_);
+  request.best = std::max(best, 1);
+  const Profile& profile = ProfileFor(problem);
+  OOC_ASSIGN(PlanSearch search, Search(request, profile));
+  search.ranked.resize(std::min(search.ranked.size(), static_cast<size_t>(best)));
+  std::vector<RunnerUp> found;
+  for (const RankedCandidate& ranked : search.ranked) {
+    found.push_back(RunnerUpOf(request, ranked));
+  }
+  for (const RankedCandidate& ranked : Sample(request, profile, random, seed)) {
+    found.push_back(RunnerUpOf(request, ranked));
+  }
+  return found;
 }
 
 Result<int64_t> Context::PlanInCore(const Problem& problem, int64_t budget) {

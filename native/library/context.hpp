@@ -57,6 +57,13 @@ class Context {
              const Progress& progress, const Scratch& scratch = {});
   // Plans without running. Operands are taken to be in pageable memory.
   Result<PlanSummary> Plan(const Problem& problem);
+  // What a plan of the caller's own (model/plan_text.hpp) would take; nothing is prepared.
+  Result<PlanSummary> Price(const Problem& problem, const std::string& plan);
+  // Prepares it, and follows it in calls with all operands in host memory.
+  Status UsePlan(const Problem& problem, const std::string& plan);
+  // Of the search the best, and random ones, which fit by estimate.
+  Result<std::vector<RunnerUp>> Candidates(const Problem& problem, int best, int random,
+                                           uint64_t seed);
   // The same for operands on the device, aligned; budget 0: the context's. Gives the bytes of the
   // scratch memory with which Run follows the plan.
   Result<int64_t> PlanInCore(const Problem& problem, int64_t budget);
@@ -104,6 +111,8 @@ class Context {
     const Progress& progress;
     Arena& arena;
   };
+  [[nodiscard]] PlanRequest RequestFor(const Problem& problem, const Homes& home,
+                                       int64_t budget) const;
   // The plan for a problem within `budget`, from the list or made now.
   Result<PlanPointer> Lookup(const Problem& problem, const Homes& home, const InPlace& in_place,
                              int64_t budget);

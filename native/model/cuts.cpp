@@ -35,6 +35,12 @@ int64_t Series(int64_t first, int64_t last, int64_t n) {
   return n % 2 == 0 ? Mul(Add(first, last), n / 2) : Add(Mul(first, n), Mul((last - first) / 2, n));
 }
 
+// How many of them are not 0; none is below.
+int64_t Positive(int64_t first, int64_t last, int64_t n) {
+  if (first > 0 && last > 0) return n;
+  return first > 0 || last > 0 ? n - 1 : 0;
+}
+
 // Sums over the tiles of one axis. Where neither end of the box crosses an end of the tensor,
 // shares are linear in the number of the tile, so stretches of alike tiles are summed at once: a
 // long axis in short tiles costs little more than a short one.
@@ -49,13 +55,15 @@ class Summation {
         count_(tiling.Count(axis)) {}
 
   CutRows Run() {
-    CutRows rows{dimension_, RangeOf(0).extent, 0, 0, 0};
+    CutRows rows{dimension_, RangeOf(0).extent, 0, 0, 0, 0, 0};
     for (int64_t i = 0; i < count_;) {
       const int64_t n = Stretch(i);
       const Share first = ShareAt(i), last = n == 1 ? first : ShareAt(i + n - 1);
       rows.valid = Add(rows.valid, Series(first.valid, last.valid, n));
       rows.rolled = Add(rows.rolled, Series(first.rolled, last.rolled, n));
       rows.kept = Add(rows.kept, Series(first.kept, last.kept, n));
+      rows.filled += Positive(first.valid, last.valid, n);
+      rows.filled_rolled += Positive(first.rolled, last.rolled, n);
       i += n;
     }
     return rows;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kAxisLetters = "ngkcdhw";
 constexpr int kMostSlots = 16;
-constexpr size_t kWords = 1 + kAxes + 4;
+constexpr int kUsualSlots = 2;
 
 Status Wrong(std::string_view word, const std::string& why) {
   return Error(Code::kInvalidProblem, "%s in a plan: %s", Quoted(word).c_str(), why.c_str());
@@ -25,21 +25,33 @@ std::vector<Operand> Ringed(const Problem& problem) {
   return operands;
 }
 
-Result<int> EngineOf(const PlanRequest& request, std::string_view name) {
-  std::string known;
+// The engines that the word names, or all where it begins what comes after an engine.
+std::vector<int> EnginesOf(const PlanRequest& request, std::string_view word) {
+  std::vector<int> named, all;
   for (size_t i = 0; i < request.engines.size(); ++i) {
-    if (request.engines[i].name == name) return static_cast<int>(i);
-    known += (known.empty() ? "" : ", ") + request.engines[i].name;
+    const std::string& name = request.engines[i].name;
+    if (name == word) named.push_back(static_cast<int>(i));
+    if (!name.empty()) all.push_back(static_cast<int>(i));
   }
-  return Wrong(name, "no engine of this device, which has " + known);
+  const bool other = word == "order" || word == "slots" ||
+                     (word.size() > 1 && kAxisLetters.find(word[0]) != std::string_view::npos &&
+                      word.find_first_not_of("0123456789", 1) == std::string_view::npos);
+  return named.empty() && other ? all : named;
 }
 
-Result<int64_t> LengthOf(std::string_view word, char letter, int64_t extent) {
+Status WrongEngine(const PlanRequest& request, std::string_view word) {
+  std::string known;
+  for (const EngineInfo& engine : request.engines) {
+    if (!engine.name.empty()) known += (known.empty() ? "" : ", ") + engine.name;
+  }
+  return Wrong(word, "no engine that serves, which are " + known);
+}
+
+Result<int64_t> LengthOf(std::string_view word, int64_t extent) {
   int64_t length = 0;
-  if (word.empty() || word[0] != letter || !ReadNumber(word.substr(1), &length) || length < 1 ||
-      length > extent) {
-    return Wrong(
-        word, Format("not %c and a length from 1 to %lld", letter, static_cast<long long>(extent)));
+  if (!ReadNumber(word.substr(1), &length) || length < 1 || length > extent) {
+    return Wrong(word, Format("not %c and a length from 1 to %lld", word[0],
+                              static_cast<long long>(extent)));
   }
   return length;
 }
@@ -70,18 +82,62 @@ Result<LoopOrder> OrderOf(const Problem& problem, const Tiling& tiling, std::str
 
 Result<Depths> DepthsOf(const Problem& problem, std::string_view word) {
   Depths depths{};
+  const std::vector<Operand> operands = Ringed(problem);
+  int same = 0;
+  const bool alike = ReadNumber(word, &same);
   std::string_view rest = word;
-  for (const Operand operand : Ringed(problem)) {
+  for (const Operand operand : operands) {
     const size_t comma = std::min(rest.find(','), rest.size());
     int& depth = depths[Index(operand)];
     if (!ReadNumber(rest.substr(0, comma), &depth) || depth < 1 || depth > kMostSlots) {
       return Wrong(word,
-                   Format("not %zu numbers from 1 to %d", Ringed(problem).size(), kMostSlots));
+                   Format("not %zu numbers from 1 to %d, or one", operands.size(), kMostSlots));
     }
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
+    if (!alike) rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
-  if (!rest.empty()) return Wrong(word, "more slots than the problem has operands");
+  if (!alike && !rest.empty()) return Wrong(word, "more slots than the problem has operands");
   return depths;
+}
+
+// What a plan says, apart from its engine.
+struct Parts {
+  AxisArray length{};
+  std::string_view order = "", slots = "";  // "": not said
+};
+
+Result<Parts> PartsOf(const Problem& problem, const std::vector<std::string_view>& words) {
+  Parts parts{ExtentsOf(problem)};
+  const AxisArray extent = parts.length;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string_view word = words[i];
+    const bool named = word == "order" || word == "slots";
+    if (named) {
+      if (i + 1 == words.size()) return Wrong(word, "nothing comes after it");
+      (word == "order" ? parts.order : parts.slots) = words[++i];
+      continue;
+    }
+    const size_t axis = kAxisLetters.find(word[0]);
+    if (axis == std::string_view::npos) {
+      return Wrong(word, "not an axis and a length, \"order\" or \"slots\"");
+    }
+    OOC_ASSIGN(parts.length[axis], LengthOf(word, extent[axis]));
+  }
+  return parts;
+}
+
+Result<Candidate> CandidateOf(const PlanRequest& request, int engine, const Parts& parts) {
+  const Problem& problem = request.problem;
+  Candidate candidate;
+  candidate.engine = engine;
+  const bool as_data = !request.engines[static_cast<size_t>(engine)].symmetric_padding;
+  candidate.tiling = MakeTiling(problem, parts.length, as_data);
+  candidate.order = DefaultOrder(problem);
+  if (!parts.order.empty()) {
+    OOC_ASSIGN(candidate.order, OrderOf(problem, candidate.tiling, parts.order));
+  }
+  const std::string usual = std::to_string(kUsualSlots);
+  OOC_ASSIGN(candidate.depths, DepthsOf(problem, parts.slots.empty() ? usual : parts.slots));
+  return candidate;
 }
 
 }  // namespace
@@ -102,26 +158,21 @@ std::string ToText(const PlanRequest& request, const Candidate& candidate) {
   return text + " order " + (order.empty() ? "-" : order) + " slots " + slots;
 }
 
-Result<Candidate> ParseCandidate(const PlanRequest& request, std::string_view text) {
-  const Problem& problem = request.problem;
-  const std::vector<std::string_view> words = SplitWords(text);
-  if (words.size() != kWords || words[kAxes + 1] != "order" || words[kAxes + 3] != "slots") {
-    return Wrong(text, "not \"ENGINE n1 g1 k1 c1 d1 h1 w1 order AXES slots COUNTS\"");
+Result<RankedCandidate> ParsePlan(const PlanRequest& request, const Profile& profile,
+                                  std::string_view text) {
+  std::vector<std::string_view> words = SplitWords(text);
+  if (words.empty()) return Wrong(text, "it says nothing");
+  const std::vector<int> engines = EnginesOf(request, words[0]);
+  if (engines.empty()) return WrongEngine(request, words[0]);
+  if (request.engines[static_cast<size_t>(engines[0])].name == words[0]) words.erase(words.begin());
+  OOC_ASSIGN(const Parts parts, PartsOf(request.problem, words));
+  std::optional<RankedCandidate> best;
+  for (const int engine : engines) {
+    OOC_ASSIGN(const Candidate candidate, CandidateOf(request, engine, parts));
+    const Cost cost = PriceOf(request, candidate, profile);
+    if (!best || cost.seconds < best->cost.seconds) best = RankedCandidate{candidate, cost};
   }
-  Candidate candidate;
-  OOC_ASSIGN(candidate.engine, EngineOf(request, words[0]));
-  AxisArray length = ExtentsOf(problem);
-  for (size_t i = 0; i < kAxes; ++i) {
-    OOC_ASSIGN(length[i], LengthOf(words[i + 1], kAxisLetters[i], length[i]));
-  }
-  const EngineInfo& engine = request.engines[static_cast<size_t>(candidate.engine)];
-  candidate.tiling = MakeTiling(problem, length, !engine.symmetric_padding);
-  if (candidate.tiling.length != length) {
-    return Wrong(text, "its lengths on cut axes are no multiples of the stride");
-  }
-  OOC_ASSIGN(candidate.order, OrderOf(problem, candidate.tiling, words[kAxes + 2]));
-  OOC_ASSIGN(candidate.depths, DepthsOf(problem, words[kAxes + 4]));
-  return candidate;
+  return *best;
 }
 
 }  // namespace oocdnn

@@ -3,7 +3,9 @@
 //   cudnn-nchw n2 g1 k64 c64 d1 h56 w224 order gknhwc slots 2,1,3
 //
 // The engine; the length of a tile on each axis; the axes that are cut, outermost first ("-": none
-// is); and the slots of x, w, y and, where the problem has them, bias, scale, residual and old y.
+// is); and the slots of x, w, y and, where the problem has them, bias, scale, residual and old y,
+// or one number for all. What is left out: any engine, axes that are not cut, the loop order that
+// needs the fewest accumulators, two slots.
 #pragma once
 
 #include <string>
@@ -15,8 +17,10 @@ namespace oocdnn {
 
 std::string ToText(const PlanRequest& request, const Candidate& candidate);
 
-// kInvalidProblem, with the word that is wrong, for what is no plan of this request; whether it
-// fits is found out by booking it.
-Result<Candidate> ParseCandidate(const PlanRequest& request, std::string_view text);
+// On the engine that is predicted to be the fastest, where the text names none. kInvalidProblem,
+// with the word that is wrong, for what is no plan of this request; whether it fits is found out by
+// booking it.
+Result<RankedCandidate> ParsePlan(const PlanRequest& request, const Profile& profile,
+                                  std::string_view text);
 
 }  // namespace oocdnn

@@ -59,8 +59,9 @@ MemoryOrder::Steps MemoryOrder::StepsOf(Operand operand, const AxisArray& counts
 }
 
 void RowCount::Multiply(MemoryOrder::Step step, int64_t steps) {
-  if (step != MemoryOrder::Step::kInRow) all = Mul(all, steps);
-  if (step == MemoryOrder::Step::kFar) far = Mul(far, steps);
+  const int64_t some = std::min<int64_t>(steps, 1);
+  all = Mul(all, step == MemoryOrder::Step::kInRow ? some : steps);
+  far = Mul(far, step == MemoryOrder::Step::kFar ? steps : some);
 }
 
 }  // namespace oocdnn

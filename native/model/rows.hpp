@@ -38,7 +38,7 @@ class MemoryOrder {
 struct RowCount {
   int64_t all = 1, far = 1;
 
-  // So many steps along a dimension.
+  // So many steps along a dimension; none at all leave no row.
   void Multiply(MemoryOrder::Step step, int64_t steps);
 };
 

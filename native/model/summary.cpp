@@ -1,6 +1,7 @@
 #include "model/summary.hpp"
 
 #include "model/cost.hpp"
+#include "model/plan_text.hpp"
 
 namespace oocdnn {
 namespace {
@@ -13,6 +14,12 @@ const std::string& EngineOf(const PlanRequest& request, const Candidate& candida
 
 }  // namespace
 
+RunnerUp RunnerUpOf(const PlanRequest& request, const RankedCandidate& ranked) {
+  const Candidate& candidate = ranked.candidate;
+  return {ToText(request, candidate), Describe(request, candidate), EngineOf(request, candidate),
+          ranked.cost.seconds, ranked.cost.device_bytes};
+}
+
 PlanSummary Summarize(const PlanRequest& request, const Profile& profile,
                       const RankedCandidate& chosen, const std::vector<RankedCandidate>& ranked,
                       const std::vector<std::string>& refused) {
@@ -21,17 +28,17 @@ PlanSummary Summarize(const PlanRequest& request, const Profile& profile,
   summary.problem = problem;
   summary.tiling = chosen.candidate.tiling;
   summary.cost = chosen.cost;
+  summary.plan = ToText(request, chosen.candidate);
   summary.description = Describe(request, chosen.candidate);
   summary.engine = EngineOf(request, chosen.candidate);
   summary.machine = profile.machine;
   summary.floor_seconds = FloorOf(request, profile);
   summary.budget_bytes = request.budget;
-  summary.booked_bytes = chosen.cost.device_bytes + 2 * request.bounce_bytes;
+  summary.estimated_bytes = chosen.cost.device_bytes + 2 * request.bounce_bytes;
+  summary.booked_bytes = summary.estimated_bytes;
   for (const RankedCandidate& other : ranked) {
     if (other.candidate == chosen.candidate) continue;
-    summary.runners_up.push_back({Describe(request, other.candidate),
-                                  EngineOf(request, other.candidate), other.cost.seconds,
-                                  other.cost.device_bytes});
+    summary.runners_up.push_back(RunnerUpOf(request, other));
   }
   summary.refused = refused;
   summary.unmeasured =

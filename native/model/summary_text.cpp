@@ -45,9 +45,10 @@ std::string List(const std::vector<Value>& values, const Json& json) {
 
 std::string RunnerUpJson(const RunnerUp& one) {
   return Format(
-      "{\"text\": %s, \"engine\": %s, \"predicted_seconds\": %.17g, \"device_bytes\": %lld}",
-      JsonString(one.text).c_str(), JsonString(one.engine).c_str(), one.seconds,
-      Long(one.device_bytes));
+      "{\"plan\": %s, \"text\": %s, \"engine\": %s, \"predicted_seconds\": %.17g, "
+      "\"device_bytes\": %lld}",
+      JsonString(one.plan).c_str(), JsonString(one.text).c_str(), JsonString(one.engine).c_str(),
+      one.seconds, Long(one.device_bytes));
 }
 
 std::string IntervalJson(const Interval& one) {
@@ -75,9 +76,10 @@ std::string SecondsJson(const PlanSummary& summary) {
 std::string BytesJson(const PlanSummary& summary) {
   return Format(
       "\"data_bytes\": %lld, \"bytes_h2d\": %lld, \"bytes_d2h\": %lld, \"budget_bytes\": %lld, "
-      "\"booked_bytes\": %lld, \"host_bytes\": %lld",
+      "\"estimated_bytes\": %lld, \"booked_bytes\": %lld, \"host_bytes\": %lld",
       Long(summary.problem.Bytes()), Long(summary.cost.bytes_in), Long(summary.cost.bytes_out),
-      Long(summary.budget_bytes), Long(summary.booked_bytes), Long(summary.host_bytes));
+      Long(summary.budget_bytes), Long(summary.estimated_bytes), Long(summary.booked_bytes),
+      Long(summary.host_bytes));
 }
 
 }  // namespace
@@ -104,6 +106,7 @@ std::string ToJson(const PlanSummary& summary) {
   const auto quoted = [](const std::string& text) { return JsonString(text); };
   std::string json = "{\"problem\": " + JsonString(ToString(summary.problem));
   json += ", \"machine\": " + JsonString(summary.machine);
+  json += ", \"plan\": " + JsonString(summary.plan);
   json += ", \"engine\": " + JsonString(summary.engine);
   json += std::string(", \"prepared\": ") + (summary.prepared ? "true" : "false");
   json += ", " + SecondsJson(summary) + ", " + BytesJson(summary);
@@ -115,5 +118,7 @@ std::string ToJson(const PlanSummary& summary) {
   json += ", \"timeline\": " + List(summary.timeline, IntervalJson);
   return json + ", \"text\": " + JsonString(ToText(summary)) + "}";
 }
+
+std::string ToJson(const std::vector<RunnerUp>& plans) { return List(plans, RunnerUpJson); }
 
 }  // namespace oocdnn

@@ -33,6 +33,7 @@ OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrd
     const bool rolls =
         innermost && depth >= 2 && IsSpatial(cut.axis) && operand == RollingOperand(problem);
     const int64_t fetched = rolls ? rows.rolled : rows.valid;
+    const int64_t filled = rolls ? rows.filled_rolled : rows.filled;
     if (rolls) rolled = &rows;
     if (!rolls) tile = Mul(tile, rows.extent);
     if (!innermost) sequences = Mul(sequences, cut.count);
@@ -40,8 +41,8 @@ OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrd
     traffic.elements = Mul(traffic.elements, fetched);
     const MemoryOrder::Step step = steps[rows.dimension];
     const bool in_row = step == MemoryOrder::Step::kInRow;
-    traffic.rows.all = Mul(traffic.rows.all, in_row ? cut.count : fetched);
-    traffic.rows.far = Mul(traffic.rows.far, step == MemoryOrder::Step::kFar ? fetched : cut.count);
+    traffic.rows.all = Mul(traffic.rows.all, in_row ? filled : fetched);
+    traffic.rows.far = Mul(traffic.rows.far, step == MemoryOrder::Step::kFar ? fetched : filled);
     boxes = Mul(boxes, cut.count);
   }
   if (rolled != nullptr) traffic.moved = Mul(Mul(tile, rolled->kept), sequences);

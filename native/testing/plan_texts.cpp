@@ -8,14 +8,14 @@
 namespace oocdnn::testing {
 namespace {
 
-std::string Json(const PlanRequest& request, const RankedCandidate& ranked) {
+std::string Json(const PlanRequest& request, const Profile& profile,
+                 const RankedCandidate& ranked) {
   const std::string text = ToText(request, ranked.candidate);
-  const Result<Candidate> again = ParseCandidate(request, text);
-  const bool same = again.ok() && again->tiling == ranked.candidate.tiling &&
-                    again->engine == ranked.candidate.engine &&
-                    again->depths == ranked.candidate.depths &&
-                    PriceOf(request, again.value(), Profile{}).seconds ==
-                        PriceOf(request, ranked.candidate, Profile{}).seconds;
+  const Result<RankedCandidate> again = ParsePlan(request, profile, text);
+  const bool same = again.ok() && again->candidate.tiling == ranked.candidate.tiling &&
+                    again->candidate.engine == ranked.candidate.engine &&
+                    again->candidate.depths == ranked.candidate.depths &&
+                    again->cost.seconds == ranked.cost.seconds;
   return Format("{\"text\":%s,\"same\":%s,\"seconds\":%.17g,\"device_bytes\":%lld}",
                 JsonString(text).c_str(), same ? "true" : "false", ranked.cost.seconds,
                 static_cast<long long>(ranked.cost.device_bytes));
@@ -42,7 +42,7 @@ OOC_DOOR int oocdnn_testing_plan_texts(const Problem* problem, int64_t budget, c
   }
   std::string list;
   for (const RankedCandidate& ranked : found) {
-    list += (list.empty() ? "" : ",") + Json(request, ranked);
+    list += (list.empty() ? "" : ",") + Json(request, profile.value(), ranked);
   }
   CopyText("[" + list + "]", json, capacity);
   return 0;
@@ -52,9 +52,9 @@ OOC_DOOR int oocdnn_testing_plan_texts(const Problem* problem, int64_t budget, c
 OOC_DOOR int oocdnn_testing_parse_plan(const Problem* problem, const char* engines,
                                        const char* text, char* printed, int64_t capacity) {
   const PlanRequest request = RequestOf(*problem, 0, engines);
-  const Result<Candidate> candidate = ParseCandidate(request, text);
-  if (!candidate.ok()) return Answer(candidate.status(), printed, capacity);
-  CopyText(ToText(request, candidate.value()), printed, capacity);
+  const Result<RankedCandidate> plan = ParsePlan(request, Profile{}, text);
+  if (!plan.ok()) return Answer(plan.status(), printed, capacity);
+  CopyText(ToText(request, plan->candidate), printed, capacity);
   return 0;
 }
 

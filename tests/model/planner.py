@@ -10,6 +10,8 @@ from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64
 from geometry import doors
 from geometry.doors import Problem, Tiling
 
+from oocdnn.perfmodel import profile as machine
+
 ONEDNN = "onednn+symmetric+blocks"
 DIRECT = "direct+invariant"
 ENGINES = ",".join((ONEDNN, DIRECT, "reference+invariant"))
@@ -20,36 +22,22 @@ HOST = (ON_HOST,) * 7
 
 
 @dataclasses.dataclass
-class Profile:
+class Profile(machine.Profile):
     """A machine whose wires, arithmetic and launches matter about alike for small problems."""
 
+    machine: str = "a test"
+    date: str = "2024-01-01"
     measured: bool = True
-    shared_engines: bool = False
     fetch_bytes_per_second: float = 1e9
     drain_bytes_per_second: float = 1e9
     both_bytes_per_second: float = 2e9
     move_bytes_per_second: float = 1e10
-    row_bytes: float = 64.0
     far_row_bytes: float = 200.0
     copy_seconds: float = 1e-6
     run_seconds: float = 1e-6
     step_seconds: float = 5e-7
     hop_seconds: float = 3e-7
     flops_fallback: float = 1e10
-    flops: dict[str, float] = dataclasses.field(default_factory=dict)
-    tiles: dict[str, float] = dataclasses.field(default_factory=dict)  # "channels outputs key"
-    wires: dict[str, float] = dataclasses.field(default_factory=dict)
-
-    def text(self) -> str:
-        fields = dataclasses.asdict(self)
-        flops, tiles, wires = (fields.pop(name) for name in ("flops", "tiles", "wires"))
-        fields |= {"machine": "a test", "date": "2024-01-01"}
-        fields |= {name: str(fields[name]).lower() for name in ("measured", "shared_engines")}
-        lines = [f"{key} = {value}" for key, value in fields.items()]
-        lines += [f"flops {key} = {rate}" for key, rate in flops.items()]
-        lines += [f"tile {key} = {rate}" for key, rate in tiles.items()]
-        lines += [f"wire {key} = {rate}" for key, rate in wires.items()]
-        return "\n".join(["oocdnn-profile 6", *lines, "end", ""])
 
 
 # The rates of design.md's reference machine: PCIe 5, TF32.

@@ -1,19 +1,18 @@
-"""Prices against an independent simulation by events, and against bytes counted one by one."""
+"""What prices hold: bytes that cross no wire, blocks of channels, bounce memory, long schedules,
+the floor. test_simulation.py holds them to an independent simulation."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 
 import pytest
 from geometry import doors
 from geometry.cases import runs
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from model import planner
-from model.pipeline import ENGINES, Pipeline
 from model.planner import Profile
+from model.simulated import simulated
 
 thorough = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -27,47 +26,6 @@ PROFILES = {
 }
 
 RATES = ("fetch_bytes_per_second", "drain_bytes_per_second", "both_bytes_per_second")
-
-
-def check(
-    run: tuple, profile: Profile, tolerance: float = 1e-9, homes: Sequence[int] = planner.HOST
-) -> None:
-    cost = planner.price(*run, profile, engines=planner.DIRECT, homes=homes)
-    simulated = Pipeline(*run, profile, homes).outcome()
-    assert cost["seconds"] == pytest.approx(simulated.seconds, rel=tolerance, abs=0)
-    for engine in ENGINES:
-        assert cost[f"{engine}_seconds"] == pytest.approx(simulated.busy[engine], rel=1e-9, abs=0)
-    assert cost["bytes_in"] == simulated.bytes_in
-    assert cost["bytes_out"] == simulated.bytes_out
-    assert cost["steps"] == math.prod(doors.counts(run[1]))
-
-
-@pytest.mark.parametrize("name", PROFILES)
-@thorough
-@given(run=runs())
-def test_a_price_is_what_the_simulation_takes(name, run):
-    check(run[:4], PROFILES[name])
-
-
-@thorough
-@given(st.data())
-def test_strides_decide_how_many_rows_a_transfer_has(data):
-    problem, tiling, order, rings, _ = data.draw(runs())
-    if problem.rank < 3:
-        problem.stride[doors.Y][:] = doors.strides_of(doors.dims_of(problem, doors.Y), True)
-    check((problem, tiling, order, rings), PROFILES["even"])
-
-
-INSIDE = Profile(
-    copy_seconds=0, wires={"direct/nchw/inside": 3e7, "direct/nchw/inside_row_bytes": 40.0}
-)
-
-
-@thorough
-@given(run=runs(), homes=st.lists(st.sampled_from(range(3)), min_size=7, max_size=7))
-def test_what_lies_on_the_device_is_priced_by_its_memory(run, homes):
-    for profile in (PROFILES["even"], PROFILES["shared engines"], INSIDE):
-        check(run[:4], profile, homes=homes)
 
 
 def test_operands_on_the_device_cross_no_wire():
@@ -136,7 +94,13 @@ def test_a_schedule_too_long_to_walk_has_exact_bytes_and_a_close_price(name, dep
     assert math.prod(doors.counts(tiling)) > 512
     run = (problem, tiling, doors.default_order(problem), [depth] * 7)
     for profile in PROFILES.values():
-        check(run, profile, tolerance=0.03)
+        cost = planner.price(*run, profile, engines=planner.DIRECT)
+        outcome = simulated(*run, profile)
+        assert cost["seconds"] == pytest.approx(outcome.seconds, rel=0.03, abs=0)
+        for engine in ("fetch_seconds", "compute_seconds", "drain_seconds"):
+            assert cost[engine] == pytest.approx(getattr(outcome, engine), rel=1e-9, abs=0)
+        assert (cost["bytes_in"], cost["bytes_out"]) == (outcome.bytes_in, outcome.bytes_out)
+        assert cost["steps"] == outcome.steps
 
 
 @thorough

@@ -1,0 +1,113 @@
+"""A convolution as the model sees it: sizes, strides, element type, and what its finish reads."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Operand = Literal["x", "w", "y", "bias", "scale", "residual", "old"]
+Axis = Literal["n", "groups", "k", "c", "d", "h", "w"]
+Direction = Literal["fwd", "bwd_data", "bwd_filter", "bwd_bias"]
+Spatial = tuple[int, int, int]  # D, H, W
+
+OPERANDS: tuple[Operand, ...] = ("x", "w", "y", "bias", "scale", "residual", "old")
+AXES: tuple[Axis, ...] = ("n", "groups", "k", "c", "d", "h", "w")
+SPATIAL: tuple[Axis, ...] = ("d", "h", "w")
+DIRECTIONS: tuple[Direction, ...] = ("fwd", "bwd_data", "bwd_filter", "bwd_bias")
+
+_INPUTS: dict[Direction, tuple[Operand, ...]] = {
+    "fwd": ("x", "w"),
+    "bwd_data": ("w", "y"),
+    "bwd_filter": ("x", "y"),
+    "bwd_bias": ("y",),
+}
+_OUTPUT: dict[Direction, Operand] = {
+    "fwd": "y",
+    "bwd_data": "x",
+    "bwd_filter": "w",
+    "bwd_bias": "bias",
+}
+_ELEMENT_BYTES = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A convolution. `c` and `k` are per group; the triples are D, H, W, with 1 where there is no
+    such axis. x is dx, w dw and y dy where the direction says so.
+
+    `finishes`: a pass over each finished output tile is needed (alpha, beta or an epilogue);
+    `reads`: what that pass reads, of bias, scale, residual and old (the output before the call).
+    `strides`: in elements, of an operand's six dimensions (see `dims`); row-major where missing.
+    """
+
+    direction: Direction
+    n: int
+    groups: int
+    k: int
+    c: int
+    extents: Spatial
+    taps: Spatial
+    outputs: Spatial
+    pad_before: Spatial = (0, 0, 0)
+    pad_after: Spatial = (0, 0, 0)
+    stride: Spatial = (1, 1, 1)
+    dilation: Spatial = (1, 1, 1)
+    dtype: str = "f32"
+    tf32: bool = False
+    finishes: bool = False
+    reads: frozenset[Operand] = frozenset()
+    strides: Mapping[Operand, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def output(self) -> Operand:
+        return _OUTPUT[self.direction]
+
+    @property
+    def inputs(self) -> tuple[Operand, ...]:
+        """What is fetched, in the order in which a step fetches it."""
+        return tuple(o for o in OPERANDS if o in _INPUTS[self.direction] or o in self.reads)
+
+    @property
+    def element_bytes(self) -> int:
+        return _ELEMENT_BYTES[self.dtype]
+
+    @property
+    def sum_bytes(self) -> int:
+        """Of an element of an accumulator."""
+        return max(self.element_bytes, 4)
+
+    def shaped_as(self, operand: Operand) -> Operand:
+        """The operand, or the output for what has its shape."""
+        return self.output if operand in ("residual", "old") else operand
+
+    def dims(self, operand: Operand) -> tuple[int, ...]:
+        """x: N G C D H W, w: G K C T R S, y: N G K O P Q, bias and scale: 1 G channels 1 1 1."""
+        place = self.shaped_as(operand)
+        if place == "x":
+            return (self.n, self.groups, self.c, *self.extents)
+        if place == "w":
+            return (self.groups, self.k, self.c, *self.taps)
+        if place == "y":
+            return (self.n, self.groups, self.k, *self.outputs)
+        return (1, self.groups, self.c if self.direction == "bwd_data" else self.k, 1, 1, 1)
+
+    def axes(self, operand: Operand) -> tuple[Axis | None, ...]:
+        """The axis that cuts each of the operand's dimensions; None: nothing does."""
+        place = self.shaped_as(operand)
+        if place == "x":
+            return ("n", "groups", "c", "d", "h", "w")
+        if place == "w":
+            return ("groups", "k", "c", None, None, None)
+        if place == "y":
+            return ("n", "groups", "k", "d", "h", "w")
+        return (None, "groups", "c" if self.direction == "bwd_data" else "k", None, None, None)
+
+    def strides_of(self, operand: Operand) -> tuple[int, ...]:
+        """In elements; what the output held before lies where the output does."""
+        place = self.output if operand == "old" else operand
+        dims = self.dims(operand)
+        return self.strides.get(place) or tuple(math.prod(dims[d + 1 :]) for d in range(6))
+
+    def reach(self, axis: int) -> int:
+        """Rows from a filter's first tap to its last on spatial axis `axis`."""
+        return (self.taps[axis] - 1) * self.dilation[axis] + 1

@@ -1,0 +1,183 @@
+"""Machine profiles: the constants that every price divides by, and their text form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
+from typing import Any
+
+from oocdnn.perfmodel.problem import DIRECTIONS, Direction
+
+_HEADER, _END = "oocdnn-profile 6", "end"
+_WORDS = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "=": "\\e"}
+_TABLES = {"flops": "flops", "tiles": "tile", "wires": "wire"}  # fields, and words of the text
+
+
+@dataclass(frozen=True)
+class Wire:
+    """What crosses between the caller's memory and tiles. Bytes, seconds and bytes per second."""
+
+    fetch: float
+    drain: float
+    both: float
+    row_bytes: float
+    far_row_bytes: float
+    inside: float
+    inside_row_bytes: float
+    hop: float
+
+
+class Arithmetic:
+    """Seconds of one operation in a tile, between tiles that were measured: `rates` are operations
+    per second by channels (the lesser of input and output, in a group) and elements of y."""
+
+    def __init__(self, rates: Mapping[tuple[int, int], float]) -> None:
+        self._columns: dict[int, list[tuple[int, float]]] = {}
+        for (channels, outputs), rate in sorted(rates.items()):
+            self._columns.setdefault(channels, []).append((outputs, 1 / rate))
+
+    def seconds(self, channels: int, outputs: int) -> float:
+        """Of one operation. The seconds of a tile are linear between the measured numbers of
+        outputs, those of an operation in 1 / channels, down to a single channel; beyond what was
+        measured all is as at the nearest that was."""
+        known = sorted(self._columns)
+        if channels >= known[-1] or len(known) == 1:
+            return self._of_column(known[-1], outputs)
+        right = next(i for i in range(1, len(known)) if channels <= known[i])
+        fewer, more = known[right - 1], known[right]
+        first, second = self._of_column(fewer, outputs), self._of_column(more, outputs)
+        slope = (second - first) / (1 / more - 1 / fewer)
+        seconds = first + slope * (1 / channels - 1 / fewer)
+        return max(seconds, first) if channels < fewer else seconds
+
+    def _of_column(self, channels: int, outputs: int) -> float:
+        points = self._columns[channels]
+        nearest = min(max(outputs, points[0][0]), points[-1][0])
+        for (low, first), (high, second) in pairwise(points):
+            if low <= nearest <= high:
+                share = (nearest - low) / (high - low)
+                return (low * first * (1 - share) + high * second * share) / nearest
+        return points[0][1]
+
+
+@dataclass
+class Profile:
+    """One machine's constants, the library's guesses where nothing else is said.
+
+    Rates are of the wire in each direction and in both together, of copies inside the device, and
+    of arithmetic by "engine/type/direction". Each contiguous row of a transfer costs `row_bytes` on
+    top of its own, one that begins 64 KiB or more from the last `far_row_bytes`. Seconds are those
+    of one copy beyond its bytes, of one convolution beyond its operations, of the host for one
+    step, and until what waits for the end of other work begins. `wires`: what differs by
+    "engine/order/rate" because tiles have another memory order than the caller's tensors.
+    `shared_engines`: copies and arithmetic take turns.
+    """
+
+    machine: str = "unknown"
+    date: str = ""
+    measured: bool = False
+    shared_engines: bool = False
+    fetch_bytes_per_second: float = 8e9
+    drain_bytes_per_second: float = 8e9
+    both_bytes_per_second: float = 12e9
+    move_bytes_per_second: float = 20e9
+    row_bytes: float = 64.0
+    far_row_bytes: float = 64.0
+    copy_seconds: float = 20e-6
+    run_seconds: float = 30e-6
+    step_seconds: float = 10e-6
+    hop_seconds: float = 10e-6
+    flops_fallback: float = 5e9
+    flops: dict[str, float] = field(default_factory=dict)
+    tiles: dict[str, float] = field(default_factory=dict)
+    wires: dict[str, float] = field(default_factory=dict)
+
+    def wire(self, engine: str, channels_last: bool) -> Wire:
+        """The rates for an engine's tiles and the caller's memory order."""
+        order = "nhwc" if channels_last else "nchw"
+
+        def rate(name: str, general: float) -> float:
+            return self.wires.get(f"{engine}/{order}/{name}", general)
+
+        return Wire(
+            fetch=rate("fetch", self.fetch_bytes_per_second),
+            drain=rate("drain", self.drain_bytes_per_second),
+            both=rate("both", self.both_bytes_per_second),
+            row_bytes=rate("row_bytes", self.row_bytes),
+            far_row_bytes=rate("far_row_bytes", self.far_row_bytes),
+            inside=rate("inside", self.move_bytes_per_second),
+            inside_row_bytes=rate("inside_row_bytes", 0.0),
+            hop=rate("hop", self.hop_seconds),
+        )
+
+    def arithmetic(self, engine: str, kind: str, direction: Direction) -> Arithmetic:
+        """Of a type, "f32" or "f32/tf32". Where no tile was measured, all have the rate of the key
+        or of its nearest relative."""
+        words = ([*key.split(" ", 2), rate] for key, rate in self.tiles.items())
+        wanted = f"{engine}/{kind}/{direction}"
+        measured = {
+            (int(channels), int(outputs)): float(rate)
+            for channels, outputs, key, rate in words
+            if key == wanted
+        }
+        return Arithmetic(measured or {(1, 1): self._flops(engine, kind, direction)})
+
+    def _flops(self, engine: str, kind: str, direction: Direction) -> float:
+        relatives = [other for other in DIRECTIONS if other != "bwd_bias"]
+        keys = [f"{kind}/{direction}", *(f"{kind}/{other}" for other in relatives)]
+        keys += [f"f32/{direction}", "f32/fwd"]
+        known = (self.flops.get(f"{engine}/{key}") for key in keys)
+        return next((rate for rate in known if rate is not None), self.flops_fallback)
+
+    def text(self) -> str:
+        """The file's text, which the library reads (`Context(profile=...)`)."""
+        plain = [entry.name for entry in fields(self) if entry.name not in _TABLES]
+        lines = [f"{name} = {_value_text(getattr(self, name))}" for name in plain]
+        for name, word in _TABLES.items():
+            rates = getattr(self, name).items()
+            lines += [f"{word} {_escaped(key)} = {rate!r}" for key, rate in rates]
+        return "\n".join([_HEADER, *lines, _END, ""])
+
+
+def parse(text: str) -> Profile:
+    """Reads a profile's text. Raises ValueError for one that is damaged or of another version."""
+    header, *lines = [line for line in text.split("\n") if line]
+    if header != _HEADER or not lines or lines[-1] != _END:
+        raise ValueError(f"the profile does not begin with {_HEADER!r}, or is cut off")
+    kinds = {entry.name: type(getattr(Profile(), entry.name)) for entry in fields(Profile)}
+    found: dict[str, Any] = {name: {} for name in _TABLES}
+    tables = {word: found[name] for name, word in _TABLES.items()}
+    for key, _, value in (line.partition(" = ") for line in lines[:-1]):
+        word, _, rest = key.partition(" ")
+        if rest and word in tables:
+            tables[word][_unescaped(rest)] = float(value)
+        elif key in kinds:
+            found[key] = _value(kinds[key], value)
+        else:
+            raise ValueError(f"the profile has the unknown key {key!r}")
+    if found.keys() != kinds.keys():
+        raise ValueError(f"the profile lacks {sorted(kinds.keys() - found.keys())}")
+    return Profile(**found)
+
+
+def _value(kind: type, text: str) -> object:
+    if kind is bool:
+        return text == "true"
+    return _unescaped(text) if kind is str else float(text)
+
+
+def _value_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _escaped(value) if isinstance(value, str) else repr(value)
+
+
+def _escaped(text: str) -> str:
+    return "".join(_WORDS.get(letter, letter) for letter in text)
+
+
+def _unescaped(text: str) -> str:
+    letters = {word[1]: letter for letter, word in _WORDS.items()}
+    return re.sub(r"\\(.)", lambda found: letters.get(found[1], found[1]), text)

@@ -1,0 +1,164 @@
+"""Seconds of each piece of work of a plan: transfers, rolled rows, convolutions, finishing passes.
+
+The rules are those that the library's cost model documents; the arithmetic is written anew.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Literal
+
+from oocdnn.perfmodel.problem import Operand, Problem
+from oocdnn.perfmodel.profile import Profile
+from oocdnn.perfmodel.tiling import Tiling
+
+# Where an operand is: behind the wire; in the device's memory, from where it is copied into tiles;
+# there, and itself the tile.
+Home = Literal["host", "device", "tile"]
+
+_FAR_BYTES = 65536
+# Of copies whose bounce memory kernels fill and empty, and of convolutions beside those.
+_BOUNCE_LOSS, _BESIDE_BOUNCE_LOSS = 1.05, 1.15
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What computes the tiles. A channel axis that is cut is computed in whole blocks of
+    `channels_at_once`. Tiles of another memory order than the caller's pass through `bounce_bytes`
+    of device memory in each direction, where that is not 0."""
+
+    name: str = "direct"
+    channels_last: bool = False
+    channels_at_once: int = 16
+    bounce_bytes: int = 0
+
+
+class Rates:
+    """The times that a profile gives for a problem's tiles on an engine."""
+
+    def __init__(
+        self,
+        tiling: Tiling,
+        profile: Profile,
+        engine: Engine,
+        homes: Mapping[Operand, Home],
+    ) -> None:
+        problem = tiling.problem
+        self._tiling, self._problem = tiling, problem
+        self._profile, self._engine, self._homes = profile, engine, homes
+        last = _channels_last(problem)
+        self.bounces = engine.channels_last != last and engine.bounce_bytes > 0
+        wire = profile.wire(engine.name, last)
+        kind = problem.dtype + ("/tf32" if problem.tf32 else "")
+        arithmetic = profile.arithmetic(engine.name, kind, problem.direction)
+        if self.bounces:
+            slower = {
+                name: getattr(wire, name) / _BOUNCE_LOSS for name in ("fetch", "drain", "both")
+            }
+            wire = replace(wire, **slower)
+        self.wire, self._arithmetic = wire, arithmetic
+        operands = (*problem.inputs, problem.output)
+        self._outside = {operand: _outside_rows(tiling, operand) for operand in operands}
+        self._far = {operand: _far_dimensions(problem, operand) for operand in operands}
+
+    def home(self, operand: Operand) -> Home:
+        return self._homes.get(operand, "host")
+
+    def bytes_of(self, rows: Sequence[int]) -> int:
+        """Of a transfer of so many rows in each dimension."""
+        return prod(rows) * self._problem.element_bytes
+
+    def transfer_seconds(self, operand: Operand, rows: Sequence[int]) -> float:
+        """Of so many rows in each dimension, toward the device or, of the output, from there.
+
+        A row of memory runs along whole dimensions and the first that is cut; any other step begins
+        a new one. Where there is nothing to transfer, there is no row either.
+        """
+        home, wire = self.home(operand), self.wire
+        if home == "tile":
+            return 0.0
+        if not all(rows):
+            return self._profile.copy_seconds
+        outside = self._outside[operand]
+        pieces = prod(rows[d] for d in outside)
+        if home == "device":
+            on_top = pieces * wire.inside_row_bytes
+            return self._profile.copy_seconds + (self.bytes_of(rows) + on_top) / wire.inside
+        far = prod(rows[d] for d in outside if d in self._far[operand])
+        on_top = (pieces - far) * wire.row_bytes + far * wire.far_row_bytes
+        rate = wire.drain if operand == self._problem.output else wire.fetch
+        return self._profile.copy_seconds + (self.bytes_of(rows) + on_top) / rate
+
+    def move_seconds(self, operand: Operand, elements: int) -> float:
+        """Of elements that are rolled over inside the device."""
+        if self.home(operand) == "tile":
+            return 0.0
+        return elements * self._problem.sum_bytes / self._profile.move_bytes_per_second
+
+    def run_seconds(self) -> float:
+        """Of one tile's convolution; zero rows are computed too. None takes less than reading and
+        writing its operands once."""
+        problem, lengths, pixels = self._problem, self._tiling.lengths, prod(self._tiling.outputs)
+        rows = lengths["n"] * lengths["groups"] * pixels
+        if problem.direction == "bwd_bias":
+            outputs, channels = rows * lengths["k"], 1
+            operations = outputs
+        else:
+            k, c = self._charged(lengths["k"], problem.k), self._charged(lengths["c"], problem.c)
+            outputs, channels = rows * k, min(k, c)
+            operations = 2 * outputs * c * prod(problem.taps)
+        loss = _BESIDE_BOUNCE_LOSS if self.bounces else 1.0
+        computing = loss * operations * self._arithmetic.seconds(channels, outputs)
+        return self._profile.run_seconds + max(computing, self._pass_seconds())
+
+    def _pass_seconds(self) -> float:
+        """The rate of moves counts bytes that are read and those that are written."""
+        operands = {*self._problem.inputs, self._problem.output} & {"x", "w", "y"}
+        elements = sum(self._tiling.elements(operand) for operand in operands)
+        return elements * self._problem.element_bytes / (2 * self._profile.move_bytes_per_second)
+
+    def finish_seconds(self) -> float:
+        """Of the pass over a finished output tile: it reads and writes the sums, and reads what is
+        as large."""
+        problem = self._problem
+        if not problem.finishes:
+            return 0.0
+        passes = 2 + len(problem.reads & {"old", "residual"})
+        bytes_ = self._tiling.elements(problem.output) * problem.sum_bytes * passes
+        return bytes_ / self._profile.move_bytes_per_second
+
+    def _charged(self, channels: int, all_channels: int) -> int:
+        block = self._engine.channels_at_once
+        return min(-(-channels // block) * block, all_channels)
+
+
+def _channels_last(problem: Problem) -> bool:
+    """Whether y's channels lie side by side in the caller's memory."""
+    strides, dims = problem.strides_of("y"), problem.dims("y")
+    innermost = 5 if dims[5] > 1 else 4
+    return dims[2] > 1 and strides[2] < strides[innermost]
+
+
+def _outside_rows(tiling: Tiling, operand: Operand) -> list[int]:
+    """The dimensions in which each step begins another row of memory."""
+    problem = tiling.problem
+    dims, strides, axes = (
+        problem.dims(operand),
+        problem.strides_of(operand),
+        problem.axes(operand),
+    )
+    inside, run = set(), 1
+    for d in sorted((d for d in range(6) if dims[d] > 1), key=lambda d: strides[d]):
+        if strides[d] != run:
+            break
+        inside.add(d)
+        axis = axes[d]
+        if axis is not None and tiling.counts[axis] > 1:
+            break
+        run *= dims[d]
+    return [d for d in range(6) if d not in inside]
+
+
+def _far_dimensions(problem: Problem, operand: Operand) -> set[int]:
+    strides = problem.strides_of(operand)
+    return {d for d in range(6) if abs(strides[d]) * problem.element_bytes >= _FAR_BYTES}

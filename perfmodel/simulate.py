@@ -1,0 +1,237 @@
+"""The length of a plan's pipeline, by a discrete-event simulation.
+
+Three engines work at the same time, each in the order of the steps:
+
+- fetch fills slots, each when the last convolution that read it has ended;
+- compute first moves the rows that are rolled over, whose slot is free only then, and runs a step's
+  convolution when the step's boxes are there and, where it begins an output tile, when what the
+  output's slot held is drained; the last step of an output tile ends with the finishing pass;
+- drain takes finished output tiles to where the caller wants them.
+
+The library's planner prices plans by a recurrence; this is the same contract from another side, and
+shares no code with it: the tests hold the two together.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from oocdnn.perfmodel.events import Process, Signal, Simulation
+from oocdnn.perfmodel.problem import AXES, Axis, Operand, Problem
+from oocdnn.perfmodel.profile import Profile
+from oocdnn.perfmodel.rates import Engine, Home, Rates
+from oocdnn.perfmodel.schedule import Step, walk
+from oocdnn.perfmodel.tiling import Tiling
+
+_DIRECT = Engine()
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """How a problem is cut and run: tile lengths by axis (missing: whole), the axes from the
+    outermost loop to the innermost, the slots of each operand's ring (missing: one), the engine,
+    and whether tiles hold all padding as zero rows."""
+
+    lengths: Mapping[Axis, int] = field(default_factory=dict)
+    order: Sequence[Axis] = AXES
+    depths: Mapping[Operand, int] = field(default_factory=dict)
+    engine: Engine = _DIRECT
+    padding_as_data: bool = False
+
+
+@dataclass
+class Outcome:
+    """Seconds of the whole, of its pipeline alone, and busy ones of each engine; bytes that crossed
+    the wire. `seconds` is longer than the pipeline where the wire's two directions together, the
+    host, or copies inside the device take longer."""
+
+    seconds: float = 0.0
+    pipeline_seconds: float = 0.0
+    fetch_seconds: float = 0.0
+    compute_seconds: float = 0.0
+    drain_seconds: float = 0.0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    steps: int = 0
+
+
+def simulate(
+    problem: Problem,
+    candidate: Candidate,
+    profile: Profile,
+    homes: Mapping[Operand, Home] | None = None,
+) -> Outcome:
+    """Runs a candidate with operands at `homes` (missing: "host") on a machine of that profile."""
+    tiling = Tiling(problem, candidate.lengths, candidate.padding_as_data)
+    pipeline = _Pipeline(problem, Rates(tiling, profile, candidate.engine, homes or {}))
+    works = [pipeline.work(step) for step in walk(tiling, candidate.order, candidate.depths)]
+    outcome = pipeline.outcome
+    outcome.pipeline_seconds = _length(works, pipeline.rates.wire.hop)
+    if profile.shared_engines:
+        busy = (outcome.fetch_seconds, outcome.compute_seconds, outcome.drain_seconds)
+        outcome.seconds = sum(busy)
+    else:
+        bounds = _bounds(pipeline, profile, candidate.engine)
+        outcome.seconds = max(outcome.pipeline_seconds, *bounds)
+    return outcome
+
+
+@dataclass
+class _Work:
+    """A step for the three engines: seconds, what to wait for, and what to send at the end."""
+
+    fetches: list[tuple[float, Signal | None, Signal]]
+    moves: list[tuple[float, Signal]]
+    needs: list[Signal]
+    run_seconds: float
+    ran: Signal = field(default_factory=Signal)
+    drain_seconds: float = 0.0
+    drained: Signal = field(default_factory=Signal)
+
+
+def _fetch(clock: Simulation, works: Iterable[_Work]) -> Process:
+    for work in works:
+        for seconds, free, fetched in work.fetches:
+            if free is not None:
+                yield free
+            yield seconds
+            clock.send(fetched)
+
+
+def _compute(clock: Simulation, works: Iterable[_Work]) -> Process:
+    for work in works:
+        for seconds, moved in work.moves:
+            yield seconds
+            clock.send(moved)
+        yield from work.needs
+        yield work.run_seconds
+        clock.send(work.ran)
+
+
+def _drain(clock: Simulation, works: Iterable[_Work]) -> Process:
+    for work in works:
+        if work.drain_seconds > 0:
+            yield work.ran
+            yield work.drain_seconds
+            clock.send(work.drained)
+
+
+def _length(works: Sequence[_Work], hop: float) -> float:
+    clock = Simulation(hop)
+    for engine in (_fetch, _compute, _drain):
+        clock.start(engine(clock, works))
+    clock.run()
+    return clock.now
+
+
+@dataclass
+class _Transfers:
+    """All transfers of one operand: over the wire, or inside the device."""
+
+    number: int = 0
+    bytes_: int = 0
+    seconds: float = 0.0
+
+    @property
+    def rest(self) -> float:
+        """The share of them that comes after the first."""
+        return 1 - 1 / self.number
+
+
+class _Pipeline:
+    """Turns steps into work, and keeps account of it."""
+
+    def __init__(self, problem: Problem, rates: Rates) -> None:
+        self.problem, self.rates = problem, rates
+        self.outcome = Outcome()
+        self.transfers: defaultdict[Operand, _Transfers] = defaultdict(_Transfers)
+        self._run_seconds, self._finish_seconds = rates.run_seconds(), rates.finish_seconds()
+
+    def work(self, step: Step) -> _Work:
+        """The next step's."""
+        fetches = self._fetches(step)
+        needs = [fetched for _, _, fetched in fetches]
+        if step.begins and step.output.free is not None:
+            needs.append(step.output.free)
+        run = self._run_seconds + (self._finish_seconds if step.ends else 0.0)
+        work = _Work(fetches, self._moves(step), needs, run)
+        for slot in step.inputs:
+            slot.free = work.ran
+        self.outcome.steps += 1
+        self.outcome.compute_seconds += run + sum(seconds for seconds, _ in work.moves)
+        if step.ends:
+            self._drain(step, work)
+        return work
+
+    def _fetches(self, step: Step) -> list[tuple[float, Signal | None, Signal]]:
+        fetches = []
+        for entry in step.entries:
+            seconds = self._transfer(entry.operand, entry.fetched)
+            self.outcome.fetch_seconds += seconds
+            if self._crosses(entry.operand):
+                self.outcome.bytes_in += self.rates.bytes_of(entry.fetched)
+            if seconds > 0:  # else the operand is itself the tile
+                fetches.append((seconds, entry.slot.free, Signal()))
+        return fetches
+
+    def _moves(self, step: Step) -> list[tuple[float, Signal]]:
+        moves = []
+        for entry in step.entries:
+            seconds = self.rates.move_seconds(entry.operand, entry.moved)
+            if entry.source is not None and seconds > 0:
+                moves.append((seconds, Signal()))
+                entry.source.free = moves[-1][1]
+        return moves
+
+    def _drain(self, step: Step, work: _Work) -> None:
+        work.drain_seconds = self._transfer(self.problem.output, step.drained)
+        self.outcome.drain_seconds += work.drain_seconds
+        if self._crosses(self.problem.output):
+            self.outcome.bytes_out += self.rates.bytes_of(step.drained)
+        if work.drain_seconds > 0:
+            step.output.free = work.drained
+
+    def _transfer(self, operand: Operand, rows: Sequence[int]) -> float:
+        seconds = self.rates.transfer_seconds(operand, rows)
+        account = self.transfers[operand]
+        account.number += 1
+        account.bytes_ += self.rates.bytes_of(rows)
+        account.seconds += seconds
+        return seconds
+
+    def _crosses(self, operand: Operand) -> bool:
+        return self.rates.home(operand) == "host"
+
+
+def _bounds(pipeline: _Pipeline, profile: Profile, engine: Engine) -> Iterator[float]:
+    """Seconds that no overlap goes below, whatever the order of the work."""
+    outcome, rates, output = pipeline.outcome, pipeline.rates, pipeline.problem.output
+    crossing = {o: t for o, t in pipeline.transfers.items() if rates.home(o) == "host"}
+    inside = sum(t.seconds for o, t in pipeline.transfers.items() if o not in crossing)
+    yield outcome.steps * profile.step_seconds
+    yield (outcome.bytes_in + outcome.bytes_out) / rates.wire.both
+    yield outcome.compute_seconds + inside + _exposed(crossing, rates, engine, output)
+    # The first transfer of each operand has the wire to itself, the others share it; and what a
+    # copy costs beyond its bytes holds both directions up.
+    alone = sum(t.seconds / t.number for t in crossing.values())
+    shared = sum(t.bytes_ * t.rest for t in crossing.values()) / rates.wire.both
+    later = {operand: t.number - 1 for operand, t in crossing.items()}
+    drains = later.pop(output, 0)
+    yield alone + shared + max(sum(later.values()), drains) * profile.copy_seconds
+
+
+def _exposed(
+    crossing: Mapping[Operand, _Transfers], rates: Rates, engine: Engine, output: Operand
+) -> float:
+    """Of transfers through bounce memory, what is left when that is full: it hides behind no
+    convolution. Nothing is computed before the first fetch, or after the last drain."""
+    if not rates.bounces:
+        return 0.0
+    fetches = drains = 0.0
+    for operand, transfers in crossing.items():
+        beyond = max(transfers.bytes_ / transfers.number - engine.bounce_bytes, 0.0)
+        if operand == output:
+            drains += beyond * (transfers.number - 1) / rates.wire.drain
+        else:
+            fetches += beyond * (transfers.number - 1) / rates.wire.fetch
+    return max(fetches, drains)

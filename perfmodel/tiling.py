@@ -1,0 +1,145 @@
+"""Which rows of each tensor a tile needs, worked out from the convolution's definition.
+
+Output row q and filter tap t meet input row q * stride + t * dilation - pad_before. All halos come
+from that one line. Tiles of one tiling have one shape: what lies outside of a tensor is zero.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from oocdnn.perfmodel.problem import AXES, SPATIAL, Axis, Operand, Problem
+
+
+@dataclass(frozen=True)
+class Span:
+    """Rows of a tile in one dimension: `extent` of them from `origin`, of which those in
+    [begin, end) are elements of the tensor that the tile moves."""
+
+    origin: int
+    extent: int
+    begin: int
+    end: int
+
+    @property
+    def moved(self) -> int:
+        return max(self.end - self.begin, 0)
+
+
+def _clipped(origin: int, extent: int, size: int) -> Span:
+    begin = min(max(origin, 0), size)
+    return Span(origin, extent, begin, max(min(origin + extent, size), begin))
+
+
+class Tiling:
+    """A problem cut into tiles of these lengths on each axis.
+
+    The spatial axes cut y's rows, of backward data those of dx. Missing lengths mean a whole axis;
+    those of a cut axis of backward data are rounded up to whole strides, so that every tile begins
+    at the same phase. `padding_as_data`: tiles hold the padding as zero rows on every axis, as
+    they always do on axes that are cut or padded unevenly.
+    """
+
+    def __init__(
+        self, problem: Problem, lengths: Mapping[Axis, int], padding_as_data: bool = False
+    ) -> None:
+        self.problem = problem
+        self._all_as_data = padding_as_data
+        self.extents = self._extents()
+        self.lengths = {axis: self._length(axis, lengths.get(axis)) for axis in AXES}
+        self.counts = {axis: -(-self.extents[axis] // self.lengths[axis]) for axis in AXES}
+        self._spans: dict[tuple[Axis, int], dict[str, Span]] = {}
+
+    def spans(self, operand: Operand, index: Mapping[Axis, int]) -> tuple[Span, ...]:
+        """The operand's piece of the tile with that number on each axis, by its dimensions."""
+        place = self.problem.shaped_as(operand)
+        name = "x" if place == "x" else "y"  # whose rows a spatial axis means
+        return tuple(
+            Span(0, size, 0, size) if axis is None else self._cut(axis, index[axis])[name]
+            for axis, size in zip(
+                self.problem.axes(operand), self.problem.dims(operand), strict=True
+            )
+        )
+
+    @cached_property
+    def outputs(self) -> tuple[int, int, int]:
+        """Rows of y that one tile computes, or computes from."""
+        d, h, w = (self._cut(axis, 0)["y"].extent for axis in SPATIAL)
+        return d, h, w
+
+    def elements(self, operand: Operand) -> int:
+        """Of the operand's tile, zero rows included."""
+        return prod(span.extent for span in self.spans(operand, dict.fromkeys(AXES, 0)))
+
+    @property
+    def steps(self) -> int:
+        return prod(self.counts.values())
+
+    def _extents(self) -> dict[Axis, int]:
+        problem = self.problem
+        driving = problem.extents if problem.direction == "bwd_data" else problem.outputs
+        channels = 1 if problem.direction == "bwd_bias" else problem.c
+        sizes = (problem.n, problem.groups, problem.k, channels, *driving)
+        return dict(zip(AXES, sizes, strict=True))
+
+    def _length(self, axis: Axis, wanted: int | None) -> int:
+        whole = self.extents[axis]
+        length = whole if wanted is None else min(max(wanted, 1), whole)
+        if self.problem.direction == "bwd_data" and axis in SPATIAL and length < whole:
+            stride = self.problem.stride[SPATIAL.index(axis)]
+            length = min(-(-length // stride) * stride, whole)
+        return length
+
+    def _cut(self, axis: Axis, number: int) -> dict[str, Span]:
+        key = axis, number
+        if key not in self._spans:
+            self._spans[key] = self._cut_anew(axis, number)
+        return self._spans[key]
+
+    def _cut_anew(self, axis: Axis, number: int) -> dict[str, Span]:
+        length = self.lengths[axis]
+        if axis in SPATIAL:
+            return self._spatial(SPATIAL.index(axis), number * length, length)
+        span = _clipped(number * length, length, self.extents[axis])
+        return {"x": span, "y": span}
+
+    def _spatial(self, s: int, begin: int, length: int) -> dict[str, Span]:
+        problem = self.problem
+        if problem.direction == "bwd_bias":
+            return {"y": _clipped(begin, length, problem.outputs[s])}
+        cut = length < self.extents[SPATIAL[s]]
+        uneven = problem.pad_before[s] != problem.pad_after[s]
+        if not (cut or uneven or self._all_as_data):
+            x, y = problem.extents[s], problem.outputs[s]
+            return {"x": Span(0, x, 0, x), "y": Span(0, y, 0, y)}
+        if problem.direction == "bwd_data":
+            return self._rows_of_dx(s, begin, length)
+        return self._rows_of_y(s, begin, length)
+
+    def _rows_of_y(self, s: int, begin: int, length: int) -> dict[str, Span]:
+        """A tile of rows of y. Backward filter's last tile begins earlier, so that all its rows
+        exist, and takes of dy only the rows that no other tile has."""
+        problem = self.problem
+        size = problem.outputs[s]
+        origin = min(begin, size - length) if problem.direction == "bwd_filter" else begin
+        first = origin * problem.stride[s] - problem.pad_before[s]
+        reach = (length - 1) * problem.stride[s] + problem.reach(s)
+        return {
+            "x": _clipped(first, reach, problem.extents[s]),
+            "y": Span(origin, length, begin, min(begin + length, size)),
+        }
+
+    def _rows_of_dx(self, s: int, begin: int, length: int) -> dict[str, Span]:
+        """A tile of rows of dx: from dy's last row whose reach ends at or before the tile's first
+        row, to the last one whose first tap meets a row of the tile."""
+        problem = self.problem
+        stride, pad = problem.stride[s], problem.pad_before[s]
+        first = (begin + pad - (problem.reach(s) - 1)) // stride
+        last = (begin + length - 1 + pad) // stride
+        origin = first * stride - pad
+        end = max(begin + length, last * stride - pad + problem.reach(s))
+        return {
+            "x": Span(origin, end - origin, begin, min(begin + length, problem.extents[s])),
+            "y": _clipped(first, last - first + 1, problem.outputs[s]),
+        }

@@ -1,0 +1,58 @@
+"""What the native planner prices, translated for the independent simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from geometry import doors
+from geometry.doors import DType
+from model.planner import HOST
+
+from oocdnn.perfmodel.problem import AXES, DIRECTIONS, OPERANDS, Problem
+from oocdnn.perfmodel.profile import Profile
+from oocdnn.perfmodel.rates import Engine
+from oocdnn.perfmodel.simulate import Candidate, Outcome, simulate
+
+HOMES = ("host", "device", "tile")  # by the doors' numbers
+
+
+def problem_of(native: doors.Problem) -> Problem:
+    shape, epilogue = native.shape, native.epilogue
+    reads = {"bias": epilogue.bias, "scale": epilogue.scale, "residual": epilogue.residual}
+    reads["old"] = native.beta != 0
+    plain = native.alpha == 1 and not epilogue.activation and not any(reads.values())
+    return Problem(
+        direction=DIRECTIONS[native.direction],
+        n=shape.n, groups=shape.g, k=shape.k, c=shape.c,
+        extents=tuple(shape.input), taps=tuple(shape.filter), outputs=tuple(shape.out),
+        pad_before=tuple(shape.pad_before), pad_after=tuple(shape.pad_after),
+        stride=tuple(shape.stride), dilation=tuple(shape.dilation),
+        dtype=DType(native.dtype).name.lower(), tf32=bool(native.math),
+        finishes=not plain, reads=frozenset(name for name, read in reads.items() if read),
+        strides={name: tuple(native.stride[i]) for i, name in enumerate(OPERANDS)},
+    )  # fmt: skip
+
+
+def candidate_of(tiling: doors.Tiling, order, depths, engine: Engine) -> Candidate:
+    return Candidate(
+        lengths=dict(zip(AXES, tiling.length, strict=True)),
+        order=[AXES[axis] for axis in order],
+        depths=dict(zip(OPERANDS, depths, strict=True)),
+        engine=engine,
+        padding_as_data=all(tiling.padding_as_data),
+    )
+
+
+def simulated(
+    problem: doors.Problem,
+    tiling: doors.Tiling,
+    order: Sequence[int],
+    depths: Sequence[int],
+    profile: Profile,
+    homes: Sequence[int] = HOST,
+    engine: Engine | None = None,
+) -> Outcome:
+    """What `planner.price` prices, simulated."""
+    places = {operand: HOMES[home] for operand, home in zip(OPERANDS, homes, strict=True)}
+    candidate = candidate_of(tiling, order, depths, engine or Engine("direct"))
+    return simulate(problem_of(problem), candidate, profile, places)

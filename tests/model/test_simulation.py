@@ -1,0 +1,223 @@
+"""The planner's prices against a simulation by events that shares no code with it, over problems,
+tilings, memory orders, machines and places of operands as they come."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from geometry import doors
+from geometry.cases import dense, depths, orders, problems, runs, tilings
+from geometry.doors import Direction, DType
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from model import planner
+from model.planner import HOST, IS_TILE, ON_DEVICE, ON_HOST, Profile
+from model.simulated import problem_of, simulated
+
+from oocdnn.perfmodel.events import Signal, Simulation
+from oocdnn.perfmodel.problem import AXES, DIRECTIONS, OPERANDS
+from oocdnn.perfmodel.rates import Engine
+from oocdnn.perfmodel.tiling import Tiling
+
+thorough = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+WALKED = 512  # steps: the planner extrapolates longer schedules
+
+rates = st.sampled_from((1e6, 1e7, 3e7, 1e8, 1e9, 1e10))
+seconds = st.sampled_from((0.0, 1e-7, 1e-6, 1e-4))
+RATES = ("fetch", "drain", "both", "inside")
+ROWS = ("row_bytes", "inside_row_bytes")
+
+
+@st.composite
+def wires(draw, engine: str) -> dict[str, float]:
+    """What an engine's tiles change of the rates, in either memory order of the caller's."""
+    found = {rate: draw(rates) for rate in sorted(draw(st.sets(st.sampled_from(RATES))))}
+    found |= {rows: draw(seconds) * 1e7 for rows in sorted(draw(st.sets(st.sampled_from(ROWS))))}
+    found |= {"hop": draw(st.sampled_from((1e-7, 1e-5)))} if draw(st.booleans()) else {}
+    order = draw(st.sampled_from(("nchw", "nhwc")))
+    return {f"{engine}/{order}/{name}": value for name, value in found.items()}
+
+
+KINDS = [f"{t}/{d}" for t in ("f32", "f32/tf32", "f64", "bf16") for d in DIRECTIONS]
+
+
+@st.composite
+def flops(draw, engine: str) -> dict[str, float]:
+    """Rates of some types and directions."""
+    kinds = draw(st.sets(st.sampled_from(KINDS), max_size=4))
+    return {f"{engine}/{kind}": draw(rates) * 10 for kind in sorted(kinds)}
+
+
+@st.composite
+def tiles(draw, engine: str) -> dict[str, float]:
+    """Rates of tiles of some types and directions, by channels and outputs."""
+    found = {}
+    for kind in sorted(draw(st.sets(st.sampled_from(KINDS), max_size=8))):
+        sizes = draw(st.sets(st.tuples(st.sampled_from((1, 3, 64, 512)), st.integers(1, 5000))))
+        for channels, outputs in sorted(sizes):
+            found[f"{channels} {outputs} {engine}/{kind}"] = draw(rates) * 10
+    return found
+
+
+@st.composite
+def profiles(draw, engine: str) -> Profile:
+    row = draw(st.sampled_from((0.0, 64.0, 1000.0)))
+    return Profile(
+        shared_engines=draw(st.sampled_from((False, False, False, True))),
+        fetch_bytes_per_second=draw(rates),
+        drain_bytes_per_second=draw(rates),
+        both_bytes_per_second=draw(rates) * 2,
+        move_bytes_per_second=draw(rates) * 10,
+        row_bytes=row,
+        far_row_bytes=row * draw(st.integers(1, 4)),
+        copy_seconds=draw(seconds),
+        run_seconds=draw(seconds),
+        step_seconds=draw(seconds),
+        hop_seconds=draw(seconds),
+        flops_fallback=draw(rates) * 10,
+        flops=draw(flops(engine)),
+        tiles=draw(tiles(engine)),
+        wires=draw(wires(engine)),
+    )
+
+
+@st.composite
+def engines(draw) -> Engine:
+    return Engine(
+        name=draw(st.sampled_from(("direct", "other"))),
+        channels_last=draw(st.booleans()),
+        channels_at_once=draw(st.sampled_from((16, 128))),
+        bounce_bytes=draw(st.sampled_from((0, 0, 1, 64, 4096))),
+    )
+
+
+def words_of(engine: Engine) -> str:
+    """The engine as the door names it."""
+    bounce = f"bounce={engine.bounce_bytes}," if engine.bounce_bytes else ""
+    last = "+last" if engine.channels_last else ""
+    return f"{bounce}{engine.name}{last}{'+wide' if engine.channels_at_once == 128 else ''}"
+
+
+@st.composite
+def strides(draw, problem, operand: int) -> list[int]:
+    """Of dimensions in any order of memory, rows sometimes longer than what is used of them."""
+    dims, run, found = doors.dims_of(problem, operand), 1, [0] * 6
+    for d in draw(st.permutations(range(6))):
+        found[d] = run
+        run *= dims[d] * draw(st.sampled_from((1, 1, 1, 1, 3, 1000)))
+    return found
+
+
+@st.composite
+def cases(draw) -> tuple:
+    problem = draw(problems())
+    if problem.direction != Direction.BWD_BIAS and draw(st.booleans()):
+        problem.shape.k, problem.shape.c = 37 * problem.shape.k, 50 * problem.shape.c
+        dense(problem)
+    problem.dtype = draw(st.sampled_from(DType))
+    problem.math = int(problem.dtype == DType.F32 and draw(st.booleans()))
+    memory = draw(st.sampled_from(("dense", "channels last", "any")))
+    for operand in (i for i in range(7) if doors.uses(problem, i)):
+        dims = doors.dims_of(problem, operand)
+        if memory == "any":
+            problem.stride[operand][:] = draw(strides(problem, operand))
+        elif memory == "channels last":
+            problem.stride[operand][:] = doors.strides_of(dims, True)
+    engine = draw(engines())
+    places = st.sampled_from((ON_HOST, ON_HOST, ON_HOST, ON_DEVICE, IS_TILE))
+    homes = draw(st.one_of(st.just(HOST), st.lists(places, min_size=7, max_size=7)))
+    run = problem, draw(tilings(problem)), draw(orders(problem)), draw(depths)
+    return (*run, draw(profiles(engine.name))), homes, engine
+
+
+@thorough
+@given(cases())
+def test_prices_are_what_the_simulation_takes(case):
+    run, homes, engine = case
+    price = planner.price(*run, engines=words_of(engine), homes=homes)
+    outcome = simulated(*run, homes, engine)
+    assert outcome.steps == price["steps"] <= WALKED
+    assert (outcome.bytes_in, outcome.bytes_out) == (price["bytes_in"], price["bytes_out"])
+    for name in ("seconds", "fetch_seconds", "compute_seconds", "drain_seconds"):
+        assert price[name] == pytest.approx(getattr(outcome, name), rel=1e-9, abs=0), name
+
+
+def test_a_transfer_of_nothing_has_no_rows():
+    """It used to have a far row that was none of its rows, and so one near row too few."""
+    problem = doors.parse("conv2d:bwd_filter x1x1x1x4 w1x1x1x1 pad1x0")
+    tiling = doors.make_tiling(problem, [1, 1, 1, 1, 1, 1, 4])
+    profile = Profile(fetch_bytes_per_second=1e6, copy_seconds=1e-6, row_bytes=8, far_row_bytes=800)
+    run = (problem, tiling, doors.default_order(problem), [1] * 7, profile)
+    price = planner.price(*run, engines=planner.DIRECT)
+    rows = 1 + 3  # x has padding above and below its only row, dy has three rows
+    copies = 2 * doors.counts(tiling)[5]
+    assert price["fetch_seconds"] == pytest.approx(copies * 1e-6 + rows * (16 + 800) / 1e6)
+
+
+@thorough
+@given(runs())
+def test_tiles_are_cut_alike(run):
+    """Every box of every tile, worked out twice."""
+    native, cut, *_ = run
+    problem = problem_of(native)
+    lengths = dict(zip(AXES, cut.length, strict=True))
+    tiling = Tiling(problem, lengths, all(cut.padding_as_data))
+    assert list(tiling.lengths.values()) == list(cut.length)
+    assert list(tiling.counts.values()) == doors.counts(cut)
+    shape = doors.tile_shape(native, cut)
+    assert tiling.outputs == tuple(shape.out)
+    for index in itertools.product(*map(range, tiling.counts.values())):
+        for operand in (*problem.inputs, problem.output):
+            box = doors.region(native, cut, OPERANDS.index(operand), index)
+            spans = tiling.spans(operand, dict(zip(AXES, index, strict=True)))
+            assert [span.origin for span in spans] == list(box.origin)
+            assert [span.extent for span in spans] == list(box.extent)
+            assert [(span.begin, span.end) for span in spans] == list(
+                zip(box.valid_begin, box.valid_end, strict=True)
+            )
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=9))
+@example([3, 3])
+def test_a_signal_reaches_who_waits_a_hop_later(work):
+    """A relay of two processes, each of which waits for the other's last piece of work."""
+    clock, hop = Simulation(0.5), 0.5
+    done = [Signal() for _ in work]
+
+    def process(first: int):
+        for i in range(first, len(work), 2):
+            if i > 0:
+                yield done[i - 1]
+            yield float(work[i])
+            clock.send(done[i])
+
+    for first in range(2):
+        clock.start(process(first))
+    clock.run()
+    assert clock.now == sum(work) + hop * (len(work) - 1)
+
+
+def test_waiting_for_ever_is_an_error():
+    clock = Simulation(0.0)
+    clock.start(iter([Signal()]))
+    with pytest.raises(RuntimeError, match="1 process"):
+        clock.run()
+
+
+def test_three_engines_work_at_the_same_time():
+    """By hand: tiles of 1 s to fetch, 2 s to compute, 3 s to drain, in two slots each."""
+    problem = doors.parse("conv2d:fwd x4x1x10x10 w1x1x1x1")
+    tiling = doors.make_tiling(problem, [1, 1, 1, 1, 1, 10, 10])
+    free = {"copy_seconds": 0, "row_bytes": 0, "far_row_bytes": 0, "hop_seconds": 0.0}
+    profile = Profile(
+        **free, fetch_bytes_per_second=400, drain_bytes_per_second=400 / 3, flops_fallback=100,
+        run_seconds=0,
+    )  # fmt: skip
+    homes = [ON_HOST, IS_TILE, *HOST[2:]]
+    outcome = simulated(problem, tiling, doors.default_order(problem), [2] * 7, profile, homes)
+    assert outcome.pipeline_seconds == pytest.approx(1 + 2 + 4 * 3)
+    assert math.isclose(outcome.compute_seconds, 8)
+    waiting = simulated(problem, tiling, doors.default_order(problem), [1] * 7, profile, homes)
+    assert waiting.pipeline_seconds == pytest.approx(1 + 4 * (2 + 3))
