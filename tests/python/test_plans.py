@@ -81,6 +81,13 @@ def test_every_shipped_profile_plans(name, direction):
     assert plan.machine == profiles.machine(profiles.find(name))
 
 
+@pytest.mark.parametrize("mebibytes", [64, 72, 80, 90, 100, 120])
+def test_bounce_memory_is_in_the_budget(mebibytes):
+    """Here the tiles take what they can get."""
+    plan = shipped("conv2d:fwd x1x2048x1024x1024 w2048x2048x3x3 pad1", budget=f"{mebibytes}MiB")
+    assert 0.5 * plan.budget_bytes < plan.booked_bytes <= plan.budget_bytes
+
+
 def test_faster_wires_make_faster_plans():
     names = ("p100-pcie3", "h100-pcie4", "h200-pcie5", "gh200-nvlink-c2c")
     seconds = [shipped(BIG + "/tf32", name).predicted_seconds for name in names]
