@@ -36,8 +36,8 @@ void Append(std::string* key, const void* data, size_t bytes) {
 }
 
 // Equal keys mean equal plans: every number that the planner and the engines look at.
-// What two problems differ in that is of no consequence is left out: the strides of operands that are
-// not used, and along dimensions of one element.
+// What two problems differ in that is of no consequence is left out: the strides of operands that
+// are not used, and along dimensions of one element.
 std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_place,
                   int64_t budget) {
   std::string key;
@@ -317,6 +317,13 @@ Status Context::UsePlan(const Problem& problem, const std::string& plan) {
   report.request = RequestFor(problem, {}, budget_);
   OOC_ASSIGN(const RankedCandidate priced, ParsePlan(report.request, ProfileFor(problem), plan));
   report.cost = priced.cost;
+  if (const int64_t bytes = priced.cost.device_bytes; bytes > budget_) {
+    return Error(Code::kOutOfMemory,
+                 "the plan's slots take %s of the device, the budget is %s: shorter tiles or fewer "
+                 "slots take less",
+                 BytesText(bytes).c_str(), BytesText(budget_).c_str())
+        .WithDetail(bytes);
+  }
   OOC_ASSIGN(report.booking, Book(*stack_.device, report.request, priced.candidate, budget_));
   ++prepared_;
   OOC_TRY(room_->loop.Settle());  // the plan that goes may still be run
