@@ -3,6 +3,7 @@
 import click
 
 from oocdnn.perfmodel.predecessor_table import predecessor
+from oocdnn.perfmodel.validate import validate
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -10,7 +11,7 @@ def main() -> None:
     """Judge the performance model: what it predicts, against what others plan or a machine does."""
 
 
-for command in (predecessor,):
+for command in (predecessor, validate):
     main.add_command(command)
 
 if __name__ == "__main__":

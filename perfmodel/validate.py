@@ -123,15 +123,15 @@ def regret(
     """What other plans of the case take. The context follows the chosen one again afterwards."""
     found = Regret(one.problem, one.budget, [one.plan], [one.predicted_seconds], [one.seconds])
     for candidate in context.candidates(one.problem, best=best, random=chance):
-        if candidate.plan in found.plans:
+        if candidate["plan"] in found.plans:
             continue
         try:
-            context.use_plan(one.problem, candidate.plan)
+            context.use_plan(one.problem, candidate["plan"])
             call()
         except (oocdnn.OutOfMemory, oocdnn.Unsupported):
             continue  # its exact bytes are too many, or the engine refuses
-        found.plans.append(candidate.plan)
-        found.predicted.append(candidate.predicted_seconds)
+        found.plans.append(candidate["plan"])
+        found.predicted.append(candidate["predicted_seconds"])
         found.seconds.append(timed(context, call, 2)[0])
     context.use_plan(one.problem, one.plan)
     return found
@@ -205,10 +205,10 @@ def validate(
     out: Path | None,
 ) -> None:  # fmt: skip
     with oocdnn.Context(device, "1MiB", profile="none") as context:
-        device = context.device
+        on = context.device
     measured, found = list[Measured](), list[Regret]()
     about = provenance("oocdnn.perfmodel", repeats)
-    for one in run(device, cases(device, count, seed), regrets, repeats, seconds, plans):
+    for one in run(on, cases(on, count, seed), regrets, repeats, seconds, plans):
         if isinstance(one, Measured):
             measured.append(one)
             click.echo(line(one))

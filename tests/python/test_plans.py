@@ -41,7 +41,7 @@ def test_the_reference_lists_the_fields_of_the_example():
     assert len(names) == len(plan)
     assert set(plan["seconds_by_engine"]) == {"fetch", "compute", "drain"}
     assert {tuple(one) for one in plan["runners_up"]} == {
-        ("text", "engine", "predicted_seconds", "device_bytes")
+        ("plan", "text", "engine", "predicted_seconds", "device_bytes")
     }
     assert math.prod(plan["splits"].values()) == plan["tiles"] > 1
     assert plan["refused"]
