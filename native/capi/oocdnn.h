@@ -251,12 +251,12 @@ OOCDNN_API oocdnn_status oocdnn_plan_for_profile(const char* profile, const char
  * docs/reference/plan.md. Nothing is prepared: bytes are estimates, and the budget bounds none. */
 OOCDNN_API oocdnn_status oocdnn_price(oocdnn_context* context, const char* problem,
                                       const char* plan, const char** json);
-/* Prepares such a plan, and follows it in calls of this problem with all operands in host memory. */
+/* Prepares such a plan, and follows it in calls of the problem with all operands in host memory. */
 OOCDNN_API oocdnn_status oocdnn_use_plan(oocdnn_context* context, const char* problem,
                                          const char* plan);
-/* Plans for the problem that would fit, by estimate: the `best` that the search found, fastest first,
- * then `random` others, the same for the same seed. A JSON array of objects with `plan`, `text`,
- * `engine`, `predicted_seconds` and `device_bytes`. */
+/* Plans for the problem that would fit, by estimate: the `best` that the search found, fastest
+ * first, then `random` others, the same for the same seed. A JSON array of objects with `plan`,
+ * `text`, `engine`, `predicted_seconds` and `device_bytes`. */
 OOCDNN_API oocdnn_status oocdnn_candidates(oocdnn_context* context, const char* problem,
                                            int32_t best, int32_t random, int64_t seed,
                                            const char** json);

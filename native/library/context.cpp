@@ -346,13 +346,11 @@ Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem, int be
   const Profile& profile = ProfileFor(problem);
   OOC_ASSIGN(PlanSearch search, Search(request, profile));
   search.ranked.resize(std::min(search.ranked.size(), static_cast<size_t>(best)));
-  std::vector<RunnerUp> found;
-  for (const RankedCandidate& ranked : search.ranked) {
-    found.push_back(RunnerUpOf(request, ranked));
-  }
-  for (const RankedCandidate& ranked : Sample(request, profile, random, seed)) {
-    found.push_back(RunnerUpOf(request, ranked));
-  }
+  std::vector<RankedCandidate> all = Sample(request, profile, random, seed);
+  all.insert(all.begin(), search.ranked.begin(), search.ranked.end());
+  std::vector<RunnerUp> found(all.size());
+  std::transform(all.begin(), all.end(), found.begin(),
+                 [&](const RankedCandidate& ranked) { return RunnerUpOf(request, ranked); });
   return found;
 }
 

@@ -102,7 +102,7 @@ Result<Depths> DepthsOf(const Problem& problem, std::string_view word) {
 // What a plan says, apart from its engine.
 struct Parts {
   AxisArray length{};
-  std::string_view order = "", slots = "";  // "": not said
+  std::string_view order, slots;  // "": not said
 };
 
 Result<Parts> PartsOf(const Problem& problem, const std::vector<std::string_view>& words) {
