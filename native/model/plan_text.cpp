@@ -106,7 +106,8 @@ struct Parts {
 };
 
 Result<Parts> PartsOf(const Problem& problem, const std::vector<std::string_view>& words) {
-  Parts parts{ExtentsOf(problem)};
+  Parts parts;
+  parts.length = ExtentsOf(problem);
   const AxisArray extent = parts.length;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string_view word = words[i];
