@@ -115,10 +115,10 @@ class Profile:
     def arithmetic(self, engine: str, kind: str, direction: Direction) -> Arithmetic:
         """Of a type, "f32" or "f32/tf32". Where no tile was measured, all have the rate of the key
         or of its nearest relative."""
-        measured = dict[tuple[int, int], float]()
+        measured: dict[tuple[int, int], float] = {}
         for key, rate in self.tiles.items():
-            channels, outputs, of = key.split(" ", 2)
-            if of == f"{engine}/{kind}/{direction}":
+            channels, outputs, name = key.split(" ", 2)
+            if name == f"{engine}/{kind}/{direction}":
                 measured[int(channels), int(outputs)] = rate
         return Arithmetic(measured or {(1, 1): self._flops(engine, kind, direction)})
 

@@ -8,7 +8,7 @@ import math
 
 import pytest
 from geometry import doors
-from geometry.cases import dense, depths, orders, problems, runs, tilings
+from geometry.cases import dense, depths, make, orders, problems, runs, tilings
 from geometry.doors import Direction, DType
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ from oocdnn.perfmodel.problem import AXES, DIRECTIONS, OPERANDS
 from oocdnn.perfmodel.rates import Engine
 from oocdnn.perfmodel.tiling import Tiling
 
-thorough = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 WALKED = 512  # steps: the planner extrapolates longer schedules
 
 rates = st.sampled_from((1e6, 1e7, 3e7, 1e8, 1e9, 1e10))
@@ -132,8 +132,40 @@ def cases(draw) -> tuple:
     return (*run, draw(profiles(engine.name))), homes, engine
 
 
+@st.composite
+def long_cases(draw) -> tuple:
+    """Tens of tiles that roll rows, wait for slots and share the wire, on machines whose engines
+    take about as long as each other."""
+    taps, stride = draw(st.integers(1, 5)), draw(st.integers(1, 2))
+    direction = draw(st.sampled_from(Direction))
+    plain = direction == Direction.BWD_BIAS
+    problem = make(
+        direction, n=draw(st.integers(1, 4)), k=draw(st.integers(1, 8)),
+        c=1 if plain else draw(st.integers(1, 8)), input=(1, draw(st.integers(20, 60)), 9),
+        filter=(1, 1 if plain else taps, 1), stride=(1, 1 if plain else stride, 1),
+    )  # fmt: skip
+    length = list(doors.make_tiling(problem, [2**40] * 7).extent)
+    length[5] = draw(st.integers(1, 3))
+    if draw(st.booleans()):
+        length[draw(st.sampled_from((0, 2, 3)))] = 1
+    tiling = doors.make_tiling(problem, length, draw(st.booleans()))
+    order = draw(orders(problem))
+    near = st.floats(-0.7, 0.7).map(lambda power: 10**power)
+    profile = Profile(
+        fetch_bytes_per_second=1e8 * draw(near),
+        drain_bytes_per_second=1e8 * draw(near),
+        both_bytes_per_second=2e8 * draw(near),
+        move_bytes_per_second=3e8 * draw(near),
+        flops_fallback=1e9 * draw(near),
+        copy_seconds=draw(st.sampled_from((0, 1e-5, 1e-4))),
+        hop_seconds=draw(st.sampled_from((0, 1e-5))),
+    )
+    depths = draw(st.lists(st.integers(1, 3), min_size=7, max_size=7))
+    return (problem, tiling, order, depths, profile), HOST, Engine("direct")
+
+
 @thorough
-@given(cases())
+@given(st.one_of(cases(), long_cases()))
 def test_prices_are_what_the_simulation_takes(case):
     run, homes, engine = case
     price = planner.price(*run, engines=words_of(engine), homes=homes)
