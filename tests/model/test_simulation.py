@@ -51,18 +51,19 @@ def flops(draw, engine: str) -> dict[str, float]:
 
 
 @st.composite
-def tiles(draw, engine: str) -> dict[str, float]:
-    """Rates of tiles of some types and directions, by channels and outputs."""
-    found = {}
-    for kind in sorted(draw(st.sets(st.sampled_from(KINDS), max_size=8))):
-        sizes = draw(st.sets(st.tuples(st.sampled_from((1, 3, 64, 512)), st.integers(1, 5000))))
-        for channels, outputs in sorted(sizes):
-            found[f"{channels} {outputs} {engine}/{kind}"] = draw(rates) * 10
+def tiles(draw, engine: str, own: str) -> dict[str, float]:
+    """Rates of tiles, by channels and outputs, of some types and directions and often our own."""
+    found, channels = {}, st.sampled_from((1, 3, 7, 64, 512))
+    others = st.sets(st.sampled_from([kind for kind in KINDS if kind != own]), max_size=2)
+    for kind in sorted(draw(others) | draw(st.sampled_from((set(), {own})))):
+        sizes = draw(st.sets(st.tuples(channels, st.integers(1, 5000)), min_size=1, max_size=5))
+        for width, outputs in sorted(sizes):
+            found[f"{width} {outputs} {engine}/{kind}"] = draw(rates) * 10
     return found
 
 
 @st.composite
-def profiles(draw, engine: str) -> Profile:
+def profiles(draw, engine: str, kind: str) -> Profile:
     row = draw(st.sampled_from((0.0, 64.0, 1000.0)))
     return Profile(
         shared_engines=draw(st.sampled_from((False, False, False, True))),
@@ -78,7 +79,7 @@ def profiles(draw, engine: str) -> Profile:
         hop_seconds=draw(seconds),
         flops_fallback=draw(rates) * 10,
         flops=draw(flops(engine)),
-        tiles=draw(tiles(engine)),
+        tiles=draw(tiles(engine, kind)),
         wires=draw(wires(engine)),
     )
 
@@ -129,7 +130,9 @@ def cases(draw) -> tuple:
     places = st.sampled_from((ON_HOST, ON_HOST, ON_HOST, ON_DEVICE, IS_TILE))
     homes = draw(st.one_of(st.just(HOST), st.lists(places, min_size=7, max_size=7)))
     run = problem, draw(tilings(problem)), draw(orders(problem)), draw(depths)
-    return (*run, draw(profiles(engine.name))), homes, engine
+    seen = problem_of(problem)
+    kind = f"{seen.dtype}{'/tf32' if seen.tf32 else ''}/{seen.direction}"
+    return (*run, draw(profiles(engine.name, kind))), homes, engine
 
 
 @st.composite
