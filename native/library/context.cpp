@@ -13,11 +13,8 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "device/wrap/wrap.hpp"
-#include "library/calibrate.hpp"
 #include "library/operands.hpp"
 #include "memory/owners.hpp"
-#include "model/plan_text.hpp"
-#include "model/sample.hpp"
 
 namespace oocdnn {
 namespace {
@@ -31,59 +28,9 @@ constexpr int64_t kFileBudget = int64_t{256} << 20;
 // A plan smaller than this is not worth another attempt.
 constexpr int64_t kLeastBudget = 4096;
 
-void Append(std::string* key, const void* data, size_t bytes) {
-  key->append(static_cast<const char*>(data), bytes);
-}
-
-// Equal keys mean equal plans: every number that the planner and the engines look at.
-// What two problems differ in that is of no consequence is left out: the strides of operands that
-// are not used, and along dimensions of one element.
-std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_place,
-                  int64_t budget) {
-  std::string key;
-  const int32_t small[] = {static_cast<int32_t>(problem.direction),
-                           problem.rank,
-                           static_cast<int32_t>(problem.dtype),
-                           static_cast<int32_t>(problem.math),
-                           static_cast<int32_t>(problem.epilogue.scale),
-                           static_cast<int32_t>(problem.epilogue.bias),
-                           static_cast<int32_t>(problem.epilogue.residual),
-                           static_cast<int32_t>(problem.epilogue.activation)};
-  const double scalars[] = {problem.alpha, problem.beta, problem.epilogue.residual_alpha,
-                            problem.epilogue.parameter};
-  Append(&key, small, sizeof small);
-  Append(&key, scalars, sizeof scalars);
-  Append(&key, &problem.shape, sizeof problem.shape);
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    if (!problem.Uses(operand)) continue;
-    const Dims dims = problem.DimsOf(operand);
-    Dims stride = problem.stride[i];
-    for (size_t d = 0; d < stride.size(); ++d) stride[d] = dims[d] > 1 ? stride[d] : 0;
-    Append(&key, &stride, sizeof stride);
-  }
-  Append(&key, &home, sizeof home);
-  Append(&key, &in_place, sizeof in_place);
-  Append(&key, &budget, sizeof budget);
-  return key;
-}
-
 Result<int64_t> BudgetBytes(const std::string& text, Device& device) {
   OOC_ASSIGN(const int64_t free, device.FreeBytes());
   return ParseBudget(text, free);
-}
-
-// Two invariant engines may still round differently, so reproducible results come from one engine
-// whatever the budget: the first that is invariant. Names of the others are left empty.
-std::vector<EngineInfo> EnginesFor(const Device& device, bool reproducible) {
-  std::vector<EngineInfo> engines = device.engines();
-  if (!reproducible) return engines;
-  bool found = false;
-  for (EngineInfo& engine : engines) {
-    if (found || !engine.properties.invariant) engine.name.clear();
-    found = found || engine.properties.invariant;
-  }
-  return engines;
 }
 
 }  // namespace
@@ -157,56 +104,13 @@ Status Context::EnterProcess() {
   return {};
 }
 
-// Measuring takes device memory, so that of the arena goes first.
-const Profile& Context::ProfileFor(const Problem& problem) {
-  if (profile_ == nullptr || profile_->Lacks(problem)) {
-    static_cast<void>(room_->loop.Settle());
-    arena_->Release();
-  }
-  return Machine().For(problem);
-}
-
-MachineProfile& Context::Machine() {
-  if (profile_ == nullptr) {
-    profile_ = std::make_unique<MachineProfile>(*stack_.base, options_.profile);
-  }
-  return *profile_;
-}
+Status Context::Settle() { return room_->loop.Settle(); }
 
 int64_t Context::BudgetOf(const HostTensors& tensors) const {
   const bool files = std::any_of(tensors.begin(), tensors.end(),
                                  [](const HostTensor& tensor) { return tensor.in_file(); });
   if (!files || !auto_budget_ || !stack_.device->capabilities().shares_host_memory) return budget_;
   return std::min(budget_, kFileBudget);
-}
-
-// A device that tries engines out does so in memory of its own: it has the arena's meanwhile.
-Result<PlanReport> Context::MakePlan(const PlanRequest& request, const InPlace& in_place) {
-  const int64_t held = stack_.device->capabilities().tries_engines ? arena_->bytes() : 0;
-  if (held == 0) return ChoosePlan(request, in_place);
-  OOC_TRY(room_->loop.Settle());
-  arena_->Release();
-  Result<PlanReport> made = ChoosePlan(request, in_place);
-  static_cast<void>(arena_->Reserve(held));  // if that fails, the call that needs it says so
-  return made;
-}
-
-// In place where that can be done; else in tiles, which the device then copies within its memory.
-// Tiles are also faster than what an engine does in place without the workspace that it wants.
-Result<PlanReport> Context::ChoosePlan(const PlanRequest& request, const InPlace& in_place) {
-  const Profile& profile = ProfileFor(request.problem);
-  if (in_place == InPlace{}) return PlanAndBook(*stack_.device, request, profile, &prepared_);
-  PlanRequest picky = request;
-  picky.first_choice = true;
-  const auto short_of_memory = [](const Result<PlanReport>& made) {
-    return made.status().code() == Code::kOutOfMemory;
-  };
-  Result<PlanReport> made = PlanInPlace(*stack_.device, picky, profile, in_place, &prepared_);
-  if (made.status().code() != Code::kUnsupported && !short_of_memory(made)) return made;
-  made = PlanAndBook(*stack_.device, request, profile, &prepared_);
-  if (!short_of_memory(made)) return made;
-  Result<PlanReport> rest = PlanInPlace(*stack_.device, request, profile, in_place, &prepared_);
-  return rest.ok() ? std::move(rest) : std::move(made);
 }
 
 Homes Context::HomesOf(const Problem& problem, const HostTensors& tensors) {
@@ -245,137 +149,6 @@ InPlace Context::InPlaceOf(const Problem& problem, const HostTensors& tensors,
        tensors[Index(Operand::kResidual)].view.data == tensors[Index(output)].view.data);
   if (reads_output) in_place[Index(output)] = false;
   return in_place;
-}
-
-PlanRequest Context::RequestFor(const Problem& problem, const Homes& home, int64_t budget) const {
-  PlanRequest request;
-  request.problem = problem;
-  request.home = home;
-  request.budget = budget;
-  // Only what crosses a wire bounces.
-  request.bounce_bytes = OnDevice(problem, home)
-                             ? 0
-                             : BounceWithin(budget, stack_.device->capabilities().bounce_bytes);
-  request.engines = EnginesFor(*stack_.device, options_.reproducible);
-  request.reproducible = options_.reproducible;
-  return request;
-}
-
-Result<PlanPointer> Context::Lookup(const Problem& problem, const Homes& home,
-                                    const InPlace& in_place, int64_t budget) {
-  const std::string key = KeyOf(problem, home, in_place, budget);
-  if (const PlanPointer* const kept = plans_.Find(key)) return *kept;
-  const PlanRequest request = RequestFor(problem, home, budget);
-  Result<PlanReport> made = MakePlan(request, in_place);
-  if (!made.ok() && made.status().code() == Code::kOutOfMemory) {
-    const int64_t works =
-        WorkingBudget(*stack_.device, request, ProfileFor(problem), made.status());
-    return std::move(made)
-        .status()
-        .With(Format("a budget of %s is too small, %lld bytes work", BytesText(budget).c_str(),
-                     static_cast<long long>(works)))
-        .WithDetail(works);
-  }
-  OOC_ASSIGN(PlanReport report, std::move(made));
-  if (Logs(LogLevel::kDebug)) {
-    Log(LogLevel::kDebug, "plan %s", ToText(SummaryOf(report, ProfileFor(problem))).c_str());
-  }
-  if (plans_.full()) OOC_TRY(room_->loop.Settle());  // the one that goes may still be run
-  return plans_.Put(key, std::make_shared<const PlanReport>(std::move(report)));
-}
-
-Result<PlanSummary> Context::Plan(const Problem& problem) {
-  OOC_TRY(CheckPlannable(problem));
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
-  Result<PlanPointer> plan = Lookup(problem, {}, {}, budget_);
-  if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
-  const PlanReport& report = *plan.value();
-  PlanSummary summary = SummaryOf(report, ProfileFor(problem));
-  if (!stack_.device->capabilities().reads_host) {
-    summary.host_bytes =
-        Staging::PageableBytes(problem, report.booking.candidate, options_.host_cap);
-  }
-  return summary;
-}
-
-Result<PlanSummary> Context::Price(const Problem& problem, const std::string& plan) {
-  OOC_TRY(CheckPlannable(problem));
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
-  const PlanRequest request = RequestFor(problem, {}, budget_);
-  const Profile& profile = ProfileFor(problem);
-  OOC_ASSIGN(const RankedCandidate priced, ParsePlan(request, profile, plan));
-  return Summarize(request, profile, priced, {}, {});
-}
-
-Status Context::UsePlan(const Problem& problem, const std::string& plan) {
-  OOC_TRY(CheckPlannable(problem));
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
-  PlanReport report;
-  report.request = RequestFor(problem, {}, budget_);
-  OOC_ASSIGN(const RankedCandidate priced, ParsePlan(report.request, ProfileFor(problem), plan));
-  report.cost = priced.cost;
-  if (const int64_t bytes = priced.cost.device_bytes; bytes > budget_) {
-    return Error(Code::kOutOfMemory,
-                 "the plan's slots take %s of the device, the budget is %s: shorter tiles or fewer "
-                 "slots take less",
-                 BytesText(bytes).c_str(), BytesText(budget_).c_str())
-        .WithDetail(bytes);
-  }
-  OOC_ASSIGN(report.booking, Book(*stack_.device, report.request, priced.candidate, budget_));
-  ++prepared_;
-  OOC_TRY(room_->loop.Settle());  // the plan that goes may still be run
-  std::string key = KeyOf(problem, {}, {}, budget_);
-  plans_.Forget(key);
-  plans_.Put(std::move(key), std::make_shared<const PlanReport>(std::move(report)));
-  return {};
-}
-
-Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem, int best, int random,
-                                                  uint64_t seed) {
-  OOC_TRY(CheckPlannable(problem));
-  if (best < 0 || random < 0) {
-    return Error(Code::kInvalidProblem, "%d best and %d random plans were asked for", best, random);
-  }
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
-  PlanRequest request = RequestFor(problem, {}, budget_);
-  request.best = std::max(best, 1);
-  const Profile& profile = ProfileFor(problem);
-  OOC_ASSIGN(PlanSearch search, Search(request, profile));
-  search.ranked.resize(std::min(search.ranked.size(), static_cast<size_t>(best)));
-  std::vector<RankedCandidate> all = Sample(request, profile, random, seed);
-  all.insert(all.begin(), search.ranked.begin(), search.ranked.end());
-  std::vector<RunnerUp> found(all.size());
-  std::transform(all.begin(), all.end(), found.begin(),
-                 [&](const RankedCandidate& ranked) { return RunnerUpOf(request, ranked); });
-  return found;
-}
-
-Result<int64_t> Context::PlanInCore(const Problem& problem, int64_t budget) {
-  OOC_TRY(Validate(problem));
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
-  const int64_t alignment = stack_.device->capabilities().alignment;
-  HostTensors tensors;
-  for (int i = 0; i < kOperands; ++i) {
-    tensors[i].tier = Tier::kDevice;
-    tensors[i].view.data = reinterpret_cast<void*>(alignment * (i + 1));  // NOLINT: any address
-  }
-  const Homes home = HomesOf(problem, tensors);
-  const InPlace in_place = InPlaceOf(problem, tensors, home);
-  Result<PlanPointer> plan = Lookup(problem, home, in_place, budget > 0 ? budget : budget_);
-  if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
-  // Run looks for it by the scratch memory that it is given.
-  const int64_t bytes = std::max<int64_t>(plan.value()->booking.bytes, 1);
-  std::string key = KeyOf(problem, home, in_place, bytes);
-  if (plans_.Find(key) == nullptr) {
-    if (plans_.full()) OOC_TRY(room_->loop.Settle());
-    plans_.Put(std::move(key), plan.value());
-  }
-  return bytes + alignment;
 }
 
 Result<Stream> Context::CallerOf(const HostTensors& tensors, void* stream) {
@@ -490,17 +263,6 @@ Status Context::Release() {
   arena_->Release();
   slabs_->Release();
   return {};
-}
-
-Result<std::string> Context::Calibrate(const Progress& progress) {
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
-  OOC_TRY(room_->loop.Settle());
-  arena_->Release();
-  MachineProfile& profile = Machine();
-  OOC_TRY(profile.Complete(progress).With("measuring this machine"));
-  plans_.Clear();
-  return profile.file();
 }
 
 Result<std::string> Context::Trace() {

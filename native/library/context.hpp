@@ -99,6 +99,7 @@ class Context {
   Status Open();
   // Makes the room anew in a forked child. With the turn held, like all below.
   Status EnterProcess();
+  Status Settle();  // waits for what runs
   const Profile& ProfileFor(const Problem& problem);
   MachineProfile& Machine();
   // One call on its way through the attempts to run it.
