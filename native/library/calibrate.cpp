@@ -55,7 +55,8 @@ bool ReadProfile(const std::string& file, const std::string& machine, Profile* p
 }
 
 std::string KindOf(const Problem& problem) {
-  return Profile::FlopsKey("", problem.dtype, problem.math, problem.direction);
+  return Profile::FlopsKey(IsWide(problem) ? "wide" : "", problem.dtype, problem.math,
+                           problem.direction);
 }
 
 }  // namespace
@@ -85,9 +86,9 @@ bool MachineProfile::Lacks(const Problem& problem) const {
 const Profile& MachineProfile::For(const Problem& problem) {
   if (!Lacks(problem)) return profile_;
   asked_.insert(KindOf(problem));
-  const size_t known = profile_.flops.size();
+  const Profile before = profile_;
   MeasureArithmetic(device_, problem, TileGrid::kFew, &profile_);
-  if (profile_.flops.size() > known) Write();
+  if (profile_ != before) Write();
   return profile_;
 }
 

@@ -36,7 +36,7 @@ class MachineProfile {
   std::string file_;  // "": kept nowhere
   Profile profile_;
   bool grows_ = false;           // it is measured, and of this device
-  std::set<std::string> asked_;  // types and directions
+  std::set<std::string> asked_;  // kinds of problems
 };
 
 }  // namespace oocdnn

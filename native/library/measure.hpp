@@ -13,8 +13,11 @@ Status MeasureCopies(Device& device, Profile* profile);
 // Which tiles are measured where their size matters: few in a first call, which somebody waits for.
 enum class TileGrid { kFew, kAll };
 
-// The arithmetic of every engine for the problem's type and direction, as far as the profile does
-// not have it. What an engine refuses stays as it is.
+// Whether the problem has so many channels that few other problems tell how fast it is.
+bool IsWide(const Problem& problem);
+
+// The arithmetic of every engine for the problem's type and direction, and for many channels where
+// it is wide, as far as the profile does not have it. What an engine refuses stays as it is.
 void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, Profile* profile);
 
 // What no time is spent on: nobody waits for the reference engine if another serves.

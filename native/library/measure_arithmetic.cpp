@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
-#include <span>
 #include <utility>
+#include <vector>
 
 #include "library/measure.hpp"
 #include "library/rig.hpp"
@@ -16,8 +16,7 @@ namespace {
 
 constexpr int64_t kWidth = 112;
 // Channels: of what is measured first, and of the rest.
-constexpr int64_t kFew = 64;
-constexpr int64_t kMore[] = {512}, kAllMore[] = {16, 128, 512, 2048};
+constexpr int64_t kFew = 64, kMany = 512, kMost = 2048;
 // Rows of an image with few channels: of a small tile, which suffices where a device takes long
 // enough for it, and of a large one.
 constexpr int64_t kRows = 56, kGrowth = 8, kMostRows = kRows * kGrowth * kGrowth;
@@ -114,7 +113,22 @@ class Tiles {
   Block numbers_;
 };
 
+// The channels of further tiles.
+std::vector<int64_t> ChannelsOf(const Problem& problem, TileGrid grid) {
+  if (grid == TileGrid::kAll) return {16, 128, kMany, kMost};
+  return IsWide(problem) ? std::vector{kMany, kMost} : std::vector{kMany};
+}
+
+bool HasChannels(const TileRates& rates, int64_t channels) {
+  const auto found = rates.lower_bound({channels, 0});
+  return found != rates.end() && found->first.channels == channels;
+}
+
 }  // namespace
+
+bool IsWide(const Problem& problem) {
+  return std::min(problem.shape.k, problem.shape.c) >= 2 * kMany;
+}
 
 // Where copies and arithmetic overlap, the sizes of tiles matter too: what is fast there is so only
 // when it has much to do.
@@ -125,21 +139,19 @@ void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, Pr
   const bool sizes =
       !device.capabilities().shared_engines && problem.direction != Direction::kBackwardBias;
   const bool all = grid == TileGrid::kAll && sizes;
-
   for (int engine = 0; engine < static_cast<int>(device.engines().size()); ++engine) {
     const EngineInfo& info = device.engines()[static_cast<size_t>(engine)];
     const std::string key =
         Profile::FlopsKey(info.name, problem.dtype, problem.math, problem.direction);
-    if (IsLastResort(info) || (profile->flops.contains(key) && !all)) continue;
     TileRates rates = profile->tiles.contains(key) ? profile->tiles[key] : TileRates{};
+    const bool lacks = all || (sizes && IsWide(problem) && !HasChannels(rates, kMost));
+    if (IsLastResort(info) || (profile->flops.contains(key) && !lacks)) continue;
     const auto measure = [&](int64_t channels) {
       return tiles.Rates(engine, channels, all, profile->run_seconds, &rates);
     };
     const double rate = sizes ? measure(kFew) : tiles.Rate(engine);
     if (sizes && rate > kFast) {
-      for (const int64_t channels : all ? std::span<const int64_t>(kAllMore) : kMore) {
-        measure(channels);
-      }
+      for (const int64_t channels : ChannelsOf(problem, grid)) measure(channels);
     }
     if (rate > 0) profile->flops[key] = rate;
     if (!rates.empty()) profile->tiles[key] = std::move(rates);
