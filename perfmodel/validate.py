@@ -120,7 +120,7 @@ def measure(context: oocdnn.Context, case: Case, repeats: int) -> tuple[Measured
 def regret(
     context: oocdnn.Context, one: Measured, call: Callable[[], Any], best: int, chance: int
 ) -> Regret:
-    """What other plans of the case take. The context follows the chosen one again afterwards."""
+    """What other plans of the case take. The context follows the last of them afterwards."""
     found = Regret(one.problem, one.budget, [one.plan], [one.predicted_seconds], [one.seconds])
     for candidate in context.candidates(one.problem, best=best, random=chance):
         if candidate["plan"] in found.plans:
@@ -133,7 +133,6 @@ def regret(
         found.plans.append(candidate["plan"])
         found.predicted.append(candidate["predicted_seconds"])
         found.seconds.append(timed(context, call, 2)[0])
-    context.use_plan(one.problem, one.plan)
     return found
 
 

@@ -29,10 +29,6 @@ class Recent {
     return entries_.front().second;
   }
 
-  void Forget(const Key& key) {
-    entries_.remove_if([&](const auto& entry) { return entry.first == key; });
-  }
-
   [[nodiscard]] bool full() const { return entries_.size() >= most_; }
   void Clear() { entries_.clear(); }
 

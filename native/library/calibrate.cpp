@@ -88,7 +88,7 @@ const Profile& MachineProfile::For(const Problem& problem) {
   asked_.insert(KindOf(problem));
   const Profile before = profile_;
   MeasureArithmetic(device_, problem, TileGrid::kFew, &profile_);
-  if (profile_ != before) Write();
+  if (profile_ != before) static_cast<void>(Write());
   return profile_;
 }
 
@@ -116,7 +116,7 @@ Status MachineProfile::Complete(const Progress& progress) {
       problem.direction = static_cast<Direction>(i);
       MeasureArithmetic(device_, problem, TileGrid::kAll, &profile_);
       asked_.insert(KindOf(problem));
-      Write();
+      OOC_TRY(Write());
       if (progress && !progress(++done, kAll)) {
         return Error(Code::kInterrupted, "%lld of %lld kinds of arithmetic are measured and kept",
                      static_cast<long long>(done), static_cast<long long>(kAll));
@@ -127,14 +127,15 @@ Status MachineProfile::Complete(const Progress& progress) {
 }
 
 // What other processes have added meanwhile stays.
-void MachineProfile::Write() {
-  if (file_.empty()) return;
+Status MachineProfile::Write() {
+  if (file_.empty()) return {};
   Profile all = profile_, kept;
   if (ReadProfile(file_, all.machine, &kept)) {
     all.flops.insert(kept.flops.begin(), kept.flops.end());
     for (const auto& [key, rates] : kept.tiles) all.tiles[key].insert(rates.begin(), rates.end());
   }
-  Keep(file_, ToText(all));
+  if (Keep(file_, ToText(all))) return {};
+  return Error(Code::kFileError, "the profile cannot be written to %s", file_.c_str());
 }
 
 }  // namespace oocdnn

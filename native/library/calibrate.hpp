@@ -24,13 +24,13 @@ class MachineProfile {
   const Profile& For(const Problem& problem);
   // Measures all types and directions with tiles of many sizes, as far as that has not been done,
   // and keeps each when it is done. kInterrupted where `progress` says so; kInvalidProblem where
-  // nothing is kept.
+  // nothing is kept, kFileError where the file cannot be written.
   Status Complete(const Progress& progress);
   // Where it is kept; "" nowhere.
   [[nodiscard]] const std::string& file() const { return file_; }
 
  private:
-  void Write();
+  Status Write();
 
   Device& device_;
   std::string file_;  // "": kept nowhere

@@ -90,6 +90,7 @@ Context::~Context() {
   }
   if (room_ != nullptr) static_cast<void>(room_->loop.Settle());
   plans_.Clear();
+  prescribed_.clear();
   slabs_.reset();
   arena_.reset();
   room_.reset();

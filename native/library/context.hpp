@@ -4,6 +4,7 @@
 // child makes itself new streams there.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -64,7 +65,7 @@ class Context {
   // Of the search the best, and random ones, which fit by estimate.
   Result<std::vector<RunnerUp>> Candidates(const Problem& problem, int best, int random,
                                            uint64_t seed);
-  // The same for operands on the device, aligned; budget 0: the context's. Gives the bytes of the
+  // The plan for operands on the device, aligned; budget 0: the context's. Gives the bytes of the
   // scratch memory with which Run follows the plan.
   Result<int64_t> PlanInCore(const Problem& problem, int64_t budget);
 
@@ -117,6 +118,7 @@ class Context {
   // The plan for a problem within `budget`, from the list or made now.
   Result<PlanPointer> Lookup(const Problem& problem, const Homes& home, const InPlace& in_place,
                              int64_t budget);
+  Result<PlanPointer> BookPlan(const PlanRequest& request, const std::string& plan);
   Result<PlanReport> MakePlan(const PlanRequest& request, const InPlace& in_place);
   Result<PlanReport> ChoosePlan(const PlanRequest& request, const InPlace& in_place);
   static Homes HomesOf(const Problem& problem, const HostTensors& tensors);
@@ -141,6 +143,7 @@ class Context {
   std::unique_ptr<MachineProfile> profile_;
   static constexpr size_t kPlansKept = 64;
   Recent<std::string, PlanPointer> plans_{kPlansKept};
+  std::map<std::string, PlanPointer> prescribed_;  // by UsePlan, which come first
   int64_t prepared_ = 0;
   CallStats stats_;
 };

@@ -127,6 +127,7 @@ PlanRequest Context::RequestFor(const Problem& problem, const Homes& home, int64
 Result<PlanPointer> Context::Lookup(const Problem& problem, const Homes& home,
                                     const InPlace& in_place, int64_t budget) {
   const std::string key = KeyOf(problem, home, in_place, budget);
+  if (const auto found = prescribed_.find(key); found != prescribed_.end()) return found->second;
   if (const PlanPointer* const kept = plans_.Find(key)) return *kept;
   const PlanRequest request = RequestFor(problem, home, budget);
   Result<PlanReport> made = MakePlan(request, in_place);
@@ -168,54 +169,66 @@ Result<PlanSummary> Context::Price(const Problem& problem, const std::string& pl
   OOC_TRY(EnterProcess());
   const PlanRequest request = RequestFor(problem, {}, budget_);
   const Profile& profile = ProfileFor(problem);
-  OOC_ASSIGN(const RankedCandidate priced, ParsePlan(request, profile, plan));
-  return Summarize(request, profile, priced, {}, {});
+  const Result<RankedCandidate> priced = ParsePlan(request, profile, plan);
+  if (!priced.ok()) return Status(priced.status()).With(ToString(problem));
+  return Summarize(request, profile, priced.value(), {}, {});
 }
 
 Status Context::UsePlan(const Problem& problem, const std::string& plan) {
   OOC_TRY(CheckPlannable(problem));
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  PlanReport report;
-  report.request = RequestFor(problem, {}, budget_);
-  OOC_ASSIGN(const RankedCandidate priced, ParsePlan(report.request, ProfileFor(problem), plan));
-  report.cost = priced.cost;
-  if (const int64_t bytes = priced.cost.device_bytes; bytes > budget_) {
+  Result<PlanPointer> booked = BookPlan(RequestFor(problem, {}, budget_), plan);
+  if (!booked.ok()) return std::move(booked).status().With(ToString(problem));
+  prescribed_[KeyOf(problem, {}, {}, budget_)] = std::move(booked).value();
+  return {};
+}
+
+Result<PlanPointer> Context::BookPlan(const PlanRequest& request, const std::string& plan) {
+  OOC_ASSIGN(const RankedCandidate priced, ParsePlan(request, ProfileFor(request.problem), plan));
+  const int64_t bytes = priced.cost.device_bytes + 2 * request.bounce_bytes;
+  if (bytes > request.budget) {
     return Error(Code::kOutOfMemory,
-                 "the plan's slots take %s of the device, the budget is %s: shorter tiles or fewer "
-                 "slots take less",
-                 BytesText(bytes).c_str(), BytesText(budget_).c_str())
+                 "the plan takes %s of the device, the budget is %s: shorter tiles or fewer slots "
+                 "take less",
+                 BytesText(bytes).c_str(), BytesText(request.budget).c_str())
         .WithDetail(bytes);
   }
-  OOC_TRY(Settle());
+  OOC_TRY(Settle());  // a plan that goes may still be run
   arena_->Release();  // which the engines that are tried out have meanwhile
-  OOC_ASSIGN(report.booking, Book(*stack_.device, report.request, priced.candidate, budget_));
+  PlanReport report;
+  report.request = request;
+  report.cost = priced.cost;
+  OOC_ASSIGN(report.booking, Book(*stack_.device, request, priced.candidate, request.budget));
   ++prepared_;
-  std::string key = KeyOf(problem, {}, {}, budget_);
-  plans_.Forget(key);
-  plans_.Put(std::move(key), std::make_shared<const PlanReport>(std::move(report)));
-  return {};
+  return std::make_shared<const PlanReport>(std::move(report));
 }
 
 Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem, int best, int random,
                                                   uint64_t seed) {
+  constexpr int kMost = 1000;
   OOC_TRY(CheckPlannable(problem));
-  if (best < 0 || random < 0) {
-    return Error(Code::kInvalidProblem, "%d best and %d random plans were asked for", best, random);
+  if (best < 0 || random < 0 || best > kMost || random > kMost) {
+    return Error(Code::kInvalidProblem, "%d best and %d random plans: ask for 0 to %d of each",
+                 best, random, kMost);
   }
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  PlanRequest request = RequestFor(problem, {}, budget_);
+  PlanRequest request = WithoutBounce(RequestFor(problem, {}, budget_));
   request.best = std::max(best, 1);
   const Profile& profile = ProfileFor(problem);
-  OOC_ASSIGN(PlanSearch search, Search(request, profile));
-  search.ranked.resize(std::min(search.ranked.size(), static_cast<size_t>(best)));
-  std::vector<RankedCandidate> all = Sample(request, profile, random, seed);
-  all.insert(all.begin(), search.ranked.begin(), search.ranked.end());
-  std::vector<RunnerUp> found(all.size());
-  std::transform(all.begin(), all.end(), found.begin(),
+  Result<PlanSearch> search = Search(request, profile);
+  if (!search.ok()) return std::move(search).status().With(ToString(problem));
+  std::vector<RankedCandidate>& found = search->ranked;
+  found.resize(std::min(found.size(), static_cast<size_t>(best)));
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.cost.seconds < b.cost.seconds; });
+  const std::vector<RankedCandidate> others = Sample(request, profile, random, seed);
+  found.insert(found.end(), others.begin(), others.end());
+  std::vector<RunnerUp> all(found.size());
+  std::transform(found.begin(), found.end(), all.begin(),
                  [&](const RankedCandidate& ranked) { return RunnerUpOf(request, ranked); });
-  return found;
+  return all;
 }
 
 Result<int64_t> Context::PlanInCore(const Problem& problem, int64_t budget) {
@@ -247,9 +260,9 @@ Result<std::string> Context::Calibrate(const Progress& progress) {
   OOC_TRY(EnterProcess());
   OOC_TRY(Settle());
   arena_->Release();
+  plans_.Clear();  // which rest on what was known
   MachineProfile& profile = Machine();
   OOC_TRY(profile.Complete(progress).With("measuring this machine"));
-  plans_.Clear();
   return profile.file();
 }
 

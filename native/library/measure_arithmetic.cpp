@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.hpp"
 #include "library/measure.hpp"
 #include "library/rig.hpp"
 #include "library/stopwatch.hpp"
@@ -20,10 +21,10 @@ constexpr int64_t kFew = 64, kMany = 512, kMost = 2048;
 // Rows of an image with few channels: of a small tile, which suffices where a device takes long
 // enough for it, and of a large one.
 constexpr int64_t kRows = 56, kGrowth = 8, kMostRows = kRows * kGrowth * kGrowth;
-constexpr int64_t kNumbers = kFew * kMostRows * kWidth;  // elements of the largest tensor
-constexpr double kLongEnough = 1e-3, kTooLong = 5e-3;    // seconds of a run
-constexpr double kFast = 1e13;        // operations per second from which on the tile's size matters
-constexpr double kLeastShare = 0.25;  // of a run that is arithmetic, whatever runs cost beside
+// Elements of the largest tensor, an image of few channels or a filter of many.
+constexpr int64_t kNumbers = std::max(kFew * kMostRows * kWidth, kMost * kMost * 9);
+constexpr double kLongEnough = 1e-3, kTooLong = 5e-3;  // seconds of a run
+constexpr double kFast = 1e13;  // operations per second from which on the tile's size matters
 
 // A block of random numbers, again and again.
 void Randomize(float* numbers) {
@@ -48,12 +49,7 @@ struct Timing {
 class Tiles {
  public:
   Tiles(Device& device, const Problem& asked, Stream stream)
-      : device_(device),
-        asked_(asked),
-        stream_(stream),
-        numbers_(HostBlock(device, kNumbers * static_cast<int64_t>(sizeof(float)))) {
-    if (numbers_.get() != nullptr) Randomize(reinterpret_cast<float*>(numbers_.get()));
-  }
+      : device_(device), asked_(asked), stream_(stream) {}
 
   // Operations per second of a tile that runs long enough; 0 where the engine refuses.
   double Rate(int engine) {
@@ -67,50 +63,69 @@ class Tiles {
     return rate;
   }
 
-  // The rates of tiles of so many channels, from small to large, as far as they are missing; that
-  // of the largest.
+  // The rates of tiles of so many channels, from small to large until one takes too long, as far as
+  // they are missing; that of the largest.
   double Rates(int engine, int64_t channels, bool all, double run_seconds, TileRates* rates) {
     double rate = 0.0;
     const int64_t growth = all ? 4 : kGrowth;
     for (int64_t rows = all ? kRows / growth : kRows; rows <= kMostRows; rows *= growth) {
       const int64_t its_rows = std::max<int64_t>(rows * kFew / channels, 1);
       const auto known = rates->find({channels, channels * its_rows * kWidth});
+      double seconds = 0.0;
       if (known != rates->end()) {
         rate = known->second;
-        continue;
+        seconds = SampleFor(channels, its_rows).shape.Operations(asked_.direction) / rate;
+      } else {
+        const auto timing = Time(engine, channels, its_rows);
+        if (!timing || timing->seconds == kInfinity) break;
+        seconds = AloneSeconds(timing->seconds, run_seconds);
+        SetRate(&rate, timing->operations, seconds);
+        (*rates)[timing->size] = rate;
       }
-      const auto timing = Time(engine, channels, its_rows);
-      if (!timing || timing->seconds == kInfinity) break;
-      const double alone = std::max(timing->seconds - run_seconds, kLeastShare * timing->seconds);
-      SetRate(&rate, timing->operations, alone);
-      (*rates)[timing->size] = rate;
-      if (timing->seconds > kTooLong) break;
+      if (seconds > kTooLong) break;
     }
     return rate;
   }
 
  private:
-  // Nothing where the engine refuses, or cannot have the memory.
-  std::optional<Timing> Time(int engine, int64_t channels, int64_t rows) {
+  [[nodiscard]] Problem SampleFor(int64_t channels, int64_t rows) const {
     ConvShape shape;
     shape.k = shape.c = channels;
     shape.in = shape.out = {1, rows, kWidth};
-    const auto rig =
-        Rig::Make(device_, engine, SampleOf(shape, asked_.dtype, asked_.math, asked_.direction));
-    if (!rig.ok()) return std::nullopt;
-    if (numbers_.get() != nullptr && !rig.value()->Fill(stream_, numbers_.get()).ok()) {
-      return std::nullopt;
-    }
+    return SampleOf(shape, asked_.dtype, asked_.math, asked_.direction);
+  }
+
+  // Nothing where the engine refuses, or cannot have the memory.
+  std::optional<Timing> Time(int engine, int64_t channels, int64_t rows) {
+    const auto rig = Rig::Make(device_, engine, SampleFor(channels, rows));
+    if (!rig.ok() || !Fill(*rig.value()).ok()) return std::nullopt;
     Timing timing{{channels, channels * rows * kWidth}, rig.value()->operations()};
     timing.seconds =
         BestSeconds(device_, stream_, [&](Span* span) { return rig.value()->Run(stream_, span); });
     return timing;
   }
 
+  // With numbers, where the device's own clock depends on them.
+  Status Fill(Rig& rig) {
+    if (device_.capabilities().reads_host) return {};
+    if (!numbers_) {
+      constexpr int64_t kBytes = kNumbers * sizeof(float);
+      numbers_.emplace(device_, device_.AllocateHost(kBytes), kBytes, &Device::FreeHost);
+      if (numbers_->get() != nullptr) Randomize(reinterpret_cast<float*>(numbers_->get()));
+    }
+    if (numbers_->get() == nullptr) return {};
+    Status status = rig.Fill(stream_, numbers_->get());
+    if (!status.ok()) {
+      Log(LogLevel::kDebug, "no numbers to measure with: %s", status.message().c_str());
+      static_cast<void>(device_.SynchronizeStream(stream_));  // what was enqueued uses the rig
+    }
+    return status;
+  }
+
   Device& device_;
   const Problem& asked_;
   Stream stream_;
-  Block numbers_;
+  std::optional<Block> numbers_;  // made for the first tile that is timed
 };
 
 // The channels of further tiles.
@@ -144,8 +159,11 @@ void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, Pr
     const std::string key =
         Profile::FlopsKey(info.name, problem.dtype, problem.math, problem.direction);
     TileRates rates = profile->tiles.contains(key) ? profile->tiles[key] : TileRates{};
-    const bool lacks = all || (sizes && IsWide(problem) && !HasChannels(rates, kMost));
-    if (IsLastResort(info) || (profile->flops.contains(key) && !lacks)) continue;
+    const auto known = profile->flops.find(key);
+    const bool lacks_wide = sizes && IsWide(problem) && !HasChannels(rates, kMost);
+    const bool complete =
+        known != profile->flops.end() && !all && (!lacks_wide || known->second <= kFast);
+    if (IsLastResort(info) || complete) continue;
     const auto measure = [&](int64_t channels) {
       return tiles.Rates(engine, channels, all, profile->run_seconds, &rates);
     };

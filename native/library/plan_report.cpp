@@ -1,7 +1,9 @@
 #include "library/plan_report.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "library/time_run.hpp"
 #include "model/cost.hpp"
@@ -97,8 +99,7 @@ Result<PlanReport> Attempt(Device& device, const PlanRequest& request, const Pro
                            bool patient, int64_t* prepared) {
   PlanReport report;
   report.request = request;
-  PlanRequest aim = request;
-  aim.budget -= 2 * request.bounce_bytes;
+  PlanRequest aim = WithoutBounce(request);
   Status last;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     Result<PlanSearch> search = Search(aim, profile);
@@ -164,21 +165,25 @@ Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const
   constexpr double kFaster = 1.01;
   OOC_ASSIGN(PlanReport best, PlanOnce(device, request, profile, prepared));
   if (!profile.measured || !device.capabilities().tries_engines) return best;
-  Profile refined = profile;
+  auto refined = std::make_shared<Profile>(profile);
   PlanReport next = best;
   for (int timed = 0; timed < kMostTimed; ++timed) {
     const Candidate& candidate = next.booking.candidate;
     const double seconds = TimeRun(device, next.booking);
     if (seconds == 0.0) break;
     const double predicted = next.cost.seconds;
-    next.cost = PriceOf(request, candidate, refined, seconds);
-    Refine(request, candidate, seconds, &refined);
+    next.cost = PriceOf(request, candidate, *refined, seconds);
+    Refine(request, candidate, seconds, refined.get());
     if (timed == 0 || next.cost.seconds < best.cost.seconds) best = next;
     if (best.cost.seconds <= kFaster * predicted) break;
-    Result<PlanReport> other = PlanOnce(device, request, refined, prepared);
+    Result<PlanReport> other = PlanOnce(device, request, *refined, prepared);
     if (!other.ok() || other->cost.seconds * kFaster >= best.cost.seconds) break;
     next = std::move(other).value();
   }
+  for (RankedCandidate& ranked : best.ranked) {
+    ranked.cost = PriceOf(request, ranked.candidate, *refined);
+  }
+  best.refined = std::move(refined);
   return best;
 }
 
@@ -233,7 +238,8 @@ int64_t WorkingBudget(Device& device, const PlanRequest& request, const Profile&
 
 PlanSummary SummaryOf(const PlanReport& report, const Profile& profile) {
   const RankedCandidate chosen{report.booking.candidate, report.cost};
-  PlanSummary summary = Summarize(report.request, profile, chosen, report.ranked, report.refused);
+  const Profile& rates = report.refined != nullptr ? *report.refined : profile;
+  PlanSummary summary = Summarize(report.request, rates, chosen, report.ranked, report.refused);
   summary.engine = report.booking.executable->engine();
   summary.prepared = true;
   summary.booked_bytes = report.booking.bytes;

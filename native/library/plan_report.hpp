@@ -1,6 +1,7 @@
 // From a problem and a budget to a booked plan with what it was chosen from.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ struct PlanReport {
   Booking booking;
   Cost cost;
   std::vector<RankedCandidate> ranked;
-  std::vector<std::string> refused;  // by the search, by an engine, by exact bytes
+  std::vector<std::string> refused;        // by the search, by an engine, by exact bytes
+  std::shared_ptr<const Profile> refined;  // what the profile became where runs were timed, or null
 };
 
 // Whether the problem is valid and has something to plan.

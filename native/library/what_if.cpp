@@ -51,10 +51,7 @@ Result<PlanSummary> PlanForProfile(const Problem& problem, const std::string& fi
   if (request.engines.empty()) {
     return Error(Code::kUnsupported, "the profile %s has a rate of no known engine", file.c_str());
   }
-  // What bounces is not the tiles'.
-  PlanRequest aim = request;
-  aim.budget -= 2 * request.bounce_bytes;
-  Result<PlanSearch> search = Search(aim, profile);
+  Result<PlanSearch> search = Search(WithoutBounce(request), profile);
   if (!search.ok()) return std::move(search).status().With(ToString(problem));
   const RankedCandidate& chosen = search->ranked.front();
   PlanSummary summary = Summarize(request, profile, chosen, search->ranked, search->refused);

@@ -1,6 +1,7 @@
 #include "model/arithmetic.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace oocdnn {
 namespace {
@@ -15,8 +16,12 @@ auto From(const Range& range, double value, Member member) {
 }  // namespace
 
 void AddTile(const TileSize& size, double flops, double otherwise, TileRates* rates) {
-  constexpr int64_t kLarger = 8;
-  if (rates->empty()) (*rates)[{size.channels, size.outputs * kLarger}] = otherwise;
+  constexpr int64_t kFar = 8;
+  if (rates->empty()) {
+    for (const int64_t outputs : {size.outputs / kFar, size.outputs * kFar}) {
+      if (outputs > 0) (*rates)[{size.channels, outputs}] = otherwise;
+    }
+  }
   const Arithmetic before(*rates);
   const bool known = std::any_of(rates->begin(), rates->end(), [&](const auto& entry) {
     return entry.first.channels == size.channels;
@@ -66,6 +71,16 @@ double Arithmetic::Seconds(int64_t channels, double outputs) const {
   const double first = below.Seconds(outputs);
   const double seconds = first + share * (next->Seconds(outputs) - first);
   return fewer ? std::max(seconds, least) : seconds;
+}
+
+// Between two points the seconds of an operation lie between theirs.
+double Arithmetic::LeastSeconds(int64_t channels) const {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Column& column : columns_) {
+    for (const Point& point : column.points)
+      least = std::min(least, Seconds(channels, point.outputs));
+  }
+  return least;
 }
 
 void Arithmetic::Scale(double factor) {

@@ -19,6 +19,12 @@ struct TileSize {
 // Operations per second of each, of the time beyond what a run costs anyhow.
 using TileRates = std::map<TileSize, double>;
 
+// Of a run of a tile, what is arithmetic: less what every run costs, and at least a quarter.
+constexpr double AloneSeconds(double run, double fixed) {
+  constexpr double kLeastShare = 0.25;
+  return run - fixed > kLeastShare * run ? run - fixed : kLeastShare * run;
+}
+
 // One more tile. Others with its number of channels are what they were between those that were
 // measured; `otherwise`: the rate of every tile, where none was.
 void AddTile(const TileSize& size, double flops, double otherwise, TileRates* rates);
@@ -33,6 +39,8 @@ class Arithmetic {
   // elements, in the seconds of the tile, and in 1 / channels, down to a single one; beyond what
   // was measured as the nearest that was.
   [[nodiscard]] double Seconds(int64_t channels, double outputs) const;
+  // The least of any tile with this number of channels.
+  [[nodiscard]] double LeastSeconds(int64_t channels) const;
   // Everything takes so many times as long.
   void Scale(double factor);
 

@@ -141,6 +141,11 @@ double Rates::RunSeconds(const ConvShape& tile) const {
   return profile_.run_seconds + std::max(OperationsOf(tile) * one, PassSeconds(tile));
 }
 
+double Rates::LeastRunSeconds(const ConvShape& tile) const {
+  const double computing = OperationsOf(tile) * arithmetic_.LeastSeconds(TileSizeOf(tile).channels);
+  return profile_.run_seconds + std::max(computing, PassSeconds(tile));
+}
+
 // The rate of moves counts bytes that are read and written.
 double Rates::PassSeconds(const ConvShape& tile) const {
   double elements = 0.0;
@@ -172,12 +177,11 @@ double Rates::ExposedSeconds(Operand operand, int64_t bytes, int64_t transfers) 
 
 void Refine(const PlanRequest& request, const Candidate& candidate, double run_seconds,
             Profile* profile) {
-  constexpr double kLeastShare = 0.25;  // of a run that is arithmetic, whatever runs cost beside
   const Problem& problem = request.problem;
   const std::string& engine = request.engines[static_cast<size_t>(candidate.engine)].name;
   const Rates rates(request, candidate.engine, *profile);
   const ConvShape tile = TileShape(problem, candidate.tiling);
-  const double alone = std::max(run_seconds - profile->run_seconds, kLeastShare * run_seconds);
+  const double alone = AloneSeconds(run_seconds, profile->run_seconds);
   const double flops = profile->Flops(engine, problem.dtype, problem.math, problem.direction);
   const auto key = Profile::FlopsKey(engine, problem.dtype, problem.math, problem.direction);
   AddTile(rates.TileSizeOf(tile), rates.OperationsOf(tile) / alone, flops, &profile->tiles[key]);

@@ -25,6 +25,8 @@ class Rates {
   // One tile's convolution, as it was timed, or else: padded rows count, as the device computes
   // them too; and a channel axis that is cut is charged in whole blocks, see EngineInfo.
   [[nodiscard]] double RunSeconds(const ConvShape& tile) const;
+  // No run of such a tile, or of tiles that it is cut into, takes less per operation.
+  [[nodiscard]] double LeastRunSeconds(const ConvShape& tile) const;
   // What RunSeconds looks for among the profile's tiles, and the operations that it charges.
   [[nodiscard]] TileSize TileSizeOf(const ConvShape& tile) const;
   [[nodiscard]] double OperationsOf(const ConvShape& tile) const;

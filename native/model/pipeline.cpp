@@ -281,7 +281,10 @@ double FloorOf(const PlanRequest& request, int engine, const Profile& profile) {
   const auto totals_of = [&](bool padding_as_data) {
     const Tiling whole = WholeTiling(problem, padding_as_data);
     const OwnedCuts owned(problem, whole);
-    return TotalsOf(problem, rates, owned.cuts, DefaultOrder(problem), {});
+    Totals totals = TotalsOf(problem, rates, owned.cuts, DefaultOrder(problem), {});
+    const ConvShape tile = TileShape(problem, whole);
+    totals.compute_seconds += rates.LeastRunSeconds(tile) - rates.RunSeconds(tile);
+    return totals;
   };
   Totals least = totals_of(false);
   const Totals other = totals_of(true);

@@ -56,6 +56,12 @@ struct PlanRequest {
   int best = 8;                     // how many candidates to return (a few more for many engines)
 };
 
+// With the budget that is left to tiles, which the search is asked for.
+inline PlanRequest WithoutBounce(PlanRequest request) {
+  request.budget -= 2 * request.bounce_bytes;
+  return request;
+}
+
 struct RankedCandidate {
   Candidate candidate;
   Cost cost;

@@ -1,9 +1,11 @@
 #include "model/plan_text.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "geom/words.hpp"
+#include "model/orders.hpp"
 
 namespace oocdnn {
 namespace {
@@ -99,6 +101,24 @@ Result<Depths> DepthsOf(const Problem& problem, std::string_view word) {
   return depths;
 }
 
+// Whether the sums are added up as those of one tile: the cuts allow it, and the loops over them go
+// as one that the search would choose.
+bool KeepsBits(const Problem& problem, const Candidate& candidate) {
+  AxisArray counts{};
+  for (int i = 0; i < kAxes; ++i) counts[i] = candidate.tiling.Count(static_cast<Axis>(i));
+  if (!KeepsSummationOrder(problem, candidate.tiling.length, counts)) return false;
+  const auto summed = [&](const LoopOrder& order) {
+    std::vector<Axis> axes;
+    std::copy_if(order.begin(), order.end(), std::back_inserter(axes),
+                 [&](Axis axis) { return counts[Index(axis)] > 1 && IsReduction(problem, axis); });
+    return axes;
+  };
+  const std::vector<LoopOrder> usual = UsualOrders(problem, counts, true);
+  return std::any_of(usual.begin(), usual.end(), [&](const LoopOrder& order) {
+    return summed(order) == summed(candidate.order);
+  });
+}
+
 // What a plan says, apart from its engine.
 struct Parts {
   AxisArray length{};
@@ -135,6 +155,10 @@ Result<Candidate> CandidateOf(const PlanRequest& request, int engine, const Part
   candidate.order = DefaultOrder(problem);
   if (!parts.order.empty()) {
     OOC_ASSIGN(candidate.order, OrderOf(problem, candidate.tiling, parts.order));
+  }
+  if (request.reproducible && !KeepsBits(problem, candidate)) {
+    return Wrong(parts.order.empty() ? "order" : parts.order,
+                 "its bits depend on the tiles, and reproducible results were asked for");
   }
   const std::string usual = std::to_string(kUsualSlots);
   OOC_ASSIGN(candidate.depths, DepthsOf(problem, parts.slots.empty() ? usual : parts.slots));

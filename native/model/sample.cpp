@@ -9,7 +9,7 @@
 namespace oocdnn {
 namespace {
 
-constexpr int kDraws = 200;  // for each candidate that is wanted
+constexpr int64_t kDraws = 200;  // for each candidate that is wanted
 constexpr int kMostSlots = 3;
 constexpr double kGrowth = 1.25;  // of lengths, see UsualLengths
 
@@ -39,7 +39,7 @@ std::vector<RankedCandidate> Sample(const PlanRequest& request, const Profile& p
     lengths[i] = UsualLengths(request.problem, static_cast<Axis>(i), kGrowth);
   }
   Chance chance(seed);
-  for (int draw = 0; draw < kDraws * count && static_cast<int>(found.size()) < count; ++draw) {
+  for (int64_t draw = 0; draw < kDraws * count && static_cast<int>(found.size()) < count; ++draw) {
     TileSpace& space = *std::next(spaces.begin(), static_cast<int>(chance.Below(spaces.size())));
     Cuts cuts{};
     for (int i = 0; i < kAxes; ++i) {

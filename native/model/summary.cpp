@@ -17,7 +17,7 @@ const std::string& EngineOf(const PlanRequest& request, const Candidate& candida
 RunnerUp RunnerUpOf(const PlanRequest& request, const RankedCandidate& ranked) {
   const Candidate& candidate = ranked.candidate;
   return {ToText(request, candidate), Describe(request, candidate), EngineOf(request, candidate),
-          ranked.cost.seconds, ranked.cost.device_bytes};
+          ranked.cost.seconds, ranked.cost.device_bytes + 2 * request.bounce_bytes};
 }
 
 PlanSummary Summarize(const PlanRequest& request, const Profile& profile,

@@ -21,14 +21,16 @@ def rates(profile) -> dict[str, str]:
     return dict(line.split(" = ") for line in lines if line.startswith(("flops ", "tile ")))
 
 
+# Behind a wire the copies are apart from the arithmetic, and the sizes of tiles are measured.
 @pytest.mark.timeout(600)
-def test_it_goes_on_where_it_was_interrupted(profile):
+@pytest.mark.parametrize("link", [None, 8.0])
+def test_it_goes_on_where_it_was_interrupted(profile, link):
     def stop(done, total):
         assert total == KINDS
         if done == 2:
             raise KeyboardInterrupt
 
-    with oocdnn.Context("cpu", "1MiB", profile=profile) as context:
+    with oocdnn.Context("cpu", "1MiB", profile=profile, link_gb_per_s=link) as context:
         with pytest.raises(KeyboardInterrupt):
             context.calibrate(stop)
         kept = rates(profile)
@@ -43,6 +45,7 @@ def test_it_goes_on_where_it_was_interrupted(profile):
                 assert f"flops direct/{dtype}/{direction}" in found
         context.calibrate()
         assert rates(profile) == found
+        assert any(key.startswith("tile ") for key in found) == (link is not None)
         assert (context.conv2d(*ones()) == 72).all()
 
 
@@ -81,3 +84,12 @@ def test_the_command_says_that_what_it_has_is_kept(profile, monkeypatch):
     done = CliRunner().invoke(main, ["calibrate", "--device", "cpu", "--profile", str(profile)])
     assert done.exit_code == 1
     assert "run it again for the rest" in done.output
+
+
+def test_a_file_that_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "no folder").touch()
+    with (
+        oocdnn.Context("cpu", "1MiB", profile=tmp_path / "no folder" / "p.txt") as context,
+        pytest.raises(oocdnn.FileError, match="cannot be written"),
+    ):
+        context.calibrate()

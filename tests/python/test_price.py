@@ -86,6 +86,31 @@ def test_a_plan_that_is_used_is_followed(ctx):
         assert ctx.stats.prepared == 0
 
 
+def test_a_plan_that_is_used_stays_in_use(ctx):
+    x, w = np.ones((3, 20, 24, 24), np.float32), np.ones((40, 20, 3, 3), np.float32)
+    ctx.use_plan(TEXT, "n1 h2 w12 order nhw slots 1")
+    for size in range(1, 80):  # more problems than plans are kept of
+        ctx.conv1d(np.ones((1, 1, 20 + size), np.float32), np.ones((1, 1, 3), np.float32))
+    ctx.conv2d(x, w, padding=1)
+    assert ctx.plan(TEXT).plan == "direct n1 g1 k40 c20 d1 h2 w12 order nhw slots 1,1,1"
+    assert ctx.stats.tiles == 3 * 12 * 2
+
+
+def test_reproducible_results_forbid_plans_that_change_their_bits(profile):
+    text = "conv2d:bwd_filter x3x4x24x24 w4x4x3x3 pad1"
+    with oocdnn.Context("cpu", "1MiB", profile=profile, reproducible=True) as context:
+        for plan in ("h3 w5 order hw", "h1 w5 order wh"):
+            with pytest.raises(oocdnn.InvalidProblem, match="reproducible"):
+                context.use_plan(text, plan)
+        context.use_plan(text, "n1 h5 order nh")
+
+
+@pytest.mark.parametrize("many", [{"best": -1}, {"random": 10**6}])
+def test_so_many_candidates_are_not_to_be_had(ctx, many):
+    with pytest.raises(oocdnn.InvalidProblem, match="ask for 0 to 1000 of each"):
+        ctx.candidates(TEXT, **many)
+
+
 @pytest.mark.parametrize("plan", ["n4", "rows2", "", "c10 n1 order cn", "slots 0"])
 def test_what_is_no_plan_is_refused(ctx, plan):
     for use in (ctx.price, ctx.use_plan):
