@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that a GPU machine has to show: the suites on the CUDA device, then the figures. Needs the
 # package and the testing library (OOCDNN_TESTING_LIBRARY); goes on after a failure and says so last.
-# The whole takes about half an hour; STEPS names what of it to run.
+# The whole takes about an hour; STEPS names what of it to run.
 #
 #   [STEPS="memcheck floor"] [OUT=folder of the figures] tests/gpu/run.sh [what is handed to pytest]
 cd "$(dirname "$0")/../.." || exit
@@ -75,10 +75,12 @@ needs compute-sanitizer memcheck sanitizer memcheck
 needs compute-sanitizer racecheck sanitizer racecheck
 needs ninja without-nvcc tests/gpu/without_nvcc.sh
 step dropin python3 tests/gpu/dropin_programs.py
+step calibrate python3 -m oocdnn calibrate --device cuda
 figures wires oocdnn.bench.gpu
 figures floor oocdnn.bench.gpu_floor
 figures in-core oocdnn.bench.gpu_in_core --pinned
 figures peers oocdnn.bench.gpu_peers
+figures validate oocdnn.perfmodel validate --device cuda:0
 
 if ((${#failed[@]})); then
   echo "FAILED: ${failed[*]}"
