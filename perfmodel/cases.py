@@ -1,6 +1,7 @@
 """What the performance model is judged on: layers of well-known networks, in every direction, type
 and memory order, with budgets from far too little to enough."""
 
+import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,14 +23,7 @@ class Case:
 
 
 def _elements(layer: Layer) -> int:
-    sizes = (layer.shape(operand) for operand in ("x", "w", "y"))
-    total = 0
-    for size in sizes:
-        product = 1
-        for extent in size:
-            product *= extent
-        total += product
-    return total
+    return sum(math.prod(layer.shape(operand)) for operand in ("x", "w", "y"))
 
 
 def _all(layers: Sequence[Layer], types: Sequence[str], budgets: Sequence[str]) -> Iterator[Case]:

@@ -119,7 +119,9 @@ class Context {
   Result<PlanPointer> Lookup(const Problem& problem, const Homes& home, const InPlace& in_place,
                              int64_t budget);
   Result<PlanPointer> BookPlan(const PlanRequest& request, const std::string& plan);
-  Result<PlanReport> MakePlan(const PlanRequest& request, const InPlace& in_place);
+  // Prepares something, which may take device memory for as long as that lasts.
+  template <class Make>
+  auto BesideArena(const Make& make) -> decltype(make());
   Result<PlanReport> ChoosePlan(const PlanRequest& request, const InPlace& in_place);
   static Homes HomesOf(const Problem& problem, const HostTensors& tensors);
   // Whether all operands are on the device.

@@ -82,12 +82,13 @@ MachineProfile& Context::Machine() {
 }
 
 // A device that tries engines out does so in memory of its own: it has the arena's meanwhile.
-Result<PlanReport> Context::MakePlan(const PlanRequest& request, const InPlace& in_place) {
+template <class Make>
+auto Context::BesideArena(const Make& make) -> decltype(make()) {
   const int64_t held = stack_.device->capabilities().tries_engines ? arena_->bytes() : 0;
-  if (held == 0) return ChoosePlan(request, in_place);
+  if (held == 0) return make();
   OOC_TRY(Settle());
   arena_->Release();
-  Result<PlanReport> made = ChoosePlan(request, in_place);
+  auto made = make();
   static_cast<void>(arena_->Reserve(held));  // if that fails, the call that needs it says so
   return made;
 }
@@ -130,7 +131,7 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, const Homes& home,
   if (const auto found = prescribed_.find(key); found != prescribed_.end()) return found->second;
   if (const PlanPointer* const kept = plans_.Find(key)) return *kept;
   const PlanRequest request = RequestFor(problem, home, budget);
-  Result<PlanReport> made = MakePlan(request, in_place);
+  Result<PlanReport> made = BesideArena([&] { return ChoosePlan(request, in_place); });
   if (!made.ok() && made.status().code() == Code::kOutOfMemory) {
     const int64_t works =
         WorkingBudget(*stack_.device, request, ProfileFor(problem), made.status());
@@ -180,6 +181,7 @@ Status Context::UsePlan(const Problem& problem, const std::string& plan) {
   OOC_TRY(EnterProcess());
   Result<PlanPointer> booked = BookPlan(RequestFor(problem, {}, budget_), plan);
   if (!booked.ok()) return std::move(booked).status().With(ToString(problem));
+  OOC_TRY(Settle());  // the plan that goes may still be run
   prescribed_[KeyOf(problem, {}, {}, budget_)] = std::move(booked).value();
   return {};
 }
@@ -194,12 +196,12 @@ Result<PlanPointer> Context::BookPlan(const PlanRequest& request, const std::str
                  BytesText(bytes).c_str(), BytesText(request.budget).c_str())
         .WithDetail(bytes);
   }
-  OOC_TRY(Settle());  // a plan that goes may still be run
-  arena_->Release();  // which the engines that are tried out have meanwhile
   PlanReport report;
   report.request = request;
   report.cost = priced.cost;
-  OOC_ASSIGN(report.booking, Book(*stack_.device, request, priced.candidate, request.budget));
+  OOC_ASSIGN(report.booking, BesideArena([&] {
+               return Book(*stack_.device, request, priced.candidate, request.budget);
+             }));
   ++prepared_;
   return std::make_shared<const PlanReport>(std::move(report));
 }

@@ -8,21 +8,20 @@ namespace {
 
 constexpr int64_t kPage = 4096;
 
-}  // namespace
-
-int64_t Slabs::BytesOf(const std::vector<int64_t>& sizes) {
-  int64_t total = 0;
-  for (const int64_t bytes : sizes) total = Add(total, RoundUp(bytes, kPage));
-  return total;
+// Where each begins, and the last ends.
+std::vector<int64_t> PlacesOf(const std::vector<int64_t>& sizes) {
+  std::vector<int64_t> places{0};
+  for (const int64_t bytes : sizes) places.push_back(Add(places.back(), RoundUp(bytes, kPage)));
+  return places;
 }
 
+}  // namespace
+
+int64_t Slabs::BytesOf(const std::vector<int64_t>& sizes) { return PlacesOf(sizes).back(); }
+
 Status Slabs::Reserve(const std::vector<int64_t>& sizes) {
-  at_.clear();
-  int64_t total = 0;
-  for (const int64_t bytes : sizes) {
-    at_.push_back(total);
-    total = Add(total, RoundUp(bytes, kPage));
-  }
+  at_ = PlacesOf(sizes);
+  const int64_t total = at_.back();
   if (total <= bytes_) return {};
   if (total > cap_) {
     return Error(Code::kOutOfMemory,

@@ -32,7 +32,7 @@ class Slabs {
   Device& device_;
   int64_t cap_, bytes_ = 0;
   void* block_ = nullptr;
-  std::vector<int64_t> at_;
+  std::vector<int64_t> at_;  // where each begins, and the last ends
 };
 
 }  // namespace oocdnn
