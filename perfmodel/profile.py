@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from itertools import pairwise
 from typing import Any
 
 from oocdnn.perfmodel.problem import DIRECTIONS, Direction
 
-_HEADER, _END = "oocdnn-profile 6", "end"
+_HEADER, _END = "oocdnn-profile 7", "end"
 _WORDS = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "=": "\\e"}
 _TABLES = {"flops": "flops", "tiles": "tile", "wires": "wire"}  # fields, and words of the text
+_MARK = re.compile(r"unmeasured|measured|samples [1-9]\d* spread (unknown|[\d.e+-]+)")
+_APART = ("measured", "marks")  # no lines of their own
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,16 @@ class Profile:
     step, and until what waits for the end of other work begins. `wires`: what differs by
     "engine/order/rate" because tiles have another memory order than the caller's tensors.
     `shared_engines`: copies and arithmetic take turns.
+
+    `machine`, `driver`, `engines` (with the libraries that they are from) and `date` say who was
+    measured, and when. How each rate is known is its mark: "unmeasured", "measured", or
+    "samples N spread S", by its name in the text ("flops direct/f32/fwd"). `measured`: the mark of
+    those that have none.
     """
 
     machine: str = "unknown"
+    driver: str = ""
+    engines: str = ""
     date: str = ""
     measured: bool = False
     shared_engines: bool = False
@@ -93,6 +102,7 @@ class Profile:
     flops: dict[str, float] = field(default_factory=dict)
     tiles: dict[str, float] = field(default_factory=dict)
     wires: dict[str, float] = field(default_factory=dict)
+    marks: dict[str, str] = field(default_factory=dict)
 
     def wire(self, engine: str, channels_last: bool) -> Wire:
         """The rates for an engine's tiles and the caller's memory order."""
@@ -131,39 +141,64 @@ class Profile:
 
     def text(self) -> str:
         """The file's text, which the library reads (`Context(profile=...)`)."""
-        plain = [entry.name for entry in fields(self) if entry.name not in _TABLES]
-        lines = [f"{name} = {_value_text(getattr(self, name))}" for name in plain]
-        for name, word in _TABLES.items():
-            rates = getattr(self, name).items()
-            lines += [f"{word} {_escaped(key)} = {rate!r}" for key, rate in rates]
+        lines = [f"{name} = {_value_text(getattr(self, name))}" for name in _header_names()]
+        rates = self.rates().items()
+        lines += [f"{_escaped(name)} = {rate!r} {self.mark(name)}" for name, rate in rates]
         return "\n".join([_HEADER, *lines, _END, ""])
+
+    def rates(self) -> dict[str, float]:
+        """All rates by their names in the text."""
+        found: dict[str, float] = {name: getattr(self, name) for name in _rate_names()}
+        for name, word in _TABLES.items():
+            found |= {f"{word} {key}": rate for key, rate in getattr(self, name).items()}
+        return found
+
+    def mark(self, name: str) -> str:
+        """How the rate of that name is known."""
+        return self.marks.get(name, "measured" if self.measured else "unmeasured")
+
+
+def _header_names() -> list[str]:
+    return [one.name for one in _plain_fields() if one.type in ("str", "bool")]
+
+
+def _rate_names() -> list[str]:
+    return [one.name for one in _plain_fields() if one.type == "float"]
+
+
+def _plain_fields() -> list[Field[Any]]:
+    return [one for one in fields(Profile) if one.name not in (*_TABLES, *_APART)]
 
 
 def parse(text: str) -> Profile:
     """Reads a profile's text. Raises ValueError for one that is damaged or of another version."""
-    header, *lines = [line for line in text.split("\n") if line]
+    header, *lines = [line for line in text.split("\n") if line] or [""]
     if header != _HEADER or not lines or lines[-1] != _END:
         raise ValueError(f"the profile does not begin with {_HEADER!r}, or is cut off")
-    kinds = {entry.name: type(getattr(Profile(), entry.name)) for entry in fields(Profile)}
-    found: dict[str, Any] = {name: {} for name in _TABLES}
-    tables = {word: found[name] for name, word in _TABLES.items()}
+    found: dict[str, Any] = {"marks": {}} | {name: {} for name in _TABLES}
     for key, _, value in (line.partition(" = ") for line in lines[:-1]):
-        word, _, rest = key.partition(" ")
-        if rest and word in tables:
-            tables[word][_unescaped(rest)] = float(value)
-        elif key in kinds:
-            found[key] = _value(kinds[key], value)
-        else:
-            raise ValueError(f"the profile has the unknown key {key!r}")
-    if found.keys() != kinds.keys():
-        raise ValueError(f"the profile lacks {sorted(kinds.keys() - found.keys())}")
+        _read(_unescaped(key), value, found)
+    missing = {*_header_names(), *_rate_names()} - found.keys()
+    if missing:
+        raise ValueError(f"the profile lacks {sorted(missing)}")
     return Profile(**found)
 
 
-def _value(kind: type, text: str) -> object:
-    if kind is bool:
-        return text == "true"
-    return _unescaped(text) if kind is str else float(text)
+def _read(name: str, value: str, found: dict[str, Any]) -> None:
+    """Puts one line where it belongs."""
+    if name in _header_names():
+        found[name] = value == "true" if name == "shared_engines" else _unescaped(value)
+        return
+    rate, _, mark = value.partition(" ")
+    if not _MARK.fullmatch(mark):
+        raise ValueError(f"the profile does not say how {name!r} is known")
+    word, _, rest = name.partition(" ")
+    tables = {word: found[table] for table, word in _TABLES.items()}
+    if name not in _rate_names() and not (rest and word in tables):
+        raise ValueError(f"the profile has the unknown key {name!r}")
+    place, key = (tables[word], rest) if rest else (found, name)
+    place[key] = float(rate)
+    found["marks"][name] = mark
 
 
 def _value_text(value: object) -> str:

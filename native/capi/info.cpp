@@ -44,11 +44,12 @@ std::string ComponentsJson(const std::vector<Component>& components) {
 
 std::string InfoJson(const Context& context) {
   std::string json = Format(
-      "{\"version\": %s, \"device\": %s, \"description\": %s, "
+      "{\"version\": %s, \"device\": %s, \"description\": %s, \"driver\": %s, "
       "\"budget_bytes\": %lld, \"engines\": [",
       JsonString(oocdnn_version()).c_str(),
       JsonString(context.device().capabilities().name).c_str(),
       JsonString(context.device().capabilities().description).c_str(),
+      JsonString(context.device().capabilities().driver).c_str(),
       static_cast<long long>(context.budget()));
   const char* separator = "";
   for (const EngineInfo& engine : context.device().engines()) {

@@ -28,12 +28,21 @@ EngineInfo OneDnn() {
   return info;
 }
 
+// Of this project itself.
+EngineInfo Own(const char* name, bool symmetric_padding) {
+  EngineInfo info;
+  info.name = name;
+  info.properties = kAll;
+  info.symmetric_padding = symmetric_padding;
+  return info;
+}
+
 }  // namespace
 
 const std::vector<EngineInfo>& KnownEngines() {
   static const std::vector<EngineInfo> table{Cudnn("cudnn-nhwc", true), Cudnn("cudnn-nchw", false),
-                                             OneDnn(), EngineInfo{"direct", kAll, false},
-                                             EngineInfo{"reference", kAll, true}};
+                                             OneDnn(), Own("direct", false),
+                                             Own("reference", true)};
   return table;
 }
 

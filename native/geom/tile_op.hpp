@@ -27,6 +27,7 @@ struct EngineInfo {
   bool channels_last = false;    // tiles have their channels side by side
   // For its time: a channel axis that is cut is computed in whole blocks of so many.
   int64_t channels_at_once = 16;
+  std::string library;  // that it is from, with its version; "" for an engine of our own
 };
 
 // What an engine is prepared for: one tile shape.

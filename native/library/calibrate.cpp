@@ -21,36 +21,44 @@ std::string Today() {
   return date;
 }
 
-std::string MachineOf(Device& device) {
-  std::string machine = device.capabilities().description;
-  for (const EngineInfo& engine : device.engines()) machine += " " + engine.name;
-  return machine;
+std::string TextOf(const EngineInfo& engine) {
+  return engine.library.empty() ? engine.name : engine.name + " (" + engine.library + ")";
 }
 
-std::string CachePath(const std::string& machine) {
+Provenance ProvenanceOf(Device& device) {
+  Provenance of{device.capabilities().description, device.capabilities().driver, ""};
+  for (const EngineInfo& engine : device.engines()) {
+    of.engines += (of.engines.empty() ? "" : ", ") + TextOf(engine);
+  }
+  return of;
+}
+
+std::string CachePath(const Provenance& of) {
   const std::string folder = CacheFolder();
   if (folder.empty()) return "";
-  return folder + Format("/profile-%016llx.txt", static_cast<unsigned long long>(Hash(machine)));
+  const uint64_t hash = Hash(of.machine + "\n" + of.driver + "\n" + of.engines);
+  return folder + Format("/profile-%016llx.txt", static_cast<unsigned long long>(hash));
 }
 
 Profile Guess(Device& device) {
   Profile guess;
-  guess.machine = MachineOf(device);
+  guess.of = ProvenanceOf(device);
   guess.shared_engines = device.capabilities().shared_engines;
   return guess;
 }
 
-// Leaves `profile` as it is where none is kept, or none of this `machine` ("": of any).
-bool ReadProfile(const std::string& file, const std::string& machine, Profile* profile) {
+// Leaves `profile` as it is where none is kept, or none of what is to be measured (null: of any).
+bool ReadProfile(const std::string& file, const Provenance* of, Profile* profile) {
   const auto text = ReadKept(file);
   if (!text) return false;
   Result<Profile> kept = ParseProfile(*text);
-  if (kept.ok() && (machine.empty() || kept->machine == machine)) {
+  if (kept.ok() && (of == nullptr || kept->of == *of)) {
     *profile = std::move(kept).value();
     return true;
   }
   Log(LogLevel::kWarn, "the profile %s is ignored and measured again: %s", file.c_str(),
-      kept.ok() ? "it speaks of another machine" : kept.status().message().c_str());
+      kept.ok() ? "it speaks of another machine, driver or library"
+                : kept.status().message().c_str());
   return false;
 }
 
@@ -64,19 +72,18 @@ std::string KindOf(const Problem& problem) {
 MachineProfile::MachineProfile(Device& device, const std::string& path)
     : device_(device), profile_(Guess(device)) {
   if (path == "none") return;
-  const std::string machine = profile_.machine;
-  file_ = path.empty() ? CachePath(machine) : path;
-  if (!ReadProfile(file_, path.empty() ? machine : "", &profile_)) {
+  const Provenance here = profile_.of;
+  file_ = path.empty() ? CachePath(here) : path;
+  if (!ReadProfile(file_, path.empty() ? &here : nullptr, &profile_)) {
     profile_.date = Today();
     const Status status = MeasureCopies(device, &profile_);
-    profile_.measured = status.ok();
     if (!status.ok()) {
       Log(LogLevel::kWarn,
           "plans rest on guesses about this machine, as it could not be measured: %s",
           status.message().c_str());
     }
   }
-  grows_ = profile_.measured && profile_.machine == machine;
+  grows_ = profile_.Measured() && profile_.of == here;
 }
 
 bool MachineProfile::Lacks(const Problem& problem) const {
@@ -130,9 +137,10 @@ Status MachineProfile::Complete(const Progress& progress) {
 Status MachineProfile::Write() {
   if (file_.empty()) return {};
   Profile all = profile_, kept;
-  if (ReadProfile(file_, all.machine, &kept)) {
+  if (ReadProfile(file_, &all.of, &kept)) {
     all.flops.insert(kept.flops.begin(), kept.flops.end());
     for (const auto& [key, rates] : kept.tiles) all.tiles[key].insert(rates.begin(), rates.end());
+    all.evidence.insert(kept.evidence.begin(), kept.evidence.end());
   }
   if (Keep(file_, ToText(all))) return {};
   return Error(Code::kFileError, "the profile cannot be written to %s", file_.c_str());

@@ -11,6 +11,7 @@
 #include "library/stopwatch.hpp"
 #include "memory/block.hpp"
 #include "memory/owners.hpp"
+#include "model/profile_rates.hpp"
 
 namespace oocdnn {
 namespace {
@@ -40,54 +41,76 @@ void Randomize(float* numbers) {
   }
 }
 
-struct Timing {
+struct TimedTile {
   TileSize size{};
-  double operations = 0.0, seconds = kInfinity;
+  double operations = 0.0;
+  Timing timing;
 };
 
-// Tiles of one type in one direction, on one engine after another.
+// Operations per second and how that is known; 0 where nothing was timed.
+struct FoundRate {
+  double rate = 0.0;
+  Evidence known;
+};
+
+// Tiles of one type in one direction, on one engine after another; what is found goes to the
+// profile.
 class Tiles {
  public:
-  Tiles(Device& device, const Problem& asked, Stream stream)
-      : device_(device), asked_(asked), stream_(stream) {}
+  Tiles(Device& device, const Problem& asked, Stream stream, Profile* profile)
+      : device_(device), asked_(asked), stream_(stream), profile_(*profile) {}
 
-  // Operations per second of a tile that runs long enough; 0 where the engine refuses.
-  double Rate(int engine) {
-    double rate = 0.0;
+  // Of a tile that runs long enough; 0 where the engine refuses.
+  FoundRate Rate(int engine) {
+    FoundRate found;
     for (int64_t rows = kRows; rows <= kMostRows; rows *= kGrowth) {
-      const auto timing = Time(engine, kFew, rows);
-      if (!timing) return rate;
-      SetRate(&rate, timing->operations, timing->seconds);
-      if (timing->seconds >= kLongEnough) return rate;
+      const auto tile = Time(engine, kFew, rows);
+      if (!tile || !tile->timing.ok()) return found;
+      found = {RateOf(tile->operations, tile->timing), tile->timing.evidence()};
+      if (tile->timing.seconds >= kLongEnough) return found;
     }
-    return rate;
+    return found;
   }
 
-  // The rates of tiles of so many channels, from small to large until one takes too long, as far as
-  // they are missing; that of the largest.
-  double Rates(int engine, int64_t channels, bool all, double run_seconds, TileRates* rates) {
-    double rate = 0.0;
+  // Of tiles of so many channels, from small to large until one takes too long, as far as they are
+  // missing under the key; that of the largest.
+  FoundRate Rates(int engine, const std::string& key, int64_t channels, bool all) {
+    FoundRate largest;
     const int64_t growth = all ? 4 : kGrowth;
     for (int64_t rows = all ? kRows / growth : kRows; rows <= kMostRows; rows *= growth) {
       const int64_t its_rows = std::max<int64_t>(rows * kFew / channels, 1);
-      const auto known = rates->find({channels, channels * its_rows * kWidth});
-      double seconds = 0.0;
-      if (known != rates->end()) {
-        rate = known->second;
-        seconds = SampleFor(channels, its_rows).shape.Operations(asked_.direction) / rate;
-      } else {
-        const auto timing = Time(engine, channels, its_rows);
-        if (!timing || timing->seconds == kInfinity) break;
-        seconds = AloneSeconds(timing->seconds, run_seconds);
-        SetRate(&rate, timing->operations, seconds);
-        (*rates)[timing->size] = rate;
-      }
-      if (seconds > kTooLong) break;
+      const auto known = Known(key, {channels, channels * its_rows * kWidth});
+      const FoundRate found = known ? *known : Measure(engine, key, channels, its_rows);
+      if (found.rate == 0.0) break;
+      largest = found;
+      const double operations = SampleFor(channels, its_rows).shape.Operations(asked_.direction);
+      if (operations / found.rate > kTooLong) break;
     }
-    return rate;
+    return largest;
   }
 
  private:
+  // What the profile has of that tile already.
+  [[nodiscard]] std::optional<FoundRate> Known(const std::string& key, const TileSize& size) const {
+    const auto rates = profile_.tiles.find(key);
+    if (rates == profile_.tiles.end()) return std::nullopt;
+    const auto found = rates->second.find(size);
+    const auto known = profile_.evidence.find(TileName(key, size));
+    if (found == rates->second.end() || known == profile_.evidence.end()) return std::nullopt;
+    return FoundRate{found->second, known->second};
+  }
+
+  // Its arithmetic, without what a run costs anyhow.
+  FoundRate Measure(int engine, const std::string& key, int64_t channels, int64_t rows) {
+    const auto tile = Time(engine, channels, rows);
+    if (!tile || !tile->timing.ok()) return {};
+    Timing alone = tile->timing;
+    alone.seconds = AloneSeconds(alone.seconds, profile_.run_seconds);
+    const double rate = RateOf(tile->operations, alone);
+    if (rate > 0.0) profile_.SetTile(key, tile->size, rate, alone.evidence());
+    return {rate, alone.evidence()};
+  }
+
   [[nodiscard]] Problem SampleFor(int64_t channels, int64_t rows) const {
     ConvShape shape;
     shape.k = shape.c = channels;
@@ -96,13 +119,13 @@ class Tiles {
   }
 
   // Nothing where the engine refuses, or cannot have the memory.
-  std::optional<Timing> Time(int engine, int64_t channels, int64_t rows) {
+  std::optional<TimedTile> Time(int engine, int64_t channels, int64_t rows) {
     const auto rig = Rig::Make(device_, engine, SampleFor(channels, rows));
     if (!rig.ok() || !Fill(*rig.value()).ok()) return std::nullopt;
-    Timing timing{{channels, channels * rows * kWidth}, rig.value()->operations()};
-    timing.seconds =
-        BestSeconds(device_, stream_, [&](Span* span) { return rig.value()->Run(stream_, span); });
-    return timing;
+    const auto run = [&](Span* span) { return rig.value()->Run(stream_, span); };
+    return TimedTile{{channels, channels * rows * kWidth},
+                     rig.value()->operations(),
+                     BestOf(device_, stream_, run)};
   }
 
   // With numbers, where the device's own clock depends on them.
@@ -125,6 +148,7 @@ class Tiles {
   Device& device_;
   const Problem& asked_;
   Stream stream_;
+  Profile& profile_;
   std::optional<Block> numbers_;  // made for the first tile that is timed
 };
 
@@ -134,9 +158,11 @@ std::vector<int64_t> ChannelsOf(const Problem& problem, TileGrid grid) {
   return IsWide(problem) ? std::vector{kMany, kMost} : std::vector{kMany};
 }
 
-bool HasChannels(const TileRates& rates, int64_t channels) {
-  const auto found = rates.lower_bound({channels, 0});
-  return found != rates.end() && found->first.channels == channels;
+bool HasChannels(const Profile& profile, const std::string& key, int64_t channels) {
+  const auto rates = profile.tiles.find(key);
+  if (rates == profile.tiles.end()) return false;
+  const auto found = rates->second.lower_bound({channels, 0});
+  return found != rates->second.end() && found->first.channels == channels;
 }
 
 }  // namespace
@@ -150,7 +176,7 @@ bool IsWide(const Problem& problem) {
 void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, Profile* profile) {
   const Result<OwnedStream> stream = MakeStream(device, "compute");
   if (!stream.ok()) return;
-  Tiles tiles(device, problem, stream->get());
+  Tiles tiles(device, problem, stream->get(), profile);
   const bool sizes =
       !device.capabilities().shared_engines && problem.direction != Direction::kBackwardBias;
   const bool all = grid == TileGrid::kAll && sizes;
@@ -158,21 +184,18 @@ void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, Pr
     const EngineInfo& info = device.engines()[static_cast<size_t>(engine)];
     const std::string key =
         Profile::FlopsKey(info.name, problem.dtype, problem.math, problem.direction);
-    TileRates rates = profile->tiles.contains(key) ? profile->tiles[key] : TileRates{};
     const auto known = profile->flops.find(key);
-    const bool lacks_wide = sizes && IsWide(problem) && !HasChannels(rates, kMost);
+    const bool lacks_wide = sizes && IsWide(problem) && !HasChannels(*profile, key, kMost);
     const bool complete =
         known != profile->flops.end() && !all && (!lacks_wide || known->second <= kFast);
     if (IsLastResort(info) || complete) continue;
-    const auto measure = [&](int64_t channels) {
-      return tiles.Rates(engine, channels, all, profile->run_seconds, &rates);
-    };
-    const double rate = sizes ? measure(kFew) : tiles.Rate(engine);
-    if (sizes && rate > kFast) {
-      for (const int64_t channels : ChannelsOf(problem, grid)) measure(channels);
+    const FoundRate found = sizes ? tiles.Rates(engine, key, kFew, all) : tiles.Rate(engine);
+    if (sizes && found.rate > kFast) {
+      for (const int64_t channels : ChannelsOf(problem, grid)) {
+        tiles.Rates(engine, key, channels, all);
+      }
     }
-    if (rate > 0) profile->flops[key] = rate;
-    if (!rates.empty()) profile->tiles[key] = std::move(rates);
+    if (found.rate > 0) profile->SetFlops(key, found.rate, found.known);
   }
 }
 

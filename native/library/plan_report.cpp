@@ -164,7 +164,7 @@ Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const
   constexpr int kMostTimed = 6;
   constexpr double kFaster = 1.01;
   OOC_ASSIGN(PlanReport best, PlanOnce(device, request, profile, prepared));
-  if (!profile.measured || !device.capabilities().tries_engines) return best;
+  if (!profile.Measured() || !device.capabilities().tries_engines) return best;
   auto refined = std::make_shared<Profile>(profile);
   PlanReport next = best;
   for (int timed = 0; timed < kMostTimed; ++timed) {

@@ -1,39 +1,55 @@
 // Stopwatch: what everything that is measured of a device has in common.
 #pragma once
 
-#include <algorithm>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "device/device.hpp"
+#include "model/profile.hpp"
 
 namespace oocdnn {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// What a few runs of the same took.
+struct Timing {
+  double seconds = kInfinity;  // of the fastest; kInfinity where one failed
+  double excess = 0.0;         // seconds that the middle one took longer
+  int64_t samples = 0;
+
+  [[nodiscard]] bool ok() const { return seconds < kInfinity; }
+  // How a rate is known that rests on it; the spread is unknown where no time is left.
+  [[nodiscard]] Evidence evidence() const;
+};
+
+Timing TimingOf(std::vector<double> seconds);
+// Of each of so many parts.
+Timing Share(const Timing& whole, double parts);
+// What `whole` takes longer than `part`, at least nothing.
+Timing Beyond(const Timing& whole, const Timing& part);
+
 inline double SecondsOf(const Span& span) {
   return static_cast<double>(span.end_ns - span.begin_ns) * 1e-9;
 }
 
-// The best of a few runs of what `work(Span*)` enqueues on the stream, or infinity where one fails.
+// A few runs of what `work(Span*)` enqueues on the stream.
 template <class Work>
-double BestSeconds(Device& device, Stream stream, const Work& work) {
+Timing BestOf(Device& device, Stream stream, const Work& work) {
   constexpr int kRepetitions = 5;
-  double best = kInfinity;
+  std::vector<double> seconds;
   for (int i = 0; i < kRepetitions; ++i) {
     Span span;
     const Status status = work(&span);
     // Waited for in any case: what was enqueued writes to the span, and uses memory that then goes.
     const Status ended = device.SynchronizeStream(stream);
-    if (!status.ok() || !ended.ok()) return kInfinity;
-    if (SecondsOf(span) > 0) best = std::min(best, SecondsOf(span));
+    if (!status.ok() || !ended.ok()) return {};
+    if (SecondsOf(span) > 0) seconds.push_back(SecondsOf(span));
   }
-  return best;
+  return TimingOf(std::move(seconds));
 }
 
-// A rate that was measured, or what was there where it could not be.
-inline void SetRate(double* rate, double amount, double seconds) {
-  constexpr double kLeast = 1e6, kMost = 1e16;
-  if (seconds > 0 && seconds < kInfinity) *rate = std::clamp(amount / seconds, kLeast, kMost);
-}
+// So much of something in that time, as a rate that a profile may hold; 0 where it was not timed.
+double RateOf(double amount, const Timing& timing);
 
 }  // namespace oocdnn

@@ -21,11 +21,11 @@ double TimeRun(Device& device, const Booking& booking) {
     if (!booking.slot[i].empty()) args.tile[i] = block.get() + booking.slot[i].front();
   }
   args.workspace = block.get() + booking.workspace;
-  const double seconds = BestSeconds(device, stream->get(), [&](Span* span) {
+  const Timing timing = BestOf(device, stream->get(), [&](Span* span) {
     args.tag.span = span;
     return device.Run(stream->get(), *booking.executable, args);
   });
-  return seconds < kInfinity ? seconds : 0.0;
+  return timing.ok() ? timing.seconds : 0.0;
 }
 
 }  // namespace oocdnn

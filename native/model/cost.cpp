@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
+#include "model/profile_rates.hpp"
 
 namespace oocdnn {
 namespace {
@@ -184,7 +185,9 @@ void Refine(const PlanRequest& request, const Candidate& candidate, double run_s
   const double alone = AloneSeconds(run_seconds, profile->run_seconds);
   const double flops = profile->Flops(engine, problem.dtype, problem.math, problem.direction);
   const auto key = Profile::FlopsKey(engine, problem.dtype, problem.math, problem.direction);
-  AddTile(rates.TileSizeOf(tile), rates.OperationsOf(tile) / alone, flops, &profile->tiles[key]);
+  const TileSize size = rates.TileSizeOf(tile);
+  AddTile(size, rates.OperationsOf(tile) / alone, flops, &profile->tiles[key]);
+  profile->evidence[TileName(key, size)] = {};
 }
 
 Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const LoopOrder& order,

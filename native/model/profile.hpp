@@ -1,13 +1,13 @@
-// Profile: the constants of one machine and device that every price divides by.
+// Profile: the constants of one machine and device that every price divides by, and how each of
+// them is known.
 //
 // Measured by the library in the first call (under two seconds) and kept in the user's cache
-// directory as text; a file that is damaged or speaks of another machine is ignored with one
-// warning and measured again.
+// directory as text; a file that is damaged, too old or speaks of another machine is ignored with
+// one warning and measured again.
 #pragma once
 
 #include <map>
 #include <string>
-#include <vector>
 
 #include "base/status.hpp"
 #include "geom/problem.hpp"
@@ -25,10 +25,27 @@ struct WireRates {
   double hop;  // seconds, see Profile::hop_seconds
 };
 
+// How a rate is known that was measured.
+struct Evidence {
+  int64_t samples = 0;  // runs that were timed; 0: nobody has noted how many
+  double spread =
+      -1.0;  // by what share of the fastest the middle one took longer; below 0: unknown
+
+  bool operator==(const Evidence&) const = default;
+};
+
+// Who was measured. Rates of one say nothing certain of another.
+struct Provenance {
+  std::string machine;  // see Capabilities::description
+  std::string driver;   // see Capabilities::driver
+  std::string engines;  // with the libraries that they are from: "onednn (oneDNN 2.7.3), direct"
+
+  bool operator==(const Provenance&) const = default;
+};
+
 struct Profile {
-  std::string machine;          // who was measured: device description and library versions
-  std::string date;             // ISO 8601, UTC
-  bool measured = false;        // false: built-in guesses
+  Provenance of;
+  std::string date;             // of the first measurement, ISO 8601, UTC
   bool shared_engines = false;  // copies and compute take turns: times add up, nothing overlaps
   double fetch_bytes_per_second = 8e9, drain_bytes_per_second = 8e9;
   double both_bytes_per_second = 12e9;        // the two directions together
@@ -48,8 +65,17 @@ struct Profile {
   // another memory order than the caller's; order nchw or nhwc, rate as in WireRates
   // ("cudnn-nhwc/nchw/fetch").
   std::map<std::string, double> wires;
+  // By the rate's name (model/profile_rates.hpp). A rate that is not here is an assumption.
+  std::map<std::string, Evidence> evidence;
 
   bool operator==(const Profile&) const = default;
+  // Whether transfers and runs were measured, so that arithmetic can be told from what runs cost.
+  [[nodiscard]] bool Measured() const;
+  // A rate that was measured, and how it is known; five digits of it are kept.
+  void Set(double Profile::* plain, double rate, const Evidence& known);
+  void SetFlops(const std::string& key, double rate, const Evidence& known);
+  void SetTile(const std::string& key, const TileSize& size, double rate, const Evidence& known);
+  void SetWire(const std::string& key, double rate, const Evidence& known);
   // The rate of the key; else of the engine and type in another direction (forward first); else of
   // the engine in plain f32 (this direction first, then forward); else flops_fallback.
   [[nodiscard]] double Flops(const std::string& engine, DType dtype, Math math,
@@ -58,17 +84,15 @@ struct Profile {
                               Direction direction);
   [[nodiscard]] Arithmetic ArithmeticOf(const std::string& engine, DType dtype, Math math,
                                         Direction direction) const;
-  // The names of the rates that a plan for this engine leans on and nobody has measured: of a guess
-  // all of them, and the engine's arithmetic where the key is missing ("flops onednn/f64/fwd").
-  [[nodiscard]] std::vector<std::string> Unmeasured(const std::string& engine, DType dtype,
-                                                    Math math, Direction direction) const;
   // For an engine and the caller's memory order; what is not among `wires` is as everywhere.
   [[nodiscard]] WireRates Wire(const std::string& engine, bool channels_last) const;
   static std::string WireKey(const std::string& engine, bool channels_last, const char* rate);
 };
 
-// Lines of `key = value` between a versioned header and an end mark. ParseProfile(ToText(p)) == p;
-// a text that is cut off, lacks or repeats a key or holds a number that no machine has is refused.
+// Lines of `key = value` between a versioned header and an end mark; a rate is followed by
+// "unmeasured", "measured", or "samples N spread S" (S may be "unknown"). ParseProfile(ToText(p))
+// == p; a text that is of another version, is cut off, lacks or repeats a key or holds a number
+// that no machine has is refused.
 std::string ToText(const Profile& profile);
 Result<Profile> ParseProfile(const std::string& text);
 

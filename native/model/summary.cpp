@@ -1,5 +1,6 @@
 #include "model/summary.hpp"
 
+#include "model/assumptions.hpp"
 #include "model/cost.hpp"
 #include "model/plan_text.hpp"
 
@@ -31,7 +32,7 @@ PlanSummary Summarize(const PlanRequest& request, const Profile& profile,
   summary.plan = ToText(request, chosen.candidate);
   summary.description = Describe(request, chosen.candidate);
   summary.engine = EngineOf(request, chosen.candidate);
-  summary.machine = profile.machine;
+  summary.machine = profile.of.machine;
   summary.floor_seconds = FloorOf(request, profile);
   summary.budget_bytes = request.budget;
   summary.estimated_bytes = chosen.cost.device_bytes + 2 * request.bounce_bytes;
@@ -41,8 +42,7 @@ PlanSummary Summarize(const PlanRequest& request, const Profile& profile,
     summary.runners_up.push_back(RunnerUpOf(request, other));
   }
   summary.refused = refused;
-  summary.unmeasured =
-      profile.Unmeasured(summary.engine, problem.dtype, problem.math, problem.direction);
+  summary.unmeasured = Assumptions(request, chosen.candidate, profile);
   summary.timeline = TimelineOf(request, chosen.candidate, profile, kStepsShown);
   return summary;
 }

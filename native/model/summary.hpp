@@ -29,7 +29,7 @@ struct PlanSummary {
   int64_t host_bytes = 0;  // for staging, where all operands are in pageable memory
   std::vector<RunnerUp> runners_up;
   std::vector<std::string> refused;     // a sentence each, with the reason
-  std::vector<std::string> unmeasured;  // see Profile::Unmeasured
+  std::vector<std::string> unmeasured;  // see Assumptions
   std::vector<Interval> timeline;       // of the first and the last steps
 };
 

@@ -96,6 +96,8 @@ def info(device: str | None, as_json: bool) -> None:
     out.print(f"oocdnn {found['version']}, Python {found['python']}, {found['system']}")
     out.print(f"core library {core['version']}: {found['library']}")
     out.print(f"device {core['device']}: {core['description']}")
+    if core["driver"]:
+        out.print(f"driver {core['driver']}")
     for part in core["components"]:
         if part["available"]:
             out.print(f"{part['name']}: {part['text']}", markup=False)

@@ -109,10 +109,9 @@ CudaDevice::CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines, const std:
     : gpu_(std::move(gpu)), copier_(*gpu_), engines_(std::move(engines)) {
   capabilities_.name = Format("cuda:%d", gpu_->ordinal());
   capabilities_.description =
-      Format("%s, compute capability %d.%d, %.1f GiB, driver for CUDA %d.%d", gpu_->name().c_str(),
-             gpu_->compute_major(), gpu_->compute_minor(),
-             static_cast<double>(gpu_->total_bytes()) / 0x1p30, driver().version / 1000,
-             driver().version % 1000 / 10);
+      Format("%s, compute capability %d.%d, %.1f GiB", gpu_->name().c_str(), gpu_->compute_major(),
+             gpu_->compute_minor(), static_cast<double>(gpu_->total_bytes()) / 0x1p30);
+  capabilities_.driver = driver().Text();
   capabilities_.alignment = 256;
   capabilities_.blocked_tiles = false;
   capabilities_.bounce_bytes = kBounceBytes;

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <fstream>
 #include <string>
 
 namespace oocdnn::cuda {
@@ -92,7 +93,23 @@ Result<const Driver*> Load() {
   return &driver;
 }
 
+// The kernel module's version: the first word that begins with a digit, "" where there is none.
+std::string ModuleVersion() {
+  std::ifstream file("/proc/driver/nvidia/version");
+  std::string word;
+  while (file >> word) {
+    if (word[0] >= '0' && word[0] <= '9') return word;
+  }
+  return "";
+}
+
 }  // namespace
+
+std::string Driver::Text() const {
+  const std::string module = ModuleVersion();
+  return module + (module.empty() ? "" : " ") +
+         Format("for CUDA %d.%d", version / 1000, version % 1000 / 10);
+}
 
 Status Driver::Check(CUresult result, const char* what) const {
   if (result == CUDA_SUCCESS) return {};

@@ -1,0 +1,34 @@
+#include "library/stopwatch.hpp"
+
+#include <algorithm>
+
+namespace oocdnn {
+
+Evidence Timing::evidence() const {
+  return {samples, ok() && seconds > 0.0 ? excess / seconds : -1.0};
+}
+
+Timing TimingOf(std::vector<double> seconds) {
+  if (seconds.empty()) return {};
+  std::sort(seconds.begin(), seconds.end());
+  const double best = seconds.front(), middle = seconds[seconds.size() / 2];
+  return {best, middle - best, static_cast<int64_t>(seconds.size())};
+}
+
+Timing Share(const Timing& whole, double parts) {
+  return {whole.seconds / parts, whole.excess / parts, whole.samples};
+}
+
+Timing Beyond(const Timing& whole, const Timing& part) {
+  if (!whole.ok() || !part.ok()) return {};
+  return {std::max(whole.seconds - part.seconds, 0.0), whole.excess + part.excess,
+          std::min(whole.samples, part.samples)};
+}
+
+double RateOf(double amount, const Timing& timing) {
+  constexpr double kLeast = 1e6, kMost = 1e16;
+  if (!timing.ok() || timing.seconds <= 0.0) return 0.0;
+  return std::clamp(amount / timing.seconds, kLeast, kMost);
+}
+
+}  // namespace oocdnn

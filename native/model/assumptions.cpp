@@ -1,0 +1,50 @@
+// Asks the price itself what it leans on, so that nothing here has to know how prices are made.
+#include "model/assumptions.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/profile_rates.hpp"
+
+namespace oocdnn {
+namespace {
+
+// Whether a rate of that name may have to do with the engine, whose arithmetic has this key.
+bool Concerns(const std::string& name, const std::string& engine, const std::string& key) {
+  const bool plain = name.find(' ') == std::string::npos;
+  return plain || name.ends_with(" " + key) || name.starts_with(kWireWord + engine + "/");
+}
+
+// Whether the price changes with the rate, beyond rounding.
+bool Matters(const PlanRequest& request, const Candidate& candidate, const Profile& profile,
+             double seconds, double* rate) {
+  constexpr double kSame = 1e-9;
+  const double before = *rate;
+  const auto differs = [&](double value) {
+    *rate = value;
+    const double other = PriceOf(request, candidate, profile).seconds;
+    *rate = before;
+    return std::abs(other - seconds) > kSame * seconds;
+  };
+  return before == 0.0 ? differs(1.0) : differs(before / 2) || differs(before * 2);
+}
+
+}  // namespace
+
+std::vector<std::string> Assumptions(const PlanRequest& request, const Candidate& candidate,
+                                     const Profile& profile) {
+  const Problem& problem = request.problem;
+  const std::string& engine = request.engines[static_cast<size_t>(candidate.engine)].name;
+  const auto key = Profile::FlopsKey(engine, problem.dtype, problem.math, problem.direction);
+  Profile tried = profile;
+  tried.flops.emplace(key, profile.Flops(engine, problem.dtype, problem.math, problem.direction));
+  const double seconds = PriceOf(request, candidate, tried).seconds;
+  std::vector<std::string> names;
+  VisitRates(tried, [&](const std::string& name, double& rate) {
+    if (tried.evidence.contains(name) || !Concerns(name, engine, key)) return;
+    if (Matters(request, candidate, tried, seconds, &rate)) names.push_back(name);
+  });
+  return names;
+}
+
+}  // namespace oocdnn
