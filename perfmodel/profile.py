@@ -83,8 +83,8 @@ class Profile:
     """
 
     machine: str = "unknown"
-    driver: str = ""
-    engines: str = ""
+    driver: str = "none"
+    engines: str = "none"
     date: str = ""
     measured: bool = False
     shared_engines: bool = False

@@ -26,7 +26,8 @@ std::string TextOf(const EngineInfo& engine) {
 }
 
 Provenance ProvenanceOf(Device& device) {
-  Provenance of{device.capabilities().description, device.capabilities().driver, ""};
+  const Capabilities& device_is = device.capabilities();
+  Provenance of{device_is.description, device_is.driver.empty() ? "none" : device_is.driver, ""};
   for (const EngineInfo& engine : device.engines()) {
     of.engines += (of.engines.empty() ? "" : ", ") + TextOf(engine);
   }

@@ -15,16 +15,24 @@ bool Concerns(const std::string& name, const std::string& engine, const std::str
   return plain || name.ends_with(" " + key) || name.starts_with(kWireWord + engine + "/");
 }
 
-// Whether the price changes with the rate, beyond rounding.
+bool Differ(const Cost& one, const Cost& other) {
+  constexpr double kRounding = 1e-9;
+  for (const auto seconds :
+       {&Cost::seconds, &Cost::fetch_seconds, &Cost::compute_seconds, &Cost::drain_seconds}) {
+    if (std::abs(one.*seconds - other.*seconds) > kRounding * one.*seconds) return true;
+  }
+  return false;
+}
+
+// Whether the price, which is `cost`, changes with the rate.
 bool Matters(const PlanRequest& request, const Candidate& candidate, const Profile& profile,
-             double seconds, double* rate) {
-  constexpr double kSame = 1e-9;
+             const Cost& cost, double* rate) {
   const double before = *rate;
   const auto differs = [&](double value) {
     *rate = value;
-    const double other = PriceOf(request, candidate, profile).seconds;
+    const Cost other = PriceOf(request, candidate, profile);
     *rate = before;
-    return std::abs(other - seconds) > kSame * seconds;
+    return Differ(cost, other);
   };
   return before == 0.0 ? differs(1.0) : differs(before / 2) || differs(before * 2);
 }
@@ -38,11 +46,11 @@ std::vector<std::string> Assumptions(const PlanRequest& request, const Candidate
   const auto key = Profile::FlopsKey(engine, problem.dtype, problem.math, problem.direction);
   Profile tried = profile;
   tried.flops.emplace(key, profile.Flops(engine, problem.dtype, problem.math, problem.direction));
-  const double seconds = PriceOf(request, candidate, tried).seconds;
+  const Cost cost = PriceOf(request, candidate, tried);
   std::vector<std::string> names;
   VisitRates(tried, [&](const std::string& name, double& rate) {
     if (tried.evidence.contains(name) || !Concerns(name, engine, key)) return;
-    if (Matters(request, candidate, tried, seconds, &rate)) names.push_back(name);
+    if (Matters(request, candidate, tried, cost, &rate)) names.push_back(name);
   });
   return names;
 }

@@ -143,7 +143,7 @@ Result<double*> PlaceOf(const std::string& name, Profile* profile) {
 }
 
 bool MayBeZero(const std::string& name) {
-  if (name.starts_with(kWireWord)) return name.ends_with("row_bytes");
+  if (name.starts_with(kWireWord)) return name.ends_with("row_bytes") || name.ends_with("/hop");
   return std::any_of(std::begin(kPlainRates), std::end(kPlainRates), [&](const PlainRate& plain) {
     return name == plain.name && plain.may_be_zero;
   });

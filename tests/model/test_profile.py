@@ -20,10 +20,22 @@ def escaped(text: str) -> str:
     return "".join(WORDS.get(c, c) for c in text)
 
 
+marks = st.one_of(
+    st.sampled_from(("unmeasured", "measured", "samples 5 spread unknown")),
+    st.builds("samples {} spread {!r}".format, st.integers(1, 2**62), st.floats(0, 1e9)),
+)
+
+
 @settings(max_examples=200, deadline=None)
-@given(names, names, st.booleans(), rates, st.floats(0, 1e9), st.dictionaries(names, rates))
-def test_what_is_printed_reads_back(machine, date, shared, rate, seconds, flops):
+@given(
+    names, names, names, st.booleans(), rates, st.floats(0, 1e9), st.dictionaries(names, rates),
+    st.lists(marks, min_size=3, max_size=3),
+)  # fmt: skip
+def test_what_is_printed_reads_back(machine, driver, date, shared, rate, seconds, flops, known):
+    key = next(iter(flops), "")
     profile = Profile(
+        driver=driver,
+        marks=dict(zip(("copy_seconds", f"flops {key}", f"tile 64 1 {key}"), known, strict=True)),
         shared_engines=shared,
         fetch_bytes_per_second=rate,
         copy_seconds=seconds,
@@ -40,40 +52,70 @@ def test_what_is_printed_reads_back(machine, date, shared, rate, seconds, flops)
     entries = [line.split(" = ", 1) for line in text.splitlines()[1:-1] if " = " in line]
     kept = dict(line.split(" = ", 1) for line in printed.split("\n")[1:-2])
     if not any(
-        c in machine + date + "".join(flops) for c in "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+        c in machine + driver + date + "".join(flops)
+        for c in "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
     ):
         assert kept.keys() == {key for key, _ in entries}
-    assert float(kept["fetch_bytes_per_second"]) == rate
-    assert float(kept["copy_seconds"]) == seconds
-    assert kept["machine"] == escaped(machine)
-    for i, (key, value) in enumerate(flops.items(), 1):
-        assert float(kept[f"flops {escaped(key)}"]) == value
-        assert float(kept[f"tile 64 {i} {escaped(key)}"]) == value
+    assert (kept["machine"], kept["driver"]) == (escaped(machine), escaped(driver))
+    read = parse(printed)
+    assert read.rates() == profile.rates()
+    assert read.rates()["fetch_bytes_per_second"] == rate
+    for name in profile.rates():
+        assert same_mark(read.mark(name), profile.mark(name))
+
+
+def same_mark(one: str, other: str) -> bool:
+    """Numbers may be written in two ways."""
+    *words, spread = one.split(" ")
+    *other_words, other_spread = other.split(" ")
+    number = words and "unknown" not in (spread, other_spread)
+    return words == other_words and (
+        float(spread) == float(other_spread) if number else spread == other_spread
+    )
 
 
 def test_the_built_in_profile_reads_back():
     text = planner.default_profile()
     assert planner.reprint(text)[0] == text
+    profile = parse(text)
+    assert {profile.mark(name) for name in profile.rates()} == {"unmeasured"}
+
+
+def marked(text: str, mark: str) -> str:
+    return text.replace("run_seconds = 1e-06 measured", f"run_seconds = 1e-06 {mark}")
+
+
+def test_an_older_version_is_said_to_be_one():
+    with pytest.raises(Refused, match="version 6, and this library reads version 7"):
+        planner.reprint(Profile().text().replace("oocdnn-profile 7", "oocdnn-profile 6"))
 
 
 @pytest.mark.parametrize(
     "damage",
     [
         lambda text: "",
-        lambda text: text.replace("oocdnn-profile 6", "oocdnn-profile 7"),
+        lambda text: text.replace("oocdnn-profile 7", "oocdnn-profile 8"),
         lambda text: text[: len(text) // 2],
         lambda text: text.removesuffix("end\n"),
-        lambda text: text.replace("run_seconds = 1e-06\n", ""),
+        lambda text: text.replace("run_seconds = 1e-06 measured\n", ""),
         lambda text: text.replace("run_seconds = 1e-06", "run_seconds = fast"),
         lambda text: text.replace("run_seconds = 1e-06", "run_seconds = 1e-06 s"),
+        lambda text: text.replace("run_seconds = 1e-06 measured", "run_seconds = 1e-06"),
+        lambda text: marked(text, "guessed"),
+        lambda text: marked(text, "unmeasured measured"),
+        lambda text: marked(text, "samples 5"),
+        lambda text: marked(text, "samples 0 spread 0.1"),
+        lambda text: marked(text, "samples many spread 0.1"),
+        lambda text: marked(text, "samples 5 spread -0.1"),
+        lambda text: marked(text, "samples 5 spread nan"),
         lambda text: text.replace("run_seconds = 1e-06", "run_seconds = -1"),
         lambda text: text.replace("row_bytes = 64.0", "row_bytes = inf"),
         lambda text: text.replace("row_bytes = 64.0", "row_bytes = nan"),
         lambda text: text.replace("flops_fallback = 10000000000.0", "flops_fallback = 0"),
-        lambda text: text.replace("measured = true", "measured = yes"),
+        lambda text: text.replace("shared_engines = false", "shared_engines = no"),
         lambda text: text.replace("row_bytes", "column_bytes"),
         lambda text: text.replace("row_bytes = ", "row_bytes: "),
-        lambda text: text.replace("end\n", "row_bytes = 64.0\nend\n"),
+        lambda text: text.replace("end\n", "row_bytes = 64.0 measured\nend\n"),
     ],
 )
 def test_damage_is_refused(damage):

@@ -121,15 +121,89 @@ def test_what_is_staged_whole_takes_whole_pages(tmp_path):
     assert found.host_bytes == 16384 + 4096 + 16384
 
 
-def test_of_a_guess_every_rate_is_unmeasured(tmp_path):
-    text = Profile(flops={"direct/f32/fwd": 1e10}).text()
-    file = tmp_path / "guess.txt"
-    file.write_text(text.replace("measured = true", "measured = false"), encoding="utf-8")
-    rates = [
-        field.name
-        for field in dataclasses.fields(Profile)
-        if field.type == "float" and field.name != "flops_fallback"
-    ]
-    for direction in ("fwd", "bwd_filter"):
-        found = oocdnn.plan_for_profile(f"conv2d:{direction} x4x8x32x32 w16x8x3x3", file, "1MiB")
-        assert found.unmeasured == [*rates, f"flops direct/f32/{direction}"]
+PLAIN = [
+    field.name
+    for field in dataclasses.fields(Profile)
+    if field.type == "float" and field.name != "flops_fallback"
+]
+
+
+def unmeasured(machine: Profile, folder, problem: str = "conv2d:fwd x4x8x32x32 w16x8x3x3"):
+    found = plan(problem, machine, 2**16, folder)
+    line = f"not measured: {', '.join(found.unmeasured)}\n"
+    assert (line in found.text) == bool(found.unmeasured)
+    return set(found.unmeasured)
+
+
+def guess(**rates) -> Profile:
+    """A machine whose wires, arithmetic and copies limit the plan about alike."""
+    return Profile(measured=False, flops={"direct/f32/fwd": 1e10}, **rates)
+
+
+def test_a_guess_names_what_its_price_leans_on(tmp_path):
+    """Of the wires, the arithmetic and what pieces cost, but not what the busiest hides."""
+    found = unmeasured(guess(), tmp_path)
+    assert {"fetch_bytes_per_second", "copy_seconds", "run_seconds"} <= found
+    assert found <= {*PLAIN, "flops direct/f32/fwd"}
+    assert "step_seconds" not in found
+
+
+def test_what_is_measured_is_not_named(tmp_path):
+    assert not unmeasured(MACHINES["even"], tmp_path)
+    everything = unmeasured(guess(), tmp_path)
+    for name in everything:
+        marks = {name: "samples 5 spread 0.01"}
+        assert unmeasured(guess(marks=marks), tmp_path) == everything - {name}
+
+
+def test_a_rate_of_another_kind_is_an_assumption(tmp_path):
+    machine = Profile(flops={"direct/f32/fwd": 1e10})
+    problem = "conv2d:bwd_filter x4x8x32x32 w16x8x3x3"
+    assert unmeasured(machine, tmp_path, problem) == {"flops direct/f32/bwd_filter"}
+
+
+def test_an_engines_own_wires_stand_in_for_all(tmp_path):
+    """What nothing falls back to is not leant on."""
+    own = {f"direct/nchw/{rate}": 1e9 for rate in ("fetch", "drain", "both")}
+    found = unmeasured(guess(wires=own), tmp_path)
+    assert "wire direct/nchw/fetch" in found
+    assert not any(name.endswith("_bytes_per_second") and name[0] in "fdb" for name in found)
+
+
+def test_only_tiles_that_lie_around_are_leant_on(tmp_path):
+    sizes = [(8, 16), (8, 10**9), (4096, 10**9)]
+    tiles = {f"{channels} {outputs} direct/f32/fwd": 1e8 for channels, outputs in sizes}
+    machine = Profile(flops={"direct/f32/fwd": 1e8}, tiles=tiles)
+    far = "tile 4096 1000000000 direct/f32/fwd"
+    marks = {f"tile {tile}": "unmeasured" for tile in tiles}
+    found = unmeasured(dataclasses.replace(machine, marks=marks), tmp_path)
+    assert found
+    assert found <= marks.keys() - {far}
+    marks = {far: "unmeasured", "flops direct/f32/fwd": "unmeasured"}
+    assert not unmeasured(dataclasses.replace(machine, marks=marks), tmp_path)
+
+
+@settings(max_examples=25, deadline=None)
+@given(problem=problems(), budget=st.integers(12, 20), known=st.sets(st.sampled_from(PLAIN)))
+def test_to_lean_on_a_rate_is_to_change_with_it(problem, budget, known, tmp_path_factory):
+    """Against prices of the plan, which is the search's best, with other rates."""
+    machine = Profile(
+        flops={f"direct/f32/{way}": 1e10 for way in ("fwd", "bwd_data", "bwd_filter")}
+    )
+    parsed = planner.doors.parse(problem)
+    best = planner.search(parsed, 2**budget, machine, engines=planner.DIRECT).ranked[0]
+
+    times = [key for key in best.cost if key.endswith("seconds")]
+
+    def changes(name: str, factor: float) -> bool:
+        other = dataclasses.replace(machine, **{name: getattr(machine, name) * factor})
+        priced = planner.price(
+            parsed, best.tiling, best.order, best.depths, other, engines=planner.DIRECT
+        )
+        return any(abs(priced[key] - best.cost[key]) > 1e-9 * best.cost[key] for key in times)
+
+    marked = dict.fromkeys(set(PLAIN) - known, "unmeasured")
+    folder = tmp_path_factory.getbasetemp()
+    found = plan(problem, dataclasses.replace(machine, marks=marked), 2**budget, folder)
+    leant_on = [name for name in marked if changes(name, 0.5) or changes(name, 2.0)]
+    assert sorted(found.unmeasured) == sorted(leant_on)

@@ -3,6 +3,7 @@ not, and what keeps its promise is taken without a look at the rest."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -35,6 +36,21 @@ def test_what_disappoints_gives_way_to_larger_tiles(run_seconds):
     assert plan.prepared > 1
     assert plan.seconds < 0.5 * tiles * run_seconds
     assert plan.seconds >= 2 * run_seconds  # it does not fit in one
+
+
+def test_a_run_that_was_timed_is_not_an_assumption():
+    """The tile's rate is known, whatever the profile lacks."""
+    plan = planner.timed_plan(PROBLEM, BUDGET, FAST, run_seconds=1e-3)
+    assert "not measured" not in plan.text
+    slow = Profile(flops={"plain/f32/fwd": 1e5}, marks={"flops plain/f32/fwd": "unmeasured"})
+    assert "not measured: run_seconds, flops plain/f32/fwd\n" in guessed(slow).text
+
+
+def guessed(profile: Profile) -> planner.TimedPlan:
+    """Nothing is timed where nobody measured what a run costs."""
+    marks = {**profile.marks, "run_seconds": "unmeasured"}
+    timeless = dataclasses.replace(profile, run_seconds=0.0, marks=marks)
+    return planner.timed_plan(PROBLEM, BUDGET, timeless, run_seconds=1e-9)
 
 
 def test_without_a_measured_profile_nothing_is_timed():

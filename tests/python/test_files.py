@@ -227,22 +227,23 @@ def test_a_file_that_cannot_grow(tmp_path):
 
 
 # Rates for which tiles one to two columns wide are cheap.
-NARROW = """oocdnn-profile 6
+NARROW = """oocdnn-profile 7
 machine = none
+driver = none
+engines = none
 date = never
-measured = true
 shared_engines = false
-fetch_bytes_per_second = 4e+10
-drain_bytes_per_second = 4e+10
-both_bytes_per_second = 8e+10
-move_bytes_per_second = 3e+12
-row_bytes = 1
-far_row_bytes = 1
-step_seconds = 0
-hop_seconds = 0
-copy_seconds = 2e-05
-run_seconds = 5e-06
-flops_fallback = 2e+12
+fetch_bytes_per_second = 4e+10 measured
+drain_bytes_per_second = 4e+10 measured
+both_bytes_per_second = 8e+10 measured
+move_bytes_per_second = 3e+12 measured
+row_bytes = 1 measured
+far_row_bytes = 1 measured
+step_seconds = 0 measured
+hop_seconds = 0 measured
+copy_seconds = 2e-05 measured
+run_seconds = 5e-06 measured
+flops_fallback = 2e+12 measured
 end
 """
 

@@ -64,6 +64,7 @@ def test_people_read_the_same():
     for why in plan.refused:
         assert f"refused: {why}\n" in text
     assert "not measured: fetch_bytes_per_second, " in text
+    assert plan.unmeasured[0] == "fetch_bytes_per_second"
     assert "not prepared" in text
 
 
@@ -122,13 +123,13 @@ def test_a_profile_and_a_device():
     )
     assert plan["prepared"]
     assert plan["machine"] == profiles.machine(profiles.find("p100-pcie3"))
-    assert "fetch_bytes_per_second" in plan["unmeasured"]
+    assert "run_seconds" in plan["unmeasured"]
 
 
 def test_a_file_is_a_profile(tmp_path):
     file = tmp_path / "mine.txt"
     text = profiles.find("h200-pcie5").read_text(encoding="utf-8")
-    file.write_text(text.replace("measured = false", "measured = true"), encoding="utf-8")
+    file.write_text(text.replace(" unmeasured\n", " measured\n"), encoding="utf-8")
     plan = oocdnn.plan_for_profile(BIG, file, 2**30)
     assert plan.unmeasured == []
     assert "not measured" not in plan.text
@@ -150,6 +151,7 @@ def test_guesses_are_said_to_be_guesses():
         plan = context.plan(PROBLEM)
     assert "flops direct/f32/fwd" in plan.unmeasured
     assert "fetch_bytes_per_second" in plan.unmeasured
+    assert "both_bytes_per_second" not in plan.unmeasured, "copies take turns here"
     assert "not measured" in plan.text
     assert plan.prepared
     assert "not prepared" not in plan.text
