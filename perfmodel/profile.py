@@ -13,6 +13,7 @@ from oocdnn.perfmodel.problem import DIRECTIONS, Direction
 _HEADER, _END = "oocdnn-profile 7", "end"
 _WORDS = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "=": "\\e"}
 _TABLES = {"flops": "flops", "tiles": "tile", "wires": "wire"}  # fields, and words of the text
+UNMEASURED = "unmeasured"
 _MARK = re.compile(r"unmeasured|measured|samples [1-9]\d* spread (unknown|[\d.e+-]+)")
 _APART = ("measured", "marks")  # no lines of their own
 
@@ -155,7 +156,7 @@ class Profile:
 
     def mark(self, name: str) -> str:
         """How the rate of that name is known."""
-        return self.marks.get(name, "measured" if self.measured else "unmeasured")
+        return self.marks.get(name, "measured" if self.measured else UNMEASURED)
 
 
 def _header_names() -> list[str]:

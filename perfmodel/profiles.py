@@ -5,6 +5,7 @@ from importlib import resources
 from pathlib import Path
 
 from oocdnn.errors import InvalidProblem
+from oocdnn.perfmodel.profile import UNMEASURED, Profile, parse
 
 _SUFFIX = ".txt"
 
@@ -34,8 +35,21 @@ def find(profile: str | os.PathLike[str]) -> Path:
 
 
 def machine(profile: Path) -> str:
-    """What a profile says of its machine and of where its rates come from."""
-    for line in profile.read_text(encoding="utf-8").splitlines():
-        if line.startswith("machine = "):
-            return line.removeprefix("machine = ").replace("\\e", "=")
-    return ""
+    """What a profile says of its machine and, where they are estimates, of its rates."""
+    return _read(profile).machine
+
+
+def provenance(profile: Path) -> str:
+    """Whether a profile's rates were measured, and then with what and when."""
+    read = _read(profile)
+    known = [name for name in read.rates() if read.mark(name) != UNMEASURED]
+    if not known:
+        return "nothing of it was measured"
+    return (
+        f"{len(known)} of {len(read.rates())} rates were measured {read.date[:10]}, "
+        f"driver {read.driver}, engines {read.engines}"
+    )
+
+
+def _read(profile: Path) -> Profile:
+    return parse(profile.read_text(encoding="utf-8"))

@@ -29,7 +29,8 @@ def _list_profiles(context: click.Context, _: click.Parameter, value: str | None
     from oocdnn.perfmodel import profiles
 
     for name in profiles.names():
-        click.echo(f"{name}: {profiles.machine(profiles.find(name))}")
+        file = profiles.find(name)
+        click.echo(f"{name}: {profiles.machine(file)} ({profiles.provenance(file)})")
     return context.exit()
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from click.testing import CliRunner
 
 import oocdnn
 from oocdnn.cli import main
+from oocdnn.perfmodel.profile import UNMEASURED, parse
 
 KINDS = 5 * 4  # types and directions
 
@@ -46,7 +49,27 @@ def test_it_goes_on_where_it_was_interrupted(profile, link):
         context.calibrate()
         assert rates(profile) == found
         assert any(key.startswith("tile ") for key in found) == (link is not None)
+        check_provenance(profile, link is not None)
         assert (context.conv2d(*ones()) == 72).all()
+
+
+def check_provenance(profile, apart: bool) -> None:
+    """Who was measured, and how well: each rate is the best of five runs."""
+    read = parse(profile.read_text(encoding="utf-8"))
+    assert "threads" in read.machine
+    assert read.driver == "none"
+    assert re.fullmatch(r"(onednn \(oneDNN \d+\.\d+\.\d+\), )?direct, reference", read.engines)
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", read.date)
+    marks = {name: read.mark(name) for name in read.rates()}
+    assert [name for name, mark in marks.items() if mark == UNMEASURED] == ["flops_fallback"]
+    known = {name: mark.split() for name, mark in marks.items() if mark.startswith("samples")}
+    unclear = marks.keys() - known.keys() - {"flops_fallback"}
+    assert all(name.endswith(("hop", "hop_seconds")) for name in unclear)
+    assert not (apart and unclear), "what does not overlap has nothing to wait for"
+    assert {words[1] for words in known.values()} == {"5"}
+    for name, words in known.items():
+        if name.startswith(("flops ", "tile ")):
+            assert 0 <= float(words[3]) < 1e3
 
 
 def ones():

@@ -15,9 +15,11 @@ from click.testing import CliRunner
 import oocdnn
 from oocdnn.cli import main, timeline
 from oocdnn.perfmodel import profiles
+from oocdnn.perfmodel.profile import UNMEASURED, parse
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "plan.md"
 PROBLEM = "conv2d:fwd x1x16x64x64 w16x16x3x3 pad1"
+MEASURED = ("cpu", "h200")  # of the shipped profiles
 BIG = "conv2d:fwd x256x64x224x224 w64x64x3x3 pad1 f32"
 
 
@@ -76,9 +78,10 @@ def test_every_shipped_profile_plans(name, direction):
     assert 0 < plan.floor_seconds <= plan.predicted_seconds
     assert max(plan.seconds_by_engine.values()) <= plan.predicted_seconds * (1 + 1e-9)
     assert 0 < plan.booked_bytes <= plan.budget_bytes == 2**30
-    assert 0 < plan.host_bytes <= 2**30
-    assert plan.unmeasured
-    assert len(plan.machine) > 80  # the source of the rates is stated
+    assert 0 <= plan.host_bytes <= 2**30
+    assert (plan.host_bytes == 0) == (name == "cpu"), "which needs no staging"
+    assert (plan.unmeasured == []) == (name in MEASURED)
+    assert name in MEASURED or len(plan.machine) > 80  # the source of the rates is stated
     assert plan.machine == profiles.machine(profiles.find(name))
 
 
@@ -98,6 +101,19 @@ def test_faster_wires_make_faster_plans():
 def test_the_list_of_profiles():
     lines = run("--profile", "list").splitlines()
     assert [line.split(": ")[0] for line in lines] == profiles.names()
+    measured = [name for name, line in zip(profiles.names(), lines, strict=True) if "202" in line]
+    assert measured == list(MEASURED)
+    assert "driver 580.159.04 for CUDA 13.0, engines cudnn-nhwc (cuDNN 9.19), " in "".join(lines)
+    assert all("nothing of it was measured" in line for line in lines if "estimates" in line)
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_what_is_said_to_be_measured_is(name):
+    """All but the rate of engines that the profile does not know."""
+    file = profiles.find(name)
+    read = parse(file.read_text(encoding="utf-8"))
+    assert {key for key in read.rates() if read.mark(key) == UNMEASURED} == {"flops_fallback"}
+    assert "" not in (read.driver, read.engines, read.date)
 
 
 @pytest.mark.parametrize(
