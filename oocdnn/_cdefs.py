@@ -260,6 +260,9 @@ oocdnn_status oocdnn_release(oocdnn_context* context);
 oocdnn_status oocdnn_take_trace(oocdnn_context* context, const char** json);
 oocdnn_status oocdnn_calibrate(oocdnn_context* context, oocdnn_progress progress,
                                           void* progress_user, const char** path);
+oocdnn_status oocdnn_refine(oocdnn_context* context, const char* problem,
+                                       const double* compute_seconds, int64_t count,
+                                       const char** json);
 oocdnn_status oocdnn_info(oocdnn_context* context, const char** json);
 oocdnn_status oocdnn_check_reports(oocdnn_context* context, const char** text);
 oocdnn_status oocdnn_micro_batch_sizes(int32_t policy, int64_t batch,

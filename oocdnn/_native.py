@@ -9,7 +9,7 @@ import functools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, get_args
@@ -326,6 +326,14 @@ class NativeContext:
             ear.raise_kept()
             _check(status)
             return _text(path[0])
+
+    def refine(self, problem: str, compute_seconds: Sequence[float]) -> str:
+        """What was refined, as JSON."""
+        frame, json = _Frame(), _ffi().new("const char **")
+        text, seconds = frame.string(problem), _ffi().new("double[]", list(compute_seconds))
+        with self as handle, self._text_lock:
+            _check(_library().oocdnn_refine(handle, text, seconds, len(compute_seconds), json))
+            return _text(json[0])
 
     def plan(self, problem: str) -> str:
         """The plan as JSON."""

@@ -4,7 +4,7 @@ import functools
 import inspect
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,7 @@ from oocdnn._native import HostMemory, NativeContext, Progress
 from oocdnn._operation import MathName, math_of
 from oocdnn._results import Results
 from oocdnn.errors import InvalidProblem
-from oocdnn.plans import Plan, RunnerUp, plan_of
+from oocdnn.plans import Plan, Refinement, RunnerUp, plan_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -211,6 +211,15 @@ class Context:
         each piece. Returns the profile's file. Raises InvalidProblem where nothing is kept.
         """
         return Path(self._native.calibrate(progress))
+
+    def refine(self, problem: str, compute_seconds: Sequence[float]) -> Refinement:
+        """Has the machine's profile agree with calls of a problem that were made.
+
+        `compute_seconds` are those of `stats` after each call, all arrays in host memory. The rate
+        of the tile of the problem's plan becomes that of the fastest call, is kept, and later plans
+        rest on it. Raises InvalidProblem where nothing is kept, or no time is given.
+        """
+        return Refinement(**json.loads(self._native.refine(problem, compute_seconds)))
 
     def host_memory(self, size: int) -> HostMemory:
         """New host memory that the device reaches at full speed; `oocdnn.empty` makes arrays."""

@@ -78,6 +78,26 @@ def plan_of(problem: str, text: str) -> Plan:
     return Plan(**{**fields, "problem": problem, "splits": by_axis(fields["splits"])})
 
 
+@dataclass(frozen=True)
+class Refinement:
+    """How the profile's rate of one tile has come to agree with calls.
+
+    `rate` is its name in the profile, `before` and `after` are operations per second. The seconds
+    are of arithmetic for one tile: as the profile predicted them and does now, and as the fastest
+    of so many `samples` took; the middle one took longer by a share of `spread`, below 0 where that
+    is unknown.
+    """
+
+    rate: str
+    before: float
+    after: float
+    predicted_seconds: float
+    refined_seconds: float
+    measured_seconds: float
+    samples: int
+    spread: float
+
+
 def plan_for_profile(
     problem: str, profile: str | os.PathLike[str], budget: int | str | None = None
 ) -> Plan:

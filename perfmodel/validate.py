@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
-import numpy.typing as npt
 
 import oocdnn
-from oocdnn._mapped import Array
 from oocdnn._problem import parse, random_call
 from oocdnn.bench.provenance import provenance
 from oocdnn.perfmodel.cases import Case, cases
+from oocdnn.perfmodel.runs import pinned_arrays, timed
 
 
 @dataclass
@@ -64,32 +62,6 @@ class Regret:
     @property
     def ratio(self) -> float:
         return self.seconds[0] / min(self.seconds)
-
-
-def pinned_arrays(seed: int) -> Callable[[tuple[int, ...], npt.DTypeLike], Array]:
-    """Arrays in memory that the device reaches fast; a block of random numbers, repeated."""
-    block = np.random.default_rng(seed).standard_normal(1 << 20, np.float32)
-
-    def make(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-        array = oocdnn.empty(shape, dtype)
-        flat, numbers = array.reshape(-1), block.astype(dtype)
-        for begin in range(0, flat.size, block.size):
-            part = flat[begin : begin + block.size]
-            part[...] = numbers[: part.size]
-        return array
-
-    return make
-
-
-def timed(context: oocdnn.Context, call: Callable[[], Any], repeats: int) -> tuple[float, float]:
-    """Median seconds of the core, and of the whole call."""
-    core, whole = [], []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        call()
-        whole.append(time.perf_counter() - start)
-        core.append(context.stats.seconds)
-    return statistics.median(core), statistics.median(whole)
 
 
 def measure(context: oocdnn.Context, case: Case, repeats: int) -> tuple[Measured, Any]:

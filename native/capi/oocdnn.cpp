@@ -367,6 +367,23 @@ oocdnn_status oocdnn_calibrate(oocdnn_context* context, oocdnn_progress progress
   });
 }
 
+oocdnn_status oocdnn_refine(oocdnn_context* context, const char* problem,
+                            const double* compute_seconds, int64_t count, const char** json) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(context, "the context"));
+    OOC_TRY(Need(problem, "the problem string"));
+    OOC_TRY(Need(compute_seconds, "the seconds"));
+    OOC_TRY(Need(json, "the place for what was refined"));
+    OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
+    const std::vector<double> seconds(compute_seconds,
+                                      compute_seconds + std::max<int64_t>(count, 0));
+    OOC_ASSIGN(const Refinement made, context->context->Refine(parsed, seconds));
+    Text() = ToJson(made);
+    *json = Text().c_str();
+    return {};
+  });
+}
+
 oocdnn_status oocdnn_info(oocdnn_context* context, const char** json) {
   return Guard([&]() -> Status {
     OOC_TRY(Need(context, "the context"));

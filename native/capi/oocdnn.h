@@ -303,6 +303,15 @@ OOCDNN_API oocdnn_status oocdnn_take_trace(oocdnn_context* context, const char**
  * `path` (may be NULL) receives where, a text of the calling thread. */
 OOCDNN_API oocdnn_status oocdnn_calibrate(oocdnn_context* context, oocdnn_progress progress,
                                           void* progress_user, const char** path);
+/* Has what is known of this machine agree with calls of a problem, which have been made with all
+ * operands in host memory: `compute_seconds` (see oocdnn_stats) of each of `count`. The rate of
+ * the plan's tile becomes that of the fastest; it is kept, and plans that are made later rest on
+ * it. `json` receives an object with `rate` (its name), `before` and `after` in operations per
+ * second, `predicted_seconds`, `refined_seconds` and `measured_seconds` of one tile, `samples`, and
+ * `spread` (below 0: unknown), a text of the calling thread. */
+OOCDNN_API oocdnn_status oocdnn_refine(oocdnn_context* context, const char* problem,
+                                       const double* compute_seconds, int64_t count,
+                                       const char** json);
 /* What was found: version, devices, engines with their properties, what is missing, as JSON. */
 OOCDNN_API oocdnn_status oocdnn_info(oocdnn_context* context, const char** json);
 /* What a checking device has to complain about, one sentence per line; "" when all is well. */

@@ -1,13 +1,19 @@
 // Where profiles come from and where they are kept.
 #include "library/calibrate.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <iterator>
 #include <utility>
 
 #include "base/cache.hpp"
+#include "base/json.hpp"
 #include "base/log.hpp"
 #include "library/measure.hpp"
+#include "library/stopwatch.hpp"
+#include "model/cost.hpp"
+#include "model/refine.hpp"
 
 namespace oocdnn {
 namespace {
@@ -68,7 +74,27 @@ std::string KindOf(const Problem& problem) {
                            problem.direction);
 }
 
+// Operations per second of the candidate's tile, as the profile has it.
+double RateOfTile(const PlanRequest& request, const Candidate& candidate, const Profile& profile) {
+  const Problem& problem = request.problem;
+  const std::string& engine = request.engines[static_cast<size_t>(candidate.engine)].name;
+  const TileSize size =
+      Rates(request, candidate.engine, profile).TileSizeOf(TileShape(problem, candidate.tiling));
+  return 1 / profile.ArithmeticOf(engine, problem.dtype, problem.math, problem.direction)
+                 .Seconds(size.channels, static_cast<double>(size.outputs));
+}
+
 }  // namespace
+
+std::string ToJson(const Refinement& refinement) {
+  return Format(
+      "{\"rate\": %s, \"before\": %.17g, \"after\": %.17g, \"measured_seconds\": %.17g, "
+      "\"predicted_seconds\": %.17g, \"refined_seconds\": %.17g, \"samples\": %lld, "
+      "\"spread\": %.17g}",
+      JsonString(refinement.rate).c_str(), refinement.before, refinement.after,
+      refinement.measured_seconds, refinement.predicted_seconds, refinement.refined_seconds,
+      static_cast<long long>(refinement.known.samples), refinement.known.spread);
+}
 
 MachineProfile::MachineProfile(Device& device, const std::string& path)
     : device_(device), profile_(Guess(device)) {
@@ -100,12 +126,15 @@ const Profile& MachineProfile::For(const Problem& problem) {
   return profile_;
 }
 
+Status MachineProfile::CheckGrows() const {
+  if (!file_.empty() && grows_) return {};
+  return Error(Code::kInvalidProblem, "there is no profile of this machine to complete: %s",
+               file_.empty() ? "nothing is kept where it is \"none\""
+                             : "the file speaks of another, or could not be measured");
+}
+
 Status MachineProfile::Complete(const Progress& progress) {
-  if (file_.empty() || !grows_) {
-    return Error(Code::kInvalidProblem, "there is no profile of this machine to complete: %s",
-                 file_.empty() ? "nothing is kept where it is \"none\""
-                               : "the file speaks of another, or could not be measured");
-  }
+  OOC_TRY(CheckGrows());
   constexpr struct {
     DType dtype;
     Math math;
@@ -132,6 +161,31 @@ Status MachineProfile::Complete(const Progress& progress) {
     }
   }
   return {};
+}
+
+Result<Refinement> MachineProfile::Refine(const PlanRequest& request, const Candidate& candidate,
+                                          const std::vector<double>& busy_seconds) {
+  OOC_TRY(CheckGrows());
+  const bool timed = std::all_of(busy_seconds.begin(), busy_seconds.end(), [](double seconds) {
+    return std::isfinite(seconds) && seconds > 0.0;
+  });
+  if (busy_seconds.empty() || !timed) {
+    return Error(Code::kInvalidProblem, "no run was timed that the profile could agree with");
+  }
+  const Timing busy = TimingOf(busy_seconds);
+  const Cost before = PriceOf(request, candidate, profile_);
+  Refinement made;
+  made.known = busy.evidence();
+  made.before = RateOfTile(request, candidate, profile_);
+  const double run = RunSecondsOf(request, candidate, profile_, busy.seconds);
+  made.rate = oocdnn::Refine(request, candidate, run, made.known, &profile_);
+  made.after = RateOfTile(request, candidate, profile_);
+  const auto steps = static_cast<double>(before.steps);
+  made.measured_seconds = busy.seconds / steps;
+  made.predicted_seconds = before.compute_seconds / steps;
+  made.refined_seconds = PriceOf(request, candidate, profile_).compute_seconds / steps;
+  OOC_TRY(Write());
+  return made;
 }
 
 // What other processes have added meanwhile stays.

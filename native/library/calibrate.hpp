@@ -4,12 +4,23 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "device/device.hpp"
 #include "exec/tile_loop.hpp"
-#include "model/profile.hpp"
+#include "model/plan.hpp"
 
 namespace oocdnn {
+
+// How the rate of one tile was refined. Seconds are of one tile's share of what computes in a call.
+struct Refinement {
+  std::string rate;                  // its name, see model/profile_rates.hpp
+  double before = 0.0, after = 0.0;  // operations per second
+  double predicted_seconds = 0.0, refined_seconds = 0.0;
+  double measured_seconds = 0.0;  // of the fastest run
+  Evidence known;
+};
+std::string ToJson(const Refinement& refinement);
 
 class MachineProfile {
  public:
@@ -26,10 +37,15 @@ class MachineProfile {
   // and keeps each when it is done. kInterrupted where `progress` says so; kInvalidProblem where
   // nothing is kept, kFileError where the file cannot be written.
   Status Complete(const Progress& progress);
+  // Has the candidate's rate agree with calls in which what computes was busy for so many seconds
+  // each, and keeps that. Fails as Complete does, and with kInvalidProblem where no time is given.
+  Result<Refinement> Refine(const PlanRequest& request, const Candidate& candidate,
+                            const std::vector<double>& busy_seconds);
   // Where it is kept; "" nowhere.
   [[nodiscard]] const std::string& file() const { return file_; }
 
  private:
+  [[nodiscard]] Status CheckGrows() const;
   Status Write();
 
   Device& device_;

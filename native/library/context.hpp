@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/process_lock.hpp"
 #include "base/recent.hpp"
@@ -86,6 +87,9 @@ class Context {
   // Completes the machine's profile (MachineProfile::Complete), which later plans rest on; where it
   // is kept.
   Result<std::string> Calibrate(const Progress& progress);
+  // Has the machine's profile agree with calls of the problem (MachineProfile::Refine), all
+  // operands in host memory: how long what computes was busy in each. Later plans rest on it.
+  Result<Refinement> Refine(const Problem& problem, const std::vector<double>& busy_seconds);
   // The timeline so far as Chrome trace JSON; kUnsupported without a trace device.
   Result<std::string> Trace();
   // What the check device has to complain about, a line each; "" where there is none.

@@ -268,4 +268,17 @@ Result<std::string> Context::Calibrate(const Progress& progress) {
   return profile.file();
 }
 
+Result<Refinement> Context::Refine(const Problem& problem,
+                                   const std::vector<double>& busy_seconds) {
+  OOC_TRY(CheckPlannable(problem));
+  const std::lock_guard turn(turn_);
+  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const PlanPointer plan, Lookup(problem, {}, {}, budget_));
+  OOC_TRY(Settle());
+  Result<Refinement> made = Machine().Refine(plan->request, plan->booking.candidate, busy_seconds);
+  if (!made.ok()) return std::move(made).status().With(ToString(problem));
+  plans_.Clear();  // which rest on what was known
+  return made;
+}
+
 }  // namespace oocdnn

@@ -161,8 +161,10 @@ std::vector<int64_t> ChannelsOf(const Problem& problem, TileGrid grid) {
 bool HasChannels(const Profile& profile, const std::string& key, int64_t channels) {
   const auto rates = profile.tiles.find(key);
   if (rates == profile.tiles.end()) return false;
-  const auto found = rates->second.lower_bound({channels, 0});
-  return found != rates->second.end() && found->first.channels == channels;
+  return std::any_of(rates->second.begin(), rates->second.end(), [&](const auto& entry) {
+    return entry.first.channels == channels &&
+           profile.evidence.contains(TileName(key, entry.first));
+  });
 }
 
 }  // namespace

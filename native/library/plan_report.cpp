@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "library/time_run.hpp"
-#include "model/cost.hpp"
+#include "model/refine.hpp"
 
 namespace oocdnn {
 namespace {
@@ -173,7 +173,7 @@ Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const
     if (seconds == 0.0) break;
     const double predicted = next.cost.seconds;
     next.cost = PriceOf(request, candidate, *refined, seconds);
-    Refine(request, candidate, seconds, refined.get());
+    Refine(request, candidate, seconds, {}, refined.get());
     if (timed == 0 || next.cost.seconds < best.cost.seconds) best = next;
     if (best.cost.seconds <= kFaster * predicted) break;
     Result<PlanReport> other = PlanOnce(device, request, *refined, prepared);

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
-#include "model/profile_rates.hpp"
 
 namespace oocdnn {
 namespace {
@@ -81,7 +80,7 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile, dou
                                        request.problem.dtype, request.problem.math,
                                        request.problem.direction)),
       run_seconds_(run_seconds) {
-  if (!reorders_ || bounce_bytes_ == 0) return;
+  if (!Bounces()) return;
   for (double* rate : {&wire_.fetch, &wire_.drain, &wire_.both}) *rate /= kBounceLoss;
   arithmetic_.Scale(kBesideBounceLoss);
   run_seconds_ *= kBesideBounceLoss;
@@ -156,6 +155,11 @@ double Rates::PassSeconds(const ConvShape& tile) const {
   return elements * static_cast<double>(element_bytes_) / (2 * profile_.move_bytes_per_second);
 }
 
+double Rates::UndisturbedSeconds(double seconds) const {
+  const double arithmetic = std::max(seconds - profile_.run_seconds, 0.0);
+  return Bounces() ? seconds - arithmetic + arithmetic / kBesideBounceLoss : seconds;
+}
+
 double Rates::FinishSeconds(const ConvShape& tile) const {
   if (finish_passes_ == 0) return 0.0;
   const double bytes = Elements(tile, problem_.output(), problem_.direction) *
@@ -168,26 +172,12 @@ double Rates::HostSeconds(int64_t steps) const {
 }
 
 double Rates::ExposedSeconds(Operand operand, int64_t bytes, int64_t transfers) const {
-  if (!reorders_ || bounce_bytes_ == 0 || transfers == 0 || Inside(operand)) return 0.0;
+  if (!Bounces() || transfers == 0 || Inside(operand)) return 0.0;
   const double one = static_cast<double>(bytes) / static_cast<double>(transfers);
   const double beyond = std::max(one - static_cast<double>(bounce_bytes_), 0.0);
   const double rate = operand == problem_.output() ? wire_.drain : wire_.fetch;
   // Nothing is computed before the first fetch, or after the last.
   return beyond * static_cast<double>(transfers - 1) / rate;
-}
-
-void Refine(const PlanRequest& request, const Candidate& candidate, double run_seconds,
-            Profile* profile) {
-  const Problem& problem = request.problem;
-  const std::string& engine = request.engines[static_cast<size_t>(candidate.engine)].name;
-  const Rates rates(request, candidate.engine, *profile);
-  const ConvShape tile = TileShape(problem, candidate.tiling);
-  const double alone = AloneSeconds(run_seconds, profile->run_seconds);
-  const double flops = profile->Flops(engine, problem.dtype, problem.math, problem.direction);
-  const auto key = Profile::FlopsKey(engine, problem.dtype, problem.math, problem.direction);
-  const TileSize size = rates.TileSizeOf(tile);
-  AddTile(size, rates.OperationsOf(tile) / alone, flops, &profile->tiles[key]);
-  profile->evidence[TileName(key, size)] = {};
 }
 
 Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const LoopOrder& order,

@@ -30,6 +30,8 @@ class Rates {
   // What RunSeconds looks for among the profile's tiles, and the operations that it charges.
   [[nodiscard]] TileSize TileSizeOf(const ConvShape& tile) const;
   [[nodiscard]] double OperationsOf(const ConvShape& tile) const;
+  // What such a tile's convolution takes alone that takes `seconds` among the copies of a call.
+  [[nodiscard]] double UndisturbedSeconds(double seconds) const;
   // The pass over a finished output tile; 0 where the problem needs none.
   [[nodiscard]] double FinishSeconds(const ConvShape& tile) const;
   // What the host takes to enqueue so many steps.
@@ -54,6 +56,8 @@ class Rates {
                                        const RowCount& rows) const;
   // The tile as it is charged, see RunSeconds.
   [[nodiscard]] ConvShape ChargedFor(const ConvShape& tile) const;
+  // Whether copies go through bounce memory, and so hold up the convolutions beside them.
+  [[nodiscard]] bool Bounces() const { return reorders_ && bounce_bytes_ > 0; }
   // Of reading and writing a tile's operands once: no convolution takes less.
   [[nodiscard]] double PassSeconds(const ConvShape& tile) const;
 
@@ -71,11 +75,6 @@ class Rates {
   Arithmetic arithmetic_;
   double run_seconds_;  // of every tile, 0: by the profile
 };
-
-// Has the profile agree with a run of the candidate's tile that was timed, and think of others on
-// its engine as before.
-void Refine(const PlanRequest& request, const Candidate& candidate, double run_seconds,
-            Profile* profile);
 
 // What one operand costs over the whole schedule: fetch seconds, or drain seconds of the output.
 struct Flow {

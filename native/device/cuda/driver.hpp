@@ -20,8 +20,8 @@ struct Driver {
   // answer means: kOutOfMemory where memory ran out, kUnsupported where there is no GPU or no real
   // driver, else kDeviceError.
   [[nodiscard]] Status Check(CUresult result, const char* what) const;
-  // Which one it is, for people: "580.65.06 for CUDA 13.0", or "for CUDA 13.0" where the system does
-  // not tell more.
+  // Which one it is, for people: "580.65.06 for CUDA 13.0", or "for CUDA 13.0" where the system
+  // does not tell more.
   [[nodiscard]] std::string Text() const;
 };
 

@@ -1,0 +1,20 @@
+// Refine: has a profile agree with runs that were timed.
+#pragma once
+
+#include <string>
+
+#include "model/plan.hpp"
+
+namespace oocdnn {
+
+// With a run of the candidate's tile alone; of others on its engine the profile thinks as before.
+// Gives the name of the tile's rate (model/profile_rates.hpp).
+std::string Refine(const PlanRequest& request, const Candidate& candidate, double run_seconds,
+                   const Evidence& known, Profile* profile);
+
+// Seconds of one run of the candidate's tile alone, of a whole call in which what computes was busy
+// for so many.
+double RunSecondsOf(const PlanRequest& request, const Candidate& candidate, const Profile& profile,
+                    double busy_seconds);
+
+}  // namespace oocdnn
