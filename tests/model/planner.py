@@ -167,6 +167,19 @@ def timed_plan(problem, budget, profile, run_seconds) -> TimedPlan:
     return TimedPlan(seconds.value, prepared.value, text.value.decode())
 
 
+def refined(problem, budget, engines, profile, factor: float) -> tuple[float, float, str]:
+    """The busy seconds of what computes in the best plan, and as predicted once the profile agrees
+    with a call that took `factor` times as long; and the name of the rate."""
+    seconds, text = (c_double * 2)(), ctypes.create_string_buffer(ROOM)
+    code = library().oocdnn_testing_refined(
+        byref(problem), c_int64(budget), engines.encode(), profile.text().encode(),
+        c_double(factor), seconds, text, c_int64(ROOM),
+    )  # fmt: skip
+    if code != 0:
+        raise Refused(code, text.value.decode())
+    return seconds[0], seconds[1], text.value.decode()
+
+
 def _candidate(problem: Problem, entry: dict) -> Candidate:
     tiling = Tiling()
     for name in ("extent", "length", "padding_as_data"):
