@@ -148,6 +148,19 @@ def test_a_guess_names_what_its_price_leans_on(tmp_path):
     assert "step_seconds" not in found
 
 
+@pytest.mark.parametrize(("share", "leant_on"), [(0.3, False), (0.7, True)])
+def test_what_would_be_the_limit_at_twice_the_time_is_leant_on(share, leant_on, tmp_path):
+    """The host's enqueuing, which takes this share of a plan that it goes on beside."""
+    problem = "conv2d:fwd x4x8x32x32 w16x8x3x3"
+    machine = dataclasses.replace(MACHINES["even"], step_seconds=0.0)
+    quick = plan(problem, machine, 2**16, tmp_path)
+    step = share * quick.predicted_seconds / quick.tiles
+    marks = {"step_seconds": "unmeasured"}
+    slower = dataclasses.replace(machine, step_seconds=step, marks=marks)
+    assert plan(problem, slower, 2**16, tmp_path).plan == quick.plan
+    assert unmeasured(slower, tmp_path) == ({"step_seconds"} if leant_on else set())
+
+
 def test_what_is_measured_is_not_named(tmp_path):
     assert not unmeasured(MACHINES["even"], tmp_path)
     everything = unmeasured(guess(), tmp_path)

@@ -78,6 +78,20 @@ def ones():
     return np.ones((4, 8, 40, 40), np.float32), np.ones((8, 8, 3, 3), np.float32)
 
 
+def test_what_others_have_measured_meanwhile_stays(profile):
+    problem = "conv2d:{} x1x8x32x32 w8x8x3x3"
+    options = {"profile": profile, "engine": "direct"}
+    with oocdnn.Context("cpu", "1MiB", **options) as one:
+        one.plan(problem.format("fwd"))
+        with oocdnn.Context("cpu", "1MiB", **options) as other:
+            other.plan(problem.format("fwd"))
+            one.plan(problem.format("bwd_data"))
+            other.plan(problem.format("bwd_filter"))
+    read = parse(profile.read_text(encoding="utf-8"))
+    for direction in ("fwd", "bwd_data", "bwd_filter"):
+        assert read.mark(f"flops direct/f32/{direction}").startswith("samples 5 ")
+
+
 def test_where_nothing_is_kept_nothing_is_measured():
     with (
         oocdnn.Context("cpu", "1MiB", profile="none") as context,
