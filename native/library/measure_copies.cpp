@@ -46,7 +46,7 @@ struct RowTimings {
 };
 
 // The one that takes longer, of those that were measured.
-const Timing& Slower(const Timing& a, const Timing& b) {
+Timing Slower(const Timing& a, const Timing& b) {
   return a.ok() && (!b.ok() || a.seconds >= b.seconds) ? a : b;
 }
 
