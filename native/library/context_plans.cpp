@@ -76,7 +76,7 @@ const Profile& Context::ProfileFor(const Problem& problem) {
 
 MachineProfile& Context::Machine() {
   if (profile_ == nullptr) {
-    profile_ = std::make_unique<MachineProfile>(*stack_.base, options_.profile);
+    profile_ = std::make_unique<MachineProfile>(*stack_.base, options_.profile, budget_);
   }
   return *profile_;
 }

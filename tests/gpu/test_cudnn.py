@@ -34,6 +34,7 @@ def script(
     environment: Mapping[str, str] = {
         **os.environ,
         "LD_LIBRARY_PATH": ":".join(map(str, folders)),
+        **{"OOCDNN_CUDNN_LIBRARY": str(f / "libcudnn.so.9") for f in folders if f == CUDNN},
         **variables,
     }
     done = subprocess.run(
