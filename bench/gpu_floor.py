@@ -6,10 +6,10 @@ The floor of a problem is the least time by wires and arithmetic, both measured 
 max(a, in / B_in, out / B_out, (in + out) / B_both), every byte counted once, the rates those of the
 memory that the operands lie in. `a` is the best time for the same arithmetic with every operand on
 the GPU: torch in core, NCHW and channels-last, with the engine that its own measurements choose
-(that it guesses, where the wires take clearly longer even so); our own whole, where none of
-torch's counts; and our own tiles. Where torch computes fp32 by
-Winograd or FFT, which is not the same arithmetic, its time is noted and not counted. Elements are
-small integers, for which every engine that adds products gives the same bits as torch.
+(that it guesses, where the wires take clearly longer even so); our own whole, where none of torch's
+counts; and our own tiles. Where torch computes fp32 by Winograd or FFT, which is not the same
+arithmetic, its time is noted and not counted. Elements are small integers, for which every engine
+that adds products gives the same bits as torch.
 """
 
 import ctypes
