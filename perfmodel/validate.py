@@ -36,8 +36,9 @@ class Measured:
     predicted_seconds: float
     seconds: float  # the core's
     whole_seconds: float  # with what Python does
-    estimated_bytes: int
-    booked_bytes: int
+    estimated_bytes: int  # while searching
+    booked_bytes: int  # predicted before the call
+    peak_bytes: int  # of the call
     first_seconds: float
 
     @property
@@ -46,7 +47,7 @@ class Measured:
 
     @property
     def bytes_error(self) -> float:
-        return self.estimated_bytes / max(self.booked_bytes, 1) - 1
+        return self.booked_bytes / max(self.peak_bytes, 1) - 1
 
 
 @dataclass
@@ -67,10 +68,12 @@ class Regret:
 def measure(context: oocdnn.Context, case: Case, repeats: int) -> tuple[Measured, Any]:
     """Also the call, ready for more."""
     call = random_call(parse(case.problem), context, pinned_arrays(0))
+    context.release()
     start = time.perf_counter()
+    plan = context.plan(case.problem)
     call()
     first = time.perf_counter() - start
-    plan = context.plan(case.problem)
+    peak = context.stats.peak_device_bytes
     seconds, whole = timed(context, call, repeats)
     busy = plan.seconds_by_engine
     measured = Measured(
@@ -84,6 +87,7 @@ def measure(context: oocdnn.Context, case: Case, repeats: int) -> tuple[Measured
         whole_seconds=whole,
         estimated_bytes=plan.estimated_bytes,
         booked_bytes=plan.booked_bytes,
+        peak_bytes=peak,
         first_seconds=first,
     )
     return measured, call

@@ -96,14 +96,14 @@ std::string ToJson(const Refinement& refinement) {
       static_cast<long long>(refinement.known.samples), refinement.known.spread);
 }
 
-MachineProfile::MachineProfile(Device& device, const std::string& path)
-    : device_(device), profile_(Guess(device)) {
+MachineProfile::MachineProfile(Device& device, const std::string& path, int64_t budget)
+    : device_(device), limit_(std::max(budget, kLeastLimit)), profile_(Guess(device)) {
   if (path == "none") return;
   const Provenance here = profile_.of;
   file_ = path.empty() ? CachePath(here) : path;
   if (!ReadProfile(file_, path.empty() ? &here : nullptr, &profile_)) {
     profile_.date = Today();
-    const Status status = MeasureCopies(device, &profile_);
+    const Status status = MeasureCopies(device, limit_, &profile_);
     if (!status.ok()) {
       Log(LogLevel::kWarn,
           "plans rest on guesses about this machine, as it could not be measured: %s",
@@ -121,7 +121,7 @@ const Profile& MachineProfile::For(const Problem& problem) {
   if (!Lacks(problem)) return profile_;
   asked_.insert(KindOf(problem));
   const Profile before = profile_;
-  MeasureArithmetic(device_, problem, TileGrid::kFew, &profile_);
+  MeasureArithmetic(device_, problem, TileGrid::kFew, limit_, &profile_);
   if (profile_ != before) static_cast<void>(Write());
   return profile_;
 }
@@ -151,7 +151,7 @@ Status MachineProfile::Complete(const Progress& progress) {
       problem.dtype = type.dtype;
       problem.math = type.math;
       problem.direction = static_cast<Direction>(i);
-      MeasureArithmetic(device_, problem, TileGrid::kAll, &profile_);
+      MeasureArithmetic(device_, problem, TileGrid::kAll, limit_, &profile_);
       asked_.insert(KindOf(problem));
       OOC_TRY(Write());
       if (progress && !progress(++done, kAll)) {

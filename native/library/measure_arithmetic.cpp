@@ -57,8 +57,8 @@ struct FoundRate {
 // profile.
 class Tiles {
  public:
-  Tiles(Device& device, const Problem& asked, Stream stream, Profile* profile)
-      : device_(device), asked_(asked), stream_(stream), profile_(*profile) {}
+  Tiles(Device& device, const Problem& asked, int64_t limit, Stream stream, Profile* profile)
+      : device_(device), asked_(asked), limit_(limit), stream_(stream), profile_(*profile) {}
 
   // Of a tile that runs long enough; 0 where the engine refuses.
   FoundRate Rate(int engine) {
@@ -120,7 +120,7 @@ class Tiles {
 
   // Nothing where the engine refuses, or cannot have the memory.
   std::optional<TimedTile> Time(int engine, int64_t channels, int64_t rows) {
-    const auto rig = Rig::Make(device_, engine, SampleFor(channels, rows));
+    const auto rig = Rig::Make(device_, engine, SampleFor(channels, rows), limit_, true);
     if (!rig.ok() || !Fill(*rig.value()).ok()) return std::nullopt;
     const auto run = [&](Span* span) { return rig.value()->Run(stream_, span); };
     return TimedTile{{channels, channels * rows * kWidth},
@@ -147,6 +147,7 @@ class Tiles {
 
   Device& device_;
   const Problem& asked_;
+  const int64_t limit_;
   Stream stream_;
   Profile& profile_;
   std::optional<Block> numbers_;  // made for the first tile that is timed
@@ -175,10 +176,11 @@ bool IsWide(const Problem& problem) {
 
 // Where copies and arithmetic overlap, the sizes of tiles matter too: what is fast there is so only
 // when it has much to do.
-void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, Profile* profile) {
+void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, int64_t limit,
+                       Profile* profile) {
   const Result<OwnedStream> stream = MakeStream(device, "compute");
   if (!stream.ok()) return;
-  Tiles tiles(device, problem, stream->get(), profile);
+  Tiles tiles(device, problem, limit, stream->get(), profile);
   const bool sizes =
       !device.capabilities().shared_engines && problem.direction != Direction::kBackwardBias;
   const bool all = grid == TileGrid::kAll && sizes;
