@@ -42,7 +42,7 @@ std::string ComponentsJson(const std::vector<Component>& components) {
 
 }  // namespace
 
-std::string InfoJson(const Context& context) {
+std::string InfoJson(Context& context) {
   std::string json = Format(
       "{\"version\": %s, \"device\": %s, \"description\": %s, "
       "\"budget_bytes\": %lld, \"engines\": [",
@@ -55,7 +55,9 @@ std::string InfoJson(const Context& context) {
     json += separator + EngineJson(engine);
     separator = ", ";
   }
-  json += "], \"components\": " + ComponentsJson(context.device().capabilities().components);
+  std::vector<Component> components = context.device().capabilities().components;
+  components.push_back(context.ReportPlans());
+  json += "], \"components\": " + ComponentsJson(components);
   json += ", \"backends\": " + ComponentsJson(ReportBackends(context.options().device));
   json += ", \"variables\": [";
   separator = "";

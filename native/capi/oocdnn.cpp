@@ -63,6 +63,7 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
   options.device.cache_folder = Get(Var::kCache).value_or("");
   options.budget = Choose(given.budget, Var::kBudget, "auto");
   options.profile = Choose(given.profile, Var::kProfile, "");
+  options.plans = Get(Var::kPlans).value_or("");
   options.reproducible = given.reproducible != 0;
   options.trace = given.trace != 0 || Get(Var::kTrace).has_value();
   options.math = static_cast<Math>(given.math);

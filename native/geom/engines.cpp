@@ -32,8 +32,8 @@ EngineInfo OneDnn() {
 
 const std::vector<EngineInfo>& KnownEngines() {
   static const std::vector<EngineInfo> table{Cudnn("cudnn-nhwc", true), Cudnn("cudnn-nchw", false),
-                                             OneDnn(), EngineInfo{"direct", kAll, false},
-                                             EngineInfo{"reference", kAll, true}};
+                                             OneDnn(), EngineInfo{"direct", "", kAll, false},
+                                             EngineInfo{"reference", "", kAll, true}};
   return table;
 }
 

@@ -18,7 +18,8 @@ struct Properties {
 };
 
 struct EngineInfo {
-  std::string name;  // "onednn", "direct", "reference", ...
+  std::string name;     // "onednn", "direct", "reference", ...
+  std::string version;  // of the library that computes; "": it is our own
   Properties properties;
   bool symmetric_padding = false;  // false: takes pad 0 only (padding is data on every axis)
   // For estimates of a tile's bytes before it is prepared.

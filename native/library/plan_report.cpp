@@ -172,6 +172,7 @@ Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const
     const double seconds = TimeRun(device, next.booking);
     if (seconds == 0.0) break;
     const double predicted = next.cost.seconds;
+    next.run_seconds = seconds;
     next.cost = PriceOf(request, candidate, *refined, seconds);
     Refine(request, candidate, seconds, refined.get());
     if (timed == 0 || next.cost.seconds < best.cost.seconds) best = next;
@@ -242,6 +243,7 @@ PlanSummary SummaryOf(const PlanReport& report, const Profile& profile) {
   PlanSummary summary = Summarize(report.request, rates, chosen, report.ranked, report.refused);
   summary.engine = report.booking.executable->engine();
   summary.prepared = true;
+  summary.remembered = report.remembered;
   summary.booked_bytes = report.booking.bytes;
   return summary;
 }

@@ -9,7 +9,7 @@
 namespace oocdnn::cpu {
 
 // Raised whenever CpuEngine, or any type that crosses it, changes its layout or meaning.
-constexpr int kOneDnnAbiVersion = 1;
+constexpr int kOneDnnAbiVersion = 2;
 
 // File name of the plug-in, searched beside our own library.
 constexpr const char* kOneDnnPluginFile = "liboocdnn_onednn.so";

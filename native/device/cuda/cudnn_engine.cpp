@@ -20,8 +20,10 @@ namespace {
 
 constexpr int64_t kAlignment = 256;
 
-const EngineInfo& InfoOf(ChannelOrder order) {
-  return EngineNamed(std::string("cudnn-") + Name(order));
+EngineInfo InfoOf(ChannelOrder order, int version) {
+  EngineInfo info = EngineNamed(std::string("cudnn-") + Name(order));
+  info.version = Format("%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+  return info;
 }
 
 // A plan and what it was made for. Where the graph cannot add but the tile must, the workspace ends
@@ -145,7 +147,9 @@ Status RefusalOf(const TileOp& op) {
 class CudnnEngine final : public CudaEngine {
  public:
   CudnnEngine(std::shared_ptr<CudnnSession> session, ChannelOrder order)
-      : session_(std::move(session)), order_(order), info_(InfoOf(order)) {}
+      : session_(std::move(session)),
+        order_(order),
+        info_(InfoOf(order, session_->cudnn().version)) {}
 
   [[nodiscard]] const EngineInfo& info() const override { return info_; }
 

@@ -74,6 +74,13 @@ Status Refusal(const TileOp& op) {
   return {};
 }
 
+EngineInfo Info() {
+  const dnnl_version_t& version = *dnnl_version();
+  EngineInfo info = EngineNamed("onednn");
+  info.version = Format("%d.%d.%d", version.major, version.minor, version.patch);
+  return info;
+}
+
 // A fork needs no care here: the child's engines run on a thread of its own, which starts a new
 // team, and preparing starts none.
 class OneDnnEngine final : public CpuEngine {
@@ -100,7 +107,7 @@ class OneDnnEngine final : public CpuEngine {
                             : answers_.Put({op, threads}, Convolution::Make(runtime_, op, threads));
   }
 
-  const EngineInfo info_ = EngineNamed("onednn");
+  const EngineInfo info_ = Info();
   const std::shared_ptr<Runtime> runtime_;
   Recent<std::pair<TileOp, int>, Result<SharedConvolution>> answers_{kRemembered};
 };
