@@ -234,6 +234,15 @@ oocdnn_status oocdnn_use_plan(oocdnn_context* context, const char* problem, cons
   });
 }
 
+oocdnn_status oocdnn_forget_plans(const char** path) {
+  return Guard([&]() -> Status {
+    OOC_ASSIGN(const ContextOptions options, OptionsOf(oocdnn_default_options()));
+    Text() = PlanFileOf(options);
+    if (path != nullptr) *path = Text().c_str();
+    return Text().empty() ? Status() : ForgetPlans(Text());
+  });
+}
+
 oocdnn_status oocdnn_candidates(oocdnn_context* context, const char* problem, int32_t best,
                                 int32_t random, int64_t seed, const char** json) {
   return Guard([&]() -> Status {

@@ -149,6 +149,13 @@ void PlanMemory::Write() {
   }
 }
 
+void PlanMemory::Forget() {
+  const std::lock_guard held(lock_);
+  table_.clear();
+  unwritten_.clear();
+  dropped_.clear();
+}
+
 Component PlanMemory::Report() {
   Result<std::string> version = SqliteVersion();
   if (!version.ok()) {
@@ -160,6 +167,15 @@ Component PlanMemory::Report() {
           Format("%zu remembered in %s, by SQLite %s", table_.size(), file_.c_str(),
                  version.value().c_str()),
           ""};
+}
+
+Status ForgetPlans(const std::string& file) {
+  Living& living = TheLiving();
+  const std::lock_guard held(living.lock);
+  for (PlanMemory* const memory : living.memories) {
+    if (memory->file() == file) memory->Forget();
+  }
+  return RemovePlans(file);
 }
 
 }  // namespace oocdnn

@@ -35,6 +35,8 @@ class PlanMemory {
   // That Find(key, budget) gave a plan that is none, and why; one warning in a process.
   void Refute(uint64_t key, int64_t budget, const Status& why);
   void Write();
+  void Forget();
+  [[nodiscard]] const std::string& file() const { return file_; }
   // Where plans are remembered and how many, or why they are not and what helps.
   [[nodiscard]] Component Report();
 
@@ -52,5 +54,9 @@ class PlanMemory {
   PlanTable table_, unwritten_;
   std::vector<PlanKey> dropped_;
 };
+
+// Removes the file of remembered plans, with what memories in this process have of it. Plans that
+// contexts already follow stay.
+Status ForgetPlans(const std::string& file);
 
 }  // namespace oocdnn
