@@ -14,6 +14,13 @@
 namespace oocdnn {
 namespace {
 
+// Whether an entry for the budget `found` says what a search with `budget` would.
+bool Serves(const RememberedPlan& plan, int64_t found, int64_t budget) {
+  if (budget > found) return false;
+  if (plan.plan.empty()) return plan.bytes > budget;
+  return plan.bytes <= budget && found - budget <= budget / 16;
+}
+
 void WarnOnce(std::atomic_flag* warned, const std::string& file, const char* what,
               const Status& why) {
   const LogLevel level = warned->test_and_set() ? LogLevel::kDebug : LogLevel::kWarn;
@@ -89,14 +96,11 @@ void PlanMemory::Drop(const PlanKey& key) {
 }
 
 PlanTable::const_iterator PlanMemory::Locate(uint64_t key, int64_t budget) const {
-  auto none_fits = table_.end();
-  for (auto at = table_.lower_bound({key, budget}); at != table_.end(); ++at) {
-    if (at->first.first != key) break;
-    const bool fits = at->second.bytes <= budget;
-    if (!at->second.plan.empty() && fits) return at;
-    if (at->second.plan.empty() && !fits) none_fits = at;
+  auto at = table_.lower_bound({key, budget});
+  for (; at != table_.end() && at->first.first == key; ++at) {
+    if (Serves(at->second, at->first.second, budget)) return at;
   }
-  return none_fits;
+  return table_.end();
 }
 
 std::optional<RememberedPlan> PlanMemory::Find(uint64_t key, int64_t budget) {
@@ -110,12 +114,11 @@ void PlanMemory::Put(uint64_t key, int64_t budget, RememberedPlan plan) {
   if (!remembers()) return;
   const std::lock_guard held(lock_);
   EnterProcess();
-  // It serves where one for a smaller budget does that is the same.
+  // One for a smaller budget goes where this serves as well.
   for (auto at = table_.lower_bound({key, 0}); at != table_.lower_bound({key, budget});) {
-    const bool same = at->second.plan == plan.plan;
-    const bool serves = same && (plan.plan.empty() || plan.bytes <= at->first.second);
-    if (serves) Drop(at->first);
-    at = serves ? table_.erase(at) : std::next(at);
+    const bool goes = at->second.plan == plan.plan && Serves(plan, budget, at->first.second);
+    if (goes) Drop(at->first);
+    at = goes ? table_.erase(at) : std::next(at);
   }
   table_[{key, budget}] = plan;
   unwritten_[{key, budget}] = std::move(plan);

@@ -28,8 +28,9 @@ class PlanMemory {
   ~PlanMemory();
 
   [[nodiscard]] bool remembers() const { return !file_.empty(); }
-  // The plan of this key for this budget, or that none fits. A plan for a larger budget is also the
-  // one for a smaller into which it fits, and what does not fit into a larger does not into this.
+  // The plan of this key for this budget, or that none fits. A plan for a little more, such as an
+  // automatic budget was the last time, is one for this where it fits; where none fits into more,
+  // none does into this.
   std::optional<RememberedPlan> Find(uint64_t key, int64_t budget);
   void Put(uint64_t key, int64_t budget, RememberedPlan plan);
   // That Find(key, budget) gave a plan that is none, and why; one warning in a process.

@@ -42,6 +42,7 @@ def program(text: str, file: Path, **variables: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", f"from python.remembering import *\n{text}"],
         env=os.environ | environment,
+        cwd=file.parents[1],  # the installed package, not the tree
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

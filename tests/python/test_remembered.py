@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import sqlite3
+import sys
 
 import numpy as np
 import oracle
@@ -86,35 +87,33 @@ def test_calls_follow_it(file):
 
 
 @given(data=st.data())
-def test_a_plan_for_a_larger_budget_serves_a_smaller(data, tmp_path_factory):
-    """Where it fits there, and then none that a search finds is better."""
-    larger = data.draw(st.integers(2**15, 2**20))
-    smaller = data.draw(st.integers(larger // 2, larger))
+def test_a_plan_for_a_little_more_serves_where_it_fits(data, tmp_path_factory):
+    more = data.draw(st.integers(2**15, 2**20))
+    budget = data.draw(st.integers(more // 17 * 15, more))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OOCDNN_PROFILE", "none")
         patch.setenv("OOCDNN_PLANS", str(tmp_path_factory.mktemp("plans") / "p"))
-        first = plan(budget=larger, engine="direct")
-        second = plan(budget=smaller, engine="direct")
-        assert second.remembered == (first.booked_bytes <= smaller)
-        assert not plan(budget=larger + 1, engine="direct").remembered
-        patch.setenv("OOCDNN_PLANS", "none")
-        searched = plan(budget=smaller, engine="direct")
-        assert second.predicted_seconds <= 1.02 * searched.predicted_seconds
+        first = plan(budget=more, engine="direct")
+        second = plan(budget=budget, engine="direct")
+        serves = first.booked_bytes <= budget >= more - budget // 16
+        assert second.remembered == serves
+        assert second.booked_bytes <= budget == second.budget_bytes
+        assert not plan(budget=more + 1, engine="direct").remembered
 
 
-def test_a_plan_that_serves_a_larger_budget_too_replaces_that_for_the_smaller(file):
-    assert plan(budget="8MiB").plan == plan(budget="9MiB").plan
-    assert rows(file, "budget") == [(9 * 2**20,)]
+def test_a_plan_for_a_little_more_replaces_the_same(file):
+    assert plan(budget="160MiB").plan == plan(budget="165MiB").plan
+    assert rows(file, "budget") == [(165 * 2**20,)]
 
 
 def test_that_nothing_fits_is_remembered(file):
     with pytest.raises(oocdnn.OutOfMemory) as first:
-        plan(budget=300)
-    assert rows(file, "plan, budget, bytes") == [("", 300, first.value.least)]
-    for budget in (300, 299):
+        plan(budget=100)
+    assert rows(file, "plan, budget, bytes") == [("", 100, first.value.least)]
+    for budget in (100, 99):
         with pytest.raises(oocdnn.OutOfMemory, match="as an earlier search found") as again:
             plan(budget=budget)
-        assert again.value.least == first.value.least > 300
+        assert again.value.least == first.value.least > 100
         assert f"a budget of {budget} B is too small" in str(again.value)
     assert not plan(budget=first.value.least).remembered
 
@@ -176,7 +175,7 @@ def damage_pages(content: bytes) -> bytes:
 
 
 def cut_off(content: bytes) -> bytes:
-    return content[: len(content) // 2 + 7]
+    return content[: len(content) // 2]
 
 
 @pytest.mark.parametrize("damage", [damage_all, damage_pages, cut_off])
@@ -188,18 +187,21 @@ def test_a_damaged_file_is_ignored_and_made_anew(file, damage):
 
 
 @pytest.mark.parametrize(
-    "entry", ["", "nonsense", "direct h7 slots 0", "direct n9", "gone n1", "direct slots 16", "n1 "]
+    "entry", ["nonsense", "direct h7 slots 0", "direct n9", "gone n1", "direct slots 16"]
 )
 def test_an_entry_that_is_no_plan_is_replaced(file, entry):
     wanted = plan().plan
-    change(file, f"plan = '{entry}', bytes = {0 if entry else BUDGET}")
-    if entry in ("", "n1 "):  # of none, that a smaller budget than this works; a plan indeed
-        assert run(f"{SHOW}", file).startswith("True" if entry else "False")
-        return
+    change(file, f"plan = '{entry}'")
     two = "with oocdnn.Context(DEVICE, BUDGET) as a, oocdnn.Context(DEVICE, BUDGET) as b:\n"
     two += "    p, q = a.plan(PROBLEM), b.plan(PROBLEM); print(p.remembered, q.remembered, q.plan)"
     assert run(two, file, warnings=1) == f"False False {wanted}\n"
     assert run(SHOW, file) == f"True {wanted}\n"
+
+
+def test_an_entry_that_contradicts_itself_counts_for_nothing(file):
+    wanted = plan().plan
+    change(file, "plan = ''")  # none fits, and less than the budget works
+    assert run(SHOW, file) == f"False {wanted}\n"
 
 
 @pytest.mark.parametrize("column", ["machine", "key"])
@@ -235,7 +237,7 @@ def test_a_folder_that_cannot_be_written_to_is_read(file):
     file.parent.chmod(0o555)
     for folder in file.parents[1:4]:
         folder.chmod(folder.stat().st_mode | 0o055)
-    drop = "import os\nif os.geteuid() == 0: os.setuid(65534)\n"
+    drop = "plan(wrap='limit:64MiB')\nif os.geteuid() == 0: os.setuid(65534)\n"
     new = "; plan('conv2d:fwd x1x1x99x99 w1x1x3x3')"
     assert run(drop + SHOW, file) == f"True {wanted}\n"
     assert run(drop + SHOW + new, file, warnings=1) == f"True {wanted}\n"
@@ -287,16 +289,10 @@ def test_a_forked_child_writes_what_it_finds_and_no_more(file):
     context = oocdnn.Context("cpu", BUDGET)
     context.plan(PROBLEM)
 
-    def close():
-        context.close()
-
-    def find():
-        context.plan(OTHER)
-        context.close()
-
-    assert in_child(close) == 0
+    assert in_child(lambda: sys.exit(0 if context.plan(PROBLEM).remembered else 3)) == 3
+    assert in_child(context.close) == 0
     assert not file.exists()
-    assert in_child(find) == 0
+    assert in_child(lambda: plan(OTHER)) == 0
     assert [problem for problem, _ in rows(file)] == [OTHER]
     context.close()
     assert len(rows(file)) == 2
