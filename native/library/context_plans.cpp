@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "library/context.hpp"
 #include "library/plan_key.hpp"
+#include "library/timed_plans.hpp"
 #include "model/cost.hpp"
 #include "model/plan_text.hpp"
 #include "model/sample.hpp"
@@ -64,7 +65,7 @@ const Profile& Context::ProfileFor(const Problem& problem) {
 
 MachineProfile& Context::Machine() {
   if (profile_ == nullptr) {
-    profile_ = std::make_unique<MachineProfile>(*stack_.base, options_.profile);
+    profile_ = std::make_unique<MachineProfile>(*stack_.base, options_.profile, budget_);
   }
   return *profile_;
 }
@@ -85,7 +86,7 @@ auto Context::BesideArena(const Make& make) -> decltype(make()) {
 // Tiles are also faster than what an engine does in place without the workspace that it wants.
 Result<PlanReport> Context::ChoosePlan(const PlanRequest& request, const InPlace& in_place) {
   const Profile& profile = ProfileFor(request.problem);
-  if (in_place == InPlace{}) return PlanAndBook(*stack_.device, request, profile, &prepared_);
+  if (in_place == InPlace{}) return PlanAndTime(*stack_.device, request, profile, &prepared_);
   PlanRequest picky = request;
   picky.first_choice = true;
   const auto short_of_memory = [](const Result<PlanReport>& made) {
@@ -93,7 +94,7 @@ Result<PlanReport> Context::ChoosePlan(const PlanRequest& request, const InPlace
   };
   Result<PlanReport> made = PlanInPlace(*stack_.device, picky, profile, in_place, &prepared_);
   if (made.status().code() != Code::kUnsupported && !short_of_memory(made)) return made;
-  made = PlanAndBook(*stack_.device, request, profile, &prepared_);
+  made = PlanAndTime(*stack_.device, request, profile, &prepared_);
   if (!short_of_memory(made)) return made;
   Result<PlanReport> rest = PlanInPlace(*stack_.device, request, profile, in_place, &prepared_);
   return rest.ok() ? std::move(rest) : std::move(made);
@@ -226,7 +227,7 @@ Result<PlanPointer> Context::Prescribed(const PlanRequest& request, const std::s
   return std::make_shared<const PlanReport>(std::move(report));
 }
 
-// A run that was timed says what the plan takes, as in PlanAndBook.
+// A run that was timed says what the plan takes, as in PlanAndTime.
 Result<PlanReport> Context::BookPlan(const PlanRequest& request, const RankedCandidate& priced,
                                      double run_seconds) {
   PlanReport report;

@@ -1,11 +1,9 @@
 #include "library/plan_report.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <utility>
 
-#include "library/time_run.hpp"
 #include "model/cost.hpp"
 
 namespace oocdnn {
@@ -118,15 +116,6 @@ Result<PlanReport> Attempt(Device& device, const PlanRequest& request, const Pro
   return last;
 }
 
-Result<PlanReport> PlanOnce(Device& device, const PlanRequest& request, const Profile& profile,
-                            int64_t* prepared) {
-  Result<PlanReport> report = Attempt(device, request, profile, true, prepared);
-  if (report.ok() || !IsRefusal(report.status())) return report;
-  report = Attempt(device, request, profile, false, prepared);
-  if (report.ok() || !IsRefusal(report.status())) return report;
-  return AttemptLeast(device, request, profile, prepared, std::move(report).status());
-}
-
 Status CheckIndexable(const Problem& problem) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
@@ -161,31 +150,11 @@ int64_t BounceWithin(int64_t budget, int64_t best) {
 
 Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
                                int64_t* prepared) {
-  constexpr int kMostTimed = 6;
-  constexpr double kFaster = 1.01;
-  OOC_ASSIGN(PlanReport best, PlanOnce(device, request, profile, prepared));
-  if (!profile.measured || !device.capabilities().tries_engines) return best;
-  auto refined = std::make_shared<Profile>(profile);
-  PlanReport next = best;
-  for (int timed = 0; timed < kMostTimed; ++timed) {
-    const Candidate& candidate = next.booking.candidate;
-    const double seconds = TimeRun(device, next.booking);
-    if (seconds == 0.0) break;
-    const double predicted = next.cost.seconds;
-    next.run_seconds = seconds;
-    next.cost = PriceOf(request, candidate, *refined, seconds);
-    Refine(request, candidate, seconds, refined.get());
-    if (timed == 0 || next.cost.seconds < best.cost.seconds) best = next;
-    if (best.cost.seconds <= kFaster * predicted) break;
-    Result<PlanReport> other = PlanOnce(device, request, *refined, prepared);
-    if (!other.ok() || other->cost.seconds * kFaster >= best.cost.seconds) break;
-    next = std::move(other).value();
-  }
-  for (RankedCandidate& ranked : best.ranked) {
-    ranked.cost = PriceOf(request, ranked.candidate, *refined);
-  }
-  best.refined = std::move(refined);
-  return best;
+  Result<PlanReport> report = Attempt(device, request, profile, true, prepared);
+  if (report.ok() || !IsRefusal(report.status())) return report;
+  report = Attempt(device, request, profile, false, prepared);
+  if (report.ok() || !IsRefusal(report.status())) return report;
+  return AttemptLeast(device, request, profile, prepared, std::move(report).status());
 }
 
 Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const Profile& profile,
@@ -229,7 +198,7 @@ int64_t WorkingBudget(Device& device, const PlanRequest& request, const Profile&
   raised.budget = std::max<int64_t>({failure.detail(), request.budget + 1, 1024});
   int64_t prepared = 0;
   for (int step = 0; step < kSteps; ++step) {
-    const Result<PlanReport> report = PlanOnce(device, raised, profile, &prepared);
+    const Result<PlanReport> report = PlanAndBook(device, raised, profile, &prepared);
     if (report.ok()) return raised.budget;
     if (report.status().code() != Code::kOutOfMemory) return 0;
     raised.budget += raised.budget / 4;

@@ -1,6 +1,6 @@
 // A C door to plans whose runs are timed, on a device that says how long they took.
 #include "device/wrap/forwarding.hpp"
-#include "library/plan_report.hpp"
+#include "library/timed_plans.hpp"
 #include "testing/door.hpp"
 #include "testing/null_device.hpp"
 
@@ -43,7 +43,7 @@ OOC_DOOR int oocdnn_testing_timed_plan(const Problem* problem, int64_t budget,
   request.budget = budget;
   request.engines = device.engines();
   *prepared = 0;
-  const Result<PlanReport> report = PlanAndBook(device, request, profile.value(), prepared);
+  const Result<PlanReport> report = PlanAndTime(device, request, profile.value(), prepared);
   if (!report.ok()) return Answer(report.status(), text, capacity);
   *seconds = report.value().cost.seconds;
   CopyText(ToText(SummaryOf(report.value(), profile.value())), text, capacity);
