@@ -67,8 +67,7 @@ Status Write(const std::string& file, const std::string& machine, const PlanTabl
              const std::vector<PlanKey>& dropped) {
   OOC_ASSIGN(Database database, Database::Open(file, Database::Access::kWrite, kWritePatience));
   // Where the switch cannot be made now, another process makes it.
-  const Status switched =
-      database.Execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
+  Status switched = database.Execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
   if (IsDamaged(switched)) return switched;
   OOC_TRY(database.Execute("BEGIN IMMEDIATE"));
   OOC_TRY(database.Execute(kMakeTable));

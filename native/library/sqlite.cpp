@@ -17,7 +17,7 @@ constexpr int kOk = 0, kCorrupt = 11, kNotADatabase = 26, kRow = 100, kDone = 10
 constexpr int kReadWrite = 2, kCreate = 4, kUri = 0x40;
 
 #define OOC_SQLITE_FUNCTIONS(ENTRY)                                                  \
-  ENTRY(libversion, const char*, (void))                                             \
+  ENTRY(libversion, const char*, ())                                                 \
   ENTRY(open_v2, int, (const char*, sqlite3**, int, const char*))                    \
   ENTRY(close, int, (sqlite3*))                                                      \
   ENTRY(errmsg, const char*, (sqlite3*))                                             \
