@@ -27,7 +27,7 @@ from oocdnn.functions import (
 )
 from oocdnn.gradients import conv_backward_bias, conv_backward_data, conv_backward_filter
 from oocdnn.memory import empty, pin
-from oocdnn.plans import Plan, plan_for_profile
+from oocdnn.plans import Plan, forget_plans, plan_for_profile
 
 __all__ = [
     "Context",
@@ -51,6 +51,7 @@ __all__ = [
     "conv_transpose3d",
     "current_context",
     "empty",
+    "forget_plans",
     "pin",
     "plan_for_profile",
 ]

@@ -237,6 +237,7 @@ oocdnn_status oocdnn_price(oocdnn_context* context, const char* problem,
                                       const char* plan, const char** json);
 oocdnn_status oocdnn_use_plan(oocdnn_context* context, const char* problem,
                                          const char* plan);
+oocdnn_status oocdnn_forget_plans(const char** path);
 oocdnn_status oocdnn_candidates(oocdnn_context* context, const char* problem,
                                            int32_t best, int32_t random, int64_t seed,
                                            const char** json);

@@ -261,6 +261,13 @@ def plan_for_profile(profile: str, problem: str, budget: str | None) -> str:
     return _text(json[0])
 
 
+def forget_plans() -> str:
+    """Where the plans were that are forgotten now."""
+    path = _ffi().new("const char **")
+    _check(_library().oocdnn_forget_plans(path))
+    return _text(path[0])
+
+
 class NativeContext:
     """A context of the core. It is destroyed when closed or collected, once no call is in it."""
 

@@ -1,8 +1,10 @@
-"""Plans: what would be done with a problem, and why; also on machines that are not here."""
+"""Plans: what would be done with a problem, and why; also on machines that are not here, and how
+to forget those that are remembered."""
 
 import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypedDict
 
 from oocdnn import _native
@@ -41,7 +43,7 @@ class Plan:
     `splits` gives the pieces on each axis: n, groups, k, c, d, h, w. `refused` are sentences with
     reasons, `unmeasured` the names of rates that are guesses, `timeline` the predicted intervals of
     the first and the last steps. Where `prepared` is False no engine was asked: bytes are
-    estimates, without workspace.
+    estimates, without workspace. Where `remembered` is True an earlier search found the plan.
     """
 
     problem: str
@@ -49,6 +51,7 @@ class Plan:
     plan: str
     engine: str
     prepared: bool
+    remembered: bool
     predicted_seconds: float
     floor_seconds: float
     seconds_by_engine: dict[str, float]
@@ -113,3 +116,13 @@ def plan_for_profile(
     """
     given = None if budget is None else str(budget)
     return plan_of(problem, _native.plan_for_profile(os.fspath(profile), problem, given))
+
+
+def forget_plans() -> Path | None:
+    """Removes the file in which plans are remembered from one process to the next (OOCDNN_PLANS).
+
+    Returns where it was, None where plans are not remembered. Raises FileError where it cannot be
+    removed.
+    """
+    path = _native.forget_plans()
+    return Path(path) if path else None

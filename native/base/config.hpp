@@ -18,15 +18,17 @@ enum class Var : int {
   kLog,
   kLogFile,
   kProfile,
+  kPlans,
   kTrace,
   kOneDnnLibrary,
   kCudnnLibrary,
   kNvrtcLibrary,
+  kSqliteLibrary,
   kCache,
   kLink,
   kDisable,
 };
-constexpr int kVars = 16;
+constexpr int kVars = 18;
 
 struct VarInfo {
   const char* name;

@@ -12,10 +12,10 @@ const char* Word(bool value) { return value ? "true" : "false"; }
 std::string EngineJson(const EngineInfo& engine) {
   const Properties& has = engine.properties;
   return Format(
-      "{\"name\": %s, \"exact\": %s, \"invariant\": %s, \"deterministic\": %s, "
+      "{\"name\": %s, \"library\": %s, \"exact\": %s, \"invariant\": %s, \"deterministic\": %s, "
       "\"nan_local\": %s}",
-      JsonString(engine.name).c_str(), Word(has.exact), Word(has.invariant),
-      Word(has.deterministic), Word(has.nan_local));
+      JsonString(engine.name).c_str(), JsonString(engine.library).c_str(), Word(has.exact),
+      Word(has.invariant), Word(has.deterministic), Word(has.nan_local));
 }
 
 std::string VariableJson(Var var) {
@@ -42,7 +42,7 @@ std::string ComponentsJson(const std::vector<Component>& components) {
 
 }  // namespace
 
-std::string InfoJson(const Context& context) {
+std::string InfoJson(Context& context) {
   std::string json = Format(
       "{\"version\": %s, \"device\": %s, \"description\": %s, \"driver\": %s, "
       "\"budget_bytes\": %lld, \"engines\": [",
@@ -56,7 +56,9 @@ std::string InfoJson(const Context& context) {
     json += separator + EngineJson(engine);
     separator = ", ";
   }
-  json += "], \"components\": " + ComponentsJson(context.device().capabilities().components);
+  std::vector<Component> components = context.device().capabilities().components;
+  components.push_back(context.ReportPlans());
+  json += "], \"components\": " + ComponentsJson(components);
   json += ", \"backends\": " + ComponentsJson(ReportBackends(context.options().device));
   json += ", \"variables\": [";
   separator = "";

@@ -7,6 +7,6 @@
 
 namespace oocdnn {
 
-std::string InfoJson(const Context& context);
+std::string InfoJson(Context& context);
 
 }  // namespace oocdnn

@@ -63,6 +63,7 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
   options.device.cache_folder = Get(Var::kCache).value_or("");
   options.budget = Choose(given.budget, Var::kBudget, "auto");
   options.profile = Choose(given.profile, Var::kProfile, "");
+  options.plans = Get(Var::kPlans).value_or("");
   options.reproducible = given.reproducible != 0;
   options.trace = given.trace != 0 || Get(Var::kTrace).has_value();
   options.math = static_cast<Math>(given.math);
@@ -230,6 +231,15 @@ oocdnn_status oocdnn_use_plan(oocdnn_context* context, const char* problem, cons
     OOC_TRY(Need(plan, "the plan"));
     OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
     return context->context->UsePlan(parsed, plan);
+  });
+}
+
+oocdnn_status oocdnn_forget_plans(const char** path) {
+  return Guard([&]() -> Status {
+    OOC_ASSIGN(const ContextOptions options, OptionsOf(oocdnn_default_options()));
+    Text() = PlanFileOf(options);
+    if (path != nullptr) *path = Text().c_str();
+    return Text().empty() ? Status() : ForgetPlans(Text());
   });
 }
 

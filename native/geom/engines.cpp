@@ -52,4 +52,8 @@ const EngineInfo& EngineNamed(std::string_view name) {
                        [&](const EngineInfo& info) { return info.name == name; });
 }
 
+std::string LabelOf(const EngineInfo& engine) {
+  return engine.library.empty() ? engine.name : engine.name + " (" + engine.library + ")";
+}
+
 }  // namespace oocdnn

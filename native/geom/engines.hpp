@@ -16,4 +16,7 @@ const std::vector<EngineInfo>& KnownEngines();
 // The entry of that name, which must be known.
 const EngineInfo& EngineNamed(std::string_view name);
 
+// "cudnn-nhwc (cuDNN 9.19.0)", or the name alone.
+std::string LabelOf(const EngineInfo& engine);
+
 }  // namespace oocdnn

@@ -18,7 +18,8 @@ struct Properties {
 };
 
 struct EngineInfo {
-  std::string name;  // "onednn", "direct", "reference", ...
+  std::string name;     // "onednn", "direct", "reference", ...
+  std::string library;  // that it is from, with its version: "cuDNN 9.19.0"; "": it is our own
   Properties properties;
   bool symmetric_padding = false;  // false: takes pad 0 only (padding is data on every axis)
   // For estimates of a tile's bytes before it is prepared.
@@ -27,7 +28,6 @@ struct EngineInfo {
   bool channels_last = false;    // tiles have their channels side by side
   // For its time: a channel axis that is cut is computed in whole blocks of so many.
   int64_t channels_at_once = 16;
-  std::string library;  // that it is from, with its version; "" for an engine of our own
 };
 
 // What an engine is prepared for: one tile shape.

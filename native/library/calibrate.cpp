@@ -10,6 +10,7 @@
 #include "base/cache.hpp"
 #include "base/json.hpp"
 #include "base/log.hpp"
+#include "geom/engines.hpp"
 #include "library/measure.hpp"
 #include "library/stopwatch.hpp"
 #include "model/cost.hpp"
@@ -27,15 +28,11 @@ std::string Today() {
   return date;
 }
 
-std::string TextOf(const EngineInfo& engine) {
-  return engine.library.empty() ? engine.name : engine.name + " (" + engine.library + ")";
-}
-
 Provenance ProvenanceOf(Device& device) {
   const Capabilities& device_is = device.capabilities();
   Provenance of{device_is.description, device_is.driver.empty() ? "none" : device_is.driver, ""};
   for (const EngineInfo& engine : device.engines()) {
-    of.engines += (of.engines.empty() ? "" : ", ") + TextOf(engine);
+    of.engines += (of.engines.empty() ? "" : ", ") + LabelOf(engine);
   }
   return of;
 }

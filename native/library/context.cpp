@@ -14,6 +14,7 @@
 #include "base/log.hpp"
 #include "device/wrap/wrap.hpp"
 #include "library/operands.hpp"
+#include "library/plan_key.hpp"
 #include "memory/owners.hpp"
 
 namespace oocdnn {
@@ -53,6 +54,15 @@ struct Context::Room {
   }
 };
 
+std::string PlanFileOf(const ContextOptions& options) {
+  const std::string& wrap = options.device.wrap;
+  const bool real =
+      wrap.find("limit") == std::string::npos && wrap.find("fault") == std::string::npos;
+  const std::string& asked = options.plans.empty() ? options.profile : options.plans;
+  if (!real || asked == "none") return "";
+  return options.plans.empty() ? DefaultPlanFile() : options.plans;
+}
+
 Context::Context(ContextOptions options) : options_(std::move(options)) {}
 
 Result<std::unique_ptr<Context>> Context::Create(const ContextOptions& options) {
@@ -71,6 +81,7 @@ Status Context::Open() {
   arena_ = std::make_unique<Arena>(*stack_.device);
   if (options_.host_cap == 0) options_.host_cap = StagingBytes(*stack_.device);
   slabs_ = std::make_unique<Slabs>(*stack_.device, options_.host_cap);
+  memory_ = std::make_unique<PlanMemory>(PlanFileOf(options_), PlannerOf(*stack_.base));
   room_ = std::make_unique<Room>(*stack_.device, options_.device.threads);
   return room_->loop.Init();
 }

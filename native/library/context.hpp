@@ -15,6 +15,7 @@
 #include "exec/tile_loop.hpp"
 #include "library/backends.hpp"
 #include "library/calibrate.hpp"
+#include "library/plan_memory.hpp"
 #include "library/plan_report.hpp"
 #include "memory/host_memory.hpp"
 
@@ -24,11 +25,16 @@ struct ContextOptions {
   DeviceOptions device;
   std::string budget = "auto";  // "2GiB", "50%", "auto"
   std::string profile;          // path; "": the cache directory; "none": built-in guesses
+  std::string plans;            // path; "": as the profile; "none": they are not remembered
   int64_t host_cap = 0;         // bytes of staging; 0: by the machine
   bool reproducible = false;
   bool trace = false;
   Math math = Math::kFp32;
 };
+
+// The file that remembers plans for contexts with these options; "": none does. Behind devices that
+// limit or fail nothing is remembered.
+std::string PlanFileOf(const ContextOptions& options);
 
 struct CallStats {
   RunStats run;
@@ -92,6 +98,8 @@ class Context {
   Result<Refinement> Refine(const Problem& problem, const std::vector<double>& busy_seconds);
   // The timeline so far as Chrome trace JSON; kUnsupported without a trace device.
   Result<std::string> Trace();
+  // See PlanMemory::Report.
+  [[nodiscard]] Component ReportPlans() { return memory_->Report(); }
   // What the check device has to complain about, a line each; "" where there is none.
   std::string CheckReport();
   [[nodiscard]] const Device& device() const { return *stack_.device; }
@@ -122,7 +130,13 @@ class Context {
   // The plan for a problem within `budget`, from the list or made now.
   Result<PlanPointer> Lookup(const Problem& problem, const Homes& home, const InPlace& in_place,
                              int64_t budget);
-  Result<PlanPointer> BookPlan(const PlanRequest& request, const std::string& plan);
+  Result<PlanPointer> Prescribed(const PlanRequest& request, const std::string& plan);
+  // As it was found before, else searched for and remembered.
+  Result<PlanReport> MakePlan(const PlanRequest& request, const InPlace& in_place);
+  Result<PlanReport> SearchPlan(const PlanRequest& request, const InPlace& in_place, uint64_t key);
+  Result<PlanReport> RecallPlan(const PlanRequest& request, const RememberedPlan& kept);
+  Result<PlanReport> BookPlan(const PlanRequest& request, const RankedCandidate& priced,
+                              double run_seconds);
   // Prepares something, which may take device memory for as long as that lasts.
   template <class Make>
   auto BesideArena(const Make& make) -> decltype(make());
@@ -147,6 +161,7 @@ class Context {
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Slabs> slabs_;
   std::unique_ptr<MachineProfile> profile_;
+  std::unique_ptr<PlanMemory> memory_;
   static constexpr size_t kPlansKept = 64;
   Recent<std::string, PlanPointer> plans_{kPlansKept};
   std::map<std::string, PlanPointer> prescribed_;  // by UsePlan, which come first

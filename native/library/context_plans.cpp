@@ -7,48 +7,27 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "library/context.hpp"
+#include "library/plan_key.hpp"
 #include "library/timed_plans.hpp"
+#include "model/cost.hpp"
 #include "model/plan_text.hpp"
 #include "model/sample.hpp"
 
 namespace oocdnn {
 namespace {
 
-void Append(std::string* key, const void* data, size_t bytes) {
-  key->append(static_cast<const char*>(data), bytes);
+// Of the plans of this context.
+std::string KeyWithin(const Problem& problem, const Homes& home, const InPlace& in_place,
+                      int64_t budget) {
+  std::string key = KeyOf(problem, home, in_place);
+  return key.append(reinterpret_cast<const char*>(&budget), sizeof budget);
 }
 
-// Equal keys mean equal plans: every number that the planner and the engines look at.
-// What two problems differ in that is of no consequence is left out: the strides of operands that
-// are not used, and along dimensions of one element.
-std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_place,
-                  int64_t budget) {
-  std::string key;
-  const int32_t small[] = {static_cast<int32_t>(problem.direction),
-                           problem.rank,
-                           static_cast<int32_t>(problem.dtype),
-                           static_cast<int32_t>(problem.math),
-                           static_cast<int32_t>(problem.epilogue.scale),
-                           static_cast<int32_t>(problem.epilogue.bias),
-                           static_cast<int32_t>(problem.epilogue.residual),
-                           static_cast<int32_t>(problem.epilogue.activation)};
-  const double scalars[] = {problem.alpha, problem.beta, problem.epilogue.residual_alpha,
-                            problem.epilogue.parameter};
-  Append(&key, small, sizeof small);
-  Append(&key, scalars, sizeof scalars);
-  Append(&key, &problem.shape, sizeof problem.shape);
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    if (!problem.Uses(operand)) continue;
-    const Dims dims = problem.DimsOf(operand);
-    Dims stride = problem.stride[i];
-    for (size_t d = 0; d < stride.size(); ++d) stride[d] = dims[d] > 1 ? stride[d] : 0;
-    Append(&key, &stride, sizeof stride);
-  }
-  Append(&key, &home, sizeof home);
-  Append(&key, &in_place, sizeof in_place);
-  Append(&key, &budget, sizeof budget);
-  return key;
+Status TooSmall(Status why, int64_t budget, int64_t works) {
+  return std::move(why)
+      .With(Format("a budget of %s is too small, %lld bytes work", BytesText(budget).c_str(),
+                   static_cast<long long>(works)))
+      .WithDetail(works);
 }
 
 // Two invariant engines may still round differently, so reproducible results come from one engine
@@ -62,6 +41,15 @@ std::vector<EngineInfo> EnginesFor(const Device& device, bool reproducible) {
     found = found || engine.properties.invariant;
   }
   return engines;
+}
+
+// What a remembered plan would have been chosen from, for who asks.
+void AddOthers(const Profile& profile, PlanReport* report) {
+  const Profile& rates = report->refined != nullptr ? *report->refined : profile;
+  Result<PlanSearch> search = Search(WithoutBounce(report->request), rates);
+  if (!search.ok()) return;
+  report->ranked = std::move(search->ranked);
+  report->refused = std::move(search->refused);
 }
 
 }  // namespace
@@ -128,26 +116,62 @@ PlanRequest Context::RequestFor(const Problem& problem, const Homes& home, int64
 
 Result<PlanPointer> Context::Lookup(const Problem& problem, const Homes& home,
                                     const InPlace& in_place, int64_t budget) {
-  const std::string key = KeyOf(problem, home, in_place, budget);
+  const std::string key = KeyWithin(problem, home, in_place, budget);
   if (const auto found = prescribed_.find(key); found != prescribed_.end()) return found->second;
   if (const PlanPointer* const kept = plans_.Find(key)) return *kept;
-  const PlanRequest request = RequestFor(problem, home, budget);
-  Result<PlanReport> made = BesideArena([&] { return ChoosePlan(request, in_place); });
-  if (!made.ok() && made.status().code() == Code::kOutOfMemory) {
-    const int64_t works =
-        WorkingBudget(*stack_.device, request, ProfileFor(problem), made.status());
-    return std::move(made)
-        .status()
-        .With(Format("a budget of %s is too small, %lld bytes work", BytesText(budget).c_str(),
-                     static_cast<long long>(works)))
-        .WithDetail(works);
-  }
-  OOC_ASSIGN(PlanReport report, std::move(made));
+  OOC_ASSIGN(PlanReport report, MakePlan(RequestFor(problem, home, budget), in_place));
   if (Logs(LogLevel::kDebug)) {
     Log(LogLevel::kDebug, "plan %s", ToText(SummaryOf(report, ProfileFor(problem))).c_str());
   }
   if (plans_.full()) OOC_TRY(Settle());  // the one that goes may still be run
   return plans_.Put(key, std::make_shared<const PlanReport>(std::move(report)));
+}
+
+Result<PlanReport> Context::MakePlan(const PlanRequest& request, const InPlace& in_place) {
+  if (!memory_->remembers()) return SearchPlan(request, in_place, 0);
+  const uint64_t key = KeyOf(request, in_place, ProfileFor(request.problem));
+  if (const auto kept = memory_->Find(key, request.budget)) {
+    if (kept->plan.empty()) {
+      return TooSmall(Error(Code::kOutOfMemory, "no plan fits, as an earlier search found"),
+                      request.budget, kept->bytes);
+    }
+    Result<PlanReport> recalled = RecallPlan(request, *kept);
+    if (recalled.ok()) return recalled;
+    memory_->Refute(key, request.budget, recalled.status());
+  }
+  return SearchPlan(request, in_place, key);
+}
+
+// A plan in place is not remembered, because it is not searched for. That nothing fits is, where
+// it is a matter of the budget and not of what the device has left.
+Result<PlanReport> Context::SearchPlan(const PlanRequest& request, const InPlace& in_place,
+                                       uint64_t key) {
+  Result<PlanReport> made = BesideArena([&] { return ChoosePlan(request, in_place); });
+  const std::string problem = ToString(request.problem);
+  if (made.ok()) {
+    const Booking& booking = made->booking;
+    if (booking.in_place == InPlace{}) {
+      memory_->Put(key, request.budget,
+                   {problem, ToText(request, booking.candidate), booking.bytes, made->run_seconds});
+    }
+    return made;
+  }
+  if (made.status().code() != Code::kOutOfMemory) return made;
+  const int64_t needed = made.status().detail();
+  const int64_t works =
+      WorkingBudget(*stack_.device, request, ProfileFor(request.problem), made.status());
+  if (std::min(needed, works) > request.budget) {
+    memory_->Put(key, request.budget, {problem, "", works, 0.0});
+  }
+  return TooSmall(std::move(made).status(), request.budget, works);
+}
+
+Result<PlanReport> Context::RecallPlan(const PlanRequest& request, const RememberedPlan& kept) {
+  OOC_ASSIGN(const RankedCandidate priced,
+             ParsePlan(request, ProfileFor(request.problem), kept.plan));
+  OOC_ASSIGN(PlanReport report, BookPlan(request, priced, kept.run_seconds));
+  report.remembered = true;
+  return report;
 }
 
 Result<PlanSummary> Context::Plan(const Problem& problem) {
@@ -156,8 +180,10 @@ Result<PlanSummary> Context::Plan(const Problem& problem) {
   OOC_TRY(EnterProcess());
   Result<PlanPointer> plan = Lookup(problem, {}, {}, budget_);
   if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
-  const PlanReport& report = *plan.value();
-  PlanSummary summary = SummaryOf(report, ProfileFor(problem));
+  PlanReport report = *plan.value();
+  const Profile& profile = ProfileFor(problem);
+  if (report.remembered) AddOthers(profile, &report);
+  PlanSummary summary = SummaryOf(report, profile);
   if (!stack_.device->capabilities().reads_host) {
     summary.host_bytes =
         Staging::PageableBytes(problem, report.booking.candidate, options_.host_cap);
@@ -180,14 +206,14 @@ Status Context::UsePlan(const Problem& problem, const std::string& plan) {
   OOC_TRY(CheckPlannable(problem));
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  Result<PlanPointer> booked = BookPlan(RequestFor(problem, {}, budget_), plan);
+  Result<PlanPointer> booked = Prescribed(RequestFor(problem, {}, budget_), plan);
   if (!booked.ok()) return std::move(booked).status().With(ToString(problem));
   OOC_TRY(Settle());  // the plan that goes may still be run
-  prescribed_[KeyOf(problem, {}, {}, budget_)] = std::move(booked).value();
+  prescribed_[KeyWithin(problem, {}, {}, budget_)] = std::move(booked).value();
   return {};
 }
 
-Result<PlanPointer> Context::BookPlan(const PlanRequest& request, const std::string& plan) {
+Result<PlanPointer> Context::Prescribed(const PlanRequest& request, const std::string& plan) {
   OOC_ASSIGN(const RankedCandidate priced, ParsePlan(request, ProfileFor(request.problem), plan));
   const int64_t bytes = priced.cost.device_bytes + 2 * request.bounce_bytes;
   if (bytes > request.budget) {
@@ -197,14 +223,28 @@ Result<PlanPointer> Context::BookPlan(const PlanRequest& request, const std::str
                  BytesText(bytes).c_str(), BytesText(request.budget).c_str())
         .WithDetail(bytes);
   }
+  OOC_ASSIGN(PlanReport report, BookPlan(request, priced, 0.0));
+  return std::make_shared<const PlanReport>(std::move(report));
+}
+
+// A run that was timed says what the plan takes, as in PlanAndTime.
+Result<PlanReport> Context::BookPlan(const PlanRequest& request, const RankedCandidate& priced,
+                                     double run_seconds) {
   PlanReport report;
   report.request = request;
   report.cost = priced.cost;
+  if (run_seconds > 0) {
+    auto refined = std::make_shared<Profile>(ProfileFor(request.problem));
+    report.cost = PriceOf(request, priced.candidate, *refined, run_seconds);
+    Refine(request, priced.candidate, run_seconds, refined.get());
+    report.refined = std::move(refined);
+    report.run_seconds = run_seconds;
+  }
   OOC_ASSIGN(report.booking, BesideArena([&] {
                return Book(*stack_.device, request, priced.candidate, request.budget);
              }));
   ++prepared_;
-  return std::make_shared<const PlanReport>(std::move(report));
+  return report;
 }
 
 Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem, int best, int random,
@@ -250,7 +290,7 @@ Result<int64_t> Context::PlanInCore(const Problem& problem, int64_t budget) {
   if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
   // Run looks for it by the scratch memory that it is given.
   const int64_t bytes = std::max<int64_t>(plan.value()->booking.bytes, 1);
-  std::string key = KeyOf(problem, home, in_place, bytes);
+  std::string key = KeyWithin(problem, home, in_place, bytes);
   if (plans_.Find(key) == nullptr) {
     if (plans_.full()) OOC_TRY(Settle());
     plans_.Put(std::move(key), plan.value());

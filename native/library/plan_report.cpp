@@ -212,6 +212,7 @@ PlanSummary SummaryOf(const PlanReport& report, const Profile& profile) {
   PlanSummary summary = Summarize(report.request, rates, chosen, report.ranked, report.refused);
   summary.engine = report.booking.executable->engine();
   summary.prepared = true;
+  summary.remembered = report.remembered;
   summary.booked_bytes = report.booking.bytes;
   return summary;
 }

@@ -63,6 +63,7 @@ Result<PlanReport> PlanAndTime(Device& device, const PlanRequest& request, const
   for (int timed = 0; timed < kMostTimed; ++timed) {
     const double seconds = TimeRun(device, next.booking);
     if (seconds == 0.0) break;
+    next.run_seconds = seconds;
     next.cost = opinion.Learn(next.booking.candidate, seconds);
     if (timed == 0 || next.cost.seconds < best.cost.seconds) best = std::move(next);
     const Profile* const promising = opinion.Promising(best.cost.seconds);

@@ -24,6 +24,7 @@ struct PlanSummary {
   std::string engine;          // with its algorithm where it was prepared
   std::string machine;         // whose rates these are, see Profile
   bool prepared = false;       // false: no engine was asked, and `booked_bytes` is an estimate
+  bool remembered = false;     // found by an earlier search
   double floor_seconds = 0.0;  // the least by wires and arithmetic on any engine, see FloorOf
   int64_t budget_bytes = 0, estimated_bytes = 0, booked_bytes = 0;
   int64_t host_bytes = 0;  // for staging, where all operands are in pageable memory

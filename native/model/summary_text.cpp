@@ -95,6 +95,7 @@ std::string ToText(const PlanSummary& summary) {
              summary.engine.c_str(), Long(summary.tiling.Tiles()),
              BytesText(summary.cost.bytes_in).c_str(), BytesText(summary.cost.bytes_out).c_str());
   text += PredictedText(summary) + ReserveText(summary);
+  if (summary.remembered) text += "remembered from an earlier search on this machine\n";
   for (const RunnerUp& one : summary.runners_up) {
     text += Format("also: %s, predicted %.3g s\n", one.text.c_str(), one.seconds);
   }
@@ -109,6 +110,7 @@ std::string ToJson(const PlanSummary& summary) {
   json += ", \"plan\": " + JsonString(summary.plan);
   json += ", \"engine\": " + JsonString(summary.engine);
   json += std::string(", \"prepared\": ") + (summary.prepared ? "true" : "false");
+  json += std::string(", \"remembered\": ") + (summary.remembered ? "true" : "false");
   json += ", " + SecondsJson(summary) + ", " + BytesJson(summary);
   json += ", \"tiles\": " + std::to_string(summary.tiling.Tiles());
   json += ", \"splits\": " + SplitsJson(summary.tiling);

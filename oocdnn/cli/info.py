@@ -113,7 +113,8 @@ def _print_tables(out: Console, core: dict[str, Any], packages: list[dict[str, A
     engines = Table("engine", "exact", "invariant", "deterministic", "nan local")
     for engine in core["engines"]:
         properties = ("exact", "invariant", "deterministic", "nan_local")
-        engines.add_row(engine["name"], *("yes" if engine[name] else "no" for name in properties))
+        label = f"{engine['name']} {engine['library']}".strip()
+        engines.add_row(label, *("yes" if engine[name] else "no" for name in properties))
     out.print(engines)
     parts = Table("package", "version", "for")
     for package in packages:

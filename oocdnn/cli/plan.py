@@ -19,7 +19,7 @@ from oocdnn.cli.common import (
     seconds_text,
 )
 from oocdnn.context import Context
-from oocdnn.plans import Plan, plan_for_profile
+from oocdnn.plans import Plan, forget_plans, plan_for_profile
 
 
 def _list_profiles(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
@@ -34,6 +34,16 @@ def _list_profiles(context: click.Context, _: click.Parameter, value: str | None
     return context.exit()
 
 
+@plain_errors
+def _forget(context: click.Context, _: click.Parameter, value: bool) -> None:
+    """Forgets, and does nothing else."""
+    if not value:
+        return
+    file = forget_plans()
+    click.echo("plans are not remembered" if file is None else f"removed {file}")
+    context.exit()
+
+
 @click.command()
 @click.argument("problem", nargs=-1, required=True)
 @budget_option
@@ -44,6 +54,14 @@ def _list_profiles(context: click.Context, _: click.Parameter, value: str | None
     is_eager=True,
     callback=_list_profiles,
     help="A machine's rates: a file, or a shipped profile; list shows those.",
+)
+@click.option(
+    "--forget",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_forget,
+    help="Forget the plans that are remembered from one process to the next; show none.",
 )
 @json_option
 @click.option(

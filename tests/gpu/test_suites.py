@@ -19,6 +19,7 @@ SUITES = {
     "pins": ("gpu/test_pins.py", "gpu/test_results.py"),
     "many calls": ("gpu/test_many_calls.py",),
     "functions": ("python/test_functions.py", "python/test_arrays.py", "python/test_files.py"),
+    "plans": ("python/test_remembered.py", "-k", "next_context or follow or timed or fits"),
     "exact": ("engine/test_exact.py",),
     "faults": ("engine/test_faults.py",),
     "schedules": ("engine/test_schedules.py",),

@@ -43,6 +43,9 @@ def test_info():
     found = json.loads(run("info", "--json"))
     assert found["core"]["version"] == oocdnn.__version__
     assert "h200-pcie5" in found["profiles"]
+    for engine in found["core"]["engines"]:
+        assert f"{engine['name']} {engine['library']}".strip() in text
+        assert bool(engine["library"]) == engine["name"].startswith(("onednn", "cudnn"))
     assert {package["name"] for package in found["packages"]} >= {"numpy", "cffi"}
     missing = {item["name"]: item for item in found["missing"]}
     for package in found["packages"]:

@@ -1,0 +1,125 @@
+#include "library/plan_file.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <system_error>
+
+#include "base/cache.hpp"
+#include "library/sqlite.hpp"
+
+namespace oocdnn {
+namespace {
+
+// Reading holds up the first call, writing the end of the process.
+constexpr int kReadPatience = 200, kWritePatience = 2000;  // milliseconds
+
+// Another layout takes another name, so that versions of this library share the file.
+constexpr const char* kMakeTable =
+    "CREATE TABLE IF NOT EXISTS plans1 (machine TEXT, key INTEGER, budget INTEGER, problem TEXT, "
+    "plan TEXT, bytes INTEGER, run_seconds REAL, found INTEGER, "
+    "PRIMARY KEY (machine, key, budget)) WITHOUT ROWID";
+constexpr const char* kHasTable = "SELECT 1 FROM sqlite_master WHERE name = 'plans1'";
+constexpr const char* kSelect =
+    "SELECT key, budget, problem, plan, bytes, run_seconds FROM plans1 WHERE machine = ?1";
+constexpr const char* kInsert =
+    "INSERT OR REPLACE INTO plans1 (machine, key, budget, problem, plan, bytes, run_seconds, found)"
+    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+constexpr const char* kDelete =
+    "DELETE FROM plans1 WHERE machine = ?1 AND key = ?2 AND budget = ?3";
+// The newest are kept; a process reads those of its machine in some milliseconds.
+constexpr const char* kPrune =
+    "DELETE FROM plans1 WHERE found < "
+    "(SELECT found FROM plans1 ORDER BY found DESC LIMIT 1 OFFSET 4095)";
+
+Status Insert(Database* database, const std::string& machine, const PlanTable& found) {
+  OOC_ASSIGN(Statement insert, database->Prepare(kInsert));
+  OOC_TRY(insert.Bind(1, machine));
+  for (const auto& [key, plan] : found) {
+    OOC_TRY(insert.Bind(2, static_cast<int64_t>(key.first)));
+    OOC_TRY(insert.Bind(3, key.second));
+    OOC_TRY(insert.Bind(4, plan.problem));
+    OOC_TRY(insert.Bind(5, plan.plan));
+    OOC_TRY(insert.Bind(6, plan.bytes));
+    OOC_TRY(insert.Bind(7, plan.run_seconds));
+    OOC_TRY(insert.Bind(8, static_cast<int64_t>(std::time(nullptr))));
+    OOC_TRY(insert.Step().status());
+  }
+  return {};
+}
+
+Status Delete(Database* database, const std::string& machine, const std::vector<PlanKey>& dropped) {
+  OOC_ASSIGN(Statement remove, database->Prepare(kDelete));
+  OOC_TRY(remove.Bind(1, machine));
+  for (const PlanKey& key : dropped) {
+    OOC_TRY(remove.Bind(2, static_cast<int64_t>(key.first)));
+    OOC_TRY(remove.Bind(3, key.second));
+    OOC_TRY(remove.Step().status());
+  }
+  return {};
+}
+
+// What fails in between is rolled back when the connection ends.
+Status Write(const std::string& file, const std::string& machine, const PlanTable& found,
+             const std::vector<PlanKey>& dropped) {
+  OOC_ASSIGN(Database database, Database::Open(file, Database::Access::kWrite, kWritePatience));
+  // Where the switch cannot be made now, another process makes it.
+  Status switched = database.Execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
+  if (IsDamaged(switched)) return switched;
+  OOC_TRY(database.Execute("BEGIN IMMEDIATE"));
+  OOC_TRY(database.Execute(kMakeTable));
+  OOC_TRY(Delete(&database, machine, dropped));
+  OOC_TRY(Insert(&database, machine, found));
+  OOC_TRY(database.Execute(kPrune));
+  return database.Execute("COMMIT");
+}
+
+}  // namespace
+
+std::string DefaultPlanFile() {
+  const std::string folder = CacheFolder();
+  return folder.empty() ? "" : folder + "/plans.sqlite";
+}
+
+Result<PlanTable> ReadPlans(const std::string& file, const std::string& machine) {
+  PlanTable table;
+  OOC_TRY(SqliteVersion().status());
+  if (access(file.c_str(), F_OK) != 0) return table;
+  OOC_ASSIGN(Database database, Database::Open(file, Database::Access::kRead, kReadPatience));
+  OOC_ASSIGN(Statement has, database.Prepare(kHasTable));
+  OOC_ASSIGN(const bool there, has.Step());
+  if (!there) return table;
+  OOC_ASSIGN(Statement select, database.Prepare(kSelect));
+  OOC_TRY(select.Bind(1, machine));
+  for (;;) {
+    OOC_ASSIGN(const bool more, select.Step());
+    if (!more) return table;
+    const PlanKey key{static_cast<uint64_t>(select.Integer(0)), select.Integer(1)};
+    table[key] = {select.Text(2), select.Text(3), select.Integer(4), select.Real(5)};
+  }
+}
+
+Status WritePlans(const std::string& file, const std::string& machine, const PlanTable& found,
+                  const std::vector<PlanKey>& dropped) {
+  OOC_TRY(SqliteVersion().status());
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
+  Status status = Write(file, machine, found, dropped);
+  if (!IsDamaged(status)) return status;
+  OOC_TRY(RemovePlans(file));
+  return Write(file, machine, found, dropped);
+}
+
+Status RemovePlans(const std::string& file) {
+  for (const char* const end : {"-wal", "-shm", ""}) {
+    const std::string path = file + end;
+    if (unlink(path.c_str()) == 0 || errno == ENOENT) continue;
+    return Error(Code::kFileError, "%s cannot be removed: %s", path.c_str(), std::strerror(errno));
+  }
+  return {};
+}
+
+}  // namespace oocdnn

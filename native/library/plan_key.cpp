@@ -1,0 +1,62 @@
+#include "library/plan_key.hpp"
+
+#include "base/cache.hpp"
+#include "geom/engines.hpp"
+#include "model/rates.hpp"
+
+namespace oocdnn {
+namespace {
+
+// Raised whenever the same request may have another plan than before, or another key.
+constexpr int kPlanner = 1;
+
+void Append(std::string* key, const void* data, size_t bytes) {
+  key->append(static_cast<const char*>(data), bytes);
+}
+
+}  // namespace
+
+std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_place) {
+  std::string key;
+  const int32_t small[] = {static_cast<int32_t>(problem.direction),
+                           problem.rank,
+                           static_cast<int32_t>(problem.dtype),
+                           static_cast<int32_t>(problem.math),
+                           static_cast<int32_t>(problem.epilogue.scale),
+                           static_cast<int32_t>(problem.epilogue.bias),
+                           static_cast<int32_t>(problem.epilogue.residual),
+                           static_cast<int32_t>(problem.epilogue.activation)};
+  const double scalars[] = {problem.alpha, problem.beta, problem.epilogue.residual_alpha,
+                            problem.epilogue.parameter};
+  Append(&key, small, sizeof small);
+  Append(&key, scalars, sizeof scalars);
+  Append(&key, &problem.shape, sizeof problem.shape);
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (!problem.Uses(operand)) continue;
+    const Dims dims = problem.DimsOf(operand);
+    Dims stride = problem.stride[i];
+    for (size_t d = 0; d < stride.size(); ++d) stride[d] = dims[d] > 1 ? stride[d] : 0;
+    Append(&key, &stride, sizeof stride);
+  }
+  Append(&key, &home, sizeof home);
+  Append(&key, &in_place, sizeof in_place);
+  return key;
+}
+
+uint64_t KeyOf(const PlanRequest& request, const InPlace& in_place, const Profile& profile) {
+  const std::string rates = ToText(RatesOf(profile, request));
+  const std::string wanted(1, request.reproducible ? 'r' : '-');
+  return Hash(wanted, Hash(rates, Hash(KeyOf(request.problem, request.home, in_place))));
+}
+
+std::string PlannerOf(const Device& device) {
+  std::string text = Format("oocdnn %s, planner %d; %s", OOCDNN_VERSION, kPlanner,
+                            device.capabilities().description.c_str());
+  for (const EngineInfo& engine : device.engines()) {
+    text += "; " + LabelOf(engine);
+  }
+  return text;
+}
+
+}  // namespace oocdnn

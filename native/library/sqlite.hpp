@@ -1,0 +1,76 @@
+// SQLite as far as remembering needs it. Its library is opened at run time, once, and never closed;
+// where it is not installed, Open says so and all else works.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/status.hpp"
+
+extern "C" {
+struct sqlite3;
+struct sqlite3_stmt;
+}
+
+namespace oocdnn {
+
+// The version of SQLite; kUnsupported says why there is none.
+Result<std::string> SqliteVersion();
+// What helps then.
+constexpr const char* kSqliteRemedy =
+    "apt install libsqlite3-0, or OOCDNN_SQLITE_LIBRARY=/path/to/libsqlite3.so.0";
+
+// What SQLite fails with is kFileError, its own code in detail(). Whether that means a file that is
+// no database, or a damaged one.
+bool IsDamaged(const Status& status);
+
+// A query or a change with parameters, which are counted from 1, columns from 0.
+class Statement {
+ public:
+  Status Bind(int parameter, int64_t value);
+  Status Bind(int parameter, double value);
+  Status Bind(int parameter, const std::string& value);
+  // The next row; false: there is none. What is bound stays, and the next Step begins anew.
+  Result<bool> Step();
+
+  // Of the row.
+  [[nodiscard]] int64_t Integer(int column) const;
+  [[nodiscard]] double Real(int column) const;
+  [[nodiscard]] std::string Text(int column) const;
+
+ private:
+  friend class Database;
+  struct End {
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  explicit Statement(sqlite3_stmt* statement) : statement_(statement) {}
+  Status Check(int code, const char* what) const;
+  std::unique_ptr<sqlite3_stmt, End> statement_;
+};
+
+// A connection to a database file. For one thread, and not across a fork; statements end before it.
+class Database {
+ public:
+  enum class Access {
+    kRead,   // of a file that exists, also in a folder that cannot be written to
+    kWrite,  // makes it where it is missing; its folder must exist
+  };
+  // A file that others hold is waited for, for at most `patience` milliseconds in each step.
+  static Result<Database> Open(const std::string& path, Access access, int patience);
+
+  // Statements without parameters and results.
+  Status Execute(const char* statements);
+  Result<Statement> Prepare(const char* statement);
+
+ private:
+  struct End {
+    void operator()(sqlite3* connection) const;
+  };
+  explicit Database(sqlite3* connection) : connection_(connection) {}
+  Status Check(int code, const char* what) const;
+  std::unique_ptr<sqlite3, End> connection_;
+};
+
+}  // namespace oocdnn

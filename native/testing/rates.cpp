@@ -1,0 +1,17 @@
+// A C door to the part of a profile that a request's prices rest on.
+#include "model/rates.hpp"
+#include "testing/door.hpp"
+#include "testing/requests.hpp"
+
+namespace oocdnn::testing {
+
+// `rates` receives it as a profile's text.
+OOC_DOOR int oocdnn_testing_rates(const Problem* problem, const char* engines,
+                                  const char* profile_text, char* rates, int64_t capacity) {
+  const Result<Profile> profile = ParseProfile(profile_text);
+  if (!profile.ok()) return Answer(profile.status(), rates, capacity);
+  CopyText(ToText(RatesOf(profile.value(), RequestOf(*problem, 0, engines))), rates, capacity);
+  return 0;
+}
+
+}  // namespace oocdnn::testing
