@@ -89,6 +89,9 @@ Candidate RandomCandidate(const Problem& problem, const EngineInfo& engine, Dice
   }
   KeepOrderOfSums(problem, engine.name == "direct", &length);
   candidate.tiling = MakeTiling(problem, length, !engine.symmetric_padding);
+  const auto axis = static_cast<Axis>(dice->Between(0, kAxes - 1));
+  const int64_t usual = candidate.tiling.length[Index(axis)];
+  candidate.tiling = Tapered(problem, candidate.tiling, {axis, dice->Between(0, usual)});
   candidate.order = RandomOrder(problem, dice);
   for (int i = 0; i < kOperands; ++i) {
     candidate.depths[i] =
