@@ -167,7 +167,9 @@ def test_other_engines_follow_tapers_or_refuse_them(engine):
             continue
         plan = run(case, tapered_plan(draw, case, draw.choice(axes)), engine=engine)
         followed += plan is not None
-    assert followed >= 5
+        if followed == 5:
+            return
+    raise AssertionError(f"{followed} plans followed")
 
 
 def test_ends_are_short():
