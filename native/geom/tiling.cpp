@@ -133,9 +133,7 @@ int64_t Tiling::Length(Axis axis, int64_t number) const {
   return usual ? length[Index(axis)] : taper.length;
 }
 
-int64_t Tiling::ShortTiles() const {
-  return tapered() ? Count(taper.axis) - UsualTiles(*this) : 0;
-}
+int64_t Tiling::ShortTiles() const { return tapered() ? Count(taper.axis) - UsualTiles(*this) : 0; }
 
 bool Tiling::IsShort(const TileIndex& index) const {
   const int64_t number = index[Index(taper.axis)];

@@ -5,7 +5,6 @@
 #include "base/checked.hpp"
 #include "model/orders.hpp"
 #include "model/rank.hpp"
-#include "model/taper_search.hpp"
 
 namespace oocdnn {
 namespace {
@@ -74,8 +73,6 @@ std::vector<RankedCandidate> FamilySearch::Run() {
   PriceFinalists();
   Deepen();
   if (request_.exhaustive) PriceAll();
-  Rank(&priced_);
-  considered_ += AddTapered(request_, profile_, &priced_);
   Rank(&priced_);
   return std::move(priced_);
 }

@@ -7,8 +7,8 @@
 
 namespace oocdnn {
 
-// Adds, to candidates of which the best come first, those of them with short tiles at the ends of
-// an axis that are predicted to be clearly faster. Says how many were priced.
+// Adds to candidates in order (see Rank) those of them with short tiles at the ends of an axis that
+// are predicted to be clearly faster, and puts them in order again. Says how many were priced.
 int64_t AddTapered(const PlanRequest& request, const Profile& profile,
                    std::vector<RankedCandidate>* ranked);
 

@@ -10,8 +10,8 @@ namespace {
 double ComputeSeconds(const Problem& problem, const Rates& rates, const Tiling& tiling) {
   const AxisArray counts = CountsOf(tiling);
   const Axis axis = tiling.taper.axis;
-  const auto short_share = static_cast<double>(tiling.ShortTiles()) /
-                           static_cast<double>(counts[Index(axis)]);
+  const auto short_share =
+      static_cast<double>(tiling.ShortTiles()) / static_cast<double>(counts[Index(axis)]);
   const auto steps = static_cast<double>(tiling.Tiles());
   const auto outputs = static_cast<double>(BoxesOf(problem, counts, problem.output()));
   const auto of_all = [&](bool is_short, double share) {
