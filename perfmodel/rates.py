@@ -119,8 +119,8 @@ class Rates:
         return elements * self._problem.element_bytes / (2 * self._profile.move_bytes_per_second)
 
     def finish_seconds(self, index: Mapping[Axis, int]) -> float:
-        """Of the pass over that tile's finished output: it reads and writes the sums, and reads what is
-        as large."""
+        """Of the pass over that tile's finished output: it reads and writes the sums, and reads
+        what is as large."""
         problem = self._problem
         if not problem.finishes:
             return 0.0

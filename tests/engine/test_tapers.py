@@ -71,9 +71,11 @@ def tapered_plan(draw: Draw, case: Case, axis: int) -> str:
     whole = extents(case)
     usual = draw.integer(2, whole[axis] - 1)
     words = [f"{LETTERS[axis]}{usual}"]
-    for other in range(7):
-        if other != axis and draw.choice((True, False, False)):
-            words.append(f"{LETTERS[other]}{draw.integer(1, whole[other])}")
+    words += [
+        f"{LETTERS[other]}{draw.integer(1, whole[other])}"
+        for other in range(7)
+        if other != axis and draw.choice((True, False, False))
+    ]
     short = draw.integer(1, usual - 1)
     return " ".join([*words, f"slots {draw.integer(1, 3)} taper {LETTERS[axis]}{short}"])
 
@@ -86,7 +88,8 @@ def run(case: Case, plan: str, **options: Any) -> oocdnn.Plan | None:
         try:
             ctx.use_plan(text, plan)
         except oocdnn.Unsupported as error:
-            assert "has another layout in short tiles" in str(error)
+            if "has another layout in short tiles" not in str(error):
+                raise
             return None
         except oocdnn.InvalidProblem as error:
             if case.direction != "backward_data" or "axis that is cut" not in str(error):

@@ -175,7 +175,9 @@ def test_ends_of_a_tapered_axis_are_short(data):
     assert doors.counts(tiling)[axis] == number
     usual_tile, short_tile = (doors.tile_shape(problem, tiling, s) for s in (False, True))
     for name, _ in doors.Shape._fields_:
-        pairs = zip(*(np.ravel(getattr(tile, name)) for tile in (short_tile, usual_tile)), strict=True)
+        pairs = zip(
+            *(np.ravel(getattr(tile, name)) for tile in (short_tile, usual_tile)), strict=True
+        )
         assert all(a <= b for a, b in pairs)
 
 
