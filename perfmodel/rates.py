@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
-from oocdnn.perfmodel.problem import Operand, Problem
+from oocdnn.perfmodel.problem import Axis, Operand, Problem
 from oocdnn.perfmodel.profile import Profile
 from oocdnn.perfmodel.tiling import Tiling
 
@@ -95,11 +95,12 @@ class Rates:
             return 0.0
         return elements * self._problem.sum_bytes / self._profile.move_bytes_per_second
 
-    def run_seconds(self) -> float:
-        """Of one tile's convolution; zero rows are computed too. None takes less than reading and
+    def run_seconds(self, index: Mapping[Axis, int]) -> float:
+        """Of that tile's convolution; zero rows are computed too. None takes less than reading and
         writing its operands once."""
-        problem, lengths, pixels = self._problem, self._tiling.lengths, prod(self._tiling.outputs)
-        rows = lengths["n"] * lengths["groups"] * pixels
+        problem, tiling = self._problem, self._tiling
+        lengths = {axis: tiling.length(axis, number) for axis, number in index.items()}
+        rows = lengths["n"] * lengths["groups"] * tiling.outputs(index)
         if problem.direction == "bwd_bias":
             outputs, channels = rows * lengths["k"], 1
             operations = outputs
@@ -109,22 +110,22 @@ class Rates:
             operations = 2 * outputs * c * prod(problem.taps)
         loss = _BESIDE_BOUNCE_LOSS if self.bounces else 1.0
         computing = loss * operations * self._arithmetic.seconds(channels, outputs)
-        return self._profile.run_seconds + max(computing, self._pass_seconds())
+        return self._profile.run_seconds + max(computing, self._pass_seconds(index))
 
-    def _pass_seconds(self) -> float:
+    def _pass_seconds(self, index: Mapping[Axis, int]) -> float:
         """The rate of moves counts bytes that are read and those that are written."""
         operands = {*self._problem.inputs, self._problem.output} & {"x", "w", "y"}
-        elements = sum(self._tiling.elements(operand) for operand in operands)
+        elements = sum(self._tiling.elements(operand, index) for operand in operands)
         return elements * self._problem.element_bytes / (2 * self._profile.move_bytes_per_second)
 
-    def finish_seconds(self) -> float:
-        """Of the pass over a finished output tile: it reads and writes the sums, and reads what is
-        as large."""
+    def finish_seconds(self, index: Mapping[Axis, int]) -> float:
+        """Of the pass over that tile's finished output: it reads and writes the sums, and reads
+        what is as large."""
         problem = self._problem
         if not problem.finishes:
             return 0.0
         passes = 2 + len(problem.reads & {"old", "residual"})
-        bytes_ = self._tiling.elements(problem.output) * problem.sum_bytes * passes
+        bytes_ = self._tiling.elements(problem.output, index) * problem.sum_bytes * passes
         return bytes_ / self._profile.move_bytes_per_second
 
     def _charged(self, channels: int, all_channels: int) -> int:

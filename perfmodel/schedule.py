@@ -1,8 +1,8 @@
 """What each step of a tiling fetches, rolls over and drains, with a ring of slots an operand.
 
 A box that is in no slot is fetched into the slot that was used longest ago. Where it and the box
-of the step before differ in one spatial axis alone and overlap, the rows that both have are rolled
-over inside the device and only the others are fetched.
+of the step before differ in one spatial axis alone, are of one shape and overlap, the rows that
+both have are rolled over inside the device and only the others are fetched.
 """
 
 import itertools
@@ -42,6 +42,7 @@ class Entry:
 class Step:
     """`entries` in the order in which they are fetched. `begins` and `ends`: the output's tile."""
 
+    index: Mapping[Axis, int] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     inputs: list[Slot] = field(default_factory=list)
     output: Slot = field(default_factory=Slot)
@@ -85,7 +86,8 @@ class _Ring:
             return whole
         d = 3 + SPATIAL.index(self.axes[changed[0]])
         kept = old[d].origin + old[d].extent - spans[d].origin
-        if not self._shares_rows() or not 0 < kept <= old[d].extent:
+        alike = [span.extent for span in old] == [span.extent for span in spans]
+        if not (alike and self._shares_rows() and 0 < kept <= old[d].extent):
             return whole
         fetched = list(whole.fetched)
         fetched[d] = max(spans[d].end - max(spans[d].begin, spans[d].origin + kept), 0)
@@ -104,7 +106,7 @@ def walk(tiling: Tiling, order: Sequence[Axis], depths: Mapping[Operand, int]) -
     summed = [axis for axis in AXES if axis not in out.axes]
     for numbers in itertools.product(*(range(tiling.counts[axis]) for axis in order)):
         index = dict(zip(order, numbers, strict=True))
-        step = Step()
+        step = Step(index)
         for ring in rings:
             slot, entry = ring.enter(index)
             step.inputs.append(slot)

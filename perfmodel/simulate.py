@@ -30,13 +30,14 @@ _DIRECT = Engine()
 class Candidate:
     """How a problem is cut and run: tile lengths by axis (missing: whole), the axes from the
     outermost loop to the innermost, the slots of each operand's ring (missing: one), the engine,
-    and whether tiles hold all padding as zero rows."""
+    whether tiles hold all padding as zero rows, and a taper (see `Tiling`)."""
 
     lengths: Mapping[Axis, int] = field(default_factory=dict)
     order: Sequence[Axis] = AXES
     depths: Mapping[Operand, int] = field(default_factory=dict)
     engine: Engine = _DIRECT
     padding_as_data: bool = False
+    taper: tuple[Axis, int] | None = None
 
 
 @dataclass
@@ -62,7 +63,7 @@ def simulate(
     homes: Mapping[Operand, Home] | None = None,
 ) -> Outcome:
     """Runs a candidate with operands at `homes` (missing: "host") on a machine of that profile."""
-    tiling = Tiling(problem, candidate.lengths, candidate.padding_as_data)
+    tiling = Tiling(problem, candidate.lengths, candidate.padding_as_data, candidate.taper)
     pipeline = _Pipeline(problem, Rates(tiling, profile, candidate.engine, homes or {}))
     works = [pipeline.work(step) for step in walk(tiling, candidate.order, candidate.depths)]
     outcome = pipeline.outcome
@@ -71,7 +72,7 @@ def simulate(
         busy = (outcome.fetch_seconds, outcome.compute_seconds, outcome.drain_seconds)
         outcome.seconds = sum(busy)
     else:
-        bounds = _bounds(pipeline, profile, candidate.engine)
+        bounds = _bounds(pipeline, profile, candidate)
         outcome.seconds = max(outcome.pipeline_seconds, *bounds)
     return outcome
 
@@ -131,11 +132,13 @@ class _Transfers:
     number: int = 0
     bytes_: int = 0
     seconds: float = 0.0
+    each: list[tuple[float, int]] = field(default_factory=list)  # seconds and bytes of each
 
-    @property
-    def rest(self) -> float:
-        """The share of them that comes after the first."""
-        return 1 - 1 / self.number
+    def at_end(self, number: int | None) -> tuple[float, float]:
+        """Seconds and bytes of the one with that number, None: of the average."""
+        if number is not None:
+            return self.each[number]
+        return self.seconds / self.number, self.bytes_ / self.number
 
 
 class _Pipeline:
@@ -145,7 +148,6 @@ class _Pipeline:
         self.problem, self.rates = problem, rates
         self.outcome = Outcome()
         self.transfers: defaultdict[Operand, _Transfers] = defaultdict(_Transfers)
-        self._run_seconds, self._finish_seconds = rates.run_seconds(), rates.finish_seconds()
 
     def work(self, step: Step) -> _Work:
         """The next step's."""
@@ -153,7 +155,8 @@ class _Pipeline:
         needs = [fetched for _, _, fetched in fetches]
         if step.begins and step.output.free is not None:
             needs.append(step.output.free)
-        run = self._run_seconds + (self._finish_seconds if step.ends else 0.0)
+        run = self.rates.run_seconds(step.index)
+        run += self.rates.finish_seconds(step.index) if step.ends else 0.0
         work = _Work(fetches, self._moves(step), needs, run)
         for slot in step.inputs:
             slot.free = work.ran
@@ -197,24 +200,30 @@ class _Pipeline:
         account.number += 1
         account.bytes_ += self.rates.bytes_of(rows)
         account.seconds += seconds
+        account.each.append((seconds, self.rates.bytes_of(rows)))
         return seconds
 
     def _crosses(self, operand: Operand) -> bool:
         return self.rates.home(operand) == "host"
 
 
-def _bounds(pipeline: _Pipeline, profile: Profile, engine: Engine) -> Iterator[float]:
+def _bounds(pipeline: _Pipeline, profile: Profile, candidate: Candidate) -> Iterator[float]:
     """Seconds that no overlap goes below, whatever the order of the work."""
     outcome, rates, output = pipeline.outcome, pipeline.rates, pipeline.problem.output
     crossing = {o: t for o, t in pipeline.transfers.items() if rates.home(o) == "host"}
     inside = sum(t.seconds for o, t in pipeline.transfers.items() if o not in crossing)
     yield outcome.steps * profile.step_seconds
     yield (outcome.bytes_in + outcome.bytes_out) / rates.wire.both
-    yield outcome.compute_seconds + inside + _exposed(crossing, rates, engine, output)
-    # The first transfer of each operand has the wire to itself, the others share it; and what a
-    # copy costs beyond its bytes holds both directions up.
-    alone = sum(t.seconds / t.number for t in crossing.values())
-    shared = sum(t.bytes_ * t.rest for t in crossing.values()) / rates.wire.both
+    yield outcome.compute_seconds + inside + _exposed(crossing, rates, candidate.engine, output)
+    # The first fetch of each operand and the last drain have the wire to themselves, the others
+    # share it; and what a copy costs beyond its bytes holds both directions up. Where tiles are
+    # alike, those at the ends count as the average.
+    ends = {
+        operand: t.at_end(None if candidate.taper is None else -1 if operand == output else 0)
+        for operand, t in crossing.items()
+    }
+    alone = sum(seconds for seconds, _ in ends.values())
+    shared = sum(t.bytes_ - ends[o][1] for o, t in crossing.items()) / rates.wire.both
     later = {operand: t.number - 1 for operand, t in crossing.items()}
     drains = later.pop(output, 0)
     yield alone + shared + max(sum(later.values()), drains) * profile.copy_seconds

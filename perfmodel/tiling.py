@@ -1,12 +1,12 @@
 """Which rows of each tensor a tile needs, worked out from the convolution's definition.
 
 Output row q and filter tap t meet input row q * stride + t * dilation - pad_before. All halos come
-from that one line. Tiles of one tiling have one shape: what lies outside of a tensor is zero.
+from that one line. Tiles of one tiling have one shape, but for the ends of a tapered axis: what
+lies outside of a tensor is zero.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 
 from oocdnn.perfmodel.problem import AXES, SPATIAL, Axis, Operand, Problem
@@ -38,17 +38,24 @@ class Tiling:
     The spatial axes cut y's rows, of backward data those of dx. Missing lengths mean a whole axis;
     those of a cut axis of backward data are rounded up to whole strides, so that every tile begins
     at the same phase. `padding_as_data`: tiles hold the padding as zero rows on every axis, as
-    they always do on axes that are cut or padded unevenly.
+    they always do on axes that are cut or padded unevenly. `taper`: a cut axis and the length of
+    its first tile, which is shorter than the others; the last is as short where it suffices.
     """
 
     def __init__(
-        self, problem: Problem, lengths: Mapping[Axis, int], padding_as_data: bool = False
+        self,
+        problem: Problem,
+        lengths: Mapping[Axis, int],
+        padding_as_data: bool = False,
+        taper: tuple[Axis, int] | None = None,
     ) -> None:
         self.problem = problem
         self._all_as_data = padding_as_data
+        self.taper = taper
         self.extents = self._extents()
         self.lengths = {axis: self._length(axis, lengths.get(axis)) for axis in AXES}
-        self.counts = {axis: -(-self.extents[axis] // self.lengths[axis]) for axis in AXES}
+        self._ranges = {axis: self._cut_axis(axis) for axis in AXES}
+        self.counts = {axis: len(self._ranges[axis]) for axis in AXES}
         self._spans: dict[tuple[Axis, int], dict[str, Span]] = {}
 
     def spans(self, operand: Operand, index: Mapping[Axis, int]) -> tuple[Span, ...]:
@@ -62,15 +69,17 @@ class Tiling:
             )
         )
 
-    @cached_property
-    def outputs(self) -> tuple[int, int, int]:
-        """Rows of y that one tile computes, or computes from."""
-        d, h, w = (self._cut(axis, 0)["y"].extent for axis in SPATIAL)
-        return d, h, w
+    def length(self, axis: Axis, number: int) -> int:
+        """Of the tile with that number on the axis."""
+        return self._ranges[axis][number][1]
 
-    def elements(self, operand: Operand) -> int:
+    def outputs(self, index: Mapping[Axis, int]) -> int:
+        """Pixels of y that the tile computes, or computes from."""
+        return prod(self._cut(axis, index[axis])["y"].extent for axis in SPATIAL)
+
+    def elements(self, operand: Operand, index: Mapping[Axis, int]) -> int:
         """Of the operand's tile, zero rows included."""
-        return prod(span.extent for span in self.spans(operand, dict.fromkeys(AXES, 0)))
+        return prod(span.extent for span in self.spans(operand, index))
 
     @property
     def steps(self) -> int:
@@ -91,6 +100,16 @@ class Tiling:
             length = min(-(-length // stride) * stride, whole)
         return length
 
+    def _cut_axis(self, axis: Axis) -> list[tuple[int, int]]:
+        """Where each tile of the axis begins, and its length."""
+        usual, extent = self.lengths[axis], self.extents[axis]
+        tapered = self.taper is not None and self.taper[0] == axis
+        short = self._length(axis, self.taper[1]) if self.taper and tapered else usual
+        tiles = [(0, short)]
+        while (begin := sum(tiles[-1])) < extent:
+            tiles.append((begin, short if extent - begin <= short else usual))
+        return tiles
+
     def _cut(self, axis: Axis, number: int) -> dict[str, Span]:
         key = axis, number
         if key not in self._spans:
@@ -98,10 +117,10 @@ class Tiling:
         return self._spans[key]
 
     def _cut_anew(self, axis: Axis, number: int) -> dict[str, Span]:
-        length = self.lengths[axis]
+        begin, length = self._ranges[axis][number]
         if axis in SPATIAL:
-            return self._spatial(SPATIAL.index(axis), number * length, length)
-        span = _clipped(number * length, length, self.extents[axis])
+            return self._spatial(SPATIAL.index(axis), begin, length)
+        span = _clipped(begin, length, self.extents[axis])
         return {"x": span, "y": span}
 
     def _spatial(self, s: int, begin: int, length: int) -> dict[str, Span]:

@@ -42,35 +42,84 @@ bool LiesAsItsTile(const Problem& problem, Operand operand, const TileLayout& la
   return same;
 }
 
+Result<PreparedTiles> PrepareTiles(Device& device, const PlanRequest& request,
+                                   const Candidate& candidate, const TileOp& op) {
+  PreparedTiles tiles;
+  OOC_ASSIGN(tiles.executable, device.Prepare(candidate.engine, op));
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (!request.problem.Uses(operand)) continue;
+    tiles.layout[i] = LayoutOf(request.problem, op.shape, *tiles.executable, operand);
+  }
+  return tiles;
+}
+
+// What the device alone can address may differ in ways that nothing here can see.
+bool LieAlike(const TileLayout& a, const TileLayout& b) {
+  return a.dtype == b.dtype && a.shape == b.shape && a.stride == b.stride &&
+         a.channel_block == b.channel_block && a.bytes == b.bytes && !a.opaque && !b.opaque;
+}
+
+// A tile that short and usual tiles take turns with, like a resident filter or the sums of a
+// filter's gradient, is in one slot, which both engines must understand.
+Status CheckShared(const Booking& booking) {
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (!booking.problem.Uses(operand)) continue;
+    if (Moves(booking.problem, operand, booking.candidate.tiling.taper.axis)) continue;
+    if (LieAlike(booking.usual.layout[i], booking.ends.layout[i])) continue;
+    return Error(Code::kUnsupported, "%s has another layout in short tiles: plan without a taper",
+                 Name(operand, booking.problem.direction));
+  }
+  return {};
+}
+
+// Slots and workspace are as large as the larger of the two shapes.
+int64_t SlotBytes(const Booking& booking, int operand) {
+  return std::max(booking.usual.layout[operand].bytes, booking.ends.layout[operand].bytes);
+}
+
+int64_t WorkspaceBytes(const Booking& booking) {
+  int64_t bytes = 0;
+  for (const PreparedTiles* tiles : {&booking.usual, &booking.ends}) {
+    if (tiles->executable != nullptr) bytes = std::max(bytes, tiles->executable->workspace_bytes());
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Result<Booking> Book(Device& device, const PlanRequest& request, const Candidate& candidate,
                      int64_t budget, const InPlace& may) {
-  Booking booking{request.problem, candidate, nullptr, {}, {}, {}, 0, 0};
+  Booking booking{request.problem, candidate, {}, {}, {}, {}, 0, {}};
   TileOp op = OpOf(request, candidate);
   // What the tiles leave: an engine that can do with less workspace then does.
   const int64_t beside = Add(EstimateBytes(request, candidate), 2 * request.bounce_bytes);
   op.workspace_limit = std::max<int64_t>(budget - beside, 0);
-  OOC_ASSIGN(std::unique_ptr<Executable> executable, device.Prepare(candidate.engine, op));
-  booking.executable = std::move(executable);
+  OOC_ASSIGN(booking.usual, PrepareTiles(device, request, candidate, op));
+  if (candidate.tiling.tapered()) {
+    op.shape = TileShape(request.problem, candidate.tiling, true);
+    OOC_ASSIGN(booking.ends, PrepareTiles(device, request, candidate, op));
+    OOC_TRY(CheckShared(booking));
+  }
 
   Offsets offsets(device.capabilities().alignment);
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (!request.problem.Uses(operand)) continue;
-    booking.layout[i] = LayoutOf(request.problem, op.shape, *booking.executable, operand);
-    booking.in_place[i] = may[i] && LiesAsItsTile(request.problem, operand, booking.layout[i]);
+    booking.in_place[i] =
+        may[i] && LiesAsItsTile(request.problem, operand, booking.usual.layout[i]);
     if (booking.in_place[i]) continue;
     for (int slot = 0; slot < std::max(candidate.depths[i], 1); ++slot) {
-      booking.slot[i].push_back(offsets.Book(booking.layout[i].bytes));
+      booking.slot[i].push_back(offsets.Book(SlotBytes(booking, i)));
     }
   }
   if (request.bounce_bytes > 0) {
     booking.bounce_bytes = request.bounce_bytes;
     for (int64_t& offset : booking.bounce) offset = offsets.Book(request.bounce_bytes);
   }
-  if (booking.executable->workspace_bytes() > 0) {
-    booking.workspace = offsets.Book(booking.executable->workspace_bytes());
+  if (const int64_t bytes = WorkspaceBytes(booking); bytes > 0) {
+    booking.workspace = offsets.Book(bytes);
   }
   booking.bytes = offsets.total();
   if (booking.bytes > budget) {

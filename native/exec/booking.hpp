@@ -13,20 +13,30 @@ namespace oocdnn {
 
 using InPlace = std::array<bool, kOperands>;
 
+// Tiles of one shape: what computes them, and how they lie in the slots of each used operand.
+struct PreparedTiles {
+  std::shared_ptr<Executable> executable;
+  std::array<TileLayout, kOperands> layout;
+};
+
 struct Booking {
   Problem problem;
   Candidate candidate;
-  std::shared_ptr<Executable> executable;
-  std::array<TileLayout, kOperands> layout;          // of each used operand's slots
+  PreparedTiles usual, ends;                         // `ends`: the short tiles of a taper, if any
   std::array<std::vector<int64_t>, kOperands> slot;  // offsets into the arena
   InPlace in_place{};               // the caller's own memory is the tile, and there are no slots
   int64_t workspace = 0;            // offset
   std::array<int64_t, 2> bounce{};  // offsets: for fetches, for drains
   int64_t bounce_bytes = 0;         // of each
   int64_t bytes = 0;                // of the arena, exactly
+
+  [[nodiscard]] const PreparedTiles& Of(const TileIndex& index) const {
+    return candidate.tiling.IsShort(index) ? ends : usual;
+  }
 };
 
-// Prepares the candidate's engine and books offsets. kUnsupported where the engine refuses,
+// Prepares the candidate's engine, for each shape of tiles, and books offsets. kUnsupported where
+// the engine refuses, or wants what both shapes use in two layouts;
 // kOutOfMemory (detail(): the exact bytes) where the exact bytes pass `budget`. The request's own
 // budget may be smaller: that is what the search was told to aim at. `may` names operands that lie
 // on the device as the problem's strides say; of a candidate that is whole, those whose tile would

@@ -19,7 +19,7 @@ Transfer TransferOf(const Booking& booking, const Step& step, Operand operand, v
   transfer.box = mine.box;
   transfer.tile_end = mine.box.extent;
   transfer.tile = tile;
-  transfer.layout = &booking.layout[Index(operand)];
+  transfer.layout = &booking.Of(step.index).layout[Index(operand)];
   transfer.tag = {step.number, operand, nullptr};
   return transfer;
 }
@@ -210,7 +210,7 @@ Status TileLoop::MoveKept(const Call& call, const Step& step, Operand operand) {
   move.extent = mine.box.extent;
   move.extent[mine.roll_axis] = mine.kept;
   move.operand = operand;
-  move.layout = &call.booking.layout[i];
+  move.layout = &call.booking.Of(step.index).layout[i];
   move.tag = {step.number, operand, nullptr};
   OOC_TRY(device_.Move(compute_.get(), move));
   return device_.Record(idle_[i][static_cast<size_t>(mine.from_slot)].get(), compute_.get());
@@ -242,7 +242,7 @@ Status TileLoop::Compute(const Call& call, const Step& step) {
   if (output.enter) {
     OOC_TRY(device_.Wait(compute_.get(), idle_[out][static_cast<size_t>(output.slot)].get()));
   }
-  OOC_TRY(device_.Run(compute_.get(), *call.booking.executable, args));
+  OOC_TRY(device_.Run(compute_.get(), *call.booking.Of(step.index).executable, args));
   if (output.leave && problem.NeedsFinish()) OOC_TRY(Finish(call, step));
   for (int i = 0; i < kOperands; ++i) {
     if (!IsInput(problem, static_cast<Operand>(i))) continue;
@@ -261,7 +261,7 @@ Status TileLoop::Finish(const Call& call, const Step& step) {
   FinishArgs args;
   args.operand = problem.output();
   args.out = TileOf(call, problem.output(), step.operand[Index(problem.output())].slot);
-  args.layout = &call.booking.layout[Index(problem.output())];
+  args.layout = &call.booking.Of(step.index).layout[Index(problem.output())];
   args.old = tile(Operand::kOld);
   args.residual = tile(Operand::kResidual);
   args.bias = tile(Operand::kBias);

@@ -105,6 +105,7 @@ void Schedule::Roll(Operand operand, int previous, OperandStep* out) const {
   const Box& old = rings_[Index(operand)].slots[static_cast<size_t>(previous)].box;
   const int d = OnlyDifference(old, out->box);
   if (d < 3 || out->box.origin[d] < old.origin[d]) return;
+  if (old.extent != out->box.extent) return;  // a short tile beside a usual one: layouts may differ
   const int64_t from_row = out->box.origin[d] - old.origin[d];
   if (from_row >= old.extent[d]) return;
   out->from_slot = previous;

@@ -77,9 +77,27 @@ SpatialTile SpatialTileOf(const Problem& problem, const Tiling& tiling, int s, i
   if (!tiling.padding_as_data[s] && problem.direction != Direction::kBackwardBias) {
     return {0, 0, shape.in[s], 0, 0, shape.out[s]};
   }
-  const int64_t length = tiling.length[Index(Axis::kD) + s];
-  return DrivesInput(problem) ? DataTile(shape, s, index * length, length)
-                              : OutputTile(problem, s, index * length, length);
+  const auto axis = static_cast<Axis>(Index(Axis::kD) + s);
+  const int64_t begin = tiling.Begin(axis, index), length = tiling.Length(axis, index);
+  return DrivesInput(problem) ? DataTile(shape, s, begin, length)
+                              : OutputTile(problem, s, begin, length);
+}
+
+// Tiles of a cut spatial axis of backward data are whole strides long, so that all have one phase.
+int64_t WholeStrides(const Problem& problem, Axis axis, int64_t length) {
+  if (!DrivesInput(problem) || !IsSpatial(axis)) return length;
+  return RoundUp(length, problem.shape.stride[SpatialIndex(axis)]);
+}
+
+bool TapersAt(const Tiling& tiling, Axis axis) {
+  return tiling.tapered() && tiling.taper.axis == axis;
+}
+
+// Usual tiles of a tapered axis: until no more than a short one is left.
+int64_t UsualTiles(const Tiling& tiling) {
+  const int i = Index(tiling.taper.axis);
+  const int64_t between = tiling.extent[i] - 2 * tiling.taper.length;
+  return CeilDiv(std::max<int64_t>(between, 0), tiling.length[i]);
 }
 
 }  // namespace
@@ -99,7 +117,27 @@ const char* Name(Axis axis) {
 
 int64_t Tiling::Count(Axis axis) const {
   const int i = Index(axis);
-  return length[i] == 0 ? 0 : CeilDiv(extent[i], length[i]);
+  if (!TapersAt(*this, axis)) return length[i] == 0 ? 0 : CeilDiv(extent[i], length[i]);
+  const int64_t usual = UsualTiles(*this);
+  const bool ends_short = taper.length + usual * length[i] < extent[i];
+  return 1 + usual + (ends_short ? 1 : 0);
+}
+
+int64_t Tiling::Begin(Axis axis, int64_t number) const {
+  const bool behind = TapersAt(*this, axis) && number > 0;
+  return behind ? taper.length + (number - 1) * length[Index(axis)] : number * length[Index(axis)];
+}
+
+int64_t Tiling::Length(Axis axis, int64_t number) const {
+  const bool usual = !TapersAt(*this, axis) || (number > 0 && number <= UsualTiles(*this));
+  return usual ? length[Index(axis)] : taper.length;
+}
+
+int64_t Tiling::ShortTiles() const { return tapered() ? Count(taper.axis) - UsualTiles(*this) : 0; }
+
+bool Tiling::IsShort(const TileIndex& index) const {
+  const int64_t number = index[Index(taper.axis)];
+  return tapered() && (number == 0 || number > UsualTiles(*this));
 }
 
 int64_t Tiling::Tiles() const {
@@ -124,9 +162,9 @@ Tiling MakeTiling(const Problem& problem, const AxisArray& length, bool padding_
   }
   for (int s = 0; s < 3; ++s) {
     const int i = Index(Axis::kD) + s;
-    if (DrivesInput(problem) && tiling.length[i] < tiling.extent[i]) {
-      tiling.length[i] =
-          std::min(RoundUp(tiling.length[i], problem.shape.stride[s]), tiling.extent[i]);
+    if (tiling.length[i] < tiling.extent[i]) {
+      const int64_t rounded = WholeStrides(problem, static_cast<Axis>(i), tiling.length[i]);
+      tiling.length[i] = std::min(rounded, tiling.extent[i]);
     }
     const bool cut = tiling.length[i] < tiling.extent[i];
     const bool uneven = problem.shape.pad_before[s] != problem.shape.pad_after[s];
@@ -140,14 +178,25 @@ Tiling WholeTiling(const Problem& problem, bool padding_as_data) {
   return MakeTiling(problem, ExtentsOf(problem), padding_as_data);
 }
 
-ConvShape TileShape(const Problem& problem, const Tiling& tiling) {
+Tiling Tapered(const Problem& problem, const Tiling& tiling, const Taper& taper) {
+  Tiling tapered = tiling;
+  tapered.taper = {};
+  const int64_t length = WholeStrides(problem, taper.axis, taper.length);
+  if (length <= 0 || length >= tiling.length[Index(taper.axis)]) return tapered;
+  if (tapered.Count(taper.axis) > 1) tapered.taper = {taper.axis, length};
+  return tapered;
+}
+
+ConvShape TileShape(const Problem& problem, const Tiling& tiling, bool is_short) {
   ConvShape tile = problem.shape;
-  tile.n = tiling.length[Index(Axis::kN)];
-  tile.g = tiling.length[Index(Axis::kG)];
-  tile.k = tiling.length[Index(Axis::kK)];
-  tile.c = tiling.length[Index(Axis::kC)];
+  AxisArray lengths = tiling.length;
+  if (is_short) lengths[Index(tiling.taper.axis)] = tiling.taper.length;
+  tile.n = lengths[Index(Axis::kN)];
+  tile.g = lengths[Index(Axis::kG)];
+  tile.k = lengths[Index(Axis::kK)];
+  tile.c = lengths[Index(Axis::kC)];
   for (int s = 0; s < 3; ++s) {
-    const int64_t length = tiling.length[Index(Axis::kD) + s];
+    const int64_t length = lengths[Index(Axis::kD) + s];
     if (problem.direction == Direction::kBackwardBias) {
       tile.out[s] = length;
       continue;
@@ -196,19 +245,20 @@ Box RegionOf(const Problem& problem, const Tiling& tiling, Operand operand,
   const bool out_like = operand == Operand::kResidual || operand == Operand::kOld;
   const Operand base = out_like ? problem.output() : operand;
   Box box;
-  box.extent = TileShape(problem, tiling).DimsOf(operand, problem.direction);
+  const ConvShape tile = TileShape(problem, tiling, tiling.IsShort(index));
+  box.extent = tile.DimsOf(operand, problem.direction);
   for (int d = 0; d < 6; ++d) {
     if (axes[d] == kNone) {
       box.valid_end[d] = whole[d];
     } else if (axes[d] >= Index(Axis::kD)) {
       const int s = axes[d] - Index(Axis::kD);
-      const SpatialTile tile = SpatialTileOf(problem, tiling, s, index[axes[d]]);
+      const SpatialTile rows = SpatialTileOf(problem, tiling, s, index[axes[d]]);
       const bool x = base == Operand::kX;
-      box.origin[d] = x ? tile.x_begin : tile.y_begin;
-      box.valid_begin[d] = x ? tile.x_valid_begin : tile.y_valid_begin;
-      box.valid_end[d] = x ? tile.x_valid_end : tile.y_valid_end;
+      box.origin[d] = x ? rows.x_begin : rows.y_begin;
+      box.valid_begin[d] = x ? rows.x_valid_begin : rows.y_valid_begin;
+      box.valid_end[d] = x ? rows.x_valid_end : rows.y_valid_end;
     } else {
-      box.origin[d] = index[axes[d]] * tiling.length[axes[d]];
+      box.origin[d] = tiling.Begin(static_cast<Axis>(axes[d]), index[axes[d]]);
       box.valid_begin[d] = box.origin[d];
       box.valid_end[d] = std::min(box.origin[d] + box.extent[d], whole[d]);
     }

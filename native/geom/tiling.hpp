@@ -3,10 +3,11 @@
 // The seven axes that can be cut. On the spatial axes a tile is a range of the *driving* tensor:
 // the rows of y (forward, backward filter, backward bias) or of dx (backward data).
 //
-// All tiles of a tiling have one shape. The last tile of an axis may reach past the end; what lies
-// outside is zero-filled on the way in and left out on the way back. Backward filter moves the last
-// spatial tile back instead, and zero-fills the dy rows that another tile has already used, so that
-// a NaN in x meets only the dw it would have met in one piece.
+// All tiles of a tiling have one shape, but for those at the ends of a tapered axis, which have
+// another. The last tile of an axis may reach past the end; what lies outside is zero-filled on the
+// way in and left out on the way back. Backward filter moves the last spatial tile back instead,
+// and zero-fills the dy rows that another tile has already used, so that a NaN in x meets only the
+// dw it would have met in one piece.
 #pragma once
 
 #include <array>
@@ -25,16 +26,35 @@ const char* Name(Axis axis);  // "N", "groups", "K", "C", "D", "H", "W"
 
 using AxisArray = std::array<int64_t, kAxes>;
 
+using TileIndex = AxisArray;  // the number of the tile on each axis
+
+// A cut axis whose first tile is short, so that a pipeline is filled and drained cheaply; and its
+// last too, where no more than that is left behind tiles of the usual length.
+struct Taper {
+  Axis axis = Axis::kN;
+  int64_t length = 0;  // of a short tile, below the usual one; 0: there is none
+
+  bool operator==(const Taper&) const = default;
+};
+
 struct Tiling {
   AxisArray extent{};  // the whole iteration space
-  AxisArray length{};  // of one tile; 1 <= length <= extent (0 where the extent is 0)
+  AxisArray length{};  // of a usual tile; 1 <= length <= extent (0 where the extent is 0)
   // Spatial axes whose padding is data: slots hold the zero rows and the tile's convolution has
   // pad 0. Always true for a cut axis and for one with asymmetric padding.
   std::array<bool, 3> padding_as_data{};
+  Taper taper;
 
   bool operator==(const Tiling&) const = default;
   [[nodiscard]] int64_t Count(Axis axis) const;
   [[nodiscard]] int64_t Tiles() const;  // product of the counts (saturating)
+  // Of the tile with that number on the axis: where it begins, and its length.
+  [[nodiscard]] int64_t Begin(Axis axis, int64_t number) const;
+  [[nodiscard]] int64_t Length(Axis axis, int64_t number) const;
+  [[nodiscard]] bool tapered() const { return taper.length > 0; }
+  // Of the tiles of the tapered axis, those that are short; none where there is none.
+  [[nodiscard]] int64_t ShortTiles() const;
+  [[nodiscard]] bool IsShort(const TileIndex& index) const;
 };
 
 // The extents of the iteration space of `problem`.
@@ -45,9 +65,13 @@ AxisArray ExtentsOf(const Problem& problem);
 // `padding_as_data` asks for it on every spatial axis (engines that only take pad 0).
 Tiling MakeTiling(const Problem& problem, const AxisArray& length, bool padding_as_data);
 Tiling WholeTiling(const Problem& problem, bool padding_as_data);
+// The tiling with short tiles of this length at the ends of a cut axis; rounded up as those of
+// MakeTiling are. Without a taper where the axis is not cut, or the length not below the usual one.
+Tiling Tapered(const Problem& problem, const Tiling& tiling, const Taper& taper);
 
-// The convolution that each tile is: symmetric pads on uncut axes, pad 0 where padding is data.
-ConvShape TileShape(const Problem& problem, const Tiling& tiling);
+// The convolution that a usual tile is, or a short one: symmetric pads on uncut axes, pad 0 where
+// padding is data. No extent of the short one is larger.
+ConvShape TileShape(const Problem& problem, const Tiling& tiling, bool is_short = false);
 
 // Whether `axis` moves `operand` at all; an axis that does not move the output is a reduction.
 bool Moves(const Problem& problem, Operand operand, Axis axis);
@@ -63,10 +87,8 @@ struct Box {
   [[nodiscard]] int64_t ValidElements() const;
 };
 
-using TileIndex = AxisArray;  // the number of the tile on each axis
-
-// The box of `operand` that tile `index` reads or writes. Its extent is the same for all tiles and
-// equals TileShape(...).DimsOf(operand) (backward data's dx box is wider than what it drains).
+// The box of `operand` that tile `index` reads or writes. Its extent is that of the tile's shape,
+// TileShape(...).DimsOf(operand) (backward data's dx box is wider than what it drains).
 Box RegionOf(const Problem& problem, const Tiling& tiling, Operand operand, const TileIndex& index);
 
 }  // namespace oocdnn

@@ -236,7 +236,7 @@ Status Context::RunWithin(const Call& call, int64_t budget) {
     for (int i = 0; i < kAxes; ++i) {
       stats_.split[i] = report.booking.candidate.tiling.Count(static_cast<Axis>(i));
     }
-    stats_.engine = report.booking.executable->engine();
+    stats_.engine = report.booking.usual.executable->engine();
     if (status.code() != Code::kOutOfMemory) return status;
 
     // Staging shrinks with the tiles; device memory is asked for once more, within what is free.

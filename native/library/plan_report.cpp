@@ -210,7 +210,7 @@ PlanSummary SummaryOf(const PlanReport& report, const Profile& profile) {
   const RankedCandidate chosen{report.booking.candidate, report.cost};
   const Profile& rates = report.refined != nullptr ? *report.refined : profile;
   PlanSummary summary = Summarize(report.request, rates, chosen, report.ranked, report.refused);
-  summary.engine = report.booking.executable->engine();
+  summary.engine = report.booking.usual.executable->engine();
   summary.prepared = true;
   summary.remembered = report.remembered;
   summary.booked_bytes = report.booking.bytes;

@@ -23,7 +23,7 @@ double TimeRun(Device& device, const Booking& booking) {
   args.workspace = block.get() + booking.workspace;
   const Timing timing = BestOf(device, stream->get(), [&](Span* span) {
     args.tag.span = span;
-    return device.Run(stream->get(), *booking.executable, args);
+    return device.Run(stream->get(), *booking.usual.executable, args);
   });
   return timing.ok() ? timing.seconds : 0.0;
 }

@@ -135,7 +135,14 @@ double Rates::OperationsOf(const ConvShape& tile) const {
 }
 
 double Rates::RunSeconds(const ConvShape& tile) const {
-  if (run_seconds_ > 0.0) return run_seconds_;
+  return run_seconds_ > 0.0 ? run_seconds_ : PredictedSeconds(tile);
+}
+
+double Rates::ShortRunSeconds(const ConvShape& tile, const ConvShape& usual) const {
+  return RunSeconds(usual) * (PredictedSeconds(tile) / PredictedSeconds(usual));
+}
+
+double Rates::PredictedSeconds(const ConvShape& tile) const {
   const TileSize size = TileSizeOf(tile);
   const double one = arithmetic_.Seconds(size.channels, static_cast<double>(size.outputs));
   return profile_.run_seconds + std::max(OperationsOf(tile) * one, PassSeconds(tile));
@@ -196,6 +203,10 @@ Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const 
   flow.seconds = all + fixed * static_cast<double>(traffic.transfers - 1);
   flow.move_seconds = rates.MoveSeconds(operand, traffic.moved);
   flow.exposed = rates.ExposedSeconds(operand, flow.bytes, flow.transfers);
+  if (flow.transfers > 0) {  // the average will do
+    flow.end_seconds = flow.seconds / static_cast<double>(flow.transfers);
+    flow.end_bytes = static_cast<double>(flow.bytes) / static_cast<double>(flow.transfers);
+  }
   return flow;
 }
 
@@ -258,9 +269,8 @@ double WireBound(const Problem& problem, const Rates& rates, const Totals& total
   for (int i = 0; i < kOperands; ++i) {
     const Flow& flow = totals.flow[i];
     if (flow.transfers == 0 || rates.Inside(static_cast<Operand>(i))) continue;
-    const auto transfers = static_cast<double>(flow.transfers);
-    alone += flow.seconds / transfers;
-    between += static_cast<double>(flow.bytes) * (1.0 - 1.0 / transfers);
+    alone += flow.end_seconds;
+    between += static_cast<double>(flow.bytes) - flow.end_bytes;
     (static_cast<Operand>(i) == problem.output() ? drains : fetches) += flow.transfers - 1;
   }
   const auto copies = static_cast<double>(std::max(fetches, drains));

@@ -25,6 +25,8 @@ class Rates {
   // One tile's convolution, as it was timed, or else: padded rows count, as the device computes
   // them too; and a channel axis that is cut is charged in whole blocks, see EngineInfo.
   [[nodiscard]] double RunSeconds(const ConvShape& tile) const;
+  // The same of a short tile, whose `usual` neighbour may have been timed.
+  [[nodiscard]] double ShortRunSeconds(const ConvShape& tile, const ConvShape& usual) const;
   // No run of such a tile, or of tiles that it is cut into, takes less per operation.
   [[nodiscard]] double LeastRunSeconds(const ConvShape& tile) const;
   // What RunSeconds looks for among the profile's tiles, and the operations that it charges.
@@ -58,6 +60,8 @@ class Rates {
   [[nodiscard]] ConvShape ChargedFor(const ConvShape& tile) const;
   // Whether copies go through bounce memory, and so hold up the convolutions beside them.
   [[nodiscard]] bool Bounces() const { return reorders_ && bounce_bytes_ > 0; }
+  // One tile's convolution by the profile, whatever was timed.
+  [[nodiscard]] double PredictedSeconds(const ConvShape& tile) const;
   // Of reading and writing a tile's operands once: no convolution takes less.
   [[nodiscard]] double PassSeconds(const ConvShape& tile) const;
 
@@ -73,7 +77,7 @@ class Rates {
   int64_t tile_bytes_;     // of an element inside the device
   int64_t channels_at_once_;
   Arithmetic arithmetic_;
-  double run_seconds_;  // of every tile, 0: by the profile
+  double run_seconds_;  // of every usual tile, 0: by the profile
 };
 
 // What one operand costs over the whole schedule: fetch seconds, or drain seconds of the output.
@@ -83,6 +87,8 @@ struct Flow {
   double move_seconds = 0.0;         // of rows that are rolled over
   int64_t transfers = 0, bytes = 0;  // `bytes`: that cross the wire
   int64_t rows = 0;                  // in how many pieces without a gap; 0 inside the device
+  // Of them, the fetch before all computing, or the drain behind it, which has the wire to itself.
+  double end_seconds = 0.0, end_bytes = 0.0;
 };
 Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const LoopOrder& order,
             Operand operand, int depth);

@@ -16,14 +16,15 @@ struct Range {
 
 // What tile number `i` adds to the sums, given the one before it.
 struct Share {
-  int64_t valid = 0, rolled = 0, kept = 0;
+  int64_t extent = 0, valid = 0, rolled = 0, kept = 0;
 };
 
 Share ShareOf(const Range& range, const Range* previous) {
   Share share;
+  share.extent = range.extent;
   share.valid = std::max<int64_t>(range.end - range.begin, 0);
   share.rolled = share.valid;
-  if (previous == nullptr) return share;
+  if (previous == nullptr || previous->extent != range.extent) return share;
   share.kept = std::max<int64_t>(previous->origin + previous->extent - range.origin, 0);
   const int64_t begin = std::max(range.begin, range.origin + share.kept);
   share.rolled = std::max<int64_t>(range.end - begin, 0);
@@ -55,10 +56,11 @@ class Summation {
         count_(tiling.Count(axis)) {}
 
   CutRows Run() {
-    CutRows rows{dimension_, RangeOf(0).extent, 0, 0, 0, 0, 0};
+    CutRows rows{dimension_, 0, 0, 0, 0, 0, 0};
     for (int64_t i = 0; i < count_;) {
       const int64_t n = Stretch(i);
       const Share first = ShareAt(i), last = n == 1 ? first : ShareAt(i + n - 1);
+      rows.extents = Add(rows.extents, Series(first.extent, last.extent, n));
       rows.valid = Add(rows.valid, Series(first.valid, last.valid, n));
       rows.rolled = Add(rows.rolled, Series(first.rolled, last.rolled, n));
       rows.kept = Add(rows.kept, Series(first.kept, last.kept, n));
@@ -97,7 +99,7 @@ class Summation {
   }
 
   // How many tiles from `i` on are alike. The first two and the last stand alone: they have no
-  // neighbour that is alike, may be clipped by the end of the axis, or moved back from it.
+  // neighbour that is alike, may be short, clipped by the end of the axis, or moved back from it.
   [[nodiscard]] int64_t Stretch(int64_t i) const {
     const int64_t most = count_ - 1 - i;
     if (i < 2 || most < 1) return 1;
@@ -184,6 +186,12 @@ void SetExtents(const AxisCut& cut, ConvShape* shape) {
 AxisArray CountsOf(const Cuts& cuts) {
   AxisArray counts{};
   for (int i = 0; i < kAxes; ++i) counts[i] = cuts[i]->count;
+  return counts;
+}
+
+AxisArray CountsOf(const Tiling& tiling) {
+  AxisArray counts{};
+  for (int i = 0; i < kAxes; ++i) counts[i] = tiling.Count(static_cast<Axis>(i));
   return counts;
 }
 

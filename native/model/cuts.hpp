@@ -1,5 +1,6 @@
 // Cuts: one axis of a tiling at a time. Everything that a price needs of a tiling is a product over
-// the axes of what is computed here once per axis and tile length.
+// the axes of what is computed here once per axis and tile length. Short tiles of a taper count in
+// the sums over tiles; extents of one tile are those of a usual one (see model/tapered.hpp).
 #pragma once
 
 #include <array>
@@ -12,10 +13,10 @@ namespace oocdnn {
 // One operand along the one dimension that the axis moves, summed over the axis's tiles.
 struct CutRows {
   int dimension = 0;
-  int64_t extent = 1;  // rows of one tile
-  int64_t valid = 1;   // rows that a fetch of every tile brings
-  int64_t rolled = 1;  // the same where each tile takes over the rows that it shares with the last
-  int64_t kept = 0;    // rows taken over that way, zero rows too
+  int64_t extents = 1;  // rows of the tiles, zero rows too
+  int64_t valid = 1;    // rows that a fetch of every tile brings
+  int64_t rolled = 1;   // the same where each tile takes over the rows that it shares with the last
+  int64_t kept = 0;     // rows taken over that way, zero rows too
   // Tiles of which there is anything to fetch: not those that hold padding alone, nor, where rows
   // are rolled, those whose rows the last tile has.
   int64_t filled = 1, filled_rolled = 1;
@@ -34,6 +35,7 @@ AxisCut CutOf(const Problem& problem, const Tiling& tiling, Axis axis);
 using Cuts = std::array<const AxisCut*, kAxes>;
 
 AxisArray CountsOf(const Cuts& cuts);
+AxisArray CountsOf(const Tiling& tiling);
 // The extents of the tile's convolution (its pads are not filled in).
 ConvShape ShapeOf(const Problem& problem, const Cuts& cuts);
 void SetExtents(const AxisCut& cut, ConvShape* shape);

@@ -44,6 +44,8 @@ std::string TileText(const Tiling& tiling) {
     text += Format("%s %lld in %lld of %lld", Name(axis), static_cast<long long>(tiling.extent[i]),
                    static_cast<long long>(tiling.Count(axis)),
                    static_cast<long long>(tiling.length[i]));
+    if (!tiling.tapered() || tiling.taper.axis != axis) continue;
+    text += Format(" (%lld at the ends)", static_cast<long long>(tiling.taper.length));
   }
   return text.empty() ? "whole" : text;
 }

@@ -17,6 +17,7 @@
 #include "base/checked.hpp"
 #include "model/cost.hpp"
 #include "model/footprint.hpp"
+#include "model/tapered.hpp"
 #include "model/timeline.hpp"
 
 namespace oocdnn {
@@ -27,27 +28,6 @@ namespace {
 constexpr int64_t kWalk = 512;
 // And the most that are walked for the last of them to be told of.
 constexpr int64_t kDrawn = 100000;
-
-// What one step's transfer of one operand comes to.
-struct Load {
-  int64_t elements = 1;
-  RowCount rows;
-};
-
-Load LoadOf(const OperandStep& operand, const MemoryOrder::Steps& steps) {
-  const Box& box = operand.box;
-  Load load;
-  for (int d = 0; d < 6; ++d) {
-    int64_t begin = box.valid_begin[d];
-    if (operand.from_slot >= 0 && d == operand.roll_axis) {
-      begin = std::max(begin, box.origin[d] + operand.kept);
-    }
-    const int64_t fetched = std::max<int64_t>(box.valid_end[d] - begin, 0);
-    load.elements = Mul(load.elements, fetched);
-    load.rows.Multiply(steps[d], fetched);
-  }
-  return load;
-}
 
 // The elements that a step rolls over.
 int64_t MovedOf(const OperandStep& operand) {
@@ -62,14 +42,11 @@ int64_t MovedOf(const OperandStep& operand) {
 class Pipeline {
  public:
   Pipeline(const PlanRequest& request, const Candidate& candidate, const Rates& rates)
-      : problem_(request.problem), rates_(rates) {
-    const ConvShape tile = TileShape(problem_, candidate.tiling);
-    run_ = rates.RunSeconds(tile);
-    finish_ = rates.FinishSeconds(tile);
-    AxisArray counts{};
-    for (int i = 0; i < kAxes; ++i) counts[i] = candidate.tiling.Count(static_cast<Axis>(i));
+      : problem_(request.problem), tiling_(candidate.tiling), rates_(rates) {
+    usual_ = SecondsOf(problem_, rates, tiling_, false);
+    if (tiling_.tapered()) short_ = SecondsOf(problem_, rates, tiling_, true);
     for (int i = 0; i < kOperands; ++i) {
-      steps_[i] = rates.memory().StepsOf(static_cast<Operand>(i), counts);
+      steps_[i] = rates.memory().StepsOf(static_cast<Operand>(i), CountsOf(tiling_));
       free_[i].resize(static_cast<size_t>(std::max(candidate.depths[i], 1)), 0.0);
     }
   }
@@ -81,7 +58,8 @@ class Pipeline {
     const OperandStep& out = step.operand[o];
     double& out_free = free_[o][static_cast<size_t>(out.slot)];
     const double ready = std::max(After(fetched), out.enter ? After(out_free) : 0.0);
-    const double work = run_ + (out.leave ? finish_ : 0.0);
+    const TileSeconds& tile = tiling_.IsShort(step.index) ? short_ : usual_;
+    const double work = tile.run + (out.leave ? tile.finish : 0.0);
     compute_ = std::max(compute_, ready) + work;
     busy_.compute_seconds += work;
     Note(Track::kCompute, step, compute_, work);
@@ -153,8 +131,9 @@ class Pipeline {
   }
 
   const Problem& problem_;
+  const Tiling& tiling_;
   const Rates& rates_;
-  double run_ = 0.0, finish_ = 0.0;
+  TileSeconds usual_, short_;
   std::array<MemoryOrder::Steps, kOperands> steps_{};
   double fetch_ = 0.0, compute_ = 0.0, drain_ = 0.0;  // when each engine is free
   std::array<std::vector<double>, kOperands> free_;   // when each slot is
@@ -237,7 +216,8 @@ Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profi
   Cost cost;
   if (candidate.tiling.Tiles() > 0) {
     const OwnedCuts owned(problem, candidate.tiling);
-    const Totals totals = TotalsOf(problem, rates, owned.cuts, candidate.order, candidate.depths);
+    Totals totals = TotalsOf(problem, rates, owned.cuts, candidate.order, candidate.depths);
+    if (candidate.tiling.tapered()) CountShort(problem, rates, candidate.tiling, &totals);
     cost = CostOf(problem, rates, totals);
     if (!rates.shared_engines()) {
       cost.seconds = std::max({Length(request, candidate, rates, totals, cost), cost.seconds,

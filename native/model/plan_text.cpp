@@ -35,7 +35,7 @@ std::vector<int> EnginesOf(const PlanRequest& request, std::string_view word) {
     if (name == word) named.push_back(static_cast<int>(i));
     if (!name.empty()) all.push_back(static_cast<int>(i));
   }
-  const bool other = word == "order" || word == "slots" ||
+  const bool other = word == "order" || word == "slots" || word == "taper" ||
                      (word.size() > 1 && kAxisLetters.find(word[0]) != std::string_view::npos &&
                       word.find_first_not_of("0123456789", 1) == std::string_view::npos);
   return named.empty() && other ? all : named;
@@ -56,6 +56,17 @@ Result<int64_t> LengthOf(std::string_view word, int64_t extent) {
                               static_cast<long long>(extent)));
   }
   return length;
+}
+
+// "n4": tiles of 4 samples at the ends.
+Result<Tiling> TaperedBy(const Problem& problem, const Tiling& tiling, std::string_view word) {
+  const size_t axis = kAxisLetters.find(word[0]);
+  if (axis == std::string_view::npos || tiling.Count(static_cast<Axis>(axis)) <= 1) {
+    return Wrong(word, "not the letter of an axis that is cut and a length");
+  }
+  Taper taper{static_cast<Axis>(axis), 0};
+  OOC_ASSIGN(taper.length, LengthOf(word, tiling.length[axis] - 1));
+  return Tapered(problem, tiling, taper);
 }
 
 // The axes of `word`, then those that it leaves out, which are not cut, in the default order.
@@ -122,7 +133,12 @@ bool KeepsBits(const Problem& problem, const Candidate& candidate) {
 // What a plan says, apart from its engine.
 struct Parts {
   AxisArray length{};
-  std::string_view order, slots;  // "": not said
+  std::string_view order, slots, taper;  // "": not said
+
+  // What comes after the word; null where nothing special does.
+  std::string_view* Named(std::string_view word) {
+    return word == "order" ? &order : word == "slots" ? &slots : word == "taper" ? &taper : nullptr;
+  }
 };
 
 Result<Parts> PartsOf(const Problem& problem, const std::vector<std::string_view>& words) {
@@ -131,15 +147,14 @@ Result<Parts> PartsOf(const Problem& problem, const std::vector<std::string_view
   const AxisArray extent = parts.length;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string_view word = words[i];
-    const bool named = word == "order" || word == "slots";
-    if (named) {
+    if (std::string_view* named = parts.Named(word); named != nullptr) {
       if (i + 1 == words.size()) return Wrong(word, "nothing comes after it");
-      (word == "order" ? parts.order : parts.slots) = words[++i];
+      *named = words[++i];
       continue;
     }
     const size_t axis = kAxisLetters.find(word[0]);
     if (axis == std::string_view::npos) {
-      return Wrong(word, "not an axis and a length, \"order\" or \"slots\"");
+      return Wrong(word, "not an axis and a length, \"order\", \"slots\" or \"taper\"");
     }
     OOC_ASSIGN(parts.length[axis], LengthOf(word, extent[axis]));
   }
@@ -152,6 +167,9 @@ Result<Candidate> CandidateOf(const PlanRequest& request, int engine, const Part
   candidate.engine = engine;
   const bool as_data = !request.engines[static_cast<size_t>(engine)].symmetric_padding;
   candidate.tiling = MakeTiling(problem, parts.length, as_data);
+  if (!parts.taper.empty()) {
+    OOC_ASSIGN(candidate.tiling, TaperedBy(problem, candidate.tiling, parts.taper));
+  }
   candidate.order = DefaultOrder(problem);
   if (!parts.order.empty()) {
     OOC_ASSIGN(candidate.order, OrderOf(problem, candidate.tiling, parts.order));
@@ -180,7 +198,10 @@ std::string ToText(const PlanRequest& request, const Candidate& candidate) {
   for (const Operand operand : Ringed(request.problem)) {
     slots += (slots.empty() ? "" : ",") + std::to_string(candidate.depths[Index(operand)]);
   }
-  return text + " order " + (order.empty() ? "-" : order) + " slots " + slots;
+  text += " order " + (order.empty() ? "-" : order) + " slots " + slots;
+  const Taper& taper = candidate.tiling.taper;
+  if (!candidate.tiling.tapered()) return text;
+  return text + " taper " + kAxisLetters[Index(taper.axis)] + std::to_string(taper.length);
 }
 
 Result<RankedCandidate> ParsePlan(const PlanRequest& request, const Profile& profile,

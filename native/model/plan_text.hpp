@@ -1,11 +1,12 @@
 // Candidates as text: what a search found, kept and used again, or written by hand.
 //
-//   cudnn-nchw n2 g1 k64 c64 d1 h56 w224 order gknhwc slots 2,1,3
+//   cudnn-nchw n2 g1 k64 c64 d1 h56 w224 order gknhwc slots 2,1,3 taper n1
 //
 // The engine; the length of a tile on each axis; the axes that are cut, outermost first ("-": none
-// is); and the slots of x, w, y and, where the problem has them, bias, scale, residual and old y,
-// or one number for all. What is left out: any engine, axes that are not cut, the loop order that
-// needs the fewest accumulators, two slots.
+// is); the slots of x, w, y and, where the problem has them, bias, scale, residual and old y, or
+// one number for all; and, of a tapered tiling, the axis and the length of its short tiles. What is
+// left out: any engine, axes that are not cut, the loop order that needs the fewest accumulators,
+// two slots, no taper.
 #pragma once
 
 #include <string>

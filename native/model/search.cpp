@@ -11,11 +11,13 @@
 #include "model/family.hpp"
 #include "model/orders.hpp"
 #include "model/rank.hpp"
+#include "model/taper_search.hpp"
 
 namespace oocdnn {
 namespace {
 
-constexpr int kAtLeast = 2;  // candidates of every engine after the first
+constexpr int kAtLeast = 2;          // candidates of every engine after the first
+constexpr double kTaperGain = 1.06;  // no taper makes a plan so many times faster
 
 std::optional<RankedCandidate> Whole(const PlanRequest& request, int engine,
                                      const Profile& profile) {
@@ -102,6 +104,7 @@ class EngineLoop {
     if (found.empty()) {
       return Error(Code::kOutOfMemory, "%s", least_text_.c_str()).WithDetail(least_);
     }
+    Taper(&found);
     const int rest = static_cast<int>(found.size()) - 1;
     int places = std::max(request_.best - rest * kAtLeast, 1);
     while (!found.empty()) {
@@ -122,6 +125,17 @@ class EngineLoop {
     return std::find_if(found->begin(), found->end(), [&](const Families& families) {
       return families.Seconds() <= kEngineGain * least;
     });
+  }
+
+  // Short tiles gain some hundredths; engines that are further behind stay there.
+  void Taper(std::vector<Families>* found) {
+    double least = kNever;
+    for (const Families& families : *found) least = std::min(least, families.Seconds());
+    for (Families& families : *found) {
+      if (families.Seconds() > kTaperGain * least) continue;
+      search_.considered += AddTapered(request_, profile_, &families.uncut);
+      search_.considered += AddTapered(request_, profile_, &families.cut);
+    }
   }
 
   std::vector<int> Admitted() {

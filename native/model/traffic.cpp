@@ -15,8 +15,8 @@ OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrd
   const MemoryOrder::Steps steps = memory.StepsOf(operand, CountsOf(cuts));
   OperandTraffic traffic{1, 1, {1, 1}, 0};
   int64_t boxes = 1;      // distinct ones inside the loops seen so far
-  int64_t tile = 1;       // elements of a tile across the rolled axis
-  int64_t sequences = 1;  // times that the innermost moving axis is run through
+  int64_t across = 1;     // elements of all tiles across the rolled axis
+  int64_t sequences = 1;  // times that the same tiles are run through
   const CutRows* rolled = nullptr;
   for (int i = kAxes - 1; i >= 0; --i) {
     const AxisCut& cut = *cuts[Index(order[i])];
@@ -35,8 +35,7 @@ OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrd
     const int64_t fetched = rolls ? rows.rolled : rows.valid;
     const int64_t filled = rolls ? rows.filled_rolled : rows.filled;
     if (rolls) rolled = &rows;
-    if (!rolls) tile = Mul(tile, rows.extent);
-    if (!innermost) sequences = Mul(sequences, cut.count);
+    if (!rolls) across = Mul(across, rows.extents);
     traffic.transfers = Mul(traffic.transfers, cut.count);
     traffic.elements = Mul(traffic.elements, fetched);
     const MemoryOrder::Step step = steps[rows.dimension];
@@ -45,7 +44,7 @@ OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrd
     traffic.rows.far = Mul(traffic.rows.far, step == MemoryOrder::Step::kFar ? fetched : filled);
     boxes = Mul(boxes, cut.count);
   }
-  if (rolled != nullptr) traffic.moved = Mul(Mul(tile, rolled->kept), sequences);
+  if (rolled != nullptr) traffic.moved = Mul(Mul(across, rolled->kept), sequences);
   if (ShapedAs(problem, operand) != Operand::kW) return traffic;
   for (int s = 0; s < 3; ++s) {
     const int64_t taps = problem.shape.filter[s];

@@ -119,9 +119,15 @@ OOC_DOOR void oocdnn_testing_counts(const Tiling* tiling, int64_t* counts) {
   for (int i = 0; i < kAxes; ++i) counts[i] = tiling->Count(static_cast<Axis>(i));
 }
 
-OOC_DOOR void oocdnn_testing_tile_shape(const Problem* problem, const Tiling* tiling,
+// Gives the tiling a taper.
+OOC_DOOR void oocdnn_testing_taper(const Problem* problem, int axis, int64_t length,
+                                   Tiling* tiling) {
+  *tiling = Tapered(*problem, *tiling, {static_cast<Axis>(axis), length});
+}
+
+OOC_DOOR void oocdnn_testing_tile_shape(const Problem* problem, const Tiling* tiling, int is_short,
                                         ConvShape* shape) {
-  *shape = TileShape(*problem, *tiling);
+  *shape = TileShape(*problem, *tiling, is_short != 0);
 }
 
 OOC_DOOR void oocdnn_testing_region(const Problem* problem, const Tiling* tiling, int operand,

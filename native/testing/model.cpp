@@ -54,7 +54,9 @@ std::string Json(const PlanRequest& request, const RankedCandidate& ranked) {
   return "{\"engine\":" + std::to_string(candidate.engine) +
          ",\"extent\":" + List(candidate.tiling.extent) +
          ",\"length\":" + List(candidate.tiling.length) +
-         ",\"padding_as_data\":" + List(candidate.tiling.padding_as_data) +
+         ",\"padding_as_data\":" + List(candidate.tiling.padding_as_data) + ",\"taper\":" +
+         List(std::array{static_cast<int64_t>(candidate.tiling.taper.axis),
+                         candidate.tiling.taper.length}) +
          ",\"order\":" + List(candidate.order) + ",\"depths\":" + List(candidate.depths) +
          ",\"accumulates\":" + (op.accumulates ? "true" : "false") +
          ",\"out_dtype\":" + std::to_string(static_cast<int>(op.out_dtype)) +

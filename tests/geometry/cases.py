@@ -99,7 +99,18 @@ def tilings(draw, problem: Problem):
         length[axis] = draw(st.integers(1, whole[axis] - 1))
         if math.prod(doors.counts(doors.make_tiling(problem, length, as_data))) > MOST_TILES:
             length[axis] = whole[axis]
-    return doors.make_tiling(problem, length, as_data)
+    tiling = doors.make_tiling(problem, length, as_data)
+    if cut and draw(st.booleans()):
+        return draw(tapered(problem, tiling, draw(st.sampled_from(cut))))
+    return tiling
+
+
+@st.composite
+def tapered(draw, problem: Problem, tiling: doors.Tiling, axis: int):
+    """The tiling with short tiles at the ends of an axis, if that is cut."""
+    short = doors.Tiling.from_buffer_copy(tiling)
+    doors.taper(problem, short, axis, draw(st.integers(1, tiling.length[axis])))
+    return tiling if math.prod(doors.counts(short)) > 2 * MOST_TILES else short
 
 
 @st.composite

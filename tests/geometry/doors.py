@@ -75,8 +75,17 @@ class Problem(Structure):
     ]
 
 
+class Taper(Structure):
+    _fields_ = [("axis", c_int), ("length", c_int64)]
+
+
 class Tiling(Structure):
-    _fields_ = [("extent", AxisArray), ("length", AxisArray), ("padding_as_data", c_bool * 3)]
+    _fields_ = [
+        ("extent", AxisArray),
+        ("length", AxisArray),
+        ("padding_as_data", c_bool * 3),
+        ("taper", Taper),
+    ]
 
 
 class Box(Structure):
@@ -212,9 +221,14 @@ def counts(tiling: Tiling) -> list[int]:
     return list(found)
 
 
-def tile_shape(problem: Problem, tiling: Tiling) -> Shape:
+def taper(problem: Problem, tiling: Tiling, axis: int, length: int) -> None:
+    """Gives the tiling short tiles at the ends of an axis, where it can have them."""
+    library().oocdnn_testing_taper(byref(problem), axis, c_int64(length), byref(tiling))
+
+
+def tile_shape(problem: Problem, tiling: Tiling, short: bool = False) -> Shape:
     shape = Shape()
-    library().oocdnn_testing_tile_shape(byref(problem), byref(tiling), byref(shape))
+    library().oocdnn_testing_tile_shape(byref(problem), byref(tiling), int(short), byref(shape))
     return shape
 
 

@@ -92,13 +92,22 @@ def fetched(tensor, box: doors.Box) -> np.ndarray:
     return tile
 
 
+def is_short(tiling: doors.Tiling, index) -> bool:
+    """Whether the tile is one of a tapered axis's ends: the first, or no more than that is left."""
+    axis, length = tiling.taper.axis, tiling.taper.length
+    if length == 0:
+        return False
+    before = length + (index[axis] - 1) * tiling.length[axis]
+    return index[axis] == 0 or tiling.extent[axis] - before <= length
+
+
 class Simulation:
     """Runs all steps on creation. `output` is the result; `fetches[i]` and `drains` count how often
     each element crossed, `enters[i]` how many boxes were brought in."""
 
     def __init__(self, problem, tiling, order, depths, tensors):
         self.problem, self.tensors = problem, tensors
-        self.tile_shape = doors.tile_shape(problem, tiling)
+        self.tiling = tiling
         self.output_operand = doors.output_of(problem)
         self.output = np.full(doors.dims_of(problem, self.output_operand), np.nan)
         self.drains = np.zeros(self.output.shape, dtype=int)
@@ -107,22 +116,23 @@ class Simulation:
         self.rolled_rows = 0
         used = [i for i in range(7) if doors.uses(problem, i)]
         self.slots = {i: [np.nan] * max(1, depths[i]) for i in used}
-        self.extents = {i: self._tile_dims(i) for i in used}
+        self.shapes = [doors.tile_shape(problem, tiling, short) for short in (False, True)]
         for step in doors.schedule(problem, tiling, order, depths):
             self._run(step)
 
-    def _tile_dims(self, operand: int) -> tuple[int, ...]:
+    def _tile_dims(self, shape: doors.Shape, operand: int) -> tuple[int, ...]:
         tile = Problem.from_buffer_copy(self.problem)
-        tile.shape = self.tile_shape
+        tile.shape = shape
         return doors.dims_of(tile, operand)
 
     def _run(self, step: doors.Step) -> None:
         now = {}
+        shape = self.shapes[is_short(self.tiling, step.index)]
         for i in self.slots:
-            assert tuple(step.operand[i].box.extent) == self.extents[i]
+            assert tuple(step.operand[i].box.extent) == self._tile_dims(shape, i)
             if i != self.output_operand:
                 now[i] = self._bring(i, step.operand[i])
-        part = convolve(self.problem, self.tile_shape, now)
+        part = convolve(self.problem, shape, now)
         end = step.operand[self.output_operand]
         slots = self.slots[self.output_operand]
         self.enters[self.output_operand] += end.enter
@@ -136,7 +146,7 @@ class Simulation:
         expected = fetched(self.tensors[operand], how.box)
         if how.enter:
             self.enters[operand] += 1
-            tile = np.full(self.extents[operand], np.nan)
+            tile = np.full(tuple(how.box.extent), np.nan)
             self._roll(operand, how, tile)
             rows = [slice(None)] * 6
             rows[how.roll_axis] = slice(how.kept, None)

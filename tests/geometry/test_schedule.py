@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 from geometry import doors
-from geometry.cases import depths, make, orders, problems, runs, tilings
+from geometry.cases import depths, make, orders, problems, runs, tapered, tilings
 from geometry.doors import Direction, W, X, Y
 from geometry.simulation import Simulation, convolve, random_tensors, whole
 from hypothesis import HealthCheck, given, settings
@@ -41,7 +41,8 @@ def test_simulated_schedule_equals_the_whole(direction, data):
 def test_tile_shape_is_a_convolution(data):
     """The out extents are those that the in extents give, and the pads are symmetric."""
     problem = data.draw(problems(epilogues=False))
-    tile = doors.tile_shape(problem, tiling := data.draw(tilings(problem)))
+    tiling = data.draw(tilings(problem))
+    tile = doors.tile_shape(problem, tiling, tiling.taper.length > 0 and data.draw(st.booleans()))
     if problem.direction == Direction.BWD_BIAS:
         return
     assert list(tile.pad_before) == list(tile.pad_after)
@@ -94,6 +95,8 @@ def test_halo_rows_are_fetched_once(data):
     other = data.draw(st.sampled_from((0, 1)))
     length[other] = data.draw(st.integers(1, length[other]))
     tiling = doors.make_tiling(problem, length)
+    if other == 0:  # no row is rolled between tiles of different shapes
+        tiling = data.draw(tapered(problem, tiling, other))
     order = [other, *(a for a in range(7) if a not in (other, axis)), axis]
     if not doors.is_legal(problem, tiling, order):
         return
@@ -121,7 +124,8 @@ def test_nan_meets_the_outputs_that_it_meets_in_one_piece(data):
 
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("pad", [0, 1, 3])
-def test_last_tile_of_backward_filter_is_moved_back(stride, pad):
+@pytest.mark.parametrize("short", [0, 1, 2, 3])
+def test_last_tile_of_backward_filter_is_moved_back(stride, pad, short):
     """Past the end it would bring x rows together with taps that they do not meet in one piece, and
     a NaN times a zero row of dy is a NaN."""
     problem = make(
@@ -131,6 +135,7 @@ def test_last_tile_of_backward_filter_is_moved_back(stride, pad):
     tensors = random_tensors(problem, 5)
     for length in (2, 3, 4, 5):
         tiling = doors.make_tiling(problem, [2, 1, 1, 1, 1, 1, length])
+        doors.taper(problem, tiling, 6, short)
         for place in range(tensors[X].size):
             assert_nan_stays_local(problem, tiling, range(7), [2] * 7, tensors, place)
 
@@ -143,9 +148,50 @@ def test_tiling_has_no_more_tiles_than_lengths_ask_for(data):
     for axis in range(7):
         extent, length = tiling.extent[axis], tiling.length[axis]
         assert 1 <= length <= extent
-        assert doors.counts(tiling)[axis] == -(-extent // length)
+        if tiling.taper.length == 0 or tiling.taper.axis != axis:
+            assert doors.counts(tiling)[axis] == -(-extent // length)
         cut_data_axis = problem.direction == Direction.BWD_DATA and axis >= 4 and length < extent
         assert not cut_data_axis or length % problem.shape.stride[axis - 4] == 0
+
+
+@thorough
+@given(st.data())
+def test_ends_of_a_tapered_axis_are_short(data):
+    """The tiles follow each other without gap or overlap; the first is short, the last too or the
+    usual ones reach the end, and all between have the usual length."""
+    problem = data.draw(problems(epilogues=False))
+    tiling = data.draw(tilings(problem))
+    axis, short = tiling.taper.axis, tiling.taper.length
+    if short == 0:
+        return
+    usual, extent = tiling.length[axis], tiling.extent[axis]
+    assert 0 < short < usual < extent
+    if problem.direction == Direction.BWD_DATA and axis >= 4:
+        assert short % problem.shape.stride[axis - 4] == 0
+    left, number = extent - short, 1
+    while left > 0:
+        left -= short if left <= short else usual
+        number += 1
+    assert doors.counts(tiling)[axis] == number
+    usual_tile, short_tile = (doors.tile_shape(problem, tiling, s) for s in (False, True))
+    for name, _ in doors.Shape._fields_:
+        pairs = zip(
+            *(np.ravel(getattr(tile, name)) for tile in (short_tile, usual_tile)), strict=True
+        )
+        assert all(a <= b for a, b in pairs)
+
+
+def test_tapered_rows_roll_between_usual_tiles_alone():
+    """Short and usual tiles may lie differently in their slots."""
+    problem = make(
+        Direction.FWD, input=(1, 1, 19), filter=(1, 1, 3), pad_before=(0, 0, 1),
+        pad_after=(0, 0, 1),
+    )  # fmt: skip
+    tiling = doors.make_tiling(problem, [1, 1, 1, 1, 1, 1, 5])
+    doors.taper(problem, tiling, 6, 2)
+    steps = doors.schedule(problem, tiling, range(7), [2] * 7)
+    assert [step.operand[X].box.extent[5] for step in steps] == [4, 7, 7, 7, 4]
+    assert [step.operand[X].kept for step in steps] == [0, 0, 2, 2, 0]
 
 
 @thorough

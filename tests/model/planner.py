@@ -184,6 +184,7 @@ def _candidate(problem: Problem, entry: dict) -> Candidate:
     tiling = Tiling()
     for name in ("extent", "length", "padding_as_data"):
         getattr(tiling, name)[:] = entry[name]
+    tiling.taper = doors.Taper(*entry["taper"])
     return Candidate(
         problem, entry["engine"], tiling, entry["order"], entry["depths"], entry["cost"], entry
     )

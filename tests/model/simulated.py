@@ -8,7 +8,7 @@ from geometry import doors
 from geometry.doors import DType
 from model.planner import HOST
 
-from oocdnn.perfmodel.problem import AXES, DIRECTIONS, OPERANDS, Problem
+from oocdnn.perfmodel.problem import AXES, DIRECTIONS, OPERANDS, Axis, Problem
 from oocdnn.perfmodel.profile import Profile
 from oocdnn.perfmodel.rates import Engine
 from oocdnn.perfmodel.simulate import Candidate, Outcome, simulate
@@ -40,7 +40,13 @@ def candidate_of(tiling: doors.Tiling, order, depths, engine: Engine) -> Candida
         depths=dict(zip(OPERANDS, depths, strict=True)),
         engine=engine,
         padding_as_data=all(tiling.padding_as_data),
+        taper=taper_of(tiling),
     )
+
+
+def taper_of(tiling: doors.Tiling) -> tuple[Axis, int] | None:
+    taper = tiling.taper
+    return (AXES[taper.axis], taper.length) if taper.length else None
 
 
 def simulated(

@@ -54,6 +54,25 @@ def test_what_is_printed_reads_back(text, budget, seed):
         assert printed_again(problem, plan["text"]) == plan["text"]
 
 
+@settings(deadline=None, max_examples=100)
+@given(st.sampled_from(PROBLEMS[:4]), st.data())
+def test_a_taper_reads_back(text, data):
+    """Its length is rounded up to whole strides of backward data, or comes to nothing."""
+    problem = doors.parse(text)
+    extents = doors.make_tiling(problem, [2**40] * 7).extent
+    axis = data.draw(st.sampled_from([a for a in range(7) if extents[a] > 2]))
+    usual = data.draw(st.integers(2, extents[axis] - 1))
+    short = data.draw(st.integers(1, usual - 1))
+    letter = "ngkcdhw"[axis]
+    tiling = doors.make_tiling(problem, [usual if a == axis else 2**40 for a in range(7)])
+    if doors.counts(tiling)[axis] == 1:
+        return
+    doors.taper(problem, tiling, axis, short)
+    printed = printed_again(problem, f"first {letter}{usual} taper {letter}{short}")
+    assert printed.endswith(f" taper {letter}{tiling.taper.length}" if tiling.taper.length else "2")
+    assert printed_again(problem, printed) == printed
+
+
 def test_random_plans_fit_and_differ_and_come_again():
     problem = doors.parse(PROBLEMS[0])
     found = plans(problem, 20_000, 15, seed=7)
@@ -81,6 +100,8 @@ GOOD = "first n2 g1 k12 c8 d1 h8 w20 order nh slots 2,1,2"
         ("first slots 2,1,2 order nh h8 n2", GOOD),
         ("first", "first n6 g1 k12 c8 d1 h24 w20 order - slots 2,2,2"),
         ("second h5 slots 3", "second n6 g1 k12 c8 d1 h5 w20 order h slots 3,3,3"),
+        ("second h5 taper h2", "second n6 g1 k12 c8 d1 h5 w20 order h slots 2,2,2 taper h2"),
+        ("second taper n1 n2", "second n2 g1 k12 c8 d1 h24 w20 order n slots 2,2,2 taper n1"),
         ("n1 c4", "first n1 g1 k12 c4 d1 h24 w20 order nc slots 2,2,2"),  # both are as fast
     ],
 )
@@ -106,6 +127,11 @@ def test_what_is_left_out_is_as_usual(plan, whole):
         ("2,1,2", "0", "not 3 numbers from 1 to 16"),
         ("c8 d1 h8 w20 order nh", "c4 d1 h8 w20 order cnh", "summed over come last"),
         (" 2,1,2", "", "nothing comes after it"),
+        ("slots 2,1,2", "taper h8", "not h and a length from 1 to 7"),
+        ("slots 2,1,2", "taper h0", "not h and a length from 1 to 7"),
+        ("slots 2,1,2", "taper 3", "not the letter of an axis that is cut"),
+        ("slots 2,1,2", "taper w3", "not the letter of an axis that is cut"),
+        ("slots 2,1,2", "taper", "nothing comes after it"),
     ],
 )
 def test_what_is_no_plan_is_refused(old, new, why):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from itertools import groupby
 
@@ -268,7 +269,7 @@ def test_tiles_stay_below_what_engines_can_index():
     found = planner.search(problem, 1 << 45, planner.H200)
     assert found.ranked[0].cost["steps"] > 1
     for one in found.ranked:
-        tile = doors.tile_shape(problem, one.tiling)
+        tile = doors.tile_shape(problem, one.tiling)  # a short one is no larger
         assert tile.n * tile.g * tile.c * math.prod(tile.input) < 2**31 - 1
         assert tile.n * tile.g * tile.k * math.prod(tile.out) < 2**31 - 1
 
@@ -312,5 +313,34 @@ def test_what_moves_again_has_a_spare_slot_where_that_costs_nothing(direction):
     problem = doors.parse(f"conv2d:{direction} x256x256x28x28 w512x256x3x3 pad1")
     best = planner.search(problem, 2 << 30, planner.H200, engines="cudnn+symmetric").ranked[0]
     assert best.cost["steps"] > 8
-    assert best.depths[doors.X] >= 2
-    assert best.depths[doors.Y] >= 2
+    for operand in (doors.X, doors.W, doors.Y):
+        counts = enumerate(best.counts())
+        again = any(count > 1 and doors.moves(problem, operand, axis) for axis, count in counts)
+        assert not again or best.depths[operand] >= 2
+
+
+# Each tile costs much beside its work, so there are few of them, and the ends weigh.
+FEW_TILES = dataclasses.replace(planner.H200, flops_fallback=60e12, run_seconds=3e-4)
+
+
+@pytest.mark.parametrize("direction", ["fwd", "bwd_data"])
+def test_ends_are_short_where_that_is_clearly_faster(direction):
+    problem = doors.parse(f"conv2d:{direction} x256x256x56x56 w256x256x3x3 pad1")
+    engine = "cudnn+symmetric"
+    best = planner.search(problem, 2 << 30, FEW_TILES, engine).ranked[0]
+    taper = best.tiling.taper
+    assert 0 < taper.length <= best.tiling.length[taper.axis] / 2
+    run = (best.order, best.depths, FEW_TILES, engine)
+    assert planner.price(problem, best.tiling, *run) == best.cost
+    for pieces in range(1, 2 * best.counts()[taper.axis]):
+        length = list(best.tiling.length)
+        length[taper.axis] = -(-best.tiling.extent[taper.axis] // pieces)
+        other = planner.price(problem, doors.make_tiling(problem, length), *run)
+        assert other["seconds"] > best.seconds / 0.995
+
+
+def test_ends_are_not_short_where_engines_take_turns():
+    problem = doors.parse("conv2d:fwd x256x256x56x56 w256x256x3x3 pad1")
+    machine = dataclasses.replace(FEW_TILES, shared_engines=True)
+    found = planner.search(problem, 256 << 20, machine, "cudnn+symmetric")
+    assert all(one.cost["steps"] > 1 and not one.tiling.taper.length for one in found.ranked)

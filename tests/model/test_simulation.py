@@ -8,13 +8,14 @@ import math
 
 import pytest
 from geometry import doors
-from geometry.cases import dense, depths, make, orders, problems, runs, tilings
+from geometry.cases import dense, depths, make, orders, problems, runs, tapered, tilings
 from geometry.doors import Direction, DType
+from geometry.simulation import is_short
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from model import planner
 from model.planner import HOST, IS_TILE, ON_DEVICE, ON_HOST, Profile
-from model.simulated import problem_of, simulated
+from model.simulated import problem_of, simulated, taper_of
 
 from oocdnn.perfmodel.events import Signal, Simulation
 from oocdnn.perfmodel.problem import AXES, DIRECTIONS, OPERANDS
@@ -152,6 +153,8 @@ def long_cases(draw) -> tuple:
     if draw(st.booleans()):
         length[draw(st.sampled_from((0, 2, 3)))] = 1
     tiling = doors.make_tiling(problem, length, draw(st.booleans()))
+    if draw(st.booleans()):
+        tiling = draw(tapered(problem, tiling, 5))
     order = draw(orders(problem))
     near = st.floats(-0.7, 0.7).map(lambda power: 10**power)
     profile = Profile(
@@ -198,12 +201,12 @@ def test_tiles_are_cut_alike(run):
     native, cut, *_ = run
     problem = problem_of(native)
     lengths = dict(zip(AXES, cut.length, strict=True))
-    tiling = Tiling(problem, lengths, all(cut.padding_as_data))
+    tiling = Tiling(problem, lengths, all(cut.padding_as_data), taper_of(cut))
     assert list(tiling.lengths.values()) == list(cut.length)
     assert list(tiling.counts.values()) == doors.counts(cut)
-    shape = doors.tile_shape(native, cut)
-    assert tiling.outputs == tuple(shape.out)
     for index in itertools.product(*map(range, tiling.counts.values())):
+        shape = doors.tile_shape(native, cut, is_short(cut, index))
+        assert tiling.outputs(dict(zip(AXES, index, strict=True))) == math.prod(shape.out)
         for operand in (*problem.inputs, problem.output):
             box = doors.region(native, cut, OPERANDS.index(operand), index)
             spans = tiling.spans(operand, dict(zip(AXES, index, strict=True)))

@@ -35,6 +35,21 @@ def ctx(profile):
 WHOLE = {"n": 3, "k": 40, "c": 20, "h": 24}
 
 
+@pytest.mark.parametrize("taper", [None, ("n", 1), ("h", 2), ("k", 8)])
+@pytest.mark.parametrize("slots", [1, 3])
+def test_a_price_of_short_tiles_is_what_the_simulation_takes(ctx, taper, slots):
+    lengths = {"n": 2, "h": 7, "k": 16}
+    text = " ".join(f"{axis}{length}" for axis, length in lengths.items())
+    text += f" taper {taper[0]}{taper[1]}" if taper else ""
+    depths = dict.fromkeys(OPERANDS, slots)
+    candidate = Candidate(lengths, ORDER, depths, Engine("direct"), True, taper)
+    outcome = simulate(PROBLEM, candidate, Profile())
+    plan = ctx.price(TEXT, f"{text} order nkhc slots {slots}")
+    assert plan.predicted_seconds == pytest.approx(outcome.seconds, rel=1e-9)
+    assert (plan.bytes_h2d, plan.bytes_d2h) == (outcome.bytes_in, outcome.bytes_out)
+    assert plan.tiles == outcome.steps
+
+
 @pytest.mark.parametrize("split", [{}, {"n": 3}, {"h": 5, "k": 2}, {"n": 2, "h": 24, "c": 3}])
 @pytest.mark.parametrize("slots", [1, 2, 3])
 def test_a_price_is_what_the_simulation_takes(ctx, split, slots):

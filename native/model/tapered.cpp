@@ -1,0 +1,68 @@
+#include "model/tapered.hpp"
+
+#include <algorithm>
+
+#include "base/checked.hpp"
+
+namespace oocdnn {
+namespace {
+
+double ComputeSeconds(const Problem& problem, const Rates& rates, const Tiling& tiling) {
+  const AxisArray counts = CountsOf(tiling);
+  const Axis axis = tiling.taper.axis;
+  const auto short_share =
+      static_cast<double>(tiling.ShortTiles()) / static_cast<double>(counts[Index(axis)]);
+  const auto steps = static_cast<double>(tiling.Tiles());
+  const auto outputs = static_cast<double>(BoxesOf(problem, counts, problem.output()));
+  const auto of_all = [&](bool is_short, double share) {
+    const TileSeconds tile = SecondsOf(problem, rates, tiling, is_short);
+    return share * (steps * tile.run + outputs * tile.finish);
+  };
+  return of_all(false, 1.0 - short_share) + of_all(true, short_share);
+}
+
+}  // namespace
+
+TileSeconds SecondsOf(const Problem& problem, const Rates& rates, const Tiling& tiling,
+                      bool is_short) {
+  const ConvShape usual = TileShape(problem, tiling);
+  if (!is_short) return {rates.RunSeconds(usual), rates.FinishSeconds(usual)};
+  const ConvShape tile = TileShape(problem, tiling, true);
+  return {rates.ShortRunSeconds(tile, usual), rates.FinishSeconds(tile)};
+}
+
+Load LoadOf(const OperandStep& operand, const MemoryOrder::Steps& steps) {
+  const Box& box = operand.box;
+  Load load;
+  for (int d = 0; d < 6; ++d) {
+    int64_t begin = box.valid_begin[d];
+    if (operand.from_slot >= 0 && d == operand.roll_axis) {
+      begin = std::max(begin, box.origin[d] + operand.kept);
+    }
+    const int64_t fetched = std::max<int64_t>(box.valid_end[d] - begin, 0);
+    load.elements = Mul(load.elements, fetched);
+    load.rows.Multiply(steps[d], fetched);
+  }
+  return load;
+}
+
+void CountShort(const Problem& problem, const Rates& rates, const Tiling& tiling, Totals* totals) {
+  const AxisArray counts = CountsOf(tiling);
+  TileIndex last{};
+  std::transform(counts.begin(), counts.end(), last.begin(), [](int64_t n) { return n - 1; });
+  totals->compute_seconds = ComputeSeconds(problem, rates, tiling);
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (!problem.Uses(operand)) continue;
+    const bool drains = operand == problem.output();
+    OperandStep end;
+    end.box = RegionOf(problem, tiling, operand, drains ? last : TileIndex{});
+    const Load load = LoadOf(end, rates.memory().StepsOf(operand, counts));
+    Flow& flow = totals->flow[i];
+    flow.end_seconds = drains ? rates.DrainSeconds(load.elements, load.rows)
+                              : rates.FetchSeconds(operand, load.elements, load.rows);
+    flow.end_bytes = static_cast<double>(Mul(load.elements, SizeOf(problem.dtype)));
+  }
+}
+
+}  // namespace oocdnn

@@ -1,0 +1,28 @@
+// What a step of a schedule costs, and what short tiles change of the totals, which are products
+// over axes of tiles that are all alike.
+#pragma once
+
+#include "model/cost.hpp"
+
+namespace oocdnn {
+
+// One tile's convolution, and the pass that finishes it.
+struct TileSeconds {
+  double run = 0.0, finish = 0.0;
+};
+// Of a usual tile, or of a short one of a tapered tiling.
+TileSeconds SecondsOf(const Problem& problem, const Rates& rates, const Tiling& tiling,
+                      bool is_short);
+
+// What one step's transfer of one operand comes to.
+struct Load {
+  int64_t elements = 1;
+  RowCount rows;
+};
+Load LoadOf(const OperandStep& operand, const MemoryOrder::Steps& steps);
+
+// Has the totals of a tapered tiling agree with its tiles: how long they are computed, and what is
+// fetched before the first and drained behind the last.
+void CountShort(const Problem& problem, const Rates& rates, const Tiling& tiling, Totals* totals);
+
+}  // namespace oocdnn
