@@ -1,6 +1,7 @@
 #include "model/family.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/checked.hpp"
 #include "model/orders.hpp"
@@ -78,7 +79,7 @@ std::vector<RankedCandidate> FamilySearch::Run() {
   for (int round = 0; round < effort_.rounds; ++round) Refine(lengths);
   PriceFinalists();
   Deepen();
-  if (request_.exhaustive) PriceAll();
+  if (request_.exhaustive && effort_.may_be_all) PriceAll();
   Rank(&priced_);
   return std::move(priced_);
 }
@@ -205,14 +206,33 @@ void FamilySearch::Deepen() {
   }
 }
 
+// First of each number of pieces the shortest length: a plan that is hard to beat is soon among
+// them, and then bounds rule out most of the rest.
 void FamilySearch::PriceAll() {
-  LengthLists lengths;
+  LengthLists balanced, all;
   for (int i = 0; i < kAxes; ++i) {
     const auto axis = static_cast<Axis>(i);
-    lengths[i] = Restrict(axis, AllLengths(problem(), axis));
+    balanced[i] = Restrict(axis, UsualLengths(problem(), axis, 1.0));
+    all[i] = Restrict(axis, AllLengths(problem(), axis));
   }
-  if (Empty(lengths)) return;
-  const auto enter = [this](int64_t steps) { return MayLead(space_.LeastSeconds(steps)); };
+  if (Empty(all)) return;
+  PriceAll(balanced);
+  PriceAll(all);
+}
+
+// Branch and bound: nothing is left out that could be among the best, which are those that rank
+// within kEqual of the best price. What is left out has a lower bound above that (MayLead):
+//  - a branch of the sweep, whose tilings all have as many steps as it has so far, or more, and
+//    then keep the host as long; or whose least slots pass the budget;
+//  - a tiling by its arithmetic, which no order or slots change;
+//  - an order by its traffic with as many slots as there may be, which is the least;
+//  - a point by its busiest engine and by its wire, below which no walk ends (RankBound).
+void FamilySearch::PriceAll(const LengthLists& lengths) {
+  bool late = false;
+  const auto enter = [&](int64_t steps) {
+    late = late || std::chrono::steady_clock::now() > request_.deadline;
+    return !late && MayLead(space_.LeastSeconds(steps));
+  };
   space_.Sweep(lengths, enter, [this](const Cuts& cuts) {
     for (const Point& point : space_.AllPoints(cuts, {kEqual * best_})) {
       if (MayLead(point.bound)) Price(space_.CandidateOf(point));

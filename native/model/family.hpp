@@ -18,10 +18,11 @@ struct Effort {
   size_t priced;         // finalists that are priced,
   int64_t priced_steps;  // or more of them, while their schedules are short
   size_t deepened;       // of which with more slots too
+  bool may_be_all;       // what an exhaustive search is for
 };
-constexpr Effort kThorough{6000, 128, 3, 24, 2048, 10};
+constexpr Effort kThorough{6000, 128, 3, 24, 2048, 10, true};
 // For what is to be offered, but cannot be the best.
-constexpr Effort kBrief{400, 16, 1, 4, 0, 2};
+constexpr Effort kBrief{400, 16, 1, 4, 0, 2, false};
 
 // The best points by estimate, a bounded number of them.
 class Keeper {
@@ -41,7 +42,8 @@ class Keeper {
 
 // Sweeps the usual tile lengths on all seven axes with the closed-form estimate, refines the best
 // tilings along each axis, and prices the finalists by walking their schedules. An exhaustive
-// search goes on to price every point whose lower bound lets it be among the best.
+// search goes on to price, of every tile length, loop order and ring depth (TileSpace::AllPoints),
+// each point that its lower bound lets be among the best.
 //
 // A family holds the tilings with the summed channels whole, or those with them cut.
 class FamilySearch {
@@ -65,6 +67,7 @@ class FamilySearch {
   void PriceFinalists();
   void Deepen();
   void PriceAll();
+  void PriceAll(const LengthLists& lengths);
 
   TileSpace& space_;
   const PlanRequest& request_;

@@ -70,7 +70,7 @@ void SearchFamilies(const PlanRequest& request, const Profile& profile, const Ef
   };
   Families& families = found->families;
   families.uncut = run(false);
-  if (SummedChannels(request.problem) == Axis::kN || whole) return;
+  if (SummedChannels(request.problem) == Axis::kN || (whole && !request.exhaustive)) return;
   // Partial sums are looked at only where they could be so much faster.
   if (families.Seconds() > floor * kPartialSumsGain) families.cut = run(true);
 }

@@ -175,7 +175,7 @@ const std::vector<Point>& TileSpace::AllPoints(const Cuts& cuts, const Wanted& w
   points_.clear();
   Slots slots;
   if (!Open(cuts, wanted, &slots)) return points_;
-  for (const LoopOrder& order : UsualOrders(problem(), CountsOf(cuts), request_.reproducible)) {
+  for (const LoopOrder& order : AllOrders(problem(), CountsOf(cuts), request_.reproducible)) {
     PutPoints(cuts, slots, order, kMostSlots, wanted, 0);
   }
   return points_;

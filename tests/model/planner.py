@@ -98,6 +98,10 @@ def library() -> ctypes.CDLL:
         c_char_p, c_char_p, c_int64,
     ]  # fmt: skip
     loaded.oocdnn_testing_floor.restype = c_double
+    loaded.oocdnn_testing_enumerate.restype = c_int64
+    loaded.oocdnn_testing_enumerate.argtypes = [
+        POINTER(Problem), c_int64, c_char_p, c_char_p, c_double * 2, c_double * 2,
+    ]  # fmt: skip
     loaded.oocdnn_testing_search.argtypes = [
         POINTER(Problem), c_int64, c_char_p, c_int, c_int, c_char_p, POINTER(c_int64), c_char_p,
         c_int64,
@@ -189,3 +193,22 @@ def search(
     found = json.loads(text.value)
     ranked = [_candidate(problem, entry) for entry in found["ranked"]]
     return Found(ranked, found["refused"], found["considered"], found["seconds"])
+
+
+@dataclasses.dataclass
+class Enumerated:
+    """The least of all candidates without partial sums, and of those with them."""
+
+    count: int
+    seconds: tuple[float, float]
+    rank: tuple[float, float]
+
+
+def enumerate_all(problem, budget, profile, engine) -> Enumerated:
+    """Prices every candidate within the budget; one engine only."""
+    seconds, ranks = (c_double * 2)(), (c_double * 2)()
+    count = library().oocdnn_testing_enumerate(
+        byref(problem), int(budget), engine.encode(), profile.text().encode(), seconds, ranks
+    )
+    assert count > 0
+    return Enumerated(count, tuple(seconds), tuple(ranks))
