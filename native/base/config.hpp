@@ -24,9 +24,11 @@ enum class Var : int {
   kNvrtcLibrary,
   kCache,
   kLink,
+  kPlanning,
+  kPlanningSeconds,
   kDisable,
 };
-constexpr int kVars = 16;
+constexpr int kVars = 18;
 
 struct VarInfo {
   const char* name;

@@ -15,6 +15,7 @@
 #include "library/backends.hpp"
 #include "library/calibrate.hpp"
 #include "library/plan_report.hpp"
+#include "library/planning.hpp"
 #include "memory/host_memory.hpp"
 
 namespace oocdnn {
@@ -27,6 +28,8 @@ struct ContextOptions {
   bool reproducible = false;
   bool trace = false;
   Math math = Math::kFp32;
+  Planning planning = Planning::kEstimate;
+  double planning_seconds = kPlanningSeconds;
 };
 
 struct CallStats {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "library/time_run.hpp"
+#include "library/trials.hpp"
 #include "model/cost.hpp"
 
 namespace oocdnn {
@@ -127,6 +128,28 @@ Result<PlanReport> PlanOnce(Device& device, const PlanRequest& request, const Pr
   return AttemptLeast(device, request, profile, prepared, std::move(report).status());
 }
 
+// Times a run of the plan, and of others in its place for as long as one takes longer than
+// predicted and another promises to be faster.
+void CheckPlan(Device& device, const PlanRequest& request, Profile* refined, PlanReport* best,
+               int64_t* prepared) {
+  constexpr int kMostTimed = 6;
+  constexpr double kFaster = 1.01;
+  PlanReport next = *best;
+  for (int timed = 0; timed < kMostTimed; ++timed) {
+    const Candidate& candidate = next.booking.candidate;
+    const double seconds = TimeRun(device, next.booking);
+    if (seconds == 0.0) break;
+    const double predicted = next.cost.seconds;
+    next.cost = PriceOf(request, candidate, *refined, seconds);
+    Refine(request, candidate, seconds, refined);
+    if (timed == 0 || next.cost.seconds < best->cost.seconds) *best = next;
+    if (best->cost.seconds <= kFaster * predicted) break;
+    Result<PlanReport> other = PlanOnce(device, request, *refined, prepared);
+    if (!other.ok() || other->cost.seconds * kFaster >= best->cost.seconds) break;
+    next = std::move(other).value();
+  }
+}
+
 Status CheckIndexable(const Problem& problem) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
@@ -161,24 +184,14 @@ int64_t BounceWithin(int64_t budget, int64_t best) {
 
 Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
                                int64_t* prepared) {
-  constexpr int kMostTimed = 6;
-  constexpr double kFaster = 1.01;
   OOC_ASSIGN(PlanReport best, PlanOnce(device, request, profile, prepared));
-  if (!profile.measured || !device.capabilities().tries_engines) return best;
+  const bool checks = profile.measured && device.capabilities().tries_engines;
+  if (!request.measure && !checks) return best;
   auto refined = std::make_shared<Profile>(profile);
-  PlanReport next = best;
-  for (int timed = 0; timed < kMostTimed; ++timed) {
-    const Candidate& candidate = next.booking.candidate;
-    const double seconds = TimeRun(device, next.booking);
-    if (seconds == 0.0) break;
-    const double predicted = next.cost.seconds;
-    next.cost = PriceOf(request, candidate, *refined, seconds);
-    Refine(request, candidate, seconds, refined.get());
-    if (timed == 0 || next.cost.seconds < best.cost.seconds) best = next;
-    if (best.cost.seconds <= kFaster * predicted) break;
-    Result<PlanReport> other = PlanOnce(device, request, *refined, prepared);
-    if (!other.ok() || other->cost.seconds * kFaster >= best.cost.seconds) break;
-    next = std::move(other).value();
+  if (request.measure) {
+    TryPlans(device, request, refined.get(), &best, prepared);
+  } else {
+    CheckPlan(device, request, refined.get(), &best, prepared);
   }
   for (RankedCandidate& ranked : best.ranked) {
     ranked.cost = PriceOf(request, ranked.candidate, *refined);

@@ -181,16 +181,24 @@ void FamilySearch::Price(const Candidate& candidate) {
   priced_.push_back({candidate, cost});
 }
 
+// Sweeping and refining meet the same tilings.
+bool FamilySearch::PriceNew(const Candidate& candidate) {
+  const bool known = std::any_of(priced_.begin(), priced_.end(), [&](const RankedCandidate& other) {
+    return other.candidate == candidate;
+  });
+  if (!known) Price(candidate);
+  return !known;
+}
+
 void FamilySearch::PriceFinalists() {
   int64_t steps = 0;
   const size_t offered = kOffered + static_cast<size_t>(std::max(request_.best, 0));
   for (const Point& point : keeper_.Best()) {
     if (priced_.size() >= effort_.priced && steps > effort_.priced_steps) break;
     if (priced_.size() >= offered && !MayLead(point.bound)) continue;
-    Price(space_.CandidateOf(point));
-    steps += priced_.back().cost.steps;
+    if (PriceNew(space_.CandidateOf(point))) steps += priced_.back().cost.steps;
   }
-  for (const Point& point : frugal_.Best()) Price(space_.CandidateOf(point));
+  for (const Point& point : frugal_.Best()) PriceNew(space_.CandidateOf(point));
 }
 
 // One more slot for each ring in turn, and for all rings of two at once, of the best few.
@@ -200,8 +208,7 @@ void FamilySearch::Deepen() {
   for (size_t i = 0; i < count; ++i) {
     for (int ring = i < kVeryBest ? 0 : kOperands; ring <= kOperands; ++ring) {
       const Candidate deeper = Deeper(problem(), priced_[i].candidate, ring);
-      if (deeper == priced_[i].candidate) continue;
-      if (EstimateBytes(request_, deeper) <= request_.budget) Price(deeper);
+      if (EstimateBytes(request_, deeper) <= request_.budget) PriceNew(deeper);
     }
   }
 }

@@ -64,6 +64,8 @@ class FamilySearch {
   [[nodiscard]] bool MayLead(double bound) const { return bound <= kEqual * best_; }
   void Refine(const LengthLists& lengths);
   void Price(const Candidate& candidate);
+  // Whether the candidate had not been priced before.
+  bool PriceNew(const Candidate& candidate);
   void PriceFinalists();
   void Deepen();
   void PriceAll();

@@ -56,6 +56,8 @@ struct PlanRequest {
   // Not only the usual tile lengths and loop orders are looked at, but all, as far as the search
   // comes until then; on shared engines, where one tile leads that fits, it needs not.
   bool exhaustive = false;
+  // The library times the best few on the device; no more of them after the deadline.
+  bool measure = false;
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   int best = 8;  // how many candidates to return (a few more for many engines)
 };

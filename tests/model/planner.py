@@ -158,13 +158,18 @@ class TimedPlan:
     text: str
 
 
-def timed_plan(problem, budget, profile, run_seconds) -> TimedPlan:
-    """What is chosen on a device of one engine, "plain", each of whose runs takes as long."""
+def timed_plan(
+    problem, budget, profile, run_seconds, others=None, measure_seconds=-1.0
+) -> TimedPlan:
+    """What is chosen on a device of one engine, "plain", whose runs all take as long; or `others`
+    takes every run but those of the plan that is tried first. Measured with a limit of 0 or more.
+    """
     seconds, prepared = c_double(), c_int64()
     text = ctypes.create_string_buffer(ROOM)
     code = library().oocdnn_testing_timed_plan(
         byref(problem), c_int64(budget), profile.text().encode(), c_int64(round(run_seconds * 1e9)),
-        byref(seconds), byref(prepared), text, c_int64(ROOM),
+        c_int64(round((run_seconds if others is None else others) * 1e9)),
+        c_double(measure_seconds), byref(seconds), byref(prepared), text, c_int64(ROOM),
     )  # fmt: skip
     if code != 0:
         raise Refused(code, text.value.decode())
