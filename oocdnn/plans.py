@@ -8,7 +8,6 @@ from typing import Literal, TypedDict
 from oocdnn import _native
 from oocdnn._axes import by_axis
 
-
 Planning = Literal["estimate", "measure", "exhaustive"]  # how plans are chosen, see Context
 
 

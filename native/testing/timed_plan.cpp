@@ -23,7 +23,8 @@ class TimedDevice final : public ForwardingDevice {
   }
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
   Status Run(Stream, Executable& executable, const RunArgs& args) override {
-    const std::pair tile{executable.layout(Operand::kX).bytes, executable.layout(Operand::kY).bytes};
+    const std::pair tile{executable.layout(Operand::kX).bytes,
+                         executable.layout(Operand::kY).bytes};
     if (!first_) first_ = tile;
     const int64_t length = tile == *first_ ? nanoseconds_ : others_;
     if (args.tag.span != nullptr) *args.tag.span = {1, 1 + length};
@@ -38,18 +39,18 @@ class TimedDevice final : public ForwardingDevice {
 
 }  // namespace
 
-// A run of what is tried first takes `nanoseconds`, of all else `others`. `measure_seconds`: the
-// limit of planning by measurement, below 0: by estimate.
+// A run of the tile that comes first takes nanoseconds[0], of any other nanoseconds[1].
+// `measure_seconds`: the limit of planning by measurement, below 0: by estimate.
 //
 // The seconds that the chosen plan is predicted to take, and how many were prepared; text: why
 // there is none, or the plan's.
 OOC_DOOR int oocdnn_testing_timed_plan(const Problem* problem, int64_t budget,
-                                       const char* profile_text, int64_t nanoseconds,
-                                       int64_t others, double measure_seconds, double* seconds,
-                                       int64_t* prepared, char* text, int64_t capacity) {
+                                       const char* profile_text, const int64_t nanoseconds[2],
+                                       double measure_seconds, double* seconds, int64_t* prepared,
+                                       char* text, int64_t capacity) {
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), text, capacity);
-  TimedDevice device(MakeNullDevice(int64_t{1} << 30), nanoseconds, others);
+  TimedDevice device(MakeNullDevice(int64_t{1} << 30), nanoseconds[0], nanoseconds[1]);
   PlanRequest request;
   request.problem = *problem;
   request.budget = budget;

@@ -165,10 +165,11 @@ def timed_plan(
     takes every run but those of the plan that is tried first. Measured with a limit of 0 or more.
     """
     seconds, prepared = c_double(), c_int64()
+    others = run_seconds if others is None else others
+    runs = (c_int64 * 2)(round(run_seconds * 1e9), round(others * 1e9))
     text = ctypes.create_string_buffer(ROOM)
     code = library().oocdnn_testing_timed_plan(
-        byref(problem), c_int64(budget), profile.text().encode(), c_int64(round(run_seconds * 1e9)),
-        c_int64(round((run_seconds if others is None else others) * 1e9)),
+        byref(problem), c_int64(budget), profile.text().encode(), runs,
         c_double(measure_seconds), byref(seconds), byref(prepared), text, c_int64(ROOM),
     )  # fmt: skip
     if code != 0:
