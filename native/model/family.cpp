@@ -182,23 +182,26 @@ void FamilySearch::Price(const Candidate& candidate) {
 }
 
 // Sweeping and refining meet the same tilings.
-bool FamilySearch::PriceNew(const Candidate& candidate) {
-  const bool known = std::any_of(priced_.begin(), priced_.end(), [&](const RankedCandidate& other) {
-    return other.candidate == candidate;
-  });
-  if (!known) Price(candidate);
-  return !known;
+const RankedCandidate& FamilySearch::PriceOnce(const Candidate& candidate) {
+  const auto known =
+      std::find_if(priced_.begin(), priced_.end(),
+                   [&](const RankedCandidate& other) { return other.candidate == candidate; });
+  if (known != priced_.end()) return *known;
+  Price(candidate);
+  return priced_.back();
 }
 
 void FamilySearch::PriceFinalists() {
+  size_t finalists = 0;
   int64_t steps = 0;
   const size_t offered = kOffered + static_cast<size_t>(std::max(request_.best, 0));
   for (const Point& point : keeper_.Best()) {
-    if (priced_.size() >= effort_.priced && steps > effort_.priced_steps) break;
+    if (finalists >= effort_.priced && steps > effort_.priced_steps) break;
     if (priced_.size() >= offered && !MayLead(point.bound)) continue;
-    if (PriceNew(space_.CandidateOf(point))) steps += priced_.back().cost.steps;
+    ++finalists;
+    steps += PriceOnce(space_.CandidateOf(point)).cost.steps;
   }
-  for (const Point& point : frugal_.Best()) PriceNew(space_.CandidateOf(point));
+  for (const Point& point : frugal_.Best()) PriceOnce(space_.CandidateOf(point));
 }
 
 // One more slot for each ring in turn, and for all rings of two at once, of the best few.
@@ -208,7 +211,7 @@ void FamilySearch::Deepen() {
   for (size_t i = 0; i < count; ++i) {
     for (int ring = i < kVeryBest ? 0 : kOperands; ring <= kOperands; ++ring) {
       const Candidate deeper = Deeper(problem(), priced_[i].candidate, ring);
-      if (EstimateBytes(request_, deeper) <= request_.budget) PriceNew(deeper);
+      if (EstimateBytes(request_, deeper) <= request_.budget) PriceOnce(deeper);
     }
   }
 }

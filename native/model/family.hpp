@@ -22,7 +22,7 @@ struct Effort {
 };
 constexpr Effort kThorough{6000, 128, 3, 24, 2048, 10, true};
 // For what is to be offered, but cannot be the best.
-constexpr Effort kBrief{400, 16, 1, 4, 0, 2, false};
+constexpr Effort kBrief{800, 32, 2, 6, 0, 3, false};
 
 // The best points by estimate, a bounded number of them.
 class Keeper {
@@ -64,8 +64,8 @@ class FamilySearch {
   [[nodiscard]] bool MayLead(double bound) const { return bound <= kEqual * best_; }
   void Refine(const LengthLists& lengths);
   void Price(const Candidate& candidate);
-  // Whether the candidate had not been priced before.
-  bool PriceNew(const Candidate& candidate);
+  // Its price, which may be known already; valid until the next is priced.
+  const RankedCandidate& PriceOnce(const Candidate& candidate);
   void PriceFinalists();
   void Deepen();
   void PriceAll();
