@@ -67,8 +67,10 @@ class Options:
     engine: str | None = None
     wrap: str | None = None
     profile: str | None = None
+    planning: str | None = None
     threads: int = 0
     reproducible: bool = False
     trace: bool = False
     host_cap: int = 0
     link_gb_per_s: float = 0.0
+    planning_seconds: float = 0.0

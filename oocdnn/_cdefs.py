@@ -162,12 +162,14 @@ typedef struct oocdnn_options {
   const char* engine;
   const char* wrap;
   const char* profile;
+  const char* planning;
   int32_t threads;
   int32_t reproducible;
   int32_t trace;
   int32_t math;
   int64_t host_cap;
   double link_gb_per_s;
+  double planning_seconds;
 } oocdnn_options;
 typedef struct oocdnn_stats {
   int64_t tiles;

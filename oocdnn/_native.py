@@ -127,11 +127,12 @@ class _Frame:
     def options(self, options: Options) -> Any:
         c = self.new("oocdnn_options *")
         c[0] = _library().oocdnn_default_options()
-        for name in ("device", "budget", "engine", "wrap", "profile"):
+        for name in ("device", "budget", "engine", "wrap", "profile", "planning"):
             setattr(c, name, self.string(getattr(options, name)))
         c.threads, c.link_gb_per_s = options.threads, options.link_gb_per_s
         c.reproducible, c.trace = options.reproducible, options.trace
         c.math, c.host_cap = Math.FP32, options.host_cap
+        c.planning_seconds = options.planning_seconds
         return c
 
 

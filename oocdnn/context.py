@@ -17,7 +17,7 @@ from oocdnn._native import HostMemory, NativeContext, Progress
 from oocdnn._operation import MathName, math_of
 from oocdnn._results import Results
 from oocdnn.errors import InvalidProblem
-from oocdnn.plans import Plan, Refinement, RunnerUp, plan_of
+from oocdnn.plans import Plan, Planning, Refinement, RunnerUp, plan_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,6 +92,12 @@ class Context:
         them again, and as many for results that calls make (OOCDNN_PINNED_LIMIT, OOCDNN_AUTO_PIN).
     link_gb_per_s: put the CPU device behind a wire of this rate in each direction (OOCDNN_LINK).
     profile: file with the machine's constants (OOCDNN_PROFILE).
+    planning: how plans are chosen (OOCDNN_PLANNING). "estimate": by the model of the machine; on a
+        GPU a run of what it chose is timed, and others are looked at if that disappoints.
+        "measure": of the best few by the model, runs of a tile are timed in the first call, and the
+        fastest is kept. "exhaustive": by the model, among all tile lengths and loop orders.
+    planning_seconds: what measuring or an exhaustive search may take, about
+        (OOCDNN_PLANNING_SECONDS).
     wrap: devices around the device, inner first, for tests: "check", "limit:64MiB",
         "fault:copy:3", separated by commas.
 
@@ -112,6 +118,8 @@ class Context:
         host_cap: int | None = None,
         link_gb_per_s: float | None = None,
         profile: str | os.PathLike[str] | None = None,
+        planning: Planning | None = None,
+        planning_seconds: float | None = None,
         wrap: str | None = None,
     ) -> None:
         self.math = math_of(math)
@@ -123,11 +131,13 @@ class Context:
             engine=engine,
             wrap=wrap,
             profile=None if profile is None else os.fspath(profile),
+            planning=planning,
             threads=threads or 0,
             reproducible=reproducible,
             trace=trace,
             host_cap=host_cap or 0,
             link_gb_per_s=link_gb_per_s or 0.0,
+            planning_seconds=planning_seconds or 0.0,
         )
         self._native = NativeContext(options)
         self.device = self._native.device  # "cpu", "cuda:0", ...

@@ -5,10 +5,12 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from oocdnn import _native
 from oocdnn._axes import by_axis
+
+Planning = Literal["estimate", "measure", "exhaustive"]  # how plans are chosen, see Context
 
 
 class RunnerUp(TypedDict):

@@ -26,6 +26,8 @@ enum class Var : int {
   kSqliteLibrary,
   kCache,
   kLink,
+  kPlanning,
+  kPlanningSeconds,
   kDisable,
 };
 constexpr int kVars = 18;

@@ -44,6 +44,17 @@ Progress ProgressOf(oocdnn_progress progress, void* user) {
   return [=](int64_t done, int64_t total) { return progress(user, done, total) == 0; };
 }
 
+Status PutPlanning(const oocdnn_options& given, ContextOptions* options) {
+  OOC_ASSIGN(options->planning, ParsePlanning(Choose(given.planning, Var::kPlanning, "estimate")));
+  if (given.planning_seconds != 0.0) {
+    const std::string seconds = Format("%.17g", given.planning_seconds);
+    OOC_ASSIGN(options->planning_seconds, ParsePlanningSeconds(seconds));
+  } else if (const auto seconds = Get(Var::kPlanningSeconds)) {
+    OOC_ASSIGN(options->planning_seconds, ParsePlanningSeconds(*seconds));
+  }
+  return {};
+}
+
 Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
   ContextOptions options;
   options.device.device = Choose(given.device, Var::kDevice, "auto");
@@ -64,6 +75,7 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
   options.budget = Choose(given.budget, Var::kBudget, "auto");
   options.profile = Choose(given.profile, Var::kProfile, "");
   options.plans = Get(Var::kPlans).value_or("");
+  OOC_TRY(PutPlanning(given, &options));
   options.reproducible = given.reproducible != 0;
   options.trace = given.trace != 0 || Get(Var::kTrace).has_value();
   options.math = static_cast<Math>(given.math);

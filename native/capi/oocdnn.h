@@ -135,17 +135,19 @@ typedef struct oocdnn_operands {
 /* How a context is made. Start from oocdnn_default_options(); a NULL string means the variable of
  * the same name (OOCDNN_DEVICE, OOCDNN_BUDGET, ...), then the default. */
 typedef struct oocdnn_options {
-  const char* device;   /* "auto", "cpu", "cuda:N" */
-  const char* budget;   /* device bytes: "2GiB", "50%" of what is free, "auto", a plain number */
-  const char* engine;   /* only this engine ("onednn", "direct", "reference"); "" for any */
-  const char* wrap;     /* devices to wrap around, inner first: "check,trace"; "" for none */
-  const char* profile;  /* file with the machine's constants; "" for the user's cache */
-  int32_t threads;      /* 0: all cores this process may use */
-  int32_t reproducible; /* 1: bits do not depend on the budget */
-  int32_t trace;        /* 1: record a timeline, see oocdnn_take_trace */
-  int32_t math;         /* oocdnn_math used where a call says fp32; 0 */
-  int64_t host_cap;     /* bytes of staging memory; 0: default */
-  double link_gb_per_s; /* CPU device: a wire of this rate in each direction; 0: none */
+  const char* device;      /* "auto", "cpu", "cuda:N" */
+  const char* budget;      /* device bytes: "2GiB", "50%" of what is free, "auto", a plain number */
+  const char* engine;      /* only this engine ("onednn", "direct", "reference"); "" for any */
+  const char* wrap;        /* devices to wrap around, inner first: "check,trace"; "" for none */
+  const char* profile;     /* file with the machine's constants; "" for the user's cache */
+  const char* planning;    /* "estimate", "measure", "exhaustive", see OOCDNN_PLANNING */
+  int32_t threads;         /* 0: all cores this process may use */
+  int32_t reproducible;    /* 1: bits do not depend on the budget */
+  int32_t trace;           /* 1: record a timeline, see oocdnn_take_trace */
+  int32_t math;            /* oocdnn_math used where a call says fp32; 0 */
+  int64_t host_cap;        /* bytes of staging memory; 0: default */
+  double link_gb_per_s;    /* CPU device: a wire of this rate in each direction; 0: none */
+  double planning_seconds; /* that measuring or an exhaustive search may take; 0: the variable */
 } oocdnn_options;
 
 /* What the last call on a context did. */

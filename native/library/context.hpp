@@ -17,6 +17,7 @@
 #include "library/calibrate.hpp"
 #include "library/plan_memory.hpp"
 #include "library/plan_report.hpp"
+#include "library/planning.hpp"
 #include "memory/host_memory.hpp"
 
 namespace oocdnn {
@@ -30,6 +31,8 @@ struct ContextOptions {
   bool reproducible = false;
   bool trace = false;
   Math math = Math::kFp32;
+  Planning planning = Planning::kEstimate;
+  double planning_seconds = kPlanningSeconds;
 };
 
 // The file that remembers plans for contexts with these options; "": none does. Behind devices that

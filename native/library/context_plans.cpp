@@ -70,10 +70,13 @@ MachineProfile& Context::Machine() {
   return *profile_;
 }
 
-// A device that tries engines out does so in memory of its own: it has the arena's meanwhile.
+// A device that tries engines out does so in memory of its own, and so are plans tried: they have
+// the arena's meanwhile.
 template <class Make>
 auto Context::BesideArena(const Make& make) -> decltype(make()) {
-  const int64_t held = stack_.device->capabilities().tries_engines ? arena_->bytes() : 0;
+  const bool tries =
+      stack_.device->capabilities().tries_engines || options_.planning == Planning::kMeasure;
+  const int64_t held = tries ? arena_->bytes() : 0;
   if (held == 0) return make();
   OOC_TRY(Settle());
   arena_->Release();
@@ -111,6 +114,11 @@ PlanRequest Context::RequestFor(const Problem& problem, const Homes& home, int64
                              : BounceWithin(budget, stack_.device->capabilities().bounce_bytes);
   request.engines = EnginesFor(*stack_.device, options_.reproducible);
   request.reproducible = options_.reproducible;
+  request.exhaustive = options_.planning == Planning::kExhaustive;
+  request.measure = options_.planning == Planning::kMeasure;
+  if (request.exhaustive || request.measure) {
+    request.deadline = DeadlineIn(options_.planning_seconds);
+  }
   return request;
 }
 

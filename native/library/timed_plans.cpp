@@ -5,6 +5,7 @@
 
 #include "library/stopwatch.hpp"
 #include "library/time_run.hpp"
+#include "library/trials.hpp"
 #include "model/refine.hpp"
 
 namespace oocdnn {
@@ -17,14 +18,11 @@ constexpr double kFaster = 1.01, kHopedFaster = 1.03;
 // What is thought of the device, and learns from the runs that are timed.
 class Opinion {
  public:
-  Opinion(const PlanRequest& request, const Profile& profile)
-      : request_(request),
-        likely_(std::make_shared<Profile>(profile)),
-        hoped_(std::make_shared<Profile>(profile)) {
+  // `likely` learns, too.
+  Opinion(const PlanRequest& request, std::shared_ptr<Profile> likely)
+      : request_(request), likely_(std::move(likely)), hoped_(std::make_shared<Profile>(*likely_)) {
     for (auto& [_, rates] : hoped_->tiles) rates = AllAsFast(rates);
   }
-
-  [[nodiscard]] const std::shared_ptr<Profile>& likely() const { return likely_; }
 
   // The price of a plan whose run took so long.
   Cost Learn(const Candidate& candidate, double run_seconds) {
@@ -52,30 +50,41 @@ class Opinion {
   std::shared_ptr<Profile> likely_, hoped_;
 };
 
+// Times a run of the plan, and of others in its place for as long as one promises to be faster.
+void CheckPlan(Device& device, const PlanRequest& request, const std::shared_ptr<Profile>& refined,
+               PlanReport* best, int64_t* prepared) {
+  Opinion opinion(request, refined);
+  PlanReport next = *best;
+  for (int timed = 0; timed < kMostTimed; ++timed) {
+    const double seconds = TimeRun(device, next.booking);
+    if (seconds == 0.0) break;
+    next.cost = opinion.Learn(next.booking.candidate, seconds);
+    if (timed == 0 || next.cost.seconds < best->cost.seconds) *best = std::move(next);
+    const Profile* const promising = opinion.Promising(best->cost.seconds);
+    if (promising == nullptr) break;
+    Result<PlanReport> other = PlanAndBook(device, request, *promising, prepared);
+    if (!other.ok() || other->cost.seconds * kFaster >= best->cost.seconds) break;
+    next = std::move(other).value();
+  }
+}
+
 }  // namespace
 
 Result<PlanReport> PlanAndTime(Device& device, const PlanRequest& request, const Profile& profile,
                                int64_t* prepared) {
   OOC_ASSIGN(PlanReport best, PlanAndBook(device, request, profile, prepared));
-  if (!profile.Measured() || !device.capabilities().tries_engines) return best;
-  Opinion opinion(request, profile);
-  PlanReport next = best;
-  for (int timed = 0; timed < kMostTimed; ++timed) {
-    const double seconds = TimeRun(device, next.booking);
-    if (seconds == 0.0) break;
-    next.run_seconds = seconds;
-    next.cost = opinion.Learn(next.booking.candidate, seconds);
-    if (timed == 0 || next.cost.seconds < best.cost.seconds) best = std::move(next);
-    const Profile* const promising = opinion.Promising(best.cost.seconds);
-    if (promising == nullptr) break;
-    Result<PlanReport> other = PlanAndBook(device, request, *promising, prepared);
-    if (!other.ok() || other->cost.seconds * kFaster >= best.cost.seconds) break;
-    next = std::move(other).value();
+  const bool checks = profile.measured && device.capabilities().tries_engines;
+  if (!request.measure && !checks) return best;
+  const auto refined = std::make_shared<Profile>(profile);
+  if (request.measure) {
+    TryPlans(device, request, refined.get(), &best, prepared);
+  } else {
+    CheckPlan(device, request, refined, &best, prepared);
   }
   for (RankedCandidate& ranked : best.ranked) {
-    ranked.cost = PriceOf(request, ranked.candidate, *opinion.likely());
+    ranked.cost = PriceOf(request, ranked.candidate, *refined);
   }
-  best.refined = opinion.likely();
+  best.refined = refined;
   return best;
 }
 

@@ -1,6 +1,7 @@
 #include "model/family.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/checked.hpp"
 #include "model/orders.hpp"
@@ -9,16 +10,11 @@
 namespace oocdnn {
 namespace {
 
-constexpr double kMostTilings = 6000;   // of one sweep, before memory rules any out
-constexpr size_t kKept = 128;           // points that a sweep hands on
-constexpr size_t kRefined = 4;          // tilings that are refined
-constexpr int kRounds = 3;              // of refining
-constexpr int64_t kLooks = 8;           // lengths tried between two neighbours when refining
-constexpr size_t kPriced = 24;          // finalists that are priced
-constexpr int64_t kPricedSteps = 2048;  // or more of them, while their schedules are short
-constexpr size_t kFrugal = 3;           // and as many that need less memory
-constexpr size_t kDeepened = 10;        // of which with more slots in all rings too,
-constexpr size_t kVeryBest = 3;         // and of which in each ring too
+constexpr size_t kRefined = 4;   // tilings that are refined
+constexpr int64_t kLooks = 8;    // lengths tried between two neighbours when refining
+constexpr size_t kFrugal = 3;    // finalists that need less memory, beside the best
+constexpr size_t kVeryBest = 3;  // finalists that are tried with one more slot in each ring too
+constexpr size_t kOffered = 4;   // and so many more than are asked for are priced in any case
 
 bool Empty(const LengthLists& lists) {
   return std::any_of(lists.begin(), lists.end(), [](const auto& list) { return list.empty(); });
@@ -44,7 +40,7 @@ Candidate Deeper(const Problem& problem, Candidate candidate, int ring) {
 void Keeper::Put(const Point& point) {
   if (point.rank >= worst_) return;
   points_.push_back(point);
-  if (points_.size() >= 2 * kKept) Trim();
+  if (points_.size() >= 2 * kept_) Trim();
 }
 
 const std::vector<Point>& Keeper::Best() {
@@ -56,23 +52,34 @@ void Keeper::Trim() {
   std::stable_sort(points_.begin(), points_.end(), [](const Point& a, const Point& b) {
     return a.rank != b.rank ? a.rank < b.rank : a.bytes < b.bytes;
   });
-  if (points_.size() < kKept) return;
-  points_.resize(kKept);
+  if (points_.size() < kept_) return;
+  points_.resize(kept_);
   worst_ = points_.back().rank;
 }
 
 FamilySearch::FamilySearch(TileSpace* space, const PlanRequest& request, const Profile& profile,
-                           bool cut)
-    : space_(*space), request_(request), profile_(profile), cut_(cut) {}
+                           bool cut, const Effort& effort)
+    : space_(*space),
+      request_(request),
+      profile_(profile),
+      cut_(cut),
+      effort_(effort),
+      frugal_bytes_(static_cast<int64_t>(
+          kFrugalShare * static_cast<double>(std::max<int64_t>(request.budget, 0)))),
+      keeper_(effort.kept),
+      frugal_(kFrugal) {}
 
 std::vector<RankedCandidate> FamilySearch::Run() {
   const LengthLists lengths = Lists();
   if (Empty(lengths)) return {};
-  space_.Sweep(lengths, [this](const Cuts& cuts) { Consider(cuts); });
-  for (int round = 0; round < kRounds; ++round) Refine(lengths);
+  const auto enter = [this](int64_t steps) {
+    return space_.LeastSeconds(steps) <= std::max(keeper_.Worst(), frugal_.Worst());
+  };
+  space_.Sweep(lengths, enter, [this](const Cuts& cuts) { Consider(cuts); });
+  for (int round = 0; round < effort_.rounds; ++round) Refine(lengths);
   PriceFinalists();
   Deepen();
-  if (request_.exhaustive) PriceAll();
+  if (request_.exhaustive && effort_.may_be_all) PriceAll();
   Rank(&priced_);
   return std::move(priced_);
 }
@@ -87,7 +94,7 @@ LengthLists FamilySearch::Lists() const {
       lists[i] = Restrict(axis, UsualLengths(problem(), axis, growth));
       tilings *= static_cast<double>(lists[i].size());
     }
-    if (tilings <= kMostTilings) break;
+    if (tilings <= effort_.tilings) break;
   }
   return lists;
 }
@@ -102,13 +109,11 @@ std::vector<int64_t> FamilySearch::Restrict(Axis axis, std::vector<int64_t> leng
 }
 
 void FamilySearch::Consider(const Cuts& cuts) {
-  if (space_.BoundOf(cuts) >= keeper_.Worst()) return;
-  const std::vector<Point> points = space_.PointsOf(cuts, 2, true);
-  considered_ += static_cast<int64_t>(points.size());
-  const double share = kFrugalShare * static_cast<double>(request_.budget);
-  for (const Point& point : points) {
+  const Wanted wanted{keeper_.Worst(), frugal_.Worst(), frugal_bytes_};
+  for (const Point& point : space_.BestPoints(cuts, wanted)) {
+    ++considered_;
     keeper_.Put(point);
-    if (static_cast<double>(point.bytes) <= share) frugal_.Put(point);
+    if (point.bytes <= frugal_bytes_) frugal_.Put(point);
   }
 }
 
@@ -172,47 +177,75 @@ std::vector<const AxisCut*> FamilySearch::Near(const AxisCut& cut,
 void FamilySearch::Price(const Candidate& candidate) {
   const Cost cost = PriceOf(request_, candidate, profile_);
   ++considered_;
-  best_ = std::min(best_, cost.seconds);
+  best_ = std::min(best_, RankOf(cost, cost.seconds));
   priced_.push_back({candidate, cost});
 }
 
+// Sweeping and refining meet the same tilings.
+const RankedCandidate& FamilySearch::PriceOnce(const Candidate& candidate) {
+  const auto known =
+      std::find_if(priced_.begin(), priced_.end(),
+                   [&](const RankedCandidate& other) { return other.candidate == candidate; });
+  if (known != priced_.end()) return *known;
+  Price(candidate);
+  return priced_.back();
+}
+
 void FamilySearch::PriceFinalists() {
+  size_t finalists = 0;
   int64_t steps = 0;
+  const size_t offered = kOffered + static_cast<size_t>(std::max(request_.best, 0));
   for (const Point& point : keeper_.Best()) {
-    if (priced_.size() >= kPriced && steps > kPricedSteps) break;
-    Price(space_.CandidateOf(point));
-    steps += priced_.back().cost.steps;
+    if (finalists >= effort_.priced && steps > effort_.priced_steps) break;
+    if (priced_.size() >= offered && !MayLead(point.bound)) continue;
+    ++finalists;
+    steps += PriceOnce(space_.CandidateOf(point)).cost.steps;
   }
-  const std::vector<Point>& frugal = frugal_.Best();
-  for (size_t i = 0; i < std::min(frugal.size(), kFrugal); ++i) {
-    Price(space_.CandidateOf(frugal[i]));
-  }
+  for (const Point& point : frugal_.Best()) PriceOnce(space_.CandidateOf(point));
 }
 
 // One more slot for each ring in turn, and for all rings of two at once, of the best few.
 void FamilySearch::Deepen() {
   Rank(&priced_);
-  const size_t count = std::min(priced_.size(), kDeepened);
+  const size_t count = std::min(priced_.size(), effort_.deepened);
   for (size_t i = 0; i < count; ++i) {
     for (int ring = i < kVeryBest ? 0 : kOperands; ring <= kOperands; ++ring) {
       const Candidate deeper = Deeper(problem(), priced_[i].candidate, ring);
-      if (deeper == priced_[i].candidate) continue;
-      if (EstimateBytes(request_, deeper) <= request_.budget) Price(deeper);
+      if (EstimateBytes(request_, deeper) <= request_.budget) PriceOnce(deeper);
     }
   }
 }
 
+// First of each number of pieces the shortest length: a plan that is hard to beat is soon among
+// them, and then bounds rule out most of the rest.
 void FamilySearch::PriceAll() {
-  LengthLists lengths;
+  LengthLists balanced, all;
   for (int i = 0; i < kAxes; ++i) {
     const auto axis = static_cast<Axis>(i);
-    lengths[i] = Restrict(axis, AllLengths(problem(), axis));
+    balanced[i] = Restrict(axis, UsualLengths(problem(), axis, 1.0));
+    all[i] = Restrict(axis, AllLengths(problem(), axis));
   }
-  if (Empty(lengths)) return;
-  space_.Sweep(lengths, [this](const Cuts& cuts) {
-    if (space_.BoundOf(cuts) >= best_) return;
-    for (const Point& point : space_.PointsOf(cuts, 3, false)) {
-      if (point.bound < best_) Price(space_.CandidateOf(point));
+  if (Empty(all)) return;
+  PriceAll(balanced);
+  PriceAll(all);
+}
+
+// Branch and bound: nothing is left out that could be among the best, which are those that rank
+// within kEqual of the best price. What is left out has a lower bound above that (MayLead):
+//  - a branch of the sweep, whose tilings all have as many steps as it has so far, or more, and
+//    then keep the host as long; or whose least slots pass the budget;
+//  - a tiling by its arithmetic, which no order or slots change;
+//  - an order by its traffic with as many slots as there may be, which is the least;
+//  - a point by its busiest engine and by its wire, below which no walk ends (RankBound).
+void FamilySearch::PriceAll(const LengthLists& lengths) {
+  bool late = false;
+  const auto enter = [&](int64_t steps) {
+    late = late || std::chrono::steady_clock::now() > request_.deadline;
+    return !late && MayLead(space_.LeastSeconds(steps));
+  };
+  space_.Sweep(lengths, enter, [this](const Cuts& cuts) {
+    for (const Point& point : space_.AllPoints(cuts, {kEqual * best_})) {
+      if (MayLead(point.bound)) Price(space_.CandidateOf(point));
     }
   });
 }

@@ -5,13 +5,29 @@
 #include <set>
 #include <vector>
 
+#include "model/rank.hpp"
 #include "model/space.hpp"
 
 namespace oocdnn {
 
+// How much of a family is looked at.
+struct Effort {
+  double tilings;        // of the sweep, before memory rules any out
+  size_t kept;           // points that the sweep hands on
+  int rounds;            // of refining the best tilings
+  size_t priced;         // finalists that are priced,
+  int64_t priced_steps;  // or more of them, while their schedules are short
+  size_t deepened;       // of which with more slots too
+  bool may_be_all;       // what an exhaustive search is for
+};
+constexpr Effort kThorough{6000, 128, 3, 24, 2048, 10, true};
+// For what is to be offered, but cannot be the best.
+constexpr Effort kBrief{800, 32, 2, 6, 0, 3, false};
+
 // The best points by estimate, a bounded number of them.
 class Keeper {
  public:
+  explicit Keeper(size_t kept) : kept_(kept) {}
   // An estimate that is not below this is not kept.
   [[nodiscard]] double Worst() const { return worst_; }
   void Put(const Point& point);
@@ -19,18 +35,21 @@ class Keeper {
 
  private:
   void Trim();
+  size_t kept_;
   std::vector<Point> points_;
   double worst_ = std::numeric_limits<double>::infinity();
 };
 
 // Sweeps the usual tile lengths on all seven axes with the closed-form estimate, refines the best
 // tilings along each axis, and prices the finalists by walking their schedules. An exhaustive
-// search goes on to price every tiling whose lower bound beats the best so far.
+// search goes on to price, of every tile length, loop order and ring depth (TileSpace::AllPoints),
+// each point that its lower bound lets be among the best.
 //
 // A family holds the tilings with the summed channels whole, or those with them cut.
 class FamilySearch {
  public:
-  FamilySearch(TileSpace* space, const PlanRequest& request, const Profile& profile, bool cut);
+  FamilySearch(TileSpace* space, const PlanRequest& request, const Profile& profile, bool cut,
+               const Effort& effort);
 
   std::vector<RankedCandidate> Run();  // best first
   [[nodiscard]] int64_t considered() const { return considered_; }
@@ -41,20 +60,27 @@ class FamilySearch {
   [[nodiscard]] std::vector<int64_t> Restrict(Axis axis, std::vector<int64_t> lengths) const;
   std::vector<const AxisCut*> Near(const AxisCut& cut, const std::vector<int64_t>& list);
   void Consider(const Cuts& cuts);
+  // Whether a point with this bound may be among the best.
+  [[nodiscard]] bool MayLead(double bound) const { return bound <= kEqual * best_; }
   void Refine(const LengthLists& lengths);
   void Price(const Candidate& candidate);
+  // Its price, which may be known already; valid until the next is priced.
+  const RankedCandidate& PriceOnce(const Candidate& candidate);
   void PriceFinalists();
   void Deepen();
   void PriceAll();
+  void PriceAll(const LengthLists& lengths);
 
   TileSpace& space_;
   const PlanRequest& request_;
   const Profile& profile_;
   bool cut_;
-  Keeper keeper_, frugal_;  // all points, and those of a share of the budget
+  const Effort& effort_;
+  int64_t frugal_bytes_;
+  Keeper keeper_, frugal_;  // all points, and the frugal ones
   std::set<Cuts> refined_;
   std::vector<RankedCandidate> priced_;
-  double best_ = std::numeric_limits<double>::infinity();  // of priced_
+  double best_ = std::numeric_limits<double>::infinity();  // rank of priced_
   int64_t considered_ = 0;
 };
 

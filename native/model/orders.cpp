@@ -65,6 +65,21 @@ std::vector<LoopOrder> UsualOrders(const Problem& problem, const AxisArray& coun
   return orders;
 }
 
+std::vector<LoopOrder> AllOrders(const Problem& problem, const AxisArray& counts,
+                                 bool reproducible) {
+  const auto cut = [&](Axis axis) { return counts[Index(axis)] > 1; };
+  const auto makes = [&](Axis axis) { return !IsReduction(problem, axis); };
+  LoopOrder order{Axis::kN, Axis::kG, Axis::kK, Axis::kC, Axis::kD, Axis::kH, Axis::kW};
+  const auto end = std::stable_partition(order.begin(), order.end(), cut);
+  std::vector<LoopOrder> orders;
+  do {
+    const auto sums = std::find_if_not(order.begin(), end, makes);
+    const bool legal = std::none_of(sums, end, makes);
+    if (legal && (!reproducible || std::is_sorted(sums, end))) orders.push_back(order);
+  } while (std::next_permutation(order.begin(), end));
+  return orders;
+}
+
 bool KeepsSummationOrder(const Problem& problem, const AxisArray& lengths,
                          const AxisArray& counts) {
   if (!SumsOverPixels(problem)) return true;

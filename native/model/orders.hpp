@@ -15,6 +15,11 @@ namespace oocdnn {
 std::vector<LoopOrder> UsualOrders(const Problem& problem, const AxisArray& counts,
                                    bool reproducible);
 
+// Every legal order of the axes that are cut, outermost first, with those that are not, which make
+// no difference, behind them. `reproducible`: sums over pixels in the order N, D, H, W only.
+std::vector<LoopOrder> AllOrders(const Problem& problem, const AxisArray& counts,
+                                 bool reproducible);
+
 // Whether sums over these cuts are added up in the order in which one uncut tile adds them: N, D,
 // H, W of the filter's and the bias's gradients. An axis may then be cut only where every axis
 // before it advances by single rows. Other directions sum over one axis, in order whatever the cut.

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -52,8 +53,13 @@ struct PlanRequest {
   std::vector<EngineInfo> engines;  // in order of preference; empty names are skipped
   bool reproducible = false;        // only invariant engines; bits must not depend on the budget
   bool first_choice = false;        // see TileOp
-  bool exhaustive = false;          // every tile length, not only the usual ones (tests)
-  int best = 8;                     // how many candidates to return (a few more for many engines)
+  // Not only the usual tile lengths and loop orders are looked at, but all, as far as the search
+  // comes until then; on shared engines, where one tile leads that fits, it needs not.
+  bool exhaustive = false;
+  // The library times the best few on the device; no more of them after the deadline.
+  bool measure = false;
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  int best = 8;  // how many candidates to return (a few more for many engines)
 };
 
 // With the budget that is left to tiles, which the search is asked for.

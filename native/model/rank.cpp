@@ -10,8 +10,6 @@
 namespace oocdnn {
 namespace {
 
-constexpr double kEqual = 1.01;
-
 // One tile is the same plan in any loop order.
 bool Same(const Candidate& a, const Candidate& b) {
   return a.tiling == b.tiling && a.depths == b.depths && a.engine == b.engine &&

@@ -22,6 +22,9 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // How much faster a plan with partial sums must be than one without before it is preferred.
 constexpr double kPartialSumsGain = 1.25;
 
+// Candidates whose ranks are within this factor of the best are taken to be equally fast.
+constexpr double kEqual = 1.01;
+
 // By RankOf; among those within one percent of each other, first those that do not wait (see Cost),
 // which bear with arithmetic slower than predicted, then those without gaps, and then fewer device
 // bytes.

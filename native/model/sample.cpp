@@ -9,8 +9,7 @@
 namespace oocdnn {
 namespace {
 
-constexpr int64_t kDraws = 200;  // for each candidate that is wanted
-constexpr int kMostSlots = 3;
+constexpr int64_t kDraws = 200;   // for each candidate that is wanted
 constexpr double kGrowth = 1.25;  // of lengths, see UsualLengths
 
 class Chance {
@@ -45,7 +44,7 @@ std::vector<RankedCandidate> Sample(const PlanRequest& request, const Profile& p
     for (int i = 0; i < kAxes; ++i) {
       cuts[i] = space.Cut(static_cast<Axis>(i), lengths[i][chance.Below(lengths[i].size())]);
     }
-    const std::vector<Point> points = space.PointsOf(cuts, kMostSlots, false);
+    const std::vector<Point>& points = space.AllPoints(cuts, {});
     if (points.empty()) continue;
     const Candidate candidate = space.CandidateOf(points[chance.Below(points.size())]);
     const bool known = std::any_of(found.begin(), found.end(), [&](const RankedCandidate& other) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <iterator>
 #include <optional>
+#include <utility>
 
 #include "base/checked.hpp"
 #include "base/config.hpp"
@@ -52,30 +53,42 @@ void PutWhole(const RankedCandidate& whole, bool shared_engines, Families* famil
   }
 }
 
-Families SearchEngine(const PlanRequest& request, int engine, const Profile& profile,
-                      PlanSearch* search) {
+// What was found on one engine.
+struct Found {
+  int engine = 0;
   Families families;
-  const std::optional<RankedCandidate> whole = Whole(request, engine, profile);
-  ++search->considered;
-  if (!whole) search->refused.push_back(WholeRefusal(request, engine));
-  if (!whole || whole->cost.steps > 0) {
-    TileSpace space(request, engine, profile);
-    FamilySearch uncut(&space, request, profile, false);
-    families.uncut = uncut.Run();
-    search->considered += uncut.considered();
+  std::vector<std::string> refused;
+  int64_t considered = 0;
+};
 
-    // Partial sums are looked at only where they could be so much faster.
-    const Axis summed = SummedChannels(request.problem);
-    const double floor = FloorOf(request, engine, profile) * kPartialSumsGain;
-    const bool useless = !families.uncut.empty() && families.uncut.front().cost.seconds <= floor;
-    if (summed != Axis::kN && !whole && !useless) {
-      FamilySearch cut(&space, request, profile, true);
-      families.cut = cut.Run();
-      search->considered += cut.considered();
-    }
+void SearchFamilies(const PlanRequest& request, const Profile& profile, const Effort& effort,
+                    bool whole, double floor, Found* found) {
+  TileSpace space(request, found->engine, profile);
+  const auto run = [&](bool cut) {
+    FamilySearch family(&space, request, profile, cut, effort);
+    std::vector<RankedCandidate> ranked = family.Run();
+    found->considered += family.considered();
+    return ranked;
+  };
+  Families& families = found->families;
+  families.uncut = run(false);
+  if (SummedChannels(request.problem) == Axis::kN || (whole && !request.exhaustive)) return;
+  // Partial sums are looked at only where they could be so much faster.
+  if (families.Seconds() > floor * kPartialSumsGain) families.cut = run(true);
+}
+
+Found SearchEngine(const PlanRequest& request, int engine, const Profile& profile, double floor,
+                   const Effort& effort) {
+  Found found;
+  found.engine = engine;
+  const std::optional<RankedCandidate> whole = Whole(request, engine, profile);
+  ++found.considered;
+  if (!whole) found.refused.push_back(WholeRefusal(request, engine));
+  if (!whole || whole->cost.steps > 0) {
+    SearchFamilies(request, profile, effort, whole.has_value(), floor, &found);
   }
-  if (whole) PutWhole(*whole, profile.shared_engines, &families);
-  return families;
+  if (whole) PutWhole(*whole, profile.shared_engines, &found.families);
+  return found;
 }
 
 // Sentence of an engine that no tiling fits.
@@ -94,12 +107,15 @@ class EngineLoop {
   Result<PlanSearch> Run() {
     const std::vector<int> engines = Admitted();
     if (engines.empty()) return NoEngine();
-    std::vector<Families> found;
-    for (const int engine : engines) {
-      found.push_back(SearchEngine(request_, engine, profile_, &search_));
-      if (found.back().Seconds() < kNever) continue;
-      NoteRefusal(engine);
-      found.pop_back();
+    std::vector<Found> found;
+    for (Found& one : SearchAll(engines)) {
+      search_.considered += one.considered;
+      std::move(one.refused.begin(), one.refused.end(), std::back_inserter(search_.refused));
+      if (one.families.Seconds() < kNever) {
+        found.push_back(std::move(one));
+      } else {
+        NoteRefusal(one.engine);
+      }
     }
     if (found.empty()) {
       return Error(Code::kOutOfMemory, "%s", least_text_.c_str()).WithDetail(least_);
@@ -109,7 +125,8 @@ class EngineLoop {
     int places = std::max(request_.best - rest * kAtLeast, 1);
     while (!found.empty()) {
       const auto next = Preferred(&found);
-      std::vector<RankedCandidate> ranked = Merge(std::move(*next), request_.budget, places);
+      std::vector<RankedCandidate> ranked =
+          Merge(std::move(next->families), request_.budget, places);
       std::move(ranked.begin(), ranked.end(), std::back_inserter(search_.ranked));
       found.erase(next);
       places = kAtLeast;
@@ -118,12 +135,34 @@ class EngineLoop {
   }
 
  private:
+  // The engine with the least floor first. One whose floor is above the best that was found by more
+  // than a preference makes up for cannot lead, as no plan on it takes less than its floor: what is
+  // offered of it is looked for briefly.
+  std::vector<Found> SearchAll(const std::vector<int>& engines) {
+    std::vector<std::pair<double, int>> by_floor;
+    by_floor.reserve(engines.size());
+    for (const int engine : engines) {
+      by_floor.emplace_back(FloorOf(request_, engine, profile_), engine);
+    }
+    std::sort(by_floor.begin(), by_floor.end());
+    double best = kNever;
+    std::vector<Found> found;
+    for (const auto& [floor, engine] : by_floor) {
+      const Effort& effort = floor > kEngineGain * best ? kBrief : kThorough;
+      found.push_back(SearchEngine(request_, engine, profile_, floor, effort));
+      best = std::min(best, found.back().families.Seconds());
+    }
+    std::sort(found.begin(), found.end(),
+              [](const Found& a, const Found& b) { return a.engine < b.engine; });
+    return found;
+  }
+
   // The first, in the order of the request, that none beats clearly.
-  static std::vector<Families>::iterator Preferred(std::vector<Families>* found) {
+  static std::vector<Found>::iterator Preferred(std::vector<Found>* found) {
     double least = kNever;
-    for (const Families& families : *found) least = std::min(least, families.Seconds());
-    return std::find_if(found->begin(), found->end(), [&](const Families& families) {
-      return families.Seconds() <= kEngineGain * least;
+    for (const Found& one : *found) least = std::min(least, one.families.Seconds());
+    return std::find_if(found->begin(), found->end(), [&](const Found& one) {
+      return one.families.Seconds() <= kEngineGain * least;
     });
   }
 

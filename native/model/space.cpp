@@ -14,13 +14,6 @@ AxisArray LengthsOf(const Cuts& cuts) {
   return lengths;
 }
 
-bool IsPartial(const Problem& problem, const Cuts& cuts) {
-  return std::any_of(cuts.begin(), cuts.end(), [&](const AxisCut* cut) {
-    return cut->count > 1 && IsReduction(problem, cut->axis);
-  });
-}
-
-// The operands whose ring depths are free; all others follow from the output's.
 std::vector<Operand> RingOperands(const Problem& problem) {
   std::vector<Operand> rings;
   for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY}) {
@@ -51,7 +44,14 @@ TileSpace::TileSpace(const PlanRequest& request, int engine, const Profile& prof
       engine_(engine),
       padding_as_data_(!request.engines[static_cast<size_t>(engine)].symmetric_padding),
       footprint_(request.problem, request.engines[static_cast<size_t>(engine)]),
-      rates_(request, engine, profile) {}
+      rates_(request, engine, profile),
+      rings_(RingOperands(request.problem)) {
+  for (int i = 0; i < kOperands; ++i) {
+    for (int a = 0; a < kAxes; ++a) {
+      moves_[i][a] = Moves(problem(), static_cast<Operand>(i), static_cast<Axis>(a));
+    }
+  }
+}
 
 const AxisCut* TileSpace::Cut(Axis axis, int64_t length) {
   auto& known = cuts_[Index(axis)];
@@ -86,7 +86,12 @@ int64_t TileSpace::SingleBytes(const ConvShape& tile, bool partial) const {
   return bytes;
 }
 
-void TileSpace::Sweep(const LengthLists& lengths, const std::function<void(const Cuts&)>& visit) {
+double TileSpace::LeastSeconds(int64_t steps) const {
+  return rates_.shared_engines() ? 0.0 : rates_.HostSeconds(steps);
+}
+
+void TileSpace::Sweep(const LengthLists& lengths, const std::function<bool(int64_t)>& enter,
+                      const std::function<void(const Cuts&)>& visit) {
   std::array<std::vector<const AxisCut*>, kAxes> choices;
   ConvShape least = problem().shape;  // extents that no choice of the open axes undercuts
   for (int i = 0; i < kAxes; ++i) {
@@ -101,102 +106,172 @@ void TileSpace::Sweep(const LengthLists& lengths, const std::function<void(const
     SetExtents(smallest, &least);
   }
   Cuts cuts{};
-  const std::function<void(int, const ConvShape&)> descend = [&](int level,
-                                                                 const ConvShape& outer) {
-    for (const AxisCut* cut : choices[level]) {
-      ConvShape shape = outer;
-      SetExtents(*cut, &shape);
-      if (SingleBytes(shape, false) > request_.budget) continue;
-      cuts[level] = cut;
-      if (level + 1 == kAxes) {
-        visit(cuts);
-      } else {
-        descend(level + 1, shape);
-      }
-    }
-  };
-  descend(0, least);
+  const std::function<void(int, const ConvShape&, int64_t)> descend =
+      [&](int level, const ConvShape& outer, int64_t outer_steps) {
+        for (const AxisCut* cut : choices[level]) {
+          const int64_t steps = Mul(outer_steps, cut->count);
+          if (!enter(steps)) continue;
+          ConvShape shape = outer;
+          SetExtents(*cut, &shape);
+          if (SingleBytes(shape, false) > request_.budget) continue;
+          cuts[level] = cut;
+          if (level + 1 == kAxes) {
+            visit(cuts);
+          } else {
+            descend(level + 1, shape, steps);
+          }
+        }
+      };
+  descend(0, least, 1);
 }
 
-double TileSpace::BoundOf(const Cuts& cuts) const {
-  int64_t steps = 0;
-  return ComputeSeconds(problem(), rates_, cuts, &steps);
+bool TileSpace::IsPartial(const Cuts& cuts) const {
+  return std::any_of(cuts.begin(), cuts.end(), [&](const AxisCut* cut) {
+    return cut->count > 1 && !moves_[Index(problem().output())][Index(cut->axis)];
+  });
 }
 
-TileSpace::Slots TileSpace::SlotsOf(const Cuts& cuts) const {
+TileSpace::Slots TileSpace::SlotsOf(const Cuts& cuts, const ConvShape& tile) const {
   Slots slots;
-  const ConvShape tile = ShapeOf(problem(), cuts);
-  const bool partial = IsPartial(problem(), cuts);
-  const AxisArray counts = CountsOf(cuts);
+  const bool partial = IsPartial(cuts);
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (!problem().Uses(operand)) continue;
     slots.bytes[i] = footprint_.SlotBytes(tile, operand, partial);
-    slots.boxes[i] = BoxesOf(problem(), counts, operand);
     slots.single = Add(slots.single, slots.bytes[i]);
+    slots.boxes[i] = 1;
+    for (const AxisCut* cut : cuts) {
+      if (moves_[i][Index(cut->axis)]) slots.boxes[i] = Mul(slots.boxes[i], cut->count);
+    }
   }
   if (!footprint_.Indexable(tile)) slots.single = kSizeMax;
-  slots.compute_seconds = ComputeSeconds(problem(), rates_, cuts, &slots.steps);
   return slots;
 }
 
-std::vector<Point> TileSpace::PointsOf(const Cuts& cuts, int most_slots, bool best_only) {
-  std::vector<Point> points;
-  if (!Allowed(cuts)) return points;
-  const Slots slots = SlotsOf(cuts);
-  if (slots.single > request_.budget) return points;
+bool TileSpace::Open(const Cuts& cuts, const Wanted& wanted, Slots* slots) const {
+  if (!Allowed(cuts)) return false;
+  const ConvShape tile = ShapeOf(problem(), cuts);
+  // Whatever the order and the slots, all of this is computed.
+  int64_t steps = 0;
+  const double compute_seconds = ComputeSeconds(problem(), rates_, cuts, &steps);
+  if (compute_seconds > wanted.Limit(0)) return false;
+  *slots = SlotsOf(cuts, tile);
+  slots->compute_seconds = compute_seconds;
+  slots->steps = steps;
+  return slots->single <= request_.budget && compute_seconds <= wanted.Limit(slots->single);
+}
+
+const std::vector<Point>& TileSpace::BestPoints(const Cuts& cuts, const Wanted& wanted) {
+  points_.clear();
+  Slots slots;
+  if (!Open(cuts, wanted, &slots)) return points_;
   for (const LoopOrder& order : UsualOrders(problem(), CountsOf(cuts), request_.reproducible)) {
-    PutPoints(cuts, slots, order, most_slots, best_only, &points);
+    PutPoints(cuts, slots, order, 2, wanted, 2);
   }
-  return points;
+  return points_;
+}
+
+const std::vector<Point>& TileSpace::AllPoints(const Cuts& cuts, const Wanted& wanted) {
+  points_.clear();
+  Slots slots;
+  if (!Open(cuts, wanted, &slots)) return points_;
+  for (const LoopOrder& order : AllOrders(problem(), CountsOf(cuts), request_.reproducible)) {
+    PutPoints(cuts, slots, order, kMostSlots, wanted, 0);
+  }
+  return points_;
+}
+
+Totals TileSpace::TotalsOf(const Slots& slots, const Flows& flows, const Depths& depths) const {
+  Totals totals;
+  totals.compute_seconds = slots.compute_seconds;
+  totals.steps = slots.steps;
+  for (int i = 0; i < kOperands; ++i) {
+    if (depths[i] > 0) totals.flow[i] = flows[i][depths[i]];
+  }
+  return totals;
+}
+
+// A price is the length of a walk, but never less than what CostOf and WireBound say, which need no
+// walk; the busy times in its rank are the same in both; and a rank grows with the seconds.
+double TileSpace::RankBound(const Totals& totals, const Cost& cost) const {
+  return RankOf(cost, std::max(cost.seconds, WireBound(problem(), rates_, totals)));
+}
+
+// Where there are so few boxes, a slot for each keeps them all.
+Depths TileSpace::MostSlots(const Slots& slots, int most) const {
+  Depths useful{};
+  for (int i = 0; i < kOperands; ++i) {
+    if (!problem().Uses(static_cast<Operand>(i))) continue;
+    useful[i] = slots.boxes[i] <= kMostSlots ? static_cast<int>(slots.boxes[i]) : most;
+  }
+  return useful;
+}
+
+// More slots never fetch more, though they may roll more over: so with the most of all, and without
+// what is rolled, no choice of slots costs less.
+double TileSpace::RankBound(const Slots& slots, const Flows& flows, const Depths& most) const {
+  Totals totals = TotalsOf(slots, flows, most);
+  for (Flow& flow : totals.flow) flow.move_seconds = 0.0;
+  return RankBound(totals, CostOf(problem(), rates_, totals));
+}
+
+double TileSpace::Limit(const Wanted& wanted, int64_t bytes, size_t best) const {
+  const bool full = best > 0 && points_.size() == best;
+  return full ? std::min(wanted.Limit(bytes), points_.back().rank) : wanted.Limit(bytes);
 }
 
 void TileSpace::PutPoints(const Cuts& cuts, const Slots& slots, const LoopOrder& order,
-                          int most_slots, bool best_only, std::vector<Point>* points) const {
-  constexpr int kMost = 3;
-  const std::vector<Operand> rings = RingOperands(problem());
-  const int out = Index(problem().output());
-  std::array<std::array<Flow, kMost + 1>, kOperands> flow;
-  std::array<int, kOperands> most{};
-  int choices = 1;
+                          int most_slots, const Wanted& wanted, size_t best) {
+  const Depths most = MostSlots(slots, most_slots);
+  Flows flows;
+  const auto put_flow = [&](int i, int depth) {
+    flows[i][depth] = FlowOf(problem(), rates_, cuts, order, static_cast<Operand>(i), depth);
+  };
   for (int i = 0; i < kOperands; ++i) {
-    if (!problem().Uses(static_cast<Operand>(i))) continue;
-    // Where there are so few boxes, a slot for each keeps them all.
-    const int64_t useful = slots.boxes[i] <= kMost ? slots.boxes[i] : most_slots;
-    most[i] = static_cast<int>(useful);
-    for (int depth = 1; depth <= most[i]; ++depth) {
-      flow[i][depth] = FlowOf(problem(), rates_, cuts, order, static_cast<Operand>(i), depth);
-    }
+    if (most[i] > 0) put_flow(i, most[i]);
   }
-  for (const Operand ring : rings) choices *= most[Index(ring)];
+  if (RankBound(slots, flows, most) > Limit(wanted, slots.single, best)) return;
+  for (int i = 0; i < kOperands; ++i) {
+    for (int depth = 1; depth < most[i]; ++depth) put_flow(i, depth);
+  }
+  int choices = 1;
+  for (const Operand ring : rings_) choices *= most[Index(ring)];
   for (int choice = 0; choice < choices; ++choice) {
-    Point point{cuts, order, {}, 0.0, 0.0, 0};
-    int rest = choice;
-    for (const Operand ring : rings) {
-      point.depths[Index(ring)] = 1 + rest % most[Index(ring)];
-      rest /= most[Index(ring)];
-    }
-    Totals totals;
-    totals.compute_seconds = slots.compute_seconds;
-    totals.steps = slots.steps;
+    Point point{cuts, order, DepthsOf(choice, most), 0.0, 0.0, 0};
     for (int i = 0; i < kOperands; ++i) {
-      if (most[i] == 0) continue;
-      if (point.depths[i] == 0) point.depths[i] = std::min(most[i], point.depths[out]);
       point.bytes = Add(point.bytes, Mul(point.depths[i], slots.bytes[i]));
-      totals.flow[i] = flow[i][point.depths[i]];
     }
     if (point.bytes > request_.budget) continue;
+    const Totals totals = TotalsOf(slots, flows, point.depths);
     const Cost cost = CostOf(problem(), rates_, totals);
-    point.bound = cost.seconds;
+    point.bound = RankBound(totals, cost);
+    if (point.bound > Limit(wanted, point.bytes, best)) continue;
     point.rank = RankOf(cost, Estimate(problem(), rates_, totals, cost, point.depths));
-    points->push_back(point);
+    Keep(point, best);
   }
-  if (!best_only || points->size() <= 2) return;
-  std::partial_sort(points->begin(), points->begin() + 2, points->end(),
-                    [](const Point& a, const Point& b) {
-                      return a.rank != b.rank ? a.rank < b.rank : a.bytes < b.bytes;
-                    });
-  points->resize(2);
+}
+
+Depths TileSpace::DepthsOf(int choice, const Depths& most) const {
+  Depths depths{};
+  for (const Operand ring : rings_) {
+    depths[Index(ring)] = 1 + choice % most[Index(ring)];
+    choice /= most[Index(ring)];
+  }
+  const int out = depths[Index(problem().output())];
+  for (int i = 0; i < kOperands; ++i) {
+    if (depths[i] == 0) depths[i] = std::min(most[i], out);
+  }
+  return depths;
+}
+
+void TileSpace::Keep(const Point& point, size_t best) {
+  const auto better = [](const Point& a, const Point& b) {
+    return a.rank != b.rank ? a.rank < b.rank : a.bytes < b.bytes;
+  };
+  const auto place =
+      best == 0 ? points_.end() : std::upper_bound(points_.begin(), points_.end(), point, better);
+  points_.insert(place, point);
+  if (best > 0 && points_.size() > best) points_.pop_back();
 }
 
 int64_t TileSpace::LeastBytes(Tiling* tiling) {
@@ -209,7 +284,7 @@ int64_t TileSpace::LeastBytes(Tiling* tiling) {
       cuts[i] = Cut(axis, whole ? ExtentsOf(problem())[i] : ShortestOf(problem(), axis));
     }
     if (!Allowed(cuts)) continue;
-    const int64_t bytes = SlotsOf(cuts).single;
+    const int64_t bytes = SlotsOf(cuts, ShapeOf(problem(), cuts)).single;
     if (bytes >= least) continue;
     least = bytes;
     *tiling = TilingOf(cuts);

@@ -1,5 +1,9 @@
 // A C door to plans whose runs are timed, on a device that says how long they took.
+#include <optional>
+#include <utility>
+
 #include "device/wrap/forwarding.hpp"
+#include "library/planning.hpp"
 #include "library/timed_plans.hpp"
 #include "testing/door.hpp"
 #include "testing/null_device.hpp"
@@ -7,41 +11,54 @@
 namespace oocdnn::testing {
 namespace {
 
-// Every run takes as long, whatever its tile.
+// Every run of the tile that comes first takes as long, and every run of any other.
 class TimedDevice final : public ForwardingDevice {
  public:
-  TimedDevice(std::unique_ptr<Device> inner, int64_t nanoseconds)
+  TimedDevice(std::unique_ptr<Device> inner, int64_t nanoseconds, int64_t others)
       : ForwardingDevice(std::move(inner)),
         capabilities_(this->inner().capabilities()),
-        nanoseconds_(nanoseconds) {
+        nanoseconds_(nanoseconds),
+        others_(others) {
     capabilities_.tries_engines = true;
   }
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
-  Status Run(Stream, Executable&, const RunArgs& args) override {
-    if (args.tag.span != nullptr) *args.tag.span = {1, 1 + nanoseconds_};
+  Status Run(Stream, Executable& executable, const RunArgs& args) override {
+    const std::pair tile{executable.layout(Operand::kX).bytes,
+                         executable.layout(Operand::kY).bytes};
+    if (!first_) first_ = tile;
+    const int64_t length = tile == *first_ ? nanoseconds_ : others_;
+    if (args.tag.span != nullptr) *args.tag.span = {1, 1 + length};
     return {};
   }
 
  private:
   Capabilities capabilities_;
-  int64_t nanoseconds_;
+  int64_t nanoseconds_, others_;
+  std::optional<std::pair<int64_t, int64_t>> first_;  // bytes of x and y in the tile
 };
 
 }  // namespace
 
+// A run of the tile that comes first takes nanoseconds[0], of any other nanoseconds[1].
+// `measure_seconds`: the limit of planning by measurement, below 0: by estimate.
+//
 // The seconds that the chosen plan is predicted to take, and how many were prepared; text: why
 // there is none, or the plan's.
 OOC_DOOR int oocdnn_testing_timed_plan(const Problem* problem, int64_t budget,
-                                       const char* profile_text, int64_t nanoseconds,
-                                       double* seconds, int64_t* prepared, char* text,
-                                       int64_t capacity) {
+                                       const char* profile_text, const int64_t nanoseconds[2],
+                                       double measure_seconds, double* seconds, int64_t* prepared,
+                                       char* text, int64_t capacity) {
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), text, capacity);
-  TimedDevice device(MakeNullDevice(int64_t{1} << 30), nanoseconds);
+  TimedDevice device(MakeNullDevice(int64_t{1} << 30), nanoseconds[0], nanoseconds[1]);
   PlanRequest request;
   request.problem = *problem;
   request.budget = budget;
   request.engines = device.engines();
+  request.measure = measure_seconds >= 0.0;
+  if (request.measure) {
+    request.deadline = DeadlineIn(measure_seconds);
+  }
   *prepared = 0;
   const Result<PlanReport> report = PlanAndTime(device, request, profile.value(), prepared);
   if (!report.ok()) return Answer(report.status(), text, capacity);

@@ -98,6 +98,10 @@ def library() -> ctypes.CDLL:
         c_char_p, c_char_p, c_int64,
     ]  # fmt: skip
     loaded.oocdnn_testing_floor.restype = c_double
+    loaded.oocdnn_testing_enumerate.restype = c_int64
+    loaded.oocdnn_testing_enumerate.argtypes = [
+        POINTER(Problem), c_int64, c_char_p, c_char_p, c_double * 2, c_double * 2,
+    ]  # fmt: skip
     loaded.oocdnn_testing_search.argtypes = [
         POINTER(Problem), c_int64, c_char_p, c_int, c_int, c_char_p, POINTER(c_int64), c_char_p,
         c_int64,
@@ -154,13 +158,19 @@ class TimedPlan:
     text: str
 
 
-def timed_plan(problem, budget, profile, run_seconds) -> TimedPlan:
-    """What is chosen on a device of one engine, "plain", each of whose runs takes as long."""
+def timed_plan(
+    problem, budget, profile, run_seconds, others=None, measure_seconds=-1.0
+) -> TimedPlan:
+    """What is chosen on a device of one engine, "plain", whose runs all take as long; or `others`
+    takes every run but those of the plan that is tried first. Measured with a limit of 0 or more.
+    """
     seconds, prepared = c_double(), c_int64()
+    others = run_seconds if others is None else others
+    runs = (c_int64 * 2)(round(run_seconds * 1e9), round(others * 1e9))
     text = ctypes.create_string_buffer(ROOM)
     code = library().oocdnn_testing_timed_plan(
-        byref(problem), c_int64(budget), profile.text().encode(), c_int64(round(run_seconds * 1e9)),
-        byref(seconds), byref(prepared), text, c_int64(ROOM),
+        byref(problem), c_int64(budget), profile.text().encode(), runs,
+        c_double(measure_seconds), byref(seconds), byref(prepared), text, c_int64(ROOM),
     )  # fmt: skip
     if code != 0:
         raise Refused(code, text.value.decode())
@@ -203,3 +213,22 @@ def search(
     found = json.loads(text.value)
     ranked = [_candidate(problem, entry) for entry in found["ranked"]]
     return Found(ranked, found["refused"], found["considered"], found["seconds"])
+
+
+@dataclasses.dataclass
+class Enumerated:
+    """The least of all candidates without partial sums, and of those with them."""
+
+    count: int
+    seconds: tuple[float, float]
+    rank: tuple[float, float]
+
+
+def enumerate_all(problem, budget, profile, engine) -> Enumerated:
+    """Prices every candidate within the budget; one engine only."""
+    seconds, ranks = (c_double * 2)(), (c_double * 2)()
+    count = library().oocdnn_testing_enumerate(
+        byref(problem), int(budget), engine.encode(), profile.text().encode(), seconds, ranks
+    )
+    assert count > 0
+    return Enumerated(count, tuple(seconds), tuple(ranks))

@@ -53,6 +53,45 @@ def guessed(profile: Profile) -> planner.TimedPlan:
     return planner.timed_plan(PROBLEM, BUDGET, timeless, run_seconds=1e-9)
 
 
+SLOW = Profile(flops_fallback=1e8)  # hides all copies behind the arithmetic
+FOREVER = 1e6
+
+
+def promised(profile: Profile) -> float:
+    """Seconds of a run of the best plan's tile."""
+    best = ranked(profile)[0]
+    return best.cost["compute_seconds"] / best.cost["steps"]
+
+
+def test_measuring_finds_what_is_faster_than_predicted():
+    """The first plan keeps its promise, so by estimate nothing else is looked at."""
+    runs = {"run_seconds": promised(SLOW), "others": 0.5 * promised(SLOW)}
+    kept = planner.timed_plan(PROBLEM, BUDGET, SLOW, **runs)
+    measured = planner.timed_plan(PROBLEM, BUDGET, SLOW, **runs, measure_seconds=FOREVER)
+    assert kept.prepared == 1
+    assert measured.prepared > 1
+    assert measured.seconds < 0.9 * kept.seconds
+
+
+def test_measuring_keeps_the_first_where_nothing_is_faster():
+    runs = {"run_seconds": promised(SLOW), "others": 100 * promised(SLOW)}
+    kept = planner.timed_plan(PROBLEM, BUDGET, SLOW, **runs)
+    measured = planner.timed_plan(PROBLEM, BUDGET, SLOW, **runs, measure_seconds=FOREVER)
+    assert measured.prepared > 1
+    assert measured.seconds == kept.seconds
+
+
+def test_after_the_time_limit_no_other_plan_is_tried():
+    plan = planner.timed_plan(PROBLEM, BUDGET, SLOW, run_seconds=1.0, measure_seconds=0)
+    assert plan.prepared == 1
+
+
+def test_measuring_needs_no_measured_profile():
+    guess = Profile(flops_fallback=1e8, measured=False)
+    plan = planner.timed_plan(PROBLEM, BUDGET, guess, 1e-6, others=1e-7, measure_seconds=FOREVER)
+    assert plan.prepared > 1
+
+
 def test_without_a_measured_profile_nothing_is_timed():
     guess = Profile(flops_fallback=1e12, measured=False)
     plan = planner.timed_plan(PROBLEM, BUDGET, guess, run_seconds=1.0)

@@ -1,0 +1,31 @@
+#include "library/planning.hpp"
+
+#include <charconv>
+
+namespace oocdnn {
+
+Result<Planning> ParsePlanning(const std::string& text) {
+  if (text == "estimate") return Planning::kEstimate;
+  if (text == "measure") return Planning::kMeasure;
+  if (text == "exhaustive") return Planning::kExhaustive;
+  return Error(Code::kInvalidProblem, "planning '%s': write estimate, measure or exhaustive",
+               text.c_str());
+}
+
+Result<double> ParsePlanningSeconds(const std::string& text) {
+  double seconds = 0.0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, seconds);
+  const bool usable = error == std::errc() && stop == end;
+  if (usable && seconds > 0.0 && seconds <= kMostPlanningSeconds) return seconds;
+  return Error(Code::kInvalidProblem, "%s seconds of planning: write a number above 0, up to %.0e",
+               text.c_str(), kMostPlanningSeconds);
+}
+
+std::chrono::steady_clock::time_point DeadlineIn(double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const std::chrono::duration<double> limit(seconds);
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
+}
+
+}  // namespace oocdnn

@@ -1,0 +1,90 @@
+#include "library/trials.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "library/time_run.hpp"
+#include "model/cost.hpp"
+
+namespace oocdnn {
+namespace {
+
+constexpr int kSearches = 3;  // with what the runs before taught
+constexpr double kFarSlower = 1.5;
+
+class Trials {
+ public:
+  Trials(Device& device, const PlanRequest& request, Profile* refined, PlanReport* report,
+         int64_t* prepared)
+      : device_(device),
+        request_(request),
+        refined_(*refined),
+        best_(*report),
+        prepared_(*prepared) {}
+
+  void Run() {
+    tried_.push_back(best_.booking.candidate);
+    const double seconds = TimeRun(device_, best_.booking);
+    if (seconds == 0.0) return;
+    best_.cost = Learn(best_.booking.candidate, seconds);
+    std::vector<RankedCandidate> next = best_.ranked;
+    for (int search = 0; search < kSearches && !Late(); ++search) {
+      if (!TryAll(next)) return;
+      Result<PlanSearch> found = Search(WithoutBounce(request_), refined_);
+      if (!found.ok()) return;
+      next = std::move(found).value().ranked;
+    }
+  }
+
+ private:
+  [[nodiscard]] bool Late() const { return std::chrono::steady_clock::now() >= request_.deadline; }
+
+  // The price with the time that the run took, which the profile agrees with from now on.
+  Cost Learn(const Candidate& candidate, double seconds) {
+    Refine(request_, candidate, seconds, &refined_);
+    return PriceOf(request_, candidate, refined_, seconds);
+  }
+
+  // Whether any was tried.
+  bool TryAll(const std::vector<RankedCandidate>& ranked) {
+    const size_t before = tried_.size();
+    for (const auto& [candidate, _] : ranked) {
+      if (Late()) break;
+      if (std::find(tried_.begin(), tried_.end(), candidate) != tried_.end()) continue;
+      const double predicted = PriceOf(request_, candidate, refined_).seconds;
+      if (predicted > kFarSlower * best_.cost.seconds) continue;
+      tried_.push_back(candidate);
+      Try(candidate);
+    }
+    return tried_.size() > before;
+  }
+
+  void Try(const Candidate& candidate) {
+    Result<Booking> booking = Book(device_, WithoutBounce(request_), candidate, request_.budget);
+    ++prepared_;
+    if (!booking.ok()) return;
+    const double seconds = TimeRun(device_, booking.value());
+    if (seconds == 0.0) return;
+    const Cost cost = Learn(candidate, seconds);
+    if (cost.seconds >= best_.cost.seconds) return;
+    best_.booking = std::move(booking).value();
+    best_.cost = cost;
+  }
+
+  Device& device_;
+  const PlanRequest& request_;
+  Profile& refined_;
+  PlanReport& best_;
+  int64_t& prepared_;
+  std::vector<Candidate> tried_;
+};
+
+}  // namespace
+
+void TryPlans(Device& device, const PlanRequest& request, Profile* refined, PlanReport* report,
+              int64_t* prepared) {
+  Trials(device, request, refined, report, prepared).Run();
+}
+
+}  // namespace oocdnn

@@ -1,0 +1,16 @@
+// Trials: which of the plans that are predicted to be about as fast is so on the device.
+#pragma once
+
+#include "library/plan_report.hpp"
+
+namespace oocdnn {
+
+// Times runs of a tile of the report's plan, of the others that its search ranked, in their order,
+// and of those that searches find with what was learnt; leaves in the report the plan that is then
+// the fastest. None is tried after the request's deadline, or that is predicted to be far slower
+// than the best so far. `refined`, the profile, agrees with every run from then on. `prepared`
+// counts engine preparations.
+void TryPlans(Device& device, const PlanRequest& request, Profile* refined, PlanReport* report,
+              int64_t* prepared);
+
+}  // namespace oocdnn
