@@ -30,7 +30,7 @@ enum class Var : int {
   kPlanningSeconds,
   kDisable,
 };
-constexpr int kVars = 18;
+constexpr int kVars = 20;
 
 struct VarInfo {
   const char* name;

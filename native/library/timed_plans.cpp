@@ -73,7 +73,7 @@ void CheckPlan(Device& device, const PlanRequest& request, const std::shared_ptr
 Result<PlanReport> PlanAndTime(Device& device, const PlanRequest& request, const Profile& profile,
                                int64_t* prepared) {
   OOC_ASSIGN(PlanReport best, PlanAndBook(device, request, profile, prepared));
-  const bool checks = profile.measured && device.capabilities().tries_engines;
+  const bool checks = profile.Measured() && device.capabilities().tries_engines;
   if (!request.measure && !checks) return best;
   const auto refined = std::make_shared<Profile>(profile);
   if (request.measure) {

@@ -5,7 +5,8 @@ namespace oocdnn {
 Profile RatesOf(const Profile& profile, const PlanRequest& request) {
   const Problem& problem = request.problem;
   Profile rates = profile;
-  rates.machine.clear();
+  rates.of = {};
+  rates.evidence.clear();
   rates.date.clear();
   rates.flops.clear();
   rates.tiles.clear();

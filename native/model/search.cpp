@@ -167,13 +167,13 @@ class EngineLoop {
   }
 
   // Short tiles gain some hundredths; engines that are further behind stay there.
-  void Taper(std::vector<Families>* found) {
+  void Taper(std::vector<Found>* found) {
     double least = kNever;
-    for (const Families& families : *found) least = std::min(least, families.Seconds());
-    for (Families& families : *found) {
-      if (families.Seconds() > kTaperGain * least) continue;
-      search_.considered += AddTapered(request_, profile_, &families.uncut);
-      search_.considered += AddTapered(request_, profile_, &families.cut);
+    for (const Found& one : *found) least = std::min(least, one.families.Seconds());
+    for (Found& one : *found) {
+      if (one.families.Seconds() > kTaperGain * least) continue;
+      search_.considered += AddTapered(request_, profile_, &one.families.uncut);
+      search_.considered += AddTapered(request_, profile_, &one.families.cut);
     }
   }
 
