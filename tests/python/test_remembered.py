@@ -12,7 +12,7 @@ import numpy as np
 import oracle
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from python.remembering import BUDGET, DEVICE, PROBLEM, change, plan, program, rows, run
 from python.support import assert_equal, integers
@@ -71,10 +71,10 @@ def test_a_run_that_was_timed_is_remembered(file, tmp_path):
     assert seconds > 0
     assert again.remembered
     assert again.predicted_seconds == first.predicted_seconds
-    change(file, f"run_seconds = {100 * seconds}")
+    change(file, "run_seconds = 1.0")
     slower = plan(small, 2**16, profile=profile)
     assert (slower.remembered, slower.plan) == (True, first.plan)
-    assert slower.predicted_seconds > 10 * first.predicted_seconds
+    assert slower.predicted_seconds >= 1.0 > first.predicted_seconds
 
 
 def test_what_differs_in_anything_that_plans_look_at_is_another_plan(file):
@@ -102,6 +102,7 @@ def test_calls_follow_it(file):
         assert context.stats.prepared == 0
 
 
+@settings(deadline=None, max_examples=40)
 @given(data=st.data())
 def test_a_plan_for_a_little_more_serves_where_it_fits(data, tmp_path_factory):
     more = data.draw(st.integers(2**15, 2**20))
