@@ -11,6 +11,7 @@
 #include "library/timed_plans.hpp"
 #include "model/cost.hpp"
 #include "model/plan_text.hpp"
+#include "model/refine.hpp"
 #include "model/sample.hpp"
 
 namespace oocdnn {
@@ -244,7 +245,7 @@ Result<PlanReport> Context::BookPlan(const PlanRequest& request, const RankedCan
   if (run_seconds > 0) {
     auto refined = std::make_shared<Profile>(ProfileFor(request.problem));
     report.cost = PriceOf(request, priced.candidate, *refined, run_seconds);
-    oocdnn::Refine(request, priced.candidate, run_seconds, refined.get());
+    oocdnn::Refine(request, priced.candidate, run_seconds, {}, refined.get());
     report.refined = std::move(refined);
     report.run_seconds = run_seconds;
   }

@@ -58,6 +58,7 @@ void CheckPlan(Device& device, const PlanRequest& request, const std::shared_ptr
   for (int timed = 0; timed < kMostTimed; ++timed) {
     const double seconds = TimeRun(device, next.booking);
     if (seconds == 0.0) break;
+    next.run_seconds = seconds;
     next.cost = opinion.Learn(next.booking.candidate, seconds);
     if (timed == 0 || next.cost.seconds < best->cost.seconds) *best = std::move(next);
     const Profile* const promising = opinion.Promising(best->cost.seconds);

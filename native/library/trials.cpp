@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "library/time_run.hpp"
-#include "model/cost.hpp"
+#include "model/refine.hpp"
 
 namespace oocdnn {
 namespace {
@@ -27,6 +27,7 @@ class Trials {
     tried_.push_back(best_.booking.candidate);
     const double seconds = TimeRun(device_, best_.booking);
     if (seconds == 0.0) return;
+    best_.run_seconds = seconds;
     best_.cost = Learn(best_.booking.candidate, seconds);
     std::vector<RankedCandidate> next = best_.ranked;
     for (int search = 0; search < kSearches && !Late(); ++search) {
@@ -42,7 +43,7 @@ class Trials {
 
   // The price with the time that the run took, which the profile agrees with from now on.
   Cost Learn(const Candidate& candidate, double seconds) {
-    Refine(request_, candidate, seconds, &refined_);
+    Refine(request_, candidate, seconds, {}, &refined_);
     return PriceOf(request_, candidate, refined_, seconds);
   }
 
@@ -69,6 +70,7 @@ class Trials {
     const Cost cost = Learn(candidate, seconds);
     if (cost.seconds >= best_.cost.seconds) return;
     best_.booking = std::move(booking).value();
+    best_.run_seconds = seconds;
     best_.cost = cost;
   }
 
