@@ -5,10 +5,11 @@
 The floor of a problem is the least time by wires and arithmetic, both measured in the same run:
 max(a, in / B_in, out / B_out, (in + out) / B_both), every byte counted once, the rates those of the
 memory that the operands lie in. `a` is the best time for the same arithmetic with every operand on
-the GPU: torch in core, NCHW and channels-last, with the engine that its own measurements choose;
-our own whole, where none of torch's counts; and our own tiles. Where torch computes fp32 by
-Winograd or FFT, which is not the same arithmetic, its time is noted and not counted. Elements are
-small integers, for which every engine that adds products gives the same bits as torch.
+the GPU: torch in core, NCHW and channels-last, with the engine that its own measurements choose
+(that it guesses, where the wires take clearly longer even so); our own whole, where none of torch's
+counts; and our own tiles. Where torch computes fp32 by Winograd or FFT, which is not the same
+arithmetic, its time is noted and not counted. Elements are small integers, for which every engine
+that adds products gives the same bits as torch.
 """
 
 import ctypes
@@ -43,6 +44,7 @@ MATHS = {
 OTHER_ARITHMETIC = ("winograd", "fft")  # in the names of kernels
 MANY_FLOPS = 2e13  # of a call beyond which torch tries no engines out: that takes minutes
 MUCH = 1 << 30  # bytes moved, from which on the worst ratio counts
+CLEARLY = 0.8  # of a time, below which another does not matter beside it
 
 
 class Pinned:
@@ -131,19 +133,37 @@ def other_arithmetic(work: Callable[[], object]) -> str | None:
     return next((word for word in OTHER_ARITHMETIC if word in names), None)
 
 
+def arithmetic_seconds(
+    call: Callable[..., object], case: Layer, inputs: list[torch.Tensor], judge: bool, wire: float
+) -> dict[str, Any]:
+    """`in_core_seconds`; without torch's measurements, which take seconds, where what it guesses is
+    well within the time of the wires, so that nothing faster would change the floor."""
+    if not judge:
+        guessed = in_core_seconds(call, case, inputs, judge, measures=False)
+        times = [value for value in guessed.values() if isinstance(value, float)]
+        if min(times, default=math.inf) <= CLEARLY * wire:
+            return guessed
+    return in_core_seconds(call, case, inputs, judge)
+
+
 def channels_last(case: Layer) -> torch.memory_format:
     """The memory order of its tensors that has the channels innermost."""
     return torch.channels_last if case.rank == 2 else torch.channels_last_3d
 
 
 def in_core_seconds(
-    call: Callable[..., object], case: Layer, inputs: list[torch.Tensor], judge: bool
+    call: Callable[..., object],
+    case: Layer,
+    inputs: list[torch.Tensor],
+    judge: bool,
+    measures: bool = True,
 ) -> dict[str, Any]:
     """Seconds of a call on arrays on the GPU by memory order. What it cannot do is left out with
-    its reason, and so is what computes otherwise, where that is judged."""
+    its reason, and so is what computes otherwise, where that is judged. `measures`: whether torch
+    chooses engines by its own measurements, where they do not take minutes."""
     seconds: dict[str, Any] = {}
     many = case.flops > MANY_FLOPS
-    torch.backends.cudnn.benchmark = not many
+    torch.backends.cudnn.benchmark = measures and not many
     for name, order in (("nchw", torch.contiguous_format), ("nhwc", channels_last(case))):
         try:
             here = [tensor.contiguous(memory_format=order) for tensor in inputs]
@@ -274,15 +294,21 @@ def measure(
     host = [pinned.tensor(name, case.shape(name), dtype) for name in sources]
     here = [fill(tensor, seed) for seed, tensor in enumerate(host)]
     result = pinned.tensor(target, case.shape(target), dtype)
+    source = max(host, key=lambda tensor: tensor.nbytes)
+    wires = gauge.rates(bytes_of(source), bytes_of(result), repeats=3)
+    bytes_in, bytes_out = sum(tensor.nbytes for tensor in host), result.nbytes
+    wire = max(wires.floors(bytes_in, bytes_out).values())
     one = Measured(
         layer=case.name,
         direction=direction,
         math=math_name,
         problem=f"{case.problem(direction)} {word}",
-        bytes_in=sum(tensor.nbytes for tensor in host),
-        bytes_out=result.nbytes,
+        bytes_in=bytes_in,
+        bytes_out=bytes_out,
         flops=case.flops,
-        torch_seconds=in_core_seconds(in_core(case, direction), case, here, math_name == "fp32"),
+        torch_seconds=arithmetic_seconds(
+            in_core(case, direction), case, here, math_name == "fp32", wire
+        ),
     )
     if not any(isinstance(value, float) for value in one.torch_seconds.values()):
         own = partial(convolve_in_core, context, case, direction, math=allowed)
@@ -302,8 +328,7 @@ def measure(
     # Integers are exact in TF32, and its engines only add products.
     torch.backends.cudnn.allow_tf32 = True
     one.wrong, one.difference = compare(result, in_core(case, direction)(*here))
-    source = max(host, key=lambda tensor: tensor.nbytes)
-    note_floors(one, gauge.rates(bytes_of(source), bytes_of(result), repeats=3))
+    note_floors(one, wires)
     torch.cuda.empty_cache()
     return one
 

@@ -27,10 +27,11 @@ T = TypeVar("T")
 class Stats:
     """What the last call on a context did. Bytes and seconds; times of the engines are busy times.
 
-    `peak_device_bytes` is the high-water mark of what was booked, over all calls of the context,
-    and never above `budget_bytes`. `overhead_device_bytes` are held by drivers and libraries and
-    not bounded by the budget. `bytes_h2d` and `bytes_d2h` crossed toward and from the device, on
-    the CPU device too. `device_allocations` and `prepared` (executables) are 0 after warm-up.
+    `peak_device_bytes` is the high-water mark of what was booked, over all calls of the context
+    since it was made or released, and never above `budget_bytes`. `overhead_device_bytes` are held
+    by drivers and libraries and not bounded by the budget. `bytes_h2d` and `bytes_d2h` crossed
+    toward and from the device, on the CPU device too. `device_allocations` and `prepared`
+    (executables) are 0 after warm-up.
     `overlap` is the sum of the three engines' seconds over `seconds`; where a call's arrays are all
     on a GPU it returns before its work is done, and times are those that the host saw. `split`
     gives the pieces on each axis: n, groups, k, c, d, h, w.

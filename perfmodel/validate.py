@@ -38,8 +38,9 @@ class Measured:
     predicted_seconds: float
     seconds: float  # the core's
     whole_seconds: float  # with what Python does
-    estimated_bytes: int
-    booked_bytes: int
+    estimated_bytes: int  # while searching
+    booked_bytes: int  # predicted before the call
+    peak_bytes: int  # of the call
     first_seconds: float
 
     @property
@@ -48,7 +49,7 @@ class Measured:
 
     @property
     def bytes_error(self) -> float:
-        return self.estimated_bytes / max(self.booked_bytes, 1) - 1
+        return self.booked_bytes / max(self.peak_bytes, 1) - 1
 
 
 @dataclass
@@ -95,10 +96,12 @@ def timed(context: oocdnn.Context, call: Callable[[], Any], repeats: int) -> tup
 def measure(context: oocdnn.Context, case: Case, repeats: int) -> tuple[Measured, Any]:
     """Also the call, ready for more."""
     call = random_call(parse(case.problem), context, pinned_arrays(0))
+    context.release()
     start = time.perf_counter()
+    plan = context.plan(case.problem)
     call()
     first = time.perf_counter() - start
-    plan = context.plan(case.problem)
+    peak = context.stats.peak_device_bytes
     seconds, whole = timed(context, call, repeats)
     busy = plan.seconds_by_engine
     measured = Measured(
@@ -112,6 +115,7 @@ def measure(context: oocdnn.Context, case: Case, repeats: int) -> tuple[Measured
         whole_seconds=whole,
         estimated_bytes=plan.estimated_bytes,
         booked_bytes=plan.booked_bytes,
+        peak_bytes=peak,
         first_seconds=first,
     )
     return measured, call

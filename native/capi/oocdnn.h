@@ -153,7 +153,7 @@ typedef struct oocdnn_options {
 /* What the last call on a context did. */
 typedef struct oocdnn_stats {
   int64_t tiles;
-  int64_t peak_device_bytes;     /* high-water of what was booked, all calls of the context */
+  int64_t peak_device_bytes;     /* high-water of what was booked since oocdnn_release */
   int64_t overhead_device_bytes; /* held by drivers and libraries, not ours to bound */
   int64_t bytes_h2d;             /* crossed toward the device */
   int64_t bytes_d2h;             /* crossed from the device */

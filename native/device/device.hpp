@@ -25,8 +25,9 @@
 
 namespace oocdnn {
 
-// Who waits for an event most of the time; anybody may. A host that waits sleeps where it is the
-// event's use.
+// Who waits for an event most of the time; anybody may. A host sleeps while it waits where it is
+// the event's use, and waits as the program has told the device otherwise (a GPU's host by default
+// stays awake).
 enum class EventUse { kStreams, kHost };
 
 struct StreamTag;

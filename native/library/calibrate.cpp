@@ -1,6 +1,7 @@
 // Where profiles come from and where they are kept.
 #include "library/calibrate.hpp"
 
+#include <algorithm>
 #include <ctime>
 #include <iterator>
 #include <utility>
@@ -61,14 +62,14 @@ std::string KindOf(const Problem& problem) {
 
 }  // namespace
 
-MachineProfile::MachineProfile(Device& device, const std::string& path)
-    : device_(device), profile_(Guess(device)) {
+MachineProfile::MachineProfile(Device& device, const std::string& path, int64_t budget)
+    : device_(device), limit_(std::max(budget, kLeastLimit)), profile_(Guess(device)) {
   if (path == "none") return;
   const std::string machine = profile_.machine;
   file_ = path.empty() ? CachePath(machine) : path;
   if (!ReadProfile(file_, path.empty() ? machine : "", &profile_)) {
     profile_.date = Today();
-    const Status status = MeasureCopies(device, &profile_);
+    const Status status = MeasureCopies(device, limit_, &profile_);
     profile_.measured = status.ok();
     if (!status.ok()) {
       Log(LogLevel::kWarn,
@@ -87,7 +88,7 @@ const Profile& MachineProfile::For(const Problem& problem) {
   if (!Lacks(problem)) return profile_;
   asked_.insert(KindOf(problem));
   const Profile before = profile_;
-  MeasureArithmetic(device_, problem, TileGrid::kFew, &profile_);
+  MeasureArithmetic(device_, problem, TileGrid::kFew, limit_, &profile_);
   if (profile_ != before) static_cast<void>(Write());
   return profile_;
 }
@@ -114,7 +115,7 @@ Status MachineProfile::Complete(const Progress& progress) {
       problem.dtype = type.dtype;
       problem.math = type.math;
       problem.direction = static_cast<Direction>(i);
-      MeasureArithmetic(device_, problem, TileGrid::kAll, &profile_);
+      MeasureArithmetic(device_, problem, TileGrid::kAll, limit_, &profile_);
       asked_.insert(KindOf(problem));
       OOC_TRY(Write());
       if (progress && !progress(++done, kAll)) {

@@ -15,8 +15,10 @@ class MachineProfile {
  public:
   // The kept profile of this device where there is one, else one of which the copies have been
   // measured now. Never fails: what cannot be measured keeps its built-in guess. `path` "" means
-  // the cache directory; "none" measures nothing and keeps nothing.
-  MachineProfile(Device& device, const std::string& path);
+  // the cache directory; "none" measures nothing and keeps nothing. Measuring takes at most
+  // `budget` bytes of device memory, or kLeastLimit where that is less: too few tell nothing.
+  MachineProfile(Device& device, const std::string& path, int64_t budget);
+  static constexpr int64_t kLeastLimit = int64_t{256} << 20;
 
   // Whether For(problem) would measure something, which takes device memory of its own.
   [[nodiscard]] bool Lacks(const Problem& problem) const;
@@ -33,6 +35,7 @@ class MachineProfile {
   Status Write();
 
   Device& device_;
+  int64_t limit_;     // bytes that measuring may take of the device
   std::string file_;  // "": kept nowhere
   Profile profile_;
   bool grows_ = false;           // it is measured, and of this device

@@ -262,6 +262,7 @@ Status Context::Release() {
   OOC_TRY(EnterProcess());
   OOC_TRY(room_->loop.Settle());
   arena_->Release();
+  arena_->ForgetPeak();
   slabs_->Release();
   return {};
 }

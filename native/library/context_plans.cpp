@@ -7,6 +7,7 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "library/context.hpp"
+#include "library/timed_plans.hpp"
 #include "model/plan_text.hpp"
 #include "model/sample.hpp"
 
@@ -76,7 +77,7 @@ const Profile& Context::ProfileFor(const Problem& problem) {
 
 MachineProfile& Context::Machine() {
   if (profile_ == nullptr) {
-    profile_ = std::make_unique<MachineProfile>(*stack_.base, options_.profile);
+    profile_ = std::make_unique<MachineProfile>(*stack_.base, options_.profile, budget_);
   }
   return *profile_;
 }
@@ -100,7 +101,7 @@ auto Context::BesideArena(const Make& make) -> decltype(make()) {
 // Tiles are also faster than what an engine does in place without the workspace that it wants.
 Result<PlanReport> Context::ChoosePlan(const PlanRequest& request, const InPlace& in_place) {
   const Profile& profile = ProfileFor(request.problem);
-  if (in_place == InPlace{}) return PlanAndBook(*stack_.device, request, profile, &prepared_);
+  if (in_place == InPlace{}) return PlanAndTime(*stack_.device, request, profile, &prepared_);
   PlanRequest picky = request;
   picky.first_choice = true;
   const auto short_of_memory = [](const Result<PlanReport>& made) {
@@ -108,7 +109,7 @@ Result<PlanReport> Context::ChoosePlan(const PlanRequest& request, const InPlace
   };
   Result<PlanReport> made = PlanInPlace(*stack_.device, picky, profile, in_place, &prepared_);
   if (made.status().code() != Code::kUnsupported && !short_of_memory(made)) return made;
-  made = PlanAndBook(*stack_.device, request, profile, &prepared_);
+  made = PlanAndTime(*stack_.device, request, profile, &prepared_);
   if (!short_of_memory(made)) return made;
   Result<PlanReport> rest = PlanInPlace(*stack_.device, request, profile, in_place, &prepared_);
   return rest.ok() ? std::move(rest) : std::move(made);

@@ -7,8 +7,9 @@
 
 namespace oocdnn {
 
-// What copies cost, and pieces of work beyond their bytes and operations.
-Status MeasureCopies(Device& device, Profile* profile);
+// What copies cost, and pieces of work beyond their bytes and operations. Takes at most `limit`
+// bytes of device memory, of which 256 MiB suffice.
+Status MeasureCopies(Device& device, int64_t limit, Profile* profile);
 
 // Which tiles are measured where their size matters: few in a first call, which somebody waits for.
 enum class TileGrid { kFew, kAll };
@@ -17,8 +18,10 @@ enum class TileGrid { kFew, kAll };
 bool IsWide(const Problem& problem);
 
 // The arithmetic of every engine for the problem's type and direction, and for many channels where
-// it is wide, as far as the profile does not have it. What an engine refuses stays as it is.
-void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, Profile* profile);
+// it is wide, as far as the profile does not have it. What an engine refuses stays as it is, and
+// what takes more than `limit` bytes of device memory.
+void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, int64_t limit,
+                       Profile* profile);
 
 // What no time is spent on: nobody waits for the reference engine if another serves.
 inline bool IsLastResort(const EngineInfo& engine) { return engine.name == "reference"; }

@@ -48,8 +48,8 @@ struct Timing {
 // Tiles of one type in one direction, on one engine after another.
 class Tiles {
  public:
-  Tiles(Device& device, const Problem& asked, Stream stream)
-      : device_(device), asked_(asked), stream_(stream) {}
+  Tiles(Device& device, const Problem& asked, int64_t limit, Stream stream)
+      : device_(device), asked_(asked), limit_(limit), stream_(stream) {}
 
   // Operations per second of a tile that runs long enough; 0 where the engine refuses.
   double Rate(int engine) {
@@ -97,7 +97,7 @@ class Tiles {
 
   // Nothing where the engine refuses, or cannot have the memory.
   std::optional<Timing> Time(int engine, int64_t channels, int64_t rows) {
-    const auto rig = Rig::Make(device_, engine, SampleFor(channels, rows));
+    const auto rig = Rig::Make(device_, engine, SampleFor(channels, rows), limit_, true);
     if (!rig.ok() || !Fill(*rig.value()).ok()) return std::nullopt;
     Timing timing{{channels, channels * rows * kWidth}, rig.value()->operations()};
     timing.seconds =
@@ -124,6 +124,7 @@ class Tiles {
 
   Device& device_;
   const Problem& asked_;
+  const int64_t limit_;
   Stream stream_;
   std::optional<Block> numbers_;  // made for the first tile that is timed
 };
@@ -147,10 +148,11 @@ bool IsWide(const Problem& problem) {
 
 // Where copies and arithmetic overlap, the sizes of tiles matter too: what is fast there is so only
 // when it has much to do.
-void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, Profile* profile) {
+void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, int64_t limit,
+                       Profile* profile) {
   const Result<OwnedStream> stream = MakeStream(device, "compute");
   if (!stream.ok()) return;
-  Tiles tiles(device, problem, stream->get());
+  Tiles tiles(device, problem, limit, stream->get());
   const bool sizes =
       !device.capabilities().shared_engines && problem.direction != Direction::kBackwardBias;
   const bool all = grid == TileGrid::kAll && sizes;

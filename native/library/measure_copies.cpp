@@ -15,7 +15,7 @@ namespace {
 constexpr int kRepetitions = 5;
 constexpr int64_t kChannels = 64, kWidth = 112, kElement = 4;
 constexpr int64_t kRows = 1120;             // of a copy: 32 MB of float32
-constexpr int64_t kInsideRows = 4 * kRows;  // of one inside a device
+constexpr int64_t kInsideRows = 4 * kRows;  // of one inside a device, where there is room
 constexpr int64_t kFarRows = 288;  // of a plane of kNarrow columns: 16 KB, a piece of a large one
 constexpr int64_t kNarrow = kWidth / 8;  // columns
 constexpr int64_t kFarPitch = 65536;     // from one such plane to the next: see MemoryOrder
@@ -46,8 +46,9 @@ struct RowSeconds {
 
 class Copies {
  public:
-  Copies(Device& device, Profile* profile)
+  Copies(Device& device, int64_t limit, Profile* profile)
       : device_(device),
+        limit_(limit),
         profile_(*profile),
         in_(HostBlock(device, kLarge)),
         out_(HostBlock(device, kLarge)) {}
@@ -74,7 +75,8 @@ class Copies {
     shape.k = shape.c = kChannels;
     shape.in = shape.out = {1, rows, width};
     return Rig::Make(device_, engine,
-                     SampleOf(shape, DType::kFloat32, Math::kFp32, Direction::kForward), 0);
+                     SampleOf(shape, DType::kFloat32, Math::kFp32, Direction::kForward), limit_,
+                     false);
   }
   // Of the engine that the planner would ask first; or, of those whose tiles lie as the host's and
   // whose copies so take one step, where there are any.
@@ -120,7 +122,7 @@ class Copies {
   void MeasureMove(const Rig& rig) {
     SetRate(&profile_.move_bytes_per_second, rig.bytes(Operand::kX),
             BestSeconds(device_, compute_.get(), [&](Span* span) {
-              return device_.Move(compute_.get(), rig.MoveOf(Operand::kX, span));
+              return device_.Move(compute_.get(), rig.MoveOfX(span));
             }));
   }
 
@@ -128,12 +130,13 @@ class Copies {
   // on the device.
   void MeasureInside(int engine) {
     if (device_.capabilities().shares_host_memory) return;
-    const auto rig = RigOf(engine, kInsideRows, kWidth);
     const auto narrow = RigOf(engine, kInsideRows * kNarrow / kWidth, kNarrow);
+    auto rig = RigOf(engine, kInsideRows, kWidth);
+    if (!rig.ok()) rig = RigOf(engine, kRows, kWidth);
     if (!rig.ok() || !narrow.ok()) return;
     const std::string& name = device_.engines()[static_cast<size_t>(engine)].name;
     for (const bool channels_last : {false, true}) {
-      const Host host = rig.value()->OnDevice(Operand::kX, channels_last);
+      const Host host = rig.value()->OnDevice(channels_last);
       double rate = 0.0;
       SetRate(&rate, rig.value()->bytes(Operand::kX), BestFetch(*rig.value(), host));
       if (rate == 0.0) continue;
@@ -349,6 +352,7 @@ class Copies {
   }
 
   Device& device_;
+  const int64_t limit_;
   Profile& profile_;
   const Block in_, out_;  // of the caller's side, kLarge bytes
   OwnedStream fetch_, compute_, drain_;
@@ -357,6 +361,8 @@ class Copies {
 
 }  // namespace
 
-Status MeasureCopies(Device& device, Profile* profile) { return Copies(device, profile).Measure(); }
+Status MeasureCopies(Device& device, int64_t limit, Profile* profile) {
+  return Copies(device, limit, profile).Measure();
+}
 
 }  // namespace oocdnn

@@ -1,12 +1,9 @@
 #include "library/plan_report.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <utility>
 
-#include "library/time_run.hpp"
-#include "library/trials.hpp"
 #include "model/cost.hpp"
 
 namespace oocdnn {
@@ -119,37 +116,6 @@ Result<PlanReport> Attempt(Device& device, const PlanRequest& request, const Pro
   return last;
 }
 
-Result<PlanReport> PlanOnce(Device& device, const PlanRequest& request, const Profile& profile,
-                            int64_t* prepared) {
-  Result<PlanReport> report = Attempt(device, request, profile, true, prepared);
-  if (report.ok() || !IsRefusal(report.status())) return report;
-  report = Attempt(device, request, profile, false, prepared);
-  if (report.ok() || !IsRefusal(report.status())) return report;
-  return AttemptLeast(device, request, profile, prepared, std::move(report).status());
-}
-
-// Times a run of the plan, and of others in its place for as long as one takes longer than
-// predicted and another promises to be faster.
-void CheckPlan(Device& device, const PlanRequest& request, Profile* refined, PlanReport* best,
-               int64_t* prepared) {
-  constexpr int kMostTimed = 6;
-  constexpr double kFaster = 1.01;
-  PlanReport next = *best;
-  for (int timed = 0; timed < kMostTimed; ++timed) {
-    const Candidate& candidate = next.booking.candidate;
-    const double seconds = TimeRun(device, next.booking);
-    if (seconds == 0.0) break;
-    const double predicted = next.cost.seconds;
-    next.cost = PriceOf(request, candidate, *refined, seconds);
-    Refine(request, candidate, seconds, refined);
-    if (timed == 0 || next.cost.seconds < best->cost.seconds) *best = next;
-    if (best->cost.seconds <= kFaster * predicted) break;
-    Result<PlanReport> other = PlanOnce(device, request, *refined, prepared);
-    if (!other.ok() || other->cost.seconds * kFaster >= best->cost.seconds) break;
-    next = std::move(other).value();
-  }
-}
-
 Status CheckIndexable(const Problem& problem) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
@@ -184,20 +150,11 @@ int64_t BounceWithin(int64_t budget, int64_t best) {
 
 Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
                                int64_t* prepared) {
-  OOC_ASSIGN(PlanReport best, PlanOnce(device, request, profile, prepared));
-  const bool checks = profile.measured && device.capabilities().tries_engines;
-  if (!request.measure && !checks) return best;
-  auto refined = std::make_shared<Profile>(profile);
-  if (request.measure) {
-    TryPlans(device, request, refined.get(), &best, prepared);
-  } else {
-    CheckPlan(device, request, refined.get(), &best, prepared);
-  }
-  for (RankedCandidate& ranked : best.ranked) {
-    ranked.cost = PriceOf(request, ranked.candidate, *refined);
-  }
-  best.refined = std::move(refined);
-  return best;
+  Result<PlanReport> report = Attempt(device, request, profile, true, prepared);
+  if (report.ok() || !IsRefusal(report.status())) return report;
+  report = Attempt(device, request, profile, false, prepared);
+  if (report.ok() || !IsRefusal(report.status())) return report;
+  return AttemptLeast(device, request, profile, prepared, std::move(report).status());
 }
 
 Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const Profile& profile,
@@ -241,7 +198,7 @@ int64_t WorkingBudget(Device& device, const PlanRequest& request, const Profile&
   raised.budget = std::max<int64_t>({failure.detail(), request.budget + 1, 1024});
   int64_t prepared = 0;
   for (int step = 0; step < kSteps; ++step) {
-    const Result<PlanReport> report = PlanOnce(device, raised, profile, &prepared);
+    const Result<PlanReport> report = PlanAndBook(device, raised, profile, &prepared);
     if (report.ok()) return raised.budget;
     if (report.status().code() != Code::kOutOfMemory) return 0;
     raised.budget += raised.budget / 4;

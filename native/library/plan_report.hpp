@@ -28,11 +28,7 @@ Status CheckPlannable(const Problem& problem);
 int64_t BounceWithin(int64_t budget, int64_t best);
 
 // Searches, prepares the best candidates in order and books the first whose exact bytes fit;
-// searches again with less where none does. Where the request asks to measure, the best few are
-// tried (library/trials.hpp). Else, where engines are tried out and the profile was measured, a run
-// of what is booked is timed: if it takes longer than predicted, and another plan promises to be
-// faster, that is booked and timed too, and so on; the best of them is the plan.
-// `prepared` counts engine preparations.
+// searches again with less where none does. `prepared` counts engine preparations.
 Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
                                int64_t* prepared);
 

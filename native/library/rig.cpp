@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/config.hpp"
 #include "memory/arena.hpp"
 #include "memory/owners.hpp"
 
@@ -31,7 +32,7 @@ Rig::Rig(Device& device, const Problem& problem, const Tiling& tiling, const Con
       block_(DeviceBlock(device, bytes)) {}
 
 Result<std::unique_ptr<Rig>> Rig::Make(Device& device, int engine, const Problem& problem,
-                                       int64_t trial_limit) {
+                                       int64_t limit, bool tries) {
   const EngineInfo& info = device.engines()[static_cast<size_t>(engine)];
   const Tiling tiling = WholeTiling(problem, !info.symmetric_padding);
   TileOp op;
@@ -39,25 +40,29 @@ Result<std::unique_ptr<Rig>> Rig::Make(Device& device, int engine, const Problem
   op.shape = TileShape(problem, tiling);
   op.dtype = op.out_dtype = problem.dtype;
   op.math = problem.math;
-  op.trial_limit = trial_limit;
+  op.workspace_limit = limit;
+  op.trial_limit = tries ? limit : 0;
   OOC_ASSIGN(std::unique_ptr<Executable> executable, device.Prepare(engine, op));
   Offsets offsets(device.capabilities().alignment);
-  std::array<std::array<int64_t, kOperands>, 2> at{};
-  for (auto& set : at) {
-    for (int i = 0; i < kOperands; ++i) {
-      if (!problem.Uses(static_cast<Operand>(i))) continue;
-      set[i] = offsets.Book(executable->layout(static_cast<Operand>(i)).bytes);
-    }
-  }
+  const auto book = [&](Operand operand) {
+    return problem.Uses(operand) ? offsets.Book(executable->layout(operand).bytes) : 0;
+  };
+  std::array<int64_t, kOperands> at{};
+  for (int i = 0; i < kOperands; ++i) at[i] = book(static_cast<Operand>(i));
+  const int64_t second_x = book(Operand::kX);
   const int64_t workspace = offsets.Book(executable->workspace_bytes());
   const int64_t bounce = device.capabilities().bounce_bytes;
   const int64_t in = offsets.Book(bounce), out = offsets.Book(bounce);
+  if (offsets.total() > limit) {
+    return Error(Code::kOutOfMemory, "measuring it takes %s of the device, and %s may be taken",
+                 BytesText(offsets.total()).c_str(), BytesText(limit).c_str())
+        .WithDetail(offsets.total());
+  }
   std::unique_ptr<Rig> rig(
       new Rig(device, problem, tiling, op.shape, std::move(executable), offsets.total()));
   if (rig->block_.get() == nullptr) return Error(Code::kOutOfMemory, "no memory to calibrate");
-  for (size_t set = 0; set < 2; ++set) {
-    for (int i = 0; i < kOperands; ++i) rig->tile_[set][i] = rig->block_.get() + at[set][i];
-  }
+  for (int i = 0; i < kOperands; ++i) rig->tile_[i] = rig->block_.get() + at[i];
+  rig->second_x_ = rig->block_.get() + second_x;
   rig->workspace_ = rig->block_.get() + workspace;
   rig->bounce_in_ = {rig->block_.get() + in, bounce};
   rig->bounce_out_ = {rig->block_.get() + out, bounce};
@@ -79,7 +84,7 @@ Status Rig::Fill(Stream stream, void* floats) {
 
 Status Rig::Run(Stream stream, Span* span) {
   RunArgs args;
-  for (int i = 0; i < kOperands; ++i) args.tile[i] = tile_[0][i];
+  for (int i = 0; i < kOperands; ++i) args.tile[i] = tile_[i];
   args.workspace = workspace_;
   args.tag.span = span;
   return device_.Run(stream, *executable_, args);
@@ -98,20 +103,20 @@ Transfer Rig::TransferOf(Operand operand, const Host& host, Span* span) const {
   }
   transfer.box = RegionOf(problem_, tiling_, operand, {});
   transfer.tile_end = transfer.box.extent;
-  transfer.tile = tile_[0][Index(operand)];
+  transfer.tile = tile_[Index(operand)];
   transfer.layout = &executable_->layout(operand);
   transfer.bounce = operand == problem_.output() ? bounce_out_ : bounce_in_;
   transfer.tag.span = span;
   return transfer;
 }
 
-TileMove Rig::MoveOf(Operand operand, Span* span) const {
+TileMove Rig::MoveOfX(Span* span) const {
   TileMove move;
-  move.from = tile_[0][Index(operand)];
-  move.to = tile_[1][Index(operand)];
-  move.extent = RegionOf(problem_, tiling_, operand, {}).extent;
-  move.operand = operand;
-  move.layout = &executable_->layout(operand);
+  move.from = tile_[Index(Operand::kX)];
+  move.to = second_x_;
+  move.extent = RegionOf(problem_, tiling_, Operand::kX, {}).extent;
+  move.operand = Operand::kX;
+  move.layout = &executable_->layout(Operand::kX);
   move.tag.span = span;
   return move;
 }

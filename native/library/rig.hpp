@@ -21,12 +21,13 @@ struct Host {
 // A 3x3 convolution that keeps the size, of contiguous tensors: n, channels and extents of `shape`.
 Problem SampleOf(ConvShape shape, DType dtype, Math math, Direction direction);
 
-// One convolution, prepared, with memory for its tiles and for those of a second one, all zeros.
+// One convolution, prepared, with memory for its tiles and for a second tile of x, all zeros.
 class Rig {
  public:
-  // `trial_limit`: see TileOp; 0 where it is not the engine that is timed.
+  // Takes at most `limit` bytes of device memory, kOutOfMemory where they do not suffice. `tries`:
+  // whether engines that a device tries out are; not where it is not the engine that is timed.
   static Result<std::unique_ptr<Rig>> Make(Device& device, int engine, const Problem& problem,
-                                           int64_t trial_limit = INT64_MAX);
+                                           int64_t limit, bool tries);
 
   [[nodiscard]] double operations() const { return shape_.Operations(problem_.direction); }
   [[nodiscard]] double bytes(Operand operand) const {
@@ -39,12 +40,12 @@ class Rig {
   Status Run(Stream stream, Span* span);
   // Of the whole of an operand; what is read and what is written have a bounce memory each.
   [[nodiscard]] Transfer TransferOf(Operand operand, const Host& host, Span* span) const;
-  // The operand's tile of the second set as memory of the device's own.
-  [[nodiscard]] Host OnDevice(Operand operand, bool channels_last) const {
-    return {tile_[1][Index(operand)], problem_.DimsOf(operand)[5], channels_last};
+  // The second tile of x as memory of the device's own.
+  [[nodiscard]] Host OnDevice(bool channels_last) const {
+    return {second_x_, problem_.DimsOf(Operand::kX)[5], channels_last};
   }
-  // Of a whole tile to that of the second set.
-  [[nodiscard]] TileMove MoveOf(Operand operand, Span* span) const;
+  // Of all of x to its second tile.
+  [[nodiscard]] TileMove MoveOfX(Span* span) const;
 
  private:
   Rig(Device& device, const Problem& problem, const Tiling& tiling, const ConvShape& shape,
@@ -56,8 +57,8 @@ class Rig {
   const ConvShape shape_;
   const std::unique_ptr<Executable> executable_;
   const Block block_;
-  std::array<std::array<void*, kOperands>, 2> tile_{};
-  void* workspace_ = nullptr;
+  std::array<void*, kOperands> tile_{};
+  void *second_x_ = nullptr, *workspace_ = nullptr;
   Bounce bounce_in_, bounce_out_;
 };
 

@@ -37,6 +37,7 @@ class Arena {
   [[nodiscard]] void* At(int64_t offset) const { return static_cast<char*>(block_) + offset; }
   [[nodiscard]] int64_t bytes() const { return bytes_; }
   [[nodiscard]] int64_t peak() const { return peak_; }
+  void ForgetPeak() { peak_ = bytes_; }
   [[nodiscard]] int64_t allocations() const { return allocations_; }
 
  private:

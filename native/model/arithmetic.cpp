@@ -36,6 +36,16 @@ void AddTile(const TileSize& size, double flops, double otherwise, TileRates* ra
   (*rates)[size] = flops;
 }
 
+TileRates AllAsFast(TileRates rates) {
+  std::map<int64_t, double> fastest;
+  for (const auto& [size, flops] : rates) {
+    double& most = fastest[size.channels];
+    most = std::max(most, flops);
+  }
+  for (auto& [size, flops] : rates) flops = fastest[size.channels];
+  return rates;
+}
+
 Arithmetic::Arithmetic(const TileRates& rates) {
   for (const auto& [size, flops] : rates) {
     const auto channels = static_cast<double>(size.channels);

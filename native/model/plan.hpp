@@ -53,11 +53,9 @@ struct PlanRequest {
   std::vector<EngineInfo> engines;  // in order of preference; empty names are skipped
   bool reproducible = false;        // only invariant engines; bits must not depend on the budget
   bool first_choice = false;        // see TileOp
-  // Not only the usual tile lengths and loop orders are looked at, but all, as far as the search
-  // comes until then; on shared engines, where one tile leads that fits, it needs not.
-  bool exhaustive = false;
-  // The library times the best few on the device; no more of them after the deadline.
-  bool measure = false;
+  bool exhaustive = false;          // not only the usual tile lengths and loop orders, but all
+  bool measure = false;             // the library times the best few on the device
+  // An exhaustive search ends then, with the best so far, and no more plans are timed.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   int best = 8;  // how many candidates to return (a few more for many engines)
 };

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "device/wrap/forwarding.hpp"
-#include "library/plan_report.hpp"
 #include "library/planning.hpp"
+#include "library/timed_plans.hpp"
 #include "testing/door.hpp"
 #include "testing/null_device.hpp"
 
@@ -60,7 +60,7 @@ OOC_DOOR int oocdnn_testing_timed_plan(const Problem* problem, int64_t budget,
     request.deadline = DeadlineIn(measure_seconds);
   }
   *prepared = 0;
-  const Result<PlanReport> report = PlanAndBook(device, request, profile.value(), prepared);
+  const Result<PlanReport> report = PlanAndTime(device, request, profile.value(), prepared);
   if (!report.ok()) return Answer(report.status(), text, capacity);
   *seconds = report.value().cost.seconds;
   CopyText(ToText(SummaryOf(report.value(), profile.value())), text, capacity);

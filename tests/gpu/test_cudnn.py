@@ -34,6 +34,7 @@ def script(
     environment: Mapping[str, str] = {
         **os.environ,
         "LD_LIBRARY_PATH": ":".join(map(str, folders)),
+        **({"OOCDNN_CUDNN_LIBRARY": str(CUDNN / "libcudnn.so.9")} if CUDNN in folders else {}),
         **variables,
     }
     done = subprocess.run(

@@ -81,3 +81,24 @@ def test_without_a_measured_profile_nothing_is_timed():
     plan = planner.timed_plan(PROBLEM, BUDGET, guess, run_seconds=1.0)
     assert plan.prepared == 1
     assert plan.seconds == ranked(guess)[0].seconds
+
+
+# Copies cost much, which speaks for large tiles; but those are slow, the profile says.
+WRONG = Profile(
+    copy_seconds=2e-4, tiles={"8 2000 plain/f32/fwd": 1e11, "8 40000 plain/f32/fwd": 1e8}
+)
+
+
+def test_what_is_only_thought_slow_is_timed_too():
+    first = ranked(WRONG)[0]
+    plan = planner.timed_plan(PROBLEM, BUDGET, WRONG, run_seconds=1e-6)
+    assert plan.prepared > 1
+    assert plan.seconds < 0.8 * first.cost["seconds"]
+    right = Profile(copy_seconds=WRONG.copy_seconds, flops_fallback=1e12)
+    assert plan.seconds <= 1.05 * ranked(right)[0].seconds
+
+
+def test_hopes_that_are_not_fulfilled_come_to_an_end():
+    plan = planner.timed_plan(PROBLEM, BUDGET, WRONG, run_seconds=1e-2)
+    assert 1 < plan.prepared < 20
+    assert plan.seconds > 1e-2

@@ -1,0 +1,90 @@
+#include "library/timed_plans.hpp"
+
+#include <memory>
+#include <utility>
+
+#include "library/stopwatch.hpp"
+#include "library/time_run.hpp"
+#include "library/trials.hpp"
+#include "model/cost.hpp"
+
+namespace oocdnn {
+namespace {
+
+constexpr int kMostTimed = 7;
+// By how much a plan has to promise to be faster: what is likely, and what is only hoped for.
+constexpr double kFaster = 1.01, kHopedFaster = 1.03;
+
+// What is thought of the device, and learns from the runs that are timed.
+class Opinion {
+ public:
+  Opinion(const PlanRequest& request, const Profile& profile)
+      : request_(request),
+        likely_(std::make_shared<Profile>(profile)),
+        hoped_(std::make_shared<Profile>(profile)) {
+    for (auto& [_, rates] : hoped_->tiles) rates = AllAsFast(rates);
+  }
+
+  [[nodiscard]] const std::shared_ptr<Profile>& likely() const { return likely_; }
+
+  // The price of a plan whose run took so long.
+  Cost Learn(const Candidate& candidate, double run_seconds) {
+    const Cost cost = PriceOf(request_, candidate, *likely_, run_seconds);
+    for (const auto& profile : {likely_, hoped_}) {
+      Refine(request_, candidate, run_seconds, profile.get());
+    }
+    return cost;
+  }
+
+  // By what there may be a faster plan than one of so many seconds; null where by nothing.
+  [[nodiscard]] const Profile* Promising(double seconds) const {
+    if (Promised(*likely_) * kFaster < seconds) return likely_.get();
+    if (Promised(*hoped_) * kHopedFaster < seconds) return hoped_.get();
+    return nullptr;
+  }
+
+ private:
+  [[nodiscard]] double Promised(const Profile& profile) const {
+    const Result<PlanSearch> search = Search(WithoutBounce(request_), profile);
+    return search.ok() ? search->ranked.front().cost.seconds : kInfinity;
+  }
+
+  const PlanRequest& request_;
+  std::shared_ptr<Profile> likely_, hoped_;
+};
+
+// Times the plan, and others in its place for as long as one promises to be faster.
+std::shared_ptr<const Profile> Check(Device& device, const PlanRequest& request,
+                                     const Profile& profile, PlanReport* best, int64_t* prepared) {
+  Opinion opinion(request, profile);
+  PlanReport next = *best;
+  for (int timed = 0; timed < kMostTimed; ++timed) {
+    const double seconds = TimeRun(device, next.booking);
+    if (seconds == 0.0) break;
+    next.cost = opinion.Learn(next.booking.candidate, seconds);
+    if (timed == 0 || next.cost.seconds < best->cost.seconds) *best = std::move(next);
+    const Profile* const promising = opinion.Promising(best->cost.seconds);
+    if (promising == nullptr) break;
+    Result<PlanReport> other = PlanAndBook(device, request, *promising, prepared);
+    if (!other.ok() || other->cost.seconds * kFaster >= best->cost.seconds) break;
+    next = std::move(other).value();
+  }
+  return opinion.likely();
+}
+
+}  // namespace
+
+Result<PlanReport> PlanAndTime(Device& device, const PlanRequest& request, const Profile& profile,
+                               int64_t* prepared) {
+  OOC_ASSIGN(PlanReport best, PlanAndBook(device, request, profile, prepared));
+  const bool checks = profile.measured && device.capabilities().tries_engines;
+  if (!request.measure && !checks) return best;
+  best.refined = request.measure ? TryPlans(device, request, profile, &best, prepared)
+                                 : Check(device, request, profile, &best, prepared);
+  for (RankedCandidate& ranked : best.ranked) {
+    ranked.cost = PriceOf(request, ranked.candidate, *best.refined);
+  }
+  return best;
+}
+
+}  // namespace oocdnn
