@@ -18,11 +18,14 @@ constexpr double kFaster = 1.01, kHopedFaster = 1.03;
 // What is thought of the device, and learns from the runs that are timed.
 class Opinion {
  public:
-  // `likely` learns, too.
-  Opinion(const PlanRequest& request, std::shared_ptr<Profile> likely)
-      : request_(request), likely_(std::move(likely)), hoped_(std::make_shared<Profile>(*likely_)) {
+  Opinion(const PlanRequest& request, const Profile& profile)
+      : request_(request),
+        likely_(std::make_shared<Profile>(profile)),
+        hoped_(std::make_shared<Profile>(profile)) {
     for (auto& [_, rates] : hoped_->tiles) rates = AllAsFast(rates);
   }
+
+  [[nodiscard]] const std::shared_ptr<Profile>& likely() const { return likely_; }
 
   // The price of a plan whose run took so long.
   Cost Learn(const Candidate& candidate, double run_seconds) {
@@ -50,10 +53,10 @@ class Opinion {
   std::shared_ptr<Profile> likely_, hoped_;
 };
 
-// Times a run of the plan, and of others in its place for as long as one promises to be faster.
-void CheckPlan(Device& device, const PlanRequest& request, const std::shared_ptr<Profile>& refined,
-               PlanReport* best, int64_t* prepared) {
-  Opinion opinion(request, refined);
+// Times the plan, and others in its place for as long as one promises to be faster.
+std::shared_ptr<const Profile> Check(Device& device, const PlanRequest& request,
+                                     const Profile& profile, PlanReport* best, int64_t* prepared) {
+  Opinion opinion(request, profile);
   PlanReport next = *best;
   for (int timed = 0; timed < kMostTimed; ++timed) {
     const double seconds = TimeRun(device, next.booking);
@@ -67,6 +70,7 @@ void CheckPlan(Device& device, const PlanRequest& request, const std::shared_ptr
     if (!other.ok() || other->cost.seconds * kFaster >= best->cost.seconds) break;
     next = std::move(other).value();
   }
+  return opinion.likely();
 }
 
 }  // namespace
@@ -76,16 +80,11 @@ Result<PlanReport> PlanAndTime(Device& device, const PlanRequest& request, const
   OOC_ASSIGN(PlanReport best, PlanAndBook(device, request, profile, prepared));
   const bool checks = profile.Measured() && device.capabilities().tries_engines;
   if (!request.measure && !checks) return best;
-  const auto refined = std::make_shared<Profile>(profile);
-  if (request.measure) {
-    TryPlans(device, request, refined.get(), &best, prepared);
-  } else {
-    CheckPlan(device, request, refined, &best, prepared);
-  }
+  best.refined = request.measure ? TryPlans(device, request, profile, &best, prepared)
+                                 : Check(device, request, profile, &best, prepared);
   for (RankedCandidate& ranked : best.ranked) {
-    ranked.cost = PriceOf(request, ranked.candidate, *refined);
+    ranked.cost = PriceOf(request, ranked.candidate, *best.refined);
   }
-  best.refined = refined;
   return best;
 }
 

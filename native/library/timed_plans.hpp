@@ -5,7 +5,7 @@
 
 namespace oocdnn {
 
-// As PlanAndBook; and where the request asks to measure, the best few are tried (trials.hpp). Else,
+// As PlanAndBook; and where the request asks to measure, the best few are timed (TryPlans). Else,
 // where engines are tried out and the profile was measured, a run of what is booked is timed. If
 // another plan promises to be faster than that, it is booked and timed too, and so on a few times;
 // the best of them is the plan. A promise is what the profile says, which has learnt from the runs;

@@ -10,8 +10,8 @@
 namespace oocdnn {
 namespace {
 
-constexpr int kSearches = 3;  // with what the runs before taught
-constexpr double kFarSlower = 1.5;
+constexpr int kSearches = 3;        // with what the runs before taught
+constexpr double kFarSlower = 1.5;  // than the best so far: not worth a try
 
 class Trials {
  public:
@@ -84,9 +84,12 @@ class Trials {
 
 }  // namespace
 
-void TryPlans(Device& device, const PlanRequest& request, Profile* refined, PlanReport* report,
-              int64_t* prepared) {
-  Trials(device, request, refined, report, prepared).Run();
+std::shared_ptr<const Profile> TryPlans(Device& device, const PlanRequest& request,
+                                        const Profile& profile, PlanReport* report,
+                                        int64_t* prepared) {
+  auto refined = std::make_shared<Profile>(profile);
+  Trials(device, request, refined.get(), report, prepared).Run();
+  return refined;
 }
 
 }  // namespace oocdnn

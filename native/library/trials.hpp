@@ -1,6 +1,8 @@
 // Trials: which of the plans that are predicted to be about as fast is so on the device.
 #pragma once
 
+#include <memory>
+
 #include "library/plan_report.hpp"
 
 namespace oocdnn {
@@ -8,9 +10,10 @@ namespace oocdnn {
 // Times runs of a tile of the report's plan, of the others that its search ranked, in their order,
 // and of those that searches find with what was learnt; leaves in the report the plan that is then
 // the fastest. None is tried after the request's deadline, or that is predicted to be far slower
-// than the best so far. `refined`, the profile, agrees with every run from then on. `prepared`
-// counts engine preparations.
-void TryPlans(Device& device, const PlanRequest& request, Profile* refined, PlanReport* report,
-              int64_t* prepared);
+// than the best so far. `prepared` counts engine preparations. What the profile became: it agrees
+// with every run.
+std::shared_ptr<const Profile> TryPlans(Device& device, const PlanRequest& request,
+                                        const Profile& profile, PlanReport* report,
+                                        int64_t* prepared);
 
 }  // namespace oocdnn

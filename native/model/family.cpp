@@ -14,7 +14,6 @@ constexpr size_t kRefined = 4;   // tilings that are refined
 constexpr int64_t kLooks = 8;    // lengths tried between two neighbours when refining
 constexpr size_t kFrugal = 3;    // finalists that need less memory, beside the best
 constexpr size_t kVeryBest = 3;  // finalists that are tried with one more slot in each ring too
-constexpr size_t kOffered = 4;   // and so many more than are asked for are priced in any case
 
 bool Empty(const LengthLists& lists) {
   return std::any_of(lists.begin(), lists.end(), [](const auto& list) { return list.empty(); });
@@ -194,10 +193,8 @@ const RankedCandidate& FamilySearch::PriceOnce(const Candidate& candidate) {
 void FamilySearch::PriceFinalists() {
   size_t finalists = 0;
   int64_t steps = 0;
-  const size_t offered = kOffered + static_cast<size_t>(std::max(request_.best, 0));
   for (const Point& point : keeper_.Best()) {
     if (finalists >= effort_.priced && steps > effort_.priced_steps) break;
-    if (priced_.size() >= offered && !MayLead(point.bound)) continue;
     ++finalists;
     steps += PriceOnce(space_.CandidateOf(point)).cost.steps;
   }

@@ -53,11 +53,9 @@ struct PlanRequest {
   std::vector<EngineInfo> engines;  // in order of preference; empty names are skipped
   bool reproducible = false;        // only invariant engines; bits must not depend on the budget
   bool first_choice = false;        // see TileOp
-  // Not only the usual tile lengths and loop orders are looked at, but all, as far as the search
-  // comes until then; on shared engines, where one tile leads that fits, it needs not.
-  bool exhaustive = false;
-  // The library times the best few on the device; no more of them after the deadline.
-  bool measure = false;
+  bool exhaustive = false;          // not only the usual tile lengths and loop orders, but all
+  bool measure = false;             // the library times the best few on the device
+  // An exhaustive search ends then, with the best so far, and no more plans are timed.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   int best = 8;  // how many candidates to return (a few more for many engines)
 };
@@ -78,11 +76,12 @@ constexpr double kEngineGain = 1.02;
 
 // The engines come by their predicted times; those within kEngineGain of each other in the order
 // of the request. The first has most of the places, each further one two, so that a refusal of
-// Prepare leaves something to run. Within an engine come the fastest, and among those within one
-// percent of each other those that do not wait, those without gaps, then the smaller (on shared
-// engines, before all, the whole problem in one tile if it fits); then one that cuts the summed
-// channels (C forward, K backward data) or does not, whichever the others do. Such a cut leads only
-// where it is predicted a quarter faster.
+// Prepare leaves something to run; one whose floor says that it cannot come first is looked at
+// briefly, and what it offers may be some percent slower than its best. Within an engine come the
+// fastest, and among those within one percent of each other those that do not wait, those without
+// gaps, then the smaller (on shared engines, before all, the whole problem in one tile if it fits);
+// then one that cuts the summed channels (C forward, K backward data) or does not, whichever the
+// others do. Such a cut leads only where it is predicted a quarter faster.
 struct PlanSearch {
   std::vector<RankedCandidate> ranked;  // best first, never empty
   std::vector<std::string> refused;     // a sentence for each family that was ruled out, and why

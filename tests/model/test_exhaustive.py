@@ -97,11 +97,13 @@ def test_the_best_is_the_best_of_all(seed):
         check(found.ranked, planner.enumerate_all(problem, budget, profile, engine))
 
 
-def check(ranked: list[planner.Candidate], every: planner.Enumerated) -> None:
+def check(found: list[planner.Candidate], every: planner.Enumerated) -> None:
+    """Of tiles of one shape: short ones are only tried at the ends of what was found of those."""
+    ranked = [one for one in found if one.tiling.taper.length == 0]
     best, partial = ranked[0], is_partial(ranked[0])
-    found = min(rank_of(one.cost) for one in ranked if is_partial(one) == partial)
-    assert math.isclose(found, every.rank[partial], rel_tol=ROUNDING)
-    assert rank_of(best.cost) <= EQUAL * found * (1 + ROUNDING)
+    least = min(rank_of(one.cost) for one in ranked if is_partial(one) == partial)
+    assert math.isclose(least, every.rank[partial], rel_tol=ROUNDING)
+    assert rank_of(best.cost) <= EQUAL * least * (1 + ROUNDING)
     # Partial sums lead where they are so much faster, and only there.
     if partial:
         assert PARTIAL_SUMS_GAIN * every.seconds[True] < EQUAL * every.rank[False]
