@@ -12,10 +12,10 @@ const char* Word(bool value) { return value ? "true" : "false"; }
 std::string EngineJson(const EngineInfo& engine) {
   const Properties& has = engine.properties;
   return Format(
-      "{\"name\": %s, \"exact\": %s, \"invariant\": %s, \"deterministic\": %s, "
-      "\"nan_local\": %s}",
-      JsonString(engine.name).c_str(), Word(has.exact), Word(has.invariant),
-      Word(has.deterministic), Word(has.nan_local));
+      "{\"name\": %s, \"library\": %s, \"exact\": %s, \"invariant\": %s, "
+      "\"deterministic\": %s, \"nan_local\": %s}",
+      JsonString(engine.name).c_str(), JsonString(engine.library).c_str(), Word(has.exact),
+      Word(has.invariant), Word(has.deterministic), Word(has.nan_local));
 }
 
 std::string VariableJson(Var var) {
