@@ -68,6 +68,7 @@ def _measured(context: Context) -> Path:
 def _refined(context: Context, problem: str) -> str:
     from oocdnn.perfmodel.runs import compute_seconds
 
+    context.plan(problem)  # says what is wrong, where it is no problem or does not fit
     return _text(context.refine(problem, compute_seconds(context, problem, _CALLS)))
 
 

@@ -110,11 +110,14 @@ def info(device: str | None, as_json: bool) -> None:
 
 
 def _print_tables(out: Console, core: dict[str, Any], packages: list[dict[str, Any]]) -> None:
-    engines = Table("engine", "exact", "invariant", "deterministic", "nan local")
+    engines = Table("engine", "library", "exact", "invariant", "deterministic", "nan local")
     for engine in core["engines"]:
         properties = ("exact", "invariant", "deterministic", "nan_local")
-        label = f"{engine['name']} {engine['library']}".strip()
-        engines.add_row(label, *("yes" if engine[name] else "no" for name in properties))
+        engines.add_row(
+            engine["name"],
+            engine["library"] or "oocdnn",
+            *("yes" if engine[name] else "no" for name in properties),
+        )
     out.print(engines)
     parts = Table("package", "version", "for")
     for package in packages:

@@ -21,6 +21,8 @@ HERE = Path(__file__).resolve().parent
 NATIVE = HERE.parents[1] / "native"
 LIBRARY = os.environ.get("OOCDNN_TESTING_LIBRARY", "")
 BUILD = Path(LIBRARY).resolve().parents[1] if os.path.exists(LIBRARY) else Path()
+# Not from the working folder, which may be the source tree.
+INFO = "import sys; sys.path.remove(''); from oocdnn.cli import main; main()"
 DRIVER, CUDNN = BUILD / "fake_cuda", BUILD / "fake_cudnn"
 pytestmark = pytest.mark.skipif(
     not (CUDNN / "libcudnn.so.9").exists(),
@@ -28,9 +30,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def script(
-    name: str, *arguments: str, folders: tuple[Path, ...] = (DRIVER, CUDNN), **variables: str
-) -> str:
+def script(name: str, *arguments: str, **options: Any) -> str:
+    return python(str(HERE / name), *arguments, **options)
+
+
+def python(*arguments: str, folders: tuple[Path, ...] = (DRIVER, CUDNN), **variables: str) -> str:
     environment: Mapping[str, str] = {
         **os.environ,
         "LD_LIBRARY_PATH": ":".join(map(str, folders)),
@@ -38,7 +42,7 @@ def script(
         **variables,
     }
     done = subprocess.run(
-        [sys.executable, str(HERE / name), *arguments],
+        [sys.executable, *arguments],
         env=environment,
         capture_output=True,
         text=True,
@@ -158,6 +162,17 @@ def test_refusals_say_why(chosen: Any) -> None:
         assert "bias" in chosen["bias", f"cudnn-{order}"]["text"]
         assert chosen["large", f"cudnn-{order}"]["code"] == 4
         assert "x has 2147483648" in chosen["large", f"cudnn-{order}"]["text"]
+
+
+def test_driver_and_libraries_are_told_by_version() -> None:
+    """As profiles need them; the kernel module's version only where there is one."""
+    core = json.loads(python("-c", INFO, "info", "--json", "--device", "cuda:0"))["core"]
+    assert re.fullmatch(r"(\d[\d.]+ )?for CUDA \d+\.\d", core["driver"])
+    assert {engine["name"]: engine["library"] for engine in core["engines"]} == {
+        "cudnn-nhwc": "cuDNN 9.19.0",
+        "cudnn-nchw": "cuDNN 9.19.0",
+        "direct": "",
+    }
 
 
 def test_without_cudnn_the_direct_engine_serves() -> None:

@@ -78,6 +78,13 @@ def test_where_nothing_is_kept_nothing_is_refined():
         context.refine(PROBLEM, [1.0])
 
 
+def test_what_is_no_problem_is_one_message(tmp_path):
+    options = ["--device", "cpu", "--profile", str(tmp_path / "profile.txt")]
+    done = CliRunner().invoke(main, ["calibrate", "--refine", "nonsense", *options])
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: ")
+
+
 @pytest.mark.parametrize("direction", ["fwd", "bwd_data", "bwd_filter", "bwd_bias"])
 def test_the_command_says_what_has_changed(direction, tmp_path):
     file = tmp_path / "profile.txt"
