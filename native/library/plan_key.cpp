@@ -46,7 +46,8 @@ std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_p
 
 uint64_t KeyOf(const PlanRequest& request, const InPlace& in_place, const Profile& profile) {
   const std::string rates = ToText(RatesOf(profile, request));
-  const std::string wanted(1, request.reproducible ? 'r' : '-');
+  const std::string wanted = Format("%d%d%d", request.reproducible ? 1 : 0, request.measure ? 1 : 0,
+                                    request.exhaustive ? 1 : 0);
   return Hash(wanted, Hash(rates, Hash(KeyOf(request.problem, request.home, in_place))));
 }
 

@@ -44,7 +44,8 @@ def test_info():
     assert found["core"]["version"] == oocdnn.__version__
     assert "h200-pcie5" in found["profiles"]
     for engine in found["core"]["engines"]:
-        assert f"{engine['name']} {engine['library']}".strip() in text
+        assert engine["name"] in text
+        assert (engine["library"] or "oocdnn").split()[0] in text
         assert bool(engine["library"]) == engine["name"].startswith(("onednn", "cudnn"))
     assert {package["name"] for package in found["packages"]} >= {"numpy", "cffi"}
     missing = {item["name"]: item for item in found["missing"]}

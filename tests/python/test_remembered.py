@@ -85,7 +85,9 @@ def test_what_differs_in_anything_that_plans_look_at_is_another_plan(file):
     assert plan(PROBLEM + " f64").remembered is False
     assert plan(PROBLEM + " nhwc").remembered is False
     assert plan(PROBLEM + " +bias").remembered is False
-    assert len(rows(file)) == 7
+    assert plan(planning="measure").remembered is False
+    assert plan(planning="exhaustive").remembered is False
+    assert len(rows(file)) == 9
     assert plan().remembered
 
 
