@@ -105,8 +105,7 @@ CpuDevice::CpuDevice(const CpuOptions& options, int threads, int64_t memory, Eng
       cores_(threads),
       engines_(std::move(engines)) {
   capabilities_.name = "cpu";
-  capabilities_.description = Format("%s, %d threads, %.1f GiB", ProcessorName().c_str(), threads,
-                                     static_cast<double>(memory) / 0x1p30);
+  capabilities_.description = Format("%s, %d threads", ProcessorName().c_str(), threads);
   if (options.link_gb_per_s > 0) {
     capabilities_.description += Format(", behind a wire of %g GB/s", options.link_gb_per_s);
   }
