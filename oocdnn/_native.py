@@ -1,4 +1,4 @@
-"""The core library through cffi. With _native_workspace the only module that knows of its ffi
+"""The core library through cffi. With _native_plans and _native_workspace the only module that knows of its ffi
 objects.
 
 The library is opened at first use, so that importing the package always works. Calls release the
@@ -252,21 +252,6 @@ def problem_text(call: Convolution, tensors: Mapping[Slot, Tensor]) -> str:
         c.fill(call, tensors)
         _check(_library().oocdnn_problem_text(c.convolution, c.operands, text))
         return _text(text[0])
-
-
-def plan_for_profile(profile: str, problem: str, budget: str | None) -> str:
-    """The plan as JSON; no budget: that of the variable."""
-    frame, json = _Frame(), _ffi().new("const char **")
-    arguments = (frame.string(profile), frame.string(problem), frame.string(budget))
-    _check(_library().oocdnn_plan_for_profile(*arguments, json))
-    return _text(json[0])
-
-
-def forget_plans() -> str:
-    """Where the plans were that are forgotten now."""
-    path = _ffi().new("const char **")
-    _check(_library().oocdnn_forget_plans(path))
-    return _text(path[0])
 
 
 class NativeContext:

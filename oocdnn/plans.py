@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from oocdnn import _native
+from oocdnn import _native_plans
 from oocdnn._axes import by_axis
 
 Planning = Literal["estimate", "measure", "exhaustive"]  # how plans are chosen, see Context
@@ -117,7 +117,7 @@ def plan_for_profile(
     OutOfMemory where nothing fits.
     """
     given = None if budget is None else str(budget)
-    return plan_of(problem, _native.plan_for_profile(os.fspath(profile), problem, given))
+    return plan_of(problem, _native_plans.plan_for_profile(os.fspath(profile), problem, given))
 
 
 def forget_plans() -> Path | None:
@@ -126,5 +126,5 @@ def forget_plans() -> Path | None:
     Returns where it was, None where plans are not remembered. Raises FileError where it cannot be
     removed.
     """
-    path = _native.forget_plans()
+    path = _native_plans.forget_plans()
     return Path(path) if path else None

@@ -157,7 +157,7 @@ struct Component {
 
 struct Capabilities {
   std::string name;                 // "cpu", "cuda:0", ...
-  std::string description;          // for people: model, memory
+  std::string description;          // for people: the model and what never changes of it
   std::string driver;               // for people: its version; "" where there is none
   int64_t alignment = 64;           // of tile buffers
   bool reads_host = false;          // Fetch and Drain reach pageable host memory directly

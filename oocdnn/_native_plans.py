@@ -1,0 +1,18 @@
+"""The core library's functions of plans that need no context, through cffi."""
+
+from oocdnn._native import _check, _ffi, _Frame, _library, _text
+
+
+def plan_for_profile(profile: str, problem: str, budget: str | None) -> str:
+    """The plan as JSON; no budget: that of the variable."""
+    frame, json = _Frame(), _ffi().new("const char **")
+    arguments = (frame.string(profile), frame.string(problem), frame.string(budget))
+    _check(_library().oocdnn_plan_for_profile(*arguments, json))
+    return _text(json[0])
+
+
+def forget_plans() -> str:
+    """Where the plans were that are forgotten now."""
+    path = _ffi().new("const char **")
+    _check(_library().oocdnn_forget_plans(path))
+    return _text(path[0])
