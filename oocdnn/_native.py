@@ -1,5 +1,5 @@
-"""The core library through cffi. With _native_plans and _native_workspace the only module that knows of its ffi
-objects.
+"""The core library through cffi. With _native_plans and _native_workspace the only module that
+knows of its ffi objects.
 
 The library is opened at first use, so that importing the package always works. Calls release the
 GIL; a call's text of failure belongs to its thread and is read at once.
