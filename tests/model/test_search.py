@@ -355,6 +355,17 @@ def test_ends_are_short_where_that_is_clearly_faster(direction):
         assert other["seconds"] > best.seconds / 0.995
 
 
+def test_tiles_between_short_ends_stay_below_what_engines_can_index():
+    """They may be longer than those of plans without, and here would like to."""
+    problem = doors.parse("conv2d:fwd x64x64x2048x2048 w64x64x3x3 pad1")
+    machine = dataclasses.replace(FEW_TILES, copy_seconds=0.02)
+    found = planner.search(problem, 1 << 45, machine, "cudnn+symmetric")
+    assert any(one.tiling.taper.length for one in found.ranked)
+    for one in found.ranked:
+        tile = doors.tile_shape(problem, one.tiling)
+        assert tile.n * tile.c * math.prod(tile.input) < 2**31 - 1
+
+
 def test_ends_are_not_short_where_engines_take_turns():
     problem = doors.parse("conv2d:fwd x256x256x56x56 w256x256x3x3 pad1")
     machine = dataclasses.replace(FEW_TILES, shared_engines=True)

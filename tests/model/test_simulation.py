@@ -237,6 +237,26 @@ def test_a_signal_reaches_who_waits_a_hop_later(work):
     assert clock.now == sum(work) + hop * (len(work) - 1)
 
 
+@pytest.mark.parametrize(("taper", "last"), [(1, 2), (2, 1), (3, 4)])
+def test_the_ends_have_the_wire_to_themselves(taper, last):
+    """By hand: of 11 samples in tiles of 4, the first tile is fetched and the last drained alone;
+    all else shares the wire."""
+    problem = doors.parse("conv2d:fwd x11x1x10x10 w1x1x1x1")
+    tiling = doors.make_tiling(problem, [4, 1, 1, 1, 1, 10, 10])
+    doors.taper(problem, tiling, 0, taper)
+    profile = Profile(
+        fetch_bytes_per_second=400, drain_bytes_per_second=400, both_bytes_per_second=440,
+        copy_seconds=0, row_bytes=0, far_row_bytes=0, run_seconds=0, flops_fallback=1e12,
+        move_bytes_per_second=1e12, hop_seconds=0, step_seconds=0,
+    )  # fmt: skip
+    homes = [ON_HOST, IS_TILE, *HOST[2:]]
+    run = problem, tiling, doors.default_order(problem), [2] * 7, profile
+    expected = taper + last + (22 - taper - last) * 400 / 440
+    price = planner.price(*run, engines=planner.DIRECT, homes=homes)
+    assert price["seconds"] == pytest.approx(expected)
+    assert simulated(*run, homes).seconds == pytest.approx(expected)
+
+
 def test_waiting_for_ever_is_an_error():
     clock = Simulation(0.0)
     clock.start(iter([Signal()]))
