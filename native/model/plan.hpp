@@ -106,14 +106,14 @@ int64_t EstimateBytes(const PlanRequest& request, const Candidate& candidate);
 // Length of the pipeline by walking the schedule: fetch, compute and drain engines, ring slots,
 // rolling window, residency. Bytes and busy times are exact always; of a long schedule, only the
 // waits between the engines are taken from its first steps.
-// `run_seconds`: of one tile's convolution, where it was measured; 0: as the profile says.
+// `run_seconds`: of one usual tile's convolution, where it was measured; 0: as the profile says.
 Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profile& profile,
              double run_seconds = 0.0);
 
 // "N 8 x 2 | H 224 / 9 -> 25 ..., order N H C, x 3 slots of 1.2 MiB, w resident ..."
 std::string Describe(const PlanRequest& request, const Candidate& candidate);
 
-// The TileOp that the candidate's engine is prepared for.
+// The TileOp that the candidate's engine is prepared for; of short tiles the shape alone differs.
 TileOp OpOf(const PlanRequest& request, const Candidate& candidate);
 
 }  // namespace oocdnn
