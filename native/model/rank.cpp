@@ -42,11 +42,15 @@ void Shorten(std::vector<RankedCandidate>* list, int64_t budget, size_t room) {
 
 }  // namespace
 
+bool Families::CutLeads() const {
+  if (cut.empty() || uncut.empty()) return uncut.empty();
+  return cut.front().cost.seconds * kPartialSumsGain < uncut.front().cost.seconds;
+}
+
 double Families::Seconds() const {
-  double least = whole ? whole->cost.seconds : kNever;
-  if (!uncut.empty()) least = std::min(least, uncut.front().cost.seconds);
-  if (!cut.empty()) least = std::min(least, cut.front().cost.seconds);
-  return least;
+  if (whole) return whole->cost.seconds;
+  const std::vector<RankedCandidate>& first = CutLeads() ? cut : uncut;
+  return first.empty() ? kNever : first.front().cost.seconds;
 }
 
 void Rank(std::vector<RankedCandidate>* candidates) {
@@ -73,10 +77,7 @@ void Rank(std::vector<RankedCandidate>* candidates) {
 
 std::vector<RankedCandidate> Merge(Families families, int64_t budget, int best) {
   auto *first = &families.uncut, *second = &families.cut;
-  const bool gains =
-      !second->empty() && (first->empty() || second->front().cost.seconds * kPartialSumsGain <
-                                                 first->front().cost.seconds);
-  if (gains) std::swap(first, second);
+  if (families.CutLeads()) std::swap(first, second);
   const auto most = static_cast<size_t>(std::max(best, 1));
   const size_t room = second->empty() || most < 2 ? most : most - 1;
   Shorten(first, budget, room);

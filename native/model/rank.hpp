@@ -14,7 +14,9 @@ namespace oocdnn {
 struct Families {
   std::optional<RankedCandidate> whole;  // one tile, where it fits and is best
   std::vector<RankedCandidate> uncut, cut;
-  // Of the best; kNever where there is none.
+  // Whether partial sums are preferred.
+  [[nodiscard]] bool CutLeads() const;
+  // Of what is offered first; kNever where there is nothing.
   [[nodiscard]] double Seconds() const;
 };
 constexpr double kNever = std::numeric_limits<double>::infinity();
