@@ -87,8 +87,11 @@ double Arithmetic::Seconds(int64_t channels, double outputs) const {
 double Arithmetic::LeastSeconds(int64_t channels) const {
   double least = std::numeric_limits<double>::infinity();
   for (const Column& column : columns_) {
-    for (const Point& point : column.points)
+    const bool fewer = column.channels < static_cast<double>(channels);
+    for (const Point& point : column.points) {
       least = std::min(least, Seconds(channels, point.outputs));
+      if (fewer) least = std::min(least, point.seconds);
+    }
   }
   return least;
 }

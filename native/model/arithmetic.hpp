@@ -42,7 +42,7 @@ class Arithmetic {
   // elements, in the seconds of the tile, and in 1 / channels, down to a single one; beyond what
   // was measured as the nearest that was.
   [[nodiscard]] double Seconds(int64_t channels, double outputs) const;
-  // The least of any tile with this number of channels.
+  // The least of any tile with this number of channels, or with fewer, as cut ones have.
   [[nodiscard]] double LeastSeconds(int64_t channels) const;
   // Everything takes so many times as long.
   void Scale(double factor);

@@ -114,3 +114,13 @@ def test_no_price_is_below_the_floor(run):
         # With a stride, tiles may leave out rows that no tap reaches, which one tile fetches.
         if all(stride == 1 for stride in problem.shape.stride):
             assert planner.price(problem, tiling, order, rings, profile)["seconds"] >= floor
+
+
+def test_nor_where_tiles_of_fewer_channels_are_faster():
+    problem = doors.parse("conv1d:fwd x1x64x512 w64x64x1")
+    rates = {"8 400 direct/f32/fwd": 1e10, "64 400 direct/f32/fwd": 1e8}
+    profile = Profile(tiles=rates, run_seconds=0)
+    tiling = doors.make_tiling(problem, [1, 1, 8, 64, 1, 1, 512])
+    run = (problem, tiling, doors.default_order(problem), [1] * 7, profile)
+    price = planner.price(*run, engines="direct")
+    assert price["seconds"] >= planner.floor_of(problem, profile, engines="direct")
