@@ -118,9 +118,9 @@ def test_no_price_is_below_the_floor(run):
 
 def test_nor_where_tiles_of_fewer_channels_are_faster():
     problem = doors.parse("conv1d:fwd x1x64x512 w64x64x1")
-    rates = {"8 400 direct/f32/fwd": 1e10, "64 400 direct/f32/fwd": 1e8}
+    rates = {"16 400 direct/f32/fwd": 1e10, "64 400 direct/f32/fwd": 1e8}
     profile = Profile(tiles=rates, run_seconds=0)
-    tiling = doors.make_tiling(problem, [1, 1, 8, 64, 1, 1, 512])
+    tiling = doors.make_tiling(problem, [1, 1, 16, 64, 1, 1, 512])
     run = (problem, tiling, doors.default_order(problem), [1] * 7, profile)
     price = planner.price(*run, engines="direct")
     assert price["seconds"] >= planner.floor_of(problem, profile, engines="direct")
