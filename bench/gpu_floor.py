@@ -44,6 +44,8 @@ MATHS = {
 OTHER_ARITHMETIC = ("winograd", "fft")  # in the names of kernels
 MANY_FLOPS = 2e13  # of a call beyond which torch tries no engines out: that takes minutes
 MUCH = 1 << 30  # bytes moved, from which on the worst ratio counts
+ENOUGH = 0.05  # seconds of a case's calls, of which brief ones are repeated more often,
+MOST_CALLS = 20  # but not more: right after the first call Python itself is still slow
 CLEARLY = 0.8  # of a time, below which another does not matter beside it
 
 
@@ -316,7 +318,9 @@ def measure(
     inputs = (as_numpy(host[0]), as_numpy(host[1]))
     out = as_numpy(result)
     call = call_of(context, case, direction, inputs, out, math=allowed)
-    for _ in range(repeats + 1):
+    while len(one.seconds) <= repeats or (
+        len(one.seconds) <= MOST_CALLS and sum(one.seconds[1:]) < ENOUGH
+    ):
         start = time.perf_counter()
         call()
         one.seconds.append(time.perf_counter() - start)

@@ -61,6 +61,10 @@ class Rates:
         self._outside = {operand: _outside_rows(tiling, operand) for operand in operands}
         self._far = {operand: _far_dimensions(problem, operand) for operand in operands}
 
+    @property
+    def copy_seconds(self) -> float:
+        return self._profile.copy_seconds
+
     def home(self, operand: Operand) -> Home:
         return self._homes.get(operand, "host")
 

@@ -6,7 +6,9 @@ Three engines work at the same time, each in the order of the steps:
 - compute first moves the rows that are rolled over, whose slot is free only then, and runs a step's
   convolution when the step's boxes are there and, where it begins an output tile, when what the
   output's slot held is drained; the last step of an output tile ends with the finishing pass;
-- drain takes finished output tiles to where the caller wants them.
+- drain takes finished output tiles to where the caller wants them;
+- a copy begins with what it costs beyond its bytes; then these cross the wire, and a fetch and a
+  drain that do so at the same time slow each other down.
 
 The library's planner prices plans by a recurrence; this is the same contract from another side, and
 shares no code with it: the tests hold the two together.
@@ -15,8 +17,9 @@ shares no code with it: the tests hold the two together.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from oocdnn.perfmodel.events import Process, Signal, Simulation
+from oocdnn.perfmodel.events import Crossing, Process, Signal, Simulation
 from oocdnn.perfmodel.problem import AXES, Axis, Operand, Problem
 from oocdnn.perfmodel.profile import Profile
 from oocdnn.perfmodel.rates import Engine, Home, Rates
@@ -43,8 +46,8 @@ class Candidate:
 @dataclass
 class Outcome:
     """Seconds of the whole, of its pipeline alone, and busy ones of each engine; bytes that crossed
-    the wire. `seconds` is longer than the pipeline where the wire's two directions together, the
-    host, or copies inside the device take longer."""
+    the wire. `seconds` is longer than the pipeline where the host, what copies cost beyond their
+    bytes, or copies inside the device take longer."""
 
     seconds: float = 0.0
     pipeline_seconds: float = 0.0
@@ -67,7 +70,9 @@ def simulate(
     pipeline = _Pipeline(problem, Rates(tiling, profile, candidate.engine, homes or {}))
     works = [pipeline.work(step) for step in walk(tiling, candidate.order, candidate.depths)]
     outcome = pipeline.outcome
-    outcome.pipeline_seconds = _length(works, pipeline.rates.wire.hop)
+    wire = pipeline.rates.wire
+    together = min(wire.both / (wire.fetch + wire.drain), 1.0)
+    outcome.pipeline_seconds = _length(works, Simulation(wire.hop, together))
     if profile.shared_engines:
         busy = (outcome.fetch_seconds, outcome.compute_seconds, outcome.drain_seconds)
         outcome.seconds = sum(busy)
@@ -77,25 +82,28 @@ def simulate(
     return outcome
 
 
+_Copy: TypeAlias = tuple[float | Crossing, ...]  # what passes one after the other
+
+
 @dataclass
 class _Work:
     """A step for the three engines: seconds, what to wait for, and what to send at the end."""
 
-    fetches: list[tuple[float, Signal | None, Signal]]
+    fetches: list[tuple[_Copy, Signal | None, Signal]]
     moves: list[tuple[float, Signal]]
     needs: list[Signal]
     run_seconds: float
     ran: Signal = field(default_factory=Signal)
-    drain_seconds: float = 0.0
+    drain: _Copy | None = None
     drained: Signal = field(default_factory=Signal)
 
 
 def _fetch(clock: Simulation, works: Iterable[_Work]) -> Process:
     for work in works:
-        for seconds, free, fetched in work.fetches:
+        for copy, free, fetched in work.fetches:
             if free is not None:
                 yield free
-            yield seconds
+            yield from copy
             clock.send(fetched)
 
 
@@ -111,14 +119,13 @@ def _compute(clock: Simulation, works: Iterable[_Work]) -> Process:
 
 def _drain(clock: Simulation, works: Iterable[_Work]) -> Process:
     for work in works:
-        if work.drain_seconds > 0:
+        if work.drain is not None:
             yield work.ran
-            yield work.drain_seconds
+            yield from work.drain
             clock.send(work.drained)
 
 
-def _length(works: Sequence[_Work], hop: float) -> float:
-    clock = Simulation(hop)
+def _length(works: Sequence[_Work], clock: Simulation) -> float:
     for engine in (_fetch, _compute, _drain):
         clock.start(engine(clock, works))
     clock.run()
@@ -166,7 +173,7 @@ class _Pipeline:
             self._drain(step, work)
         return work
 
-    def _fetches(self, step: Step) -> list[tuple[float, Signal | None, Signal]]:
+    def _fetches(self, step: Step) -> list[tuple[_Copy, Signal | None, Signal]]:
         fetches = []
         for entry in step.entries:
             seconds = self._transfer(entry.operand, entry.fetched)
@@ -174,7 +181,7 @@ class _Pipeline:
             if self._crosses(entry.operand):
                 self.outcome.bytes_in += self.rates.bytes_of(entry.fetched)
             if seconds > 0:  # else the operand is itself the tile
-                fetches.append((seconds, entry.slot.free, Signal()))
+                fetches.append((self._copy(entry.operand, seconds), entry.slot.free, Signal()))
         return fetches
 
     def _moves(self, step: Step) -> list[tuple[float, Signal]]:
@@ -187,11 +194,12 @@ class _Pipeline:
         return moves
 
     def _drain(self, step: Step, work: _Work) -> None:
-        work.drain_seconds = self._transfer(self.problem.output, step.drained)
-        self.outcome.drain_seconds += work.drain_seconds
+        seconds = self._transfer(self.problem.output, step.drained)
+        self.outcome.drain_seconds += seconds
         if self._crosses(self.problem.output):
             self.outcome.bytes_out += self.rates.bytes_of(step.drained)
-        if work.drain_seconds > 0:
+        if seconds > 0:
+            work.drain = self._copy(self.problem.output, seconds)
             step.output.free = work.drained
 
     def _transfer(self, operand: Operand, rows: Sequence[int]) -> float:
@@ -202,6 +210,13 @@ class _Pipeline:
         account.seconds += seconds
         account.each.append((seconds, self.rates.bytes_of(rows)))
         return seconds
+
+    def _copy(self, operand: Operand, seconds: float) -> _Copy:
+        """What it costs beyond its bytes comes first, and leaves the wire to others."""
+        if not self._crosses(operand):
+            return (seconds,)
+        before = self.rates.copy_seconds
+        return before, Crossing(max(seconds - before, 0.0))
 
     def _crosses(self, operand: Operand) -> bool:
         return self.rates.home(operand) == "host"

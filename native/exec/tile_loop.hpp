@@ -48,11 +48,11 @@ class TileLoop {
  private:
   static constexpr int kMaxDepth = 4;
   // The host waits for the step so far back, so that an interrupt ends a call within a tile or two
-  // and queues stay short: further back where steps are so short that the host's own waking up
-  // would be in the way.
+  // and queues stay short: further back where steps are so short that the host's own way back to
+  // work would be in the way.
   static constexpr int kAhead = 3, kMostAhead = 8;
-  // That takes as long as a brief step, so it then waits only at each fourth, and is up to this
-  // many further ahead.
+  // Where the program has its GPU's host sleep, waking up takes as long as a brief step, so it then
+  // waits only at each fourth, and is up to this many further ahead.
   static constexpr int kMostAtOnce = 3;
   static constexpr double kShortStep = 1e-3;  // seconds
 

@@ -9,7 +9,6 @@
 #include "library/context.hpp"
 #include "library/plan_key.hpp"
 #include "library/timed_plans.hpp"
-#include "model/cost.hpp"
 #include "model/plan_text.hpp"
 #include "model/refine.hpp"
 #include "model/sample.hpp"
@@ -244,8 +243,7 @@ Result<PlanReport> Context::BookPlan(const PlanRequest& request, const RankedCan
   report.cost = priced.cost;
   if (run_seconds > 0) {
     auto refined = std::make_shared<Profile>(ProfileFor(request.problem));
-    report.cost = PriceOf(request, priced.candidate, *refined, run_seconds);
-    oocdnn::Refine(request, priced.candidate, run_seconds, {}, refined.get());
+    report.cost = Learn(request, priced.candidate, run_seconds, refined.get());
     report.refined = std::move(refined);
     report.run_seconds = run_seconds;
   }

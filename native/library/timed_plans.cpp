@@ -29,11 +29,8 @@ class Opinion {
 
   // The price of a plan whose run took so long.
   Cost Learn(const Candidate& candidate, double run_seconds) {
-    const Cost cost = PriceOf(request_, candidate, *likely_, run_seconds);
-    for (const auto& profile : {likely_, hoped_}) {
-      Refine(request_, candidate, run_seconds, {}, profile.get());
-    }
-    return cost;
+    Refine(request_, candidate, run_seconds, {}, hoped_.get());
+    return oocdnn::Learn(request_, candidate, run_seconds, likely_.get());
   }
 
   // By what there may be a faster plan than one of so many seconds; null where by nothing.

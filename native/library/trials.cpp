@@ -28,7 +28,7 @@ class Trials {
     const double seconds = TimeRun(device_, best_.booking);
     if (seconds == 0.0) return;
     best_.run_seconds = seconds;
-    best_.cost = Learn(best_.booking.candidate, seconds);
+    best_.cost = Learn(request_, best_.booking.candidate, seconds, &refined_);
     std::vector<RankedCandidate> next = best_.ranked;
     for (int search = 0; search < kSearches && !Late(); ++search) {
       if (!TryAll(next)) return;
@@ -40,12 +40,6 @@ class Trials {
 
  private:
   [[nodiscard]] bool Late() const { return std::chrono::steady_clock::now() >= request_.deadline; }
-
-  // The price with the time that the run took, which the profile agrees with from now on.
-  Cost Learn(const Candidate& candidate, double seconds) {
-    Refine(request_, candidate, seconds, {}, &refined_);
-    return PriceOf(request_, candidate, refined_, seconds);
-  }
 
   // Whether any was tried.
   bool TryAll(const std::vector<RankedCandidate>& ranked) {
@@ -67,7 +61,7 @@ class Trials {
     if (!booking.ok()) return;
     const double seconds = TimeRun(device_, booking.value());
     if (seconds == 0.0) return;
-    const Cost cost = Learn(candidate, seconds);
+    const Cost cost = Learn(request_, candidate, seconds, &refined_);
     if (cost.seconds >= best_.cost.seconds) return;
     best_.booking = std::move(booking).value();
     best_.run_seconds = seconds;

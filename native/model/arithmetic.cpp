@@ -42,6 +42,8 @@ TileRates AllAsFast(TileRates rates) {
     double& most = fastest[size.channels];
     most = std::max(most, flops);
   }
+  double most = 0.0;
+  for (auto& [channels, flops] : fastest) flops = most = std::max(most, flops);
   for (auto& [size, flops] : rates) flops = fastest[size.channels];
   return rates;
 }

@@ -60,6 +60,28 @@ Serial SerialOf(const Problem& problem, const Totals& totals, const Depths& dept
   return serial;
 }
 
+// What serial copies in one direction take longer because of the others in the other direction.
+struct Held {
+  double fetch = 0.0, drain = 0.0;
+};
+
+// While something is computed nothing serial is copied, and what is copied then holds nothing up.
+Held HeldUp(const Problem& problem, const Rates& rates, const Totals& totals, double computing,
+            double serial_fetch, double serial_drain) {
+  double fetches = 0.0, drains = 0.0;
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (rates.Inside(operand)) continue;
+    (operand == problem.output() ? drains : fetches) += totals.flow[i].seconds;
+  }
+  const double longer = 1.0 / rates.SpeedTogether() - 1.0;
+  const auto held = [&](double serial, double others) {
+    return longer * std::clamp(others - computing, 0.0, serial);
+  };
+  return {rates.Inside(problem.output()) ? 0.0 : held(serial_fetch, drains),
+          rates.Inside(problem.output()) ? 0.0 : held(serial_drain, fetches)};
+}
+
 }  // namespace
 
 Rates::Rates(const PlanRequest& request, int engine, const Profile& profile, double run_seconds)
@@ -174,6 +196,10 @@ double Rates::FinishSeconds(const ConvShape& tile) const {
   return bytes / profile_.move_bytes_per_second;
 }
 
+double Rates::SpeedTogether() const {
+  return shared_engines() ? 1.0 : std::min(wire_.both / (wire_.fetch + wire_.drain), 1.0);
+}
+
 double Rates::HostSeconds(int64_t steps) const {
   return static_cast<double>(steps) * profile_.step_seconds;
 }
@@ -278,19 +304,23 @@ double WireBound(const Problem& problem, const Rates& rates, const Totals& total
 }
 
 double Estimate(const Problem& problem, const Rates& rates, const Totals& totals, const Cost& cost,
-                const Depths& depths) {
+                const Depths& depths, bool held_up) {
   if (rates.shared_engines() || totals.steps == 0) return cost.seconds;
   const int out = Index(problem.output());
   const double drains = static_cast<double>(std::max<int64_t>(totals.flow[out].transfers, 1));
   const double last_drain = cost.drain_seconds / drains;
   const double serial_out = depths[out] <= 1 ? cost.drain_seconds - last_drain : 0.0;
   const Serial serial = SerialOf(problem, totals, depths, depths[out] <= 1 ? last_drain : 0.0);
+  Held held;
+  if (held_up) {
+    held = HeldUp(problem, rates, totals, cost.compute_seconds, serial.fetch, serial_out);
+  }
   const double one_run = cost.compute_seconds / static_cast<double>(totals.steps);
   const double hops = 2 * rates.HopSeconds();  // from a fetch to a run, and from there to a drain
   return std::max({cost.seconds, WireBound(problem, rates, totals),
                    cost.fetch_seconds + one_run + last_drain + hops,
                    serial.first + cost.compute_seconds + last_drain + hops +
-                       std::max(serial.fetch, serial_out + serial.excess),
+                       std::max(serial.fetch + held.fetch, serial_out + held.drain + serial.excess),
                    serial.first + one_run + cost.drain_seconds + hops});
 }
 

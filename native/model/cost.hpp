@@ -46,6 +46,8 @@ class Rates {
   [[nodiscard]] double ExposedSeconds(Operand operand, int64_t bytes, int64_t transfers) const;
   // The least time for these bytes, whatever overlaps.
   [[nodiscard]] double WireSeconds(double bytes) const { return bytes / wire_.both; }
+  // How fast each of a fetch and a drain goes that share the wire, of what it does alone.
+  [[nodiscard]] double SpeedTogether() const;
   // What one copy costs beyond its bytes.
   [[nodiscard]] double CopySeconds() const { return profile_.copy_seconds; }
   // Whether the operand's transfers stay inside the device.
@@ -114,9 +116,10 @@ Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals);
 double WireBound(const Problem& problem, const Rates& rates, const Totals& totals);
 
 // An approximation of the pipeline's length: the busiest engine, what slots without a spare make
-// wait for each other, and the ramps at both ends.
+// wait for each other, and the ramps at both ends. `held_up`: what waits counts as held up by the
+// copies in the other direction too, which comes close but may be too much.
 double Estimate(const Problem& problem, const Rates& rates, const Totals& totals, const Cost& cost,
-                const Depths& depths);
+                const Depths& depths, bool held_up);
 
 // What candidates are ranked by: the predicted length, and a little of the work that is hidden in
 // it, which disturbs the rest and comes to light where a prediction errs.

@@ -9,13 +9,16 @@
 //  - a step's compute waits for the step's fetches and, where it begins an output tile, for the
 //    drain of what the output's slot held;
 //  - an output tile is finished and drained after its last step;
-//  - what waits for another engine begins a hop later.
-// Both directions together never pass the rate that the profile gives for them (WireBound).
+//  - what waits for another engine begins a hop later;
+//  - a copy begins with what it costs beyond its bytes;
+//  - bytes that are fetched and drained at the same time share the wire, at the rate that the
+//    profile gives for both.
 #include <algorithm>
 #include <limits>
 
 #include "base/checked.hpp"
 #include "model/cost.hpp"
+#include "model/engines.hpp"
 #include "model/footprint.hpp"
 #include "model/tapered.hpp"
 #include "model/timeline.hpp"
@@ -38,96 +41,90 @@ int64_t MovedOf(const OperandStep& operand) {
   return moved;
 }
 
-// When each engine and slot is free again.
+// Turns steps into pieces of work for the three engines, and keeps account of them.
 class Pipeline {
  public:
   Pipeline(const PlanRequest& request, const Candidate& candidate, const Rates& rates)
-      : problem_(request.problem), tiling_(candidate.tiling), rates_(rates) {
+      : problem_(request.problem),
+        tiling_(candidate.tiling),
+        rates_(rates),
+        engines_(rates.HopSeconds(), rates.SpeedTogether()) {
     usual_ = SecondsOf(problem_, rates, tiling_, false);
     if (tiling_.tapered()) short_ = SecondsOf(problem_, rates, tiling_, true);
     for (int i = 0; i < kOperands; ++i) {
       steps_[i] = rates.memory().StepsOf(static_cast<Operand>(i), CountsOf(tiling_));
-      free_[i].resize(static_cast<size_t>(std::max(candidate.depths[i], 1)), 0.0);
+      free_[i].resize(static_cast<size_t>(std::max(candidate.depths[i], 1)), Engines::kNothing);
     }
   }
 
   void Take(const Step& step) {
-    const double fetched = Fetch(step);
+    Engines::Computation run;
+    run.step = step.number;
+    run.fetch = Fetch(step);
     Move(step);
     const int o = Index(problem_.output());
     const OperandStep& out = step.operand[o];
-    double& out_free = free_[o][static_cast<size_t>(out.slot)];
-    const double ready = std::max(After(fetched), out.enter ? After(out_free) : 0.0);
+    int64_t& drained = free_[o][static_cast<size_t>(out.slot)];
+    if (out.enter) run.drain = drained;
     const TileSeconds& tile = tiling_.IsShort(step.index) ? short_ : usual_;
-    const double work = tile.run + (out.leave ? tile.finish : 0.0);
-    compute_ = std::max(compute_, ready) + work;
-    busy_.compute_seconds += work;
-    Note(Track::kCompute, step, compute_, work);
+    run.seconds = tile.run + (out.leave ? tile.finish : 0.0);
+    busy_.compute_seconds += run.seconds;
+    const int64_t computed = engines_.Compute(run);
     for (int i = 0; i < kOperands; ++i) {
       if (i != o && problem_.Uses(static_cast<Operand>(i))) {
-        free_[i][static_cast<size_t>(step.operand[i].slot)] = compute_;
+        free_[i][static_cast<size_t>(step.operand[i].slot)] = computed;
       }
     }
     if (!out.leave) return;
     const Load load = LoadOf(out, steps_[o]);
     const double seconds = rates_.DrainSeconds(load.elements, load.rows);
     if (seconds == 0.0) return;  // the result is where it belongs
-    drain_ = std::max(drain_, After(compute_)) + seconds;
-    out_free = drain_;
     busy_.drain_seconds += seconds;
-    Note(Track::kDrain, step, drain_, seconds);
+    drained = engines_.Drain(CopyOf(step, problem_.output(), seconds, computed));
   }
 
-  // From now on every piece of work is noted there too; null: nowhere.
-  void NoteIn(std::vector<Interval>* intervals) { noted_ = intervals; }
-
-  // The busy times so far; `seconds` is when all of it has ended.
-  [[nodiscard]] Cost Now() const {
-    Cost now = busy_;
-    now.seconds = std::max({fetch_, compute_, drain_});
-    return now;
-  }
+  // Has the engines do all of it.
+  void Run() { engines_.Run(); }
+  [[nodiscard]] const Engines& engines() const { return engines_; }
+  // The busy times of what was taken so far.
+  [[nodiscard]] const Cost& busy() const { return busy_; }
 
  private:
-  double Fetch(const Step& step) {
-    double ready = 0.0;
+  // The last of the step's fetches.
+  int64_t Fetch(const Step& step) {
+    int64_t last = Engines::kNothing;
     for (int i = 0; i < kOperands; ++i) {
-      const OperandStep& operand = step.operand[i];
-      if (!operand.enter || static_cast<Operand>(i) == problem_.output()) continue;
-      const Load load = LoadOf(operand, steps_[i]);
-      const double seconds = rates_.FetchSeconds(static_cast<Operand>(i), load.elements, load.rows);
+      const auto operand = static_cast<Operand>(i);
+      const OperandStep& mine = step.operand[i];
+      if (!mine.enter || operand == problem_.output()) continue;
+      const Load load = LoadOf(mine, steps_[i]);
+      const double seconds = rates_.FetchSeconds(operand, load.elements, load.rows);
       if (seconds == 0.0) continue;  // the operand is a tile already
-      fetch_ = std::max(fetch_, After(free_[i][static_cast<size_t>(operand.slot)])) + seconds;
       busy_.fetch_seconds += seconds;
-      Note(Track::kFetch, step, fetch_, seconds);
-      ready = fetch_;
+      const int64_t free = free_[i][static_cast<size_t>(mine.slot)];
+      last = engines_.Fetch(CopyOf(step, operand, seconds, free));
     }
-    return ready;
+    return last;
+  }
+
+  // Of so many seconds, after that computation.
+  [[nodiscard]] Engines::Copy CopyOf(const Step& step, Operand operand, double seconds,
+                                     int64_t computation) const {
+    const double before = rates_.Inside(operand) ? seconds : rates_.CopySeconds();
+    return {step.number, before, std::max(seconds - before, 0.0), computation};
   }
 
   void Move(const Step& step) {
     for (int i = 0; i < kOperands; ++i) {
       const OperandStep& operand = step.operand[i];
       if (!operand.enter || operand.from_slot < 0) continue;
-      const double seconds = rates_.MoveSeconds(static_cast<Operand>(i), MovedOf(operand));
-      if (seconds == 0.0) continue;
-      compute_ += seconds;
-      busy_.compute_seconds += seconds;
-      Note(Track::kCompute, step, compute_, seconds);
-      free_[i][static_cast<size_t>(operand.from_slot)] = compute_;
+      Engines::Computation move;
+      move.step = step.number;
+      move.seconds = rates_.MoveSeconds(static_cast<Operand>(i), MovedOf(operand));
+      if (move.seconds == 0.0) continue;
+      busy_.compute_seconds += move.seconds;
+      free_[i][static_cast<size_t>(operand.from_slot)] = engines_.Compute(move);
     }
-  }
-
-  // A piece of work that ends then. Shared engines have done nothing else meanwhile.
-  void Note(Track track, const Step& step, double end, double seconds) {
-    if (noted_ != nullptr) noted_->push_back({track, step.number, end - seconds, end});
-    if (rates_.shared_engines()) fetch_ = compute_ = drain_ = end;
-  }
-
-  // When what waits for work of another engine that ends then may begin; 0: there is none.
-  [[nodiscard]] double After(double end) const {
-    if (rates_.shared_engines()) return end;
-    return end > 0.0 ? end + rates_.HopSeconds() : 0.0;
   }
 
   const Problem& problem_;
@@ -135,11 +132,35 @@ class Pipeline {
   const Rates& rates_;
   TileSeconds usual_, short_;
   std::array<MemoryOrder::Steps, kOperands> steps_{};
-  double fetch_ = 0.0, compute_ = 0.0, drain_ = 0.0;  // when each engine is free
-  std::array<std::vector<double>, kOperands> free_;   // when each slot is
+  Engines engines_;
+  // The piece after whose end each slot is free: a computation, of the output's a drain.
+  std::array<std::vector<int64_t>, kOperands> free_;
   Cost busy_;
-  std::vector<Interval>* noted_ = nullptr;
 };
+
+// When the pieces of the first `steps` steps have ended.
+double EndOf(const Engines& engines, int64_t steps) {
+  double end = 0.0;
+  const auto last_of = [&](const auto& pieces) {
+    const auto next = std::partition_point(pieces.begin(), pieces.end(),
+                                           [&](const auto& piece) { return piece.step < steps; });
+    if (next != pieces.begin()) end = std::max(end, (next - 1)->end);
+  };
+  last_of(engines.fetches());
+  last_of(engines.computations());
+  last_of(engines.drains());
+  return end;
+}
+
+// Shared engines have done nothing else while they did a piece.
+void InTurn(std::vector<Interval>* timeline) {
+  double now = 0.0;
+  for (Interval& one : *timeline) {
+    const double seconds = one.end - one.begin;
+    one.begin = now;
+    one.end = now += seconds;
+  }
+}
 
 double Busiest(const Cost& cost) {
   return std::max({cost.fetch_seconds, cost.compute_seconds, cost.drain_seconds});
@@ -173,9 +194,12 @@ double Length(const PlanRequest& request, const Candidate& candidate, const Rate
   Step step;
   for (int64_t i = 0; i < steps && schedule.Next(&step); ++i) {
     pipeline.Take(step);
-    if (i + 1 == steps / 2) half = pipeline.Now();
+    if (i + 1 == steps / 2) half = pipeline.busy();
   }
-  const Cost end = pipeline.Now();
+  pipeline.Run();
+  half.seconds = EndOf(pipeline.engines(), steps / 2);
+  Cost end = pipeline.busy();
+  end.seconds = EndOf(pipeline.engines(), steps);
   if (steps == schedule.Steps()) return end.seconds;
   const Flow& drains = totals.flow[Index(request.problem.output())];
   const double unmet =
@@ -184,7 +208,7 @@ double Length(const PlanRequest& request, const Candidate& candidate, const Rate
           : drains.seconds / static_cast<double>(std::max<int64_t>(drains.transfers, 1));
   // What happens too rarely for the walk to have met it, the estimate knows of.
   return std::max(Extrapolate(total, half, end, unmet),
-                  Estimate(request.problem, rates, totals, total, candidate.depths));
+                  Estimate(request.problem, rates, totals, total, candidate.depths, false));
 }
 
 // The cuts of a whole tiling, which outlive the pointers to them.
@@ -241,10 +265,20 @@ std::vector<Interval> TimelineOf(const PlanRequest& request, const Candidate& ca
   const int64_t first = steps / 2, last = schedule.Steps() - first;
   const int64_t walked = schedule.Steps() <= kDrawn ? schedule.Steps() : first;
   Step step;
-  for (int64_t i = 0; i < walked && schedule.Next(&step); ++i) {
-    pipeline.NoteIn(i < first || i >= last ? &timeline : nullptr);
-    pipeline.Take(step);
-  }
+  for (int64_t i = 0; i < walked && schedule.Next(&step); ++i) pipeline.Take(step);
+  pipeline.Run();
+  const auto note = [&](Track track, const auto& pieces) {
+    for (const auto& piece : pieces) {
+      if (piece.step >= first && piece.step < last) continue;
+      timeline.push_back({track, piece.step, piece.begin, piece.end});
+    }
+  };
+  note(Track::kFetch, pipeline.engines().fetches());
+  note(Track::kCompute, pipeline.engines().computations());
+  note(Track::kDrain, pipeline.engines().drains());
+  std::stable_sort(timeline.begin(), timeline.end(),
+                   [](const Interval& a, const Interval& b) { return a.step < b.step; });
+  if (rates.shared_engines()) InTurn(&timeline);
   return timeline;
 }
 

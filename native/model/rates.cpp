@@ -1,15 +1,15 @@
 #include "model/rates.hpp"
 
+#include "model/profile_rates.hpp"
+
 namespace oocdnn {
 
 Profile RatesOf(const Profile& profile, const PlanRequest& request) {
   const Problem& problem = request.problem;
-  Profile rates = profile;
-  rates.of = {};
-  rates.evidence.clear();
-  rates.date.clear();
-  rates.flops.clear();
-  rates.tiles.clear();
+  Profile rates;
+  rates.shared_engines = profile.shared_engines;
+  rates.wires = profile.wires;
+  for (const PlainRate& plain : kPlainRates) rates.*plain.field = profile.*plain.field;
   for (const EngineInfo& engine : request.engines) {
     if (engine.name.empty()) continue;
     const std::string key =

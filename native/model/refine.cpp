@@ -23,6 +23,14 @@ std::string Refine(const PlanRequest& request, const Candidate& candidate, doubl
   return TileName(key, size);
 }
 
+// Priced first: short tiles are to the usual ones as the profile had it.
+Cost Learn(const PlanRequest& request, const Candidate& candidate, double run_seconds,
+           Profile* profile) {
+  const Cost cost = PriceOf(request, candidate, *profile, run_seconds);
+  Refine(request, candidate, run_seconds, {}, profile);
+  return cost;
+}
+
 // Beside convolutions, what computes rolls rows over and finishes tiles: that is as predicted.
 double RunSecondsOf(const PlanRequest& request, const Candidate& candidate, const Profile& profile,
                     double busy_seconds) {

@@ -12,6 +12,10 @@ namespace oocdnn {
 std::string Refine(const PlanRequest& request, const Candidate& candidate, double run_seconds,
                    const Evidence& known, Profile* profile);
 
+// The price of the candidate with a run that was timed, which the profile agrees with afterwards.
+Cost Learn(const PlanRequest& request, const Candidate& candidate, double run_seconds,
+           Profile* profile);
+
 // Seconds of one run of the candidate's tile alone, of a whole call in which what computes was busy
 // for so many.
 double RunSecondsOf(const PlanRequest& request, const Candidate& candidate, const Profile& profile,

@@ -246,7 +246,7 @@ void TileSpace::PutPoints(const Cuts& cuts, const Slots& slots, const LoopOrder&
     const Cost cost = CostOf(problem(), rates_, totals);
     point.bound = RankBound(totals, cost);
     if (point.bound > Limit(wanted, point.bytes, best)) continue;
-    point.rank = RankOf(cost, Estimate(problem(), rates_, totals, cost, point.depths));
+    point.rank = RankOf(cost, Estimate(problem(), rates_, totals, cost, point.depths, true));
     Keep(point, best);
   }
 }

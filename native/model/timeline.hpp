@@ -16,8 +16,7 @@ struct Interval {
 };
 
 // The work of the first and the last `steps` / 2 steps, in the order in which it is enqueued; of
-// more than a hundred thousand steps the first ones alone. Each copy goes at the rate of its own
-// direction, so where the wire is shared the last end comes before the predicted one.
+// more than a hundred thousand steps the first ones alone.
 std::vector<Interval> TimelineOf(const PlanRequest& request, const Candidate& candidate,
                                  const Profile& profile, int64_t steps);
 

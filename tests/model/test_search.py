@@ -345,7 +345,7 @@ def test_ends_are_short_where_that_is_clearly_faster(direction):
     engine = "cudnn+symmetric"
     best = planner.search(problem, 2 << 30, FEW_TILES, engine).ranked[0]
     taper = best.tiling.taper
-    assert 0 < taper.length <= best.tiling.length[taper.axis] / 2
+    assert 0 < taper.length < best.tiling.length[taper.axis]
     run = (best.order, best.depths, FEW_TILES, engine)
     assert planner.price(problem, best.tiling, *run) == best.cost
     for pieces in range(1, 2 * best.counts()[taper.axis]):
@@ -355,10 +355,11 @@ def test_ends_are_short_where_that_is_clearly_faster(direction):
         assert other["seconds"] > best.seconds / 0.995
 
 
-def test_tiles_between_short_ends_stay_below_what_engines_can_index():
+@pytest.mark.parametrize("run_seconds", [0.02, 0.05])
+def test_tiles_between_short_ends_stay_below_what_engines_can_index(run_seconds):
     """They may be longer than those of plans without, and here would like to."""
     problem = doors.parse("conv2d:fwd x64x64x2048x2048 w64x64x3x3 pad1")
-    machine = dataclasses.replace(FEW_TILES, copy_seconds=0.02)
+    machine = dataclasses.replace(FEW_TILES, flops_fallback=10e12, run_seconds=run_seconds)
     found = planner.search(problem, 1 << 45, machine, "cudnn+symmetric")
     assert any(one.tiling.taper.length for one in found.ranked)
     for one in found.ranked:

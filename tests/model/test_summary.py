@@ -59,6 +59,14 @@ def test_a_plan_adds_up(name, problem, budget, tmp_path_factory):
     check_timeline(found, machine)
 
 
+def slowest(machine: Profile) -> float:
+    """How much longer a copy takes beside one in the other direction."""
+    if machine.shared_engines:
+        return 1.0
+    single = machine.fetch_bytes_per_second + machine.drain_bytes_per_second
+    return max(single / machine.both_bytes_per_second, 1.0)
+
+
 def check_timeline(found: oocdnn.Plan, machine: Profile) -> None:
     """Engines do one thing at a time and in order, and the whole takes what was predicted."""
     ends: dict[str, float] = defaultdict(float)
@@ -74,8 +82,10 @@ def check_timeline(found: oocdnn.Plan, machine: Profile) -> None:
     steps = {one["step"] for one in found.timeline}
     assert len(steps) == min(found.tiles, 100)
     if found.tiles <= 100:
-        busy = [found.seconds_by_engine[track] for track in TRACKS]
-        assert [total[track] for track in TRACKS] == pytest.approx(busy, rel=1e-5)
+        for track in TRACKS:
+            alone = found.seconds_by_engine[track]
+            longest = alone if track == "compute" else alone * slowest(machine)
+            assert alone * (1 - 1e-5) <= total[track] <= longest * (1 + 1e-5)
         if machine.shared_engines:
             assert last == pytest.approx(found.predicted_seconds, rel=1e-5)
 

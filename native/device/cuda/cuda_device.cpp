@@ -91,9 +91,9 @@ class CudaDevice final : public Device {
   }
   // Puts a piece of work on the stream: enqueue(handle).
   template <class Enqueue>
-  Status Put(Stream stream, const Tag& tag, Kind kind, int64_t weight,
+  Status Put(Stream stream, const Tag& tag, const Sort& sort, int64_t weight,
              const Enqueue& enqueue) const {
-    return Enter([&] { return Of(stream).Timed(tag, kind, weight, enqueue); });
+    return Enter([&] { return Of(stream).Timed(tag, sort, weight, enqueue); });
   }
   [[nodiscard]] const Driver& driver() const { return gpu_->driver(); }
 
@@ -239,23 +239,23 @@ double CudaDevice::BusySeconds(Stream stream) {
 }
 
 Status CudaDevice::Fetch(Stream stream, const Transfer& transfer) {
-  return Put(stream, transfer.tag, Kind::kCopy, WeightOf(transfer),
+  return Put(stream, transfer.tag, {Kind::kCopy}, WeightOf(transfer),
              [&](CUstream) { return copier_.Fetch(Of(stream), transfer); });
 }
 
 Status CudaDevice::Drain(Stream stream, const Transfer& transfer) {
-  return Put(stream, transfer.tag, Kind::kCopy, WeightOf(transfer),
+  return Put(stream, transfer.tag, {Kind::kCopy}, WeightOf(transfer),
              [&](CUstream) { return copier_.Drain(Of(stream), transfer); });
 }
 
 Status CudaDevice::Move(Stream stream, const TileMove& move) {
-  return Put(stream, move.tag, Kind::kMove, Product(move.extent),
+  return Put(stream, move.tag, {Kind::kMove}, Product(move.extent),
              [&](CUstream) { return copier_.Move(Of(stream), move); });
 }
 
 Status CudaDevice::Fill(Stream stream, void* buffer, int64_t bytes, int byte) {
   if (bytes <= 0) return {};
-  return Put(stream, Tag{}, Kind::kMove, bytes, [&](CUstream handle) {
+  return Put(stream, Tag{}, {Kind::kMove}, bytes, [&](CUstream handle) {
     return driver().Check(
         driver().cuMemsetD8Async(Address(buffer), static_cast<unsigned char>(byte),
                                  static_cast<size_t>(bytes), handle),
@@ -278,14 +278,14 @@ Result<std::unique_ptr<Executable>> CudaDevice::Prepare(int engine, const TileOp
 
 Status CudaDevice::Run(Stream stream, Executable& executable, const RunArgs& args) {
   auto& prepared = static_cast<CudaExecutable&>(executable);
-  return Put(stream, args.tag, Kind::kRun, 1,
+  return Put(stream, args.tag, {Kind::kRun, &executable}, 1,
              [&](CUstream handle) { return prepared.Run(handle, args); });
 }
 
 Status CudaDevice::Finish(Stream stream, const FinishArgs& args) {
   OOC_ASSIGN(const FinishPlan plan, PlanFinish(args, gpu_->multiprocessors()));
   if (plan.shape.blocks == 0) return {};
-  return Put(stream, args.tag, Kind::kFinish, 1, [&](CUstream handle) {
+  return Put(stream, args.tag, {Kind::kFinish}, args.layout->bytes, [&](CUstream handle) {
     return gpu_->Launch(Kernel::kFinish, plan.shape, handle, plan.args);
   });
 }

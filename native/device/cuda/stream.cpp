@@ -10,6 +10,7 @@ namespace {
 constexpr size_t kMostMarks = 512;
 // Of a kind, so that short calls are timed well; then an odd number, because operands take turns.
 constexpr int64_t kSampledFirst = 2, kSampledEvery = 31;
+constexpr size_t kMostSorts = 16;
 // Event times are floats of milliseconds since base_: after this long they are worth a microsecond.
 constexpr int64_t kStale = 10'000'000'000;
 
@@ -122,16 +123,26 @@ Result<CudaStream::Marks> CudaStream::TakeMarks() {
   return marks;
 }
 
-bool CudaStream::IsSample(const Tag& tag, Kind kind) {
-  const int64_t piece = busy_[static_cast<size_t>(kind)].pieces++;
+// A stream that is never seen idle may meet any number of executables: the last of the sorts that
+// it tells apart are then one.
+size_t CudaStream::BusyOf(const Sort& sort) {
+  const auto found =
+      std::find_if(busy_.begin(), busy_.end(), [&](const Busy& busy) { return busy.sort == sort; });
+  const auto at = static_cast<size_t>(found - busy_.begin());
+  if (at == busy_.size() && at < kMostSorts) busy_.emplace_back().sort = sort;
+  return std::min(at, busy_.size() - 1);
+}
+
+bool CudaStream::IsSample(const Tag& tag, size_t busy) {
+  const int64_t piece = busy_[busy].pieces++;
   return tag.span != nullptr || piece < kSampledFirst || piece % kSampledEvery == 0;
 }
 
-Status CudaStream::Begin(const Tag& tag, Kind kind, int64_t weight) {
+Status CudaStream::Begin(const Tag& tag, size_t busy, int64_t weight) {
   OOC_ASSIGN(current_.marks, TakeMarks());
   current_.span = tag.span;
   current_.enqueued_ns = 0;
-  current_.kind = kind;
+  current_.busy = busy;
   current_.weight = static_cast<double>(weight);
   if (tag.span != nullptr) {
     spans_ = true;
@@ -163,7 +174,7 @@ void CudaStream::Count(const Piece& piece) {
   float milliseconds = 0.0f;
   if (gpu_.driver().cuEventElapsedTime(&milliseconds, piece.marks.begin, piece.marks.end) ==
       CUDA_SUCCESS) {
-    Busy& busy = busy_[static_cast<size_t>(piece.kind)];
+    Busy& busy = busy_[piece.busy];
     busy.weight += piece.weight;
     busy.timed_weight += piece.weight;
     busy.timed_seconds += static_cast<double>(milliseconds) * 1e-3;
@@ -209,7 +220,8 @@ Status CudaStream::Synchronize() {
   if (lane_.handle != nullptr) OOC_CUDA(gpu_.driver(), cuStreamSynchronize, lane_.handle);
   OOC_CUDA(gpu_.driver(), cuStreamSynchronize, handle_);
   Resolve();
-  for (Busy& busy : busy_) busy_seconds_ += std::exchange(busy, {}).Seconds();
+  for (const Busy& busy : busy_) busy_seconds_ += busy.Seconds();
+  busy_.clear();
   if (spans_ && Now() - base_ns_ > kStale) OOC_TRY(Calibrate());
   return {};
 }

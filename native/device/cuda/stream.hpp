@@ -4,7 +4,7 @@
 // A pair of timing events stands around a piece of work. The pairs come from a pool that grows
 // until it holds as many as are ever in flight, and are read when somebody asks. While the wire is
 // busy, each time stamp holds up what follows it by some fifteen microseconds, so only a few pieces
-// of a kind are timed, and the others taken to be as fast. With spans asked for, all are.
+// of a sort are timed, and the others taken to be as fast. With spans asked for, all are.
 #pragma once
 
 #include <array>
@@ -27,9 +27,14 @@ struct Lane {
   size_t turn = 0;  // the part that is filled next
 };
 
-// Pieces of work of one kind take time in proportion to their weights.
+// Pieces of work that take time in proportion to their weights: of one kind, and of one executable
+// where that is what runs (a short tile is computed at another pace than a usual one).
 enum class Kind : uint8_t { kCopy, kMove, kRun, kFinish };
-constexpr size_t kKinds = 4;
+struct Sort {
+  Kind kind = Kind::kCopy;
+  const void* executable = nullptr;
+  bool operator==(const Sort&) const = default;
+};
 
 // All calls need the GPU's context current.
 class CudaStream {
@@ -47,13 +52,14 @@ class CudaStream {
   // timed. The piece's span, where its tag has one, is filled in when the piece is found done: by
   // Synchronize at the latest.
   template <class Enqueue>
-  Status Timed(const Tag& tag, Kind kind, int64_t weight, const Enqueue& enqueue) {
-    if (!IsSample(tag, kind)) {
+  Status Timed(const Tag& tag, const Sort& sort, int64_t weight, const Enqueue& enqueue) {
+    const size_t busy = BusyOf(sort);
+    if (!IsSample(tag, busy)) {
       OOC_TRY(enqueue(handle_));
-      busy_[static_cast<size_t>(kind)].weight += static_cast<double>(weight);
+      busy_[busy].weight += static_cast<double>(weight);
       return {};
     }
-    OOC_TRY(Begin(tag, kind, weight));
+    OOC_TRY(Begin(tag, busy, weight));
     Status status = enqueue(handle_);
     End(status.ok());
     return status;
@@ -75,11 +81,12 @@ class CudaStream {
     Marks marks;
     Span* span = nullptr;
     int64_t enqueued_ns = 0;
-    Kind kind = Kind::kCopy;
+    size_t busy = 0;  // in busy_
     double weight = 0.0;
   };
-  // Pieces of one kind since the stream was last seen idle.
+  // Pieces of one sort since the stream was last seen idle.
   struct Busy {
+    Sort sort;
     int64_t pieces = 0;
     double weight = 0.0, timed_weight = 0.0, timed_seconds = 0.0;
     [[nodiscard]] double Seconds() const {
@@ -89,8 +96,9 @@ class CudaStream {
 
   explicit CudaStream(const Gpu& gpu) : gpu_(gpu) {}
   Status MakeLane();
-  bool IsSample(const Tag& tag, Kind kind);
-  Status Begin(const Tag& tag, Kind kind, int64_t weight);
+  size_t BusyOf(const Sort& sort);
+  bool IsSample(const Tag& tag, size_t busy);
+  Status Begin(const Tag& tag, size_t busy, int64_t weight);
   void End(bool enqueued);
   Result<Marks> TakeMarks();
   Result<Marks> NewMarks();
@@ -110,7 +118,7 @@ class CudaStream {
   bool adopted_ = false;
   bool spans_ = false;         // somebody asks for spans
   double busy_seconds_ = 0.0;  // until the stream was last seen idle
-  std::array<Busy, kKinds> busy_;
+  std::vector<Busy> busy_;     // of the sorts since
   Piece current_;
   std::deque<Piece> pieces_;
   std::vector<Marks> free_;

@@ -1,0 +1,86 @@
+#include "model/engines.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace oocdnn {
+
+// What is computed holds nothing up but by when it ends, which is known as soon as it can begin. So
+// only copies are followed from moment to moment.
+void Engines::Run() {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  for (double now = 0.0;;) {
+    Advance();
+    // The next moment at which a copy begins, begins to cross or ends, and which.
+    Lane* next = nullptr;
+    double moment = kNever;
+    for (Lane* const lane : {&fetch_, &drain_}) {
+      const Lane& other = lane == &fetch_ ? drain_ : fetch_;
+      const double at = lane->phase == Phase::kIdle ? std::max(NextOf(*lane), now)
+                                                    : now + lane->left / SpeedOf(*lane, other);
+      if (at < moment) {
+        moment = at;
+        next = lane;
+      }
+    }
+    if (next == nullptr) return;
+    const double passed = moment - now;
+    const double fetched = passed * SpeedOf(fetch_, drain_);
+    const double drained = passed * SpeedOf(drain_, fetch_);
+    fetch_.left -= fetched;
+    drain_.left -= drained;
+    now = moment;
+    Turn(next, now);
+  }
+}
+
+void Engines::Advance() {
+  for (; computed_ < computations_.size(); ++computed_) {
+    Computation& next = computations_[computed_];
+    next.begin = computed_ > 0 ? computations_[computed_ - 1].end : 0.0;
+    if (next.fetch != kNothing) {
+      if (static_cast<size_t>(next.fetch) >= fetch_.done) return;
+      next.begin = std::max(next.begin, After(fetch_.copies[static_cast<size_t>(next.fetch)].end));
+    }
+    if (next.drain != kNothing) {
+      if (static_cast<size_t>(next.drain) >= drain_.done) return;
+      next.begin = std::max(next.begin, After(drain_.copies[static_cast<size_t>(next.drain)].end));
+    }
+    next.end = next.begin + next.seconds;
+  }
+}
+
+double Engines::NextOf(const Lane& lane) const {
+  constexpr double kUnknown = std::numeric_limits<double>::infinity();
+  if (lane.done == lane.copies.size()) return kUnknown;
+  const Copy& next = lane.copies[lane.done];
+  if (next.computation == kNothing) return lane.free;
+  const auto awaited = static_cast<size_t>(next.computation);
+  return awaited < computed_ ? std::max(lane.free, After(computations_[awaited].end)) : kUnknown;
+}
+
+double Engines::SpeedOf(const Lane& lane, const Lane& other) const {
+  const bool together = lane.phase == Phase::kCrossing && other.phase == Phase::kCrossing;
+  return together ? together_ : 1.0;
+}
+
+void Engines::Turn(Lane* lane, double now) {
+  Copy& copy = lane->copies[lane->done];
+  switch (lane->phase) {
+    case Phase::kIdle:
+      copy.begin = now;
+      lane->phase = Phase::kBefore;
+      lane->left = copy.before;
+      return;
+    case Phase::kBefore:
+      lane->phase = Phase::kCrossing;
+      lane->left = copy.crossing;
+      return;
+    case Phase::kCrossing:
+      copy.end = lane->free = now;
+      lane->phase = Phase::kIdle;
+      ++lane->done;
+  }
+}
+
+}  // namespace oocdnn
