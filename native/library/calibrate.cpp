@@ -94,7 +94,7 @@ std::string ToJson(const Refinement& refinement) {
 }
 
 MachineProfile::MachineProfile(Device& device, const std::string& path, int64_t budget)
-    : device_(device), limit_(std::max(budget, kLeastLimit)), profile_(Guess(device)) {
+    : device_(device), limit_(std::max(BesideCode(budget), kLeastLimit)), profile_(Guess(device)) {
   if (path == "none") return;
   const Provenance here = profile_.of;
   file_ = path.empty() ? CachePath(here) : path;

@@ -120,7 +120,8 @@ class Tiles {
 
   // Nothing where the engine refuses, or cannot have the memory.
   std::optional<TimedTile> Time(int engine, int64_t channels, int64_t rows) {
-    const auto rig = Rig::Make(device_, engine, SampleFor(channels, rows), limit_, true);
+    const auto rig =
+        Rig::Make(device_, engine, SampleFor(channels, rows), limit_, Timed::kArithmetic);
     if (!rig.ok() || !Fill(*rig.value()).ok()) return std::nullopt;
     const auto run = [&](Span* span) { return rig.value()->Run(stream_, span); };
     return TimedTile{{channels, channels * rows * kWidth},

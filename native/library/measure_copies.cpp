@@ -1,7 +1,9 @@
 // Sizes are such that caches do not hide memory.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -90,7 +92,7 @@ class Copies {
     shape.in = shape.out = {1, rows, width};
     return Rig::Make(device_, engine,
                      SampleOf(shape, DType::kFloat32, Math::kFp32, Direction::kForward), limit_,
-                     false);
+                     Timed::kCopies);
   }
   // Of the engine that the planner would ask first; or, of those whose tiles lie as the host's and
   // whose copies so take one step, where there are any.
@@ -113,16 +115,17 @@ class Copies {
     for (int engine = 0; engine < static_cast<int>(device_.engines().size()); ++engine) {
       const EngineInfo& info = device_.engines()[static_cast<size_t>(engine)];
       if (!first && IsLastResort(info)) continue;
-      const auto rig = RigOf(engine, kRows, kWidth);
-      if (!rig.ok()) continue;
-      if (first) MeasureMove(*rig.value());
       const RowTimings rows = profile_.shared_engines ? MeasureRows(engine) : most;
       const Timing hop = MeasureHop(engine);
+      auto rig = RigOf(engine, kRows, kWidth);
+      if (!rig.ok()) continue;
+      if (first) MeasureMove(*rig.value());
       for (const bool channels_last : {false, true}) {
         const std::vector<Found> found = MeasureWire(*rig.value(), channels_last, rows, hop);
         Note(found, first ? nullptr : &info.name, channels_last);
         first = first && found.empty();
       }
+      rig.value().reset();  // one of them at a time
       MeasureInside(engine);
     }
     return {};
@@ -140,27 +143,42 @@ class Copies {
   // on the device.
   void MeasureInside(int engine) {
     if (device_.capabilities().shares_host_memory) return;
-    const auto narrow = RigOf(engine, kInsideRows * kNarrow / kWidth, kNarrow);
-    auto rig = RigOf(engine, kInsideRows, kWidth);
-    if (!rig.ok()) rig = RigOf(engine, kRows, kWidth);
-    if (!rig.ok() || !narrow.ok()) return;
+    auto wide = MeasureInside(engine, kInsideRows, kWidth);
+    if (!wide) wide = MeasureInside(engine, kRows, kWidth);
+    const auto narrow = MeasureInside(engine, kInsideRows * kNarrow / kWidth, kNarrow);
+    if (!wide || !narrow) return;
     const std::string& name = device_.engines()[static_cast<size_t>(engine)].name;
     for (const bool channels_last : {false, true}) {
-      const Host host = rig.value()->OnDevice(channels_last);
-      const double wide_bytes = rig.value()->bytes(Operand::kX);
-      const double bytes = narrow.value()->bytes(Operand::kX);
-      const Timing wide = BestFetch(*rig.value(), host);
-      const double rate = RateOf(wide_bytes, wide);
+      const Timing& dense = wide->fetch[static_cast<size_t>(channels_last)];
+      const double rate = RateOf(wide->bytes, dense);
       if (rate == 0.0) continue;
       const auto key = [&](const char* word) {
         return Profile::WireKey(name, channels_last, word);
       };
-      profile_.SetWire(key("inside"), rate, wide.evidence());
-      const Timing rows = Beyond(BestFetch(*narrow.value(), host), Share(wide, wide_bytes / bytes));
+      profile_.SetWire(key("inside"), rate, dense.evidence());
+      const Timing rows = Beyond(narrow->fetch[static_cast<size_t>(channels_last)],
+                                 Share(dense, wide->bytes / narrow->bytes));
       const double row = kNarrow * (channels_last ? kChannels : 1) * kElement;
       if (!rows.ok()) continue;
-      profile_.SetWire(key("inside_row_bytes"), rows.seconds * rate * row / bytes, rows.evidence());
+      profile_.SetWire(key("inside_row_bytes"), rows.seconds * rate * row / narrow->bytes,
+                       rows.evidence());
     }
+  }
+
+  // Of fetches inside the device: the bytes of one, and what it takes by memory order.
+  struct Inside {
+    double bytes = 0.0;
+    std::array<Timing, 2> fetch;  // channels first, last
+  };
+  std::optional<Inside> MeasureInside(int engine, int64_t rows, int64_t width) {
+    const auto rig = RigOf(engine, rows, width);
+    if (!rig.ok()) return std::nullopt;
+    Inside inside{rig.value()->bytes(Operand::kX), {}};
+    for (const bool channels_last : {false, true}) {
+      inside.fetch[static_cast<size_t>(channels_last)] =
+          BestFetch(*rig.value(), rig.value()->OnDevice(channels_last));
+    }
+    return inside;
   }
 
   // For one engine, or for all where it is null.
@@ -183,7 +201,8 @@ class Copies {
     const Timing drain = BestOf(device_, drain_.get(), [&](Span* span) {
       return device_.Drain(drain_.get(), rig.TransferOf(Operand::kY, to, span));
     });
-    const Timing both = BestOfBoth(rig, from, to, 0, (fetch.seconds + drain.seconds) / 2);
+    const double single = profile_.shared_engines ? 0.0 : (fetch.seconds + drain.seconds) / 2;
+    const Timing both = BestOfBoth(rig, from, to, 0, single);
     const double rate = RateOf(bytes, fetch), back = RateOf(bytes, drain);
     const double together = RateOf(2 * bytes, both);
     if (rate == 0 || back == 0 || together == 0) return {};
@@ -268,7 +287,7 @@ class Copies {
   // beside the other; 0: it is not.
   Timing BestOfBoth(Rig& rig, const Host& in, const Host& out, int runs = 0, double single = 0.0) {
     std::vector<double> seconds;
-    for (int i = 0; i < kRepetitions; ++i) {
+    for (int i = 0; i < (single > 0.0 ? 3 : 1) * kRepetitions; ++i) {
       Span fetched, drained;
       Status status;
       for (int run = 0; run < runs && !profile_.shared_engines && status.ok(); ++run) {
@@ -288,6 +307,10 @@ class Copies {
       const bool counts = single > 0.0 && together > all / 2;
       const double left = 2.0 - (all - together) / single;  // of two copies
       seconds.push_back(counts && left > 0.0 ? together * 2.0 / left : all);
+    }
+    if (single > 0.0) {
+      std::sort(seconds.begin(), seconds.end());
+      seconds.erase(seconds.begin(), seconds.begin() + static_cast<long>(seconds.size() / 2));
     }
     return TimingOf(std::move(seconds));
   }

@@ -1,7 +1,9 @@
 #include "library/rig.hpp"
 
+#include <algorithm>
 #include <utility>
 
+#include "base/checked.hpp"
 #include "base/config.hpp"
 #include "memory/arena.hpp"
 #include "memory/owners.hpp"
@@ -22,6 +24,23 @@ Problem SampleOf(ConvShape shape, DType dtype, Math math, Direction direction) {
   return problem;
 }
 
+namespace {
+
+// Of the tiles, in whatever order their elements are.
+int64_t LeastBytes(const Problem& problem, const TileOp& op, bool second_x) {
+  int64_t elements = 0;
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (!problem.Uses(operand)) continue;
+    int64_t tile = operand == Operand::kX && second_x ? 2 : 1;
+    for (const int64_t extent : op.shape.DimsOf(operand, op.direction)) tile = Mul(tile, extent);
+    elements = Add(elements, tile);
+  }
+  return Mul(elements, SizeOf(op.dtype));
+}
+
+}  // namespace
+
 Rig::Rig(Device& device, const Problem& problem, const Tiling& tiling, const ConvShape& shape,
          std::unique_ptr<Executable> executable, int64_t bytes)
     : device_(device),
@@ -32,7 +51,7 @@ Rig::Rig(Device& device, const Problem& problem, const Tiling& tiling, const Con
       block_(DeviceBlock(device, bytes)) {}
 
 Result<std::unique_ptr<Rig>> Rig::Make(Device& device, int engine, const Problem& problem,
-                                       int64_t limit, bool tries) {
+                                       int64_t limit, Timed timed) {
   const EngineInfo& info = device.engines()[static_cast<size_t>(engine)];
   const Tiling tiling = WholeTiling(problem, !info.symmetric_padding);
   TileOp op;
@@ -40,8 +59,11 @@ Result<std::unique_ptr<Rig>> Rig::Make(Device& device, int engine, const Problem
   op.shape = TileShape(problem, tiling);
   op.dtype = op.out_dtype = problem.dtype;
   op.math = problem.math;
-  op.workspace_limit = limit;
-  op.trial_limit = tries ? limit : 0;
+  const bool copies = timed == Timed::kCopies;
+  const int64_t bounce = device.capabilities().bounce_bytes;
+  op.workspace_limit = std::max<int64_t>(limit - LeastBytes(problem, op, copies), 0);
+  op.workspace_limit = std::max<int64_t>(op.workspace_limit - (copies ? 2 : 1) * bounce, 0);
+  op.trial_limit = copies ? 0 : limit;
   OOC_ASSIGN(std::unique_ptr<Executable> executable, device.Prepare(engine, op));
   Offsets offsets(device.capabilities().alignment);
   const auto book = [&](Operand operand) {
@@ -49,10 +71,9 @@ Result<std::unique_ptr<Rig>> Rig::Make(Device& device, int engine, const Problem
   };
   std::array<int64_t, kOperands> at{};
   for (int i = 0; i < kOperands; ++i) at[i] = book(static_cast<Operand>(i));
-  const int64_t second_x = book(Operand::kX);
+  const int64_t second_x = copies ? book(Operand::kX) : 0;
   const int64_t workspace = offsets.Book(executable->workspace_bytes());
-  const int64_t bounce = device.capabilities().bounce_bytes;
-  const int64_t in = offsets.Book(bounce), out = offsets.Book(bounce);
+  const int64_t in = offsets.Book(bounce), out = copies ? offsets.Book(bounce) : in;
   if (offsets.total() > limit) {
     return Error(Code::kOutOfMemory, "measuring it takes %s of the device, and %s may be taken",
                  BytesText(offsets.total()).c_str(), BytesText(limit).c_str())

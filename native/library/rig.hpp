@@ -21,13 +21,16 @@ struct Host {
 // A 3x3 convolution that keeps the size, of contiguous tensors: n, channels and extents of `shape`.
 Problem SampleOf(ConvShape shape, DType dtype, Math math, Direction direction);
 
-// One convolution, prepared, with memory for its tiles and for a second tile of x, all zeros.
+// What is timed. Of arithmetic: engines that a device tries out are tried out. Of copies: there is
+// a second tile of x.
+enum class Timed : uint8_t { kArithmetic, kCopies };
+
+// One convolution, prepared, with memory for its tiles, all zeros.
 class Rig {
  public:
-  // Takes at most `limit` bytes of device memory, kOutOfMemory where they do not suffice. `tries`:
-  // whether engines that a device tries out are; not where it is not the engine that is timed.
+  // Takes at most `limit` bytes of device memory, kOutOfMemory where they do not suffice.
   static Result<std::unique_ptr<Rig>> Make(Device& device, int engine, const Problem& problem,
-                                           int64_t limit, bool tries);
+                                           int64_t limit, Timed timed);
 
   [[nodiscard]] double operations() const { return shape_.Operations(problem_.direction); }
   [[nodiscard]] double bytes(Operand operand) const {
