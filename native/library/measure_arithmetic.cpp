@@ -25,6 +25,7 @@ constexpr int64_t kRows = 56, kGrowth = 8, kMostRows = kRows * kGrowth * kGrowth
 // Elements of the largest tensor, an image of few channels or a filter of many.
 constexpr int64_t kNumbers = std::max(kFew * kMostRows * kWidth, kMost * kMost * 9);
 constexpr double kLongEnough = 1e-3, kTooLong = 5e-3;  // seconds of a run
+constexpr double kEnough = 10 * kTooLong;              // of a few
 constexpr double kFast = 1e13;  // operations per second from which on the tile's size matters
 
 // A block of random numbers, again and again.
@@ -126,7 +127,7 @@ class Tiles {
     const auto run = [&](Span* span) { return rig.value()->Run(stream_, span); };
     return TimedTile{{channels, channels * rows * kWidth},
                      rig.value()->operations(),
-                     BestOf(device_, stream_, run)};
+                     BestOf(device_, stream_, run, kEnough)};
   }
 
   // With numbers, where the device's own clock depends on them.

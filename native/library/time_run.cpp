@@ -7,6 +7,11 @@
 #include "memory/owners.hpp"
 
 namespace oocdnn {
+namespace {
+
+constexpr double kEnough = 0.02;  // seconds, in which a long run has been seen often enough
+
+}  // namespace
 
 double TimeRun(Device& device, const Booking& booking) {
   if (std::any_of(booking.in_place.begin(), booking.in_place.end(), [](bool is) { return is; })) {
@@ -21,10 +26,13 @@ double TimeRun(Device& device, const Booking& booking) {
     if (!booking.slot[i].empty()) args.tile[i] = block.get() + booking.slot[i].front();
   }
   args.workspace = block.get() + booking.workspace;
-  const Timing timing = BestOf(device, stream->get(), [&](Span* span) {
-    args.tag.span = span;
-    return device.Run(stream->get(), *booking.usual.executable, args);
-  });
+  const Timing timing = BestOf(
+      device, stream->get(),
+      [&](Span* span) {
+        args.tag.span = span;
+        return device.Run(stream->get(), *booking.usual.executable, args);
+      },
+      kEnough);
   return timing.ok() ? timing.seconds : 0.0;
 }
 
