@@ -44,7 +44,7 @@ MATHS = {
 OTHER_ARITHMETIC = ("winograd", "fft")  # in the names of kernels
 MANY_FLOPS = 2e13  # of a call beyond which torch tries no engines out: that takes minutes
 MUCH = 1 << 30  # bytes moved, from which on the worst ratio counts
-ENOUGH = 0.05  # seconds of a case's calls, of which brief ones are repeated more often,
+ENOUGH = 0.2  # seconds of a case's calls, of which brief ones are repeated more often,
 MOST_CALLS = 20  # but not more: right after the first call Python itself is still slow
 CLEARLY = 0.8  # of a time, below which another does not matter beside it
 
