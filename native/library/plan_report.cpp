@@ -92,15 +92,17 @@ Result<PlanReport> AttemptLeast(Device& device, const PlanRequest& request, cons
   return Completed(std::move(report), least);
 }
 
-// Searches for plans of less and less memory until one fits exactly.
+// Searches for plans of less and less memory until one fits exactly. `first`: what the first search
+// finds, where that is known.
 Result<PlanReport> Attempt(Device& device, const PlanRequest& request, const Profile& profile,
-                           bool patient, int64_t* prepared) {
+                           bool patient, int64_t* prepared, const PlanSearch* first) {
   PlanReport report;
   report.request = request;
   PlanRequest aim = WithoutBounce(request);
   Status last;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    Result<PlanSearch> search = Search(aim, profile);
+    const bool known = attempt == 0 && first != nullptr;
+    Result<PlanSearch> search = known ? *first : Search(aim, profile);
     if (!search.ok()) {
       // The first search speaks of the budget itself; a later one of an aim below it.
       return attempt == 0 || last.ok() ? std::move(search).status() : last;
@@ -149,10 +151,10 @@ int64_t BounceWithin(int64_t budget, int64_t best) {
 }
 
 Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
-                               int64_t* prepared) {
-  Result<PlanReport> report = Attempt(device, request, profile, true, prepared);
+                               int64_t* prepared, const PlanSearch* search) {
+  Result<PlanReport> report = Attempt(device, request, profile, true, prepared, search);
   if (report.ok() || !IsRefusal(report.status())) return report;
-  report = Attempt(device, request, profile, false, prepared);
+  report = Attempt(device, request, profile, false, prepared, search);
   if (report.ok() || !IsRefusal(report.status())) return report;
   return AttemptLeast(device, request, profile, prepared, std::move(report).status());
 }

@@ -30,9 +30,10 @@ Status CheckPlannable(const Problem& problem);
 int64_t BounceWithin(int64_t budget, int64_t best);
 
 // Searches, prepares the best candidates in order and books the first whose exact bytes fit;
-// searches again with less where none does. `prepared` counts engine preparations.
+// searches again with less where none does. `prepared` counts engine preparations; `search`: what
+// is found within all of the budget (without bounce memory), where that is known.
 Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
-                               int64_t* prepared);
+                               int64_t* prepared, const PlanSearch* search = nullptr);
 
 // The plan for operands that lie on the device, see Book: the whole problem at once, on the engine
 // that is predicted to be the fastest of those that serve within the budget, its copies of what

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "library/stopwatch.hpp"
@@ -38,17 +39,22 @@ class Opinion {
     return oocdnn::Learn(request_, candidate, run_seconds, likely_.get());
   }
 
-  // By what there may be a faster plan than one of so many seconds; null where by nothing.
-  [[nodiscard]] const Profile* Promising(double seconds) const {
-    if (Promised(*likely_) * kFaster < seconds) return likely_.get();
-    if (Promised(*hoped_) * kHopedFaster < seconds) return hoped_.get();
-    return nullptr;
+  // Plans of which the first may be faster than one of so many seconds, and by what; none where
+  // nothing says so.
+  struct Promise {
+    const Profile& profile;
+    PlanSearch search;
+  };
+  [[nodiscard]] std::optional<Promise> Promising(double seconds) const {
+    std::optional<Promise> promise = Promised(*likely_, seconds / kFaster);
+    return promise ? std::move(promise) : Promised(*hoped_, seconds / kHopedFaster);
   }
 
  private:
-  [[nodiscard]] double Promised(const Profile& profile) const {
-    const Result<PlanSearch> search = Search(WithoutBounce(request_), profile);
-    return search.ok() ? search->ranked.front().cost.seconds : kInfinity;
+  [[nodiscard]] std::optional<Promise> Promised(const Profile& profile, double seconds) const {
+    Result<PlanSearch> search = Search(WithoutBounce(request_), profile);
+    if (!search.ok() || search->ranked.front().cost.seconds >= seconds) return std::nullopt;
+    return Promise{profile, std::move(search).value()};
   }
 
   const PlanRequest& request_;
@@ -71,9 +77,10 @@ std::shared_ptr<const Profile> Check(Device& device, const PlanRequest& request,
     next.run_seconds = seconds;
     next.cost = opinion.Learn(next.booking.candidate, seconds);
     if (timed == 0 || next.cost.seconds < best->cost.seconds) *best = std::move(next);
-    const Profile* const promising = opinion.Promising(best->cost.seconds);
-    if (promising == nullptr) break;
-    Result<PlanReport> other = PlanAndBook(device, request, *promising, prepared);
+    const auto promise = opinion.Promising(best->cost.seconds);
+    if (!promise) break;
+    Result<PlanReport> other =
+        PlanAndBook(device, request, promise->profile, prepared, &promise->search);
     if (!other.ok() || other->cost.seconds * kFaster >= best->cost.seconds) break;
     next = std::move(other).value();
   }
