@@ -10,8 +10,8 @@ Three engines work at the same time, each in the order of the steps:
 - a copy begins with what it costs beyond its bytes; then these cross the wire, and a fetch and a
   drain that do so at the same time slow each other down.
 
-The library's planner prices plans by a recurrence; this is the same contract from another side, and
-shares no code with it: the tests hold the two together.
+The library's planner prices plans by a simulation of its own; this is the same contract in another
+way, and shares no code with it: the tests hold the two together.
 """
 
 from collections import defaultdict
@@ -231,8 +231,8 @@ def _bounds(pipeline: _Pipeline, profile: Profile, candidate: Candidate) -> Iter
     yield (outcome.bytes_in + outcome.bytes_out) / rates.wire.both
     yield outcome.compute_seconds + inside + _exposed(crossing, rates, candidate.engine, output)
     # The first fetch of each operand and the last drain have the wire to themselves, the others
-    # share it; and what a copy costs beyond its bytes holds both directions up. Where tiles are
-    # alike, those at the ends count as the average.
+    # share it; what copies cost beyond their bytes counts once for both, as a surcharge. Of tiles
+    # that are alike, those at the ends count as the average.
     ends = {
         operand: t.at_end(None if candidate.taper is None else -1 if operand == output else 0)
         for operand, t in crossing.items()

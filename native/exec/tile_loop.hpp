@@ -51,8 +51,8 @@ class TileLoop {
   // and queues stay short: further back where steps are so short that the host's own way back to
   // work would be in the way.
   static constexpr int kAhead = 3, kMostAhead = 8;
-  // Where the program has its GPU's host sleep, waking up takes as long as a brief step, so it then
-  // waits only at each fourth, and is up to this many further ahead.
+  // A program may have its GPU's host sleep, and waking up takes as long as a brief step: of those
+  // it waits only at each fourth, and is up to this many further ahead.
   static constexpr int kMostAtOnce = 3;
   static constexpr double kShortStep = 1e-3;  // seconds
 

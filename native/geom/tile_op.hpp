@@ -2,7 +2,6 @@
 // themselves. Values only: the planner and the devices speak through them.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -30,12 +29,6 @@ struct EngineInfo {
   // For its time: a channel axis that is cut is computed in whole blocks of so many.
   int64_t channels_at_once = 16;
 };
-
-// Of a budget, what measuring and trying engines out may take: the code that a library loads for it
-// lies on the device too (cuDNN's 24 MiB, on an H200).
-constexpr int64_t BesideCode(int64_t budget) {
-  return budget - std::min(budget / 8, int64_t{32} << 20);
-}
 
 // What an engine is prepared for: one tile shape.
 struct TileOp {

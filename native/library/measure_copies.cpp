@@ -282,9 +282,10 @@ class Copies {
 
   // Both directions at once: from the first beginning to the last end. `runs` convolutions go on
   // beside, where they do not run on what copies: kernels slow a GPU's copies of rows that lie far
-  // apart by a third (docs/results/h200/copies.txt). `single`: seconds of one copy alone, where
-  // what one does before the other has begun, and when that has ended, is to count as it would take
-  // beside the other; 0: it is not.
+  // apart by a third (docs/results/h200/copies.txt). `single`: seconds of one copy alone. With it,
+  // what a copy does while the other is not under way counts as long as it would take beside it; as
+  // that may be guessed too short, the middle one of more runs counts and not the fastest. 0: all
+  // of the time counts.
   Timing BestOfBoth(Rig& rig, const Host& in, const Host& out, int runs = 0, double single = 0.0) {
     std::vector<double> seconds;
     for (int i = 0; i < (single > 0.0 ? 3 : 1) * kRepetitions; ++i) {
@@ -320,12 +321,12 @@ class Copies {
 
   // Pieces long enough that the host is ahead of them.
   Status MeasureGaps() {
-    OOC_ASSIGN(const std::unique_ptr<Rig> tiny, FirstRig(1, kNarrow));
-    const Host few{in_.get(), kNarrow, false};
     OOC_ASSIGN(const Timing small, TimePair(kGapRows));
     OOC_ASSIGN(const Timing large, TimePair(kGapRows * kGapGrowth));
     const Timing gap = Share(Beyond(Share(small, 1.0 / kGapGrowth), large), kGapGrowth - 1);
     profile_.Set(&Profile::copy_seconds, std::max(gap.seconds, kLeastGap), gap.evidence());
+    OOC_ASSIGN(const std::unique_ptr<Rig> tiny, FirstRig(1, kNarrow));
+    const Host few{in_.get(), kNarrow, false};
     OOC_ASSIGN(const Timing run, TimeChain([&] { return tiny->Run(compute_.get(), nullptr); }));
     profile_.Set(&Profile::run_seconds, run.seconds, run.evidence());
     OOC_ASSIGN(const Timing step, TimeChain([&]() -> Status {

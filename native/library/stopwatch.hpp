@@ -34,8 +34,8 @@ inline double SecondsOf(const Span& span) {
   return static_cast<double>(span.end_ns - span.begin_ns) * 1e-9;
 }
 
-// A few runs of what `work(Span*)` enqueues on the stream; only two where they take `enough`
-// seconds.
+// A few runs of what `work(Span*)` enqueues on the stream; from the second on no more once they
+// took `enough` seconds.
 template <class Work>
 Timing BestOf(Device& device, Stream stream, const Work& work, double enough = kInfinity) {
   constexpr int kRepetitions = 5;

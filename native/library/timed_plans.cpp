@@ -15,8 +15,8 @@ namespace oocdnn {
 namespace {
 
 constexpr int kMostTimed = 7;
-// Seconds after which no other plan is timed: less where the call itself takes long, since nobody
-// likes to wait three for a first call.
+// Seconds after which no other plan is timed: fewer where the call itself takes long, since a
+// first call is to take no more than three in all.
 constexpr double kLeastTiming = 0.1, kMostTiming = 0.5, kFirstCall = 2.2;
 // By how much a plan has to promise to be faster: what is likely, and what is only hoped for.
 constexpr double kFaster = 1.01, kHopedFaster = 1.03;
@@ -71,12 +71,13 @@ std::shared_ptr<const Profile> Check(Device& device, const PlanRequest& request,
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
     return spent.count() >= std::clamp(kFirstCall - best->cost.seconds, kLeastTiming, kMostTiming);
   };
-  for (int timed = 0; timed < kMostTimed && (timed == 0 || !late()); ++timed) {
+  for (int timed = 0;; ++timed) {
     const double seconds = TimeRun(device, next.booking);
     if (seconds == 0.0) break;
     next.run_seconds = seconds;
     next.cost = opinion.Learn(next.booking.candidate, seconds);
     if (timed == 0 || next.cost.seconds < best->cost.seconds) *best = std::move(next);
+    if (timed + 1 == kMostTimed || late()) break;
     const auto promise = opinion.Promising(best->cost.seconds);
     if (!promise) break;
     Result<PlanReport> other =

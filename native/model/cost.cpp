@@ -66,6 +66,7 @@ struct Held {
 };
 
 // While something is computed nothing serial is copied, and what is copied then holds nothing up.
+// Fetches inside the device count among the serial ones, though nothing holds them up.
 Held HeldUp(const Problem& problem, const Rates& rates, const Totals& totals, double computing,
             double serial_fetch, double serial_drain) {
   double fetches = 0.0, drains = 0.0;
@@ -78,7 +79,7 @@ Held HeldUp(const Problem& problem, const Rates& rates, const Totals& totals, do
   const auto held = [&](double serial, double others) {
     return longer * std::clamp(others - computing, 0.0, serial);
   };
-  return {rates.Inside(problem.output()) ? 0.0 : held(serial_fetch, drains),
+  return {held(serial_fetch, drains),
           rates.Inside(problem.output()) ? 0.0 : held(serial_drain, fetches)};
 }
 

@@ -111,8 +111,9 @@ double ComputeSeconds(const Problem& problem, const Rates& rates, const Cuts& cu
 Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals);
 
 // About the least time by the wire alone where it is shared: the first fetches and the last drain
-// have it to themselves, between them it goes at the rate of both directions, and what a copy costs
-// beyond its bytes holds both up. 0 on shared engines.
+// have it to themselves, and between them it goes at the rate of both directions. What copies cost
+// beyond their bytes counts once for both, which is a surcharge that measurements bear out: where
+// the two are out of step, one has the wire alone meanwhile. 0 on shared engines.
 double WireBound(const Problem& problem, const Rates& rates, const Totals& totals);
 
 // An approximation of the pipeline's length: the busiest engine, what slots without a spare make

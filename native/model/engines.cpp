@@ -40,11 +40,11 @@ void Engines::Advance() {
     next.begin = computed_ > 0 ? computations_[computed_ - 1].end : 0.0;
     if (next.fetch != kNothing) {
       if (static_cast<size_t>(next.fetch) >= fetch_.done) return;
-      next.begin = std::max(next.begin, After(fetch_.copies[static_cast<size_t>(next.fetch)].end));
+      next.begin = std::max(next.begin, fetch_.copies[static_cast<size_t>(next.fetch)].end + hop_);
     }
     if (next.drain != kNothing) {
       if (static_cast<size_t>(next.drain) >= drain_.done) return;
-      next.begin = std::max(next.begin, After(drain_.copies[static_cast<size_t>(next.drain)].end));
+      next.begin = std::max(next.begin, drain_.copies[static_cast<size_t>(next.drain)].end + hop_);
     }
     next.end = next.begin + next.seconds;
   }
@@ -56,7 +56,7 @@ double Engines::NextOf(const Lane& lane) const {
   const Copy& next = lane.copies[lane.done];
   if (next.computation == kNothing) return lane.free;
   const auto awaited = static_cast<size_t>(next.computation);
-  return awaited < computed_ ? std::max(lane.free, After(computations_[awaited].end)) : kUnknown;
+  return awaited < computed_ ? std::max(lane.free, computations_[awaited].end + hop_) : kUnknown;
 }
 
 double Engines::SpeedOf(const Lane& lane, const Lane& other) const {

@@ -63,7 +63,6 @@ class Engines {
     pieces->push_back(piece);
     return static_cast<int64_t>(pieces->size()) - 1;
   }
-  [[nodiscard]] double After(double end) const { return end > 0.0 ? end + hop_ : 0.0; }
   // Computes as far as what has been copied suffices.
   void Advance();
   // When the lane's next copy can begin; infinity where that is not known yet, or there is none.

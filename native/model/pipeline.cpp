@@ -267,9 +267,10 @@ std::vector<Interval> TimelineOf(const PlanRequest& request, const Candidate& ca
   Step step;
   for (int64_t i = 0; i < walked && schedule.Next(&step); ++i) pipeline.Take(step);
   pipeline.Run();
+  const auto hidden = [&](const auto& piece) { return piece.step >= first && piece.step < last; };
   const auto note = [&](Track track, const auto& pieces) {
     for (const auto& piece : pieces) {
-      if (piece.step >= first && piece.step < last) continue;
+      if (hidden(piece) && !rates.shared_engines()) continue;
       timeline.push_back({track, piece.step, piece.begin, piece.end});
     }
   };
@@ -278,7 +279,10 @@ std::vector<Interval> TimelineOf(const PlanRequest& request, const Candidate& ca
   note(Track::kDrain, pipeline.engines().drains());
   std::stable_sort(timeline.begin(), timeline.end(),
                    [](const Interval& a, const Interval& b) { return a.step < b.step; });
-  if (rates.shared_engines()) InTurn(&timeline);
+  if (rates.shared_engines()) {
+    InTurn(&timeline);
+    timeline.erase(std::remove_if(timeline.begin(), timeline.end(), hidden), timeline.end());
+  }
   return timeline;
 }
 

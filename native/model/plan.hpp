@@ -5,6 +5,7 @@
 // library prepares them in that order and books the first that fits.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -102,6 +103,12 @@ Candidate LeastCandidate(const PlanRequest& request, int engine, const Profile& 
 // (`AccumulatorOf` for split reductions and finishing passes), each rounded up to 64 bytes. What is
 // itself the tile has none.
 int64_t EstimateBytes(const PlanRequest& request, const Candidate& candidate);
+
+// Of a budget, what measuring and trying engines out may take: the code that a library loads for it
+// lies on the device too (cuDNN's 24 MiB, on an H200).
+constexpr int64_t BesideCode(int64_t budget) {
+  return budget - std::min(budget / 8, int64_t{32} << 20);
+}
 
 // Length of the pipeline by walking the schedule: fetch, compute and drain engines, ring slots,
 // rolling window, residency. Bytes and busy times are exact always; of a long schedule, only the

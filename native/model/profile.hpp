@@ -51,8 +51,8 @@ struct Profile {
   double both_bytes_per_second = 12e9;        // the two directions together
   double move_bytes_per_second = 20e9;        // inside the device: rolled rows, finishing passes
   double row_bytes = 64, far_row_bytes = 64;  // see WireRates
-  double copy_seconds = 20e-6;  // of one copy beyond its bytes; holds up both directions
-  double run_seconds = 30e-6;   // fixed cost of one tile's convolution
+  double copy_seconds = 20e-6;                // of one copy beyond its bytes
+  double run_seconds = 30e-6;                 // fixed cost of one tile's convolution
   double step_seconds = 10e-6;  // of the host, to enqueue one tile, beside what goes on
   double hop_seconds = 10e-6;   // until what waits for the end of other work begins
   // Floating-point operations per second by "engine/type/direction" ("onednn/f32/fwd",

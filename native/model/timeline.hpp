@@ -16,7 +16,8 @@ struct Interval {
 };
 
 // The work of the first and the last `steps` / 2 steps, in the order in which it is enqueued; of
-// more than a hundred thousand steps the first ones alone.
+// more than a hundred thousand steps the first ones alone. The last end may come before what
+// PriceOf says, which knows of more than the pipeline.
 std::vector<Interval> TimelineOf(const PlanRequest& request, const Candidate& candidate,
                                  const Profile& profile, int64_t steps);
 

@@ -17,7 +17,7 @@ from model import planner
 from model.planner import HOST, IS_TILE, ON_DEVICE, ON_HOST, Profile
 from model.simulated import problem_of, simulated, taper_of
 
-from oocdnn.perfmodel.events import Signal, Simulation
+from oocdnn.perfmodel.events import Crossing, Signal, Simulation
 from oocdnn.perfmodel.problem import AXES, DIRECTIONS, OPERANDS
 from oocdnn.perfmodel.rates import Engine
 from oocdnn.perfmodel.tiling import Tiling
@@ -235,6 +235,23 @@ def test_a_signal_reaches_who_waits_a_hop_later(work):
         clock.start(process(first))
     clock.run()
     assert clock.now == sum(work) + hop * (len(work) - 1)
+
+
+def test_two_who_cross_slow_each_other_down():
+    """By hand, at 0.8 of the speed together: one crosses for 4 s from 0, another from 1 for 2. From
+    1 to 3.5 they do so together; then the first has another second alone."""
+    clock, ended = Simulation(0.0, together=0.8), []
+
+    def process(start: float, seconds: float):
+        yield start
+        yield Crossing(seconds)
+        ended.append(clock.now)
+        yield 0.25
+
+    clock.start(process(0.0, 4.0))
+    clock.start(process(1.0, 2.0))
+    clock.run()
+    assert ended == pytest.approx([3.5, 4.5])
 
 
 @pytest.mark.parametrize("taper", [0, 2])

@@ -8,7 +8,7 @@ namespace oocdnn::cuda {
 namespace {
 
 constexpr size_t kMostMarks = 512;
-// Of a kind, so that short calls are timed well; then an odd number, because operands take turns.
+// Of a sort, so that short calls are timed well; then an odd number, because operands take turns.
 constexpr int64_t kSampledFirst = 2, kSampledEvery = 31;
 constexpr size_t kMostSorts = 16;
 // Event times are floats of milliseconds since base_: after this long they are worth a microsecond.
@@ -123,14 +123,20 @@ Result<CudaStream::Marks> CudaStream::TakeMarks() {
   return marks;
 }
 
-// A stream that is never seen idle may meet any number of executables: the last of the sorts that
-// it tells apart are then one.
+// A stream that is never seen idle may meet any number of executables. From some on they count as
+// one.
 size_t CudaStream::BusyOf(const Sort& sort) {
-  const auto found =
-      std::find_if(busy_.begin(), busy_.end(), [&](const Busy& busy) { return busy.sort == sort; });
-  const auto at = static_cast<size_t>(found - busy_.begin());
-  if (at == busy_.size() && at < kMostSorts) busy_.emplace_back().sort = sort;
-  return std::min(at, busy_.size() - 1);
+  const auto find = [&](const Sort& wanted) {
+    const auto found = std::find_if(busy_.begin(), busy_.end(),
+                                    [&](const Busy& busy) { return busy.sort == wanted; });
+    return static_cast<size_t>(found - busy_.begin());
+  };
+  const size_t own = find(sort);
+  if (own < busy_.size()) return own;
+  const Sort meant = busy_.size() < kMostSorts ? sort : Sort{sort.kind};
+  const size_t at = find(meant);
+  if (at == busy_.size()) busy_.emplace_back().sort = meant;
+  return at;
 }
 
 bool CudaStream::IsSample(const Tag& tag, size_t busy) {
