@@ -1,7 +1,6 @@
 #include "library/timed_plans.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -15,11 +14,20 @@ namespace oocdnn {
 namespace {
 
 constexpr int kMostTimed = 7;
-// Seconds after which no other plan is timed: fewer where the call itself takes long, since a
-// first call is to take no more than three in all.
-constexpr double kLeastTiming = 0.1, kMostTiming = 0.5, kFirstCall = 2.2;
+// What trying a plan takes, in runs of its tile: of a few engines, and of the one that is chosen.
+constexpr double kRunsOfOne = 8;
+
 // By how much a plan has to promise to be faster: what is likely, and what is only hoped for.
 constexpr double kFaster = 1.01, kHopedFaster = 1.03;
+
+// Seconds that all plans that are tried may take of the device. A first call is to take no more
+// than three in all, with what was measured before it; where it takes longer anyhow, a better plan
+// is worth as long again.
+double MostSeconds(double call_seconds) {
+  constexpr double kLong = 3.0, kLeast = 0.1, kMost = 0.5, kMeasured = 0.8;
+  if (call_seconds >= kLong) return call_seconds;
+  return std::clamp(kLong - kMeasured - call_seconds, kLeast, kMost);
+}
 
 // What is thought of the device, and learns from the runs that are timed.
 class Opinion {
@@ -66,18 +74,15 @@ std::shared_ptr<const Profile> Check(Device& device, const PlanRequest& request,
                                      const Profile& profile, PlanReport* best, int64_t* prepared) {
   Opinion opinion(request, profile);
   PlanReport next = *best;
-  const auto start = std::chrono::steady_clock::now();
-  const auto late = [&] {
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    return spent.count() >= std::clamp(kFirstCall - best->cost.seconds, kLeastTiming, kMostTiming);
-  };
+  double spent = 0.0;
   for (int timed = 0;; ++timed) {
     const double seconds = TimeRun(device, next.booking);
     if (seconds == 0.0) break;
     next.run_seconds = seconds;
     next.cost = opinion.Learn(next.booking.candidate, seconds);
     if (timed == 0 || next.cost.seconds < best->cost.seconds) *best = std::move(next);
-    if (timed + 1 == kMostTimed || late()) break;
+    spent += kRunsOfOne * seconds;
+    if (timed + 1 == kMostTimed || spent >= MostSeconds(best->cost.seconds)) break;
     const auto promise = opinion.Promising(best->cost.seconds);
     if (!promise) break;
     Result<PlanReport> other =

@@ -8,7 +8,7 @@ namespace oocdnn {
 // As PlanAndBook; and where the request asks to measure, the best few are timed (TryPlans). Else,
 // where engines are tried out and the profile was measured, a run of what is booked is timed. If
 // another plan promises to be faster than that, it is booked and timed too, and so on a few times
-// or until that has taken half a second (less before a long call); the best of them is the plan. A
+// or until that has taken the device half a second; the best of them is the plan. A
 // promise is what the profile says, which has learnt from the runs; or, where that is clearly more,
 // what it would say if all tiles were as fast as the fastest of their number of channels or of
 // fewer: a plan that is thought slow by mistake would never be timed otherwise.

@@ -98,7 +98,7 @@ def test_what_others_have_measured_meanwhile_stays(profile):
             other.plan(problem.format("bwd_filter"))
     read = parse(profile.read_text(encoding="utf-8"))
     for direction in ("fwd", "bwd_data", "bwd_filter"):
-        assert read.mark(f"flops direct/f32/{direction}").startswith("samples 5 ")
+        assert read.mark(f"flops direct/f32/{direction}").startswith("samples ")
 
 
 def test_where_nothing_is_kept_nothing_is_measured():
