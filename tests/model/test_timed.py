@@ -114,6 +114,19 @@ def test_what_is_only_thought_slow_is_timed_too():
     assert plan.seconds <= 1.05 * ranked(right)[0].seconds
 
 
+def test_tiles_of_more_channels_may_be_as_fast_as_those_of_fewer():
+    """All that were measured of 64 channels are slow, so the best plan cuts them in two."""
+    problem, budget = doors.parse("conv2d:fwd x16x64x24x24 w64x64x3x3 pad1"), 900_000
+    rates = {(32, 2000): 1e12, (32, 40000): 1e12, (64, 2000): 1e9, (64, 40000): 1e9}
+    tiles = {f"{channels} {size} plain/f32/fwd": rate for (channels, size), rate in rates.items()}
+    wrong = Profile(copy_seconds=2e-4, tiles=tiles)
+    first = planner.search(problem, budget, wrong, engines=ENGINE).ranked[0]
+    assert first.counts()[2] > 1
+    plan = planner.timed_plan(problem, budget, wrong, run_seconds=1e-6)
+    assert plan.prepared > 1
+    assert plan.seconds < 0.8 * first.cost["seconds"]
+
+
 def test_hopes_that_are_not_fulfilled_come_to_an_end():
     plan = planner.timed_plan(PROBLEM, BUDGET, WRONG, run_seconds=1e-2)
     assert 1 < plan.prepared < 20
