@@ -55,7 +55,8 @@ def _library() -> Any:
     except OSError as error:
         raise ImportError(
             f"the core library cannot be opened ({error}); `pip install .` in the source tree "
-            "builds and installs it, or OOCDNN_LIBRARY=/path/to/liboocdnn.so names it"
+            "builds and installs it, where Python then finds it outside of that folder; or "
+            "OOCDNN_LIBRARY=/path/to/liboocdnn.so names it"
         ) from error
 
 

@@ -33,16 +33,21 @@ _EXPECTED = (
     errors.Unsupported,
     errors.DeviceError,
     ImportError,
+    OSError,
+    MemoryError,
 )
 
 
 def plain_errors(command: Callable[P, T]) -> Callable[P, T]:
-    """Our own errors end a command with their text, without a traceback."""
+    """Our own errors, and files and memory that are not to be had, end a command with their text,
+    without a traceback."""
 
     @functools.wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return command(*args, **kwargs)
+        except BrokenPipeError:  # `| head` has seen enough: click ends quietly
+            raise
         except _EXPECTED as error:
             raise click.ClickException(str(error)) from error
 

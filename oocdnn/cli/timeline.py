@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
+
 from oocdnn.cli.common import bytes_text
 from oocdnn.plans import Interval, Plan
 
@@ -32,7 +34,11 @@ def tracks(trace: str) -> tuple[Spans, list[Any]]:
 
 def _pyplot() -> Any:
     """matplotlib.pyplot, for files."""
-    import matplotlib as mpl
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        message = "pictures need matplotlib: pip install 'oocdnn[demo]'"
+        raise click.ClickException(message) from error
 
     mpl.use("Agg")
     from matplotlib import pyplot

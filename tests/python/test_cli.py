@@ -183,3 +183,19 @@ def test_the_picture_shows_direction_as_hue():
     assert np.abs(columns + picture.TAPS - 31.5).max() <= 2
     brightest = image[:, strength.sum(0).argmax()]
     assert np.ptp(brightest, axis=0).max() <= 8
+
+
+def test_a_picture_that_cannot_be_written_is_an_error_without_a_traceback(tmp_path):
+    words = ["plan", "conv2d:fwd x1x1x8x8 w1x1x3x3", "--profile", "h200", "--budget", "1MiB"]
+    result = CliRunner().invoke(main, [*words, "--picture", str(tmp_path / "none" / "plan.png")])
+    assert result.exit_code == 1
+    assert result.output.strip().splitlines()[-1].startswith("Error: ")
+    assert isinstance(result.exception, SystemExit)
+
+
+def test_a_picture_without_matplotlib_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    words = ["plan", "conv2d:fwd x1x1x8x8 w1x1x3x3", "--profile", "h200", "--budget", "1MiB"]
+    result = CliRunner().invoke(main, [*words, "--picture", str(tmp_path / "plan.png")])
+    assert result.exit_code == 1
+    assert "pip install 'oocdnn[demo]'" in result.output
