@@ -61,8 +61,8 @@ Result<std::unique_ptr<Rig>> Rig::Make(Device& device, int engine, const Problem
   op.math = problem.math;
   const bool copies = timed == Timed::kCopies;
   const int64_t bounce = device.capabilities().bounce_bytes;
-  op.workspace_limit = std::max<int64_t>(limit - LeastBytes(problem, op, copies), 0);
-  op.workspace_limit = std::max<int64_t>(op.workspace_limit - (copies ? 2 : 1) * bounce, 0);
+  const int64_t tiles = Add(LeastBytes(problem, op, copies), (copies ? 2 : 1) * bounce);
+  op.workspace_limit = std::max<int64_t>(limit - tiles, 0);
   op.trial_limit = copies ? 0 : limit;
   OOC_ASSIGN(std::unique_ptr<Executable> executable, device.Prepare(engine, op));
   Offsets offsets(device.capabilities().alignment);

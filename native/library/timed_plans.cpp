@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "library/stopwatch.hpp"
 #include "library/time_run.hpp"
 #include "library/trials.hpp"
 #include "model/refine.hpp"
