@@ -24,8 +24,9 @@ constexpr int64_t kFew = 64, kMany = 512, kMost = 2048;
 constexpr int64_t kRows = 56, kGrowth = 8, kMostRows = kRows * kGrowth * kGrowth;
 // Elements of the largest tensor, an image of few channels or a filter of many.
 constexpr int64_t kNumbers = std::max(kFew * kMostRows * kWidth, kMost * kMost * 9);
-constexpr double kLongEnough = 1e-3, kTooLong = 5e-3;  // seconds of a run
-constexpr double kEnough = 10 * kTooLong;              // of a few
+constexpr double kLongEnough = 1e-3;  // seconds of a run
+// Seconds of a run that somebody waits for and of any other, and of a few runs.
+constexpr double kTooLong = 10e-3, kTooLongEver = 40e-3, kEnough = 10e-3;
 constexpr double kFast = 1e13;  // operations per second from which on the tile's size matters
 
 // A block of random numbers, again and again.
@@ -73,8 +74,8 @@ class Tiles {
     return found;
   }
 
-  // Of tiles of so many channels, from small to large until one takes too long, as far as they are
-  // missing under the key; that of the largest.
+  // Of tiles of so many channels, from small to large until the next would take too long, as far as
+  // they are missing under the key; that of the largest.
   FoundRate Rates(int engine, const std::string& key, int64_t channels, bool all) {
     FoundRate largest;
     const int64_t growth = all ? 4 : kGrowth;
@@ -85,7 +86,8 @@ class Tiles {
       if (found.rate == 0.0) break;
       largest = found;
       const double operations = SampleFor(channels, its_rows).shape.Operations(asked_.direction);
-      if (operations / found.rate > kTooLong) break;
+      const double next = static_cast<double>(growth) * operations / found.rate;
+      if (next > (all ? kTooLongEver : kTooLong)) break;
     }
     return largest;
   }

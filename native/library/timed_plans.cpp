@@ -13,8 +13,9 @@ namespace oocdnn {
 namespace {
 
 constexpr int kMostTimed = 7;
-// What trying a plan takes, in runs of its tile: of a few engines, and of the one that is chosen.
-constexpr double kRunsOfOne = 8;
+// What trying a plan takes, in runs of its tile: three of each of a few engines, and as many of the
+// one that is chosen.
+constexpr double kRunsOfOne = 12;
 
 // By how much a plan has to promise to be faster: what is likely, and what is only hoped for.
 constexpr double kFaster = 1.01, kHopedFaster = 1.03;
@@ -23,7 +24,7 @@ constexpr double kFaster = 1.01, kHopedFaster = 1.03;
 // than three in all, with what was measured before it; where it takes longer anyhow, a better plan
 // is worth as long again.
 double MostSeconds(double call_seconds) {
-  constexpr double kLong = 3.0, kLeast = 0.1, kMost = 0.5, kMeasured = 0.8;
+  constexpr double kLong = 3.0, kLeast = 0.1, kMost = 0.5, kMeasured = 1.0;
   if (call_seconds >= kLong) return call_seconds;
   return std::clamp(kLong - kMeasured - call_seconds, kLeast, kMost);
 }

@@ -32,6 +32,7 @@ using fake::kMixed;
 using fake::kMostExtent;
 using fake::kMostForHeuristics;
 using fake::kSilent;
+using fake::kSlow;
 using fake::kStrictNan;
 using fake::Run;
 using fake::Spatial;
@@ -423,6 +424,8 @@ FAKE(cudnnStatus_t, cudnnBackendExecute)(cudnnHandle_t, cudnnBackendDescriptor_t
   }
   // At once, behind what the stream holds; so nothing of it is late.
   if (!WaitForStream()) return Fail(CUDNN_STATUS_EXECUTION_FAILED, "the driver's stream");
+  const char* const slow = std::getenv("OOC_FAKE_SLOW_ENGINE");
+  if (slow != nullptr && std::atoll(slow) == plan.engine.index) AskDriver("fake_pass", kSlow);
   Compute(plan.engine, plan.graph->child(CUDNN_ATTR_OPERATIONGRAPH_OPS), memory, workspace);
   return CUDNN_STATUS_SUCCESS;
 }

@@ -29,6 +29,7 @@ struct CUstream_st {
 
 // Whoever waits does the work, one at a time.
 inline std::recursive_mutex work_mutex;
+inline std::chrono::milliseconds passed{0};  // beyond what the clock says
 inline std::set<CUstream>& Streams() {
   static auto* const streams = new std::set<CUstream>;
   return *streams;

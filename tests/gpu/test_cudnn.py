@@ -142,6 +142,22 @@ def test_trials_of_engines_stay_within_the_budget(tmp_path: Path) -> None:
         assert seen["peak"] - seen["arrays"] <= 1 << 20, seen
 
 
+def test_what_was_hopeless_on_a_small_tile_is_not_tried_on_a_larger(tmp_path: Path) -> None:
+    """Once is enough of it even there; other kinds of tiles are no reason to pass it over."""
+    log = tmp_path / "log"
+    lines = script(
+        "trials.py",
+        LIBRARY,
+        OOCDNN_LOG="debug",
+        OOCDNN_LOG_FILE=str(log),
+        OOC_FAKE_SLOW_ENGINE="1",
+    ).splitlines()
+    tried = re.findall(r"cuDNN (e\d+).*: \d+\.\d+ ms", log.read_text(encoding="utf-8"))
+    small, larger, other = ["e28", "e1"], ["e28"], ["e28", "e1"]
+    assert tried == small + larger + other
+    assert all(" e28 " in line for line in lines), lines
+
+
 def test_who_wants_the_first_choice_gets_it_or_nothing(chosen: Any) -> None:
     """An engine whose workspace no GPU has is none; one whose workspace is over the limit is."""
     for order in ("nhwc", "nchw"):

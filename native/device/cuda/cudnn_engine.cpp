@@ -181,7 +181,7 @@ class CudnnEngine final : public CudaEngine {
     const ConvolutionGraph graph = GraphOf(op, order_);
     OOC_ASSIGN(std::vector<CudnnPlan> plans, FindPlans(*session_, graph, may));
     OOC_TRY(CheckWorthwhile(plans[0].facts));
-    const size_t fastest = FastestOf(*session_, graph, plans, op.trial_limit);
+    const size_t fastest = trials_.FastestOf(*session_, graph, plans, op.trial_limit);
     return SharedConvolution(
         std::make_shared<const Convolution>(Convolution{graph, std::move(plans[fastest])}));
   }
@@ -208,6 +208,7 @@ class CudnnEngine final : public CudaEngine {
   const ChannelOrder order_;
   const EngineInfo info_;
   Recent<TileOp, Result<SharedConvolution>> answers_{kRemembered};
+  CudnnTrials trials_;
 };
 
 }  // namespace

@@ -11,11 +11,12 @@ namespace oocdnn::cuda {
 namespace {
 
 constexpr int64_t kAlignment = 256;
-constexpr int kRuns = 2;
 constexpr float kMostMilliseconds = 100;
-// One run is enough of a plan that takes this long, and this much longer than the best: no loading
-// of code explains that. Of others that take as long two are.
-constexpr float kLong = 20, kHopeless = 8;
+// Of a plan that takes as long one run is enough, and two are of one that does not vary much.
+constexpr float kLong = 20, kSteady = 4;
+// A plan that takes this long, and so many times what the best does, is hopeless on larger tiles
+// too, where it is as far behind or further.
+constexpr float kTelling = 1, kHopeless = 24;
 // A plan must be faster than the heuristics' own by this, so that the choice is the same every
 // time.
 constexpr float kClearly = 0.9F;
@@ -30,8 +31,8 @@ class Bench {
 
   Status Open(const ConvolutionGraph& graph, const std::vector<CudnnPlan>& plans,
               int64_t most_bytes);
-  // `best`: of the plans before it; 0: there is none.
-  Result<float> Milliseconds(const CudnnPlan& plan, float best);
+  // `loaded`: its code was run before, and its first run counts.
+  Result<float> Milliseconds(const CudnnPlan& plan, bool loaded);
   [[nodiscard]] float spent() const { return spent_; }
 
  private:
@@ -91,36 +92,54 @@ Result<float> Bench::Once(const CudnnPlan& plan) {
   return milliseconds;
 }
 
-// The first run loads the engine's code, and is not counted.
-Result<float> Bench::Milliseconds(const CudnnPlan& plan, float best) {
+Result<float> Bench::Milliseconds(const CudnnPlan& plan, bool loaded) {
   OOC_ASSIGN(const float first, Once(plan));
-  if (best > 0 && first > kLong && first > kHopeless * best) return first;
-  OOC_ASSIGN(float least, Once(plan));
-  for (int i = 1; i < kRuns && least < kLong; ++i) {
-    OOC_ASSIGN(const float again, Once(plan));
-    least = std::min(least, again);
-  }
-  return least;
+  if (loaded && first > kLong) return first;
+  OOC_ASSIGN(const float second, Once(plan));
+  if (second > kSteady) return second;
+  OOC_ASSIGN(const float third, Once(plan));
+  return std::min(second, third);
+}
+
+std::string EngineOf(const ConvolutionGraph& graph, const CudnnPlan& plan) {
+  return Format("%s e%lld", Name(graph.direction), static_cast<long long>(plan.facts.engine));
+}
+
+// Tiles on which an engine's speed beside others' is told by their size.
+std::string KindOf(const ConvolutionGraph& graph, const CudnnPlan& plan) {
+  const ConvShape& shape = graph.shape;
+  std::string kind = EngineOf(graph, plan);
+  for (const int64_t size : {shape.g, shape.c, shape.k})
+    kind += Format(" %lld", static_cast<long long>(size));
+  for (const int64_t taps : shape.filter) kind += Format(" x%lld", static_cast<long long>(taps));
+  for (const TileLayout& layout : graph.layout) kind += Format(" %s", Name(layout.dtype));
+  return kind;
 }
 
 }  // namespace
 
-size_t FastestOf(CudnnSession& session, const ConvolutionGraph& graph,
-                 const std::vector<CudnnPlan>& plans, int64_t most_bytes) {
+size_t CudnnTrials::FastestOf(CudnnSession& session, const ConvolutionGraph& graph,
+                              const std::vector<CudnnPlan>& plans, int64_t most_bytes) {
   if (plans.size() < 2) return 0;
   Bench bench(session);
   if (const Status status = bench.Open(graph, plans, most_bytes); !status.ok()) {
     Log(LogLevel::kDebug, "cuDNN's first choice is taken untried: %s", status.message().c_str());
     return 0;
   }
+  const double operations = graph.shape.Operations(graph.direction);
   size_t fastest = 0;
   float best = 0;
   for (size_t i = 0; i < plans.size() && bench.spent() < kMostMilliseconds; ++i) {
-    const Result<float> seen = bench.Milliseconds(plans[i], best);
+    const std::string engine = EngineOf(graph, plans[i]), kind = KindOf(graph, plans[i]);
+    const auto hopeless = hopeless_.find(kind);
+    if (i > 0 && hopeless != hopeless_.end() && operations >= hopeless->second) continue;
+    const Result<float> seen = bench.Milliseconds(plans[i], loaded_.contains(engine));
     if (!seen.ok()) return 0;
+    loaded_.insert(engine);
     Log(LogLevel::kDebug, "cuDNN %s: %.3f ms", plans[i].text.c_str(),
         static_cast<double>(seen.value()));
     if (i == 0) best = seen.value() * kClearly;
+    if (seen.value() > kTelling && seen.value() > kHopeless * best) hopeless_[kind] = operations;
     if (i == 0 || seen.value() >= best) continue;
     best = seen.value();
     fastest = i;
