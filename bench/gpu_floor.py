@@ -140,11 +140,10 @@ def arithmetic_seconds(
 ) -> dict[str, Any]:
     """`in_core_seconds`; without torch's measurements, which take seconds, where what it guesses is
     well within the time of the wires, so that nothing faster would change the floor."""
-    if not judge:
-        guessed = in_core_seconds(call, case, inputs, judge, measures=False)
-        times = [value for value in guessed.values() if isinstance(value, float)]
-        if min(times, default=math.inf) <= CLEARLY * wire:
-            return guessed
+    guessed = in_core_seconds(call, case, inputs, judge, measures=False)
+    times = [value for value in guessed.values() if isinstance(value, float)]
+    if min(times, default=math.inf) <= CLEARLY * wire:
+        return guessed
     return in_core_seconds(call, case, inputs, judge)
 
 
