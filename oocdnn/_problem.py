@@ -56,12 +56,13 @@ def parse(text: str) -> Problem:
         if "@" not in word:
             _read(word, problem)
     if not problem.y:
-        extents = _window.forward_extents(_moves(problem), problem.x[2:], problem.w[2:])
+        extents = _window.forward_extents(window_of(problem), problem.x[2:], problem.w[2:])
         problem.y = (problem.x[0], problem.w[0], *extents)
     return problem
 
 
-def _moves(problem: Problem) -> Window:
+def window_of(problem: Problem) -> Window:
+    """How the problem's filter moves."""
     given = problem.keywords
     return _window.make(
         problem.rank,
@@ -134,7 +135,7 @@ def random_arrays(seed: int) -> Make:
     return lambda shape, dtype: rng.standard_normal(shape, np.float32).astype(dtype)
 
 
-def random_call(problem: Problem, context: Context, make: Make | None = None) -> Callable[..., Any]:
+def random_call(problem: Problem, context: Context, make: Make | None = None) -> partial[Any]:
     """The problem on random data: a function that runs it, taking further keywords. `make` gives
     the arrays."""
     maker = make or random_arrays(0)
@@ -174,6 +175,6 @@ def random_call(problem: Problem, context: Context, make: Make | None = None) ->
 
 def _output_padding(problem: Problem) -> tuple[int, ...]:
     """What tells this x from the smallest one that leads to the same y."""
-    window = _moves(problem)
+    window = window_of(problem)
     least = _window.transposed_extents(window, problem.y[2:], problem.w[2:], 0)
     return tuple(have - low for have, low in zip(problem.x[2:], least, strict=True))

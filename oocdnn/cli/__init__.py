@@ -3,6 +3,7 @@
 import click
 
 from oocdnn import __version__
+from oocdnn.cli.bench import bench
 from oocdnn.cli.calibrate import calibrate
 from oocdnn.cli.demo import demo
 from oocdnn.cli.dropin import dropin, run
@@ -17,5 +18,5 @@ def main() -> None:
     """Exact convolutions whose tensors do not fit the device."""
 
 
-for command in (info, plan, calibrate, trace, demo, dropin, run):
+for command in (info, plan, calibrate, bench, trace, demo, dropin, run):
     main.add_command(command)

@@ -53,7 +53,7 @@ def _forget(context: click.Context, _: click.Parameter, value: bool) -> None:
     metavar="P",
     is_eager=True,
     callback=_list_profiles,
-    help="A machine's rates: a file, or a shipped profile; list shows those.",
+    help="A machine's rates: a file, or a shipped profile; list shows those. none: guesses.",
 )
 @click.option(
     "--forget",
@@ -105,10 +105,10 @@ def plan(
 def _made(problem: str, budget: str | None, device: str | None, profile: str | None) -> Plan:
     from oocdnn.perfmodel import profiles
 
-    file = None if profile is None else profiles.find(profile)
-    if file is not None and device is None:
-        return plan_for_profile(problem, file, budget)
-    with Context(device, budget, profile=file) as context:
+    known = None if profile in (None, "none") else profiles.find(str(profile))
+    if known is not None and device is None:
+        return plan_for_profile(problem, known, budget)
+    with Context(device, budget, profile=known or profile) as context:
         return context.plan(problem)
 
 

@@ -27,7 +27,7 @@ def test_a_run_that_keeps_its_promise_is_the_only_one_prepared():
     assert plan.seconds <= ranked(FAST)[0].seconds
 
 
-@pytest.mark.parametrize("run_seconds", [1e-3, 1.0])
+@pytest.mark.parametrize("run_seconds", [1e-3, 5e-3])
 def test_what_disappoints_gives_way_to_larger_tiles(run_seconds):
     """Every run takes as long, so the fewest are the fastest; the search is told so run by run."""
     first = ranked(FAST)[0]
@@ -36,6 +36,15 @@ def test_what_disappoints_gives_way_to_larger_tiles(run_seconds):
     assert plan.prepared > 1
     assert plan.seconds < 0.5 * tiles * run_seconds
     assert plan.seconds >= 2 * run_seconds  # it does not fit in one
+
+
+def test_few_plans_are_tried_where_runs_take_long():
+    """A try takes a dozen runs, and all of them at most as long as the call."""
+    first = ranked(FAST)[0]
+    plan = planner.timed_plan(PROBLEM, BUDGET, FAST, run_seconds=1.0)
+    assert math.prod(first.counts()) == 32
+    assert plan.prepared == 3
+    assert plan.seconds <= 32.1  # what was tried is never worse than the first
 
 
 def test_a_run_that_was_timed_is_not_an_assumption():

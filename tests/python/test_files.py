@@ -226,26 +226,8 @@ def test_a_file_that_cannot_grow(tmp_path):
     assert "then fine" in done.stdout
 
 
-# Rates for which tiles one to two columns wide are cheap.
-NARROW = """oocdnn-profile 7
-machine = none
-driver = none
-engines = none
-date = never
-shared_engines = false
-fetch_bytes_per_second = 4e+10 measured
-drain_bytes_per_second = 4e+10 measured
-both_bytes_per_second = 8e+10 measured
-move_bytes_per_second = 3e+12 measured
-row_bytes = 1 measured
-far_row_bytes = 1 measured
-step_seconds = 0 measured
-hop_seconds = 0 measured
-copy_seconds = 2e-05 measured
-run_seconds = 5e-06 measured
-flops_fallback = 2e+12 measured
-end
-"""
+EDGE = "conv3d:fwd x2x4x3x4000x5 w6x2x1x1x2 pad0x0x1 str2x1x2 grp2"
+ONE_COLUMN = "direct n2 g1 k3 c2 d1 h500 w1 order gdwh slots 1,1,1"
 
 
 def test_boxes_that_are_narrower_at_an_edge(tmp_path):
@@ -255,11 +237,10 @@ def test_boxes_that_are_narrower_at_an_edge(tmp_path):
     moves = {"stride": (2, 1, 2), "padding": (0, 0, 1), "groups": 2}
     stored = np.memmap(tmp_path / "x.bin", x.dtype, "w+", shape=x.shape)
     stored[...] = x
-    profile = tmp_path / "profile.txt"
-    profile.write_text(NARROW, encoding="utf-8")
     device = os.environ.get("OOCDNN_TEST_DEVICE", "cpu")
-    with oocdnn.Context(device, 30_000, profile=profile, engine="direct", wrap="check") as ctx:
+    with oocdnn.Context(device, 30_000, profile="none", engine="direct", wrap="check") as ctx:
+        ctx.use_plan(EDGE, ONE_COLUMN)
         y = ctx.conv3d(stored, w, **moves)
-        assert ctx.stats.split["w"] > 1
+        assert ctx.stats.split["w"] == 3
         assert ctx.check_reports() == []
     assert_equal(y, oracle.forward(x, w, **moves))

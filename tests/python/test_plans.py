@@ -98,6 +98,11 @@ def test_faster_wires_make_faster_plans():
     assert seconds == sorted(seconds, reverse=True)
 
 
+def test_without_a_profile_the_plan_rests_on_guesses():
+    options = ("--profile", "none", "--device", "cpu", "--budget", "1GiB", "--json")
+    assert json.loads(run(BIG, *options))["unmeasured"]
+
+
 def test_the_list_of_profiles():
     lines = run("--profile", "list").splitlines()
     assert [line.split(": ")[0] for line in lines] == profiles.names()

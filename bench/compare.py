@@ -1,0 +1,55 @@
+"""What changed between two results of `oocdnn bench`."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from oocdnn.bench.results import Row
+
+Outcome = Literal["faster", "slower", "same"]
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A problem by one peer before and after: the ratio of its seconds, after over before, and the
+    interval that holds it with about 95 %."""
+
+    before: Row
+    after: Row
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.high < 1:
+            return "faster"
+        return "slower" if self.low > 1 else "same"
+
+
+def _key(row: Row) -> Key:
+    given = (row["problem"], row["who"], row["device"], row["placement"])
+    return (*given, str(row["budget"]) if row["who"] == "oocdnn" else "")
+
+
+def changes(before: Sequence[Row], after: Sequence[Row]) -> Iterator[Change]:
+    """Of what both have timed, in the order of the second."""
+    known = {_key(row): row for row in before}
+    for row in after:
+        old = known.get(_key(row))
+        if old is None or not old["seconds"] or not row["seconds"]:
+            continue
+        ratio = row["seconds"] / old["seconds"]
+        noise = math.hypot(old["noise"] or 0.0, row["noise"] or 0.0)
+        yield Change(old, row, ratio, ratio * (1 - noise), ratio * (1 + noise))
+
+
+def in_one_only(before: Sequence[Row], after: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """What only the first has, and what only the second has."""
+    old, new = {_key(row) for row in before}, {_key(row) for row in after}
+    return (
+        [row for row in before if _key(row) not in new],
+        [row for row in after if _key(row) not in old],
+    )

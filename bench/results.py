@@ -1,0 +1,91 @@
+"""Results of `oocdnn bench`: one JSON object a line, and what a page says of their origin."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypedDict, cast
+
+FILE = "results.jsonl"
+ABOUT = "about.json"
+
+
+class Row(TypedDict):
+    """A problem as one of those computed it who are compared; "oocdnn" is ours, within the budget.
+
+    `seconds` is the median of the warm calls that count, `cold_seconds` the first call's, `noise`
+    half the width of the median's 95 % interval over the median. `check` is "pass", or one of
+    "fail", "skipped" and "mistrusted", a colon and why. `times` says how
+    often the layer occurs in its network. `command` repeats the result.
+    """
+
+    set: str
+    layer: str
+    times: int
+    problem: str
+    who: str
+    device: str
+    dtype: str
+    placement: str
+    budget: int
+    seconds: float | None
+    cold_seconds: float | None
+    noise: float | None
+    samples: int
+    dropped: int
+    floor_seconds: float | None
+    tiles: int
+    peak_device_bytes: int
+    bytes_h2d: int
+    bytes_d2h: int
+    data_bytes: int
+    flops: int
+    check: str
+    machine: str
+    commit: str
+    command: str
+
+
+class About(TypedDict):
+    """When and where results were measured; `rates` of the machine, in bytes and operations per
+    second, as far as they were measured: "inward", "outward", "both", "arithmetic"."""
+
+    date: str
+    machine: str
+    versions: dict[str, str]
+    command: str
+    commit: str
+    rates: dict[str, float]
+
+
+def verdict(row: Row) -> str:
+    """Its check without the reason."""
+    return row["check"].partition(":")[0]
+
+
+def write(folder: Path, about: About, rows: Iterable[Row]) -> None:
+    """Replaces the results in a folder, which is made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    lines = (json.dumps(row) + "\n" for row in rows)
+    (folder / FILE).write_text("".join(lines), encoding="utf-8")
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a file, or of the results in a folder.
+
+    Raises OSError where it cannot be read and ValueError, with the line, where it holds no results.
+    """
+    file = path / FILE if path.is_dir() else path
+    rows: list[Row] = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            fields = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{file}, line {number}: no JSON: {error}") from error
+        missing = Row.__annotations__.keys() - fields if isinstance(fields, dict) else {"all"}
+        if missing:
+            raise ValueError(
+                f"{file}, line {number}: no result, {', '.join(sorted(missing))} missing"
+            )
+        rows.append(cast(Row, fields))
+    return rows

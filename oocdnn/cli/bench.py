@@ -1,0 +1,272 @@
+"""oocdnn bench: what out-of-core convolutions cost here, beside what else would compute them."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.table import Table
+
+from oocdnn.cli.common import (
+    budget_option,
+    console,
+    device_option,
+    plain_errors,
+    problem_text,
+    seconds_text,
+)
+
+if TYPE_CHECKING:
+    from oocdnn.bench.measure import Case
+    from oocdnn.bench.results import Row
+    from oocdnn.bench.suite import Bench
+
+
+class _RunByDefault(click.Group):
+    """A group in which `run` may be left out."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_RunByDefault)
+def bench() -> None:
+    """Measure convolutions beside what else would compute them.
+
+    \b
+      oocdnn bench --set vgg16 --quick --out DIR
+      oocdnn bench "conv2d:fwd x8x64x224x224 w64x64x3x3 pad1 f32" --budget 64MiB
+      oocdnn bench check --set resnet50
+      oocdnn bench compare BEFORE AFTER
+
+    Without a command it is `run`.
+    """
+
+
+def _which(command: Any) -> Any:
+    """The options that say which problems."""
+    options = (
+        click.argument("problem", nargs=-1),
+        click.option("--set", "sets", multiple=True, metavar="S", help="See `list`; repeatable."),
+        click.option(
+            "--direction",
+            "directions",
+            multiple=True,
+            type=click.Choice(("fwd", "bwd_data", "bwd_filter")),
+            help="Those of the set, without it; repeatable.",
+        ),
+        click.option(
+            "--words",
+            default="f32",
+            show_default=True,
+            help='Type and layout, as problems are written: "f32/tf32 nhwc".',
+        ),
+        click.option("--batch", type=click.IntRange(min=1), help="Images, in place of the set's."),
+        click.option("--only", multiple=True, metavar="T", help="What contains T; repeatable."),
+        click.option("--quick", is_flag=True, help="Fewer images and calls."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _how(command: Any) -> Any:
+    """The options that say where and with what."""
+    options = (
+        device_option,
+        budget_option,
+        click.option(
+            "--placement",
+            type=click.Choice(("pageable", "pinned")),
+            default="pageable",
+            show_default=True,
+            help="The memory of the arrays.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _cases(
+    device: str | None,
+    problem: tuple[str, ...],
+    sets: tuple[str, ...],
+    directions: tuple[Any, ...],
+    words: str,
+    batch: int | None,
+    only: tuple[str, ...],
+    quick: bool,
+) -> "list[Case]":
+    from oocdnn.bench import suite
+    from oocdnn.bench.sets import SETS
+
+    if problem and sets:
+        raise click.UsageError("give a problem or --set, not both")
+    if problem:
+        return [suite.case_of(problem_text(problem), device)]
+    if unknown := [name for name in sets if name not in SETS]:
+        known = ", ".join(SETS)
+        raise click.UsageError(f"there is no set {', '.join(unknown)}; there are {known}")
+    cases = suite.cases_of(sets or ("vgg16",), directions, words, batch, quick)
+    chosen = [case for case in cases if _matches(case, only)]
+    if not chosen:
+        raise click.UsageError(f"no problem contains {' or '.join(only)}")
+    return chosen
+
+
+def _matches(case: "Case", only: tuple[str, ...]) -> bool:
+    label = f"{case.set} {case.layer} {case.problem}"
+    return not only or any(text in label for text in only)
+
+
+def _table(title: str, columns: tuple[str, ...], words: int) -> Table:
+    """A table whose first `words` columns hold words, and the others numbers."""
+    made = Table(title=title, title_justify="left")
+    for number, name in enumerate(columns):
+        made.add_column(name, justify="left" if number < words else "right", overflow="fold")
+    return made
+
+
+def _line(row: "Row") -> str:
+    """A result on one line."""
+    name = row["layer"] or row["problem"]
+    direction = row["problem"].partition(":")[2].partition(" ")[0] if row["layer"] else ""
+    head = f"{name:<24} {direction:<10} {row['who']:<8}"
+    if row["seconds"] is None:
+        cold = "" if row["cold_seconds"] is None else f"once {seconds_text(row['cold_seconds'])}, "
+        return f"{head} {cold}{row['check']}"
+    floor = row["floor_seconds"]
+    ratio = f"{row['seconds'] / floor:6.2f} x floor" if floor else ""
+    tiles = f"{row['tiles']} tiles" if row["tiles"] else ""
+    noise = f"±{(row['noise'] or 0) * 100:.1f} %"
+    time = seconds_text(row["seconds"])
+    return f"{head} {time:>9} {noise:>8} {ratio:<15} {tiles:<11} {row['check']}"
+
+
+def _measured(made: "Bench", cases: "list[Case]") -> "list[Row]":
+    """The rows of all cases, each printed as it comes."""
+    rows = []
+    for case in cases:
+        for row in made.rows(case):
+            rows.append(row)
+            click.echo(_line(row))
+    return rows
+
+
+def _made(device: str | None, budget: str | None, placement: str, **more: Any) -> "Bench":
+    from oocdnn.bench import suite
+
+    return suite.Bench(suite.Settings(device, budget, placement == "pinned", **more))
+
+
+def _fail_where_wrong(rows: "list[Row]") -> None:
+    from oocdnn.bench.results import verdict
+
+    counts = dict.fromkeys(("pass", "fail", "mistrusted", "skipped"), 0)
+    for row in rows:
+        counts[verdict(row)] += 1
+    click.echo(", ".join(f"{count} {name}" for name, count in counts.items() if count))
+    if counts["fail"]:
+        raise click.ClickException(f"{counts['fail']} results are wrong")
+
+
+@bench.command()
+@_which
+@_how
+@click.option("--peer", "peers", multiple=True, metavar="P", help="whole, torch, none; repeatable.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for results.jsonl, about.json and index.html.",
+)
+@plain_errors
+def run(
+    device: str | None,
+    budget: str | None,
+    placement: str,
+    peers: tuple[str, ...],
+    out: Path | None,
+    quick: bool,
+    **which: Any,
+) -> None:
+    """Time problems, and check their results."""
+    from oocdnn.bench import page, results, suite
+    from oocdnn.bench.peers import PEERS
+
+    cases = _cases(device, quick=quick, **which)
+    if unknown := set(peers) - {*PEERS, "none"}:
+        raise click.UsageError(
+            f"there is no peer {', '.join(unknown)}; there are {', '.join(PEERS)}"
+        )
+    wanted = tuple(peer for peer in peers if peer != "none") if peers else tuple(PEERS)
+    patience = suite.QUICK if quick else suite.PATIENT
+    made = _made(device, budget, placement, peers=wanted, patience=patience)
+    made.about["command"] = shlex.join(["oocdnn", *sys.argv[1:]])
+    made.about["rates"] = suite.rates(made.device)
+    for name, rate in made.about["rates"].items():
+        click.echo(f"{name}: {rate / 1e9:.1f} G/s")
+    rows = _measured(made, cases)
+    if out is not None:
+        results.write(out, made.about, rows)
+        (out / "index.html").write_text(page.page(rows, made.about), encoding="utf-8")
+        click.echo(f"written to {out}: {results.FILE} {results.ABOUT} index.html")
+    _fail_where_wrong(rows)
+
+
+@bench.command()
+@_which
+@_how
+@plain_errors
+def check(device: str | None, budget: str | None, placement: str, **which: Any) -> None:
+    """Run problems once and hold their results to exact sums."""
+    from oocdnn.bench import suite
+
+    cases = _cases(device, **which)
+    _fail_where_wrong(
+        _measured(_made(device, budget, placement, peers=(), patience=suite.ONCE), cases)
+    )
+
+
+@bench.command("list")
+@_which
+@plain_errors
+def list_problems(**which: Any) -> None:
+    """Print the sets, or the problems of those that are named."""
+    from oocdnn.bench.sets import SETS
+
+    if not which["sets"] and not which["problem"]:
+        table = _table("sets", ("set", "what", "layers", "directions"), 2)
+        for one in SETS.values():
+            table.add_row(one.name, one.about, str(len(one.layers)), " ".join(one.directions))
+        console().print(table)
+        return
+    for case in _cases(None, **which):
+        click.echo(case.problem)
+
+
+@bench.command()
+@click.argument("before", type=click.Path(exists=True, path_type=Path))
+@click.argument("after", type=click.Path(exists=True, path_type=Path))
+@plain_errors
+def compare(before: Path, after: Path) -> None:
+    """Say what changed between two results: folders, or files of JSON lines."""
+    from oocdnn.bench.compare import changes, in_one_only
+    from oocdnn.bench.results import read
+
+    try:
+        old, new = read(before), read(after)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+    table = _table("after / before", ("problem", "who", "outcome", "ratio", "95 %"), 3)
+    for change in changes(old, new):
+        row = change.after
+        span = f"{change.low:.3f} to {change.high:.3f}"
+        table.add_row(row["problem"], row["who"], change.outcome, f"{change.ratio:.3f}", span)
+    console().print(table)
+    for name, rows in zip((before, after), in_one_only(old, new), strict=True):
+        if rows:
+            click.echo(f"only in {name}: {len(rows)} results")

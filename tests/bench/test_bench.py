@@ -1,0 +1,243 @@
+"""`oocdnn bench` on problems that take no time: what it computes, finds, prints and writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import oocdnn
+from oocdnn.bench import measure, peers, results, suite
+from oocdnn.bench.cpu import Call
+from oocdnn.bench.layers import layer
+from oocdnn.bench.measure import Case, Patience, Task
+from oocdnn.bench.results import Row
+from oocdnn.bench.suite import Bench, Settings
+from oocdnn.cli import main
+
+FORWARD = "conv2d:fwd x4x16x24x23 w32x16x3x3 pad1 f32"
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["bench", *arguments], env={"COLUMNS": "200"})
+
+
+def rows_of(text: str, **settings: Any) -> list[Row]:
+    made = Bench(Settings("cpu", patience=suite.QUICK, **settings))
+    return list(made.rows(suite.case_of(text)))
+
+
+@pytest.mark.parametrize("direction", ["fwd", "bwd_data", "bwd_filter"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "conv2d:{} x4x16x24x23 w32x16x3x3 pad1 f32",
+        "conv2d:{} x4x16x24x23 w32x8x3x2 pad2:1x0:1 str2x1 dil1x2 grp2 bf16 nhwc",
+        "conv3d:{} x2x8x9x10x11 w8x8x3x3x3 pad1 str2 f16",
+        "conv1d:{} x3x8x500 w6x8x5 f64 flip",
+    ],
+)
+def test_results_are_held_to_exact_sums(words: str, direction: str) -> None:
+    ours, whole = rows_of(words.format(direction), budget="64KiB", peers=("whole",))
+    assert (ours["who"], ours["check"]) == ("oocdnn", "pass")
+    assert (whole["who"], whole["check"]) == ("whole", "pass")
+    assert ours["budget"] == 64 << 10 >= ours["peak_device_bytes"] > 0
+    assert ours["tiles"] > 1
+    assert ours["seconds"]
+    assert ours["floor_seconds"]
+    assert ours["samples"] >= 3
+
+
+def test_torch_gives_the_same_where_it_is_installed() -> None:
+    pytest.importorskip("torch")
+    *_, row = rows_of(FORWARD, peers=("torch",))
+    assert row["check"] == "pass"
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    *_, row = rows_of(FORWARD, peers=("torch",))
+    assert row["check"] == "skipped: torch is not installed"
+    assert row["seconds"] is None
+
+
+@contextmanager
+def one_element_off(task: Task, device: str) -> Iterator[Callable[[], object]]:
+    with peers.whole(task, device) as call:
+        yield call
+    task.out[task._places[7]] += 1
+
+
+def test_one_wrong_element_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(peers.PEERS, "off", one_element_off)
+    ours, off = rows_of(FORWARD, peers=("off",))
+    assert ours["check"] == "pass"
+    assert off["check"].startswith("fail: 1 of 2000 compared elements differ, the first at (")
+
+
+def test_sums_that_may_be_rounded_are_mistrusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(peers.PEERS, "off", one_element_off)
+    monkeypatch.setattr(measure, "EXACT_ELSEWHERE", 100)
+    ours, off = rows_of(FORWARD, peers=("off",))
+    assert ours["check"] == "pass"
+    assert off["check"].startswith("mistrusted: sums of up to 144 may be rounded, and 1 of ")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (FORWARD + " +bias +relu", "only plain convolutions"),
+        ("conv2d:bwd_bias y2x8x9x9 f32", "bwd_bias is not compared here"),
+        ("conv2d:fwd x64x4096x8192x8192 w1x4096x1x1 f32", " of host memory, "),
+    ],
+)
+def test_what_cannot_be_measured_says_why(text: str, why: str) -> None:
+    (row,) = rows_of(text)
+    assert row["check"].startswith("skipped: ")
+    assert why in row["check"]
+
+
+def test_a_budget_that_is_too_small_is_no_failure() -> None:
+    (row,) = rows_of(FORWARD, budget=1000)
+    assert row["check"].startswith("skipped: ")
+    assert "1000 B" in row["check"]
+
+
+def test_calls_go_on_until_the_median_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter([9.0, 1.0, 1.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    others = iter([0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+
+    def timed(_: object) -> Call:
+        return Call(next(seconds), 0.0, next(others))
+
+    monkeypatch.setattr(measure, "timed", timed)
+    times = measure.time_calls(lambda: None, Patience(least=3, most=8, noise=0.01, seconds=1e9))
+    assert times.warm == [9.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    assert times.dropped == 1
+    assert times.median == 1.0
+
+
+def test_one_call_is_enough_where_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "timed", lambda _: Call(30.0, 0.0, 0.0))
+    times = measure.time_calls(lambda: None, Patience(least=5, seconds=2.0))
+    assert times.warm == [30.0]
+    assert times.noise == 0.0
+
+
+def test_intervals_hold_the_median_as_often_as_they_say() -> None:
+    random, held = np.random.default_rng(5), 0
+    for _ in range(2000):
+        low, high = measure.interval(list(random.exponential(1.0, 21)))
+        held += low <= np.log(2.0) <= high
+    assert 0.94 < held / 2000 < 0.99
+    assert measure.interval([3.0, 1.0, 2.0]) == (1.0, 3.0)
+
+
+def test_a_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = (layer("a", (64, 8, 12, 12), 8, 3, padding=1), layer("b", (2, 8, 12, 12), 8, 1))
+    monkeypatch.setitem(suite.SETS, "tiny", suite.Set("tiny", "two", tiny, ("fwd", "bwd_filter")))
+    monkeypatch.setattr(suite, "QUICK_FLOPS", 4 * tiny[0].flops / 64)
+    done = invoke(
+        "--set", "tiny", "--device", "cpu", "--quick", "--peer", "whole", "--out", str(tmp_path)
+    )
+    assert done.exit_code == 0, done.output
+    assert "8 pass" in done.output
+    rows = results.read(tmp_path)
+    assert [row["layer"] for row in rows] == ["a"] * 4 + ["b"] * 4
+    assert rows[0]["problem"].startswith("conv2d:fwd x4x8x12x12 ")
+    assert "conv2d:bwd_filter x2x8x12x12 w8x8x1x1" in (tmp_path / "index.html").read_text("utf-8")
+    about = json.loads((tmp_path / "about.json").read_text(encoding="utf-8"))
+    assert about["rates"]["arithmetic"] > 1e6
+    again = invoke(*rows[0]["command"].split('"')[1:2], "--device", "cpu", "--peer", "none")
+    assert again.exit_code == 0, again.output
+
+
+def test_check_computes_once_and_fails_where_something_is_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert "1 pass" in invoke("check", FORWARD, "--device", "cpu").output
+    monkeypatch.setattr(Task, "check", lambda self: "fail: on purpose")
+    done = invoke("check", FORWARD, "--device", "cpu")
+    assert done.exit_code == 1
+    assert "1 results are wrong" in done.output
+
+
+def test_problems_are_chosen_by_set_direction_and_text() -> None:
+    assert "deepbench-inference" in invoke("list").output
+    lines = invoke("list", "--set", "vgg16", "--direction", "fwd", "--only", "conv5_1").output
+    assert lines == "conv2d:fwd x64x512x14x14 w512x512x3x3 pad1 f32\n"
+    batch = invoke("list", "--set", "resnet18", "--batch", "1", "--words", "bf16 nhwc").output
+    assert batch.splitlines()[0] == "conv2d:fwd x1x3x224x224 w64x3x7x7 pad3 str2 bf16 nhwc"
+    assert len(batch.splitlines()) == 33
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--set", "vgg17"), "there is no set vgg17; there are vgg16, resnet18"),
+        (("--set", "vgg16", FORWARD), "give a problem or --set, not both"),
+        (("--set", "vgg16", "--only", "x99"), "no problem contains x99"),
+        (("--peer", "nobody", FORWARD), "there is no peer nobody; there are whole, torch"),
+        (("check", "conv2d:fwd nonsense"), "nonsense"),
+    ],
+)
+def test_what_is_not_there_is_named(arguments: tuple[str, ...], text: str) -> None:
+    done = invoke(*arguments)
+    assert done.exit_code != 0
+    assert text in done.output
+    assert isinstance(done.exception, SystemExit)  # and no other
+
+
+def row(seconds: float | None, noise: float = 0.01, **more: Any) -> Row:
+    made = rows_template()
+    made.update({"seconds": seconds, "noise": noise, **more})  # type: ignore[typeddict-item]
+    return made
+
+
+def rows_template() -> Row:
+    made = Bench(Settings("cpu"))
+    return made._row(Case("s", "l", FORWARD, 1, 1), 1 << 20)
+
+
+def test_compare_says_what_changed(tmp_path: Path) -> None:
+    about = Bench(Settings("cpu")).about
+    before = [row(1.0), row(1.0, who="whole"), row(1.0, who="torch"), row(1.0, problem="p")]
+    after = [row(0.9), row(1.1, who="whole"), row(1.005, who="torch"), row(None, problem="q")]
+    results.write(tmp_path / "a", about, before)
+    results.write(tmp_path / "b", about, after)
+    printed = invoke("compare", str(tmp_path / "a"), str(tmp_path / "b")).output
+    for who, outcome, ratio in (
+        ("oocdnn", "faster", "0.900"),
+        ("whole", "slower", "1.100"),
+        ("torch", "same", "1.005"),
+    ):
+        (line,) = (line for line in printed.splitlines() if f" {who} " in line)
+        assert outcome in line
+        assert ratio in line
+    assert f"only in {tmp_path / 'a'}: 1 results" in printed
+    assert f"only in {tmp_path / 'b'}: 1 results" in printed
+
+
+def test_files_without_results_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text('{"set": "s"}\n', encoding="utf-8")
+    (tmp_path / "b").write_text("nonsense\n", encoding="utf-8")
+    for name, text in (("a", "line 1: no result, budget, "), ("b", "line 1: no JSON")):
+        done = invoke("compare", str(tmp_path / name), str(tmp_path / name))
+        assert done.exit_code == 1
+        assert text in done.output
+
+
+def test_the_reference_speaks_of_every_field_set_and_peer() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "bench.md").read_text("utf-8")
+    for name in (*Row.__annotations__, *suite.SETS, *peers.PEERS):
+        assert f"`{name}`" in text, name
+
+
+def test_the_library_named_in_a_row_is_this_one() -> None:
+    assert Bench(Settings("cpu")).about["versions"]["oocdnn"] == oocdnn.__version__
