@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 import oocdnn
 from oocdnn._mapped import Array
-from oocdnn._problem import Problem, parse, random_call
+from oocdnn._problem import Problem, random_call
 from oocdnn.bench import sampled
 from oocdnn.bench.cpu import timed
 from oocdnn.cli.common import bytes_text, free_host_bytes
@@ -24,8 +24,7 @@ from oocdnn.plans import Plan
 
 BUDGET_SHARE = 8  # the data divided by this is the budget where none is given
 LEAST_BUDGET = 1 << 20
-EXACT = {"f64": 2**53}  # sums up to here are exact; of the other types as in float32
-EXACT_ELSEWHERE = 2**24
+EXACT_DOUBLE, EXACT_ELSEWHERE = 2**53, 2**24  # sums up to here are exact; others are as in float32
 SAMPLES = 2000  # elements of a result that are compared
 SUMMED = 2e8  # products in all of these
 MUCH_LONGER = 5  # than the seconds that warm calls should take
@@ -112,8 +111,7 @@ def time_calls(call: Callable[[], object], patience: Patience) -> Times:
 
 
 def _exact_to(problem: Problem) -> int:
-    word = "f64" if np.dtype(problem.dtype) == np.float64 else "f32"
-    return EXACT.get(word, EXACT_ELSEWHERE)
+    return EXACT_DOUBLE if np.dtype(problem.dtype) == np.float64 else EXACT_ELSEWHERE
 
 
 def longest_sum(problem: Problem) -> int:
@@ -160,8 +158,8 @@ class Task:
 
     The inputs are in the order of the direction: x and w, dy and w, x and dy."""
 
-    def __init__(self, case: Case, context: oocdnn.Context, pinned: bool) -> None:
-        self.case, self.problem = case, parse(case.problem)
+    def __init__(self, problem: Problem, context: oocdnn.Context, pinned: bool) -> None:
+        self.problem = problem
         random, largest = np.random.default_rng(1), largest_element(self.problem)
 
         def integers(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:

@@ -18,12 +18,6 @@ Index = NDArray[np.intp]
 Key = tuple[Any, ...]
 
 
-def output_shape(problem: Problem) -> tuple[int, ...]:
-    """The shape of what the problem computes."""
-    shapes = {"fwd": problem.y, "bwd_data": problem.x, "bwd_filter": problem.w}
-    return shapes[problem.direction]
-
-
 def places(shape: Sequence[int], pieces: Sequence[int], count: int, seed: int) -> list[Place]:
     """`count` places of a result, half of them anywhere. The others lie at an end of each axis or
     beside a seam, where it is cut into so many pieces of equal length."""
@@ -72,36 +66,50 @@ def _dot(first: Array, second: Array) -> float:
     return float((first.astype(np.float64) * second.astype(np.float64)).sum())
 
 
+Reads = Callable[[int, int, Index], tuple[Index, NDArray[np.bool_]]]
+
+
+def _meetings(problem: Problem, at: Sequence[int], reads: Reads) -> tuple[list[Index], list[Index]]:
+    """On each axis the taps that meet an element there, and what is read through them; `reads` has
+    this for an axis, a position and all taps, and which of them lie inside."""
+    meeting, met = list[Index](), list[Index]()
+    for axis, position in enumerate(at):
+        taps = np.arange(problem.w[2 + axis])
+        read, inside = reads(axis, position, taps)
+        meeting.append(taps[inside])
+        met.append(read[inside])
+    return meeting, met
+
+
 def _forward(problem: Problem, x: Array, w: Array, place: Place) -> float:
     n, k, *at = place
     stride, dilation, before, _ = window_of(problem)
-    taps, reads = list[Index](), list[Index]()
-    for axis, out in enumerate(at):
-        tap = np.arange(problem.w[2 + axis])
-        read = out * stride[axis] - before[axis] + tap * dilation[axis]
-        inside = (read >= 0) & (read < problem.x[2 + axis])
-        taps.append(tap[inside])
-        reads.append(read[inside])
+
+    def reads(axis: int, out: int, taps: Index) -> tuple[Index, NDArray[np.bool_]]:
+        read = out * stride[axis] - before[axis] + taps * dilation[axis]
+        return read, (read >= 0) & (read < problem.x[2 + axis])
+
+    taps, met = _meetings(problem, at, reads)
     group = k // (problem.w[0] // groups_of(problem))
     channels = slice(group * problem.w[1], (group + 1) * problem.w[1])
-    return _dot(_take(x[n, channels], reads), _take(w[k], taps))
+    return _dot(_take(x[n, channels], met), _take(w[k], taps))
 
 
 def _backward_data(problem: Problem, dy: Array, w: Array, place: Place) -> float:
     n, c, *at = place
     stride, dilation, before, _ = window_of(problem)
-    taps, reads = list[Index](), list[Index]()
-    for axis, position in enumerate(at):
-        tap = np.arange(problem.w[2 + axis])
-        steps = position + before[axis] - tap * dilation[axis]
-        inside = (steps % stride[axis] == 0) & (steps >= 0)
-        inside &= steps // stride[axis] < problem.y[2 + axis]
-        taps.append(tap[inside])
-        reads.append(steps[inside] // stride[axis])
+
+    def reads(axis: int, position: int, taps: Index) -> tuple[Index, NDArray[np.bool_]]:
+        steps = position + before[axis] - taps * dilation[axis]
+        read = steps // stride[axis]
+        on_step = (steps >= 0) & (steps % stride[axis] == 0)
+        return read, on_step & (read < problem.y[2 + axis])
+
+    taps, met = _meetings(problem, at, reads)
     filters = problem.w[0] // groups_of(problem)
     group, own = divmod(c, problem.w[1])
     channels = slice(group * filters, (group + 1) * filters)
-    return _dot(_take(dy[n, channels], reads), _take(w[channels, own], taps))
+    return _dot(_take(dy[n, channels], met), _take(w[channels, own], taps))
 
 
 def _backward_filter(problem: Problem, x: Array, dy: Array, place: Place) -> float:

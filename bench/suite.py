@@ -119,7 +119,7 @@ class Bench:
             return
         with oocdnn.Context(self.device, budget) as context:
             try:
-                task = Task(case, context, settings.pinned)
+                task = Task(problem, context, settings.pinned)
                 times = time_calls(task.call(context), settings.patience)
                 plan = context.plan(case.problem)
             except (oocdnn.OutOfMemory, oocdnn.Unsupported) as error:
@@ -132,7 +132,7 @@ class Bench:
             yield self._peer_row(who, task, row)
 
     def _peer_row(self, who: str, task: Task, row: Row) -> Row:
-        row = {**row, "who": who, "budget": 0, "command": ""}
+        row = {**row, "who": who, "budget": 0, "command": f"{row['command']} --peer {who}"}
         task.out.fill(np.nan)
         try:
             with PEERS[who](task, self.device) as call:

@@ -8,8 +8,8 @@ namespace fake {
 constexpr int kTensorCore = 1 << CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
 constexpr int kStrictNan = 1 << CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP;
 constexpr int64_t kScratch = 640;
-constexpr int kSlow =
-    1 << 20;  // milliseconds that a run of OOC_FAKE_SLOW_ENGINE takes on events' clock
+// Milliseconds that a run of OOC_FAKE_SLOW_ENGINE takes on events' clock.
+constexpr int kSlow = 1 << 20;
 // On any axis of x: above the first no engine is offered, above the second no heuristics are made.
 constexpr int64_t kMostExtent = 30000, kMostForHeuristics = 60000;
 
