@@ -2,8 +2,9 @@
 
     y = oocdnn.conv2d(x, w, b, padding=1)
 
-`oocdnn.functions` and `oocdnn.gradients` describe the calls, `oocdnn.Context` the device and its
-budget, `oocdnn.errors` what can go wrong, and `oocdnn.workspace` how to divide a workspace.
+`oocdnn.functions`, `oocdnn.fused` and `oocdnn.gradients` describe the calls, `oocdnn.Context` the
+device and its budget, `oocdnn.errors` what can go wrong, and `oocdnn.workspace` how to divide a
+workspace.
 """
 
 from oocdnn._cdefs import VERSION as __version__
@@ -25,6 +26,7 @@ from oocdnn.functions import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from oocdnn.fused import Pool, Saved, conv_bias_act_pool
 from oocdnn.gradients import conv_backward_bias, conv_backward_data, conv_backward_filter
 from oocdnn.memory import empty, pin
 from oocdnn.plans import Plan, forget_plans, plan_for_profile
@@ -37,6 +39,8 @@ __all__ = [
     "InvalidProblem",
     "OutOfMemory",
     "Plan",
+    "Pool",
+    "Saved",
     "Stats",
     "Unsupported",
     "__version__",
@@ -46,6 +50,7 @@ __all__ = [
     "conv_backward_bias",
     "conv_backward_data",
     "conv_backward_filter",
+    "conv_bias_act_pool",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",

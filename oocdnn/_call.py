@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from oocdnn._cdefs import Activation, Direction, DType, Math, Mode
+from oocdnn._cdefs import Activation, Direction, DType, Math, Mode, PoolMode
 
 # The places of tensors in a call. x, w, y are dx, dw, dy where the direction says so.
-Slot = Literal["x", "w", "y", "bias", "scale", "residual"]
+Slot = Literal["x", "w", "y", "bias", "scale", "residual", "z", "saved"]
 
 
 class Tensor(NamedTuple):
@@ -44,6 +44,17 @@ class Epilogue(NamedTuple):
     residual_alpha: float = 1.0
 
 
+class Pool(NamedTuple):
+    """Windows over y: one entry per spatial axis."""
+
+    mode: PoolMode
+    window: tuple[int, ...]
+    stride: tuple[int, ...]
+    before: tuple[int, ...]  # padding
+    after: tuple[int, ...]
+    ceil: bool
+
+
 class Convolution(NamedTuple):
     """The parameters of one call. `stream` is the caller's CUDA stream, 0 on the CPU device."""
 
@@ -56,6 +67,8 @@ class Convolution(NamedTuple):
     beta: float = 0.0
     epilogue: Epilogue = Epilogue()
     stream: int = 0
+    pool: Pool | None = None
+    saves: bool = False  # what backward needs is written too
 
 
 @dataclass(frozen=True)

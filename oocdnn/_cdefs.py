@@ -29,6 +29,7 @@ class DType(enum.IntEnum):
     FLOAT64 = 1
     FLOAT16 = 2
     BFLOAT16 = 3
+    BYTE = 4
 
 
 class Direction(enum.IntEnum):
@@ -66,6 +67,15 @@ class Activation(enum.IntEnum):
     SWISH = 6
 
 
+class PoolMode(enum.IntEnum):
+    """oocdnn_pool_mode."""
+
+    NONE = 0
+    MAX = 1
+    AVERAGE = 2
+    AVERAGE_INSIDE = 3
+
+
 class BatchPolicy(enum.IntEnum):
     """oocdnn_batch_policy."""
 
@@ -90,7 +100,8 @@ typedef enum oocdnn_dtype {
   OOCDNN_FLOAT32 = 0,
   OOCDNN_FLOAT64 = 1,
   OOCDNN_FLOAT16 = 2,
-  OOCDNN_BFLOAT16 = 3
+  OOCDNN_BFLOAT16 = 3,
+  OOCDNN_BYTE = 4
 } oocdnn_dtype;
 typedef enum oocdnn_direction {
   OOCDNN_FORWARD = 0,
@@ -115,6 +126,20 @@ typedef enum oocdnn_activation {
   OOCDNN_TANH = 5,
   OOCDNN_SWISH = 6
 } oocdnn_activation;
+typedef enum oocdnn_pool_mode {
+  OOCDNN_POOL_MODE_NONE = 0,
+  OOCDNN_POOL_MODE_MAX = 1,
+  OOCDNN_POOL_MODE_AVERAGE = 2,
+  OOCDNN_POOL_MODE_AVERAGE_INSIDE = 3
+} oocdnn_pool_mode;
+typedef struct oocdnn_pool {
+  int32_t mode;
+  int32_t ceil;
+  int64_t window[3];
+  int64_t stride[3];
+  int64_t pad_before[3];
+  int64_t pad_after[3];
+} oocdnn_pool;
 typedef struct oocdnn_tensor {
   void* data;
   int64_t offset;
@@ -139,9 +164,10 @@ typedef struct oocdnn_convolution {
   double alpha;
   double beta;
   int32_t activation;
-  int32_t reserved;
+  int32_t saves;
   double activation_parameter;
   double residual_alpha;
+  oocdnn_pool pool;
   oocdnn_progress progress;
   void* progress_user;
   void* stream;
@@ -155,6 +181,8 @@ typedef struct oocdnn_operands {
   const oocdnn_tensor* bias;
   const oocdnn_tensor* scale;
   const oocdnn_tensor* residual;
+  const oocdnn_tensor* z;
+  const oocdnn_tensor* saved;
 } oocdnn_operands;
 typedef struct oocdnn_options {
   const char* device;
@@ -228,6 +256,8 @@ oocdnn_status oocdnn_create(const oocdnn_options* options, oocdnn_context** cont
 void oocdnn_destroy(oocdnn_context* context);
 oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convolution* convolution,
                                     const oocdnn_operands* operands);
+oocdnn_status oocdnn_saved_bytes(const oocdnn_convolution* convolution,
+                                            const oocdnn_operands* operands, int64_t* bytes);
 oocdnn_convolution oocdnn_default_convolution(int32_t direction, int32_t rank);
 oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const int64_t* shape,
                                              void* data);

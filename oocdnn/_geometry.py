@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, SupportsIndex, TypeVar
 
-from oocdnn import _window
+from oocdnn import _call, _pool, _window
 from oocdnn._call import Window
 from oocdnn._window import Padding, PerAxis
 from oocdnn.errors import InvalidProblem
@@ -110,6 +110,17 @@ def gradient_rank(dy: Shape) -> int:
     return rank
 
 
+def data_rank(x: Shape) -> int:
+    """How many spatial axes x has."""
+    rank = len(x) - 2
+    if rank not in SPATIAL:
+        raise InvalidProblem(
+            f"x has {len(x)} axes {x}; 3, 4 or 5 are possible: N, C, [D, [H,]] W; arrays are "
+            "batched, pass x[None] for a single sample"
+        )
+    return rank
+
+
 def _wanted(name: str, shape: Any, axes: int) -> Shape:
     """The shape of a gradient, as its caller wants it."""
     sizes = tuple(_window.integer(f"{name}[{i}]", size, 0) for i, size in enumerate(shape))
@@ -132,6 +143,12 @@ def forward(rank: int, x: Shape, w: Shape, *keywords: Any) -> Geometry:
     window = moves.window(taps)
     extents = _window.forward_extents(window, x[2:], taps)
     return Geometry(window, groups, (x[0], w[0], *extents))
+
+
+def pooled(y: Shape, pool: Any) -> tuple[_call.Pool, Shape]:
+    """The pool of a call, made plain, and the shape of z."""
+    made = _pool.make(pool, len(y) - 2)
+    return made, (*y[:2], *_pool.extents(made, y[2:]))
 
 
 @_remembered

@@ -135,6 +135,24 @@ def allocate(like: Any, shape: tuple[int, ...], order: tuple[int, ...]) -> Any:
     return permute(empty(wide), back)
 
 
+def allocate_bytes(like: Any, count: int) -> Any:
+    """A new array of bytes of the library and GPU of `like`."""
+    if is_torch(like):
+        torch = sys.modules["torch"]
+        return torch.empty(count, dtype=torch.uint8, device=like.device)
+    if is_cupy(like):
+        with like.device:
+            return sys.modules["cupy"].empty(count, np.uint8)
+    raise _no_makers(like)
+
+
+def _no_makers(like: Any) -> Unsupported:
+    return Unsupported(
+        f"results cannot be made in the library of {type(like).__module__}.{type(like).__name__}; "
+        "pass out="
+    )
+
+
 def _makers(like: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
     if is_torch(like):
         torch = sys.modules["torch"]
@@ -150,7 +168,4 @@ def _makers(like: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
                 return cupy.empty(shape, like.dtype)
 
         return empty, cupy.transpose
-    raise Unsupported(
-        f"results cannot be made in the library of {type(like).__module__}.{type(like).__name__}; "
-        "pass out="
-    )
+    raise _no_makers(like)

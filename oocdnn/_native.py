@@ -1,5 +1,5 @@
-"""The core library through cffi. With _native_plans and _native_workspace the only module that
-knows of its ffi objects.
+"""The core library through cffi. With _native_calls, _native_plans and _native_workspace the only
+module that knows of its ffi objects.
 
 The library is opened at first use, so that importing the package always works. Calls release the
 GIL; a call's text of failure belongs to its thread and is read at once.
@@ -17,7 +17,7 @@ from typing import Any, get_args
 import cffi
 
 from oocdnn import errors
-from oocdnn._call import Convolution, Options, Slot, Tensor, Window
+from oocdnn._call import Convolution, Options, Pool, Slot, Tensor, Window
 from oocdnn._cdefs import CDEF, Direction, DType, Math, Mode, Status
 
 Progress = Callable[[int, int], object]
@@ -95,7 +95,9 @@ def _tensor(dtype: DType, shape: tuple[int, ...], stride: tuple[int, ...]) -> An
 
 
 @functools.lru_cache(maxsize=512)
-def _convolution(direction: Direction, window: Window, groups: int, mode: Mode, math: Math) -> Any:
+def _convolution(
+    direction: Direction, window: Window, groups: int, mode: Mode, math: Math, pool: Pool | None
+) -> Any:
     """A convolution with factors 1 and 0, no epilogue and no stream."""
     c = _ffi().new("oocdnn_convolution *")
     c[0] = _library().oocdnn_default_convolution(direction, window.rank)
@@ -103,6 +105,11 @@ def _convolution(direction: Direction, window: Window, groups: int, mode: Mode, 
         c.pad_before[axis], c.pad_after[axis] = window.before[s], window.after[s]
         c.stride[axis], c.dilation[axis] = window.stride[s], window.dilation[s]
     c.groups, c.mode, c.math = groups, mode, math
+    if pool is not None:
+        c.pool.mode, c.pool.ceil = pool.mode, pool.ceil
+        for s, axis in enumerate(range(3 - window.rank, 3)):
+            c.pool.window[axis], c.pool.stride[axis] = pool.window[s], pool.stride[s]
+            c.pool.pad_before[axis], c.pool.pad_after[axis] = pool.before[s], pool.after[s]
     return c[0]
 
 
@@ -181,7 +188,10 @@ class _Call:
         self, call: Convolution, tensors: Mapping[Slot, Tensor], progress: Progress | None = None
     ) -> None:
         cast, c = _ffi().cast, self.convolution
-        c[0] = _convolution(call.direction, call.window, call.groups, call.mode, call.math)
+        c[0] = _convolution(
+            call.direction, call.window, call.groups, call.mode, call.math, call.pool
+        )
+        c.saves = call.saves
         c.alpha, c.beta = call.alpha, call.beta
         c.activation, c.activation_parameter, c.residual_alpha = call.epilogue
         c.stream, c.progress = cast("void *", call.stream), self.ear.callback
@@ -244,15 +254,6 @@ def _free_host(handle: Any, pid: int) -> None:
     # A forked child has not inherited the memory.
     if os.getpid() == pid:
         _library().oocdnn_free_host(handle)
-
-
-def problem_text(call: Convolution, tensors: Mapping[Slot, Tensor]) -> str:
-    """The problem string of a call, as it stands in logs."""
-    text = _ffi().new("const char **")
-    with _idle_call() as c:
-        c.fill(call, tensors)
-        _check(_library().oocdnn_problem_text(c.convolution, c.operands, text))
-        return _text(text[0])
 
 
 class NativeContext:

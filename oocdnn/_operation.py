@@ -4,12 +4,13 @@ import math as _math
 from typing import Any, Literal, NamedTuple
 
 from oocdnn import _pins, _window
-from oocdnn._call import Convolution, Epilogue, Slot
+from oocdnn._call import Convolution, Epilogue, Pool, Slot
 from oocdnn._cdefs import Activation, Direction, Math, Mode
 from oocdnn._geometry import Geometry, need_shape
 from oocdnn._native import Progress
+from oocdnn._native_calls import saved_bytes
 from oocdnn._stack import current_context
-from oocdnn.arrays import Operands, View, allocate, unwrap, view
+from oocdnn.arrays import Operands, View, allocate, allocate_bytes, unwrap, view
 from oocdnn.errors import InvalidProblem
 
 ModeName = Literal["cross_correlation", "convolution"]
@@ -106,6 +107,25 @@ class Finish(NamedTuple):
         return Epilogue(*_activation(self.activation), alpha)
 
 
+class After(NamedTuple):
+    """What comes after y: whether what backward needs is saved, and windows over y, with the shape
+    of z."""
+
+    saves: bool = False
+    pool: Pool | None = None
+    shape: tuple[int, ...] = ()
+
+
+class Done(NamedTuple):
+    """The array of a call's result, as the caller gets it; its shape; the bits that were saved, if
+    any; and the call."""
+
+    result: Any
+    shape: tuple[int, ...]
+    bits: View | None
+    call: Convolution
+
+
 def launch(
     direction: Direction,
     inputs: dict[Slot, View],
@@ -113,16 +133,20 @@ def launch(
     geometry: Geometry,
     common: Common,
     finish: Finish | None = None,
-) -> Any:
-    """Runs a call that writes `slot`; the first of `inputs` decides the type, the library and, but
-    for filters and biases, the memory order."""
-    finish = finish or Finish()
+    after: After | None = None,
+) -> Done:
+    """Runs a call that writes `slot`, or z where that is pooled; the first of `inputs` decides the
+    type, the library and, but for filters and biases, the memory order."""
+    finish, after = finish or Finish(), after or After()
     context = current_context()
     leader = next(iter(inputs.values()))
     mode = _one_of("mode", common.mode, _MODES)
     math = context.math if common.math is None else math_of(common.math)
     alpha, beta = _real("alpha", common.alpha), _real("beta", common.beta)
     epilogue = finish.epilogue()
+    shape = geometry.shape
+    if after.pool is not None:
+        slot, shape = "z", after.shape
     if beta != 0.0 and common.out is None:
         raise InvalidProblem(f"beta={beta} adds to the old values of out: pass out=")
     with Operands(leader) as operands:
@@ -132,19 +156,32 @@ def launch(
         if context.device == "cpu":
             operands.need_host()
         if common.out is None:
-            output = allocate(leader, geometry.shape, slot in ("x", "y"), context.results.empty)
+            output = allocate(leader, shape, slot in ("x", "y", "z"), context.results.empty)
         else:
             output = view("out", common.out)
-        operands.write(slot, output, geometry.shape)
+        operands.write(slot, output, shape)
         if context.device == "cpu":
             operands.need_host()
-        stream = _stream(common.stream, operands.stream)
         call = Convolution(
-            direction, geometry.window, geometry.groups, mode, math, alpha, beta, epilogue, stream
-        )
+            direction, geometry.window, geometry.groups, mode, math, alpha, beta, epilogue,
+            _stream(common.stream, operands.stream), after.pool, after.saves,
+        )  # fmt: skip
+        bits = _bits(call, operands, leader, context.results.empty) if after.saves else None
+        call = call._replace(saves=bits is not None)
         with _pins.Use(context, operands.in_memory):
             context.run(call, operands.tensors, common.progress)
-    return unwrap(output) if common.out is None else common.out
+    result = unwrap(output) if common.out is None else common.out
+    return Done(result, shape, bits, call)
+
+
+def _bits(call: Convolution, operands: Operands, leader: View, make: Any) -> View | None:
+    """Adds what is saved to the operands; None where nothing is."""
+    count = saved_bytes(call, operands.tensors)
+    if count == 0:
+        return None
+    bits = allocate_bytes(leader, count, make)
+    operands.write("saved", bits, bits.shape)
+    return bits
 
 
 def _read_finish(operands: Operands, finish: Finish, shape: tuple[int, ...]) -> None:

@@ -71,33 +71,37 @@ def make(
     """The window of a call from its keywords; `taps` are the filter's spatial extents."""
     steps = per_axis("stride", stride, rank, 1)
     gaps = per_axis("dilation", dilation, rank, 1)
-    if isinstance(padding, np.ndarray):
-        padding = padding.tolist()
     if isinstance(padding, str):
         if padding == "same":
             return _same(steps, gaps, taps)
         if padding != "valid":
             raise InvalidProblem(f'padding is {padding!r}; "same", "valid" or numbers are possible')
         padding = 0
+    return Window(steps, gaps, *paddings("padding", padding, rank))
+
+
+def paddings(name: str, padding: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Before and after each axis, from one integer, one per axis, or ((before, after), ...)."""
+    if isinstance(padding, np.ndarray):
+        padding = padding.tolist()
     if isinstance(padding, Sequence) and any(isinstance(pad, Sequence) for pad in padding):
-        before, after = _pairs(padding, rank)
-        return Window(steps, gaps, before, after)
-    pads = per_axis("padding", padding, rank, 0)
-    return Window(steps, gaps, pads, pads)
+        return _pairs(name, padding, rank)
+    pads = per_axis(name, padding, rank, 0)
+    return pads, pads
 
 
-def _pairs(padding: Sequence[Any], rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _pairs(name: str, padding: Sequence[Any], rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """((before, after), ...), one pair for each axis."""
     if len(padding) != rank or any(
         not isinstance(pad, Sequence) or isinstance(pad, str) or len(pad) != 2 for pad in padding
     ):
         raise InvalidProblem(
-            f"padding is {padding!r}; {rank} pairs (before, after) are expected, one for each "
+            f"{name} is {padding!r}; {rank} pairs (before, after) are expected, one for each "
             "spatial axis"
         )
     sides = (
         tuple(
-            integer(f"padding {side} on axis {axis_name(rank, s)}", pad[i], 0)
+            integer(f"{name} {side} on axis {axis_name(rank, s)}", pad[i], 0)
             for s, pad in enumerate(padding)
         )
         for i, side in enumerate(("before", "after"))

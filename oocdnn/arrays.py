@@ -26,7 +26,13 @@ _NUMPY_TYPES = {
     "float16": DType.FLOAT16,
     "bfloat16": DType.BFLOAT16,
 }
-_SIZES = {DType.FLOAT32: 4, DType.FLOAT64: 8, DType.FLOAT16: 2, DType.BFLOAT16: 2}
+_SIZES = {
+    DType.FLOAT32: 4,
+    DType.FLOAT64: 8,
+    DType.FLOAT16: 2,
+    DType.BFLOAT16: 2,
+    DType.BYTE: 1,
+}
 _SHORT_TYPES = (DType.FLOAT16, DType.BFLOAT16)
 _HOST_DEVICES = (1, 3)  # DLPack: kDLCPU, kDLCUDAHost
 _CUDA_DEVICES = (2, 13)  # kDLCUDA, kDLCUDAManaged
@@ -288,6 +294,22 @@ def allocate(
     return _host_view("out", array, like.dtype, like.library)
 
 
+def allocate_bytes(
+    like: View, count: int, make: Callable[[tuple[int, ...], np.dtype[Any]], Array]
+) -> View:
+    """New bytes in the library and on the side of `like`, not set; on the host from `make`."""
+    if like.stream is None:
+        array = make((count,), np.dtype(np.uint8))
+        return _host_view("saved", array, DType.BYTE, like.library)
+    array = _gpu_arrays.allocate_bytes(like.array[0], count)
+    torch = _gpu_arrays.is_torch(array)
+    seen = _gpu_arrays.of_torch(array) if torch else _gpu_arrays.of_interface(array)
+    return View(
+        "saved", (array, seen.keeper), DType.BYTE, seen.shape, seen.strides, seen.address,
+        stream=seen.stream,
+    )  # fmt: skip
+
+
 def unwrap(operand: View) -> Any:
     """The array in its own library, sharing the memory."""
     library: Any = operand.library
@@ -354,7 +376,7 @@ class Operands:
         self._add(slot, operand, writing=False)
 
     def write(self, slot: Slot, operand: View, shape: tuple[int, ...]) -> None:
-        """Adds the output, after all inputs: it must have `shape` and share nothing with them."""
+        """Adds an output, after all inputs: it must have `shape` and share nothing with them."""
         self._check_type(slot, operand)
         if operand.shape != shape:
             raise InvalidProblem(
@@ -372,7 +394,7 @@ class Operands:
 
     def _check_type(self, slot: Slot, operand: View) -> None:
         leader = self._leader
-        if operand.dtype == leader.dtype:
+        if operand.dtype == (DType.BYTE if slot == "saved" else leader.dtype):
             return
         sums = DType.FLOAT32 if leader.dtype in _SHORT_TYPES else leader.dtype
         if slot in ("bias", "scale") and operand.dtype == sums:

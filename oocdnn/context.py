@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Concatenate, ParamSpec, TypeVar
 
-from oocdnn import _pins, _stack, functions, gradients
+from oocdnn import _pins, _stack, functions, fused, gradients
 from oocdnn._axes import by_axis
 from oocdnn._call import Convolution, Options, Slot, Tensor
 from oocdnn._native import HostMemory, NativeContext, Progress
@@ -280,6 +280,7 @@ class Context:
     conv_backward_data = _bound(gradients.conv_backward_data)
     conv_backward_filter = _bound(gradients.conv_backward_filter)
     conv_backward_bias = _bound(gradients.conv_backward_bias)
+    conv_bias_act_pool = _bound(fused.conv_bias_act_pool)
 
 
 def _budget_text(budget: int | str | None) -> str | None:

@@ -46,7 +46,7 @@ def _forward(rank: int, x: Any, w: Any, moves: Moves, finish: Finish, common: Co
     data, weights = view("x", x), view("w", w)
     geometry = _geometry.forward(rank, data.shape, weights.shape, *moves)
     inputs: dict[Slot, View] = {"x": data, "w": weights}
-    return launch(Direction.FORWARD, inputs, "y", geometry, common, finish)
+    return launch(Direction.FORWARD, inputs, "y", geometry, common, finish).result
 
 
 def _transposed(
@@ -61,7 +61,7 @@ def _transposed(
     data, weights = view("x", x), view("w", w)
     geometry = _geometry.transposed(rank, data.shape, weights.shape, output_padding, *moves)
     inputs: dict[Slot, View] = {"y": data, "w": weights}
-    return launch(Direction.BACKWARD_DATA, inputs, "x", geometry, common, finish)
+    return launch(Direction.BACKWARD_DATA, inputs, "x", geometry, common, finish).result
 
 
 class Convolve(Protocol):

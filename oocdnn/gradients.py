@@ -46,7 +46,7 @@ def conv_backward_data(
     )
     common = Common(out, alpha, beta, mode, math, stream, progress)
     inputs: dict[Slot, View] = {"y": gradient, "w": weights}
-    return launch(Direction.BACKWARD_DATA, inputs, "x", geometry, common)
+    return launch(Direction.BACKWARD_DATA, inputs, "x", geometry, common).result
 
 
 def conv_backward_filter(
@@ -77,7 +77,7 @@ def conv_backward_filter(
     )
     common = Common(out, alpha, beta, mode, math, stream, progress)
     inputs: dict[Slot, View] = {"x": data, "y": gradient}
-    return launch(Direction.BACKWARD_FILTER, inputs, "w", geometry, common)
+    return launch(Direction.BACKWARD_FILTER, inputs, "w", geometry, common).result
 
 
 def conv_backward_bias(
@@ -99,4 +99,4 @@ def conv_backward_bias(
     window = _window.make(rank, (1,) * rank, 1, 0, 1)
     geometry = Geometry(window, 1, (gradient.shape[1],))
     common = Common(out, alpha, beta, "cross_correlation", math, stream, progress)
-    return launch(Direction.BACKWARD_BIAS, {"y": gradient}, "bias", geometry, common)
+    return launch(Direction.BACKWARD_BIAS, {"y": gradient}, "bias", geometry, common).result

@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Operand = Literal["x", "w", "y", "bias", "scale", "residual", "old"]
+Operand = Literal["x", "w", "y", "bias", "scale", "residual", "old", "z", "saved"]
 Axis = Literal["n", "groups", "k", "c", "d", "h", "w"]
 Direction = Literal["fwd", "bwd_data", "bwd_filter", "bwd_bias"]
 Spatial = tuple[int, int, int]  # D, H, W
 
-OPERANDS: tuple[Operand, ...] = ("x", "w", "y", "bias", "scale", "residual", "old")
+OPERANDS: tuple[Operand, ...] = (
+    "x", "w", "y", "bias", "scale", "residual", "old", "z", "saved",
+)  # fmt: skip
 AXES: tuple[Axis, ...] = ("n", "groups", "k", "c", "d", "h", "w")
 SPATIAL: tuple[Axis, ...] = ("d", "h", "w")
 DIRECTIONS: tuple[Direction, ...] = ("fwd", "bwd_data", "bwd_filter", "bwd_bias")
@@ -31,12 +33,35 @@ _ELEMENT_BYTES = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2}
 
 
 @dataclass(frozen=True)
+class Pool:
+    """Windows over y, on each spatial axis."""
+
+    window: Spatial
+    stride: Spatial
+    before: Spatial
+    after: Spatial
+    ceil: bool = False
+
+    def rows(self, axis: int, extent: int) -> int:
+        """Of z, where y has `extent`."""
+        room = extent + self.before[axis] + self.after[axis] - self.window[axis]
+        rows, rest = divmod(room, self.stride[axis])
+        another = self.ceil and rest and (rows + 1) * self.stride[axis] < extent + self.before[axis]
+        return rows + 1 + bool(another)
+
+
+NO_POOL = Pool((1, 1, 1), (1, 1, 1), (0, 0, 0), (0, 0, 0))
+
+
+@dataclass(frozen=True)
 class Problem:
     """A convolution. `c` and `k` are per group; the triples are D, H, W, with 1 where there is no
     such axis. x is dx, w dw and y dy where the direction says so.
 
     `finishes`: a pass over each finished output tile is needed (alpha, beta or an epilogue);
     `reads`: what that pass reads, of bias, scale, residual and old (the output before the call).
+    `pool`: what leaves is z, y pooled, and y stays on the device. `saved`: so many bits of each
+    element of z ("winners") or of y ("alive") leave too, in rows along W of whole bytes.
     `strides`: in elements, of an operand's six dimensions (see `dims`); row-major where missing.
     """
 
@@ -56,11 +81,44 @@ class Problem:
     tf32: bool = False
     finishes: bool = False
     reads: frozenset[Operand] = frozenset()
+    pool: Pool | None = None
+    saved: tuple[Literal["winners", "alive"], int] | None = None
     strides: Mapping[Operand, tuple[int, ...]] = field(default_factory=dict)
 
     @property
-    def output(self) -> Operand:
+    def sum(self) -> Operand:
+        """What the convolution itself computes."""
         return _OUTPUT[self.direction]
+
+    @property
+    def output(self) -> Operand:
+        return "z" if self.pool else self.sum
+
+    @property
+    def written(self) -> tuple[Operand, ...]:
+        """What is drained, in order."""
+        return (self.output, "saved") if self.saved else (self.output,)
+
+    @property
+    def windows(self) -> Pool:
+        """Without a pool z is y."""
+        return self.pool or NO_POOL
+
+    @property
+    def pooled(self) -> Spatial:
+        """The extents of z."""
+        d, h, w = (self.windows.rows(axis, self.outputs[axis]) for axis in range(3))
+        return d, h, w
+
+    def reached(self, axis: int) -> int:
+        """The rows of y up to the last that a window reaches."""
+        pool = self.windows
+        last = (self.pooled[axis] - 1) * pool.stride[axis] - pool.before[axis]
+        return min(last + pool.window[axis], self.outputs[axis])
+
+    def size(self, operand: Operand) -> int:
+        """Bytes of an element of the caller's."""
+        return 1 if operand == "saved" else self.element_bytes
 
     @property
     def inputs(self) -> tuple[Operand, ...]:
@@ -77,8 +135,8 @@ class Problem:
         return max(self.element_bytes, 4)
 
     def shaped_as(self, operand: Operand) -> Operand:
-        """The operand, or the output for what has its shape."""
-        return self.output if operand in ("residual", "old") else operand
+        """The operand, or the sum for what has its shape."""
+        return self.sum if operand in ("residual", "old") else operand
 
     def dims(self, operand: Operand) -> tuple[int, ...]:
         """x: N G C D H W, w: G K C T R S, y: N G K O P Q, bias and scale: 1 G channels 1 1 1."""
@@ -89,6 +147,13 @@ class Problem:
             return (self.groups, self.k, self.c, *self.taps)
         if place == "y":
             return (self.n, self.groups, self.k, *self.outputs)
+        if place == "z":
+            return (self.n, self.groups, self.k, *self.pooled)
+        if place == "saved" and self.saved:
+            what, bits = self.saved
+            winners = what == "winners"
+            d, h, w = self.pooled if winners else (self.reached(axis) for axis in range(3))
+            return (self.n, self.groups, self.k, d, h, -(-w * bits // 8))
         return (1, self.groups, self.c if self.direction == "bwd_data" else self.k, 1, 1, 1)
 
     def axes(self, operand: Operand) -> tuple[Axis | None, ...]:
@@ -98,7 +163,7 @@ class Problem:
             return ("n", "groups", "c", "d", "h", "w")
         if place == "w":
             return ("groups", "k", "c", None, None, None)
-        if place == "y":
+        if place in ("y", "z", "saved"):
             return ("n", "groups", "k", "d", "h", "w")
         return (None, "groups", "c" if self.direction == "bwd_data" else "k", None, None, None)
 

@@ -57,7 +57,7 @@ class Rates:
             }
             wire = replace(wire, **slower)
         self.wire, self._arithmetic = wire, arithmetic
-        operands = (*problem.inputs, problem.output)
+        operands = (*problem.inputs, *problem.written)
         self._outside = {operand: _outside_rows(tiling, operand) for operand in operands}
         self._far = {operand: _far_dimensions(problem, operand) for operand in operands}
 
@@ -68,12 +68,12 @@ class Rates:
     def home(self, operand: Operand) -> Home:
         return self._homes.get(operand, "host")
 
-    def bytes_of(self, rows: Sequence[int]) -> int:
+    def bytes_of(self, operand: Operand, rows: Sequence[int]) -> int:
         """Of a transfer of so many rows in each dimension."""
-        return prod(rows) * self._problem.element_bytes
+        return prod(rows) * self._problem.size(operand)
 
     def transfer_seconds(self, operand: Operand, rows: Sequence[int]) -> float:
-        """Of so many rows in each dimension, toward the device or, of the output, from there.
+        """Of so many rows in each dimension, toward the device or, of what is written, from there.
 
         A row of memory runs along whole dimensions and the first that is cut; any other step begins
         a new one. Where there is nothing to transfer, there is no row either.
@@ -87,11 +87,13 @@ class Rates:
         pieces = prod(rows[d] for d in outside)
         if home == "device":
             on_top = pieces * wire.inside_row_bytes
-            return self._profile.copy_seconds + (self.bytes_of(rows) + on_top) / wire.inside
+            return (
+                self._profile.copy_seconds + (self.bytes_of(operand, rows) + on_top) / wire.inside
+            )
         far = prod(rows[d] for d in outside if d in self._far[operand])
         on_top = (pieces - far) * wire.row_bytes + far * wire.far_row_bytes
-        rate = wire.drain if operand == self._problem.output else wire.fetch
-        return self._profile.copy_seconds + (self.bytes_of(rows) + on_top) / rate
+        rate = wire.drain if operand in self._problem.written else wire.fetch
+        return self._profile.copy_seconds + (self.bytes_of(operand, rows) + on_top) / rate
 
     def move_seconds(self, operand: Operand, elements: int) -> float:
         """Of elements that are rolled over inside the device."""
@@ -118,18 +120,20 @@ class Rates:
 
     def _pass_seconds(self, index: Mapping[Axis, int]) -> float:
         """The rate of moves counts bytes that are read and those that are written."""
-        operands = {*self._problem.inputs, self._problem.output} & {"x", "w", "y"}
+        operands = {*self._problem.inputs, self._problem.sum} & {"x", "w", "y"}
         elements = sum(self._tiling.elements(operand, index) for operand in operands)
         return elements * self._problem.element_bytes / (2 * self._profile.move_bytes_per_second)
 
     def finish_seconds(self, index: Mapping[Axis, int]) -> float:
-        """Of the pass over that tile's finished output: it reads and writes the sums, and reads
-        what is as large."""
-        problem = self._problem
+        """Of the pass over that tile's finished sums: it reads them and what is as large, and
+        writes them back, or what is made of them."""
+        problem, tiling = self._problem, self._tiling
         if not problem.finishes:
             return 0.0
-        passes = 2 + len(problem.reads & {"old", "residual"})
-        bytes_ = self._tiling.elements(problem.output, index) * problem.sum_bytes * passes
+        passes = 1 + (problem.pool is None) + len(problem.reads & {"old", "residual"})
+        bytes_ = tiling.elements(problem.sum, index) * problem.sum_bytes * passes
+        made = set(problem.written) & {"z", "saved"}
+        bytes_ += sum(tiling.elements(o, index) * problem.size(o) for o in made)
         return bytes_ / self._profile.move_bytes_per_second
 
     def _charged(self, channels: int, all_channels: int) -> int:
@@ -138,8 +142,9 @@ class Rates:
 
 
 def _channels_last(problem: Problem) -> bool:
-    """Whether y's channels lie side by side in the caller's memory."""
-    strides, dims = problem.strides_of("y"), problem.dims("y")
+    """Whether y's channels, or z's where y is pooled, lie side by side in the caller's memory."""
+    place: Operand = "z" if problem.pool else "y"
+    strides, dims = problem.strides_of(place), problem.dims(place)
     innermost = 5 if dims[5] > 1 else 4
     return dims[2] > 1 and strides[2] < strides[innermost]
 
@@ -166,4 +171,4 @@ def _outside_rows(tiling: Tiling, operand: Operand) -> list[int]:
 
 def _far_dimensions(problem: Problem, operand: Operand) -> set[int]:
     strides = problem.strides_of(operand)
-    return {d for d in range(6) if abs(strides[d]) * problem.element_bytes >= _FAR_BYTES}
+    return {d for d in range(6) if abs(strides[d]) * problem.size(operand) >= _FAR_BYTES}

@@ -39,16 +39,25 @@ class Entry:
 
 
 @dataclass
+class Exit:
+    """A written operand's slot in a step, and its rows in each dimension, which are drained where
+    the tile ends."""
+
+    operand: Operand
+    slot: Slot
+    rows: tuple[int, ...]
+
+
+@dataclass
 class Step:
-    """`entries` in the order in which they are fetched. `begins` and `ends`: the output's tile."""
+    """`entries` in the order in which they are fetched. `begins` and `ends`: the sum's tile."""
 
     index: Mapping[Axis, int] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     inputs: list[Slot] = field(default_factory=list)
-    output: Slot = field(default_factory=Slot)
+    exits: list[Exit] = field(default_factory=list)
     begins: bool = False
     ends: bool = False
-    drained: tuple[int, ...] = ()  # rows in each dimension, where it ends
 
 
 class _Ring:
@@ -102,8 +111,8 @@ def walk(tiling: Tiling, order: Sequence[Axis], depths: Mapping[Operand, int]) -
     """The steps in order, axes outermost first, with that many slots an operand (1 if missing)."""
     problem = tiling.problem
     rings = [_Ring(tiling, operand, depths.get(operand, 1)) for operand in problem.inputs]
-    out = _Ring(tiling, problem.output, depths.get(problem.output, 1))
-    summed = [axis for axis in AXES if axis not in out.axes]
+    outs = [_Ring(tiling, operand, depths.get(operand, 1)) for operand in problem.written]
+    summed = [axis for axis in AXES if axis not in outs[0].axes]
     for numbers in itertools.product(*(range(tiling.counts[axis]) for axis in order)):
         index = dict(zip(order, numbers, strict=True))
         step = Step(index)
@@ -112,10 +121,10 @@ def walk(tiling: Tiling, order: Sequence[Axis], depths: Mapping[Operand, int]) -
             step.inputs.append(slot)
             if entry is not None:
                 step.entries.append(entry)
-        step.output, begun = out.enter(index)
-        step.begins = begun is not None
+        for out in outs:
+            slot, begun = out.enter(index)
+            step.begins = begun is not None
+            rows = tuple(span.moved for span in tiling.spans(out.operand, index))
+            step.exits.append(Exit(out.operand, slot, rows))
         step.ends = all(index[axis] == tiling.counts[axis] - 1 for axis in summed)
-        if step.ends:
-            spans = tiling.spans(problem.output, index)
-            step.drained = tuple(span.moved for span in spans)
         yield step

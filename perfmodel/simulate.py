@@ -5,7 +5,8 @@ Three engines work at the same time, each in the order of the steps:
 - fetch fills slots, each when the last convolution that read it has ended;
 - compute first moves the rows that are rolled over, whose slot is free only then, and runs a step's
   convolution when the step's boxes are there and, where it begins an output tile, when what the
-  output's slot held is drained; the last step of an output tile ends with the finishing pass;
+  output's slot held is drained; the last step of an output tile ends with the finishing pass, and
+  waits for the slots of what that makes;
 - drain takes finished output tiles to where the caller wants them;
 - a copy begins with what it costs beyond its bytes; then these cross the wire, and a fetch and a
   drain that do so at the same time slow each other down.
@@ -94,8 +95,7 @@ class _Work:
     needs: list[Signal]
     run_seconds: float
     ran: Signal = field(default_factory=Signal)
-    drain: _Copy | None = None
-    drained: Signal = field(default_factory=Signal)
+    drains: list[tuple[_Copy, Signal]] = field(default_factory=list)
 
 
 def _fetch(clock: Simulation, works: Iterable[_Work]) -> Process:
@@ -119,10 +119,10 @@ def _compute(clock: Simulation, works: Iterable[_Work]) -> Process:
 
 def _drain(clock: Simulation, works: Iterable[_Work]) -> Process:
     for work in works:
-        if work.drain is not None:
+        for copy, drained in work.drains:
             yield work.ran
-            yield from work.drain
-            clock.send(work.drained)
+            yield from copy
+            clock.send(drained)
 
 
 def _length(works: Sequence[_Work], clock: Simulation) -> float:
@@ -160,8 +160,10 @@ class _Pipeline:
         """The next step's."""
         fetches = self._fetches(step)
         needs = [fetched for _, _, fetched in fetches]
-        if step.begins and step.output.free is not None:
-            needs.append(step.output.free)
+        for out in step.exits:
+            awaits = step.begins if out.operand == self.problem.sum else step.ends
+            if awaits and out.slot.free is not None:
+                needs.append(out.slot.free)
         run = self.rates.run_seconds(step.index)
         run += self.rates.finish_seconds(step.index) if step.ends else 0.0
         work = _Work(fetches, self._moves(step), needs, run)
@@ -179,7 +181,7 @@ class _Pipeline:
             seconds = self._transfer(entry.operand, entry.fetched)
             self.outcome.fetch_seconds += seconds
             if self._crosses(entry.operand):
-                self.outcome.bytes_in += self.rates.bytes_of(entry.fetched)
+                self.outcome.bytes_in += self.rates.bytes_of(entry.operand, entry.fetched)
             if seconds > 0:  # else the operand is itself the tile
                 fetches.append((self._copy(entry.operand, seconds), entry.slot.free, Signal()))
         return fetches
@@ -194,21 +196,22 @@ class _Pipeline:
         return moves
 
     def _drain(self, step: Step, work: _Work) -> None:
-        seconds = self._transfer(self.problem.output, step.drained)
-        self.outcome.drain_seconds += seconds
-        if self._crosses(self.problem.output):
-            self.outcome.bytes_out += self.rates.bytes_of(step.drained)
-        if seconds > 0:
-            work.drain = self._copy(self.problem.output, seconds)
-            step.output.free = work.drained
+        for out in step.exits:
+            seconds = self._transfer(out.operand, out.rows)
+            self.outcome.drain_seconds += seconds
+            if self._crosses(out.operand):
+                self.outcome.bytes_out += self.rates.bytes_of(out.operand, out.rows)
+            if seconds > 0:
+                work.drains.append((self._copy(out.operand, seconds), Signal()))
+                out.slot.free = work.drains[-1][1]
 
     def _transfer(self, operand: Operand, rows: Sequence[int]) -> float:
         seconds = self.rates.transfer_seconds(operand, rows)
         account = self.transfers[operand]
         account.number += 1
-        account.bytes_ += self.rates.bytes_of(rows)
+        account.bytes_ += self.rates.bytes_of(operand, rows)
         account.seconds += seconds
-        account.each.append((seconds, self.rates.bytes_of(rows)))
+        account.each.append((seconds, self.rates.bytes_of(operand, rows)))
         return seconds
 
     def _copy(self, operand: Operand, seconds: float) -> _Copy:
@@ -224,37 +227,44 @@ class _Pipeline:
 
 def _bounds(pipeline: _Pipeline, profile: Profile, candidate: Candidate) -> Iterator[float]:
     """Seconds that no overlap goes below, whatever the order of the work."""
-    outcome, rates, output = pipeline.outcome, pipeline.rates, pipeline.problem.output
+    outcome, rates, written = pipeline.outcome, pipeline.rates, pipeline.problem.written
     crossing = {o: t for o, t in pipeline.transfers.items() if rates.home(o) == "host"}
     inside = sum(t.seconds for o, t in pipeline.transfers.items() if o not in crossing)
     yield outcome.steps * profile.step_seconds
     yield (outcome.bytes_in + outcome.bytes_out) / rates.wire.both
-    yield outcome.compute_seconds + inside + _exposed(crossing, rates, candidate.engine, output)
+    yield (
+        outcome.compute_seconds
+        + inside
+        + _exposed(crossing, rates, candidate.engine, pipeline.problem)
+    )
     # The first fetch of each operand and the last drain have the wire to themselves, the others
     # share it; what copies cost beyond their bytes counts once for both, as a surcharge. Of tiles
     # that are alike, those at the ends count as the average.
     ends = {
-        operand: t.at_end(None if candidate.taper is None else -1 if operand == output else 0)
+        operand: t.at_end(None if candidate.taper is None else -1 if operand in written else 0)
         for operand, t in crossing.items()
     }
     alone = sum(seconds for seconds, _ in ends.values())
     shared = sum(t.bytes_ - ends[o][1] for o, t in crossing.items()) / rates.wire.both
-    later = {operand: t.number - 1 for operand, t in crossing.items()}
-    drains = later.pop(output, 0)
-    yield alone + shared + max(sum(later.values()), drains) * profile.copy_seconds
+    drains = sum(t.number - 1 for operand, t in crossing.items() if operand in written)
+    fetches = sum(t.number - 1 for operand, t in crossing.items() if operand not in written)
+    yield alone + shared + max(fetches, drains) * profile.copy_seconds
 
 
 def _exposed(
-    crossing: Mapping[Operand, _Transfers], rates: Rates, engine: Engine, output: Operand
+    crossing: Mapping[Operand, _Transfers], rates: Rates, engine: Engine, problem: Problem
 ) -> float:
     """Of transfers through bounce memory, what is left when that is full: it hides behind no
-    convolution. Nothing is computed before the first fetch, or after the last drain."""
+    convolution. Nothing is computed before the first fetch, or after the last drain. What the
+    finishing pass makes lies as the caller wants it, and passes through none."""
     if not rates.bounces:
         return 0.0
     fetches = drains = 0.0
     for operand, transfers in crossing.items():
         beyond = max(transfers.bytes_ / transfers.number - engine.bounce_bytes, 0.0)
-        if operand == output:
+        if operand in ("z", "saved"):
+            continue
+        if operand in problem.written:
             drains += beyond * (transfers.number - 1) / rates.wire.drain
         else:
             fetches += beyond * (transfers.number - 1) / rates.wire.fetch

@@ -32,14 +32,22 @@ def _clipped(origin: int, extent: int, size: int) -> Span:
     return Span(origin, extent, begin, max(min(origin + extent, size), begin))
 
 
+def _in_bytes(row: Span, bits: int) -> Span:
+    """Where elements of so many bits lie; they begin at multiples of 8."""
+    end = -(-row.end * bits // 8)
+    return Span(row.origin // 8 * bits, -(-row.extent * bits // 8), row.begin // 8 * bits, end)
+
+
 class Tiling:
     """A problem cut into tiles of these lengths on each axis.
 
-    The spatial axes cut y's rows, of backward data those of dx. Missing lengths mean a whole axis;
-    those of a cut axis of backward data are rounded up to whole strides, so that every tile begins
-    at the same phase. `padding_as_data`: tiles hold the padding as zero rows on every axis, as
-    they always do on axes that are cut or padded unevenly. `taper`: a cut axis and the length of
-    its first tile, which is shorter than the others; the last is as short where it suffices.
+    The spatial axes cut y's rows, or z's where y is pooled, of backward data those of dx. Missing
+    lengths mean a whole axis; those of a cut axis of backward data are rounded up to whole strides,
+    so that every tile begins at the same phase, and of a cut W to 8 where bits are saved, so that a
+    tile's begin with a whole byte. `padding_as_data`: tiles hold the padding as zero rows on every
+    axis, as they always do on axes that are cut or padded unevenly. `taper`: a cut axis and the
+    length of its first tile, which is shorter than the others; the last is as short where it
+    suffices.
     """
 
     def __init__(
@@ -61,7 +69,8 @@ class Tiling:
     def spans(self, operand: Operand, index: Mapping[Axis, int]) -> tuple[Span, ...]:
         """The operand's piece of the tile with that number on each axis, by its dimensions."""
         place = self.problem.shaped_as(operand)
-        name = "x" if place == "x" else "y"  # whose rows a spatial axis means
+        # Whose rows a spatial axis means.
+        name = place if place in ("x", "z", "saved") else "y"
         return tuple(
             Span(0, size, 0, size) if axis is None else self._cut(axis, index[axis])[name]
             for axis, size in zip(
@@ -87,7 +96,7 @@ class Tiling:
 
     def _extents(self) -> dict[Axis, int]:
         problem = self.problem
-        driving = problem.extents if problem.direction == "bwd_data" else problem.outputs
+        driving = problem.extents if problem.direction == "bwd_data" else problem.pooled
         channels = 1 if problem.direction == "bwd_bias" else problem.c
         sizes = (problem.n, problem.groups, problem.k, channels, *driving)
         return dict(zip(AXES, sizes, strict=True))
@@ -98,6 +107,8 @@ class Tiling:
         if self.problem.direction == "bwd_data" and axis in SPATIAL and length < whole:
             stride = self.problem.stride[SPATIAL.index(axis)]
             length = min(-(-length // stride) * stride, whole)
+        if self.problem.saved and axis == "w" and length < whole:
+            length = min(-(-length // 8) * 8, whole)
         return length
 
     def _cut_axis(self, axis: Axis) -> list[tuple[int, int]]:
@@ -121,7 +132,7 @@ class Tiling:
         if axis in SPATIAL:
             return self._spatial(SPATIAL.index(axis), begin, length)
         span = _clipped(begin, length, self.extents[axis])
-        return {"x": span, "y": span}
+        return {"x": span, "y": span, "z": span, "saved": span}
 
     def _spatial(self, s: int, begin: int, length: int) -> dict[str, Span]:
         problem = self.problem
@@ -130,14 +141,48 @@ class Tiling:
         cut = length < self.extents[SPATIAL[s]]
         uneven = problem.pad_before[s] != problem.pad_after[s]
         if not (cut or uneven or self._all_as_data):
-            x, y = problem.extents[s], problem.outputs[s]
-            return {"x": Span(0, x, 0, x), "y": Span(0, y, 0, y)}
+            whole = ("x", problem.extents), ("y", problem.outputs), ("z", problem.pooled)
+            spans = {name: Span(0, sizes[s], 0, sizes[s]) for name, sizes in whole}
+            if problem.saved:
+                size = problem.dims("saved")[3 + s]
+                spans["saved"] = Span(0, size, 0, size)
+            return spans
         if problem.direction == "bwd_data":
             return self._rows_of_dx(s, begin, length)
+        if problem.direction == "fwd":
+            return self._rows_of_z(s, begin, length)
         return self._rows_of_y(s, begin, length)
 
+    def _rows_of_z(self, s: int, begin: int, length: int) -> dict[str, Span]:
+        """A tile of rows of z, and the rows of y in their windows. Where bits of y are saved, the
+        tile has all rows up to the next one, and along W begins at a multiple of 8."""
+        problem, pool = self.problem, self.problem.windows
+        alive = problem.saved is not None and problem.saved[0] == "alive"
+        unit = 8 if alive and s == 2 else 1
+        origin = (begin * pool.stride[s] - pool.before[s]) // unit * unit
+        end = (begin + length - 1) * pool.stride[s] - pool.before[s] + pool.window[s]
+        following = origin + length * pool.stride[s]
+        if alive:
+            end = max(end, following)
+        first = origin * problem.stride[s] - problem.pad_before[s]
+        reach = (end - origin - 1) * problem.stride[s] + problem.reach(s)
+        z = Span(begin, length, begin, min(begin + length, problem.pooled[s]))
+        spans = {
+            "x": _clipped(first, reach, problem.extents[s]),
+            "y": _clipped(origin, end - origin, problem.outputs[s]),
+            "z": z,
+        }
+        if problem.saved:
+            bits = z
+            if alive:
+                rows = problem.reached(s)
+                last = rows if begin + length >= problem.pooled[s] else following
+                bits = Span(origin, end - origin, max(origin, 0), max(min(last, rows), 0))
+            spans["saved"] = bits if s < 2 else _in_bytes(bits, problem.saved[1])
+        return spans
+
     def _rows_of_y(self, s: int, begin: int, length: int) -> dict[str, Span]:
-        """A tile of rows of y. Backward filter's last tile begins earlier, so that all its rows
+        """A tile of rows of dy. Backward filter's last tile begins earlier, so that all its rows
         exist, and takes of dy only the rows that no other tile has."""
         problem = self.problem
         size = problem.outputs[s]

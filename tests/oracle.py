@@ -185,3 +185,105 @@ def finish(
     if beta != 0.0:
         v = v + beta * np.asarray(old).astype(np.float64)
     return activate(v, activation, parameter)
+
+
+# What a pool makes of a finished y: axes N C [D [H]] W or six, of which the last `len(window)` are
+# pooled.
+
+
+def pooled_extent(extent, before, after, window, stride, ceil=False) -> int:
+    """The rows of z; a last window may pass the end by `ceil`, but has to begin before it."""
+    room = extent + before + after - window
+    if room < 0:
+        return 0
+    rows = room // stride + 1
+    more = ceil and room % stride != 0 and rows * stride < extent + before
+    return rows + more
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Windows over the last axes. `mode`: "max", "avg" (padding counts) or "avg_inside"."""
+
+    mode: str
+    window: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    ceil: bool = False
+
+    def extents(self, extents: Sequence[int]) -> tuple[int, ...]:
+        axes = zip(extents, self.padding, self.window, self.stride, strict=True)
+        return tuple(pooled_extent(e, *pad, w, s, self.ceil) for e, pad, w, s in axes)
+
+    def reached(self, extents: Sequence[int]) -> tuple[int, ...]:
+        """The rows of y up to the last that a window reaches."""
+        axes = zip(self.extents(extents), self.stride, self.padding, self.window, strict=True)
+        last = [(z - 1) * s - before + w for z, s, (before, _), w in axes]
+        return tuple(min(row, extent) for row, extent in zip(last, extents, strict=True))
+
+
+def pool(y, by: Pool) -> tuple[Array, Array]:
+    """z, and the place of each winner in its window (0 of an average)."""
+    y = np.asarray(y, dtype=np.float64)
+    rank = len(by.window)
+    outer, extents = y.shape[: y.ndim - rank], y.shape[y.ndim - rank :]
+    outs = by.extents(extents)
+    z = np.zeros((*outer, *outs))
+    winners = np.full(z.shape, -1)
+    counted = np.zeros(outs)
+    for place, tap in enumerate(itertools.product(*(range(w) for w in by.window))):
+        starts = [
+            np.arange(o) * s - before + t
+            for o, s, (before, _), t in zip(outs, by.stride, by.padding, tap, strict=True)
+        ]
+        there = _grid([(at >= 0) & (at < e) for at, e in zip(starts, extents, strict=True)])
+        padded = [at < e + pad[1] for at, e, pad in zip(starts, extents, by.padding, strict=True)]
+        counted += there if by.mode == "avg_inside" else _grid(padded)
+        rows = np.ix_(*(np.clip(at, 0, e - 1) for at, e in zip(starts, extents, strict=True)))
+        values = y[(..., *rows)]
+        if by.mode == "max":
+            larger = (winners < 0) | (values > z) | (np.isnan(values) & ~np.isnan(z))
+            z = np.where(there & larger, values, z)
+            winners = np.where(there & larger, place, winners)
+        else:
+            z += np.where(there, values, 0.0)
+    if by.mode == "max":
+        return z, winners
+    return z / counted, np.zeros(z.shape, int)
+
+
+def _grid(masks: Sequence[Array]) -> Array:
+    return np.logical_and.reduce(np.meshgrid(*masks, indexing="ij"))
+
+
+def alive(values, activation: str, parameter: float = 0.0) -> Array:
+    """Where a gradient passes an activation whose results are `values`."""
+    if activation not in ("relu", "clip"):
+        return np.ones(np.shape(values), bool)
+    dead = values <= 0
+    return ~(dead | (values >= parameter)) if activation == "clip" else ~dead
+
+
+def saved(y, by: Pool | None, activation: str = "identity", parameter: float = 0.0) -> Array | None:
+    """What a training pass saves of the finished y, as bytes; None: nothing."""
+    clips = activation in ("relu", "clip")
+    if by is not None and by.mode == "max":
+        z, winners = pool(y, by)
+        places = int(np.prod(by.window))
+        bits = (places + clips - 1).bit_length()
+        values = np.where(alive(z, activation, parameter), winners, places)
+        return packed(values, bits) if bits else None
+    if not clips:
+        return None
+    values = alive(y, activation, parameter)
+    if by is not None:
+        rows = by.reached(np.shape(y)[-len(by.window) :])
+        values = values[(..., *(slice(row) for row in rows))]
+    return packed(values.astype(int), 1)
+
+
+def packed(values: Array, bits: int) -> Array:
+    """Rows of numbers of so many bits, one behind the other from the lowest bit on, in bytes."""
+    spread = (values[..., None] >> np.arange(bits)) & 1
+    flat = spread.reshape(*values.shape[:-1], values.shape[-1] * bits)
+    return np.packbits(flat.astype(np.uint8), axis=-1, bitorder="little")

@@ -7,10 +7,11 @@
 
 namespace oocdnn {
 
-// The values are those of the C API.
-enum class DType : int { kFloat32 = 0, kFloat64 = 1, kFloat16 = 2, kBFloat16 = 3 };
+// The values are those of the C API, but for kByte: what is saved for backward, which no arithmetic
+// and no conversion touches.
+enum class DType : int { kFloat32 = 0, kFloat64 = 1, kFloat16 = 2, kBFloat16 = 3, kByte = 4 };
 
-constexpr int kDTypes = 4;
+constexpr int kDTypes = 4;  // that a problem may have
 
 constexpr int64_t SizeOf(DType dtype) {
   switch (dtype) {
@@ -18,6 +19,7 @@ constexpr int64_t SizeOf(DType dtype) {
     case DType::kFloat32: return 4;
     case DType::kFloat16:
     case DType::kBFloat16: return 2;
+    case DType::kByte: return 1;
   }
   return 0;
 }
@@ -33,6 +35,7 @@ constexpr const char* Name(DType dtype) {
     case DType::kFloat64: return "f64";
     case DType::kFloat16: return "f16";
     case DType::kBFloat16: return "bf16";
+    case DType::kByte: return "bytes";
   }
   return "?";
 }

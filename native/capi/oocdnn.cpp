@@ -167,6 +167,23 @@ oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convolution* conv
   });
 }
 
+oocdnn_status oocdnn_saved_bytes(const oocdnn_convolution* convolution,
+                                 const oocdnn_operands* operands, int64_t* bytes) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(convolution, "the convolution"));
+    OOC_TRY(Need(bytes, "the place for the bytes"));
+    oocdnn_convolution unsaved = *convolution;
+    unsaved.saves = 0;
+    OOC_ASSIGN(CallArguments call, Translate(&unsaved, operands, Math::kFp32));
+    call.problem.saves = true;
+    SetPooled(&call.problem);
+    OOC_TRY(Validate(call.problem));
+    const bool any = call.problem.Uses(Operand::kSaved);
+    *bytes = any ? call.problem.BytesOf(Operand::kSaved) : 0;
+    return {};
+  });
+}
+
 oocdnn_convolution oocdnn_default_convolution(int32_t direction, int32_t rank) {
   oocdnn_convolution convolution{};
   convolution.direction = direction;
@@ -174,7 +191,10 @@ oocdnn_convolution oocdnn_default_convolution(int32_t direction, int32_t rank) {
   convolution.groups = 1;
   convolution.alpha = 1.0;
   convolution.residual_alpha = 1.0;
-  for (int s = 0; s < 3; ++s) convolution.stride[s] = convolution.dilation[s] = 1;
+  for (int s = 0; s < 3; ++s) {
+    convolution.stride[s] = convolution.dilation[s] = 1;
+    convolution.pool.window[s] = convolution.pool.stride[s] = 1;
+  }
   return convolution;
 }
 

@@ -46,7 +46,8 @@ typedef enum oocdnn_dtype {
   OOCDNN_FLOAT32 = 0,
   OOCDNN_FLOAT64 = 1,
   OOCDNN_FLOAT16 = 2,
-  OOCDNN_BFLOAT16 = 3
+  OOCDNN_BFLOAT16 = 3,
+  OOCDNN_BYTE = 4 /* only of what is saved for backward */
 } oocdnn_dtype;
 
 typedef enum oocdnn_direction {
@@ -76,6 +77,23 @@ typedef enum oocdnn_activation {
   OOCDNN_SWISH = 6 /* v * sigmoid(parameter * v) */
 } oocdnn_activation;
 
+typedef enum oocdnn_pool_mode {
+  OOCDNN_POOL_MODE_NONE = 0,
+  OOCDNN_POOL_MODE_MAX = 1, /* the first of the largest in row-major order; NaN is larger than all */
+  OOCDNN_POOL_MODE_AVERAGE = 2,       /* padding counts as zeros */
+  OOCDNN_POOL_MODE_AVERAGE_INSIDE = 3 /* over the elements that there are */
+} oocdnn_pool_mode;
+
+/* Windows over the result of a forward convolution. The arrays are those of oocdnn_convolution. */
+typedef struct oocdnn_pool {
+  int32_t mode; /* oocdnn_pool_mode; the others mean nothing without one */
+  int32_t ceil; /* 1: a last window that passes the end counts, if it begins before that */
+  int64_t window[3];
+  int64_t stride[3];
+  int64_t pad_before[3]; /* less than the window */
+  int64_t pad_after[3];
+} oocdnn_pool;
+
 /* A strided tensor in memory or in a file. Axes: x, y: N C [D [H]] W; w: K C/groups [T [R]] S;
  * bias and scale: one axis, the output's channels. */
 typedef struct oocdnn_tensor {
@@ -94,6 +112,7 @@ typedef struct oocdnn_tensor {
 typedef int (*oocdnn_progress)(void* user, int64_t tiles_done, int64_t tiles);
 
 /* out = activation(alpha * conv [* scale] [+ bias] [+ residual_alpha * residual] + beta * out).
+ * With a pool that is y, which never leaves the device; z, the pool of it, does, and beta is 0.
  * The spatial arrays are ordered D, H, W; a convolution of `rank` spatial axes uses the last
  * `rank` entries. */
 typedef struct oocdnn_convolution {
@@ -109,9 +128,10 @@ typedef struct oocdnn_convolution {
   double alpha;
   double beta;
   int32_t activation; /* oocdnn_activation */
-  int32_t reserved;   /* 0 */
+  int32_t saves;      /* 1: forward, what backward needs is written to operands.saved */
   double activation_parameter;
   double residual_alpha;
+  oocdnn_pool pool;
   oocdnn_progress progress; /* or NULL */
   void* progress_user;
   void* stream; /* the caller's CUDA stream; NULL: the default stream, or the CPU device */
@@ -122,14 +142,17 @@ typedef struct oocdnn_convolution {
 } oocdnn_convolution;
 
 /* The tensors of one call. x, w, y are dx, dw, dy where the direction says so. NULL where unused:
- * forward x w y; backward data w y x; backward filter x y w; backward bias y bias. */
+ * forward x w y, or with a pool x w z; backward data w y x; backward filter x y w; backward bias y
+ * bias. */
 typedef struct oocdnn_operands {
   const oocdnn_tensor* x;
   const oocdnn_tensor* w;
   const oocdnn_tensor* y;
   const oocdnn_tensor* bias; /* also db */
   const oocdnn_tensor* scale;
-  const oocdnn_tensor* residual; /* shaped as the output */
+  const oocdnn_tensor* residual; /* shaped as the output, with a pool as y */
+  const oocdnn_tensor* z;
+  const oocdnn_tensor* saved; /* one axis of oocdnn_saved_bytes, OOCDNN_BYTE, dense */
 } oocdnn_operands;
 
 /* How a context is made. Start from oocdnn_default_options(); a NULL string means the variable of
@@ -231,7 +254,16 @@ OOCDNN_API void oocdnn_destroy(oocdnn_context* context);
 OOCDNN_API oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convolution* convolution,
                                     const oocdnn_operands* operands);
 
-/* A convolution with stride and dilation 1, no padding, one group, alpha 1, beta 0. */
+/* The bytes that a forward call with `saves` writes to operands.saved, which may be NULL here; 0:
+ * there is nothing to save, and `saves` is best left 0. Of a maximum, for each element of z the
+ * place of the winner in its window, in row-major order, and one more value where relu or clipped
+ * relu are flat: the least number of bits. Without one, where the activation is one of the two, for
+ * each element of y a bit that is 1 where a gradient passes. Rows along W, in the order N K [D] H,
+ * begin with a byte of their own; elements follow each other from the lowest bit on. */
+OOCDNN_API oocdnn_status oocdnn_saved_bytes(const oocdnn_convolution* convolution,
+                                            const oocdnn_operands* operands, int64_t* bytes);
+
+/* A convolution with stride and dilation 1, no padding, one group, alpha 1, beta 0, no pool. */
 OOCDNN_API oocdnn_convolution oocdnn_default_convolution(int32_t direction, int32_t rank);
 /* A dense tensor in memory: last axis fastest. */
 OOCDNN_API oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const int64_t* shape,

@@ -22,6 +22,8 @@ const oocdnn_tensor* TensorOf(const oocdnn_operands& operands, Operand operand) 
     case Operand::kScale: return operands.scale;
     case Operand::kResidual: return operands.residual;
     case Operand::kOld: return nullptr;
+    case Operand::kZ: return operands.z;
+    case Operand::kSaved: return operands.saved;
   }
   return nullptr;
 }
@@ -33,7 +35,8 @@ Status CheckEnums(const oocdnn_convolution& convolution) {
   };
   for (const Field& field : {Field{"direction", convolution.direction, kDirections},
                              Field{"mode", convolution.mode, 2}, Field{"math", convolution.math, 2},
-                             Field{"activation", convolution.activation, kActivations}}) {
+                             Field{"activation", convolution.activation, kActivations},
+                             Field{"the pool's mode", convolution.pool.mode, kPoolModes}}) {
     if (field.value < 0 || field.value >= field.count) {
       return Error(Code::kInvalidProblem, "%s is %d; the values are 0 to %d", field.name,
                    field.value, field.count - 1);
@@ -50,15 +53,19 @@ Status CheckEnums(const oocdnn_convolution& convolution) {
   return {};
 }
 
+bool IsVector(Operand operand) {
+  return operand == Operand::kBias || operand == Operand::kScale || operand == Operand::kSaved;
+}
+
 // Presence, number of axes and types.
 Status CheckTensors(const Source& source, const Problem& problem) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (operand == Operand::kOld || !problem.Uses(operand)) continue;
+    if (operand == Operand::kOld || !problem.Has(operand)) continue;
     const oocdnn_tensor* tensor = TensorOf(source.operands, operand);
     const char* name = Name(operand, source.direction);
     if (tensor == nullptr) return Error(Code::kInvalidProblem, "%s is missing", name);
-    const bool vector = operand == Operand::kBias || operand == Operand::kScale;
+    const bool vector = IsVector(operand);
     const int rank = vector ? 1 : source.convolution.rank + 2;
     if (tensor->rank != rank) {
       return Error(Code::kInvalidProblem,
@@ -66,7 +73,8 @@ Status CheckTensors(const Source& source, const Problem& problem) {
                    tensor->rank, source.convolution.rank, rank,
                    vector ? "" : " (batch and channels included)");
     }
-    if (!IsValid(static_cast<DType>(tensor->dtype))) {
+    const bool bytes = operand == Operand::kSaved && tensor->dtype == OOCDNN_BYTE;
+    if (!bytes && !IsValid(static_cast<DType>(tensor->dtype))) {
       return Error(Code::kInvalidDtype, "%s has the unknown element type %d", name, tensor->dtype);
     }
     for (int d = 0; d < rank; ++d) {
@@ -83,16 +91,54 @@ Status CheckTensors(const Source& source, const Problem& problem) {
 Status CheckTypes(const Source& source, const Problem& problem) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (operand == Operand::kOld || !problem.Uses(operand)) continue;
+    if (operand == Operand::kOld || !problem.Has(operand)) continue;
     const auto dtype = static_cast<DType>(TensorOf(source.operands, operand)->dtype);
     const bool vector = operand == Operand::kBias || operand == Operand::kScale;
-    if (dtype == problem.dtype || (vector && dtype == AccumulatorOf(problem.dtype))) continue;
+    if (dtype == problem.DTypeOf(operand) || (vector && dtype == AccumulatorOf(problem.dtype)))
+      continue;
     return Error(Code::kInvalidDtype, "%s is %s but %s is %s; convert one of them",
                  Name(operand, source.direction), Name(dtype),
                  source.direction == Direction::kBackwardBias ? "dy" : "the other operand",
-                 Name(problem.dtype));
+                 Name(problem.DTypeOf(operand)));
   }
   return {};
+}
+
+// The tensor that is known to have the batch and the channels of y.
+const oocdnn_tensor& LikeY(const Source& source) {
+  return source.convolution.pool.mode != 0 ? *source.operands.z : *source.operands.y;
+}
+
+void SetPool(const oocdnn_convolution& convolution, Problem* problem) {
+  const oocdnn_pool& given = convolution.pool;
+  Pool& pool = problem->pool;
+  pool.mode = static_cast<PoolMode>(given.mode);
+  if (!pool.pools()) return;
+  pool.ceil = given.ceil != 0;
+  for (int s = 3 - convolution.rank; s < 3; ++s) {
+    pool.window[s] = given.window[s];
+    pool.stride[s] = given.stride[s];
+    pool.pad_before[s] = given.pad_before[s];
+    pool.pad_after[s] = given.pad_after[s];
+  }
+}
+
+// What follows y: its own sizes where it is not a tensor of the caller's, and those of z and of
+// what is saved. z's are the caller's, and Validate says what they should be.
+void SetPooledSizes(const Source& source, Problem* problem) {
+  ConvShape& shape = problem->shape;
+  const int first = 3 - source.convolution.rank;
+  const bool pools = problem->pool.pools();
+  for (int s = first; s < 3 && pools; ++s) {
+    const bool moves = shape.stride[s] > 0;
+    shape.out[s] = moves ? OutputExtent(shape.in[s], shape.pad_before[s], shape.pad_after[s],
+                                        shape.filter[s], shape.stride[s], shape.dilation[s])
+                         : 0;
+  }
+  SetPooled(problem);
+  for (int s = first; s < 3 && pools; ++s) {
+    shape.pooled[s] = source.operands.z->shape[2 + s - first];
+  }
 }
 
 Status SetSizes(const Source& source, Problem* problem) {
@@ -105,7 +151,7 @@ Status SetSizes(const Source& source, Problem* problem) {
     shape.stride[s] = convolution.stride[s];
     shape.dilation[s] = convolution.dilation[s];
   }
-  const oocdnn_tensor& y = *source.operands.y;
+  const oocdnn_tensor& y = LikeY(source);
   shape.g = convolution.groups;
   shape.n = y.shape[0];
   if (y.shape[1] % shape.g != 0) {
@@ -150,6 +196,7 @@ Status SetSizes(const Source& source, Problem* problem) {
 Dims SixStrides(const oocdnn_tensor& tensor, Operand operand, const ConvShape& shape,
                 Direction direction) {
   Dims stride{};
+  if (operand == Operand::kSaved) return DenseStrides(shape.DimsOf(operand, direction));
   if (tensor.rank == 1) {
     const int64_t per_group = shape.DimsOf(Operand::kBias, direction)[2];
     stride[1] = Mul(tensor.stride[0], per_group);
@@ -174,6 +221,13 @@ Dims SixStrides(const oocdnn_tensor& tensor, Operand operand, const ConvShape& s
 Status CheckShape(const oocdnn_tensor& tensor, Operand operand, const Source& source,
                   const Problem& problem) {
   const Dims dims = problem.DimsOf(operand);
+  if (operand == Operand::kSaved) {
+    if (tensor.shape[0] >= problem.BytesOf(operand) && tensor.stride[0] <= 1) return {};
+    return Error(Code::kInvalidProblem,
+                 "saved has %lld bytes, and %lld are needed, side by side (oocdnn_saved_bytes)",
+                 static_cast<long long>(tensor.shape[0]),
+                 static_cast<long long>(problem.BytesOf(operand)));
+  }
   const bool vector = tensor.rank == 1;
   const int64_t channels = Mul(dims[1], dims[2]);
   bool same = vector ? tensor.shape[0] == channels
@@ -236,19 +290,27 @@ Result<CallArguments> Translate(const oocdnn_convolution* convolution,
   epilogue.residual_alpha = convolution->residual_alpha;
   epilogue.activation = static_cast<Activation>(convolution->activation);
   epilogue.parameter = convolution->activation_parameter;
+  problem.saves = convolution->saves != 0;
+  SetPool(*convolution, &problem);
   const bool gradient = source.direction == Direction::kBackwardFilter ||
                         source.direction == Direction::kBackwardBias;
   if (gradient && (epilogue.bias || epilogue.scale)) {
     return Error(Code::kInvalidProblem, "%s takes neither bias nor scale", Name(source.direction));
   }
+  if ((problem.pool.pools() || problem.saves) && source.direction != Direction::kForward) {
+    return Error(Code::kInvalidProblem, "a pool and what is saved go with fwd only, not with %s",
+                 Name(source.direction));
+  }
   OOC_TRY(CheckTensors(source, problem));
-  problem.dtype = static_cast<DType>(operands->y->dtype);
+  problem.dtype = static_cast<DType>(LikeY(source).dtype);
   OOC_TRY(CheckTypes(source, problem));
   OOC_TRY(SetSizes(source, &problem));
+  SetPooledSizes(source, &problem);
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (operand == Operand::kOld || !problem.Uses(operand)) continue;
-    if (operand != Operand::kX && operand != Operand::kW && operand != Operand::kY) {
+    if (operand == Operand::kOld || !problem.Has(operand)) continue;
+    if (operand != Operand::kX && operand != Operand::kW && operand != Operand::kY &&
+        operand != Operand::kZ) {
       OOC_TRY(CheckShape(*TensorOf(*operands, operand), operand, source, problem));
     }
     SetTensor(source, operand, &call);

@@ -130,9 +130,29 @@ struct RunArgs {
   Tag tag;
 };
 
-// The pass over a finished sum, in place on the output tile (see Epilogue). `old` and `residual`
-// are tiles with the output's own layout; `bias` and `scale` hold one value per merged channel of
-// the tile, dense, in the accumulator's type of the problem. Null where unused.
+// A tile that the finishing pass writes: plain, in the type of the caller's tensor.
+struct MadeTile {
+  void* data = nullptr;  // null: there is none
+  const TileLayout* layout = nullptr;
+};
+
+// What the finishing pass makes of finished values of y: z (see Pool), and what backward needs (see
+// Saving), whose tile begins where y's or z's does, with a whole byte. Rows of y outside of the
+// tensor are in no window and have no bits; where a window has no row at all, z is 0.
+struct Made {
+  MadeTile z, saved;
+  Pool pool;
+  Saving saving;
+  Spatial extent{};                // of the whole y
+  Spatial y_origin{}, z_origin{};  // the rows at which the tiles begin; y's may be negative
+
+  [[nodiscard]] bool any() const { return z.data != nullptr || saved.data != nullptr; }
+};
+
+// The pass over a finished sum, in place on its tile (see Epilogue); where there is a z, that is
+// made and the tile keeps no values. `old` and `residual` are tiles with the sum's own layout;
+// `bias` and `scale` hold one value per merged channel of the tile, dense, in the accumulator's
+// type of the problem. Null where unused.
 struct FinishArgs {
   void* out = nullptr;
   Operand operand = Operand::kY;
@@ -140,6 +160,7 @@ struct FinishArgs {
   const void *old = nullptr, *residual = nullptr, *bias = nullptr, *scale = nullptr;
   double alpha = 1.0, beta = 0.0;
   Epilogue epilogue;
+  Made made;
   Tag tag;
 };
 

@@ -4,7 +4,7 @@
 
 #include "base/checked.hpp"
 #include "base/config.hpp"
-#include "exec/operation.hpp"
+#include "exec/packed_box.hpp"
 #include "memory/arena.hpp"
 
 namespace oocdnn {
@@ -20,13 +20,31 @@ TileLayout ChannelLayout(const Problem& problem, const ConvShape& tile) {
   return layout;
 }
 
+// What the finishing pass writes lies as the caller's tensor does, in its type: whatever the
+// engine's tiles look like, the pass reorders them on the way, and the drain is a plain copy.
+TileLayout DenseLayout(const Problem& problem, const ConvShape& tile, Operand operand) {
+  TileLayout layout;
+  layout.dtype = problem.DTypeOf(operand);
+  layout.shape = tile.DimsOf(operand, problem.direction);
+  const std::array<int, 6> order = SlowestFirst(problem.stride[Index(operand)]);
+  int64_t elements = 1;
+  for (int i = 5; i >= 0; --i) {
+    layout.stride[order[i]] = elements;
+    elements = Mul(elements, layout.shape[order[i]]);
+  }
+  layout.bytes = Mul(elements, SizeOf(layout.dtype));
+  return layout;
+}
+
 TileLayout LayoutOf(const Problem& problem, const ConvShape& tile, const Executable& executable,
                     Operand operand) {
   switch (operand) {
     case Operand::kOld:
-    case Operand::kResidual: return executable.layout(problem.output());
+    case Operand::kResidual: return executable.layout(problem.sum());
+    case Operand::kZ:
+    case Operand::kSaved: return DenseLayout(problem, tile, operand);
     case Operand::kBias:
-      if (problem.output() == Operand::kBias) return executable.layout(operand);
+      if (problem.sum() == Operand::kBias) return executable.layout(operand);
       return ChannelLayout(problem, tile);
     case Operand::kScale: return ChannelLayout(problem, tile);
     default: return executable.layout(operand);
@@ -36,7 +54,7 @@ TileLayout LayoutOf(const Problem& problem, const ConvShape& tile, const Executa
 bool LiesAsItsTile(const Problem& problem, Operand operand, const TileLayout& layout) {
   const Dims dims = problem.DimsOf(operand);
   const Dims& stride = problem.stride[Index(operand)];
-  bool same = layout.dtype == problem.dtype && layout.shape == dims && !layout.opaque &&
+  bool same = layout.dtype == problem.DTypeOf(operand) && layout.shape == dims && !layout.opaque &&
               layout.channel_block == 1;
   for (int d = 0; d < 6; ++d) same = same && (dims[d] == 1 || layout.stride[d] == stride[d]);
   return same;
@@ -50,6 +68,13 @@ Result<PreparedTiles> PrepareTiles(Device& device, const PlanRequest& request,
     const auto operand = static_cast<Operand>(i);
     if (!request.problem.Uses(operand)) continue;
     tiles.layout[i] = LayoutOf(request.problem, op.shape, *tiles.executable, operand);
+  }
+  const bool walked = request.problem.pool.pools() || request.problem.Uses(Operand::kSaved);
+  if (walked && tiles.layout[Index(request.problem.sum())].opaque) {
+    return Error(Code::kUnsupported,
+                 "%s keeps its tiles to itself: what is pooled or saved cannot "
+                 "be read from them",
+                 tiles.executable->engine().c_str());
   }
   return tiles;
 }

@@ -4,10 +4,6 @@
 
 namespace oocdnn {
 
-bool IsInput(const Problem& problem, Operand operand) {
-  return problem.Uses(operand) && operand != problem.output();
-}
-
 Piece FetchedPart(const OperandStep& step) {
   Piece part{step.box.valid_begin, step.box.valid_end};
   if (step.from_slot >= 0) {
@@ -34,7 +30,7 @@ void Feed::FindNext() {
     if (++operand_ == kOperands) continue;
     const auto operand = static_cast<Operand>(operand_);
     const OperandStep& mine = step_.operand[operand_];
-    if (!IsInput(problem_, operand) || !mine.enter || !staging_.Serves(operand)) continue;
+    if (!problem_.Reads(operand) || !mine.enter || !staging_.Serves(operand)) continue;
     cut_.emplace(staging_.CutOf(operand, FetchedPart(mine)));
   }
 }

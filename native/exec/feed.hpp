@@ -10,8 +10,6 @@
 
 namespace oocdnn {
 
-[[nodiscard]] bool IsInput(const Problem& problem, Operand operand);
-
 // The part of a step's box that crosses the wire: what is valid and has not been kept on the
 // device. Empty where begin >= end in a dimension.
 [[nodiscard]] Piece FetchedPart(const OperandStep& step);

@@ -3,14 +3,15 @@
 namespace oocdnn {
 namespace {
 
-constexpr Role U = Role::kUnused, R = Role::kRead, F = Role::kFinish, O = Role::kOutput;
+constexpr Role U = Role::kUnused, R = Role::kRead, F = Role::kFinish, S = Role::kSum,
+               M = Role::kMade;
 
-// Columns: x, w, y, bias, scale, residual, old.
+// Columns: x, w, y, bias, scale, residual, old, z, saved.
 constexpr std::array<Operation, kDirections> kTable{{
-    {Direction::kForward, {R, R, O, F, F, F, F}},
-    {Direction::kBackwardData, {O, R, R, F, F, F, F}},
-    {Direction::kBackwardFilter, {R, O, R, U, U, F, F}},
-    {Direction::kBackwardBias, {U, U, R, O, U, F, F}},
+    {Direction::kForward, {R, R, S, F, F, F, F, M, M}},
+    {Direction::kBackwardData, {S, R, R, F, F, F, F, U, U}},
+    {Direction::kBackwardFilter, {R, S, R, U, U, F, F, U, U}},
+    {Direction::kBackwardBias, {U, U, R, S, U, F, F, U, U}},
 }};
 
 }  // namespace

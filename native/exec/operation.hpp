@@ -11,8 +11,9 @@ namespace oocdnn {
 enum class Role : int {
   kUnused,
   kRead,    // an input of the convolution: needed at every step
-  kFinish,  // an input of the finishing pass: needed when an output tile is complete
-  kOutput,
+  kFinish,  // an input of the finishing pass: needed when the sum's tile is complete
+  kSum,     // what the engine computes
+  kMade,    // written by the finishing pass
 };
 
 struct Operation {

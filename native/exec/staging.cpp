@@ -107,8 +107,8 @@ Staging::Uses Staging::UsesOf(const Problem& problem, const Candidate& plan) {
   const ConvShape tile = TileShape(problem, plan.tiling);
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    uses[i].used = problem.Uses(operand);
-    uses[i].written = operand == problem.output();
+    uses[i].used = problem.Has(operand);
+    uses[i].written = problem.Writes(operand);
     uses[i].single = HasOneBox(problem, plan, operand);
     const Dims box = tile.DimsOf(operand, problem.direction);
     const Dims whole = problem.DimsOf(operand);
@@ -123,7 +123,7 @@ int64_t Staging::PageableBytes(const Problem& problem, const Candidate& plan, in
   std::array<bool, kOperands> staged{};
   for (size_t i = 0; i < staged.size(); ++i) {
     staged[i] = uses[i].used;
-    tensors[i].view.dtype = problem.dtype;
+    tensors[i].view.dtype = problem.DTypeOf(static_cast<Operand>(i));
     tensors[i].view.stride = problem.stride[i];
   }
   return Slabs::BytesOf(SizesOf(LanesOf(tensors, uses, staged, cap)));

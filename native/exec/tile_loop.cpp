@@ -148,8 +148,11 @@ Status TileLoop::TakeStep(const Call& call, const Step& step, Feed* feed) {
   const Bound bound(device_);
   OOC_TRY(Fetch(call, step, feed));
   OOC_TRY(Compute(call, step));
-  const int out = Index(call.booking.problem.output());
-  if (step.operand[out].leave && !call.booking.in_place[out]) OOC_TRY(Drain(call, step));
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    const bool leaves = call.booking.problem.Writes(operand) && step.operand[i].leave;
+    if (leaves && !call.booking.in_place[i]) OOC_TRY(Drain(call, step, operand));
+  }
   // Behind what the drain waits for, because waking the host takes the stream a while.
   return device_.Record(stepped_[static_cast<size_t>(step.number % kMostAhead)].get(),
                         compute_.get());
@@ -158,8 +161,7 @@ Status TileLoop::TakeStep(const Call& call, const Step& step, Feed* feed) {
 Status TileLoop::Fetch(const Call& call, const Step& step, Feed* feed) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (IsInput(call.booking.problem, operand) && step.operand[i].enter &&
-        !call.booking.in_place[i]) {
+    if (call.booking.problem.Reads(operand) && step.operand[i].enter && !call.booking.in_place[i]) {
       OOC_TRY(FetchOperand(call, step, operand, feed));
     }
   }
@@ -219,11 +221,10 @@ Status TileLoop::MoveKept(const Call& call, const Step& step, Operand operand) {
 Status TileLoop::Compute(const Call& call, const Step& step) {
   const Problem& problem = call.booking.problem;
   const Operation& operation = OperationOf(problem.direction);
-  const int out = Index(problem.output());
-  const OperandStep& output = step.operand[out];
+  const OperandStep& sum = step.operand[Index(problem.sum())];
   RunArgs args;
-  args.tag = {step.number, problem.output(), nullptr};
-  args.accumulate = !output.enter;
+  args.tag = {step.number, problem.sum(), nullptr};
+  args.accumulate = !sum.enter;
   args.workspace = call.arena.At(call.booking.workspace);
   for (int i = 0; i < kOperands; ++i) {
     const OperandStep& mine = step.operand[i];
@@ -236,18 +237,46 @@ Status TileLoop::Compute(const Call& call, const Step& step) {
     if (!problem.Uses(operand)) continue;
     const OperandStep& mine = step.operand[i];
     const auto slot = static_cast<size_t>(mine.slot);
-    if (i != out && mine.enter) OOC_TRY(device_.Wait(compute_.get(), ready_[i][slot].get()));
-    if (operation.of(operand) != Role::kFinish) args.tile[i] = TileOf(call, operand, mine.slot);
+    const Role role = operation.of(operand);
+    if (problem.Reads(operand) && mine.enter) {
+      OOC_TRY(device_.Wait(compute_.get(), ready_[i][slot].get()));
+    }
+    if (role == Role::kRead || role == Role::kSum) args.tile[i] = TileOf(call, operand, mine.slot);
   }
-  if (output.enter) {
-    OOC_TRY(device_.Wait(compute_.get(), idle_[out][static_cast<size_t>(output.slot)].get()));
-  }
+  if (sum.enter) OOC_TRY(AwaitDrain(step, problem.sum()));
   OOC_TRY(device_.Run(compute_.get(), *call.booking.Of(step.index).executable, args));
-  if (output.leave && problem.NeedsFinish()) OOC_TRY(Finish(call, step));
+  if (sum.leave && problem.NeedsFinish()) OOC_TRY(Finish(call, step));
   for (int i = 0; i < kOperands; ++i) {
-    if (!IsInput(problem, static_cast<Operand>(i))) continue;
+    if (!problem.Reads(static_cast<Operand>(i))) continue;
     const auto slot = static_cast<size_t>(step.operand[i].slot);
     OOC_TRY(device_.Record(idle_[i][slot].get(), compute_.get()));
+  }
+  return {};
+}
+
+// Before computing writes a tile: what its slot held has left.
+Status TileLoop::AwaitDrain(const Step& step, Operand operand) {
+  const auto slot = static_cast<size_t>(step.operand[Index(operand)].slot);
+  return device_.Wait(compute_.get(), idle_[Index(operand)][slot].get());
+}
+
+// What the finishing pass writes beside the sum's own tile.
+Status TileLoop::PutMade(const Call& call, const Step& step, FinishArgs* args) {
+  const Problem& problem = call.booking.problem;
+  const auto made = [&](Operand operand, MadeTile* tile) -> Status {
+    if (!problem.Uses(operand)) return {};
+    tile->data = TileOf(call, operand, step.operand[Index(operand)].slot);
+    tile->layout = &call.booking.Of(step.index).layout[Index(operand)];
+    return AwaitDrain(step, operand);
+  };
+  OOC_TRY(made(Operand::kZ, &args->made.z));
+  OOC_TRY(made(Operand::kSaved, &args->made.saved));
+  args->made.pool = problem.pool;
+  args->made.saving = problem.saving();
+  args->made.extent = problem.shape.out;
+  for (int s = 0; s < 3; ++s) {
+    args->made.y_origin[s] = step.operand[Index(Operand::kY)].box.origin[3 + s];
+    args->made.z_origin[s] = step.operand[Index(Operand::kZ)].box.origin[3 + s];
   }
   return {};
 }
@@ -255,13 +284,13 @@ Status TileLoop::Compute(const Call& call, const Step& step) {
 Status TileLoop::Finish(const Call& call, const Step& step) {
   const Problem& problem = call.booking.problem;
   const auto tile = [&](Operand operand) -> const void* {
-    if (!IsInput(problem, operand)) return nullptr;
+    if (!problem.Reads(operand)) return nullptr;
     return TileOf(call, operand, step.operand[Index(operand)].slot);
   };
   FinishArgs args;
-  args.operand = problem.output();
-  args.out = TileOf(call, problem.output(), step.operand[Index(problem.output())].slot);
-  args.layout = &call.booking.Of(step.index).layout[Index(problem.output())];
+  args.operand = problem.sum();
+  args.out = TileOf(call, problem.sum(), step.operand[Index(problem.sum())].slot);
+  args.layout = &call.booking.Of(step.index).layout[Index(problem.sum())];
   args.old = tile(Operand::kOld);
   args.residual = tile(Operand::kResidual);
   args.bias = tile(Operand::kBias);
@@ -269,12 +298,12 @@ Status TileLoop::Finish(const Call& call, const Step& step) {
   args.alpha = problem.alpha;
   args.beta = problem.beta;
   args.epilogue = problem.epilogue;
-  args.tag = {step.number, problem.output(), nullptr};
+  args.tag = {step.number, problem.sum(), nullptr};
+  OOC_TRY(PutMade(call, step, &args));
   return device_.Finish(compute_.get(), args);
 }
 
-Status TileLoop::Drain(const Call& call, const Step& step) {
-  const Operand operand = call.booking.problem.output();
+Status TileLoop::Drain(const Call& call, const Step& step, Operand operand) {
   const int i = Index(operand);
   const OperandStep& mine = step.operand[i];
   const HostTensor& tensor = call.tensors[i];

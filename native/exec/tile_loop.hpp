@@ -2,9 +2,8 @@
 //
 //   fetch    waits until the compute that last read a slot is done, then fills the slot, but for
 //            rows that a neighbouring tile has
-//   compute  moves those, waits for the fetched slots, runs the engine, finishes complete output
-//            tiles
-//   drain    waits for a finished output tile, then copies it to where it belongs
+//   compute  moves those, waits for the fetched slots, runs the engine, finishes complete tiles
+//   drain    waits for what has been finished, then copies it to where it belongs
 //
 // Every operation, direction, placement and device goes through here.
 #pragma once
@@ -73,8 +72,10 @@ class TileLoop {
   Status MoveKept(const Call& call, const Step& step, Operand operand);
   Status Compute(const Call& call, const Step& step);
   Status TakeStep(const Call& call, const Step& step, Feed* feed);
+  Status AwaitDrain(const Step& step, Operand operand);
   Status Finish(const Call& call, const Step& step);
-  Status Drain(const Call& call, const Step& step);
+  Status PutMade(const Call& call, const Step& step, FinishArgs* args);
+  Status Drain(const Call& call, const Step& step, Operand operand);
   Status Quiesce(Status status);
   // Makes a stream wait for all that has been enqueued.
   Status Precede(Stream stream);

@@ -7,7 +7,8 @@
 namespace oocdnn {
 namespace {
 
-constexpr const char* kOperandNames[kOperands] = {"x", "w", "y", "b", "scale", "residual", "old"};
+constexpr const char* kOperandNames[kOperands] = {"x",        "w",   "y", "b",    "scale",
+                                                  "residual", "old", "z", "saved"};
 
 // -1 where no operand is called so.
 int OperandOf(std::string_view name) {
@@ -47,10 +48,11 @@ Result<Placement> ParsePlacement(const std::string& text) {
     const int operand = OperandOf(word.substr(0, at));
     const Place place = PlaceOf(word.substr(at + 1));
     if (operand < 0 || place == Place::kUnsaid) {
-      return Error(Code::kInvalidProblem,
-                   "%s: expected an operand (x, w, y, b, scale, residual or old) and where it "
-                   "lives: @page, @pin, @dev or @file",
-                   Quoted(word).c_str());
+      return Error(
+          Code::kInvalidProblem,
+          "%s: expected an operand (x, w, y, b, scale, residual, old, z or saved) and where it "
+          "lives: @page, @pin, @dev or @file",
+          Quoted(word).c_str());
     }
     Place& said = placement.place[static_cast<size_t>(operand)];
     if (said != Place::kUnsaid) {

@@ -1,6 +1,7 @@
 #include "geom/problem.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/checked.hpp"
@@ -26,6 +27,8 @@ const char* Name(Operand operand, Direction direction) {
     case Operand::kScale: return "scale";
     case Operand::kResidual: return "residual";
     case Operand::kOld: return "old";
+    case Operand::kZ: return "z";
+    case Operand::kSaved: return "saved";
   }
   return "?";
 }
@@ -53,6 +56,8 @@ Dims ConvShape::DimsOf(Operand operand, Direction direction) const {
     case Operand::kScale: return {1, g, direction == Direction::kBackwardData ? c : k, 1, 1, 1};
     case Operand::kResidual:
     case Operand::kOld: return DimsOf(OutputOf(direction), direction);
+    case Operand::kZ: return {n, g, k, pooled[0], pooled[1], pooled[2]};
+    case Operand::kSaved: return {n, g, k, saved[0], saved[1], saved[2]};
   }
   return {};
 }
@@ -75,7 +80,18 @@ double ConvShape::Operations(Direction direction) const {
   return elements;
 }
 
-Operand Problem::output() const { return OutputOf(direction); }
+Operand Problem::sum() const { return OutputOf(direction); }
+
+Saving Problem::saving() const {
+  if (!saves) return {};
+  const bool clips =
+      epilogue.activation == Activation::kRelu || epilogue.activation == Activation::kClippedRelu;
+  if (pool.mode != PoolMode::kMax) return clips ? Saving{Saved::kAlive, 1} : Saving{};
+  const auto most = static_cast<uint64_t>(pool.Elements() - (clips ? 0 : 1));  // of the values
+  return {most > 0 ? Saved::kWinners : Saved::kNothing, static_cast<int>(std::bit_width(most))};
+}
+
+bool Problem::Stays(Operand operand) const { return operand == sum() && pool.pools(); }
 
 bool Problem::Uses(Operand operand) const {
   switch (operand) {
@@ -86,12 +102,14 @@ bool Problem::Uses(Operand operand) const {
     case Operand::kScale: return epilogue.scale;
     case Operand::kResidual: return epilogue.residual;
     case Operand::kOld: return beta != 0.0;
+    case Operand::kZ: return pool.pools();
+    case Operand::kSaved: return saving().what != Saved::kNothing;
   }
   return false;
 }
 
 int64_t Problem::BytesOf(Operand operand) const {
-  int64_t bytes = SizeOf(dtype);
+  int64_t bytes = SizeOf(DTypeOf(operand));
   for (const int64_t extent : DimsOf(operand)) bytes = Mul(bytes, extent);
   return bytes;
 }
@@ -100,9 +118,25 @@ int64_t Problem::Bytes() const {
   int64_t bytes = 0;
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (operand != Operand::kOld && Uses(operand)) bytes = Add(bytes, BytesOf(operand));
+    if (operand != Operand::kOld && Has(operand)) bytes = Add(bytes, BytesOf(operand));
   }
   return bytes;
+}
+
+void SetPooled(Problem* problem) {
+  ConvShape& shape = problem->shape;
+  shape.pooled = shape.saved = {1, 1, 1};
+  for (int s = 0; s < 3 && problem->pool.pools(); ++s) {
+    shape.pooled[s] = problem->pool.OutExtent(s, shape.out[s]);
+  }
+  const Saving saving = problem->saving();
+  if (saving.what == Saved::kNothing) return;
+  for (int s = 0; s < 3; ++s) {
+    shape.saved[s] = saving.what == Saved::kWinners ? shape.pooled[s]
+                                                    : problem->pool.RowsReached(s, shape.out[s]);
+  }
+  shape.saved[2] = saving.RowBytes(shape.saved[2]);
+  problem->stride[Index(Operand::kSaved)] = DenseStrides(problem->DimsOf(Operand::kSaved));
 }
 
 Dims DenseStrides(const Dims& dims) {

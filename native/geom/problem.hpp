@@ -7,6 +7,8 @@
 //   w, dw   G K C T R S
 //   y, dy   N G K O P Q
 //   b, db   1 G K 1 1 1     (K is C where the output is x: a transposed convolution's bias)
+//   z       N G K O P Q     (y pooled, with extents of its own)
+//   saved   N G K O P Q     (bits of z or y, see Saving; the last extent is in bytes)
 //
 // A convolution is y[p] = sum over r of x[p * stride + r * dilation - pad_before] * w[r] on each
 // spatial axis. A transposed convolution is backward data with the roles of x and y exchanged.
@@ -18,11 +20,11 @@
 
 #include "base/dtype.hpp"
 #include "base/status.hpp"
+#include "geom/pool.hpp"
 
 namespace oocdnn {
 
 using Dims = std::array<int64_t, 6>;
-using Spatial = std::array<int64_t, 3>;  // D, H, W (or T, R, S; O, P, Q)
 
 // The values of these enums are those of the C API.
 enum class Direction : int {
@@ -48,8 +50,18 @@ constexpr int kActivations = 7;
 
 // The tensors of a convolution. kX, kW, kY name a place, whatever the direction: in backward data
 // kX is dx and kY is dy. kOld is the output before the call (read where beta is not 0).
-enum class Operand : int { kX = 0, kW = 1, kY = 2, kBias = 3, kScale = 4, kResidual = 5, kOld = 6 };
-constexpr int kOperands = 7;
+enum class Operand : int {
+  kX = 0,
+  kW = 1,
+  kY = 2,
+  kBias = 3,
+  kScale = 4,
+  kResidual = 5,
+  kOld = 6,
+  kZ = 7,
+  kSaved = 8
+};
+constexpr int kOperands = 9;
 constexpr int Index(Operand operand) { return static_cast<int>(operand); }
 
 const char* Name(Direction direction);
@@ -61,6 +73,8 @@ struct ConvShape {
   int64_t n = 1, g = 1, k = 1, c = 1;
   Spatial in{1, 1, 1}, filter{1, 1, 1}, out{1, 1, 1};
   Spatial pad_before{0, 0, 0}, pad_after{0, 0, 0}, stride{1, 1, 1}, dilation{1, 1, 1};
+  // Of z where y is pooled, and of what is saved (the last in bytes); 1 elsewhere.
+  Spatial pooled{1, 1, 1}, saved{1, 1, 1};
 
   bool operator==(const ConvShape&) const = default;
 
@@ -98,22 +112,45 @@ struct Problem {
   bool flip = false;  // true: convolution (mirrored filter); false: cross-correlation
   double alpha = 1.0, beta = 0.0;
   Epilogue epilogue;
+  Pool pool;           // over the finished values, forward only
+  bool saves = false;  // what backward needs leaves the device too, see saving()
   // Element strides of each operand in its six dimensions; any positive value (0 where the extent
   // is 1 is fine). Unused operands hold zeros.
   std::array<Dims, kOperands> stride{};
 
   [[nodiscard]] Dims DimsOf(Operand operand) const { return shape.DimsOf(operand, direction); }
-  [[nodiscard]] Operand output() const;
-  // Whether the operand is read (kX, kW, kY, kBias, kScale, kResidual, kOld) or is the output.
+  // What the convolution itself computes, and what becomes of it: z where that is pooled.
+  [[nodiscard]] Operand sum() const;
+  [[nodiscard]] Operand output() const { return pool.pools() ? Operand::kZ : sum(); }
+  // What is saved of the pass.
+  [[nodiscard]] Saving saving() const;
+  // Whether tiles have a part of the operand: it is read, written, or made on the way.
   [[nodiscard]] bool Uses(Operand operand) const;
-  // Bytes of the elements of one operand, and of all that the problem uses (kOld is the output).
+  // Whether it is made on the device and used up there: y where that is pooled.
+  [[nodiscard]] bool Stays(Operand operand) const;
+  // Whether the caller has such a tensor: it is read, or is an output.
+  [[nodiscard]] bool Has(Operand operand) const { return Uses(operand) && !Stays(operand); }
+  [[nodiscard]] bool Writes(Operand operand) const {
+    return operand == output() || (operand == Operand::kSaved && Uses(operand));
+  }
+  [[nodiscard]] bool Reads(Operand operand) const { return Has(operand) && !Writes(operand); }
+  // Of the caller's elements (kSaved: bytes).
+  [[nodiscard]] DType DTypeOf(Operand operand) const {
+    return operand == Operand::kSaved ? DType::kByte : dtype;
+  }
+  // Bytes of the elements of one operand, and of all that the caller has (kOld is the output).
   [[nodiscard]] int64_t BytesOf(Operand operand) const;
   [[nodiscard]] int64_t Bytes() const;
-  // True where alpha, beta or the epilogue ask for a pass over the finished sum.
+  // True where alpha, beta, the epilogue or a pool ask for a pass over the finished sum.
   [[nodiscard]] bool NeedsFinish() const {
-    return alpha != 1.0 || beta != 0.0 || !epilogue.empty();
+    return alpha != 1.0 || beta != 0.0 || !epilogue.empty() || pool.pools() ||
+           Uses(Operand::kSaved);
   }
 };
+
+// Fills in shape.pooled and shape.saved, which follow from the rest, and the strides of what is
+// saved, which is always dense.
+void SetPooled(Problem* problem);
 
 // Dense strides of six dimensions, last one fastest; and with the channel fastest (channels-last).
 Dims DenseStrides(const Dims& dims);

@@ -17,6 +17,7 @@ using Sizes = std::vector<int64_t>;
 struct Draft {
   Problem problem;
   Sizes x, w, y, pad_before, pad_after, stride, dilation;
+  Sizes pool_window, pool_before, pool_after, pool_stride;
   bool channels_last = false;
   std::array<std::string_view, kOperands> strides;
 };
@@ -43,12 +44,13 @@ bool ReadSizes(std::string_view text, Draft& draft) {
   });
 }
 
+template <Sizes Draft::* kBefore, Sizes Draft::* kAfter>
 bool ReadPadding(std::string_view text, Draft& draft) {
   return ReadParts(text, [&](std::string_view part) {
     const size_t colon = part.find(':');
     const std::string_view after = colon == part.npos ? part : part.substr(colon + 1);
-    return ReadSize(part.substr(0, colon), 0, &draft.pad_before.emplace_back()) &&
-           ReadSize(after, 0, &draft.pad_after.emplace_back());
+    return ReadSize(part.substr(0, colon), 0, &(draft.*kBefore).emplace_back()) &&
+           ReadSize(after, 0, &(draft.*kAfter).emplace_back());
   });
 }
 
@@ -98,11 +100,32 @@ bool ReadActivation(std::string_view text, Epilogue& epilogue) {
   return false;
 }
 
+bool ReadCeil(std::string_view text, Draft& draft) {
+  draft.problem.pool.ceil = true;
+  return text.empty();
+}
+
+// "maxpool2x2". The longest name that the text begins with is meant.
+bool ReadPool(std::string_view text, Draft& draft) {
+  Pool& pool = draft.problem.pool;
+  if (pool.pools()) return false;
+  std::string_view name;
+  for (int i = 1; i < kPoolModes; ++i) {
+    const std::string_view word = kPoolWords[i];
+    if (!text.starts_with(word) || word.size() < name.size()) continue;
+    name = word;
+    pool.mode = static_cast<PoolMode>(i);
+  }
+  return pool.pools() && ReadSizes<&Draft::pool_window, 1>(text.substr(name.size()), draft);
+}
+
 bool ReadEpilogue(std::string_view text, Draft& draft) {
   constexpr std::string_view kResidual = "residual";
   Epilogue& epilogue = draft.problem.epilogue;
   if (text == "scale") return !std::exchange(epilogue.scale, true);
   if (text == "bias") return !std::exchange(epilogue.bias, true);
+  if (text == "saved") return !std::exchange(draft.problem.saves, true);
+  if (text.find("pool") != text.npos) return ReadPool(text, draft);
   if (!text.starts_with(kResidual)) return ReadActivation(text, epilogue);
   text.remove_prefix(kResidual.size());
   return !std::exchange(epilogue.residual, true) &&
@@ -126,11 +149,18 @@ constexpr Word kWords[] = {
     {"bs:", "strides of b", kStrides, ReadStrideWord<Operand::kBias>},
     {"ss:", "strides of scale", kStrides, ReadStrideWord<Operand::kScale>},
     {"rs:", "strides of residual", kStrides, ReadStrideWord<Operand::kResidual>},
+    {"zs:", "strides of z", kStrides, ReadStrideWord<Operand::kZ>},
     {"x", "shape of x", "sizes N, C, spatial such as x1x64x56x56", ReadSizes<&Draft::x, 0>},
     {"w", "shape of w", "sizes K, C / groups, taps such as w64x64x3x3", ReadSizes<&Draft::w, 0>},
     {"y", "shape of y", "sizes N, K, spatial such as y1x64x56x56", ReadSizes<&Draft::y, 0>},
     {"pad", "padding", "pad1, pad1x2 (one per axis) or pad0:1x2:2 (before:after), none negative",
-     ReadPadding},
+     ReadPadding<&Draft::pad_before, &Draft::pad_after>},
+    {"poolpad", "padding of the pool",
+     "poolpad1, poolpad1x2 (one per axis) or poolpad0:1x2:2 (before:after), none negative",
+     ReadPadding<&Draft::pool_before, &Draft::pool_after>},
+    {"poolstr", "stride of the pool", "poolstr2 or poolstr1x2 (one per axis), at least 1",
+     ReadSizes<&Draft::pool_stride, 1>},
+    {"poolceil", "rounding of the pool", "poolceil", ReadCeil},
     {"str", "stride", "str2 or str1x2 (one per axis), at least 1", ReadSizes<&Draft::stride, 1>},
     {"dil", "dilation", "dil2 or dil1x2 (one per axis), at least 1",
      ReadSizes<&Draft::dilation, 1>},
@@ -144,8 +174,8 @@ constexpr Word kWords[] = {
     {"beta", "beta", "a number such as beta1", ReadBeta},
     {"flip", "flip", "flip", ReadFlip},
     {"+", "",
-     "+scale, +bias, +residual0.5, or one of +relu +clip6 +elu1 +sigmoid +tanh +swish1; "
-     "each once",
+     "+scale, +bias, +residual0.5, one of +relu +clip6 +elu1 +sigmoid +tanh +swish1, one of "
+     "+maxpool2 +avgpool2x3 +avgpoolin2, or +saved; each once",
      ReadEpilogue},
 };
 
@@ -176,7 +206,7 @@ Status ReadWord(std::string_view text, Draft& draft, std::vector<std::string_vie
   if (word == std::end(kWords)) {
     return Expected(text,
                     "a word that begins with x w y pad str dil grp f32 f64 f16 bf16 nchw "
-                    "nhwc alpha beta flip or +");
+                    "nhwc alpha beta flip pool or +");
   }
   const std::string_view what = word->what;
   if (!what.empty() && std::find(said->begin(), said->end(), what) != said->end()) {
@@ -276,6 +306,23 @@ Status SetShape(const Draft& draft, Problem* problem) {
   return {};
 }
 
+Status SetPool(const Draft& draft, Problem* problem) {
+  const int rank = problem->rank;
+  Pool& pool = problem->pool;
+  if (!pool.pools()) {
+    const bool said = !draft.pool_before.empty() || !draft.pool_stride.empty() || pool.ceil;
+    if (!said) return {};
+    return Error(
+        Code::kInvalidProblem,
+        "poolpad, poolstr and poolceil expect a pool: +maxpool2, +avgpool2 or +avgpoolin2");
+  }
+  OOC_TRY(Spread("the pool's window", draft.pool_window, rank, &pool.window));
+  pool.stride = pool.window;
+  OOC_TRY(Spread("poolstr", draft.pool_stride, rank, &pool.stride));
+  OOC_TRY(Spread("poolpad", draft.pool_before, rank, &pool.pad_before));
+  return Spread("poolpad", draft.pool_after, rank, &pool.pad_after);
+}
+
 }  // namespace
 
 Result<Problem> ParseProblem(const std::string& text) {
@@ -288,6 +335,8 @@ Result<Problem> ParseProblem(const std::string& text) {
   Problem& problem = draft.problem;
   const bool bias = problem.direction == Direction::kBackwardBias;
   OOC_TRY(bias ? SetBiasShape(draft, &problem) : SetShape(draft, &problem));
+  OOC_TRY(SetPool(draft, &problem));
+  SetPooled(&problem);
   OOC_TRY(ReadStrides(&problem, draft.channels_last, draft.strides));
   OOC_TRY(Validate(problem));
   return problem;

@@ -13,9 +13,13 @@
 //   nhwc  ws:nhwc  xs:...    memory order, see stride_text.hpp
 //   alpha2  beta1  flip
 //   +scale +bias +residual0.5 +relu +clip6 +elu1 +sigmoid +tanh +swish1       the epilogue
+//   +maxpool2 +avgpool3x2 +avgpoolin2   fwd only: windows; padding is averaged too, or is not
+//   poolstr2 poolpad1x0:1 poolceil      how they move: like str and pad; see Pool
+//   +saved                   what backward needs is saved
 //   x@pin w@dev              where an operand lives, see placement.hpp; passed over here
 //
-// What is left out is pad0 str1 dil1 grp1 f32 nchw alpha1 beta0, and ToString leaves it out too.
+// What is left out is pad0 str1 dil1 grp1 f32 nchw alpha1 beta0 poolpad0 and a poolstr that is the
+// window, and ToString leaves it out too.
 // ParseProblem(ToString(p)) gives p, and ToString is the same for problems that are the same work:
 // numbers that nothing reads (the stride of an extent of 1, relu's parameter) are not printed.
 #include <algorithm>
@@ -47,29 +51,43 @@ std::string ShapeText(char name, int64_t outer, int64_t inner, const Spatial& sp
   return text;
 }
 
-// " str2" or " str1x2"; empty where every axis has the default.
-std::string PerAxis(const char* name, int rank, const char* default_text,
-                    const std::array<std::string, 3>& values) {
+using Texts = std::array<std::string, 3>;
+
+Texts TextsOf(const Spatial& numbers) {
+  Texts texts;
+  for (int s = 0; s < 3; ++s) texts[s] = std::to_string(numbers[s]);
+  return texts;
+}
+
+Texts PaddingTexts(const Spatial& before, const Spatial& after) {
+  Texts texts = TextsOf(before);
+  for (int s = 0; s < 3; ++s) {
+    if (before[s] != after[s]) texts[s] += ':' + std::to_string(after[s]);
+  }
+  return texts;
+}
+
+// "2" or "1x2".
+std::string Joined(int rank, const Texts& values) {
   const auto* first = values.begin() + (3 - rank);
   std::string text = *first;
   if (!std::all_of(first, values.end(), [&](const std::string& v) { return v == *first; })) {
     for (const auto* value = first + 1; value != values.end(); ++value) text += 'x' + *value;
   }
+  return text;
+}
+
+// " str2" or " str1x2"; empty where every axis has the default.
+std::string PerAxis(const char* name, int rank, const std::string& default_text,
+                    const Texts& values) {
+  const std::string text = Joined(rank, values);
   return text == default_text ? "" : std::string(" ") + name + text;
 }
 
 std::string WindowText(const ConvShape& shape, int rank) {
-  std::array<std::string, 3> pad, stride, dilation;
-  for (int s = 0; s < 3; ++s) {
-    pad[s] = std::to_string(shape.pad_before[s]);
-    if (shape.pad_before[s] != shape.pad_after[s]) {
-      pad[s] += ':' + std::to_string(shape.pad_after[s]);
-    }
-    stride[s] = std::to_string(shape.stride[s]);
-    dilation[s] = std::to_string(shape.dilation[s]);
-  }
-  return PerAxis("pad", rank, "0", pad) + PerAxis("str", rank, "1", stride) +
-         PerAxis("dil", rank, "1", dilation);
+  return PerAxis("pad", rank, "0", PaddingTexts(shape.pad_before, shape.pad_after)) +
+         PerAxis("str", rank, "1", TextsOf(shape.stride)) +
+         PerAxis("dil", rank, "1", TextsOf(shape.dilation));
 }
 
 std::string SizesText(const Problem& problem, int rank) {
@@ -112,6 +130,16 @@ std::string EpilogueText(const Epilogue& epilogue) {
   return word.has_parameter ? text + NumberText(epilogue.parameter) : text;
 }
 
+std::string PoolText(const Pool& pool, int rank) {
+  const int mode = static_cast<int>(pool.mode);
+  if (mode <= 0 || mode >= kPoolModes) return {};
+  const std::string window = Joined(rank, TextsOf(pool.window));
+  return std::string(" +") + kPoolWords[mode] + window +
+         PerAxis("poolstr", rank, window, TextsOf(pool.stride)) +
+         PerAxis("poolpad", rank, "0", PaddingTexts(pool.pad_before, pool.pad_after)) +
+         (pool.ceil ? " poolceil" : "");
+}
+
 }  // namespace
 
 std::string TypeName(DType dtype, Math math) {
@@ -123,7 +151,8 @@ std::string ToString(const Problem& problem) {
   std::string text = Format("conv%dd:%s", rank, Name(problem.direction)) +
                      SizesText(problem, rank) + TypeText(problem);
   for (const std::string& word : StrideTexts(problem, rank)) text += ' ' + word;
-  return text + ScalarText(problem) + EpilogueText(problem.epilogue);
+  text += ScalarText(problem) + EpilogueText(problem.epilogue) + PoolText(problem.pool, rank);
+  return problem.saves ? text + " +saved" : text;
 }
 
 }  // namespace oocdnn

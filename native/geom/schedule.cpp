@@ -58,24 +58,29 @@ bool Schedule::Next(Step* step) {
   if (next_ >= steps_) return false;
   step->number = next_;
   int64_t rest = next_;
-  bool last_of_output = true;
   for (int i = kAxes - 1; i >= 0; --i) {
     const Axis axis = order_[i];
     const int64_t count = tiling_.Count(axis);
     step->index[Index(axis)] = rest % count;
     rest /= count;
-    if (IsReduction(problem_, axis)) {
-      last_of_output = last_of_output && step->index[Index(axis)] == count - 1;
-    }
   }
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     step->operand[i] = OperandStep{};
     if (!problem_.Uses(operand)) continue;
     Enter(operand, RegionOf(problem_, tiling_, operand, step->index), &step->operand[i]);
-    step->operand[i].leave = operand == problem_.output() && last_of_output;
+    const bool made = operand == problem_.sum() || problem_.Writes(operand);
+    step->operand[i].leave = made && IsLast(operand, step->index);
   }
   ++next_;
+  return true;
+}
+
+bool Schedule::IsLast(Operand operand, const TileIndex& index) const {
+  for (int i = 0; i < kAxes; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    if (!Moves(problem_, operand, axis) && index[i] + 1 < tiling_.Count(axis)) return false;
+  }
   return true;
 }
 

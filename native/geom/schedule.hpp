@@ -22,8 +22,9 @@ LoopOrder DefaultOrder(const Problem& problem);
 // What one step does with one operand.
 struct OperandStep {
   int slot = -1;       // the slot that holds the box during this step
-  bool enter = false;  // the box is not there yet: fetch it (output: a new tile begins)
-  bool leave = false;  // output only: this is the last step of its tile, finish and drain it
+  bool enter = false;  // the box is not there yet: fetch it (what is made: a new tile begins)
+  // Of the sum, and of what is drained: this is the last step of its tile, finish and drain it.
+  bool leave = false;
   // The rolling window: rows [0, kept) on `roll_axis` (a dimension of the box) are already on the
   // device, in slot `from_slot` at rows [from_row, from_row + kept). from_slot < 0: none.
   int from_slot = -1;
@@ -58,6 +59,8 @@ class Schedule {
     int current = -1;
   };
 
+  // Whether no later step adds to the operand's tile.
+  [[nodiscard]] bool IsLast(Operand operand, const TileIndex& index) const;
   void Enter(Operand operand, const Box& box, OperandStep* out);
   void Roll(Operand operand, int previous, OperandStep* out) const;
 

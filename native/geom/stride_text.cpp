@@ -19,7 +19,7 @@ Kind KindOf(const Problem& problem, Operand operand) {
     case Operand::kBias:
     case Operand::kScale: return Kind::kVector;
     case Operand::kResidual:
-    case Operand::kOld: return KindOf(problem, problem.output());
+    case Operand::kOld: return KindOf(problem, problem.sum());
     default: return Kind::kActivation;
   }
 }
@@ -113,7 +113,7 @@ std::vector<std::string> TextsUnder(const Problem& problem, int rank, bool chann
   std::vector<std::string> texts;
   if (channels_last) texts.emplace_back(LayoutName(rank, true));
   for (const StrideWord& word : kStrideWords) {
-    if (!problem.Uses(word.operand)) continue;
+    if (!problem.Has(word.operand)) continue;
     const std::string text = StrideText(problem, rank, word.operand, channels_last);
     if (!text.empty()) texts.push_back(word.prefix + text);
   }
@@ -170,7 +170,7 @@ Status ReadStrides(Problem* problem, bool channels_last,
     const std::string_view text = texts[Index(word.operand)];
     const Dims dims = problem->DimsOf(word.operand);
     Dims& stride = problem->stride[Index(word.operand)];
-    if (!problem->Uses(word.operand)) {
+    if (!problem->Has(word.operand)) {
       if (text.empty()) continue;
       return Error(Code::kInvalidProblem, "%s%s: this problem has no such operand", word.prefix,
                    std::string(text.substr(0, 60)).c_str());

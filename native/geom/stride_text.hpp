@@ -3,7 +3,7 @@
 //
 //   nchw, nhwc     (ncw, nwc, ncdhw, ndhwc) one word for x, y and what has their shape; the filter,
 //                  bias and scale are dense whatever it says
-//   ws:nhwc        one operand's own layout: ws xs ys bs ss rs (b, scale, residual)
+//   ws:nhwc        one operand's own layout: ws xs ys zs bs ss rs (b, scale, residual)
 //   xs:48x16x4x1   element strides, one per axis of the array (b and scale have one axis)
 //   xs:96x0x48x..  six of them, in the order of Problem, where groups and channels do not merge
 //
@@ -19,7 +19,8 @@
 
 namespace oocdnn {
 
-// The operands with a stride word, and its prefix ("xs:"); kOld lies where the output lies.
+// The operands with a stride word, and its prefix ("xs:"); kOld lies where the output lies, and
+// what is saved is always dense.
 struct StrideWord {
   Operand operand;
   const char* prefix;
@@ -27,6 +28,7 @@ struct StrideWord {
 constexpr StrideWord kStrideWords[] = {
     {Operand::kX, "xs:"},    {Operand::kW, "ws:"},     {Operand::kY, "ys:"},
     {Operand::kBias, "bs:"}, {Operand::kScale, "ss:"}, {Operand::kResidual, "rs:"},
+    {Operand::kZ, "zs:"},
 };
 
 // The name of a memory order for `rank` spatial axes, e.g. "nhwc" for 2.

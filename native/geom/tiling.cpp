@@ -17,23 +17,29 @@ std::array<int, 6> AxesOf(const Problem& problem, Operand operand) {
   switch (operand) {
     case Operand::kX: return kActivationInAxes;
     case Operand::kW: return kFilterAxes;
-    case Operand::kY: return kActivationOutAxes;
+    case Operand::kY:
+    case Operand::kZ:
+    case Operand::kSaved: return kActivationOutAxes;
     case Operand::kBias:
     case Operand::kScale:
       return {kNone, 1, problem.direction == Direction::kBackwardData ? 3 : 2, kNone, kNone, kNone};
     case Operand::kResidual:
-    case Operand::kOld: return AxesOf(problem, problem.output());
+    case Operand::kOld: return AxesOf(problem, problem.sum());
   }
   return {};
 }
 
 bool DrivesInput(const Problem& problem) { return problem.direction == Direction::kBackwardData; }
 
-// One spatial axis of a tile in tensor coordinates: where x and y boxes begin and what of each is
-// valid. All arithmetic of halos, strides and padding is here.
+// Rows of an operand on one spatial axis, in tensor coordinates: where its box begins, and what of
+// it is valid.
+struct Rows {
+  int64_t begin = 0, valid_begin = 0, valid_end = 0;
+};
+
+// One spatial axis of a tile. All arithmetic of halos, strides, padding and windows is here.
 struct SpatialTile {
-  int64_t x_begin = 0, x_valid_begin = 0, x_valid_end = 0;
-  int64_t y_begin = 0, y_valid_begin = 0, y_valid_end = 0;
+  Rows x, y, z, saved;
 };
 
 // The first dy row that can reach dx row 0 of a tile, for backward data.
@@ -42,51 +48,128 @@ int64_t FirstRow(const ConvShape& shape, int s, int64_t dx_row) {
                   shape.stride[s]);
 }
 
+// The rows of x that those of y read, from `y_begin` on.
+Rows RowsRead(const ConvShape& shape, int s, int64_t y_begin, int64_t y_rows) {
+  Rows x;
+  x.begin = y_begin * shape.stride[s] - shape.pad_before[s];
+  const int64_t x_end = x.begin + (y_rows - 1) * shape.stride[s] + shape.Reach(s);
+  x.valid_begin = std::clamp<int64_t>(x.begin, 0, shape.in[s]);
+  x.valid_end = std::clamp<int64_t>(x_end, x.valid_begin, shape.in[s]);
+  return x;
+}
+
 SpatialTile DataTile(const ConvShape& shape, int s, int64_t begin, int64_t length) {
   SpatialTile tile;
   const int64_t end = std::min(begin + length, shape.in[s]);
   const int64_t first = FirstRow(shape, s, begin);
   const int64_t last = FloorDiv(begin + length - 1 + shape.pad_before[s], shape.stride[s]);
-  tile.x_begin = first * shape.stride[s] - shape.pad_before[s];
-  tile.x_valid_begin = begin;
-  tile.x_valid_end = end;
-  tile.y_begin = first;
-  tile.y_valid_begin = std::clamp<int64_t>(first, 0, shape.out[s]);
-  tile.y_valid_end = std::clamp<int64_t>(last + 1, tile.y_valid_begin, shape.out[s]);
+  tile.x = {first * shape.stride[s] - shape.pad_before[s], begin, end};
+  tile.y.begin = first;
+  tile.y.valid_begin = std::clamp<int64_t>(first, 0, shape.out[s]);
+  tile.y.valid_end = std::clamp<int64_t>(last + 1, tile.y.valid_begin, shape.out[s]);
   return tile;
 }
 
-SpatialTile OutputTile(const Problem& problem, int s, int64_t begin, int64_t length) {
+SpatialTile GradientTile(const Problem& problem, int s, int64_t begin, int64_t length) {
   const ConvShape& shape = problem.shape;
   SpatialTile tile;
-  tile.y_valid_begin = begin;
-  tile.y_valid_end = std::min(begin + length, shape.out[s]);
-  tile.y_begin = begin;
+  tile.y = {begin, begin, std::min(begin + length, shape.out[s])};
   if (problem.direction == Direction::kBackwardFilter) {
-    tile.y_begin = std::min(begin, shape.out[s] - length);
+    tile.y.begin = std::min(begin, shape.out[s] - length);
   }
-  tile.x_begin = tile.y_begin * shape.stride[s] - shape.pad_before[s];
-  const int64_t x_end = tile.x_begin + (length - 1) * shape.stride[s] + shape.Reach(s);
-  tile.x_valid_begin = std::clamp<int64_t>(tile.x_begin, 0, shape.in[s]);
-  tile.x_valid_end = std::clamp<int64_t>(x_end, tile.x_valid_begin, shape.in[s]);
+  tile.x = RowsRead(shape, s, tile.y.begin, length);
+  return tile;
+}
+
+// How far before row 0 of y a tile whose first row of z is 0 begins: at its window, or, for the
+// sake of whole bytes of bits of y, further out.
+int64_t Lead(const Problem& problem, int s) {
+  const int64_t pad = problem.pool.pad_before[s];
+  const bool bits_of_y = problem.saving().what == Saved::kAlive;
+  return s == 2 && bits_of_y ? RoundUp(pad, kSavedUnit) : pad;
+}
+
+// The rows of y that a tile of so many rows of z computes: its windows, and where bits of y are
+// saved all up to the next tile.
+int64_t RowsComputed(const Problem& problem, int s, int64_t length) {
+  const Pool& pool = problem.pool;
+  const int64_t windows =
+      Lead(problem, s) - pool.pad_before[s] + (length - 1) * pool.stride[s] + pool.window[s];
+  const bool all = problem.saving().what == Saved::kAlive;
+  return all ? std::max(windows, length * pool.stride[s]) : windows;
+}
+
+// The last extent of what is saved is in bytes.
+void ToBytes(const Problem& problem, int s, Rows* rows) {
+  if (s != 2) return;
+  const Saving saving = problem.saving();
+  const auto whole = [&](int64_t row) { return FloorDiv(row, kSavedUnit) * saving.bits; };
+  *rows = {whole(rows->begin), whole(rows->valid_begin), saving.RowBytes(rows->valid_end)};
+}
+
+Rows RowsSaved(const Problem& problem, int s, const SpatialTile& tile, int64_t length) {
+  if (problem.saving().what == Saved::kNothing) return {};
+  Rows saved = tile.z;
+  if (problem.saving().what == Saved::kAlive) {
+    const int64_t rows = problem.pool.RowsReached(s, problem.shape.out[s]);
+    const int64_t next = tile.y.begin + length * problem.pool.stride[s];
+    const bool last = tile.z.begin + length >= ExtentsOf(problem)[Index(Axis::kD) + s];
+    saved.begin = tile.y.begin;
+    saved.valid_begin = std::clamp<int64_t>(tile.y.begin, 0, rows);
+    saved.valid_end = last ? rows : std::clamp<int64_t>(next, 0, rows);
+  }
+  ToBytes(problem, s, &saved);
+  return saved;
+}
+
+// Without a pool z is y.
+SpatialTile ForwardTile(const Problem& problem, int s, int64_t begin, int64_t length) {
+  const ConvShape& shape = problem.shape;
+  const int64_t extent = ExtentsOf(problem)[Index(Axis::kD) + s];
+  SpatialTile tile;
+  tile.z = {begin, begin, std::min(begin + length, extent)};
+  const int64_t rows = RowsComputed(problem, s, length);
+  tile.y.begin = begin * problem.pool.stride[s] - Lead(problem, s);
+  tile.y.valid_begin = std::clamp<int64_t>(tile.y.begin, 0, shape.out[s]);
+  tile.y.valid_end = std::clamp<int64_t>(tile.y.begin + rows, 0, shape.out[s]);
+  tile.x = RowsRead(shape, s, tile.y.begin, rows);
+  tile.saved = RowsSaved(problem, s, tile, length);
   return tile;
 }
 
 SpatialTile SpatialTileOf(const Problem& problem, const Tiling& tiling, int s, int64_t index) {
   const ConvShape& shape = problem.shape;
   if (!tiling.padding_as_data[s] && problem.direction != Direction::kBackwardBias) {
-    return {0, 0, shape.in[s], 0, 0, shape.out[s]};
+    return {
+        {0, 0, shape.in[s]}, {0, 0, shape.out[s]}, {0, 0, shape.pooled[s]}, {0, 0, shape.saved[s]}};
   }
   const auto axis = static_cast<Axis>(Index(Axis::kD) + s);
   const int64_t begin = tiling.Begin(axis, index), length = tiling.Length(axis, index);
-  return DrivesInput(problem) ? DataTile(shape, s, begin, length)
-                              : OutputTile(problem, s, begin, length);
+  switch (problem.direction) {
+    case Direction::kForward: return ForwardTile(problem, s, begin, length);
+    case Direction::kBackwardData: return DataTile(shape, s, begin, length);
+    default: return GradientTile(problem, s, begin, length);
+  }
 }
 
-// Tiles of a cut spatial axis of backward data are whole strides long, so that all have one phase.
-int64_t WholeStrides(const Problem& problem, Axis axis, int64_t length) {
-  if (!DrivesInput(problem) || !IsSpatial(axis)) return length;
-  return RoundUp(length, problem.shape.stride[SpatialIndex(axis)]);
+Rows RowsOf(const Problem& problem, Operand operand, const SpatialTile& tile) {
+  switch (operand) {
+    case Operand::kX: return tile.x;
+    case Operand::kZ: return tile.z;
+    case Operand::kSaved: return tile.saved;
+    case Operand::kResidual:
+    case Operand::kOld: return RowsOf(problem, problem.sum(), tile);
+    default: return tile.y;
+  }
+}
+
+// Of tiles of a cut axis, see MakeTiling.
+int64_t WholeUnits(const Problem& problem, Axis axis, int64_t length) {
+  if (!IsSpatial(axis)) return length;
+  const int s = SpatialIndex(axis);
+  if (DrivesInput(problem)) return RoundUp(length, problem.shape.stride[s]);
+  const bool saves = s == 2 && problem.Uses(Operand::kSaved);
+  return saves ? RoundUp(length, kSavedUnit) : length;
 }
 
 bool TapersAt(const Tiling& tiling, Axis axis) {
@@ -98,6 +181,15 @@ int64_t UsualTiles(const Tiling& tiling) {
   const int i = Index(tiling.taper.axis);
   const int64_t between = tiling.extent[i] - 2 * tiling.taper.length;
   return CeilDiv(std::max<int64_t>(between, 0), tiling.length[i]);
+}
+
+// What comes after y in a tile of so many rows of z.
+void SetAfter(const Problem& problem, int s, int64_t length, ConvShape* tile) {
+  if (problem.pool.pools()) tile->pooled[s] = length;
+  const Saving saving = problem.saving();
+  if (saving.what == Saved::kNothing) return;
+  tile->saved[s] = saving.what == Saved::kWinners ? length : tile->out[s];
+  if (s == 2) tile->saved[s] = saving.RowBytes(tile->saved[s]);
 }
 
 }  // namespace
@@ -148,7 +240,9 @@ int64_t Tiling::Tiles() const {
 
 AxisArray ExtentsOf(const Problem& problem) {
   const ConvShape& shape = problem.shape;
-  const Spatial& driving = DrivesInput(problem) ? shape.in : shape.out;
+  const Spatial& driving = DrivesInput(problem)   ? shape.in
+                           : problem.pool.pools() ? shape.pooled
+                                                  : shape.out;
   const bool bias = problem.direction == Direction::kBackwardBias;
   return {shape.n, shape.g, shape.k, bias ? 1 : shape.c, driving[0], driving[1], driving[2]};
 }
@@ -163,7 +257,7 @@ Tiling MakeTiling(const Problem& problem, const AxisArray& length, bool padding_
   for (int s = 0; s < 3; ++s) {
     const int i = Index(Axis::kD) + s;
     if (tiling.length[i] < tiling.extent[i]) {
-      const int64_t rounded = WholeStrides(problem, static_cast<Axis>(i), tiling.length[i]);
+      const int64_t rounded = WholeUnits(problem, static_cast<Axis>(i), tiling.length[i]);
       tiling.length[i] = std::min(rounded, tiling.extent[i]);
     }
     const bool cut = tiling.length[i] < tiling.extent[i];
@@ -181,7 +275,7 @@ Tiling WholeTiling(const Problem& problem, bool padding_as_data) {
 Tiling Tapered(const Problem& problem, const Tiling& tiling, const Taper& taper) {
   Tiling tapered = tiling;
   tapered.taper = {};
-  const int64_t length = WholeStrides(problem, taper.axis, taper.length);
+  const int64_t length = WholeUnits(problem, taper.axis, taper.length);
   if (length <= 0 || length >= tiling.length[Index(taper.axis)]) return tapered;
   if (tapered.Count(taper.axis) > 1) tapered.taper = {taper.axis, length};
   return tapered;
@@ -214,8 +308,10 @@ ConvShape TileShape(const Problem& problem, const Tiling& tiling, bool is_short)
       tile.in[s] =
           std::max(lead + length, (tile.out[s] - 1) * tile.stride[s] + problem.shape.Reach(s));
     } else {
-      tile.out[s] = length;
-      tile.in[s] = (length - 1) * tile.stride[s] + problem.shape.Reach(s);
+      const bool forward = problem.direction == Direction::kForward;
+      tile.out[s] = forward ? RowsComputed(problem, s, length) : length;
+      tile.in[s] = (tile.out[s] - 1) * tile.stride[s] + problem.shape.Reach(s);
+      if (forward) SetAfter(problem, s, length, &tile);
     }
   }
   return tile;
@@ -242,8 +338,6 @@ Box RegionOf(const Problem& problem, const Tiling& tiling, Operand operand,
              const TileIndex& index) {
   const std::array<int, 6> axes = AxesOf(problem, operand);
   const Dims whole = problem.DimsOf(operand);
-  const bool out_like = operand == Operand::kResidual || operand == Operand::kOld;
-  const Operand base = out_like ? problem.output() : operand;
   Box box;
   const ConvShape tile = TileShape(problem, tiling, tiling.IsShort(index));
   box.extent = tile.DimsOf(operand, problem.direction);
@@ -252,11 +346,10 @@ Box RegionOf(const Problem& problem, const Tiling& tiling, Operand operand,
       box.valid_end[d] = whole[d];
     } else if (axes[d] >= Index(Axis::kD)) {
       const int s = axes[d] - Index(Axis::kD);
-      const SpatialTile rows = SpatialTileOf(problem, tiling, s, index[axes[d]]);
-      const bool x = base == Operand::kX;
-      box.origin[d] = x ? rows.x_begin : rows.y_begin;
-      box.valid_begin[d] = x ? rows.x_valid_begin : rows.y_valid_begin;
-      box.valid_end[d] = x ? rows.x_valid_end : rows.y_valid_end;
+      const Rows rows = RowsOf(problem, operand, SpatialTileOf(problem, tiling, s, index[axes[d]]));
+      box.origin[d] = rows.begin;
+      box.valid_begin[d] = rows.valid_begin;
+      box.valid_end[d] = rows.valid_end;
     } else {
       box.origin[d] = tiling.Begin(static_cast<Axis>(axes[d]), index[axes[d]]);
       box.valid_begin[d] = box.origin[d];

@@ -1,7 +1,8 @@
 // Tiling: how a problem is cut, and which box of each operand a tile needs.
 //
 // The seven axes that can be cut. On the spatial axes a tile is a range of the *driving* tensor:
-// the rows of y (forward, backward filter, backward bias) or of dx (backward data).
+// the rows of y (forward, backward filter, backward bias), of z where y is pooled, or of dx
+// (backward data). Rows of y in the windows of two tiles are computed in both.
 //
 // All tiles of a tiling have one shape, but for those at the ends of a tapered axis, which have
 // another. The last tile of an axis may reach past the end; what lies outside is zero-filled on the
@@ -61,7 +62,8 @@ struct Tiling {
 AxisArray ExtentsOf(const Problem& problem);
 
 // A tiling with these tile lengths. Lengths are clamped to [1, extent]; on cut spatial axes of
-// backward data they are rounded up to a multiple of the stride, so that all tiles have one phase.
+// backward data they are rounded up to a multiple of the stride, so that all tiles have one phase,
+// and on a cut axis along which bits are saved so that those of a tile begin with a whole byte.
 // `padding_as_data` asks for it on every spatial axis (engines that only take pad 0).
 Tiling MakeTiling(const Problem& problem, const AxisArray& length, bool padding_as_data);
 Tiling WholeTiling(const Problem& problem, bool padding_as_data);
@@ -89,6 +91,7 @@ struct Box {
 
 // The box of `operand` that tile `index` reads or writes. Its extent is that of the tile's shape,
 // TileShape(...).DimsOf(operand) (backward data's dx box is wider than what it drains).
+// Of what is saved a tile drains each element once, whatever it shares with others on the device.
 Box RegionOf(const Problem& problem, const Tiling& tiling, Operand operand, const TileIndex& index);
 
 }  // namespace oocdnn

@@ -94,10 +94,10 @@ Status CheckNames(const Problem& problem) {
     int value, count;
   };
   const Epilogue& epilogue = problem.epilogue;
-  for (const Name& name :
-       {Name{"direction", static_cast<int>(problem.direction), kDirections},
-        Name{"math", static_cast<int>(problem.math), 2},
-        Name{"activation", static_cast<int>(epilogue.activation), kActivations}}) {
+  for (const Name& name : {Name{"direction", static_cast<int>(problem.direction), kDirections},
+                           Name{"math", static_cast<int>(problem.math), 2},
+                           Name{"activation", static_cast<int>(epilogue.activation), kActivations},
+                           Name{"pool", static_cast<int>(problem.pool.mode), kPoolModes}}) {
     if (name.value >= 0 && name.value < name.count) continue;
     return Error(Code::kInvalidProblem, "%s is %d; it must be between 0 and %d", name.what,
                  name.value, name.count - 1);
@@ -122,6 +122,66 @@ Status CheckFinish(const Problem& problem) {
     return Error(Code::kInvalidProblem,
                  "bias and scale go with fwd and bwd_data only, not with %s; leave them out",
                  Name(problem.direction));
+  }
+  return {};
+}
+
+// An axis of the windows, and the extents that follow from it.
+Status CheckPooledAxis(const Problem& problem, int s) {
+  const Pool& pool = problem.pool;
+  const int64_t extent = problem.shape.out[s], window = pool.window[s];
+  const char* name = kSpatialNames[s];
+  for (const auto& [what, value] : {std::pair{"window", window}, {"stride", pool.stride[s]}}) {
+    if (value >= 1 && value <= kLargest) continue;
+    return Error(Code::kInvalidProblem,
+                 "the pool's %s on axis %s is %lld; it must be at least 1 and at most 2^60", what,
+                 name, static_cast<long long>(value));
+  }
+  for (const int64_t pad : {pool.pad_before[s], pool.pad_after[s]}) {
+    if (pad >= 0 && pad < window) continue;
+    return Error(Code::kInvalidProblem,
+                 "the pool's padding on axis %s is %lld; it must be at least 0 and less than the "
+                 "window, %lld",
+                 name, static_cast<long long>(pad), static_cast<long long>(window));
+  }
+  const int64_t expected = pool.OutExtent(s, extent);
+  if (expected < 1) {
+    return Error(Code::kInvalidProblem,
+                 "z would be empty on axis %s: %lld of y + padding %lld + %lld is less than the "
+                 "pool's window %lld; use a smaller window",
+                 name, static_cast<long long>(extent), static_cast<long long>(pool.pad_before[s]),
+                 static_cast<long long>(pool.pad_after[s]), static_cast<long long>(window));
+  }
+  if (expected == problem.shape.pooled[s]) return {};
+  return Error(Code::kInvalidProblem,
+               "z has %lld on axis %s; %lld of y, the pool's padding %lld:%lld, window %lld and "
+               "stride %lld make it %lld",
+               static_cast<long long>(problem.shape.pooled[s]), name,
+               static_cast<long long>(extent), static_cast<long long>(pool.pad_before[s]),
+               static_cast<long long>(pool.pad_after[s]), static_cast<long long>(window),
+               static_cast<long long>(pool.stride[s]), static_cast<long long>(expected));
+}
+
+Status CheckPool(const Problem& problem) {
+  const bool pools = problem.pool.pools();
+  if ((pools || problem.saves) && problem.direction != Direction::kForward) {
+    return Error(Code::kInvalidProblem, "a pool and what is saved go with fwd only, not with %s",
+                 Name(problem.direction));
+  }
+  if (pools && problem.beta != 0.0) {
+    return Error(
+        Code::kInvalidProblem,
+        "beta is %g: old values of z cannot be added before the pool; pass beta 0, and what "
+        "is to be added to y as the residual",
+        problem.beta);
+  }
+  for (int s = 0; s < 3 && pools; ++s) OOC_TRY(CheckPooledAxis(problem, s));
+  if (problem.saving().bits > kMostSavedBits) {
+    return Error(
+        Code::kUnsupported,
+        "windows of %lld elements take %d bits for a winner; save at most %d, from smaller "
+        "windows, or run forward without saving",
+        static_cast<long long>(problem.pool.Elements()), problem.saving().bits, kMostSavedBits);
   }
   return {};
 }
@@ -157,12 +217,11 @@ Status CheckStrides(const Problem& problem, Operand operand) {
     }
     span = Add(span, Mul(dims[d] - 1, stride[d]));
   }
-  if (Mul(span, SizeOf(problem.dtype)) > kLargest) {
+  if (Mul(span, SizeOf(problem.DTypeOf(operand))) > kLargest) {
     return Error(Code::kInvalidProblem,
                  "%s spans more than 2^60 bytes; check its shape and strides", name);
   }
-  const bool written = operand == problem.output();
-  if (written && MayOverlap(dims, stride)) {
+  if (problem.Writes(operand) && MayOverlap(dims, stride)) {
     return Error(Code::kInvalidProblem,
                  "%s is written, but its strides let two elements share an address; pass a "
                  "contiguous output",
@@ -186,9 +245,10 @@ Status Validate(const Problem& problem) {
   OOC_TRY(CheckCounts(problem.shape));
   for (int s = 0; s < 3; ++s) OOC_TRY(CheckAxis(problem.shape, s));
   for (int s = 0; s < 3 - problem.rank; ++s) OOC_TRY(CheckUnseen(problem.shape, s));
+  OOC_TRY(CheckPool(problem));
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (operand == Operand::kOld || !problem.Uses(operand)) continue;
+    if (operand == Operand::kOld || !problem.Has(operand)) continue;
     if (problem.BytesOf(operand) > kLargest) {
       return Error(Code::kInvalidProblem, "%s would have more than 2^60 bytes; check its shape",
                    Name(operand, problem.direction));

@@ -57,4 +57,7 @@ inline constexpr ActivationWord kActivationWords[kActivations] = {
     {"", false},        {"relu", false}, {"clip", true}, {"elu", true},
     {"sigmoid", false}, {"tanh", false}, {"swish", true}};
 
+// The pools' words, by the value of PoolMode; kNone has none.
+inline constexpr const char* kPoolWords[kPoolModes] = {"", "maxpool", "avgpool", "avgpoolin"};
+
 }  // namespace oocdnn

@@ -129,14 +129,14 @@ Homes Context::HomesOf(const Problem& problem, const HostTensors& tensors) {
   Homes home{};
   for (int i = 0; i < kOperands; ++i) {
     const bool there = !tensors[i].in_file() && tensors[i].tier == Tier::kDevice;
-    if (problem.Uses(static_cast<Operand>(i)) && there) home[i] = Home::kDevice;
+    if (problem.Has(static_cast<Operand>(i)) && there) home[i] = Home::kDevice;
   }
   return home;
 }
 
 bool Context::OnDevice(const Problem& problem, const Homes& home) {
   for (int i = 0; i < kOperands; ++i) {
-    if (problem.Uses(static_cast<Operand>(i)) && home[i] == Home::kHost) return false;
+    if (problem.Has(static_cast<Operand>(i)) && home[i] == Home::kHost) return false;
   }
   return true;
 }
@@ -148,10 +148,10 @@ InPlace Context::InPlaceOf(const Problem& problem, const HostTensors& tensors,
   InPlace in_place{};
   if (!OnDevice(problem, home)) return in_place;
   const auto alignment = static_cast<uintptr_t>(stack_.device->capabilities().alignment);
-  for (const Operand operand :
-       {Operand::kX, Operand::kW, Operand::kY, Operand::kResidual, Operand::kOld}) {
+  for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY, Operand::kResidual,
+                                Operand::kOld, Operand::kZ, Operand::kSaved}) {
     const auto address = reinterpret_cast<uintptr_t>(tensors[Index(operand)].view.data);
-    in_place[Index(operand)] = problem.Uses(operand) && address % alignment == 0;
+    in_place[Index(operand)] = problem.Has(operand) && address % alignment == 0;
   }
   if (problem.flip) in_place[Index(Operand::kW)] = false;
   const Operand output = problem.output();

@@ -76,10 +76,12 @@ bool Overlap(const Problem& problem, const HostTensors& tensors, Operand a, Oper
 }
 
 // A residual that is the output itself is read tile by tile before the tile is written.
-bool InPlaceResidual(const HostTensors& tensors, Operand input, Operand output) {
+bool InPlaceResidual(const Problem& problem, const HostTensors& tensors, Operand input,
+                     Operand output) {
   const HostTensor &a = tensors[Index(input)], &b = tensors[Index(output)];
   const bool same_place = a.in_file() ? a.offset == b.offset : a.view.data == b.view.data;
-  return input == Operand::kResidual && same_place && a.view.stride == b.view.stride;
+  return input == Operand::kResidual && output == problem.sum() && same_place &&
+         a.view.stride == b.view.stride;
 }
 
 template <class T>
@@ -114,6 +116,7 @@ void ScaleAny(void* data, DType dtype, const Dims& dims, const Dims& stride, dou
     case DType::kFloat64: return Scale(static_cast<double*>(data), dims, stride, beta);
     case DType::kFloat16: return Scale(static_cast<Half*>(data), dims, stride, beta);
     case DType::kBFloat16: return Scale(static_cast<Brain*>(data), dims, stride, beta);
+    case DType::kByte: return;
   }
 }
 
@@ -154,13 +157,26 @@ Status ScaleOnDevice(Device& device, Arena& arena, const TensorView& view, Opera
   return device.SynchronizeStream(stream.get());
 }
 
+// Nothing that is written shares memory with anything else.
+Status CheckOutput(const Problem& problem, const HostTensors& tensors, Operand output) {
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (operand == Operand::kOld || operand == output || !problem.Has(operand)) continue;
+    if (!Overlap(problem, tensors, operand, output)) continue;
+    if (InPlaceResidual(problem, tensors, operand, output)) continue;
+    return Error(Code::kInvalidProblem,
+                 "%s overlaps %s; a convolution cannot run in place, pass another output",
+                 Name(output, problem.direction), Name(operand, problem.direction));
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckOperands(const Problem& problem, const HostTensors& tensors) {
-  const Operand output = problem.output();
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (operand == Operand::kOld || !problem.Uses(operand)) continue;
+    if (operand == Operand::kOld || !problem.Has(operand)) continue;
     const Dims dims = problem.DimsOf(operand);
     if (std::count(dims.begin(), dims.end(), 0) > 0) continue;
     if (tensors[i].in_file()) {
@@ -170,14 +186,8 @@ Status CheckOperands(const Problem& problem, const HostTensors& tensors) {
                    Name(operand, problem.direction));
     }
   }
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    if (operand == Operand::kOld || operand == output || !problem.Uses(operand)) continue;
-    if (!Overlap(problem, tensors, operand, output)) continue;
-    if (InPlaceResidual(tensors, operand, output)) continue;
-    return Error(Code::kInvalidProblem,
-                 "%s overlaps %s; a convolution cannot run in place, pass another output",
-                 Name(output, problem.direction), Name(operand, problem.direction));
+  for (const Operand operand : {problem.output(), Operand::kSaved}) {
+    if (problem.Writes(operand)) OOC_TRY(CheckOutput(problem, tensors, operand));
   }
   return {};
 }
@@ -186,7 +196,7 @@ Status LocateOperands(Device& device, const Problem& problem, HostTensors* tenso
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     HostTensor& tensor = (*tensors)[i];
-    if (!problem.Uses(operand) || tensor.in_file()) continue;
+    if (!problem.Has(operand) || tensor.in_file()) continue;
     const Range range = RangeOf(problem, *tensors, operand);
     if (range.end <= range.begin) continue;
     const auto* const begin = reinterpret_cast<const void*>(range.begin);  // NOLINT: an address

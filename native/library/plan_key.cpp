@@ -8,7 +8,7 @@ namespace oocdnn {
 namespace {
 
 // Raised whenever the same request may have another plan than before, or another key.
-constexpr int kPlanner = 2;
+constexpr int kPlanner = 3;
 
 void Append(std::string* key, const void* data, size_t bytes) {
   key->append(static_cast<const char*>(data), bytes);
@@ -25,15 +25,22 @@ std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_p
                            static_cast<int32_t>(problem.epilogue.scale),
                            static_cast<int32_t>(problem.epilogue.bias),
                            static_cast<int32_t>(problem.epilogue.residual),
-                           static_cast<int32_t>(problem.epilogue.activation)};
+                           static_cast<int32_t>(problem.epilogue.activation),
+                           static_cast<int32_t>(problem.pool.mode),
+                           static_cast<int32_t>(problem.pool.ceil),
+                           static_cast<int32_t>(problem.saves)};
   const double scalars[] = {problem.alpha, problem.beta, problem.epilogue.residual_alpha,
                             problem.epilogue.parameter};
   Append(&key, small, sizeof small);
   Append(&key, scalars, sizeof scalars);
   Append(&key, &problem.shape, sizeof problem.shape);
+  for (const Spatial* part : {&problem.pool.window, &problem.pool.stride, &problem.pool.pad_before,
+                              &problem.pool.pad_after}) {
+    Append(&key, part, sizeof *part);
+  }
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (!problem.Uses(operand)) continue;
+    if (!problem.Has(operand)) continue;
     const Dims dims = problem.DimsOf(operand);
     Dims stride = problem.stride[i];
     for (size_t d = 0; d < stride.size(); ++d) stride[d] = dims[d] > 1 ? stride[d] : 0;

@@ -121,7 +121,8 @@ Result<PlanReport> Attempt(Device& device, const PlanRequest& request, const Pro
 Status CheckIndexable(const Problem& problem) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (problem.Uses(operand) && problem.BytesOf(operand) / SizeOf(problem.dtype) > INT32_MAX) {
+    if (problem.Uses(operand) &&
+        problem.BytesOf(operand) / SizeOf(problem.DTypeOf(operand)) > INT32_MAX) {
       return Error(Code::kUnsupported, "%s has 2^31 elements or more: it takes tiles",
                    Name(operand, problem.direction));
     }

@@ -13,17 +13,20 @@ constexpr RowCount kNoRows{0, 0};
 // are measured alone, and hold each other up, by as much in calls on an H200.
 constexpr double kBounceLoss = 1.05, kBesideBounceLoss = 1.15;
 
-// Tiles that the finishing pass touches: it reads and writes the output and reads what is as large.
+// Tiles that the finishing pass touches: it reads the sum, writes it back where that is the output,
+// and reads what is as large.
 int64_t FinishPasses(const Problem& problem) {
   if (!problem.NeedsFinish()) return 0;
-  return 2 + (problem.Uses(Operand::kOld) ? 1 : 0) + (problem.Uses(Operand::kResidual) ? 1 : 0);
+  return 1 + (problem.Stays(problem.sum()) ? 0 : 1) + (problem.Uses(Operand::kOld) ? 1 : 0) +
+         (problem.Uses(Operand::kResidual) ? 1 : 0);
 }
 
-// Whether y, which every problem has, lies with its channels side by side.
+// Whether y, or z where y is pooled, lies with its channels side by side.
 bool ChannelsLast(const Problem& problem) {
-  const Dims& stride = problem.stride[Index(Operand::kY)];
-  const Dims dims = problem.DimsOf(Operand::kY);
-  const int fastest = problem.shape.out[2] > 1 ? 5 : 4;
+  const Operand operand = problem.Has(Operand::kY) ? Operand::kY : Operand::kZ;
+  const Dims& stride = problem.stride[Index(operand)];
+  const Dims dims = problem.DimsOf(operand);
+  const int fastest = dims[5] > 1 ? 5 : 4;
   return dims[2] > 1 && stride[2] < stride[fastest];
 }
 
@@ -49,7 +52,7 @@ Serial SerialOf(const Problem& problem, const Totals& totals, const Depths& dept
   int64_t waiting = 0;  // transfers of the operand so far that waits most often
   for (int i = 0; i < kOperands; ++i) {
     const Flow& flow = totals.flow[i];
-    if (static_cast<Operand>(i) == problem.output() || flow.transfers == 0) continue;
+    if (problem.Writes(static_cast<Operand>(i)) || flow.transfers == 0) continue;
     const double one = flow.seconds / static_cast<double>(flow.transfers);
     serial.first += one;
     if (depths[i] <= 1) waiting = std::max(waiting, flow.transfers);
@@ -73,7 +76,7 @@ Held HeldUp(const Problem& problem, const Rates& rates, const Totals& totals, do
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (rates.Inside(operand)) continue;
-    (operand == problem.output() ? drains : fetches) += totals.flow[i].seconds;
+    (problem.Writes(operand) ? drains : fetches) += totals.flow[i].seconds;
   }
   const double longer = 1.0 / rates.SpeedTogether() - 1.0;
   const auto held = [&](double serial, double others) {
@@ -119,13 +122,14 @@ double Rates::MoveSeconds(Operand operand, int64_t elements) const {
   return bytes / profile_.move_bytes_per_second;
 }
 
-double Rates::DrainSeconds(int64_t elements, const RowCount& rows) const {
-  return TransferSeconds(problem_.output(), wire_.drain, elements, rows);
+double Rates::DrainSeconds(Operand operand, int64_t elements, const RowCount& rows) const {
+  return TransferSeconds(operand, wire_.drain, elements, rows);
 }
 
 double Rates::TransferSeconds(Operand operand, double rate, int64_t elements,
                               const RowCount& rows) const {
-  const double bytes = static_cast<double>(elements) * static_cast<double>(element_bytes_);
+  const int64_t size = operand == Operand::kSaved ? 1 : element_bytes_;
+  const double bytes = static_cast<double>(elements) * static_cast<double>(size);
   const auto far = static_cast<double>(rows.far), near = static_cast<double>(rows.all) - far;
   switch (home_[Index(operand)]) {
     case Home::kHost:
@@ -192,8 +196,13 @@ double Rates::UndisturbedSeconds(double seconds) const {
 
 double Rates::FinishSeconds(const ConvShape& tile) const {
   if (finish_passes_ == 0) return 0.0;
-  const double bytes = Elements(tile, problem_.output(), problem_.direction) *
-                       static_cast<double>(tile_bytes_ * finish_passes_);
+  double bytes = Elements(tile, problem_.sum(), problem_.direction) *
+                 static_cast<double>(tile_bytes_ * finish_passes_);
+  for (const Operand made : {Operand::kZ, Operand::kSaved}) {
+    if (!problem_.Uses(made)) continue;
+    bytes += Elements(tile, made, problem_.direction) *
+             static_cast<double>(SizeOf(problem_.DTypeOf(made)));
+  }
   return bytes / profile_.move_bytes_per_second;
 }
 
@@ -206,10 +215,11 @@ double Rates::HostSeconds(int64_t steps) const {
 }
 
 double Rates::ExposedSeconds(Operand operand, int64_t bytes, int64_t transfers) const {
-  if (!Bounces() || transfers == 0 || Inside(operand)) return 0.0;
+  const bool made = operand == Operand::kZ || operand == Operand::kSaved;  // lie as the caller's
+  if (!Bounces() || transfers == 0 || Inside(operand) || made) return 0.0;
   const double one = static_cast<double>(bytes) / static_cast<double>(transfers);
   const double beyond = std::max(one - static_cast<double>(bounce_bytes_), 0.0);
-  const double rate = operand == problem_.output() ? wire_.drain : wire_.fetch;
+  const double rate = problem_.Writes(operand) ? wire_.drain : wire_.fetch;
   // Nothing is computed before the first fetch, or after the last.
   return beyond * static_cast<double>(transfers - 1) / rate;
 }
@@ -220,12 +230,12 @@ Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const 
   Flow flow;
   flow.transfers = traffic.transfers;
   flow.rows = rates.Inside(operand) ? 0 : traffic.rows.all;
-  flow.bytes = rates.Inside(operand) ? 0 : Mul(traffic.elements, SizeOf(problem.dtype));
+  flow.bytes = rates.Inside(operand) ? 0 : Mul(traffic.elements, SizeOf(problem.DTypeOf(operand)));
   // Fixed costs come once per transfer, the rest once in all.
-  const bool drains = operand == problem.output();
+  const bool drains = problem.Writes(operand);
   const double fixed =
-      drains ? rates.DrainSeconds(0, kNoRows) : rates.FetchSeconds(operand, 0, kNoRows);
-  const double all = drains ? rates.DrainSeconds(traffic.elements, traffic.rows)
+      drains ? rates.DrainSeconds(operand, 0, kNoRows) : rates.FetchSeconds(operand, 0, kNoRows);
+  const double all = drains ? rates.DrainSeconds(operand, traffic.elements, traffic.rows)
                             : rates.FetchSeconds(operand, traffic.elements, traffic.rows);
   flow.seconds = all + fixed * static_cast<double>(traffic.transfers - 1);
   flow.move_seconds = rates.MoveSeconds(operand, traffic.moved);
@@ -252,7 +262,7 @@ Totals TotalsOf(const Problem& problem, const Rates& rates, const Cuts& cuts,
   totals.compute_seconds = ComputeSeconds(problem, rates, cuts, &totals.steps);
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (!problem.Uses(operand)) continue;
+    if (!problem.Has(operand)) continue;
     totals.flow[i] = FlowOf(problem, rates, cuts, order, operand, std::max(depths[i], 1));
   }
   return totals;
@@ -266,10 +276,10 @@ Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals) {
   for (int i = 0; i < kOperands; ++i) {
     if (rates.Inside(static_cast<Operand>(i))) inside += totals.flow[i].seconds;
     cost.compute_seconds += totals.flow[i].move_seconds;
-    if (static_cast<Operand>(i) == problem.output()) {
-      cost.drain_seconds = totals.flow[i].seconds;
-      drain_exposed = totals.flow[i].exposed;
-      cost.bytes_out = totals.flow[i].bytes;
+    if (problem.Writes(static_cast<Operand>(i))) {
+      cost.drain_seconds += totals.flow[i].seconds;
+      drain_exposed += totals.flow[i].exposed;
+      cost.bytes_out = Add(cost.bytes_out, totals.flow[i].bytes);
     } else {
       cost.fetch_seconds += totals.flow[i].seconds;
       fetch_exposed += totals.flow[i].exposed;
@@ -298,7 +308,7 @@ double WireBound(const Problem& problem, const Rates& rates, const Totals& total
     if (flow.transfers == 0 || rates.Inside(static_cast<Operand>(i))) continue;
     alone += flow.end_seconds;
     between += static_cast<double>(flow.bytes) - flow.end_bytes;
-    (static_cast<Operand>(i) == problem.output() ? drains : fetches) += flow.transfers - 1;
+    (problem.Writes(static_cast<Operand>(i)) ? drains : fetches) += flow.transfers - 1;
   }
   const auto copies = static_cast<double>(std::max(fetches, drains));
   return alone + rates.WireSeconds(between) + copies * rates.CopySeconds();

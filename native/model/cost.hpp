@@ -19,7 +19,7 @@ class Rates {
 
   // A transfer of `elements` in `rows`, from where the operand is.
   [[nodiscard]] double FetchSeconds(Operand operand, int64_t elements, const RowCount& rows) const;
-  [[nodiscard]] double DrainSeconds(int64_t elements, const RowCount& rows) const;
+  [[nodiscard]] double DrainSeconds(Operand operand, int64_t elements, const RowCount& rows) const;
   // Of so many elements of a tile that are rolled over, by what computes.
   [[nodiscard]] double MoveSeconds(Operand operand, int64_t elements) const;
   // One tile's convolution, as it was timed, or else: padded rows count, as the device computes
@@ -74,15 +74,16 @@ class Rates {
   WireRates wire_;
   bool reorders_;          // tiles have another memory order than the caller's tensors
   int64_t bounce_bytes_;   // see PlanRequest
-  int64_t element_bytes_;  // of the caller's tensors
-  int64_t finish_passes_;  // tiles that the finishing pass reads and writes
+  int64_t element_bytes_;  // of the caller's tensors, but for what is saved
+  int64_t finish_passes_;  // tiles like the sum's that the finishing pass reads and writes
   int64_t tile_bytes_;     // of an element inside the device
   int64_t channels_at_once_;
   Arithmetic arithmetic_;
   double run_seconds_;  // of every usual tile, 0: by the profile
 };
 
-// What one operand costs over the whole schedule: fetch seconds, or drain seconds of the output.
+// What one operand costs over the whole schedule: fetch seconds, or drain seconds of what is
+// written.
 struct Flow {
   double seconds = 0.0;
   double exposed = 0.0;              // of them, what no convolution hides

@@ -162,10 +162,12 @@ AxisCut CutOf(const Problem& problem, const Tiling& tiling, Axis axis) {
     const ConvShape tile = TileShape(problem, tiling);
     cut.in = tile.in[SpatialIndex(axis)];
     cut.out = tile.out[SpatialIndex(axis)];
+    cut.pooled = tile.pooled[SpatialIndex(axis)];
+    cut.saved = tile.saved[SpatialIndex(axis)];
   }
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (!problem.Uses(operand) || !Moves(problem, operand, axis)) continue;
+    if (!problem.Has(operand) || !Moves(problem, operand, axis)) continue;
     cut.rows[i] = Summation(problem, tiling, operand, axis).Run();
   }
   return cut;
@@ -181,6 +183,8 @@ void SetExtents(const AxisCut& cut, ConvShape* shape) {
   }
   shape->in[SpatialIndex(cut.axis)] = cut.in;
   shape->out[SpatialIndex(cut.axis)] = cut.out;
+  shape->pooled[SpatialIndex(cut.axis)] = cut.pooled;
+  shape->saved[SpatialIndex(cut.axis)] = cut.saved;
 }
 
 AxisArray CountsOf(const Cuts& cuts) {

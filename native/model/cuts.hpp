@@ -25,7 +25,8 @@ struct CutRows {
 struct AxisCut {
   Axis axis = Axis::kN;
   int64_t length = 1, count = 1;
-  int64_t in = 1, out = 1;  // of the tile's convolution, spatial axes only
+  int64_t in = 1, out = 1;  // of the tile's convolution, spatial axes only, as what follows
+  int64_t pooled = 1, saved = 1;
   std::array<CutRows, kOperands> rows;
 };
 

@@ -28,7 +28,7 @@ Candidate Deeper(const Problem& problem, Candidate candidate, int ring) {
   for (int i = 0; i < kOperands; ++i) {
     int& depth = candidate.depths[i];
     const bool raised = ring == kOperands ? depth == 2 : i == ring;
-    if (!raised || !problem.Uses(static_cast<Operand>(i)) || depth >= kMostSlots) continue;
+    if (!raised || !problem.Has(static_cast<Operand>(i)) || depth >= kMostSlots) continue;
     if (BoxesOf(problem, counts, static_cast<Operand>(i)) > depth) ++depth;
   }
   return candidate;

@@ -40,8 +40,10 @@ int64_t Footprint::Elements(const ConvShape& tile, Operand operand) const {
 }
 
 int64_t Footprint::ElementBytes(Operand operand, bool partial) const {
+  if (operand == Operand::kZ || operand == Operand::kSaved)
+    return SizeOf(problem_.DTypeOf(operand));
   const DType accumulator = AccumulatorOf(problem_.dtype);
-  if (ShapedAs(problem_, operand) == problem_.output()) {
+  if (ShapedAs(problem_, operand) == problem_.sum()) {
     if (problem_.direction == Direction::kBackwardBias) return SizeOf(DType::kFloat64);
     if (partial || problem_.NeedsFinish()) return SizeOf(accumulator);
   }

@@ -62,25 +62,18 @@ class Pipeline {
     run.step = step.number;
     run.fetch = Fetch(step);
     Move(step);
-    const int o = Index(problem_.output());
-    const OperandStep& out = step.operand[o];
-    int64_t& drained = free_[o][static_cast<size_t>(out.slot)];
-    if (out.enter) run.drain = drained;
+    run.drain = Awaited(step);
     const TileSeconds& tile = tiling_.IsShort(step.index) ? short_ : usual_;
-    run.seconds = tile.run + (out.leave ? tile.finish : 0.0);
+    run.seconds = tile.run + (step.operand[Index(problem_.sum())].leave ? tile.finish : 0.0);
     busy_.compute_seconds += run.seconds;
     const int64_t computed = engines_.Compute(run);
     for (int i = 0; i < kOperands; ++i) {
-      if (i != o && problem_.Uses(static_cast<Operand>(i))) {
-        free_[i][static_cast<size_t>(step.operand[i].slot)] = computed;
-      }
+      if (problem_.Reads(static_cast<Operand>(i))) Free(step, i) = computed;
     }
-    if (!out.leave) return;
-    const Load load = LoadOf(out, steps_[o]);
-    const double seconds = rates_.DrainSeconds(load.elements, load.rows);
-    if (seconds == 0.0) return;  // the result is where it belongs
-    busy_.drain_seconds += seconds;
-    drained = engines_.Drain(CopyOf(step, problem_.output(), seconds, computed));
+    for (int i = 0; i < kOperands; ++i) {
+      const auto operand = static_cast<Operand>(i);
+      if (problem_.Writes(operand) && step.operand[i].leave) Drain(step, operand, computed);
+    }
   }
 
   // Has the engines do all of it.
@@ -90,13 +83,38 @@ class Pipeline {
   [[nodiscard]] const Cost& busy() const { return busy_; }
 
  private:
+  int64_t& Free(const Step& step, int operand) {
+    return free_[operand][static_cast<size_t>(step.operand[operand].slot)];
+  }
+
+  // The last of the drains that a step's computation waits for: of the sum's slot where its tile
+  // begins, and where it ends of what the finishing pass makes.
+  int64_t Awaited(const Step& step) {
+    int64_t last = Engines::kNothing;
+    for (int i = 0; i < kOperands; ++i) {
+      const auto operand = static_cast<Operand>(i);
+      const OperandStep& mine = step.operand[i];
+      const bool begins = operand == problem_.sum() ? mine.enter : mine.leave;
+      if (problem_.Writes(operand) && begins) last = std::max(last, Free(step, i));
+    }
+    return last;
+  }
+
+  void Drain(const Step& step, Operand operand, int64_t computed) {
+    const Load load = LoadOf(step.operand[Index(operand)], steps_[Index(operand)]);
+    const double seconds = rates_.DrainSeconds(operand, load.elements, load.rows);
+    if (seconds == 0.0) return;  // the result is where it belongs
+    busy_.drain_seconds += seconds;
+    Free(step, Index(operand)) = engines_.Drain(CopyOf(step, operand, seconds, computed));
+  }
+
   // The last of the step's fetches.
   int64_t Fetch(const Step& step) {
     int64_t last = Engines::kNothing;
     for (int i = 0; i < kOperands; ++i) {
       const auto operand = static_cast<Operand>(i);
       const OperandStep& mine = step.operand[i];
-      if (!mine.enter || operand == problem_.output()) continue;
+      if (!mine.enter || !problem_.Reads(operand)) continue;
       const Load load = LoadOf(mine, steps_[i]);
       const double seconds = rates_.FetchSeconds(operand, load.elements, load.rows);
       if (seconds == 0.0) continue;  // the operand is a tile already
@@ -133,7 +151,7 @@ class Pipeline {
   TileSeconds usual_, short_;
   std::array<MemoryOrder::Steps, kOperands> steps_{};
   Engines engines_;
-  // The piece after whose end each slot is free: a computation, of the output's a drain.
+  // The piece after whose end each slot is free: a computation, of what is written a drain.
   std::array<std::vector<int64_t>, kOperands> free_;
   Cost busy_;
 };

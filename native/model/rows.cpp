@@ -9,7 +9,7 @@ namespace oocdnn {
 
 Operand ShapedAs(const Problem& problem, Operand operand) {
   const bool like_output = operand == Operand::kOld || operand == Operand::kResidual;
-  return like_output ? problem.output() : operand;
+  return like_output ? problem.sum() : operand;
 }
 
 int DimensionOf(const Problem& problem, Operand operand, Axis axis) {
@@ -21,7 +21,7 @@ int DimensionOf(const Problem& problem, Operand operand, Axis axis) {
 MemoryOrder::MemoryOrder(const Problem& problem) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (!problem.Uses(operand)) continue;
+    if (!problem.Has(operand)) continue;
     // What the output held before lies where the output does.
     const Operand place = operand == Operand::kOld ? problem.output() : operand;
     const Dims& stride = problem.stride[Index(place)];
@@ -29,7 +29,7 @@ MemoryOrder::MemoryOrder(const Problem& problem) {
     std::vector<int> order;
     for (int d = 0; d < 6; ++d) {
       if (dims[d] > 1) order.push_back(d);
-      const bool far = std::abs(stride[d]) >= kFarBytes / SizeOf(problem.dtype);
+      const bool far = std::abs(stride[d]) >= kFarBytes / SizeOf(problem.DTypeOf(operand));
       outside_[i][d] = far ? Step::kFar : Step::kNear;
     }
     std::sort(order.begin(), order.end(), [&](int a, int b) { return stride[a] < stride[b]; });

@@ -44,7 +44,7 @@ struct RowCount {
 
 // The dimension of the operand's box that `axis` moves; it must move one.
 int DimensionOf(const Problem& problem, Operand operand, Axis axis);
-// `operand`, or the output for the operands that are shaped as it is.
+// `operand`, or the sum for the operands that are shaped as it is.
 Operand ShapedAs(const Problem& problem, Operand operand);
 
 }  // namespace oocdnn

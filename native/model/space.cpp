@@ -17,9 +17,10 @@ AxisArray LengthsOf(const Cuts& cuts) {
 std::vector<Operand> RingOperands(const Problem& problem) {
   std::vector<Operand> rings;
   for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY}) {
-    if (problem.Uses(operand)) rings.push_back(operand);
+    if (problem.Has(operand)) rings.push_back(operand);
   }
-  if (problem.output() == Operand::kBias) rings.push_back(Operand::kBias);
+  const Operand output = problem.output();
+  if (output == Operand::kBias || output == Operand::kZ) rings.push_back(output);
   return rings;
 }
 
@@ -102,6 +103,8 @@ void TileSpace::Sweep(const LengthLists& lengths, const std::function<bool(int64
       smallest.length = std::min(smallest.length, choices[i].back()->length);
       smallest.in = std::min(smallest.in, choices[i].back()->in);
       smallest.out = std::min(smallest.out, choices[i].back()->out);
+      smallest.pooled = std::min(smallest.pooled, choices[i].back()->pooled);
+      smallest.saved = std::min(smallest.saved, choices[i].back()->saved);
     }
     SetExtents(smallest, &least);
   }
@@ -203,6 +206,7 @@ Depths TileSpace::MostSlots(const Slots& slots, int most) const {
   for (int i = 0; i < kOperands; ++i) {
     if (!problem().Uses(static_cast<Operand>(i))) continue;
     useful[i] = slots.boxes[i] <= kMostSlots ? static_cast<int>(slots.boxes[i]) : most;
+    if (problem().Stays(static_cast<Operand>(i))) useful[i] = 1;  // no copy waits for it
   }
   return useful;
 }

@@ -53,15 +53,15 @@ void CountShort(const Problem& problem, const Rates& rates, const Tiling& tiling
   totals->compute_seconds = ComputeSeconds(problem, rates, tiling);
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (!problem.Uses(operand)) continue;
-    const bool drains = operand == problem.output();
+    if (!problem.Has(operand)) continue;
+    const bool drains = problem.Writes(operand);
     OperandStep end;
     end.box = RegionOf(problem, tiling, operand, drains ? last : TileIndex{});
     const Load load = LoadOf(end, rates.memory().StepsOf(operand, counts));
     Flow& flow = totals->flow[i];
-    flow.end_seconds = drains ? rates.DrainSeconds(load.elements, load.rows)
+    flow.end_seconds = drains ? rates.DrainSeconds(operand, load.elements, load.rows)
                               : rates.FetchSeconds(operand, load.elements, load.rows);
-    flow.end_bytes = static_cast<double>(Mul(load.elements, SizeOf(problem.dtype)));
+    flow.end_bytes = static_cast<double>(Mul(load.elements, SizeOf(problem.DTypeOf(operand))));
   }
 }
 

@@ -15,6 +15,7 @@ double RoundoffOf(DType dtype) {
     case DType::kFloat64: return 0x1p-53;
     case DType::kFloat16: return 0x1p-11;
     case DType::kBFloat16: return 0x1p-8;
+    case DType::kByte: break;
   }
   return 0.0;
 }

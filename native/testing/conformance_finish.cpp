@@ -104,6 +104,7 @@ double ToleranceOf(DType dtype) {
     case DType::kFloat64: return 1e-14;
     case DType::kFloat16: return 0x1p-10;
     case DType::kBFloat16: return 0x1p-7;
+    case DType::kByte: break;
   }
   return 0.0;
 }

@@ -90,6 +90,22 @@ OOC_DOOR int oocdnn_testing_uses(const Problem* problem, int operand) {
   return problem->Uses(static_cast<Operand>(operand)) ? 1 : 0;
 }
 
+OOC_DOOR int oocdnn_testing_stays(const Problem* problem, int operand) {
+  return problem->Stays(static_cast<Operand>(operand)) ? 1 : 0;
+}
+
+OOC_DOOR int oocdnn_testing_writes(const Problem* problem, int operand) {
+  return problem->Writes(static_cast<Operand>(operand)) ? 1 : 0;
+}
+
+OOC_DOOR void oocdnn_testing_set_pooled(Problem* problem) { SetPooled(problem); }
+
+OOC_DOOR void oocdnn_testing_saving(const Problem* problem, int* what, int* bits) {
+  const Saving saving = problem->saving();
+  *what = static_cast<int>(saving.what);
+  *bits = saving.bits;
+}
+
 OOC_DOOR void oocdnn_testing_dims(const Problem* problem, int operand, int64_t* dims) {
   const Dims found = problem->DimsOf(static_cast<Operand>(operand));
   std::copy(found.begin(), found.end(), dims);

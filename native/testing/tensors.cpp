@@ -34,6 +34,7 @@ double Load(const void* data, DType dtype, int64_t offset) {
     case DType::kFloat64: return read(double{});
     case DType::kFloat16: return static_cast<double>(ToFloat(read(Float16{})));
     case DType::kBFloat16: return static_cast<double>(ToFloat(read(BFloat16{})));
+    case DType::kByte: return static_cast<double>(read(uint8_t{}));
   }
   return 0.0;
 }
@@ -46,6 +47,7 @@ void Store(void* data, DType dtype, int64_t offset, double value) {
     case DType::kFloat64: return write(value);
     case DType::kFloat16: return write(ToFloat16(static_cast<float>(value)));
     case DType::kBFloat16: return write(ToBFloat16(static_cast<float>(value)));
+    case DType::kByte: return write(static_cast<uint8_t>(value));
   }
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from geometry import doors
-from geometry.doors import Activation, Direction, Problem
+from geometry.doors import Activation, Direction, PoolMode, Problem
 from hypothesis import strategies as st
 
 # A simulated schedule stays below this many steps.
@@ -14,7 +14,7 @@ MOST_TILES = 48
 
 def dense(problem: Problem) -> Problem:
     """Gives every used operand the strides of a dense array."""
-    for operand in range(7):
+    for operand in range(len(doors.OPERANDS)):
         if doors.uses(problem, operand):
             problem.stride[operand][:] = doors.strides_of(doors.dims_of(problem, operand))
     return problem
@@ -25,6 +25,10 @@ def make(direction, **shape) -> Problem:
     problem = Problem(direction=direction, rank=3, alpha=1.0, beta=0.0)
     problem.epilogue.residual_alpha = 1.0
     s = problem.shape
+    for name in ("pooled", "saved"):
+        getattr(s, name)[:] = (1, 1, 1)
+    for name in ("window", "stride"):
+        getattr(problem.pool, name)[:] = (1, 1, 1)
     s.n, s.g, s.k, s.c = (shape.pop(name, 1) for name in "ngkc")
     for name in ("input", "filter", "stride", "dilation"):
         getattr(s, name)[:] = shape.pop(name, (1, 1, 1))
@@ -72,7 +76,27 @@ def problems(draw, directions=tuple(Direction), epilogues: bool = True) -> Probl
     problem.flip = draw(st.booleans())
     if epilogues:
         draw_epilogue(draw, problem)
+        if direction == Direction.FWD and draw(st.booleans()):
+            draw_pool(draw, problem)
     return dense(problem)
+
+
+def draw_pool(draw, problem: Problem) -> None:
+    """Windows that overlap, touch or leave gaps, with any padding; and saving, with or without."""
+    problem.saves = draw(st.booleans())
+    if draw(st.integers(0, 3)) > 0:
+        problem.beta, pool = 0.0, problem.pool
+        pool.mode = draw(st.sampled_from(list(PoolMode)[1:]))
+        pool.ceil = draw(st.booleans())
+        for a in range(3 - problem.rank, 3):
+            extent = problem.shape.out[a]
+            pool.window[a] = window = draw(st.integers(1, min(extent + 1, 4)))
+            pool.stride[a] = draw(st.integers(1, 4))
+            pool.pad_before[a] = before = draw(st.integers(0, window - 1))
+            pool.pad_after[a] = after = draw(st.integers(0, window - 1))
+            if extent + before + after < window:
+                pool.window[a], pool.pad_before[a], pool.pad_after[a] = 1, 0, 0
+    doors.set_pooled(problem)
 
 
 def draw_epilogue(draw, problem: Problem) -> None:
@@ -120,7 +144,7 @@ def orders(draw, problem: Problem):
     return sorted(order, key=lambda axis: doors.is_reduction(problem, axis))
 
 
-depths = st.lists(st.integers(1, 4), min_size=7, max_size=7)
+depths = st.lists(st.integers(1, 4), min_size=9, max_size=9)
 
 
 @st.composite

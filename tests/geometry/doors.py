@@ -13,8 +13,9 @@ Spatial = c_int64 * 3
 AxisArray = c_int64 * 7
 Order = c_int32 * 7
 
-OPERANDS = ("x", "w", "y", "bias", "scale", "residual", "old")
-X, W, Y, BIAS, SCALE, RESIDUAL, OLD = range(7)
+OPERANDS = ("x", "w", "y", "bias", "scale", "residual", "old", "z", "saved")
+X, W, Y, BIAS, SCALE, RESIDUAL, OLD, Z, SAVED = range(9)
+PerOperand = c_int32 * len(OPERANDS)
 AXES = ("N", "G", "K", "C", "D", "H", "W")
 TEXT_BYTES = 4096
 
@@ -43,11 +44,25 @@ class Activation(IntEnum):
     SWISH = 6
 
 
+class PoolMode(IntEnum):
+    NONE = 0
+    MAX = 1
+    AVERAGE = 2
+    AVERAGE_INSIDE = 3
+
+
+class Saved(IntEnum):
+    NOTHING = 0
+    WINNERS = 1
+    ALIVE = 2
+
+
 class Shape(Structure):
     _fields_ = [
         *[(name, c_int64) for name in ("n", "g", "k", "c")],
         *[(name, Spatial) for name in ("input", "filter", "out")],
         *[(name, Spatial) for name in ("pad_before", "pad_after", "stride", "dilation")],
+        *[(name, Spatial) for name in ("pooled", "saved")],
     ]
 
 
@@ -57,6 +72,14 @@ class Epilogue(Structure):
         ("residual_alpha", c_double),
         ("activation", c_int),
         ("parameter", c_double),
+    ]
+
+
+class Pool(Structure):
+    _fields_ = [
+        ("mode", c_int),
+        *[(name, Spatial) for name in ("window", "stride", "pad_before", "pad_after")],
+        ("ceil", c_bool),
     ]
 
 
@@ -71,7 +94,9 @@ class Problem(Structure):
         ("alpha", c_double),
         ("beta", c_double),
         ("epilogue", Epilogue),
-        ("stride", Dims * 7),
+        ("pool", Pool),
+        ("saves", c_bool),
+        ("stride", Dims * len(OPERANDS)),
     ]
 
 
@@ -106,7 +131,7 @@ class OperandStep(Structure):
 
 
 class Step(Structure):
-    _fields_ = [("number", c_int64), ("index", AxisArray), ("operand", OperandStep * 7)]
+    _fields_ = [("number", c_int64), ("index", AxisArray), ("operand", OperandStep * len(OPERANDS))]
 
 
 class Refused(Exception):
@@ -127,7 +152,7 @@ def library() -> ctypes.CDLL:
     loaded.oocdnn_testing_output_extent.argtypes = [c_int64] * 6
     loaded.oocdnn_testing_schedule.restype = c_int64
     loaded.oocdnn_testing_schedule.argtypes = [
-        POINTER(Problem), POINTER(Tiling), Order, c_int32 * 7, POINTER(Step), c_int64,
+        POINTER(Problem), POINTER(Tiling), Order, PerOperand, POINTER(Step), c_int64,
     ]  # fmt: skip
     for name in ("parse_problem", "parse_placement"):
         door = getattr(loaded, f"oocdnn_testing_{name}")
@@ -164,7 +189,7 @@ def text_of(problem: Problem) -> str:
 
 
 def parse_placement(text: str) -> list[int]:
-    raw, places, (message, room) = text.encode(), (c_int32 * 7)(), _message()
+    raw, places, (message, room) = text.encode(), PerOperand(), _message()
     _answer(
         library().oocdnn_testing_parse_placement(raw, len(raw), byref(places), message, room),
         message,
@@ -174,7 +199,7 @@ def parse_placement(text: str) -> list[int]:
 
 def placement_text(places: list[int]) -> str:
     text, room = _message()
-    library().oocdnn_testing_placement_text((c_int32 * 7)(*places), text, room)
+    library().oocdnn_testing_placement_text(PerOperand(*places), text, room)
     return text.value.decode()
 
 
@@ -189,6 +214,27 @@ def output_of(problem: Problem) -> int:
 
 def uses(problem: Problem, operand: int) -> bool:
     return bool(library().oocdnn_testing_uses(byref(problem), operand))
+
+
+def stays(problem: Problem, operand: int) -> bool:
+    """Whether the operand is made on the device and used up there."""
+    return bool(library().oocdnn_testing_stays(byref(problem), operand))
+
+
+def writes(problem: Problem, operand: int) -> bool:
+    return bool(library().oocdnn_testing_writes(byref(problem), operand))
+
+
+def set_pooled(problem: Problem) -> None:
+    """Fills in the sizes of z and of what is saved."""
+    library().oocdnn_testing_set_pooled(byref(problem))
+
+
+def saving(problem: Problem) -> tuple[Saved, int]:
+    """What is saved, and the bits of an element."""
+    what, bits = c_int(), c_int()
+    library().oocdnn_testing_saving(byref(problem), byref(what), byref(bits))
+    return Saved(what.value), bits.value
 
 
 def dims_of(problem: Problem, operand: int) -> tuple[int, ...]:
@@ -264,7 +310,7 @@ def schedule(problem: Problem, tiling: Tiling, order, depths) -> list[Step]:
         capacity *= count
     steps = (Step * max(capacity, 1))()
     number = library().oocdnn_testing_schedule(
-        byref(problem), byref(tiling), Order(*order), (c_int32 * 7)(*depths), steps, capacity
+        byref(problem), byref(tiling), Order(*order), PerOperand(*depths), steps, capacity
     )
     if number != capacity:
         raise AssertionError(f"{number} steps for {capacity} tiles")

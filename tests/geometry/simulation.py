@@ -9,15 +9,32 @@ from __future__ import annotations
 import numpy as np
 import oracle
 from geometry import doors
-from geometry.doors import BIAS, OLD, RESIDUAL, SCALE, Activation, Direction, Problem, W, X, Y
+from geometry.doors import (
+    BIAS,
+    OLD,
+    RESIDUAL,
+    SAVED,
+    SCALE,
+    Activation,
+    Direction,
+    PoolMode,
+    Problem,
+    W,
+    X,
+    Y,
+    Z,
+)
 
 ACTIVATIONS = {Activation.IDENTITY: "identity", Activation.RELU: "relu"}
+MODES = {PoolMode.MAX: "max", PoolMode.AVERAGE: "avg", PoolMode.AVERAGE_INSIDE: "avg_inside"}
+ALL = range(len(doors.OPERANDS))
 
 
 def random_tensors(problem: Problem, seed: int) -> dict[int, np.ndarray]:
     """Small whole numbers for every operand that is read, in the operand's six dimensions."""
     rng = np.random.default_rng(seed)
-    read = [i for i in range(7) if doors.uses(problem, i) and i != doors.output_of(problem)]
+    made = [i for i in ALL if doors.writes(problem, i) or doors.stays(problem, i)]
+    read = [i for i in ALL if doors.uses(problem, i) and i not in made]
     return {i: rng.integers(-4, 5, doors.dims_of(problem, i)).astype(np.float64) for i in read}
 
 
@@ -67,8 +84,32 @@ def finish(problem: Problem, total, tensors) -> np.ndarray:
     return oracle.activate(v, ACTIVATIONS[epilogue.activation])
 
 
+def pool_of(problem: Problem) -> oracle.Pool | None:
+    pool = problem.pool
+    if pool.mode == PoolMode.NONE:
+        return None
+    padding = tuple(zip(pool.pad_before, pool.pad_after, strict=True))
+    window, stride = tuple(pool.window), tuple(pool.stride)
+    return oracle.Pool(MODES[pool.mode], window, stride, padding, pool.ceil)
+
+
+def outputs(problem: Problem, y) -> dict[int, np.ndarray]:
+    """What leaves the device of a finished sum."""
+    pool, made = pool_of(problem), {}
+    made[doors.output_of(problem)] = y if pool is None else oracle.pool(y, pool)[0]
+    if problem.saves:
+        made[SAVED] = oracle.saved(y, pool, ACTIVATIONS[problem.epilogue.activation])
+    return {operand: array for operand, array in made.items() if array is not None}
+
+
 def whole(problem: Problem, tensors) -> np.ndarray:
-    return finish(problem, convolve(problem, problem.shape, tensors), tensors)
+    """The output."""
+    return all_of(problem, tensors)[doors.output_of(problem)]
+
+
+def all_of(problem: Problem, tensors) -> dict[int, np.ndarray]:
+    """All that leaves the device."""
+    return outputs(problem, finish(problem, convolve(problem, problem.shape, tensors), tensors))
 
 
 def ranges(box: doors.Box) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
@@ -102,19 +143,22 @@ def is_short(tiling: doors.Tiling, index) -> bool:
 
 
 class Simulation:
-    """Runs all steps on creation. `output` is the result; `fetches[i]` and `drains` count how often
-    each element crossed, `enters[i]` how many boxes were brought in."""
+    """Runs all steps on creation. `outputs` are the results, `output` the one that is no bits;
+    `fetches[i]` and `drains[i]` count how often each element crossed, `enters[i]` how many boxes
+    were brought in."""
 
     def __init__(self, problem, tiling, order, depths, tensors):
         self.problem, self.tensors = problem, tensors
         self.tiling = tiling
-        self.output_operand = doors.output_of(problem)
-        self.output = np.full(doors.dims_of(problem, self.output_operand), np.nan)
-        self.drains = np.zeros(self.output.shape, dtype=int)
+        self.sum = Y if doors.output_of(problem) == Z else doors.output_of(problem)
+        written = [i for i in ALL if doors.writes(problem, i)]
+        self.outputs = {i: np.full(doors.dims_of(problem, i), np.nan) for i in written}
+        self.output = self.outputs[doors.output_of(problem)]
+        self.drains = {i: np.zeros(array.shape, dtype=int) for i, array in self.outputs.items()}
         self.fetches = {i: np.zeros(t.shape, dtype=int) for i, t in tensors.items()}
-        self.enters = dict.fromkeys(range(7), 0)
+        self.enters = dict.fromkeys(ALL, 0)
         self.rolled_rows = 0
-        used = [i for i in range(7) if doors.uses(problem, i)]
+        used = [i for i in ALL if doors.uses(problem, i)]
         self.slots = {i: [np.nan] * max(1, depths[i]) for i in used}
         self.shapes = [doors.tile_shape(problem, tiling, short) for short in (False, True)]
         for step in doors.schedule(problem, tiling, order, depths):
@@ -130,15 +174,16 @@ class Simulation:
         shape = self.shapes[is_short(self.tiling, step.index)]
         for i in self.slots:
             assert tuple(step.operand[i].box.extent) == self._tile_dims(shape, i)
-            if i != self.output_operand:
+            if i in self.tensors:
                 now[i] = self._bring(i, step.operand[i])
         part = convolve(self.problem, shape, now)
-        end = step.operand[self.output_operand]
-        slots = self.slots[self.output_operand]
-        self.enters[self.output_operand] += end.enter
+        end = step.operand[self.sum]
+        slots = self.slots[self.sum]
+        self.enters[self.sum] += end.enter
         slots[end.slot] = part if end.enter else slots[end.slot] + part
+        assert all(step.operand[i].leave == end.leave for i in self.outputs)
         if end.leave:
-            self._drain(finish(self.problem, slots[end.slot], now), end.box)
+            self._drain(finish(self.problem, slots[end.slot], now), step)
             slots[end.slot] = np.nan
 
     def _bring(self, operand: int, how: doors.OperandStep) -> np.ndarray:
@@ -176,7 +221,12 @@ class Simulation:
         rows[axis] = slice(first, max(first, rows[axis].stop))
         self.fetches[operand][tuple(rows)] += 1
 
-    def _drain(self, tile, box: doors.Box) -> None:
-        to_tensor, from_tile = ranges(box)
-        self.output[to_tensor] = tile[from_tile]
-        self.drains[to_tensor] += 1
+    def _drain(self, tile, step: doors.Step) -> None:
+        """What is made of a tile is made of a tensor that holds nothing but the tile."""
+        to_tensor, from_tile = ranges(step.operand[self.sum].box)
+        alone = np.full(doors.dims_of(self.problem, self.sum), np.nan)
+        alone[to_tensor] = tile[from_tile]
+        for operand, array in outputs(self.problem, alone).items():
+            part, _ = ranges(step.operand[operand].box)
+            self.outputs[operand][part] = array[part]
+            self.drains[operand][part] += 1

@@ -25,8 +25,10 @@ def meaning(problem: Problem) -> tuple:
         [
             [step for extent, step in zip(doors.dims_of(problem, i), problem.stride[i], strict=True)
              if extent > 1]
-            for i in range(7) if doors.uses(problem, i)
+            for i in range(len(doors.OPERANDS))
+            if doors.uses(problem, i) and not doors.stays(problem, i)
         ],
+        bytes(problem.pool), problem.saves,
     )  # fmt: skip
 
 
@@ -45,12 +47,17 @@ def any_problems(draw) -> Problem:
     problem.dtype, problem.math = draw(st.sampled_from(DType)), draw(st.integers(0, 1))
     finite = st.floats(allow_nan=False, allow_infinity=False)
     problem.alpha, problem.beta = draw(finite), draw(st.one_of(st.just(0.0), finite))
+    if problem.pool.mode:
+        problem.beta = 0.0
     problem.epilogue.activation = draw(st.sampled_from(Activation))
     problem.epilogue.parameter = draw(finite)
     problem.epilogue.residual_alpha = draw(finite)
+    doors.set_pooled(problem)
+    if doors.uses(problem, doors.SAVED):  # always dense
+        problem.stride[doors.SAVED][:] = doors.strides_of(doors.dims_of(problem, doors.SAVED))
     lie = st.sampled_from(("dense", "last", "filter_last", "any", "merged"))
-    for i in range(6):
-        if doors.uses(problem, i):
+    for i in (*range(6), doors.Z):
+        if doors.uses(problem, i) and not doors.stays(problem, i):
             dims = doors.dims_of(problem, i)
             problem.stride[i][:] = draw_strides(draw, dims, draw(lie))
     if problem.beta != 0.0:
@@ -93,6 +100,10 @@ def test_reading_what_was_printed_gives_the_same_problem(problem):
         "conv2d:fwd x2x3x8x8 w4x3x3x3 +scale +bias +residual0.5 +clip6",
         "conv2d:fwd x0x3x8x8 w4x3x3x3 bs:2 +bias +relu",
         "conv2d:fwd x2x3x8x8 w4x3x3x3 +residual +elu0.1",
+        "conv2d:fwd x2x3x8x8 w4x3x3x3 +bias +relu +maxpool2 +saved",
+        "conv2d:fwd x2x3x8x8 w4x3x3x3 +avgpool3x2 poolstr2 poolpad1:0x0 poolceil",
+        "conv3d:fwd x1x3x8x8x8 w4x3x3x3x3 ndhwc +avgpoolin2 poolstr3x2x1",
+        "conv2d:fwd x2x3x8x8 w4x3x3x3 zs:nhwc +maxpool2",
     ],
 )
 def test_shortest_text_is_printed_back(text):
@@ -231,9 +242,9 @@ def test_placement_is_kept_apart():
     text = "conv2d:fwd x1x3x8x8 w4x3x3x3 pad1 x@pin w@dev y@file"
     assert doors.text_of(doors.parse(text)) == "conv2d:fwd x1x3x8x8 w4x3x3x3 pad1"
     places = doors.parse_placement(text)
-    assert places == [2, 3, 4, 0, 0, 0, 0]
+    assert places == [2, 3, 4, 0, 0, 0, 0, 0, 0]
     assert doors.placement_text(places) == "x@pin w@dev y@file"
-    assert doors.parse_placement("conv2d:bwd_data dx@page dy@pin") == [1, 0, 2, 0, 0, 0, 0]
+    assert doors.parse_placement("conv2d:bwd_data dx@page dy@pin") == [1, 0, 2, 0, 0, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("text", ["x@", "@pin", "x@gpu", "v@pin", "x@pin x@dev", "dscale@@pin"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import json
-from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64
+from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int64
 
 from geometry import doors
 from geometry.doors import Problem, Tiling
@@ -18,7 +18,7 @@ ENGINES = ",".join((ONEDNN, DIRECT, "reference+invariant"))
 OUT_OF_MEMORY, UNSUPPORTED, FILE_ERROR = 3, 4, 7
 ROOM = 1 << 20
 ON_HOST, ON_DEVICE, IS_TILE = range(3)  # where an operand is
-HOST = (ON_HOST,) * 7
+HOST = (ON_HOST,) * len(doors.OPERANDS)
 
 
 @dataclasses.dataclass
@@ -94,8 +94,8 @@ def library() -> ctypes.CDLL:
         c_char_p, c_char_p, c_int, c_int, c_int, POINTER(c_double), c_char_p, c_int64,
     ]  # fmt: skip
     loaded.oocdnn_testing_price.argtypes = [
-        POINTER(Problem), POINTER(Tiling), doors.Order, c_int32 * 7, c_int32 * 7, c_char_p,
-        c_char_p, c_char_p, c_int64,
+        POINTER(Problem), POINTER(Tiling), doors.Order, doors.PerOperand, doors.PerOperand,
+        c_char_p, c_char_p, c_char_p, c_int64,
     ]  # fmt: skip
     loaded.oocdnn_testing_floor.restype = c_double
     loaded.oocdnn_testing_enumerate.restype = c_int64
@@ -133,8 +133,8 @@ def price(problem, tiling, order, depths, profile, engines=ENGINES, homes=HOST) 
     """The cost of a candidate on the first engine."""
     text = ctypes.create_string_buffer(ROOM)
     code = library().oocdnn_testing_price(
-        byref(problem), byref(tiling), doors.Order(*order), (c_int32 * 7)(*depths),
-        (c_int32 * 7)(*homes), engines.encode(), profile.text().encode(), text, ROOM,
+        byref(problem), byref(tiling), doors.Order(*order), doors.PerOperand(*depths),
+        doors.PerOperand(*homes), engines.encode(), profile.text().encode(), text, ROOM,
     )  # fmt: skip
     if code != 0:
         raise Refused(code, text.value.decode())
@@ -147,7 +147,7 @@ def floor_of(problem, profile, engines=ENGINES) -> float:
 
 
 def estimate(problem, tiling, depths, engines=ENGINES) -> int:
-    rings = (c_int32 * 7)(*depths)
+    rings = doors.PerOperand(*depths)
     return library().oocdnn_testing_estimate(byref(problem), byref(tiling), rings, engines.encode())
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from geometry import doors
-from geometry.doors import DType
+from geometry.doors import DType, Saved
 from model.planner import HOST
 
-from oocdnn.perfmodel.problem import AXES, DIRECTIONS, OPERANDS, Axis, Problem
+from oocdnn.perfmodel.problem import AXES, DIRECTIONS, OPERANDS, Axis, Pool, Problem
 from oocdnn.perfmodel.profile import Profile
 from oocdnn.perfmodel.rates import Engine
 from oocdnn.perfmodel.simulate import Candidate, Outcome, simulate
@@ -21,6 +21,9 @@ def problem_of(native: doors.Problem) -> Problem:
     reads = {"bias": epilogue.bias, "scale": epilogue.scale, "residual": epilogue.residual}
     reads["old"] = native.beta != 0
     plain = native.alpha == 1 and not epilogue.activation and not any(reads.values())
+    (what, bits), pool = doors.saving(native), native.pool
+    windows = [tuple(getattr(pool, name)) for name in ("window", "stride", "pad_before")]
+    pooled = Pool(*windows, tuple(pool.pad_after), pool.ceil) if pool.mode else None
     return Problem(
         direction=DIRECTIONS[native.direction],
         n=shape.n, groups=shape.g, k=shape.k, c=shape.c,
@@ -28,7 +31,9 @@ def problem_of(native: doors.Problem) -> Problem:
         pad_before=tuple(shape.pad_before), pad_after=tuple(shape.pad_after),
         stride=tuple(shape.stride), dilation=tuple(shape.dilation),
         dtype=DType(native.dtype).name.lower(), tf32=bool(native.math),
-        finishes=not plain, reads=frozenset(name for name, read in reads.items() if read),
+        finishes=not plain or pooled is not None or what != Saved.NOTHING,
+        pool=pooled, saved=(what.name.lower(), bits) if what != Saved.NOTHING else None,
+        reads=frozenset(name for name, read in reads.items() if read),
         strides={name: tuple(native.stride[i]) for i, name in enumerate(OPERANDS)},
     )  # fmt: skip
 

@@ -87,7 +87,7 @@ def test_the_best_is_the_best_of_all(seed):
         problem, engine = small(chance), chance.choice((ONEDNN, DIRECT))
         profile = chance.choice(PROFILES)
         whole = planner.estimate(
-            problem, doors.make_tiling(problem, [2**40] * 7, engine == DIRECT), [1] * 7, engine
+            problem, doors.make_tiling(problem, [2**40] * 7, engine == DIRECT), [1] * 9, engine
         )
         least = least_budget(problem, engine)
         # Where nothing overlaps, what fits in one tile is not cut, whatever its price.

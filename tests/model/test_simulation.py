@@ -8,8 +8,8 @@ import math
 
 import pytest
 from geometry import doors
-from geometry.cases import dense, depths, make, orders, problems, runs, tapered, tilings
-from geometry.doors import Direction, DType
+from geometry.cases import dense, depths, draw_pool, make, orders, problems, runs, tapered, tilings
+from geometry.doors import SAVED, Direction, DType
 from geometry.simulation import is_short
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -121,7 +121,7 @@ def cases(draw) -> tuple:
     problem.dtype = draw(st.sampled_from(DType))
     problem.math = int(problem.dtype == DType.F32 and draw(st.booleans()))
     memory = draw(st.sampled_from(("dense", "channels last", "any")))
-    for operand in (i for i in range(7) if doors.uses(problem, i)):
+    for operand in (i for i in range(SAVED) if doors.uses(problem, i)):
         dims = doors.dims_of(problem, operand)
         if memory == "any":
             problem.stride[operand][:] = draw(strides(problem, operand))
@@ -129,7 +129,9 @@ def cases(draw) -> tuple:
             problem.stride[operand][:] = doors.strides_of(dims, True)
     engine = draw(engines())
     places = st.sampled_from((ON_HOST, ON_HOST, ON_HOST, ON_DEVICE, IS_TILE))
-    homes = draw(st.one_of(st.just(HOST), st.lists(places, min_size=7, max_size=7)))
+    homes = draw(
+        st.one_of(st.just(HOST), st.lists(places, min_size=len(OPERANDS), max_size=len(OPERANDS)))
+    )
     run = problem, draw(tilings(problem)), draw(orders(problem)), draw(depths)
     seen = problem_of(problem)
     kind = f"{seen.dtype}{'/tf32' if seen.tf32 else ''}/{seen.direction}"
@@ -148,6 +150,9 @@ def long_cases(draw) -> tuple:
         c=1 if plain else draw(st.integers(1, 8)), input=(1, draw(st.integers(20, 60)), 9),
         filter=(1, 1 if plain else taps, 1), stride=(1, 1 if plain else stride, 1),
     )  # fmt: skip
+    if direction == Direction.FWD and draw(st.booleans()):
+        draw_pool(draw, problem)
+        dense(problem)
     length = list(doors.make_tiling(problem, [2**40] * 7).extent)
     length[5] = draw(st.integers(1, 3))
     if draw(st.booleans()):
@@ -166,7 +171,7 @@ def long_cases(draw) -> tuple:
         copy_seconds=draw(st.sampled_from((0, 1e-5, 1e-4))),
         hop_seconds=draw(st.sampled_from((0, 1e-5))),
     )
-    depths = draw(st.lists(st.integers(1, 3), min_size=7, max_size=7))
+    depths = draw(st.lists(st.integers(1, 3), min_size=9, max_size=9))
     return (problem, tiling, order, depths, profile), HOST, Engine("direct")
 
 
@@ -187,7 +192,7 @@ def test_a_transfer_of_nothing_has_no_rows():
     problem = doors.parse("conv2d:bwd_filter x1x1x1x4 w1x1x1x1 pad1x0")
     tiling = doors.make_tiling(problem, [1, 1, 1, 1, 1, 1, 4])
     profile = Profile(fetch_bytes_per_second=1e6, copy_seconds=1e-6, row_bytes=8, far_row_bytes=800)
-    run = (problem, tiling, doors.default_order(problem), [1] * 7, profile)
+    run = (problem, tiling, doors.default_order(problem), [1] * 9, profile)
     price = planner.price(*run, engines=planner.DIRECT)
     rows = 1 + 3  # x has padding above and below its only row, dy has three rows
     copies = 2 * doors.counts(tiling)[5]
@@ -207,7 +212,7 @@ def test_tiles_are_cut_alike(run):
     for index in itertools.product(*map(range, tiling.counts.values())):
         shape = doors.tile_shape(native, cut, is_short(cut, index))
         assert tiling.outputs(dict(zip(AXES, index, strict=True))) == math.prod(shape.out)
-        for operand in (*problem.inputs, problem.output):
+        for operand in (*problem.inputs, *problem.written):
             box = doors.region(native, cut, OPERANDS.index(operand), index)
             spans = tiling.spans(operand, dict(zip(AXES, index, strict=True)))
             assert [span.origin for span in spans] == list(box.origin)
@@ -272,7 +277,7 @@ def test_short_ends_gain_nothing_where_both_directions_take_as_long(taper):
         move_bytes_per_second=1e12, hop_seconds=0, step_seconds=0,
     )  # fmt: skip
     homes = [ON_HOST, IS_TILE, *HOST[2:]]
-    run = problem, tiling, doors.default_order(problem), [2] * 7, profile
+    run = problem, tiling, doors.default_order(problem), [2] * 9, profile
     price = planner.price(*run, engines=planner.DIRECT, homes=homes)
     assert price["seconds"] == pytest.approx(16.8)
     assert simulated(*run, homes).seconds == pytest.approx(16.8)
@@ -295,8 +300,8 @@ def test_three_engines_work_at_the_same_time():
         run_seconds=0,
     )  # fmt: skip
     homes = [ON_HOST, IS_TILE, *HOST[2:]]
-    outcome = simulated(problem, tiling, doors.default_order(problem), [2] * 7, profile, homes)
+    outcome = simulated(problem, tiling, doors.default_order(problem), [2] * 9, profile, homes)
     assert outcome.pipeline_seconds == pytest.approx(1 + 2 + 4 * 3)
     assert math.isclose(outcome.compute_seconds, 8)
-    waiting = simulated(problem, tiling, doors.default_order(problem), [1] * 7, profile, homes)
+    waiting = simulated(problem, tiling, doors.default_order(problem), [1] * 9, profile, homes)
     assert waiting.pipeline_seconds == pytest.approx(1 + 4 * (2 + 3))

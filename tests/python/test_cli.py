@@ -113,7 +113,7 @@ def test_a_problem_string_runs_as_itself(problem, monkeypatch):
     seen = []
 
     def keep(self, call, tensors, progress=None):
-        seen.append(oocdnn._native.problem_text(call, tensors))
+        seen.append(oocdnn._native_calls.problem_text(call, tensors))
 
     with oocdnn.Context("cpu") as context:
         monkeypatch.setattr(oocdnn.Context, "run", keep)

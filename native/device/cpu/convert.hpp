@@ -48,14 +48,15 @@ inline To Convert(From value) {
   }
 }
 
-// Calls fn with a value of the C++ type that `dtype` means.
+// Calls fn with a value of the C++ type that `dtype` means; bytes have no numbers.
 template <class Fn>
 auto WithType(DType dtype, Fn&& fn) {
   switch (dtype) {
     case DType::kFloat64: return fn(double{});
     case DType::kFloat16: return fn(Float16{});
     case DType::kBFloat16: return fn(BFloat16{});
-    case DType::kFloat32: break;
+    case DType::kFloat32:
+    case DType::kByte: break;
   }
   return fn(float{});
 }

@@ -15,6 +15,7 @@
 #include "device/cpu/finish.hpp"
 #include "device/cpu/fork.hpp"
 #include "device/cpu/host.hpp"
+#include "device/cpu/make.hpp"
 #include "device/cpu/memory.hpp"
 #include "device/cpu/stream.hpp"
 #include "device/cpu/wire.hpp"
@@ -310,11 +311,19 @@ Status CpuDevice::Run(Stream stream, Executable& executable, const RunArgs& args
 }
 
 Status CpuDevice::Finish(Stream stream, const FinishArgs& args) {
-  return OnCores(stream, args.tag, [args, layout = *args.layout](Parallel& parallel) {
-    FinishArgs here = args;
-    here.layout = &layout;
-    return FinishTile(here, parallel);
-  });
+  const auto copy = [](const TileLayout* layout) {
+    return layout != nullptr ? *layout : TileLayout{};
+  };
+  return OnCores(stream, args.tag,
+                 [args, layout = *args.layout, z = copy(args.made.z.layout),
+                  saved = copy(args.made.saved.layout)](Parallel& parallel) {
+                   FinishArgs here = args;
+                   here.layout = &layout;
+                   here.made.z.layout = &z;
+                   here.made.saved.layout = &saved;
+                   OOC_TRY(FinishTile(here, parallel));
+                   return MakeTiles(here, parallel);
+                 });
 }
 
 // The engines that `only` admits ("": all), fastest first. `why_not` says why oneDNN is missing.

@@ -153,6 +153,7 @@ void FinishRows(const FinishArgs& args, const Rows& rows, Parallel& parallel) {
 
 Status FinishTile(const FinishArgs& args, Parallel& parallel) {
   const TileLayout& layout = *args.layout;
+  if (args.alpha == 1.0 && args.beta == 0.0 && args.epilogue.empty()) return {};
   if (layout.opaque && (args.epilogue.bias || args.epilogue.scale)) {
     return Error(Code::kUnsupported,
                  "a bias or scale needs to know channels, and the tile's layout is opaque");

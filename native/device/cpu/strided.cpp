@@ -218,6 +218,7 @@ void ZeroTyped(const StridedZero& zero, Parallel& parallel) {
 
 void Copy(const StridedCopy& copy, Parallel& parallel) {
   if (IsEmpty(copy.dim)) return;
+  if (copy.from_type == DType::kByte) return CopyTyped<uint8_t, uint8_t>(copy, parallel);
   WithType(copy.from_type, [&](auto from) {
     WithType(copy.to_type,
              [&](auto to) { CopyTyped<decltype(from), decltype(to)>(copy, parallel); });
@@ -226,6 +227,7 @@ void Copy(const StridedCopy& copy, Parallel& parallel) {
 
 void Zero(const StridedZero& zero, Parallel& parallel) {
   if (IsEmpty(zero.dim)) return;
+  if (zero.type == DType::kByte) return ZeroTyped<uint8_t>(zero, parallel);
   WithType(zero.type, [&](auto to) { ZeroTyped<decltype(to)>(zero, parallel); });
 }
 

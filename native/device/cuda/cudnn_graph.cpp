@@ -18,6 +18,7 @@ cudnnDataType_t TypeOf(DType dtype) {
     case DType::kFloat64: return CUDNN_DATA_DOUBLE;
     case DType::kFloat16: return CUDNN_DATA_HALF;
     case DType::kBFloat16: return CUDNN_DATA_BFLOAT16;
+    case DType::kByte: return CUDNN_DATA_UINT8;
   }
   return CUDNN_DATA_FLOAT;
 }

@@ -406,6 +406,11 @@ Status CheckDevice::Finish(Stream stream, const FinishArgs& args) {
   Tile(work, args.bias, per_channel, "b", false);
   Tile(work, args.scale, per_channel, "scale", false);
   Tile(work, args.out, layout.bytes, PlainName(args.operand), true);
+  const auto made = [&](const MadeTile& tile, Operand operand) {
+    if (tile.data != nullptr) Tile(work, tile.data, tile.layout->bytes, PlainName(operand), true);
+  };
+  made(args.made.z, Operand::kZ);
+  made(args.made.saved, Operand::kSaved);
   return {};
 }
 

@@ -15,7 +15,8 @@ dnnl_data_type_t DataTypeOf(DType dtype) {
     case DType::kFloat32: return dnnl_f32;
     case DType::kBFloat16: return dnnl_bf16;
     case DType::kFloat16: return dnnl_f16;
-    case DType::kFloat64: break;
+    case DType::kFloat64:
+    case DType::kByte: break;
   }
   return dnnl_data_type_undef;
 }

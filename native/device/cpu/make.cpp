@@ -1,0 +1,233 @@
+// One row along W at a time, channels innermost: rows of neighbouring channels share cache lines in
+// blocked tiles.
+#include "device/cpu/make.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/checked.hpp"
+#include "device/cpu/convert.hpp"
+
+namespace oocdnn::cpu {
+namespace {
+
+constexpr int64_t kPiece = 8192;  // elements worth handing out
+
+// Where a row along W begins in a tile.
+int64_t RowAt(const TileLayout& layout, int64_t n, int64_t channel, int64_t d, int64_t h) {
+  const int64_t block = layout.channel_block, per_group = layout.shape[2];
+  const int64_t at = n * layout.stride[0] + d * layout.stride[3] + h * layout.stride[4];
+  if (block > 1) return at + channel / block * layout.stride[2] + channel % block;
+  return at + channel / per_group * layout.stride[1] + channel % per_group * layout.stride[2];
+}
+
+// Calls fn(n, channel, d, h) for all rows of such a tile, in parallel.
+template <class Fn>
+void ForRows(const Dims& shape, Parallel& parallel, const Fn& fn) {
+  const int64_t channels = shape[1] * shape[2];
+  const int64_t rows = shape[0] * shape[3] * shape[4] * channels;
+  const int64_t grain = std::max<int64_t>(kPiece / std::max<int64_t>(shape[5], 1), 1);
+  parallel.For(rows, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      int64_t rest = row / channels;
+      const int64_t h = rest % shape[4];
+      rest /= shape[4];
+      fn(rest / shape[3], row % channels, rest % shape[3], h);
+    }
+  });
+}
+
+// Writes values of a few bits one behind the other, see Saving.
+class BitRow {
+ public:
+  BitRow(uint8_t* to, int bits) : to_(to), bits_(bits) {}
+
+  void Put(uint32_t value) {
+    if (to_ == nullptr) return;
+    waiting_ |= static_cast<uint64_t>(value) << count_;
+    for (count_ += bits_; count_ >= 8; count_ -= 8) Flush();
+  }
+  void End() {
+    if (to_ != nullptr && count_ > 0) Flush();
+  }
+
+ private:
+  void Flush() {
+    *to_++ = static_cast<uint8_t>(waiting_);
+    waiting_ >>= 8;
+  }
+
+  uint8_t* to_;
+  int bits_, count_ = 0;
+  uint64_t waiting_ = 0;
+};
+
+// A window along one axis: the rows of the tile that it has, the place in the window of the first
+// of them, and how many of its places an average counts.
+struct Span1 {
+  int64_t begin = 0, end = 0, place = 0, counted = 0;
+};
+
+Span1 WindowAt(const Made& made, int axis, int64_t z) {
+  const Pool& pool = made.pool;
+  const int64_t first = (made.z_origin[axis] + z) * pool.stride[axis] - pool.pad_before[axis];
+  const int64_t last = first + pool.window[axis];
+  const int64_t begin = std::max<int64_t>(first, 0), end = std::min(last, made.extent[axis]);
+  Span1 span{begin - made.y_origin[axis], end - made.y_origin[axis], begin - first, end - begin};
+  if (pool.mode == PoolMode::kAverage) {
+    span.counted = std::min(last, made.extent[axis] + pool.pad_after[axis]) - first;
+  }
+  return span;
+}
+
+// Whether a gradient passes the activation where its result is `v`.
+template <class T>
+bool Alive(const Epilogue& epilogue, T v) {
+  switch (epilogue.activation) {
+    case Activation::kRelu: return !(v <= T(0));
+    case Activation::kClippedRelu:
+      return !(v <= T(0)) && !(v >= static_cast<T>(epilogue.parameter));
+    default: return true;
+  }
+}
+
+template <class T>
+struct Pooled {
+  T value = 0;
+  uint32_t bits = 0;
+};
+
+// One window. `row`: of the tile's first row on that the window's rows are counted from.
+template <class T>
+class Windows {
+ public:
+  Windows(const FinishArgs& args, int64_t d, int64_t h)
+      : made_(args.made),
+        epilogue_(args.epilogue),
+        stride_(args.layout->stride),
+        d_(WindowAt(args.made, 0, d)),
+        h_(WindowAt(args.made, 1, h)) {}
+
+  Pooled<T> At(const T* channel, int64_t w) const {
+    const Span1 span = WindowAt(made_, 2, w);
+    return made_.pool.mode == PoolMode::kMax ? Largest(channel, span) : Average(channel, span);
+  }
+
+ private:
+  template <class Fn>
+  void ForEach(const T* channel, const Span1& w, const Fn& fn) const {
+    const Spatial& window = made_.pool.window;
+    for (int64_t d = d_.begin; d < d_.end; ++d) {
+      for (int64_t h = h_.begin; h < h_.end; ++h) {
+        const T* const row = channel + d * stride_[3] + h * stride_[4];
+        const int64_t place =
+            ((d - d_.begin + d_.place) * window[1] + h - h_.begin + h_.place) * window[2];
+        for (int64_t i = w.begin; i < w.end; ++i) {
+          fn(row[i * stride_[5]], place + i - w.begin + w.place);
+        }
+      }
+    }
+  }
+
+  Pooled<T> Largest(const T* channel, const Span1& w) const {
+    int64_t winner = -1;
+    T best = 0;
+    ForEach(channel, w, [&](T v, int64_t place) {
+      if (winner >= 0 && !(v > best) && !(v != v && best == best)) return;
+      best = v;
+      winner = place;
+    });
+    if (!Alive(epilogue_, best)) winner = made_.pool.Elements();
+    return {best, static_cast<uint32_t>(std::max<int64_t>(winner, 0))};
+  }
+
+  Pooled<T> Average(const T* channel, const Span1& w) const {
+    T sum = 0;
+    ForEach(channel, w, [&](T v, int64_t) { sum += v; });
+    const int64_t counted = d_.counted * h_.counted * w.counted;
+    return {counted > 0 ? sum / static_cast<T>(counted) : T(0), 0};
+  }
+
+  const Made& made_;
+  const Epilogue& epilogue_;
+  const Dims& stride_;
+  Span1 d_, h_;
+};
+
+uint8_t* SavedRow(const MadeTile& saved, int64_t n, int64_t channel, int64_t d, int64_t h) {
+  return static_cast<uint8_t*>(saved.data) + RowAt(*saved.layout, n, channel, d, h);
+}
+
+// Rows of z, and of winners. Those behind the last of the tensor hold zeros, as their bits may
+// share a byte with the last.
+template <class T, class Stored>
+void PoolRows(const FinishArgs& args, Parallel& parallel) {
+  const Made& made = args.made;
+  const TileLayout& layout = *made.z.layout;
+  Spatial rows;
+  for (int s = 0; s < 3; ++s) {
+    rows[s] = made.pool.OutExtent(s, made.extent[s]) - made.z_origin[s];
+  }
+  const bool winners = made.saving.what == Saved::kWinners;
+  ForRows(layout.shape, parallel, [&](int64_t n, int64_t channel, int64_t d, int64_t h) {
+    const T* const y = static_cast<const T*>(args.out) + RowAt(*args.layout, n, channel, 0, 0);
+    Stored* const z = static_cast<Stored*>(made.z.data) + RowAt(layout, n, channel, d, h);
+    BitRow bits(winners ? SavedRow(made.saved, n, channel, d, h) : nullptr, made.saving.bits);
+    const Windows<T> windows(args, d, h);
+    const int64_t some = d < rows[0] && h < rows[1] ? std::min(rows[2], layout.shape[5]) : 0;
+    for (int64_t w = 0; w < layout.shape[5]; ++w) {
+      const Pooled<T> pooled = w < some ? windows.At(y, w) : Pooled<T>{};
+      z[w * layout.stride[5]] = Convert<Stored>(pooled.value);
+      bits.Put(pooled.bits);
+    }
+    bits.End();
+  });
+}
+
+// Rows of bits of y. Those of elements that no window reaches, or behind the last, are zero.
+template <class T>
+void AliveRows(const FinishArgs& args, Parallel& parallel) {
+  const Made& made = args.made;
+  const TileLayout& y = *args.layout;
+  const int64_t origin = made.y_origin[2];
+  const int64_t end = made.pool.RowsReached(2, made.extent[2]);
+  ForRows(made.saved.layout->shape, parallel,
+          [&](int64_t n, int64_t channel, int64_t d, int64_t h) {
+            const T* const row = static_cast<const T*>(args.out) + RowAt(y, n, channel, d, h);
+            BitRow bits(SavedRow(made.saved, n, channel, d, h), made.saving.bits);
+            const int64_t count = std::min(made.saved.layout->shape[5] * kSavedUnit, y.shape[5]);
+            for (int64_t w = 0; w < count; ++w) {
+              const bool there = origin + w >= 0 && origin + w < end;
+              bits.Put(there && Alive(args.epilogue, row[w * y.stride[5]]) ? 1 : 0);
+            }
+            bits.End();
+          });
+}
+
+template <class T>
+void Make(const FinishArgs& args, Parallel& parallel) {
+  const Made& made = args.made;
+  if (made.saving.what == Saved::kAlive) AliveRows<T>(args, parallel);
+  if (made.z.data == nullptr) return;
+  if constexpr (std::is_same_v<T, double>) {
+    PoolRows<double, double>(args, parallel);
+  } else {
+    WithType(made.z.layout->dtype,
+             [&](auto stored) { PoolRows<float, decltype(stored)>(args, parallel); });
+  }
+}
+
+}  // namespace
+
+Status MakeTiles(const FinishArgs& args, Parallel& parallel) {
+  if (!args.made.any()) return {};
+  switch (args.layout->dtype) {
+    case DType::kFloat64: Make<double>(args, parallel); return {};
+    case DType::kFloat32: Make<float>(args, parallel); return {};
+    default: break;
+  }
+  return Error(Code::kInternal, "sums that are pooled or saved of are f32 or f64, not %s",
+               Name(args.layout->dtype));
+}
+
+}  // namespace oocdnn::cpu

@@ -1,0 +1,61 @@
+// Pool: windows over a convolution's output, and what a training pass saves of them. Values and
+// arithmetic of one axis; problem.hpp puts them together.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace oocdnn {
+
+using Spatial = std::array<int64_t, 3>;  // D, H, W (or T, R, S; O, P, Q)
+
+// The values are those of the C API.
+enum class PoolMode : int {
+  kNone = 0,
+  kMax = 1,            // the first of the largest in row-major order; a NaN is larger than all
+  kAverage = 2,        // padding counts as zeros
+  kAverageInside = 3,  // over the elements that there are
+};
+constexpr int kPoolModes = 4;
+
+// A window on each spatial axis. Where nothing is pooled it is one element, and z is y.
+struct Pool {
+  PoolMode mode = PoolMode::kNone;
+  Spatial window{1, 1, 1}, stride{1, 1, 1};
+  Spatial pad_before{0, 0, 0}, pad_after{0, 0, 0};  // less than the window
+  // A last window that passes the end counts too, if it begins before that.
+  bool ceil = false;
+
+  bool operator==(const Pool&) const = default;
+  [[nodiscard]] bool pools() const { return mode != PoolMode::kNone; }
+  // Elements of a window.
+  [[nodiscard]] int64_t Elements() const;
+  // The rows of z on an axis on which y has so many; 0 where the window does not fit.
+  [[nodiscard]] int64_t OutExtent(int axis, int64_t extent) const;
+  // Of the rows of y, those up to the last that a window reaches.
+  [[nodiscard]] int64_t RowsReached(int axis, int64_t extent) const;
+};
+
+// What backward needs to know of the forward pass, in whole bits.
+enum class Saved : int {
+  kNothing = 0,
+  // For each element of z, the place of its winner in the window in row-major order; one more
+  // value says that the activation is flat there, and no gradient passes.
+  kWinners = 1,
+  kAlive = 2,  // for each element of y, 1 where a gradient passes the activation
+};
+
+struct Saving {
+  Saved what = Saved::kNothing;
+  int bits = 0;  // of each element
+
+  bool operator==(const Saving&) const = default;
+  // Bytes of a row along W: bits follow each other from the lowest of the first byte on, and a row
+  // begins with a byte of its own.
+  [[nodiscard]] int64_t RowBytes(int64_t elements) const;
+};
+// A tile's rows begin at a multiple of so many elements: always with a whole byte.
+constexpr int64_t kSavedUnit = 8;
+constexpr int kMostSavedBits = 16;
+
+}  // namespace oocdnn

@@ -1,0 +1,73 @@
+"""Windows over a convolution's result, as users write them, and the sizes that follow."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, SupportsIndex
+
+from oocdnn import _call
+from oocdnn._cdefs import PoolMode
+from oocdnn._window import PerAxis, axis_name, paddings, per_axis
+from oocdnn.errors import InvalidProblem
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Windows over y.
+
+    mode: "max" (the first of the largest in row-major order; a NaN is larger than all) or "avg".
+    window, stride, padding: an integer, or one per spatial axis; padding also ((before, after),
+        ...), less than the window. A stride of None is the window.
+    ceil: a last window that passes the end counts too, if it begins before that.
+    count_padding: an average counts padding as zeros, or only the elements that there are.
+    """
+
+    mode: Literal["max", "avg"]
+    window: PerAxis
+    stride: PerAxis | None = None
+    padding: PerAxis | Sequence[tuple[SupportsIndex, SupportsIndex]] = 0
+    ceil: bool = False
+    count_padding: bool = True
+
+
+def _mode(pool: Pool) -> PoolMode:
+    if pool.mode == "max":
+        return PoolMode.MAX
+    if pool.mode != "avg":
+        raise InvalidProblem(f"the pool's mode is {pool.mode!r}; the values are 'max', 'avg'")
+    return PoolMode.AVERAGE if pool.count_padding else PoolMode.AVERAGE_INSIDE
+
+
+def make(pool: Any, rank: int) -> _call.Pool:
+    """The pool of a call. An integer, or one per axis, is a maximum of windows that touch."""
+    if not isinstance(pool, Pool):
+        pool = Pool("max", pool)
+    window = per_axis("the pool's window", pool.window, rank, 1)
+    stride = window
+    if pool.stride is not None:
+        stride = per_axis("the pool's stride", pool.stride, rank, 1)
+    before, after = paddings("the pool's padding", pool.padding, rank)
+    for s, (pad, size) in enumerate(zip(map(max, before, after), window, strict=True)):
+        if pad >= size:
+            raise InvalidProblem(
+                f"the pool's padding on axis {axis_name(rank, s)} is {pad}; it must be less than "
+                f"the window, {size}"
+            )
+    return _call.Pool(_mode(pool), window, stride, before, after, bool(pool.ceil))
+
+
+def extents(pool: _call.Pool, y: tuple[int, ...]) -> tuple[int, ...]:
+    """Spatial sizes of z from those of y."""
+    result = []
+    for s, extent in enumerate(y):
+        before, after, step = pool.before[s], pool.after[s], pool.stride[s]
+        room = extent + before + after - pool.window[s]
+        if room < 0:
+            raise InvalidProblem(
+                f"z would be empty on axis {axis_name(len(y), s)}: {extent} of y + padding "
+                f"{before} + {after} is less than the pool's window, {pool.window[s]}; use a "
+                "smaller window"
+            )
+        rows = room // step + 1
+        passes = pool.ceil and room % step != 0 and rows * step < extent + before
+        result.append(rows + passes)
+    return tuple(result)
