@@ -133,8 +133,9 @@ def largest_element(problem: Problem) -> int:
 def objection(problem: Problem) -> str | None:
     """Why a problem is not one for here."""
     extra = problem.bias or problem.scale or problem.residual or problem.beta
-    if extra or problem.keywords.keys() & {"alpha", "activation"}:
-        return "only plain convolutions are compared here: no epilogue, alpha or beta"
+    fused = problem.pool or problem.saves
+    if extra or fused or problem.keywords.keys() & {"alpha", "activation"}:
+        return "only plain convolutions are compared here: no epilogue, pool, alpha or beta"
     if problem.direction not in ("fwd", "bwd_data", "bwd_filter"):
         return f"{problem.direction} is not compared here"
     need, free = int(ROOM * operand_bytes(problem)), free_host_bytes()

@@ -14,9 +14,10 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from oocdnn import _window
+from oocdnn import _pool, _window
 from oocdnn._call import Window
 from oocdnn._mapped import Array
+from oocdnn._pool import Pool
 from oocdnn.context import Context
 from oocdnn.errors import Unsupported
 
@@ -27,6 +28,11 @@ _DTYPES: dict[str, npt.DTypeLike] = {
     "bf16": ml_dtypes.bfloat16,
 }
 _ACTIVATIONS = {"clip": "clipped_relu", "elu": "elu", "swish": "swish"}
+_POOLS: dict[str, dict[str, Any]] = {
+    "maxpool": {"mode": "max"},
+    "avgpool": {"mode": "avg"},
+    "avgpoolin": {"mode": "avg", "count_padding": False},
+}
 
 
 @dataclass
@@ -45,6 +51,8 @@ class Problem:
     bias: bool = False
     scale: bool = False
     residual: bool = False
+    saves: bool = False
+    pool: dict[str, Any] = field(default_factory=dict)  # keywords of `Pool`; empty: none
     keywords: dict[str, Any] = field(default_factory=dict)
 
 
@@ -107,6 +115,8 @@ def _read(word: str, problem: Problem) -> None:
         keywords["alpha"] = float(rest)
     elif name == "beta":
         problem.beta = float(rest)
+    elif name.startswith("pool"):
+        _read_pool(name.removeprefix("pool"), rest, problem)
     elif word == "flip":
         keywords["mode"] = "convolution"
     elif name.startswith("+"):
@@ -115,8 +125,21 @@ def _read(word: str, problem: Problem) -> None:
         raise Unsupported(f"{word!r}: only plain layouts can be filled here; leave the word out")
 
 
+def _read_pool(name: str, rest: str, problem: Problem) -> None:
+    if name == "str":
+        problem.pool["stride"] = _spread(_sizes(rest))
+    elif name == "pad":
+        problem.pool["padding"] = _padding(rest, problem.rank)
+    else:
+        problem.pool["ceil"] = True
+
+
 def _read_finish(name: str, rest: str, problem: Problem) -> None:
-    if name in ("bias", "scale", "residual"):
+    if name in _POOLS:
+        problem.pool |= {**_POOLS[name], "window": _spread(_sizes(rest))}
+    elif name == "saved":
+        problem.saves = True
+    elif name in ("bias", "scale", "residual"):
         setattr(problem, name, True)
         if name == "residual" and rest:
             problem.keywords["residual_alpha"] = float(rest)
@@ -159,7 +182,13 @@ def random_call(problem: Problem, context: Context, make: Make | None = None) ->
         return partial(context.conv_backward_filter, x, dy, problem.w, **keywords)
     forward = problem.direction == "fwd"
     source, result = (problem.x, problem.y) if forward else (problem.y, problem.x)
-    keywords |= {"out": data(result), "beta": problem.beta}
+    fused = bool(problem.pool) or problem.saves
+    keywords |= {"out": data(_pooled(problem) if fused else result)}
+    if fused:
+        keywords["pool"] = Pool(**problem.pool) if problem.pool else None
+        keywords["save_for_backward"] = problem.saves
+    else:
+        keywords["beta"] = problem.beta
     if problem.bias:
         keywords["b"] = array(result[1:2])
     if problem.scale:
@@ -169,8 +198,17 @@ def random_call(problem: Problem, context: Context, make: Make | None = None) ->
     # A transposed convolution is backward data that also takes an epilogue.
     if not forward:
         keywords["output_padding"] = _output_padding(problem)
-    function = getattr(context, f"conv{'' if forward else '_transpose'}{problem.rank}d")
+    name = f"conv{'' if forward else '_transpose'}{problem.rank}d"
+    function = getattr(context, "conv_bias_act_pool" if fused else name)
     return partial(function, data(source), array(problem.w), **keywords)
+
+
+def _pooled(problem: Problem) -> tuple[int, ...]:
+    """The shape of z."""
+    if not problem.pool:
+        return problem.y
+    pool = _pool.make(Pool(**problem.pool), problem.rank)
+    return (*problem.y[:2], *_pool.extents(pool, problem.y[2:]))
 
 
 def _output_padding(problem: Problem) -> tuple[int, ...]:

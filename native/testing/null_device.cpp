@@ -166,6 +166,7 @@ class NullDevice final : public Device {
     });
   }
   Status Finish(Stream stream, const FinishArgs& args) override {
+    if (args.made.any()) return Error(Code::kUnsupported, "the null device makes nothing of sums");
     return Do(stream, args.tag, [&] {
       FinishNow(args);
       return Status();

@@ -110,12 +110,16 @@ class Ran:
     reports: list[str] = field(default_factory=list)
 
 
+def context(**options) -> oocdnn.Context:
+    """One that measures nothing of its machine."""
+    return oocdnn.Context(**{"device": DEVICE, "profile": "none", **options})
+
+
 def run(case: Case, arrays, saves: bool, **options) -> Ran:
     """Within the case's budget, or within the least that the library says works."""
     budget = case.budget
-    settings_ = {"device": DEVICE, "wrap": "check", "profile": "none", **options}
     for _ in range(2):
-        with oocdnn.Context(budget=budget, **settings_) as ctx:
+        with context(budget=budget, **{"wrap": "check", **options}) as ctx:
             try:
                 made = ctx.conv_bias_act_pool(
                     **arrays, **keywords_of(case), save_for_backward=saves
@@ -255,7 +259,7 @@ def test_every_split(plan, pool, layout):
         case = small(pool, layout=layout, groups=1, k=8)
         arrays = arrays_of(case)
     z, bits = composed(case, arrays)
-    with oocdnn.Context(device=DEVICE, wrap="check", profile="none", engine="direct") as ctx:
+    with context(wrap="check", engine="direct") as ctx:
         ctx.use_plan(problem_of(case, True), f"{plan} slots 2")
         got, saved = ctx.conv_bias_act_pool(**arrays, **keywords_of(case), save_for_backward=True)
         assert ctx.stats.split[axis] > 1
@@ -298,7 +302,7 @@ def test_bits_of_an_element(pool, activation, bits_of):
         n=2, groups=1, k=3, c=2, extent=(32, 32), taps=(3, 3), stride=(1, 1),
         padding=((1, 1), (1, 1)), pool=pool, activation=activation,
     )  # fmt: skip
-    with oocdnn.Context(device=DEVICE) as ctx:
+    with context() as ctx:
         z, saved = ctx.conv_bias_act_pool(
             **arrays_of(case), **keywords_of(case), save_for_backward=True
         )
@@ -357,7 +361,7 @@ def test_random_delays_change_nothing(seed):
 def test_warm_calls_prepare_and_allocate_nothing():
     case = small(OVERLAPPING)
     arrays = arrays_of(case)
-    with oocdnn.Context(device=DEVICE, budget=24 << 10) as ctx:
+    with context(budget=24 << 10) as ctx:
         for call in range(5):
             ctx.conv_bias_act_pool(**arrays, **keywords_of(case), save_for_backward=True)
             assert call == 0 or ctx.stats.device_allocations == ctx.stats.prepared == 0
@@ -365,7 +369,7 @@ def test_warm_calls_prepare_and_allocate_nothing():
 
 def test_predicted_bytes_are_those_that_cross():
     case = small(OVERLAPPING, budget=24 << 10)
-    with oocdnn.Context(device=DEVICE, budget=24 << 10) as ctx:
+    with context(budget=24 << 10) as ctx:
         plan = ctx.plan(problem_of(case, True))
         ctx.conv_bias_act_pool(**arrays_of(case), **keywords_of(case), save_for_backward=True)
         assert plan.bytes_h2d == ctx.stats.bytes_h2d
@@ -379,14 +383,14 @@ def test_results_go_to_out():
     arrays = arrays_of(case)
     z, _ = composed(case, arrays)
     out = np.full(z.shape, np.nan, np.float32)
-    with oocdnn.Context(device=DEVICE, budget=24 << 10) as ctx:
+    with context(budget=24 << 10) as ctx:
         assert ctx.conv_bias_act_pool(**arrays, **keywords_of(case), out=out) is out
     np.testing.assert_array_equal(out, z)
 
 
 def test_an_empty_batch():
     x, w = np.zeros((0, 3, 8, 8), np.float32), np.zeros((4, 3, 3, 3), np.float32)
-    with oocdnn.Context(device=DEVICE) as ctx:
+    with context() as ctx:
         z, saved = ctx.conv_bias_act_pool(x, w, activation="relu", pool=2, save_for_backward=True)
     assert z.shape == (0, 4, 3, 3)
     assert saved.nbytes == 0
@@ -405,14 +409,14 @@ def test_an_empty_batch():
 )
 def test_bad_pools_are_told(pool, text):
     x, w = np.zeros((1, 3, 8, 8), np.float32), np.zeros((4, 3, 3, 3), np.float32)
-    with pytest.raises(oocdnn.InvalidProblem) as error:
-        oocdnn.conv_bias_act_pool(x, w, pool=pool)
+    with context() as ctx, pytest.raises(oocdnn.InvalidProblem) as error:
+        ctx.conv_bias_act_pool(x, w, pool=pool)
     assert text in str(error.value)
 
 
 def test_too_large_windows_for_bits():
     x, w = np.zeros((1, 1, 300, 300), np.float32), np.ones((1, 1, 1, 1), np.float32)
-    with oocdnn.Context(device=DEVICE) as ctx:
+    with context() as ctx:
         assert ctx.conv_bias_act_pool(x, w, pool=300).shape == (1, 1, 1, 1)
         with pytest.raises(oocdnn.Unsupported, match="90000 elements take 17 bits"):
             ctx.conv_bias_act_pool(x, w, pool=300, save_for_backward=True)

@@ -39,6 +39,7 @@ constexpr Entry kEntries[] = {
     {"ooc_transpose", ooc_transpose, 1024, sizeof(oocdnn::cuda::TransposeArgs)},
     {"ooc_zero", ooc_zero, 1024, sizeof(oocdnn::cuda::ZeroArgs)},
     {"ooc_finish", ooc_finish, 256, sizeof(oocdnn::cuda::FinishKernelArgs)},
+    {"ooc_make", ooc_make, 256, sizeof(oocdnn::cuda::MakeKernelArgs)},
     {"ooc_direct_gather", ooc_direct_gather, 256, sizeof(oocdnn::cuda::DirectArgs)},
     {"ooc_direct_filter", ooc_direct_filter, 256, sizeof(oocdnn::cuda::DirectArgs)},
     {"ooc_bias_parts", ooc_bias_parts, 128, sizeof(oocdnn::cuda::BiasArgs)},

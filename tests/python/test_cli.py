@@ -104,6 +104,9 @@ PROBLEMS = [
     "conv3d:bwd_filter x1x4x6x7x8 w6x4x3x3x3 pad1 f32/tf32 ndhwc",
     "conv2d:bwd_bias y2x16x9x9 beta1",
     "conv2d:fwd x1x4x9x11 w8x4x3x3 x@pin +swish1.5",
+    "conv2d:fwd x1x4x9x11 w8x4x3x3 nhwc +bias +residual +maxpool3 poolstr2x1 poolpad1:0x1 poolceil",
+    "conv1d:fwd x1x4x19 w8x4x3 +relu +avgpoolin2 +saved",
+    "conv3d:fwd x1x4x5x6x7 w8x4x1x1x3 +clip6 +saved",
 ]
 
 

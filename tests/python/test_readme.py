@@ -175,4 +175,6 @@ def test_every_example_of_a_problem_word_can_be_planned(ctx):
                 continue
             shapes = f"x1x64{'x56' * rank} w64x{16 if word.startswith('grp') else 64}{'x3' * rank}"
             extra = "" if word[0] in "xw" and "@" not in word else word
+            if word.startswith("pool"):
+                extra = f"+maxpool3 {word}"
             ctx.plan(f"conv{rank}d:fwd {shapes} {extra}")

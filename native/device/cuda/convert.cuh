@@ -12,6 +12,11 @@ struct BFloat {
   unsigned short bits;
 };
 
+// What no arithmetic and no conversion touches.
+struct Byte {
+  unsigned char bits;
+};
+
 template <class T, int kCount>
 struct Vector {
   T at[kCount];
@@ -25,6 +30,10 @@ struct alignas(kBytes) Raw {
 template <>
 struct alignas(2) Raw<2> {
   unsigned short half;
+};
+template <>
+struct Raw<1> {
+  unsigned char byte;
 };
 
 template <class To, class From>

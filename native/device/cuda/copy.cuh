@@ -89,6 +89,10 @@ OOC_BODY void Rows(const RowsArgs& args, const Grid& grid) {
         at[i] = OffsetsOf(first + i * step, args.dim, args.dims);
         count = i + 1;
       }
+      if (args.from_type == kU8) {
+        MovePair<Byte, Byte>(args, at, count);
+        continue;
+      }
       OOC_WITH_ELEMENT(args.from_type, From,
                        OOC_WITH_ELEMENT(args.to_type, To, MovePair<From, To>(args, at, count);))
     }
@@ -227,6 +231,7 @@ OOC_HOST_DEVICE void ZeroTyped(const ZeroArgs& args, const Grid& grid) {
 OOC_BODY void ZeroBoxes(const ZeroArgs& args, const Grid& grid) {
   if (args.size == 8) return ZeroTyped<double>(args, grid);
   if (args.size == 4) return ZeroTyped<float>(args, grid);
+  if (args.size == 1) return ZeroTyped<unsigned char>(args, grid);
   ZeroTyped<unsigned short>(args, grid);
 }
 

@@ -14,6 +14,7 @@
 #include "device/cuda/engine.hpp"
 #include "device/cuda/finish.hpp"
 #include "device/cuda/host_memory.hpp"
+#include "device/cuda/make.hpp"
 #include "device/cuda/pointer_facts.hpp"
 #include "device/cuda/stream.hpp"
 
@@ -283,6 +284,15 @@ Status CudaDevice::Run(Stream stream, Executable& executable, const RunArgs& arg
 }
 
 Status CudaDevice::Finish(Stream stream, const FinishArgs& args) {
+  if (args.made.any()) {
+    OOC_ASSIGN(const std::vector<MakePlan> plans, PlanMake(args, gpu_->multiprocessors()));
+    return Put(stream, args.tag, {Kind::kFinish}, args.layout->bytes, [&](CUstream handle) {
+      for (const MakePlan& plan : plans) {
+        OOC_TRY(gpu_->Launch(Kernel::kMake, plan.shape, handle, plan.args));
+      }
+      return Status();
+    });
+  }
   OOC_ASSIGN(const FinishPlan plan, PlanFinish(args, gpu_->multiprocessors()));
   if (plan.shape.blocks == 0) return {};
   return Put(stream, args.tag, {Kind::kFinish}, args.layout->bytes, [&](CUstream handle) {

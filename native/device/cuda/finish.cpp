@@ -62,10 +62,6 @@ Result<FinishPlan> PlanFinish(const FinishArgs& args, int multiprocessors) {
   if (layout.opaque || layout.channel_block != 1) {
     return Error(Code::kUnsupported, "the CUDA device finishes plain tiles only");
   }
-  if (args.made.any()) {
-    return Error(Code::kUnsupported,
-                 "the CUDA device neither pools nor saves bits for backward yet");
-  }
   FinishPlan plan;
   plan.shape.blocks = 0;
   int64_t elements = 1;

@@ -15,12 +15,13 @@ enum class Kernel : int {
   kTranspose,
   kZero,
   kFinish,
+  kMake,
   kDirectGather,
   kDirectFilter,
   kBiasParts,
   kBiasChain,
 };
-constexpr int kKernels = 8;
+constexpr int kKernels = 9;
 
 // How a kernel is to be launched.
 struct LaunchShape {

@@ -9,7 +9,7 @@ namespace oocdnn::cuda {
 
 using Long = long long;
 
-enum ElementType : int { kF32 = 0, kF64 = 1, kF16 = 2, kBF16 = 3 };
+enum ElementType : int { kF32 = 0, kF64 = 1, kF16 = 2, kBF16 = 3, kU8 = 4 };
 
 // Quotients by a number that is known before the launch, for dividends below 2^31:
 // n / divisor = (high half of n * multiplier + n) >> shift.
@@ -79,6 +79,43 @@ struct FinishKernelArgs {
   unsigned count;                             // vectors in all
   double alpha, beta, residual_alpha, parameter;
   FinishDim dim[kCopyDims];  // the fastest first; its extent counts vectors
+};
+
+// ooc_make: the pass over finished sums that pools them, or saves bits of them, or both: each sum
+// is read once, and what is made is written. A block works on kMakeGroups groups of kMakeGroup
+// elements along W of what is made, so that their bits are whole bytes; and on `loops` of these,
+// one behind the other along the images or the channels, for one computation of places.
+constexpr int kMakeGroups = 32, kMakeGroup = 8, kMakeThreads = kMakeGroups * kMakeGroup;
+constexpr int kMakeLoops = 8;
+
+struct MakeKernelArgs {
+  const void *y, *residual, *bias, *scale;  // null where unused
+  void* z;                                  // y itself where nothing is pooled
+  unsigned char* saved;                     // null: nothing is saved
+  int type, z_type;                         // of y and residual: f32 or f64; of z
+  int activation, mode;                     // the values of Activation and PoolMode
+  int bits;                                 // of an element of what is saved
+  int loop, loops;                          // over dimension 0 (images) or 2 (channels)
+  int across;      // 1: a block's groups are of neighbouring channels, else they follow each other
+  unsigned count;  // groups, but those that are looped over
+  Divisor images, groups, channels, depth, height, width;  // of the count; width: of groups
+  int loop_extent, group_channels;                         // all that is looped over; C of a group
+  double alpha, residual_alpha, parameter;
+  int y_stride[kCopyDims], z_stride[kCopyDims], saved_stride[kCopyDims];
+  // On each axis, in rows of the tiles: the window and its step, where the first one begins; the
+  // rows of y that there are, and where the padding behind them ends; those of z.
+  int window[3], step[3], first[3], begin[3], end[3], padded_end[3], rows[3];
+  int z_width;                   // elements of z's tile along W
+  int saved_rows[2], row_bytes;  // of the tile of what is saved
+  int bits_begin, bits_end;      // along W, elements that have bits
+};
+
+// What a block keeps in shared memory: a code for each element, by loop, group and element; the
+// first loop's offsets of the groups' bits, how many bytes of a row are left from there, and how
+// many loops there are.
+struct MakeRoom {
+  int bits_at[kMakeGroups], bytes_left[kMakeGroups], loops[kMakeGroups];
+  unsigned short code[kMakeLoops * kMakeThreads];
 };
 
 // Strides of a convolution's tile: image (filter: output channel), group, channel (filter: input

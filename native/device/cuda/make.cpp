@@ -1,0 +1,156 @@
+#include "device/cuda/make.hpp"
+
+#include <algorithm>
+
+#include "base/checked.hpp"
+#include "device/cuda/copy_plan.hpp"
+
+namespace oocdnn::cuda {
+namespace {
+
+constexpr int kBlocks = 8;  // per multiprocessor: as many as have threads there at once
+
+int Int(int64_t value) { return static_cast<int>(value); }
+
+Status CheckTile(const TileLayout& layout) {
+  if (layout.opaque || layout.channel_block != 1) {
+    return Error(Code::kUnsupported, "the CUDA device pools plain tiles only");
+  }
+  int64_t elements = 1;
+  for (const int64_t extent : layout.shape) elements = Mul(elements, extent);
+  if (elements <= kMostElements) return {};
+  return Error(Code::kUnsupported, "a tile has %lld elements; 2^31 - 1 are the most",
+               static_cast<long long>(elements));
+}
+
+void SetStrides(const TileLayout& layout, int (*stride)[kCopyDims]) {
+  for (int d = 0; d < kCopyDims; ++d) {
+    (*stride)[d] = layout.shape[d] > 1 ? Int(layout.stride[d]) : 0;
+  }
+}
+
+// The finishing of the sums.
+void SetEpilogue(const FinishArgs& from, MakeKernelArgs* to) {
+  const Epilogue& epilogue = from.epilogue;
+  to->residual = epilogue.residual ? from.residual : nullptr;
+  to->bias = epilogue.bias ? from.bias : nullptr;
+  to->scale = epilogue.scale ? from.scale : nullptr;
+  to->activation = static_cast<int>(epilogue.activation);
+  to->alpha = from.alpha;
+  to->residual_alpha = epilogue.residual_alpha;
+  to->parameter = epilogue.parameter;
+}
+
+// Every element of y by itself, in place.
+void SetInPlace(const FinishArgs& from, MakeKernelArgs* to) {
+  to->z = from.out;
+  to->z_type = static_cast<int>(from.layout->dtype);
+  SetStrides(*from.layout, &to->z_stride);
+  for (int s = 0; s < 3; ++s) {
+    to->window[s] = to->step[s] = 1;
+    to->end[s] = to->padded_end[s] = to->rows[s] = Int(from.layout->shape[3 + s]);
+  }
+  to->z_width = to->rows[2];
+}
+
+void SetPool(const FinishArgs& from, MakeKernelArgs* to) {
+  const Made& made = from.made;
+  to->z = made.z.data;
+  to->z_type = static_cast<int>(made.z.layout->dtype);
+  to->mode = static_cast<int>(made.pool.mode);
+  SetStrides(*made.z.layout, &to->z_stride);
+  for (int s = 0; s < 3; ++s) {
+    const int64_t origin = made.y_origin[s], extent = made.extent[s];
+    to->window[s] = Int(made.pool.window[s]);
+    to->step[s] = Int(made.pool.stride[s]);
+    to->first[s] = Int(made.z_origin[s] * made.pool.stride[s] - made.pool.pad_before[s] - origin);
+    to->begin[s] = Int(-origin);
+    to->end[s] = Int(extent - origin);
+    to->padded_end[s] = Int(extent + made.pool.pad_after[s] - origin);
+    to->rows[s] = Int(made.pool.OutExtent(s, extent) - made.z_origin[s]);
+  }
+  to->z_width = Int(made.z.layout->shape[5]);
+}
+
+// The bits of elements of what the launch makes.
+void SetBits(const Made& made, MakeKernelArgs* to) {
+  const TileLayout& layout = *made.saved.layout;
+  to->saved = static_cast<unsigned char*>(made.saved.data);
+  to->bits = made.saving.bits;
+  SetStrides(layout, &to->saved_stride);
+  to->saved_rows[0] = Int(layout.shape[3]);
+  to->saved_rows[1] = Int(layout.shape[4]);
+  to->row_bytes = Int(layout.shape[5]);
+  to->bits_end = to->z_width;
+  if (made.saving.what != Saved::kAlive) return;
+  to->bits_begin = Int(-made.y_origin[2]);
+  to->bits_end = Int(made.pool.RowsReached(2, made.extent[2]) - made.y_origin[2]);
+}
+
+// How the groups of what is made are counted: `made` are its extents.
+MakePlan Counted(const FinishArgs& from, MakeKernelArgs args, const Dims& made,
+                 int multiprocessors) {
+  const TileLayout& y = *from.layout;
+  args.y = from.out;
+  args.type = static_cast<int>(y.dtype);
+  SetStrides(y, &args.y_stride);
+  args.across = made[2] > 1 && y.stride[2] < y.stride[5] ? 1 : 0;
+  args.group_channels = Int(made[2]);
+  Dims count = made;
+  count[5] = CeilDiv(made[5], kMakeGroup);
+  // One computation of places serves several images, or channels of one, while that leaves enough
+  // for every multiprocessor to do.
+  args.loop = made[0] > 1 || args.across != 0 ? 0 : 2;
+  args.loop_extent = Int(made[args.loop]);
+  int64_t groups = 1;
+  for (const int64_t extent : count) groups = Mul(groups, extent);
+  const int64_t enough = int64_t{multiprocessors} * kBlocks * kMakeGroups;
+  args.loops = Int(std::min<int64_t>(kMakeLoops, made[args.loop]));
+  while (args.loops > 1 && groups / args.loops < enough) args.loops /= 2;
+  count[args.loop] = CeilDiv(made[args.loop], args.loops);
+  args.images = MakeDivisor(count[0]);
+  args.groups = MakeDivisor(count[1]);
+  args.channels = MakeDivisor(count[2]);
+  args.depth = MakeDivisor(count[3]);
+  args.height = MakeDivisor(count[4]);
+  args.width = MakeDivisor(count[5]);
+  groups = 1;
+  for (const int64_t extent : count) groups *= extent;
+  args.count = static_cast<unsigned>(groups);
+  MakePlan plan;
+  plan.args = args;
+  plan.shape = {std::min(CeilDiv(groups, kMakeGroups), int64_t{multiprocessors} * kBlocks),
+                kMakeThreads, args.saved != nullptr ? static_cast<int>(sizeof(MakeRoom)) : 0};
+  return plan;
+}
+
+}  // namespace
+
+Result<std::vector<MakePlan>> PlanMake(const FinishArgs& args, int multiprocessors) {
+  const Made& made = args.made;
+  OOC_TRY(CheckTile(*args.layout));
+  for (const MadeTile* tile : {&made.z, &made.saved}) {
+    if (tile->data != nullptr) OOC_TRY(CheckTile(*tile->layout));
+  }
+  std::vector<MakePlan> plans;
+  for (const int64_t extent : args.layout->shape) {
+    if (extent == 0) return plans;
+  }
+  const bool alive = made.saved.data != nullptr && made.saving.what == Saved::kAlive;
+  if (alive) {
+    MakeKernelArgs first{};
+    SetEpilogue(args, &first);
+    SetInPlace(args, &first);
+    SetBits(made, &first);
+    plans.push_back(Counted(args, first, args.layout->shape, multiprocessors));
+  }
+  if (made.z.data == nullptr) return plans;
+  MakeKernelArgs pool{};
+  SetEpilogue(alive ? FinishArgs{} : args, &pool);
+  SetPool(args, &pool);
+  if (made.saved.data != nullptr && !alive) SetBits(made, &pool);
+  plans.push_back(Counted(args, pool, made.z.layout->shape, multiprocessors));
+  return plans;
+}
+
+}  // namespace oocdnn::cuda
