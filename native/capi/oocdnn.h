@@ -79,7 +79,7 @@ typedef enum oocdnn_activation {
 
 typedef enum oocdnn_pool_mode {
   OOCDNN_POOL_MODE_NONE = 0,
-  OOCDNN_POOL_MODE_MAX = 1, /* the first of the largest in row-major order; NaN is larger than all */
+  OOCDNN_POOL_MODE_MAX = 1,           /* the first of the largest, row-major; NaN is above all */
   OOCDNN_POOL_MODE_AVERAGE = 2,       /* padding counts as zeros */
   OOCDNN_POOL_MODE_AVERAGE_INSIDE = 3 /* over the elements that there are */
 } oocdnn_pool_mode;

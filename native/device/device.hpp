@@ -137,8 +137,8 @@ struct MadeTile {
 };
 
 // What the finishing pass makes of finished values of y: z (see Pool), and what backward needs (see
-// Saving), whose tile begins where y's or z's does, with a whole byte. Rows of y outside of the
-// tensor are in no window and have no bits; where a window has no row at all, z is 0.
+// Saving), whose tile begins where y's or z's does, with a whole byte. Rows outside of the tensor
+// are in no window; z is 0 there, and along W so are bits, which may share a byte with others.
 struct Made {
   MadeTile z, saved;
   Pool pool;

@@ -25,6 +25,7 @@ std::span<const Case> MoveCases();
 std::span<const Case> EngineCases();
 std::span<const Case> PropertyCases();
 std::span<const Case> FinishCases();
+std::span<const Case> MakeCases();
 
 }  // namespace oocdnn::testing
 

@@ -53,6 +53,7 @@ void SetInPlace(const FinishArgs& from, MakeKernelArgs* to) {
   to->z_width = to->rows[2];
 }
 
+// Rows behind the tile are of no use, and tensors may have more of them than an int counts.
 void SetPool(const FinishArgs& from, MakeKernelArgs* to) {
   const Made& made = from.made;
   to->z = made.z.data;
@@ -61,13 +62,16 @@ void SetPool(const FinishArgs& from, MakeKernelArgs* to) {
   SetStrides(*made.z.layout, &to->z_stride);
   for (int s = 0; s < 3; ++s) {
     const int64_t origin = made.y_origin[s], extent = made.extent[s];
+    const int64_t left = std::min(extent - origin, from.layout->shape[3 + s]);
+    const int64_t padding = std::max<int64_t>(extent + made.pool.pad_after[s] - origin - left, 0);
+    const int64_t z_left = made.pool.OutExtent(s, extent) - made.z_origin[s];
     to->window[s] = Int(made.pool.window[s]);
     to->step[s] = Int(made.pool.stride[s]);
     to->first[s] = Int(made.z_origin[s] * made.pool.stride[s] - made.pool.pad_before[s] - origin);
-    to->begin[s] = Int(-origin);
-    to->end[s] = Int(extent - origin);
-    to->padded_end[s] = Int(extent + made.pool.pad_after[s] - origin);
-    to->rows[s] = Int(made.pool.OutExtent(s, extent) - made.z_origin[s]);
+    to->begin[s] = Int(std::max<int64_t>(-origin, 0));
+    to->end[s] = Int(left);
+    to->padded_end[s] = Int(left + std::min(padding, made.pool.window[s]));
+    to->rows[s] = Int(std::min(z_left, made.z.layout->shape[3 + s]));
   }
   to->z_width = Int(made.z.layout->shape[5]);
 }
@@ -83,8 +87,9 @@ void SetBits(const Made& made, MakeKernelArgs* to) {
   to->row_bytes = Int(layout.shape[5]);
   to->bits_end = to->z_width;
   if (made.saving.what != Saved::kAlive) return;
-  to->bits_begin = Int(-made.y_origin[2]);
-  to->bits_end = Int(made.pool.RowsReached(2, made.extent[2]) - made.y_origin[2]);
+  const int64_t reached = made.pool.RowsReached(2, made.extent[2]) - made.y_origin[2];
+  to->bits_begin = Int(std::max<int64_t>(-made.y_origin[2], 0));
+  to->bits_end = Int(std::min<int64_t>(reached, to->z_width));
 }
 
 // How the groups of what is made are counted: `made` are its extents.

@@ -1,0 +1,234 @@
+// What Finish makes beside the sum's own tile: z of every kind of pool, and bits for backward, from
+// tiles that begin before the tensor, in its midst, and that pass its end.
+#include <cmath>
+
+#include "base/checked.hpp"
+#include "testing/conformance_boxes.hpp"
+#include "testing/conformance_conv.hpp"
+
+namespace oocdnn::testing {
+namespace {
+
+constexpr int kMakings = 60;
+
+struct Making {
+  TileLayout y, z, saved;
+  Tensor sums;
+  Epilogue epilogue;
+  Made made;
+
+  [[nodiscard]] std::string Describe() const {
+    const Pool& pool = made.pool;
+    return Format(
+        "z of %s %s from a %s tile of y %s, block %lld, mode %d, window %lldx%lldx%lld, activation "
+        "%d, saved %d",
+        Name(z.dtype), Text(z.shape).c_str(), Name(y.dtype), Text(y.shape).c_str(),
+        static_cast<long long>(y.channel_block), static_cast<int>(pool.mode),
+        static_cast<long long>(pool.window[0]), static_cast<long long>(pool.window[1]),
+        static_cast<long long>(pool.window[2]), static_cast<int>(epilogue.activation),
+        static_cast<int>(made.saving.what));
+  }
+};
+
+double Activated(const Epilogue& epilogue, double v) {
+  if (epilogue.activation == Activation::kIdentity || std::isnan(v)) return v;
+  const double low = std::max(v, 0.0);
+  return epilogue.activation == Activation::kRelu ? low : std::min(low, epilogue.parameter);
+}
+
+bool Flat(const Epilogue& epilogue, double v) {
+  if (epilogue.activation == Activation::kIdentity || std::isnan(v)) return false;
+  return v <= 0 || (epilogue.activation == Activation::kClippedRelu && v >= epilogue.parameter);
+}
+
+// Elements of y by their place in the tensor; only those that exist are asked for.
+double ValueAt(const Making& making, const Dims& channel, const Spatial& row) {
+  Dims at = channel;
+  for (int s = 0; s < 3; ++s) at[3 + s] = row[s] - making.made.y_origin[s];
+  return Activated(making.epilogue, making.sums.at(at));
+}
+
+struct Wanted {
+  double value = 0.0;
+  uint32_t code = 0;
+};
+
+// One element of z, from the definition.
+Wanted PooledAt(const Making& making, const Dims& index) {
+  const Made& made = making.made;
+  const Pool& pool = made.pool;
+  Spatial first{};
+  for (int s = 0; s < 3; ++s) {
+    first[s] = (made.z_origin[s] + index[3 + s]) * pool.stride[s] - pool.pad_before[s];
+    if (made.z_origin[s] + index[3 + s] >= pool.OutExtent(s, made.extent[s])) return {};
+  }
+  const bool largest = pool.mode == PoolMode::kMax;
+  double result = 0.0, counted = 0.0;
+  int64_t winner = -1, place = 0;
+  ForEach({}, {1, 1, 1, pool.window[0], pool.window[1], pool.window[2]}, [&](const Dims& tap) {
+    Spatial row{};
+    bool there = true, padded = true;
+    for (int s = 0; s < 3; ++s) {
+      row[s] = first[s] + tap[3 + s];
+      there = there && row[s] >= 0 && row[s] < made.extent[s];
+      padded = padded && row[s] < made.extent[s] + pool.pad_after[s];
+    }
+    const bool counts = pool.mode == PoolMode::kAverageInside ? there : padded;
+    counted += counts ? 1.0 : 0.0;
+    const int64_t mine = place++;
+    if (!there) return;
+    const double v = ValueAt(making, {index[0], index[1], index[2], 0, 0, 0}, row);
+    if (!largest) {
+      result += v;
+    } else if (winner < 0 || v > result || (std::isnan(v) && !std::isnan(result))) {
+      result = v;
+      winner = mine;
+    }
+  });
+  if (!largest) return {result / counted, 0};
+  const int64_t code = Flat(making.epilogue, result) ? pool.Elements() : winner;
+  return {result, static_cast<uint32_t>(code)};
+}
+
+// The code of element `index` of what is saved, its last index counted in elements.
+uint32_t CodeAt(const Making& making, const Dims& index) {
+  const Made& made = making.made;
+  if (made.saving.what == Saved::kWinners) {
+    return index[5] < making.z.shape[5] ? PooledAt(making, index).code : 0;
+  }
+  if (index[5] >= making.y.shape[5]) return 0;
+  Spatial row{};
+  for (int s = 0; s < 3; ++s) {
+    row[s] = made.y_origin[s] + index[3 + s];
+    if (row[s] < 0 || row[s] >= made.extent[s]) return 0;
+  }
+  if (row[2] >= made.pool.RowsReached(2, made.extent[2])) return 0;
+  const Dims channel{index[0], index[1], index[2], 0, 0, 0};
+  return Flat(making.epilogue, ValueAt(making, channel, row)) ? 0 : 1;
+}
+
+// Of what is saved: whether its row of z or y exists.
+bool RowIsThere(const Making& making, const Dims& index) {
+  const Made& made = making.made;
+  const bool winners = made.saving.what == Saved::kWinners;
+  bool there = true;
+  for (int s = 0; s < 2; ++s) {
+    const int64_t row = index[3 + s] + (winners ? made.z_origin[s] : made.y_origin[s]);
+    const int64_t end = winners ? made.pool.OutExtent(s, made.extent[s]) : made.extent[s];
+    there = there && row >= 0 && row < end;
+  }
+  return there;
+}
+
+double ByteAt(const Making& making, const Dims& index) {
+  const int64_t bits = making.made.saving.bits;
+  uint32_t byte = 0;
+  for (int64_t bit = 0; bit < 8; ++bit) {
+    Dims element = index;
+    element[5] = (index[5] * 8 + bit) / bits;
+    const int64_t shift = (index[5] * 8 + bit) % bits;
+    byte |= ((CodeAt(making, element) >> shift) & 1u) << bit;
+  }
+  return byte;
+}
+
+// Windows, and tiles that begin and end anywhere; of z, or of y where bits of that are saved.
+Making MakeMaking(const Device& device, Random& random) {
+  Making making;
+  Made& made = making.made;
+  made.pool.mode = static_cast<PoolMode>(random.Between(1, 3));
+  making.epilogue.activation = static_cast<Activation>(random.Between(0, 2));
+  making.epilogue.parameter = 2.0;
+  const bool clips = making.epilogue.activation != Activation::kIdentity;
+  Dims y{random.Between(1, 2), random.Between(1, 2), random.Between(1, 20), 0, 0, 0}, z = y;
+  for (int s = 0; s < 3; ++s) {
+    Pool& pool = made.pool;
+    pool.window[s] = random.Between(1, 3);
+    pool.stride[s] = random.Between(1, 3);
+    pool.pad_before[s] = random.Between(0, pool.window[s] - 1);
+    pool.pad_after[s] = random.Between(0, pool.window[s] - 1);
+    made.extent[s] = random.Between(pool.window[s], s == 2 ? 40 : 5);
+    const int64_t rows = pool.OutExtent(s, made.extent[s]), unit = s == 2 ? kSavedUnit : 1;
+    made.z_origin[s] = random.Between(0, (rows - 1) / unit) * unit;
+    z[3 + s] = RoundUp(random.Between(1, rows), unit);
+    const int64_t first = made.z_origin[s] * pool.stride[s] - pool.pad_before[s];
+    made.y_origin[s] = FloorDiv(first, unit) * unit;
+    y[3 + s] = first - made.y_origin[s] + (z[3 + s] - 1) * pool.stride[s] + pool.window[s];
+  }
+  if (made.pool.mode == PoolMode::kMax) {
+    const int64_t most = made.pool.Elements() - (clips ? 0 : 1);
+    made.saving.bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(most)));
+    if (most > 0) made.saving.what = Saved::kWinners;
+  } else if (clips) {
+    made.saving = {Saved::kAlive, 1};
+  }
+  const DType dtype = static_cast<DType>(random.Between(0, 3));
+  const bool blocked = device.capabilities().blocked_tiles && random.Between(0, 2) == 0;
+  making.y = blocked ? BlockedLayout(AccumulatorOf(dtype), y, 16)
+                     : PlainLayout(AccumulatorOf(dtype), y, random.Between(0, 1) == 1);
+  making.z = PlainLayout(dtype, z, random.Between(0, 1) == 1);
+  Dims saved = made.saving.what == Saved::kAlive ? y : z;
+  saved[5] = made.saving.RowBytes(saved[5]);
+  making.saved = PlainLayout(DType::kByte, saved);
+  making.sums = Integers(y, random);
+  if (random.Between(0, 3) == 0) making.sums.values[0] = std::nan("");
+  return making;
+}
+
+Result<Tensor> BytesIn(Rig& rig, Stream stream, const TileLayout& layout, void* tile) {
+  OOC_ASSIGN(const Array array, rig.NewArray(layout.shape, DType::kByte));
+  OOC_TRY(rig.device().Drain(stream, WholeTransfer(array, Operand::kSaved, layout, tile)));
+  OOC_TRY(rig.device().SynchronizeStream(stream));
+  return array.Read();
+}
+
+Status ExpectMade(Device& device, const Making& making) {
+  Rig rig(device);
+  OOC_ASSIGN(const Stream stream, rig.MainStream());
+  FinishArgs args;
+  args.layout = &making.y;
+  args.epilogue = making.epilogue;
+  args.made = making.made;
+  OOC_ASSIGN(args.out, rig.NewTile(making.sums, Operand::kY, making.y));
+  OOC_ASSIGN(args.made.z.data, rig.NewBuffer(making.z.bytes));
+  args.made.z.layout = &making.z;
+  const bool saves = making.made.saving.what != Saved::kNothing;
+  if (saves) {
+    OOC_ASSIGN(args.made.saved.data, rig.NewBuffer(making.saved.bytes));
+    args.made.saved.layout = &making.saved;
+  }
+  OOC_TRY(device.Finish(stream, args));
+  Tensor z(making.z.shape);
+  ForEach({}, z.dims, [&](const Dims& index) {
+    z.at(index) = Rounded(making.z.dtype, Rounded(making.y.dtype, PooledAt(making, index).value));
+  });
+  OOC_ASSIGN(const Tensor seen, rig.Download(Operand::kZ, making.z, args.made.z.data));
+  const std::string difference = FirstDifference(seen, z);
+  OOC_EXPECT(difference.empty(), "%s: %s", making.Describe().c_str(), difference.c_str());
+  if (!saves) return {};
+  Tensor bytes(making.saved.shape);
+  OOC_ASSIGN(const Tensor saved, BytesIn(rig, stream, making.saved, args.made.saved.data));
+  ForEach({}, bytes.dims, [&](const Dims& index) {
+    const bool there = RowIsThere(making, index);
+    bytes.at(index) = there ? ByteAt(making, index) : saved.at(index);
+  });
+  const std::string other = FirstDifference(saved, bytes);
+  OOC_EXPECT(other.empty(), "bits of %s: %s", making.Describe().c_str(), other.c_str());
+  return {};
+}
+
+Status PoolsAndBits(Device& device) {
+  Random random(77);
+  for (int i = 0; i < kMakings; ++i) {
+    OOC_TRY(ExpectMade(device, MakeMaking(device, random)));
+  }
+  return {};
+}
+
+constexpr Case kCases[] = {{"finish_pools_and_bits", PoolsAndBits}};
+
+}  // namespace
+
+std::span<const Case> MakeCases() { return kCases; }
+
+}  // namespace oocdnn::testing
