@@ -105,8 +105,8 @@ Status CheckTypes(const Source& source, const Problem& problem) {
 }
 
 // The tensor that is known to have the batch and the channels of y.
-const oocdnn_tensor& LikeY(const Source& source) {
-  return source.convolution.pool.mode != 0 ? *source.operands.z : *source.operands.y;
+const oocdnn_tensor* LikeY(const Source& source) {
+  return source.convolution.pool.mode != 0 ? source.operands.z : source.operands.y;
 }
 
 void SetPool(const oocdnn_convolution& convolution, Problem* problem) {
@@ -151,7 +151,7 @@ Status SetSizes(const Source& source, Problem* problem) {
     shape.stride[s] = convolution.stride[s];
     shape.dilation[s] = convolution.dilation[s];
   }
-  const oocdnn_tensor& y = LikeY(source);
+  const oocdnn_tensor& y = *LikeY(source);
   shape.g = convolution.groups;
   shape.n = y.shape[0];
   if (y.shape[1] % shape.g != 0) {
@@ -302,7 +302,7 @@ Result<CallArguments> Translate(const oocdnn_convolution* convolution,
                  Name(source.direction));
   }
   OOC_TRY(CheckTensors(source, problem));
-  problem.dtype = static_cast<DType>(LikeY(source).dtype);
+  problem.dtype = static_cast<DType>(LikeY(source)->dtype);
   OOC_TRY(CheckTypes(source, problem));
   OOC_TRY(SetSizes(source, &problem));
   SetPooledSizes(source, &problem);

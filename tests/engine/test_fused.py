@@ -378,11 +378,15 @@ def test_predicted_bytes_are_those_that_cross():
         assert plan.tiles == ctx.stats.tiles > 1
 
 
-def test_results_go_to_out():
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1), (1, 3, 0, 2)])
+@pytest.mark.parametrize("gap", [1, 2])
+def test_results_go_to_out(order, gap):
+    """Whatever its memory order, with gaps or without."""
     case = small(OVERLAPPING)
     arrays = arrays_of(case)
     z, _ = composed(case, arrays)
-    out = np.full(z.shape, np.nan, np.float32)
+    wide = np.full([z.shape[axis] * gap for axis in order], np.nan, np.float32)
+    out = wide[(slice(None, None, gap),) * 4].transpose(np.argsort(order))
     with context(budget=24 << 10) as ctx:
         assert ctx.conv_bias_act_pool(**arrays, **keywords_of(case), out=out) is out
     np.testing.assert_array_equal(out, z)

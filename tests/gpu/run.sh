@@ -64,6 +64,8 @@ needs cuobjdump architectures architectures
 step device smoke ""
 step conformance python3 -m pytest -q tests/conformance -k cuda "$@"
 step operands python3 -m pytest -q tests/gpu/test_operands.py "$@"
+step fused python3 -m pytest -q tests/gpu/test_fused.py "$@"
+step epilogue-rates python3 tests/gpu/epilogue_rates.py
 step pins python3 -m pytest -q tests/gpu/test_pins.py tests/gpu/test_results.py "$@"
 step many-calls python3 -m pytest -q tests/gpu/test_many_calls.py "$@"
 step two-gpus python3 -m pytest -q -rs tests/gpu/test_two_gpus.py "$@"

@@ -133,7 +133,7 @@ class Windows {
     int64_t winner = -1;
     T best = 0;
     ForEach(channel, w, [&](T v, int64_t place) {
-      if (winner >= 0 && !(v > best) && !(v != v && best == best)) return;
+      if (winner >= 0 && !(v > best) && !(std::isnan(v) && !std::isnan(best))) return;
       best = v;
       winner = place;
     });
