@@ -222,6 +222,7 @@ Status CheckShape(const oocdnn_tensor& tensor, Operand operand, const Source& so
                   const Problem& problem) {
   const Dims dims = problem.DimsOf(operand);
   if (operand == Operand::kSaved) {
+    OOC_TRY(Validate(problem));  // a wrong pool is not told of as too few bytes
     if (tensor.shape[0] >= problem.BytesOf(operand) && tensor.stride[0] <= 1) return {};
     return Error(Code::kInvalidProblem,
                  "saved has %lld bytes, and %lld are needed, side by side (oocdnn_saved_bytes)",
