@@ -8,7 +8,7 @@
 namespace oocdnn::cuda {
 namespace {
 
-constexpr int kBlocks = 8;  // per multiprocessor: as many as have threads there at once
+constexpr int kBlocks = 8;  // per multiprocessor: two rounds of what has registers there
 
 int Int(int64_t value) { return static_cast<int>(value); }
 
