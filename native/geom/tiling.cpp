@@ -42,17 +42,34 @@ int64_t FirstRow(const ConvShape& shape, int s, int64_t dx_row) {
                   shape.stride[s]);
 }
 
-SpatialTile DataTile(const ConvShape& shape, int s, int64_t begin, int64_t length) {
+// Rows of dy that reach a tile of so many rows of dx.
+int64_t RowsFor(const ConvShape& shape, int s, int64_t length) {
+  return FloorDiv(length - 1 + shape.pad_before[s], shape.stride[s]) - FirstRow(shape, s, 0) + 1;
+}
+
+// Rows of dx in front of a tile's that the first of those reaches too.
+int64_t Lead(const ConvShape& shape, int s) {
+  return shape.pad_before[s] - FirstRow(shape, s, 0) * shape.stride[s];
+}
+
+// Of those, the ones that the tile need not hold, as many as its convolution is padded by. Engines
+// like no pad as wide as the filter, and no input that is narrower.
+int64_t FullPad(const ConvShape& shape, int s, int64_t length) {
+  const int64_t beyond = (RowsFor(shape, s, length) - 1) * shape.stride[s];
+  return std::min({Lead(shape, s), shape.Reach(s) - 1, beyond / 2});
+}
+
+SpatialTile DataTile(const ConvShape& shape, int s, int64_t begin, int64_t length, int64_t pad) {
   SpatialTile tile;
   const int64_t end = std::min(begin + length, shape.in[s]);
   const int64_t first = FirstRow(shape, s, begin);
-  const int64_t last = FloorDiv(begin + length - 1 + shape.pad_before[s], shape.stride[s]);
-  tile.x_begin = first * shape.stride[s] - shape.pad_before[s];
+  tile.x_begin = first * shape.stride[s] - shape.pad_before[s] + pad;
   tile.x_valid_begin = begin;
   tile.x_valid_end = end;
   tile.y_begin = first;
   tile.y_valid_begin = std::clamp<int64_t>(first, 0, shape.out[s]);
-  tile.y_valid_end = std::clamp<int64_t>(last + 1, tile.y_valid_begin, shape.out[s]);
+  tile.y_valid_end =
+      std::clamp(first + RowsFor(shape, s, length), tile.y_valid_begin, shape.out[s]);
   return tile;
 }
 
@@ -79,8 +96,9 @@ SpatialTile SpatialTileOf(const Problem& problem, const Tiling& tiling, int s, i
   }
   const auto axis = static_cast<Axis>(Index(Axis::kD) + s);
   const int64_t begin = tiling.Begin(axis, index), length = tiling.Length(axis, index);
-  return DrivesInput(problem) ? DataTile(shape, s, begin, length)
-                              : OutputTile(problem, s, begin, length);
+  if (!DrivesInput(problem)) return OutputTile(problem, s, begin, length);
+  const int64_t pad = tiling.full_padding ? FullPad(shape, s, length) : 0;
+  return DataTile(shape, s, begin, length, pad);
 }
 
 // Tiles of a cut spatial axis of backward data are whole strides long, so that all have one phase.
@@ -171,6 +189,7 @@ Tiling MakeTiling(const Problem& problem, const AxisArray& length, bool padding_
     tiling.padding_as_data[s] =
         problem.direction != Direction::kBackwardBias && (cut || uneven || padding_as_data);
   }
+  tiling.full_padding = DrivesInput(problem) && !padding_as_data;
   return tiling;
 }
 
@@ -202,17 +221,14 @@ ConvShape TileShape(const Problem& problem, const Tiling& tiling, bool is_short)
       continue;
     }
     if (!tiling.padding_as_data[s]) continue;
-    tile.pad_before[s] = tile.pad_after[s] = 0;
+    int64_t& pad = tile.pad_before[s];
+    pad = DrivesInput(problem) && tiling.full_padding ? FullPad(problem.shape, s, length) : 0;
+    tile.pad_after[s] = pad;
     if (DrivesInput(problem)) {
-      // dx rows of one tile lie in [first * stride - pad, ...): the start is a multiple of the
-      // stride away from dx row -pad, and the box ends where the last wanted row or the last
-      // contribution ends.
-      const int64_t first = FirstRow(problem.shape, s, 0);
-      const int64_t last = FloorDiv(length - 1 + problem.shape.pad_before[s], tile.stride[s]);
-      const int64_t lead = problem.shape.pad_before[s] - first * tile.stride[s];
-      tile.out[s] = last - first + 1;
-      tile.in[s] =
-          std::max(lead + length, (tile.out[s] - 1) * tile.stride[s] + problem.shape.Reach(s));
+      // To where the last wanted row or the last contribution ends, less what is padded.
+      tile.out[s] = RowsFor(problem.shape, s, length);
+      const int64_t reached = (tile.out[s] - 1) * tile.stride[s] + problem.shape.Reach(s);
+      tile.in[s] = std::max(Lead(problem.shape, s) + length - pad, reached - 2 * pad);
     } else {
       tile.out[s] = length;
       tile.in[s] = (length - 1) * tile.stride[s] + problem.shape.Reach(s);

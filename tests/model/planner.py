@@ -158,18 +158,19 @@ class TimedPlan:
     text: str
 
 
-def timed_plan(
-    problem, budget, profile, run_seconds, others=None, measure_seconds=-1.0
-) -> TimedPlan:
-    """What is chosen on a device of one engine, "plain", whose runs all take as long; or `others`
-    takes every run but those of the plan that is tried first. Measured with a limit of 0 or more.
-    """
+# Nanoseconds of a run by the bytes of x and of y in its tile.
+_RUN = ctypes.CFUNCTYPE(c_int64, c_int64, c_int64)
+
+
+def timed_plan(problem, budget, profile, runs, measure_seconds=-1.0) -> TimedPlan:
+    """What is chosen on a device of one engine, "plain". `runs`: seconds of a run, or what gives
+    them for the bytes of x and of y in its tile. Measured with a limit of 0 or more."""
     seconds, prepared = c_double(), c_int64()
-    others = run_seconds if others is None else others
-    runs = (c_int64 * 2)(round(run_seconds * 1e9), round(others * 1e9))
+    of_tile = runs if callable(runs) else lambda *_: runs
+    nanoseconds = _RUN(lambda *tile: round(of_tile(*tile) * 1e9))
     text = ctypes.create_string_buffer(ROOM)
     code = library().oocdnn_testing_timed_plan(
-        byref(problem), c_int64(budget), profile.text().encode(), runs,
+        byref(problem), c_int64(budget), profile.text().encode(), nanoseconds,
         c_double(measure_seconds), byref(seconds), byref(prepared), text, c_int64(ROOM),
     )  # fmt: skip
     if code != 0:
@@ -194,6 +195,7 @@ def _candidate(problem: Problem, entry: dict) -> Candidate:
     tiling = Tiling()
     for name in ("extent", "length", "padding_as_data"):
         getattr(tiling, name)[:] = entry[name]
+    tiling.full_padding = entry["full_padding"]
     tiling.taper = doors.Taper(*entry["taper"])
     return Candidate(
         problem, entry["engine"], tiling, entry["order"], entry["depths"], entry["cost"], entry
