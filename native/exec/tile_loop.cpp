@@ -110,9 +110,10 @@ Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const A
   behind_ = status.ok() && then != nullptr;
   if (!behind_) OOC_TRY(Quiesce(std::move(status)));
   stats->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  stats->fetch_seconds = Busy(fetch_.get()) - fetch;
-  stats->compute_seconds = Busy(compute_.get()) - compute;
-  stats->drain_seconds = Busy(drain_.get()) - drain;
+  // While work goes on it is an estimate, which may fall.
+  stats->fetch_seconds = std::max(Busy(fetch_.get()) - fetch, 0.0);
+  stats->compute_seconds = std::max(Busy(compute_.get()) - compute, 0.0);
+  stats->drain_seconds = std::max(Busy(drain_.get()) - drain, 0.0);
   return {};
 }
 

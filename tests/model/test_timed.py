@@ -148,6 +148,20 @@ def test_tiles_of_more_channels_may_be_as_fast_as_those_of_fewer():
     assert plan.seconds < 0.8 * first.cost["seconds"]
 
 
+def test_tiles_of_few_channels_may_be_as_fast_as_those_of_more():
+    """The line through the rates of 64 and of 128 channels has tiles of 3 be very slow."""
+    problem, budget = doors.parse("conv2d:fwd x16x3x24x24 w64x3x3x3 pad1"), 900_000
+    rates = {(64, 2000): 2e10, (64, 40000): 1e10, (128, 2000): 4e10, (128, 40000): 4e10}
+    tiles = {f"{channels} {size} plain/f32/fwd": rate for (channels, size), rate in rates.items()}
+    wrong = Profile(copy_seconds=2e-4, tiles=tiles)
+    first = planner.search(problem, budget, wrong, engines=ENGINE).ranked[0]
+    plan = planner.timed_plan(problem, budget, wrong, lambda _, y_bytes: 1e-6 + 1e-11 * y_bytes)
+    right = Profile(copy_seconds=wrong.copy_seconds, flops_fallback=1e12)
+    best = planner.search(problem, budget, right, engines=ENGINE).ranked[0]
+    assert first.seconds > 10 * best.seconds
+    assert plan.seconds <= 1.05 * best.seconds
+
+
 def test_hopes_that_are_not_fulfilled_come_to_an_end():
     plan = planner.timed_plan(PROBLEM, BUDGET, WRONG, 1e-2)
     assert 1 < plan.prepared < 20
