@@ -147,6 +147,7 @@ typedef struct oocdnn_convolution {
   void* stream;
   void* workspace;
   int64_t workspace_bytes;
+  int64_t workspace_limit;
 } oocdnn_convolution;
 typedef struct oocdnn_operands {
   const oocdnn_tensor* x;
@@ -163,6 +164,7 @@ typedef struct oocdnn_options {
   const char* wrap;
   const char* profile;
   const char* planning;
+  const char* workspace;
   int32_t threads;
   int32_t reproducible;
   int32_t trace;
