@@ -37,6 +37,12 @@ std::vector<EngineInfo> EnginesFor(const Device& device, bool reproducible) {
   return engines;
 }
 
+// What was timed is not given up for what is merely predicted.
+bool Beats(const PlanReport& plan, const PlanReport& other) {
+  const bool comparable = plan.run_seconds > 0.0 || other.run_seconds == 0.0;
+  return comparable && plan.cost.seconds < other.cost.seconds;
+}
+
 // What a remembered plan would have been chosen from, for who asks.
 void AddOthers(const Profile& profile, PlanReport* report) {
   const Profile& rates = report->refined != nullptr ? *report->refined : profile;
@@ -111,10 +117,8 @@ Result<PlanReport> Context::ChooseInCore(const PlanRequest& request, const Profi
                                  : PlanInPlace(device, picky, profile, Batch::kDivided, &prepared_);
   if (!refused(parts) && parts->CopiesNoSamples()) return parts;
   Result<PlanReport> tiles = PlanAndTime(device, request, profile, &prepared_);
-  if (parts.ok()) {
-    return tiles.ok() && tiles->cost.seconds < parts->cost.seconds ? std::move(tiles)
-                                                                   : std::move(parts);
-  }
+  if (parts.ok())
+    return tiles.ok() && Beats(tiles.value(), parts.value()) ? std::move(tiles) : std::move(parts);
   if (tiles.ok() || tiles.status().code() != Code::kOutOfMemory) return tiles;
   Result<PlanReport> rest = PlanInPlace(device, request, profile, Batch::kDivided, &prepared_);
   return rest.ok() ? std::move(rest) : std::move(tiles);
