@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Concatenate, ParamSpec, TypeVar
 
-from oocdnn import _pins, _stack, _window, functions, gradients
+from oocdnn import _pins, _stack, _window, functions, gradients, workspace
 from oocdnn._axes import by_axis
 from oocdnn._call import Convolution, Options, Slot, Tensor
 from oocdnn._native import HostMemory, NativeContext, Progress
@@ -219,6 +219,28 @@ class Context:
         ones, the same for the same seed."""
         found: list[RunnerUp] = json.loads(self._native.candidates(problem, best, random, seed))
         return found
+
+    def measure_parts(
+        self, problem: str, policy: workspace.Policy = "powers_of_two"
+    ) -> list[workspace.MicroBatch]:
+        """Times a problem on parts of its batch, all arrays on the device.
+
+        Parts of the sizes of `workspace.micro_batch_sizes`, on every engine, each with as much
+        workspace as the context allows and then with less and less: what the functions of
+        `oocdnn.workspace` choose from. Tiles are timed in device memory within the budget; sizes
+        that do not fit are left out. Raises OutOfMemory where none fits, Unsupported where no
+        engine serves.
+        """
+        found, _ = self._native.measure_parts(problem, workspace.batch_policy(policy))
+        return [workspace.MicroBatch(*one) for one in found]
+
+    def divisions(
+        self, problem: str, policy: workspace.Policy = "powers_of_two"
+    ) -> list[workspace.Division]:
+        """The ways to run a problem that are worth having, by measurement: fastest first, each with
+        less workspace than the one before. A call is run so with `workspace=` its bytes."""
+        found, batch = self._native.measure_parts(problem, workspace.batch_policy(policy))
+        return workspace.even([workspace.MicroBatch(*one) for one in found], batch)
 
     def calibrate(self, progress: Progress | None = None) -> Path:
         """Measures this machine for all types and directions, and keeps that in its profile.

@@ -326,6 +326,14 @@ OOCDNN_API oocdnn_status oocdnn_info(oocdnn_context* context, const char** json)
 /* What a checking device has to complain about, one sentence per line; "" when all is well. */
 OOCDNN_API oocdnn_status oocdnn_check_reports(oocdnn_context* context, const char** text);
 
+/* Times a problem, given as a string, on parts of its batch, all operands on the device: of sizes
+ * by the policy (oocdnn_batch_policy), on every engine, with as much workspace as the context
+ * allows and with less. What of it is worth having for the whole `batch`, oocdnn_even_divisions
+ * says. An array of the calling thread until its next call of this function. */
+OOCDNN_API oocdnn_status oocdnn_measure_parts(oocdnn_context* context, const char* problem,
+                                              int32_t policy, const oocdnn_micro_batch** choices,
+                                              int64_t* count, int64_t* batch);
+
 /* Workspace. These functions compute from numbers and need no context. Arrays that they hand out
  * belong to the calling thread until its next call of the same function. */
 
@@ -337,7 +345,11 @@ OOCDNN_API oocdnn_status oocdnn_micro_batch_sizes(int32_t policy, int64_t batch,
 OOCDNN_API oocdnn_status oocdnn_pareto_divisions(const oocdnn_micro_batch* choices, int64_t count,
                                                  int64_t batch, const oocdnn_division** divisions,
                                                  int64_t* length);
-/* The fastest of them whose workspace is at most `limit` bytes; OOCDNN_OUT_OF_MEMORY without. */
+/* The same of divisions with parts of one choice alone: what a call with a workspace limit runs. */
+OOCDNN_API oocdnn_status oocdnn_even_divisions(const oocdnn_micro_batch* choices, int64_t count,
+                                               int64_t batch, const oocdnn_division** divisions,
+                                               int64_t* length);
+/* The fastest of all whose workspace is at most `limit` bytes; OOCDNN_OUT_OF_MEMORY without. */
 OOCDNN_API oocdnn_status oocdnn_divide_batch(const oocdnn_micro_batch* choices, int64_t count,
                                              int64_t batch, int64_t limit,
                                              const oocdnn_division** division);

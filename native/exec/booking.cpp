@@ -86,14 +86,6 @@ int64_t SlotBytes(const Booking& booking, int operand) {
   return std::max(booking.usual.layout[operand].bytes, booking.ends.layout[operand].bytes);
 }
 
-int64_t WorkspaceBytes(const Booking& booking) {
-  int64_t bytes = 0;
-  for (const PreparedTiles* tiles : {&booking.usual, &booking.ends}) {
-    if (tiles->executable != nullptr) bytes = std::max(bytes, tiles->executable->workspace_bytes());
-  }
-  return bytes;
-}
-
 // Whether the tiles of the operand begin where the device lets tiles begin, if the tensor does.
 bool AlignsTiles(const Problem& problem, Operand operand, const Tiling& tiling, int64_t alignment) {
   if (tiling.Count(Axis::kN) <= 1 || !Moves(problem, operand, Axis::kN)) return true;
@@ -114,6 +106,14 @@ bool UsedInPlace(const Booking& booking, Operand operand, int64_t alignment) {
 }
 
 }  // namespace
+
+int64_t Booking::WorkspaceBytes() const {
+  int64_t bytes = 0;
+  for (const PreparedTiles* tiles : {&usual, &ends}) {
+    if (tiles->executable != nullptr) bytes = std::max(bytes, tiles->executable->workspace_bytes());
+  }
+  return bytes;
+}
 
 Result<Booking> Book(Device& device, const PlanRequest& request, const Candidate& candidate,
                      int64_t budget) {
@@ -144,7 +144,7 @@ Result<Booking> Book(Device& device, const PlanRequest& request, const Candidate
     booking.bounce_bytes = request.bounce_bytes;
     for (int64_t& offset : booking.bounce) offset = offsets.Book(request.bounce_bytes);
   }
-  if (const int64_t bytes = WorkspaceBytes(booking); bytes > 0) {
+  if (const int64_t bytes = booking.WorkspaceBytes(); bytes > 0) {
     booking.workspace = offsets.Book(bytes);
   }
   booking.bytes = offsets.total();

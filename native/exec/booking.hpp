@@ -31,6 +31,8 @@ struct Booking {
   int64_t bounce_bytes = 0;         // of each
   int64_t bytes = 0;                // of the arena, exactly
 
+  // Of the workspace, which tiles of both shapes share.
+  [[nodiscard]] int64_t WorkspaceBytes() const;
   [[nodiscard]] const PreparedTiles& Of(const TileIndex& index) const {
     return candidate.tiling.IsShort(index) ? ends : usual;
   }

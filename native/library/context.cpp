@@ -186,6 +186,12 @@ Context::Terms Context::TermsOf(const Problem& problem, const Placement& placeme
   return TermsOf(problem, tensors, kLimitOfContext);
 }
 
+Context::Terms Context::TermsInCore(const Problem& problem) const {
+  Placement device;
+  device.place.fill(Place::kDevice);
+  return TermsOf(problem, device);
+}
+
 Result<Stream> Context::CallerOf(const HostTensors& tensors, void* stream) {
   const bool ordered = std::any_of(tensors.begin(), tensors.end(), [](const HostTensor& tensor) {
     return tensor.tier != Tier::kPageable;

@@ -20,6 +20,7 @@
 #include "library/plan_report.hpp"
 #include "library/planning.hpp"
 #include "memory/host_memory.hpp"
+#include "model/micro_batch.hpp"
 
 namespace oocdnn {
 
@@ -87,6 +88,9 @@ class Context {
   // scratch memory with which Run follows the plan, given the same limit of workspace.
   Result<int64_t> PlanInCore(const Problem& problem, int64_t budget,
                              int64_t workspace = kLimitOfContext);
+
+  // See MeasureParts; all operands are on the device, aligned.
+  Result<std::vector<MicroBatch>> MeasureParts(const Problem& problem, BatchPolicy policy);
 
   // See HostMemory. From any thread.
   Result<std::unique_ptr<HostMemory>> AllocateHost(int64_t bytes) {
@@ -168,8 +172,9 @@ class Context {
                                   const Homes& home) const;
   [[nodiscard]] Terms TermsOf(const Problem& problem, const HostTensors& tensors,
                               int64_t workspace) const;
-  // Of operands that are where the placement says.
+  // Of operands that are where the placement says; all on the device.
   [[nodiscard]] Terms TermsOf(const Problem& problem, const Placement& placement) const;
+  [[nodiscard]] Terms TermsInCore(const Problem& problem) const;
   // The caller's stream where operands are read and written in its order, else null.
   Result<Stream> CallerOf(const HostTensors& tensors, void* stream);
   [[nodiscard]] int64_t BudgetOf(const HostTensors& tensors) const;

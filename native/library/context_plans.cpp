@@ -313,9 +313,7 @@ Result<int64_t> Context::PlanInCore(const Problem& problem, int64_t budget, int6
   OOC_TRY(Validate(problem));
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  Placement device;
-  device.place.fill(Place::kDevice);
-  Terms terms = TermsOf(problem, device);
+  Terms terms = TermsInCore(problem);
   if (budget > 0) terms.budget = budget;
   if (workspace != kLimitOfContext) terms.workspace = workspace;
   Result<PlanPointer> plan = Lookup(problem, terms);
@@ -328,6 +326,20 @@ Result<int64_t> Context::PlanInCore(const Problem& problem, int64_t budget, int6
     plans_.Put(std::move(key), plan.value());
   }
   return terms.budget + stack_.device->capabilities().alignment;
+}
+
+Result<std::vector<MicroBatch>> Context::MeasureParts(const Problem& problem, BatchPolicy policy) {
+  OOC_TRY(CheckPlannable(problem));
+  const std::lock_guard turn(turn_);
+  OOC_TRY(EnterProcess());
+  const PlanRequest request = RequestFor(problem, TermsInCore(problem));
+  const Profile& profile = ProfileFor(problem);
+  OOC_TRY(Settle());
+  arena_->Release();  // what is timed has its memory
+  Result<std::vector<MicroBatch>> parts =
+      oocdnn::MeasureParts(*stack_.device, request, profile, policy, &prepared_);
+  if (!parts.ok()) return std::move(parts).status().With(ToString(problem));
+  return parts;
 }
 
 Result<std::string> Context::Calibrate(const Progress& progress) {

@@ -2,7 +2,10 @@
 // which each is a part of the caller's own memory.
 #pragma once
 
+#include <vector>
+
 #include "library/plan_report.hpp"
+#include "model/micro_batch.hpp"
 
 namespace oocdnn {
 
@@ -22,5 +25,13 @@ enum class Batch : uint8_t { kWhole, kDivided, kTimed };
 // the budget is. `prepared` counts engine preparations.
 Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const Profile& profile,
                                Batch batch, int64_t* prepared);
+
+// Times parts of the batch, of sizes by the policy, on every engine, first with the request's limit
+// of workspace and then with less and less: the ways to run the problem that divisions are made of.
+// What its copies take is counted to a part. Sizes that cannot be timed within the budget are left
+// out; where all are, why the last of them was, kOutOfMemory where it was for want of memory.
+Result<std::vector<MicroBatch>> MeasureParts(Device& device, const PlanRequest& request,
+                                             const Profile& profile, BatchPolicy policy,
+                                             int64_t* prepared);
 
 }  // namespace oocdnn

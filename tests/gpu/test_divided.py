@@ -151,3 +151,50 @@ def test_every_direction_with_every_beta(beta, n):
             w.shape,
         )
         assert ctx.check_reports() == []
+
+
+PROBLEM = "conv2d:fwd x16x4x8x8 w4x4x3x3 pad1"
+
+
+@inside
+def test_what_is_measured_is_run_by_its_bytes():
+    with context() as ctx:
+        parts = ctx.measure_parts(PROBLEM)
+        # The hungry engine, then one that wants 640 bytes, then one that wants nothing.
+        assert {part.samples for part in parts} == {16, 8, 4, 2, 1}
+        for part in parts:
+            assert part.seconds > 0
+            assert part.workspace_bytes in (part.samples * SAMPLE, 640, 0)
+        found = ctx.divisions(PROBLEM, "undivided")
+        assert found[0].workspace_bytes == 16 * SAMPLE
+        assert found[0].samples == [16]
+        found = ctx.divisions(PROBLEM)
+        sizes = [division.workspace_bytes for division in found]
+        assert sizes == sorted(sizes, reverse=True)
+        x, w = DeviceArray(integers((16, 4, 8, 8))), DeviceArray(integers((4, 4, 3, 3)))
+        out = DeviceArray(np.zeros((16, 4, 8, 8), np.float32))
+        for division in found:
+            ctx.conv2d(x, w, out=out, workspace=division.workspace_bytes, **MOVES)
+            assert (HUNGRY in ctx.stats.engine) == (division.workspace_bytes >= SAMPLE)
+
+
+@inside
+def test_one_workspace_for_many_layers():
+    """Two layers share what one of them could use alone."""
+    with context() as ctx:
+        problems = {"first": PROBLEM, "second": PROBLEM.replace("fwd", "bwd_data")}
+        layers = {name: ctx.divisions(problem) for name, problem in problems.items()}
+        shared = oocdnn.workspace.divide_workspace(layers, 16 * SAMPLE)
+        assert shared.workspace_bytes <= 16 * SAMPLE
+        assert all(one.workspace_bytes >= SAMPLE for one in shared.chosen.values())
+
+
+@inside
+def test_bad_measurements():
+    with context() as ctx:
+        with pytest.raises(oocdnn.InvalidProblem, match="no policy 'some'"):
+            ctx.divisions(PROBLEM, "some")  # type: ignore[arg-type]
+        with pytest.raises(oocdnn.InvalidProblem, match="batch is empty"):
+            ctx.divisions("conv2d:fwd x0x4x8x8 w4x4x3x3 pad1")
+    with context(4096) as ctx, pytest.raises(oocdnn.OutOfMemory, match="cannot be timed within"):
+        ctx.divisions("conv2d:fwd x2x64x64x64 w4x64x3x3 pad1")
