@@ -32,11 +32,19 @@ def micro_batch_sizes(policy: BatchPolicy, batch: int) -> list[int]:
     return list(sizes[0][0 : length[0]])
 
 
-def pareto_divisions(choices: Sequence[Choice], batch: int) -> list[Division]:
+def _front(function: Any, choices: Sequence[Choice], batch: int) -> list[Division]:
     given = _ffi().new("oocdnn_micro_batch[]", choices)
     found, length = _ffi().new("const oocdnn_division **"), _ffi().new("int64_t *")
-    _check(_library().oocdnn_pareto_divisions(given, len(choices), batch, found, length))
+    _check(function(given, len(choices), batch, found, length))
     return [_division(found[0][i]) for i in range(length[0])]
+
+
+def pareto_divisions(choices: Sequence[Choice], batch: int) -> list[Division]:
+    return _front(_library().oocdnn_pareto_divisions, choices, batch)
+
+
+def even_divisions(choices: Sequence[Choice], batch: int) -> list[Division]:
+    return _front(_library().oocdnn_even_divisions, choices, batch)
 
 
 def divide_batch(choices: Sequence[Choice], batch: int, limit: int) -> Division:

@@ -1,7 +1,7 @@
 """What the public functions share: from checked arrays and keywords to one call of the core."""
 
 import math as _math
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, SupportsIndex
 
 from oocdnn import _pins, _window
 from oocdnn._call import Convolution, Epilogue, Slot
@@ -90,6 +90,7 @@ class Common(NamedTuple):
     math: MathName | None = None
     stream: Any = None
     progress: Progress | None = None
+    workspace: SupportsIndex | None = None
 
 
 class Finish(NamedTuple):
@@ -123,6 +124,8 @@ def launch(
     math = context.math if common.math is None else math_of(common.math)
     alpha, beta = _real("alpha", common.alpha), _real("beta", common.beta)
     epilogue = finish.epilogue()
+    limited = common.workspace is not None
+    workspace = _window.integer("workspace", common.workspace, 0) if limited else -1
     if beta != 0.0 and common.out is None:
         raise InvalidProblem(f"beta={beta} adds to the old values of out: pass out=")
     with Operands(leader) as operands:
@@ -140,7 +143,16 @@ def launch(
             operands.need_host()
         stream = _stream(common.stream, operands.stream)
         call = Convolution(
-            direction, geometry.window, geometry.groups, mode, math, alpha, beta, epilogue, stream
+            direction,
+            geometry.window,
+            geometry.groups,
+            mode,
+            math,
+            alpha,
+            beta,
+            epilogue,
+            stream,
+            workspace,
         )
         with _pins.Use(context, operands.in_memory):
             context.run(call, operands.tensors, common.progress)

@@ -28,9 +28,10 @@ enum class Var : int {
   kLink,
   kPlanning,
   kPlanningSeconds,
+  kWorkspaceLimit,
   kDisable,
 };
-constexpr int kVars = 20;
+constexpr int kVars = 21;
 
 struct VarInfo {
   const char* name;

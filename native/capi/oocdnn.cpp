@@ -75,6 +75,9 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
   options.budget = Choose(given.budget, Var::kBudget, "auto");
   options.profile = Choose(given.profile, Var::kProfile, "");
   options.plans = Get(Var::kPlans).value_or("");
+  if (const std::string most = Choose(given.workspace, Var::kWorkspaceLimit, ""); !most.empty()) {
+    OOC_ASSIGN(options.workspace, ParseBytes(most));
+  }
   OOC_TRY(PutPlanning(given, &options));
   options.reproducible = given.reproducible != 0;
   options.trace = given.trace != 0 || Get(Var::kTrace).has_value();
@@ -85,6 +88,10 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
     OOC_ASSIGN(options.host_cap, ParseBytes(*cap));
   }
   return options;
+}
+
+int64_t LimitOf(const oocdnn_convolution& convolution) {
+  return convolution.workspace_limit < 0 ? kLimitOfContext : convolution.workspace_limit;
 }
 
 void CopyName(const std::string& name, char (&to)[32]) {
@@ -163,7 +170,8 @@ oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convolution* conv
     OOC_ASSIGN(const CallArguments call, Translate(convolution, operands, context->math));
     const Progress progress = ProgressOf(convolution->progress, convolution->progress_user);
     return context->context->Run(call.problem, call.tensors, convolution->stream, progress,
-                                 {convolution->workspace, convolution->workspace_bytes});
+                                 {convolution->workspace, convolution->workspace_bytes},
+                                 LimitOf(*convolution));
   });
 }
 
@@ -174,6 +182,7 @@ oocdnn_convolution oocdnn_default_convolution(int32_t direction, int32_t rank) {
   convolution.groups = 1;
   convolution.alpha = 1.0;
   convolution.residual_alpha = 1.0;
+  convolution.workspace_limit = -1;
   for (int s = 0; s < 3; ++s) convolution.stride[s] = convolution.dilation[s] = 1;
   return convolution;
 }
@@ -199,7 +208,8 @@ oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem, const ch
     OOC_TRY(Need(problem, "the problem string"));
     OOC_TRY(Need(json, "the place for the plan"));
     OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
-    OOC_ASSIGN(const PlanSummary plan, context->context->Plan(parsed));
+    OOC_ASSIGN(const Placement placement, ParsePlacement(problem));
+    OOC_ASSIGN(const PlanSummary plan, context->context->Plan(parsed, placement));
     Text() = ToJson(plan);
     *json = Text().c_str();
     return {};
@@ -229,7 +239,8 @@ oocdnn_status oocdnn_price(oocdnn_context* context, const char* problem, const c
     OOC_TRY(Need(plan, "the plan"));
     OOC_TRY(Need(json, "the place for the price"));
     OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
-    OOC_ASSIGN(const PlanSummary summary, context->context->Price(parsed, plan));
+    OOC_ASSIGN(const Placement placement, ParsePlacement(problem));
+    OOC_ASSIGN(const PlanSummary summary, context->context->Price(parsed, placement, plan));
     Text() = ToJson(summary);
     *json = Text().c_str();
     return {};
@@ -242,7 +253,8 @@ oocdnn_status oocdnn_use_plan(oocdnn_context* context, const char* problem, cons
     OOC_TRY(Need(problem, "the problem string"));
     OOC_TRY(Need(plan, "the plan"));
     OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
-    return context->context->UsePlan(parsed, plan);
+    OOC_ASSIGN(const Placement placement, ParsePlacement(problem));
+    return context->context->UsePlan(parsed, placement, plan);
   });
 }
 
@@ -277,7 +289,33 @@ oocdnn_status oocdnn_plan_in_core(oocdnn_context* context, const oocdnn_convolut
     OOC_TRY(Need(context, "the context"));
     OOC_TRY(Need(workspace_bytes, "the place for the bytes"));
     OOC_ASSIGN(const CallArguments call, Translate(convolution, operands, context->math));
-    OOC_ASSIGN(*workspace_bytes, context->context->PlanInCore(call.problem, budget));
+    OOC_ASSIGN(*workspace_bytes,
+               context->context->PlanInCore(call.problem, budget, LimitOf(*convolution)));
+    return {};
+  });
+}
+
+oocdnn_status oocdnn_measure_parts(oocdnn_context* context, const char* problem, int32_t policy,
+                                   const oocdnn_micro_batch** choices, int64_t* count,
+                                   int64_t* batch) {
+  return Guard([&]() -> Status {
+    thread_local std::vector<oocdnn_micro_batch> made;
+    OOC_TRY(Need(context, "the context"));
+    OOC_TRY(Need(problem, "the problem string"));
+    OOC_TRY(Need(choices, "the place for the choices"));
+    OOC_TRY(Need(count, "the place for their number"));
+    OOC_TRY(Need(batch, "the place for the batch"));
+    OOC_TRY(NeedPolicy(policy));
+    OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
+    OOC_ASSIGN(const std::vector<MicroBatch> parts,
+               context->context->MeasureParts(parsed, static_cast<BatchPolicy>(policy)));
+    made.clear();
+    for (const MicroBatch& part : parts) {
+      made.push_back({part.samples, part.seconds, part.workspace_bytes});
+    }
+    *choices = made.data();
+    *count = static_cast<int64_t>(made.size());
+    *batch = parsed.shape.n;
     return {};
   });
 }

@@ -81,9 +81,17 @@ Status TileLoop::Precede(Stream stream) {
   return {};
 }
 
-void* TileLoop::TileOf(const Call& call, Operand operand, int slot) const {
-  if (call.booking.in_place[Index(operand)]) return call.tensors[Index(operand)].view.data;
+void* TileLoop::SlotOf(const Call& call, Operand operand, int slot) {
   return call.arena.At(call.booking.slot[Index(operand)][static_cast<size_t>(slot)]);
+}
+
+void* TileLoop::TileOf(const Call& call, const Step& step, Operand operand) {
+  const OperandStep& mine = step.operand[Index(operand)];
+  if (!call.booking.in_place[Index(operand)]) return SlotOf(call, operand, mine.slot);
+  const TensorView& view = call.tensors[Index(operand)].view;
+  int64_t before = 0;  // elements
+  for (int d = 0; d < 6; ++d) before += mine.box.origin[d] * view.stride[d];
+  return static_cast<char*>(view.data) + before * SizeOf(view.dtype);
 }
 
 Bounce TileLoop::BounceOf(const Call& call, size_t stream) {
@@ -172,7 +180,7 @@ Status TileLoop::FetchOperand(const Call& call, const Step& step, Operand operan
   const OperandStep& mine = step.operand[i];
   const HostTensor& tensor = call.tensors[i];
   const auto slot = static_cast<size_t>(mine.slot);
-  Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, operand, mine.slot));
+  Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, step, operand));
   OOC_TRY(device_.Wait(fetch_.get(), idle_[i][slot].get()));
   if (mine.from_slot >= 0) transfer.tile_begin[mine.roll_axis] = mine.kept;
   transfer.view = tensor.view;
@@ -205,8 +213,8 @@ Status TileLoop::MoveKept(const Call& call, const Step& step, Operand operand) {
   const int i = Index(operand);
   const OperandStep& mine = step.operand[i];
   TileMove move;
-  move.from = TileOf(call, operand, mine.from_slot);
-  move.to = TileOf(call, operand, mine.slot);
+  move.from = SlotOf(call, operand, mine.from_slot);
+  move.to = SlotOf(call, operand, mine.slot);
   move.from_begin[mine.roll_axis] = mine.from_row;
   move.extent = mine.box.extent;
   move.extent[mine.roll_axis] = mine.kept;
@@ -238,7 +246,7 @@ Status TileLoop::Compute(const Call& call, const Step& step) {
     const OperandStep& mine = step.operand[i];
     const auto slot = static_cast<size_t>(mine.slot);
     if (i != out && mine.enter) OOC_TRY(device_.Wait(compute_.get(), ready_[i][slot].get()));
-    if (operation.of(operand) != Role::kFinish) args.tile[i] = TileOf(call, operand, mine.slot);
+    if (operation.of(operand) != Role::kFinish) args.tile[i] = TileOf(call, step, operand);
   }
   if (output.enter) {
     OOC_TRY(device_.Wait(compute_.get(), idle_[out][static_cast<size_t>(output.slot)].get()));
@@ -257,11 +265,11 @@ Status TileLoop::Finish(const Call& call, const Step& step) {
   const Problem& problem = call.booking.problem;
   const auto tile = [&](Operand operand) -> const void* {
     if (!IsInput(problem, operand)) return nullptr;
-    return TileOf(call, operand, step.operand[Index(operand)].slot);
+    return TileOf(call, step, operand);
   };
   FinishArgs args;
   args.operand = problem.output();
-  args.out = TileOf(call, problem.output(), step.operand[Index(problem.output())].slot);
+  args.out = TileOf(call, step, problem.output());
   args.layout = &call.booking.Of(step.index).layout[Index(problem.output())];
   args.old = tile(Operand::kOld);
   args.residual = tile(Operand::kResidual);
@@ -280,7 +288,7 @@ Status TileLoop::Drain(const Call& call, const Step& step) {
   const OperandStep& mine = step.operand[i];
   const HostTensor& tensor = call.tensors[i];
   const auto slot = static_cast<size_t>(mine.slot);
-  Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, operand, mine.slot));
+  Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, step, operand));
   OOC_TRY(device_.Record(ready_[i][slot].get(), compute_.get()));
   OOC_TRY(device_.Wait(drain_.get(), ready_[i][slot].get()));
   transfer.view = tensor.view;

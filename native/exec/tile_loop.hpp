@@ -81,7 +81,9 @@ class TileLoop {
   [[nodiscard]] std::array<Stream, 3> Streams() const {
     return {fetch_.get(), compute_.get(), drain_.get()};
   }
-  [[nodiscard]] void* TileOf(const Call& call, Operand operand, int slot) const;
+  // Where the step's tile of the operand begins: in its slot, or in the caller's own memory.
+  [[nodiscard]] static void* TileOf(const Call& call, const Step& step, Operand operand);
+  [[nodiscard]] static void* SlotOf(const Call& call, Operand operand, int slot);
   [[nodiscard]] static Bounce BounceOf(const Call& call, size_t stream);
   [[nodiscard]] double Busy(Stream stream) const { return device_.BusySeconds(stream); }
 

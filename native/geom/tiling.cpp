@@ -158,6 +158,15 @@ bool Tiling::IsShort(const TileIndex& index) const {
   return tapered() && (number == 0 || number > UsualTiles(*this));
 }
 
+bool Tiling::DividesBatch() const {
+  for (int i = 0; i < kAxes; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    if (axis != Axis::kN && Count(axis) > 1) return false;
+  }
+  const int64_t last = Count(Axis::kN) - 1;
+  return Begin(Axis::kN, last) + Length(Axis::kN, last) == extent[Index(Axis::kN)];
+}
+
 int64_t Tiling::Tiles() const {
   int64_t tiles = 1;
   for (int i = 0; i < kAxes; ++i) tiles = Mul(tiles, Count(static_cast<Axis>(i)));

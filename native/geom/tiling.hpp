@@ -58,6 +58,8 @@ struct Tiling {
   // Of the tiles of the tapered axis, those that are short; none where there is none.
   [[nodiscard]] int64_t ShortTiles() const;
   [[nodiscard]] bool IsShort(const TileIndex& index) const;
+  // Whether tiles are whole samples: nothing but the batch is cut, and every sample is in one tile.
+  [[nodiscard]] bool DividesBatch() const;
 };
 
 // The extents of the iteration space of `problem`.

@@ -40,6 +40,10 @@ constexpr FakeEngine kEngines[] = {
     {1, CUDNN_HEUR_MODE_FALLBACK, 0, 0, true, true, 0},
     {0, CUDNN_HEUR_MODE_FALLBACK, kStrictNan, 0, true, true, 0},
 };
+// The first of all where OOC_FAKE_HUNGRY says how many bytes of workspace it wants for each sample.
+// Any other engine then sleeps a while for each.
+constexpr FakeEngine kHungry{20, CUDNN_HEUR_MODE_A, 0, 0, true, true, 0};
+constexpr int kSleep = 2;  // milliseconds
 // In backward filter; they have no note.
 constexpr FakeEngine kSilent[] = {
     {17, CUDNN_HEUR_MODE_A, 0, 0, false, true, 0},

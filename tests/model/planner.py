@@ -178,6 +178,60 @@ def timed_plan(problem, budget, profile, runs, measure_seconds=-1.0) -> TimedPla
     return TimedPlan(seconds.value, prepared.value, text.value.decode())
 
 
+@dataclasses.dataclass
+class Speeds:
+    """Seconds of a run and of each sample in it: of an engine with `workspace` bytes for each
+    sample, and of one without."""
+
+    run: float
+    hungry: float
+    frugal: float
+    workspace: int
+
+    def numbers(self):
+        seconds = (self.run, self.hungry, self.frugal)
+        return (c_int64 * 4)(*(round(one * 1e9) for one in seconds), self.workspace)
+
+
+WHOLE, DIVIDED, TIMED = range(3)
+
+
+@dataclasses.dataclass
+class DividedPlan:
+    engine: str
+    plan: str
+    seconds: float
+    bytes: int
+
+
+def divided_plan(problem, budget, limit, profile, speeds, batch=TIMED) -> DividedPlan:
+    """What is chosen for operands on a device of one engine, which runs so fast."""
+    seconds, size = c_double(), c_int64()
+    text = ctypes.create_string_buffer(ROOM)
+    code = library().oocdnn_testing_divided_plan(
+        byref(problem), (c_int64 * 2)(budget, limit), profile.text().encode(), speeds.numbers(),
+        c_int(batch), byref(seconds), byref(size), text, c_int64(ROOM),
+    )  # fmt: skip
+    if code != 0:
+        raise Refused(code, text.value.decode())
+    engine, plan = text.value.decode().split(": ")
+    return DividedPlan(engine, plan, seconds.value, size.value)
+
+
+def measured_parts(problem, budget, limit, profile, speeds, policy=1) -> list[tuple]:
+    """Samples, seconds and workspace of each way that is timed."""
+    room, count = 10_000, c_int64()
+    ways, text = (c_int64 * (3 * room))(), ctypes.create_string_buffer(ROOM)
+    code = library().oocdnn_testing_measured_parts(
+        byref(problem), (c_int64 * 2)(budget, limit), profile.text().encode(), speeds.numbers(),
+        c_int(policy), c_int64(room), ways, byref(count), text, c_int64(ROOM),
+    )  # fmt: skip
+    if code != 0:
+        raise Refused(code, text.value.decode())
+    assert count.value <= room
+    return [(ways[3 * i], ways[3 * i + 1] * 1e-9, ways[3 * i + 2]) for i in range(count.value)]
+
+
 def refined(problem, budget, engines, profile, factor: float) -> tuple[float, float, str]:
     """The busy seconds of what computes in the best plan, and as predicted once the profile agrees
     with a call that took `factor` times as long; and the name of the rate."""

@@ -37,6 +37,7 @@ def test_what_is_missing_is_named(lib):
         (lib.oocdnn_pareto_divisions, (one, -1, 8, found, length), "cannot be -1"),
         (lib.oocdnn_pareto_divisions, (one, 1, 8, NULL, length), "the place for the divisions"),
         (lib.oocdnn_pareto_divisions, (one, 1, 8, found, NULL), "the place for their number"),
+        (lib.oocdnn_even_divisions, (one, 1, 8, NULL, length), "the place for the divisions"),
         (lib.oocdnn_divide_batch, (one, 1, 8, 0, NULL), "the place for the division"),
         (lib.oocdnn_divide_workspace, (NULL, counts, 1, 0, chosen, made), "the arrays of options"),
         (lib.oocdnn_divide_workspace, (options, NULL, 1, 0, chosen, made), "their lengths"),
