@@ -1,5 +1,6 @@
 #include "library/in_place.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -34,14 +35,14 @@ class InPlacePlans {
         prepared_(*prepared) {}
 
   Result<PlanReport> Run() {
-    OOC_ASSIGN(const std::vector<int64_t> sizes,
-               MicroBatchSizes(
-                   batch_ == Batch::kWhole ? BatchPolicy::kUndivided : BatchPolicy::kPowersOfTwo,
-                   request_.problem.shape.n));
+    const BatchPolicy policy =
+        batch_ == Batch::kWhole ? BatchPolicy::kUndivided : BatchPolicy::kPowersOfTwo;
+    OOC_ASSIGN(std::vector<int64_t> sizes, MicroBatchSizes(policy, request_.problem.shape.n));
+    std::reverse(sizes.begin(), sizes.end());  // the whole first
     for (size_t i = 0; i < request_.engines.size(); ++i) {
       if (request_.engines[i].name.empty()) continue;
-      for (auto samples = sizes.rbegin(); samples != sizes.rend(); ++samples) {
-        const Status status = Try(DividedCandidate(request_, static_cast<int>(i), *samples));
+      for (const int64_t samples : sizes) {
+        const Status status = Try(DividedCandidate(request_, static_cast<int>(i), samples));
         if (!status.ok()) Note(status);
       }
     }

@@ -17,6 +17,9 @@
 namespace oocdnn::shim {
 namespace {
 
+// Programs whose shapes change all the time have no layers: further ones run without workspace.
+constexpr size_t kMostLayers = 512;
+
 struct Layer {
   bool measured = false;
   std::vector<oocdnn_workspace_option> options;
@@ -120,6 +123,7 @@ int64_t NextShareOf(const ConvolutionCall& call) {
   const std::lock_guard turn(All().lock);
   Layers& layers = All().of_device[call.device];
   std::string name = NameOf(call);
+  if (layers.order.size() == kMostLayers && !layers.known.contains(name)) return 0;
   const auto [layer, is_new] = layers.known.try_emplace(name);
   if (is_new) layers.order.push_back(name);
   const bool first_again = !is_new && name == layers.order.front();
