@@ -3,7 +3,7 @@
 #include "shim/layers.hpp"
 
 #include <algorithm>
-#include <array>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <string>
@@ -47,7 +47,12 @@ std::optional<int64_t> BytesOf(Var var) {
   const auto text = Get(var);
   if (!text) return std::nullopt;
   const Result<int64_t> bytes = ParseBytes(*text);
-  return bytes.ok() ? std::optional(bytes.value()) : std::nullopt;
+  if (bytes.ok()) return bytes.value();
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true)) {
+    Log(LogLevel::kWarn, "%s is ignored: %s", InfoOf(var).name, bytes.status().message().c_str());
+  }
+  return std::nullopt;
 }
 
 // Factors make no other layer.

@@ -73,11 +73,11 @@ PlanRequest RequestOn(const Device& device, const Problem& problem, const int64_
 
 // Operands lie on the device. `limits`: the budget and that of workspace. `batch`: see Batch.
 //
-// Gives the plan with its engine as text, the seconds that it is predicted to take and the bytes
-// that it books; or why there is none.
+// Gives the plan with its engine as text, the seconds that it is predicted to take, and as counts
+// the bytes that it books and how many plans were prepared; or why there is none.
 OOC_DOOR int oocdnn_testing_divided_plan(const Problem* problem, const int64_t limits[2],
                                          const char* profile_text, const int64_t speeds[4],
-                                         int batch, double* seconds, int64_t* bytes, char* text,
+                                         int batch, double* seconds, int64_t counts[2], char* text,
                                          int64_t capacity) {
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), text, capacity);
@@ -90,7 +90,8 @@ OOC_DOOR int oocdnn_testing_divided_plan(const Problem* problem, const int64_t l
   if (!report.ok()) return Answer(report.status(), text, capacity);
   const Booking& booking = report.value().booking;
   *seconds = report.value().cost.seconds;
-  *bytes = booking.bytes;
+  counts[0] = booking.bytes;
+  counts[1] = prepared;
   CopyText(booking.usual.executable->engine() + ": " + ToText(request, booking.candidate), text,
            capacity);
   return 0;

@@ -171,12 +171,15 @@ def test_a_mirrored_gradient_is_added_to_where_it_lies():
     run(Case("backward_filter", **sizes, beta=1.0), "n3 taper n1", engine="direct")
 
 
-def test_a_limit_that_an_engine_does_not_keep_names_it():
+@pytest.mark.parametrize("variable", [False, True])
+def test_a_limit_that_an_engine_does_not_keep_names_it(variable, monkeypatch):
     """No budget helps, so none is named."""
     case = Case("forward", **{**SMALL, "groups": 1, "k": 32, "c": 32})
     arrays = make_inputs(case)
+    if variable:
+        monkeypatch.setenv("OOCDNN_WORKSPACE_LIMIT", "0")
     with (
-        oocdnn.Context("cpu", "64MiB", engine="direct", workspace=0) as ctx,
+        oocdnn.Context("cpu", "64MiB", engine="direct", workspace=None if variable else 0) as ctx,
         pytest.raises(oocdnn.Unsupported, match="the limit of workspace is 0 B, allow more"),
     ):
         call(ctx, case, arrays)
