@@ -18,7 +18,7 @@ import cffi
 
 from oocdnn import errors
 from oocdnn._call import Convolution, Options, Slot, Tensor, Window
-from oocdnn._cdefs import CDEF, BatchPolicy, Direction, DType, Math, Mode, Status
+from oocdnn._cdefs import CDEF, Direction, DType, Math, Mode, Status
 
 Progress = Callable[[int, int], object]
 
@@ -358,18 +358,6 @@ class NativeContext:
         with self as handle, self._text_lock:
             _check(_library().oocdnn_candidates(handle, text, best, random, seed, json))
             return _text(json[0])
-
-    def measure_parts(
-        self, problem: str, policy: BatchPolicy
-    ) -> tuple[list[tuple[int, float, int]], int]:
-        """Samples, seconds and workspace bytes of each way that was timed; and the batch."""
-        frame, count, batch = _Frame(), _ffi().new("int64_t *"), _ffi().new("int64_t *")
-        made = _ffi().new("const oocdnn_micro_batch **")
-        with self as handle:
-            text = frame.string(problem)
-            _check(_library().oocdnn_measure_parts(handle, text, policy, made, count, batch))
-        choices = [made[0][i] for i in range(count[0])]
-        return [(one.samples, one.seconds, one.workspace_bytes) for one in choices], int(batch[0])
 
     def stats(self) -> dict[str, Any]:
         """The fields of oocdnn_stats."""

@@ -14,6 +14,7 @@ from oocdnn import _pins, _stack, _window, functions, gradients, workspace
 from oocdnn._axes import by_axis
 from oocdnn._call import Convolution, Options, Slot, Tensor
 from oocdnn._native import HostMemory, NativeContext, Progress
+from oocdnn._native_workspace import measure_parts
 from oocdnn._operation import MathName, math_of
 from oocdnn._results import Results
 from oocdnn.errors import InvalidProblem
@@ -231,7 +232,7 @@ class Context:
         that do not fit are left out. Raises OutOfMemory where none fits, Unsupported where no
         engine serves.
         """
-        found, _ = self._native.measure_parts(problem, workspace.batch_policy(policy))
+        found, _ = measure_parts(self._native, problem, workspace.batch_policy(policy))
         return [workspace.MicroBatch(*one) for one in found]
 
     def divisions(
@@ -239,7 +240,7 @@ class Context:
     ) -> list[workspace.Division]:
         """The ways to run a problem that are worth having, by measurement: fastest first, each with
         less workspace than the one before. A call is run so with `workspace=` its bytes."""
-        found, batch = self._native.measure_parts(problem, workspace.batch_policy(policy))
+        found, batch = measure_parts(self._native, problem, workspace.batch_policy(policy))
         return workspace.even([workspace.MicroBatch(*one) for one in found], batch)
 
     def calibrate(self, progress: Progress | None = None) -> Path:

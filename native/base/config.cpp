@@ -40,6 +40,8 @@ constexpr std::array<VarInfo, kVars> kTable{{
     {"OOCDNN_WORKSPACE_LIMIT", "bytes", "none",
      "the most device bytes of an engine's workspace; batches are divided for engines that want "
      "more"},
+    {"OOCDNN_WORKSPACE_TOTAL", "bytes", "none",
+     "the drop-in's: divided among the layers of a program, so that all together are the fastest"},
     {"OOCDNN_DISABLE", "1", "off", "the drop-in hands every call to the real cuDNN"},
 }};
 

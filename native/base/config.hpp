@@ -29,9 +29,10 @@ enum class Var : int {
   kPlanning,
   kPlanningSeconds,
   kWorkspaceLimit,
+  kWorkspaceTotal,
   kDisable,
 };
-constexpr int kVars = 21;
+constexpr int kVars = 22;
 
 struct VarInfo {
   const char* name;

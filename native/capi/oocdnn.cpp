@@ -8,19 +8,14 @@
 #include <string>
 
 #include "base/config.hpp"
+#include "capi/context.hpp"
 #include "capi/guard.hpp"
 #include "capi/info.hpp"
 #include "capi/translate.hpp"
-#include "library/context.hpp"
 #include "library/what_if.hpp"
 
 struct oocdnn_host_memory {
   std::unique_ptr<oocdnn::HostMemory> memory;
-};
-
-struct oocdnn_context {
-  std::unique_ptr<oocdnn::Context> context;
-  oocdnn::Math math = oocdnn::Math::kFp32;
 };
 
 namespace {
@@ -291,31 +286,6 @@ oocdnn_status oocdnn_plan_in_core(oocdnn_context* context, const oocdnn_convolut
     OOC_ASSIGN(const CallArguments call, Translate(convolution, operands, context->math));
     OOC_ASSIGN(*workspace_bytes,
                context->context->PlanInCore(call.problem, budget, LimitOf(*convolution)));
-    return {};
-  });
-}
-
-oocdnn_status oocdnn_measure_parts(oocdnn_context* context, const char* problem, int32_t policy,
-                                   const oocdnn_micro_batch** choices, int64_t* count,
-                                   int64_t* batch) {
-  return Guard([&]() -> Status {
-    thread_local std::vector<oocdnn_micro_batch> made;
-    OOC_TRY(Need(context, "the context"));
-    OOC_TRY(Need(problem, "the problem string"));
-    OOC_TRY(Need(choices, "the place for the choices"));
-    OOC_TRY(Need(count, "the place for their number"));
-    OOC_TRY(Need(batch, "the place for the batch"));
-    OOC_TRY(NeedPolicy(policy));
-    OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
-    OOC_ASSIGN(const std::vector<MicroBatch> parts,
-               context->context->MeasureParts(parsed, static_cast<BatchPolicy>(policy)));
-    made.clear();
-    for (const MicroBatch& part : parts) {
-      made.push_back({part.samples, part.seconds, part.workspace_bytes});
-    }
-    *choices = made.data();
-    *count = static_cast<int64_t>(made.size());
-    *batch = parsed.shape.n;
     return {};
   });
 }

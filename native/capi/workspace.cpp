@@ -1,8 +1,10 @@
-// The C functions of workspace division: arrays in, arrays of the calling thread out.
+// The C functions of workspace division: arrays in, arrays of the calling thread out; and the one
+// that measures what is divided.
 #include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "capi/context.hpp"
 #include "capi/guard.hpp"
 #include "capi/oocdnn.h"
 #include "model/micro_batch.hpp"
@@ -135,6 +137,31 @@ oocdnn_status oocdnn_divide_workspace(const oocdnn_workspace_option* const* opti
     OOC_ASSIGN(const WorkspaceDivision made, DivideWorkspace(lists, total));
     std::copy(made.chosen.begin(), made.chosen.end(), chosen);
     *division = {made.seconds, made.workspace_bytes, made.least_seconds};
+    return {};
+  });
+}
+
+oocdnn_status oocdnn_measure_parts(oocdnn_context* context, const char* problem, int32_t policy,
+                                   const oocdnn_micro_batch** choices, int64_t* count,
+                                   int64_t* batch) {
+  return Guard([&]() -> Status {
+    thread_local std::vector<oocdnn_micro_batch> made;
+    OOC_TRY(Need(context, "the context"));
+    OOC_TRY(Need(problem, "the problem string"));
+    OOC_TRY(Need(choices, "the place for the choices"));
+    OOC_TRY(Need(count, "the place for their number"));
+    OOC_TRY(Need(batch, "the place for the batch"));
+    OOC_TRY(NeedPolicy(policy));
+    OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
+    OOC_ASSIGN(const std::vector<MicroBatch> parts,
+               context->context->MeasureParts(parsed, static_cast<BatchPolicy>(policy)));
+    made.clear();
+    for (const MicroBatch& part : parts) {
+      made.push_back({part.samples, part.seconds, part.workspace_bytes});
+    }
+    *choices = made.data();
+    *count = static_cast<int64_t>(made.size());
+    *batch = parsed.shape.n;
     return {};
   });
 }

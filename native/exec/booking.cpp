@@ -49,10 +49,20 @@ bool LiesAsItsTile(const Problem& problem, Operand operand, int64_t samples,
   return same && layout.bytes == bytes;  // some engines read on behind the last element
 }
 
+// What is refused for want of workspace alone, no budget helps.
+Status Refusal(Status why, const PlanRequest& request, const TileOp& op) {
+  const bool limited = why.code() == Code::kOutOfMemory && op.workspace_limit == request.workspace;
+  if (!limited) return why;
+  return Error(Code::kUnsupported, "%s; the limit of workspace is %s, allow more",
+               why.message().c_str(), BytesText(request.workspace).c_str());
+}
+
 Result<PreparedTiles> PrepareTiles(Device& device, const PlanRequest& request,
                                    const Candidate& candidate, const TileOp& op) {
   PreparedTiles tiles;
-  OOC_ASSIGN(tiles.executable, device.Prepare(candidate.engine, op));
+  Result<std::unique_ptr<Executable>> made = device.Prepare(candidate.engine, op);
+  if (!made.ok()) return Refusal(std::move(made).status(), request, op);
+  tiles.executable = std::move(made).value();
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (!request.problem.Uses(operand)) continue;

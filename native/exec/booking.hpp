@@ -39,7 +39,8 @@ struct Booking {
 };
 
 // Prepares the candidate's engine, for each shape of tiles, and books offsets. kUnsupported where
-// the engine refuses, or wants what both shapes use in two layouts;
+// the engine refuses, wants more workspace than the request allows, or what both shapes use in two
+// layouts;
 // kOutOfMemory (detail(): the exact bytes) where the exact bytes pass `budget`. The request's own
 // budget may be smaller: that is what the search was told to aim at. Of a candidate that cuts
 // nothing but the batch, those operands are used in place that may be and whose tiles would lie

@@ -106,7 +106,7 @@ Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const A
   const double fetch = Busy(fetch_.get()), compute = Busy(compute_.get()),
                drain = Busy(drain_.get());
   const Staging::Uses uses = Staging::UsesOf(booking.problem, booking.candidate);
-  const Call call{booking, tensors, arena, stats};
+  const Call call{booking, tensors, arena, stats, then == nullptr};
   Status status = Guarded([&]() -> Status {
     OOC_TRY(staging_.Begin(tensors, uses, slabs));
     if (behind_) {  // slots of that call may lie where this one's do
@@ -137,7 +137,7 @@ Status TileLoop::Loop(const Call& call, const Progress& progress) {
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
     const bool brief = passed.count() < kShortStep * static_cast<double>(awaited);
     const int64_t known = step.number - (brief ? kMostAhead : kAhead);
-    if (known - awaited >= (brief ? kMostAtOnce : 0)) {
+    if (call.waits && known - awaited >= (brief ? kMostAtOnce : 0)) {
       OOC_TRY(device_.Synchronize(stepped_[static_cast<size_t>(known % kMostAhead)].get()));
       awaited = known + 1;
     }

@@ -1,5 +1,6 @@
 #include "library/in_place.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -34,15 +35,15 @@ class InPlacePlans {
         prepared_(*prepared) {}
 
   Result<PlanReport> Run() {
-    OOC_ASSIGN(const std::vector<int64_t> sizes,
-               MicroBatchSizes(
-                   batch_ == Batch::kWhole ? BatchPolicy::kUndivided : BatchPolicy::kPowersOfTwo,
-                   request_.problem.shape.n));
+    OOC_ASSIGN(const std::vector<int64_t> sizes, Sizes());
     for (size_t i = 0; i < request_.engines.size(); ++i) {
       if (request_.engines[i].name.empty()) continue;
-      for (auto samples = sizes.rbegin(); samples != sizes.rend(); ++samples) {
-        const Status status = Try(DividedCandidate(request_, static_cast<int>(i), *samples));
-        if (!status.ok()) Note(status);
+      larger_ = 0.0;
+      past_ = false;
+      for (const int64_t samples : sizes) {
+        const Candidate candidate = DividedCandidate(request_, static_cast<int>(i), samples);
+        if (const Status status = Try(candidate); !status.ok()) Note(status);
+        if (past_) break;
       }
     }
     if (!best_) return last_;
@@ -51,6 +52,15 @@ class InPlacePlans {
   }
 
  private:
+  // Samples of the parts, the whole first.
+  [[nodiscard]] Result<std::vector<int64_t>> Sizes() const {
+    const int64_t samples = request_.problem.shape.n;
+    if (batch_ == Batch::kWhole || samples > kMostSamples) return std::vector<int64_t>{samples};
+    OOC_ASSIGN(std::vector<int64_t> sizes, MicroBatchSizes(BatchPolicy::kPowersOfTwo, samples));
+    std::reverse(sizes.begin(), sizes.end());
+    return sizes;
+  }
+
   // Engines are preferred in their order, and fewer parts, unless others are clearly faster.
   [[nodiscard]] bool Faster(const Cost& cost) const {
     return !best_ || cost.seconds * kEngineGain < best_->cost.seconds;
@@ -78,6 +88,9 @@ class InPlacePlans {
     report.request = PricedInPlace(request_, report.booking.in_place);
     report.cost = PriceOf(report.request, candidate, profile_, report.run_seconds);
     report.cost.device_bytes = report.booking.bytes;
+    past_ = batch_ == Batch::kTimed && larger_ > 0.0 && report.cost.seconds > larger_ &&
+            !WorthTrying(report.cost);
+    larger_ = report.cost.seconds;
     if (Faster(report.cost)) best_ = std::move(report);
     return {};
   }
@@ -107,6 +120,8 @@ class InPlacePlans {
   const Batch batch_;
   int64_t& prepared_;
   std::optional<PlanReport> best_;
+  double larger_ = 0.0;  // seconds with the larger parts before, on the same engine; 0: unknown
+  bool past_ = false;    // smaller parts on this engine are slower and slower
   std::vector<std::string> refused_;
   Status last_ = Error(Code::kUnsupported, "there is no engine");
 };

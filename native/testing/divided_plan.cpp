@@ -1,4 +1,6 @@
 // A C door to divided batches, on a device that says how long parts take and with what workspace.
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "device/wrap/forwarding.hpp"
@@ -71,11 +73,11 @@ PlanRequest RequestOn(const Device& device, const Problem& problem, const int64_
 
 // Operands lie on the device. `limits`: the budget and that of workspace. `batch`: see Batch.
 //
-// Gives the plan with its engine as text, the seconds that it is predicted to take and the bytes
-// that it books; or why there is none.
+// Gives the plan with its engine as text, the seconds that it is predicted to take, and as counts
+// the bytes that it books and how many plans were prepared; or why there is none.
 OOC_DOOR int oocdnn_testing_divided_plan(const Problem* problem, const int64_t limits[2],
                                          const char* profile_text, const int64_t speeds[4],
-                                         int batch, double* seconds, int64_t* bytes, char* text,
+                                         int batch, double* seconds, int64_t counts[2], char* text,
                                          int64_t capacity) {
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), text, capacity);
@@ -88,32 +90,34 @@ OOC_DOOR int oocdnn_testing_divided_plan(const Problem* problem, const int64_t l
   if (!report.ok()) return Answer(report.status(), text, capacity);
   const Booking& booking = report.value().booking;
   *seconds = report.value().cost.seconds;
-  *bytes = booking.bytes;
+  counts[0] = booking.bytes;
+  counts[1] = prepared;
   CopyText(booking.usual.executable->engine() + ": " + ToText(request, booking.candidate), text,
            capacity);
   return 0;
 }
 
-// The ways that MeasureParts finds, at most `room` of them: samples, nanoseconds, bytes each; how
-// many there are goes to `count`.
-OOC_DOOR int oocdnn_testing_measured_parts(const Problem* problem, const int64_t limits[2],
+// The ways that MeasureParts finds by the policy limits[2], as many as there is room for: samples,
+// nanoseconds, bytes each. `count` is the room, and becomes how many there are.
+OOC_DOOR int oocdnn_testing_measured_parts(const Problem* problem, const int64_t limits[3],
                                            const char* profile_text, const int64_t speeds[4],
-                                           int policy, int64_t room, int64_t* ways, int64_t* count,
-                                           char* text, int64_t capacity) {
+                                           int64_t* ways, int64_t* count, char* text,
+                                           int64_t capacity) {
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), text, capacity);
   HungryDevice device(MakeNullDevice(int64_t{1} << 30),
                       {speeds[0], speeds[1], speeds[2], speeds[3]});
   const PlanRequest request = RequestOn(device, *problem, limits);
   int64_t prepared = 0;
-  const Result<std::vector<MicroBatch>> parts =
-      MeasureParts(device, request, profile.value(), static_cast<BatchPolicy>(policy), &prepared);
+  const Result<std::vector<MicroBatch>> parts = MeasureParts(
+      device, request, profile.value(), static_cast<BatchPolicy>(limits[2]), &prepared);
   if (!parts.ok()) return Answer(parts.status(), text, capacity);
+  const int64_t room = *count;
   *count = static_cast<int64_t>(parts.value().size());
   for (int64_t i = 0; i < std::min(room, *count); ++i) {
     const MicroBatch& part = parts.value()[static_cast<size_t>(i)];
     ways[3 * i] = part.samples;
-    ways[3 * i + 1] = static_cast<int64_t>(part.seconds * 1e9 + 0.5);
+    ways[3 * i + 1] = std::llround(part.seconds * 1e9);
     ways[3 * i + 2] = part.workspace_bytes;
   }
   return 0;

@@ -169,3 +169,23 @@ def test_a_mirrored_gradient_is_added_to_where_it_lies():
     sizes = {**SMALL, "taps": (1, 5), "mode": "convolution"}
     run(Case("backward_filter", **sizes, beta=1.0), "n7", engine="direct")
     run(Case("backward_filter", **sizes, beta=1.0), "n3 taper n1", engine="direct")
+
+
+@pytest.mark.parametrize("variable", [False, True])
+def test_a_limit_that_an_engine_does_not_keep_names_it(variable, monkeypatch):
+    """No budget helps, so none is named."""
+    case = Case("forward", **{**SMALL, "groups": 1, "k": 32, "c": 32})
+    arrays = make_inputs(case)
+    if variable:
+        monkeypatch.setenv("OOCDNN_WORKSPACE_LIMIT", "0")
+    with (
+        oocdnn.Context("cpu", "64MiB", engine="direct", workspace=None if variable else 0) as ctx,
+        pytest.raises(oocdnn.Unsupported, match="the limit of workspace is 0 B, allow more"),
+    ):
+        call(ctx, case, arrays)
+
+
+def test_a_plan_says_what_is_used_where_it_lies():
+    with oocdnn.Context("cpu", "64MiB", engine="reference", wrap="resident") as ctx:
+        text = ctx.plan(on_device(Case("forward", **SMALL))).text
+    assert "x in place, w in place, y in place; 0 B in all" in text

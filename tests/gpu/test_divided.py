@@ -198,3 +198,17 @@ def test_bad_measurements():
             ctx.divisions("conv2d:fwd x0x4x8x8 w4x4x3x3 pad1")
     with context(4096) as ctx, pytest.raises(oocdnn.OutOfMemory, match="cannot be timed within"):
         ctx.divisions("conv2d:fwd x2x64x64x64 w4x64x3x3 pad1")
+
+
+@inside
+def test_a_limit_that_no_engine_keeps_says_so():
+    x, w = DeviceArray(integers((2, 4, 8, 8))), DeviceArray(integers((4, 4, 3, 3)))
+    out = DeviceArray(np.zeros((2, 4, 8, 8), np.float32))
+    with context() as ctx:
+        ctx.conv2d(x, w, out=out, workspace=0, **MOVES)  # one that wants none
+        with pytest.raises(oocdnn.InvalidProblem, match="workspace is -1; it must be at least 0"):
+            ctx.conv2d(x, w, out=out, workspace=-1, **MOVES)
+        with pytest.raises(oocdnn.InvalidProblem, match="workspace is 'much'"):
+            ctx.conv2d(x, w, out=out, workspace="much", **MOVES)  # type: ignore[arg-type]
+    with pytest.raises(oocdnn.InvalidProblem, match="'much' is not a number of bytes"):
+        context(workspace="much")

@@ -202,29 +202,31 @@ class DividedPlan:
     plan: str
     seconds: float
     bytes: int
+    prepared: int
 
 
 def divided_plan(problem, budget, limit, profile, speeds, batch=TIMED) -> DividedPlan:
     """What is chosen for operands on a device of one engine, which runs so fast."""
-    seconds, size = c_double(), c_int64()
+    seconds, counts = c_double(), (c_int64 * 2)()
     text = ctypes.create_string_buffer(ROOM)
     code = library().oocdnn_testing_divided_plan(
         byref(problem), (c_int64 * 2)(budget, limit), profile.text().encode(), speeds.numbers(),
-        c_int(batch), byref(seconds), byref(size), text, c_int64(ROOM),
+        c_int(batch), byref(seconds), counts, text, c_int64(ROOM),
     )  # fmt: skip
     if code != 0:
         raise Refused(code, text.value.decode())
     engine, plan = text.value.decode().split(": ")
-    return DividedPlan(engine, plan, seconds.value, size.value)
+    return DividedPlan(engine, plan, seconds.value, *counts)
 
 
 def measured_parts(problem, budget, limit, profile, speeds, policy=1) -> list[tuple]:
     """Samples, seconds and workspace of each way that is timed."""
-    room, count = 10_000, c_int64()
-    ways, text = (c_int64 * (3 * room))(), ctypes.create_string_buffer(ROOM)
+    room = 10_000
+    ways, count = (c_int64 * (3 * room))(), c_int64(room)
+    text = ctypes.create_string_buffer(ROOM)
     code = library().oocdnn_testing_measured_parts(
-        byref(problem), (c_int64 * 2)(budget, limit), profile.text().encode(), speeds.numbers(),
-        c_int(policy), c_int64(room), ways, byref(count), text, c_int64(ROOM),
+        byref(problem), (c_int64 * 3)(budget, limit, policy), profile.text().encode(),
+        speeds.numbers(), ways, byref(count), text, c_int64(ROOM),
     )  # fmt: skip
     if code != 0:
         raise Refused(code, text.value.decode())

@@ -66,6 +66,23 @@ def test_the_budget_divides_as_a_limit_does():
     assert (plan.engine, samples(plan)) == ("hungry", 8)
 
 
+def test_parts_that_get_slower_and_slower_are_not_all_tried():
+    """Each run costs as much as eight samples: below four of them nothing is gained."""
+    speeds = Speeds(8 * MS, MS, 4 * MS, 1000)
+    problem = problem_of(1024)
+    plan = planner.divided_plan(problem, 1 << 24, 256_000, FREE, speeds)
+    assert (plan.engine, samples(plan)) == ("hungry", 256)
+    # 1024, 512, 256, ... down to 8, which takes twice as long as the best
+    assert plan.prepared == 8
+
+
+@pytest.mark.parametrize("batch", [WHOLE, DIVIDED, TIMED])
+def test_more_samples_than_are_divided_are_a_whole(batch):
+    problem = doors.parse("conv1d:fwd x1100000x1x1 w1x1x1")
+    plan = planner.divided_plan(problem, 1 << 28, 0, FREE, Speeds(MS, 0.0, 0.0, 1), batch)
+    assert samples(plan) == 1_100_000
+
+
 def test_what_cannot_be_timed_is_not_believed():
     """The whole would be frugal: that it is faster than parts that were timed is a mere guess."""
     budget = 4 * (1000 + SAMPLE_BYTES) + 1000
