@@ -71,7 +71,9 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
   options.profile = Choose(given.profile, Var::kProfile, "");
   options.plans = Get(Var::kPlans).value_or("");
   if (const std::string most = Choose(given.workspace, Var::kWorkspaceLimit, ""); !most.empty()) {
-    OOC_ASSIGN(options.workspace, ParseBytes(most));
+    Result<int64_t> bytes = ParseBytes(most);
+    if (!bytes.ok()) return std::move(bytes).status().With("a limit of workspace");
+    options.workspace = bytes.value();
   }
   OOC_TRY(PutPlanning(given, &options));
   options.reproducible = given.reproducible != 0;

@@ -115,10 +115,11 @@ Result<PlanReport> Context::ChooseInCore(const PlanRequest& request, const Profi
   Result<PlanReport> parts = timed
                                  ? PlanInPlace(device, request, profile, Batch::kTimed, &prepared_)
                                  : PlanInPlace(device, picky, profile, Batch::kDivided, &prepared_);
-  if (!refused(parts) && parts->CopiesNoSamples()) return parts;
+  if (parts.ok() ? parts->CopiesNoSamples() : !refused(parts)) return parts;
   Result<PlanReport> tiles = PlanAndTime(device, request, profile, &prepared_);
-  if (parts.ok())
+  if (parts.ok()) {
     return tiles.ok() && Beats(tiles.value(), parts.value()) ? std::move(tiles) : std::move(parts);
+  }
   if (tiles.ok() || tiles.status().code() != Code::kOutOfMemory) return tiles;
   Result<PlanReport> rest = PlanInPlace(device, request, profile, Batch::kDivided, &prepared_);
   return rest.ok() ? std::move(rest) : std::move(tiles);

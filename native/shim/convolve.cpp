@@ -10,6 +10,7 @@
 #include "base/process_lock.hpp"
 #include "capi/oocdnn.h"
 #include "capi/translate.hpp"
+#include "shim/layers.hpp"
 
 namespace oocdnn::shim {
 namespace {
@@ -182,7 +183,10 @@ cudnnStatus_t Open(int device, Shared* shared) {
   const std::string name = device == kCpu ? "cpu" : Format("cuda:%d", device);
   // Where nobody says, the client's own tensors come first on a GPU.
   const std::string budget = Get(Var::kBudget).value_or("2GiB");
+  const auto layer = LayerWorkspace();
+  const std::string workspace = layer ? std::to_string(*layer) : "";
   options.device = name.c_str();
+  options.workspace = workspace.c_str();
   if (device != kCpu) options.budget = budget.c_str();
   return AnswerOf(oocdnn_create(&options, &shared->context));
 }

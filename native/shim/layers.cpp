@@ -62,9 +62,7 @@ std::string NameOf(ConvolutionCall call) {
   return ProblemText(call);
 }
 
-int64_t BeforeDivision(int64_t total) {
-  return std::min(total, BytesOf(Var::kWorkspaceLimit).value_or(total));
-}
+int64_t BeforeDivision(int64_t total) { return std::min(total, LayerWorkspace().value_or(total)); }
 
 // One that cannot be measured has no share: it runs without workspace.
 void Measure(int device, const std::string& name, Layer* layer) {
@@ -111,6 +109,8 @@ void Divide(int device, int64_t total, Layers* layers) {
 }  // namespace
 
 std::optional<int64_t> TotalWorkspace() { return BytesOf(Var::kWorkspaceTotal); }
+
+std::optional<int64_t> LayerWorkspace() { return BytesOf(Var::kWorkspaceLimit); }
 
 int64_t ShareOf(const ConvolutionCall& call) {
   const auto total = TotalWorkspace();

@@ -9,8 +9,10 @@
 
 namespace oocdnn::shim {
 
-// What all layers of a device share; nothing where that is not set.
+// What all layers of a device share, and what each may have (OOCDNN_WORKSPACE_LIMIT); nothing where
+// it is not set, or, with one warning, cannot be read.
 std::optional<int64_t> TotalWorkspace();
+std::optional<int64_t> LayerWorkspace();
 
 // The most bytes of workspace for the layer's calls now, as ConvolutionCall has it: its share, or
 // before the first division what a single layer may have.

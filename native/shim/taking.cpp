@@ -35,11 +35,7 @@ int64_t MostWorkspace() {
   } else if (const int64_t free = FreeBytes(); free > 0) {
     most = std::min(most, free / 5 * 4);
   }
-  if (const auto limit = Get(Var::kWorkspaceLimit)) {
-    const Result<int64_t> bytes = ParseBytes(*limit);
-    if (bytes.ok()) most = std::min(most, bytes.value());
-  }
-  return most;
+  return std::min(most, LayerWorkspace().value_or(most));
 }
 
 int64_t Elements(int rank, const Axes& dims) {

@@ -132,3 +132,13 @@ def test_layers_share_when_the_first_repeats_and_when_a_new_one_appears(graphs, 
     assert all(one >= SAMPLE for one in told)  # there is enough for each to have the fast engine
     assert divided(log()) == [2, 3, 4]
     assert set(taken(log())) == {"workspace"}
+
+
+@limited
+def test_what_is_no_limit_is_ignored_with_one_warning(graphs, log, monkeypatch):
+    monkeypatch.setenv("OOCDNN_WORKSPACE_LIMIT", "much")
+    for width in (10, 11):
+        _, told = Layer(graphs, samples=8, width=width).plan()
+        assert told == 8 * SAMPLE
+    (line,) = [line for line in log() if "much" in line]
+    assert "OOCDNN_WORKSPACE_LIMIT is ignored: 'much' is not a number of bytes" in line

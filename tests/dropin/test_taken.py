@@ -49,7 +49,10 @@ def test_legacy_calls(tmp_path, suite):
 
 @pytest.mark.parametrize(
     "variable",
-    [{"OOCDNN_WORKSPACE_LIMIT": "131072"}, {"OOCDNN_WORKSPACE_TOTAL": "524288"}],
+    [
+        {"OOCDNN_WORKSPACE_LIMIT": "131072"},
+        {"OOCDNN_WORKSPACE_TOTAL": "524288"},
+    ],
     ids=str,
 )
 def test_workspaces_are_limited(tmp_path, variable):

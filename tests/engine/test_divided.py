@@ -189,3 +189,21 @@ def test_a_plan_says_what_is_used_where_it_lies():
     with oocdnn.Context("cpu", "64MiB", engine="reference", wrap="resident") as ctx:
         text = ctx.plan(on_device(Case("forward", **SMALL))).text
     assert "x in place, w in place, y in place; 0 B in all" in text
+
+
+@pytest.mark.parametrize("kind", ["prepare", "allocate", "run", "copy", "event"])
+def test_what_fails_while_parts_are_planned_or_run_is_an_error_or_is_made_up_for(kind):
+    """Whichever call it is; and the next call is right."""
+    case = Case("forward", **SMALL)
+    arrays = {name: aligned(values) for name, values in make_inputs(case).items()}
+    expected, failed = reference(case, arrays).astype(np.float32), 0
+    for number in range(1, 9):
+        wrap = f"fault:{kind}:{number},resident"
+        with oocdnn.Context("cpu", "64MiB", wrap=wrap, engine="direct", workspace="8KiB") as ctx:
+            try:
+                result = call(ctx, case, arrays)
+            except (oocdnn.DeviceError, oocdnn.OutOfMemory):
+                failed += 1
+                result = call(ctx, case, arrays)
+            np.testing.assert_array_equal(result, expected)
+    assert failed > 0 or kind not in ("run", "event")

@@ -210,5 +210,7 @@ def test_a_limit_that_no_engine_keeps_says_so():
             ctx.conv2d(x, w, out=out, workspace=-1, **MOVES)
         with pytest.raises(oocdnn.InvalidProblem, match="workspace is 'much'"):
             ctx.conv2d(x, w, out=out, workspace="much", **MOVES)  # type: ignore[arg-type]
-    with pytest.raises(oocdnn.InvalidProblem, match="'much' is not a number of bytes"):
+    with pytest.raises(
+        oocdnn.InvalidProblem, match="limit of workspace: 'much' is not a number of bytes"
+    ):
         context(workspace="much")
