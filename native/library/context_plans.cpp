@@ -208,13 +208,14 @@ Result<PlanSummary> Context::Plan(const Problem& problem, const Placement& place
   OOC_TRY(CheckPlannable(problem));
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  Result<PlanPointer> plan = Lookup(problem, TermsOf(problem, placement));
+  const Terms terms = TermsOf(problem, placement);
+  Result<PlanPointer> plan = Lookup(problem, terms);
   if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
   PlanReport report = *plan.value();
   const Profile& profile = ProfileFor(problem);
   if (report.remembered) AddOthers(profile, &report);
   PlanSummary summary = SummaryOf(report, profile);
-  if (!stack_.device->capabilities().reads_host) {
+  if (!stack_.device->capabilities().reads_host && !OnDevice(problem, terms.home)) {
     summary.host_bytes =
         Staging::PageableBytes(problem, report.booking.candidate, options_.host_cap);
   }

@@ -9,6 +9,7 @@
 #include "model/footprint.hpp"
 #include "model/micro_batch.hpp"
 #include "model/orders.hpp"
+#include "model/rank.hpp"
 
 namespace oocdnn {
 namespace {
@@ -47,6 +48,7 @@ class InPlacePlans {
       }
     }
     if (!best_) return last_;
+    if (best_->cost.seconds > kFarSlower * missed_seconds_) return missed_;
     best_->refused = std::move(refused_);
     return std::move(*best_);
   }
@@ -78,9 +80,12 @@ class InPlacePlans {
         !KeepsSummationOrder(request_.problem, tiling.length, CountsOf(tiling))) {
       return Error(Code::kUnsupported, "a divided batch is summed up in another order");
     }
-    if (!WorthTrying(PriceOf(hoped_, candidate, profile_))) return {};
+    const Cost predicted = PriceOf(hoped_, candidate, profile_);
+    if (!WorthTrying(predicted)) return {};
+    Result<Booking> booking = Prepare(hoped_, candidate);
+    if (!booking.ok()) return Missed(std::move(booking).status(), predicted.seconds);
     PlanReport report;
-    OOC_ASSIGN(report.booking, Prepare(hoped_, candidate));
+    report.booking = std::move(booking).value();
     if (batch_ == Batch::kTimed) {
       report.run_seconds = TimeRun(device_, report.booking, request_.budget);
       if (report.run_seconds == 0.0) OOC_TRY(PrepareUntimed(candidate, &report.booking));
@@ -108,6 +113,16 @@ class InPlacePlans {
     return {};
   }
 
+  // Who asks for the first choice alone has other ways than an engine that is far slower.
+  Status Missed(Status why, double predicted_seconds) {
+    if (request_.first_choice && why.code() == Code::kOutOfMemory &&
+        predicted_seconds < missed_seconds_) {
+      missed_ = why;
+      missed_seconds_ = predicted_seconds;
+    }
+    return why;
+  }
+
   void Note(const Status& status) {
     last_ = status;
     refused_.push_back(status.message());
@@ -120,6 +135,9 @@ class InPlacePlans {
   const Batch batch_;
   int64_t& prepared_;
   std::optional<PlanReport> best_;
+  // The best that was refused for want of memory, by prediction, and why.
+  double missed_seconds_ = kNever;
+  Status missed_;
   double larger_ = 0.0;  // seconds with the larger parts before, on the same engine; 0: unknown
   bool past_ = false;    // smaller parts on this engine are slower and slower
   std::vector<std::string> refused_;

@@ -22,7 +22,8 @@ enum class Batch : uint8_t { kWhole, kDivided, kTimed };
 // wants it included: on the engine that is predicted to be the fastest of those that serve within
 // the budget and the limit of workspace, and in the fewest parts; or whatever is the fastest of
 // those that are timed. kUnsupported where a tensor is too large for one tile, kOutOfMemory where
-// the budget is. `prepared` counts engine preparations.
+// the budget is; and for a request of the first choice alone, rather than an engine that is far
+// slower than one without room. `prepared` counts engine preparations.
 Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const Profile& profile,
                                Batch batch, int64_t* prepared);
 

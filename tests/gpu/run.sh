@@ -63,7 +63,7 @@ step info python3 -m oocdnn info --device cuda
 needs cuobjdump architectures architectures
 step device smoke ""
 step conformance python3 -m pytest -q tests/conformance -k cuda "$@"
-step operands python3 -m pytest -q tests/gpu/test_operands.py "$@"
+step operands python3 -m pytest -q tests/gpu/test_operands.py tests/gpu/test_batches.py "$@"
 step pins python3 -m pytest -q tests/gpu/test_pins.py tests/gpu/test_results.py "$@"
 step many-calls python3 -m pytest -q tests/gpu/test_many_calls.py "$@"
 step two-gpus python3 -m pytest -q -rs tests/gpu/test_two_gpus.py "$@"

@@ -11,6 +11,7 @@ import numpy as np
 import oracle
 import pytest
 from gpu.suite import FAKE_CUDNN, FAKE_DRIVER, run_suite
+from model.planner import Profile
 from python.support import assert_equal, integers
 
 import oocdnn
@@ -214,3 +215,17 @@ def test_a_limit_that_no_engine_keeps_says_so():
         oocdnn.InvalidProblem, match="limit of workspace: 'much' is not a number of bytes"
     ):
         context(workspace="much")
+
+
+@inside
+def test_no_far_slower_engine_runs_the_whole_for_want_of_memory(tmp_path):
+    """The plain loop wants no workspace, and was once taken for a budget that others do not fit."""
+    rates = {"direct": 1e8, "cudnn-nchw": 1e12, "cudnn-nhwc": 1e12}
+    profile = tmp_path / "profile.txt"
+    profile.write_text(Profile(flops={f"{e}/f32/fwd": r for e, r in rates.items()}).text())
+    with oocdnn.Context("cuda", 10 * SAMPLE, profile=profile, wrap="check") as ctx:
+        stats = forward(ctx)
+        plan = ctx.plan(f"{PROBLEM} x@dev w@dev y@dev")
+    assert HUNGRY in stats.engine
+    assert stats.tiles == plan.tiles > 1
+    assert plan.host_bytes == 0
