@@ -7,24 +7,12 @@ namespace oocdnn::cuda {
 
 // Runs the statements with the name T meaning the type that `type` stands for. A macro, because a
 // lambda may stay a call, and its arguments memory.
-#define OOC_WITH_ELEMENT(type, T, ...) \
-  switch (type) {                      \
-    case kF64: {                       \
-      using T = double;                \
-      __VA_ARGS__                      \
-    } break;                           \
-    case kF16: {                       \
-      using T = Half;                  \
-      __VA_ARGS__                      \
-    } break;                           \
-    case kBF16: {                      \
-      using T = BFloat;                \
-      __VA_ARGS__                      \
-    } break;                           \
-    default: {                         \
-      using T = float;                 \
-      __VA_ARGS__                      \
-    } break;                           \
+#define OOC_WITH_ELEMENT(type, T, ...)                          \
+  switch (type) {                                               \
+    case kF64: { using T = double; __VA_ARGS__ } break;         \
+    case kF16: { using T = Half; __VA_ARGS__ } break;           \
+    case kBF16: { using T = BFloat; __VA_ARGS__ } break;        \
+    default: { using T = float; __VA_ARGS__ } break;            \
   }
 
 struct Offsets {
@@ -110,29 +98,17 @@ OOC_BODY void Rows(const RowsArgs& args, const Grid& grid) {
 // One block of a transposing copy: what it reads and writes, and how much of it exists.
 struct Block {
   Offsets at;
-  unsigned read_first, read_count, write_count;
+  unsigned read_count, write_count;
 };
 
 OOC_HOST_DEVICE Block BlockAt(const TransposeArgs& args, unsigned number) {
   const unsigned read = Take(&number, args.read_blocks) << args.read_bits;
   const unsigned write = Take(&number, args.write_blocks) << args.write_bits;
-  Block block{OffsetsOf(number, args.dim, args.dims), read == 0 ? args.read_skip : 0,
-              args.read_extent - read, args.write_extent - write};
+  Block block{OffsetsOf(number, args.dim, args.dims), args.read_extent - read,
+              args.write_extent - write};
   block.at.from += read * args.read_from + write * args.write_from;
   block.at.to += read * args.read_to + write * args.write_to;
   return block;
-}
-
-// A vector of which only some elements exist.
-template <class From, int kVector>
-OOC_HOST_DEVICE Raw<sizeof(From) * kVector> LoadSome(const char* from, unsigned begin,
-                                                     unsigned end) {
-  Vector<From, kVector> values{};
-  OOC_UNROLL
-  for (unsigned v = 0; v < kVector; ++v) {
-    if (v >= begin && v < end) values.at[v] = reinterpret_cast<const From*>(from)[v];
-  }
-  return BitCast<Raw<sizeof(From) * kVector>>(values);
 }
 
 // Reads a block along its `read` dimension into rows of the `write` dimension in shared memory.
@@ -150,11 +126,7 @@ OOC_HOST_DEVICE void ReadBlock(const TransposeArgs& args, const Grid& grid, cons
         const unsigned at = (first + i * grid.threads) * kVector;
         const unsigned r = at & mask, w = at >> args.read_bits;
         if (r >= block.read_count || w >= block.write_count) continue;
-        const char* const source = from + r * args.read_from + w * args.write_from;
-        const unsigned first = r < block.read_first ? block.read_first - r : 0;
-        const unsigned exist = block.read_count - r;
-        held[i] = first == 0 && exist >= kVector ? LoadRaw<sizeof(From) * kVector>(source)
-                                                 : LoadSome<From, kVector>(source, first, exist);
+        held[i] = LoadRaw<sizeof(From) * kVector>(from + r * args.read_from + w * args.write_from);
       }
       OOC_UNROLL
       for (int i = 0; i < kInFlight; ++i) {
@@ -181,7 +153,7 @@ OOC_HOST_DEVICE void WriteBlock(const TransposeArgs& args, const Grid& grid, con
     for (unsigned number = thread; number < count; number += grid.threads) {
       const unsigned at = number * kVector;
       const unsigned w = at & mask, r = at >> args.write_bits;
-      if (r < block.read_first || r >= block.read_count || w >= block.write_count) continue;
+      if (r >= block.read_count || w >= block.write_count) continue;
       Vector<To, kVector> values;
       OOC_UNROLL
       for (int v = 0; v < kVector; ++v) values.at[v] = shared[r * args.pitch + w + v];

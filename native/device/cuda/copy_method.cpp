@@ -151,34 +151,19 @@ int TransposeThreads(const TransposeArgs& args) {
   return std::clamp(vectors / kTransposeInFlight, 32, kHostThreads);
 }
 
-// One side of a transposing copy: the strides of all dimensions but its fastest.
-struct CopySide {
-  int64_t size;
-  uint64_t base;
-  int64_t extent, step;  // of the fastest dimension
-  std::vector<int64_t> strides;
-
-  // The most elements, of 16 bytes together at most, that one access can move if the first is where
-  // one may begin: the others are side by side, and all rows begin alike.
-  [[nodiscard]] int Vector() const {
-    for (int64_t bytes = 16; step == size && bytes > size; bytes /= 2) {
-      const bool alike = std::all_of(strides.begin(), strides.end(),
+// The most elements, of 16 bytes together at most, that one access can move on a side where `dense`
+// says that they are side by side: all else has to divide.
+int SideVector(int64_t size, uint64_t base, int64_t extent, bool dense,
+               const std::vector<int64_t>& strides) {
+  for (int64_t bytes = 16; dense && bytes > size; bytes /= 2) {
+    const bool divides = std::all_of(strides.begin(), strides.end(),
                                      [&](int64_t stride) { return stride % bytes == 0; });
-      if (alike && extent * size >= bytes) return static_cast<int>(bytes / size);
+    if (divides && base % static_cast<uint64_t>(bytes) == 0 && extent * size % bytes == 0) {
+      return static_cast<int>(bytes / size);
     }
-    return 1;
   }
-  // The same where accesses begin with the first element, and end with the last.
-  [[nodiscard]] int WholeVector() const {
-    int64_t vector = Vector();
-    while (base % static_cast<uint64_t>(vector * size) != 0 || extent % vector != 0) vector /= 2;
-    return static_cast<int>(vector);
-  }
-  // Elements from where an access may begin to the first.
-  [[nodiscard]] int64_t Skip(int vector) const {
-    return static_cast<int64_t>(base % static_cast<uint64_t>(vector * size)) / size;
-  }
-};
+  return 1;
+}
 
 CopyPlan TransposePlan(const StridedCopy& copy, size_t read, size_t write, Place place, Side wire,
                        const CopyLimits& limits) {
@@ -186,38 +171,35 @@ CopyPlan TransposePlan(const StridedCopy& copy, size_t read, size_t write, Place
   plan.method = Method::kTranspose;
   TransposeArgs& args = plan.transpose;
   const PlanDim &r = copy.dim[read], &w = copy.dim[write];
-  CopySide from{SizeOf(copy.from_type), copy.from, r.extent, r.from, {w.from}};
-  CopySide to{SizeOf(copy.to_type), copy.to, w.extent, w.to, {r.to}};
-  int64_t others = 1;
-  for (size_t d = 0; d < copy.dim.size(); ++d) {
-    if (d == read || d == write) continue;
-    const PlanDim& dim = copy.dim[d];
-    args.dim[args.dims++] = {MakeDivisor(dim.extent), dim.from, dim.to};
-    from.strides.push_back(dim.from);
-    to.strides.push_back(dim.to);
-    others *= dim.extent;
-  }
-  args.read_vector = from.Vector();
-  args.write_vector = to.WholeVector();
-  const int64_t skip = from.Skip(args.read_vector);
-  args.read_skip = static_cast<unsigned>(skip);
-  args.from = PointerTo(copy.from - static_cast<uint64_t>(skip * r.from));
-  args.to = PointerTo(copy.to - static_cast<uint64_t>(skip * r.to));
+  args.from = PointerTo(copy.from);
+  args.to = PointerTo(copy.to);
   args.from_type = static_cast<int>(copy.from_type);
   args.to_type = static_cast<int>(copy.to_type);
-  args.read_extent = static_cast<unsigned>(r.extent + skip);
+  args.read_extent = static_cast<unsigned>(r.extent);
   args.write_extent = static_cast<unsigned>(w.extent);
   args.read_from = r.from;
   args.read_to = r.to;
   args.write_from = w.from;
   args.write_to = w.to;
   ShapeBlocks(copy, place, wire, &plan);
-  const int64_t read_blocks = CeilDiv(r.extent + skip, int64_t{1} << args.read_bits);
+  const int64_t read_blocks = CeilDiv(r.extent, int64_t{1} << args.read_bits);
   const int64_t write_blocks = CeilDiv(w.extent, int64_t{1} << args.write_bits);
   args.read_blocks = MakeDivisor(read_blocks);
   args.write_blocks = MakeDivisor(write_blocks);
-  const int64_t count = read_blocks * write_blocks * others;
+  int64_t count = read_blocks * write_blocks;
+  std::vector<int64_t> from_strides{w.from}, to_strides{r.to};
+  for (size_t d = 0; d < copy.dim.size(); ++d) {
+    if (d == read || d == write) continue;
+    const PlanDim& dim = copy.dim[d];
+    args.dim[args.dims++] = {MakeDivisor(dim.extent), dim.from, dim.to};
+    from_strides.push_back(dim.from);
+    to_strides.push_back(dim.to);
+    count *= dim.extent;
+  }
   args.count = static_cast<unsigned>(count);
+  const int64_t from_size = SizeOf(copy.from_type), to_size = SizeOf(copy.to_type);
+  args.read_vector = SideVector(from_size, copy.from, r.extent, r.from == from_size, from_strides);
+  args.write_vector = SideVector(to_size, copy.to, w.extent, w.to == to_size, to_strides);
   plan.threads = place == Place::kHost ? TransposeThreads(args) : kDeviceThreads;
   plan.blocks =
       std::min(count, place == Place::kHost ? int64_t{kHostTransposeBlocks}

@@ -42,10 +42,9 @@ struct TransposeArgs {
   const void* from;
   void* to;
   int from_type, to_type;
-  int read_vector, write_vector;       // elements of one access: 16 bytes' worth at most
-  unsigned read_skip;                  // elements at `from` that do not count, for whole accesses
-  int read_bits, write_bits, pitch;    // pitch: elements between rows in shared memory
-  unsigned read_extent, write_extent;  // with those
+  int read_vector, write_vector;     // elements of one access: 16 bytes' worth at most
+  int read_bits, write_bits, pitch;  // pitch: elements between rows in shared memory
+  unsigned read_extent, write_extent;
   Long read_from, read_to, write_from, write_to;  // strides of both on both sides, in bytes
   Divisor read_blocks, write_blocks;              // blocks along both
   unsigned count;                                 // blocks in all
