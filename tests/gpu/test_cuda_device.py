@@ -117,14 +117,6 @@ NCHW = (0, 1, 2, 3, 4, 5)
             {"shape": (8, 1, 512, 1, 14, 14), "types": (BF16, BF16), "orders": (NCHW, NHWC)},
             "transpose calls=1 vector=4",
         ),
-        (
-            {"shape": SHAPE, "orders": (NCHW, NHWC), "part": {5: (3, 50)}},
-            "transpose calls=1 vector=4",
-        ),
-        (
-            {"shape": SHAPE, "types": (BF16, BF16), "orders": (NCHW, NHWC), "part": {5: (3, 50)}},
-            "transpose calls=1 vector=8",
-        ),
         ({"shape": SHAPE, "orders": (NHWC, NHWC), "part": {4: (1, 9)}}, "engine calls=1"),
         ({"shape": (8, 1, 1, 1, 224, 224), "orders": (NCHW, NHWC)}, "engine calls=1"),
         ({"shape": (0, 1, 64, 1, 224, 224)}, "nothing"),
