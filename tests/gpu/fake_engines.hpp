@@ -10,6 +10,8 @@ constexpr int kStrictNan = 1 << CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP;
 constexpr int64_t kScratch = 640;
 // Milliseconds that a run of OOC_FAKE_SLOW_ENGINE takes on events' clock.
 constexpr int kSlow = 1 << 20;
+// And that the first run of any engine takes longer with OOC_FAKE_COLD.
+constexpr int kCold = 40;
 // On any axis of x: above the first no engine is offered, above the second no heuristics are made.
 constexpr int64_t kMostExtent = 30000, kMostForHeuristics = 60000;
 
