@@ -4,12 +4,12 @@
 
 The floor of a problem is the least time by wires and arithmetic, both measured in the same run:
 max(a, in / B_in, out / B_out, (in + out) / B_both), every byte counted once, the rates those of the
-memory that the operands lie in. `a` is the best time for the same arithmetic with every operand on
-the GPU: torch in core, NCHW and channels-last, with the engine that its own measurements choose
-(that it guesses, where the wires take clearly longer even so); our own whole, where none of torch's
-counts; and our own tiles. Where torch computes fp32 by Winograd or FFT, which is not the same
-arithmetic, its time is noted and not counted. Elements are small integers, for which every engine
-that adds products gives the same bits as torch.
+memory that the operands lie in. `a` is the best time for the same arithmetic: our own tiles, and
+where those take longer than the wires, every operand on the GPU too: torch in core, NCHW and
+channels-last, with the engine that its own measurements choose (that it guesses, where the wires
+take clearly longer even so), and our own whole, where none of torch's counts. Where torch computes
+fp32 by Winograd or FFT, which is not the same arithmetic, its time is noted and not counted.
+Elements are small integers, for which every engine that adds products gives the same bits as torch.
 """
 
 import ctypes
@@ -114,7 +114,8 @@ def in_core(case: Layer, direction: Direction) -> Callable[..., torch.Tensor]:
 
 
 def event_seconds(work: Callable[[], object], repeats: int) -> float:
-    """The best of `repeats`, by the GPU's own clock, after one that is not counted."""
+    """The best of `repeats`, by the GPU's own clock, after one that is not counted; without repeats
+    that one."""
     times: list[float] = []
     for _ in range(repeats + 1):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -123,7 +124,7 @@ def event_seconds(work: Callable[[], object], repeats: int) -> float:
         end.record()
         end.synchronize()
         times.append(begin.elapsed_time(end) * 1e-3)
-    return min(times[1:])
+    return min(times[1:] or times)
 
 
 def other_arithmetic(work: Callable[[], object]) -> str | None:
@@ -139,10 +140,11 @@ def arithmetic_seconds(
     call: Callable[..., object], case: Layer, inputs: list[torch.Tensor], judge: bool, wire: float
 ) -> dict[str, Any]:
     """`in_core_seconds`; without torch's measurements, which take seconds, where what it guesses is
-    well within the time of the wires, so that nothing faster would change the floor."""
+    well within the time of the wires, so that nothing faster would change the floor, or does not
+    count, which what it would find counts no more."""
     guessed = in_core_seconds(call, case, inputs, judge, measures=False)
     times = [value for value in guessed.values() if isinstance(value, float)]
-    if min(times, default=math.inf) <= CLEARLY * wire:
+    if not times or min(times) <= CLEARLY * wire or case.flops > MANY_FLOPS:
         return guessed
     return in_core_seconds(call, case, inputs, judge)
 
@@ -161,15 +163,15 @@ def in_core_seconds(
 ) -> dict[str, Any]:
     """Seconds of a call on arrays on the GPU by memory order. What it cannot do is left out with
     its reason, and so is what computes otherwise, where that is judged. `measures`: whether torch
-    chooses engines by its own measurements, where they do not take minutes."""
+    chooses engines by its own measurements."""
     seconds: dict[str, Any] = {}
-    many = case.flops > MANY_FLOPS
-    torch.backends.cudnn.benchmark = measures and not many
+    torch.backends.cudnn.benchmark = measures
     for name, order in (("nchw", torch.contiguous_format), ("nhwc", channels_last(case))):
         try:
             here = [tensor.contiguous(memory_format=order) for tensor in inputs]
-            took = event_seconds(partial(call, *here), 1 if many else 3)
             other = other_arithmetic(partial(call, *here)) if judge else None
+            once = judge and case.flops > MANY_FLOPS  # takes seconds, and has run already
+            took = event_seconds(partial(call, *here), 0 if once else 3)
             seconds[name] = took if other is None else f"{took * 1e3:.2f} ms by {other}"
         except RuntimeError as error:
             seconds[name] = str(error).splitlines()[0]
@@ -190,8 +192,8 @@ class Measured:
     bytes_in: int
     bytes_out: int
     flops: int
-    torch_seconds: dict[str, Any]
-    own_seconds: dict[str, Any] = field(default_factory=dict)  # in core
+    torch_seconds: dict[str, Any] = field(default_factory=dict)  # both in core, where they matter
+    own_seconds: dict[str, Any] = field(default_factory=dict)
     first: float = 0.0  # seconds of the first call, which plans and prepares
     seconds: list[float] = field(default_factory=list)
     prepared: int = 0  # of the later calls
@@ -298,7 +300,6 @@ def measure(
     source = max(host, key=lambda tensor: tensor.nbytes)
     wires = gauge.rates(bytes_of(source), bytes_of(result), repeats=3)
     bytes_in, bytes_out = sum(tensor.nbytes for tensor in host), result.nbytes
-    wire = max(wires.floors(bytes_in, bytes_out).values())
     one = Measured(
         layer=case.name,
         direction=direction,
@@ -307,13 +308,7 @@ def measure(
         bytes_in=bytes_in,
         bytes_out=bytes_out,
         flops=case.flops,
-        torch_seconds=arithmetic_seconds(
-            in_core(case, direction), case, here, math_name == "fp32", wire
-        ),
     )
-    if not any(isinstance(value, float) for value in one.torch_seconds.values()):
-        own = partial(convolve_in_core, context, case, direction, math=allowed)
-        one.own_seconds = in_core_seconds(own, case, here, judge=False)
     inputs = (as_numpy(host[0]), as_numpy(host[1]))
     out = as_numpy(result)
     call = call_of(context, case, direction, inputs, out, math=allowed)
@@ -328,6 +323,14 @@ def measure(
             one.prepared += one.stats["prepared"]
     one.first = one.seconds.pop(0)
     one.plan = context.plan(one.problem).explain()
+    wire = max(wires.floors(bytes_in, bytes_out).values())
+    if one.stats["compute_seconds"] > wire:
+        one.torch_seconds = arithmetic_seconds(
+            in_core(case, direction), case, here, math_name == "fp32", wire
+        )
+        if not any(isinstance(value, float) for value in one.torch_seconds.values()):
+            own = partial(convolve_in_core, context, case, direction, math=allowed)
+            one.own_seconds = in_core_seconds(own, case, here, judge=False)
     # Integers are exact in TF32, and its engines only add products.
     torch.backends.cudnn.allow_tf32 = True
     one.wrong, one.difference = compare(result, in_core(case, direction)(*here))

@@ -104,8 +104,9 @@ class Gauge:
 
     @staticmethod
     def _offset(memory: Bytes, copy: int) -> int:
-        """Where the copy begins: piece by piece, and then from the start again."""
-        return int(_SIZE * (copy % (memory.nbytes // _SIZE)))
+        """Where the copy begins: evenly over the memory, or piece by piece again and again."""
+        pieces = memory.nbytes // _SIZE
+        return int(_SIZE * (copy * max(pieces // _COPIES, 1) % pieces))
 
     def rates(
         self, source: Bytes | None = None, target: Bytes | None = None, repeats: int = 5
@@ -137,7 +138,8 @@ class Gauge:
             return (inward + outward) * _COPIES * _SIZE / best / 1e9
 
         with self._current():
-            return Wires(rate(True, False), rate(False, True), rate(True, True))
+            both = rate(True, True)  # of which each direction has half, and is no slower alone
+            return Wires(max(rate(True, False), both / 2), max(rate(False, True), both / 2), both)
 
 
 def measure(ordinal: int = 0) -> Wires:

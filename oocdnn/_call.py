@@ -67,6 +67,7 @@ class Convolution(NamedTuple):
     beta: float = 0.0
     epilogue: Epilogue = Epilogue()
     stream: int = 0
+    workspace: int = -1  # the most bytes of an engine's; below 0: as many as the context allows
     pool: Pool | None = None
     saves: bool = False  # what backward needs is written too
 
@@ -81,6 +82,7 @@ class Options:
     wrap: str | None = None
     profile: str | None = None
     planning: str | None = None
+    workspace: str | None = None
     threads: int = 0
     reproducible: bool = False
     trace: bool = False

@@ -173,6 +173,7 @@ typedef struct oocdnn_convolution {
   void* stream;
   void* workspace;
   int64_t workspace_bytes;
+  int64_t workspace_limit;
 } oocdnn_convolution;
 typedef struct oocdnn_operands {
   const oocdnn_tensor* x;
@@ -191,6 +192,7 @@ typedef struct oocdnn_options {
   const char* wrap;
   const char* profile;
   const char* planning;
+  const char* workspace;
   int32_t threads;
   int32_t reproducible;
   int32_t trace;
@@ -298,11 +300,17 @@ oocdnn_status oocdnn_refine(oocdnn_context* context, const char* problem,
                                        const char** json);
 oocdnn_status oocdnn_info(oocdnn_context* context, const char** json);
 oocdnn_status oocdnn_check_reports(oocdnn_context* context, const char** text);
+oocdnn_status oocdnn_measure_parts(oocdnn_context* context, const char* problem,
+                                              int32_t policy, const oocdnn_micro_batch** choices,
+                                              int64_t* count, int64_t* batch);
 oocdnn_status oocdnn_micro_batch_sizes(int32_t policy, int64_t batch,
                                                   const int64_t** sizes, int64_t* length);
 oocdnn_status oocdnn_pareto_divisions(const oocdnn_micro_batch* choices, int64_t count,
                                                  int64_t batch, const oocdnn_division** divisions,
                                                  int64_t* length);
+oocdnn_status oocdnn_even_divisions(const oocdnn_micro_batch* choices, int64_t count,
+                                               int64_t batch, const oocdnn_division** divisions,
+                                               int64_t* length);
 oocdnn_status oocdnn_divide_batch(const oocdnn_micro_batch* choices, int64_t count,
                                              int64_t batch, int64_t limit,
                                              const oocdnn_division** division);

@@ -135,7 +135,7 @@ class _Frame:
     def options(self, options: Options) -> Any:
         c = self.new("oocdnn_options *")
         c[0] = _library().oocdnn_default_options()
-        for name in ("device", "budget", "engine", "wrap", "profile", "planning"):
+        for name in ("device", "budget", "engine", "wrap", "profile", "planning", "workspace"):
             setattr(c, name, self.string(getattr(options, name)))
         c.threads, c.link_gb_per_s = options.threads, options.link_gb_per_s
         c.reproducible, c.trace = options.reproducible, options.trace
@@ -195,6 +195,7 @@ class _Call:
         c.alpha, c.beta = call.alpha, call.beta
         c.activation, c.activation_parameter, c.residual_alpha = call.epilogue
         c.stream, c.progress = cast("void *", call.stream), self.ear.callback
+        c.workspace_limit = call.workspace
         self.ear.progress = progress
         self.operands[0] = _no_operands()
         for slot, tensor in tensors.items():

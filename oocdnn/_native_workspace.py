@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from oocdnn._cdefs import BatchPolicy
-from oocdnn._native import _check, _ffi, _library
+from oocdnn._native import NativeContext, _check, _ffi, _Frame, _library
 
 Choice = tuple[int, float, int]  # samples, seconds, workspace bytes
 Option = tuple[float, int]  # seconds, workspace bytes
@@ -26,17 +26,38 @@ def _division(c: Any) -> Division:
     return Division(c.seconds, c.workspace_bytes, parts)
 
 
+def measure_parts(
+    context: NativeContext, problem: str, policy: BatchPolicy
+) -> tuple[list[Choice], int]:
+    """What was timed on the context's device; and the batch."""
+    frame, count, batch = _Frame(), _ffi().new("int64_t *"), _ffi().new("int64_t *")
+    made = _ffi().new("const oocdnn_micro_batch **")
+    text = frame.string(problem)
+    with context as handle:
+        _check(_library().oocdnn_measure_parts(handle, text, policy, made, count, batch))
+    choices = [made[0][i] for i in range(count[0])]
+    return [(one.samples, one.seconds, one.workspace_bytes) for one in choices], int(batch[0])
+
+
 def micro_batch_sizes(policy: BatchPolicy, batch: int) -> list[int]:
     sizes, length = _ffi().new("const int64_t **"), _ffi().new("int64_t *")
     _check(_library().oocdnn_micro_batch_sizes(policy, batch, sizes, length))
     return list(sizes[0][0 : length[0]])
 
 
-def pareto_divisions(choices: Sequence[Choice], batch: int) -> list[Division]:
+def _front(function: Any, choices: Sequence[Choice], batch: int) -> list[Division]:
     given = _ffi().new("oocdnn_micro_batch[]", choices)
     found, length = _ffi().new("const oocdnn_division **"), _ffi().new("int64_t *")
-    _check(_library().oocdnn_pareto_divisions(given, len(choices), batch, found, length))
+    _check(function(given, len(choices), batch, found, length))
     return [_division(found[0][i]) for i in range(length[0])]
+
+
+def pareto_divisions(choices: Sequence[Choice], batch: int) -> list[Division]:
+    return _front(_library().oocdnn_pareto_divisions, choices, batch)
+
+
+def even_divisions(choices: Sequence[Choice], batch: int) -> list[Division]:
+    return _front(_library().oocdnn_even_divisions, choices, batch)
 
 
 def divide_batch(choices: Sequence[Choice], batch: int, limit: int) -> Division:

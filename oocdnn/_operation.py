@@ -1,7 +1,7 @@
 """What the public functions share: from checked arrays and keywords to one call of the core."""
 
 import math as _math
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, SupportsIndex
 
 from oocdnn import _pins, _window
 from oocdnn._call import Convolution, Epilogue, Pool, Slot
@@ -91,6 +91,7 @@ class Common(NamedTuple):
     math: MathName | None = None
     stream: Any = None
     progress: Progress | None = None
+    workspace: SupportsIndex | None = None
 
 
 class Finish(NamedTuple):
@@ -144,6 +145,8 @@ def launch(
     math = context.math if common.math is None else math_of(common.math)
     alpha, beta = _real("alpha", common.alpha), _real("beta", common.beta)
     epilogue = finish.epilogue()
+    limited = common.workspace is not None
+    workspace = _window.integer("workspace", common.workspace, 0) if limited else -1
     shape = geometry.shape
     if after.pool is not None:
         slot, shape = "z", after.shape
@@ -162,10 +165,21 @@ def launch(
         operands.write(slot, output, shape)
         if context.device == "cpu":
             operands.need_host()
+        stream = _stream(common.stream, operands.stream)
         call = Convolution(
-            direction, geometry.window, geometry.groups, mode, math, alpha, beta, epilogue,
-            _stream(common.stream, operands.stream), after.pool, after.saves,
-        )  # fmt: skip
+            direction,
+            geometry.window,
+            geometry.groups,
+            mode,
+            math,
+            alpha,
+            beta,
+            epilogue,
+            stream,
+            workspace,
+            after.pool,
+            after.saves,
+        )
         bits = _bits(call, operands, leader, context.results.empty) if after.saves else None
         call = call._replace(saves=bits is not None)
         with _pins.Use(context, operands.in_memory):

@@ -10,10 +10,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Concatenate, ParamSpec, TypeVar
 
-from oocdnn import _pins, _stack, functions, fused, gradients
+from oocdnn import _pins, _stack, _window, functions, fused, gradients, workspace
 from oocdnn._axes import by_axis
 from oocdnn._call import Convolution, Options, Slot, Tensor
 from oocdnn._native import HostMemory, NativeContext, Progress
+from oocdnn._native_workspace import measure_parts
 from oocdnn._operation import MathName, math_of
 from oocdnn._results import Results
 from oocdnn.errors import InvalidProblem
@@ -98,6 +99,9 @@ class Context:
         fastest is kept. "exhaustive": by the model, among all tile lengths and loop orders.
     planning_seconds: what measuring or an exhaustive search may take, about
         (OOCDNN_PLANNING_SECONDS).
+    workspace: the most device memory that an engine may take for its workspace, of the budget:
+        bytes, "64MiB", or None for no limit (OOCDNN_WORKSPACE_LIMIT). Where arrays lie on the
+        device, a batch is divided if engines that want more are faster so.
     wrap: devices around the device, inner first, for tests: "check", "limit:64MiB",
         "fault:copy:3", separated by commas.
 
@@ -120,6 +124,7 @@ class Context:
         profile: str | os.PathLike[str] | None = None,
         planning: Planning | None = None,
         planning_seconds: float | None = None,
+        workspace: int | str | None = None,
         wrap: str | None = None,
     ) -> None:
         self.math = math_of(math)
@@ -132,6 +137,7 @@ class Context:
             wrap=wrap,
             profile=None if profile is None else os.fspath(profile),
             planning=planning,
+            workspace=_workspace_text(workspace),
             threads=threads or 0,
             reproducible=reproducible,
             trace=trace,
@@ -179,7 +185,8 @@ class Context:
         return self._last
 
     def plan(self, problem: str) -> Plan:
-        """Plans a problem string without running it, operands in pageable memory.
+        """Plans a problem string without running it, operands in pageable memory but for those that
+        it says are on the device (`x@dev`).
 
         Raises InvalidProblem for a string that cannot be read, OutOfMemory where nothing fits.
         """
@@ -197,7 +204,8 @@ class Context:
         return plan_of(problem, self._native.price(problem, plan))
 
     def use_plan(self, problem: str, plan: str) -> None:
-        """Follows a plan in calls of this problem with all operands in host memory.
+        """Follows a plan in calls of this problem with all operands where the problem string says,
+        in host memory where it says nothing.
 
         Where the plan was found with another engine's bits, results have those. Raises
         InvalidProblem for what is no plan of the problem, OutOfMemory where it is too large for
@@ -212,6 +220,28 @@ class Context:
         ones, the same for the same seed."""
         found: list[RunnerUp] = json.loads(self._native.candidates(problem, best, random, seed))
         return found
+
+    def measure_parts(
+        self, problem: str, policy: workspace.Policy = "powers_of_two"
+    ) -> list[workspace.MicroBatch]:
+        """Times a problem on parts of its batch, all arrays on the device.
+
+        Parts of the sizes of `workspace.micro_batch_sizes`, on every engine, each with as much
+        workspace as the context allows and then with less and less: what the functions of
+        `oocdnn.workspace` choose from. Tiles are timed in device memory within the budget; sizes
+        that do not fit are left out. Raises OutOfMemory where none fits, Unsupported where no
+        engine serves.
+        """
+        found, _ = measure_parts(self._native, problem, workspace.batch_policy(policy))
+        return [workspace.MicroBatch(*one) for one in found]
+
+    def divisions(
+        self, problem: str, policy: workspace.Policy = "powers_of_two"
+    ) -> list[workspace.Division]:
+        """The ways to run a problem that are worth having, by measurement: fastest first, each with
+        less workspace than the one before. A call is run so with `workspace=` its bytes."""
+        found, batch = measure_parts(self._native, problem, workspace.batch_policy(policy))
+        return workspace.even([workspace.MicroBatch(*one) for one in found], batch)
 
     def calibrate(self, progress: Progress | None = None) -> Path:
         """Measures this machine for all types and directions, and keeps that in its profile.
@@ -281,6 +311,12 @@ class Context:
     conv_backward_filter = _bound(gradients.conv_backward_filter)
     conv_backward_bias = _bound(gradients.conv_backward_bias)
     conv_bias_act_pool = _bound(fused.conv_bias_act_pool)
+
+
+def _workspace_text(workspace: int | str | None) -> str | None:
+    if workspace is None or isinstance(workspace, str):
+        return workspace
+    return str(_window.integer("workspace", workspace, 0))
 
 
 def _budget_text(budget: int | str | None) -> str | None:

@@ -23,6 +23,7 @@ Keywords of all functions:
   stream of the library whose arrays are on a GPU. Arrays on a GPU and in pinned memory are read and
   written in its order.
 - `progress`: called as progress(tiles_done, tiles) between tiles; what it raises ends the call.
+- `workspace`: the most bytes of an engine's workspace; None means the context's limit.
 
 Errors: InvalidProblem, InvalidDtype, OutOfMemory, Unsupported, DeviceError, FileError, and
 KeyboardInterrupt, all of which leave the context usable and `out` partly written.
@@ -88,6 +89,7 @@ class Convolve(Protocol):
         math: MathName | None = None,
         stream: Any = None,
         progress: Progress | None = None,
+        workspace: SupportsIndex | None = None,
     ) -> Any: ...
 
 
@@ -116,6 +118,7 @@ class ConvolveTransposed(Protocol):
         math: MathName | None = None,
         stream: Any = None,
         progress: Progress | None = None,
+        workspace: SupportsIndex | None = None,
     ) -> Any: ...
 
 
@@ -146,10 +149,11 @@ def _convolution(rank: int) -> Convolve:
         math: MathName | None = None,
         stream: Any = None,
         progress: Progress | None = None,
+        workspace: SupportsIndex | None = None,
     ) -> Any:
         moves = Moves(stride, padding, dilation, groups)
         finish = Finish(b, scale, residual, residual_alpha, activation)
-        common = Common(out, alpha, beta, mode, math, stream, progress)
+        common = Common(out, alpha, beta, mode, math, stream, progress, workspace)
         return _forward(rank, x, w, moves, finish, common)
 
     document = f"""Convolution over {rank} spatial ax{"es" if rank > 1 else "is"}.
@@ -184,10 +188,11 @@ def _transposed_convolution(rank: int) -> ConvolveTransposed:
         math: MathName | None = None,
         stream: Any = None,
         progress: Progress | None = None,
+        workspace: SupportsIndex | None = None,
     ) -> Any:
         moves = Moves(stride, padding, dilation, groups)
         finish = Finish(b, scale, residual, residual_alpha, activation)
-        common = Common(out, alpha, beta, mode, math, stream, progress)
+        common = Common(out, alpha, beta, mode, math, stream, progress, workspace)
         return _transposed(rank, x, w, moves, output_padding, finish, common)
 
     document = f"""Transposed convolution over {rank} spatial ax{"es" if rank > 1 else "is"}.

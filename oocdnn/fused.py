@@ -63,6 +63,7 @@ def conv_bias_act_pool(
     math: MathName | None = None,
     stream: Any = None,
     progress: Progress | None = None,
+    workspace: SupportsIndex | None = None,
 ) -> Any:
     """z = pool(activation(alpha * conv(x, w) * scale + b + residual_alpha * residual)).
 
@@ -80,7 +81,7 @@ def conv_bias_act_pool(
     if pool is not None:
         after = After(save_for_backward, *_geometry.pooled(geometry.shape, pool))
     finish = Finish(b, scale, residual, residual_alpha, activation)
-    common = Common(out, alpha, 0.0, mode, math, stream, progress)
+    common = Common(out, alpha, 0.0, mode, math, stream, progress, workspace)
     inputs: dict[Slot, View] = {"x": data, "w": weights}
     done = launch(Direction.FORWARD, inputs, "y", geometry, common, finish, after)
     if not save_for_backward:

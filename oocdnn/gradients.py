@@ -34,6 +34,7 @@ def conv_backward_data(
     math: MathName | None = None,
     stream: Any = None,
     progress: Progress | None = None,
+    workspace: SupportsIndex | None = None,
 ) -> Any:
     """The gradient dx of a convolution with respect to its input.
 
@@ -44,7 +45,7 @@ def conv_backward_data(
     geometry = _geometry.backward_data(
         gradient.shape, weights.shape, x_shape, stride, padding, dilation, groups
     )
-    common = Common(out, alpha, beta, mode, math, stream, progress)
+    common = Common(out, alpha, beta, mode, math, stream, progress, workspace)
     inputs: dict[Slot, View] = {"y": gradient, "w": weights}
     return launch(Direction.BACKWARD_DATA, inputs, "x", geometry, common).result
 
@@ -65,6 +66,7 @@ def conv_backward_filter(
     math: MathName | None = None,
     stream: Any = None,
     progress: Progress | None = None,
+    workspace: SupportsIndex | None = None,
 ) -> Any:
     """The gradient dw of a convolution with respect to its filter.
 
@@ -75,7 +77,7 @@ def conv_backward_filter(
     geometry = _geometry.backward_filter(
         data.shape, gradient.shape, w_shape, stride, padding, dilation, groups
     )
-    common = Common(out, alpha, beta, mode, math, stream, progress)
+    common = Common(out, alpha, beta, mode, math, stream, progress, workspace)
     inputs: dict[Slot, View] = {"x": data, "y": gradient}
     return launch(Direction.BACKWARD_FILTER, inputs, "w", geometry, common).result
 
@@ -89,6 +91,7 @@ def conv_backward_bias(
     math: MathName | None = None,
     stream: Any = None,
     progress: Progress | None = None,
+    workspace: SupportsIndex | None = None,
 ) -> Any:
     """The gradient db of a convolution with respect to its bias: dy summed per channel.
 
@@ -98,5 +101,5 @@ def conv_backward_bias(
     rank = _geometry.gradient_rank(gradient.shape)
     window = _window.make(rank, (1,) * rank, 1, 0, 1)
     geometry = Geometry(window, 1, (gradient.shape[1],))
-    common = Common(out, alpha, beta, "cross_correlation", math, stream, progress)
+    common = Common(out, alpha, beta, "cross_correlation", math, stream, progress, workspace)
     return launch(Direction.BACKWARD_BIAS, {"y": gradient}, "bias", geometry, common).result

@@ -6,6 +6,12 @@ every such way that is worth having. Many layers that hold their workspaces at o
 `divide_workspace`. Everything here is arithmetic on measured numbers, in seconds and bytes: nothing
 is run, and no device is needed. Results are exact.
 
+`Context.measure_parts` measures on a device. A call follows its layer's share by `workspace=`:
+
+    layers = {name: ctx.divisions(problem) for name, problem in problems.items()}
+    shares = divide_workspace(layers, 256 << 20).chosen
+    ctx.conv2d(x, w, out=y, workspace=shares["conv1"].workspace_bytes)
+
 Raises InvalidProblem for numbers that make no sense, and OutOfMemory, whose `least` is the least
 limit or total in bytes that works.
 """
@@ -99,9 +105,14 @@ def micro_batch_sizes(batch: int, policy: Policy = "powers_of_two") -> list[int]
 
     "undivided" is the batch alone, "powers_of_two" 1, 2, 4, ..., "all" every size.
     """
+    return native.micro_batch_sizes(batch_policy(policy), batch)
+
+
+def batch_policy(policy: Policy) -> BatchPolicy:
+    """The number of a policy's name."""
     if policy not in get_args(Policy):
         raise InvalidProblem(f"there is no policy {policy!r}, only {', '.join(get_args(Policy))}")
-    return native.micro_batch_sizes(BatchPolicy[policy.upper()], batch)
+    return BatchPolicy[policy.upper()]
 
 
 def pareto(choices: Sequence[MicroBatch], batch: int) -> list[Division]:
@@ -112,6 +123,16 @@ def pareto(choices: Sequence[MicroBatch], batch: int) -> list[Division]:
     ones that are not as MicroBatch says, and Unsupported above 2**20 samples.
     """
     found = native.pareto_divisions(_numbers(choices), batch)
+    return [_division(one, choices, batch) for one in found]
+
+
+def even(choices: Sequence[MicroBatch], batch: int) -> list[Division]:
+    """The same of divisions whose parts are all one choice.
+
+    This is what a call runs whose workspace is limited: equal parts, and one that is shorter where
+    they do not divide the batch. `Context.divisions` makes them from measurement.
+    """
+    found = native.even_divisions(_numbers(choices), batch)
     return [_division(one, choices, batch) for one in found]
 
 

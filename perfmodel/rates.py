@@ -18,7 +18,7 @@ Home = Literal["host", "device", "tile"]
 
 _FAR_BYTES = 65536
 # Of copies whose bounce memory kernels fill and empty, and of convolutions beside those.
-_BOUNCE_LOSS, _BESIDE_BOUNCE_LOSS = 1.05, 1.15
+_BOUNCE_LOSS, _BESIDE_BOUNCE_LOSS = 1.15, 1.15
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,10 @@ class Tiling:
     lengths mean a whole axis; those of a cut axis of backward data are rounded up to whole strides,
     so that every tile begins at the same phase, and of a cut W to 8 where bits are saved, so that a
     tile's begin with a whole byte. `padding_as_data`: tiles hold the padding as zero rows on every
-    axis, as they always do on axes that are cut or padded unevenly. `taper`: a cut axis and the
-    length of its first tile, which is shorter than the others; the last is as short where it
-    suffices.
+    axis, as they always do on axes that are cut or padded unevenly, and have no other padding;
+    without it tiles of backward data are padded instead of holding rows that others have. `taper`:
+    a cut axis and the length of its first tile, which is shorter than the others; the last is as
+    short where it suffices.
     """
 
     def __init__(
@@ -199,10 +200,14 @@ class Tiling:
         row, to the last one whose first tap meets a row of the tile."""
         problem = self.problem
         stride, pad = problem.stride[s], problem.pad_before[s]
-        first = (begin + pad - (problem.reach(s) - 1)) // stride
+        reach = problem.reach(s)
+        first = (begin + pad - (reach - 1)) // stride
         last = (begin + length - 1 + pad) // stride
-        origin = first * stride - pad
-        end = max(begin + length, last * stride - pad + problem.reach(s))
+        origin, end = first * stride - pad, max(begin + length, last * stride - pad + reach)
+        if not self._all_as_data:  # padding is below the reach, and leaves as many rows
+            padding = min(begin - origin, reach - 1, (last - first) * stride // 2)
+            end = max(begin + length, last * stride - pad + reach - padding)
+            origin += padding
         return {
             "x": Span(origin, end - origin, begin, min(begin + length, problem.extents[s])),
             "y": _clipped(first, last - first + 1, problem.outputs[s]),

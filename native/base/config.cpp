@@ -37,6 +37,11 @@ constexpr std::array<VarInfo, kVars> kTable{{
      "how plans are chosen: by the model, by timed runs of the best few, among all tile lengths"},
     {"OOCDNN_PLANNING_SECONDS", "a number", "10",
      "what a plan may take that is measured or looked for exhaustively"},
+    {"OOCDNN_WORKSPACE_LIMIT", "bytes", "none",
+     "the most device bytes of an engine's workspace; batches are divided for engines that want "
+     "more"},
+    {"OOCDNN_WORKSPACE_TOTAL", "bytes", "none",
+     "the drop-in's: divided among the layers of a program, so that all together are the fastest"},
     {"OOCDNN_DISABLE", "1", "off", "the drop-in hands every call to the real cuDNN"},
 }};
 

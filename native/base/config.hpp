@@ -28,9 +28,11 @@ enum class Var : int {
   kLink,
   kPlanning,
   kPlanningSeconds,
+  kWorkspaceLimit,
+  kWorkspaceTotal,
   kDisable,
 };
-constexpr int kVars = 20;
+constexpr int kVars = 22;
 
 struct VarInfo {
   const char* name;

@@ -33,6 +33,11 @@ Status Need(const void* pointer, const char* what) {
   return Error(Code::kInvalidProblem, "%s is missing (null)", what);
 }
 
+Status NeedPolicy(int32_t policy) {
+  if (policy >= OOCDNN_BATCH_POLICY_UNDIVIDED && policy <= OOCDNN_BATCH_POLICY_ALL) return {};
+  return Error(Code::kInvalidProblem, "there is no batch policy %d; 0, 1 and 2 are", policy);
+}
+
 }  // namespace oocdnn
 
 const char* oocdnn_last_error(void) { return oocdnn::Last().text.c_str(); }

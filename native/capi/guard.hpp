@@ -17,5 +17,7 @@ oocdnn_status Guard(const Body& body) {
 
 // kInvalidProblem where an argument is null.
 Status Need(const void* pointer, const char* what);
+// The same where a number is no oocdnn_batch_policy.
+Status NeedPolicy(int32_t policy);
 
 }  // namespace oocdnn

@@ -8,19 +8,14 @@
 #include <string>
 
 #include "base/config.hpp"
+#include "capi/context.hpp"
 #include "capi/guard.hpp"
 #include "capi/info.hpp"
 #include "capi/translate.hpp"
-#include "library/context.hpp"
 #include "library/what_if.hpp"
 
 struct oocdnn_host_memory {
   std::unique_ptr<oocdnn::HostMemory> memory;
-};
-
-struct oocdnn_context {
-  std::unique_ptr<oocdnn::Context> context;
-  oocdnn::Math math = oocdnn::Math::kFp32;
 };
 
 namespace {
@@ -75,6 +70,11 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
   options.budget = Choose(given.budget, Var::kBudget, "auto");
   options.profile = Choose(given.profile, Var::kProfile, "");
   options.plans = Get(Var::kPlans).value_or("");
+  if (const std::string most = Choose(given.workspace, Var::kWorkspaceLimit, ""); !most.empty()) {
+    Result<int64_t> bytes = ParseBytes(most);
+    if (!bytes.ok()) return std::move(bytes).status().With("a limit of workspace");
+    options.workspace = bytes.value();
+  }
   OOC_TRY(PutPlanning(given, &options));
   options.reproducible = given.reproducible != 0;
   options.trace = given.trace != 0 || Get(Var::kTrace).has_value();
@@ -85,6 +85,10 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
     OOC_ASSIGN(options.host_cap, ParseBytes(*cap));
   }
   return options;
+}
+
+int64_t LimitOf(const oocdnn_convolution& convolution) {
+  return convolution.workspace_limit < 0 ? kLimitOfContext : convolution.workspace_limit;
 }
 
 void CopyName(const std::string& name, char (&to)[32]) {
@@ -163,54 +167,9 @@ oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convolution* conv
     OOC_ASSIGN(const CallArguments call, Translate(convolution, operands, context->math));
     const Progress progress = ProgressOf(convolution->progress, convolution->progress_user);
     return context->context->Run(call.problem, call.tensors, convolution->stream, progress,
-                                 {convolution->workspace, convolution->workspace_bytes});
+                                 {convolution->workspace, convolution->workspace_bytes},
+                                 LimitOf(*convolution));
   });
-}
-
-oocdnn_status oocdnn_saved_bytes(const oocdnn_convolution* convolution,
-                                 const oocdnn_operands* operands, int64_t* bytes) {
-  return Guard([&]() -> Status {
-    OOC_TRY(Need(convolution, "the convolution"));
-    OOC_TRY(Need(bytes, "the place for the bytes"));
-    oocdnn_convolution unsaved = *convolution;
-    unsaved.saves = 0;
-    OOC_ASSIGN(CallArguments call, Translate(&unsaved, operands, Math::kFp32));
-    call.problem.saves = true;
-    SetPooled(&call.problem);
-    OOC_TRY(Validate(call.problem));
-    const bool any = call.problem.Uses(Operand::kSaved);
-    *bytes = any ? call.problem.BytesOf(Operand::kSaved) : 0;
-    return {};
-  });
-}
-
-oocdnn_convolution oocdnn_default_convolution(int32_t direction, int32_t rank) {
-  oocdnn_convolution convolution{};
-  convolution.direction = direction;
-  convolution.rank = rank;
-  convolution.groups = 1;
-  convolution.alpha = 1.0;
-  convolution.residual_alpha = 1.0;
-  for (int s = 0; s < 3; ++s) {
-    convolution.stride[s] = convolution.dilation[s] = 1;
-    convolution.pool.window[s] = convolution.pool.stride[s] = 1;
-  }
-  return convolution;
-}
-
-oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const int64_t* shape, void* data) {
-  oocdnn_tensor tensor{};
-  tensor.data = data;
-  tensor.fd = -1;
-  tensor.dtype = dtype;
-  tensor.rank = rank;
-  int64_t stride = 1;
-  for (int32_t axis = std::min(rank, 5) - 1; axis >= 0; --axis) {
-    tensor.shape[axis] = shape[axis];
-    tensor.stride[axis] = stride;
-    stride *= shape[axis] > 0 ? shape[axis] : 1;
-  }
-  return tensor;
 }
 
 oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem, const char** json) {
@@ -219,7 +178,8 @@ oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem, const ch
     OOC_TRY(Need(problem, "the problem string"));
     OOC_TRY(Need(json, "the place for the plan"));
     OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
-    OOC_ASSIGN(const PlanSummary plan, context->context->Plan(parsed));
+    OOC_ASSIGN(const Placement placement, ParsePlacement(problem));
+    OOC_ASSIGN(const PlanSummary plan, context->context->Plan(parsed, placement));
     Text() = ToJson(plan);
     *json = Text().c_str();
     return {};
@@ -249,7 +209,8 @@ oocdnn_status oocdnn_price(oocdnn_context* context, const char* problem, const c
     OOC_TRY(Need(plan, "the plan"));
     OOC_TRY(Need(json, "the place for the price"));
     OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
-    OOC_ASSIGN(const PlanSummary summary, context->context->Price(parsed, plan));
+    OOC_ASSIGN(const Placement placement, ParsePlacement(problem));
+    OOC_ASSIGN(const PlanSummary summary, context->context->Price(parsed, placement, plan));
     Text() = ToJson(summary);
     *json = Text().c_str();
     return {};
@@ -262,7 +223,8 @@ oocdnn_status oocdnn_use_plan(oocdnn_context* context, const char* problem, cons
     OOC_TRY(Need(problem, "the problem string"));
     OOC_TRY(Need(plan, "the plan"));
     OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
-    return context->context->UsePlan(parsed, plan);
+    OOC_ASSIGN(const Placement placement, ParsePlacement(problem));
+    return context->context->UsePlan(parsed, placement, plan);
   });
 }
 
@@ -297,7 +259,8 @@ oocdnn_status oocdnn_plan_in_core(oocdnn_context* context, const oocdnn_convolut
     OOC_TRY(Need(context, "the context"));
     OOC_TRY(Need(workspace_bytes, "the place for the bytes"));
     OOC_ASSIGN(const CallArguments call, Translate(convolution, operands, context->math));
-    OOC_ASSIGN(*workspace_bytes, context->context->PlanInCore(call.problem, budget));
+    OOC_ASSIGN(*workspace_bytes,
+               context->context->PlanInCore(call.problem, budget, LimitOf(*convolution)));
     return {};
   });
 }

@@ -139,6 +139,7 @@ typedef struct oocdnn_convolution {
    * of booking its own, where it is as much as oocdnn_plan_in_core says; or NULL and 0. */
   void* workspace;
   int64_t workspace_bytes;
+  int64_t workspace_limit; /* the most bytes of an engine's workspace; below 0: the context's */
 } oocdnn_convolution;
 
 /* The tensors of one call. x, w, y are dx, dw, dy where the direction says so. NULL where unused:
@@ -164,6 +165,7 @@ typedef struct oocdnn_options {
   const char* wrap;        /* devices to wrap around, inner first: "check,trace"; "" for none */
   const char* profile;     /* file with the machine's constants; "" for the user's cache */
   const char* planning;    /* "estimate", "measure", "exhaustive", see OOCDNN_PLANNING */
+  const char* workspace;   /* the most bytes of an engine's workspace, see OOCDNN_WORKSPACE_LIMIT */
   int32_t threads;         /* 0: all cores this process may use */
   int32_t reproducible;    /* 1: bits do not depend on the budget */
   int32_t trace;           /* 1: record a timeline, see oocdnn_take_trace */
@@ -263,13 +265,15 @@ OOCDNN_API oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convol
 OOCDNN_API oocdnn_status oocdnn_saved_bytes(const oocdnn_convolution* convolution,
                                             const oocdnn_operands* operands, int64_t* bytes);
 
-/* A convolution with stride and dilation 1, no padding, one group, alpha 1, beta 0, no pool. */
+/* A convolution with stride and dilation 1, no padding, one group, alpha 1, beta 0, no pool, and
+ * the context's limit of workspace. */
 OOCDNN_API oocdnn_convolution oocdnn_default_convolution(int32_t direction, int32_t rank);
 /* A dense tensor in memory: last axis fastest. */
 OOCDNN_API oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const int64_t* shape,
                                              void* data);
 
-/* Plans without running, operands in pageable memory. `problem` is a problem string. The plan is a
+/* Plans without running. `problem` is a problem string; operands are in pageable memory but for
+ * those that it says are on the device (`x@dev`). The plan is a
  * JSON object with the fields that docs/reference/plan.md lists, `splits` as an array over N,
  * groups, K, C, D, H, W, and with `text`, the same for people, and `timeline`, the predicted
  * intervals of the first and the last steps. It belongs to the calling thread until its next text.
@@ -285,7 +289,7 @@ OOCDNN_API oocdnn_status oocdnn_plan_for_profile(const char* profile, const char
  * docs/reference/plan.md. Nothing is prepared: bytes are estimates, and the budget bounds none. */
 OOCDNN_API oocdnn_status oocdnn_price(oocdnn_context* context, const char* problem,
                                       const char* plan, const char** json);
-/* Prepares such a plan, and follows it in calls of the problem with all operands in host memory. */
+/* Prepares such a plan, and follows it in calls of the problem with the operands there. */
 OOCDNN_API oocdnn_status oocdnn_use_plan(oocdnn_context* context, const char* problem,
                                          const char* plan);
 /* Removes the file in which plans are remembered from one process to the next, see OOCDNN_PLANS.
@@ -298,8 +302,8 @@ OOCDNN_API oocdnn_status oocdnn_candidates(oocdnn_context* context, const char* 
                                            int32_t best, int32_t random, int64_t seed,
                                            const char** json);
 /* Plans a call whose operands would all be on the device; their data is not looked at. `budget`
- * bounds the device bytes, 0: the context's. With a workspace of `workspace_bytes` oocdnn_run then
- * books nothing else. */
+ * bounds the device bytes, 0: the context's. With a workspace of `workspace_bytes`, and the same
+ * `workspace_limit`, oocdnn_run then books nothing else. */
 OOCDNN_API oocdnn_status oocdnn_plan_in_core(oocdnn_context* context,
                                              const oocdnn_convolution* convolution,
                                              const oocdnn_operands* operands, int64_t budget,
@@ -354,6 +358,14 @@ OOCDNN_API oocdnn_status oocdnn_info(oocdnn_context* context, const char** json)
 /* What a checking device has to complain about, one sentence per line; "" when all is well. */
 OOCDNN_API oocdnn_status oocdnn_check_reports(oocdnn_context* context, const char** text);
 
+/* Times a problem, given as a string, on parts of its batch, all operands on the device: of sizes
+ * by the policy (oocdnn_batch_policy), on every engine, with as much workspace as the context
+ * allows and with less. What of it is worth having for the whole `batch`, oocdnn_even_divisions
+ * says. An array of the calling thread until its next call of this function. */
+OOCDNN_API oocdnn_status oocdnn_measure_parts(oocdnn_context* context, const char* problem,
+                                              int32_t policy, const oocdnn_micro_batch** choices,
+                                              int64_t* count, int64_t* batch);
+
 /* Workspace. These functions compute from numbers and need no context. Arrays that they hand out
  * belong to the calling thread until its next call of the same function. */
 
@@ -365,7 +377,11 @@ OOCDNN_API oocdnn_status oocdnn_micro_batch_sizes(int32_t policy, int64_t batch,
 OOCDNN_API oocdnn_status oocdnn_pareto_divisions(const oocdnn_micro_batch* choices, int64_t count,
                                                  int64_t batch, const oocdnn_division** divisions,
                                                  int64_t* length);
-/* The fastest of them whose workspace is at most `limit` bytes; OOCDNN_OUT_OF_MEMORY without. */
+/* The same of divisions with parts of one choice alone: what a call with a workspace limit runs. */
+OOCDNN_API oocdnn_status oocdnn_even_divisions(const oocdnn_micro_batch* choices, int64_t count,
+                                               int64_t batch, const oocdnn_division** divisions,
+                                               int64_t* length);
+/* The fastest of all whose workspace is at most `limit` bytes; OOCDNN_OUT_OF_MEMORY without. */
 OOCDNN_API oocdnn_status oocdnn_divide_batch(const oocdnn_micro_batch* choices, int64_t count,
                                              int64_t batch, int64_t limit,
                                              const oocdnn_division** division);

@@ -1,8 +1,10 @@
-// The C functions of workspace division: arrays in, arrays of the calling thread out.
+// The C functions of workspace division: arrays in, arrays of the calling thread out; and the one
+// that measures what is divided.
 #include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "capi/context.hpp"
 #include "capi/guard.hpp"
 #include "capi/oocdnn.h"
 #include "model/micro_batch.hpp"
@@ -59,6 +61,24 @@ Result<std::vector<WorkspaceOptions>> OptionsOf(const oocdnn_workspace_option* c
   return made;
 }
 
+struct Batch {
+  const oocdnn_micro_batch* choices;
+  int64_t count, batch;
+};
+
+template <class Divide>
+Status HandOutFront(const Divide& divide, const Batch& batch, HandedOut* made,
+                    const oocdnn_division** divisions, int64_t* length) {
+  OOC_TRY(Need(divisions, "the place for the divisions"));
+  OOC_TRY(Need(length, "the place for their number"));
+  OOC_ASSIGN(const std::vector<MicroBatch> list, ChoicesOf(batch.choices, batch.count));
+  OOC_ASSIGN(const std::vector<Division> front, divide(list, batch.batch));
+  made->Set(front);
+  *divisions = made->divisions.data();
+  *length = static_cast<int64_t>(front.size());
+  return {};
+}
+
 }  // namespace
 
 oocdnn_status oocdnn_micro_batch_sizes(int32_t policy, int64_t batch, const int64_t** sizes,
@@ -67,9 +87,7 @@ oocdnn_status oocdnn_micro_batch_sizes(int32_t policy, int64_t batch, const int6
     thread_local std::vector<int64_t> made;
     OOC_TRY(Need(sizes, "the place for the sizes"));
     OOC_TRY(Need(length, "the place for their number"));
-    if (policy < OOCDNN_BATCH_POLICY_UNDIVIDED || policy > OOCDNN_BATCH_POLICY_ALL) {
-      return Error(Code::kInvalidProblem, "there is no batch policy %d; 0, 1 and 2 are", policy);
-    }
+    OOC_TRY(NeedPolicy(policy));
     OOC_ASSIGN(made, MicroBatchSizes(static_cast<BatchPolicy>(policy), batch));
     *sizes = made.data();
     *length = static_cast<int64_t>(made.size());
@@ -82,14 +100,15 @@ oocdnn_status oocdnn_pareto_divisions(const oocdnn_micro_batch* choices, int64_t
                                       int64_t* length) {
   return Guard([&]() -> Status {
     thread_local HandedOut made;
-    OOC_TRY(Need(divisions, "the place for the divisions"));
-    OOC_TRY(Need(length, "the place for their number"));
-    OOC_ASSIGN(const std::vector<MicroBatch> list, ChoicesOf(choices, count));
-    OOC_ASSIGN(const std::vector<Division> front, ParetoDivisions(list, batch));
-    made.Set(front);
-    *divisions = made.divisions.data();
-    *length = static_cast<int64_t>(front.size());
-    return {};
+    return HandOutFront(ParetoDivisions, {choices, count, batch}, &made, divisions, length);
+  });
+}
+
+oocdnn_status oocdnn_even_divisions(const oocdnn_micro_batch* choices, int64_t count, int64_t batch,
+                                    const oocdnn_division** divisions, int64_t* length) {
+  return Guard([&]() -> Status {
+    thread_local HandedOut made;
+    return HandOutFront(EvenDivisions, {choices, count, batch}, &made, divisions, length);
   });
 }
 
@@ -118,6 +137,31 @@ oocdnn_status oocdnn_divide_workspace(const oocdnn_workspace_option* const* opti
     OOC_ASSIGN(const WorkspaceDivision made, DivideWorkspace(lists, total));
     std::copy(made.chosen.begin(), made.chosen.end(), chosen);
     *division = {made.seconds, made.workspace_bytes, made.least_seconds};
+    return {};
+  });
+}
+
+oocdnn_status oocdnn_measure_parts(oocdnn_context* context, const char* problem, int32_t policy,
+                                   const oocdnn_micro_batch** choices, int64_t* count,
+                                   int64_t* batch) {
+  return Guard([&]() -> Status {
+    thread_local std::vector<oocdnn_micro_batch> made;
+    OOC_TRY(Need(context, "the context"));
+    OOC_TRY(Need(problem, "the problem string"));
+    OOC_TRY(Need(choices, "the place for the choices"));
+    OOC_TRY(Need(count, "the place for their number"));
+    OOC_TRY(Need(batch, "the place for the batch"));
+    OOC_TRY(NeedPolicy(policy));
+    OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
+    OOC_ASSIGN(const std::vector<MicroBatch> parts,
+               context->context->MeasureParts(parsed, static_cast<BatchPolicy>(policy)));
+    made.clear();
+    for (const MicroBatch& part : parts) {
+      made.push_back({part.samples, part.seconds, part.workspace_bytes});
+    }
+    *choices = made.data();
+    *count = static_cast<int64_t>(made.size());
+    *batch = parsed.shape.n;
     return {};
   });
 }

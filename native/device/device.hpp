@@ -181,6 +181,7 @@ struct Capabilities {
   std::string description;          // for people: the model and what never changes of it
   std::string driver;               // for people: its version; "" where there is none
   int64_t alignment = 64;           // of tile buffers
+  int64_t tile_alignment = 16;      // of memory of the caller's that is used as a tile
   bool reads_host = false;          // Fetch and Drain reach pageable host memory directly
   bool shares_host_memory = false;  // device memory is host memory (the CPU device)
   bool shared_engines = false;      // copies and compute take turns on the same hardware

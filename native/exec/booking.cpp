@@ -51,19 +51,36 @@ TileLayout LayoutOf(const Problem& problem, const ConvShape& tile, const Executa
   }
 }
 
-bool LiesAsItsTile(const Problem& problem, Operand operand, const TileLayout& layout) {
-  const Dims dims = problem.DimsOf(operand);
+// Whether a tile of so many samples is a part of the tensor as it lies in the caller's memory.
+bool LiesAsItsTile(const Problem& problem, Operand operand, int64_t samples,
+                   const TileLayout& layout) {
+  Dims dims = problem.DimsOf(operand);
+  if (Moves(problem, operand, Axis::kN)) dims[0] = samples;
   const Dims& stride = problem.stride[Index(operand)];
   bool same = layout.dtype == problem.DTypeOf(operand) && layout.shape == dims && !layout.opaque &&
               layout.channel_block == 1;
-  for (int d = 0; d < 6; ++d) same = same && (dims[d] == 1 || layout.stride[d] == stride[d]);
-  return same;
+  int64_t bytes = SizeOf(layout.dtype);
+  for (int d = 0; d < 6; ++d) {
+    same = same && (dims[d] == 1 || layout.stride[d] == stride[d]);
+    bytes = Mul(bytes, dims[d]);
+  }
+  return same && layout.bytes == bytes;  // some engines read on behind the last element
+}
+
+// What is refused for want of workspace alone, no budget helps.
+Status Refusal(Status why, const PlanRequest& request, const TileOp& op) {
+  const bool limited = why.code() == Code::kOutOfMemory && op.workspace_limit == request.workspace;
+  if (!limited) return why;
+  return Error(Code::kUnsupported, "%s; the limit of workspace is %s, allow more",
+               why.message().c_str(), BytesText(request.workspace).c_str());
 }
 
 Result<PreparedTiles> PrepareTiles(Device& device, const PlanRequest& request,
                                    const Candidate& candidate, const TileOp& op) {
   PreparedTiles tiles;
-  OOC_ASSIGN(tiles.executable, device.Prepare(candidate.engine, op));
+  Result<std::unique_ptr<Executable>> made = device.Prepare(candidate.engine, op);
+  if (!made.ok()) return Refusal(std::move(made).status(), request, op);
+  tiles.executable = std::move(made).value();
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (!request.problem.Uses(operand)) continue;
@@ -104,23 +121,48 @@ int64_t SlotBytes(const Booking& booking, int operand) {
   return std::max(booking.usual.layout[operand].bytes, booking.ends.layout[operand].bytes);
 }
 
-int64_t WorkspaceBytes(const Booking& booking) {
+// Whether the tiles of the operand begin where the device lets tiles begin, if the tensor does.
+bool AlignsTiles(const Problem& problem, Operand operand, const Tiling& tiling, int64_t alignment) {
+  if (tiling.Count(Axis::kN) <= 1 || !Moves(problem, operand, Axis::kN)) return true;
+  const int64_t sample = Mul(problem.stride[Index(operand)][0], SizeOf(problem.DTypeOf(operand)));
+  const int64_t first = tiling.Begin(Axis::kN, 1), usual = tiling.length[Index(Axis::kN)];
+  return Mul(first, sample) % alignment == 0 && Mul(usual, sample) % alignment == 0;
+}
+
+// Where padding is data a tile may be as long as the tensor and yet begin before it.
+bool BeginsWithTensor(const Problem& problem, Operand operand, const Tiling& tiling) {
+  return RegionOf(problem, tiling, operand, TileIndex{}).origin == Dims{};
+}
+
+bool UsedInPlace(const Booking& booking, Operand operand, int64_t alignment) {
+  const Tiling& tiling = booking.candidate.tiling;
+  const auto lies = [&](const PreparedTiles& tiles, int64_t samples) {
+    return tiles.executable == nullptr ||
+           LiesAsItsTile(booking.problem, operand, samples, tiles.layout[Index(operand)]);
+  };
+  return tiling.DividesBatch() && BeginsWithTensor(booking.problem, operand, tiling) &&
+         AlignsTiles(booking.problem, operand, tiling, alignment) &&
+         lies(booking.usual, tiling.length[Index(Axis::kN)]) &&
+         lies(booking.ends, tiling.taper.length);
+}
+
+}  // namespace
+
+int64_t Booking::WorkspaceBytes() const {
   int64_t bytes = 0;
-  for (const PreparedTiles* tiles : {&booking.usual, &booking.ends}) {
+  for (const PreparedTiles* tiles : {&usual, &ends}) {
     if (tiles->executable != nullptr) bytes = std::max(bytes, tiles->executable->workspace_bytes());
   }
   return bytes;
 }
 
-}  // namespace
-
 Result<Booking> Book(Device& device, const PlanRequest& request, const Candidate& candidate,
-                     int64_t budget, const InPlace& may) {
+                     int64_t budget) {
   Booking booking{request.problem, candidate, {}, {}, {}, {}, 0, {}};
   TileOp op = OpOf(request, candidate);
   // What the tiles leave: an engine that can do with less workspace then does.
   const int64_t beside = Add(EstimateBytes(request, candidate), 2 * request.bounce_bytes);
-  op.workspace_limit = std::max<int64_t>(budget - beside, 0);
+  op.workspace_limit = std::min(op.workspace_limit, std::max<int64_t>(budget - beside, 0));
   OOC_ASSIGN(booking.usual, PrepareTiles(device, request, candidate, op));
   if (candidate.tiling.tapered()) {
     op.shape = TileShape(request.problem, candidate.tiling, true);
@@ -133,7 +175,7 @@ Result<Booking> Book(Device& device, const PlanRequest& request, const Candidate
     const auto operand = static_cast<Operand>(i);
     if (!request.problem.Uses(operand)) continue;
     booking.in_place[i] =
-        may[i] && LiesAsItsTile(request.problem, operand, booking.usual.layout[i]);
+        request.in_place[i] && UsedInPlace(booking, operand, device.capabilities().tile_alignment);
     if (booking.in_place[i]) continue;
     for (int slot = 0; slot < std::max(candidate.depths[i], 1); ++slot) {
       booking.slot[i].push_back(offsets.Book(SlotBytes(booking, i)));
@@ -143,7 +185,7 @@ Result<Booking> Book(Device& device, const PlanRequest& request, const Candidate
     booking.bounce_bytes = request.bounce_bytes;
     for (int64_t& offset : booking.bounce) offset = offsets.Book(request.bounce_bytes);
   }
-  if (const int64_t bytes = WorkspaceBytes(booking); bytes > 0) {
+  if (const int64_t bytes = booking.WorkspaceBytes(); bytes > 0) {
     booking.workspace = offsets.Book(bytes);
   }
   booking.bytes = offsets.total();

@@ -81,9 +81,17 @@ Status TileLoop::Precede(Stream stream) {
   return {};
 }
 
-void* TileLoop::TileOf(const Call& call, Operand operand, int slot) const {
-  if (call.booking.in_place[Index(operand)]) return call.tensors[Index(operand)].view.data;
+void* TileLoop::SlotOf(const Call& call, Operand operand, int slot) {
   return call.arena.At(call.booking.slot[Index(operand)][static_cast<size_t>(slot)]);
+}
+
+void* TileLoop::TileOf(const Call& call, const Step& step, Operand operand) {
+  const OperandStep& mine = step.operand[Index(operand)];
+  if (!call.booking.in_place[Index(operand)]) return SlotOf(call, operand, mine.slot);
+  const TensorView& view = call.tensors[Index(operand)].view;
+  int64_t before = 0;  // elements
+  for (int d = 0; d < 6; ++d) before += mine.box.origin[d] * view.stride[d];
+  return static_cast<char*>(view.data) + before * SizeOf(view.dtype);
 }
 
 Bounce TileLoop::BounceOf(const Call& call, size_t stream) {
@@ -98,7 +106,7 @@ Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const A
   const double fetch = Busy(fetch_.get()), compute = Busy(compute_.get()),
                drain = Busy(drain_.get());
   const Staging::Uses uses = Staging::UsesOf(booking.problem, booking.candidate);
-  const Call call{booking, tensors, arena, stats};
+  const Call call{booking, tensors, arena, stats, then == nullptr};
   Status status = Guarded([&]() -> Status {
     OOC_TRY(staging_.Begin(tensors, uses, slabs));
     if (behind_) {  // slots of that call may lie where this one's do
@@ -110,9 +118,10 @@ Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const A
   behind_ = status.ok() && then != nullptr;
   if (!behind_) OOC_TRY(Quiesce(std::move(status)));
   stats->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  stats->fetch_seconds = Busy(fetch_.get()) - fetch;
-  stats->compute_seconds = Busy(compute_.get()) - compute;
-  stats->drain_seconds = Busy(drain_.get()) - drain;
+  // While work goes on it is an estimate, which may fall.
+  stats->fetch_seconds = std::max(Busy(fetch_.get()) - fetch, 0.0);
+  stats->compute_seconds = std::max(Busy(compute_.get()) - compute, 0.0);
+  stats->drain_seconds = std::max(Busy(drain_.get()) - drain, 0.0);
   return {};
 }
 
@@ -128,7 +137,7 @@ Status TileLoop::Loop(const Call& call, const Progress& progress) {
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
     const bool brief = passed.count() < kShortStep * static_cast<double>(awaited);
     const int64_t known = step.number - (brief ? kMostAhead : kAhead);
-    if (known - awaited >= (brief ? kMostAtOnce : 0)) {
+    if (call.waits && known - awaited >= (brief ? kMostAtOnce : 0)) {
       OOC_TRY(device_.Synchronize(stepped_[static_cast<size_t>(known % kMostAhead)].get()));
       awaited = known + 1;
     }
@@ -173,7 +182,7 @@ Status TileLoop::FetchOperand(const Call& call, const Step& step, Operand operan
   const OperandStep& mine = step.operand[i];
   const HostTensor& tensor = call.tensors[i];
   const auto slot = static_cast<size_t>(mine.slot);
-  Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, operand, mine.slot));
+  Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, step, operand));
   OOC_TRY(device_.Wait(fetch_.get(), idle_[i][slot].get()));
   if (mine.from_slot >= 0) transfer.tile_begin[mine.roll_axis] = mine.kept;
   transfer.view = tensor.view;
@@ -206,8 +215,8 @@ Status TileLoop::MoveKept(const Call& call, const Step& step, Operand operand) {
   const int i = Index(operand);
   const OperandStep& mine = step.operand[i];
   TileMove move;
-  move.from = TileOf(call, operand, mine.from_slot);
-  move.to = TileOf(call, operand, mine.slot);
+  move.from = SlotOf(call, operand, mine.from_slot);
+  move.to = SlotOf(call, operand, mine.slot);
   move.from_begin[mine.roll_axis] = mine.from_row;
   move.extent = mine.box.extent;
   move.extent[mine.roll_axis] = mine.kept;
@@ -241,7 +250,7 @@ Status TileLoop::Compute(const Call& call, const Step& step) {
     if (problem.Reads(operand) && mine.enter) {
       OOC_TRY(device_.Wait(compute_.get(), ready_[i][slot].get()));
     }
-    if (role == Role::kRead || role == Role::kSum) args.tile[i] = TileOf(call, operand, mine.slot);
+    if (role == Role::kRead || role == Role::kSum) args.tile[i] = TileOf(call, step, operand);
   }
   if (sum.enter) OOC_TRY(AwaitDrain(step, problem.sum()));
   OOC_TRY(device_.Run(compute_.get(), *call.booking.Of(step.index).executable, args));
@@ -265,7 +274,7 @@ Status TileLoop::PutMade(const Call& call, const Step& step, FinishArgs* args) {
   const Problem& problem = call.booking.problem;
   const auto made = [&](Operand operand, MadeTile* tile) -> Status {
     if (!problem.Uses(operand)) return {};
-    tile->data = TileOf(call, operand, step.operand[Index(operand)].slot);
+    tile->data = TileOf(call, step, operand);
     tile->layout = &call.booking.Of(step.index).layout[Index(operand)];
     return AwaitDrain(step, operand);
   };
@@ -284,12 +293,11 @@ Status TileLoop::PutMade(const Call& call, const Step& step, FinishArgs* args) {
 Status TileLoop::Finish(const Call& call, const Step& step) {
   const Problem& problem = call.booking.problem;
   const auto tile = [&](Operand operand) -> const void* {
-    if (!problem.Reads(operand)) return nullptr;
-    return TileOf(call, operand, step.operand[Index(operand)].slot);
+    return problem.Reads(operand) ? TileOf(call, step, operand) : nullptr;
   };
   FinishArgs args;
   args.operand = problem.sum();
-  args.out = TileOf(call, problem.sum(), step.operand[Index(problem.sum())].slot);
+  args.out = TileOf(call, step, problem.sum());
   args.layout = &call.booking.Of(step.index).layout[Index(problem.sum())];
   args.old = tile(Operand::kOld);
   args.residual = tile(Operand::kResidual);
@@ -308,7 +316,7 @@ Status TileLoop::Drain(const Call& call, const Step& step, Operand operand) {
   const OperandStep& mine = step.operand[i];
   const HostTensor& tensor = call.tensors[i];
   const auto slot = static_cast<size_t>(mine.slot);
-  Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, operand, mine.slot));
+  Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, step, operand));
   OOC_TRY(device_.Record(ready_[i][slot].get(), compute_.get()));
   OOC_TRY(device_.Wait(drain_.get(), ready_[i][slot].get()));
   transfer.view = tensor.view;

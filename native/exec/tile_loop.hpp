@@ -46,9 +46,9 @@ class TileLoop {
 
  private:
   static constexpr int kMaxDepth = 4;
-  // The host waits for the step so far back, so that an interrupt ends a call within a tile or two
-  // and queues stay short: further back where steps are so short that the host's own way back to
-  // work would be in the way.
+  // Where a call returns when all is done, the host waits for the step so far back, so that an
+  // interrupt ends it within a tile or two and queues stay short: further back where steps are so
+  // short that the host's own way back to work would be in the way.
   static constexpr int kAhead = 3, kMostAhead = 8;
   // A program may have its GPU's host sleep, and waking up takes as long as a brief step: of those
   // it waits only at each fourth, and is up to this many further ahead.
@@ -60,6 +60,7 @@ class TileLoop {
     const HostTensors& tensors;
     const Arena& arena;
     RunStats* stats;
+    bool waits;  // the host, for steps far behind
   };
 
   Status Loop(const Call& call, const Progress& progress);
@@ -82,7 +83,9 @@ class TileLoop {
   [[nodiscard]] std::array<Stream, 3> Streams() const {
     return {fetch_.get(), compute_.get(), drain_.get()};
   }
-  [[nodiscard]] void* TileOf(const Call& call, Operand operand, int slot) const;
+  // Where the step's tile of the operand begins: in its slot, or in the caller's own memory.
+  [[nodiscard]] static void* TileOf(const Call& call, const Step& step, Operand operand);
+  [[nodiscard]] static void* SlotOf(const Call& call, Operand operand, int slot);
   [[nodiscard]] static Bounce BounceOf(const Call& call, size_t stream);
   [[nodiscard]] double Busy(Stream stream) const { return device_.BusySeconds(stream); }
 

@@ -58,15 +58,32 @@ Rows RowsRead(const ConvShape& shape, int s, int64_t y_begin, int64_t y_rows) {
   return x;
 }
 
-SpatialTile DataTile(const ConvShape& shape, int s, int64_t begin, int64_t length) {
+// Rows of dy that reach a tile of so many rows of dx.
+int64_t RowsFor(const ConvShape& shape, int s, int64_t length) {
+  return FloorDiv(length - 1 + shape.pad_before[s], shape.stride[s]) - FirstRow(shape, s, 0) + 1;
+}
+
+// Rows of dx in front of a tile's that the first of those reaches too.
+int64_t Lead(const ConvShape& shape, int s) {
+  return shape.pad_before[s] - FirstRow(shape, s, 0) * shape.stride[s];
+}
+
+// Of those, the ones that the tile need not hold, as many as its convolution is padded by. Engines
+// like no pad as wide as the filter, and no input that is narrower.
+int64_t FullPad(const ConvShape& shape, int s, int64_t length) {
+  const int64_t beyond = (RowsFor(shape, s, length) - 1) * shape.stride[s];
+  return std::min({Lead(shape, s), shape.Reach(s) - 1, beyond / 2});
+}
+
+SpatialTile DataTile(const ConvShape& shape, int s, int64_t begin, int64_t length, int64_t pad) {
   SpatialTile tile;
   const int64_t end = std::min(begin + length, shape.in[s]);
   const int64_t first = FirstRow(shape, s, begin);
-  const int64_t last = FloorDiv(begin + length - 1 + shape.pad_before[s], shape.stride[s]);
-  tile.x = {first * shape.stride[s] - shape.pad_before[s], begin, end};
+  tile.x = {first * shape.stride[s] - shape.pad_before[s] + pad, begin, end};
   tile.y.begin = first;
   tile.y.valid_begin = std::clamp<int64_t>(first, 0, shape.out[s]);
-  tile.y.valid_end = std::clamp<int64_t>(last + 1, tile.y.valid_begin, shape.out[s]);
+  tile.y.valid_end =
+      std::clamp(first + RowsFor(shape, s, length), tile.y.valid_begin, shape.out[s]);
   return tile;
 }
 
@@ -83,7 +100,7 @@ SpatialTile GradientTile(const Problem& problem, int s, int64_t begin, int64_t l
 
 // How far before row 0 of y a tile whose first row of z is 0 begins: at its window, or, for the
 // sake of whole bytes of bits of y, further out.
-int64_t Lead(const Problem& problem, int s) {
+int64_t LeadOfWindows(const Problem& problem, int s) {
   const int64_t pad = problem.pool.pad_before[s];
   const bool bits_of_y = problem.saving().what == Saved::kAlive;
   return s == 2 && bits_of_y ? RoundUp(pad, kSavedUnit) : pad;
@@ -93,8 +110,8 @@ int64_t Lead(const Problem& problem, int s) {
 // saved all up to the next tile.
 int64_t RowsComputed(const Problem& problem, int s, int64_t length) {
   const Pool& pool = problem.pool;
-  const int64_t windows =
-      Lead(problem, s) - pool.pad_before[s] + (length - 1) * pool.stride[s] + pool.window[s];
+  const int64_t windows = LeadOfWindows(problem, s) - pool.pad_before[s] +
+                          (length - 1) * pool.stride[s] + pool.window[s];
   const bool all = problem.saving().what == Saved::kAlive;
   return all ? std::max(windows, length * pool.stride[s]) : windows;
 }
@@ -129,7 +146,7 @@ SpatialTile ForwardTile(const Problem& problem, int s, int64_t begin, int64_t le
   SpatialTile tile;
   tile.z = {begin, begin, std::min(begin + length, extent)};
   const int64_t rows = RowsComputed(problem, s, length);
-  tile.y.begin = begin * problem.pool.stride[s] - Lead(problem, s);
+  tile.y.begin = begin * problem.pool.stride[s] - LeadOfWindows(problem, s);
   tile.y.valid_begin = std::clamp<int64_t>(tile.y.begin, 0, shape.out[s]);
   tile.y.valid_end = std::clamp<int64_t>(tile.y.begin + rows, 0, shape.out[s]);
   tile.x = RowsRead(shape, s, tile.y.begin, rows);
@@ -145,9 +162,10 @@ SpatialTile SpatialTileOf(const Problem& problem, const Tiling& tiling, int s, i
   }
   const auto axis = static_cast<Axis>(Index(Axis::kD) + s);
   const int64_t begin = tiling.Begin(axis, index), length = tiling.Length(axis, index);
+  const int64_t pad = tiling.full_padding ? FullPad(shape, s, length) : 0;
   switch (problem.direction) {
     case Direction::kForward: return ForwardTile(problem, s, begin, length);
-    case Direction::kBackwardData: return DataTile(shape, s, begin, length);
+    case Direction::kBackwardData: return DataTile(shape, s, begin, length, pad);
     default: return GradientTile(problem, s, begin, length);
   }
 }
@@ -232,6 +250,15 @@ bool Tiling::IsShort(const TileIndex& index) const {
   return tapered() && (number == 0 || number > UsualTiles(*this));
 }
 
+bool Tiling::DividesBatch() const {
+  for (int i = 0; i < kAxes; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    if (axis != Axis::kN && Count(axis) > 1) return false;
+  }
+  const int64_t last = Count(Axis::kN) - 1;
+  return Begin(Axis::kN, last) + Length(Axis::kN, last) == extent[Index(Axis::kN)];
+}
+
 int64_t Tiling::Tiles() const {
   int64_t tiles = 1;
   for (int i = 0; i < kAxes; ++i) tiles = Mul(tiles, Count(static_cast<Axis>(i)));
@@ -265,6 +292,7 @@ Tiling MakeTiling(const Problem& problem, const AxisArray& length, bool padding_
     tiling.padding_as_data[s] =
         problem.direction != Direction::kBackwardBias && (cut || uneven || padding_as_data);
   }
+  tiling.full_padding = DrivesInput(problem) && !padding_as_data;
   return tiling;
 }
 
@@ -296,17 +324,14 @@ ConvShape TileShape(const Problem& problem, const Tiling& tiling, bool is_short)
       continue;
     }
     if (!tiling.padding_as_data[s]) continue;
-    tile.pad_before[s] = tile.pad_after[s] = 0;
+    int64_t& pad = tile.pad_before[s];
+    pad = DrivesInput(problem) && tiling.full_padding ? FullPad(problem.shape, s, length) : 0;
+    tile.pad_after[s] = pad;
     if (DrivesInput(problem)) {
-      // dx rows of one tile lie in [first * stride - pad, ...): the start is a multiple of the
-      // stride away from dx row -pad, and the box ends where the last wanted row or the last
-      // contribution ends.
-      const int64_t first = FirstRow(problem.shape, s, 0);
-      const int64_t last = FloorDiv(length - 1 + problem.shape.pad_before[s], tile.stride[s]);
-      const int64_t lead = problem.shape.pad_before[s] - first * tile.stride[s];
-      tile.out[s] = last - first + 1;
-      tile.in[s] =
-          std::max(lead + length, (tile.out[s] - 1) * tile.stride[s] + problem.shape.Reach(s));
+      // To where the last wanted row or the last contribution ends, less what is padded.
+      tile.out[s] = RowsFor(problem.shape, s, length);
+      const int64_t reached = (tile.out[s] - 1) * tile.stride[s] + problem.shape.Reach(s);
+      tile.in[s] = std::max(Lead(problem.shape, s) + length - pad, reached - 2 * pad);
     } else {
       const bool forward = problem.direction == Direction::kForward;
       tile.out[s] = forward ? RowsComputed(problem, s, length) : length;

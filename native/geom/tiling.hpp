@@ -41,9 +41,12 @@ struct Taper {
 struct Tiling {
   AxisArray extent{};  // the whole iteration space
   AxisArray length{};  // of a usual tile; 1 <= length <= extent (0 where the extent is 0)
-  // Spatial axes whose padding is data: slots hold the zero rows and the tile's convolution has
-  // pad 0. Always true for a cut axis and for one with asymmetric padding.
+  // Spatial axes whose padding is data: slots hold the zero rows. Always true for a cut axis and
+  // for one with asymmetric padding.
   std::array<bool, 3> padding_as_data{};
+  // On those a tile's convolution has pad 0, but for backward data if this is set: then it is
+  // padded up to its filter's reach, so that it computes no row of dx that another tile has.
+  bool full_padding = false;
   Taper taper;
 
   bool operator==(const Tiling&) const = default;
@@ -56,6 +59,8 @@ struct Tiling {
   // Of the tiles of the tapered axis, those that are short; none where there is none.
   [[nodiscard]] int64_t ShortTiles() const;
   [[nodiscard]] bool IsShort(const TileIndex& index) const;
+  // Whether tiles are whole samples: nothing but the batch is cut, and every sample is in one tile.
+  [[nodiscard]] bool DividesBatch() const;
 };
 
 // The extents of the iteration space of `problem`.
@@ -64,15 +69,15 @@ AxisArray ExtentsOf(const Problem& problem);
 // A tiling with these tile lengths. Lengths are clamped to [1, extent]; on cut spatial axes of
 // backward data they are rounded up to a multiple of the stride, so that all tiles have one phase,
 // and on a cut axis along which bits are saved so that those of a tile begin with a whole byte.
-// `padding_as_data` asks for it on every spatial axis (engines that only take pad 0).
+// `padding_as_data` asks for it on every spatial axis, and for pad 0 (engines that take no other).
 Tiling MakeTiling(const Problem& problem, const AxisArray& length, bool padding_as_data);
 Tiling WholeTiling(const Problem& problem, bool padding_as_data);
 // The tiling with short tiles of this length at the ends of a cut axis; rounded up as those of
 // MakeTiling are. Without a taper where the axis is not cut, or the length not below the usual one.
 Tiling Tapered(const Problem& problem, const Tiling& tiling, const Taper& taper);
 
-// The convolution that a usual tile is, or a short one: symmetric pads on uncut axes, pad 0 where
-// padding is data. No extent of the short one is larger.
+// The convolution that a usual tile is, or a short one, with symmetric pads. No extent of the short
+// one is larger.
 ConvShape TileShape(const Problem& problem, const Tiling& tiling, bool is_short = false);
 
 // Whether `axis` moves `operand` at all; an axis that does not move the output is a reduction.
@@ -90,7 +95,7 @@ struct Box {
 };
 
 // The box of `operand` that tile `index` reads or writes. Its extent is that of the tile's shape,
-// TileShape(...).DimsOf(operand) (backward data's dx box is wider than what it drains).
+// TileShape(...).DimsOf(operand) (backward data's dx box may be wider than what it drains).
 // Of what is saved a tile drains each element once, whatever it shares with others on the device.
 Box RegionOf(const Problem& problem, const Tiling& tiling, Operand operand, const TileIndex& index);
 

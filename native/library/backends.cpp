@@ -56,13 +56,16 @@ Status Wrap(const std::string& wrapper, std::unique_ptr<Device>* device, DeviceS
   } else if (words[0] == "limit" && words.size() == 2) {
     OOC_ASSIGN(const int64_t bytes, ParseBytes(words[1]));
     *device = MakeLimitDevice(std::move(*device), bytes);
+  } else if (words[0] == "resident" && (*device)->capabilities().shares_host_memory) {
+    *device = MakeResidentDevice(std::move(*device));
   } else if (words[0] == "fault") {
     OOC_ASSIGN(const Fault fault, ParseFault(words));
     *device = MakeFaultDevice(std::move(*device), fault);
   } else {
     return Error(
         Code::kInvalidProblem,
-        "'%s' is not a wrapper; known are check, trace, limit:BYTES, fault:KIND:N[:sticky]",
+        "'%s' is not a wrapper; known are check, trace, limit:BYTES, fault:KIND:N[:sticky], and on "
+        "the CPU device resident",
         wrapper.c_str());
   }
   return {};

@@ -13,7 +13,7 @@ struct DeviceOptions {
   std::string device = "auto";  // "auto", "cpu", "cuda", "cuda:N"
   std::string engine;           // only this one; "": any
   std::string wrap;             // comma-separated, inner first: "limit:64MiB", "check", "trace",
-                                // "fault:copy:3", "fault:run:1:sticky"
+                                // "fault:copy:3", "fault:run:1:sticky", "resident"
   int threads = 0;
   double link_gb_per_s = 0.0;
   std::string cudnn_path, nvrtc_path, cache_folder;  // see CudaOptions

@@ -147,20 +147,49 @@ InPlace Context::InPlaceOf(const Problem& problem, const HostTensors& tensors,
                            const Homes& home) const {
   InPlace in_place{};
   if (!OnDevice(problem, home)) return in_place;
-  const auto alignment = static_cast<uintptr_t>(stack_.device->capabilities().alignment);
+  const auto alignment = static_cast<uintptr_t>(stack_.device->capabilities().tile_alignment);
   for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY, Operand::kResidual,
                                 Operand::kOld, Operand::kZ, Operand::kSaved}) {
     const auto address = reinterpret_cast<uintptr_t>(tensors[Index(operand)].view.data);
     in_place[Index(operand)] = problem.Has(operand) && address % alignment == 0;
   }
-  if (problem.flip) in_place[Index(Operand::kW)] = false;
   const Operand output = problem.output();
+  if (problem.flip) {
+    in_place[Index(Operand::kW)] = false;
+    if (output == Operand::kW) {
+      in_place[Index(Operand::kOld)] = in_place[Index(Operand::kResidual)] = false;
+    }
+  }
   const bool reads_output =
       problem.Uses(Operand::kOld) ||
       (problem.Uses(Operand::kResidual) &&
        tensors[Index(Operand::kResidual)].view.data == tensors[Index(output)].view.data);
   if (reads_output) in_place[Index(output)] = false;
   return in_place;
+}
+
+Context::Terms Context::TermsOf(const Problem& problem, const HostTensors& tensors,
+                                int64_t workspace) const {
+  const Homes home = HomesOf(problem, tensors);
+  return {home, InPlaceOf(problem, tensors, home), budget_,
+          workspace == kLimitOfContext ? options_.workspace : workspace};
+}
+
+Context::Terms Context::TermsOf(const Problem& problem, const Placement& placement) const {
+  HostTensors tensors;
+  for (int i = 0; i < kOperands; ++i) {
+    if (placement.place[static_cast<size_t>(i)] != Place::kDevice) continue;
+    tensors[i].tier = Tier::kDevice;
+    const int64_t address = stack_.device->capabilities().alignment * (i + 1);
+    tensors[i].view.data = reinterpret_cast<void*>(address);  // NOLINT: any address
+  }
+  return TermsOf(problem, tensors, kLimitOfContext);
+}
+
+Context::Terms Context::TermsInCore(const Problem& problem) const {
+  Placement device;
+  device.place.fill(Place::kDevice);
+  return TermsOf(problem, device);
 }
 
 Result<Stream> Context::CallerOf(const HostTensors& tensors, void* stream) {
@@ -172,7 +201,7 @@ Result<Stream> Context::CallerOf(const HostTensors& tensors, void* stream) {
 }
 
 Status Context::Run(const Problem& problem, const HostTensors& operands, void* stream,
-                    const Progress& progress, const Scratch& scratch) {
+                    const Progress& progress, const Scratch& scratch, int64_t workspace) {
   OOC_TRY(Validate(problem));
   OOC_TRY(CheckOperands(problem, operands));
   const std::lock_guard turn(turn_);
@@ -187,19 +216,18 @@ Status Context::Run(const Problem& problem, const HostTensors& operands, void* s
     return RunEmpty(*stack_.device, problem, tensors, *arena_);
   }
 
-  const Homes home = HomesOf(problem, tensors);
-  const InPlace in_place = InPlaceOf(problem, tensors, home);
+  const Terms terms = TermsOf(problem, tensors, workspace);
   if (const int64_t alignment = stack_.device->capabilities().alignment;
-      scratch.bytes > alignment && OnDevice(problem, home)) {
+      scratch.bytes > alignment && OnDevice(problem, terms.home)) {
     const auto address = reinterpret_cast<uintptr_t>(scratch.data);
     const auto first = RoundUp(static_cast<int64_t>(address), alignment);
     Arena lent(*stack_.device, reinterpret_cast<void*>(first),  // NOLINT: aligned
                scratch.bytes - alignment);
-    const Call within{problem, tensors, home, in_place, caller, progress, lent};
+    const Call within{problem, tensors, terms, caller, progress, lent};
     Status status = RunWithin(within, lent.bytes());
     if (status.code() != Code::kOutOfMemory) return std::move(status).With(ToString(problem));
   }
-  const Call call{problem, tensors, home, in_place, caller, progress, *arena_};
+  const Call call{problem, tensors, terms, caller, progress, *arena_};
   const int64_t budget = BudgetOf(tensors);
   Status status = RunWithin(call, budget);
   if (status.code() == Code::kOutOfMemory && budget < budget_) status = RunWithin(call, budget_);
@@ -212,10 +240,12 @@ Status Context::Run(const Problem& problem, const HostTensors& operands, void* s
 Status Context::RunWithin(const Call& call, int64_t budget) {
   const int64_t allocations = call.arena.allocations(), prepared = prepared_;
   // With all operands on the device the caller's stream need not wait for the host.
-  const Stream then = OnDevice(call.problem, call.home) ? call.caller : nullptr;
+  const Stream then = OnDevice(call.problem, call.terms.home) ? call.caller : nullptr;
   Status short_of;
   for (int64_t aim = budget; aim >= kLeastBudget;) {
-    Result<PlanPointer> plan = Lookup(call.problem, call.home, call.in_place, aim);
+    Terms terms = call.terms;
+    terms.budget = aim;
+    Result<PlanPointer> plan = Lookup(call.problem, terms);
     if (!plan.ok()) {
       if (short_of.ok()) return std::move(plan).status();
       return std::move(short_of).With(

@@ -13,21 +13,24 @@
 #include "base/process_lock.hpp"
 #include "base/recent.hpp"
 #include "exec/tile_loop.hpp"
+#include "geom/placement.hpp"
 #include "library/backends.hpp"
 #include "library/calibrate.hpp"
 #include "library/plan_memory.hpp"
 #include "library/plan_report.hpp"
 #include "library/planning.hpp"
 #include "memory/host_memory.hpp"
+#include "model/micro_batch.hpp"
 
 namespace oocdnn {
 
 struct ContextOptions {
   DeviceOptions device;
-  std::string budget = "auto";  // "2GiB", "50%", "auto"
-  std::string profile;          // path; "": the cache directory; "none": built-in guesses
-  std::string plans;            // path; "": as the profile; "none": they are not remembered
-  int64_t host_cap = 0;         // bytes of staging; 0: by the machine
+  std::string budget = "auto";   // "2GiB", "50%", "auto"
+  std::string profile;           // path; "": the cache directory; "none": built-in guesses
+  std::string plans;             // path; "": as the profile; "none": they are not remembered
+  int64_t host_cap = 0;          // bytes of staging; 0: by the machine
+  int64_t workspace = kNoLimit;  // the most bytes of an engine's workspace
   bool reproducible = false;
   bool trace = false;
   Math math = Math::kFp32;
@@ -55,6 +58,9 @@ struct Scratch {
   int64_t bytes = 0;
 };
 
+// In the place of a call's own limit of workspace.
+constexpr int64_t kLimitOfContext = -1;
+
 class Context {
  public:
   static Result<std::unique_ptr<Context>> Create(const ContextOptions& options);
@@ -63,21 +69,28 @@ class Context {
   // Runs one call to its end. The tensors' views are in the six dimensions of their operands.
   // `stream` is the caller's, in the device's terms: operands on a GPU or in pinned memory are read
   // and written in its order. With scratch memory that suffices the call books nothing else; it is
-  // used only where all operands are on the device.
+  // used only where all operands are on the device. `workspace`: the most bytes of an engine's.
   Status Run(const Problem& problem, const HostTensors& operands, void* stream,
-             const Progress& progress, const Scratch& scratch = {});
-  // Plans without running. Operands are taken to be in pageable memory.
-  Result<PlanSummary> Plan(const Problem& problem);
+             const Progress& progress, const Scratch& scratch = {},
+             int64_t workspace = kLimitOfContext);
+  // Plans without running. Operands are in pageable memory, or on the device, aligned, where the
+  // placement says so.
+  Result<PlanSummary> Plan(const Problem& problem, const Placement& placement = {});
   // What a plan of the caller's own (model/plan_text.hpp) would take; nothing is prepared.
-  Result<PlanSummary> Price(const Problem& problem, const std::string& plan);
-  // Prepares it, and follows it in calls with all operands in host memory.
-  Status UsePlan(const Problem& problem, const std::string& plan);
+  Result<PlanSummary> Price(const Problem& problem, const Placement& placement,
+                            const std::string& plan);
+  // Prepares it, and follows it in calls with the operands there.
+  Status UsePlan(const Problem& problem, const Placement& placement, const std::string& plan);
   // Of the search the best, and random ones, which fit by estimate.
   Result<std::vector<RunnerUp>> Candidates(const Problem& problem, int best, int random,
                                            uint64_t seed);
   // The plan for operands on the device, aligned; budget 0: the context's. Gives the bytes of the
-  // scratch memory with which Run follows the plan.
-  Result<int64_t> PlanInCore(const Problem& problem, int64_t budget);
+  // scratch memory with which Run follows the plan, given the same limit of workspace.
+  Result<int64_t> PlanInCore(const Problem& problem, int64_t budget,
+                             int64_t workspace = kLimitOfContext);
+
+  // See MeasureParts; all operands are on the device, aligned.
+  Result<std::vector<MicroBatch>> MeasureParts(const Problem& problem, BatchPolicy policy);
 
   // See HostMemory. From any thread.
   Result<std::unique_ptr<HostMemory>> AllocateHost(int64_t bytes) {
@@ -118,41 +131,53 @@ class Context {
   Status Settle();  // waits for what runs
   const Profile& ProfileFor(const Problem& problem);
   MachineProfile& Machine();
+  // What a plan depends on beside its problem. `in_place`: all operands that may be used where they
+  // lie, or none.
+  struct Terms {
+    Homes home{};
+    InPlace in_place{};
+    int64_t budget = 0, workspace = kNoLimit;
+  };
   // One call on its way through the attempts to run it.
   struct Call {
     const Problem& problem;
     const HostTensors& tensors;
-    Homes home{};
-    InPlace in_place{};  // what may be used where it lies; all of it, or none
+    const Terms& terms;
     Stream caller = nullptr;
     const Progress& progress;
     Arena& arena;
   };
-  [[nodiscard]] PlanRequest RequestFor(const Problem& problem, const Homes& home,
-                                       int64_t budget) const;
-  // The plan for a problem within `budget`, from the list or made now.
-  Result<PlanPointer> Lookup(const Problem& problem, const Homes& home, const InPlace& in_place,
-                             int64_t budget);
+  static std::string KeyOf(const Problem& problem, const Terms& terms);
+  [[nodiscard]] PlanRequest RequestFor(const Problem& problem, const Terms& terms) const;
+  // The plan for a problem, from the list or made now.
+  Result<PlanPointer> Lookup(const Problem& problem, const Terms& terms);
   Result<PlanPointer> Prescribed(const PlanRequest& request, const std::string& plan);
   // As it was found before, else searched for and remembered.
-  Result<PlanReport> MakePlan(const PlanRequest& request, const InPlace& in_place);
-  Result<PlanReport> SearchPlan(const PlanRequest& request, const InPlace& in_place, uint64_t key);
+  Result<PlanReport> MakePlan(const PlanRequest& request);
+  Result<PlanReport> SearchPlan(const PlanRequest& request, uint64_t key);
   Result<PlanReport> RecallPlan(const PlanRequest& request, const RememberedPlan& kept);
-  Result<PlanReport> BookPlan(const PlanRequest& request, const RankedCandidate& priced,
+  Result<PlanReport> BookPlan(const PlanRequest& request, const Candidate& candidate,
                               double run_seconds);
   // Prepares something, which may take device memory for as long as that lasts.
   template <class Make>
   auto BesideArena(const Make& make) -> decltype(make());
-  Result<PlanReport> ChoosePlan(const PlanRequest& request, const InPlace& in_place);
+  Result<PlanReport> ChoosePlan(const PlanRequest& request);
+  // What is chosen where all operands are on the device.
+  Result<PlanReport> ChooseInCore(const PlanRequest& request, const Profile& profile);
   static Homes HomesOf(const Problem& problem, const HostTensors& tensors);
   // Whether all operands are on the device.
   static bool OnDevice(const Problem& problem, const Homes& home);
   // Where operands may be used on the device as they lie: all on it, and aligned.
   [[nodiscard]] InPlace InPlaceOf(const Problem& problem, const HostTensors& tensors,
                                   const Homes& home) const;
-  [[nodiscard]] int64_t BudgetOf(const HostTensors& tensors) const;
+  [[nodiscard]] Terms TermsOf(const Problem& problem, const HostTensors& tensors,
+                              int64_t workspace) const;
+  // Of operands that are where the placement says; all on the device.
+  [[nodiscard]] Terms TermsOf(const Problem& problem, const Placement& placement) const;
+  [[nodiscard]] Terms TermsInCore(const Problem& problem) const;
   // The caller's stream where operands are read and written in its order, else null.
   Result<Stream> CallerOf(const HostTensors& tensors, void* stream);
+  [[nodiscard]] int64_t BudgetOf(const HostTensors& tensors) const;
   Status RunWithin(const Call& call, int64_t budget);
 
   ContextOptions options_;

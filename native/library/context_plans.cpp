@@ -7,6 +7,7 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "library/context.hpp"
+#include "library/in_place.hpp"
 #include "library/plan_key.hpp"
 #include "library/timed_plans.hpp"
 #include "model/plan_text.hpp"
@@ -15,13 +16,6 @@
 
 namespace oocdnn {
 namespace {
-
-// Of the plans of this context.
-std::string KeyWithin(const Problem& problem, const Homes& home, const InPlace& in_place,
-                      int64_t budget) {
-  std::string key = KeyOf(problem, home, in_place);
-  return key.append(reinterpret_cast<const char*>(&budget), sizeof budget);
-}
 
 Status TooSmall(Status why, int64_t budget, int64_t works) {
   return std::move(why)
@@ -43,6 +37,12 @@ std::vector<EngineInfo> EnginesFor(const Device& device, bool reproducible) {
   return engines;
 }
 
+// What was timed is not given up for what is merely predicted.
+bool Beats(const PlanReport& plan, const PlanReport& other) {
+  const bool comparable = plan.run_seconds > 0.0 || other.run_seconds == 0.0;
+  return comparable && plan.cost.seconds < other.cost.seconds;
+}
+
 // What a remembered plan would have been chosen from, for who asks.
 void AddOthers(const Profile& profile, PlanReport* report) {
   const Profile& rates = report->refined != nullptr ? *report->refined : profile;
@@ -53,6 +53,11 @@ void AddOthers(const Profile& profile, PlanReport* report) {
 }
 
 }  // namespace
+
+std::string Context::KeyOf(const Problem& problem, const Terms& terms) {
+  std::string key = oocdnn::KeyOf(problem, terms.home, terms.in_place, terms.workspace);
+  return key.append(reinterpret_cast<const char*>(&terms.budget), sizeof terms.budget);
+}
 
 // Measuring takes device memory, so that of the arena goes first.
 const Profile& Context::ProfileFor(const Problem& problem) {
@@ -85,33 +90,52 @@ auto Context::BesideArena(const Make& make) -> decltype(make()) {
   return made;
 }
 
-// In place where that can be done; else in tiles, which the device then copies within its memory.
-// Tiles are also faster than what an engine does in place without the workspace that it wants.
-Result<PlanReport> Context::ChoosePlan(const PlanRequest& request, const InPlace& in_place) {
+Result<PlanReport> Context::ChoosePlan(const PlanRequest& request) {
   const Profile& profile = ProfileFor(request.problem);
-  if (in_place == InPlace{}) return PlanAndTime(*stack_.device, request, profile, &prepared_);
-  PlanRequest picky = request;
-  picky.first_choice = true;
-  const auto short_of_memory = [](const Result<PlanReport>& made) {
-    return made.status().code() == Code::kOutOfMemory;
-  };
-  Result<PlanReport> made = PlanInPlace(*stack_.device, picky, profile, in_place, &prepared_);
-  if (made.status().code() != Code::kUnsupported && !short_of_memory(made)) return made;
-  made = PlanAndTime(*stack_.device, request, profile, &prepared_);
-  if (!short_of_memory(made)) return made;
-  Result<PlanReport> rest = PlanInPlace(*stack_.device, request, profile, in_place, &prepared_);
-  return rest.ok() ? std::move(rest) : std::move(made);
+  if (request.in_place != InPlace{}) return ChooseInCore(request, profile);
+  return PlanAndTime(*stack_.device, request, profile, &prepared_);
 }
 
-PlanRequest Context::RequestFor(const Problem& problem, const Homes& home, int64_t budget) const {
+// As a whole where an engine has the workspace that it wants. Else the batch is divided, or the
+// problem is in tiles, which the device then copies within its memory: either may be faster than
+// what an engine does without that workspace. Who limits workspaces is told what is the fastest.
+Result<PlanReport> Context::ChooseInCore(const PlanRequest& request, const Profile& profile) {
+  Device& device = *stack_.device;
+  PlanRequest picky = request;
+  picky.first_choice = true;
+  const auto refused = [](const Result<PlanReport>& made) {
+    const Code code = made.status().code();
+    return code == Code::kOutOfMemory || code == Code::kUnsupported;
+  };
+  if (request.workspace == kNoLimit) {
+    Result<PlanReport> whole = PlanInPlace(device, picky, profile, Batch::kWhole, &prepared_);
+    if (!refused(whole)) return whole;
+  }
+  const bool timed = device.capabilities().tries_engines || request.measure;
+  Result<PlanReport> parts = timed
+                                 ? PlanInPlace(device, request, profile, Batch::kTimed, &prepared_)
+                                 : PlanInPlace(device, picky, profile, Batch::kDivided, &prepared_);
+  if (parts.ok() ? parts->CopiesNoSamples() : !refused(parts)) return parts;
+  Result<PlanReport> tiles = PlanAndTime(device, request, profile, &prepared_);
+  if (parts.ok()) {
+    return tiles.ok() && Beats(tiles.value(), parts.value()) ? std::move(tiles) : std::move(parts);
+  }
+  if (tiles.ok() || tiles.status().code() != Code::kOutOfMemory) return tiles;
+  Result<PlanReport> rest = PlanInPlace(device, request, profile, Batch::kDivided, &prepared_);
+  return rest.ok() ? std::move(rest) : std::move(tiles);
+}
+
+PlanRequest Context::RequestFor(const Problem& problem, const Terms& terms) const {
   PlanRequest request;
   request.problem = problem;
-  request.home = home;
-  request.budget = budget;
+  request.home = terms.home;
+  request.in_place = terms.in_place;
+  request.budget = terms.budget;
+  request.workspace = terms.workspace;
   // Only what crosses a wire bounces.
-  request.bounce_bytes = OnDevice(problem, home)
-                             ? 0
-                             : BounceWithin(budget, stack_.device->capabilities().bounce_bytes);
+  if (!OnDevice(problem, terms.home)) {
+    request.bounce_bytes = BounceWithin(terms.budget, stack_.device->capabilities().bounce_bytes);
+  }
   request.engines = EnginesFor(*stack_.device, options_.reproducible);
   request.reproducible = options_.reproducible;
   request.exhaustive = options_.planning == Planning::kExhaustive;
@@ -122,12 +146,11 @@ PlanRequest Context::RequestFor(const Problem& problem, const Homes& home, int64
   return request;
 }
 
-Result<PlanPointer> Context::Lookup(const Problem& problem, const Homes& home,
-                                    const InPlace& in_place, int64_t budget) {
-  const std::string key = KeyWithin(problem, home, in_place, budget);
+Result<PlanPointer> Context::Lookup(const Problem& problem, const Terms& terms) {
+  const std::string key = KeyOf(problem, terms);
   if (const auto found = prescribed_.find(key); found != prescribed_.end()) return found->second;
   if (const PlanPointer* const kept = plans_.Find(key)) return *kept;
-  OOC_ASSIGN(PlanReport report, MakePlan(RequestFor(problem, home, budget), in_place));
+  OOC_ASSIGN(PlanReport report, MakePlan(RequestFor(problem, terms)));
   if (Logs(LogLevel::kDebug)) {
     Log(LogLevel::kDebug, "plan %s", ToText(SummaryOf(report, ProfileFor(problem))).c_str());
   }
@@ -135,9 +158,9 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, const Homes& home,
   return plans_.Put(key, std::make_shared<const PlanReport>(std::move(report)));
 }
 
-Result<PlanReport> Context::MakePlan(const PlanRequest& request, const InPlace& in_place) {
-  if (!memory_->remembers()) return SearchPlan(request, in_place, 0);
-  const uint64_t key = KeyOf(request, in_place, ProfileFor(request.problem));
+Result<PlanReport> Context::MakePlan(const PlanRequest& request) {
+  if (!memory_->remembers()) return SearchPlan(request, 0);
+  const uint64_t key = oocdnn::KeyOf(request, ProfileFor(request.problem));
   if (const auto kept = memory_->Find(key, request.budget)) {
     if (kept->plan.empty()) {
       return TooSmall(Error(Code::kOutOfMemory, "no plan fits, as an earlier search found"),
@@ -147,18 +170,17 @@ Result<PlanReport> Context::MakePlan(const PlanRequest& request, const InPlace& 
     if (recalled.ok()) return recalled;
     memory_->Refute(key, request.budget, recalled.status());
   }
-  return SearchPlan(request, in_place, key);
+  return SearchPlan(request, key);
 }
 
-// A plan in place is not remembered, because it is not searched for. That nothing fits is, where
-// it is a matter of the budget and not of what the device has left.
-Result<PlanReport> Context::SearchPlan(const PlanRequest& request, const InPlace& in_place,
-                                       uint64_t key) {
-  Result<PlanReport> made = BesideArena([&] { return ChoosePlan(request, in_place); });
+// A plan in place is not remembered, because it is not searched for, but where runs were timed.
+// That nothing fits is, where it is a matter of the budget and not of what the device has left.
+Result<PlanReport> Context::SearchPlan(const PlanRequest& request, uint64_t key) {
+  Result<PlanReport> made = BesideArena([&] { return ChoosePlan(request); });
   const std::string problem = ToString(request.problem);
   if (made.ok()) {
     const Booking& booking = made->booking;
-    if (booking.in_place == InPlace{}) {
+    if (booking.in_place == InPlace{} || made->run_seconds > 0.0) {
       memory_->Put(key, request.budget,
                    {problem, ToText(request, booking.candidate), booking.bytes, made->run_seconds});
     }
@@ -177,53 +199,58 @@ Result<PlanReport> Context::SearchPlan(const PlanRequest& request, const InPlace
 Result<PlanReport> Context::RecallPlan(const PlanRequest& request, const RememberedPlan& kept) {
   OOC_ASSIGN(const RankedCandidate priced,
              ParsePlan(request, ProfileFor(request.problem), kept.plan));
-  OOC_ASSIGN(PlanReport report, BookPlan(request, priced, kept.run_seconds));
+  OOC_ASSIGN(PlanReport report, BookPlan(request, priced.candidate, kept.run_seconds));
   report.remembered = true;
   return report;
 }
 
-Result<PlanSummary> Context::Plan(const Problem& problem) {
+Result<PlanSummary> Context::Plan(const Problem& problem, const Placement& placement) {
   OOC_TRY(CheckPlannable(problem));
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  Result<PlanPointer> plan = Lookup(problem, {}, {}, budget_);
+  const Terms terms = TermsOf(problem, placement);
+  Result<PlanPointer> plan = Lookup(problem, terms);
   if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
   PlanReport report = *plan.value();
   const Profile& profile = ProfileFor(problem);
   if (report.remembered) AddOthers(profile, &report);
   PlanSummary summary = SummaryOf(report, profile);
-  if (!stack_.device->capabilities().reads_host) {
+  if (!stack_.device->capabilities().reads_host && !OnDevice(problem, terms.home)) {
     summary.host_bytes =
         Staging::PageableBytes(problem, report.booking.candidate, options_.host_cap);
   }
   return summary;
 }
 
-Result<PlanSummary> Context::Price(const Problem& problem, const std::string& plan) {
+Result<PlanSummary> Context::Price(const Problem& problem, const Placement& placement,
+                                   const std::string& plan) {
   OOC_TRY(CheckPlannable(problem));
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  const PlanRequest request = RequestFor(problem, {}, budget_);
+  const PlanRequest request = RequestFor(problem, TermsOf(problem, placement));
   const Profile& profile = ProfileFor(problem);
   const Result<RankedCandidate> priced = ParsePlan(request, profile, plan);
   if (!priced.ok()) return Status(priced.status()).With(ToString(problem));
   return Summarize(request, profile, priced.value(), {}, {});
 }
 
-Status Context::UsePlan(const Problem& problem, const std::string& plan) {
+Status Context::UsePlan(const Problem& problem, const Placement& placement,
+                        const std::string& plan) {
   OOC_TRY(CheckPlannable(problem));
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  Result<PlanPointer> booked = Prescribed(RequestFor(problem, {}, budget_), plan);
+  const Terms terms = TermsOf(problem, placement);
+  Result<PlanPointer> booked = Prescribed(RequestFor(problem, terms), plan);
   if (!booked.ok()) return std::move(booked).status().With(ToString(problem));
   OOC_TRY(Settle());  // the plan that goes may still be run
-  prescribed_[KeyWithin(problem, {}, {}, budget_)] = std::move(booked).value();
+  prescribed_[KeyOf(problem, terms)] = std::move(booked).value();
   return {};
 }
 
 Result<PlanPointer> Context::Prescribed(const PlanRequest& request, const std::string& plan) {
-  OOC_ASSIGN(const RankedCandidate priced, ParsePlan(request, ProfileFor(request.problem), plan));
-  const int64_t bytes = priced.cost.device_bytes + 2 * request.bounce_bytes;
+  OOC_ASSIGN(const RankedCandidate parsed, ParsePlan(request, ProfileFor(request.problem), plan));
+  const PlanRequest hoped = PricedFor(request, parsed.candidate);
+  const int64_t bytes = EstimateBytes(hoped, parsed.candidate) + 2 * request.bounce_bytes;
   if (bytes > request.budget) {
     return Error(Code::kOutOfMemory,
                  "the plan takes %s of the device, the budget is %s: shorter tiles or fewer slots "
@@ -231,26 +258,29 @@ Result<PlanPointer> Context::Prescribed(const PlanRequest& request, const std::s
                  BytesText(bytes).c_str(), BytesText(request.budget).c_str())
         .WithDetail(bytes);
   }
-  OOC_ASSIGN(PlanReport report, BookPlan(request, priced, 0.0));
+  OOC_ASSIGN(PlanReport report, BookPlan(request, parsed.candidate, 0.0));
   return std::make_shared<const PlanReport>(std::move(report));
 }
 
 // A run that was timed says what the plan takes, as in PlanAndTime.
-Result<PlanReport> Context::BookPlan(const PlanRequest& request, const RankedCandidate& priced,
+Result<PlanReport> Context::BookPlan(const PlanRequest& request, const Candidate& candidate,
                                      double run_seconds) {
   PlanReport report;
-  report.request = request;
-  report.cost = priced.cost;
-  if (run_seconds > 0) {
-    auto refined = std::make_shared<Profile>(ProfileFor(request.problem));
-    report.cost = Learn(request, priced.candidate, run_seconds, refined.get());
-    report.refined = std::move(refined);
-    report.run_seconds = run_seconds;
-  }
   OOC_ASSIGN(report.booking, BesideArena([&] {
-               return Book(*stack_.device, request, priced.candidate, request.budget);
+               return Book(*stack_.device, PricedFor(request, candidate), candidate,
+                           request.budget);
              }));
   ++prepared_;
+  report.request = PricedInPlace(request, report.booking.in_place);
+  const Profile& profile = ProfileFor(request.problem);
+  if (run_seconds > 0) {
+    auto refined = std::make_shared<Profile>(profile);
+    report.cost = Learn(report.request, candidate, run_seconds, refined.get());
+    report.refined = std::move(refined);
+    report.run_seconds = run_seconds;
+  } else {
+    report.cost = PriceOf(report.request, candidate, profile);
+  }
   return report;
 }
 
@@ -264,7 +294,7 @@ Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem, int be
   }
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  PlanRequest request = WithoutBounce(RequestFor(problem, {}, budget_));
+  PlanRequest request = WithoutBounce(RequestFor(problem, TermsOf(problem, Placement{})));
   request.best = std::max(best, 1);
   const Profile& profile = ProfileFor(problem);
   Result<PlanSearch> search = Search(request, profile);
@@ -281,28 +311,37 @@ Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem, int be
   return all;
 }
 
-Result<int64_t> Context::PlanInCore(const Problem& problem, int64_t budget) {
+Result<int64_t> Context::PlanInCore(const Problem& problem, int64_t budget, int64_t workspace) {
   OOC_TRY(Validate(problem));
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  const int64_t alignment = stack_.device->capabilities().alignment;
-  HostTensors tensors;
-  for (int i = 0; i < kOperands; ++i) {
-    tensors[i].tier = Tier::kDevice;
-    tensors[i].view.data = reinterpret_cast<void*>(alignment * (i + 1));  // NOLINT: any address
-  }
-  const Homes home = HomesOf(problem, tensors);
-  const InPlace in_place = InPlaceOf(problem, tensors, home);
-  Result<PlanPointer> plan = Lookup(problem, home, in_place, budget > 0 ? budget : budget_);
+  Terms terms = TermsInCore(problem);
+  if (budget > 0) terms.budget = budget;
+  if (workspace != kLimitOfContext) terms.workspace = workspace;
+  Result<PlanPointer> plan = Lookup(problem, terms);
   if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
   // Run looks for it by the scratch memory that it is given.
-  const int64_t bytes = std::max<int64_t>(plan.value()->booking.bytes, 1);
-  std::string key = KeyWithin(problem, home, in_place, bytes);
+  terms.budget = std::max<int64_t>(plan.value()->booking.bytes, 1);
+  std::string key = KeyOf(problem, terms);
   if (plans_.Find(key) == nullptr) {
     if (plans_.full()) OOC_TRY(Settle());
     plans_.Put(std::move(key), plan.value());
   }
-  return bytes + alignment;
+  return terms.budget + stack_.device->capabilities().alignment;
+}
+
+Result<std::vector<MicroBatch>> Context::MeasureParts(const Problem& problem, BatchPolicy policy) {
+  OOC_TRY(CheckPlannable(problem));
+  const std::lock_guard turn(turn_);
+  OOC_TRY(EnterProcess());
+  const PlanRequest request = RequestFor(problem, TermsInCore(problem));
+  const Profile& profile = ProfileFor(problem);
+  OOC_TRY(Settle());
+  arena_->Release();  // what is timed has its memory
+  Result<std::vector<MicroBatch>> parts =
+      oocdnn::MeasureParts(*stack_.device, request, profile, policy, &prepared_);
+  if (!parts.ok()) return std::move(parts).status().With(ToString(problem));
+  return parts;
 }
 
 Result<std::string> Context::Calibrate(const Progress& progress) {
@@ -321,7 +360,7 @@ Result<Refinement> Context::Refine(const Problem& problem,
   OOC_TRY(CheckPlannable(problem));
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  OOC_ASSIGN(const PlanPointer plan, Lookup(problem, {}, {}, budget_));
+  OOC_ASSIGN(const PlanPointer plan, Lookup(problem, TermsOf(problem, Placement{})));
   OOC_TRY(Settle());
   Result<Refinement> made = Machine().Refine(plan->request, plan->booking.candidate, busy_seconds);
   if (!made.ok()) return std::move(made).status().With(ToString(problem));

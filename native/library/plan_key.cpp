@@ -8,7 +8,7 @@ namespace oocdnn {
 namespace {
 
 // Raised whenever the same request may have another plan than before, or another key.
-constexpr int kPlanner = 3;
+constexpr int kPlanner = 4;
 
 void Append(std::string* key, const void* data, size_t bytes) {
   key->append(static_cast<const char*>(data), bytes);
@@ -16,7 +16,8 @@ void Append(std::string* key, const void* data, size_t bytes) {
 
 }  // namespace
 
-std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_place) {
+std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_place,
+                  int64_t workspace) {
   std::string key;
   const int32_t small[] = {static_cast<int32_t>(problem.direction),
                            problem.rank,
@@ -48,14 +49,17 @@ std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_p
   }
   Append(&key, &home, sizeof home);
   Append(&key, &in_place, sizeof in_place);
+  Append(&key, &workspace, sizeof workspace);
   return key;
 }
 
-uint64_t KeyOf(const PlanRequest& request, const InPlace& in_place, const Profile& profile) {
+uint64_t KeyOf(const PlanRequest& request, const Profile& profile) {
   const std::string rates = ToText(RatesOf(profile, request));
   const std::string wanted = Format("%d%d%d", request.reproducible ? 1 : 0, request.measure ? 1 : 0,
                                     request.exhaustive ? 1 : 0);
-  return Hash(wanted, Hash(rates, Hash(KeyOf(request.problem, request.home, in_place))));
+  const std::string asked =
+      KeyOf(request.problem, request.home, request.in_place, request.workspace);
+  return Hash(wanted, Hash(rates, Hash(asked)));
 }
 
 std::string PlannerOf(const Device& device) {

@@ -4,18 +4,20 @@
 #include <cstdint>
 #include <string>
 
-#include "exec/booking.hpp"
+#include "device/device.hpp"
+#include "model/plan.hpp"
 
 namespace oocdnn {
 
 // Equal texts mean equal plans for equal budgets, in one context. What two problems differ in that
 // is of no consequence is left out: the strides of operands that are not used, and along dimensions
 // of one element.
-std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_place);
+std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_place,
+                  int64_t workspace);
 
 // The same on one machine, in any context of any process: the rates that the plan rests on, and
 // what it is asked to be, go in as well.
-uint64_t KeyOf(const PlanRequest& request, const InPlace& in_place, const Profile& profile);
+uint64_t KeyOf(const PlanRequest& request, const Profile& profile);
 
 // The device and the libraries that a plan was found with, in words.
 std::string PlannerOf(const Device& device);

@@ -1,7 +1,6 @@
 #include "library/plan_report.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "model/cost.hpp"
@@ -118,26 +117,6 @@ Result<PlanReport> Attempt(Device& device, const PlanRequest& request, const Pro
   return last;
 }
 
-Status CheckIndexable(const Problem& problem) {
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    if (problem.Uses(operand) &&
-        problem.BytesOf(operand) / SizeOf(problem.DTypeOf(operand)) > INT32_MAX) {
-      return Error(Code::kUnsupported, "%s has 2^31 elements or more: it takes tiles",
-                   Name(operand, problem.direction));
-    }
-  }
-  return {};
-}
-
-PlanRequest InPlaceRequest(const PlanRequest& request, const InPlace& in_place) {
-  PlanRequest changed = request;
-  for (int i = 0; i < kOperands; ++i) {
-    if (in_place[i]) changed.home[i] = Home::kTile;
-  }
-  return changed;
-}
-
 }  // namespace
 
 Status CheckPlannable(const Problem& problem) {
@@ -160,40 +139,6 @@ Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const
   return AttemptLeast(device, request, profile, prepared, std::move(report).status());
 }
 
-Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const Profile& profile,
-                               const InPlace& may, int64_t* prepared) {
-  OOC_TRY(CheckIndexable(request.problem));
-  Status last = Error(Code::kUnsupported, "there is no engine");
-  std::optional<PlanReport> best;
-  std::vector<std::string> refused;
-  for (size_t i = 0; i < request.engines.size(); ++i) {
-    if (request.engines[i].name.empty()) continue;
-    const Candidate whole = WholeCandidate(request, static_cast<int>(i));
-    const PlanRequest hoped = InPlaceRequest(request, may);
-    const auto faster = [&](const PlanRequest& priced) {
-      return !best || PriceOf(priced, whole, profile).seconds * kEngineGain < best->cost.seconds;
-    };
-    if (!faster(hoped)) continue;
-    Result<Booking> booking = Book(device, hoped, whole, request.budget, may);
-    ++*prepared;
-    if (!booking.ok()) {
-      last = std::move(booking).status();
-      refused.push_back(last.message());
-      continue;
-    }
-    const PlanRequest seen = InPlaceRequest(request, booking->in_place);
-    if (!faster(seen)) continue;
-    best.emplace();
-    best->request = seen;
-    best->cost = PriceOf(seen, whole, profile);
-    best->booking = std::move(booking).value();
-    best->cost.device_bytes = best->booking.bytes;
-  }
-  if (!best) return last;
-  best->refused = std::move(refused);
-  return std::move(*best);
-}
-
 int64_t WorkingBudget(Device& device, const PlanRequest& request, const Profile& profile,
                       const Status& failure) {
   constexpr int kSteps = 40;
@@ -207,6 +152,15 @@ int64_t WorkingBudget(Device& device, const PlanRequest& request, const Profile&
     raised.budget += raised.budget / 4;
   }
   return 0;
+}
+
+bool PlanReport::CopiesNoSamples() const {
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    const bool samples = booking.problem.Has(operand) && Moves(booking.problem, operand, Axis::kN);
+    if (samples && !booking.slot[i].empty()) return false;
+  }
+  return true;
 }
 
 PlanSummary SummaryOf(const PlanReport& report, const Profile& profile) {

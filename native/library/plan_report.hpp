@@ -20,6 +20,9 @@ struct PlanReport {
   std::vector<RankedCandidate> ranked;
   std::vector<std::string> refused;        // by the search, by an engine, by exact bytes
   std::shared_ptr<const Profile> refined;  // what the profile became where runs were timed, or null
+
+  // Whether all of the caller's that has samples is used where it lies.
+  [[nodiscard]] bool CopiesNoSamples() const;
 };
 
 // Whether the problem is valid and has something to plan.
@@ -34,13 +37,6 @@ int64_t BounceWithin(int64_t budget, int64_t best);
 // is found within all of the budget (without bounce memory), where that is known.
 Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
                                int64_t* prepared, const PlanSearch* search = nullptr);
-
-// The plan for operands that lie on the device, see Book: the whole problem at once, on the engine
-// that is predicted to be the fastest of those that serve within the budget, its copies of what
-// does not lie as it wants it included. kUnsupported where a tensor is too large for one tile,
-// kOutOfMemory where the budget is.
-Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const Profile& profile,
-                               const InPlace& may, int64_t* prepared);
 
 // A budget that is known to work, close to the least: what the failed plan says, raised step by
 // step until a booking succeeds. 0 where none does, whatever the budget.

@@ -1,8 +1,9 @@
 #include "library/time_run.hpp"
 
-#include <algorithm>
+#include <array>
 
 #include "library/stopwatch.hpp"
+#include "memory/arena.hpp"
 #include "memory/block.hpp"
 #include "memory/owners.hpp"
 
@@ -13,17 +14,22 @@ constexpr double kEnough = 0.02;  // seconds, in which a long run has been seen 
 
 }  // namespace
 
-double TimeRun(Device& device, const Booking& booking) {
-  if (std::any_of(booking.in_place.begin(), booking.in_place.end(), [](bool is) { return is; })) {
-    return 0.0;
+double TimeRun(Device& device, const Booking& booking, int64_t most_bytes) {
+  Offsets beside(device.capabilities().alignment);
+  beside.Book(booking.bytes);
+  std::array<int64_t, kOperands> at{};
+  for (int i = 0; i < kOperands; ++i) {
+    if (booking.in_place[i]) at[i] = beside.Book(booking.usual.layout[i].bytes);
+    if (!booking.slot[i].empty()) at[i] = booking.slot[i].front();
   }
-  const Block block = DeviceBlock(device, booking.bytes);
+  if (beside.total() > most_bytes) return 0.0;
+  const Block block = DeviceBlock(device, beside.total());
   const Result<OwnedStream> stream = MakeStream(device, "time a run");
   if (block.get() == nullptr || !stream.ok()) return 0.0;
-  if (!device.Fill(stream->get(), block.get(), booking.bytes, 0).ok()) return 0.0;
+  if (!device.Fill(stream->get(), block.get(), beside.total(), 0).ok()) return 0.0;
   RunArgs args;
   for (int i = 0; i < kOperands; ++i) {
-    if (!booking.slot[i].empty()) args.tile[i] = block.get() + booking.slot[i].front();
+    if (booking.problem.Uses(static_cast<Operand>(i))) args.tile[i] = block.get() + at[i];
   }
   args.workspace = block.get() + booking.workspace;
   const Timing timing = BestOf(

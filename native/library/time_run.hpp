@@ -6,7 +6,8 @@
 namespace oocdnn {
 
 // Seconds of the fastest of a few runs on tiles of zeros, in device memory taken for as long as it
-// lasts; 0 where that is not to be had, or an operand is used where it is.
-double TimeRun(Device& device, const Booking& booking);
+// lasts, tiles of what is used in place included; 0 where that is more than `most_bytes`, or not to
+// be had.
+double TimeRun(Device& device, const Booking& booking, int64_t most_bytes);
 
 }  // namespace oocdnn

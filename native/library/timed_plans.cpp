@@ -76,7 +76,7 @@ std::shared_ptr<const Profile> Check(Device& device, const PlanRequest& request,
   PlanReport next = *best;
   double spent = 0.0;
   for (int timed = 0;; ++timed) {
-    const double seconds = TimeRun(device, next.booking);
+    const double seconds = TimeRun(device, next.booking, request.budget);
     if (seconds == 0.0) break;
     next.run_seconds = seconds;
     next.cost = opinion.Learn(next.booking.candidate, seconds);

@@ -25,7 +25,7 @@ class Trials {
 
   void Run() {
     tried_.push_back(best_.booking.candidate);
-    const double seconds = TimeRun(device_, best_.booking);
+    const double seconds = TimeRun(device_, best_.booking, request_.budget);
     if (seconds == 0.0) return;
     best_.run_seconds = seconds;
     best_.cost = Learn(request_, best_.booking.candidate, seconds, &refined_);
@@ -59,7 +59,7 @@ class Trials {
     Result<Booking> booking = Book(device_, WithoutBounce(request_), candidate, request_.budget);
     ++prepared_;
     if (!booking.ok()) return;
-    const double seconds = TimeRun(device_, booking.value());
+    const double seconds = TimeRun(device_, booking.value(), request_.budget);
     if (seconds == 0.0) return;
     const Cost cost = Learn(request_, candidate, seconds, &refined_);
     if (cost.seconds >= best_.cost.seconds) return;

@@ -45,6 +45,11 @@ TileRates AllAsFast(TileRates rates) {
   double most = 0.0;
   for (auto& [channels, flops] : fastest) flops = most = std::max(most, flops);
   for (auto& [size, flops] : rates) flops = fastest[size.channels];
+  // The line towards fewer channels than any that were measured makes much of little noise.
+  const TileRates known = rates;
+  for (const auto& [size, flops] : known) {
+    if (size.channels == known.begin()->first.channels) rates[{1, size.outputs}] = flops;
+  }
   return rates;
 }
 

@@ -29,7 +29,8 @@ constexpr double AloneSeconds(double run, double fixed) {
 // measured; `otherwise`: the rate of every tile, where none was.
 void AddTile(const TileSize& size, double flops, double otherwise, TileRates* rates);
 
-// The same tiles, each at the rate of the fastest with its number of channels, or fewer.
+// The same tiles, each at the rate of the fastest with its number of channels, or fewer; and tiles
+// of a single channel at that of the fewest channels known.
 TileRates AllAsFast(TileRates rates);
 
 class Arithmetic {

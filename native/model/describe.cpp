@@ -16,9 +16,12 @@ std::string OrderText(const Candidate& candidate) {
   return text;
 }
 
-// "x 2 slots of 1.2 MiB", "w resident 2.3 MiB": resident where one slot serves every step.
+// "x 2 slots of 1.2 MiB", "w resident 2.3 MiB", "y in place": resident where one slot serves every
+// step, in place where there is none.
 std::string SlotText(const PlanRequest& request, const Candidate& candidate, Operand operand) {
   const Problem& problem = request.problem;
+  const char* name = Name(operand, problem.direction);
+  if (request.home[Index(operand)] == Home::kTile) return Format("%s in place", name);
   const Footprint footprint(problem, request.engines[static_cast<size_t>(candidate.engine)]);
   const std::string bytes = BytesText(footprint.SlotBytes(
       TileShape(problem, candidate.tiling), operand, CutsReduction(problem, candidate.tiling)));
@@ -27,7 +30,6 @@ std::string SlotText(const PlanRequest& request, const Candidate& candidate, Ope
     const auto axis = static_cast<Axis>(i);
     moves = moves || (candidate.tiling.Count(axis) > 1 && Moves(problem, operand, axis));
   }
-  const char* name = Name(operand, problem.direction);
   if (!moves) return Format("%s resident %s", name, bytes.c_str());
   const int slots = std::max(candidate.depths[Index(operand)], 1);
   return Format("%s %d slot%s of %s", name, slots, slots == 1 ? "" : "s", bytes.c_str());

@@ -100,7 +100,7 @@ TileOp OpOf(const PlanRequest& request, const Candidate& candidate) {
       op.accumulates || problem.NeedsFinish() ? AccumulatorOf(problem.dtype) : problem.dtype;
   op.reproducible = request.reproducible;
   op.first_choice = request.first_choice;
-  op.workspace_limit = request.budget;
+  op.workspace_limit = std::min(request.budget, request.workspace);
   op.trial_limit = BesideCode(request.budget);
   return op;
 }

@@ -11,6 +11,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/checked.hpp"
+
 namespace oocdnn {
 namespace {
 
@@ -165,6 +167,21 @@ Result<std::vector<Division>> ParetoDivisions(const Choices& choices, int64_t ba
   std::vector<Division> front;
   for (const int64_t index : ByWorkspace(choices)) {
     if (divider.Admit(index)) Append(divider.Best(), &front);
+  }
+  std::reverse(front.begin(), front.end());
+  return front;
+}
+
+Result<std::vector<Division>> EvenDivisions(const Choices& choices, int64_t batch) {
+  OOC_TRY(CheckBatch(batch));
+  OOC_TRY(CheckChoices(choices));
+  if (batch == 0) return std::vector<Division>(1);
+  std::vector<Division> front;
+  for (const int64_t index : ByWorkspace(choices)) {
+    const MicroBatch& one = choices[index];
+    const int64_t count = CeilDiv(batch, one.samples);
+    Append({static_cast<double>(count) * one.seconds, one.workspace_bytes, {{index, count}}},
+           &front);
   }
   std::reverse(front.begin(), front.end());
   return front;

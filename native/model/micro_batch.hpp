@@ -48,6 +48,9 @@ Result<std::vector<int64_t>> MicroBatchSizes(BatchPolicy policy, int64_t batch);
 Result<std::vector<Division>> ParetoDivisions(const std::vector<MicroBatch>& choices,
                                               int64_t batch);
 
+// The same among the divisions whose parts are all one choice, which is what a plan carries out.
+Result<std::vector<Division>> EvenDivisions(const std::vector<MicroBatch>& choices, int64_t batch);
+
 // The fastest division whose workspace is at most `limit` bytes. kOutOfMemory where there is none,
 // with the least limit that works as its detail().
 Result<Division> DivideBatch(const std::vector<MicroBatch>& choices, int64_t batch, int64_t limit);

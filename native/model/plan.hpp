@@ -42,15 +42,21 @@ struct Cost {
 };
 
 // Where an operand is, as far as its price goes: behind the wire; in the device's memory, from
-// where it is copied into tiles; there, and itself the tile.
+// where it is copied into tiles; there, and tiles are parts of it.
 enum class Home : uint8_t { kHost, kDevice, kTile };
 using Homes = std::array<Home, kOperands>;
+using InPlace = std::array<bool, kOperands>;
+
+constexpr int64_t kNoLimit = INT64_MAX;
 
 struct PlanRequest {
   Problem problem;
   Homes home{};
+  // Operands on the device, aligned as tiles must be, of which tiles may be parts where they lie.
+  InPlace in_place{};
   int64_t budget = 0;               // device bytes
   int64_t bounce_bytes = 0;         // of them, each of the two copying streams has beside tiles
+  int64_t workspace = kNoLimit;     // of them, the most for an engine's workspace
   std::vector<EngineInfo> engines;  // in order of preference; empty names are skipped
   bool reproducible = false;        // only invariant engines; bits must not depend on the budget
   bool first_choice = false;        // see TileOp
@@ -96,6 +102,9 @@ Result<PlanSearch> Search(const PlanRequest& request, const Profile& profile);
 
 // The problem in one tile, one slot of each operand.
 Candidate WholeCandidate(const PlanRequest& request, int engine);
+// The batch in parts of so many samples, the first of fewer where they do not divide it (its short
+// tile); one slot of each operand.
+Candidate DividedCandidate(const PlanRequest& request, int engine, int64_t samples);
 // The smallest tiles that the engine can be asked for, one slot of each.
 Candidate LeastCandidate(const PlanRequest& request, int engine, const Profile& profile);
 

@@ -228,6 +228,17 @@ Candidate WholeCandidate(const PlanRequest& request, int engine) {
   return whole;
 }
 
+Candidate DividedCandidate(const PlanRequest& request, int engine, int64_t samples) {
+  Candidate divided = WholeCandidate(request, engine);
+  AxisArray length = divided.tiling.extent;
+  const int64_t batch = length[Index(Axis::kN)];
+  length[Index(Axis::kN)] = samples;
+  const bool as_data = !request.engines[static_cast<size_t>(engine)].symmetric_padding;
+  const Tiling even = MakeTiling(request.problem, length, as_data);
+  divided.tiling = Tapered(request.problem, even, {Axis::kN, batch % samples});
+  return divided;
+}
+
 Candidate LeastCandidate(const PlanRequest& request, int engine, const Profile& profile) {
   Candidate least = WholeCandidate(request, engine);
   TileSpace(request, engine, profile).LeastBytes(&least.tiling);

@@ -10,6 +10,7 @@
 #include "base/process_lock.hpp"
 #include "capi/oocdnn.h"
 #include "capi/translate.hpp"
+#include "shim/layers.hpp"
 
 namespace oocdnn::shim {
 namespace {
@@ -131,6 +132,7 @@ cudnnStatus_t TranslateCall(const ConvolutionCall& call, Translated* out) {
   out->convolution.stream = call.stream;
   out->convolution.workspace = call.workspace;
   out->convolution.workspace_bytes = call.workspace_bytes;
+  out->convolution.workspace_limit = call.workspace_limit;
   out->y = TensorOf(call.y);
   out->operands.y = &out->y;
   if (!bias_only) {
@@ -181,7 +183,10 @@ cudnnStatus_t Open(int device, Shared* shared) {
   const std::string name = device == kCpu ? "cpu" : Format("cuda:%d", device);
   // Where nobody says, the client's own tensors come first on a GPU.
   const std::string budget = Get(Var::kBudget).value_or("2GiB");
+  const auto layer = LayerWorkspace();
+  const std::string workspace = layer ? std::to_string(*layer) : "";
   options.device = name.c_str();
+  options.workspace = workspace.c_str();
   if (device != kCpu) options.budget = budget.c_str();
   return AnswerOf(oocdnn_create(&options, &shared->context));
 }
@@ -236,6 +241,23 @@ cudnnStatus_t PlanInCore(const ConvolutionCall& call, int64_t budget, int64_t* b
   OOC_CUDNN_TRY(Open(call.device, &shared));
   OOC_CUDNN_TRY(AnswerOf(oocdnn_plan_in_core(shared.context, &translated.convolution,
                                              &translated.operands, budget, bytes)));
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t MeasureOptions(int device, const std::string& problem,
+                             std::vector<oocdnn_workspace_option>* options) {
+  const oocdnn_micro_batch* parts = nullptr;
+  const oocdnn_division* divisions = nullptr;
+  int64_t count = 0, batch = 0, length = 0;
+  Shared& shared = SharedOf(device);
+  const std::lock_guard turn(shared.lock);
+  OOC_CUDNN_TRY(Open(device, &shared));
+  OOC_CUDNN_TRY(AnswerOf(oocdnn_measure_parts(
+      shared.context, problem.c_str(), OOCDNN_BATCH_POLICY_POWERS_OF_TWO, &parts, &count, &batch)));
+  OOC_CUDNN_TRY(AnswerOf(oocdnn_even_divisions(parts, count, batch, &divisions, &length)));
+  for (int64_t i = 0; i < length; ++i) {
+    options->push_back({divisions[i].seconds, divisions[i].workspace_bytes});
+  }
   return CUDNN_STATUS_SUCCESS;
 }
 

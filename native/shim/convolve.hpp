@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "capi/oocdnn.h"
 #include "shim/answer.hpp"
 #include "shim/values.hpp"
 
@@ -10,7 +12,8 @@ namespace oocdnn::shim {
 
 enum class Direction { kForward, kBackwardData, kBackwardFilter, kBackwardBias };
 
-constexpr int kCpu = -1;  // in the place of a GPU's ordinal
+constexpr int kCpu = -1;                 // in the place of a GPU's ordinal
+constexpr int64_t kLimitOfContext = -1;  // in the place of a call's own limit
 
 // A tensor and where it lies. Unused ones keep rank 0.
 struct TensorArgument {
@@ -33,6 +36,7 @@ struct ConvolutionCall {
   // Device memory to use in the stream's order, of at least the bytes of PlanInCore; or none.
   void* workspace = nullptr;
   int64_t workspace_bytes = 0;
+  int64_t workspace_limit = kLimitOfContext;  // of an engine's workspace
 };
 
 // Everything but the pointers: BAD_PARAM for shapes and types that do not go together.
@@ -47,6 +51,12 @@ cudnnStatus_t Run(const ConvolutionCall& call, const char* why);
 
 // The bytes of workspace with which Run needs no other device memory, all operands on the device.
 cudnnStatus_t PlanInCore(const ConvolutionCall& call, int64_t budget, int64_t* bytes);
+
+// The ways to run a problem, as logs name it, that are worth having, its operands on the device:
+// runs are timed on the process's context. The fastest comes first, and each needs less workspace
+// than the one before.
+cudnnStatus_t MeasureOptions(int device, const std::string& problem,
+                             std::vector<oocdnn_workspace_option>* options);
 
 // The problem as logs name it; "" where it cannot be said.
 std::string ProblemText(const ConvolutionCall& call);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/process_lock.hpp"
+#include "shim/layers.hpp"
 #include "shim/taking.hpp"
 
 namespace oocdnn::shim {
@@ -61,13 +62,15 @@ void TakeWorkspace(const ConvolutionCall& problem, int algorithm, size_t* worksp
     const std::lock_guard turn(taken.lock);
     const auto known = taken.workspaces.find(key);
     if (known != taken.workspaces.end()) *workspace = known->second;
-    if (known != taken.workspaces.end() || taken.workspaces.size() >= kMost) return;
+    // A share of a workspace changes until all layers are known.
+    const bool stays = known != taken.workspaces.end() && !TotalWorkspace();
+    if (stays || taken.workspaces.size() >= kMost) return;
   }
   const auto bytes = ScratchBytes(problem);
   if (!bytes) return;
   Announce(problem, static_cast<int64_t>(*workspace), *bytes);
   const std::lock_guard turn(taken.lock);
-  *workspace = taken.workspaces.try_emplace(std::move(key), *bytes).first->second;
+  *workspace = taken.workspaces.insert_or_assign(std::move(key), *bytes).first->second;
   taken.any = true;
 }
 

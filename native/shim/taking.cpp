@@ -8,6 +8,7 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "shim/gpu_facts.hpp"
+#include "shim/layers.hpp"
 
 namespace oocdnn::shim {
 namespace {
@@ -23,6 +24,18 @@ std::optional<int64_t> GivenBudget() {
   if (!text) return std::nullopt;
   const Result<int64_t> bytes = ParseBudget(*text, FreeBytes());
   return bytes.ok() && bytes.value() > 0 ? std::optional(bytes.value()) : std::nullopt;
+}
+
+// What the real library may want. Layers that share a workspace have nothing beside it.
+int64_t MostWorkspace() {
+  if (TotalWorkspace()) return 0;
+  int64_t most = kMostWorkspace;
+  if (const auto given = GivenBudget()) {
+    most = *given;
+  } else if (const int64_t free = FreeBytes(); free > 0) {
+    most = std::min(most, free / 5 * 4);
+  }
+  return std::min(most, LayerWorkspace().value_or(most));
 }
 
 int64_t Elements(int rank, const Axes& dims) {
@@ -47,13 +60,7 @@ bool AnyPlace(const ConvolutionCall& call, const Is& is) {
 int64_t BudgetBytes() { return GivenBudget().value_or(kOwnBudget); }
 
 const char* WhyTaken(const ConvolutionCall& call, int64_t workspace) {
-  int64_t most = kMostWorkspace;
-  if (const auto given = GivenBudget()) {
-    most = *given;
-  } else if (const int64_t free = FreeBytes(); free > 0) {
-    most = std::min(most, free / 5 * 4);
-  }
-  if (workspace > most) return "workspace";
+  if (workspace > MostWorkspace()) return "workspace";
   const int64_t largest = std::max({Elements(call.x.value.rank, call.x.value.dims),
                                     Elements(call.y.value.rank, call.y.value.dims),
                                     Elements(call.w.rank, call.w.dims)});
@@ -80,9 +87,11 @@ bool OnlyWeReach(const ConvolutionCall& call) {
   return AnyPlace(call, [](Place place) { return place == Place::kPageable; });
 }
 
-std::optional<cudnnStatus_t> RunTaken(const ConvolutionCall& call, const char* why, bool* must) {
+std::optional<cudnnStatus_t> RunTaken(ConvolutionCall call, const char* why, bool* must) {
+  const bool capturing = IsCapturing(call.stream);
+  if (!capturing && WhyTakenHere(call) == nullptr) call.workspace_limit = NextShareOf(call);
   if (*must) return Run(call, why);
-  if (IsCapturing(call.stream) || Prepare(call) != CUDNN_STATUS_SUCCESS) return std::nullopt;
+  if (capturing || Prepare(call) != CUDNN_STATUS_SUCCESS) return std::nullopt;
   // What adds to what there was cannot be done twice.
   *must = call.beta != 0.0 || call.residual.data == call.y.data;
   const cudnnStatus_t status = Run(call, why);
@@ -92,8 +101,9 @@ std::optional<cudnnStatus_t> RunTaken(const ConvolutionCall& call, const char* w
   return status;
 }
 
-std::optional<int64_t> ScratchBytes(const ConvolutionCall& call) {
+std::optional<int64_t> ScratchBytes(ConvolutionCall call) {
   int64_t bytes = 0;
+  call.workspace_limit = ShareOf(call);
   if (PlanInCore(call, BudgetBytes(), &bytes) == CUDNN_STATUS_SUCCESS) return bytes;
   Log(LogLevel::kDebug, "passed: %s", LastText());
   return std::nullopt;

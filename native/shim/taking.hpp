@@ -26,11 +26,12 @@ bool OnlyWeReach(const ConvolutionCall& call);
 
 // Runs a call that is taken. Where the real library could run it too, which `must` denies, and we
 // cannot, nothing. `must` becomes true once what there was in the operands may be gone.
-std::optional<cudnnStatus_t> RunTaken(const ConvolutionCall& call, const char* why, bool* must);
+std::optional<cudnnStatus_t> RunTaken(ConvolutionCall call, const char* why, bool* must);
 
 // The workspace with which Run books nothing else for this problem, its operands on the device;
-// nothing where it cannot be run so.
-std::optional<int64_t> ScratchBytes(const ConvolutionCall& call);
+// nothing where it cannot be run so. Where layers share a workspace, it is for the share that this
+// one has now.
+std::optional<int64_t> ScratchBytes(ConvolutionCall call);
 
 // The end of a client's call: what body(&must) answers, or nothing where the real library shall run
 // it. Nothing thrown leaves it: where `must` was set, that is the answer.

@@ -54,7 +54,8 @@ std::string Json(const PlanRequest& request, const RankedCandidate& ranked) {
   return "{\"engine\":" + std::to_string(candidate.engine) +
          ",\"extent\":" + List(candidate.tiling.extent) +
          ",\"length\":" + List(candidate.tiling.length) +
-         ",\"padding_as_data\":" + List(candidate.tiling.padding_as_data) + ",\"taper\":" +
+         ",\"padding_as_data\":" + List(candidate.tiling.padding_as_data) +
+         ",\"full_padding\":" + (candidate.tiling.full_padding ? "true" : "false") + ",\"taper\":" +
          List(std::array{static_cast<int64_t>(candidate.tiling.taper.axis),
                          candidate.tiling.taper.length}) +
          ",\"order\":" + List(candidate.order) + ",\"depths\":" + List(candidate.depths) +

@@ -1,5 +1,4 @@
 // A C door to plans whose runs are timed, on a device that says how long they took.
-#include <optional>
 #include <utility>
 
 #include "device/wrap/forwarding.hpp"
@@ -11,46 +10,43 @@
 namespace oocdnn::testing {
 namespace {
 
-// Every run of the tile that comes first takes as long, and every run of any other.
+// Nanoseconds of a run by the bytes of x and of y in the tile.
+using RunNanoseconds = int64_t (*)(int64_t x_bytes, int64_t y_bytes);
+
 class TimedDevice final : public ForwardingDevice {
  public:
-  TimedDevice(std::unique_ptr<Device> inner, int64_t nanoseconds, int64_t others)
+  TimedDevice(std::unique_ptr<Device> inner, RunNanoseconds nanoseconds)
       : ForwardingDevice(std::move(inner)),
         capabilities_(this->inner().capabilities()),
-        nanoseconds_(nanoseconds),
-        others_(others) {
+        nanoseconds_(nanoseconds) {
     capabilities_.tries_engines = true;
   }
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
   Status Run(Stream, Executable& executable, const RunArgs& args) override {
-    const std::pair tile{executable.layout(Operand::kX).bytes,
-                         executable.layout(Operand::kY).bytes};
-    if (!first_) first_ = tile;
-    const int64_t length = tile == *first_ ? nanoseconds_ : others_;
+    const int64_t length =
+        nanoseconds_(executable.layout(Operand::kX).bytes, executable.layout(Operand::kY).bytes);
     if (args.tag.span != nullptr) *args.tag.span = {1, 1 + length};
     return {};
   }
 
  private:
   Capabilities capabilities_;
-  int64_t nanoseconds_, others_;
-  std::optional<std::pair<int64_t, int64_t>> first_;  // bytes of x and y in the tile
+  RunNanoseconds nanoseconds_;
 };
 
 }  // namespace
 
-// A run of the tile that comes first takes nanoseconds[0], of any other nanoseconds[1].
 // `measure_seconds`: the limit of planning by measurement, below 0: by estimate.
 //
 // The seconds that the chosen plan is predicted to take, and how many were prepared; text: why
 // there is none, or the plan's.
 OOC_DOOR int oocdnn_testing_timed_plan(const Problem* problem, int64_t budget,
-                                       const char* profile_text, const int64_t nanoseconds[2],
+                                       const char* profile_text, RunNanoseconds nanoseconds,
                                        double measure_seconds, double* seconds, int64_t* prepared,
                                        char* text, int64_t capacity) {
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), text, capacity);
-  TimedDevice device(MakeNullDevice(int64_t{1} << 30), nanoseconds[0], nanoseconds[1]);
+  TimedDevice device(MakeNullDevice(int64_t{1} << 32), nanoseconds);
   PlanRequest request;
   request.problem = *problem;
   request.budget = budget;

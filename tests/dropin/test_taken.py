@@ -45,3 +45,27 @@ def test_legacy_calls(tmp_path, suite):
     flags = ["-shared", "-fPIC", "-Wl,-soname,libcudnn.so.9", "-o", str(real)]
     compiler([*include_flags("ours"), *flags, str(CLIENTS / "fake_legacy.c")])
     run_before(f"dropin/{suite}_gpu_side.py", real, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        {"OOCDNN_WORKSPACE_LIMIT": "131072"},
+        {"OOCDNN_WORKSPACE_TOTAL": "524288"},
+    ],
+    ids=str,
+)
+def test_workspaces_are_limited(tmp_path, variable):
+    run_suite(
+        tmp_path,
+        "dropin/divided_gpu_side.py",
+        libraries=(FAKE_DRIVER, FAKE_CUDNN),
+        LD_PRELOAD=str(cudnn.dropin_path()),
+        OOCDNN_CUDNN_LIBRARY=str(FAKE_CUDNN),
+        OOCDNN_DEVICE="cuda:0",
+        OOCDNN_ENGINE="cudnn-nchw",  # whose tiles lie as the arrays do
+        OOCDNN_LOG="info",
+        OOCDNN_LOG_FILE=str(tmp_path / "log.txt"),
+        OOC_FAKE_HUNGRY="65536",
+        **variable,
+    )

@@ -109,6 +109,7 @@ class Tiling(Structure):
         ("extent", AxisArray),
         ("length", AxisArray),
         ("padding_as_data", c_bool * 3),
+        ("full_padding", c_bool),
         ("taper", Taper),
     ]
 

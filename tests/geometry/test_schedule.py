@@ -56,7 +56,22 @@ def test_tile_shape_is_a_convolution(data):
         )  # fmt: skip
         if doors.counts(tiling)[4 + a] > 1:
             assert tiling.padding_as_data[a]
-            assert tile.pad_before[a] == 0
+            assert tile.pad_before[a] == 0 or tiling.full_padding
+        reach = (tile.filter[a] - 1) * tile.dilation[a] + 1
+        if tiling.padding_as_data[a]:  # engines take no wider pads, nor shorter inputs
+            assert tile.pad_before[a] < reach <= tile.input[a]
+
+
+@pytest.mark.parametrize(("length", "rows", "pad"), [(8, 8, 4), (5, 5, 4), (3, 5, 3), (1, 5, 2)])
+def test_tiles_of_backward_data_hold_no_row_that_another_has(length, rows, pad):
+    """A filter of reach 5: the input of a tile's convolution is no shorter, and its pad is less."""
+    problem = doors.parse("conv2d:bwd_data x1x1x40x40 w1x1x3x3 pad2 dil2")
+    tiling = doors.make_tiling(problem, [1, 1, 1, 1, 1, length, 40])
+    tile = doors.tile_shape(problem, tiling)
+    assert (tile.input[1], tile.out[1], tile.pad_before[1]) == (rows, length + 4, pad)
+    held = doors.make_tiling(problem, [1, 1, 1, 1, 1, length, 40], padding_as_data=True)
+    tile = doors.tile_shape(problem, held)
+    assert (tile.input[1], tile.out[1], tile.pad_before[1]) == (length + 8, length + 4, 0)
 
 
 @thorough

@@ -110,6 +110,11 @@ def random_transfer(rng: Rng) -> TransferCase:
             box[name][5] = value
         order = (0, 1, 2, 3, 4, 5)
         return TransferCase(shape, types, dense(shape), int(np.prod(shape)), 0, box, order)
+    if rng.random() < 0.3:  # rows that all begin alike, and tiles between the places to begin at
+        shape = tuple(int(rng.integers(1, limit + 1)) for limit in (2, 2, 40, 1, 6))
+        shape = (*shape, 8 * int(rng.integers(1, 30)))
+        box = random_box(rng, shape)
+        return TransferCase(shape, types, dense(shape), int(np.prod(shape)), 0, box, NHWC)
     top = (4, 3, 40, 2, 9, 40) if rng.random() < 0.7 else (2, 2, 200, 1, 30, 70)
     shape = tuple(int(rng.integers(1, limit + 1)) for limit in top)
     order = NHWC if rng.random() < 0.4 else (0, 1, 2, 3, 4, 5)

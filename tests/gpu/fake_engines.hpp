@@ -10,6 +10,8 @@ constexpr int kStrictNan = 1 << CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP;
 constexpr int64_t kScratch = 640;
 // Milliseconds that a run of OOC_FAKE_SLOW_ENGINE takes on events' clock.
 constexpr int kSlow = 1 << 20;
+// And that the first run of any engine takes longer with OOC_FAKE_COLD.
+constexpr int kCold = 40;
 // On any axis of x: above the first no engine is offered, above the second no heuristics are made.
 constexpr int64_t kMostExtent = 30000, kMostForHeuristics = 60000;
 
@@ -40,6 +42,10 @@ constexpr FakeEngine kEngines[] = {
     {1, CUDNN_HEUR_MODE_FALLBACK, 0, 0, true, true, 0},
     {0, CUDNN_HEUR_MODE_FALLBACK, kStrictNan, 0, true, true, 0},
 };
+// The first of all where OOC_FAKE_HUNGRY says how many bytes of workspace it wants for each sample.
+// Any other engine then sleeps a while for each.
+constexpr FakeEngine kHungry{20, CUDNN_HEUR_MODE_A, 0, 0, true, true, 0};
+constexpr int kSleep = 2;  // milliseconds
 // In backward filter; they have no note.
 constexpr FakeEngine kSilent[] = {
     {17, CUDNN_HEUR_MODE_A, 0, 0, false, true, 0},

@@ -63,7 +63,7 @@ step info python3 -m oocdnn info --device cuda
 needs cuobjdump architectures architectures
 step device smoke ""
 step conformance python3 -m pytest -q tests/conformance -k cuda "$@"
-step operands python3 -m pytest -q tests/gpu/test_operands.py "$@"
+step operands python3 -m pytest -q tests/gpu/test_operands.py tests/gpu/test_batches.py "$@"
 step fused python3 -m pytest -q tests/gpu/test_fused.py "$@"
 step epilogue-rates python3 tests/gpu/epilogue_rates.py
 step pins python3 -m pytest -q tests/gpu/test_pins.py tests/gpu/test_results.py "$@"

@@ -1,4 +1,5 @@
-"""Prepares a tile, a larger one of its kind and one of another kind, trying engines out.
+"""Prepares a tile, a larger one of its kind, one of another kind and one of volumes, trying
+engines out.
 
 python tests/gpu/trials.py LIBRARY
 """
@@ -10,13 +11,15 @@ import sys
 from checks import sized_op
 from doors import FORWARD, Rig
 
-KINDS = {"small": (4, 10), "larger": (4, 20), "other": (8, 10)}
+TILES = ((4, 10, 1), (4, 20, 1), (8, 10, 1), (4, 10, 3))  # channels, size, planes
 
 
 def main() -> None:
     rig = Rig(sys.argv[1], "cuda:0")
-    for channels, size in KINDS.values():
-        rig.prepare(sized_op(FORWARD, 2, channels, 6, size, 3), "cudnn-nchw")
+    for channels, size, planes in TILES:
+        op = sized_op(FORWARD, 2, channels, 6, size, 3)
+        op.inp[0] = op.out[0] = planes
+        rig.prepare(op, "cudnn-nchw")
         print(rig.taken)
     rig.close()
 

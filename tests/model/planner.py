@@ -158,23 +158,80 @@ class TimedPlan:
     text: str
 
 
-def timed_plan(
-    problem, budget, profile, run_seconds, others=None, measure_seconds=-1.0
-) -> TimedPlan:
-    """What is chosen on a device of one engine, "plain", whose runs all take as long; or `others`
-    takes every run but those of the plan that is tried first. Measured with a limit of 0 or more.
-    """
+# Nanoseconds of a run by the bytes of x and of y in its tile.
+_RUN = ctypes.CFUNCTYPE(c_int64, c_int64, c_int64)
+
+
+def timed_plan(problem, budget, profile, runs, measure_seconds=-1.0) -> TimedPlan:
+    """What is chosen on a device of one engine, "plain". `runs`: seconds of a run, or what gives
+    them for the bytes of x and of y in its tile. Measured with a limit of 0 or more."""
     seconds, prepared = c_double(), c_int64()
-    others = run_seconds if others is None else others
-    runs = (c_int64 * 2)(round(run_seconds * 1e9), round(others * 1e9))
+    of_tile = runs if callable(runs) else lambda *_: runs
+    nanoseconds = _RUN(lambda *tile: round(of_tile(*tile) * 1e9))
     text = ctypes.create_string_buffer(ROOM)
     code = library().oocdnn_testing_timed_plan(
-        byref(problem), c_int64(budget), profile.text().encode(), runs,
+        byref(problem), c_int64(budget), profile.text().encode(), nanoseconds,
         c_double(measure_seconds), byref(seconds), byref(prepared), text, c_int64(ROOM),
     )  # fmt: skip
     if code != 0:
         raise Refused(code, text.value.decode())
     return TimedPlan(seconds.value, prepared.value, text.value.decode())
+
+
+@dataclasses.dataclass
+class Speeds:
+    """Seconds of a run and of each sample in it: of an engine with `workspace` bytes for each
+    sample, and of one without."""
+
+    run: float
+    hungry: float
+    frugal: float
+    workspace: int
+
+    def numbers(self):
+        seconds = (self.run, self.hungry, self.frugal)
+        return (c_int64 * 4)(*(round(one * 1e9) for one in seconds), self.workspace)
+
+
+WHOLE, DIVIDED, TIMED = range(3)
+
+
+@dataclasses.dataclass
+class DividedPlan:
+    engine: str
+    plan: str
+    seconds: float
+    bytes: int
+    prepared: int
+
+
+def divided_plan(problem, budget, limit, profile, speeds, batch=TIMED) -> DividedPlan:
+    """What is chosen for operands on a device of one engine, which runs so fast."""
+    seconds, counts = c_double(), (c_int64 * 2)()
+    text = ctypes.create_string_buffer(ROOM)
+    code = library().oocdnn_testing_divided_plan(
+        byref(problem), (c_int64 * 2)(budget, limit), profile.text().encode(), speeds.numbers(),
+        c_int(batch), byref(seconds), counts, text, c_int64(ROOM),
+    )  # fmt: skip
+    if code != 0:
+        raise Refused(code, text.value.decode())
+    engine, plan = text.value.decode().split(": ")
+    return DividedPlan(engine, plan, seconds.value, *counts)
+
+
+def measured_parts(problem, budget, limit, profile, speeds, policy=1) -> list[tuple]:
+    """Samples, seconds and workspace of each way that is timed."""
+    room = 10_000
+    ways, count = (c_int64 * (3 * room))(), c_int64(room)
+    text = ctypes.create_string_buffer(ROOM)
+    code = library().oocdnn_testing_measured_parts(
+        byref(problem), (c_int64 * 3)(budget, limit, policy), profile.text().encode(),
+        speeds.numbers(), ways, byref(count), text, c_int64(ROOM),
+    )  # fmt: skip
+    if code != 0:
+        raise Refused(code, text.value.decode())
+    assert count.value <= room
+    return [(ways[3 * i], ways[3 * i + 1] * 1e-9, ways[3 * i + 2]) for i in range(count.value)]
 
 
 def refined(problem, budget, engines, profile, factor: float) -> tuple[float, float, str]:
@@ -194,6 +251,7 @@ def _candidate(problem: Problem, entry: dict) -> Candidate:
     tiling = Tiling()
     for name in ("extent", "length", "padding_as_data"):
         getattr(tiling, name)[:] = entry[name]
+    tiling.full_padding = entry["full_padding"]
     tiling.taper = doors.Taper(*entry["taper"])
     return Candidate(
         problem, entry["engine"], tiling, entry["order"], entry["depths"], entry["cost"], entry

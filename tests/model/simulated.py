@@ -44,9 +44,14 @@ def candidate_of(tiling: doors.Tiling, order, depths, engine: Engine) -> Candida
         order=[AXES[axis] for axis in order],
         depths=dict(zip(OPERANDS, depths, strict=True)),
         engine=engine,
-        padding_as_data=all(tiling.padding_as_data),
+        padding_as_data=all_as_data(tiling),
         taper=taper_of(tiling),
     )
+
+
+def all_as_data(tiling: doors.Tiling) -> bool:
+    """Whether the tiling may be of an engine that takes no padding: no tile has any."""
+    return all(tiling.padding_as_data) and not tiling.full_padding
 
 
 def taper_of(tiling: doors.Tiling) -> tuple[Axis, int] | None:

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oocdnn import InvalidProblem, OutOfMemory, Unsupported
-from oocdnn.workspace import Division, MicroBatch, divide_batch, micro_batch_sizes, pareto
+from oocdnn.workspace import (
+    Division,
+    MicroBatch,
+    divide_batch,
+    even,
+    micro_batch_sizes,
+    pareto,
+)
 
 MIB = 1 << 20
 
@@ -211,3 +218,25 @@ def test_what_makes_no_sense_is_refused():
         pareto([good], 2**20 + 1)
     with pytest.raises(InvalidProblem, match="no policy 'some'"):
         micro_batch_sizes(8, "some")
+
+
+@given(choices_of_all_kinds, st.integers(1, 30))
+def test_even_divisions_are_the_best_of_one_choice_each(choices, batch):
+    found = even(choices, batch)
+    points = [
+        (math.ceil(batch / choice.samples) * choice.seconds, choice.workspace_bytes)
+        for choice in choices
+    ]
+    assert [(one.seconds, one.workspace_bytes) for one in found] == fronts(points)
+    for division in found:
+        check(division)
+        assert len(division.parts) == 1
+    # No mixture of choices is slower than the best of one.
+    assert pareto(choices, batch)[0].seconds <= found[0].seconds
+
+
+def test_an_empty_batch_is_even():
+    (division,) = even([MicroBatch(2, 1.0, 3)], 0)
+    assert division.samples == []
+    with pytest.raises(InvalidProblem, match="no micro-batch to choose"):
+        even([], 4)

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from model import planner
 from model.planner import HOST, IS_TILE, ON_DEVICE, ON_HOST, Profile
-from model.simulated import problem_of, simulated, taper_of
+from model.simulated import all_as_data, problem_of, simulated, taper_of
 
 from oocdnn.perfmodel.events import Crossing, Signal, Simulation
 from oocdnn.perfmodel.problem import AXES, DIRECTIONS, OPERANDS
@@ -206,7 +206,7 @@ def test_tiles_are_cut_alike(run):
     native, cut, *_ = run
     problem = problem_of(native)
     lengths = dict(zip(AXES, cut.length, strict=True))
-    tiling = Tiling(problem, lengths, all(cut.padding_as_data), taper_of(cut))
+    tiling = Tiling(problem, lengths, all_as_data(cut), taper_of(cut))
     assert list(tiling.lengths.values()) == list(cut.length)
     assert list(tiling.counts.values()) == doors.counts(cut)
     for index in itertools.product(*map(range, tiling.counts.values())):

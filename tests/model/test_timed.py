@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import pytest
 from geometry import doors
@@ -22,7 +23,7 @@ def ranked(profile: Profile) -> list[planner.Candidate]:
 
 
 def test_a_run_that_keeps_its_promise_is_the_only_one_prepared():
-    plan = planner.timed_plan(PROBLEM, BUDGET, FAST, run_seconds=1e-9)
+    plan = planner.timed_plan(PROBLEM, BUDGET, FAST, 1e-9)
     assert plan.prepared == 1
     assert plan.seconds <= ranked(FAST)[0].seconds
 
@@ -41,7 +42,7 @@ def test_what_disappoints_gives_way_to_larger_tiles(run_seconds):
 def test_few_plans_are_tried_where_runs_take_long():
     """A try takes a dozen runs, and all of them at most as long as the call."""
     first = ranked(FAST)[0]
-    plan = planner.timed_plan(PROBLEM, BUDGET, FAST, run_seconds=1.0)
+    plan = planner.timed_plan(PROBLEM, BUDGET, FAST, 1.0)
     assert math.prod(first.counts()) == 32
     assert plan.prepared == 3
     assert plan.seconds <= 32.1  # what was tried is never worse than the first
@@ -49,7 +50,7 @@ def test_few_plans_are_tried_where_runs_take_long():
 
 def test_a_run_that_was_timed_is_not_an_assumption():
     """The tile's rate is known, whatever the profile lacks."""
-    plan = planner.timed_plan(PROBLEM, BUDGET, FAST, run_seconds=1e-3)
+    plan = planner.timed_plan(PROBLEM, BUDGET, FAST, 1e-3)
     assert "not measured" not in plan.text
     slow = Profile(flops={"plain/f32/fwd": 1e5}, marks={"flops plain/f32/fwd": "unmeasured"})
     assert "not measured: run_seconds, flops plain/f32/fwd\n" in guessed(slow).text
@@ -59,7 +60,18 @@ def guessed(profile: Profile) -> planner.TimedPlan:
     """Nothing is timed where nobody measured what a run costs."""
     marks = {**profile.marks, "run_seconds": "unmeasured"}
     timeless = dataclasses.replace(profile, run_seconds=0.0, marks=marks)
-    return planner.timed_plan(PROBLEM, BUDGET, timeless, run_seconds=1e-9)
+    return planner.timed_plan(PROBLEM, BUDGET, timeless, 1e-9)
+
+
+def as_the_first(run_seconds: float, others: float) -> Callable[[int, int], float]:
+    """Runs of the tile that comes first take `run_seconds`, of any other `others`."""
+    first: list[tuple[int, int]] = []
+
+    def seconds(*tile: int) -> float:
+        first.append(tile)
+        return run_seconds if tile == first[0] else others
+
+    return seconds
 
 
 SLOW = Profile(flops_fallback=1e8)  # hides all copies behind the arithmetic
@@ -74,36 +86,36 @@ def promised(profile: Profile) -> float:
 
 def test_measuring_finds_what_is_faster_than_predicted():
     """The first plan keeps its promise, so by estimate nothing else is looked at."""
-    runs = {"run_seconds": promised(SLOW), "others": 0.5 * promised(SLOW)}
-    kept = planner.timed_plan(PROBLEM, BUDGET, SLOW, **runs)
-    measured = planner.timed_plan(PROBLEM, BUDGET, SLOW, **runs, measure_seconds=FOREVER)
+    run = promised(SLOW)
+    kept = planner.timed_plan(PROBLEM, BUDGET, SLOW, as_the_first(run, 0.5 * run))
+    measured = planner.timed_plan(PROBLEM, BUDGET, SLOW, as_the_first(run, 0.5 * run), FOREVER)
     assert kept.prepared == 1
     assert measured.prepared > 1
     assert measured.seconds < 0.9 * kept.seconds
 
 
 def test_measuring_keeps_the_first_where_nothing_is_faster():
-    runs = {"run_seconds": promised(SLOW), "others": 100 * promised(SLOW)}
-    kept = planner.timed_plan(PROBLEM, BUDGET, SLOW, **runs)
-    measured = planner.timed_plan(PROBLEM, BUDGET, SLOW, **runs, measure_seconds=FOREVER)
+    run = promised(SLOW)
+    kept = planner.timed_plan(PROBLEM, BUDGET, SLOW, as_the_first(run, 100 * run))
+    measured = planner.timed_plan(PROBLEM, BUDGET, SLOW, as_the_first(run, 100 * run), FOREVER)
     assert measured.prepared > 1
     assert measured.seconds == kept.seconds
 
 
 def test_after_the_time_limit_no_other_plan_is_tried():
-    plan = planner.timed_plan(PROBLEM, BUDGET, SLOW, run_seconds=1.0, measure_seconds=0)
+    plan = planner.timed_plan(PROBLEM, BUDGET, SLOW, 1.0, measure_seconds=0)
     assert plan.prepared == 1
 
 
 def test_measuring_needs_no_measured_profile():
     guess = Profile(flops_fallback=1e8, measured=False)
-    plan = planner.timed_plan(PROBLEM, BUDGET, guess, 1e-6, others=1e-7, measure_seconds=FOREVER)
+    plan = planner.timed_plan(PROBLEM, BUDGET, guess, as_the_first(1e-6, 1e-7), FOREVER)
     assert plan.prepared > 1
 
 
 def test_without_a_measured_profile_nothing_is_timed():
     guess = Profile(flops_fallback=1e12, measured=False)
-    plan = planner.timed_plan(PROBLEM, BUDGET, guess, run_seconds=1.0)
+    plan = planner.timed_plan(PROBLEM, BUDGET, guess, 1.0)
     assert plan.prepared == 1
     assert plan.seconds == ranked(guess)[0].seconds
 
@@ -116,7 +128,7 @@ WRONG = Profile(
 
 def test_what_is_only_thought_slow_is_timed_too():
     first = ranked(WRONG)[0]
-    plan = planner.timed_plan(PROBLEM, BUDGET, WRONG, run_seconds=1e-6)
+    plan = planner.timed_plan(PROBLEM, BUDGET, WRONG, 1e-6)
     assert plan.prepared > 1
     assert plan.seconds < 0.8 * first.cost["seconds"]
     right = Profile(copy_seconds=WRONG.copy_seconds, flops_fallback=1e12)
@@ -131,12 +143,26 @@ def test_tiles_of_more_channels_may_be_as_fast_as_those_of_fewer():
     wrong = Profile(copy_seconds=2e-4, tiles=tiles)
     first = planner.search(problem, budget, wrong, engines=ENGINE).ranked[0]
     assert first.counts()[2] > 1
-    plan = planner.timed_plan(problem, budget, wrong, run_seconds=1e-6)
+    plan = planner.timed_plan(problem, budget, wrong, 1e-6)
     assert plan.prepared > 1
     assert plan.seconds < 0.8 * first.cost["seconds"]
 
 
+def test_tiles_of_few_channels_may_be_as_fast_as_those_of_more():
+    """The line through the rates of 64 and of 128 channels has tiles of 3 be very slow."""
+    problem, budget = doors.parse("conv2d:fwd x16x3x24x24 w64x3x3x3 pad1"), 900_000
+    rates = {(64, 2000): 2e10, (64, 40000): 1e10, (128, 2000): 4e10, (128, 40000): 4e10}
+    tiles = {f"{channels} {size} plain/f32/fwd": rate for (channels, size), rate in rates.items()}
+    wrong = Profile(copy_seconds=2e-4, tiles=tiles)
+    first = planner.search(problem, budget, wrong, engines=ENGINE).ranked[0]
+    plan = planner.timed_plan(problem, budget, wrong, lambda _, y_bytes: 1e-6 + 1e-11 * y_bytes)
+    right = Profile(copy_seconds=wrong.copy_seconds, flops_fallback=1e12)
+    best = planner.search(problem, budget, right, engines=ENGINE).ranked[0]
+    assert first.seconds > 10 * best.seconds
+    assert plan.seconds <= 1.05 * best.seconds
+
+
 def test_hopes_that_are_not_fulfilled_come_to_an_end():
-    plan = planner.timed_plan(PROBLEM, BUDGET, WRONG, run_seconds=1e-2)
+    plan = planner.timed_plan(PROBLEM, BUDGET, WRONG, 1e-2)
     assert 1 < plan.prepared < 20
     assert plan.seconds > 1e-2

@@ -37,6 +37,7 @@ def test_what_is_missing_is_named(lib):
         (lib.oocdnn_pareto_divisions, (one, -1, 8, found, length), "cannot be -1"),
         (lib.oocdnn_pareto_divisions, (one, 1, 8, NULL, length), "the place for the divisions"),
         (lib.oocdnn_pareto_divisions, (one, 1, 8, found, NULL), "the place for their number"),
+        (lib.oocdnn_even_divisions, (one, 1, 8, NULL, length), "the place for the divisions"),
         (lib.oocdnn_divide_batch, (one, 1, 8, 0, NULL), "the place for the division"),
         (lib.oocdnn_divide_workspace, (NULL, counts, 1, 0, chosen, made), "the arrays of options"),
         (lib.oocdnn_divide_workspace, (options, NULL, 1, 0, chosen, made), "their lengths"),
@@ -71,3 +72,33 @@ def test_what_is_handed_out_belongs_to_the_thread(lib):
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(divide, (8, 16))) == [(8, 8), (16, 4)]
+
+
+def test_a_convolution_has_the_contexts_limit_unless_it_says_so(lib):
+    for direction in range(4):
+        assert lib.oocdnn_default_convolution(direction, 2).workspace_limit == -1
+
+
+def test_what_is_missing_to_measure_is_named(lib):
+    found, count = FFI.new("const oocdnn_micro_batch **"), FFI.new("int64_t *")
+    context = FFI.new("oocdnn_context **")
+    options = FFI.new("oocdnn_options *", lib.oocdnn_default_options())
+    device = FFI.new("char[]", b"cpu")
+    options.device = device
+    assert lib.oocdnn_create(options, context) == Status.OK
+    text, batch = FFI.new("char[]", b"conv1d:fwd x2x1x4 w1x1x1"), FFI.new("int64_t *")
+    calls = [
+        ((NULL, text, 1, found, count, batch), "the context"),
+        ((context[0], NULL, 1, found, count, batch), "the problem string"),
+        ((context[0], text, 1, NULL, count, batch), "the place for the choices"),
+        ((context[0], text, 1, found, NULL, batch), "the place for their number"),
+        ((context[0], text, 1, found, count, NULL), "the place for the batch"),
+        ((context[0], text, 3, found, count, batch), "no batch policy 3"),
+    ]
+    for arguments, what in calls:
+        assert lib.oocdnn_measure_parts(*arguments) == INVALID
+        assert what in last_error(lib)
+    assert lib.oocdnn_measure_parts(context[0], text, 1, found, count, batch) == Status.OK
+    assert batch[0] == 2
+    assert {found[0][i].samples for i in range(count[0])} == {1, 2}
+    lib.oocdnn_destroy(context[0])

@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t kAlignment = 256;
 constexpr float kMostMilliseconds = 100;
-// Of a plan that takes as long one run is enough, and two are of one that does not vary much.
+// Of a plan that takes as long one run is enough, unless that looks hopeless: it may be the one
+// that loads the code. Two are enough of one that does not vary much.
 constexpr float kLong = 20, kSteady = 4;
 // A plan that takes this long, and so many times what the best does, is hopeless on larger tiles
 // too, where it is as far behind or further.
@@ -31,8 +32,8 @@ class Bench {
 
   Status Open(const ConvolutionGraph& graph, const std::vector<CudnnPlan>& plans,
               int64_t most_bytes);
-  // `loaded`: its code was run before, and its first run counts.
-  Result<float> Milliseconds(const CudnnPlan& plan, bool loaded);
+  // `enough`: a first run of kLong and more that takes less counts.
+  Result<float> Milliseconds(const CudnnPlan& plan, float enough);
   [[nodiscard]] float spent() const { return spent_; }
 
  private:
@@ -92,27 +93,31 @@ Result<float> Bench::Once(const CudnnPlan& plan) {
   return milliseconds;
 }
 
-Result<float> Bench::Milliseconds(const CudnnPlan& plan, bool loaded) {
+Result<float> Bench::Milliseconds(const CudnnPlan& plan, float enough) {
   OOC_ASSIGN(const float first, Once(plan));
-  if (loaded && first > kLong) return first;
+  if (first > kLong && first < enough) return first;
   OOC_ASSIGN(const float second, Once(plan));
   if (second > kSteady) return second;
   OOC_ASSIGN(const float third, Once(plan));
   return std::min(second, third);
 }
 
-std::string EngineOf(const ConvolutionGraph& graph, const CudnnPlan& plan) {
-  return Format("%s e%lld", Name(graph.direction), static_cast<long long>(plan.facts.engine));
+// An engine has other code for other types, and for volumes.
+std::string CodeOf(const ConvolutionGraph& graph, const CudnnPlan& plan) {
+  std::string code =
+      Format("%s e%lld %s", Name(graph.direction), static_cast<long long>(plan.facts.engine),
+             graph.shape.in[0] > 1 ? "3d" : "2d");
+  for (const TileLayout& layout : graph.layout) code += Format(" %s", Name(layout.dtype));
+  return code;
 }
 
 // Tiles on which an engine's speed beside others' is told by their size.
 std::string KindOf(const ConvolutionGraph& graph, const CudnnPlan& plan) {
   const ConvShape& shape = graph.shape;
-  std::string kind = EngineOf(graph, plan);
+  std::string kind = CodeOf(graph, plan);
   for (const int64_t size : {shape.g, shape.c, shape.k})
     kind += Format(" %lld", static_cast<long long>(size));
   for (const int64_t taps : shape.filter) kind += Format(" x%lld", static_cast<long long>(taps));
-  for (const TileLayout& layout : graph.layout) kind += Format(" %s", Name(layout.dtype));
   return kind;
 }
 
@@ -130,12 +135,13 @@ size_t CudnnTrials::FastestOf(CudnnSession& session, const ConvolutionGraph& gra
   size_t fastest = 0;
   float best = 0;
   for (size_t i = 0; i < plans.size() && bench.spent() < kMostMilliseconds; ++i) {
-    const std::string engine = EngineOf(graph, plans[i]), kind = KindOf(graph, plans[i]);
+    const std::string code = CodeOf(graph, plans[i]), kind = KindOf(graph, plans[i]);
     const auto hopeless = hopeless_.find(kind);
     if (i > 0 && hopeless != hopeless_.end() && operations >= hopeless->second) continue;
-    const Result<float> seen = bench.Milliseconds(plans[i], loaded_.contains(engine));
+    const float enough = i == 0 ? kMostMilliseconds : kHopeless * best;
+    const Result<float> seen = bench.Milliseconds(plans[i], loaded_.contains(code) ? enough : 0.0F);
     if (!seen.ok()) return 0;
-    loaded_.insert(engine);
+    loaded_.insert(code);
     Log(LogLevel::kDebug, "cuDNN %s: %.3f ms", plans[i].text.c_str(),
         static_cast<double>(seen.value()));
     if (i == 0) best = seen.value() * kClearly;

@@ -39,6 +39,10 @@ std::unique_ptr<Device> MakeCheckDevice(std::unique_ptr<Device> inner);
 // The violations seen so far, a sentence each.
 std::vector<std::string> CheckReports(const Device& check_device);
 
+// A device for which all host memory is its own, as it is: operands count as lying on the device,
+// and calls end when they are done. Of a device that shares the host's memory, for tests.
+std::unique_ptr<Device> MakeResidentDevice(std::unique_ptr<Device> inner);
+
 // A device that records when each piece of work ran.
 std::unique_ptr<Device> MakeTraceDevice(std::unique_ptr<Device> inner);
 // What has been recorded so far as Chrome trace JSON (chrome://tracing, Perfetto), one track per
