@@ -204,6 +204,7 @@ class Measured:
     wires: Wires | None = None
     floors: dict[str, float] = field(default_factory=dict)
     duplex: float = 0.0  # seconds, see Wires
+    took: float = 0.0  # seconds, with filling, torch and the comparison
 
     @property
     def least(self) -> float:
@@ -405,11 +406,13 @@ def main(
         for case, direction, name in chosen(only, maths or tuple(MATHS)):
             if time.perf_counter() - start > seconds:
                 break
+            began = time.perf_counter()
             try:
                 one = measure(context, gauge, pinned, case, direction, name, repeats)
             except (ValueError, MemoryError, RuntimeError) as error:
                 click.echo(f"{case.name} {direction} {name}: {error}")
                 continue
+            one.took = time.perf_counter() - began
             measured.append(one)
             click.echo(line(one))
             if out is not None:  # a run that is cut off keeps what it has
