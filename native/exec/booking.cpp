@@ -104,13 +104,19 @@ bool AlignsTiles(const Problem& problem, Operand operand, const Tiling& tiling, 
   return Mul(first, sample) % alignment == 0 && Mul(usual, sample) % alignment == 0;
 }
 
+// Where padding is data a tile may be as long as the tensor and yet begin before it.
+bool BeginsWithTensor(const Problem& problem, Operand operand, const Tiling& tiling) {
+  return RegionOf(problem, tiling, operand, TileIndex{}).origin == Dims{};
+}
+
 bool UsedInPlace(const Booking& booking, Operand operand, int64_t alignment) {
   const Tiling& tiling = booking.candidate.tiling;
   const auto lies = [&](const PreparedTiles& tiles, int64_t samples) {
     return tiles.executable == nullptr ||
            LiesAsItsTile(booking.problem, operand, samples, tiles.layout[Index(operand)]);
   };
-  return tiling.DividesBatch() && AlignsTiles(booking.problem, operand, tiling, alignment) &&
+  return tiling.DividesBatch() && BeginsWithTensor(booking.problem, operand, tiling) &&
+         AlignsTiles(booking.problem, operand, tiling, alignment) &&
          lies(booking.usual, tiling.length[Index(Axis::kN)]) &&
          lies(booking.ends, tiling.taper.length);
 }

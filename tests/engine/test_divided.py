@@ -154,6 +154,13 @@ def test_samples_that_are_not_aligned_are_copied():
     assert peaks[2] > peaks[1]
 
 
+@pytest.mark.parametrize("plan", ["n7", "n1"])
+def test_a_tile_that_begins_in_the_padding_has_a_slot(plan):
+    """It is as wide as x: the column of padding that it has, x has at its end, where no tap is."""
+    sizes = {"extent": (6, 4), "taps": (1, 2), "stride": (1, 2), "padding": ((0, 0), (1, 0))}
+    run(Case("forward", **{**SMALL, **sizes}), plan, engine="direct")
+
+
 def test_an_engine_that_blocks_its_tiles_has_slots():
     done = 0
     for seed in range(20):
