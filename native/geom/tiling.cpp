@@ -139,6 +139,43 @@ Rows RowsSaved(const Problem& problem, int s, const SpatialTile& tile, int64_t l
   return saved;
 }
 
+// The rows of dz of a tile of so many rows of dy, whose windows reach those wherever they begin.
+int64_t RowsReaching(const Problem& problem, int s, int64_t y_rows) {
+  const Pool& pool = problem.pool;
+  const int64_t rows = FloorDiv(y_rows + pool.window[s] - 2, pool.stride[s]) + 1;
+  return std::min(rows, problem.shape.pooled[s]);
+}
+
+// What is read of bits saved for so many elements; the last extent is in bytes, of whole units.
+int64_t BitsReaching(const Problem& problem, int s, int64_t elements) {
+  const int64_t units = FloorDiv(elements + 2 * (kSavedUnit - 1), kSavedUnit);
+  const int64_t rows = s == 2 ? units * problem.saving().bits : elements;
+  return std::min(rows, problem.shape.saved[s]);
+}
+
+// Rows of a box over a tensor of so many.
+Rows RowsWithin(int64_t begin, int64_t rows, int64_t all) {
+  if (rows == all) return {0, 0, all};
+  return {begin, std::clamp<int64_t>(begin, 0, all), std::clamp<int64_t>(begin + rows, 0, all)};
+}
+
+// What a tile of so many rows of dy is restored from. What is in a box depends on where that begins
+// alone, so that neighbours can hand on what they share.
+void SetRestored(const Problem& problem, int s, int64_t y_rows, SpatialTile* tile) {
+  const Pool& pool = problem.pool;
+  const Saving saving = problem.saving();
+  const int64_t first =
+      FloorDiv(tile->y.begin + pool.pad_before[s] - pool.window[s], pool.stride[s]) + 1;
+  const int64_t rows = RowsReaching(problem, s, y_rows);
+  tile->z = RowsWithin(first, rows, problem.shape.pooled[s]);
+  if (saving.what == Saved::kNothing) return;
+  const bool winners = saving.what == Saved::kWinners;
+  const int64_t element = winners ? tile->z.begin : tile->y.begin;
+  const int64_t begin = s == 2 ? FloorDiv(element, kSavedUnit) * saving.bits : element;
+  const int64_t bits = BitsReaching(problem, s, winners ? rows : y_rows);
+  tile->saved = RowsWithin(begin, bits, problem.shape.saved[s]);
+}
+
 // Without a pool z is y.
 SpatialTile ForwardTile(const Problem& problem, int s, int64_t begin, int64_t length) {
   const ConvShape& shape = problem.shape;
@@ -162,12 +199,14 @@ SpatialTile SpatialTileOf(const Problem& problem, const Tiling& tiling, int s, i
   }
   const auto axis = static_cast<Axis>(Index(Axis::kD) + s);
   const int64_t begin = tiling.Begin(axis, index), length = tiling.Length(axis, index);
+  if (problem.direction == Direction::kForward) return ForwardTile(problem, s, begin, length);
   const int64_t pad = tiling.full_padding ? FullPad(shape, s, length) : 0;
-  switch (problem.direction) {
-    case Direction::kForward: return ForwardTile(problem, s, begin, length);
-    case Direction::kBackwardData: return DataTile(shape, s, begin, length, pad);
-    default: return GradientTile(problem, s, begin, length);
-  }
+  const bool data = DrivesInput(problem);
+  SpatialTile tile =
+      data ? DataTile(shape, s, begin, length, pad) : GradientTile(problem, s, begin, length);
+  const int64_t y_rows = data ? RowsFor(shape, s, length) : length;
+  if (problem.restores()) SetRestored(problem, s, y_rows, &tile);
+  return tile;
 }
 
 Rows RowsOf(const Problem& problem, Operand operand, const SpatialTile& tile) {
@@ -185,9 +224,10 @@ Rows RowsOf(const Problem& problem, Operand operand, const SpatialTile& tile) {
 int64_t WholeUnits(const Problem& problem, Axis axis, int64_t length) {
   if (!IsSpatial(axis)) return length;
   const int s = SpatialIndex(axis);
-  if (DrivesInput(problem)) return RoundUp(length, problem.shape.stride[s]);
-  const bool saves = s == 2 && problem.Uses(Operand::kSaved);
-  return saves ? RoundUp(length, kSavedUnit) : length;
+  int64_t unit = DrivesInput(problem) ? problem.shape.stride[s] : 1;
+  if (s == 2 && problem.Uses(Operand::kSaved)) unit = Mul(unit, kSavedUnit);
+  if (problem.restores()) unit = Mul(unit, problem.pool.stride[s]);
+  return RoundUp(length, unit);
 }
 
 bool TapersAt(const Tiling& tiling, Axis axis) {
@@ -201,11 +241,18 @@ int64_t UsualTiles(const Tiling& tiling) {
   return CeilDiv(std::max<int64_t>(between, 0), tiling.length[i]);
 }
 
-// What comes after y in a tile of so many rows of z.
+// What comes after y in a tile, forward of so many rows of z.
 void SetAfter(const Problem& problem, int s, int64_t length, ConvShape* tile) {
-  if (problem.pool.pools()) tile->pooled[s] = length;
   const Saving saving = problem.saving();
-  if (saving.what == Saved::kNothing) return;
+  if (problem.restores()) {
+    tile->pooled[s] = RowsReaching(problem, s, tile->out[s]);
+    if (saving.what == Saved::kNothing) return;
+    const bool winners = saving.what == Saved::kWinners;
+    tile->saved[s] = BitsReaching(problem, s, winners ? tile->pooled[s] : tile->out[s]);
+    return;
+  }
+  if (problem.pool.pools()) tile->pooled[s] = length;
+  if (saving.what == Saved::kNothing || problem.direction != Direction::kForward) return;
   tile->saved[s] = saving.what == Saved::kWinners ? length : tile->out[s];
   if (s == 2) tile->saved[s] = saving.RowBytes(tile->saved[s]);
 }
@@ -267,9 +314,9 @@ int64_t Tiling::Tiles() const {
 
 AxisArray ExtentsOf(const Problem& problem) {
   const ConvShape& shape = problem.shape;
-  const Spatial& driving = DrivesInput(problem)   ? shape.in
-                           : problem.pool.pools() ? shape.pooled
-                                                  : shape.out;
+  const Spatial& driving = DrivesInput(problem)              ? shape.in
+                           : problem.output() == Operand::kZ ? shape.pooled
+                                                             : shape.out;
   const bool bias = problem.direction == Direction::kBackwardBias;
   return {shape.n, shape.g, shape.k, bias ? 1 : shape.c, driving[0], driving[1], driving[2]};
 }
@@ -326,6 +373,7 @@ ConvShape TileShape(const Problem& problem, const Tiling& tiling, bool is_short)
     const int64_t length = lengths[Index(Axis::kD) + s];
     if (problem.direction == Direction::kBackwardBias) {
       tile.out[s] = length;
+      SetAfter(problem, s, length, &tile);
       continue;
     }
     if (!tiling.padding_as_data[s]) continue;
@@ -341,8 +389,8 @@ ConvShape TileShape(const Problem& problem, const Tiling& tiling, bool is_short)
       const bool forward = problem.direction == Direction::kForward;
       tile.out[s] = forward ? RowsComputed(problem, s, length) : length;
       tile.in[s] = (tile.out[s] - 1) * tile.stride[s] + problem.shape.Reach(s);
-      if (forward) SetAfter(problem, s, length, &tile);
     }
+    SetAfter(problem, s, length, &tile);
   }
   return tile;
 }

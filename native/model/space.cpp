@@ -19,8 +19,8 @@ std::vector<Operand> RingOperands(const Problem& problem) {
   for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY}) {
     if (problem.Has(operand)) rings.push_back(operand);
   }
-  const Operand output = problem.output();
-  if (output == Operand::kBias || output == Operand::kZ) rings.push_back(output);
+  if (problem.output() == Operand::kBias) rings.push_back(Operand::kBias);
+  if (problem.Uses(Operand::kZ)) rings.push_back(Operand::kZ);
   return rings;
 }
 
@@ -262,6 +262,9 @@ Depths TileSpace::DepthsOf(int choice, const Depths& most) const {
     choice /= most[Index(ring)];
   }
   const int out = depths[Index(problem().output())];
+  int& bits = depths[Index(Operand::kSaved)];  // beside what they tell of
+  if (problem().restores())
+    bits = std::min(most[Index(Operand::kSaved)], depths[Index(Operand::kZ)]);
   for (int i = 0; i < kOperands; ++i) {
     if (depths[i] == 0) depths[i] = std::min(most[i], out);
   }

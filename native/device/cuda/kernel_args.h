@@ -118,6 +118,25 @@ struct MakeRoom {
   unsigned short code[kMakeLoops * kMakeThreads];
 };
 
+// ooc_restore: a tile of dy from one of dz and bits of either. The tile is walked in the order of
+// memory, `order` being its dimensions, the nearest first, with their extents and strides of dy.
+struct RestoreKernelArgs {
+  const void* dz;
+  const unsigned char* saved;  // null: nothing was saved
+  void* dy;
+  int dz_type, dy_type, mode, saving, bits;  // the values of PoolMode and Saved
+  unsigned count;                            // elements of dy
+  int order[kCopyDims];
+  Divisor extent[kCopyDims];
+  int y_stride[kCopyDims], z_stride[kCopyDims], saved_stride[kCopyDims];
+  // On each axis: the window and its step; and in rows of dy's tile where the window of the first
+  // row of dz's tile begins, which rows are wanted, which the tensor has, and where the padding
+  // behind these ends.
+  int window[3], step[3], lead[3], begin[3], end[3], y_begin[3], y_end[3], padded_end[3];
+  int z_begin[3], z_end[3];  // in rows of dz's tile, those that the tensor has
+  int to_bits[3];            // from rows of dz's tile, or of dy's, to those of the tile of bits
+};
+
 // Strides of a convolution's tile: image (filter: output channel), group, channel (filter: input
 // channel), and the three spatial ones.
 struct TileStrides {

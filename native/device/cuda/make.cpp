@@ -12,23 +12,6 @@ constexpr int kBlocks = 8;  // per multiprocessor: two rounds of what has regist
 
 int Int(int64_t value) { return static_cast<int>(value); }
 
-Status CheckTile(const TileLayout& layout) {
-  if (layout.opaque || layout.channel_block != 1) {
-    return Error(Code::kUnsupported, "the CUDA device pools plain tiles only");
-  }
-  int64_t elements = 1;
-  for (const int64_t extent : layout.shape) elements = Mul(elements, extent);
-  if (elements <= kMostElements) return {};
-  return Error(Code::kUnsupported, "a tile has %lld elements; 2^31 - 1 are the most",
-               static_cast<long long>(elements));
-}
-
-void SetStrides(const TileLayout& layout, int (*stride)[kCopyDims]) {
-  for (int d = 0; d < kCopyDims; ++d) {
-    (*stride)[d] = layout.shape[d] > 1 ? Int(layout.stride[d]) : 0;
-  }
-}
-
 // The finishing of the sums.
 void SetEpilogue(const FinishArgs& from, MakeKernelArgs* to) {
   const Epilogue& epilogue = from.epilogue;
@@ -131,11 +114,28 @@ MakePlan Counted(const FinishArgs& from, MakeKernelArgs args, const Dims& made,
 
 }  // namespace
 
+Status CheckPlain(const TileLayout& layout) {
+  if (layout.opaque || layout.channel_block != 1) {
+    return Error(Code::kUnsupported, "the CUDA device pools plain tiles only");
+  }
+  int64_t elements = 1;
+  for (const int64_t extent : layout.shape) elements = Mul(elements, extent);
+  if (elements <= kMostElements) return {};
+  return Error(Code::kUnsupported, "a tile has %lld elements; 2^31 - 1 are the most",
+               static_cast<long long>(elements));
+}
+
+void SetStrides(const TileLayout& layout, int (*stride)[kCopyDims]) {
+  for (int d = 0; d < kCopyDims; ++d) {
+    (*stride)[d] = layout.shape[d] > 1 ? Int(layout.stride[d]) : 0;
+  }
+}
+
 Result<std::vector<MakePlan>> PlanMake(const FinishArgs& args, int multiprocessors) {
   const Made& made = args.made;
-  OOC_TRY(CheckTile(*args.layout));
+  OOC_TRY(CheckPlain(*args.layout));
   for (const MadeTile* tile : {&made.z, &made.saved}) {
-    if (tile->data != nullptr) OOC_TRY(CheckTile(*tile->layout));
+    if (tile->data != nullptr) OOC_TRY(CheckPlain(*tile->layout));
   }
   std::vector<MakePlan> plans;
   for (const int64_t extent : args.layout->shape) {
