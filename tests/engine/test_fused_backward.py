@@ -1,5 +1,5 @@
-"""Gradients of convolution, bias, activation and pool: dy is made on the device from dz and what
-the forward pass saved. Exact against the reference operations one after the other, whatever is cut."""
+"""Gradients of convolution, bias, activation and pool, of which dy is made on the device from dz
+and what the forward pass saved: exact against the reference operations one after the other."""
 
 from __future__ import annotations
 
