@@ -32,10 +32,6 @@ def _clipped(origin: int, extent: int, size: int) -> Span:
     return Span(origin, extent, begin, max(min(origin + extent, size), begin))
 
 
-def _within(origin: int, extent: int, size: int) -> Span:
-    return _clipped(origin, extent, size) if extent < size else Span(0, size, 0, size)
-
-
 def _in_bytes(row: Span, bits: int) -> Span:
     """Where elements of so many bits lie; they begin at multiples of 8."""
     end = -(-row.end * bits // 8)
@@ -146,7 +142,8 @@ class Tiling:
     def _spatial(self, s: int, begin: int, length: int) -> dict[str, Span]:
         problem = self.problem
         if problem.direction == "bwd_bias":
-            return self._sources(s, {"y": _clipped(begin, length, problem.outputs[s])})
+            spans = {"y": _clipped(begin, length, problem.outputs[s])}
+            return self._sources(s, length, spans)
         cut = length < self.extents[SPATIAL[s]]
         uneven = problem.pad_before[s] != problem.pad_after[s]
         if not (cut or uneven or self._all_as_data):
@@ -157,28 +154,32 @@ class Tiling:
                 spans["saved"] = Span(0, size, 0, size)
             return spans
         if problem.direction == "bwd_data":
-            return self._sources(s, self._rows_of_dx(s, begin, length))
+            return self._sources(s, length, self._rows_of_dx(s, begin, length))
         if problem.direction == "fwd":
             return self._rows_of_z(s, begin, length)
-        return self._sources(s, self._rows_of_y(s, begin, length))
+        return self._sources(s, length, self._rows_of_y(s, begin, length))
 
-    def _sources(self, s: int, spans: dict[str, Span]) -> dict[str, Span]:
+    def _sources(self, s: int, length: int, spans: dict[str, Span]) -> dict[str, Span]:
         """With what the rows of dy are restored from: as many rows of dz as have windows that reach
-        so many of dy wherever these begin, and the bits of whole groups of 8 elements. Boxes that
-        would have all are the whole."""
+        so many of dy wherever these begin, and the bits of whole groups of 8 elements; or all,
+        where the axis is not cut."""
         problem, pool, y = self.problem, self.problem.windows, spans["y"]
         if not problem.restores:
             return spans
         rows = (y.extent - 1 + pool.window[s] - 1) // pool.stride[s] + 1
-        first = (y.origin + pool.before[s] - pool.window[s]) // pool.stride[s] + 1
-        spans["z"] = z = _within(first, rows, problem.pooled[s])
+        start = y.origin if problem.direction == "bwd_data" else y.begin  # of what is wanted
+        first = (start + pool.before[s] - pool.window[s]) // pool.stride[s] + 1
+        whole = length == self.extents[SPATIAL[s]]
+        size = problem.pooled[s]
+        spans["z"] = Span(0, size, 0, size) if whole else _clipped(first, rows, size)
         if problem.saved:
             what, bits = problem.saved
-            of = z if what == "winners" else y
-            begin, count, size = of.origin, of.extent, problem.dims("saved")[3 + s]
+            begin, count, size = first, rows, problem.dims("saved")[3 + s]
+            if what == "alive":
+                begin, count = start, y.extent
             if s == 2:
                 begin, count = begin // 8 * bits, (count + 14) // 8 * bits
-            spans["saved"] = _within(begin, count, size)
+            spans["saved"] = Span(0, size, 0, size) if whole else _clipped(begin, count, size)
         return spans
 
     def _rows_of_z(self, s: int, begin: int, length: int) -> dict[str, Span]:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
+#include "geom/restored.hpp"
 
 namespace oocdnn {
 namespace {
@@ -139,41 +140,14 @@ Rows RowsSaved(const Problem& problem, int s, const SpatialTile& tile, int64_t l
   return saved;
 }
 
-// The rows of dz of a tile of so many rows of dy, whose windows reach those wherever they begin.
-int64_t RowsReaching(const Problem& problem, int s, int64_t y_rows) {
-  const Pool& pool = problem.pool;
-  const int64_t rows = FloorDiv(y_rows + pool.window[s] - 2, pool.stride[s]) + 1;
-  return std::min(rows, problem.shape.pooled[s]);
+bool IsCut(const Tiling& tiling, int s) {
+  const int i = Index(Axis::kD) + s;
+  return tiling.length[i] < tiling.extent[i];
 }
 
-// What is read of bits saved for so many elements; the last extent is in bytes, of whole units.
-int64_t BitsReaching(const Problem& problem, int s, int64_t elements) {
-  const int64_t units = FloorDiv(elements + 2 * (kSavedUnit - 1), kSavedUnit);
-  const int64_t rows = s == 2 ? units * problem.saving().bits : elements;
-  return std::min(rows, problem.shape.saved[s]);
-}
-
-// Rows of a box over a tensor of so many.
-Rows RowsWithin(int64_t begin, int64_t rows, int64_t all) {
-  if (rows == all) return {0, 0, all};
-  return {begin, std::clamp<int64_t>(begin, 0, all), std::clamp<int64_t>(begin + rows, 0, all)};
-}
-
-// What a tile of so many rows of dy is restored from. What is in a box depends on where that begins
-// alone, so that neighbours can hand on what they share.
-void SetRestored(const Problem& problem, int s, int64_t y_rows, SpatialTile* tile) {
-  const Pool& pool = problem.pool;
-  const Saving saving = problem.saving();
-  const int64_t first =
-      FloorDiv(tile->y.begin + pool.pad_before[s] - pool.window[s], pool.stride[s]) + 1;
-  const int64_t rows = RowsReaching(problem, s, y_rows);
-  tile->z = RowsWithin(first, rows, problem.shape.pooled[s]);
-  if (saving.what == Saved::kNothing) return;
-  const bool winners = saving.what == Saved::kWinners;
-  const int64_t element = winners ? tile->z.begin : tile->y.begin;
-  const int64_t begin = s == 2 ? FloorDiv(element, kSavedUnit) * saving.bits : element;
-  const int64_t bits = BitsReaching(problem, s, winners ? rows : y_rows);
-  tile->saved = RowsWithin(begin, bits, problem.shape.saved[s]);
+Rows Within(const RowRange& range, int64_t all) {
+  return {range.begin, std::clamp<int64_t>(range.begin, 0, all),
+          std::clamp<int64_t>(range.begin + range.rows, 0, all)};
 }
 
 // Without a pool z is y.
@@ -204,8 +178,17 @@ SpatialTile SpatialTileOf(const Problem& problem, const Tiling& tiling, int s, i
   const bool data = DrivesInput(problem);
   SpatialTile tile =
       data ? DataTile(shape, s, begin, length, pad) : GradientTile(problem, s, begin, length);
-  const int64_t y_rows = data ? RowsFor(shape, s, length) : length;
-  if (problem.restores()) SetRestored(problem, s, y_rows, &tile);
+  if (!problem.restores()) return tile;
+  if (!IsCut(tiling, s)) {
+    tile.z = {0, 0, shape.pooled[s]};
+    tile.saved = {0, 0, shape.saved[s]};
+    return tile;
+  }
+  // Of a tile that is moved back what is wanted lies where it would begin otherwise.
+  const int64_t first = data ? tile.y.begin : begin;
+  const int64_t rows = data ? RowsFor(shape, s, length) : length;
+  tile.z = Within(RestoredFrom(problem, s, first, rows), shape.pooled[s]);
+  tile.saved = Within(BitsRestoredFrom(problem, s, first, rows), shape.saved[s]);
   return tile;
 }
 
@@ -241,18 +224,11 @@ int64_t UsualTiles(const Tiling& tiling) {
   return CeilDiv(std::max<int64_t>(between, 0), tiling.length[i]);
 }
 
-// What comes after y in a tile, forward of so many rows of z.
+// What comes after y in a tile of so many rows of z.
 void SetAfter(const Problem& problem, int s, int64_t length, ConvShape* tile) {
-  const Saving saving = problem.saving();
-  if (problem.restores()) {
-    tile->pooled[s] = RowsReaching(problem, s, tile->out[s]);
-    if (saving.what == Saved::kNothing) return;
-    const bool winners = saving.what == Saved::kWinners;
-    tile->saved[s] = BitsReaching(problem, s, winners ? tile->pooled[s] : tile->out[s]);
-    return;
-  }
   if (problem.pool.pools()) tile->pooled[s] = length;
-  if (saving.what == Saved::kNothing || problem.direction != Direction::kForward) return;
+  const Saving saving = problem.saving();
+  if (saving.what == Saved::kNothing) return;
   tile->saved[s] = saving.what == Saved::kWinners ? length : tile->out[s];
   if (s == 2) tile->saved[s] = saving.RowBytes(tile->saved[s]);
 }
@@ -373,7 +349,6 @@ ConvShape TileShape(const Problem& problem, const Tiling& tiling, bool is_short)
     const int64_t length = lengths[Index(Axis::kD) + s];
     if (problem.direction == Direction::kBackwardBias) {
       tile.out[s] = length;
-      SetAfter(problem, s, length, &tile);
       continue;
     }
     if (!tiling.padding_as_data[s]) continue;
@@ -389,8 +364,13 @@ ConvShape TileShape(const Problem& problem, const Tiling& tiling, bool is_short)
       const bool forward = problem.direction == Direction::kForward;
       tile.out[s] = forward ? RowsComputed(problem, s, length) : length;
       tile.in[s] = (tile.out[s] - 1) * tile.stride[s] + problem.shape.Reach(s);
+      if (forward) SetAfter(problem, s, length, &tile);
     }
-    SetAfter(problem, s, length, &tile);
+  }
+  for (int s = 0; s < 3; ++s) {
+    if (!problem.restores() || !IsCut(tiling, s)) continue;
+    tile.pooled[s] = RestoredFrom(problem, s, 0, tile.out[s]).rows;
+    tile.saved[s] = std::max<int64_t>(BitsRestoredFrom(problem, s, 0, tile.out[s]).rows, 1);
   }
   return tile;
 }
