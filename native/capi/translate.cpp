@@ -244,8 +244,9 @@ Dims SixStrides(const oocdnn_tensor& tensor, Operand operand, const ConvShape& s
     stride[1] = tensor.stride[0];
     stride[2] = tensor.stride[1];
   } else {
+    const bool y_like = operand == Operand::kY || operand == Operand::kZ;
     const bool out_like =
-        operand == Operand::kY || (operand != Operand::kX && direction != Direction::kBackwardData);
+        y_like || (operand != Operand::kX && direction != Direction::kBackwardData);
     stride[0] = tensor.stride[0];
     stride[1] = Mul(tensor.stride[1], out_like ? shape.k : shape.c);
     stride[2] = tensor.stride[1];
