@@ -275,7 +275,7 @@ Status TileLoop::AwaitDrain(const Step& step, Operand operand) {
 Status TileLoop::PutMade(const Call& call, const Step& step, FinishArgs* args) {
   const Problem& problem = call.booking.problem;
   const auto made = [&](Operand operand, MadeTile* tile) -> Status {
-    if (!problem.Uses(operand)) return {};
+    if (!problem.Writes(operand)) return {};
     tile->data = TileOf(call, step, operand);
     tile->layout = &call.booking.Of(step.index).layout[Index(operand)];
     return AwaitDrain(step, operand);
