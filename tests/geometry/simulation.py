@@ -151,7 +151,7 @@ def pool_of(problem: Problem) -> oracle.Pool | None:
 
 def outputs(problem: Problem, y) -> dict[int, np.ndarray]:
     """What leaves the device of a finished sum."""
-    pool, made = pool_of(problem), {}
+    pool, made = pool_of(problem) if problem.direction == Direction.FWD else None, {}
     made[doors.output_of(problem)] = y if pool is None else oracle.pool(y, pool)[0]
     if problem.saves:
         made[SAVED] = oracle.saved(y, pool, ACTIVATIONS[problem.epilogue.activation])
