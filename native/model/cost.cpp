@@ -199,7 +199,7 @@ double Rates::FinishSeconds(const ConvShape& tile) const {
   double bytes = Elements(tile, problem_.sum(), problem_.direction) *
                  static_cast<double>(tile_bytes_ * finish_passes_);
   for (const Operand made : {Operand::kZ, Operand::kSaved}) {
-    if (!problem_.Uses(made)) continue;
+    if (!problem_.Writes(made)) continue;
     bytes += Elements(tile, made, problem_.direction) *
              static_cast<double>(SizeOf(problem_.DTypeOf(made)));
   }
