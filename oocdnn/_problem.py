@@ -20,6 +20,7 @@ from oocdnn._mapped import Array
 from oocdnn._pool import Pool
 from oocdnn.context import Context
 from oocdnn.errors import Unsupported
+from oocdnn.fused import Need
 
 _DTYPES: dict[str, npt.DTypeLike] = {
     "f32": np.float32,
@@ -28,6 +29,7 @@ _DTYPES: dict[str, npt.DTypeLike] = {
     "bf16": ml_dtypes.bfloat16,
 }
 _ACTIVATIONS = {"clip": "clipped_relu", "elu": "elu", "swish": "swish"}
+_NEEDS: dict[str, Need] = {"bwd_data": "dx", "bwd_filter": "dw", "bwd_bias": "db"}
 _POOLS: dict[str, dict[str, Any]] = {
     "maxpool": {"mode": "max"},
     "avgpool": {"mode": "avg"},
@@ -229,7 +231,7 @@ def _fused_gradient(
         pool=Pool(**problem.pool) if problem.pool else None,
         save_for_backward=True,
     )
-    need = {"bwd_data": "dx", "bwd_filter": "dw", "bwd_bias": "db"}[problem.direction]
+    need = _NEEDS[problem.direction]
     out = data(x.shape) if need == "dx" else array(w.shape if need == "dw" else (channels,))
     return partial(
         context.conv_bias_act_pool_backward,

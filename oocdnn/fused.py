@@ -132,7 +132,7 @@ def conv_bias_act_pool_backward(
     results = out or {}
 
     def common(need: Need, alpha: float) -> Common:
-        mode = "convolution" if saved.call.mode else "cross_correlation"
+        mode: ModeName = "convolution" if saved.call.mode else "cross_correlation"
         return Common(results.get(need), alpha, beta, mode, math, stream, progress, workspace)
 
     return tuple(

@@ -130,9 +130,12 @@ class Problem:
     @property
     def inputs(self) -> tuple[Operand, ...]:
         """What is fetched, in the order in which a step fetches it."""
-        read = {*_INPUTS[self.direction], *self.reads}
+        read: set[Operand] = {*_INPUTS[self.direction], *self.reads}
         if self.restores:
-            read = (read - {"y"}) | {"z"} | ({"saved"} if self.saved else set())
+            read.discard("y")
+            read.add("z")
+        if self.restores and self.saved:
+            read.add("saved")
         return tuple(operand for operand in OPERANDS if operand in read)
 
     @property
