@@ -21,7 +21,8 @@ SUITES = {
     "functions": ("python/test_functions.py", "python/test_arrays.py", "python/test_files.py"),
     "plans": ("python/test_remembered.py", "-k", "next_context or follow or timed or fits"),
     "exact": ("engine/test_exact.py",),
-    "fused": ("engine/test_fused.py", "engine/test_fused_backward.py", "gpu/test_fused.py"),
+    "fused": ("engine/test_fused.py", "gpu/test_fused.py"),
+    "fused backward": ("engine/test_fused_backward.py", "-k", "not random_chains"),
     "faults": ("engine/test_faults.py",),
     "schedules": ("engine/test_schedules.py",),
 }
