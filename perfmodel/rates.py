@@ -89,9 +89,11 @@ class Rates:
             on_top = pieces * wire.inside_row_bytes
             return self._profile.copy_seconds + (self.bytes_of(rows) + on_top) / wire.inside
         far = prod(rows[d] for d in outside if d in self._far[operand])
-        on_top = (pieces - far) * wire.row_bytes + far * wire.far_row_bytes
-        rate = wire.drain if operand == self._problem.output else wire.fetch
-        return self._profile.copy_seconds + (self.bytes_of(rows) + on_top) / rate
+        if operand == self._problem.output:
+            on_top = (pieces - far) * wire.drain_row_bytes + far * wire.far_drain_row_bytes
+            return self._profile.copy_seconds + (self.bytes_of(rows) + on_top) / wire.drain
+        on_top = (pieces - far) * wire.fetch_row_bytes + far * wire.far_fetch_row_bytes
+        return self._profile.copy_seconds + (self.bytes_of(rows) + on_top) / wire.fetch
 
     def move_seconds(self, operand: Operand, elements: int) -> float:
         """Of elements that are rolled over inside the device."""
