@@ -91,8 +91,12 @@ class Rates:
                 self._profile.copy_seconds + (self.bytes_of(operand, rows) + on_top) / wire.inside
             )
         far = prod(rows[d] for d in outside if d in self._far[operand])
-        on_top = (pieces - far) * wire.row_bytes + far * wire.far_row_bytes
-        rate = wire.drain if operand in self._problem.written else wire.fetch
+        if operand in self._problem.written:
+            on_top = (pieces - far) * wire.drain_row_bytes + far * wire.far_drain_row_bytes
+            rate = wire.drain
+        else:
+            on_top = (pieces - far) * wire.fetch_row_bytes + far * wire.far_fetch_row_bytes
+            rate = wire.fetch
         return self._profile.copy_seconds + (self.bytes_of(operand, rows) + on_top) / rate
 
     def move_seconds(self, operand: Operand, elements: int) -> float:

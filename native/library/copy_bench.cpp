@@ -96,14 +96,25 @@ Result<CopyBench::Pair> CopyBench::FetchAndDrain(Rig& rig, const Host& from, con
   return pair;
 }
 
-Timing CopyBench::BestOfBoth(Rig& rig, const Host& from, const Host& to, int runs) const {
+Timing CopyBench::BestOfBoth(Rig& rig, const Host& from, const Host& to) const {
   std::vector<double> seconds;
   for (int i = 0; i < kCopyRepetitions; ++i) {
-    const auto pair = FetchAndDrain(rig, from, to, runs);
+    const auto pair = FetchAndDrain(rig, from, to);
     if (!pair.ok()) return {};
     seconds.push_back(pair->All());
   }
   return TimingOf(std::move(seconds));
+}
+
+CopyBench::Each CopyBench::BestOfEach(Rig& rig, const Host& from, const Host& to, int runs) const {
+  std::vector<double> fetches, drains;
+  for (int i = 0; i < kCopyRepetitions; ++i) {
+    const auto pair = FetchAndDrain(rig, from, to, runs);
+    if (!pair.ok()) return {};
+    fetches.push_back(SecondsOf(pair->fetched));
+    drains.push_back(SecondsOf(pair->drained));
+  }
+  return {TimingOf(std::move(fetches)), TimingOf(std::move(drains))};
 }
 
 Status CopyBench::InTurn(const OwnedStream& first, const OwnedStream& then) const {

@@ -58,7 +58,12 @@ class CopyBench {
   [[nodiscard]] Result<Pair> FetchAndDrain(Rig& rig, const Host& from, const Host& to,
                                            int runs = 0) const;
   // From the first beginning to the last end.
-  [[nodiscard]] Timing BestOfBoth(Rig& rig, const Host& from, const Host& to, int runs = 0) const;
+  [[nodiscard]] Timing BestOfBoth(Rig& rig, const Host& from, const Host& to) const;
+  // Of each for itself, while the other and those convolutions go on.
+  struct Each {
+    Timing fetch, drain;
+  };
+  [[nodiscard]] Each BestOfEach(Rig& rig, const Host& from, const Host& to, int runs) const;
 
   // What is enqueued on `then` waits for what was on `first`.
   [[nodiscard]] Status InTurn(const OwnedStream& first, const OwnedStream& then) const;

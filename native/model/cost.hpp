@@ -56,8 +56,9 @@ class Rates {
   [[nodiscard]] bool shared_engines() const { return profile_.shared_engines; }
 
  private:
-  [[nodiscard]] double TransferSeconds(Operand operand, double rate, int64_t elements,
-                                       const RowCount& rows) const;
+  // `rate`, `on_top`: of the wire in that direction.
+  [[nodiscard]] double TransferSeconds(Operand operand, double rate, const RowBytes& on_top,
+                                       int64_t elements, const RowCount& rows) const;
   // The tile as it is charged, see RunSeconds.
   [[nodiscard]] ConvShape ChargedFor(const ConvShape& tile) const;
   // Whether copies go through bounce memory, and so hold up the convolutions beside them.

@@ -1,6 +1,6 @@
 // Rows: how many contiguous pieces of the caller's memory a tile is made of.
 //
-// A transfer of many short rows is slower than its bytes say (see WireRates::row_bytes), so cuts
+// A transfer of many short rows is slower than its bytes say (see RowBytes), so cuts
 // along the axis that memory runs along cost more than cuts across it; the more so where the next
 // row lies far away, on another page.
 #pragma once

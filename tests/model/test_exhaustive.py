@@ -28,7 +28,7 @@ PROFILES = [
     Profile(**SLOW, flops_fallback=1e8, shared_engines=True),
     Profile(**{**SLOW, "drain_bytes_per_second": 5e6}, flops_fallback=1e9, copy_seconds=0),
     Profile(**SLOW, flops_fallback=5e7, run_seconds=0),
-    Profile(**SLOW, row_bytes=0, far_row_bytes=0, step_seconds=5e-6, hop_seconds=0),
+    Profile(**SLOW, **planner.NO_ROWS, step_seconds=5e-6, hop_seconds=0),
     Profile(**SLOW, move_bytes_per_second=1e7, copy_seconds=1e-8, run_seconds=1e-8),
 ]
 
