@@ -110,7 +110,7 @@ class Rates:
         writing its operands once."""
         problem, tiling = self._problem, self._tiling
         lengths = {axis: tiling.length(axis, number) for axis, number in index.items()}
-        rows = lengths["n"] * lengths["groups"] * tiling.outputs(index)
+        rows = lengths["n"] * lengths["groups"] * self._pixels(index)
         if problem.direction == "bwd_bias":
             outputs, channels = rows * lengths["k"], 1
             operations = outputs
@@ -121,6 +121,15 @@ class Rates:
         loss = _BESIDE_BOUNCE_LOSS if self.bounces else 1.0
         computing = loss * operations * self._arithmetic.seconds(channels, outputs)
         return self._profile.run_seconds + max(computing, self._pass_seconds(index))
+
+    def _pixels(self, index: Mapping[Axis, int]) -> int:
+        """Of y in that tile. Backward data computes every pixel of dx in it, each stride's worth of
+        which counts as one of y."""
+        problem = self._problem
+        if problem.direction != "bwd_data":
+            return self._tiling.outputs(index)
+        extents = [span.extent for span in self._tiling.spans("x", index)[3:]]
+        return prod(-(-n // stride) for n, stride in zip(extents, problem.stride, strict=True))
 
     def _pass_seconds(self, index: Mapping[Axis, int]) -> float:
         """The rate of moves counts bytes that are read and those that are written."""

@@ -141,8 +141,13 @@ double Rates::TransferSeconds(Operand operand, double rate, const RowBytes& on_t
   return 0.0;
 }
 
+// Backward data gathers every row of dx: of a tile that holds rows of other tiles, those too, and
+// of one that is padded none for the rows of dy that reach beyond it.
 ConvShape Rates::ChargedFor(const ConvShape& tile) const {
   ConvShape charged = tile;
+  for (int s = 0; s < 3 && problem_.direction == Direction::kBackwardData; ++s) {
+    charged.out[s] = CeilDiv(tile.in[s], tile.stride[s]);
+  }
   if (problem_.direction != Direction::kBackwardBias) {  // which is computed in no blocks
     charged.k = std::min(RoundUp(tile.k, channels_at_once_), problem_.shape.k);
     charged.c = std::min(RoundUp(tile.c, channels_at_once_), problem_.shape.c);

@@ -23,7 +23,8 @@ class Rates {
   // Of so many elements of a tile that are rolled over, by what computes.
   [[nodiscard]] double MoveSeconds(Operand operand, int64_t elements) const;
   // One tile's convolution, as it was timed, or else: padded rows count, as the device computes
-  // them too; and a channel axis that is cut is charged in whole blocks, see EngineInfo.
+  // them too; backward data is charged by the rows of dx in its tile, of which a stride's worth
+  // counts as one of dy; and a channel axis that is cut in whole blocks, see EngineInfo.
   [[nodiscard]] double RunSeconds(const ConvShape& tile) const;
   // The same of a short tile, whose `usual` neighbour may have been timed.
   [[nodiscard]] double ShortRunSeconds(const ConvShape& tile, const ConvShape& usual) const;

@@ -72,6 +72,25 @@ def test_an_engine_computes_cut_channels_in_whole_blocks():
     assert compute(64, "direct+wide") == pytest.approx(2 * whole)
 
 
+def test_backward_data_is_charged_by_rows_of_dx():
+    """It was charged by the rows of dy that its tiles fetch, though padded tiles compute no row
+    twice. Without padding, a tile of 4 rows has those that 6 rows of dy reach: 8."""
+    problem = doors.parse("conv2d:bwd_data x1x16x64x64 w16x16x3x3 pad1")
+
+    def compute(rows: int, engine: str) -> float:
+        padding_as_data = "symmetric" not in engine
+        tiling = doors.make_tiling(problem, [1, 1, 16, 16, 1, rows, 64], padding_as_data)
+        run = (problem, tiling, doors.default_order(problem), [1] * 7)
+        free = Profile(run_seconds=0, move_bytes_per_second=1e15)
+        return planner.price(*run, free, engines=engine)["compute_seconds"]
+
+    whole = 2 * 16 * 16 * 9 * 64 * 64 / Profile().flops_fallback
+    assert compute(64, "direct+symmetric") == pytest.approx(whole)
+    assert compute(4, "direct+symmetric") == pytest.approx(whole)
+    beside = 68 / 64  # columns, whose padding is data too
+    assert compute(4, "direct") == pytest.approx(2 * beside * whole)
+
+
 def test_what_passes_through_bounce_memory_hides_behind_no_arithmetic():
     """A kernel that empties it does not run beside a convolution; the copy goes on until it is
     full."""
