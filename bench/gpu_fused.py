@@ -150,7 +150,7 @@ def run(context: oocdnn.Context, gauge: Gauge, name: str, images: int, repeats: 
     one.separate = bench.separate(repeats)
     one.fused = bench.fused(repeats)
     fused, apart = bench.z
-    one.wrong["separate calls"] = compare(fused, apart)[0]
+    one.wrong["separate calls"] = compare(fused, apart.cuda())[0]
     one.wrong["torch"] = compare(fused[:IMAGES_CHECKED], bench.in_core())[0]
     return one
 

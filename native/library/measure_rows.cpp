@@ -18,10 +18,10 @@ struct NearRows {
 };
 constexpr NearRows kNear{20, kCopyWidth / 2, 12544};     // too short for a copy engine at its best
 constexpr NearRows kNearOfCores{288, kCopyWidth, 1792};  // where cores copy
-// Of a plane of few columns: 16 KB, a piece of a large one; and from one to the next: see
-// MemoryOrder.
-constexpr int64_t kFarRows = 288, kFarPitch = 65536;
-constexpr int64_t kFarPlanes = kCopyWidth / kCopyNarrow * kCopyChannels;
+// Pieces of planes of 256 KB, of 48 KB each: what a GPU loses at such rows hardly changes with the
+// distance from there on, but at 64 KB half of it is hidden (docs/results/h200/copies.txt).
+constexpr int64_t kFarRows = 216, kFarWidth = kCopyWidth / 2, kFarPitch = 262144;
+constexpr int64_t kFarPlanes = kCopyWidth / kFarWidth * kCopyChannels;
 static_assert(kFarPlanes * kFarPitch <= kCopyBytes && kNear.Count() * kNear.pitch <= kCopyBytes &&
               kNearOfCores.Count() * kNearOfCores.pitch <= kCopyBytes);
 // Convolutions that go on beside a copy: kernels slow a GPU's copies of rows that lie far apart by
@@ -67,9 +67,8 @@ RowsBothWays MeasureRows(const CopyBench& bench, int engine) {
   if (const auto rig = bench.RigOf(engine, rows.rows, rows.width); rig.ok()) {
     near = Excess(bench, *rig.value(), {rows.pitch / kCopyElement}, {rows.width}, 0, rows.Count());
   }
-  if (const auto rig = bench.RigOf(engine, kFarRows, kCopyNarrow); rig.ok()) {
-    far =
-        Excess(bench, *rig.value(), {kCopyNarrow, kFarPitch}, {kCopyNarrow}, kBusyRuns, kFarPlanes);
+  if (const auto rig = bench.RigOf(engine, kFarRows, kFarWidth); rig.ok()) {
+    far = Excess(bench, *rig.value(), {kFarWidth, kFarPitch}, {kFarWidth}, kBusyRuns, kFarPlanes);
   }
   return {{near.fetch, Slower(near.fetch, far.fetch)}, {near.drain, Slower(near.drain, far.drain)}};
 }
