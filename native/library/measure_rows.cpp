@@ -19,7 +19,7 @@ struct NearRows {
 constexpr NearRows kNear{20, kCopyWidth / 2, 12544};     // too short for a copy engine at its best
 constexpr NearRows kNearOfCores{288, kCopyWidth, 1792};  // where cores copy
 // Pieces of planes of 256 KB, of 48 KB each: what a GPU loses at such rows hardly changes with the
-// distance from there on, but at 64 KB half of it is hidden (docs/results/h200/copies.txt).
+// distance from there on, but at 64 KB it is hidden (docs/results/h200/copies.txt).
 constexpr int64_t kFarRows = 216, kFarWidth = kCopyWidth / 2, kFarPitch = 262144;
 constexpr int64_t kFarPlanes = kCopyWidth / kFarWidth * kCopyChannels;
 static_assert(kFarPlanes * kFarPitch <= kCopyBytes && kNear.Count() * kNear.pitch <= kCopyBytes &&
