@@ -15,7 +15,7 @@ namespace oocdnn {
 // The tensors that are copied: channels, columns, fewer columns, bytes of an element.
 constexpr int64_t kCopyChannels = 64, kCopyWidth = 112, kCopyNarrow = kCopyWidth / 8;
 constexpr int64_t kCopyElement = 4;
-constexpr int64_t kCopyBytes = 33554432;  // of host memory that the largest of them fits
+constexpr int64_t kCopyBytes = 41943040;  // of host memory that the largest of them fits
 constexpr int kCopyRepetitions = 5;
 
 class CopyBench {
@@ -39,7 +39,8 @@ class CopyBench {
   }
 
   // Tiles of so many rows of so many columns; with fewer of these, more images make up for it.
-  [[nodiscard]] Result<std::unique_ptr<Rig>> RigOf(int engine, int64_t rows, int64_t width) const;
+  [[nodiscard]] Result<std::unique_ptr<Rig>> RigOf(int engine, int64_t rows, int64_t width,
+                                                   Math math = Math::kFp32) const;
   // Of the engine that the planner would ask first. `plain`: of those whose tiles lie as the host's
   // and whose copies so take one step, where there are any.
   [[nodiscard]] Result<std::unique_ptr<Rig>> FirstRig(int64_t rows, int64_t width,
@@ -63,7 +64,7 @@ class CopyBench {
   struct Each {
     Timing fetch, drain;
   };
-  [[nodiscard]] Each BestOfEach(Rig& rig, const Host& from, const Host& to, int runs) const;
+  [[nodiscard]] Each MiddleOfEach(Rig& rig, const Host& from, const Host& to, int runs) const;
 
   // What is enqueued on `then` waits for what was on `first`.
   [[nodiscard]] Status InTurn(const OwnedStream& first, const OwnedStream& then) const;

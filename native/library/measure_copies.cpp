@@ -35,9 +35,7 @@ Timing Together(const CopyBench& bench, Rig& rig, const Host& from, const Host& 
     const double left = 2.0 - (all - together) / single;  // of two copies
     seconds.push_back(together > all / 2 && left > 0.0 ? together * 2.0 / left : all);
   }
-  std::sort(seconds.begin(), seconds.end());
-  seconds.erase(seconds.begin(), seconds.begin() + static_cast<long>(seconds.size() / 2));
-  return TimingOf(std::move(seconds));
+  return MiddleOf(std::move(seconds));
 }
 
 // Nothing where a copy fails.

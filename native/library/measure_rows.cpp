@@ -18,15 +18,18 @@ struct NearRows {
 };
 constexpr NearRows kNear{20, kCopyWidth / 2, 12544};     // too short for a copy engine at its best
 constexpr NearRows kNearOfCores{288, kCopyWidth, 1792};  // where cores copy
-// Pieces of planes of 256 KB, of 48 KB each: what a GPU loses at such rows hardly changes with the
-// distance from there on, but at 64 KB it is hidden (docs/results/h200/copies.txt).
-constexpr int64_t kFarRows = 216, kFarWidth = kCopyWidth / 2, kFarPitch = 262144;
+// Of a plane 47 KB, as tiles of large images have them, and from one to the next: see MemoryOrder.
+// A GPU loses time at each 64 KB that a row has a part of only (docs/results/h200/copies.txt): with
+// this pitch rows begin at all quarters of them, and no two share one.
+constexpr int64_t kFarRows = 432, kFarWidth = kCopyWidth / 4, kFarPitch = 147456;
 constexpr int64_t kFarPlanes = kCopyWidth / kFarWidth * kCopyChannels;
 static_assert(kFarPlanes * kFarPitch <= kCopyBytes && kNear.Count() * kNear.pitch <= kCopyBytes &&
               kNearOfCores.Count() * kNearOfCores.pitch <= kCopyBytes);
-// Convolutions that go on beside a copy: kernels slow a GPU's copies of rows that lie far apart by
-// a third (docs/results/h200/copies.txt).
+// Convolutions that go on beside a copy: the more a GPU's kernels use its memory, the longer copies
+// of rows that lie far apart take, by a third where tensor cores compute; fp32 without them hardly
+// matters.
 constexpr int kBusyRuns = 16;
+constexpr Math kBusyMath = Math::kTf32;
 
 // The caller's tensor: from one row to the next so many columns, and see Host.
 struct RowLayout {
@@ -37,7 +40,7 @@ CopyBench::Each TimesOf(const CopyBench& bench, Rig& rig, const RowLayout& rows,
   const Host from = bench.In(rows.width, false, rows.plane_pitch);
   const Host to = bench.Out(rows.width, false, rows.plane_pitch);
   if (bench.shared_engines()) return {bench.BestFetch(rig, from), bench.BestDrain(rig, to)};
-  return bench.BestOfEach(rig, from, to, runs);
+  return bench.MiddleOfEach(rig, from, to, runs);
 }
 
 // What each of `count` rows takes longer in one layout than in the other; it may be nothing.
@@ -67,7 +70,7 @@ RowsBothWays MeasureRows(const CopyBench& bench, int engine) {
   if (const auto rig = bench.RigOf(engine, rows.rows, rows.width); rig.ok()) {
     near = Excess(bench, *rig.value(), {rows.pitch / kCopyElement}, {rows.width}, 0, rows.Count());
   }
-  if (const auto rig = bench.RigOf(engine, kFarRows, kFarWidth); rig.ok()) {
+  if (const auto rig = bench.RigOf(engine, kFarRows, kFarWidth, kBusyMath); rig.ok()) {
     far = Excess(bench, *rig.value(), {kFarWidth, kFarPitch}, {kFarWidth}, kBusyRuns, kFarPlanes);
   }
   return {{near.fetch, Slower(near.fetch, far.fetch)}, {near.drain, Slower(near.drain, far.drain)}};
