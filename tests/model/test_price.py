@@ -19,7 +19,7 @@ thorough = settings(max_examples=150, deadline=None, suppress_health_check=list(
 PROFILES = {
     "even": Profile(),
     "slow drain": Profile(drain_bytes_per_second=1e7, copy_seconds=0),
-    "slow arithmetic": Profile(flops_fallback=1e7, **planner.NO_ROWS),
+    "slow arithmetic": Profile(flops_fallback=1e7, fetch_row_bytes=0, drain_row_bytes=0),
     "narrow wire": Profile(both_bytes_per_second=3e8, run_seconds=0, flops_fallback=1e13),
     "slow inside": Profile(move_bytes_per_second=1e7),
     "shared engines": Profile(shared_engines=True),
