@@ -23,6 +23,12 @@ ROLES: dict[Direction, tuple[Operand, Operand, Operand]] = {
     "bwd_data": ("y", "w", "x"),
     "bwd_filter": ("x", "y", "w"),
 }
+# The same in words of problem strings, where gradients have names of their own.
+WORDS: dict[Direction, tuple[str, str, str]] = {
+    "fwd": ("x", "w", "y"),
+    "bwd_data": ("dy", "w", "dx"),
+    "bwd_filter": ("x", "dy", "dw"),
+}
 LARGEST = 2  # elements are integers from -LARGEST to LARGEST
 
 
