@@ -1,12 +1,10 @@
-"""Arrays in a GPU's memory and times by its clock, with nothing but the driver."""
+"""Arrays in a GPU's memory, with nothing but the driver."""
 
 import ctypes
 import math
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from ctypes import byref, c_float, c_int, c_size_t, c_uint64, c_void_p
-from statistics import median
+from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 from typing import Any
 
 import numpy as np
@@ -17,8 +15,6 @@ from oocdnn._mapped import Array
 
 _BLOCK = 1_000_003  # elements that repeat: a prime, so that no two rows of an array are alike
 _PIECE = 32 << 20  # bytes that are compared at once
-_BALLAST = 256 << 20
-_MOST_BALLAST = 400  # copies, which take some tens of milliseconds
 
 
 class Driver:
@@ -46,6 +42,7 @@ class Gpu:
         with self.current():
             call("cuStreamCreateWithPriority", byref(stream), non_blocking, 0)
         self.stream = stream.value or 0
+        self._blocks: dict[tuple[str, int, int], Array] = {}
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -75,6 +72,15 @@ class Gpu:
     def synchronize(self) -> None:
         with self.current():
             self.call("cuStreamSynchronize", c_void_p(self.stream))
+
+    def block(self, dtype: npt.DTypeLike, largest: int, seed: int) -> Array:
+        """Random integers from -largest to largest in pinned memory, which is kept."""
+        key = (np.dtype(dtype).name, largest, seed)
+        if key not in self._blocks:
+            random = np.random.default_rng(seed)
+            block = self._blocks[key] = oocdnn.empty(_BLOCK, dtype)
+            block[...] = random.integers(-largest, largest, _BLOCK, np.int8, endpoint=True)
+        return self._blocks[key]
 
 
 class DeviceArray:
@@ -133,9 +139,11 @@ class DeviceArray:
 
     def integers(self, largest: int, seed: int) -> "DeviceArray":
         """Fills it with random integers from -largest to largest."""
-        random, block = np.random.default_rng(seed), oocdnn.empty(_BLOCK, self.dtype)
-        block[...] = random.integers(-largest, largest, _BLOCK, np.int8, endpoint=True)
-        return self.repeat(block)
+        return self.repeat(self._gpu.block(self.dtype, largest, seed))
+
+    def take(self, other: "DeviceArray") -> None:
+        """The elements of another of its kind."""
+        self._gpu.copy(self.address, other.address, self.nbytes)
 
     def spoil(self) -> None:
         """Leaves no number in it."""
@@ -155,66 +163,3 @@ class DeviceArray:
             mine, theirs = (block[:size].view(self.dtype) for block in here)
             wrong += int(np.count_nonzero(mine != theirs))
         return wrong
-
-
-class Stopwatch:
-    """Times work that calls enqueue on the GPU's stream.
-
-    The GPU copies ballast before each call for as long as Python takes to enqueue it, so that no
-    time of Python's is in the result; that also leaves nothing of the operands in its caches.
-    """
-
-    def __init__(self, gpu: Gpu, ballast: int = _BALLAST) -> None:
-        self._gpu, self._size = gpu, ballast
-        self._places = gpu.allocate(ballast), gpu.allocate(ballast)
-        self._events = c_void_p(), c_void_p()
-        with gpu.current():
-            for event in self._events:
-                gpu.call("cuEventCreate", byref(event), 0)
-        self._copy_seconds = min(self._span(self._ballast_copy) for _ in range(3))
-
-    def close(self) -> None:
-        with self._gpu.current():
-            for event in self._events:
-                self._gpu.call("cuEventDestroy_v2", event)
-        for place in self._places:
-            self._gpu.free(place)
-
-    def _ballast_copy(self) -> None:
-        self._gpu.copy(self._places[0], self._places[1], self._size)
-
-    def _span(self, work: Callable[[], object]) -> float:
-        """Seconds between events around the work, which is then done."""
-        begin, end = self._events
-        elapsed, stream = c_float(), c_void_p(self._gpu.stream)
-        with self._gpu.current():
-            self._gpu.call("cuEventRecord", begin, stream)
-            work()
-            self._gpu.call("cuEventRecord", end, stream)
-            self._gpu.call("cuEventSynchronize", end)
-            self._gpu.call("cuEventElapsedTime", byref(elapsed), begin, end)
-        return elapsed.value * 1e-3
-
-    def _copies(self, call: Callable[[], object]) -> int:
-        """Of ballast, that take twice as long as it takes to enqueue the call."""
-        self._gpu.synchronize()
-        start = time.perf_counter()
-        call()
-        enqueue = time.perf_counter() - start
-        return min(math.ceil(2 * enqueue / max(self._copy_seconds, 1e-6)), _MOST_BALLAST)
-
-    def turns(self, calls: Sequence[Callable[[], object]], repeats: int) -> list[list[float]]:
-        """Seconds of each call, `repeats` times, after one that is not counted; they take turns."""
-        for call in calls:
-            call()
-        copies = [self._copies(call) for call in calls]
-        seconds: list[list[float]] = [[] for _ in calls]
-        for _ in range(repeats):
-            for times, call, count in zip(seconds, calls, copies, strict=True):
-                for _ in range(count):
-                    self._ballast_copy()
-                times.append(self._span(call))
-        return seconds
-
-    def median(self, call: Callable[[], object], repeats: int) -> float:
-        return median(self.turns([call], repeats)[0])

@@ -24,7 +24,7 @@ from typing import Any
 import click
 
 import oocdnn
-from oocdnn.bench.gpu_workspace import ENGINES, MATHS, MIB, NETWORKS, Bench, Kernel, kernels
+from oocdnn.bench.gpu_divided import ENGINES, MATHS, MIB, NETWORKS, Bench, kernels
 from oocdnn.bench.journal import Journal
 from oocdnn.bench.measure import Case
 from oocdnn.bench.provenance import provenance
@@ -136,14 +136,15 @@ def wanted(measured: Sequence[Measured], each: Sequence[int]) -> dict[str, list[
 
 def calls(bench: Bench, problem: str, shares: Sequence[int], repeats: int) -> Iterator[Called]:
     """The kernel with each of the shares."""
-    kernel = Kernel(bench.gpu, bench.free, problem)
-    first, other = kernel.results
+    kernel = bench.kernel(problem)
+    first, out = kernel.results[1], kernel.results[0]
     for number, share in enumerate(shares):
-        began, out = time.perf_counter(), other if number else first
-        call = kernel.call(bench.free, out, workspace=share)
-        side = kernel.first(call, bench.free, out)
+        began = time.perf_counter()
+        side, call = bench.divided(kernel, share)
         seconds = bench.watch.median(call, repeats)
-        wrong = other.differing(first) if number else 0
+        wrong = out.differing(first) if number else 0
+        if number == 0:
+            first.take(out)
         took = time.perf_counter() - began
         yield Called(problem, share, seconds, side.engine, side.parts, side.bytes, wrong, took)
 
@@ -258,7 +259,7 @@ def main(
     end = time.perf_counter() + seconds
     journal = Journal(out, provenance("oocdnn.bench.gpu_shares", repeats), resume)
     shares, found = [int(share * MIB) for share in each or EACH], list[Total]()
-    with Bench(device, budget, engine, repeats) as bench:
+    with Bench(device, budget, engine) as bench:
         run = Run(bench, journal, end, repeats)
         for math_name in maths or ("tf32",):
             for name in names or NAMES:

@@ -13,58 +13,42 @@ is taken besides the operands. A network's total is that of its convolutions, fo
 without the data gradient of the first; the figures of µ-cuDNN beside it are those of whole training
 steps on a P100.
 
-A kernel (a layer in a direction) takes about half a second for each limit and kind of arithmetic, a
-new kind some seconds before: 2 minutes for a network, 5 for DeepBench. With `--seconds` it stops in
-time, and with `--resume` goes on.
+A kernel (a layer in a direction) takes about half a second for each limit, the first of a kind some
+seconds more: in one kind of arithmetic half a minute for AlexNet, one for ResNet-18, three for
+DeepBench. With `--seconds` it stops in time, and with `--resume` goes on.
 """
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import geometric_mean, mean, median
+from statistics import geometric_mean, mean
 from typing import Any
 
 import click
 
 import oocdnn
-from oocdnn._problem import parse, random_call
-from oocdnn.bench.gpu_memory import DeviceArray, Gpu, Stopwatch
+from oocdnn.bench.gpu_divided import (
+    ENGINES,
+    MATHS,
+    MIB,
+    NETWORKS,
+    Bench,
+    Call,
+    Kernel,
+    Side,
+    kernels,
+)
 from oocdnn.bench.journal import Journal
-from oocdnn.bench.layers import WORDS
-from oocdnn.bench.measure import Case, largest_element
+from oocdnn.bench.measure import Case
 from oocdnn.bench.provenance import provenance
-from oocdnn.bench.sets import SETS
-from oocdnn.bench.suite import cases_of
 
-MIB = 1 << 20
-NETWORKS = ("alexnet", "resnet18", "resnet50", "vgg16")
 MARKS = {"alexnet": 1.63, "resnet18": 1.21}  # µ-cuDNN's, of whole steps on a P100
-LIMITS = {"deepbench": (8, 64, 128, 256, 512), "alexnet": (8, 64, 512), "resnet18": (8, 64, 512)}
-MATHS = {"fp32": "f32", "tf32": "f32/tf32"}
-# Those of a context that takes engines of this name.
-ENGINES = {"cudnn-nchw": ("cudnn-nchw",), "cudnn": ("cudnn-nchw", "cudnn-nhwc")}
+EACH = (8, 64, 512)  # MiB
+LIMITS = {"deepbench": (8, 64, 128, 256, 512), "alexnet": EACH, "resnet18": EACH}
 CLEARLY = 1.05  # times as fast, from which on a kernel counts as faster
-
-
-@dataclass
-class Side:
-    """One of the two. `seconds` of each call that counts; `samples` of a part; `bytes` that were
-    taken besides the operands. Where it did not run, `failed` says why, and the rest is empty."""
-
-    seconds: list[float] = field(default_factory=list)
-    engine: str = ""
-    parts: int = 0
-    samples: int = 0
-    bytes: int = 0
-    failed: str = ""
-
-    @property
-    def median(self) -> float:
-        return median(self.seconds) if self.seconds else math.nan
 
 
 @dataclass
@@ -90,164 +74,61 @@ class Row:
         return self.undivided.median / self.divided.median
 
 
-def kernels(name: str, math_name: str, batch: int | None = None) -> list[Case]:
-    """The convolutions of a training step; the first layer of a network has no gradient to hand on
-    to. With a batch of its own a set has another name, "deepbench n256"."""
-    cases = cases_of([name], words=MATHS[math_name], batch=batch)
-    if batch is not None:
-        cases = [replace(case, set=f"{name} n{batch}") for case in cases]
-    if name not in NETWORKS:
-        return cases
-    first = SETS[name].layers[0].name
-    return [one for one in cases if one.layer != first or ":bwd_data" not in one.problem]
-
-
-def in_core(problem: str) -> str:
-    """The problem with every operand on the GPU."""
-    direction = parse(problem).direction
-    words = next(words for name, words in WORDS.items() if name == direction)
-    return " ".join([problem, *(f"{word}@dev" for word in words)])
-
-
-class Kernel:
-    """One problem with its arrays on the GPU: inputs of integers, and a result for each side."""
-
-    def __init__(self, gpu: Gpu, context: oocdnn.Context, problem: str) -> None:
-        self._gpu, self._problem = gpu, parse(problem)
-        self._made, largest = 0, largest_element(self._problem)
-
-        def make(shape: tuple[int, ...], dtype: Any) -> Any:
-            self._made += 1
-            return DeviceArray(gpu, shape, dtype).integers(largest, self._made)
-
-        with context:
-            self._call = random_call(self._problem, context, make)
-        first: DeviceArray = self._call.keywords["out"]
-        self.results = first, DeviceArray(gpu, first.shape, first.dtype)
-
-    def call(self, context: oocdnn.Context, out: DeviceArray, **more: Any) -> Callable[[], object]:
-        keywords = {**self._call.keywords, "out": out, **more}
-        return partial(getattr(context, self._call.func.__name__), *self._call.args, **keywords)
-
-    def first(self, call: Callable[[], object], context: oocdnn.Context, out: DeviceArray) -> Side:
-        """What the call that plans does."""
-        context.release()
-        out.spoil()
-        call()
-        self._gpu.synchronize()
-        stats = context.stats
-        batch = self._problem.x[0]
-        return Side(
-            engine=stats.engine,
-            parts=stats.tiles,
-            samples=-(-batch // max(stats.split["n"], 1)),
-            bytes=stats.peak_device_bytes,
-        )
-
-
-class Bench:
-    """Both sides of kernels, with contexts that last. A context manager."""
-
-    def __init__(
-        self, device: str, budget: str, engine: str, repeats: int, ballast: int | None = None
-    ) -> None:
-        self._device, self._budget, self._engine = device, budget, engine
-        self._repeats, self._held = repeats, dict[int, oocdnn.Context]()
-        self.gpu = Gpu(int(device.partition(":")[2] or 0))
-        self._open = ExitStack()
-        self.free = self._open.enter_context(self._context())
-        self.watch = Stopwatch(self.gpu) if ballast is None else Stopwatch(self.gpu, ballast)
-        self._open.callback(self.watch.close)
-
-    def __enter__(self) -> "Bench":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._open.close()
-
-    def _context(self, limit: int | None = None) -> oocdnn.Context:
-        return oocdnn.Context(self._device, self._budget, engine=self._engine, workspace=limit)
-
-    def _limited(self, limit: int) -> oocdnn.Context:
-        """A context whose calls follow the plans that are prescribed for this limit."""
-        if limit not in self._held:
-            self._held[limit] = self._open.enter_context(self._context(limit))
-        return self._held[limit]
-
-    def rows(self, case: Case, math_name: str, limits: Sequence[int]) -> Iterator[Row]:
-        """The kernel under each limit, the greatest first."""
-        kernel, last, held = Kernel(self.gpu, self.free, case.problem), None, False
-        for limit in sorted(limits, reverse=True):
-            began = time.perf_counter()
-            row = Row(
-                case.set, case.layer, case.times, case.problem, math_name, limit,
-                Side(), Side(), limit,
-            )  # fmt: skip
-            if last is not None and max(last.undivided.bytes, last.divided.bytes) <= limit:
-                row.undivided, row.divided = last.undivided, last.divided
-                row.like, row.wrong = last.like, last.wrong
-            else:
-                held = self._measure(kernel, row, held)
-            row.took = time.perf_counter() - began
-            last = row if row.undivided.seconds and row.divided.seconds else None
-            yield row
-
-    def _measure(self, kernel: Kernel, row: Row, held: bool) -> bool:
-        """Fills the row in. `held`: whether an undivided result is there, from another limit; says
-        so of the next."""
-        mine, theirs = kernel.results
-        undivided = partial(self._undivided, kernel, row.problem, row.limit)
-        call = kernel.call(self.free, mine, workspace=row.limit)
-        row.undivided, whole = attempt(undivided)
-        row.divided, parts = attempt(lambda: (kernel.first(call, self.free, mine), call))
-        sides = [
-            (side, work)
-            for side, work in ((row.undivided, whole), (row.divided, parts))
-            if work is not None
-        ]
-        times = self.watch.turns([work for _, work in sides], self._repeats)
-        for (side, _), seconds in zip(sides, times, strict=True):
-            side.seconds = seconds
-        held = held or whole is not None
-        if held and parts is not None:
-            row.wrong = mine.differing(theirs)
-        return held
-
-    def _undivided(
-        self, kernel: Kernel, problem: str, limit: int
-    ) -> tuple[Side, Callable[[], object]]:
-        """The best of the engines, which the context then follows."""
-        context, out = self._limited(limit), kernel.results[1]
-        call = kernel.call(context, out)
-        found, why = list[tuple[float, str]](), ""
-        for engine in ENGINES[self._engine]:
-            refusal = prescribe(context, problem, engine)
-            why = refusal or why
-            if not refusal:
-                found.append((self.watch.median(call, 3), engine))
-        if not found:
-            raise oocdnn.Unsupported(why)
-        prescribe(context, problem, min(found)[1])
-        return kernel.first(call, context, out), call
-
-
-def prescribe(context: oocdnn.Context, problem: str, engine: str) -> str:
-    """Has calls run the whole batch on the engine; why it cannot, or nothing."""
-    try:
-        context.use_plan(in_core(problem), f"{engine} slots 1")
-    except (oocdnn.OutOfMemory, oocdnn.Unsupported) as error:
-        return str(error)
-    return ""
-
-
-def attempt(
-    work: Callable[[], tuple[Side, Callable[[], object]]],
-) -> tuple[Side, Callable[[], object] | None]:
+def attempt(work: Callable[[], tuple[Side, Call]]) -> tuple[Side, Call | None]:
     """What the work gives, or a side that failed."""
     try:
         return work()
     except (oocdnn.OutOfMemory, oocdnn.Unsupported) as error:
         return Side(failed=str(error)), None
+
+
+class Comparison:
+    """Both sides of one kernel under one limit after the other."""
+
+    def __init__(self, bench: Bench, case: Case, math_name: str, repeats: int) -> None:
+        self._bench, self._case, self._math, self._repeats = bench, case, math_name, repeats
+        self._kernel: Kernel = bench.kernel(case.problem)
+        self._last: Row | None = None  # where both sides ran
+        self._whole = False  # an undivided result is there, maybe from another limit
+
+    def row(self, limit: int) -> Row:
+        """Limits must be given the greatest first."""
+        began = time.perf_counter()
+        row = self._as_before(limit) or self._measure(limit)
+        row.took = time.perf_counter() - began
+        self._last = row if row.undivided.seconds and row.divided.seconds else None
+        return row
+
+    def _row(self, limit: int, undivided: Side, divided: Side) -> Row:
+        one = self._case
+        return Row(
+            one.set, one.layer, one.times, one.problem, self._math, limit, undivided, divided, limit
+        )
+
+    def _as_before(self, limit: int) -> Row | None:
+        """The fastest with more workspace is the fastest still where it takes no more than this."""
+        last = self._last
+        if last is None or max(last.undivided.bytes, last.divided.bytes) > limit:
+            return None
+        row = self._row(limit, last.undivided, last.divided)
+        row.like, row.wrong = last.like, last.wrong
+        return row
+
+    def _measure(self, limit: int) -> Row:
+        bench, kernel = self._bench, self._kernel
+        sides = [
+            attempt(lambda: bench.undivided(kernel, limit)),
+            attempt(lambda: bench.divided(kernel, limit)),
+        ]
+        ready = [(side, call) for side, call in sides if call is not None]
+        times = bench.watch.turns([call for _, call in ready], self._repeats)
+        for (side, _), seconds in zip(ready, times, strict=True):
+            side.seconds = seconds
+        row = self._row(limit, sides[0][0], sides[1][0])
+        self._whole = self._whole or bool(row.undivided.seconds)
+        if self._whole and row.divided.seconds:
+            row.wrong = kernel.results[0].differing(kernel.results[1])
+        return row
 
 
 def side_text(side: Side) -> str:
@@ -347,22 +228,23 @@ def main(
     start = time.perf_counter()
     journal = Journal(out, provenance("oocdnn.bench.gpu_workspace", repeats), resume)
     rows = [row_of(fields) for fields in journal.rows("rows")]
-    with Bench(device, budget, engine, repeats) as bench:
-        journal.note("engines", bench.free.info())
+    with Bench(device, budget, engine) as bench:
+        journal.note("found", json.loads(bench.free.info()))
         for name in names or tuple(LIMITS):
-            wanted = [limit * MIB for limit in limits or LIMITS.get(name, (8, 64, 512))]
+            wanted = sorted(
+                (limit * MIB for limit in limits or LIMITS.get(name, EACH)), reverse=True
+            )
             for case, math_name in chosen(name, maths or tuple(MATHS), only, batch):
-                done = {
-                    row.limit for row in rows if (row.set, row.problem) == (case.set, case.problem)
-                }
+                same = (case.set, case.problem)
+                done = {row.limit for row in rows if (row.set, row.problem) == same}
                 if done.issuperset(wanted) or time.perf_counter() - start > seconds:
                     continue
-                for row in bench.rows(case, math_name, wanted):
-                    if row.limit in done:
-                        continue
-                    rows.append(row)
-                    click.echo(line(row))
-                    journal.add("rows", asdict(row))
+                kernel = Comparison(bench, case, math_name, repeats)
+                for row in map(kernel.row, wanted):
+                    if row.limit not in done:
+                        rows.append(row)
+                        click.echo(line(row))
+                        journal.add("rows", asdict(row))
     journal.note("summary", summary(rows))
     for found in summary(rows):
         click.echo(summary_line(found))

@@ -15,9 +15,11 @@ from click.testing import CliRunner
 from gpu.suite import FAKE_CUDNN, FAKE_DRIVER, run_suite
 
 import oocdnn
-from oocdnn.bench import gpu_shares, gpu_workspace
-from oocdnn.bench.gpu_memory import DeviceArray, Gpu, Stopwatch
-from oocdnn.bench.gpu_workspace import Bench, Kernel
+from oocdnn.bench import gpu_divided, gpu_shares, gpu_workspace
+from oocdnn.bench.gpu_clock import Stopwatch
+from oocdnn.bench.gpu_divided import Bench, Side, kernels
+from oocdnn.bench.gpu_memory import DeviceArray, Gpu
+from oocdnn.bench.gpu_workspace import Comparison
 from oocdnn.bench.measure import Case
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -53,17 +55,18 @@ def test_benchmarks_of_workspace(tmp_path: Path) -> None:
 
 @pytest.fixture
 def bench():
-    with Bench("cuda:0", "64MiB", "cudnn-nchw", repeats=2, ballast=4096) as made:
+    with Bench("cuda:0", "64MiB", "cudnn-nchw", ballast=4096) as made:
         yield made
 
 
 @inside
 def test_both_sides_of_a_kernel(bench):
     for case in CASES:
-        limits = [size * SAMPLE for size in (16, 20, 4)]
-        most, enough, little = bench.rows(case, "fp32", limits)
-        assert [row.limit for row in (most, enough, little)] == sorted(limits, reverse=True)
-        for row in (most, enough, little):
+        kernel = Comparison(bench, case, "fp32", repeats=2)
+        limits = [size * SAMPLE for size in (20, 16, 4)]
+        most, enough, little = (kernel.row(limit) for limit in limits)
+        for row, limit in zip((most, enough, little), limits, strict=True):
+            assert row.limit == limit
             assert row.wrong == 0
             assert row.undivided.parts == 1
             assert len(row.undivided.seconds) == len(row.divided.seconds) == 2
@@ -82,8 +85,8 @@ def test_both_sides_of_a_kernel(bench):
 @inside
 def test_a_limit_that_leaves_no_engine_is_shown(bench, monkeypatch):
     refusal = "no engine within the limit"
-    monkeypatch.setattr(gpu_workspace, "prescribe", lambda *_: refusal)
-    (row,) = bench.rows(CASES[0], "fp32", [4 * SAMPLE])
+    monkeypatch.setattr(gpu_divided, "prescribe", lambda *_: refusal)
+    row = Comparison(bench, CASES[0], "fp32", repeats=1).row(4 * SAMPLE)
     assert row.undivided.failed == refusal
     assert row.divided.seconds
     assert row.wrong is None
@@ -96,7 +99,7 @@ def test_a_limit_that_leaves_no_engine_is_shown(bench, monkeypatch):
 @inside
 def test_results_that_differ_are_seen(bench):
     """The comparison itself: of what two sides left, one element is another."""
-    kernel = Kernel(bench.gpu, bench.free, FORWARD)
+    kernel = bench.kernel(FORWARD)
     first, second = kernel.results
     for out in (first, second):
         kernel.call(bench.free, out)()
@@ -200,8 +203,8 @@ def test_a_total_that_is_too_little_says_so():
 
 
 def test_a_network_is_whole_only_with_all_its_kernels():
-    side = gpu_workspace.Side([1.0], "e", 1, 4, 0)
-    cases = gpu_workspace.kernels("alexnet", "tf32")
+    side = Side([1.0], "e", 1, 4, 0)
+    cases = kernels("alexnet", "tf32")
     assert len(cases) == 14  # five layers, the first without its data gradient
     half = dataclasses.replace(side, seconds=[0.5, 0.4, 0.9])
     rows = [
@@ -211,6 +214,6 @@ def test_a_network_is_whole_only_with_all_its_kernels():
     (found,) = gpu_workspace.summary(rows)
     assert found["whole"] == found["mean"] == found["best"] == pytest.approx(2.0)
     assert "whole" not in gpu_workspace.summary(rows[1:])[0]
-    assert len(gpu_workspace.kernels("deepbench", "fp32")) > 200
-    other = gpu_workspace.kernels("deepbench", "fp32", 256)
+    assert len(kernels("deepbench", "fp32")) > 200
+    other = kernels("deepbench", "fp32", 256)
     assert all(" x256x" in case.problem and case.set == "deepbench n256" for case in other)
