@@ -28,6 +28,7 @@ from driver import FAKE
 
 SAMPLE = 64 << 10  # bytes of workspace
 HUNGRY = "e20"
+SLEEP = 0.002  # seconds of any other engine for a sample, at least
 FORWARD = "conv2d:fwd x16x4x8x8 w4x4x3x3 pad1 f32"
 CASES = [
     Case("alexnet", name, problem, 1, times)
@@ -78,6 +79,7 @@ def test_both_sides_of_a_kernel(bench):
         assert HUNGRY in most.undivided.engine
         assert little.like == 4 * SAMPLE
         assert HUNGRY not in little.undivided.engine
+        assert min(little.undivided.seconds) >= 16 * SLEEP  # and so the clock sees the work
         assert little.divided.samples <= 4
         assert little.divided.parts * little.divided.samples >= 16
 
