@@ -32,6 +32,7 @@ from oocdnn.bench.journal import Journal
 from oocdnn.bench.provenance import provenance
 from oocdnn.perfmodel.cases import Case, cases
 from oocdnn.perfmodel.judged import Measured, Regret, judged, summary
+from oocdnn.perfmodel.report import line, regret_line, sums, write
 from oocdnn.perfmodel.runs import PinnedPool, Timer, place
 
 FINALISTS = 3  # plans that are measured again, beside the chosen one
@@ -166,20 +167,6 @@ class Rivals:
             seconds[i] = min(times)
 
 
-def line(one: Measured) -> str:
-    return (
-        f"{one.error:+7.1%} {one.seconds * 1e3:9.3f} ms (whole {one.whole_seconds * 1e3:9.3f}), "
-        f"{one.bound}, bytes {one.bytes_error:+.1%}, {one.problem} in {one.budget}: {one.plan}"
-    )
-
-
-def regret_line(one: Regret) -> str:
-    return (
-        f"regret {one.ratio:.3f} among {len(one.seconds)} plans, {one.problem} in {one.budget}: "
-        f"{one.plans[0]}, best {one.best}"
-    )
-
-
 @click.command(help=(__doc__ or "").partition("\n")[0])
 @click.option("--device", default="auto", show_default=True)
 @click.option("--cases", "count", default=180, show_default=True)
@@ -189,15 +176,17 @@ def regret_line(one: Regret) -> str:
 @click.option("--seed", default=0, show_default=True)
 @click.option("--seconds", default=3600.0, help="Begin no case after so many seconds.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write everything as JSON.")
+@click.option("--report", "folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--resume", is_flag=True, help="Go on with what --out holds already.")
 def validate(
     device: str, count: int, regrets: int, plans: int, repeats: int, seed: int, seconds: float,
-    out: Path | None, resume: bool,
+    out: Path | None, folder: Path | None, resume: bool,
 ) -> None:  # fmt: skip
     end = time.perf_counter() + seconds
     with oocdnn.Context(device, "1MiB", profile="none") as context:
         on = context.device
-    journal = Journal(out, provenance("oocdnn.perfmodel", repeats), resume)
+    head = provenance("oocdnn.perfmodel", repeats)
+    journal = Journal(out, head, resume)
     chosen = cases(on, max(count, regrets), seed)
     with Bench(on, repeats) as bench:
         for case in missing(chosen[:count], journal, "cases", end):
@@ -205,11 +194,14 @@ def validate(
             if one is not None:
                 note(journal, "cases", one, line(one))
         for case in missing(chosen[:regrets], journal, "regrets", end):
-            found = attempt(case, partial(bench.regret, case, plans))
-            if found is not None:
-                note(journal, "regrets", found, regret_line(found))
-    for label, value in summed(journal).items():
-        click.echo(f"{label}: {value:.4g}")
+            other = attempt(case, partial(bench.regret, case, plans))
+            if other is not None:
+                note(journal, "regrets", other, regret_line(other))
+    found = judged(journal.rows("cases"), journal.rows("regrets"))
+    for text in sums(*found):
+        click.echo(text)
+    if folder is not None:
+        write(folder, head, *found)
 
 
 def missing(chosen: Sequence[Case], journal: Journal, name: str, end: float) -> Iterator[Case]:

@@ -92,7 +92,7 @@ def test_every_case_is_measured_and_some_beside_other_plans(small, tmp_path):
     for one in found["regrets"]:
         assert len(set(one["plans"])) == len(one["plans"]) == len(one["seconds"]) > 3
         assert all(seconds > 0 for seconds in one["seconds"])
-    assert "regret: worst" in text
+    assert " of 2 within 5%; worst: regret" in text
 
 
 def test_the_parts_run_apart_and_go_on(small, tmp_path):
@@ -167,3 +167,11 @@ def test_the_summary():
 
 def test_nothing_measured_has_an_empty_summary():
     assert summary([], []) == {}
+
+
+def test_the_report_is_written_beside(small, tmp_path):
+    folder = tmp_path / "report"
+    run("--cases", "1", "--regret", "1", "--report", str(folder))
+    names = {file.name for file in folder.iterdir()}
+    assert names == {"table.txt", "predicted.svg", "errors.svg", "regret.svg"}
+    assert SMALL[0].problem in (folder / "table.txt").read_text(encoding="utf-8")
