@@ -9,9 +9,9 @@ Then totals of so many bytes for each kernel are divided, in equal shares and by
 its share, by the GPU's clock. Results are compared: those of one kernel must be the same with every
 share.
 
-The seconds of a network are the sum over its kernels, each as often as it occurs. Measuring takes
-about a second for a kernel, and its calls half a second for each share: 3 minutes for VGG16 and
-ResNet-50 in one kind of arithmetic. With `--seconds` it stops in time, and with `--resume` goes on.
+The seconds of a network are the sum over its kernels, each as often as it occurs. Measuring should
+take about a second for a kernel, and its calls half a second for each share. With `--seconds` it
+stops in time, and with `--resume` goes on.
 """
 
 import math

@@ -13,9 +13,9 @@ is taken besides the operands. A network's total is that of its convolutions, fo
 without the data gradient of the first; the figures of µ-cuDNN beside it are those of whole training
 steps on a P100.
 
-A kernel (a layer in a direction) takes about half a second for each limit, the first of a kind some
-seconds more: in one kind of arithmetic half a minute for AlexNet, one for ResNet-18, three for
-DeepBench. With `--seconds` it stops in time, and with `--resume` goes on.
+A kernel (a layer in a direction) should take about half a second for each limit that changes
+something, the first of a kind some seconds more. With `--seconds` it stops in time, and with
+`--resume` goes on.
 """
 
 import json

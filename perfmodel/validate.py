@@ -7,11 +7,10 @@ Host operands lie in pinned memory. A call's time is that of the core (`stats.se
 predictions are; the whole call's stands beside it. Where all operands are on the device it is that
 of the device's clock, as such calls return before they are done. The regret of a case is the chosen
 plan's time over the best among it, the plans that are predicted to be the best, and random ones,
-all of them measured; the best few are measured again, in turns with the chosen one, so that what
-was fast by chance does not count.
+all of them measured; the fastest is measured again, in turns with the chosen one, so that what was
+fast by chance does not count.
 
-On an H200 a case takes one to two seconds, and a regret five to ten: 180 cases and 24 regrets take
-five minutes and four. `--cases 180 --regret 0` and `--cases 0 --regret 24` are the two parts; with
+On an H200 a case should take one to two seconds, and a regret five to ten. `--cases 180 --regret 0` and `--cases 0 --regret 24` are the two parts; with
 `--seconds` a run stops in time, and with `--resume` another goes on.
 """
 
@@ -35,7 +34,7 @@ from oocdnn.perfmodel.judged import Measured, Regret, judged, summary
 from oocdnn.perfmodel.report import line, regret_line, sums, write
 from oocdnn.perfmodel.runs import PinnedPool, Timer, place
 
-FINALISTS = 3  # plans that are measured again, beside the chosen one
+TURNS = 2  # in which the fastest and the chosen plan are measured again
 SLOWER = 1.5  # than the best so far: measured no more than once
 One = TypeVar("One")
 LONG = 1.0  # seconds of a call that is measured no more than once
@@ -151,20 +150,20 @@ class Rivals:
         found.predicted.append(predicted)
         found.seconds.append(seconds)
 
+    def _again(self, number: int) -> float:
+        """One of the plans once more."""
+        self._context.use_plan(self._case.problem, self.found.plans[number])
+        self._call()
+        return self._seconds(self._repeats)
+
     def finals(self) -> None:
-        """Measures the chosen plan and the best others again, in turns."""
-        seconds = self.found.seconds
-        if len(seconds) < 2:
-            return
-        others = sorted(range(1, len(seconds)), key=lambda i: seconds[i])[:FINALISTS]
-        again: dict[int, list[float]] = {i: [] for i in (0, *others)}
-        for _ in range(2 if seconds[0] < LONG else 1):
-            for i, times in again.items():
-                self._context.use_plan(self._case.problem, self.found.plans[i])
-                self._call()
-                times.append(self._seconds(self._repeats))
-        for i, times in again.items():
-            seconds[i] = min(times)
+        """Measures the fastest again, in turns with the chosen one, until what is the fastest was
+        measured so."""
+        seconds, settled = self.found.seconds, {0}
+        while (best := seconds.index(min(seconds))) not in settled:
+            settled.add(best)
+            turns = [(self._again(0), self._again(best)) for _ in range(TURNS)]
+            seconds[0], seconds[best] = (min(times) for times in zip(*turns, strict=True))
 
 
 @click.command(help=(__doc__ or "").partition("\n")[0])

@@ -175,3 +175,40 @@ def test_the_report_is_written_beside(small, tmp_path):
     names = {file.name for file in folder.iterdir()}
     assert names == {"table.txt", "predicted.svg", "errors.svg", "regret.svg"}
     assert SMALL[0].problem in (folder / "table.txt").read_text(encoding="utf-8")
+
+
+class Clock:
+    """Stands for a timer and a context: each plan takes the next of its own list of seconds."""
+
+    def __init__(self, **seconds: list[float]) -> None:
+        self.left, self.plan, self.asked = seconds, "a", []
+
+    def use_plan(self, problem: str, plan: str) -> None:
+        self.plan = plan
+
+    def __call__(self, context: object, call: object, repeats: int, in_core: bool) -> tuple:
+        self.asked.append(self.plan)
+        times = self.left[self.plan]
+        return (times.pop(0) if len(times) > 1 else times[0], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ratio", "best"),
+    [
+        # b was fast by chance, once; c is as fast as it looks, and a is not.
+        ({"a": [1.0], "b": [0.5, 0.5, 1.2], "c": [0.9]}, 1.0 / 0.9, "c"),
+        ({"a": [1.0], "b": [0.5, 0.5, 1.2]}, 1.0, "a"),
+        ({"a": [3.0, 3.0, 0.8], "b": [1.0]}, 1.0, "a"),
+        ({"a": [0.4], "b": [0.5], "c": [9.0]}, 1.0, "a"),
+    ],
+)
+def test_what_was_fast_by_chance_does_not_count(seconds, ratio, best):
+    clock = Clock(**{name: list(times) for name, times in seconds.items()})
+    rivals = validate.Rivals(clock, clock, SMALL[0], lambda: None, repeats=3)
+    for name in seconds:
+        rivals.measure(name, 1.0, given=name == "a")
+    rivals.finals()
+    assert rivals.found.ratio == pytest.approx(ratio)
+    assert rivals.found.best == best
+    if "c" in seconds and seconds["c"] == [9.0]:
+        assert clock.asked.count("c") == 1  # far slower: once is enough
