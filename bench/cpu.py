@@ -56,12 +56,13 @@ def call_of(
         "groups": case.groups,
         "out": out,
     }
+    first, second = inputs
     if direction == "fwd":
         forward = {1: context.conv1d, 2: context.conv2d, 3: context.conv3d}[case.rank]
-        return partial(forward, *inputs, **keywords)
+        return partial(forward, first, second, **keywords)
     if direction == "bwd_data":
-        return partial(context.conv_backward_data, *inputs, case.shape("x"), **keywords)
-    return partial(context.conv_backward_filter, *inputs, case.shape("w"), **keywords)
+        return partial(context.conv_backward_data, first, second, case.shape("x"), **keywords)
+    return partial(context.conv_backward_filter, first, second, case.shape("w"), **keywords)
 
 
 def budget_of(case: Layer, way: Way) -> int:
