@@ -75,16 +75,17 @@ class Called:
 @dataclass
 class Total:
     """A network with `each` bytes for every kernel, `total` in all, in one of the two ways: seconds
-    of its calls, as `predicted` by what was measured of each, and the bytes that are handed out."""
+    of its calls, None where not all were made, as `predicted` by what was measured of each, and the
+    bytes that are handed out. Where the total is too little, `failed` says so."""
 
     set: str
     math: str
     way: str
     each: int
     total: int
-    predicted: float
-    seconds: float
-    bytes: int
+    predicted: float | None = None
+    seconds: float | None = None
+    bytes: int = 0
     failed: str = ""
 
 
@@ -114,7 +115,7 @@ def plans(
     for share in each:
         total = share * len(layers)
         for way in WAYS:
-            one = Total(name, math_name, way, share, total, math.nan, math.nan, 0)
+            one = Total(name, math_name, way, share, total)
             try:
                 made = divide(way, layers, total)
             except oocdnn.OutOfMemory as error:
@@ -172,16 +173,19 @@ def lines(found: Sequence[Total]) -> Iterator[str]:
 
 
 def way_text(one: Total) -> str:
-    if one.failed:
+    if one.predicted is None:
         return f"{one.way}: {one.failed}"
+    seconds = "not called" if one.seconds is None else f"{one.seconds * 1e3:.2f} ms"
     return (
-        f"{one.way} {one.seconds * 1e3:.2f} ms (predicted {one.predicted * 1e3:.2f}, "
+        f"{one.way} {seconds} (predicted {one.predicted * 1e3:.2f}, "
         f"{one.bytes / MIB:.0f} MiB handed out)"
     )
 
 
 def gain(equal: Total, shared: Total) -> str:
-    return "" if equal.failed or shared.failed else f": {equal.seconds / shared.seconds:.3f} x"
+    if equal.seconds is None or shared.seconds is None:
+        return ""
+    return f": {equal.seconds / shared.seconds:.3f} x"
 
 
 def called_line(one: Called) -> str:

@@ -169,6 +169,7 @@ def _summed(name: str, math_name: str, limit: int, rows: Sequence[Row]) -> dict[
     if not both:
         return found
     speedups, best = [row.speedup for row in both], max(both, key=lambda row: row.speedup)
+    layers = [ratio for found in layer_speedups(rows).values() for ratio in found.values()]
     found |= {
         "faster": sum(speedup >= CLEARLY for speedup in speedups),
         "mean": mean(speedups),
@@ -179,6 +180,8 @@ def _summed(name: str, math_name: str, limit: int, rows: Sequence[Row]) -> dict[
         "undivided seconds": sum(row.times * row.undivided.median for row in both),
         "divided seconds": sum(row.times * row.divided.median for row in both),
     }
+    if layers:
+        found |= {"layers": len(layers), "mean of layers": mean(layers)}
     if name in NETWORKS and len(both) == len(kernels(name, math_name)):  # all of its own batch
         found["whole"] = found["undivided seconds"] / found["divided seconds"]
     return found
@@ -194,11 +197,37 @@ def summary_line(found: dict[str, Any]) -> str:
             f", {found['faster']} faster, mean {found['mean']:.3f} x (geometric "
             f"{found['geometric mean']:.3f}), {found['least']:.3f} to {found['best']:.3f}"
         )
+    if "layers" in found:
+        text += f", mean of {found['layers']} layers {found['mean of layers']:.3f}"
     if "whole" in found:
         text += f", whole {found['whole']:.3f} x"
         if mark := MARKS.get(found["set"]):
             text += f" (µ-cuDNN {mark} on a P100)"
     return text + (f", {wrong} DIFFER" if wrong else "")
+
+
+def layer_speedups(rows: Sequence[Row]) -> dict[tuple[str, str, str], dict[int, float]]:
+    """Of each layer (set, kind of arithmetic, name) by limit: undivided over divided seconds of all
+    its directions together, where both sides ran them all."""
+    sums: dict[tuple[str, str, str], dict[int, list[float]]] = {}
+    for row in rows:
+        by_limit = sums.setdefault((row.set, row.math, row.layer), {})
+        both = by_limit.setdefault(row.limit, [0.0, 0.0])
+        both[0] += row.undivided.median  # not a number where it did not run
+        both[1] += row.divided.median
+    return {
+        key: {
+            limit: undivided / divided
+            for limit, (undivided, divided) in sorted(by_limit.items())
+            if not math.isnan(undivided + divided)
+        }
+        for key, by_limit in sums.items()
+    }
+
+
+def layer_line(key: tuple[str, str, str], speedups: dict[int, float]) -> str:
+    text = "  ".join(f"{limit // MIB:4d} MiB {ratio:6.3f} x" for limit, ratio in speedups.items())
+    return f"{' '.join(key):<32} {text or 'no engine'}"
 
 
 def row_of(fields: dict[str, Any]) -> Row:
@@ -246,6 +275,8 @@ def main(
                         click.echo(line(row))
                         journal.add("rows", asdict(row))
     journal.note("summary", summary(rows))
+    for key, speedups in layer_speedups(rows).items():
+        click.echo(layer_line(key, speedups))
     for found in summary(rows):
         click.echo(summary_line(found))
 

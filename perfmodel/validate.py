@@ -10,8 +10,9 @@ plan's time over the best among it, the plans that are predicted to be the best,
 all of them measured; the fastest is measured again, in turns with the chosen one, so that what was
 fast by chance does not count.
 
-On an H200 a case should take one to two seconds, and a regret five to ten. `--cases 180 --regret 0` and `--cases 0 --regret 24` are the two parts; with
-`--seconds` a run stops in time, and with `--resume` another goes on.
+On an H200 a case should take one to two seconds, and a regret five to ten. `--cases 180 --regret 0`
+and `--cases 0 --regret 24` are the two parts; with `--seconds` a run stops in time, and with
+`--resume` another goes on.
 """
 
 import time

@@ -202,6 +202,41 @@ def test_a_total_that_is_too_little_says_so():
     assert shared.failed
     (text,) = gpu_shares.lines([equal, shared])
     assert equal.failed in text
+    json.dumps([dataclasses.asdict(equal)], allow_nan=False)
+
+
+def test_a_total_is_that_of_calls_only_where_all_were_made():
+    ways = [gpu_shares.Way(1.0, 100, 1), gpu_shares.Way(2.0, 10, 4)]
+    some = [gpu_shares.Measured("vgg16", "a", n, f"p{n}", "tf32", ways, 0.0) for n in (1, 2)]
+
+    def call(problem: str, share: int, seconds: float) -> gpu_shares.Called:
+        return gpu_shares.Called(problem, share, seconds, "e", 1, share, 0, 0.0)
+
+    called = [call("p1", 10, 2.5), call("p2", 10, 2.25), call("p2", 100, 1.0)]
+    equal, shared = gpu_shares.totals(some, [40], called)
+    # In equal shares 100 bytes are too many for any; of 120 in all they are there for one.
+    assert (equal.predicted, equal.seconds, equal.bytes) == (6.0, 2.5 + 2 * 2.25, 30)
+    assert (shared.predicted, shared.bytes) == (5.0, 120)
+    assert shared.seconds in (None, 2.5 + 2.25 + 1.0)  # which one is left to the division
+    assert gpu_shares.totals(some, [40], called[1:]).__next__().seconds is None
+    assert "not called" in next(gpu_shares.lines(list(gpu_shares.totals(some, [40], []))))
+    assert gpu_shares.wanted(some, [1000]) == {"p1": [100], "p2": [100]}
+
+
+def test_a_layer_is_the_sum_of_its_directions():
+    def row(layer: str, limit: int, undivided: list[float], divided: list[float]):
+        sides = (Side(seconds) for seconds in (undivided, divided))
+        return gpu_workspace.Row("deepbench", layer, 1, "p", "fp32", limit, *sides, limit, 0)
+
+    rows = [row("a", 2, [3.0], [1.0]), row("a", 2, [1.0], [1.0]), row("a", 1, [], [1.0])]
+    rows += [row("b", 1, [1.0], [2.0])]
+    found = gpu_workspace.layer_speedups(rows)
+    assert found == {("deepbench", "fp32", "a"): {2: 2.0}, ("deepbench", "fp32", "b"): {1: 0.5}}
+    few, many = gpu_workspace.summary(rows)
+    assert (few["layers"], few["mean of layers"], few["no undivided engine"]) == (1, 0.5, 1)
+    assert (many["layers"], many["mean of layers"], many["mean"]) == (1, 2.0, 2.0)
+    assert "2.000 x" in gpu_workspace.layer_line(("a",), {2: 2.0})
+    assert gpu_workspace.layer_line(("a",), {}).endswith("no engine")
 
 
 def test_a_network_is_whole_only_with_all_its_kernels():
