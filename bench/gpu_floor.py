@@ -28,10 +28,12 @@ import numpy as np
 import torch
 
 import oocdnn
+from oocdnn._problem import parse
 from oocdnn.bench.cpu import call_of
 from oocdnn.bench.gpu_wires import Gauge, Wires
 from oocdnn.bench.layers import DIRECTIONS, GPU_LAYERS, LARGEST, ROLES, Direction, Layer, Operand
 from oocdnn.bench.provenance import provenance
+from oocdnn.bench.torch_call import convolution
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -87,30 +89,7 @@ def fill(tensor: torch.Tensor, seed: int) -> torch.Tensor:
 
 def in_core(case: Layer, direction: Direction) -> Callable[..., torch.Tensor]:
     """torch's own function for the direction; takes the inputs in the order of `ROLES`."""
-    settings = {
-        "stride": case.stride,
-        "padding": case.padding,
-        "dilation": case.dilation,
-        "groups": case.groups,
-    }
-    if direction == "fwd":
-        forward = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}[case.rank]
-        return lambda x, w: forward(x, w, **settings)
-
-    def backward(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-        data = direction == "bwd_data"
-        dy, other = (first, second) if data else (second, first)
-        empty = torch.empty(1, dtype=dy.dtype, device="cuda")
-        x = empty.expand(case.shape("x")) if data else other
-        w = other if data else empty.expand(case.shape("w"))
-        zeros = [0] * case.rank
-        gradients = torch.ops.aten.convolution_backward(
-            dy, x, w, None, case.stride, case.padding, case.dilation, False, zeros,
-            case.groups, [data, not data, False],
-        )  # fmt: skip
-        return gradients[0 if data else 1]
-
-    return backward
+    return convolution(parse(case.problem(direction)))
 
 
 def event_seconds(work: Callable[[], object], repeats: int) -> float:

@@ -82,6 +82,8 @@ figures wires oocdnn.bench.gpu
 figures floor oocdnn.bench.gpu_floor
 figures in-core oocdnn.bench.gpu_in_core --pinned
 figures peers oocdnn.bench.gpu_peers
+figures workspace oocdnn.bench.gpu_workspace
+figures shares oocdnn.bench.gpu_shares
 figures validate oocdnn.perfmodel validate --device cuda:0
 
 if ((${#failed[@]})); then
