@@ -1,4 +1,4 @@
-"""What a fused forward pass saved, unpacked: the places of winners, and where activations are flat."""
+"""What a fused forward pass saved, unpacked: places of winners, and where activations are flat."""
 
 from math import prod
 from types import ModuleType

@@ -69,9 +69,7 @@ class ConvBiasActPool(Layer):
             save_for_backward=self.training,
             **self.moves._asdict(),
         )
-        if not self.training:
-            return done
-        z, saved = done
+        z, saved = done if self.training else (done, None)
         self._keep(x, saved)
         return z
 

@@ -44,7 +44,7 @@ class Parameter:
         A call that fails leaves no gradient, because it may have written a part.
         """
         if self._sum is None:
-            self._sum = module_of("the parameter", self.data).empty_like(self.data)
+            self._sum = module_of("the parameter", self.data).empty_like(self.data, order="C")
         beta, self._filled = float(self._filled), False
         gradient(out=self._sum.reshape(shape or self._sum.shape), beta=beta)
         self._filled = True

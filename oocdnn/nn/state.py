@@ -51,6 +51,9 @@ def save(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The NumPy arrays by name that `save` wrote. Raises OSError, or ValueError for another file."""
+    """The NumPy arrays by name that `save` wrote.
+
+    Raises OSError where it cannot be read, ValueError where it is another kind of file.
+    """
     with np.load(path, allow_pickle=False) as archive:
         return {name: _readable(archive[name]) for name in archive.files}
