@@ -7,41 +7,42 @@ import numpy as np
 from oocdnn import nn
 
 BATCH, EPOCHS = 128, 5
-RULE = {"lr": 0.05, "momentum": 0.9, "weight_decay": 1e-4, "nesterov": True}
+RULE = {"momentum": 0.9, "weight_decay": 1e-4, "nesterov": True}
 
 
-def net(seed: int = 0) -> nn.Chain:
+def net(dtype=np.float32, seed: int = 0) -> nn.Chain:
     """For images [N, 1, 8, 8] of ten classes."""
-    rng = np.random.default_rng(seed)
+    given = {"dtype": dtype, "seed": np.random.default_rng(seed)}
     return nn.Chain(
-        nn.Conv2d(1, 16, 3, padding=1, seed=rng),
+        nn.Conv2d(1, 8, 3, padding=1, **given),
         nn.ReLU(),
-        nn.Conv2d(16, 16, 3, padding=1, seed=rng),
+        nn.Conv2d(8, 8, 3, padding=1, **given),
         nn.Swish(),
-        nn.ConvBiasActPool(16, 32, 3, padding=1, activation="relu", pool=2, seed=rng),
+        nn.ConvBiasActPool(8, 16, 3, padding=1, activation="relu", pool=2, **given),
         nn.Flatten(),
-        nn.Linear(512, 64, seed=rng),
+        nn.Linear(256, 64, **given),
         nn.Tanh(),
-        nn.Linear(64, 10, seed=rng),
+        nn.Linear(64, 10, **given),
     )
 
 
 def net_of_torch(torch, values):
     """The same in PyTorch, with these values of the parameters in order."""
     made = torch.nn
+    dtype = getattr(torch, values[0].dtype.name)
     result = made.Sequential(
-        made.Conv2d(1, 16, 3, padding=1),
+        made.Conv2d(1, 8, 3, padding=1),
         made.ReLU(),
-        made.Conv2d(16, 16, 3, padding=1),
+        made.Conv2d(8, 8, 3, padding=1),
         made.SiLU(),
-        made.Conv2d(16, 32, 3, padding=1),
+        made.Conv2d(8, 16, 3, padding=1),
         made.ReLU(),
         made.MaxPool2d(2),
         made.Flatten(),
-        made.Linear(512, 64),
+        made.Linear(256, 64),
         made.Tanh(),
         made.Linear(64, 10),
-    )
+    ).to(dtype)
     with torch.no_grad():
         for parameter, value in zip(result.parameters(), values, strict=True):
             parameter.copy_(torch.from_numpy(value))
@@ -55,9 +56,10 @@ def batches(images, classes):
             yield images[begin : begin + BATCH], classes[begin : begin + BATCH]
 
 
-def losses(chain: nn.Chain, images, classes) -> list[float]:
+def losses(chain: nn.Chain, images, classes, lr) -> list[float]:
     """Of each step."""
-    loss, optimizer, found = nn.CrossEntropyLoss(), nn.SGD(chain.parameters(), **RULE), []
+    loss, found = nn.CrossEntropyLoss(), []
+    optimizer = nn.SGD(chain.parameters(), lr, **RULE)
     for x, targets in batches(images, classes):
         optimizer.zero_grad()
         found.append(float(loss(chain(x), targets)))
@@ -66,9 +68,9 @@ def losses(chain: nn.Chain, images, classes) -> list[float]:
     return found
 
 
-def losses_of_torch(torch, module, images, classes) -> list[float]:
+def losses_of_torch(torch, module, images, classes, lr) -> list[float]:
     loss, found = torch.nn.CrossEntropyLoss(), []
-    optimizer = torch.optim.SGD(module.parameters(), **RULE)
+    optimizer = torch.optim.SGD(module.parameters(), lr, **RULE)
     for x, targets in batches(torch.from_numpy(images), torch.from_numpy(classes)):
         optimizer.zero_grad()
         value = loss(module(x), targets)
