@@ -305,7 +305,12 @@ Tiling Tapered(const Problem& problem, const Tiling& tiling, const Taper& taper)
   tapered.taper = {};
   const int64_t length = WholeUnits(problem, taper.axis, taper.length);
   if (length <= 0 || length >= tiling.length[Index(taper.axis)]) return tapered;
-  if (tapered.Count(taper.axis) > 1) tapered.taper = {taper.axis, length};
+  if (tapered.Count(taper.axis) <= 1) return tapered;
+  tapered.taper = {taper.axis, length};
+  const ConvShape usual = TileShape(problem, tapered), ends = TileShape(problem, tapered, true);
+  for (int s = 0; s < 3; ++s) {  // pads are even, and so a shorter tile may hold a row more
+    if (ends.in[s] > usual.in[s]) tapered.taper = {};
+  }
   return tapered;
 }
 

@@ -13,8 +13,8 @@ namespace oocdnn {
 namespace {
 
 constexpr int kMostTimed = 7;
-// What trying a plan takes, in runs of its tile: three of each of a few engines, and as many of the
-// one that is chosen.
+// What trying a plan takes, in runs of its tile: up to three of each of a few engines, and more of
+// the one that is chosen.
 constexpr double kRunsOfOne = 12;
 
 // By how much a plan has to promise to be faster: what is likely, and what is only hoped for.

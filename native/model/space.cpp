@@ -278,14 +278,21 @@ void TileSpace::Keep(const Point& point, size_t best) {
   if (best > 0 && points_.size() > best) points_.pop_back();
 }
 
+// Padded tiles of backward data may hold a row less where they are twice as long: pads are even.
 int64_t TileSpace::LeastBytes(Tiling* tiling) {
+  const bool pads = problem().direction == Direction::kBackwardData;
+  int64_t choices = 1;
+  for (int i = 0; i < kAxes; ++i) choices *= pads && IsSpatial(static_cast<Axis>(i)) ? 3 : 2;
   int64_t least = kSizeMax;
-  for (int choice = 0; choice < (1 << kAxes); ++choice) {
+  for (int64_t choice = 0; choice < choices; ++choice) {
     Cuts cuts{};
+    int64_t rest = choice;
     for (int i = 0; i < kAxes; ++i) {
       const auto axis = static_cast<Axis>(i);
-      const bool whole = ((choice >> i) & 1) != 0;
-      cuts[i] = Cut(axis, whole ? ExtentsOf(problem())[i] : ShortestOf(problem(), axis));
+      const int64_t ways = pads && IsSpatial(axis) ? 3 : 2;
+      const int64_t shortest = ShortestOf(problem(), axis), whole = ExtentsOf(problem())[i];
+      cuts[i] = Cut(axis, rest % ways == 0 ? shortest : rest % ways == 1 ? whole : 2 * shortest);
+      rest /= ways;
     }
     if (!Allowed(cuts)) continue;
     const int64_t bytes = SlotsOf(cuts, ShapeOf(problem(), cuts)).single;

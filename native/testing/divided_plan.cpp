@@ -1,7 +1,6 @@
 // A C door to divided batches, on a device that says how long parts take and with what workspace.
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "device/wrap/forwarding.hpp"
 #include "library/in_place.hpp"
@@ -32,8 +31,10 @@ class HungryExecutable final : public Executable {
 
 class HungryDevice final : public ForwardingDevice {
  public:
-  HungryDevice(std::unique_ptr<Device> inner, const Speeds& speeds)
-      : ForwardingDevice(std::move(inner)), speeds_(speeds) {}
+  // `speeds`: the members of Speeds in turn.
+  explicit HungryDevice(const int64_t speeds[4])
+      : ForwardingDevice(MakeNullDevice(int64_t{1} << 30)),
+        speeds_{speeds[0], speeds[1], speeds[2], speeds[3]} {}
 
   Result<std::unique_ptr<Executable>> Prepare(int engine, const TileOp& op) override {
     OOC_ASSIGN(const std::unique_ptr<Executable> plain, inner().Prepare(engine, op));
@@ -81,8 +82,7 @@ OOC_DOOR int oocdnn_testing_divided_plan(const Problem* problem, const int64_t l
                                          int64_t capacity) {
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), text, capacity);
-  HungryDevice device(MakeNullDevice(int64_t{1} << 30),
-                      {speeds[0], speeds[1], speeds[2], speeds[3]});
+  HungryDevice device(speeds);
   const PlanRequest request = RequestOn(device, *problem, limits);
   int64_t prepared = 0;
   const Result<PlanReport> report =
@@ -105,8 +105,7 @@ OOC_DOOR int oocdnn_testing_measured_parts(const Problem* problem, const int64_t
                                            int64_t capacity) {
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), text, capacity);
-  HungryDevice device(MakeNullDevice(int64_t{1} << 30),
-                      {speeds[0], speeds[1], speeds[2], speeds[3]});
+  HungryDevice device(speeds);
   const PlanRequest request = RequestOn(device, *problem, limits);
   int64_t prepared = 0;
   const Result<std::vector<MicroBatch>> parts = MeasureParts(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from dropin.calls import Calls
+from dropin.graphs import Graphs
 
 from oocdnn import cudnn
 
@@ -46,3 +47,22 @@ def calls(lib, handle):
     made = Calls(lib, handle)
     yield made
     made.close()
+
+
+@pytest.fixture
+def graphs(lib, handle):
+    made = Graphs(lib, handle)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def log():
+    """The lines that were logged since."""
+    path = Path(os.environ["OOCDNN_LOG_FILE"])
+    before = path.read_text().count("\n") if path.exists() else 0
+
+    def lines() -> list[str]:
+        return path.read_text().splitlines()[before:] if path.exists() else []
+
+    return lines

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
 from dropin.gpu_side import addresses, device_memory, on_device, taken, workspace_of
-from dropin.graphs import Graphs
 from gpu.driver import InContext
 from python.support import assert_equal, integers
 
@@ -28,20 +26,6 @@ HUNGRY = 0  # the place of that engine's configuration
 def lib():
     with InContext():
         yield cudnn
-
-
-@pytest.fixture
-def graphs(handle):
-    made = Graphs(cudnn, handle)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def log():
-    path = Path(os.environ["OOCDNN_LOG_FILE"])
-    before = path.read_text().count("\n") if path.exists() else 0
-    return lambda: path.read_text().splitlines()[before:] if path.exists() else []
 
 
 class Layer:

@@ -4,9 +4,7 @@ in OOCDNN_LOG_FILE."""
 from __future__ import annotations
 
 import json
-import os
 from ctypes import CDLL, byref, c_int, c_size_t, c_uint64, c_void_p
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -32,25 +30,6 @@ def lib():
     """As programs have it: a context is current, and cuDNN was called."""
     with InContext():
         yield cudnn
-
-
-@pytest.fixture
-def graphs(handle):
-    made = Graphs(cudnn, handle)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def log():
-    """The lines that were logged since."""
-    path = Path(os.environ["OOCDNN_LOG_FILE"])
-    before = path.read_text().count("\n") if path.exists() else 0
-
-    def lines() -> list[str]:
-        return path.read_text().splitlines()[before:] if path.exists() else []
-
-    return lines
 
 
 class Problem:

@@ -4,18 +4,10 @@ import numpy as np
 import oracle
 import pytest
 from dropin.building import CLIENTS, build, run
-from dropin.graphs import Graphs
 from dropin.test_convolutions import CASES, IDS
 from python.support import DTYPES, assert_equal, channels_last, integers
 
 X, W, Y, B, Z, S, A1, A2, A3 = range(1, 10)
-
-
-@pytest.fixture
-def graphs(lib, handle):
-    made = Graphs(lib, handle)
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("headers", ["ours", "nvidia"])

@@ -5,21 +5,19 @@
 // Its heuristics offer every kind of engine that cuDNN has. Those that must never be taken give
 // wrong sums, one offered plan cannot be made, and one wants more memory than there is.
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "abi/cudnn_backend.h"
 #include "fake_convolution.hpp"
 #include "fake_engines.hpp"
 #include "fake_stream.hpp"
+#include "fake_time.hpp"
 
 struct cudnnContext {
   int plans = 0;
@@ -30,18 +28,16 @@ namespace {
 
 using fake::Convolve;
 using fake::FakeEngine;
-using fake::kCold;
 using fake::kEngines;
 using fake::kHungry;
 using fake::kMixed;
 using fake::kMostExtent;
 using fake::kMostForHeuristics;
 using fake::kSilent;
-using fake::kSleep;
-using fake::kSlow;
 using fake::kStrictNan;
 using fake::Run;
 using fake::Spatial;
+using fake::TakeTime;
 using fake::View;
 using Ints = std::vector<int64_t>;
 
@@ -436,20 +432,8 @@ FAKE(cudnnStatus_t, cudnnBackendExecute)(cudnnHandle_t, cudnnBackendDescriptor_t
   }
   // At once, behind what the stream holds; so nothing of it is late.
   if (!WaitForStream()) return Fail(CUDNN_STATUS_EXECUTION_FAILED, "the driver's stream");
-  // The code of an engine is loaded when it first runs, that for volumes apart.
-  static auto* const loaded = new std::set<std::pair<int64_t, bool>>;
   const Node& operation = plan.graph->child(CUDNN_ATTR_OPERATIONGRAPH_OPS);
-  const bool volumes = ViewOf(operation.child(NamesOf(operation.type).x)).dims[2] > 1;
-  if (loaded->emplace(plan.engine.index, volumes).second &&
-      std::getenv("OOC_FAKE_COLD") != nullptr) {
-    AskDriver("fake_pass", kCold);
-  }
-  const char* const slow = std::getenv("OOC_FAKE_SLOW_ENGINE");
-  if (slow != nullptr && std::atoll(slow) == plan.engine.index) AskDriver("fake_pass", kSlow);
-  if (std::getenv("OOC_FAKE_HUNGRY") != nullptr && plan.engine.index != kHungry.index) {
-    const int64_t samples = ViewOf(operation.child(NamesOf(operation.type).x)).dims[0];
-    std::this_thread::sleep_for(std::chrono::milliseconds(kSleep * samples));
-  }
+  TakeTime(plan.engine, ViewOf(operation.child(NamesOf(operation.type).x)));
   Compute(plan.engine, operation, memory, workspace);
   return CUDNN_STATUS_SUCCESS;
 }

@@ -6,7 +6,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oocdnn import InvalidProblem, OutOfMemory, Unsupported
@@ -111,6 +111,7 @@ def test_the_divisions_of_micro_cudnn():
         check(division)
 
 
+@settings(deadline=None)
 @given(choices_of_all_kinds, st.integers(0, 14))
 def test_pareto_is_what_trying_everything_gives(choices, batch):
     found = pareto(choices, batch)

@@ -135,12 +135,17 @@ def test_what_is_only_thought_slow_is_timed_too():
     assert plan.seconds <= 1.05 * ranked(right)[0].seconds
 
 
+def misled(rates: dict[tuple[int, int], float]) -> Profile:
+    """By the rates of tiles of so many channels and outputs; copies speak for large ones."""
+    tiles = {f"{channels} {size} plain/f32/fwd": rate for (channels, size), rate in rates.items()}
+    return Profile(copy_seconds=2e-4, tiles=tiles)
+
+
 def test_tiles_of_more_channels_may_be_as_fast_as_those_of_fewer():
     """All that were measured of 64 channels are slow, so the best plan cuts them in two."""
     problem, budget = doors.parse("conv2d:fwd x16x64x24x24 w64x64x3x3 pad1"), 900_000
     rates = {(32, 2000): 1e12, (32, 40000): 1e12, (64, 2000): 1e9, (64, 40000): 1e9}
-    tiles = {f"{channels} {size} plain/f32/fwd": rate for (channels, size), rate in rates.items()}
-    wrong = Profile(copy_seconds=2e-4, tiles=tiles)
+    wrong = misled(rates)
     first = planner.search(problem, budget, wrong, engines=ENGINE).ranked[0]
     assert first.counts()[2] > 1
     plan = planner.timed_plan(problem, budget, wrong, 1e-6)
@@ -152,8 +157,7 @@ def test_tiles_of_few_channels_may_be_as_fast_as_those_of_more():
     """The line through the rates of 64 and of 128 channels has tiles of 3 be very slow."""
     problem, budget = doors.parse("conv2d:fwd x16x3x24x24 w64x3x3x3 pad1"), 900_000
     rates = {(64, 2000): 2e10, (64, 40000): 1e10, (128, 2000): 4e10, (128, 40000): 4e10}
-    tiles = {f"{channels} {size} plain/f32/fwd": rate for (channels, size), rate in rates.items()}
-    wrong = Profile(copy_seconds=2e-4, tiles=tiles)
+    wrong = misled(rates)
     first = planner.search(problem, budget, wrong, engines=ENGINE).ranked[0]
     plan = planner.timed_plan(problem, budget, wrong, lambda _, y_bytes: 1e-6 + 1e-11 * y_bytes)
     right = Profile(copy_seconds=wrong.copy_seconds, flops_fallback=1e12)

@@ -97,5 +97,5 @@ def test_the_command_says_what_has_changed(direction, tmp_path):
     said = re.search(r"; (tile \d+ \d+ \S+) was (\S+) and is (\S+) operations", done.output)
     assert said[1].endswith(f"/f32/{direction}")
     profile = read(file)
-    assert float(f"{profile.rates()[said[1]]:.4g}") == float(said[3])
+    assert profile.rates()[said[1]] == pytest.approx(float(said[3]), rel=1e-3)  # both are rounded
     assert profile.mark(said[1]).startswith("samples 5 ")
