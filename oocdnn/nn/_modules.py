@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from oocdnn._gpu_arrays import is_cupy
+from oocdnn.arrays import view
 from oocdnn.errors import InvalidDtype
 
 _WIDE = np.dtype(np.float32)
@@ -29,6 +30,16 @@ def moved(array: Any, module: ModuleType) -> Any:
     if is_cupy(array) and module is np:
         return array.get()
     return module.asarray(array)
+
+
+def zeros(module: ModuleType, like: Any, shape: tuple[int, ...]) -> Any:
+    """Zeros of the type of `like`, channels-last where `like` is.
+
+    CuPy's own zeros_like keeps the order, but books no more memory than `like` has.
+    """
+    if len(shape) > 2 and view("x", like).channels_last:
+        return module.moveaxis(module.zeros((shape[0], *shape[2:], shape[1]), like.dtype), -1, 1)
+    return module.zeros(shape, like.dtype)
 
 
 def wide(array: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from oocdnn._call import Pool
 from oocdnn._cdefs import PoolMode
-from oocdnn.nn._modules import wide
+from oocdnn.nn._modules import wide, zeros
 
 Shape = tuple[int, ...]
 Index = tuple[Any, ...]
@@ -41,7 +41,7 @@ def _places(pool: Pool, y: Shape, z: Shape) -> Iterator[tuple[int, Index, Index]
 def maximum(module: ModuleType, y: Any, pool: Pool, shape: Shape) -> tuple[Any, Any]:
     """z of that shape in y's memory order, and the place of each winner."""
     places = prod(pool.window)
-    z = module.empty_like(y, shape=shape)
+    z = zeros(module, y, shape)
     winners = module.full(shape, places, np.min_scalar_type(places))
     for place, at, to in _places(pool, y.shape, shape):
         values, best = y[at], z[to]
@@ -55,7 +55,7 @@ def maximum(module: ModuleType, y: Any, pool: Pool, shape: Shape) -> tuple[Any, 
 def unpool(module: ModuleType, dz: Any, winners: Any, pool: Pool, shape: Shape) -> Any:
     """dy of that shape: each dz where its winner is. Places behind the last are nobody's."""
     terms = wide(dz)
-    dy = module.zeros_like(terms, shape=shape)
+    dy = zeros(module, terms, shape)
     for place, at, to in _places(pool, shape, dz.shape):
         dy[at] += module.where(winners[to] == place, terms[to], terms.dtype.type(0))
     return dy.astype(dz.dtype, copy=False)
@@ -64,7 +64,7 @@ def unpool(module: ModuleType, dz: Any, winners: Any, pool: Pool, shape: Shape) 
 def average(module: ModuleType, y: Any, pool: Pool, shape: Shape) -> Any:
     """z of that shape in y's memory order."""
     terms = wide(y)
-    z = module.zeros_like(terms, shape=shape)
+    z = zeros(module, terms, shape)
     for _, at, to in _places(pool, y.shape, shape):
         z[to] += terms[at]
     z /= _counts(module, pool, y.shape, shape, terms.dtype)
@@ -75,7 +75,7 @@ def spread(module: ModuleType, dz: Any, pool: Pool, shape: Shape) -> Any:
     """dy of that shape: each dz in equal parts over its window."""
     parts = wide(dz)
     parts = parts / _counts(module, pool, shape, dz.shape, parts.dtype)
-    dy = module.zeros_like(parts, shape=shape)
+    dy = zeros(module, parts, shape)
     for _, at, to in _places(pool, shape, dz.shape):
         dy[at] += parts[to]
     return dy.astype(dz.dtype, copy=False)

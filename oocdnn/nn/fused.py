@@ -6,10 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from oocdnn import _pool, fused
-from oocdnn._geometry import Moves
+from oocdnn._geometry import SPATIAL, Moves
 from oocdnn._operation import ActivationSpec
 from oocdnn._pool import Pool
 from oocdnn._window import Padding, PerAxis, integer, per_axis
+from oocdnn.errors import InvalidProblem
 from oocdnn.nn import _fused_backward
 from oocdnn.nn._initial import Seed, uniform_pair
 from oocdnn.nn.convolution import filter_shape
@@ -50,6 +51,8 @@ class ConvBiasActPool(Layer):
     ) -> None:
         super().__init__()
         axes = integer("rank", rank, 1)
+        if axes not in SPATIAL:
+            raise InvalidProblem(f"rank is {axes}; convolutions have 1, 2 or 3 spatial axes")
         if pool is not None:
             _pool.make(pool, axes)  # a wrong one is told of here
         self.moves = Moves(stride, padding, dilation, groups)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import ml_dtypes
 import numpy as np
@@ -53,7 +54,13 @@ def save(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The NumPy arrays by name that `save` wrote.
 
-    Raises OSError where it cannot be read, ValueError where it is another kind of file.
+    Raises OSError where it cannot be read, InvalidProblem where it is no such file.
     """
-    with np.load(path, allow_pickle=False) as archive:
+    try:
+        archive = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, BadZipFile) as error:
+        raise InvalidProblem(f"{path} was not written by save: {error}") from error
+    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise InvalidProblem(f"{path} was not written by save: it holds one array without a name")
+    with archive:
         return {name: _readable(archive[name]) for name in archive.files}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from nn.comparing import FLOAT64, fill
 from nn.training import losses, net
-from python.support import integers
+from python.support import channels_last, integers
 
 import oocdnn
 from oocdnn import nn
@@ -55,8 +55,16 @@ def images(dtype, count=512):
     return (patterns[classes] + 0.5 * noise).astype(dtype), classes
 
 
+def lay_out(cupy, array, order):
+    """On the GPU, in that memory order where there is one."""
+    if array.ndim < 3 or order is np.ascontiguousarray:
+        return cupy.asarray(array)
+    return cupy.moveaxis(cupy.asarray(np.moveaxis(array, 1, -1).copy()), -1, 1)
+
+
+@pytest.mark.parametrize("order", [np.ascontiguousarray, channels_last])
 @pytest.mark.parametrize("name", LAYERS)
-def test_layers_are_numpys(cupy, name):
+def test_layers_are_numpys(cupy, name, order):
     layer, x = LAYERS[name](), integers(SHAPE, 5, FLOAT64)
     fill(layer)
     with oocdnn.Context("cpu"):
@@ -67,8 +75,8 @@ def test_layers_are_numpys(cupy, name):
     layer.zero_grad()
     layer.to(cupy)
     with oocdnn.Context("cuda", "64MiB"):
-        there = layer(cupy.asarray(x))
-        back = layer.backward(cupy.asarray(dy))
+        there = layer(lay_out(cupy, x, order))
+        back = layer.backward(lay_out(cupy, dy, order))
         found = [there, back, *(parameter.grad for parameter in layer.parameters())]
     for array, value in zip(found, wanted, strict=True):
         assert isinstance(array, cupy.ndarray)

@@ -172,6 +172,18 @@ def test_a_file_is_whole_or_as_it_was(tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["net.npz"]
 
 
+def test_other_files_are_told_of(tmp_path):
+    np.save(tmp_path / "one.npy", np.ones(3))
+    (tmp_path / "text").write_text("text")
+    (tmp_path / "empty").touch()
+    (tmp_path / "cut").write_bytes(b"PK\x03\x04 and no more")
+    for file in tmp_path.iterdir():
+        with pytest.raises(oocdnn.InvalidProblem, match="was not written by save"):
+            nn.load(file)
+    with pytest.raises(FileNotFoundError):
+        nn.load(tmp_path / "gone")
+
+
 def test_states_that_do_not_fit_change_nothing(torch):
     chain = small()
     before = {name: value.copy() for name, value in chain.state_dict().items()}

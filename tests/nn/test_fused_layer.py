@@ -104,6 +104,8 @@ def test_wrong_arguments_are_told_of_at_once():
         nn.ConvBiasActPool(3, 4, 3, pool=(2, 2), rank=3)
     with pytest.raises(oocdnn.InvalidProblem, match="kernel_size"):
         nn.ConvBiasActPool(3, 4, (3, 3), rank=1)
+    with pytest.raises(oocdnn.InvalidProblem, match="rank is 4"):
+        nn.ConvBiasActPool(3, 4, 3, rank=4)
     layer = nn.ConvBiasActPool(1, 1, 1, pool=2)
     layer(np.zeros((1, 1, 4, 4), np.float32))
     with pytest.raises(oocdnn.InvalidProblem, match="dz has shape"):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nn.comparing import FLOAT64, assert_same
-from python.support import DTYPES, integers
+from python.support import DTYPES, channels_last, integers, is_channels_last
 
 import oocdnn
 from oocdnn import nn
@@ -96,6 +96,19 @@ def test_every_type(layer, name):
     assert y.dtype == dx.dtype == DTYPES[name]
     np.testing.assert_array_equal(y.astype(np.float32), layer(x))
     np.testing.assert_array_equal(dx.astype(np.float32), layer.backward(4 * integers(y.shape, 6)))
+
+
+@pytest.mark.parametrize("layer", [nn.MaxPool2d(2), nn.AvgPool2d(2)], ids=["max", "avg"])
+@pytest.mark.parametrize("name", DTYPES)
+def test_memory_order_is_kept_both_ways(layer, name):
+    x = channels_last(integers((2, 3, 8, 6), 5, DTYPES[name]))
+    y = layer(x)
+    dx = layer.backward(y)
+    assert is_channels_last(y)
+    assert is_channels_last(dx)
+    plain = layer(np.ascontiguousarray(x))
+    np.testing.assert_array_equal(plain, y)
+    np.testing.assert_array_equal(layer.backward(plain), dx)
 
 
 def test_what_cannot_be_pooled():
