@@ -22,6 +22,7 @@ SUITES = {
     "plans": ("python/test_remembered.py", "-k", "next_context or follow or timed or fits"),
     "exact": ("engine/test_exact.py",),
     "fused": ("engine/test_fused.py", "gpu/test_fused.py"),
+    "layers": ("nn/test_convolution.py", "nn/test_fused_layer.py"),
     "faults": ("engine/test_faults.py",),
     "schedules": ("engine/test_schedules.py",),
 }

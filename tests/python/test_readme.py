@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import re
 import shlex
@@ -22,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "guide.md"
 REFERENCE = ROOT / "docs" / "reference"
+LAYERS = REFERENCE / "layers.md"
 
 # What the reader is taken to have, in small sizes.
 SETUP = {
@@ -30,6 +32,7 @@ import numpy as np
 np.save("x.npy", np.ones((1, 64, 24, 24), "f4"))
 """,
     GUIDE: "",
+    LAYERS: "",
 }
 
 C_PROGRAM = """
@@ -147,6 +150,22 @@ def test_every_variable_is_listed_as_the_core_describes_it(ctx):
     expected = {v["name"]: [v["values"], v["default"], v["meaning"]] for v in core}
     listed.pop("OOCDNN_LIBRARY")  # read by Python
     assert listed == expected
+
+
+def test_every_layer_is_listed_with_its_arguments():
+    listed = {}
+    for names, arguments, _ in rows(LAYERS):
+        for name in re.findall(r"`(\w+)`", names):
+            listed[name] = [word.partition("=") for word in arguments.split(", ") if word]
+    others = {"CrossEntropyLoss", "Layer", "Parameter", "SGD", "load", "save"}
+    assert listed.keys() == set(oocdnn.nn.__all__) - others
+    for name, arguments in listed.items():
+        found = inspect.signature(getattr(oocdnn.nn, name)).parameters
+        for word, _, default in arguments:
+            plain = word.removeprefix("as `Conv2d`")
+            if default not in ("", "window"):
+                assert repr(found[plain].default) == default, (name, word)
+            assert not plain or plain in found, (name, word)
 
 
 def test_every_error_is_listed_with_its_builtin_and_status():
