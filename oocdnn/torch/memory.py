@@ -84,4 +84,7 @@ def _extents(size: Size, dtype: torch.dtype) -> tuple[tuple[int, ...], int]:
 
 
 def _tensor(memory: Array, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """`memory`, bytes in one row, as a tensor; there may be none."""
+    if not memory.size:
+        return torch.empty(shape, dtype=dtype)
     return torch.from_numpy(memory).view(dtype).reshape(shape)
