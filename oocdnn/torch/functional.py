@@ -19,6 +19,8 @@ from oocdnn.torch._derivatives import conv, conv_transpose
 Device: TypeAlias = torch.device | str | int | None
 PerAxis: TypeAlias = int | Sequence[int]
 
+_CONVERTED = ("cpu", "cuda")  # the sides that have an autocast; it cannot be asked for on others
+
 
 def _operands(rank: int, name: str, x: Tensor, w: Tensor, b: Any) -> tuple[list[Any], bool]:
     """x, w and b, batched, of the type that torch.autocast wants; whether x was a single sample."""
@@ -27,7 +29,7 @@ def _operands(rank: int, name: str, x: Tensor, w: Tensor, b: Any) -> tuple[list[
     _geometry.need_axes("x", tuple(x.shape), rank, name, f"N, C, {_geometry.SPATIAL[rank]}")
     _geometry.need_axes("w", tuple(w.shape), rank, name, f"and {_geometry.TAPS[rank]}")
     operands, side = [x, w, b], x.device.type
-    if torch.is_autocast_enabled(side):
+    if side in _CONVERTED and torch.is_autocast_enabled(side):
         dtype = torch.get_autocast_dtype(side)
         operands = [t if t is None or t.dtype == torch.float64 else t.to(dtype) for t in operands]
     return operands, single

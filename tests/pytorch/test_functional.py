@@ -97,3 +97,14 @@ def test_autocast(dtype):
 def test_the_result_goes_where_it_is_said_to():
     assert oocdnn.torch.conv2d(X, W, device="cpu").device.type == "cpu"
     assert torch.equal(oocdnn.torch.conv2d(X, W, device=torch.device("cpu")), F.conv2d(X, W))
+
+
+@pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d"])
+def test_shapes_without_data(name):
+    """Models are often made on the meta device first."""
+    ours, torchs = (getattr(at, name)(X.to("meta"), W.to("meta")) for at in (oocdnn.torch, F))
+    assert (ours.shape, ours.stride(), ours.device) == (
+        torchs.shape,
+        torchs.stride(),
+        torchs.device,
+    )

@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import oocdnn.torch
+from oocdnn.torch import _tensors
 
 pytestmark = pytest.mark.usefixtures("ctx")
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.bool]
@@ -97,3 +98,19 @@ def test_placed_tensors_are_operands(ctx):
         y = oocdnn.torch.conv2d(pool.place(x), pool.place(w), padding=1)
     assert torch.equal(y, torch.nn.functional.conv2d(x, w, padding=1))
     assert np.shares_memory(y.numpy(), y[0].numpy())
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:4], ids=str)
+def test_results_that_leave_their_side_look_the_same(dtype):
+    """In the memory for results, which a result of the core's own lies in too."""
+    host, shape = torch.device("cpu"), (2, 8, 11, 12)
+    rows = torch.ones(2, 4, 9, 10, dtype=dtype)
+    columns = rows.to(memory_format=torch.channels_last)
+    w = torch.ones(8, 4, 1, 1, dtype=dtype)
+    for like in (rows, columns):
+        moved = _tensors.empty_result(like, shape, host, keep_order=True)
+        own = oocdnn.torch.conv2d(like, w, padding=1)
+        assert (moved.shape, moved.dtype) == (own.shape, own.dtype)
+        assert moved.stride() == own.stride()
+        filters = _tensors.empty_result(like, w.shape, host, keep_order=False)
+        assert filters.is_contiguous()
