@@ -70,6 +70,7 @@ step epilogue-rates python3 tests/gpu/epilogue_rates.py
 step pins python3 -m pytest -q tests/gpu/test_pins.py tests/gpu/test_results.py "$@"
 step many-calls python3 -m pytest -q tests/gpu/test_many_calls.py "$@"
 step two-gpus python3 -m pytest -q -rs tests/gpu/test_two_gpus.py "$@"
+step torch python3 -m pytest -q -rs tests/gpu/test_torch.py tests/pytorch "$@"
 step readme python3 -m pytest -q tests/python/test_readme.py -k python_blocks "$@"
 step python python3 -m pytest -q tests/python/test_functions.py tests/python/test_arrays.py \
   tests/python/test_files.py tests/python/test_context.py "$@"
