@@ -4,9 +4,9 @@
 
 Every operand is on the GPU. *Undivided*: the fastest of cuDNN's engines, by measurement, that runs
 the whole batch with a workspace within the limit. *Divided*: what a call does with `workspace=` the
-limit, which may be the same. Both choose among the same engines of cuDNN, are timed in turns by the
-GPU's clock, and must give the same elements: these are small integers, of which every engine that
-adds products gives the same sums.
+limit, which may be the same. Both choose among the same engines of cuDNN (those that add products:
+neither Winograd nor FFT), are timed in turns by the GPU's clock, and must give the same elements:
+these are small integers, of which such engines give the same sums.
 
 By default only engines that work on the arrays as they lie are used, so that nothing but workspace
 is taken besides the operands. A network's total is that of its convolutions, forward and backward,

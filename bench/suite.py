@@ -63,16 +63,19 @@ def cases_of(
     batch: int | None = None,
     quick: bool = False,
 ) -> list[Case]:
-    """The problems of sets, each once, in the directions of each where none is given; `words` are
-    the type and the layout of problem strings. Raises KeyError for a set that there is not."""
+    """The problems of sets, each once and with how often it occurs, in the directions of each where
+    none is given; `words` are the type and the layout of problem strings. Raises KeyError for a set
+    that there is not."""
     cases: dict[tuple[str, str], Case] = {}
-    for name in names:
+    for name in dict.fromkeys(names):
         for layer, direction in _calls(SETS[name], directions):
             sized = layer if batch is None else replace(layer, n=batch)
             sized = fewer_images(sized, QUICK_FLOPS) if quick else sized
             problem = f"{sized.problem(direction)} {words}"
             times = SETS[name].times_of(layer)
-            cases.setdefault((name, problem), Case(name, layer.name, problem, sized.flops, times))
+            found = Case(name, layer.name, problem, sized.flops, times)
+            known = cases.get((name, problem))
+            cases[name, problem] = replace(known, times=known.times + times) if known else found
     return list(cases.values())
 
 

@@ -37,8 +37,9 @@ from oocdnn.perfmodel.runs import PinnedPool, Timer, place
 
 TURNS = 2  # in which the fastest and the chosen plan are measured again
 SLOWER = 1.5  # than the best so far: measured no more than once
-One = TypeVar("One")
 LONG = 1.0  # seconds of a call that is measured no more than once
+PATIENCE = 60.0  # seconds of a regret, after which no more plans are looked at
+One = TypeVar("One")
 
 
 class Bench:
@@ -112,6 +113,8 @@ class Bench:
         rival = Rivals(self._time, context, case, call, self._repeats)
         rival.measure(plan.plan, plan.predicted_seconds, given=True)
         for other in context.candidates(case.problem, best=plans, random=plans):
+            if time.perf_counter() - began > PATIENCE:
+                break
             rival.measure(other["plan"], other["predicted_seconds"])
         rival.finals()
         rival.found.took = time.perf_counter() - began

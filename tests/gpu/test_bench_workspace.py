@@ -252,5 +252,8 @@ def test_a_network_is_whole_only_with_all_its_kernels():
     assert found["whole"] == found["mean"] == found["best"] == pytest.approx(2.0)
     assert "whole" not in gpu_workspace.summary(rows[1:])[0]
     assert len(kernels("deepbench", "fp32")) > 200
+    convolutions = {"alexnet": 5, "resnet18": 20, "resnet50": 53, "vgg16": 13}
+    for name, count in convolutions.items():
+        assert sum(case.times for case in kernels(name, "tf32")) == 3 * count - 1
     other = kernels("deepbench", "fp32", 256)
     assert all(" x256x" in case.problem and case.set == "deepbench n256" for case in other)

@@ -177,6 +177,14 @@ def test_the_report_is_written_beside(small, tmp_path):
     assert SMALL[0].problem in (folder / "table.txt").read_text(encoding="utf-8")
 
 
+def test_a_regret_ends_in_time(small, monkeypatch, tmp_path):
+    monkeypatch.setattr(validate, "PATIENCE", 0.0)
+    out = tmp_path / "found.json"
+    run("--cases", "0", "--regret", "1", "--out", str(out))
+    (one,) = json.loads(out.read_text(encoding="utf-8"))["lists"]["regrets"]
+    assert len(one["plans"]) == 1
+
+
 class Clock:
     """Stands for a timer and a context: each plan takes the next of its own list of seconds."""
 
