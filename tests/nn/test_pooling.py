@@ -30,8 +30,10 @@ def windows(draw, rank: int, uneven: bool):
     most = [w - 1 if uneven else w // 2 for w in window]
     pads = [tuple(draw(st.integers(0, m)) for _ in range(2)) for m in most]
     pads = [pair if uneven else (pair[0], pair[0]) for pair in pads]
-    sizes = zip(window, pads, each(0, 7), strict=True)
-    extents = tuple(max(w - sum(pair), 1) + room for w, pair, room in sizes)
+    room = each(0, 7)
+    # PyTorch also wants windows that the array fills without its padding.
+    sizes = zip(window, pads, room, strict=True)
+    extents = tuple((max(w - sum(pair), 1) if uneven else w) + more for w, pair, more in sizes)
     return window, stride, tuple(pads), extents
 
 
