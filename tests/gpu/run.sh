@@ -3,7 +3,7 @@
 # package and the testing library (OOCDNN_TESTING_LIBRARY); goes on after a failure and says so last.
 # The whole takes about an hour; STEPS names what of it to run.
 #
-#   [STEPS="memcheck floor"] [OUT=folder of the figures] tests/gpu/run.sh [what is handed to pytest]
+#   [STEPS="memcheck floor"] [OUT=new folder of the figures] tests/gpu/run.sh [what is handed to pytest]
 cd "$(dirname "$0")/../.." || exit
 export OOCDNN_TEST_DEVICE=cuda PYTHONSAFEPATH=1
 failed=()

@@ -28,7 +28,7 @@ from driver import FAKE
 
 SAMPLE = 64 << 10  # bytes of workspace
 HUNGRY = "e20"
-SLEEP = 0.002  # seconds of any other engine for a sample, at least
+SLEEP = 0.004  # seconds of any other engine for a sample, at least
 FORWARD = "conv2d:fwd x16x4x8x8 w4x4x3x3 pad1 f32"
 CASES = [
     Case("alexnet", name, problem, 1, times)
