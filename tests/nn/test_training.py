@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from nn.training import BATCH, losses, losses_of_torch, net, net_of_torch
+from nn.training import BATCH, EPOCHS, losses, losses_of_torch, net, net_of_torch
 from python.support import SMALL
 
 import oocdnn
@@ -20,12 +20,13 @@ def digits():
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("dtype", "lr", "tolerance", "falls_to"),
-    # Larger steps make float32 chaotic: a rounding that flips one winner of a pool shows later.
-    [(np.float64, 0.05, 1e-9, 0.2), (np.float32, 0.02, 1e-4, 0.6)],
+    # Larger steps make float32 chaotic: a rounding that flips one winner of a pool, as sums of other
+    # threads may, shows in later steps.
+    [(np.float64, 0.05, 1e-9, 0.2), (np.float32, 0.015, 1e-3, 0.95)],
     ids=["float64", "float32"],
 )
 def test_losses_are_pytorchs(ctx, torch, digits, dtype, lr, tolerance, falls_to):
-    """At each of the steps of five epochs, with a budget below the tensors of one layer."""
+    """In five epochs and at each step, with a budget below the tensors of one layer."""
     images, classes = digits[0].astype(dtype), digits[1]
     chain = net(dtype)
     values = [parameter.data.copy() for parameter in chain.parameters()]
@@ -38,8 +39,9 @@ def test_losses_are_pytorchs(ctx, torch, digits, dtype, lr, tolerance, falls_to)
     x_and_y = 2 * dtype().itemsize * BATCH * 8 * 8 * 8  # of the second layer
     assert 0 < max(peaks) <= ctx.stats.budget_bytes < x_and_y
     np.testing.assert_allclose(found, wanted, rtol=tolerance)
-    steps = len(wanted) // 5
-    assert np.mean(found[-steps:]) < falls_to * np.mean(found[:steps])
+    means, means_of_torch = (np.reshape(each, (EPOCHS, -1)).mean(1) for each in (found, wanted))
+    np.testing.assert_allclose(means, means_of_torch, rtol=1e-4)
+    assert means[-1] < falls_to * means[0]
 
 
 def test_a_budget_changes_nothing_but_the_tiles(digits):
