@@ -20,8 +20,8 @@ def digits():
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("dtype", "lr", "tolerance", "falls_to"),
-    # Larger steps make float32 chaotic: a rounding that flips one winner of a pool, as sums of other
-    # threads may, shows in later steps.
+    # Larger steps make float32 chaotic: a rounding that flips one winner of a pool, as sums of
+    # other threads may, shows in later steps.
     [(np.float64, 0.05, 1e-9, 0.2), (np.float32, 0.015, 1e-3, 0.95)],
     ids=["float64", "float32"],
 )
