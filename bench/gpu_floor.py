@@ -29,6 +29,7 @@ import torch
 
 import oocdnn
 from oocdnn._problem import parse
+from oocdnn.bench.busy import busy_text
 from oocdnn.bench.cpu import call_of
 from oocdnn.bench.gpu_wires import Gauge, Wires
 from oocdnn.bench.layers import DIRECTIONS, GPU_LAYERS, LARGEST, ROLES, Direction, Layer, Operand
@@ -93,8 +94,7 @@ def in_core(case: Layer, direction: Direction) -> Callable[..., torch.Tensor]:
 
 
 def event_seconds(work: Callable[[], object], repeats: int) -> float:
-    """The best of `repeats`, by the GPU's own clock, after one that is not counted; without repeats
-    that one."""
+    """The best of `repeats`, at least one, by the GPU's clock, after one that does not count."""
     times: list[float] = []
     for _ in range(repeats + 1):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -103,7 +103,7 @@ def event_seconds(work: Callable[[], object], repeats: int) -> float:
         end.record()
         end.synchronize()
         times.append(begin.elapsed_time(end) * 1e-3)
-    return min(times[1:] or times)
+    return min(times[1:])
 
 
 def other_arithmetic(work: Callable[[], object]) -> str | None:
@@ -322,12 +322,11 @@ def measure(
 
 def line(one: Measured) -> str:
     limit, floor = one.floor
-    busy = "/".join(f"{one.stats[f'{e}_seconds'] * 1e3:.1f}" for e in ("fetch", "compute", "drain"))
     return (
         f"{one.layer:<21} {one.direction:<10} {one.math} {median(one.seconds) * 1e3:8.2f} ms "
         f"{one.ratio:6.3f} x {limit:<10} {floor * 1e3:8.2f} ms, "
         f"{median(one.seconds) / one.least:6.3f} x shared, first {one.first:5.2f} s, "
-        f"{one.stats['tiles']:4d} tiles, busy {busy}, {one.stats['engine']}"
+        f"{one.stats['tiles']:4d} tiles, busy {busy_text(one.stats)}, {one.stats['engine']}"
         f"{'' if one.wrong == 0 else f', {one.wrong} DIFFER by {one.difference:g}'}"
         f"{'' if one.prepared == 0 else f', prepared {one.prepared} later'}"
     )

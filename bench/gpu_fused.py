@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 import oocdnn
+from oocdnn.bench.busy import busy_text
 from oocdnn.bench.gpu_floor import (
     MATHS,
     Pinned,
@@ -157,11 +158,10 @@ def run(context: oocdnn.Context, gauge: Gauge, name: str, images: int, repeats: 
 
 def line(one: Timed) -> str:
     stats = one.stats
-    busy = "/".join(f"{stats[f'{e}_seconds'] * 1e3:.1f}" for e in ("fetch", "compute", "drain"))
     return (
         f"{one.name:15} {median(one.seconds) * 1e3:8.2f} ms {one.ratio:6.3f} x "
         f"{one.floor * 1e3:7.2f} ms, {one.bytes_in / 1e9:.3f} GB in, {one.bytes_out / 1e9:.3f} "
-        f"out, {stats['tiles']:4d} tiles, busy {busy}, {stats['engine']}, "
+        f"out, {stats['tiles']:4d} tiles, busy {busy_text(stats)}, {stats['engine']}, "
         f"predicted {stats['predicted_seconds'] * 1e3:.2f}"
     )
 
