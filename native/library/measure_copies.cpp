@@ -1,5 +1,4 @@
 // The wires of each engine, whose tiles lie as it wants them.
-#include <algorithm>
 #include <string>
 #include <vector>
 

@@ -1,9 +1,6 @@
 // In both directions at once, as in a pipeline, where engines do not share their hardware.
 #include "library/measure_rows.hpp"
 
-#include <algorithm>
-#include <utility>
-
 #include "library/measure.hpp"
 
 namespace oocdnn {
