@@ -73,11 +73,11 @@ class Profile:
 
     Rates are of the wire in each direction and in both together, of copies inside the device, and
     of arithmetic by "engine/type/direction". Each contiguous row of a fetch costs `fetch_row_bytes`
-    on top of its own, one that begins 64 KiB or more from the last `far_fetch_row_bytes`; those of
-    a drain `drain_row_bytes` and `far_drain_row_bytes`. Seconds are those of one copy beyond its
-    bytes, of one convolution beyond its operations, of the host for one step, and until what waits
-    for the end of other work begins. `wires`: what differs by "engine/order/rate" because tiles
-    have another memory order than the caller's tensors.
+    on top of its own, one that begins 64 KiB or more from the last `far_fetch_row_bytes`, unless it
+    is a whole number of 64 KiB long; those of a drain `drain_row_bytes` and `far_drain_row_bytes`.
+    Seconds are those of one copy beyond its bytes, of one convolution beyond its operations, of the
+    host for one step, and until what waits for the end of other work begins. `wires`: what differs
+    by "engine/order/rate" because tiles have another memory order than the caller's tensors.
     `shared_engines`: copies and arithmetic take turns.
 
     `machine`, `driver`, `engines` (with the libraries that they are from) and `date` say who was

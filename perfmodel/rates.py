@@ -76,7 +76,8 @@ class Rates:
         """Of so many rows in each dimension, toward the device or, of what is written, from there.
 
         A row of memory runs along whole dimensions and the first that is cut; any other step begins
-        a new one. Where there is nothing to transfer, there is no row either.
+        a new one. Where there is nothing to transfer, there is no row either. Rows that lie far
+        apart cost no more than others where they are a whole number of `_FAR_BYTES` long.
         """
         home, wire = self.home(operand), self.wire
         if home == "tile":
@@ -91,6 +92,8 @@ class Rates:
                 self._profile.copy_seconds + (self.bytes_of(operand, rows) + on_top) / wire.inside
             )
         far = prod(rows[d] for d in outside if d in self._far[operand])
+        if self._in_whole_pieces(operand, rows):
+            far = 0
         if operand in self._problem.written:
             on_top = (pieces - far) * wire.drain_row_bytes + far * wire.far_drain_row_bytes
             rate = wire.drain
@@ -98,6 +101,14 @@ class Rates:
             on_top = (pieces - far) * wire.fetch_row_bytes + far * wire.far_fetch_row_bytes
             rate = wire.fetch
         return self._profile.copy_seconds + (self.bytes_of(operand, rows) + on_top) / rate
+
+    def _in_whole_pieces(self, operand: Operand, rows: Sequence[int]) -> bool:
+        """Whether memory without a gap is a whole number of `_FAR_BYTES`. It ends in the slowest
+        dimension that lies inside of it."""
+        inside = [d for d in range(6) if d not in self._outside[operand]]
+        strides, size = self._problem.strides_of(operand), self._problem.size(operand)
+        last = max(inside, key=lambda d: strides[d], default=None)
+        return last is not None and rows[last] * strides[last] * size % _FAR_BYTES == 0
 
     def move_seconds(self, operand: Operand, elements: int) -> float:
         """Of elements that are rolled over inside the device."""

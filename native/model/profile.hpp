@@ -17,7 +17,7 @@ namespace oocdnn {
 
 // Bytes that each contiguous row of a transfer costs on top of its own.
 struct RowBytes {
-  double near, far;  // `far`: of a row that begins far from the one before (MemoryOrder)
+  double near, far;  // `far`: of a row that begins far from the one before (see RowCount)
 };
 
 // What crosses between the caller's memory and tiles.

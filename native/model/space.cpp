@@ -31,6 +31,15 @@ int64_t ShortestOf(const Problem& problem, Axis axis) {
   return MakeTiling(problem, lengths, false).length[Index(axis)];
 }
 
+// Whether what is left to fetch where rows are rolled over may have fewer whole pieces of memory.
+bool RollingBreaksRows(const Problem& problem, const Cuts& cuts) {
+  const int rolling = Index(RollingOperand(problem));
+  return std::any_of(cuts.begin(), cuts.end(), [&](const AxisCut* cut) {
+    const CutRows& rows = cut->rows[rolling];
+    return IsSpatial(cut->axis) && rows.rolled.partial > rows.valid.partial;
+  });
+}
+
 }  // namespace
 
 struct TileSpace::Slots {
@@ -212,10 +221,15 @@ Depths TileSpace::MostSlots(const Slots& slots, int most) const {
 }
 
 // More slots never fetch more, though they may roll more over: so with the most of all, and without
-// what is rolled, no choice of slots costs less.
+// what is rolled, no choice of slots costs less. But where rows are rolled over, those left to
+// fetch may be no whole pieces of memory where the whole box's are, and so take longer.
 double TileSpace::RankBound(const Slots& slots, const Flows& flows, const Depths& most) const {
   Totals totals = TotalsOf(slots, flows, most);
   for (Flow& flow : totals.flow) flow.move_seconds = 0.0;
+  const int rolling = Index(RollingOperand(problem()));
+  Flow& flow = totals.flow[rolling];
+  flow.seconds = std::min(flow.seconds, flows[rolling][1].seconds);
+  flow.end_seconds = std::min(flow.end_seconds, flows[rolling][1].end_seconds);
   return RankBound(totals, CostOf(problem(), rates_, totals));
 }
 
@@ -234,6 +248,9 @@ void TileSpace::PutPoints(const Cuts& cuts, const Slots& slots, const LoopOrder&
   for (int i = 0; i < kOperands; ++i) {
     if (most[i] > 0) put_flow(i, most[i]);
   }
+  const int rolling = Index(RollingOperand(problem()));
+  flows[rolling][1] = flows[rolling][most[rolling]];
+  if (most[rolling] > 1 && RollingBreaksRows(problem(), cuts)) put_flow(rolling, 1);
   if (RankBound(slots, flows, most) > Limit(wanted, slots.single, best)) return;
   for (int i = 0; i < kOperands; ++i) {
     for (int depth = 1; depth < most[i]; ++depth) put_flow(i, depth);
