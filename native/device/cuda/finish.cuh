@@ -33,6 +33,23 @@ OOC_HOST_DEVICE T Activate(int activation, T parameter, T v) {
   }
 }
 
+// The activations that only cut: below `low` becomes 0, above `high` becomes that. A limit that is
+// no number cuts nothing.
+template <class T>
+struct Clip {
+  T low, high;
+  OOC_HOST_DEVICE Clip Of(int activation, T parameter) {
+    const T none = BitCast<float>(0x7fc00000u);
+    return {activation == kIdentity ? none : T(0), activation == kClippedRelu ? parameter : none};
+  }
+};
+
+template <class T>
+OOC_HOST_DEVICE T Cut(const Clip<T>& clip, T v) {
+  const T low = v < clip.low ? T(0) : v;
+  return low > clip.high ? clip.high : low;
+}
+
 template <class Stored>
 struct ComputeType {
   using Type = float;
