@@ -92,12 +92,14 @@ void SetBits(const Made& made, MakeKernelArgs* to) {
   to->bits_end = Int(std::min<int64_t>(reached, to->z_width));
 }
 
-bool IsWindow(const MakeKernelArgs& args, int extent) {
-  return args.window[0] == 1 && args.window[1] == extent && args.window[2] == extent;
+// Whether that is the window, and the tile at `y` has room for it.
+bool IsWindow(const MakeKernelArgs& args, const TileLayout& y, int extent) {
+  return args.window[0] == 1 && args.window[1] == extent && args.window[2] == extent &&
+         y.shape[4] >= extent && y.shape[5] >= extent;
 }
 
 // A limit of 0 would leave zeros of either sign, which the kernels for one activation tell apart.
-MakeKind KindOf(const MakeKernelArgs& args) {
+MakeKind KindOf(const MakeKernelArgs& args, const TileLayout& y) {
   const auto activation = static_cast<Activation>(args.activation);
   const bool cuts = activation == Activation::kIdentity || activation == Activation::kRelu ||
                     (activation == Activation::kClippedRelu && args.parameter > 0.0);
@@ -105,8 +107,8 @@ MakeKind KindOf(const MakeKernelArgs& args) {
   if (args.type != kF32 || !cuts || !plain) return kMakeAny;
   const bool largest = args.mode == static_cast<int>(PoolMode::kMax);
   if (args.mode == static_cast<int>(PoolMode::kNone)) return kMakeEach;
-  if (IsWindow(args, 2)) return largest ? kMakeMax2 : kMakeAverage2;
-  return largest && IsWindow(args, 3) ? kMakeMax3 : kMakeAny;
+  if (IsWindow(args, y, 2)) return largest ? kMakeMax2 : kMakeAverage2;
+  return largest && IsWindow(args, y, 3) ? kMakeMax3 : kMakeAny;
 }
 
 // How the groups of what is made are counted: `made` are its extents.
@@ -116,7 +118,7 @@ MakePlan Counted(const FinishArgs& from, MakeKernelArgs args, const Dims& made,
   args.y = from.out;
   args.type = static_cast<int>(y.dtype);
   SetStrides(y, &args.y_stride);
-  args.kind = KindOf(args);
+  args.kind = KindOf(args, y);
   args.group_channels = Int(made[2]);
   Dims count = made;
   count[5] = CeilDiv(made[5], kMakeGroup);

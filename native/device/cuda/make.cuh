@@ -11,23 +11,23 @@ struct MakePlace {
   int n, g, c, d, h, w;
 };
 
+template <bool kAcross>
 OOC_HOST_DEVICE MakePlace PlaceAt(const MakeKernelArgs& args, unsigned number) {
-  const bool across = args.loop == 5;
   MakePlace place{};
-  if (across) {
+  if (kAcross) {
     place.c = Take(&number, args.channels);
     place.g = Take(&number, args.groups);
   }
   place.w = Take(&number, args.width) * kMakeGroup;
   place.h = Take(&number, args.height);
   place.d = Take(&number, args.depth);
-  if (!across) {
+  if (!kAcross) {
     place.c = Take(&number, args.channels);
     place.g = Take(&number, args.groups);
   }
   place.n = Take(&number, args.images);
-  if (args.loop == 0) place.n *= args.loops;
-  if (args.loop == 2) place.c *= args.loops;
+  if (!kAcross && args.loop == 0) place.n *= args.loops;
+  if (!kAcross && args.loop == 2) place.c *= args.loops;
   return place;
 }
 
@@ -35,7 +35,8 @@ OOC_HOST_DEVICE int OffsetOf(const int (&stride)[kCopyDims], const MakePlace& at
   return at.n * stride[0] + at.g * stride[1] + at.c * stride[2];
 }
 
-// What a thread makes: `count` elements, for it to write; and where their bits go.
+// What a thread makes: `count` elements, for it to write, or none, and then its walk stays at the
+// tile's first; and where their bits go.
 struct MakeTask {
   MakeWalk walk;
   int count, w;                         // of the first element, in z's tile
@@ -43,21 +44,22 @@ struct MakeTask {
   int saved, saved_step, bytes, loops;  // of the bits: bytes are left in the row
 };
 
+template <bool kAcross>
 OOC_HOST_DEVICE MakeWalk WalkFrom(const MakeKernelArgs& args, const MakePlace& at) {
-  const int loop = args.loop;
+  const int loop = kAcross ? 5 : args.loop;
   MakeWalk walk{};
   walk.first[0] = args.first[0] + at.d * args.step[0];
   walk.first[1] = args.first[1] + at.h * args.step[1];
   walk.first[2] = args.first[2] + at.w * args.step[2];
-  walk.w_step = loop == 5 ? args.step[2] : 0;
+  walk.w_step = kAcross ? args.step[2] : 0;
   walk.y = OffsetOf(args.y_stride, at) + walk.first[0] * args.y_stride[3] +
            walk.first[1] * args.y_stride[4] + walk.first[2] * args.y_stride[5];
-  walk.y_step = loop == 5 ? args.step[2] * args.y_stride[5] : args.y_stride[loop];
+  walk.y_step = kAcross ? args.step[2] * args.y_stride[5] : args.y_stride[loop];
   walk.z = OffsetOf(args.z_stride, at) + at.d * args.z_stride[3] + at.h * args.z_stride[4] +
            at.w * args.z_stride[5];
   walk.z_step = args.z_stride[loop];
   walk.channel = at.g * args.group_channels + at.c;
-  walk.channel_step = loop == 2 ? 1 : 0;
+  walk.channel_step = !kAcross && loop == 2 ? 1 : 0;
   return walk;
 }
 
@@ -69,32 +71,37 @@ OOC_HOST_DEVICE bool Inside(const MakeKernelArgs& args, int axis, int row, int c
          row + count <= args.rows[axis];
 }
 
+// Where the bits of the group at `at` go.
+template <bool kAcross>
+OOC_HOST_DEVICE void PlaceBits(const MakeKernelArgs& args, const MakePlace& at, MakeTask* task) {
+  if (args.saved == nullptr || at.d >= args.saved_rows[0] || at.h >= args.saved_rows[1]) return;
+  const int before = at.w / kMakeGroup * args.bits;
+  task->saved = OffsetOf(args.saved_stride, at) + at.d * args.saved_stride[3] +
+                at.h * args.saved_stride[4] + before;
+  task->bytes = args.row_bytes - before;
+  task->saved_step = kAcross ? 0 : args.saved_stride[args.loop];
+}
+
+template <bool kAcross>
 OOC_HOST_DEVICE MakeTask TaskAt(const MakeKernelArgs& args, unsigned base, unsigned thread) {
-  const bool across = args.loop == 5;
-  const unsigned number = base + (across ? thread : thread / kMakeGroup);
-  const int element = static_cast<int>(across ? 0 : thread % kMakeGroup);
+  const unsigned number = base + (kAcross ? thread : thread / kMakeGroup);
   MakeTask task{};
   task.inside = true;
   if (number >= args.count) return task;
-  MakePlace at = PlaceAt(args, number);
-  const int group = at.w / kMakeGroup * args.bits;
-  if (args.saved != nullptr && at.d < args.saved_rows[0] && at.h < args.saved_rows[1]) {
-    task.saved = OffsetOf(args.saved_stride, at) + at.d * args.saved_stride[3] +
-                 at.h * args.saved_stride[4] + group;
-    task.bytes = args.row_bytes - group;
-    task.saved_step = across ? 0 : args.saved_stride[args.loop];
-  }
-  const int from = args.loop == 0 ? at.n : args.loop == 2 ? at.c : 0;
-  task.loops = across ? args.loops : Smaller(args.loops, args.loop_extent - from);
-  at.w += element;
+  MakePlace at = PlaceAt<kAcross>(args, number);
+  PlaceBits<kAcross>(args, at, &task);
+  const int from = args.loop == 0 ? at.n : at.c;
+  task.loops = kAcross ? kMakeGroup : Smaller(args.loops, args.loop_extent - from);
+  at.w += kAcross ? 0 : static_cast<int>(thread % kMakeGroup);
   task.w = at.w;
-  task.count = Smaller(across ? args.z_width - at.w : at.w < args.z_width ? task.loops : 0,
-                       args.loops);
-  task.walk = WalkFrom(args, at);
+  task.count = kAcross                 ? Smaller(args.z_width - at.w, kMakeGroup)
+               : at.w < args.z_width ? task.loops
+                                       : 0;
+  if (task.count == 0) return task;
+  task.walk = WalkFrom<kAcross>(args, at);
   task.there = at.d < args.rows[0] && at.h < args.rows[1];
-  task.inside = task.count == 0 ||
-                (Inside(args, 0, at.d, 1) && Inside(args, 1, at.h, 1) &&
-                 Inside(args, 2, at.w, across ? task.count : 1));
+  task.inside = Inside(args, 0, at.d, 1) && Inside(args, 1, at.h, 1) &&
+                Inside(args, 2, at.w, kAcross ? task.count : 1);
   return task;
 }
 
@@ -104,34 +111,38 @@ struct MakeBits {
   int filled = 0, byte = 0;
 };
 
-OOC_HOST_DEVICE void PutOwn(const MakeKernelArgs& args, const MakeTask& task, unsigned code,
+// Number i of the group. Sixteen bits at most wait, so that sixteen more have room.
+OOC_HOST_DEVICE void PutOwn(const MakeKernelArgs& args, const MakeTask& task, unsigned code, int i,
                             MakeBits* own) {
   own->waiting |= code << own->filled;
   own->filled += args.bits;
-  while (own->filled >= 8) {
+  if (own->filled <= 16 && i + 1 < kMakeGroup) return;
+  OOC_KEEP_ROLLED
+  for (; own->filled >= 8; own->filled -= 8, own->waiting >>= 8) {
     if (own->byte < task.bytes) {
       args.saved[task.saved + own->byte] = static_cast<unsigned char>(own->waiting);
     }
-    own->waiting >>= 8;
-    own->filled -= 8;
     ++own->byte;
   }
 }
 
+OOC_HOST_DEVICE unsigned Shifted(unsigned code, int by) {
+  if (by >= 32 || by <= -32) return 0u;
+  return by >= 0 ? code << by : code >> -by;
+}
+
 // Eight threads have an element each of a group.
+template <int kMostBits>
 OOC_HOST_DEVICE void PutShared(const MakeKernelArgs& args, const MakeTask& task, unsigned code,
                                int i, unsigned thread, unsigned* room) {
   const int shift = static_cast<int>(thread % kMakeGroup) * args.bits;
-  const Share share = ShareOfEight(thread);
-  for (int first = 0; first < args.bits; first += 4) {
-    const int by = shift - first * 8;
-    const unsigned mine = by >= 32 || by <= -32 ? 0u : by >= 0 ? code << by : code >> -by;
+  const int bytes = i < task.loops ? Smaller(args.bits, task.bytes) : 0;
+  unsigned char* const to = args.saved + task.saved + i * task.saved_step;
+  OOC_KEEP_ROLLED
+  for (int first = 0; first < kMostBits && first < args.bits; first += 4) {
+    const unsigned mine = kMostBits <= 4 ? code << shift : Shifted(code, shift - first * 8);
     const unsigned word = OrOfEight(mine, thread, room + first / 4);
-    const int bytes = i < task.loops ? Smaller(Smaller(args.bits, task.bytes) - first, 4) : 0;
-    unsigned char* const to = args.saved + task.saved + i * task.saved_step + first;
-    for (int byte = share.first; byte < bytes; byte += share.step) {
-      to[byte] = static_cast<unsigned char>(word >> byte * 8);
-    }
+    StoreOfEight(word, Smaller(bytes - first, 4), thread, to + first);
   }
 }
 
@@ -140,65 +151,78 @@ OOC_HOST_DEVICE void StoreMade(const MakeKernelArgs& args, int at, T value) {
   OOC_WITH_ELEMENT(args.z_type, Stored, static_cast<Stored*>(args.z)[at] = Convert<Stored>(value);)
 }
 
-template <class T, class Maker>
+template <class T, class Maker, bool kAcross>
 OOC_HOST_DEVICE void MakeAll(const MakeKernelArgs& args, const MakeTask& task, unsigned thread,
                              MakeRoom* room) {
   const MakeWalk& walk = task.walk;
+  const int loops = kAcross ? kMakeGroup : args.loops;
   Maker maker(args);
   MakeBits own;
   OOC_KEEP_ROLLED
-  for (int first = 0; first < args.loops; first += Maker::kBatch) {
+  for (int first = 0; first < loops; first += Maker::kBatch) {
     OOC_UNROLL
     for (int slot = 0; slot < Maker::kBatch; ++slot) {
-      if (first + slot < task.count) maker.Load(walk, first + slot, slot);
+      maker.Load(walk, first + slot < task.count ? first + slot : 0, slot);
     }
     OOC_UNROLL
     for (int slot = 0; slot < Maker::kBatch; ++slot) {
-      const int i = first + slot, w = task.w + (args.loop == 5 ? i : 0);
+      const int i = first + slot, w = task.w + (kAcross ? i : 0);
       MadeOne<T> made{T(0), 0u};
       if (i < task.count) {
-        if (task.there && w < args.rows[2]) made = maker.Make(walk, i, slot);
+        const bool there = Maker::kInside || (task.there && w < args.rows[2]);
+        if (there) made = maker.Make(walk, i, slot);
         StoreMade<T>(args, walk.z + i * walk.z_step, made.value);
       }
-      if (args.saved == nullptr || i >= args.loops) continue;
+      if (args.saved == nullptr || i >= loops) continue;
       const unsigned code = w >= args.bits_begin && w < args.bits_end ? made.code : 0u;
-      if (args.loop == 5) {
-        PutOwn(args, task, code, &own);
+      if (kAcross) {
+        PutOwn(args, task, code, i, &own);
       } else {
-        PutShared(args, task, code, i, thread, room->word[i]);
+        PutShared<Maker::kMostBits>(args, task, code, i, thread, room->word[i]);
       }
     }
   }
 }
 
-template <int kMode, int kH, int kW>
+template <int kMode, int kH, int kW, bool kAcross>
 OOC_HOST_DEVICE void MakeWindow(const MakeKernelArgs& args, const MakeTask& task, unsigned thread,
                                 MakeRoom* room) {
-  if (AllOfWarp(task.inside)) {
-    MakeAll<float, MakeKnown<kMode, kH, kW, false>>(args, task, thread, room);
+  if (kMode == kNoPool || AllOfWarp(task.inside)) {
+    MakeAll<float, MakeKnown<kMode, kH, kW, false>, kAcross>(args, task, thread, room);
   } else {
-    MakeAll<float, MakeKnown<kMode, kH, kW, true>>(args, task, thread, room);
+    MakeAll<float, MakeKnown<kMode, kH, kW, true>, kAcross>(args, task, thread, room);
   }
 }
 
-OOC_HOST_DEVICE void MakeTyped(const MakeKernelArgs& args, const MakeTask& task, unsigned thread,
-                               MakeRoom* room) {
+template <bool kAcross>
+OOC_HOST_DEVICE void MakeOf(const MakeKernelArgs& args, unsigned base, unsigned thread,
+                              MakeRoom* room) {
+  const MakeTask task = TaskAt<kAcross>(args, base, thread);
   switch (args.kind) {
-    case kMakeEach: return MakeWindow<kNoPool, 1, 1>(args, task, thread, room);
-    case kMakeMax2: return MakeWindow<kMaxPool, 2, 2>(args, task, thread, room);
-    case kMakeMax3: return MakeWindow<kMaxPool, 3, 3>(args, task, thread, room);
-    case kMakeAverage2: return MakeWindow<kAveragePool, 2, 2>(args, task, thread, room);
+    case kMakeEach: return MakeWindow<kNoPool, 1, 1, kAcross>(args, task, thread, room);
+    case kMakeMax2: return MakeWindow<kMaxPool, 2, 2, kAcross>(args, task, thread, room);
+    case kMakeMax3: return MakeWindow<kMaxPool, 3, 3, kAcross>(args, task, thread, room);
+    case kMakeAverage2: return MakeWindow<kAveragePool, 2, 2, kAcross>(args, task, thread, room);
   }
-  if (args.type == kF64) return MakeAll<double, MakeAny<double>>(args, task, thread, room);
-  MakeAll<float, MakeAny<float>>(args, task, thread, room);
+  if (args.type == kF64) {
+    MakeAll<double, MakeAny<double>, kAcross>(args, task, thread, room);
+  } else {
+    MakeAll<float, MakeAny<float>, kAcross>(args, task, thread, room);
+  }
+}
+
+template <bool kAcross>
+OOC_HOST_DEVICE void MakeGroups(const MakeKernelArgs& args, const Grid& grid) {
+  MakeRoom* const room = static_cast<MakeRoom*>(grid.shared);
+  const unsigned groups = kAcross ? kMakeThreads : kMakeThreads / kMakeGroup;
+  for (unsigned base = grid.block * groups; base < args.count; base += grid.blocks * groups) {
+    OOC_THREADS(thread) { MakeOf<kAcross>(args, base, thread, room); }
+  }
 }
 
 OOC_BODY void Make(const MakeKernelArgs& args, const Grid& grid) {
-  MakeRoom* const room = static_cast<MakeRoom*>(grid.shared);
-  const unsigned groups = args.loop == 5 ? kMakeThreads : kMakeThreads / kMakeGroup;
-  for (unsigned base = grid.block * groups; base < args.count; base += grid.blocks * groups) {
-    OOC_THREADS(thread) { MakeTyped(args, TaskAt(args, base, thread), thread, room); }
-  }
+  if (args.loop == 5) return MakeGroups<true>(args, grid);
+  MakeGroups<false>(args, grid);
 }
 
 }  // namespace oocdnn::cuda

@@ -61,10 +61,13 @@ OOC_HOST_DEVICE int CountedOf(const MakeKernelArgs& args, const MakeWalk& walk, 
 }
 
 // Any window, pool and finishing. A maker holds kBatch elements at once: Load reads what number i
-// of the walk needs, for Make to use after other reads.
+// of the walk needs, for Make to use after other reads. kInside: it is only for elements that
+// exist, with all of their windows. Load is called for number 0 too where nothing is to be made:
+// a value that is sometimes left out would cost a register in all of the kernel.
 template <class T>
 struct MakeAny {
-  static constexpr int kBatch = 1;
+  static constexpr int kBatch = 1, kMostBits = 16;
+  static constexpr bool kInside = false;
   const MakeKernelArgs& args;
   const Finishing<T> f;
   const Clip<T> clip;
@@ -127,6 +130,8 @@ struct MakeAny {
 template <int kMode, int kH, int kW, bool kBorder>
 struct MakeKnown {
   static constexpr int kTaps = kH * kW, kBatch = kTaps > 4 ? 1 : kTaps > 1 ? 2 : 4;
+  static constexpr int kMostBits = 4;
+  static constexpr bool kInside = !kBorder;
   const MakeKernelArgs& args;
   const Clip<float> clip;
   float tap[kBatch][kTaps], bias[kBatch];
@@ -152,8 +157,8 @@ struct MakeKnown {
     for (int h = 0; h < kH; ++h) {
       OOC_UNROLL
       for (int w = 0; w < kW; ++w) {
-        if (!There(walk, i, h, w)) continue;
-        tap[slot][h * kW + w] = y[at + h * args.y_stride[4] + w * args.y_stride[5]];
+        const int place = at + h * args.y_stride[4] + w * args.y_stride[5];
+        tap[slot][h * kW + w] = There(walk, i, h, w) ? y[place] : 0.0f;
       }
     }
   }

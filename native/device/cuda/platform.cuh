@@ -87,15 +87,15 @@ OOC_HOST_DEVICE unsigned OrOfEight(unsigned bits, unsigned thread, unsigned* roo
 #endif
 }
 
-// What a thread of eight does of work on what OrOfEight gave: numbers from `first` on, by `step`.
-struct Share {
-  int first, step;
-};
-OOC_HOST_DEVICE Share ShareOfEight(unsigned thread) {
+// Stores the first bytes of what OrOfEight gave: on a GPU a thread has one of them to store.
+OOC_HOST_DEVICE void StoreOfEight(unsigned word, int bytes, unsigned thread, unsigned char* to) {
+  const int element = static_cast<int>(thread % 8);
 #ifdef __CUDA_ARCH__
-  return {static_cast<int>(thread % 8), 8};
+  if (element < bytes) to[element] = static_cast<unsigned char>(word >> element * 8);
 #else
-  return {thread % 8 == 7 ? 0 : 8, 1};
+  for (int byte = 0; byte < bytes && element == 7; ++byte) {
+    to[byte] = static_cast<unsigned char>(word >> byte * 8);
+  }
 #endif
 }
 
