@@ -76,6 +76,7 @@ struct FinishKernelArgs {
   void* out;
   const void *old, *residual, *bias, *scale;  // null where unused
   int type, activation, vector, dims;         // activation: the value of Activation
+  int cuts;                                   // 1: no scalars, and see OnlyCuts
   unsigned count;                             // vectors in all
   double alpha, beta, residual_alpha, parameter;
   FinishDim dim[kCopyDims];  // the fastest first; its extent counts vectors

@@ -4,6 +4,7 @@
 
 #include "base/checked.hpp"
 #include "device/cuda/copy_plan.hpp"
+#include "device/cuda/finish.hpp"
 
 namespace oocdnn::cuda {
 namespace {
@@ -98,13 +99,8 @@ bool IsWindow(const MakeKernelArgs& args, const TileLayout& y, int extent) {
          y.shape[4] >= extent && y.shape[5] >= extent;
 }
 
-// A limit of 0 would leave zeros of either sign, which the kernels for one activation tell apart.
 MakeKind KindOf(const MakeKernelArgs& args, const TileLayout& y) {
-  const auto activation = static_cast<Activation>(args.activation);
-  const bool cuts = activation == Activation::kIdentity || activation == Activation::kRelu ||
-                    (activation == Activation::kClippedRelu && args.parameter > 0.0);
-  const bool plain = args.alpha == 1.0 && args.scale == nullptr && args.residual == nullptr;
-  if (args.type != kF32 || !cuts || !plain) return kMakeAny;
+  if (args.type != kF32 || !OnlyCuts(args)) return kMakeAny;
   const bool largest = args.mode == static_cast<int>(PoolMode::kMax);
   if (args.mode == static_cast<int>(PoolMode::kNone)) return kMakeEach;
   if (IsWindow(args, y, 2)) return largest ? kMakeMax2 : kMakeAverage2;
