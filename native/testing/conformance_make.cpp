@@ -174,6 +174,10 @@ Making MakeMaking(const Device& device, Random& random, int64_t square) {
   saved[5] = made.saving.RowBytes(saved[5]);
   making.saved = PlainLayout(DType::kByte, saved);
   making.sums = Integers(y, random);
+  for (double& value : making.sums.values) {
+    if (value == 0.0 && random.Between(0, 1) == 0) value = -0.0;
+    if (square > 0 && random.Between(0, 99) == 0) value = std::nan("");
+  }
   if (random.Between(0, 3) == 0) making.sums.values[0] = std::nan("");
   return making;
 }
@@ -206,7 +210,7 @@ Status ExpectMade(Device& device, const Making& making) {
     z.at(index) = Rounded(making.z.dtype, Rounded(making.y.dtype, PooledAt(making, index).value));
   });
   OOC_ASSIGN(const Tensor seen, rig.Download(Operand::kZ, making.z, args.made.z.data));
-  const std::string difference = FirstDifference(seen, z);
+  const std::string difference = FirstDifference(seen, z, Equality::kBits);
   OOC_EXPECT(difference.empty(), "%s: %s", making.Describe().c_str(), difference.c_str());
   if (!saves) return {};
   Tensor bytes(making.saved.shape);
