@@ -52,7 +52,10 @@ CUDNN_NO_BIAS = "cuDNN's graphs have no backward bias; the direct engine does it
 CUDNN_NOT_INVARIANT = "cuDNN's bits depend on the tile's shape"
 
 UNSUPPORTED = {
-    "null": {"finish_pools_and_bits": "the null device has no use for what is made of sums"},
+    "null": {
+        "finish_pools_and_bits": "the null device has no use for what is made of sums",
+        "finish_square_pools": "the null device has no use for what is made of sums",
+    },
     "cuda:direct": ON_GPU,
     "cuda:cudnn": ON_GPU
     | {

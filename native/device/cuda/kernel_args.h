@@ -76,17 +76,22 @@ struct FinishKernelArgs {
   void* out;
   const void *old, *residual, *bias, *scale;  // null where unused
   int type, activation, vector, dims;         // activation: the value of Activation
+  int cuts;                                   // 1: no scalars, and see OnlyCuts
   unsigned count;                             // vectors in all
   double alpha, beta, residual_alpha, parameter;
   FinishDim dim[kCopyDims];  // the fastest first; its extent counts vectors
 };
 
 // ooc_make: the pass over finished sums that pools them, or saves bits of them, or both: each sum
-// is read once, and what is made is written. A block works on kMakeGroups groups of kMakeGroup
-// elements along W of what is made, so that their bits are whole bytes; and on `loops` of these,
-// one behind the other along the images or the channels, for one computation of places.
-constexpr int kMakeGroups = 32, kMakeGroup = 8, kMakeThreads = kMakeGroups * kMakeGroup;
-constexpr int kMakeLoops = 8;
+// is read once, and what is made is written. It works on groups of kMakeGroup elements along W of
+// what is made, whose bits are whole bytes. Either kMakeGroup neighbouring threads have an element
+// each, on `loops` groups one behind the other along the images or the channels; or, where
+// channels lie nearest, one thread has a group, and its neighbours those of the next channels.
+constexpr int kMakeGroup = 8, kMakeThreads = 256, kMakeLoops = 8;
+
+// Work whose window, pool mode and finishing (scalar 1, no scale, no residual, an activation that
+// only cuts) are known when the kernel is compiled; kMakeAny is all other.
+enum MakeKind : int { kMakeAny = 0, kMakeEach, kMakeMax2, kMakeMax3, kMakeAverage2 };
 
 struct MakeKernelArgs {
   const void *y, *residual, *bias, *scale;  // null where unused
@@ -94,10 +99,10 @@ struct MakeKernelArgs {
   unsigned char* saved;                     // null: nothing is saved
   int type, z_type;                         // of y and residual: f32 or f64; of z
   int activation, mode;                     // the values of Activation and PoolMode
+  int kind;                                 // a MakeKind
   int bits;                                 // of an element of what is saved
-  int loop, loops;                          // over dimension 0 (images) or 2 (channels)
-  int across;      // 1: a block's groups are of neighbouring channels, else they follow each other
-  unsigned count;  // groups, but those that are looped over
+  int loop, loops;  // what a thread goes along, and how far: images (0), channels (2) or W (5)
+  unsigned count;   // groups, but those that are looped over
   Divisor images, groups, channels, depth, height, width;  // of the count; width: of groups
   int loop_extent, group_channels;                         // all that is looped over; C of a group
   double alpha, residual_alpha, parameter;
@@ -110,12 +115,10 @@ struct MakeKernelArgs {
   int bits_begin, bits_end;      // along W, elements that have bits
 };
 
-// What a block keeps in shared memory: a code for each element, by loop, group and element; the
-// first loop's offsets of the groups' bits, how many bytes of a row are left from there, and how
-// many loops there are.
+// Where the bits of a group gather on the host: one word for each of its loops and 32 bits.
+constexpr int kMakeWords = 4;
 struct MakeRoom {
-  int bits_at[kMakeGroups], bytes_left[kMakeGroups], loops[kMakeGroups];
-  unsigned short code[kMakeLoops * kMakeThreads];
+  unsigned word[kMakeLoops][kMakeWords];
 };
 
 // Strides of a convolution's tile: image (filter: output channel), group, channel (filter: input

@@ -4,6 +4,7 @@
 
 #include "base/checked.hpp"
 #include "device/cuda/copy_plan.hpp"
+#include "device/cuda/finish.hpp"
 
 namespace oocdnn::cuda {
 namespace {
@@ -92,6 +93,20 @@ void SetBits(const Made& made, MakeKernelArgs* to) {
   to->bits_end = Int(std::min<int64_t>(reached, to->z_width));
 }
 
+// Whether that is the window, and the tile at `y` has room for it.
+bool IsWindow(const MakeKernelArgs& args, const TileLayout& y, int extent) {
+  return args.window[0] == 1 && args.window[1] == extent && args.window[2] == extent &&
+         y.shape[4] >= extent && y.shape[5] >= extent;
+}
+
+MakeKind KindOf(const MakeKernelArgs& args, const TileLayout& y) {
+  if (args.type != kF32 || !OnlyCuts(args)) return kMakeAny;
+  const bool largest = args.mode == static_cast<int>(PoolMode::kMax);
+  if (args.mode == static_cast<int>(PoolMode::kNone)) return kMakeEach;
+  if (IsWindow(args, y, 2)) return largest ? kMakeMax2 : kMakeAverage2;
+  return largest && IsWindow(args, y, 3) ? kMakeMax3 : kMakeAny;
+}
+
 // How the groups of what is made are counted: `made` are its extents.
 MakePlan Counted(const FinishArgs& from, MakeKernelArgs args, const Dims& made,
                  int multiprocessors) {
@@ -99,20 +114,25 @@ MakePlan Counted(const FinishArgs& from, MakeKernelArgs args, const Dims& made,
   args.y = from.out;
   args.type = static_cast<int>(y.dtype);
   SetStrides(y, &args.y_stride);
-  args.across = made[2] > 1 && y.stride[2] < y.stride[5] ? 1 : 0;
+  args.kind = KindOf(args, y);
   args.group_channels = Int(made[2]);
   Dims count = made;
   count[5] = CeilDiv(made[5], kMakeGroup);
-  // One computation of places serves several images, or channels of one, while that leaves enough
-  // for every multiprocessor to do.
-  args.loop = made[0] > 1 || args.across != 0 ? 0 : 2;
-  args.loop_extent = Int(made[args.loop]);
   int64_t groups = 1;
   for (const int64_t extent : count) groups = Mul(groups, extent);
-  const int64_t enough = int64_t{multiprocessors} * kBlocks * kMakeGroups;
-  args.loops = Int(std::min<int64_t>(kMakeLoops, made[args.loop]));
-  while (args.loops > 1 && groups / args.loops < enough) args.loops /= 2;
-  count[args.loop] = CeilDiv(made[args.loop], args.loops);
+  const bool across = made[2] > 1 && y.stride[2] < y.stride[5];
+  const int64_t in_block = across ? kMakeThreads : kMakeThreads / kMakeGroup;
+  args.loop = across ? 5 : made[0] > 1 ? 0 : 2;
+  args.loop_extent = Int(made[args.loop]);
+  args.loops = kMakeGroup;
+  if (!across) {
+    // One computation of places serves several images, or channels of one, while that leaves
+    // enough for every multiprocessor to do.
+    const int64_t enough = int64_t{multiprocessors} * kBlocks * in_block;
+    args.loops = Int(std::min<int64_t>(kMakeLoops, made[args.loop]));
+    while (args.loops > 1 && groups / args.loops < enough) args.loops /= 2;
+    count[args.loop] = CeilDiv(made[args.loop], args.loops);
+  }
   args.images = MakeDivisor(count[0]);
   args.groups = MakeDivisor(count[1]);
   args.channels = MakeDivisor(count[2]);
@@ -124,8 +144,8 @@ MakePlan Counted(const FinishArgs& from, MakeKernelArgs args, const Dims& made,
   args.count = static_cast<unsigned>(groups);
   MakePlan plan;
   plan.args = args;
-  plan.shape = {std::min(CeilDiv(groups, kMakeGroups), int64_t{multiprocessors} * kBlocks),
-                kMakeThreads, args.saved != nullptr ? static_cast<int>(sizeof(MakeRoom)) : 0};
+  plan.shape = {std::min(CeilDiv(groups, in_block), int64_t{multiprocessors} * kBlocks),
+                kMakeThreads, static_cast<int>(sizeof(MakeRoom))};
   return plan;
 }
 
