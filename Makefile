@@ -33,7 +33,7 @@ build_in = --no-build-isolation --config-settings=build-dir=$(1)/native \
 only_installed = --config-settings=build.targets=oocdnn_installed
 testing_library = OOCDNN_TESTING_LIBRARY=$(1)/native/lib/liboocdnn_testing.so
 
-.PHONY: all demo test test-long reliability wheel lint tidy format sanitize clean
+.PHONY: all demo test test-long torch-cpu reliability wheel lint tidy format sanitize clean
 all: wheel
 
 demo: $(build)/installed.demo
@@ -44,6 +44,10 @@ test: $(build)/installed.test
 
 test-long: $(build)/installed.test
 	$(call testing_library,$(build)) pytest -m "" --timeout 3600 $(PYTEST_ARGS)
+
+# Tests that compare with PyTorch are skipped without it.
+torch-cpu: $(VENV)/ready
+	$(pip) install --group torch-cpu
 
 # The long runs behind docs/results/reliability.md. ROWS=1,7 runs these only; QUICK=1 does little and
 # records nothing.

@@ -26,7 +26,7 @@ import numpy as np
 
 import oocdnn
 from oocdnn.bench import onednn_primitive
-from oocdnn.bench.layers import DIRECTIONS, LAYERS, ROLES, Array, Direction, Layer, operands
+from oocdnn.bench.layers import DIRECTIONS, LAYERS, ROLES, Direction, Layer, operands
 from oocdnn.bench.onednn_primitive import OneDnnMissing
 from oocdnn.bench.provenance import provenance
 
@@ -43,8 +43,8 @@ def call_of(
     context: oocdnn.Context,
     case: Layer,
     direction: Direction,
-    inputs: tuple[Array, Array],
-    out: Array,
+    inputs: Sequence[Any],
+    out: Any,
     **more: Any,
 ) -> Callable[[], object]:
     """One call of oocdnn, to be timed; the inputs are in the order of `ROLES`."""
@@ -56,12 +56,13 @@ def call_of(
         "groups": case.groups,
         "out": out,
     }
+    first, second = inputs
     if direction == "fwd":
         forward = {1: context.conv1d, 2: context.conv2d, 3: context.conv3d}[case.rank]
-        return partial(forward, *inputs, **keywords)
+        return partial(forward, first, second, **keywords)
     if direction == "bwd_data":
-        return partial(context.conv_backward_data, *inputs, case.shape("x"), **keywords)
-    return partial(context.conv_backward_filter, *inputs, case.shape("w"), **keywords)
+        return partial(context.conv_backward_data, first, second, case.shape("x"), **keywords)
+    return partial(context.conv_backward_filter, first, second, case.shape("w"), **keywords)
 
 
 def budget_of(case: Layer, way: Way) -> int:
@@ -218,16 +219,20 @@ def measure(case: Layer, direction: Direction, rounds: int) -> Measured:
 
 
 class Sgemm:
-    """The machine's rate of float32 matrix products, by NumPy and by oneDNN: the best of all."""
+    """The machine's rate of float32 matrix products, by NumPy and, where that is wanted, by oneDNN:
+    the best of all."""
 
-    def __init__(self, size: int = SGEMM_SIZE) -> None:
+    def __init__(self, size: int = SGEMM_SIZE, onednn: bool = True) -> None:
         ones = np.ones((size, size), np.float32)
         self._matrices = (ones, ones.copy(), ones.copy())
-        self.rates: dict[str, float] = {"numpy": 0.0, "onednn": 0.0}  # operations per second
+        self._calls: dict[str, Callable[..., object]] = {"numpy": np.matmul}
+        if onednn:
+            self._calls["onednn"] = onednn_primitive.sgemm
+        self.rates = dict.fromkeys(self._calls, 0.0)  # operations per second
 
     def measure(self) -> None:
         operations = 2 * len(self._matrices[0]) ** 3
-        for name, call in (("numpy", np.matmul), ("onednn", onednn_primitive.sgemm)):
+        for name, call in self._calls.items():
             rate = operations / timed(call, *self._matrices).seconds
             self.rates[name] = max(self.rates[name], rate)
 

@@ -25,6 +25,7 @@ PALETTE = (
     ("#5e3c99", "#b39ddb"),
 )
 NAMES = ("oocdnn", "whole", "torch", "zero copy", "managed")
+IN_CORE = ("torch",)  # who has the arrays where it computes
 PREFIXES = {-3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P"}
 WIRES = {"both": "both ways at once", "inward": "inward", "outward": "outward"}
 
@@ -123,9 +124,15 @@ def bars(group: Sequence[Row], rows: Sequence[Row]) -> str:
     return drawing(f"times the floor: {group[0]['problem']}", height, "bars", parts)
 
 
+def _name(row: Row) -> str:
+    """Who a row is by, and whether its arrays were on the GPU already, so that no wire counts."""
+    here = row["who"] in IN_CORE and row["device"].startswith("cuda")
+    return f"{row['who']}, in core" if here else row["who"]
+
+
 def labels(group: Sequence[Row]) -> list[str]:
     """Who each row is by; with the budget where there are several."""
-    names = [row["who"] for row in group]
+    names = [_name(row) for row in group]
     return [
         f"{name} {bytes_text(row['budget'])}" if names.count(name) > 1 else name
         for row, name in zip(group, names, strict=True)

@@ -21,6 +21,7 @@ import click
 import numpy as np
 
 import oocdnn
+from oocdnn.bench.busy import busy_text
 from oocdnn.bench.gpu_wires import Wires, measure
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -125,9 +126,7 @@ def line(measured: Measured) -> str:
         stats = measured.stats[way]
         texts.append(f"{way} {seconds * 1e3:.2f} ({seconds / measured.floor:.2f}x)")
         if way != "fresh":
-            busy = "/".join(
-                f"{stats[f'{e}_seconds'] * 1e3:.1f}" for e in ("fetch", "compute", "drain")
-            )
+            busy = busy_text(stats)
             texts.append(f"[{stats['tiles']} tiles, {stats['engine']}, busy {busy}]")
     return ", ".join(texts) + ("" if measured.same_bits else " BITS DIFFER")
 

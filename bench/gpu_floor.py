@@ -28,10 +28,13 @@ import numpy as np
 import torch
 
 import oocdnn
+from oocdnn._problem import parse
+from oocdnn.bench.busy import busy_text
 from oocdnn.bench.cpu import call_of
 from oocdnn.bench.gpu_wires import Gauge, Wires
 from oocdnn.bench.layers import DIRECTIONS, GPU_LAYERS, LARGEST, ROLES, Direction, Layer, Operand
 from oocdnn.bench.provenance import provenance
+from oocdnn.bench.torch_call import convolution
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -42,7 +45,7 @@ MATHS = {
     "bf16": (torch.bfloat16, "bf16", "fp32"),
 }
 OTHER_ARITHMETIC = ("winograd", "fft")  # in the names of kernels
-MANY_FLOPS = 2e13  # of a call beyond which torch tries no engines out: that takes minutes
+MANY_FLOPS = 2e13  # of a call that is timed once, and in fp32 not by torch: that takes minutes
 MUCH = 1 << 30  # bytes moved, from which on the worst ratio counts
 ENOUGH = 0.2  # seconds of a case's calls, of which brief ones are repeated more often,
 MOST_CALLS = 20  # but not more: right after the first call Python itself is still slow
@@ -87,35 +90,11 @@ def fill(tensor: torch.Tensor, seed: int) -> torch.Tensor:
 
 def in_core(case: Layer, direction: Direction) -> Callable[..., torch.Tensor]:
     """torch's own function for the direction; takes the inputs in the order of `ROLES`."""
-    settings = {
-        "stride": case.stride,
-        "padding": case.padding,
-        "dilation": case.dilation,
-        "groups": case.groups,
-    }
-    if direction == "fwd":
-        forward = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}[case.rank]
-        return lambda x, w: forward(x, w, **settings)
-
-    def backward(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-        data = direction == "bwd_data"
-        dy, other = (first, second) if data else (second, first)
-        empty = torch.empty(1, dtype=dy.dtype, device="cuda")
-        x = empty.expand(case.shape("x")) if data else other
-        w = other if data else empty.expand(case.shape("w"))
-        zeros = [0] * case.rank
-        gradients = torch.ops.aten.convolution_backward(
-            dy, x, w, None, case.stride, case.padding, case.dilation, False, zeros,
-            case.groups, [data, not data, False],
-        )  # fmt: skip
-        return gradients[0 if data else 1]
-
-    return backward
+    return convolution(parse(case.problem(direction)))
 
 
 def event_seconds(work: Callable[[], object], repeats: int) -> float:
-    """The best of `repeats`, by the GPU's own clock, after one that is not counted; without repeats
-    that one."""
+    """The best of `repeats`, at least one, by the GPU's clock, after one that does not count."""
     times: list[float] = []
     for _ in range(repeats + 1):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -124,7 +103,7 @@ def event_seconds(work: Callable[[], object], repeats: int) -> float:
         end.record()
         end.synchronize()
         times.append(begin.elapsed_time(end) * 1e-3)
-    return min(times[1:] or times)
+    return min(times[1:])
 
 
 def other_arithmetic(work: Callable[[], object]) -> str | None:
@@ -142,6 +121,8 @@ def arithmetic_seconds(
     """`in_core_seconds`; without torch's measurements, which take seconds, where what it guesses is
     well within the time of the wires, so that nothing faster would change the floor, or does not
     count, which what it would find counts no more."""
+    if judge and case.flops > MANY_FLOPS:
+        return {"nchw": "not asked: what torch guesses for so many products may take minutes"}
     guessed = in_core_seconds(call, case, inputs, judge, measures=False)
     times = [value for value in guessed.values() if isinstance(value, float)]
     if not times or min(times) <= CLEARLY * wire or case.flops > MANY_FLOPS:
@@ -170,8 +151,7 @@ def in_core_seconds(
         try:
             here = [tensor.contiguous(memory_format=order) for tensor in inputs]
             other = other_arithmetic(partial(call, *here)) if judge else None
-            once = judge and case.flops > MANY_FLOPS  # takes seconds, and has run already
-            took = event_seconds(partial(call, *here), 0 if once else 3)
+            took = event_seconds(partial(call, *here), 1 if case.flops > MANY_FLOPS else 3)
             seconds[name] = took if other is None else f"{took * 1e3:.2f} ms by {other}"
         except RuntimeError as error:
             seconds[name] = str(error).splitlines()[0]
@@ -342,12 +322,11 @@ def measure(
 
 def line(one: Measured) -> str:
     limit, floor = one.floor
-    busy = "/".join(f"{one.stats[f'{e}_seconds'] * 1e3:.1f}" for e in ("fetch", "compute", "drain"))
     return (
         f"{one.layer:<21} {one.direction:<10} {one.math} {median(one.seconds) * 1e3:8.2f} ms "
         f"{one.ratio:6.3f} x {limit:<10} {floor * 1e3:8.2f} ms, "
         f"{median(one.seconds) / one.least:6.3f} x shared, first {one.first:5.2f} s, "
-        f"{one.stats['tiles']:4d} tiles, busy {busy}, {one.stats['engine']}"
+        f"{one.stats['tiles']:4d} tiles, busy {busy_text(one.stats)}, {one.stats['engine']}"
         f"{'' if one.wrong == 0 else f', {one.wrong} DIFFER by {one.difference:g}'}"
         f"{'' if one.prepared == 0 else f', prepared {one.prepared} later'}"
     )

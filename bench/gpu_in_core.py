@@ -27,6 +27,7 @@ import click
 import torch
 
 import oocdnn
+from oocdnn.bench.busy import busy_text
 from oocdnn.bench.cpu import call_of
 from oocdnn.bench.gpu_floor import (
     Pinned,
@@ -301,13 +302,11 @@ def line(one: Measured) -> str:
             f"{ran.beyond / gib:6.3f} GiB{f', {ran.wrong} DIFFER' if ran.wrong else ''}"
             f"{f', {ran.error}' if ran.error else ''}) "
         )
-    busy = "/".join(
-        f"{one.stats.get(f'{e}_seconds', 0) * 1e3:.1f}" for e in ("fetch", "compute", "drain")
-    )
     peak = one.stats.get("peak_device_bytes", 0) / gib
     return text + (
-        f"ratio {one.ratio:.3f}, arena {peak:.3f} GiB, {one.stats.get('tiles')} tiles, busy {busy},"
-        f" {one.flops / one.ours.seconds / 1e12:.0f} TFLOP/s, {one.stats.get('engine')}"
+        f"ratio {one.ratio:.3f}, arena {peak:.3f} GiB, {one.stats.get('tiles')} tiles, "
+        f"busy {busy_text(one.stats)}, {one.flops / one.ours.seconds / 1e12:.0f} TFLOP/s, "
+        f"{one.stats.get('engine')}"
     )
 
 

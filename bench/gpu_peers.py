@@ -35,7 +35,8 @@ from oocdnn.bench.gpu_floor import (
     in_core,
     provenance_on_gpu,
 )
-from oocdnn.bench.gpu_wires import Driver, Wires
+from oocdnn.bench.gpu_memory import Driver
+from oocdnn.bench.gpu_wires import Wires
 from oocdnn.bench.gpu_wires import measure as measure_wires
 from oocdnn.bench.layers import DIRECTIONS, GPU_LAYERS, ROLES, Direction, Layer
 

@@ -1,16 +1,15 @@
 """The rates of a GPU's wires to pinned host memory, with nothing but the driver."""
 
-import ctypes
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
+from contextlib import ExitStack
+from ctypes import byref, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import oocdnn
+from oocdnn.bench.gpu_memory import Gpu
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -46,29 +45,13 @@ class Wires:
         return max(self.floors(bytes_in, bytes_out).values())
 
 
-class Driver:
-    """The driver's functions, by name: `driver("cuInit", 0)`."""
-
-    def __init__(self) -> None:
-        self._library = ctypes.CDLL("libcuda.so.1")  # an error of its own where there is none
-
-    def __call__(self, name: str, *args: Any) -> None:
-        code = getattr(self._library, name)(*args)
-        if code != 0:
-            raise RuntimeError(f"{name} answers {code}")
-
-
 class Gauge:
     """Copies of 256 MiB, several in a row, over memory of its own or a caller's. A context manager:
     gives its memory back."""
 
     def __init__(self, ordinal: int = 0) -> None:
-        self._call = call = Driver()
-        device, context = c_int(), c_void_p()
-        call("cuInit", 0)
-        call("cuDeviceGet", byref(device), ordinal)
-        call("cuDevicePrimaryCtxRetain", byref(context), device)
-        self._context = context
+        gpu = Gpu(ordinal)
+        self._call, self._current = gpu.call, gpu.current
         with oocdnn.Context(f"cuda:{ordinal}", "64MiB", profile="none"):
             self._own = [oocdnn.empty(_SIZE, np.uint8) for _ in range(2)]
         self._there, self._streams = [c_uint64(), c_uint64()], [c_void_p(), c_void_p()]
@@ -85,14 +68,6 @@ class Gauge:
     def __exit__(self, *_: object) -> None:
         with self._current():
             self._release()
-
-    @contextmanager
-    def _current(self) -> Iterator[None]:
-        self._call("cuCtxPushCurrent_v2", self._context)
-        try:
-            yield
-        finally:
-            self._call("cuCtxPopCurrent_v2", byref(c_void_p()))
 
     def _release(self) -> None:
         for pointer, stream in zip(self._there, self._streams, strict=True):

@@ -5,12 +5,14 @@ GiB. The elements are small integers, so float32 sums are exact in every order a
 different programs can be compared bit by bit.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from oocdnn._problem import Problem, parse
+from oocdnn.bench import amounts
 
 Array = NDArray[np.float32]
 Direction = Literal["fwd", "bwd_data", "bwd_filter"]
@@ -22,6 +24,12 @@ ROLES: dict[Direction, tuple[Operand, Operand, Operand]] = {
     "fwd": ("x", "w", "y"),
     "bwd_data": ("y", "w", "x"),
     "bwd_filter": ("x", "y", "w"),
+}
+# The same in words of problem strings, where gradients have names of their own.
+WORDS: dict[Direction, tuple[str, str, str]] = {
+    "fwd": ("x", "w", "y"),
+    "bwd_data": ("dy", "w", "dx"),
+    "bwd_filter": ("x", "dy", "dw"),
 }
 LARGEST = 2  # elements are integers from -LARGEST to LARGEST
 
@@ -61,25 +69,22 @@ class Layer:
         }
         return shapes[operand]
 
+    def _parsed(self, direction: Direction) -> Problem:
+        return parse(self.problem(direction))
+
     @property
     def data_bytes(self) -> int:
         """Of x, w and y together."""
-        return 4 * sum(math.prod(self.shape(operand)) for operand in ROLES["fwd"])
+        return amounts.operand_bytes(self._parsed("fwd"))
 
     @property
     def flops(self) -> int:
         """Floating-point operations of one call in any direction; padding counts as data."""
-        return 2 * math.prod(self.shape("y")) * math.prod(self.shape("w")[1:])
+        return amounts.flops(self._parsed("fwd"))
 
     def longest_sum(self, direction: Direction) -> int:
         """How many products go into one element of the result, at most."""
-        taps = math.prod(self.taps)
-        lengths = {
-            "fwd": self.c // self.groups * taps,
-            "bwd_data": self.k // self.groups * taps,
-            "bwd_filter": self.n * math.prod(self.outputs),
-        }
-        return lengths[direction]
+        return amounts.longest_sum(self._parsed(direction))
 
     def problem(self, direction: Direction) -> str:
         """The problem string, as the library prints it: defaults are left out."""

@@ -18,6 +18,7 @@ import oocdnn
 from oocdnn._mapped import Array
 from oocdnn._problem import Problem, random_call
 from oocdnn.bench import sampled
+from oocdnn.bench.amounts import longest_sum, operand_bytes
 from oocdnn.bench.cpu import timed
 from oocdnn.cli.common import bytes_text, free_host_bytes
 from oocdnn.plans import Plan
@@ -114,17 +115,6 @@ def _exact_to(problem: Problem) -> int:
     return EXACT_DOUBLE if np.dtype(problem.dtype) == np.float64 else EXACT_ELSEWHERE
 
 
-def longest_sum(problem: Problem) -> int:
-    """Products that go into one element of the result, at most."""
-    taps = math.prod(problem.w[2:])
-    lengths = {
-        "fwd": problem.w[1] * taps,
-        "bwd_data": problem.w[0] // sampled.groups_of(problem) * taps,
-        "bwd_filter": problem.y[0] * math.prod(problem.y[2:]),
-    }
-    return lengths[problem.direction]
-
-
 def largest_element(problem: Problem) -> int:
     """Of the integers to fill with: 2, or 1 where sums of these might not be exact."""
     return 2 if 4 * longest_sum(problem) <= _exact_to(problem) else 1
@@ -142,12 +132,6 @@ def objection(problem: Problem) -> str | None:
     if need > free:
         return f"needs {bytes_text(need)} of host memory, {bytes_text(free)} are free"
     return None
-
-
-def operand_bytes(problem: Problem) -> int:
-    """Of x, w and y together."""
-    elements = sum(math.prod(shape) for shape in (problem.x, problem.w, problem.y))
-    return elements * np.dtype(problem.dtype).itemsize
 
 
 def budget_for(problem: Problem) -> int:

@@ -12,9 +12,9 @@ import numpy as np
 
 import oocdnn
 from oocdnn._mapped import Array
-from oocdnn._problem import window_of
-from oocdnn.bench.measure import Task, operand_bytes
-from oocdnn.bench.sampled import groups_of
+from oocdnn.bench.amounts import operand_bytes
+from oocdnn.bench.measure import Task
+from oocdnn.bench.torch_call import convolution
 from oocdnn.cli.common import bytes_text, free_host_bytes
 
 
@@ -51,33 +51,6 @@ def _tensor(torch: Any, array: Array) -> Any:
     return torch.from_numpy(array)
 
 
-def _convolution(torch: Any, task: Task, first: Any, second: Any) -> Callable[[], Any]:
-    """torch's own function for the direction."""
-    problem = task.problem
-    window = window_of(problem)
-    if window.before != window.after:
-        raise Absent("torch pads both ends of an axis alike")
-    if "mode" in problem.keywords:
-        raise Absent("torch computes cross-correlations only")
-    settings = (list(window.stride), list(window.before), list(window.dilation))
-    groups, zeros = groups_of(problem), [0] * problem.rank
-    if problem.direction == "fwd":
-        return lambda: torch.ops.aten.convolution(
-            first, second, None, *settings, False, zeros, groups
-        )
-    empty = torch.empty(1, dtype=first.dtype, device=first.device)
-    data = problem.direction == "bwd_data"
-    dy, x, w = (
-        (first, empty.expand(problem.x), second)
-        if data
-        else (second, first, empty.expand(problem.w))
-    )
-    mask = [data, not data, False]
-    return lambda: torch.ops.aten.convolution_backward(
-        dy, x, w, None, *settings, False, zeros, groups, mask
-    )[0 if data else 1]
-
-
 @contextmanager
 def torch_in_core(task: Task, device: str) -> Iterator[Callable[[], object]]:
     """torch with its arrays where it computes: a GPU's time is without the wires."""
@@ -88,10 +61,13 @@ def torch_in_core(task: Task, device: str) -> Iterator[Callable[[], object]]:
     torch.backends.cudnn.allow_tf32 = task.problem.keywords.get("math") == "tf32"
     torch.backends.cudnn.benchmark = False
     first, second = (_tensor(torch, array).to(where) for array in (task.first, task.second))
-    work = _convolution(torch, task, first, second)
+    try:
+        work = convolution(task.problem)
+    except ValueError as error:
+        raise Absent(str(error)) from None
 
     def call() -> None:
-        result = work()
+        result = work(first, second)
         if where != "cpu":
             torch.cuda.synchronize(where)
         held.append(result)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from oocdnn._mapped import Array
 from oocdnn._problem import Problem, window_of
+from oocdnn.bench.amounts import groups_of
 
 Place = tuple[int, ...]
 Index = NDArray[np.intp]
@@ -49,10 +50,6 @@ def element(problem: Problem, first: Array, second: Array, place: Place) -> floa
             mirrored: Key = (..., *[slice(None, None, -1)] * problem.rank)
             second = second[mirrored]
     return _ELEMENT[problem.direction](problem, first, second, place)
-
-
-def groups_of(problem: Problem) -> int:
-    return int(problem.keywords.get("groups", 1))
 
 
 def _take(array: Array, per_axis: Sequence[Index]) -> Array:

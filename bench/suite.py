@@ -1,6 +1,5 @@
 """`oocdnn bench`: which problems, by whom, and the rows of results."""
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +8,9 @@ import numpy as np
 
 import oocdnn
 from oocdnn._problem import parse
-from oocdnn.bench.cpu import timed
+from oocdnn.bench import gpu_wires
+from oocdnn.bench.amounts import flops, operand_bytes
+from oocdnn.bench.cpu import Sgemm
 from oocdnn.bench.layers import Direction, Layer
 from oocdnn.bench.measure import (
     Case,
@@ -18,7 +19,6 @@ from oocdnn.bench.measure import (
     Times,
     budget_for,
     objection,
-    operand_bytes,
     pieces_of,
     time_calls,
 )
@@ -63,16 +63,19 @@ def cases_of(
     batch: int | None = None,
     quick: bool = False,
 ) -> list[Case]:
-    """The problems of sets, each once, in the directions of each where none is given; `words` are
-    the type and the layout of problem strings. Raises KeyError for a set that there is not."""
+    """The problems of sets, each once and with how often it occurs, in the directions of each where
+    none is given; `words` are the type and the layout of problem strings. Raises KeyError for a set
+    that there is not."""
     cases: dict[tuple[str, str], Case] = {}
-    for name in names:
+    for name in dict.fromkeys(names):
         for layer, direction in _calls(SETS[name], directions):
             sized = layer if batch is None else replace(layer, n=batch)
             sized = fewer_images(sized, QUICK_FLOPS) if quick else sized
             problem = f"{sized.problem(direction)} {words}"
             times = SETS[name].times_of(layer)
-            cases.setdefault((name, problem), Case(name, layer.name, problem, sized.flops, times))
+            found = Case(name, layer.name, problem, sized.flops, times)
+            known = cases.get((name, problem))
+            cases[name, problem] = replace(known, times=known.times + times) if known else found
     return list(cases.values())
 
 
@@ -86,8 +89,7 @@ def case_of(text: str, device: str | None = None) -> Case:
     """A problem of the user's own. Raises InvalidProblem where the string cannot be read."""
     with oocdnn.Context(device) as context:
         context.plan(text)  # the core's words for what is wrong
-    problem = parse(text)
-    return Case("", "", text, 2 * math.prod(problem.y) * math.prod(problem.w[1:]), 1)
+    return Case("", "", text, flops(parse(text)), 1)
 
 
 class Bench:
@@ -194,14 +196,10 @@ def _timed(row: Row, times: Times, stats: Stats) -> Row:
 def rates(device: str) -> dict[str, float]:
     """The machine's ceilings for `About`, as far as they are quickly measured."""
     if device == "cpu":
-        ones = np.ones((2048, 2048), np.float32)
-        out = np.empty_like(ones)
-        best = min(timed(np.matmul, ones, ones, out).seconds for _ in range(5))
-        return {"arithmetic": 2 * 2048**3 / best}
-    try:
-        from oocdnn.bench.gpu_wires import measure
-    except ImportError:  # it measures with torch
-        return {}
-    wires = measure(int(device.partition(":")[2] or 0))
+        products = Sgemm(2048, onednn=False)
+        for _ in range(5):
+            products.measure()
+        return {"arithmetic": products.best}
+    wires = gpu_wires.measure(int(device.partition(":")[2] or 0))
     found = {"inward": wires.inward, "outward": wires.outward, "both": wires.both}
     return {name: rate * 1e9 for name, rate in found.items()}

@@ -3,10 +3,11 @@
     y = oocdnn.conv2d(x, w, b, padding=1)
 
 `oocdnn.functions`, `oocdnn.fused` and `oocdnn.gradients` describe the calls, `oocdnn.Context` the
-device and its budget, `oocdnn.errors` what can go wrong, and `oocdnn.workspace` how to divide a
-workspace.
+device and its budget, `oocdnn.nn` layers and how to train them, `oocdnn.errors` what can go wrong,
+and `oocdnn.workspace` how to divide a workspace.
 """
 
+from oocdnn import nn
 from oocdnn._cdefs import VERSION as __version__
 from oocdnn._stack import current_context
 from oocdnn.context import Context, Stats
@@ -58,6 +59,7 @@ __all__ = [
     "current_context",
     "empty",
     "forget_plans",
+    "nn",
     "pin",
     "plan_for_profile",
 ]

@@ -71,13 +71,20 @@ def _remembered(function: Callable[P, T]) -> Callable[P, T]:
     return find
 
 
+def of_symbols(function: Callable[P, T]) -> Callable[P, T]:
+    """One of the functions below for sizes that are no numbers yet, whose results are not
+    remembered."""
+    plain: Callable[P, T] = function.__wrapped__  # type: ignore[attr-defined]
+    return plain
+
+
 def need_shape(name: str, have: Shape, want: Shape, why: str) -> None:
     if have != want:
         raise InvalidProblem(f"{name} has shape {have}; {why} make it {want}")
 
 
-def _need_axes(name: str, shape: Shape, rank: int, function: str, axes: str) -> None:
-    """There must be `rank` spatial axes and two more."""
+def need_axes(name: str, shape: Shape, rank: int, function: str, axes: str) -> None:
+    """`shape` must have `rank` spatial axes and two more, which are called `axes`."""
     have = len(shape)
     if have == rank + 2:
         return
@@ -133,8 +140,8 @@ def _wanted(name: str, shape: Any, axes: int) -> Shape:
 def forward(rank: int, x: Shape, w: Shape, *keywords: Any) -> Geometry:
     """Of conv1d, conv2d, conv3d."""
     name = f"conv{rank}d"
-    _need_axes("x", x, rank, name, f"N, C, {SPATIAL[rank]}")
-    _need_axes("w", w, rank, name, f"K, C/groups, {TAPS[rank]}")
+    need_axes("x", x, rank, name, f"N, C, {SPATIAL[rank]}")
+    need_axes("w", w, rank, name, f"K, C/groups, {TAPS[rank]}")
     moves = Moves(*keywords)
     groups, taps = moves.checked_groups(), w[2:]
     _need_divided("x", x[1], groups)
@@ -155,8 +162,8 @@ def pooled(y: Shape, pool: Any) -> tuple[_call.Pool, Shape]:
 def transposed(rank: int, x: Shape, w: Shape, output_padding: Any, *keywords: Any) -> Geometry:
     """Of conv_transpose1d, conv_transpose2d, conv_transpose3d."""
     name = f"conv_transpose{rank}d"
-    _need_axes("x", x, rank, name, f"N, C, {SPATIAL[rank]}")
-    _need_axes("w", w, rank, name, f"C, K/groups, {TAPS[rank]}")
+    need_axes("x", x, rank, name, f"N, C, {SPATIAL[rank]}")
+    need_axes("w", w, rank, name, f"C, K/groups, {TAPS[rank]}")
     moves = Moves(*keywords)
     groups, taps = moves.checked_groups(), w[2:]
     _need_divided("x", x[1], groups)
@@ -170,7 +177,7 @@ def transposed(rank: int, x: Shape, w: Shape, output_padding: Any, *keywords: An
 def backward_data(dy: Shape, w: Shape, x_shape: Any, *keywords: Any) -> Geometry:
     """Of the gradient with respect to the input, which is to have `x_shape`."""
     rank = gradient_rank(dy)
-    _need_axes("w", w, rank, "conv_backward_data", f"K, C/groups, {TAPS[rank]}")
+    need_axes("w", w, rank, "conv_backward_data", f"K, C/groups, {TAPS[rank]}")
     shape = _wanted("x_shape", x_shape, rank + 2)
     moves = Moves(*keywords)
     groups, taps = moves.checked_groups(), w[2:]
@@ -187,7 +194,7 @@ def backward_data(dy: Shape, w: Shape, x_shape: Any, *keywords: Any) -> Geometry
 def backward_filter(x: Shape, dy: Shape, w_shape: Any, *keywords: Any) -> Geometry:
     """Of the gradient with respect to the filter, which is to have `w_shape`."""
     rank = gradient_rank(dy)
-    _need_axes("x", x, rank, "conv_backward_filter", f"N, C, {SPATIAL[rank]}")
+    need_axes("x", x, rank, "conv_backward_filter", f"N, C, {SPATIAL[rank]}")
     shape = _wanted("w_shape", w_shape, rank + 2)
     moves = Moves(*keywords)
     groups, taps = moves.checked_groups(), shape[2:]

@@ -74,10 +74,13 @@ class Lease(_Pinned):
 
     def __init__(self, memory: HostMemory, size: int) -> None:
         super().__init__()
-        self.memory = memory
+        self.memory, self._size = memory, size
         self.__array_interface__ = bytes_at(memory.address, size)
         with _state.lock:
             _state.leases.add(self)
+
+    def has(self, address: int) -> bool:
+        return 0 <= address - self.memory.address < self._size
 
     def unpin(self) -> None:
         if self.memory.pinned:
@@ -147,7 +150,14 @@ def _root(array: Array) -> "Array | Lease | None":
         root = root.base
     if root.base is None:
         return root if root.flags.owndata else None
-    return root.base if isinstance(root.base, Lease) else None
+    return root.base if isinstance(root.base, Lease) else _lease_of(root)
+
+
+def _lease_of(array: Array) -> "Lease | None":
+    """The result in whose memory an array begins that came by way of another library's object."""
+    begin = array.__array_interface__["data"][0]
+    with _state.lock:
+        return next((lease for lease in _state.leases if lease.has(begin)), None)
 
 
 class Use:

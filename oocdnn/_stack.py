@@ -33,11 +33,14 @@ def pop(context: "Context") -> None:
             return
 
 
+def entered_context() -> "Context | None":
+    """That of the innermost `with` block of this thread."""
+    return _entered.contexts[-1] if _entered.contexts else None
+
+
 def current_context() -> "Context":
     """The context that the functions of this thread use now."""
-    if _entered.contexts:
-        return _entered.contexts[-1]
-    return _default_context()
+    return entered_context() or _default_context()
 
 
 def _default_context() -> "Context":

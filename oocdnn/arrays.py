@@ -225,8 +225,8 @@ def _torch_types(torch: Any) -> dict[Any, DType]:
 def _torch_view(name: str, tensor: Any, torch: Any) -> View:
     if tensor.requires_grad and torch.is_grad_enabled():
         raise Unsupported(
-            f"{name} requires gradients, which are not recorded here; pass {name}.detach(), or "
-            "call within torch.no_grad()"
+            f"{name} requires gradients, which are not recorded here; call the function of "
+            f"oocdnn.torch, pass {name}.detach(), or call within torch.no_grad()"
         )
     dtype = _torch_types(torch).get(tensor.dtype)
     if dtype is None or tensor.layout != torch.strided:

@@ -216,8 +216,8 @@ class Context:
     def candidates(
         self, problem: str, best: int = 8, random: int = 0, seed: int = 0
     ) -> list[RunnerUp]:
-        """Plans that fit by estimate: the best that the search found, fastest first, then random
-        ones, the same for the same seed."""
+        """Plans that fit by estimate, with the operands where the problem string says: the best
+        that the search found, fastest first, then random ones, the same for the same seed."""
         found: list[RunnerUp] = json.loads(self._native.candidates(problem, best, random, seed))
         return found
 

@@ -122,7 +122,7 @@ def conv_bias_act_pool_backward(
     needed for "dx": as it got them. `out` may hold arrays for some of the results, and with
     `beta=1` these are added to what it holds for all of them. A maximum's gradient goes to the
     first of the largest. Activations other than relu and clipped relu are Unsupported, and so is
-    `scale`.
+    `scale`. Returns a tuple, also of one.
     """
     gradient = view("dz", dz)
     _geometry.need_shape("dz", gradient.shape, saved.z_shape, "the forward call's arrays")

@@ -3,6 +3,7 @@
 import click
 
 from oocdnn.perfmodel.predecessor_table import predecessor
+from oocdnn.perfmodel.report import report
 from oocdnn.perfmodel.validate import validate
 
 
@@ -11,7 +12,7 @@ def main() -> None:
     """Judge the performance model: what it predicts, against what others plan or a machine does."""
 
 
-for command in (predecessor, validate):
+for command in (predecessor, report, validate):
     main.add_command(command)
 
 if __name__ == "__main__":

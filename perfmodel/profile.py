@@ -10,7 +10,7 @@ from typing import Any
 
 from oocdnn.perfmodel.problem import DIRECTIONS, Direction
 
-_HEADER, _END = "oocdnn-profile 7", "end"
+_HEADER, _END = "oocdnn-profile 8", "end"
 _WORDS = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "=": "\\e"}
 _TABLES = {"flops": "flops", "tiles": "tile", "wires": "wire"}  # fields, and words of the text
 UNMEASURED = "unmeasured"
@@ -25,8 +25,10 @@ class Wire:
     fetch: float
     drain: float
     both: float
-    row_bytes: float
-    far_row_bytes: float
+    fetch_row_bytes: float
+    far_fetch_row_bytes: float
+    drain_row_bytes: float
+    far_drain_row_bytes: float
     inside: float
     inside_row_bytes: float
     hop: float
@@ -70,11 +72,12 @@ class Profile:
     """One machine's constants, the library's guesses where nothing else is said.
 
     Rates are of the wire in each direction and in both together, of copies inside the device, and
-    of arithmetic by "engine/type/direction". Each contiguous row of a transfer costs `row_bytes` on
-    top of its own, one that begins 64 KiB or more from the last `far_row_bytes`. Seconds are those
-    of one copy beyond its bytes, of one convolution beyond its operations, of the host for one
-    step, and until what waits for the end of other work begins. `wires`: what differs by
-    "engine/order/rate" because tiles have another memory order than the caller's tensors.
+    of arithmetic by "engine/type/direction". Each contiguous row of a fetch costs `fetch_row_bytes`
+    on top of its own, one that begins 64 KiB or more from the last `far_fetch_row_bytes`, unless it
+    is a whole number of 64 KiB long; those of a drain `drain_row_bytes` and `far_drain_row_bytes`.
+    Seconds are those of one copy beyond its bytes, of one convolution beyond its operations, of the
+    host for one step, and until what waits for the end of other work begins. `wires`: what differs
+    by "engine/order/rate" because tiles have another memory order than the caller's tensors.
     `shared_engines`: copies and arithmetic take turns.
 
     `machine`, `driver`, `engines` (with the libraries that they are from) and `date` say who was
@@ -93,8 +96,10 @@ class Profile:
     drain_bytes_per_second: float = 8e9
     both_bytes_per_second: float = 12e9
     move_bytes_per_second: float = 20e9
-    row_bytes: float = 64.0
-    far_row_bytes: float = 64.0
+    fetch_row_bytes: float = 64.0
+    far_fetch_row_bytes: float = 64.0
+    drain_row_bytes: float = 64.0
+    far_drain_row_bytes: float = 64.0
     copy_seconds: float = 20e-6
     run_seconds: float = 30e-6
     step_seconds: float = 10e-6
@@ -116,8 +121,10 @@ class Profile:
             fetch=rate("fetch", self.fetch_bytes_per_second),
             drain=rate("drain", self.drain_bytes_per_second),
             both=rate("both", self.both_bytes_per_second),
-            row_bytes=rate("row_bytes", self.row_bytes),
-            far_row_bytes=rate("far_row_bytes", self.far_row_bytes),
+            fetch_row_bytes=rate("fetch_row_bytes", self.fetch_row_bytes),
+            far_fetch_row_bytes=rate("far_fetch_row_bytes", self.far_fetch_row_bytes),
+            drain_row_bytes=rate("drain_row_bytes", self.drain_row_bytes),
+            far_drain_row_bytes=rate("far_drain_row_bytes", self.far_drain_row_bytes),
             inside=rate("inside", self.move_bytes_per_second),
             inside_row_bytes=rate("inside_row_bytes", 0.0),
             hop=rate("hop", self.hop_seconds),

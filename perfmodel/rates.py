@@ -76,7 +76,8 @@ class Rates:
         """Of so many rows in each dimension, toward the device or, of what is written, from there.
 
         A row of memory runs along whole dimensions and the first that is cut; any other step begins
-        a new one. Where there is nothing to transfer, there is no row either.
+        a new one. Where there is nothing to transfer, there is no row either. Rows that lie far
+        apart cost no more than others where they are a whole number of `_FAR_BYTES` long.
         """
         home, wire = self.home(operand), self.wire
         if home == "tile":
@@ -91,9 +92,23 @@ class Rates:
                 self._profile.copy_seconds + (self.bytes_of(operand, rows) + on_top) / wire.inside
             )
         far = prod(rows[d] for d in outside if d in self._far[operand])
-        on_top = (pieces - far) * wire.row_bytes + far * wire.far_row_bytes
-        rate = wire.drain if operand in self._problem.written else wire.fetch
+        if self._in_whole_pieces(operand, rows):
+            far = 0
+        if operand in self._problem.written:
+            on_top = (pieces - far) * wire.drain_row_bytes + far * wire.far_drain_row_bytes
+            rate = wire.drain
+        else:
+            on_top = (pieces - far) * wire.fetch_row_bytes + far * wire.far_fetch_row_bytes
+            rate = wire.fetch
         return self._profile.copy_seconds + (self.bytes_of(operand, rows) + on_top) / rate
+
+    def _in_whole_pieces(self, operand: Operand, rows: Sequence[int]) -> bool:
+        """Whether memory without a gap is a whole number of `_FAR_BYTES`. It ends in the slowest
+        dimension that lies inside of it."""
+        inside = [d for d in range(6) if d not in self._outside[operand]]
+        strides, size = self._problem.strides_of(operand), self._problem.size(operand)
+        last = max(inside, key=lambda d: strides[d], default=None)
+        return last is not None and rows[last] * strides[last] * size % _FAR_BYTES == 0
 
     def move_seconds(self, operand: Operand, elements: int) -> float:
         """Of elements that are rolled over inside the device."""
@@ -106,7 +121,7 @@ class Rates:
         writing its operands once."""
         problem, tiling = self._problem, self._tiling
         lengths = {axis: tiling.length(axis, number) for axis, number in index.items()}
-        rows = lengths["n"] * lengths["groups"] * tiling.outputs(index)
+        rows = lengths["n"] * lengths["groups"] * self._pixels(index)
         if problem.direction == "bwd_bias":
             outputs, channels = rows * lengths["k"], 1
             operations = outputs
@@ -117,6 +132,15 @@ class Rates:
         loss = _BESIDE_BOUNCE_LOSS if self.bounces else 1.0
         computing = loss * operations * self._arithmetic.seconds(channels, outputs)
         return self._profile.run_seconds + max(computing, self._pass_seconds(index))
+
+    def _pixels(self, index: Mapping[Axis, int]) -> int:
+        """Of y in that tile. Backward data computes every pixel of dx in it, each stride's worth of
+        which counts as one of y."""
+        problem = self._problem
+        if problem.direction != "bwd_data":
+            return self._tiling.outputs(index)
+        extents = [span.extent for span in self._tiling.spans("x", index)[3:]]
+        return prod(-(-n // stride) for n, stride in zip(extents, problem.stride, strict=True))
 
     def _pass_seconds(self, index: Mapping[Axis, int]) -> float:
         """The rate of moves counts bytes that are read and those that are written."""

@@ -1,202 +1,234 @@
 """Predicted against measured, and how much faster another plan would have been.
 
-    python -m oocdnn.perfmodel validate --cases 150 --regret 24 --out result.json
+    python -m oocdnn.perfmodel validate --out result.json
+    python -m oocdnn.perfmodel report result.json --out FOLDER
 
-Operands lie in pinned memory. A call's time is that of the core (`stats.seconds`), as predictions
-are; the whole call's stands beside it. The regret of a case is the chosen plan's time over the best
-among it, the plans that are predicted to be the best, and random ones, all of them measured.
+Host operands lie in pinned memory. A call's time is that of the core (`stats.seconds`), as
+predictions are; the whole call's stands beside it. Where all operands are on the device it is that
+of the device's clock, as such calls return before they are done. The regret of a case is the chosen
+plan's time over the best among it, the plans that are predicted to be the best, and random ones,
+all of them measured; the fastest is measured again, in turns with the chosen one, so that what was
+fast by chance does not count.
+
+On an H200 a case should take one to two seconds, and a regret five to ten. `--cases 180 --regret 0`
+and `--cases 0 --regret 24` are the two parts; with `--seconds` a run stops in time, and with
+`--resume` another goes on.
 """
 
-import json
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 import oocdnn
 from oocdnn._problem import parse, random_call
+from oocdnn.bench.gpu_memory import Gpu
+from oocdnn.bench.journal import Journal
 from oocdnn.bench.provenance import provenance
 from oocdnn.perfmodel.cases import Case, cases
-from oocdnn.perfmodel.runs import pinned_arrays, timed
+from oocdnn.perfmodel.judged import Measured, Regret, judged, summary
+from oocdnn.perfmodel.report import line, regret_line, sums, write
+from oocdnn.perfmodel.runs import PinnedPool, Timer, place
+
+TURNS = 2  # in which the fastest and the chosen plan are measured again
+SLOWER = 1.5  # than the best so far: measured no more than once
+LONG = 1.0  # seconds of a call that is measured no more than once
+PATIENCE = 60.0  # seconds of a regret, after which no more plans are looked at
+One = TypeVar("One")
 
 
-@dataclass
-class Measured:
-    """One case: what was predicted, and what was."""
+class Bench:
+    """Measures cases on one device, on contexts that last. A context manager."""
 
-    problem: str
-    budget: str
-    plan: str
-    engine: str
-    bound: str  # the engine that is predicted to be busy longest
-    predicted_seconds: float
-    seconds: float  # the core's
-    whole_seconds: float  # with what Python does
-    estimated_bytes: int  # while searching
-    booked_bytes: int  # predicted before the call
-    peak_bytes: int  # of the call
-    first_seconds: float
+    def __init__(self, device: str, repeats: int) -> None:
+        self._repeats, self._contexts = repeats, dict[str, oocdnn.Context]()
+        self._open, self._device = ExitStack(), device
+        gpu = device.startswith("cuda")
+        self._gpu = Gpu(int(device.partition(":")[2] or 0)) if gpu else None
+        self._time, self._pool = Timer(self._gpu), PinnedPool(0)
 
-    @property
-    def error(self) -> float:
-        return self.predicted_seconds / self.seconds - 1
+    def __enter__(self) -> "Bench":
+        return self
 
-    @property
-    def bytes_error(self) -> float:
-        return self.booked_bytes / max(self.peak_bytes, 1) - 1
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    def _context(self, budget: str) -> oocdnn.Context:
+        if budget not in self._contexts:
+            made = oocdnn.Context(self._device, budget)
+            self._contexts[budget] = self._open.enter_context(made)
+        return self._contexts[budget]
+
+    def _call(self, case: Case) -> tuple[oocdnn.Context, partial[Any]]:
+        """The context of the case, which holds nothing, and its call."""
+        for context in self._contexts.values():
+            context.release()
+        context = self._context(case.budget)
+        self._pool.begin()
+        with context:
+            call = random_call(parse(case.problem), context, self._pool)
+        if self._gpu is not None:
+            call = place(call, case.problem, self._gpu)
+        return context, call
+
+    def measure(self, case: Case) -> Measured:
+        """Raises OutOfMemory and Unsupported where the case does not fit."""
+        began = time.perf_counter()
+        context, call = self._call(case)
+        start = time.perf_counter()
+        plan = context.plan(case.problem)
+        call()
+        first = time.perf_counter() - start
+        peak = context.stats.peak_device_bytes
+        seconds, whole = self._time(context, call, self._repeats, case.placement == "device")
+        busy = plan.seconds_by_engine
+        return Measured(
+            problem=case.problem,
+            budget=case.budget,
+            placement=case.placement,
+            plan=plan.plan,
+            engine=plan.engine,
+            bound=max(busy, key=lambda engine: busy[engine]),
+            predicted_seconds=plan.predicted_seconds,
+            seconds=seconds,
+            whole_seconds=whole,
+            estimated_bytes=plan.estimated_bytes,
+            booked_bytes=plan.booked_bytes,
+            peak_bytes=peak,
+            first_seconds=first,
+            took=time.perf_counter() - began,
+        )
+
+    def regret(self, case: Case, plans: int) -> Regret:
+        """What the case's plan takes, and so many others of the best by prediction and at random.
+        The context follows one of them afterwards."""
+        began = time.perf_counter()
+        context, call = self._call(case)
+        plan = context.plan(case.problem)
+        rival = Rivals(self._time, context, case, call, self._repeats)
+        rival.measure(plan.plan, plan.predicted_seconds, given=True)
+        for other in context.candidates(case.problem, best=plans, random=plans):
+            if time.perf_counter() - began > PATIENCE:
+                break
+            rival.measure(other["plan"], other["predicted_seconds"])
+        rival.finals()
+        rival.found.took = time.perf_counter() - began
+        return rival.found
 
 
-@dataclass
-class Regret:
-    """The times of one case's plans, the chosen first; seconds of each, and as predicted."""
+class Rivals:
+    """Plans of one case, measured one after the other; the first is the chosen one."""
 
-    problem: str
-    budget: str
-    plans: list[str] = field(default_factory=list)
-    predicted: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
+    def __init__(
+        self, timer: Timer, context: oocdnn.Context, case: Case, call: partial[Any], repeats: int
+    ) -> None:
+        self._time, self._context, self._case, self._call = timer, context, case, call
+        self._repeats = repeats
+        self.found = Regret(case.problem, case.budget, case.placement)
 
-    @property
-    def ratio(self) -> float:
-        return self.seconds[0] / min(self.seconds)
+    def _seconds(self, repeats: int) -> float:
+        in_core = self._case.placement == "device"
+        return self._time(self._context, self._call, repeats, in_core)[0]
 
-
-def measure(context: oocdnn.Context, case: Case, repeats: int) -> tuple[Measured, Any]:
-    """Also the call, ready for more."""
-    call = random_call(parse(case.problem), context, pinned_arrays(0))
-    context.release()
-    start = time.perf_counter()
-    plan = context.plan(case.problem)
-    call()
-    first = time.perf_counter() - start
-    peak = context.stats.peak_device_bytes
-    seconds, whole = timed(context, call, repeats)
-    busy = plan.seconds_by_engine
-    measured = Measured(
-        problem=case.problem,
-        budget=case.budget,
-        plan=plan.plan,
-        engine=plan.engine,
-        bound=max(busy, key=lambda engine: busy[engine]),
-        predicted_seconds=plan.predicted_seconds,
-        seconds=seconds,
-        whole_seconds=whole,
-        estimated_bytes=plan.estimated_bytes,
-        booked_bytes=plan.booked_bytes,
-        peak_bytes=peak,
-        first_seconds=first,
-    )
-    return measured, call
-
-
-def regret(
-    context: oocdnn.Context, one: Measured, call: Callable[[], Any], best: int, chance: int
-) -> Regret:
-    """What other plans of the case take. The context follows the last of them afterwards."""
-    found = Regret(one.problem, one.budget, [one.plan], [one.predicted_seconds], [one.seconds])
-    for candidate in context.candidates(one.problem, best=best, random=chance):
-        if candidate["plan"] in found.plans:
-            continue
+    def measure(self, plan: str, predicted: float, given: bool = False) -> None:
+        """What a plan takes that was not measured yet. `given`: calls follow it already. Leaves out
+        what cannot be had: its exact bytes are too many, or the engine refuses."""
+        found = self.found
+        if plan in found.plans:
+            return
         try:
-            context.use_plan(one.problem, candidate["plan"])
-            call()
+            if not given:
+                self._context.use_plan(self._case.problem, plan)
+            self._call()
         except (oocdnn.OutOfMemory, oocdnn.Unsupported):
-            continue  # its exact bytes are too many, or the engine refuses
-        found.plans.append(candidate["plan"])
-        found.predicted.append(candidate["predicted_seconds"])
-        found.seconds.append(timed(context, call, 2)[0])
-    return found
+            return
+        seconds = self._seconds(1)
+        if seconds < min([LONG, *(SLOWER * other for other in found.seconds)]):
+            seconds = self._seconds(self._repeats)
+        found.plans.append(plan)
+        found.predicted.append(predicted)
+        found.seconds.append(seconds)
 
+    def _again(self, number: int) -> float:
+        """One of the plans once more."""
+        self._context.use_plan(self._case.problem, self.found.plans[number])
+        self._call()
+        return self._seconds(self._repeats)
 
-def quantile(values: Sequence[float], share: float) -> float:
-    """The value that a share of all does not exceed."""
-    ordered = sorted(values)
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
-
-
-def summary(measured: Sequence[Measured], regrets: Sequence[Regret]) -> dict[str, float]:
-    """Medians and 95th percentiles of what was found."""
-    found: dict[str, float] = {}
-    arithmetic = [one for one in measured if one.bound == "compute"]
-    for name, some in (("all", measured), ("bound by arithmetic", arithmetic)):
-        if some:
-            errors = [abs(one.error) for one in some]
-            found[f"{name}: cases"] = len(some)
-            found[f"{name}: |error| median"] = statistics.median(errors)
-            found[f"{name}: |error| 95th percentile"] = quantile(errors, 0.95)
-    if measured:
-        found["bytes: |error| worst"] = max(abs(one.bytes_error) for one in measured)
-        found["first call worst, s"] = max(one.first_seconds for one in measured)
-    if regrets:
-        ratios = [one.ratio for one in regrets]
-        found["regret: cases"] = len(ratios)
-        found["regret: share within 5 %"] = sum(ratio <= 1.05 for ratio in ratios) / len(ratios)
-        found["regret: worst"] = max(ratios)
-    return found
-
-
-def line(one: Measured) -> str:
-    return (
-        f"{one.error:+7.1%} {one.seconds * 1e3:9.3f} ms (whole {one.whole_seconds * 1e3:9.3f}), "
-        f"{one.bound}, bytes {one.bytes_error:+.1%}, {one.problem} in {one.budget}: {one.plan}"
-    )
-
-
-def run(
-    device: str, chosen: Sequence[Case], regrets: int, repeats: int, seconds: float, plans: int
-) -> Iterator[Measured | Regret]:
-    """Each case as it is done; those that do not fit are left out."""
-    end = time.perf_counter() + seconds
-    for budget in sorted({case.budget for case in chosen}):
-        with oocdnn.Context(device, budget) as context:
-            for case in (case for case in chosen if case.budget == budget):
-                if time.perf_counter() > end:
-                    return
-                try:
-                    one, call = measure(context, case, repeats)
-                except (oocdnn.OutOfMemory, oocdnn.Unsupported) as error:
-                    click.echo(f"{case.problem} in {case.budget}: {error}")
-                    continue
-                yield one
-                if chosen.index(case) < regrets:
-                    yield regret(context, one, call, plans, plans)
+    def finals(self) -> None:
+        """Measures the fastest again, in turns with the chosen one, until what is the fastest was
+        measured so."""
+        seconds, settled = self.found.seconds, {0}
+        while (best := seconds.index(min(seconds))) not in settled:
+            settled.add(best)
+            turns = [(self._again(0), self._again(best)) for _ in range(TURNS)]
+            seconds[0], seconds[best] = (min(times) for times in zip(*turns, strict=True))
 
 
 @click.command(help=(__doc__ or "").partition("\n")[0])
 @click.option("--device", default="auto", show_default=True)
-@click.option("--cases", "count", default=150, show_default=True)
-@click.option("--regret", "regrets", default=24, show_default=True, help="Cases of all.")
+@click.option("--cases", "count", default=180, show_default=True)
+@click.option("--regret", "regrets", default=24, show_default=True, help="The first so many cases.")
 @click.option("--plans", default=15, show_default=True, help="Best, and random, for each of those.")
 @click.option("--repeats", default=3, show_default=True, type=click.IntRange(min=1))
 @click.option("--seed", default=0, show_default=True)
 @click.option("--seconds", default=3600.0, help="Begin no case after so many seconds.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write everything as JSON.")
+@click.option("--report", "folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--resume", is_flag=True, help="Go on with what --out holds already.")
 def validate(
     device: str, count: int, regrets: int, plans: int, repeats: int, seed: int, seconds: float,
-    out: Path | None,
+    out: Path | None, folder: Path | None, resume: bool,
 ) -> None:  # fmt: skip
+    end = time.perf_counter() + seconds
     with oocdnn.Context(device, "1MiB", profile="none") as context:
         on = context.device
-    measured, found = list[Measured](), list[Regret]()
-    about = provenance("oocdnn.perfmodel", repeats)
-    for one in run(on, cases(on, count, seed), regrets, repeats, seconds, plans):
-        if isinstance(one, Measured):
-            measured.append(one)
-            click.echo(line(one))
-        else:
-            found.append(one)
-            click.echo(f"regret {one.ratio:.3f} among {len(one.seconds)} plans")
-        if out is not None:  # a run that is cut off keeps what it has
-            document = {
-                **about,
-                "summary": summary(measured, found),
-                "cases": [asdict(each) for each in measured],
-                "regrets": [asdict(each) for each in found],
-            }
-            out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    for label, value in summary(measured, found).items():
-        click.echo(f"{label}: {value:.4g}")
+    head = provenance("oocdnn.perfmodel", repeats)
+    journal = Journal(out, head, resume)
+    chosen = cases(on, max(count, regrets), seed)
+    with Bench(on, repeats) as bench:
+        for case in missing(chosen[:count], journal, "cases", end):
+            one = attempt(case, partial(bench.measure, case))
+            if one is not None:
+                note(journal, "cases", one, line(one))
+        for case in missing(chosen[:regrets], journal, "regrets", end):
+            other = attempt(case, partial(bench.regret, case, plans))
+            if other is not None:
+                note(journal, "regrets", other, regret_line(other))
+    found = judged(journal.rows("cases"), journal.rows("regrets"))
+    for text in sums(*found):
+        click.echo(text)
+    if folder is not None:
+        write(folder, head, *found)
+
+
+def missing(chosen: Sequence[Case], journal: Journal, name: str, end: float) -> Iterator[Case]:
+    """Those that are not in the journal's list yet, until time is up."""
+    known = {(row["problem"], row["budget"]) for row in journal.rows(name)}
+    for case in chosen:
+        if (case.problem, case.budget) not in known and time.perf_counter() < end:
+            yield case
+
+
+def attempt(case: Case, work: Callable[[], One]) -> One | None:
+    """What the work gives; says why where the case does not fit."""
+    try:
+        return work()
+    except (oocdnn.OutOfMemory, oocdnn.Unsupported) as error:
+        click.echo(f"{case.problem} in {case.budget}: {error}")
+        return None
+
+
+def note(journal: Journal, name: str, one: Measured | Regret, text: str) -> None:
+    click.echo(text)
+    journal.add(name, asdict(one))
+    journal.note("summary", summed(journal))
+
+
+def summed(journal: Journal) -> dict[str, float]:
+    return summary(*judged(journal.rows("cases"), journal.rows("regrets")))

@@ -244,8 +244,10 @@ oocdnn_status oocdnn_candidates(oocdnn_context* context, const char* problem, in
     OOC_TRY(Need(problem, "the problem string"));
     OOC_TRY(Need(json, "the place for the plans"));
     OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
-    OOC_ASSIGN(const std::vector<RunnerUp> found,
-               context->context->Candidates(parsed, best, random, static_cast<uint64_t>(seed)));
+    OOC_ASSIGN(const Placement placement, ParsePlacement(problem));
+    OOC_ASSIGN(
+        const std::vector<RunnerUp> found,
+        context->context->Candidates(parsed, placement, best, random, static_cast<uint64_t>(seed)));
     Text() = ToJson(found);
     *json = Text().c_str();
     return {};

@@ -299,9 +299,9 @@ OOCDNN_API oocdnn_status oocdnn_use_plan(oocdnn_context* context, const char* pr
 /* Removes the file in which plans are remembered from one process to the next, see OOCDNN_PLANS.
  * `path` (may be NULL) receives where it was, a text of the calling thread; "": there is none. */
 OOCDNN_API oocdnn_status oocdnn_forget_plans(const char** path);
-/* Plans for the problem that would fit, by estimate: the `best` that the search found, fastest
- * first, then `random` others, the same for the same seed. A JSON array of objects with `plan`,
- * `text`, `engine`, `predicted_seconds` and `device_bytes`. */
+/* Plans for the problem that would fit, by estimate, with the operands where the string says: the
+ * `best` that the search found, fastest first, then `random` others, the same for the same seed. A
+ * JSON array of objects with `plan`, `text`, `engine`, `predicted_seconds` and `device_bytes`. */
 OOCDNN_API oocdnn_status oocdnn_candidates(oocdnn_context* context, const char* problem,
                                            int32_t best, int32_t random, int64_t seed,
                                            const char** json);

@@ -81,9 +81,9 @@ class Context {
                             const std::string& plan);
   // Prepares it, and follows it in calls with the operands there.
   Status UsePlan(const Problem& problem, const Placement& placement, const std::string& plan);
-  // Of the search the best, and random ones, which fit by estimate.
-  Result<std::vector<RunnerUp>> Candidates(const Problem& problem, int best, int random,
-                                           uint64_t seed);
+  // Of the search the best, and random ones, which fit by estimate, with the operands there.
+  Result<std::vector<RunnerUp>> Candidates(const Problem& problem, const Placement& placement,
+                                           int best, int random, uint64_t seed);
   // The plan for operands on the device, aligned; budget 0: the context's. Gives the bytes of the
   // scratch memory with which Run follows the plan, given the same limit of workspace.
   Result<int64_t> PlanInCore(const Problem& problem, int64_t budget,

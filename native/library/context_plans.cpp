@@ -284,7 +284,8 @@ Result<PlanReport> Context::BookPlan(const PlanRequest& request, const Candidate
   return report;
 }
 
-Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem, int best, int random,
+Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem,
+                                                  const Placement& placement, int best, int random,
                                                   uint64_t seed) {
   constexpr int kMost = 1000;
   OOC_TRY(CheckPlannable(problem));
@@ -294,7 +295,7 @@ Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem, int be
   }
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  PlanRequest request = WithoutBounce(RequestFor(problem, TermsOf(problem, Placement{})));
+  PlanRequest request = WithoutBounce(RequestFor(problem, TermsOf(problem, placement)));
   request.best = std::max(best, 1);
   const Profile& profile = ProfileFor(problem);
   Result<PlanSearch> search = Search(request, profile);

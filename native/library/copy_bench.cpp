@@ -35,14 +35,14 @@ Status CopyBench::MakeStreams() {
   return {};
 }
 
-Result<std::unique_ptr<Rig>> CopyBench::RigOf(int engine, int64_t rows, int64_t width) const {
+Result<std::unique_ptr<Rig>> CopyBench::RigOf(int engine, int64_t rows, int64_t width,
+                                              Math math) const {
   ConvShape shape;
   shape.n = kCopyWidth / width;
   shape.k = shape.c = kCopyChannels;
   shape.in = shape.out = {1, rows, width};
-  return Rig::Make(device_, engine,
-                   SampleOf(shape, DType::kFloat32, Math::kFp32, Direction::kForward), limit_,
-                   Timed::kCopies);
+  return Rig::Make(device_, engine, SampleOf(shape, DType::kFloat32, math, Direction::kForward),
+                   limit_, Timed::kCopies);
 }
 
 Result<std::unique_ptr<Rig>> CopyBench::FirstRig(int64_t rows, int64_t width, bool plain) const {
@@ -96,14 +96,26 @@ Result<CopyBench::Pair> CopyBench::FetchAndDrain(Rig& rig, const Host& from, con
   return pair;
 }
 
-Timing CopyBench::BestOfBoth(Rig& rig, const Host& from, const Host& to, int runs) const {
+Timing CopyBench::BestOfBoth(Rig& rig, const Host& from, const Host& to) const {
   std::vector<double> seconds;
   for (int i = 0; i < kCopyRepetitions; ++i) {
-    const auto pair = FetchAndDrain(rig, from, to, runs);
+    const auto pair = FetchAndDrain(rig, from, to);
     if (!pair.ok()) return {};
     seconds.push_back(pair->All());
   }
   return TimingOf(std::move(seconds));
+}
+
+CopyBench::Each CopyBench::MiddleOfEach(Rig& rig, const Host& from, const Host& to,
+                                        int runs) const {
+  std::vector<double> fetches, drains;
+  for (int i = 0; i < 2 * kCopyRepetitions; ++i) {
+    const auto pair = FetchAndDrain(rig, from, to, runs);
+    if (!pair.ok()) return {};
+    fetches.push_back(SecondsOf(pair->fetched));
+    drains.push_back(SecondsOf(pair->drained));
+  }
+  return {MiddleOf(std::move(fetches)), MiddleOf(std::move(drains))};
 }
 
 Status CopyBench::InTurn(const OwnedStream& first, const OwnedStream& then) const {

@@ -15,7 +15,7 @@ namespace oocdnn {
 // The tensors that are copied: channels, columns, fewer columns, bytes of an element.
 constexpr int64_t kCopyChannels = 64, kCopyWidth = 112, kCopyNarrow = kCopyWidth / 8;
 constexpr int64_t kCopyElement = 4;
-constexpr int64_t kCopyBytes = 33554432;  // of host memory that the largest of them fits
+constexpr int64_t kCopyBytes = 41943040;  // of host memory that the largest of them fits
 constexpr int kCopyRepetitions = 5;
 
 class CopyBench {
@@ -39,7 +39,8 @@ class CopyBench {
   }
 
   // Tiles of so many rows of so many columns; with fewer of these, more images make up for it.
-  [[nodiscard]] Result<std::unique_ptr<Rig>> RigOf(int engine, int64_t rows, int64_t width) const;
+  [[nodiscard]] Result<std::unique_ptr<Rig>> RigOf(int engine, int64_t rows, int64_t width,
+                                                   Math math = Math::kFp32) const;
   // Of the engine that the planner would ask first. `plain`: of those whose tiles lie as the host's
   // and whose copies so take one step, where there are any.
   [[nodiscard]] Result<std::unique_ptr<Rig>> FirstRig(int64_t rows, int64_t width,
@@ -58,7 +59,12 @@ class CopyBench {
   [[nodiscard]] Result<Pair> FetchAndDrain(Rig& rig, const Host& from, const Host& to,
                                            int runs = 0) const;
   // From the first beginning to the last end.
-  [[nodiscard]] Timing BestOfBoth(Rig& rig, const Host& from, const Host& to, int runs = 0) const;
+  [[nodiscard]] Timing BestOfBoth(Rig& rig, const Host& from, const Host& to) const;
+  // Of each for itself, while the other and those convolutions go on.
+  struct Each {
+    Timing fetch, drain;
+  };
+  [[nodiscard]] Each MiddleOfEach(Rig& rig, const Host& from, const Host& to, int runs) const;
 
   // What is enqueued on `then` waits for what was on `first`.
   [[nodiscard]] Status InTurn(const OwnedStream& first, const OwnedStream& then) const;

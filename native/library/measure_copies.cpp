@@ -1,5 +1,4 @@
 // The wires of each engine, whose tiles lie as it wants them.
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -35,14 +34,12 @@ Timing Together(const CopyBench& bench, Rig& rig, const Host& from, const Host& 
     const double left = 2.0 - (all - together) / single;  // of two copies
     seconds.push_back(together > all / 2 && left > 0.0 ? together * 2.0 / left : all);
   }
-  std::sort(seconds.begin(), seconds.end());
-  seconds.erase(seconds.begin(), seconds.begin() + static_cast<long>(seconds.size() / 2));
-  return TimingOf(std::move(seconds));
+  return MiddleOf(std::move(seconds));
 }
 
 // Nothing where a copy fails.
 std::vector<Found> MeasureWire(const CopyBench& bench, Rig& rig, bool channels_last,
-                               const RowTimings& rows, const Timing& hop) {
+                               const RowsBothWays& rows, const Timing& hop) {
   const Host from = bench.In(kCopyWidth, channels_last), to = bench.Out(kCopyWidth, channels_last);
   const double bytes = rig.bytes(Operand::kX);
   const Timing fetch = bench.BestFetch(rig, from), drain = bench.BestDrain(rig, to);
@@ -59,8 +56,10 @@ std::vector<Found> MeasureWire(const CopyBench& bench, Rig& rig, bool channels_l
                        double factor) {
     if (timing.ok()) found.push_back({name, general, timing.seconds * factor, timing.evidence()});
   };
-  add("row_bytes", &Profile::row_bytes, rows.near, rate);
-  add("far_row_bytes", &Profile::far_row_bytes, Slower(rows.near, rows.far), rate);
+  add("fetch_row_bytes", &Profile::fetch_row_bytes, rows.fetch.near, rate);
+  add("far_fetch_row_bytes", &Profile::far_fetch_row_bytes, rows.fetch.far, rate);
+  add("drain_row_bytes", &Profile::drain_row_bytes, rows.drain.near, back);
+  add("far_drain_row_bytes", &Profile::far_drain_row_bytes, rows.drain.far, back);
   add("hop", &Profile::hop_seconds, hop, 1.0);
   return found;
 }
@@ -87,12 +86,12 @@ void MeasureMove(const CopyBench& bench, const Rig& rig, Profile* profile) {
 
 // The rates of the first engine that serves go for all for which no others are measured.
 void MeasureWires(const CopyBench& bench, Profile* profile) {
-  const RowTimings most = MeasureMostRows(bench);
+  const RowsBothWays most = MeasureMostRows(bench);
   bool first = true;
   for (int engine = 0; engine < static_cast<int>(bench.device().engines().size()); ++engine) {
     const EngineInfo& info = bench.device().engines()[static_cast<size_t>(engine)];
     if (!first && IsLastResort(info)) continue;
-    const RowTimings rows = bench.shared_engines() ? MeasureRows(bench, engine) : most;
+    const RowsBothWays rows = bench.shared_engines() ? MeasureRows(bench, engine) : most;
     const Timing hop = MeasureHop(bench, engine);
     auto rig = bench.RigOf(engine, kRows, kCopyWidth);
     if (!rig.ok()) continue;

@@ -1,9 +1,6 @@
 // In both directions at once, as in a pipeline, where engines do not share their hardware.
 #include "library/measure_rows.hpp"
 
-#include <algorithm>
-#include <utility>
-
 #include "library/measure.hpp"
 
 namespace oocdnn {
@@ -18,60 +15,71 @@ struct NearRows {
 };
 constexpr NearRows kNear{20, kCopyWidth / 2, 12544};     // too short for a copy engine at its best
 constexpr NearRows kNearOfCores{288, kCopyWidth, 1792};  // where cores copy
-// Of a plane of few columns: 16 KB, a piece of a large one; and from one to the next: see
-// MemoryOrder.
-constexpr int64_t kFarRows = 288, kFarPitch = 65536;
-constexpr int64_t kFarPlanes = kCopyWidth / kCopyNarrow * kCopyChannels;
+// Of a plane 47 KB, as tiles of large images have them, and from one to the next: see MemoryOrder.
+// A GPU loses time at each 64 KB that a row has a part of only (docs/results/h200/copies.txt): with
+// this pitch rows begin at all quarters of them, and no two share one.
+constexpr int64_t kFarRows = 432, kFarWidth = kCopyWidth / 4, kFarPitch = 147456;
+constexpr int64_t kFarPlanes = kCopyWidth / kFarWidth * kCopyChannels;
 static_assert(kFarPlanes * kFarPitch <= kCopyBytes && kNear.Count() * kNear.pitch <= kCopyBytes &&
               kNearOfCores.Count() * kNearOfCores.pitch <= kCopyBytes);
-// Convolutions that go on beside a copy: kernels slow a GPU's copies of rows that lie far apart by
-// a third (docs/results/h200/copies.txt).
+// Convolutions that go on beside a copy: the more a GPU's kernels use its memory, the longer copies
+// of rows that lie far apart take, by a third where tensor cores compute; fp32 without them hardly
+// matters.
 constexpr int kBusyRuns = 16;
+constexpr Math kBusyMath = Math::kTf32;
 
 // The caller's tensor: from one row to the next so many columns, and see Host.
 struct RowLayout {
   int64_t width, plane_pitch = 0;
 };
 
-// What the rows of one take longer than the same elements side by side; it may be nothing.
-Timing Excess(const CopyBench& bench, Rig& rig, RowLayout gaps, RowLayout dense, int runs) {
-  const auto best = [&](const RowLayout& rows) {
-    const Host from = bench.In(rows.width, false, rows.plane_pitch);
-    const Host to = bench.Out(rows.width, false, rows.plane_pitch);
-    return bench.shared_engines() ? bench.BestFetch(rig, from)
-                                  : bench.BestOfBoth(rig, from, to, runs);
-  };
-  return Beyond(best(gaps), best(dense));
+CopyBench::Each TimesOf(const CopyBench& bench, Rig& rig, const RowLayout& rows, int runs) {
+  const Host from = bench.In(rows.width, false, rows.plane_pitch);
+  const Host to = bench.Out(rows.width, false, rows.plane_pitch);
+  if (bench.shared_engines()) return {bench.BestFetch(rig, from), bench.BestDrain(rig, to)};
+  return bench.MiddleOfEach(rig, from, to, runs);
 }
 
-}  // namespace
+// What each of `count` rows takes longer in one layout than in the other; it may be nothing.
+CopyBench::Each Excess(const CopyBench& bench, Rig& rig, RowLayout gaps, RowLayout dense, int runs,
+                       int64_t count) {
+  const CopyBench::Each slow = TimesOf(bench, rig, gaps, runs);
+  const CopyBench::Each fast = TimesOf(bench, rig, dense, runs);
+  const auto parts = static_cast<double>(count);
+  return {Share(Beyond(slow.fetch, fast.fetch), parts),
+          Share(Beyond(slow.drain, fast.drain), parts)};
+}
 
+// The one that takes longer, of those that were measured.
 Timing Slower(const Timing& a, const Timing& b) {
   return a.ok() && (!b.ok() || a.seconds >= b.seconds) ? a : b;
 }
 
-RowTimings MeasureRows(const CopyBench& bench, int engine) {
-  RowTimings timings;
-  const NearRows& near = bench.shared_engines() ? kNearOfCores : kNear;
-  if (const auto rig = bench.RigOf(engine, near.rows, near.width); rig.ok()) {
-    const Timing all = Excess(bench, *rig.value(), {near.pitch / kCopyElement}, {near.width}, 0);
-    timings.near = Share(all, static_cast<double>(near.Count()));
-  }
-  if (const auto rig = bench.RigOf(engine, kFarRows, kCopyNarrow); rig.ok()) {
-    const Timing all =
-        Excess(bench, *rig.value(), {kCopyNarrow, kFarPitch}, {kCopyNarrow}, kBusyRuns);
-    timings.far = Share(all, kFarPlanes);
-  }
-  return timings;
+RowTimings Slower(const RowTimings& a, const RowTimings& b) {
+  return {Slower(a.near, b.near), Slower(a.far, b.far)};
 }
 
-RowTimings MeasureMostRows(const CopyBench& bench) {
-  RowTimings most;
+}  // namespace
+
+RowsBothWays MeasureRows(const CopyBench& bench, int engine) {
+  CopyBench::Each near, far;
+  const NearRows& rows = bench.shared_engines() ? kNearOfCores : kNear;
+  if (const auto rig = bench.RigOf(engine, rows.rows, rows.width); rig.ok()) {
+    near = Excess(bench, *rig.value(), {rows.pitch / kCopyElement}, {rows.width}, 0, rows.Count());
+  }
+  if (const auto rig = bench.RigOf(engine, kFarRows, kFarWidth, kBusyMath); rig.ok()) {
+    far = Excess(bench, *rig.value(), {kFarWidth, kFarPitch}, {kFarWidth}, kBusyRuns, kFarPlanes);
+  }
+  return {{near.fetch, Slower(near.fetch, far.fetch)}, {near.drain, Slower(near.drain, far.drain)}};
+}
+
+RowsBothWays MeasureMostRows(const CopyBench& bench) {
+  RowsBothWays most;
   const std::vector<EngineInfo>& engines = bench.device().engines();
   for (size_t engine = 0; engine < engines.size() && !bench.shared_engines(); ++engine) {
     if (engine > 0 && IsLastResort(engines[engine])) continue;
-    const RowTimings rows = MeasureRows(bench, static_cast<int>(engine));
-    most = {Slower(most.near, rows.near), Slower(most.far, rows.far)};
+    const RowsBothWays rows = MeasureRows(bench, static_cast<int>(engine));
+    most = {Slower(most.fetch, rows.fetch), Slower(most.drain, rows.drain)};
   }
   return most;
 }

@@ -5,17 +5,20 @@
 
 namespace oocdnn {
 
-// Seconds of one row; not ok where that could not be measured.
+// Seconds of one row; not ok where that could not be measured. No far row takes less than a near
+// one.
 struct RowTimings {
   Timing near, far;
 };
 
-// The one that takes longer, of those that were measured.
-Timing Slower(const Timing& a, const Timing& b);
+// By direction: a GPU's drains lose more to far rows than its fetches do.
+struct RowsBothWays {
+  RowTimings fetch, drain;
+};
 
-RowTimings MeasureRows(const CopyBench& bench, int engine);
+RowsBothWays MeasureRows(const CopyBench& bench, int engine);
 // What an engine's own kernels do not disturb, others' would: of all engines the most. Not ok where
 // engines share their hardware.
-RowTimings MeasureMostRows(const CopyBench& bench);
+RowsBothWays MeasureMostRows(const CopyBench& bench);
 
 }  // namespace oocdnn

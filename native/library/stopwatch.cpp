@@ -15,6 +15,12 @@ Timing TimingOf(std::vector<double> seconds) {
   return {best, middle - best, static_cast<int64_t>(seconds.size())};
 }
 
+Timing MiddleOf(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  seconds.erase(seconds.begin(), seconds.begin() + static_cast<long>(seconds.size() / 2));
+  return TimingOf(std::move(seconds));
+}
+
 Timing Share(const Timing& whole, double parts) {
   return {whole.seconds / parts, whole.excess / parts, whole.samples};
 }

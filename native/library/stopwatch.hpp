@@ -25,6 +25,8 @@ struct Timing {
 };
 
 Timing TimingOf(std::vector<double> seconds);
+// The same of the slower half: for what is timed beside other work, which the fastest run missed.
+Timing MiddleOf(std::vector<double> seconds);
 // Of each of so many parts.
 Timing Share(const Timing& whole, double parts);
 // What `whole` takes longer than `part`, at least nothing.

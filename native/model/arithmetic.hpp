@@ -19,9 +19,12 @@ struct TileSize {
 // Operations per second of each, of the time beyond what a run costs anyhow.
 using TileRates = std::map<TileSize, double>;
 
-// Of a run of a tile, what is arithmetic: less what every run costs, and at least a quarter.
+// Of a run of a tile, what is arithmetic: less what every run costs, which is known from another
+// tile. Where that would be most of the run, the little that is left says nothing of the
+// arithmetic: no more than half is taken off, so that no tile is said to be more than twice as fast
+// as it was seen.
 constexpr double AloneSeconds(double run, double fixed) {
-  constexpr double kLeastShare = 0.25;
+  constexpr double kLeastShare = 0.5;
   return run - fixed > kLeastShare * run ? run - fixed : kLeastShare * run;
 }
 

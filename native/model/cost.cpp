@@ -113,7 +113,7 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile, dou
 }
 
 double Rates::FetchSeconds(Operand operand, int64_t elements, const RowCount& rows) const {
-  return TransferSeconds(operand, wire_.fetch, elements, rows);
+  return TransferSeconds(operand, wire_.fetch, wire_.fetch_rows, elements, rows);
 }
 
 double Rates::MoveSeconds(Operand operand, int64_t elements) const {
@@ -123,18 +123,17 @@ double Rates::MoveSeconds(Operand operand, int64_t elements) const {
 }
 
 double Rates::DrainSeconds(Operand operand, int64_t elements, const RowCount& rows) const {
-  return TransferSeconds(operand, wire_.drain, elements, rows);
+  return TransferSeconds(operand, wire_.drain, wire_.drain_rows, elements, rows);
 }
 
-double Rates::TransferSeconds(Operand operand, double rate, int64_t elements,
-                              const RowCount& rows) const {
+double Rates::TransferSeconds(Operand operand, double rate, const RowBytes& on_top,
+                              int64_t elements, const RowCount& rows) const {
   const int64_t size = operand == Operand::kSaved ? 1 : element_bytes_;
   const double bytes = static_cast<double>(elements) * static_cast<double>(size);
   const auto far = static_cast<double>(rows.far), near = static_cast<double>(rows.all) - far;
   switch (home_[Index(operand)]) {
     case Home::kHost:
-      return profile_.copy_seconds +
-             (bytes + near * wire_.row_bytes + far * wire_.far_row_bytes) / rate;
+      return profile_.copy_seconds + (bytes + near * on_top.near + far * on_top.far) / rate;
     case Home::kDevice:
       return profile_.copy_seconds + (bytes + (near + far) * wire_.inside_row_bytes) / wire_.inside;
     case Home::kTile: break;
@@ -142,8 +141,13 @@ double Rates::TransferSeconds(Operand operand, double rate, int64_t elements,
   return 0.0;
 }
 
+// Backward data gathers every row of dx: of a tile that holds rows of other tiles, those too, and
+// of one that is padded none for the rows of dy that reach beyond it.
 ConvShape Rates::ChargedFor(const ConvShape& tile) const {
   ConvShape charged = tile;
+  for (int s = 0; s < 3 && problem_.direction == Direction::kBackwardData; ++s) {
+    charged.out[s] = CeilDiv(tile.in[s], tile.stride[s]);
+  }
   if (problem_.direction != Direction::kBackwardBias) {  // which is computed in no blocks
     charged.k = std::min(RoundUp(tile.k, channels_at_once_), problem_.shape.k);
     charged.c = std::min(RoundUp(tile.c, channels_at_once_), problem_.shape.c);

@@ -23,7 +23,8 @@ class Rates {
   // Of so many elements of a tile that are rolled over, by what computes.
   [[nodiscard]] double MoveSeconds(Operand operand, int64_t elements) const;
   // One tile's convolution, as it was timed, or else: padded rows count, as the device computes
-  // them too; and a channel axis that is cut is charged in whole blocks, see EngineInfo.
+  // them too; backward data is charged by the rows of dx in its tile, of which a stride's worth
+  // counts as one of dy; and a channel axis that is cut in whole blocks, see EngineInfo.
   [[nodiscard]] double RunSeconds(const ConvShape& tile) const;
   // The same of a short tile, whose `usual` neighbour may have been timed.
   [[nodiscard]] double ShortRunSeconds(const ConvShape& tile, const ConvShape& usual) const;
@@ -58,8 +59,9 @@ class Rates {
   [[nodiscard]] bool shared_engines() const { return profile_.shared_engines; }
 
  private:
-  [[nodiscard]] double TransferSeconds(Operand operand, double rate, int64_t elements,
-                                       const RowCount& rows) const;
+  // `rate`, `on_top`: of the wire in that direction.
+  [[nodiscard]] double TransferSeconds(Operand operand, double rate, const RowBytes& on_top,
+                                       int64_t elements, const RowCount& rows) const;
   // The tile as it is charged, see RunSeconds.
   [[nodiscard]] ConvShape ChargedFor(const ConvShape& tile) const;
   // Whether copies go through bounce memory, and so hold up the convolutions beside them.

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 
 #include "base/checked.hpp"
-#include "model/rows.hpp"
 
 namespace oocdnn {
 namespace {
@@ -42,6 +42,27 @@ int64_t Positive(int64_t first, int64_t last, int64_t n) {
   return first > 0 || last > 0 ? n - 1 : 0;
 }
 
+// The inverse of an odd number modulo 2^64, by Newton's steps: each doubles the bits that are
+// right, of which there are three at first.
+uint64_t Inverse(uint64_t odd) {
+  uint64_t inverse = odd;
+  for (int bits = 3; bits < 64; bits *= 2) inverse *= 2 - odd * inverse;
+  return inverse;
+}
+
+// How many of them are multiples of `piece`, a power of two; 0 is one.
+int64_t Multiples(int64_t first, int64_t last, int64_t n, int64_t piece) {
+  const int64_t step = n > 1 ? (last - first) / (n - 1) : 0;
+  const int64_t common = std::gcd(step, piece);
+  if (first % common != 0) return 0;
+  const int64_t period = piece / common;  // from one to the next
+  if (period == 1) return n;
+  const uint64_t before =
+      Inverse(static_cast<uint64_t>(step / common)) * static_cast<uint64_t>(-(first / common));
+  const auto one = static_cast<int64_t>(before & static_cast<uint64_t>(period - 1));
+  return one < n ? (n - 1 - one) / period + 1 : 0;
+}
+
 // Sums over the tiles of one axis. Where neither end of the box crosses an end of the tensor,
 // shares are linear in the number of the tile, so stretches of alike tiles are summed at once: a
 // long axis in short tiles costs little more than a short one.
@@ -53,19 +74,18 @@ class Summation {
         operand_(operand),
         axis_(axis),
         dimension_(DimensionOf(problem, operand, axis)),
+        piece_(PieceOf(problem, operand, dimension_)),
         count_(tiling.Count(axis)) {}
 
   CutRows Run() {
-    CutRows rows{dimension_, 0, 0, 0, 0, 0, 0};
+    CutRows rows{dimension_, 0, {0, 0, 0}, {0, 0, 0}, 0};
     for (int64_t i = 0; i < count_;) {
       const int64_t n = Stretch(i);
       const Share first = ShareAt(i), last = n == 1 ? first : ShareAt(i + n - 1);
       rows.extents = Add(rows.extents, Series(first.extent, last.extent, n));
-      rows.valid = Add(rows.valid, Series(first.valid, last.valid, n));
-      rows.rolled = Add(rows.rolled, Series(first.rolled, last.rolled, n));
+      Count(first.valid, last.valid, n, &rows.valid);
+      Count(first.rolled, last.rolled, n, &rows.rolled);
       rows.kept = Add(rows.kept, Series(first.kept, last.kept, n));
-      rows.filled += Positive(first.valid, last.valid, n);
-      rows.filled_rolled += Positive(first.rolled, last.rolled, n);
       i += n;
     }
     return rows;
@@ -77,6 +97,12 @@ class Summation {
     bool empty, before, begins, ends;
     bool operator==(const Kind&) const = default;
   };
+
+  void Count(int64_t first, int64_t last, int64_t n, StepCount* fetched) const {
+    fetched->all = Add(fetched->all, Series(first, last, n));
+    fetched->filled += Positive(first, last, n);
+    fetched->partial += n - Multiples(first, last, n, piece_);
+  }
 
   [[nodiscard]] Range RangeOf(int64_t i) const {
     TileIndex index{};
@@ -122,6 +148,7 @@ class Summation {
   Operand operand_;
   Axis axis_;
   int dimension_;
+  int64_t piece_;
   int64_t count_;
 };
 

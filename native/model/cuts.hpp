@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "geom/tiling.hpp"
+#include "model/rows.hpp"
 
 namespace oocdnn {
 
@@ -14,12 +15,9 @@ namespace oocdnn {
 struct CutRows {
   int dimension = 0;
   int64_t extents = 1;  // rows of the tiles, zero rows too
-  int64_t valid = 1;    // rows that a fetch of every tile brings
-  int64_t rolled = 1;   // the same where each tile takes over the rows that it shares with the last
+  StepCount valid;      // rows that a fetch of every tile brings
+  StepCount rolled;     // the same where each tile takes over the rows that it shares with the last
   int64_t kept = 0;     // rows taken over that way, zero rows too
-  // Tiles of which there is anything to fetch: not those that hold padding alone, nor, where rows
-  // are rolled, those whose rows the last tile has.
-  int64_t filled = 1, filled_rolled = 1;
 };
 
 struct AxisCut {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 
 #include "base/checked.hpp"
 #include "model/orders.hpp"
+#include "model/pieces.hpp"
 #include "model/rank.hpp"
 
 namespace oocdnn {
@@ -66,7 +68,12 @@ FamilySearch::FamilySearch(TileSpace* space, const PlanRequest& request, const P
       frugal_bytes_(static_cast<int64_t>(
           kFrugalShare * static_cast<double>(std::max<int64_t>(request.budget, 0)))),
       keeper_(effort.kept),
-      frugal_(kFrugal) {}
+      frugal_(kFrugal) {
+  const MemoryOrder memory(problem());
+  for (int i = 0; i < kAxes; ++i) {
+    pieces_[i] = PieceLengths(request_, memory, static_cast<Axis>(i));
+  }
+}
 
 std::vector<RankedCandidate> FamilySearch::Run() {
   const LengthLists lengths = Lists();
@@ -95,7 +102,23 @@ LengthLists FamilySearch::Lists() const {
     }
     if (tilings <= effort_.tilings) break;
   }
+  for (int i = 0; i < kAxes; ++i) {
+    if (lists[i].size() > 1) PutPieces(static_cast<Axis>(i), &lists[i]);
+  }
   return lists;
+}
+
+// Refine looks between, and beyond what is a piece too many or too few in a long row matters
+// little.
+void FamilySearch::PutPieces(Axis axis, std::vector<int64_t>* lengths) const {
+  const int64_t extent = ExtentsOf(problem())[Index(axis)];
+  for (const int64_t piece : pieces_[Index(axis)]) {
+    for (const int64_t pieces : {1, 2, 4, 8}) {
+      if (const int64_t length = Mul(piece, pieces); length < extent) lengths->push_back(length);
+    }
+  }
+  std::sort(lengths->begin(), lengths->end(), std::greater<>());
+  lengths->erase(std::unique(lengths->begin(), lengths->end()), lengths->end());
 }
 
 // The family's share of the lengths of the summed channels; all lengths of other axes.
@@ -147,7 +170,8 @@ void FamilySearch::Refine(const LengthLists& lengths) {
   }
 }
 
-// Cuts of balanced lengths between the neighbours of `cut` in a list that is sorted downward.
+// Cuts of balanced lengths, and of whole pieces, between the neighbours of `cut` in a list that is
+// sorted downward.
 std::vector<const AxisCut*> FamilySearch::Near(const AxisCut& cut,
                                                const std::vector<int64_t>& list) {
   const int64_t extent = ExtentsOf(problem())[Index(cut.axis)];
@@ -164,6 +188,10 @@ std::vector<const AxisCut*> FamilySearch::Near(const AxisCut& cut,
   std::vector<int64_t> lengths;
   for (int64_t pieces = least; pieces <= most; pieces += stride) {
     lengths.push_back(CeilDiv(extent, pieces));
+    for (const int64_t piece : pieces_[Index(cut.axis)]) {
+      const int64_t rounded = RoundUp(lengths.back(), piece);
+      if (rounded < longer) lengths.push_back(rounded);
+    }
   }
   std::vector<const AxisCut*> cuts;
   for (const int64_t length : Restrict(cut.axis, std::move(lengths))) {

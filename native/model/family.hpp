@@ -57,6 +57,8 @@ class FamilySearch {
  private:
   [[nodiscard]] const Problem& problem() const { return request_.problem; }
   [[nodiscard]] LengthLists Lists() const;
+  // Adds lengths at which rows of memory are made of whole pieces.
+  void PutPieces(Axis axis, std::vector<int64_t>* lengths) const;
   [[nodiscard]] std::vector<int64_t> Restrict(Axis axis, std::vector<int64_t> lengths) const;
   std::vector<const AxisCut*> Near(const AxisCut& cut, const std::vector<int64_t>& list);
   void Consider(const Cuts& cuts);
@@ -77,6 +79,7 @@ class FamilySearch {
   bool cut_;
   const Effort& effort_;
   int64_t frugal_bytes_;
+  LengthLists pieces_;      // see PieceLengths
   Keeper keeper_, frugal_;  // all points, and the frugal ones
   std::set<Cuts> refined_;
   std::vector<RankedCandidate> priced_;

@@ -106,10 +106,18 @@ WireRates Profile::Wire(const std::string& engine, bool channels_last) const {
     const auto found = wires.find(WireKey(engine, channels_last, name));
     return found == wires.end() ? general : found->second;
   };
-  return {rate("fetch", fetch_bytes_per_second), rate("drain", drain_bytes_per_second),
-          rate("both", both_bytes_per_second),   rate("row_bytes", row_bytes),
-          rate("far_row_bytes", far_row_bytes),  rate("inside", move_bytes_per_second),
-          rate("inside_row_bytes", 0.0),         rate("hop", hop_seconds)};
+  return {
+      .fetch = rate("fetch", fetch_bytes_per_second),
+      .drain = rate("drain", drain_bytes_per_second),
+      .both = rate("both", both_bytes_per_second),
+      .fetch_rows = {rate("fetch_row_bytes", fetch_row_bytes),
+                     rate("far_fetch_row_bytes", far_fetch_row_bytes)},
+      .drain_rows = {rate("drain_row_bytes", drain_row_bytes),
+                     rate("far_drain_row_bytes", far_drain_row_bytes)},
+      .inside = rate("inside", move_bytes_per_second),
+      .inside_row_bytes = rate("inside_row_bytes", 0.0),
+      .hop = rate("hop", hop_seconds),
+  };
 }
 
 }  // namespace oocdnn

@@ -15,11 +15,15 @@
 
 namespace oocdnn {
 
+// Bytes that each contiguous row of a transfer costs on top of its own.
+struct RowBytes {
+  double near, far;  // `far`: of a row that begins far from the one before (see RowCount)
+};
+
 // What crosses between the caller's memory and tiles.
 struct WireRates {
   double fetch, drain, both;  // bytes per second; `both`: the two directions together
-  double row_bytes;           // that each contiguous row of a transfer costs on top,
-  double far_row_bytes;       // and each that begins far from the one before (MemoryOrder)
+  RowBytes fetch_rows, drain_rows;
   // The same between tiles and the device's own memory, where no row is far.
   double inside, inside_row_bytes;
   double hop;  // seconds, see Profile::hop_seconds
@@ -48,11 +52,12 @@ struct Profile {
   std::string date;             // of the first measurement, ISO 8601, UTC
   bool shared_engines = false;  // copies and compute take turns: times add up, nothing overlaps
   double fetch_bytes_per_second = 8e9, drain_bytes_per_second = 8e9;
-  double both_bytes_per_second = 12e9;        // the two directions together
-  double move_bytes_per_second = 20e9;        // inside the device: rolled rows, finishing passes
-  double row_bytes = 64, far_row_bytes = 64;  // see WireRates
-  double copy_seconds = 20e-6;                // of one copy beyond its bytes
-  double run_seconds = 30e-6;                 // fixed cost of one tile's convolution
+  double both_bytes_per_second = 12e9;  // the two directions together
+  double move_bytes_per_second = 20e9;  // inside the device: rolled rows, finishing passes
+  double fetch_row_bytes = 64, far_fetch_row_bytes = 64;  // see RowBytes
+  double drain_row_bytes = 64, far_drain_row_bytes = 64;
+  double copy_seconds = 20e-6;  // of one copy beyond its bytes
+  double run_seconds = 30e-6;   // fixed cost of one tile's convolution
   double step_seconds = 10e-6;  // of the host, to enqueue one tile, beside what goes on
   double hop_seconds = 10e-6;   // until what waits for the end of other work begins
   // Floating-point operations per second by "engine/type/direction" ("onednn/f32/fwd",

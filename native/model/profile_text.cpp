@@ -14,7 +14,7 @@
 namespace oocdnn {
 namespace {
 
-constexpr std::string_view kMagic = "oocdnn-profile ", kVersion = "7", kEnd = "end";
+constexpr std::string_view kMagic = "oocdnn-profile ", kVersion = "8", kEnd = "end";
 constexpr std::string_view kUnmeasured = "unmeasured", kMeasured = "measured";
 constexpr std::string_view kSamples = "samples ", kSpread = " spread ", kUnknown = "unknown";
 constexpr std::string_view kFlag = "shared_engines";

@@ -34,11 +34,11 @@ Cost Learn(const PlanRequest& request, const Candidate& candidate, double run_se
 // Beside convolutions, what computes rolls rows over and finishes tiles: that is as predicted.
 double RunSecondsOf(const PlanRequest& request, const Candidate& candidate, const Profile& profile,
                     double busy_seconds) {
-  constexpr double kNothing = 1e-12, kLeastShare = 0.25;
+  constexpr double kNothing = 1e-12;
   const Rates rates(request, candidate.engine, profile);
   const double all = PriceOf(request, candidate, profile).compute_seconds;
   const double others = PriceOf(request, candidate, profile, kNothing).compute_seconds;
-  const double runs = std::max(busy_seconds - others, kLeastShare * busy_seconds);
+  const double runs = AloneSeconds(busy_seconds, others);
   const double predicted = rates.RunSeconds(TileShape(request.problem, candidate.tiling));
   return rates.UndisturbedSeconds(predicted * runs / (all - others));
 }

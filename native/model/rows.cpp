@@ -2,10 +2,19 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 
 #include "base/checked.hpp"
 
 namespace oocdnn {
+namespace {
+
+// What the output held before lies where the output does.
+const Dims& StrideOf(const Problem& problem, Operand operand) {
+  return problem.stride[Index(operand == Operand::kOld ? problem.output() : operand)];
+}
+
+}  // namespace
 
 Operand ShapedAs(const Problem& problem, Operand operand) {
   const bool like_output = operand == Operand::kOld || operand == Operand::kResidual;
@@ -22,22 +31,20 @@ MemoryOrder::MemoryOrder(const Problem& problem) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (!problem.Has(operand)) continue;
-    // What the output held before lies where the output does.
-    const Operand place = operand == Operand::kOld ? problem.output() : operand;
-    const Dims& stride = problem.stride[Index(place)];
+    const Dims& stride = StrideOf(problem, operand);
     const Dims dims = problem.DimsOf(operand);
     std::vector<int> order;
     for (int d = 0; d < 6; ++d) {
       if (dims[d] > 1) order.push_back(d);
       const bool far = std::abs(stride[d]) >= kFarBytes / SizeOf(problem.DTypeOf(operand));
-      outside_[i][d] = far ? Step::kFar : Step::kNear;
+      outside_[i].along[d] = far ? Step::kFar : Step::kNear;
     }
     std::sort(order.begin(), order.end(), [&](int a, int b) { return stride[a] < stride[b]; });
     int64_t next = 1;
     for (const int d : order) {
       if (stride[d] != next) break;
       next = Mul(next, dims[d]);
-      dense_[i].push_back({d, kAxes});
+      dense_[i].push_back({d, kAxes, PieceOf(problem, operand, d)});
     }
     for (int a = 0; a < kAxes; ++a) {
       const auto axis = static_cast<Axis>(a);
@@ -51,17 +58,37 @@ MemoryOrder::MemoryOrder(const Problem& problem) {
 
 MemoryOrder::Steps MemoryOrder::StepsOf(Operand operand, const AxisArray& counts) const {
   Steps steps = outside_[Index(operand)];
+  const Dimension* last = nullptr;
   for (const Dimension& dimension : dense_[Index(operand)]) {
-    steps[dimension.number] = Step::kInRow;
+    steps.along[dimension.number] = Step::kInRow;
+    last = &dimension;
     if (dimension.axis < kAxes && counts[dimension.axis] > 1) break;
   }
+  if (last == nullptr) return steps;
+  steps.along[last->number] = Step::kRowEnd;
+  steps.piece = last->piece;
   return steps;
 }
 
-void RowCount::Multiply(MemoryOrder::Step step, int64_t steps) {
-  const int64_t some = std::min<int64_t>(steps, 1);
-  all = Mul(all, step == MemoryOrder::Step::kInRow ? some : steps);
-  far = Mul(far, step == MemoryOrder::Step::kFar ? steps : some);
+StepCount OneTile(int64_t steps, int64_t piece) {
+  return {steps, std::min<int64_t>(steps, 1), steps % piece != 0 ? 1 : 0};
+}
+
+void RowCount::Multiply(MemoryOrder::Step step, const StepCount& steps) {
+  const bool inside = step == MemoryOrder::Step::kInRow || step == MemoryOrder::Step::kRowEnd;
+  all = Mul(all, inside ? steps.filled : steps.all);
+  switch (step) {
+    case MemoryOrder::Step::kRowEnd: far = Mul(far, steps.partial); return;
+    case MemoryOrder::Step::kFar: far = Mul(far, steps.all); return;
+    default: far = Mul(far, steps.filled);
+  }
+}
+
+// A dimension that no row runs along may have any stride.
+int64_t PieceOf(const Problem& problem, Operand operand, int dimension) {
+  const int64_t bytes =
+      Mul(StrideOf(problem, operand)[dimension], SizeOf(problem.DTypeOf(operand)));
+  return MemoryOrder::kFarBytes / std::gcd(MemoryOrder::kFarBytes, bytes);
 }
 
 }  // namespace oocdnn

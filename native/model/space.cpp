@@ -31,6 +31,14 @@ int64_t ShortestOf(const Problem& problem, Axis axis) {
   return MakeTiling(problem, lengths, false).length[Index(axis)];
 }
 
+// Whether what is left to fetch where rows are rolled over may have fewer whole pieces of memory.
+bool RollingBreaksRows(const Problem& problem, const Cuts& cuts, Operand operand) {
+  return Rolls(problem, operand) && std::any_of(cuts.begin(), cuts.end(), [&](const AxisCut* cut) {
+           const CutRows& rows = cut->rows[Index(operand)];
+           return IsSpatial(cut->axis) && rows.rolled.partial > rows.valid.partial;
+         });
+}
+
 }  // namespace
 
 struct TileSpace::Slots {
@@ -212,10 +220,16 @@ Depths TileSpace::MostSlots(const Slots& slots, int most) const {
 }
 
 // More slots never fetch more, though they may roll more over: so with the most of all, and without
-// what is rolled, no choice of slots costs less.
+// what is rolled, no choice of slots costs less. But where rows are rolled over, those left to
+// fetch may be no whole pieces of memory where the whole box's are, and so take longer.
 double TileSpace::RankBound(const Slots& slots, const Flows& flows, const Depths& most) const {
   Totals totals = TotalsOf(slots, flows, most);
-  for (Flow& flow : totals.flow) flow.move_seconds = 0.0;
+  for (int i = 0; i < kOperands; ++i) {
+    Flow& flow = totals.flow[i];
+    flow.move_seconds = 0.0;
+    flow.seconds = std::min(flow.seconds, flows[i][1].seconds);
+    flow.end_seconds = std::min(flow.end_seconds, flows[i][1].end_seconds);
+  }
   return RankBound(totals, CostOf(problem(), rates_, totals));
 }
 
@@ -232,7 +246,11 @@ void TileSpace::PutPoints(const Cuts& cuts, const Slots& slots, const LoopOrder&
     flows[i][depth] = FlowOf(problem(), rates_, cuts, order, static_cast<Operand>(i), depth);
   };
   for (int i = 0; i < kOperands; ++i) {
-    if (most[i] > 0) put_flow(i, most[i]);
+    if (most[i] == 0) continue;
+    put_flow(i, most[i]);
+    flows[i][1] = flows[i][most[i]];
+    const bool breaks = RollingBreaksRows(problem(), cuts, static_cast<Operand>(i));
+    if (most[i] > 1 && breaks) put_flow(i, 1);
   }
   if (RankBound(slots, flows, most) > Limit(wanted, slots.single, best)) return;
   for (int i = 0; i < kOperands; ++i) {

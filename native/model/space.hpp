@@ -88,8 +88,8 @@ class TileSpace {
   // The choice of that number among all ring depths up to `most`.
   [[nodiscard]] Depths DepthsOf(int choice, const Depths& most) const;
   [[nodiscard]] Totals TotalsOf(const Slots& slots, const Flows& flows, const Depths& depths) const;
-  // No price with these totals ranks below it; nor, with the flows of `most` slots alone, one of
-  // any number of slots.
+  // No price with these totals ranks below it; nor, with the flows of `most` slots and that of a
+  // single one of what rolls, one of any number of slots.
   [[nodiscard]] double RankBound(const Totals& totals, const Cost& cost) const;
   [[nodiscard]] double RankBound(const Slots& slots, const Flows& flows, const Depths& most) const;
   [[nodiscard]] double Limit(const Wanted& wanted, int64_t bytes, size_t best) const;

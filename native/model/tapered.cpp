@@ -47,7 +47,7 @@ Load LoadOf(const OperandStep& operand, const MemoryOrder::Steps& steps) {
     }
     const int64_t fetched = std::max<int64_t>(box.valid_end[d] - begin, 0);
     load.elements = Mul(load.elements, fetched);
-    load.rows.Multiply(steps[d], fetched);
+    load.rows.Multiply(steps[d], OneTile(fetched, steps.piece));
   }
   return load;
 }

@@ -31,16 +31,12 @@ OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrd
     const CutRows& rows = cut.rows[Index(operand)];
     const bool innermost = boxes == 1 && cut.count > 1;
     const bool rolls = innermost && depth >= 2 && IsSpatial(cut.axis) && Rolls(problem, operand);
-    const int64_t fetched = rolls ? rows.rolled : rows.valid;
-    const int64_t filled = rolls ? rows.filled_rolled : rows.filled;
+    const StepCount& fetched = rolls ? rows.rolled : rows.valid;
     if (rolls) rolled = &rows;
     if (!rolls) across = Mul(across, rows.extents);
     traffic.transfers = Mul(traffic.transfers, cut.count);
-    traffic.elements = Mul(traffic.elements, fetched);
-    const MemoryOrder::Step step = steps[rows.dimension];
-    const bool in_row = step == MemoryOrder::Step::kInRow;
-    traffic.rows.all = Mul(traffic.rows.all, in_row ? filled : fetched);
-    traffic.rows.far = Mul(traffic.rows.far, step == MemoryOrder::Step::kFar ? fetched : filled);
+    traffic.elements = Mul(traffic.elements, fetched.all);
+    traffic.rows.Multiply(steps[rows.dimension], fetched);
     boxes = Mul(boxes, cut.count);
   }
   if (rolled != nullptr) traffic.moved = Mul(Mul(across, rolled->kept), sequences);
@@ -48,7 +44,7 @@ OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrd
   for (int s = 0; s < 3; ++s) {
     const int64_t taps = problem.shape.filter[s];
     traffic.elements = Mul(traffic.elements, taps);
-    traffic.rows.Multiply(steps[kTaps + s], taps);
+    traffic.rows.Multiply(steps[kTaps + s], OneTile(taps, steps.piece));
   }
   return traffic;
 }

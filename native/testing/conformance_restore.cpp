@@ -1,6 +1,7 @@
 // Tiles of dy that Restore makes of dz and saved bits: of every kind of pool and of none, from
 // tiles that begin before the tensor, in its midst, and that pass its end.
 #include <bit>
+#include <cmath>
 
 #include "base/checked.hpp"
 #include "testing/conformance_boxes.hpp"
@@ -9,7 +10,7 @@
 namespace oocdnn::testing {
 namespace {
 
-constexpr int kRestorings = 80;
+constexpr int kRestorings = 80, kSquares = 480;
 constexpr double kShares = 36.0;  // a multiple of what an axis may count, on two axes, and 1
 
 // The whole of dz and of the codes of its bits, and a tile of dy.
@@ -26,18 +27,21 @@ struct Restoring {
   }
 };
 
-void RandomPool(Random& random, RestoreArgs* args) {
+// Any windows, or those of `square` rows and columns that touch or overlap by one: there are
+// kernels of their own for them.
+void RandomPool(Random& random, int64_t square, RestoreArgs* args) {
   Pool& pool = args->pool;
   pool.mode = static_cast<PoolMode>(random.Between(0, kPoolModes - 1));
   const bool clips = random.Between(0, 1) == 1;
   for (int s = 0; s < 3; ++s) {
     if (pool.pools()) {
-      pool.window[s] = random.Between(1, s == 0 ? 1 : 3);
-      pool.stride[s] = random.Between(1, 3);
+      const int64_t most = s == 0 ? 1 : 3;
+      pool.window[s] = square > 0 ? std::min(square, most) : random.Between(1, most);
+      pool.stride[s] = square > 0 ? std::min<int64_t>(pool.window[s], 2) : random.Between(1, 3);
       pool.pad_before[s] = random.Between(0, pool.window[s] - 1);
       pool.pad_after[s] = random.Between(0, pool.window[s] - 1);
     }
-    args->extent[s] = random.Between(pool.window[s], s == 2 ? 40 : 6);
+    args->extent[s] = random.Between(pool.window[s], s < 2 ? 6 : square > 0 ? 18 : 40);
   }
   if (pool.mode != PoolMode::kMax) {
     if (clips) args->saving = {Saved::kAlive, 1};
@@ -58,12 +62,13 @@ Held Around(int64_t first, int64_t end, int64_t all, Random& random) {
   return {begin, std::max<int64_t>(std::min(end, all) + random.Between(0, 2) - begin, 1)};
 }
 
-Restoring MakeRestoring(const Device& device, Random& random) {
+Restoring MakeRestoring(const Device& device, Random& random, int64_t square) {
   Restoring made;
   RestoreArgs& args = made.args;
-  RandomPool(random, &args);
+  RandomPool(random, square, &args);
   const Pool& pool = args.pool;
-  Dims dy{random.Between(1, 2), random.Between(1, 2), random.Between(1, 20), 0, 0, 0};
+  const int64_t images = random.Between(1, square > 0 ? 9 : 2);
+  Dims dy{images, random.Between(1, 2), random.Between(1, 20), 0, 0, 0};
   Dims whole_z = dy, whole_codes = dy, z = dy, saved = dy;
   args.box.valid_end = dy;
   for (int s = 0; s < 3; ++s) {
@@ -71,7 +76,8 @@ Restoring MakeRestoring(const Device& device, Random& random) {
     const bool winners = args.saving.what == Saved::kWinners;
     args.box.origin[3 + s] = first;
     dy[3 + s] = random.Between(1, extent + 3);
-    const int64_t begin = random.Between(std::max<int64_t>(first, 0), extent);
+    const int64_t there = std::max<int64_t>(first, 0);
+    const int64_t begin = random.Between(0, 1) == 0 ? there : random.Between(there, extent);
     const int64_t end = std::min(first + dy[3 + s], extent);
     args.box.valid_begin[3 + s] = std::min(begin, end);
     args.box.valid_end[3 + s] = end;
@@ -153,8 +159,8 @@ double RestoredAt(const Restoring& made, const Dims& index) {
   return sum;
 }
 
-// A tile of a whole tensor: what that does not have is 0.
-Tensor TileFrom(const Tensor& whole, const Dims& extents, const Spatial& origin) {
+// A tile of a whole tensor, with `outside` where that has nothing.
+Tensor TileFrom(const Tensor& whole, const Dims& extents, const Spatial& origin, double outside) {
   Tensor tile(extents);
   ForEach({}, extents, [&](const Dims& index) {
     Dims at = index;
@@ -163,7 +169,7 @@ Tensor TileFrom(const Tensor& whole, const Dims& extents, const Spatial& origin)
       at[3 + s] += origin[s];
       there = there && at[3 + s] >= 0 && at[3 + s] < whole.dims[3 + s];
     }
-    if (there) tile.at(index) = whole.at(at);
+    tile.at(index) = there ? whole.at(at) : outside;
   });
   return tile;
 }
@@ -172,7 +178,8 @@ Tensor BytesOf(const Restoring& made) {
   const int64_t bits = made.args.saving.bits;
   Dims elements = made.saved.shape;
   elements[5] = elements[5] * 8 / bits;
-  const Tensor codes = TileFrom(made.codes, elements, made.args.saved_origin);
+  constexpr double kPlace = 2.0;  // in a window of three that began before the tensor
+  const Tensor codes = TileFrom(made.codes, elements, made.args.saved_origin, kPlace);
   Tensor bytes(made.saved.shape);
   ForEach({}, bytes.dims, [&](const Dims& index) {
     uint32_t byte = 0;
@@ -203,8 +210,9 @@ Status ExpectRestored(Device& device, const Restoring& made) {
   OOC_ASSIGN(args.dy, rig.NewBuffer(made.dy.bytes));
   OOC_TRY(device.Fill(stream, args.dy, made.dy.bytes, 0xff));
   args.z.layout = &made.z;
-  OOC_ASSIGN(args.z.data,
-             rig.NewTile(TileFrom(made.dz, made.z.shape, args.z_origin), Operand::kZ, made.z));
+  const double nan = std::nan("");
+  const Tensor dz = TileFrom(made.dz, made.z.shape, args.z_origin, nan);
+  OOC_ASSIGN(args.z.data, rig.NewTile(dz, Operand::kZ, made.z));
   if (args.saving.what != Saved::kNothing) {
     args.saved.layout = &made.saved;
     OOC_ASSIGN(args.saved.data, rig.NewBuffer(made.saved.bytes));
@@ -224,12 +232,21 @@ Status ExpectRestored(Device& device, const Restoring& made) {
 Status FromPoolsAndBits(Device& device) {
   Random random(78);
   for (int i = 0; i < kRestorings; ++i) {
-    OOC_TRY(ExpectRestored(device, MakeRestoring(device, random)));
+    OOC_TRY(ExpectRestored(device, MakeRestoring(device, random, 0)));
   }
   return {};
 }
 
-constexpr Case kCases[] = {{"restore_from_pools_and_bits", FromPoolsAndBits}};
+Status FromSquarePools(Device& device) {
+  Random random(79);
+  for (int i = 0; i < kSquares; ++i) {
+    OOC_TRY(ExpectRestored(device, MakeRestoring(device, random, 1 + i % 3)));
+  }
+  return {};
+}
+
+constexpr Case kCases[] = {{"restore_from_pools_and_bits", FromPoolsAndBits},
+                           {"restore_from_square_pools", FromSquarePools}};
 
 }  // namespace
 

@@ -1,40 +1,10 @@
 // A C door to plans whose runs are timed, on a device that says how long they took.
-#include <utility>
-
-#include "device/wrap/forwarding.hpp"
 #include "library/planning.hpp"
 #include "library/timed_plans.hpp"
 #include "testing/door.hpp"
-#include "testing/null_device.hpp"
+#include "testing/timed_device.hpp"
 
 namespace oocdnn::testing {
-namespace {
-
-// Nanoseconds of a run by the bytes of x and of y in the tile.
-using RunNanoseconds = int64_t (*)(int64_t x_bytes, int64_t y_bytes);
-
-class TimedDevice final : public ForwardingDevice {
- public:
-  TimedDevice(std::unique_ptr<Device> inner, RunNanoseconds nanoseconds)
-      : ForwardingDevice(std::move(inner)),
-        capabilities_(this->inner().capabilities()),
-        nanoseconds_(nanoseconds) {
-    capabilities_.tries_engines = true;
-  }
-  [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
-  Status Run(Stream, Executable& executable, const RunArgs& args) override {
-    const int64_t length =
-        nanoseconds_(executable.layout(Operand::kX).bytes, executable.layout(Operand::kY).bytes);
-    if (args.tag.span != nullptr) *args.tag.span = {1, 1 + length};
-    return {};
-  }
-
- private:
-  Capabilities capabilities_;
-  RunNanoseconds nanoseconds_;
-};
-
-}  // namespace
 
 // `measure_seconds`: the limit of planning by measurement, below 0: by estimate.
 //
@@ -46,7 +16,7 @@ OOC_DOOR int oocdnn_testing_timed_plan(const Problem* problem, int64_t budget,
                                        char* text, int64_t capacity) {
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), text, capacity);
-  TimedDevice device(MakeNullDevice(int64_t{1} << 32), nanoseconds);
+  TimedDevice device(nanoseconds);
   PlanRequest request;
   request.problem = *problem;
   request.budget = budget;

@@ -191,17 +191,22 @@ def test_a_peer_has_one_colour_and_no_two_have_the_same() -> None:
     rows = [row(who, problem=problem) for problem in ("a", "b") for who in peers]
     root = tree([*rows, row("torch", problem="c")])
     colours: dict[str, set[str | None]] = defaultdict(set)
+
+    def who(drawn: Any) -> str:
+        """Without what is said of the row, and without where its arrays are."""
+        return words(drawn).partition(":")[0].partition(",")[0]
+
     for entry in root.iter("li"):
         for swatch in entry.iter("rect"):
             colours[words(entry)].add(swatch.get("class"))
     for bar in bars(root):
-        colours[words(bar).partition(":")[0]].add(bar.get("class"))
+        colours[who(bar)].add(bar.get("class"))
     for mark in drawings(root, "roofline")[0]:
         if "point" in mark.get("class", ""):
-            colours[words(mark).partition(":")[0]].add(mark.attrib["class"].split()[0])
+            colours[who(mark)].add(mark.attrib["class"].split()[0])
     for line in root.iter("tr"):
         if line.find("td") is not None:
-            colours[words(line[0])].add(next(line.iter("rect")).get("class"))
+            colours[who(line[0])].add(next(line.iter("rect")).get("class"))
     assert set(colours) == set(peers)
     assert all(len(kinds) == 1 for kinds in colours.values())
     assert len(set.union(*colours.values())) == len(peers)
@@ -217,7 +222,14 @@ def test_a_known_peer_has_its_colour_on_every_page() -> None:
 def test_several_budgets_are_told_apart() -> None:
     (drawing,) = drawings(tree([row(budget=1 << 20), row(), row("torch")]), "bars")
     names = [one.text for one in drawing.iter("text") if one.get("class") == "name"]
-    assert names == ["oocdnn 1.0 MiB", "oocdnn 2.00 GiB", "torch"]
+    assert names == ["oocdnn 1.0 MiB", "oocdnn 2.00 GiB", "torch, in core"]
+
+
+def test_whose_arrays_are_on_the_gpu_already_is_said() -> None:
+    """A wire is in the time of all others there; on a CPU there is none."""
+    peers = [row(), row("whole"), row("torch")]
+    assert figures.labels(peers) == ["oocdnn", "whole", "torch, in core"]
+    assert figures.labels([row("torch", device="cpu")]) == ["torch"]
 
 
 def test_a_long_name_is_cut_beside_its_bar_only() -> None:

@@ -22,6 +22,7 @@
 struct cudnnContext {
   int plans = 0;
   CUcontext context = ContextOfHandle();
+  CUstream stream = nullptr;
 };
 
 namespace {
@@ -313,7 +314,7 @@ FAKE(cudnnStatus_t, cudnnDestroy)(cudnnHandle_t handle) {
 }
 FAKE(cudnnStatus_t, cudnnSetStream)(cudnnHandle_t handle, CUstream stream) {
   if (!IsOf(stream, handle->context)) return CUDNN_STATUS_BAD_PARAM_STREAM_MISMATCH;
-  current_stream = stream;
+  handle->stream = stream;
   return CUDNN_STATUS_SUCCESS;
 }
 FAKE(cudnnStatus_t, cudnnGetStream)(cudnnHandle_t, CUstream* stream) {
@@ -413,7 +414,7 @@ FAKE(cudnnStatus_t, cudnnBackendGetAttribute)(cudnnBackendDescriptor_t descripto
   }
 }
 
-FAKE(cudnnStatus_t, cudnnBackendExecute)(cudnnHandle_t, cudnnBackendDescriptor_t raw_plan,
+FAKE(cudnnStatus_t, cudnnBackendExecute)(cudnnHandle_t handle, cudnnBackendDescriptor_t raw_plan,
                                          cudnnBackendDescriptor_t raw_pack) {
   const Node &plan = *Of(raw_plan), &pack = *Of(raw_pack);
   const Ints ids = pack.ints(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
@@ -431,7 +432,8 @@ FAKE(cudnnStatus_t, cudnnBackendExecute)(cudnnHandle_t, cudnnBackendDescriptor_t
     return Fail(CUDNN_STATUS_BAD_PARAM, "no workspace");
   }
   // At once, behind what the stream holds; so nothing of it is late.
-  if (!WaitForStream()) return Fail(CUDNN_STATUS_EXECUTION_FAILED, "the driver's stream");
+  if (!WaitForStream(handle->stream))
+    return Fail(CUDNN_STATUS_EXECUTION_FAILED, "the driver's stream");
   const Node& operation = plan.graph->child(CUDNN_ATTR_OPERATIONGRAPH_OPS);
   TakeTime(plan.engine, ViewOf(operation.child(NamesOf(operation.type).x)));
   Compute(plan.engine, operation, memory, workspace);

@@ -45,7 +45,7 @@ constexpr FakeEngine kEngines[] = {
 // The first of all where OOC_FAKE_HUNGRY says how many bytes of workspace it wants for each sample.
 // Any other engine then sleeps a while for each.
 constexpr FakeEngine kHungry{20, CUDNN_HEUR_MODE_A, 0, 0, true, true, 0};
-constexpr int kSleep = 2;  // milliseconds
+constexpr int kSleep = 4;  // milliseconds: longer than other programs keep a run waiting
 // In backward filter; they have no note.
 constexpr FakeEngine kSilent[] = {
     {17, CUDNN_HEUR_MODE_A, 0, 0, false, true, 0},

@@ -1,11 +1,9 @@
-// What the fake cuDNN knows of streams: that of its handle, of which there is one for each GPU.
+// What the fake cuDNN knows of streams.
 #pragma once
 
 #include <dlfcn.h>
 
 #include "abi/cuda_driver.h"
-
-inline CUstream current_stream = nullptr;
 
 // Calls the driver's function; true where there is no driver, as there are no streams then.
 template <class... Args>
@@ -30,5 +28,5 @@ inline bool IsOf(CUstream stream, CUcontext context) {
   return stream == nullptr || !AskDriver("cuStreamGetCtx", stream, &own) || own == context;
 }
 
-// Until all is done that the stream holds; false where the driver says no.
-inline bool WaitForStream() { return AskDriver("cuStreamSynchronize", current_stream); }
+// Until all is done that a handle's stream holds; false where the driver says no.
+inline bool WaitForStream(CUstream stream) { return AskDriver("cuStreamSynchronize", stream); }

@@ -3,7 +3,7 @@
 # package and the testing library (OOCDNN_TESTING_LIBRARY); goes on after a failure and says so last.
 # The whole takes about an hour; STEPS names what of it to run.
 #
-#   [STEPS="memcheck floor"] [OUT=folder of the figures] tests/gpu/run.sh [what is handed to pytest]
+#   [STEPS="memcheck floor"] [OUT=new folder of the figures] tests/gpu/run.sh [what is handed to pytest]
 cd "$(dirname "$0")/../.." || exit
 export OOCDNN_TEST_DEVICE=cuda PYTHONSAFEPATH=1
 failed=()
@@ -65,10 +65,12 @@ step device smoke ""
 step conformance python3 -m pytest -q tests/conformance -k cuda "$@"
 step operands python3 -m pytest -q tests/gpu/test_operands.py tests/gpu/test_batches.py "$@"
 step fused python3 -m pytest -q tests/gpu/test_fused.py "$@"
+step training python3 -m pytest -q -rs tests/gpu/test_training.py tests/nn "$@"
 step epilogue-rates python3 tests/gpu/epilogue_rates.py
 step pins python3 -m pytest -q tests/gpu/test_pins.py tests/gpu/test_results.py "$@"
 step many-calls python3 -m pytest -q tests/gpu/test_many_calls.py "$@"
 step two-gpus python3 -m pytest -q -rs tests/gpu/test_two_gpus.py "$@"
+step torch python3 -m pytest -q -rs tests/gpu/test_torch.py tests/pytorch "$@"
 step readme python3 -m pytest -q tests/python/test_readme.py -k python_blocks "$@"
 step python python3 -m pytest -q tests/python/test_functions.py tests/python/test_arrays.py \
   tests/python/test_files.py tests/python/test_context.py "$@"
@@ -82,6 +84,8 @@ figures wires oocdnn.bench.gpu
 figures floor oocdnn.bench.gpu_floor
 figures in-core oocdnn.bench.gpu_in_core --pinned
 figures peers oocdnn.bench.gpu_peers
+figures workspace oocdnn.bench.gpu_workspace
+figures shares oocdnn.bench.gpu_shares
 figures validate oocdnn.perfmodel validate --device cuda:0
 
 if ((${#failed[@]})); then

@@ -371,3 +371,28 @@ def test_a_fork_finds_nothing_pinned(ctx, pieces):
     use(ctx, x)
     assert pieces() == 1
     assert_equal(ctx.conv2d(y, np.ones((1, 4, 1, 1), np.float32)), Y.sum(1, keepdims=True))
+
+
+class Elsewhere:
+    """An array as another library holds it."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.held, self.__array_interface__ = array, array.__array_interface__
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_waits_for_a_call_that_uses_a_result(ctx, pieces):
+    """It used to take the memory from under one that had come back as a tensor of torch's."""
+    ones, total, seen = np.ones((1, 4, 1, 1), np.float32), never_pinned()[:, :1], []
+
+    def progress(done: int, _tiles: int) -> None:
+        if done == 1:
+            seen.append((in_child(int), pieces()))
+
+    for wrap in (np.asarray, Elsewhere):
+        operand = np.asarray(wrap(ctx.conv2d(X, W)))
+        held = pieces()
+        ctx.conv2d(operand, ones, out=total, progress=progress)
+        assert_equal(total, Y.sum(1, keepdims=True))
+        assert seen.pop() == (0, held)
+        assert pieces() < held

@@ -32,13 +32,17 @@ class Profile(machine.Profile):
     drain_bytes_per_second: float = 1e9
     both_bytes_per_second: float = 2e9
     move_bytes_per_second: float = 1e10
-    far_row_bytes: float = 200.0
+    far_fetch_row_bytes: float = 200.0
+    far_drain_row_bytes: float = 200.0
     copy_seconds: float = 1e-6
     run_seconds: float = 1e-6
     step_seconds: float = 5e-7
     hop_seconds: float = 3e-7
     flops_fallback: float = 1e10
 
+
+ROWS = ("fetch_row_bytes", "far_fetch_row_bytes", "drain_row_bytes", "far_drain_row_bytes")
+NO_ROWS = dict.fromkeys(ROWS, 0.0)  # a profile's rates, where rows cost nothing
 
 # The rates of design.md's reference machine: PCIe 5, TF32.
 H200 = Profile(
@@ -245,6 +249,26 @@ def refined(problem, budget, engines, profile, factor: float) -> tuple[float, fl
     if code != 0:
         raise Refused(code, text.value.decode())
     return seconds[0], seconds[1], text.value.decode()
+
+
+def _measured(door: str, *arguments) -> machine.Profile:
+    text = ctypes.create_string_buffer(ROOM)
+    code = getattr(library(), f"oocdnn_testing_measured_{door}")(*arguments, text, c_int64(ROOM))
+    if code != 0:
+        raise Refused(code, text.value.decode())
+    return machine.parse(text.value.decode())
+
+
+def measured_copies(fetch, drain) -> machine.Profile:
+    """What is found of a device of which each direction copies so many bytes a second, and takes so
+    many nanoseconds for a row that begins near the one before, and for a far one."""
+    return _measured("copies", (c_double * 3)(*fetch), (c_double * 3)(*drain))
+
+
+def measured_tiles(problem, profile, run_seconds) -> machine.Profile:
+    """The profile with what is found of a device whose runs take so long by bytes of x and y."""
+    runs = _RUN(lambda *tile: round(run_seconds(*tile) * 1e9))
+    return _measured("tiles", byref(problem), profile.text().encode(), runs)
 
 
 def _candidate(problem: Problem, entry: dict) -> Candidate:

@@ -19,7 +19,7 @@ thorough = settings(max_examples=150, deadline=None, suppress_health_check=list(
 PROFILES = {
     "even": Profile(),
     "slow drain": Profile(drain_bytes_per_second=1e7, copy_seconds=0),
-    "slow arithmetic": Profile(flops_fallback=1e7, row_bytes=0),
+    "slow arithmetic": Profile(flops_fallback=1e7, fetch_row_bytes=0, drain_row_bytes=0),
     "narrow wire": Profile(both_bytes_per_second=3e8, run_seconds=0, flops_fallback=1e13),
     "slow inside": Profile(move_bytes_per_second=1e7),
     "shared engines": Profile(shared_engines=True),
@@ -38,6 +38,25 @@ def test_operands_on_the_device_cross_no_wire():
     assert cost["seconds"] < 1
 
 
+def test_rows_of_each_direction_have_their_price():
+    """One figure went for both, though a GPU's drains lose more to far rows than its fetches do.
+    By hand: planes of 64 KiB, of 128 rows each of which is cut in two."""
+    problem = doors.parse("conv2d:fwd x1x4x128x128 w8x4x1x1")
+    tiling = doors.make_tiling(problem, [1, 1, 8, 4, 1, 128, 64])
+    rates = dict(zip(planner.ROWS, (10, 300, 20, 5000), strict=True))
+    profile = Profile(
+        fetch_bytes_per_second=1e6, drain_bytes_per_second=4e6, copy_seconds=0, **rates
+    )
+    run = (problem, tiling, doors.default_order(problem), [2] * 7, profile)
+    cost = planner.price(*run, engines=planner.DIRECT)
+    x, w, y = 4 * 4 * 128 * 128, 4 * 4 * 8, 4 * 8 * 128 * 128
+    planes_of_x, planes_of_y = 2 * 4, 2 * 8  # in both tiles
+    fetched = x + w + planes_of_x * 127 * 10 + (planes_of_x + 1) * 300  # w is a row of its own
+    drained = y + planes_of_y * 127 * 20 + planes_of_y * 5000
+    assert cost["fetch_seconds"] == pytest.approx(fetched / 1e6)
+    assert cost["drain_seconds"] == pytest.approx(drained / 4e6)
+
+
 def test_an_engine_computes_cut_channels_in_whole_blocks():
     problem = doors.parse("conv2d:fwd x1x32x64x64 w192x32x3x3 pad1")
 
@@ -53,13 +72,32 @@ def test_an_engine_computes_cut_channels_in_whole_blocks():
     assert compute(64, "direct+wide") == pytest.approx(2 * whole)
 
 
+def test_backward_data_is_charged_by_rows_of_dx():
+    """It was charged by the rows of dy that its tiles fetch, though padded tiles compute no row
+    twice. Without padding, a tile of 4 rows has those that 6 rows of dy reach: 8."""
+    problem = doors.parse("conv2d:bwd_data x1x16x64x64 w16x16x3x3 pad1")
+
+    def compute(rows: int, engine: str) -> float:
+        padding_as_data = "symmetric" not in engine
+        tiling = doors.make_tiling(problem, [1, 1, 16, 16, 1, rows, 64], padding_as_data)
+        run = (problem, tiling, doors.default_order(problem), [1] * 7)
+        free = Profile(run_seconds=0, move_bytes_per_second=1e15)
+        return planner.price(*run, free, engines=engine)["compute_seconds"]
+
+    whole = 2 * 16 * 16 * 9 * 64 * 64 / Profile().flops_fallback
+    assert compute(64, "direct+symmetric") == pytest.approx(whole)
+    assert compute(4, "direct+symmetric") == pytest.approx(whole)
+    beside = 68 / 64  # columns, whose padding is data too
+    assert compute(4, "direct") == pytest.approx(2 * beside * whole)
+
+
 def test_what_passes_through_bounce_memory_hides_behind_no_arithmetic():
     """A kernel that empties it does not run beside a convolution; the copy goes on until it is
     full."""
     problem = doors.parse("conv2d:fwd x1x16x64x64 w16x16x1x1")
     tiling = doors.make_tiling(problem, [1, 1, 16, 16, 1, 16, 64])  # 64 KiB in, 64 KiB out
     run = (problem, tiling, doors.default_order(problem), [2] * 9)
-    busy = Profile(flops_fallback=1e9, copy_seconds=0, row_bytes=0, far_row_bytes=0)
+    busy = Profile(flops_fallback=1e9, copy_seconds=0, **planner.NO_ROWS)
     loss, loss_beside = 1.15, 1.15  # of wires behind which kernels work, and of what is beside them
     slower = dataclasses.replace(
         busy,

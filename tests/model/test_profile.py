@@ -86,15 +86,15 @@ def marked(text: str, mark: str) -> str:
 
 
 def test_an_older_version_is_said_to_be_one():
-    with pytest.raises(Refused, match="version 6, and this library reads version 7"):
-        planner.reprint(Profile().text().replace("oocdnn-profile 7", "oocdnn-profile 6"))
+    with pytest.raises(Refused, match="version 7, and this library reads version 8"):
+        planner.reprint(Profile().text().replace("oocdnn-profile 8", "oocdnn-profile 7"))
 
 
 @pytest.mark.parametrize(
     "damage",
     [
         lambda text: "",
-        lambda text: text.replace("oocdnn-profile 7", "oocdnn-profile 8"),
+        lambda text: text.replace("oocdnn-profile 8", "oocdnn-profile 9"),
         lambda text: text[: len(text) // 2],
         lambda text: text.removesuffix("end\n"),
         lambda text: text.replace("run_seconds = 1e-06 measured\n", ""),
@@ -109,13 +109,13 @@ def test_an_older_version_is_said_to_be_one():
         lambda text: marked(text, "samples 5 spread -0.1"),
         lambda text: marked(text, "samples 5 spread nan"),
         lambda text: text.replace("run_seconds = 1e-06", "run_seconds = -1"),
-        lambda text: text.replace("row_bytes = 64.0", "row_bytes = inf"),
-        lambda text: text.replace("row_bytes = 64.0", "row_bytes = nan"),
+        lambda text: text.replace("fetch_row_bytes = 64.0", "fetch_row_bytes = inf"),
+        lambda text: text.replace("fetch_row_bytes = 64.0", "fetch_row_bytes = nan"),
         lambda text: text.replace("flops_fallback = 10000000000.0", "flops_fallback = 0"),
         lambda text: text.replace("shared_engines = false", "shared_engines = no"),
         lambda text: text.replace("row_bytes", "column_bytes"),
         lambda text: text.replace("row_bytes = ", "row_bytes: "),
-        lambda text: text.replace("end\n", "row_bytes = 64.0 measured\nend\n"),
+        lambda text: text.replace("end\n", "drain_row_bytes = 64.0 measured\nend\n"),
     ],
 )
 def test_damage_is_refused(damage):

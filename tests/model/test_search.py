@@ -22,7 +22,7 @@ PROFILES = [
     Profile(shared_engines=True),
     Profile(drain_bytes_per_second=2e8, copy_seconds=0),
     Profile(run_seconds=0, flops_fallback=1e8),
-    Profile(copy_seconds=1e-8, run_seconds=1e-8, row_bytes=0),
+    Profile(copy_seconds=1e-8, run_seconds=1e-8, fetch_row_bytes=0, drain_row_bytes=0),
 ]
 SUMMED = {Direction.FWD: 3, Direction.BWD_DATA: 2}  # the channel axis that is summed over
 PARTIAL_SUMS_GAIN = 1.25

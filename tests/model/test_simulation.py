@@ -14,7 +14,7 @@ from geometry.simulation import is_short
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from model import planner
-from model.planner import HOST, IS_TILE, ON_DEVICE, ON_HOST, Profile
+from model.planner import HOST, IS_TILE, NO_ROWS, ON_DEVICE, ON_HOST, ROWS, Profile
 from model.simulated import all_as_data, problem_of, simulated, taper_of
 
 from oocdnn.perfmodel.events import Crossing, Signal, Simulation
@@ -28,14 +28,16 @@ WALKED = 512  # steps: the planner extrapolates longer schedules
 rates = st.sampled_from((1e6, 1e7, 3e7, 1e8, 1e9, 1e10))
 seconds = st.sampled_from((0.0, 1e-7, 1e-6, 1e-4))
 RATES = ("fetch", "drain", "both", "inside")
-ROWS = ("row_bytes", "inside_row_bytes")
 
 
 @st.composite
 def wires(draw, engine: str) -> dict[str, float]:
     """What an engine's tiles change of the rates, in either memory order of the caller's."""
     found = {rate: draw(rates) for rate in sorted(draw(st.sets(st.sampled_from(RATES))))}
-    found |= {rows: draw(seconds) * 1e7 for rows in sorted(draw(st.sets(st.sampled_from(ROWS))))}
+    found |= {
+        rows: draw(seconds) * 1e7
+        for rows in sorted(draw(st.sets(st.sampled_from((*ROWS, "inside_row_bytes")))))
+    }
     found |= {"hop": draw(st.sampled_from((1e-7, 1e-5)))} if draw(st.booleans()) else {}
     order = draw(st.sampled_from(("nchw", "nhwc")))
     return {f"{engine}/{order}/{name}": value for name, value in found.items()}
@@ -65,15 +67,14 @@ def tiles(draw, engine: str, own: str) -> dict[str, float]:
 
 @st.composite
 def profiles(draw, engine: str, kind: str) -> Profile:
-    row = draw(st.sampled_from((0.0, 64.0, 1000.0)))
+    row_bytes = st.sampled_from((0.0, 64.0, 1000.0, 4000.0))
     return Profile(
         shared_engines=draw(st.sampled_from((False, False, False, True))),
         fetch_bytes_per_second=draw(rates),
         drain_bytes_per_second=draw(rates),
         both_bytes_per_second=draw(rates) * 2,
         move_bytes_per_second=draw(rates) * 10,
-        row_bytes=row,
-        far_row_bytes=row * draw(st.integers(1, 4)),
+        **{name: draw(row_bytes) for name in ROWS},
         copy_seconds=draw(seconds),
         run_seconds=draw(seconds),
         step_seconds=draw(seconds),
@@ -191,7 +192,9 @@ def test_a_transfer_of_nothing_has_no_rows():
     """It used to have a far row that was none of its rows, and so one near row too few."""
     problem = doors.parse("conv2d:bwd_filter x1x1x1x4 w1x1x1x1 pad1x0")
     tiling = doors.make_tiling(problem, [1, 1, 1, 1, 1, 1, 4])
-    profile = Profile(fetch_bytes_per_second=1e6, copy_seconds=1e-6, row_bytes=8, far_row_bytes=800)
+    profile = Profile(
+        fetch_bytes_per_second=1e6, copy_seconds=1e-6, fetch_row_bytes=8, far_fetch_row_bytes=800
+    )
     run = (problem, tiling, doors.default_order(problem), [1] * 9, profile)
     price = planner.price(*run, engines=planner.DIRECT)
     rows = 1 + 3  # x has padding above and below its only row, dy has three rows
@@ -273,7 +276,7 @@ def test_short_ends_gain_nothing_where_both_directions_take_as_long(taper):
         doors.taper(problem, tiling, 0, taper)
     profile = Profile(
         fetch_bytes_per_second=400, drain_bytes_per_second=400, both_bytes_per_second=800 / 1.1,
-        copy_seconds=0, row_bytes=0, far_row_bytes=0, run_seconds=0, flops_fallback=1e12,
+        copy_seconds=0, **NO_ROWS, run_seconds=0, flops_fallback=1e12,
         move_bytes_per_second=1e12, hop_seconds=0, step_seconds=0,
     )  # fmt: skip
     homes = [ON_HOST, IS_TILE, *HOST[2:]]
@@ -294,7 +297,7 @@ def test_three_engines_work_at_the_same_time():
     """By hand: tiles of 1 s to fetch, 2 s to compute, 3 s to drain, in two slots each."""
     problem = doors.parse("conv2d:fwd x4x1x10x10 w1x1x1x1")
     tiling = doors.make_tiling(problem, [1, 1, 1, 1, 1, 10, 10])
-    free = {"copy_seconds": 0, "row_bytes": 0, "far_row_bytes": 0, "hop_seconds": 0.0}
+    free = {"copy_seconds": 0, **NO_ROWS, "hop_seconds": 0.0}
     profile = Profile(
         **free, fetch_bytes_per_second=400, drain_bytes_per_second=400 / 3, flops_fallback=100,
         run_seconds=0,

@@ -108,7 +108,7 @@ def test_the_list_of_profiles():
     assert [line.split(": ")[0] for line in lines] == profiles.names()
     measured = [name for name, line in zip(profiles.names(), lines, strict=True) if "202" in line]
     assert measured == list(MEASURED)
-    assert "driver 580.159.04 for CUDA 13.0, engines cudnn-nhwc (cuDNN 9.19), " in "".join(lines)
+    assert "driver 580.159.04 for CUDA 13.0, engines cudnn-nhwc (cuDNN 9.19.0), " in "".join(lines)
     assert all("nothing of it was measured" in line for line in lines if "estimates" in line)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import re
 import shlex
@@ -21,7 +22,9 @@ from oocdnn.perfmodel.profiles import find
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "guide.md"
+TORCH = ROOT / "docs" / "torch.md"
 REFERENCE = ROOT / "docs" / "reference"
+LAYERS = REFERENCE / "layers.md"
 
 # What the reader is taken to have, in small sizes.
 SETUP = {
@@ -30,6 +33,8 @@ import numpy as np
 np.save("x.npy", np.ones((1, 64, 24, 24), "f4"))
 """,
     GUIDE: "",
+    LAYERS: "",
+    TORCH: "import torch",
 }
 
 C_PROGRAM = """
@@ -75,6 +80,8 @@ def usable(library: str) -> bool:
 @pytest.mark.parametrize("page", SETUP, ids=lambda page: page.name)
 def test_python_blocks_run_one_after_the_other(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if page == TORCH and not usable("torch"):
+        pytest.skip("torch is not installed")
     names: dict[str, object] = {}
     exec(SETUP[page], names)
     found = blocks(page, "python")
@@ -135,7 +142,7 @@ def test_the_table_of_what_fits_is_what_the_planner_says():
 
 
 def test_every_link_leads_somewhere():
-    for page in (README, GUIDE, *REFERENCE.glob("*.md")):
+    for page in (*SETUP, *REFERENCE.glob("*.md")):
         text = page.read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
@@ -147,6 +154,22 @@ def test_every_variable_is_listed_as_the_core_describes_it(ctx):
     expected = {v["name"]: [v["values"], v["default"], v["meaning"]] for v in core}
     listed.pop("OOCDNN_LIBRARY")  # read by Python
     assert listed == expected
+
+
+def test_every_layer_is_listed_with_its_arguments():
+    listed = {}
+    for names, arguments, _ in rows(LAYERS):
+        for name in re.findall(r"`(\w+)`", names):
+            listed[name] = [word.partition("=") for word in arguments.split(", ") if word]
+    others = {"CrossEntropyLoss", "Layer", "Parameter", "SGD", "load", "save"}
+    assert listed.keys() == set(oocdnn.nn.__all__) - others
+    for name, arguments in listed.items():
+        found = inspect.signature(getattr(oocdnn.nn, name)).parameters
+        for word, _, default in arguments:
+            plain = word.removeprefix("as `Conv2d`")
+            if default not in ("", "window"):
+                assert repr(found[plain].default) == default, (name, word)
+            assert not plain or plain in found, (name, word)
 
 
 def test_every_error_is_listed_with_its_builtin_and_status():

@@ -43,6 +43,7 @@ int64_t CountedAt(const RestoreArgs& args, int axis, int64_t z) {
 
 std::vector<Windows1> WindowsAlong(const RestoreArgs& args, int axis) {
   std::vector<Windows1> windows;
+  windows.reserve(static_cast<size_t>(args.layout->shape[3 + axis]));
   for (int64_t row = 0; row < args.layout->shape[3 + axis]; ++row) {
     windows.push_back(WindowsOf(args, axis, row));
   }

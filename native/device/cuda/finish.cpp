@@ -88,6 +88,7 @@ Result<FinishPlan> PlanFinish(const FinishArgs& args, int multiprocessors) {
   kernel.beta = args.beta;
   kernel.residual_alpha = epilogue.residual_alpha;
   kernel.parameter = epilogue.parameter;
+  kernel.cuts = OnlyCuts(kernel) && kernel.old == nullptr ? 1 : 0;
   for (size_t d = 0; d < dims.size(); ++d) {
     const int64_t vector = d == 0 ? kernel.vector : 1;
     kernel.dim[d] = {MakeDivisor(dims[d].extent / vector), dims[d].stride * vector,

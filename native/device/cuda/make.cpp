@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
-#include "device/cuda/copy_plan.hpp"
+#include "device/cuda/finish.hpp"
+#include "device/cuda/shares.hpp"
 
 namespace oocdnn::cuda {
 namespace {
-
-constexpr int kBlocks = 8;  // per multiprocessor: two rounds of what has registers there
 
 int Int(int64_t value) { return static_cast<int>(value); }
 
@@ -75,61 +74,39 @@ void SetBits(const Made& made, MakeKernelArgs* to) {
   to->bits_end = Int(std::min<int64_t>(reached, to->z_width));
 }
 
-// How the groups of what is made are counted: `made` are its extents.
-MakePlan Counted(const FinishArgs& from, MakeKernelArgs args, const Dims& made,
-                 int multiprocessors) {
+// Whether that is the window, and the tile at `y` has room for it.
+bool IsWindow(const MakeKernelArgs& args, const TileLayout& y, int extent) {
+  return args.window[0] == 1 && args.window[1] == extent && args.window[2] == extent &&
+         y.shape[4] >= extent && y.shape[5] >= extent;
+}
+
+MakeKind KindOf(const MakeKernelArgs& args, const TileLayout& y) {
+  if (args.type != kF32 || !OnlyCuts(args)) return kMakeAny;
+  const bool largest = args.mode == static_cast<int>(PoolMode::kMax);
+  if (args.mode == static_cast<int>(PoolMode::kNone)) return kMakeEach;
+  if (IsWindow(args, y, 2)) return largest ? kMakeMax2 : kMakeAverage2;
+  return largest && IsWindow(args, y, 3) ? kMakeMax3 : kMakeAny;
+}
+
+// How what is made is shared out: `made` are its extents.
+MakePlan Shared(const FinishArgs& from, MakeKernelArgs args, const Dims& made,
+                int multiprocessors) {
   const TileLayout& y = *from.layout;
   args.y = from.out;
   args.type = static_cast<int>(y.dtype);
   SetStrides(y, &args.y_stride);
-  args.across = made[2] > 1 && y.stride[2] < y.stride[5] ? 1 : 0;
+  args.kind = KindOf(args, y);
   args.group_channels = Int(made[2]);
-  Dims count = made;
-  count[5] = CeilDiv(made[5], kMakeGroup);
-  // One computation of places serves several images, or channels of one, while that leaves enough
-  // for every multiprocessor to do.
-  args.loop = made[0] > 1 || args.across != 0 ? 0 : 2;
-  args.loop_extent = Int(made[args.loop]);
-  int64_t groups = 1;
-  for (const int64_t extent : count) groups = Mul(groups, extent);
-  const int64_t enough = int64_t{multiprocessors} * kBlocks * kMakeGroups;
-  args.loops = Int(std::min<int64_t>(kMakeLoops, made[args.loop]));
-  while (args.loops > 1 && groups / args.loops < enough) args.loops /= 2;
-  count[args.loop] = CeilDiv(made[args.loop], args.loops);
-  args.images = MakeDivisor(count[0]);
-  args.groups = MakeDivisor(count[1]);
-  args.channels = MakeDivisor(count[2]);
-  args.depth = MakeDivisor(count[3]);
-  args.height = MakeDivisor(count[4]);
-  args.width = MakeDivisor(count[5]);
-  groups = 1;
-  for (const int64_t extent : count) groups *= extent;
-  args.count = static_cast<unsigned>(groups);
-  MakePlan plan;
-  plan.args = args;
-  plan.shape = {std::min(CeilDiv(groups, kMakeGroups), int64_t{multiprocessors} * kBlocks),
-                kMakeThreads, args.saved != nullptr ? static_cast<int>(sizeof(MakeRoom)) : 0};
+  const bool across = made[2] > 1 && y.stride[2] < y.stride[5];
+  const ShareUnits units{across, kMakeGroup, across ? 1 : kMakeGroup};
+  const Sharing sharing = ShareOut(made, units, multiprocessors);
+  args.shares = sharing.shares;
+  MakePlan plan{args, sharing.shape};
+  plan.shape.shared_bytes = sizeof(MakeRoom);
   return plan;
 }
 
 }  // namespace
-
-Status CheckPlain(const TileLayout& layout) {
-  if (layout.opaque || layout.channel_block != 1) {
-    return Error(Code::kUnsupported, "the CUDA device pools plain tiles only");
-  }
-  int64_t elements = 1;
-  for (const int64_t extent : layout.shape) elements = Mul(elements, extent);
-  if (elements <= kMostElements) return {};
-  return Error(Code::kUnsupported, "a tile has %lld elements; 2^31 - 1 are the most",
-               static_cast<long long>(elements));
-}
-
-void SetStrides(const TileLayout& layout, int (*stride)[kCopyDims]) {
-  for (int d = 0; d < kCopyDims; ++d) {
-    (*stride)[d] = layout.shape[d] > 1 ? Int(layout.stride[d]) : 0;
-  }
-}
 
 Result<std::vector<MakePlan>> PlanMake(const FinishArgs& args, int multiprocessors) {
   const Made& made = args.made;
@@ -147,14 +124,14 @@ Result<std::vector<MakePlan>> PlanMake(const FinishArgs& args, int multiprocesso
     SetEpilogue(args, &first);
     SetInPlace(args, &first);
     SetBits(made, &first);
-    plans.push_back(Counted(args, first, args.layout->shape, multiprocessors));
+    plans.push_back(Shared(args, first, args.layout->shape, multiprocessors));
   }
   if (made.z.data == nullptr) return plans;
   MakeKernelArgs pool{};
   SetEpilogue(alive ? FinishArgs{} : args, &pool);
   SetPool(args, &pool);
   if (made.saved.data != nullptr && !alive) SetBits(made, &pool);
-  plans.push_back(Counted(args, pool, made.z.layout->shape, multiprocessors));
+  plans.push_back(Shared(args, pool, made.z.layout->shape, multiprocessors));
   return plans;
 }
 

@@ -13,11 +13,6 @@ struct MakePlan {
   LaunchShape shape;
 };
 
-// kUnsupported where a tile of z, y or bits is not plain, or has more elements than an int counts.
-Status CheckPlain(const TileLayout& layout);
-// The strides of such a tile; 0 where the extent is 1.
-void SetStrides(const TileLayout& layout, int (*stride)[kCopyDims]);
-
 // One launch; two, one after the other, where bits of y are saved and y is averaged: then the first
 // finishes in place. Arithmetic only. kUnsupported for layouts that are not plain.
 Result<std::vector<MakePlan>> PlanMake(const FinishArgs& args, int multiprocessors);

@@ -3,17 +3,13 @@
 #include "device/cuda/restore.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/checked.hpp"
 #include "device/cuda/copy_plan.hpp"
-#include "device/cuda/make.hpp"
+#include "device/cuda/shares.hpp"
 
 namespace oocdnn::cuda {
 namespace {
-
-constexpr int kThreads = 256;
-constexpr int kBlocks = 8;  // per multiprocessor
 
 int Int(int64_t value) { return static_cast<int>(value); }
 
@@ -23,7 +19,7 @@ void SetAxis(const RestoreArgs& from, int s, RestoreKernelArgs* to) {
   const int64_t beyond = rows + 2 * pool.window[s];  // no window that reaches the tile ends there
   const int64_t left = from.extent[s] - origin;
   to->window[s] = Int(pool.window[s]);
-  to->step[s] = Int(pool.stride[s]);
+  to->step[s] = MakeDivisor(pool.stride[s]);
   to->lead[s] = Int(from.z_origin[s] * pool.stride[s] - pool.pad_before[s] - origin);
   to->begin[s] = Int(std::clamp<int64_t>(from.box.valid_begin[3 + s] - origin, 0, rows));
   to->end[s] = Int(std::clamp<int64_t>(from.box.valid_end[3 + s] - origin, 0, rows));
@@ -38,17 +34,23 @@ void SetAxis(const RestoreArgs& from, int s, RestoreKernelArgs* to) {
   to->to_bits[s] = Int((winners ? from.z_origin[s] : origin) - from.saved_origin[s]);
 }
 
-// The dimensions of dy's tile as they lie in memory, the nearest first.
-void SetOrder(const TileLayout& layout, RestoreKernelArgs* to) {
-  std::array<int, kCopyDims> order{};
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return layout.stride[a] < layout.stride[b]; });
-  for (int i = 0; i < kCopyDims; ++i) {
-    const int d = order[static_cast<size_t>(i)];
-    to->order[i] = d;
-    to->extent[i] = MakeDivisor(layout.shape[d]);
-    to->y_stride[i] = layout.shape[d] > 1 ? Int(layout.stride[d]) : 0;
+// Whether the window is so wide along H and W, in such steps, and along D there is none.
+bool IsWindow(const Pool& pool, int64_t extent, int64_t step) {
+  return pool.window == Spatial{1, extent, extent} && pool.stride == Spatial{1, step, step};
+}
+
+RestoreKind KindOf(const RestoreArgs& args) {
+  const bool known =
+      args.layout->dtype == args.z.layout->dtype && args.layout->dtype != DType::kFloat64;
+  if (!known) return kRestoreAny;
+  const Saved saved = args.saving.what;
+  switch (args.pool.mode) {
+    case PoolMode::kNone: return saved == Saved::kAlive ? kRestoreEach : kRestoreAny;
+    case PoolMode::kMax:
+      if (saved != Saved::kWinners) return kRestoreAny;
+      if (IsWindow(args.pool, 2, 2)) return kRestoreMax2;
+      return IsWindow(args.pool, 3, 2) ? kRestoreMax3 : kRestoreAny;
+    default: return IsWindow(args.pool, 2, 2) ? kRestoreAverage2 : kRestoreAny;
   }
 }
 
@@ -72,13 +74,16 @@ Result<RestorePlan> PlanRestore(const RestoreArgs& args, int multiprocessors) {
   kernel.mode = static_cast<int>(args.pool.mode);
   kernel.saving = static_cast<int>(args.saving.what);
   kernel.bits = args.saving.bits;
-  kernel.count = static_cast<unsigned>(elements);
+  kernel.kind = KindOf(args);
   for (int s = 0; s < 3; ++s) SetAxis(args, s, &kernel);
-  SetOrder(*args.layout, &kernel);
+  SetStrides(*args.layout, &kernel.y_stride);
   SetStrides(*args.z.layout, &kernel.z_stride);
   if (args.saved.data != nullptr) SetStrides(*args.saved.layout, &kernel.saved_stride);
-  const int64_t most = int64_t{multiprocessors} * kBlocks;
-  plan.shape = {std::min(CeilDiv(elements, kThreads), most), kThreads, 0};
+  const bool across = args.layout->shape[2] > 1 && args.layout->stride[2] < args.layout->stride[5];
+  const ShareUnits units{across, across ? kRestoreGroup : 1, 1};
+  const Sharing sharing = ShareOut(args.layout->shape, units, multiprocessors);
+  kernel.shares = sharing.shares;
+  plan.shape = sharing.shape;
   return plan;
 }
 

@@ -1,0 +1,200 @@
+// Makers: what makes one element of z or of y, and its code for backward, out of a window of sums.
+// Each sum is finished on the way.
+#pragma once
+
+#include "device/cuda/finish.cuh"
+
+namespace oocdnn::cuda {
+
+// The values of PoolMode.
+enum { kNoPool = 0, kMaxPool, kAveragePool, kAverageInsidePool };
+
+OOC_HOST_DEVICE int Larger(int a, int b) { return a > b ? a : b; }
+OOC_HOST_DEVICE int Smaller(int a, int b) { return a < b ? a : b; }
+
+// What a thread goes along: offsets are of its first element, steps from each to the next.
+struct MakeWalk {
+  int y, y_step;  // of the window's first sum, which may not exist
+  int z, z_step;
+  int channel, channel_step;
+  int first[3], w_step;  // the row of y on each axis where the window begins, and along W
+};
+
+template <class T>
+struct MadeOne {
+  T value;
+  unsigned code;
+};
+
+// Whether `v` wins a maximum from `best`: a NaN is larger than all, and the first of equals stays.
+template <class T>
+OOC_HOST_DEVICE bool Wins(T v, T best) {
+  return !(v <= best) && best == best;
+}
+
+// Whether a gradient passes the activation where its result is `v`.
+template <class T>
+OOC_HOST_DEVICE bool Alive(const Clip<T>& clip, T v) {
+  return !(v <= clip.low) && !(v >= clip.high);
+}
+
+// Of one element, on one axis: where its window begins, and which of its rows there are.
+struct MakeSpan {
+  int first, begin, end;
+};
+
+OOC_HOST_DEVICE MakeSpan SpanOf(const MakeKernelArgs& args, int axis, int first) {
+  return {first, Larger(first, args.begin[axis]),
+          Smaller(first + args.window[axis], args.end[axis])};
+}
+
+// What an average divides by, along one axis.
+OOC_HOST_DEVICE int CountedOf(const MakeKernelArgs& args, int axis, int first) {
+  const MakeSpan span = SpanOf(args, axis, first);
+  if (args.mode == kAverageInsidePool) return span.end - span.begin;
+  return Smaller(first + args.window[axis], args.padded_end[axis]) - first;
+}
+
+OOC_HOST_DEVICE int CountedOf(const MakeKernelArgs& args, const MakeWalk& walk, int i) {
+  return CountedOf(args, 0, walk.first[0]) * CountedOf(args, 1, walk.first[1]) *
+         CountedOf(args, 2, walk.first[2] + i * walk.w_step);
+}
+
+// Any window, pool and finishing. A maker holds kBatch elements at once: Load reads what number i
+// of the walk needs, for Make to use after other reads. kInside: it is only for elements that
+// exist, with all of their windows. Load is called for number 0 too where nothing is to be made:
+// a value that is sometimes left out would cost a register in all of the kernel.
+template <class T>
+struct MakeAny {
+  static constexpr int kBatch = 1, kMostBits = 16;
+  static constexpr bool kInside = false;
+  const MakeKernelArgs& args;
+  const Finishing<T> f;
+  const Clip<T> clip;
+
+  explicit OOC_MEMBER MakeAny(const MakeKernelArgs& given)
+      : args(given),
+        f{static_cast<const T*>(given.bias),
+          static_cast<const T*>(given.scale),
+          static_cast<T>(given.alpha),
+          T(0),
+          static_cast<T>(given.residual_alpha),
+          static_cast<T>(given.parameter),
+          given.activation},
+        clip(given.activation <= kClippedRelu
+                 ? Clip<T>::Of(given.activation, static_cast<T>(given.parameter))
+                 : Clip<T>::Of(kIdentity, T(0))) {}
+
+  OOC_MEMBER void Load(const MakeWalk&, int, int) {}
+
+  OOC_MEMBER T At(int at, int channel) const {
+    const T* const residual = static_cast<const T*>(args.residual);
+    const bool has_residual = residual != nullptr;
+    return FinishOne<T>(f, static_cast<const T*>(args.y)[at], has_residual ? residual[at] : T(0),
+                        T(0), has_residual, false, channel);
+  }
+
+  OOC_MEMBER MadeOne<T> Make(const MakeWalk& walk, int i, int) const {
+    const MakeSpan span[3] = {SpanOf(args, 0, walk.first[0]), SpanOf(args, 1, walk.first[1]),
+                              SpanOf(args, 2, walk.first[2] + i * walk.w_step)};
+    const bool largest = args.mode == kMaxPool;
+    const int channel = walk.channel + i * walk.channel_step;
+    T best = T(0);
+    int winner = -1;
+    for (int d = span[0].begin - span[0].first; d < span[0].end - span[0].first; ++d) {
+      for (int h = span[1].begin - span[1].first; h < span[1].end - span[1].first; ++h) {
+        OOC_KEEP_ROLLED
+        for (int w = span[2].begin - span[2].first; w < span[2].end - span[2].first; ++w) {
+          const T v = At(walk.y + i * walk.y_step + d * args.y_stride[3] + h * args.y_stride[4] +
+                             w * args.y_stride[5],
+                         channel);
+          if (!largest) {
+            best += v;
+          } else if (winner < 0 || Wins(v, best)) {
+            best = v;
+            winner = (d * args.window[1] + h) * args.window[2] + w;
+          }
+        }
+      }
+    }
+    const bool alive = Alive(clip, best);
+    if (args.mode == kNoPool) return {best, alive ? 1u : 0u};
+    const int dead = args.window[0] * args.window[1] * args.window[2];
+    if (largest) return {best, static_cast<unsigned>(alive ? Larger(winner, 0) : dead)};
+    return {best / static_cast<T>(CountedOf(args, walk, i)), 0u};
+  }
+};
+
+// A window of kH x kW that is unrolled, and a bias and an activation that cuts. Unless kBorder, all
+// of the window exists.
+template <int kMode, int kH, int kW, bool kBorder>
+struct MakeKnown {
+  static constexpr int kTaps = kH * kW, kBatch = kTaps > 4 ? 1 : kTaps > 1 ? 2 : 4;
+  static constexpr int kMostBits = 4;
+  static constexpr bool kInside = !kBorder;
+  const MakeKernelArgs& args;
+  const Clip<float> clip;
+  float tap[kBatch][kTaps], bias[kBatch];
+
+  explicit OOC_MEMBER MakeKnown(const MakeKernelArgs& given)
+      : args(given),
+        clip(Clip<float>::Of(given.activation, static_cast<float>(given.parameter))) {}
+
+  OOC_MEMBER bool There(const MakeWalk& walk, int i, int h, int w) const {
+    if (!kBorder) return true;
+    const int row = walk.first[1] + h, column = walk.first[2] + i * walk.w_step + w;
+    return row >= args.begin[1] && row < args.end[1] && column >= args.begin[2] &&
+           column < args.end[2];
+  }
+
+  OOC_MEMBER void Load(const MakeWalk& walk, int i, int slot) {
+    const float* const y = static_cast<const float*>(args.y);
+    const int at = walk.y + i * walk.y_step;
+    const float* const biases = static_cast<const float*>(args.bias);
+    // To add -0 changes nothing, not even the sign of a zero.
+    bias[slot] = biases != nullptr ? biases[walk.channel + i * walk.channel_step] : -0.0f;
+    OOC_UNROLL
+    for (int h = 0; h < kH; ++h) {
+      OOC_UNROLL
+      for (int w = 0; w < kW; ++w) {
+        const int place = at + h * args.y_stride[4] + w * args.y_stride[5];
+        tap[slot][h * kW + w] = There(walk, i, h, w) ? y[place] : 0.0f;
+      }
+    }
+  }
+
+  OOC_MEMBER MadeOne<float> Make(const MakeWalk& walk, int i, int slot) const {
+    if (kMode == kNoPool) {
+      const float v = Cut(clip, tap[slot][0] + bias[slot]);
+      return {v, Alive(clip, v) ? 1u : 0u};
+    }
+    if (kMode == kMaxPool) return Largest(walk, i, slot);
+    float sum = 0.0f;
+    OOC_UNROLL
+    for (int t = 0; t < kTaps; ++t) {
+      if (There(walk, i, t / kW, t % kW)) sum += Cut(clip, tap[slot][t] + bias[slot]);
+    }
+    return {sum / static_cast<float>(kBorder ? CountedOf(args, walk, i) : kTaps), 0u};
+  }
+
+  // A cut keeps the order, so that it is enough to cut the largest sum. Only where none passes
+  // are all equal, as zeros: then it is the first that stays, with its sign.
+  OOC_MEMBER MadeOne<float> Largest(const MakeWalk& walk, int i, int slot) const {
+    float best = 0.0f, first = 0.0f;
+    int winner = -1;
+    OOC_UNROLL
+    for (int t = 0; t < kTaps; ++t) {
+      if (!There(walk, i, t / kW, t % kW)) continue;
+      const float v = tap[slot][t] + bias[slot];
+      if (kBorder ? winner < 0 : t == 0) first = v;
+      if ((kBorder ? winner < 0 : t == 0) || Wins(v, best)) {
+        best = v;
+        winner = t;
+      }
+    }
+    const float v = Cut(clip, best <= clip.low ? first : best);
+    return {v, static_cast<unsigned>(Alive(clip, v) ? Larger(winner, 0) : kTaps)};
+  }
+};
+
+}  // namespace oocdnn::cuda

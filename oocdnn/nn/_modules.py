@@ -1,0 +1,52 @@
+"""The module that an array belongs to, NumPy or CuPy, and what differs between the two."""
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from oocdnn._gpu_arrays import is_cupy
+from oocdnn.arrays import view
+from oocdnn.errors import InvalidDtype
+
+_WIDE = np.dtype(np.float32)
+
+
+def module_of(name: str, array: Any) -> ModuleType:
+    """numpy or cupy; errors name the array as `name`."""
+    if isinstance(array, np.ndarray):
+        return np
+    if is_cupy(array):
+        return sys.modules["cupy"]
+    raise InvalidDtype(
+        f"{name} is of type {type(array).__module__}.{type(array).__name__}; layers take NumPy and "
+        f"CuPy arrays, for example numpy.asarray({name})"
+    )
+
+
+def moved(array: Any, module: ModuleType) -> Any:
+    """`array` as one of `module`, copied only where it is one of another."""
+    if is_cupy(array) and module is np:
+        return array.get()
+    return module.asarray(array)
+
+
+def zeros(module: ModuleType, like: Any, shape: tuple[int, ...]) -> Any:
+    """Zeros of the type of `like`, channels-last where `like` is.
+
+    CuPy's own zeros_like keeps the order, but books no more memory than `like` has.
+    """
+    if len(shape) > 2 and view("x", like).channels_last:
+        return module.moveaxis(module.zeros((shape[0], *shape[2:], shape[1]), like.dtype), -1, 1)
+    return module.zeros(shape, like.dtype)
+
+
+def wide(array: Any) -> Any:
+    """`array` in a type that arithmetic is done in: elements of 16 bits as float32."""
+    return array.astype(_WIDE) if array.dtype.itemsize == 2 else array
+
+
+def narrow(array: Any, like: Any) -> Any:
+    """`array` in the type of `like`."""
+    return array.astype(like.dtype, copy=False)

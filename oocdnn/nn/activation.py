@@ -1,0 +1,144 @@
+"""Activations, those of the fused pass, as layers of their own.
+
+Most take their derivative from the result, which the next layer keeps anyway. Elements of 16 bits
+are computed in float32 and rounded once.
+"""
+
+from abc import abstractmethod
+from types import ModuleType
+from typing import Any
+
+from oocdnn._geometry import need_shape
+from oocdnn.errors import InvalidProblem
+from oocdnn.nn._modules import module_of, narrow, wide
+from oocdnn.nn.layer import Layer
+
+
+class _Activation(Layer):
+    """A function of each element. y: shaped as x."""
+
+    @abstractmethod
+    def _value(self, module: ModuleType, x: Any) -> Any:
+        """y of x."""
+
+    @abstractmethod
+    def _gradient(self, module: ModuleType, y: Any, dy: Any) -> Any:
+        """dx of dy and the result."""
+
+    def forward(self, x: Any) -> Any:
+        module = module_of("x", x)
+        y = narrow(self._value(module, wide(module.asarray(x))), x)
+        self._keep(y)
+        return y
+
+    def backward(self, dy: Any, needs_dx: bool = True) -> Any:
+        (kept,) = self._take()
+        need_shape("dy", dy.shape, kept.shape, "x and the activation")
+        if not needs_dx:
+            return None
+        return narrow(self._gradient(module_of("dy", dy), wide(kept), wide(dy)), dy)
+
+
+class Identity(_Activation):
+    """y = x, the same array."""
+
+    def forward(self, x: Any) -> Any:
+        self._keep(x)
+        return x
+
+    def _value(self, module: ModuleType, x: Any) -> Any:
+        return x
+
+    def _gradient(self, module: ModuleType, y: Any, dy: Any) -> Any:
+        return dy
+
+
+class ReLU(_Activation):
+    """y = max(x, 0)."""
+
+    def _value(self, module: ModuleType, x: Any) -> Any:
+        return module.maximum(x, x.dtype.type(0))
+
+    def _gradient(self, module: ModuleType, y: Any, dy: Any) -> Any:
+        return module.where(y <= 0, dy.dtype.type(0), dy)
+
+
+class ClippedReLU(_Activation):
+    """y = min(max(x, 0), top): PyTorch's Hardtanh(0, top), and ReLU6 where top is 6."""
+
+    def __init__(self, top: float) -> None:
+        super().__init__()
+        self.top = float(top)
+
+    def _value(self, module: ModuleType, x: Any) -> Any:
+        return module.minimum(module.maximum(x, x.dtype.type(0)), x.dtype.type(self.top))
+
+    def _gradient(self, module: ModuleType, y: Any, dy: Any) -> Any:
+        return module.where((y <= 0) | (y >= y.dtype.type(self.top)), dy.dtype.type(0), dy)
+
+
+class ELU(_Activation):
+    """y = x above 0, else alpha * (exp(x) - 1). alpha is not negative."""
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        super().__init__()
+        self.alpha = float(alpha)
+        if not self.alpha >= 0.0:
+            raise InvalidProblem(
+                f"alpha is {alpha}; below 0 the result does not tell the derivative, pass 0 or more"
+            )
+
+    def _value(self, module: ModuleType, x: Any) -> Any:
+        low = module.minimum(x, x.dtype.type(0))
+        return module.where(x > 0, x, x.dtype.type(self.alpha) * module.expm1(low))
+
+    def _gradient(self, module: ModuleType, y: Any, dy: Any) -> Any:
+        return module.where(y > 0, dy, dy * (y + y.dtype.type(self.alpha)))
+
+
+class Sigmoid(_Activation):
+    """y = 1 / (1 + exp(-x))."""
+
+    def _value(self, module: ModuleType, x: Any) -> Any:
+        return logistic(module, x)
+
+    def _gradient(self, module: ModuleType, y: Any, dy: Any) -> Any:
+        return dy * (y * (1 - y))
+
+
+class Tanh(_Activation):
+    """y = tanh(x)."""
+
+    def _value(self, module: ModuleType, x: Any) -> Any:
+        return module.tanh(x)
+
+    def _gradient(self, module: ModuleType, y: Any, dy: Any) -> Any:
+        return dy * (1 - y * y)
+
+
+class Swish(_Activation):
+    """y = x / (1 + exp(-beta * x)): PyTorch's SiLU where beta is 1. Keeps x."""
+
+    def __init__(self, beta: float = 1.0) -> None:
+        super().__init__()
+        self.beta = float(beta)
+
+    def forward(self, x: Any) -> Any:
+        y = super().forward(x)
+        self._keep(x)
+        return y
+
+    def _value(self, module: ModuleType, x: Any) -> Any:
+        return x * logistic(module, x.dtype.type(self.beta) * x)
+
+    def _gradient(self, module: ModuleType, x: Any, dy: Any) -> Any:
+        """Here what is kept is x."""
+        scaled = x.dtype.type(self.beta) * x
+        share = logistic(module, scaled)
+        return dy * (share + scaled * share * (1 - share))
+
+
+def logistic(module: ModuleType, x: Any) -> Any:
+    """1 / (1 + exp(-x)), without a power that overflows."""
+    small = module.exp(-module.abs(x))
+    return module.where(x >= 0, 1 / (1 + small), small / (1 + small))

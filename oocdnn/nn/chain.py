@@ -1,0 +1,47 @@
+"""Layers one after the other."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from oocdnn.nn.layer import Layer
+
+
+class Chain(Layer):
+    """y of the last layer of ... of the first of x. Parameters are named "0.weight", "0.bias", as
+    in PyTorch's Sequential, so that either can load what the other holds."""
+
+    def __init__(self, *layers: Layer) -> None:
+        super().__init__()
+        for i, layer in enumerate(layers):
+            if not isinstance(layer, Layer):
+                raise TypeError(f"layer {i} is of type {type(layer).__name__}, which is no Layer")
+        self.layers = layers
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(self.layers)
+
+    def __getitem__(self, index: int) -> Layer:
+        return self.layers[index]
+
+    def children(self) -> Iterator[tuple[str, Layer]]:
+        return ((str(i), layer) for i, layer in enumerate(self.layers))
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer.forward(x)
+        return x
+
+    def backward(self, dy: Any, needs_dx: bool = True) -> Any:
+        """Parts of dx that nobody needs are not computed: with `needs_dx=False`, of the layers up
+        to the first that has parameters."""
+        for i in reversed(range(len(self.layers))):
+            dy = self.layers[i].backward(dy, needs_dx or self._learns_before(i))
+            if dy is None:
+                return None
+        return dy
+
+    def _learns_before(self, i: int) -> bool:
+        return any(layer.parameters() for layer in self.layers[:i])

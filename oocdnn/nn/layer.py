@@ -1,0 +1,98 @@
+"""What all layers share: training or not, what forward keeps for backward, parameters by name."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any, TypeVar
+
+from oocdnn.nn import state
+from oocdnn.nn.parameter import Parameter
+
+Self = TypeVar("Self", bound="Layer")
+
+
+class Layer(ABC):
+    """A function of an array with parameters, and its gradients.
+
+    `forward(x)` gives y. While `training`, it keeps what `backward(dy)` needs, which adds to the
+    gradients of the parameters and gives dx. Each backward belongs to the last forward; there is
+    one for each. Arrays are NumPy's or CuPy's, and results are of the same module. Errors are those
+    of `oocdnn.functions`; RuntimeError where there was no forward.
+    """
+
+    def __init__(self) -> None:
+        self.training = True
+        self._kept: tuple[Any, ...] | None = None
+
+    @abstractmethod
+    def forward(self, x: Any) -> Any:
+        """y of x."""
+
+    @abstractmethod
+    def backward(self, dy: Any, needs_dx: bool = True) -> Any:
+        """dx of dy, shaped as x; None where it is not needed, as of a first layer."""
+
+    def __call__(self, x: Any) -> Any:
+        return self.forward(x)
+
+    def children(self) -> Iterator[tuple[str, "Layer"]]:
+        """The layers within this one, by name."""
+        return iter(())
+
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """The parameters, each with its name: "weight", of layers within this one "0.weight"."""
+        for name, value in vars(self).items():
+            if isinstance(value, Parameter):
+                yield name, value
+        for name, child in self.children():
+            for inner, parameter in child.named_parameters():
+                yield f"{name}.{inner}", parameter
+
+    def parameters(self) -> list[Parameter]:
+        return [parameter for _, parameter in self.named_parameters()]
+
+    def zero_grad(self) -> None:
+        """Forgets all gradients."""
+        for parameter in self.parameters():
+            parameter.zero_grad()
+
+    def train(self: Self, mode: bool = True) -> Self:
+        """Has forward keep what backward needs, or with False no longer."""
+        self.training = mode
+        self._kept = None
+        for _, child in self.children():
+            child.train(mode)
+        return self
+
+    def eval(self: Self) -> Self:
+        """`train(False)`."""
+        return self.train(False)
+
+    def to(self: Self, module: ModuleType) -> Self:
+        """Moves the parameters to arrays of `module`, numpy or cupy; cupy's current GPU."""
+        for parameter in self.parameters():
+            parameter.to(module)
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        """The parameters' arrays by name, as PyTorch names them; not copies."""
+        return {name: parameter.data for name, parameter in self.named_parameters()}
+
+    def load_state_dict(self, given: Mapping[str, Any]) -> None:
+        """Copies arrays of the same names and shapes into the parameters, whatever their module
+        and type. Raises InvalidProblem where names or shapes differ, and then changes nothing."""
+        state.copy_into(self.state_dict(), given)
+
+    def _keep(self, *values: Any) -> None:
+        """For the next backward, if there is to be one."""
+        self._kept = values if self.training else None
+
+    def _take(self) -> tuple[Any, ...]:
+        """What the last forward kept, which is given once."""
+        kept, self._kept = self._kept, None
+        if kept is None:
+            raise RuntimeError(
+                f"{type(self).__name__}.backward has nothing to go back to: each backward needs a "
+                "forward of its own before it, while training (see train())"
+            )
+        return kept

@@ -1,0 +1,66 @@
+"""The values of parameters by name: into arrays that are there, to files and from files."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import ml_dtypes
+import numpy as np
+
+from oocdnn._geometry import need_shape
+from oocdnn.errors import InvalidProblem
+from oocdnn.nn._modules import module_of, moved
+
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def copy_into(targets: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Copies arrays into those of the same names. All are looked at before one is changed."""
+    missing = ", ".join(sorted(targets.keys() - given.keys()))
+    extra = ", ".join(sorted(given.keys() - targets.keys()))
+    if missing or extra:
+        raise InvalidProblem(
+            f"the names differ; missing: {missing or 'none'}; not known here: {extra or 'none'}; "
+            "make the layers as they were when the state was taken"
+        )
+    for name, target in targets.items():
+        need_shape(name, tuple(given[name].shape), target.shape, "the layers here")
+    for name, target in targets.items():
+        target[...] = moved(_readable(given[name]), module_of(name, target))
+
+
+def _readable(array: Any) -> Any:
+    """Files of NumPy hold bfloat16 as two bytes of no type."""
+    return array.view(_BFLOAT16) if array.dtype == np.dtype("V2") else array
+
+
+def save(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
+    """Writes arrays by name to a NumPy archive, which has exactly this path.
+
+    The file is there as a whole or not at all. Raises OSError where it cannot be written.
+    """
+    target = Path(path)
+    part = target.with_name(target.name + ".part")
+    try:
+        with part.open("wb") as file:
+            np.savez(file, **{name: moved(array, np) for name, array in values.items()})
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def load(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The NumPy arrays by name that `save` wrote.
+
+    Raises OSError where it cannot be read, InvalidProblem where it is no such file.
+    """
+    try:
+        archive = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, BadZipFile) as error:
+        raise InvalidProblem(f"{path} was not written by save: {error}") from error
+    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise InvalidProblem(f"{path} was not written by save: it holds one array without a name")
+    with archive:
+        return {name: _readable(archive[name]) for name in archive.files}

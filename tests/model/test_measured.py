@@ -1,0 +1,49 @@
+"""What is measured of a device that says itself how long its copies and runs take."""
+
+from __future__ import annotations
+
+import pytest
+from geometry import doors
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model import planner
+from model.planner import Profile
+
+GB = 1e9
+ROW_NS = st.floats(10, 500)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from((10, 25, 50)), ROW_NS, ROW_NS), min_size=2, max_size=2))
+def test_rows_are_measured_in_each_direction(ways):
+    """Both directions had the figure of the one that takes longer. A far row costs no less than a
+    near one."""
+    fetch, drain = ((rate * GB, near, far) for rate, near, far in ways)
+    profile = planner.measured_copies(fetch, drain)
+    for name, (rate, near, far) in (("fetch", fetch), ("drain", drain)):
+        assert getattr(profile, f"{name}_bytes_per_second") == pytest.approx(rate, rel=1e-3)
+        measured = getattr(profile, f"{name}_row_bytes"), getattr(profile, f"far_{name}_row_bytes")
+        wanted = near * 1e-9 * rate, max(near, far) * 1e-9 * rate
+        assert measured == pytest.approx(wanted, rel=0.03)
+
+
+def test_no_tile_is_said_to_be_more_than_twice_as_fast_as_it_was_seen():
+    """On an H200 a run cost 27 us, timed on another tile, and those of 30 us were said to do their
+    arithmetic in a quarter of that: 2e15 operations per second, twice what the device can do."""
+    fixed = 27e-6
+
+    def run_seconds(outputs: int) -> float:
+        return 5e-6 + outputs / 1.5e11
+
+    problem = doors.parse("conv2d:fwd x1x64x8x8 w64x64x3x3 pad1")
+    profile = Profile(run_seconds=fixed)
+    found = planner.measured_tiles(problem, profile, lambda _, y: run_seconds(y // 4))
+    brief = 0
+    for name, rate in found.tiles.items():
+        channels, outputs = map(int, name.split()[:2])
+        run, operations = run_seconds(outputs), 2 * 9 * channels * outputs
+        assert rate <= 2 * operations / run * (1 + 1e-4)
+        if run > 2 * fixed:
+            assert rate == pytest.approx(operations / (run - fixed), rel=1e-3)
+        brief += run < 2 * fixed
+    assert 0 < brief < len(found.tiles)

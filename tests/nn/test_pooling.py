@@ -1,0 +1,126 @@
+"""Pools as layers: PyTorch's where PyTorch has them, the fused pass's rules everywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import oracle
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from nn.comparing import FLOAT64, assert_same
+from python.support import DTYPES, channels_last, integers, is_channels_last
+
+import oocdnn
+from oocdnn import nn
+
+shapes = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@st.composite
+def windows(draw, rank: int, uneven: bool):
+    """Window, stride, padding and extents that make at least one window."""
+
+    def each(low: int, high: int) -> tuple[int, ...]:
+        return tuple(draw(st.integers(low, high)) for _ in range(rank))
+
+    window, stride = each(1, 4), each(1, 4)
+    # PyTorch's padding is at most half of the window, and the same on both sides.
+    most = [w - 1 if uneven else w // 2 for w in window]
+    pads = [tuple(draw(st.integers(0, m)) for _ in range(2)) for m in most]
+    pads = [pair if uneven else (pair[0], pair[0]) for pair in pads]
+    room = each(0, 7)
+    # PyTorch also wants windows that the array fills without its padding.
+    sizes = zip(window, pads, room, strict=True)
+    extents = tuple((max(w - sum(pair), 1) if uneven else w) + more for w, pair, more in sizes)
+    return window, stride, tuple(pads), extents
+
+
+@shapes
+@given(data=st.data(), rank=st.integers(1, 3), ceil=st.booleans(), average=st.booleans())
+def test_pools_are_pytorchs(torch, data, rank, ceil, average):
+    window, stride, pads, extents = data.draw(windows(rank, uneven=False))
+    counted = data.draw(st.booleans()) if average else True
+    x = integers((2, 3, *extents), 5, FLOAT64)
+    name = f"{'Avg' if average else 'Max'}Pool{rank}d"
+    arguments = {"stride": stride, "padding": tuple(before for before, _ in pads)}
+    ours = {"count_padding": counted} if average else {}
+    theirs = {"count_include_pad": counted} if average else {}
+    layer = getattr(nn, name)(window, **arguments, ceil=ceil, **ours)
+    module = getattr(torch.nn, name)(window, **arguments, ceil_mode=ceil, **theirs)
+    assert_same(layer, module, torch, x, tolerance=1e-14 if average else 0.0)
+
+
+@shapes
+@given(data=st.data(), rank=st.integers(1, 3), ceil=st.booleans(), mode=st.sampled_from("ma"))
+def test_pools_are_those_of_the_fused_pass(data, rank, ceil, mode):
+    """Any padding, equals, infinities and NaN too; each dz goes where the reference's winner is."""
+    window, stride, pads, extents = data.draw(windows(rank, uneven=True))
+    x = integers((2, 2, *extents), 5, FLOAT64, largest=1)
+    odd = np.random.default_rng(1).random(x.shape)
+    x[odd < 0.05], x[odd > 0.8] = np.nan, -np.inf
+    by = oracle.Pool("max" if mode == "m" else "avg_inside", window, stride, pads, ceil)
+    z, winners = oracle.pool(x, by)
+    if mode == "m":
+        layer = getattr(nn, f"MaxPool{rank}d")(window, stride, pads, ceil)
+    else:
+        layer = getattr(nn, f"AvgPool{rank}d")(window, stride, pads, ceil, False)
+    np.testing.assert_array_equal(layer(x), z)
+    dz = integers(z.shape, 6, FLOAT64)
+    dx = layer.backward(dz)
+    assert dx.shape == x.shape
+    if mode == "m":
+        np.testing.assert_array_equal(dx, back(dz, winners, by, x.shape))
+    else:
+        np.testing.assert_allclose(dx.sum(), dz.sum(), atol=1e-9)
+
+
+def back(dz, winners, by, shape):
+    """dx by the definition, element by element."""
+    dx = np.zeros(shape)
+    for at in np.ndindex(*dz.shape):
+        tap = np.unravel_index(winners[at], by.window)
+        rows = [
+            o * s - before + t
+            for o, s, (before, _), t in zip(at[2:], by.stride, by.padding, tap, strict=True)
+        ]
+        dx[(*at[:2], *rows)] += dz[at]
+    return dx
+
+
+@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("layer", [nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2)], ids=["max", "avg"])
+def test_every_type(layer, name):
+    x = 4 * integers((2, 3, 9, 8), 5)
+    y = layer(x.astype(DTYPES[name]))
+    dx = layer.backward(4 * integers(y.shape, 6, DTYPES[name]))
+    assert y.dtype == dx.dtype == DTYPES[name]
+    np.testing.assert_array_equal(y.astype(np.float32), layer(x))
+    np.testing.assert_array_equal(dx.astype(np.float32), layer.backward(4 * integers(y.shape, 6)))
+
+
+@pytest.mark.parametrize("layer", [nn.MaxPool2d(2), nn.AvgPool2d(2)], ids=["max", "avg"])
+@pytest.mark.parametrize("name", DTYPES)
+def test_memory_order_is_kept_both_ways(layer, name):
+    x = channels_last(integers((2, 3, 8, 6), 5, DTYPES[name]))
+    y = layer(x)
+    dx = layer.backward(y)
+    assert is_channels_last(y)
+    assert is_channels_last(dx)
+    plain = layer(np.ascontiguousarray(x))
+    np.testing.assert_array_equal(plain, y)
+    np.testing.assert_array_equal(layer.backward(plain), dx)
+
+
+def test_what_cannot_be_pooled():
+    with pytest.raises(oocdnn.InvalidProblem, match="less than the window"):
+        nn.MaxPool2d(2, padding=2)
+    with pytest.raises(oocdnn.InvalidProblem, match="MaxPool2d takes 4"):
+        nn.MaxPool2d(2)(np.zeros((1, 2, 3)))
+    with pytest.raises(oocdnn.InvalidProblem, match="smaller window"):
+        nn.AvgPool1d(4)(np.zeros((1, 2, 3)))
+    layer = nn.AvgPool1d(2)
+    layer(np.zeros((1, 2, 4)))
+    with pytest.raises(oocdnn.InvalidProblem, match=r"dy has shape \(1, 2, 3\)"):
+        layer.backward(np.zeros((1, 2, 3)))

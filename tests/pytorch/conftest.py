@@ -1,0 +1,14 @@
+"""One context for the tests of a file, small enough that calls run in several tiles."""
+
+import os
+
+import pytest
+from python.support import SMALL
+
+import oocdnn
+
+
+@pytest.fixture(scope="module")
+def ctx():
+    with oocdnn.Context(os.environ.get("OOCDNN_TEST_DEVICE", "cpu"), SMALL) as context:
+        yield context
