@@ -1,8 +1,11 @@
 #include "library/timed_plans.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "library/time_run.hpp"
@@ -12,7 +15,7 @@
 namespace oocdnn {
 namespace {
 
-constexpr int kMostTimed = 7;
+constexpr int kMostTimed = 10;
 // What trying a plan takes, in runs of its tile: up to three of each of a few engines, and more of
 // the one that is chosen.
 constexpr double kRunsOfOne = 12;
@@ -41,10 +44,23 @@ class Opinion {
 
   [[nodiscard]] const std::shared_ptr<Profile>& likely() const { return likely_; }
 
-  // The price of a plan whose run took so long.
+  // The price of a plan whose run took so long. That its tile is faster or slower than was thought
+  // may lie with its size alone or with the problem: of other tiles with its number of channels
+  // half of it is believed.
   Cost Learn(const Candidate& candidate, double run_seconds) {
+    const TileRate before = RateOfTile(request_, candidate, *likely_);
     Refine(request_, candidate, run_seconds, {}, hoped_.get());
-    return oocdnn::Learn(request_, candidate, run_seconds, likely_.get());
+    const Cost cost = oocdnn::Learn(request_, candidate, run_seconds, likely_.get());
+    const TileRate after = RateOfTile(request_, candidate, *likely_);
+    timed_.insert({after.key, after.size});
+    const double half = std::sqrt(after.rate / before.rate);
+    for (Profile* profile : {likely_.get(), hoped_.get()}) {
+      for (auto& [size, rate] : profile->tiles[after.key]) {
+        const bool alike = size.channels == after.size.channels;
+        if (alike && !timed_.contains({after.key, size})) rate *= half;
+      }
+    }
+    return cost;
   }
 
   // Plans of which the first may be faster than one of so many seconds, and by what; none where
@@ -67,6 +83,7 @@ class Opinion {
 
   const PlanRequest& request_;
   std::shared_ptr<Profile> likely_, hoped_;
+  std::set<std::pair<std::string, TileSize>> timed_;  // tiles, by the profile's key
 };
 
 // Times the plan, and others in its place for as long as one promises to be faster.
