@@ -22,6 +22,9 @@ constexpr double kRunsOfOne = 12;
 
 // By how much a plan has to promise to be faster: what is likely, and what is only hoped for.
 constexpr double kFaster = 1.01, kHopedFaster = 1.03;
+// By how much tiles of the problem may be faster than the fastest of their number of channels that
+// was measured: cuDNN's rates go up and down with the size by as much as that.
+constexpr double kHope = 1.1;
 
 // Seconds that all plans that are tried may take of the device. A first call is to take no more
 // than three in all, with what was measured before it; where it takes longer anyhow, a better plan
@@ -39,7 +42,10 @@ class Opinion {
       : request_(request),
         likely_(std::make_shared<Profile>(profile)),
         hoped_(std::make_shared<Profile>(profile)) {
-    for (auto& [_, rates] : hoped_->tiles) rates = AllAsFast(rates);
+    for (auto& [_, rates] : hoped_->tiles) {
+      rates = AllAsFast(rates);
+      for (auto& [size, rate] : rates) rate *= kHope;
+    }
   }
 
   [[nodiscard]] const std::shared_ptr<Profile>& likely() const { return likely_; }
