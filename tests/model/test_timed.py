@@ -191,6 +191,28 @@ def test_what_a_tile_teaches_goes_for_others_with_as_many_channels(budget):
     assert planner.timed_plan(problem, budget, wrong, run).seconds <= 1.02 * best.seconds
 
 
+@pytest.mark.parametrize("pixels", [96, 112, 128, 160, 192, 256])
+def test_a_length_is_found_whose_blocks_fill_the_device(pixels):
+    """132 blocks of so many pixels and of 128 channels run at a time, so that rates go up and down
+    with a tile's length, and by the profile all lengths are alike."""
+    problem = doors.parse("conv2d:bwd_data x256x256x56x56 w256x256x3x3 pad1")
+    rates = {(128, 29e12), (512, 39e12)}
+    tiles = {
+        f"{channels} {size} plain/f32/bwd_data": rate
+        for channels, rate in rates
+        for size in (1_600_000, 25_700_000)
+    }
+    at_once = 2 * 9 * 256 * 128 * pixels * 132 / 38e12  # seconds
+
+    def run(x_bytes: int, _: int) -> float:
+        blocks = 2 * math.ceil(x_bytes / (4 * 256 * pixels))
+        return 2.7e-5 + math.ceil(blocks / 132) * at_once
+
+    plan = planner.timed_plan(problem, 2 << 30, dataclasses.replace(planner.H200, tiles=tiles), run)
+    at_best = 2 * 9 * 256 * 256 * 256 * 56 * 56 / 38e12
+    assert plan.seconds <= 1.085 * at_best
+
+
 def test_hopes_that_are_not_fulfilled_come_to_an_end():
     plan = planner.timed_plan(PROBLEM, BUDGET, WRONG, 1e-2)
     assert 1 < plan.prepared < 20
