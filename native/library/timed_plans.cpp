@@ -54,8 +54,8 @@ class Opinion {
   [[nodiscard]] const std::shared_ptr<Profile>& likely() const { return likely_; }
 
   // The price of a plan whose run took so long. That its tile is faster or slower than was thought
-  // may lie with its size alone or with the problem. Of other tiles with its number of channels half
-  // of it is thought likely, and the best of all that were timed may be hoped for.
+  // may lie with its size alone or with the problem. Of other tiles with its number of channels
+  // half of it is thought likely, and the best of all that were timed may be hoped for.
   Cost Learn(const Candidate& candidate, double run_seconds) {
     const TileRate before = RateOfTile(request_, candidate, *likely_);
     Disappoint(candidate, run_seconds);
