@@ -71,16 +71,6 @@ std::string KindOf(const Problem& problem) {
                            problem.direction);
 }
 
-// Operations per second of the candidate's tile, as the profile has it.
-double RateOfTile(const PlanRequest& request, const Candidate& candidate, const Profile& profile) {
-  const Problem& problem = request.problem;
-  const std::string& engine = request.engines[static_cast<size_t>(candidate.engine)].name;
-  const TileSize size =
-      Rates(request, candidate.engine, profile).TileSizeOf(TileShape(problem, candidate.tiling));
-  return 1 / profile.ArithmeticOf(engine, problem.dtype, problem.math, problem.direction)
-                 .Seconds(size.channels, static_cast<double>(size.outputs));
-}
-
 }  // namespace
 
 std::string ToJson(const Refinement& refinement) {
@@ -173,10 +163,10 @@ Result<Refinement> MachineProfile::Refine(const PlanRequest& request, const Cand
   const Cost before = PriceOf(request, candidate, profile_);
   Refinement made;
   made.known = busy.evidence();
-  made.before = RateOfTile(request, candidate, profile_);
+  made.before = RateOfTile(request, candidate, profile_).rate;
   const double run = RunSecondsOf(request, candidate, profile_, busy.seconds);
   made.rate = oocdnn::Refine(request, candidate, run, made.known, &profile_);
-  made.after = RateOfTile(request, candidate, profile_);
+  made.after = RateOfTile(request, candidate, profile_).rate;
   const auto steps = static_cast<double>(before.steps);
   made.measured_seconds = busy.seconds / steps;
   made.predicted_seconds = before.compute_seconds / steps;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.hpp"
 #include "base/log.hpp"
 #include "library/measure.hpp"
 #include "library/rig.hpp"
@@ -20,25 +21,25 @@ constexpr int64_t kWidth = 112;
 // Channels: of what is measured first, and of the rest.
 constexpr int64_t kFew = 64, kMany = 512, kMost = 2048;
 // Rows of an image with few channels: of a small tile, which suffices where a device takes long
-// enough for it, and of a large one.
+// enough for it, of a large one, and of the largest that calibration measures: 200 to 400 MB, where
+// cuDNN is up to a tenth faster still than at a quarter of that.
 constexpr int64_t kRows = 56, kGrowth = 8, kMostRows = kRows * kGrowth * kGrowth;
-// Elements of the largest tensor, an image of few channels or a filter of many.
-constexpr int64_t kNumbers = std::max(kFew * kMostRows * kWidth, kMost * kMost * 9);
+constexpr int64_t kGrowthOfAll = 4, kMostRowsOfAll = kMostRows * kGrowthOfAll;
+// Random numbers come in blocks of so many.
+constexpr int64_t kBlock = 1 << 18;
 constexpr double kLongEnough = 1e-3;  // seconds of a run
 // Seconds of a run that somebody waits for and of any other, and of a few runs.
 constexpr double kTooLong = 10e-3, kTooLongEver = 40e-3, kEnough = 10e-3;
 constexpr double kFast = 1e13;  // operations per second from which on the tile's size matters
 
-// A block of random numbers, again and again.
-void Randomize(float* numbers) {
-  constexpr int64_t kBlock = 1 << 18;
-  static_assert(kNumbers % kBlock == 0);
+// A block of random numbers, again and again; `count` is a multiple of it.
+void Randomize(float* numbers, int64_t count) {
   uint32_t state = 1;
   for (int64_t i = 0; i < kBlock; ++i) {
     state = state * 1664525u + 1013904223u;
     numbers[i] = static_cast<float>(state >> 8) * 0x1p-24f - 0.5f;
   }
-  for (int64_t i = kBlock; i < kNumbers; i += kBlock) {
+  for (int64_t i = kBlock; i < count; i += kBlock) {
     std::memcpy(numbers + i, numbers, kBlock * sizeof(float));
   }
 }
@@ -59,8 +60,17 @@ struct FoundRate {
 // profile.
 class Tiles {
  public:
-  Tiles(Device& device, const Problem& asked, int64_t limit, Stream stream, Profile* profile)
-      : device_(device), asked_(asked), limit_(limit), stream_(stream), profile_(*profile) {}
+  Tiles(Device& device, const Problem& asked, bool all, int64_t limit, Stream stream,
+        Profile* profile)
+      : device_(device),
+        asked_(asked),
+        growth_(all ? kGrowthOfAll : kGrowth),
+        least_rows_(all ? kRows / kGrowthOfAll : kRows),
+        most_rows_(all ? kMostRowsOfAll : kMostRows),
+        too_long_(all ? kTooLongEver : kTooLong),
+        limit_(limit),
+        stream_(stream),
+        profile_(*profile) {}
 
   // Of a tile that runs long enough; 0 where the engine refuses.
   FoundRate Rate(int engine) {
@@ -76,18 +86,16 @@ class Tiles {
 
   // Of tiles of so many channels, from small to large until the next would take too long, as far as
   // they are missing under the key; that of the largest.
-  FoundRate Rates(int engine, const std::string& key, int64_t channels, bool all) {
+  FoundRate Rates(int engine, const std::string& key, int64_t channels) {
     FoundRate largest;
-    const int64_t growth = all ? 4 : kGrowth;
-    for (int64_t rows = all ? kRows / growth : kRows; rows <= kMostRows; rows *= growth) {
+    for (int64_t rows = least_rows_; rows <= most_rows_; rows *= growth_) {
       const int64_t its_rows = std::max<int64_t>(rows * kFew / channels, 1);
       const auto known = Known(key, {channels, channels * its_rows * kWidth});
       const FoundRate found = known ? *known : Measure(engine, key, channels, its_rows);
       if (found.rate == 0.0) break;
       largest = found;
       const double operations = SampleFor(channels, its_rows).shape.Operations(asked_.direction);
-      const double next = static_cast<double>(growth) * operations / found.rate;
-      if (next > (all ? kTooLongEver : kTooLong)) break;
+      if (static_cast<double>(growth_) * operations / found.rate > too_long_) break;
     }
     return largest;
   }
@@ -132,13 +140,19 @@ class Tiles {
                      BestOf(device_, stream_, run, kEnough)};
   }
 
+  // Elements of the largest tensor, an image of few channels or a filter of many.
+  [[nodiscard]] int64_t Largest() const {
+    return std::max(kFew * most_rows_ * kWidth, kMost * kMost * 9);
+  }
+
   // With numbers, where the device's own clock depends on them.
   Status Fill(Rig& rig) {
     if (device_.capabilities().reads_host) return {};
     if (!numbers_) {
-      constexpr int64_t kBytes = kNumbers * sizeof(float);
-      numbers_.emplace(device_, device_.AllocateHost(kBytes), kBytes, &Device::FreeHost);
-      if (numbers_->get() != nullptr) Randomize(reinterpret_cast<float*>(numbers_->get()));
+      const int64_t count = RoundUp(Largest(), kBlock);
+      const auto bytes = count * static_cast<int64_t>(sizeof(float));
+      numbers_.emplace(device_, device_.AllocateHost(bytes), bytes, &Device::FreeHost);
+      if (numbers_->get() != nullptr) Randomize(reinterpret_cast<float*>(numbers_->get()), count);
     }
     if (numbers_->get() == nullptr) return {};
     Status status = rig.Fill(stream_, numbers_->get());
@@ -151,6 +165,9 @@ class Tiles {
 
   Device& device_;
   const Problem& asked_;
+  // Of the tiles, see Rates.
+  const int64_t growth_, least_rows_, most_rows_;
+  const double too_long_;
   const int64_t limit_;
   Stream stream_;
   Profile& profile_;
@@ -184,10 +201,10 @@ void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, in
                        Profile* profile) {
   const Result<OwnedStream> stream = MakeStream(device, "compute");
   if (!stream.ok()) return;
-  Tiles tiles(device, problem, limit, stream->get(), profile);
   const bool sizes =
       !device.capabilities().shared_engines && problem.direction != Direction::kBackwardBias;
   const bool all = grid == TileGrid::kAll && sizes;
+  Tiles tiles(device, problem, all, limit, stream->get(), profile);
   for (int engine = 0; engine < static_cast<int>(device.engines().size()); ++engine) {
     const EngineInfo& info = device.engines()[static_cast<size_t>(engine)];
     const std::string key =
@@ -197,10 +214,10 @@ void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, in
     const bool complete =
         known != profile->flops.end() && !all && (!lacks_wide || known->second <= kFast);
     if (IsLastResort(info) || complete) continue;
-    const FoundRate found = sizes ? tiles.Rates(engine, key, kFew, all) : tiles.Rate(engine);
+    const FoundRate found = sizes ? tiles.Rates(engine, key, kFew) : tiles.Rate(engine);
     if (sizes && found.rate > kFast) {
       for (const int64_t channels : ChannelsOf(problem, grid)) {
-        tiles.Rates(engine, key, channels, all);
+        tiles.Rates(engine, key, channels);
       }
     }
     if (found.rate > 0) profile->SetFlops(key, found.rate, found.known);

@@ -10,8 +10,8 @@ namespace oocdnn {
 // another plan promises to be faster than that, it is booked and timed too, and so on a few times
 // or until that has taken the device half a second; the best of them is the plan. A
 // promise is what the profile says, which has learnt from the runs; or, where that is clearly more,
-// what it would say if all tiles were as fast as the fastest of their number of channels or of
-// fewer: a plan that is thought slow by mistake would never be timed otherwise.
+// what it would say if all tiles were a tenth faster than the fastest of their number of channels
+// or of fewer: a plan that is thought slow by mistake would never be timed otherwise.
 Result<PlanReport> PlanAndTime(Device& device, const PlanRequest& request, const Profile& profile,
                                int64_t* prepared);
 

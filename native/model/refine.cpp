@@ -7,17 +7,28 @@
 
 namespace oocdnn {
 
+TileRate RateOfTile(const PlanRequest& request, const Candidate& candidate,
+                    const Profile& profile) {
+  const Problem& problem = request.problem;
+  const std::string& engine = request.engines[static_cast<size_t>(candidate.engine)].name;
+  TileRate found;
+  found.key = Profile::FlopsKey(engine, problem.dtype, problem.math, problem.direction);
+  found.size =
+      Rates(request, candidate.engine, profile).TileSizeOf(TileShape(problem, candidate.tiling));
+  found.rate = 1 / profile.ArithmeticOf(engine, problem.dtype, problem.math, problem.direction)
+                       .Seconds(found.size.channels, static_cast<double>(found.size.outputs));
+  return found;
+}
+
 std::string Refine(const PlanRequest& request, const Candidate& candidate, double run_seconds,
                    const Evidence& known, Profile* profile) {
   const Problem& problem = request.problem;
+  const auto [key, size, _] = RateOfTile(request, candidate, *profile);
+  const double operations =
+      Rates(request, candidate.engine, *profile).OperationsOf(TileShape(problem, candidate.tiling));
+  const double rate = operations / AloneSeconds(run_seconds, profile->run_seconds);
   const std::string& engine = request.engines[static_cast<size_t>(candidate.engine)].name;
-  const auto key = Profile::FlopsKey(engine, problem.dtype, problem.math, problem.direction);
-  const Rates rates(request, candidate.engine, *profile);
-  const ConvShape tile = TileShape(problem, candidate.tiling);
-  const TileSize size = rates.TileSizeOf(tile);
-  const double alone = AloneSeconds(run_seconds, profile->run_seconds);
   const double flops = profile->Flops(engine, problem.dtype, problem.math, problem.direction);
-  const double rate = rates.OperationsOf(tile) / alone;
   AddTile(size, rate, flops, &profile->tiles[key]);
   profile->SetTile(key, size, rate, known);
   return TileName(key, size);

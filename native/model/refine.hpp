@@ -7,6 +7,14 @@
 
 namespace oocdnn {
 
+// What a profile has of the candidate's tile, in operations per second.
+struct TileRate {
+  std::string key;  // see Profile::FlopsKey
+  TileSize size{};
+  double rate = 0.0;
+};
+TileRate RateOfTile(const PlanRequest& request, const Candidate& candidate, const Profile& profile);
+
 // With a run of the candidate's tile alone; of others on its engine the profile thinks as before.
 // Gives the name of the tile's rate (model/profile_rates.hpp).
 std::string Refine(const PlanRequest& request, const Candidate& candidate, double run_seconds,

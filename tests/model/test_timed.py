@@ -166,6 +166,53 @@ def test_tiles_of_few_channels_may_be_as_fast_as_those_of_more():
     assert plan.seconds <= 1.05 * best.seconds
 
 
+@pytest.mark.parametrize("budget", [600_000, 900_000])
+def test_what_a_tile_teaches_goes_for_others_with_as_many_channels(budget):
+    """Cut in two, the filters' tiles are slower than squares of 32 channels are, of any size; whole
+    they are faster than those of 64. Creeping from size to size would not find out."""
+    problem = doors.parse("conv2d:fwd x16x64x24x24 w64x64x3x3 pad1")
+    sizes = {2_000: 0.7, 8_000: 0.8, 32_000: 0.9, 128_000: 1.0}
+    wrong = Profile(
+        tiles={
+            f"{channels} {size} plain/f32/fwd": rate * share
+            for channels, rate in ((32, 1.3e10), (64, 0.9e10))
+            for size, share in sizes.items()
+        }
+    )
+
+    def run(x_bytes: int, y_bytes: int) -> float:
+        whole = y_bytes > 0.6 * x_bytes
+        return 1e-6 + 2 * 9 * 64 * (y_bytes / 4) / (1.2e10 if whole else 1.0e10)
+
+    first = planner.search(problem, budget, wrong, engines=ENGINE).ranked[0]
+    right = Profile(flops_fallback=1.2e10)
+    best = planner.search(problem, budget, right, engines=ENGINE).ranked[0]
+    assert first.counts()[2] > 1
+    assert planner.timed_plan(problem, budget, wrong, run).seconds <= 1.02 * best.seconds
+
+
+@pytest.mark.parametrize("pixels", [96, 112, 128, 160, 192, 256])
+def test_a_length_is_found_whose_blocks_fill_the_device(pixels):
+    """132 blocks of so many pixels and of 128 channels run at a time, so that rates go up and down
+    with a tile's length, and by the profile all lengths are alike."""
+    problem = doors.parse("conv2d:bwd_data x256x256x56x56 w256x256x3x3 pad1")
+    rates = {(128, 29e12), (512, 39e12)}
+    tiles = {
+        f"{channels} {size} plain/f32/bwd_data": rate
+        for channels, rate in rates
+        for size in (1_600_000, 25_700_000)
+    }
+    at_once = 2 * 9 * 256 * 128 * pixels * 132 / 38e12  # seconds
+
+    def run(x_bytes: int, _: int) -> float:
+        blocks = 2 * math.ceil(x_bytes / (4 * 256 * pixels))
+        return 2.7e-5 + math.ceil(blocks / 132) * at_once
+
+    plan = planner.timed_plan(problem, 2 << 30, dataclasses.replace(planner.H200, tiles=tiles), run)
+    at_best = 2 * 9 * 256 * 256 * 256 * 56 * 56 / 38e12
+    assert plan.seconds <= 1.085 * at_best
+
+
 def test_hopes_that_are_not_fulfilled_come_to_an_end():
     plan = planner.timed_plan(PROBLEM, BUDGET, WRONG, 1e-2)
     assert 1 < plan.prepared < 20
