@@ -83,6 +83,7 @@ step calibrate python3 -m oocdnn calibrate --device cuda
 figures wires oocdnn.bench.gpu
 figures floor oocdnn.bench.gpu_floor
 figures in-core oocdnn.bench.gpu_in_core --pinned
+figures chain oocdnn.bench.gpu_fused
 figures peers oocdnn.bench.gpu_peers
 figures workspace oocdnn.bench.gpu_workspace
 figures shares oocdnn.bench.gpu_shares
