@@ -27,7 +27,7 @@ from oocdnn.functions import (
     conv_transpose2d,
     conv_transpose3d,
 )
-from oocdnn.fused import Pool, Saved, conv_bias_act_pool
+from oocdnn.fused import Pool, Saved, conv_bias_act_pool, conv_bias_act_pool_backward
 from oocdnn.gradients import conv_backward_bias, conv_backward_data, conv_backward_filter
 from oocdnn.memory import empty, pin
 from oocdnn.plans import Plan, forget_plans, plan_for_profile
@@ -52,6 +52,7 @@ __all__ = [
     "conv_backward_data",
     "conv_backward_filter",
     "conv_bias_act_pool",
+    "conv_bias_act_pool_backward",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",

@@ -4,7 +4,7 @@ import math as _math
 from typing import Any, Literal, NamedTuple, SupportsIndex
 
 from oocdnn import _pins, _window
-from oocdnn._call import Convolution, Epilogue, Pool, Slot
+from oocdnn._call import Convolution, Epilogue, Pool, Slot, Tensor
 from oocdnn._cdefs import Activation, Direction, Math, Mode
 from oocdnn._geometry import Geometry, need_shape
 from oocdnn._native import Progress
@@ -110,11 +110,12 @@ class Finish(NamedTuple):
 
 class After(NamedTuple):
     """What comes after y: whether what backward needs is saved, and windows over y, with the shape
-    of z."""
+    of z. Of a gradient with respect to the bias also the shape of y, which nothing else tells."""
 
     saves: bool = False
     pool: Pool | None = None
     shape: tuple[int, ...] = ()
+    y_shape: tuple[int, ...] = ()
 
 
 class Done(NamedTuple):
@@ -148,7 +149,7 @@ def launch(
     limited = common.workspace is not None
     workspace = _window.integer("workspace", common.workspace, 0) if limited else -1
     shape = geometry.shape
-    if after.pool is not None:
+    if after.pool is not None and direction == Direction.FORWARD:
         slot, shape = "z", after.shape
     if beta != 0.0 and common.out is None:
         raise InvalidProblem(f"beta={beta} adds to the old values of out: pass out=")
@@ -182,6 +183,9 @@ def launch(
         )
         bits = _bits(call, operands, leader, context.results.empty) if after.saves else None
         call = call._replace(saves=bits is not None)
+        if after.y_shape:
+            strides = (0,) * len(after.y_shape)
+            operands.tensors["y"] = Tensor(leader.dtype, after.y_shape, strides)
         with _pins.Use(context, operands.in_memory):
             context.run(call, operands.tensors, common.progress)
     result = unwrap(output) if common.out is None else common.out

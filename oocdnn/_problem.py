@@ -20,6 +20,7 @@ from oocdnn._mapped import Array
 from oocdnn._pool import Pool
 from oocdnn.context import Context
 from oocdnn.errors import Unsupported
+from oocdnn.fused import Need
 
 _DTYPES: dict[str, npt.DTypeLike] = {
     "f32": np.float32,
@@ -28,6 +29,7 @@ _DTYPES: dict[str, npt.DTypeLike] = {
     "bf16": ml_dtypes.bfloat16,
 }
 _ACTIVATIONS = {"clip": "clipped_relu", "elu": "elu", "swish": "swish"}
+_NEEDS: dict[str, Need] = {"bwd_data": "dx", "bwd_filter": "dw", "bwd_bias": "db"}
 _POOLS: dict[str, dict[str, Any]] = {
     "maxpool": {"mode": "max"},
     "avgpool": {"mode": "avg"},
@@ -52,6 +54,7 @@ class Problem:
     scale: bool = False
     residual: bool = False
     saves: bool = False
+    clips: bool = False
     pool: dict[str, Any] = field(default_factory=dict)  # keywords of `Pool`; empty: none
     keywords: dict[str, Any] = field(default_factory=dict)
 
@@ -137,8 +140,8 @@ def _read_pool(name: str, rest: str, problem: Problem) -> None:
 def _read_finish(name: str, rest: str, problem: Problem) -> None:
     if name in _POOLS:
         problem.pool |= {**_POOLS[name], "window": _spread(_sizes(rest))}
-    elif name == "saved":
-        problem.saves = True
+    elif name in ("saved", "clipped"):
+        setattr(problem, "saves" if name == "saved" else "clips", True)
     elif name in ("bias", "scale", "residual"):
         setattr(problem, name, True)
         if name == "residual" and rest:
@@ -173,6 +176,8 @@ def random_call(problem: Problem, context: Context, make: Make | None = None) ->
         return np.moveaxis(array((shape[0], *shape[2:], shape[1])), -1, 1)
 
     keywords = dict(problem.keywords)
+    if problem.direction != "fwd" and (problem.pool or problem.clips):
+        return _fused_gradient(problem, context, array, data)
     if problem.direction == "bwd_bias":
         out = array(problem.y[1:2])
         return partial(context.conv_backward_bias, data(problem.y), out=out, beta=problem.beta)
@@ -201,6 +206,38 @@ def random_call(problem: Problem, context: Context, make: Make | None = None) ->
     name = f"conv{'' if forward else '_transpose'}{problem.rank}d"
     function = getattr(context, "conv_bias_act_pool" if fused else name)
     return partial(function, data(source), array(problem.w), **keywords)
+
+
+def _fused_gradient(
+    problem: Problem,
+    context: Context,
+    array: Callable[[tuple[int, ...]], Array],
+    data: Callable[[tuple[int, ...]], Array],
+) -> partial[Any]:
+    """One gradient of a pass whose y was only on the way; a bias's of one with filters of 1."""
+    if problem.bias or problem.scale or problem.residual or "activation" in problem.keywords:
+        raise Unsupported(f"{problem.text}: what is made of dz has no epilogue here")
+    keywords = {name: value for name, value in problem.keywords.items() if name != "math"}
+    channels = problem.y[1]
+    if problem.direction == "bwd_bias":
+        keywords["groups"] = channels
+    x = data(problem.x or problem.y)
+    w = array(problem.w or (channels, 1, *(1,) * problem.rank))
+    _, saved = context.conv_bias_act_pool(
+        x,
+        w,
+        **keywords,
+        activation="relu" if problem.clips else None,
+        pool=Pool(**problem.pool) if problem.pool else None,
+        save_for_backward=True,
+    )
+    need = _NEEDS[problem.direction]
+    out = data(x.shape) if need == "dx" else array(w.shape if need == "dw" else (channels,))
+    return partial(
+        context.conv_bias_act_pool_backward,
+        data(_pooled(problem)), saved, x, w, needs=(need,), out={need: out}, beta=problem.beta,
+        math=problem.keywords.get("math"),
+    )  # fmt: skip
 
 
 def _pooled(problem: Problem) -> tuple[int, ...]:

@@ -311,6 +311,7 @@ class Context:
     conv_backward_filter = _bound(gradients.conv_backward_filter)
     conv_backward_bias = _bound(gradients.conv_backward_bias)
     conv_bias_act_pool = _bound(fused.conv_bias_act_pool)
+    conv_bias_act_pool_backward = _bound(fused.conv_bias_act_pool_backward)
 
 
 def _workspace_text(workspace: int | str | None) -> str | None:

@@ -1,23 +1,28 @@
-"""A convolution and what comes after it in one pass: bias, activation, pool.
+"""A convolution and what comes after it in one pass: bias, activation, pool; and its gradients.
 
 y never leaves the device; z, the pool of it, does, and in training the few bits that the backward
-pass needs. Arrays, keywords and errors are those of `oocdnn.functions`.
+pass needs. That makes dy of dz and these bits on the device. Arrays, keywords and errors are those
+of `oocdnn.functions`.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, SupportsIndex
+from typing import Any, Literal, SupportsIndex
 
-from oocdnn import _geometry
+from oocdnn import _geometry, _window
 from oocdnn._call import Convolution, Slot
-from oocdnn._cdefs import Direction
-from oocdnn._geometry import Moves
+from oocdnn._cdefs import Activation, Direction
+from oocdnn._geometry import Geometry, Moves
 from oocdnn._native import Progress
 from oocdnn._operation import ActivationSpec, After, Common, Finish, MathName, ModeName, launch
 from oocdnn._pool import Pool
 from oocdnn._window import Padding, PerAxis
-from oocdnn.arrays import View, unwrap, view
+from oocdnn.arrays import View, allocate, unwrap, view
+from oocdnn.errors import InvalidProblem, Unsupported
 
-__all__ = ["Pool", "Saved", "conv_bias_act_pool"]
+__all__ = ["Pool", "Saved", "conv_bias_act_pool", "conv_bias_act_pool_backward"]
+
+Need = Literal["dx", "dw", "db"]
 
 
 @dataclass(frozen=True)
@@ -31,11 +36,18 @@ class Saved:
     begin with a byte of their own, elements follow each other from the lowest bit on.
     """
 
-    bits: Any
     x_shape: tuple[int, ...]
     w_shape: tuple[int, ...]
+    y_shape: tuple[int, ...]
     z_shape: tuple[int, ...]
+    activation: ActivationSpec
+    scaled: bool
     call: Convolution = field(repr=False)
+    view: View | None = field(repr=False)
+
+    @property
+    def bits(self) -> Any:
+        return None if self.view is None else unwrap(self.view)
 
     @property
     def nbytes(self) -> int:
@@ -86,5 +98,104 @@ def conv_bias_act_pool(
     done = launch(Direction.FORWARD, inputs, "y", geometry, common, finish, after)
     if not save_for_backward:
         return done.result
-    bits = None if done.bits is None else unwrap(done.bits)
-    return done.result, Saved(bits, data.shape, weights.shape, done.shape, done.call)
+    shapes = data.shape, weights.shape, geometry.shape, done.shape
+    return done.result, Saved(*shapes, activation, scale is not None, done.call, done.bits)
+
+
+def conv_bias_act_pool_backward(
+    dz: Any,
+    saved: Saved,
+    x: Any = None,
+    w: Any = None,
+    *,
+    needs: Sequence[Need] = ("dx", "dw", "db"),
+    out: Mapping[Need, Any] | None = None,
+    beta: float = 0.0,
+    math: MathName | None = None,
+    stream: Any = None,
+    progress: Progress | None = None,
+    workspace: SupportsIndex | None = None,
+) -> tuple[Any, ...]:
+    """The gradients of `conv_bias_act_pool` with respect to x, w and b, in the order of `needs`.
+
+    dz: the gradient with respect to its result; saved: what it saved; x, needed for "dw", and w,
+    needed for "dx": as it got them. `out` may hold arrays for some of the results, and with
+    `beta=1` these are added to what it holds for all of them. A maximum's gradient goes to the
+    first of the largest. Activations other than relu and clipped relu are Unsupported, and so is
+    `scale`. Returns a tuple, also of one.
+    """
+    gradient = view("dz", dz)
+    _geometry.need_shape("dz", gradient.shape, saved.z_shape, "the forward call's arrays")
+    _check_needs(saved, needs)
+    if gradient.empty:  # so is dy, and nothing was saved
+        gradient = allocate(gradient, saved.y_shape)
+    results = out or {}
+
+    def common(need: Need, alpha: float) -> Common:
+        mode: ModeName = "convolution" if saved.call.mode else "cross_correlation"
+        return Common(results.get(need), alpha, beta, mode, math, stream, progress, workspace)
+
+    return tuple(
+        _GRADIENTS[need](gradient, saved, x, w, common(need, _alpha(saved, need))) for need in needs
+    )
+
+
+def _alpha(saved: Saved, need: Need) -> float:
+    return 1.0 if need == "db" else saved.call.alpha
+
+
+def _check_needs(saved: Saved, needs: Sequence[Need]) -> None:
+    for need in needs:
+        if need not in _GRADIENTS:
+            raise InvalidProblem(f"needs has {need!r}; the values are {', '.join(_GRADIENTS)}")
+    kind = saved.call.epilogue.activation
+    if kind not in (Activation.IDENTITY, Activation.RELU, Activation.CLIPPED_RELU):
+        raise Unsupported(
+            f"the gradient behind {kind.name.lower()} needs y, which was not saved; call the "
+            "convolution, the activation and the pool one after the other"
+        )
+    if saved.scaled:
+        raise Unsupported("the gradient behind scale is not computed; scale w beforehand")
+
+
+def _launch(
+    direction: Direction, slot: Slot, saved: Saved, geometry: Geometry, inputs: Any, common: Common
+) -> Any:
+    """`inputs` begin with dz, which is dy where nothing came after y."""
+    passes = (saved.call.pool is not None or saved.view is not None) and not inputs["z"].empty
+    operands: dict[Slot, View] = dict(inputs)
+    if not passes:
+        operands = {"y" if name == "z" else name: operand for name, operand in operands.items()}
+    if saved.view is not None:
+        operands["saved"] = saved.view
+    y_shape = saved.y_shape if passes and direction == Direction.BACKWARD_BIAS else ()
+    after = After(pool=saved.call.pool if passes else None, y_shape=y_shape)
+    finish = Finish(activation=saved.activation if passes else None)
+    return launch(direction, operands, slot, geometry, common, finish, after).result
+
+
+def _data(dz: View, saved: Saved, x: Any, w: Any, common: Common) -> Any:
+    weights = view("w", w)
+    _geometry.need_shape("w", weights.shape, saved.w_shape, "the forward call's arrays")
+    geometry = Geometry(saved.call.window, saved.call.groups, saved.x_shape)
+    inputs = {"z": dz, "w": weights}
+    return _launch(Direction.BACKWARD_DATA, "x", saved, geometry, inputs, common)
+
+
+def _filter(dz: View, saved: Saved, x: Any, w: Any, common: Common) -> Any:
+    data = view("x", x)
+    _geometry.need_shape("x", data.shape, saved.x_shape, "the forward call's arrays")
+    geometry = Geometry(saved.call.window, saved.call.groups, saved.w_shape)
+    inputs = {"z": dz, "x": data}
+    return _launch(Direction.BACKWARD_FILTER, "w", saved, geometry, inputs, common)
+
+
+def _bias(dz: View, saved: Saved, x: Any, w: Any, common: Common) -> Any:
+    rank = len(saved.y_shape) - 2
+    window = _window.make(rank, (1,) * rank, 1, 0, 1)
+    geometry = Geometry(window, 1, saved.w_shape[:1])
+    common = common._replace(mode="cross_correlation")
+    return _launch(Direction.BACKWARD_BIAS, "bias", saved, geometry, {"z": dz}, common)
+
+
+_GRADIENTS = {"dx": _data, "dw": _filter, "db": _bias}

@@ -61,7 +61,8 @@ class Problem:
     `finishes`: a pass over each finished output tile is needed (alpha, beta or an epilogue);
     `reads`: what that pass reads, of bias, scale, residual and old (the output before the call).
     `pool`: what leaves is z, y pooled, and y stays on the device. `saved`: so many bits of each
-    element of z ("winners") or of y ("alive") leave too, in rows along W of whole bytes.
+    element of z ("winners") or of y ("alive") leave too, in rows along W of whole bytes. Gradients
+    with either read dz and the bits, of which dy is restored on the device.
     `strides`: in elements, of an operand's six dimensions (see `dims`); row-major where missing.
     """
 
@@ -92,12 +93,18 @@ class Problem:
 
     @property
     def output(self) -> Operand:
-        return "z" if self.pool else self.sum
+        return "z" if self.pool and self.direction == "fwd" else self.sum
+
+    @property
+    def restores(self) -> bool:
+        """Whether dy is made on the device."""
+        return self.direction != "fwd" and bool(self.pool or self.saved)
 
     @property
     def written(self) -> tuple[Operand, ...]:
         """What is drained, in order."""
-        return (self.output, "saved") if self.saved else (self.output,)
+        saves = self.saved and self.direction == "fwd"
+        return (self.output, "saved") if saves else (self.output,)
 
     @property
     def windows(self) -> Pool:
@@ -123,7 +130,13 @@ class Problem:
     @property
     def inputs(self) -> tuple[Operand, ...]:
         """What is fetched, in the order in which a step fetches it."""
-        return tuple(o for o in OPERANDS if o in _INPUTS[self.direction] or o in self.reads)
+        read: set[Operand] = {*_INPUTS[self.direction], *self.reads}
+        if self.restores:
+            read.discard("y")
+            read.add("z")
+        if self.restores and self.saved:
+            read.add("saved")
+        return tuple(operand for operand in OPERANDS if operand in read)
 
     @property
     def element_bytes(self) -> int:

@@ -148,6 +148,8 @@ class Rates:
     def _pass_seconds(self, index: Mapping[Axis, int]) -> float:
         """The rate of moves counts bytes that are read and those that are written."""
         operands = {*self._problem.inputs, self._problem.sum} & {"x", "w", "y"}
+        if self._problem.restores:
+            operands |= {"y"}
         elements = sum(self._tiling.elements(operand, index) for operand in operands)
         return elements * self._problem.element_bytes / (2 * self._profile.move_bytes_per_second)
 
@@ -157,10 +159,17 @@ class Rates:
         problem, tiling = self._problem, self._tiling
         if not problem.finishes:
             return 0.0
-        passes = 1 + (problem.pool is None) + len(problem.reads & {"old", "residual"})
+        passes = 1 + (problem.output == problem.sum) + len(problem.reads & {"old", "residual"})
         bytes_ = tiling.elements(problem.sum, index) * problem.sum_bytes * passes
         made = set(problem.written) & {"z", "saved"}
         bytes_ += sum(tiling.elements(o, index) * problem.size(o) for o in made)
+        return bytes_ / self._profile.move_bytes_per_second
+
+    def restore_seconds(self, index: Mapping[Axis, int]) -> float:
+        """Of making that tile of dy."""
+        problem, tiling = self._problem, self._tiling
+        made: tuple[Operand, ...] = ("y", "z", "saved") if problem.saved else ("y", "z")
+        bytes_ = sum(tiling.elements(o, index) * problem.size(o) for o in made)
         return bytes_ / self._profile.move_bytes_per_second
 
     def _charged(self, channels: int, all_channels: int) -> int:
@@ -169,8 +178,8 @@ class Rates:
 
 
 def _channels_last(problem: Problem) -> bool:
-    """Whether y's channels, or z's where y is pooled, lie side by side in the caller's memory."""
-    place: Operand = "z" if problem.pool else "y"
+    """Whether y's channels, or z's where y is on the way, lie side by side for the caller."""
+    place: Operand = "z" if problem.pool or problem.restores else "y"
     strides, dims = problem.strides_of(place), problem.dims(place)
     innermost = 5 if dims[5] > 1 else 4
     return dims[2] > 1 and strides[2] < strides[innermost]

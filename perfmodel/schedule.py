@@ -50,7 +50,8 @@ class Exit:
 
 @dataclass
 class Step:
-    """`entries` in the order in which they are fetched. `begins` and `ends`: the sum's tile."""
+    """`entries` in the order in which they are fetched. `begins` and `ends`: the sum's tile;
+    `restores`: a tile of dy is made."""
 
     index: Mapping[Axis, int] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
@@ -58,6 +59,7 @@ class Step:
     exits: list[Exit] = field(default_factory=list)
     begins: bool = False
     ends: bool = False
+    restores: bool = False
 
 
 class _Ring:
@@ -104,7 +106,10 @@ class _Ring:
         return Entry(self.operand, slot, tuple(fetched), kept * others, self._slots[before])
 
     def _shares_rows(self) -> bool:
-        return self.operand == ("y" if self._tiling.problem.direction == "bwd_data" else "x")
+        problem = self._tiling.problem
+        if problem.restores and self.operand in ("z", "saved"):
+            return True
+        return self.operand == ("y" if problem.direction == "bwd_data" else "x")
 
 
 def walk(tiling: Tiling, order: Sequence[Axis], depths: Mapping[Operand, int]) -> Iterator[Step]:
@@ -112,6 +117,7 @@ def walk(tiling: Tiling, order: Sequence[Axis], depths: Mapping[Operand, int]) -
     problem = tiling.problem
     rings = [_Ring(tiling, operand, depths.get(operand, 1)) for operand in problem.inputs]
     outs = [_Ring(tiling, operand, depths.get(operand, 1)) for operand in problem.written]
+    made = _Ring(tiling, "y", depths.get("y", 1))
     summed = [axis for axis in AXES if axis not in outs[0].axes]
     for numbers in itertools.product(*(range(tiling.counts[axis]) for axis in order)):
         index = dict(zip(order, numbers, strict=True))
@@ -121,6 +127,7 @@ def walk(tiling: Tiling, order: Sequence[Axis], depths: Mapping[Operand, int]) -
             step.inputs.append(slot)
             if entry is not None:
                 step.entries.append(entry)
+        step.restores = problem.restores and made.enter(index)[1] is not None
         for out in outs:
             slot, begun = out.enter(index)
             step.begins = begun is not None

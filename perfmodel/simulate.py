@@ -7,6 +7,7 @@ Three engines work at the same time, each in the order of the steps:
   convolution when the step's boxes are there and, where it begins an output tile, when what the
   output's slot held is drained; the last step of an output tile ends with the finishing pass, and
   waits for the slots of what that makes;
+- a tile of dy that is not fetched is made before the first convolution that reads it;
 - drain takes finished output tiles to where the caller wants them;
 - a copy begins with what it costs beyond its bytes; then these cross the wire, and a fetch and a
   drain that do so at the same time slow each other down.
@@ -166,6 +167,7 @@ class _Pipeline:
                 needs.append(out.slot.free)
         run = self.rates.run_seconds(step.index)
         run += self.rates.finish_seconds(step.index) if step.ends else 0.0
+        run += self.rates.restore_seconds(step.index) if step.restores else 0.0
         work = _Work(fetches, self._moves(step), needs, run)
         for slot in step.inputs:
             slot.free = work.ran

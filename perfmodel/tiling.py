@@ -43,11 +43,12 @@ class Tiling:
 
     The spatial axes cut y's rows, or z's where y is pooled, of backward data those of dx. Missing
     lengths mean a whole axis; those of a cut axis of backward data are rounded up to whole strides,
-    so that every tile begins at the same phase, and of a cut W to 8 where bits are saved, so that a
-    tile's begin with a whole byte. `padding_as_data`: tiles hold the padding as zero rows on every
-    axis, as they always do on axes that are cut or padded unevenly, and have no other padding;
-    without it tiles of backward data are padded instead of holding rows that others have. `taper`:
-    a cut axis and the length of its first tile, which is shorter than the others; the last is as
+    so that every tile begins at the same phase, where dy is restored also to those of the pool, and
+    of a cut W to 8 where there are bits, so that a tile's begin with a whole byte.
+    `padding_as_data`: tiles hold the padding as zero rows on every axis, as they always do on axes
+    that are cut or padded unevenly, and have no other padding; without it tiles of backward data
+    are padded instead of holding rows that others have. `taper`: a cut axis and the length of its
+    first tile, which is shorter than the others; the last is as
     short where it suffices.
     """
 
@@ -97,7 +98,9 @@ class Tiling:
 
     def _extents(self) -> dict[Axis, int]:
         problem = self.problem
-        driving = problem.extents if problem.direction == "bwd_data" else problem.pooled
+        driving = problem.extents if problem.direction == "bwd_data" else problem.outputs
+        if problem.direction == "fwd":
+            driving = problem.pooled
         channels = 1 if problem.direction == "bwd_bias" else problem.c
         sizes = (problem.n, problem.groups, problem.k, channels, *driving)
         return dict(zip(AXES, sizes, strict=True))
@@ -105,12 +108,13 @@ class Tiling:
     def _length(self, axis: Axis, wanted: int | None) -> int:
         whole = self.extents[axis]
         length = whole if wanted is None else min(max(wanted, 1), whole)
-        if self.problem.direction == "bwd_data" and axis in SPATIAL and length < whole:
-            stride = self.problem.stride[SPATIAL.index(axis)]
-            length = min(-(-length // stride) * stride, whole)
-        if self.problem.saved and axis == "w" and length < whole:
-            length = min(-(-length // 8) * 8, whole)
-        return length
+        if axis not in SPATIAL or length == whole:
+            return length
+        s, problem = SPATIAL.index(axis), self.problem
+        unit = problem.stride[s] if problem.direction == "bwd_data" else 1
+        unit *= 8 if problem.saved and axis == "w" else 1
+        unit *= problem.windows.stride[s] if problem.restores else 1
+        return min(-(-length // unit) * unit, whole)
 
     def _cut_axis(self, axis: Axis) -> list[tuple[int, int]]:
         """Where each tile of the axis begins, and its length."""
@@ -138,7 +142,8 @@ class Tiling:
     def _spatial(self, s: int, begin: int, length: int) -> dict[str, Span]:
         problem = self.problem
         if problem.direction == "bwd_bias":
-            return {"y": _clipped(begin, length, problem.outputs[s])}
+            spans = {"y": _clipped(begin, length, problem.outputs[s])}
+            return self._sources(s, length, spans)
         cut = length < self.extents[SPATIAL[s]]
         uneven = problem.pad_before[s] != problem.pad_after[s]
         if not (cut or uneven or self._all_as_data):
@@ -149,10 +154,33 @@ class Tiling:
                 spans["saved"] = Span(0, size, 0, size)
             return spans
         if problem.direction == "bwd_data":
-            return self._rows_of_dx(s, begin, length)
+            return self._sources(s, length, self._rows_of_dx(s, begin, length))
         if problem.direction == "fwd":
             return self._rows_of_z(s, begin, length)
-        return self._rows_of_y(s, begin, length)
+        return self._sources(s, length, self._rows_of_y(s, begin, length))
+
+    def _sources(self, s: int, length: int, spans: dict[str, Span]) -> dict[str, Span]:
+        """With what the rows of dy are restored from: as many rows of dz as have windows that reach
+        so many of dy wherever these begin, and the bits of whole groups of 8 elements; or all,
+        where the axis is not cut."""
+        problem, pool, y = self.problem, self.problem.windows, spans["y"]
+        if not problem.restores:
+            return spans
+        rows = (y.extent - 1 + pool.window[s] - 1) // pool.stride[s] + 1
+        start = y.origin if problem.direction == "bwd_data" else y.begin  # of what is wanted
+        first = (start + pool.before[s] - pool.window[s]) // pool.stride[s] + 1
+        whole = length == self.extents[SPATIAL[s]]
+        size = problem.pooled[s]
+        spans["z"] = Span(0, size, 0, size) if whole else _clipped(first, rows, size)
+        if problem.saved:
+            what, bits = problem.saved
+            begin, count, size = first, rows, problem.dims("saved")[3 + s]
+            if what == "alive":
+                begin, count = start, y.extent
+            if s == 2:
+                begin, count = begin // 8 * bits, (count + 14) // 8 * bits
+            spans["saved"] = Span(0, size, 0, size) if whole else _clipped(begin, count, size)
+        return spans
 
     def _rows_of_z(self, s: int, begin: int, length: int) -> dict[str, Span]:
         """A tile of rows of z, and the rows of y in their windows. Where bits of y are saved, the

@@ -222,15 +222,10 @@ class Pool:
         return tuple(min(row, extent) for row, extent in zip(last, extents, strict=True))
 
 
-def pool(y, by: Pool) -> tuple[Array, Array]:
-    """z, and the place of each winner in its window (0 of an average)."""
-    y = np.asarray(y, dtype=np.float64)
-    rank = len(by.window)
-    outer, extents = y.shape[: y.ndim - rank], y.shape[y.ndim - rank :]
+def _places(by: Pool, extents: Sequence[int]) -> Iterator[tuple]:
+    """For each place in the window: its number, the rows of y that windows have there, which of
+    them there are, and whether an average counts them."""
     outs = by.extents(extents)
-    z = np.zeros((*outer, *outs))
-    winners = np.full(z.shape, -1)
-    counted = np.zeros(outs)
     for place, tap in enumerate(itertools.product(*(range(w) for w in by.window))):
         starts = [
             np.arange(o) * s - before + t
@@ -238,8 +233,22 @@ def pool(y, by: Pool) -> tuple[Array, Array]:
         ]
         there = _grid([(at >= 0) & (at < e) for at, e in zip(starts, extents, strict=True)])
         padded = [at < e + pad[1] for at, e, pad in zip(starts, extents, by.padding, strict=True)]
-        counted += there if by.mode == "avg_inside" else _grid(padded)
         rows = np.ix_(*(np.clip(at, 0, e - 1) for at, e in zip(starts, extents, strict=True)))
+        yield place, rows, there, there if by.mode == "avg_inside" else _grid(padded)
+
+
+def _counted(by: Pool, extents: Sequence[int]) -> Array:
+    return sum(counts.astype(int) for *_, counts in _places(by, extents))
+
+
+def pool(y, by: Pool) -> tuple[Array, Array]:
+    """z, and the place of each winner in its window (0 of an average)."""
+    y = np.asarray(y, dtype=np.float64)
+    rank = len(by.window)
+    outer, extents = y.shape[: y.ndim - rank], y.shape[y.ndim - rank :]
+    z = np.zeros((*outer, *by.extents(extents)))
+    winners = np.full(z.shape, -1)
+    for place, rows, there, _ in _places(by, extents):
         values = y[(..., *rows)]
         if by.mode == "max":
             larger = (winners < 0) | (values > z) | (np.isnan(values) & ~np.isnan(z))
@@ -249,7 +258,19 @@ def pool(y, by: Pool) -> tuple[Array, Array]:
             z += np.where(there, values, 0.0)
     if by.mode == "max":
         return z, winners
-    return z / counted, np.zeros(z.shape, int)
+    return z / _counted(by, extents), np.zeros(z.shape, int)
+
+
+def pool_backward(dz, winners, extents: Sequence[int], by: Pool) -> Array:
+    """dy, whose last axes have `extents`: a maximum's goes to the winner, an average's in equal
+    shares. Winners are places in the window; others are none."""
+    dz = np.asarray(dz).astype(np.float64)
+    dy = np.zeros((*dz.shape[: dz.ndim - len(by.window)], *extents))
+    counted = 1 if by.mode == "max" else _counted(by, extents)
+    for place, rows, there, _ in _places(by, extents):
+        takes = there & (winners == place) if by.mode == "max" else there
+        np.add.at(dy, (..., *rows), np.where(takes, dz / counted, 0.0))
+    return dy
 
 
 def _grid(masks: Sequence[Array]) -> Array:
@@ -287,3 +308,10 @@ def packed(values: Array, bits: int) -> Array:
     spread = (values[..., None] >> np.arange(bits)) & 1
     flat = spread.reshape(*values.shape[:-1], values.shape[-1] * bits)
     return np.packbits(flat.astype(np.uint8), axis=-1, bitorder="little")
+
+
+def unpacked(rows: Array, bits: int, count: int) -> Array:
+    """The first `count` numbers of each row that `packed` made."""
+    spread = np.unpackbits(rows, axis=-1, bitorder="little")[..., : count * bits]
+    spread = spread.reshape(*rows.shape[:-1], count, bits).astype(np.int64)
+    return (spread << np.arange(bits)).sum(axis=-1)

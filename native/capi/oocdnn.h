@@ -84,7 +84,8 @@ typedef enum oocdnn_pool_mode {
   OOCDNN_POOL_MODE_AVERAGE_INSIDE = 3 /* over the elements that there are */
 } oocdnn_pool_mode;
 
-/* Windows over the result of a forward convolution. The arrays are those of oocdnn_convolution. */
+/* Windows over the result of a forward convolution, of this call or of one whose gradients this one
+ * computes. The arrays are those of oocdnn_convolution. */
 typedef struct oocdnn_pool {
   int32_t mode; /* oocdnn_pool_mode; the others mean nothing without one */
   int32_t ceil; /* 1: a last window that passes the end counts, if it begins before that */
@@ -113,6 +114,9 @@ typedef int (*oocdnn_progress)(void* user, int64_t tiles_done, int64_t tiles);
 
 /* out = activation(alpha * conv [* scale] [+ bias] [+ residual_alpha * residual] + beta * out).
  * With a pool that is y, which never leaves the device; z, the pool of it, does, and beta is 0.
+ * Gradients of such a call take dz, the gradient of what it wrote, as z, what it saved as saved,
+ * and its pool and activation, which is relu, clipped relu or none; dy is made of these on the
+ * device. Their own result has no activation then.
  * The spatial arrays are ordered D, H, W; a convolution of `rank` spatial axes uses the last
  * `rank` entries. */
 typedef struct oocdnn_convolution {
@@ -152,7 +156,7 @@ typedef struct oocdnn_operands {
   const oocdnn_tensor* bias; /* also db */
   const oocdnn_tensor* scale;
   const oocdnn_tensor* residual; /* shaped as the output, with a pool as y */
-  const oocdnn_tensor* z;
+  const oocdnn_tensor* z; /* also dz; backward bias wants y then too, of which it reads the shape */
   const oocdnn_tensor* saved; /* one axis of oocdnn_saved_bytes, OOCDNN_BYTE, dense */
 } oocdnn_operands;
 

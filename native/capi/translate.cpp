@@ -1,8 +1,10 @@
 #include "capi/translate.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/checked.hpp"
+#include "geom/words.hpp"
 
 namespace oocdnn {
 namespace {
@@ -105,8 +107,38 @@ Status CheckTypes(const Source& source, const Problem& problem) {
 }
 
 // The tensor that is known to have the batch and the channels of y.
-const oocdnn_tensor* LikeY(const Source& source) {
-  return source.convolution.pool.mode != 0 ? source.operands.z : source.operands.y;
+const oocdnn_tensor* LikeY(const Source& source, const Problem& problem) {
+  return problem.passes_y() ? source.operands.z : source.operands.y;
+}
+
+// The gradient of a convolution whose y was only on the way: the activation is of that pass.
+Status SetRestored(const Source& source, Problem* problem) {
+  const bool backward = source.direction != Direction::kForward;
+  if (problem->saves && backward) {
+    return Error(Code::kInvalidProblem, "`saves` goes with fwd only, not with %s",
+                 Name(source.direction));
+  }
+  const bool pools = problem->pool.pools();
+  if (!backward || (source.operands.z == nullptr && !pools)) return {};
+  const Activation activation = std::exchange(problem->epilogue.activation, Activation::kIdentity);
+  problem->clips = activation == Activation::kRelu || activation == Activation::kClippedRelu;
+  if (!problem->clips && activation != Activation::kIdentity) {
+    return Error(Code::kUnsupported,
+                 "%s behind %s: the bits of a forward pass tell of relu and clipped relu only; "
+                 "compute dy apart",
+                 Name(source.direction), kActivationWords[static_cast<int>(activation)].name);
+  }
+  if (pools || problem->clips) return {};
+  return Error(Code::kInvalidProblem, "dz without a pool and an activation is dy: pass it as y");
+}
+
+// Of dy's gradient with respect to the bias nothing else tells the sizes of y.
+Status CheckSizesOfY(const Source& source, const Problem& problem) {
+  if (!problem.restores() || source.direction != Direction::kBackwardBias) return {};
+  const oocdnn_tensor* y = source.operands.y;
+  if (y != nullptr && y->rank == source.convolution.rank + 2) return {};
+  return Error(Code::kInvalidProblem,
+               "the sizes of y are missing: pass a tensor of its shape, whose data are not read");
 }
 
 void SetPool(const oocdnn_convolution& convolution, Problem* problem) {
@@ -128,15 +160,19 @@ void SetPool(const oocdnn_convolution& convolution, Problem* problem) {
 void SetPooledSizes(const Source& source, Problem* problem) {
   ConvShape& shape = problem->shape;
   const int first = 3 - source.convolution.rank;
-  const bool pools = problem->pool.pools();
-  for (int s = first; s < 3 && pools; ++s) {
+  const bool passes = problem->passes_y();
+  const bool bias = source.direction == Direction::kBackwardBias;
+  for (int s = first; s < 3 && passes && bias; ++s) {
+    shape.in[s] = shape.out[s] = source.operands.y->shape[2 + s - first];
+  }
+  for (int s = first; s < 3 && passes && !bias; ++s) {
     const bool moves = shape.stride[s] > 0;
     shape.out[s] = moves ? OutputExtent(shape.in[s], shape.pad_before[s], shape.pad_after[s],
                                         shape.filter[s], shape.stride[s], shape.dilation[s])
                          : 0;
   }
   SetPooled(problem);
-  for (int s = first; s < 3 && pools; ++s) {
+  for (int s = first; s < 3 && passes; ++s) {
     shape.pooled[s] = source.operands.z->shape[2 + s - first];
   }
 }
@@ -151,7 +187,7 @@ Status SetSizes(const Source& source, Problem* problem) {
     shape.stride[s] = convolution.stride[s];
     shape.dilation[s] = convolution.dilation[s];
   }
-  const oocdnn_tensor& y = *LikeY(source);
+  const oocdnn_tensor& y = *LikeY(source, *problem);
   shape.g = convolution.groups;
   shape.n = y.shape[0];
   if (y.shape[1] % shape.g != 0) {
@@ -208,8 +244,9 @@ Dims SixStrides(const oocdnn_tensor& tensor, Operand operand, const ConvShape& s
     stride[1] = tensor.stride[0];
     stride[2] = tensor.stride[1];
   } else {
+    const bool y_like = operand == Operand::kY || operand == Operand::kZ;
     const bool out_like =
-        operand == Operand::kY || (operand != Operand::kX && direction != Direction::kBackwardData);
+        y_like || (operand != Operand::kX && direction != Direction::kBackwardData);
     stride[0] = tensor.stride[0];
     stride[1] = Mul(tensor.stride[1], out_like ? shape.k : shape.c);
     stride[2] = tensor.stride[1];
@@ -298,12 +335,10 @@ Result<CallArguments> Translate(const oocdnn_convolution* convolution,
   if (gradient && (epilogue.bias || epilogue.scale)) {
     return Error(Code::kInvalidProblem, "%s takes neither bias nor scale", Name(source.direction));
   }
-  if ((problem.pool.pools() || problem.saves) && source.direction != Direction::kForward) {
-    return Error(Code::kInvalidProblem, "a pool and what is saved go with fwd only, not with %s",
-                 Name(source.direction));
-  }
+  OOC_TRY(SetRestored(source, &problem));
   OOC_TRY(CheckTensors(source, problem));
-  problem.dtype = static_cast<DType>(LikeY(source)->dtype);
+  OOC_TRY(CheckSizesOfY(source, problem));
+  problem.dtype = static_cast<DType>(LikeY(source, problem)->dtype);
   OOC_TRY(CheckTypes(source, problem));
   OOC_TRY(SetSizes(source, &problem));
   SetPooledSizes(source, &problem);

@@ -130,7 +130,8 @@ struct RunArgs {
   Tag tag;
 };
 
-// A tile that the finishing pass writes: plain, in the type of the caller's tensor.
+// A tile that the finishing pass writes, or that dy is restored from: plain, in the type of the
+// caller's tensor.
 struct MadeTile {
   void* data = nullptr;  // null: there is none
   const TileLayout* layout = nullptr;
@@ -161,6 +162,23 @@ struct FinishArgs {
   double alpha = 1.0, beta = 0.0;
   Epilogue epilogue;
   Made made;
+  Tag tag;
+};
+
+// A tile of dy, made from one of dz and one of what was saved (see Problem::restores). An element
+// is the sum of what comes back from the windows that have it: of a maximum where it is the winner,
+// of an average its share; and nothing where the activation was flat. It is rounded once, to the
+// type of the tile. What is not valid in `box` is zero.
+struct RestoreArgs {
+  void* dy = nullptr;
+  const TileLayout* layout = nullptr;
+  Box box;            // of dy
+  MadeTile z, saved;  // of dz, in which all windows are that reach valid elements; and of its bits
+  Pool pool;
+  Saving saving;
+  Spatial extent{};        // of the whole dy
+  Spatial z_origin{};      // the rows at which the tile of dz begins; may be negative
+  Spatial saved_origin{};  // and that of bits, in elements of dz or dy
   Tag tag;
 };
 
@@ -240,6 +258,7 @@ class Device {
   virtual Result<std::unique_ptr<Executable>> Prepare(int engine, const TileOp& op) = 0;
   virtual Status Run(Stream stream, Executable& executable, const RunArgs& args) = 0;
   virtual Status Finish(Stream stream, const FinishArgs& args) = 0;
+  virtual Status Restore(Stream stream, const RestoreArgs& args) = 0;
 };
 
 // A stretch of many calls by one thread, in which no code of the caller's runs.

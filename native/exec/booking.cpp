@@ -86,11 +86,11 @@ Result<PreparedTiles> PrepareTiles(Device& device, const PlanRequest& request,
     if (!request.problem.Uses(operand)) continue;
     tiles.layout[i] = LayoutOf(request.problem, op.shape, *tiles.executable, operand);
   }
-  const bool walked = request.problem.pool.pools() || request.problem.Uses(Operand::kSaved);
-  if (walked && tiles.layout[Index(request.problem.sum())].opaque) {
+  const bool walked = request.problem.passes_y() || request.problem.Uses(Operand::kSaved);
+  if (walked && tiles.layout[Index(Operand::kY)].opaque) {
     return Error(Code::kUnsupported,
-                 "%s keeps its tiles to itself: what is pooled or saved cannot "
-                 "be read from them",
+                 "%s keeps its tiles to itself: what is pooled or saved cannot be read from them, "
+                 "and nothing restored",
                  tiles.executable->engine().c_str());
   }
   return tiles;

@@ -4,14 +4,14 @@ namespace oocdnn {
 namespace {
 
 constexpr Role U = Role::kUnused, R = Role::kRead, F = Role::kFinish, S = Role::kSum,
-               M = Role::kMade;
+               M = Role::kMade, O = Role::kSource;
 
 // Columns: x, w, y, bias, scale, residual, old, z, saved.
 constexpr std::array<Operation, kDirections> kTable{{
     {Direction::kForward, {R, R, S, F, F, F, F, M, M}},
-    {Direction::kBackwardData, {S, R, R, F, F, F, F, U, U}},
-    {Direction::kBackwardFilter, {R, S, R, U, U, F, F, U, U}},
-    {Direction::kBackwardBias, {U, U, R, S, U, F, F, U, U}},
+    {Direction::kBackwardData, {S, R, R, F, F, F, F, O, O}},
+    {Direction::kBackwardFilter, {R, S, R, U, U, F, F, O, O}},
+    {Direction::kBackwardBias, {U, U, R, S, U, F, F, O, O}},
 }};
 
 }  // namespace

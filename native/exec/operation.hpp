@@ -14,6 +14,7 @@ enum class Role : int {
   kFinish,  // an input of the finishing pass: needed when the sum's tile is complete
   kSum,     // what the engine computes
   kMade,    // written by the finishing pass
+  kSource,  // what a tile that the engine reads is restored from
 };
 
 struct Operation {

@@ -253,6 +253,8 @@ Status TileLoop::Compute(const Call& call, const Step& step) {
     if (role == Role::kRead || role == Role::kSum) args.tile[i] = TileOf(call, step, operand);
   }
   if (sum.enter) OOC_TRY(AwaitDrain(step, problem.sum()));
+  const bool fresh = step.operand[Index(Operand::kY)].enter;
+  if (fresh && problem.restores()) OOC_TRY(Restore(call, step));
   OOC_TRY(device_.Run(compute_.get(), *call.booking.Of(step.index).executable, args));
   if (sum.leave && problem.NeedsFinish()) OOC_TRY(Finish(call, step));
   for (int i = 0; i < kOperands; ++i) {
@@ -273,7 +275,7 @@ Status TileLoop::AwaitDrain(const Step& step, Operand operand) {
 Status TileLoop::PutMade(const Call& call, const Step& step, FinishArgs* args) {
   const Problem& problem = call.booking.problem;
   const auto made = [&](Operand operand, MadeTile* tile) -> Status {
-    if (!problem.Uses(operand)) return {};
+    if (!problem.Writes(operand)) return {};
     tile->data = TileOf(call, step, operand);
     tile->layout = &call.booking.Of(step.index).layout[Index(operand)];
     return AwaitDrain(step, operand);
@@ -288,6 +290,31 @@ Status TileLoop::PutMade(const Call& call, const Step& step, FinishArgs* args) {
     args->made.z_origin[s] = step.operand[Index(Operand::kZ)].box.origin[3 + s];
   }
   return {};
+}
+
+Status TileLoop::Restore(const Call& call, const Step& step) {
+  const Problem& problem = call.booking.problem;
+  const auto tile = [&](Operand operand) -> MadeTile {
+    if (!problem.Uses(operand)) return {};
+    return {TileOf(call, step, operand), &call.booking.Of(step.index).layout[Index(operand)]};
+  };
+  RestoreArgs args;
+  args.dy = TileOf(call, step, Operand::kY);
+  args.layout = &call.booking.Of(step.index).layout[Index(Operand::kY)];
+  args.box = step.operand[Index(Operand::kY)].box;
+  args.z = tile(Operand::kZ);
+  args.saved = tile(Operand::kSaved);
+  args.pool = problem.pool;
+  args.saving = problem.saving();
+  args.extent = problem.shape.out;
+  for (int s = 0; s < 3; ++s) {
+    args.z_origin[s] = step.operand[Index(Operand::kZ)].box.origin[3 + s];
+    const int64_t begin = step.operand[Index(Operand::kSaved)].box.origin[3 + s];
+    // Bytes along W; they hold whole units.
+    args.saved_origin[s] = s == 2 ? args.saving.ElementAt(begin) : begin;
+  }
+  args.tag = {step.number, Operand::kY, nullptr};
+  return device_.Restore(compute_.get(), args);
 }
 
 Status TileLoop::Finish(const Call& call, const Step& step) {

@@ -2,7 +2,8 @@
 //
 //   fetch    waits until the compute that last read a slot is done, then fills the slot, but for
 //            rows that a neighbouring tile has
-//   compute  moves those, waits for the fetched slots, runs the engine, finishes complete tiles
+//   compute  moves those, waits for the fetched slots, restores dy where that is not fetched, runs
+//            the engine, finishes complete tiles
 //   drain    waits for what has been finished, then copies it to where it belongs
 //
 // Every operation, direction, placement and device goes through here.
@@ -75,6 +76,8 @@ class TileLoop {
   Status TakeStep(const Call& call, const Step& step, Feed* feed);
   Status AwaitDrain(const Step& step, Operand operand);
   Status Finish(const Call& call, const Step& step);
+  // Makes the step's tile of dy.
+  Status Restore(const Call& call, const Step& step);
   Status PutMade(const Call& call, const Step& step, FinishArgs* args);
   Status Drain(const Call& call, const Step& step, Operand operand);
   Status Quiesce(Status status);

@@ -45,6 +45,10 @@ enum class Saved : int {
   kAlive = 2,  // for each element of y, 1 where a gradient passes the activation
 };
 
+// A tile's rows begin at a multiple of so many elements: always with a whole byte.
+constexpr int64_t kSavedUnit = 8;
+constexpr int kMostSavedBits = 16;
+
 struct Saving {
   Saved what = Saved::kNothing;
   int bits = 0;  // of each element
@@ -53,9 +57,10 @@ struct Saving {
   // Bytes of a row along W: bits follow each other from the lowest of the first byte on, and a row
   // begins with a byte of its own.
   [[nodiscard]] int64_t RowBytes(int64_t elements) const;
+  // The first element with bits in a row's byte number `byte`, with which a unit begins.
+  [[nodiscard]] int64_t ElementAt(int64_t byte) const {
+    return bits > 0 ? byte / bits * kSavedUnit : 0;
+  }
 };
-// A tile's rows begin at a multiple of so many elements: always with a whole byte.
-constexpr int64_t kSavedUnit = 8;
-constexpr int kMostSavedBits = 16;
 
 }  // namespace oocdnn

@@ -27,7 +27,7 @@ const char* Name(Operand operand, Direction direction) {
     case Operand::kScale: return "scale";
     case Operand::kResidual: return "residual";
     case Operand::kOld: return "old";
-    case Operand::kZ: return "z";
+    case Operand::kZ: return direction == Direction::kForward ? "z" : "dz";
     case Operand::kSaved: return "saved";
   }
   return "?";
@@ -83,15 +83,15 @@ double ConvShape::Operations(Direction direction) const {
 Operand Problem::sum() const { return OutputOf(direction); }
 
 Saving Problem::saving() const {
-  if (!saves) return {};
-  const bool clips =
-      epilogue.activation == Activation::kRelu || epilogue.activation == Activation::kClippedRelu;
-  if (pool.mode != PoolMode::kMax) return clips ? Saving{Saved::kAlive, 1} : Saving{};
-  const auto most = static_cast<uint64_t>(pool.Elements() - (clips ? 0 : 1));  // of the values
+  const bool forward = direction == Direction::kForward;
+  if (forward && !saves) return {};
+  const bool flat = forward ? epilogue.activation == Activation::kRelu ||
+                                  epilogue.activation == Activation::kClippedRelu
+                            : clips;
+  if (pool.mode != PoolMode::kMax) return flat ? Saving{Saved::kAlive, 1} : Saving{};
+  const auto most = static_cast<uint64_t>(pool.Elements() - (flat ? 0 : 1));  // of the values
   return {most > 0 ? Saved::kWinners : Saved::kNothing, static_cast<int>(std::bit_width(most))};
 }
-
-bool Problem::Stays(Operand operand) const { return operand == sum() && pool.pools(); }
 
 bool Problem::Uses(Operand operand) const {
   switch (operand) {
@@ -102,7 +102,7 @@ bool Problem::Uses(Operand operand) const {
     case Operand::kScale: return epilogue.scale;
     case Operand::kResidual: return epilogue.residual;
     case Operand::kOld: return beta != 0.0;
-    case Operand::kZ: return pool.pools();
+    case Operand::kZ: return passes_y();
     case Operand::kSaved: return saving().what != Saved::kNothing;
   }
   return false;
@@ -126,7 +126,7 @@ int64_t Problem::Bytes() const {
 void SetPooled(Problem* problem) {
   ConvShape& shape = problem->shape;
   shape.pooled = shape.saved = {1, 1, 1};
-  for (int s = 0; s < 3 && problem->pool.pools(); ++s) {
+  for (int s = 0; s < 3 && problem->passes_y(); ++s) {
     shape.pooled[s] = problem->pool.OutExtent(s, shape.out[s]);
   }
   const Saving saving = problem->saving();

@@ -7,7 +7,7 @@
 //   w, dw   G K C T R S
 //   y, dy   N G K O P Q
 //   b, db   1 G K 1 1 1     (K is C where the output is x: a transposed convolution's bias)
-//   z       N G K O P Q     (y pooled, with extents of its own)
+//   z, dz   N G K O P Q     (y pooled, with extents of its own)
 //   saved   N G K O P Q     (bits of z or y, see Saving; the last extent is in bytes)
 //
 // A convolution is y[p] = sum over r of x[p * stride + r * dilation - pad_before] * w[r] on each
@@ -112,26 +112,34 @@ struct Problem {
   bool flip = false;  // true: convolution (mirrored filter); false: cross-correlation
   double alpha = 1.0, beta = 0.0;
   Epilogue epilogue;
-  Pool pool;           // over the finished values, forward only
-  bool saves = false;  // what backward needs leaves the device too, see saving()
+  Pool pool;           // over the finished values; backward: of the forward pass, see restores()
+  bool saves = false;  // forward: what backward needs leaves the device too, see saving()
+  bool clips = false;  // backward: bits say where the forward pass's activation was flat
   // Element strides of each operand in its six dimensions; any positive value (0 where the extent
   // is 1 is fine). Unused operands hold zeros.
   std::array<Dims, kOperands> stride{};
 
   [[nodiscard]] Dims DimsOf(Operand operand) const { return shape.DimsOf(operand, direction); }
+  // Whether y is only on the way: forward to z, its pool; backward from dz, see restores().
+  [[nodiscard]] bool passes_y() const { return pool.pools() || clips; }
+  // Backward: dy is made on the device, from dz and from what the forward pass saved.
+  [[nodiscard]] bool restores() const { return direction != Direction::kForward && passes_y(); }
   // What the convolution itself computes, and what becomes of it: z where that is pooled.
   [[nodiscard]] Operand sum() const;
-  [[nodiscard]] Operand output() const { return pool.pools() ? Operand::kZ : sum(); }
-  // What is saved of the pass.
+  [[nodiscard]] Operand output() const {
+    return direction == Direction::kForward && pool.pools() ? Operand::kZ : sum();
+  }
+  // What is saved of the forward pass.
   [[nodiscard]] Saving saving() const;
   // Whether tiles have a part of the operand: it is read, written, or made on the way.
   [[nodiscard]] bool Uses(Operand operand) const;
-  // Whether it is made on the device and used up there: y where that is pooled.
-  [[nodiscard]] bool Stays(Operand operand) const;
+  // Whether it is made on the device and used up there: y where that is only on the way.
+  [[nodiscard]] bool Stays(Operand operand) const { return operand == Operand::kY && passes_y(); }
   // Whether the caller has such a tensor: it is read, or is an output.
   [[nodiscard]] bool Has(Operand operand) const { return Uses(operand) && !Stays(operand); }
   [[nodiscard]] bool Writes(Operand operand) const {
-    return operand == output() || (operand == Operand::kSaved && Uses(operand));
+    const bool saved = operand == Operand::kSaved && direction == Direction::kForward;
+    return operand == output() || (saved && Uses(operand));
   }
   [[nodiscard]] bool Reads(Operand operand) const { return Has(operand) && !Writes(operand); }
   // Of the caller's elements (kSaved: bytes).
@@ -143,8 +151,8 @@ struct Problem {
   [[nodiscard]] int64_t Bytes() const;
   // True where alpha, beta, the epilogue or a pool ask for a pass over the finished sum.
   [[nodiscard]] bool NeedsFinish() const {
-    return alpha != 1.0 || beta != 0.0 || !epilogue.empty() || pool.pools() ||
-           Uses(Operand::kSaved);
+    return alpha != 1.0 || beta != 0.0 || !epilogue.empty() || output() == Operand::kZ ||
+           Writes(Operand::kSaved);
   }
 };
 

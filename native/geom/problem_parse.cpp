@@ -125,6 +125,7 @@ bool ReadEpilogue(std::string_view text, Draft& draft) {
   if (text == "scale") return !std::exchange(epilogue.scale, true);
   if (text == "bias") return !std::exchange(epilogue.bias, true);
   if (text == "saved") return !std::exchange(draft.problem.saves, true);
+  if (text == "clipped") return !std::exchange(draft.problem.clips, true);
   if (text.find("pool") != text.npos) return ReadPool(text, draft);
   if (!text.starts_with(kResidual)) return ReadActivation(text, epilogue);
   text.remove_prefix(kResidual.size());
@@ -175,7 +176,7 @@ constexpr Word kWords[] = {
     {"flip", "flip", "flip", ReadFlip},
     {"+", "",
      "+scale, +bias, +residual0.5, one of +relu +clip6 +elu1 +sigmoid +tanh +swish1, one of "
-     "+maxpool2 +avgpool2x3 +avgpoolin2, or +saved; each once",
+     "+maxpool2 +avgpool2x3 +avgpoolin2, +saved or +clipped; each once",
      ReadEpilogue},
 };
 

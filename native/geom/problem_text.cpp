@@ -13,9 +13,11 @@
 //   nhwc  ws:nhwc  xs:...    memory order, see stride_text.hpp
 //   alpha2  beta1  flip
 //   +scale +bias +residual0.5 +relu +clip6 +elu1 +sigmoid +tanh +swish1       the epilogue
-//   +maxpool2 +avgpool3x2 +avgpoolin2   fwd only: windows; padding is averaged too, or is not
+//   +maxpool2 +avgpool3x2 +avgpoolin2   windows; padding is averaged too, or is not
 //   poolstr2 poolpad1x0:1 poolceil      how they move: like str and pad; see Pool
-//   +saved                   what backward needs is saved
+//   +saved                   fwd: what backward needs is saved
+//   +clipped                 backward of a relu: bits say where it was flat. With it, or a pool,
+//                            dy is made of dz, and of what was saved
 //   x@pin w@dev              where an operand lives, see placement.hpp; passed over here
 //
 // What is left out is pad0 str1 dil1 grp1 f32 nchw alpha1 beta0 poolpad0 and a poolstr that is the
@@ -152,7 +154,8 @@ std::string ToString(const Problem& problem) {
                      SizesText(problem, rank) + TypeText(problem);
   for (const std::string& word : StrideTexts(problem, rank)) text += ' ' + word;
   text += ScalarText(problem) + EpilogueText(problem.epilogue) + PoolText(problem.pool, rank);
-  return problem.saves ? text + " +saved" : text;
+  if (problem.saves) text += " +saved";
+  return problem.clips ? text + " +clipped" : text;
 }
 
 }  // namespace oocdnn

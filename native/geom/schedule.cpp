@@ -7,12 +7,6 @@
 namespace oocdnn {
 namespace {
 
-// The operand whose neighbouring boxes share halo rows; their content depends on coordinates alone.
-bool Rolls(const Problem& problem, Operand operand) {
-  if (problem.direction == Direction::kBackwardData) return operand == Operand::kY;
-  return operand == Operand::kX;
-}
-
 // The only dimension in which two boxes begin at different places, or -1.
 int OnlyDifference(const Box& a, const Box& b) {
   int found = -1;
@@ -25,6 +19,13 @@ int OnlyDifference(const Box& a, const Box& b) {
 }
 
 }  // namespace
+
+// The content of their boxes depends on coordinates alone.
+bool Rolls(const Problem& problem, Operand operand) {
+  if (problem.restores() && (operand == Operand::kZ || operand == Operand::kSaved)) return true;
+  if (problem.direction != Direction::kBackwardData) return operand == Operand::kX;
+  return operand == Operand::kY && problem.Has(operand);
+}
 
 bool IsLegal(const Problem& problem, const Tiling& tiling, const LoopOrder& order) {
   bool reducing = false;

@@ -19,6 +19,9 @@ using Depths = std::array<int, kOperands>;  // slots in each operand's ring; 0 w
 bool IsLegal(const Problem& problem, const Tiling& tiling, const LoopOrder& order);
 LoopOrder DefaultOrder(const Problem& problem);
 
+// Whether neighbouring boxes of the operand share halo rows, which are handed on inside the device.
+bool Rolls(const Problem& problem, Operand operand);
+
 // What one step does with one operand.
 struct OperandStep {
   int slot = -1;       // the slot that holds the box during this step

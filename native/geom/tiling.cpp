@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
+#include "geom/restored.hpp"
 
 namespace oocdnn {
 namespace {
@@ -139,6 +140,16 @@ Rows RowsSaved(const Problem& problem, int s, const SpatialTile& tile, int64_t l
   return saved;
 }
 
+bool IsCut(const Tiling& tiling, int s) {
+  const int i = Index(Axis::kD) + s;
+  return tiling.length[i] < tiling.extent[i];
+}
+
+Rows Within(const RowRange& range, int64_t all) {
+  return {range.begin, std::clamp<int64_t>(range.begin, 0, all),
+          std::clamp<int64_t>(range.begin + range.rows, 0, all)};
+}
+
 // Without a pool z is y.
 SpatialTile ForwardTile(const Problem& problem, int s, int64_t begin, int64_t length) {
   const ConvShape& shape = problem.shape;
@@ -162,12 +173,23 @@ SpatialTile SpatialTileOf(const Problem& problem, const Tiling& tiling, int s, i
   }
   const auto axis = static_cast<Axis>(Index(Axis::kD) + s);
   const int64_t begin = tiling.Begin(axis, index), length = tiling.Length(axis, index);
+  if (problem.direction == Direction::kForward) return ForwardTile(problem, s, begin, length);
   const int64_t pad = tiling.full_padding ? FullPad(shape, s, length) : 0;
-  switch (problem.direction) {
-    case Direction::kForward: return ForwardTile(problem, s, begin, length);
-    case Direction::kBackwardData: return DataTile(shape, s, begin, length, pad);
-    default: return GradientTile(problem, s, begin, length);
+  const bool data = DrivesInput(problem);
+  SpatialTile tile =
+      data ? DataTile(shape, s, begin, length, pad) : GradientTile(problem, s, begin, length);
+  if (!problem.restores()) return tile;
+  if (!IsCut(tiling, s)) {
+    tile.z = {0, 0, shape.pooled[s]};
+    tile.saved = {0, 0, shape.saved[s]};
+    return tile;
   }
+  // Of a tile that is moved back what is wanted lies where it would begin otherwise.
+  const int64_t first = data ? tile.y.begin : begin;
+  const int64_t rows = data ? RowsFor(shape, s, length) : length;
+  tile.z = Within(RestoredFrom(problem, s, first, rows), shape.pooled[s]);
+  tile.saved = Within(BitsRestoredFrom(problem, s, first, rows), shape.saved[s]);
+  return tile;
 }
 
 Rows RowsOf(const Problem& problem, Operand operand, const SpatialTile& tile) {
@@ -185,9 +207,10 @@ Rows RowsOf(const Problem& problem, Operand operand, const SpatialTile& tile) {
 int64_t WholeUnits(const Problem& problem, Axis axis, int64_t length) {
   if (!IsSpatial(axis)) return length;
   const int s = SpatialIndex(axis);
-  if (DrivesInput(problem)) return RoundUp(length, problem.shape.stride[s]);
-  const bool saves = s == 2 && problem.Uses(Operand::kSaved);
-  return saves ? RoundUp(length, kSavedUnit) : length;
+  int64_t unit = DrivesInput(problem) ? problem.shape.stride[s] : 1;
+  if (s == 2 && problem.Uses(Operand::kSaved)) unit = Mul(unit, kSavedUnit);
+  if (problem.restores()) unit = Mul(unit, problem.pool.stride[s]);
+  return RoundUp(length, unit);
 }
 
 bool TapersAt(const Tiling& tiling, Axis axis) {
@@ -267,9 +290,9 @@ int64_t Tiling::Tiles() const {
 
 AxisArray ExtentsOf(const Problem& problem) {
   const ConvShape& shape = problem.shape;
-  const Spatial& driving = DrivesInput(problem)   ? shape.in
-                           : problem.pool.pools() ? shape.pooled
-                                                  : shape.out;
+  const Spatial& driving = DrivesInput(problem)              ? shape.in
+                           : problem.output() == Operand::kZ ? shape.pooled
+                                                             : shape.out;
   const bool bias = problem.direction == Direction::kBackwardBias;
   return {shape.n, shape.g, shape.k, bias ? 1 : shape.c, driving[0], driving[1], driving[2]};
 }
@@ -343,6 +366,11 @@ ConvShape TileShape(const Problem& problem, const Tiling& tiling, bool is_short)
       tile.in[s] = (tile.out[s] - 1) * tile.stride[s] + problem.shape.Reach(s);
       if (forward) SetAfter(problem, s, length, &tile);
     }
+  }
+  for (int s = 0; s < 3; ++s) {
+    if (!problem.restores() || !IsCut(tiling, s)) continue;
+    tile.pooled[s] = RestoredFrom(problem, s, 0, tile.out[s]).rows;
+    tile.saved[s] = std::max<int64_t>(BitsRestoredFrom(problem, s, 0, tile.out[s]).rows, 1);
   }
   return tile;
 }

@@ -68,7 +68,8 @@ AxisArray ExtentsOf(const Problem& problem);
 
 // A tiling with these tile lengths. Lengths are clamped to [1, extent]; on cut spatial axes of
 // backward data they are rounded up to a multiple of the stride, so that all tiles have one phase,
-// and on a cut axis along which bits are saved so that those of a tile begin with a whole byte.
+// where dy is restored also of the pool's, and on a cut axis along which bits lie so that those of
+// a tile begin with a whole byte.
 // `padding_as_data` asks for it on every spatial axis, and for pad 0 (engines that take no other).
 Tiling MakeTiling(const Problem& problem, const AxisArray& length, bool padding_as_data);
 Tiling WholeTiling(const Problem& problem, bool padding_as_data);

@@ -164,11 +164,12 @@ Status CheckPooledAxis(const Problem& problem, int s) {
 
 Status CheckPool(const Problem& problem) {
   const bool pools = problem.pool.pools();
-  if ((pools || problem.saves) && problem.direction != Direction::kForward) {
-    return Error(Code::kInvalidProblem, "a pool and what is saved go with fwd only, not with %s",
-                 Name(problem.direction));
+  const bool forward = problem.direction == Direction::kForward;
+  if (forward ? problem.clips : problem.saves) {
+    return Error(Code::kInvalidProblem, "%s with %s: bits are saved by fwd, and read backward",
+                 forward ? "+clipped" : "+saved", Name(problem.direction));
   }
-  if (pools && problem.beta != 0.0) {
+  if (pools && forward && problem.beta != 0.0) {
     return Error(
         Code::kInvalidProblem,
         "beta is %g: old values of z cannot be added before the pool; pass beta 0, and what "

@@ -29,7 +29,8 @@ std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_p
                            static_cast<int32_t>(problem.epilogue.activation),
                            static_cast<int32_t>(problem.pool.mode),
                            static_cast<int32_t>(problem.pool.ceil),
-                           static_cast<int32_t>(problem.saves)};
+                           static_cast<int32_t>(problem.saves),
+                           static_cast<int32_t>(problem.clips)};
   const double scalars[] = {problem.alpha, problem.beta, problem.epilogue.residual_alpha,
                             problem.epilogue.parameter};
   Append(&key, small, sizeof small);

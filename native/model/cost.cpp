@@ -209,9 +209,21 @@ double Rates::FinishSeconds(const ConvShape& tile) const {
   double bytes = Elements(tile, problem_.sum(), problem_.direction) *
                  static_cast<double>(tile_bytes_ * finish_passes_);
   for (const Operand made : {Operand::kZ, Operand::kSaved}) {
-    if (!problem_.Uses(made)) continue;
+    if (!problem_.Writes(made)) continue;
     bytes += Elements(tile, made, problem_.direction) *
              static_cast<double>(SizeOf(problem_.DTypeOf(made)));
+  }
+  return bytes / profile_.move_bytes_per_second;
+}
+
+double Rates::RestoreSeconds(const ConvShape& tile) const {
+  if (!problem_.restores()) return 0.0;
+  double bytes =
+      Elements(tile, Operand::kY, problem_.direction) * static_cast<double>(element_bytes_);
+  for (const Operand source : {Operand::kZ, Operand::kSaved}) {
+    if (!problem_.Uses(source)) continue;
+    bytes += Elements(tile, source, problem_.direction) *
+             static_cast<double>(SizeOf(problem_.DTypeOf(source)));
   }
   return bytes / profile_.move_bytes_per_second;
 }
@@ -238,6 +250,11 @@ Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const 
             Operand operand, int depth) {
   const OperandTraffic traffic = TrafficOf(problem, cuts, order, rates.memory(), operand, depth);
   Flow flow;
+  if (problem.Stays(operand)) {
+    const double one = rates.RestoreSeconds(ShapeOf(problem, cuts));
+    flow.move_seconds = one * static_cast<double>(traffic.transfers);
+    return flow;
+  }
   flow.transfers = traffic.transfers;
   flow.rows = rates.Inside(operand) ? 0 : traffic.rows.all;
   flow.bytes = rates.Inside(operand) ? 0 : Mul(traffic.elements, SizeOf(problem.DTypeOf(operand)));
@@ -272,7 +289,7 @@ Totals TotalsOf(const Problem& problem, const Rates& rates, const Cuts& cuts,
   totals.compute_seconds = ComputeSeconds(problem, rates, cuts, &totals.steps);
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (!problem.Has(operand)) continue;
+    if (!problem.Uses(operand)) continue;
     totals.flow[i] = FlowOf(problem, rates, cuts, order, operand, std::max(depths[i], 1));
   }
   return totals;

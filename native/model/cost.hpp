@@ -37,6 +37,8 @@ class Rates {
   [[nodiscard]] double UndisturbedSeconds(double seconds) const;
   // The pass over a finished output tile; 0 where the problem needs none.
   [[nodiscard]] double FinishSeconds(const ConvShape& tile) const;
+  // Making a tile of dy; 0 where that is fetched.
+  [[nodiscard]] double RestoreSeconds(const ConvShape& tile) const;
   // What the host takes to enqueue so many steps.
   [[nodiscard]] double HostSeconds(int64_t steps) const;
   // Until what waits for the end of other work begins.
@@ -89,7 +91,7 @@ class Rates {
 struct Flow {
   double seconds = 0.0;
   double exposed = 0.0;              // of them, what no convolution hides
-  double move_seconds = 0.0;         // of rows that are rolled over
+  double move_seconds = 0.0;         // of rows that are rolled over, or of restoring
   int64_t transfers = 0, bytes = 0;  // `bytes`: that cross the wire
   int64_t rows = 0;                  // in how many pieces without a gap; 0 inside the device
   // Of them, the fetch before all computing, or the drain behind it, which has the wire to itself.

@@ -176,10 +176,6 @@ int64_t Normal(const Problem& problem, Axis axis, int64_t length) {
 
 }  // namespace
 
-Operand RollingOperand(const Problem& problem) {
-  return problem.direction == Direction::kBackwardData ? Operand::kY : Operand::kX;
-}
-
 AxisCut CutOf(const Problem& problem, const Tiling& tiling, Axis axis) {
   AxisCut cut;
   cut.axis = axis;

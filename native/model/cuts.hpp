@@ -39,9 +39,6 @@ AxisArray CountsOf(const Tiling& tiling);
 ConvShape ShapeOf(const Problem& problem, const Cuts& cuts);
 void SetExtents(const AxisCut& cut, ConvShape* shape);
 
-// The operand whose neighbouring boxes share halo rows (see Schedule).
-Operand RollingOperand(const Problem& problem);
-
 // Tile lengths worth trying, longest first: the balanced ceil(extent / n) for n growing by the
 // factor `growth` (every n while it is below 1 / (growth - 1)), and the shortest possible. Cut
 // channel axes come in multiples of 16 where that wastes little. Always contains the whole extent.

@@ -26,13 +26,15 @@ int64_t LengthOf(const Problem& problem, Operand operand, Axis axis, int64_t ste
   if (axis == Axis::kK || axis == Axis::kC) return std::lcm(steps, kChannels);
   if (!IsSpatial(axis)) return steps;
   const int s = SpatialIndex(axis);
-  const int64_t stride = problem.shape.stride[s];
+  const int64_t stride = problem.shape.stride[s], windows = problem.pool.stride[s];
   const bool backward = problem.direction == Direction::kBackwardData;
-  if (operand == Operand::kY && backward) return Mul(steps, stride);
   if (operand == Operand::kX && !backward) {
-    return steps / std::gcd(steps, Mul(stride, problem.pool.stride[s]));
+    const bool pools = problem.direction == Direction::kForward;
+    return steps / std::gcd(steps, pools ? Mul(stride, windows) : stride);
   }
-  return steps;
+  int64_t rows = operand != Operand::kX && backward ? stride : 1;  // of a step
+  if (operand == Operand::kZ && problem.restores()) rows = Mul(rows, windows);
+  return Mul(steps, rows);
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ std::vector<Operand> RingOperands(const Problem& problem) {
   for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY}) {
     if (problem.Has(operand)) rings.push_back(operand);
   }
-  const Operand output = problem.output();
-  if (output == Operand::kBias || output == Operand::kZ) rings.push_back(output);
+  if (problem.output() == Operand::kBias) rings.push_back(Operand::kBias);
+  if (problem.Uses(Operand::kZ)) rings.push_back(Operand::kZ);
   return rings;
 }
 
@@ -32,12 +32,11 @@ int64_t ShortestOf(const Problem& problem, Axis axis) {
 }
 
 // Whether what is left to fetch where rows are rolled over may have fewer whole pieces of memory.
-bool RollingBreaksRows(const Problem& problem, const Cuts& cuts) {
-  const int rolling = Index(RollingOperand(problem));
-  return std::any_of(cuts.begin(), cuts.end(), [&](const AxisCut* cut) {
-    const CutRows& rows = cut->rows[rolling];
-    return IsSpatial(cut->axis) && rows.rolled.partial > rows.valid.partial;
-  });
+bool RollingBreaksRows(const Problem& problem, const Cuts& cuts, Operand operand) {
+  return Rolls(problem, operand) && std::any_of(cuts.begin(), cuts.end(), [&](const AxisCut* cut) {
+           const CutRows& rows = cut->rows[Index(operand)];
+           return IsSpatial(cut->axis) && rows.rolled.partial > rows.valid.partial;
+         });
 }
 
 }  // namespace
@@ -225,11 +224,12 @@ Depths TileSpace::MostSlots(const Slots& slots, int most) const {
 // fetch may be no whole pieces of memory where the whole box's are, and so take longer.
 double TileSpace::RankBound(const Slots& slots, const Flows& flows, const Depths& most) const {
   Totals totals = TotalsOf(slots, flows, most);
-  for (Flow& flow : totals.flow) flow.move_seconds = 0.0;
-  const int rolling = Index(RollingOperand(problem()));
-  Flow& flow = totals.flow[rolling];
-  flow.seconds = std::min(flow.seconds, flows[rolling][1].seconds);
-  flow.end_seconds = std::min(flow.end_seconds, flows[rolling][1].end_seconds);
+  for (int i = 0; i < kOperands; ++i) {
+    Flow& flow = totals.flow[i];
+    flow.move_seconds = 0.0;
+    flow.seconds = std::min(flow.seconds, flows[i][1].seconds);
+    flow.end_seconds = std::min(flow.end_seconds, flows[i][1].end_seconds);
+  }
   return RankBound(totals, CostOf(problem(), rates_, totals));
 }
 
@@ -246,11 +246,12 @@ void TileSpace::PutPoints(const Cuts& cuts, const Slots& slots, const LoopOrder&
     flows[i][depth] = FlowOf(problem(), rates_, cuts, order, static_cast<Operand>(i), depth);
   };
   for (int i = 0; i < kOperands; ++i) {
-    if (most[i] > 0) put_flow(i, most[i]);
+    if (most[i] == 0) continue;
+    put_flow(i, most[i]);
+    flows[i][1] = flows[i][most[i]];
+    const bool breaks = RollingBreaksRows(problem(), cuts, static_cast<Operand>(i));
+    if (most[i] > 1 && breaks) put_flow(i, 1);
   }
-  const int rolling = Index(RollingOperand(problem()));
-  flows[rolling][1] = flows[rolling][most[rolling]];
-  if (most[rolling] > 1 && RollingBreaksRows(problem(), cuts)) put_flow(rolling, 1);
   if (RankBound(slots, flows, most) > Limit(wanted, slots.single, best)) return;
   for (int i = 0; i < kOperands; ++i) {
     for (int depth = 1; depth < most[i]; ++depth) put_flow(i, depth);
@@ -279,6 +280,9 @@ Depths TileSpace::DepthsOf(int choice, const Depths& most) const {
     choice /= most[Index(ring)];
   }
   const int out = depths[Index(problem().output())];
+  int& bits = depths[Index(Operand::kSaved)];  // beside what they tell of
+  if (problem().restores())
+    bits = std::min(most[Index(Operand::kSaved)], depths[Index(Operand::kZ)]);
   for (int i = 0; i < kOperands; ++i) {
     if (depths[i] == 0) depths[i] = std::min(most[i], out);
   }

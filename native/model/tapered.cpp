@@ -7,11 +7,14 @@
 namespace oocdnn {
 namespace {
 
+double ShortShare(const Tiling& tiling) {
+  return static_cast<double>(tiling.ShortTiles()) /
+         static_cast<double>(tiling.Count(tiling.taper.axis));
+}
+
 double ComputeSeconds(const Problem& problem, const Rates& rates, const Tiling& tiling) {
   const AxisArray counts = CountsOf(tiling);
-  const Axis axis = tiling.taper.axis;
-  const auto short_share =
-      static_cast<double>(tiling.ShortTiles()) / static_cast<double>(counts[Index(axis)]);
+  const double short_share = ShortShare(tiling);
   const auto steps = static_cast<double>(tiling.Tiles());
   const auto outputs = static_cast<double>(BoxesOf(problem, counts, problem.output()));
   const auto of_all = [&](bool is_short, double share) {
@@ -26,9 +29,12 @@ double ComputeSeconds(const Problem& problem, const Rates& rates, const Tiling& 
 TileSeconds SecondsOf(const Problem& problem, const Rates& rates, const Tiling& tiling,
                       bool is_short) {
   const ConvShape usual = TileShape(problem, tiling);
-  if (!is_short) return {rates.RunSeconds(usual), rates.FinishSeconds(usual)};
+  if (!is_short) {
+    return {rates.RunSeconds(usual), rates.FinishSeconds(usual), rates.RestoreSeconds(usual)};
+  }
   const ConvShape tile = TileShape(problem, tiling, true);
-  return {rates.ShortRunSeconds(tile, usual), rates.FinishSeconds(tile)};
+  return {rates.ShortRunSeconds(tile, usual), rates.FinishSeconds(tile),
+          rates.RestoreSeconds(tile)};
 }
 
 Load LoadOf(const OperandStep& operand, const MemoryOrder::Steps& steps) {
@@ -64,6 +70,12 @@ void CountShort(const Problem& problem, const Rates& rates, const Tiling& tiling
                               : rates.FetchSeconds(operand, load.elements, load.rows);
     flow.end_bytes = static_cast<double>(Mul(load.elements, SizeOf(problem.DTypeOf(operand))));
   }
+  Flow& made = totals->flow[Index(Operand::kY)];  // dy, where it is restored
+  if (!problem.restores() || !Moves(problem, Operand::kY, tiling.taper.axis)) return;
+  const double share = ShortShare(tiling);
+  const double usual = rates.RestoreSeconds(TileShape(problem, tiling));
+  const double ends = rates.RestoreSeconds(TileShape(problem, tiling, true));
+  if (usual > 0.0) made.move_seconds *= 1.0 - share + share * ends / usual;
 }
 
 }  // namespace oocdnn

@@ -30,8 +30,7 @@ OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrd
     }
     const CutRows& rows = cut.rows[Index(operand)];
     const bool innermost = boxes == 1 && cut.count > 1;
-    const bool rolls =
-        innermost && depth >= 2 && IsSpatial(cut.axis) && operand == RollingOperand(problem);
+    const bool rolls = innermost && depth >= 2 && IsSpatial(cut.axis) && Rolls(problem, operand);
     const StepCount& fetched = rolls ? rows.rolled : rows.valid;
     if (rolls) rolled = &rows;
     if (!rolls) across = Mul(across, rows.extents);

@@ -172,6 +172,9 @@ class NullDevice final : public Device {
       return Status();
     });
   }
+  Status Restore(Stream, const RestoreArgs&) override {
+    return Error(Code::kUnsupported, "the null device restores nothing");
+  }
 
  private:
   struct StreamState {

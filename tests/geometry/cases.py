@@ -76,16 +76,21 @@ def problems(draw, directions=tuple(Direction), epilogues: bool = True) -> Probl
     problem.flip = draw(st.booleans())
     if epilogues:
         draw_epilogue(draw, problem)
-        if direction == Direction.FWD and draw(st.booleans()):
+        if draw(st.booleans()):
             draw_pool(draw, problem)
     return dense(problem)
 
 
 def draw_pool(draw, problem: Problem) -> None:
     """Windows that overlap, touch or leave gaps, with any padding; and saving, with or without."""
-    problem.saves = draw(st.booleans())
+    forward = problem.direction == Direction.FWD
+    problem.saves, problem.clips = (
+        forward and draw(st.booleans()),
+        not forward and draw(st.booleans()),
+    )
     if draw(st.integers(0, 3)) > 0:
-        problem.beta, pool = 0.0, problem.pool
+        pool = problem.pool
+        problem.beta = 0.0 if forward else problem.beta
         pool.mode = draw(st.sampled_from(list(PoolMode)[1:]))
         pool.ceil = draw(st.booleans())
         for a in range(3 - problem.rank, 3):

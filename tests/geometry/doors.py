@@ -96,6 +96,7 @@ class Problem(Structure):
         ("epilogue", Epilogue),
         ("pool", Pool),
         ("saves", c_bool),
+        ("clips", c_bool),
         ("stride", Dims * len(OPERANDS)),
     ]
 

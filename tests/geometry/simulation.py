@@ -6,6 +6,8 @@ forgets, repeats or misplaces anything gives another result than the whole probl
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import oracle
 from geometry import doors
@@ -19,6 +21,7 @@ from geometry.doors import (
     Direction,
     PoolMode,
     Problem,
+    Saved,
     W,
     X,
     Y,
@@ -35,7 +38,60 @@ def random_tensors(problem: Problem, seed: int) -> dict[int, np.ndarray]:
     rng = np.random.default_rng(seed)
     made = [i for i in ALL if doors.writes(problem, i) or doors.stays(problem, i)]
     read = [i for i in ALL if doors.uses(problem, i) and i not in made]
-    return {i: rng.integers(-4, 5, doors.dims_of(problem, i)).astype(np.float64) for i in read}
+    tensors = {i: rng.integers(-4, 5, doors.dims_of(problem, i)).astype(np.float64) for i in read}
+    if SAVED in tensors:
+        tensors[SAVED] = random_bits(problem, rng)
+    if pools_average(problem):  # whose shares are whole numbers
+        tensors[Z] *= math.prod(math.lcm(*range(1, w + 1)) for w in problem.pool.window)
+    return tensors
+
+
+def restores(problem: Problem) -> bool:
+    """Whether dy is made of dz and of what was saved."""
+    return problem.direction != Direction.FWD and doors.stays(problem, Y)
+
+
+def pools_average(problem: Problem) -> bool:
+    return restores(problem) and problem.pool.mode not in (PoolMode.NONE, PoolMode.MAX)
+
+
+def random_bits(problem: Problem, rng) -> np.ndarray:
+    """Bytes of what a forward pass may have saved; places in the padding win nothing."""
+    what, bits = doors.saving(problem)
+    dims = list(doors.dims_of(problem, SAVED))
+    if what == Saved.WINNERS:
+        dims[5] = problem.shape.pooled[2]
+        most = math.prod(problem.pool.window) + problem.clips
+    else:
+        dims[5] = reached(problem)
+        most = 2
+    return oracle.packed(rng.integers(0, most, dims), bits).astype(np.float64)
+
+
+def reached(problem: Problem) -> int:
+    """Elements of a row of y up to the last that a window reaches."""
+    pool, width = pool_of(problem), problem.shape.out[2]
+    return width if pool is None else pool.reached(tuple(problem.shape.out))[2]
+
+
+def restored(problem: Problem, dz, bits) -> np.ndarray:
+    """dy of tensors in six dimensions."""
+    pool, extents = pool_of(problem), tuple(problem.shape.out)
+    what, width = doors.saving(problem)
+    codes = None
+    if what != Saved.NOTHING:
+        count = problem.shape.pooled[2] if what == Saved.WINNERS else reached(problem)
+        codes = oracle.unpacked(bits.astype(np.uint8), width, count)
+    if pool is None:
+        dy = dz
+    else:
+        winners = codes if what == Saved.WINNERS else np.zeros(dz.shape, int)
+        dy = oracle.pool_backward(dz, winners, extents, pool)
+    if what != Saved.ALIVE:
+        return dy
+    alive = np.zeros(dy.shape, int)
+    alive[tuple(slice(n) for n in codes.shape)] = codes
+    return np.where(alive == 1, dy, 0.0)
 
 
 def convolve(problem: Problem, shape: doors.Shape, tensors) -> np.ndarray:
@@ -95,7 +151,7 @@ def pool_of(problem: Problem) -> oracle.Pool | None:
 
 def outputs(problem: Problem, y) -> dict[int, np.ndarray]:
     """What leaves the device of a finished sum."""
-    pool, made = pool_of(problem), {}
+    pool, made = pool_of(problem) if problem.direction == Direction.FWD else None, {}
     made[doors.output_of(problem)] = y if pool is None else oracle.pool(y, pool)[0]
     if problem.saves:
         made[SAVED] = oracle.saved(y, pool, ACTIVATIONS[problem.epilogue.activation])
@@ -109,6 +165,8 @@ def whole(problem: Problem, tensors) -> np.ndarray:
 
 def all_of(problem: Problem, tensors) -> dict[int, np.ndarray]:
     """All that leaves the device."""
+    if restores(problem):
+        tensors = {**tensors, Y: restored(problem, tensors[Z], tensors.get(SAVED))}
     return outputs(problem, finish(problem, convolve(problem, problem.shape, tensors), tensors))
 
 
@@ -176,6 +234,8 @@ class Simulation:
             assert tuple(step.operand[i].box.extent) == self._tile_dims(shape, i)
             if i in self.tensors:
                 now[i] = self._bring(i, step.operand[i])
+        if restores(self.problem):
+            now[Y] = self._restore(step, now)
         part = convolve(self.problem, shape, now)
         end = step.operand[self.sum]
         slots = self.slots[self.sum]
@@ -185,6 +245,24 @@ class Simulation:
         if end.leave:
             self._drain(finish(self.problem, slots[end.slot], now), step)
             slots[end.slot] = np.nan
+
+    def _restore(self, step: doors.Step, now) -> np.ndarray:
+        """A tile of dy, made of tensors that hold nothing but the tiles: bits that are elsewhere
+        say that all is dead, and would be missed."""
+        sources = []
+        for operand, missing in ((Z, np.nan), (SAVED, 0)):
+            alone = np.full(doors.dims_of(self.problem, operand), missing, dtype=np.float64)
+            if operand in now:
+                part, of_tile = ranges(step.operand[operand].box)
+                alone[part] = now[operand][of_tile]
+            sources.append(alone)
+        how = step.operand[Y]
+        slots = self.slots[Y]
+        assert how.from_slot < 0
+        if how.enter:
+            self.enters[Y] += 1
+            slots[how.slot] = fetched(restored(self.problem, *sources), how.box)
+        return slots[how.slot]
 
     def _bring(self, operand: int, how: doors.OperandStep) -> np.ndarray:
         slots = self.slots[operand]

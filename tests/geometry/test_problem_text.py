@@ -28,7 +28,7 @@ def meaning(problem: Problem) -> tuple:
             for i in range(len(doors.OPERANDS))
             if doors.uses(problem, i) and not doors.stays(problem, i)
         ],
-        bytes(problem.pool), problem.saves,
+        bytes(problem.pool), problem.saves, problem.clips,
     )  # fmt: skip
 
 
@@ -104,6 +104,9 @@ def test_reading_what_was_printed_gives_the_same_problem(problem):
         "conv2d:fwd x2x3x8x8 w4x3x3x3 +avgpool3x2 poolstr2 poolpad1:0x0 poolceil",
         "conv3d:fwd x1x3x8x8x8 w4x3x3x3x3 ndhwc +avgpoolin2 poolstr3x2x1",
         "conv2d:fwd x2x3x8x8 w4x3x3x3 zs:nhwc +maxpool2",
+        "conv2d:bwd_data x2x3x8x8 w4x3x3x3 +relu +maxpool2 +clipped",
+        "conv2d:bwd_filter x2x3x8x8 w4x3x3x3 zs:nhwc +clipped",
+        "conv2d:bwd_bias y2x4x6x6 +avgpool3 poolstr1 poolpad1",
     ],
 )
 def test_shortest_text_is_printed_back(text):

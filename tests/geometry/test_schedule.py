@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 from geometry import doors
 from geometry.cases import depths, make, orders, problems, runs, tapered, tilings
-from geometry.doors import Direction, W, X, Y
-from geometry.simulation import Simulation, all_of, convolve, random_tensors
-from hypothesis import HealthCheck, given, settings
+from geometry.doors import SAVED, Direction, W, X, Y, Z
+from geometry.simulation import Simulation, all_of, convolve, random_tensors, restores
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 thorough = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 CONVOLUTIONS = (Direction.FWD, Direction.BWD_DATA, Direction.BWD_FILTER)
+GRADIENTS = (Direction.BWD_DATA, Direction.BWD_FILTER, Direction.BWD_BIAS)
 
 
 def rolling_operand(problem) -> int:
@@ -120,6 +121,25 @@ def test_halo_rows_are_fetched_once(data):
         return
     run = Simulation(problem, tiling, order, [2] * 9, random_tensors(problem, 1))
     assert run.fetches[rolling_operand(problem)].max() <= 1
+
+
+@thorough
+@given(st.data())
+def test_what_dy_is_restored_from_is_fetched_once(data):
+    """The same of dz and its bits; dy itself is never fetched."""
+    problem = data.draw(problems(GRADIENTS))
+    assume(restores(problem))
+    axis = data.draw(st.sampled_from((4, 5, 6)))
+    length = list(doors.make_tiling(problem, [2**40] * 7).extent)
+    length[axis] = data.draw(st.integers(1, length[axis]))
+    tiling = doors.make_tiling(problem, length)
+    order = [*(a for a in range(7) if a != axis), axis]
+    if not doors.is_legal(problem, tiling, order):
+        return
+    run = Simulation(problem, tiling, order, [2] * 9, random_tensors(problem, 1))
+    assert Y not in run.fetches
+    for operand in {Z, SAVED} & run.fetches.keys():
+        assert run.fetches[operand].max() <= 1
 
 
 def assert_nan_stays_local(problem, tiling, order, rings, tensors, place) -> None:

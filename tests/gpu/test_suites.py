@@ -23,6 +23,7 @@ SUITES = {
     "torch": ("pytorch/test_exact.py", "pytorch/test_memory.py"),
     "exact": ("engine/test_exact.py",),
     "fused": ("engine/test_fused.py", "gpu/test_fused.py"),
+    "fused backward": ("engine/test_fused_backward.py", "-k", "not random_chains"),
     "layers": ("nn/test_convolution.py", "nn/test_fused_layer.py"),
     "faults": ("engine/test_faults.py",),
     "schedules": ("engine/test_schedules.py",),

@@ -21,6 +21,7 @@ def problem_of(native: doors.Problem) -> Problem:
     reads = {"bias": epilogue.bias, "scale": epilogue.scale, "residual": epilogue.residual}
     reads["old"] = native.beta != 0
     plain = native.alpha == 1 and not epilogue.activation and not any(reads.values())
+    forward = DIRECTIONS[native.direction] == "fwd"
     (what, bits), pool = doors.saving(native), native.pool
     windows = [tuple(getattr(pool, name)) for name in ("window", "stride", "pad_before")]
     pooled = Pool(*windows, tuple(pool.pad_after), pool.ceil) if pool.mode else None
@@ -31,7 +32,7 @@ def problem_of(native: doors.Problem) -> Problem:
         pad_before=tuple(shape.pad_before), pad_after=tuple(shape.pad_after),
         stride=tuple(shape.stride), dilation=tuple(shape.dilation),
         dtype=DType(native.dtype).name.lower(), tf32=bool(native.math),
-        finishes=not plain or pooled is not None or what != Saved.NOTHING,
+        finishes=not plain or (forward and (pooled is not None or what != Saved.NOTHING)),
         pool=pooled, saved=(what.name.lower(), bits) if what != Saved.NOTHING else None,
         reads=frozenset(name for name, read in reads.items() if read),
         strides={name: tuple(native.stride[i]) for i, name in enumerate(OPERANDS)},

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from geometry import doors
-from geometry.cases import depths, make, orders, tapered
-from geometry.doors import Direction, DType, Problem
+from geometry.cases import dense, depths, make, orders, tapered
+from geometry.doors import Direction, DType, PoolMode, Problem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from model import planner
@@ -42,14 +42,27 @@ def broad(draw) -> Problem:
         pad_before=(0, before, 0), pad_after=(0, after, 0),
     )  # fmt: skip
     problem.dtype = dtype
+    if direction != Direction.FWD and draw(st.booleans()):
+        draw_windows(draw, problem)
     return problem
+
+
+def draw_windows(draw, problem: Problem) -> None:
+    """Over rows of y, of which each plane of z is far from the next too: dy is restored."""
+    pool, extent = problem.pool, problem.shape.out[1]
+    pool.mode, problem.clips = draw(st.sampled_from(list(PoolMode)[1:])), draw(st.booleans())
+    pool.window[1], pool.stride[1] = draw(st.integers(1, min(extent, 3))), draw(st.integers(1, 2))
+    doors.set_pooled(problem)
+    dense(problem)
 
 
 def put_apart(problem: Problem) -> None:
     """Leaves room behind each plane. Else a box of all rows of a plane that is cut would be one row
     with the next plane's, which a price of all tiles at once takes for two."""
-    for name in ("x", "y"):
+    for name in ("x", "y", "z", "saved"):
         operand = doors.OPERANDS.index(name)
+        if not doors.uses(problem, operand):
+            continue
         n, g, c, d, h, w = doors.dims_of(problem, operand)
         problem.stride[operand][:] = doors.strides_of([n, g, c, d, h + 1, w])
 

@@ -151,7 +151,7 @@ def long_cases(draw) -> tuple:
         c=1 if plain else draw(st.integers(1, 8)), input=(1, draw(st.integers(20, 60)), 9),
         filter=(1, 1 if plain else taps, 1), stride=(1, 1 if plain else stride, 1),
     )  # fmt: skip
-    if direction == Direction.FWD and draw(st.booleans()):
+    if draw(st.booleans()):
         draw_pool(draw, problem)
         dense(problem)
     length = list(doors.make_tiling(problem, [2**40] * 7).extent)

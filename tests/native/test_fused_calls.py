@@ -145,6 +145,59 @@ def bits_on_z(call: Call) -> None:
     call.operands.saved.data = call.operands.z.data
 
 
+def gradient(call: Call, direction: Direction, needless: str) -> None:
+    """What was an output is read, and the other way around."""
+    assert call.run() == (OK, "")
+    call.convolution.direction, call.convolution.saves = direction, 0
+    call.arrays["z"][:] = np.random.default_rng(2).integers(-3, 4, call.arrays["z"].shape)
+    call.operands.bias = call.operands.bias if needless != "bias" else NULL
+
+
+def dy_of(call: Call) -> np.ndarray:
+    pool = oracle.Pool("max", (2, 2), (2, 2), ((0, 0), (0, 0)))
+    y = oracle.forward(call.arrays["x"], call.arrays["w"], padding=1)
+    y = oracle.finish(y, bias=call.arrays["bias"], activation="relu")
+    dy = oracle.pool_backward(call.arrays["z"], oracle.pool(y, pool)[1], y.shape[2:], pool)
+    return np.where(y > 0, dy, 0)
+
+
+def test_the_gradient_of_the_filter(lib):
+    call = Call(lib)
+    gradient(call, Direction.BACKWARD_FILTER, "bias")
+    x, w = call.arrays["x"], call.arrays["w"]
+    expected = oracle.backward_filter(x, dy_of(call), w.shape, padding=1)
+    assert call.run()[0] == OK
+    np.testing.assert_array_equal(w, expected)
+
+
+def test_the_gradient_of_the_bias_wants_the_sizes_of_y(lib):
+    call = Call(lib)
+    gradient(call, Direction.BACKWARD_BIAS, "")
+    call.convolution.pad_before = call.convolution.pad_after = [0, 0, 0]
+    expected = oracle.backward_bias(dy_of(call))
+    status, text = call.run()
+    assert status == INVALID
+    assert "the sizes of y are missing" in text
+    shape, tensor = FFI.new("int64_t[]", (2, 4, 9, 11)), FFI.new("oocdnn_tensor *")
+    tensor[0] = lib.oocdnn_dense_tensor(DType.FLOAT32, 4, shape, NULL)
+    call.operands.y = tensor
+    assert call.run()[0] == OK
+    np.testing.assert_array_equal(call.arrays["bias"], expected)
+
+
+def test_gradients_that_cannot_be(lib):
+    call = Call(lib)
+    gradient(call, Direction.BACKWARD_FILTER, "bias")
+    call.convolution.activation = 4
+    status, text = call.run()
+    assert status == Status.UNSUPPORTED
+    assert "bwd_filter behind sigmoid" in text
+    call.convolution.activation, call.convolution.pool.mode = 0, 0
+    assert "dz without a pool and an activation is dy" in call.run()[1]
+    call.convolution.pool.mode, call.operands.z = 1, NULL
+    assert "dz is missing" in call.run()[1]
+
+
 WRONG: list[tuple[Callable[[Call], None], int, str]] = [
     (wider_z, INVALID, "z has 6 on axis W; 11 of y, the pool's padding 0:0, window 2 and stride 2"),
     (no_z, INVALID, "z is missing"),
@@ -152,7 +205,7 @@ WRONG: list[tuple[Callable[[Call], None], int, str]] = [
     (no_bits, INVALID, "saved is missing"),
     (float_bits, WRONG_TYPE, "saved is f32 but the other operand is bytes"),
     (bytes_for_x, WRONG_TYPE, "x has the unknown element type 4"),
-    (backward, INVALID, "a pool and what is saved go with fwd only, not with bwd_data"),
+    (backward, INVALID, "`saves` goes with fwd only, not with bwd_data"),
     (no_such_pool, INVALID, "the pool's mode is 4; the values are 0 to 3"),
     (no_stride, INVALID, "the pool's stride on axis W is 0; it must be at least 1"),
     (wide_padding, INVALID, "must be at least 0 and less than the window, 2"),

@@ -107,6 +107,9 @@ PROBLEMS = [
     "conv2d:fwd x1x4x9x11 w8x4x3x3 nhwc +bias +residual +maxpool3 poolstr2x1 poolpad1:0x1 poolceil",
     "conv1d:fwd x1x4x19 w8x4x3 +relu +avgpoolin2 +saved",
     "conv3d:fwd x1x4x5x6x7 w8x4x1x1x3 +clip6 +saved",
+    "conv2d:bwd_data x2x6x9x11 w4x3x3x3 pad1 grp2 beta1 +maxpool2 +clipped",
+    "conv2d:bwd_filter x2x6x9x11 w4x6x3x3 nhwc alpha2 +avgpool3x2 poolstr2 poolpad1",
+    "conv1d:bwd_bias y2x16x29 +clipped",
 ]
 
 
@@ -119,9 +122,10 @@ def test_a_problem_string_runs_as_itself(problem, monkeypatch):
         seen.append(oocdnn._native_calls.problem_text(call, tensors))
 
     with oocdnn.Context("cpu") as context:
+        call = _problem.random_call(_problem.parse(problem), context)
         monkeypatch.setattr(oocdnn.Context, "run", keep)
         planned = context.plan(problem).text.splitlines()[0]
-        _problem.random_call(_problem.parse(problem), context)()
+        call()
     assert seen == [planned]
 
 

@@ -200,4 +200,5 @@ def test_every_example_of_a_problem_word_can_be_planned(ctx):
             extra = "" if word[0] in "xw" and "@" not in word else word
             if word.startswith("pool"):
                 extra = f"+maxpool3 {word}"
-            ctx.plan(f"conv{rank}d:fwd {shapes} {extra}")
+            direction = "bwd_data" if word == "+clipped" else "fwd"
+            ctx.plan(f"conv{rank}d:{direction} {shapes} {extra}")

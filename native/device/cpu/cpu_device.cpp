@@ -17,6 +17,7 @@
 #include "device/cpu/host.hpp"
 #include "device/cpu/make.hpp"
 #include "device/cpu/memory.hpp"
+#include "device/cpu/restore.hpp"
 #include "device/cpu/stream.hpp"
 #include "device/cpu/wire.hpp"
 
@@ -72,6 +73,7 @@ class CpuDevice final : public Device {
   Result<std::unique_ptr<Executable>> Prepare(int engine, const TileOp& op) override;
   Status Run(Stream stream, Executable& executable, const RunArgs& args) override;
   Status Finish(Stream stream, const FinishArgs& args) override;
+  Status Restore(Stream stream, const RestoreArgs& args) override;
 
  private:
   // Rebuilds what has threads where this process is a fork of the one that had them.
@@ -323,6 +325,19 @@ Status CpuDevice::Finish(Stream stream, const FinishArgs& args) {
                    here.made.saved.layout = &saved;
                    OOC_TRY(FinishTile(here, parallel));
                    return MakeTiles(here, parallel);
+                 });
+}
+
+Status CpuDevice::Restore(Stream stream, const RestoreArgs& args) {
+  const bool saved = args.saved.data != nullptr;
+  return OnCores(stream, args.tag,
+                 [args, saved, layout = *args.layout, z = *args.z.layout,
+                  bits = saved ? *args.saved.layout : TileLayout{}](Parallel& parallel) {
+                   RestoreArgs here = args;
+                   here.layout = &layout;
+                   here.z.layout = &z;
+                   here.saved.layout = &bits;
+                   return RestoreTile(here, parallel);
                  });
 }
 

@@ -16,6 +16,7 @@
 #include "device/cuda/host_memory.hpp"
 #include "device/cuda/make.hpp"
 #include "device/cuda/pointer_facts.hpp"
+#include "device/cuda/restore.hpp"
 #include "device/cuda/stream.hpp"
 
 namespace oocdnn {
@@ -81,6 +82,7 @@ class CudaDevice final : public Device {
   Result<std::unique_ptr<Executable>> Prepare(int engine, const TileOp& op) override;
   Status Run(Stream stream, Executable& executable, const RunArgs& args) override;
   Status Finish(Stream stream, const FinishArgs& args) override;
+  Status Restore(Stream stream, const RestoreArgs& args) override;
 
  private:
   // Calls work() with the context current.
@@ -297,6 +299,14 @@ Status CudaDevice::Finish(Stream stream, const FinishArgs& args) {
   if (plan.shape.blocks == 0) return {};
   return Put(stream, args.tag, {Kind::kFinish}, args.layout->bytes, [&](CUstream handle) {
     return gpu_->Launch(Kernel::kFinish, plan.shape, handle, plan.args);
+  });
+}
+
+Status CudaDevice::Restore(Stream stream, const RestoreArgs& args) {
+  OOC_ASSIGN(const RestorePlan plan, PlanRestore(args, gpu_->multiprocessors()));
+  if (plan.shape.blocks == 0) return {};
+  return Put(stream, args.tag, {Kind::kFinish}, args.layout->bytes, [&](CUstream handle) {
+    return gpu_->Launch(Kernel::kRestore, plan.shape, handle, plan.args);
   });
 }
 

@@ -25,8 +25,11 @@ OOC_EMBED(ooc_file_platform, ".rodata", OOC_KERNEL_FILE("platform.cuh"))
 OOC_EMBED(ooc_file_convert, ".rodata", OOC_KERNEL_FILE("convert.cuh"))
 OOC_EMBED(ooc_file_copy, ".rodata", OOC_KERNEL_FILE("copy.cuh"))
 OOC_EMBED(ooc_file_finish, ".rodata", OOC_KERNEL_FILE("finish.cuh"))
+OOC_EMBED(ooc_file_shares, ".rodata", OOC_KERNEL_FILE("shares.cuh"))
 OOC_EMBED(ooc_file_make_one, ".rodata", OOC_KERNEL_FILE("make_one.cuh"))
 OOC_EMBED(ooc_file_make, ".rodata", OOC_KERNEL_FILE("make.cuh"))
+OOC_EMBED(ooc_file_restore_one, ".rodata", OOC_KERNEL_FILE("restore_one.cuh"))
+OOC_EMBED(ooc_file_restore, ".rodata", OOC_KERNEL_FILE("restore.cuh"))
 OOC_EMBED(ooc_file_direct, ".rodata", OOC_KERNEL_FILE("direct.cuh"))
 OOC_EMBED(ooc_file_bias, ".rodata", OOC_KERNEL_FILE("bias.cuh"))
 #ifdef OOCDNN_KERNEL_FATBIN
@@ -44,15 +47,18 @@ std::string_view Between(const char* begin, const char* end) {
 }  // namespace
 
 std::span<const EmbeddedFile> KernelSources() {
-  static const std::array<EmbeddedFile, 10> files{{
+  static const std::array<EmbeddedFile, 13> files{{
       {"device/cuda/kernels.cu", Between(ooc_file_kernels, ooc_file_kernels_end)},
       {"device/cuda/kernel_args.h", Between(ooc_file_kernel_args, ooc_file_kernel_args_end)},
       {"device/cuda/platform.cuh", Between(ooc_file_platform, ooc_file_platform_end)},
       {"device/cuda/convert.cuh", Between(ooc_file_convert, ooc_file_convert_end)},
       {"device/cuda/copy.cuh", Between(ooc_file_copy, ooc_file_copy_end)},
       {"device/cuda/finish.cuh", Between(ooc_file_finish, ooc_file_finish_end)},
+      {"device/cuda/shares.cuh", Between(ooc_file_shares, ooc_file_shares_end)},
       {"device/cuda/make_one.cuh", Between(ooc_file_make_one, ooc_file_make_one_end)},
       {"device/cuda/make.cuh", Between(ooc_file_make, ooc_file_make_end)},
+      {"device/cuda/restore_one.cuh", Between(ooc_file_restore_one, ooc_file_restore_one_end)},
+      {"device/cuda/restore.cuh", Between(ooc_file_restore, ooc_file_restore_end)},
       {"device/cuda/direct.cuh", Between(ooc_file_direct, ooc_file_direct_end)},
       {"device/cuda/bias.cuh", Between(ooc_file_bias, ooc_file_bias_end)},
   }};

@@ -16,12 +16,13 @@ enum class Kernel : int {
   kZero,
   kFinish,
   kMake,
+  kRestore,
   kDirectGather,
   kDirectFilter,
   kBiasParts,
   kBiasChain,
 };
-constexpr int kKernels = 9;
+constexpr int kKernels = 10;
 
 // How a kernel is to be launched.
 struct LaunchShape {

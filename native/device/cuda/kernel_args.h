@@ -82,12 +82,22 @@ struct FinishKernelArgs {
   FinishDim dim[kCopyDims];  // the fastest first; its extent counts vectors
 };
 
+// How threads share out a tile: `count` shares, the fastest counted first along `width` (of shares)
+// or, where the channels lie nearest, along those; a thread goes along `loop`, so far.
+constexpr int kShareLoops = 8, kShareThreads = 256;  // the threads of a block
+struct TileShares {
+  int loop, loops;  // images (0), channels (2) or W (5)
+  int loop_extent;  // all that is looped over
+  unsigned count;
+  Divisor images, groups, channels, depth, height, width;  // of the count
+};
+
 // ooc_make: the pass over finished sums that pools them, or saves bits of them, or both: each sum
 // is read once, and what is made is written. It works on groups of kMakeGroup elements along W of
 // what is made, whose bits are whole bytes. Either kMakeGroup neighbouring threads have an element
-// each, on `loops` groups one behind the other along the images or the channels; or, where
-// channels lie nearest, one thread has a group, and its neighbours those of the next channels.
-constexpr int kMakeGroup = 8, kMakeThreads = 256, kMakeLoops = 8;
+// each, on several groups one behind the other along the images or the channels; or, where channels
+// lie nearest, one thread has a group, and its neighbours those of the next channels.
+constexpr int kMakeGroup = 8;
 
 // Work whose window, pool mode and finishing (scalar 1, no scale, no residual, an activation that
 // only cuts) are known when the kernel is compiled; kMakeAny is all other.
@@ -101,10 +111,8 @@ struct MakeKernelArgs {
   int activation, mode;                     // the values of Activation and PoolMode
   int kind;                                 // a MakeKind
   int bits;                                 // of an element of what is saved
-  int loop, loops;  // what a thread goes along, and how far: images (0), channels (2) or W (5)
-  unsigned count;   // groups, but those that are looped over
-  Divisor images, groups, channels, depth, height, width;  // of the count; width: of groups
-  int loop_extent, group_channels;                         // all that is looped over; C of a group
+  TileShares shares;                        // each a group, or one behind the other
+  int group_channels;                       // C of a group
   double alpha, residual_alpha, parameter;
   int y_stride[kCopyDims], z_stride[kCopyDims], saved_stride[kCopyDims];
   // On each axis, in rows of the tiles: the window and its step, where the first one begins; the
@@ -118,7 +126,38 @@ struct MakeKernelArgs {
 // Where the bits of a group gather on the host: one word for each of its loops and 32 bits.
 constexpr int kMakeWords = 4;
 struct MakeRoom {
-  unsigned word[kMakeLoops][kMakeWords];
+  unsigned word[kShareLoops][kMakeWords];
+};
+
+// ooc_restore: a tile of dy from one of dz and bits of either. Of kRestoreGroup elements along W in
+// a share where a thread goes along W, of one otherwise.
+constexpr int kRestoreGroup = 8;
+
+// Work whose windows and steps, alike along H and W and 1 along D, are known when the kernel is
+// compiled, with tiles of dz and dy of one type; kRestoreAny is all other.
+enum RestoreKind : int {
+  kRestoreAny = 0,
+  kRestoreEach,     // no pool: bits of dy
+  kRestoreMax2,     // 2x2 in steps of 2
+  kRestoreMax3,     // 3x3 in steps of 2
+  kRestoreAverage2  // 2x2 in steps of 2, with bits of dy or without
+};
+
+struct RestoreKernelArgs {
+  const void* dz;
+  const unsigned char* saved;  // null: nothing was saved
+  void* dy;
+  int dz_type, dy_type, mode, saving, bits;  // the values of PoolMode and Saved
+  int kind;                                  // a RestoreKind
+  TileShares shares;
+  int y_stride[kCopyDims], z_stride[kCopyDims], saved_stride[kCopyDims];
+  // On each axis: the window and its step; and in rows of dy's tile where the window of the first
+  // row of dz's tile begins, which rows are wanted, which the tensor has, and where the padding
+  // behind these ends.
+  int window[3], lead[3], begin[3], end[3], y_begin[3], y_end[3], padded_end[3];
+  Divisor step[3];
+  int z_begin[3], z_end[3];  // in rows of dz's tile, those that the tensor has
+  int to_bits[3];            // from rows of dz's tile, or of dy's, to those of the tile of bits
 };
 
 // Strides of a convolution's tile: image (filter: output channel), group, channel (filter: input

@@ -5,12 +5,14 @@
 #include "device/cuda/direct.cuh"
 #include "device/cuda/finish.cuh"
 #include "device/cuda/make.cuh"
+#include "device/cuda/restore.cuh"
 
 OOC_KERNEL(ooc_rows, RowsArgs, 1024, 1, Rows)
 OOC_KERNEL(ooc_transpose, TransposeArgs, 1024, 1, Transpose)
 OOC_KERNEL(ooc_zero, ZeroArgs, 1024, 1, ZeroBoxes)
 OOC_KERNEL(ooc_finish, FinishKernelArgs, 256, 1, Finish)
 OOC_KERNEL(ooc_make, MakeKernelArgs, 256, 4, Make)
+OOC_KERNEL(ooc_restore, RestoreKernelArgs, 256, 4, Restore)
 OOC_KERNEL(ooc_direct_gather, DirectArgs, 256, 1, DirectGather)
 OOC_KERNEL(ooc_direct_filter, DirectArgs, 256, 1, DirectFilter)
 OOC_KERNEL(ooc_bias_parts, BiasArgs, 128, 1, BiasParts)

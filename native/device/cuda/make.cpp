@@ -3,32 +3,13 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
-#include "device/cuda/copy_plan.hpp"
 #include "device/cuda/finish.hpp"
+#include "device/cuda/shares.hpp"
 
 namespace oocdnn::cuda {
 namespace {
 
-constexpr int kBlocks = 8;  // per multiprocessor: two rounds of what has registers there
-
 int Int(int64_t value) { return static_cast<int>(value); }
-
-Status CheckTile(const TileLayout& layout) {
-  if (layout.opaque || layout.channel_block != 1) {
-    return Error(Code::kUnsupported, "the CUDA device pools plain tiles only");
-  }
-  int64_t elements = 1;
-  for (const int64_t extent : layout.shape) elements = Mul(elements, extent);
-  if (elements <= kMostElements) return {};
-  return Error(Code::kUnsupported, "a tile has %lld elements; 2^31 - 1 are the most",
-               static_cast<long long>(elements));
-}
-
-void SetStrides(const TileLayout& layout, int (*stride)[kCopyDims]) {
-  for (int d = 0; d < kCopyDims; ++d) {
-    (*stride)[d] = layout.shape[d] > 1 ? Int(layout.stride[d]) : 0;
-  }
-}
 
 // The finishing of the sums.
 void SetEpilogue(const FinishArgs& from, MakeKernelArgs* to) {
@@ -107,45 +88,21 @@ MakeKind KindOf(const MakeKernelArgs& args, const TileLayout& y) {
   return largest && IsWindow(args, y, 3) ? kMakeMax3 : kMakeAny;
 }
 
-// How the groups of what is made are counted: `made` are its extents.
-MakePlan Counted(const FinishArgs& from, MakeKernelArgs args, const Dims& made,
-                 int multiprocessors) {
+// How what is made is shared out: `made` are its extents.
+MakePlan Shared(const FinishArgs& from, MakeKernelArgs args, const Dims& made,
+                int multiprocessors) {
   const TileLayout& y = *from.layout;
   args.y = from.out;
   args.type = static_cast<int>(y.dtype);
   SetStrides(y, &args.y_stride);
   args.kind = KindOf(args, y);
   args.group_channels = Int(made[2]);
-  Dims count = made;
-  count[5] = CeilDiv(made[5], kMakeGroup);
-  int64_t groups = 1;
-  for (const int64_t extent : count) groups = Mul(groups, extent);
   const bool across = made[2] > 1 && y.stride[2] < y.stride[5];
-  const int64_t in_block = across ? kMakeThreads : kMakeThreads / kMakeGroup;
-  args.loop = across ? 5 : made[0] > 1 ? 0 : 2;
-  args.loop_extent = Int(made[args.loop]);
-  args.loops = kMakeGroup;
-  if (!across) {
-    // One computation of places serves several images, or channels of one, while that leaves
-    // enough for every multiprocessor to do.
-    const int64_t enough = int64_t{multiprocessors} * kBlocks * in_block;
-    args.loops = Int(std::min<int64_t>(kMakeLoops, made[args.loop]));
-    while (args.loops > 1 && groups / args.loops < enough) args.loops /= 2;
-    count[args.loop] = CeilDiv(made[args.loop], args.loops);
-  }
-  args.images = MakeDivisor(count[0]);
-  args.groups = MakeDivisor(count[1]);
-  args.channels = MakeDivisor(count[2]);
-  args.depth = MakeDivisor(count[3]);
-  args.height = MakeDivisor(count[4]);
-  args.width = MakeDivisor(count[5]);
-  groups = 1;
-  for (const int64_t extent : count) groups *= extent;
-  args.count = static_cast<unsigned>(groups);
-  MakePlan plan;
-  plan.args = args;
-  plan.shape = {std::min(CeilDiv(groups, in_block), int64_t{multiprocessors} * kBlocks),
-                kMakeThreads, static_cast<int>(sizeof(MakeRoom))};
+  const ShareUnits units{across, kMakeGroup, across ? 1 : kMakeGroup};
+  const Sharing sharing = ShareOut(made, units, multiprocessors);
+  args.shares = sharing.shares;
+  MakePlan plan{args, sharing.shape};
+  plan.shape.shared_bytes = sizeof(MakeRoom);
   return plan;
 }
 
@@ -153,9 +110,9 @@ MakePlan Counted(const FinishArgs& from, MakeKernelArgs args, const Dims& made,
 
 Result<std::vector<MakePlan>> PlanMake(const FinishArgs& args, int multiprocessors) {
   const Made& made = args.made;
-  OOC_TRY(CheckTile(*args.layout));
+  OOC_TRY(CheckPlain(*args.layout));
   for (const MadeTile* tile : {&made.z, &made.saved}) {
-    if (tile->data != nullptr) OOC_TRY(CheckTile(*tile->layout));
+    if (tile->data != nullptr) OOC_TRY(CheckPlain(*tile->layout));
   }
   std::vector<MakePlan> plans;
   for (const int64_t extent : args.layout->shape) {
@@ -167,14 +124,14 @@ Result<std::vector<MakePlan>> PlanMake(const FinishArgs& args, int multiprocesso
     SetEpilogue(args, &first);
     SetInPlace(args, &first);
     SetBits(made, &first);
-    plans.push_back(Counted(args, first, args.layout->shape, multiprocessors));
+    plans.push_back(Shared(args, first, args.layout->shape, multiprocessors));
   }
   if (made.z.data == nullptr) return plans;
   MakeKernelArgs pool{};
   SetEpilogue(alive ? FinishArgs{} : args, &pool);
   SetPool(args, &pool);
   if (made.saved.data != nullptr && !alive) SetBits(made, &pool);
-  plans.push_back(Counted(args, pool, made.z.layout->shape, multiprocessors));
+  plans.push_back(Shared(args, pool, made.z.layout->shape, multiprocessors));
   return plans;
 }
 

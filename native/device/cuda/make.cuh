@@ -3,37 +3,9 @@
 #pragma once
 
 #include "device/cuda/make_one.cuh"
+#include "device/cuda/shares.cuh"
 
 namespace oocdnn::cuda {
-
-// Where a thread's first element lies. c, n or w is the first that is looped over.
-struct MakePlace {
-  int n, g, c, d, h, w;
-};
-
-template <bool kAcross>
-OOC_HOST_DEVICE MakePlace PlaceAt(const MakeKernelArgs& args, unsigned number) {
-  MakePlace place{};
-  if (kAcross) {
-    place.c = Take(&number, args.channels);
-    place.g = Take(&number, args.groups);
-  }
-  place.w = Take(&number, args.width) * kMakeGroup;
-  place.h = Take(&number, args.height);
-  place.d = Take(&number, args.depth);
-  if (!kAcross) {
-    place.c = Take(&number, args.channels);
-    place.g = Take(&number, args.groups);
-  }
-  place.n = Take(&number, args.images);
-  if (!kAcross && args.loop == 0) place.n *= args.loops;
-  if (!kAcross && args.loop == 2) place.c *= args.loops;
-  return place;
-}
-
-OOC_HOST_DEVICE int OffsetOf(const int (&stride)[kCopyDims], const MakePlace& at) {
-  return at.n * stride[0] + at.g * stride[1] + at.c * stride[2];
-}
 
 // What a thread makes: `count` elements, for it to write, or none, and then its walk stays at the
 // tile's first; and where their bits go.
@@ -45,8 +17,8 @@ struct MakeTask {
 };
 
 template <bool kAcross>
-OOC_HOST_DEVICE MakeWalk WalkFrom(const MakeKernelArgs& args, const MakePlace& at) {
-  const int loop = kAcross ? 5 : args.loop;
+OOC_HOST_DEVICE MakeWalk WalkFrom(const MakeKernelArgs& args, const SharePlace& at) {
+  const int loop = kAcross ? 5 : args.shares.loop;
   MakeWalk walk{};
   walk.first[0] = args.first[0] + at.d * args.step[0];
   walk.first[1] = args.first[1] + at.h * args.step[1];
@@ -73,13 +45,13 @@ OOC_HOST_DEVICE bool Inside(const MakeKernelArgs& args, int axis, int row, int c
 
 // Where the bits of the group at `at` go.
 template <bool kAcross>
-OOC_HOST_DEVICE void PlaceBits(const MakeKernelArgs& args, const MakePlace& at, MakeTask* task) {
+OOC_HOST_DEVICE void PlaceBits(const MakeKernelArgs& args, const SharePlace& at, MakeTask* task) {
   if (args.saved == nullptr || at.d >= args.saved_rows[0] || at.h >= args.saved_rows[1]) return;
   const int before = at.w / kMakeGroup * args.bits;
   task->saved = OffsetOf(args.saved_stride, at) + at.d * args.saved_stride[3] +
                 at.h * args.saved_stride[4] + before;
   task->bytes = args.row_bytes - before;
-  task->saved_step = kAcross ? 0 : args.saved_stride[args.loop];
+  task->saved_step = kAcross ? 0 : args.saved_stride[args.shares.loop];
 }
 
 template <bool kAcross>
@@ -87,16 +59,14 @@ OOC_HOST_DEVICE MakeTask TaskAt(const MakeKernelArgs& args, unsigned base, unsig
   const unsigned number = base + (kAcross ? thread : thread / kMakeGroup);
   MakeTask task{};
   task.inside = true;
-  if (number >= args.count) return task;
-  MakePlace at = PlaceAt<kAcross>(args, number);
+  if (number >= args.shares.count) return task;
+  SharePlace at = PlaceAt<kAcross, kMakeGroup>(args.shares, number);
   PlaceBits<kAcross>(args, at, &task);
-  const int from = args.loop == 0 ? at.n : at.c;
-  task.loops = kAcross ? kMakeGroup : Smaller(args.loops, args.loop_extent - from);
+  const int left = LoopsFrom<kAcross>(args.shares, at);
+  task.loops = kAcross ? kMakeGroup : left;
   at.w += kAcross ? 0 : static_cast<int>(thread % kMakeGroup);
   task.w = at.w;
-  task.count = kAcross                 ? Smaller(args.z_width - at.w, kMakeGroup)
-               : at.w < args.z_width ? task.loops
-                                       : 0;
+  task.count = kAcross || at.w < args.z_width ? left : 0;
   if (task.count == 0) return task;
   task.walk = WalkFrom<kAcross>(args, at);
   task.there = at.d < args.rows[0] && at.h < args.rows[1];
@@ -155,7 +125,7 @@ template <class T, class Maker, bool kAcross>
 OOC_HOST_DEVICE void MakeAll(const MakeKernelArgs& args, const MakeTask& task, unsigned thread,
                              MakeRoom* room) {
   const MakeWalk& walk = task.walk;
-  const int loops = kAcross ? kMakeGroup : args.loops;
+  const int loops = kAcross ? kMakeGroup : args.shares.loops;
   Maker maker(args);
   MakeBits own;
   OOC_KEEP_ROLLED
@@ -196,7 +166,7 @@ OOC_HOST_DEVICE void MakeWindow(const MakeKernelArgs& args, const MakeTask& task
 
 template <bool kAcross>
 OOC_HOST_DEVICE void MakeOf(const MakeKernelArgs& args, unsigned base, unsigned thread,
-                              MakeRoom* room) {
+                            MakeRoom* room) {
   const MakeTask task = TaskAt<kAcross>(args, base, thread);
   switch (args.kind) {
     case kMakeEach: return MakeWindow<kNoPool, 1, 1, kAcross>(args, task, thread, room);
@@ -214,14 +184,15 @@ OOC_HOST_DEVICE void MakeOf(const MakeKernelArgs& args, unsigned base, unsigned 
 template <bool kAcross>
 OOC_HOST_DEVICE void MakeGroups(const MakeKernelArgs& args, const Grid& grid) {
   MakeRoom* const room = static_cast<MakeRoom*>(grid.shared);
-  const unsigned groups = kAcross ? kMakeThreads : kMakeThreads / kMakeGroup;
-  for (unsigned base = grid.block * groups; base < args.count; base += grid.blocks * groups) {
+  const unsigned groups = kAcross ? kShareThreads : kShareThreads / kMakeGroup;
+  for (unsigned base = grid.block * groups; base < args.shares.count;
+       base += grid.blocks * groups) {
     OOC_THREADS(thread) { MakeOf<kAcross>(args, base, thread, room); }
   }
 }
 
 OOC_BODY void Make(const MakeKernelArgs& args, const Grid& grid) {
-  if (args.loop == 5) return MakeGroups<true>(args, grid);
+  if (args.shares.loop == 5) return MakeGroups<true>(args, grid);
   MakeGroups<false>(args, grid);
 }
 

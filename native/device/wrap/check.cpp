@@ -110,6 +110,7 @@ class CheckDevice final : public ForwardingDevice {
   Result<std::unique_ptr<Executable>> Prepare(int engine, const TileOp& op) override;
   Status Run(Stream stream, Executable& executable, const RunArgs& args) override;
   Status Finish(Stream stream, const FinishArgs& args) override;
+  Status Restore(Stream stream, const RestoreArgs& args) override;
 
  private:
   template <class Handle>
@@ -411,6 +412,18 @@ Status CheckDevice::Finish(Stream stream, const FinishArgs& args) {
   };
   made(args.made.z, Operand::kZ);
   made(args.made.saved, Operand::kSaved);
+  return {};
+}
+
+Status CheckDevice::Restore(Stream stream, const RestoreArgs& args) {
+  const std::lock_guard lock(mutex_);
+  OOC_TRY(inner().Restore(stream, args));
+  const Work work = Enqueue(stream, "restore", args.tag.step);
+  Tile(work, args.z.data, args.z.layout->bytes, "dz", false);
+  if (args.saved.data != nullptr) {
+    Tile(work, args.saved.data, args.saved.layout->bytes, "saved", false);
+  }
+  Tile(work, args.dy, args.layout->bytes, "dy", true);
   return {};
 }
 

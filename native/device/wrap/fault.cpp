@@ -85,6 +85,10 @@ class FaultDevice final : public ForwardingDevice {
     OOC_TRY(Count(FaultKind::kRun));
     return inner().Finish(stream, args);
   }
+  Status Restore(Stream stream, const RestoreArgs& args) override {
+    OOC_TRY(Count(FaultKind::kRun));
+    return inner().Restore(stream, args);
+  }
 
  private:
   // Counts one call of `kind`; the error to return where its turn has come.

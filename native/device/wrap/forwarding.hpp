@@ -62,6 +62,9 @@ class ForwardingDevice : public Device {
   Status Finish(Stream stream, const FinishArgs& args) override {
     return inner_->Finish(stream, args);
   }
+  Status Restore(Stream stream, const RestoreArgs& args) override {
+    return inner_->Restore(stream, args);
+  }
 
  protected:
   explicit ForwardingDevice(std::unique_ptr<Device> inner) : inner_(std::move(inner)) {}

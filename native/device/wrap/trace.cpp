@@ -56,6 +56,7 @@ class TraceDevice final : public ForwardingDevice {
   Status Move(Stream stream, const TileMove& move) override;
   Status Run(Stream stream, Executable& executable, const RunArgs& args) override;
   Status Finish(Stream stream, const FinishArgs& args) override;
+  Status Restore(Stream stream, const RestoreArgs& args) override;
 
  private:
   struct Entry {
@@ -261,6 +262,18 @@ Status TraceDevice::Finish(Stream stream, const FinishArgs& args) {
                   FinishArgs traced = args;
                   traced.tag = tag;
                   return inner().Finish(stream, traced);
+                });
+}
+
+Status TraceDevice::Restore(Stream stream, const RestoreArgs& args) {
+  const auto step = static_cast<long long>(args.tag.step);
+  return Traced(stream, args.tag, Format("restore dy %lld", step),
+                Format(R"({"step":%lld,"operand":"dy","bytes":%lld})", step,
+                       static_cast<long long>(args.layout->bytes)),
+                [&](const Tag& tag) {
+                  RestoreArgs traced = args;
+                  traced.tag = tag;
+                  return inner().Restore(stream, traced);
                 });
 }
 

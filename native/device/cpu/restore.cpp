@@ -1,0 +1,171 @@
+// Each element of dy gathers from the windows that have it, so that no two threads add to one.
+#include "device/cpu/restore.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "base/checked.hpp"
+#include "device/cpu/convert.hpp"
+#include "device/cpu/tile_rows.hpp"
+
+namespace oocdnn::cpu {
+namespace {
+
+// The windows along one axis that have a row of dy: their rows in the tile of dz, and the place of
+// the row in the first of them; it is `stride` less in each that follows.
+struct Windows1 {
+  int64_t begin = 0, end = 0, place = 0;
+};
+
+Windows1 WindowsOf(const RestoreArgs& args, int axis, int64_t row) {
+  const Pool& pool = args.pool;
+  const Box& box = args.box;
+  const int64_t y = box.origin[3 + axis] + row;
+  if (y < box.valid_begin[3 + axis] || y >= box.valid_end[3 + axis]) return {};
+  const int64_t at = y + pool.pad_before[axis];
+  const int64_t first =
+      std::max<int64_t>(FloorDiv(at - pool.window[axis], pool.stride[axis]) + 1, 0);
+  const int64_t end = std::min(at / pool.stride[axis] + 1, pool.OutExtent(axis, args.extent[axis]));
+  const int64_t origin = args.z_origin[axis];
+  return {first - origin, end - origin, at - first * pool.stride[axis]};
+}
+
+// How many elements along an axis an average of the tile's row of dz has counted.
+int64_t CountedAt(const RestoreArgs& args, int axis, int64_t z) {
+  const Pool& pool = args.pool;
+  const int64_t extent = args.extent[axis];
+  const int64_t first = (args.z_origin[axis] + z) * pool.stride[axis] - pool.pad_before[axis];
+  const int64_t last = first + pool.window[axis];
+  if (pool.mode == PoolMode::kAverage) return std::min(last, extent + pool.pad_after[axis]) - first;
+  return std::min(last, extent) - std::max<int64_t>(first, 0);
+}
+
+std::vector<Windows1> WindowsAlong(const RestoreArgs& args, int axis) {
+  std::vector<Windows1> windows;
+  windows.reserve(static_cast<size_t>(args.layout->shape[3 + axis]));
+  for (int64_t row = 0; row < args.layout->shape[3 + axis]; ++row) {
+    windows.push_back(WindowsOf(args, axis, row));
+  }
+  return windows;
+}
+
+// Rows of one tile, from dz as `From`.
+template <class From>
+class Restoring {
+ public:
+  using T = std::conditional_t<std::is_same_v<From, double>, double, float>;
+
+  explicit Restoring(const RestoreArgs& args) : args_(args) {
+    for (int s = 0; s < 3; ++s) windows_[s] = WindowsAlong(args, s);
+  }
+
+  template <class To>
+  void Row(int64_t n, int64_t channel, int64_t d, int64_t h) const {
+    const TileLayout& layout = *args_.layout;
+    To* const to = static_cast<To*>(args_.dy) + RowAt(layout, n, channel, d, h);
+    for (int64_t w = 0; w < layout.shape[5]; ++w) {
+      const T value = Alive(n, channel, d, h, w) ? Sum(n, channel, d, h, w) : T(0);
+      to[w * layout.stride[5]] = Convert<To>(value);
+    }
+  }
+
+ private:
+  [[nodiscard]] const Windows1& At(int axis, int64_t row) const {
+    return windows_[axis][static_cast<size_t>(row)];
+  }
+
+  [[nodiscard]] const uint8_t* SavedRow(int64_t n, int64_t channel, int64_t d, int64_t h) const {
+    return static_cast<const uint8_t*>(args_.saved.data) +
+           RowAt(*args_.saved.layout, n, channel, d, h);
+  }
+
+  // Elements that no window has may have no bits.
+  [[nodiscard]] bool Alive(int64_t n, int64_t channel, int64_t d, int64_t h, int64_t w) const {
+    const Windows1 &a = At(0, d), &b = At(1, h), &c = At(2, w);
+    if (a.begin >= a.end || b.begin >= b.end || c.begin >= c.end) return false;
+    if (args_.saving.what != Saved::kAlive) return true;
+    const auto element = [&](int axis, int64_t row) {
+      return args_.box.origin[3 + axis] + row - args_.saved_origin[axis];
+    };
+    return BitsAt(SavedRow(n, channel, element(0, d), element(1, h)), element(2, w), 1) != 0;
+  }
+
+  [[nodiscard]] T Sum(int64_t n, int64_t channel, int64_t d, int64_t h, int64_t w) const {
+    const Pool& pool = args_.pool;
+    const Windows1 &a = At(0, d), &b = At(1, h), &c = At(2, w);
+    T sum = 0;
+    for (int64_t zd = a.begin; zd < a.end; ++zd) {
+      const int64_t in_d = a.place - (zd - a.begin) * pool.stride[0];
+      for (int64_t zh = b.begin; zh < b.end; ++zh) {
+        const int64_t in_h = b.place - (zh - b.begin) * pool.stride[1];
+        const int64_t in_row = (in_d * pool.window[1] + in_h) * pool.window[2];
+        sum += pool.mode == PoolMode::kMax || !pool.pools() ? Won(n, channel, zd, zh, c, in_row)
+                                                            : Shared(n, channel, zd, zh, c);
+      }
+    }
+    return sum;
+  }
+
+  [[nodiscard]] const From* Dz(int64_t n, int64_t channel, int64_t d, int64_t h) const {
+    return static_cast<const From*>(args_.z.data) + RowAt(*args_.z.layout, n, channel, d, h);
+  }
+
+  // From one row of windows of maxima. `in_row`: of the row's first place.
+  [[nodiscard]] T Won(int64_t n, int64_t channel, int64_t d, int64_t h, const Windows1& w,
+                      int64_t in_row) const {
+    const From* const dz = Dz(n, channel, d, h);
+    const bool chosen = args_.saving.what == Saved::kWinners;
+    const uint8_t* const bits =
+        chosen ? SavedRow(n, channel, SavedAt(0, d), SavedAt(1, h)) : nullptr;
+    T sum = 0;
+    for (int64_t z = w.begin; z < w.end; ++z) {
+      const int64_t place = in_row + w.place - (z - w.begin) * args_.pool.stride[2];
+      if (chosen && BitsAt(bits, SavedAt(2, z), args_.saving.bits) != place) continue;
+      sum += Convert<T>(dz[z * args_.z.layout->stride[5]]);
+    }
+    return sum;
+  }
+
+  // The place of a row of dz's tile in that of its bits.
+  [[nodiscard]] int64_t SavedAt(int axis, int64_t z) const {
+    return args_.z_origin[axis] + z - args_.saved_origin[axis];
+  }
+
+  // From one row of windows of averages.
+  [[nodiscard]] T Shared(int64_t n, int64_t channel, int64_t d, int64_t h,
+                         const Windows1& w) const {
+    const From* const dz = Dz(n, channel, d, h);
+    const int64_t counted = CountedAt(args_, 0, d) * CountedAt(args_, 1, h);
+    T sum = 0;
+    for (int64_t z = w.begin; z < w.end; ++z) {
+      const auto all = static_cast<T>(counted * CountedAt(args_, 2, z));
+      sum += Convert<T>(dz[z * args_.z.layout->stride[5]]) / all;
+    }
+    return sum;
+  }
+
+  const RestoreArgs& args_;
+  std::array<std::vector<Windows1>, 3> windows_;
+};
+
+}  // namespace
+
+Status RestoreTile(const RestoreArgs& args, Parallel& parallel) {
+  const TileLayout& layout = *args.layout;
+  if (layout.opaque) {
+    return Error(Code::kUnsupported, "a tile of dy whose layout is opaque cannot be restored");
+  }
+  if (layout.channel_block > 1) std::memset(args.dy, 0, static_cast<size_t>(layout.bytes));
+  WithType(args.z.layout->dtype, [&](auto from) {
+    const Restoring<decltype(from)> restoring(args);
+    WithType(layout.dtype, [&](auto to) {
+      ForRows(layout.shape, parallel, [&](int64_t n, int64_t channel, int64_t d, int64_t h) {
+        restoring.template Row<decltype(to)>(n, channel, d, h);
+      });
+    });
+  });
+  return {};
+}
+
+}  // namespace oocdnn::cpu

@@ -1,0 +1,11 @@
+// What backward computes from where y was only on the way: tiles of dy from dz and saved bits.
+#pragma once
+
+#include "device/cpu/engine.hpp"
+
+namespace oocdnn::cpu {
+
+// See RestoreArgs. Channels that a blocked tile has beyond the tensor's are zero.
+Status RestoreTile(const RestoreArgs& args, Parallel& parallel);
+
+}  // namespace oocdnn::cpu

@@ -1,0 +1,255 @@
+// Tiles of dy that Restore makes of dz and saved bits: of every kind of pool and of none, from
+// tiles that begin before the tensor, in its midst, and that pass its end.
+#include <bit>
+#include <cmath>
+
+#include "base/checked.hpp"
+#include "testing/conformance_boxes.hpp"
+#include "testing/conformance_conv.hpp"
+
+namespace oocdnn::testing {
+namespace {
+
+constexpr int kRestorings = 80, kSquares = 480;
+constexpr double kShares = 36.0;  // a multiple of what an axis may count, on two axes, and 1
+
+// The whole of dz and of the codes of its bits, and a tile of dy.
+struct Restoring {
+  TileLayout dy, z, saved;
+  Tensor dz, codes;
+  RestoreArgs args;
+
+  [[nodiscard]] std::string Describe() const {
+    return Format("a %s tile of dy %s, block %lld, from %s dz %s, mode %d, saved %d",
+                  Name(dy.dtype), Text(dy.shape).c_str(), static_cast<long long>(dy.channel_block),
+                  Name(z.dtype), Text(z.shape).c_str(), static_cast<int>(args.pool.mode),
+                  static_cast<int>(args.saving.what));
+  }
+};
+
+// Any windows, or those of `square` rows and columns that touch or overlap by one: there are
+// kernels of their own for them.
+void RandomPool(Random& random, int64_t square, RestoreArgs* args) {
+  Pool& pool = args->pool;
+  pool.mode = static_cast<PoolMode>(random.Between(0, kPoolModes - 1));
+  const bool clips = random.Between(0, 1) == 1;
+  for (int s = 0; s < 3; ++s) {
+    if (pool.pools()) {
+      const int64_t most = s == 0 ? 1 : 3;
+      pool.window[s] = square > 0 ? std::min(square, most) : random.Between(1, most);
+      pool.stride[s] = square > 0 ? std::min<int64_t>(pool.window[s], 2) : random.Between(1, 3);
+      pool.pad_before[s] = random.Between(0, pool.window[s] - 1);
+      pool.pad_after[s] = random.Between(0, pool.window[s] - 1);
+    }
+    args->extent[s] = random.Between(pool.window[s], s < 2 ? 6 : square > 0 ? 18 : 40);
+  }
+  if (pool.mode != PoolMode::kMax) {
+    if (clips) args->saving = {Saved::kAlive, 1};
+    return;
+  }
+  const auto most = static_cast<uint64_t>(pool.Elements() - (clips ? 0 : 1));
+  if (most > 0) args->saving = {Saved::kWinners, static_cast<int>(std::bit_width(most))};
+}
+
+// The part of the tensor that a tile along one axis holds: from there, so many rows.
+struct Held {
+  int64_t begin = 0, rows = 0;
+};
+
+// At least the rows [first, end) of `all`, where there are any, and some around them.
+Held Around(int64_t first, int64_t end, int64_t all, Random& random) {
+  const int64_t begin = std::max<int64_t>(first, 0) - random.Between(0, 2);
+  return {begin, std::max<int64_t>(std::min(end, all) + random.Between(0, 2) - begin, 1)};
+}
+
+Restoring MakeRestoring(const Device& device, Random& random, int64_t square) {
+  Restoring made;
+  RestoreArgs& args = made.args;
+  RandomPool(random, square, &args);
+  const Pool& pool = args.pool;
+  const int64_t images = random.Between(1, square > 0 ? 9 : 2);
+  Dims dy{images, random.Between(1, 2), random.Between(1, 20), 0, 0, 0};
+  Dims whole_z = dy, whole_codes = dy, z = dy, saved = dy;
+  args.box.valid_end = dy;
+  for (int s = 0; s < 3; ++s) {
+    const int64_t extent = args.extent[s], first = random.Between(-3, extent - 1);
+    const bool winners = args.saving.what == Saved::kWinners;
+    args.box.origin[3 + s] = first;
+    dy[3 + s] = random.Between(1, extent + 3);
+    const int64_t there = std::max<int64_t>(first, 0);
+    const int64_t begin = random.Between(0, 1) == 0 ? there : random.Between(there, extent);
+    const int64_t end = std::min(first + dy[3 + s], extent);
+    args.box.valid_begin[3 + s] = std::min(begin, end);
+    args.box.valid_end[3 + s] = end;
+    whole_z[3 + s] = pool.OutExtent(s, extent);
+    whole_codes[3 + s] = winners ? whole_z[3 + s] : pool.RowsReached(s, extent);
+    const int64_t lead = pool.pad_before[s] - pool.window[s];
+    const Held rows =
+        Around(FloorDiv(args.box.valid_begin[3 + s] + lead, pool.stride[s]) + 1,
+               FloorDiv(end - 1 + pool.pad_before[s], pool.stride[s]) + 1, whole_z[3 + s], random);
+    args.z_origin[s] = rows.begin;
+    z[3 + s] = rows.rows;
+    const Held bits =
+        winners ? rows : Around(args.box.valid_begin[3 + s], end, whole_codes[3 + s], random);
+    const int64_t unit = s == 2 ? kSavedUnit : 1;
+    args.saved_origin[s] = FloorDiv(bits.begin, unit) * unit;
+    saved[3 + s] = RoundUp(bits.begin + bits.rows - args.saved_origin[s], unit);
+  }
+  args.box.extent = dy;
+  saved[5] = args.saving.RowBytes(saved[5]);
+  const DType dtype = static_cast<DType>(random.Between(0, 3));
+  const DType tiles = random.Between(0, 1) == 1 ? dtype : AccumulatorOf(dtype);
+  const bool blocked = device.capabilities().blocked_tiles && random.Between(0, 2) == 0;
+  made.dy =
+      blocked ? BlockedLayout(tiles, dy, 16) : PlainLayout(tiles, dy, random.Between(0, 1) == 1);
+  made.z = PlainLayout(dtype, z, random.Between(0, 1) == 1);
+  made.saved = PlainLayout(DType::kByte, saved);
+  made.dz = Integers(whole_z, random);
+  const bool averages = pool.mode == PoolMode::kAverage || pool.mode == PoolMode::kAverageInside;
+  for (double& value : made.dz.values) value = averages ? value * kShares : value;
+  made.codes = Tensor(whole_codes);
+  const int64_t last = args.saving.what == Saved::kWinners ? pool.Elements() : 1;
+  for (double& code : made.codes.values) {
+    code = static_cast<double>(
+        std::min(random.Between(0, last), (int64_t{1} << args.saving.bits) - 1));
+  }
+  return made;
+}
+
+// What comes back to element `row` of channel `at` from window `z` of dz.
+double ShareOf(const Restoring& made, Dims at, const Spatial& row, const Spatial& z) {
+  const RestoreArgs& args = made.args;
+  const Pool& pool = args.pool;
+  double counted = 1.0;
+  int64_t place = 0;
+  for (int s = 0; s < 3; ++s) {
+    const int64_t first = z[s] * pool.stride[s] - pool.pad_before[s];
+    const int64_t end = first + pool.window[s], extent = args.extent[s];
+    if (row[s] < first || row[s] >= end) return 0.0;
+    at[3 + s] = z[s];
+    place = place * pool.window[s] + row[s] - first;
+    const int64_t inside = std::min(end, extent) - std::max<int64_t>(first, 0);
+    const int64_t padded = std::min(end, extent + pool.pad_after[s]) - first;
+    if (pool.mode == PoolMode::kAverage) counted *= static_cast<double>(padded);
+    if (pool.mode == PoolMode::kAverageInside) counted *= static_cast<double>(inside);
+  }
+  const bool winners = args.saving.what == Saved::kWinners;
+  if (winners && made.codes.at(at) != static_cast<double>(place)) return 0.0;
+  return made.dz.at(at) / counted;
+}
+
+// One element of the tile, from the definition.
+double RestoredAt(const Restoring& made, const Dims& index) {
+  const RestoreArgs& args = made.args;
+  Dims at = index;
+  Spatial row{};
+  bool coded = true;
+  for (int s = 0; s < 3; ++s) {
+    at[3 + s] = row[s] = args.box.origin[3 + s] + index[3 + s];
+    if (row[s] < args.box.valid_begin[3 + s] || row[s] >= args.box.valid_end[3 + s]) return 0.0;
+    coded = coded && row[s] < made.codes.dims[3 + s];
+  }
+  if (args.saving.what == Saved::kAlive && (!coded || made.codes.at(at) == 0.0)) return 0.0;
+  double sum = 0.0;
+  const Dims channel{index[0], index[1], index[2], 0, 0, 0};
+  const Dims& z = made.dz.dims;
+  ForEach({}, {1, 1, 1, z[3], z[4], z[5]}, [&](const Dims& window) {
+    sum += ShareOf(made, channel, row, {window[3], window[4], window[5]});
+  });
+  return sum;
+}
+
+// A tile of a whole tensor, with `outside` where that has nothing.
+Tensor TileFrom(const Tensor& whole, const Dims& extents, const Spatial& origin, double outside) {
+  Tensor tile(extents);
+  ForEach({}, extents, [&](const Dims& index) {
+    Dims at = index;
+    bool there = true;
+    for (int s = 0; s < 3; ++s) {
+      at[3 + s] += origin[s];
+      there = there && at[3 + s] >= 0 && at[3 + s] < whole.dims[3 + s];
+    }
+    tile.at(index) = there ? whole.at(at) : outside;
+  });
+  return tile;
+}
+
+Tensor BytesOf(const Restoring& made) {
+  const int64_t bits = made.args.saving.bits;
+  Dims elements = made.saved.shape;
+  elements[5] = elements[5] * 8 / bits;
+  constexpr double kPlace = 2.0;  // in a window of three that began before the tensor
+  const Tensor codes = TileFrom(made.codes, elements, made.args.saved_origin, kPlace);
+  Tensor bytes(made.saved.shape);
+  ForEach({}, bytes.dims, [&](const Dims& index) {
+    uint32_t byte = 0;
+    for (int64_t bit = 0; bit < 8; ++bit) {
+      Dims element = index;
+      element[5] = (index[5] * 8 + bit) / bits;
+      const auto code = static_cast<uint32_t>(codes.at(element));
+      byte |= ((code >> ((index[5] * 8 + bit) % bits)) & 1u) << bit;
+    }
+    bytes.at(index) = byte;
+  });
+  return bytes;
+}
+
+Status PutBytes(Rig& rig, const Restoring& made, void* tile) {
+  OOC_ASSIGN(const Stream stream, rig.MainStream());
+  OOC_ASSIGN(const Array array, rig.NewArray(made.saved.shape, DType::kByte));
+  array.Write(BytesOf(made));
+  OOC_TRY(rig.device().Fetch(stream, WholeTransfer(array, Operand::kSaved, made.saved, tile)));
+  return rig.device().SynchronizeStream(stream);
+}
+
+Status ExpectRestored(Device& device, const Restoring& made) {
+  Rig rig(device);
+  OOC_ASSIGN(const Stream stream, rig.MainStream());
+  RestoreArgs args = made.args;
+  args.layout = &made.dy;
+  OOC_ASSIGN(args.dy, rig.NewBuffer(made.dy.bytes));
+  OOC_TRY(device.Fill(stream, args.dy, made.dy.bytes, 0xff));
+  args.z.layout = &made.z;
+  const double nan = std::nan("");
+  const Tensor dz = TileFrom(made.dz, made.z.shape, args.z_origin, nan);
+  OOC_ASSIGN(args.z.data, rig.NewTile(dz, Operand::kZ, made.z));
+  if (args.saving.what != Saved::kNothing) {
+    args.saved.layout = &made.saved;
+    OOC_ASSIGN(args.saved.data, rig.NewBuffer(made.saved.bytes));
+    OOC_TRY(PutBytes(rig, made, args.saved.data));
+  }
+  OOC_TRY(device.Restore(stream, args));
+  Tensor wanted(made.dy.shape);
+  ForEach({}, wanted.dims, [&](const Dims& index) {
+    wanted.at(index) = Rounded(made.dy.dtype, RestoredAt(made, index));
+  });
+  OOC_ASSIGN(const Tensor seen, rig.Download(Operand::kY, made.dy, args.dy));
+  const std::string difference = FirstDifference(seen, wanted);
+  OOC_EXPECT(difference.empty(), "%s: %s", made.Describe().c_str(), difference.c_str());
+  return {};
+}
+
+Status FromPoolsAndBits(Device& device) {
+  Random random(78);
+  for (int i = 0; i < kRestorings; ++i) {
+    OOC_TRY(ExpectRestored(device, MakeRestoring(device, random, 0)));
+  }
+  return {};
+}
+
+Status FromSquarePools(Device& device) {
+  Random random(79);
+  for (int i = 0; i < kSquares; ++i) {
+    OOC_TRY(ExpectRestored(device, MakeRestoring(device, random, 1 + i % 3)));
+  }
+  return {};
+}
+
+constexpr Case kCases[] = {{"restore_from_pools_and_bits", FromPoolsAndBits},
+                           {"restore_from_square_pools", FromSquarePools}};
+
+}  // namespace
+
+std::span<const Case> RestoreCases() { return kCases; }
+
+}  // namespace oocdnn::testing
