@@ -19,6 +19,7 @@ Home = Literal["host", "device", "tile"]
 _FAR_BYTES = 65536
 # Of copies whose bounce memory kernels fill and empty, and of convolutions beside those.
 _BOUNCE_LOSS, _BESIDE_BOUNCE_LOSS = 1.15, 1.15
+_BROKEN = 5  # bytes that an element counts for inside the device where rows begin at any element
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Rates:
         operands = (*problem.inputs, *problem.written)
         self._outside = {operand: _outside_rows(tiling, operand) for operand in operands}
         self._far = {operand: _far_dimensions(problem, operand) for operand in operands}
+        self._broken = {operand for operand in operands if _breaks_rows(tiling, operand)}
 
     @property
     def copy_seconds(self) -> float:
@@ -87,10 +89,11 @@ class Rates:
         outside = self._outside[operand]
         pieces = prod(rows[d] for d in outside)
         if home == "device":
+            moved = float(self.bytes_of(operand, rows))
+            if operand in self._broken:
+                moved = max(moved, prod(rows) * _BROKEN)
             on_top = pieces * wire.inside_row_bytes
-            return (
-                self._profile.copy_seconds + (self.bytes_of(operand, rows) + on_top) / wire.inside
-            )
+            return self._profile.copy_seconds + (moved + on_top) / wire.inside
         far = prod(rows[d] for d in outside if d in self._far[operand])
         if self._in_whole_pieces(operand, rows):
             far = 0
@@ -200,6 +203,14 @@ def _outside_rows(tiling: Tiling, operand: Operand) -> list[int]:
             break
         run *= dims[d]
     return [d for d in range(6) if d not in inside]
+
+
+def _breaks_rows(tiling: Tiling, operand: Operand) -> bool:
+    """Whether memory runs along columns, which are cut."""
+    problem = tiling.problem
+    axis = problem.axes(operand)[5]
+    runs = problem.dims(operand)[5] > 1 and problem.strides_of(operand)[5] == 1
+    return runs and axis is not None and tiling.counts[axis] > 1
 
 
 def _far_dimensions(problem: Problem, operand: Operand) -> set[int]:

@@ -12,6 +12,9 @@ constexpr RowCount kNoRows{0, 0};
 // Of copies whose bounce memory kernels fill and empty, and of the convolutions beside those: both
 // are measured alone, and hold each other up, by as much in calls on an H200.
 constexpr double kBounceLoss = 1.15, kBesideBounceLoss = 1.15;
+// Inside the device the elements of broken rows are copied one by one, which takes as long as so
+// many bytes of each (docs/results/h200/in_core.txt).
+constexpr double kBroken = 5;
 
 // Tiles that the finishing pass touches: it reads the sum, writes it back where that is the output,
 // and reads what is as large.
@@ -134,8 +137,11 @@ double Rates::TransferSeconds(Operand operand, double rate, const RowBytes& on_t
   switch (home_[Index(operand)]) {
     case Home::kHost:
       return profile_.copy_seconds + (bytes + near * on_top.near + far * on_top.far) / rate;
-    case Home::kDevice:
-      return profile_.copy_seconds + (bytes + (near + far) * wire_.inside_row_bytes) / wire_.inside;
+    case Home::kDevice: {
+      const double moved =
+          rows.broken ? std::max(bytes, static_cast<double>(elements) * kBroken) : bytes;
+      return profile_.copy_seconds + (moved + (near + far) * wire_.inside_row_bytes) / wire_.inside;
+    }
     case Home::kTile: break;
   }
   return 0.0;

@@ -9,6 +9,8 @@
 namespace oocdnn {
 namespace {
 
+constexpr int kColumns = 5;  // the dimension
+
 // What the output held before lies where the output does.
 const Dims& StrideOf(const Problem& problem, Operand operand) {
   return problem.stride[Index(operand == Operand::kOld ? problem.output() : operand)];
@@ -67,6 +69,8 @@ MemoryOrder::Steps MemoryOrder::StepsOf(Operand operand, const AxisArray& counts
   if (last == nullptr) return steps;
   steps.along[last->number] = Step::kRowEnd;
   steps.piece = last->piece;
+  const Dimension& fastest = dense_[Index(operand)].front();
+  steps.broken = fastest.number == kColumns && fastest.axis < kAxes && counts[fastest.axis] > 1;
   return steps;
 }
 

@@ -26,6 +26,7 @@ class MemoryOrder {
   struct Steps {
     std::array<Step, 6> along{};
     int64_t piece = kFarBytes;  // see PieceOf; of the dimension in which rows end
+    bool broken = false;        // see RowCount
 
     Step operator[](int dimension) const { return along[static_cast<size_t>(dimension)]; }
   };
@@ -54,6 +55,7 @@ StepCount OneTile(int64_t steps, int64_t piece);
 // not made of whole pieces of kFarBytes.
 struct RowCount {
   int64_t all = 1, far = 1;
+  bool broken = false;  // the columns are cut, and so rows begin at any element
 
   // So many steps along a dimension; none at all leave no row.
   void Multiply(MemoryOrder::Step step, const StepCount& steps);

@@ -40,6 +40,7 @@ TileSeconds SecondsOf(const Problem& problem, const Rates& rates, const Tiling& 
 Load LoadOf(const OperandStep& operand, const MemoryOrder::Steps& steps) {
   const Box& box = operand.box;
   Load load;
+  load.rows.broken = steps.broken;
   for (int d = 0; d < 6; ++d) {
     int64_t begin = box.valid_begin[d];
     if (operand.from_slot >= 0 && d == operand.roll_axis) {

@@ -13,7 +13,7 @@ constexpr int kTaps = 3;
 OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrder& order,
                          const MemoryOrder& memory, Operand operand, int depth) {
   const MemoryOrder::Steps steps = memory.StepsOf(operand, CountsOf(cuts));
-  OperandTraffic traffic{1, 1, {1, 1}, 0};
+  OperandTraffic traffic{1, 1, {1, 1, steps.broken}, 0};
   int64_t boxes = 1;      // distinct ones inside the loops seen so far
   int64_t across = 1;     // elements of all tiles across the rolled axis
   int64_t sequences = 1;  // times that the same tiles are run through
