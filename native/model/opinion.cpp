@@ -1,0 +1,73 @@
+#include "model/opinion.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/cost.hpp"
+
+namespace oocdnn {
+namespace {
+
+// By how much tiles of the problem may be faster than the fastest of their number of channels that
+// was measured.
+constexpr double kHope = 1.1;
+constexpr double kNear = 0.03;  // sizes that differ by less, as a share, are alike
+
+}  // namespace
+
+Opinion::Opinion(const PlanRequest& request, const Profile& profile)
+    : request_(request),
+      profile_(profile),
+      likely_(std::make_shared<Profile>(profile)),
+      hoped_(std::make_shared<Profile>(profile)) {
+  for (auto& [_, rates] : hoped_->tiles) {
+    rates = AllAsFast(rates);
+    for (auto& [size, rate] : rates) rate *= kHope;
+  }
+}
+
+Cost Opinion::Learn(const Candidate& candidate, double run_seconds) {
+  const TileRate before = RateOfTile(request_, candidate, *likely_);
+  Disappoint(candidate, run_seconds);
+  const Cost cost = oocdnn::Learn(request_, candidate, run_seconds, likely_.get());
+  const TileRate after = RateOfTile(request_, candidate, *likely_);
+  timed_.insert({after.key, after.size});
+  ScaleOthers(after, std::sqrt(after.rate / before.rate), likely_.get());
+  const double surprise = after.rate / RateOfTile(request_, candidate, profile_).rate;
+  const auto [best, first] = best_.try_emplace({after.key, after.size.channels}, surprise);
+  const double known = first ? 1.0 : best->second;
+  best->second = std::max(best->second, surprise);
+  ScaleOthers(after, best->second / known, hoped_.get());
+  return cost;
+}
+
+std::optional<Opinion::Promise> Opinion::Promising(double seconds) const {
+  std::optional<Promise> promise = Promised(*likely_, seconds / kFaster);
+  return promise ? std::move(promise) : Promised(*hoped_, seconds / kHopedFaster);
+}
+
+void Opinion::Disappoint(const Candidate& candidate, double run_seconds) {
+  const TileRate hope = RateOfTile(request_, candidate, *hoped_);
+  for (const double near : {1 - kNear, 1 + kNear}) {
+    const auto outputs = static_cast<double>(hope.size.outputs);
+    const TileSize size = {hope.size.channels, std::llround(near * outputs)};
+    if (timed_.contains({hope.key, size})) continue;
+    AddTile(size, hope.rate, hope.rate, &hoped_->tiles[hope.key]);
+  }
+  Refine(request_, candidate, run_seconds, {}, hoped_.get());
+}
+
+void Opinion::ScaleOthers(const TileRate& timed, double factor, Profile* profile) const {
+  for (auto& [size, rate] : profile->tiles[timed.key]) {
+    const bool alike = size.channels == timed.size.channels;
+    if (alike && !timed_.contains({timed.key, size})) rate *= factor;
+  }
+}
+
+std::optional<Opinion::Promise> Opinion::Promised(const Profile& profile, double seconds) const {
+  Result<PlanSearch> search = Search(WithoutBounce(request_), profile);
+  if (!search.ok() || search->ranked.front().cost.seconds >= seconds) return std::nullopt;
+  return Promise{profile, std::move(search).value()};
+}
+
+}  // namespace oocdnn
