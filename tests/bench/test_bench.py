@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +23,8 @@ from oocdnn.bench.results import Row
 from oocdnn.bench.suite import Bench, Settings
 from oocdnn.cli import main
 
+# However long a call takes beside others, as many are timed.
+UNHURRIED = dataclasses.replace(suite.QUICK, seconds=math.inf)
 FORWARD = "conv2d:fwd x4x16x24x23 w32x16x3x3 pad1 f32"
 
 
@@ -29,7 +33,7 @@ def invoke(*arguments: str) -> Result:
 
 
 def rows_of(text: str, **settings: Any) -> list[Row]:
-    made = Bench(Settings("cpu", patience=suite.QUICK, **settings))
+    made = Bench(Settings("cpu", patience=UNHURRIED, **settings))
     return list(made.rows(suite.case_of(text)))
 
 
@@ -51,7 +55,7 @@ def test_results_are_held_to_exact_sums(words: str, direction: str) -> None:
     assert ours["tiles"] > 1
     assert ours["seconds"]
     assert ours["floor_seconds"]
-    assert ours["samples"] >= 1  # others beside may leave no more that count
+    assert ours["samples"] >= 3
 
 
 def test_torch_gives_the_same_where_it_is_installed() -> None:
