@@ -124,8 +124,7 @@ def conv_bias_act_pool_backward(
     first of the largest. Activations other than relu and clipped relu are Unsupported, and so is
     `scale`. Returns a tuple, also of one.
     """
-    gradient = view("dz", dz)
-    _geometry.need_shape("dz", gradient.shape, saved.z_shape, "the forward call's arrays")
+    gradient = _of_forward("dz", dz, saved.z_shape)
     _check_needs(saved, needs)
     if gradient.empty:  # so is dy, and nothing was saved
         gradient = allocate(gradient, saved.y_shape)
@@ -140,8 +139,19 @@ def conv_bias_act_pool_backward(
     )
 
 
+def _of_forward(name: str, value: Any, shape: tuple[int, ...]) -> View:
+    """The view of an array that is to be shaped as the forward call's."""
+    operand = view(name, value)
+    _geometry.need_shape(name, operand.shape, shape, "the forward call's arrays")
+    return operand
+
+
 def _alpha(saved: Saved, need: Need) -> float:
     return 1.0 if need == "db" else saved.call.alpha
+
+
+# The activations with flat parts, or none: bits tell all of their derivatives.
+SERVED = (Activation.IDENTITY, Activation.RELU, Activation.CLIPPED_RELU)
 
 
 def _check_needs(saved: Saved, needs: Sequence[Need]) -> None:
@@ -149,7 +159,7 @@ def _check_needs(saved: Saved, needs: Sequence[Need]) -> None:
         if need not in _GRADIENTS:
             raise InvalidProblem(f"needs has {need!r}; the values are {', '.join(_GRADIENTS)}")
     kind = saved.call.epilogue.activation
-    if kind not in (Activation.IDENTITY, Activation.RELU, Activation.CLIPPED_RELU):
+    if kind not in SERVED:
         raise Unsupported(
             f"the gradient behind {kind.name.lower()} needs y, which was not saved; call the "
             "convolution, the activation and the pool one after the other"
@@ -175,16 +185,14 @@ def _launch(
 
 
 def _data(dz: View, saved: Saved, x: Any, w: Any, common: Common) -> Any:
-    weights = view("w", w)
-    _geometry.need_shape("w", weights.shape, saved.w_shape, "the forward call's arrays")
+    weights = _of_forward("w", w, saved.w_shape)
     geometry = Geometry(saved.call.window, saved.call.groups, saved.x_shape)
     inputs = {"z": dz, "w": weights}
     return _launch(Direction.BACKWARD_DATA, "x", saved, geometry, inputs, common)
 
 
 def _filter(dz: View, saved: Saved, x: Any, w: Any, common: Common) -> Any:
-    data = view("x", x)
-    _geometry.need_shape("x", data.shape, saved.x_shape, "the forward call's arrays")
+    data = _of_forward("x", x, saved.x_shape)
     geometry = Geometry(saved.call.window, saved.call.groups, saved.w_shape)
     inputs = {"z": dz, "x": data}
     return _launch(Direction.BACKWARD_FILTER, "w", saved, geometry, inputs, common)

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/cost.hpp"
-
 namespace oocdnn {
 namespace {
 

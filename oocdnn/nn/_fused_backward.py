@@ -19,8 +19,6 @@ from oocdnn.nn.convolution import CONVOLUTIONS, add_bias_gradient
 from oocdnn.nn.layer import Layer
 from oocdnn.nn.parameter import Parameter
 
-_FUSED = (Activation.IDENTITY, Activation.RELU, Activation.CLIPPED_RELU)
-
 
 class Filter(NamedTuple):
     """What a convolution does, and where the gradients go."""
@@ -33,7 +31,7 @@ class Filter(NamedTuple):
 def backward(dz: Any, x: Any, saved: Saved, by: Filter, needs_dx: bool) -> Any:
     """Adds to the gradients of weight and bias, and gives dx, or None where it is not needed."""
     need_shape("dz", dz.shape, saved.z_shape, "x, w and the pool")
-    if saved.call.epilogue.activation in _FUSED:
+    if saved.call.epilogue.activation in fused.SERVED:
         return _fused(dz, x, saved, by, needs_dx)
     return _separate(_gradient_of_y(dz, x, saved, by), x, by, needs_dx)
 
