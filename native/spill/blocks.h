@@ -1,0 +1,19 @@
+/* Blocks: what the program was given and has not freed, by address. Thread-safe. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct OocBlock {
+  char* at;
+  size_t bytes;
+  int device;   /* the current one when it was asked for */
+  bool on_host; /* lies in a slab */
+} OocBlock;
+
+/* False where there is no memory for the note. */
+bool ooc_blocks_add(OocBlock block);
+/* Forgets the block that begins there; false where there is none. */
+bool ooc_blocks_take(const void* at, OocBlock* block);
+/* The block that an address lies in; false where there is none. */
+bool ooc_blocks_find(const void* address, OocBlock* block);

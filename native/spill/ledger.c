@@ -1,0 +1,106 @@
+#include "spill/ledger.h"
+
+#include <pthread.h>
+
+#include "spill/settings.h"
+
+typedef struct Held {
+  size_t bytes, small, peak;
+  size_t others; /* not requested */
+  uint64_t changes;
+} Held;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static Held held[kDevices];
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t most(size_t a, size_t b) { return a > b ? a : b; }
+static size_t less(size_t a, size_t b) { return a > b ? a - b : 0; }
+
+/* What the program and those whom nobody asked have together. */
+static size_t both(void) { return ooc_settings()->limit - ooc_settings()->budget; }
+
+bool ooc_ledger_is_small(size_t bytes) { return bytes < least((size_t)32 << 20, both() / 64); }
+
+static bool is_counted(int device) { return device >= 0 && device < kDevices; }
+
+/* What large requests leave for small ones that are still to come. */
+static size_t kept(const Held* one) {
+  return less(least((size_t)1 << 30, both() / 16), one->small);
+}
+
+static size_t share(const Held* one) { return less(both(), one->others); }
+
+static bool fits(const Held* one, size_t bytes) {
+  const size_t room = less(share(one), one->bytes);
+  const size_t reserve = ooc_ledger_is_small(bytes) ? 0 : kept(one);
+  return bytes <= room && reserve <= room - bytes;
+}
+
+bool ooc_ledger_book(int device, size_t bytes) {
+  if (!is_counted(device)) return true;
+  Held* const one = &held[device];
+  pthread_mutex_lock(&lock);
+  const bool booked = fits(one, bytes);
+  if (booked) {
+    ++one->changes;
+    one->bytes += bytes;
+    if (ooc_ledger_is_small(bytes)) one->small += bytes;
+    one->peak = most(one->peak, one->bytes);
+  }
+  pthread_mutex_unlock(&lock);
+  return booked;
+}
+
+void ooc_ledger_return(int device, size_t bytes) {
+  if (!is_counted(device)) return;
+  Held* const one = &held[device];
+  pthread_mutex_lock(&lock);
+  ++one->changes;
+  one->bytes -= bytes;
+  if (ooc_ledger_is_small(bytes)) one->small -= bytes;
+  pthread_mutex_unlock(&lock);
+}
+
+uint64_t ooc_ledger_changes(int device) {
+  if (!is_counted(device)) return 0;
+  pthread_mutex_lock(&lock);
+  const uint64_t changes = held[device].changes;
+  pthread_mutex_unlock(&lock);
+  return changes;
+}
+
+void ooc_ledger_see(int device, uint64_t changes, size_t used) {
+  if (!is_counted(device)) return;
+  Held* const one = &held[device];
+  pthread_mutex_lock(&lock);
+  if (changes == one->changes) {
+    const size_t others = least(less(used, one->bytes), ooc_settings()->limit / 8);
+    one->others = most(one->others, others);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+size_t ooc_ledger_share(int device, size_t* room) {
+  *room = SIZE_MAX;
+  if (!is_counted(device)) return SIZE_MAX;
+  pthread_mutex_lock(&lock);
+  const size_t bytes = share(&held[device]);
+  *room = less(bytes, held[device].bytes);
+  pthread_mutex_unlock(&lock);
+  return bytes;
+}
+
+void ooc_ledger_figures(int64_t* bytes, int64_t* peak, int64_t* others) {
+  Held top = {0};
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < kDevices; ++i) {
+    top.bytes = most(top.bytes, held[i].bytes);
+    top.peak = most(top.peak, held[i].peak);
+    top.others = most(top.others, held[i].others);
+  }
+  pthread_mutex_unlock(&lock);
+  *bytes = (int64_t)top.bytes;
+  *peak = (int64_t)top.peak;
+  *others = (int64_t)top.others;
+}

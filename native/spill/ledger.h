@@ -1,0 +1,41 @@
+/* Ledger: what a program holds of each device, and whether a request may lie there. Arithmetic
+ * under one lock; it knows no addresses.
+ *
+ * The policy. A program's share of a device is its limit less oocdnn's own budget, and less what
+ * nobody asked for: CUDA's context, kernels, the handles of libraries. A *small* request is one
+ * below 32 MiB, or below a 64th of the limit less the budget, where that is less. Small ones lie on
+ * the device while the share has room: they are parameters, statistics and workspaces, which are
+ * used often for what they weigh. A 16th of the same, 1 GiB at most, is kept for them, less what
+ * they hold. Large ones lie on the device while there is room besides, first come, first served:
+ * each byte of an activation crosses about as often as any other's, so which of them lie there
+ * matters less than that the room is used. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { kDevices = 64 }; /* a request for a device beyond them is not counted, and never refused */
+
+/* Whether the request is a small one. */
+bool ooc_ledger_is_small(size_t bytes);
+
+/* Counts the request, and says so, where it may lie on the device. To be asked before the memory is
+ * allocated. */
+bool ooc_ledger_book(int device, size_t bytes);
+/* The request is no longer on the device. To be told after the memory is free. */
+void ooc_ledger_return(int device, size_t bytes);
+
+/* How often the two have counted. */
+uint64_t ooc_ledger_changes(int device);
+/* That `used` bytes of the device were in use while `changes` was as it was asked before. What of
+ * them is not in the ledger is the others': the most that ever was, and an eighth of the limit at
+ * most, because other processes' memory is among it. */
+void ooc_ledger_see(int device, uint64_t changes, size_t used);
+
+/* What the program may hold of a device, and in `room` what it still may; SIZE_MAX where nothing is
+ * counted. */
+size_t ooc_ledger_share(int device, size_t* room);
+
+/* The most that any device holds now, that any has held, and that others hold of any. */
+void ooc_ledger_figures(int64_t* bytes, int64_t* peak, int64_t* others);

@@ -1,0 +1,16 @@
+/* What `oocdnn run --limit … --spill` hands on in variables. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct OocSettings {
+  bool on;       /* a limit is set, and nothing says otherwise */
+  bool refuse;   /* what passes the limit is refused, not served from host memory */
+  size_t limit;  /* device bytes of the whole process: the program's and oocdnn's */
+  size_t budget; /* what of them is oocdnn's own, which the program does not get */
+} OocSettings;
+
+/* OOCDNN_LIMIT and OOCDNN_BUDGET, both numbers of bytes; OOCDNN_SPILL, "host" or "refuse". Off with
+ * OOCDNN_DISABLE=1, without a limit, and, with one line, where they make no sense. Read once. */
+const OocSettings* ooc_settings(void);

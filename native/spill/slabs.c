@@ -1,0 +1,152 @@
+/* A slab is a run of pieces, free or taken. The smallest free piece that is large enough serves a
+ * request, and neighbours that are free become one. */
+#include "spill/slabs.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "spill/host_room.h"
+#include "spill/pages.h"
+
+typedef struct Piece {
+  char* at;
+  size_t bytes;
+  size_t slab; /* pieces of different slabs never become one: a copy may not cross them */
+  bool taken;
+} Piece;
+
+static const size_t kAlignment = 512;            /* more than cudaMalloc promises */
+static const size_t kSpared = (size_t)512 << 20; /* of the host's memory, for all else */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static Piece* pieces; /* in the order of slabs, and of addresses in each */
+static size_t count, room, slabs;
+static int64_t taken_bytes, taken_peak, pinned_bytes;
+
+static size_t rounded(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+
+/* Room for two more pieces. */
+static bool has_room(void) {
+  if (count + 2 <= room) return true;
+  const size_t more = room == 0 ? 256 : 2 * room;
+  Piece* const moved = realloc(pieces, more * sizeof *pieces);
+  if (moved == NULL) return false;
+  pieces = moved;
+  room = more;
+  return true;
+}
+
+static void insert(size_t place, Piece piece) {
+  memmove(pieces + place + 1, pieces + place, (count - place) * sizeof *pieces);
+  pieces[place] = piece;
+  ++count;
+}
+
+static void erase(size_t place) {
+  --count;
+  memmove(pieces + place, pieces + place + 1, (count - place) * sizeof *pieces);
+}
+
+/* The smallest free piece that is large enough; `count` where there is none. */
+static size_t best_fit(size_t bytes) {
+  size_t best = count;
+  for (size_t i = 0; i < count; ++i) {
+    if (pieces[i].taken || pieces[i].bytes < bytes) continue;
+    if (best == count || pieces[i].bytes < pieces[best].bytes) best = i;
+  }
+  return best;
+}
+
+static void say_once(const char* what, size_t bytes) {
+  static bool said;
+  if (!said)
+    fprintf(stderr, "oocdnn: no host memory for a request of %zu bytes: %s\n", bytes, what);
+  said = true;
+}
+
+/* Whether devices know the memory by the host's address. */
+static bool is_pinned(const OocRuntime* real, void* at, size_t bytes) {
+  void* device = NULL;
+  const unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped;
+  if (real->cudaHostRegister(at, bytes, flags) != cudaSuccess) return false;
+  if (real->cudaHostGetDevicePointer(&device, at, 0) == cudaSuccess && device == at) return true;
+  real->cudaHostUnregister(at);
+  return false;
+}
+
+/* A new slab, as one free piece, which is the last. */
+static bool grow(const OocRuntime* real, size_t request) {
+  const size_t bytes = rounded(request, ooc_page_bytes());
+  if (bytes + kSpared > ooc_host_room()) {
+    say_once("it has too little left", bytes);
+    return false;
+  }
+  void* const at = ooc_pages_map(bytes);
+  if (at == NULL || !is_pinned(real, at, bytes)) {
+    if (at != NULL) ooc_pages_unmap(at, bytes);
+    say_once("it cannot be pinned", bytes);
+    return false;
+  }
+  insert(count, (Piece){at, bytes, slabs++, false});
+  pinned_bytes += (int64_t)bytes;
+  return true;
+}
+
+static void* take(size_t place, size_t bytes) {
+  Piece* const piece = &pieces[place];
+  const Piece rest = {piece->at + bytes, piece->bytes - bytes, piece->slab, false};
+  piece->bytes = bytes;
+  piece->taken = true;
+  taken_bytes += (int64_t)bytes;
+  if (taken_bytes > taken_peak) taken_peak = taken_bytes;
+  void* const at = piece->at;
+  if (rest.bytes > 0) insert(place + 1, rest);
+  return at;
+}
+
+void* ooc_slabs_take(const OocRuntime* real, size_t request) {
+  const size_t bytes = rounded(request, kAlignment);
+  void* at = NULL;
+  pthread_mutex_lock(&lock);
+  if (has_room()) {
+    size_t place = best_fit(bytes);
+    if (place == count && grow(real, bytes)) place = count - 1;
+    if (place < count) at = take(place, bytes);
+  }
+  pthread_mutex_unlock(&lock);
+  return at;
+}
+
+/* Joins the piece with the one behind it, where both are free and of one slab. */
+static void join(size_t place) {
+  if (place + 1 >= count) return;
+  Piece* const piece = &pieces[place];
+  const Piece* const next = piece + 1;
+  if (piece->taken || next->taken || piece->slab != next->slab) return;
+  piece->bytes += next->bytes;
+  erase(place + 1);
+}
+
+void ooc_slabs_give(void* at) {
+  pthread_mutex_lock(&lock);
+  size_t place = 0;
+  while (place < count && pieces[place].at != (char*)at) ++place;
+  if (place < count) {
+    pieces[place].taken = false;
+    taken_bytes -= (int64_t)pieces[place].bytes;
+    join(place);
+    if (place > 0) join(place - 1);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+void ooc_slabs_figures(int64_t* taken, int64_t* peak, int64_t* pinned) {
+  pthread_mutex_lock(&lock);
+  *taken = taken_bytes;
+  *peak = taken_peak;
+  *pinned = pinned_bytes;
+  pthread_mutex_unlock(&lock);
+}

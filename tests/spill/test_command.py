@@ -1,0 +1,101 @@
+"""oocdnn run --limit and --spill."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from dropin.building import ROOT
+from spill.scene import MIB, run, spill_path
+
+from oocdnn import cudnn
+
+OOCDNN = [sys.executable, "-m", "oocdnn", "run"]
+PRELOADED = f"LD_PRELOAD={cudnn.dropin_path()}"
+
+
+def with_options(*options, **environment):
+    """Its lines about us, of a program that prints its variables."""
+    done = run([*OOCDNN, *options, "--", "printenv"], **environment)
+    found = [line for line in done.stdout.splitlines() if line.startswith(("OOCDNN_", "LD_PRE"))]
+    return done, set(found)
+
+
+@pytest.mark.parametrize(
+    ("options", "spill"),
+    [(["--spill"], "host"), (["--spill=host"], "host"), (["--spill=refuse"], "refuse"),
+     ([], "refuse")],
+)  # fmt: skip
+def test_a_limit_becomes_variables(options, spill):
+    done, lines = with_options("--limit", "64MiB", *options)
+    assert done.returncode == 0, done.stderr
+    assert lines >= {
+        f"OOCDNN_LIMIT={64 * MIB}", f"OOCDNN_BUDGET={8 * MIB}", f"OOCDNN_SPILL={spill}",
+        f"{PRELOADED}:{spill_path()}",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["option", "variable"])
+def test_a_budget_is_of_the_limit(way):
+    option = ["--budget", "1.5MB"] if way == "option" else []
+    variable = {} if option else {"OOCDNN_BUDGET": "1.5MB"}
+    _, lines = with_options("--limit", "2 GiB", *option, **variable)
+    assert {f"OOCDNN_LIMIT={2**31}", "OOCDNN_BUDGET=1500000"} <= lines
+
+
+def test_without_a_limit_nothing_more_is_preloaded():
+    _, lines = with_options()
+    assert lines == {PRELOADED}
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--spill"], "--spill says what becomes of what passes a --limit"),
+        (["--limit", "much"], "'much' is not a number of bytes"),
+        (["--limit", "50%"], "'50%' is not a number of bytes"),
+        (["--limit", "1GiB", "--budget", "1GiB"], "leaves no room"),
+        (["--limit", "1GiB", "--budget", "auto"], "'auto' is not a number of bytes"),
+        (["--limit", "7"], "leaves no room"),
+    ],
+)
+def test_a_limit_that_makes_no_sense_is_refused(options, complaint):
+    done, _ = with_options(*options)
+    assert done.returncode == 2
+    assert complaint in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("name", ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"])
+@pytest.mark.parametrize("setting", ["expandable_segments:True", "backend: cudaMallocAsync"])
+def test_allocators_that_go_another_way_run_unspilled_and_are_named(name, setting):
+    done, lines = with_options("--limit", "64MiB", "--spill", **{name: setting})
+    assert PRELOADED in lines
+    (line,) = done.stderr.splitlines()
+    assert "no limit is kept and nothing spills: PyTorch's" in line
+    assert name in line
+    done, lines = with_options("--limit", "64MiB", **{name: "max_split_size_mb:64"})
+    assert (done.stderr, f"{PRELOADED}:{spill_path()}" in lines) == ("", True)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/spill.md"])
+def test_the_pages_block_runs_a_program(page, tmp_path):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```sh\n(oocdnn run --limit.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / "train.py").write_text("import os; print(os.environ['OOCDNN_LIMIT'])\n")
+    script = f'oocdnn() {{ {sys.executable} -m oocdnn "$@"; }}\n{block}'
+    script = script.replace("-- python", f"-- {sys.executable}")
+    done = subprocess.run(
+        ["bash", "-ec", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, f"{16 << 30}\n"), done.stderr
+
+
+def test_every_message_of_the_reference_is_one_of_ours():
+    page = (ROOT / "docs" / "reference" / "spill.md").read_text(encoding="utf-8")
+    messages = re.findall(r"^\| `([^`]+)` \|", page.split("## Messages")[1], re.MULTILINE)
+    paths = [*ROOT.glob("native/spill/*.c"), ROOT / "oocdnn" / "cli" / "limit.py"]
+    source = "".join(path.read_text(encoding="utf-8") for path in paths)
+    text = re.sub(r'"\s*\n\s*"', "", source)
+    assert len(messages) == 5
+    for message in messages:
+        assert message in text

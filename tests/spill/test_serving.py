@@ -1,0 +1,273 @@
+"""What the spill library answers, call by call."""
+
+import shutil
+import subprocess
+
+import pytest
+from dropin.building import compiler
+from spill.scene import (
+    BUDGET,
+    CLIENTS,
+    LIMIT,
+    MIB,
+    REFUSED,
+    SHARE,
+    build_client,
+    build_runtime,
+    play,
+    run,
+    spill_path,
+    variables,
+)  # fmt: skip
+
+BIG = 48 * MIB  # of a share of 56 MiB: one fits, two do not
+FULL = [f"0 m 2 {BIG}"]
+TWICE = [f"0 m 3 {BIG}"] * 2
+
+
+def test_past_the_limit_the_first_request_fails_and_its_repetition_is_served(client):
+    outcome = play(client, [*FULL, *TWICE, *TWICE[:1]], **variables())
+    assert outcome.answers == ["0 device", REFUSED, "0 host", "held"]
+    assert (outcome.figures.device_peak, outcome.figures.host_bytes) == (BIG, BIG)
+    assert (outcome.figures.limit, outcome.figures.budget) == (LIMIT, BUDGET)
+
+
+def test_another_size_or_thread_is_no_repetition(client):
+    lines = [*FULL, f"0 m 3 {BIG}", f"1 m 4 {BIG}", f"0 m 5 {BIG + 512}", f"0 m 3 {BIG}"]
+    outcome = play(client, lines, **variables())
+    assert outcome.answers == ["0 device", *[REFUSED] * 4]
+    assert outcome.figures.refused == 4
+
+
+def test_what_the_client_gives_back_serves_the_repetition(client):
+    """PyTorch frees its cache between the two: then there is room on the device, and a later
+    request of the same size is refused once again."""
+    lines = [*FULL, f"0 m 3 {BIG}", "0 f 2", f"0 m 3 {BIG}", f"0 m 4 {BIG}"]
+    outcome = play(client, lines, **variables())
+    assert outcome.answers == ["0 device", REFUSED, "0", "0 device", REFUSED]
+    assert outcome.figures.pinned_bytes == 0
+
+
+def test_each_device_has_a_ledger_of_its_own(client):
+    other = [f"0 m 4 {BIG}", f"0 m 5 {BIG}"]
+    lines = [*FULL, f"0 m 3 {BIG}", "0 d 1", *other, "0 d 0", f"0 m 5 {BIG}"]
+    outcome = play(client, lines, **variables())
+    assert outcome.answers == ["0 device", REFUSED, "0", "0 device", REFUSED, "0", REFUSED]
+    lines = [*FULL, "0 d 1", "0 f 2", *other, "0 d 0", f"0 m 2 {BIG}"]
+    outcome = play(client, lines, **variables())
+    assert outcome.answers == ["0 device", "0", "0", "0 device", REFUSED, "0", "0 device"]
+
+
+def test_a_host_block_waits_for_its_own_device(client):
+    """And leaves the current one as it was."""
+    lines = [*FULL, *TWICE, "0 d 1", "0 f 3", f"0 m 3 {BIG}"]
+    outcome = play(client, lines, **variables())
+    assert outcome.answers[-1] == "0 device"
+    assert outcome.figures.waits == 1
+
+
+def test_small_requests_find_room_when_large_ones_have_taken_theirs(client):
+    small = [f"0 m {slot} {MIB // 2}" for slot in range(10, 17)]
+    lines = [f"0 m 2 {BIG}", *[f"0 m 3 {8 * MIB}"] * 2, *small]
+    outcome = play(client, lines, **variables())
+    assert outcome.answers == ["0 device", REFUSED, "0 host", *["0 device"] * 7]
+
+
+def test_room_for_small_requests_is_kept_anew_when_they_are_gone(client):
+    small = [f"0 m {slot} {MIB // 2}" for slot in range(10, 17)]
+    freed = [f"0 f {slot}" for slot in range(10, 17)]
+    outcome = play(client, [*small, *freed, f"0 m 2 {SHARE}"], **variables())
+    assert outcome.answers[-1] == REFUSED
+    used = play(client, [*small, f"0 m 2 {SHARE - 7 * (MIB // 2)}"], **variables())
+    assert used.answers[-1] == "0 device"
+
+
+def test_refuse_serves_nothing_from_the_host(client):
+    outcome = play(client, [*FULL, *TWICE], **variables(spill="refuse"))
+    assert outcome.answers == ["0 device", REFUSED, REFUSED]
+    assert (outcome.figures.pinned_bytes, outcome.said) == (0, [])
+
+
+def test_what_the_device_itself_refuses_is_served_too(client):
+    outcome = play(client, TWICE, FAKE_CARD=str(BIG - 1), **variables())
+    assert outcome.answers == [REFUSED, "0 host"]
+    assert (outcome.figures.device_bytes, outcome.figures.device_peak) == (0, BIG)
+
+
+def test_the_end_of_a_host_block_waits_for_the_device(client):
+    lines = [*FULL, *TWICE, "0 f 2", "0 f 3"]
+    outcome = play(client, lines, **variables())
+    assert outcome.answers[-2:] == ["0", "0"]
+    assert (outcome.figures.waits, outcome.figures.host_bytes) == (1, 0)
+    assert outcome.figures.pinned_bytes == BIG  # exactly, and for as long as the process lives
+
+
+def test_a_slab_serves_again_in_parts_and_as_a_whole(client):
+    part = BIG // 2
+    again = [line for slot in (4, 5) for line in [f"0 m {slot} {part}"] * 2]
+    lines = [*FULL, *TWICE, "0 f 3", *again, "0 f 4", "0 f 5", *TWICE]
+    outcome = play(client, lines, **variables())
+    assert outcome.answers[-1] == "0 host"
+    assert outcome.figures.registrations == 1
+
+
+def test_the_smallest_piece_that_is_large_enough_serves(client):
+    """So that the large one is whole when it is wanted."""
+    large, little = [f"0 m 3 {40 * MIB}"] * 2, [f"0 m 4 {10 * MIB}"] * 2
+    lines = [*FULL, *large, *little, "0 f 3", "0 f 4", *little, *large]
+    outcome = play(client, lines, **variables())
+    assert outcome.answers[-1] == "0 host"
+    assert outcome.figures.registrations == 2
+
+
+def test_memory_info_is_that_of_the_share(client):
+    outcome = play(client, ["0 i 0", *FULL, "0 i 0"], **variables())
+    assert outcome.answers[0] == f"{SHARE} {SHARE}"
+    assert outcome.answers[2] == f"{SHARE - BIG} {SHARE}"
+    smaller = play(client, ["0 i 0"], FAKE_CARD=str(MIB), **variables())
+    assert smaller.answers == [f"{MIB} {MIB}"]
+
+
+def test_what_nobody_asked_for_is_in_the_limit(client):
+    """A context of 4 MiB; other processes' memory counts as an eighth of the limit at most."""
+    lines = [f"0 m 2 {BIG}", "0 i 0", f"0 m 3 {4 * MIB}"]
+    outcome = play(client, lines, FAKE_CONTEXT=str(4 * MIB), **variables())
+    share = SHARE - 4 * MIB
+    assert outcome.answers == ["0 device", f"{share - BIG} {share}", REFUSED]
+    assert outcome.figures.others == 4 * MIB
+    assert outcome.figures.device_peak + 4 * MIB + BUDGET <= LIMIT
+    assert play(client, lines, **variables()).answers[2] == "0 device"
+    crowded = play(client, [f"0 m 2 {MIB}"], FAKE_CONTEXT=str(2 * LIMIT), **variables())
+    assert (crowded.answers, crowded.figures.others) == (["0 device"], LIMIT // 8)
+
+
+def test_what_the_card_holds_is_not_looked_at_once_something_has_spilled(client):
+    """Then tiles hold some of the budget, which is counted already."""
+    lines = [f"0 m 2 {SHARE}", f"0 m 2 {SHARE}", "0 c 0", f"0 m 3 {MIB}"]
+    outcome = play(client, lines, **variables())
+    assert outcome.answers[-1] == "0 device"
+    assert outcome.figures.others == 0
+    late = play(client, lines[2:], **variables())
+    assert late.figures.others == 4 * MIB
+
+
+def test_a_host_block_is_device_memory_to_the_program(client):
+    outcome = play(client, [*FULL, *TWICE, "0 t 2", "0 t 3"], **variables())
+    assert outcome.answers[-2:] == ["2 0", "2 0"]
+
+
+def test_other_processes_get_no_handle_of_a_host_block(client):
+    outcome = play(client, [*FULL, *TWICE, "0 h 2", "0 h 3"], **variables())
+    assert outcome.answers[-2:] == ["0", "801"]
+
+
+def test_requests_in_stream_order_are_counted_and_served(client):
+    lines = [line.replace("m", "a") for line in [*FULL, *TWICE]]
+    outcome = play(client, [*lines, "0 g 2", "0 g 3"], **variables())
+    assert outcome.answers == ["0 device", REFUSED, "0 host", "0", "0"]
+    assert (outcome.figures.waits, outcome.figures.device_bytes) == (1, 0)
+
+
+def test_memory_of_a_graph_is_not_counted(client):
+    outcome = play(client, [f"0 a 1 {2 * SHARE}", "0 g 1"], **variables())
+    assert outcome.answers == ["0 device", "0"]
+    assert outcome.figures.device_peak == 0
+
+
+def test_requests_for_nothing_go_to_the_runtime(client):
+    outcome = play(client, ["0 m 2 0", "0 f 2"], **variables())
+    assert outcome.answers == ["0 device", "0"]
+
+
+def test_a_forked_child_ends_well_and_has_no_host_block(client):
+    outcome = play(client, [*FULL, *TWICE, "0 k 0", "0 f 3"], **variables())
+    assert outcome.answers[-2:] == ["0", "0"]
+
+
+def test_one_line_says_what_is_served_and_what_it_costs(client):
+    other = [f"0 m 4 {BIG}"] * 2
+    outcome = play(client, [*FULL, *TWICE, *other], **variables())
+    (line,) = outcome.said
+    assert "past the limit of 0.06 GiB requests are served from host memory" in line
+    assert "first one of 48 MiB: whatever reads or writes 1 GiB of it takes " in line
+    assert "OOCDNN_DISABLE=1 prevents it" in line
+
+
+def test_without_pinning_the_request_fails_and_one_line_says_so(client):
+    outcome = play(client, [*FULL, *TWICE, *TWICE], FAKE_NO_PINNING="1", **variables())
+    assert outcome.answers == ["0 device", *[REFUSED] * 4]
+    (line,) = outcome.said
+    assert f"no host memory for a request of {BIG} bytes: it cannot be pinned" in line
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_note_that_finds_no_memory_loses_nothing(client, tmp_path, failing):
+    """The first list is that of blocks, the second that of pieces of slabs."""
+    library = tmp_path / "fail_realloc.so"
+    source = CLIENTS / "fail_realloc.c"
+    compiler(["-D_GNU_SOURCE", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"])
+    environment = variables()
+    environment["LD_PRELOAD"] = f"{environment['LD_PRELOAD']}:{library}"
+    lines = [*FULL * 2, *TWICE * 2, "0 f 2", "0 f 3"]
+    outcome = play(client, lines, FAIL_REALLOC=str(failing), **environment)
+    first = [REFUSED, "0 device"] if failing == 1 else ["0 device", "held"]
+    then = [REFUSED, "0 host", "held", "held"]
+    if failing == 2:
+        then = [REFUSED, REFUSED, REFUSED, "0 host"]
+    assert outcome.answers == [*first, *then, "0", "0"]
+    figures = outcome.figures
+    assert (figures.used, figures.device_bytes, figures.host_bytes) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "off", [{"OOCDNN_DISABLE": "1"}, {"OOCDNN_LIMIT": ""}, {"OOCDNN_SPILL": ""}]
+)
+def test_off_it_is_the_runtime(client, off):
+    lines = [*FULL, *TWICE, "0 i 0", "0 t 2", "0 h 2", "0 f 2"]
+    outcome = play(client, lines, **(variables() | off))
+    alone = play(client, lines)
+    assert (outcome.answers, outcome.figures, outcome.said) == (alone.answers, alone.figures, [])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"OOCDNN_LIMIT": "16GiB"}, {"OOCDNN_BUDGET": str(LIMIT)}, {"OOCDNN_SPILL": "yes"}]
+)
+def test_settings_that_make_no_sense_keep_no_limit_and_are_named(client, wrong):
+    outcome = play(client, [*FULL, *TWICE[:1]], **(variables() | wrong))
+    assert outcome.answers == ["0 device", "0 device"]
+    (line,) = outcome.said
+    ((name, value),) = wrong.items()
+    assert line.startswith("oocdnn: no limit is kept: ")
+    assert f"{name}={value}" in line
+
+
+def test_programs_of_either_runtime_are_served(tmp_path):
+    outcome = play(build_client(tmp_path, 12), [*FULL, *TWICE], **variables())
+    assert outcome.answers == ["0 device", REFUSED, "0 host"]
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_runtime_that_is_opened_late_is_found(tmp_path, version):
+    """As Python opens PyTorch's: in no scope of the library's own; and asked without a version."""
+    runtime = build_runtime(tmp_path, version)
+    source = tmp_path / "late.c"
+    source.write_text(
+        "#include <dlfcn.h>\n#include <stdio.h>\n#include <stdlib.h>\n"
+        "int main(int n, char** v) {\n  (void)n;\n  void* p;\n"
+        "  dlopen(v[1], RTLD_NOW | RTLD_LOCAL);\n"
+        '  int (*ask)(void**, size_t) = dlsym(RTLD_DEFAULT, "cudaMalloc");\n'
+        '  printf("%d %d\\n", ask(&p, 40 << 20), ask(&p, 40 << 20));\n  return 0;\n}\n'
+    )
+    program = tmp_path / "late"
+    subprocess.run(["gcc", "-D_GNU_SOURCE", "-w", "-o", program, source, "-ldl"], check=True)
+    done = run([program, runtime], **variables())
+    assert sorted(done.stdout.split()) == ["0", "2"], done.stderr
+
+
+def test_nothing_is_needed_but_libc():
+    if shutil.which("readelf") is None:
+        pytest.skip("readelf is not installed")
+    text = subprocess.run(
+        ["readelf", "-d", spill_path()], capture_output=True, text=True, check=True
+    ).stdout
+    assert [line.split()[-1] for line in text.splitlines() if "(NEEDED)" in line] == ["[libc.so.6]"]
