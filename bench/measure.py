@@ -123,7 +123,7 @@ def largest_element(problem: Problem) -> int:
 def objection(problem: Problem) -> str | None:
     """Why a problem is not one for here."""
     extra = problem.bias or problem.scale or problem.residual or problem.beta
-    fused = problem.pool or problem.saves
+    fused = problem.pool or problem.saves or problem.clips or problem.along
     if extra or fused or problem.keywords.keys() & {"alpha", "activation"}:
         return "only plain convolutions are compared here: no epilogue, pool, alpha or beta"
     if problem.direction not in ("fwd", "bwd_data", "bwd_filter"):

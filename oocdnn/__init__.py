@@ -10,6 +10,7 @@ and `oocdnn.workspace` how to divide a workspace.
 from oocdnn import nn
 from oocdnn._cdefs import VERSION as __version__
 from oocdnn._stack import current_context
+from oocdnn.chain import Chain, Link, conv_chain
 from oocdnn.context import Context, Stats
 from oocdnn.errors import (
     DeviceError,
@@ -33,11 +34,13 @@ from oocdnn.memory import empty, pin
 from oocdnn.plans import Plan, forget_plans, plan_for_profile
 
 __all__ = [
+    "Chain",
     "Context",
     "DeviceError",
     "FileError",
     "InvalidDtype",
     "InvalidProblem",
+    "Link",
     "OutOfMemory",
     "Plan",
     "Pool",
@@ -53,6 +56,7 @@ __all__ = [
     "conv_backward_filter",
     "conv_bias_act_pool",
     "conv_bias_act_pool_backward",
+    "conv_chain",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",

@@ -5,8 +5,9 @@ from typing import Literal, NamedTuple
 
 from oocdnn._cdefs import Activation, Direction, DType, Math, Mode, PoolMode
 
-# The places of tensors in a call. x, w, y are dx, dw, dy where the direction says so.
-Slot = Literal["x", "w", "y", "bias", "scale", "residual", "z", "saved"]
+# The places of tensors in a call. x, w, y are dx, dw, dy where the direction says so; where x is dx
+# and other gradients come along, input is x, and dw and db are these.
+Slot = Literal["x", "w", "y", "bias", "scale", "residual", "z", "saved", "input", "dw", "db"]
 
 
 class Tensor(NamedTuple):

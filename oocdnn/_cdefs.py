@@ -184,6 +184,9 @@ typedef struct oocdnn_operands {
   const oocdnn_tensor* residual;
   const oocdnn_tensor* z;
   const oocdnn_tensor* saved;
+  const oocdnn_tensor* input;
+  const oocdnn_tensor* dw;
+  const oocdnn_tensor* db;
 } oocdnn_operands;
 typedef struct oocdnn_options {
   const char* device;
@@ -216,6 +219,7 @@ typedef struct oocdnn_stats {
   double drain_seconds;
   double overlap;
   double predicted_seconds;
+  double planning_seconds;
   int64_t split[7];
   char engine[32];
 } oocdnn_stats;
@@ -258,6 +262,8 @@ oocdnn_status oocdnn_create(const oocdnn_options* options, oocdnn_context** cont
 void oocdnn_destroy(oocdnn_context* context);
 oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convolution* convolution,
                                     const oocdnn_operands* operands);
+oocdnn_status oocdnn_run_chain(oocdnn_context* context, const oocdnn_convolution* links,
+                                          const oocdnn_operands* operands, int64_t count);
 oocdnn_status oocdnn_saved_bytes(const oocdnn_convolution* convolution,
                                             const oocdnn_operands* operands, int64_t* bytes);
 oocdnn_convolution oocdnn_default_convolution(int32_t direction, int32_t rank);

@@ -1,9 +1,19 @@
-"""What the core says of a call without running it, through cffi. No context is needed."""
+"""What the core says of a call without running it, through cffi, for which no context is needed;
+and calls of several convolutions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 
 from oocdnn._call import Convolution, Slot, Tensor
-from oocdnn._native import _check, _ffi, _idle_call, _library, _text
+from oocdnn._native import (
+    NativeContext,
+    Progress,
+    _check,
+    _ffi,
+    _idle_call,
+    _library,
+    _text,
+)
 
 
 def problem_text(call: Convolution, tensors: Mapping[Slot, Tensor]) -> str:
@@ -22,3 +32,24 @@ def saved_bytes(call: Convolution, tensors: Mapping[Slot, Tensor]) -> int:
         c.fill(call, tensors)
         _check(_library().oocdnn_saved_bytes(c.convolution, c.operands, size))
         return int(size[0])
+
+
+def run_chain(
+    context: NativeContext,
+    calls: Sequence[Convolution],
+    tensors: Sequence[Mapping[Slot, Tensor]],
+    progress: Progress | None,
+) -> None:
+    """Runs convolutions one after the other. Tensors between two of them are left out."""
+    ffi, count = _ffi(), len(calls)
+    links = ffi.new("oocdnn_convolution[]", count)
+    operands = ffi.new("oocdnn_operands[]", count)
+    with ExitStack() as stack:
+        values = [stack.enter_context(_idle_call()) for _ in calls]
+        for i, c in enumerate(values):
+            c.fill(calls[i], tensors[i], progress)
+            links[i], operands[i] = c.convolution[0], c.operands[0]
+        handle = stack.enter_context(context)
+        status = _library().oocdnn_run_chain(handle, links, operands, count)
+        values[0].ear.raise_kept()
+        _check(status)

@@ -1,6 +1,7 @@
 """What the public functions share: from checked arrays and keywords to one call of the core."""
 
 import math as _math
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, SupportsIndex
 
 from oocdnn import _pins, _window
@@ -71,7 +72,7 @@ def _real(name: str, value: Any) -> float:
     return number
 
 
-def _stream(stream: Any, ready: int | None) -> int:
+def stream_of(stream: Any, ready: int | None) -> int:
     """A CUDA stream as a number: 0, 1 and 2 are the default streams, others are addresses. Where
     the caller names none, that on which the arrays are ready."""
     for attribute in ("ptr", "cuda_stream"):
@@ -118,14 +119,49 @@ class After(NamedTuple):
     y_shape: tuple[int, ...] = ()
 
 
+class Along(NamedTuple):
+    """A result that comes along with the call's own: the caller's array, if any, and its shape."""
+
+    out: Any
+    shape: tuple[int, ...]
+
+
 class Done(NamedTuple):
     """The array of a call's result, as the caller gets it; its shape; the bits that were saved, if
-    any; and the call."""
+    any; the call; and the arrays of what came along."""
 
     result: Any
     shape: tuple[int, ...]
     bits: View | None
     call: Convolution
+    along: dict[Slot, Any]
+
+
+def convolution(
+    direction: Direction,
+    geometry: Geometry,
+    common: Common,
+    finish: Finish,
+    after: After,
+    math: Math,
+    stream: int,
+) -> Convolution:
+    """A call made plain; `math` where the caller names none."""
+    limited = common.workspace is not None
+    return Convolution(
+        direction,
+        geometry.window,
+        geometry.groups,
+        _one_of("mode", common.mode, _MODES),
+        math if common.math is None else math_of(common.math),
+        _real("alpha", common.alpha),
+        _real("beta", common.beta),
+        finish.epilogue(),
+        stream,
+        _window.integer("workspace", common.workspace, 0) if limited else -1,
+        after.pool,
+        after.saves,
+    )
 
 
 def launch(
@@ -136,51 +172,33 @@ def launch(
     common: Common,
     finish: Finish | None = None,
     after: After | None = None,
+    along: Mapping[Slot, Along] | None = None,
 ) -> Done:
-    """Runs a call that writes `slot`, or z where that is pooled; the first of `inputs` decides the
-    type, the library and, but for filters and biases, the memory order."""
+    """Runs a call that writes `slot`, or z where that is pooled, and what comes `along`; the first
+    of `inputs` decides the type, the library and, but for filters and biases, the memory order."""
     finish, after = finish or Finish(), after or After()
     context = current_context()
     leader = next(iter(inputs.values()))
-    mode = _one_of("mode", common.mode, _MODES)
-    math = context.math if common.math is None else math_of(common.math)
-    alpha, beta = _real("alpha", common.alpha), _real("beta", common.beta)
-    epilogue = finish.epilogue()
-    limited = common.workspace is not None
-    workspace = _window.integer("workspace", common.workspace, 0) if limited else -1
+    call = convolution(direction, geometry, common, finish, after, context.math, 0)
     shape = geometry.shape
     if after.pool is not None and direction == Direction.FORWARD:
         slot, shape = "z", after.shape
-    if beta != 0.0 and common.out is None:
-        raise InvalidProblem(f"beta={beta} adds to the old values of out: pass out=")
+    if call.beta != 0.0 and common.out is None:
+        raise InvalidProblem(f"beta={call.beta} adds to the old values of out: pass out=")
+    wanted: dict[Slot, Along] = {slot: Along(common.out, shape), **(along or {})}
+    outputs: dict[Slot, View] = {}
     with Operands(leader) as operands:
         for name, operand in inputs.items():
             operands.read(name, operand)
-        _read_finish(operands, finish, geometry.shape)
+        read_finish(operands, finish, geometry.shape)
         if context.device == "cpu":
             operands.need_host()
-        if common.out is None:
-            output = allocate(leader, shape, slot in ("x", "y", "z"), context.results.empty)
-        else:
-            output = view("out", common.out)
-        operands.write(slot, output, shape)
+        for name, one in wanted.items():
+            outputs[name] = _output(name, one, leader, name == slot, context.results.empty)
+            operands.write(name, outputs[name], one.shape)
         if context.device == "cpu":
             operands.need_host()
-        stream = _stream(common.stream, operands.stream)
-        call = Convolution(
-            direction,
-            geometry.window,
-            geometry.groups,
-            mode,
-            math,
-            alpha,
-            beta,
-            epilogue,
-            stream,
-            workspace,
-            after.pool,
-            after.saves,
-        )
+        call = call._replace(stream=stream_of(common.stream, operands.stream))
         bits = _bits(call, operands, leader, context.results.empty) if after.saves else None
         call = call._replace(saves=bits is not None)
         if after.y_shape:
@@ -188,8 +206,17 @@ def launch(
             operands.tensors["y"] = Tensor(leader.dtype, after.y_shape, strides)
         with _pins.Use(context, operands.in_memory):
             context.run(call, operands.tensors, common.progress)
-    result = unwrap(output) if common.out is None else common.out
-    return Done(result, shape, bits, call)
+    results = {
+        name: unwrap(outputs[name]) if one.out is None else one.out for name, one in wanted.items()
+    }
+    return Done(results.pop(slot), shape, bits, call, results)
+
+
+def _output(slot: Slot, wanted: Along, leader: View, own: bool, make: Any) -> View:
+    """The caller's array, or a new one. The errors call the call's own result `out`."""
+    if wanted.out is not None:
+        return view("out" if own else slot, wanted.out)
+    return allocate(leader, wanted.shape, slot in ("x", "y", "z"), make)
 
 
 def _bits(call: Convolution, operands: Operands, leader: View, make: Any) -> View | None:
@@ -202,7 +229,8 @@ def _bits(call: Convolution, operands: Operands, leader: View, make: Any) -> Vie
     return bits
 
 
-def _read_finish(operands: Operands, finish: Finish, shape: tuple[int, ...]) -> None:
+def read_finish(operands: Operands, finish: Finish, shape: tuple[int, ...]) -> None:
+    """Adds what is read when the sum is finished; `shape` is that of the sum."""
     channels = shape[1:2]
     vectors: tuple[tuple[Slot, str, Any], ...] = (
         ("bias", "b", finish.bias),

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -55,6 +55,7 @@ class Problem:
     residual: bool = False
     saves: bool = False
     clips: bool = False
+    along: tuple[Need, ...] = ()  # gradients that come along with dx
     pool: dict[str, Any] = field(default_factory=dict)  # keywords of `Pool`; empty: none
     keywords: dict[str, Any] = field(default_factory=dict)
 
@@ -140,6 +141,8 @@ def _read_pool(name: str, rest: str, problem: Problem) -> None:
 def _read_finish(name: str, rest: str, problem: Problem) -> None:
     if name in _POOLS:
         problem.pool |= {**_POOLS[name], "window": _spread(_sizes(rest))}
+    elif name in ("dw", "db"):
+        problem.along = (*problem.along, cast(Need, name))
     elif name in ("saved", "clipped"):
         setattr(problem, "saves" if name == "saved" else "clips", True)
     elif name in ("bias", "scale", "residual"):
@@ -176,7 +179,7 @@ def random_call(problem: Problem, context: Context, make: Make | None = None) ->
         return np.moveaxis(array((shape[0], *shape[2:], shape[1])), -1, 1)
 
     keywords = dict(problem.keywords)
-    if problem.direction != "fwd" and (problem.pool or problem.clips):
+    if problem.direction != "fwd" and (problem.pool or problem.clips or problem.along):
         return _fused_gradient(problem, context, array, data)
     if problem.direction == "bwd_bias":
         out = array(problem.y[1:2])
@@ -214,7 +217,7 @@ def _fused_gradient(
     array: Callable[[tuple[int, ...]], Array],
     data: Callable[[tuple[int, ...]], Array],
 ) -> partial[Any]:
-    """One gradient of a pass whose y was only on the way; a bias's of one with filters of 1."""
+    """The gradients of a pass whose y was only on the way; a bias's of one with filters of 1."""
     if problem.bias or problem.scale or problem.residual or "activation" in problem.keywords:
         raise Unsupported(f"{problem.text}: what is made of dz has no epilogue here")
     keywords = {name: value for name, value in problem.keywords.items() if name != "math"}
@@ -231,11 +234,12 @@ def _fused_gradient(
         pool=Pool(**problem.pool) if problem.pool else None,
         save_for_backward=True,
     )
-    need = _NEEDS[problem.direction]
-    out = data(x.shape) if need == "dx" else array(w.shape if need == "dw" else (channels,))
+    needs = (_NEEDS[problem.direction], *problem.along)
+    shapes: dict[Need, tuple[int, ...]] = {"dw": w.shape, "db": (channels,)}
+    out = {need: data(x.shape) if need == "dx" else array(shapes[need]) for need in needs}
     return partial(
         context.conv_bias_act_pool_backward,
-        data(_pooled(problem)), saved, x, w, needs=(need,), out={need: out}, beta=problem.beta,
+        data(_pooled(problem)), saved, x, w, needs=needs, out=out, beta=problem.beta,
         math=problem.keywords.get("math"),
     )  # fmt: skip
 

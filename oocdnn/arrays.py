@@ -397,7 +397,7 @@ class Operands:
         if operand.dtype == (DType.BYTE if slot == "saved" else leader.dtype):
             return
         sums = DType.FLOAT32 if leader.dtype in _SHORT_TYPES else leader.dtype
-        if slot in ("bias", "scale") and operand.dtype == sums:
+        if slot in ("bias", "scale", "db") and operand.dtype == sums:
             return
         wanted = type_name(leader.dtype)
         raise InvalidDtype(

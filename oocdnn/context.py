@@ -10,10 +10,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Concatenate, ParamSpec, TypeVar
 
-from oocdnn import _pins, _stack, _window, functions, fused, gradients, workspace
+from oocdnn import _pins, _stack, _window, chain, functions, fused, gradients, workspace
 from oocdnn._axes import by_axis
 from oocdnn._call import Convolution, Options, Slot, Tensor
 from oocdnn._native import HostMemory, NativeContext, Progress
+from oocdnn._native_calls import run_chain
 from oocdnn._native_workspace import measure_parts
 from oocdnn._operation import MathName, math_of
 from oocdnn._results import Results
@@ -33,9 +34,10 @@ class Stats:
     by drivers and libraries and not bounded by the budget. `bytes_h2d` and `bytes_d2h` crossed
     toward and from the device, on the CPU device too. `device_allocations` and `prepared`
     (executables) are 0 after warm-up.
-    `overlap` is the sum of the three engines' seconds over `seconds`; where a call's arrays are all
-    on a GPU it returns before its work is done, and times are those that the host saw. `split`
-    gives the pieces on each axis: n, groups, k, c, d, h, w.
+    `planning_seconds` went to looking for the plan; a first call searches for one, prepares engines
+    and, on a GPU, times them. `overlap` is the sum of the three engines' seconds over `seconds`;
+    where a call's arrays are all on a GPU it returns before its work is done, and times are those
+    that the host saw. `split` gives the pieces on each axis: n, groups, k, c, d, h, w.
     """
 
     tiles: int = 0
@@ -52,6 +54,7 @@ class Stats:
     drain_seconds: float = 0.0
     overlap: float = 0.0
     predicted_seconds: float = 0.0
+    planning_seconds: float = 0.0
     split: dict[str, int] = field(default_factory=dict)
     engine: str = ""
 
@@ -175,6 +178,15 @@ class Context:
     ) -> None:
         """Runs a call whose arrays were looked at already; the functions end here."""
         self._native.run(call, tensors, progress)
+
+    def run_chain(
+        self,
+        calls: Sequence[Convolution],
+        tensors: Sequence[dict[Slot, Tensor]],
+        progress: Progress | None = None,
+    ) -> None:
+        """The same of a chain's links."""
+        run_chain(self._native, calls, tensors, progress)
 
     @property
     def stats(self) -> Stats:
@@ -312,6 +324,7 @@ class Context:
     conv_backward_bias = _bound(gradients.conv_backward_bias)
     conv_bias_act_pool = _bound(fused.conv_bias_act_pool)
     conv_bias_act_pool_backward = _bound(fused.conv_bias_act_pool_backward)
+    conv_chain = _bound(chain.conv_chain)
 
 
 def _workspace_text(workspace: int | str | None) -> str | None:

@@ -14,11 +14,21 @@ from oocdnn._call import Convolution, Slot
 from oocdnn._cdefs import Activation, Direction
 from oocdnn._geometry import Geometry, Moves
 from oocdnn._native import Progress
-from oocdnn._operation import ActivationSpec, After, Common, Finish, MathName, ModeName, launch
+from oocdnn._operation import (
+    ActivationSpec,
+    After,
+    Along,
+    Common,
+    Done,
+    Finish,
+    MathName,
+    ModeName,
+    launch,
+)
 from oocdnn._pool import Pool
 from oocdnn._window import Padding, PerAxis
 from oocdnn.arrays import View, allocate, unwrap, view
-from oocdnn.errors import InvalidProblem, Unsupported
+from oocdnn.errors import InvalidProblem, OutOfMemory, Unsupported
 
 __all__ = ["Pool", "Saved", "conv_bias_act_pool", "conv_bias_act_pool_backward"]
 
@@ -118,7 +128,8 @@ def conv_bias_act_pool_backward(
 ) -> tuple[Any, ...]:
     """The gradients of `conv_bias_act_pool` with respect to x, w and b, in the order of `needs`.
 
-    dz: the gradient with respect to its result; saved: what it saved; x, needed for "dw", and w,
+    In one pass over dz, where w, dw and db fit the device as a whole, else in one for each. dz: the
+    gradient with respect to its result; saved: what it saved; x, needed for "dw", and w,
     needed for "dx": as it got them. `out` may hold arrays for some of the results, and with
     `beta=1` these are added to what it holds for all of them. A maximum's gradient goes to the
     first of the largest. Activations other than relu and clipped relu are Unsupported, and so is
@@ -128,15 +139,19 @@ def conv_bias_act_pool_backward(
     _check_needs(saved, needs)
     if gradient.empty:  # so is dy, and nothing was saved
         gradient = allocate(gradient, saved.y_shape)
-    results = out or {}
+    results, factor = out or {}, saved.call.alpha
+    how: ModeName = "convolution" if saved.call.mode else "cross_correlation"
+    common = Common(None, 1.0, beta, how, math, stream, progress, workspace)
 
-    def common(need: Need, alpha: float) -> Common:
-        mode: ModeName = "convolution" if saved.call.mode else "cross_correlation"
-        return Common(results.get(need), alpha, beta, mode, math, stream, progress, workspace)
+    def alone(need: Need) -> Any:
+        alpha = 1.0 if need == "db" else factor
+        its = common._replace(out=results.get(need), alpha=alpha)
+        return _GRADIENTS[need](gradient, saved, x, w, its, {}).result
 
-    return tuple(
-        _GRADIENTS[need](gradient, saved, x, w, common(need, _alpha(saved, need))) for need in needs
-    )
+    made: dict[Need, Any] = {}
+    if beta == 0.0 and factor == 1.0 and not gradient.empty:
+        made = _together(gradient, saved, x, w, needs, results, common)
+    return tuple(made[need] if need in made else alone(need) for need in needs)
 
 
 def _of_forward(name: str, value: Any, shape: tuple[int, ...]) -> View:
@@ -144,10 +159,6 @@ def _of_forward(name: str, value: Any, shape: tuple[int, ...]) -> View:
     operand = view(name, value)
     _geometry.need_shape(name, operand.shape, shape, "the forward call's arrays")
     return operand
-
-
-def _alpha(saved: Saved, need: Need) -> float:
-    return 1.0 if need == "db" else saved.call.alpha
 
 
 # The activations with flat parts, or none: bits tell all of their derivatives.
@@ -169,10 +180,17 @@ def _check_needs(saved: Saved, needs: Sequence[Need]) -> None:
 
 
 def _launch(
-    direction: Direction, slot: Slot, saved: Saved, geometry: Geometry, inputs: Any, common: Common
-) -> Any:
-    """`inputs` begin with dz, which is dy where nothing came after y."""
-    passes = (saved.call.pool is not None or saved.view is not None) and not inputs["z"].empty
+    direction: Direction,
+    slot: Slot,
+    saved: Saved,
+    geometry: Geometry,
+    inputs: Any,
+    common: Common,
+    along: Mapping[Slot, Along],
+) -> Done:
+    """`inputs` begin with dz, which is dy where nothing came after y and nothing comes along."""
+    restores = saved.call.pool is not None or saved.view is not None
+    passes = (restores or bool(along)) and not inputs["z"].empty
     operands: dict[Slot, View] = dict(inputs)
     if not passes:
         operands = {"y" if name == "z" else name: operand for name, operand in operands.items()}
@@ -181,29 +199,64 @@ def _launch(
     y_shape = saved.y_shape if passes and direction == Direction.BACKWARD_BIAS else ()
     after = After(pool=saved.call.pool if passes else None, y_shape=y_shape)
     finish = Finish(activation=saved.activation if passes else None)
-    return launch(direction, operands, slot, geometry, common, finish, after).result
+    return launch(direction, operands, slot, geometry, common, finish, after, along)
 
 
-def _data(dz: View, saved: Saved, x: Any, w: Any, common: Common) -> Any:
-    weights = _of_forward("w", w, saved.w_shape)
+def _together(
+    dz: View,
+    saved: Saved,
+    x: Any,
+    w: Any,
+    needs: Sequence[Need],
+    out: Mapping[Need, Any],
+    common: Common,
+) -> dict[Need, Any]:
+    """What is needed in one pass over dz, or nothing where the core refuses: what it has to hold at
+    once may be too much where each gradient alone is not."""
+    first: Literal["dx", "dw"] = "dx" if "dx" in needs else "dw"
+    shapes: dict[Literal["dw", "db"], tuple[int, ...]]
+    shapes = {"dw": saved.w_shape, "db": saved.w_shape[:1]}
+    along: dict[Slot, Along] = {
+        need: Along(out.get(need), shape)
+        for need, shape in shapes.items()
+        if need in needs and need != first
+    }
+    if first not in needs or not along:
+        return {}
+    compute = _data if first == "dx" else _filter
+    try:
+        done = compute(dz, saved, x, w, common._replace(out=out.get(first)), along)
+    except (Unsupported, OutOfMemory):
+        return {}
+    return {first: done.result, **done.along}  # type: ignore[dict-item]
+
+
+def _data(
+    dz: View, saved: Saved, x: Any, w: Any, common: Common, along: Mapping[Slot, Along]
+) -> Done:
+    inputs: dict[Slot, View] = {"z": dz, "w": _of_forward("w", w, saved.w_shape)}
+    if "dw" in along:
+        inputs["input"] = _of_forward("x", x, saved.x_shape)
     geometry = Geometry(saved.call.window, saved.call.groups, saved.x_shape)
-    inputs = {"z": dz, "w": weights}
-    return _launch(Direction.BACKWARD_DATA, "x", saved, geometry, inputs, common)
+    return _launch(Direction.BACKWARD_DATA, "x", saved, geometry, inputs, common, along)
 
 
-def _filter(dz: View, saved: Saved, x: Any, w: Any, common: Common) -> Any:
-    data = _of_forward("x", x, saved.x_shape)
+def _filter(
+    dz: View, saved: Saved, x: Any, w: Any, common: Common, along: Mapping[Slot, Along]
+) -> Done:
+    inputs = {"z": dz, "x": _of_forward("x", x, saved.x_shape)}
     geometry = Geometry(saved.call.window, saved.call.groups, saved.w_shape)
-    inputs = {"z": dz, "x": data}
-    return _launch(Direction.BACKWARD_FILTER, "w", saved, geometry, inputs, common)
+    return _launch(Direction.BACKWARD_FILTER, "w", saved, geometry, inputs, common, along)
 
 
-def _bias(dz: View, saved: Saved, x: Any, w: Any, common: Common) -> Any:
+def _bias(
+    dz: View, saved: Saved, x: Any, w: Any, common: Common, along: Mapping[Slot, Along]
+) -> Done:
     rank = len(saved.y_shape) - 2
     window = _window.make(rank, (1,) * rank, 1, 0, 1)
     geometry = Geometry(window, 1, saved.w_shape[:1])
     common = common._replace(mode="cross_correlation")
-    return _launch(Direction.BACKWARD_BIAS, "bias", saved, geometry, {"z": dz}, common)
+    return _launch(Direction.BACKWARD_BIAS, "bias", saved, geometry, {"z": dz}, common, along)
 
 
 _GRADIENTS = {"dx": _data, "dw": _filter, "db": _bias}

@@ -45,7 +45,8 @@ class Plan:
     `splits` gives the pieces on each axis: n, groups, k, c, d, h, w. `refused` are sentences with
     reasons, `unmeasured` the names of rates that are guesses, `timeline` the predicted intervals of
     the first and the last steps. Where `prepared` is False no engine was asked: bytes are
-    estimates, without workspace. Where `remembered` is True an earlier search found the plan.
+    estimates, without workspace. Where `remembered` is True an earlier search found the plan, else
+    `search_seconds` is how long the search took.
     """
 
     problem: str
@@ -54,6 +55,7 @@ class Plan:
     engine: str
     prepared: bool
     remembered: bool
+    search_seconds: float
     predicted_seconds: float
     floor_seconds: float
     seconds_by_engine: dict[str, float]

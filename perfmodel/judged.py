@@ -33,7 +33,8 @@ class Measured:
 
     @property
     def bytes_error(self) -> float:
-        return self.booked_bytes / max(self.peak_bytes, 1) - 1
+        off = self.booked_bytes - self.peak_bytes
+        return off / max(self.peak_bytes, 1)
 
 
 @dataclass

@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Operand = Literal["x", "w", "y", "bias", "scale", "residual", "old", "z", "saved"]
+Operand = Literal[
+    "x", "w", "y", "bias", "scale", "residual", "old", "z", "saved", "input", "dw", "db"
+]
 Axis = Literal["n", "groups", "k", "c", "d", "h", "w"]
 Direction = Literal["fwd", "bwd_data", "bwd_filter", "bwd_bias"]
 Spatial = tuple[int, int, int]  # D, H, W
 
 OPERANDS: tuple[Operand, ...] = (
-    "x", "w", "y", "bias", "scale", "residual", "old", "z", "saved",
+    "x", "w", "y", "bias", "scale", "residual", "old", "z", "saved", "input", "dw", "db",
 )  # fmt: skip
 AXES: tuple[Axis, ...] = ("n", "groups", "k", "c", "d", "h", "w")
 SPATIAL: tuple[Axis, ...] = ("d", "h", "w")
@@ -63,6 +65,7 @@ class Problem:
     `pool`: what leaves is z, y pooled, and y stays on the device. `saved`: so many bits of each
     element of z ("winners") or of y ("alive") leave too, in rows along W of whole bytes. Gradients
     with either read dz and the bits, of which dy is restored on the device.
+    `along`: the gradients that come along with dx, of dw and db, or db with dw.
     `strides`: in elements, of an operand's six dimensions (see `dims`); row-major where missing.
     """
 
@@ -84,6 +87,7 @@ class Problem:
     reads: frozenset[Operand] = frozenset()
     pool: Pool | None = None
     saved: tuple[Literal["winners", "alive"], int] | None = None
+    along: frozenset[Operand] = frozenset()
     strides: Mapping[Operand, tuple[int, ...]] = field(default_factory=dict)
 
     @property
@@ -98,13 +102,14 @@ class Problem:
     @property
     def restores(self) -> bool:
         """Whether dy is made on the device."""
-        return self.direction != "fwd" and bool(self.pool or self.saved)
+        return self.direction != "fwd" and bool(self.pool or self.saved or self.along)
 
     @property
     def written(self) -> tuple[Operand, ...]:
         """What is drained, in order."""
         saves = self.saved and self.direction == "fwd"
-        return (self.output, "saved") if saves else (self.output,)
+        along = tuple(operand for operand in OPERANDS if operand in self.along)
+        return (self.output, "saved") if saves else (self.output, *along)
 
     @property
     def windows(self) -> Pool:
@@ -131,6 +136,8 @@ class Problem:
     def inputs(self) -> tuple[Operand, ...]:
         """What is fetched, in the order in which a step fetches it."""
         read: set[Operand] = {*_INPUTS[self.direction], *self.reads}
+        if "dw" in self.along:
+            read.add("input")
         if self.restores:
             read.discard("y")
             read.add("z")
@@ -148,8 +155,10 @@ class Problem:
         return max(self.element_bytes, 4)
 
     def shaped_as(self, operand: Operand) -> Operand:
-        """The operand, or the sum for what has its shape."""
-        return self.sum if operand in ("residual", "old") else operand
+        """The operand, or what else has its shape: the sum, x, w."""
+        if operand in ("residual", "old"):
+            return self.sum
+        return "x" if operand == "input" else "w" if operand == "dw" else operand
 
     def dims(self, operand: Operand) -> tuple[int, ...]:
         """x: N G C D H W, w: G K C T R S, y: N G K O P Q, bias and scale: 1 G channels 1 1 1."""
@@ -167,7 +176,8 @@ class Problem:
             winners = what == "winners"
             d, h, w = self.pooled if winners else (self.reached(axis) for axis in range(3))
             return (self.n, self.groups, self.k, d, h, -(-w * bits // 8))
-        return (1, self.groups, self.c if self.direction == "bwd_data" else self.k, 1, 1, 1)
+        of_x = self.direction == "bwd_data" and place != "db"
+        return (1, self.groups, self.c if of_x else self.k, 1, 1, 1)
 
     def axes(self, operand: Operand) -> tuple[Axis | None, ...]:
         """The axis that cuts each of the operand's dimensions; None: nothing does."""
@@ -178,7 +188,8 @@ class Problem:
             return ("groups", "k", "c", None, None, None)
         if place in ("y", "z", "saved"):
             return ("n", "groups", "k", "d", "h", "w")
-        return (None, "groups", "c" if self.direction == "bwd_data" else "k", None, None, None)
+        of_x = self.direction == "bwd_data" and place != "db"
+        return (None, "groups", "c" if of_x else "k", None, None, None)
 
     def strides_of(self, operand: Operand) -> tuple[int, ...]:
         """In elements; what the output held before lies where the output does."""

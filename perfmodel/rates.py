@@ -52,6 +52,7 @@ class Rates:
         wire = profile.wire(engine.name, last)
         kind = problem.dtype + ("/tf32" if problem.tf32 else "")
         arithmetic = profile.arithmetic(engine.name, kind, problem.direction)
+        self._filter_arithmetic = profile.arithmetic(engine.name, kind, "bwd_filter")
         if self.bounces:
             slower = {
                 name: getattr(wire, name) / _BOUNCE_LOSS for name in ("fetch", "drain", "both")
@@ -132,9 +133,29 @@ class Rates:
             k, c = self._charged(lengths["k"], problem.k), self._charged(lengths["c"], problem.c)
             outputs, channels = rows * k, min(k, c)
             operations = 2 * outputs * c * prod(problem.taps)
-        loss = _BESIDE_BOUNCE_LOSS if self.bounces else 1.0
-        computing = loss * operations * self._arithmetic.seconds(channels, outputs)
-        return self._profile.run_seconds + max(computing, self._pass_seconds(index))
+        computing = self._loss * operations * self._arithmetic.seconds(channels, outputs)
+        own = self._profile.run_seconds + max(computing, self._pass_seconds(index))
+        return own + self._along_seconds(index)
+
+    @property
+    def _loss(self) -> float:
+        return _BESIDE_BOUNCE_LOSS if self.bounces else 1.0
+
+    def _along_seconds(self, index: Mapping[Axis, int]) -> float:
+        """Of what comes along, of that tile: a convolution for dw, and for db a tile of dy to read
+        once, which where tiles share rows is made for it."""
+        problem, profile, seconds = self._problem, self._profile, 0.0
+        outputs = self._tiling.elements("y", index)
+        if "dw" in problem.along:
+            operations = 2 * outputs * problem.c * prod(problem.taps)
+            one = self._filter_arithmetic.seconds(min(problem.k, problem.c), outputs)
+            computing = self._loss * operations * one
+            seconds += profile.run_seconds + max(computing, self._pass_seconds(index))
+        if "db" in problem.along:
+            reading = outputs * problem.element_bytes / (2 * profile.move_bytes_per_second)
+            again = self.restore_seconds(index) if problem.direction == "bwd_data" else 0.0
+            seconds += profile.run_seconds + reading + again
+        return seconds
 
     def _pixels(self, index: Mapping[Axis, int]) -> int:
         """Of y in that tile. Backward data computes every pixel of dx in it, each stride's worth of

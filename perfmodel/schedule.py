@@ -40,24 +40,25 @@ class Entry:
 
 @dataclass
 class Exit:
-    """A written operand's slot in a step, and its rows in each dimension, which are drained where
-    the tile ends."""
+    """A written operand's slot in a step, its rows in each dimension, and whether its tile begins
+    there or ends, where it is drained."""
 
     operand: Operand
     slot: Slot
     rows: tuple[int, ...]
+    begins: bool
+    ends: bool
 
 
 @dataclass
 class Step:
-    """`entries` in the order in which they are fetched. `begins` and `ends`: the sum's tile;
-    `restores`: a tile of dy is made."""
+    """`entries` in the order in which they are fetched. `ends`: the sum's tile; `restores`: a tile
+    of dy is made."""
 
     index: Mapping[Axis, int] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     inputs: list[Slot] = field(default_factory=list)
     exits: list[Exit] = field(default_factory=list)
-    begins: bool = False
     ends: bool = False
     restores: bool = False
 
@@ -118,7 +119,7 @@ def walk(tiling: Tiling, order: Sequence[Axis], depths: Mapping[Operand, int]) -
     rings = [_Ring(tiling, operand, depths.get(operand, 1)) for operand in problem.inputs]
     outs = [_Ring(tiling, operand, depths.get(operand, 1)) for operand in problem.written]
     made = _Ring(tiling, "y", depths.get("y", 1))
-    summed = [axis for axis in AXES if axis not in outs[0].axes]
+    summed = {out: [axis for axis in AXES if axis not in out.axes] for out in outs}
     for numbers in itertools.product(*(range(tiling.counts[axis]) for axis in order)):
         index = dict(zip(order, numbers, strict=True))
         step = Step(index)
@@ -130,8 +131,8 @@ def walk(tiling: Tiling, order: Sequence[Axis], depths: Mapping[Operand, int]) -
         step.restores = problem.restores and made.enter(index)[1] is not None
         for out in outs:
             slot, begun = out.enter(index)
-            step.begins = begun is not None
             rows = tuple(span.moved for span in tiling.spans(out.operand, index))
-            step.exits.append(Exit(out.operand, slot, rows))
-        step.ends = all(index[axis] == tiling.counts[axis] - 1 for axis in summed)
+            ends = all(index[axis] == tiling.counts[axis] - 1 for axis in summed[out])
+            step.exits.append(Exit(out.operand, slot, rows, begun is not None, ends))
+        step.ends = step.exits[0].ends
         yield step

@@ -162,7 +162,8 @@ class _Pipeline:
         fetches = self._fetches(step)
         needs = [fetched for _, _, fetched in fetches]
         for out in step.exits:
-            awaits = step.begins if out.operand == self.problem.sum else step.ends
+            finished = out.operand in ("z", "saved")
+            awaits = out.ends if finished else out.begins
             if awaits and out.slot.free is not None:
                 needs.append(out.slot.free)
         run = self.rates.run_seconds(step.index)
@@ -173,8 +174,7 @@ class _Pipeline:
             slot.free = work.ran
         self.outcome.steps += 1
         self.outcome.compute_seconds += run + sum(seconds for seconds, _ in work.moves)
-        if step.ends:
-            self._drain(step, work)
+        self._drain(step, work)
         return work
 
     def _fetches(self, step: Step) -> list[tuple[_Copy, Signal | None, Signal]]:
@@ -198,7 +198,7 @@ class _Pipeline:
         return moves
 
     def _drain(self, step: Step, work: _Work) -> None:
-        for out in step.exits:
+        for out in (out for out in step.exits if out.ends):
             seconds = self._transfer(out.operand, out.rows)
             self.outcome.drain_seconds += seconds
             if self._crosses(out.operand):

@@ -108,6 +108,8 @@ class Tiling:
     def _length(self, axis: Axis, wanted: int | None) -> int:
         whole = self.extents[axis]
         length = whole if wanted is None else min(max(wanted, 1), whole)
+        if axis in ("k", "c") and self.problem.along:
+            return whole  # sums that come along reside
         if axis not in SPATIAL or length == whole:
             return length
         s, problem = SPATIAL.index(axis), self.problem

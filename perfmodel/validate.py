@@ -6,9 +6,9 @@
 Host operands lie in pinned memory. A call's time is that of the core (`stats.seconds`), as
 predictions are; the whole call's stands beside it. Where all operands are on the device it is that
 of the device's clock, as such calls return before they are done. The regret of a case is the chosen
-plan's time over the best among it, the plans that are predicted to be the best, and random ones,
-all of them measured; the fastest is measured again, in turns with the chosen one, so that what was
-fast by chance does not count.
+plan's time over the best among it, the plans that are predicted to be the best, and random ones
+that are not predicted to be many times slower, all of them measured; the fastest is measured again,
+in turns with the chosen one, so that what was fast by chance does not count.
 
 On an H200 a case should take one to two seconds, and a regret five to ten. `--cases 180 --regret 0`
 and `--cases 0 --regret 24` are the two parts; with `--seconds` a run stops in time, and with
@@ -34,10 +34,14 @@ from oocdnn.perfmodel.cases import Case, cases
 from oocdnn.perfmodel.judged import Measured, Regret, judged, summary
 from oocdnn.perfmodel.report import line, regret_line, sums, write
 from oocdnn.perfmodel.runs import PinnedPool, Timer, place
+from oocdnn.plans import RunnerUp
 
 TURNS = 2  # in which the fastest and the chosen plan are measured again
 SLOWER = 1.5  # than the best so far: measured no more than once
 LONG = 1.0  # seconds of a call that is measured no more than once
+# Plans at random take up to thousands of times as long as the chosen one, by prediction.
+DRAWN = 300  # of which those are taken that should take no longer than so many times:
+HOPELESS = 8.0
 PATIENCE = 60.0  # seconds of a regret, after which no more plans are looked at
 One = TypeVar("One")
 
@@ -112,13 +116,22 @@ class Bench:
         plan = context.plan(case.problem)
         rival = Rivals(self._time, context, case, call, self._repeats)
         rival.measure(plan.plan, plan.predicted_seconds, given=True)
-        for other in context.candidates(case.problem, best=plans, random=plans):
+        for other in [
+            *context.candidates(case.problem, best=plans, random=0),
+            *self._drawn(context, case, plans, HOPELESS * plan.predicted_seconds),
+        ]:
             if time.perf_counter() - began > PATIENCE:
                 break
             rival.measure(other["plan"], other["predicted_seconds"])
         rival.finals()
         rival.found.took = time.perf_counter() - began
         return rival.found
+
+    @staticmethod
+    def _drawn(context: oocdnn.Context, case: Case, count: int, most: float) -> list[RunnerUp]:
+        """So many plans at random of those that are predicted to take no longer than `most`."""
+        drawn = context.candidates(case.problem, best=0, random=DRAWN)
+        return [one for one in drawn if one["predicted_seconds"] <= most][:count]
 
 
 class Rivals:

@@ -42,7 +42,12 @@ constexpr std::array<VarInfo, kVars> kTable{{
      "more"},
     {"OOCDNN_WORKSPACE_TOTAL", "bytes", "none",
      "the drop-in's: divided among the layers of a program, so that all together are the fastest"},
-    {"OOCDNN_DISABLE", "1", "off", "the drop-in hands every call to the real cuDNN"},
+    {"OOCDNN_LIMIT", "bytes", "none",
+     "set by `oocdnn run --limit`: device bytes of the whole process, the budget among them"},
+    {"OOCDNN_SPILL", "host, refuse", "none",
+     "set by `oocdnn run --limit`: where what passes the limit goes"},
+    {"OOCDNN_DISABLE", "1", "off",
+     "the drop-in hands every call to the real cuDNN, and no limit is kept"},
 }};
 
 }  // namespace

@@ -30,9 +30,11 @@ enum class Var : int {
   kPlanningSeconds,
   kWorkspaceLimit,
   kWorkspaceTotal,
+  kLimit,
+  kSpill,
   kDisable,
 };
-constexpr int kVars = 22;
+constexpr int kVars = 24;
 
 struct VarInfo {
   const char* name;

@@ -34,11 +34,6 @@ std::string Choose(const char* option, Var var, const char* fallback) {
   return Get(var).value_or(fallback);
 }
 
-Progress ProgressOf(oocdnn_progress progress, void* user) {
-  if (progress == nullptr) return {};
-  return [=](int64_t done, int64_t total) { return progress(user, done, total) == 0; };
-}
-
 Status PutPlanning(const oocdnn_options& given, ContextOptions* options) {
   OOC_ASSIGN(options->planning, ParsePlanning(Choose(given.planning, Var::kPlanning, "estimate")));
   if (given.planning_seconds != 0.0) {
@@ -87,10 +82,6 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
   return options;
 }
 
-int64_t LimitOf(const oocdnn_convolution& convolution) {
-  return convolution.workspace_limit < 0 ? kLimitOfContext : convolution.workspace_limit;
-}
-
 void CopyName(const std::string& name, char (&to)[32]) {
   std::memset(to, 0, sizeof to);
   std::memcpy(to, name.data(), std::min(name.size(), sizeof to - 1));
@@ -112,6 +103,7 @@ oocdnn_stats StatsOf(const CallStats& stats) {
   const double busy = out.fetch_seconds + out.compute_seconds + out.drain_seconds;
   out.overlap = out.seconds > 0 ? busy / out.seconds : 0.0;
   out.predicted_seconds = stats.predicted_seconds;
+  out.planning_seconds = stats.planning_seconds;
   for (int i = 0; i < kAxes; ++i) out.split[i] = stats.split[i];
   CopyName(stats.engine, out.engine);
   return out;

@@ -148,7 +148,10 @@ typedef struct oocdnn_convolution {
 
 /* The tensors of one call. x, w, y are dx, dw, dy where the direction says so. NULL where unused:
  * forward x w y, or with a pool x w z; backward data w y x; backward filter x y w; backward bias y
- * bias. */
+ * bias. Backward data with dw, db or both, and backward filter with db, computes these too, in one
+ * pass over z, which is dz then even where nothing came after y; with dw, x is passed as input.
+ * beta is 0 then and alpha 1. Where that cannot be (OOCDNN_UNSUPPORTED, OOCDNN_OUT_OF_MEMORY) a
+ * call for each gradient still may. */
 typedef struct oocdnn_operands {
   const oocdnn_tensor* x;
   const oocdnn_tensor* w;
@@ -158,6 +161,9 @@ typedef struct oocdnn_operands {
   const oocdnn_tensor* residual; /* shaped as the output, with a pool as y */
   const oocdnn_tensor* z; /* also dz; backward bias wants y then too, of which it reads the shape */
   const oocdnn_tensor* saved; /* one axis of oocdnn_saved_bytes, OOCDNN_BYTE, dense */
+  const oocdnn_tensor* input; /* x where x is dx: shaped as that, read for dw */
+  const oocdnn_tensor* dw;    /* shaped as w */
+  const oocdnn_tensor* db;    /* as bias, of the channels of y */
 } oocdnn_operands;
 
 /* How a context is made. Start from oocdnn_default_options(); a NULL string means the variable of
@@ -195,7 +201,8 @@ typedef struct oocdnn_stats {
   double drain_seconds;
   double overlap; /* sum of the three / seconds */
   double predicted_seconds;
-  int64_t split[7]; /* pieces on N, groups, K, C, D, H, W */
+  double planning_seconds; /* looking for the plan: microseconds, but for a first call's */
+  int64_t split[7];        /* pieces on N, groups, K, C, D, H, W */
   char engine[32];
 } oocdnn_stats;
 
@@ -259,6 +266,14 @@ OOCDNN_API void oocdnn_destroy(oocdnn_context* context);
 /* Runs one convolution. */
 OOCDNN_API oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convolution* convolution,
                                     const oocdnn_operands* operands);
+
+/* Runs a chain of `count` forward convolutions, each with what comes after it, of which each reads
+ * what the one before it writes: `links[i]` with `operands[i]`. x is the first one's alone, y or z
+ * the last one's; what is between two links is never in the caller's memory, and where the budget
+ * allows never leaves the device. Stream, progress and limit of workspace are the first link's.
+ * OOCDNN_UNSUPPORTED for links with a residual, with beta, or that save for backward. */
+OOCDNN_API oocdnn_status oocdnn_run_chain(oocdnn_context* context, const oocdnn_convolution* links,
+                                          const oocdnn_operands* operands, int64_t count);
 
 /* The bytes that a forward call with `saves` writes to operands.saved, which may be NULL here; 0:
  * there is nothing to save, and `saves` is best left 0. Of a maximum, for each element of z the

@@ -26,6 +26,9 @@ const oocdnn_tensor* TensorOf(const oocdnn_operands& operands, Operand operand) 
     case Operand::kOld: return nullptr;
     case Operand::kZ: return operands.z;
     case Operand::kSaved: return operands.saved;
+    case Operand::kInput: return operands.input;
+    case Operand::kDw: return operands.dw;
+    case Operand::kDb: return operands.db;
   }
   return nullptr;
 }
@@ -55,9 +58,14 @@ Status CheckEnums(const oocdnn_convolution& convolution) {
   return {};
 }
 
-bool IsVector(Operand operand) {
-  return operand == Operand::kBias || operand == Operand::kScale || operand == Operand::kSaved;
+// One value per channel, which may also be in the type of sums.
+bool IsPerChannel(Operand operand) {
+  return operand == Operand::kBias || operand == Operand::kScale || operand == Operand::kDb;
 }
+
+bool IsVector(Operand operand) { return IsPerChannel(operand) || operand == Operand::kSaved; }
+
+bool IsFilter(Operand operand) { return operand == Operand::kW || operand == Operand::kDw; }
 
 // Presence, number of axes and types.
 Status CheckTensors(const Source& source, const Problem& problem) {
@@ -89,15 +97,14 @@ Status CheckTensors(const Source& source, const Problem& problem) {
   return {};
 }
 
-// Types must be equal but for bias and scale, which may also be in the accumulator's type.
+// Types must be equal but for what is per channel.
 Status CheckTypes(const Source& source, const Problem& problem) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (operand == Operand::kOld || !problem.Has(operand)) continue;
     const auto dtype = static_cast<DType>(TensorOf(source.operands, operand)->dtype);
-    const bool vector = operand == Operand::kBias || operand == Operand::kScale;
-    if (dtype == problem.DTypeOf(operand) || (vector && dtype == AccumulatorOf(problem.dtype)))
-      continue;
+    if (dtype == problem.DTypeOf(operand)) continue;
+    if (IsPerChannel(operand) && dtype == AccumulatorOf(problem.dtype)) continue;
     return Error(Code::kInvalidDtype, "%s is %s but %s is %s; convert one of them",
                  Name(operand, source.direction), Name(dtype),
                  source.direction == Direction::kBackwardBias ? "dy" : "the other operand",
@@ -128,7 +135,7 @@ Status SetRestored(const Source& source, Problem* problem) {
                  "compute dy apart",
                  Name(source.direction), kActivationWords[static_cast<int>(activation)].name);
   }
-  if (pools || problem->clips) return {};
+  if (pools || problem->clips || problem->also.any()) return {};
   return Error(Code::kInvalidProblem, "dz without a pool and an activation is dy: pass it as y");
 }
 
@@ -139,20 +146,6 @@ Status CheckSizesOfY(const Source& source, const Problem& problem) {
   if (y != nullptr && y->rank == source.convolution.rank + 2) return {};
   return Error(Code::kInvalidProblem,
                "the sizes of y are missing: pass a tensor of its shape, whose data are not read");
-}
-
-void SetPool(const oocdnn_convolution& convolution, Problem* problem) {
-  const oocdnn_pool& given = convolution.pool;
-  Pool& pool = problem->pool;
-  pool.mode = static_cast<PoolMode>(given.mode);
-  if (!pool.pools()) return;
-  pool.ceil = given.ceil != 0;
-  for (int s = 3 - convolution.rank; s < 3; ++s) {
-    pool.window[s] = given.window[s];
-    pool.stride[s] = given.stride[s];
-    pool.pad_before[s] = given.pad_before[s];
-    pool.pad_after[s] = given.pad_after[s];
-  }
 }
 
 // What follows y: its own sizes where it is not a tensor of the caller's, and those of z and of
@@ -234,12 +227,12 @@ Dims SixStrides(const oocdnn_tensor& tensor, Operand operand, const ConvShape& s
   Dims stride{};
   if (operand == Operand::kSaved) return DenseStrides(shape.DimsOf(operand, direction));
   if (tensor.rank == 1) {
-    const int64_t per_group = shape.DimsOf(Operand::kBias, direction)[2];
+    const int64_t per_group = shape.DimsOf(operand, direction)[2];
     stride[1] = Mul(tensor.stride[0], per_group);
     stride[2] = tensor.stride[0];
     return stride;
   }
-  if (operand == Operand::kW) {
+  if (IsFilter(operand)) {
     stride[0] = Mul(tensor.stride[0], shape.k);
     stride[1] = tensor.stride[0];
     stride[2] = tensor.stride[1];
@@ -266,10 +259,11 @@ Status CheckShape(const oocdnn_tensor& tensor, Operand operand, const Source& so
                  static_cast<long long>(tensor.shape[0]),
                  static_cast<long long>(problem.BytesOf(operand)));
   }
-  const bool vector = tensor.rank == 1;
-  const int64_t channels = Mul(dims[1], dims[2]);
-  bool same = vector ? tensor.shape[0] == channels
-                     : tensor.shape[0] == dims[0] && tensor.shape[1] == channels;
+  const bool vector = tensor.rank == 1, filter = IsFilter(operand);
+  const int64_t both = filter ? Mul(dims[0], dims[1]) : Mul(dims[1], dims[2]);  // with the groups
+  bool same = vector   ? tensor.shape[0] == both
+              : filter ? tensor.shape[0] == both && tensor.shape[1] == dims[2]
+                       : tensor.shape[0] == dims[0] && tensor.shape[1] == both;
   for (int a = 2; a < tensor.rank; ++a) {
     same = same && tensor.shape[a] == dims[static_cast<size_t>(8 - tensor.rank + a - 2)];
   }
@@ -304,7 +298,42 @@ void SetTensor(const Source& source, Operand operand, CallArguments* call) {
   host.offset = tensor.offset;
 }
 
+// All of them before any is checked, which may look at the whole problem.
+Status SetTensors(const Source& source, CallArguments* call) {
+  const Problem& problem = call->problem;
+  const auto given = [&](Operand operand) {
+    return operand != Operand::kOld && problem.Has(operand);
+  };
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (given(operand)) SetTensor(source, operand, call);
+  }
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    const bool tells_sizes = operand == Operand::kX || operand == Operand::kW ||
+                             operand == Operand::kY || operand == Operand::kZ;
+    if (tells_sizes || !given(operand)) continue;
+    OOC_TRY(CheckShape(*TensorOf(source.operands, operand), operand, source, problem));
+  }
+  return {};
+}
+
 }  // namespace
+
+Pool PoolOf(const oocdnn_convolution& convolution) {
+  const oocdnn_pool& given = convolution.pool;
+  Pool pool;
+  pool.mode = static_cast<PoolMode>(given.mode);
+  if (!pool.pools()) return pool;
+  pool.ceil = given.ceil != 0;
+  for (int s = 3 - convolution.rank; s < 3; ++s) {
+    pool.window[s] = given.window[s];
+    pool.stride[s] = given.stride[s];
+    pool.pad_before[s] = given.pad_before[s];
+    pool.pad_after[s] = given.pad_after[s];
+  }
+  return pool;
+}
 
 Result<CallArguments> Translate(const oocdnn_convolution* convolution,
                                 const oocdnn_operands* operands, Math default_math) {
@@ -329,7 +358,8 @@ Result<CallArguments> Translate(const oocdnn_convolution* convolution,
   epilogue.activation = static_cast<Activation>(convolution->activation);
   epilogue.parameter = convolution->activation_parameter;
   problem.saves = convolution->saves != 0;
-  SetPool(*convolution, &problem);
+  problem.also = {operands->dw != nullptr, operands->db != nullptr};
+  problem.pool = PoolOf(*convolution);
   const bool gradient = source.direction == Direction::kBackwardFilter ||
                         source.direction == Direction::kBackwardBias;
   if (gradient && (epilogue.bias || epilogue.scale)) {
@@ -342,18 +372,11 @@ Result<CallArguments> Translate(const oocdnn_convolution* convolution,
   OOC_TRY(CheckTypes(source, problem));
   OOC_TRY(SetSizes(source, &problem));
   SetPooledSizes(source, &problem);
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    if (operand == Operand::kOld || !problem.Has(operand)) continue;
-    if (operand != Operand::kX && operand != Operand::kW && operand != Operand::kY &&
-        operand != Operand::kZ) {
-      OOC_TRY(CheckShape(*TensorOf(*operands, operand), operand, source, problem));
-    }
-    SetTensor(source, operand, &call);
-  }
-  if (problem.flip && problem.Uses(Operand::kW)) {
-    HostTensor& w = call.tensors[Index(Operand::kW)];
-    Flip(problem.shape, &w.view, &w.offset, w.in_file());
+  OOC_TRY(SetTensors(source, &call));
+  for (const Operand filter : {Operand::kW, Operand::kDw}) {
+    HostTensor& tensor = call.tensors[Index(filter)];
+    if (!problem.flip || !problem.Uses(filter)) continue;
+    Flip(problem.shape, &tensor.view, &tensor.offset, tensor.in_file());
   }
   call.tensors[Index(Operand::kOld)] = call.tensors[Index(problem.output())];
   problem.stride[Index(Operand::kOld)] = problem.stride[Index(problem.output())];

@@ -12,6 +12,9 @@ struct CallArguments {
   HostTensors tensors;
 };
 
+// The windows over the result of a call whose rank is right.
+Pool PoolOf(const oocdnn_convolution& convolution);
+
 Result<CallArguments> Translate(const oocdnn_convolution* convolution,
                                 const oocdnn_operands* operands, Math default_math);
 

@@ -138,14 +138,14 @@ struct MadeTile {
 };
 
 // What the finishing pass makes of finished values of y: z (see Pool), and what backward needs (see
-// Saving), whose tile begins where y's or z's does, with a whole byte. Rows outside of the tensor
-// are in no window; z is 0 there, and along W so are bits, which may share a byte with others.
+// Saving), whose tile begins where y's or z's does, with a whole byte. Rows outside of y are in no
+// window. Rows of z's tile behind the tensor's last are 0, and along W so are bits outside of it.
 struct Made {
   MadeTile z, saved;
   Pool pool;
   Saving saving;
   Spatial extent{};                // of the whole y
-  Spatial y_origin{}, z_origin{};  // the rows at which the tiles begin; y's may be negative
+  Spatial y_origin{}, z_origin{};  // rows at which the tiles begin; y's alone may be negative
 
   [[nodiscard]] bool any() const { return z.data != nullptr || saved.data != nullptr; }
 };

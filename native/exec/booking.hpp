@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -14,10 +15,20 @@
 
 namespace oocdnn {
 
+// What computes one part of a tile's work.
+struct PreparedPart {
+  Part part;
+  std::shared_ptr<Executable> executable;
+  // It reads another tile of dy than the slot's: one in a layout of its own, or of fewer rows.
+  bool own_dy = false;
+};
+
 // Tiles of one shape: what computes them, and how they lie in the slots of each used operand.
 struct PreparedTiles {
-  std::shared_ptr<Executable> executable;
+  std::vector<PreparedPart> parts;  // the problem's own first
   std::array<TileLayout, kOperands> layout;
+
+  [[nodiscard]] const Executable& executable() const { return *parts.front().executable; }
 };
 
 struct Booking {
@@ -25,26 +36,48 @@ struct Booking {
   Candidate candidate;
   PreparedTiles usual, ends;                         // `ends`: the short tiles of a taper, if any
   std::array<std::vector<int64_t>, kOperands> slot;  // offsets into the arena
-  InPlace in_place{};     // tiles are parts of the caller's own memory, and there are no slots
+  InPlace in_place{};  // tiles are parts of the caller's own memory, and there are no slots
+  // Between links of a chain: tiles have slots, and are neither fetched nor drained. `relays`: that
+  // of z is copied to the next link's x, which does not lie as a finishing pass could write it.
+  std::array<bool, kOperands> inner{};
+  bool relays = false;
   int64_t workspace = 0;  // offset
+  int64_t own_dy = 0;     // offset of the tile that parts take turns with, see PreparedPart
   std::array<int64_t, 2> bounce{};  // offsets: for fetches, for drains
   int64_t bounce_bytes = 0;         // of each
   int64_t bytes = 0;                // of the arena, exactly
 
-  // Of the workspace, which tiles of both shapes share.
+  // Of the workspace, which all parts of tiles of both shapes share, and of the tile `own_dy`.
   [[nodiscard]] int64_t WorkspaceBytes() const;
+  [[nodiscard]] int64_t OwnDyBytes() const;
+  // Whether a tile of the operand crosses between the caller's memory and a slot.
+  [[nodiscard]] bool Crosses(Operand operand) const {
+    return !in_place[Index(operand)] && !inner[Index(operand)];
+  }
   [[nodiscard]] const PreparedTiles& Of(const TileIndex& index) const {
     return candidate.tiling.IsShort(index) ? ends : usual;
   }
 };
 
-// Prepares the candidate's engine, for each shape of tiles, and books offsets. kUnsupported where
-// the engine refuses, wants more workspace than the request allows, or what both shapes use in two
-// layouts;
-// kOutOfMemory (detail(): the exact bytes) where the exact bytes pass `budget`. The request's own
-// budget may be smaller: that is what the search was told to aim at. Of a candidate that cuts
-// nothing but the batch, those operands are used in place that may be and whose tiles would lie
-// alike.
+// The shape of a booking's usual tiles, or of its short ones.
+using ShapeOfTiles = std::function<ConvShape(bool is_short)>;
+
+// Prepares the booking's candidate for each shape of tiles: an engine for each part of their work,
+// with at most `workspace` bytes. Of gradients that come along, what the candidate's engine refuses
+// another one computes. kUnsupported where that cannot be, where an engine wants more workspace
+// than the request allows, or what both shapes use lies in two layouts.
+Status Prepare(Device& device, const PlanRequest& request, const ShapeOfTiles& shape_of,
+               int64_t workspace, Booking* booking);
+// Of a slot of the operand, as large as the larger of the two shapes needs.
+int64_t SlotBytes(const Booking& booking, int operand);
+// Whether the operand's tiles are parts of a tensor in the caller's memory, aligned as the device
+// wants them.
+bool UsedInPlace(const Booking& booking, Operand operand, int64_t alignment);
+
+// Prepares the candidate and books offsets. kUnsupported as above; kOutOfMemory (detail(): the
+// exact bytes) where the exact bytes pass `budget`. The request's own budget may be smaller: that
+// is what the search was told to aim at. Of a candidate that cuts nothing but the batch, those
+// operands are used in place that may be and whose tiles would lie alike.
 Result<Booking> Book(Device& device, const PlanRequest& request, const Candidate& candidate,
                      int64_t budget);
 

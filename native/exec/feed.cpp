@@ -1,6 +1,7 @@
 #include "exec/feed.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace oocdnn {
 
@@ -14,30 +15,35 @@ Piece FetchedPart(const OperandStep& step) {
   return part;
 }
 
-Feed::Feed(Staging& staging, const Problem& problem, const Candidate& plan)
-    : staging_(staging), problem_(problem), ahead_(problem, plan.tiling, plan.order, plan.depths) {
+Feed::Feed(Staging& staging, const Work& work)
+    : staging_(staging), work_(work), ahead_(work), number_(LaneNumber(work.links.size(), {})) {
   FindNext();
 }
 
 void Feed::FindNext() {
+  const size_t end = LaneNumber(work_.links.size(), {});
   piece_.emplace();
   while (!cut_ || !cut_->Next(&*piece_)) {
-    cut_.reset();
-    if (operand_ == kOperands) {
-      if (!ahead_.Next(&step_)) return piece_.reset();
-      operand_ = -1;
+    if (std::exchange(cut_, std::nullopt)) ++number_;
+    if (number_ == end) {
+      if (!ahead_.Next(&steps_)) return piece_.reset();
+      number_ = 0;
     }
-    if (++operand_ == kOperands) continue;
-    const auto operand = static_cast<Operand>(operand_);
-    const OperandStep& mine = step_.operand[operand_];
-    if (!problem_.Reads(operand) || !mine.enter || !staging_.Serves(operand)) continue;
-    cut_.emplace(staging_.CutOf(operand, FetchedPart(mine)));
+    for (; number_ < end && !cut_; ++number_) {
+      const auto operand = static_cast<Operand>(number_ % kOperands);
+      const size_t link = number_ / kOperands;
+      const OperandStep& mine = steps_[link].operand[Index(operand)];
+      const bool reads = work_.links[link]->problem.Reads(operand);
+      if (!reads || !mine.enter || !staging_.Serves(number_)) continue;
+      cut_.emplace(staging_.CutOf(number_, FetchedPart(mine)));
+      break;
+    }
   }
 }
 
 Status Feed::Advance() {
-  while (piece_ && staging_.HasRoom(static_cast<Operand>(operand_))) {
-    OOC_TRY(staging_.Post(static_cast<Operand>(operand_), *piece_));
+  while (piece_ && staging_.HasRoom(number_)) {
+    OOC_TRY(staging_.Post(number_, *piece_));
     FindNext();
   }
   return {};

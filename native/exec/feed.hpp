@@ -3,10 +3,10 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "exec/staging.hpp"
-#include "geom/schedule.hpp"
-#include "model/plan.hpp"
+#include "exec/walk.hpp"
 
 namespace oocdnn {
 
@@ -17,7 +17,7 @@ namespace oocdnn {
 class Feed {
  public:
   // All must outlive this.
-  Feed(Staging& staging, const Problem& problem, const Candidate& plan);
+  Feed(Staging& staging, const Work& work);
 
   // Posts what there is room for. To be called at the beginning and whenever a piece was taken.
   Status Advance();
@@ -27,11 +27,11 @@ class Feed {
   void FindNext();
 
   Staging& staging_;
-  const Problem& problem_;
-  Schedule ahead_;
-  Step step_;
-  int operand_ = kOperands;  // of step_
-  std::optional<Cut> cut_;   // of that operand's box
+  const Work& work_;
+  Walk ahead_;
+  std::vector<Step> steps_;
+  size_t number_ = 0;       // of a lane; behind the last: the step has no more
+  std::optional<Cut> cut_;  // of that operand's box
   std::optional<Piece> piece_;
 };
 

@@ -44,17 +44,28 @@ int ThreadsFor(int wanted) {
 Staging::Staging(Device& device, int threads) : device_(device), team_(ThreadsFor(threads)) {}
 
 Status Staging::Init() {
-  for (auto& row : event_) {
-    for (OwnedEvent& event : row) {
+  Lane full;
+  full.slab.resize(kMostSlabs);
+  lanes_.assign(kOperands, full);
+  Status made = MakeEvents();
+  lanes_.clear();
+  return made;
+}
+
+Status Staging::MakeEvents() {
+  if (event_.size() < lanes_.size()) event_.resize(lanes_.size());
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    for (size_t slab = 0; slab < lanes_[i].slab.size(); ++slab) {
+      OwnedEvent& event = event_[i][slab];
+      if (event.get() != nullptr) continue;
       OOC_ASSIGN(event, MakeEvent(device_, EventUse::kHost));
     }
   }
   return {};
 }
 
-Event Staging::EventOf(Operand operand, int64_t piece) const {
-  const auto& row = event_[Index(operand)];
-  return row[static_cast<size_t>(piece) % lanes_[Index(operand)].slab.size()].get();
+Event Staging::EventOf(size_t number, int64_t piece) const {
+  return event_[number][static_cast<size_t>(piece) % lanes_[number].slab.size()].get();
 }
 
 bool Staging::Reaches(const HostTensor& tensor) const {
@@ -80,15 +91,15 @@ Staging::Lane Staging::LaneOf(const HostTensor& tensor, const Use& use, int64_t 
   return lane;
 }
 
-Staging::Lanes Staging::LanesOf(const HostTensors& tensors, const Uses& uses,
-                                const std::array<bool, kOperands>& staged, int64_t cap) {
+Staging::Lanes Staging::LanesOf(const std::vector<Need>& needs, int64_t cap) {
   int64_t in_memory = 0;  // lanes
-  for (size_t i = 0; i < staged.size(); ++i) in_memory += staged[i] && !tensors[i].in_file();
+  for (const Need& need : needs) in_memory += need.staged && !need.tensor.in_file();
   // Half of the memory that is allowed is left to files and to what rounding up takes.
   const int64_t share = cap / 2 / (std::max<int64_t>(in_memory, 1) * kSlabs);
-  Lanes lanes;
+  Lanes lanes(needs.size());
   for (size_t i = 0; i < lanes.size(); ++i) {
-    if (staged[i]) lanes[i] = LaneOf(tensors[i], uses[i], std::min(kPieceBytes, share));
+    if (!needs[i].staged) continue;
+    lanes[i] = LaneOf(needs[i].tensor, needs[i].use, std::min(kPieceBytes, share));
   }
   return lanes;
 }
@@ -119,20 +130,26 @@ Staging::Uses Staging::UsesOf(const Problem& problem, const Candidate& plan) {
 
 int64_t Staging::PageableBytes(const Problem& problem, const Candidate& plan, int64_t cap) {
   const Uses uses = UsesOf(problem, plan);
-  HostTensors tensors;
-  std::array<bool, kOperands> staged{};
-  for (size_t i = 0; i < staged.size(); ++i) {
-    staged[i] = uses[i].used;
-    tensors[i].view.dtype = problem.DTypeOf(static_cast<Operand>(i));
-    tensors[i].view.stride = problem.stride[i];
+  std::vector<Need> needs(kOperands);
+  for (size_t i = 0; i < needs.size(); ++i) {
+    needs[i].use = uses[i];
+    needs[i].staged = uses[i].used;
+    needs[i].tensor.view.dtype = problem.DTypeOf(static_cast<Operand>(i));
+    needs[i].tensor.view.stride = problem.stride[i];
   }
-  return Slabs::BytesOf(SizesOf(LanesOf(tensors, uses, staged, cap)));
+  return Slabs::BytesOf(SizesOf(LanesOf(needs, cap)));
 }
 
-Status Staging::Begin(const HostTensors& tensors, const Uses& uses, Slabs& slabs) {
-  std::array<bool, kOperands> staged{};
-  for (size_t i = 0; i < staged.size(); ++i) staged[i] = uses[i].used && !Reaches(tensors[i]);
-  lanes_ = LanesOf(tensors, uses, staged, slabs.cap());
+Status Staging::Begin(const std::vector<Link>& links, Slabs& slabs) {
+  std::vector<Need> needs;
+  for (const Link& link : links) {
+    for (size_t i = 0; i < kOperands; ++i) {
+      const HostTensor& tensor = link.tensors[i];
+      needs.push_back({tensor, link.uses[i], link.uses[i].used && !Reaches(tensor)});
+    }
+  }
+  lanes_ = LanesOf(needs, slabs.cap());
+  OOC_TRY(MakeEvents());
   const std::vector<int64_t> sizes = SizesOf(lanes_);
   cached_ = std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) <= CacheBytes() / 2;
   Status reserved = slabs.Reserve(sizes);
@@ -155,13 +172,13 @@ TensorView Staging::ViewOf(const Lane& lane, const Slab& slab) const {
   return view;
 }
 
-Cut Staging::CutOf(Operand operand, const Piece& part) const {
-  const Lane& lane = lanes_[Index(operand)];
+Cut Staging::CutOf(size_t number, const Piece& part) const {
+  const Lane& lane = lanes_[number];
   return {lane.packing, part, lane.most};
 }
 
-bool Staging::HasRoom(Operand operand) const {
-  const Lane& lane = lanes_[Index(operand)];
+bool Staging::HasRoom(size_t number) const {
+  const Lane& lane = lanes_[number];
   return lane.head - lane.tail < static_cast<int64_t>(lane.slab.size());
 }
 
@@ -179,11 +196,11 @@ Status Staging::Submit(Workers* workers, const Lane& lane, const HostWorker::Job
 }
 
 // The fetch that last read this slab must have run before the reader overwrites it.
-Status Staging::Post(Operand operand, const Piece& piece) {
-  Lane& lane = lanes_[Index(operand)];
+Status Staging::Post(size_t number, const Piece& piece) {
+  Lane& lane = lanes_[number];
   Slab& slab = lane.at(lane.head);
   slab.piece = piece;
-  const auto job = [this, event = EventOf(operand, lane.head), &lane, piece,
+  const auto job = [this, event = EventOf(number, lane.head), &lane, piece,
                     memory = slab.memory]() -> Status {
     OOC_TRY(device_.Synchronize(event));
     if (lane.tensor.in_file()) return ReadBox(lane.file(), piece.begin, piece.end, memory);
@@ -195,29 +212,29 @@ Status Staging::Post(Operand operand, const Piece& piece) {
   return {};
 }
 
-Result<TensorView> Staging::Take(Operand operand) {
-  Lane& lane = lanes_[Index(operand)];
+Result<TensorView> Staging::Take(size_t number) {
+  Lane& lane = lanes_[number];
   const Slab& slab = lane.at(lane.tail);
   OOC_TRY(readers_[slab.worker].Wait(slab.ticket));
   return ViewOf(lane, slab);
 }
 
-Status Staging::Taken(Operand operand, Stream stream) {
-  Lane& lane = lanes_[Index(operand)];
-  return device_.Record(EventOf(operand, lane.tail++), stream);
+Status Staging::Taken(size_t number, Stream stream) {
+  Lane& lane = lanes_[number];
+  return device_.Record(EventOf(number, lane.tail++), stream);
 }
 
-Result<TensorView> Staging::Give(Operand operand, const Piece& piece) {
-  Lane& lane = lanes_[Index(operand)];
+Result<TensorView> Staging::Give(size_t number, const Piece& piece) {
+  Lane& lane = lanes_[number];
   Slab& slab = lane.at(lane.head);
   OOC_TRY(writers_[slab.worker].Wait(slab.ticket));
   slab.piece = piece;
   return ViewOf(lane, slab);
 }
 
-Status Staging::Given(Operand operand, Stream stream) {
-  Lane& lane = lanes_[Index(operand)];
-  const Event event = EventOf(operand, lane.head);
+Status Staging::Given(size_t number, Stream stream) {
+  Lane& lane = lanes_[number];
+  const Event event = EventOf(number, lane.head);
   OOC_TRY(device_.Record(event, stream));
   Slab& slab = lane.at(lane.head);
   const auto job = [this, event, &lane, piece = slab.piece, memory = slab.memory]() -> Status {

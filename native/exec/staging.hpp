@@ -32,6 +32,11 @@ struct HostTensor {
 };
 using HostTensors = std::array<HostTensor, kOperands>;
 
+// The number of an operand's lane, of a link among those of a call.
+constexpr size_t LaneNumber(size_t link, Operand operand) {
+  return link * kOperands + static_cast<size_t>(Index(operand));
+}
+
 class Staging {
  public:
   // `threads` copy pageable memory; 0: as many as fill a wire, where the process has them.
@@ -45,6 +50,11 @@ class Staging {
     Dims box{};
   };
   using Uses = std::array<Use, kOperands>;
+  // A link of a call: its operands, and what the call does with them.
+  struct Link {
+    const HostTensors& tensors;
+    Uses uses;
+  };
   static Uses UsesOf(const Problem& problem, const Candidate& plan);
   // The host memory that a call stages operands in which all are in pageable memory, where the
   // device does not reach that and `cap` bytes are allowed.
@@ -52,27 +62,28 @@ class Staging {
 
   // Prepares for one call: a lane of slabs, each as large as a piece, for every used operand that
   // the device does not reach.
-  Status Begin(const HostTensors& tensors, const Uses& uses, Slabs& slabs);
-  // Whether the operand has a lane: its boxes then go, piece by piece, through Post to Given.
-  [[nodiscard]] bool Serves(Operand operand) const { return !lanes_[Index(operand)].slab.empty(); }
+  Status Begin(const std::vector<Link>& links, Slabs& slabs);
+  // Whether the operand of that number has a lane: its boxes then go, piece by piece, through Post
+  // to Given.
+  [[nodiscard]] bool Serves(size_t number) const { return !lanes_[number].slab.empty(); }
 
   // The pieces in which a part of an operand passes.
-  [[nodiscard]] Cut CutOf(Operand operand, const Piece& part) const;
+  [[nodiscard]] Cut CutOf(size_t number, const Piece& part) const;
 
   // Whether an input has a slab into which nothing is posted that is not taken.
-  [[nodiscard]] bool HasRoom(Operand operand) const;
+  [[nodiscard]] bool HasRoom(size_t number) const;
   // Starts reading a piece of an input into that slab; returns at once.
-  Status Post(Operand operand, const Piece& piece);
+  Status Post(size_t number, const Piece& piece);
   // The view from which the oldest posted piece is fetched. Waits for the reader.
-  Result<TensorView> Take(Operand operand);
+  Result<TensorView> Take(size_t number);
   // The fetch of that piece has been enqueued on `stream`: the slab is free when it has run.
-  Status Taken(Operand operand, Stream stream);
+  Status Taken(size_t number, Stream stream);
 
   // The view into which a piece of the output is to be drained. Waits for the writer to have
   // emptied the oldest slab.
-  Result<TensorView> Give(Operand operand, const Piece& piece);
+  Result<TensorView> Give(size_t number, const Piece& piece);
   // That drain has been enqueued on `stream`: the writer goes on from there.
-  Status Given(Operand operand, Stream stream);
+  Status Given(size_t number, Stream stream);
   // Everything is read, drained and written, or the first error.
   Status End();
 
@@ -99,11 +110,16 @@ class Staging {
     [[nodiscard]] FileTensor file() const { return {tensor.fd, tensor.offset, packing}; }
   };
 
-  using Lanes = std::array<Lane, kOperands>;
+  using Lanes = std::vector<Lane>;
+  // An operand that may want a lane.
+  struct Need {
+    HostTensor tensor;
+    Use use;
+    bool staged = false;
+  };
 
-  // The lanes of the operands that are to be `staged`.
-  [[nodiscard]] static Lanes LanesOf(const HostTensors& tensors, const Uses& uses,
-                                     const std::array<bool, kOperands>& staged, int64_t cap);
+  // The lanes of the operands that are to be staged; the others' have no slabs.
+  [[nodiscard]] static Lanes LanesOf(const std::vector<Need>& needs, int64_t cap);
   // The bytes of each slab, lane by lane.
   [[nodiscard]] static std::vector<int64_t> SizesOf(const Lanes& lanes);
   // The lane of an operand whose pieces in memory are at most so large.
@@ -113,7 +129,9 @@ class Staging {
 
   [[nodiscard]] bool Reaches(const HostTensor& tensor) const;
   [[nodiscard]] TensorView ViewOf(const Lane& lane, const Slab& slab) const;
-  Event EventOf(Operand operand, int64_t piece) const;
+  [[nodiscard]] Event EventOf(size_t number, int64_t piece) const;
+  // Has events for the slabs of all lanes.
+  Status MakeEvents();
 
   Device& device_;
   CopyTeam team_;
@@ -121,7 +139,7 @@ class Staging {
   Lanes lanes_;
   bool cached_ = false;  // all slabs of the call together stay in the processor's caches
   // Fires when the device is done with a slab.
-  std::array<std::array<OwnedEvent, kMostSlabs>, kOperands> event_;
+  std::vector<std::array<OwnedEvent, kMostSlabs>> event_;
 };
 
 }  // namespace oocdnn

@@ -8,6 +8,7 @@
 #include "base/checked.hpp"
 #include "base/guarded.hpp"
 #include "exec/operation.hpp"
+#include "geom/own_rows.hpp"
 
 namespace oocdnn {
 namespace {
@@ -42,19 +43,41 @@ int64_t BytesOf(const Piece& part, DType dtype) {
   return bytes;
 }
 
+// What a call does with the operands of a link. What is inner has nobody outside.
+Staging::Uses UsesOf(const Work& work, size_t link) {
+  const Booking& booking = *work.links[link];
+  Staging::Uses uses = Staging::UsesOf(booking.problem, booking.candidate);
+  if (work.tiles == nullptr) return uses;
+  const ConvShape tile = work.tiles->ShapeOf(link, false);
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    uses[i].used = uses[i].used && !booking.inner[i];
+    uses[i].single = !Moves(booking.problem, operand, Axis::kN) || work.tiles->Steps() == 1;
+    const Dims box = tile.DimsOf(operand, booking.problem.direction);
+    const Dims whole = booking.problem.DimsOf(operand);
+    for (int d = 0; d < 6; ++d) uses[i].box[d] = std::min(box[d], whole[d]);
+  }
+  return uses;
+}
+
+// The operands that other streams than what computes have to do with.
+std::array<bool, kOperands> WaitsOf(const Booking& booking) {
+  std::array<bool, kOperands> waits{};
+  for (int i = 0; i < kOperands; ++i) {
+    waits[i] = booking.problem.Uses(static_cast<Operand>(i)) && !booking.inner[i];
+  }
+  return waits;
+}
+
 }  // namespace
 
 Status TileLoop::Init() {
   OOC_ASSIGN(fetch_, MakeStream(device_, "fetch"));
   OOC_ASSIGN(compute_, MakeStream(device_, "compute"));
   OOC_ASSIGN(drain_, MakeStream(device_, "drain"));
-  for (auto* table : {&ready_, &idle_}) {
-    for (auto& row : *table) {
-      for (OwnedEvent& event : row) {
-        OOC_ASSIGN(event, MakeEvent(device_));
-      }
-    }
-  }
+  std::array<bool, kOperands> all{};
+  all.fill(true);
+  OOC_TRY(MakeGates(0, all));
   // The host waits for steps awake. Asleep it would leave its core cold: what Python does for a
   // call takes 57 us right after another call, and 166 us after 20 ms of sleep.
   for (OwnedEvent& event : stepped_) {
@@ -65,6 +88,28 @@ Status TileLoop::Init() {
     OOC_ASSIGN(event, MakeEvent(device_));
   }
   return staging_.Init();
+}
+
+Status TileLoop::MakeGates(size_t link, const std::array<bool, kOperands>& waits) {
+  while (gates_.size() <= link) gates_.emplace_back();
+  for (auto* table : {&gates_[link].ready, &gates_[link].idle}) {
+    for (size_t i = 0; i < kOperands; ++i) {
+      for (OwnedEvent& event : (*table)[i]) {
+        if (!waits[i] || event.get() != nullptr) continue;
+        OOC_ASSIGN(event, MakeEvent(device_));
+      }
+    }
+  }
+  return {};
+}
+
+Event TileLoop::Ready(const Call& call, const Step& step, Operand operand) const {
+  const int slot = step.operand[Index(operand)].slot;
+  return gates_[call.link].ready[Index(operand)][static_cast<size_t>(slot)].get();
+}
+
+Event TileLoop::Idle(const Call& call, Operand operand, int slot) const {
+  return gates_[call.link].idle[Index(operand)][static_cast<size_t>(slot)].get();
 }
 
 Status TileLoop::Follow(Stream caller) {
@@ -101,18 +146,38 @@ Bounce TileLoop::BounceOf(const Call& call, size_t stream) {
 
 Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const Arena& arena,
                      Slabs& slabs, const Progress& progress, RunStats* stats, Stream then) {
+  const Call call{booking, tensors, arena, stats, then == nullptr};
+  return RunAll({{&booking}}, {call}, slabs, progress, then);
+}
+
+Status TileLoop::Run(const ChainBooking& booking, const std::vector<HostTensors>& tensors,
+                     const Arena& arena, Slabs& slabs, const Progress& progress, RunStats* stats,
+                     Stream then) {
+  Work work{{}, &booking.tiles, booking.ring};
+  Calls calls;
+  for (size_t i = 0; i < booking.links.size(); ++i) {
+    work.links.push_back(&booking.links[i]);
+    calls.push_back({booking.links[i], tensors[i], arena, stats, then == nullptr, i});
+  }
+  return RunAll(work, calls, slabs, progress, then);
+}
+
+Status TileLoop::RunAll(const Work& work, const Calls& calls, Slabs& slabs,
+                        const Progress& progress, Stream then) {
+  RunStats* const stats = calls.front().stats;
   *stats = RunStats{};
   const auto start = std::chrono::steady_clock::now();
   const double fetch = Busy(fetch_.get()), compute = Busy(compute_.get()),
                drain = Busy(drain_.get());
-  const Staging::Uses uses = Staging::UsesOf(booking.problem, booking.candidate);
-  const Call call{booking, tensors, arena, stats, then == nullptr};
+  std::vector<Staging::Link> links;
+  for (const Call& call : calls) links.push_back({call.tensors, UsesOf(work, call.link)});
   Status status = Guarded([&]() -> Status {
-    OOC_TRY(staging_.Begin(tensors, uses, slabs));
+    for (const Call& call : calls) OOC_TRY(MakeGates(call.link, WaitsOf(call.booking)));
+    OOC_TRY(staging_.Begin(links, slabs));
     if (behind_) {  // slots of that call may lie where this one's do
       for (const Stream stream : Streams()) OOC_TRY(Precede(stream));
     }
-    OOC_TRY(Loop(call, progress));
+    OOC_TRY(Loop(work, calls, progress));
     return then != nullptr ? Precede(then) : Status();
   });
   behind_ = status.ok() && then != nullptr;
@@ -125,54 +190,62 @@ Status TileLoop::Run(const Booking& booking, const HostTensors& tensors, const A
   return {};
 }
 
-Status TileLoop::Loop(const Call& call, const Progress& progress) {
-  const Problem& problem = call.booking.problem;
-  const Candidate& plan = call.booking.candidate;
-  Schedule schedule(problem, plan.tiling, plan.order, plan.depths);
-  Feed feed(staging_, problem, plan);
-  Step step;
+Status TileLoop::Loop(const Work& work, const Calls& calls, const Progress& progress) {
+  const Call& call = calls.front();
+  Walk walk(work);
+  Feed feed(staging_, work);
+  std::vector<Step> steps;
   const auto start = std::chrono::steady_clock::now();
   int64_t awaited = 0;  // all steps before have been computed
-  while (schedule.Next(&step)) {
+  while (walk.Next(&steps)) {
+    const int64_t number = steps.front().number;
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
     const bool brief = passed.count() < kShortStep * static_cast<double>(awaited);
-    const int64_t known = step.number - (brief ? kMostAhead : kAhead);
+    const int64_t known = number - (brief ? kMostAhead : kAhead);
     if (call.waits && known - awaited >= (brief ? kMostAtOnce : 0)) {
       OOC_TRY(device_.Synchronize(stepped_[static_cast<size_t>(known % kMostAhead)].get()));
       awaited = known + 1;
     }
-    if (progress && !progress(step.number, schedule.Steps())) {
+    if (progress && !progress(number, walk.Steps())) {
       return Error(Code::kInterrupted, "the call was interrupted at tile %lld of %lld",
-                   static_cast<long long>(step.number), static_cast<long long>(schedule.Steps()));
+                   static_cast<long long>(number), static_cast<long long>(walk.Steps()));
     }
     OOC_TRY(feed.Advance());
-    OOC_TRY(TakeStep(call, step, &feed));
+    OOC_TRY(TakeStep(calls, steps, &feed));
     ++call.stats->tiles;
   }
-  if (progress) progress(schedule.Steps(), schedule.Steps());
+  if (progress) progress(walk.Steps(), walk.Steps());
   return {};
 }
 
-Status TileLoop::TakeStep(const Call& call, const Step& step, Feed* feed) {
+Status TileLoop::TakeStep(const Calls& calls, const std::vector<Step>& steps, Feed* feed) {
   const Bound bound(device_);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    OOC_TRY(TakeLink(calls[i], steps[i], feed));
+    if (!calls[i].booking.relays) continue;
+    OOC_TRY(Relay(calls[i], calls[i + 1], steps[i], steps[i + 1]));
+  }
+  // Behind what the drain waits for, because waking the host takes the stream a while.
+  const auto at = static_cast<size_t>(steps.front().number % kMostAhead);
+  return device_.Record(stepped_[at].get(), compute_.get());
+}
+
+Status TileLoop::TakeLink(const Call& call, const Step& step, Feed* feed) {
   OOC_TRY(Fetch(call, step, feed));
   OOC_TRY(Compute(call, step));
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     const bool leaves = call.booking.problem.Writes(operand) && step.operand[i].leave;
-    if (leaves && !call.booking.in_place[i]) OOC_TRY(Drain(call, step, operand));
+    if (leaves && call.booking.Crosses(operand)) OOC_TRY(Drain(call, step, operand));
   }
-  // Behind what the drain waits for, because waking the host takes the stream a while.
-  return device_.Record(stepped_[static_cast<size_t>(step.number % kMostAhead)].get(),
-                        compute_.get());
+  return {};
 }
 
 Status TileLoop::Fetch(const Call& call, const Step& step, Feed* feed) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (call.booking.problem.Reads(operand) && step.operand[i].enter && !call.booking.in_place[i]) {
-      OOC_TRY(FetchOperand(call, step, operand, feed));
-    }
+    const bool enters = call.booking.problem.Reads(operand) && step.operand[i].enter;
+    if (enters && call.booking.Crosses(operand)) OOC_TRY(FetchOperand(call, step, operand, feed));
   }
   return {};
 }
@@ -181,29 +254,30 @@ Status TileLoop::FetchOperand(const Call& call, const Step& step, Operand operan
   const int i = Index(operand);
   const OperandStep& mine = step.operand[i];
   const HostTensor& tensor = call.tensors[i];
-  const auto slot = static_cast<size_t>(mine.slot);
   Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, step, operand));
-  OOC_TRY(device_.Wait(fetch_.get(), idle_[i][slot].get()));
+  OOC_TRY(device_.Wait(fetch_.get(), Idle(call, operand, mine.slot)));
   if (mine.from_slot >= 0) transfer.tile_begin[mine.roll_axis] = mine.kept;
   transfer.view = tensor.view;
   transfer.bounce = BounceOf(call, 0);
   const Piece part = FetchedPart(mine);
-  if (staging_.Serves(operand)) {
-    OOC_TRY(FetchStaged(transfer, part, feed));
+  if (staging_.Serves(LaneNumber(call.link, operand))) {
+    OOC_TRY(FetchStaged(call, transfer, part, feed));
   } else {
     OOC_TRY(device_.Fetch(fetch_.get(), transfer));
   }
   if (tensor.tier != Tier::kDevice) call.stats->bytes_in += BytesOf(part, tensor.view.dtype);
-  return device_.Record(ready_[i][slot].get(), fetch_.get());
+  return device_.Record(Ready(call, step, operand), fetch_.get());
 }
 
-Status TileLoop::FetchStaged(const Transfer& whole, const Piece& part, Feed* feed) {
-  Cut cut = staging_.CutOf(whole.operand, part);
+Status TileLoop::FetchStaged(const Call& call, const Transfer& whole, const Piece& part,
+                             Feed* feed) {
+  const size_t lane = LaneNumber(call.link, whole.operand);
+  Cut cut = staging_.CutOf(lane, part);
   for (Piece piece; cut.Next(&piece);) {
     Transfer transfer = PieceOf(whole, part, piece);
-    OOC_ASSIGN(transfer.view, staging_.Take(whole.operand));
+    OOC_ASSIGN(transfer.view, staging_.Take(lane));
     OOC_TRY(device_.Fetch(fetch_.get(), transfer));
-    OOC_TRY(staging_.Taken(whole.operand, fetch_.get()));
+    OOC_TRY(staging_.Taken(lane, fetch_.get()));
     OOC_TRY(feed->Advance());
   }
   return {};
@@ -224,17 +298,12 @@ Status TileLoop::MoveKept(const Call& call, const Step& step, Operand operand) {
   move.layout = &call.booking.Of(step.index).layout[i];
   move.tag = {step.number, operand, nullptr};
   OOC_TRY(device_.Move(compute_.get(), move));
-  return device_.Record(idle_[i][static_cast<size_t>(mine.from_slot)].get(), compute_.get());
+  return device_.Record(Idle(call, operand, mine.from_slot), compute_.get());
 }
 
 Status TileLoop::Compute(const Call& call, const Step& step) {
   const Problem& problem = call.booking.problem;
-  const Operation& operation = OperationOf(problem.direction);
-  const OperandStep& sum = step.operand[Index(problem.sum())];
-  RunArgs args;
-  args.tag = {step.number, problem.sum(), nullptr};
-  args.accumulate = !sum.enter;
-  args.workspace = call.arena.At(call.booking.workspace);
+  const PreparedTiles& tiles = call.booking.Of(step.index);
   for (int i = 0; i < kOperands; ++i) {
     const OperandStep& mine = step.operand[i];
     if (mine.enter && mine.from_slot >= 0 && !call.booking.in_place[i]) {
@@ -243,130 +312,89 @@ Status TileLoop::Compute(const Call& call, const Step& step) {
   }
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (!problem.Uses(operand)) continue;
     const OperandStep& mine = step.operand[i];
-    const auto slot = static_cast<size_t>(mine.slot);
-    const Role role = operation.of(operand);
-    if (problem.Reads(operand) && mine.enter) {
-      OOC_TRY(device_.Wait(compute_.get(), ready_[i][slot].get()));
+    if (problem.Reads(operand) && mine.enter && !call.booking.inner[i]) {
+      OOC_TRY(device_.Wait(compute_.get(), Ready(call, step, operand)));
     }
-    if (role == Role::kRead || role == Role::kSum) args.tile[i] = TileOf(call, step, operand);
   }
-  if (sum.enter) OOC_TRY(AwaitDrain(step, problem.sum()));
-  const bool fresh = step.operand[Index(Operand::kY)].enter;
-  if (fresh && problem.restores()) OOC_TRY(Restore(call, step));
-  OOC_TRY(device_.Run(compute_.get(), *call.booking.Of(step.index).executable, args));
-  if (sum.leave && problem.NeedsFinish()) OOC_TRY(Finish(call, step));
+  const OperandStep& dy = step.operand[Index(Operand::kY)];
+  if (dy.enter && problem.restores()) {
+    OOC_TRY(Restore(call, step, TileOf(call, step, Operand::kY), tiles.layout[Index(Operand::kY)],
+                    dy.box));
+  }
+  for (const PreparedPart& prepared : tiles.parts) OOC_TRY(RunPart(call, step, prepared));
+  const bool complete = step.operand[Index(problem.sum())].leave;
+  if (complete && problem.NeedsFinish()) OOC_TRY(Finish(call, step));
   for (int i = 0; i < kOperands; ++i) {
-    if (!problem.Reads(static_cast<Operand>(i))) continue;
-    const auto slot = static_cast<size_t>(step.operand[i].slot);
-    OOC_TRY(device_.Record(idle_[i][slot].get(), compute_.get()));
+    const auto operand = static_cast<Operand>(i);
+    if (!problem.Reads(operand) || call.booking.inner[i]) continue;
+    OOC_TRY(device_.Record(Idle(call, operand, step.operand[i].slot), compute_.get()));
   }
   return {};
+}
+
+// One engine's share of the step, behind what the others have enqueued.
+Status TileLoop::RunPart(const Call& call, const Step& step, const PreparedPart& prepared) {
+  const Part& part = prepared.part;
+  const Operation& operation = OperationOf(part.direction);
+  const OperandStep& sum = step.operand[Index(part.sum)];
+  RunArgs args;
+  args.tag = {step.number, part.sum, nullptr};
+  args.accumulate = !sum.enter;
+  args.workspace = call.arena.At(call.booking.workspace);
+  for (const Operand place : {Operand::kX, Operand::kW, Operand::kY, Operand::kBias}) {
+    const Role role = operation.of(place);
+    if (role != Role::kRead && role != Role::kSum) continue;
+    args.tile[Index(place)] = TileOf(call, step, part.Of(place));
+  }
+  if (prepared.own_dy) {
+    void* const dy = call.arena.At(call.booking.own_dy);
+    const bool counts_once = part.direction == Direction::kBackwardBias;
+    const Box box = counts_once
+                        ? OwnRowsOf(call.booking.problem, call.booking.candidate.tiling, step.index)
+                        : step.operand[Index(Operand::kY)].box;
+    OOC_TRY(Restore(call, step, dy, prepared.executable->layout(Operand::kY), box));
+    args.tile[Index(Operand::kY)] = dy;
+  }
+  if (sum.enter) OOC_TRY(AwaitDrain(call, step, part.sum));
+  return device_.Run(compute_.get(), *prepared.executable, args);
 }
 
 // Before computing writes a tile: what its slot held has left.
-Status TileLoop::AwaitDrain(const Step& step, Operand operand) {
-  const auto slot = static_cast<size_t>(step.operand[Index(operand)].slot);
-  return device_.Wait(compute_.get(), idle_[Index(operand)][slot].get());
-}
-
-// What the finishing pass writes beside the sum's own tile.
-Status TileLoop::PutMade(const Call& call, const Step& step, FinishArgs* args) {
-  const Problem& problem = call.booking.problem;
-  const auto made = [&](Operand operand, MadeTile* tile) -> Status {
-    if (!problem.Writes(operand)) return {};
-    tile->data = TileOf(call, step, operand);
-    tile->layout = &call.booking.Of(step.index).layout[Index(operand)];
-    return AwaitDrain(step, operand);
-  };
-  OOC_TRY(made(Operand::kZ, &args->made.z));
-  OOC_TRY(made(Operand::kSaved, &args->made.saved));
-  args->made.pool = problem.pool;
-  args->made.saving = problem.saving();
-  args->made.extent = problem.shape.out;
-  for (int s = 0; s < 3; ++s) {
-    args->made.y_origin[s] = step.operand[Index(Operand::kY)].box.origin[3 + s];
-    args->made.z_origin[s] = step.operand[Index(Operand::kZ)].box.origin[3 + s];
-  }
-  return {};
-}
-
-Status TileLoop::Restore(const Call& call, const Step& step) {
-  const Problem& problem = call.booking.problem;
-  const auto tile = [&](Operand operand) -> MadeTile {
-    if (!problem.Uses(operand)) return {};
-    return {TileOf(call, step, operand), &call.booking.Of(step.index).layout[Index(operand)]};
-  };
-  RestoreArgs args;
-  args.dy = TileOf(call, step, Operand::kY);
-  args.layout = &call.booking.Of(step.index).layout[Index(Operand::kY)];
-  args.box = step.operand[Index(Operand::kY)].box;
-  args.z = tile(Operand::kZ);
-  args.saved = tile(Operand::kSaved);
-  args.pool = problem.pool;
-  args.saving = problem.saving();
-  args.extent = problem.shape.out;
-  for (int s = 0; s < 3; ++s) {
-    args.z_origin[s] = step.operand[Index(Operand::kZ)].box.origin[3 + s];
-    const int64_t begin = step.operand[Index(Operand::kSaved)].box.origin[3 + s];
-    // Bytes along W; they hold whole units.
-    args.saved_origin[s] = s == 2 ? args.saving.ElementAt(begin) : begin;
-  }
-  args.tag = {step.number, Operand::kY, nullptr};
-  return device_.Restore(compute_.get(), args);
-}
-
-Status TileLoop::Finish(const Call& call, const Step& step) {
-  const Problem& problem = call.booking.problem;
-  const auto tile = [&](Operand operand) -> const void* {
-    return problem.Reads(operand) ? TileOf(call, step, operand) : nullptr;
-  };
-  FinishArgs args;
-  args.operand = problem.sum();
-  args.out = TileOf(call, step, problem.sum());
-  args.layout = &call.booking.Of(step.index).layout[Index(problem.sum())];
-  args.old = tile(Operand::kOld);
-  args.residual = tile(Operand::kResidual);
-  args.bias = tile(Operand::kBias);
-  args.scale = tile(Operand::kScale);
-  args.alpha = problem.alpha;
-  args.beta = problem.beta;
-  args.epilogue = problem.epilogue;
-  args.tag = {step.number, problem.sum(), nullptr};
-  OOC_TRY(PutMade(call, step, &args));
-  return device_.Finish(compute_.get(), args);
+Status TileLoop::AwaitDrain(const Call& call, const Step& step, Operand operand) {
+  if (call.booking.inner[Index(operand)]) return {};
+  return device_.Wait(compute_.get(), Idle(call, operand, step.operand[Index(operand)].slot));
 }
 
 Status TileLoop::Drain(const Call& call, const Step& step, Operand operand) {
   const int i = Index(operand);
   const OperandStep& mine = step.operand[i];
   const HostTensor& tensor = call.tensors[i];
-  const auto slot = static_cast<size_t>(mine.slot);
   Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, step, operand));
-  OOC_TRY(device_.Record(ready_[i][slot].get(), compute_.get()));
-  OOC_TRY(device_.Wait(drain_.get(), ready_[i][slot].get()));
+  OOC_TRY(device_.Record(Ready(call, step, operand), compute_.get()));
+  OOC_TRY(device_.Wait(drain_.get(), Ready(call, step, operand)));
   transfer.view = tensor.view;
   transfer.bounce = BounceOf(call, 1);
-  if (staging_.Serves(operand)) {
-    OOC_TRY(DrainStaged(transfer));
+  if (staging_.Serves(LaneNumber(call.link, operand))) {
+    OOC_TRY(DrainStaged(call, transfer));
   } else {
     OOC_TRY(device_.Drain(drain_.get(), transfer));
   }
   if (tensor.tier != Tier::kDevice) {
     call.stats->bytes_out += mine.box.ValidElements() * SizeOf(tensor.view.dtype);
   }
-  return device_.Record(idle_[i][slot].get(), drain_.get());
+  return device_.Record(Idle(call, operand, mine.slot), drain_.get());
 }
 
-Status TileLoop::DrainStaged(const Transfer& whole) {
+Status TileLoop::DrainStaged(const Call& call, const Transfer& whole) {
+  const size_t lane = LaneNumber(call.link, whole.operand);
   const Piece part{whole.box.valid_begin, whole.box.valid_end};
-  Cut cut = staging_.CutOf(whole.operand, part);
+  Cut cut = staging_.CutOf(lane, part);
   for (Piece piece; cut.Next(&piece);) {
     Transfer transfer = PieceOf(whole, part, piece);
-    OOC_ASSIGN(transfer.view, staging_.Give(whole.operand, piece));
+    OOC_ASSIGN(transfer.view, staging_.Give(lane, piece));
     OOC_TRY(device_.Drain(drain_.get(), transfer));
-    OOC_TRY(staging_.Given(whole.operand, drain_.get()));
+    OOC_TRY(staging_.Given(lane, drain_.get()));
   }
   return {};
 }

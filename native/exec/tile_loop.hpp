@@ -6,12 +6,14 @@
 //            the engine, finishes complete tiles
 //   drain    waits for what has been finished, then copies it to where it belongs
 //
-// Every operation, direction, placement and device goes through here.
+// Every operation, direction, placement and device goes through here. Of a chain the links of a
+// tile take their turns in each step: what one has finished is what the next one reads.
 #pragma once
 
 #include <functional>
+#include <vector>
 
-#include "exec/booking.hpp"
+#include "exec/chain_booking.hpp"
 #include "exec/feed.hpp"
 #include "memory/arena.hpp"
 
@@ -21,6 +23,17 @@ namespace oocdnn {
 struct RunStats {
   int64_t tiles = 0, bytes_in = 0, bytes_out = 0;
   double seconds = 0.0, fetch_seconds = 0.0, compute_seconds = 0.0, drain_seconds = 0.0;
+
+  // Of a run that came after this one.
+  void Add(const RunStats& next) {
+    tiles += next.tiles;
+    bytes_in += next.bytes_in;
+    bytes_out += next.bytes_out;
+    seconds += next.seconds;
+    fetch_seconds += next.fetch_seconds;
+    compute_seconds += next.compute_seconds;
+    drain_seconds += next.drain_seconds;
+  }
 };
 
 // Called between steps in the calling thread; false ends the run with kInterrupted.
@@ -44,6 +57,10 @@ class TileLoop {
   // and nothing of the call is still in flight.
   Status Run(const Booking& booking, const HostTensors& tensors, const Arena& arena, Slabs& slabs,
              const Progress& progress, RunStats* stats, Stream then = nullptr);
+  // The same with a chain, of whose links each has its own tensors.
+  Status Run(const ChainBooking& booking, const std::vector<HostTensors>& tensors,
+             const Arena& arena, Slabs& slabs, const Progress& progress, RunStats* stats,
+             Stream then = nullptr);
 
  private:
   static constexpr int kMaxDepth = 4;
@@ -56,28 +73,48 @@ class TileLoop {
   static constexpr int kMostAtOnce = 3;
   static constexpr double kShortStep = 1e-3;  // seconds
 
+  // One link of a call.
   struct Call {
     const Booking& booking;
     const HostTensors& tensors;
     const Arena& arena;
     RunStats* stats;
     bool waits;  // the host, for steps far behind
+    size_t link = 0;
+  };
+  using Calls = std::vector<Call>;
+  // Of each slot of a link's operands. ready: it holds what the next engine needs; idle: nobody
+  // reads or writes it any more.
+  struct Gates {
+    std::array<std::array<OwnedEvent, kMaxDepth>, kOperands> ready, idle;
   };
 
-  Status Loop(const Call& call, const Progress& progress);
+  Status RunAll(const Work& work, const Calls& calls, Slabs& slabs, const Progress& progress,
+                Stream then);
+  // Has gates for the operands that a link of that number may wait for.
+  Status MakeGates(size_t link, const std::array<bool, kOperands>& waits);
+  [[nodiscard]] Event Ready(const Call& call, const Step& step, Operand operand) const;
+  [[nodiscard]] Event Idle(const Call& call, Operand operand, int slot) const;
+  Status Loop(const Work& work, const Calls& calls, const Progress& progress);
   // `feed` goes on with what the step takes.
   Status Fetch(const Call& call, const Step& step, Feed* feed);
   Status FetchOperand(const Call& call, const Step& step, Operand operand, Feed* feed);
   // A transfer of a staged operand, of which `part` crosses the wire, piece by piece.
-  Status FetchStaged(const Transfer& whole, const Piece& part, Feed* feed);
-  Status DrainStaged(const Transfer& whole);
+  Status FetchStaged(const Call& call, const Transfer& whole, const Piece& part, Feed* feed);
+  Status DrainStaged(const Call& call, const Transfer& whole);
   Status MoveKept(const Call& call, const Step& step, Operand operand);
   Status Compute(const Call& call, const Step& step);
-  Status TakeStep(const Call& call, const Step& step, Feed* feed);
-  Status AwaitDrain(const Step& step, Operand operand);
+  Status RunPart(const Call& call, const Step& step, const PreparedPart& prepared);
+  Status TakeStep(const Calls& calls, const std::vector<Step>& steps, Feed* feed);
+  Status TakeLink(const Call& call, const Step& step, Feed* feed);
+  // Copies the z of a link to the x of the next one.
+  Status Relay(const Call& from, const Call& to, const Step& step, const Step& next);
+  Status AwaitDrain(const Call& call, const Step& step, Operand operand);
   Status Finish(const Call& call, const Step& step);
-  // Makes the step's tile of dy.
-  Status Restore(const Call& call, const Step& step);
+  Status FinishInner(const Call& call, const Step& step, FinishArgs args);
+  // Makes the step's tile of dy, or of what is valid of it in `box`.
+  Status Restore(const Call& call, const Step& step, void* dy, const TileLayout& layout,
+                 const Box& box);
   Status PutMade(const Call& call, const Step& step, FinishArgs* args);
   Status Drain(const Call& call, const Step& step, Operand operand);
   Status Quiesce(Status status);
@@ -95,8 +132,7 @@ class TileLoop {
   Device& device_;
   Staging staging_;
   OwnedStream fetch_, compute_, drain_;
-  // ready: the slot holds what the next engine needs; idle: nobody reads or writes it any more.
-  std::array<std::array<OwnedEvent, kMaxDepth>, kOperands> ready_, idle_;
+  std::vector<Gates> gates_;  // by link
   std::array<OwnedEvent, kMostAhead> stepped_;
   OwnedEvent begun_;                 // the caller's stream has come to this call
   std::array<OwnedEvent, 3> ended_;  // each stream has come to the end of a call

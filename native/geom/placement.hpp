@@ -31,7 +31,7 @@ struct Placement {
 
 // The placement words of a problem string; words without "@" are not looked at. An operand is named
 // by its place (x, w, y, b, scale, residual, old, z, saved) or as its direction calls it (dx, dw,
-// dy, db).
+// dy, db); those of Also are input, also_dw and also_db.
 Result<Placement> ParsePlacement(const std::string& text);
 
 // "x@pin w@dev": the operands that are said, by place; empty where none is.

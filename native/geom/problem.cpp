@@ -29,6 +29,9 @@ const char* Name(Operand operand, Direction direction) {
     case Operand::kOld: return "old";
     case Operand::kZ: return direction == Direction::kForward ? "z" : "dz";
     case Operand::kSaved: return "saved";
+    case Operand::kInput: return "x";
+    case Operand::kDw: return "dw";
+    case Operand::kDb: return "db";
   }
   return "?";
 }
@@ -49,8 +52,10 @@ Operand OutputOf(Direction direction) {
 
 Dims ConvShape::DimsOf(Operand operand, Direction direction) const {
   switch (operand) {
-    case Operand::kX: return {n, g, c, in[0], in[1], in[2]};
-    case Operand::kW: return {g, k, c, filter[0], filter[1], filter[2]};
+    case Operand::kX:
+    case Operand::kInput: return {n, g, c, in[0], in[1], in[2]};
+    case Operand::kW:
+    case Operand::kDw: return {g, k, c, filter[0], filter[1], filter[2]};
     case Operand::kY: return {n, g, k, out[0], out[1], out[2]};
     case Operand::kBias:
     case Operand::kScale: return {1, g, direction == Direction::kBackwardData ? c : k, 1, 1, 1};
@@ -58,6 +63,7 @@ Dims ConvShape::DimsOf(Operand operand, Direction direction) const {
     case Operand::kOld: return DimsOf(OutputOf(direction), direction);
     case Operand::kZ: return {n, g, k, pooled[0], pooled[1], pooled[2]};
     case Operand::kSaved: return {n, g, k, saved[0], saved[1], saved[2]};
+    case Operand::kDb: return {1, g, k, 1, 1, 1};
   }
   return {};
 }
@@ -104,6 +110,9 @@ bool Problem::Uses(Operand operand) const {
     case Operand::kOld: return beta != 0.0;
     case Operand::kZ: return passes_y();
     case Operand::kSaved: return saving().what != Saved::kNothing;
+    case Operand::kInput:
+    case Operand::kDw: return also.dw;
+    case Operand::kDb: return also.db;
   }
   return false;
 }

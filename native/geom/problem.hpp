@@ -49,7 +49,8 @@ enum class Activation : int {
 constexpr int kActivations = 7;
 
 // The tensors of a convolution. kX, kW, kY name a place, whatever the direction: in backward data
-// kX is dx and kY is dy. kOld is the output before the call (read where beta is not 0).
+// kX is dx and kY is dy. kOld is the output before the call (read where beta is not 0). kInput is x
+// itself where kX is dx, for dw's sake; it, kDw and kDb are those of Also.
 enum class Operand : int {
   kX = 0,
   kW = 1,
@@ -59,9 +60,12 @@ enum class Operand : int {
   kResidual = 5,
   kOld = 6,
   kZ = 7,
-  kSaved = 8
+  kSaved = 8,
+  kInput = 9,
+  kDw = 10,
+  kDb = 11
 };
-constexpr int kOperands = 9;
+constexpr int kOperands = 12;
 constexpr int Index(Operand operand) { return static_cast<int>(operand); }
 
 const char* Name(Direction direction);
@@ -103,6 +107,16 @@ struct Epilogue {
   }
 };
 
+// Backward data, and backward filter for db: the other gradients that its tiles yield, from the dy
+// that each of them restores anyway. dw and db are summed up on the device from tile to tile, so K
+// and C are never cut.
+struct Also {
+  bool dw = false, db = false;
+
+  bool operator==(const Also&) const = default;
+  [[nodiscard]] bool any() const { return dw || db; }
+};
+
 struct Problem {
   Direction direction = Direction::kForward;
   int rank = 2;  // spatial axes the user sees: 1 (W), 2 (H, W), 3 (D, H, W)
@@ -115,13 +129,16 @@ struct Problem {
   Pool pool;           // over the finished values; backward: of the forward pass, see restores()
   bool saves = false;  // forward: what backward needs leaves the device too, see saving()
   bool clips = false;  // backward: bits say where the forward pass's activation was flat
+  Also also;
   // Element strides of each operand in its six dimensions; any positive value (0 where the extent
   // is 1 is fine). Unused operands hold zeros.
   std::array<Dims, kOperands> stride{};
 
   [[nodiscard]] Dims DimsOf(Operand operand) const { return shape.DimsOf(operand, direction); }
-  // Whether y is only on the way: forward to z, its pool; backward from dz, see restores().
-  [[nodiscard]] bool passes_y() const { return pool.pools() || clips; }
+  // Whether y is only on the way: forward to z, its pool; backward from dz, see restores(). Where
+  // other gradients come along it always is, if only as a copy of dz, since db is summed from what
+  // is left of a tile of dy without the rows that others have too.
+  [[nodiscard]] bool passes_y() const { return pool.pools() || clips || also.any(); }
   // Backward: dy is made on the device, from dz and from what the forward pass saved.
   [[nodiscard]] bool restores() const { return direction != Direction::kForward && passes_y(); }
   // What the convolution itself computes, and what becomes of it: z where that is pooled.
@@ -139,7 +156,8 @@ struct Problem {
   [[nodiscard]] bool Has(Operand operand) const { return Uses(operand) && !Stays(operand); }
   [[nodiscard]] bool Writes(Operand operand) const {
     const bool saved = operand == Operand::kSaved && direction == Direction::kForward;
-    return operand == output() || (saved && Uses(operand));
+    const bool other = operand == Operand::kDw || operand == Operand::kDb;
+    return operand == output() || ((saved || other) && Uses(operand));
   }
   [[nodiscard]] bool Reads(Operand operand) const { return Has(operand) && !Writes(operand); }
   // Of the caller's elements (kSaved: bytes).

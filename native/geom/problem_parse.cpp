@@ -126,6 +126,8 @@ bool ReadEpilogue(std::string_view text, Draft& draft) {
   if (text == "bias") return !std::exchange(epilogue.bias, true);
   if (text == "saved") return !std::exchange(draft.problem.saves, true);
   if (text == "clipped") return !std::exchange(draft.problem.clips, true);
+  if (text == "dw") return !std::exchange(draft.problem.also.dw, true);
+  if (text == "db") return !std::exchange(draft.problem.also.db, true);
   if (text.find("pool") != text.npos) return ReadPool(text, draft);
   if (!text.starts_with(kResidual)) return ReadActivation(text, epilogue);
   text.remove_prefix(kResidual.size());
@@ -151,6 +153,9 @@ constexpr Word kWords[] = {
     {"ss:", "strides of scale", kStrides, ReadStrideWord<Operand::kScale>},
     {"rs:", "strides of residual", kStrides, ReadStrideWord<Operand::kResidual>},
     {"zs:", "strides of z", kStrides, ReadStrideWord<Operand::kZ>},
+    {"inputs:", "strides of x beside dx", kStrides, ReadStrideWord<Operand::kInput>},
+    {"dws:", "strides of dw", kStrides, ReadStrideWord<Operand::kDw>},
+    {"dbs:", "strides of db", kStrides, ReadStrideWord<Operand::kDb>},
     {"x", "shape of x", "sizes N, C, spatial such as x1x64x56x56", ReadSizes<&Draft::x, 0>},
     {"w", "shape of w", "sizes K, C / groups, taps such as w64x64x3x3", ReadSizes<&Draft::w, 0>},
     {"y", "shape of y", "sizes N, K, spatial such as y1x64x56x56", ReadSizes<&Draft::y, 0>},
@@ -176,7 +181,7 @@ constexpr Word kWords[] = {
     {"flip", "flip", "flip", ReadFlip},
     {"+", "",
      "+scale, +bias, +residual0.5, one of +relu +clip6 +elu1 +sigmoid +tanh +swish1, one of "
-     "+maxpool2 +avgpool2x3 +avgpoolin2, +saved or +clipped; each once",
+     "+maxpool2 +avgpool2x3 +avgpoolin2, +saved or +clipped, +dw, +db; each once",
      ReadEpilogue},
 };
 

@@ -18,6 +18,7 @@
 //   +saved                   fwd: what backward needs is saved
 //   +clipped                 backward of a relu: bits say where it was flat. With it, or a pool,
 //                            dy is made of dz, and of what was saved
+//   +dw +db                  bwd_data, bwd_filter (+db): these gradients come along, see Also
 //   x@pin w@dev              where an operand lives, see placement.hpp; passed over here
 //
 // What is left out is pad0 str1 dil1 grp1 f32 nchw alpha1 beta0 poolpad0 and a poolstr that is the
@@ -155,7 +156,9 @@ std::string ToString(const Problem& problem) {
   for (const std::string& word : StrideTexts(problem, rank)) text += ' ' + word;
   text += ScalarText(problem) + EpilogueText(problem.epilogue) + PoolText(problem.pool, rank);
   if (problem.saves) text += " +saved";
-  return problem.clips ? text + " +clipped" : text;
+  if (problem.clips) text += " +clipped";
+  if (problem.also.dw) text += " +dw";
+  return problem.also.db ? text + " +db" : text;
 }
 
 }  // namespace oocdnn

@@ -18,6 +18,28 @@ int OnlyDifference(const Box& a, const Box& b) {
   return found;
 }
 
+// Whether each tile of the operand is finished before the next begins.
+bool InOneGo(const Problem& problem, const Tiling& tiling, const LoopOrder& order,
+             Operand operand) {
+  bool reducing = false;
+  for (const Axis axis : order) {
+    if (tiling.Count(axis) <= 1) continue;
+    const bool reduction = !Moves(problem, operand, axis);
+    if (reducing && !reduction) return false;
+    reducing = reducing || reduction;
+  }
+  return true;
+}
+
+// Whether the axis moves all that is written.
+bool MovesAll(const Problem& problem, Axis axis) {
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (problem.Writes(operand) && !Moves(problem, operand, axis)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 // The content of their boxes depends on coordinates alone.
@@ -28,12 +50,9 @@ bool Rolls(const Problem& problem, Operand operand) {
 }
 
 bool IsLegal(const Problem& problem, const Tiling& tiling, const LoopOrder& order) {
-  bool reducing = false;
-  for (const Axis axis : order) {
-    if (tiling.Count(axis) <= 1) continue;
-    const bool reduction = IsReduction(problem, axis);
-    if (reducing && !reduction) return false;
-    reducing = reducing || reduction;
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (problem.Writes(operand) && !InOneGo(problem, tiling, order, operand)) return false;
   }
   return true;
 }
@@ -41,7 +60,7 @@ bool IsLegal(const Problem& problem, const Tiling& tiling, const LoopOrder& orde
 LoopOrder DefaultOrder(const Problem& problem) {
   LoopOrder order{Axis::kN, Axis::kG, Axis::kK, Axis::kC, Axis::kD, Axis::kH, Axis::kW};
   std::stable_partition(order.begin(), order.end(),
-                        [&](Axis axis) { return !IsReduction(problem, axis); });
+                        [&](Axis axis) { return MovesAll(problem, axis); });
   return order;
 }
 

@@ -15,7 +15,9 @@ enum class Kind { kActivation, kFilter, kVector };
 
 Kind KindOf(const Problem& problem, Operand operand) {
   switch (operand) {
-    case Operand::kW: return Kind::kFilter;
+    case Operand::kW:
+    case Operand::kDw: return Kind::kFilter;
+    case Operand::kDb:
     case Operand::kBias:
     case Operand::kScale: return Kind::kVector;
     case Operand::kResidual:

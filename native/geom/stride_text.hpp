@@ -3,7 +3,8 @@
 //
 //   nchw, nhwc     (ncw, nwc, ncdhw, ndhwc) one word for x, y and what has their shape; the filter,
 //                  bias and scale are dense whatever it says
-//   ws:nhwc        one operand's own layout: ws xs ys zs bs ss rs (b, scale, residual)
+//   ws:nhwc        one operand's own layout: ws xs ys zs bs ss rs (b, scale, residual), and of
+//                  those of Also inputs dws dbs
 //   xs:48x16x4x1   element strides, one per axis of the array (b and scale have one axis)
 //   xs:96x0x48x..  six of them, in the order of Problem, where groups and channels do not merge
 //
@@ -26,9 +27,10 @@ struct StrideWord {
   const char* prefix;
 };
 constexpr StrideWord kStrideWords[] = {
-    {Operand::kX, "xs:"},    {Operand::kW, "ws:"},     {Operand::kY, "ys:"},
-    {Operand::kBias, "bs:"}, {Operand::kScale, "ss:"}, {Operand::kResidual, "rs:"},
-    {Operand::kZ, "zs:"},
+    {Operand::kX, "xs:"},    {Operand::kW, "ws:"},         {Operand::kY, "ys:"},
+    {Operand::kBias, "bs:"}, {Operand::kScale, "ss:"},     {Operand::kResidual, "rs:"},
+    {Operand::kZ, "zs:"},    {Operand::kInput, "inputs:"}, {Operand::kDw, "dws:"},
+    {Operand::kDb, "dbs:"},
 };
 
 // The name of a memory order for `rank` spatial axes, e.g. "nhwc" for 2.

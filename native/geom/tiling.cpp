@@ -16,14 +16,17 @@ constexpr std::array<int, 6> kFilterAxes{1, 2, 3, kNone, kNone, kNone};
 
 std::array<int, 6> AxesOf(const Problem& problem, Operand operand) {
   switch (operand) {
-    case Operand::kX: return kActivationInAxes;
-    case Operand::kW: return kFilterAxes;
+    case Operand::kX:
+    case Operand::kInput: return kActivationInAxes;
+    case Operand::kW:
+    case Operand::kDw: return kFilterAxes;
     case Operand::kY:
     case Operand::kZ:
     case Operand::kSaved: return kActivationOutAxes;
     case Operand::kBias:
     case Operand::kScale:
       return {kNone, 1, problem.direction == Direction::kBackwardData ? 3 : 2, kNone, kNone, kNone};
+    case Operand::kDb: return {kNone, 1, 2, kNone, kNone, kNone};
     case Operand::kResidual:
     case Operand::kOld: return AxesOf(problem, problem.sum());
   }
@@ -194,7 +197,8 @@ SpatialTile SpatialTileOf(const Problem& problem, const Tiling& tiling, int s, i
 
 Rows RowsOf(const Problem& problem, Operand operand, const SpatialTile& tile) {
   switch (operand) {
-    case Operand::kX: return tile.x;
+    case Operand::kX:
+    case Operand::kInput: return tile.x;
     case Operand::kZ: return tile.z;
     case Operand::kSaved: return tile.saved;
     case Operand::kResidual:
@@ -202,6 +206,8 @@ Rows RowsOf(const Problem& problem, Operand operand, const SpatialTile& tile) {
     default: return tile.y;
   }
 }
+
+bool IsChannels(Axis axis) { return axis == Axis::kK || axis == Axis::kC; }
 
 // Of tiles of a cut axis, see MakeTiling.
 int64_t WholeUnits(const Problem& problem, Axis axis, int64_t length) {
@@ -301,8 +307,10 @@ Tiling MakeTiling(const Problem& problem, const AxisArray& length, bool padding_
   Tiling tiling;
   tiling.extent = ExtentsOf(problem);
   for (int i = 0; i < kAxes; ++i) {
+    const int64_t least =
+        problem.also.any() && IsChannels(static_cast<Axis>(i)) ? tiling.extent[i] : 1;
     tiling.length[i] =
-        std::clamp<int64_t>(length[i], std::min<int64_t>(1, tiling.extent[i]), tiling.extent[i]);
+        std::clamp<int64_t>(length[i], std::min(least, tiling.extent[i]), tiling.extent[i]);
   }
   for (int s = 0; s < 3; ++s) {
     const int i = Index(Axis::kD) + s;

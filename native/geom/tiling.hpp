@@ -69,7 +69,7 @@ AxisArray ExtentsOf(const Problem& problem);
 // A tiling with these tile lengths. Lengths are clamped to [1, extent]; on cut spatial axes of
 // backward data they are rounded up to a multiple of the stride, so that all tiles have one phase,
 // where dy is restored also of the pool's, and on a cut axis along which bits lie so that those of
-// a tile begin with a whole byte.
+// a tile begin with a whole byte. Where other gradients come along K and C are whole (see Also).
 // `padding_as_data` asks for it on every spatial axis, and for pad 0 (engines that take no other).
 Tiling MakeTiling(const Problem& problem, const AxisArray& length, bool padding_as_data);
 Tiling WholeTiling(const Problem& problem, bool padding_as_data);
@@ -98,6 +98,8 @@ struct Box {
 // The box of `operand` that tile `index` reads or writes. Its extent is that of the tile's shape,
 // TileShape(...).DimsOf(operand) (backward data's dx box may be wider than what it drains).
 // Of what is saved a tile drains each element once, whatever it shares with others on the device.
+// Of x, where dw comes along, those rows are valid that are the tile's own of dx: each is in one
+// tile, which has all the rows of dy that it meets.
 Box RegionOf(const Problem& problem, const Tiling& tiling, Operand operand, const TileIndex& index);
 
 }  // namespace oocdnn

@@ -187,6 +187,37 @@ Status CheckPool(const Problem& problem) {
   return {};
 }
 
+// Rows of dy in the padding alone would be in no tile, since they reach no dx.
+Status CheckPadsOfDb(const ConvShape& shape) {
+  for (int s = 0; s < 3; ++s) {
+    const int64_t most = std::max(shape.pad_before[s], shape.pad_after[s]);
+    if (most < shape.Reach(s)) continue;
+    return Error(Code::kUnsupported,
+                 "+db on axis %s: padding %lld is not below the filter's reach %lld; compute db "
+                 "apart",
+                 kSpatialNames[s], static_cast<long long>(most),
+                 static_cast<long long>(shape.Reach(s)));
+  }
+  return {};
+}
+
+Status CheckAlso(const Problem& problem) {
+  if (!problem.also.any()) return {};
+  const bool data = problem.direction == Direction::kBackwardData;
+  const bool filter = problem.direction == Direction::kBackwardFilter && !problem.also.dw;
+  if (!data && !filter) {
+    return Error(Code::kInvalidProblem,
+                 "+dw goes with bwd_data only, and +db with that or bwd_filter, not with %s",
+                 Name(problem.direction));
+  }
+  if (problem.alpha != 1.0 || problem.beta != 0.0 || !problem.epilogue.empty()) {
+    return Error(Code::kUnsupported,
+                 "+dw and +db with alpha %g, beta %g or an epilogue: compute the gradients apart",
+                 problem.alpha, problem.beta);
+  }
+  return data && problem.also.db ? CheckPadsOfDb(problem.shape) : Status();
+}
+
 // Whether two indices of a tensor may share an address, decided the safe way: sorted by stride,
 // each dimension must step over the span of all faster ones.
 bool MayOverlap(const Dims& dims, const Dims& stride) {
@@ -247,6 +278,7 @@ Status Validate(const Problem& problem) {
   for (int s = 0; s < 3; ++s) OOC_TRY(CheckAxis(problem.shape, s));
   for (int s = 0; s < 3 - problem.rank; ++s) OOC_TRY(CheckUnseen(problem.shape, s));
   OOC_TRY(CheckPool(problem));
+  OOC_TRY(CheckAlso(problem));
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (operand == Operand::kOld || !problem.Has(operand)) continue;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <mutex>
@@ -101,6 +102,7 @@ Context::~Context() {
   }
   if (room_ != nullptr) static_cast<void>(room_->loop.Settle());
   plans_.Clear();
+  chains_.Clear();
   prescribed_.clear();
   slabs_.reset();
   arena_.reset();
@@ -115,6 +117,8 @@ Status Context::EnterProcess() {
   room_ = std::move(room);
   return {};
 }
+
+TileLoop& Context::Loop() { return room_->loop; }
 
 Status Context::Settle() { return room_->loop.Settle(); }
 
@@ -148,14 +152,15 @@ InPlace Context::InPlaceOf(const Problem& problem, const HostTensors& tensors,
   InPlace in_place{};
   if (!OnDevice(problem, home)) return in_place;
   const auto alignment = static_cast<uintptr_t>(stack_.device->capabilities().tile_alignment);
-  for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY, Operand::kResidual,
-                                Operand::kOld, Operand::kZ, Operand::kSaved}) {
+  for (const Operand operand :
+       {Operand::kX, Operand::kW, Operand::kY, Operand::kResidual, Operand::kOld, Operand::kZ,
+        Operand::kSaved, Operand::kInput, Operand::kDw}) {
     const auto address = reinterpret_cast<uintptr_t>(tensors[Index(operand)].view.data);
     in_place[Index(operand)] = problem.Has(operand) && address % alignment == 0;
   }
   const Operand output = problem.output();
   if (problem.flip) {
-    in_place[Index(Operand::kW)] = false;
+    in_place[Index(Operand::kW)] = in_place[Index(Operand::kDw)] = false;
     if (output == Operand::kW) {
       in_place[Index(Operand::kOld)] = in_place[Index(Operand::kResidual)] = false;
     }
@@ -239,13 +244,16 @@ Status Context::Run(const Problem& problem, const HostTensors& operands, void* s
 // with what there is, and say who holds what if that fails too.
 Status Context::RunWithin(const Call& call, int64_t budget) {
   const int64_t allocations = call.arena.allocations(), prepared = prepared_;
+  std::chrono::duration<double> planning{};
   // With all operands on the device the caller's stream need not wait for the host.
   const Stream then = OnDevice(call.problem, call.terms.home) ? call.caller : nullptr;
   Status short_of;
   for (int64_t aim = budget; aim >= kLeastBudget;) {
     Terms terms = call.terms;
     terms.budget = aim;
+    const auto begin = std::chrono::steady_clock::now();
     Result<PlanPointer> plan = Lookup(call.problem, terms);
+    planning += std::chrono::steady_clock::now() - begin;
     if (!plan.ok()) {
       if (short_of.ok()) return std::move(plan).status();
       return std::move(short_of).With(
@@ -263,10 +271,11 @@ Status Context::RunWithin(const Call& call, int64_t budget) {
     stats_.prepared = prepared_ - prepared;
     stats_.budget_bytes = budget;
     stats_.predicted_seconds = report.cost.seconds;
+    stats_.planning_seconds = planning.count();
     for (int i = 0; i < kAxes; ++i) {
       stats_.split[i] = report.booking.candidate.tiling.Count(static_cast<Axis>(i));
     }
-    stats_.engine = report.booking.usual.executable->engine();
+    stats_.engine = report.booking.usual.executable().engine();
     if (status.code() != Code::kOutOfMemory) return status;
 
     // Staging shrinks with the tiles; device memory is asked for once more, within what is free.
@@ -305,6 +314,7 @@ Status Context::Release() {
   arena_->Release();
   arena_->ForgetPeak();
   slabs_->Release();
+  between_ = {};
   return {};
 }
 

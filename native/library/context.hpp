@@ -16,6 +16,7 @@
 #include "geom/placement.hpp"
 #include "library/backends.hpp"
 #include "library/calibrate.hpp"
+#include "library/chain_planner.hpp"
 #include "library/plan_memory.hpp"
 #include "library/plan_report.hpp"
 #include "library/planning.hpp"
@@ -45,7 +46,7 @@ std::string PlanFileOf(const ContextOptions& options);
 struct CallStats {
   RunStats run;
   int64_t peak_device_bytes = 0, device_allocations = 0, prepared = 0, budget_bytes = 0;
-  double predicted_seconds = 0.0;
+  double predicted_seconds = 0.0, planning_seconds = 0.0;
   AxisArray split{};
   std::string engine;
 };
@@ -73,6 +74,10 @@ class Context {
   Status Run(const Problem& problem, const HostTensors& operands, void* stream,
              const Progress& progress, const Scratch& scratch = {},
              int64_t workspace = kLimitOfContext);
+  // Runs a chain (geom/chain.hpp) of problems in the order in which they are computed, of each
+  // which with its tensors; those between two links are not looked at, but for their strides.
+  Status RunChain(const std::vector<Problem>& problems, const std::vector<HostTensors>& operands,
+                  void* stream, const Progress& progress, int64_t workspace = kLimitOfContext);
   // Plans without running. Operands are in pageable memory, or on the device, aligned, where the
   // placement says so.
   Result<PlanSummary> Plan(const Problem& problem, const Placement& placement = {});
@@ -128,6 +133,7 @@ class Context {
   Status Open();
   // Makes the room anew in a forked child. With the turn held, like all below.
   Status EnterProcess();
+  TileLoop& Loop();
   Status Settle();  // waits for what runs
   const Profile& ProfileFor(const Problem& problem);
   MachineProfile& Machine();
@@ -180,6 +186,26 @@ class Context {
   [[nodiscard]] int64_t BudgetOf(const HostTensors& tensors) const;
   Status RunWithin(const Call& call, int64_t budget);
 
+  using ChainPointer = std::shared_ptr<const std::vector<ChainSection>>;
+  struct ChainCall {
+    Stream caller = nullptr, then = nullptr;
+    const Progress& progress;
+    int64_t budget = 0, workspace = kNoLimit;
+  };
+  Result<std::vector<HostTensors>> LocateChain(const std::vector<Problem>& problems,
+                                               const std::vector<HostTensors>& operands);
+  Result<ChainPointer> LookupChain(const std::vector<Problem>& problems,
+                                   const std::vector<HostTensors>& tensors, int64_t budget,
+                                   int64_t workspace);
+  Result<HostTensor> Between(const Problem& problem, size_t section);
+  Status RunSection(const ChainSection& section, const std::vector<Problem>& problems,
+                    const std::vector<HostTensors>& tensors, const ChainCall& call);
+  Status RunSections(const std::vector<ChainSection>& sections,
+                     const std::vector<Problem>& problems, std::vector<HostTensors> tensors,
+                     const ChainCall& call);
+  Status RunChainWithin(const std::vector<Problem>& problems,
+                        const std::vector<HostTensors>& tensors, ChainCall call);
+
   ContextOptions options_;
   DeviceStack stack_;
   int64_t budget_ = 0;
@@ -193,8 +219,33 @@ class Context {
   static constexpr size_t kPlansKept = 64;
   Recent<std::string, PlanPointer> plans_{kPlansKept};
   std::map<std::string, PlanPointer> prescribed_;  // by UsePlan, which come first
+  static constexpr size_t kChainsKept = 8;
+  Recent<std::string, ChainPointer> chains_{kChainsKept};
+  struct Shelf {
+    std::unique_ptr<HostMemory> pinned;
+    std::unique_ptr<char[]> plain;  // where so much is not to be pinned, or cannot be
+    int64_t bytes = 0;
+    [[nodiscard]] void* data() const { return pinned != nullptr ? pinned->data() : plain.get(); }
+  };
+  Status MakeRoom(Shelf* shelf, int64_t bytes);
+  std::array<Shelf, 2> between_;  // what sections of a chain leave for each other
   int64_t prepared_ = 0;
   CallStats stats_;
 };
+
+// A device that tries engines out does so in memory of its own, and so are plans tried: they have
+// the arena's meanwhile.
+template <class Make>
+auto Context::BesideArena(const Make& make) -> decltype(make()) {
+  const bool tries =
+      stack_.device->capabilities().tries_engines || options_.planning == Planning::kMeasure;
+  const int64_t held = tries ? arena_->bytes() : 0;
+  if (held == 0) return make();
+  OOC_TRY(Settle());
+  arena_->Release();
+  auto made = make();
+  static_cast<void>(arena_->Reserve(held));  // if that fails, the call that needs it says so
+  return made;
+}
 
 }  // namespace oocdnn

@@ -75,21 +75,6 @@ MachineProfile& Context::Machine() {
   return *profile_;
 }
 
-// A device that tries engines out does so in memory of its own, and so are plans tried: they have
-// the arena's meanwhile.
-template <class Make>
-auto Context::BesideArena(const Make& make) -> decltype(make()) {
-  const bool tries =
-      stack_.device->capabilities().tries_engines || options_.planning == Planning::kMeasure;
-  const int64_t held = tries ? arena_->bytes() : 0;
-  if (held == 0) return make();
-  OOC_TRY(Settle());
-  arena_->Release();
-  auto made = make();
-  static_cast<void>(arena_->Reserve(held));  // if that fails, the call that needs it says so
-  return made;
-}
-
 Result<PlanReport> Context::ChoosePlan(const PlanRequest& request) {
   const Profile& profile = ProfileFor(request.problem);
   if (request.in_place != InPlace{}) return ChooseInCore(request, profile);
@@ -107,21 +92,21 @@ Result<PlanReport> Context::ChooseInCore(const PlanRequest& request, const Profi
     const Code code = made.status().code();
     return code == Code::kOutOfMemory || code == Code::kUnsupported;
   };
+  const bool timed = device.capabilities().tries_engines || request.measure;
   if (request.workspace == kNoLimit) {
-    Result<PlanReport> whole = PlanInPlace(device, picky, profile, Batch::kWhole, &prepared_);
+    Result<PlanReport> whole =
+        PlanInPlace(device, picky, profile, {.divided = false, .timed = timed}, &prepared_);
     if (!refused(whole)) return whole;
   }
-  const bool timed = device.capabilities().tries_engines || request.measure;
-  Result<PlanReport> parts = timed
-                                 ? PlanInPlace(device, request, profile, Batch::kTimed, &prepared_)
-                                 : PlanInPlace(device, picky, profile, Batch::kDivided, &prepared_);
+  Result<PlanReport> parts = PlanInPlace(device, timed ? request : picky, profile,
+                                         {.divided = true, .timed = timed}, &prepared_);
   if (parts.ok() ? parts->CopiesNoSamples() : !refused(parts)) return parts;
   Result<PlanReport> tiles = PlanAndTime(device, request, profile, &prepared_);
   if (parts.ok()) {
     return tiles.ok() && Beats(tiles.value(), parts.value()) ? std::move(tiles) : std::move(parts);
   }
   if (tiles.ok() || tiles.status().code() != Code::kOutOfMemory) return tiles;
-  Result<PlanReport> rest = PlanInPlace(device, request, profile, Batch::kDivided, &prepared_);
+  Result<PlanReport> rest = PlanInPlace(device, request, profile, {.divided = true}, &prepared_);
   return rest.ok() ? std::move(rest) : std::move(tiles);
 }
 
@@ -351,6 +336,7 @@ Result<std::string> Context::Calibrate(const Progress& progress) {
   OOC_TRY(Settle());
   arena_->Release();
   plans_.Clear();  // which rest on what was known
+  chains_.Clear();
   MachineProfile& profile = Machine();
   OOC_TRY(profile.Complete(progress).With("measuring this machine"));
   return profile.file();
@@ -366,6 +352,7 @@ Result<Refinement> Context::Refine(const Problem& problem,
   Result<Refinement> made = Machine().Refine(plan->request, plan->booking.candidate, busy_seconds);
   if (!made.ok()) return std::move(made).status().With(ToString(problem));
   plans_.Clear();  // which rest on what was known
+  chains_.Clear();
   return made;
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/checked.hpp"
 #include "library/time_run.hpp"
 #include "model/cuts.hpp"
 #include "model/footprint.hpp"
@@ -14,8 +15,9 @@
 namespace oocdnn {
 namespace {
 
-// What is predicted to be so much slower than a plan that was timed is not worth a try.
-constexpr double kFarSlower = 1.5;
+// What is predicted to be so much slower than a plan that was timed is not worth a try. A whole on
+// another engine is known less well: profiles hold 3x3 filters of many channels.
+constexpr double kFarSlower = 1.5, kFarSlowerWhole = 4.0;
 
 Status CheckIndexable(const PlanRequest& request, const Candidate& candidate) {
   const Problem& problem = request.problem;
@@ -57,7 +59,7 @@ class InPlacePlans {
   // Samples of the parts, the whole first.
   [[nodiscard]] Result<std::vector<int64_t>> Sizes() const {
     const int64_t samples = request_.problem.shape.n;
-    if (batch_ == Batch::kWhole || samples > kMostSamples) return std::vector<int64_t>{samples};
+    if (!batch_.divided || samples > kMostSamples) return std::vector<int64_t>{samples};
     OOC_ASSIGN(std::vector<int64_t> sizes, MicroBatchSizes(BatchPolicy::kPowersOfTwo, samples));
     std::reverse(sizes.begin(), sizes.end());
     return sizes;
@@ -69,13 +71,15 @@ class InPlacePlans {
   }
 
   [[nodiscard]] bool WorthTrying(const Cost& cost) const {
-    if (batch_ != Batch::kTimed) return Faster(cost);
-    return !best_ || cost.seconds < kFarSlower * best_->cost.seconds;
+    if (!batch_.timed) return Faster(cost);
+    const double far = batch_.divided ? kFarSlower : kFarSlowerWhole;
+    return !best_ || cost.seconds < far * best_->cost.seconds;
   }
 
   Status Try(const Candidate& candidate) {
     const Tiling& tiling = candidate.tiling;
     OOC_TRY(CheckIndexable(request_, candidate));
+    OOC_TRY(CheckReproducible(request_));
     if (request_.reproducible &&
         !KeepsSummationOrder(request_.problem, tiling.length, CountsOf(tiling))) {
       return Error(Code::kUnsupported, "a divided batch is summed up in another order");
@@ -86,31 +90,51 @@ class InPlacePlans {
     if (!booking.ok()) return Missed(std::move(booking).status(), predicted.seconds);
     PlanReport report;
     report.booking = std::move(booking).value();
-    if (batch_ == Batch::kTimed) {
-      report.run_seconds = TimeRun(device_, report.booking, request_.budget);
-      if (report.run_seconds == 0.0) OOC_TRY(PrepareUntimed(candidate, &report.booking));
-    }
+    if (batch_.timed) OOC_TRY(TimeIt(candidate, &report));
     report.request = PricedInPlace(request_, report.booking.in_place);
     report.cost = PriceOf(report.request, candidate, profile_, report.run_seconds);
     report.cost.device_bytes = report.booking.bytes;
-    past_ = batch_ == Batch::kTimed && larger_ > 0.0 && report.cost.seconds > larger_ &&
-            !WorthTrying(report.cost);
+    past_ =
+        batch_.timed && larger_ > 0.0 && report.cost.seconds > larger_ && !WorthTrying(report.cost);
     larger_ = report.cost.seconds;
     if (Faster(report.cost)) best_ = std::move(report);
     return {};
   }
 
+  // What cannot be timed is only worth its prediction where no way of computing is left out.
+  Status TimeIt(const Candidate& candidate, PlanReport* report) {
+    report->run_seconds = TimeRun(device_, report->booking, request_.budget);
+    if (report->run_seconds > 0.0) return {};
+    if (!batch_.divided) {
+      report->run_seconds = SecondsByPart(candidate);
+      return {};
+    }
+    PlanRequest picky = hoped_;
+    picky.first_choice = true;
+    OOC_ASSIGN(report->booking, Prepare(picky, candidate));
+    return {};
+  }
+
+  // Of the whole, from the largest part by halves that can be timed; 0: from none.
+  double SecondsByPart(const Candidate& whole) {
+    const int64_t samples = request_.problem.shape.n;
+    int64_t bytes = 0;
+    for (int i = 0; i < kOperands; ++i) {
+      const auto operand = static_cast<Operand>(i);
+      if (request_.problem.Uses(operand)) bytes = Add(bytes, request_.problem.BytesOf(operand));
+    }
+    int64_t part = samples;
+    while (part > 1 && bytes / samples * part > request_.budget / 2) part = CeilDiv(part, 2);
+    if (part == samples) return 0.0;
+    const Result<Booking> booking = Prepare(hoped_, DividedCandidate(request_, whole.engine, part));
+    if (!booking.ok()) return 0.0;
+    const double seconds = TimeRun(device_, booking.value(), request_.budget);
+    return seconds * static_cast<double>(samples) / static_cast<double>(part);
+  }
+
   Result<Booking> Prepare(const PlanRequest& request, const Candidate& candidate) {
     ++prepared_;
     return Book(device_, request, candidate, request_.budget);
-  }
-
-  // What cannot be timed is only worth its prediction where no way of computing is left out.
-  Status PrepareUntimed(const Candidate& candidate, Booking* booking) {
-    PlanRequest picky = hoped_;
-    picky.first_choice = true;
-    OOC_ASSIGN(*booking, Prepare(picky, candidate));
-    return {};
   }
 
   // Who asks for the first choice alone has other ways than an engine that is far slower.

@@ -15,15 +15,18 @@ PlanRequest PricedInPlace(const PlanRequest& request, const InPlace& in_place);
 // the batch.
 PlanRequest PricedFor(const PlanRequest& request, const Candidate& candidate);
 
-// How a batch is looked at: as a whole; divided too; divided too, with runs of the parts timed.
-enum class Batch : uint8_t { kWhole, kDivided, kTimed };
+// How a batch is looked at: as a whole alone, or divided too; and whether runs are timed.
+struct Batch {
+  bool divided = false, timed = false;
+};
 
 // The best plan that cuts nothing but the batch, its copies of what does not lie as the engine
 // wants it included: on the engine that is predicted to be the fastest of those that serve within
 // the budget and the limit of workspace, and in the fewest parts; or whatever is the fastest of
-// those that are timed. kUnsupported where a tensor is too large for one tile, kOutOfMemory where
-// the budget is; and for a request of the first choice alone, rather than an engine that is far
-// slower than one without room. `prepared` counts engine preparations.
+// those that are timed. A whole that has no room to be timed is judged by a part of its batch.
+// kUnsupported where a tensor is too large for one tile, kOutOfMemory where the budget is; and for
+// a request of the first choice alone, rather than an engine that is far slower than one without
+// room. `prepared` counts engine preparations.
 Result<PlanReport> PlanInPlace(Device& device, const PlanRequest& request, const Profile& profile,
                                Batch batch, int64_t* prepared);
 

@@ -1,16 +1,12 @@
 // Convolutions whose sums are long enough for an engine's full rate at their number of channels.
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "base/checked.hpp"
-#include "base/log.hpp"
 #include "library/measure.hpp"
 #include "library/rig.hpp"
 #include "library/stopwatch.hpp"
-#include "memory/block.hpp"
 #include "memory/owners.hpp"
 #include "model/profile_rates.hpp"
 
@@ -25,24 +21,10 @@ constexpr int64_t kFew = 64, kMany = 512, kMost = 2048;
 // cuDNN is up to a tenth faster still than at a quarter of that.
 constexpr int64_t kRows = 56, kGrowth = 8, kMostRows = kRows * kGrowth * kGrowth;
 constexpr int64_t kGrowthOfAll = 4, kMostRowsOfAll = kMostRows * kGrowthOfAll;
-// Random numbers come in blocks of so many.
-constexpr int64_t kBlock = 1 << 18;
 constexpr double kLongEnough = 1e-3;  // seconds of a run
 // Seconds of a run that somebody waits for and of any other, and of a few runs.
 constexpr double kTooLong = 10e-3, kTooLongEver = 40e-3, kEnough = 10e-3;
 constexpr double kFast = 1e13;  // operations per second from which on the tile's size matters
-
-// A block of random numbers, again and again; `count` is a multiple of it.
-void Randomize(float* numbers, int64_t count) {
-  uint32_t state = 1;
-  for (int64_t i = 0; i < kBlock; ++i) {
-    state = state * 1664525u + 1013904223u;
-    numbers[i] = static_cast<float>(state >> 8) * 0x1p-24f - 0.5f;
-  }
-  for (int64_t i = kBlock; i < count; i += kBlock) {
-    std::memcpy(numbers + i, numbers, kBlock * sizeof(float));
-  }
-}
 
 struct TimedTile {
   TileSize size{};
@@ -133,34 +115,11 @@ class Tiles {
   std::optional<TimedTile> Time(int engine, int64_t channels, int64_t rows) {
     const auto rig =
         Rig::Make(device_, engine, SampleFor(channels, rows), limit_, Timed::kArithmetic);
-    if (!rig.ok() || !Fill(*rig.value()).ok()) return std::nullopt;
+    if (!rig.ok()) return std::nullopt;
     const auto run = [&](Span* span) { return rig.value()->Run(stream_, span); };
     return TimedTile{{channels, channels * rows * kWidth},
                      rig.value()->operations(),
                      BestOf(device_, stream_, run, kEnough)};
-  }
-
-  // Elements of the largest tensor, an image of few channels or a filter of many.
-  [[nodiscard]] int64_t Largest() const {
-    return std::max(kFew * most_rows_ * kWidth, kMost * kMost * 9);
-  }
-
-  // With numbers, where the device's own clock depends on them.
-  Status Fill(Rig& rig) {
-    if (device_.capabilities().reads_host) return {};
-    if (!numbers_) {
-      const int64_t count = RoundUp(Largest(), kBlock);
-      const auto bytes = count * static_cast<int64_t>(sizeof(float));
-      numbers_.emplace(device_, device_.AllocateHost(bytes), bytes, &Device::FreeHost);
-      if (numbers_->get() != nullptr) Randomize(reinterpret_cast<float*>(numbers_->get()), count);
-    }
-    if (numbers_->get() == nullptr) return {};
-    Status status = rig.Fill(stream_, numbers_->get());
-    if (!status.ok()) {
-      Log(LogLevel::kDebug, "no numbers to measure with: %s", status.message().c_str());
-      static_cast<void>(device_.SynchronizeStream(stream_));  // what was enqueued uses the rig
-    }
-    return status;
   }
 
   Device& device_;
@@ -171,7 +130,6 @@ class Tiles {
   const int64_t limit_;
   Stream stream_;
   Profile& profile_;
-  std::optional<Block> numbers_;  // made for the first tile that is timed
 };
 
 // The channels of further tiles.

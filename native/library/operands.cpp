@@ -69,9 +69,17 @@ bool SameStorage(const HostTensor& a, const HostTensor& b) {
          first.st_ino == second.st_ino;
 }
 
-bool Overlap(const Problem& problem, const HostTensors& tensors, Operand a, Operand b) {
-  if (!SameStorage(tensors[Index(a)], tensors[Index(b)])) return false;
-  const Range first = RangeOf(problem, tensors, a), second = RangeOf(problem, tensors, b);
+// An operand of a call.
+struct Member {
+  const Problem& problem;
+  const HostTensors& tensors;
+  Operand operand;
+};
+
+bool Overlap(const Member& a, const Member& b) {
+  if (!SameStorage(a.tensors[Index(a.operand)], b.tensors[Index(b.operand)])) return false;
+  const Range first = RangeOf(a.problem, a.tensors, a.operand);
+  const Range second = RangeOf(b.problem, b.tensors, b.operand);
   return first.begin < second.end && second.begin < first.end;
 }
 
@@ -158,11 +166,13 @@ Status ScaleOnDevice(Device& device, Arena& arena, const TensorView& view, Opera
 }
 
 // Nothing that is written shares memory with anything else.
-Status CheckOutput(const Problem& problem, const HostTensors& tensors, Operand output) {
+Status CheckOutput(const Problem& problem, const HostTensors& tensors, Operand output,
+                   const Inner& inner) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (operand == Operand::kOld || operand == output || !problem.Has(operand)) continue;
-    if (!Overlap(problem, tensors, operand, output)) continue;
+    const bool other = operand != Operand::kOld && operand != output && !inner[i];
+    if (!other || !problem.Has(operand)) continue;
+    if (!Overlap({problem, tensors, operand}, {problem, tensors, output})) continue;
     if (InPlaceResidual(problem, tensors, operand, output)) continue;
     return Error(Code::kInvalidProblem,
                  "%s overlaps %s; a convolution cannot run in place, pass another output",
@@ -171,42 +181,9 @@ Status CheckOutput(const Problem& problem, const HostTensors& tensors, Operand o
   return {};
 }
 
-}  // namespace
-
-Status CheckOperands(const Problem& problem, const HostTensors& tensors) {
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    if (operand == Operand::kOld || !problem.Has(operand)) continue;
-    const Dims dims = problem.DimsOf(operand);
-    if (std::count(dims.begin(), dims.end(), 0) > 0) continue;
-    if (tensors[i].in_file()) {
-      OOC_TRY(CheckFile(problem, tensors, operand));
-    } else if (tensors[i].view.data == nullptr) {
-      return Error(Code::kInvalidProblem, "%s is missing: its data pointer is null",
-                   Name(operand, problem.direction));
-    }
-  }
-  for (const Operand operand : {problem.output(), Operand::kSaved}) {
-    if (problem.Writes(operand)) OOC_TRY(CheckOutput(problem, tensors, operand));
-  }
-  return {};
-}
-
-Status LocateOperands(Device& device, const Problem& problem, HostTensors* tensors) {
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    HostTensor& tensor = (*tensors)[i];
-    if (!problem.Has(operand) || tensor.in_file()) continue;
-    const Range range = RangeOf(problem, *tensors, operand);
-    if (range.end <= range.begin) continue;
-    const auto* const begin = reinterpret_cast<const void*>(range.begin);  // NOLINT: an address
-    OOC_ASSIGN(tensor.tier, device.TierOf(begin, range.end - range.begin));
-  }
-  return {};
-}
-
-Status RunEmpty(Device& device, const Problem& problem, const HostTensors& tensors, Arena& arena) {
-  const Operand output = problem.output();
+// One output: a sum of nothing, and beta times what was there.
+Status WriteEmpty(Device& device, const Problem& problem, const HostTensors& tensors, Arena& arena,
+                  Operand output) {
   const HostTensor& tensor = tensors[Index(output)];
   const Dims dims = problem.DimsOf(output);
   if (std::count(dims.begin(), dims.end(), 0) > 0) return {};
@@ -224,6 +201,74 @@ Status RunEmpty(Device& device, const Problem& problem, const HostTensors& tenso
   if (problem.beta != 0.0) OOC_TRY(ReadBox(file, {}, dims, box.data()));
   ScaleAny(box.data(), packing.dtype, dims, packed.stride, problem.beta);
   return WriteBox(file, {}, dims, box.data());
+}
+
+}  // namespace
+
+Inner InnerOf(const Chain& chain, size_t link) {
+  Inner inner{};
+  for (int i = 0; i < kOperands; ++i) inner[i] = IsInner(chain, link, static_cast<Operand>(i));
+  return inner;
+}
+
+Status CheckOperands(const Chain& chain, const std::vector<HostTensors>& tensors) {
+  const Member result{chain.back(), tensors.back(), chain.back().output()};
+  for (size_t i = 0; i < chain.size(); ++i) {
+    const Inner inner = InnerOf(chain, i);
+    const std::string where = Format("link %zu of a chain", i);
+    OOC_TRY(CheckOperands(chain[i], tensors[i], inner).With(where));
+    for (int o = 0; o < kOperands && i + 1 < chain.size(); ++o) {
+      const auto operand = static_cast<Operand>(o);
+      if (!chain[i].Has(operand) || inner[o] || operand == Operand::kOld) continue;
+      if (!Overlap({chain[i], tensors[i], operand}, result)) continue;
+      return Error(Code::kInvalidProblem, "%s of link %zu overlaps the chain's result",
+                   Name(operand, Direction::kForward), i);
+    }
+  }
+  return {};
+}
+
+Status CheckOperands(const Problem& problem, const HostTensors& tensors, const Inner& inner) {
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (operand == Operand::kOld || inner[i] || !problem.Has(operand)) continue;
+    const Dims dims = problem.DimsOf(operand);
+    if (std::count(dims.begin(), dims.end(), 0) > 0) continue;
+    if (tensors[i].in_file()) {
+      OOC_TRY(CheckFile(problem, tensors, operand));
+    } else if (tensors[i].view.data == nullptr) {
+      return Error(Code::kInvalidProblem, "%s is missing: its data pointer is null",
+                   Name(operand, problem.direction));
+    }
+  }
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    const bool written = problem.Writes(operand) && !inner[i];
+    if (written) OOC_TRY(CheckOutput(problem, tensors, operand, inner));
+  }
+  return {};
+}
+
+Status LocateOperands(Device& device, const Problem& problem, HostTensors* tensors,
+                      const Inner& inner) {
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    HostTensor& tensor = (*tensors)[i];
+    if (!problem.Has(operand) || inner[i] || tensor.in_file()) continue;
+    const Range range = RangeOf(problem, *tensors, operand);
+    if (range.end <= range.begin) continue;
+    const auto* const begin = reinterpret_cast<const void*>(range.begin);  // NOLINT: an address
+    OOC_ASSIGN(tensor.tier, device.TierOf(begin, range.end - range.begin));
+  }
+  return {};
+}
+
+Status RunEmpty(Device& device, const Problem& problem, const HostTensors& tensors, Arena& arena) {
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (problem.Writes(operand)) OOC_TRY(WriteEmpty(device, problem, tensors, arena, operand));
+  }
+  return {};
 }
 
 }  // namespace oocdnn

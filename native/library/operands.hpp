@@ -3,15 +3,23 @@
 #pragma once
 
 #include "exec/staging.hpp"
+#include "geom/chain.hpp"
 #include "memory/arena.hpp"
 
 namespace oocdnn {
 
+// Operands that the caller does not have, because links of a chain hand them to each other.
+using Inner = std::array<bool, kOperands>;
+Inner InnerOf(const Chain& chain, size_t link);
+
 // Missing pointers, an output that overlaps an input, a file that is too short for its tensor.
-Status CheckOperands(const Problem& problem, const HostTensors& tensors);
+Status CheckOperands(const Problem& problem, const HostTensors& tensors, const Inner& inner = {});
+// The same of all links of a chain.
+Status CheckOperands(const Chain& chain, const std::vector<HostTensors>& tensors);
 
 // Finds out where each operand in memory lives.
-Status LocateOperands(Device& device, const Problem& problem, HostTensors* tensors);
+Status LocateOperands(Device& device, const Problem& problem, HostTensors* tensors,
+                      const Inner& inner = {});
 
 // An empty batch: outputs without elements are left alone, dw and db become beta * old. On return
 // it is done; the caller's stream must have come to this call.

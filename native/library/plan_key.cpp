@@ -8,7 +8,7 @@ namespace oocdnn {
 namespace {
 
 // Raised whenever the same request may have another plan than before, or another key.
-constexpr int kPlanner = 5;
+constexpr int kPlanner = 6;
 
 void Append(std::string* key, const void* data, size_t bytes) {
   key->append(static_cast<const char*>(data), bytes);
@@ -30,7 +30,9 @@ std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_p
                            static_cast<int32_t>(problem.pool.mode),
                            static_cast<int32_t>(problem.pool.ceil),
                            static_cast<int32_t>(problem.saves),
-                           static_cast<int32_t>(problem.clips)};
+                           static_cast<int32_t>(problem.clips),
+                           static_cast<int32_t>(problem.also.dw),
+                           static_cast<int32_t>(problem.also.db)};
   const double scalars[] = {problem.alpha, problem.beta, problem.epilogue.residual_alpha,
                             problem.epilogue.parameter};
   Append(&key, small, sizeof small);

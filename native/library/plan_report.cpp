@@ -68,6 +68,7 @@ Round TryCandidates(Device& device, const PlanRequest& request, int64_t budget, 
 // Whatever a booking is that fits, it is reported with what was found on the way.
 PlanReport Completed(PlanReport report, const PlanSearch& search) {
   report.ranked = search.ranked;
+  report.search_seconds += search.seconds;
   report.refused.insert(report.refused.end(), search.refused.begin(), search.refused.end());
   return report;
 }
@@ -136,6 +137,8 @@ Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const
   if (report.ok() || !IsRefusal(report.status())) return report;
   report = Attempt(device, request, profile, false, prepared, search);
   if (report.ok() || !IsRefusal(report.status())) return report;
+  // Gradients together are worth it where they cost less than apart, and those have their least.
+  if (request.problem.also.any()) return report;
   return AttemptLeast(device, request, profile, prepared, std::move(report).status());
 }
 
@@ -167,9 +170,10 @@ PlanSummary SummaryOf(const PlanReport& report, const Profile& profile) {
   const RankedCandidate chosen{report.booking.candidate, report.cost};
   const Profile& rates = report.refined != nullptr ? *report.refined : profile;
   PlanSummary summary = Summarize(report.request, rates, chosen, report.ranked, report.refused);
-  summary.engine = report.booking.usual.executable->engine();
+  summary.engine = report.booking.usual.executable().engine();
   summary.prepared = true;
   summary.remembered = report.remembered;
+  summary.search_seconds = report.search_seconds;
   summary.booked_bytes = report.booking.bytes;
   return summary;
 }

@@ -17,6 +17,7 @@ struct PlanReport {
   Cost cost;
   double run_seconds = 0.0;  // of a tile's convolution, where a run was timed
   bool remembered = false;   // it was neither searched for nor timed now
+  double search_seconds = 0.0;
   std::vector<RankedCandidate> ranked;
   std::vector<std::string> refused;        // by the search, by an engine, by exact bytes
   std::shared_ptr<const Profile> refined;  // what the profile became where runs were timed, or null

@@ -5,6 +5,7 @@
 
 #include "base/checked.hpp"
 #include "base/config.hpp"
+#include "library/random_fill.hpp"
 #include "memory/arena.hpp"
 #include "memory/owners.hpp"
 
@@ -88,19 +89,8 @@ Result<std::unique_ptr<Rig>> Rig::Make(Device& device, int engine, const Problem
   rig->bounce_in_ = {rig->block_.get() + in, bounce};
   rig->bounce_out_ = {rig->block_.get() + out, bounce};
   OOC_ASSIGN(const OwnedStream stream, MakeStream(device, "calibrate"));
-  OOC_TRY(device.Fill(stream.get(), rig->block_.get(), offsets.total(), 0));
-  OOC_TRY(device.SynchronizeStream(stream.get()));
+  OOC_TRY(FillRandomly(device, stream.get(), rig->block_.get(), offsets.total(), problem.dtype));
   return rig;
-}
-
-Status Rig::Fill(Stream stream, void* floats) {
-  for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY}) {
-    if (!problem_.Uses(operand) || operand == problem_.output()) continue;
-    Transfer transfer = TransferOf(operand, {floats, problem_.DimsOf(operand)[5], false}, nullptr);
-    transfer.view.dtype = DType::kFloat32;
-    OOC_TRY(device_.Fetch(stream, transfer));
-  }
-  return {};
 }
 
 Status Rig::Run(Stream stream, Span* span) {

@@ -25,7 +25,7 @@ Problem SampleOf(ConvShape shape, DType dtype, Math math, Direction direction);
 // a second tile of x.
 enum class Timed : uint8_t { kArithmetic, kCopies };
 
-// One convolution, prepared, with memory for its tiles, all zeros.
+// One convolution, prepared, with memory for its tiles, of numbers (see FillRandomly).
 class Rig {
  public:
   // Takes at most `limit` bytes of device memory, kOutOfMemory where they do not suffice.
@@ -37,9 +37,6 @@ class Rig {
     return static_cast<double>(problem_.BytesOf(operand));
   }
 
-  // Gives the inputs numbers instead of zeros, of which a GPU, drawing less power, computes faster;
-  // `floats`: of host memory, as many as the largest input has elements.
-  Status Fill(Stream stream, void* floats);
   Status Run(Stream stream, Span* span);
   // Of the whole of an operand; what is read and what is written have a bounce memory each.
   [[nodiscard]] Transfer TransferOf(Operand operand, const Host& host, Span* span) const;

@@ -55,6 +55,7 @@ Result<PlanSummary> PlanForProfile(const Problem& problem, const std::string& fi
   if (!search.ok()) return std::move(search).status().With(ToString(problem));
   const RankedCandidate& chosen = search->ranked.front();
   PlanSummary summary = Summarize(request, profile, chosen, search->ranked, search->refused);
+  summary.search_seconds = search->seconds;
   if (!profile.shared_engines) {
     summary.host_bytes = Staging::PageableBytes(problem, chosen.candidate, kLeastStaging);
   }

@@ -9,10 +9,13 @@
 namespace oocdnn {
 namespace {
 
-// Whether a rate of that name may have to do with the engine, whose arithmetic has this key.
-bool Concerns(const std::string& name, const std::string& engine, const std::string& key) {
+// Whether a rate of that name may have to do with the engine, whose arithmetic has these keys.
+bool Concerns(const std::string& name, const std::string& engine,
+              const std::vector<std::string>& keys) {
   const bool plain = name.find(' ') == std::string::npos;
-  return plain || name.ends_with(" " + key) || name.starts_with(kWireWord + engine + "/");
+  const auto its = [&](const std::string& key) { return name.ends_with(" " + key); };
+  return plain || std::any_of(keys.begin(), keys.end(), its) ||
+         name.starts_with(kWireWord + engine + "/");
 }
 
 bool Differ(const Cost& one, const Cost& other) {
@@ -43,13 +46,17 @@ std::vector<std::string> Assumptions(const PlanRequest& request, const Candidate
                                      const Profile& profile) {
   const Problem& problem = request.problem;
   const std::string& engine = request.engines[static_cast<size_t>(candidate.engine)].name;
-  const auto key = Profile::FlopsKey(engine, problem.dtype, problem.math, problem.direction);
+  std::vector<std::string> keys;
   Profile tried = profile;
-  tried.flops.emplace(key, profile.Flops(engine, problem.dtype, problem.math, problem.direction));
+  for (const Part& part : PartsOf(problem)) {
+    keys.push_back(Profile::FlopsKey(engine, problem.dtype, problem.math, part.direction));
+    tried.flops.emplace(keys.back(),
+                        profile.Flops(engine, problem.dtype, problem.math, part.direction));
+  }
   const Cost cost = PriceOf(request, candidate, tried);
   std::vector<std::string> names;
   VisitRates(tried, [&](const std::string& name, double& rate) {
-    if (tried.evidence.contains(name) || !Concerns(name, engine, key)) return;
+    if (tried.evidence.contains(name) || !Concerns(name, engine, keys)) return;
     if (Matters(request, candidate, tried, cost, &rate)) names.push_back(name);
   });
   return names;

@@ -108,10 +108,17 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile, dou
       arithmetic_(profile.ArithmeticOf(request.engines[static_cast<size_t>(engine)].name,
                                        request.problem.dtype, request.problem.math,
                                        request.problem.direction)),
+      filter_arithmetic_(
+          request.problem.also.dw
+              ? profile.ArithmeticOf(request.engines[static_cast<size_t>(engine)].name,
+                                     request.problem.dtype, request.problem.math,
+                                     Direction::kBackwardFilter)
+              : arithmetic_),
       run_seconds_(run_seconds) {
   if (!Bounces()) return;
   for (double* rate : {&wire_.fetch, &wire_.drain, &wire_.both}) *rate /= kBounceLoss;
   arithmetic_.Scale(kBesideBounceLoss);
+  beside_copies_ = kBesideBounceLoss;
   run_seconds_ *= kBesideBounceLoss;
 }
 
@@ -172,14 +179,49 @@ double Rates::OperationsOf(const ConvShape& tile) const {
 }
 
 double Rates::RunSeconds(const ConvShape& tile) const {
-  return run_seconds_ > 0.0 ? run_seconds_ : PredictedSeconds(tile);
+  return (run_seconds_ > 0.0 ? run_seconds_ : PredictedSeconds(tile)) + AgainSeconds(tile);
 }
 
 double Rates::ShortRunSeconds(const ConvShape& tile, const ConvShape& usual) const {
-  return RunSeconds(usual) * (PredictedSeconds(tile) / PredictedSeconds(usual));
+  const double runs = RunSeconds(usual) - AgainSeconds(usual);
+  return runs * (PredictedSeconds(tile) / PredictedSeconds(usual)) + AgainSeconds(tile);
+}
+
+double Rates::AgainSeconds(const ConvShape& tile) const {
+  const bool again = problem_.also.db && problem_.direction == Direction::kBackwardData;
+  return again ? RestoreSeconds(tile) : 0.0;
+}
+
+// A convolution of the tile's own size, of which no row is charged twice; db reads its dy once.
+double Rates::AlongSeconds(const ConvShape& tile, double filter_operation) const {
+  double seconds = 0.0;
+  if (problem_.also.dw) {
+    const double computing = tile.Operations(Direction::kBackwardFilter) * filter_operation;
+    seconds += profile_.run_seconds + std::max(computing, PassSeconds(tile));
+  }
+  if (problem_.also.db) {
+    const double reading =
+        Elements(tile, Operand::kY, problem_.direction) * static_cast<double>(element_bytes_);
+    seconds += profile_.run_seconds + reading / (2 * profile_.move_bytes_per_second);
+  }
+  return seconds;
+}
+
+double Rates::FilterOperation(const ConvShape& tile) const {
+  return filter_arithmetic_.Seconds(std::min(tile.k, tile.c),
+                                    Elements(tile, Operand::kY, Direction::kBackwardFilter));
 }
 
 double Rates::PredictedSeconds(const ConvShape& tile) const {
+  return OwnSeconds(tile) + AlongSeconds(tile, beside_copies_ * FilterOperation(tile));
+}
+
+double Rates::OwnOf(const ConvShape& tile, double seconds) const {
+  constexpr double kLeastShare = 0.1;
+  return std::max(seconds - AlongSeconds(tile, FilterOperation(tile)), kLeastShare * seconds);
+}
+
+double Rates::OwnSeconds(const ConvShape& tile) const {
   const TileSize size = TileSizeOf(tile);
   const double one = arithmetic_.Seconds(size.channels, static_cast<double>(size.outputs));
   return profile_.run_seconds + std::max(OperationsOf(tile) * one, PassSeconds(tile));
@@ -187,7 +229,9 @@ double Rates::PredictedSeconds(const ConvShape& tile) const {
 
 double Rates::LeastRunSeconds(const ConvShape& tile) const {
   const double computing = OperationsOf(tile) * arithmetic_.LeastSeconds(TileSizeOf(tile).channels);
-  return profile_.run_seconds + std::max(computing, PassSeconds(tile));
+  const double own = profile_.run_seconds + std::max(computing, PassSeconds(tile));
+  const double filter = filter_arithmetic_.LeastSeconds(std::min(tile.k, tile.c));
+  return own + AlongSeconds(tile, beside_copies_ * filter) + AgainSeconds(tile);
 }
 
 // The rate of moves counts bytes that are read and written.
@@ -199,9 +243,11 @@ double Rates::PassSeconds(const ConvShape& tile) const {
   return elements * static_cast<double>(element_bytes_) / (2 * profile_.move_bytes_per_second);
 }
 
-double Rates::UndisturbedSeconds(double seconds) const {
-  const double arithmetic = std::max(seconds - profile_.run_seconds, 0.0);
-  return Bounces() ? seconds - arithmetic + arithmetic / kBesideBounceLoss : seconds;
+double Rates::UndisturbedSeconds(const ConvShape& tile, double seconds) const {
+  const double filter = FilterOperation(tile);
+  const double own = seconds - AlongSeconds(tile, beside_copies_ * filter);
+  const double arithmetic = std::max(own - profile_.run_seconds, 0.0);
+  return own - arithmetic + arithmetic / beside_copies_ + AlongSeconds(tile, filter);
 }
 
 double Rates::FinishSeconds(const ConvShape& tile) const {

@@ -83,4 +83,17 @@ void Engines::Turn(Lane* lane, double now) {
   }
 }
 
+double Engines::EndOf(int64_t steps) const {
+  double end = 0.0;
+  const auto last_of = [&](const auto& pieces) {
+    const auto next = std::partition_point(pieces.begin(), pieces.end(),
+                                           [&](const auto& piece) { return piece.step < steps; });
+    if (next != pieces.begin()) end = std::max(end, (next - 1)->end);
+  };
+  last_of(fetch_.copies);
+  last_of(computations_);
+  last_of(drain_.copies);
+  return end;
+}
+
 }  // namespace oocdnn

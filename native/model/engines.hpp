@@ -42,6 +42,8 @@ class Engines {
 
   // Has them work, all of it once.
   void Run();
+  // When the pieces of the first `steps` steps have ended.
+  [[nodiscard]] double EndOf(int64_t steps) const;
 
   [[nodiscard]] const std::vector<Copy>& fetches() const { return fetch_.copies; }
   [[nodiscard]] const std::vector<Computation>& computations() const { return computations_; }

@@ -47,12 +47,17 @@ int64_t Footprint::ElementBytes(Operand operand, bool partial) const {
     if (problem_.direction == Direction::kBackwardBias) return SizeOf(DType::kFloat64);
     if (partial || problem_.NeedsFinish()) return SizeOf(accumulator);
   }
-  if (operand == Operand::kBias || operand == Operand::kScale) return SizeOf(accumulator);
+  if (operand == Operand::kDb) return SizeOf(DType::kFloat64);
+  const bool wide = operand == Operand::kBias || operand == Operand::kScale;
+  if (wide || operand == Operand::kDw) return SizeOf(accumulator);
   return SizeOf(short_ ? problem_.dtype : accumulator);
 }
 
 int64_t Footprint::SlotBytes(const ConvShape& tile, Operand operand, bool partial) const {
-  const int64_t bytes = Mul(Elements(tile, operand), ElementBytes(operand, partial));
+  int64_t bytes = Mul(Elements(tile, operand), ElementBytes(operand, partial));
+  if (operand == Operand::kY && problem_.also.any()) {
+    bytes = Add(bytes, Mul(Elements(tile, operand), SizeOf(AccumulatorOf(problem_.dtype))));
+  }
   return bytes > kSizeMax - kAlignment ? kSizeMax : RoundUp(bytes, kAlignment);
 }
 
@@ -65,12 +70,16 @@ bool Footprint::Indexable(const ConvShape& tile) const {
   return true;
 }
 
-bool CutsReduction(const Problem& problem, const Tiling& tiling) {
+bool CutsReduction(const Problem& problem, const Tiling& tiling, Operand sum) {
   for (int i = 0; i < kAxes; ++i) {
     const auto axis = static_cast<Axis>(i);
-    if (IsReduction(problem, axis) && tiling.Count(axis) > 1) return true;
+    if (!Moves(problem, sum, axis) && tiling.Count(axis) > 1) return true;
   }
   return false;
+}
+
+bool CutsReduction(const Problem& problem, const Tiling& tiling) {
+  return CutsReduction(problem, tiling, problem.sum());
 }
 
 int64_t EstimateBytes(const PlanRequest& request, const Candidate& candidate) {
@@ -89,13 +98,17 @@ int64_t EstimateBytes(const PlanRequest& request, const Candidate& candidate) {
 }
 
 TileOp OpOf(const PlanRequest& request, const Candidate& candidate) {
+  return OpOf(request, candidate, PartsOf(request.problem).front());
+}
+
+TileOp OpOf(const PlanRequest& request, const Candidate& candidate, const Part& part) {
   const Problem& problem = request.problem;
   TileOp op;
-  op.direction = problem.direction;
+  op.direction = part.direction;
   op.shape = TileShape(problem, candidate.tiling);
   op.dtype = problem.dtype;
   op.math = problem.math;
-  op.accumulates = CutsReduction(problem, candidate.tiling);
+  op.accumulates = CutsReduction(problem, candidate.tiling, part.sum);
   op.out_dtype =
       op.accumulates || problem.NeedsFinish() ? AccumulatorOf(problem.dtype) : problem.dtype;
   op.reproducible = request.reproducible;

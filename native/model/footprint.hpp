@@ -15,7 +15,8 @@ class Footprint {
 
   // Padded elements of the operand's tile. `tile` needs n, g, k, c, in, filter and out only.
   [[nodiscard]] int64_t Elements(const ConvShape& tile, Operand operand) const;
-  // Bytes of one slot, a multiple of 64. `partial`: a reduction axis is cut.
+  // Bytes of one slot, a multiple of 64. `partial`: a reduction axis is cut. Of dy with those of
+  // another tile, which engines of what comes along may read in place of the slot's.
   [[nodiscard]] int64_t SlotBytes(const ConvShape& tile, Operand operand, bool partial) const;
   // Bytes of one element of the operand in its tile.
   [[nodiscard]] int64_t ElementBytes(Operand operand, bool partial) const;
@@ -27,7 +28,8 @@ class Footprint {
   bool blocked_, short_;  // see EngineInfo
 };
 
-// Whether the tiling cuts an axis that the output sums over.
+// Whether the tiling cuts an axis that the output, or another operand, sums over.
 bool CutsReduction(const Problem& problem, const Tiling& tiling);
+bool CutsReduction(const Problem& problem, const Tiling& tiling, Operand sum);
 
 }  // namespace oocdnn

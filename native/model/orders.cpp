@@ -68,7 +68,11 @@ std::vector<LoopOrder> UsualOrders(const Problem& problem, const AxisArray& coun
 std::vector<LoopOrder> AllOrders(const Problem& problem, const AxisArray& counts,
                                  bool reproducible) {
   const auto cut = [&](Axis axis) { return counts[Index(axis)] > 1; };
-  const auto makes = [&](Axis axis) { return !IsReduction(problem, axis); };
+  // Of sums that come along all but the groups are reductions.
+  const bool along = problem.also.any();
+  const auto makes = [&](Axis axis) {
+    return along ? axis == Axis::kG : !IsReduction(problem, axis);
+  };
   LoopOrder order{Axis::kN, Axis::kG, Axis::kK, Axis::kC, Axis::kD, Axis::kH, Axis::kW};
   const auto end = std::stable_partition(order.begin(), order.end(), cut);
   std::vector<LoopOrder> orders;

@@ -89,14 +89,15 @@ class Pipeline {
     return free_[operand][static_cast<size_t>(step.operand[operand].slot)];
   }
 
-  // The last of the drains that a step's computation waits for: of the sum's slot where its tile
+  // The last of the drains that a step's computation waits for: of a sum's slot where its tile
   // begins, and where it ends of what the finishing pass makes.
   int64_t Awaited(const Step& step) {
     int64_t last = Engines::kNothing;
     for (int i = 0; i < kOperands; ++i) {
       const auto operand = static_cast<Operand>(i);
       const OperandStep& mine = step.operand[i];
-      const bool begins = operand == problem_.sum() ? mine.enter : mine.leave;
+      const bool finished = operand == Operand::kZ || operand == Operand::kSaved;
+      const bool begins = finished ? mine.leave : mine.enter;
       if (problem_.Writes(operand) && begins) last = std::max(last, Free(step, i));
     }
     return last;
@@ -158,20 +159,6 @@ class Pipeline {
   Cost busy_;
 };
 
-// When the pieces of the first `steps` steps have ended.
-double EndOf(const Engines& engines, int64_t steps) {
-  double end = 0.0;
-  const auto last_of = [&](const auto& pieces) {
-    const auto next = std::partition_point(pieces.begin(), pieces.end(),
-                                           [&](const auto& piece) { return piece.step < steps; });
-    if (next != pieces.begin()) end = std::max(end, (next - 1)->end);
-  };
-  last_of(engines.fetches());
-  last_of(engines.computations());
-  last_of(engines.drains());
-  return end;
-}
-
 // Shared engines have done nothing else while they did a piece.
 void InTurn(std::vector<Interval>* timeline) {
   double now = 0.0;
@@ -217,9 +204,9 @@ double Length(const PlanRequest& request, const Candidate& candidate, const Rate
     if (i + 1 == steps / 2) half = pipeline.busy();
   }
   pipeline.Run();
-  half.seconds = EndOf(pipeline.engines(), steps / 2);
+  half.seconds = pipeline.engines().EndOf(steps / 2);
   Cost end = pipeline.busy();
-  end.seconds = EndOf(pipeline.engines(), steps);
+  end.seconds = pipeline.engines().EndOf(steps);
   if (steps == schedule.Steps()) return end.seconds;
   const Flow& drains = totals.flow[Index(request.problem.output())];
   const double unmet =

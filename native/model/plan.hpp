@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "geom/parts.hpp"
 #include "geom/schedule.hpp"
 #include "geom/tile_op.hpp"
 #include "model/profile.hpp"
@@ -96,6 +97,10 @@ struct PlanSearch {
   double seconds = 0.0;                 // spent searching
 };
 
+// kUnsupported where bits must not depend on the budget and sums that come along would have theirs
+// do so.
+Status CheckReproducible(const PlanRequest& request);
+
 // kOutOfMemory (detail(): the least budget that works) where nothing fits; kUnsupported where no
 // engine does.
 Result<PlanSearch> Search(const PlanRequest& request, const Profile& profile);
@@ -122,14 +127,17 @@ constexpr int64_t BesideCode(int64_t budget) {
 // Length of the pipeline by walking the schedule: fetch, compute and drain engines, ring slots,
 // rolling window, residency. Bytes and busy times are exact always; of a long schedule, only the
 // waits between the engines are taken from its first steps.
-// `run_seconds`: of one usual tile's convolution, where it was measured; 0: as the profile says.
+// `run_seconds`: of one usual tile's convolution, and of what comes along with it, where they were
+// measured; 0: as the profile says.
 Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profile& profile,
              double run_seconds = 0.0);
 
 // "N 8 x 2 | H 224 / 9 -> 25 ..., order N H C, x 3 slots of 1.2 MiB, w resident ..."
 std::string Describe(const PlanRequest& request, const Candidate& candidate);
 
-// The TileOp that the candidate's engine is prepared for; of short tiles the shape alone differs.
+// The TileOp that the candidate's engine is prepared for, and that of one part of a tile's work; of
+// short tiles the shape alone differs.
 TileOp OpOf(const PlanRequest& request, const Candidate& candidate);
+TileOp OpOf(const PlanRequest& request, const Candidate& candidate, const Part& part);
 
 }  // namespace oocdnn

@@ -12,11 +12,12 @@ Profile RatesOf(const Profile& profile, const PlanRequest& request) {
   for (const PlainRate& plain : kPlainRates) rates.*plain.field = profile.*plain.field;
   for (const EngineInfo& engine : request.engines) {
     if (engine.name.empty()) continue;
-    const std::string key =
-        Profile::FlopsKey(engine.name, problem.dtype, problem.math, problem.direction);
-    rates.flops[key] = profile.Flops(engine.name, problem.dtype, problem.math, problem.direction);
-    if (const auto tiles = profile.tiles.find(key); tiles != profile.tiles.end()) {
-      rates.tiles.insert(*tiles);
+    for (const Part& part : PartsOf(problem)) {
+      const std::string key =
+          Profile::FlopsKey(engine.name, problem.dtype, problem.math, part.direction);
+      rates.flops[key] = profile.Flops(engine.name, problem.dtype, problem.math, part.direction);
+      const auto tiles = profile.tiles.find(key);
+      if (tiles != profile.tiles.end()) rates.tiles.insert(*tiles);
     }
   }
   return rates;

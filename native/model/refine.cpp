@@ -24,9 +24,10 @@ std::string Refine(const PlanRequest& request, const Candidate& candidate, doubl
                    const Evidence& known, Profile* profile) {
   const Problem& problem = request.problem;
   const auto [key, size, _] = RateOfTile(request, candidate, *profile);
-  const double operations =
-      Rates(request, candidate.engine, *profile).OperationsOf(TileShape(problem, candidate.tiling));
-  const double rate = operations / AloneSeconds(run_seconds, profile->run_seconds);
+  const Rates rates(request, candidate.engine, *profile);
+  const ConvShape tile = TileShape(problem, candidate.tiling);
+  const double own = rates.OwnOf(tile, run_seconds);
+  const double rate = rates.OperationsOf(tile) / AloneSeconds(own, profile->run_seconds);
   const std::string& engine = request.engines[static_cast<size_t>(candidate.engine)].name;
   const double flops = profile->Flops(engine, problem.dtype, problem.math, problem.direction);
   AddTile(size, rate, flops, &profile->tiles[key]);
@@ -50,8 +51,8 @@ double RunSecondsOf(const PlanRequest& request, const Candidate& candidate, cons
   const double all = PriceOf(request, candidate, profile).compute_seconds;
   const double others = PriceOf(request, candidate, profile, kNothing).compute_seconds;
   const double runs = AloneSeconds(busy_seconds, others);
-  const double predicted = rates.RunSeconds(TileShape(request.problem, candidate.tiling));
-  return rates.UndisturbedSeconds(predicted * runs / (all - others));
+  const ConvShape tile = TileShape(request.problem, candidate.tiling);
+  return rates.UndisturbedSeconds(tile, rates.PredictedSeconds(tile) * runs / (all - others));
 }
 
 }  // namespace oocdnn

@@ -20,7 +20,9 @@ const Dims& StrideOf(const Problem& problem, Operand operand) {
 
 Operand ShapedAs(const Problem& problem, Operand operand) {
   const bool like_output = operand == Operand::kOld || operand == Operand::kResidual;
-  return like_output ? problem.sum() : operand;
+  if (like_output) return problem.sum();
+  if (operand == Operand::kInput) return Operand::kX;
+  return operand == Operand::kDw ? Operand::kW : operand;
 }
 
 int DimensionOf(const Problem& problem, Operand operand, Axis axis) {

@@ -245,7 +245,15 @@ Candidate LeastCandidate(const PlanRequest& request, int engine, const Profile& 
   return least;
 }
 
+Status CheckReproducible(const PlanRequest& request) {
+  if (!request.reproducible || !request.problem.also.any()) return {};
+  return Error(Code::kUnsupported,
+               "the bits of dw and db that come along with dx depend on the tiles; where results "
+               "must be reproducible ask for each gradient apart");
+}
+
 Result<PlanSearch> Search(const PlanRequest& request, const Profile& profile) {
+  OOC_TRY(CheckReproducible(request));
   const auto begin = std::chrono::steady_clock::now();
   OOC_ASSIGN(PlanSearch search, EngineLoop(request, profile).Run());
   search.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -19,13 +19,14 @@ struct PlanSummary {
   Problem problem;
   Tiling tiling;
   Cost cost;
-  std::string plan;            // of the chosen candidate, see model/plan_text.hpp
-  std::string description;     // the same for people, see Describe
-  std::string engine;          // with its algorithm where it was prepared
-  std::string machine;         // whose rates these are, see Profile
-  bool prepared = false;       // false: no engine was asked, and `booked_bytes` is an estimate
-  bool remembered = false;     // found by an earlier search
-  double floor_seconds = 0.0;  // the least by wires and arithmetic on any engine, see FloorOf
+  std::string plan;             // of the chosen candidate, see model/plan_text.hpp
+  std::string description;      // the same for people, see Describe
+  std::string engine;           // with its algorithm where it was prepared
+  std::string machine;          // whose rates these are, see Profile
+  bool prepared = false;        // false: no engine was asked, and `booked_bytes` is an estimate
+  bool remembered = false;      // found by an earlier search
+  double search_seconds = 0.0;  // that this one took, by the clock
+  double floor_seconds = 0.0;   // the least by wires and arithmetic on any engine, see FloorOf
   int64_t budget_bytes = 0, estimated_bytes = 0, booked_bytes = 0;
   int64_t host_bytes = 0;  // for staging, where all operands are in pageable memory
   std::vector<RunnerUp> runners_up;

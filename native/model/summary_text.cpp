@@ -111,6 +111,7 @@ std::string ToJson(const PlanSummary& summary) {
   json += ", \"engine\": " + JsonString(summary.engine);
   json += std::string(", \"prepared\": ") + (summary.prepared ? "true" : "false");
   json += std::string(", \"remembered\": ") + (summary.remembered ? "true" : "false");
+  json += Format(", \"search_seconds\": %.17g", summary.search_seconds);
   json += ", " + SecondsJson(summary) + ", " + BytesJson(summary);
   json += ", \"tiles\": " + std::to_string(summary.tiling.Tiles());
   json += ", \"splits\": " + SplitsJson(summary.tiling);

@@ -88,6 +88,12 @@ bool OnlyWeReach(const ConvolutionCall& call) {
 }
 
 std::optional<cudnnStatus_t> RunTaken(ConvolutionCall call, const char* why, bool* must) {
+  // Where device memory spills, a client's workspace may be host memory: tiles in it would cross
+  // the wire with every access, so the context's own device memory serves.
+  if (call.workspace != nullptr && PlaceOf(call.workspace) == Place::kPinned) {
+    call.workspace = nullptr;
+    call.workspace_bytes = 0;
+  }
   const bool capturing = IsCapturing(call.stream);
   if (!capturing && WhyTakenHere(call) == nullptr) call.workspace_limit = NextShareOf(call);
   if (*must) return Run(call, why);

@@ -9,7 +9,7 @@
 namespace oocdnn::testing {
 namespace {
 
-constexpr int kMakings = 60, kSquares = 120;
+constexpr int kMakings = 60, kSquares = 120, kWide = 180;
 
 struct Making {
   TileLayout y, z, saved;
@@ -133,8 +133,9 @@ double ByteAt(const Making& making, const Dims& index) {
 }
 
 // Windows, and tiles that begin and end anywhere; of z, or of y where bits of that are saved. All
-// windows, or those of some rows and as many columns, for which there are kernels of their own.
-Making MakeMaking(const Device& device, Random& random, int64_t square) {
+// windows, or those of some rows and as many columns, for which there are kernels of their own;
+// `wide`: of channels and rows that kernels work on in vectors.
+Making MakeMaking(const Device& device, Random& random, int64_t square, bool wide) {
   Making making;
   Made& made = making.made;
   made.pool.mode = static_cast<PoolMode>(random.Between(1, 3));
@@ -142,21 +143,23 @@ Making MakeMaking(const Device& device, Random& random, int64_t square) {
   making.epilogue.parameter = 2.0;
   const bool clips = making.epilogue.activation != Activation::kIdentity;
   Dims y{
-      random.Between(1, square > 0 ? 9 : 2), random.Between(1, 2), random.Between(1, 20), 0, 0, 0},
-      z = y;
+      random.Between(1, square > 0 ? 9 : 2), random.Between(1, 2), random.Between(1, 20), 0, 0, 0};
+  if (wide) y[2] = RoundUp(y[2], 4);
+  Dims z = y;
   for (int s = 0; s < 3; ++s) {
     Pool& pool = made.pool;
     pool.window[s] = square == 0 ? random.Between(1, 3) : s > 0 ? square : 1;
-    pool.stride[s] = random.Between(1, 3);
+    pool.stride[s] = random.Between(1, wide ? 2 : 3);
     pool.pad_before[s] = random.Between(0, pool.window[s] - 1);
     pool.pad_after[s] = random.Between(0, pool.window[s] - 1);
-    made.extent[s] = random.Between(pool.window[s], s == 2 ? 40 : 5);
+    made.extent[s] = random.Between(pool.window[s], s < 2 ? 5 : wide ? 150 : 40);
     const int64_t rows = pool.OutExtent(s, made.extent[s]), unit = s == 2 ? kSavedUnit : 1;
     made.z_origin[s] = random.Between(0, (rows - 1) / unit) * unit;
     z[3 + s] = RoundUp(random.Between(1, rows), unit);
     const int64_t first = made.z_origin[s] * pool.stride[s] - pool.pad_before[s];
     made.y_origin[s] = FloorDiv(first, unit) * unit;
     y[3 + s] = first - made.y_origin[s] + (z[3 + s] - 1) * pool.stride[s] + pool.window[s];
+    if (wide && s == 2) y[5] = RoundUp(y[5], 32);
   }
   if (made.pool.mode == PoolMode::kMax) {
     const int64_t most = made.pool.Elements() - (clips ? 0 : 1);
@@ -227,7 +230,7 @@ Status ExpectMade(Device& device, const Making& making) {
 Status PoolsAndBits(Device& device) {
   Random random(77);
   for (int i = 0; i < kMakings; ++i) {
-    OOC_TRY(ExpectMade(device, MakeMaking(device, random, 0)));
+    OOC_TRY(ExpectMade(device, MakeMaking(device, random, 0, false)));
   }
   return {};
 }
@@ -235,13 +238,22 @@ Status PoolsAndBits(Device& device) {
 Status SquarePools(Device& device) {
   Random random(78);
   for (int i = 0; i < kSquares; ++i) {
-    OOC_TRY(ExpectMade(device, MakeMaking(device, random, 1 + i % 3)));
+    OOC_TRY(ExpectMade(device, MakeMaking(device, random, 1 + i % 3, false)));
+  }
+  return {};
+}
+
+Status WidePools(Device& device) {
+  Random random(80);
+  for (int i = 0; i < kWide; ++i) {
+    OOC_TRY(ExpectMade(device, MakeMaking(device, random, 1 + i % 3, true)));
   }
   return {};
 }
 
 constexpr Case kCases[] = {{"finish_pools_and_bits", PoolsAndBits},
-                           {"finish_square_pools", SquarePools}};
+                           {"finish_square_pools", SquarePools},
+                           {"finish_wide_pools", WidePools}};
 
 }  // namespace
 

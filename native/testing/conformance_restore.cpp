@@ -10,7 +10,7 @@
 namespace oocdnn::testing {
 namespace {
 
-constexpr int kRestorings = 80, kSquares = 480;
+constexpr int kRestorings = 80, kSquares = 480, kWide = 360;
 constexpr double kShares = 36.0;  // a multiple of what an axis may count, on two axes, and 1
 
 // The whole of dz and of the codes of its bits, and a tile of dy.
@@ -28,8 +28,8 @@ struct Restoring {
 };
 
 // Any windows, or those of `square` rows and columns that touch or overlap by one: there are
-// kernels of their own for them.
-void RandomPool(Random& random, int64_t square, RestoreArgs* args) {
+// kernels of their own for them; `wide`: that begin with the tensor.
+void RandomPool(Random& random, int64_t square, bool wide, RestoreArgs* args) {
   Pool& pool = args->pool;
   pool.mode = static_cast<PoolMode>(random.Between(0, kPoolModes - 1));
   const bool clips = random.Between(0, 1) == 1;
@@ -41,7 +41,8 @@ void RandomPool(Random& random, int64_t square, RestoreArgs* args) {
       pool.pad_before[s] = random.Between(0, pool.window[s] - 1);
       pool.pad_after[s] = random.Between(0, pool.window[s] - 1);
     }
-    args->extent[s] = random.Between(pool.window[s], s < 2 ? 6 : square > 0 ? 18 : 40);
+    if (wide && square < 3) pool.pad_before[s] = 0;
+    args->extent[s] = random.Between(pool.window[s], s < 2 ? 6 : square > 0 && !wide ? 18 : 40);
   }
   if (pool.mode != PoolMode::kMax) {
     if (clips) args->saving = {Saved::kAlive, 1};
@@ -62,20 +63,24 @@ Held Around(int64_t first, int64_t end, int64_t all, Random& random) {
   return {begin, std::max<int64_t>(std::min(end, all) + random.Between(0, 2) - begin, 1)};
 }
 
-Restoring MakeRestoring(const Device& device, Random& random, int64_t square) {
+Restoring MakeRestoring(const Device& device, Random& random, int64_t square, bool wide) {
   Restoring made;
   RestoreArgs& args = made.args;
-  RandomPool(random, square, &args);
+  RandomPool(random, square, wide, &args);
   const Pool& pool = args.pool;
   const int64_t images = random.Between(1, square > 0 ? 9 : 2);
   Dims dy{images, random.Between(1, 2), random.Between(1, 20), 0, 0, 0};
+  if (wide) dy[2] = RoundUp(dy[2], 4);
   Dims whole_z = dy, whole_codes = dy, z = dy, saved = dy;
   args.box.valid_end = dy;
   for (int s = 0; s < 3; ++s) {
-    const int64_t extent = args.extent[s], first = random.Between(-3, extent - 1);
+    const int64_t extent = args.extent[s];
+    const bool whole = wide && s == 2;  // vectors
+    const int64_t unaligned = random.Between(-3, extent - 1);
+    const int64_t first = whole ? FloorDiv(unaligned, 8) * 8 : unaligned;
     const bool winners = args.saving.what == Saved::kWinners;
     args.box.origin[3 + s] = first;
-    dy[3 + s] = random.Between(1, extent + 3);
+    dy[3 + s] = whole ? RoundUp(random.Between(1, extent + 3), 8) : random.Between(1, extent + 3);
     const int64_t there = std::max<int64_t>(first, 0);
     const int64_t begin = random.Between(0, 1) == 0 ? there : random.Between(there, extent);
     const int64_t end = std::min(first + dy[3 + s], extent);
@@ -94,6 +99,10 @@ Restoring MakeRestoring(const Device& device, Random& random, int64_t square) {
     const int64_t unit = s == 2 ? kSavedUnit : 1;
     args.saved_origin[s] = FloorDiv(bits.begin, unit) * unit;
     saved[3 + s] = RoundUp(bits.begin + bits.rows - args.saved_origin[s], unit);
+  }
+  if (wide) {
+    args.z_origin[2] = FloorDiv(args.z_origin[2], 4) * 4;
+    z[5] = RoundUp(z[5] + 4, 4);
   }
   args.box.extent = dy;
   saved[5] = args.saving.RowBytes(saved[5]);
@@ -232,7 +241,7 @@ Status ExpectRestored(Device& device, const Restoring& made) {
 Status FromPoolsAndBits(Device& device) {
   Random random(78);
   for (int i = 0; i < kRestorings; ++i) {
-    OOC_TRY(ExpectRestored(device, MakeRestoring(device, random, 0)));
+    OOC_TRY(ExpectRestored(device, MakeRestoring(device, random, 0, false)));
   }
   return {};
 }
@@ -240,13 +249,22 @@ Status FromPoolsAndBits(Device& device) {
 Status FromSquarePools(Device& device) {
   Random random(79);
   for (int i = 0; i < kSquares; ++i) {
-    OOC_TRY(ExpectRestored(device, MakeRestoring(device, random, 1 + i % 3)));
+    OOC_TRY(ExpectRestored(device, MakeRestoring(device, random, 1 + i % 3, false)));
+  }
+  return {};
+}
+
+Status FromWidePools(Device& device) {
+  Random random(81);
+  for (int i = 0; i < kWide; ++i) {
+    OOC_TRY(ExpectRestored(device, MakeRestoring(device, random, 1 + i % 3, true)));
   }
   return {};
 }
 
 constexpr Case kCases[] = {{"restore_from_pools_and_bits", FromPoolsAndBits},
-                           {"restore_from_square_pools", FromSquarePools}};
+                           {"restore_from_square_pools", FromSquarePools},
+                           {"restore_from_wide_pools", FromWidePools}};
 
 }  // namespace
 

@@ -92,7 +92,7 @@ OOC_DOOR int oocdnn_testing_divided_plan(const Problem* problem, const int64_t l
   *seconds = report.value().cost.seconds;
   counts[0] = booking.bytes;
   counts[1] = prepared;
-  CopyText(booking.usual.executable->engine() + ": " + ToText(request, booking.candidate), text,
+  CopyText(booking.usual.executable().engine() + ": " + ToText(request, booking.candidate), text,
            capacity);
   return 0;
 }

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "base/dtype.hpp"
+#include "geom/own_rows.hpp"
 #include "geom/placement.hpp"
 #include "geom/problem.hpp"
 #include "geom/schedule.hpp"
@@ -151,6 +152,13 @@ OOC_DOOR void oocdnn_testing_region(const Problem* problem, const Tiling* tiling
   TileIndex tile{};
   std::copy(index, index + kAxes, tile.begin());
   *box = RegionOf(*problem, *tiling, static_cast<Operand>(operand), tile);
+}
+
+OOC_DOOR void oocdnn_testing_own_rows(const Problem* problem, const Tiling* tiling,
+                                      const int64_t* index, Box* box) {
+  TileIndex tile{};
+  std::copy(index, index + kAxes, tile.begin());
+  *box = OwnRowsOf(*problem, *tiling, tile);
 }
 
 OOC_DOOR int oocdnn_testing_moves(const Problem* problem, int operand, int axis) {

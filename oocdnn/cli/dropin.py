@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from oocdnn import cudnn
+from oocdnn.cli import limit
 from oocdnn.cli.common import budget_option, device_option
 
 
@@ -103,32 +104,70 @@ def dropin(include: bool, into: Path | None, undo: Path | None) -> None:
         raise click.ClickException(f"{error}: nothing is changed") from error
 
 
+def _preloaded(before: str | None, *paths: Path) -> str:
+    """LD_PRELOAD with these first."""
+    for path in paths:
+        if " " in str(path) or ":" in str(path):
+            raise click.ClickException(
+                f"LD_PRELOAD cannot hold the path {path}: it divides at spaces and colons; install "
+                "the package elsewhere"
+            )
+    return ":".join([*map(str, paths), *([before] if before else [])])
+
+
+def _limited(environment: dict[str, str], bytes_: str, spill: str | None) -> list[Path]:
+    """Sets the variables of a limit; what is to be preloaded beside the drop-in."""
+    environment.update(limit.variables(bytes_, environment.get("OOCDNN_BUDGET"), spill))
+    past = limit.way_past(environment)
+    if past is None:
+        return [limit.spill_path()]
+    click.echo(f"oocdnn: {past}", err=True)
+    return []
+
+
 @click.command(context_settings={"allow_interspersed_args": False})
 @device_option
 @budget_option
 @click.option("--log", metavar="LEVEL", help="OOCDNN_LOG: error, warn, info, debug.")
+@click.option("--limit", "most", metavar="B", help="Device bytes of the whole process: 16GiB.")
+@click.option(
+    "--spill",
+    type=click.Choice((limit.HOST, limit.REFUSE)),
+    is_flag=False,
+    flag_value=limit.HOST,
+    help="What passes the limit is served from host memory, or refused, as it is without.",
+)
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
-def run(program: tuple[str, ...], device: str | None, budget: str | None, log: str | None) -> None:
+def run(
+    program: tuple[str, ...],
+    device: str | None,
+    budget: str | None,
+    log: str | None,
+    most: str | None,
+    spill: str | None,
+) -> None:
     """Run a PROGRAM written for cuDNN 9 with the drop-in: oocdnn run python train.py --lr 3.
 
     All from PROGRAM on is the program's own. What it computes past its memory then runs in tiles;
     all else goes to the real cuDNN.
+
+    With --limit it gets no more device memory than that, less the budget, an eighth of the limit if
+    nothing else is said; with --spill too, host memory for the rest: oocdnn run --limit 16GiB
+    --spill -- python train.py
     """
-    path = str(_dropin())
-    if " " in path or ":" in path:
-        raise click.ClickException(
-            f"LD_PRELOAD cannot hold the path {path}: it divides at spaces and colons; install "
-            "the package elsewhere"
-        )
     found = shutil.which(program[0])
     if found is None:
         raise click.ClickException(f"there is no program {program[0]}")
+    if spill is not None and most is None:
+        raise click.UsageError("--spill says what becomes of what passes a --limit: give one")
     if _opens_by_path():
         click.echo(f"oocdnn: {_NOT_CAUGHT}", err=True)
     environment = dict(os.environ)
-    before = environment.get("LD_PRELOAD")
-    environment["LD_PRELOAD"] = f"{path}:{before}" if before else path
     for name, value in (("DEVICE", device), ("BUDGET", budget), ("LOG", log)):
         if value is not None:
             environment[f"OOCDNN_{name}"] = value
+    paths = [_dropin()]
+    if most is not None:
+        paths += _limited(environment, most, spill)
+    environment["LD_PRELOAD"] = _preloaded(environment.get("LD_PRELOAD"), *paths)
     os.execve(found, program, environment)

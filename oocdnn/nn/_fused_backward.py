@@ -5,6 +5,8 @@ the values, these are computed anew, y's gradient is made in host memory, or on 
 arrays are, and goes through the separate functions.
 """
 
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,6 +20,9 @@ from oocdnn.nn.activation import ELU, Sigmoid, Swish, Tanh
 from oocdnn.nn.convolution import CONVOLUTIONS, add_bias_gradient
 from oocdnn.nn.layer import Layer
 from oocdnn.nn.parameter import Parameter
+
+# The sums that gradients are added to, each with the beta of what it holds: 1, or 0 for nothing.
+Sums = Mapping[Need, tuple[Any, float]]
 
 
 class Filter(NamedTuple):
@@ -37,17 +42,35 @@ def backward(dz: Any, x: Any, saved: Saved, by: Filter, needs_dx: bool) -> Any:
 
 
 def _fused(dz: Any, x: Any, saved: Saved, by: Filter, needs_dx: bool) -> Any:
-    def compute(need: Need, out: Any = None, beta: float = 0.0) -> Any:
-        outs: dict[Need, Any] = {} if out is None else {need: out}
-        (gradient,) = fused.conv_bias_act_pool_backward(
-            dz, saved, x, by.weight.data, needs=(need,), out=outs, beta=beta
-        )
-        return gradient
-
+    parameters: dict[Need, Parameter] = {"dw": by.weight}
     if by.bias is not None:
-        by.bias.accumulate(partial(compute, "db"))
-    by.weight.accumulate(partial(compute, "dw"))
-    return compute("dx") if needs_dx else None
+        parameters["db"] = by.bias
+    with ExitStack() as stack:
+        sums = {need: stack.enter_context(one.summing()) for need, one in parameters.items()}
+        return _fused_into(sums, partial(_compute, dz, saved, x, by.weight.data), needs_dx)
+
+
+def _compute(
+    dz: Any, saved: Saved, x: Any, w: Any, needs: tuple[Need, ...], outs: Any, beta: float = 0.0
+) -> Any:
+    """Those gradients, in that order."""
+    return fused.conv_bias_act_pool_backward(dz, saved, x, w, needs=needs, out=outs, beta=beta)
+
+
+def _fused_into(sums: Sums, compute: Callable[..., Any], needs_dx: bool) -> Any:
+    """In one pass for all. Sums of 16 bits are rounded once, by a call for each of them."""
+    dx: tuple[Need, ...] = ("dx",) if needs_dx else ()
+    added = any(beta for _, beta in sums.values())
+    if added and any(out.dtype.itemsize == 2 for out, _ in sums.values()):
+        for need, (out, beta) in sums.items():
+            compute((need,), {need: out}, beta)
+        return compute(dx, {})[0] if needs_dx else None
+    outs = {need: out for need, (out, beta) in sums.items() if not beta}
+    gradients = compute((*sums, *dx), outs)
+    for (out, beta), gradient in zip(sums.values(), gradients, strict=False):
+        if beta:
+            out += gradient
+    return gradients[-1] if needs_dx else None
 
 
 def _separate(dy: Any, x: Any, by: Filter, needs_dx: bool) -> Any:

@@ -1,8 +1,10 @@
 """Layers one after the other."""
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from oocdnn.chain import conv_chain
 from oocdnn.nn.layer import Layer
 
 
@@ -30,8 +32,14 @@ class Chain(Layer):
         return ((str(i), layer) for i, layer in enumerate(self.layers))
 
     def forward(self, x: Any) -> Any:
-        for layer in self.layers:
-            x = layer.forward(x)
+        """Convolutions that follow each other and do not train run depth first."""
+        for links, layers in itertools.groupby(self.layers, lambda layer: layer.link() is not None):
+            run = list(layers)
+            if links and len(run) > 1:
+                x = conv_chain(x, [link for layer in run if (link := layer.link()) is not None])
+                continue
+            for layer in run:
+                x = layer.forward(x)
         return x
 
     def backward(self, dy: Any, needs_dx: bool = True) -> Any:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from oocdnn import functions, gradients
 from oocdnn._geometry import Moves, Shape
 from oocdnn._window import Padding, PerAxis, integer, per_axis
+from oocdnn.chain import Link
 from oocdnn.errors import InvalidProblem
 from oocdnn.nn._initial import Seed, uniform_pair
 from oocdnn.nn.layer import Layer
@@ -38,6 +39,11 @@ def filter_shape(outer: Channels, inner: Channels, taps: Shape, groups: int) -> 
 def add_bias_gradient(bias: Parameter | None, dy: Any) -> None:
     if bias is not None:
         bias.accumulate(partial(gradients.conv_backward_bias, dy))
+
+
+def link_of(weight: Parameter, bias: Parameter | None, moves: Moves, **after: Any) -> Link:
+    """A convolution of these parameters, and what comes after it, in a chain."""
+    return Link(weight.data, bias and bias.data, **moves._asdict(), **after)
 
 
 class _Convolution(Layer):
@@ -82,6 +88,9 @@ class _Convolution(Layer):
         )
         self._keep(x)
         return y
+
+    def link(self) -> Link | None:
+        return None if self.training else link_of(self.weight, self.bias, self.moves)
 
     def backward(self, dy: Any, needs_dx: bool = True) -> Any:
         (x,) = self._take()

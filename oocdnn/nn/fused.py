@@ -10,10 +10,11 @@ from oocdnn._geometry import SPATIAL, Moves
 from oocdnn._operation import ActivationSpec
 from oocdnn._pool import Pool
 from oocdnn._window import Padding, PerAxis, integer, per_axis
+from oocdnn.chain import Link
 from oocdnn.errors import InvalidProblem
 from oocdnn.nn import _fused_backward
 from oocdnn.nn._initial import Seed, uniform_pair
-from oocdnn.nn.convolution import filter_shape
+from oocdnn.nn.convolution import filter_shape, link_of
 from oocdnn.nn.layer import Layer
 
 
@@ -75,6 +76,10 @@ class ConvBiasActPool(Layer):
         z, saved = done if self.training else (done, None)
         self._keep(x, saved)
         return z
+
+    def link(self) -> Link | None:
+        after = {"activation": self.activation, "pool": self.pool}
+        return None if self.training else link_of(self.weight, self.bias, self.moves, **after)
 
     def backward(self, dy: Any, needs_dx: bool = True) -> Any:
         """dx of dy, which is shaped as z."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any, TypeVar
 
+from oocdnn.chain import Link
 from oocdnn.nn import state
 from oocdnn.nn.parameter import Parameter
 
@@ -31,6 +32,10 @@ class Layer(ABC):
     @abstractmethod
     def backward(self, dy: Any, needs_dx: bool = True) -> Any:
         """dx of dy, shaped as x; None where it is not needed, as of a first layer."""
+
+    def link(self) -> Link | None:
+        """What the layer is in a chain of convolutions; None where it is none, or is training."""
+        return None
 
     def __call__(self, x: Any) -> Any:
         return self.forward(x)

@@ -1,6 +1,7 @@
 """Arrays that training changes, with the gradients that are summed for them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -39,12 +40,18 @@ class Parameter:
     def accumulate(
         self, gradient: Callable[..., Any], shape: tuple[int, ...] | None = None
     ) -> None:
-        """Adds what `gradient(out=, beta=)` computes, which sees the sum in `shape`.
+        """Adds what `gradient(out=, beta=)` computes, which sees the sum in `shape`."""
+        with self.summing(shape) as (out, beta):
+            gradient(out=out, beta=beta)
 
-        A call that fails leaves no gradient, because it may have written a part.
+    @contextmanager
+    def summing(self, shape: tuple[int, ...] | None = None) -> Iterator[tuple[Any, float]]:
+        """For as long as a gradient is added to the sum: that in `shape`, and beta.
+
+        What fails meanwhile leaves no gradient, because it may have written a part.
         """
         if self._sum is None:
             self._sum = module_of("the parameter", self.data).empty_like(self.data, order="C")
         beta, self._filled = float(self._filled), False
-        gradient(out=self._sum.reshape(shape or self._sum.shape), beta=beta)
+        yield self._sum.reshape(shape or self._sum.shape), beta
         self._filled = True

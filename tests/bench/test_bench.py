@@ -97,6 +97,7 @@ def test_sums_that_may_be_rounded_are_mistrusted(monkeypatch: pytest.MonkeyPatch
     ("text", "why"),
     [
         (FORWARD + " +bias +relu", "only plain convolutions"),
+        ("conv2d:bwd_data x2x8x9x9 w8x8x3x3 pad1 +dw f32", "only plain convolutions"),
         ("conv2d:bwd_bias y2x8x9x9 f32", "bwd_bias is not compared here"),
         ("conv2d:fwd x64x4096x8192x8192 w1x4096x1x1 f32", " of host memory, "),
     ],

@@ -55,8 +55,10 @@ UNSUPPORTED = {
     "null": {
         "finish_pools_and_bits": "the null device has no use for what is made of sums",
         "finish_square_pools": "the null device has no use for what is made of sums",
+        "finish_wide_pools": "the null device has no use for what is made of sums",
         "restore_from_pools_and_bits": "nor for what such sums' gradients are",
         "restore_from_square_pools": "nor for what such sums' gradients are",
+        "restore_from_wide_pools": "nor for what such sums' gradients are",
     },
     "cuda:direct": ON_GPU,
     "cuda:cudnn": ON_GPU

@@ -154,6 +154,20 @@ def test_a_plan_whose_workspace_is_too_large_is_taken(graphs, log):
     assert taken(log()) == ["workspace"] * 3
 
 
+def test_a_workspace_that_has_spilled_is_left_alone(graphs, log):
+    """Tiles in host memory would cross the wire with every access."""
+    problem = Problem(graphs)
+    plan = problem.plan(HUGE)
+    scratch = oocdnn.empty(workspace_of(graphs, plan), np.uint8)
+    scratch[...] = 99
+    arrays = on_device(problem.x, problem.w, problem.y)
+    cudnn.check(problem.execute(plan, addresses(arrays), scratch.ctypes.data))
+    call("cuStreamSynchronize", c_void_p())
+    assert_equal(arrays[2].get(), problem.expected)
+    assert (scratch == 99).all()
+    assert taken(log()) == ["workspace"]
+
+
 def test_a_taken_plan_without_a_workspace_still_runs(graphs):
     problem = Problem(graphs)
     arrays = on_device(problem.x, problem.w, problem.y)

@@ -48,14 +48,18 @@ def unpooled(dz: np.ndarray, y: np.ndarray, pool: oracle.Pool) -> np.ndarray:
     return oracle.pool_backward(dz, oracle.pool(y, pool)[1], extents, pool)
 
 
+def unit_of(case: Case) -> int:
+    """Of dz: a share of an average is a whole number."""
+    averaged = case.pool is not None and case.pool.mode != "max"
+    return math.prod(math.lcm(*range(1, w + 1)) for w in case.pool.window) if averaged else 1
+
+
 def gradients_of(case: Case) -> Gradients:
     arrays = arrays_of(case)
     rng = np.random.default_rng(case.seed + 1)
     z = composed(case, arrays)[0]
-    # A share of an average is a whole number.
-    averaged = case.pool is not None and case.pool.mode != "max"
-    unit = math.prod(math.lcm(*range(1, w + 1)) for w in case.pool.window) if averaged else 1
-    dz = lay_out((rng.integers(-2, 3, z.shape) * unit).astype(DTYPES[case.dtype]), case.layout)
+    numbers = rng.integers(-2, 3, z.shape) * unit_of(case)
+    dz = lay_out(numbers.astype(DTYPES[case.dtype]), case.layout)
     made = Gradients(case, arrays, dz)
     y = oracle.finish(
         oracle.forward(arrays["x"], arrays["w"], **case.window),

@@ -104,6 +104,30 @@ def draw_pool(draw, problem: Problem) -> None:
     doors.set_pooled(problem)
 
 
+@st.composite
+def joint_problems(draw) -> Problem:
+    """dx along with dw or db or both, or dw along with db; windows and bits or neither."""
+    dx = draw(st.sampled_from((True, True, False)))
+    direction = Direction.BWD_DATA if dx else Direction.BWD_FILTER
+    problem = draw(problems((direction,), epilogues=False))
+    some = ((True, True), (True, False), (False, True))
+    problem.also.dw, problem.also.db = draw(st.sampled_from(some)) if dx else (False, True)
+    shape = problem.shape
+    for a in range(3):
+        reach = (shape.filter[a] - 1) * shape.dilation[a] + 1
+        if problem.also.db and dx:
+            shape.pad_before[a] = min(shape.pad_before[a], reach - 1)
+            shape.pad_after[a] = min(shape.pad_after[a], reach - 1)
+        padding = shape.pad_before[a] + shape.pad_after[a]
+        shape.input[a] = max(shape.input[a], reach - padding)
+        shape.out[a] = doors.output_extent(
+            shape.input[a], shape.pad_before[a], shape.pad_after[a], shape.filter[a],
+            shape.stride[a], shape.dilation[a],
+        )  # fmt: skip
+    draw_pool(draw, problem)
+    return dense(problem)
+
+
 def draw_epilogue(draw, problem: Problem) -> None:
     """Whole numbers only, so that the results stay exact."""
     problem.alpha = draw(st.sampled_from((1.0, 2.0, -3.0)))
@@ -144,18 +168,25 @@ def tapered(draw, problem: Problem, tiling: doors.Tiling, axis: int):
 
 @st.composite
 def orders(draw, problem: Problem):
-    """A legal loop order: output axes in any order, then reduction axes in any order."""
+    """A legal loop order: output axes in any order, then reduction axes in any order. Sums that
+    come along have the groups alone in common with dx."""
     order = draw(st.permutations(range(7)))
-    return sorted(order, key=lambda axis: doors.is_reduction(problem, axis))
+    along = problem.also.dw or problem.also.db
+    return sorted(order, key=lambda axis: axis != 1 if along else doors.is_reduction(problem, axis))
 
 
-depths = st.lists(st.integers(1, 4), min_size=9, max_size=9)
+depths = st.lists(st.integers(1, 4), min_size=len(doors.OPERANDS), max_size=len(doors.OPERANDS))
 
 
 @st.composite
 def runs(draw, directions=tuple(Direction), epilogues: bool = True):
     """Everything that a schedule needs: problem, tiling, order, depths, and a seed for data."""
-    problem = draw(problems(directions, epilogues))
+    return draw(runs_of(problems(directions, epilogues)))
+
+
+@st.composite
+def runs_of(draw, some_problems):
+    problem = draw(some_problems)
     return (
         problem,
         draw(tilings(problem)),

@@ -13,8 +13,10 @@ Spatial = c_int64 * 3
 AxisArray = c_int64 * 7
 Order = c_int32 * 7
 
-OPERANDS = ("x", "w", "y", "bias", "scale", "residual", "old", "z", "saved")
-X, W, Y, BIAS, SCALE, RESIDUAL, OLD, Z, SAVED = range(9)
+OPERANDS = (
+    "x", "w", "y", "bias", "scale", "residual", "old", "z", "saved", "input", "dw", "db",
+)  # fmt: skip
+X, W, Y, BIAS, SCALE, RESIDUAL, OLD, Z, SAVED, INPUT, DW, DB = range(len(OPERANDS))
 PerOperand = c_int32 * len(OPERANDS)
 AXES = ("N", "G", "K", "C", "D", "H", "W")
 TEXT_BYTES = 4096
@@ -83,6 +85,10 @@ class Pool(Structure):
     ]
 
 
+class Also(Structure):
+    _fields_ = [("dw", c_bool), ("db", c_bool)]
+
+
 class Problem(Structure):
     _fields_ = [
         ("direction", c_int),
@@ -97,6 +103,7 @@ class Problem(Structure):
         ("pool", Pool),
         ("saves", c_bool),
         ("clips", c_bool),
+        ("also", Also),
         ("stride", Dims * len(OPERANDS)),
     ]
 
@@ -285,6 +292,13 @@ def region(problem: Problem, tiling: Tiling, operand: int, index) -> Box:
     library().oocdnn_testing_region(
         byref(problem), byref(tiling), operand, AxisArray(*index), byref(box)
     )
+    return box
+
+
+def own_rows(problem: Problem, tiling: Tiling, index) -> Box:
+    """The tile's box of dy, of which those rows are valid that are in no other tile's."""
+    box = Box()
+    library().oocdnn_testing_own_rows(byref(problem), byref(tiling), AxisArray(*index), byref(box))
     return box
 
 

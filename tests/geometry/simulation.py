@@ -13,6 +13,9 @@ import oracle
 from geometry import doors
 from geometry.doors import (
     BIAS,
+    DB,
+    DW,
+    INPUT,
     OLD,
     RESIDUAL,
     SAVED,
@@ -125,6 +128,17 @@ def convolve(problem: Problem, shape: doors.Shape, tensors) -> np.ndarray:
     return oracle.backward_bias(array(Y)).reshape(1, g, k, 1, 1, 1)
 
 
+def gradients_along(problem: Problem, shape: doors.Shape, x, dy, own_dy) -> dict[int, np.ndarray]:
+    """What of dw and db comes along with dx: `own_dy` holds each row of dy that counts in db."""
+    made, gradient = {}, Problem.from_buffer_copy(problem)
+    if problem.also.dw:
+        gradient.direction = Direction.BWD_FILTER
+        made[DW] = convolve(gradient, shape, {X: x, Y: dy})
+    if problem.also.db:
+        made[DB] = own_dy.sum(axis=(0, 3, 4, 5)).reshape(1, shape.g, shape.k, 1, 1, 1)
+    return made
+
+
 def finish(problem: Problem, total, tensors) -> np.ndarray:
     """The epilogue in six dimensions: per-channel operands broadcast as they are."""
     epilogue = problem.epilogue
@@ -167,7 +181,9 @@ def all_of(problem: Problem, tensors) -> dict[int, np.ndarray]:
     """All that leaves the device."""
     if restores(problem):
         tensors = {**tensors, Y: restored(problem, tensors[Z], tensors.get(SAVED))}
-    return outputs(problem, finish(problem, convolve(problem, problem.shape, tensors), tensors))
+    made = outputs(problem, finish(problem, convolve(problem, problem.shape, tensors), tensors))
+    dy = tensors.get(Y)
+    return made | gradients_along(problem, problem.shape, tensors.get(INPUT), dy, dy)
 
 
 def ranges(box: doors.Box) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
@@ -236,15 +252,42 @@ class Simulation:
                 now[i] = self._bring(i, step.operand[i])
         if restores(self.problem):
             now[Y] = self._restore(step, now)
-        part = convolve(self.problem, shape, now)
         end = step.operand[self.sum]
-        slots = self.slots[self.sum]
-        self.enters[self.sum] += end.enter
-        slots[end.slot] = part if end.enter else slots[end.slot] + part
-        assert all(step.operand[i].leave == end.leave for i in self.outputs)
-        if end.leave:
-            self._drain(finish(self.problem, slots[end.slot], now), step)
-            slots[end.slot] = np.nan
+        total = self._add(self.sum, end, convolve(self.problem, shape, now))
+        assert all(step.operand[i].leave == end.leave for i in self.outputs if i not in (DW, DB))
+        if total is not None:
+            self._drain(finish(self.problem, total, now), step)
+        own_dy = self._own_rows(step, now[Y]) if self.problem.also.db else None
+        along = gradients_along(self.problem, shape, now.get(INPUT), now.get(Y), own_dy)
+        for operand, part in along.items():
+            how = step.operand[operand]
+            total = self._add(operand, how, part)
+            if total is not None:
+                self._put(operand, how, total)
+
+    def _add(self, operand: int, how: doors.OperandStep, part):
+        """Adds a step's part to the tile in the slot, which is the answer where it is the last."""
+        slots = self.slots[operand]
+        self.enters[operand] += how.enter
+        total = slots[how.slot] = part if how.enter else slots[how.slot] + part
+        if not how.leave:
+            return None
+        slots[how.slot] = np.nan
+        return total
+
+    def _put(self, operand: int, how: doors.OperandStep, total) -> None:
+        part, of_tile = ranges(how.box)
+        self.outputs[operand][part] = total[of_tile]
+        self.drains[operand][part] += 1
+
+    def _own_rows(self, step: doors.Step, dy) -> np.ndarray:
+        """The tile of dy without what other tiles add to db."""
+        box = doors.own_rows(self.problem, self.tiling, step.index)
+        assert list(box.origin) == list(step.operand[Y].box.origin)
+        _, own = ranges(box)
+        alone = np.zeros(dy.shape)
+        alone[own] = dy[own]
+        return alone
 
     def _restore(self, step: doors.Step, now) -> np.ndarray:
         """A tile of dy, made of tensors that hold nothing but the tiles: bits that are elsewhere

@@ -27,7 +27,7 @@ def run(problem, tiling, order=None, depths=2):
     """The simulation, checked against the whole problem."""
     tensors = random_tensors(problem, 11)
     order = order or doors.default_order(problem)
-    simulation = Simulation(problem, tiling, order, [depths] * 9, tensors)
+    simulation = Simulation(problem, tiling, order, [depths] * len(doors.OPERANDS), tensors)
     np.testing.assert_array_equal(simulation.output, whole(problem, tensors))
     assert all((drains == 1).all() for drains in simulation.drains.values())
     return simulation

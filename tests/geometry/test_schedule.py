@@ -119,7 +119,7 @@ def test_halo_rows_are_fetched_once(data):
     order = [other, *(a for a in range(7) if a not in (other, axis)), axis]
     if not doors.is_legal(problem, tiling, order):
         return
-    run = Simulation(problem, tiling, order, [2] * 9, random_tensors(problem, 1))
+    run = Simulation(problem, tiling, order, [2] * len(doors.OPERANDS), random_tensors(problem, 1))
     assert run.fetches[rolling_operand(problem)].max() <= 1
 
 
@@ -136,7 +136,7 @@ def test_what_dy_is_restored_from_is_fetched_once(data):
     order = [*(a for a in range(7) if a != axis), axis]
     if not doors.is_legal(problem, tiling, order):
         return
-    run = Simulation(problem, tiling, order, [2] * 9, random_tensors(problem, 1))
+    run = Simulation(problem, tiling, order, [2] * len(doors.OPERANDS), random_tensors(problem, 1))
     assert Y not in run.fetches
     for operand in {Z, SAVED} & run.fetches.keys():
         assert run.fetches[operand].max() <= 1
@@ -175,7 +175,9 @@ def test_last_tile_of_backward_filter_is_moved_back(stride, pad, short):
         tiling = doors.make_tiling(problem, [2, 1, 1, 1, 1, 1, length])
         doors.taper(problem, tiling, 6, short)
         for place in range(tensors[X].size):
-            assert_nan_stays_local(problem, tiling, range(7), [2] * 9, tensors, place)
+            assert_nan_stays_local(
+                problem, tiling, range(7), [2] * len(doors.OPERANDS), tensors, place
+            )
 
 
 @thorough
@@ -227,7 +229,7 @@ def test_tapered_rows_roll_between_usual_tiles_alone():
     )  # fmt: skip
     tiling = doors.make_tiling(problem, [1, 1, 1, 1, 1, 1, 5])
     doors.taper(problem, tiling, 6, 2)
-    steps = doors.schedule(problem, tiling, range(7), [2] * 9)
+    steps = doors.schedule(problem, tiling, range(7), [2] * len(doors.OPERANDS))
     assert [step.operand[X].box.extent[5] for step in steps] == [4, 7, 7, 7, 4]
     assert [step.operand[X].kept for step in steps] == [0, 0, 2, 2, 0]
 

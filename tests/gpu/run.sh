@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that a GPU machine has to show: the suites on the CUDA device, then the figures. Needs the
 # package and the testing library (OOCDNN_TESTING_LIBRARY); goes on after a failure and says so last.
-# The whole takes about an hour; STEPS names what of it to run.
+# The whole takes more than an hour; STEPS names what of it to run, SPILL which parts of the step spill.
 #
 #   [STEPS="memcheck floor"] [OUT=new folder of the figures] tests/gpu/run.sh [what is handed to pytest]
 cd "$(dirname "$0")/../.." || exit
@@ -79,11 +79,13 @@ needs compute-sanitizer memcheck sanitizer memcheck
 needs compute-sanitizer racecheck sanitizer racecheck
 needs ninja without-nvcc tests/gpu/without_nvcc.sh
 step dropin python3 tests/gpu/dropin_programs.py
+step spill python3 tests/gpu/spill_programs.py ${SPILL-} ${OUT:+--out "$OUT/spill.json"}
 step calibrate python3 -m oocdnn calibrate --device cuda
 figures wires oocdnn.bench.gpu
 figures floor oocdnn.bench.gpu_floor
 figures in-core oocdnn.bench.gpu_in_core --pinned
 figures chain oocdnn.bench.gpu_fused
+figures depth-first oocdnn.bench.gpu_chain
 figures peers oocdnn.bench.gpu_peers
 figures workspace oocdnn.bench.gpu_workspace
 figures shares oocdnn.bench.gpu_shares

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from gpu.suite import FAKE_DRIVER, run_suite
+from gpu.suite import FAKE_CUDNN, FAKE_DRIVER, run_suite
 
 pytestmark = [
     pytest.mark.skipif(not FAKE_DRIVER.exists(), reason=f"{FAKE_DRIVER} is not there"),
@@ -24,9 +24,11 @@ SUITES = {
     "exact": ("engine/test_exact.py",),
     "fused": ("engine/test_fused.py", "gpu/test_fused.py"),
     "fused backward": ("engine/test_fused_backward.py", "-k", "not random_chains"),
+    "together": ("engine/test_gradients_together.py", "gpu/test_gradients_together.py"),
     "layers": ("nn/test_convolution.py", "nn/test_fused_layer.py"),
     "faults": ("engine/test_faults.py",),
-    "schedules": ("engine/test_schedules.py",),
+    "schedules": ("engine/test_schedules.py", "engine/test_joint.py"),
+    "chains": ("engine/test_chains.py", "engine/test_chain_calls.py", "gpu/test_chain.py"),
 }
 
 
@@ -35,3 +37,11 @@ def test_on_the_fake_driver(suite: str, tmp_path: Path) -> None:
     if os.environ.get("OOCDNN_TEST_DEVICE"):
         pytest.skip("this is such a process")
     run_suite(tmp_path, *SUITES[suite])
+
+
+def test_gradients_together_on_the_fake_cudnn(tmp_path: Path) -> None:
+    """Whose engines want tiles of dy in other layouts than the one that computes db."""
+    if os.environ.get("OOCDNN_TEST_DEVICE"):
+        pytest.skip("this is such a process")
+    libraries = (FAKE_DRIVER, FAKE_CUDNN)
+    run_suite(tmp_path, *SUITES["together"], "engine/test_joint.py", libraries=libraries)

@@ -24,7 +24,7 @@ def seconds_per_operation(channels: int, pixels: int, tiles=TILES, **fields) -> 
     problem = doors.parse(f"conv1d:fwd x1x{channels}x{pixels} w{channels}x{channels}x1")
     tiling = doors.make_tiling(problem, [1, 1, channels, channels, 1, 1, pixels])
     profile = Profile(tiles=tiles, **ENDLESS | fields)
-    run = (problem, tiling, doors.default_order(problem), [1] * 9)
+    run = (problem, tiling, doors.default_order(problem), [1] * len(doors.OPERANDS))
     cost = planner.price(*run, profile, engines="direct")
     return cost["compute_seconds"] / (2 * channels**2 * pixels)
 

@@ -111,7 +111,10 @@ def test_the_best_is_the_best_of_all(seed):
         engine = chance.choice((ONEDNN, DIRECT))
         profile = chance.choice(BROAD if is_broad else PROFILES)
         whole = planner.estimate(
-            problem, doors.make_tiling(problem, [2**40] * 7, engine == DIRECT), [1] * 9, engine
+            problem,
+            doors.make_tiling(problem, [2**40] * 7, engine == DIRECT),
+            [1] * len(doors.OPERANDS),
+            engine,
         )
         least = least_budget(problem, engine)
         # Where nothing overlaps, what fits in one tile is not cut, whatever its price.

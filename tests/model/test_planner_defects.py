@@ -23,7 +23,7 @@ def tiles_of_images(text: str, profile: Profile, order=(0, 1, 2, 4, 5, 6, 3), de
     """The price of one image per tile."""
     problem = doors.parse(text)
     tiling = doors.make_tiling(problem, [1] + [2**40] * 6)
-    return planner.price(problem, tiling, order, [depth] * 9, profile)
+    return planner.price(problem, tiling, order, [depth] * len(doors.OPERANDS), profile)
 
 
 def test_9_the_time_of_the_output_counts_in_fused_calls_too():
@@ -65,12 +65,12 @@ def test_11_memory_is_what_is_allocated(text):
     problem = doors.parse(text)
     tiling = doors.make_tiling(problem, [1] + [2**40] * 6)
     used = [operand for operand in range(7) if doors.uses(problem, operand)]
-    single = planner.estimate(problem, tiling, [1] * 9, ONEDNN)
+    single = planner.estimate(problem, tiling, [1] * len(doors.OPERANDS), ONEDNN)
     more = [
         planner.estimate(problem, tiling, [3 if i == operand else 1 for i in range(7)], ONEDNN)
         for operand in used
     ]
-    triple = planner.estimate(problem, tiling, [3] * 9, ONEDNN)
+    triple = planner.estimate(problem, tiling, [3] * len(doors.OPERANDS), ONEDNN)
     assert all(bytes_ > single for bytes_ in more)
     assert triple == 3 * single == single + sum(bytes_ - single for bytes_ in more)
 
@@ -106,7 +106,9 @@ def test_15_a_filter_that_is_sent_again_is_charged_again():
     images_outside, filters_outside = (0, 1, 2, 3, 4, 5, 6), (2, 0, 1, 3, 4, 5, 6)
 
     def bytes_in(tiling, order, depth: int) -> int:
-        return planner.price(problem, tiling, order, [depth] * 9, Profile())["bytes_in"]
+        return planner.price(problem, tiling, order, [depth] * len(doors.OPERANDS), Profile())[
+            "bytes_in"
+        ]
 
     assert bytes_in(halves, images_outside, 1) == x + 8 * w
     assert bytes_in(halves, filters_outside, 1) == 2 * x + w

@@ -31,9 +31,11 @@ RATES = ("fetch_bytes_per_second", "drain_bytes_per_second", "both_bytes_per_sec
 def test_operands_on_the_device_cross_no_wire():
     problem = doors.parse("conv2d:fwd x8x16x64x64 w16x16x3x3 pad1")
     tiling = doors.make_tiling(problem, [1, 1, 16, 16, 1, 16, 64])
-    run = (problem, tiling, doors.default_order(problem), [2] * 9)
+    run = (problem, tiling, doors.default_order(problem), [2] * len(doors.OPERANDS))
     slow = Profile(fetch_bytes_per_second=1e3, drain_bytes_per_second=1e3)
-    cost = planner.price(*run, slow, engines=planner.DIRECT, homes=[planner.ON_DEVICE] * 9)
+    cost = planner.price(
+        *run, slow, engines=planner.DIRECT, homes=[planner.ON_DEVICE] * len(doors.OPERANDS)
+    )
     assert cost["bytes_in"] == cost["bytes_out"] == 0
     assert cost["seconds"] < 1
 
@@ -62,7 +64,7 @@ def test_an_engine_computes_cut_channels_in_whole_blocks():
 
     def compute(k: int, engine: str) -> float:
         tiling = doors.make_tiling(problem, [1, 1, k, 32, 1, 64, 64])
-        run = (problem, tiling, doors.default_order(problem), [1] * 9)
+        run = (problem, tiling, doors.default_order(problem), [1] * len(doors.OPERANDS))
         cost = planner.price(*run, Profile(run_seconds=0), engines=engine)
         return cost["compute_seconds"]
 
@@ -96,7 +98,7 @@ def test_what_passes_through_bounce_memory_hides_behind_no_arithmetic():
     full."""
     problem = doors.parse("conv2d:fwd x1x16x64x64 w16x16x1x1")
     tiling = doors.make_tiling(problem, [1, 1, 16, 16, 1, 16, 64])  # 64 KiB in, 64 KiB out
-    run = (problem, tiling, doors.default_order(problem), [2] * 9)
+    run = (problem, tiling, doors.default_order(problem), [2] * len(doors.OPERANDS))
     busy = Profile(flops_fallback=1e9, copy_seconds=0, **planner.NO_ROWS)
     loss, loss_beside = 1.15, 1.15  # of wires behind which kernels work, and of what is beside them
     slower = dataclasses.replace(
@@ -130,7 +132,7 @@ def test_a_schedule_too_long_to_walk_has_exact_bytes_and_a_close_price(name, dep
     problem = doors.parse(text)
     tiling = doors.make_tiling(problem, lengths)
     assert math.prod(doors.counts(tiling)) > 512
-    run = (problem, tiling, doors.default_order(problem), [depth] * 9)
+    run = (problem, tiling, doors.default_order(problem), [depth] * len(doors.OPERANDS))
     for profile in PROFILES.values():
         cost = planner.price(*run, profile, engines=planner.DIRECT)
         outcome = simulated(*run, profile)
@@ -148,7 +150,10 @@ def test_no_price_is_below_the_floor(run):
     whole = doors.make_tiling(problem, [2**40] * 7)
     for profile in (PROFILES["even"], PROFILES["shared engines"]):
         floor = planner.floor_of(problem, profile) * (1 - 1e-9)
-        assert planner.price(problem, whole, order, [1] * 9, profile)["seconds"] >= floor
+        assert (
+            planner.price(problem, whole, order, [1] * len(doors.OPERANDS), profile)["seconds"]
+            >= floor
+        )
         # With a stride, tiles may leave out rows that no tap reaches, which one tile fetches.
         if all(stride == 1 for stride in problem.shape.stride):
             assert planner.price(problem, tiling, order, rings, profile)["seconds"] >= floor
@@ -159,6 +164,6 @@ def test_nor_where_tiles_of_fewer_channels_are_faster():
     rates = {"16 400 direct/f32/fwd": 1e10, "64 400 direct/f32/fwd": 1e8}
     profile = Profile(tiles=rates, run_seconds=0)
     tiling = doors.make_tiling(problem, [1, 1, 16, 64, 1, 1, 512])
-    run = (problem, tiling, doors.default_order(problem), [1] * 9, profile)
+    run = (problem, tiling, doors.default_order(problem), [1] * len(doors.OPERANDS), profile)
     price = planner.price(*run, engines="direct")
     assert price["seconds"] >= planner.floor_of(problem, profile, engines="direct")

@@ -19,6 +19,7 @@ PROBLEMS = [
     "conv2d:fwd x32x8x24x24 w8x8x3x3 pad1",
     "conv2d:fwd x32x8x24x24 w8x8x3x3 pad1 beta1",  # with a finishing pass
     "conv2d:bwd_data x8x16x40x40 w16x16x3x3 pad1",  # with rows that are rolled over
+    "conv2d:bwd_data x8x16x40x40 w16x16x3x3 pad1 +clipped +dw +db",  # with other gradients
 ]
 
 

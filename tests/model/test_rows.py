@@ -158,7 +158,7 @@ def test_many_tiles_whose_rows_differ_are_counted_as_one_by_one():
         Direction.FWD, c=2, input=(1, 64, 4096), filter=(1, 61, 1), pad_before=(0, 60, 0)
     )
     tiling = doors.make_tiling(problem, [1, 1, 1, 2, 1, 1, 4096])
-    run = problem, tiling, doors.default_order(problem), [1] * 9
+    run = problem, tiling, doors.default_order(problem), [1] * len(doors.OPERANDS)
     rates = {f"{name}_bytes_per_second": 1e12 for name in ("fetch", "drain", "both")}
     profile = Profile(**rates, **(NO_ROWS | {"far_fetch_row_bytes": 1e12}), copy_seconds=0)
     cost = planner.price(*run, profile, engines=planner.DIRECT)

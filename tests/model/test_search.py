@@ -41,7 +41,7 @@ def least_budget(problem, engine: str, **options) -> int:
 
 def whole_bytes(problem, engine: str) -> int:
     tiling = doors.make_tiling(problem, [2**40] * 7, engine != ONEDNN)
-    return planner.estimate(problem, tiling, [1] * 9, engine)
+    return planner.estimate(problem, tiling, [1] * len(doors.OPERANDS), engine)
 
 
 @st.composite
@@ -180,7 +180,9 @@ def test_behind_a_wire_what_fits_is_cut_so_that_copies_and_computing_overlap():
     whole = doors.make_tiling(problem, [2**40] * 7, True)
     order = doors.default_order(problem)
     assert best.cost["steps"] > 1
-    at_once = planner.price(problem, whole, order, [1] * 9, planner.H200)["seconds"]
+    at_once = planner.price(problem, whole, order, [1] * len(doors.OPERANDS), planner.H200)[
+        "seconds"
+    ]
     assert best.seconds < 0.6 * at_once
     assert best.seconds < 1.05 * planner.floor_of(problem, planner.H200)
 
@@ -282,7 +284,7 @@ def test_types_of_tiles():
         problem = doors.parse(text)
         length = [lengths.get(axis, 2**40) for axis in doors.AXES]
         tiling = doors.make_tiling(problem, length, engine == DIRECT)
-        return planner.estimate(problem, tiling, [1] * 9, engine)
+        return planner.estimate(problem, tiling, [1] * len(doors.OPERANDS), engine)
 
     image = "x4x32x8x8 w32x32x1x1"  # x and y: 8192 elements, w: 1024
     assert slots(f"conv2d:fwd {image} bf16", ONEDNN) == 2 * (8192 + 8192 + 1024)

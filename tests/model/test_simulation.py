@@ -8,7 +8,19 @@ import math
 
 import pytest
 from geometry import doors
-from geometry.cases import dense, depths, draw_pool, make, orders, problems, runs, tapered, tilings
+from geometry.cases import (
+    dense,
+    depths,
+    draw_pool,
+    joint_problems,
+    make,
+    orders,
+    problems,
+    runs,
+    runs_of,
+    tapered,
+    tilings,
+)
 from geometry.doors import SAVED, Direction, DType
 from geometry.simulation import is_short
 from hypothesis import HealthCheck, example, given, settings
@@ -115,7 +127,7 @@ def strides(draw, problem, operand: int) -> list[int]:
 
 @st.composite
 def cases(draw) -> tuple:
-    problem = draw(problems())
+    problem = draw(st.one_of(problems(), joint_problems()))
     if problem.direction != Direction.BWD_BIAS and draw(st.booleans()):
         problem.shape.k, problem.shape.c = 37 * problem.shape.k, 50 * problem.shape.c
         dense(problem)
@@ -172,7 +184,7 @@ def long_cases(draw) -> tuple:
         copy_seconds=draw(st.sampled_from((0, 1e-5, 1e-4))),
         hop_seconds=draw(st.sampled_from((0, 1e-5))),
     )
-    depths = draw(st.lists(st.integers(1, 3), min_size=9, max_size=9))
+    depths = draw(st.lists(st.integers(1, 3), min_size=len(OPERANDS), max_size=len(OPERANDS)))
     return (problem, tiling, order, depths, profile), HOST, Engine("direct")
 
 
@@ -195,7 +207,7 @@ def test_a_transfer_of_nothing_has_no_rows():
     profile = Profile(
         fetch_bytes_per_second=1e6, copy_seconds=1e-6, fetch_row_bytes=8, far_fetch_row_bytes=800
     )
-    run = (problem, tiling, doors.default_order(problem), [1] * 9, profile)
+    run = (problem, tiling, doors.default_order(problem), [1] * len(doors.OPERANDS), profile)
     price = planner.price(*run, engines=planner.DIRECT)
     rows = 1 + 3  # x has padding above and below its only row, dy has three rows
     copies = 2 * doors.counts(tiling)[5]
@@ -203,7 +215,7 @@ def test_a_transfer_of_nothing_has_no_rows():
 
 
 @thorough
-@given(runs())
+@given(st.one_of(runs(), runs_of(joint_problems())))
 def test_tiles_are_cut_alike(run):
     """Every box of every tile, worked out twice."""
     native, cut, *_ = run
@@ -280,7 +292,7 @@ def test_short_ends_gain_nothing_where_both_directions_take_as_long(taper):
         move_bytes_per_second=1e12, hop_seconds=0, step_seconds=0,
     )  # fmt: skip
     homes = [ON_HOST, IS_TILE, *HOST[2:]]
-    run = problem, tiling, doors.default_order(problem), [2] * 9, profile
+    run = problem, tiling, doors.default_order(problem), [2] * len(doors.OPERANDS), profile
     price = planner.price(*run, engines=planner.DIRECT, homes=homes)
     assert price["seconds"] == pytest.approx(16.8)
     assert simulated(*run, homes).seconds == pytest.approx(16.8)
@@ -303,8 +315,12 @@ def test_three_engines_work_at_the_same_time():
         run_seconds=0,
     )  # fmt: skip
     homes = [ON_HOST, IS_TILE, *HOST[2:]]
-    outcome = simulated(problem, tiling, doors.default_order(problem), [2] * 9, profile, homes)
+    outcome = simulated(
+        problem, tiling, doors.default_order(problem), [2] * len(doors.OPERANDS), profile, homes
+    )
     assert outcome.pipeline_seconds == pytest.approx(1 + 2 + 4 * 3)
     assert math.isclose(outcome.compute_seconds, 8)
-    waiting = simulated(problem, tiling, doors.default_order(problem), [1] * 9, profile, homes)
+    waiting = simulated(
+        problem, tiling, doors.default_order(problem), [1] * len(doors.OPERANDS), profile, homes
+    )
     assert waiting.pipeline_seconds == pytest.approx(1 + 4 * (2 + 3))

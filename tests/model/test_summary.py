@@ -118,7 +118,7 @@ def test_a_device_that_is_here_gives_the_same_plan(budget, tmp_path):
         here = context.plan(problem)
     assert (here.prepared, there.prepared) == (True, False)
     assert there.booked_bytes <= here.booked_bytes <= budget
-    only_there = ("prepared", "booked_bytes", "host_bytes", "text")
+    only_there = ("prepared", "booked_bytes", "host_bytes", "search_seconds", "text")
     same = {name: getattr(here, name) for name in only_there}
     assert dataclasses.replace(there, **same) == here
 

@@ -199,3 +199,29 @@ def test_states_that_do_not_fit_change_nothing(torch):
             np.testing.assert_array_equal(value, before[name])
     chain.load_state_dict(tensors(torch, state))
     assert not any(value.any() for value in chain.state_dict().values())
+
+
+def deep(rng, pools=(None, 2, None)):
+    channels = zip((3, 4, 5), (4, 5, 2), pools, strict=True)
+    return [
+        nn.ConvBiasActPool(c, k, 3, padding=1, activation="relu", pool=pool, seed=rng)
+        for c, k, pool in channels
+    ]
+
+
+def test_convolutions_that_do_not_train_run_depth_first(monkeypatch):
+    calls = []
+    real = nn.chain.conv_chain
+    monkeypatch.setattr(
+        nn.chain, "conv_chain", lambda x, links: calls.append(len(links)) or real(x, links)
+    )
+    rng = np.random.default_rng(0)
+    layers = [*deep(rng), nn.Conv2d(2, 3, 3, seed=rng), nn.ReLU(), nn.Conv2d(3, 3, 1, seed=rng)]
+    chain = nn.Chain(*layers)
+    for parameter in chain.parameters():
+        parameter.data[:] = integers(parameter.data.shape, largest=1)
+    x = integers((2, 3, 12, 12))
+    trained = chain(x)
+    assert not calls
+    np.testing.assert_array_equal(chain.eval()(x), trained)
+    assert calls == [4]

@@ -110,3 +110,28 @@ def test_wrong_arguments_are_told_of_at_once():
     layer(np.zeros((1, 1, 4, 4), np.float32))
     with pytest.raises(oocdnn.InvalidProblem, match="dz has shape"):
         layer.backward(np.zeros((1, 1, 4, 4), np.float32))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_all_gradients_take_one_pass(dtype):
+    """Added to others too; sums of 16 bits would be rounded twice, and take a call for each."""
+    x = integers((8, 4, 16, 24), 5, np.dtype(dtype), largest=1)
+    layer = nn.ConvBiasActPool(4, 8, 3, padding=1, activation="relu", pool=2, dtype=dtype)
+    fill(layer)
+    with oocdnn.Context("cpu", "256KiB", profile="none") as ctx:
+        for times in (1, 2):
+            z = layer(x)
+            saved, dz = layer._kept[1], integers(z.shape, 3, np.dtype(dtype), largest=1)
+            dx = layer.backward(dz)
+            sums = layer.weight.grad, layer.bias.grad
+            if times == 1:
+                once = [one.copy() for one in sums]
+            for one, first in zip(sums, once, strict=True):
+                np.testing.assert_array_equal(one, times * first)
+            if times == 2 and dtype == np.float16:
+                assert ctx.stats.bytes_d2h == dx.nbytes
+                continue
+            assert ctx.stats.bytes_h2d == sum(
+                one.nbytes for one in (x, dz, saved, layer.weight.data)
+            )
+            assert ctx.stats.bytes_d2h == sum(one.nbytes for one in (dx, *sums))

@@ -87,6 +87,7 @@ def test_stats_of_a_call(ctx):
     assert stats.bytes_h2d >= X.nbytes + W.nbytes
     assert stats.bytes_d2h == EXPECTED.size * 4
     assert stats.seconds > 0
+    assert stats.planning_seconds > 0
     assert stats.engine
     ctx.conv2d(X, W)
     assert (ctx.stats.device_allocations, ctx.stats.prepared) == (0, 0)

@@ -196,9 +196,13 @@ def test_every_example_of_a_problem_word_can_be_planned(ctx):
             if word[0] == "y" and "@" not in word:
                 ctx.plan(f"conv2d:bwd_bias {word}")
                 continue
+            along = re.match(r"input|also_|d[wb]s|\+d", word)  # go with dx, and are held whole
             shapes = f"x1x64{'x56' * rank} w64x{16 if word.startswith('grp') else 64}{'x3' * rank}"
+            shapes = shapes.replace("64", "16") if along else shapes
             extra = "" if word[0] in "xw" and "@" not in word else word
             if word.startswith("pool"):
                 extra = f"+maxpool3 {word}"
-            direction = "bwd_data" if word == "+clipped" else "fwd"
+            if along and word[0] != "+":
+                extra = f"+dw +db {word}"
+            direction = "bwd_data" if along or word == "+clipped" else "fwd"
             ctx.plan(f"conv{rank}d:{direction} {shapes} {extra}")

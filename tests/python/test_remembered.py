@@ -52,6 +52,7 @@ def test_the_next_context_has_the_same_plan_and_says_so(file, problem):
         assert not context.plan(problem).remembered
     again = plan(problem)
     assert again.remembered
+    assert first.search_seconds > again.search_seconds == 0
     assert "remembered from an earlier search" in again.explain()
     assert "remembered" not in first.explain()
     assert again.runners_up  # searched for on request

@@ -96,12 +96,14 @@ struct TileShares {
 // is read once, and what is made is written. It works on groups of kMakeGroup elements along W of
 // what is made, whose bits are whole bytes. Either kMakeGroup neighbouring threads have an element
 // each, on several groups one behind the other along the images or the channels; or, where channels
-// lie nearest, one thread has a group, and its neighbours those of the next channels.
-constexpr int kMakeGroup = 8;
+// lie nearest, one thread has a group, and its neighbours those of the next channels. Where a kind
+// is known, and vectors of y lie at multiples of their size, a thread makes what a vector of
+// kMakeVector sums has along W, so that fewer threads have a group; or groups of as many channels.
+constexpr int kMakeGroup = 8, kMakeVector = 4;
 
 // Work whose window, pool mode and finishing (scalar 1, no scale, no residual, an activation that
 // only cuts) are known when the kernel is compiled; kMakeAny is all other.
-enum MakeKind : int { kMakeAny = 0, kMakeEach, kMakeMax2, kMakeMax3, kMakeAverage2 };
+enum MakeKind : int { kMakeAny = 0, kMakeEach, kMakeMax1, kMakeMax2, kMakeMax3, kMakeAverage2 };
 
 struct MakeKernelArgs {
   const void *y, *residual, *bias, *scale;  // null where unused
@@ -111,8 +113,10 @@ struct MakeKernelArgs {
   int activation, mode;                     // the values of Activation and PoolMode
   int kind;                                 // a MakeKind
   int bits;                                 // of an element of what is saved
-  TileShares shares;                        // each a group, or one behind the other
-  int group_channels;                       // C of a group
+  int made;                                 // neighbours that a thread makes: 1, 2 or kMakeVector
+  int z_vector;        // 1: those of z lie side by side, at multiples of their size
+  TileShares shares;   // each a group, or one behind the other
+  int group_channels;  // C of a group
   double alpha, residual_alpha, parameter;
   int y_stride[kCopyDims], z_stride[kCopyDims], saved_stride[kCopyDims];
   // On each axis, in rows of the tiles: the window and its step, where the first one begins; the
@@ -123,15 +127,17 @@ struct MakeKernelArgs {
   int bits_begin, bits_end;      // along W, elements that have bits
 };
 
-// Where the bits of a group gather on the host: one word for each of its loops and 32 bits.
-constexpr int kMakeWords = 4;
-struct MakeRoom {
-  unsigned word[kShareLoops][kMakeWords];
+// The bits of vectors of groups, of each thread; on the host, where one has no neighbours, those of
+// a group gather here: of each of its loops, 32 bits to a word.
+struct alignas(16) MakeRoom {
+  unsigned group[kShareThreads][kMakeVector];
 };
 
-// ooc_restore: a tile of dy from one of dz and bits of either. Of kRestoreGroup elements along W in
-// a share where a thread goes along W, of one otherwise.
-constexpr int kRestoreGroup = 8;
+// ooc_restore: a tile of dy from one of dz and bits of either, in patches: of one element, or where
+// the kind is known of as many rows as the step of the windows, and kRestoreVector columns, or
+// where channels lie nearest as many columns as the step of so many channels. A share is of
+// kRestoreGroup patches along W where a thread goes along W, of one otherwise.
+constexpr int kRestoreGroup = 8, kRestoreVector = 4;
 
 // Work whose windows and steps, alike along H and W and 1 along D, are known when the kernel is
 // compiled, with tiles of dz and dy of one type; kRestoreAny is all other.
@@ -149,7 +155,11 @@ struct RestoreKernelArgs {
   void* dy;
   int dz_type, dy_type, mode, saving, bits;  // the values of PoolMode and Saved
   int kind;                                  // a RestoreKind
-  TileShares shares;
+  int vector;    // 1: vectors of a patch lie at multiples of their size, and none passes an edge
+  int start[2];  // so far before dy's tile the patches begin along H and W
+  TileShares shares;      // of patches
+  int channels, rows[2];  // of dy's tile: of a group, and along H and W
+  int row_bytes;          // of the tile of bits
   int y_stride[kCopyDims], z_stride[kCopyDims], saved_stride[kCopyDims];
   // On each axis: the window and its step; and in rows of dy's tile where the window of the first
   // row of dz's tile begins, which rows are wanted, which the tensor has, and where the padding

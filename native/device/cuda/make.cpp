@@ -80,26 +80,61 @@ bool IsWindow(const MakeKernelArgs& args, const TileLayout& y, int extent) {
          y.shape[4] >= extent && y.shape[5] >= extent;
 }
 
-MakeKind KindOf(const MakeKernelArgs& args, const TileLayout& y) {
+// Whether each element of z, whose tile has the extents `made`, is one of y, which exists; along W
+// the rows are the same, so that vectors of y are vectors of z.
+bool TakesEach(const MakeKernelArgs& args, const TileLayout& y, const Dims& made) {
+  bool each = args.saved == nullptr && args.first[2] == 0 && made[5] == y.shape[5];
+  for (int s = 0; s < 3; ++s) {
+    const int64_t rows = made[3 + s];
+    each = each && args.window[s] == 1 && args.step[s] == 1 && args.first[s] >= args.begin[s] &&
+           args.first[s] + rows <= args.end[s] && rows <= args.rows[s];
+  }
+  return each;
+}
+
+MakeKind KindOf(const MakeKernelArgs& args, const TileLayout& y, const Dims& made) {
   if (args.type != kF32 || !OnlyCuts(args)) return kMakeAny;
   const bool largest = args.mode == static_cast<int>(PoolMode::kMax);
   if (args.mode == static_cast<int>(PoolMode::kNone)) return kMakeEach;
+  if (largest && TakesEach(args, y, made)) return kMakeMax1;
   if (IsWindow(args, y, 2)) return largest ? kMakeMax2 : kMakeAverage2;
   return largest && IsWindow(args, y, 3) ? kMakeMax3 : kMakeAny;
 }
 
-// How what is made is shared out: `made` are its extents.
-MakePlan Shared(const FinishArgs& from, MakeKernelArgs args, const Dims& made,
+// How many neighbours a thread makes of a known kind: of channels where these lie `across`; 1 where
+// y has no such vectors.
+int MadeAtOnce(const MakeKernelArgs& args, const TileLayout& y, bool across) {
+  if (!IsVectors(y, args.y, across ? 2 : 5, kMakeVector)) return 1;
+  const bool each = args.kind == kMakeEach || args.kind == kMakeMax1;
+  if (across || each) return kMakeVector;
+  const int before = args.kind == kMakeMax3 ? 1 : 0;  // columns, see MakeKnown
+  const bool vectors = args.step[2] == 2 && (args.first[2] + before) % kMakeVector == 0;
+  return vectors && args.z_width % 2 == 0 ? 2 : 1;
+}
+
+// The kind of work, and what of it a thread makes at once. Only single neighbours are left to any
+// kind where channels lie nearest.
+void SetKind(const TileLayout& y, const TileLayout& z, bool across, MakeKernelArgs* to) {
+  to->kind = KindOf(*to, y, z.shape);
+  to->made = to->kind == kMakeAny ? 1 : MadeAtOnce(*to, y, across);
+  if (across && to->made == 1) to->kind = kMakeAny;
+  to->z_vector = IsVectors(z, to->z, across ? 2 : 5, to->made) ? 1 : 0;
+}
+
+// How what is made, of that layout, is shared out.
+MakePlan Shared(const FinishArgs& from, MakeKernelArgs args, const TileLayout& made,
                 int multiprocessors) {
   const TileLayout& y = *from.layout;
   args.y = from.out;
   args.type = static_cast<int>(y.dtype);
   SetStrides(y, &args.y_stride);
-  args.kind = KindOf(args, y);
-  args.group_channels = Int(made[2]);
-  const bool across = made[2] > 1 && y.stride[2] < y.stride[5];
-  const ShareUnits units{across, kMakeGroup, across ? 1 : kMakeGroup};
-  const Sharing sharing = ShareOut(made, units, multiprocessors);
+  const bool across = made.shape[2] > 1 && y.stride[2] < y.stride[5];
+  SetKind(y, made, across, &args);
+  args.group_channels = Int(made.shape[2]);
+  Dims extents = made.shape;
+  if (across) extents[2] /= args.made;
+  const ShareUnits units{across, kMakeGroup, across ? 1 : kMakeGroup / args.made};
+  const Sharing sharing = ShareOut(extents, units, multiprocessors);
   args.shares = sharing.shares;
   MakePlan plan{args, sharing.shape};
   plan.shape.shared_bytes = sizeof(MakeRoom);
@@ -124,14 +159,14 @@ Result<std::vector<MakePlan>> PlanMake(const FinishArgs& args, int multiprocesso
     SetEpilogue(args, &first);
     SetInPlace(args, &first);
     SetBits(made, &first);
-    plans.push_back(Shared(args, first, args.layout->shape, multiprocessors));
+    plans.push_back(Shared(args, first, *args.layout, multiprocessors));
   }
   if (made.z.data == nullptr) return plans;
   MakeKernelArgs pool{};
   SetEpilogue(alive ? FinishArgs{} : args, &pool);
   SetPool(args, &pool);
   if (made.saved.data != nullptr && !alive) SetBits(made, &pool);
-  plans.push_back(Shared(args, pool, made.z.layout->shape, multiprocessors));
+  plans.push_back(Shared(args, pool, *made.z.layout, multiprocessors));
   return plans;
 }
 

@@ -54,24 +54,33 @@ OOC_HOST_DEVICE void PlaceBits(const MakeKernelArgs& args, const SharePlace& at,
   task->saved_step = kAcross ? 0 : args.saved_stride[args.shares.loop];
 }
 
-template <bool kAcross>
+// The threads that make a group together, each kMade neighbours of it, or of channels.
+template <bool kAcross, int kMade>
+OOC_HOST_DEVICE constexpr int ThreadsOf() {
+  return kAcross ? 1 : kMakeGroup / kMade;
+}
+
+template <bool kAcross, int kMade>
 OOC_HOST_DEVICE MakeTask TaskAt(const MakeKernelArgs& args, unsigned base, unsigned thread) {
-  const unsigned number = base + (kAcross ? thread : thread / kMakeGroup);
+  constexpr int kThreads = ThreadsOf<kAcross, kMade>();
+  const unsigned number = base + thread / kThreads;
   MakeTask task{};
-  task.inside = true;
+  // Threads without work read at the tile's first, where windows of three have no vectors.
+  task.inside = kMade != 2 || args.kind != kMakeMax3;
   if (number >= args.shares.count) return task;
   SharePlace at = PlaceAt<kAcross, kMakeGroup>(args.shares, number);
-  PlaceBits<kAcross>(args, at, &task);
   const int left = LoopsFrom<kAcross>(args.shares, at);
+  at.c *= kAcross ? kMade : 1;
+  PlaceBits<kAcross>(args, at, &task);
   task.loops = kAcross ? kMakeGroup : left;
-  at.w += kAcross ? 0 : static_cast<int>(thread % kMakeGroup);
+  at.w += static_cast<int>(thread % kThreads) * kMade;
   task.w = at.w;
   task.count = kAcross || at.w < args.z_width ? left : 0;
   if (task.count == 0) return task;
   task.walk = WalkFrom<kAcross>(args, at);
   task.there = at.d < args.rows[0] && at.h < args.rows[1];
   task.inside = Inside(args, 0, at.d, 1) && Inside(args, 1, at.h, 1) &&
-                Inside(args, 2, at.w, kAcross ? task.count : 1);
+                Inside(args, 2, at.w, kAcross ? task.count : kMade);
   return task;
 }
 
@@ -101,33 +110,132 @@ OOC_HOST_DEVICE unsigned Shifted(unsigned code, int by) {
   return by >= 0 ? code << by : code >> -by;
 }
 
-// Eight threads have an element each of a group.
-template <int kMostBits>
+// kThreads threads have a part each of a group, `code` the bits of theirs.
+template <int kMostBits, int kThreads>
 OOC_HOST_DEVICE void PutShared(const MakeKernelArgs& args, const MakeTask& task, unsigned code,
                                int i, unsigned thread, unsigned* room) {
-  const int shift = static_cast<int>(thread % kMakeGroup) * args.bits;
+  const int shift = static_cast<int>(thread % kThreads) * (kMakeGroup / kThreads) * args.bits;
   const int bytes = i < task.loops ? Smaller(args.bits, task.bytes) : 0;
   unsigned char* const to = args.saved + task.saved + i * task.saved_step;
   OOC_KEEP_ROLLED
   for (int first = 0; first < kMostBits && first < args.bits; first += 4) {
     const unsigned mine = kMostBits <= 4 ? code << shift : Shifted(code, shift - first * 8);
-    const unsigned word = OrOfEight(mine, thread, room + first / 4);
-    StoreOfEight(word, Smaller(bytes - first, 4), thread, to + first);
+    const unsigned word = OrOf<kThreads>(mine, thread, room + first / 4);
+    StoreOf<kThreads>(word, Smaller(bytes - first, 4), thread, to + first);
   }
 }
 
-template <class T>
-OOC_HOST_DEVICE void StoreMade(const MakeKernelArgs& args, int at, T value) {
-  OOC_WITH_ELEMENT(args.z_type, Stored, static_cast<Stored*>(args.z)[at] = Convert<Stored>(value);)
+// Where channels lie nearest, the bits of a row of a channel are made by threads far apart, and a
+// byte each would be a write each. So a block's bits wait in its memory, and where four threads
+// have groups one behind the other, each writes those of one channel.
+constexpr int kMakeRun = 4;
+
+// Of a thread's group, whose bits lie at `to` in the first channel, `bytes` bytes before the row's
+// end: the run that it is in.
+struct MakeRun {
+  unsigned first, step;  // threads: the run's first, and from each to the next
+  int part;              // number of this one
+  bool whole;            // the block has all of the run, whose bits are whole words
+};
+
+OOC_HOST_DEVICE MakeRun RunOf(const MakeKernelArgs& args, const SharePlace& at, unsigned number,
+                              unsigned thread, const unsigned char* to, int bytes) {
+  const TileShares& shares = args.shares;
+  const int group = at.w / kMakeGroup, part = group % kMakeRun;
+  const unsigned step = shares.channels.divisor * shares.groups.divisor, before = part * step;
+  const unsigned behind = (kMakeRun - 1 - part) * step;
+  MakeRun run{thread - before, step, part, false};
+  const unsigned char* const begin = to - part * args.bits;
+  run.whole = before <= thread && thread + behind < kShareThreads &&
+              number + behind < shares.count &&
+              static_cast<unsigned>(group - part + kMakeRun) <= shares.width.divisor &&
+              bytes >= (kMakeRun - part) * args.bits &&
+              reinterpret_cast<unsigned long long>(begin) % sizeof(unsigned) == 0 &&
+              args.saved_stride[2] % sizeof(unsigned) == 0;
+  return run;
+}
+
+// The bits of one channel of a whole run, as so many words.
+OOC_HOST_DEVICE void PutRun(const MakeKernelArgs& args, const MakeRun& run, const MakeRoom& room,
+                            unsigned* to) {
+  unsigned long long waiting = 0;
+  int filled = 0;
+  OOC_UNROLL
+  for (int part = 0; part < kMakeRun; ++part) {
+    const unsigned long long group = room.group[run.first + part * run.step][run.part];
+    waiting |= group << filled;
+    filled += kMakeGroup * args.bits;
+    if (filled < 32) continue;
+    *to++ = static_cast<unsigned>(waiting);
+    waiting >>= 32;
+    filled -= 32;
+  }
+}
+
+OOC_HOST_DEVICE void PutGroup(unsigned word, int bytes, unsigned char* to) {
+  OOC_UNROLL
+  for (int byte = 0; byte < 4; ++byte) {
+    if (byte < bytes) to[byte] = static_cast<unsigned char>(word >> byte * 8);
+  }
+}
+
+OOC_HOST_DEVICE void PutGroups(const MakeKernelArgs& args, unsigned base, unsigned thread,
+                               const MakeRoom& room) {
+  const unsigned number = base + thread;
+  if (number >= args.shares.count) return;
+  SharePlace at = PlaceAt<true, kMakeGroup>(args.shares, number);
+  at.c *= kMakeVector;
+  MakeTask task{};
+  PlaceBits<true>(args, at, &task);
+  if (task.bytes <= 0) return;
+  unsigned char* const to = args.saved + task.saved;
+  const MakeRun run = RunOf(args, at, number, thread, to, task.bytes);
+  if (run.whole) {
+    unsigned char* const begin = to - run.part * args.bits + run.part * args.saved_stride[2];
+    return PutRun(args, run, room, reinterpret_cast<unsigned*>(begin));
+  }
+  OOC_UNROLL
+  for (int l = 0; l < kMakeVector; ++l) {
+    PutGroup(room.group[thread][l], Smaller(args.bits, task.bytes), to + l * args.saved_stride[2]);
+  }
+}
+
+template <class Stored, class T, int kMade>
+OOC_HOST_DEVICE void StoreTyped(const MakeKernelArgs& args, int at, int step,
+                                const MadeOne<T> (&made)[kMade]) {
+  Stored* const to = static_cast<Stored*>(args.z) + at;
+  if constexpr (kMade > 1 && sizeof(Stored) <= 4) {
+    if (args.z_vector != 0) {
+      Vector<Stored, kMade> values;
+      OOC_UNROLL
+      for (int l = 0; l < kMade; ++l) values.at[l] = Convert<Stored>(made[l].value);
+      StoreRaw(BitCast<Raw<sizeof values>>(values), reinterpret_cast<char*>(to));
+      return;
+    }
+  }
+  OOC_UNROLL
+  for (int l = 0; l < kMade; ++l) to[l * step] = Convert<Stored>(made[l].value);
+}
+
+template <bool kInPlace, class T, int kMade>
+OOC_HOST_DEVICE void StoreMade(const MakeKernelArgs& args, int at, int step,
+                               const MadeOne<T> (&made)[kMade]) {
+  if constexpr (kInPlace) {
+    StoreTyped<T>(args, at, step, made);
+  } else {
+    OOC_WITH_ELEMENT(args.z_type, Stored, StoreTyped<Stored>(args, at, step, made);)
+  }
 }
 
 template <class T, class Maker, bool kAcross>
 OOC_HOST_DEVICE void MakeAll(const MakeKernelArgs& args, const MakeTask& task, unsigned thread,
                              MakeRoom* room) {
+  constexpr int kMade = Maker::kMade;
   const MakeWalk& walk = task.walk;
   const int loops = kAcross ? kMakeGroup : args.shares.loops;
-  Maker maker(args);
+  Maker maker(args, walk);
   MakeBits own;
+  unsigned word[kMade] = {};
   OOC_KEEP_ROLLED
   for (int first = 0; first < loops; first += Maker::kBatch) {
     OOC_UNROLL
@@ -136,44 +244,81 @@ OOC_HOST_DEVICE void MakeAll(const MakeKernelArgs& args, const MakeTask& task, u
     }
     OOC_UNROLL
     for (int slot = 0; slot < Maker::kBatch; ++slot) {
-      const int i = first + slot, w = task.w + (kAcross ? i : 0);
-      MadeOne<T> made{T(0), 0u};
-      if (i < task.count) {
+      const int i = first + slot;
+      MadeOne<T> made[kMade];
+      OOC_UNROLL
+      for (int l = 0; l < kMade; ++l) {
+        const int w = task.w + (kAcross ? i : l);
+        made[l] = {T(0), 0u};
         const bool there = Maker::kInside || (task.there && w < args.rows[2]);
-        if (there) made = maker.Make(walk, i, slot);
-        StoreMade<T>(args, walk.z + i * walk.z_step, made.value);
+        if (i < task.count && there) made[l] = maker.Make(walk, i, slot, l);
+        if (w < args.bits_begin || w >= args.bits_end) made[l].code = 0u;
+      }
+      if (i < task.count) {
+        StoreMade<Maker::kInPlace>(args, walk.z + i * walk.z_step,
+                                   args.z_stride[kAcross ? 2 : 5], made);
       }
       if (args.saved == nullptr || i >= loops) continue;
-      const unsigned code = w >= args.bits_begin && w < args.bits_end ? made.code : 0u;
-      if (kAcross) {
-        PutOwn(args, task, code, i, &own);
+      if constexpr (kAcross && kMade > 1) {
+        OOC_UNROLL
+        for (int l = 0; l < kMade; ++l) word[l] |= made[l].code << i * args.bits;
+      } else if constexpr (kAcross) {
+        PutOwn(args, task, made[0].code, i, &own);
       } else {
-        PutShared<Maker::kMostBits>(args, task, code, i, thread, room->word[i]);
+        unsigned code = 0u;
+        OOC_UNROLL
+        for (int l = 0; l < kMade; ++l) code |= made[l].code << l * args.bits;
+        PutShared<Maker::kMostBits, ThreadsOf<kAcross, kMade>()>(args, task, code, i, thread,
+                                                                 room->group[i]);
       }
+    }
+  }
+  if constexpr (kAcross && kMade > 1) {
+    OOC_UNROLL
+    for (int l = 0; l < kMade; ++l) room->group[thread][l] = word[l];
+  }
+}
+
+template <int kMode, int kH, int kW, bool kAcross, int kMade>
+OOC_HOST_DEVICE void MakeWindow(const MakeKernelArgs& args, const MakeTask& task, unsigned thread,
+                                MakeRoom* room) {
+  if (kMode == kNoPool || AllOfWarp(task.inside)) {
+    MakeAll<float, MakeKnown<kMode, kH, kW, false, kAcross, kMade>, kAcross>(args, task, thread,
+                                                                             room);
+  } else {
+    MakeAll<float, MakeKnown<kMode, kH, kW, true, kAcross, kMade>, kAcross>(args, task, thread,
+                                                                            room);
+  }
+}
+
+// Of windows that are read as vectors; or where channels lie nearest, with vectors of these.
+template <bool kAcross, int kMade>
+OOC_HOST_DEVICE void MakeOf(const MakeKernelArgs& args, unsigned base, unsigned thread,
+                            MakeRoom* room) {
+  const MakeTask task = TaskAt<kAcross, kMade>(args, base, thread);
+  if constexpr (kMade != 2) {
+    if (args.kind == kMakeEach) {
+      return MakeWindow<kNoPool, 1, 1, kAcross, kMade>(args, task, thread, room);
+    }
+    if (args.kind == kMakeMax1) {  // all of its windows exist
+      using Maker = MakeKnown<kMaxPool, 1, 1, false, kAcross, kMade>;
+      return MakeAll<float, Maker, kAcross>(args, task, thread, room);
+    }
+  }
+  if constexpr (kAcross || kMade < 4) {
+    switch (args.kind) {
+      case kMakeMax3: return MakeWindow<kMaxPool, 3, 3, kAcross, kMade>(args, task, thread, room);
+      case kMakeMax2: return MakeWindow<kMaxPool, 2, 2, kAcross, kMade>(args, task, thread, room);
+      case kMakeAverage2:
+        return MakeWindow<kAveragePool, 2, 2, kAcross, kMade>(args, task, thread, room);
     }
   }
 }
 
-template <int kMode, int kH, int kW, bool kAcross>
-OOC_HOST_DEVICE void MakeWindow(const MakeKernelArgs& args, const MakeTask& task, unsigned thread,
-                                MakeRoom* room) {
-  if (kMode == kNoPool || AllOfWarp(task.inside)) {
-    MakeAll<float, MakeKnown<kMode, kH, kW, false>, kAcross>(args, task, thread, room);
-  } else {
-    MakeAll<float, MakeKnown<kMode, kH, kW, true>, kAcross>(args, task, thread, room);
-  }
-}
-
 template <bool kAcross>
-OOC_HOST_DEVICE void MakeOf(const MakeKernelArgs& args, unsigned base, unsigned thread,
-                            MakeRoom* room) {
-  const MakeTask task = TaskAt<kAcross>(args, base, thread);
-  switch (args.kind) {
-    case kMakeEach: return MakeWindow<kNoPool, 1, 1, kAcross>(args, task, thread, room);
-    case kMakeMax2: return MakeWindow<kMaxPool, 2, 2, kAcross>(args, task, thread, room);
-    case kMakeMax3: return MakeWindow<kMaxPool, 3, 3, kAcross>(args, task, thread, room);
-    case kMakeAverage2: return MakeWindow<kAveragePool, 2, 2, kAcross>(args, task, thread, room);
-  }
+OOC_HOST_DEVICE void MakeOfAny(const MakeKernelArgs& args, unsigned base, unsigned thread,
+                               MakeRoom* room) {
+  const MakeTask task = TaskAt<kAcross, 1>(args, base, thread);
   if (args.type == kF64) {
     MakeAll<double, MakeAny<double>, kAcross>(args, task, thread, room);
   } else {
@@ -181,19 +326,35 @@ OOC_HOST_DEVICE void MakeOf(const MakeKernelArgs& args, unsigned base, unsigned 
   }
 }
 
-template <bool kAcross>
+template <bool kAcross, int kMade>
 OOC_HOST_DEVICE void MakeGroups(const MakeKernelArgs& args, const Grid& grid) {
   MakeRoom* const room = static_cast<MakeRoom*>(grid.shared);
-  const unsigned groups = kAcross ? kShareThreads : kShareThreads / kMakeGroup;
+  const unsigned groups = kShareThreads / ThreadsOf<kAcross, kMade>();
   for (unsigned base = grid.block * groups; base < args.shares.count;
        base += grid.blocks * groups) {
-    OOC_THREADS(thread) { MakeOf<kAcross>(args, base, thread, room); }
+    OOC_THREADS(thread) {
+      if (kMade == 1 && args.kind == kMakeAny) {
+        MakeOfAny<kAcross>(args, base, thread, room);
+      } else if constexpr (!kAcross || kMade > 1) {
+        MakeOf<kAcross, kMade>(args, base, thread, room);
+      }
+    }
+    if (!kAcross || kMade == 1 || args.saved == nullptr) continue;
+    OOC_BARRIER;
+    OOC_THREADS(thread) { PutGroups(args, base, thread, *room); }
+    OOC_BARRIER;
   }
 }
 
 OOC_BODY void Make(const MakeKernelArgs& args, const Grid& grid) {
-  if (args.shares.loop == 5) return MakeGroups<true>(args, grid);
-  MakeGroups<false>(args, grid);
+  const bool across = args.shares.loop == 5;
+  if (across && args.made == kMakeVector) return MakeGroups<true, kMakeVector>(args, grid);
+  if (across) return MakeGroups<true, 1>(args, grid);
+  switch (args.made) {
+    case 2: return MakeGroups<false, 2>(args, grid);
+    case kMakeVector: return MakeGroups<false, kMakeVector>(args, grid);
+    default: return MakeGroups<false, 1>(args, grid);
+  }
 }
 
 }  // namespace oocdnn::cuda

@@ -55,24 +55,26 @@ OOC_HOST_DEVICE int CountedOf(const MakeKernelArgs& args, int axis, int first) {
   return Smaller(first + args.window[axis], args.padded_end[axis]) - first;
 }
 
-OOC_HOST_DEVICE int CountedOf(const MakeKernelArgs& args, const MakeWalk& walk, int i) {
+// Of number i of the walk, or of the window so many columns behind.
+OOC_HOST_DEVICE int CountedOf(const MakeKernelArgs& args, const MakeWalk& walk, int i, int column) {
   return CountedOf(args, 0, walk.first[0]) * CountedOf(args, 1, walk.first[1]) *
-         CountedOf(args, 2, walk.first[2] + i * walk.w_step);
+         CountedOf(args, 2, walk.first[2] + i * walk.w_step + column);
 }
 
-// Any window, pool and finishing. A maker holds kBatch elements at once: Load reads what number i
-// of the walk needs, for Make to use after other reads. kInside: it is only for elements that
-// exist, with all of their windows. Load is called for number 0 too where nothing is to be made:
-// a value that is sometimes left out would cost a register in all of the kernel.
+// Any window, pool and finishing. A maker makes kMade neighbours for each number of the walk, and
+// holds those of kBatch at once: Load reads what number i needs, for Make to use after other reads.
+// kInside: it is only for elements that exist, with all of their windows; kInPlace: z is y. Load
+// is called for number 0 too where nothing is to be made: a value that is sometimes left out would
+// cost a register in all of the kernel.
 template <class T>
 struct MakeAny {
-  static constexpr int kBatch = 1, kMostBits = 16;
-  static constexpr bool kInside = false;
+  static constexpr int kMade = 1, kBatch = 1, kMostBits = 16;
+  static constexpr bool kInside = false, kInPlace = false;
   const MakeKernelArgs& args;
   const Finishing<T> f;
   const Clip<T> clip;
 
-  explicit OOC_MEMBER MakeAny(const MakeKernelArgs& given)
+  explicit OOC_MEMBER MakeAny(const MakeKernelArgs& given, const MakeWalk&)
       : args(given),
         f{static_cast<const T*>(given.bias),
           static_cast<const T*>(given.scale),
@@ -94,7 +96,7 @@ struct MakeAny {
                         T(0), has_residual, false, channel);
   }
 
-  OOC_MEMBER MadeOne<T> Make(const MakeWalk& walk, int i, int) const {
+  OOC_MEMBER MadeOne<T> Make(const MakeWalk& walk, int i, int, int) const {
     const MakeSpan span[3] = {SpanOf(args, 0, walk.first[0]), SpanOf(args, 1, walk.first[1]),
                               SpanOf(args, 2, walk.first[2] + i * walk.w_step)};
     const bool largest = args.mode == kMaxPool;
@@ -121,24 +123,40 @@ struct MakeAny {
     if (args.mode == kNoPool) return {best, alive ? 1u : 0u};
     const int dead = args.window[0] * args.window[1] * args.window[2];
     if (largest) return {best, static_cast<unsigned>(alive ? Larger(winner, 0) : dead)};
-    return {best / static_cast<T>(CountedOf(args, walk, i)), 0u};
+    return {best / static_cast<T>(CountedOf(args, walk, i, 0)), 0u};
   }
 };
 
 // A window of kH x kW that is unrolled, and a bias and an activation that cuts. Unless kBorder, all
-// of the window exists.
-template <int kMode, int kH, int kW, bool kBorder>
+// of the window exists. It makes kLanes neighbours at once: of channels where kAcross; along W
+// otherwise, in steps of kStep. Of y vectors are read then, and what columns come before the first.
+template <int kMode, int kH, int kW, bool kBorder, bool kAcross, int kLanes>
 struct MakeKnown {
-  static constexpr int kTaps = kH * kW, kBatch = kTaps > 4 ? 1 : kTaps > 1 ? 2 : 4;
+  static constexpr int kTaps = kH * kW, kMade = kLanes;
+  static constexpr int kBatch = kTaps * kLanes > 8 ? 1 : kTaps > 1 ? 2 : 4;
   static constexpr int kMostBits = 4;
-  static constexpr bool kInside = !kBorder;
+  static constexpr bool kInside = !kBorder, kInPlace = kMode == kNoPool;
+  static constexpr int kStep = kW == 3 ? 2 : kW;
+  static constexpr int kColumns = kAcross ? kW : (kLanes - 1) * kStep + kW;
+  using Piece = Vector<float, 4>;
   const MakeKernelArgs& args;
   const Clip<float> clip;
-  float tap[kBatch][kTaps], bias[kBatch];
+  float tap[kBatch][kLanes][kTaps], bias[kAcross ? 1 : kBatch][kAcross ? kLanes : 1];
 
-  explicit OOC_MEMBER MakeKnown(const MakeKernelArgs& given)
+  explicit OOC_MEMBER MakeKnown(const MakeKernelArgs& given, const MakeWalk& walk)
       : args(given),
-        clip(Clip<float>::Of(given.activation, static_cast<float>(given.parameter))) {}
+        clip(Clip<float>::Of(given.activation, static_cast<float>(given.parameter))) {
+    if (kAcross) LoadBias(walk.channel, 0);
+  }
+
+  // To add -0 changes nothing, not even the sign of a zero.
+  OOC_MEMBER void LoadBias(int channel, int slot) {
+    const float* const biases = static_cast<const float*>(args.bias);
+    OOC_UNROLL
+    for (int l = 0; l < (kAcross ? kLanes : 1); ++l) {
+      bias[slot][l] = biases != nullptr ? biases[channel + l] : -0.0f;
+    }
+  }
 
   OOC_MEMBER bool There(const MakeWalk& walk, int i, int h, int w) const {
     if (!kBorder) return true;
@@ -147,45 +165,83 @@ struct MakeKnown {
            column < args.end[2];
   }
 
+  // The window's first column, of a lane.
+  OOC_MEMBER static constexpr int ColumnOf(int lane) { return kAcross ? 0 : lane * kStep; }
+
+  OOC_MEMBER static Piece At(const float* from) {
+    return BitCast<Piece>(LoadRaw<sizeof(Piece)>(reinterpret_cast<const char*>(from)));
+  }
+
   OOC_MEMBER void Load(const MakeWalk& walk, int i, int slot) {
-    const float* const y = static_cast<const float*>(args.y);
-    const int at = walk.y + i * walk.y_step;
-    const float* const biases = static_cast<const float*>(args.bias);
-    // To add -0 changes nothing, not even the sign of a zero.
-    bias[slot] = biases != nullptr ? biases[walk.channel + i * walk.channel_step] : -0.0f;
+    const float* const y = static_cast<const float*>(args.y) + (walk.y + i * walk.y_step);
+    if (!kAcross) LoadBias(walk.channel + i * walk.channel_step, slot);
     OOC_UNROLL
     for (int h = 0; h < kH; ++h) {
-      OOC_UNROLL
-      for (int w = 0; w < kW; ++w) {
-        const int place = at + h * args.y_stride[4] + w * args.y_stride[5];
-        tap[slot][h * kW + w] = There(walk, i, h, w) ? y[place] : 0.0f;
+      const float* const row = y + h * args.y_stride[4];
+      if constexpr (kAcross) {
+        LoadAcross(walk, i, slot, h, row);
+      } else {
+        LoadAlong(walk, i, slot, h, row);
       }
     }
   }
 
-  OOC_MEMBER MadeOne<float> Make(const MakeWalk& walk, int i, int slot) const {
+  OOC_MEMBER void LoadAlong(const MakeWalk& walk, int i, int slot, int h, const float* row) {
+    constexpr int kBefore = kLanes > 1 && !kBorder ? kColumns - 4 : kColumns;
+    float column[kColumns];
+    OOC_UNROLL
+    for (int c = 0; c < kBefore; ++c) {
+      column[c] = There(walk, i, h, c) ? row[c * args.y_stride[5]] : 0.0f;
+    }
+    if constexpr (kBefore < kColumns) {
+      const Piece piece = At(row + kBefore);
+      OOC_UNROLL
+      for (int v = 0; v < 4; ++v) column[kBefore + v] = piece.at[v];
+    }
+    OOC_UNROLL
+    for (int l = 0; l < kLanes; ++l) {
+      OOC_UNROLL
+      for (int w = 0; w < kW; ++w) tap[slot][l][h * kW + w] = column[ColumnOf(l) + w];
+    }
+  }
+
+  OOC_MEMBER void LoadAcross(const MakeWalk& walk, int i, int slot, int h, const float* row) {
+    OOC_UNROLL
+    for (int w = 0; w < kW; ++w) {
+      const Piece piece = There(walk, i, h, w) ? At(row + w * args.y_stride[5]) : Piece{};
+      OOC_UNROLL
+      for (int l = 0; l < kLanes; ++l) tap[slot][l][h * kW + w] = piece.at[l];
+    }
+  }
+
+  OOC_MEMBER float SumOf(int slot, int lane, int t) const {
+    return tap[slot][lane][t] + bias[kAcross ? 0 : slot][kAcross ? lane : 0];
+  }
+
+  OOC_MEMBER MadeOne<float> Make(const MakeWalk& walk, int i, int slot, int lane) const {
     if (kMode == kNoPool) {
-      const float v = Cut(clip, tap[slot][0] + bias[slot]);
+      const float v = Cut(clip, SumOf(slot, lane, 0));
       return {v, Alive(clip, v) ? 1u : 0u};
     }
-    if (kMode == kMaxPool) return Largest(walk, i, slot);
+    if (kMode == kMaxPool) return Largest(walk, i, slot, lane);
     float sum = 0.0f;
     OOC_UNROLL
     for (int t = 0; t < kTaps; ++t) {
-      if (There(walk, i, t / kW, t % kW)) sum += Cut(clip, tap[slot][t] + bias[slot]);
+      if (There(walk, i, t / kW, ColumnOf(lane) + t % kW)) sum += Cut(clip, SumOf(slot, lane, t));
     }
-    return {sum / static_cast<float>(kBorder ? CountedOf(args, walk, i) : kTaps), 0u};
+    const int counted = kBorder ? CountedOf(args, walk, i, ColumnOf(lane)) : kTaps;
+    return {sum / static_cast<float>(counted), 0u};
   }
 
   // A cut keeps the order, so that it is enough to cut the largest sum. Only where none passes
   // are all equal, as zeros: then it is the first that stays, with its sign.
-  OOC_MEMBER MadeOne<float> Largest(const MakeWalk& walk, int i, int slot) const {
+  OOC_MEMBER MadeOne<float> Largest(const MakeWalk& walk, int i, int slot, int lane) const {
     float best = 0.0f, first = 0.0f;
     int winner = -1;
     OOC_UNROLL
     for (int t = 0; t < kTaps; ++t) {
-      if (!There(walk, i, t / kW, t % kW)) continue;
-      const float v = tap[slot][t] + bias[slot];
+      if (!There(walk, i, t / kW, ColumnOf(lane) + t % kW)) continue;
+      const float v = SumOf(slot, lane, t);
       if (kBorder ? winner < 0 : t == 0) first = v;
       if ((kBorder ? winner < 0 : t == 0) || Wins(v, best)) {
         best = v;

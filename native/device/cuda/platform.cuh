@@ -74,26 +74,28 @@ OOC_HOST_DEVICE bool AllOfWarp(bool mine) {
 #endif
 }
 
-// The bits of each eight neighbouring threads together. All threads of a warp call it. On a GPU all
-// eight get them; on the host, where they gather in `room`, the last one does.
-OOC_HOST_DEVICE unsigned OrOfEight(unsigned bits, unsigned thread, unsigned* room) {
+// The bits of each kThreads neighbouring threads together. All threads of a warp call it. On a GPU
+// all of them get these; on the host, where they gather in `room`, the last one does.
+template <int kThreads>
+OOC_HOST_DEVICE unsigned OrOf(unsigned bits, unsigned thread, unsigned* room) {
 #ifdef __CUDA_ARCH__
-  bits |= __shfl_xor_sync(0xffffffffu, bits, 1);
-  bits |= __shfl_xor_sync(0xffffffffu, bits, 2);
-  return bits | __shfl_xor_sync(0xffffffffu, bits, 4);
+  OOC_UNROLL
+  for (int mask = 1; mask < kThreads; mask *= 2) bits |= __shfl_xor_sync(0xffffffffu, bits, mask);
+  return bits;
 #else
-  *room = thread % 8 == 0 ? bits : *room | bits;
+  *room = thread % kThreads == 0 ? bits : *room | bits;
   return *room;
 #endif
 }
 
-// Stores the first bytes of what OrOfEight gave: on a GPU a thread has one of them to store.
-OOC_HOST_DEVICE void StoreOfEight(unsigned word, int bytes, unsigned thread, unsigned char* to) {
-  const int element = static_cast<int>(thread % 8);
+// Stores the first bytes of what OrOf gave, at most one for each thread: that is its own to store.
+template <int kThreads>
+OOC_HOST_DEVICE void StoreOf(unsigned word, int bytes, unsigned thread, unsigned char* to) {
+  const int element = static_cast<int>(thread % kThreads);
 #ifdef __CUDA_ARCH__
   if (element < bytes) to[element] = static_cast<unsigned char>(word >> element * 8);
 #else
-  for (int byte = 0; byte < bytes && element == 7; ++byte) {
+  for (int byte = 0; byte < bytes && element == kThreads - 1; ++byte) {
     to[byte] = static_cast<unsigned char>(word >> byte * 8);
   }
 #endif

@@ -54,6 +54,28 @@ RestoreKind KindOf(const RestoreArgs& args) {
   }
 }
 
+// How patches of a known kind lie on the tile of dy: their extents, in patches.
+Dims PatchOut(const RestoreArgs& from, bool across, RestoreKernelArgs* to) {
+  const int step = to->kind == kRestoreEach ? 1 : 2, axis = across ? 2 : 5;
+  Dims extents = from.layout->shape;
+  bool vector = IsVectors(*from.layout, from.dy, axis, kRestoreVector);
+  if (across || to->kind == kRestoreEach) {
+    vector = vector && IsVectors(*from.z.layout, from.z.data, axis, kRestoreVector);
+  }
+  if (!across && to->kind == kRestoreEach) {
+    const auto whole = [](int column) { return column % kRestoreVector == 0; };
+    vector = vector && whole(to->lead[2]) && whole(to->z_begin[2]) && whole(to->z_end[2]);
+  }
+  const bool within = step == 2 && to->kind != kRestoreMax3 && to->lead[2] % 2 != 0;
+  to->vector = vector && (across || !within) ? 1 : 0;
+  to->start[0] = step == 2 ? to->lead[1] & 1 : 0;
+  to->start[1] = across ? (step == 2 ? to->lead[2] & 1 : 0) : within ? 1 : 0;
+  extents[4] = CeilDiv(extents[4] + to->start[0], step);
+  extents[5] = CeilDiv(extents[5] + to->start[1], across ? step : kRestoreVector);
+  if (across) extents[2] = CeilDiv(extents[2], kRestoreVector);
+  return extents;
+}
+
 }  // namespace
 
 Result<RestorePlan> PlanRestore(const RestoreArgs& args, int multiprocessors) {
@@ -78,10 +100,17 @@ Result<RestorePlan> PlanRestore(const RestoreArgs& args, int multiprocessors) {
   for (int s = 0; s < 3; ++s) SetAxis(args, s, &kernel);
   SetStrides(*args.layout, &kernel.y_stride);
   SetStrides(*args.z.layout, &kernel.z_stride);
-  if (args.saved.data != nullptr) SetStrides(*args.saved.layout, &kernel.saved_stride);
+  if (args.saved.data != nullptr) {
+    SetStrides(*args.saved.layout, &kernel.saved_stride);
+    kernel.row_bytes = Int(args.saved.layout->shape[5]);
+  }
+  kernel.channels = Int(args.layout->shape[2]);
+  for (int s = 0; s < 2; ++s) kernel.rows[s] = Int(args.layout->shape[4 + s]);
   const bool across = args.layout->shape[2] > 1 && args.layout->stride[2] < args.layout->stride[5];
   const ShareUnits units{across, across ? kRestoreGroup : 1, 1};
-  const Sharing sharing = ShareOut(args.layout->shape, units, multiprocessors);
+  const Dims extents =
+      kernel.kind == kRestoreAny ? args.layout->shape : PatchOut(args, across, &kernel);
+  const Sharing sharing = ShareOut(extents, units, multiprocessors);
   kernel.shares = sharing.shares;
   plan.shape = sharing.shape;
   return plan;

@@ -1,34 +1,36 @@
 // A tile of dy from one of dz and saved bits, see RestoreArgs of the device.
 #pragma once
 
-#include "device/cuda/restore_one.cuh"
+#include "device/cuda/restore_patch.cuh"
 #include "device/cuda/shares.cuh"
 
 namespace oocdnn::cuda {
 
-template <bool kAcross>
+template <class Restorer, bool kAcross>
 OOC_HOST_DEVICE RestoreTask RestoreTaskAt(const RestoreKernelArgs& args, unsigned number) {
-  const SharePlace at = PlaceAt<kAcross, kAcross ? kRestoreGroup : 1>(args.shares, number);
+  SharePlace at = PlaceAt<kAcross, kAcross ? kRestoreGroup : 1>(args.shares, number);
   const int loop = kAcross ? 5 : args.shares.loop;
   RestoreTask task{};
+  task.count = LoopsFrom<kAcross>(args.shares, at);
+  at.c *= Restorer::kLanes;
+  task.lanes = Smaller(args.channels - at.c, Restorer::kLanes);
   task.row[0] = at.d;
-  task.row[1] = at.h;
-  task.row[2] = at.w;
-  task.w_step = kAcross ? 1 : 0;
-  task.y = OffsetOf(args.y_stride, at) + at.d * args.y_stride[3] + at.h * args.y_stride[4] +
-           at.w * args.y_stride[5];
+  task.row[1] = at.h * Restorer::kRows - args.start[0];
+  task.row[2] = at.w * Restorer::kColumns - args.start[1];
+  task.w_step = kAcross ? Restorer::kColumns : 0;
+  task.y = OffsetOf(args.y_stride, at) + at.d * args.y_stride[3] + task.row[1] * args.y_stride[4] +
+           task.row[2] * args.y_stride[5];
   task.z = OffsetOf(args.z_stride, at);
   task.bits = OffsetOf(args.saved_stride, at);
-  task.y_step = args.y_stride[loop];
+  task.y_step = args.y_stride[loop] * (kAcross ? Restorer::kColumns : 1);
   task.z_step = kAcross ? 0 : args.z_stride[loop];
   task.bits_step = kAcross ? 0 : args.saved_stride[loop];
-  task.count = LoopsFrom<kAcross>(args.shares, at);
   return task;
 }
 
 template <class Restorer, bool kAcross>
 OOC_HOST_DEVICE void RestoreAll(const RestoreKernelArgs& args, unsigned number) {
-  const RestoreTask task = RestoreTaskAt<kAcross>(args, number);
+  const RestoreTask task = RestoreTaskAt<Restorer, kAcross>(args, number);
   Restorer restorer(args, task);
   OOC_KEEP_ROLLED
   for (int first = 0; first < task.count; first += Restorer::kBatch) {
@@ -43,17 +45,22 @@ OOC_HOST_DEVICE void RestoreAll(const RestoreKernelArgs& args, unsigned number) 
   }
 }
 
+template <class Stored, int kMode, int kWindow, bool kAcross>
+OOC_HOST_DEVICE void RestoreWindow(const RestoreKernelArgs& args, unsigned number) {
+  if (args.vector != 0) {
+    RestoreAll<RestorePatch<Stored, kMode, kWindow, kAcross, true>, kAcross>(args, number);
+  } else {
+    RestoreAll<RestorePatch<Stored, kMode, kWindow, kAcross, false>, kAcross>(args, number);
+  }
+}
+
 template <class Stored, bool kAcross>
 OOC_HOST_DEVICE void RestoreStored(const RestoreKernelArgs& args, unsigned number) {
   switch (args.kind) {
-    case kRestoreEach:
-      return RestoreAll<RestoreKnown<Stored, kNoPool, 1, 1, kAcross>, kAcross>(args, number);
-    case kRestoreMax2:
-      return RestoreAll<RestoreKnown<Stored, kMaxPool, 2, 2, kAcross>, kAcross>(args, number);
-    case kRestoreMax3:
-      return RestoreAll<RestoreKnown<Stored, kMaxPool, 3, 2, kAcross>, kAcross>(args, number);
-    default:
-      return RestoreAll<RestoreKnown<Stored, kAveragePool, 2, 2, kAcross>, kAcross>(args, number);
+    case kRestoreEach: return RestoreWindow<Stored, kNoPool, 1, kAcross>(args, number);
+    case kRestoreMax2: return RestoreWindow<Stored, kMaxPool, 2, kAcross>(args, number);
+    case kRestoreMax3: return RestoreWindow<Stored, kMaxPool, 3, kAcross>(args, number);
+    default: return RestoreWindow<Stored, kAveragePool, 2, kAcross>(args, number);
   }
 }
 

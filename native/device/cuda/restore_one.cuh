@@ -1,5 +1,5 @@
-// Restorers: what makes elements of dy, one by one, out of the windows that have them. Nothing is
-// added up in memory.
+// What a restorer of dy works on, and the one that makes its elements one by one, out of the
+// windows that have them. Nothing is added up in memory.
 #pragma once
 
 #include "device/cuda/make_one.cuh"
@@ -14,7 +14,7 @@ enum { kNothingSaved = 0, kWinnersSaved, kAliveSaved };
 struct RestoreTask {
   int y, y_step, z, z_step, bits, bits_step;
   int row[3], w_step;  // in dy's tile
-  int count;
+  int count, lanes;    // lanes: channels that there are of those that it makes at once
 };
 
 // How many rows of dy the average of a row of dz has counted.
@@ -64,11 +64,12 @@ OOC_HOST_DEVICE unsigned BitsOf(const unsigned char* row, int element, int bits)
   return value & ((1u << bits) - 1u);
 }
 
-// Any window and pool, and types of any sizes. A restorer holds kBatch elements at once: Load reads
-// what number i needs, for Put to use after other reads.
+// Any window and pool, and types of any sizes. A restorer makes patches of so many rows, columns
+// and channels, kBatch of them at once: Load reads what number i needs, for Put to use after other
+// reads.
 template <class T>
 struct RestoreAny {
-  static constexpr int kBatch = 1;
+  static constexpr int kBatch = 1, kRows = 1, kColumns = 1, kLanes = 1;
   const RestoreKernelArgs& args;
   const RestoreTask& task;
 
@@ -135,95 +136,6 @@ struct RestoreAny {
     OOC_WITH_ELEMENT(args.dz_type, Stored,
                      value = static_cast<T>(Widen(static_cast<const Stored*>(args.dz)[at]));)
     return value;
-  }
-};
-
-// A window of kWindow x kWindow in steps of kStep, and tiles of dz and dy of one type. On each axis
-// kOn of them may have an element.
-template <class Stored, int kMode, int kWindow, int kStep, bool kAcross>
-struct RestoreKnown {
-  static constexpr int kOn = (kWindow + kStep - 1) / kStep, kTaps = kOn * kOn;
-  static constexpr int kBatch = kTaps > 1 ? 1 : 4;
-  static constexpr bool kWinners = kMode == kMaxPool, kAverages = kMode == kAveragePool;
-
-  // What one window has for an element, and where: its number in dz, and the number of bits that
-  // begins in that byte, `more` bytes before its last. The element's is to be `wanted`.
-  struct Tap {
-    int z, byte, more, shift;
-    unsigned wanted;
-    float counted;
-  };
-
-  const RestoreKernelArgs& args;
-  const RestoreTask& task;
-  const int bits;
-  Tap known[kTaps];  // unless kAcross, of all elements
-  Stored dz[kBatch][kTaps];
-  unsigned near[kBatch][kTaps];  // bytes that hold the bits
-
-  explicit OOC_MEMBER RestoreKnown(const RestoreKernelArgs& given, const RestoreTask& of)
-      : args(given),
-        task(of),
-        bits(kWindow == 3 ? 4
-             : kWinners   ? given.bits
-                          : 1) {
-    OOC_UNROLL
-    for (int t = 0; t < kTaps && !kAcross; ++t) known[t] = MakeTap(0, t);
-  }
-
-  OOC_MEMBER Tap TapOf(int i, int t) const { return kAcross ? MakeTap(i, t) : known[t]; }
-
-  // The element's window number `back` before the last, along H or W.
-  OOC_MEMBER int Window(int axis, int row, int back) const {
-    const int at = row - args.lead[axis];
-    return (kStep == 2 ? at >> 1 : at) - back;
-  }
-
-  OOC_MEMBER bool There(int axis, int row, int z) const {
-    const int place = row - args.lead[axis] - z * kStep;
-    return place < (axis == 0 ? 1 : kWindow) && z >= args.z_begin[axis] && z < args.z_end[axis] &&
-           IsWanted(args, axis, row);
-  }
-
-  // Along D windows have one row. Where the window does not exist, some number is read, and is none
-  // that is wanted.
-  OOC_MEMBER Tap MakeTap(int i, int t) const {
-    const int d = task.row[0], h = task.row[1], w = task.row[2] + i * task.w_step;
-    const int zd = d - args.lead[0], zh = Window(1, h, t / kOn), zw = Window(2, w, t % kOn);
-    if (!There(0, d, zd) || !There(1, h, zh) || !There(2, w, zw)) return {0, 0, 0, 0, ~0u, 1.0f};
-    const int in_h = h - args.lead[1] - zh * kStep, in_w = w - args.lead[2] - zw * kStep;
-    const int first = ((kWinners ? zw : w) + args.to_bits[2]) * bits;
-    return {zd * args.z_stride[3] + zh * args.z_stride[4] + zw * args.z_stride[5],
-            BitRow(args, kWinners ? zd : d, kWinners ? zh : h) + first / 8,
-            first % 8 + bits > 8 ? 1 : 0,
-            first % 8,
-            kWinners ? static_cast<unsigned>(in_h * kWindow + in_w) : 1u,
-            kAverages ? static_cast<float>(CountedBy(args, 1, zh) * CountedBy(args, 2, zw)) : 1.0f};
-  }
-
-  OOC_MEMBER void Load(int i, int slot) {
-    OOC_UNROLL
-    for (int t = 0; t < kTaps; ++t) {
-      const Tap tap = TapOf(i, t);
-      dz[slot][t] = static_cast<const Stored*>(args.dz)[task.z + i * task.z_step + tap.z];
-      near[slot][t] = 1u << tap.shift;
-      if (kAverages && args.saved == nullptr) continue;
-      const unsigned char* const byte = args.saved + (task.bits + i * task.bits_step + tap.byte);
-      near[slot][t] = byte[0];
-      if (kWinners && kWindow == 2) near[slot][t] |= static_cast<unsigned>(byte[tap.more]) << 8;
-    }
-  }
-
-  OOC_MEMBER void Put(int i, int slot) const {
-    float sum = 0.0f;
-    OOC_UNROLL
-    for (int t = 0; t < kTaps; ++t) {
-      const Tap tap = TapOf(i, t);
-      const unsigned number = near[slot][t] >> tap.shift & ((1u << bits) - 1u);
-      const float value = Widen(dz[slot][t]);
-      if (number == tap.wanted) sum += kAverages ? value / tap.counted : value;
-    }
-    static_cast<Stored*>(args.dy)[task.y + i * task.y_step] = Convert<Stored>(sum);
   }
 };
 

@@ -58,6 +58,16 @@ Status CheckPlain(const TileLayout& layout) {
                static_cast<long long>(elements));
 }
 
+bool IsVectors(const TileLayout& layout, const void* data, int dimension, int64_t count) {
+  const auto bytes = static_cast<uintptr_t>(SizeOf(layout.dtype) * count);
+  if (reinterpret_cast<uintptr_t>(data) % bytes != 0) return false;
+  if (layout.stride[dimension] != 1 || layout.shape[dimension] % count != 0) return false;
+  for (int d = 0; d < kCopyDims; ++d) {
+    if (d != dimension && layout.shape[d] > 1 && layout.stride[d] % count != 0) return false;
+  }
+  return true;
+}
+
 void SetStrides(const TileLayout& layout, int (*stride)[kCopyDims]) {
   for (int d = 0; d < kCopyDims; ++d) {
     (*stride)[d] = layout.shape[d] > 1 ? static_cast<int>(layout.stride[d]) : 0;

@@ -22,6 +22,9 @@ Sharing ShareOut(const Dims& extents, const ShareUnits& units, int multiprocesso
 
 // The strides of a plain tile (see CheckPlain); 0 where the extent is 1.
 void SetStrides(const TileLayout& layout, int (*stride)[kCopyDims]);
+// Whether the tile at `data` is whole vectors of so many elements along one of its dimensions,
+// which all lie at multiples of their size.
+bool IsVectors(const TileLayout& layout, const void* data, int dimension, int64_t count);
 // kUnsupported where a tile is not plain, or has more elements than an int counts.
 Status CheckPlain(const TileLayout& layout);
 

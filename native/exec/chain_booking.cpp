@@ -1,0 +1,154 @@
+#include "exec/chain_booking.hpp"
+
+#include <algorithm>
+
+#include "base/checked.hpp"
+#include "base/config.hpp"
+#include "memory/arena.hpp"
+
+namespace oocdnn {
+namespace {
+
+// Whether a finishing pass can write such a tile: it writes plain ones, in the caller's type.
+bool CanBeMade(const TileLayout& layout, DType dtype) {
+  return !layout.opaque && layout.channel_block == 1 && layout.dtype == dtype;
+}
+
+// The z of a link that is the x of the next one, whose channels are grouped otherwise.
+TileLayout AsMade(const TileLayout& x, const TileLayout& z) {
+  TileLayout layout = x;
+  layout.shape = z.shape;
+  layout.stride[1] = Mul(z.shape[2], x.stride[2]);
+  layout.native = nullptr;
+  return layout;
+}
+
+class ChainBooker {
+ public:
+  ChainBooker(Device& device, const ChainRequest& request, const ChainCandidate& candidate)
+      : device_(device),
+        request_(request),
+        candidate_(candidate),
+        made_{TilesOf(request, candidate), candidate.ring, {}, 0},
+        offsets_(device.capabilities().alignment) {}
+
+  Result<ChainBooking> Book() {
+    for (size_t i = 0; i < request_.chain.size(); ++i) {
+      Status prepared = PrepareLink(i);
+      if (!prepared.ok()) {
+        return std::move(prepared)
+            .With(Format("link %zu of a chain", i))
+            .WithDetail(static_cast<int64_t>(i));
+      }
+    }
+    Join();
+    Place();
+    if (made_.bytes <= request_.budget()) return std::move(made_);
+    return Error(Code::kOutOfMemory, "%s books %s, the budget is %s",
+                 Describe(request_, candidate_).c_str(), BytesText(made_.bytes).c_str(),
+                 BytesText(request_.budget()).c_str())
+        .WithDetail(made_.bytes);
+  }
+
+ private:
+  Status PrepareLink(size_t link) {
+    const PlanRequest& request = request_.links[link];
+    Booking booking;
+    booking.problem = request.problem;
+    booking.candidate = LinkOf(request_, candidate_, link);
+    const int64_t beside = EstimateBytes(request_, candidate_) + 2 * request.bounce_bytes;
+    const int64_t workspace = std::max<int64_t>(request.budget - beside, 0);
+    const auto shape_of = [&](bool is_short) { return made_.tiles.ShapeOf(link, is_short); };
+    OOC_TRY(Prepare(device_, request, shape_of, workspace, &booking));
+    for (int o = 0; o < kOperands; ++o) {
+      booking.inner[o] = IsInner(request_.chain, link, static_cast<Operand>(o));
+    }
+    made_.links.push_back(std::move(booking));
+    return {};
+  }
+
+  // What each link writes is what the next one reads, if it can be written so.
+  void Join() {
+    for (size_t i = 0; i + 1 < made_.links.size(); ++i) {
+      Booking &one = made_.links[i], &next = made_.links[i + 1];
+      const auto can = [&](const PreparedTiles& tiles) {
+        return tiles.parts.empty() ||
+               CanBeMade(tiles.layout[Index(Operand::kX)], one.problem.dtype);
+      };
+      one.relays = !can(next.usual) || !can(next.ends);
+      if (one.relays) continue;
+      for (const auto& [from, to] : {std::pair{&next.usual, &one.usual}, {&next.ends, &one.ends}}) {
+        if (from->parts.empty()) continue;
+        TileLayout& z = to->layout[Index(Operand::kZ)];
+        z = AsMade(from->layout[Index(Operand::kX)], z);
+      }
+    }
+  }
+
+  // The largest slot of an operand over the links for which `counts` says yes.
+  template <class Counts>
+  int64_t Region(Operand operand, const Counts& counts) {
+    int64_t bytes = 0;
+    for (const Booking& link : made_.links) {
+      if (counts(link)) bytes = std::max(bytes, SlotBytes(link, Index(operand)));
+    }
+    return offsets_.Book(bytes);
+  }
+
+  void Place() {
+    const auto stays = [](const Booking& link) { return link.problem.Stays(Operand::kY); };
+    const auto reads = [](const Booking& link) { return link.inner[Index(Operand::kX)]; };
+    const int64_t sums = Region(Operand::kY, stays), between = Region(Operand::kX, reads);
+    const int64_t relayed = Region(Operand::kZ, [](const Booking& link) { return link.relays; });
+    int64_t workspace = 0;
+    for (const Booking& link : made_.links) {
+      workspace = std::max(workspace, link.WorkspaceBytes());
+    }
+    workspace = offsets_.Book(workspace);
+    std::array<int64_t, 2> bounce{};
+    for (int64_t& offset : bounce) offset = offsets_.Book(request_.bounce_bytes());
+    for (Booking& link : made_.links) {
+      link.workspace = workspace;
+      link.bounce = bounce;
+      link.bounce_bytes = request_.bounce_bytes();
+      if (link.problem.Stays(Operand::kY)) link.slot[Index(Operand::kY)] = {sums};
+      if (link.inner[Index(Operand::kX)]) link.slot[Index(Operand::kX)] = {between};
+      if (link.inner[Index(Operand::kZ)]) {
+        link.slot[Index(Operand::kZ)] = {link.relays ? relayed : between};
+      }
+      PlaceOwn(&link);
+    }
+    made_.bytes = offsets_.total();
+  }
+
+  // What the caller has of a link.
+  void PlaceOwn(Booking* link) {
+    const PlanRequest& request = request_.links[static_cast<size_t>(link - made_.links.data())];
+    for (int o = 0; o < kOperands; ++o) {
+      const auto operand = static_cast<Operand>(o);
+      if (!link->problem.Has(operand) || link->inner[o]) continue;
+      link->in_place[o] = made_.tiles.DividesBatch() && request.in_place[o] &&
+                          UsedInPlace(*link, operand, device_.capabilities().tile_alignment);
+      if (link->in_place[o]) continue;
+      const bool rings = Moves(link->problem, operand, Axis::kN);
+      for (int slot = 0; slot < (rings ? made_.ring : 1); ++slot) {
+        link->slot[o].push_back(offsets_.Book(SlotBytes(*link, o)));
+      }
+    }
+  }
+
+  Device& device_;
+  const ChainRequest& request_;
+  const ChainCandidate& candidate_;
+  ChainBooking made_;
+  Offsets offsets_;
+};
+
+}  // namespace
+
+Result<ChainBooking> BookChain(Device& device, const ChainRequest& request,
+                               const ChainCandidate& candidate) {
+  return ChainBooker(device, request, candidate).Book();
+}
+
+}  // namespace oocdnn

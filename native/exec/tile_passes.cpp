@@ -1,0 +1,143 @@
+// The tile loop's passes beside the convolution: what finishes a tile, what restores one, and what
+// hands one on to the next link.
+#include "exec/tile_loop.hpp"
+
+#include <algorithm>
+
+namespace oocdnn {
+namespace {
+
+// The rows of z in a tile that exist; along an axis there may be none.
+struct Existing {
+  Spatial begin{}, rows{};  // `begin`: in the tile
+  bool all = true, any = true;
+};
+
+Existing ExistingOf(const Problem& problem, const Box& box) {
+  Existing existing;
+  for (int s = 0; s < 3; ++s) {
+    const int64_t origin = box.origin[3 + s], extent = box.extent[3 + s];
+    existing.begin[s] = std::clamp<int64_t>(-origin, 0, extent);
+    const int64_t end = std::clamp<int64_t>(problem.shape.pooled[s] - origin, 0, extent);
+    existing.rows[s] = std::max<int64_t>(end - existing.begin[s], 0);
+    existing.all = existing.all && existing.rows[s] == extent;
+    existing.any = existing.any && existing.rows[s] > 0;
+  }
+  return existing;
+}
+
+// The part of a plain tile that has these rows.
+TileLayout PartOf(const TileLayout& layout, const Existing& existing, int64_t* before) {
+  TileLayout part = layout;
+  *before = 0;
+  for (int s = 0; s < 3; ++s) {
+    part.shape[3 + s] = existing.rows[s];
+    *before += existing.begin[s] * layout.stride[3 + s] * SizeOf(layout.dtype);
+  }
+  part.bytes -= *before;
+  return part;
+}
+
+}  // namespace
+
+// Between two tiles of the device, which no wire is between. Zeros around z are in its tile.
+Status TileLoop::Relay(const Call& from, const Call& to, const Step& step, const Step& next) {
+  const TileLayout& z = from.booking.Of(step.index).layout[Index(Operand::kZ)];
+  const Dims extent = next.operand[Index(Operand::kX)].box.extent;
+  Transfer transfer;
+  transfer.operand = Operand::kX;
+  transfer.view = {TileOf(from, step, Operand::kZ), z.dtype, z.stride};
+  // The channels are grouped as the next link has them.
+  transfer.view.stride[1] = extent[2] * z.stride[2];
+  transfer.box = {{}, extent, {}, extent};
+  transfer.tile_end = extent;
+  transfer.tile = TileOf(to, next, Operand::kX);
+  transfer.layout = &to.booking.Of(next.index).layout[Index(Operand::kX)];
+  transfer.tag = {step.number, Operand::kX, nullptr};
+  return device_.Fetch(compute_.get(), transfer);
+}
+
+// What the finishing pass writes beside the sum's own tile.
+Status TileLoop::PutMade(const Call& call, const Step& step, FinishArgs* args) {
+  const Problem& problem = call.booking.problem;
+  const auto made = [&](Operand operand, MadeTile* tile) -> Status {
+    if (!problem.Writes(operand)) return {};
+    tile->data = TileOf(call, step, operand);
+    tile->layout = &call.booking.Of(step.index).layout[Index(operand)];
+    return AwaitDrain(call, step, operand);
+  };
+  OOC_TRY(made(Operand::kZ, &args->made.z));
+  OOC_TRY(made(Operand::kSaved, &args->made.saved));
+  args->made.pool = problem.pool;
+  args->made.saving = problem.saving();
+  args->made.extent = problem.shape.out;
+  for (int s = 0; s < 3; ++s) {
+    args->made.y_origin[s] = step.operand[Index(Operand::kY)].box.origin[3 + s];
+    args->made.z_origin[s] = step.operand[Index(Operand::kZ)].box.origin[3 + s];
+  }
+  return {};
+}
+
+Status TileLoop::Restore(const Call& call, const Step& step, void* dy, const TileLayout& layout,
+                         const Box& box) {
+  const Problem& problem = call.booking.problem;
+  const auto tile = [&](Operand operand) -> MadeTile {
+    if (!problem.Uses(operand)) return {};
+    return {TileOf(call, step, operand), &call.booking.Of(step.index).layout[Index(operand)]};
+  };
+  RestoreArgs args;
+  args.dy = dy;
+  args.layout = &layout;
+  args.box = box;
+  args.z = tile(Operand::kZ);
+  args.saved = tile(Operand::kSaved);
+  args.pool = problem.pool;
+  args.saving = problem.saving();
+  args.extent = problem.shape.out;
+  for (int s = 0; s < 3; ++s) {
+    args.z_origin[s] = step.operand[Index(Operand::kZ)].box.origin[3 + s];
+    const int64_t begin = step.operand[Index(Operand::kSaved)].box.origin[3 + s];
+    // Bytes along W; they hold whole units.
+    args.saved_origin[s] = s == 2 ? args.saving.ElementAt(begin) : begin;
+  }
+  args.tag = {step.number, Operand::kY, nullptr};
+  return device_.Restore(compute_.get(), args);
+}
+
+Status TileLoop::Finish(const Call& call, const Step& step) {
+  const Problem& problem = call.booking.problem;
+  const auto tile = [&](Operand operand) -> const void* {
+    return problem.Reads(operand) ? TileOf(call, step, operand) : nullptr;
+  };
+  FinishArgs args;
+  args.operand = problem.sum();
+  args.out = TileOf(call, step, problem.sum());
+  args.layout = &call.booking.Of(step.index).layout[Index(problem.sum())];
+  args.old = tile(Operand::kOld);
+  args.residual = tile(Operand::kResidual);
+  args.bias = tile(Operand::kBias);
+  args.scale = tile(Operand::kScale);
+  args.alpha = problem.alpha;
+  args.beta = problem.beta;
+  args.epilogue = problem.epilogue;
+  args.tag = {step.number, problem.sum(), nullptr};
+  OOC_TRY(PutMade(call, step, &args));
+  return call.booking.inner[Index(Operand::kZ)] ? FinishInner(call, step, args)
+                                                : device_.Finish(compute_.get(), args);
+}
+
+// What the next link reads has zeros around what exists of z.
+Status TileLoop::FinishInner(const Call& call, const Step& step, FinishArgs args) {
+  const Existing existing = ExistingOf(call.booking.problem, step.operand[Index(Operand::kZ)].box);
+  if (existing.all) return device_.Finish(compute_.get(), args);
+  MadeTile& z = args.made.z;
+  OOC_TRY(device_.Fill(compute_.get(), z.data, z.layout->bytes, 0));
+  if (!existing.any) return {};
+  int64_t before = 0;  // bytes
+  const TileLayout part = PartOf(*z.layout, existing, &before);
+  z = {static_cast<char*>(z.data) + before, &part};
+  for (int s = 0; s < 3; ++s) args.made.z_origin[s] += existing.begin[s];
+  return device_.Finish(compute_.get(), args);
+}
+
+}  // namespace oocdnn

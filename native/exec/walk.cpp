@@ -1,0 +1,21 @@
+#include "exec/walk.hpp"
+
+namespace oocdnn {
+
+Walk::Walk(const Work& work) : work_(work) {
+  if (work.tiles != nullptr) return;
+  const Candidate& plan = work.links.front()->candidate;
+  schedule_.emplace(work.links.front()->problem, plan.tiling, plan.order, plan.depths);
+}
+
+bool Walk::Next(std::vector<Step>* steps) {
+  if (schedule_) {
+    steps->resize(1);
+    return schedule_->Next(&steps->front());
+  }
+  if (next_ == work_.tiles->Steps()) return false;
+  work_.tiles->StepOf(next_++, work_.ring, steps);
+  return true;
+}
+
+}  // namespace oocdnn

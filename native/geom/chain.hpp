@@ -1,0 +1,64 @@
+// Chain: forward convolutions, each with its pool, of which each reads what the one before it has
+// written. It runs depth first: a tile of the last result is finished from x before the next one
+// begins, and what lies between two links never leaves the device.
+//
+// A tile is a range of samples, and of rows of the last result where those are cut too. The rows of
+// inner tensors that neighbouring tiles share are computed in each of them.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "geom/chain_axis.hpp"
+#include "geom/schedule.hpp"
+
+namespace oocdnn {
+
+// The links as they are computed: all but the last write a z, which is the next one's x.
+using Chain = std::vector<Problem>;
+
+// Of problems in the order in which they run. kInvalidProblem where they do not go together,
+// kUnsupported for what a chain does not compute.
+Result<Chain> MakeChain(const std::vector<Problem>& problems);
+
+// Whether a link's operand is handed over within the device, between links.
+bool IsInner(const Chain& chain, size_t link, Operand operand);
+
+// The tiles of a chain, all links of a tile in one step.
+class ChainTiles {
+ public:
+  // `tiling` is of the last link, and cuts nothing but its batch and rows. `pads`, by link: whether
+  // its convolution may be given padding; else padding is data.
+  ChainTiles(Chain chain, const Tiling& tiling, std::vector<bool> pads);
+
+  [[nodiscard]] const Chain& chain() const { return chain_; }
+  [[nodiscard]] const Tiling& tiling() const { return tiling_; }
+  [[nodiscard]] int64_t Steps() const { return tiling_.Tiles(); }
+  // Whether tiles are whole samples.
+  [[nodiscard]] bool DividesBatch() const;
+  // The convolution that a link is in a usual tile, or a short one.
+  [[nodiscard]] ConvShape ShapeOf(size_t link, bool is_short) const;
+  // What step `number` does with each link, x and the last result in rings of so many slots. What
+  // moves with the tiles enters at every step, the rest at the first.
+  void StepOf(int64_t number, int ring, std::vector<Step>* steps) const;
+
+ private:
+  // The rows of a link's tensors on one axis.
+  struct LinkRows {
+    RowSpan x, y, z;
+  };
+  [[nodiscard]] bool Pads(size_t link, int axis) const;
+  [[nodiscard]] std::vector<LinkRows> RowsAt(int axis, int64_t number) const;
+  [[nodiscard]] std::vector<LinkRows> WholeRows(int axis) const;
+  [[nodiscard]] TileIndex IndexOf(int64_t number) const;
+  using Rows = std::array<std::vector<LinkRows>, 3>;
+  [[nodiscard]] Box BoxOf(size_t link, Operand operand, const TileIndex& index,
+                          const Rows& rows) const;
+
+  Chain chain_;
+  Tiling tiling_;
+  std::vector<bool> pads_;
+  std::array<std::vector<AxisLayer>, 3> layers_;  // of each link the convolution and its pool
+};
+
+}  // namespace oocdnn

@@ -1,0 +1,62 @@
+// The halos of a chain, as perfmodel/chain.py has them.
+#include "geom/chain_axis.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/checked.hpp"
+
+namespace oocdnn {
+namespace {
+
+int64_t OriginOf(const AxisLayer& layer, int64_t row) { return row * layer.stride - layer.before; }
+int64_t ReachOf(const AxisLayer& layer) { return (layer.taps - 1) * layer.dilation + 1; }
+
+// The least row of the input that one of these rows of the result reads. At the upper end a row may
+// begin with taps that meet nothing, and the next row not.
+std::optional<int64_t> FirstRead(const AxisLayer& layer, int64_t begin, int64_t end) {
+  std::optional<int64_t> first;
+  for (int64_t q = begin; q < end; ++q) {
+    const int64_t origin = OriginOf(layer, q);
+    const int64_t tap = std::max<int64_t>(0, -FloorDiv(origin, layer.dilation));
+    const int64_t row = origin + tap * layer.dilation;
+    if (tap < layer.taps && row < layer.in) first = std::min(first.value_or(row), row);
+    if (origin >= 0) break;
+  }
+  return first;
+}
+
+// The last one, where there is a first.
+int64_t LastRead(const AxisLayer& layer, int64_t begin, int64_t end) {
+  int64_t last = 0;
+  for (int64_t q = end - 1; q >= begin; --q) {
+    const int64_t origin = OriginOf(layer, q);
+    const int64_t tap = std::min(layer.taps - 1, FloorDiv(layer.in - 1 - origin, layer.dilation));
+    const int64_t row = origin + tap * layer.dilation;
+    if (tap >= 0 && row >= 0) last = std::max(last, row);
+    if (origin + ReachOf(layer) <= layer.in) break;
+  }
+  return last;
+}
+
+// The rows of a layer's input that a span of its result needs.
+RowSpan InputOf(const AxisLayer& layer, const RowSpan& result) {
+  RowSpan span;
+  span.origin = OriginOf(layer, result.origin);
+  span.extent = (result.extent - 1) * layer.stride + ReachOf(layer);
+  const std::optional<int64_t> first = FirstRead(layer, result.begin, result.end);
+  span.begin = first.value_or(0);
+  span.end = first ? LastRead(layer, result.begin, result.end) + 1 : 0;
+  return span;
+}
+
+}  // namespace
+
+std::vector<RowSpan> SpansOf(const std::vector<AxisLayer>& layers, int64_t begin, int64_t length) {
+  std::vector<RowSpan> spans(layers.size() + 1);
+  spans.back() = {begin, length, begin, std::min(begin + length, layers.back().out)};
+  for (size_t i = layers.size(); i-- > 0;) spans[i] = InputOf(layers[i], spans[i + 1]);
+  return spans;
+}
+
+}  // namespace oocdnn

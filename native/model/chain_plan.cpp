@@ -1,0 +1,115 @@
+// What a candidate of a chain makes of each link, and the bytes that it takes.
+#include "model/chain_plan.hpp"
+
+#include <algorithm>
+
+#include "base/checked.hpp"
+#include "base/config.hpp"
+#include "model/describe.hpp"
+#include "model/footprint.hpp"
+
+namespace oocdnn {
+namespace {
+
+const EngineInfo& EngineOf(const ChainRequest& request, const ChainCandidate& candidate,
+                           size_t link) {
+  return request.links[link].engines[static_cast<size_t>(candidate.engine[link])];
+}
+
+// The slots of one link of a chain, as ChainBooking shares them.
+class LinkBytes {
+ public:
+  LinkBytes(const ChainRequest& request, const ChainCandidate& candidate, const ChainTiles& tiles,
+            size_t link)
+      : chain_(request.chain),
+        link_(link),
+        problem_(request.chain[link]),
+        home_(request.links[link].home),
+        ring_(candidate.ring),
+        footprint_(problem_, EngineOf(request, candidate, link)),
+        shape_(tiles.ShapeOf(link, false)) {}
+
+  [[nodiscard]] int64_t Of(Operand operand) const {
+    return footprint_.SlotBytes(shape_, operand, false);
+  }
+  // Of what the caller has.
+  [[nodiscard]] int64_t Own() const {
+    int64_t bytes = 0;
+    for (int o = 0; o < kOperands; ++o) {
+      const auto operand = static_cast<Operand>(o);
+      const bool inner = IsInner(chain_, link_, operand);
+      if (!problem_.Has(operand) || inner || home_[o] == Home::kTile) continue;
+      bytes = Add(bytes, Mul(Moves(problem_, operand, Axis::kN) ? ring_ : 1, Of(operand)));
+    }
+    return bytes;
+  }
+  [[nodiscard]] bool Indexable() const { return footprint_.Indexable(shape_); }
+
+ private:
+  const Chain& chain_;
+  size_t link_;
+  const Problem& problem_;
+  const Homes& home_;
+  int ring_;
+  Footprint footprint_;
+  ConvShape shape_;
+};
+
+}  // namespace
+
+ChainTiles TilesOf(const ChainRequest& request, const ChainCandidate& candidate) {
+  std::vector<bool> pads(request.chain.size());
+  for (size_t i = 0; i < pads.size(); ++i) {
+    pads[i] = EngineOf(request, candidate, i).symmetric_padding;
+  }
+  return {request.chain, candidate.tiling, pads};
+}
+
+bool Relays(const PlanRequest& next, int engine) {
+  const EngineInfo& info = next.engines[static_cast<size_t>(engine)];
+  const bool narrow = AccumulatorOf(next.problem.dtype) != next.problem.dtype;
+  return info.blocks_channels || (narrow && !info.short_tiles);
+}
+
+Candidate LinkOf(const ChainRequest& request, const ChainCandidate& candidate, size_t link) {
+  const Problem& problem = request.chain[link];
+  AxisArray length = ExtentsOf(problem);
+  length[Index(Axis::kN)] = candidate.tiling.length[Index(Axis::kN)];
+  Candidate made;
+  made.engine = candidate.engine[link];
+  made.tiling = MakeTiling(problem, length, !EngineOf(request, candidate, link).symmetric_padding);
+  made.tiling = Tapered(problem, made.tiling, candidate.tiling.taper);
+  made.order = DefaultOrder(problem);
+  for (int o = 0; o < kOperands; ++o) {
+    const bool moves = Moves(problem, static_cast<Operand>(o), Axis::kN);
+    made.depths[o] = problem.Uses(static_cast<Operand>(o)) ? (moves ? candidate.ring : 1) : 0;
+  }
+  return made;
+}
+
+int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candidate) {
+  const ChainTiles tiles = TilesOf(request, candidate);
+  int64_t own = 0, sums = 0, between = 0, relayed = 0;
+  for (size_t i = 0; i < request.chain.size(); ++i) {
+    const LinkBytes bytes(request, candidate, tiles, i);
+    if (!bytes.Indexable()) return kSizeMax;
+    own = Add(own, bytes.Own());
+    if (request.chain[i].Stays(Operand::kY)) sums = std::max(sums, bytes.Of(Operand::kY));
+    if (i == 0) continue;
+    between = std::max(between, bytes.Of(Operand::kX));
+    if (!Relays(request.links[i], candidate.engine[i])) continue;
+    const LinkBytes before(request, candidate, tiles, i - 1);
+    relayed = std::max(relayed, before.Of(Operand::kZ));
+  }
+  return Add(Add(own, sums), Add(between, relayed));
+}
+
+std::string Describe(const ChainRequest& request, const ChainCandidate& candidate) {
+  std::string text = TileText(candidate.tiling);
+  for (size_t i = 0; i < request.chain.size(); ++i) {
+    text += (i == 0 ? "; " : ", ") + EngineOf(request, candidate, i).name;
+  }
+  return text + "; " + BytesText(EstimateBytes(request, candidate)) + " in all";
+}
+
+}  // namespace oocdnn

@@ -1,0 +1,58 @@
+// Plans of chains: how many samples a tile has, and rows where a sample does not fit, and which
+// engine computes each link. Values and functions; no device.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "geom/chain.hpp"
+#include "model/plan.hpp"
+
+namespace oocdnn {
+
+// What all links share stands in each of them: budget, bounce memory, engines. What is between
+// links has no home outside.
+struct ChainRequest {
+  Chain chain;
+  std::vector<PlanRequest> links;
+
+  [[nodiscard]] int64_t budget() const { return links.front().budget; }
+  [[nodiscard]] int64_t bounce_bytes() const { return links.front().bounce_bytes; }
+};
+
+struct ChainCandidate {
+  Tiling tiling;            // of the last link: its batch and its rows are cut, see ChainTiles
+  std::vector<int> engine;  // by link, an index into PlanRequest::engines
+  int ring = 1;             // slots of x and of the last result
+
+  bool operator==(const ChainCandidate&) const = default;
+};
+
+ChainTiles TilesOf(const ChainRequest& request, const ChainCandidate& candidate);
+
+// A link's part in the candidate. Where rows are cut, its tiling is right in its batch alone.
+Candidate LinkOf(const ChainRequest& request, const ChainCandidate& candidate, size_t link);
+
+// Whether a link's x is copied from the z before it, as its engine's tiles are not such as a
+// finishing pass writes; by what is known of the engine.
+bool Relays(const PlanRequest& next, int engine);
+
+// Slot bytes, from dense tiles: regions that links share count once. Without workspace.
+int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candidate);
+
+// The length of the pipeline, by walking its tiles with three engines as PriceOf does.
+Cost PriceOf(const ChainRequest& request, const ChainCandidate& candidate, const Profile& profile);
+
+struct RankedChain {
+  ChainCandidate candidate;
+  Cost cost;
+};
+
+// Candidates that fit by estimate, the fastest first. kOutOfMemory (detail(): the least bytes)
+// where none does, kUnsupported where a link has no engine.
+Result<std::vector<RankedChain>> SearchChain(const ChainRequest& request, const Profile& profile);
+
+// "N 8 x 32, engines ..."
+std::string Describe(const ChainRequest& request, const ChainCandidate& candidate);
+
+}  // namespace oocdnn

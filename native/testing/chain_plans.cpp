@@ -1,0 +1,72 @@
+// A C door to the planner of chains.
+#include <sstream>
+
+#include "model/chain_plan.hpp"
+#include "testing/door.hpp"
+#include "testing/requests.hpp"
+
+namespace oocdnn::testing {
+namespace {
+
+// The links stand in a line each.
+Result<ChainRequest> ChainRequestOf(const char* problems, int64_t budget, const char* engines) {
+  std::vector<Problem> links;
+  std::istringstream lines(problems);
+  for (std::string line; std::getline(lines, line);) {
+    OOC_ASSIGN(links.emplace_back(), ParseProblem(line));
+  }
+  OOC_ASSIGN(const Chain chain, MakeChain(links));
+  ChainRequest request{chain, {}};
+  for (size_t i = 0; i < chain.size(); ++i) {
+    request.links.push_back(RequestOf(chain[i], budget, engines));
+    for (int o = 0; o < kOperands; ++o) {
+      if (!IsInner(chain, i, static_cast<Operand>(o))) continue;
+      request.links[i].home[o] = Home::kTile;
+    }
+  }
+  return request;
+}
+
+std::string Json(const RankedChain& ranked) {
+  const Tiling& tiling = ranked.candidate.tiling;
+  const Cost& cost = ranked.cost;
+  std::string text = "{\"length\": [";
+  for (int a = 0; a < kAxes; ++a) {
+    text += Format("%s%lld", a == 0 ? "" : ", ", static_cast<long long>(tiling.length[a]));
+  }
+  return text + Format(
+                    "], \"short\": %lld, \"ring\": %d, \"steps\": %lld, \"seconds\": %.17g, "
+                    "\"fetch_seconds\": %.17g, \"compute_seconds\": %.17g, "
+                    "\"drain_seconds\": %.17g, \"bytes_in\": %lld, \"bytes_out\": %lld, "
+                    "\"device_bytes\": %lld}",
+                    static_cast<long long>(tiling.taper.length), ranked.candidate.ring,
+                    static_cast<long long>(cost.steps), cost.seconds, cost.fetch_seconds,
+                    cost.compute_seconds, cost.drain_seconds, static_cast<long long>(cost.bytes_in),
+                    static_cast<long long>(cost.bytes_out),
+                    static_cast<long long>(cost.device_bytes));
+}
+
+Result<std::string> SearchText(const char* problems, int64_t budget, const char* engines,
+                               const char* profile_text) {
+  OOC_ASSIGN(const Profile profile, ParseProfile(profile_text));
+  OOC_ASSIGN(const ChainRequest request, ChainRequestOf(problems, budget, engines));
+  OOC_ASSIGN(const std::vector<RankedChain> found, SearchChain(request, profile));
+  std::string text = "[";
+  for (const RankedChain& ranked : found) text += (text.size() > 1 ? ", " : "") + Json(ranked);
+  return text + "]";
+}
+
+}  // namespace
+}  // namespace oocdnn::testing
+
+// What the search finds, best first, as a JSON array. `detail` receives the status's number.
+OOC_DOOR int oocdnn_testing_search_chain(const char* problems, int64_t budget, const char* engines,
+                                         const char* profile_text, int64_t* detail, char* json,
+                                         int64_t capacity) {
+  const oocdnn::Result<std::string> found =
+      oocdnn::testing::SearchText(problems, budget, engines, profile_text);
+  *detail = found.status().detail();
+  if (!found.ok()) return oocdnn::testing::Answer(found.status(), json, capacity);
+  oocdnn::testing::CopyText(found.value(), json, capacity);
+  return 0;
+}

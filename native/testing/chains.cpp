@@ -1,0 +1,307 @@
+// C door: random chains under random plans, run through the tile loop and compared number by
+// number with a call for each link. With a check device around the device it also counts hazards.
+//
+// Elements are small whole numbers, so that all engines and tiles must agree.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "base/checked.hpp"
+#include "exec/tile_loop.hpp"
+#include "testing/device_spec.hpp"
+#include "testing/door.hpp"
+#include "testing/tensors.hpp"
+
+namespace oocdnn::testing {
+namespace {
+
+constexpr int64_t kBudget = int64_t{1} << 30;
+
+Epilogue RandomEpilogue(Random* random) {
+  constexpr Activation kExact[] = {Activation::kIdentity, Activation::kRelu,
+                                   Activation::kClippedRelu};
+  Epilogue epilogue;
+  epilogue.bias = random->Between(0, 1) != 0;
+  epilogue.scale = random->Between(0, 3) == 0;
+  epilogue.activation = kExact[random->Between(0, 2)];
+  if (epilogue.activation == Activation::kClippedRelu) epilogue.parameter = 40.0;
+  return epilogue;
+}
+
+// Windows of two elements at most on an axis, so that averages stay exact.
+void SetRandomPool(Problem* problem, Random* random) {
+  if (random->Between(0, 1) != 0) return;
+  Pool pool;
+  pool.mode = static_cast<PoolMode>(random->Between(1, kPoolModes - 1));
+  pool.ceil = random->Between(0, 1) != 0;
+  for (int s = 3 - problem->rank; s < 3; ++s) {
+    pool.window[s] = random->Between(1, 2);
+    pool.stride[s] = random->Between(1, 3);
+    pool.pad_before[s] = random->Between(0, pool.window[s] - 1);
+    pool.pad_after[s] = random->Between(0, pool.window[s] - 1);
+    if (pool.OutExtent(s, problem->shape.out[s]) < 1) return;
+  }
+  problem->pool = pool;
+}
+
+void SetRandomAxis(ConvShape* shape, int s, bool symmetric, Random* random) {
+  shape->filter[s] = random->Between(1, 3);
+  shape->stride[s] = random->Between(0, 3) == 0 ? 2 : 1;
+  shape->dilation[s] = random->Between(0, 3) == 0 ? 2 : 1;
+  shape->pad_before[s] = random->Between(0, 2);
+  shape->pad_after[s] = symmetric ? shape->pad_before[s] : random->Between(0, 2);
+  const int64_t lacking =
+      shape->Reach(s) - shape->in[s] - shape->pad_before[s] - shape->pad_after[s];
+  if (lacking > 0) shape->filter[s] = 1;
+  shape->out[s] = OutputExtent(shape->in[s], shape->pad_before[s], shape->pad_after[s],
+                               shape->filter[s], shape->stride[s], shape->dilation[s]);
+}
+
+// What reads `channels` channels of `in` rows.
+Problem RandomLink(const Problem& like, int64_t channels, const Spatial& in, Random* random) {
+  Problem problem = like;
+  ConvShape& shape = problem.shape;
+  shape.g = channels % 2 == 0 ? random->Between(1, 2) : 1;
+  shape.c = channels / shape.g;
+  shape.k = random->Between(1, 3);
+  shape.in = in;
+  const bool symmetric = random->Between(0, 1) != 0;
+  for (int s = 3 - problem.rank; s < 3; ++s) SetRandomAxis(&shape, s, symmetric, random);
+  problem.epilogue = RandomEpilogue(random);
+  SetRandomPool(&problem, random);
+  SetPooled(&problem);
+  for (int o = 0; o < kOperands; ++o) {
+    problem.stride[o] = DenseStrides(problem.DimsOf(static_cast<Operand>(o)));
+  }
+  return problem;
+}
+
+Spatial RowsOf(const Problem& problem) {
+  return problem.pool.pools() ? problem.shape.pooled : problem.shape.out;
+}
+
+std::vector<Problem> RandomLinks(Random* random) {
+  constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat32, DType::kFloat64, DType::kBFloat16};
+  Problem like;
+  like.rank = static_cast<int>(random->Between(1, 3));
+  like.dtype = kTypes[random->Between(0, 3)];
+  like.shape.n = random->Between(1, 5);
+  Spatial in{1, 1, 1};
+  for (int s = 3 - like.rank; s < 3; ++s) in[s] = random->Between(1, like.rank == 3 ? 7 : 12);
+  int64_t channels = random->Between(1, 4);
+  std::vector<Problem> links;
+  for (int64_t count = random->Between(1, 5); count > 0; --count) {
+    links.push_back(RandomLink(like, channels, in, random));
+    channels = links.back().shape.g * links.back().shape.k;
+    in = RowsOf(links.back());
+  }
+  return links;
+}
+
+// The operands of all links in plain memory: `between` are what all but the last write.
+class Tensors {
+ public:
+  Tensors(const std::vector<Problem>& links, Random* random) : links_(links) {
+    for (const Problem& problem : links) {
+      auto& memory = memory_.emplace_back();
+      for (int o = 0; o < kOperands; ++o) {
+        const auto operand = static_cast<Operand>(o);
+        if (!problem.Has(operand)) continue;
+        memory[o].resize(static_cast<size_t>(problem.BytesOf(operand)));
+        Fill(problem, operand, &memory[o], random);
+      }
+    }
+  }
+
+  // Each link reads what the one before it has written.
+  HostTensors Of(size_t link) {
+    HostTensors tensors = Own(link);
+    if (link == 0) return tensors;
+    const Problem& before = links_[link - 1];
+    tensors[Index(Operand::kX)].view.data = memory_[link - 1][Index(before.output())].data();
+    return tensors;
+  }
+
+  // What the chain has; its result goes to `result`.
+  std::vector<HostTensors> All(std::vector<char>* result) {
+    std::vector<HostTensors> all(links_.size());
+    for (size_t i = 0; i < all.size(); ++i) all[i] = Own(i);
+    all.back()[Index(links_.back().output())].view.data = result->data();
+    return all;
+  }
+
+  [[nodiscard]] const std::vector<char>& Result() const {
+    return memory_.back()[Index(links_.back().output())];
+  }
+
+ private:
+  HostTensors Own(size_t link) {
+    HostTensors tensors;
+    const Problem& problem = links_[link];
+    for (int o = 0; o < kOperands; ++o) {
+      tensors[o].view = {memory_[link][o].data(), problem.dtype, problem.stride[o]};
+    }
+    return tensors;
+  }
+
+  static void Fill(const Problem& problem, Operand operand, std::vector<char>* memory,
+                   Random* random) {
+    const int64_t most = operand == Operand::kX ? 2 : 1;
+    const int64_t count = problem.BytesOf(operand) / SizeOf(problem.dtype);
+    for (int64_t i = 0; i < count; ++i) {
+      const auto value = static_cast<double>(random->Between(-most, most));
+      Store(memory->data(), problem.dtype, i, value);
+    }
+  }
+
+  const std::vector<Problem>& links_;
+  std::vector<std::array<std::vector<char>, kOperands>> memory_;
+};
+
+ChainCandidate RandomCandidate(const Chain& chain, const std::vector<EngineInfo>& engines,
+                               Random* random) {
+  const Problem& last = chain.back();
+  AxisArray length = ExtentsOf(last);
+  length[Index(Axis::kN)] = random->Between(1, last.shape.n);
+  const bool pieces = random->Between(0, 1) != 0;
+  for (int a = Index(Axis::kD); a < kAxes && pieces; ++a) length[a] = random->Between(1, length[a]);
+  ChainCandidate candidate;
+  candidate.tiling = MakeTiling(last, length, false);
+  const int64_t ends = random->Between(0, length[Index(Axis::kN)]);
+  candidate.tiling = Tapered(last, candidate.tiling, {Axis::kN, ends});
+  for (size_t i = 0; i < chain.size(); ++i) {
+    candidate.engine.push_back(
+        static_cast<int>(random->Between(0, static_cast<int64_t>(engines.size()) - 1)));
+  }
+  candidate.ring = static_cast<int>(random->Between(1, 3));
+  return candidate;
+}
+
+// Whether they hold the same numbers: the sign of a zero depends on how many zeros were added.
+bool Same(const Problem& problem, const std::vector<char>& a, const std::vector<char>& b) {
+  for (int64_t i = 0; i < problem.BytesOf(problem.output()) / SizeOf(problem.dtype); ++i) {
+    if (Load(a.data(), problem.dtype, i) != Load(b.data(), problem.dtype, i)) return false;
+  }
+  return true;
+}
+
+struct Outcome {
+  int64_t mismatches = 0, steps = 0, hazards = 0;
+  std::string first;
+  void Note(int64_t* count, const std::string& text) {
+    if (mismatches + hazards == 0) first = text;
+    ++*count;
+  }
+};
+
+class Runner {
+ public:
+  explicit Runner(Device& device)
+      : device_(device), loop_(device), arena_(device), slabs_(device, 1 << 20) {}
+  Status Init() { return loop_.Init(); }
+
+  // Link by link, each in one tile.
+  Status RunLinks(const std::vector<Problem>& links, Tensors* tensors) {
+    for (size_t i = 0; i < links.size(); ++i) {
+      const PlanRequest request = RequestFor(links[i]);
+      const Candidate whole = WholeCandidate(request, static_cast<int>(request.engines.size()) - 1);
+      OOC_ASSIGN(const Booking booking, Book(device_, request, whole, kBudget));
+      OOC_TRY(arena_.Reserve(booking.bytes));
+      RunStats stats;
+      OOC_TRY(loop_.Run(booking, tensors->Of(i), arena_, slabs_, nullptr, &stats));
+    }
+    return {};
+  }
+
+  Status RunChain(const Chain& chain, Tensors* tensors, std::vector<char>* result, Random* random,
+                  Outcome* outcome) {
+    ChainRequest request{chain, {}};
+    for (const Problem& problem : chain) request.links.push_back(RequestFor(problem));
+    const ChainCandidate candidate = RandomCandidate(chain, device_.engines(), random);
+    Result<ChainBooking> booking = BookChain(device_, request, candidate);
+    if (booking.status().code() == Code::kUnsupported) return {};
+    OOC_TRY(booking.status());
+    OOC_TRY(arena_.Reserve(booking->bytes));
+    RunStats stats;
+    OOC_TRY(loop_.Run(booking.value(), tensors->All(result), arena_, slabs_, nullptr, &stats));
+    outcome->steps += stats.tiles;
+    std::string text = Describe(request, candidate);
+    for (const Problem& problem : chain) text += "\n" + ToString(problem);
+    if (!Same(chain.back(), *result, tensors->Result())) outcome->Note(&outcome->mismatches, text);
+    CheckBytes(booking.value(), stats, outcome);
+    return {};
+  }
+
+ private:
+  [[nodiscard]] PlanRequest RequestFor(const Problem& problem) const {
+    PlanRequest request;
+    request.problem = problem;
+    request.budget = kBudget;
+    request.engines = device_.engines();
+    return request;
+  }
+
+  // Of whole samples everything crosses once, but rows of x that nothing reads.
+  static void CheckBytes(const ChainBooking& booking, const RunStats& stats, Outcome* outcome) {
+    if (!booking.tiles.DividesBatch()) return;
+    int64_t in = 0, out = 0;
+    for (const Booking& link : booking.links) {
+      for (int o = 0; o < kOperands; ++o) {
+        const auto operand = static_cast<Operand>(o);
+        if (!link.problem.Has(operand) || link.inner[o]) continue;
+        (link.problem.Writes(operand) ? out : in) += link.problem.BytesOf(operand);
+      }
+    }
+    if (stats.bytes_in <= in && stats.bytes_out == out) return;
+    outcome->Note(
+        &outcome->mismatches,
+        Format("%lld bytes in and %lld out instead of %lld and %lld",
+               static_cast<long long>(stats.bytes_in), static_cast<long long>(stats.bytes_out),
+               static_cast<long long>(in), static_cast<long long>(out)));
+  }
+
+  Device& device_;
+  TileLoop loop_;
+  Arena arena_;
+  Slabs slabs_;
+};
+
+Status RunChains(const char* spec, uint64_t seed, int64_t count, Outcome* outcome) {
+  OOC_ASSIGN(SpecDevice stack, MakeDevice(spec));
+  Runner runner(*stack.device);
+  OOC_TRY(runner.Init());
+  Random random(seed);
+  for (int64_t i = 0; i < count; ++i) {
+    const std::vector<Problem> links = RandomLinks(&random);
+    OOC_ASSIGN(const Chain chain, MakeChain(links));
+    Tensors tensors(links, &random);
+    OOC_TRY(runner.RunLinks(links, &tensors));
+    std::vector<char> result(tensors.Result().size(), 0x55);
+    OOC_TRY(runner.RunChain(chain, &tensors, &result, &random, outcome)
+                .With(Format("chain %lld", static_cast<long long>(i))));
+  }
+  if (stack.check == nullptr) return {};
+  for (const std::string& report : CheckReports(*stack.check)) {
+    outcome->Note(&outcome->hazards, report);
+  }
+  return {};
+}
+
+}  // namespace
+}  // namespace oocdnn::testing
+
+// Runs `count` random chains on the device that `spec` names. Counts results that differ from those
+// of a call for each link, or bytes that crossed more than once; tiles run; and hazards. `message`
+// gets the first of either, or the error's text.
+OOC_DOOR int oocdnn_testing_chains(const char* spec, uint64_t seed, int64_t count,
+                                   int64_t* mismatches, int64_t* steps, int64_t* hazards,
+                                   char* message, int64_t capacity) {
+  oocdnn::testing::Outcome outcome;
+  const oocdnn::Status status = oocdnn::testing::RunChains(spec, seed, count, &outcome);
+  *mismatches = outcome.mismatches;
+  *steps = outcome.steps;
+  *hazards = outcome.hazards;
+  if (!status.ok()) return oocdnn::testing::Answer(status, message, capacity);
+  oocdnn::testing::CopyText(outcome.first, message, capacity);
+  return 0;
+}

@@ -1,0 +1,177 @@
+"""Convolutions one after the other, each with what comes after it, in one call.
+
+A chain runs depth first: a tile of its result is finished from x before the next one begins, and
+what lies between two links never leaves the device. Where not all links fit the budget together it
+runs in sections, which leave their results in host memory for each other. Arrays, keywords and
+errors are those of `oocdnn.functions`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
+
+from oocdnn import _geometry, _pins
+from oocdnn._call import Convolution, Slot
+from oocdnn._cdefs import Direction
+from oocdnn._geometry import Geometry, Moves, Shape
+from oocdnn._native import Progress
+from oocdnn._operation import (
+    ActivationSpec,
+    After,
+    Common,
+    Finish,
+    MathName,
+    ModeName,
+    convolution,
+    read_finish,
+    stream_of,
+)
+from oocdnn._pool import Pool
+from oocdnn._stack import current_context
+from oocdnn._window import Padding, PerAxis
+from oocdnn.arrays import Operands, View, allocate, unwrap, view
+from oocdnn.errors import InvalidProblem
+
+if TYPE_CHECKING:
+    from oocdnn.context import Context
+
+
+@dataclass(frozen=True)
+class Link:
+    """One convolution of a chain: z = pool(activation(alpha * conv(x, w) * scale + b)).
+
+    The fields are the arguments of `oocdnn.conv_bias_act_pool`.
+    """
+
+    w: Any
+    b: Any = None
+    stride: PerAxis = 1
+    padding: Padding = 0
+    dilation: PerAxis = 1
+    groups: SupportsIndex = 1
+    mode: ModeName = "cross_correlation"
+    activation: ActivationSpec = None
+    pool: Pool | PerAxis | None = None
+    scale: Any = None
+    alpha: float = 1.0
+
+    def finish(self) -> Finish:
+        return Finish(self.b, self.scale, activation=self.activation)
+
+    def moves(self) -> Moves:
+        return Moves(self.stride, self.padding, self.dilation, self.groups)
+
+
+class _Made(NamedTuple):
+    """A link's parameters made plain, for an x of known shape."""
+
+    link: Link
+    w: View
+    geometry: Geometry
+    after: After
+
+    @property
+    def shape(self) -> Shape:
+        """Of what it writes."""
+        return self.geometry.shape if self.after.pool is None else self.after.shape
+
+
+def _make(link: Link, x: Shape) -> _Made:
+    if not isinstance(link, Link):
+        raise InvalidProblem(f"it is of type {type(link).__name__}, and a Link is needed")
+    weights = view("w", link.w)
+    geometry = _geometry.forward(_geometry.data_rank(x), x, weights.shape, *link.moves())
+    after = After()
+    if link.pool is not None:
+        after = After(False, *_geometry.pooled(geometry.shape, link.pool))
+    return _Made(link, weights, geometry, after)
+
+
+def _make_at(number: int, link: Link, x: Shape) -> _Made:
+    try:
+        return _make(link, x)
+    except InvalidProblem as error:
+        raise InvalidProblem(f"link {number} of a chain: {error}") from None
+
+
+def _make_all(links: Iterable[Link], x: Shape) -> list[_Made]:
+    made: list[_Made] = []
+    for link in links:
+        made.append(_make_at(len(made), link, made[-1].shape if made else x))
+    if not made:
+        raise InvalidProblem("a chain without links")
+    return made
+
+
+def conv_chain(
+    x: Any,
+    links: Sequence[Link],
+    *,
+    out: Any = None,
+    math: MathName | None = None,
+    stream: Any = None,
+    progress: Progress | None = None,
+    workspace: SupportsIndex | None = None,
+) -> Any:
+    """The links one after the other, depth first.
+
+    x: [N, C, [D, [H,]] W]; links: of which each reads what the one before it gives.
+    Returns the last link's z. The keywords are those of the module `oocdnn.functions`.
+    """
+    data = view("x", x)
+    context = current_context()
+    with ExitStack() as stack:
+        made = _make_all(links, data.shape)
+        operands = [stack.enter_context(Operands(data)) for _ in made]
+        operands[0].read("x", data)
+        for one, mine in zip(made, operands, strict=True):
+            mine.read("w", one.w)
+            read_finish(mine, one.link.finish(), one.geometry.shape)
+        last: Slot = "y" if made[-1].after.pool is None else "z"
+        if out is None:
+            output = allocate(data, made[-1].shape, True, context.results.empty)
+        else:
+            output = view("out", out)
+        operands[-1].write(last, output, made[-1].shape)
+        _need_host(context, operands)
+        common = Common(None, 1.0, 0.0, "cross_correlation", math, stream, progress, workspace)
+        calls = list(_calls(context, made, common, operands))
+        in_memory = (one for mine in operands for one in mine.in_memory)
+        with _pins.Use(context, in_memory):
+            context.run_chain(calls, [mine.tensors for mine in operands], progress)
+    return unwrap(output) if out is None else out
+
+
+def _need_host(context: "Context", operands: Iterable[Operands]) -> None:
+    if context.device == "cpu":
+        for mine in operands:
+            mine.need_host()
+
+
+def _calls(
+    context: "Context", made: Iterable[_Made], common: Common, operands: Sequence[Operands]
+) -> Iterator[Convolution]:
+    ready = next((mine.stream for mine in operands if mine.stream is not None), None)
+    stream = stream_of(common.stream, ready)
+    for one in made:
+        link = one.link
+        mine = common._replace(mode=link.mode, alpha=link.alpha)
+        yield convolution(
+            Direction.FORWARD, one.geometry, mine, link.finish(), one.after, context.math, stream
+        )
+
+
+class Chain:
+    """Links that are called like a function of x; see `conv_chain`."""
+
+    def __init__(self, links: Iterable[Link]) -> None:
+        self.links = tuple(links)
+        for i, link in enumerate(self.links):
+            if not isinstance(link, Link):
+                raise InvalidProblem(
+                    f"link {i} of a chain is of type {type(link).__name__}, and a Link is needed"
+                )
+
+    def __call__(self, x: Any, **keywords: Any) -> Any:
+        return conv_chain(x, self.links, **keywords)

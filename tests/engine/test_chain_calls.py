@@ -1,0 +1,213 @@
+"""Chains through the public API: exactly what a call for each link gives, within the budget, and
+over the wire once what the links do not make themselves."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from engine.cases import DEVICE, DTYPES, lay_out
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import oocdnn
+from oocdnn import Link
+
+LAYOUTS = ("channels_first", "channels_last")
+ACTIVATIONS = (None, "relu", ("clipped_relu", 6.0))
+
+
+@pytest.fixture(scope="module")
+def context():
+    with oocdnn.Context(DEVICE, "64MiB") as made:
+        yield made
+
+
+def integers(rng, shape, dtype, largest=2):
+    return rng.integers(-largest, largest + 1, shape).astype(dtype)
+
+
+@st.composite
+def chains(draw):
+    """x, and links that go together."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    rank, dtype = draw(st.integers(1, 3)), DTYPES[draw(st.sampled_from(["f32", "f64", "bf16"]))]
+    channels = draw(st.integers(1, 5))
+    extent = [draw(st.integers(1, 9 if rank == 3 else 20)) for _ in range(rank)]
+    x = integers(rng, (draw(st.integers(1, 5)), channels, *extent), dtype)
+    links = []
+    for _ in range(draw(st.integers(1, 5))):
+        groups = draw(st.sampled_from([g for g in (1, 2) if channels % g == 0]))
+        k = groups * draw(st.integers(1, 3))
+        pads = [(draw(st.integers(0, 2)), draw(st.integers(0, 2))) for _ in extent]
+        taps = [draw(st.integers(1, min(3, e + sum(p)))) for e, p in zip(extent, pads, strict=True)]
+        stride = [draw(st.integers(1, 2)) for _ in extent]
+        sizes = zip(extent, pads, taps, stride, strict=True)
+        extent = [(e + sum(p) - t) // s + 1 for e, p, t, s in sizes]
+        window = draw(st.integers(1, 2))
+        pooled = draw(st.booleans()) and min(extent) >= window
+        extent = [e // window for e in extent] if pooled else extent
+        links.append(
+            Link(
+                integers(rng, (k, channels // groups, *taps), dtype, 1),
+                integers(rng, (k,), dtype) if draw(st.booleans()) else None,
+                stride=stride,
+                padding=pads,
+                groups=groups,
+                activation=draw(st.sampled_from(ACTIVATIONS)),
+                pool=oocdnn.Pool(draw(st.sampled_from(["max", "avg"])), window) if pooled else None,
+                mode=draw(st.sampled_from(["cross_correlation", "convolution"])),
+            )
+        )
+        channels = k
+    return lay_out(x, draw(st.sampled_from(LAYOUTS))), links
+
+
+def link_by_link(context, x, links):
+    for link in links:
+        fields = {name: value for name, value in vars(link).items() if name not in ("w", "b")}
+        x = context.conv_bias_act_pool(x, link.w, link.b, **fields)
+    return x
+
+
+def parameters(links):
+    return sum(array.nbytes for link in links for array in (link.w, link.b) if array is not None)
+
+
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(chain=chains())
+def test_a_chain_is_a_call_for_each_link(context, chain):
+    x, links = chain
+    wanted = link_by_link(context, x, links)
+    z = context.conv_chain(x, links)
+    stats = context.stats
+    np.testing.assert_array_equal(z.astype(np.float64), wanted.astype(np.float64))
+    assert z.dtype == x.dtype
+    assert stats.bytes_h2d <= x.nbytes + parameters(links)
+    assert stats.bytes_d2h == z.nbytes
+
+
+def vgg(channels: int, rng) -> list[Link]:
+    """Thirteen convolutions, of which five pool, as VGG16 has them."""
+    made, before = [], 3
+    for times, convolutions in ((1, 2), (2, 2), (4, 3), (8, 3), (8, 3)):
+        for i in range(convolutions):
+            k = channels * times
+            w, b = integers(rng, (k, before, 3, 3), np.float32, 1), integers(rng, k, np.float32)
+            pool = 2 if i + 1 == convolutions else None
+            clip = ("clipped_relu", 3.0)
+            made.append(Link(w, b, padding=1, activation=clip, pool=pool))
+            before = k
+    return made
+
+
+@pytest.mark.parametrize("budget", ["64MiB", "2MiB", "1MiB", "600KiB", "256KiB"])
+def test_a_deep_chain_within_every_budget(budget):
+    rng = np.random.default_rng(0)
+    links, x = vgg(8, rng), integers(rng, (6, 3, 64, 64), np.float32)
+    with oocdnn.Context(DEVICE, "64MiB") as large:
+        wanted = link_by_link(large, x, links)
+    with oocdnn.Context(DEVICE, budget, profile="none") as small:
+        z = small.conv_chain(x, links)
+        stats = small.stats
+        assert stats.peak_device_bytes <= stats.budget_bytes
+        np.testing.assert_array_equal(z, wanted)
+        if budget == "64MiB":  # all links at once
+            assert stats.bytes_h2d == x.nbytes + parameters(links)
+            assert stats.bytes_d2h == z.nbytes
+        assert small.conv_chain(x, links, out=z) is z
+        assert (small.stats.prepared, small.stats.device_allocations) == (0, 0)
+        np.testing.assert_array_equal(z, wanted)
+
+
+def test_a_sample_in_pieces():
+    """One image whose inner tensors pass the budget many times."""
+    rng = np.random.default_rng(1)
+    links = [
+        Link(integers(rng, (8, c, 3, 3), np.float32, 1), padding=1, activation="relu")
+        for c in (3, 8, 8)
+    ]
+    x = integers(rng, (1, 3, 256, 256), np.float32, 1)
+    with oocdnn.Context(DEVICE, "64MiB") as large:
+        wanted = link_by_link(large, x, links)
+    with oocdnn.Context(DEVICE, "512KiB", profile="none") as small:
+        np.testing.assert_array_equal(small.conv_chain(x, links), wanted)
+        stats = small.stats
+    assert stats.peak_device_bytes <= stats.budget_bytes
+    assert stats.tiles > 8
+
+
+def test_memory_of_every_kind(tmp_path):
+    rng = np.random.default_rng(2)
+    links = vgg(2, rng)[:4]
+    x = integers(rng, (5, 3, 16, 16), np.float32)
+    file = np.memmap(tmp_path / "x", np.float32, "w+", shape=x.shape)
+    file[:] = x
+    with oocdnn.Context(DEVICE, "1MiB") as context:
+        wanted = link_by_link(context, x, links)
+        out = np.memmap(tmp_path / "z", np.float32, "w+", shape=wanted.shape)
+        context.conv_chain(file, links, out=out)
+        np.testing.assert_array_equal(out, wanted)
+        pinned = oocdnn.empty(x.shape, np.float32, pinned=True)
+        pinned[:] = x
+        np.testing.assert_array_equal(context.conv_chain(pinned, links), wanted)
+
+
+def test_no_budget_for_the_least_tile():
+    x, links = np.ones((1, 3, 64, 64), np.float32), vgg(4, np.random.default_rng(5))[:3]
+    with oocdnn.Context(DEVICE, 2000) as context, pytest.raises(oocdnn.OutOfMemory) as raised:
+        context.conv_chain(x, links)
+    assert "link" in str(raised.value) or "chain" in str(raised.value)
+
+
+def test_what_is_between_sections_may_be_pageable():
+    """It is more than may be pinned."""
+    rng = np.random.default_rng(6)
+    links, x = vgg(4, rng)[:6], integers(rng, (6, 3, 64, 64), np.float32)
+    with oocdnn.Context(DEVICE, "64KiB", host_cap=256 << 10, profile="none") as context:
+        wanted = link_by_link(context, x, links)
+        np.testing.assert_array_equal(context.conv_chain(x, links), wanted)
+
+
+def test_an_empty_batch():
+    links = vgg(1, np.random.default_rng(3))[:2]
+    with oocdnn.Context(DEVICE, "1MiB") as context:
+        z = context.conv_chain(np.zeros((0, 3, 8, 8), np.float32), links)
+    assert z.shape == (0, 1, 4, 4)
+
+
+def test_what_does_not_go_together():
+    w = np.ones((2, 3, 3, 3), np.float32)
+    x = np.ones((1, 3, 8, 8), np.float32)
+    chain = oocdnn.Chain([Link(w), Link(w)])
+    with pytest.raises(oocdnn.InvalidProblem, match="link 1 of a chain: w has 3 on axis 1"):
+        chain(x)
+    with pytest.raises(oocdnn.InvalidProblem, match="without links"):
+        oocdnn.conv_chain(x, [])
+    with pytest.raises(oocdnn.InvalidProblem, match="link 0 of a chain is of type ndarray"):
+        oocdnn.Chain([w])
+    with pytest.raises(oocdnn.InvalidDtype):
+        oocdnn.Chain([Link(w.astype(np.float64))])(x)
+    with pytest.raises(oocdnn.InvalidProblem, match="out has shape"):
+        oocdnn.Chain([Link(w)])(x, out=np.zeros((1, 2, 5, 5), np.float32))
+    square = oocdnn.Chain([Link(np.ones((3, 3, 1, 1), np.float32))] * 2)
+    with pytest.raises(oocdnn.InvalidProblem, match="overlaps"):
+        square(x, out=x)
+
+
+def test_a_chain_can_be_interrupted():
+    links, x = vgg(1, np.random.default_rng(4))[:4], np.ones((4, 3, 16, 16), np.float32)
+
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with oocdnn.Context(DEVICE, "1MiB") as context:
+        with pytest.raises(KeyboardInterrupt):
+            context.conv_chain(x, links, progress=stop)
+        seen = []
+        context.conv_chain(x, links, progress=lambda done, total: seen.append((done, total)))
+        assert seen[-1][0] == seen[-1][1]
+        assert all(a[0] <= b[0] for a, b in itertools.pairwise(seen))

@@ -1,0 +1,86 @@
+"""Chains whose operands lie anywhere: x, z and each filter on the GPU or in host memory.
+
+On a machine without a GPU test_suites.py runs this file on the fake driver.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from gpu.test_operands import TIERS, host, places
+from python.support import assert_equal, integers
+
+import oocdnn
+from oocdnn import Link
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from driver import DeviceArray
+
+
+@pytest.fixture(params=["256KiB", "4MiB"])
+def ctx(request):
+    try:
+        context = oocdnn.Context("cuda", request.param, wrap="check")
+    except oocdnn.Unsupported as error:
+        pytest.skip(str(error))
+    with context:
+        yield context
+        assert context.check_reports() == []
+
+
+def reference(x, parameters):
+    for w, b in parameters:
+        x = oracle.finish(oracle.forward(x, w, padding=1), bias=b, activation="relu")
+    return oracle.pool(x, oracle.Pool("max", (2, 2), (2, 2), ((0, 0), (0, 0))))[0]
+
+
+def links_of(parameters):
+    pools = [None] * (len(parameters) - 1) + [2]
+    return [
+        Link(w, b, padding=1, activation="relu", pool=pool)
+        for (w, b), pool in zip(parameters, pools, strict=True)
+    ]
+
+
+def parameters_of(channels):
+    return [
+        (integers((k, c, 3, 3), i, largest=1), integers((k,), i))
+        for i, (c, k) in enumerate(itertools.pairwise(channels))
+    ]
+
+
+@pytest.mark.parametrize("tiers", list(itertools.product(TIERS, repeat=2)), ids="-".join)
+def test_chains_from_any_place(ctx, tmp_path, tiers):
+    x, parameters = integers((3, 4, 30, 41)), parameters_of((4, 8, 5, 6))
+    z = reference(x, parameters)
+    blank = np.full(z.shape, np.nan, np.float32)
+    placed = places(tmp_path, "x")[tiers[0]](x), places(tmp_path, "z")[tiers[1]](blank)
+    ctx.conv_chain(placed[0], links_of(parameters), out=placed[1])
+    assert_equal(host(placed[1]), z)
+    if ctx.stats.budget_bytes > 1 << 20:  # all links at once
+        assert ctx.stats.bytes_d2h == (0 if tiers[1] == "device" else z.size * 4)
+
+
+@pytest.mark.parametrize("here", [(True, True), (True, False), (False, True)])
+def test_chains_in_core(ctx, here):
+    """With every operand on the GPU nothing crosses; a filter may also lie elsewhere."""
+    x, parameters = integers((3, 4, 30, 41)), parameters_of((4, 8, 6))
+    z = reference(x, parameters)
+    out = DeviceArray(np.full(z.shape, np.nan, np.float32))
+    links = links_of(
+        [
+            (DeviceArray(w), DeviceArray(b)) if there else (w, b)
+            for (w, b), there in zip(parameters, here, strict=True)
+        ]
+    )
+    for _ in range(2):
+        ctx.conv_chain(DeviceArray(x), links, out=out)
+    assert_equal(host(out), z)
+    if all(here) and ctx.stats.budget_bytes > 1 << 20:
+        assert (ctx.stats.bytes_h2d, ctx.stats.bytes_d2h) == (0, 0)

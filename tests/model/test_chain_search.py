@@ -1,0 +1,125 @@
+"""Plans of chains: what they cost, what they take, and that they are the best of what is there."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from model.planner import DIRECT, H200, OUT_OF_MEMORY, ROOM, Profile, Refused, library
+
+CUDNN = "cudnn+symmetric"
+
+
+def search(problems, budget, profile, engines=CUDNN) -> list[dict]:
+    text, detail = ctypes.create_string_buffer(ROOM), ctypes.c_int64()
+    code = library().oocdnn_testing_search_chain(
+        "\n".join(problems).encode(),
+        ctypes.c_int64(budget),
+        engines.encode(),
+        profile.text().encode(),
+        ctypes.byref(detail),
+        text,
+        ctypes.c_int64(ROOM),
+    )
+    if code != 0:
+        raise Refused(code, text.value.decode(), detail.value)
+    return json.loads(text.value)
+
+
+def vgg16(images: int, size: int = 224, dtype: str = "f32/tf32", channels: int = 64) -> list[str]:
+    problems, before = [], 3
+    for times, convolutions in ((1, 2), (2, 2), (4, 3), (8, 3), (8, 3)):
+        for i in range(convolutions):
+            k = channels * times
+            pool = " +maxpool2" if i + 1 == convolutions else ""
+            problems.append(
+                f"conv2d:fwd x{images}x{before}x{size}x{size} w{k}x{before}x3x3 pad1 {dtype} "
+                f"+bias +relu{pool}"
+            )
+            before = k
+        size //= 2
+    return problems
+
+
+def parameters(channels: int = 64) -> int:
+    """Of VGG16's convolutions."""
+    sizes = [3, *(channels * t for t in (1, 1, 2, 2, 4, 4, 4, 8, 8, 8, 8, 8, 8))]
+    return sum(9 * c * k + k for c, k in pairwise(sizes))
+
+
+def test_vgg16_is_as_fast_as_its_arithmetic():
+    """The wire carries x, the parameters and z, once, and hides behind what is computed."""
+    best = search(vgg16(256), 8 << 30, H200)[0]
+    assert best["bytes_in"] == 4 * (256 * 3 * 224 * 224 + parameters())
+    assert best["bytes_out"] == 4 * 256 * 512 * 7 * 7
+    assert best["seconds"] < 1.05 * best["compute_seconds"]
+    assert best["seconds"] * 1e3 / 256 < 0.13
+    assert 1 < best["length"][0] < 128
+    assert best["ring"] == 2
+
+
+@pytest.mark.parametrize("budget", [1 << 28, 1 << 30, 4 << 30])
+def test_more_memory_makes_no_plan_slower(budget):
+    less, more = (search(vgg16(64), bytes_, H200)[0] for bytes_ in (budget, 2 * budget))
+    assert more["seconds"] <= less["seconds"]
+    assert less["device_bytes"] <= budget
+
+
+def test_a_large_sample_is_cut_in_pieces():
+    """Five layers over one image of 16384 x 16384, within 4 GiB."""
+    problems = [
+        f"conv2d:fwd x1x{c}x16384x16384 w32x{c}x3x3 pad1 f32 +bias +relu" for c in (3, *(32,) * 4)
+    ]
+    best = search(problems, 4 << 30, H200)[0]
+    assert best["device_bytes"] <= 4 << 30
+    assert best["steps"] > 4
+    x = 4 * 3 * 16384**2
+    assert x < best["bytes_in"] < 1.2 * x
+    assert best["bytes_out"] == 4 * 32 * 16384**2
+
+
+@st.composite
+def chains(draw) -> list[str]:
+    n, channels, size = draw(st.integers(1, 40)), draw(st.integers(1, 8)), draw(st.integers(4, 40))
+    problems = []
+    for _ in range(draw(st.integers(1, 5))):
+        k, taps = draw(st.integers(1, 16)), draw(st.integers(1, 3))
+        pool = " +maxpool2" if draw(st.booleans()) and size >= 4 else ""
+        problems.append(
+            f"conv2d:fwd x{n}x{channels}x{size}x{size} w{k}x{channels}x{taps}x{taps} "
+            f"pad{taps // 2} f32 +bias{pool}"
+        )
+        size += 2 * (taps // 2) - taps + 1
+        size, channels = (size // 2 if pool else size), k
+        assume(size > 0)
+    return problems
+
+
+def least_budget(chain: list[str], profile: Profile, engines: str) -> int:
+    """That a refusal names."""
+    with pytest.raises(Refused) as refused:
+        search(chain, 1, profile, engines)
+    assert refused.value.code == OUT_OF_MEMORY
+    with pytest.raises(Refused):
+        search(chain, refused.value.detail - 1, profile, engines)
+    return refused.value.detail
+
+
+@settings(max_examples=60, deadline=None)
+@given(chain=chains(), engines=st.sampled_from([CUDNN, DIRECT]), budget=st.integers(14, 24))
+def test_prices_and_bytes(chain, engines, budget):
+    profile = Profile()
+    allowed = max(least_budget(chain, profile, engines), 1 << budget)
+    found = search(chain, allowed, profile, engines)
+    assert found[0]["seconds"] == min(one["seconds"] for one in found)
+    for one in found:
+        busy = one["fetch_seconds"], one["compute_seconds"], one["drain_seconds"]
+        waits = 3 * (one["steps"] * len(chain) + 1) * profile.hop_seconds
+        host = one["steps"] * len(chain) * profile.step_seconds
+        assert max(busy) * (1 - 1e-9) <= one["seconds"]
+        assert one["seconds"] <= max(sum(busy) + waits, host) * (1 + 1e-9)
+        assert one["device_bytes"] <= allowed
