@@ -72,7 +72,8 @@ PlanRequest RequestOn(const Device& device, const Problem& problem, const int64_
 
 }  // namespace
 
-// Operands lie on the device. `limits`: the budget and that of workspace. `batch`: see Batch.
+// Operands lie on the device. `limits`: the budget and that of workspace. `batch`: 1 where it may be
+// divided, and 2 where runs are timed.
 //
 // Gives the plan with its engine as text, the seconds that it is predicted to take, and as counts
 // the bytes that it books and how many plans were prepared; or why there is none.
@@ -86,7 +87,8 @@ OOC_DOOR int oocdnn_testing_divided_plan(const Problem* problem, const int64_t l
   const PlanRequest request = RequestOn(device, *problem, limits);
   int64_t prepared = 0;
   const Result<PlanReport> report =
-      PlanInPlace(device, request, profile.value(), static_cast<Batch>(batch), &prepared);
+      PlanInPlace(device, request, profile.value(),
+                  Batch{.divided = (batch & 1) != 0, .timed = (batch & 2) != 0}, &prepared);
   if (!report.ok()) return Answer(report.status(), text, capacity);
   const Booking& booking = report.value().booking;
   *seconds = report.value().cost.seconds;

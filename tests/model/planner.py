@@ -197,7 +197,7 @@ class Speeds:
         return (c_int64 * 4)(*(round(one * 1e9) for one in seconds), self.workspace)
 
 
-WHOLE, DIVIDED, TIMED = range(3)
+WHOLE, DIVIDED, TIMED_WHOLE, TIMED = range(4)  # bits: divided, timed
 
 
 @dataclasses.dataclass

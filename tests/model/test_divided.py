@@ -10,7 +10,7 @@ from geometry import doors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import planner
-from model.planner import DIVIDED, TIMED, WHOLE, Profile, Speeds
+from model.planner import DIVIDED, TIMED, TIMED_WHOLE, WHOLE, Profile, Speeds
 
 from oocdnn.workspace import MicroBatch, even
 
@@ -32,7 +32,7 @@ def samples(plan: planner.DividedPlan) -> int:
 
 def test_the_whole_where_workspace_suffices():
     speeds = Speeds(MS, MS, 4 * MS, 1000)
-    for batch in (WHOLE, DIVIDED, TIMED):
+    for batch in (WHOLE, DIVIDED, TIMED_WHOLE, TIMED):
         plan = planner.divided_plan(PROBLEM, ROOMY, NO_LIMIT, FREE, speeds, batch)
         assert (plan.engine, samples(plan)) == ("hungry", 16)
         assert 16_000 <= plan.bytes < 16_064  # and no slot
@@ -60,6 +60,14 @@ def test_untimed_the_whole_is_believed_to_be_the_fastest():
     assert samples(plan) == 16
 
 
+@pytest.mark.parametrize(("budget", "seconds"), [(ROOMY, 17 * MS), (40_000, 2 * 9 * MS)])
+def test_a_whole_without_room_to_be_timed_is_judged_by_a_part(budget, seconds):
+    speeds = Speeds(MS, MS, 4 * MS, 1000)
+    plan = planner.divided_plan(PROBLEM, budget, NO_LIMIT, FREE, speeds, TIMED_WHOLE)
+    assert (plan.engine, samples(plan)) == ("hungry", 16)
+    assert plan.seconds == pytest.approx(seconds, rel=0.01)
+
+
 def test_the_budget_divides_as_a_limit_does():
     """Eight samples fit, though they cannot be timed: there is no room for tiles beside."""
     plan = planner.divided_plan(PROBLEM, 8128, NO_LIMIT, FREE, Speeds(MS, MS, 4 * MS, 1000))
@@ -76,7 +84,7 @@ def test_parts_that_get_slower_and_slower_are_not_all_tried():
     assert plan.prepared == 8
 
 
-@pytest.mark.parametrize("batch", [WHOLE, DIVIDED, TIMED])
+@pytest.mark.parametrize("batch", [WHOLE, DIVIDED, TIMED_WHOLE, TIMED])
 def test_more_samples_than_are_divided_are_a_whole(batch):
     problem = doors.parse("conv1d:fwd x1100000x1x1 w1x1x1")
     plan = planner.divided_plan(problem, 1 << 28, 0, FREE, Speeds(MS, 0.0, 0.0, 1), batch)
