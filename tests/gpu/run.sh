@@ -86,6 +86,7 @@ figures floor oocdnn.bench.gpu_floor
 figures in-core oocdnn.bench.gpu_in_core --pinned
 figures chain oocdnn.bench.gpu_fused
 figures depth-first oocdnn.bench.gpu_chain
+figures samples oocdnn.bench.gpu_samples
 figures peers oocdnn.bench.gpu_peers
 figures workspace oocdnn.bench.gpu_workspace
 figures shares oocdnn.bench.gpu_shares
