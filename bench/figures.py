@@ -24,7 +24,9 @@ PALETTE = (
     ("#4aa3d8", "#9fd6ff"),
     ("#5e3c99", "#b39ddb"),
 )
-NAMES = ("oocdnn", "whole", "torch", "zero copy", "managed")
+NAMES = ("oocdnn", "whole", "torch", "copies", "zero-copy", "managed", "prefetch")
+# Those of networks have the colours of those of convolutions.
+ALIKE = {"save-on-cpu": "copies", "checkpoint": "zero-copy", "accumulate": "managed"}
 IN_CORE = ("torch",)  # who has the arrays where it computes
 PREFIXES = {-3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P"}
 WIRES = {"both": "both ways at once", "inward": "inward", "outward": "outward"}
@@ -56,8 +58,8 @@ def si(value: float, unit: str) -> str:
 
 def shade(who: str, rows: Iterable[Row]) -> str:
     """The class that colours a peer, wherever it is drawn."""
-    names = list(dict.fromkeys([*NAMES, *(row["who"] for row in rows)]))
-    return f"c{names.index(who) % len(PALETTE)}"
+    names = list(dict.fromkeys([*NAMES, *(ALIKE.get(row["who"], row["who"]) for row in rows)]))
+    return f"c{names.index(ALIKE.get(who, who)) % len(PALETTE)}"
 
 
 def over_floor(row: Row) -> float | None:

@@ -7,7 +7,7 @@ It is well-formed XML as well, by which the tests read it. The drawings are thos
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from oocdnn.bench import figures
+from oocdnn.bench import curves, figures
 from oocdnn.bench.figures import LONGEST, PALETTE, WIRES, over_floor, shade, si, text
 from oocdnn.bench.results import About, Row, verdict
 from oocdnn.cli.common import bytes_text
@@ -51,6 +51,7 @@ svg .instead { fill: var(--soft); font-style: italic; }
 .whisker { stroke: var(--ink); stroke-width: 1.5; }
 .slope, .level { stroke: var(--roof); stroke-width: 2; }
 .slope { stroke-dasharray: 7 4; }
+.path { stroke-width: 2; }
 .point { stroke: var(--ground); fill-opacity: .85; }
 .wide { overflow-x: auto; }
 table { width: max-content; border-collapse: collapse; font-size: .8rem;
@@ -110,7 +111,13 @@ def page(rows: Sequence[Row], about: About) -> str:
     found = _groups(rows)
     content = (
         "\n".join(
-            (_overview(rows), _bars(found, rows), _roofline(rows, about), _table(found, rows))
+            (
+                _overview(rows),
+                *(_curve(group, rows) for group in curves.networks(rows)),
+                _bars(found, rows),
+                _roofline(rows, about),
+                _table(found, rows),
+            )
         )
         if rows
         else "<p>Nothing was measured: there are no results.</p>"
@@ -139,7 +146,10 @@ def _style() -> str:
         " ".join(f"--c{place}: {colours[ground]};" for place, colours in enumerate(PALETTE))
         for ground in (0, 1)
     )
-    classes = (f".c{place} {{ fill: var(--c{place}); }}" for place in range(len(PALETTE)))
+    classes = (
+        f".c{place} {{ fill: var(--c{place}); }} .path.c{place} {{ stroke: var(--c{place}); }}"
+        for place in range(len(PALETTE))
+    )
     return STYLE.replace("COLOURS", light).replace("DARK", dark) + "\n".join(classes) + "\n"
 
 
@@ -214,6 +224,22 @@ plan needs by the model of this machine; shorter is better. The thin line on a b
 interval of the median, » marks a bar that was cut at {LONGEST:g}.</figcaption>
 {legend}
 {figures.axis(figures.longest(rows))}
+{drawn}
+</figure>"""
+
+
+def _curve(group: Sequence[Row], rows: Sequence[Row]) -> str:
+    """A network's time for each image, by batch."""
+    found = curves.by_who(group)
+    places = " · ".join(group[0][name] for name in ("device", "dtype", "placement"))
+    drawn = curves.curve(group, rows) if found else "<p>No result has a place here.</p>"
+    network = group[0]["problem"].partition(" ")[0].partition(":")[0]
+    peers = [who for who in found if who != curves.FLOOR]
+    return f"""<h2>Time for an image, by batch</h2>
+<figure>
+<figcaption>{text(network)} forward and backward: seconds of a step over the images of its batch;
+lower is better. <span class="aside">{text(places)}</span></figcaption>
+{_legend(peers, rows, floor="the floor")}
 {drawn}
 </figure>"""
 

@@ -18,7 +18,7 @@ from oocdnn.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from oocdnn.bench.measure import Case
+    from oocdnn.bench.cases import Case
     from oocdnn.bench.results import Row
     from oocdnn.bench.suite import Bench
 
@@ -102,7 +102,7 @@ def _cases(
     quick: bool,
 ) -> "list[Case]":
     from oocdnn.bench import suite
-    from oocdnn.bench.sets import SETS
+    from oocdnn.bench.cases import SETS, cases_of
 
     if problem and sets:
         raise click.UsageError("give a problem or --set, not both")
@@ -111,7 +111,7 @@ def _cases(
     if unknown := [name for name in sets if name not in SETS]:
         known = ", ".join(SETS)
         raise click.UsageError(f"there is no set {', '.join(unknown)}; there are {known}")
-    cases = suite.cases_of(sets or ("vgg16",), directions, words, batch, quick)
+    cases = cases_of(sets or ("vgg16",), directions, words, batch, quick)
     chosen = [case for case in cases if _matches(case, only)]
     if not chosen:
         raise click.UsageError(f"no problem contains {' or '.join(only)}")
@@ -177,7 +177,9 @@ def _fail_where_wrong(rows: "list[Row]") -> None:
 @bench.command()
 @_which
 @_how
-@click.option("--peer", "peers", multiple=True, metavar="P", help="whole, torch, none; repeatable.")
+@click.option(
+    "--peer", "peers", multiple=True, metavar="P", help="Who else; none: nobody; repeatable."
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -195,14 +197,13 @@ def run(
 ) -> None:
     """Time problems, and check their results."""
     from oocdnn.bench import page, results, suite
-    from oocdnn.bench.peers import PEERS
 
     cases = _cases(device, quick=quick, **which)
-    if unknown := set(peers) - {*PEERS, "none"}:
+    if unknown := set(peers) - {*suite.ALL_PEERS, "none"}:
         raise click.UsageError(
-            f"there is no peer {', '.join(unknown)}; there are {', '.join(PEERS)}"
+            f"there is no peer {', '.join(unknown)}; there are {', '.join(suite.ALL_PEERS)}"
         )
-    wanted = tuple(peer for peer in peers if peer != "none") if peers else tuple(PEERS)
+    wanted = tuple(peer for peer in peers if peer != "none") if peers else suite.ALL_PEERS
     patience = suite.QUICK if quick else suite.PATIENT
     made = _made(device, budget, placement, peers=wanted, patience=patience)
     made.about["command"] = shlex.join(["oocdnn", *sys.argv[1:]])
@@ -236,12 +237,12 @@ def check(device: str | None, budget: str | None, placement: str, **which: Any) 
 @plain_errors
 def list_problems(**which: Any) -> None:
     """Print the sets, or the problems of those that are named."""
-    from oocdnn.bench.sets import SETS
+    from oocdnn.bench.cases import SETS
 
     if not which["sets"] and not which["problem"]:
-        table = _table("sets", ("set", "what", "layers", "directions"), 2)
+        table = _table("sets", ("set", "what", "problems", "directions"), 2)
         for one in SETS.values():
-            table.add_row(one.name, one.about, str(len(one.layers)), " ".join(one.directions))
+            table.add_row(one.name, one.about, str(one.count), " ".join(one.directions))
         console().print(table)
         return
     for case in _cases(None, **which):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 import oocdnn
-from oocdnn.bench import measure, peers, results, suite
+from oocdnn.bench import cases, measure, peers, results, suite, task
+from oocdnn.bench.cases import Case
 from oocdnn.bench.cpu import Call
 from oocdnn.bench.layers import layer
-from oocdnn.bench.measure import Case, Patience, Task
+from oocdnn.bench.measure import Patience
 from oocdnn.bench.results import Row
+from oocdnn.bench.sets import Set
 from oocdnn.bench.suite import Bench, Settings
+from oocdnn.bench.task import Convolution, Task
 from oocdnn.cli import main
 
 # However long a call takes beside others, as many are timed.
@@ -72,22 +75,23 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @contextmanager
-def one_element_off(task: Task, device: str) -> Iterator[Callable[[], object]]:
-    with peers.whole(task, device) as call:
-        yield call
-    task.out[task._places[7]] += 1
+def one_element_off(task: Task, device: str) -> Iterator[peers.Ready]:
+    with peers.whole(task, device) as ready:
+        yield ready
+    (compared,) = task._compared
+    task.outs[compared.name][compared.places[7]] += 1
 
 
 def test_one_wrong_element_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(peers.PEERS, "off", one_element_off)
+    monkeypatch.setitem(suite.CONVOLUTION_PEERS, "off", one_element_off)
     ours, off = rows_of(FORWARD, peers=("off",))
     assert ours["check"] == "pass"
     assert off["check"].startswith("fail: 1 of 2000 compared elements differ, the first at (")
 
 
 def test_sums_that_may_be_rounded_are_mistrusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(peers.PEERS, "off", one_element_off)
-    monkeypatch.setattr(measure, "EXACT_ELSEWHERE", 100)
+    monkeypatch.setitem(suite.CONVOLUTION_PEERS, "off", one_element_off)
+    monkeypatch.setattr(task, "EXACT_ELSEWHERE", 100)
     ours, off = rows_of(FORWARD, peers=("off",))
     assert ours["check"] == "pass"
     assert off["check"].startswith("mistrusted: sums of up to 144 may be rounded, and 1 of ")
@@ -96,8 +100,10 @@ def test_sums_that_may_be_rounded_are_mistrusted(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (FORWARD + " +bias +relu", "only plain convolutions"),
-        ("conv2d:bwd_data x2x8x9x9 w8x8x3x3 pad1 +dw f32", "only plain convolutions"),
+        (FORWARD + " +bias +tanh", "only bias, relu and pools"),
+        (FORWARD + " +scale", "only bias, relu and pools"),
+        (FORWARD + " +avgpool2", "only maxima of windows that touch"),
+        (FORWARD + " +maxpool3 poolstr2", "only maxima of windows that touch"),
         ("conv2d:bwd_bias y2x8x9x9 f32", "bwd_bias is not compared here"),
         ("conv2d:fwd x64x4096x8192x8192 w1x4096x1x1 f32", " of host memory, "),
     ],
@@ -146,8 +152,9 @@ def test_intervals_hold_the_median_as_often_as_they_say() -> None:
 
 def test_a_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = (layer("a", (64, 8, 12, 12), 8, 3, padding=1), layer("b", (2, 8, 12, 12), 8, 1))
-    monkeypatch.setitem(suite.SETS, "tiny", suite.Set("tiny", "two", tiny, ("fwd", "bwd_filter")))
-    monkeypatch.setattr(suite, "QUICK_FLOPS", 4 * tiny[0].flops / 64)
+    made = cases.Layers(Set("tiny", "two", tiny, ("fwd", "bwd_filter")))
+    monkeypatch.setitem(cases.SETS, "tiny", made)
+    monkeypatch.setattr(cases, "QUICK_FLOPS", 4 * tiny[0].flops / 64)
     done = invoke(
         "--set", "tiny", "--device", "cpu", "--quick", "--peer", "whole", "--out", str(tmp_path)
     )
@@ -207,7 +214,7 @@ def row(seconds: float | None, noise: float = 0.01, **more: Any) -> Row:
 
 def rows_template() -> Row:
     made = Bench(Settings("cpu"))
-    return made._row(Case("s", "l", FORWARD, 1, 1), 1 << 20)
+    return made._row(Case("s", "l", FORWARD, 1, 1), Convolution(FORWARD), 1 << 20)
 
 
 def test_compare_says_what_changed(tmp_path: Path) -> None:
@@ -240,7 +247,7 @@ def test_files_without_results_are_refused(tmp_path: Path) -> None:
 
 def test_the_reference_speaks_of_every_field_set_and_peer() -> None:
     text = (Path(__file__).parents[2] / "docs" / "reference" / "bench.md").read_text("utf-8")
-    for name in (*Row.__annotations__, *suite.SETS, *peers.PEERS):
+    for name in (*Row.__annotations__, *cases.SETS, *suite.ALL_PEERS):
         assert f"`{name}`" in text, name
 
 
