@@ -9,7 +9,7 @@ from oocdnn.bench.layers import Direction, Layer
 from oocdnn.bench.sets import SETS as LAYER_SETS
 from oocdnn.bench.sets import Set
 
-QUICK_FLOPS = 3e10  # of a quick case; fewer images make it so
+QUICK_FLOPS = 1e10  # of a quick case; fewer images make it so
 
 
 @dataclass(frozen=True)

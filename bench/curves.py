@@ -94,7 +94,7 @@ def _path(who: str, points: Sequence[Point], scale: _Scale, rows: Sequence[Row])
     if who == FLOOR:
         return parts
     for (batch, seconds), (x, y) in zip(points, places, strict=True):
-        tip = f"<title>{text(who)}, {batch} images: {si(seconds, 's')} for each</title>"
+        tip = f"<title>{text(who)}, batch {batch}: {si(seconds, 's')} for an image</title>"
         kind = f"{shade(who, rows)} point"
         parts.append(f'<circle class="{kind}" cx="{x:.2f}%" cy="{y:.1f}" r="5">{tip}</circle>')
     return parts

@@ -23,6 +23,8 @@ PALETTE = (
     ("#c98b00", "#f0b63c"),
     ("#4aa3d8", "#9fd6ff"),
     ("#5e3c99", "#b39ddb"),
+    ("#8c510a", "#d8a15f"),
+    ("#00757a", "#4fd0d6"),
 )
 NAMES = ("oocdnn", "whole", "torch", "copies", "zero-copy", "managed", "prefetch")
 # Those of networks have the colours of those of convolutions.
@@ -67,6 +69,12 @@ def over_floor(row: Row) -> float | None:
     if verdict(row) != "pass" or not row["seconds"] or not row["floor_seconds"]:
         return None
     return row["seconds"] / row["floor_seconds"]
+
+
+def in_core_seconds(group: Iterable[Row]) -> float | None:
+    """Of who has the arrays where it computes, among the rows of a problem."""
+    found = (row["seconds"] for row in group if row["who"] in IN_CORE and verdict(row) == "pass")
+    return next((seconds for seconds in found if seconds), None)
 
 
 def instead(row: Row) -> str:

@@ -228,7 +228,7 @@ def _true(network: Network, made: Parameters, often: npt.NDArray[np.int64]) -> d
         x = np.stack([passes[-1].z_image(n) for n in range(DIFFERENT)])
     true, dz = {"z": x}, made.dz * often.astype(np.float32)[:, None, None, None]
     for i in reversed(range(len(passes))):
-        everything = slice(0, network.layers[i].k)
+        everything = range(network.layers[i].k)
         true[f"{i}.weight"], true[f"{i}.bias"] = passes[i].dw_db(dz, everything)
         if i > 0:
             dz = np.stack([passes[i].dx_image(dz, n) for n in range(DIFFERENT)])

@@ -282,9 +282,10 @@ def _table(found: Sequence[Sequence[Row]], rows: Sequence[Row]) -> str:
     return f"""<h2>All figures</h2>
 <p class="caption">Times are medians of warm calls, ± is half their 95 % interval; dropped calls met
 other programs and do not count. To and from the device is what one call moved, data what there is
-to move; – is what was not measured.</p>
+to move; over torch is time over torch's with its arrays where it computes, which on a GPU is in
+core; – is what was not measured.</p>
 <div class="wide"><table>
-<thead><tr><th class="words">by</th>{names}<th class="words">check</th>
+<thead><tr><th class="words">by</th>{names}<th>over torch</th><th class="words">check</th>
 <th class="words">repeat</th></tr></thead>
 {body}
 </table></div>"""
@@ -292,15 +293,20 @@ to move; – is what was not measured.</p>
 
 def _lines(group: Sequence[Row], rows: Sequence[Row]) -> str:
     """The rows of a problem, under its name."""
+    in_core = figures.in_core_seconds(group)
     lines = "\n".join(
-        _line(row, name, rows) for row, name in zip(group, figures.labels(group), strict=True)
+        _line(row, name, rows, in_core)
+        for row, name in zip(group, figures.labels(group), strict=True)
     )
-    head = f'<th class="problem" colspan="{len(COLUMNS) + 3}"><div>{_heading(group)}</div></th>'
+    head = f'<th class="problem" colspan="{len(COLUMNS) + 4}"><div>{_heading(group)}</div></th>'
     return f"<tbody>\n<tr>{head}</tr>\n{lines}\n</tbody>"
 
 
-def _line(row: Row, name: str, rows: Sequence[Row]) -> str:
+def _line(row: Row, name: str, rows: Sequence[Row], in_core: float | None) -> str:
+    seconds = row["seconds"] if verdict(row) == "pass" else None
+    ratio = seconds / in_core if seconds and in_core else None
     values = "".join(f"<td>{text(show(row))}</td>" for _, show in COLUMNS)
+    values += f"<td>{_or_dash(ratio, '{:.3f}'.format)}</td>"
     origin = text(", ".join(filter(None, (row["machine"], row["commit"]))))
     repeat = (
         f"<details><summary>command</summary><code>{text(row['command'])}</code><br/>{origin}"

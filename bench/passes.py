@@ -18,6 +18,7 @@ from oocdnn._problem import Problem, window_of
 from oocdnn.bench.amounts import groups_of
 
 Box = Sequence[tuple[int, int]]  # begin and end on each spatial axis
+Filters = Sequence[int]  # of one group; a range is not copied
 Key = tuple[Any, ...]
 
 
@@ -37,6 +38,10 @@ def touching(problem: Problem) -> tuple[int, ...] | None:
         return None
     size = pool["window"]
     return (size,) * problem.rank if isinstance(size, int) else tuple(size)
+
+
+def _index(filters: Filters) -> slice | list[int]:
+    return slice(filters.start, filters.stop) if isinstance(filters, range) else list(filters)
 
 
 @dataclass(frozen=True)
@@ -62,12 +67,12 @@ class Pass:
     def everything(self) -> Box:
         return [(0, extent) for extent in self.problem.y[2:]]
 
-    def _channels(self, filters: slice) -> slice:
+    def _channels(self, filters: Filters) -> slice:
         """Those of x that filters of one group read."""
-        group = filters.start // (self.problem.w[0] // groups_of(self.problem))
+        group = filters[0] // (self.problem.w[0] // groups_of(self.problem))
         return slice(group * self.problem.w[1], (group + 1) * self.problem.w[1])
 
-    def _read(self, n: int, filters: slice, box: Box) -> Array:
+    def _read(self, n: int, filters: Filters, box: Box) -> Array:
         """What a box of y reads of x, zeros around it; channels first."""
         stride, dilation, before, _ = self.moves
         source: list[slice] = []
@@ -95,16 +100,16 @@ class Pass:
             key: Key = (slice(None), *met)
             yield tap, read[key]
 
-    def y(self, n: int, filters: slice, box: Box) -> Array:
+    def y(self, n: int, filters: Filters, box: Box) -> Array:
         """What the pool, or the caller, sees of some filters of one group over a box."""
         lengths = tuple(end - begin for begin, end in box)
-        filter_ = self.w[filters].astype(self.dtype)
+        filter_ = self.w[_index(filters)].astype(self.dtype)
         sums: Array = np.zeros((len(filter_), int(np.prod(lengths))), self.dtype)
         for tap, met in self._by_tap(self._read(n, filters, box), box):
             at: Key = (slice(None), slice(None), *tap)
             sums += filter_[at] @ met.reshape(len(met), -1)
         if self.b is not None:
-            sums += self.b[filters].astype(self.dtype)[:, None]
+            sums += self.b[_index(filters)].astype(self.dtype)[:, None]
         found: Array = (np.maximum(sums, 0) if self.relu else sums).reshape(-1, *lengths)
         return found
 
@@ -124,7 +129,7 @@ class Pass:
         extents = [count * size for count, size in zip(counts, self.window, strict=True)]
         return apart.transpose(order).reshape(len(windows), *extents)
 
-    def z(self, n: int, filters: slice, box: Box) -> Array:
+    def z(self, n: int, filters: Filters, box: Box) -> Array:
         """What is pooled, over a box of z."""
         sized = zip(box, self.window, strict=True)
         over = [(begin * size, end * size) for (begin, end), size in sized]
@@ -133,23 +138,23 @@ class Pass:
 
     def z_image(self, n: int) -> Array:
         """Of one image; of one group."""
-        return self.z(n, slice(0, self.problem.w[0]), [(0, e) for e in self.z_extents])
+        return self.z(n, range(self.problem.w[0]), [(0, e) for e in self.z_extents])
 
-    def dy(self, dz: Array, n: int, filters: slice, box: Box) -> Array:
+    def dy(self, dz: Array, n: int, filters: Filters, box: Box) -> Array:
         """The gradient of the sums over a box of y: of each window at the first of the largest, and
         nowhere where relu is flat. Elements in no window have none."""
         cells = [
             (min(begin // size, extent), min(-(-end // size), extent))
             for (begin, end), size, extent in zip(box, self.window, self.z_extents, strict=True)
         ]
-        result: Array = np.zeros((filters.stop - filters.start, *(e - b for b, e in box)))
+        result: Array = np.zeros((len(filters), *(e - b for b, e in box)))
         if any(first == last for first, last in cells):
             return result.astype(self.dtype)
         sized = list(zip(cells, self.window, strict=True))
         over = [(first * size, last * size) for (first, last), size in sized]
         windows = self._windows(self.y(n, filters, over))
-        at: Key = (n, filters, *(slice(*cell) for cell in cells))
-        gradient = dz[at].astype(self.dtype)
+        at: Key = (_index(filters), *(slice(*cell) for cell in cells))
+        gradient = dz[n][at].astype(self.dtype)
         if self.relu:
             gradient = gradient * (windows.max(axis=-1) > 0)
         winners = windows.argmax(axis=-1)[..., None] == np.arange(windows.shape[-1])
@@ -175,7 +180,7 @@ class Pass:
             return 0.0
         count = problem.w[0] // groups_of(problem)
         group, own = divmod(channel, problem.w[1])
-        filters, total = slice(group * count, (group + 1) * count), 0.0
+        filters, total = range(group * count, (group + 1) * count), 0.0
         gradient = self.dy(dz, n, filters, box).astype(np.float64)
         for out in itertools.product(*(range(*ends) for ends in box)):
             steps = [
@@ -185,13 +190,13 @@ class Pass:
             if any(rest for _, rest in taps):
                 continue
             seen: Key = (slice(None), *(o - begin for o, (begin, _) in zip(out, box, strict=True)))
-            met: Key = (filters, own, *(tap for tap, _ in taps))
+            met: Key = (_index(filters), own, *(tap for tap, _ in taps))
             total += float(gradient[seen] @ self.w[met].astype(np.float64))
         return total
 
-    def dw_db(self, dz: Array, filters: slice) -> tuple[Array, Array]:
+    def dw_db(self, dz: Array, filters: Filters) -> tuple[Array, Array]:
         """Of some filters of one group, over all images."""
-        dw: Array = np.zeros((filters.stop - filters.start, *self.problem.w[1:]))
+        dw: Array = np.zeros((len(filters), *self.problem.w[1:]))
         db: Array = np.zeros(len(dw))
         box = self.everything()
         for n in range(self.problem.x[0]):
@@ -204,7 +209,7 @@ class Pass:
 
     def dx_image(self, dz: Array, n: int) -> Array:
         """dx of one image; of one group."""
-        everything = slice(0, self.problem.w[0])
+        everything = range(self.problem.w[0])
         box = self.everything()
         gradient = self.dy(dz, n, everything, box)
         columns = gradient.reshape(len(gradient), -1)

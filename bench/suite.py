@@ -78,7 +78,7 @@ class Settings:
     device: str | None = None
     budget: int | str | None = None
     pinned: bool = False
-    peers: tuple[str, ...] = ALL_PEERS
+    peers: tuple[str, ...] | None = None  # all that fit the device
     patience: Patience = PATIENT
 
     @property
@@ -134,8 +134,13 @@ class Bench:
             task.choose(context)
             yield _timed({**row, "check": task.check()}, times, stats)
         for who, peer in peers_of(subject).items():
-            if who in settings.peers:
+            if self._wants(who):
                 yield self._peer_row(who, peer, task, row)
+
+    def _wants(self, who: str) -> bool:
+        if self._settings.peers is not None:
+            return who in self._settings.peers
+        return self.device != "cpu" or who not in CARD_PEERS
 
     def _peer_row(self, who: str, peer: Peer, task: Task, row: Row) -> Row:
         row = {**row, "who": who, "budget": 0, "command": f"{row['command']} --peer {who}"}

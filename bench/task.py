@@ -5,9 +5,10 @@ elements are compared with sums of our own (`sampled`, and `passes` where a pool
 gradients are in it), whoever made them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import groupby
 from typing import Literal
 
 import numpy as np
@@ -181,7 +182,7 @@ class Task:
         if name == "dx":
             return self._pass.dx(self.inputs["dz"], n, channel, at)
         box = [(position, position + 1) for position in at]
-        return float(self._pass.z(n, slice(channel, channel + 1), box).item())
+        return float(self._pass.z(n, range(channel, channel + 1), box).item())
 
     def _compare(self, name: str, places: list[sampled.Place], sums: Sequence[float]) -> None:
         with np.errstate(over="ignore"):
@@ -193,9 +194,10 @@ class Task:
         per_group = self.problem.w[0] // groups_of(self.problem)
         chosen = {k for (k,) in sampled.places(self.problem.w[:1], pieces, FILTERS, seed=3)}
         sums: dict[str, list[tuple[sampled.Place, float]]] = {"dw": [], "db": []}
-        for filters in _runs(sorted(chosen), per_group):
-            dw, db = self._pass.dw_db(self.inputs["dz"], filters)
-            for row, k in enumerate(range(filters.start, filters.stop)):
+        for _, filters in groupby(sorted(chosen), lambda k: k // per_group):
+            of_group = list(filters)
+            dw, db = self._pass.dw_db(self.inputs["dz"], of_group)
+            for row, k in enumerate(of_group):
                 sums["dw"] += [((k, *at), value) for at, value in np.ndenumerate(dw[row])]
                 sums["db"].append(((k,), float(db[row])))
         for name in self.outs.keys() & sums.keys():
@@ -219,15 +221,6 @@ class Task:
                 return f"mistrusted: sums of up to {self._most} may be rounded, and {text}{first}"
             return f"fail: {text}{first}"
         return "pass"
-
-
-def _runs(filters: Sequence[int], per_group: int) -> Iterator[slice]:
-    """Neighbours of one group together."""
-    begin = filters[0]
-    for one, following in zip(filters, (*filters[1:], -1), strict=True):
-        if following != one + 1 or following % per_group == 0:
-            yield slice(begin, one + 1)
-            begin = following
 
 
 class Convolution:

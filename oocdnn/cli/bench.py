@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from oocdnn.cli.common import (
     device_option,
     plain_errors,
     problem_text,
+    progress_bar,
     seconds_text,
 )
 
@@ -150,11 +152,18 @@ def _line(row: "Row") -> str:
 def _measured(made: "Bench", cases: "list[Case]") -> "list[Row]":
     """The rows of all cases, each printed as it comes."""
     rows = []
-    for case in cases:
-        for row in made.rows(case):
-            rows.append(row)
-            click.echo(_line(row))
+    both = sys.stdout.isatty()  # else lines would be taken from a file to the bar's terminal
+    with progress_bar("measuring", "problems") if both else nullcontext(_nothing) as progress:
+        for done, case in enumerate(cases):
+            progress(done, len(cases))
+            for row in made.rows(case):
+                rows.append(row)
+                click.echo(_line(row))
     return rows
+
+
+def _nothing(done: int, total: int) -> None:
+    """Where there is no terminal."""
 
 
 def _made(device: str | None, budget: str | None, placement: str, **more: Any) -> "Bench":
@@ -203,7 +212,7 @@ def run(
         raise click.UsageError(
             f"there is no peer {', '.join(unknown)}; there are {', '.join(suite.ALL_PEERS)}"
         )
-    wanted = tuple(peer for peer in peers if peer != "none") if peers else suite.ALL_PEERS
+    wanted = tuple(peer for peer in peers if peer != "none") if peers else None
     patience = suite.QUICK if quick else suite.PATIENT
     made = _made(device, budget, placement, peers=wanted, patience=patience)
     made.about["command"] = shlex.join(["oocdnn", *sys.argv[1:]])

@@ -313,3 +313,42 @@ def test_the_axis_has_a_line_at_1(end: float) -> None:
     assert 1.0 in ticks
     assert 3 <= len(ticks) <= 8
     assert max(ticks) <= end
+
+
+def network(batch: int, who: str = "oocdnn", seconds: float | None = 0.1, **others: Any) -> Row:
+    problem = f"vgg16:train x{batch}x3x224x224 f32"
+    return row(who, seconds, problem=problem, layer=f"vgg16 n{batch}", set="network", **others)
+
+
+def test_a_networks_time_for_an_image_is_drawn_by_batch() -> None:
+    """Discs at each batch of each peer that is right, joined by lines, and the floor's line."""
+    rows = [network(64, seconds=0.64), network(128, seconds=1.28), network(128, "torch", 0.9)]
+    rows.append(network(64, "checkpoint", check="fail: it differs"))
+    root = tree(rows)
+    (drawing,) = (
+        one for one in drawings(root, "roofline") if one.get("aria-label", "")[:7] == "seconds"
+    )
+    tips = [words(one) for one in drawing.iter("circle")]
+    assert tips == [
+        "oocdnn, batch 64: 10.0 ms for an image",
+        "oocdnn, batch 128: 10.0 ms for an image",
+        "torch, batch 128: 7.03 ms for an image",
+    ]
+    lines = [one.get("class") for one in drawing.iter("line")]
+    assert lines.count("path c0") == 1
+    assert lines.count("floor") == 1
+    heights = {circle.get("cy") for circle in drawing.iter("circle")}
+    assert len(heights) == 2  # the same time for an image is the same height
+
+
+def test_one_batch_alone_and_none_that_counts_can_be_drawn() -> None:
+    assert "batch 1: 100 ms for an image" in words(tree([network(1)]))
+    assert "No result has a place here." in words(tree([network(1, check="fail: it differs")]))
+
+
+def test_time_over_torchs_is_in_the_table() -> None:
+    root = tree([row(seconds=0.037), row("torch", 0.010)])
+    assert "over torch" in words(root)
+    assert [words(cell) for cell in root.iter("td")].count(
+        "3.700"
+    ) == 2  # the floor too takes 10 ms

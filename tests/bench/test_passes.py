@@ -39,7 +39,7 @@ def checked(text: str, budget: str = "16KiB") -> tuple[Task, oocdnn.Context]:
         f"conv2d:bwd_filter {SHAPES} f32 +maxpool2x3 +clipped +db",
         f"conv2d:bwd_data {SHAPES} f32 +clipped",
         f"conv2d:bwd_data {SHAPES} f32 +dw",
-        "conv2d:bwd_data x2x6x9x8 w4x3x3x2 pad1:0x0:1 str2x1 dil1x2 grp2 +maxpool2 +clipped +dw +db",
+        "conv2d:bwd_data x2x6x9x8 w4x3x3x2 pad1:0x0 str2x1 dil1x2 grp2 +maxpool2 +clipped +dw +db",
         "conv1d:fwd x3x4x40 w5x4x5 pad2 str2 f16 +bias +relu +maxpool3",
         "conv3d:bwd_data x2x3x5x6x7 w4x3x3x3x3 pad1 f32 +maxpool2 +clipped +dw +db",
     ],
@@ -82,7 +82,8 @@ def test_a_wrong_element_of_any_gradient_is_found(name: str) -> None:
     task, _ = checked(BACKWARD)
     (compared,) = (one for one in task._compared if one.name == name)
     task.outs[name][compared.places[-1]] += 1
-    assert task.check().startswith(f"fail: 1 of {len(compared.places)} compared elements of {name}")
+    of = f" of {len(compared.places)} compared elements of {name} differ"
+    assert of in task.check()
 
 
 def test_the_gradient_goes_to_the_first_of_equals_and_not_where_relu_is_flat() -> None:
@@ -90,7 +91,7 @@ def test_the_gradient_goes_to_the_first_of_equals_and_not_where_relu_is_flat() -
     x = np.array([[[[1, 3, -1, 0], [3, 3, -2, 0]]]], np.float32)
     one = Pass(problem, x, np.ones((1, 1, 1, 1), np.float32), relu=True, window=(2, 2))
     dz = np.array([[[[5, 7]]]], np.float32)
-    dy = one.dy(dz, 0, slice(0, 1), one.everything())
+    dy = one.dy(dz, 0, range(1), one.everything())
     np.testing.assert_array_equal(dy[0], [[0, 5, 0, 0], [0, 0, 0, 0]])
     np.testing.assert_array_equal(one.dx_image(dz, 0)[0], dy[0])
 

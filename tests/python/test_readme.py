@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from python import messages
 
 import oocdnn
 from oocdnn import _cdefs, _native
@@ -186,6 +187,24 @@ def test_every_error_is_listed_with_its_builtin_and_status():
         if isinstance(error, type)
     }
     assert statuses == {status.name for status in _cdefs.Status} - {"OK"}
+
+
+def test_every_error_text_is_listed():
+    _, _, listed = messages.PAGE.read_text(encoding="utf-8").partition(messages.BEGIN)
+    assert listed.strip() == messages.lists().strip(), "run python -m python.messages in tests"
+    assert sum(map(len, messages.texts().values())) > 200
+
+
+def test_what_troubleshooting_begins_with_is_said_somewhere():
+    """Quoted texts of the table, in their pieces."""
+    sources = [*(ROOT / "native").rglob("*.[ch]pp"), *(ROOT / "oocdnn").rglob("*.py")]
+    said = "".join(path.read_text(encoding="utf-8") for path in sources)
+    said = re.sub(r'"\s*f?"', "", said)  # texts on several lines
+    said = re.sub(r"%\w+|\{[^{}\n]*\}", "…", said)
+    for seen, *_ in rows(messages.PAGE):
+        for text in re.findall(r"`([^`]+)`", seen):
+            for piece in re.split("…", text):
+                assert " ".join(piece.split()) in said, piece
 
 
 def test_every_example_of_a_problem_word_can_be_planned(ctx):
