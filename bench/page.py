@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from oocdnn.bench import curves, figures
 from oocdnn.bench.figures import LONGEST, PALETTE, WIRES, over_floor, shade, si, text
 from oocdnn.bench.results import About, Row, verdict
+from oocdnn.bench.summary import Summary, summaries
 from oocdnn.cli.common import bytes_text
 
 STYLE = """
@@ -104,6 +105,8 @@ COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("tiles", lambda row: _or_dash(row["tiles"], str)),
 )
 
+BESIDE = [name for name, _ in COLUMNS].index("over floor") + 1  # where time over torch's stands
+
 
 def page(rows: Sequence[Row], about: About) -> str:
     """A whole document. Rows of one problem stand together, in the order in which they come."""
@@ -113,6 +116,7 @@ def page(rows: Sequence[Row], about: About) -> str:
         "\n".join(
             (
                 _overview(rows),
+                _summary(rows),
                 *(_curve(group, rows) for group in curves.networks(rows)),
                 _bars(found, rows),
                 _roofline(rows, about),
@@ -220,12 +224,46 @@ def _bars(found: Sequence[Sequence[Row]], rows: Sequence[Row]) -> str:
     return f"""<h2>Time over the floor</h2>
 <figure>
 <figcaption>How many times as long as the floor a call takes, where the floor is the least that any
-plan needs by the model of this machine; shorter is better. The thin line on a bar is the 95 %
+plan needs by the model of this machine; shorter is better. Less than 1 says that the model is
+wrong, as where its rates were measured while other programs ran. The thin line on a bar is the 95 %
 interval of the median, » marks a bar that was cut at {LONGEST:g}.</figcaption>
 {legend}
 {figures.axis(figures.longest(rows))}
 {drawn}
 </figure>"""
+
+
+SUMMARY: tuple[tuple[str, Callable[[Summary], str]], ...] = (
+    ("results", lambda one: str(one.count)),
+    ("median", lambda one: f"{one.median:.3f}"),
+    ("nine in ten", lambda one: f"{one.ninth:.3f}"),
+    ("worst", lambda one: f"{one.worst:.3f}"),
+    ("together", lambda one: f"{one.total:.3f}"),
+)
+
+
+def _summary(rows: Sequence[Row]) -> str:
+    """How the results of each set lie over the floor."""
+    found = summaries(rows)
+    if not found:
+        return ""
+    heads = "".join(f"<th>{name}</th>" for name, _ in SUMMARY)
+    lines = []
+    for one in found:
+        values = "".join(f"<td>{text(show(one))}</td>" for _, show in SUMMARY)
+        places = " · ".join((one.set, one.device, one.placement))
+        lines.append(
+            f'<tr><th class="words">{_swatch(shade(one.who, rows))} {text(one.who)}</th>'
+            f'<td class="words">{text(places)}</td>{values}</tr>'
+        )
+    return f"""<h2>In short</h2>
+<p class="caption">Times over the floor, of the results that are right: the median, what nine in ten
+are at most, the worst; and all together, each as often as its layer occurs, over the sum of their
+floors.</p>
+<div class="wide"><table>
+<thead><tr><th class="words">by</th><th class="words">of</th>{heads}</tr></thead>
+<tbody>{"".join(lines)}</tbody>
+</table></div>"""
 
 
 def _curve(group: Sequence[Row], rows: Sequence[Row]) -> str:
@@ -277,7 +315,9 @@ The slope is what the wire allows, the level what arithmetic does. {" ".join(mis
 
 
 def _table(found: Sequence[Sequence[Row]], rows: Sequence[Row]) -> str:
-    names = "".join(f"<th>{name}</th>" for name, _ in COLUMNS)
+    heads = [name for name, _ in COLUMNS]
+    heads.insert(BESIDE, "over torch")
+    names = "".join(f"<th>{name}</th>" for name in heads)
     body = "\n".join(_lines(group, rows) for group in found)
     return f"""<h2>All figures</h2>
 <p class="caption">Times are medians of warm calls, ± is half their 95 % interval; dropped calls met
@@ -285,7 +325,7 @@ other programs and do not count. To and from the device is what one call moved, 
 to move; over torch is time over torch's with its arrays where it computes, which on a GPU is in
 core; – is what was not measured.</p>
 <div class="wide"><table>
-<thead><tr><th class="words">by</th>{names}<th>over torch</th><th class="words">check</th>
+<thead><tr><th class="words">by</th>{names}<th class="words">check</th>
 <th class="words">repeat</th></tr></thead>
 {body}
 </table></div>"""
@@ -305,8 +345,9 @@ def _lines(group: Sequence[Row], rows: Sequence[Row]) -> str:
 def _line(row: Row, name: str, rows: Sequence[Row], in_core: float | None) -> str:
     seconds = row["seconds"] if verdict(row) == "pass" else None
     ratio = seconds / in_core if seconds and in_core else None
-    values = "".join(f"<td>{text(show(row))}</td>" for _, show in COLUMNS)
-    values += f"<td>{_or_dash(ratio, '{:.3f}'.format)}</td>"
+    shown = [show(row) for _, show in COLUMNS]
+    shown.insert(BESIDE, _or_dash(ratio, "{:.3f}".format))
+    values = "".join(f"<td>{text(one)}</td>" for one in shown)
     origin = text(", ".join(filter(None, (row["machine"], row["commit"]))))
     repeat = (
         f"<details><summary>command</summary><code>{text(row['command'])}</code><br/>{origin}"

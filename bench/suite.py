@@ -193,7 +193,7 @@ def _timed(row: Row, times: Times, stats: Stats) -> Row:
         **row,
         "seconds": times.median if known else None,
         "cold_seconds": times.cold,
-        "noise": times.noise if known else None,
+        "noise": times.noise if len(times.warm) > 1 else None,
         "samples": len(times.warm),
         "dropped": times.dropped,
         "tiles": stats.tiles,

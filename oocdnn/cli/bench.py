@@ -144,7 +144,7 @@ def _line(row: "Row") -> str:
     floor = row["floor_seconds"]
     ratio = f"{row['seconds'] / floor:6.2f} x floor" if floor else ""
     tiles = f"{row['tiles']} tiles" if row["tiles"] else ""
-    noise = f"±{(row['noise'] or 0) * 100:.1f} %"
+    noise = "once" if row["noise"] is None else f"±{row['noise'] * 100:.1f} %"
     time = seconds_text(row["seconds"])
     return f"{head} {time:>9} {noise:>8} {ratio:<15} {tiles:<11} {row['check']}"
 

@@ -206,7 +206,7 @@ def test_what_is_not_there_is_named(arguments: tuple[str, ...], text: str) -> No
     assert isinstance(done.exception, SystemExit)  # and no other
 
 
-def row(seconds: float | None, noise: float = 0.01, **more: Any) -> Row:
+def row(seconds: float | None, noise: float | None = 0.01, **more: Any) -> Row:
     made = rows_template()
     made.update({"seconds": seconds, "noise": noise, **more})  # type: ignore[typeddict-item]
     return made
@@ -220,7 +220,9 @@ def rows_template() -> Row:
 def test_compare_says_what_changed(tmp_path: Path) -> None:
     about = Bench(Settings("cpu")).about
     before = [row(1.0), row(1.0, who="whole"), row(1.0, who="torch"), row(1.0, problem="p")]
+    before.append(row(1.0, None, problem="once"))
     after = [row(0.9), row(1.1, who="whole"), row(1.005, who="torch"), row(None, problem="q")]
+    after.append(row(0.5, problem="once"))
     results.write(tmp_path / "a", about, before)
     results.write(tmp_path / "b", about, after)
     printed = invoke("compare", str(tmp_path / "a"), str(tmp_path / "b")).output
@@ -229,9 +231,12 @@ def test_compare_says_what_changed(tmp_path: Path) -> None:
         ("whole", "slower", "1.100"),
         ("torch", "same", "1.005"),
     ):
-        (line,) = (line for line in printed.splitlines() if f" {who} " in line)
+        lines = (line for line in printed.splitlines() if "conv2d" in line)
+        (line,) = (line for line in lines if f" {who} " in line)
         assert outcome in line
         assert ratio in line
+    (line,) = (line for line in printed.splitlines() if " once " in line)
+    assert "same" in line  # of one call nothing is known
     assert f"only in {tmp_path / 'a'}: 1 results" in printed
     assert f"only in {tmp_path / 'b'}: 1 results" in printed
 

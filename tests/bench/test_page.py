@@ -12,6 +12,7 @@ from oocdnn.bench import figures
 from oocdnn.bench.figures import LONGEST, PALETTE
 from oocdnn.bench.page import page
 from oocdnn.bench.results import About, Row
+from oocdnn.bench.summary import summaries
 
 PROBLEM = "conv2d:fwd x8x64x224x224 w64x64x3x3 pad1 f32"
 ABOUT = About(
@@ -151,7 +152,7 @@ def test_every_row_is_in_the_table_with_its_command() -> None:
         row(problem="conv3d:fwd x1x1x9x9x9 w1x1x3x3x3 f32", budget=1 << 20, machine="another"),
         skipped("zero copy"),
     ]
-    (table,) = tree(rows).iter("table")
+    *_, table = tree(rows).iter("table")
     for one in rows:
         for field in ("problem", "check", "command", "machine", "commit", "who"):
             assert one[field] in words(table)  # type: ignore[literal-required]
@@ -352,3 +353,14 @@ def test_time_over_torchs_is_in_the_table() -> None:
     assert [words(cell) for cell in root.iter("td")].count(
         "3.700"
     ) == 2  # the floor too takes 10 ms
+
+
+def test_a_set_is_summed_up_over_what_is_right() -> None:
+    rows = [row(seconds=0.01 * i, layer=f"l{i}", times=i) for i in (1, 2, 3, 4)]
+    rows += [row(seconds=9.0, check="fail: it differs"), row("torch", 0.02)]
+    (one,) = summaries(rows)
+    assert (one.set, one.who, one.count) == ("layers", "oocdnn", 4)
+    assert (one.median, one.ninth, one.worst) == pytest.approx((2.5, 4.0, 4.0))
+    assert one.total == pytest.approx((1 + 4 + 9 + 16) / (1 + 2 + 3 + 4))
+    assert "In short" in words(tree(rows))
+    assert "In short" not in words(tree(rows[-1:]))
