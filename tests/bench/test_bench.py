@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import oocdnn
-from oocdnn.bench import cases, measure, peers, results, suite, task
+from oocdnn.bench import cases, measure, network, peers, results, suite, task
 from oocdnn.bench.cases import Case
 from oocdnn.bench.cpu import Call
 from oocdnn.bench.layers import layer
@@ -258,3 +260,27 @@ def test_the_reference_speaks_of_every_field_set_and_peer() -> None:
 
 def test_the_library_named_in_a_row_is_this_one() -> None:
     assert Bench(Settings("cpu")).about["versions"]["oocdnn"] == oocdnn.__version__
+
+
+def test_the_references_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, the sets with layers that take no time."""
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "bench.md").read_text("utf-8")
+    (block,) = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    tiny = (layer("a", (4, 8, 12, 12), 8, 3, padding=1), layer("b", (2, 8, 12, 12), 8, 1))
+    for name in ("vgg16", "resnet50", "large"):
+        monkeypatch.setitem(cases.SETS, name, cases.Layers(Set(name, "two", tiny, ("fwd",))))
+    monkeypatch.setattr(network, "VGG16", ((4, True), (8, True)))
+    monkeypatch.setattr(network, "BATCHES", (1,))
+    monkeypatch.setattr(network, "SIZE", 32)
+    monkeypatch.setattr(suite, "PATIENT", suite.QUICK)
+    monkeypatch.setenv("OOCDNN_DEVICE", "cpu")
+    monkeypatch.chdir(tmp_path)
+    for line in block.splitlines():
+        command = shlex.split(line)
+        assert command[:2] == ["oocdnn", "bench"]
+        if "compare" in command:
+            (tmp_path / "bench-out").rename(tmp_path / "bench-before")
+            done = invoke(*shlex.split(block.splitlines()[0])[2:])
+            assert done.exit_code == 0, done.output
+        done = invoke(*command[2:])
+        assert done.exit_code == 0, f"{line}: {done.output}"

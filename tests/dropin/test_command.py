@@ -58,6 +58,15 @@ def test_the_readmes_block_runs_a_pytorch_program_as_it_is(tmp_path):
     assert (done.returncode, done.stdout) == (0, f"2GiB {cudnn.dropin_path()}\n"), done.stderr
 
 
+@pytest.mark.parametrize("page", ["docs/guide.md", "docs/reference/dropin.md"])
+def test_the_pages_line_runs_a_program(page, tmp_path):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    (line,) = re.findall(r"^oocdnn run (?!--limit).*", text, re.MULTILINE)
+    (tmp_path / "train.py").write_text("import os; print(os.environ['LD_PRELOAD'])")
+    done = shell(line.replace(" python ", f" {sys.executable} ", 1), tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"{cudnn.dropin_path()}\n"), done.stderr
+
+
 def test_dropin_prints_what_can_be_preloaded(tmp_path):
     program = build(CLIENTS / "legacy.c", tmp_path / "legacy")
     done = shell(f"OOCDNN_DEVICE=cpu LD_PRELOAD=$(oocdnn dropin) {program}", tmp_path)
