@@ -9,7 +9,7 @@ from oocdnn.bench.layers import Direction, Layer
 from oocdnn.bench.sets import SETS as LAYER_SETS
 from oocdnn.bench.sets import Set
 
-QUICK_FLOPS = 1e10  # of a quick case; fewer images make it so
+QUICK_FLOPS = 1e10  # of a quick case, about
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,23 @@ class Source(Protocol):
     def cases(self, wish: Wish) -> Iterator[Case]: ...
 
 
-def fewer_images(layer: Layer, most_flops: float) -> Layer:
-    """The layer with as many of its images as that many operations allow, one at least."""
-    return replace(layer, n=max(1, min(layer.n, int(layer.n * most_flops / layer.flops))))
+def smaller(layer: Layer, most_flops: float) -> Layer:
+    """The layer with as many of its images as that many operations allow; where one is too much,
+    with less of it: first lower, then narrower, down to what the filter reaches."""
+    made = replace(layer, n=max(1, min(layer.n, int(layer.n * most_flops / layer.flops))))
+    for axis, (taps, dilation) in enumerate(zip(layer.taps, layer.dilation, strict=True)):
+        if made.flops <= most_flops:
+            break
+        reach = (taps - 1) * dilation + 1
+        extents = list(made.extents)
+        extents[axis] = max(reach, int(extents[axis] * most_flops / made.flops))
+        made = replace(made, extents=tuple(extents))
+    return made
 
 
 def _sized(layer: Layer, wish: Wish) -> Layer:
     sized = layer if wish.batch is None else replace(layer, n=wish.batch)
-    return fewer_images(sized, QUICK_FLOPS) if wish.quick else sized
+    return smaller(sized, QUICK_FLOPS) if wish.quick else sized
 
 
 class Layers:

@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from oocdnn.bench import curves, figures
+from oocdnn.bench import timeline as timelines
 from oocdnn.bench.figures import LONGEST, PALETTE, WIRES, over_floor, shade, si, text
 from oocdnn.bench.results import About, Row, verdict
 from oocdnn.bench.summary import Summary, summaries
+from oocdnn.bench.timeline import Timeline
 from oocdnn.cli.common import bytes_text
 
 STYLE = """
@@ -108,7 +110,7 @@ COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
 BESIDE = [name for name, _ in COLUMNS].index("over floor") + 1  # where time over torch's stands
 
 
-def page(rows: Sequence[Row], about: About) -> str:
+def page(rows: Sequence[Row], about: About, timeline: Timeline | None = None) -> str:
     """A whole document. Rows of one problem stand together, in the order in which they come."""
     title = text(f"oocdnn bench: {about['machine']}, {about['date']}")
     found = _groups(rows)
@@ -120,6 +122,7 @@ def page(rows: Sequence[Row], about: About) -> str:
                 *(_curve(group, rows) for group in curves.networks(rows)),
                 _bars(found, rows),
                 _roofline(rows, about),
+                _timeline(timeline),
                 _table(found, rows),
             )
         )
@@ -311,6 +314,18 @@ def _roofline(rows: Sequence[Row], about: About) -> str:
 The slope is what the wire allows, the level what arithmetic does. {" ".join(missing)}</figcaption>
 {_legend(found, rows, **lines)}
 {drawn}
+</figure>"""
+
+
+def _timeline(timeline: Timeline | None) -> str:
+    if timeline is None:
+        return ""
+    problem, budget = timeline["problem"], bytes_text(timeline["budget"])
+    return f"""<h2>One call</h2>
+<figure>
+<figcaption>When each engine worked on a tile in a warm call of <code>{text(problem)}</code> within
+{text(budget)}: tiles are fetched, computed and drained at once.</figcaption>
+{timelines.draw(timeline)}
 </figure>"""
 
 

@@ -1,7 +1,7 @@
 """`oocdnn bench`: which problems, by whom, and the rows of results."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from oocdnn.bench.peers import PEERS, Absent, Peer
 from oocdnn.bench.provenance import provenance
 from oocdnn.bench.results import About, Row
 from oocdnn.bench.task import Convolution, budget_for
+from oocdnn.bench.timeline import Timeline, fit, record
 from oocdnn.context import Stats
 from oocdnn.errors import OutOfMemory, Unsupported
 
@@ -201,6 +202,12 @@ def _timed(row: Row, times: Times, stats: Stats) -> Row:
         "bytes_h2d": stats.bytes_h2d,
         "bytes_d2h": stats.bytes_d2h,
     }
+
+
+def timeline(rows: Sequence[Row]) -> Timeline | None:
+    """Of one of the results of ours, None where no convolution ran in tiles."""
+    row = fit(row for row in rows if row["who"] == OURS and network.read(row["problem"]) is None)
+    return None if row is None else record(row)
 
 
 def rates(device: str) -> dict[str, float]:

@@ -222,7 +222,8 @@ def run(
     rows = _measured(made, cases)
     if out is not None:
         results.write(out, made.about, rows)
-        (out / "index.html").write_text(page.page(rows, made.about), encoding="utf-8")
+        drawn = page.page(rows, made.about, suite.timeline(rows))
+        (out / "index.html").write_text(drawn, encoding="utf-8")
         click.echo(f"written to {out}: {results.FILE} {results.ABOUT} index.html")
     _fail_where_wrong(rows)
 

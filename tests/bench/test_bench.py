@@ -165,7 +165,8 @@ def test_a_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.Monke
     rows = results.read(tmp_path)
     assert [row["layer"] for row in rows] == ["a"] * 4 + ["b"] * 4
     assert rows[0]["problem"].startswith("conv2d:fwd x4x8x12x12 ")
-    assert "conv2d:bwd_filter x2x8x12x12 w8x8x1x1" in (tmp_path / "index.html").read_text("utf-8")
+    page = (tmp_path / "index.html").read_text("utf-8")
+    assert "conv2d:bwd_filter x2x8x12x12 w8x8x1x1" in page
     about = json.loads((tmp_path / "about.json").read_text(encoding="utf-8"))
     assert about["rates"]["arithmetic"] > 1e6
     again = invoke(*rows[0]["command"].split('"')[1:2], "--device", "cpu", "--peer", "none")
@@ -284,3 +285,15 @@ def test_the_references_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
             assert done.exit_code == 0, done.output
         done = invoke(*command[2:])
         assert done.exit_code == 0, f"{line}: {done.output}"
+
+
+def test_a_call_of_several_tiles_is_recorded_engine_by_engine() -> None:
+    rows = rows_of(FORWARD, budget="64KiB", peers=())
+    found = suite.timeline(rows)
+    assert found is not None
+    assert found["problem"] == FORWARD
+    spans = found["spans"]
+    assert list(spans) == ["fetch", "compute", "drain"]
+    assert len(spans["drain"]) == rows[0]["tiles"] == len(spans["compute"])
+    assert min(begin for begin, _ in spans["fetch"]) == 0.0
+    assert suite.timeline([row(1.0, who="whole")]) is None

@@ -13,6 +13,7 @@ from oocdnn.bench.figures import LONGEST, PALETTE
 from oocdnn.bench.page import page
 from oocdnn.bench.results import About, Row
 from oocdnn.bench.summary import summaries
+from oocdnn.bench.timeline import Timeline
 
 PROBLEM = "conv2d:fwd x8x64x224x224 w64x64x3x3 pad1 f32"
 ABOUT = About(
@@ -364,3 +365,23 @@ def test_a_set_is_summed_up_over_what_is_right() -> None:
     assert one.total == pytest.approx((1 + 4 + 9 + 16) / (1 + 2 + 3 + 4))
     assert "In short" in words(tree(rows))
     assert "In short" not in words(tree(rows[-1:]))
+
+
+def test_one_call_is_drawn_where_it_was_recorded() -> None:
+    spans = {"fetch": [(0.0, 0.1), (0.1, 0.1)], "compute": [(0.1, 0.3)], "drain": [(0.4, 0.1)]}
+    _, _, document = page(
+        [row()], ABOUT, Timeline(problem=PROBLEM, budget=1 << 20, spans=spans)
+    ).partition("\n")
+    root = ElementTree.fromstring(document)
+    (drawing,) = (
+        one for one in root.iter("svg") if one.get("aria-label") == "when each engine worked"
+    )
+    bars_ = [(one.get("x"), one.get("width")) for one in drawing.iter("rect")]
+    assert bars_ == [
+        ("0.000%", "20.000%"),
+        ("20.000%", "20.000%"),
+        ("20.000%", "60.000%"),
+        ("80.000%", "20.000%"),
+    ]
+    assert "One call" in words(root)
+    assert "One call" not in words(tree([row()]))
