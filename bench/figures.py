@@ -26,7 +26,7 @@ PALETTE = (
     ("#8c510a", "#d8a15f"),
     ("#00757a", "#4fd0d6"),
 )
-NAMES = ("oocdnn", "whole", "torch", "copies", "zero-copy", "managed", "prefetch")
+NAMES = ("oocdnn", "whole", "torch", "copies", "zero-copy", "managed", "prefetch", "in-core")
 # Those of networks have the colours of those of convolutions.
 ALIKE = {"save-on-cpu": "copies", "checkpoint": "zero-copy", "accumulate": "managed"}
 IN_CORE = ("torch",)  # who has the arrays where it computes

@@ -324,7 +324,7 @@ def _timeline(timeline: Timeline | None) -> str:
     return f"""<h2>One call</h2>
 <figure>
 <figcaption>When each engine worked on a tile in a warm call of <code>{text(problem)}</code> within
-{text(budget)}: tiles are fetched, computed and drained at once.</figcaption>
+{text(budget)}. On the CPU device the three share its cores.</figcaption>
 {timelines.draw(timeline)}
 </figure>"""
 

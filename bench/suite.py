@@ -10,6 +10,7 @@ from oocdnn.bench import gpu_wires, network
 from oocdnn.bench.card_peers import CARD_PEERS
 from oocdnn.bench.cases import Case
 from oocdnn.bench.cpu import Sgemm
+from oocdnn.bench.in_core import in_core
 from oocdnn.bench.measure import Patience, Times, time_calls
 from oocdnn.bench.network_peers import NETWORK_PEERS
 from oocdnn.bench.peers import PEERS, Absent, Peer
@@ -24,7 +25,7 @@ OURS = "oocdnn"
 PATIENT = Patience()
 QUICK = Patience(least=3, most=5, noise=0.05, seconds=0.3)
 ONCE = Patience(least=0, most=0)
-CONVOLUTION_PEERS: dict[str, Peer] = {**PEERS, **CARD_PEERS}
+CONVOLUTION_PEERS: dict[str, Peer] = {**PEERS, "in-core": in_core, **CARD_PEERS}
 ALL_PEERS = tuple(dict.fromkeys((*CONVOLUTION_PEERS, *NETWORK_PEERS)))
 
 
@@ -141,7 +142,7 @@ class Bench:
     def _wants(self, who: str) -> bool:
         if self._settings.peers is not None:
             return who in self._settings.peers
-        return self.device != "cpu" or who not in CARD_PEERS
+        return self.device != "cpu" or who not in ("in-core", *CARD_PEERS)
 
     def _peer_row(self, who: str, peer: Peer, task: Task, row: Row) -> Row:
         row = {**row, "who": who, "budget": 0, "command": f"{row['command']} --peer {who}"}

@@ -135,10 +135,18 @@ class Task:
         result = {"fwd": "y", "bwd_data": "dx", "bwd_filter": "dw"}[self.problem.direction]
         return inputs, {result: out}
 
-    def call(self, context: oocdnn.Context) -> Callable[[], object]:
-        """The problem on a context."""
-        function = getattr(context, self._call.func.__name__)
-        return partial(function, *self._call.args, **self._call.keywords)
+    def call(
+        self, context: oocdnn.Context, moved: Callable[[Array], object] = lambda array: array
+    ) -> Callable[[], object]:
+        """The problem on a context; `moved` gives what takes the place of an array."""
+        values = [moved(one) if isinstance(one, np.ndarray) else one for one in self._call.args]
+        keywords = dict(self._call.keywords)
+        for name, value in keywords.items():
+            if isinstance(value, np.ndarray):
+                keywords[name] = moved(value)
+        if isinstance(keywords["out"], dict):
+            keywords["out"] = {need: moved(out) for need, out in keywords["out"].items()}
+        return partial(getattr(context, self._call.func.__name__), *values, **keywords)
 
     def spoil(self) -> None:
         """Leaves no number in the results."""
