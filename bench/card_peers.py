@@ -7,8 +7,8 @@
 - *managed*: arrays in managed memory, in the host's at first, which the kernels and then the host
   fetch page by page; *prefetch*: the same, told beforehand where it will be needed.
 
-Managed memory is never more than what is free on the GPU. Moving it back before the next call is
-not timed.
+Managed memory is never more than half of what is free on the GPU. Moving it back before the next
+call is not timed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -57,11 +57,14 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def time_calls(
-    call: Callable[[], object], patience: Patience, reset: Callable[[], object] = lambda: None
+    call: Callable[[], object],
+    patience: Patience,
+    reset: Callable[[], object] = lambda: None,
+    throttled: Callable[[], bool] = lambda: False,
 ) -> Times:
     """The first call, and warm ones until their median is known well enough, each after a `reset`
-    that is not timed. A call in which other programs used much of the processor is dropped, as long
-    as there were as many that count."""
+    that is not timed. A call in which other programs used much of the processor, or after which the
+    device is `throttled`, is dropped, as long as there were as many that count."""
     reset()
     start = time.perf_counter()
     call()
@@ -71,7 +74,8 @@ def time_calls(
         reset()
         one = timed(call)
         spent += one.seconds
-        if one.quiet or times.dropped > len(times.warm):
+        held = throttled()
+        if (one.quiet and not held) or times.dropped > len(times.warm):
             times.warm.append(one.seconds)
         else:
             times.dropped += 1

@@ -9,7 +9,7 @@ import oocdnn
 from oocdnn.bench import gpu_wires, network
 from oocdnn.bench.card_peers import CARD_PEERS
 from oocdnn.bench.cases import Case
-from oocdnn.bench.cpu import Sgemm
+from oocdnn.bench.cpu import Sgemm, timed
 from oocdnn.bench.in_core import in_core
 from oocdnn.bench.measure import Patience, Times, time_calls
 from oocdnn.bench.network_peers import NETWORK_PEERS
@@ -17,6 +17,7 @@ from oocdnn.bench.peers import PEERS, Absent, Peer
 from oocdnn.bench.provenance import provenance
 from oocdnn.bench.results import About, Row
 from oocdnn.bench.task import Convolution, budget_for
+from oocdnn.bench.throttle import watch
 from oocdnn.bench.timeline import Timeline, fit, record
 from oocdnn.context import Stats
 from oocdnn.errors import OutOfMemory, Unsupported
@@ -24,6 +25,7 @@ from oocdnn.errors import OutOfMemory, Unsupported
 OURS = "oocdnn"
 PATIENT = Patience()
 QUICK = Patience(least=3, most=5, noise=0.05, seconds=0.3)
+RICH = "conv2d:fwd x32x512x56x56 w512x512x3x3 pad1"  # in arithmetic, for a GPU's ceiling
 ONCE = Patience(least=0, most=0)
 CONVOLUTION_PEERS: dict[str, Peer] = {**PEERS, "in-core": in_core, **CARD_PEERS}
 ALL_PEERS = tuple(dict.fromkeys((*CONVOLUTION_PEERS, *NETWORK_PEERS)))
@@ -106,6 +108,7 @@ class Bench:
         machine = origin["machine"]
         with oocdnn.Context(settings.device) as context:
             self.device = context.device
+        self._throttled = watch(self.device)
         self.about = About(
             date=origin["date"],
             machine=f"{machine['processor']}, {machine['cores']} cores",
@@ -126,7 +129,7 @@ class Bench:
         with oocdnn.Context(self.device, budget, math=subject.math) as context:
             try:
                 task = subject.task(context, settings.pinned)
-                times = time_calls(task.call(context), settings.patience)
+                times = time_calls(task.call(context), settings.patience, throttled=self._throttled)
                 row["floor_seconds"] = subject.floor_seconds(context)
             except (OutOfMemory, Unsupported) as error:
                 yield {**row, "check": f"skipped: {error}"}
@@ -149,7 +152,9 @@ class Bench:
         task.spoil()
         try:
             with peer(task, self.device) as ready:
-                times = time_calls(ready.call, self._settings.patience, ready.reset)
+                times = time_calls(
+                    ready.call, self._settings.patience, ready.reset, self._throttled
+                )
                 stats = Stats(peak_device_bytes=ready.peak())
         except (Absent, MemoryError, OutOfMemory, Unsupported) as error:
             return {**row, "check": f"skipped: {error}"}
@@ -157,8 +162,6 @@ class Bench:
 
     def _row(self, case: Case, subject: Subject, budget: int | str) -> Row:
         settings = self._settings
-        words = case.problem.split()
-        types = [word for word in words if re.fullmatch(r"b?f\d\d(/tf32)?", word)]
         options = f"--device {self.device} --budget {budget} --placement {settings.placement}"
         return Row(
             set=case.set,
@@ -167,7 +170,7 @@ class Bench:
             problem=case.problem,
             who=OURS,
             device=self.device,
-            dtype=types[0] if types else "f32",
+            dtype=_word_of(case.problem),
             placement=settings.placement,
             budget=0,
             seconds=None,
@@ -211,8 +214,15 @@ def timeline(rows: Sequence[Row]) -> Timeline | None:
     return None if row is None else record(row)
 
 
-def rates(device: str) -> dict[str, float]:
-    """The machine's ceilings for `About`, as far as they are quickly measured."""
+def _word_of(text: str) -> str:
+    """The type in a problem string."""
+    types = [word for word in text.split() if re.fullmatch(r"b?f\d\d(/tf32)?", word)]
+    return types[0] if types else "f32"
+
+
+def rates(device: str, text: str) -> dict[str, float]:
+    """The machine's ceilings for `About`, as far as they are quickly measured, of arithmetic for
+    the type of a problem."""
     if device == "cpu":
         products = Sgemm(2048, onednn=False)
         for _ in range(5):
@@ -220,4 +230,15 @@ def rates(device: str) -> dict[str, float]:
         return {"arithmetic": products.best}
     wires = gpu_wires.measure(int(device.partition(":")[2] or 0))
     found = {"inward": wires.inward, "outward": wires.outward, "both": wires.both}
-    return {name: rate * 1e9 for name, rate in found.items()}
+    arithmetic = gpu_arithmetic(device, f"{RICH} {_word_of(text)}")
+    return {**{name: rate * 1e9 for name, rate in found.items()}, "arithmetic": arithmetic}
+
+
+def gpu_arithmetic(device: str, text: str) -> float:
+    """Operations per second of a problem with its arrays on the GPU: the best of three calls."""
+    subject = Convolution(text)
+    with oocdnn.Context(device, "256MiB") as context:
+        task = subject.task(context, pinned=True)
+    with in_core(task, device) as ready:
+        ready.call()
+        return subject.flops / min(timed(ready.call).seconds for _ in range(3))

@@ -216,7 +216,7 @@ def run(
     patience = suite.QUICK if quick else suite.PATIENT
     made = _made(device, budget, placement, peers=wanted, patience=patience)
     made.about["command"] = shlex.join(["oocdnn", *sys.argv[1:]])
-    made.about["rates"] = suite.rates(made.device)
+    made.about["rates"] = suite.rates(made.device, cases[0].problem)
     for name, rate in made.about["rates"].items():
         click.echo(f"{name}: {rate / 1e9:.1f} G/s")
     rows = _measured(made, cases)

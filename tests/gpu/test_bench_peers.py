@@ -46,3 +46,8 @@ def test_what_is_not_computed_in_core_says_so() -> None:
     _, in_core, copies = suite.Bench(settings).rows(suite.case_of(text, "cuda:0"))
     assert in_core["check"] == "skipped: only plain convolutions are computed so here"
     assert copies["check"] in ("skipped: torch sees no GPU", "skipped: torch is not installed")
+
+
+@inside
+def test_arithmetic_of_a_gpu_is_what_a_call_takes_there() -> None:
+    assert suite.gpu_arithmetic("cuda:0", PROBLEMS[0]) > 1e5
