@@ -169,11 +169,13 @@ def _bar(row: Row, name: str, kind: str, end: float, top: float) -> list[str]:
 
 
 def points(rows: Iterable[Row]) -> list[tuple[Row, float, float]]:
-    """The rows of the roofline, with operations per byte and per second."""
+    """The rows of the roofline, with operations per byte and per second. A network has no place
+    there: what its layers read crosses several times."""
     return [
         (row, row["flops"] / row["data_bytes"], row["flops"] / row["seconds"])
         for row in rows
         if row["who"] in ("oocdnn", "whole") and verdict(row) == "pass"
+        if row["problem"].startswith("conv")
         if row["seconds"] and row["flops"] and row["data_bytes"]
     ]
 

@@ -190,6 +190,16 @@ def test_problems_are_chosen_by_set_direction_and_text() -> None:
     batch = invoke("list", "--set", "resnet18", "--batch", "1", "--words", "bf16 nhwc").output
     assert batch.splitlines()[0] == "conv2d:fwd x1x3x224x224 w64x3x7x7 pad3 str2 bf16 nhwc"
     assert len(batch.splitlines()) == 33
+    fused = invoke("list", "--set", "fused", "--quick", "--only", "conv1_").output
+    assert fused.splitlines() == [
+        "conv2d:fwd x57x3x224x224 w64x3x3x3 pad1 f32 +bias +relu +saved",
+        "conv2d:bwd_filter x57x3x224x224 w64x3x3x3 pad1 f32 +clipped +db",
+        "conv2d:fwd x2x64x224x224 w64x64x3x3 pad1 f32 +bias +relu +maxpool2 +saved",
+        "conv2d:bwd_data x2x64x224x224 w64x64x3x3 pad1 f32 +maxpool2 +clipped +dw +db",
+    ]
+    networks = invoke("list", "--set", "network", "--words", "f32/tf32").output.splitlines()
+    assert networks[0] == "vgg16:train x64x3x224x224 f32/tf32"
+    assert len(networks) == 5
 
 
 @pytest.mark.parametrize(
@@ -200,6 +210,7 @@ def test_problems_are_chosen_by_set_direction_and_text() -> None:
         (("--set", "vgg16", "--only", "x99"), "no problem contains x99"),
         (("--peer", "nobody", FORWARD), "there is no peer nobody; there are whole, torch"),
         (("check", "conv2d:fwd nonsense"), "nonsense"),
+        (("list", "--set", "network", "--words", "bf16"), "write vgg16:train"),
     ],
 )
 def test_what_is_not_there_is_named(arguments: tuple[str, ...], text: str) -> None:
