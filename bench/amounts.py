@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from oocdnn._problem import Problem
+from oocdnn._problem import Problem, pooled
 
 
 def groups_of(problem: Problem) -> int:
@@ -17,17 +17,21 @@ def flops(problem: Problem) -> int:
 
 
 def operand_bytes(problem: Problem) -> int:
-    """Of x, w and y together."""
-    elements = sum(math.prod(shape) for shape in (problem.x, problem.w, problem.y))
-    return elements * np.dtype(problem.dtype).itemsize
+    """Of x, w and y together, of z where y is only on the way; where gradients come along with dx,
+    of all that cross. Bits that are saved are left out."""
+    shapes = [problem.x, problem.w, pooled(problem)]
+    if "dw" in problem.along:
+        shapes += [problem.x, problem.w]
+    return sum(map(math.prod, shapes)) * np.dtype(problem.dtype).itemsize
 
 
 def longest_sum(problem: Problem) -> int:
-    """Products that go into one element of the result, at most."""
+    """Products that go into one element of a result, at most."""
     taps = math.prod(problem.w[2:])
     lengths = {
         "fwd": problem.w[1] * taps,
         "bwd_data": problem.w[0] // groups_of(problem) * taps,
-        "bwd_filter": problem.y[0] * math.prod(problem.y[2:]),
+        "bwd_filter": problem.y[0] * math.prod(pooled(problem)[2:]),  # one of a window has a dy
     }
-    return lengths[problem.direction]
+    longest = lengths[problem.direction]
+    return max(longest, lengths["bwd_filter"]) if problem.along else longest

@@ -14,7 +14,7 @@ Key = tuple[str, ...]
 @dataclass(frozen=True)
 class Change:
     """A problem by one peer before and after: the ratio of its seconds, after over before, and the
-    interval that holds it with about 95 %."""
+    interval that holds it with about 95 %, anything where either is of one call."""
 
     before: Row
     after: Row
@@ -42,8 +42,9 @@ def changes(before: Sequence[Row], after: Sequence[Row]) -> Iterator[Change]:
         if old is None or not old["seconds"] or not row["seconds"]:
             continue
         ratio = row["seconds"] / old["seconds"]
-        noise = math.hypot(old["noise"] or 0.0, row["noise"] or 0.0)
-        yield Change(old, row, ratio, ratio * (1 - noise), ratio * (1 + noise))
+        before_after = (old["noise"], row["noise"])
+        noise = math.hypot(*(math.inf if one is None else one for one in before_after))
+        yield Change(old, row, ratio, ratio * max(1 - noise, 0.0), ratio * (1 + noise))
 
 
 def in_one_only(before: Sequence[Row], after: Sequence[Row]) -> tuple[list[Row], list[Row]]:

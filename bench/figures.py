@@ -23,8 +23,12 @@ PALETTE = (
     ("#c98b00", "#f0b63c"),
     ("#4aa3d8", "#9fd6ff"),
     ("#5e3c99", "#b39ddb"),
+    ("#8c510a", "#d8a15f"),
+    ("#00757a", "#4fd0d6"),
 )
-NAMES = ("oocdnn", "whole", "torch", "zero copy", "managed")
+NAMES = ("oocdnn", "whole", "torch", "copies", "zero-copy", "managed", "prefetch", "in-core")
+# Those of networks have the colours of those of convolutions.
+ALIKE = {"save-on-cpu": "copies", "checkpoint": "zero-copy", "accumulate": "managed"}
 IN_CORE = ("torch",)  # who has the arrays where it computes
 PREFIXES = {-3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P"}
 WIRES = {"both": "both ways at once", "inward": "inward", "outward": "outward"}
@@ -56,8 +60,8 @@ def si(value: float, unit: str) -> str:
 
 def shade(who: str, rows: Iterable[Row]) -> str:
     """The class that colours a peer, wherever it is drawn."""
-    names = list(dict.fromkeys([*NAMES, *(row["who"] for row in rows)]))
-    return f"c{names.index(who) % len(PALETTE)}"
+    names = list(dict.fromkeys([*NAMES, *(ALIKE.get(row["who"], row["who"]) for row in rows)]))
+    return f"c{names.index(ALIKE.get(who, who)) % len(PALETTE)}"
 
 
 def over_floor(row: Row) -> float | None:
@@ -65,6 +69,12 @@ def over_floor(row: Row) -> float | None:
     if verdict(row) != "pass" or not row["seconds"] or not row["floor_seconds"]:
         return None
     return row["seconds"] / row["floor_seconds"]
+
+
+def in_core_seconds(group: Iterable[Row]) -> float | None:
+    """Of who has the arrays where it computes, among the rows of a problem."""
+    found = (row["seconds"] for row in group if row["who"] in IN_CORE and verdict(row) == "pass")
+    return next((seconds for seconds in found if seconds), None)
 
 
 def instead(row: Row) -> str:
@@ -159,11 +169,13 @@ def _bar(row: Row, name: str, kind: str, end: float, top: float) -> list[str]:
 
 
 def points(rows: Iterable[Row]) -> list[tuple[Row, float, float]]:
-    """The rows of the roofline, with operations per byte and per second."""
+    """The rows of the roofline, with operations per byte and per second. A network has no place
+    there: what its layers read crosses several times."""
     return [
         (row, row["flops"] / row["data_bytes"], row["flops"] / row["seconds"])
         for row in rows
         if row["who"] in ("oocdnn", "whole") and verdict(row) == "pass"
+        if row["problem"].startswith("conv")
         if row["seconds"] and row["flops"] and row["data_bytes"]
     ]
 

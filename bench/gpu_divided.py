@@ -11,12 +11,12 @@ from typing import Any
 
 import oocdnn
 from oocdnn._problem import parse, random_call
+from oocdnn.bench.cases import Case, cases_of
 from oocdnn.bench.gpu_clock import BALLAST, Stopwatch
 from oocdnn.bench.gpu_memory import DeviceArray, Gpu
 from oocdnn.bench.layers import WORDS
-from oocdnn.bench.measure import Case, largest_element
 from oocdnn.bench.sets import SETS
-from oocdnn.bench.suite import cases_of
+from oocdnn.bench.task import largest_element
 
 MIB = 1 << 20
 NETWORKS = ("alexnet", "resnet18", "resnet50", "vgg16")

@@ -24,9 +24,9 @@ from typing import Any
 import click
 
 import oocdnn
+from oocdnn.bench.cases import Case
 from oocdnn.bench.gpu_divided import ENGINES, MATHS, MIB, NETWORKS, Bench, kernels
 from oocdnn.bench.journal import Journal
-from oocdnn.bench.measure import Case
 from oocdnn.bench.provenance import provenance
 from oocdnn.workspace import WorkspaceDivision, divide_workspace, equal_shares
 

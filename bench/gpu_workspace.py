@@ -30,6 +30,7 @@ from typing import Any
 import click
 
 import oocdnn
+from oocdnn.bench.cases import Case
 from oocdnn.bench.gpu_divided import (
     ENGINES,
     MATHS,
@@ -42,7 +43,6 @@ from oocdnn.bench.gpu_divided import (
     kernels,
 )
 from oocdnn.bench.journal import Journal
-from oocdnn.bench.measure import Case
 from oocdnn.bench.provenance import provenance
 
 MARKS = {"alexnet": 1.63, "resnet18": 1.21}  # µ-cuDNN's, of whole steps on a P100

@@ -7,9 +7,12 @@ It is well-formed XML as well, by which the tests read it. The drawings are thos
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from oocdnn.bench import figures
+from oocdnn.bench import curves, figures
+from oocdnn.bench import timeline as timelines
 from oocdnn.bench.figures import LONGEST, PALETTE, WIRES, over_floor, shade, si, text
 from oocdnn.bench.results import About, Row, verdict
+from oocdnn.bench.summary import Summary, summaries
+from oocdnn.bench.timeline import Timeline
 from oocdnn.cli.common import bytes_text
 
 STYLE = """
@@ -51,6 +54,7 @@ svg .instead { fill: var(--soft); font-style: italic; }
 .whisker { stroke: var(--ink); stroke-width: 1.5; }
 .slope, .level { stroke: var(--roof); stroke-width: 2; }
 .slope { stroke-dasharray: 7 4; }
+.path { stroke-width: 2; }
 .point { stroke: var(--ground); fill-opacity: .85; }
 .wide { overflow-x: auto; }
 table { width: max-content; border-collapse: collapse; font-size: .8rem;
@@ -103,14 +107,24 @@ COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("tiles", lambda row: _or_dash(row["tiles"], str)),
 )
 
+BESIDE = [name for name, _ in COLUMNS].index("over floor") + 1  # where time over torch's stands
 
-def page(rows: Sequence[Row], about: About) -> str:
+
+def page(rows: Sequence[Row], about: About, timeline: Timeline | None = None) -> str:
     """A whole document. Rows of one problem stand together, in the order in which they come."""
     title = text(f"oocdnn bench: {about['machine']}, {about['date']}")
     found = _groups(rows)
     content = (
         "\n".join(
-            (_overview(rows), _bars(found, rows), _roofline(rows, about), _table(found, rows))
+            (
+                _overview(rows),
+                _summary(rows),
+                *(_curve(group, rows) for group in curves.networks(rows)),
+                _bars(found, rows),
+                _roofline(rows, about),
+                _timeline(timeline),
+                _table(found, rows),
+            )
         )
         if rows
         else "<p>Nothing was measured: there are no results.</p>"
@@ -139,7 +153,10 @@ def _style() -> str:
         " ".join(f"--c{place}: {colours[ground]};" for place, colours in enumerate(PALETTE))
         for ground in (0, 1)
     )
-    classes = (f".c{place} {{ fill: var(--c{place}); }}" for place in range(len(PALETTE)))
+    classes = (
+        f".c{place} {{ fill: var(--c{place}); }} .path.c{place} {{ stroke: var(--c{place}); }}"
+        for place in range(len(PALETTE))
+    )
     return STYLE.replace("COLOURS", light).replace("DARK", dark) + "\n".join(classes) + "\n"
 
 
@@ -210,10 +227,60 @@ def _bars(found: Sequence[Sequence[Row]], rows: Sequence[Row]) -> str:
     return f"""<h2>Time over the floor</h2>
 <figure>
 <figcaption>How many times as long as the floor a call takes, where the floor is the least that any
-plan needs by the model of this machine; shorter is better. The thin line on a bar is the 95 %
+plan needs by the model of this machine; shorter is better. Less than 1 says that the model is
+wrong, as where its rates were measured while other programs ran. The thin line on a bar is the 95 %
 interval of the median, » marks a bar that was cut at {LONGEST:g}.</figcaption>
 {legend}
 {figures.axis(figures.longest(rows))}
+{drawn}
+</figure>"""
+
+
+SUMMARY: tuple[tuple[str, Callable[[Summary], str]], ...] = (
+    ("results", lambda one: str(one.count)),
+    ("median", lambda one: f"{one.median:.3f}"),
+    ("nine in ten", lambda one: f"{one.ninth:.3f}"),
+    ("worst", lambda one: f"{one.worst:.3f}"),
+    ("together", lambda one: f"{one.total:.3f}"),
+)
+
+
+def _summary(rows: Sequence[Row]) -> str:
+    """How the results of each set lie over the floor."""
+    found = summaries(rows)
+    if not found:
+        return ""
+    heads = "".join(f"<th>{name}</th>" for name, _ in SUMMARY)
+    lines = []
+    for one in found:
+        values = "".join(f"<td>{text(show(one))}</td>" for _, show in SUMMARY)
+        places = " · ".join((one.set, one.device, one.placement))
+        lines.append(
+            f'<tr><th class="words">{_swatch(shade(one.who, rows))} {text(one.who)}</th>'
+            f'<td class="words">{text(places)}</td>{values}</tr>'
+        )
+    return f"""<h2>In short</h2>
+<p class="caption">Times over the floor, of the results that are right: the median, what nine in ten
+are at most, the worst; and all together, each as often as its layer occurs, over the sum of their
+floors.</p>
+<div class="wide"><table>
+<thead><tr><th class="words">by</th><th class="words">of</th>{heads}</tr></thead>
+<tbody>{"".join(lines)}</tbody>
+</table></div>"""
+
+
+def _curve(group: Sequence[Row], rows: Sequence[Row]) -> str:
+    """A network's time for each image, by batch."""
+    found = curves.by_who(group)
+    places = " · ".join(group[0][name] for name in ("device", "dtype", "placement"))
+    drawn = curves.curve(group, rows) if found else "<p>No result has a place here.</p>"
+    network = group[0]["problem"].partition(" ")[0].partition(":")[0]
+    peers = [who for who in found if who != curves.FLOOR]
+    return f"""<h2>Time for an image, by batch</h2>
+<figure>
+<figcaption>{text(network)} forward and backward: seconds of a step over the images of its batch;
+lower is better. <span class="aside">{text(places)}</span></figcaption>
+{_legend(peers, rows, floor="the floor")}
 {drawn}
 </figure>"""
 
@@ -250,13 +317,28 @@ The slope is what the wire allows, the level what arithmetic does. {" ".join(mis
 </figure>"""
 
 
+def _timeline(timeline: Timeline | None) -> str:
+    if timeline is None:
+        return ""
+    problem, budget = timeline["problem"], bytes_text(timeline["budget"])
+    return f"""<h2>One call</h2>
+<figure>
+<figcaption>When each engine worked on a tile in a warm call of <code>{text(problem)}</code> within
+{text(budget)}. On the CPU device the three share its cores.</figcaption>
+{timelines.draw(timeline)}
+</figure>"""
+
+
 def _table(found: Sequence[Sequence[Row]], rows: Sequence[Row]) -> str:
-    names = "".join(f"<th>{name}</th>" for name, _ in COLUMNS)
+    heads = [name for name, _ in COLUMNS]
+    heads.insert(BESIDE, "over torch")
+    names = "".join(f"<th>{name}</th>" for name in heads)
     body = "\n".join(_lines(group, rows) for group in found)
     return f"""<h2>All figures</h2>
 <p class="caption">Times are medians of warm calls, ± is half their 95 % interval; dropped calls met
 other programs and do not count. To and from the device is what one call moved, data what there is
-to move; – is what was not measured.</p>
+to move; over torch is time over torch's with its arrays where it computes, which on a GPU is in
+core; – is what was not measured.</p>
 <div class="wide"><table>
 <thead><tr><th class="words">by</th>{names}<th class="words">check</th>
 <th class="words">repeat</th></tr></thead>
@@ -266,15 +348,21 @@ to move; – is what was not measured.</p>
 
 def _lines(group: Sequence[Row], rows: Sequence[Row]) -> str:
     """The rows of a problem, under its name."""
+    in_core = figures.in_core_seconds(group)
     lines = "\n".join(
-        _line(row, name, rows) for row, name in zip(group, figures.labels(group), strict=True)
+        _line(row, name, rows, in_core)
+        for row, name in zip(group, figures.labels(group), strict=True)
     )
-    head = f'<th class="problem" colspan="{len(COLUMNS) + 3}"><div>{_heading(group)}</div></th>'
+    head = f'<th class="problem" colspan="{len(COLUMNS) + 4}"><div>{_heading(group)}</div></th>'
     return f"<tbody>\n<tr>{head}</tr>\n{lines}\n</tbody>"
 
 
-def _line(row: Row, name: str, rows: Sequence[Row]) -> str:
-    values = "".join(f"<td>{text(show(row))}</td>" for _, show in COLUMNS)
+def _line(row: Row, name: str, rows: Sequence[Row], in_core: float | None) -> str:
+    seconds = row["seconds"] if verdict(row) == "pass" else None
+    ratio = seconds / in_core if seconds and in_core else None
+    shown = [show(row) for _, show in COLUMNS]
+    shown.insert(BESIDE, _or_dash(ratio, "{:.3f}".format))
+    values = "".join(f"<td>{text(one)}</td>" for one in shown)
     origin = text(", ".join(filter(None, (row["machine"], row["commit"]))))
     repeat = (
         f"<details><summary>command</summary><code>{text(row['command'])}</code><br/>{origin}"

@@ -1,38 +1,77 @@
 """`oocdnn bench`: which problems, by whom, and the rows of results."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import oocdnn
-from oocdnn._problem import parse
-from oocdnn.bench import gpu_wires
-from oocdnn.bench.amounts import flops, operand_bytes
-from oocdnn.bench.cpu import Sgemm
-from oocdnn.bench.layers import Direction, Layer
-from oocdnn.bench.measure import (
-    Case,
-    Patience,
-    Task,
-    Times,
-    budget_for,
-    objection,
-    pieces_of,
-    time_calls,
-)
-from oocdnn.bench.peers import PEERS, Absent
+from oocdnn.bench import gpu_wires, network
+from oocdnn.bench.card_peers import CARD_PEERS
+from oocdnn.bench.cases import Case
+from oocdnn.bench.cpu import Sgemm, timed
+from oocdnn.bench.in_core import in_core
+from oocdnn.bench.measure import Patience, Times, time_calls
+from oocdnn.bench.network_peers import NETWORK_PEERS
+from oocdnn.bench.peers import PEERS, Absent, Peer
 from oocdnn.bench.provenance import provenance
 from oocdnn.bench.results import About, Row
-from oocdnn.bench.sets import SETS, Set
+from oocdnn.bench.task import Convolution, budget_for
+from oocdnn.bench.throttle import watch
+from oocdnn.bench.timeline import Timeline, fit, record
 from oocdnn.context import Stats
+from oocdnn.errors import OutOfMemory, Unsupported
 
 OURS = "oocdnn"
 PATIENT = Patience()
 QUICK = Patience(least=3, most=5, noise=0.05, seconds=0.3)
-QUICK_FLOPS = 3e10  # of a quick case; fewer images make it so
+RICH = "conv2d:fwd x32x512x56x56 w512x512x3x3 pad1"  # in arithmetic, for a GPU's ceiling
 ONCE = Patience(least=0, most=0)
+CONVOLUTION_PEERS: dict[str, Peer] = {**PEERS, "in-core": in_core, **CARD_PEERS}
+ALL_PEERS = tuple(dict.fromkeys((*CONVOLUTION_PEERS, *NETWORK_PEERS)))
+
+
+class Task(Protocol):
+    """The arrays of a problem, whoever computes it."""
+
+    def call(self, context: oocdnn.Context) -> Callable[[], object]: ...
+
+    def stats(self, context: oocdnn.Context) -> Stats: ...
+
+    def spoil(self) -> None: ...
+
+    def choose(self, context: oocdnn.Context) -> None: ...
+
+    def check(self) -> str: ...
+
+
+class Subject(Protocol):
+    """What is measured: a convolution, or a network."""
+
+    text: str
+
+    @property
+    def math(self) -> Any: ...
+
+    @property
+    def flops(self) -> int: ...
+
+    @property
+    def data_bytes(self) -> int: ...
+
+    def objection(self) -> str | None: ...
+
+    def task(self, context: oocdnn.Context, pinned: bool) -> Task: ...
+
+    def floor_seconds(self, context: oocdnn.Context) -> float: ...
+
+
+def subject_of(text: str) -> Subject:
+    return network.read(text) or Convolution(text)
+
+
+def peers_of(subject: Subject) -> Mapping[str, Peer]:
+    return NETWORK_PEERS if isinstance(subject, network.Network) else CONVOLUTION_PEERS
 
 
 @dataclass(frozen=True)
@@ -43,7 +82,7 @@ class Settings:
     device: str | None = None
     budget: int | str | None = None
     pinned: bool = False
-    peers: tuple[str, ...] = tuple(PEERS)
+    peers: tuple[str, ...] | None = None  # all that fit the device
     patience: Patience = PATIENT
 
     @property
@@ -51,45 +90,13 @@ class Settings:
         return "pinned" if self.pinned else "pageable"
 
 
-def fewer_images(layer: Layer, most_flops: float) -> Layer:
-    """The layer with as many of its images as that many operations allow, one at least."""
-    return replace(layer, n=max(1, min(layer.n, int(layer.n * most_flops / layer.flops))))
-
-
-def cases_of(
-    names: Sequence[str],
-    directions: Sequence[Direction] = (),
-    words: str = "f32",
-    batch: int | None = None,
-    quick: bool = False,
-) -> list[Case]:
-    """The problems of sets, each once and with how often it occurs, in the directions of each where
-    none is given; `words` are the type and the layout of problem strings. Raises KeyError for a set
-    that there is not."""
-    cases: dict[tuple[str, str], Case] = {}
-    for name in dict.fromkeys(names):
-        for layer, direction in _calls(SETS[name], directions):
-            sized = layer if batch is None else replace(layer, n=batch)
-            sized = fewer_images(sized, QUICK_FLOPS) if quick else sized
-            problem = f"{sized.problem(direction)} {words}"
-            times = SETS[name].times_of(layer)
-            found = Case(name, layer.name, problem, sized.flops, times)
-            known = cases.get((name, problem))
-            cases[name, problem] = replace(known, times=known.times + times) if known else found
-    return list(cases.values())
-
-
-def _calls(one: Set, directions: Sequence[Direction]) -> Iterable[tuple[Layer, Direction]]:
-    if not directions:
-        return one.calls
-    return ((layer, direction) for layer in one.layers for direction in directions)
-
-
 def case_of(text: str, device: str | None = None) -> Case:
     """A problem of the user's own. Raises InvalidProblem where the string cannot be read."""
+    if (found := network.read(text)) is not None:
+        return Case("", f"vgg16 n{found.batch}", found.text, found.flops, 1)
     with oocdnn.Context(device) as context:
         context.plan(text)  # the core's words for what is wrong
-    return Case("", "", text, flops(parse(text)), 1)
+    return Case("", "", text, Convolution(text).flops, 1)
 
 
 class Bench:
@@ -101,6 +108,7 @@ class Bench:
         machine = origin["machine"]
         with oocdnn.Context(settings.device) as context:
             self.device = context.device
+        self._throttled = watch(self.device)
         self.about = About(
             date=origin["date"],
             machine=f"{machine['processor']}, {machine['cores']} cores",
@@ -112,41 +120,48 @@ class Bench:
 
     def rows(self, case: Case) -> Iterator[Row]:
         """What ours does with a case, then each peer."""
-        settings = self._settings
-        problem = parse(case.problem)
-        budget = settings.budget or budget_for(problem)
-        row = self._row(case, budget)
-        if (why := objection(problem)) is not None:
+        settings, subject = self._settings, subject_of(case.problem)
+        budget = settings.budget or budget_for(subject.data_bytes)
+        row = self._row(case, subject, budget)
+        if (why := subject.objection()) is not None:
             yield {**row, "check": f"skipped: {why}"}
             return
-        with oocdnn.Context(self.device, budget) as context:
+        with oocdnn.Context(self.device, budget, math=subject.math) as context:
             try:
-                task = Task(problem, context, settings.pinned)
-                times = time_calls(task.call(context), settings.patience)
-                plan = context.plan(case.problem)
-            except (oocdnn.OutOfMemory, oocdnn.Unsupported) as error:
+                task = subject.task(context, settings.pinned)
+                times = time_calls(task.call(context), settings.patience, throttled=self._throttled)
+                row["floor_seconds"] = subject.floor_seconds(context)
+            except (OutOfMemory, Unsupported) as error:
                 yield {**row, "check": f"skipped: {error}"}
                 return
-            row["budget"], row["floor_seconds"] = plan.budget_bytes, plan.floor_seconds
-            task.choose(pieces_of(problem, plan))
-            yield _timed({**row, "check": task.check()}, times, context.stats)
-        for who in settings.peers:
-            yield self._peer_row(who, task, row)
+            stats = task.stats(context)
+            row["budget"] = context.stats.budget_bytes
+            task.choose(context)
+            yield _timed({**row, "check": task.check()}, times, stats)
+        for who, peer in peers_of(subject).items():
+            if self._wants(who):
+                yield self._peer_row(who, peer, task, row)
 
-    def _peer_row(self, who: str, task: Task, row: Row) -> Row:
+    def _wants(self, who: str) -> bool:
+        if self._settings.peers is not None:
+            return who in self._settings.peers
+        return self.device != "cpu" or who not in ("in-core", *CARD_PEERS)
+
+    def _peer_row(self, who: str, peer: Peer, task: Task, row: Row) -> Row:
         row = {**row, "who": who, "budget": 0, "command": f"{row['command']} --peer {who}"}
-        task.out.fill(np.nan)
+        task.spoil()
         try:
-            with PEERS[who](task, self.device) as call:
-                times = time_calls(call, self._settings.patience)
-        except (Absent, MemoryError, oocdnn.OutOfMemory, oocdnn.Unsupported) as error:
+            with peer(task, self.device) as ready:
+                times = time_calls(
+                    ready.call, self._settings.patience, ready.reset, self._throttled
+                )
+                stats = Stats(peak_device_bytes=ready.peak())
+        except (Absent, MemoryError, OutOfMemory, Unsupported) as error:
             return {**row, "check": f"skipped: {error}"}
-        return _timed({**row, "check": task.check()}, times, Stats())
+        return _timed({**row, "check": task.check()}, times, stats)
 
-    def _row(self, case: Case, budget: int | str) -> Row:
+    def _row(self, case: Case, subject: Subject, budget: int | str) -> Row:
         settings = self._settings
-        words = case.problem.split()
-        types = [word for word in words if re.fullmatch(r"b?f\d\d(/tf32)?", word)]
         options = f"--device {self.device} --budget {budget} --placement {settings.placement}"
         return Row(
             set=case.set,
@@ -155,7 +170,7 @@ class Bench:
             problem=case.problem,
             who=OURS,
             device=self.device,
-            dtype=types[0] if types else "f32",
+            dtype=_word_of(case.problem),
             placement=settings.placement,
             budget=0,
             seconds=None,
@@ -168,7 +183,7 @@ class Bench:
             peak_device_bytes=0,
             bytes_h2d=0,
             bytes_d2h=0,
-            data_bytes=operand_bytes(parse(case.problem)),
+            data_bytes=subject.data_bytes,
             flops=case.flops,
             check="",
             machine=self.about["machine"],
@@ -183,7 +198,7 @@ def _timed(row: Row, times: Times, stats: Stats) -> Row:
         **row,
         "seconds": times.median if known else None,
         "cold_seconds": times.cold,
-        "noise": times.noise if known else None,
+        "noise": times.noise if len(times.warm) > 1 else None,
         "samples": len(times.warm),
         "dropped": times.dropped,
         "tiles": stats.tiles,
@@ -193,8 +208,21 @@ def _timed(row: Row, times: Times, stats: Stats) -> Row:
     }
 
 
-def rates(device: str) -> dict[str, float]:
-    """The machine's ceilings for `About`, as far as they are quickly measured."""
+def timeline(rows: Sequence[Row]) -> Timeline | None:
+    """Of one of the results of ours, None where no convolution ran in tiles."""
+    row = fit(row for row in rows if row["who"] == OURS and network.read(row["problem"]) is None)
+    return None if row is None else record(row)
+
+
+def _word_of(text: str) -> str:
+    """The type in a problem string."""
+    types = [word for word in text.split() if re.fullmatch(r"b?f\d\d(/tf32)?", word)]
+    return types[0] if types else "f32"
+
+
+def rates(device: str, text: str) -> dict[str, float]:
+    """The machine's ceilings for `About`, as far as they are quickly measured, of arithmetic for
+    the type of a problem."""
     if device == "cpu":
         products = Sgemm(2048, onednn=False)
         for _ in range(5):
@@ -202,4 +230,15 @@ def rates(device: str) -> dict[str, float]:
         return {"arithmetic": products.best}
     wires = gpu_wires.measure(int(device.partition(":")[2] or 0))
     found = {"inward": wires.inward, "outward": wires.outward, "both": wires.both}
-    return {name: rate * 1e9 for name, rate in found.items()}
+    arithmetic = gpu_arithmetic(device, f"{RICH} {_word_of(text)}")
+    return {**{name: rate * 1e9 for name, rate in found.items()}, "arithmetic": arithmetic}
+
+
+def gpu_arithmetic(device: str, text: str) -> float:
+    """Operations per second of a problem with its arrays on the GPU: the best of three calls."""
+    subject = Convolution(text)
+    with oocdnn.Context(device, "256MiB") as context:
+        task = subject.task(context, pinned=True)
+    with in_core(task, device) as ready:
+        ready.call()
+        return subject.flops / min(timed(ready.call).seconds for _ in range(3))

@@ -191,7 +191,7 @@ def random_call(problem: Problem, context: Context, make: Make | None = None) ->
     forward = problem.direction == "fwd"
     source, result = (problem.x, problem.y) if forward else (problem.y, problem.x)
     fused = bool(problem.pool) or problem.saves
-    keywords |= {"out": data(_pooled(problem) if fused else result)}
+    keywords |= {"out": data(pooled(problem) if fused else result)}
     if fused:
         keywords["pool"] = Pool(**problem.pool) if problem.pool else None
         keywords["save_for_backward"] = problem.saves
@@ -239,12 +239,12 @@ def _fused_gradient(
     out = {need: data(x.shape) if need == "dx" else array(shapes[need]) for need in needs}
     return partial(
         context.conv_bias_act_pool_backward,
-        data(_pooled(problem)), saved, x, w, needs=needs, out=out, beta=problem.beta,
+        data(pooled(problem)), saved, x, w, needs=needs, out=out, beta=problem.beta,
         math=problem.keywords.get("math"),
     )  # fmt: skip
 
 
-def _pooled(problem: Problem) -> tuple[int, ...]:
+def pooled(problem: Problem) -> tuple[int, ...]:
     """The shape of z."""
     if not problem.pool:
         return problem.y

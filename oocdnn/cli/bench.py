@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,12 @@ from oocdnn.cli.common import (
     device_option,
     plain_errors,
     problem_text,
+    progress_bar,
     seconds_text,
 )
 
 if TYPE_CHECKING:
-    from oocdnn.bench.measure import Case
+    from oocdnn.bench.cases import Case
     from oocdnn.bench.results import Row
     from oocdnn.bench.suite import Bench
 
@@ -102,7 +104,7 @@ def _cases(
     quick: bool,
 ) -> "list[Case]":
     from oocdnn.bench import suite
-    from oocdnn.bench.sets import SETS
+    from oocdnn.bench.cases import SETS, cases_of
 
     if problem and sets:
         raise click.UsageError("give a problem or --set, not both")
@@ -111,7 +113,7 @@ def _cases(
     if unknown := [name for name in sets if name not in SETS]:
         known = ", ".join(SETS)
         raise click.UsageError(f"there is no set {', '.join(unknown)}; there are {known}")
-    cases = suite.cases_of(sets or ("vgg16",), directions, words, batch, quick)
+    cases = cases_of(sets or ("vgg16",), directions, words, batch, quick)
     chosen = [case for case in cases if _matches(case, only)]
     if not chosen:
         raise click.UsageError(f"no problem contains {' or '.join(only)}")
@@ -142,7 +144,7 @@ def _line(row: "Row") -> str:
     floor = row["floor_seconds"]
     ratio = f"{row['seconds'] / floor:6.2f} x floor" if floor else ""
     tiles = f"{row['tiles']} tiles" if row["tiles"] else ""
-    noise = f"±{(row['noise'] or 0) * 100:.1f} %"
+    noise = "once" if row["noise"] is None else f"±{row['noise'] * 100:.1f} %"
     time = seconds_text(row["seconds"])
     return f"{head} {time:>9} {noise:>8} {ratio:<15} {tiles:<11} {row['check']}"
 
@@ -150,11 +152,18 @@ def _line(row: "Row") -> str:
 def _measured(made: "Bench", cases: "list[Case]") -> "list[Row]":
     """The rows of all cases, each printed as it comes."""
     rows = []
-    for case in cases:
-        for row in made.rows(case):
-            rows.append(row)
-            click.echo(_line(row))
+    both = sys.stdout.isatty()  # else lines would be taken from a file to the bar's terminal
+    with progress_bar("measuring", "problems") if both else nullcontext(_nothing) as progress:
+        for done, case in enumerate(cases):
+            progress(done, len(cases))
+            for row in made.rows(case):
+                rows.append(row)
+                click.echo(_line(row))
     return rows
+
+
+def _nothing(done: int, total: int) -> None:
+    """Where there is no terminal."""
 
 
 def _made(device: str | None, budget: str | None, placement: str, **more: Any) -> "Bench":
@@ -177,7 +186,9 @@ def _fail_where_wrong(rows: "list[Row]") -> None:
 @bench.command()
 @_which
 @_how
-@click.option("--peer", "peers", multiple=True, metavar="P", help="whole, torch, none; repeatable.")
+@click.option(
+    "--peer", "peers", multiple=True, metavar="P", help="Who else; none: nobody; repeatable."
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -195,24 +206,24 @@ def run(
 ) -> None:
     """Time problems, and check their results."""
     from oocdnn.bench import page, results, suite
-    from oocdnn.bench.peers import PEERS
 
     cases = _cases(device, quick=quick, **which)
-    if unknown := set(peers) - {*PEERS, "none"}:
+    if unknown := set(peers) - {*suite.ALL_PEERS, "none"}:
         raise click.UsageError(
-            f"there is no peer {', '.join(unknown)}; there are {', '.join(PEERS)}"
+            f"there is no peer {', '.join(unknown)}; there are {', '.join(suite.ALL_PEERS)}"
         )
-    wanted = tuple(peer for peer in peers if peer != "none") if peers else tuple(PEERS)
+    wanted = tuple(peer for peer in peers if peer != "none") if peers else None
     patience = suite.QUICK if quick else suite.PATIENT
     made = _made(device, budget, placement, peers=wanted, patience=patience)
     made.about["command"] = shlex.join(["oocdnn", *sys.argv[1:]])
-    made.about["rates"] = suite.rates(made.device)
+    made.about["rates"] = suite.rates(made.device, cases[0].problem)
     for name, rate in made.about["rates"].items():
         click.echo(f"{name}: {rate / 1e9:.1f} G/s")
     rows = _measured(made, cases)
     if out is not None:
         results.write(out, made.about, rows)
-        (out / "index.html").write_text(page.page(rows, made.about), encoding="utf-8")
+        drawn = page.page(rows, made.about, suite.timeline(rows))
+        (out / "index.html").write_text(drawn, encoding="utf-8")
         click.echo(f"written to {out}: {results.FILE} {results.ABOUT} index.html")
     _fail_where_wrong(rows)
 
@@ -236,12 +247,12 @@ def check(device: str | None, budget: str | None, placement: str, **which: Any) 
 @plain_errors
 def list_problems(**which: Any) -> None:
     """Print the sets, or the problems of those that are named."""
-    from oocdnn.bench.sets import SETS
+    from oocdnn.bench.cases import SETS
 
     if not which["sets"] and not which["problem"]:
-        table = _table("sets", ("set", "what", "layers", "directions"), 2)
+        table = _table("sets", ("set", "what", "problems", "directions"), 2)
         for one in SETS.values():
-            table.add_row(one.name, one.about, str(len(one.layers)), " ".join(one.directions))
+            table.add_row(one.name, one.about, str(one.count), " ".join(one.directions))
         console().print(table)
         return
     for case in _cases(None, **which):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Iterator
+import re
+import shlex
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 import oocdnn
-from oocdnn.bench import measure, peers, results, suite
+from oocdnn.bench import cases, measure, network, peers, results, suite, task
+from oocdnn.bench.cases import Case
 from oocdnn.bench.cpu import Call
 from oocdnn.bench.layers import layer
-from oocdnn.bench.measure import Case, Patience, Task
+from oocdnn.bench.measure import Patience
 from oocdnn.bench.results import Row
+from oocdnn.bench.sets import Set
 from oocdnn.bench.suite import Bench, Settings
+from oocdnn.bench.task import Convolution, Task
 from oocdnn.cli import main
 
 # However long a call takes beside others, as many are timed.
@@ -72,22 +77,23 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @contextmanager
-def one_element_off(task: Task, device: str) -> Iterator[Callable[[], object]]:
-    with peers.whole(task, device) as call:
-        yield call
-    task.out[task._places[7]] += 1
+def one_element_off(task: Task, device: str) -> Iterator[peers.Ready]:
+    with peers.whole(task, device) as ready:
+        yield ready
+    (compared,) = task._compared
+    task.outs[compared.name][compared.places[7]] += 1
 
 
 def test_one_wrong_element_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(peers.PEERS, "off", one_element_off)
+    monkeypatch.setitem(suite.CONVOLUTION_PEERS, "off", one_element_off)
     ours, off = rows_of(FORWARD, peers=("off",))
     assert ours["check"] == "pass"
     assert off["check"].startswith("fail: 1 of 2000 compared elements differ, the first at (")
 
 
 def test_sums_that_may_be_rounded_are_mistrusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(peers.PEERS, "off", one_element_off)
-    monkeypatch.setattr(measure, "EXACT_ELSEWHERE", 100)
+    monkeypatch.setitem(suite.CONVOLUTION_PEERS, "off", one_element_off)
+    monkeypatch.setattr(task, "EXACT_ELSEWHERE", 100)
     ours, off = rows_of(FORWARD, peers=("off",))
     assert ours["check"] == "pass"
     assert off["check"].startswith("mistrusted: sums of up to 144 may be rounded, and 1 of ")
@@ -96,8 +102,10 @@ def test_sums_that_may_be_rounded_are_mistrusted(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (FORWARD + " +bias +relu", "only plain convolutions"),
-        ("conv2d:bwd_data x2x8x9x9 w8x8x3x3 pad1 +dw f32", "only plain convolutions"),
+        (FORWARD + " +bias +tanh", "only bias, relu and pools"),
+        (FORWARD + " +scale", "only bias, relu and pools"),
+        (FORWARD + " +avgpool2", "only maxima of windows that touch"),
+        (FORWARD + " +maxpool3 poolstr2", "only maxima of windows that touch"),
         ("conv2d:bwd_bias y2x8x9x9 f32", "bwd_bias is not compared here"),
         ("conv2d:fwd x64x4096x8192x8192 w1x4096x1x1 f32", " of host memory, "),
     ],
@@ -146,8 +154,9 @@ def test_intervals_hold_the_median_as_often_as_they_say() -> None:
 
 def test_a_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = (layer("a", (64, 8, 12, 12), 8, 3, padding=1), layer("b", (2, 8, 12, 12), 8, 1))
-    monkeypatch.setitem(suite.SETS, "tiny", suite.Set("tiny", "two", tiny, ("fwd", "bwd_filter")))
-    monkeypatch.setattr(suite, "QUICK_FLOPS", 4 * tiny[0].flops / 64)
+    made = cases.Layers(Set("tiny", "two", tiny, ("fwd", "bwd_filter")))
+    monkeypatch.setitem(cases.SETS, "tiny", made)
+    monkeypatch.setattr(cases, "QUICK_FLOPS", 4 * tiny[0].flops / 64)
     done = invoke(
         "--set", "tiny", "--device", "cpu", "--quick", "--peer", "whole", "--out", str(tmp_path)
     )
@@ -156,7 +165,8 @@ def test_a_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.Monke
     rows = results.read(tmp_path)
     assert [row["layer"] for row in rows] == ["a"] * 4 + ["b"] * 4
     assert rows[0]["problem"].startswith("conv2d:fwd x4x8x12x12 ")
-    assert "conv2d:bwd_filter x2x8x12x12 w8x8x1x1" in (tmp_path / "index.html").read_text("utf-8")
+    page = (tmp_path / "index.html").read_text("utf-8")
+    assert "conv2d:bwd_filter x2x8x12x12 w8x8x1x1" in page
     about = json.loads((tmp_path / "about.json").read_text(encoding="utf-8"))
     assert about["rates"]["arithmetic"] > 1e6
     again = invoke(*rows[0]["command"].split('"')[1:2], "--device", "cpu", "--peer", "none")
@@ -180,6 +190,16 @@ def test_problems_are_chosen_by_set_direction_and_text() -> None:
     batch = invoke("list", "--set", "resnet18", "--batch", "1", "--words", "bf16 nhwc").output
     assert batch.splitlines()[0] == "conv2d:fwd x1x3x224x224 w64x3x7x7 pad3 str2 bf16 nhwc"
     assert len(batch.splitlines()) == 33
+    fused = invoke("list", "--set", "fused", "--quick", "--only", "conv1_").output
+    assert fused.splitlines() == [
+        "conv2d:fwd x57x3x224x224 w64x3x3x3 pad1 f32 +bias +relu +saved",
+        "conv2d:bwd_filter x57x3x224x224 w64x3x3x3 pad1 f32 +clipped +db",
+        "conv2d:fwd x2x64x224x224 w64x64x3x3 pad1 f32 +bias +relu +maxpool2 +saved",
+        "conv2d:bwd_data x2x64x224x224 w64x64x3x3 pad1 f32 +maxpool2 +clipped +dw +db",
+    ]
+    networks = invoke("list", "--set", "network", "--words", "f32/tf32").output.splitlines()
+    assert networks[0] == "vgg16:train x64x3x224x224 f32/tf32"
+    assert len(networks) == 5
 
 
 @pytest.mark.parametrize(
@@ -190,6 +210,7 @@ def test_problems_are_chosen_by_set_direction_and_text() -> None:
         (("--set", "vgg16", "--only", "x99"), "no problem contains x99"),
         (("--peer", "nobody", FORWARD), "there is no peer nobody; there are whole, torch"),
         (("check", "conv2d:fwd nonsense"), "nonsense"),
+        (("list", "--set", "network", "--words", "bf16"), "write vgg16:train"),
     ],
 )
 def test_what_is_not_there_is_named(arguments: tuple[str, ...], text: str) -> None:
@@ -199,7 +220,7 @@ def test_what_is_not_there_is_named(arguments: tuple[str, ...], text: str) -> No
     assert isinstance(done.exception, SystemExit)  # and no other
 
 
-def row(seconds: float | None, noise: float = 0.01, **more: Any) -> Row:
+def row(seconds: float | None, noise: float | None = 0.01, **more: Any) -> Row:
     made = rows_template()
     made.update({"seconds": seconds, "noise": noise, **more})  # type: ignore[typeddict-item]
     return made
@@ -207,13 +228,15 @@ def row(seconds: float | None, noise: float = 0.01, **more: Any) -> Row:
 
 def rows_template() -> Row:
     made = Bench(Settings("cpu"))
-    return made._row(Case("s", "l", FORWARD, 1, 1), 1 << 20)
+    return made._row(Case("s", "l", FORWARD, 1, 1), Convolution(FORWARD), 1 << 20)
 
 
 def test_compare_says_what_changed(tmp_path: Path) -> None:
     about = Bench(Settings("cpu")).about
     before = [row(1.0), row(1.0, who="whole"), row(1.0, who="torch"), row(1.0, problem="p")]
+    before.append(row(1.0, None, problem="once"))
     after = [row(0.9), row(1.1, who="whole"), row(1.005, who="torch"), row(None, problem="q")]
+    after.append(row(0.5, problem="once"))
     results.write(tmp_path / "a", about, before)
     results.write(tmp_path / "b", about, after)
     printed = invoke("compare", str(tmp_path / "a"), str(tmp_path / "b")).output
@@ -222,9 +245,12 @@ def test_compare_says_what_changed(tmp_path: Path) -> None:
         ("whole", "slower", "1.100"),
         ("torch", "same", "1.005"),
     ):
-        (line,) = (line for line in printed.splitlines() if f" {who} " in line)
+        lines = (line for line in printed.splitlines() if "conv2d" in line)
+        (line,) = (line for line in lines if f" {who} " in line)
         assert outcome in line
         assert ratio in line
+    (line,) = (line for line in printed.splitlines() if " once " in line)
+    assert "same" in line  # of one call nothing is known
     assert f"only in {tmp_path / 'a'}: 1 results" in printed
     assert f"only in {tmp_path / 'b'}: 1 results" in printed
 
@@ -240,9 +266,45 @@ def test_files_without_results_are_refused(tmp_path: Path) -> None:
 
 def test_the_reference_speaks_of_every_field_set_and_peer() -> None:
     text = (Path(__file__).parents[2] / "docs" / "reference" / "bench.md").read_text("utf-8")
-    for name in (*Row.__annotations__, *suite.SETS, *peers.PEERS):
+    for name in (*Row.__annotations__, *cases.SETS, *suite.ALL_PEERS):
         assert f"`{name}`" in text, name
 
 
 def test_the_library_named_in_a_row_is_this_one() -> None:
     assert Bench(Settings("cpu")).about["versions"]["oocdnn"] == oocdnn.__version__
+
+
+def test_the_references_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, the sets with layers that take no time."""
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "bench.md").read_text("utf-8")
+    (block,) = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    tiny = (layer("a", (4, 8, 12, 12), 8, 3, padding=1), layer("b", (2, 8, 12, 12), 8, 1))
+    for name in ("vgg16", "resnet50", "large"):
+        monkeypatch.setitem(cases.SETS, name, cases.Layers(Set(name, "two", tiny, ("fwd",))))
+    monkeypatch.setattr(network, "VGG16", ((4, True), (8, True)))
+    monkeypatch.setattr(network, "BATCHES", (1,))
+    monkeypatch.setattr(network, "SIZE", 32)
+    monkeypatch.setattr(suite, "PATIENT", suite.QUICK)
+    monkeypatch.setenv("OOCDNN_DEVICE", "cpu")
+    monkeypatch.chdir(tmp_path)
+    for line in block.splitlines():
+        command = shlex.split(line)
+        assert command[:2] == ["oocdnn", "bench"]
+        if "compare" in command:
+            (tmp_path / "bench-out").rename(tmp_path / "bench-before")
+            done = invoke(*shlex.split(block.splitlines()[0])[2:])
+            assert done.exit_code == 0, done.output
+        done = invoke(*command[2:])
+        assert done.exit_code == 0, f"{line}: {done.output}"
+
+
+def test_a_call_of_several_tiles_is_recorded_engine_by_engine() -> None:
+    rows = rows_of(FORWARD, budget="64KiB", peers=())
+    found = suite.timeline(rows)
+    assert found is not None
+    assert found["problem"] == FORWARD
+    spans = found["spans"]
+    assert list(spans) == ["fetch", "compute", "drain"]
+    assert len(spans["drain"]) == rows[0]["tiles"] == len(spans["compute"])
+    assert min(begin for begin, _ in spans["fetch"]) == 0.0
+    assert suite.timeline([row(1.0, who="whole")]) is None

@@ -12,6 +12,8 @@ from oocdnn.bench import figures
 from oocdnn.bench.figures import LONGEST, PALETTE
 from oocdnn.bench.page import page
 from oocdnn.bench.results import About, Row
+from oocdnn.bench.summary import summaries
+from oocdnn.bench.timeline import Timeline
 
 PROBLEM = "conv2d:fwd x8x64x224x224 w64x64x3x3 pad1 f32"
 ABOUT = About(
@@ -151,7 +153,7 @@ def test_every_row_is_in_the_table_with_its_command() -> None:
         row(problem="conv3d:fwd x1x1x9x9x9 w1x1x3x3x3 f32", budget=1 << 20, machine="another"),
         skipped("zero copy"),
     ]
-    (table,) = tree(rows).iter("table")
+    *_, table = tree(rows).iter("table")
     for one in rows:
         for field in ("problem", "check", "command", "machine", "commit", "who"):
             assert one[field] in words(table)  # type: ignore[literal-required]
@@ -313,3 +315,73 @@ def test_the_axis_has_a_line_at_1(end: float) -> None:
     assert 1.0 in ticks
     assert 3 <= len(ticks) <= 8
     assert max(ticks) <= end
+
+
+def network(batch: int, who: str = "oocdnn", seconds: float | None = 0.1, **others: Any) -> Row:
+    problem = f"vgg16:train x{batch}x3x224x224 f32"
+    return row(who, seconds, problem=problem, layer=f"vgg16 n{batch}", set="network", **others)
+
+
+def test_a_networks_time_for_an_image_is_drawn_by_batch() -> None:
+    """Discs at each batch of each peer that is right, joined by lines, and the floor's line."""
+    rows = [network(64, seconds=0.64), network(128, seconds=1.28), network(128, "torch", 0.9)]
+    rows.append(network(64, "checkpoint", check="fail: it differs"))
+    root = tree(rows)
+    (drawing,) = (
+        one for one in drawings(root, "roofline") if one.get("aria-label", "")[:7] == "seconds"
+    )
+    tips = [words(one) for one in drawing.iter("circle")]
+    assert tips == [
+        "oocdnn, batch 64: 10.0 ms for an image",
+        "oocdnn, batch 128: 10.0 ms for an image",
+        "torch, batch 128: 7.03 ms for an image",
+    ]
+    lines = [one.get("class") for one in drawing.iter("line")]
+    assert lines.count("path c0") == 1
+    assert lines.count("floor") == 1
+    heights = {circle.get("cy") for circle in drawing.iter("circle")}
+    assert len(heights) == 2  # the same time for an image is the same height
+
+
+def test_one_batch_alone_and_none_that_counts_can_be_drawn() -> None:
+    assert "batch 1: 100 ms for an image" in words(tree([network(1)]))
+    assert "No result has a place here." in words(tree([network(1, check="fail: it differs")]))
+
+
+def test_time_over_torchs_is_in_the_table() -> None:
+    root = tree([row(seconds=0.037), row("torch", 0.010)])
+    assert "over torch" in words(root)
+    assert [words(cell) for cell in root.iter("td")].count(
+        "3.700"
+    ) == 2  # the floor too takes 10 ms
+
+
+def test_a_set_is_summed_up_over_what_is_right() -> None:
+    rows = [row(seconds=0.01 * i, layer=f"l{i}", times=i) for i in (1, 2, 3, 4)]
+    rows += [row(seconds=9.0, check="fail: it differs"), row("torch", 0.02)]
+    (one,) = summaries(rows)
+    assert (one.set, one.who, one.count) == ("layers", "oocdnn", 4)
+    assert (one.median, one.ninth, one.worst) == pytest.approx((2.5, 4.0, 4.0))
+    assert one.total == pytest.approx((1 + 4 + 9 + 16) / (1 + 2 + 3 + 4))
+    assert "In short" in words(tree(rows))
+    assert "In short" not in words(tree(rows[-1:]))
+
+
+def test_one_call_is_drawn_where_it_was_recorded() -> None:
+    spans = {"fetch": [(0.0, 0.1), (0.1, 0.1)], "compute": [(0.1, 0.3)], "drain": [(0.4, 0.1)]}
+    _, _, document = page(
+        [row()], ABOUT, Timeline(problem=PROBLEM, budget=1 << 20, spans=spans)
+    ).partition("\n")
+    root = ElementTree.fromstring(document)
+    (drawing,) = (
+        one for one in root.iter("svg") if one.get("aria-label") == "when each engine worked"
+    )
+    bars_ = [(one.get("x"), one.get("width")) for one in drawing.iter("rect")]
+    assert bars_ == [
+        ("0.000%", "20.000%"),
+        ("20.000%", "20.000%"),
+        ("20.000%", "60.000%"),
+        ("80.000%", "20.000%"),
+    ]
+    assert "One call" in words(root)
+    assert "One call" not in words(tree([row()]))

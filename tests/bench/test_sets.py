@@ -5,6 +5,7 @@ import math
 import pytest
 from geometry import doors
 
+from oocdnn.bench.cases import smaller
 from oocdnn.bench.layers import DIRECTIONS, ROLES, Direction
 from oocdnn.bench.sets import SETS, Set
 
@@ -133,3 +134,15 @@ def test_problem_strings_are_the_library_s(one: Set, direction: Direction) -> No
         assert doors.text_of(problem) == text
         n, groups, k, *outputs = doors.dims_of(problem, doors.Y)
         assert (n, groups * k, *outputs[-case.rank :]) == case.shape("y")
+
+
+@EVERY_SET
+def test_quick_layers_take_a_moment(one: Set) -> None:
+    for case in one.layers:
+        quick = smaller(case, 1e10)
+        assert quick.flops <= max(1e10, 4e8 * math.prod(quick.taps)), case.name
+        assert quick.n <= case.n
+        assert all(have <= whole for have, whole in zip(quick.extents, case.extents, strict=True))
+        assert min(quick.outputs) >= 1
+        if case.flops <= 1e10:
+            assert quick == case

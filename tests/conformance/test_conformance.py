@@ -1,7 +1,7 @@
 """Every device keeps the contract of `Device`, and every engine what it claims of itself."""
 
 import pytest
-from conformance import doors
+from conformance import doors, matrix
 from conformance.devices import DEPENDS, DEVICES, EXPECTED_FAILURES, UNSUPPORTED, runs
 
 PAIRS = [(device, case) for device in DEVICES for case in doors.cases() if runs(device, case)]
@@ -29,3 +29,11 @@ def test_lists_name_devices_and_cases_that_exist() -> None:
         for entries in listed.values():
             assert entries.keys() <= doors.cases().keys()
             assert all(entries.values()), "an entry without a reason"
+
+
+def test_the_support_matrix_is_of_these_lists() -> None:
+    _, _, listed = matrix.PAGE.read_text(encoding="utf-8").partition(matrix.BEGIN)
+    assert listed.strip() == matrix.table().strip(), "run python -m conformance.matrix"
+    assert set(matrix.ROWS.values()) <= doors.cases().keys()
+    assert matrix.ENGINES.keys() <= set(DEVICES)
+    assert all(runs(engine, case) for engine in matrix.ENGINES for case in matrix.ROWS.values())

@@ -1,5 +1,6 @@
 """oocdnn dropin, oocdnn run, and what the README and the reference say of them."""
 
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -31,6 +32,39 @@ def test_the_readmes_block_builds_and_runs_a_program(tmp_path):
     shutil.copy(CLIENTS / "legacy.c", tmp_path)
     done = shell(block, tmp_path)
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
+
+
+TRAINING = """
+import os, torch
+model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 3))
+x, step, losses = torch.rand(2, 3, 16, 16), torch.optim.SGD(model.parameters(), lr=0.1), []
+for _ in range(3):
+    step.zero_grad()
+    losses.append(model(x).square().mean())
+    losses[-1].backward()
+    step.step()
+assert losses[-1] < losses[0]
+print(os.environ["OOCDNN_BUDGET"], os.environ["LD_PRELOAD"])
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_the_readmes_block_runs_a_pytorch_program_as_it_is(tmp_path):
+    """On a GPU its convolutions are the drop-in's, see tests/gpu; here it must not notice."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```sh\n(oocdnn run --budget.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / "train.py").write_text(TRAINING)
+    done = shell(block.replace("-- python", f"-- {sys.executable}"), tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"2GiB {cudnn.dropin_path()}\n"), done.stderr
+
+
+@pytest.mark.parametrize("page", ["docs/guide.md", "docs/reference/dropin.md"])
+def test_the_pages_line_runs_a_program(page, tmp_path):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    (line,) = re.findall(r"^oocdnn run (?!--limit).*", text, re.MULTILINE)
+    (tmp_path / "train.py").write_text("import os; print(os.environ['LD_PRELOAD'])")
+    done = shell(line.replace(" python ", f" {sys.executable} ", 1), tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"{cudnn.dropin_path()}\n"), done.stderr
 
 
 def test_dropin_prints_what_can_be_preloaded(tmp_path):

@@ -53,6 +53,21 @@ figures() {
   step "$1" python3 -m "$2" "${@:3}" ${OUT:+--out "$OUT/$1.json"}
 }
 
+# `benched NAME OPTION...`: `oocdnn bench` with arrays in pinned memory, whose results are a folder.
+benched() {
+  step "bench-$1" python3 -m oocdnn bench --device cuda --placement pinned "${@:2}" \
+    ${OUT:+--out "$OUT/bench-$1"}
+}
+
+# Every set, few images of each.
+check_sets() {
+  local one failed=0
+  for one in vgg16 resnet18 resnet50 alexnet deepbench deepbench-inference poster fused network; do
+    python3 -m oocdnn bench check --device cuda --placement pinned --quick --set $one || failed=1
+  done
+  return $failed
+}
+
 # Our own kernels only: cuDNN's are not ours to check, and many.
 sanitizer() {
   smoke "--cases 40 --device cuda:0:direct" timeout 120 compute-sanitizer --tool "$1" \
@@ -90,6 +105,15 @@ figures samples oocdnn.bench.gpu_samples
 figures peers oocdnn.bench.gpu_peers
 figures workspace oocdnn.bench.gpu_workspace
 figures shares oocdnn.bench.gpu_shares
+step bench-check check_sets
+benched vgg16 --set vgg16 --words f32/tf32
+benched fused --set fused --words f32/tf32
+benched poster --set poster --budget 4GiB
+benched poster-tf32 --set poster --budget 4GiB --words f32/tf32
+benched network --set network --budget 14GiB
+benched network-tf32 --set network --budget 14GiB --words f32/tf32
+benched large --set large --words bf16 --budget 4GiB --peer torch
+benched deepbench --set deepbench --words f32/tf32 --peer torch
 figures validate oocdnn.perfmodel validate --device cuda:0
 
 if ((${#failed[@]})); then

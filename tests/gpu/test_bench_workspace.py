@@ -16,11 +16,11 @@ from gpu.suite import FAKE_CUDNN, FAKE_DRIVER, run_suite
 
 import oocdnn
 from oocdnn.bench import gpu_divided, gpu_shares, gpu_workspace
+from oocdnn.bench.cases import Case
 from oocdnn.bench.gpu_clock import Stopwatch
 from oocdnn.bench.gpu_divided import Bench, Side, kernels
 from oocdnn.bench.gpu_memory import DeviceArray, Gpu
 from oocdnn.bench.gpu_workspace import Comparison
-from oocdnn.bench.measure import Case
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from python import messages
 
 import oocdnn
 from oocdnn import _cdefs, _native
@@ -98,27 +99,56 @@ def test_blocks_of_the_readme_are_short():
             assert len(block.splitlines()) <= 6, block
 
 
-def test_c_block_runs(tmp_path):
+def run_c(text: str, folder: Path) -> None:
+    """Compiles a program with warnings as errors, and runs it."""
     if shutil.which("gcc") is None:
         pytest.skip("gcc is not installed")
-    (block,) = blocks(README, "c")
-    source, program = tmp_path / "main.c", tmp_path / "main"
-    source.write_text(C_PROGRAM.replace("BLOCK", block))
+    source, program = folder / "main.c", folder / "main"
+    source.write_text(text)
     library = _native.library_path().resolve()
     header = ROOT / "native" / "capi"
     command = ["gcc", "-std=c11", "-Wall", "-Werror", "-I", header, "-o", program, source]
     subprocess.run([*command, library, f"-Wl,-rpath,{library.parent}"], check=True)
     done = subprocess.run([program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_c_block_runs(tmp_path):
+    (block,) = blocks(README, "c")
+    run_c(C_PROGRAM.replace("BLOCK", block), tmp_path)
+
+
+def test_the_guides_c_program_runs(tmp_path):
+    (block,) = blocks(GUIDE, "c")
+    run_c(block, tmp_path)
 
 
 def commands() -> list[str]:
-    lines = "\n".join(blocks(README, "sh")).splitlines()
-    # What starts another program has a test of its own, with the program.
-    return [line for line in lines if line.startswith("oocdnn ") and " run " not in line]
+    pages = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+    lines = [line for page in pages for line in "\n".join(blocks(page, "sh")).splitlines()]
+    return [line for line in lines if line]
 
 
-@pytest.mark.parametrize("command", commands())
+# What is run here, and the tests that run the blocks of the others.
+HERE = ("oocdnn info", "oocdnn plan", "oocdnn trace")
+ELSEWHERE = {
+    "oocdnn run": ("dropin/test_command.py", "spill/test_command.py"),
+    "oocdnn dropin": ("dropin/test_command.py",),
+    "oocdnn bench": ("bench/test_bench.py",),
+    "gcc legacy.c": ("dropin/test_command.py",),
+    "make": (),  # the demo, and this suite; that there are such targets is tested below
+}
+
+
+def test_every_command_of_the_pages_is_run_by_a_test():
+    for line in commands():
+        assert line.startswith((*HERE, *ELSEWHERE)), line
+    for tests in ELSEWHERE.values():
+        for test in tests:
+            assert (ROOT / "tests" / test).exists()
+
+
+@pytest.mark.parametrize("command", [line for line in commands() if line.startswith(HERE)])
 def test_commands_run(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, shlex.split(command, comments=True)[1:])
@@ -142,7 +172,7 @@ def test_the_table_of_what_fits_is_what_the_planner_says():
 
 
 def test_every_link_leads_somewhere():
-    for page in (*SETUP, *REFERENCE.glob("*.md")):
+    for page in (*SETUP, ROOT / "docs" / "how_it_works.md", *REFERENCE.glob("*.md")):
         text = page.read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
@@ -186,6 +216,24 @@ def test_every_error_is_listed_with_its_builtin_and_status():
         if isinstance(error, type)
     }
     assert statuses == {status.name for status in _cdefs.Status} - {"OK"}
+
+
+def test_every_error_text_is_listed():
+    _, _, listed = messages.PAGE.read_text(encoding="utf-8").partition(messages.BEGIN)
+    assert listed.strip() == messages.lists().strip(), "run python -m python.messages in tests"
+    assert sum(map(len, messages.texts().values())) > 200
+
+
+def test_what_troubleshooting_begins_with_is_said_somewhere():
+    """Quoted texts of the table, in their pieces."""
+    sources = [*(ROOT / "native").rglob("*.[ch]pp"), *(ROOT / "oocdnn").rglob("*.py")]
+    said = "".join(path.read_text(encoding="utf-8") for path in sources)
+    said = re.sub(r'"\s*f?"', "", said)  # texts on several lines
+    said = re.sub(r"%\w+|\{[^{}\n]*\}", "…", said)
+    for seen, *_ in rows(messages.PAGE):
+        for text in re.findall(r"`([^`]+)`", seen):
+            for piece in re.split("…", text):
+                assert " ".join(piece.split()) in said, piece
 
 
 def test_every_example_of_a_problem_word_can_be_planned(ctx):

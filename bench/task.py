@@ -1,0 +1,259 @@
+"""A problem with its arrays, for whoever computes it, and true elements of its results.
+
+Elements are small integers, so that sums are exact in every order and the threshold is 0; chosen
+elements are compared with sums of our own (`sampled`, and `passes` where a pool, relu or several
+gradients are in it), whoever made them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import groupby
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+import oocdnn
+from oocdnn._mapped import Array
+from oocdnn._problem import Problem, parse, random_call
+from oocdnn.bench import sampled
+from oocdnn.bench.amounts import flops, groups_of, longest_sum, operand_bytes
+from oocdnn.bench.passes import Pass, is_pass, touching
+from oocdnn.cli.common import bytes_text, free_host_bytes
+from oocdnn.context import Stats
+from oocdnn.plans import Plan
+
+BUDGET_SHARE = 8  # the data divided by this is the budget where none is given
+LEAST_BUDGET = 1 << 20
+EXACT_DOUBLE, EXACT_ELSEWHERE = 2**53, 2**24  # sums up to here are exact; others are as in float32
+SAMPLES = 2000  # elements of a result that are compared
+SAMPLES_OF_DX = 48  # where each of them takes a box of dy
+FILTERS = 4  # whose gradients are compared, where each takes all of dy
+SUMMED = 2e8  # products in all samples
+ROOM = 1.25  # of the operands' bytes that have to be free
+
+
+def _exact_to(problem: Problem) -> int:
+    return EXACT_DOUBLE if np.dtype(problem.dtype) == np.float64 else EXACT_ELSEWHERE
+
+
+def largest_element(problem: Problem) -> int:
+    """Of the integers to fill with: 2, or 1 where sums of these might not be exact."""
+    return 2 if 4 * longest_sum(problem) <= _exact_to(problem) else 1
+
+
+def objection(problem: Problem) -> str | None:
+    """Why a problem is not one for here."""
+    scaled = problem.scale or problem.residual or problem.beta or "alpha" in problem.keywords
+    if scaled or problem.keywords.get("activation", "relu") != "relu":
+        return "only bias, relu and pools are compared here: no other epilogue, no alpha or beta"
+    if problem.direction not in ("fwd", "bwd_data", "bwd_filter"):
+        return f"{problem.direction} is not compared here"
+    if is_pass(problem) and (touching(problem) is None or "mode" in problem.keywords):
+        return "only maxima of windows that touch, and filters that are not mirrored, are compared"
+    need, free = int(ROOM * operand_bytes(problem)), free_host_bytes()
+    if need > free:
+        return f"needs {bytes_text(need)} of host memory, {bytes_text(free)} are free"
+    return None
+
+
+def budget_for(data_bytes: int) -> int:
+    return max(data_bytes // BUDGET_SHARE, LEAST_BUDGET)
+
+
+def pieces_of(problem: Problem, plan: Plan, result: str) -> list[int]:
+    """Into how many pieces the plan cuts each axis of a result."""
+    split = plan.splits
+    space = [split[axis] for axis in ("d", "h", "w")[3 - problem.rank :]]
+    axes = {
+        "y": [split["n"], split["groups"] * split["k"], *space],
+        "dx": [split["n"], split["groups"] * split["c"], *space],
+        "dw": [split["groups"] * split["k"], split["c"], *[1] * problem.rank],
+        "db": [split["groups"] * split["k"]],
+    }
+    return axes[result]
+
+
+def plan_with_room(context: oocdnn.Context, text: str) -> Plan:
+    """The plan; where one pass for several gradients does not fit the budget, and each has taken
+    one of its own, that of one pass with more room. Its floor is the same."""
+    try:
+        return context.plan(text)
+    except oocdnn.OutOfMemory as error:
+        with oocdnn.Context(context.device, 2 * error.least) as roomy:
+            return roomy.plan(text)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """True elements of a result, and where they are."""
+
+    name: str
+    places: list[sampled.Place]
+    true: npt.NDArray[np.float64]
+
+    def differing(self, out: Array) -> tuple[int, str]:
+        """How many are not those of `out`, and a text on the first."""
+        columns = tuple(np.array(column) for column in zip(*self.places, strict=True))
+        seen = out[columns].astype(np.float64)
+        wrong = np.flatnonzero(seen != self.true)
+        if wrong.size == 0:
+            return 0, ""
+        at = int(wrong[0])
+        return int(wrong.size), f"{self.places[at]}: {seen[at]:g}, not {self.true[at]:g}"
+
+
+class Task:
+    """`inputs` are named x, w, b, dy, dz, those of a direction in its order; `outs`, results, y (z
+    where a pool makes it), dx, dw and db."""
+
+    def __init__(self, problem: Problem, context: oocdnn.Context, pinned: bool) -> None:
+        self.problem, self.pinned = problem, pinned
+        random, largest = np.random.default_rng(1), largest_element(self.problem)
+
+        def integers(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+            array: Array = oocdnn.empty(shape, dtype, pinned)
+            array[...] = random.integers(-largest, largest, shape, np.int8, endpoint=True)
+            return array
+
+        with context:
+            self._call = random_call(self.problem, context, integers)
+        self.inputs, self.outs = self._named()
+        self._compared: list[Compared] = []
+
+    def _named(self) -> tuple[dict[str, Array], dict[str, Array]]:
+        values, keywords = self._call.args, self._call.keywords
+        out = keywords["out"]
+        if self._call.func.__name__ == "conv_bias_act_pool_backward":
+            dz, _, x, w = values
+            return {"x": x, "w": w, "dz": dz}, dict(out)
+        names = {"fwd": ("x", "w"), "bwd_data": ("dy", "w"), "bwd_filter": ("x", "dy")}
+        inputs = dict(zip(names[self.problem.direction], values, strict=False))
+        if self.problem.bias:
+            inputs["b"] = keywords["b"]
+        result = {"fwd": "y", "bwd_data": "dx", "bwd_filter": "dw"}[self.problem.direction]
+        return inputs, {result: out}
+
+    def call(
+        self, context: oocdnn.Context, moved: Callable[[Array], object] = lambda array: array
+    ) -> Callable[[], object]:
+        """The problem on a context; `moved` gives what takes the place of an array."""
+        values = [moved(one) if isinstance(one, np.ndarray) else one for one in self._call.args]
+        keywords = dict(self._call.keywords)
+        for name, value in keywords.items():
+            if isinstance(value, np.ndarray):
+                keywords[name] = moved(value)
+        if isinstance(keywords["out"], dict):
+            keywords["out"] = {need: moved(out) for need, out in keywords["out"].items()}
+        return partial(getattr(context, self._call.func.__name__), *values, **keywords)
+
+    def spoil(self) -> None:
+        """Leaves no number in the results."""
+        for out in self.outs.values():
+            out.fill(np.nan)
+
+    @cached_property
+    def _pass(self) -> Pass:
+        problem = self.problem
+        exact = self._most <= EXACT_ELSEWHERE
+        return Pass(
+            problem, self.inputs["x"], self.inputs["w"], self.inputs.get("b"),
+            problem.clips or problem.keywords.get("activation") == "relu",
+            touching(problem) or (), np.float32 if exact else np.float64,
+        )  # fmt: skip
+
+    def stats(self, context: oocdnn.Context) -> Stats:
+        """Of the last call."""
+        return context.stats
+
+    def choose(self, context: oocdnn.Context) -> None:
+        """Sums the elements that results are held to: see `sampled.places`."""
+        plan = plan_with_room(context, self.problem.text)
+        of_pass = is_pass(self.problem)
+        for name, out in self.outs.items():
+            if of_pass and name in ("dw", "db"):
+                continue
+            count = int(max(min(SAMPLES, SUMMED / longest_sum(self.problem)), 16))
+            count = min(count, SAMPLES_OF_DX) if of_pass and name == "dx" else count
+            pieces = pieces_of(self.problem, plan, name)
+            places = sampled.places(out.shape, pieces, count, seed=3)
+            self._compare(name, places, [self._element(name, at) for at in places])
+        if of_pass and self.outs.keys() & {"dw", "db"}:
+            self._compare_filters(pieces_of(self.problem, plan, "db"))
+
+    def _element(self, name: str, place: sampled.Place) -> float:
+        if not is_pass(self.problem):
+            first, second, *_ = self.inputs.values()
+            return sampled.element(self.problem, first, second, place)
+        n, channel, *at = place
+        if name == "dx":
+            return self._pass.dx(self.inputs["dz"], n, channel, at)
+        box = [(position, position + 1) for position in at]
+        return float(self._pass.z(n, range(channel, channel + 1), box).item())
+
+    def _compare(self, name: str, places: list[sampled.Place], sums: Sequence[float]) -> None:
+        with np.errstate(over="ignore"):
+            true = np.array(sums).astype(self.problem.dtype).astype(np.float64)
+        self._compared.append(Compared(name, places, true))
+
+    def _compare_filters(self, pieces: Sequence[int]) -> None:
+        """All of dw and db that some filters have, of either end and beside a seam."""
+        per_group = self.problem.w[0] // groups_of(self.problem)
+        chosen = {k for (k,) in sampled.places(self.problem.w[:1], pieces, FILTERS, seed=3)}
+        sums: dict[str, list[tuple[sampled.Place, float]]] = {"dw": [], "db": []}
+        for _, filters in groupby(sorted(chosen), lambda k: k // per_group):
+            of_group = list(filters)
+            dw, db = self._pass.dw_db(self.inputs["dz"], of_group)
+            for row, k in enumerate(of_group):
+                sums["dw"] += [((k, *at), value) for at, value in np.ndenumerate(dw[row])]
+                sums["db"].append(((k,), float(db[row])))
+        for name in self.outs.keys() & sums.keys():
+            places, values = zip(*sums[name], strict=True)
+            self._compare(name, list(places), values)
+
+    @property
+    def _most(self) -> int:
+        """What a sum may reach."""
+        return longest_sum(self.problem) * largest_element(self.problem) ** 2
+
+    def check(self) -> str:
+        """Whether the results are right."""
+        for compared in self._compared:
+            count, first = compared.differing(self.outs[compared.name])
+            if count == 0:
+                continue
+            of = f" of {compared.name}" if len(self.outs) > 1 else ""
+            text = f"{count} of {len(compared.places)} compared elements{of} differ, the first at "
+            if self._most > _exact_to(self.problem):
+                return f"mistrusted: sums of up to {self._most} may be rounded, and {text}{first}"
+            return f"fail: {text}{first}"
+        return "pass"
+
+
+class Convolution:
+    """What a problem string asks for."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.problem = text, parse(text)
+
+    @property
+    def math(self) -> Literal["fp32", "tf32"]:
+        return "tf32" if self.problem.keywords.get("math") == "tf32" else "fp32"
+
+    @property
+    def flops(self) -> int:
+        return (1 + ("dw" in self.problem.along)) * flops(self.problem)
+
+    @property
+    def data_bytes(self) -> int:
+        return operand_bytes(self.problem)
+
+    def objection(self) -> str | None:
+        return objection(self.problem)
+
+    def task(self, context: oocdnn.Context, pinned: bool) -> Task:
+        return Task(self.problem, context, pinned)
+
+    def floor_seconds(self, context: oocdnn.Context) -> float:
+        return plan_with_room(context, self.text).floor_seconds

@@ -1,0 +1,93 @@
+"""A network's forward and backward pass as a benchmark, on images that take no time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import oocdnn
+from oocdnn.bench import network, suite
+from oocdnn.bench.network import Network, Training
+from oocdnn.bench.network_peers import NETWORK_PEERS
+from oocdnn.bench.results import Row
+
+SMALL = ((4, False), (6, True), (8, False), (8, True))  # in place of VGG16's layers
+TEXT = "vgg16:train x5x3x32x32 f32"
+ONE_CALL = dataclasses.replace(suite.QUICK, least=1, most=1)
+
+
+def rows_of(text: str, **settings: object) -> list[Row]:
+    made = suite.Bench(suite.Settings("cpu", "128KiB", patience=ONE_CALL, **settings))  # type: ignore[arg-type]
+    return list(made.rows(suite.case_of(text)))
+
+
+def test_amounts_of_vgg16() -> None:
+    one = Network(64, 224, "f32/tf32")
+    forward = 2 * 64 * 15_346_630_656
+    first = 2 * 64 * 224**2 * 64 * 27
+    assert one.flops == 3 * forward - first
+    assert one.math == "tf32"
+    assert [layer.size for layer in one.layers] == [224] * 2 + [112] * 2 + [56] * 3 + [28] * 3 + [
+        14
+    ] * 3
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(network, "VGG16", SMALL)
+        yield
+
+
+@pytest.mark.usefixtures("small")
+def test_every_way_to_train_gives_the_true_gradients() -> None:
+    ours, *others = rows_of(TEXT)
+    assert (ours["who"], ours["check"]) == ("oocdnn", "pass")
+    assert ours["peak_device_bytes"] <= ours["budget"] < ours["data_bytes"]
+    assert ours["seconds"]
+    assert ours["floor_seconds"]
+    assert [row["who"] for row in others] == list(NETWORK_PEERS)
+    for row in others:
+        assert row["check"] in ("pass", "skipped: torch is not installed"), row["who"]
+
+
+@pytest.fixture(scope="module")
+def trained(small: None) -> Training:
+    with oocdnn.Context("cpu", "64KiB", profile="none") as context:
+        task = Network(4, 32, "f32").task(context, pinned=False)
+        task.call(context)()
+        task.choose(context)
+    assert task.check() == "pass"
+    return task
+
+
+@pytest.mark.parametrize("name", ["z", "0.weight", "3.bias"])
+def test_a_wrong_element_is_found(trained: Training, name: str) -> None:
+    wrong = np.array(trained.results[name])
+    wrong.flat[5] += 1
+    right, trained.results = trained.results, {**trained.results, name: wrong}
+    assert trained.check().startswith(f"fail: 1 of {wrong.size} elements of {name} differ")
+    trained.results = right
+
+
+def test_gradients_reach_the_first_layer(trained: Training) -> None:
+    """Where all elements died on the way a comparison would say nothing."""
+    for name, result in trained.results.items():
+        assert np.count_nonzero(result) > 0.2 * result.size, name
+    assert trained._most < network.EXACT / 16
+
+
+@pytest.mark.parametrize(
+    "text", ["vgg16:train x5x3x33x33 f32", "vgg16:train x5x3x32x32 bf16", "vgg16:fwd"]
+)
+def test_what_is_no_network_is_refused(text: str) -> None:
+    with pytest.raises(oocdnn.InvalidProblem, match="write vgg16:train"):
+        suite.subject_of(text)
+
+
+def test_a_batch_that_host_memory_does_not_hold_is_skipped() -> None:
+    (row,) = rows_of("vgg16:train x1000000x3x224x224 f32")
+    assert "of host memory" in row["check"]

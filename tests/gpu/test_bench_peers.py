@@ -1,0 +1,53 @@
+"""Who else computes on a GPU and needs no torch, on the fake driver."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from gpu.suite import FAKE_DRIVER, run_suite
+
+from oocdnn.bench import suite
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from driver import FAKE
+
+PROBLEMS = (
+    "conv2d:fwd x4x6x12x11 w5x6x3x3 pad1 f32",
+    "conv2d:bwd_data x4x6x12x11 w5x6x3x3 pad1 f32 nhwc",
+    "conv2d:bwd_filter x4x6x12x11 w5x6x3x3 pad1 f64",
+)
+inside = pytest.mark.skipif(not FAKE, reason="runs in the suite below")
+
+
+@pytest.mark.skipif(FAKE or not FAKE_DRIVER.exists(), reason=f"{FAKE_DRIVER} is not there")
+@pytest.mark.timeout(600)
+def test_peers_on_a_gpu(tmp_path: Path) -> None:
+    run_suite(tmp_path, "gpu/test_bench_peers.py")
+
+
+@inside
+@pytest.mark.parametrize("text", PROBLEMS)
+def test_ours_with_its_arrays_on_the_gpu_gives_the_same(text: str) -> None:
+    patience = suite.Patience(least=1, most=1)
+    settings = suite.Settings("cuda:0", "1MiB", True, ("in-core",), patience)
+    ours, in_core = suite.Bench(settings).rows(suite.case_of(text, "cuda:0"))
+    assert (ours["check"], in_core["check"]) == ("pass", "pass")
+    assert ours["bytes_h2d"] > 0
+    assert in_core["peak_device_bytes"] >= in_core["data_bytes"]
+
+
+@inside
+def test_what_is_not_computed_in_core_says_so() -> None:
+    text = "conv2d:fwd x4x6x12x12 w5x6x3x3 pad1 f32 +relu +maxpool2"
+    settings = suite.Settings("cuda:0", "1MiB", True, ("in-core", "copies"), suite.ONCE)
+    _, in_core, copies = suite.Bench(settings).rows(suite.case_of(text, "cuda:0"))
+    assert in_core["check"] == "skipped: only plain convolutions are computed so here"
+    assert copies["check"] in ("skipped: torch sees no GPU", "skipped: torch is not installed")
+
+
+@inside
+def test_arithmetic_of_a_gpu_is_what_a_call_takes_there() -> None:
+    assert suite.gpu_arithmetic("cuda:0", PROBLEMS[0]) > 1e5
