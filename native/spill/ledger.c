@@ -6,7 +6,9 @@
 
 typedef struct Held {
   size_t bytes, small, peak;
-  size_t others; /* not requested */
+  size_t others;  /* not requested */
+  size_t foreign; /* other processes' */
+  bool seen;
   uint64_t changes;
 } Held;
 
@@ -62,6 +64,23 @@ void ooc_ledger_return(int device, size_t bytes) {
   pthread_mutex_unlock(&lock);
 }
 
+static size_t unseen(void) { return ooc_settings()->limit / 8; }
+
+static bool is_near(const Held* one, size_t bytes) {
+  const size_t room = less(share(one), one->bytes);
+  return bytes > room || kept(one) + unseen() > room - bytes;
+}
+
+bool ooc_ledger_wants_look(int device, size_t bytes, uint64_t* changes) {
+  if (!is_counted(device)) return false;
+  const Held* const one = &held[device];
+  pthread_mutex_lock(&lock);
+  const bool wanted = !one->seen || is_near(one, bytes);
+  *changes = one->changes;
+  pthread_mutex_unlock(&lock);
+  return wanted;
+}
+
 uint64_t ooc_ledger_changes(int device) {
   if (!is_counted(device)) return 0;
   pthread_mutex_lock(&lock);
@@ -70,13 +89,16 @@ uint64_t ooc_ledger_changes(int device) {
   return changes;
 }
 
-void ooc_ledger_see(int device, uint64_t changes, size_t used) {
+void ooc_ledger_see(int device, uint64_t changes, size_t used, size_t own) {
   if (!is_counted(device)) return;
   Held* const one = &held[device];
   pthread_mutex_lock(&lock);
   if (changes == one->changes) {
-    const size_t others = least(less(used, one->bytes), ooc_settings()->limit / 8);
-    one->others = most(one->others, others);
+    const size_t now = less(used, one->bytes + own);
+    const size_t beyond = less(now, unseen());
+    one->foreign = one->seen ? least(one->foreign, beyond) : beyond;
+    one->others = now - one->foreign;
+    one->seen = true;
   }
   pthread_mutex_unlock(&lock);
 }

@@ -18,6 +18,10 @@ SHARE = LIMIT - BUDGET
 SMALL = SHARE // 64
 RESERVE = SHARE // 16
 REFUSED = "2 none"
+MEASURING = 1  # wait for the device before the first block in host memory is written
+BIG = 48 * MIB  # of a share of 56 MiB: one fits, two do not
+FULL = [f"0 m 2 {BIG}"]
+TWICE = [f"0 m 3 {BIG}"] * 2
 
 
 def spill_path() -> Path:
@@ -61,6 +65,9 @@ class Figures:
     registered: int
     registrations: int
     waits: int
+    looks: int
+    host_at_wait: int
+    device_at_free: int
     limit: int
     budget: int
     others: int
