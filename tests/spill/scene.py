@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import shutil
 import subprocess
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -26,6 +28,15 @@ TWICE = [f"0 m 3 {BIG}"] * 2
 
 def spill_path() -> Path:
     return cudnn.dropin_path().parent / "liboocdnn_spill.so"
+
+
+def why_not() -> str | None:
+    """Why the library cannot be tested here; None where it can be, or should."""
+    if platform.machine() != "x86_64":
+        return "the spill library takes x86-64"
+    if "libasan" in os.environ.get("LD_PRELOAD", ""):
+        return "a build with sanitizers has no spill library"
+    return None if shutil.which("gcc") else "gcc is not installed"
 
 
 def build_runtime(folder: Path, version: int) -> Path:
