@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 from dropin.building import ROOT, compiler
-from spill.scene import BIG, CLIENTS, MIB, build_runtime, play, variables
+from spill.scene import CLIENTS, MIB, build_runtime, play, variables
 
 WATCH = ["-std=c11", "-D_GNU_SOURCE", "-fsanitize=thread", "-g", "-O1", f"-I{ROOT / 'native'}"]
 
@@ -53,7 +53,7 @@ def test_threads_do_not_race(watched, place):
 
 def test_captures_and_frees_do_not_race(watched):
     """The list of what is freed during captures."""
-    lines = [f"0 m 2 {BIG}", *[f"0 m 3 {BIG}"] * 2]
-    lines += [f"{1 + i % 2} {what}" for i in range(20) for what in ("b 5", "e 5", f"l 9 {9 * MIB}")]
-    outcome = play(watched, lines, together=True, **without_preload())
+    lines = [f"{i % 2} {what}" for i in range(6) for what in ("b 5", "e 5")]
+    lines += [f"2 l 9 {MIB}", f"3 l 8 {MIB}"]
+    outcome = play(watched, lines, together=True, FAKE_CARD="4096", **without_preload())
     assert not [line for line in outcome.said if "WARNING" in line]
