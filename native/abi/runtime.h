@@ -74,6 +74,7 @@ typedef struct cudaPitchedPtr {
 /* Those that it only calls. */
 #define OOC_RUNTIME_USED(DO)                                                     \
   DO(cudaGetDevice, (int* device))                                               \
+  DO(cudaDeviceGetPCIBusId, (char* text, int length, int device))                \
   DO(cudaSetDevice, (int device))                                                \
   DO(cudaGetLastError, (void))                                                   \
   DO(cudaDeviceSynchronize, (void))                                              \

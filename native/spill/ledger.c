@@ -71,33 +71,40 @@ static bool is_near(const Held* one, size_t bytes) {
   return bytes > room || kept(one) + unseen() > room - bytes;
 }
 
-bool ooc_ledger_wants_look(int device, size_t bytes, uint64_t* changes) {
+bool ooc_ledger_wants_look(int device, size_t bytes) {
   if (!is_counted(device)) return false;
   const Held* const one = &held[device];
   pthread_mutex_lock(&lock);
   const bool wanted = !one->seen || is_near(one, bytes);
-  *changes = one->changes;
   pthread_mutex_unlock(&lock);
   return wanted;
 }
 
-uint64_t ooc_ledger_changes(int device) {
-  if (!is_counted(device)) return 0;
+OocLook ooc_ledger_look(int device) {
+  OocLook look = {.process = SIZE_MAX};
+  if (!is_counted(device)) return look;
   pthread_mutex_lock(&lock);
-  const uint64_t changes = held[device].changes;
+  look.changes = held[device].changes;
+  look.first = !held[device].seen;
   pthread_mutex_unlock(&lock);
-  return changes;
+  return look;
 }
 
-void ooc_ledger_see(int device, uint64_t changes, size_t used, size_t own) {
+/* What other processes have, of what the ledger does not know. */
+static size_t foreign_of(const Held* one, const OocLook* look, size_t unknown) {
+  const size_t beyond = less(unknown, unseen());
+  if (one->seen) return least(one->foreign, beyond);
+  return look->process != SIZE_MAX ? least(less(look->used, look->process), unknown) : beyond;
+}
+
+void ooc_ledger_see(int device, const OocLook* look) {
   if (!is_counted(device)) return;
   Held* const one = &held[device];
   pthread_mutex_lock(&lock);
-  if (changes == one->changes) {
-    const size_t now = less(used, one->bytes + own);
-    const size_t beyond = less(now, unseen());
-    one->foreign = one->seen ? least(one->foreign, beyond) : beyond;
-    one->others = now - one->foreign;
+  if (look->changes == one->changes) {
+    const size_t unknown = less(look->used, one->bytes + look->own);
+    one->foreign = foreign_of(one, look, unknown);
+    one->others = unknown - one->foreign;
     one->seen = true;
   }
   pthread_mutex_unlock(&lock);

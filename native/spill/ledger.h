@@ -30,17 +30,24 @@ bool ooc_ledger_book(int device, size_t bytes);
 void ooc_ledger_return(int device, size_t bytes);
 
 /* Whether the device is to be looked at before such a request, because it never was, or because
- * what others may hold by now could pass the share; and how often the ledger has counted. */
-bool ooc_ledger_wants_look(int device, size_t bytes, uint64_t* changes);
+ * what others may hold by now could pass the share. */
+bool ooc_ledger_wants_look(int device, size_t bytes);
 
-/* How often the ledger has counted. */
-uint64_t ooc_ledger_changes(int device);
+typedef struct OocLook {
+  uint64_t changes; /* how often the ledger had counted */
+  bool first;       /* nothing was seen of the device yet */
+  size_t used;      /* bytes of the device, by whomever */
+  size_t own;       /* of them oocdnn's */
+  size_t process;   /* of them this process's; SIZE_MAX if that is not known */
+} OocLook;
 
-/* That `used` bytes of the device were in use, `own` of them oocdnn's, while `changes` was as it
- * was asked before. What of them is neither nor in the ledger is the others'. At the first look
- * other processes' memory is among it: then what passes an eighth of the limit is taken for theirs,
- * and so it is from then on. */
-void ooc_ledger_see(int device, uint64_t changes, size_t used, size_t own);
+/* Begins a look; `changes` and `first` are filled. */
+OocLook ooc_ledger_look(int device);
+/* Ends it. If the ledger counted meanwhile it tells nothing. What is used and neither oocdnn's nor
+ * in the ledger is the others', less what other processes have. That is known at the first look, or
+ * what passes an eighth of the limit then is taken for it; what comes later is taken for this
+ * process's. */
+void ooc_ledger_see(int device, const OocLook* look);
 
 /* What the program may hold of a device, and in `room` what it still may; SIZE_MAX where nothing is
  * counted. */

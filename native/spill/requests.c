@@ -4,9 +4,9 @@
 
 #include "spill/blocks.h"
 #include "spill/captures.h"
-#include "spill/core.h"
 #include "spill/ledger.h"
 #include "spill/lines.h"
+#include "spill/look.h"
 #include "spill/release.h"
 #include "spill/settings.h"
 #include "spill/slabs.h"
@@ -99,15 +99,9 @@ static void look_at_others(const OocRuntime* real, size_t bytes, int device) {
   size_t free = 0;
   size_t total = 0;
   int current = device;
-  uint64_t changes = 0;
-  if (!ooc_ledger_wants_look(device, bytes, &changes) || ooc_capture_under_way()) return;
+  if (!ooc_ledger_wants_look(device, bytes) || ooc_capture_under_way()) return;
   if (real->cudaGetDevice(&current) != cudaSuccess || current != device) return;
-  const size_t own = ooc_core_bytes(device);
-  if (real->cudaMemGetInfo(&free, &total) != cudaSuccess) {
-    ooc_forget_error(real);
-  } else if (own == ooc_core_bytes(device)) {
-    ooc_ledger_see(device, changes, total - free, own);
-  }
+  if (ooc_look(real, device, &free, &total) != cudaSuccess) ooc_forget_error(real);
 }
 
 /* Streams 1 and 2 are names, of the current device's as 0 is. */

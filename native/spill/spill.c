@@ -7,9 +7,9 @@
 
 #include "spill/blocks.h"
 #include "spill/captures.h"
-#include "spill/core.h"
 #include "spill/ledger.h"
 #include "spill/lines.h"
+#include "spill/look.h"
 #include "spill/release.h"
 #include "spill/requests.h"
 #include "spill/settings.h"
@@ -132,11 +132,8 @@ static cudaError_t serve_cudaMemGetInfo(const OocRuntime* real, size_t* free, si
   int device = 0;
   const cudaError_t unknown = real->cudaGetDevice(&device);
   if (unknown != cudaSuccess) return unknown;
-  const uint64_t changes = ooc_ledger_changes(device);
-  const size_t own = ooc_core_bytes(device);
-  const cudaError_t status = real->cudaMemGetInfo(free, total);
+  const cudaError_t status = ooc_look(real, device, free, total);
   if (status != cudaSuccess) return status;
-  if (own == ooc_core_bytes(device)) ooc_ledger_see(device, changes, *total - *free, own);
   size_t room = 0;
   const size_t share = ooc_ledger_share(device, &room);
   if (*free > room) *free = room;

@@ -180,6 +180,40 @@ def test_other_processes_memory_is_not_the_programs(client):
     assert play(client, lines, **variables()).figures.others == LIMIT // 8 + 3 * MIB
 
 
+NVML = """
+#include <string.h>
+#include <unistd.h>
+typedef struct { unsigned pid; unsigned long long bytes; unsigned instances[2]; } Process;
+static int initialized;
+int nvmlInit_v2(void) { return ++initialized, 0; }
+int nvmlShutdown(void) { return --initialized, 0; }
+int nvmlDeviceGetHandleByPciBusId_v2(const char* bus, void** device) {
+  return *device = (void*)bus, initialized == 1 && strcmp(bus, "0000:0a:00.0") == 0 ? 0 : 2;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Process* all) {
+  (void)device;
+  if (*count < 2 || initialized != 1) return 7;
+  all[0] = (Process){1, 85 << 20, {0, 0}};
+  all[1] = (Process){PID, 15 << 20, {0, 0}};
+  return *count = 2, 0;
+}
+"""
+
+
+@pytest.mark.parametrize(("pid", "others"), [("(unsigned)getpid()", 15 * MIB), ("2", LIMIT // 8)])
+def test_what_is_this_processs_is_asked_where_it_is_known(client, tmp_path, pid, others):
+    """A context may take more than an eighth of the limit."""
+    source, library = tmp_path / "nvml.c", tmp_path / "libnvidia-ml.so.1"
+    source.write_text(NVML)
+    flags = ["-D_GNU_SOURCE", "-shared", "-fPIC", f"-DPID={pid}"]
+    compiler([*flags, "-o", str(library), str(source), f"-Wl,-soname,{library.name}"])
+    environment = variables() | {"LD_LIBRARY_PATH": str(tmp_path)}
+    outcome = play(client, ["0 c 100", "0 m 2 4096"], **environment)
+    assert outcome.figures.others == others
+    later = play(client, ["0 c 100", "0 m 2 4096", "0 c 102", "0 i 0"], **environment)
+    assert later.figures.others == others + 2 * MIB
+
+
 def test_the_card_is_looked_at_once_while_there_is_room(client):
     lines = [f"0 m {slot} {2 * MIB}" for slot in range(10, 26)]
     assert play(client, lines, **variables()).figures.looks == 1

@@ -1,5 +1,5 @@
-// What this process holds of each GPU's memory for oocdnn; oocdnn_device_bytes of abi/spill.h says it
-// to the spill library, which keeps a limit.
+// What this process holds of each GPU's memory for oocdnn; oocdnn_device_bytes of abi/spill.h says
+// it to the spill library, which keeps a limit.
 #pragma once
 
 #include <cstdint>

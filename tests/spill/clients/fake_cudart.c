@@ -5,6 +5,7 @@
  * allocating in a thread whose mode is not relaxed. Stream 101 is of card 1. */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -208,6 +209,10 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* pointer) {
 }
 
 cudaError_t cudaGetDevice(int* device) { return *device = current, cudaSuccess; }
+cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
+  snprintf(text, (size_t)length, "0000:%02x:00.0", 10 + device);
+  return cudaSuccess;
+}
 cudaError_t cudaSetDevice(int device) { return current = device, cudaSuccess; }
 
 /* The next `count` waits fail. */
