@@ -53,7 +53,7 @@ def build_runtime(folder: Path, version: int) -> Path:
 def build_client(folder: Path, version: int) -> Path:
     program = folder / f"requests_{version}"
     library = build_runtime(folder, version)
-    compiler(["-D_GNU_SOURCE", f"-I{ROOT / 'native'}", "-o", str(program),
+    compiler(["-D_GNU_SOURCE", "-O2", f"-I{ROOT / 'native'}", "-o", str(program),
               str(CLIENTS / "requests.c"), str(library), f"-Wl,-rpath,{folder}", "-pthread",
               "-ldl"])  # fmt: skip
     return program
