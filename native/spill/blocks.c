@@ -47,14 +47,33 @@ bool ooc_blocks_add(OocBlock block) {
   return added;
 }
 
+static void erase(size_t place) {
+  --count;
+  memmove(blocks + place, blocks + place + 1, (count - place) * sizeof *blocks);
+}
+
 bool ooc_blocks_take(const void* at, OocBlock* block) {
   pthread_mutex_lock(&lock);
   const size_t place = up_to(at);
   const bool found = place > 0 && blocks[place - 1].at == (const char*)at;
   if (found) {
     *block = blocks[place - 1];
-    memmove(blocks + place - 1, blocks + place, (count - place) * sizeof *blocks);
-    --count;
+    erase(place - 1);
+  }
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
+bool ooc_blocks_take_any(int device, bool on_host, OocBlock* block) {
+  pthread_mutex_lock(&lock);
+  size_t place = 0;
+  while (place < count && (blocks[place].device != device || blocks[place].on_host != on_host)) {
+    ++place;
+  }
+  const bool found = place < count;
+  if (found) {
+    *block = blocks[place];
+    erase(place);
   }
   pthread_mutex_unlock(&lock);
   return found;

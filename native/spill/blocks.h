@@ -7,7 +7,7 @@
 typedef struct OocBlock {
   char* at;
   size_t bytes;
-  int device;   /* the current one when it was asked for */
+  int device;   /* that it was asked for */
   bool on_host; /* lies in a slab */
 } OocBlock;
 
@@ -15,5 +15,7 @@ typedef struct OocBlock {
 bool ooc_blocks_add(OocBlock block);
 /* Forgets the block that begins there; false where there is none. */
 bool ooc_blocks_take(const void* at, OocBlock* block);
+/* Forgets a block of the device, in host memory or not, whichever; false where there is none. */
+bool ooc_blocks_take_any(int device, bool on_host, OocBlock* block);
 /* The block that an address lies in; false where there is none. */
 bool ooc_blocks_find(const void* address, OocBlock* block);

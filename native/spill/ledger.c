@@ -6,7 +6,9 @@
 
 typedef struct Held {
   size_t bytes, small, peak;
-  size_t others; /* not requested */
+  size_t others;  /* not requested */
+  size_t foreign; /* other processes' */
+  bool seen;
   uint64_t changes;
 } Held;
 
@@ -62,21 +64,48 @@ void ooc_ledger_return(int device, size_t bytes) {
   pthread_mutex_unlock(&lock);
 }
 
-uint64_t ooc_ledger_changes(int device) {
-  if (!is_counted(device)) return 0;
-  pthread_mutex_lock(&lock);
-  const uint64_t changes = held[device].changes;
-  pthread_mutex_unlock(&lock);
-  return changes;
+static size_t unseen(void) { return ooc_settings()->limit / 8; }
+
+static bool is_near(const Held* one, size_t bytes) {
+  const size_t room = less(share(one), one->bytes);
+  return bytes > room || kept(one) + unseen() > room - bytes;
 }
 
-void ooc_ledger_see(int device, uint64_t changes, size_t used) {
+bool ooc_ledger_wants_look(int device, size_t bytes) {
+  if (!is_counted(device)) return false;
+  const Held* const one = &held[device];
+  pthread_mutex_lock(&lock);
+  const bool wanted = !one->seen || is_near(one, bytes);
+  pthread_mutex_unlock(&lock);
+  return wanted;
+}
+
+OocLook ooc_ledger_look(int device) {
+  OocLook look = {.process = SIZE_MAX};
+  if (!is_counted(device)) return look;
+  pthread_mutex_lock(&lock);
+  look.changes = held[device].changes;
+  look.first = !held[device].seen;
+  pthread_mutex_unlock(&lock);
+  return look;
+}
+
+/* What other processes have, of what the ledger does not know. */
+static size_t foreign_of(const Held* one, const OocLook* look, size_t unknown) {
+  const size_t beyond = less(unknown, unseen());
+  if (one->seen) return least(one->foreign, beyond);
+  return look->process != SIZE_MAX ? least(less(look->used, look->process), unknown) : beyond;
+}
+
+void ooc_ledger_see(int device, const OocLook* look) {
   if (!is_counted(device)) return;
   Held* const one = &held[device];
   pthread_mutex_lock(&lock);
-  if (changes == one->changes) {
-    const size_t others = least(less(used, one->bytes), ooc_settings()->limit / 8);
-    one->others = most(one->others, others);
+  if (look->changes == one->changes) {
+    const size_t unknown = less(look->used, one->bytes + look->own);
+    one->foreign = foreign_of(one, look, unknown);
+    one->others = unknown - one->foreign;
+    one->seen = true;
   }
   pthread_mutex_unlock(&lock);
 }

@@ -8,7 +8,10 @@
  * used often for what they weigh. A 16th of the same, 1 GiB at most, is kept for them, less what
  * they hold. Large ones lie on the device while there is room besides, first come, first served:
  * each byte of an activation crosses about as often as any other's, so which of them lie there
- * matters less than that the room is used. */
+ * matters less than that the room is used.
+ *
+ * What nobody asked for grows (kernels are loaded, handles made), so devices are looked at again
+ * when less than an eighth of the limit is left. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,12 +29,25 @@ bool ooc_ledger_book(int device, size_t bytes);
 /* The request is no longer on the device. To be told after the memory is free. */
 void ooc_ledger_return(int device, size_t bytes);
 
-/* How often the two have counted. */
-uint64_t ooc_ledger_changes(int device);
-/* That `used` bytes of the device were in use while `changes` was as it was asked before. What of
- * them is not in the ledger is the others': the most that ever was, and an eighth of the limit at
- * most, because other processes' memory is among it. */
-void ooc_ledger_see(int device, uint64_t changes, size_t used);
+/* Whether the device is to be looked at before such a request, because it never was, or because
+ * what others may hold by now could pass the share. */
+bool ooc_ledger_wants_look(int device, size_t bytes);
+
+typedef struct OocLook {
+  uint64_t changes; /* how often the ledger had counted */
+  bool first;       /* nothing was seen of the device yet */
+  size_t used;      /* bytes of the device, by whomever */
+  size_t own;       /* of them oocdnn's */
+  size_t process;   /* of them this process's; SIZE_MAX if that is not known */
+} OocLook;
+
+/* Begins a look; `changes` and `first` are filled. */
+OocLook ooc_ledger_look(int device);
+/* Ends it. If the ledger counted meanwhile it tells nothing. What is used and neither oocdnn's nor
+ * in the ledger is the others', less what other processes have. That is known at the first look, or
+ * what passes an eighth of the limit then is taken for it; what comes later is taken for this
+ * process's. */
+void ooc_ledger_see(int device, const OocLook* look);
 
 /* What the program may hold of a device, and in `room` what it still may; SIZE_MAX where nothing is
  * counted. */

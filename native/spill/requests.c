@@ -3,13 +3,15 @@
 #include <stdatomic.h>
 
 #include "spill/blocks.h"
+#include "spill/captures.h"
 #include "spill/ledger.h"
 #include "spill/lines.h"
+#include "spill/look.h"
+#include "spill/release.h"
 #include "spill/settings.h"
 #include "spill/slabs.h"
 
 static atomic_bool any_request;
-static atomic_bool any_spilled;
 static atomic_int_fast64_t refused;
 
 /* What was refused last in this thread. */
@@ -38,9 +40,12 @@ static cudaError_t free_real(const OocRuntime* real, const OocRequest* request) 
   return in_order ? real->cudaFreeAsync(pointer, request->stream) : real->cudaFree(pointer);
 }
 
-static cudaError_t from_device(const OocRuntime* real, const OocRequest* request, int device) {
+/* `told`: the runtime itself has answered, and keeps that as its last error. */
+static cudaError_t from_device(const OocRuntime* real, const OocRequest* request, int device,
+                               bool* told) {
   if (!ooc_ledger_book(device, request->bytes)) return cudaErrorMemoryAllocation;
   cudaError_t status = ooc_ask_real(real, request);
+  *told = status != cudaSuccess;
   if (status == cudaSuccess) {
     const OocBlock block = {*request->pointer, request->bytes, device, false};
     if (ooc_blocks_add(block)) return cudaSuccess;
@@ -52,17 +57,28 @@ static cudaError_t from_device(const OocRuntime* real, const OocRequest* request
   return status;
 }
 
-static cudaError_t from_host(const OocRuntime* real, const OocRequest* request, int device) {
-  void* const at = ooc_slabs_take(real, request->bytes);
-  if (at == NULL) return cudaErrorMemoryAllocation;
+/* Slabs that are free, but of the wrong size, make room for others when the host is full. */
+static void* slab_for(const OocRuntime* real, size_t bytes, int device) {
+  OocShortage shortage = kOocNoRoom;
+  void* at = ooc_slabs_take(real, device, bytes, &shortage);
+  if (at == NULL && ooc_can_wait(real, device) && ooc_slabs_trim(real, -1, bytes) > 0) {
+    at = ooc_slabs_take(real, device, bytes, &shortage);
+  }
+  if (at == NULL) ooc_say_short(shortage, bytes);
+  return at;
+}
+
+static bool from_host(const OocRuntime* real, const OocRequest* request, int device) {
+  ooc_end_blocks(real);
+  void* const at = slab_for(real, request->bytes, device);
+  if (at == NULL) return false;
   if (!ooc_blocks_add((OocBlock){at, request->bytes, device, true})) {
     ooc_slabs_give(at);
-    return cudaErrorMemoryAllocation;
+    return false;
   }
-  any_spilled = true;
   ooc_say_spilled(real, at, request->bytes);
   *request->pointer = at;
-  return cudaSuccess;
+  return true;
 }
 
 /* Whether this thread was refused the same before; it then may ask once more. */
@@ -73,56 +89,54 @@ static bool is_repeated(int device, size_t bytes) {
   return same;
 }
 
-/* Looks at what the device holds besides requests, at large ones, until something has spilled: from
- * then on convolutions that run in tiles hold some of the budget, which is counted already. */
-static void look_at_others(const OocRuntime* real, const OocRequest* request, int device) {
+static bool may_spill(const OocRuntime* real, int device, size_t bytes) {
+  if (ooc_settings()->refuse) return false;
+  return ooc_capture_allows_requests(real) || is_repeated(device, bytes);
+}
+
+/* Looks at what the device holds besides requests; only the current one can be looked at. */
+static void look_at_others(const OocRuntime* real, size_t bytes, int device) {
   size_t free = 0;
   size_t total = 0;
-  if (any_spilled || ooc_ledger_is_small(request->bytes)) return;
-  const uint64_t changes = ooc_ledger_changes(device);
-  if (real->cudaMemGetInfo(&free, &total) == cudaSuccess) {
-    ooc_ledger_see(device, changes, total - free);
+  int current = device;
+  if (!ooc_ledger_wants_look(device, bytes) || ooc_capture_under_way()) return;
+  if (real->cudaGetDevice(&current) != cudaSuccess || current != device) return;
+  if (ooc_look(real, device, &free, &total) != cudaSuccess) ooc_forget_error(real);
+}
+
+/* Streams 1 and 2 are names, of the current device's as 0 is. */
+static cudaError_t device_of(const OocRuntime* real, cudaStream_t stream, int* device) {
+  if ((size_t)stream > 2 && real->cudaStreamGetDevice != NULL) {
+    return real->cudaStreamGetDevice(stream, device);
   }
+  return real->cudaGetDevice(device);
+}
+
+/* Clients look at the last error, too, which only the runtime can set: by a request for which no
+ * device has room. It must not end a capture. */
+static cudaError_t refuse(const OocRuntime* real) {
+  void* nothing = NULL;
+  const int mode = ooc_capture_mode(real, cudaStreamCaptureModeRelaxed);
+  real->cudaMalloc(&nothing, SIZE_MAX / 2);
+  ooc_capture_mode(real, mode);
+  return cudaErrorMemoryAllocation;
 }
 
 cudaError_t ooc_request(const OocRuntime* real, const OocRequest* request) {
   any_request = true;
   int device = 0;
-  const cudaError_t unknown = real->cudaGetDevice(&device);
+  bool told = false;
+  const cudaError_t unknown = device_of(real, request->stream, &device);
   if (unknown != cudaSuccess) return unknown;
-  look_at_others(real, request, device);
-  cudaError_t status = from_device(real, request, device);
+  look_at_others(real, request->bytes, device);
+  const cudaError_t status = from_device(real, request, device, &told);
   if (status == cudaSuccess) last_refused.bytes = 0;
   if (status != cudaErrorMemoryAllocation) return status;
-  if (!ooc_settings()->refuse && is_repeated(device, request->bytes)) {
-    status = from_host(real, request, device);
+  if (may_spill(real, device, request->bytes)) {
+    if (told) ooc_forget_error(real);
+    if (from_host(real, request, device)) return cudaSuccess;
+    told = false;
   }
-  if (status != cudaSuccess) ++refused;
-  return status;
-}
-
-/* Waits for a device, which need not be the current one. */
-static cudaError_t wait_for(const OocRuntime* real, int device) {
-  int current = device;
-  real->cudaGetDevice(&current);
-  if (current == device) return real->cudaDeviceSynchronize();
-  cudaError_t status = real->cudaSetDevice(device);
-  if (status == cudaSuccess) status = real->cudaDeviceSynchronize();
-  const cudaError_t back = real->cudaSetDevice(current);
-  return status != cudaSuccess ? status : back;
-}
-
-cudaError_t ooc_release(const OocRuntime* real, void* pointer,
-                        cudaError_t (*free_real_block)(const OocRuntime*, void*, cudaStream_t),
-                        cudaStream_t stream) {
-  OocBlock block;
-  if (!ooc_blocks_take(pointer, &block)) return free_real_block(real, pointer, stream);
-  if (!block.on_host) {
-    const cudaError_t status = free_real_block(real, pointer, stream);
-    ooc_ledger_return(block.device, block.bytes);
-    return status;
-  }
-  const cudaError_t status = wait_for(real, block.device);
-  ooc_slabs_give(pointer);
-  return status;
+  ++refused;
+  return told ? status : refuse(real);
 }

@@ -22,14 +22,10 @@ cudaError_t ooc_ask_real(const OocRuntime* real, const OocRequest* request);
 
 /* What the limit leaves no room for, and what the device itself refuses, answers
  * cudaErrorMemoryAllocation, so that a client that caches memory gives back what it does not use;
- * when the same thread repeats the request, host memory serves it. */
+ * when the same thread repeats the request, host memory serves it. It does so at once where a
+ * capture is under way and the thread may allocate nevertheless, because nothing can be given back
+ * then, and the client asks only once. The runtime's last error is as after a call of its own. */
 cudaError_t ooc_request(const OocRuntime* real, const OocRequest* request);
-
-/* The end of a block; `free_real` frees what lies on the device, with `argument`. A block in host
- * memory waits for its device, because the program counts on cudaFree to do so. */
-cudaError_t ooc_release(const OocRuntime* real, void* pointer,
-                        cudaError_t (*free_real)(const OocRuntime*, void*, cudaStream_t),
-                        cudaStream_t stream);
 
 /* Whether a request was ever seen, and how many were refused. */
 bool ooc_any_request(void);

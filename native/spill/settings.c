@@ -1,9 +1,11 @@
 #include "spill/settings.h"
 
 #include <pthread.h>
-#include <stdio.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "spill/say.h"
 
 static pthread_once_t read_once = PTHREAD_ONCE_INIT;
 static OocSettings settings;
@@ -27,18 +29,24 @@ static bool bytes_of(const char* variable, size_t* bytes) {
   return *value != '\0' && *end == '\0' && number >= 0;
 }
 
+static bool pinned_of(size_t* bytes) {
+  *bytes = SIZE_MAX;
+  return *value_of("OOCDNN_PINNED_LIMIT") == '\0' || bytes_of("OOCDNN_PINNED_LIMIT", bytes);
+}
+
 static void read_settings(void) {
   const char* const spill = value_of("OOCDNN_SPILL");
   if (is_on("OOCDNN_DISABLE") || *value_of("OOCDNN_LIMIT") == '\0' || *spill == '\0') return;
   settings.refuse = strcmp(spill, "refuse") == 0;
   settings.on = bytes_of("OOCDNN_LIMIT", &settings.limit) &&
                 bytes_of("OOCDNN_BUDGET", &settings.budget) && settings.budget < settings.limit &&
-                (settings.refuse || strcmp(spill, "host") == 0);
+                pinned_of(&settings.pinned) && (settings.refuse || strcmp(spill, "host") == 0);
   if (settings.on) return;
-  fprintf(stderr,
-          "oocdnn: no limit is kept: OOCDNN_LIMIT=%s, OOCDNN_BUDGET=%s, OOCDNN_SPILL=%s; "
-          "oocdnn run --limit 16GiB --spill sets them\n",
-          value_of("OOCDNN_LIMIT"), value_of("OOCDNN_BUDGET"), spill);
+  ooc_say(kOocError,
+          "no limit is kept: OOCDNN_LIMIT=%s, OOCDNN_BUDGET=%s, OOCDNN_PINNED_LIMIT=%s, "
+          "OOCDNN_SPILL=%s; oocdnn run --limit 16GiB --spill sets them",
+          value_of("OOCDNN_LIMIT"), value_of("OOCDNN_BUDGET"), value_of("OOCDNN_PINNED_LIMIT"),
+          spill);
 }
 
 const OocSettings* ooc_settings(void) {

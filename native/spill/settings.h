@@ -9,8 +9,10 @@ typedef struct OocSettings {
   bool refuse;   /* what passes the limit is refused, not served from host memory */
   size_t limit;  /* device bytes of the whole process: the program's and oocdnn's */
   size_t budget; /* what of them is oocdnn's own, which the program does not get */
+  size_t pinned; /* the most that may be pinned for host memory */
 } OocSettings;
 
-/* OOCDNN_LIMIT and OOCDNN_BUDGET, both numbers of bytes; OOCDNN_SPILL, "host" or "refuse". Off with
- * OOCDNN_DISABLE=1, without a limit, and, with one line, where they make no sense. Read once. */
+/* OOCDNN_LIMIT, OOCDNN_BUDGET and, if it is set, OOCDNN_PINNED_LIMIT, numbers of bytes;
+ * OOCDNN_SPILL, "host" or "refuse". Off with OOCDNN_DISABLE=1, without a limit, and, with one line,
+ * where they make no sense. Read once. */
 const OocSettings* ooc_settings(void);

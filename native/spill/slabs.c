@@ -4,17 +4,18 @@
 
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "spill/host_room.h"
 #include "spill/pages.h"
+#include "spill/settings.h"
 
 typedef struct Piece {
   char* at;
   size_t bytes;
   size_t slab; /* pieces of different slabs never become one: a copy may not cross them */
+  int device;
   bool taken;
 } Piece;
 
@@ -50,54 +51,57 @@ static void erase(size_t place) {
   memmove(pieces + place, pieces + place + 1, (count - place) * sizeof *pieces);
 }
 
-/* The smallest free piece that is large enough; `count` where there is none. */
-static size_t best_fit(size_t bytes) {
+/* The smallest free piece of the device that is large enough; `count` where there is none. */
+static size_t best_fit(int device, size_t bytes) {
   size_t best = count;
   for (size_t i = 0; i < count; ++i) {
-    if (pieces[i].taken || pieces[i].bytes < bytes) continue;
+    if (pieces[i].taken || pieces[i].device != device || pieces[i].bytes < bytes) continue;
     if (best == count || pieces[i].bytes < pieces[best].bytes) best = i;
   }
   return best;
-}
-
-static void say_once(const char* what, size_t bytes) {
-  static bool said;
-  if (!said)
-    fprintf(stderr, "oocdnn: no host memory for a request of %zu bytes: %s\n", bytes, what);
-  said = true;
 }
 
 /* Whether devices know the memory by the host's address. */
 static bool is_pinned(const OocRuntime* real, void* at, size_t bytes) {
   void* device = NULL;
   const unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped;
-  if (real->cudaHostRegister(at, bytes, flags) != cudaSuccess) return false;
-  if (real->cudaHostGetDevicePointer(&device, at, 0) == cudaSuccess && device == at) return true;
+  if (real->cudaHostRegister(at, bytes, flags) != cudaSuccess) {
+    ooc_forget_error(real);
+    return false;
+  }
+  const cudaError_t status = real->cudaHostGetDevicePointer(&device, at, 0);
+  if (status == cudaSuccess && device == at) return true;
   real->cudaHostUnregister(at);
+  ooc_forget_error(real);
   return false;
 }
 
+/* Why there can be no slab of that size, before anything is tried. */
+static bool is_short(size_t bytes, OocShortage* shortage) {
+  const size_t most = ooc_settings()->pinned;
+  const size_t now = (size_t)pinned_bytes;
+  *shortage = now > most || bytes > most - now ? kOocPinnedLimit : kOocNoRoom;
+  return *shortage == kOocPinnedLimit || bytes + kSpared > ooc_host_room();
+}
+
 /* A new slab, as one free piece, which is the last. */
-static bool grow(const OocRuntime* real, size_t request) {
+static bool grow(const OocRuntime* real, int device, size_t request, OocShortage* shortage) {
   const size_t bytes = rounded(request, ooc_page_bytes());
-  if (bytes + kSpared > ooc_host_room()) {
-    say_once("it has too little left", bytes);
-    return false;
-  }
+  if (is_short(bytes, shortage)) return false;
   void* const at = ooc_pages_map(bytes);
   if (at == NULL || !is_pinned(real, at, bytes)) {
     if (at != NULL) ooc_pages_unmap(at, bytes);
-    say_once("it cannot be pinned", bytes);
+    *shortage = kOocNotPinned;
     return false;
   }
-  insert(count, (Piece){at, bytes, slabs++, false});
+  insert(count, (Piece){at, bytes, slabs++, device, false});
   pinned_bytes += (int64_t)bytes;
   return true;
 }
 
 static void* take(size_t place, size_t bytes) {
   Piece* const piece = &pieces[place];
-  const Piece rest = {piece->at + bytes, piece->bytes - bytes, piece->slab, false};
+  const Piece rest = {piece->at + bytes, piece->bytes - bytes, piece->slab, piece->device, false};
   piece->bytes = bytes;
   piece->taken = true;
   taken_bytes += (int64_t)bytes;
@@ -107,13 +111,14 @@ static void* take(size_t place, size_t bytes) {
   return at;
 }
 
-void* ooc_slabs_take(const OocRuntime* real, size_t request) {
+void* ooc_slabs_take(const OocRuntime* real, int device, size_t request, OocShortage* shortage) {
   const size_t bytes = rounded(request, kAlignment);
   void* at = NULL;
+  *shortage = kOocNoRoom;
   pthread_mutex_lock(&lock);
   if (has_room()) {
-    size_t place = best_fit(bytes);
-    if (place == count && grow(real, bytes)) place = count - 1;
+    size_t place = best_fit(device, bytes);
+    if (place == count && grow(real, device, bytes, shortage)) place = count - 1;
     if (place < count) at = take(place, bytes);
   }
   pthread_mutex_unlock(&lock);
@@ -141,6 +146,36 @@ void ooc_slabs_give(void* at) {
     if (place > 0) join(place - 1);
   }
   pthread_mutex_unlock(&lock);
+}
+
+static bool is_whole(size_t place) {
+  const Piece* const piece = &pieces[place];
+  if (piece->taken || (place > 0 && piece[-1].slab == piece->slab)) return false;
+  return place + 1 == count || piece[1].slab != piece->slab;
+}
+
+/* What the runtime does not unpin stays mapped: a device would write to pages of another's. */
+static size_t drop(const OocRuntime* real, size_t place) {
+  const Piece slab = pieces[place];
+  erase(place);
+  pinned_bytes -= (int64_t)slab.bytes;
+  if (real->cudaHostUnregister(slab.at) != cudaSuccess) {
+    ooc_forget_error(real);
+    return 0;
+  }
+  ooc_pages_unmap(slab.at, slab.bytes);
+  return slab.bytes;
+}
+
+size_t ooc_slabs_trim(const OocRuntime* real, int device, size_t bytes) {
+  size_t dropped = 0;
+  pthread_mutex_lock(&lock);
+  for (size_t i = count; i > 0 && dropped < bytes; --i) {
+    const bool wanted = device < 0 || pieces[i - 1].device == device;
+    if (wanted && is_whole(i - 1)) dropped += drop(real, i - 1);
+  }
+  pthread_mutex_unlock(&lock);
+  return dropped;
 }
 
 void ooc_slabs_figures(int64_t* taken, int64_t* peak, int64_t* pinned) {

@@ -12,11 +12,15 @@ from oocdnn.cli import limit
 from oocdnn.cli.common import budget_option, device_option
 
 
-def _dropin() -> Path:
-    path = cudnn.dropin_path()
+def _there(path: Path) -> Path:
+    """A library to be preloaded: the loader says of one that is missing only that it goes on."""
     if not path.is_file():
-        raise click.ClickException(f"there is no drop-in at {path}; it is built for x86-64 only")
+        raise click.ClickException(f"there is no {path}; it is built for x86-64 only")
     return path
+
+
+def _dropin() -> Path:
+    return _there(cudnn.dropin_path())
 
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -117,10 +121,11 @@ def _preloaded(before: str | None, *paths: Path) -> str:
 
 def _limited(environment: dict[str, str], bytes_: str, spill: str | None) -> list[Path]:
     """Sets the variables of a limit; what is to be preloaded beside the drop-in."""
-    environment.update(limit.variables(bytes_, environment.get("OOCDNN_BUDGET"), spill))
+    budget, pinned = (environment.get(f"OOCDNN_{name}") for name in ("BUDGET", "PINNED_LIMIT"))
+    environment.update(limit.variables(bytes_, budget, spill, pinned))
     past = limit.way_past(environment)
     if past is None:
-        return [limit.spill_path()]
+        return [_there(limit.spill_path())]
     click.echo(f"oocdnn: {past}", err=True)
     return []
 

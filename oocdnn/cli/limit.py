@@ -34,13 +34,18 @@ def bytes_of(text: str) -> int:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
-def variables(limit: str, budget: str | None, spill: str | None) -> dict[str, str]:
-    """OOCDNN_LIMIT, OOCDNN_BUDGET and OOCDNN_SPILL. Raises click.UsageError."""
+def variables(
+    limit: str, budget: str | None, spill: str | None, pinned: str | None = None
+) -> dict[str, str]:
+    """OOCDNN_LIMIT, OOCDNN_BUDGET and OOCDNN_SPILL, and OOCDNN_PINNED_LIMIT where there is one: in
+    bytes, as the library reads them. Raises click.UsageError."""
     most = bytes_of(limit)
     own = most // _BUDGET_PART if budget is None else bytes_of(budget)
     if not 0 < own < most:
         raise click.UsageError(f"a budget of {own} bytes in a limit of {most} leaves no room")
     names = {"LIMIT": most, "BUDGET": own, "SPILL": spill or REFUSE}
+    if pinned:
+        names["PINNED_LIMIT"] = bytes_of(pinned)
     return {f"OOCDNN_{name}": str(value) for name, value in names.items()}
 
 

@@ -1,19 +1,23 @@
 """The tests of the spill library need it built, and a C compiler."""
 
-import shutil
 from pathlib import Path
 
 import pytest
-from spill.scene import build_client, spill_path
+from spill.scene import build_client, spill_path, why_not
 
 
 def pytest_collection_modifyitems(items):
-    if spill_path().is_file() and shutil.which("gcc") is not None:
-        return
-    missing = pytest.mark.skip(reason="gcc, or the spill library, which takes x86-64, is not here")
+    reason = why_not()
     for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(missing)
+        if reason is not None and Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def library():
+    """Where it should be, a library that is not is no reason to test nothing."""
+    path = spill_path()
+    assert path.is_file(), f"there is no {path}: is the package found that was built?"
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import shutil
 import subprocess
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,10 +20,23 @@ SHARE = LIMIT - BUDGET
 SMALL = SHARE // 64
 RESERVE = SHARE // 16
 REFUSED = "2 none"
+MEASURING = 1  # wait for the device before the first block in host memory is written
+BIG = 48 * MIB  # of a share of 56 MiB: one fits, two do not
+FULL = [f"0 m 2 {BIG}"]
+TWICE = [f"0 m 3 {BIG}"] * 2
 
 
 def spill_path() -> Path:
     return cudnn.dropin_path().parent / "liboocdnn_spill.so"
+
+
+def why_not() -> str | None:
+    """Why the library cannot be tested here; None where it can be, or should."""
+    if platform.machine() != "x86_64":
+        return "the spill library takes x86-64"
+    if "libasan" in os.environ.get("LD_PRELOAD", ""):
+        return "a build with sanitizers has no spill library"
+    return None if shutil.which("gcc") else "gcc is not installed"
 
 
 def build_runtime(folder: Path, version: int) -> Path:
@@ -38,7 +53,7 @@ def build_runtime(folder: Path, version: int) -> Path:
 def build_client(folder: Path, version: int) -> Path:
     program = folder / f"requests_{version}"
     library = build_runtime(folder, version)
-    compiler(["-D_GNU_SOURCE", f"-I{ROOT / 'native'}", "-o", str(program),
+    compiler(["-D_GNU_SOURCE", "-O2", f"-I{ROOT / 'native'}", "-o", str(program),
               str(CLIENTS / "requests.c"), str(library), f"-Wl,-rpath,{folder}", "-pthread",
               "-ldl"])  # fmt: skip
     return program
@@ -61,6 +76,9 @@ class Figures:
     registered: int
     registrations: int
     waits: int
+    looks: int
+    host_at_wait: int
+    device_at_free: int
     limit: int
     budget: int
     others: int

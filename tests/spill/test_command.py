@@ -1,6 +1,7 @@
 """oocdnn run --limit and --spill."""
 
 import re
+import shutil
 import subprocess
 import sys
 
@@ -41,6 +42,26 @@ def test_a_budget_is_of_the_limit(way):
     variable = {} if option else {"OOCDNN_BUDGET": "1.5MB"}
     _, lines = with_options("--limit", "2 GiB", *option, **variable)
     assert {f"OOCDNN_LIMIT={2**31}", "OOCDNN_BUDGET=1500000"} <= lines
+
+
+def test_the_limit_of_pinned_memory_is_handed_on_in_bytes():
+    _, lines = with_options("--limit", "2GiB", OOCDNN_PINNED_LIMIT="1.5GiB")
+    assert f"OOCDNN_PINNED_LIMIT={3 * 2**29}" in lines
+
+
+def test_a_limit_is_refused_where_the_library_that_keeps_it_is_missing(tmp_path):
+    """The loader would go on without it, and so without a limit."""
+    package = cudnn.dropin_path().parents[1]
+    for name in ("lib", "dropin"):
+        (tmp_path / name).mkdir()
+    library = tmp_path / "lib" / "liboocdnn.so"
+    shutil.copy(package / "lib" / "liboocdnn.so", library)
+    (tmp_path / "dropin" / "libcudnn.so.9").symlink_to(cudnn.dropin_path())
+    done, _ = with_options("--limit", "64MiB", OOCDNN_LIBRARY=str(library))
+    assert done.returncode == 1
+    assert f"there is no {tmp_path / 'dropin' / 'liboocdnn_spill.so'}" in done.stderr
+    done, _ = with_options(OOCDNN_LIBRARY=str(library))
+    assert done.returncode == 0, done.stderr
 
 
 def test_without_a_limit_nothing_more_is_preloaded():
@@ -96,6 +117,6 @@ def test_every_message_of_the_reference_is_one_of_ours():
     paths = [*ROOT.glob("native/spill/*.c"), ROOT / "oocdnn" / "cli" / "limit.py"]
     source = "".join(path.read_text(encoding="utf-8") for path in paths)
     text = re.sub(r'"\s*\n\s*"', "", source)
-    assert len(messages) == 5
+    assert len(messages) == 6
     for message in messages:
         assert message in text

@@ -10,11 +10,18 @@ EXPANDABLE = {
 }
 CASES = {
     "torch": (["libcuda.so.1", "libc10_cuda.so", "libcudart.so.13"], {}, None),
+    "torch, set late": (
+        ["active/libcuda.so.1", "libc10_cuda.so", "libcudart.so.13"],
+        {},
+        "PyTorch asks the driver, as with expandable_segments",
+    ),
     "expandable": (["libcuda.so.1", "libc10_cuda.so"], EXPANDABLE, "PyTorch's expandable_segments"),
     "jax": (["libcuda.so.1", "xla_cuda_plugin.so", "libcudart.so.13"], {}, "JAX asks the driver"),
     "cupy": (["libcuda.so.1", "cupy_backends.so"], {}, "CuPy has a runtime of its own"),
     "static": (["libcuda.so.1"], {}, "has a static runtime inside"),
     "idle": (["libcuda.so.1", "libcudart.so.13"], {}, None),
+    "by dlsym": (["active/libcuda.so.1", "libcudart.so.12"], {}, "the runtime by dlsym"),
+    "ended": (["ended/libcuda.so.1", "libcudart.so.12"], {}, "the runtime by dlsym"),
     "no driver": (["cupy_backends.so"], {}, None),
 }  # fmt: skip
 
@@ -32,10 +39,24 @@ def program(tmp_path_factory):
     return folder / "opens"
 
 
+DRIVER = """
+int cuDeviceGetCount(int* count) { return *count = 2, STATUS; }
+int cuDeviceGet(int* device, int ordinal) { return *device = 10 + ordinal, STATUS; }
+int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
+  return *flags = 0, *active = ACTIVE && device == 11, STATUS;
+}
+"""
+
+
 def library(folder, name):
-    (folder / "empty.c").write_text("")
+    """An empty one, but for the driver: with a context, or ended before it is asked."""
+    kind, _, name = name.rpartition("/")
+    flags = [f"-DSTATUS={4 * (kind == 'ended')}", f"-DACTIVE={int(kind == 'active')}"]
+    (folder / "library.c").write_text(DRIVER if name.startswith("libcuda.") else "")
     path = folder / name
-    subprocess.run(["gcc", "-shared", "-o", path, folder / "empty.c"], check=True)
+    soname = f"-Wl,-soname,{name}"
+    command = ["gcc", "-shared", "-fPIC", *flags, soname, "-o", path, folder / "library.c"]
+    subprocess.run(command, check=True)
     return path
 
 

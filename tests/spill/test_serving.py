@@ -5,24 +5,24 @@ import subprocess
 
 import pytest
 from dropin.building import compiler
-from spill.scene import (
+from spill.scene import (  # fmt: skip
+    BIG,
     BUDGET,
     CLIENTS,
+    FULL,
     LIMIT,
+    MEASURING,
     MIB,
     REFUSED,
     SHARE,
+    TWICE,
     build_client,
     build_runtime,
     play,
     run,
     spill_path,
     variables,
-)  # fmt: skip
-
-BIG = 48 * MIB  # of a share of 56 MiB: one fits, two do not
-FULL = [f"0 m 2 {BIG}"]
-TWICE = [f"0 m 3 {BIG}"] * 2
+)
 
 
 def test_past_the_limit_the_first_request_fails_and_its_repetition_is_served(client):
@@ -58,14 +58,6 @@ def test_each_device_has_a_ledger_of_its_own(client):
     assert outcome.answers == ["0 device", "0", "0", "0 device", REFUSED, "0", "0 device"]
 
 
-def test_a_host_block_waits_for_its_own_device(client):
-    """And leaves the current one as it was."""
-    lines = [*FULL, *TWICE, "0 d 1", "0 f 3", f"0 m 3 {BIG}"]
-    outcome = play(client, lines, **variables())
-    assert outcome.answers[-1] == "0 device"
-    assert outcome.figures.waits == 1
-
-
 def test_small_requests_find_room_when_large_ones_have_taken_theirs(client):
     small = [f"0 m {slot} {MIB // 2}" for slot in range(10, 17)]
     lines = [f"0 m 2 {BIG}", *[f"0 m 3 {8 * MIB}"] * 2, *small]
@@ -94,63 +86,6 @@ def test_what_the_device_itself_refuses_is_served_too(client):
     assert (outcome.figures.device_bytes, outcome.figures.device_peak) == (0, BIG)
 
 
-def test_the_end_of_a_host_block_waits_for_the_device(client):
-    lines = [*FULL, *TWICE, "0 f 2", "0 f 3"]
-    outcome = play(client, lines, **variables())
-    assert outcome.answers[-2:] == ["0", "0"]
-    assert (outcome.figures.waits, outcome.figures.host_bytes) == (1, 0)
-    assert outcome.figures.pinned_bytes == BIG  # exactly, and for as long as the process lives
-
-
-def test_a_slab_serves_again_in_parts_and_as_a_whole(client):
-    part = BIG // 2
-    again = [line for slot in (4, 5) for line in [f"0 m {slot} {part}"] * 2]
-    lines = [*FULL, *TWICE, "0 f 3", *again, "0 f 4", "0 f 5", *TWICE]
-    outcome = play(client, lines, **variables())
-    assert outcome.answers[-1] == "0 host"
-    assert outcome.figures.registrations == 1
-
-
-def test_the_smallest_piece_that_is_large_enough_serves(client):
-    """So that the large one is whole when it is wanted."""
-    large, little = [f"0 m 3 {40 * MIB}"] * 2, [f"0 m 4 {10 * MIB}"] * 2
-    lines = [*FULL, *large, *little, "0 f 3", "0 f 4", *little, *large]
-    outcome = play(client, lines, **variables())
-    assert outcome.answers[-1] == "0 host"
-    assert outcome.figures.registrations == 2
-
-
-def test_memory_info_is_that_of_the_share(client):
-    outcome = play(client, ["0 i 0", *FULL, "0 i 0"], **variables())
-    assert outcome.answers[0] == f"{SHARE} {SHARE}"
-    assert outcome.answers[2] == f"{SHARE - BIG} {SHARE}"
-    smaller = play(client, ["0 i 0"], FAKE_CARD=str(MIB), **variables())
-    assert smaller.answers == [f"{MIB} {MIB}"]
-
-
-def test_what_nobody_asked_for_is_in_the_limit(client):
-    """A context of 4 MiB; other processes' memory counts as an eighth of the limit at most."""
-    lines = [f"0 m 2 {BIG}", "0 i 0", f"0 m 3 {4 * MIB}"]
-    outcome = play(client, lines, FAKE_CONTEXT=str(4 * MIB), **variables())
-    share = SHARE - 4 * MIB
-    assert outcome.answers == ["0 device", f"{share - BIG} {share}", REFUSED]
-    assert outcome.figures.others == 4 * MIB
-    assert outcome.figures.device_peak + 4 * MIB + BUDGET <= LIMIT
-    assert play(client, lines, **variables()).answers[2] == "0 device"
-    crowded = play(client, [f"0 m 2 {MIB}"], FAKE_CONTEXT=str(2 * LIMIT), **variables())
-    assert (crowded.answers, crowded.figures.others) == (["0 device"], LIMIT // 8)
-
-
-def test_what_the_card_holds_is_not_looked_at_once_something_has_spilled(client):
-    """Then tiles hold some of the budget, which is counted already."""
-    lines = [f"0 m 2 {SHARE}", f"0 m 2 {SHARE}", "0 c 0", f"0 m 3 {MIB}"]
-    outcome = play(client, lines, **variables())
-    assert outcome.answers[-1] == "0 device"
-    assert outcome.figures.others == 0
-    late = play(client, lines[2:], **variables())
-    assert late.figures.others == 4 * MIB
-
-
 def test_a_host_block_is_device_memory_to_the_program(client):
     outcome = play(client, [*FULL, *TWICE, "0 t 2", "0 t 3"], **variables())
     assert outcome.answers[-2:] == ["2 0", "2 0"]
@@ -159,45 +94,79 @@ def test_a_host_block_is_device_memory_to_the_program(client):
 def test_other_processes_get_no_handle_of_a_host_block(client):
     outcome = play(client, [*FULL, *TWICE, "0 h 2", "0 h 3"], **variables())
     assert outcome.answers[-2:] == ["0", "801"]
+    line = outcome.said[-1]
+    assert line.startswith(f"oocdnn: no other process gets a handle of the block of {BIG} bytes at")
+    assert "raise --limit" in line
 
 
 def test_requests_in_stream_order_are_counted_and_served(client):
     lines = [line.replace("m", "a") for line in [*FULL, *TWICE]]
     outcome = play(client, [*lines, "0 g 2", "0 g 3"], **variables())
     assert outcome.answers == ["0 device", REFUSED, "0 host", "0", "0"]
-    assert (outcome.figures.waits, outcome.figures.device_bytes) == (1, 0)
+    assert (outcome.figures.waits, outcome.figures.device_bytes) == (MEASURING + 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("ask", "end"), [("A", "G"), ("p", "g"), ("P", "G"), ("u", "f"), ("v", "f")]
+)
+def test_every_allocating_function_is_counted_and_served(client, ask, end):
+    lines = [line.replace("m", ask) for line in [*FULL, *TWICE]]
+    outcome = play(client, [*lines, "0 t 3", f"0 {end} 2", f"0 {end} 3"], **variables())
+    assert outcome.answers == ["0 device", REFUSED, "0 host", "2 0", "0", "0"]
+    assert outcome.figures.device_peak == BIG
+    assert (outcome.figures.device_bytes, outcome.figures.host_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("ask", ["u", "v"])
+def test_rows_begin_where_textures_may(client, ask):
+    outcome = play(client, [f"0 {ask} 2 {4 * 513}", f"0 {ask} 3 0"], **variables())
+    assert outcome.answers == ["0 device", "0 device"]
+    assert outcome.figures.device_bytes == 4 * 1024
+
+
+def test_requests_in_stream_order_are_of_the_streams_device(client):
+    lines = [f"0 o 2 {BIG}", f"0 m 3 {BIG}", f"0 o 4 {BIG}", "0 g 2", "0 d 1", f"0 m 4 {BIG}"]
+    outcome = play(client, lines, **variables())
+    assert outcome.answers == ["0 device", "0 device", REFUSED, "0", "0", "0 device"]
+
+
+def test_a_device_that_is_reset_holds_nothing(client):
+    """Its blocks are forgotten, and its slabs are unpinned while that can be done; another device's
+    are as they were."""
+    other = ["0 d 1", f"0 m 4 {BIG}", *[f"0 m 5 {BIG}"] * 2, "0 d 0"]
+    lines = [*FULL, *TWICE, *other, "0 z 0"]
+    figures = play(client, lines, **variables()).figures
+    assert (figures.used, figures.device_bytes, figures.host_bytes) == (BIG, BIG, BIG)
+    assert figures.registered == figures.pinned_bytes == BIG
+    again = play(client, [*lines, *FULL, *TWICE], **variables())
+    assert again.answers[-3:] == ["0 device", REFUSED, "0 host"]
+
+
+def test_a_function_that_was_called_before_the_runtime_was_there(tmp_path):
+    """That it was not found is not remembered."""
+    runtime = build_runtime(tmp_path, 13)
+    source = tmp_path / "early.c"
+    source.write_text(
+        "#include <dlfcn.h>\n#include <stdio.h>\nint main(int n, char** v) {\n  (void)n;\n"
+        '  void* p;\n  int (*ask)(void**, size_t) = dlsym(RTLD_DEFAULT, "cudaMalloc");\n'
+        "  const int early = ask(&p, 4096);\n  dlopen(v[1], RTLD_NOW | RTLD_LOCAL);\n"
+        '  printf("%d %d\\n", early, ask(&p, 4096));\n  return 0;\n}\n'
+    )
+    program = tmp_path / "early"
+    subprocess.run(["gcc", "-D_GNU_SOURCE", "-w", "-o", program, source, "-ldl"], check=True)
+    for more in ({}, {"OOCDNN_DISABLE": "1"}):
+        assert run([program, runtime], **(variables() | more)).stdout == "3 0\n"
 
 
 def test_memory_of_a_graph_is_not_counted(client):
-    outcome = play(client, [f"0 a 1 {2 * SHARE}", "0 g 1"], **variables())
-    assert outcome.answers == ["0 device", "0"]
+    outcome = play(client, ["0 b 5", f"0 a 5 {2 * SHARE}", "0 g 5", "0 e 5"], **variables())
+    assert outcome.answers == ["0", "0 device", "0", "0"]
     assert outcome.figures.device_peak == 0
 
 
 def test_requests_for_nothing_go_to_the_runtime(client):
     outcome = play(client, ["0 m 2 0", "0 f 2"], **variables())
     assert outcome.answers == ["0 device", "0"]
-
-
-def test_a_forked_child_ends_well_and_has_no_host_block(client):
-    outcome = play(client, [*FULL, *TWICE, "0 k 0", "0 f 3"], **variables())
-    assert outcome.answers[-2:] == ["0", "0"]
-
-
-def test_one_line_says_what_is_served_and_what_it_costs(client):
-    other = [f"0 m 4 {BIG}"] * 2
-    outcome = play(client, [*FULL, *TWICE, *other], **variables())
-    (line,) = outcome.said
-    assert "past the limit of 0.06 GiB requests are served from host memory" in line
-    assert "first one of 48 MiB: whatever reads or writes 1 GiB of it takes " in line
-    assert "OOCDNN_DISABLE=1 prevents it" in line
-
-
-def test_without_pinning_the_request_fails_and_one_line_says_so(client):
-    outcome = play(client, [*FULL, *TWICE, *TWICE], FAKE_NO_PINNING="1", **variables())
-    assert outcome.answers == ["0 device", *[REFUSED] * 4]
-    (line,) = outcome.said
-    assert f"no host memory for a request of {BIG} bytes: it cannot be pinned" in line
 
 
 @pytest.mark.parametrize("failing", [1, 2])

@@ -13,6 +13,7 @@
 #include "device/cuda/copier.hpp"
 #include "device/cuda/engine.hpp"
 #include "device/cuda/finish.hpp"
+#include "device/cuda/held.hpp"
 #include "device/cuda/host_memory.hpp"
 #include "device/cuda/make.hpp"
 #include "device/cuda/pointer_facts.hpp"
@@ -143,13 +144,15 @@ Result<void*> CudaDevice::Allocate(int64_t bytes) {
   OOC_TRY(Enter([&] { return driver().Check(driver().cuMemAlloc(&address, size), "cuMemAlloc"); })
               .With(Format("%lld bytes on %s", static_cast<long long>(bytes),
                            capabilities_.name.c_str())));
+  CountHeld(gpu_->ordinal(), bytes);
   return PointerTo(address);
 }
 
-void CudaDevice::Free(void* buffer, int64_t) {
+void CudaDevice::Free(void* buffer, int64_t bytes) {
   if (buffer == nullptr) return;
   const Current current(*gpu_);
   driver().cuMemFree(Address(buffer));
+  CountHeld(gpu_->ordinal(), -bytes);
 }
 
 Result<void*> CudaDevice::AllocateHost(int64_t bytes) {

@@ -2,14 +2,28 @@
  *
  *   THREAD m SLOT BYTES   cudaMalloc               -> its status, and "device" or "host"; "held" if
  *                                                     the slot has memory: then nothing is asked
- *   THREAD a SLOT BYTES   cudaMallocAsync          -> the same; on stream SLOT = 1 in a capture
+ *   THREAD a SLOT BYTES   cudaMallocAsync          -> the same; on stream SLOT = 5, else stream 0
+ *   THREAD o SLOT BYTES   the same on a stream of device 1
+ *   THREAD p SLOT BYTES   cudaMallocFromPoolAsync, in stream order as `a`
+ *   THREAD A, P, G        `a`, `p` and `g` by their names with _ptsz
+ *   THREAD u SLOT BYTES   cudaMallocPitch, 4 rows  -> the same; "crooked" for a bad pitch
+ *   THREAD v SLOT BYTES   cudaMalloc3D, 2 x 2 rows -> the same
  *   THREAD f SLOT         cudaFree                 -> its status
  *   THREAD g SLOT         cudaFreeAsync            -> its status
  *   THREAD i 0            cudaMemGetInfo           -> free and total
  *   THREAD t SLOT         the pointer's attributes -> type, and whether there is a host pointer
  *   THREAD h SLOT         cudaIpcGetMemHandle      -> its status
  *   THREAD d DEVICE       cudaSetDevice            -> its status
- *   THREAD c 0            the card holds 4 MiB more of others
+ *   THREAD z 0            cudaDeviceReset          -> its status; slots are empty then
+ *   THREAD q 0            cudaGetLastError         -> it
+ *   THREAD b, B STREAM    cudaStreamBeginCapture, cudaStreamBeginCaptureToGraph -> its status
+ *   THREAD e STREAM       cudaStreamEndCapture     -> its status
+ *   THREAD D, C, F STREAM b, B and e by their names with _ptsz
+ *   THREAD r MODE         cudaThreadExchangeStreamCaptureMode -> the mode before
+ *   THREAD w COUNT        as many waits for a device fail
+ *   THREAD x SLOT         it is freed while the runtime looks at the card the next time
+ *   THREAD l SLOT BYTES   many times: cudaMalloc, twice if refused, and cudaFree
+ *   THREAD c MIB          the card holds as much of others
  *   THREAD k 0            fork, and wait           -> the child's status, which is how many
  *                                                     host blocks it has
  *
@@ -17,6 +31,7 @@
  * Host memory is filled, and must be as it was when it is freed. The last line are figures. */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +44,9 @@
 #define DECLARE(name, parameters) cudaError_t name parameters;
 OOC_RUNTIME_SERVED(DECLARE)
 OOC_RUNTIME_USED(DECLARE)
-void fake_figures(long long figures[5]);
+void fake_figures(long long figures[8]);
+void fake_free_at_look(void* pointer);
+void fake_fail_waits(int count);
 
 enum { kLines = 20000, kSlots = 256, kThreads = 8 };
 typedef struct Line {
@@ -59,21 +76,63 @@ static int lies_on_host(const void* at) {
   return readable;
 }
 
+static cudaError_t ask_pitched(const Line* line, void** at, size_t* bytes) {
+  size_t pitch = 0;
+  cudaPitchedPtr made = {NULL, 0, 0, 0};
+  const size_t width = line->bytes / 4;
+  const int status = line->what == 'u' ? cudaMallocPitch(at, &pitch, width, 4)
+                                       : cudaMalloc3D(&made, (cudaExtent){width, 2, 2});
+  if (line->what == 'v') {
+    *at = made.ptr;
+    pitch = made.pitch;
+  }
+  *bytes = 4 * pitch;
+  if (status == 0 && pitch < width) abort();
+  if (status == 0 && line->what == 'v' && (made.xsize != width || made.ysize != 2)) abort();
+  return status;
+}
+
+static cudaError_t ask_for(const Line* line, void** at, size_t* bytes) {
+  const cudaStream_t stream = (cudaStream_t)(size_t)(line->slot == 5 ? 5 : 0);
+  switch (line->what) {
+    case 'm': return cudaMalloc(at, *bytes);
+    case 'a': return cudaMallocAsync(at, *bytes, stream);
+    case 'A': return cudaMallocAsync_ptsz(at, *bytes, stream);
+    case 'p': return cudaMallocFromPoolAsync(at, *bytes, NULL, stream);
+    case 'P': return cudaMallocFromPoolAsync_ptsz(at, *bytes, NULL, stream);
+    case 'o': return cudaMallocAsync(at, *bytes, (cudaStream_t)101);
+    default: return ask_pitched(line, at, bytes);
+  }
+}
+
 static void allocate(Line* line, Slot* slot) {
   if (slot->at != NULL) {
     strcpy(line->answer, "held");
     return;
   }
   void* at = NULL;
-  const cudaStream_t stream = (cudaStream_t)(size_t)(line->slot == 1);
-  const int status =
-      line->what == 'm' ? cudaMalloc(&at, line->bytes) : cudaMallocAsync(&at, line->bytes, stream);
-  *slot = (Slot){at, line->bytes, status == 0 && at != NULL && lies_on_host(at)};
-  if (slot->on_host) memset(at, line->slot, line->bytes);
+  size_t bytes = line->bytes;
+  const int status = ask_for(line, &at, &bytes);
+  *slot = (Slot){at, bytes, status == 0 && at != NULL && lies_on_host(at)};
+  if (slot->on_host) memset(at, line->slot, bytes);
   snprintf(line->answer, sizeof line->answer, "%d %s", status,
            status != 0     ? "none"
            : slot->on_host ? "host"
                            : "device");
+}
+
+/* What two threads are given at once must not be the same. */
+static void loop(const Line* line) {
+  for (int i = 0; i < 300; ++i) {
+    void* at = NULL;
+    if (cudaMalloc(&at, line->bytes) != 0 && cudaMalloc(&at, line->bytes) != 0) continue;
+    char* const mark = at;
+    const int writes = lies_on_host(at);
+    if (writes) mark[line->bytes - 1] = (char)(line->slot + i);
+    sched_yield();
+    if (writes && mark[line->bytes - 1] != (char)(line->slot + i)) abort();
+    if (cudaFree(at) != 0) abort();
+  }
 }
 
 static void release(Line* line, Slot* slot) {
@@ -81,8 +140,10 @@ static void release(Line* line, Slot* slot) {
     if (slot->at[i] != (char)line->slot) abort();
   }
   char* const at = slot->at;
-  *slot = (Slot){NULL, 0, 0};
-  const int status = line->what == 'f' ? cudaFree(at) : cudaFreeAsync(at, NULL);
+  const int status = line->what == 'f'   ? cudaFree(at)
+                     : line->what == 'g' ? cudaFreeAsync(at, NULL)
+                                         : cudaFreeAsync_ptsz(at, NULL);
+  if (status == 0) *slot = (Slot){NULL, 0, 0};
   snprintf(line->answer, sizeof line->answer, "%d", status);
 }
 
@@ -117,16 +178,67 @@ static void fork_and_wait(Line* line) {
   snprintf(line->answer, sizeof line->answer, "%d", status);
 }
 
+static int capture(const Line* line) {
+  cudaGraph_t graph = NULL;
+  const cudaStream_t stream = (cudaStream_t)(size_t)line->slot;
+  switch (line->what) {
+    case 'b': return cudaStreamBeginCapture(stream, 0);
+    case 'D': return cudaStreamBeginCapture_ptsz(stream, 0);
+    case 'B': return cudaStreamBeginCaptureToGraph(stream, NULL, NULL, NULL, 0, 0);
+    case 'C': return cudaStreamBeginCaptureToGraph_ptsz(stream, NULL, NULL, NULL, 0, 0);
+    case 'e': return cudaStreamEndCapture(stream, &graph);
+    default: return cudaStreamEndCapture_ptsz(stream, &graph);
+  }
+}
+
+static int relax(int mode) {
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  return mode;
+}
+
+static int reset(void) {
+  for (int i = 0; i < kSlots; ++i) slots[i] = (Slot){NULL, 0, 0};
+  return cudaDeviceReset();
+}
+
+static void others(int mib) {
+  char bytes[32];
+  snprintf(bytes, sizeof bytes, "%lld", (long long)mib << 20);
+  setenv("FAKE_CONTEXT", bytes, 1);
+}
+
+static void free_at_look(Slot* slot) {
+  fake_free_at_look(slot->at);
+  *slot = (Slot){NULL, 0, 0};
+}
+
+/* False where the line is no such command. */
+static int command(Line* line) {
+  int status = 0;
+  switch (line->what) {
+    case 'd': status = cudaSetDevice(line->slot); break;
+    case 'q': status = cudaGetLastError(); break;
+    case 'r': status = relax(line->slot); break;
+    case 'z': status = reset(); break;
+    case 'w': fake_fail_waits(line->slot); break;
+    case 'x': free_at_look(&slots[line->slot]); break;
+    case 'l': loop(line); break;
+    case 'c': others(line->slot); break;
+    default:
+      if (strchr("bBeDCF", line->what) == NULL) return 0;
+      status = capture(line);
+  }
+  snprintf(line->answer, sizeof line->answer, "%d", status);
+  return 1;
+}
+
 static void obey(Line* line) {
   Slot* const slot = &slots[line->slot];
-  if (line->what == 'm' || line->what == 'a') {
+  if (command(line)) return;
+  if (strchr("maoApPuv", line->what) != NULL) {
     allocate(line, slot);
-  } else if (line->what == 'f' || line->what == 'g') {
+  } else if (strchr("fgG", line->what) != NULL) {
     release(line, slot);
-  } else if (line->what == 'd') {
-    snprintf(line->answer, sizeof line->answer, "%d", cudaSetDevice(line->slot));
-  } else if (line->what == 'c') {
-    setenv("FAKE_CONTEXT", "4194304", 1);
   } else if (line->what == 'k') {
     fork_and_wait(line);
   } else {
@@ -150,14 +262,14 @@ static void* work(void* number) {
 }
 
 static void print_figures(void) {
-  long long fake[5];
+  long long fake[8];
   OocSpillFigures ours = {0};
   fake_figures(fake);
   void (*figures_of)(OocSpillFigures*) = NULL;
   void* const found = dlsym(RTLD_DEFAULT, "oocdnn_spill_figures");
   memcpy(&figures_of, &found, sizeof found);
   if (figures_of != NULL) figures_of(&ours);
-  for (int i = 0; i < 5; ++i) printf("%lld ", fake[i]);
+  for (int i = 0; i < 8; ++i) printf("%lld ", fake[i]);
   const int64_t all[] = {ours.limit,        ours.budget,       ours.others,
                          ours.device_bytes, ours.device_peak,  ours.host_bytes,
                          ours.host_peak,    ours.pinned_bytes, ours.refused};
