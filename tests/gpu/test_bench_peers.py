@@ -51,3 +51,10 @@ def test_what_is_not_computed_in_core_says_so() -> None:
 @inside
 def test_arithmetic_of_a_gpu_is_what_a_call_takes_there() -> None:
     assert suite.gpu_arithmetic("cuda:0", PROBLEMS[0]) > 1e5
+
+
+@inside
+def test_the_card_and_its_driver_are_named() -> None:
+    about = suite.Bench(suite.Settings("cuda:0")).about
+    assert "compute capability" in about["machine"]
+    assert about["versions"]["driver"]
