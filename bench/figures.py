@@ -175,7 +175,7 @@ def points(rows: Iterable[Row]) -> list[tuple[Row, float, float]]:
         (row, row["flops"] / row["data_bytes"], row["flops"] / row["seconds"])
         for row in rows
         if row["who"] in ("oocdnn", "whole") and verdict(row) == "pass"
-        if row["problem"].startswith("conv")
+        if ":train " not in row["problem"]
         if row["seconds"] and row["flops"] and row["data_bytes"]
     ]
 

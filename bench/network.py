@@ -9,6 +9,7 @@ integers through all layers, in both directions. An image of the batch is one of
 drawn by lot, so that the true sums of a batch of any size are quickly made.
 """
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -192,7 +193,7 @@ class Training:
 
     def choose(self, context: oocdnn.Context) -> None:
         """Makes the true sums; all elements are compared."""
-        true = _true(self.network, self.parameters, np.bincount(self._which, minlength=DIFFERENT))
+        true = _true(self.network, np.bincount(self._which, minlength=DIFFERENT))
         self._most = max(float(np.abs(one).max()) for one in true.values())
         self._true = true
 
@@ -219,20 +220,33 @@ def _layer(one: Layer) -> nn.Layer:
     return nn.ConvBiasActPool(one.c, one.k, 3, padding=1, activation="relu", pool=pool)
 
 
-def _true(network: Network, made: Parameters, often: npt.NDArray[np.int64]) -> dict[str, Array]:
+def _true(network: Network, often: npt.NDArray[np.int64]) -> dict[str, Array]:
     """z of the different images, and the gradients of a batch that has each of them so often."""
-    texts = [one.problems(DIFFERENT, "f32")[0] for one in network.layers]
+    z, gradients = _of_images(network.size, VGG16)
+    sums = {
+        name: sum(count * one[name] for count, one in zip(often, gradients, strict=True))
+        for name in gradients[0]
+    }
+    return {"z": z, **sums}
+
+
+@functools.cache
+def _of_images(size: int, _: tuple[tuple[int, bool], ...]) -> tuple[Array, list[dict[str, Array]]]:
+    """z, and the gradients of each image alone, which are the same for any batch."""
+    one, made = Network(DIFFERENT, size, "f32"), Parameters(size)
     passes, x = list[Pass](), made.x
-    for text, one, w, b in zip(texts, network.layers, made.w, made.b, strict=True):
-        passes.append(_pass(parse(text), one, x, w, b))
+    for layer, w, b in zip(one.layers, made.w, made.b, strict=True):
+        passes.append(_pass(parse(layer.problems(DIFFERENT, "f32")[0]), layer, x, w, b))
         x = np.stack([passes[-1].z_image(n) for n in range(DIFFERENT)])
-    true, dz = {"z": x}, made.dz * often.astype(np.float32)[:, None, None, None]
+    gradients: list[dict[str, Array]] = [{} for _ in range(DIFFERENT)]
+    dz = made.dz
     for i in reversed(range(len(passes))):
-        everything = range(network.layers[i].k)
-        true[f"{i}.weight"], true[f"{i}.bias"] = passes[i].dw_db(dz, everything)
+        for n, found in enumerate(gradients):
+            dw, db = passes[i].dw_db(dz, range(one.layers[i].k), [n])
+            found |= {f"{i}.weight": dw, f"{i}.bias": db}
         if i > 0:
             dz = np.stack([passes[i].dx_image(dz, n) for n in range(DIFFERENT)])
-    return true
+    return x, gradients
 
 
 def _pass(problem: Problem, one: Layer, x: Array, w: Array, b: Array) -> Pass:

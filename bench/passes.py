@@ -194,12 +194,14 @@ class Pass:
             total += float(gradient[seen] @ self.w[met].astype(np.float64))
         return total
 
-    def dw_db(self, dz: Array, filters: Filters) -> tuple[Array, Array]:
-        """Of some filters of one group, over all images."""
+    def dw_db(
+        self, dz: Array, filters: Filters, images: Sequence[int] | None = None
+    ) -> tuple[Array, Array]:
+        """Of some filters of one group, over some images, or all."""
         dw: Array = np.zeros((len(filters), *self.problem.w[1:]))
         db: Array = np.zeros(len(dw))
         box = self.everything()
-        for n in range(self.problem.x[0]):
+        for n in range(self.problem.x[0]) if images is None else images:
             gradient = self.dy(dz, n, filters, box).reshape(len(dw), -1)
             db += gradient.sum(axis=1, dtype=np.float64)
             for tap, met in self._by_tap(self._read(n, filters, box), box):

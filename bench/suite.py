@@ -1,8 +1,12 @@
 """`oocdnn bench`: which problems, by whom, and the rows of results."""
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import metadata
+from importlib.metadata import PackageNotFoundError
 from typing import Any, Protocol
 
 import oocdnn
@@ -99,19 +103,32 @@ def case_of(text: str, device: str | None = None) -> Case:
     return Case("", "", text, Convolution(text).flops, 1)
 
 
+def _libraries(facts: Mapping[str, Any]) -> dict[str, str]:
+    """The versions of the driver, of engines' libraries, and of torch where it is installed."""
+    found = {"driver": facts["driver"]} if facts["driver"] else {}
+    for engine in facts["engines"]:
+        name, _, version = engine["library"].partition(" ")
+        if version:
+            found[name] = version
+    with suppress(PackageNotFoundError):
+        found["torch"] = metadata.version("torch")
+    return found
+
+
 class Bench:
     """Measures cases on one device."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        origin = provenance("oocdnn", 0)
-        machine = origin["machine"]
         with oocdnn.Context(settings.device) as context:
-            self.device = context.device
+            self.device, facts = context.device, json.loads(context.info())
+        origin = provenance("oocdnn", 0, **_libraries(facts))
+        machine = origin["machine"]
+        host = f"{machine['processor']}, {machine['cores']} cores"
         self._throttled = watch(self.device)
         self.about = About(
             date=origin["date"],
-            machine=f"{machine['processor']}, {machine['cores']} cores",
+            machine=host if self.device == "cpu" else f"{facts['description']}; {host}",
             versions=origin["versions"],
             command="",
             commit=origin["commit"] or "",

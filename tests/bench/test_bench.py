@@ -285,6 +285,7 @@ def test_the_references_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(network, "BATCHES", (1,))
     monkeypatch.setattr(network, "SIZE", 32)
     monkeypatch.setattr(suite, "PATIENT", suite.QUICK)
+    monkeypatch.setattr(suite, "rates", lambda *_: {"arithmetic": 1e9})
     monkeypatch.setenv("OOCDNN_DEVICE", "cpu")
     monkeypatch.chdir(tmp_path)
     for line in block.splitlines():

@@ -6,9 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from gpu.suite import FAKE_DRIVER, run_suite
 
-from oocdnn.bench import suite
+from oocdnn.bench import results, suite
+from oocdnn.bench.gpu_wires import Wires
+from oocdnn.cli import main
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -51,3 +54,28 @@ def test_what_is_not_computed_in_core_says_so() -> None:
 @inside
 def test_arithmetic_of_a_gpu_is_what_a_call_takes_there() -> None:
     assert suite.gpu_arithmetic("cuda:0", PROBLEMS[0]) > 1e5
+
+
+@inside
+def test_the_card_and_its_driver_are_named() -> None:
+    about = suite.Bench(suite.Settings("cuda:0")).about
+    assert "compute capability" in about["machine"]
+    assert about["versions"]["driver"]
+
+
+@inside
+def test_the_command_writes_results_of_a_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "RICH", PROBLEMS[0].removesuffix(" f32"))
+    monkeypatch.setattr(suite.gpu_wires, "measure", lambda _: Wires(50.0, 51.0, 90.0))
+    options = ["--device", "cuda:0", "--budget", "1MiB", "--placement", "pinned", "--quick"]
+    peers = ["--peer", "in-core", "--peer", "zero-copy"]
+    done = CliRunner().invoke(
+        main, ["bench", PROBLEMS[0], *options, *peers, "--out", str(tmp_path)]
+    )
+    assert done.exit_code == 0, done.output
+    ours, in_core, zero_copy = results.read(tmp_path)
+    assert [row["who"] for row in (ours, in_core, zero_copy)] == ["oocdnn", "in-core", "zero-copy"]
+    assert zero_copy["check"].startswith("skipped: torch ")
+    assert "wire, both ways at once: 90.0 GB/s" in (tmp_path / "index.html").read_text("utf-8")
