@@ -4,8 +4,10 @@
 
 static atomic_int under_way;
 
+void ooc_capture_begins(void) { ++under_way; }
+
 void ooc_capture_began(cudaError_t status) {
-  if (status == cudaSuccess) ++under_way;
+  if (status != cudaSuccess) --under_way;
 }
 
 static bool is_captured(const OocRuntime* real, cudaStream_t stream) {

@@ -6,7 +6,8 @@
 
 #include "spill/runtime.h"
 
-/* To be told what cudaStreamBeginCapture and its kin answered. */
+/* To be told before cudaStreamBeginCapture and its kin are called, and what they answered. */
+void ooc_capture_begins(void);
 void ooc_capture_began(cudaError_t status);
 /* Calls cudaStreamEndCapture. */
 cudaError_t ooc_capture_end(const OocRuntime* real, cudaStream_t stream, cudaGraph_t* graph);

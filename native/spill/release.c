@@ -96,17 +96,15 @@ cudaError_t ooc_release(const OocRuntime* real, void* pointer,
 }
 
 /* Slabs are unpinned while there is a context in which they are pinned. Where the device does not
- * answer any more they stay pinned, and are lost. */
+ * answer any more, that fails, and they are lost; but they serve nobody again. */
 cudaError_t ooc_reset(const OocRuntime* real) {
   int device = 0;
   OocBlock block;
   if (real->cudaGetDevice(&device) != cudaSuccess) return real->cudaDeviceReset();
   ooc_end_blocks(real);
-  const bool waited = ooc_can_wait(real, device);
-  while (ooc_blocks_take_any(device, true, &block)) {
-    if (waited) ooc_slabs_give(block.at);
-  }
-  if (waited) ooc_slabs_trim(real, device, SIZE_MAX);
+  ooc_can_wait(real, device);
+  while (ooc_blocks_take_any(device, true, &block)) ooc_slabs_give(block.at);
+  ooc_slabs_trim(real, device, SIZE_MAX);
   const cudaError_t status = real->cudaDeviceReset();
   while (ooc_blocks_take_any(device, false, &block)) ooc_ledger_return(block.device, block.bytes);
   return status;

@@ -154,7 +154,7 @@ static bool is_whole(size_t place) {
   return place + 1 == count || piece[1].slab != piece->slab;
 }
 
-/* What the runtime does not unpin stays mapped: a device would write to pages of another's. */
+/* What the runtime does not unpin stays mapped: a device would write to others' pages. */
 static size_t drop(const OocRuntime* real, size_t place) {
   const Piece slab = pieces[place];
   erase(place);

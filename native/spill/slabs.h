@@ -17,7 +17,8 @@ void* ooc_slabs_take(const OocRuntime* real, int device, size_t bytes, OocShorta
 void ooc_slabs_give(void* at);
 
 /* Unpins slabs that are free as a whole, until `bytes` are the system's again, or there are no more
- * of them; those of one device, or of all for -1. The bytes. */
+ * of them; those of one device, or of all for -1. The bytes. One that the runtime does not unpin is
+ * lost. */
 size_t ooc_slabs_trim(const OocRuntime* real, int device, size_t bytes);
 
 /* Bytes that are taken, the most that ever were, and all that is pinned. */

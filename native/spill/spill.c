@@ -167,6 +167,7 @@ static cudaError_t serve_cudaIpcGetMemHandle(const OocRuntime* real, cudaIpcMemH
 
 static cudaError_t serve_cudaStreamBeginCapture(const OocRuntime* real, cudaStream_t stream,
                                                 int mode) {
+  ooc_capture_begins();
   const cudaError_t status = real->cudaStreamBeginCapture(stream, mode);
   ooc_capture_began(status);
   return status;
@@ -182,6 +183,7 @@ static cudaError_t serve_cudaStreamBeginCaptureToGraph(const OocRuntime* real, c
                                                        const cudaGraphNode_t* nodes,
                                                        const struct cudaGraphEdgeData_st* edges,
                                                        size_t count, int mode) {
+  ooc_capture_begins();
   const cudaError_t status =
       real->cudaStreamBeginCaptureToGraph(stream, graph, nodes, edges, count, mode);
   ooc_capture_began(status);

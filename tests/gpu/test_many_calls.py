@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
+from ctypes import CDLL, byref, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import pytest
 from python.support import assert_equal, integers
 
 import oocdnn
+from oocdnn import _native
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -77,6 +78,23 @@ def test_few_pieces_are_timed(ctx):
     assert tiles >= 12
     assert 0 < taken <= 3 * 2 * (3 + tiles / 15) + 2
     assert min(ctx.stats.fetch_seconds, ctx.stats.compute_seconds, ctx.stats.drain_seconds) > 0
+
+
+def test_the_core_says_what_it_holds(ctx):
+    """To the library that keeps a limit on a program, which takes what else the card holds for the
+    program's."""
+    ask = CDLL(str(_native.library_path())).oocdnn_device_bytes
+    ask.restype = c_int64
+    ctx.release()
+    before = ask(0), free_bytes()
+    assert (ask(-1), ask(64)) == (0, 0)
+    ctx.conv2d(pinned(integers((64, 8, 40, 41), 1, np.float32)), np.ones((12, 8, 3, 3), np.float32))
+    call_and_wait(ctx)
+    assert ask(0) - before[0] >= ctx.stats.peak_device_bytes > 0
+    if FAKE:  # a real driver rounds, and has more to load
+        assert ask(0) - before[0] == before[1] - free_bytes()
+    ctx.release()
+    assert ask(0) == before[0]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])

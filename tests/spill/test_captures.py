@@ -16,7 +16,8 @@ def test_a_relaxed_thread_is_served_at_once(client, begin, end):
 
 
 def test_without_a_capture_a_relaxed_thread_is_refused_first(client):
-    for lines in (["0 r 2"], ["0 b 5", "0 e 5", "0 r 2"], ["0 e 5", "0 r 2"]):
+    ended, failed = ["0 b 5", "0 e 5", "0 r 2"], ["0 b 5", "0 b 5", "0 e 5", "0 r 2"]
+    for lines in (["0 r 2"], ended, failed, ["0 e 5", "0 r 2"]):
         outcome = play(client, [*FULL, *lines, *ONCE], **variables())
         assert outcome.answers[-1] == REFUSED
 

@@ -52,8 +52,12 @@ def test_threads_do_not_race(watched, place):
 
 
 def test_captures_and_frees_do_not_race(watched):
-    """The list of what is freed during captures."""
-    lines = [f"{i % 2} {what}" for i in range(6) for what in ("b 5", "e 5")]
-    lines += [f"2 l 9 {MIB}", f"3 l 8 {MIB}"]
+    """The list of what is freed during captures: each thread has one of its own, then none."""
+    lines = []
+    for thread, stream in ((0, 5), (1, 6)):
+        loop = f"l {stream} {64 << 10}"
+        steps = (f"b {stream}", "r 2", loop, f"e {stream}", "r 0", loop)
+        lines += [f"{thread} {step}" for step in steps]
     outcome = play(watched, lines, together=True, FAKE_CARD="4096", **without_preload())
     assert not [line for line in outcome.said if "WARNING" in line]
+    assert outcome.figures.registered == outcome.figures.pinned_bytes > 100 * (64 << 10)

@@ -142,6 +142,14 @@ def test_a_device_that_is_reset_holds_nothing(client):
     assert again.answers[-3:] == ["0 device", REFUSED, "0 host"]
 
 
+def test_a_device_that_is_broken_is_reset_as_well(client):
+    lines = [*FULL, *TWICE, "0 w 9", "0 z 0", "0 q 0", "0 w 0", *FULL, *TWICE, "0 f 3"]
+    outcome = play(client, lines, **variables())
+    assert outcome.answers[4:] == ["0", "0", "0", "0 device", REFUSED, "0 host", "0"]
+    assert outcome.figures.registrations == 2
+    assert outcome.figures.registered == outcome.figures.pinned_bytes == BIG
+
+
 def test_a_function_that_was_called_before_the_runtime_was_there(tmp_path):
     """That it was not found is not remembered."""
     runtime = build_runtime(tmp_path, 13)
