@@ -72,8 +72,8 @@ PlanRequest RequestOn(const Device& device, const Problem& problem, const int64_
 
 }  // namespace
 
-// Operands lie on the device. `limits`: the budget and that of workspace. `batch`: 1 where it may be
-// divided, and 2 where runs are timed.
+// Operands lie on the device. `limits`: the budget and that of workspace. `batch`: 1 where it may
+// be divided, and 2 where runs are timed.
 //
 // Gives the plan with its engine as text, the seconds that it is predicted to take, and as counts
 // the bytes that it books and how many plans were prepared; or why there is none.
