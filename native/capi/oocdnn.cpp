@@ -186,7 +186,8 @@ oocdnn_status oocdnn_plan_for_profile(const char* profile, const char* problem, 
     OOC_TRY(Need(json, "the place for the plan"));
     OOC_ASSIGN(const int64_t bytes, BytesOfBudget(Choose(budget, Var::kBudget, "auto")));
     OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
-    OOC_ASSIGN(const PlanSummary plan, PlanForProfile(parsed, profile, bytes));
+    OOC_ASSIGN(const Placement placement, ParsePlacement(problem));
+    OOC_ASSIGN(const PlanSummary plan, PlanForProfile(parsed, placement, profile, bytes));
     Text() = ToJson(plan);
     *json = Text().c_str();
     return {};

@@ -10,8 +10,10 @@ Walk::Walk(const Work& work) : work_(work) {
 
 bool Walk::Next(std::vector<Step>* steps) {
   if (schedule_) {
-    steps->resize(1);
-    return schedule_->Next(&steps->front());
+    const Step* const step = schedule_->Next();
+    if (step == nullptr) return false;
+    steps->assign(1, *step);
+    return true;
   }
   if (next_ == work_.tiles->Steps()) return false;
   work_.tiles->StepOf(next_++, work_.ring, steps);

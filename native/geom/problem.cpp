@@ -1,7 +1,6 @@
 #include "geom/problem.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "base/checked.hpp"
@@ -35,20 +34,6 @@ const char* Name(Operand operand, Direction direction) {
   }
   return "?";
 }
-
-namespace {
-
-Operand OutputOf(Direction direction) {
-  switch (direction) {
-    case Direction::kForward: return Operand::kY;
-    case Direction::kBackwardData: return Operand::kX;
-    case Direction::kBackwardFilter: return Operand::kW;
-    case Direction::kBackwardBias: return Operand::kBias;
-  }
-  return Operand::kY;
-}
-
-}  // namespace
 
 Dims ConvShape::DimsOf(Operand operand, Direction direction) const {
   switch (operand) {
@@ -84,37 +69,6 @@ double ConvShape::Operations(Direction direction) const {
     elements *= static_cast<double>(extent);
   }
   return elements;
-}
-
-Operand Problem::sum() const { return OutputOf(direction); }
-
-Saving Problem::saving() const {
-  const bool forward = direction == Direction::kForward;
-  if (forward && !saves) return {};
-  const bool flat = forward ? epilogue.activation == Activation::kRelu ||
-                                  epilogue.activation == Activation::kClippedRelu
-                            : clips;
-  if (pool.mode != PoolMode::kMax) return flat ? Saving{Saved::kAlive, 1} : Saving{};
-  const auto most = static_cast<uint64_t>(pool.Elements() - (flat ? 0 : 1));  // of the values
-  return {most > 0 ? Saved::kWinners : Saved::kNothing, static_cast<int>(std::bit_width(most))};
-}
-
-bool Problem::Uses(Operand operand) const {
-  switch (operand) {
-    case Operand::kX:
-    case Operand::kW: return direction != Direction::kBackwardBias;
-    case Operand::kY: return true;
-    case Operand::kBias: return direction == Direction::kBackwardBias || epilogue.bias;
-    case Operand::kScale: return epilogue.scale;
-    case Operand::kResidual: return epilogue.residual;
-    case Operand::kOld: return beta != 0.0;
-    case Operand::kZ: return passes_y();
-    case Operand::kSaved: return saving().what != Saved::kNothing;
-    case Operand::kInput:
-    case Operand::kDw: return also.dw;
-    case Operand::kDb: return also.db;
-  }
-  return false;
 }
 
 int64_t Problem::BytesOf(Operand operand) const {

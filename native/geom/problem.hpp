@@ -15,6 +15,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <string>
 
@@ -71,6 +72,17 @@ constexpr int Index(Operand operand) { return static_cast<int>(operand); }
 const char* Name(Direction direction);
 // The tensor's name as a user writes it: x or dx, w or dw, y or dy, b or db, ...
 const char* Name(Operand operand, Direction direction);
+
+// What a convolution in that direction computes.
+constexpr Operand OutputOf(Direction direction) {
+  switch (direction) {
+    case Direction::kForward: return Operand::kY;
+    case Direction::kBackwardData: return Operand::kX;
+    case Direction::kBackwardFilter: return Operand::kW;
+    case Direction::kBackwardBias: return Operand::kBias;
+  }
+  return Operand::kY;
+}
 
 // Sizes of a convolution or of one tile of it. All counts are >= 0; c and k are per group.
 struct ConvShape {
@@ -142,7 +154,7 @@ struct Problem {
   // Backward: dy is made on the device, from dz and from what the forward pass saved.
   [[nodiscard]] bool restores() const { return direction != Direction::kForward && passes_y(); }
   // What the convolution itself computes, and what becomes of it: z where that is pooled.
-  [[nodiscard]] Operand sum() const;
+  [[nodiscard]] Operand sum() const { return OutputOf(direction); }
   [[nodiscard]] Operand output() const {
     return direction == Direction::kForward && pool.pools() ? Operand::kZ : sum();
   }
@@ -173,6 +185,36 @@ struct Problem {
            Writes(Operand::kSaved);
   }
 };
+
+// Asked in inner loops.
+inline Saving Problem::saving() const {
+  const bool forward = direction == Direction::kForward;
+  if (forward && !saves) return {};
+  const bool flat = forward ? epilogue.activation == Activation::kRelu ||
+                                  epilogue.activation == Activation::kClippedRelu
+                            : clips;
+  if (pool.mode != PoolMode::kMax) return flat ? Saving{Saved::kAlive, 1} : Saving{};
+  const auto most = static_cast<uint64_t>(pool.Elements() - (flat ? 0 : 1));  // of the values
+  return {most > 0 ? Saved::kWinners : Saved::kNothing, static_cast<int>(std::bit_width(most))};
+}
+
+inline bool Problem::Uses(Operand operand) const {
+  switch (operand) {
+    case Operand::kX:
+    case Operand::kW: return direction != Direction::kBackwardBias;
+    case Operand::kY: return true;
+    case Operand::kBias: return direction == Direction::kBackwardBias || epilogue.bias;
+    case Operand::kScale: return epilogue.scale;
+    case Operand::kResidual: return epilogue.residual;
+    case Operand::kOld: return beta != 0.0;
+    case Operand::kZ: return passes_y();
+    case Operand::kSaved: return saving().what != Saved::kNothing;
+    case Operand::kInput:
+    case Operand::kDw: return also.dw;
+    case Operand::kDb: return also.db;
+  }
+  return false;
+}
 
 // Fills in shape.pooled and shape.saved, which follow from the rest, and the strides of what is
 // saved, which is always dense.

@@ -40,6 +40,14 @@ bool MovesAll(const Problem& problem, Axis axis) {
   return true;
 }
 
+// The box is where it was.
+void Stay(OperandStep* step) {
+  step->enter = false;
+  step->from_slot = -1;
+  step->roll_axis = 0;
+  step->kept = step->from_row = 0;
+}
+
 }  // namespace
 
 // The content of their boxes depends on coordinates alone.
@@ -66,74 +74,96 @@ LoopOrder DefaultOrder(const Problem& problem) {
 
 Schedule::Schedule(const Problem& problem, const Tiling& tiling, const LoopOrder& order,
                    const Depths& depths)
-    : problem_(problem), tiling_(tiling), order_(order), steps_(tiling.Tiles()) {
+    : tiling_(tiling), order_(order), steps_(tiling.Tiles()) {
+  for (int a = 0; a < kAxes; ++a) {
+    counts_[a] = tiling.Count(static_cast<Axis>(a));
+    if (counts_[a] <= 1) last_ |= BitOf(a);
+  }
+  const ConvShape usual = TileShape(problem, tiling_);
+  const ConvShape ends = tiling_.tapered() ? TileShape(problem, tiling_, true) : ConvShape{};
   for (int i = 0; i < kOperands; ++i) {
-    if (problem.Uses(static_cast<Operand>(i))) {
-      rings_[i].slots.resize(static_cast<size_t>(std::max(depths[i], 1)));
+    const auto operand = static_cast<Operand>(i);
+    if (!problem.Uses(operand)) continue;
+    Ring ring{operand, OperandTiles(problem, tiling_, operand, usual, ends),
+              Rolls(problem, operand), operand == problem.sum() || problem.Writes(operand)};
+    for (int a = 0; a < kAxes; ++a) {
+      const bool moves = Moves(problem, operand, static_cast<Axis>(a));
+      if (moves) ring.moving |= BitOf(a);
+      if (!moves && counts_[a] > 1) ring.summing |= BitOf(a);
+    }
+    ring.slots.resize(static_cast<size_t>(std::max(depths[i], 1)));
+    rings_.push_back(std::move(ring));
+  }
+}
+
+const Step* Schedule::Next() {
+  if (next_ >= steps_) return nullptr;
+  step_.number = next_;
+  const AxisSet moved = next_ > 0 ? Advance() : 0;
+  for (Ring& ring : rings_) {
+    OperandStep& operand = step_.operand[Index(ring.operand)];
+    if (next_ == 0) operand.box = ring.tiles.BoxAt(step_.index);
+    if (next_ == 0 || (moved & ring.moving) != 0) {
+      MoveBox(ring, moved, &operand.box);
+      Enter(&ring, &operand);
+    } else {
+      Stay(&operand);
+    }
+    operand.leave = ring.made && (ring.summing & ~last_) == 0;
+    ring.slots[static_cast<size_t>(operand.slot)].used = next_;
+  }
+  ++next_;
+  return &step_;
+}
+
+Schedule::AxisSet Schedule::Advance() {
+  AxisSet moved = 0;
+  for (int i = kAxes - 1; i >= 0; --i) {
+    const int axis = Index(order_[i]);
+    if (counts_[axis] <= 1) continue;
+    int64_t& number = step_.index[axis];
+    number = number + 1 < counts_[axis] ? number + 1 : 0;
+    moved |= BitOf(axis);
+    last_ = number + 1 < counts_[axis] ? last_ & ~BitOf(axis) : last_ | BitOf(axis);
+    if (number > 0) break;
+  }
+  return moved;
+}
+
+void Schedule::MoveBox(const Ring& ring, AxisSet moved, Box* box) const {
+  for (int d = 0; d < 6; ++d) {
+    const int axis = ring.tiles.AxisOf(d);
+    if (axis < kAxes && (moved & BitOf(axis)) != 0) {
+      box->Set(d, ring.tiles.RangeAt(d, step_.index[axis]));
     }
   }
 }
 
-bool Schedule::Next(Step* step) {
-  if (next_ >= steps_) return false;
-  step->number = next_;
-  int64_t rest = next_;
-  for (int i = kAxes - 1; i >= 0; --i) {
-    const Axis axis = order_[i];
-    const int64_t count = tiling_.Count(axis);
-    step->index[Index(axis)] = rest % count;
-    rest /= count;
+void Schedule::Enter(Ring* ring, OperandStep* out) {
+  const int before = ring->current;
+  Stay(out);
+  const auto begin = ring->slots.begin(), end = ring->slots.end();
+  const auto held = std::find_if(
+      begin, end, [&](const Ring::Slot& slot) { return slot.used >= 0 && slot.box == out->box; });
+  const auto oldest = std::min_element(
+      begin, end, [](const Ring::Slot& a, const Ring::Slot& b) { return a.used < b.used; });
+  out->enter = held == end;
+  out->slot = static_cast<int>((out->enter ? oldest : held) - begin);
+  ring->current = out->slot;
+  if (!out->enter) return;
+  if (ring->rolls && before >= 0 && before != out->slot) {
+    Roll(ring->slots[static_cast<size_t>(before)].box, before, out);
   }
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    step->operand[i] = OperandStep{};
-    if (!problem_.Uses(operand)) continue;
-    Enter(operand, RegionOf(problem_, tiling_, operand, step->index), &step->operand[i]);
-    const bool made = operand == problem_.sum() || problem_.Writes(operand);
-    step->operand[i].leave = made && IsLast(operand, step->index);
-  }
-  ++next_;
-  return true;
+  oldest->box = out->box;
 }
 
-bool Schedule::IsLast(Operand operand, const TileIndex& index) const {
-  for (int i = 0; i < kAxes; ++i) {
-    const auto axis = static_cast<Axis>(i);
-    if (!Moves(problem_, operand, axis) && index[i] + 1 < tiling_.Count(axis)) return false;
-  }
-  return true;
-}
-
-void Schedule::Enter(Operand operand, const Box& box, OperandStep* out) {
-  Ring& ring = rings_[Index(operand)];
-  out->box = box;
-  const auto held = std::find_if(ring.slots.begin(), ring.slots.end(), [&](const Ring::Slot& slot) {
-    return slot.used >= 0 && slot.box == box;
-  });
-  if (held != ring.slots.end()) {
-    out->slot = static_cast<int>(held - ring.slots.begin());
-  } else {
-    const auto oldest =
-        std::min_element(ring.slots.begin(), ring.slots.end(),
-                         [](const Ring::Slot& a, const Ring::Slot& b) { return a.used < b.used; });
-    out->slot = static_cast<int>(oldest - ring.slots.begin());
-    out->enter = true;
-    if (Rolls(problem_, operand)) Roll(operand, ring.current, out);
-    oldest->box = box;
-  }
-  ring.slots[static_cast<size_t>(out->slot)].used = next_;
-  ring.current = out->slot;
-}
-
-void Schedule::Roll(Operand operand, int previous, OperandStep* out) const {
-  if (previous < 0 || previous == out->slot) return;
-  const Box& old = rings_[Index(operand)].slots[static_cast<size_t>(previous)].box;
+void Schedule::Roll(const Box& old, int slot, OperandStep* out) {
   const int d = OnlyDifference(old, out->box);
   if (d < 3 || out->box.origin[d] < old.origin[d]) return;
   if (old.extent != out->box.extent) return;  // a short tile beside a usual one: layouts may differ
   const int64_t from_row = out->box.origin[d] - old.origin[d];
   if (from_row >= old.extent[d]) return;
-  out->from_slot = previous;
+  out->from_slot = slot;
   out->roll_axis = d;
   out->from_row = from_row;
   out->kept = old.extent[d] - from_row;

@@ -42,36 +42,51 @@ struct Step {
   std::array<OperandStep, kOperands> operand;
 };
 
+// From one step to the next little changes: only what an axis that moved on moves is looked at.
 class Schedule {
  public:
   // `depths` are the ring sizes (>= 1 for every used operand). The problem must outlive this.
   Schedule(const Problem& problem, const Tiling& tiling, const LoopOrder& order,
            const Depths& depths);
+  Schedule(const Schedule&) = delete;
+  Schedule& operator=(const Schedule&) = delete;
 
   [[nodiscard]] int64_t Steps() const { return steps_; }
-  // Fills in the next step; false after the last.
-  bool Next(Step* step);
+  // The next step, valid until the next call; null after the last.
+  const Step* Next();
 
  private:
+  using AxisSet = unsigned;  // a bit each
+  static AxisSet BitOf(int axis) { return 1U << axis; }
   struct Ring {
     struct Slot {
       Box box;
       int64_t used = -1;  // the step that last used it; -1: empty
     };
-    std::vector<Slot> slots;
-    int current = -1;
+    Operand operand;
+    OperandTiles tiles;
+    bool rolls, made;
+    AxisSet moving = 0;   // axes that move its box
+    AxisSet summing = 0;  // cut axes that do not: no later step adds to a tile at their ends
+    std::vector<Slot> slots{};
+    int current = -1;  // slot
   };
 
-  // Whether no later step adds to the operand's tile.
-  [[nodiscard]] bool IsLast(Operand operand, const TileIndex& index) const;
-  void Enter(Operand operand, const Box& box, OperandStep* out);
-  void Roll(Operand operand, int previous, OperandStep* out) const;
+  // Turns to the next tile; the axes on which that is another one.
+  AxisSet Advance();
+  void MoveBox(const Ring& ring, AxisSet moved, Box* box) const;
+  // Finds the slot of the box, which has moved.
+  static void Enter(Ring* ring, OperandStep* out);
+  // What is left of the box before, in that slot.
+  static void Roll(const Box& old, int slot, OperandStep* out);
 
-  const Problem& problem_;
   Tiling tiling_;
   LoopOrder order_;
+  AxisArray counts_{};
+  AxisSet last_ = 0;  // axes on which the current tile is the last
   int64_t steps_ = 0, next_ = 0;
-  std::array<Ring, kOperands> rings_;
+  std::vector<Ring> rings_;
+  Step step_;
 };
 
 }  // namespace oocdnn

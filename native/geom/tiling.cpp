@@ -3,35 +3,11 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
+#include "geom/axes.hpp"
 #include "geom/restored.hpp"
 
 namespace oocdnn {
 namespace {
-
-// The axis that moves dimension `d` of an operand; kAxes where none does (a filter tap).
-constexpr int kNone = kAxes;
-constexpr std::array<int, 6> kActivationInAxes{0, 1, 3, 4, 5, 6};   // N G C D H W
-constexpr std::array<int, 6> kActivationOutAxes{0, 1, 2, 4, 5, 6};  // N G K O P Q
-constexpr std::array<int, 6> kFilterAxes{1, 2, 3, kNone, kNone, kNone};
-
-std::array<int, 6> AxesOf(const Problem& problem, Operand operand) {
-  switch (operand) {
-    case Operand::kX:
-    case Operand::kInput: return kActivationInAxes;
-    case Operand::kW:
-    case Operand::kDw: return kFilterAxes;
-    case Operand::kY:
-    case Operand::kZ:
-    case Operand::kSaved: return kActivationOutAxes;
-    case Operand::kBias:
-    case Operand::kScale:
-      return {kNone, 1, problem.direction == Direction::kBackwardData ? 3 : 2, kNone, kNone, kNone};
-    case Operand::kDb: return {kNone, 1, 2, kNone, kNone, kNone};
-    case Operand::kResidual:
-    case Operand::kOld: return AxesOf(problem, problem.sum());
-  }
-  return {};
-}
 
 bool DrivesInput(const Problem& problem) { return problem.direction == Direction::kBackwardData; }
 
@@ -241,19 +217,6 @@ void SetAfter(const Problem& problem, int s, int64_t length, ConvShape* tile) {
 
 }  // namespace
 
-const char* Name(Axis axis) {
-  switch (axis) {
-    case Axis::kN: return "N";
-    case Axis::kG: return "groups";
-    case Axis::kK: return "K";
-    case Axis::kC: return "C";
-    case Axis::kD: return "D";
-    case Axis::kH: return "H";
-    case Axis::kW: return "W";
-  }
-  return "?";
-}
-
 int64_t Tiling::Count(Axis axis) const {
   const int i = Index(axis);
   if (!TapersAt(*this, axis)) return length[i] == 0 ? 0 : CeilDiv(extent[i], length[i]);
@@ -274,9 +237,8 @@ int64_t Tiling::Length(Axis axis, int64_t number) const {
 
 int64_t Tiling::ShortTiles() const { return tapered() ? Count(taper.axis) - UsualTiles(*this) : 0; }
 
-bool Tiling::IsShort(const TileIndex& index) const {
-  const int64_t number = index[Index(taper.axis)];
-  return tapered() && (number == 0 || number > UsualTiles(*this));
+bool Tiling::IsShort(Axis axis, int64_t number) const {
+  return TapersAt(*this, axis) && (number == 0 || number > UsualTiles(*this));
 }
 
 bool Tiling::DividesBatch() const {
@@ -383,15 +345,6 @@ ConvShape TileShape(const Problem& problem, const Tiling& tiling, bool is_short)
   return tile;
 }
 
-bool Moves(const Problem& problem, Operand operand, Axis axis) {
-  const std::array<int, 6> axes = AxesOf(problem, operand);
-  return std::find(axes.begin(), axes.end(), Index(axis)) != axes.end();
-}
-
-bool IsReduction(const Problem& problem, Axis axis) {
-  return !Moves(problem, problem.output(), axis);
-}
-
 int64_t Box::ValidElements() const {
   int64_t elements = 1;
   for (int d = 0; d < 6; ++d) {
@@ -400,29 +353,46 @@ int64_t Box::ValidElements() const {
   return elements;
 }
 
-Box RegionOf(const Problem& problem, const Tiling& tiling, Operand operand,
-             const TileIndex& index) {
-  const std::array<int, 6> axes = AxesOf(problem, operand);
-  const Dims whole = problem.DimsOf(operand);
+OperandTiles::OperandTiles(const Problem& problem, const Tiling& tiling, Operand operand,
+                           const ConvShape& usual, const ConvShape& ends)
+    : problem_(&problem),
+      tiling_(&tiling),
+      operand_(operand),
+      axes_(AxesOf(problem.direction, operand)),
+      whole_(problem.DimsOf(operand)),
+      usual_(usual.DimsOf(operand, problem.direction)),
+      ends_(ends.DimsOf(operand, problem.direction)) {}
+
+OperandTiles::OperandTiles(const Problem& problem, const Tiling& tiling, Operand operand)
+    : OperandTiles(problem, tiling, operand, TileShape(problem, tiling),
+                   tiling.tapered() ? TileShape(problem, tiling, true) : ConvShape{}) {}
+
+Range OperandTiles::RangeAt(int dimension, int64_t number) const {
+  const int axis = AxisOf(dimension);
+  if (axis == kNoAxis) return {0, usual_[dimension], 0, whole_[dimension]};
+  const bool is_short = tiling_->IsShort(static_cast<Axis>(axis), number);
+  const int64_t extent = (is_short ? ends_ : usual_)[dimension];
+  if (IsSpatial(static_cast<Axis>(axis))) {
+    const int s = SpatialIndex(static_cast<Axis>(axis));
+    const Rows rows = RowsOf(*problem_, operand_, SpatialTileOf(*problem_, *tiling_, s, number));
+    return {rows.begin, extent, rows.valid_begin, rows.valid_end};
+  }
+  const int64_t begin = tiling_->Begin(static_cast<Axis>(axis), number);
+  return {begin, extent, begin, std::min(begin + extent, whole_[dimension])};
+}
+
+Box OperandTiles::BoxAt(const TileIndex& index) const {
   Box box;
-  const ConvShape tile = TileShape(problem, tiling, tiling.IsShort(index));
-  box.extent = tile.DimsOf(operand, problem.direction);
   for (int d = 0; d < 6; ++d) {
-    if (axes[d] == kNone) {
-      box.valid_end[d] = whole[d];
-    } else if (axes[d] >= Index(Axis::kD)) {
-      const int s = axes[d] - Index(Axis::kD);
-      const Rows rows = RowsOf(problem, operand, SpatialTileOf(problem, tiling, s, index[axes[d]]));
-      box.origin[d] = rows.begin;
-      box.valid_begin[d] = rows.valid_begin;
-      box.valid_end[d] = rows.valid_end;
-    } else {
-      box.origin[d] = tiling.Begin(static_cast<Axis>(axes[d]), index[axes[d]]);
-      box.valid_begin[d] = box.origin[d];
-      box.valid_end[d] = std::min(box.origin[d] + box.extent[d], whole[d]);
-    }
+    const int axis = AxisOf(d);
+    box.Set(d, RangeAt(d, axis == kNoAxis ? 0 : index[axis]));
   }
   return box;
+}
+
+Box RegionOf(const Problem& problem, const Tiling& tiling, Operand operand,
+             const TileIndex& index) {
+  return OperandTiles(problem, tiling, operand).BoxAt(index);
 }
 
 }  // namespace oocdnn

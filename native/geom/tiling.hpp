@@ -58,7 +58,10 @@ struct Tiling {
   [[nodiscard]] bool tapered() const { return taper.length > 0; }
   // Of the tiles of the tapered axis, those that are short; none where there is none.
   [[nodiscard]] int64_t ShortTiles() const;
-  [[nodiscard]] bool IsShort(const TileIndex& index) const;
+  [[nodiscard]] bool IsShort(Axis axis, int64_t number) const;
+  [[nodiscard]] bool IsShort(const TileIndex& index) const {
+    return IsShort(taper.axis, index[Index(taper.axis)]);
+  }
   // Whether tiles are whole samples: nothing but the batch is cut, and every sample is in one tile.
   [[nodiscard]] bool DividesBatch() const;
 };
@@ -85,6 +88,11 @@ ConvShape TileShape(const Problem& problem, const Tiling& tiling, bool is_short 
 bool Moves(const Problem& problem, Operand operand, Axis axis);
 bool IsReduction(const Problem& problem, Axis axis);
 
+// One dimension of a box, see there.
+struct Range {
+  int64_t origin = 0, extent = 0, valid_begin = 0, valid_end = 0;
+};
+
 // A box of a tensor in its six dimensions. `origin` may be negative and origin + extent may pass
 // the end; only [valid_begin, valid_end) (tensor coordinates) holds elements, the rest is zero on
 // the way in and is not written on the way back.
@@ -93,6 +101,12 @@ struct Box {
 
   bool operator==(const Box&) const = default;
   [[nodiscard]] int64_t ValidElements() const;
+  void Set(int dimension, const Range& range) {
+    origin[dimension] = range.origin;
+    extent[dimension] = range.extent;
+    valid_begin[dimension] = range.valid_begin;
+    valid_end[dimension] = range.valid_end;
+  }
 };
 
 // The box of `operand` that tile `index` reads or writes. Its extent is that of the tile's shape,
@@ -101,5 +115,30 @@ struct Box {
 // Of x, where dw comes along, those rows are valid that are the tile's own of dx: each is in one
 // tile, which has all the rows of dy that it meets.
 Box RegionOf(const Problem& problem, const Tiling& tiling, Operand operand, const TileIndex& index);
+
+// The boxes of one operand in all tiles, with what these have in common looked up once; dimension
+// by dimension, since each follows from the tile's number on one axis.
+class OperandTiles {
+ public:
+  // The problem and the tiling must outlive this.
+  OperandTiles(const Problem& problem, const Tiling& tiling, Operand operand);
+  // `usual`, `ends`: the shape of a usual tile, and of a short one, where these are known; of a
+  // tiling that is not tapered the latter says nothing.
+  OperandTiles(const Problem& problem, const Tiling& tiling, Operand operand,
+               const ConvShape& usual, const ConvShape& ends);
+
+  // The index of the axis that moves the dimension; kAxes where none does.
+  [[nodiscard]] int AxisOf(int dimension) const { return axes_[static_cast<size_t>(dimension)]; }
+  // Of the tile with that number on the axis.
+  [[nodiscard]] Range RangeAt(int dimension, int64_t number) const;
+  [[nodiscard]] Box BoxAt(const TileIndex& index) const;
+
+ private:
+  const Problem* problem_;
+  const Tiling* tiling_;
+  Operand operand_;
+  std::array<int, 6> axes_;
+  Dims whole_, usual_, ends_;
+};
 
 }  // namespace oocdnn

@@ -138,13 +138,6 @@ Homes Context::HomesOf(const Problem& problem, const HostTensors& tensors) {
   return home;
 }
 
-bool Context::OnDevice(const Problem& problem, const Homes& home) {
-  for (int i = 0; i < kOperands; ++i) {
-    if (problem.Has(static_cast<Operand>(i)) && home[i] == Home::kHost) return false;
-  }
-  return true;
-}
-
 // What is written must not be what the finishing pass reads. A mirrored filter, and vectors, which
 // the engines want in the type of the sums, have slots.
 InPlace Context::InPlaceOf(const Problem& problem, const HostTensors& tensors,

@@ -171,8 +171,6 @@ class Context {
   // What is chosen where all operands are on the device.
   Result<PlanReport> ChooseInCore(const PlanRequest& request, const Profile& profile);
   static Homes HomesOf(const Problem& problem, const HostTensors& tensors);
-  // Whether all operands are on the device.
-  static bool OnDevice(const Problem& problem, const Homes& home);
   // Where operands may be used on the device as they lie: all on it, and aligned.
   [[nodiscard]] InPlace InPlaceOf(const Problem& problem, const HostTensors& tensors,
                                   const Homes& home) const;

@@ -28,11 +28,11 @@ Reach ReachOf(const Dims& dims, const Dims& stride) {
 }
 
 // [begin, end) of a tensor in its memory or its file.
-struct Range {
+struct AddressRange {
   int64_t begin = 0, end = 0;
 };
 
-Range RangeOf(const Problem& problem, const HostTensors& tensors, Operand operand) {
+AddressRange RangeOf(const Problem& problem, const HostTensors& tensors, Operand operand) {
   const HostTensor& tensor = tensors[Index(operand)];
   const Reach reach = ReachOf(problem.DimsOf(operand), tensor.view.stride);
   const int64_t size = SizeOf(tensor.view.dtype);
@@ -50,7 +50,7 @@ Status CheckFile(const Problem& problem, const HostTensors& tensors, Operand ope
     return Error(Code::kFileError, "%s: the file cannot be examined: %s", name,
                  std::strerror(errno));
   }
-  const Range range = RangeOf(problem, tensors, operand);
+  const AddressRange range = RangeOf(problem, tensors, operand);
   if (range.begin < 0 || range.end > info.st_size) {
     return Error(Code::kInvalidProblem,
                  "%s needs bytes %lld to %lld of its file, which has only %lld; the file is too "
@@ -78,8 +78,8 @@ struct Member {
 
 bool Overlap(const Member& a, const Member& b) {
   if (!SameStorage(a.tensors[Index(a.operand)], b.tensors[Index(b.operand)])) return false;
-  const Range first = RangeOf(a.problem, a.tensors, a.operand);
-  const Range second = RangeOf(b.problem, b.tensors, b.operand);
+  const AddressRange first = RangeOf(a.problem, a.tensors, a.operand);
+  const AddressRange second = RangeOf(b.problem, b.tensors, b.operand);
   return first.begin < second.end && second.begin < first.end;
 }
 
@@ -255,7 +255,7 @@ Status LocateOperands(Device& device, const Problem& problem, HostTensors* tenso
     const auto operand = static_cast<Operand>(i);
     HostTensor& tensor = (*tensors)[i];
     if (!problem.Has(operand) || inner[i] || tensor.in_file()) continue;
-    const Range range = RangeOf(problem, *tensors, operand);
+    const AddressRange range = RangeOf(problem, *tensors, operand);
     if (range.end <= range.begin) continue;
     const auto* const begin = reinterpret_cast<const void*>(range.begin);  // NOLINT: an address
     OOC_ASSIGN(tensor.tier, device.TierOf(begin, range.end - range.begin));

@@ -30,9 +30,23 @@ std::vector<EngineInfo> EnginesOf(const Profile& profile) {
   return engines;
 }
 
-PlanRequest RequestOf(const Problem& problem, const Profile& profile, int64_t budget) {
+// What the output held before lies where the output does.
+Homes HomesOf(const Problem& problem, const Placement& placement) {
+  Homes home{};
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    const Operand said = operand == Operand::kOld ? problem.output() : operand;
+    const bool there = placement.place[static_cast<size_t>(Index(said))] == Place::kDevice;
+    if (problem.Has(operand) && there) home[i] = Home::kDevice;
+  }
+  return home;
+}
+
+PlanRequest RequestOf(const Problem& problem, const Placement& placement, const Profile& profile,
+                      int64_t budget) {
   PlanRequest request;
   request.problem = problem;
+  request.home = HomesOf(problem, placement);
   request.budget = budget;
   request.engines = EnginesOf(profile);
   int64_t bounce = 0;
@@ -43,11 +57,11 @@ PlanRequest RequestOf(const Problem& problem, const Profile& profile, int64_t bu
 
 }  // namespace
 
-Result<PlanSummary> PlanForProfile(const Problem& problem, const std::string& file,
-                                   int64_t budget) {
+Result<PlanSummary> PlanForProfile(const Problem& problem, const Placement& placement,
+                                   const std::string& file, int64_t budget) {
   OOC_TRY(CheckPlannable(problem));
   OOC_ASSIGN(const Profile profile, ReadProfile(file));
-  PlanRequest request = RequestOf(problem, profile, budget);
+  PlanRequest request = RequestOf(problem, placement, profile, budget);
   if (request.engines.empty()) {
     return Error(Code::kUnsupported, "the profile %s has a rate of no known engine", file.c_str());
   }
@@ -56,7 +70,7 @@ Result<PlanSummary> PlanForProfile(const Problem& problem, const std::string& fi
   const RankedCandidate& chosen = search->ranked.front();
   PlanSummary summary = Summarize(request, profile, chosen, search->ranked, search->refused);
   summary.search_seconds = search->seconds;
-  if (!profile.shared_engines) {
+  if (!profile.shared_engines && !OnDevice(problem, request.home)) {
     summary.host_bytes = Staging::PageableBytes(problem, chosen.candidate, kLeastStaging);
   }
   return summary;

@@ -50,15 +50,15 @@ struct Serial {
 
 // A slot without a spare is filled after the compute before; and so are those of the operands that
 // are fetched behind it for the same step, as the fetch engine works in order.
-Serial SerialOf(const Problem& problem, const Totals& totals, const Depths& depths, double drain) {
+Serial SerialOf(const Roles& roles, const Totals& totals, const Depths& depths, double drain) {
   Serial serial;
   int64_t waiting = 0;  // transfers of the operand so far that waits most often
-  for (int i = 0; i < kOperands; ++i) {
-    const Flow& flow = totals.flow[i];
-    if (problem.Writes(static_cast<Operand>(i)) || flow.transfers == 0) continue;
+  for (const Operand operand : roles.read()) {
+    const Flow& flow = totals.flow[Index(operand)];
+    if (flow.transfers == 0) continue;
     const double one = flow.seconds / static_cast<double>(flow.transfers);
     serial.first += one;
-    if (depths[i] <= 1) waiting = std::max(waiting, flow.transfers);
+    if (depths[Index(operand)] <= 1) waiting = std::max(waiting, flow.transfers);
     const int64_t waits = std::max<int64_t>(std::min(waiting, flow.transfers) - 1, 0);
     serial.fetch += one * static_cast<double>(waits);
     serial.excess += std::max(one - drain, 0.0) * static_cast<double>(waits);
@@ -73,26 +73,26 @@ struct Held {
 
 // While something is computed nothing serial is copied, and what is copied then holds nothing up.
 // Fetches inside the device count among the serial ones, though nothing holds them up.
-Held HeldUp(const Problem& problem, const Rates& rates, const Totals& totals, double computing,
-            double serial_fetch, double serial_drain) {
+Held HeldUp(const Rates& rates, const Totals& totals, double computing, double serial_fetch,
+            double serial_drain) {
   double fetches = 0.0, drains = 0.0;
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
+  for (const Operand operand : rates.roles().used()) {
     if (rates.Inside(operand)) continue;
-    (problem.Writes(operand) ? drains : fetches) += totals.flow[i].seconds;
+    (rates.roles().Writes(operand) ? drains : fetches) += totals.flow[Index(operand)].seconds;
   }
   const double longer = 1.0 / rates.SpeedTogether() - 1.0;
   const auto held = [&](double serial, double others) {
     return longer * std::clamp(others - computing, 0.0, serial);
   };
   return {held(serial_fetch, drains),
-          rates.Inside(problem.output()) ? 0.0 : held(serial_drain, fetches)};
+          rates.Inside(rates.roles().output()) ? 0.0 : held(serial_drain, fetches)};
 }
 
 }  // namespace
 
 Rates::Rates(const PlanRequest& request, int engine, const Profile& profile, double run_seconds)
     : problem_(request.problem),
+      roles_(request.problem),
       home_(request.home),
       profile_(profile),
       memory_(request.problem),
@@ -287,16 +287,16 @@ double Rates::ExposedSeconds(Operand operand, int64_t bytes, int64_t transfers) 
   if (!Bounces() || transfers == 0 || Inside(operand) || made) return 0.0;
   const double one = static_cast<double>(bytes) / static_cast<double>(transfers);
   const double beyond = std::max(one - static_cast<double>(bounce_bytes_), 0.0);
-  const double rate = problem_.Writes(operand) ? wire_.drain : wire_.fetch;
+  const double rate = roles_.Writes(operand) ? wire_.drain : wire_.fetch;
   // Nothing is computed before the first fetch, or after the last.
   return beyond * static_cast<double>(transfers - 1) / rate;
 }
 
 Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const LoopOrder& order,
-            Operand operand, int depth) {
-  const OperandTraffic traffic = TrafficOf(problem, cuts, order, rates.memory(), operand, depth);
+            const MemoryOrder::Steps& steps, Operand operand, int depth) {
+  const OperandTraffic traffic = TrafficOf(problem, cuts, order, steps, operand, depth);
   Flow flow;
-  if (problem.Stays(operand)) {
+  if (rates.roles().Stays(operand)) {
     const double one = rates.RestoreSeconds(ShapeOf(problem, cuts));
     flow.move_seconds = one * static_cast<double>(traffic.transfers);
     return flow;
@@ -305,7 +305,7 @@ Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const 
   flow.rows = rates.Inside(operand) ? 0 : traffic.rows.all;
   flow.bytes = rates.Inside(operand) ? 0 : Mul(traffic.elements, SizeOf(problem.DTypeOf(operand)));
   // Fixed costs come once per transfer, the rest once in all.
-  const bool drains = problem.Writes(operand);
+  const bool drains = rates.roles().Writes(operand);
   const double fixed =
       drains ? rates.DrainSeconds(operand, 0, kNoRows) : rates.FetchSeconds(operand, 0, kNoRows);
   const double all = drains ? rates.DrainSeconds(operand, traffic.elements, traffic.rows)
@@ -325,7 +325,8 @@ double ComputeSeconds(const Problem& problem, const Rates& rates, const Cuts& cu
   *steps = 1;
   for (const AxisCut* cut : cuts) *steps = Mul(*steps, cut->count);
   const ConvShape tile = ShapeOf(problem, cuts);
-  const auto outputs = static_cast<double>(BoxesOf(problem, CountsOf(cuts), problem.output()));
+  const auto outputs =
+      static_cast<double>(BoxesOf(problem, CountsOf(cuts), rates.roles().output()));
   return static_cast<double>(*steps) * rates.RunSeconds(tile) + outputs * rates.FinishSeconds(tile);
 }
 
@@ -333,30 +334,32 @@ Totals TotalsOf(const Problem& problem, const Rates& rates, const Cuts& cuts,
                 const LoopOrder& order, const Depths& depths) {
   Totals totals;
   totals.compute_seconds = ComputeSeconds(problem, rates, cuts, &totals.steps);
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    if (!problem.Uses(operand)) continue;
-    totals.flow[i] = FlowOf(problem, rates, cuts, order, operand, std::max(depths[i], 1));
+  const AxisArray counts = CountsOf(cuts);
+  for (const Operand operand : rates.roles().used()) {
+    const int i = Index(operand);
+    const MemoryOrder::Steps steps = rates.memory().StepsOf(operand, counts);
+    totals.flow[i] = FlowOf(problem, rates, cuts, order, steps, operand, std::max(depths[i], 1));
   }
   return totals;
 }
 
-Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals) {
+Cost CostOf(const Rates& rates, const Totals& totals) {
   Cost cost;
   cost.steps = totals.steps;
   cost.compute_seconds = totals.compute_seconds;
   double inside = 0.0, fetch_exposed = 0.0, drain_exposed = 0.0;
-  for (int i = 0; i < kOperands; ++i) {
-    if (rates.Inside(static_cast<Operand>(i))) inside += totals.flow[i].seconds;
-    cost.compute_seconds += totals.flow[i].move_seconds;
-    if (problem.Writes(static_cast<Operand>(i))) {
-      cost.drain_seconds += totals.flow[i].seconds;
-      drain_exposed += totals.flow[i].exposed;
-      cost.bytes_out = Add(cost.bytes_out, totals.flow[i].bytes);
+  for (const Operand operand : rates.roles().used()) {
+    const Flow& flow = totals.flow[Index(operand)];
+    if (rates.Inside(operand)) inside += flow.seconds;
+    cost.compute_seconds += flow.move_seconds;
+    if (rates.roles().Writes(operand)) {
+      cost.drain_seconds += flow.seconds;
+      drain_exposed += flow.exposed;
+      cost.bytes_out = Add(cost.bytes_out, flow.bytes);
     } else {
-      cost.fetch_seconds += totals.flow[i].seconds;
-      fetch_exposed += totals.flow[i].exposed;
-      cost.bytes_in = Add(cost.bytes_in, totals.flow[i].bytes);
+      cost.fetch_seconds += flow.seconds;
+      fetch_exposed += flow.exposed;
+      cost.bytes_in = Add(cost.bytes_in, flow.bytes);
     }
   }
   if (rates.shared_engines()) {
@@ -371,37 +374,38 @@ Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals) {
   return cost;
 }
 
-double WireBound(const Problem& problem, const Rates& rates, const Totals& totals) {
+double WireBound(const Rates& rates, const Totals& totals) {
   if (rates.shared_engines()) return 0.0;
   double between = 0.0;             // bytes that cross while both directions are in use
   double alone = 0.0;               // seconds before and after that
   int64_t fetches = 0, drains = 0;  // between
-  for (int i = 0; i < kOperands; ++i) {
-    const Flow& flow = totals.flow[i];
-    if (flow.transfers == 0 || rates.Inside(static_cast<Operand>(i))) continue;
+  for (const Operand operand : rates.roles().used()) {
+    const Flow& flow = totals.flow[Index(operand)];
+    if (flow.transfers == 0 || rates.Inside(operand)) continue;
     alone += flow.end_seconds;
     between += static_cast<double>(flow.bytes) - flow.end_bytes;
-    (problem.Writes(static_cast<Operand>(i)) ? drains : fetches) += flow.transfers - 1;
+    (rates.roles().Writes(operand) ? drains : fetches) += flow.transfers - 1;
   }
   const auto copies = static_cast<double>(std::max(fetches, drains));
   return alone + rates.WireSeconds(between) + copies * rates.CopySeconds();
 }
 
-double Estimate(const Problem& problem, const Rates& rates, const Totals& totals, const Cost& cost,
-                const Depths& depths, bool held_up) {
+double Estimate(const Rates& rates, const Totals& totals, const Cost& cost, const Depths& depths,
+                bool held_up) {
   if (rates.shared_engines() || totals.steps == 0) return cost.seconds;
-  const int out = Index(problem.output());
+  const int out = Index(rates.roles().output());
   const double drains = static_cast<double>(std::max<int64_t>(totals.flow[out].transfers, 1));
   const double last_drain = cost.drain_seconds / drains;
   const double serial_out = depths[out] <= 1 ? cost.drain_seconds - last_drain : 0.0;
-  const Serial serial = SerialOf(problem, totals, depths, depths[out] <= 1 ? last_drain : 0.0);
+  const Serial serial =
+      SerialOf(rates.roles(), totals, depths, depths[out] <= 1 ? last_drain : 0.0);
   Held held;
   if (held_up) {
-    held = HeldUp(problem, rates, totals, cost.compute_seconds, serial.fetch, serial_out);
+    held = HeldUp(rates, totals, cost.compute_seconds, serial.fetch, serial_out);
   }
   const double one_run = cost.compute_seconds / static_cast<double>(totals.steps);
   const double hops = 2 * rates.HopSeconds();  // from a fetch to a run, and from there to a drain
-  return std::max({cost.seconds, WireBound(problem, rates, totals),
+  return std::max({cost.seconds, WireBound(rates, totals),
                    cost.fetch_seconds + one_run + last_drain + hops,
                    serial.first + cost.compute_seconds + last_drain + hops +
                        std::max(serial.fetch + held.fetch, serial_out + held.drain + serial.excess),

@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "geom/roles.hpp"
 #include "model/plan.hpp"
 #include "model/traffic.hpp"
 
@@ -62,6 +63,7 @@ class Rates {
   // Whether the operand's transfers stay inside the device.
   [[nodiscard]] bool Inside(Operand operand) const { return home_[Index(operand)] != Home::kHost; }
   [[nodiscard]] const MemoryOrder& memory() const { return memory_; }
+  [[nodiscard]] const Roles& roles() const { return roles_; }
   [[nodiscard]] bool shared_engines() const { return profile_.shared_engines; }
 
  private:
@@ -84,6 +86,7 @@ class Rates {
   [[nodiscard]] double AgainSeconds(const ConvShape& tile) const;
 
   const Problem& problem_;
+  Roles roles_;
   const Homes& home_;
   const Profile& profile_;
   MemoryOrder memory_;
@@ -110,8 +113,9 @@ struct Flow {
   // Of them, the fetch before all computing, or the drain behind it, which has the wire to itself.
   double end_seconds = 0.0, end_bytes = 0.0;
 };
+// `steps`: of the operand's memory, where so much is cut.
 Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const LoopOrder& order,
-            Operand operand, int depth);
+            const MemoryOrder::Steps& steps, Operand operand, int depth);
 
 struct Totals {
   std::array<Flow, kOperands> flow;
@@ -126,19 +130,24 @@ double ComputeSeconds(const Problem& problem, const Rates& rates, const Cuts& cu
 // Exact bytes and busy times of a candidate; `seconds` is the lower bound that the busiest engine
 // sets, or the wire (their sum on shared engines, where it is the price). Copies inside the device
 // use what computes, and hide behind nothing.
-Cost CostOf(const Problem& problem, const Rates& rates, const Totals& totals);
+Cost CostOf(const Rates& rates, const Totals& totals);
 
 // About the least time by the wire alone where it is shared: the first fetches and the last drain
 // have it to themselves, and between them it goes at the rate of both directions. What copies cost
 // beyond their bytes counts once for both, which is a surcharge that measurements bear out: where
 // the two are out of step, one has the wire alone meanwhile. 0 on shared engines.
-double WireBound(const Problem& problem, const Rates& rates, const Totals& totals);
+double WireBound(const Rates& rates, const Totals& totals);
 
 // An approximation of the pipeline's length: the busiest engine, what slots without a spare make
 // wait for each other, and the ramps at both ends. `held_up`: what waits counts as held up by the
 // copies in the other direction too, which comes close but may be too much.
-double Estimate(const Problem& problem, const Rates& rates, const Totals& totals, const Cost& cost,
-                const Depths& depths, bool held_up);
+double Estimate(const Rates& rates, const Totals& totals, const Cost& cost, const Depths& depths,
+                bool held_up);
+
+// PriceOf (plan.hpp) with rates that are at hand, and with the cuts of the candidate's tiling.
+Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates& rates,
+             const Cuts& cuts);
+Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates& rates);
 
 // What candidates are ranked by: the predicted length, and a little of the work that is hidden in
 // it, which disturbs the rest and comes to light where a prediction errs.

@@ -10,10 +10,6 @@
 namespace oocdnn {
 namespace {
 
-struct Range {
-  int64_t origin = 0, extent = 0, begin = 0, end = 0;  // begin and end of what is valid
-};
-
 // What tile number `i` adds to the sums, given the one before it.
 struct Share {
   int64_t extent = 0, valid = 0, rolled = 0, kept = 0;
@@ -22,12 +18,12 @@ struct Share {
 Share ShareOf(const Range& range, const Range* previous) {
   Share share;
   share.extent = range.extent;
-  share.valid = std::max<int64_t>(range.end - range.begin, 0);
+  share.valid = std::max<int64_t>(range.valid_end - range.valid_begin, 0);
   share.rolled = share.valid;
   if (previous == nullptr || previous->extent != range.extent) return share;
   share.kept = std::max<int64_t>(previous->origin + previous->extent - range.origin, 0);
-  const int64_t begin = std::max(range.begin, range.origin + share.kept);
-  share.rolled = std::max<int64_t>(range.end - begin, 0);
+  const int64_t begin = std::max(range.valid_begin, range.origin + share.kept);
+  share.rolled = std::max<int64_t>(range.valid_end - begin, 0);
   return share;
 }
 
@@ -68,11 +64,9 @@ int64_t Multiples(int64_t first, int64_t last, int64_t n, int64_t piece) {
 // long axis in short tiles costs little more than a short one.
 class Summation {
  public:
-  Summation(const Problem& problem, const Tiling& tiling, Operand operand, Axis axis)
-      : problem_(problem),
-        tiling_(tiling),
-        operand_(operand),
-        axis_(axis),
+  Summation(const Problem& problem, const Tiling& tiling, Operand operand, Axis axis,
+            const ConvShape& usual, const ConvShape& ends)
+      : tiles_(problem, tiling, operand, usual, ends),
         dimension_(DimensionOf(problem, operand, axis)),
         piece_(PieceOf(problem, operand, dimension_)),
         count_(tiling.Count(axis)) {}
@@ -104,13 +98,7 @@ class Summation {
     fetched->partial += n - Multiples(first, last, n, piece_);
   }
 
-  [[nodiscard]] Range RangeOf(int64_t i) const {
-    TileIndex index{};
-    index[Index(axis_)] = i;
-    const Box box = RegionOf(problem_, tiling_, operand_, index);
-    return {box.origin[dimension_], box.extent[dimension_], box.valid_begin[dimension_],
-            box.valid_end[dimension_]};
-  }
+  [[nodiscard]] Range RangeOf(int64_t i) const { return tiles_.RangeAt(dimension_, i); }
 
   [[nodiscard]] Share ShareAt(int64_t i) const {
     if (i == 0) return ShareOf(RangeOf(0), nullptr);
@@ -120,8 +108,8 @@ class Summation {
 
   [[nodiscard]] Kind KindAt(int64_t i) const {
     const Range range = RangeOf(i);
-    return {range.end <= range.begin, range.begin == 0, range.begin == range.origin,
-            range.end == range.origin + range.extent};
+    return {range.valid_end <= range.valid_begin, range.valid_begin == 0,
+            range.valid_begin == range.origin, range.valid_end == range.origin + range.extent};
   }
 
   // How many tiles from `i` on are alike. The first two and the last stand alone: they have no
@@ -143,10 +131,7 @@ class Summation {
     return alike;
   }
 
-  const Problem& problem_;
-  const Tiling& tiling_;
-  Operand operand_;
-  Axis axis_;
+  OperandTiles tiles_;
   int dimension_;
   int64_t piece_;
   int64_t count_;
@@ -181,17 +166,18 @@ AxisCut CutOf(const Problem& problem, const Tiling& tiling, Axis axis) {
   cut.axis = axis;
   cut.length = tiling.length[Index(axis)];
   cut.count = tiling.Count(axis);
+  const ConvShape usual = TileShape(problem, tiling);
+  const ConvShape ends = tiling.tapered() ? TileShape(problem, tiling, true) : ConvShape{};
   if (IsSpatial(axis)) {
-    const ConvShape tile = TileShape(problem, tiling);
-    cut.in = tile.in[SpatialIndex(axis)];
-    cut.out = tile.out[SpatialIndex(axis)];
-    cut.pooled = tile.pooled[SpatialIndex(axis)];
-    cut.saved = tile.saved[SpatialIndex(axis)];
+    cut.in = usual.in[SpatialIndex(axis)];
+    cut.out = usual.out[SpatialIndex(axis)];
+    cut.pooled = usual.pooled[SpatialIndex(axis)];
+    cut.saved = usual.saved[SpatialIndex(axis)];
   }
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (!problem.Has(operand) || !Moves(problem, operand, axis)) continue;
-    cut.rows[i] = Summation(problem, tiling, operand, axis).Run();
+    cut.rows[i] = Summation(problem, tiling, operand, axis, usual, ends).Run();
   }
   return cut;
 }

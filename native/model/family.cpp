@@ -58,20 +58,18 @@ void Keeper::Trim() {
   worst_ = points_.back().rank;
 }
 
-FamilySearch::FamilySearch(TileSpace* space, const PlanRequest& request, const Profile& profile,
-                           bool cut, const Effort& effort)
+FamilySearch::FamilySearch(TileSpace* space, const PlanRequest& request, bool cut,
+                           const Effort& effort)
     : space_(*space),
       request_(request),
-      profile_(profile),
       cut_(cut),
       effort_(effort),
       frugal_bytes_(static_cast<int64_t>(
           kFrugalShare * static_cast<double>(std::max<int64_t>(request.budget, 0)))),
       keeper_(effort.kept),
       frugal_(kFrugal) {
-  const MemoryOrder memory(problem());
   for (int i = 0; i < kAxes; ++i) {
-    pieces_[i] = PieceLengths(request_, memory, static_cast<Axis>(i));
+    pieces_[i] = PieceLengths(request_, space_.rates().memory(), static_cast<Axis>(i));
   }
 }
 
@@ -202,7 +200,8 @@ std::vector<const AxisCut*> FamilySearch::Near(const AxisCut& cut,
 }
 
 void FamilySearch::Price(const Candidate& candidate) {
-  const Cost cost = PriceOf(request_, candidate, profile_);
+  const Cuts cuts = space_.CutsOf(candidate.tiling);
+  const Cost cost = PriceOf(request_, candidate, space_.rates(), cuts);
   ++considered_;
   best_ = std::min(best_, RankOf(cost, cost.seconds));
   priced_.push_back({candidate, cost});

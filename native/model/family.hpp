@@ -48,8 +48,7 @@ class Keeper {
 // A family holds the tilings with the summed channels whole, or those with them cut.
 class FamilySearch {
  public:
-  FamilySearch(TileSpace* space, const PlanRequest& request, const Profile& profile, bool cut,
-               const Effort& effort);
+  FamilySearch(TileSpace* space, const PlanRequest& request, bool cut, const Effort& effort);
 
   std::vector<RankedCandidate> Run();  // best first
   [[nodiscard]] int64_t considered() const { return considered_; }
@@ -75,7 +74,6 @@ class FamilySearch {
 
   TileSpace& space_;
   const PlanRequest& request_;
-  const Profile& profile_;
   bool cut_;
   const Effort& effort_;
   int64_t frugal_bytes_;

@@ -1,4 +1,4 @@
-// Slot sizes, and what a candidate asks of its engine.
+// Where operands are, slot sizes, and what a candidate asks of its engine.
 #include "model/footprint.hpp"
 
 #include <algorithm>
@@ -18,6 +18,13 @@ int64_t PadChannels(int64_t channels) {
 }
 
 }  // namespace
+
+bool OnDevice(const Problem& problem, const Homes& home) {
+  for (int i = 0; i < kOperands; ++i) {
+    if (problem.Has(static_cast<Operand>(i)) && home[i] == Home::kHost) return false;
+  }
+  return true;
+}
 
 Footprint::Footprint(const Problem& problem, const EngineInfo& engine)
     : problem_(problem), blocked_(engine.blocks_channels), short_(engine.short_tiles) {}

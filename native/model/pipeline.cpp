@@ -46,14 +46,16 @@ int64_t MovedOf(const OperandStep& operand) {
 class Pipeline {
  public:
   Pipeline(const PlanRequest& request, const Candidate& candidate, const Rates& rates)
-      : problem_(request.problem),
+      : roles_(rates.roles()),
         tiling_(candidate.tiling),
         rates_(rates),
         engines_(rates.HopSeconds(), rates.SpeedTogether()) {
-    usual_ = SecondsOf(problem_, rates, tiling_, false);
-    if (tiling_.tapered()) short_ = SecondsOf(problem_, rates, tiling_, true);
-    for (int i = 0; i < kOperands; ++i) {
-      steps_[i] = rates.memory().StepsOf(static_cast<Operand>(i), CountsOf(tiling_));
+    usual_ = SecondsOf(request.problem, rates, tiling_, false);
+    if (tiling_.tapered()) short_ = SecondsOf(request.problem, rates, tiling_, true);
+    const AxisArray counts = CountsOf(tiling_);
+    for (const Operand operand : roles_.used()) {
+      const int i = Index(operand);
+      steps_[i] = rates.memory().StepsOf(operand, counts);
       free_[i].resize(static_cast<size_t>(std::max(candidate.depths[i], 1)), Engines::kNothing);
     }
   }
@@ -65,16 +67,13 @@ class Pipeline {
     Move(step);
     run.drain = Awaited(step);
     const TileSeconds& tile = tiling_.IsShort(step.index) ? short_ : usual_;
-    run.seconds = tile.run + (step.operand[Index(problem_.sum())].leave ? tile.finish : 0.0) +
+    run.seconds = tile.run + (step.operand[Index(roles_.sum())].leave ? tile.finish : 0.0) +
                   (step.operand[Index(Operand::kY)].enter ? tile.restore : 0.0);
     busy_.compute_seconds += run.seconds;
     const int64_t computed = engines_.Compute(run);
-    for (int i = 0; i < kOperands; ++i) {
-      if (problem_.Reads(static_cast<Operand>(i))) Free(step, i) = computed;
-    }
-    for (int i = 0; i < kOperands; ++i) {
-      const auto operand = static_cast<Operand>(i);
-      if (problem_.Writes(operand) && step.operand[i].leave) Drain(step, operand, computed);
+    for (const Operand operand : roles_.read()) Free(step, operand) = computed;
+    for (const Operand operand : roles_.written()) {
+      if (step.operand[Index(operand)].leave) Drain(step, operand, computed);
     }
   }
 
@@ -85,20 +84,20 @@ class Pipeline {
   [[nodiscard]] const Cost& busy() const { return busy_; }
 
  private:
-  int64_t& Free(const Step& step, int operand) {
-    return free_[operand][static_cast<size_t>(step.operand[operand].slot)];
+  int64_t& Free(const Step& step, Operand operand) {
+    const int i = Index(operand);
+    return free_[i][static_cast<size_t>(step.operand[i].slot)];
   }
 
   // The last of the drains that a step's computation waits for: of a sum's slot where its tile
   // begins, and where it ends of what the finishing pass makes.
   int64_t Awaited(const Step& step) {
     int64_t last = Engines::kNothing;
-    for (int i = 0; i < kOperands; ++i) {
-      const auto operand = static_cast<Operand>(i);
-      const OperandStep& mine = step.operand[i];
+    for (const Operand operand : roles_.written()) {
+      const OperandStep& mine = step.operand[Index(operand)];
       const bool finished = operand == Operand::kZ || operand == Operand::kSaved;
       const bool begins = finished ? mine.leave : mine.enter;
-      if (problem_.Writes(operand) && begins) last = std::max(last, Free(step, i));
+      if (begins) last = std::max(last, Free(step, operand));
     }
     return last;
   }
@@ -108,22 +107,20 @@ class Pipeline {
     const double seconds = rates_.DrainSeconds(operand, load.elements, load.rows);
     if (seconds == 0.0) return;  // the result is where it belongs
     busy_.drain_seconds += seconds;
-    Free(step, Index(operand)) = engines_.Drain(CopyOf(step, operand, seconds, computed));
+    Free(step, operand) = engines_.Drain(CopyOf(step, operand, seconds, computed));
   }
 
   // The last of the step's fetches.
   int64_t Fetch(const Step& step) {
     int64_t last = Engines::kNothing;
-    for (int i = 0; i < kOperands; ++i) {
-      const auto operand = static_cast<Operand>(i);
-      const OperandStep& mine = step.operand[i];
-      if (!mine.enter || !problem_.Reads(operand)) continue;
-      const Load load = LoadOf(mine, steps_[i]);
+    for (const Operand operand : roles_.read()) {
+      const OperandStep& mine = step.operand[Index(operand)];
+      if (!mine.enter) continue;
+      const Load load = LoadOf(mine, steps_[Index(operand)]);
       const double seconds = rates_.FetchSeconds(operand, load.elements, load.rows);
       if (seconds == 0.0) continue;  // the operand is a tile already
       busy_.fetch_seconds += seconds;
-      const int64_t free = free_[i][static_cast<size_t>(mine.slot)];
-      last = engines_.Fetch(CopyOf(step, operand, seconds, free));
+      last = engines_.Fetch(CopyOf(step, operand, seconds, Free(step, operand)));
     }
     return last;
   }
@@ -136,19 +133,19 @@ class Pipeline {
   }
 
   void Move(const Step& step) {
-    for (int i = 0; i < kOperands; ++i) {
-      const OperandStep& operand = step.operand[i];
-      if (!operand.enter || operand.from_slot < 0) continue;
+    for (const Operand operand : roles_.used()) {
+      const OperandStep& mine = step.operand[Index(operand)];
+      if (!mine.enter || mine.from_slot < 0) continue;
       Engines::Computation move;
       move.step = step.number;
-      move.seconds = rates_.MoveSeconds(static_cast<Operand>(i), MovedOf(operand));
+      move.seconds = rates_.MoveSeconds(operand, MovedOf(mine));
       if (move.seconds == 0.0) continue;
       busy_.compute_seconds += move.seconds;
-      free_[i][static_cast<size_t>(operand.from_slot)] = engines_.Compute(move);
+      free_[Index(operand)][static_cast<size_t>(mine.from_slot)] = engines_.Compute(move);
     }
   }
 
-  const Problem& problem_;
+  const Roles& roles_;
   const Tiling& tiling_;
   const Rates& rates_;
   TileSeconds usual_, short_;
@@ -198,9 +195,8 @@ double Length(const PlanRequest& request, const Candidate& candidate, const Rate
   Pipeline pipeline(request, candidate, rates);
   const int64_t steps = std::min(schedule.Steps(), kWalk);
   Cost half;
-  Step step;
-  for (int64_t i = 0; i < steps && schedule.Next(&step); ++i) {
-    pipeline.Take(step);
+  for (int64_t i = 0; i < steps; ++i) {
+    pipeline.Take(*schedule.Next());
     if (i + 1 == steps / 2) half = pipeline.busy();
   }
   pipeline.Run();
@@ -215,7 +211,7 @@ double Length(const PlanRequest& request, const Candidate& candidate, const Rate
           : drains.seconds / static_cast<double>(std::max<int64_t>(drains.transfers, 1));
   // What happens too rarely for the walk to have met it, the estimate knows of.
   return std::max(Extrapolate(total, half, end, unmet),
-                  Estimate(request.problem, rates, totals, total, candidate.depths, false));
+                  Estimate(rates, totals, total, candidate.depths, false));
 }
 
 // The cuts of a whole tiling, which outlive the pointers to them.
@@ -240,26 +236,36 @@ bool Waits(const PlanRequest& request, const Candidate& candidate, const Totals&
 
 }  // namespace
 
-Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profile& profile,
-             double run_seconds) {
+Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates& rates,
+             const Cuts& cuts) {
   const Problem& problem = request.problem;
-  const Rates rates(request, candidate.engine, profile, run_seconds);
-  Cost cost;
-  if (candidate.tiling.Tiles() > 0) {
-    const OwnedCuts owned(problem, candidate.tiling);
-    Totals totals = TotalsOf(problem, rates, owned.cuts, candidate.order, candidate.depths);
-    if (candidate.tiling.tapered()) CountShort(problem, rates, candidate.tiling, &totals);
-    cost = CostOf(problem, rates, totals);
-    if (!rates.shared_engines()) {
-      cost.seconds = std::max({Length(request, candidate, rates, totals, cost), cost.seconds,
-                               WireBound(problem, rates, totals)});
-      cost.waits = Waits(request, candidate, totals);
-      cost.gaps = std::any_of(totals.flow.begin(), totals.flow.end(),
-                              [](const Flow& flow) { return flow.rows > flow.transfers; });
-    }
+  Totals totals = TotalsOf(problem, rates, cuts, candidate.order, candidate.depths);
+  if (candidate.tiling.tapered()) CountShort(problem, rates, candidate.tiling, &totals);
+  Cost cost = CostOf(rates, totals);
+  if (!rates.shared_engines()) {
+    cost.seconds = std::max(
+        {Length(request, candidate, rates, totals, cost), cost.seconds, WireBound(rates, totals)});
+    cost.waits = Waits(request, candidate, totals);
+    cost.gaps = std::any_of(totals.flow.begin(), totals.flow.end(),
+                            [](const Flow& flow) { return flow.rows > flow.transfers; });
   }
   cost.device_bytes = EstimateBytes(request, candidate);
   return cost;
+}
+
+Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates& rates) {
+  if (candidate.tiling.Tiles() > 0) {
+    const OwnedCuts owned(request.problem, candidate.tiling);
+    return PriceOf(request, candidate, rates, owned.cuts);
+  }
+  Cost cost;
+  cost.device_bytes = EstimateBytes(request, candidate);
+  return cost;
+}
+
+Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profile& profile,
+             double run_seconds) {
+  return PriceOf(request, candidate, Rates(request, candidate.engine, profile, run_seconds));
 }
 
 std::vector<Interval> TimelineOf(const PlanRequest& request, const Candidate& candidate,
@@ -271,8 +277,7 @@ std::vector<Interval> TimelineOf(const PlanRequest& request, const Candidate& ca
   Pipeline pipeline(request, candidate, rates);
   const int64_t first = steps / 2, last = schedule.Steps() - first;
   const int64_t walked = schedule.Steps() <= kDrawn ? schedule.Steps() : first;
-  Step step;
-  for (int64_t i = 0; i < walked && schedule.Next(&step); ++i) pipeline.Take(step);
+  for (int64_t i = 0; i < walked; ++i) pipeline.Take(*schedule.Next());
   pipeline.Run();
   const auto hidden = [&](const auto& piece) { return piece.step >= first && piece.step < last; };
   const auto note = [&](Track track, const auto& pieces) {
@@ -318,7 +323,7 @@ double FloorOf(const PlanRequest& request, int engine, const Profile& profile) {
     least.flow[i].seconds = std::min(least.flow[i].seconds, other.flow[i].seconds);
     least.flow[i].bytes = std::min(least.flow[i].bytes, other.flow[i].bytes);
   }
-  return CostOf(problem, rates, least).seconds;
+  return CostOf(rates, least).seconds;
 }
 
 double FloorOf(const PlanRequest& request, const Profile& profile) {

@@ -47,6 +47,8 @@ struct Cost {
 enum class Home : uint8_t { kHost, kDevice, kTile };
 using Homes = std::array<Home, kOperands>;
 using InPlace = std::array<bool, kOperands>;
+// Whether all operands are on the device.
+bool OnDevice(const Problem& problem, const Homes& home);
 
 constexpr int64_t kNoLimit = INT64_MAX;
 

@@ -76,20 +76,6 @@ MemoryOrder::Steps MemoryOrder::StepsOf(Operand operand, const AxisArray& counts
   return steps;
 }
 
-StepCount OneTile(int64_t steps, int64_t piece) {
-  return {steps, std::min<int64_t>(steps, 1), steps % piece != 0 ? 1 : 0};
-}
-
-void RowCount::Multiply(MemoryOrder::Step step, const StepCount& steps) {
-  const bool inside = step == MemoryOrder::Step::kInRow || step == MemoryOrder::Step::kRowEnd;
-  all = Mul(all, inside ? steps.filled : steps.all);
-  switch (step) {
-    case MemoryOrder::Step::kRowEnd: far = Mul(far, steps.partial); return;
-    case MemoryOrder::Step::kFar: far = Mul(far, steps.all); return;
-    default: far = Mul(far, steps.filled);
-  }
-}
-
 // A dimension that no row runs along may have any stride.
 int64_t PieceOf(const Problem& problem, Operand operand, int dimension) {
   const int64_t bytes =

@@ -7,9 +7,11 @@
 // (docs/results/h200/copies.txt).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
+#include "base/checked.hpp"
 #include "geom/tiling.hpp"
 
 namespace oocdnn {
@@ -49,7 +51,9 @@ struct StepCount {
   int64_t filled = 1;   // tiles that have any
   int64_t partial = 1;  // of those, tiles that have no multiple of a piece, see PieceOf
 };
-StepCount OneTile(int64_t steps, int64_t piece);
+inline StepCount OneTile(int64_t steps, int64_t piece) {
+  return {steps, std::min<int64_t>(steps, 1), steps % piece != 0 ? 1 : 0};
+}
 
 // Contiguous rows: all, and those of them that begin far from where the one before ended and are
 // not made of whole pieces of kFarBytes.
@@ -58,7 +62,13 @@ struct RowCount {
   bool broken = false;  // the columns are cut, and so rows begin at any element
 
   // So many steps along a dimension; none at all leave no row.
-  void Multiply(MemoryOrder::Step step, const StepCount& steps);
+  void Multiply(MemoryOrder::Step step, const StepCount& steps) {
+    const bool ends = step == MemoryOrder::Step::kRowEnd;
+    const bool inside = ends || step == MemoryOrder::Step::kInRow;
+    const bool beyond = step == MemoryOrder::Step::kFar;
+    all = Mul(all, inside ? steps.filled : steps.all);
+    far = Mul(far, ends ? steps.partial : beyond ? steps.all : steps.filled);
+  }
 };
 
 // Rows that end in this dimension of the operand are made of whole pieces of kFarBytes where they

@@ -65,7 +65,7 @@ void SearchFamilies(const PlanRequest& request, const Profile& profile, const Ef
                     bool whole, double floor, Found* found) {
   TileSpace space(request, found->engine, profile);
   const auto run = [&](bool cut) {
-    FamilySearch family(&space, request, profile, cut, effort);
+    FamilySearch family(&space, request, cut, effort);
     std::vector<RankedCandidate> ranked = family.Run();
     found->considered += family.considered();
     return ranked;

@@ -43,6 +43,8 @@ bool RollingBreaksRows(const Problem& problem, const Cuts& cuts, Operand operand
 
 struct TileSpace::Slots {
   std::array<int64_t, kOperands> bytes{}, boxes{};
+  std::array<bool, kOperands> rolls{};  // whether neighbours may share rows
+  std::array<MemoryOrder::Steps, kOperands> memory{};
   int64_t single = 0;  // one slot of each
   double compute_seconds = 0.0;
   int64_t steps = 0;
@@ -76,6 +78,12 @@ Tiling TileSpace::TilingOf(const Cuts& cuts) const {
   return MakeTiling(problem(), LengthsOf(cuts), padding_as_data_);
 }
 
+Cuts TileSpace::CutsOf(const Tiling& tiling) {
+  Cuts cuts{};
+  for (int i = 0; i < kAxes; ++i) cuts[i] = Cut(static_cast<Axis>(i), tiling.length[i]);
+  return cuts;
+}
+
 Candidate TileSpace::CandidateOf(const Point& point) const {
   return {TilingOf(point.cuts), point.order, point.depths, engine_};
 }
@@ -86,11 +94,8 @@ bool TileSpace::Allowed(const Cuts& cuts) const {
 
 int64_t TileSpace::SingleBytes(const ConvShape& tile, bool partial) const {
   int64_t bytes = 0;
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    if (problem().Uses(operand)) {
-      bytes = Add(bytes, footprint_.SlotBytes(tile, operand, partial));
-    }
+  for (const Operand operand : rates_.roles().used()) {
+    bytes = Add(bytes, footprint_.SlotBytes(tile, operand, partial));
   }
   return bytes;
 }
@@ -138,22 +143,25 @@ void TileSpace::Sweep(const LengthLists& lengths, const std::function<bool(int64
 
 bool TileSpace::IsPartial(const Cuts& cuts) const {
   return std::any_of(cuts.begin(), cuts.end(), [&](const AxisCut* cut) {
-    return cut->count > 1 && !moves_[Index(problem().output())][Index(cut->axis)];
+    return cut->count > 1 && !moves_[Index(rates_.roles().output())][Index(cut->axis)];
   });
 }
 
 TileSpace::Slots TileSpace::SlotsOf(const Cuts& cuts, const ConvShape& tile) const {
   Slots slots;
   const bool partial = IsPartial(cuts);
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    if (!problem().Uses(operand)) continue;
+  const AxisArray counts = CountsOf(cuts);
+  for (const Operand operand : rates_.roles().used()) {
+    const int i = Index(operand);
     slots.bytes[i] = footprint_.SlotBytes(tile, operand, partial);
     slots.single = Add(slots.single, slots.bytes[i]);
     slots.boxes[i] = 1;
     for (const AxisCut* cut : cuts) {
-      if (moves_[i][Index(cut->axis)]) slots.boxes[i] = Mul(slots.boxes[i], cut->count);
+      if (cut->count <= 1 || !moves_[i][Index(cut->axis)]) continue;
+      slots.boxes[i] = Mul(slots.boxes[i], cut->count);
+      slots.rolls[i] = slots.rolls[i] || (IsSpatial(cut->axis) && Rolls(problem(), operand));
     }
+    slots.memory[i] = rates_.memory().StepsOf(operand, counts);
   }
   if (!footprint_.Indexable(tile)) slots.single = kSizeMax;
   return slots;
@@ -172,11 +180,20 @@ bool TileSpace::Open(const Cuts& cuts, const Wanted& wanted, Slots* slots) const
   return slots->single <= request_.budget && compute_seconds <= wanted.Limit(slots->single);
 }
 
+const std::vector<LoopOrder>& TileSpace::Orders(const Cuts& cuts, OrdersOf* orders_of,
+                                                KnownOrders* known) const {
+  unsigned cut_axes = 0;
+  for (const AxisCut* cut : cuts) cut_axes |= (cut->count > 1 ? 1U : 0U) << Index(cut->axis);
+  std::vector<LoopOrder>& orders = (*known)[cut_axes];
+  if (orders.empty()) orders = orders_of(problem(), CountsOf(cuts), request_.reproducible);
+  return orders;
+}
+
 const std::vector<Point>& TileSpace::BestPoints(const Cuts& cuts, const Wanted& wanted) {
   points_.clear();
   Slots slots;
   if (!Open(cuts, wanted, &slots)) return points_;
-  for (const LoopOrder& order : UsualOrders(problem(), CountsOf(cuts), request_.reproducible)) {
+  for (const LoopOrder& order : Orders(cuts, UsualOrders, &usual_orders_)) {
     PutPoints(cuts, slots, order, 2, wanted, 2);
   }
   return points_;
@@ -186,7 +203,7 @@ const std::vector<Point>& TileSpace::AllPoints(const Cuts& cuts, const Wanted& w
   points_.clear();
   Slots slots;
   if (!Open(cuts, wanted, &slots)) return points_;
-  for (const LoopOrder& order : AllOrders(problem(), CountsOf(cuts), request_.reproducible)) {
+  for (const LoopOrder& order : Orders(cuts, AllOrders, &all_orders_)) {
     PutPoints(cuts, slots, order, kMostSlots, wanted, 0);
   }
   return points_;
@@ -196,8 +213,9 @@ Totals TileSpace::TotalsOf(const Slots& slots, const Flows& flows, const Depths&
   Totals totals;
   totals.compute_seconds = slots.compute_seconds;
   totals.steps = slots.steps;
-  for (int i = 0; i < kOperands; ++i) {
-    if (depths[i] > 0) totals.flow[i] = flows[i][depths[i]];
+  for (const Operand operand : rates_.roles().used()) {
+    const int i = Index(operand);
+    totals.flow[i] = flows[i][depths[i]];
   }
   return totals;
 }
@@ -205,16 +223,16 @@ Totals TileSpace::TotalsOf(const Slots& slots, const Flows& flows, const Depths&
 // A price is the length of a walk, but never less than what CostOf and WireBound say, which need no
 // walk; the busy times in its rank are the same in both; and a rank grows with the seconds.
 double TileSpace::RankBound(const Totals& totals, const Cost& cost) const {
-  return RankOf(cost, std::max(cost.seconds, WireBound(problem(), rates_, totals)));
+  return RankOf(cost, std::max(cost.seconds, WireBound(rates_, totals)));
 }
 
 // Where there are so few boxes, a slot for each keeps them all.
 Depths TileSpace::MostSlots(const Slots& slots, int most) const {
   Depths useful{};
-  for (int i = 0; i < kOperands; ++i) {
-    if (!problem().Uses(static_cast<Operand>(i))) continue;
+  for (const Operand operand : rates_.roles().used()) {
+    const int i = Index(operand);
     useful[i] = slots.boxes[i] <= kMostSlots ? static_cast<int>(slots.boxes[i]) : most;
-    if (problem().Stays(static_cast<Operand>(i))) useful[i] = 1;  // no copy waits for it
+    if (rates_.roles().Stays(operand)) useful[i] = 1;  // no copy waits for it
   }
   return useful;
 }
@@ -224,13 +242,14 @@ Depths TileSpace::MostSlots(const Slots& slots, int most) const {
 // fetch may be no whole pieces of memory where the whole box's are, and so take longer.
 double TileSpace::RankBound(const Slots& slots, const Flows& flows, const Depths& most) const {
   Totals totals = TotalsOf(slots, flows, most);
-  for (int i = 0; i < kOperands; ++i) {
+  for (const Operand operand : rates_.roles().used()) {
+    const int i = Index(operand);
     Flow& flow = totals.flow[i];
     flow.move_seconds = 0.0;
     flow.seconds = std::min(flow.seconds, flows[i][1].seconds);
     flow.end_seconds = std::min(flow.end_seconds, flows[i][1].end_seconds);
   }
-  return RankBound(totals, CostOf(problem(), rates_, totals));
+  return RankBound(totals, CostOf(rates_, totals));
 }
 
 double TileSpace::Limit(const Wanted& wanted, int64_t bytes, size_t best) const {
@@ -241,34 +260,40 @@ double TileSpace::Limit(const Wanted& wanted, int64_t bytes, size_t best) const 
 void TileSpace::PutPoints(const Cuts& cuts, const Slots& slots, const LoopOrder& order,
                           int most_slots, const Wanted& wanted, size_t best) {
   const Depths most = MostSlots(slots, most_slots);
-  Flows flows;
-  const auto put_flow = [&](int i, int depth) {
-    flows[i][depth] = FlowOf(problem(), rates_, cuts, order, static_cast<Operand>(i), depth);
+  Flows& flows = flows_;
+  const auto put_flow = [&](Operand operand, int depth) {
+    const int i = Index(operand);
+    flows[i][depth] = FlowOf(problem(), rates_, cuts, order, slots.memory[i], operand, depth);
   };
-  for (int i = 0; i < kOperands; ++i) {
-    if (most[i] == 0) continue;
-    put_flow(i, most[i]);
+  for (const Operand operand : rates_.roles().used()) {
+    const int i = Index(operand);
+    put_flow(operand, most[i]);
     flows[i][1] = flows[i][most[i]];
-    const bool breaks = RollingBreaksRows(problem(), cuts, static_cast<Operand>(i));
-    if (most[i] > 1 && breaks) put_flow(i, 1);
+    if (most[i] > 1 && RollingBreaksRows(problem(), cuts, operand)) put_flow(operand, 1);
   }
   if (RankBound(slots, flows, most) > Limit(wanted, slots.single, best)) return;
-  for (int i = 0; i < kOperands; ++i) {
-    for (int depth = 1; depth < most[i]; ++depth) put_flow(i, depth);
+  for (const Operand operand : rates_.roles().used()) {
+    const int i = Index(operand);
+    const bool same = slots.boxes[i] == slots.steps && !slots.rolls[i];  // each step has its own
+    for (int depth = 1; depth < most[i]; ++depth) {
+      if (!same) put_flow(operand, depth);
+      if (same) flows[i][depth] = flows[i][most[i]];
+    }
   }
   int choices = 1;
   for (const Operand ring : rings_) choices *= most[Index(ring)];
   for (int choice = 0; choice < choices; ++choice) {
     Point point{cuts, order, DepthsOf(choice, most), 0.0, 0.0, 0};
-    for (int i = 0; i < kOperands; ++i) {
+    for (const Operand operand : rates_.roles().used()) {
+      const int i = Index(operand);
       point.bytes = Add(point.bytes, Mul(point.depths[i], slots.bytes[i]));
     }
     if (point.bytes > request_.budget) continue;
     const Totals totals = TotalsOf(slots, flows, point.depths);
-    const Cost cost = CostOf(problem(), rates_, totals);
+    const Cost cost = CostOf(rates_, totals);
     point.bound = RankBound(totals, cost);
     if (point.bound > Limit(wanted, point.bytes, best)) continue;
-    point.rank = RankOf(cost, Estimate(problem(), rates_, totals, cost, point.depths, true));
+    point.rank = RankOf(cost, Estimate(rates_, totals, cost, point.depths, true));
     Keep(point, best);
   }
 }
@@ -279,9 +304,9 @@ Depths TileSpace::DepthsOf(int choice, const Depths& most) const {
     depths[Index(ring)] = 1 + choice % most[Index(ring)];
     choice /= most[Index(ring)];
   }
-  const int out = depths[Index(problem().output())];
+  const int out = depths[Index(rates_.roles().output())];
   int& bits = depths[Index(Operand::kSaved)];  // beside what they tell of
-  if (problem().restores())
+  if (rates_.roles().restores())
     bits = std::min(most[Index(Operand::kSaved)], depths[Index(Operand::kZ)]);
   for (int i = 0; i < kOperands; ++i) {
     if (depths[i] == 0) depths[i] = std::min(most[i], out);

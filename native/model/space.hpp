@@ -48,6 +48,7 @@ class TileSpace {
   // The cut of an axis into tiles of `length`; lives as long as this.
   const AxisCut* Cut(Axis axis, int64_t length);
   [[nodiscard]] Tiling TilingOf(const Cuts& cuts) const;
+  [[nodiscard]] Cuts CutsOf(const Tiling& tiling);  // which is not tapered
   [[nodiscard]] Candidate CandidateOf(const Point& point) const;
 
   // Calls `visit` for every tiling of these lengths whose slots, one per operand, fit the budget,
@@ -69,8 +70,14 @@ class TileSpace {
   int64_t LeastBytes(Tiling* tiling);
 
   [[nodiscard]] const Problem& problem() const { return request_.problem; }
+  [[nodiscard]] const Rates& rates() const { return rates_; }
 
  private:
+  using OrdersOf = std::vector<LoopOrder>(const Problem&, const AxisArray&, bool);
+  // By the axes that are cut, a bit each: what orders there are follows from those.
+  using KnownOrders = std::array<std::vector<LoopOrder>, 1 << kAxes>;
+  const std::vector<LoopOrder>& Orders(const Cuts& cuts, OrdersOf* orders_of,
+                                       KnownOrders* known) const;
   struct Slots;                         // of one tiling: bytes per slot and boxes of each operand
   static constexpr int kMostSlots = 3;  // of a ring
   // Of one tiling in one order: what each operand costs with each number of slots.
@@ -103,6 +110,8 @@ class TileSpace {
   Rates rates_;
   std::vector<Operand> rings_;  // whose depths are free; all others follow from the output's
   std::vector<Point> points_;
+  Flows flows_{};  // of the tiling and the order at hand, as far as they were looked at
+  KnownOrders usual_orders_, all_orders_;
   std::array<std::array<bool, kAxes>, kOperands> moves_{};  // see Moves
   std::array<std::map<int64_t, AxisCut>, kAxes> cuts_;
 };

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/checked.hpp"
+#include "model/cost.hpp"
 #include "model/cuts.hpp"
 #include "model/footprint.hpp"
 #include "model/orders.hpp"
@@ -36,8 +37,7 @@ bool SameLoops(const Candidate& a, const Candidate& b) {
 
 class Tapering {
  public:
-  Tapering(const PlanRequest& request, const Profile& profile)
-      : request_(request), profile_(profile) {}
+  Tapering(const PlanRequest& request, const Rates& rates) : request_(request), rates_(rates) {}
 
   // The best taper of the candidate; none that gains enough.
   std::optional<RankedCandidate> BestOf(const RankedCandidate& entry) {
@@ -80,7 +80,7 @@ class Tapering {
         Tapered(problem, MakeTiling(problem, length, !engine.symmetric_padding), taper);
     const int64_t steps = tapered.tiling.Tiles();
     if (!tapered.tiling.tapered() || steps > steps_left_ || !Allowed(tapered)) return;
-    const Cost cost = PriceOf(request_, tapered, profile_);
+    const Cost cost = PriceOf(request_, tapered, rates_);
     ++priced_;
     steps_left_ -= steps;
     if (cost.seconds > least_) return;
@@ -100,7 +100,7 @@ class Tapering {
   }
 
   const PlanRequest& request_;
-  const Profile& profile_;
+  const Rates& rates_;
   std::optional<RankedCandidate> best_;
   double least_ = 0.0;
   int64_t priced_ = 0, steps_left_ = kMostPriced;
@@ -122,8 +122,9 @@ std::vector<RankedCandidate> WorthTapering(const std::vector<RankedCandidate>& r
 
 int64_t AddTapered(const PlanRequest& request, const Profile& profile,
                    std::vector<RankedCandidate>* ranked) {
-  if (profile.shared_engines) return 0;  // nothing waits there
-  Tapering tapering(request, profile);
+  if (profile.shared_engines || ranked->empty()) return 0;  // nothing waits there
+  const Rates rates(request, ranked->front().candidate.engine, profile);
+  Tapering tapering(request, rates);
   for (const RankedCandidate& entry : WorthTapering(*ranked)) {
     const std::optional<RankedCandidate> tapered = tapering.BestOf(entry);
     if (tapered) ranked->push_back(*tapered);

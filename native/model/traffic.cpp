@@ -11,8 +11,7 @@ constexpr int kTaps = 3;
 }  // namespace
 
 OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrder& order,
-                         const MemoryOrder& memory, Operand operand, int depth) {
-  const MemoryOrder::Steps steps = memory.StepsOf(operand, CountsOf(cuts));
+                         const MemoryOrder::Steps& steps, Operand operand, int depth) {
   OperandTraffic traffic{1, 1, {1, 1, steps.broken}, 0};
   int64_t boxes = 1;      // distinct ones inside the loops seen so far
   int64_t across = 1;     // elements of all tiles across the rolled axis

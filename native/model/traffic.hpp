@@ -20,7 +20,7 @@ struct OperandTraffic {
 };
 
 OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrder& order,
-                         const MemoryOrder& memory, Operand operand, int depth);
+                         const MemoryOrder::Steps& steps, Operand operand, int depth);
 
 // Distinct boxes of the operand in the whole schedule. counts[i]: pieces of axis i.
 int64_t BoxesOf(const Problem& problem, const AxisArray& counts, Operand operand);

@@ -55,12 +55,6 @@ Tensor SumOfRows(const ConvShape& shape, const Tensor& y) {
 
 }  // namespace
 
-Operand OutputOf(Direction direction) {
-  Problem problem;
-  problem.direction = direction;
-  return problem.output();
-}
-
 std::vector<Operand> InputsOf(Direction direction) {
   switch (direction) {
     case Direction::kForward: return {Operand::kX, Operand::kW};

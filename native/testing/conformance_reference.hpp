@@ -7,7 +7,6 @@
 
 namespace oocdnn::testing {
 
-Operand OutputOf(Direction direction);
 // The operands that a direction reads.
 std::vector<Operand> InputsOf(Direction direction);
 

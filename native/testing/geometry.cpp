@@ -187,8 +187,9 @@ OOC_DOOR int64_t oocdnn_testing_schedule(const Problem* problem, const Tiling* t
   std::copy(depths, depths + kOperands, rings.begin());
   Schedule schedule(*problem, *tiling, OrderOf(order), rings);
   int64_t count = 0;
-  for (Step step; schedule.Next(&step); ++count) {
-    if (count < capacity) steps[count] = step;
+  while (const Step* const step = schedule.Next()) {
+    if (count < capacity) steps[count] = *step;
+    ++count;
   }
   return count;
 }

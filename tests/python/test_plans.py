@@ -159,6 +159,17 @@ def test_a_file_is_a_profile(tmp_path):
     assert f"not measured: {double.unmeasured[0]}\n" in double.text
 
 
+def test_what_the_problem_says_to_be_on_the_device_crosses_no_wire():
+    host = shipped()
+    inputs, all_of_it = shipped(f"{BIG} x@dev w@dev"), shipped(f"{BIG} x@dev w@dev y@dev")
+    assert (inputs.bytes_h2d, inputs.bytes_d2h) == (0, host.bytes_d2h)
+    assert (all_of_it.bytes_h2d, all_of_it.bytes_d2h) == (0, 0)
+    assert all_of_it.predicted_seconds < inputs.predicted_seconds < host.predicted_seconds
+    assert all_of_it.host_bytes == 0 < inputs.host_bytes
+    sums = shipped(f"{BIG} beta1 y@dev")  # what y held before lies there too
+    assert (sums.bytes_h2d, sums.bytes_d2h) == (host.bytes_h2d, 0)
+
+
 def test_a_profile_without_engines(tmp_path):
     file = tmp_path / "none.txt"
     text = profiles.find("p100-pcie3").read_text(encoding="utf-8")

@@ -154,11 +154,6 @@ TensorLayouts Lay(const TileOp& op, ChannelOrder order, DType in, DType out) {
 
 const char* Name(ChannelOrder order) { return order == ChannelOrder::kInnermost ? "nhwc" : "nchw"; }
 
-Operand OutputOf(Direction direction) {
-  if (direction == Direction::kForward) return Operand::kY;
-  return direction == Direction::kBackwardData ? Operand::kX : Operand::kW;
-}
-
 bool MayUseTensorCores(const TileOp& op) {
   return op.dtype != DType::kFloat32 || op.math == Math::kTf32;
 }

@@ -24,8 +24,6 @@ struct ConvolutionGraph {
   bool adds = false;
 };
 
-// The tensor that the direction writes.
-Operand OutputOf(Direction direction);
 // The element types in which cuDNN computes `op`, and its tiles in `order`. 16-bit tiles whose sums
 // must come out in float are kept in float: their products are exact under TF32.
 ConvolutionGraph GraphOf(const TileOp& op, ChannelOrder order);

@@ -51,12 +51,6 @@ class CheckedExecutable final : public Executable {
   std::optional<Order::Point> last_run_;
 };
 
-Operand OutputOf(Direction direction) {
-  Problem problem;
-  problem.direction = direction;
-  return problem.output();
-}
-
 // A copy does not know for which direction it is made: x, w, y stand for gradients too.
 const char* PlainName(Operand operand) { return Name(operand, Direction::kForward); }
 

@@ -140,11 +140,6 @@ Result<Choice> ChooseFor(dnnl_engine_t engine, const TileOp& op, const View& vie
 
 }  // namespace
 
-Operand OutputOf(Direction direction) {
-  if (direction == Direction::kForward) return Operand::kY;
-  return direction == Direction::kBackwardData ? Operand::kX : Operand::kW;
-}
-
 Names NamesOf(Direction direction) {
   Names names{{dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md},
               {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST}};

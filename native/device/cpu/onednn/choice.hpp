@@ -29,8 +29,7 @@ ConvolutionCall CallOf(const TileOp& op, const View& view, const Choice& choice)
 // tile's own where oneDNN computes in them here, else float.
 Result<Choice> Choose(dnnl_engine_t engine, const TileOp& op, const View& view, int64_t workspace);
 
-// The tensor that the direction writes, and the names that oneDNN gives to kX, kW and kY.
-Operand OutputOf(Direction direction);
+// The names that oneDNN gives to kX, kW and kY.
 struct Names {
   std::array<dnnl_query_t, kTensors> query;
   std::array<int, kTensors> argument;
