@@ -155,7 +155,8 @@ Status Context::RunSections(const std::vector<ChainSection>& sections,
       const Problem& problem = problems[last];
       OOC_ASSIGN(const HostTensor between, Between(problem, s));
       tensors[last][Index(problem.output())] = between;
-      tensors[last + 1][Index(Operand::kX)] = between;
+      HostTensor& x = tensors[last + 1][Index(Operand::kX)] = between;
+      x.view.stride = problems[last + 1].stride[Index(Operand::kX)];  // it may be grouped otherwise
     }
     OOC_TRY(RunSection(sections[s], problems, tensors, call));
     sum.Add(stats_.run);
