@@ -60,6 +60,15 @@ class ChainPlanner {
     std::shared_ptr<const ChainBooking> booking;
   };
 
+  // To the end of a link, from the section that ends there.
+  struct Way {
+    double seconds = kNever;
+    size_t from = 0;
+    void Take(const Way& other) {
+      if (other.seconds < seconds) *this = other;
+    }
+  };
+
   static bool IsLong(const Range& range) { return range.second - range.first > 1; }
 
   [[nodiscard]] bool Late() const {
@@ -73,24 +82,24 @@ class ChainPlanner {
     return seconds;
   }
 
-  // For each link the best way to come to its end, from the section that ends there.
+  // By the best way to come to each link's end.
   Result<std::vector<Range>> Choose() {
     const Range all{0, links_.size()};
     OOC_ASSIGN(const double whole, SecondsOf(all));
     if (links_.size() > 1 && whole <= SeparateSeconds()) return std::vector<Range>{all};
-    struct Way {
-      double seconds = kNever;
-      size_t from = 0;
-    };
     std::vector<Way> ways(links_.size() + 1);
     ways[0].seconds = 0.0;
     for (size_t end = 1; end <= links_.size(); ++end) {
-      for (size_t begin = end; begin-- > 0;) {
+      for (size_t begin = end - 1; begin-- > 0;) {
         OOC_ASSIGN(const double own, SecondsOf({begin, end}));
         if (own == kNever) break;  // nor does anything longer fit
-        const double seconds = ways[begin].seconds + own;
-        if (seconds < ways[end].seconds) ways[end] = {seconds, begin};
+        ways[end].Take({ways[begin].seconds + own, begin});
       }
+      // A search takes longer for a link alone than for a chain, and most often none is called for.
+      const double before = ways[end - 1].seconds;
+      if (before + FloorOf(links_[end - 1], profile_) >= ways[end].seconds) continue;
+      OOC_ASSIGN(const double alone, SecondsOf({end - 1, end}));
+      ways[end].Take({before + alone, end - 1});
     }
     std::vector<Range> ranges;
     for (size_t end = links_.size(); end > 0; end = ways[end].from) {

@@ -93,7 +93,9 @@ class ChainPipeline {
       cost_.seconds = cost_.fetch_seconds + cost_.compute_seconds + cost_.drain_seconds;
     }
     const auto links = static_cast<int64_t>(rates_.size());
-    cost_.seconds = std::max(cost_.seconds, first().HostSeconds(Mul(steps, links)));
+    // An extrapolation may be a little short of the busiest engine.
+    cost_.seconds = std::max({cost_.seconds, cost_.fetch_seconds, cost_.compute_seconds,
+                              cost_.drain_seconds, first().HostSeconds(Mul(steps, links))});
     return cost_;
   }
 
