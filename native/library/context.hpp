@@ -159,6 +159,7 @@ class Context {
   [[nodiscard]] PlanRequest RequestFor(const Problem& problem, const Terms& terms) const;
   // The plan for a problem, from the list or made now.
   Result<PlanPointer> Lookup(const Problem& problem, const Terms& terms);
+  void ForgetPlans();  // which rest on what was known
   Result<PlanPointer> Prescribed(const PlanRequest& request, const std::string& plan);
   // As it was found before, else searched for and remembered.
   Result<PlanReport> MakePlan(const PlanRequest& request);
@@ -229,6 +230,7 @@ class Context {
   std::unique_ptr<PlanMemory> memory_;
   static constexpr size_t kPlansKept = 64;
   Recent<std::string, PlanPointer> plans_{kPlansKept};
+  Recent<std::string, Status> refused_{kPlansKept};  // why there is no plan for a joint pass
   std::map<std::string, PlanPointer> prescribed_;  // by UsePlan, which come first
   static constexpr size_t kChainsKept = 8;
   Recent<std::string, ChainPointer> chains_{kChainsKept};
