@@ -7,7 +7,7 @@ errors are those of `oocdnn.functions`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
@@ -31,7 +31,7 @@ from oocdnn._pool import Pool
 from oocdnn._stack import current_context
 from oocdnn._window import Padding, PerAxis
 from oocdnn.arrays import Operands, View, allocate, unwrap, view
-from oocdnn.errors import InvalidProblem
+from oocdnn.errors import InvalidDtype, InvalidProblem, Unsupported
 
 if TYPE_CHECKING:
     from oocdnn.context import Context
@@ -88,20 +88,29 @@ def _make(link: Link, x: Shape) -> _Made:
     return _Made(link, weights, geometry, after)
 
 
-def _make_at(number: int, link: Link, x: Shape) -> _Made:
+@contextmanager
+def _at(number: int) -> Iterator[None]:
+    """Has errors name the link that they are about."""
     try:
-        return _make(link, x)
-    except InvalidProblem as error:
-        raise InvalidProblem(f"link {number} of a chain: {error}") from None
+        yield
+    except (InvalidProblem, InvalidDtype, Unsupported) as error:
+        raise type(error)(f"link {number} of a chain: {error}") from None
 
 
 def _make_all(links: Iterable[Link], x: Shape) -> list[_Made]:
     made: list[_Made] = []
-    for link in links:
-        made.append(_make_at(len(made), link, made[-1].shape if made else x))
+    for number, link in enumerate(_several(links)):
+        with _at(number):
+            made.append(_make(link, made[-1].shape if made else x))
     if not made:
         raise InvalidProblem("a chain without links")
     return made
+
+
+def _several(links: Iterable[Link]) -> Iterable[Link]:
+    if isinstance(links, Link):
+        raise InvalidProblem("a chain takes several links: write [link] for a single one")
+    return links
 
 
 def conv_chain(
@@ -125,9 +134,10 @@ def conv_chain(
         made = _make_all(links, data.shape)
         operands = [stack.enter_context(Operands(data)) for _ in made]
         operands[0].read("x", data)
-        for one, mine in zip(made, operands, strict=True):
-            mine.read("w", one.w)
-            read_finish(mine, one.link.finish(), one.geometry.shape)
+        for number, (one, mine) in enumerate(zip(made, operands, strict=True)):
+            with _at(number):
+                mine.read("w", one.w)
+                read_finish(mine, one.link.finish(), one.geometry.shape)
         last: Slot = "y" if made[-1].after.pool is None else "z"
         if out is None:
             output = allocate(data, made[-1].shape, True, context.results.empty)
@@ -154,19 +164,19 @@ def _calls(
 ) -> Iterator[Convolution]:
     ready = next((mine.stream for mine in operands if mine.stream is not None), None)
     stream = stream_of(common.stream, ready)
-    for one in made:
-        link = one.link
-        mine = common._replace(mode=link.mode, alpha=link.alpha)
-        yield convolution(
-            Direction.FORWARD, one.geometry, mine, link.finish(), one.after, context.math, stream
-        )
+    for number, one in enumerate(made):
+        finish, mine = one.link.finish(), common._replace(mode=one.link.mode, alpha=one.link.alpha)
+        forward, geometry, after = Direction.FORWARD, one.geometry, one.after
+        with _at(number):
+            call = convolution(forward, geometry, mine, finish, after, context.math, stream)
+        yield call
 
 
 class Chain:
     """Links that are called like a function of x; see `conv_chain`."""
 
     def __init__(self, links: Iterable[Link]) -> None:
-        self.links = tuple(links)
+        self.links = tuple(_several(links))
         for i, link in enumerate(self.links):
             if not isinstance(link, Link):
                 raise InvalidProblem(

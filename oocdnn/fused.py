@@ -26,8 +26,9 @@ from oocdnn._operation import (
     launch,
 )
 from oocdnn._pool import Pool
+from oocdnn._stack import current_context
 from oocdnn._window import Padding, PerAxis
-from oocdnn.arrays import View, allocate, unwrap, view
+from oocdnn.arrays import Operands, View, allocate, unwrap, view
 from oocdnn.errors import InvalidProblem, OutOfMemory, Unsupported
 
 __all__ = ["Pool", "Saved", "conv_bias_act_pool", "conv_bias_act_pool_backward"]
@@ -132,14 +133,16 @@ def conv_bias_act_pool_backward(
     gradient with respect to its result; saved: what it saved; x, needed for "dw", and w,
     needed for "dx": as it got them. `out` may hold arrays for some of the results, and with
     `beta=1` these are added to what it holds for all of them. A maximum's gradient goes to the
-    first of the largest. Activations other than relu and clipped relu are Unsupported, and so is
+    first of the largest. An array of `out` shares no memory with others or what is read, and is for
+    one of `needs`. Activations other than relu and clipped relu are Unsupported, and so is
     `scale`. Returns a tuple, also of one.
     """
     gradient = _of_forward("dz", dz, saved.z_shape)
     _check_needs(saved, needs)
     if gradient.empty:  # so is dy, and nothing was saved
         gradient = allocate(gradient, saved.y_shape)
-    results, factor = out or {}, saved.call.alpha
+    results, factor = dict(out or {}), saved.call.alpha
+    _check_results(gradient, saved, x, w, needs, results)
     how: ModeName = "convolution" if saved.call.mode else "cross_correlation"
     common = Common(None, 1.0, beta, how, math, stream, progress, workspace)
 
@@ -149,7 +152,8 @@ def conv_bias_act_pool_backward(
         return _GRADIENTS[need](gradient, saved, x, w, its, {}).result
 
     made: dict[Need, Any] = {}
-    if beta == 0.0 and factor == 1.0 and not gradient.empty:
+    if beta == 0.0 and factor == 1.0 and not gradient.empty and len(set(needs)) > 1:
+        _allocate(gradient, saved, needs, results)
         made = _together(gradient, saved, x, w, needs, results, common)
     return tuple(made[need] if need in made else alone(need) for need in needs)
 
@@ -177,6 +181,47 @@ def _check_needs(saved: Saved, needs: Sequence[Need]) -> None:
         )
     if saved.scaled:
         raise Unsupported("the gradient behind scale is not computed; scale w beforehand")
+
+
+def _shape_of(need: Need, saved: Saved) -> tuple[int, ...]:
+    shapes = {"dx": saved.x_shape, "dw": saved.w_shape, "db": saved.w_shape[:1]}
+    return shapes[need]
+
+
+_SLOTS: dict[Need, Slot] = {"dx": "x", "dw": "dw", "db": "db"}
+
+
+def _check_results(
+    dz: View, saved: Saved, x: Any, w: Any, needs: Sequence[Need], results: Mapping[Need, Any]
+) -> None:
+    """Before any call: one of several might write what another is still to read."""
+    for need in results:
+        if need not in needs:
+            raise InvalidProblem(f"out has {need!r}, which is not among needs={tuple(needs)}")
+    given = {need: view(need, value) for need, value in results.items() if value is not None}
+    if not given:
+        return
+    with Operands(dz) as operands:
+        operands.read("z", dz)
+        if saved.view is not None:
+            operands.read("saved", saved.view)
+        if "dw" in needs:
+            operands.read("input", _of_forward("x", x, saved.x_shape))
+        if "dx" in needs:
+            operands.read("w", _of_forward("w", w, saved.w_shape))
+        for need, result in given.items():
+            operands.write(_SLOTS[need], result, _shape_of(need, saved))
+
+
+def _allocate(
+    dz: View, saved: Saved, needs: Sequence[Need], results: dict[Need, Any]
+) -> None:
+    """Adds the arrays that the caller does not have, which a pass that is refused leaves to the
+    calls in its place."""
+    make = current_context().results.empty
+    for need in needs:
+        if results.get(need) is None:
+            results[need] = unwrap(allocate(dz, _shape_of(need, saved), need == "dx", make))
 
 
 def _launch(

@@ -30,16 +30,12 @@ class ChainBooker {
         request_(request),
         candidate_(candidate),
         made_{TilesOf(request, candidate), candidate.ring, {}, 0},
+        estimate_(EstimateBytes(request, candidate, made_.tiles)),
         offsets_(device.capabilities().alignment) {}
 
   Result<ChainBooking> Book() {
     for (size_t i = 0; i < request_.chain.size(); ++i) {
-      Status prepared = PrepareLink(i);
-      if (!prepared.ok()) {
-        return std::move(prepared)
-            .With(Format("link %zu of a chain", i))
-            .WithDetail(static_cast<int64_t>(i));
-      }
+      OOC_TRY(PrepareLink(i).With(Format("link %zu of a chain", i)));
     }
     Join();
     Place();
@@ -56,10 +52,15 @@ class ChainBooker {
     Booking booking;
     booking.problem = request.problem;
     booking.candidate = LinkOf(request_, candidate_, link);
-    const int64_t beside = EstimateBytes(request_, candidate_) + 2 * request.bounce_bytes;
+    const int64_t beside = Add(estimate_, 2 * request.bounce_bytes);
     const int64_t workspace = std::max<int64_t>(request.budget - beside, 0);
     const auto shape_of = [&](bool is_short) { return made_.tiles.ShapeOf(link, is_short); };
-    OOC_TRY(Prepare(device_, request, shape_of, workspace, &booking));
+    Status prepared = Prepare(device_, request, shape_of, workspace, &booking);
+    if (prepared.code() == Code::kUnsupported) {
+      const bool usual = booking.usual.parts.empty();
+      return std::move(prepared).WithDetail(usual ? static_cast<int64_t>(link) : kShortTiles);
+    }
+    OOC_TRY(std::move(prepared));
     for (int o = 0; o < kOperands; ++o) {
       booking.inner[o] = IsInner(request_.chain, link, static_cast<Operand>(o));
     }
@@ -141,6 +142,7 @@ class ChainBooker {
   const ChainRequest& request_;
   const ChainCandidate& candidate_;
   ChainBooking made_;
+  const int64_t estimate_;  // of slots
   Offsets offsets_;
 };
 

@@ -16,7 +16,11 @@ bool Walk::Next(std::vector<Step>* steps) {
     return true;
   }
   if (next_ == work_.tiles->Steps()) return false;
-  work_.tiles->StepOf(next_++, work_.ring, steps);
+  steps->resize(work_.links.size());
+  for (size_t i = 0; i < steps->size(); ++i) {
+    (*steps)[i] = work_.tiles->StepOf(i, next_, work_.ring);
+  }
+  ++next_;
   return true;
 }
 

@@ -70,6 +70,17 @@ AxisLayer PoolOn(const Problem& problem, int s) {
 
 RowSpan All(int64_t rows) { return {0, rows, 0, rows}; }
 
+Axis SpatialAxis(int s) { return static_cast<Axis>(Index(Axis::kD) + s); }
+
+bool PadsAlike(const Problem& problem, int axis) {
+  return problem.shape.pad_before[axis] == problem.shape.pad_after[axis];
+}
+
+const RowSpan& SpanOf(const LinkRows& rows, Operand operand) {
+  if (operand == Operand::kX) return rows.x;
+  return operand == Operand::kZ ? rows.z : rows.y;
+}
+
 }  // namespace
 
 Result<Chain> MakeChain(const std::vector<Problem>& problems) {
@@ -90,8 +101,7 @@ bool IsInner(const Chain& chain, size_t link, Operand operand) {
          (operand == Operand::kZ && link + 1 < chain.size());
 }
 
-ChainTiles::ChainTiles(Chain chain, const Tiling& tiling, std::vector<bool> pads)
-    : chain_(std::move(chain)), tiling_(tiling), pads_(std::move(pads)) {
+ChainHalos::ChainHalos(Chain chain) : chain_(std::move(chain)) {
   for (int s = 0; s < 3; ++s) {
     for (const Problem& problem : chain_) {
       layers_[s].push_back(ConvolutionOn(problem.shape, s));
@@ -100,46 +110,58 @@ ChainTiles::ChainTiles(Chain chain, const Tiling& tiling, std::vector<bool> pads
   }
 }
 
-bool ChainTiles::DividesBatch() const { return tiling_.Tiles() == tiling_.Count(Axis::kN); }
-
-// A convolution pads what is whole on the axis, and alike on both sides.
-bool ChainTiles::Pads(size_t link, int axis) const {
-  const ConvShape& shape = chain_[link].shape;
-  const bool cut = tiling_.Count(static_cast<Axis>(Index(Axis::kD) + axis)) > 1;
-  return pads_[link] && !cut && shape.pad_before[axis] == shape.pad_after[axis];
-}
-
-std::vector<ChainTiles::LinkRows> ChainTiles::WholeRows(int axis) const {
+std::vector<LinkRows> ChainHalos::WholeRows(int axis, const std::vector<bool>& pads) const {
   std::vector<LinkRows> rows(chain_.size());
   for (size_t i = chain_.size(); i-- > 0;) {
     const AxisLayer& layer = layers_[axis][2 * i];
     rows[i].y = All(layer.out);
-    rows[i].x = Pads(i, axis) ? All(layer.in) : SpansOf({layer}, 0, layer.out).front();
+    rows[i].x = pads[i] && PadsAlike(chain_[i], axis) ? All(layer.in) : InputOf(layer, rows[i].y);
     rows[i].z = i + 1 < chain_.size() ? rows[i + 1].x : All(layers_[axis][2 * i + 1].out);
   }
   return rows;
 }
 
-std::vector<ChainTiles::LinkRows> ChainTiles::RowsAt(int axis, int64_t number) const {
-  const auto cut = static_cast<Axis>(Index(Axis::kD) + axis);
-  if (tiling_.Count(cut) == 1) return WholeRows(axis);
-  const std::vector<RowSpan> spans =
-      SpansOf(layers_[axis], tiling_.Begin(cut, number), tiling_.Length(cut, number));
-  std::vector<LinkRows> rows(chain_.size());
-  for (size_t i = 0; i < chain_.size(); ++i) {
+const std::vector<LinkRows>& ChainHalos::RowsFor(int axis, int64_t begin, int64_t length) {
+  std::vector<LinkRows>& rows = known_[axis][{begin, length}];
+  if (!rows.empty()) return rows;
+  const std::vector<RowSpan> spans = SpansOf(layers_[axis], begin, length);
+  rows.resize(chain_.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
     rows[i] = {spans[2 * i], spans[2 * i + 1], spans[2 * i + 2]};
   }
   return rows;
 }
 
+ChainTiles::ChainTiles(std::shared_ptr<ChainHalos> halos, const Tiling& tiling,
+                       std::vector<bool> pads)
+    : halos_(std::move(halos)), tiling_(tiling), pads_(std::move(pads)) {
+  for (int s = 0; s < 3; ++s) {
+    if (tiling_.Count(SpatialAxis(s)) == 1) whole_[s] = halos_->WholeRows(s, pads_);
+  }
+}
+
+bool ChainTiles::DividesBatch() const { return tiling_.Tiles() == tiling_.Count(Axis::kN); }
+
+// A convolution pads what is whole on the axis, and alike on both sides.
+bool ChainTiles::Pads(size_t link, int axis) const {
+  return pads_[link] && !whole_[axis].empty() && PadsAlike(chain()[link], axis);
+}
+
+const std::vector<LinkRows>& ChainTiles::RowsAt(int axis, int64_t number) const {
+  if (!whole_[axis].empty()) return whole_[axis];
+  const Axis cut = SpatialAxis(axis);
+  return halos_->RowsFor(axis, tiling_.Begin(cut, number), tiling_.Length(cut, number));
+}
+
 ConvShape ChainTiles::ShapeOf(size_t link, bool is_short) const {
-  ConvShape shape = chain_[link].shape;
+  const Problem& problem = chain()[link];
+  ConvShape shape = problem.shape;
   shape.n = is_short ? tiling_.taper.length : tiling_.length[Index(Axis::kN)];
   for (int s = 0; s < 3; ++s) {
-    const LinkRows rows = RowsAt(s, 0)[link];
+    const LinkRows& rows = RowsAt(s, 0)[link];
     shape.in[s] = rows.x.extent;
     shape.out[s] = rows.y.extent;
-    shape.pooled[s] = chain_[link].Uses(Operand::kZ) ? rows.z.extent : 1;
+    shape.pooled[s] = problem.Uses(Operand::kZ) ? rows.z.extent : 1;
     if (!Pads(link, s)) shape.pad_before[s] = shape.pad_after[s] = 0;
   }
   return shape;
@@ -155,20 +177,17 @@ TileIndex ChainTiles::IndexOf(int64_t number) const {
   return index;
 }
 
-Box ChainTiles::BoxOf(size_t link, Operand operand, const TileIndex& index,
-                      const Rows& rows) const {
-  const Dims dims = chain_[link].DimsOf(operand);
+Box ChainTiles::BoxOf(size_t link, Operand operand, const TileIndex& index) const {
+  const Problem& problem = chain()[link];
+  const Dims dims = problem.DimsOf(operand);
   Box box{{}, dims, {}, dims};
-  if (!Moves(chain_[link], operand, Axis::kN)) return box;
+  if (!Moves(problem, operand, Axis::kN)) return box;
   box.origin[0] = tiling_.Begin(Axis::kN, index[0]);
   box.extent[0] = tiling_.Length(Axis::kN, index[0]);
   box.valid_begin[0] = box.origin[0];
   box.valid_end[0] = std::min(box.origin[0] + box.extent[0], dims[0]);
   for (int s = 0; s < 3; ++s) {
-    const LinkRows& here = rows[s][link];
-    const RowSpan& span = operand == Operand::kX   ? here.x
-                          : operand == Operand::kZ ? here.z
-                                                   : here.y;
+    const RowSpan& span = SpanOf(RowsAt(s, index[Index(SpatialAxis(s))])[link], operand);
     box.origin[3 + s] = span.origin;
     box.extent[3 + s] = span.extent;
     box.valid_begin[3 + s] = span.begin;
@@ -177,28 +196,27 @@ Box ChainTiles::BoxOf(size_t link, Operand operand, const TileIndex& index,
   return box;
 }
 
-void ChainTiles::StepOf(int64_t number, int ring, std::vector<Step>* steps) const {
-  const TileIndex index = IndexOf(number);
-  Rows rows;
-  for (int s = 0; s < 3; ++s) rows[s] = RowsAt(s, index[Index(Axis::kD) + s]);
-  steps->assign(chain_.size(), Step{});
-  for (size_t i = 0; i < chain_.size(); ++i) {
-    Step& step = (*steps)[i];
-    step.number = number;
-    step.index = index;
-    const Problem& problem = chain_[i];
-    for (int o = 0; o < kOperands; ++o) {
-      const auto operand = static_cast<Operand>(o);
-      if (!problem.Uses(operand)) continue;
-      const bool moves = Moves(problem, operand, Axis::kN);
-      const bool rings = moves && problem.Has(operand) && !IsInner(chain_, i, operand);
-      OperandStep& mine = step.operand[o];
-      mine.slot = rings ? static_cast<int>(number % ring) : 0;
-      mine.enter = moves || number == 0;
-      mine.leave = moves || number + 1 == Steps();
-      mine.box = BoxOf(i, operand, index, rows);
-    }
+OperandStep ChainTiles::StepOf(size_t link, Operand operand, int64_t number, int ring) const {
+  const Problem& problem = chain()[link];
+  const bool moves = Moves(problem, operand, Axis::kN);
+  const bool rings = moves && problem.Has(operand) && !IsInner(chain(), link, operand);
+  OperandStep step;
+  step.slot = rings ? static_cast<int>(number % ring) : 0;
+  step.enter = moves || number == 0;
+  step.leave = moves || number + 1 == Steps();
+  step.box = BoxOf(link, operand, IndexOf(number));
+  return step;
+}
+
+Step ChainTiles::StepOf(size_t link, int64_t number, int ring) const {
+  Step step;
+  step.number = number;
+  step.index = IndexOf(number);
+  for (int o = 0; o < kOperands; ++o) {
+    const auto operand = static_cast<Operand>(o);
+    if (chain()[link].Uses(operand)) step.operand[o] = StepOf(link, operand, number, ring);
   }
+  return step;
 }
 
 }  // namespace oocdnn

@@ -7,6 +7,9 @@
 #pragma once
 
 #include <array>
+#include <map>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "geom/chain_axis.hpp"
@@ -24,41 +27,59 @@ Result<Chain> MakeChain(const std::vector<Problem>& problems);
 // Whether a link's operand is handed over within the device, between links.
 bool IsInner(const Chain& chain, size_t link, Operand operand);
 
+// The rows of a link's tensors on one axis.
+struct LinkRows {
+  RowSpan x, y, z;
+};
+
+// The halos of a chain, which are worked out once for all tilings that cut an axis alike. Not from
+// two threads at once.
+class ChainHalos {
+ public:
+  explicit ChainHalos(Chain chain);
+
+  [[nodiscard]] const Chain& chain() const { return chain_; }
+  // By link: the rows for these of the last result, with padding as data. Lives as long as this.
+  const std::vector<LinkRows>& RowsFor(int axis, int64_t begin, int64_t length);
+  // By link: where the axis is whole. `pads`: which convolutions are given their padding.
+  [[nodiscard]] std::vector<LinkRows> WholeRows(int axis, const std::vector<bool>& pads) const;
+
+ private:
+  const Chain chain_;
+  std::array<std::vector<AxisLayer>, 3> layers_;  // of each link the convolution and its pool
+  std::array<std::map<std::pair<int64_t, int64_t>, std::vector<LinkRows>>, 3> known_;
+};
+
 // The tiles of a chain, all links of a tile in one step.
 class ChainTiles {
  public:
   // `tiling` is of the last link, and cuts nothing but its batch and rows. `pads`, by link: whether
   // its convolution may be given padding; else padding is data.
-  ChainTiles(Chain chain, const Tiling& tiling, std::vector<bool> pads);
+  ChainTiles(std::shared_ptr<ChainHalos> halos, const Tiling& tiling, std::vector<bool> pads);
 
-  [[nodiscard]] const Chain& chain() const { return chain_; }
+  [[nodiscard]] const Chain& chain() const { return halos_->chain(); }
   [[nodiscard]] const Tiling& tiling() const { return tiling_; }
   [[nodiscard]] int64_t Steps() const { return tiling_.Tiles(); }
   // Whether tiles are whole samples.
   [[nodiscard]] bool DividesBatch() const;
   // The convolution that a link is in a usual tile, or a short one.
   [[nodiscard]] ConvShape ShapeOf(size_t link, bool is_short) const;
-  // What step `number` does with each link, x and the last result in rings of so many slots. What
+  // What step `number` does with a link, x and the last result in rings of so many slots. What
   // moves with the tiles enters at every step, the rest at the first.
-  void StepOf(int64_t number, int ring, std::vector<Step>* steps) const;
+  [[nodiscard]] Step StepOf(size_t link, int64_t number, int ring) const;
+  // With one operand of it, which it uses.
+  [[nodiscard]] OperandStep StepOf(size_t link, Operand operand, int64_t number, int ring) const;
+  [[nodiscard]] TileIndex IndexOf(int64_t number) const;
 
  private:
-  // The rows of a link's tensors on one axis.
-  struct LinkRows {
-    RowSpan x, y, z;
-  };
   [[nodiscard]] bool Pads(size_t link, int axis) const;
-  [[nodiscard]] std::vector<LinkRows> RowsAt(int axis, int64_t number) const;
-  [[nodiscard]] std::vector<LinkRows> WholeRows(int axis) const;
-  [[nodiscard]] TileIndex IndexOf(int64_t number) const;
-  using Rows = std::array<std::vector<LinkRows>, 3>;
-  [[nodiscard]] Box BoxOf(size_t link, Operand operand, const TileIndex& index,
-                          const Rows& rows) const;
+  [[nodiscard]] const std::vector<LinkRows>& RowsAt(int axis, int64_t number) const;
+  [[nodiscard]] Box BoxOf(size_t link, Operand operand, const TileIndex& index) const;
 
-  Chain chain_;
+  std::shared_ptr<ChainHalos> halos_;
   Tiling tiling_;
   std::vector<bool> pads_;
-  std::array<std::vector<AxisLayer>, 3> layers_;  // of each link the convolution and its pool
+  std::array<std::vector<LinkRows>, 3> whole_;  // by axis, of those that are not cut
 };
 
 }  // namespace oocdnn

@@ -39,7 +39,8 @@ int64_t LastRead(const AxisLayer& layer, int64_t begin, int64_t end) {
   return last;
 }
 
-// The rows of a layer's input that a span of its result needs.
+}  // namespace
+
 RowSpan InputOf(const AxisLayer& layer, const RowSpan& result) {
   RowSpan span;
   span.origin = OriginOf(layer, result.origin);
@@ -49,8 +50,6 @@ RowSpan InputOf(const AxisLayer& layer, const RowSpan& result) {
   span.end = first ? LastRead(layer, result.begin, result.end) + 1 : 0;
   return span;
 }
-
-}  // namespace
 
 std::vector<RowSpan> SpansOf(const std::vector<AxisLayer>& layers, int64_t begin, int64_t length) {
   std::vector<RowSpan> spans(layers.size() + 1);

@@ -24,6 +24,9 @@ struct RowSpan {
   bool operator==(const RowSpan&) const = default;
 };
 
+// The rows of a layer's input that these of its result need.
+RowSpan InputOf(const AxisLayer& layer, const RowSpan& result);
+
 // The rows of x, and of each layer's result, that rows [begin, begin + length) of the last result
 // need, as far as these exist. The buffers' extents depend on `length` alone.
 std::vector<RowSpan> SpansOf(const std::vector<AxisLayer>& layers, int64_t begin, int64_t length);

@@ -1,6 +1,7 @@
 #include "library/chain_planner.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <utility>
 
@@ -13,6 +14,20 @@ namespace {
 
 // What the least plan of a link may take, as long as its floor: it is tried where nothing else is.
 constexpr double kLastResort = 100.0;
+
+using Ranked = std::vector<RankedChain>;
+
+// What is wanting for a section may do for a shorter one; anything else ends the search.
+Status Fatal(const Status& status) {
+  const bool wanting = status.code() == Code::kOutOfMemory || status.code() == Code::kUnsupported;
+  return wanting ? Status() : status;
+}
+
+// Whether anything could be used in place.
+bool HopesForPlace(const ChainRequest& request) {
+  return std::any_of(request.links.begin(), request.links.end(),
+                     [](const PlanRequest& link) { return link.in_place != InPlace{}; });
+}
 
 // What sections of a chain leave for each other passes through host memory.
 class ChainPlanner {
@@ -27,17 +42,38 @@ class ChainPlanner {
       OOC_ASSIGN(const std::vector<Range> ranges, Choose());
       std::vector<ChainSection> sections;
       for (const Range& range : ranges) {
-        OOC_ASSIGN(ChainSection section, Book(range));
+        Section& section = sections_[range];
+        if (IsLong(range) && section.booking == nullptr) OOC_TRY(Book(range, &section));
         if (section.seconds == kNever) break;
-        sections.push_back(std::move(section));
+        sections.push_back({range.first, range.second, section.seconds, section.booking});
       }
       if (sections.size() == ranges.size()) return sections;
-      seconds_[ranges[sections.size()]] = kNever;
     }
   }
 
  private:
   using Range = std::pair<size_t, size_t>;  // of links
+  // What is known of links as a section of their own.
+  struct Section {
+    double seconds = kNever;  // predicted; kNever where nothing fits
+    Ranked ranked;            // candidates that have not been tried
+    std::shared_ptr<const ChainBooking> booking;
+  };
+
+  // To the end of a link, from the section that ends there.
+  struct Way {
+    double seconds = kNever;
+    size_t from = 0;
+    void Take(const Way& other) {
+      if (other.seconds < seconds) *this = other;
+    }
+  };
+
+  static bool IsLong(const Range& range) { return range.second - range.first > 1; }
+
+  [[nodiscard]] bool Late() const {
+    return std::chrono::steady_clock::now() > links_.front().deadline;
+  }
 
   // No run of the links one by one takes less.
   [[nodiscard]] double SeparateSeconds() const {
@@ -46,24 +82,24 @@ class ChainPlanner {
     return seconds;
   }
 
-  // For each link the best way to come to its end, from the section that ends there.
+  // By the best way to come to each link's end.
   Result<std::vector<Range>> Choose() {
     const Range all{0, links_.size()};
     OOC_ASSIGN(const double whole, SecondsOf(all));
     if (links_.size() > 1 && whole <= SeparateSeconds()) return std::vector<Range>{all};
-    struct Way {
-      double seconds = kNever;
-      size_t from = 0;
-    };
     std::vector<Way> ways(links_.size() + 1);
     ways[0].seconds = 0.0;
     for (size_t end = 1; end <= links_.size(); ++end) {
-      for (size_t begin = end; begin-- > 0;) {
+      for (size_t begin = end - 1; begin-- > 0;) {
         OOC_ASSIGN(const double own, SecondsOf({begin, end}));
         if (own == kNever) break;  // nor does anything longer fit
-        const double seconds = ways[begin].seconds + own;
-        if (seconds < ways[end].seconds) ways[end] = {seconds, begin};
+        ways[end].Take({ways[begin].seconds + own, begin});
       }
+      // A search takes longer for a link alone than for a chain, and most often none is called for.
+      const double before = ways[end - 1].seconds;
+      if (before + FloorOf(links_[end - 1], profile_) >= ways[end].seconds) continue;
+      OOC_ASSIGN(const double alone, SecondsOf({end - 1, end}));
+      ways[end].Take({before + alone, end - 1});
     }
     std::vector<Range> ranges;
     for (size_t end = links_.size(); end > 0; end = ways[end].from) {
@@ -73,21 +109,33 @@ class ChainPlanner {
     return ranges;
   }
 
-  // What a section is predicted to take; kNever where nothing fits.
+  // What a section is predicted to take; kNever where nothing fits, or there is no time to look.
   Result<double> SecondsOf(const Range& range) {
-    if (const auto known = seconds_.find(range); known != seconds_.end()) return known->second;
-    double& seconds = seconds_[range] = kNever;
-    if (range.second - range.first == 1) {
-      const PlanRequest& link = links_[range.first];
-      const Result<PlanSearch> search = Search(WithoutBounce(link), profile_);
-      if (search.status().code() == Code::kUnsupported) return search.status();
-      return seconds = search.ok() ? search->ranked.front().cost.seconds
-                                   : kLastResort * FloorOf(link, profile_);
+    if (const auto known = sections_.find(range); known != sections_.end()) {
+      return known->second.seconds;
+    }
+    if (IsLong(range) && Late()) return kNever;
+    Section& section = sections_[range];
+    if (!IsLong(range)) {
+      OOC_ASSIGN(section.seconds, SecondsAlone(links_[range.first]));
+      return section.seconds;
     }
     OOC_ASSIGN(const ChainRequest request, RequestOf(range));
-    const Result<std::vector<RankedChain>> found = SearchChain(request, profile_);
-    OOC_TRY(Known(found.status()));
-    return seconds = found.ok() ? found->front().cost.seconds : kNever;
+    Result<Ranked> found = SearchChain(request, profile_);
+    OOC_TRY(Fatal(found.status()));
+    if (!found.ok()) return kNever;
+    section.ranked = std::move(found).value();
+    section.seconds = section.ranked.front().cost.seconds;
+    return section.seconds;
+  }
+
+  // Whether a plan fits, the link's own call finds out.
+  [[nodiscard]] Result<double> SecondsAlone(const PlanRequest& link) const {
+    const double last_resort = kLastResort * FloorOf(link, profile_);
+    if (Late()) return last_resort;
+    const Result<PlanSearch> search = Search(WithoutBounce(link), profile_);
+    if (search.status().code() == Code::kUnsupported) return search.status();
+    return search.ok() ? search->ranked.front().cost.seconds : last_resort;
   }
 
   Result<ChainRequest> RequestOf(const Range& range) {
@@ -108,53 +156,54 @@ class ChainPlanner {
     return request;
   }
 
-  // Prepares the candidates in order until one fits; without an engine that refuses once more.
-  Result<ChainSection> Book(const Range& range) {
-    ChainSection section{range.first, range.second, seconds_[range], nullptr};
-    if (range.second - range.first == 1) return section;
+  // Prepares the candidates in order until one fits: without an engine that refuses once more, and
+  // where what could have been used in place is not, with slots for all.
+  Status Book(const Range& range, Section* section) {
     OOC_ASSIGN(ChainRequest request, RequestOf(range));
-    section.seconds = kNever;
-    for (bool again = true; again;) {
-      again = false;
-      const Result<std::vector<RankedChain>> found = SearchChain(request, profile_);
-      OOC_TRY(Known(found.status()));
-      if (!found.ok()) return section;
-      for (const RankedChain& ranked : found.value()) {
-        Result<ChainBooking> booking = BookChain(device_, request, ranked.candidate);
-        prepared_ += static_cast<int64_t>(request.links.size());
-        if (booking.ok()) return Keep(std::move(booking).value(), ranked.cost, range);
-        OOC_TRY(Known(booking.status()));
-        if (booking.status().code() != Code::kUnsupported) continue;
-        Refuse(booking.status(), ranked.candidate, &request);
-        again = true;
-        break;
+    Ranked ranked = std::exchange(section->ranked, {});
+    while (!ranked.empty()) {
+      OOC_ASSIGN(const bool refused, TryAll(ranked, &request, section));
+      if (section->booking != nullptr) return {};
+      if (!refused && !HopesForPlace(request)) break;
+      for (PlanRequest& link : request.links) {
+        if (!refused) link.in_place = {};
       }
+      Result<Ranked> found = SearchChain(request, profile_);
+      OOC_TRY(Fatal(found.status()));
+      ranked = found.ok() ? std::move(found).value() : Ranked();
     }
-    return section;
+    section->seconds = kNever;
+    return {};
   }
 
-  // What is wanting for a section may do for a shorter one; anything else ends the search.
-  static Status Known(const Status& status) {
-    const bool wanting = status.code() == Code::kOutOfMemory || status.code() == Code::kUnsupported;
-    return wanting ? Status() : status;
-  }
-
-  static ChainSection Keep(ChainBooking booking, const Cost& cost, const Range& range) {
-    return {range.first, range.second, cost.seconds,
-            std::make_unique<ChainBooking>(std::move(booking))};
-  }
-
-  static void Refuse(const Status& why, const ChainCandidate& candidate, ChainRequest* request) {
-    Log(LogLevel::kDebug, "chain: %s", why.message().c_str());
-    const auto link = static_cast<size_t>(why.detail());
-    request->links[link].engines[static_cast<size_t>(candidate.engine[link])].name.clear();
+  // True where it ended because an engine refuses, which the request does without from now on.
+  Result<bool> TryAll(const Ranked& ranked, ChainRequest* request, Section* section) {
+    for (const RankedChain& one : ranked) {
+      if (Late() && &one != &ranked.front()) break;
+      Result<ChainBooking> booking = BookChain(device_, *request, one.candidate);
+      prepared_ += static_cast<int64_t>(request->links.size());
+      if (booking.ok()) {
+        section->booking = std::make_shared<const ChainBooking>(std::move(booking).value());
+        section->seconds = one.cost.seconds;
+        return false;
+      }
+      const Status& why = booking.status();
+      OOC_TRY(Fatal(why));
+      Log(LogLevel::kDebug, "chain: %s", why.message().c_str());
+      if (why.code() != Code::kUnsupported || why.detail() == kShortTiles) continue;
+      const auto link = static_cast<size_t>(why.detail());
+      const auto engine = static_cast<size_t>(one.candidate.engine[link]);
+      request->links[link].engines[engine].name.clear();
+      return true;
+    }
+    return false;
   }
 
   Device& device_;
   const std::vector<PlanRequest>& links_;
   const Profile& profile_;
   int64_t& prepared_;
-  std::map<Range, double> seconds_;  // see SecondsOf
+  std::map<Range, Section> sections_;
 };
 
 }  // namespace

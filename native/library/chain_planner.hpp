@@ -13,13 +13,13 @@ namespace oocdnn {
 struct ChainSection {
   size_t begin = 0, end = 0;
   double seconds = 0.0;  // predicted
-  std::unique_ptr<ChainBooking> booking;
+  std::shared_ptr<const ChainBooking> booking;
 };
 
 // `links`: a request for each link by itself; tensors between links are in host memory.
 // Chooses the sections that are predicted to take the least time together, and books them.
-// Whether a single link has a plan at all, its own call says. `prepared` counts engine
-// preparations.
+// Whether a single link has a plan at all, its own call says. After the links' deadline it looks for
+// no more sections, and prepares no second candidate of any. `prepared` counts engine preparations.
 Result<std::vector<ChainSection>> PlanChain(Device& device, const std::vector<PlanRequest>& links,
                                             const Profile& profile, int64_t* prepared);
 

@@ -82,6 +82,7 @@ Status Context::Open() {
   arena_ = std::make_unique<Arena>(*stack_.device);
   if (options_.host_cap == 0) options_.host_cap = StagingBytes(*stack_.device);
   slabs_ = std::make_unique<Slabs>(*stack_.device, options_.host_cap);
+  shelves_ = std::make_unique<Shelves>(stack_.device, options_.host_cap);
   memory_ = std::make_unique<PlanMemory>(PlanFileOf(options_), PlannerOf(*stack_.base));
   room_ = std::make_unique<Room>(*stack_.device, options_.device.threads);
   return room_->loop.Init();
@@ -93,6 +94,7 @@ Context::~Context() {
     static_cast<void>(room_.release());
     static_cast<void>(arena_.release());
     static_cast<void>(slabs_.release());
+    static_cast<void>(shelves_.release());
     // Nobody deletes this: the pointer in it keeps the device.
     static_cast<void>(new (std::nothrow) std::shared_ptr<Device>(stack_.device));
     return;
@@ -104,6 +106,7 @@ Context::~Context() {
   plans_.Clear();
   chains_.Clear();
   prescribed_.clear();
+  shelves_.reset();
   slabs_.reset();
   arena_.reset();
   room_.reset();
@@ -127,6 +130,12 @@ int64_t Context::BudgetOf(const HostTensors& tensors) const {
                                  [](const HostTensor& tensor) { return tensor.in_file(); });
   if (!files || !auto_budget_ || !stack_.device->capabilities().shares_host_memory) return budget_;
   return std::min(budget_, kFileBudget);
+}
+
+int64_t Context::BudgetOf(const std::vector<HostTensors>& tensors) const {
+  int64_t budget = budget_;
+  for (const HostTensors& link : tensors) budget = std::min(budget, BudgetOf(link));
+  return budget;
 }
 
 Homes Context::HomesOf(const Problem& problem, const HostTensors& tensors) {
@@ -307,7 +316,7 @@ Status Context::Release() {
   arena_->Release();
   arena_->ForgetPeak();
   slabs_->Release();
-  between_ = {};
+  shelves_->Release(slabs_.get());
   return {};
 }
 

@@ -20,6 +20,7 @@
 #include "library/plan_memory.hpp"
 #include "library/plan_report.hpp"
 #include "library/planning.hpp"
+#include "library/shelves.hpp"
 #include "memory/host_memory.hpp"
 #include "model/micro_batch.hpp"
 
@@ -30,7 +31,7 @@ struct ContextOptions {
   std::string budget = "auto";   // "2GiB", "50%", "auto"
   std::string profile;           // path; "": the cache directory; "none": built-in guesses
   std::string plans;             // path; "": as the profile; "none": they are not remembered
-  int64_t host_cap = 0;          // bytes of staging; 0: by the machine
+  int64_t host_cap = 0;          // pinned bytes; 0: by the machine
   int64_t workspace = kNoLimit;  // the most bytes of an engine's workspace
   bool reproducible = false;
   bool trace = false;
@@ -75,7 +76,8 @@ class Context {
              const Progress& progress, const Scratch& scratch = {},
              int64_t workspace = kLimitOfContext);
   // Runs a chain (geom/chain.hpp) of problems in the order in which they are computed, of each
-  // which with its tensors; those between two links are not looked at, but for their strides.
+  // which with its tensors; those between two links are not looked at, but for their strides. What
+  // sections leave for each other is in memory that stays until Release.
   Status RunChain(const std::vector<Problem>& problems, const std::vector<HostTensors>& operands,
                   void* stream, const Progress& progress, int64_t workspace = kLimitOfContext);
   // Plans without running. Operands are in pageable memory, or on the device, aligned, where the
@@ -157,6 +159,7 @@ class Context {
   [[nodiscard]] PlanRequest RequestFor(const Problem& problem, const Terms& terms) const;
   // The plan for a problem, from the list or made now.
   Result<PlanPointer> Lookup(const Problem& problem, const Terms& terms);
+  void ForgetPlans();  // which rest on what was known
   Result<PlanPointer> Prescribed(const PlanRequest& request, const std::string& plan);
   // As it was found before, else searched for and remembered.
   Result<PlanReport> MakePlan(const PlanRequest& request);
@@ -182,6 +185,7 @@ class Context {
   // The caller's stream where operands are read and written in its order, else null.
   Result<Stream> CallerOf(const HostTensors& tensors, void* stream);
   [[nodiscard]] int64_t BudgetOf(const HostTensors& tensors) const;
+  [[nodiscard]] int64_t BudgetOf(const std::vector<HostTensors>& tensors) const;  // the least
   Status RunWithin(const Call& call, int64_t budget);
 
   using ChainPointer = std::shared_ptr<const std::vector<ChainSection>>;
@@ -195,12 +199,20 @@ class Context {
   Result<ChainPointer> LookupChain(const std::vector<Problem>& problems,
                                    const std::vector<HostTensors>& tensors, int64_t budget,
                                    int64_t workspace);
-  Result<HostTensor> Between(const Problem& problem, size_t section);
+  // Puts what sections leave for each other on the shelves.
+  Status Join(const std::vector<ChainSection>& sections, const std::vector<Problem>& problems,
+              std::vector<HostTensors>* tensors);
+  // By section; a single link is planned for that.
+  Result<std::vector<int64_t>> StepsOf(const std::vector<ChainSection>& sections,
+                                       const std::vector<Problem>& problems,
+                                       const std::vector<HostTensors>& tensors,
+                                       const ChainCall& call);
+  // `short_of`: becomes true where memory was wanting that the plan counts on.
   Status RunSection(const ChainSection& section, const std::vector<Problem>& problems,
-                    const std::vector<HostTensors>& tensors, const ChainCall& call);
+                    const std::vector<HostTensors>& tensors, const ChainCall& call, bool* short_of);
   Status RunSections(const std::vector<ChainSection>& sections,
                      const std::vector<Problem>& problems, std::vector<HostTensors> tensors,
-                     const ChainCall& call);
+                     const ChainCall& call, bool* short_of);
   Status RunChainWithin(const std::vector<Problem>& problems,
                         const std::vector<HostTensors>& tensors, ChainCall call);
 
@@ -216,17 +228,11 @@ class Context {
   std::unique_ptr<PlanMemory> memory_;
   static constexpr size_t kPlansKept = 64;
   Recent<std::string, PlanPointer> plans_{kPlansKept};
+  Recent<std::string, Status> refused_{kPlansKept};  // why there is no plan for a joint pass
   std::map<std::string, PlanPointer> prescribed_;  // by UsePlan, which come first
   static constexpr size_t kChainsKept = 8;
   Recent<std::string, ChainPointer> chains_{kChainsKept};
-  struct Shelf {
-    std::unique_ptr<HostMemory> pinned;
-    std::unique_ptr<char[]> plain;  // where so much is not to be pinned, or cannot be
-    int64_t bytes = 0;
-    [[nodiscard]] void* data() const { return pinned != nullptr ? pinned->data() : plain.get(); }
-  };
-  Status MakeRoom(Shelf* shelf, int64_t bytes);
-  std::array<Shelf, 2> between_;  // what sections of a chain leave for each other
+  std::unique_ptr<Shelves> shelves_;
   int64_t prepared_ = 0;
   CallStats stats_;
 };

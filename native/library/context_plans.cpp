@@ -43,6 +43,14 @@ bool Beats(const PlanReport& plan, const PlanReport& other) {
   return comparable && plan.cost.seconds < other.cost.seconds;
 }
 
+// Whoever wants several gradients asks for them in one pass at each call, and is content with less.
+// What the device has left may change.
+bool StaysRefused(const Problem& problem, int64_t budget, const Status& why) {
+  if (!problem.also.any()) return false;
+  return why.code() == Code::kUnsupported ||
+         (why.code() == Code::kOutOfMemory && why.detail() > budget);
+}
+
 // What a remembered plan would have been chosen from, for who asks.
 void AddOthers(const Profile& profile, PlanReport* report) {
   const Profile& rates = report->refined != nullptr ? *report->refined : profile;
@@ -135,12 +143,24 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, const Terms& terms) 
   const std::string key = KeyOf(problem, terms);
   if (const auto found = prescribed_.find(key); found != prescribed_.end()) return found->second;
   if (const PlanPointer* const kept = plans_.Find(key)) return *kept;
-  OOC_ASSIGN(PlanReport report, MakePlan(RequestFor(problem, terms)));
+  if (const Status* const why = refused_.Find(key)) return *why;
+  Result<PlanReport> made = MakePlan(RequestFor(problem, terms));
+  if (!made.ok()) {
+    if (StaysRefused(problem, terms.budget, made.status())) refused_.Put(key, made.status());
+    return std::move(made).status();
+  }
+  PlanReport report = std::move(made).value();
   if (Logs(LogLevel::kDebug)) {
     Log(LogLevel::kDebug, "plan %s", ToText(SummaryOf(report, ProfileFor(problem))).c_str());
   }
   if (plans_.full()) OOC_TRY(Settle());  // the one that goes may still be run
   return plans_.Put(key, std::make_shared<const PlanReport>(std::move(report)));
+}
+
+void Context::ForgetPlans() {
+  plans_.Clear();
+  refused_.Clear();
+  chains_.Clear();
 }
 
 Result<PlanReport> Context::MakePlan(const PlanRequest& request) {
@@ -335,8 +355,7 @@ Result<std::string> Context::Calibrate(const Progress& progress) {
   OOC_TRY(EnterProcess());
   OOC_TRY(Settle());
   arena_->Release();
-  plans_.Clear();  // which rest on what was known
-  chains_.Clear();
+  ForgetPlans();
   MachineProfile& profile = Machine();
   OOC_TRY(profile.Complete(progress).With("measuring this machine"));
   return profile.file();
@@ -351,8 +370,7 @@ Result<Refinement> Context::Refine(const Problem& problem,
   OOC_TRY(Settle());
   Result<Refinement> made = Machine().Refine(plan->request, plan->booking.candidate, busy_seconds);
   if (!made.ok()) return std::move(made).status().With(ToString(problem));
-  plans_.Clear();  // which rest on what was known
-  chains_.Clear();
+  ForgetPlans();
   return made;
 }
 

@@ -23,6 +23,11 @@ class Slabs {
   Status Reserve(const std::vector<int64_t>& sizes);
   [[nodiscard]] void* At(size_t index) const { return static_cast<char*>(block_) + at_[index]; }
   void Release();
+  // Another cap; slabs that pass it are released, and nothing may be using them.
+  void Limit(int64_t cap) {
+    cap_ = cap;
+    if (bytes_ > cap_) Release();
+  }
   // What slabs of these sizes take together.
   static int64_t BytesOf(const std::vector<int64_t>& sizes);
   [[nodiscard]] int64_t bytes() const { return bytes_; }

@@ -1,13 +1,16 @@
 // The price of a chain's candidate: its tiles on three engines, by the rules of pipeline.cpp. In
 // each step the links are computed one after the other; what they read of the caller's is fetched
 // as they come to it.
+#include "model/chain_cost.hpp"
+
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "base/checked.hpp"
-#include "model/chain_plan.hpp"
-#include "model/cost.hpp"
 #include "model/cuts.hpp"
 #include "model/engines.hpp"
+#include "model/rank.hpp"
 #include "model/tapered.hpp"
 
 namespace oocdnn {
@@ -16,129 +19,140 @@ namespace {
 // Steps that are walked; those behind them are taken to be as the second half of these.
 constexpr int64_t kWalk = 128;
 
+double RelaySeconds(const ConvShape& tile, const Problem& problem, const Profile& profile) {
+  auto bytes = static_cast<double>(SizeOf(problem.dtype) + SizeOf(AccumulatorOf(problem.dtype)));
+  for (const int64_t extent : tile.DimsOf(Operand::kX, problem.direction)) {
+    bytes *= static_cast<double>(extent);
+  }
+  return bytes / profile.move_bytes_per_second;
+}
+
+// The transfers of one operand of a link between the caller and a tile.
+class Transfers {
+ public:
+  Transfers(const ChainTiles& tiles, const Rates& rates, size_t link, Operand operand, bool drains)
+      : tiles_(tiles),
+        rates_(rates),
+        link_(link),
+        operand_(operand),
+        drains_(drains),
+        steps_(rates.memory().StepsOf(operand, CountsOf(tiles.tiling()))),
+        element_bytes_(SizeOf(tiles.chain()[link].DTypeOf(operand))) {}
+
+  struct One {
+    double seconds = 0.0;
+    int64_t bytes = 0;  // that cross the wire
+  };
+  [[nodiscard]] One At(int64_t number) const {
+    const Load load = LoadOf(tiles_.StepOf(link_, operand_, number, 1), steps_);
+    const double seconds = drains_ ? rates_.DrainSeconds(operand_, load.elements, load.rows)
+                                   : rates_.FetchSeconds(operand_, load.elements, load.rows);
+    return {seconds, rates_.Inside(operand_) ? 0 : Mul(load.elements, element_bytes_)};
+  }
+  [[nodiscard]] Engines::Copy CopyOf(int64_t number, double seconds, int64_t computation) const {
+    const double before = rates_.Inside(operand_) ? seconds : rates_.CopySeconds();
+    return {number, before, std::max(seconds - before, 0.0), computation};
+  }
+
+ private:
+  const ChainTiles& tiles_;
+  const Rates& rates_;
+  const size_t link_;
+  const Operand operand_;
+  const bool drains_;
+  const MemoryOrder::Steps steps_;
+  const int64_t element_bytes_;
+};
+
 class ChainPipeline {
  public:
-  ChainPipeline(const ChainRequest& request, const ChainCandidate& candidate,
-                const Profile& profile)
-      : request_(request), tiles_(TilesOf(request, candidate)), ring_(candidate.ring) {
-    for (size_t i = 0; i < request.links.size(); ++i) {
-      rates_.emplace_back(request.links[i], candidate.engine[i], profile);
-      const auto seconds = [&](bool is_short) {
-        const double relay =
-            i > 0 && Relays(request.links[i], candidate.engine[i])
-                ? RelaySeconds(tiles_.ShapeOf(i, is_short), request.chain[i], profile)
-                : 0.0;
-        return relay + SecondsOf(i, is_short);
-      };
-      usual_.push_back(seconds(false));
-      short_.push_back(tiles_.tiling().tapered() ? seconds(true) : 0.0);
-    }
-    fetched_.resize(static_cast<size_t>(ring_), Engines::kNothing);
-    drained_.resize(static_cast<size_t>(ring_), Engines::kNothing);
-  }
+  ChainPipeline(const ChainTiles& tiles, int ring, std::vector<const Rates*> rates,
+                const ChainSeconds& seconds)
+      : tiles_(tiles),
+        rates_(std::move(rates)),
+        seconds_(seconds),
+        fetch_(tiles, first(), 0, Operand::kX, false),
+        drain_(tiles, *rates_.back(), rates_.size() - 1, tiles.chain().back().output(), true),
+        fetched_(static_cast<size_t>(ring), Engines::kNothing),
+        drained_(static_cast<size_t>(ring), Engines::kNothing) {}
 
   Cost Price() {
     const int64_t steps = tiles_.Steps(), walked = std::min(steps, kWalk);
-    Engines engines(rates_.front().HopSeconds(), rates_.front().SpeedTogether());
+    Engines engines(first().HopSeconds(), first().SpeedTogether());
     Cost half;
     for (int64_t number = 0; number < walked; ++number) {
       if (number == walked / 2) half = cost_;
-      tiles_.StepOf(number, ring_, &steps_);
-      Take(&engines);
+      Take(number, &engines);
     }
     engines.Run();
     cost_.seconds = engines.EndOf(walked);
     half.seconds = engines.EndOf(walked / 2);
     Extrapolate(half, walked - walked / 2, steps - walked);
     cost_.steps = steps;
-    if (rates_.front().shared_engines()) {
+    if (first().shared_engines()) {
       cost_.seconds = cost_.fetch_seconds + cost_.compute_seconds + cost_.drain_seconds;
     }
     const auto links = static_cast<int64_t>(rates_.size());
-    cost_.seconds = std::max(cost_.seconds, rates_.front().HostSeconds(Mul(steps, links)));
+    // An extrapolation may be a little short of the busiest engine.
+    cost_.seconds = std::max({cost_.seconds, cost_.fetch_seconds, cost_.compute_seconds,
+                              cost_.drain_seconds, first().HostSeconds(Mul(steps, links))});
     return cost_;
   }
 
  private:
-  static double RelaySeconds(const ConvShape& tile, const Problem& problem,
-                             const Profile& profile) {
-    double bytes =
-        static_cast<double>(SizeOf(problem.dtype) + SizeOf(AccumulatorOf(problem.dtype)));
-    for (const int64_t extent : tile.DimsOf(Operand::kX, problem.direction)) {
-      bytes *= static_cast<double>(extent);
-    }
-    return bytes / profile.move_bytes_per_second;
-  }
+  [[nodiscard]] const Rates& first() const { return *rates_.front(); }
 
-  [[nodiscard]] double SecondsOf(size_t link, bool is_short) const {
-    const ConvShape tile = tiles_.ShapeOf(link, is_short);
-    const double run = is_short ? rates_[link].ShortRunSeconds(tile, tiles_.ShapeOf(link, false))
-                                : rates_[link].RunSeconds(tile);
-    return run + rates_[link].FinishSeconds(tile);
-  }
-
-  void Take(Engines* engines) {
-    for (size_t i = 0; i < rates_.size(); ++i) {
-      const Step& step = steps_[i];
-      const bool is_short = tiles_.tiling().IsShort(step.index);
-      Engines::Computation run;
-      run.step = step.number;
-      run.fetch = Fetch(i, engines);
-      run.seconds = is_short ? short_[i] : usual_[i];
-      const bool last = i + 1 == rates_.size();
-      const auto slot = static_cast<size_t>(step.number % ring_);
-      if (last) run.drain = drained_[slot];
-      cost_.compute_seconds += run.seconds;
+  // Behind the first step links between the first and the last wait for nothing but each other.
+  void Take(int64_t number, Engines* engines) {
+    const auto& seconds =
+        tiles_.tiling().IsShort(tiles_.IndexOf(number)) ? seconds_.ends : seconds_.usual;
+    const size_t last = rates_.size() - 1, slot = static_cast<size_t>(number) % fetched_.size();
+    Engines::Computation inner{number};
+    for (size_t i = 0; i <= last; ++i) {
+      cost_.compute_seconds += seconds[i];
+      if (number > 0 && i > 0 && i < last) {
+        inner.seconds += seconds[i];
+        continue;
+      }
+      if (i == last && inner.seconds > 0.0) engines->Compute(inner);
+      Engines::Computation run{number, seconds[i]};
+      run.fetch = Fetch(i, number, engines);
+      if (i == last) run.drain = drained_[slot];
       const int64_t computed = engines->Compute(run);
       if (i == 0) fetched_[slot] = computed;
-      if (last) Drain(i, computed, engines);
+      if (i == last) Drain(number, computed, engines);
     }
   }
 
-  // The seconds of a transfer, whose bytes are counted.
-  double Count(size_t link, Operand operand, bool drains, double* busy, int64_t* bytes) {
-    const OperandStep& mine = steps_[link].operand[Index(operand)];
-    const Rates& rates = rates_[link];
-    const Load load = LoadOf(mine, rates.memory().StepsOf(operand, CountsOf(tiles_.tiling())));
-    const double seconds = drains ? rates.DrainSeconds(operand, load.elements, load.rows)
-                                  : rates.FetchSeconds(operand, load.elements, load.rows);
-    *busy += seconds;
-    if (!rates.Inside(operand)) {
-      *bytes += Mul(load.elements, SizeOf(request_.chain[link].DTypeOf(operand)));
-    }
-    return seconds;
-  }
-
-  [[nodiscard]] Engines::Copy CopyOf(size_t link, Operand operand, double seconds,
-                                     int64_t computation) const {
-    const Rates& rates = rates_[link];
-    const double before = rates.Inside(operand) ? seconds : rates.CopySeconds();
-    return {steps_[link].number, before, std::max(seconds - before, 0.0), computation};
-  }
-
-  // The last of a link's fetches.
-  int64_t Fetch(size_t link, Engines* engines) {
+  // The last of a link's fetches: of x, and in the first step of what stays.
+  int64_t Fetch(size_t link, int64_t number, Engines* engines) {
     int64_t last = Engines::kNothing;
-    for (int o = 0; o < kOperands; ++o) {
+    const int64_t free = fetched_[static_cast<size_t>(number) % fetched_.size()];
+    if (link == 0) FetchFrom(fetch_, number, free, engines, &last);
+    for (int o = 0; o < kOperands && number == 0; ++o) {
       const auto operand = static_cast<Operand>(o);
-      const OperandStep& mine = steps_[link].operand[o];
-      const bool inner = IsInner(request_.chain, link, operand);
-      if (!request_.chain[link].Reads(operand) || inner || !mine.enter) continue;
-      const double seconds = Count(link, operand, false, &cost_.fetch_seconds, &cost_.bytes_in);
-      if (seconds == 0.0) continue;  // it is a tile already
-      const bool moves = operand == Operand::kX;
-      const int64_t free = moves ? fetched_[static_cast<size_t>(mine.slot)] : Engines::kNothing;
-      last = engines->Fetch(CopyOf(link, operand, seconds, free));
+      if (operand == Operand::kX || !tiles_.chain()[link].Reads(operand)) continue;
+      const Transfers flow(tiles_, *rates_[link], link, operand, false);
+      FetchFrom(flow, number, Engines::kNothing, engines, &last);
     }
     return last;
   }
 
-  void Drain(size_t link, int64_t computed, Engines* engines) {
-    const Operand output = request_.chain[link].output();
-    const double seconds = Count(link, output, true, &cost_.drain_seconds, &cost_.bytes_out);
-    if (seconds == 0.0) return;
-    drained_[static_cast<size_t>(steps_[link].number % ring_)] =
-        engines->Drain(CopyOf(link, output, seconds, computed));
+  void FetchFrom(const Transfers& flow, int64_t number, int64_t free, Engines* engines, int64_t* last) {
+    const Transfers::One transfer = flow.At(number);
+    cost_.fetch_seconds += transfer.seconds;
+    cost_.bytes_in += transfer.bytes;
+    if (transfer.seconds == 0.0) return;  // it is a tile already
+    *last = engines->Fetch(flow.CopyOf(number, transfer.seconds, free));
+  }
+
+  void Drain(int64_t number, int64_t computed, Engines* engines) {
+    const Transfers::One transfer = drain_.At(number);
+    cost_.drain_seconds += transfer.seconds;
+    cost_.bytes_out += transfer.bytes;
+    if (transfer.seconds == 0.0) return;
+    drained_[static_cast<size_t>(number) % drained_.size()] =
+        engines->Drain(drain_.CopyOf(number, transfer.seconds, computed));
   }
 
   void Extrapolate(const Cost& half, int64_t walked, int64_t left) {
@@ -155,22 +169,124 @@ class ChainPipeline {
     for (const auto field : {&Cost::bytes_in, &Cost::bytes_out}) extend(field);
   }
 
-  const ChainRequest& request_;
-  const ChainTiles tiles_;
-  const int ring_;
-  std::vector<Rates> rates_;
-  std::vector<double> usual_, short_;  // seconds of a link
+  const ChainTiles& tiles_;
+  const std::vector<const Rates*> rates_;  // by link
+  const ChainSeconds& seconds_;
+  const Transfers fetch_, drain_;
   // By slot of x the computation after which it is free, and of the last result the drain.
   std::vector<int64_t> fetched_, drained_;
-  std::vector<Step> steps_;
   Cost cost_;
 };
 
+// A tile in the middle of every axis.
+int64_t MiddleOf(const Tiling& tiling) {
+  int64_t number = 0;
+  for (int a = 0; a < kAxes; ++a) {
+    const int64_t count = tiling.Count(static_cast<Axis>(a));
+    number = number * count + count / 2;
+  }
+  return number;
+}
+
+double SumOf(const std::vector<double>& seconds) {
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0);
+}
+
 }  // namespace
 
-Cost PriceOf(const ChainRequest& request, const ChainCandidate& candidate, const Profile& profile) {
-  Cost cost = ChainPipeline(request, candidate, profile).Price();
-  cost.device_bytes = EstimateBytes(request, candidate);
+ChainPrices::ChainPrices(const ChainRequest& request, std::shared_ptr<ChainHalos> halos,
+                         const Profile& profile)
+    : request_(request), halos_(std::move(halos)), profile_(profile) {
+  for (const PlanRequest& link : request.links) {
+    auto& rates = rates_.emplace_back();
+    for (size_t e = 0; e < link.engines.size(); ++e) {
+      rates.emplace_back();
+      if (!link.engines[e].name.empty()) rates.back().emplace(link, static_cast<int>(e), profile);
+    }
+  }
+}
+
+ChainTiles ChainPrices::TilesOf(const ChainCandidate& candidate) const {
+  return oocdnn::TilesOf(request_, candidate, halos_);
+}
+
+const Rates& ChainPrices::RatesOf(size_t link, int engine) const {
+  return *rates_[link][static_cast<size_t>(engine)];
+}
+
+// What is given to other links decides nothing here.
+std::vector<int> ChainPrices::Fastest(const Tiling& tiling) const {
+  const std::array<ChainTiles, 2> tiles = {
+      ChainTiles(halos_, tiling, std::vector<bool>(rates_.size(), false)),
+      ChainTiles(halos_, tiling, std::vector<bool>(rates_.size(), true))};
+  std::vector<int> chosen(rates_.size(), -1);
+  for (size_t i = 0; i < rates_.size(); ++i) {
+    const std::array<ConvShape, 2> shapes = {tiles[0].ShapeOf(i, false),
+                                             tiles[1].ShapeOf(i, false)};
+    double best = kNever;
+    for (size_t e = 0; e < rates_[i].size(); ++e) {
+      if (!rates_[i][e]) continue;
+      const bool pads = request_.links[i].engines[e].symmetric_padding;
+      const double seconds = rates_[i][e]->RunSeconds(shapes[pads ? 1 : 0]);
+      if (chosen[i] >= 0 && seconds * kEngineGain >= best) continue;
+      best = seconds;
+      chosen[i] = static_cast<int>(e);
+    }
+  }
+  return chosen;
+}
+
+double ChainPrices::SecondsOf(size_t link, int engine, const ChainTiles& tiles,
+                              bool is_short) const {
+  const Rates& rates = RatesOf(link, engine);
+  const ConvShape tile = tiles.ShapeOf(link, is_short);
+  const double run = is_short ? rates.ShortRunSeconds(tile, tiles.ShapeOf(link, false))
+                              : rates.RunSeconds(tile);
+  const bool relays = link > 0 && Relays(request_.links[link], engine);
+  const double relay = relays ? RelaySeconds(tile, request_.chain[link], profile_) : 0.0;
+  return relay + run + rates.FinishSeconds(tile);
+}
+
+ChainSeconds ChainPrices::SecondsOf(const ChainCandidate& candidate,
+                                            const ChainTiles& tiles) const {
+  ChainSeconds seconds;
+  for (size_t i = 0; i < rates_.size(); ++i) {
+    seconds.usual.push_back(SecondsOf(i, candidate.engine[i], tiles, false));
+    if (!candidate.tiling.tapered()) continue;
+    seconds.ends.push_back(SecondsOf(i, candidate.engine[i], tiles, true));
+  }
+  return seconds;
+}
+
+// Each engine's busy time from its first, middle and last tile; and both ends.
+double ChainPrices::Guess(const ChainCandidate& candidate, const ChainTiles& tiles) const {
+  const ChainSeconds seconds = SecondsOf(candidate, tiles);
+  const int64_t steps = tiles.Steps(), ends = candidate.tiling.ShortTiles();
+  const double compute = SumOf(seconds.usual) * static_cast<double>(steps - ends) +
+                         SumOf(seconds.ends) * static_cast<double>(ends);
+  const size_t last = rates_.size() - 1;
+  const Rates& rates = RatesOf(last, candidate.engine[last]);
+  const Transfers fetch(tiles, RatesOf(0, candidate.engine[0]), 0, Operand::kX, false);
+  const Transfers drain(tiles, rates, last, request_.chain.back().output(), true);
+  const int64_t middle = MiddleOf(candidate.tiling);
+  const double usual = static_cast<double>(steps - ends) + 0.5 * static_cast<double>(ends);
+  const double first = fetch.At(0).seconds, end = drain.At(steps - 1).seconds;
+  const double fetches = usual * fetch.At(middle).seconds;
+  const double drains = usual * drain.At(middle).seconds;
+  const double host = rates.HostSeconds(Mul(steps, static_cast<int64_t>(rates_.size())));
+  if (candidate.ring == 1 || rates.shared_engines()) {
+    return std::max(compute + fetches + drains, host);
+  }
+  return std::max({compute + first + end, fetches + end, first + drains, host});
+}
+
+Cost ChainPrices::Price(const ChainCandidate& candidate) const {
+  const ChainTiles tiles = TilesOf(candidate);
+  const ChainSeconds seconds = SecondsOf(candidate, tiles);
+  std::vector<const Rates*> rates;
+  for (size_t i = 0; i < rates_.size(); ++i) rates.push_back(&RatesOf(i, candidate.engine[i]));
+  Cost cost = ChainPipeline(tiles, candidate.ring, std::move(rates), seconds).Price();
+  cost.device_bytes = EstimateBytes(request_, candidate, tiles);
   return cost;
 }
 

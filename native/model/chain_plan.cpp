@@ -24,7 +24,8 @@ class LinkBytes {
       : chain_(request.chain),
         link_(link),
         problem_(request.chain[link]),
-        home_(request.links[link].home),
+        own_(request.links[link]),
+        in_place_(tiles.DividesBatch()),
         ring_(candidate.ring),
         footprint_(problem_, EngineOf(request, candidate, link)),
         shape_(tiles.ShapeOf(link, false)) {}
@@ -38,7 +39,8 @@ class LinkBytes {
     for (int o = 0; o < kOperands; ++o) {
       const auto operand = static_cast<Operand>(o);
       const bool inner = IsInner(chain_, link_, operand);
-      if (!problem_.Has(operand) || inner || home_[o] == Home::kTile) continue;
+      const bool lies = own_.home[o] == Home::kTile || (in_place_ && own_.in_place[o]);
+      if (!problem_.Has(operand) || inner || lies) continue;
       bytes = Add(bytes, Mul(Moves(problem_, operand, Axis::kN) ? ring_ : 1, Of(operand)));
     }
     return bytes;
@@ -49,7 +51,8 @@ class LinkBytes {
   const Chain& chain_;
   size_t link_;
   const Problem& problem_;
-  const Homes& home_;
+  const PlanRequest& own_;
+  bool in_place_;
   int ring_;
   Footprint footprint_;
   ConvShape shape_;
@@ -58,11 +61,16 @@ class LinkBytes {
 }  // namespace
 
 ChainTiles TilesOf(const ChainRequest& request, const ChainCandidate& candidate) {
+  return TilesOf(request, candidate, std::make_shared<ChainHalos>(request.chain));
+}
+
+ChainTiles TilesOf(const ChainRequest& request, const ChainCandidate& candidate,
+                   std::shared_ptr<ChainHalos> halos) {
   std::vector<bool> pads(request.chain.size());
   for (size_t i = 0; i < pads.size(); ++i) {
     pads[i] = EngineOf(request, candidate, i).symmetric_padding;
   }
-  return {request.chain, candidate.tiling, pads};
+  return {std::move(halos), candidate.tiling, std::move(pads)};
 }
 
 bool Relays(const PlanRequest& next, int engine) {
@@ -88,7 +96,11 @@ Candidate LinkOf(const ChainRequest& request, const ChainCandidate& candidate, s
 }
 
 int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candidate) {
-  const ChainTiles tiles = TilesOf(request, candidate);
+  return EstimateBytes(request, candidate, TilesOf(request, candidate));
+}
+
+int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candidate,
+                      const ChainTiles& tiles) {
   int64_t own = 0, sums = 0, between = 0, relayed = 0;
   for (size_t i = 0; i < request.chain.size(); ++i) {
     const LinkBytes bytes(request, candidate, tiles, i);

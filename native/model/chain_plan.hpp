@@ -2,6 +2,7 @@
 // engine computes each link. Values and functions; no device.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ struct ChainCandidate {
 };
 
 ChainTiles TilesOf(const ChainRequest& request, const ChainCandidate& candidate);
+// With halos of the same chain, which others share.
+ChainTiles TilesOf(const ChainRequest& request, const ChainCandidate& candidate,
+                   std::shared_ptr<ChainHalos> halos);
 
 // A link's part in the candidate. Where rows are cut, its tiling is right in its batch alone.
 Candidate LinkOf(const ChainRequest& request, const ChainCandidate& candidate, size_t link);
@@ -37,19 +41,20 @@ Candidate LinkOf(const ChainRequest& request, const ChainCandidate& candidate, s
 // finishing pass writes; by what is known of the engine.
 bool Relays(const PlanRequest& next, int engine);
 
-// Slot bytes, from dense tiles: regions that links share count once. Without workspace.
+// Slot bytes, from dense tiles: regions that links share count once. Without workspace, and where
+// the batch alone is cut without what may be used in place.
 int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candidate);
-
-// The length of the pipeline, by walking its tiles with three engines as PriceOf does.
-Cost PriceOf(const ChainRequest& request, const ChainCandidate& candidate, const Profile& profile);
+int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candidate,
+                      const ChainTiles& tiles);
 
 struct RankedChain {
   ChainCandidate candidate;
   Cost cost;
 };
 
-// Candidates that fit by estimate, the fastest first. kOutOfMemory (detail(): the least bytes)
-// where none does, kUnsupported where a link has no engine.
+// Candidates that fit by estimate, the fastest first, each of them once. Of many the most promising
+// are priced, and few after the request's deadline. kOutOfMemory (detail(): the least bytes) where
+// none fits, kUnsupported where a link has no engine.
 Result<std::vector<RankedChain>> SearchChain(const ChainRequest& request, const Profile& profile);
 
 // "N 8 x 32, engines ..."

@@ -1,12 +1,14 @@
 // Candidates of a chain: so many samples in a tile, with short tiles at the ends or without, and
 // where a sample is large, pieces of it; each link on the engine that is the fastest for its tile.
 #include <algorithm>
+#include <chrono>
 #include <set>
+#include <utility>
 
 #include "base/checked.hpp"
 #include "base/config.hpp"
+#include "model/chain_cost.hpp"
 #include "model/chain_plan.hpp"
-#include "model/cost.hpp"
 #include "model/rank.hpp"
 
 namespace oocdnn {
@@ -15,16 +17,35 @@ namespace {
 constexpr int64_t kMostTiles = 64;        // of a batch that fewer, larger tiles serve
 constexpr int64_t kFewSamples = 8;        // in which case pieces of samples fill the pipeline
 constexpr int64_t kMostPieces = 1 << 12;  // of an axis
-constexpr size_t kMostChains = 16;
+constexpr int kMostWidths = 3;            // of pieces that fit and differ in nothing else
+constexpr size_t kMostPriced = 24, kMostChains = 16;
+
+// As it is priced where the batch alone is cut: what may be used in place has no slots.
+ChainRequest PricedInPlace(ChainRequest request) {
+  for (PlanRequest& link : request.links) {
+    for (int o = 0; o < kOperands; ++o) {
+      if (link.in_place[o]) link.home[o] = Home::kTile;
+    }
+  }
+  return request;
+}
 
 class ChainSearch {
  public:
   ChainSearch(const ChainRequest& request, const Profile& profile)
-      : request_(request), profile_(profile), last_(request.chain.back()) {}
+      : request_(request),
+        divided_(PricedInPlace(request)),
+        last_(request.chain.back()),
+        extent_(ExtentsOf(last_)),
+        halos_(std::make_shared<ChainHalos>(request.chain)),
+        samples_(divided_, halos_, profile),
+        pieces_(request_, halos_, profile) {}
 
   Result<std::vector<RankedChain>> Run() {
     OOC_TRY(CheckEngines());
-    for (const int64_t samples : Lengths(last_.shape.n)) Consider({samples, 0, 0, 0, 0, 0, 0});
+    for (const int64_t samples : Lengths(last_.shape.n)) {
+      Consider({samples, 0, 0, 0, 0, 0, 0});
+    }
     if (found_.empty() || last_.shape.n < kFewSamples) ConsiderPieces();
     if (found_.empty()) {
       return Error(Code::kOutOfMemory, "a chain of %zu links needs %s at least, the budget is %s",
@@ -32,14 +53,16 @@ class ChainSearch {
                    BytesText(request_.budget()).c_str())
           .WithDetail(least_);
     }
-    std::stable_sort(found_.begin(), found_.end(),
-                     [](const auto& a, const auto& b) { return a.cost.seconds < b.cost.seconds; });
-    PutSmaller();
-    if (found_.size() > kMostChains) found_.resize(kMostChains);
-    return std::move(found_);
+    return Priced(Promising());
   }
 
  private:
+  struct Found {
+    ChainCandidate candidate;
+    double guess = 0.0;  // of its seconds
+    int64_t bytes = 0;
+  };
+
   [[nodiscard]] Status CheckEngines() const {
     for (size_t i = 0; i < request_.links.size(); ++i) {
       const auto& engines = request_.links[i].engines;
@@ -71,86 +94,124 @@ class ChainSearch {
     return lengths;
   }
 
+  // Of pieces as long and as high the widest that fit, and the smallest of all.
   void ConsiderPieces() {
-    const AxisArray extent = ExtentsOf(last_);
-    for (const int64_t d : Halves(extent[Index(Axis::kD)])) {
-      for (const int64_t h : Halves(extent[Index(Axis::kH)])) {
-        for (const int64_t w : Halves(extent[Index(Axis::kW)])) Consider({1, 0, 0, 0, d, h, w});
+    const std::vector<int64_t> lengths = Halves(extent_[Index(Axis::kD)]);
+    const std::vector<int64_t> heights = Halves(extent_[Index(Axis::kH)]);
+    const std::vector<int64_t> widths = Halves(extent_[Index(Axis::kW)]);
+    Consider({1, 0, 0, 0, lengths.back(), heights.back(), widths.back()});
+    for (const int64_t d : lengths) {
+      for (const int64_t h : heights) {
+        if (Late()) return;
+        int fitting = 0;
+        for (size_t w = 0; w < widths.size() && fitting < kMostWidths; ++w) {
+          if (Consider({1, 0, 0, 0, d, h, widths[w]})) ++fitting;
+        }
       }
     }
   }
 
-  // A length of 0: that of the axis.
-  void Consider(AxisArray length) {
-    const AxisArray extent = ExtentsOf(last_);
+  [[nodiscard]] bool Late() const {
+    return !found_.empty() && std::chrono::steady_clock::now() > request_.links.front().deadline;
+  }
+
+  // By what a candidate of such tiles costs.
+  [[nodiscard]] const ChainPrices& PricesOf(const Tiling& tiling) const {
+    const bool divided = tiling.Tiles() == tiling.Count(Axis::kN);
+    return divided ? samples_ : pieces_;
+  }
+
+  // A length of 0: that of the axis. Whether any such tiles fit.
+  bool Consider(AxisArray length) {
     for (int a = 0; a < kAxes; ++a) {
-      if (length[a] == 0) length[a] = extent[a];
+      if (length[a] == 0) length[a] = extent_[a];
     }
     ChainCandidate candidate;
     candidate.tiling = MakeTiling(last_, length, false);
-    candidate.engine = Fastest(candidate.tiling);
+    candidate.engine = PricesOf(candidate.tiling).Fastest(candidate.tiling);
     const int64_t samples = candidate.tiling.length[Index(Axis::kN)];
-    for (const int64_t ends : {int64_t{0}, samples / 2, samples / 4, extent[0] % samples}) {
+    bool fits = false;
+    for (const int64_t ends : std::set{int64_t{0}, samples / 2, samples / 4, extent_[0] % samples}) {
       ChainCandidate one = candidate;
       one.tiling = Tapered(last_, candidate.tiling, {Axis::kN, ends});
       if (ends != 0 && !one.tiling.tapered()) continue;
       one.ring = one.tiling.Tiles() > 1 ? 2 : 1;
-      Offer(one);
+      fits = Offer(one) || fits;
       if (one.ring == 1) continue;
       one.ring = 1;
-      if (found_.empty()) Offer(one);  // less memory, and no overlap
+      if (found_.empty()) fits = Offer(one);  // less memory, and no overlap
     }
+    return fits;
   }
 
-  void Offer(const ChainCandidate& candidate) {
-    const int64_t bytes = Add(EstimateBytes(request_, candidate), 2 * request_.bounce_bytes());
+  bool Offer(const ChainCandidate& candidate) {
+    const ChainPrices& prices = PricesOf(candidate.tiling);
+    const ChainTiles tiles = prices.TilesOf(candidate);
+    const int64_t bytes =
+        Add(EstimateBytes(request_, candidate, tiles), 2 * request_.bounce_bytes());
     least_ = std::min(least_, bytes);
-    if (bytes > request_.budget()) return;
-    found_.push_back({candidate, PriceOf(request_, candidate, profile_)});
+    if (bytes > request_.budget()) return false;
+    const bool known = std::any_of(found_.begin(), found_.end(), [&](const Found& other) {
+      return other.bytes == bytes && other.candidate == candidate;
+    });
+    if (!known) found_.push_back({candidate, prices.Guess(candidate, tiles), bytes});
+    return true;
   }
 
-  // Engines are preferred in their order, unless others are clearly faster.
-  std::vector<int> Fastest(const Tiling& tiling) const {
-    std::vector<int> chosen;
-    for (const PlanRequest& link : request_.links) {
-      const size_t i = chosen.size();
-      double best = kNever;
-      chosen.push_back(-1);
-      for (size_t e = 0; e < link.engines.size(); ++e) {
-        if (link.engines[e].name.empty()) continue;
-        std::vector<bool> pads(request_.links.size(), true);
-        pads[i] = link.engines[e].symmetric_padding;
-        const ConvShape tile = ChainTiles(request_.chain, tiling, pads).ShapeOf(i, false);
-        const double seconds = Rates(link, static_cast<int>(e), profile_).RunSeconds(tile);
-        if (chosen[i] >= 0 && seconds * kEngineGain >= best) continue;
-        best = seconds;
-        chosen[i] = static_cast<int>(e);
-      }
+  // The first by their guesses, and where exact bytes turn out larger than estimated, some that
+  // still fit: of half the bytes, of a quarter, ...
+  std::vector<Found> Promising() {
+    std::stable_sort(found_.begin(), found_.end(),
+                     [](const Found& a, const Found& b) { return a.guess < b.guess; });
+    std::vector<Found> chosen;
+    for (const Found& one : found_) {
+      const bool small = chosen.empty() || one.bytes <= smallest_ / 2;
+      if (chosen.size() >= kMostPriced && !small) continue;
+      if (chosen.size() >= kMostPriced + kMostChains / 2) break;
+      smallest_ = std::min(smallest_, one.bytes);
+      chosen.push_back(one);
     }
     return chosen;
   }
 
-  // Where exact bytes turn out larger than estimated, one of them still fits.
-  void PutSmaller() {
-    std::vector<RankedChain> smaller;
-    for (int64_t most = found_.front().cost.device_bytes / 2; smaller.size() < kMostChains / 2;
-         most /= 2) {
-      const auto next = std::find_if(found_.begin(), found_.end(), [&](const RankedChain& one) {
-        return one.cost.device_bytes <= most;
-      });
-      if (next == found_.end()) break;
-      smaller.push_back(*next);
+  Result<std::vector<RankedChain>> Priced(const std::vector<Found>& chosen) {
+    std::vector<RankedChain> ranked;
+    for (const Found& one : chosen) {
+      if (!ranked.empty() && Late()) break;
+      ranked.push_back({one.candidate, PricesOf(one.candidate.tiling).Price(one.candidate)});
     }
-    const size_t places = kMostChains - smaller.size();
-    if (found_.size() > places) found_.resize(places);
-    found_.insert(found_.end(), smaller.begin(), smaller.end());
+    std::stable_sort(ranked.begin(), ranked.end(),
+                     [](const auto& a, const auto& b) { return a.cost.seconds < b.cost.seconds; });
+    Shorten(&ranked);
+    return ranked;
+  }
+
+  // To so many, of which the last are smaller and smaller.
+  static void Shorten(std::vector<RankedChain>* ranked) {
+    if (ranked->size() <= kMostChains) return;
+    std::vector<RankedChain> smaller;
+    const size_t places = kMostChains / 2;
+    int64_t smallest = kSizeMax;
+    for (size_t i = 0; i < ranked->size(); ++i) {
+      const int64_t bytes = (*ranked)[i].cost.device_bytes;
+      if (i >= places && smaller.size() < places && bytes <= smallest / 2) {
+        smaller.push_back((*ranked)[i]);
+      }
+      if (i < places || bytes <= smallest / 2) smallest = std::min(smallest, bytes);
+    }
+    ranked->resize(kMostChains - smaller.size());
+    ranked->insert(ranked->end(), smaller.begin(), smaller.end());
   }
 
   const ChainRequest& request_;
-  const Profile& profile_;
+  const ChainRequest divided_;
   const Problem& last_;
-  std::vector<RankedChain> found_;
-  int64_t least_ = kSizeMax;
+  const AxisArray extent_;
+  const std::shared_ptr<ChainHalos> halos_;
+  const ChainPrices samples_, pieces_;  // of tiles that are whole samples, and of others
+  std::vector<Found> found_;
+  int64_t smallest_ = kSizeMax;  // of those that are priced
+  int64_t least_ = kSizeMax;     // of all that were looked at
 };
 
 }  // namespace

@@ -33,12 +33,13 @@ class Chain(Layer):
 
     def forward(self, x: Any) -> Any:
         """Convolutions that follow each other and do not train run depth first."""
-        for links, layers in itertools.groupby(self.layers, lambda layer: layer.link() is not None):
-            run = list(layers)
-            if links and len(run) > 1:
-                x = conv_chain(x, [link for layer in run if (link := layer.link()) is not None])
+        links = [(layer, layer.link()) for layer in self.layers]
+        for chained, group in itertools.groupby(links, lambda pair: pair[1] is not None):
+            run = list(group)
+            if chained and len(run) > 1:
+                x = conv_chain(x, [link for _, link in run if link is not None])
                 continue
-            for layer in run:
+            for layer, _ in run:
                 x = layer.forward(x)
         return x
 

@@ -90,7 +90,9 @@ class _Convolution(Layer):
         return y
 
     def link(self) -> Link | None:
-        return None if self.training else link_of(self.weight, self.bias, self.moves)
+        if self.training or not self._computes_as(_Convolution):
+            return None
+        return link_of(self.weight, self.bias, self.moves)
 
     def backward(self, dy: Any, needs_dx: bool = True) -> Any:
         (x,) = self._take()

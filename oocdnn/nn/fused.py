@@ -78,8 +78,10 @@ class ConvBiasActPool(Layer):
         return z
 
     def link(self) -> Link | None:
+        if self.training or not self._computes_as(ConvBiasActPool):
+            return None
         after = {"activation": self.activation, "pool": self.pool}
-        return None if self.training else link_of(self.weight, self.bias, self.moves, **after)
+        return link_of(self.weight, self.bias, self.moves, **after)
 
     def backward(self, dy: Any, needs_dx: bool = True) -> Any:
         """dx of dy, which is shaped as z."""
