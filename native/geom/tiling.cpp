@@ -27,6 +27,8 @@ std::array<int, 6> AxesOf(const Problem& problem, Operand operand) {
     case Operand::kScale:
       return {kNone, 1, problem.direction == Direction::kBackwardData ? 3 : 2, kNone, kNone, kNone};
     case Operand::kDb: return {kNone, 1, 2, kNone, kNone, kNone};
+    case Operand::kPrologue:
+    case Operand::kSums: return {kNone, kNone, kNone, kNone, kNone, kNone};
     case Operand::kResidual:
     case Operand::kOld: return AxesOf(problem, problem.sum());
   }
