@@ -31,7 +31,17 @@ from oocdnn.functions import (
 from oocdnn.fused import Pool, Saved, conv_bias_act_pool, conv_bias_act_pool_backward
 from oocdnn.gradients import conv_backward_bias, conv_backward_data, conv_backward_filter
 from oocdnn.memory import empty, pin
+from oocdnn.normalization import (
+    Prologue,
+    Sums,
+    batch_norm,
+    batch_statistics,
+    concatenate,
+    group_norm,
+    instance_norm,
+)
 from oocdnn.plans import Plan, forget_plans, plan_for_profile
+from oocdnn.upsampling import conv_upsample
 
 __all__ = [
     "Chain",
@@ -44,10 +54,15 @@ __all__ = [
     "OutOfMemory",
     "Plan",
     "Pool",
+    "Prologue",
     "Saved",
     "Stats",
+    "Sums",
     "Unsupported",
     "__version__",
+    "batch_norm",
+    "batch_statistics",
+    "concatenate",
     "conv1d",
     "conv2d",
     "conv3d",
@@ -60,9 +75,12 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "conv_upsample",
     "current_context",
     "empty",
     "forget_plans",
+    "group_norm",
+    "instance_norm",
     "nn",
     "pin",
     "plan_for_profile",

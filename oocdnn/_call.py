@@ -7,7 +7,11 @@ from oocdnn._cdefs import Activation, Direction, DType, Math, Mode, PoolMode
 
 # The places of tensors in a call. x, w, y are dx, dw, dy where the direction says so; where x is dx
 # and other gradients come along, input is x, and dw and db are these.
-Slot = Literal["x", "w", "y", "bias", "scale", "residual", "z", "saved", "input", "dw", "db"]
+# prologue is the scale and shift of what is convolved, sums those of what is written.
+Slot = Literal[
+    "x", "w", "y", "bias", "scale", "residual", "z", "saved", "input", "dw", "db", "prologue",
+    "sums",
+]  # fmt: skip
 
 
 class Tensor(NamedTuple):
@@ -45,6 +49,13 @@ class Epilogue(NamedTuple):
     residual_alpha: float = 1.0
 
 
+class Before(NamedTuple):
+    """The activation of what is convolved; its scale and shift are an operand."""
+
+    activation: Activation = Activation.IDENTITY
+    parameter: float = 0.0
+
+
 class Pool(NamedTuple):
     """Windows over y: one entry per spatial axis."""
 
@@ -71,6 +82,7 @@ class Convolution(NamedTuple):
     workspace: int = -1  # the most bytes of an engine's; below 0: as many as the context allows
     pool: Pool | None = None
     saves: bool = False  # what backward needs is written too
+    before: Before = Before()
 
 
 @dataclass(frozen=True)

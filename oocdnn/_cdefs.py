@@ -168,6 +168,9 @@ typedef struct oocdnn_convolution {
   double activation_parameter;
   double residual_alpha;
   oocdnn_pool pool;
+  int32_t prologue_activation;
+  int32_t reserved;
+  double prologue_parameter;
   oocdnn_progress progress;
   void* progress_user;
   void* stream;
@@ -187,6 +190,8 @@ typedef struct oocdnn_operands {
   const oocdnn_tensor* input;
   const oocdnn_tensor* dw;
   const oocdnn_tensor* db;
+  const oocdnn_tensor* prologue;
+  const oocdnn_tensor* sums;
 } oocdnn_operands;
 typedef struct oocdnn_options {
   const char* device;

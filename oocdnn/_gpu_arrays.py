@@ -8,7 +8,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -135,14 +135,14 @@ def allocate(like: Any, shape: tuple[int, ...], order: tuple[int, ...]) -> Any:
     return permute(empty(wide), back)
 
 
-def allocate_bytes(like: Any, count: int) -> Any:
-    """A new array of bytes of the library and GPU of `like`."""
+def allocate_of(like: Any, shape: tuple[int, ...], dtype: Literal["uint8", "float64"]) -> Any:
+    """A new row-major array of the library and GPU of `like`, of a type of its own."""
     if is_torch(like):
         torch = sys.modules["torch"]
-        return torch.empty(count, dtype=torch.uint8, device=like.device)
+        return torch.empty(shape, dtype=getattr(torch, dtype), device=like.device)
     if is_cupy(like):
         with like.device:
-            return sys.modules["cupy"].empty(count, np.uint8)
+            return sys.modules["cupy"].empty(shape, np.dtype(dtype))
     raise _no_makers(like)
 
 

@@ -194,6 +194,7 @@ class _Call:
         c.saves = call.saves
         c.alpha, c.beta = call.alpha, call.beta
         c.activation, c.activation_parameter, c.residual_alpha = call.epilogue
+        c.prologue_activation, c.prologue_parameter = call.before
         c.stream, c.progress = cast("void *", call.stream), self.ear.callback
         c.workspace_limit = call.workspace
         self.ear.progress = progress

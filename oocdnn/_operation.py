@@ -5,14 +5,16 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, SupportsIndex
 
 from oocdnn import _pins, _window
-from oocdnn._call import Convolution, Epilogue, Pool, Slot, Tensor
+from oocdnn._allocation import allocate, allocate_bytes, allocate_sums
+from oocdnn._call import Before, Convolution, Epilogue, Pool, Slot, Tensor
 from oocdnn._cdefs import Activation, Direction, Math, Mode
 from oocdnn._geometry import Geometry, need_shape
 from oocdnn._native import Progress
 from oocdnn._native_calls import saved_bytes
 from oocdnn._stack import current_context
-from oocdnn.arrays import Operands, View, allocate, allocate_bytes, unwrap, view
+from oocdnn.arrays import Operands, View, unwrap, view
 from oocdnn.errors import InvalidProblem
+from oocdnn.normalization import Prologue, Sums
 
 ModeName = Literal["cross_correlation", "convolution"]
 MathName = Literal["fp32", "tf32"]
@@ -44,7 +46,7 @@ def math_of(name: MathName) -> Math:
     return result
 
 
-def _activation(spec: ActivationSpec) -> tuple[Activation, float]:
+def activation_of(spec: ActivationSpec) -> tuple[Activation, float]:
     """The kind and its parameter, 0 where it has none."""
     name: Any = spec
     given: Any = None
@@ -93,6 +95,15 @@ class Common(NamedTuple):
     stream: Any = None
     progress: Progress | None = None
     workspace: SupportsIndex | None = None
+    prologue: Prologue | None = None
+    sums: Sums | None = None
+
+    def before(self) -> Before:
+        if self.prologue is None:
+            return Before()
+        if not isinstance(self.prologue, Prologue):
+            raise InvalidProblem(f"prologue is a {type(self.prologue).__name__}; pass a Prologue")
+        return Before(*activation_of(self.prologue.activation))
 
 
 class Finish(NamedTuple):
@@ -106,7 +117,7 @@ class Finish(NamedTuple):
 
     def epilogue(self) -> Epilogue:
         alpha = _real("residual_alpha", self.residual_alpha)
-        return Epilogue(*_activation(self.activation), alpha)
+        return Epilogue(*activation_of(self.activation), alpha)
 
 
 class After(NamedTuple):
@@ -161,6 +172,7 @@ def convolution(
         _window.integer("workspace", common.workspace, 0) if limited else -1,
         after.pool,
         after.saves,
+        common.before(),
     )
 
 
@@ -190,6 +202,7 @@ def launch(
     with Operands(leader) as operands:
         for name, operand in inputs.items():
             operands.read(name, operand)
+        _read_prologue(operands, common.prologue, leader)
         read_finish(operands, finish, geometry.shape)
         if context.device == "cpu":
             operands.need_host()
@@ -198,6 +211,7 @@ def launch(
             operands.write(name, outputs[name], one.shape)
         if context.device == "cpu":
             operands.need_host()
+        sums = _sums(common.sums, operands, leader, shape, context.results.empty)
         call = call._replace(stream=stream_of(common.stream, operands.stream))
         bits = _bits(call, operands, leader, context.results.empty) if after.saves else None
         call = call._replace(saves=bits is not None)
@@ -206,6 +220,8 @@ def launch(
             operands.tensors["y"] = Tensor(leader.dtype, after.y_shape, strides)
         with _pins.Use(context, operands.in_memory):
             context.run(call, operands.tensors, common.progress)
+    if common.sums is not None and sums is not None:
+        common.sums.receive(unwrap(sums), shape)
     results = {
         name: unwrap(outputs[name]) if one.out is None else one.out for name, one in wanted.items()
     }
@@ -227,6 +243,27 @@ def _bits(call: Convolution, operands: Operands, leader: View, make: Any) -> Vie
     bits = allocate_bytes(leader, count, make)
     operands.write("saved", bits, bits.shape)
     return bits
+
+
+def _read_prologue(operands: Operands, prologue: Prologue | None, source: View) -> None:
+    """Adds the scale and shift of what is convolved, which is `source`."""
+    if prologue is None or prologue.table is None:
+        return
+    table = view("prologue.table", prologue.table)
+    need_shape(table.name, table.shape, (*source.shape[:2], 2), "samples and channels of x")
+    operands.read("prologue", table)
+
+
+def _sums(
+    wanted: Sums | None, operands: Operands, leader: View, shape: tuple[int, ...], make: Any
+) -> View | None:
+    if wanted is None:
+        return None
+    if not isinstance(wanted, Sums):
+        raise InvalidProblem(f"sums is a {type(wanted).__name__}; pass a Sums, which receives them")
+    sums = allocate_sums(leader, (*shape[:2], 2), make)
+    operands.write("sums", sums, sums.shape)
+    return sums
 
 
 def read_finish(operands: Operands, finish: Finish, shape: tuple[int, ...]) -> None:

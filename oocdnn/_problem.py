@@ -21,6 +21,7 @@ from oocdnn._pool import Pool
 from oocdnn.context import Context
 from oocdnn.errors import Unsupported
 from oocdnn.fused import Need
+from oocdnn.normalization import Prologue, Sums
 
 _DTYPES: dict[str, npt.DTypeLike] = {
     "f32": np.float32,
@@ -53,6 +54,10 @@ class Problem:
     bias: bool = False
     scale: bool = False
     residual: bool = False
+    prologue: bool = False
+    affine: bool = False  # the prologue has scale and shift
+    before: Any = None  # its activation
+    sums: bool = False
     saves: bool = False
     clips: bool = False
     along: tuple[Need, ...] = ()  # gradients that come along with dx
@@ -145,14 +150,21 @@ def _read_finish(name: str, rest: str, problem: Problem) -> None:
         problem.along = (*problem.along, cast(Need, name))
     elif name in ("saved", "clipped"):
         setattr(problem, "saves" if name == "saved" else "clips", True)
-    elif name in ("bias", "scale", "residual"):
+    elif name in ("bias", "scale", "residual", "sums"):
         setattr(problem, name, True)
         if name == "residual" and rest:
             problem.keywords["residual_alpha"] = float(rest)
-    elif rest:
-        problem.keywords["activation"] = (_ACTIVATIONS[name], float(rest))
+    elif name.startswith("pre"):
+        problem.prologue = True
+        problem.affine = problem.affine or name == "prenorm"
+        if name != "prenorm":
+            problem.before = _activation(name.removeprefix("pre"), rest)
     else:
-        problem.keywords["activation"] = name
+        problem.keywords["activation"] = _activation(name, rest)
+
+
+def _activation(name: str, rest: str) -> Any:
+    return (_ACTIVATIONS[name], float(rest)) if rest else name
 
 
 Make = Callable[[tuple[int, ...], npt.DTypeLike], Array]
@@ -203,6 +215,12 @@ def random_call(problem: Problem, context: Context, make: Make | None = None) ->
         keywords["scale"] = array(result[1:2])
     if problem.residual:
         keywords["residual"] = data(result)
+    if problem.prologue:
+        wide = np.float64 if problem.dtype == np.float64 else np.float32
+        table = maker((*source[:2], 2), wide) if problem.affine else None
+        keywords["prologue"] = Prologue(table, problem.before)
+    if problem.sums:
+        keywords["sums"] = Sums()
     # A transposed convolution is backward data that also takes an epilogue.
     if not forward:
         keywords["output_padding"] = _output_padding(problem)

@@ -7,7 +7,7 @@ float64, float32, float16 and bfloat16 (`ml_dtypes.bfloat16`, or torch's own).
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -133,7 +133,7 @@ def view(name: str, value: object) -> View:
             raise InvalidDtype(
                 f"{name} is a masked array, and masks are not looked at; {name}.filled()"
             )
-        return _host_view(name, value, _numpy_type(name, value))
+        return host_view(name, value, _numpy_type(name, value))
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return _torch_view(name, value, torch)
@@ -143,11 +143,11 @@ def view(name: str, value: object) -> View:
         return _dlpack_view(name, value)
     if hasattr(value, "__array_interface__"):
         array = np.asarray(value)
-        return _host_view(name, array, _numpy_type(name, array))
+        return host_view(name, array, _numpy_type(name, array))
     raise InvalidDtype(f"{name} is of type {type(value).__name__}; {_TAKEN}")
 
 
-def _host_view(name: str, array: Array, dtype: DType, library: Any = None) -> View:
+def host_view(name: str, array: Array, dtype: DType, library: Any = None) -> View:
     return View(
         name,
         array,
@@ -240,8 +240,8 @@ def _torch_view(name: str, tensor: Any, torch: Any) -> View:
     if tensor.device.type == "cuda":
         return _gpu_view(name, plain, _gpu_arrays.of_torch(plain), torch)
     if dtype == DType.BFLOAT16:
-        return _host_view(name, plain.view(torch.int16).numpy().view(np.uint16), dtype, torch)
-    return _host_view(name, plain.numpy(), dtype, torch)
+        return host_view(name, plain.view(torch.int16).numpy().view(np.uint16), dtype, torch)
+    return host_view(name, plain.numpy(), dtype, torch)
 
 
 def _dlpack_view(name: str, value: Any) -> View:
@@ -256,7 +256,7 @@ def _dlpack_view(name: str, value: Any) -> View:
         raise InvalidDtype(f"{name} cannot be read through DLPack: {error}") from error
     namespace = getattr(value, "__array_namespace__", None)
     library = namespace() if namespace else None
-    return _host_view(name, array, _numpy_type(name, array), library)
+    return host_view(name, array, _numpy_type(name, array), library)
 
 
 def _need_walkable(operand: View, layout: Layout) -> None:
@@ -272,42 +272,6 @@ def _need_walkable(operand: View, layout: Layout) -> None:
         raise InvalidProblem(
             f"{name} does not begin at a multiple of {size} bytes; pass {name}.copy()"
         )
-
-
-def allocate(
-    like: View,
-    shape: tuple[int, ...],
-    keep_order: bool = True,
-    make: Callable[[tuple[int, ...], np.dtype[Any]], Array] = np.empty,
-) -> View:
-    """A new array of the type and library of `like`, in its memory order where asked.
-
-    The elements are not set. The order is channels-last where that of `like` is, else row-major.
-    Host memory comes from `make`.
-    """
-    axes = tuple(range(len(shape)))
-    order = (0, *axes[2:], 1) if keep_order and like.channels_last and len(axes) > 2 else axes
-    if like.stream is not None:
-        return view("out", _gpu_arrays.allocate(like.array[0], shape, order))
-    wide = make(tuple(shape[axis] for axis in order), like.array.dtype)
-    array = wide.transpose(tuple(order.index(axis) for axis in axes))
-    return _host_view("out", array, like.dtype, like.library)
-
-
-def allocate_bytes(
-    like: View, count: int, make: Callable[[tuple[int, ...], np.dtype[Any]], Array]
-) -> View:
-    """New bytes in the library and on the side of `like`, not set; on the host from `make`."""
-    if like.stream is None:
-        array = make((count,), np.dtype(np.uint8))
-        return _host_view("saved", array, DType.BYTE, like.library)
-    array = _gpu_arrays.allocate_bytes(like.array[0], count)
-    torch = _gpu_arrays.is_torch(array)
-    seen = _gpu_arrays.of_torch(array) if torch else _gpu_arrays.of_interface(array)
-    return View(
-        "saved", (array, seen.keeper), DType.BYTE, seen.shape, seen.strides, seen.address,
-        stream=seen.stream,
-    )  # fmt: skip
 
 
 def unwrap(operand: View) -> Any:
@@ -394,11 +358,17 @@ class Operands:
 
     def _check_type(self, slot: Slot, operand: View) -> None:
         leader = self._leader
-        if operand.dtype == (DType.BYTE if slot == "saved" else leader.dtype):
-            return
         sums = DType.FLOAT32 if leader.dtype in _SHORT_TYPES else leader.dtype
+        own = {"saved": DType.BYTE, "prologue": sums, "sums": DType.FLOAT64}
+        if operand.dtype == own.get(slot, leader.dtype):
+            return
         if slot in ("bias", "scale", "db") and operand.dtype == sums:
             return
+        if slot == "prologue":
+            raise InvalidDtype(
+                f"{operand.name} has elements of type {type_name(operand.dtype)}; beside "
+                f"{leader.name} of {type_name(leader.dtype)} it takes {type_name(sums)}"
+            )
         wanted = type_name(leader.dtype)
         raise InvalidDtype(
             f"{operand.name} has elements of type {type_name(operand.dtype)}, {leader.name} of "

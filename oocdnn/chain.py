@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 from oocdnn import _geometry, _pins
+from oocdnn._allocation import allocate
 from oocdnn._call import Convolution, Slot
 from oocdnn._cdefs import Direction
 from oocdnn._geometry import Geometry, Moves, Shape
@@ -30,7 +31,7 @@ from oocdnn._operation import (
 from oocdnn._pool import Pool
 from oocdnn._stack import current_context
 from oocdnn._window import Padding, PerAxis
-from oocdnn.arrays import Operands, View, allocate, unwrap, view
+from oocdnn.arrays import Operands, View, unwrap, view
 from oocdnn.errors import InvalidDtype, InvalidProblem, Unsupported
 
 if TYPE_CHECKING:

@@ -10,7 +10,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Concatenate, ParamSpec, TypeVar
 
-from oocdnn import _pins, _stack, _window, chain, functions, fused, gradients, workspace
+from oocdnn import (
+    _pins,
+    _stack,
+    _window,
+    chain,
+    functions,
+    fused,
+    gradients,
+    upsampling,
+    workspace,
+)
 from oocdnn._axes import by_axis
 from oocdnn._call import Convolution, Options, Slot, Tensor
 from oocdnn._native import HostMemory, NativeContext, Progress
@@ -324,6 +334,7 @@ class Context:
     conv_backward_bias = _bound(gradients.conv_backward_bias)
     conv_bias_act_pool = _bound(fused.conv_bias_act_pool)
     conv_bias_act_pool_backward = _bound(fused.conv_bias_act_pool_backward)
+    conv_upsample = _bound(upsampling.conv_upsample)
     conv_chain = _bound(chain.conv_chain)
 
 

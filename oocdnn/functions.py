@@ -24,6 +24,8 @@ Keywords of all functions:
   written in its order.
 - `progress`: called as progress(tiles_done, tiles) between tiles; what it raises ends the call.
 - `workspace`: the most bytes of an engine's workspace; None means the context's limit.
+- `prologue`: a `Prologue`, what x goes through on the device before it is convolved; `sums`: a
+  `Sums`, which receives those of the result. See `oocdnn.normalization`.
 
 Errors: InvalidProblem, InvalidDtype, OutOfMemory, Unsupported, DeviceError, FileError, and
 KeyboardInterrupt, all of which leave the context usable and `out` partly written.
@@ -41,6 +43,7 @@ from oocdnn._native import Progress
 from oocdnn._operation import ActivationSpec, Common, Finish, MathName, ModeName, launch
 from oocdnn._window import Padding, PerAxis
 from oocdnn.arrays import View, view
+from oocdnn.normalization import Prologue, Sums
 
 
 def _forward(rank: int, x: Any, w: Any, moves: Moves, finish: Finish, common: Common) -> Any:
@@ -90,6 +93,8 @@ class Convolve(Protocol):
         stream: Any = None,
         progress: Progress | None = None,
         workspace: SupportsIndex | None = None,
+        prologue: Prologue | None = None,
+        sums: Sums | None = None,
     ) -> Any: ...
 
 
@@ -119,6 +124,8 @@ class ConvolveTransposed(Protocol):
         stream: Any = None,
         progress: Progress | None = None,
         workspace: SupportsIndex | None = None,
+        prologue: Prologue | None = None,
+        sums: Sums | None = None,
     ) -> Any: ...
 
 
@@ -150,10 +157,12 @@ def _convolution(rank: int) -> Convolve:
         stream: Any = None,
         progress: Progress | None = None,
         workspace: SupportsIndex | None = None,
+        prologue: Prologue | None = None,
+        sums: Sums | None = None,
     ) -> Any:
         moves = Moves(stride, padding, dilation, groups)
         finish = Finish(b, scale, residual, residual_alpha, activation)
-        common = Common(out, alpha, beta, mode, math, stream, progress, workspace)
+        common = Common(out, alpha, beta, mode, math, stream, progress, workspace, prologue, sums)
         return _forward(rank, x, w, moves, finish, common)
 
     document = f"""Convolution over {rank} spatial ax{"es" if rank > 1 else "is"}.
@@ -189,10 +198,12 @@ def _transposed_convolution(rank: int) -> ConvolveTransposed:
         stream: Any = None,
         progress: Progress | None = None,
         workspace: SupportsIndex | None = None,
+        prologue: Prologue | None = None,
+        sums: Sums | None = None,
     ) -> Any:
         moves = Moves(stride, padding, dilation, groups)
         finish = Finish(b, scale, residual, residual_alpha, activation)
-        common = Common(out, alpha, beta, mode, math, stream, progress, workspace)
+        common = Common(out, alpha, beta, mode, math, stream, progress, workspace, prologue, sums)
         return _transposed(rank, x, w, moves, output_padding, finish, common)
 
     document = f"""Transposed convolution over {rank} spatial ax{"es" if rank > 1 else "is"}.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, SupportsIndex
 
 from oocdnn import _geometry, _window
+from oocdnn._allocation import allocate
 from oocdnn._call import Convolution, Slot
 from oocdnn._cdefs import Activation, Direction
 from oocdnn._geometry import Geometry, Moves
@@ -28,8 +29,9 @@ from oocdnn._operation import (
 from oocdnn._pool import Pool
 from oocdnn._stack import current_context
 from oocdnn._window import Padding, PerAxis
-from oocdnn.arrays import Operands, View, allocate, unwrap, view
+from oocdnn.arrays import View, unwrap, view
 from oocdnn.errors import InvalidProblem, OutOfMemory, Unsupported
+from oocdnn.normalization import Prologue
 
 __all__ = ["Pool", "Saved", "conv_bias_act_pool", "conv_bias_act_pool_backward"]
 
@@ -80,6 +82,7 @@ def conv_bias_act_pool(
     scale: Any = None,
     residual: Any = None,
     residual_alpha: float = 1.0,
+    prologue: Prologue | None = None,
     save_for_backward: bool = False,
     out: Any = None,
     alpha: float = 1.0,
@@ -94,8 +97,13 @@ def conv_bias_act_pool(
     residual: shaped as y, the convolution's result.
     pool: a `Pool`; a number (or one per axis) is a maximum of windows of that size that touch, and
     what is left over at the end is dropped; None: z is y.
+    prologue: a `Prologue`, what x goes through before; not together with `save_for_backward`.
     Returns z, or with `save_for_backward` (z, saved), a `Saved`.
     """
+    if prologue is not None and save_for_backward:
+        raise Unsupported(
+            "the gradients behind a prologue are not computed; normalise x beforehand"
+        )
     data, weights = view("x", x), view("w", w)
     rank = _geometry.data_rank(data.shape)
     moves = Moves(stride, padding, dilation, groups)
@@ -104,7 +112,7 @@ def conv_bias_act_pool(
     if pool is not None:
         after = After(save_for_backward, *_geometry.pooled(geometry.shape, pool))
     finish = Finish(b, scale, residual, residual_alpha, activation)
-    common = Common(out, alpha, 0.0, mode, math, stream, progress, workspace)
+    common = Common(out, alpha, 0.0, mode, math, stream, progress, workspace, prologue)
     inputs: dict[Slot, View] = {"x": data, "w": weights}
     done = launch(Direction.FORWARD, inputs, "y", geometry, common, finish, after)
     if not save_for_backward:

@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Operand = Literal[
-    "x", "w", "y", "bias", "scale", "residual", "old", "z", "saved", "input", "dw", "db"
-]
+    "x", "w", "y", "bias", "scale", "residual", "old", "z", "saved", "input", "dw", "db",
+    "prologue", "sums",
+]  # fmt: skip
 Axis = Literal["n", "groups", "k", "c", "d", "h", "w"]
 Direction = Literal["fwd", "bwd_data", "bwd_filter", "bwd_bias"]
 Spatial = tuple[int, int, int]  # D, H, W
 
 OPERANDS: tuple[Operand, ...] = (
     "x", "w", "y", "bias", "scale", "residual", "old", "z", "saved", "input", "dw", "db",
+    "prologue", "sums",
 )  # fmt: skip
 AXES: tuple[Axis, ...] = ("n", "groups", "k", "c", "d", "h", "w")
 SPATIAL: tuple[Axis, ...] = ("d", "h", "w")
@@ -66,6 +68,9 @@ class Problem:
     element of z ("winners") or of y ("alive") leave too, in rows along W of whole bytes. Gradients
     with either read dz and the bits, of which dy is restored on the device.
     `along`: the gradients that come along with dx, of dw and db, or db with dw.
+    `normalizes`: what is convolved goes through a pass when it has been fetched; `affine`: with two
+    numbers for each sample and channel, which are fetched once. `sums`: two such numbers of what is
+    written leave at the end.
     `strides`: in elements, of an operand's six dimensions (see `dims`); row-major where missing.
     """
 
@@ -88,6 +93,9 @@ class Problem:
     pool: Pool | None = None
     saved: tuple[Literal["winners", "alive"], int] | None = None
     along: frozenset[Operand] = frozenset()
+    normalizes: bool = False
+    affine: bool = False
+    sums: bool = False
     strides: Mapping[Operand, tuple[int, ...]] = field(default_factory=dict)
 
     @property
@@ -109,7 +117,13 @@ class Problem:
         """What is drained, in order."""
         saves = self.saved and self.direction == "fwd"
         along = tuple(operand for operand in OPERANDS if operand in self.along)
-        return (self.output, "saved") if saves else (self.output, *along)
+        sums: tuple[Operand, ...] = ("sums",) if self.sums else ()
+        return (self.output, "saved") if saves else (self.output, *along, *sums)
+
+    @property
+    def source(self) -> Operand:
+        """What is convolved."""
+        return "x" if self.direction == "fwd" else "y"
 
     @property
     def windows(self) -> Pool:
@@ -130,7 +144,8 @@ class Problem:
 
     def size(self, operand: Operand) -> int:
         """Bytes of an element of the caller's."""
-        return 1 if operand == "saved" else self.element_bytes
+        own = {"saved": 1, "prologue": self.sum_bytes, "sums": 8}
+        return own.get(operand, self.element_bytes)
 
     @property
     def inputs(self) -> tuple[Operand, ...]:
@@ -138,6 +153,8 @@ class Problem:
         read: set[Operand] = {*_INPUTS[self.direction], *self.reads}
         if "dw" in self.along:
             read.add("input")
+        if self.affine:
+            read.add("prologue")
         if self.restores:
             read.discard("y")
             read.add("z")
@@ -176,6 +193,9 @@ class Problem:
             winners = what == "winners"
             d, h, w = self.pooled if winners else (self.reached(axis) for axis in range(3))
             return (self.n, self.groups, self.k, d, h, -(-w * bits // 8))
+        if place in ("prologue", "sums"):
+            of_x = (self.direction == "fwd") == (place == "prologue")
+            return (self.n, 1, self.groups * (self.c if of_x else self.k), 1, 1, 2)
         of_x = self.direction == "bwd_data" and place != "db"
         return (1, self.groups, self.c if of_x else self.k, 1, 1, 1)
 
@@ -188,6 +208,8 @@ class Problem:
             return ("groups", "k", "c", None, None, None)
         if place in ("y", "z", "saved"):
             return ("n", "groups", "k", "d", "h", "w")
+        if place in ("prologue", "sums"):
+            return (None,) * 6
         of_x = self.direction == "bwd_data" and place != "db"
         return (None, "groups", "c" if of_x else "k", None, None, None)
 

@@ -178,12 +178,20 @@ class Rates:
         """Of the pass over that tile's finished sums: it reads them and what is as large, and
         writes them back, or what is made of them."""
         problem, tiling = self._problem, self._tiling
-        if not problem.finishes:
-            return 0.0
-        passes = 1 + (problem.output == problem.sum) + len(problem.reads & {"old", "residual"})
+        passes = int(problem.sums)
+        if problem.finishes:
+            passes += 1 + (problem.output == problem.sum) + len(problem.reads & {"old", "residual"})
         bytes_ = tiling.elements(problem.sum, index) * problem.sum_bytes * passes
         made = set(problem.written) & {"z", "saved"}
         bytes_ += sum(tiling.elements(o, index) * problem.size(o) for o in made)
+        return bytes_ / self._profile.move_bytes_per_second
+
+    def normalize_seconds(self, index: Mapping[Axis, int]) -> float:
+        """Of the pass over that tile of what is convolved, which reads and writes it."""
+        problem = self._problem
+        if not problem.normalizes:
+            return 0.0
+        bytes_ = 2 * self._tiling.elements(problem.source, index) * problem.sum_bytes
         return bytes_ / self._profile.move_bytes_per_second
 
     def restore_seconds(self, index: Mapping[Axis, int]) -> float:

@@ -169,6 +169,8 @@ class _Pipeline:
         run = self.rates.run_seconds(step.index)
         run += self.rates.finish_seconds(step.index) if step.ends else 0.0
         run += self.rates.restore_seconds(step.index) if step.restores else 0.0
+        if any(entry.operand == self.problem.source for entry in step.entries):
+            run += self.rates.normalize_seconds(step.index)
         work = _Work(fetches, self._moves(step), needs, run)
         for slot in step.inputs:
             slot.free = work.ran

@@ -96,7 +96,7 @@ typedef struct oocdnn_pool {
 } oocdnn_pool;
 
 /* A strided tensor in memory or in a file. Axes: x, y: N C [D [H]] W; w: K C/groups [T [R]] S;
- * bias and scale: one axis, the output's channels. */
+ * bias and scale: one axis, the output's channels; prologue: N C 2, sums: N K 2, both dense. */
 typedef struct oocdnn_tensor {
   void* data;       /* the first element; ignored where fd >= 0 */
   int64_t offset;   /* file: byte offset of the first element */
@@ -113,6 +113,9 @@ typedef struct oocdnn_tensor {
 typedef int (*oocdnn_progress)(void* user, int64_t tiles_done, int64_t tiles);
 
 /* out = activation(alpha * conv [* scale] [+ bias] [+ residual_alpha * residual] + beta * out).
+ * Where there is a prologue, operands.prologue or prologue_activation or both, what is convolved is
+ * prologue_activation(x * scale[n, c] + shift[n, c]), rounded to x's type, in zero padding: of
+ * backward data, a transposed convolution, it is y that is read so.
  * With a pool that is y, which never leaves the device; z, the pool of it, does, and beta is 0.
  * Gradients of such a call take dz, the gradient of what it wrote, as z, what it saved as saved,
  * and its pool and activation, which is relu, clipped relu or none; dy is made of these on the
@@ -136,6 +139,9 @@ typedef struct oocdnn_convolution {
   double activation_parameter;
   double residual_alpha;
   oocdnn_pool pool;
+  int32_t prologue_activation; /* oocdnn_activation */
+  int32_t reserved;            /* 0 */
+  double prologue_parameter;
   oocdnn_progress progress; /* or NULL */
   void* progress_user;
   void* stream; /* the caller's CUDA stream; NULL: the default stream, or the CPU device */
@@ -164,6 +170,13 @@ typedef struct oocdnn_operands {
   const oocdnn_tensor* input; /* x where x is dx: shaped as that, read for dw */
   const oocdnn_tensor* dw;    /* shaped as w */
   const oocdnn_tensor* db;    /* as bias, of the channels of y */
+  /* Scale and shift of each sample and channel of what is convolved, in the type of sums: float64
+   * beside float64, else float32. Forward and backward data. */
+  const oocdnn_tensor* prologue;
+  /* float64, written: for each sample and channel of the output the sum of its elements, rounded as
+   * they are written, and that of their squares. Forward without a pool, and backward data; not in
+   * a reproducible context. */
+  const oocdnn_tensor* sums;
 } oocdnn_operands;
 
 /* How a context is made. Start from oocdnn_default_options(); a NULL string means the variable of

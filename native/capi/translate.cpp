@@ -29,6 +29,8 @@ const oocdnn_tensor* TensorOf(const oocdnn_operands& operands, Operand operand) 
     case Operand::kInput: return operands.input;
     case Operand::kDw: return operands.dw;
     case Operand::kDb: return operands.db;
+    case Operand::kPrologue: return operands.prologue;
+    case Operand::kSums: return operands.sums;
   }
   return nullptr;
 }
@@ -38,10 +40,12 @@ Status CheckEnums(const oocdnn_convolution& convolution) {
     const char* name;
     int32_t value, count;
   };
-  for (const Field& field : {Field{"direction", convolution.direction, kDirections},
-                             Field{"mode", convolution.mode, 2}, Field{"math", convolution.math, 2},
-                             Field{"activation", convolution.activation, kActivations},
-                             Field{"the pool's mode", convolution.pool.mode, kPoolModes}}) {
+  for (const Field& field :
+       {Field{"direction", convolution.direction, kDirections}, Field{"mode", convolution.mode, 2},
+        Field{"math", convolution.math, 2},
+        Field{"activation", convolution.activation, kActivations},
+        Field{"prologue_activation", convolution.prologue_activation, kActivations},
+        Field{"the pool's mode", convolution.pool.mode, kPoolModes}}) {
     if (field.value < 0 || field.value >= field.count) {
       return Error(Code::kInvalidProblem, "%s is %d; the values are 0 to %d", field.name,
                    field.value, field.count - 1);
@@ -76,12 +80,12 @@ Status CheckTensors(const Source& source, const Problem& problem) {
     const char* name = Name(operand, source.direction);
     if (tensor == nullptr) return Error(Code::kInvalidProblem, "%s is missing", name);
     const bool vector = IsVector(operand);
-    const int rank = vector ? 1 : source.convolution.rank + 2;
+    const int rank = vector ? 1 : IsTable(operand) ? 3 : source.convolution.rank + 2;
     if (tensor->rank != rank) {
       return Error(Code::kInvalidProblem,
                    "%s has %d axes; a convolution with %d spatial axes needs %d%s", name,
                    tensor->rank, source.convolution.rank, rank,
-                   vector ? "" : " (batch and channels included)");
+                   vector || IsTable(operand) ? "" : " (batch and channels included)");
     }
     const bool bytes = operand == Operand::kSaved && tensor->dtype == OOCDNN_BYTE;
     if (!bytes && !IsValid(static_cast<DType>(tensor->dtype))) {
@@ -105,6 +109,11 @@ Status CheckTypes(const Source& source, const Problem& problem) {
     const auto dtype = static_cast<DType>(TensorOf(source.operands, operand)->dtype);
     if (dtype == problem.DTypeOf(operand)) continue;
     if (IsPerChannel(operand) && dtype == AccumulatorOf(problem.dtype)) continue;
+    if (IsTable(operand)) {
+      return Error(Code::kInvalidDtype, "%s is %s; beside %s it must be %s",
+                   Name(operand, source.direction), Name(dtype), Name(problem.dtype),
+                   Name(problem.DTypeOf(operand)));
+    }
     return Error(Code::kInvalidDtype, "%s is %s but %s is %s; convert one of them",
                  Name(operand, source.direction), Name(dtype),
                  source.direction == Direction::kBackwardBias ? "dy" : "the other operand",
@@ -225,7 +234,8 @@ Status SetSizes(const Source& source, Problem* problem) {
 Dims SixStrides(const oocdnn_tensor& tensor, Operand operand, const ConvShape& shape,
                 Direction direction) {
   Dims stride{};
-  if (operand == Operand::kSaved) return DenseStrides(shape.DimsOf(operand, direction));
+  const bool dense = operand == Operand::kSaved || IsTable(operand);
+  if (dense) return DenseStrides(shape.DimsOf(operand, direction));
   if (tensor.rank == 1) {
     const int64_t per_group = shape.DimsOf(operand, direction)[2];
     stride[1] = Mul(tensor.stride[0], per_group);
@@ -248,6 +258,23 @@ Dims SixStrides(const oocdnn_tensor& tensor, Operand operand, const ConvShape& s
   return stride;
 }
 
+Status CheckTable(const oocdnn_tensor& tensor, Operand operand, const Source& source,
+                  const Problem& problem) {
+  const Dims dims = problem.DimsOf(operand);
+  const std::array<int64_t, 3> wanted{dims[0], dims[2], 2}, dense{2 * dims[2], 2, 1};
+  const bool empty = dims[0] == 0;  // no stride means anything
+  bool same = true;
+  for (size_t a = 0; a < wanted.size(); ++a) {
+    const bool steps = !empty && wanted[a] > 1;
+    same = same && tensor.shape[a] == wanted[a] && (!steps || tensor.stride[a] == dense[a]);
+  }
+  if (same) return {};
+  return Error(Code::kInvalidProblem,
+               "%s must be a dense array of %lld x %lld x 2, samples and channels",
+               Name(operand, source.direction), static_cast<long long>(dims[0]),
+               static_cast<long long>(dims[2]));
+}
+
 Status CheckShape(const oocdnn_tensor& tensor, Operand operand, const Source& source,
                   const Problem& problem) {
   const Dims dims = problem.DimsOf(operand);
@@ -259,6 +286,7 @@ Status CheckShape(const oocdnn_tensor& tensor, Operand operand, const Source& so
                  static_cast<long long>(tensor.shape[0]),
                  static_cast<long long>(problem.BytesOf(operand)));
   }
+  if (IsTable(operand)) return CheckTable(tensor, operand, source, problem);
   const bool vector = tensor.rank == 1, filter = IsFilter(operand);
   const int64_t both = filter ? Mul(dims[0], dims[1]) : Mul(dims[1], dims[2]);  // with the groups
   bool same = vector   ? tensor.shape[0] == both
@@ -360,6 +388,10 @@ Result<CallArguments> Translate(const oocdnn_convolution* convolution,
   problem.saves = convolution->saves != 0;
   problem.also = {operands->dw != nullptr, operands->db != nullptr};
   problem.pool = PoolOf(*convolution);
+  problem.prologue = {operands->prologue != nullptr,
+                      static_cast<Activation>(convolution->prologue_activation),
+                      convolution->prologue_parameter};
+  problem.sums = operands->sums != nullptr;
   const bool gradient = source.direction == Direction::kBackwardFilter ||
                         source.direction == Direction::kBackwardBias;
   if (gradient && (epilogue.bias || epilogue.scale)) {

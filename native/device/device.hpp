@@ -182,6 +182,43 @@ struct RestoreArgs {
   Tag tag;
 };
 
+// The passes of a normalisation, each over the elements [begin, end) of a tile of activations, and
+// nothing else of it: kApply changes them, see Prologue; kSum adds what they come to, rounded to
+// `rounded`, and their squares, to the table. The sums of one channel are in an order of the
+// device's own, the same in each run.
+enum class NormPass { kApply, kSum };
+
+// `table`: two numbers for each sample and channel, of index 0 of the tile; those of another are
+// n * step[0] + g * step[1] + c * step[2] pairs behind. For kApply scale and shift, in the
+// accumulator's type of the tile's, null where there is but an activation; for kSum float64.
+struct NormArgs {
+  NormPass pass = NormPass::kApply;
+  void* tile = nullptr;
+  const TileLayout* layout = nullptr;
+  Operand operand = Operand::kX;
+  Dims begin{}, end{};
+  void* table = nullptr;
+  std::array<int64_t, 3> step{};
+  Activation activation = Activation::kIdentity;
+  double parameter = 0.0;
+  DType rounded = DType::kFloat32;
+  Tag tag;
+
+  [[nodiscard]] bool empty() const {
+    for (size_t d = 0; d < begin.size(); ++d) {
+      if (begin[d] >= end[d]) return true;
+    }
+    return false;
+  }
+  [[nodiscard]] DType TableType() const {
+    return pass == NormPass::kSum ? DType::kFloat64 : AccumulatorOf(layout->dtype);
+  }
+  // The pair of a sample, group and channel of the tile.
+  [[nodiscard]] int64_t PairOf(int64_t n, int64_t g, int64_t c) const {
+    return n * step[0] + g * step[1] + c * step[2];
+  }
+};
+
 // Where memory lives, as a device sees it: its own, another device's, host memory that its copies
 // reach at full speed, any other host memory.
 enum class Tier : int { kDevice, kPeer, kPinned, kPageable };
@@ -259,6 +296,7 @@ class Device {
   virtual Status Run(Stream stream, Executable& executable, const RunArgs& args) = 0;
   virtual Status Finish(Stream stream, const FinishArgs& args) = 0;
   virtual Status Restore(Stream stream, const RestoreArgs& args) = 0;
+  virtual Status Norm(Stream stream, const NormArgs& args) = 0;
 };
 
 // A stretch of many calls by one thread, in which no code of the caller's runs.

@@ -53,6 +53,8 @@ TileLayout LayoutOf(const Problem& problem, const ConvShape& tile, const Prepare
     case Operand::kDw: return PartOf(tiles, Operand::kDw).layout(Operand::kW);
     case Operand::kDb: return PartOf(tiles, Operand::kDb).layout(Operand::kBias);
     case Operand::kZ:
+    case Operand::kPrologue:
+    case Operand::kSums:
     case Operand::kSaved: return DenseLayout(problem, tile, operand);
     case Operand::kBias:
       if (problem.sum() == Operand::kBias) return executable.layout(operand);
@@ -134,6 +136,16 @@ bool SharesRows(const Problem& problem, const Tiling& tiling) {
   return shares && problem.also.db && problem.direction == Direction::kBackwardData;
 }
 
+// Passes along the channels of a tile have to know them.
+Status CheckChannels(const Problem& problem, const PreparedTiles& tiles) {
+  const bool reads = problem.prologue.any() && tiles.layout[Index(problem.source())].opaque;
+  const bool sums = problem.sums && tiles.layout[Index(problem.sum())].opaque;
+  if (!reads && !sums) return {};
+  return Error(Code::kUnsupported,
+               "%s keeps its tiles to itself: there is no prologue, and no sums",
+               tiles.executable().engine().c_str());
+}
+
 Result<PreparedTiles> PrepareTiles(Device& device, const PlanRequest& request,
                                    const Candidate& candidate, const ConvShape& shape,
                                    int64_t workspace) {
@@ -163,6 +175,7 @@ Result<PreparedTiles> PrepareTiles(Device& device, const PlanRequest& request,
                  "and nothing restored",
                  prepared.executable->engine().c_str());
   }
+  OOC_TRY(CheckChannels(request.problem, tiles));
   return tiles;
 }
 

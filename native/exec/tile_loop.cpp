@@ -322,9 +322,13 @@ Status TileLoop::Compute(const Call& call, const Step& step) {
     OOC_TRY(Restore(call, step, TileOf(call, step, Operand::kY), tiles.layout[Index(Operand::kY)],
                     dy.box));
   }
+  if (problem.prologue.any() && step.operand[Index(problem.source())].enter) {
+    OOC_TRY(Normalize(call, step));
+  }
   for (const PreparedPart& prepared : tiles.parts) OOC_TRY(RunPart(call, step, prepared));
   const bool complete = step.operand[Index(problem.sum())].leave;
   if (complete && problem.NeedsFinish()) OOC_TRY(Finish(call, step));
+  if (problem.sums) OOC_TRY(SumUp(call, step, complete));
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (!problem.Reads(operand) || call.booking.inner[i]) continue;

@@ -2,8 +2,8 @@
 //
 //   fetch    waits until the compute that last read a slot is done, then fills the slot, but for
 //            rows that a neighbouring tile has
-//   compute  moves those, waits for the fetched slots, restores dy where that is not fetched, runs
-//            the engine, finishes complete tiles
+//   compute  moves those, waits for the fetched slots, restores dy where that is not fetched,
+//            normalises what was, runs the engine, finishes complete tiles, sums them up
 //   drain    waits for what has been finished, then copies it to where it belongs
 //
 // Every operation, direction, placement and device goes through here. Of a chain the links of a
@@ -115,6 +115,10 @@ class TileLoop {
   // Makes the step's tile of dy, or of what is valid of it in `box`.
   Status Restore(const Call& call, const Step& step, void* dy, const TileLayout& layout,
                  const Box& box);
+  // Takes what was fetched of the step's tile through the prologue.
+  Status Normalize(const Call& call, const Step& step);
+  // Adds what a complete tile has to the sums, which begin at 0 with the first step.
+  Status SumUp(const Call& call, const Step& step, bool complete);
   Status PutMade(const Call& call, const Step& step, FinishArgs* args);
   Status Drain(const Call& call, const Step& step, Operand operand);
   Status Quiesce(Status status);

@@ -1,5 +1,5 @@
 // The tile loop's passes beside the convolution: what finishes a tile, what restores one, and what
-// hands one on to the next link.
+// hands one on to the next link; and those of a normalisation.
 #include "exec/tile_loop.hpp"
 
 #include <algorithm>
@@ -36,6 +36,27 @@ TileLayout PartOf(const TileLayout& layout, const Existing& existing, int64_t* b
   }
   part.bytes -= *before;
   return part;
+}
+
+// The pass over what of the operand's tile is in the tensor.
+NormArgs NormOf(const Problem& problem, const Step& step, Operand operand) {
+  const Box& box = step.operand[Index(operand)].box;
+  NormArgs args;
+  args.operand = operand;
+  for (int d = 0; d < 6; ++d) {
+    args.begin[d] = box.valid_begin[d] - box.origin[d];
+    args.end[d] = box.valid_end[d] - box.origin[d];
+  }
+  const Dims whole = problem.DimsOf(operand);
+  args.step = {whole[1] * whole[2], whole[2], 1};
+  args.tag = {step.number, operand, nullptr};
+  return args;
+}
+
+// Where the pairs of a tile begin in a table that holds those of the whole tensor.
+void* PairsOf(void* table, DType type, const NormArgs& args, const Box& box) {
+  const int64_t first = args.PairOf(box.origin[0], box.origin[1], box.origin[2]);
+  return static_cast<char*>(table) + 2 * first * SizeOf(type);
 }
 
 }  // namespace
@@ -102,6 +123,46 @@ Status TileLoop::Restore(const Call& call, const Step& step, void* dy, const Til
   }
   args.tag = {step.number, Operand::kY, nullptr};
   return device_.Restore(compute_.get(), args);
+}
+
+// Rows that a neighbour's tile handed on have been through it there.
+Status TileLoop::Normalize(const Call& call, const Step& step) {
+  const Problem& problem = call.booking.problem;
+  const Operand source = problem.source();
+  const OperandStep& mine = step.operand[Index(source)];
+  NormArgs args = NormOf(problem, step, source);
+  args.tile = TileOf(call, step, source);
+  args.layout = &call.booking.Of(step.index).layout[Index(source)];
+  if (mine.from_slot >= 0) {
+    args.begin[mine.roll_axis] = std::max(args.begin[mine.roll_axis], mine.kept);
+  }
+  args.activation = problem.prologue.activation;
+  args.parameter = problem.prologue.parameter;
+  if (problem.prologue.affine) {
+    void* const table = TileOf(call, step, Operand::kPrologue);
+    args.table = PairsOf(table, problem.DTypeOf(Operand::kPrologue), args, mine.box);
+  }
+  return device_.Norm(compute_.get(), args);
+}
+
+Status TileLoop::SumUp(const Call& call, const Step& step, bool complete) {
+  const Problem& problem = call.booking.problem;
+  const Operand sum = problem.sum();
+  const PreparedTiles& tiles = call.booking.Of(step.index);
+  void* const table = TileOf(call, step, Operand::kSums);
+  if (step.operand[Index(Operand::kSums)].enter) {
+    OOC_TRY(AwaitDrain(call, step, Operand::kSums));
+    const int64_t bytes = tiles.layout[Index(Operand::kSums)].bytes;
+    OOC_TRY(device_.Fill(compute_.get(), table, bytes, 0));
+  }
+  if (!complete) return {};
+  NormArgs args = NormOf(problem, step, sum);
+  args.pass = NormPass::kSum;
+  args.tile = TileOf(call, step, sum);
+  args.layout = &tiles.layout[Index(sum)];
+  args.rounded = problem.dtype;
+  args.table = PairsOf(table, DType::kFloat64, args, step.operand[Index(sum)].box);
+  return device_.Norm(compute_.get(), args);
 }
 
 Status TileLoop::Finish(const Call& call, const Step& step) {

@@ -21,6 +21,7 @@ constexpr AxisMap kActivationIn({0, 1, 3, 4, 5, 6});   // N G C D H W
 constexpr AxisMap kActivationOut({0, 1, 2, 4, 5, 6});  // N G K O P Q
 constexpr AxisMap kFilter({1, 2, 3, kNoAxis, kNoAxis, kNoAxis});
 constexpr AxisMap kPerK({kNoAxis, 1, 2, kNoAxis, kNoAxis, kNoAxis});
+constexpr AxisMap kWhole({kNoAxis, kNoAxis, kNoAxis, kNoAxis, kNoAxis, kNoAxis});
 constexpr AxisMap kPerC({kNoAxis, 1, 3, kNoAxis, kNoAxis, kNoAxis});
 
 const AxisMap& MapOf(Direction direction, Operand operand) {
@@ -35,6 +36,8 @@ const AxisMap& MapOf(Direction direction, Operand operand) {
     case Operand::kBias:
     case Operand::kScale: return direction == Direction::kBackwardData ? kPerC : kPerK;
     case Operand::kDb: return kPerK;
+    case Operand::kPrologue:
+    case Operand::kSums: return kWhole;
     case Operand::kResidual:
     case Operand::kOld: return MapOf(direction, OutputOf(direction));
   }

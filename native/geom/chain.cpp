@@ -31,6 +31,8 @@ Status CheckLink(const Problem& problem) {
   if (problem.beta != 0.0) what = "beta";
   if (problem.epilogue.residual) what = "a residual";
   if (problem.saves) what = "saving for backward";
+  if (problem.prologue.any()) what = "a prologue";
+  if (problem.sums) what = "sums";
   if (what == nullptr) return {};
   return Error(Code::kUnsupported, "%s in a chain: run this link by a call of its own", what);
 }

@@ -8,7 +8,8 @@ namespace oocdnn {
 namespace {
 
 constexpr const char* kOperandNames[kOperands] = {
-    "x", "w", "y", "b", "scale", "residual", "old", "z", "saved", "input", "also_dw", "also_db"};
+    "x", "w",     "y",     "b",       "scale",   "residual", "old",
+    "z", "saved", "input", "also_dw", "also_db", "prologue", "sums"};
 
 // -1 where no operand is called so.
 int OperandOf(std::string_view name) {
@@ -50,8 +51,8 @@ Result<Placement> ParsePlacement(const std::string& text) {
     if (operand < 0 || place == Place::kUnsaid) {
       return Error(
           Code::kInvalidProblem,
-          "%s: expected an operand (x, w, y, b, scale, residual, old, z, saved, input, also_dw or "
-          "also_db) and where it lives: @page, @pin, @dev or @file",
+          "%s: expected an operand (x, w, y, b, scale, residual, old, z, saved, input, also_dw, "
+          "also_db, prologue or sums) and where it lives: @page, @pin, @dev or @file",
           Quoted(word).c_str());
     }
     Place& said = placement.place[static_cast<size_t>(operand)];

@@ -31,6 +31,8 @@ const char* Name(Operand operand, Direction direction) {
     case Operand::kInput: return "x";
     case Operand::kDw: return "dw";
     case Operand::kDb: return "db";
+    case Operand::kPrologue: return "prologue";
+    case Operand::kSums: return "sums";
   }
   return "?";
 }
@@ -49,6 +51,8 @@ Dims ConvShape::DimsOf(Operand operand, Direction direction) const {
     case Operand::kZ: return {n, g, k, pooled[0], pooled[1], pooled[2]};
     case Operand::kSaved: return {n, g, k, saved[0], saved[1], saved[2]};
     case Operand::kDb: return {1, g, k, 1, 1, 1};
+    case Operand::kPrologue: return {tables[0], 1, tables[1], 1, 1, 2};
+    case Operand::kSums: return {tables[0], 1, tables[2], 1, 1, 2};
   }
   return {};
 }
@@ -86,7 +90,24 @@ int64_t Problem::Bytes() const {
   return bytes;
 }
 
+namespace {
+
+void SetTables(Problem* problem) {
+  ConvShape& shape = problem->shape;
+  shape.tables = {0, 0, 0};
+  if (!problem->prologue.affine && !problem->sums) return;
+  const bool forward = problem->direction == Direction::kForward;
+  const int64_t x = Mul(shape.g, shape.c), y = Mul(shape.g, shape.k);
+  shape.tables = {shape.n, forward ? x : y, forward ? y : x};
+  for (const Operand table : {Operand::kPrologue, Operand::kSums}) {
+    problem->stride[Index(table)] = DenseStrides(problem->DimsOf(table));
+  }
+}
+
+}  // namespace
+
 void SetPooled(Problem* problem) {
+  SetTables(problem);
   ConvShape& shape = problem->shape;
   shape.pooled = shape.saved = {1, 1, 1};
   for (int s = 0; s < 3 && problem->passes_y(); ++s) {

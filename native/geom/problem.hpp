@@ -9,6 +9,7 @@
 //   b, db   1 G K 1 1 1     (K is C where the output is x: a transposed convolution's bias)
 //   z, dz   N G K O P Q     (y pooled, with extents of its own)
 //   saved   N G K O P Q     (bits of z or y, see Saving; the last extent is in bytes)
+//   prologue, sums   N 1 C 1 1 2   (tables: two numbers for each sample and channel, never cut)
 //
 // A convolution is y[p] = sum over r of x[p * stride + r * dilation - pad_before] * w[r] on each
 // spatial axis. A transposed convolution is backward data with the roles of x and y exchanged.
@@ -51,7 +52,9 @@ constexpr int kActivations = 7;
 
 // The tensors of a convolution. kX, kW, kY name a place, whatever the direction: in backward data
 // kX is dx and kY is dy. kOld is the output before the call (read where beta is not 0). kInput is x
-// itself where kX is dx, for dw's sake; it, kDw and kDb are those of Also.
+// itself where kX is dx, for dw's sake; it, kDw and kDb are those of Also. kPrologue is the scale
+// and the shift of what is read, see Prologue; kSums the sums of what is written, see
+// Problem::sums.
 enum class Operand : int {
   kX = 0,
   kW = 1,
@@ -64,10 +67,16 @@ enum class Operand : int {
   kSaved = 8,
   kInput = 9,
   kDw = 10,
-  kDb = 11
+  kDb = 11,
+  kPrologue = 12,
+  kSums = 13
 };
-constexpr int kOperands = 12;
+constexpr int kOperands = 14;
 constexpr int Index(Operand operand) { return static_cast<int>(operand); }
+// Whether it is a table, which is small: all of it stays on the device from the first tile on.
+constexpr bool IsTable(Operand operand) {
+  return operand == Operand::kPrologue || operand == Operand::kSums;
+}
 
 const char* Name(Direction direction);
 // The tensor's name as a user writes it: x or dx, w or dw, y or dy, b or db, ...
@@ -91,6 +100,9 @@ struct ConvShape {
   Spatial pad_before{0, 0, 0}, pad_after{0, 0, 0}, stride{1, 1, 1}, dilation{1, 1, 1};
   // Of z where y is pooled, and of what is saved (the last in bytes); 1 elsewhere.
   Spatial pooled{1, 1, 1}, saved{1, 1, 1};
+  // Of the whole tensors, whatever the tile: samples, channels that are read, and those that are
+  // written. What tables have rows for; 0 where there are none.
+  Spatial tables{0, 0, 0};
 
   bool operator==(const ConvShape&) const = default;
 
@@ -119,6 +131,18 @@ struct Epilogue {
   }
 };
 
+// What becomes of x, once it is on the device, before it is convolved: in place, and rounded once,
+//   x = activation(x * scale[sample, channel] + shift[sample, channel])
+// Padding stays zero. Of a transposed convolution (backward data) it is dy that is read.
+struct Prologue {
+  bool affine = false;  // there is a scale and a shift
+  Activation activation = Activation::kIdentity;
+  double parameter = 0.0;
+
+  bool operator==(const Prologue&) const = default;
+  [[nodiscard]] bool any() const { return affine || activation != Activation::kIdentity; }
+};
+
 // Backward data, and backward filter for db: the other gradients that its tiles yield, from the dy
 // that each of them restores anyway. dw and db are summed up on the device from tile to tile, so K
 // and C are never cut.
@@ -142,6 +166,8 @@ struct Problem {
   bool saves = false;  // forward: what backward needs leaves the device too, see saving()
   bool clips = false;  // backward: bits say where the forward pass's activation was flat
   Also also;
+  Prologue prologue;
+  bool sums = false;  // of what is written, rounded as it is, and of its squares; in float64
   // Element strides of each operand in its six dimensions; any positive value (0 where the extent
   // is 1 is fine). Unused operands hold zeros.
   std::array<Dims, kOperands> stride{};
@@ -158,6 +184,10 @@ struct Problem {
   [[nodiscard]] Operand output() const {
     return direction == Direction::kForward && pool.pools() ? Operand::kZ : sum();
   }
+  // What the convolution reads beside the filter, where it has one.
+  [[nodiscard]] Operand source() const {
+    return direction == Direction::kForward ? Operand::kX : Operand::kY;
+  }
   // What is saved of the forward pass.
   [[nodiscard]] Saving saving() const;
   // Whether tiles have a part of the operand: it is read, written, or made on the way.
@@ -168,12 +198,15 @@ struct Problem {
   [[nodiscard]] bool Has(Operand operand) const { return Uses(operand) && !Stays(operand); }
   [[nodiscard]] bool Writes(Operand operand) const {
     const bool saved = operand == Operand::kSaved && direction == Direction::kForward;
-    const bool other = operand == Operand::kDw || operand == Operand::kDb;
+    const bool other =
+        operand == Operand::kDw || operand == Operand::kDb || operand == Operand::kSums;
     return operand == output() || ((saved || other) && Uses(operand));
   }
   [[nodiscard]] bool Reads(Operand operand) const { return Has(operand) && !Writes(operand); }
   // Of the caller's elements (kSaved: bytes).
   [[nodiscard]] DType DTypeOf(Operand operand) const {
+    if (operand == Operand::kPrologue) return AccumulatorOf(dtype);
+    if (operand == Operand::kSums) return DType::kFloat64;
     return operand == Operand::kSaved ? DType::kByte : dtype;
   }
   // Bytes of the elements of one operand, and of all that the caller has (kOld is the output).
@@ -212,12 +245,14 @@ inline bool Problem::Uses(Operand operand) const {
     case Operand::kInput:
     case Operand::kDw: return also.dw;
     case Operand::kDb: return also.db;
+    case Operand::kPrologue: return prologue.affine;
+    case Operand::kSums: return sums;
   }
   return false;
 }
 
-// Fills in shape.pooled and shape.saved, which follow from the rest, and the strides of what is
-// saved, which is always dense.
+// Fills in shape.pooled, shape.saved and shape.tables, which follow from the rest, and the strides
+// of what is saved and of tables, which are always dense.
 void SetPooled(Problem* problem);
 
 // Dense strides of six dimensions, last one fastest; and with the channel fastest (channels-last).

@@ -88,14 +88,15 @@ bool ReadStrideWord(std::string_view text, Draft& draft) {
 }
 
 // One activation: its name, and its parameter where it has one.
-bool ReadActivation(std::string_view text, Epilogue& epilogue) {
-  if (epilogue.activation != Activation::kIdentity) return false;
+template <class Stage>
+bool ReadActivation(std::string_view text, Stage& stage) {
+  if (stage.activation != Activation::kIdentity) return false;
   for (int i = 1; i < kActivations; ++i) {
     const ActivationWord& word = kActivationWords[i];
     if (!text.starts_with(word.name)) continue;
     text.remove_prefix(std::string_view(word.name).size());
-    epilogue.activation = static_cast<Activation>(i);
-    return word.has_parameter ? ReadNumber(text, &epilogue.parameter) : text.empty();
+    stage.activation = static_cast<Activation>(i);
+    return word.has_parameter ? ReadNumber(text, &stage.parameter) : text.empty();
   }
   return false;
 }
@@ -119,7 +120,13 @@ bool ReadPool(std::string_view text, Draft& draft) {
   return pool.pools() && ReadSizes<&Draft::pool_window, 1>(text.substr(name.size()), draft);
 }
 
+bool ReadPrologue(std::string_view text, Prologue& prologue) {
+  if (text == "norm") return !std::exchange(prologue.affine, true);
+  return ReadActivation(text, prologue);
+}
+
 bool ReadEpilogue(std::string_view text, Draft& draft) {
+  constexpr std::string_view kBefore = "pre";
   constexpr std::string_view kResidual = "residual";
   Epilogue& epilogue = draft.problem.epilogue;
   if (text == "scale") return !std::exchange(epilogue.scale, true);
@@ -128,6 +135,10 @@ bool ReadEpilogue(std::string_view text, Draft& draft) {
   if (text == "clipped") return !std::exchange(draft.problem.clips, true);
   if (text == "dw") return !std::exchange(draft.problem.also.dw, true);
   if (text == "db") return !std::exchange(draft.problem.also.db, true);
+  if (text == "sums") return !std::exchange(draft.problem.sums, true);
+  if (text.starts_with(kBefore)) {
+    return ReadPrologue(text.substr(kBefore.size()), draft.problem.prologue);
+  }
   if (text.find("pool") != text.npos) return ReadPool(text, draft);
   if (!text.starts_with(kResidual)) return ReadActivation(text, epilogue);
   text.remove_prefix(kResidual.size());
@@ -181,7 +192,8 @@ constexpr Word kWords[] = {
     {"flip", "flip", "flip", ReadFlip},
     {"+", "",
      "+scale, +bias, +residual0.5, one of +relu +clip6 +elu1 +sigmoid +tanh +swish1, one of "
-     "+maxpool2 +avgpool2x3 +avgpoolin2, +saved or +clipped, +dw, +db; each once",
+     "+maxpool2 +avgpool2x3 +avgpoolin2, +saved or +clipped, +dw, +db, +sums, +prenorm, one of "
+     "+prerelu and the like; each once",
      ReadEpilogue},
 };
 

@@ -19,6 +19,8 @@
 //   +clipped                 backward of a relu: bits say where it was flat. With it, or a pool,
 //                            dy is made of dz, and of what was saved
 //   +dw +db                  bwd_data, bwd_filter (+db): these gradients come along, see Also
+//   +prenorm +prerelu ...    scale, shift and activation of what is read, see Prologue
+//   +sums                    sums of what is written come along
 //   x@pin w@dev              where an operand lives, see placement.hpp; passed over here
 //
 // What is left out is pad0 str1 dil1 grp1 f32 nchw alpha1 beta0 poolpad0 and a poolstr that is the
@@ -133,6 +135,15 @@ std::string EpilogueText(const Epilogue& epilogue) {
   return word.has_parameter ? text + NumberText(epilogue.parameter) : text;
 }
 
+std::string PrologueText(const Prologue& prologue) {
+  std::string text = prologue.affine ? " +prenorm" : "";
+  const int activation = static_cast<int>(prologue.activation);
+  if (activation <= 0 || activation >= kActivations) return text;
+  const ActivationWord& word = kActivationWords[activation];
+  text += std::string(" +pre") + word.name;
+  return word.has_parameter ? text + NumberText(prologue.parameter) : text;
+}
+
 std::string PoolText(const Pool& pool, int rank) {
   const int mode = static_cast<int>(pool.mode);
   if (mode <= 0 || mode >= kPoolModes) return {};
@@ -154,11 +165,13 @@ std::string ToString(const Problem& problem) {
   std::string text = Format("conv%dd:%s", rank, Name(problem.direction)) +
                      SizesText(problem, rank) + TypeText(problem);
   for (const std::string& word : StrideTexts(problem, rank)) text += ' ' + word;
-  text += ScalarText(problem) + EpilogueText(problem.epilogue) + PoolText(problem.pool, rank);
+  text += PrologueText(problem.prologue) + ScalarText(problem) + EpilogueText(problem.epilogue) +
+          PoolText(problem.pool, rank);
   if (problem.saves) text += " +saved";
   if (problem.clips) text += " +clipped";
   if (problem.also.dw) text += " +dw";
-  return problem.also.db ? text + " +db" : text;
+  if (problem.also.db) text += " +db";
+  return problem.sums ? text + " +sums" : text;
 }
 
 }  // namespace oocdnn

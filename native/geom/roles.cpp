@@ -3,7 +3,10 @@
 namespace oocdnn {
 
 Roles::Roles(const Problem& problem)
-    : sum_(problem.sum()), output_(problem.output()), restores_(problem.restores()) {
+    : sum_(problem.sum()),
+      output_(problem.output()),
+      source_(problem.source()),
+      restores_(problem.restores()) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (!problem.Uses(operand)) continue;

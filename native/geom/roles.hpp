@@ -32,6 +32,7 @@ class Roles {
   [[nodiscard]] bool Writes(Operand operand) const { return role_[Index(operand)].writes; }
   [[nodiscard]] Operand sum() const { return sum_; }
   [[nodiscard]] Operand output() const { return output_; }
+  [[nodiscard]] Operand source() const { return source_; }
   [[nodiscard]] bool restores() const { return restores_; }
   // Those that are used, and of them those that are read and written.
   [[nodiscard]] const OperandList& used() const { return used_; }
@@ -43,7 +44,7 @@ class Roles {
     bool uses, has, stays, writes;
   };
   std::array<Role, kOperands> role_{};
-  Operand sum_, output_;
+  Operand sum_, output_, source_;
   bool restores_;
   OperandList used_, read_, written_;
 };

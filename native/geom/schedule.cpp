@@ -31,11 +31,12 @@ bool InOneGo(const Problem& problem, const Tiling& tiling, const LoopOrder& orde
   return true;
 }
 
-// Whether the axis moves all that is written.
+// Whether the axis moves all that is written, but for tables, which nothing moves.
 bool MovesAll(const Problem& problem, Axis axis) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (problem.Writes(operand) && !Moves(problem, operand, axis)) return false;
+    const bool written = problem.Writes(operand) && !IsTable(operand);
+    if (written && !Moves(problem, operand, axis)) return false;
   }
   return true;
 }

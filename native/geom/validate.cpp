@@ -97,6 +97,8 @@ Status CheckNames(const Problem& problem) {
   for (const Name& name : {Name{"direction", static_cast<int>(problem.direction), kDirections},
                            Name{"math", static_cast<int>(problem.math), 2},
                            Name{"activation", static_cast<int>(epilogue.activation), kActivations},
+                           Name{"activation of the prologue",
+                                static_cast<int>(problem.prologue.activation), kActivations},
                            Name{"pool", static_cast<int>(problem.pool.mode), kPoolModes}}) {
     if (name.value >= 0 && name.value < name.count) continue;
     return Error(Code::kInvalidProblem, "%s is %d; it must be between 0 and %d", name.what,
@@ -218,6 +220,28 @@ Status CheckAlso(const Problem& problem) {
   return data && problem.also.db ? CheckPadsOfDb(problem.shape) : Status();
 }
 
+// What is read and what is written have channels each in a convolution, either way round; sums are
+// of a tensor that leaves the device.
+Status CheckTables(const Problem& problem) {
+  if (!problem.prologue.any() && !problem.sums) return {};
+  if (!std::isfinite(problem.prologue.parameter)) {
+    return Error(Code::kInvalidProblem, "the parameter %g of the prologue must be finite",
+                 problem.prologue.parameter);
+  }
+  const bool convolves =
+      problem.direction == Direction::kForward || problem.direction == Direction::kBackwardData;
+  if (!convolves || problem.restores()) {
+    return Error(Code::kInvalidProblem,
+                 "a prologue and sums go with fwd, and with bwd_data that reads dy as it is, not "
+                 "with this %s",
+                 Name(problem.direction));
+  }
+  if (!problem.sums || (!problem.pool.pools() && !problem.saves)) return {};
+  return Error(Code::kUnsupported,
+               "sums are of y, and with a pool or bits to save y is not what is written; pool y by "
+               "a call of its own");
+}
+
 // Whether two indices of a tensor may share an address, decided the safe way: sorted by stride,
 // each dimension must step over the span of all faster ones.
 bool MayOverlap(const Dims& dims, const Dims& stride) {
@@ -279,6 +303,7 @@ Status Validate(const Problem& problem) {
   for (int s = 0; s < 3 - problem.rank; ++s) OOC_TRY(CheckUnseen(problem.shape, s));
   OOC_TRY(CheckPool(problem));
   OOC_TRY(CheckAlso(problem));
+  OOC_TRY(CheckTables(problem));
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (operand == Operand::kOld || !problem.Has(operand)) continue;

@@ -160,6 +160,7 @@ InPlace Context::InPlaceOf(const Problem& problem, const HostTensors& tensors,
     const auto address = reinterpret_cast<uintptr_t>(tensors[Index(operand)].view.data);
     in_place[Index(operand)] = problem.Has(operand) && address % alignment == 0;
   }
+  if (problem.prologue.any()) in_place[Index(problem.source())] = false;  // it changes its tile
   const Operand output = problem.output();
   if (problem.flip) {
     in_place[Index(Operand::kW)] = in_place[Index(Operand::kDw)] = false;

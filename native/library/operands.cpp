@@ -77,6 +77,10 @@ struct Member {
 };
 
 bool Overlap(const Member& a, const Member& b) {
+  for (const Member* one : {&a, &b}) {
+    const Dims dims = one->problem.DimsOf(one->operand);
+    if (std::count(dims.begin(), dims.end(), 0) > 0) return false;
+  }
   if (!SameStorage(a.tensors[Index(a.operand)], b.tensors[Index(b.operand)])) return false;
   const AddressRange first = RangeOf(a.problem, a.tensors, a.operand);
   const AddressRange second = RangeOf(b.problem, b.tensors, b.operand);

@@ -8,7 +8,7 @@ namespace oocdnn {
 namespace {
 
 // Raised whenever the same request may have another plan than before, or another key.
-constexpr int kPlanner = 6;
+constexpr int kPlanner = 7;
 
 void Append(std::string* key, const void* data, size_t bytes) {
   key->append(static_cast<const char*>(data), bytes);
@@ -32,9 +32,12 @@ std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_p
                            static_cast<int32_t>(problem.saves),
                            static_cast<int32_t>(problem.clips),
                            static_cast<int32_t>(problem.also.dw),
-                           static_cast<int32_t>(problem.also.db)};
+                           static_cast<int32_t>(problem.also.db),
+                           static_cast<int32_t>(problem.prologue.affine),
+                           static_cast<int32_t>(problem.prologue.activation),
+                           static_cast<int32_t>(problem.sums)};
   const double scalars[] = {problem.alpha, problem.beta, problem.epilogue.residual_alpha,
-                            problem.epilogue.parameter};
+                            problem.epilogue.parameter, problem.prologue.parameter};
   Append(&key, small, sizeof small);
   Append(&key, scalars, sizeof scalars);
   Append(&key, &problem.shape, sizeof problem.shape);

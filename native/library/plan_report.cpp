@@ -133,6 +133,7 @@ int64_t BounceWithin(int64_t budget, int64_t best) {
 
 Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
                                int64_t* prepared, const PlanSearch* search) {
+  OOC_TRY(CheckReproducible(request));
   Result<PlanReport> report = Attempt(device, request, profile, true, prepared, search);
   if (report.ok() || !IsRefusal(report.status())) return report;
   report = Attempt(device, request, profile, false, prepared, search);

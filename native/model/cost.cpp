@@ -17,11 +17,12 @@ constexpr double kBounceLoss = 1.15, kBesideBounceLoss = 1.15;
 constexpr double kBroken = 5;
 
 // Tiles that the finishing pass touches: it reads the sum, writes it back where that is the output,
-// and reads what is as large.
+// and reads what is as large; another pass sums up what is written.
 int64_t FinishPasses(const Problem& problem) {
-  if (!problem.NeedsFinish()) return 0;
-  return 1 + (problem.Stays(problem.sum()) ? 0 : 1) + (problem.Uses(Operand::kOld) ? 1 : 0) +
-         (problem.Uses(Operand::kResidual) ? 1 : 0);
+  const int64_t summing = problem.sums ? 1 : 0;
+  if (!problem.NeedsFinish()) return summing;
+  return summing + 1 + (problem.Stays(problem.sum()) ? 0 : 1) +
+         (problem.Uses(Operand::kOld) ? 1 : 0) + (problem.Uses(Operand::kResidual) ? 1 : 0);
 }
 
 // Whether y, or z where y is pooled, lies with its channels side by side.
@@ -138,7 +139,7 @@ double Rates::DrainSeconds(Operand operand, int64_t elements, const RowCount& ro
 
 double Rates::TransferSeconds(Operand operand, double rate, const RowBytes& on_top,
                               int64_t elements, const RowCount& rows) const {
-  const int64_t size = operand == Operand::kSaved ? 1 : element_bytes_;
+  const int64_t size = SizeOf(problem_.DTypeOf(operand));
   const double bytes = static_cast<double>(elements) * static_cast<double>(size);
   const auto far = static_cast<double>(rows.far), near = static_cast<double>(rows.all) - far;
   switch (home_[Index(operand)]) {
@@ -274,6 +275,12 @@ double Rates::RestoreSeconds(const ConvShape& tile) const {
   return bytes / profile_.move_bytes_per_second;
 }
 
+double Rates::NormalizeSeconds(const ConvShape& tile) const {
+  if (!problem_.prologue.any()) return 0.0;
+  const double elements = Elements(tile, problem_.source(), problem_.direction);
+  return 2 * elements * static_cast<double>(tile_bytes_) / profile_.move_bytes_per_second;
+}
+
 double Rates::SpeedTogether() const {
   return shared_engines() ? 1.0 : std::min(wire_.both / (wire_.fetch + wire_.drain), 1.0);
 }
@@ -283,8 +290,9 @@ double Rates::HostSeconds(int64_t steps) const {
 }
 
 double Rates::ExposedSeconds(Operand operand, int64_t bytes, int64_t transfers) const {
-  const bool made = operand == Operand::kZ || operand == Operand::kSaved;  // lie as the caller's
-  if (!Bounces() || transfers == 0 || Inside(operand) || made) return 0.0;
+  const bool alike =  // tiles that lie as the caller's do
+      operand == Operand::kZ || operand == Operand::kSaved || IsTable(operand);
+  if (!Bounces() || transfers == 0 || Inside(operand) || alike) return 0.0;
   const double one = static_cast<double>(bytes) / static_cast<double>(transfers);
   const double beyond = std::max(one - static_cast<double>(bounce_bytes_), 0.0);
   const double rate = roles_.Writes(operand) ? wire_.drain : wire_.fetch;
@@ -312,6 +320,10 @@ Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const 
                             : rates.FetchSeconds(operand, traffic.elements, traffic.rows);
   flow.seconds = all + fixed * static_cast<double>(traffic.transfers - 1);
   flow.move_seconds = rates.MoveSeconds(operand, traffic.moved);
+  if (problem.prologue.any() && operand == problem.source()) {
+    const double one = rates.NormalizeSeconds(ShapeOf(problem, cuts));
+    flow.move_seconds += one * static_cast<double>(traffic.transfers);
+  }
   flow.exposed = rates.ExposedSeconds(operand, flow.bytes, flow.transfers);
   if (flow.transfers > 0) {  // the average will do
     flow.end_seconds = flow.seconds / static_cast<double>(flow.transfers);

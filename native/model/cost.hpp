@@ -46,6 +46,8 @@ class Rates {
   [[nodiscard]] double FinishSeconds(const ConvShape& tile) const;
   // Making a tile of dy; 0 where that is fetched.
   [[nodiscard]] double RestoreSeconds(const ConvShape& tile) const;
+  // The pass over a tile that was fetched, see Prologue; 0 where there is none.
+  [[nodiscard]] double NormalizeSeconds(const ConvShape& tile) const;
   // What the host takes to enqueue so many steps.
   [[nodiscard]] double HostSeconds(int64_t steps) const;
   // Until what waits for the end of other work begins.
@@ -107,7 +109,7 @@ class Rates {
 struct Flow {
   double seconds = 0.0;
   double exposed = 0.0;              // of them, what no convolution hides
-  double move_seconds = 0.0;         // of rows that are rolled over, or of restoring
+  double move_seconds = 0.0;         // of rows that are rolled over, restoring, normalising
   int64_t transfers = 0, bytes = 0;  // `bytes`: that cross the wire
   int64_t rows = 0;                  // in how many pieces without a gap; 0 inside the device
   // Of them, the fetch before all computing, or the drain behind it, which has the wire to itself.

@@ -47,7 +47,7 @@ int64_t Footprint::Elements(const ConvShape& tile, Operand operand) const {
 }
 
 int64_t Footprint::ElementBytes(Operand operand, bool partial) const {
-  if (operand == Operand::kZ || operand == Operand::kSaved)
+  if (operand == Operand::kZ || operand == Operand::kSaved || IsTable(operand))
     return SizeOf(problem_.DTypeOf(operand));
   const DType accumulator = AccumulatorOf(problem_.dtype);
   if (ShapedAs(problem_, operand) == problem_.sum()) {

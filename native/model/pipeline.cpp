@@ -9,7 +9,8 @@
 //  - a step's compute waits for the step's fetches and, where it begins an output tile, for the
 //    drain of what the output's slot held;
 //  - an output tile is finished and drained after its last step;
-//  - a tile of dy that is not fetched is restored before its first convolution;
+//  - a tile of dy that is not fetched is restored before its first convolution, and one of x that
+//    has a prologue goes through that;
 //  - what waits for another engine begins a hop later;
 //  - a copy begins with what it costs beyond its bytes;
 //  - bytes that are fetched and drained at the same time share the wire, at the rate that the
@@ -68,7 +69,8 @@ class Pipeline {
     run.drain = Awaited(step);
     const TileSeconds& tile = tiling_.IsShort(step.index) ? short_ : usual_;
     run.seconds = tile.run + (step.operand[Index(roles_.sum())].leave ? tile.finish : 0.0) +
-                  (step.operand[Index(Operand::kY)].enter ? tile.restore : 0.0);
+                  (step.operand[Index(Operand::kY)].enter ? tile.restore : 0.0) +
+                  (step.operand[Index(roles_.source())].enter ? tile.normalize : 0.0);
     busy_.compute_seconds += run.seconds;
     const int64_t computed = engines_.Compute(run);
     for (const Operand operand : roles_.read()) Free(step, operand) = computed;

@@ -246,7 +246,14 @@ Candidate LeastCandidate(const PlanRequest& request, int engine, const Profile& 
 }
 
 Status CheckReproducible(const PlanRequest& request) {
-  if (!request.reproducible || !request.problem.also.any()) return {};
+  if (!request.reproducible) return {};
+  if (request.problem.sums) {
+    return Error(
+        Code::kUnsupported,
+        "the bits of sums depend on the tiles; where results must be reproducible sum up y "
+        "itself");
+  }
+  if (!request.problem.also.any()) return {};
   return Error(Code::kUnsupported,
                "the bits of dw and db that come along with dx depend on the tiles; where results "
                "must be reproducible ask for each gradient apart");

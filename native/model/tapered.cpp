@@ -30,11 +30,12 @@ TileSeconds SecondsOf(const Problem& problem, const Rates& rates, const Tiling& 
                       bool is_short) {
   const ConvShape usual = TileShape(problem, tiling);
   if (!is_short) {
-    return {rates.RunSeconds(usual), rates.FinishSeconds(usual), rates.RestoreSeconds(usual)};
+    return {rates.RunSeconds(usual), rates.FinishSeconds(usual), rates.RestoreSeconds(usual),
+            rates.NormalizeSeconds(usual)};
   }
   const ConvShape tile = TileShape(problem, tiling, true);
-  return {rates.ShortRunSeconds(tile, usual), rates.FinishSeconds(tile),
-          rates.RestoreSeconds(tile)};
+  return {rates.ShortRunSeconds(tile, usual), rates.FinishSeconds(tile), rates.RestoreSeconds(tile),
+          rates.NormalizeSeconds(tile)};
 }
 
 Load LoadOf(const OperandStep& operand, const MemoryOrder::Steps& steps) {
@@ -70,11 +71,17 @@ void CountShort(const Problem& problem, const Rates& rates, const Tiling& tiling
                               : rates.FetchSeconds(operand, load.elements, load.rows);
     flow.end_bytes = static_cast<double>(Mul(load.elements, SizeOf(problem.DTypeOf(operand))));
   }
+  const double share = ShortShare(tiling);
+  const ConvShape usual_tile = TileShape(problem, tiling),
+                  end_tile = TileShape(problem, tiling, true);
+  if (Moves(problem, problem.source(), tiling.taper.axis)) {
+    Flow& read = totals->flow[Index(problem.source())];
+    const double less = rates.NormalizeSeconds(usual_tile) - rates.NormalizeSeconds(end_tile);
+    read.move_seconds -= share * less * static_cast<double>(read.transfers);
+  }
   Flow& made = totals->flow[Index(Operand::kY)];  // dy, where it is restored
   if (!problem.restores() || !Moves(problem, Operand::kY, tiling.taper.axis)) return;
-  const double share = ShortShare(tiling);
-  const double usual = rates.RestoreSeconds(TileShape(problem, tiling));
-  const double ends = rates.RestoreSeconds(TileShape(problem, tiling, true));
+  const double usual = rates.RestoreSeconds(usual_tile), ends = rates.RestoreSeconds(end_tile);
   if (usual > 0.0) made.move_seconds *= 1.0 - share + share * ends / usual;
 }
 

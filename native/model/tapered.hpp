@@ -6,9 +6,10 @@
 
 namespace oocdnn {
 
-// One tile's convolution, the pass that finishes it, and the one that restores its dy.
+// One tile's convolution, the pass that finishes it, the one that restores its dy, and the one over
+// what it fetched.
 struct TileSeconds {
-  double run = 0.0, finish = 0.0, restore = 0.0;
+  double run = 0.0, finish = 0.0, restore = 0.0, normalize = 0.0;
 };
 // Of a usual tile, or of a short one of a tapered tiling.
 TileSeconds SecondsOf(const Problem& problem, const Rates& rates, const Tiling& tiling,

@@ -5,7 +5,7 @@
 namespace oocdnn {
 namespace {
 
-// The dimensions that no axis moves: a filter's taps.
+// The first of the dimensions of a filter that no axis moves: its taps. Of a table it is the first.
 constexpr int kTaps = 3;
 
 }  // namespace
@@ -39,11 +39,11 @@ OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrd
     boxes = Mul(boxes, cut.count);
   }
   if (rolled != nullptr) traffic.moved = Mul(Mul(across, rolled->kept), sequences);
-  if (ShapedAs(problem, operand) != Operand::kW) return traffic;
-  for (int s = 0; s < 3; ++s) {
-    const int64_t taps = problem.shape.filter[s];
-    traffic.elements = Mul(traffic.elements, taps);
-    traffic.rows.Multiply(steps[kTaps + s], OneTile(taps, steps.piece));
+  if (ShapedAs(problem, operand) != Operand::kW && !IsTable(operand)) return traffic;
+  const Dims dims = problem.DimsOf(operand);
+  for (int d = IsTable(operand) ? 0 : kTaps; d < 6; ++d) {
+    traffic.elements = Mul(traffic.elements, dims[d]);
+    traffic.rows.Multiply(steps[d], OneTile(dims[d], steps.piece));
   }
   return traffic;
 }

@@ -27,6 +27,7 @@ std::span<const Case> PropertyCases();
 std::span<const Case> FinishCases();
 std::span<const Case> MakeCases();
 std::span<const Case> RestoreCases();
+std::span<const Case> NormCases();
 
 }  // namespace oocdnn::testing
 

@@ -16,7 +16,7 @@ constexpr std::array<const char*, kLies> kNames{
     "exact",     "invariant",    "deterministic", "nan_local",   "accumulate", "zero_fill",
     "sub_range", "last_element", "move",          "fill",        "bias",       "old",
     "wait",      "record",       "error",         "error_stays", "span",       "busy",
-    "alignment", "limitless",    "reason",        "layout"};
+    "alignment", "limitless",    "reason",        "layout",      "part",       "written"};
 
 // An executable that remembers which of its tiles is the output.
 class LyingExecutable final : public Executable {
@@ -67,6 +67,7 @@ class LyingDevice final : public ForwardingDevice {
   Result<std::unique_ptr<Executable>> Prepare(int engine, const TileOp& op) override;
   Status Run(Stream stream, Executable& executable, const RunArgs& args) override;
   Status Finish(Stream stream, const FinishArgs& args) override;
+  Status Norm(Stream stream, const NormArgs& args) override;
 
  private:
   [[nodiscard]] bool Lies(Lie lie) const { return lie_ == lie; }
@@ -177,6 +178,16 @@ Status LyingDevice::Finish(Stream stream, const FinishArgs& args) {
   if (Lies(Lie::kBias)) told.epilogue.bias = false;
   if (Lies(Lie::kOld) && args.old != nullptr && args.beta == 0.0) told.beta = 1e-30;
   return inner().Finish(stream, told);
+}
+
+Status LyingDevice::Norm(Stream stream, const NormArgs& args) {
+  NormArgs told = args;
+  if (Lies(Lie::kPart)) {
+    told.begin = {};
+    told.end = args.layout->shape;
+  }
+  if (Lies(Lie::kWritten)) told.rounded = args.layout->dtype;
+  return inner().Norm(stream, told);
 }
 
 }  // namespace

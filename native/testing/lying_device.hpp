@@ -31,8 +31,10 @@ enum class Lie : int {
   kLimitless,      // too large a request succeeds
   kReason,         // a refusal has no reason
   kLayout,         // a layout's dtype is not the one asked for
+  kPart,           // a normalisation goes over the whole tile where a part was asked for
+  kWritten,        // sums are of what the tile holds, before it is rounded
 };
-constexpr int kLies = static_cast<int>(Lie::kLayout) + 1;
+constexpr int kLies = static_cast<int>(Lie::kWritten) + 1;
 
 const char* Name(Lie lie);
 

@@ -175,6 +175,12 @@ class NullDevice final : public Device {
   Status Restore(Stream, const RestoreArgs&) override {
     return Error(Code::kUnsupported, "the null device restores nothing");
   }
+  Status Norm(Stream stream, const NormArgs& args) override {
+    return Do(stream, args.tag, [&] {
+      NormNow(args);
+      return Status();
+    });
+  }
 
  private:
   struct StreamState {
@@ -199,6 +205,7 @@ class NullDevice final : public Device {
   static Status DrainNow(const Transfer& transfer);
   static Status MoveNow(const TileMove& move);
   static void FinishNow(const FinishArgs& args);
+  static void NormNow(const NormArgs& args);
 
   Capabilities capabilities_;
   std::vector<EngineInfo> engines_;
@@ -289,6 +296,26 @@ void NullDevice::FinishNow(const FinishArgs& args) {
     }
     if (args.beta != 0.0) v += args.beta * Load(args.old, layout.dtype, offset);
     Store(args.out, layout.dtype, offset, Activated(args.epilogue, v));
+  });
+}
+
+void NullDevice::NormNow(const NormArgs& args) {
+  const TileLayout& layout = *args.layout;
+  const Epilogue activation{.activation = args.activation, .parameter = args.parameter};
+  const DType type = args.TableType();
+  ForEach(args.begin, args.end, [&](const Dims& i) {
+    const int64_t offset = OffsetIn(layout, i), pair = 2 * args.PairOf(i[0], i[1], i[2]);
+    double v = Load(args.tile, layout.dtype, offset);
+    if (args.pass == NormPass::kSum) {
+      v = Rounded(args.rounded, v);
+      Store(args.table, type, pair, Load(args.table, type, pair) + v);
+      Store(args.table, type, pair + 1, Load(args.table, type, pair + 1) + v * v);
+      return;
+    }
+    if (args.table != nullptr) {
+      v = v * Load(args.table, type, pair) + Load(args.table, type, pair + 1);
+    }
+    Store(args.tile, layout.dtype, offset, Activated(activation, v));
   });
 }
 

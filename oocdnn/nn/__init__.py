@@ -27,10 +27,20 @@ from oocdnn.nn.fused import ConvBiasActPool
 from oocdnn.nn.layer import Layer
 from oocdnn.nn.linear import Linear
 from oocdnn.nn.loss import CrossEntropyLoss
+from oocdnn.nn.normalization import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+)
 from oocdnn.nn.optimizer import SGD
 from oocdnn.nn.parameter import Parameter
 from oocdnn.nn.pooling import AvgPool1d, AvgPool2d, AvgPool3d, MaxPool1d, MaxPool2d, MaxPool3d
 from oocdnn.nn.state import load, save
+from oocdnn.nn.upsample import Upsample
 
 __all__ = [
     "ELU",
@@ -38,6 +48,9 @@ __all__ = [
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
     "Chain",
     "ClippedReLU",
     "Conv1d",
@@ -49,7 +62,11 @@ __all__ = [
     "ConvTranspose3d",
     "CrossEntropyLoss",
     "Flatten",
+    "GroupNorm",
     "Identity",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
     "Layer",
     "Linear",
     "MaxPool1d",
@@ -60,6 +77,7 @@ __all__ = [
     "Sigmoid",
     "Swish",
     "Tanh",
+    "Upsample",
     "load",
     "save",
 ]

@@ -9,12 +9,13 @@ from types import ModuleType
 from typing import Any
 
 from oocdnn._geometry import need_shape
+from oocdnn._operation import ActivationSpec
 from oocdnn.errors import InvalidProblem
 from oocdnn.nn._modules import module_of, narrow, wide
 from oocdnn.nn.layer import Layer
 
 
-class _Activation(Layer):
+class Activating(Layer):
     """A function of each element. y: shaped as x."""
 
     @abstractmethod
@@ -24,6 +25,10 @@ class _Activation(Layer):
     @abstractmethod
     def _gradient(self, module: ModuleType, y: Any, dy: Any) -> Any:
         """dx of dy and the result."""
+
+    @abstractmethod
+    def spec(self) -> ActivationSpec:
+        """What `oocdnn.functions` call it."""
 
     def forward(self, x: Any) -> Any:
         module = module_of("x", x)
@@ -39,8 +44,11 @@ class _Activation(Layer):
         return narrow(self._gradient(module_of("dy", dy), wide(kept), wide(dy)), dy)
 
 
-class Identity(_Activation):
+class Identity(Activating):
     """y = x, the same array."""
+
+    def spec(self) -> ActivationSpec:
+        return None
 
     def forward(self, x: Any) -> Any:
         self._keep(x)
@@ -53,8 +61,11 @@ class Identity(_Activation):
         return dy
 
 
-class ReLU(_Activation):
+class ReLU(Activating):
     """y = max(x, 0)."""
+
+    def spec(self) -> ActivationSpec:
+        return "relu"
 
     def _value(self, module: ModuleType, x: Any) -> Any:
         return module.maximum(x, x.dtype.type(0))
@@ -63,12 +74,15 @@ class ReLU(_Activation):
         return module.where(y <= 0, dy.dtype.type(0), dy)
 
 
-class ClippedReLU(_Activation):
+class ClippedReLU(Activating):
     """y = min(max(x, 0), top): PyTorch's Hardtanh(0, top), and ReLU6 where top is 6."""
 
     def __init__(self, top: float) -> None:
         super().__init__()
         self.top = float(top)
+
+    def spec(self) -> ActivationSpec:
+        return "clipped_relu", self.top
 
     def _value(self, module: ModuleType, x: Any) -> Any:
         return module.minimum(module.maximum(x, x.dtype.type(0)), x.dtype.type(self.top))
@@ -77,7 +91,7 @@ class ClippedReLU(_Activation):
         return module.where((y <= 0) | (y >= y.dtype.type(self.top)), dy.dtype.type(0), dy)
 
 
-class ELU(_Activation):
+class ELU(Activating):
     """y = x above 0, else alpha * (exp(x) - 1). alpha is not negative."""
 
     def __init__(self, alpha: float = 1.0) -> None:
@@ -88,6 +102,9 @@ class ELU(_Activation):
                 f"alpha is {alpha}; below 0 the result does not tell the derivative, pass 0 or more"
             )
 
+    def spec(self) -> ActivationSpec:
+        return "elu", self.alpha
+
     def _value(self, module: ModuleType, x: Any) -> Any:
         low = module.minimum(x, x.dtype.type(0))
         return module.where(x > 0, x, x.dtype.type(self.alpha) * module.expm1(low))
@@ -96,8 +113,11 @@ class ELU(_Activation):
         return module.where(y > 0, dy, dy * (y + y.dtype.type(self.alpha)))
 
 
-class Sigmoid(_Activation):
+class Sigmoid(Activating):
     """y = 1 / (1 + exp(-x))."""
+
+    def spec(self) -> ActivationSpec:
+        return "sigmoid"
 
     def _value(self, module: ModuleType, x: Any) -> Any:
         return logistic(module, x)
@@ -106,8 +126,11 @@ class Sigmoid(_Activation):
         return dy * (y * (1 - y))
 
 
-class Tanh(_Activation):
+class Tanh(Activating):
     """y = tanh(x)."""
+
+    def spec(self) -> ActivationSpec:
+        return "tanh"
 
     def _value(self, module: ModuleType, x: Any) -> Any:
         return module.tanh(x)
@@ -116,12 +139,15 @@ class Tanh(_Activation):
         return dy * (1 - y * y)
 
 
-class Swish(_Activation):
+class Swish(Activating):
     """y = x / (1 + exp(-beta * x)): PyTorch's SiLU where beta is 1. Keeps x."""
 
     def __init__(self, beta: float = 1.0) -> None:
         super().__init__()
         self.beta = float(beta)
+
+    def spec(self) -> ActivationSpec:
+        return "swish", self.beta
 
     def forward(self, x: Any) -> Any:
         y = super().forward(x)

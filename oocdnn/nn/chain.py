@@ -1,10 +1,11 @@
 """Layers one after the other."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from oocdnn.chain import conv_chain
+from oocdnn.nn._stages import Stage, stages
 from oocdnn.nn.layer import Layer
 
 
@@ -32,15 +33,12 @@ class Chain(Layer):
         return ((str(i), layer) for i, layer in enumerate(self.layers))
 
     def forward(self, x: Any) -> Any:
-        """Convolutions that follow each other and do not train run depth first."""
-        links = [(layer, layer.link()) for layer in self.layers]
-        for chained, group in itertools.groupby(links, lambda pair: pair[1] is not None):
-            run = list(group)
-            if chained and len(run) > 1:
-                x = conv_chain(x, [link for _, link in run if link is not None])
-                continue
-            for layer, _ in run:
-                x = layer.forward(x)
+        """Convolutions that follow each other and do not train run depth first. After `eval` a
+        normalisation, the activation behind it and an upsampling are part of the convolution that
+        follows, and the statistics of the one before."""
+        sums = None
+        for part in stages(self.layers):
+            x, sums = part.run(x, sums) if isinstance(part, Stage) else (_plain(part, x), None)
         return x
 
     def backward(self, dy: Any, needs_dx: bool = True) -> Any:
@@ -54,3 +52,16 @@ class Chain(Layer):
 
     def _learns_before(self, i: int) -> bool:
         return any(layer.parameters() for layer in self.layers[:i])
+
+
+def _plain(layers: Sequence[Layer], x: Any) -> Any:
+    """Layers that are no stages of a fused pass."""
+    links = [(layer, layer.link()) for layer in layers]
+    for chained, group in itertools.groupby(links, lambda pair: pair[1] is not None):
+        run = list(group)
+        if chained and len(run) > 1:
+            x = conv_chain(x, [link for _, link in run if link is not None])
+            continue
+        for layer, _ in run:
+            x = layer.forward(x)
+    return x

@@ -1,5 +1,6 @@
 """Convolutions, transposed ones, and matrix products as convolutions."""
 
+from abc import abstractmethod
 from functools import partial
 from typing import Any, ClassVar, SupportsIndex
 
@@ -14,6 +15,8 @@ from oocdnn.errors import InvalidProblem
 from oocdnn.nn._initial import Seed, uniform_pair
 from oocdnn.nn.layer import Layer
 from oocdnn.nn.parameter import Parameter
+from oocdnn.normalization import Prologue, Sums
+from oocdnn.upsampling import conv_upsample
 
 CONVOLUTIONS = {1: functions.conv1d, 2: functions.conv2d, 3: functions.conv3d}
 _TRANSPOSED = {
@@ -46,7 +49,25 @@ def link_of(weight: Parameter, bias: Parameter | None, moves: Moves, **after: An
     return Link(weight.data, bias and bias.data, **moves._asdict(), **after)
 
 
-class _Convolution(Layer):
+class Convolving(Layer):
+    """A layer whose convolution takes what is done to x, and tells of y, in the same pass."""
+
+    @abstractmethod
+    def convolve(self, x: Any, prologue: Prologue | None = None, sums: Sums | None = None) -> Any:
+        """y of x behind the prologue; keeps nothing."""
+
+    def convolve_upsampled(
+        self, x: Any, factor: PerAxis, prologue: Prologue | None = None, sums: Sums | None = None
+    ) -> Any:
+        """The same of what is upsampled; where `upsamples`."""
+        raise NotImplementedError
+
+    @property
+    def upsamples(self) -> bool:
+        return False
+
+
+class _Convolution(Convolving):
     """A convolution of so many spatial axes; the arguments are those of PyTorch's layer.
 
     in_channels, out_channels: C and K; `groups` divide both.
@@ -83,14 +104,41 @@ class _Convolution(Layer):
         self.weight, self.bias = uniform_pair(shape, shape[0], bias, dtype, seed)
 
     def forward(self, x: Any) -> Any:
-        y = CONVOLUTIONS[self.rank](
-            x, self.weight.data, self.bias and self.bias.data, **self.moves._asdict()
-        )
+        y = self.convolve(x)
         self._keep(x)
         return y
 
+    def convolve(self, x: Any, prologue: Prologue | None = None, sums: Sums | None = None) -> Any:
+        return CONVOLUTIONS[self.rank](
+            x,
+            self.weight.data,
+            self.bias and self.bias.data,
+            prologue=prologue,
+            sums=sums,
+            **self.moves._asdict(),
+        )
+
+    def convolve_upsampled(
+        self, x: Any, factor: PerAxis, prologue: Prologue | None = None, sums: Sums | None = None
+    ) -> Any:
+        moves = self.moves._asdict()
+        moves.pop("stride")
+        return conv_upsample(
+            x,
+            self.weight.data,
+            self.bias and self.bias.data,
+            factor=factor,
+            prologue=prologue,
+            sums=sums,
+            **moves,
+        )
+
+    @property
+    def upsamples(self) -> bool:
+        return set(per_axis("stride", self.moves.stride, self.rank, 1)) == {1}
+
     def link(self) -> Link | None:
-        if self.training or not self._computes_as(_Convolution):
+        if self.training or not self.computes_itself():
             return None
         return link_of(self.weight, self.bias, self.moves)
 
@@ -117,7 +165,7 @@ class Conv3d(_Convolution):
     rank = 3
 
 
-class _Transposed(Layer):
+class _Transposed(Convolving):
     """The gradient of a convolution with respect to its input, as a layer: PyTorch's.
 
     Arguments as of the convolutions, and output_padding: so many more elements at the end of each
@@ -153,15 +201,20 @@ class _Transposed(Layer):
         self.weight, self.bias = uniform_pair(shape, shape[1] * count, bias, dtype, seed)
 
     def forward(self, x: Any) -> Any:
-        y = _TRANSPOSED[self.rank](
+        y = self.convolve(x)
+        self._keep(x)
+        return y
+
+    def convolve(self, x: Any, prologue: Prologue | None = None, sums: Sums | None = None) -> Any:
+        return _TRANSPOSED[self.rank](
             x,
             self.weight.data,
             self.bias and self.bias.data,
             output_padding=self.output_padding,
+            prologue=prologue,
+            sums=sums,
             **self.moves._asdict(),
         )
-        self._keep(x)
-        return y
 
     def backward(self, dy: Any, needs_dx: bool = True) -> Any:
         """The convolution that this one is the gradient of leads from dy to dx."""

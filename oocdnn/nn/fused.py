@@ -78,7 +78,7 @@ class ConvBiasActPool(Layer):
         return z
 
     def link(self) -> Link | None:
-        if self.training or not self._computes_as(ConvBiasActPool):
+        if self.training or not self.computes_itself():
             return None
         after = {"activation": self.activation, "pool": self.pool}
         return link_of(self.weight, self.bias, self.moves, **after)

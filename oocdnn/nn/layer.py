@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from oocdnn.chain import Link
 from oocdnn.nn import state
-from oocdnn.nn.parameter import Parameter
+from oocdnn.nn.parameter import Buffer, Parameter
 
 Self = TypeVar("Self", bound="Layer")
 
@@ -37,9 +37,10 @@ class Layer(ABC):
         """What the layer is in a chain of convolutions; None where it is none, or is training."""
         return None
 
-    def _computes_as(self, kind: type["Layer"]) -> bool:
-        """Whether forward is that of this class, and not one that somebody put in its place."""
-        return type(self).forward is kind.forward and "forward" not in vars(self)
+    def computes_itself(self) -> bool:
+        """Whether forward is that of this package, and not one that somebody put in its place."""
+        ours = str(type(self).forward.__module__).startswith(f"{__package__}.")
+        return ours and "forward" not in vars(self)
 
     def __call__(self, x: Any) -> Any:
         return self.forward(x)
@@ -50,12 +51,17 @@ class Layer(ABC):
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """The parameters, each with its name: "weight", of layers within this one "0.weight"."""
-        for name, value in vars(self).items():
+        for name, value in self._named_state():
             if isinstance(value, Parameter):
                 yield name, value
+
+    def _named_state(self) -> Iterator[tuple[str, Parameter | Buffer]]:
+        for name, value in vars(self).items():
+            if isinstance(value, (Parameter, Buffer)):
+                yield name, value
         for name, child in self.children():
-            for inner, parameter in child.named_parameters():
-                yield f"{name}.{inner}", parameter
+            for inner, value in child._named_state():
+                yield f"{name}.{inner}", value
 
     def parameters(self) -> list[Parameter]:
         return [parameter for _, parameter in self.named_parameters()]
@@ -78,14 +84,14 @@ class Layer(ABC):
         return self.train(False)
 
     def to(self: Self, module: ModuleType) -> Self:
-        """Moves the parameters to arrays of `module`, numpy or cupy; cupy's current GPU."""
-        for parameter in self.parameters():
-            parameter.to(module)
+        """Moves parameters and statistics to arrays of `module`: numpy, or cupy on its GPU."""
+        for _, value in self._named_state():
+            value.to(module)
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """The parameters' arrays by name, as PyTorch names them; not copies."""
-        return {name: parameter.data for name, parameter in self.named_parameters()}
+        """The arrays of parameters and statistics by name, as PyTorch names them; not copies."""
+        return {name: value.data for name, value in self._named_state()}
 
     def load_state_dict(self, given: Mapping[str, Any]) -> None:
         """Copies arrays of the same names and shapes into the parameters, whatever their module

@@ -8,6 +8,17 @@ from typing import Any
 from oocdnn.nn._modules import module_of, moved
 
 
+class Buffer:
+    """An array that belongs to a layer's state and that training does not change here."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def to(self, module: ModuleType) -> None:
+        """Moves it to an array of `module`, numpy or cupy."""
+        self.data = moved(self.data, module)
+
+
 class Parameter:
     """An array, `data`, and the gradient that backward passes have summed for it.
 

@@ -32,6 +32,9 @@ LIES = (
     ("limitless", "too_much_is_a_result", "could be allocated"),
     ("reason", "refusals_have_reasons", "without a reason"),
     ("layout", "executables_state_their_tiles", "layout of"),
+    ("part", "normalize_parts", "instead of"),
+    ("part", "sum_parts", "nan instead of"),
+    ("written", "sum_what_is_written", "instead of"),
 )
 
 

@@ -104,6 +104,18 @@ def draw_pool(draw, problem: Problem) -> None:
     doors.set_pooled(problem)
 
 
+def draw_tables(draw, problem: Problem) -> None:
+    """A prologue and sums, where the problem may have them."""
+    if problem.direction not in (Direction.FWD, Direction.BWD_DATA):
+        return
+    if doors.stays(problem, doors.Y) and problem.direction == Direction.BWD_DATA:
+        return  # dy is made on the device
+    problem.prologue.affine = draw(st.booleans())
+    problem.prologue.activation = draw(st.sampled_from((Activation.IDENTITY, Activation.RELU)))
+    problem.sums = not (problem.pool.mode or problem.saves) and draw(st.booleans())
+    doors.set_pooled(problem)
+
+
 @st.composite
 def joint_problems(draw) -> Problem:
     """dx along with dw or db or both, or dw along with db; windows and bits or neither."""

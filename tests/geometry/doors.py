@@ -15,8 +15,9 @@ Order = c_int32 * 7
 
 OPERANDS = (
     "x", "w", "y", "bias", "scale", "residual", "old", "z", "saved", "input", "dw", "db",
+    "prologue", "sums",
 )  # fmt: skip
-X, W, Y, BIAS, SCALE, RESIDUAL, OLD, Z, SAVED, INPUT, DW, DB = range(len(OPERANDS))
+X, W, Y, BIAS, SCALE, RESIDUAL, OLD, Z, SAVED, INPUT, DW, DB, PROLOGUE, SUMS = range(len(OPERANDS))
 PerOperand = c_int32 * len(OPERANDS)
 AXES = ("N", "G", "K", "C", "D", "H", "W")
 TEXT_BYTES = 4096
@@ -64,7 +65,7 @@ class Shape(Structure):
         *[(name, c_int64) for name in ("n", "g", "k", "c")],
         *[(name, Spatial) for name in ("input", "filter", "out")],
         *[(name, Spatial) for name in ("pad_before", "pad_after", "stride", "dilation")],
-        *[(name, Spatial) for name in ("pooled", "saved")],
+        *[(name, Spatial) for name in ("pooled", "saved", "tables")],
     ]
 
 
@@ -89,6 +90,10 @@ class Also(Structure):
     _fields_ = [("dw", c_bool), ("db", c_bool)]
 
 
+class Prologue(Structure):
+    _fields_ = [("affine", c_bool), ("activation", c_int), ("parameter", c_double)]
+
+
 class Problem(Structure):
     _fields_ = [
         ("direction", c_int),
@@ -104,6 +109,8 @@ class Problem(Structure):
         ("saves", c_bool),
         ("clips", c_bool),
         ("also", Also),
+        ("prologue", Prologue),
+        ("sums", c_bool),
         ("stride", Dims * len(OPERANDS)),
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from geometry import doors
-from geometry.cases import make, problems
+from geometry.cases import draw_tables, make, problems
 from geometry.doors import Activation, Direction, DType, Problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,6 +29,8 @@ def meaning(problem: Problem) -> tuple:
             if doors.uses(problem, i) and not doors.stays(problem, i)
         ],
         bytes(problem.pool), problem.saves, problem.clips,
+        problem.prologue.affine, problem.prologue.activation, problem.sums,
+        problem.prologue.parameter if problem.prologue.activation in PARAMETERS else None,
     )  # fmt: skip
 
 
@@ -52,6 +54,10 @@ def any_problems(draw) -> Problem:
     problem.epilogue.activation = draw(st.sampled_from(Activation))
     problem.epilogue.parameter = draw(finite)
     problem.epilogue.residual_alpha = draw(finite)
+    draw_tables(draw, problem)
+    if problem.prologue.activation:
+        problem.prologue.activation = draw(st.sampled_from(Activation))
+        problem.prologue.parameter = draw(finite)
     doors.set_pooled(problem)
     if doors.uses(problem, doors.SAVED):  # always dense
         problem.stride[doors.SAVED][:] = doors.strides_of(doors.dims_of(problem, doors.SAVED))
@@ -107,6 +113,9 @@ def test_reading_what_was_printed_gives_the_same_problem(problem):
         "conv2d:bwd_data x2x3x8x8 w4x3x3x3 +relu +maxpool2 +clipped",
         "conv2d:bwd_filter x2x3x8x8 w4x3x3x3 zs:nhwc +clipped",
         "conv2d:bwd_bias y2x4x6x6 +avgpool3 poolstr1 poolpad1",
+        "conv2d:fwd x2x3x8x8 w4x3x3x3 +prenorm +preclip6 +bias +relu +sums",
+        "conv2d:bwd_data x2x3x8x8 w4x3x3x3 +preswish1 alpha2 +sums",
+        "conv2d:fwd x2x3x8x8 w4x3x3x3 +prenorm +maxpool2 +saved",
     ],
 )
 def test_shortest_text_is_printed_back(text):

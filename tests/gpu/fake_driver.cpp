@@ -41,6 +41,8 @@ constexpr Entry kEntries[] = {
     {"ooc_finish", ooc_finish, 256, sizeof(oocdnn::cuda::FinishKernelArgs)},
     {"ooc_make", ooc_make, 256, sizeof(oocdnn::cuda::MakeKernelArgs)},
     {"ooc_restore", ooc_restore, 256, sizeof(oocdnn::cuda::RestoreKernelArgs)},
+    {"ooc_normalize", ooc_normalize, 256, sizeof(oocdnn::cuda::NormKernelArgs)},
+    {"ooc_sum", ooc_sum, 1024, sizeof(oocdnn::cuda::NormKernelArgs)},
     {"ooc_direct_gather", ooc_direct_gather, 256, sizeof(oocdnn::cuda::DirectArgs)},
     {"ooc_direct_filter", ooc_direct_filter, 256, sizeof(oocdnn::cuda::DirectArgs)},
     {"ooc_bias_parts", ooc_bias_parts, 128, sizeof(oocdnn::cuda::BiasArgs)},

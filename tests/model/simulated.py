@@ -34,6 +34,8 @@ def problem_of(native: doors.Problem) -> Problem:
         dtype=DType(native.dtype).name.lower(), tf32=bool(native.math),
         finishes=not plain or (forward and (pooled is not None or what != Saved.NOTHING)),
         pool=pooled, saved=(what.name.lower(), bits) if what != Saved.NOTHING else None,
+        normalizes=bool(native.prologue.affine or native.prologue.activation),
+        affine=native.prologue.affine, sums=native.sums,
         along=frozenset(name for name in ("dw", "db") if getattr(native.also, name)),
         reads=frozenset(name for name, read in reads.items() if read),
         strides={name: tuple(native.stride[i]) for i, name in enumerate(OPERANDS)},

@@ -12,6 +12,7 @@ from geometry.cases import (
     dense,
     depths,
     draw_pool,
+    draw_tables,
     joint_problems,
     make,
     orders,
@@ -131,6 +132,7 @@ def cases(draw) -> tuple:
     if problem.direction != Direction.BWD_BIAS and draw(st.booleans()):
         problem.shape.k, problem.shape.c = 37 * problem.shape.k, 50 * problem.shape.c
         dense(problem)
+    draw_tables(draw, problem)
     problem.dtype = draw(st.sampled_from(DType))
     problem.math = int(problem.dtype == DType.F32 and draw(st.booleans()))
     memory = draw(st.sampled_from(("dense", "channels last", "any")))

@@ -17,6 +17,7 @@
 #include "device/cpu/host.hpp"
 #include "device/cpu/make.hpp"
 #include "device/cpu/memory.hpp"
+#include "device/cpu/norm.hpp"
 #include "device/cpu/restore.hpp"
 #include "device/cpu/stream.hpp"
 #include "device/cpu/wire.hpp"
@@ -74,6 +75,7 @@ class CpuDevice final : public Device {
   Status Run(Stream stream, Executable& executable, const RunArgs& args) override;
   Status Finish(Stream stream, const FinishArgs& args) override;
   Status Restore(Stream stream, const RestoreArgs& args) override;
+  Status Norm(Stream stream, const NormArgs& args) override;
 
  private:
   // Rebuilds what has threads where this process is a fork of the one that had them.
@@ -339,6 +341,14 @@ Status CpuDevice::Restore(Stream stream, const RestoreArgs& args) {
                    here.saved.layout = &bits;
                    return RestoreTile(here, parallel);
                  });
+}
+
+Status CpuDevice::Norm(Stream stream, const NormArgs& args) {
+  return OnCores(stream, args.tag, [args, layout = *args.layout](Parallel& parallel) {
+    NormArgs here = args;
+    here.layout = &layout;
+    return NormTile(here, parallel);
+  });
 }
 
 // The engines that `only` admits ("": all), fastest first. `why_not` says why oneDNN is missing.

@@ -16,6 +16,7 @@
 #include "device/cuda/held.hpp"
 #include "device/cuda/host_memory.hpp"
 #include "device/cuda/make.hpp"
+#include "device/cuda/norm.hpp"
 #include "device/cuda/pointer_facts.hpp"
 #include "device/cuda/restore.hpp"
 #include "device/cuda/stream.hpp"
@@ -84,6 +85,7 @@ class CudaDevice final : public Device {
   Status Run(Stream stream, Executable& executable, const RunArgs& args) override;
   Status Finish(Stream stream, const FinishArgs& args) override;
   Status Restore(Stream stream, const RestoreArgs& args) override;
+  Status Norm(Stream stream, const NormArgs& args) override;
 
  private:
   // Calls work() with the context current.
@@ -311,6 +313,14 @@ Status CudaDevice::Restore(Stream stream, const RestoreArgs& args) {
   return Put(stream, args.tag, {Kind::kFinish}, args.layout->bytes, [&](CUstream handle) {
     return gpu_->Launch(Kernel::kRestore, plan.shape, handle, plan.args);
   });
+}
+
+Status CudaDevice::Norm(Stream stream, const NormArgs& args) {
+  OOC_ASSIGN(const NormPlan plan, PlanNorm(args, gpu_->multiprocessors()));
+  if (plan.shape.blocks == 0) return {};
+  const Kernel kernel = args.pass == NormPass::kSum ? Kernel::kSum : Kernel::kNormalize;
+  return Put(stream, args.tag, {Kind::kFinish}, args.layout->bytes,
+             [&](CUstream handle) { return gpu_->Launch(kernel, plan.shape, handle, plan.args); });
 }
 
 }  // namespace

@@ -28,7 +28,9 @@ OOC_EMBED(ooc_file_finish, ".rodata", OOC_KERNEL_FILE("finish.cuh"))
 OOC_EMBED(ooc_file_shares, ".rodata", OOC_KERNEL_FILE("shares.cuh"))
 OOC_EMBED(ooc_file_make_one, ".rodata", OOC_KERNEL_FILE("make_one.cuh"))
 OOC_EMBED(ooc_file_make, ".rodata", OOC_KERNEL_FILE("make.cuh"))
+OOC_EMBED(ooc_file_norm, ".rodata", OOC_KERNEL_FILE("norm.cuh"))
 OOC_EMBED(ooc_file_restore_one, ".rodata", OOC_KERNEL_FILE("restore_one.cuh"))
+OOC_EMBED(ooc_file_restore_patch, ".rodata", OOC_KERNEL_FILE("restore_patch.cuh"))
 OOC_EMBED(ooc_file_restore, ".rodata", OOC_KERNEL_FILE("restore.cuh"))
 OOC_EMBED(ooc_file_direct, ".rodata", OOC_KERNEL_FILE("direct.cuh"))
 OOC_EMBED(ooc_file_bias, ".rodata", OOC_KERNEL_FILE("bias.cuh"))
@@ -47,7 +49,7 @@ std::string_view Between(const char* begin, const char* end) {
 }  // namespace
 
 std::span<const EmbeddedFile> KernelSources() {
-  static const std::array<EmbeddedFile, 13> files{{
+  static const std::array<EmbeddedFile, 15> files{{
       {"device/cuda/kernels.cu", Between(ooc_file_kernels, ooc_file_kernels_end)},
       {"device/cuda/kernel_args.h", Between(ooc_file_kernel_args, ooc_file_kernel_args_end)},
       {"device/cuda/platform.cuh", Between(ooc_file_platform, ooc_file_platform_end)},
@@ -57,7 +59,10 @@ std::span<const EmbeddedFile> KernelSources() {
       {"device/cuda/shares.cuh", Between(ooc_file_shares, ooc_file_shares_end)},
       {"device/cuda/make_one.cuh", Between(ooc_file_make_one, ooc_file_make_one_end)},
       {"device/cuda/make.cuh", Between(ooc_file_make, ooc_file_make_end)},
+      {"device/cuda/norm.cuh", Between(ooc_file_norm, ooc_file_norm_end)},
       {"device/cuda/restore_one.cuh", Between(ooc_file_restore_one, ooc_file_restore_one_end)},
+      {"device/cuda/restore_patch.cuh",
+       Between(ooc_file_restore_patch, ooc_file_restore_patch_end)},
       {"device/cuda/restore.cuh", Between(ooc_file_restore, ooc_file_restore_end)},
       {"device/cuda/direct.cuh", Between(ooc_file_direct, ooc_file_direct_end)},
       {"device/cuda/bias.cuh", Between(ooc_file_bias, ooc_file_bias_end)},

@@ -17,12 +17,14 @@ enum class Kernel : int {
   kFinish,
   kMake,
   kRestore,
+  kNormalize,
+  kSum,
   kDirectGather,
   kDirectFilter,
   kBiasParts,
   kBiasChain,
 };
-constexpr int kKernels = 10;
+constexpr int kKernels = 12;
 
 // How a kernel is to be launched.
 struct LaunchShape {

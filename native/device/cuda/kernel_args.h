@@ -82,6 +82,23 @@ struct FinishKernelArgs {
   FinishDim dim[kCopyDims];  // the fastest first; its extent counts vectors
 };
 
+// ooc_normalize and ooc_sum: the passes of a normalisation, see NormArgs. Dimensions of extent 1
+// are left out; the channel of an element is the sum of its indices times the channel steps, in
+// pairs of the table. ooc_sum has a block for each channel, and counts its elements by the first
+// `row_dims` dimensions, the blocks by the others.
+struct NormKernelArgs {
+  void *tile, *table;             // of the first element; null: no scale and shift
+  int type, rounded, activation;  // activation: the value of Activation
+  int dims, row_dims;
+  unsigned count;  // elements in all, or of a channel
+  double parameter;
+  FinishDim dim[kCopyDims];
+};
+struct SumPair {
+  double sum, square;
+};
+constexpr int kSumThreads = 1024, kSumInFlight = 4;
+
 // How threads share out a tile: `count` shares, the fastest counted first along `width` (of shares)
 // or, where the channels lie nearest, along those; a thread goes along `loop`, so far.
 constexpr int kShareLoops = 8, kShareThreads = 256;  // the threads of a block

@@ -5,6 +5,7 @@
 #include "device/cuda/direct.cuh"
 #include "device/cuda/finish.cuh"
 #include "device/cuda/make.cuh"
+#include "device/cuda/norm.cuh"
 #include "device/cuda/restore.cuh"
 
 OOC_KERNEL(ooc_rows, RowsArgs, 1024, 1, Rows)
@@ -13,6 +14,8 @@ OOC_KERNEL(ooc_zero, ZeroArgs, 1024, 1, ZeroBoxes)
 OOC_KERNEL(ooc_finish, FinishKernelArgs, 256, 1, Finish)
 OOC_KERNEL(ooc_make, MakeKernelArgs, 256, 4, Make)
 OOC_KERNEL(ooc_restore, RestoreKernelArgs, 256, 4, Restore)
+OOC_KERNEL(ooc_normalize, NormKernelArgs, 256, 1, Normalize)
+OOC_KERNEL(ooc_sum, NormKernelArgs, 1024, 1, SumUp)
 OOC_KERNEL(ooc_direct_gather, DirectArgs, 256, 1, DirectGather)
 OOC_KERNEL(ooc_direct_filter, DirectArgs, 256, 1, DirectFilter)
 OOC_KERNEL(ooc_bias_parts, BiasArgs, 128, 1, BiasParts)

@@ -8,11 +8,11 @@
 
 #include <algorithm>
 #include <mutex>
-#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "base/checked.hpp"
+#include "device/wrap/checked_executable.hpp"
 #include "device/wrap/forwarding.hpp"
 #include "device/wrap/guards.hpp"
 #include "device/wrap/hazards.hpp"
@@ -23,33 +23,6 @@ namespace {
 
 constexpr size_t kMostReports = 200;
 
-class CheckDevice;
-
-// An executable that remembers what its tiles are for, and says when it goes.
-class CheckedExecutable final : public Executable {
- public:
-  CheckedExecutable(std::unique_ptr<Executable> inner, Direction direction,
-                    std::shared_ptr<CheckDevice*> device)
-      : inner_(std::move(inner)), direction_(direction), device_(std::move(device)) {
-    engine_ = inner_->engine();
-    properties_ = inner_->properties();
-    workspace_bytes_ = inner_->workspace_bytes();
-    for (int i = 0; i < kOperands; ++i) layout_[i] = inner_->layout(static_cast<Operand>(i));
-  }
-  ~CheckedExecutable() override;
-  CheckedExecutable(const CheckedExecutable&) = delete;
-  CheckedExecutable& operator=(const CheckedExecutable&) = delete;
-
-  [[nodiscard]] Executable& inner() const { return *inner_; }
-  [[nodiscard]] Direction direction() const { return direction_; }
-  void RanAt(const Order::Point& point) { last_run_ = point; }
-
- private:
-  std::unique_ptr<Executable> inner_;
-  Direction direction_;
-  std::shared_ptr<CheckDevice*> device_;  // null inside once the device is gone
-  std::optional<Order::Point> last_run_;
-};
 
 // A copy does not know for which direction it is made: x, w, y stand for gradients too.
 const char* PlainName(Operand operand) { return Name(operand, Direction::kForward); }
@@ -62,7 +35,7 @@ class CheckDevice final : public ForwardingDevice {
  public:
   explicit CheckDevice(std::unique_ptr<Device> device)
       : ForwardingDevice(std::move(device)), guards_(inner()) {}
-  ~CheckDevice() override { *self_ = nullptr; }
+  ~CheckDevice() override { *gone_ = nullptr; }
   CheckDevice(const CheckDevice&) = delete;
   CheckDevice& operator=(const CheckDevice&) = delete;
 
@@ -105,6 +78,7 @@ class CheckDevice final : public ForwardingDevice {
   Status Run(Stream stream, Executable& executable, const RunArgs& args) override;
   Status Finish(Stream stream, const FinishArgs& args) override;
   Status Restore(Stream stream, const RestoreArgs& args) override;
+  Status Norm(Stream stream, const NormArgs& args) override;
 
  private:
   template <class Handle>
@@ -134,7 +108,8 @@ class CheckDevice final : public ForwardingDevice {
     for (std::string& sentence : sentences) Report(std::move(sentence));
   }
 
-  std::shared_ptr<CheckDevice*> self_ = std::make_shared<CheckDevice*>(this);
+  const OnExecutableGone gone_ = std::make_shared<std::function<void(const Order::Point&)>>(
+      [this](const Order::Point& point) { ExecutableGoes(point); });
   mutable std::mutex mutex_;  // synchronising calls may come from other threads
   Guards guards_;
   Order order_;
@@ -145,10 +120,6 @@ class CheckDevice final : public ForwardingDevice {
   std::unordered_map<void*, int64_t> host_memory_;
   std::vector<std::string> reports_;
 };
-
-CheckedExecutable::~CheckedExecutable() {
-  if (*device_ != nullptr && last_run_) (*device_)->ExecutableGoes(*last_run_);
-}
 
 void CheckDevice::ExecutableGoes(const Order::Point& point) {
   const std::lock_guard lock(mutex_);
@@ -370,7 +341,7 @@ Status CheckDevice::Fill(Stream stream, void* buffer, int64_t bytes, int byte) {
 Result<std::unique_ptr<Executable>> CheckDevice::Prepare(int engine, const TileOp& op) {
   OOC_ASSIGN(std::unique_ptr<Executable> executable, inner().Prepare(engine, op));
   return std::unique_ptr<Executable>(
-      std::make_unique<CheckedExecutable>(std::move(executable), op.direction, self_));
+      std::make_unique<CheckedExecutable>(std::move(executable), op.direction, gone_));
 }
 
 Status CheckDevice::Run(Stream stream, Executable& executable, const RunArgs& args) {
@@ -418,6 +389,24 @@ Status CheckDevice::Restore(Stream stream, const RestoreArgs& args) {
     Tile(work, args.saved.data, args.saved.layout->bytes, "saved", false);
   }
   Tile(work, args.dy, args.layout->bytes, "dy", true);
+  return {};
+}
+
+Status CheckDevice::Norm(Stream stream, const NormArgs& args) {
+  const std::lock_guard lock(mutex_);
+  OOC_TRY(inner().Norm(stream, args));
+  if (args.empty()) return {};
+  const bool sums = args.pass == NormPass::kSum;
+  const Work work = Enqueue(stream, sums ? "sum" : "normalize", args.tag.step);
+  const int64_t pair = 2 * SizeOf(args.TableType());
+  const int64_t first = args.PairOf(args.begin[0], args.begin[1], args.begin[2]);
+  const int64_t last = args.PairOf(args.end[0] - 1, args.end[1] - 1, args.end[2] - 1);
+  if (args.table != nullptr) {
+    Tile(work, static_cast<char*>(args.table) + first * pair, (last - first + 1) * pair,
+         PlainName(sums ? Operand::kSums : Operand::kPrologue), sums);
+  }
+  Tile(work, TileRegion(args.tile, *args.layout, args.begin, args.end), PlainName(args.operand),
+       !sums);
   return {};
 }
 

@@ -89,6 +89,10 @@ class FaultDevice final : public ForwardingDevice {
     OOC_TRY(Count(FaultKind::kRun));
     return inner().Restore(stream, args);
   }
+  Status Norm(Stream stream, const NormArgs& args) override {
+    OOC_TRY(Count(FaultKind::kRun));
+    return inner().Norm(stream, args);
+  }
 
  private:
   // Counts one call of `kind`; the error to return where its turn has come.

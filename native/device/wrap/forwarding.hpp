@@ -65,6 +65,7 @@ class ForwardingDevice : public Device {
   Status Restore(Stream stream, const RestoreArgs& args) override {
     return inner_->Restore(stream, args);
   }
+  Status Norm(Stream stream, const NormArgs& args) override { return inner_->Norm(stream, args); }
 
  protected:
   explicit ForwardingDevice(std::unique_ptr<Device> inner) : inner_(std::move(inner)) {}

@@ -57,6 +57,7 @@ class TraceDevice final : public ForwardingDevice {
   Status Run(Stream stream, Executable& executable, const RunArgs& args) override;
   Status Finish(Stream stream, const FinishArgs& args) override;
   Status Restore(Stream stream, const RestoreArgs& args) override;
+  Status Norm(Stream stream, const NormArgs& args) override;
 
  private:
   struct Entry {
@@ -274,6 +275,20 @@ Status TraceDevice::Restore(Stream stream, const RestoreArgs& args) {
                   RestoreArgs traced = args;
                   traced.tag = tag;
                   return inner().Restore(stream, traced);
+                });
+}
+
+Status TraceDevice::Norm(Stream stream, const NormArgs& args) {
+  const char* const operand = Name(args.operand, Direction::kForward);
+  const char* const verb = args.pass == NormPass::kSum ? "sum up" : "normalize";
+  const auto step = static_cast<long long>(args.tag.step);
+  return Traced(stream, args.tag, Format("%s %s %lld", verb, operand, step),
+                Format(R"({"step":%lld,"operand":"%s","bytes":%lld})", step, operand,
+                       static_cast<long long>(args.layout->bytes)),
+                [&](const Tag& tag) {
+                  NormArgs traced = args;
+                  traced.tag = tag;
+                  return inner().Norm(stream, traced);
                 });
 }
 

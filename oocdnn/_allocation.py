@@ -1,0 +1,57 @@
+"""New arrays for what a call writes: in the library and on the side of an array of the caller's."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from oocdnn import _gpu_arrays
+from oocdnn._cdefs import DType
+from oocdnn._mapped import Array
+from oocdnn.arrays import View, host_view, view
+
+
+def allocate(
+    like: View,
+    shape: tuple[int, ...],
+    keep_order: bool = True,
+    make: Callable[[tuple[int, ...], np.dtype[Any]], Array] = np.empty,
+) -> View:
+    """A new array of the type and library of `like`, in its memory order where asked.
+
+    The elements are not set. The order is channels-last where that of `like` is, else row-major.
+    Host memory comes from `make`.
+    """
+    axes = tuple(range(len(shape)))
+    order = (0, *axes[2:], 1) if keep_order and like.channels_last and len(axes) > 2 else axes
+    if like.stream is not None:
+        return view("out", _gpu_arrays.allocate(like.array[0], shape, order))
+    wide = make(tuple(shape[axis] for axis in order), like.array.dtype)
+    array = wide.transpose(tuple(order.index(axis) for axis in axes))
+    return host_view("out", array, like.dtype, like.library)
+
+
+def allocate_bytes(
+    like: View, count: int, make: Callable[[tuple[int, ...], np.dtype[Any]], Array]
+) -> View:
+    """New bytes in the library and on the side of `like`, not set; on the host from `make`."""
+    if like.stream is None:
+        array = make((count,), np.dtype(np.uint8))
+        return host_view("saved", array, DType.BYTE, like.library)
+    array = _gpu_arrays.allocate_of(like.array[0], (count,), "uint8")
+    torch = _gpu_arrays.is_torch(array)
+    seen = _gpu_arrays.of_torch(array) if torch else _gpu_arrays.of_interface(array)
+    return View(
+        "saved", (array, seen.keeper), DType.BYTE, seen.shape, seen.strides, seen.address,
+        stream=seen.stream,
+    )  # fmt: skip
+
+
+def allocate_sums(
+    like: View, shape: tuple[int, ...], make: Callable[[tuple[int, ...], np.dtype[Any]], Array]
+) -> View:
+    """A new row-major array of float64 in the library and on the side of `like`, not set."""
+    if like.stream is None:
+        array = make(shape, np.dtype(np.float64))
+        return host_view("sums", array, DType.FLOAT64, like.library)
+    return view("sums", _gpu_arrays.allocate_of(like.array[0], shape, "float64"))

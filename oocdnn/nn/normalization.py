@@ -1,0 +1,176 @@
+"""Normalisations for inference. In a `Chain` after `eval` they are part of the convolutions around
+them; alone they are a pass in the arrays' own module.
+
+They have no backward: train where there is one, and load the parameters, whose names are PyTorch's.
+"""
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from oocdnn import normalization
+from oocdnn._operation import ActivationSpec
+from oocdnn._window import integer
+from oocdnn.errors import InvalidProblem, Unsupported
+from oocdnn.nn._modules import module_of, narrow, wide
+from oocdnn.nn.layer import Layer
+from oocdnn.nn.parameter import Buffer, Parameter
+from oocdnn.normalization import Prologue, Sums
+
+
+def _counted(x: Any) -> Sums:
+    """The sums of an array that no call made."""
+    sums, axes = Sums(), tuple(range(2, x.ndim))
+    double = x.astype(np.float64)
+    table = module_of("x", x).stack([double.sum(axes), (double * double).sum(axes)], 2)
+    sums.receive(table, x.shape)
+    return sums
+
+
+class Norm(Layer):
+    """y = x * scale + shift, by channel and, where statistics are of samples, by sample.
+
+    weight, bias: [C], or None. x: [N, C, [D, [H,]] W]; y: shaped as x.
+    """
+
+    by_sums: ClassVar[bool] = True  # statistics are of x
+
+    def __init__(self, channels: int, eps: float, affine: bool, dtype: npt.DTypeLike) -> None:
+        super().__init__()
+        self.channels, self.eps = integer("channels", channels, 1), float(eps)
+        self.weight = Parameter(np.ones(self.channels, dtype)) if affine else None
+        self.bias = Parameter(np.zeros(self.channels, dtype)) if affine else None
+
+    @abstractmethod
+    def _made(self, sums: Sums | None, samples: int, activation: Any, dtype: Any) -> Prologue:
+        """Scale and shift."""
+
+    def prologue(self, x: Any, sums: Sums | None, activation: ActivationSpec) -> Prologue:
+        """What the convolution does that reads x; `sums` are those of x, counted here if None."""
+        if x.ndim < 3 or x.shape[1] != self.channels:
+            raise InvalidProblem(
+                f"x has the shape {x.shape}; {type(self).__name__} takes {self.channels} channels "
+                "on axis 1 and positions behind it"
+            )
+        if sums is None and self.by_sums:
+            sums = _counted(x)
+        return self._made(
+            sums, x.shape[0], activation, "float64" if x.dtype == np.float64 else "float32"
+        )
+
+    def forward(self, x: Any) -> Any:
+        module_of("x", x)
+        table = self.prologue(x, None, None).table
+        pairs = table.reshape(*x.shape[:2], *[1] * (x.ndim - 2), 2)
+        return narrow(wide(x) * pairs[..., 0] + pairs[..., 1], x)
+
+    def backward(self, dy: Any, needs_dx: bool = True) -> Any:
+        raise Unsupported(
+            f"{type(self).__name__} has no backward: train elsewhere and load the parameters"
+        )
+
+    def _values(self) -> tuple[Any, Any]:
+        return self.weight and self.weight.data, self.bias and self.bias.data
+
+
+class GroupNorm(Norm):
+    """Group norm; the arguments are those of PyTorch's layer, and so are the parameters' names.
+
+    num_groups: of neighbouring channels; they divide num_channels.
+    """
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        *,
+        dtype: npt.DTypeLike = np.float32,
+    ) -> None:
+        super().__init__(num_channels, eps, affine, dtype)
+        self.groups = integer("num_groups", num_groups, 1)
+        if self.channels % self.groups:
+            raise InvalidProblem(f"{self.groups} groups do not divide {self.channels} channels")
+
+    def _made(self, sums: Sums | None, samples: int, activation: Any, dtype: Any) -> Prologue:
+        assert sums is not None
+        return normalization.group_norm(
+            sums, self.groups, *self._values(), activation, eps=self.eps, dtype=dtype
+        )
+
+
+class _InstanceNorm(Norm):
+    """Instance norm, by the statistics of each sample and channel; the arguments are those of
+    PyTorch's layer, without running statistics."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        affine: bool = False,
+        *,
+        dtype: npt.DTypeLike = np.float32,
+    ) -> None:
+        super().__init__(num_features, eps, affine, dtype)
+
+    def _made(self, sums: Sums | None, samples: int, activation: Any, dtype: Any) -> Prologue:
+        assert sums is not None
+        return normalization.instance_norm(
+            sums, *self._values(), activation, eps=self.eps, dtype=dtype
+        )
+
+
+class InstanceNorm1d(_InstanceNorm):
+    __doc__ = _InstanceNorm.__doc__
+
+
+class InstanceNorm2d(_InstanceNorm):
+    __doc__ = _InstanceNorm.__doc__
+
+
+class InstanceNorm3d(_InstanceNorm):
+    __doc__ = _InstanceNorm.__doc__
+
+
+class _BatchNorm(Norm):
+    """Batch norm by running statistics, so after `eval` alone; the arguments are those of PyTorch's
+    layer, and so are the names: weight, bias, running_mean, running_var, num_batches_tracked."""
+
+    by_sums = False
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        *,
+        dtype: npt.DTypeLike = np.float32,
+    ) -> None:
+        super().__init__(num_features, eps, affine, dtype)
+        self.running_mean = Buffer(np.zeros(self.channels, dtype))
+        self.running_var = Buffer(np.ones(self.channels, dtype))
+        self.num_batches_tracked = Buffer(np.zeros((), np.int64))
+
+    def _made(self, sums: Sums | None, samples: int, activation: Any, dtype: Any) -> Prologue:
+        if self.training:
+            raise Unsupported(f"{type(self).__name__} knows running statistics only: call eval()")
+        mean, variance = self.running_mean.data, self.running_var.data
+        return normalization.batch_norm(
+            mean.astype(np.float64), variance.astype(np.float64), *self._values(), activation,
+            samples=samples, eps=self.eps, dtype=dtype,
+        )  # fmt: skip
+
+
+class BatchNorm1d(_BatchNorm):
+    __doc__ = _BatchNorm.__doc__
+
+
+class BatchNorm2d(_BatchNorm):
+    __doc__ = _BatchNorm.__doc__
+
+
+class BatchNorm3d(_BatchNorm):
+    __doc__ = _BatchNorm.__doc__

@@ -1,0 +1,47 @@
+"""Prologues whose operands lie anywhere: the caller's own array is read, and left as it is.
+
+On a machine without a GPU test_suites.py runs this file on the fake driver.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import oracle
+import pytest
+from gpu.test_operands import TIERS, host, places
+from python.support import assert_equal, integers
+
+import oocdnn
+
+
+@pytest.fixture
+def ctx():
+    try:
+        context = oocdnn.Context("cuda", "256KiB", wrap="check")
+    except oocdnn.Unsupported as error:
+        pytest.skip(str(error))
+    with context:
+        yield context
+        assert context.check_reports() == []
+
+
+@pytest.mark.parametrize("extent", [12, 60], ids=["in core", "tiles"])
+@pytest.mark.parametrize("tiers", list(itertools.product(TIERS, repeat=2)), ids="-".join)
+def test_prologues_and_sums_from_any_place(ctx, tmp_path, tiers, extent):
+    """Sums are made in x's library, which is not known here where x is on the GPU."""
+    x, w = integers((2, 8, extent, 21)), integers((12, 8, 3, 3), 1)
+    table = np.stack([integers((2, 8), 2), integers((2, 8), 3)], 2)
+    pairs = table[:, :, :, None, None]
+    y = oracle.forward(np.maximum(x * pairs[:, :, 0] + pairs[:, :, 1], 0), w, padding=1)
+    blank = np.full(y.shape, np.nan, np.float32)
+    placed = places(tmp_path, "x")[tiers[0]](x), places(tmp_path, "y")[tiers[1]](blank)
+    sums = None if tiers[0] == "device" else oocdnn.Sums()
+    prologue = oocdnn.Prologue(table, "relu")
+    ctx.conv2d(placed[0], w, padding=1, out=placed[1], prologue=prologue, sums=sums)
+    assert_equal(host(placed[1]), y)
+    assert_equal(host(placed[0]), x)
+    if sums is not None:
+        np.testing.assert_array_equal(sums.table[..., 0], y.sum((2, 3)))
+        np.testing.assert_array_equal(sums.table[..., 1], (y * y).sum((2, 3)))
