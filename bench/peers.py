@@ -3,6 +3,8 @@
 A peer that is not there says why (`Absent`), and stands in the results so.
 """
 
+import gc
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -78,6 +80,13 @@ def peak_of(torch: Any, device: str) -> Callable[[], int]:
         return lambda: 0
     torch.cuda.reset_peak_memory_stats(device)
     return lambda: int(torch.cuda.max_memory_allocated(device))
+
+
+def give_back(device: str) -> None:
+    """Has torch, where a peer used it, return the GPU's memory that it keeps for itself."""
+    if device != "cpu" and "torch" in sys.modules:
+        gc.collect()
+        sys.modules["torch"].cuda.empty_cache()
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from oocdnn.bench.cpu import Sgemm, timed
 from oocdnn.bench.in_core import in_core
 from oocdnn.bench.measure import Patience, Times, time_calls
 from oocdnn.bench.network_peers import NETWORK_PEERS
-from oocdnn.bench.peers import PEERS, Absent, Peer
+from oocdnn.bench.peers import PEERS, Absent, Peer, give_back
 from oocdnn.bench.provenance import provenance
 from oocdnn.bench.results import About, Row
 from oocdnn.bench.task import Convolution, budget_for
@@ -175,6 +175,8 @@ class Bench:
                 stats = Stats(peak_device_bytes=ready.peak())
         except (Absent, MemoryError, OutOfMemory, Unsupported) as error:
             return {**row, "check": f"skipped: {error}"}
+        finally:
+            give_back(self.device)
         return _timed({**row, "check": task.check()}, times, stats)
 
     def _row(self, case: Case, subject: Subject, budget: int | str) -> Row:

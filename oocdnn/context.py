@@ -110,7 +110,7 @@ class Context:
         GPU a run of what it chose is timed, and others are looked at if that disappoints.
         "measure": of the best few by the model, runs of a tile are timed in the first call, and the
         fastest is kept. "exhaustive": by the model, among all tile lengths and loop orders.
-    planning_seconds: what measuring or an exhaustive search may take, about
+    planning_seconds: what measuring, an exhaustive search or the search for a chain may take, about
         (OOCDNN_PLANNING_SECONDS).
     workspace: the most device memory that an engine may take for its workspace, of the budget:
         bytes, "64MiB", or None for no limit (OOCDNN_WORKSPACE_LIMIT). Where arrays lie on the

@@ -221,9 +221,7 @@ def _check_results(
             operands.write(_SLOTS[need], result, _shape_of(need, saved))
 
 
-def _allocate(
-    dz: View, saved: Saved, needs: Sequence[Need], results: dict[Need, Any]
-) -> None:
+def _allocate(dz: View, saved: Saved, needs: Sequence[Need], results: dict[Need, Any]) -> None:
     """Adds the arrays that the caller does not have, which a pass that is refused leaves to the
     calls in its place."""
     make = current_context().results.empty

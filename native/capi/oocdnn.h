@@ -195,7 +195,7 @@ typedef struct oocdnn_options {
   int32_t math;            /* oocdnn_math used where a call says fp32; 0 */
   int64_t host_cap;        /* bytes of staging memory; 0: default */
   double link_gb_per_s;    /* CPU device: a wire of this rate in each direction; 0: none */
-  double planning_seconds; /* that measuring or an exhaustive search may take; 0: the variable */
+  double planning_seconds; /* for measuring, exhaustive searches and chains; 0: the variable */
 } oocdnn_options;
 
 /* What the last call on a context did. */

@@ -18,8 +18,9 @@ struct ChainSection {
 
 // `links`: a request for each link by itself; tensors between links are in host memory.
 // Chooses the sections that are predicted to take the least time together, and books them.
-// Whether a single link has a plan at all, its own call says. After the links' deadline it looks for
-// no more sections, and prepares no second candidate of any. `prepared` counts engine preparations.
+// Whether a single link has a plan at all, its own call says. After the links' deadline it looks
+// for no more sections, and prepares no second candidate of any. `prepared` counts engine
+// preparations.
 Result<std::vector<ChainSection>> PlanChain(Device& device, const std::vector<PlanRequest>& links,
                                             const Profile& profile, int64_t* prepared);
 

@@ -229,7 +229,7 @@ class Context {
   static constexpr size_t kPlansKept = 64;
   Recent<std::string, PlanPointer> plans_{kPlansKept};
   Recent<std::string, Status> refused_{kPlansKept};  // why there is no plan for a joint pass
-  std::map<std::string, PlanPointer> prescribed_;  // by UsePlan, which come first
+  std::map<std::string, PlanPointer> prescribed_;    // by UsePlan, which come first
   static constexpr size_t kChainsKept = 8;
   Recent<std::string, ChainPointer> chains_{kChainsKept};
   std::unique_ptr<Shelves> shelves_;

@@ -173,8 +173,7 @@ Status Context::RunSection(const ChainSection& section, const std::vector<Proble
   if (booking.bytes > arena_->bytes()) OOC_TRY(Settle());
   Status status = arena_->Reserve(booking.bytes);
   if (status.ok()) {
-    status =
-        Loop().Run(booking, mine, *arena_, *slabs_, call.progress, &stats_.run, call.then);
+    status = Loop().Run(booking, mine, *arena_, *slabs_, call.progress, &stats_.run, call.then);
   }
   *short_of = status.code() == Code::kOutOfMemory;
   stats_.engine = booking.links.front().usual.executable().engine();

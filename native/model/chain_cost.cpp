@@ -138,7 +138,8 @@ class ChainPipeline {
     return last;
   }
 
-  void FetchFrom(const Transfers& flow, int64_t number, int64_t free, Engines* engines, int64_t* last) {
+  void FetchFrom(const Transfers& flow, int64_t number, int64_t free, Engines* engines,
+                 int64_t* last) {
     const Transfers::One transfer = flow.At(number);
     cost_.fetch_seconds += transfer.seconds;
     cost_.bytes_in += transfer.bytes;
@@ -240,15 +241,15 @@ double ChainPrices::SecondsOf(size_t link, int engine, const ChainTiles& tiles,
                               bool is_short) const {
   const Rates& rates = RatesOf(link, engine);
   const ConvShape tile = tiles.ShapeOf(link, is_short);
-  const double run = is_short ? rates.ShortRunSeconds(tile, tiles.ShapeOf(link, false))
-                              : rates.RunSeconds(tile);
+  const double run =
+      is_short ? rates.ShortRunSeconds(tile, tiles.ShapeOf(link, false)) : rates.RunSeconds(tile);
   const bool relays = link > 0 && Relays(request_.links[link], engine);
   const double relay = relays ? RelaySeconds(tile, request_.chain[link], profile_) : 0.0;
   return relay + run + rates.FinishSeconds(tile);
 }
 
 ChainSeconds ChainPrices::SecondsOf(const ChainCandidate& candidate,
-                                            const ChainTiles& tiles) const {
+                                    const ChainTiles& tiles) const {
   ChainSeconds seconds;
   for (size_t i = 0; i < rates_.size(); ++i) {
     seconds.usual.push_back(SecondsOf(i, candidate.engine[i], tiles, false));
@@ -283,9 +284,10 @@ double ChainPrices::Guess(const ChainCandidate& candidate, const ChainTiles& til
 Cost ChainPrices::Price(const ChainCandidate& candidate) const {
   const ChainTiles tiles = TilesOf(candidate);
   const ChainSeconds seconds = SecondsOf(candidate, tiles);
-  std::vector<const Rates*> rates;
-  for (size_t i = 0; i < rates_.size(); ++i) rates.push_back(&RatesOf(i, candidate.engine[i]));
-  Cost cost = ChainPipeline(tiles, candidate.ring, std::move(rates), seconds).Price();
+  std::vector<const Rates*> rates(rates_.size());
+  for (size_t i = 0; i < rates.size(); ++i) rates[i] = &RatesOf(i, candidate.engine[i]);
+  ChainPipeline pipeline(tiles, candidate.ring, std::move(rates), seconds);
+  Cost cost = pipeline.Price();
   cost.device_bytes = EstimateBytes(request_, candidate, tiles);
   return cost;
 }

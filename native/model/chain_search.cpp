@@ -131,7 +131,8 @@ class ChainSearch {
     candidate.engine = PricesOf(candidate.tiling).Fastest(candidate.tiling);
     const int64_t samples = candidate.tiling.length[Index(Axis::kN)];
     bool fits = false;
-    for (const int64_t ends : std::set{int64_t{0}, samples / 2, samples / 4, extent_[0] % samples}) {
+    for (const int64_t ends :
+         std::set{int64_t{0}, samples / 2, samples / 4, extent_[0] % samples}) {
       ChainCandidate one = candidate;
       one.tiling = Tapered(last_, candidate.tiling, {Axis::kN, ends});
       if (ends != 0 && !one.tiling.tapered()) continue;

@@ -1,7 +1,10 @@
 """oocdnn bench: what out-of-core convolutions cost here, beside what else would compute them."""
 
+import math
 import shlex
 import sys
+import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,16 +152,27 @@ def _line(row: "Row") -> str:
     return f"{head} {time:>9} {noise:>8} {ratio:<15} {tiles:<11} {row['check']}"
 
 
-def _measured(made: "Bench", cases: "list[Case]") -> "list[Row]":
-    """The rows of all cases, each printed as it comes."""
-    rows = []
+def _measured(
+    made: "Bench",
+    cases: "list[Case]",
+    rows: "list[Row]",
+    keep: "Callable[[list[Row]], None]",
+    seconds: float = math.inf,
+) -> "list[Row]":
+    """`rows` and those of all cases, each printed as it comes; `keep` gets all after each case.
+    After so many seconds no case begins."""
+    start = time.perf_counter()
     both = sys.stdout.isatty()  # else lines would be taken from a file to the bar's terminal
     with progress_bar("measuring", "problems") if both else nullcontext(_nothing) as progress:
         for done, case in enumerate(cases):
             progress(done, len(cases))
+            if time.perf_counter() - start > seconds:
+                click.echo(f"{len(cases) - done} problems are left: --resume goes on with them")
+                break
             for row in made.rows(case):
                 rows.append(row)
                 click.echo(_line(row))
+            keep(rows)
     return rows
 
 
@@ -194,6 +208,8 @@ def _fail_where_wrong(rows: "list[Row]") -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for results.jsonl, about.json and index.html.",
 )
+@click.option("--resume", is_flag=True, help="Go on with what --out holds already.")
+@click.option("--seconds", default=math.inf, help="Begin no problem after so many.")
 @plain_errors
 def run(
     device: str | None,
@@ -201,6 +217,8 @@ def run(
     placement: str,
     peers: tuple[str, ...],
     out: Path | None,
+    resume: bool,
+    seconds: float,
     quick: bool,
     **which: Any,
 ) -> None:
@@ -219,13 +237,33 @@ def run(
     made.about["rates"] = suite.rates(made.device, cases[0].problem)
     for name, rate in made.about["rates"].items():
         click.echo(f"{name}: {rate / 1e9:.1f} G/s")
-    rows = _measured(made, cases)
+    before = _kept(out) if resume and out is not None else []
+    known = {(row["set"], row["problem"]) for row in before}
+    left = [case for case in cases if (case.set, case.problem) not in known]
+
+    def keep(rows: "list[Row]") -> None:
+        if out is not None:
+            results.write(out, made.about, rows)
+
+    rows = _measured(made, left, before, keep, seconds)
     if out is not None:
-        results.write(out, made.about, rows)
+        keep(rows)
         drawn = page.page(rows, made.about, suite.timeline(rows))
         (out / "index.html").write_text(drawn, encoding="utf-8")
         click.echo(f"written to {out}: {results.FILE} {results.ABOUT} index.html")
     _fail_where_wrong(rows)
+
+
+def _kept(out: Path) -> "list[Row]":
+    """What an earlier run has left there."""
+    from oocdnn.bench import results
+
+    if not (out / results.FILE).exists():
+        return []
+    try:
+        return results.read(out)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
 
 
 @bench.command()
@@ -237,9 +275,8 @@ def check(device: str | None, budget: str | None, placement: str, **which: Any) 
     from oocdnn.bench import suite
 
     cases = _cases(device, **which)
-    _fail_where_wrong(
-        _measured(_made(device, budget, placement, peers=(), patience=suite.ONCE), cases)
-    )
+    made = _made(device, budget, placement, peers=(), patience=suite.ONCE)
+    _fail_where_wrong(_measured(made, cases, [], lambda rows: None))
 
 
 @bench.command("list")

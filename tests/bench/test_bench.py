@@ -309,3 +309,32 @@ def test_a_call_of_several_tiles_is_recorded_engine_by_engine() -> None:
     assert len(spans["drain"]) == rows[0]["tiles"] == len(spans["compute"])
     assert min(begin for begin, _ in spans["fetch"]) == 0.0
     assert suite.timeline([row(1.0, who="whole")]) is None
+
+
+def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was measured before the end of its time is kept, and is not measured again."""
+    tiny = (layer("a", (4, 8, 12, 12), 8, 3, padding=1), layer("b", (2, 8, 12, 12), 8, 1))
+    monkeypatch.setitem(cases.SETS, "tiny", cases.Layers(Set("tiny", "two", tiny, ("fwd",))))
+    monkeypatch.setattr(suite, "rates", lambda *_: {"arithmetic": 1e9})
+    options = (
+        "--set",
+        "tiny",
+        "--device",
+        "cpu",
+        "--quick",
+        "--peer",
+        "none",
+        "--out",
+        str(tmp_path),
+    )
+    cut = invoke(*options, "--seconds", "-1")
+    assert cut.exit_code == 0, cut.output
+    assert "2 problems are left" in cut.output
+    assert results.read(tmp_path) == []
+    first = invoke(*options, "--only", " a ")
+    assert [row["layer"] for row in results.read(tmp_path)] == ["a"], first.output
+    (before,) = results.read(tmp_path)
+    second = invoke(*options, "--resume")
+    assert "1 pass" not in second.output
+    assert [row["layer"] for row in results.read(tmp_path)] == ["a", "b"]
+    assert results.read(tmp_path)[0] == before

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import oracle
 import pytest
 from engine.cases import DEVICE, DTYPES, lay_out
 from hypothesis import HealthCheck, given, settings
@@ -29,6 +30,19 @@ def integers(rng, shape, dtype, largest=2):
 
 
 @st.composite
+def pools(draw, extent):
+    """A pool or None, and the extents behind it."""
+    window, pad = draw(st.integers(1, 2)), draw(st.integers(0, 1))
+    pad, ceil = min(pad, window - 1), draw(st.booleans())
+    stride = draw(st.integers(1, 3))
+    after = [oracle.pooled_extent(e, pad, pad, window, stride, ceil) for e in extent]
+    if draw(st.booleans()) or min(after) < 1:
+        return None, extent
+    mode = draw(st.sampled_from(["max", "avg"]))
+    return oocdnn.Pool(mode, window, stride, pad, ceil), after
+
+
+@st.composite
 def chains(draw):
     """x, and links that go together."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -38,25 +52,27 @@ def chains(draw):
     x = integers(rng, (draw(st.integers(1, 5)), channels, *extent), dtype)
     links = []
     for _ in range(draw(st.integers(1, 5))):
-        groups = draw(st.sampled_from([g for g in (1, 2) if channels % g == 0]))
-        k = groups * draw(st.integers(1, 3))
-        pads = [(draw(st.integers(0, 2)), draw(st.integers(0, 2))) for _ in extent]
-        taps = [draw(st.integers(1, min(3, e + sum(p)))) for e, p in zip(extent, pads, strict=True)]
+        groups = draw(st.sampled_from([g for g in (1, channels) if channels % g == 0]))
+        k = groups * draw(st.integers(1, 3 if groups < 3 else 1))
+        pads = [(draw(st.integers(0, 3)), draw(st.integers(0, 3))) for _ in extent]
+        room = [e + sum(p) for e, p in zip(extent, pads, strict=True)]
+        taps = [draw(st.integers(1, min(3, r))) for r in room]
+        gaps = [draw(st.integers(1, 2)) for _ in extent]
+        gaps = [g if (t - 1) * g < r else 1 for g, t, r in zip(gaps, taps, room, strict=True)]
         stride = [draw(st.integers(1, 2)) for _ in extent]
-        sizes = zip(extent, pads, taps, stride, strict=True)
-        extent = [(e + sum(p) - t) // s + 1 for e, p, t, s in sizes]
-        window = draw(st.integers(1, 2))
-        pooled = draw(st.booleans()) and min(extent) >= window
-        extent = [e // window for e in extent] if pooled else extent
+        moves = zip(room, gaps, taps, stride, strict=True)
+        extent = [(r - (t - 1) * g - 1) // s + 1 for r, g, t, s in moves]
+        pool, extent = draw(pools(extent))
         links.append(
             Link(
                 integers(rng, (k, channels // groups, *taps), dtype, 1),
                 integers(rng, (k,), dtype) if draw(st.booleans()) else None,
                 stride=stride,
                 padding=pads,
+                dilation=gaps,
                 groups=groups,
                 activation=draw(st.sampled_from(ACTIVATIONS)),
-                pool=oocdnn.Pool(draw(st.sampled_from(["max", "avg"])), window) if pooled else None,
+                pool=pool,
                 mode=draw(st.sampled_from(["cross_correlation", "convolution"])),
             )
         )
@@ -75,19 +91,49 @@ def parameters(links):
     return sum(array.nbytes for link in links for array in (link.w, link.b) if array is not None)
 
 
-@settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(chain=chains())
-def test_a_chain_is_a_call_for_each_link(context, chain):
-    x, links = chain
-    wanted = link_by_link(context, x, links)
-    z = context.conv_chain(x, links)
-    stats = context.stats
-    np.testing.assert_array_equal(z.astype(np.float64), wanted.astype(np.float64))
-    assert z.dtype == x.dtype
-    assert stats.bytes_h2d <= x.nbytes + parameters(links)
-    assert stats.bytes_d2h == z.nbytes
+def test_a_chain_is_a_call_for_each_link(context):
+    """In one go, and in sections."""
+    sections = []
+
+    @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(chain=chains(), budget=st.sampled_from(["64MiB", "12KiB", "6KiB"]))
+    def check(chain, budget):
+        x, links = chain
+        wanted = link_by_link(context, x, links)
+        with oocdnn.Context(DEVICE, budget, profile="none") as mine:
+            try:
+                z = mine.conv_chain(x, links)
+            except oocdnn.OutOfMemory:
+                assert budget != "64MiB"
+                return
+            stats = mine.stats
+        np.testing.assert_array_equal(z.astype(np.float64), wanted.astype(np.float64))
+        assert z.dtype == x.dtype
+        sections.append(stats.bytes_d2h > z.nbytes)
+        if budget == "64MiB":
+            assert stats.bytes_h2d <= x.nbytes + parameters(links)
+            assert stats.bytes_d2h == z.nbytes
+
+    check()
+    assert sum(sections) > 5
+
+
+@pytest.mark.parametrize("budget", ["12KiB", "24KiB", "64KiB"])
+def test_sections_of_links_that_group_channels_otherwise(budget):
+    """The strides in which a section leaves its result are not those in which the next reads it."""
+    rng = np.random.default_rng(10)
+    x = integers(rng, (2, 4, 32, 32), np.float32)
+    shapes = {1: (8, 4, 3, 3), 2: (8, 4, 3, 3), 8: (8, 1, 3, 3)}
+    links = [
+        Link(integers(rng, shape, np.float32), padding=1, groups=groups)
+        for groups, shape in shapes.items()
+    ]
+    with oocdnn.Context(DEVICE, "64MiB") as large:
+        wanted = link_by_link(large, x, links)
+    with oocdnn.Context(DEVICE, budget, profile="none") as small:
+        z = small.conv_chain(x, links)
+        assert small.stats.bytes_d2h > z.nbytes
+    np.testing.assert_array_equal(z, wanted)
 
 
 def vgg(channels: int, rng) -> list[Link]:
@@ -189,13 +235,56 @@ def test_what_does_not_go_together():
         oocdnn.conv_chain(x, [])
     with pytest.raises(oocdnn.InvalidProblem, match="link 0 of a chain is of type ndarray"):
         oocdnn.Chain([w])
-    with pytest.raises(oocdnn.InvalidDtype):
+    wrong = {
+        "'gelu'": Link(np.ones((3, 3, 1, 1), np.float32), activation="gelu"),
+        "mode": Link(np.ones((3, 3, 1, 1), np.float32), mode="valid"),
+        "alpha": Link(np.ones((3, 3, 1, 1), np.float32), alpha=np.nan),
+        "b has shape": Link(np.ones((3, 3, 1, 1), np.float32), np.ones(2, np.float32)),
+    }
+    for words, link in wrong.items():
+        with pytest.raises(oocdnn.InvalidProblem, match=f"^link 1 of a chain: .*{words}"):
+            oocdnn.conv_chain(x, [Link(np.ones((3, 3, 1, 1), np.float32)), link])
+    with pytest.raises(oocdnn.InvalidDtype, match="link 0 of a chain: w has elements"):
         oocdnn.Chain([Link(w.astype(np.float64))])(x)
+    for takes in (oocdnn.Chain, lambda links: oocdnn.conv_chain(x, links)):
+        with pytest.raises(oocdnn.InvalidProblem, match=r"write \[link\]"):
+            takes(Link(w))
     with pytest.raises(oocdnn.InvalidProblem, match="out has shape"):
         oocdnn.Chain([Link(w)])(x, out=np.zeros((1, 2, 5, 5), np.float32))
     square = oocdnn.Chain([Link(np.ones((3, 3, 1, 1), np.float32))] * 2)
     with pytest.raises(oocdnn.InvalidProblem, match="overlaps"):
         square(x, out=x)
+
+
+def test_planning_is_counted_and_can_be_bounded():
+    rng = np.random.default_rng(11)
+    links, x = vgg(4, rng), integers(rng, (6, 3, 64, 64), np.float32)
+    with oocdnn.Context(DEVICE, "64MiB") as large:
+        wanted = link_by_link(large, x, links)
+    with oocdnn.Context(DEVICE, "256KiB", profile="none") as context:
+        for planned in (True, False):
+            context.conv_chain(x, links)
+            assert (context.stats.prepared > 0) == planned
+            assert context.stats.planning_seconds > 0
+        usual = context.stats.tiles
+    hurried = {"profile": "none", "planning_seconds": 1e-9}
+    with oocdnn.Context(DEVICE, "256KiB", **hurried) as context:
+        np.testing.assert_array_equal(context.conv_chain(x, links), wanted)
+        assert context.stats.tiles > usual  # each link by itself
+
+
+@pytest.mark.parametrize("budget", ["64KiB", "256KiB"])
+def test_progress_of_sections_is_one_sum(budget):
+    rng = np.random.default_rng(12)
+    links, x, seen = vgg(4, rng)[:6], integers(rng, (6, 3, 64, 64), np.float32), []
+    with oocdnn.Context(DEVICE, budget, profile="none") as context:
+        z = context.conv_chain(x, links, progress=lambda *now: seen.append(now))
+        assert context.stats.bytes_d2h > z.nbytes
+        tiles = context.stats.tiles
+    done = [now[0] for now in seen]
+    assert {now[1] for now in seen} == {tiles}
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, tiles)
 
 
 def test_a_chain_can_be_interrupted():

@@ -198,7 +198,8 @@ def test_results_go_where_they_are_wanted():
     [
         ({"dw": np.zeros(3, np.float32)}, "dw has shape"),
         ({"db": np.zeros(3, np.float32)}, "db has shape"),
-        ({"dx": np.zeros(3, np.float32)}, "out has shape"),
+        ({"dx": np.zeros(3, np.float32)}, "dx has shape"),
+        ({"dX": np.zeros(3, np.float32)}, "out has 'dX', which is not among needs"),
         ({"db": np.zeros(8, np.int32)}, "db has elements of type int32"),
     ],
 )
@@ -218,6 +219,39 @@ def test_results_that_overlap_are_refused():
         saved = saved_of(made)
         with pytest.raises(oocdnn.InvalidProblem, match="db overlaps dw"):
             together(ctx, made, saved, out=out)
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+@pytest.mark.parametrize(("need", "read"), [("dx", "x"), ("dw", "w"), ("dx", "dz")])
+def test_results_in_what_is_read_are_refused(factor, need, read):
+    """A call for each gradient might write what the next is to read."""
+    made = gradients_of(small(APART, alpha=factor))
+    size = made.expected[need].size
+    room = np.zeros(max(size, made.dz.size), np.float32)
+    with context() as ctx:
+        saved = saved_of(made)
+        if read == "dz":
+            made = replace(made, dz=room[: made.dz.size].reshape(made.dz.shape))
+            out = room[:size].reshape(made.expected[need].shape)
+        else:
+            out = made.arrays[read]
+        with pytest.raises(oocdnn.InvalidProblem, match=f"{need} overlaps {read}"):
+            together(ctx, made, saved, out={need: out})
+
+
+def test_a_pass_that_is_refused_leaves_its_arrays(monkeypatch):
+    case, options, _ = REFUSED["large filter"]
+    made = gradients_of(case)
+    with context(**options) as ctx:
+        saved, asked = saved_of(made), []
+        real = ctx.results.empty
+        monkeypatch.setattr(
+            ctx.results, "empty", lambda *args, **more: asked.append(args) or real(*args, **more)
+        )
+        got = together(ctx, made, saved)
+        assert not in_one_pass(ctx, got)
+    need_all(made, got)
+    assert len(asked) <= len(NEEDS)
 
 
 def test_warm_calls_prepare_and_allocate_nothing():

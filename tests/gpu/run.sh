@@ -53,10 +53,11 @@ figures() {
   step "$1" python3 -m "$2" "${@:3}" ${OUT:+--out "$OUT/$1.json"}
 }
 
-# `benched NAME OPTION...`: `oocdnn bench` with arrays in pinned memory, whose results are a folder.
+# `benched NAME OPTION...`: `oocdnn bench` with arrays in pinned memory, whose results are a folder. It
+# goes on with what the folder holds, and begins no problem after BENCH_SECONDS.
 benched() {
   step "bench-$1" python3 -m oocdnn bench --device cuda --placement pinned "${@:2}" \
-    ${OUT:+--out "$OUT/bench-$1"}
+    ${BENCH_SECONDS:+--seconds "$BENCH_SECONDS"} ${OUT:+--resume --out "$OUT/bench-$1"}
 }
 
 # Every set, few images of each.

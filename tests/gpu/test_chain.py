@@ -84,3 +84,28 @@ def test_chains_in_core(ctx, here):
     assert_equal(host(out), z)
     if all(here) and ctx.stats.budget_bytes > 1 << 20:
         assert (ctx.stats.bytes_h2d, ctx.stats.bytes_d2h) == (0, 0)
+
+
+def test_sections_in_core():
+    """What sections leave in host memory is copied to and from it, and where all links fit nothing
+    crosses at any budget."""
+    x, parameters = integers((24, 4, 12, 12)), parameters_of((4, 8, 16, 16, 8, 6, 6, 6))
+    z = reference(x, parameters)
+    links = links_of([(DeviceArray(w), DeviceArray(b)) for w, b in parameters])
+    crossed = []
+    for kib in (32, 48, 64, 96, 128, 256, 512, 1024, 4096):
+        out = DeviceArray(np.full(z.shape, np.nan, np.float32))
+        try:
+            context = oocdnn.Context("cuda", kib << 10, wrap="check", profile="none")
+        except oocdnn.Unsupported as error:
+            pytest.skip(str(error))
+        with context:
+            context.conv_chain(DeviceArray(x), links, out=out)
+            assert context.check_reports() == []
+            stats = context.stats
+        assert_equal(host(out), z)
+        assert (stats.bytes_h2d > 0) == (stats.bytes_d2h > 0)
+        crossed.append(stats.bytes_d2h > 0)
+    assert crossed[0]
+    assert crossed == sorted(crossed, reverse=True)
+    assert not any(crossed[5:])

@@ -225,3 +225,29 @@ def test_convolutions_that_do_not_train_run_depth_first(monkeypatch):
     assert not calls
     np.testing.assert_array_equal(chain.eval()(x), trained)
     assert calls == [4]
+
+
+def test_a_forward_of_somebodys_own_is_run():
+    class Doubled(nn.Conv2d):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    class Fused(nn.ConvBiasActPool):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    class Counted(nn.Conv2d):
+        asked = 0
+
+        def link(self):
+            Counted.asked += 1
+            return super().link()
+
+    x = integers((1, 2, 6, 6))
+    for layer in (Doubled(2, 2, 3, seed=1), Fused(2, 2, 3, seed=1), nn.Conv2d(2, 2, 3, seed=1)):
+        if type(layer) is nn.Conv2d:
+            layer.forward = lambda x: 2 * nn.Conv2d(2, 2, 3, seed=1).forward(x)
+        chain = nn.Chain(Counted(2, 2, 3, seed=0), layer).eval()
+        wanted = 2 * nn.Conv2d(2, 2, 3, seed=1).forward(chain[0].forward(x))
+        np.testing.assert_array_equal(chain(x), wanted)
+    assert Counted.asked == 3

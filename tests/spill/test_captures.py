@@ -62,3 +62,10 @@ def test_a_capture_that_failed_is_over(client):
     lines = [*FULL, "0 b 5", f"0 m 3 {4 * MIB}", "0 e 5", "0 r 2", *ONCE]
     outcome = play(client, lines, **variables())
     assert outcome.answers == ["0 device", "0", "900 none", "901", "0", REFUSED]
+
+
+def test_without_a_name_some_functions_mean_the_threads_own_stream(client):
+    """Stream 0 of functions with _ptsz is not that of the others."""
+    outcome = play(client, ["0 D 0", "0 a 3 4096", "0 A 4 8192", "0 F 0"], **variables())
+    assert outcome.answers == ["0", "0 device", "0 device", "0"]
+    assert outcome.figures.device_bytes == 4096

@@ -113,6 +113,18 @@ def test_free_slabs_make_room_for_others(client):
     assert taken.figures.registered == taken.figures.pinned_bytes == 2 * 28 * MIB
 
 
+@pytest.mark.parametrize("free", [5, 6])
+def test_a_slab_of_which_a_part_is_taken_stays(client, free):
+    """Its beginning or its end is free; neither is enough."""
+    first, second = [f"0 m 3 {30 * MIB}"] * 2, [f"0 m 4 {30 * MIB}"] * 2
+    parts = [f"0 m 5 {14 * MIB}"] * 2 + [f"0 m 6 {16 * MIB}"] * 2
+    lines = [*FULL, *first, *second, "0 f 3", *parts, f"0 f {free}", *[f"0 m 7 {20 * MIB}"] * 2]
+    outcome = play(client, lines, OOCDNN_PINNED_LIMIT=str(64 * MIB), **variables())
+    assert outcome.answers.count("0 host") == 4
+    assert outcome.answers[-2:] == [REFUSED] * 2
+    assert outcome.figures.registered == outcome.figures.pinned_bytes == 60 * MIB
+
+
 @pytest.mark.parametrize(("level", "lines"), [("error", 0), ("warn", 1), ("debug", 1)])
 def test_lines_go_where_the_log_goes(client, tmp_path, level, lines):
     log = tmp_path / "log.txt"
