@@ -75,9 +75,9 @@ Status TileLoop::Init() {
   OOC_ASSIGN(fetch_, MakeStream(device_, "fetch"));
   OOC_ASSIGN(compute_, MakeStream(device_, "compute"));
   OOC_ASSIGN(drain_, MakeStream(device_, "drain"));
-  std::array<bool, kOperands> all{};
-  all.fill(true);
-  OOC_TRY(MakeGates(0, all));
+  std::array<bool, kOperands> most{};  // tables have theirs from the first call on that has one
+  for (int i = 0; i < kOperands; ++i) most[i] = !IsTable(static_cast<Operand>(i));
+  OOC_TRY(MakeGates(0, most));
   // The host waits for steps awake. Asleep it would leave its core cold: what Python does for a
   // call takes 57 us right after another call, and 166 us after 20 ms of sleep.
   for (OwnedEvent& event : stepped_) {
