@@ -286,10 +286,9 @@ Cost ChainPrices::Price(const ChainCandidate& candidate) const {
   const ChainSeconds seconds = SecondsOf(candidate, tiles);
   std::vector<const Rates*> rates(rates_.size());
   for (size_t i = 0; i < rates.size(); ++i) rates[i] = &RatesOf(i, candidate.engine[i]);
-  ChainPipeline pipeline(tiles, candidate.ring, std::move(rates), seconds);
-  Cost cost = pipeline.Price();
+  Cost cost = ChainPipeline(tiles, candidate.ring, std::move(rates), seconds).Price();
   cost.device_bytes = EstimateBytes(request_, candidate, tiles);
-  return cost;
+  return cost;  // NOLINT(clang-analyzer-core.StackAddressEscape): a Cost holds no address
 }
 
 }  // namespace oocdnn

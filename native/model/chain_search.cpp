@@ -190,18 +190,18 @@ class ChainSearch {
   // To so many, of which the last are smaller and smaller.
   static void Shorten(std::vector<RankedChain>* ranked) {
     if (ranked->size() <= kMostChains) return;
-    std::vector<RankedChain> smaller;
-    const size_t places = kMostChains / 2;
+    std::vector<RankedChain> kept, smaller;
     int64_t smallest = kSizeMax;
-    for (size_t i = 0; i < ranked->size(); ++i) {
-      const int64_t bytes = (*ranked)[i].cost.device_bytes;
-      if (i >= places && smaller.size() < places && bytes <= smallest / 2) {
-        smaller.push_back((*ranked)[i]);
-      }
-      if (i < places || bytes <= smallest / 2) smallest = std::min(smallest, bytes);
+    for (const RankedChain& one : *ranked) {
+      const int64_t bytes = one.cost.device_bytes;
+      const bool first = kept.size() < kMostChains / 2;
+      const bool small = !first && bytes <= smallest / 2 && smaller.size() < kMostChains / 2;
+      if (first || small) smallest = std::min(smallest, bytes);
+      (small ? smaller : kept).push_back(one);
     }
-    ranked->resize(kMostChains - smaller.size());
-    ranked->insert(ranked->end(), smaller.begin(), smaller.end());
+    kept.resize(std::min(kept.size(), kMostChains - smaller.size()));
+    kept.insert(kept.end(), smaller.begin(), smaller.end());
+    *ranked = std::move(kept);
   }
 
   const ChainRequest& request_;

@@ -131,4 +131,4 @@ def test_single_samples_are_offered_once():
     """Short tiles of half a sample, or a quarter, are none."""
     found = search(vgg16(1, 64, channels=4), 8 << 20, Profile(), DIRECT)
     plans = [(*one["length"], one["short"], one["ring"]) for one in found]
-    assert len(set(plans)) == len(plans) > 4
+    assert len(set(plans)) == len(plans) > 2
