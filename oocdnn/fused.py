@@ -29,7 +29,7 @@ from oocdnn._operation import (
 from oocdnn._pool import Pool
 from oocdnn._stack import current_context
 from oocdnn._window import Padding, PerAxis
-from oocdnn.arrays import View, unwrap, view
+from oocdnn.arrays import Operands, View, unwrap, view
 from oocdnn.errors import InvalidProblem, OutOfMemory, Unsupported
 from oocdnn.normalization import Prologue
 

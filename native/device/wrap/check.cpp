@@ -23,7 +23,6 @@ namespace {
 
 constexpr size_t kMostReports = 200;
 
-
 // A copy does not know for which direction it is made: x, w, y stand for gradients too.
 const char* PlainName(Operand operand) { return Name(operand, Direction::kForward); }
 
