@@ -67,3 +67,13 @@ def test_build_group_repeats_the_build_requirements() -> None:
 def test_package_page_is_the_readme() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert ('readme = "README.md"' in text) == (ROOT / "README.md").is_file()
+
+
+def test_the_library_carries_all_sources_of_its_kernels():
+    """NVRTC compiles what is embedded, and finds no other file."""
+    folder = ROOT / "native" / "device" / "cuda"
+    sources = {path.name for path in folder.iterdir() if path.suffix in {".cu", ".cuh"}}
+    text = (folder / "embedded.cpp").read_text()
+    embedded = set(re.findall(r'OOC_KERNEL_FILE\("([^"]+)"\)', text))
+    listed = set(re.findall(r'\{"device/cuda/([^"]+)"', text))
+    assert embedded == listed == sources | {"kernel_args.h"}
