@@ -76,7 +76,7 @@ def test_the_fused_layer_is_its_parts(torch, data, rank, activation, groups, bia
     )
     exact = activation in EXACT and not (pool and pool.mode == "avg")
     tolerance = 0.0 if exact else 1e-12
-    found = of_layer(layer, x, 7)
+    found = of_layer(layer, x, 7, tolerance)
     wanted = {name.removeprefix("0."): v for name, v in of_torch(torch, parts, x, 7).items()}
     assert found.keys() == wanted.keys()
     for name, value in found.items():
