@@ -51,7 +51,7 @@ def assert_same(layer, module, torch, x: np.ndarray, *, tolerance: float = 0.0) 
     """Everything equal; `tolerance` is for what is no sum of integers."""
     fill(layer)
     module.load_state_dict(tensors(torch, layer.state_dict()))
-    found, wanted = of_layer(layer, x, 7), of_torch(torch, module, x, 7)
+    found, wanted = of_layer(layer, x, 7, tolerance), of_torch(torch, module, x, 7)
     assert found.keys() == wanted.keys()
     for name, value in found.items():
         assert value.dtype == x.dtype, name
