@@ -11,17 +11,13 @@ are -1, 0 and 1: so elements stay small integers through all layers, and all way
 bits; some images' are held to torch in core.
 """
 
-import ctypes
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Literal
 
-import click
 import torch
 
 import oocdnn
@@ -32,21 +28,13 @@ from oocdnn.bench.gpu_floor import (
     compare,
     event_seconds,
     fill,
-    provenance_on_gpu,
 )
+from oocdnn.bench.gpu_kinds import kinds_command
 from oocdnn.bench.gpu_wires import Gauge
-from oocdnn.bench.journal import Journal
+from oocdnn.bench.network import SIZE, VGG16
 from oocdnn.bench.timed import Timed, timed, total
 
-SIZE, TOP = 224, 6.0
-# The channels of each layer's result, and whether it is pooled.
-VGG16 = (
-    (64, False), (64, True),
-    (128, False), (128, True),
-    (256, False), (256, False), (256, True),
-    (512, False), (512, False), (512, True),
-    (512, False), (512, False), (512, True),
-)  # fmt: skip
+TOP = 6.0
 IMAGES_CHECKED = 8
 DEFAULT = ("tf32", "bf16")
 COPIED = 1 << 30  # bytes of the copy that tells the device's bandwidth
@@ -88,6 +76,9 @@ class Compared:
         """The least that the device takes: best layers, and what comes after them."""
         best = sum(min(layer.values()) for layer in self.in_core)
         return best + self.epilogue_bytes / self.bandwidth
+
+    def row(self) -> dict[str, Any]:
+        return asdict(self) | {"arithmetic_seconds": self.arithmetic}
 
     def lines(self) -> list[str]:
         chain, apart = total(self.chain), total(self.layers)
@@ -232,32 +223,7 @@ def epilogue_bytes(layers: Sequence[Layer], images: int, dtype: torch.dtype) -> 
     return sum(4 * y + dtype.itemsize * z for y, z in pairs)
 
 
-@click.command(help=(__doc__ or "").partition("\n")[0])
-@click.option("--device", default="cuda:0", show_default=True)
-@click.option("--budget", default="16GiB", show_default=True)
-@click.option("--images", default=256, show_default=True, type=click.IntRange(min=1))
-@click.option("--repeats", default=5, show_default=True, type=click.IntRange(min=1))
-@click.option("--math", "maths", multiple=True, type=click.Choice(list(MATHS)))
-@click.option("--seconds", default=math.inf, help="Begin no kind of arithmetic after so many.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write everything as JSON.")
-@click.option("--resume", is_flag=True, help="Go on with what --out holds already.")
-def main(
-    device: str, budget: str, images: int, repeats: int, maths: tuple[str, ...], seconds: float,
-    out: Path | None, resume: bool,
-) -> None:  # fmt: skip
-    ctypes.CDLL("libcuda.so.1")  # an error of its own where there is no driver
-    start = time.perf_counter()
-    about = provenance_on_gpu("oocdnn.bench.gpu_chain", repeats, device, None)
-    journal = Journal(out, about, resume)
-    done = {(row["math"], row["images"]) for row in journal.rows("rows")}
-    with Gauge(torch.device(device).index or 0) as gauge, oocdnn.Context(device, budget) as context:
-        for name in maths or DEFAULT:
-            if (name, images) in done or time.perf_counter() - start > seconds:
-                continue
-            one = run(context, gauge, name, images, repeats)
-            journal.add("rows", asdict(one) | {"arithmetic_seconds": one.arithmetic})
-            click.echo("\n".join(one.lines()))
-
+main = kinds_command("oocdnn.bench.gpu_chain", __doc__ or "", run, "16GiB", list(MATHS), DEFAULT)
 
 if __name__ == "__main__":
     main()

@@ -12,23 +12,18 @@ Elements are small integers: all ways must give the same bits, and some images' 
 core.
 """
 
-import ctypes
-import math
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import torch
 
 import oocdnn
 from oocdnn.bench.fused_backward import Backward
-from oocdnn.bench.gpu_floor import MATHS, Pinned, as_numpy, compare, fill, provenance_on_gpu
+from oocdnn.bench.gpu_floor import MATHS, Pinned, as_numpy, compare, fill
+from oocdnn.bench.gpu_kinds import kinds_command
 from oocdnn.bench.gpu_wires import Gauge
-from oocdnn.bench.journal import Journal
 from oocdnn.bench.timed import Timed, timed, total
 
 CHANNELS, SIZE = 64, 224
@@ -47,6 +42,9 @@ class Compared:
     fused_backward: list[Timed] = field(default_factory=list)  # all gradients, and each
     separate_backward: list[Timed] = field(default_factory=list)
     wrong: dict[str, int] = field(default_factory=dict)  # elements that differ, by what from
+
+    def row(self) -> dict[str, Any]:
+        return asdict(self)
 
     def lines(self) -> list[str]:
         forward = total(self.separate) / total(self.fused[:1])
@@ -171,32 +169,7 @@ def run(context: oocdnn.Context, gauge: Gauge, name: str, images: int, repeats: 
     return one
 
 
-@click.command(help=(__doc__ or "").partition("\n")[0])
-@click.option("--device", default="cuda:0", show_default=True)
-@click.option("--budget", default="2GiB", show_default=True)
-@click.option("--images", default=256, show_default=True, type=click.IntRange(min=1))
-@click.option("--repeats", default=5, show_default=True, type=click.IntRange(min=1))
-@click.option("--math", "maths", multiple=True, type=click.Choice(EXACT))
-@click.option("--seconds", default=math.inf, help="Begin no kind of arithmetic after so many.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write everything as JSON.")
-@click.option("--resume", is_flag=True, help="Go on with what --out holds already.")
-def main(
-    device: str, budget: str, images: int, repeats: int, maths: tuple[str, ...], seconds: float,
-    out: Path | None, resume: bool,
-) -> None:  # fmt: skip
-    ctypes.CDLL("libcuda.so.1")  # an error of its own where there is no driver
-    start = time.perf_counter()
-    about = provenance_on_gpu("oocdnn.bench.gpu_fused", repeats, device, None)
-    journal = Journal(out, about, resume)
-    done = {(row["math"], row["images"]) for row in journal.rows("rows")}
-    with Gauge(torch.device(device).index or 0) as gauge, oocdnn.Context(device, budget) as context:
-        for name in maths or EXACT:
-            if (name, images) in done or time.perf_counter() - start > seconds:
-                continue
-            one = run(context, gauge, name, images, repeats)
-            journal.add("rows", asdict(one))
-            click.echo("\n".join(one.lines()))
-
+main = kinds_command("oocdnn.bench.gpu_fused", __doc__ or "", run, "2GiB", EXACT, EXACT)
 
 if __name__ == "__main__":
     main()

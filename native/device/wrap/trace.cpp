@@ -75,6 +75,10 @@ class TraceDevice final : public ForwardingDevice {
   // Adds an entry, calls enqueue(tag) with our span in the tag, and takes the entry back on error.
   template <class Enqueue>
   Status Traced(Stream stream, Tag tag, std::string name, std::string args, Enqueue enqueue);
+  // The same of a pass over a tile of that operand.
+  template <class Args>
+  Status TracedPass(Stream stream, const Args& args, const char* verb, const char* operand,
+                    Status (Device::*pass)(Stream, const Args&));
   void Count(int64_t change);
   // Waits for all streams without touching their errors; what could not be waited for stays.
   void WaitForAll();
@@ -253,43 +257,33 @@ Status TraceDevice::Run(Stream stream, Executable& executable, const RunArgs& ar
                 });
 }
 
-Status TraceDevice::Finish(Stream stream, const FinishArgs& args) {
-  const char* const operand = Name(args.operand, Direction::kForward);
-  const auto step = static_cast<long long>(args.tag.step);
-  return Traced(stream, args.tag, Format("finish %s %lld", operand, step),
-                Format(R"({"step":%lld,"operand":"%s","bytes":%lld})", step, operand,
-                       static_cast<long long>(args.layout->bytes)),
-                [&](const Tag& tag) {
-                  FinishArgs traced = args;
-                  traced.tag = tag;
-                  return inner().Finish(stream, traced);
-                });
-}
-
-Status TraceDevice::Restore(Stream stream, const RestoreArgs& args) {
-  const auto step = static_cast<long long>(args.tag.step);
-  return Traced(stream, args.tag, Format("restore dy %lld", step),
-                Format(R"({"step":%lld,"operand":"dy","bytes":%lld})", step,
-                       static_cast<long long>(args.layout->bytes)),
-                [&](const Tag& tag) {
-                  RestoreArgs traced = args;
-                  traced.tag = tag;
-                  return inner().Restore(stream, traced);
-                });
-}
-
-Status TraceDevice::Norm(Stream stream, const NormArgs& args) {
-  const char* const operand = Name(args.operand, Direction::kForward);
-  const char* const verb = args.pass == NormPass::kSum ? "sum up" : "normalize";
+template <class Args>
+Status TraceDevice::TracedPass(Stream stream, const Args& args, const char* verb,
+                               const char* operand, Status (Device::*pass)(Stream, const Args&)) {
   const auto step = static_cast<long long>(args.tag.step);
   return Traced(stream, args.tag, Format("%s %s %lld", verb, operand, step),
                 Format(R"({"step":%lld,"operand":"%s","bytes":%lld})", step, operand,
                        static_cast<long long>(args.layout->bytes)),
                 [&](const Tag& tag) {
-                  NormArgs traced = args;
+                  Args traced = args;
                   traced.tag = tag;
-                  return inner().Norm(stream, traced);
+                  return (inner().*pass)(stream, traced);
                 });
+}
+
+Status TraceDevice::Finish(Stream stream, const FinishArgs& args) {
+  const char* const operand = Name(args.operand, Direction::kForward);
+  return TracedPass(stream, args, "finish", operand, &Device::Finish);
+}
+
+Status TraceDevice::Restore(Stream stream, const RestoreArgs& args) {
+  return TracedPass(stream, args, "restore", "dy", &Device::Restore);
+}
+
+Status TraceDevice::Norm(Stream stream, const NormArgs& args) {
+  const char* const verb = args.pass == NormPass::kSum ? "sum up" : "normalize";
+  const char* const operand = Name(args.operand, Direction::kForward);
+  return TracedPass(stream, args, verb, operand, &Device::Norm);
 }
 
 void TraceDevice::WaitForAll() {
