@@ -41,6 +41,8 @@ struct TileOp {
   bool reproducible = false;  // only invariant engines
   // Rather kOutOfMemory than a way of computing that is left for want of workspace.
   bool first_choice = false;
+  // It will run so often, or so long, that an engine may take a second to be compiled for it.
+  bool may_compile = false;
   int64_t workspace_limit = INT64_MAX;
   int64_t trial_limit = INT64_MAX;  // bytes that preparing may take for as long as it lasts
 

@@ -146,6 +146,7 @@ class ChainPlanner {
     for (size_t i = range.first; i < range.second; ++i) {
       PlanRequest link = links_[i];
       link.problem = request.chain[i - range.first];
+      link.may_compile = true;  // arithmetic is most of what a chain takes
       for (int o = 0; o < kOperands; ++o) {
         if (!IsInner(request.chain, i - range.first, static_cast<Operand>(o))) continue;
         link.home[o] = Home::kTile;

@@ -120,6 +120,7 @@ TileOp OpOf(const PlanRequest& request, const Candidate& candidate, const Part& 
       op.accumulates || problem.NeedsFinish() ? AccumulatorOf(problem.dtype) : problem.dtype;
   op.reproducible = request.reproducible;
   op.first_choice = request.first_choice;
+  op.may_compile = request.may_compile;
   op.workspace_limit = std::min(request.budget, request.workspace);
   op.trial_limit = BesideCode(request.budget);
   return op;

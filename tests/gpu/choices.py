@@ -53,6 +53,10 @@ def cases() -> dict[str, Op]:
     mixed = sized_op(BACKWARD_FILTER, 64, 512, 512, 34, 3, BF16)
     mixed.accumulates = 1
     made["bf16 large filter"] = mixed
+    for direction in (FORWARD, BACKWARD_DATA):
+        mixed = sized_op(direction, 2, 8, 16, 5, 3, BF16)
+        mixed.may_compile = 1
+        made[f"bf16 {direction} compiled sums"] = mixed
     depthwise = sized_op(FORWARD, 2, 1, 1, 5, 3)
     depthwise.g = 6
     made["depthwise"] = depthwise

@@ -39,7 +39,7 @@ struct DoorTransfer {
 };
 struct DoorOp {
   int64_t direction, n, g, k, c, in[3], filter[3], out[3], pad[3], stride[3], dilation[3];
-  int64_t dtype, out_dtype, accumulates, math, workspace_limit, first_choice;
+  int64_t dtype, out_dtype, accumulates, math, workspace_limit, first_choice, may_compile;
 };
 struct DoorFinish {
   void* out;
@@ -100,6 +100,7 @@ TileOp OpFrom(const DoorOp& from) {
   op.math = static_cast<Math>(from.math);
   if (from.workspace_limit > 0) op.workspace_limit = from.workspace_limit - 1;
   op.first_choice = from.first_choice != 0;
+  op.may_compile = from.may_compile != 0;
   return op;
 }
 

@@ -56,6 +56,7 @@ class Op(Structure):
         *((name, c_int64) for name in ("dtype", "out_dtype", "accumulates", "math")),
         ("workspace_limit", c_int64),  # plus 1; 0: none
         ("first_choice", c_int64),
+        ("may_compile", c_int64),
     ]
 
 

@@ -109,6 +109,18 @@ def test_large_filter_gradients_are_worth_compiling_for(chosen: Any) -> None:
         assert answer["workspace"] == 768 + 4 * 512 * 512 * 9
 
 
+@pytest.mark.parametrize(
+    ("direction", "types"), [(0, ["bf16", "bf16", "f32"]), (1, ["f32", "bf16", "bf16"])]
+)
+def test_float_sums_of_16_bit_tiles_are_compiled_for_who_runs_them_often(
+    chosen: Any, direction: int, types: list[str]
+) -> None:
+    for order in ("nhwc", "nchw"):
+        answer = chosen[f"bf16 {direction} compiled sums", f"cudnn-{order}"]
+        assert " e70 " in answer["taken"]
+        assert [tile["dtype"] for tile in answer["tiles"].values()] == types
+
+
 def test_a_handle_belongs_to_its_gpu() -> None:
     printed = script("each_gpu.py", OOC_FAKE_TWO_GPUS="1")
     assert re.findall("cuda:. cudnn", printed) == ["cuda:1 cudnn", "cuda:0 cudnn"]

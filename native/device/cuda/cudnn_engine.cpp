@@ -109,14 +109,15 @@ class CudnnExecutable final : public CudaExecutable {
   Recent<std::array<void*, kOperands + 1>, Descriptor> packs_{kPacks};
 };
 
-// 16-bit filter gradients are nearly always sums over tiles. An engine that mixes 16-bit inputs
-// with float sums is two to three times as fast as TF32 there, once the filter has enough blocks of
-// 128 x 128 for all multiprocessors (its sum is not split), and no better before. Compiling it
-// takes half a second, and this much work a tile saves one to four milliseconds.
+// 16-bit types with float sums are computed in TF32, or by an engine that mixes them and is two to
+// three times as fast. Compiling it takes half a second, and this much work a tile saves one to
+// four milliseconds. Filter gradients are nearly always such sums; there the engine is no better
+// before the filter has enough blocks of 128 x 128 for all multiprocessors (its sum is not split).
 bool PaysToCompile(const TileOp& op) {
   constexpr double kLeastFilter = 2 << 20, kLeastWork = 1.5e11;
-  if (op.direction != Direction::kBackwardFilter || SizeOf(op.dtype) != 2) return false;
+  if (SizeOf(op.dtype) != 2) return false;
   if (!op.accumulates && op.out_dtype == op.dtype) return false;
+  if (op.direction != Direction::kBackwardFilter) return op.may_compile;
   double filter = static_cast<double>(op.shape.k) * static_cast<double>(op.shape.c);
   for (const int64_t taps : op.shape.filter) filter *= static_cast<double>(taps);
   return filter >= kLeastFilter && op.shape.MultiplyAdds() >= kLeastWork;
