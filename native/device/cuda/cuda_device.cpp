@@ -101,6 +101,9 @@ class CudaDevice final : public Device {
              const Enqueue& enqueue) const {
     return Enter([&] { return Of(stream).Timed(tag, sort, weight, enqueue); });
   }
+  Status Launch(CUstream stream, const DensePlan& plan) const {
+    return gpu_->Launch(Kernel::kDense, plan.shape, stream, plan.args);
+  }
   [[nodiscard]] const Driver& driver() const { return gpu_->driver(); }
 
   const std::unique_ptr<Gpu> gpu_;
@@ -295,13 +298,18 @@ Status CudaDevice::Finish(Stream stream, const FinishArgs& args) {
     OOC_ASSIGN(const std::vector<MakePlan> plans, PlanMake(args, gpu_->multiprocessors()));
     return Put(stream, args.tag, {Kind::kFinish}, args.layout->bytes, [&](CUstream handle) {
       for (const MakePlan& plan : plans) {
-        OOC_TRY(gpu_->Launch(Kernel::kMake, plan.shape, handle, plan.args));
+        OOC_TRY(plan.dense ? Launch(handle, *plan.dense)
+                           : gpu_->Launch(Kernel::kMake, plan.shape, handle, plan.args));
       }
       return Status();
     });
   }
   OOC_ASSIGN(const FinishPlan plan, PlanFinish(args, gpu_->multiprocessors()));
   if (plan.shape.blocks == 0) return {};
+  if (const auto dense = PlanDenseFinish(args, gpu_->multiprocessors())) {
+    return Put(stream, args.tag, {Kind::kFinish}, args.layout->bytes,
+               [&](CUstream handle) { return Launch(handle, *dense); });
+  }
   return Put(stream, args.tag, {Kind::kFinish}, args.layout->bytes, [&](CUstream handle) {
     return gpu_->Launch(Kernel::kFinish, plan.shape, handle, plan.args);
   });

@@ -28,6 +28,7 @@ OOC_EMBED(ooc_file_finish, ".rodata", OOC_KERNEL_FILE("finish.cuh"))
 OOC_EMBED(ooc_file_shares, ".rodata", OOC_KERNEL_FILE("shares.cuh"))
 OOC_EMBED(ooc_file_make_one, ".rodata", OOC_KERNEL_FILE("make_one.cuh"))
 OOC_EMBED(ooc_file_make, ".rodata", OOC_KERNEL_FILE("make.cuh"))
+OOC_EMBED(ooc_file_dense, ".rodata", OOC_KERNEL_FILE("dense.cuh"))
 OOC_EMBED(ooc_file_norm, ".rodata", OOC_KERNEL_FILE("norm.cuh"))
 OOC_EMBED(ooc_file_restore_one, ".rodata", OOC_KERNEL_FILE("restore_one.cuh"))
 OOC_EMBED(ooc_file_restore_patch, ".rodata", OOC_KERNEL_FILE("restore_patch.cuh"))
@@ -49,7 +50,7 @@ std::string_view Between(const char* begin, const char* end) {
 }  // namespace
 
 std::span<const EmbeddedFile> KernelSources() {
-  static const std::array<EmbeddedFile, 15> files{{
+  static const std::array<EmbeddedFile, 16> files{{
       {"device/cuda/kernels.cu", Between(ooc_file_kernels, ooc_file_kernels_end)},
       {"device/cuda/kernel_args.h", Between(ooc_file_kernel_args, ooc_file_kernel_args_end)},
       {"device/cuda/platform.cuh", Between(ooc_file_platform, ooc_file_platform_end)},
@@ -59,6 +60,7 @@ std::span<const EmbeddedFile> KernelSources() {
       {"device/cuda/shares.cuh", Between(ooc_file_shares, ooc_file_shares_end)},
       {"device/cuda/make_one.cuh", Between(ooc_file_make_one, ooc_file_make_one_end)},
       {"device/cuda/make.cuh", Between(ooc_file_make, ooc_file_make_end)},
+      {"device/cuda/dense.cuh", Between(ooc_file_dense, ooc_file_dense_end)},
       {"device/cuda/norm.cuh", Between(ooc_file_norm, ooc_file_norm_end)},
       {"device/cuda/restore_one.cuh", Between(ooc_file_restore_one, ooc_file_restore_one_end)},
       {"device/cuda/restore_patch.cuh",

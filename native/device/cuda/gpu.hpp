@@ -16,6 +16,7 @@ enum class Kernel : int {
   kZero,
   kFinish,
   kMake,
+  kDense,
   kRestore,
   kNormalize,
   kSum,
@@ -24,7 +25,7 @@ enum class Kernel : int {
   kBiasParts,
   kBiasChain,
 };
-constexpr int kKernels = 12;
+constexpr int kKernels = 13;
 
 // How a kernel is to be launched.
 struct LaunchShape {

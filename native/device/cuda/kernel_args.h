@@ -150,6 +150,25 @@ struct alignas(16) MakeRoom {
   unsigned group[kShareThreads][kMakeVector];
 };
 
+// ooc_dense: what ooc_finish does in place, or ooc_make, where float sums get at most a bias and a
+// cut, every window is a sum or 2x2 of them in steps of 2 that all exist, and the tiles lie densely
+// in the same order. A thread makes vectors of neighbours, `step` vectors apart: of kMakeVector
+// channels where these lie nearest, whose bias it reads once then; otherwise, along W, as many or,
+// of windows, half of them.
+struct DenseArgs {
+  const float *y, *bias;  // null: no bias
+  void* z;
+  unsigned char* saved;    // null: nothing is saved
+  int z_type, kind, bits;  // kMakeEach, kMakeMax2 or kMakeAverage2; bits of an element
+  int across, activation;
+  double parameter;
+  unsigned count, step;  // of vectors: all that is made, and the threads
+  unsigned y_row;        // vectors of y in a row of it
+  // Vectors of z in a row, where each is of a window; of channels, or rows of z of a channel,
+  // and channels.
+  Divisor width, rows, channels;
+};
+
 // ooc_restore: a tile of dy from one of dz and bits of either, in patches: of one element, or where
 // the kind is known of as many rows as the step of the windows, and kRestoreVector columns, or
 // where channels lie nearest as many columns as the step of so many channels. A share is of

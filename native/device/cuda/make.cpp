@@ -136,8 +136,10 @@ MakePlan Shared(const FinishArgs& from, MakeKernelArgs args, const TileLayout& m
   const ShareUnits units{across, kMakeGroup, across ? 1 : kMakeGroup / args.made};
   const Sharing sharing = ShareOut(extents, units, multiprocessors);
   args.shares = sharing.shares;
-  MakePlan plan{args, sharing.shape};
+  MakePlan plan{args, sharing.shape, std::nullopt};
   plan.shape.shared_bytes = sizeof(MakeRoom);
+  const TileLayout* const saved = args.saved != nullptr ? from.made.saved.layout : nullptr;
+  plan.dense = PlanDense(args, y, made, saved, multiprocessors);
   return plan;
 }
 
@@ -168,6 +170,19 @@ Result<std::vector<MakePlan>> PlanMake(const FinishArgs& args, int multiprocesso
   if (made.saved.data != nullptr && !alive) SetBits(made, &pool);
   plans.push_back(Shared(args, pool, *made.z.layout, multiprocessors));
   return plans;
+}
+
+std::optional<DensePlan> PlanDenseFinish(const FinishArgs& args, int multiprocessors) {
+  const bool plain = !args.layout->opaque && args.layout->channel_block == 1;
+  if (!plain || (args.old != nullptr && args.beta != 0.0)) return std::nullopt;
+  MakeKernelArgs in_place{};
+  SetEpilogue(args, &in_place);
+  SetInPlace(args, &in_place);
+  in_place.y = args.out;
+  in_place.type = in_place.z_type;
+  if (!OnlyCuts(in_place)) return std::nullopt;
+  in_place.kind = kMakeEach;
+  return PlanDense(in_place, *args.layout, *args.layout, nullptr, multiprocessors);
 }
 
 }  // namespace oocdnn::cuda

@@ -1,9 +1,10 @@
 // What the finishing pass makes beside the sum's own tile, as arguments of ooc_make.
 #pragma once
 
+#include <optional>
 #include <vector>
 
-#include "device/cuda/gpu.hpp"
+#include "device/cuda/dense.hpp"
 #include "device/device.hpp"
 
 namespace oocdnn::cuda {
@@ -11,10 +12,13 @@ namespace oocdnn::cuda {
 struct MakePlan {
   MakeKernelArgs args{};
   LaunchShape shape;
+  std::optional<DensePlan> dense;  // to be launched instead
 };
 
 // One launch; two, one after the other, where bits of y are saved and y is averaged: then the first
 // finishes in place. Arithmetic only. kUnsupported for layouts that are not plain.
 Result<std::vector<MakePlan>> PlanMake(const FinishArgs& args, int multiprocessors);
+// Finishing in place, where ooc_dense can.
+std::optional<DensePlan> PlanDenseFinish(const FinishArgs& args, int multiprocessors);
 
 }  // namespace oocdnn::cuda
