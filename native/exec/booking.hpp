@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "geom/chain.hpp"
 #include "model/plan.hpp"
 
 namespace oocdnn {
@@ -41,6 +42,8 @@ struct Booking {
   // of z is copied to the next link's x, which does not lie as a finishing pass could write it.
   std::array<bool, kOperands> inner{};
   bool relays = false;
+  // Where an inner residual is copied from: the z of that link, or the first one's x.
+  int64_t residual = kFromOutside;
   int64_t workspace = 0;  // offset
   int64_t own_dy = 0;     // offset of the tile that parts take turns with, see PreparedPart
   std::array<int64_t, 2> bounce{};  // offsets: for fetches, for drains

@@ -5,6 +5,7 @@
 
 #include "base/checked.hpp"
 #include "base/config.hpp"
+#include "geom/chain_lives.hpp"
 #include "model/describe.hpp"
 #include "model/footprint.hpp"
 
@@ -27,18 +28,22 @@ class LinkBytes {
         own_(request.links[link]),
         in_place_(tiles.DividesBatch()),
         ring_(candidate.ring),
+        copies_(CopiesResidual(request, candidate, tiles, link)),
         footprint_(problem_, EngineOf(request, candidate, link)),
         shape_(tiles.ShapeOf(link, false)) {}
 
   [[nodiscard]] int64_t Of(Operand operand) const {
     return footprint_.SlotBytes(shape_, operand, false);
   }
+  // Of the residual's tile, if that is copied.
+  [[nodiscard]] int64_t OfCopied() const { return copies_ ? Of(Operand::kResidual) : 0; }
   // Of what the caller has.
   [[nodiscard]] int64_t Own() const {
     int64_t bytes = 0;
     for (int o = 0; o < kOperands; ++o) {
       const auto operand = static_cast<Operand>(o);
-      const bool inner = IsInner(chain_, link_, operand);
+      const bool inner =
+          IsInner(chain_, link_, operand) || (operand == Operand::kResidual && copies_);
       const bool lies = own_.home[o] == Home::kTile || (in_place_ && own_.in_place[o]);
       if (!problem_.Has(operand) || inner || lies) continue;
       bytes = Add(bytes, Mul(Moves(problem_, operand, Axis::kN) ? ring_ : 1, Of(operand)));
@@ -54,6 +59,7 @@ class LinkBytes {
   const PlanRequest& own_;
   bool in_place_;
   int ring_;
+  bool copies_;
   Footprint footprint_;
   ConvShape shape_;
 };
@@ -79,6 +85,15 @@ bool Relays(const PlanRequest& next, int engine) {
   return info.blocks_channels || (narrow && !info.short_tiles);
 }
 
+bool CopiesResidual(const ChainRequest& request, const ChainCandidate& candidate,
+                    const ChainTiles& tiles, size_t link) {
+  if (!request.chain[link].epilogue.residual) return false;
+  if (request.chain.residual[link] != kFromX)
+    return IsInner(request.chain, link, Operand::kResidual);
+  const bool in_place = tiles.DividesBatch() && request.links.front().in_place[Index(Operand::kX)];
+  return !in_place && !EngineOf(request, candidate, 0).blocks_channels;
+}
+
 Candidate LinkOf(const ChainRequest& request, const ChainCandidate& candidate, size_t link) {
   const Problem& problem = request.chain[link];
   AxisArray length = ExtentsOf(problem);
@@ -101,19 +116,21 @@ int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candida
 
 int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candidate,
                       const ChainTiles& tiles) {
-  int64_t own = 0, sums = 0, between = 0, relayed = 0;
+  int64_t own = 0, sums = 0, residuals = 0;
+  std::vector<HandedOn> handed(request.chain.size());
   for (size_t i = 0; i < request.chain.size(); ++i) {
     const LinkBytes bytes(request, candidate, tiles, i);
     if (!bytes.Indexable()) return kSizeMax;
     own = Add(own, bytes.Own());
     if (request.chain[i].Stays(Operand::kY)) sums = std::max(sums, bytes.Of(Operand::kY));
+    residuals = std::max(residuals, bytes.OfCopied());
     if (i == 0) continue;
-    between = std::max(between, bytes.Of(Operand::kX));
+    handed[i].x = bytes.Of(Operand::kX);
     if (!Relays(request.links[i], candidate.engine[i])) continue;
-    const LinkBytes before(request, candidate, tiles, i - 1);
-    relayed = std::max(relayed, before.Of(Operand::kZ));
+    handed[i].z = LinkBytes(request, candidate, tiles, i - 1).Of(Operand::kZ);
   }
-  return Add(Add(own, sums), Add(between, relayed));
+  const HandedRegions between = PackHanded(request.chain, handed, 1);
+  return Add(Add(Add(own, sums), residuals), Add(between.x_bytes, between.z_bytes));
 }
 
 std::string Describe(const ChainRequest& request, const ChainCandidate& candidate) {

@@ -1,10 +1,9 @@
 """Layers one after the other."""
 
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from oocdnn.chain import conv_chain
+from oocdnn.chain import Link, conv_chain
 from oocdnn.nn._stages import Stage, stages
 from oocdnn.nn.layer import Layer
 
@@ -32,6 +31,17 @@ class Chain(Layer):
     def children(self) -> Iterator[tuple[str, Layer]]:
         return ((str(i), layer) for i, layer in enumerate(self.layers))
 
+    def links(self, first: int) -> list[Link] | None:
+        if self.training or not self.computes_itself():
+            return None
+        links: list[Link] = []
+        for layer in self.layers:
+            mine = layer.links(first + len(links))
+            if mine is None:
+                return None
+            links += mine
+        return links or None
+
     def forward(self, x: Any) -> Any:
         """Convolutions that follow each other and do not train run depth first. After `eval` a
         normalisation, the activation behind it and an upsampling are part of the convolution that
@@ -56,12 +66,21 @@ class Chain(Layer):
 
 def _plain(layers: Sequence[Layer], x: Any) -> Any:
     """Layers that are no stages of a fused pass."""
-    links = [(layer, layer.link()) for layer in layers]
-    for chained, group in itertools.groupby(links, lambda pair: pair[1] is not None):
-        run = list(group)
-        if chained and len(run) > 1:
-            x = conv_chain(x, [link for _, link in run if link is not None])
+    run: list[Layer] = []
+    links: list[Link] = []
+    for layer in layers:
+        mine = layer.links(len(links))
+        if mine is not None:
+            run.append(layer)
+            links += mine
             continue
-        for layer, _ in run:
-            x = layer.forward(x)
-    return x
+        x = layer.forward(_depth_first(run, links, x))
+        run, links = [], []
+    return _depth_first(run, links, x)
+
+
+def _depth_first(layers: Sequence[Layer], links: Sequence[Link], x: Any) -> Any:
+    """What the layers make of x, which are these links."""
+    if len(layers) == 1:
+        return layers[0].forward(x)
+    return conv_chain(x, links) if layers else x

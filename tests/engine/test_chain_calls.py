@@ -43,26 +43,54 @@ def pools(draw, extent):
 
 
 @st.composite
+def same(draw, extent):
+    """Windows that give as many rows as there are, also uneven ones, and these extents."""
+    taps = [draw(st.integers(1, 3)) for _ in extent]
+    gaps = [draw(st.integers(1, 2)) for _ in extent]
+    lost = [(t - 1) * g for t, g in zip(taps, gaps, strict=True)]
+    before = [draw(st.sampled_from([n // 2, n, 0])) for n in lost]
+    pads = [(b, n - b) for b, n in zip(before, lost, strict=True)]
+    return taps, [1 for _ in extent], gaps, pads, extent
+
+
+@st.composite
+def moves(draw, extent):
+    """Any windows that fit, and the extents behind them."""
+    pads = [(draw(st.integers(0, 3)), draw(st.integers(0, 3))) for _ in extent]
+    room = [e + sum(p) for e, p in zip(extent, pads, strict=True)]
+    taps = [draw(st.integers(1, min(3, r))) for r in room]
+    gaps = [draw(st.integers(1, 2)) for _ in extent]
+    gaps = [g if (t - 1) * g < r else 1 for g, t, r in zip(gaps, taps, room, strict=True)]
+    stride = [draw(st.integers(1, 2)) for _ in extent]
+    sizes = zip(room, gaps, taps, stride, strict=True)
+    return taps, stride, gaps, pads, [(r - (t - 1) * g - 1) // s + 1 for r, g, t, s in sizes]
+
+
+@st.composite
+def residuals(draw, shapes, summed, rng, dtype):
+    """Of what is there one that is shaped as the sum, or the caller's own, or none."""
+    there = [i - 1 for i, shape in enumerate(shapes) if shape == summed]
+    named = ["x" if i < 0 else i for i in there]
+    chosen = draw(st.sampled_from([None, "array", *named, *named]))
+    return integers(rng, summed, dtype) if chosen == "array" else chosen
+
+
+@st.composite
 def chains(draw):
-    """x, and links that go together."""
+    """x, and links that go together. In half of the chains most links keep the shape."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     rank, dtype = draw(st.integers(1, 3)), DTYPES[draw(st.sampled_from(["f32", "f64", "bf16"]))]
     channels = draw(st.integers(1, 5))
     extent = [draw(st.integers(1, 9 if rank == 3 else 20)) for _ in range(rank)]
     x = integers(rng, (draw(st.integers(1, 5)), channels, *extent), dtype)
-    links = []
+    links, shapes, adds = [], [x.shape], draw(st.booleans())
     for _ in range(draw(st.integers(1, 5))):
+        keeps = adds and draw(st.integers(0, 3)) > 0
         groups = draw(st.sampled_from([g for g in (1, channels) if channels % g == 0]))
-        k = groups * draw(st.integers(1, 3 if groups < 3 else 1))
-        pads = [(draw(st.integers(0, 3)), draw(st.integers(0, 3))) for _ in extent]
-        room = [e + sum(p) for e, p in zip(extent, pads, strict=True)]
-        taps = [draw(st.integers(1, min(3, r))) for r in room]
-        gaps = [draw(st.integers(1, 2)) for _ in extent]
-        gaps = [g if (t - 1) * g < r else 1 for g, t, r in zip(gaps, taps, room, strict=True)]
-        stride = [draw(st.integers(1, 2)) for _ in extent]
-        moves = zip(room, gaps, taps, stride, strict=True)
-        extent = [(r - (t - 1) * g - 1) // s + 1 for r, g, t, s in moves]
-        pool, extent = draw(pools(extent))
+        k = channels if keeps else groups * draw(st.integers(1, 3 if groups < 3 else 1))
+        taps, stride, gaps, pads, extent = draw(same(extent) if keeps else moves(extent))
+        summed = (x.shape[0], k, *extent)
+        pool, extent = (None, extent) if keeps else draw(pools(extent))
         links.append(
             Link(
                 integers(rng, (k, channels // groups, *taps), dtype, 1),
@@ -71,24 +99,32 @@ def chains(draw):
                 padding=pads,
                 dilation=gaps,
                 groups=groups,
-                activation=draw(st.sampled_from(ACTIVATIONS)),
+                activation=("clipped_relu", 6.0) if keeps else draw(st.sampled_from(ACTIVATIONS)),
                 pool=pool,
+                residual=draw(residuals(shapes, summed, rng, dtype)) if adds else None,
+                residual_alpha=draw(st.sampled_from([1.0, -2.0])),
                 mode=draw(st.sampled_from(["cross_correlation", "convolution"])),
             )
         )
         channels = k
+        shapes.append((x.shape[0], k, *extent))
     return lay_out(x, draw(st.sampled_from(LAYOUTS))), links
 
 
 def link_by_link(context, x, links):
+    made = [x]
     for link in links:
         fields = {name: value for name, value in vars(link).items() if name not in ("w", "b")}
-        x = context.conv_bias_act_pool(x, link.w, link.b, **fields)
-    return x
+        if isinstance(link.residual, (int, str)):
+            fields["residual"] = made[0 if link.residual == "x" else link.residual + 1]
+        made.append(context.conv_bias_act_pool(made[-1], link.w, link.b, **fields))
+    return made[-1]
 
 
 def parameters(links):
-    return sum(array.nbytes for link in links for array in (link.w, link.b) if array is not None)
+    """Bytes of all that links have of their own."""
+    own = [array for link in links for array in (link.w, link.b, link.residual)]
+    return sum(array.nbytes for array in own if isinstance(array, np.ndarray))
 
 
 def test_a_chain_is_a_call_for_each_link(context):
@@ -151,6 +187,90 @@ def vgg(channels: int, rng) -> list[Link]:
 
 
 @pytest.mark.parametrize("budget", ["64MiB", "2MiB", "1MiB", "600KiB", "256KiB"])
+def blocks(count, channels, rng, size=3):
+    """Of a ResNet, after a convolution and a pool: the second of each two adds what was before."""
+    clip = ("clipped_relu", 3.0)
+    w = integers(rng, (channels, 3, 3, 3), np.float32, 1)
+    links = [Link(w, integers(rng, channels, np.float32), padding=1, activation=clip, pool=2)]
+    for number in range(count):
+        for added in (None, 2 * number):
+            w = integers(rng, (channels, channels, size, size), np.float32, 1)
+            b = integers(rng, channels, np.float32)
+            links.append(Link(w, b, padding=size // 2, activation=clip, residual=added))
+    return links
+
+
+@pytest.mark.parametrize("budget", ["64MiB", "1MiB", "512KiB", "256KiB", "128KiB"])
+def test_blocks_within_every_budget(budget):
+    """What they add crosses only where a section ends before it."""
+    rng = np.random.default_rng(20)
+    links, x = blocks(4, 8, rng), integers(rng, (6, 3, 48, 48), np.float32)
+    with oocdnn.Context(DEVICE, "64MiB") as large:
+        wanted = link_by_link(large, x, links)
+    with oocdnn.Context(DEVICE, budget, profile="none") as small:
+        z = small.conv_chain(x, links)
+        stats = small.stats
+        assert stats.peak_device_bytes <= stats.budget_bytes
+        np.testing.assert_array_equal(z, wanted)
+        if budget == "64MiB":  # all links at once
+            assert stats.bytes_h2d == x.nbytes + parameters(links)
+            assert stats.bytes_d2h == z.nbytes
+        assert small.conv_chain(x, links, out=z) is z
+        assert (small.stats.prepared, small.stats.device_allocations) == (0, 0)
+        np.testing.assert_array_equal(z, wanted)
+
+
+def test_a_large_sample_with_what_is_added():
+    """In pieces, within a budget that no inner tensor fits."""
+    rng = np.random.default_rng(21)
+    links = blocks(2, 4, rng)
+    links.append(Link(integers(rng, (4, 4, 3, 3), np.float32, 1), padding=1, residual=0))
+    x = integers(rng, (1, 3, 384, 384), np.float32, 1)
+    with oocdnn.Context(DEVICE, "64MiB") as large:
+        wanted = link_by_link(large, x, links)
+    with oocdnn.Context(DEVICE, "384KiB", profile="none") as small:
+        np.testing.assert_array_equal(small.conv_chain(x, links), wanted)
+        stats = small.stats
+    assert stats.peak_device_bytes <= stats.budget_bytes
+    assert stats.tiles > 8
+
+
+def test_sections_leave_what_later_ones_add():
+    """The first result is added by each of the links that come after it, whatever sections there
+    are: it stays in host memory until the last of these."""
+    rng = np.random.default_rng(22)
+    x, clip = integers(rng, (4, 8, 16, 16), np.float32), ("clipped_relu", 3.0)
+    shape = (8, 8, 3, 3)
+    added = [None, None, 0, 0, "x", 2, 0]
+    links = [
+        Link(integers(rng, shape, np.float32, 1), padding=1, activation=clip, residual=i)
+        for i in added
+    ]
+    with oocdnn.Context(DEVICE, "64MiB") as large:
+        wanted = link_by_link(large, x, links)
+    crossed = set()
+    for kib in (20, 24, 32, 48, 64, 4096):
+        with oocdnn.Context(DEVICE, kib << 10, profile="none") as context:
+            np.testing.assert_array_equal(context.conv_chain(x, links), wanted)
+            crossed.add(context.stats.bytes_d2h)
+    assert min(crossed) == wanted.nbytes
+    assert len(crossed) > 1
+
+
+def test_what_strides_thin_out_is_added_between_sections():
+    """A window with a stride may keep the extent where padding makes up for it; its rows are not
+    those that it is added to, so these links cannot run depth first."""
+    rng = np.random.default_rng(23)
+    x = integers(rng, (3, 2, 5, 5), np.float32)
+    links = [
+        Link(integers(rng, (2, 2, 3, 3), np.float32, 1), stride=2, padding=3, residual=added)
+        for added in (None, "x", 0)
+    ]
+    with oocdnn.Context(DEVICE, "1MiB") as context:
+        wanted = link_by_link(context, x, links)
+        np.testing.assert_array_equal(context.conv_chain(x, links), wanted)
+
+
 def test_a_deep_chain_within_every_budget(budget):
     rng = np.random.default_rng(0)
     links, x = vgg(8, rng), integers(rng, (6, 3, 64, 64), np.float32)
@@ -251,6 +371,17 @@ def test_what_does_not_go_together():
             takes(Link(w))
     with pytest.raises(oocdnn.InvalidProblem, match="out has shape"):
         oocdnn.Chain([Link(w)])(x, out=np.zeros((1, 2, 5, 5), np.float32))
+    wrong = {
+        "no earlier link has that number": 1,
+        "'y'; pass the number": "y",
+        "residual, what link 0 gives, has shape": 0,
+        "x as residual has shape": "x",
+        "residual has shape": np.ones(3, np.float32),
+    }
+    for words, added in wrong.items():
+        pair = [Link(np.ones((3, 3, 1, 1), np.float32)), Link(w, residual=added)]
+        with pytest.raises(oocdnn.InvalidProblem, match=f"^link 1 of a chain: .*{words}"):
+            oocdnn.conv_chain(x, pair)
     square = oocdnn.Chain([Link(np.ones((3, 3, 1, 1), np.float32))] * 2)
     with pytest.raises(oocdnn.InvalidProblem, match="overlaps"):
         square(x, out=x)
