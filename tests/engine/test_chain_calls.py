@@ -166,7 +166,10 @@ def test_a_chain_is_a_call_for_each_link(context):
         sections.append(stats.bytes_d2h > z.nbytes)
         added.append(any(map(is_named, links)) and not sections[-1])
         if budget == "64MiB" and runs_depth_first(links):
-            assert stats.bytes_h2d <= x.nbytes + parameters(links)
+            # oneDNN's tiles of x, which it blocks, are none that a copy reads: x is fetched again.
+            again = sum(link.residual == "x" for link in links if is_named(link))
+            times = 1 + (again if "onednn" in stats.engine else 0)
+            assert stats.bytes_h2d <= times * x.nbytes + parameters(links)
             assert stats.bytes_d2h == z.nbytes
 
     check()

@@ -108,14 +108,15 @@ def reference_of_blocks(x, links):
         source = link.residual
         residual = None if source is None else made[0 if source == "x" else source + 1]
         y = oracle.forward(made[-1], host(link.w), padding=1)
-        made.append(
-            oracle.finish(y, bias=host(link.b), residual=residual, activation=("clipped_relu", 8.0))
-        )
+        after = {"activation": "clip", "parameter": 8.0}
+        made.append(oracle.finish(y, bias=host(link.b), residual=residual, **after))
     return made[-1]
 
 
 @pytest.mark.parametrize("budget", ["128KiB", "256KiB", "1MiB", "4MiB"])
-@pytest.mark.parametrize("tiers", [("host", "host"), ("device", "device"), ("device", "host")])
+@pytest.mark.parametrize(
+    "tiers", [("pageable", "pinned"), ("device", "device"), ("device", "pageable")]
+)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_what_is_added_stays_on_the_gpu(tmp_path, budget, tiers, dtype):
     """Samples and pieces of them, x in the place of its tile or not."""
