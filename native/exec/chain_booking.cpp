@@ -105,9 +105,21 @@ class ChainBooker {
     for (size_t i = 0; i < made_.links.size(); ++i) {
       const int64_t source = request_.chain.residual[i];
       if (source == kFromOutside || (source == kFromX && !x)) continue;
-      made_.links[i].residual = source;
-      made_.links[i].inner[Index(Operand::kResidual)] = true;
+      Booking& link = made_.links[i];
+      link.residual = source;
+      link.inner[Index(Operand::kResidual)] = true;
+      link.copies = !Shares(link);
     }
+  }
+
+  // Whether the sum and the source of its residual lie alike. Then they are of the same rows too,
+  // as the one has all of the other's.
+  [[nodiscard]] bool Shares(const Booking& link) const {
+    const bool x = link.residual == kFromX;
+    const Booking& source = made_.links[x ? 0 : static_cast<size_t>(link.residual)];
+    const int from = Index(x ? Operand::kX : Operand::kZ), to = Index(Operand::kResidual);
+    return LieAlike(source.usual.layout[from], link.usual.layout[to]) &&
+           (link.ends.parts.empty() || LieAlike(source.ends.layout[from], link.ends.layout[to]));
   }
 
   // The largest slot of an operand over the links for which `counts` says yes.
@@ -128,8 +140,13 @@ class ChainBooker {
       handed[i].x = SlotBytes(made_.links[i], Index(Operand::kX));
       if (before.relays) handed[i].z = SlotBytes(before, Index(Operand::kZ));
     }
+    std::vector<bool> shares(handed.size());
+    for (size_t i = 0; i < shares.size(); ++i) {
+      const Booking& link = made_.links[i];
+      shares[i] = link.inner[Index(Operand::kResidual)] && !link.copies;
+    }
     const HandedRegions regions =
-        PackHanded(request_.chain, handed, device_.capabilities().alignment);
+        PackHanded(request_.chain, handed, shares, device_.capabilities().alignment);
     const int64_t x = offsets_.Book(regions.x_bytes), z = offsets_.Book(regions.z_bytes);
     for (size_t i = 1; i < handed.size(); ++i) {
       Booking &one = made_.links[i - 1], &next = made_.links[i];
@@ -141,7 +158,7 @@ class ChainBooker {
 
   void Place() {
     const auto stays = [](const Booking& link) { return link.problem.Stays(Operand::kY); };
-    const auto copies = [](const Booking& link) { return link.inner[Index(Operand::kResidual)]; };
+    const auto copies = [](const Booking& link) { return link.copies; };
     const int64_t sums = Region(Operand::kY, stays), residuals = Region(Operand::kResidual, copies);
     PlaceHanded();
     int64_t workspace = 0;
@@ -160,6 +177,12 @@ class ChainBooker {
         link.slot[Index(Operand::kResidual)].assign(static_cast<size_t>(made_.ring), residuals);
       }
       PlaceOwn(&link);
+    }
+    for (Booking& link : made_.links) {
+      if (!link.inner[Index(Operand::kResidual)] || link.copies) continue;
+      const bool x = link.residual == kFromX;
+      const Booking& source = made_.links[x ? 0 : static_cast<size_t>(link.residual)];
+      link.slot[Index(Operand::kResidual)] = source.slot[Index(x ? Operand::kX : Operand::kZ)];
     }
     made_.bytes = offsets_.total();
   }

@@ -235,14 +235,23 @@ Status TileLoop::TakeLink(const Calls& calls, const std::vector<Step>& steps, si
   const Call& call = calls[link];
   const Step& step = steps[link];
   OOC_TRY(Fetch(call, step, feed));
-  if (call.booking.inner[Index(Operand::kResidual)]) OOC_TRY(TakeResidual(calls, steps, link));
+  const bool adds_x = call.booking.residual == kFromX;
+  if (call.booking.copies) OOC_TRY(TakeResidual(calls, steps, link));
+  if (adds_x && call.booking.copies) OOC_TRY(ReleaseX(calls, steps));
   OOC_TRY(Compute(call, step));
+  if (adds_x && !call.booking.copies) OOC_TRY(ReleaseX(calls, steps));
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     const bool leaves = call.booking.problem.Writes(operand) && step.operand[i].leave;
     if (leaves && call.booking.Crosses(operand)) OOC_TRY(Drain(call, step, operand));
   }
   return {};
+}
+
+// Its slot may be filled again only after this, and no more after the first link.
+Status TileLoop::ReleaseX(const Calls& calls, const std::vector<Step>& steps) {
+  const int slot = steps.front().operand[Index(Operand::kX)].slot;
+  return device_.Record(Idle(calls.front(), Operand::kX, slot), compute_.get());
 }
 
 Status TileLoop::Fetch(const Call& call, const Step& step, Feed* feed) {

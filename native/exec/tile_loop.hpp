@@ -117,6 +117,8 @@ class TileLoop {
   Status Relay(const LinkTile& from, const LinkTile& to);
   // Copies the residual of a link from what an earlier one has written, or from x.
   Status TakeResidual(const Calls& calls, const std::vector<Step>& steps, size_t link);
+  // x of this step has been read by a later link than the first.
+  Status ReleaseX(const Calls& calls, const std::vector<Step>& steps);
   Status AwaitDrain(const Call& call, const Step& step, Operand operand);
   Status Finish(const Call& call, const Step& step);
   Status FinishInner(const Call& call, const Step& step, FinishArgs args);

@@ -83,19 +83,13 @@ Status TileLoop::Relay(const LinkTile& from, const LinkTile& to) {
   return device_.Fetch(compute_.get(), transfer);
 }
 
-// The slot of x is free for another tile only after this, if it is the source.
 Status TileLoop::TakeResidual(const Calls& calls, const std::vector<Step>& steps, size_t link) {
   const int64_t source = calls[link].booking.residual;
   const bool x = source == kFromX;
   const size_t from = x ? 0 : static_cast<size_t>(source);
-  const Call& call = calls[from];
-  const Step& step = steps[from];
-  if (x) OOC_TRY(device_.Wait(compute_.get(), Ready(call, step, Operand::kX)));
-  OOC_TRY(Relay({call, step, x ? Operand::kX : Operand::kZ},
-                {calls[link], steps[link], Operand::kResidual}));
-  if (!x) return {};
-  const int slot = step.operand[Index(Operand::kX)].slot;
-  return device_.Record(Idle(call, Operand::kX, slot), compute_.get());
+  const Operand operand = x ? Operand::kX : Operand::kZ;
+  if (x) OOC_TRY(device_.Wait(compute_.get(), Ready(calls[0], steps[0], operand)));
+  return Relay({calls[from], steps[from], operand}, {calls[link], steps[link], Operand::kResidual});
 }
 
 // What the finishing pass writes beside the sum's own tile.

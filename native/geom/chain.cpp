@@ -164,13 +164,6 @@ bool IsInner(const Chain& chain, size_t link, Operand operand) {
          (operand == Operand::kResidual && chain.residual[link] > kFromX);
 }
 
-int64_t LastResidualOf(const Chain& chain, int64_t source) {
-  for (size_t i = chain.size(); i-- > 0;) {
-    if (chain.residual[i] == source) return static_cast<int64_t>(i);
-  }
-  return kFromOutside;
-}
-
 ChainHalos::ChainHalos(Chain chain) : chain_(std::move(chain)) {
   for (int s = 0; s < 3; ++s) {
     for (const Problem& problem : chain_) {

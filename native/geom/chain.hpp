@@ -49,10 +49,6 @@ Status CheckDepthFirst(const Chain& chain, size_t begin, size_t end);
 // Whether a link's operand is handed over within the device, between links.
 bool IsInner(const Chain& chain, size_t link, Operand operand);
 
-// The last link that reads the result of this one, or what the chain reads (kFromX), as residual;
-// kFromOutside where none does.
-int64_t LastResidualOf(const Chain& chain, int64_t source);
-
 // The rows of a link's tensors on one axis.
 struct LinkRows {
   RowSpan x, y, z;

@@ -21,8 +21,9 @@ struct HandedRegions {
   int64_t x_bytes = 0, z_bytes = 0;
 };
 
-// `handed`: by link, of which the first is handed nothing.
+// `handed`: by link, of which the first is handed nothing. `shares`: by link, whether its residual
+// is read where it lies, when the link ends; else it is copied when the link begins.
 HandedRegions PackHanded(const Chain& chain, const std::vector<HandedOn>& handed,
-                         int64_t alignment);
+                         const std::vector<bool>& shares, int64_t alignment);
 
 }  // namespace oocdnn

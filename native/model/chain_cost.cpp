@@ -208,8 +208,7 @@ std::vector<bool> FetchesOf(const ChainRequest& request, const ChainCandidate& c
                             const ChainTiles& tiles) {
   std::vector<bool> fetches(request.chain.size());
   for (size_t i = 0; i < fetches.size(); ++i) {
-    fetches[i] =
-        request.chain[i].epilogue.residual && !CopiesResidual(request, candidate, tiles, i);
+    fetches[i] = ResidualOf(request, candidate, tiles, i) == Residual::kFetched;
   }
   return fetches;
 }
@@ -271,7 +270,7 @@ double ChainPrices::SecondsOf(const ChainCandidate& candidate, size_t link, cons
   const double run =
       is_short ? rates.ShortRunSeconds(tile, tiles.ShapeOf(link, false)) : rates.RunSeconds(tile);
   const bool relays = link > 0 && Relays(request_.links[link], engine);
-  const bool copies = CopiesResidual(request_, candidate, tiles, link);
+  const bool copies = ResidualOf(request_, candidate, tiles, link) == Residual::kCopied;
   const double relay = relays ? RelaySeconds(tile, problem, Operand::kX, profile_) : 0.0;
   const double copy = copies ? RelaySeconds(tile, problem, Operand::kY, profile_) : 0.0;
   return relay + copy + run + rates.FinishSeconds(tile);

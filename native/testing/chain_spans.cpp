@@ -13,6 +13,7 @@ OOC_DOOR void oocdnn_testing_chain_spans(const int64_t* layers, int64_t count, c
     all.push_back({one[0], one[1], one[2], one[3], one[4], one[5]});
   }
   std::vector<oocdnn::Skip> over;
+  over.reserve(static_cast<size_t>(skipped));
   for (int64_t i = 0; i < skipped; ++i) {
     over.push_back({static_cast<size_t>(skips[2 * i]), static_cast<size_t>(skips[2 * i + 1])});
   }

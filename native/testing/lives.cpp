@@ -2,8 +2,8 @@
 #include "geom/lives.hpp"
 #include "testing/door.hpp"
 
-// `lives`: of each of `count` blocks its bytes, from and until. `offsets` gets one for each; returns
-// the bytes of the region.
+// `lives`: of each of `count` blocks its bytes, from and until. `offsets` gets one for each;
+// returns the bytes of the region.
 OOC_DOOR int64_t oocdnn_testing_pack_lives(const int64_t* lives, int64_t count, int64_t alignment,
                                            int64_t* offsets) {
   std::vector<oocdnn::Life> all;

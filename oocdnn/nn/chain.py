@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from oocdnn.chain import Link, conv_chain
+from oocdnn.nn._links import links_of
 from oocdnn.nn._stages import Stage, stages
 from oocdnn.nn.layer import Layer
 
@@ -34,18 +35,14 @@ class Chain(Layer):
     def links(self, first: int) -> list[Link] | None:
         if self.training or not self.computes_itself():
             return None
-        links: list[Link] = []
-        for layer in self.layers:
-            mine = layer.links(first + len(links))
-            if mine is None:
-                return None
-            links += mine
-        return links or None
+        links, count = links_of(self.layers, first)
+        return links if links and count == len(self.layers) else None
 
     def forward(self, x: Any) -> Any:
-        """Convolutions that follow each other and do not train run depth first. After `eval` a
-        normalisation, the activation behind it and an upsampling are part of the convolution that
-        follows, and the statistics of the one before."""
+        """Convolutions that follow each other and do not train run depth first, with what is
+        between them of batch norms, activations and pools. After `eval` another normalisation, the
+        activation behind it and an upsampling are part of the convolution that follows, and the
+        statistics of the one before."""
         sums = None
         for part in stages(self.layers):
             x, sums = part.run(x, sums) if isinstance(part, Stage) else (_plain(part, x), None)
@@ -66,21 +63,11 @@ class Chain(Layer):
 
 def _plain(layers: Sequence[Layer], x: Any) -> Any:
     """Layers that are no stages of a fused pass."""
-    run: list[Layer] = []
-    links: list[Link] = []
-    for layer in layers:
-        mine = layer.links(len(links))
-        if mine is not None:
-            run.append(layer)
-            links += mine
-            continue
-        x = layer.forward(_depth_first(run, links, x))
-        run, links = [], []
-    return _depth_first(run, links, x)
-
-
-def _depth_first(layers: Sequence[Layer], links: Sequence[Link], x: Any) -> Any:
-    """What the layers make of x, which are these links."""
-    if len(layers) == 1:
-        return layers[0].forward(x)
-    return conv_chain(x, links) if layers else x
+    while layers:
+        links, count = links_of(layers, 0)
+        if count < 2:
+            x, count = layers[0].forward(x), 1
+        else:
+            x = conv_chain(x, links)
+        layers = layers[count:]
+    return x

@@ -13,52 +13,69 @@ from oocdnn.nn.layer import Layer
 
 
 class Residual(Chain):
-    """y = activation(f(x) + x), where f is the layers one after the other: a block of a ResNet.
+    """y = activation(f(x) + shortcut(x)), where f is the layers one after the other: a block of a
+    ResNet.
 
-    f(x) is shaped as x; `activation` is a layer such as `ReLU()`, or None. Parameters are named as
-    those of `Chain`. After `eval`, where all layers are convolutions, of which the last has neither
-    activation nor pool, the block runs depth first, alone or as a part of a Chain's run: x and what
-    lies between do not leave the device.
+    f(x) is shaped as shortcut(x). `activation` is a layer such as `ReLU()`, or None; `shortcut` a
+    layer, or None for x itself. Parameters of the layers are named as those of `Chain`, and those
+    of the shortcut "shortcut.weight". After `eval`, where all layers are links of a chain of
+    convolutions and end with neither an activation nor a pool, they run depth first: without a
+    shortcut also as a part of a Chain's run, and what they add does not leave the device.
     """
 
-    def __init__(self, *layers: Layer, activation: Activating | None = None) -> None:
+    def __init__(
+        self,
+        *layers: Layer,
+        activation: Activating | None = None,
+        shortcut: Layer | None = None,
+    ) -> None:
         super().__init__(*layers)
         self.activation = Identity() if activation is None else activation
+        self.shortcut = shortcut
         if not isinstance(self.activation, Activating):
-            kind = type(self.activation).__name__
-            raise TypeError(f"activation is of type {kind}; pass a layer such as ReLU()")
+            raise TypeError(
+                f"activation is of type {type(self.activation).__name__}; pass a layer such as "
+                "ReLU()"
+            )
 
     def children(self) -> Iterator[tuple[str, Layer]]:
         yield from super().children()
         yield "activation", self.activation
+        if self.shortcut is not None:
+            yield "shortcut", self.shortcut
 
     def links(self, first: int) -> list[Link] | None:
-        if self.training or not self.activation.computes_itself():
+        if self.shortcut is not None:
             return None
-        links = super().links(first)
-        if not links or links[-1].residual is not None:
+        return self._links(first, first - 1 if first > 0 else "x")
+
+    def _links(self, first: int, added: Any) -> list[Link] | None:
+        """With what the last link adds."""
+        links = super().links(first) if self.activation.computes_itself() else None
+        if not links:
             return None
-        if links[-1].activation is not None or links[-1].pool is not None:
+        last = links[-1]
+        if last.residual is not None or last.activation is not None or last.pool is not None:
             return None
-        added: int | str = first - 1 if first > 0 else "x"
-        last = replace(links[-1], residual=added, activation=self.activation.spec())
-        return [*links[:-1], last]
+        return [*links[:-1], replace(last, residual=added, activation=self.activation.spec())]
 
     def forward(self, x: Any) -> Any:
-        links = self.links(0)
+        added = x if self.shortcut is None else self.shortcut.forward(x)
+        links = self._links(0, "x" if self.shortcut is None else added)
         if links is not None:
             return conv_chain(x, links)
         y = super().forward(x)
-        need_shape("what the layers make of x", y.shape, x.shape, "x, to which it is added")
+        need_shape("what the layers make of x", y.shape, added.shape, "what is added to it")
         self._keep()
-        return self.activation.forward(_sum(y, x))
+        return self.activation.forward(_sum(y, added))
 
     def backward(self, dy: Any, needs_dx: bool = True) -> Any:
-        """dx of dy. Both ways end in x."""
+        """dx of dy, over both ways."""
         self._take()
         dsum = self.activation.backward(dy)
         dx = super().backward(dsum, needs_dx)
-        return _sum(dx, dsum) if needs_dx else None
+        added = dsum if self.shortcut is None else self.shortcut.backward(dsum, needs_dx)
+        return _sum(dx, added) if needs_dx else None
 
 
 def _sum(a: Any, b: Any) -> Any:
