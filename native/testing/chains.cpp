@@ -106,15 +106,17 @@ int64_t SetRandomResidual(const Chain& chain, Problem* link, Random* random) {
   return sources[static_cast<size_t>(random->Between(0, static_cast<int64_t>(sources.size()) - 1))];
 }
 
-// Half of them keep channels and rows, so that there is much to add.
+// What keeps channels and rows, so that there is much to add. A third reads no other rows, whose
+// tiles then are those of x.
 Problem RandomSame(const Problem& like, int64_t channels, const Spatial& in, Random* random) {
   Problem problem = like;
   ConvShape& shape = problem.shape;
   shape.g = channels % 2 == 0 ? random->Between(1, 2) : 1;
   shape.c = shape.k = channels / shape.g;
   shape.in = shape.out = in;
+  const int64_t most = random->Between(0, 2) == 0 ? 1 : 3;
   for (int s = 3 - problem.rank; s < 3; ++s) {
-    shape.filter[s] = random->Between(1, 3);
+    shape.filter[s] = random->Between(1, most);
     shape.dilation[s] = random->Between(1, 2);
     const int64_t pads = shape.Reach(s) - 1;
     shape.pad_before[s] = random->Between(0, 1) != 0 ? pads / 2 : random->Between(0, pads);

@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from engine.cases import DEVICE
-from engine.test_chain_calls import blocks, integers, link_by_link, vgg
+from engine.test_chain_calls import integers, link_by_link, vgg
+from engine.test_chain_residuals import blocks
 from engine.test_faults import KINDS, MOST_CALLS
 
 import oocdnn
