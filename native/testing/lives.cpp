@@ -7,6 +7,7 @@
 OOC_DOOR int64_t oocdnn_testing_pack_lives(const int64_t* lives, int64_t count, int64_t alignment,
                                            int64_t* offsets) {
   std::vector<oocdnn::Life> all;
+  all.reserve(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
     all.push_back({lives[3 * i], lives[3 * i + 1], lives[3 * i + 2], 0});
   }
