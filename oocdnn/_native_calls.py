@@ -38,9 +38,11 @@ def run_chain(
     context: NativeContext,
     calls: Sequence[Convolution],
     tensors: Sequence[Mapping[Slot, Tensor]],
+    residuals: Sequence[int],
     progress: Progress | None,
 ) -> None:
-    """Runs convolutions one after the other. Tensors between two of them are left out."""
+    """Runs convolutions one after the other. Tensors between two of them are left out; `residuals`
+    says where residuals come from."""
     ffi, count = _ffi(), len(calls)
     links = ffi.new("oocdnn_convolution[]", count)
     operands = ffi.new("oocdnn_operands[]", count)
@@ -50,6 +52,8 @@ def run_chain(
             c.fill(calls[i], tensors[i], progress)
             links[i], operands[i] = c.convolution[0], c.operands[0]
         handle = stack.enter_context(context)
-        status = _library().oocdnn_run_chain(handle, links, operands, count)
+        status = _library().oocdnn_run_chain(
+            handle, links, operands, ffi.new("int64_t[]", list(residuals)), count
+        )
         values[0].ear.raise_kept()
         _check(status)

@@ -1,15 +1,17 @@
 """Convolutions one after the other, each with what comes after it, in one call.
 
 A chain runs depth first: a tile of its result is finished from x before the next one begins, and
-what lies between two links never leaves the device. Where not all links fit the budget together it
-runs in sections, which leave their results in host memory for each other. Arrays, keywords and
-errors are those of `oocdnn.functions`.
+what lies between links never leaves the device; a later link may add it again. Where not all links
+fit the budget together it runs in sections, which leave their results in host memory for each
+other. Arrays, keywords and errors are those of `oocdnn.functions`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
+
+import numpy as np
 
 from oocdnn import _geometry, _pins
 from oocdnn._allocation import allocate
@@ -38,11 +40,19 @@ if TYPE_CHECKING:
     from oocdnn.context import Context
 
 
+# Where the core finds residuals that are no earlier link's.
+_FROM_X, _OF_CALLER = -1, -2
+
+
 @dataclass(frozen=True)
 class Link:
-    """One convolution of a chain: z = pool(activation(alpha * conv(x, w) * scale + b)).
+    """One convolution of a chain: z = pool(activation(alpha * conv(x, w) * scale + b +
+    residual_alpha * residual)).
 
     The fields are the arguments of `oocdnn.conv_bias_act_pool`.
+
+    residual: what is added, shaped as the convolution's result: the number of an earlier link, of
+        which the first is 0, for what that gives; "x" for what the chain reads; or an array.
     """
 
     w: Any
@@ -56,9 +66,12 @@ class Link:
     pool: Pool | PerAxis | None = None
     scale: Any = None
     alpha: float = 1.0
+    residual: Any = None
+    residual_alpha: float = 1.0
 
-    def finish(self) -> Finish:
-        return Finish(self.b, self.scale, activation=self.activation)
+    def finish(self, source: int = _OF_CALLER) -> Finish:
+        added = self.residual if source == _OF_CALLER else None
+        return Finish(self.b, self.scale, added, self.residual_alpha, self.activation)
 
     def moves(self) -> Moves:
         return Moves(self.stride, self.padding, self.dilation, self.groups)
@@ -71,6 +84,7 @@ class _Made(NamedTuple):
     w: View
     geometry: Geometry
     after: After
+    source: int  # of the residual
 
     @property
     def shape(self) -> Shape:
@@ -78,15 +92,37 @@ class _Made(NamedTuple):
         return self.geometry.shape if self.after.pool is None else self.after.shape
 
 
-def _make(link: Link, x: Shape) -> _Made:
+def _source_of(link: Link, shapes: Sequence[Shape], sum_shape: Shape) -> int:
+    """The number of the link that it adds the result of, or another place; `shapes`: of the
+    chain's x, and of what the links before it give."""
+    number = link.residual
+    if isinstance(number, str):
+        if number != "x":
+            raise InvalidProblem(
+                f'residual is {number!r}; pass the number of an earlier link, "x" or an array'
+            )
+        number = _FROM_X
+    elif isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+        return _OF_CALLER
+    elif not 0 <= number < len(shapes) - 1:
+        raise InvalidProblem(f"residual is {number}, and no earlier link has that number")
+    source = int(number)
+    name = "x as residual" if source == _FROM_X else f"residual, what link {source} gives,"
+    _geometry.need_shape(name, shapes[source + 1], sum_shape, "the output's sizes")
+    return source
+
+
+def _make(link: Link, shapes: Sequence[Shape]) -> _Made:
+    """`shapes`: of the chain's x, and of what the links before this one give."""
     if not isinstance(link, Link):
         raise InvalidProblem(f"it is of type {type(link).__name__}, and a Link is needed")
+    x = shapes[-1]
     weights = view("w", link.w)
     geometry = _geometry.forward(_geometry.data_rank(x), x, weights.shape, *link.moves())
     after = After()
     if link.pool is not None:
         after = After(False, *_geometry.pooled(geometry.shape, link.pool))
-    return _Made(link, weights, geometry, after)
+    return _Made(link, weights, geometry, after, _source_of(link, shapes, geometry.shape))
 
 
 @contextmanager
@@ -100,9 +136,11 @@ def _at(number: int) -> Iterator[None]:
 
 def _make_all(links: Iterable[Link], x: Shape) -> list[_Made]:
     made: list[_Made] = []
+    shapes = [x]
     for number, link in enumerate(_several(links)):
         with _at(number):
-            made.append(_make(link, made[-1].shape if made else x))
+            made.append(_make(link, shapes))
+        shapes.append(made[-1].shape)
     if not made:
         raise InvalidProblem("a chain without links")
     return made
@@ -138,7 +176,7 @@ def conv_chain(
         for number, (one, mine) in enumerate(zip(made, operands, strict=True)):
             with _at(number):
                 mine.read("w", one.w)
-                read_finish(mine, one.link.finish(), one.geometry.shape)
+                read_finish(mine, one.link.finish(one.source), one.geometry.shape)
         last: Slot = "y" if made[-1].after.pool is None else "z"
         if out is None:
             output = allocate(data, made[-1].shape, True, context.results.empty)
@@ -150,7 +188,8 @@ def conv_chain(
         calls = list(_calls(context, made, common, operands))
         in_memory = (one for mine in operands for one in mine.in_memory)
         with _pins.Use(context, in_memory):
-            context.run_chain(calls, [mine.tensors for mine in operands], progress)
+            tensors = [mine.tensors for mine in operands]
+            context.run_chain(calls, tensors, [one.source for one in made], progress)
     return unwrap(output) if out is None else out
 
 
@@ -166,7 +205,8 @@ def _calls(
     ready = next((mine.stream for mine in operands if mine.stream is not None), None)
     stream = stream_of(common.stream, ready)
     for number, one in enumerate(made):
-        finish, mine = one.link.finish(), common._replace(mode=one.link.mode, alpha=one.link.alpha)
+        finish = one.link.finish(one.source)
+        mine = common._replace(mode=one.link.mode, alpha=one.link.alpha)
         forward, geometry, after = Direction.FORWARD, one.geometry, one.after
         with _at(number):
             call = convolution(forward, geometry, mine, finish, after, context.math, stream)

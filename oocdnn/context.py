@@ -193,10 +193,11 @@ class Context:
         self,
         calls: Sequence[Convolution],
         tensors: Sequence[dict[Slot, Tensor]],
+        residuals: Sequence[int],
         progress: Progress | None = None,
     ) -> None:
         """The same of a chain's links."""
-        run_chain(self._native, calls, tensors, progress)
+        run_chain(self._native, calls, tensors, residuals, progress)
 
     @property
     def stats(self) -> Stats:

@@ -6,6 +6,9 @@ q * stride + t * dilation - before of its input, for each t below `taps`, where 
 halos come from that one line, last layer first. What does not exist is no part of the tensor: to a
 convolution it is zero, of whatever layer before, and a pool passes it over. So a tile's rows
 outside of an inner tensor must not be computed from x's padding.
+
+A tensor may be added to a later one of the same extent: what is needed of that is needed of it too.
+All strides between the two are 1, so that its buffer has these rows anyway.
 """
 
 from collections.abc import Sequence
@@ -86,11 +89,16 @@ class Layer:
 class ChainAxis:
     """Layers one after the other on one axis, over x of `extent` rows.
 
-    extents: the rows of x and of each result. Raises ValueError for a layer that does not fit.
+    skips: pairs of tensors of which the first is added to the second; x is number 0, the result of
+    layer i number i + 1.
+    extents: the rows of x and of each result. Raises ValueError for a layer that does not fit, and
+    for a skip over strides, or between unlike extents.
     """
 
-    def __init__(self, extent: int, layers: Sequence[Layer]) -> None:
-        self.layers = tuple(layers)
+    def __init__(
+        self, extent: int, layers: Sequence[Layer], skips: Sequence[tuple[int, int]] = ()
+    ) -> None:
+        self.layers, self.skips = tuple(layers), tuple(skips)
         self.extents = [extent]
         for i, layer in enumerate(self.layers):
             self.extents.append(layer.extent(self.extents[-1]))
@@ -99,6 +107,10 @@ class ChainAxis:
                     f"layer {i} has no result: its reach is {layer.reach}, and its input has "
                     f"{self.extents[-2]} rows + padding {layer.before} + {layer.after}"
                 )
+        for begin, end in self.skips:
+            strides = {layer.stride for layer in self.layers[begin:end]}
+            if begin >= end or strides != {1} or self.extents[begin] != self.extents[end]:
+                raise ValueError(f"tensor {begin} cannot be added to tensor {end}")
 
     def spans(self, begin: int, end: int) -> tuple[Span, ...]:
         """The tile of x, and of each result, that rows [begin, end) of the last one need.
@@ -110,11 +122,15 @@ class ChainAxis:
         if not 0 <= begin < end <= self.extents[-1]:
             raise ValueError(f"rows [{begin}, {end}) are not of {self.extents[-1]}")
         held = needed = range(begin, end)
-        spans = [Span(begin, end - begin, begin, end)]
-        for layer, extent in zip(reversed(self.layers), reversed(self.extents[:-1]), strict=True):
-            held, needed = layer.held(held), layer.reads(needed, extent)
-            spans.append(Span(held.start, len(held), needed.start, needed.stop))
-        return tuple(reversed(spans))
+        spans = {len(self.layers): Span(begin, end - begin, begin, end)}
+        for i in reversed(range(len(self.layers))):
+            layer = self.layers[i]
+            held, needed = layer.held(held), layer.reads(needed, self.extents[i])
+            for source, result in self.skips:
+                if source == i:
+                    needed = _hull(needed, range(spans[result].begin, spans[result].end))
+            spans[i] = Span(held.start, len(held), needed.start, needed.stop)
+        return tuple(spans[i] for i in range(len(spans)))
 
     def tiles(self, length: int) -> list[tuple[Span, ...]]:
         """The spans of the tiles of `length` rows of the last result; the last may be shorter."""
@@ -135,6 +151,13 @@ class ChainAxis:
             shared = sum(_shared(*pair) for pair in pairwise(spans))
             totals.append(sum(span.moved for span in spans) - shared)
         return totals
+
+
+def _hull(one: range, other: range) -> range:
+    both = [rows for rows in (one, other) if rows]
+    if not both:
+        return range(0)
+    return range(min(rows.start for rows in both), max(rows.stop for rows in both))
 
 
 def _shared(one: Span, following: Span) -> int:

@@ -1,6 +1,7 @@
 // The C function that runs a chain: what lies between two links is not the caller's, so its shapes
 // follow from the links.
 #include <algorithm>
+#include <vector>
 
 #include "capi/context.hpp"
 #include "capi/guard.hpp"
@@ -56,21 +57,23 @@ Status NeedNone(const oocdnn_tensor* tensor, const char* name) {
   return Error(Code::kInvalidProblem, "%s is between two links and must be NULL", name);
 }
 
+static_assert(kFromX == OOCDNN_RESIDUAL_X && kFromOutside == OOCDNN_RESIDUAL_OPERAND);
+
 // The links as problems, with what the caller has of them.
 struct ChainArguments {
-  std::vector<Problem> problems;
+  Chain chain;
   std::vector<HostTensors> tensors;
 };
 
 class ChainTranslator {
  public:
-  ChainTranslator(const oocdnn_convolution* links, const oocdnn_operands* operands, int64_t count,
-                  Math math)
-      : links_(links), operands_(operands), count_(count), math_(math) {}
+  ChainTranslator(const oocdnn_convolution* links, const oocdnn_operands* operands,
+                  const int64_t* residuals, int64_t count, Math math)
+      : links_(links), operands_(operands), residuals_(residuals), count_(count), math_(math) {}
 
   Result<ChainArguments> Run() {
     OOC_TRY(Need(operands_[0].x, "x of the first link"));
-    x_ = *operands_[0].x;
+    passed_.push_back(*operands_[0].x);
     for (int64_t i = 0; i < count_; ++i) {
       OOC_TRY(Take(i).With(Format("link %lld of a chain", static_cast<long long>(i))));
     }
@@ -83,42 +86,63 @@ class ChainTranslator {
     oocdnn_operands operands = operands_[i];
     oocdnn_tensor between{};
     if (i > 0) OOC_TRY(NeedNone(operands.x, "x"));
-    operands.x = &x_;
+    const oocdnn_tensor x = passed_.back();
+    operands.x = &x;
+    OOC_ASSIGN(const int64_t source, SourceOf(i, &operands));
+    const oocdnn_tensor added =
+        source == kFromOutside ? x : passed_[static_cast<size_t>(source + 1)];
+    if (source != kFromOutside) operands.residual = &added;
     if (!last) {
       const bool pools = links_[i].pool.mode != OOCDNN_POOL_MODE_NONE;
       OOC_TRY(NeedNone(operands.y, "y"));
       OOC_TRY(NeedNone(operands.z, "z"));
-      OOC_ASSIGN(between, ResultOf(links_[i], x_, operands.w));
+      OOC_ASSIGN(between, ResultOf(links_[i], x, operands.w));
       (pools ? operands.z : operands.y) = &between;
     }
     OOC_ASSIGN(const CallArguments link, Translate(&links_[i], &operands, math_));
-    made_.problems.push_back(link.problem);
+    made_.chain.links.push_back(link.problem);
+    made_.chain.residual.push_back(source);
     made_.tensors.push_back(link.tensors);
-    x_ = between;
+    passed_.push_back(between);
     return {};
+  }
+
+  // Where the link's residual comes from.
+  [[nodiscard]] Result<int64_t> SourceOf(int64_t i, oocdnn_operands* operands) const {
+    const int64_t source = residuals_ == nullptr ? kFromOutside : residuals_[i];
+    if (source == kFromOutside) return source;
+    if (source < kFromOutside || source >= i) {
+      return Error(Code::kInvalidProblem,
+                   "its residual is the result of link %lld; it must be an earlier one",
+                   static_cast<long long>(source));
+    }
+    if (operands->residual == nullptr) return source;
+    return Error(Code::kInvalidProblem, "it has a residual, and that of the chain; pass one");
   }
 
   const oocdnn_convolution* links_;
   const oocdnn_operands* operands_;
+  const int64_t* residuals_;
   const int64_t count_;
   const Math math_;
-  oocdnn_tensor x_{};
+  std::vector<oocdnn_tensor> passed_;  // x, and what each link writes for the next
   ChainArguments made_;
 };
 
 }  // namespace
 
 oocdnn_status oocdnn_run_chain(oocdnn_context* context, const oocdnn_convolution* links,
-                               const oocdnn_operands* operands, int64_t count) {
+                               const oocdnn_operands* operands, const int64_t* residuals,
+                               int64_t count) {
   return Guard([&]() -> Status {
     OOC_TRY(Need(context, "the context"));
     OOC_TRY(Need(links, "the links"));
     OOC_TRY(Need(operands, "the operands"));
     if (count < 1) return Error(Code::kInvalidProblem, "a chain without links");
     OOC_ASSIGN(const ChainArguments chain,
-               ChainTranslator(links, operands, count, context->math).Run());
+               ChainTranslator(links, operands, residuals, count, context->math).Run());
     const Progress progress = ProgressOf(links[0].progress, links[0].progress_user);
-    return context->context->RunChain(chain.problems, chain.tensors, links[0].stream, progress,
+    return context->context->RunChain(chain.chain, chain.tensors, links[0].stream, progress,
                                       LimitOf(links[0]));
   });
 }

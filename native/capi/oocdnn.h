@@ -284,9 +284,15 @@ OOCDNN_API oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convol
  * what the one before it writes: `links[i]` with `operands[i]`. x is the first one's alone, y or z
  * the last one's; what is between two links is never in the caller's memory, and where the budget
  * allows never leaves the device. Stream, progress and limit of workspace are the first link's.
- * OOCDNN_UNSUPPORTED for links with a residual, with beta, or that save for backward. */
+ * residuals: NULL, or for each link what it adds to its sum, shaped as that: the number of an
+ * earlier link for what that writes, OOCDNN_RESIDUAL_X for the chain's x, or
+ * OOCDNN_RESIDUAL_OPERAND for operands[i].residual, which must be NULL otherwise.
+ * OOCDNN_UNSUPPORTED for links with beta, a prologue or sums, or that save for backward. */
+#define OOCDNN_RESIDUAL_X (-1)
+#define OOCDNN_RESIDUAL_OPERAND (-2)
 OOCDNN_API oocdnn_status oocdnn_run_chain(oocdnn_context* context, const oocdnn_convolution* links,
-                                          const oocdnn_operands* operands, int64_t count);
+                                          const oocdnn_operands* operands, const int64_t* residuals,
+                                          int64_t count);
 
 /* The bytes that a forward call with `saves` writes to operands.saved, which may be NULL here; 0:
  * there is nothing to save, and `saves` is best left 0. Of a maximum, for each element of z the

@@ -80,12 +80,6 @@ bool LiesAsItsTile(const Problem& problem, Operand operand, int64_t samples,
   return same && layout.bytes == bytes;  // some engines read on behind the last element
 }
 
-// What the device alone can address may differ in ways that nothing here can see.
-bool LieAlike(const TileLayout& a, const TileLayout& b) {
-  return a.dtype == b.dtype && a.shape == b.shape && a.stride == b.stride &&
-         a.channel_block == b.channel_block && a.bytes == b.bytes && !a.opaque && !b.opaque;
-}
-
 // What is refused for want of workspace alone, no budget helps.
 Status Refusal(Status why, const PlanRequest& request, const TileOp& op) {
   const bool limited = why.code() == Code::kOutOfMemory && op.workspace_limit == request.workspace;
@@ -194,6 +188,12 @@ Status CheckShared(const Booking& booking) {
 }
 
 }  // namespace
+
+// What the device alone can address may differ in ways that nothing here can see.
+bool LieAlike(const TileLayout& a, const TileLayout& b) {
+  return a.dtype == b.dtype && a.shape == b.shape && a.stride == b.stride &&
+         a.channel_block == b.channel_block && a.bytes == b.bytes && !a.opaque && !b.opaque;
+}
 
 Status Prepare(Device& device, const PlanRequest& request, const ShapeOfTiles& shape_of,
                int64_t workspace, Booking* booking) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "geom/chain.hpp"
 #include "model/plan.hpp"
 
 namespace oocdnn {
@@ -41,6 +42,10 @@ struct Booking {
   // of z is copied to the next link's x, which does not lie as a finishing pass could write it.
   std::array<bool, kOperands> inner{};
   bool relays = false;
+  // Whose tile an inner residual is: the z of that link, or the first one's x. `copies`: to a tile
+  // of its own, which lies as the sum does.
+  int64_t residual = kFromOutside;
+  bool copies = false;
   int64_t workspace = 0;  // offset
   int64_t own_dy = 0;     // offset of the tile that parts take turns with, see PreparedPart
   std::array<int64_t, 2> bounce{};  // offsets: for fetches, for drains
@@ -68,6 +73,8 @@ using ShapeOfTiles = std::function<ConvShape(bool is_short)>;
 // than the request allows, or what both shapes use lies in two layouts.
 Status Prepare(Device& device, const PlanRequest& request, const ShapeOfTiles& shape_of,
                int64_t workspace, Booking* booking);
+// Whether what computes finds the same in tiles of either layout.
+bool LieAlike(const TileLayout& a, const TileLayout& b);
 // Of a slot of the operand, as large as the larger of the two shapes needs.
 int64_t SlotBytes(const Booking& booking, int operand);
 // Whether the operand's tiles are parts of a tensor in the caller's memory, aligned as the device

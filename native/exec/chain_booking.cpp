@@ -4,6 +4,7 @@
 
 #include "base/checked.hpp"
 #include "base/config.hpp"
+#include "geom/chain_lives.hpp"
 #include "memory/arena.hpp"
 
 namespace oocdnn {
@@ -38,6 +39,7 @@ class ChainBooker {
       OOC_TRY(PrepareLink(i).With(Format("link %zu of a chain", i)));
     }
     Join();
+    SourceResiduals();
     Place();
     if (made_.bytes <= request_.budget()) return std::move(made_);
     return Error(Code::kOutOfMemory, "%s books %s, the budget is %s",
@@ -86,6 +88,40 @@ class ChainBooker {
     }
   }
 
+  // Whether a link's operand lies in the caller's memory as its tiles do.
+  [[nodiscard]] bool InPlaceOf(size_t link, Operand operand) const {
+    return made_.tiles.DividesBatch() && request_.links[link].in_place[Index(operand)] &&
+           UsedInPlace(made_.links[link], operand, device_.capabilities().tile_alignment);
+  }
+
+  // From tiles that other links have, if a copy can read them.
+  void SourceResiduals() {
+    const auto plain = [](const PreparedTiles& tiles) {
+      const TileLayout& x = tiles.layout[Index(Operand::kX)];
+      return tiles.parts.empty() || (!x.opaque && x.channel_block == 1);
+    };
+    const Booking& first = made_.links.front();
+    const bool x = !InPlaceOf(0, Operand::kX) && plain(first.usual) && plain(first.ends);
+    for (size_t i = 0; i < made_.links.size(); ++i) {
+      const int64_t source = request_.chain.residual[i];
+      if (source == kFromOutside || (source == kFromX && !x)) continue;
+      Booking& link = made_.links[i];
+      link.residual = source;
+      link.inner[Index(Operand::kResidual)] = true;
+      link.copies = !Shares(link);
+    }
+  }
+
+  // Whether the sum and the source of its residual lie alike. Then they are of the same rows too,
+  // as the one has all of the other's.
+  [[nodiscard]] bool Shares(const Booking& link) const {
+    const bool x = link.residual == kFromX;
+    const Booking& source = made_.links[x ? 0 : static_cast<size_t>(link.residual)];
+    const int from = Index(x ? Operand::kX : Operand::kZ), to = Index(Operand::kResidual);
+    return LieAlike(source.usual.layout[from], link.usual.layout[to]) &&
+           (link.ends.parts.empty() || LieAlike(source.ends.layout[from], link.ends.layout[to]));
+  }
+
   // The largest slot of an operand over the links for which `counts` says yes.
   template <class Counts>
   int64_t Region(Operand operand, const Counts& counts) {
@@ -96,11 +132,35 @@ class ChainBooker {
     return offsets_.Book(bytes);
   }
 
+  // What links hand to each other.
+  void PlaceHanded() {
+    std::vector<HandedOn> handed(made_.links.size());
+    for (size_t i = 1; i < handed.size(); ++i) {
+      const Booking& before = made_.links[i - 1];
+      handed[i].x = SlotBytes(made_.links[i], Index(Operand::kX));
+      if (before.relays) handed[i].z = SlotBytes(before, Index(Operand::kZ));
+    }
+    std::vector<bool> shares(handed.size());
+    for (size_t i = 0; i < shares.size(); ++i) {
+      const Booking& link = made_.links[i];
+      shares[i] = link.inner[Index(Operand::kResidual)] && !link.copies;
+    }
+    const HandedRegions regions =
+        PackHanded(request_.chain, handed, shares, device_.capabilities().alignment);
+    const int64_t x = offsets_.Book(regions.x_bytes), z = offsets_.Book(regions.z_bytes);
+    for (size_t i = 1; i < handed.size(); ++i) {
+      Booking &one = made_.links[i - 1], &next = made_.links[i];
+      next.slot[Index(Operand::kX)] = {x + regions.x[i].offset};
+      one.slot[Index(Operand::kZ)] = {one.relays ? z + regions.z[i].offset
+                                                 : x + regions.x[i].offset};
+    }
+  }
+
   void Place() {
     const auto stays = [](const Booking& link) { return link.problem.Stays(Operand::kY); };
-    const auto reads = [](const Booking& link) { return link.inner[Index(Operand::kX)]; };
-    const int64_t sums = Region(Operand::kY, stays), between = Region(Operand::kX, reads);
-    const int64_t relayed = Region(Operand::kZ, [](const Booking& link) { return link.relays; });
+    const auto copies = [](const Booking& link) { return link.copies; };
+    const int64_t sums = Region(Operand::kY, stays), residuals = Region(Operand::kResidual, copies);
+    PlaceHanded();
     int64_t workspace = 0;
     for (const Booking& link : made_.links) {
       workspace = std::max(workspace, link.WorkspaceBytes());
@@ -113,23 +173,27 @@ class ChainBooker {
       link.bounce = bounce;
       link.bounce_bytes = request_.bounce_bytes();
       if (link.problem.Stays(Operand::kY)) link.slot[Index(Operand::kY)] = {sums};
-      if (link.inner[Index(Operand::kX)]) link.slot[Index(Operand::kX)] = {between};
-      if (link.inner[Index(Operand::kZ)]) {
-        link.slot[Index(Operand::kZ)] = {link.relays ? relayed : between};
+      if (copies(link)) {
+        link.slot[Index(Operand::kResidual)].assign(static_cast<size_t>(made_.ring), residuals);
       }
       PlaceOwn(&link);
+    }
+    for (Booking& link : made_.links) {
+      if (!link.inner[Index(Operand::kResidual)] || link.copies) continue;
+      const bool x = link.residual == kFromX;
+      const Booking& source = made_.links[x ? 0 : static_cast<size_t>(link.residual)];
+      link.slot[Index(Operand::kResidual)] = source.slot[Index(x ? Operand::kX : Operand::kZ)];
     }
     made_.bytes = offsets_.total();
   }
 
   // What the caller has of a link.
   void PlaceOwn(Booking* link) {
-    const PlanRequest& request = request_.links[static_cast<size_t>(link - made_.links.data())];
+    const auto number = static_cast<size_t>(link - made_.links.data());
     for (int o = 0; o < kOperands; ++o) {
       const auto operand = static_cast<Operand>(o);
       if (!link->problem.Has(operand) || link->inner[o]) continue;
-      link->in_place[o] = made_.tiles.DividesBatch() && request.in_place[o] &&
-                          UsedInPlace(*link, operand, device_.capabilities().tile_alignment);
+      link->in_place[o] = InPlaceOf(number, operand);
       if (link->in_place[o]) continue;
       const bool rings = Moves(link->problem, operand, Axis::kN);
       for (int slot = 0; slot < (rings ? made_.ring : 1); ++slot) {

@@ -1,8 +1,9 @@
 // ChainBooking: what a plan of a chain becomes once exact bytes are known; it can be run any number
 // of times.
 //
-// Links take turns, so they share what does not outlive one: sums, tensors between two links, and
-// the workspace lie in one region each. Filters, biases and scales stay for the whole run.
+// Links take turns, so they share what does not outlive one: sums, residuals that are copied, and
+// the workspace lie in one region each; so do tensors between links, of which those are there at
+// the same time that later links add. Filters, biases and scales stay for the whole run.
 #pragma once
 
 #include <vector>

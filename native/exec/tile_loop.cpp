@@ -221,24 +221,37 @@ Status TileLoop::Loop(const Work& work, const Calls& calls, const Progress& prog
 Status TileLoop::TakeStep(const Calls& calls, const std::vector<Step>& steps, Feed* feed) {
   const Bound bound(device_);
   for (size_t i = 0; i < calls.size(); ++i) {
-    OOC_TRY(TakeLink(calls[i], steps[i], feed));
+    OOC_TRY(TakeLink(calls, steps, i, feed));
     if (!calls[i].booking.relays) continue;
-    OOC_TRY(Relay(calls[i], calls[i + 1], steps[i], steps[i + 1]));
+    OOC_TRY(Relay({calls[i], steps[i], Operand::kZ}, {calls[i + 1], steps[i + 1], Operand::kX}));
   }
   // Behind what the drain waits for, because waking the host takes the stream a while.
   const auto at = static_cast<size_t>(steps.front().number % kMostAhead);
   return device_.Record(stepped_[at].get(), compute_.get());
 }
 
-Status TileLoop::TakeLink(const Call& call, const Step& step, Feed* feed) {
+Status TileLoop::TakeLink(const Calls& calls, const std::vector<Step>& steps, size_t link,
+                          Feed* feed) {
+  const Call& call = calls[link];
+  const Step& step = steps[link];
   OOC_TRY(Fetch(call, step, feed));
+  const bool adds_x = call.booking.residual == kFromX;
+  if (call.booking.copies) OOC_TRY(TakeResidual(calls, steps, link));
+  if (adds_x && call.booking.copies) OOC_TRY(ReleaseX(calls, steps));
   OOC_TRY(Compute(call, step));
+  if (adds_x && !call.booking.copies) OOC_TRY(ReleaseX(calls, steps));
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     const bool leaves = call.booking.problem.Writes(operand) && step.operand[i].leave;
     if (leaves && call.booking.Crosses(operand)) OOC_TRY(Drain(call, step, operand));
   }
   return {};
+}
+
+// Its slot may be filled again only after this, and no more after the first link.
+Status TileLoop::ReleaseX(const Calls& calls, const std::vector<Step>& steps) {
+  const int slot = steps.front().operand[Index(Operand::kX)].slot;
+  return device_.Record(Idle(calls.front(), Operand::kX, slot), compute_.get());
 }
 
 Status TileLoop::Fetch(const Call& call, const Step& step, Feed* feed) {

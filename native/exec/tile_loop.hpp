@@ -106,9 +106,19 @@ class TileLoop {
   Status Compute(const Call& call, const Step& step);
   Status RunPart(const Call& call, const Step& step, const PreparedPart& prepared);
   Status TakeStep(const Calls& calls, const std::vector<Step>& steps, Feed* feed);
-  Status TakeLink(const Call& call, const Step& step, Feed* feed);
-  // Copies the z of a link to the x of the next one.
-  Status Relay(const Call& from, const Call& to, const Step& step, const Step& next);
+  Status TakeLink(const Calls& calls, const std::vector<Step>& steps, size_t link, Feed* feed);
+  // A link's tile in one step.
+  struct LinkTile {
+    const Call& call;
+    const Step& step;
+    Operand operand;
+  };
+  // Copies a tile to a part of it, or all of it, in the layout of another one.
+  Status Relay(const LinkTile& from, const LinkTile& to);
+  // Copies the residual of a link from what an earlier one has written, or from x.
+  Status TakeResidual(const Calls& calls, const std::vector<Step>& steps, size_t link);
+  // x of this step has been read by a later link than the first.
+  Status ReleaseX(const Calls& calls, const std::vector<Step>& steps);
   Status AwaitDrain(const Call& call, const Step& step, Operand operand);
   Status Finish(const Call& call, const Step& step);
   Status FinishInner(const Call& call, const Step& step, FinishArgs args);

@@ -61,21 +61,35 @@ void* PairsOf(void* table, DType type, const NormArgs& args, const Box& box) {
 
 }  // namespace
 
-// Between two tiles of the device, which no wire is between. Zeros around z are in its tile.
-Status TileLoop::Relay(const Call& from, const Call& to, const Step& step, const Step& next) {
-  const TileLayout& z = from.booking.Of(step.index).layout[Index(Operand::kZ)];
-  const Dims extent = next.operand[Index(Operand::kX)].box.extent;
+// Between two tiles of the device, which no wire is between. Zeros around what exists are in the
+// tile that is read.
+Status TileLoop::Relay(const LinkTile& from, const LinkTile& to) {
+  const int source = Index(from.operand), target = Index(to.operand);
+  const TileLayout& layout = from.call.booking.Of(from.step.index).layout[source];
+  const Box &whole = from.step.operand[source].box, &part = to.step.operand[target].box;
   Transfer transfer;
-  transfer.operand = Operand::kX;
-  transfer.view = {TileOf(from, step, Operand::kZ), z.dtype, z.stride};
-  // The channels are grouped as the next link has them.
-  transfer.view.stride[1] = extent[2] * z.stride[2];
-  transfer.box = {{}, extent, {}, extent};
-  transfer.tile_end = extent;
-  transfer.tile = TileOf(to, next, Operand::kX);
-  transfer.layout = &to.booking.Of(next.index).layout[Index(Operand::kX)];
-  transfer.tag = {step.number, Operand::kX, nullptr};
+  transfer.operand = to.operand;
+  int64_t before = 0;  // elements
+  for (int d = 3; d < 6; ++d) before += (part.origin[d] - whole.origin[d]) * layout.stride[d];
+  char* const data = static_cast<char*>(TileOf(from.call, from.step, from.operand));
+  transfer.view = {data + before * SizeOf(layout.dtype), layout.dtype, layout.stride};
+  // The channels are grouped as those of the other tile.
+  transfer.view.stride[1] = part.extent[2] * layout.stride[2];
+  transfer.box = {{}, part.extent, {}, part.extent};
+  transfer.tile_end = part.extent;
+  transfer.tile = TileOf(to.call, to.step, to.operand);
+  transfer.layout = &to.call.booking.Of(to.step.index).layout[target];
+  transfer.tag = {to.step.number, to.operand, nullptr};
   return device_.Fetch(compute_.get(), transfer);
+}
+
+Status TileLoop::TakeResidual(const Calls& calls, const std::vector<Step>& steps, size_t link) {
+  const int64_t source = calls[link].booking.residual;
+  const bool x = source == kFromX;
+  const size_t from = x ? 0 : static_cast<size_t>(source);
+  const Operand operand = x ? Operand::kX : Operand::kZ;
+  if (x) OOC_TRY(device_.Wait(compute_.get(), Ready(calls[0], steps[0], operand)));
+  return Relay({calls[from], steps[from], operand}, {calls[link], steps[link], Operand::kResidual});
 }
 
 // What the finishing pass writes beside the sum's own tile.

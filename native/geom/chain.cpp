@@ -29,7 +29,6 @@ Status CheckLink(const Problem& problem) {
   const char* what = nullptr;
   if (problem.direction != Direction::kForward) what = Name(problem.direction);
   if (problem.beta != 0.0) what = "beta";
-  if (problem.epilogue.residual) what = "a residual";
   if (problem.saves) what = "saving for backward";
   if (problem.prologue.any()) what = "a prologue";
   if (problem.sums) what = "sums";
@@ -46,6 +45,42 @@ Status CheckPair(const Problem& one, const Problem& following) {
   if (one.dtype == following.dtype) return {};
   return Error(Code::kInvalidDtype, "it is %s, and the link before it %s", Name(following.dtype),
                Name(one.dtype));
+}
+
+// What a link's residual is, where that is in the chain.
+Status CheckResidual(const Chain& chain, size_t link) {
+  const int64_t source = chain.residual[link];
+  const auto number = static_cast<int64_t>(link);
+  if (source < kFromOutside || source >= number) {
+    return Error(Code::kInvalidProblem,
+                 "its residual is the result of link %lld; it must be an earlier one",
+                 static_cast<long long>(source));
+  }
+  if (source == kFromOutside) return {};
+  if (!chain[link].epilogue.residual) {
+    return Error(Code::kInvalidProblem, "it has no residual, and one is named");
+  }
+  const Problem& from = source == kFromX ? chain[0] : chain[static_cast<size_t>(source)];
+  const Sizes added = SizesOf(from, source == kFromX ? Operand::kX : from.output());
+  const Sizes sizes = SizesOf(chain[link], Operand::kY);
+  if (added == sizes) return {};
+  const std::string name =
+      source == kFromX ? "x" : Format("link %lld", static_cast<long long>(source));
+  return Error(Code::kInvalidProblem, "it adds %s, which is %s, to %s", name.c_str(),
+               TextOf(added).c_str(), TextOf(sizes).c_str());
+}
+
+// Whether rows move on by one from a source to the sum that it is added to.
+bool StridesBetween(const Chain& chain, int64_t source, size_t link) {
+  bool strides = false;
+  for (auto i = static_cast<size_t>(source + 1); i <= link; ++i) {
+    for (int s = 0; s < 3; ++s) {
+      const Pool& pool = chain[i].pool;
+      strides = strides || chain[i].shape.stride[s] != 1;
+      strides = strides || (i < link && pool.pools() && pool.stride[s] != 1);
+    }
+  }
+  return strides;
 }
 
 // What nothing is pooled of goes through windows of one element.
@@ -85,22 +120,48 @@ const RowSpan& SpanOf(const LinkRows& rows, Operand operand) {
 
 }  // namespace
 
-Result<Chain> MakeChain(const std::vector<Problem>& problems) {
-  if (problems.empty()) return Error(Code::kInvalidProblem, "a chain without links");
-  Chain chain;
-  for (size_t i = 0; i < problems.size(); ++i) {
+Result<Chain> MakeChain(const Chain& given) {
+  if (given.size() == 0) return Error(Code::kInvalidProblem, "a chain without links");
+  Chain chain{{}, given.residual};
+  for (size_t i = 0; i < given.size(); ++i) {
     const std::string where = Format("link %zu of a chain", i);
-    OOC_TRY(CheckLink(problems[i]).With(where));
-    if (i > 0) OOC_TRY(CheckPair(problems[i - 1], problems[i]).With(where));
-    const bool last = i + 1 == problems.size();
-    chain.push_back(last ? problems[i] : InnerOf(problems[i]));
+    OOC_TRY(CheckLink(given[i]).With(where));
+    if (i > 0) OOC_TRY(CheckPair(given[i - 1], given[i]).With(where));
+    OOC_TRY(CheckResidual(given, i).With(where));
+    const bool last = i + 1 == given.size();
+    chain.links.push_back(last ? given[i] : InnerOf(given[i]));
   }
   return chain;
 }
 
+Chain PartOf(const Chain& chain, size_t begin, size_t end) {
+  Chain part;
+  for (size_t i = begin; i < end; ++i) {
+    part.links.push_back(chain[i]);
+    const int64_t source = chain.residual[i] - static_cast<int64_t>(begin);
+    part.residual.push_back(std::max(source, kFromOutside));
+  }
+  return part;
+}
+
+Status CheckDepthFirst(const Chain& chain, size_t begin, size_t end) {
+  for (size_t i = begin; i < chain.size(); ++i) {
+    const int64_t source = chain.residual[i] - static_cast<int64_t>(begin);
+    if (source < kFromX) continue;
+    if (i < end && StridesBetween(chain, chain.residual[i], i)) {
+      return Error(Code::kUnsupported, "link %zu adds to what strides have thinned out", i);
+    }
+    if (i < end || source == kFromX || source + 1 >= static_cast<int64_t>(end - begin)) continue;
+    return Error(Code::kUnsupported, "link %zu reads what link %lld leaves for the next", i,
+                 static_cast<long long>(chain.residual[i]));
+  }
+  return {};
+}
+
 bool IsInner(const Chain& chain, size_t link, Operand operand) {
   return (operand == Operand::kX && link > 0) ||
-         (operand == Operand::kZ && link + 1 < chain.size());
+         (operand == Operand::kZ && link + 1 < chain.size()) ||
+         (operand == Operand::kResidual && chain.residual[link] > kFromX);
 }
 
 ChainHalos::ChainHalos(Chain chain) : chain_(std::move(chain)) {
@@ -110,6 +171,10 @@ ChainHalos::ChainHalos(Chain chain) : chain_(std::move(chain)) {
       layers_[s].push_back(PoolOn(problem, s));
     }
   }
+  for (size_t i = 0; i < chain_.size(); ++i) {
+    const int64_t source = chain_.residual[i];
+    if (source != kFromOutside) skips_.push_back({2 * static_cast<size_t>(source + 1), 2 * i + 1});
+  }
 }
 
 std::vector<LinkRows> ChainHalos::WholeRows(int axis, const std::vector<bool>& pads) const {
@@ -118,6 +183,9 @@ std::vector<LinkRows> ChainHalos::WholeRows(int axis, const std::vector<bool>& p
     const AxisLayer& layer = layers_[axis][2 * i];
     rows[i].y = All(layer.out);
     rows[i].x = pads[i] && PadsAlike(chain_[i], axis) ? All(layer.in) : InputOf(layer, rows[i].y);
+    for (const Skip& skip : skips_) {
+      if (skip.from == 2 * i) rows[i].x = Joined(rows[i].x, rows[skip.to / 2].y);
+    }
     rows[i].z = i + 1 < chain_.size() ? rows[i + 1].x : All(layers_[axis][2 * i + 1].out);
   }
   return rows;
@@ -126,7 +194,7 @@ std::vector<LinkRows> ChainHalos::WholeRows(int axis, const std::vector<bool>& p
 const std::vector<LinkRows>& ChainHalos::RowsFor(int axis, int64_t begin, int64_t length) {
   std::vector<LinkRows>& rows = known_[axis][{begin, length}];
   if (!rows.empty()) return rows;
-  const std::vector<RowSpan> spans = SpansOf(layers_[axis], begin, length);
+  const std::vector<RowSpan> spans = SpansOf(layers_[axis], skips_, begin, length);
   rows.resize(chain_.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     rows[i] = {spans[2 * i], spans[2 * i + 1], spans[2 * i + 2]};

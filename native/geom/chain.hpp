@@ -1,6 +1,7 @@
 // Chain: forward convolutions, each with its pool, of which each reads what the one before it has
-// written. It runs depth first: a tile of the last result is finished from x before the next one
-// begins, and what lies between two links never leaves the device.
+// written; the residual that a link adds may be what an earlier one has written, or x. It runs
+// depth first: a tile of the last result is finished from x before the next one begins, and what
+// lies between links never leaves the device.
 //
 // A tile is a range of samples, and of rows of the last result where those are cut too. The rows of
 // inner tensors that neighbouring tiles share are computed in each of them.
@@ -17,12 +18,33 @@
 
 namespace oocdnn {
 
-// The links as they are computed: all but the last write a z, which is the next one's x.
-using Chain = std::vector<Problem>;
+// Where a link's residual comes from: the result of the link of that number, or one of these.
+constexpr int64_t kFromX = -1;        // what the first link reads
+constexpr int64_t kFromOutside = -2;  // the caller, if there is a residual
 
-// Of problems in the order in which they run. kInvalidProblem where they do not go together,
-// kUnsupported for what a chain does not compute.
-Result<Chain> MakeChain(const std::vector<Problem>& problems);
+struct Chain {
+  std::vector<Problem> links;     // in the order in which they run
+  std::vector<int64_t> residual;  // by link, where it comes from
+
+  [[nodiscard]] size_t size() const { return links.size(); }
+  const Problem& operator[](size_t link) const { return links[link]; }
+  [[nodiscard]] const Problem& front() const { return links.front(); }
+  [[nodiscard]] const Problem& back() const { return links.back(); }
+  [[nodiscard]] auto begin() const { return links.begin(); }
+  [[nodiscard]] auto end() const { return links.end(); }
+};
+
+// The links as they are computed: all but the last write a z, which is the next one's x.
+// kInvalidProblem where they do not go together, kUnsupported for what a chain does not compute.
+Result<Chain> MakeChain(const Chain& given);
+
+// Links [begin, end) as a chain of their own. A residual from the link before them is from x there,
+// one from links before that from outside.
+Chain PartOf(const Chain& chain, size_t begin, size_t end);
+
+// Why such links cannot run depth first, kUnsupported: a later link reads what one of them leaves
+// for the next, or there are strides between a residual and its source.
+Status CheckDepthFirst(const Chain& chain, size_t begin, size_t end);
 
 // Whether a link's operand is handed over within the device, between links.
 bool IsInner(const Chain& chain, size_t link, Operand operand);
@@ -47,6 +69,7 @@ class ChainHalos {
  private:
   const Chain chain_;
   std::array<std::vector<AxisLayer>, 3> layers_;  // of each link the convolution and its pool
+  std::vector<Skip> skips_;
   std::array<std::map<std::pair<int64_t, int64_t>, std::vector<LinkRows>>, 3> known_;
 };
 

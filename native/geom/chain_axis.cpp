@@ -51,10 +51,25 @@ RowSpan InputOf(const AxisLayer& layer, const RowSpan& result) {
   return span;
 }
 
-std::vector<RowSpan> SpansOf(const std::vector<AxisLayer>& layers, int64_t begin, int64_t length) {
+RowSpan Joined(const RowSpan& span, const RowSpan& other) {
+  if (other.begin >= other.end) return span;
+  RowSpan joined = span;
+  const bool any = span.begin < span.end;
+  joined.begin = any ? std::min(span.begin, other.begin) : other.begin;
+  joined.end = any ? std::max(span.end, other.end) : other.end;
+  return joined;
+}
+
+std::vector<RowSpan> SpansOf(const std::vector<AxisLayer>& layers, const std::vector<Skip>& skips,
+                             int64_t begin, int64_t length) {
   std::vector<RowSpan> spans(layers.size() + 1);
   spans.back() = {begin, length, begin, std::min(begin + length, layers.back().out)};
-  for (size_t i = layers.size(); i-- > 0;) spans[i] = InputOf(layers[i], spans[i + 1]);
+  for (size_t i = layers.size(); i-- > 0;) {
+    spans[i] = InputOf(layers[i], spans[i + 1]);
+    for (const Skip& skip : skips) {
+      if (skip.from == i) spans[i] = Joined(spans[i], spans[skip.to]);
+    }
+  }
   return spans;
 }
 

@@ -5,6 +5,7 @@
 // not exist is no part of the tensor: to a convolution it is zero, and a pool passes it over.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -24,11 +25,22 @@ struct RowSpan {
   bool operator==(const RowSpan&) const = default;
 };
 
+// A tensor that is added to a later one of the same extent, row by row: what is needed of `to` is
+// needed of `from` too. x is number 0, the result of layer i number i + 1. All strides between the
+// two are 1, so that the buffer of `from` has all rows of that of `to`: layers whose padding makes
+// up for their reach read no less.
+struct Skip {
+  size_t from = 0, to = 0;
+};
+
 // The rows of a layer's input that these of its result need.
 RowSpan InputOf(const AxisLayer& layer, const RowSpan& result);
+// With what is needed of another tensor, whose rows lie in its buffer.
+RowSpan Joined(const RowSpan& span, const RowSpan& other);
 
 // The rows of x, and of each layer's result, that rows [begin, begin + length) of the last result
 // need, as far as these exist. The buffers' extents depend on `length` alone.
-std::vector<RowSpan> SpansOf(const std::vector<AxisLayer>& layers, int64_t begin, int64_t length);
+std::vector<RowSpan> SpansOf(const std::vector<AxisLayer>& layers, const std::vector<Skip>& skips,
+                             int64_t begin, int64_t length);
 
 }  // namespace oocdnn

@@ -32,9 +32,9 @@ bool HopesForPlace(const ChainRequest& request) {
 // What sections of a chain leave for each other passes through host memory.
 class ChainPlanner {
  public:
-  ChainPlanner(Device& device, const std::vector<PlanRequest>& links, const Profile& profile,
-               int64_t* prepared)
-      : device_(device), links_(links), profile_(profile), prepared_(*prepared) {}
+  ChainPlanner(Device& device, const Chain& chain, const std::vector<PlanRequest>& links,
+               const Profile& profile, int64_t* prepared)
+      : device_(device), chain_(chain), links_(links), profile_(profile), prepared_(*prepared) {}
 
   // A section whose candidates all turn out too large is none, and others are chosen.
   Result<std::vector<ChainSection>> Run() {
@@ -91,6 +91,7 @@ class ChainPlanner {
     ways[0].seconds = 0.0;
     for (size_t end = 1; end <= links_.size(); ++end) {
       for (size_t begin = end - 1; begin-- > 0;) {
+        if (!CheckDepthFirst(chain_, begin, end).ok()) continue;
         OOC_ASSIGN(const double own, SecondsOf({begin, end}));
         if (own == kNever) break;  // nor does anything longer fit
         ways[end].Take({ways[begin].seconds + own, begin});
@@ -115,6 +116,7 @@ class ChainPlanner {
       return known->second.seconds;
     }
     if (IsLong(range) && Late()) return kNever;
+    if (IsLong(range) && !CheckDepthFirst(chain_, range.first, range.second).ok()) return kNever;
     Section& section = sections_[range];
     if (!IsLong(range)) {
       OOC_ASSIGN(section.seconds, SecondsAlone(links_[range.first]));
@@ -139,9 +141,7 @@ class ChainPlanner {
   }
 
   Result<ChainRequest> RequestOf(const Range& range) {
-    std::vector<Problem> problems;
-    for (size_t i = range.first; i < range.second; ++i) problems.push_back(links_[i].problem);
-    OOC_ASSIGN(Chain chain, MakeChain(problems));
+    OOC_ASSIGN(Chain chain, MakeChain(PartOf(chain_, range.first, range.second)));
     ChainRequest request{std::move(chain), {}};
     for (size_t i = range.first; i < range.second; ++i) {
       PlanRequest link = links_[i];
@@ -201,6 +201,7 @@ class ChainPlanner {
   }
 
   Device& device_;
+  const Chain& chain_;
   const std::vector<PlanRequest>& links_;
   const Profile& profile_;
   int64_t& prepared_;
@@ -209,9 +210,10 @@ class ChainPlanner {
 
 }  // namespace
 
-Result<std::vector<ChainSection>> PlanChain(Device& device, const std::vector<PlanRequest>& links,
+Result<std::vector<ChainSection>> PlanChain(Device& device, const Chain& chain,
+                                            const std::vector<PlanRequest>& links,
                                             const Profile& profile, int64_t* prepared) {
-  return ChainPlanner(device, links, profile, prepared).Run();
+  return ChainPlanner(device, chain, links, profile, prepared).Run();
 }
 
 }  // namespace oocdnn

@@ -16,12 +16,15 @@ struct ChainSection {
   std::shared_ptr<const ChainBooking> booking;
 };
 
-// `links`: a request for each link by itself; tensors between links are in host memory.
+// `links`: a request for each link by itself; tensors between links are in host memory. `chain`:
+// the links, as they were given to MakeChain. What is added to a later link lies within the section
+// of that, or is left for it by the section that ends there.
 // Chooses the sections that are predicted to take the least time together, and books them.
 // Whether a single link has a plan at all, its own call says. After the links' deadline it looks
 // for no more sections, and prepares no second candidate of any. `prepared` counts engine
 // preparations.
-Result<std::vector<ChainSection>> PlanChain(Device& device, const std::vector<PlanRequest>& links,
+Result<std::vector<ChainSection>> PlanChain(Device& device, const Chain& chain,
+                                            const std::vector<PlanRequest>& links,
                                             const Profile& profile, int64_t* prepared);
 
 }  // namespace oocdnn

@@ -78,8 +78,8 @@ class Context {
   // Runs a chain (geom/chain.hpp) of problems in the order in which they are computed, of each
   // which with its tensors; those between two links are not looked at, but for their strides. What
   // sections leave for each other is in memory that stays until Release.
-  Status RunChain(const std::vector<Problem>& problems, const std::vector<HostTensors>& operands,
-                  void* stream, const Progress& progress, int64_t workspace = kLimitOfContext);
+  Status RunChain(const Chain& chain, const std::vector<HostTensors>& operands, void* stream,
+                  const Progress& progress, int64_t workspace = kLimitOfContext);
   // Plans without running. Operands are in pageable memory, or on the device, aligned, where the
   // placement says so.
   Result<PlanSummary> Plan(const Problem& problem, const Placement& placement = {});
@@ -194,27 +194,24 @@ class Context {
     const Progress& progress;
     int64_t budget = 0, workspace = kNoLimit;
   };
-  Result<std::vector<HostTensors>> LocateChain(const std::vector<Problem>& problems,
+  Result<std::vector<HostTensors>> LocateChain(const Chain& chain,
                                                const std::vector<HostTensors>& operands);
-  Result<ChainPointer> LookupChain(const std::vector<Problem>& problems,
-                                   const std::vector<HostTensors>& tensors, int64_t budget,
-                                   int64_t workspace);
+  Result<ChainPointer> LookupChain(const Chain& chain, const std::vector<HostTensors>& tensors,
+                                   int64_t budget, int64_t workspace);
   // Puts what sections leave for each other on the shelves.
-  Status Join(const std::vector<ChainSection>& sections, const std::vector<Problem>& problems,
+  Status Join(const std::vector<ChainSection>& sections, const Chain& chain,
               std::vector<HostTensors>* tensors);
   // By section; a single link is planned for that.
   Result<std::vector<int64_t>> StepsOf(const std::vector<ChainSection>& sections,
-                                       const std::vector<Problem>& problems,
-                                       const std::vector<HostTensors>& tensors,
+                                       const Chain& chain, const std::vector<HostTensors>& tensors,
                                        const ChainCall& call);
   // `short_of`: becomes true where memory was wanting that the plan counts on.
-  Status RunSection(const ChainSection& section, const std::vector<Problem>& problems,
+  Status RunSection(const ChainSection& section, const Chain& chain,
                     const std::vector<HostTensors>& tensors, const ChainCall& call, bool* short_of);
-  Status RunSections(const std::vector<ChainSection>& sections,
-                     const std::vector<Problem>& problems, std::vector<HostTensors> tensors,
-                     const ChainCall& call, bool* short_of);
-  Status RunChainWithin(const std::vector<Problem>& problems,
-                        const std::vector<HostTensors>& tensors, ChainCall call);
+  Status RunSections(const std::vector<ChainSection>& sections, const Chain& chain,
+                     std::vector<HostTensors> tensors, const ChainCall& call, bool* short_of);
+  Status RunChainWithin(const Chain& chain, const std::vector<HostTensors>& tensors,
+                        ChainCall call);
 
   ContextOptions options_;
   DeviceStack stack_;

@@ -26,9 +26,47 @@ class Watch {
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-std::string TextOf(const std::vector<Problem>& problems) {
-  return Format("a chain of %zu links, from %s to %s", problems.size(),
-                ToString(problems.front()).c_str(), ToString(problems.back()).c_str());
+std::string TextOf(const Chain& chain) {
+  return Format("a chain of %zu links, from %s to %s", chain.size(),
+                ToString(chain.front()).c_str(), ToString(chain.back()).c_str());
+}
+
+// Of the links as they were given: what a link by itself writes, others read within the chain.
+bool IsBetween(const Chain& chain, size_t link, Operand operand) {
+  const bool written = operand == chain[link].output() && link + 1 < chain.size();
+  return written || IsInner(chain, link, operand);
+}
+
+// The section that leaves its result for a link to add; else how many there are.
+size_t SectionLeaving(const Chain& chain, const std::vector<ChainSection>& sections, size_t link) {
+  const int64_t source = chain.residual[link];
+  for (size_t s = 0; s < sections.size(); ++s) {
+    if (static_cast<int64_t>(sections[s].end) - 1 == source) return s;
+  }
+  return sections.size();
+}
+
+// By section, on which shelf it leaves its result: the lowest that nobody reads any more. The last
+// one has none.
+std::vector<size_t> ShelfOf(const Chain& chain, const std::vector<ChainSection>& sections) {
+  std::vector<size_t> last(sections.size()), shelf(sections.size());  // by section
+  for (size_t s = 0; s < sections.size(); ++s) {
+    last[s] = s + 1;
+    for (size_t i = sections[s].begin; i < sections[s].end; ++i) {
+      const size_t from = SectionLeaving(chain, sections, i);
+      if (from < s) last[from] = std::max(last[from], s);
+    }
+  }
+  for (size_t s = 0; s + 1 < sections.size(); ++s) {
+    const auto taken = [&](size_t number) {
+      for (size_t before = 0; before < s; ++before) {
+        if (shelf[before] == number && last[before] >= s) return true;
+      }
+      return false;
+    };
+    while (taken(shelf[s])) ++shelf[s];
+  }
+  return shelf;
 }
 
 // Memory of nobody's, on the device: what is inner is neither looked at nor moved.
@@ -45,16 +83,13 @@ void PutOnHost(Operand operand, PlanRequest* link) {
 }
 
 // Of the caller's tensors in a chain those that a device reaches, by operand; one of each will do.
-HostTensors ReachedOf(const std::vector<Problem>& problems,
-                      const std::vector<HostTensors>& tensors) {
+HostTensors ReachedOf(const Chain& chain, const std::vector<HostTensors>& tensors) {
   HostTensors reached;
-  for (size_t i = 0; i < problems.size(); ++i) {
+  for (size_t i = 0; i < chain.size(); ++i) {
     for (int o = 0; o < kOperands; ++o) {
       const auto operand = static_cast<Operand>(o);
-      const bool inner = (operand == Operand::kX && i > 0) ||
-                         (operand == problems[i].output() && i + 1 < problems.size());
       const HostTensor& tensor = tensors[i][o];
-      const bool here = problems[i].Has(operand) && !inner && !tensor.in_file();
+      const bool here = chain[i].Has(operand) && !IsBetween(chain, i, operand) && !tensor.in_file();
       if (here && tensor.tier != Tier::kPageable) reached[o] = tensor;
     }
   }
@@ -64,82 +99,92 @@ HostTensors ReachedOf(const std::vector<Problem>& problems,
 }  // namespace
 
 // What every link has of the caller's; what is between two links counts as on the device.
-Result<std::vector<HostTensors>> Context::LocateChain(const std::vector<Problem>& problems,
+Result<std::vector<HostTensors>> Context::LocateChain(const Chain& chain,
                                                       const std::vector<HostTensors>& operands) {
-  OOC_ASSIGN(const Chain chain, MakeChain(problems));
-  OOC_TRY(CheckOperands(chain, operands));
+  OOC_ASSIGN(const Chain made, MakeChain(chain));
+  OOC_TRY(CheckOperands(made, operands));
   std::vector<HostTensors> tensors = operands;
   const int64_t alignment = stack_.device->capabilities().alignment;
-  for (size_t i = 0; i < problems.size(); ++i) {
-    if (i > 0) PutInner(problems[i], Operand::kX, alignment, &tensors[i]);
-    if (i + 1 < problems.size()) {
-      PutInner(problems[i], problems[i].output(), alignment, &tensors[i]);
+  for (size_t i = 0; i < chain.size(); ++i) {
+    for (int o = 0; o < kOperands; ++o) {
+      const auto operand = static_cast<Operand>(o);
+      if (IsBetween(chain, i, operand)) PutInner(chain[i], operand, alignment, &tensors[i]);
     }
-    OOC_TRY(LocateOperands(*stack_.device, chain[i], &tensors[i], InnerOf(chain, i)));
+    OOC_TRY(LocateOperands(*stack_.device, made[i], &tensors[i], InnerOf(made, i)));
   }
   return tensors;
 }
 
-Result<Context::ChainPointer> Context::LookupChain(const std::vector<Problem>& problems,
+Result<Context::ChainPointer> Context::LookupChain(const Chain& chain,
                                                    const std::vector<HostTensors>& tensors,
                                                    int64_t budget, int64_t workspace) {
   std::vector<Terms> terms;
   std::string key;
-  for (size_t i = 0; i < problems.size(); ++i) {
-    terms.push_back(TermsOf(problems[i], tensors[i], workspace));
+  for (size_t i = 0; i < chain.size(); ++i) {
+    terms.push_back(TermsOf(chain[i], tensors[i], workspace));
     terms.back().budget = budget;
-    key += KeyOf(problems[i], terms.back());
+    key +=
+        KeyOf(chain[i], terms.back()) + Format(" %lld ", static_cast<long long>(chain.residual[i]));
   }
   if (const ChainPointer* const kept = chains_.Find(key)) return *kept;
   std::vector<PlanRequest> links;
   int64_t bounce = 0;
   const auto deadline = DeadlineIn(options_.planning_seconds);
-  for (size_t i = 0; i < problems.size(); ++i) {
-    links.push_back(RequestFor(problems[i], terms[i]));
+  for (size_t i = 0; i < chain.size(); ++i) {
+    links.push_back(RequestFor(chain[i], terms[i]));
     bounce = std::max(bounce, links.back().bounce_bytes);
     links.back().deadline = deadline;
     // At the ends of a section, and by itself, a link finds these in host memory.
-    if (i > 0) PutOnHost(Operand::kX, &links.back());
-    if (i + 1 < problems.size()) PutOnHost(problems[i].output(), &links.back());
+    for (int o = 0; o < kOperands; ++o) {
+      const auto operand = static_cast<Operand>(o);
+      if (IsBetween(chain, i, operand)) PutOnHost(operand, &links.back());
+    }
   }
   for (PlanRequest& link : links) link.bounce_bytes = bounce;
-  const Profile& profile = ProfileFor(problems.front());
+  const Profile& profile = ProfileFor(chain.front());
   Result<std::vector<ChainSection>> made =
-      BesideArena([&] { return PlanChain(*stack_.device, links, profile, &prepared_); });
+      BesideArena([&] { return PlanChain(*stack_.device, chain, links, profile, &prepared_); });
   if (!made.ok()) return std::move(made).status();
   if (chains_.full()) OOC_TRY(Settle());  // the one that goes may still be run
   return chains_.Put(key, std::make_shared<std::vector<ChainSection>>(std::move(made).value()));
 }
 
 // In the strides of either side, as links may group channels otherwise than those before them.
-Status Context::Join(const std::vector<ChainSection>& sections,
-                     const std::vector<Problem>& problems, std::vector<HostTensors>* tensors) {
-  Shelves::Bytes bytes{};
+Status Context::Join(const std::vector<ChainSection>& sections, const Chain& chain,
+                     std::vector<HostTensors>* tensors) {
+  const std::vector<size_t> shelf = ShelfOf(chain, sections);
+  Shelves::Bytes bytes;
   for (size_t s = 0; s + 1 < sections.size(); ++s) {
-    const Problem& writes = problems[sections[s].end - 1];
-    int64_t& most = bytes[s % Shelves::kCount];
-    most = std::max(most, writes.BytesOf(writes.output()));
+    const Problem& writes = chain[sections[s].end - 1];
+    bytes.resize(std::max(bytes.size(), shelf[s] + 1));
+    bytes[shelf[s]] = std::max(bytes[shelf[s]], writes.BytesOf(writes.output()));
   }
   if (!shelves_->Have(bytes)) {
     OOC_TRY(Settle());
     OOC_TRY(shelves_->Reserve(bytes, slabs_.get()));
   }
+  const auto lay = [&](size_t section, size_t link, Operand operand) -> Status {
+    const Problem& writes = chain[sections[section].end - 1];
+    void* const data = shelves_->At(shelf[section]);
+    HostTensor& tensor = (*tensors)[link][Index(operand)];
+    tensor.view = {data, chain[link].dtype, chain[link].stride[Index(operand)]};
+    OOC_ASSIGN(tensor.tier, stack_.device->TierOf(data, writes.BytesOf(writes.output())));
+    return {};
+  };
   for (size_t s = 0; s + 1 < sections.size(); ++s) {
     const size_t next = sections[s].end;
-    const Operand output = problems[next - 1].output();
-    const int64_t size = problems[next - 1].BytesOf(output);
-    OOC_ASSIGN(const Tier tier, stack_.device->TierOf(shelves_->At(s), size));
-    for (const auto& [link, operand] : {std::pair{next - 1, output}, {next, Operand::kX}}) {
-      HostTensor& tensor = (*tensors)[link][Index(operand)];
-      tensor.view = {shelves_->At(s), problems[link].dtype, problems[link].stride[Index(operand)]};
-      tensor.tier = tier;
-    }
+    OOC_TRY(lay(s, next - 1, chain[next - 1].output()));
+    OOC_TRY(lay(s, next, Operand::kX));
+  }
+  for (size_t i = 0; i < chain.size(); ++i) {
+    const size_t s = SectionLeaving(chain, sections, i);
+    if (s < sections.size()) OOC_TRY(lay(s, i, Operand::kResidual));
   }
   return {};
 }
 
 Result<std::vector<int64_t>> Context::StepsOf(const std::vector<ChainSection>& sections,
-                                              const std::vector<Problem>& problems,
+                                              const Chain& chain,
                                               const std::vector<HostTensors>& tensors,
                                               const ChainCall& call) {
   std::vector<int64_t> steps;
@@ -149,22 +194,22 @@ Result<std::vector<int64_t>> Context::StepsOf(const std::vector<ChainSection>& s
       continue;
     }
     const size_t link = section.begin;
-    Terms terms = TermsOf(problems[link], tensors[link], call.workspace);
+    Terms terms = TermsOf(chain[link], tensors[link], call.workspace);
     terms.budget = call.budget;
-    const Result<PlanPointer> plan = Lookup(problems[link], terms);
+    const Result<PlanPointer> plan = Lookup(chain[link], terms);
     if (!plan.ok()) return Status(plan.status()).With(Format("link %zu by itself", link));
     steps.push_back(plan.value()->booking.candidate.tiling.Tiles());
   }
   return steps;
 }
 
-Status Context::RunSection(const ChainSection& section, const std::vector<Problem>& problems,
+Status Context::RunSection(const ChainSection& section, const Chain& chain,
                            const std::vector<HostTensors>& tensors, const ChainCall& call,
                            bool* short_of) {
   const std::vector<HostTensors> mine(tensors.begin() + static_cast<std::ptrdiff_t>(section.begin),
                                       tensors.begin() + static_cast<std::ptrdiff_t>(section.end));
   if (section.booking == nullptr) {
-    const Problem& problem = problems[section.begin];
+    const Problem& problem = chain[section.begin];
     const Terms terms = TermsOf(problem, mine.front(), call.workspace);
     const Call single{problem, mine.front(), terms, call.caller, call.progress, *arena_};
     return RunWithin(single, call.budget);
@@ -184,12 +229,12 @@ Status Context::RunSection(const ChainSection& section, const std::vector<Proble
 }
 
 // The sections' tensors follow each other; what they did adds up.
-Status Context::RunSections(const std::vector<ChainSection>& sections,
-                            const std::vector<Problem>& problems, std::vector<HostTensors> tensors,
-                            const ChainCall& call, bool* short_of) {
+Status Context::RunSections(const std::vector<ChainSection>& sections, const Chain& chain,
+                            std::vector<HostTensors> tensors, const ChainCall& call,
+                            bool* short_of) {
   const Watch watch;
-  OOC_TRY(Join(sections, problems, &tensors));
-  OOC_ASSIGN(const std::vector<int64_t> steps, StepsOf(sections, problems, tensors, call));
+  OOC_TRY(Join(sections, chain, &tensors));
+  OOC_ASSIGN(const std::vector<int64_t> steps, StepsOf(sections, chain, tensors, call));
   CallStats sum;
   sum.planning_seconds = watch.Seconds();
   const int64_t all = std::accumulate(steps.begin(), steps.end(), int64_t{0});
@@ -202,7 +247,7 @@ Status Context::RunSections(const std::vector<ChainSection>& sections,
     const ChainCall part{call.caller, call.then, call.progress ? progress : call.progress,
                          call.budget, call.workspace};
     stats_.planning_seconds = 0.0;
-    OOC_TRY(RunSection(sections[s], problems, tensors, part, short_of));
+    OOC_TRY(RunSection(sections[s], chain, tensors, part, short_of));
     before += steps[s];
     sum.run.Add(stats_.run);
     sum.predicted_seconds += sections[s].seconds;
@@ -214,45 +259,43 @@ Status Context::RunSections(const std::vector<ChainSection>& sections,
   return {};
 }
 
-Status Context::RunChain(const std::vector<Problem>& problems,
-                         const std::vector<HostTensors>& operands, void* stream,
+Status Context::RunChain(const Chain& chain, const std::vector<HostTensors>& operands, void* stream,
                          const Progress& progress, int64_t workspace) {
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
   stats_ = CallStats{};
-  Result<std::vector<HostTensors>> located = LocateChain(problems, operands);
-  if (!located.ok()) return std::move(located).status().With(TextOf(problems));
+  Result<std::vector<HostTensors>> located = LocateChain(chain, operands);
+  if (!located.ok()) return std::move(located).status().With(TextOf(chain));
   const std::vector<HostTensors>& tensors = located.value();
-  OOC_ASSIGN(const Stream caller, CallerOf(ReachedOf(problems, tensors), stream));
+  OOC_ASSIGN(const Stream caller, CallerOf(ReachedOf(chain, tensors), stream));
   if (caller != nullptr) OOC_TRY(Loop().Follow(caller));
-  if (problems.front().shape.n == 0) return {};
+  if (chain.front().shape.n == 0) return {};
   const int64_t budget = BudgetOf(tensors);
   ChainCall call{caller, nullptr, progress, budget, workspace};
-  Status status = RunChainWithin(problems, tensors, call);
+  Status status = RunChainWithin(chain, tensors, call);
   if (status.code() == Code::kOutOfMemory && budget < budget_) {
     call.budget = budget_;
-    status = RunChainWithin(problems, tensors, call);
+    status = RunChainWithin(chain, tensors, call);
   }
-  return status.ok() ? std::move(status) : std::move(status).With(TextOf(problems));
+  return status.ok() ? std::move(status) : std::move(status).With(TextOf(chain));
 }
 
-Status Context::RunChainWithin(const std::vector<Problem>& problems,
-                               const std::vector<HostTensors>& tensors, ChainCall call) {
+Status Context::RunChainWithin(const Chain& chain, const std::vector<HostTensors>& tensors,
+                               ChainCall call) {
   const int64_t allocations = arena_->allocations(), prepared = prepared_;
   const int64_t budget = call.budget;
   double planning = 0.0;
   bool on_device = true;
-  for (size_t i = 0; i < problems.size(); ++i) {
-    on_device = on_device && OnDevice(problems[i], HomesOf(problems[i], tensors[i]));
+  for (size_t i = 0; i < chain.size(); ++i) {
+    on_device = on_device && OnDevice(chain[i], HomesOf(chain[i], tensors[i]));
   }
   for (bool again = true;; again = false) {
     const Watch watch;
-    OOC_ASSIGN(const ChainPointer plan,
-               LookupChain(problems, tensors, call.budget, call.workspace));
+    OOC_ASSIGN(const ChainPointer plan, LookupChain(chain, tensors, call.budget, call.workspace));
     planning += watch.Seconds();
     call.then = on_device && plan->size() == 1 ? call.caller : nullptr;
     bool short_of = false;
-    Status status = RunSections(*plan, problems, tensors, call, &short_of);
+    Status status = RunSections(*plan, chain, tensors, call, &short_of);
     planning += stats_.planning_seconds;
     stats_.planning_seconds = planning;
     stats_.peak_device_bytes = arena_->peak();

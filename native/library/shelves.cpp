@@ -8,21 +8,23 @@
 namespace oocdnn {
 
 bool Shelves::Have(const Bytes& bytes) const {
-  for (size_t i = 0; i < kCount; ++i) {
+  if (shelves_.size() < bytes.size()) return false;
+  for (size_t i = 0; i < bytes.size(); ++i) {
     if (shelves_[i].bytes < bytes[i]) return false;
   }
   return true;
 }
 
 Status Shelves::Reserve(const Bytes& bytes, Slabs* slabs) {
-  for (size_t i = 0; i < kCount; ++i) {
+  while (shelves_.size() < bytes.size()) shelves_.emplace_back();
+  for (size_t i = 0; i < bytes.size(); ++i) {
     if (shelves_[i].bytes < bytes[i]) OOC_TRY(Grow(&shelves_[i], bytes[i], slabs));
   }
   return {};
 }
 
 void Shelves::Release(Slabs* slabs) {
-  shelves_ = {};
+  shelves_.clear();
   slabs->Limit(cap_);
 }
 

@@ -5,8 +5,8 @@
 // demand and stays until Release.
 #pragma once
 
-#include <array>
 #include <memory>
+#include <vector>
 
 #include "memory/host_memory.hpp"
 #include "memory/slabs.hpp"
@@ -18,14 +18,12 @@ class Shelves {
   // `cap`: of pinned bytes, for these and the slabs together.
   Shelves(std::shared_ptr<Device> device, int64_t cap) : device_(std::move(device)), cap_(cap) {}
 
-  // Section i leaves its result on shelf i % kCount, where that of the one before it still is.
-  static constexpr size_t kCount = 2;
-  using Bytes = std::array<int64_t, kCount>;
+  using Bytes = std::vector<int64_t>;  // by shelf
   [[nodiscard]] bool Have(const Bytes& bytes) const;
   // Has shelves of so many bytes at least; nothing may be using these, or the slabs. kOutOfMemory
   // where the system has no such memory.
   Status Reserve(const Bytes& bytes, Slabs* slabs);
-  [[nodiscard]] void* At(size_t section) const { return shelves_[section % kCount].data(); }
+  [[nodiscard]] void* At(size_t shelf) const { return shelves_[shelf].data(); }
   void Release(Slabs* slabs);
 
  private:
@@ -40,7 +38,7 @@ class Shelves {
 
   std::shared_ptr<Device> device_;
   const int64_t cap_;
-  std::array<Shelf, kCount> shelves_;
+  std::vector<Shelf> shelves_;
 };
 
 }  // namespace oocdnn

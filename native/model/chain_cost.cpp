@@ -19,9 +19,11 @@ namespace {
 // Steps that are walked; those behind them are taken to be as the second half of these.
 constexpr int64_t kWalk = 128;
 
-double RelaySeconds(const ConvShape& tile, const Problem& problem, const Profile& profile) {
+// Of a tile that is read in one type and written in the other.
+double RelaySeconds(const ConvShape& tile, const Problem& problem, Operand operand,
+                    const Profile& profile) {
   auto bytes = static_cast<double>(SizeOf(problem.dtype) + SizeOf(AccumulatorOf(problem.dtype)));
-  for (const int64_t extent : tile.DimsOf(Operand::kX, problem.direction)) {
+  for (const int64_t extent : tile.DimsOf(operand, problem.direction)) {
     bytes *= static_cast<double>(extent);
   }
   return bytes / profile.move_bytes_per_second;
@@ -66,15 +68,18 @@ class Transfers {
 
 class ChainPipeline {
  public:
+  // `fetches`, by link: whether it has a residual that comes with each tile.
   ChainPipeline(const ChainTiles& tiles, int ring, std::vector<const Rates*> rates,
-                const ChainSeconds& seconds)
+                std::vector<bool> fetches, const ChainSeconds& seconds)
       : tiles_(tiles),
         rates_(std::move(rates)),
+        fetches_(std::move(fetches)),
         seconds_(seconds),
         fetch_(tiles, first(), 0, Operand::kX, false),
         drain_(tiles, *rates_.back(), rates_.size() - 1, tiles.chain().back().output(), true),
         fetched_(static_cast<size_t>(ring), Engines::kNothing),
-        drained_(static_cast<size_t>(ring), Engines::kNothing) {}
+        drained_(static_cast<size_t>(ring), Engines::kNothing),
+        added_(rates_.size(), fetched_) {}
 
   Cost Price() {
     const int64_t steps = tiles_.Steps(), walked = std::min(steps, kWalk);
@@ -102,7 +107,8 @@ class ChainPipeline {
  private:
   [[nodiscard]] const Rates& first() const { return *rates_.front(); }
 
-  // Behind the first step links between the first and the last wait for nothing but each other.
+  // Behind the first step links between the first and the last wait for nothing but each other, if
+  // they have no residual of the caller's.
   void Take(int64_t number, Engines* engines) {
     const auto& seconds =
         tiles_.tiling().IsShort(tiles_.IndexOf(number)) ? seconds_.ends : seconds_.usual;
@@ -110,28 +116,34 @@ class ChainPipeline {
     Engines::Computation inner{number};
     for (size_t i = 0; i <= last; ++i) {
       cost_.compute_seconds += seconds[i];
-      if (number > 0 && i > 0 && i < last) {
+      if (number > 0 && i > 0 && i < last && !fetches_[i]) {
         inner.seconds += seconds[i];
         continue;
       }
-      if (i == last && inner.seconds > 0.0) engines->Compute(inner);
+      if (inner.seconds > 0.0) engines->Compute(std::exchange(inner, {number}));
       Engines::Computation run{number, seconds[i]};
       run.fetch = Fetch(i, number, engines);
       if (i == last) run.drain = drained_[slot];
       const int64_t computed = engines->Compute(run);
       if (i == 0) fetched_[slot] = computed;
+      added_[i][slot] = computed;
       if (i == last) Drain(number, computed, engines);
     }
   }
 
-  // The last of a link's fetches: of x, and in the first step of what stays.
+  // The last of a link's fetches: of x and the residual, and in the first step of what stays.
   int64_t Fetch(size_t link, int64_t number, Engines* engines) {
     int64_t last = Engines::kNothing;
-    const int64_t free = fetched_[static_cast<size_t>(number) % fetched_.size()];
-    if (link == 0) FetchFrom(fetch_, number, free, engines, &last);
+    const size_t slot = static_cast<size_t>(number) % fetched_.size();
+    if (link == 0) FetchFrom(fetch_, number, fetched_[slot], engines, &last);
+    if (fetches_[link]) {
+      const Transfers flow(tiles_, *rates_[link], link, Operand::kResidual, false);
+      FetchFrom(flow, number, added_[link][slot], engines, &last);
+    }
     for (int o = 0; o < kOperands && number == 0; ++o) {
       const auto operand = static_cast<Operand>(o);
-      if (operand == Operand::kX || !tiles_.chain()[link].Reads(operand)) continue;
+      if (Moves(tiles_.chain()[link], operand, Axis::kN)) continue;
+      if (!tiles_.chain()[link].Reads(operand)) continue;
       const Transfers flow(tiles_, *rates_[link], link, operand, false);
       FetchFrom(flow, number, Engines::kNothing, engines, &last);
     }
@@ -172,10 +184,12 @@ class ChainPipeline {
 
   const ChainTiles& tiles_;
   const std::vector<const Rates*> rates_;  // by link
+  const std::vector<bool> fetches_;
   const ChainSeconds& seconds_;
   const Transfers fetch_, drain_;
   // By slot of x the computation after which it is free, and of the last result the drain.
   std::vector<int64_t> fetched_, drained_;
+  std::vector<std::vector<int64_t>> added_;  // by link and slot of its residual, as of x
   Cost cost_;
 };
 
@@ -187,6 +201,16 @@ int64_t MiddleOf(const Tiling& tiling) {
     number = number * count + count / 2;
   }
   return number;
+}
+
+// By link.
+std::vector<bool> FetchesOf(const ChainRequest& request, const ChainCandidate& candidate,
+                            const ChainTiles& tiles) {
+  std::vector<bool> fetches(request.chain.size());
+  for (size_t i = 0; i < fetches.size(); ++i) {
+    fetches[i] = ResidualOf(request, candidate, tiles, i) == Residual::kFetched;
+  }
+  return fetches;
 }
 
 double SumOf(const std::vector<double>& seconds) {
@@ -237,24 +261,28 @@ std::vector<int> ChainPrices::Fastest(const Tiling& tiling) const {
   return chosen;
 }
 
-double ChainPrices::SecondsOf(size_t link, int engine, const ChainTiles& tiles,
+double ChainPrices::SecondsOf(const ChainCandidate& candidate, size_t link, const ChainTiles& tiles,
                               bool is_short) const {
+  const int engine = candidate.engine[link];
+  const Problem& problem = request_.chain[link];
   const Rates& rates = RatesOf(link, engine);
   const ConvShape tile = tiles.ShapeOf(link, is_short);
   const double run =
       is_short ? rates.ShortRunSeconds(tile, tiles.ShapeOf(link, false)) : rates.RunSeconds(tile);
   const bool relays = link > 0 && Relays(request_.links[link], engine);
-  const double relay = relays ? RelaySeconds(tile, request_.chain[link], profile_) : 0.0;
-  return relay + run + rates.FinishSeconds(tile);
+  const bool copies = ResidualOf(request_, candidate, tiles, link) == Residual::kCopied;
+  const double relay = relays ? RelaySeconds(tile, problem, Operand::kX, profile_) : 0.0;
+  const double copy = copies ? RelaySeconds(tile, problem, Operand::kY, profile_) : 0.0;
+  return relay + copy + run + rates.FinishSeconds(tile);
 }
 
 ChainSeconds ChainPrices::SecondsOf(const ChainCandidate& candidate,
                                     const ChainTiles& tiles) const {
   ChainSeconds seconds;
   for (size_t i = 0; i < rates_.size(); ++i) {
-    seconds.usual.push_back(SecondsOf(i, candidate.engine[i], tiles, false));
+    seconds.usual.push_back(SecondsOf(candidate, i, tiles, false));
     if (!candidate.tiling.tapered()) continue;
-    seconds.ends.push_back(SecondsOf(i, candidate.engine[i], tiles, true));
+    seconds.ends.push_back(SecondsOf(candidate, i, tiles, true));
   }
   return seconds;
 }
@@ -272,7 +300,13 @@ double ChainPrices::Guess(const ChainCandidate& candidate, const ChainTiles& til
   const int64_t middle = MiddleOf(candidate.tiling);
   const double usual = static_cast<double>(steps - ends) + 0.5 * static_cast<double>(ends);
   const double first = fetch.At(0).seconds, end = drain.At(steps - 1).seconds;
-  const double fetches = usual * fetch.At(middle).seconds;
+  double fetches = usual * fetch.At(middle).seconds;
+  const std::vector<bool> residuals = FetchesOf(request_, candidate, tiles);
+  for (size_t i = 0; i < residuals.size(); ++i) {
+    if (!residuals[i]) continue;
+    const Transfers residual(tiles, RatesOf(i, candidate.engine[i]), i, Operand::kResidual, false);
+    fetches += usual * residual.At(middle).seconds;
+  }
   const double drains = usual * drain.At(middle).seconds;
   const double host = rates.HostSeconds(Mul(steps, static_cast<int64_t>(rates_.size())));
   if (candidate.ring == 1 || rates.shared_engines()) {
@@ -286,7 +320,9 @@ Cost ChainPrices::Price(const ChainCandidate& candidate) const {
   const ChainSeconds seconds = SecondsOf(candidate, tiles);
   std::vector<const Rates*> rates(rates_.size());
   for (size_t i = 0; i < rates.size(); ++i) rates[i] = &RatesOf(i, candidate.engine[i]);
-  Cost cost = ChainPipeline(tiles, candidate.ring, std::move(rates), seconds).Price();
+  Cost cost = ChainPipeline(tiles, candidate.ring, std::move(rates),
+                            FetchesOf(request_, candidate, tiles), seconds)
+                  .Price();
   cost.device_bytes = EstimateBytes(request_, candidate, tiles);
   return cost;  // NOLINT(clang-analyzer-core.StackAddressEscape): a Cost holds no address
 }

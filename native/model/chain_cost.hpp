@@ -35,8 +35,8 @@ class ChainPrices {
   [[nodiscard]] const Rates& RatesOf(size_t link, int engine) const;
   [[nodiscard]] ChainSeconds SecondsOf(const ChainCandidate& candidate,
                                        const ChainTiles& tiles) const;
-  [[nodiscard]] double SecondsOf(size_t link, int engine, const ChainTiles& tiles,
-                                 bool is_short) const;
+  [[nodiscard]] double SecondsOf(const ChainCandidate& candidate, size_t link,
+                                 const ChainTiles& tiles, bool is_short) const;
 
   const ChainRequest& request_;
   const std::shared_ptr<ChainHalos> halos_;

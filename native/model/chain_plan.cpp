@@ -5,6 +5,7 @@
 
 #include "base/checked.hpp"
 #include "base/config.hpp"
+#include "geom/chain_lives.hpp"
 #include "model/describe.hpp"
 #include "model/footprint.hpp"
 
@@ -27,18 +28,21 @@ class LinkBytes {
         own_(request.links[link]),
         in_place_(tiles.DividesBatch()),
         ring_(candidate.ring),
+        residual_(ResidualOf(request, candidate, tiles, link)),
         footprint_(problem_, EngineOf(request, candidate, link)),
         shape_(tiles.ShapeOf(link, false)) {}
 
   [[nodiscard]] int64_t Of(Operand operand) const {
     return footprint_.SlotBytes(shape_, operand, false);
   }
+  [[nodiscard]] Residual residual() const { return residual_; }
   // Of what the caller has.
   [[nodiscard]] int64_t Own() const {
     int64_t bytes = 0;
     for (int o = 0; o < kOperands; ++o) {
       const auto operand = static_cast<Operand>(o);
-      const bool inner = IsInner(chain_, link_, operand);
+      const bool inner = operand == Operand::kResidual ? residual_ != Residual::kFetched
+                                                       : IsInner(chain_, link_, operand);
       const bool lies = own_.home[o] == Home::kTile || (in_place_ && own_.in_place[o]);
       if (!problem_.Has(operand) || inner || lies) continue;
       bytes = Add(bytes, Mul(Moves(problem_, operand, Axis::kN) ? ring_ : 1, Of(operand)));
@@ -54,6 +58,7 @@ class LinkBytes {
   const PlanRequest& own_;
   bool in_place_;
   int ring_;
+  Residual residual_;
   Footprint footprint_;
   ConvShape shape_;
 };
@@ -79,6 +84,26 @@ bool Relays(const PlanRequest& next, int engine) {
   return info.blocks_channels || (narrow && !info.short_tiles);
 }
 
+Residual ResidualOf(const ChainRequest& request, const ChainCandidate& candidate,
+                    const ChainTiles& tiles, size_t link) {
+  const Problem& problem = request.chain[link];
+  const int64_t source = request.chain.residual[link];
+  if (!problem.epilogue.residual) return Residual::kNone;
+  if (source == kFromOutside) return Residual::kFetched;
+  const auto reader = static_cast<size_t>(source + 1);  // of the tile as its x
+  const EngineInfo& engine = EngineOf(request, candidate, reader);
+  if (source == kFromX) {
+    const bool in_place =
+        tiles.DividesBatch() && request.links.front().in_place[Index(Operand::kX)];
+    if (in_place || engine.blocks_channels) return Residual::kFetched;
+  }
+  const Dims tile = tiles.ShapeOf(reader, false).DimsOf(Operand::kX, Direction::kForward);
+  const Dims sum = tiles.ShapeOf(link, false).DimsOf(Operand::kY, Direction::kForward);
+  const bool alike = tile == sum && AccumulatorOf(problem.dtype) == problem.dtype &&
+                     candidate.engine[reader] == candidate.engine[link];
+  return alike && !engine.blocks_channels ? Residual::kShared : Residual::kCopied;
+}
+
 Candidate LinkOf(const ChainRequest& request, const ChainCandidate& candidate, size_t link) {
   const Problem& problem = request.chain[link];
   AxisArray length = ExtentsOf(problem);
@@ -101,19 +126,25 @@ int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candida
 
 int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candidate,
                       const ChainTiles& tiles) {
-  int64_t own = 0, sums = 0, between = 0, relayed = 0;
+  int64_t own = 0, sums = 0, residuals = 0;
+  std::vector<HandedOn> handed(request.chain.size());
+  std::vector<bool> shares(request.chain.size());
   for (size_t i = 0; i < request.chain.size(); ++i) {
     const LinkBytes bytes(request, candidate, tiles, i);
     if (!bytes.Indexable()) return kSizeMax;
     own = Add(own, bytes.Own());
     if (request.chain[i].Stays(Operand::kY)) sums = std::max(sums, bytes.Of(Operand::kY));
+    shares[i] = bytes.residual() == Residual::kShared;
+    if (bytes.residual() == Residual::kCopied) {
+      residuals = std::max(residuals, bytes.Of(Operand::kResidual));
+    }
     if (i == 0) continue;
-    between = std::max(between, bytes.Of(Operand::kX));
+    handed[i].x = bytes.Of(Operand::kX);
     if (!Relays(request.links[i], candidate.engine[i])) continue;
-    const LinkBytes before(request, candidate, tiles, i - 1);
-    relayed = std::max(relayed, before.Of(Operand::kZ));
+    handed[i].z = LinkBytes(request, candidate, tiles, i - 1).Of(Operand::kZ);
   }
-  return Add(Add(own, sums), Add(between, relayed));
+  const HandedRegions between = PackHanded(request.chain, handed, shares, 1);
+  return Add(Add(Add(own, sums), residuals), Add(between.x_bytes, between.z_bytes));
 }
 
 std::string Describe(const ChainRequest& request, const ChainCandidate& candidate) {

@@ -41,6 +41,19 @@ Candidate LinkOf(const ChainRequest& request, const ChainCandidate& candidate, s
 // finishing pass writes; by what is known of the engine.
 bool Relays(const PlanRequest& next, int engine);
 
+// How a link comes to its residual.
+enum class Residual {
+  kNone,
+  kFetched,  // from the caller's memory
+  kCopied,   // from a tile that another link has
+  kShared,   // it is such a tile, as it lies
+};
+
+// By what is known of the engines: from what an earlier link has written, or from the tile of x, if
+// that is not used in place and its engine's tiles can be read; and else fetched.
+Residual ResidualOf(const ChainRequest& request, const ChainCandidate& candidate,
+                    const ChainTiles& tiles, size_t link);
+
 // Slot bytes, from dense tiles: regions that links share count once. Without workspace, and where
 // the batch alone is cut without what may be used in place.
 int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candidate);

@@ -8,14 +8,18 @@
 namespace oocdnn::testing {
 namespace {
 
-// The links stand in a line each.
+// The links stand in a line each; behind "<-" where the residual comes from.
 Result<ChainRequest> ChainRequestOf(const char* problems, int64_t budget, const char* engines) {
-  std::vector<Problem> links;
+  Chain given;
   std::istringstream lines(problems);
   for (std::string line; std::getline(lines, line);) {
-    OOC_ASSIGN(links.emplace_back(), ParseProblem(line));
+    const size_t arrow = line.find("<-");
+    const bool named = arrow != std::string::npos;
+    given.residual.push_back(named ? std::stoll(line.substr(arrow + 2)) : kFromOutside);
+    OOC_ASSIGN(given.links.emplace_back(), ParseProblem(line.substr(0, arrow)));
   }
-  OOC_ASSIGN(const Chain chain, MakeChain(links));
+  OOC_ASSIGN(const Chain chain, MakeChain(given));
+  OOC_TRY(CheckDepthFirst(chain, 0, chain.size()));
   ChainRequest request{chain, {}};
   for (size_t i = 0; i < chain.size(); ++i) {
     request.links.push_back(RequestOf(chain[i], budget, engines));

@@ -2,16 +2,22 @@
 #include "geom/chain_axis.hpp"
 #include "testing/door.hpp"
 
-// `layers`: of each of `count` layers the six numbers of AxisLayer. `spans` gets the four of each
-// of count + 1 spans.
-OOC_DOOR void oocdnn_testing_chain_spans(const int64_t* layers, int64_t count, int64_t begin,
-                                         int64_t length, int64_t* spans) {
+// `layers`: of each of `count` layers the six numbers of AxisLayer; `skips`: of each of `skipped`
+// the two of Skip. `spans` gets the four of each of count + 1 spans.
+OOC_DOOR void oocdnn_testing_chain_spans(const int64_t* layers, int64_t count, const int64_t* skips,
+                                         int64_t skipped, int64_t begin, int64_t length,
+                                         int64_t* spans) {
   std::vector<oocdnn::AxisLayer> all;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t* one = layers + 6 * i;
     all.push_back({one[0], one[1], one[2], one[3], one[4], one[5]});
   }
-  for (const oocdnn::RowSpan& span : oocdnn::SpansOf(all, begin, length)) {
+  std::vector<oocdnn::Skip> over;
+  over.reserve(static_cast<size_t>(skipped));
+  for (int64_t i = 0; i < skipped; ++i) {
+    over.push_back({static_cast<size_t>(skips[2 * i]), static_cast<size_t>(skips[2 * i + 1])});
+  }
+  for (const oocdnn::RowSpan& span : oocdnn::SpansOf(all, over, begin, length)) {
     for (const int64_t number : {span.origin, span.extent, span.begin, span.end}) {
       *spans++ = number;
     }

@@ -80,7 +80,59 @@ Spatial RowsOf(const Problem& problem) {
   return problem.pool.pools() ? problem.shape.pooled : problem.shape.out;
 }
 
-std::vector<Problem> RandomLinks(Random* random) {
+// Of x and what links write, up to the one that begins, which are shaped as the link's sum.
+std::vector<int64_t> SourcesFor(const Chain& chain, const Problem& link) {
+  const auto shaped = [](const Problem& problem, Operand operand) {
+    const Dims dims = problem.DimsOf(operand);
+    return std::array{dims[1] * dims[2], dims[3], dims[4], dims[5]};
+  };
+  const auto sum = shaped(link, Operand::kY);
+  std::vector<int64_t> sources;
+  if (shaped(chain.size() == 0 ? link : chain[0], Operand::kX) == sum) sources.push_back(kFromX);
+  for (size_t i = 0; i < chain.size(); ++i) {
+    if (shaped(chain[i], chain[i].output()) == sum) sources.push_back(static_cast<int64_t>(i));
+  }
+  return sources;
+}
+
+// Adds to the link's sum what the caller has or, where there is such, something of the chain.
+int64_t SetRandomResidual(const Chain& chain, Problem* link, Random* random) {
+  std::vector<int64_t> sources = SourcesFor(chain, *link);
+  const bool none = random->Between(0, 5) != 0;
+  if (none && (sources.empty() || random->Between(0, 3) == 0)) return kFromOutside;
+  if (!none) sources = {kFromOutside};
+  link->epilogue.residual = true;
+  link->epilogue.residual_alpha = static_cast<double>(random->Between(1, 2));
+  return sources[static_cast<size_t>(random->Between(0, static_cast<int64_t>(sources.size()) - 1))];
+}
+
+// What keeps channels and rows, so that there is much to add. A third reads no other rows, whose
+// tiles then are those of x.
+Problem RandomSame(const Problem& like, int64_t channels, const Spatial& in, Random* random) {
+  Problem problem = like;
+  ConvShape& shape = problem.shape;
+  shape.g = channels % 2 == 0 ? random->Between(1, 2) : 1;
+  shape.c = shape.k = channels / shape.g;
+  shape.in = shape.out = in;
+  const int64_t most = random->Between(0, 2) == 0 ? 1 : 3;
+  for (int s = 3 - problem.rank; s < 3; ++s) {
+    shape.filter[s] = random->Between(1, most);
+    shape.dilation[s] = random->Between(1, 2);
+    const int64_t pads = shape.Reach(s) - 1;
+    shape.pad_before[s] = random->Between(0, 1) != 0 ? pads / 2 : random->Between(0, pads);
+    shape.pad_after[s] = pads - shape.pad_before[s];
+  }
+  problem.epilogue = RandomEpilogue(random);
+  problem.epilogue.activation = Activation::kClippedRelu;  // so that sums stay whole
+  problem.epilogue.parameter = 40.0;
+  SetPooled(&problem);
+  for (int o = 0; o < kOperands; ++o) {
+    problem.stride[o] = DenseStrides(problem.DimsOf(static_cast<Operand>(o)));
+  }
+  return problem;
+}
+
+Chain RandomLinks(Random* random) {
   constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat32, DType::kFloat64, DType::kBFloat16};
   Problem like;
   like.rank = static_cast<int>(random->Between(1, 3));
@@ -89,19 +141,23 @@ std::vector<Problem> RandomLinks(Random* random) {
   Spatial in{1, 1, 1};
   for (int s = 3 - like.rank; s < 3; ++s) in[s] = random->Between(1, like.rank == 3 ? 7 : 12);
   int64_t channels = random->Between(1, 4);
-  std::vector<Problem> links;
+  Chain chain;
+  const bool same = random->Between(0, 1) != 0;
   for (int64_t count = random->Between(1, 5); count > 0; --count) {
-    links.push_back(RandomLink(like, channels, in, random));
-    channels = links.back().shape.g * links.back().shape.k;
-    in = RowsOf(links.back());
+    Problem link = same && random->Between(0, 4) != 0 ? RandomSame(like, channels, in, random)
+                                                      : RandomLink(like, channels, in, random);
+    chain.residual.push_back(SetRandomResidual(chain, &link, random));
+    chain.links.push_back(link);
+    channels = link.shape.g * link.shape.k;
+    in = RowsOf(link);
   }
-  return links;
+  return chain;
 }
 
 // The operands of all links in plain memory: `between` are what all but the last write.
 class Tensors {
  public:
-  Tensors(const std::vector<Problem>& links, Random* random) : links_(links) {
+  Tensors(const Chain& links, Random* random) : links_(links) {
     for (const Problem& problem : links) {
       auto& memory = memory_.emplace_back();
       for (int o = 0; o < kOperands; ++o) {
@@ -116,9 +172,11 @@ class Tensors {
   // Each link reads what the one before it has written.
   HostTensors Of(size_t link) {
     HostTensors tensors = Own(link);
-    if (link == 0) return tensors;
-    const Problem& before = links_[link - 1];
-    tensors[Index(Operand::kX)].view.data = memory_[link - 1][Index(before.output())].data();
+    const int64_t source = links_.residual[link];
+    if (source > kFromX) {
+      tensors[Index(Operand::kResidual)].view.data = Written(static_cast<size_t>(source));
+    }
+    if (link > 0) tensors[Index(Operand::kX)].view.data = Written(link - 1);
     return tensors;
   }
 
@@ -141,8 +199,13 @@ class Tensors {
     for (int o = 0; o < kOperands; ++o) {
       tensors[o].view = {memory_[link][o].data(), problem.dtype, problem.stride[o]};
     }
+    if (links_.residual[link] == kFromX) {
+      tensors[Index(Operand::kResidual)].view.data = memory_[0][Index(Operand::kX)].data();
+    }
     return tensors;
   }
+
+  void* Written(size_t link) { return memory_[link][Index(links_[link].output())].data(); }
 
   static void Fill(const Problem& problem, Operand operand, std::vector<char>* memory,
                    Random* random) {
@@ -154,7 +217,7 @@ class Tensors {
     }
   }
 
-  const std::vector<Problem>& links_;
+  const Chain& links_;
   std::vector<std::array<std::vector<char>, kOperands>> memory_;
 };
 
@@ -201,7 +264,7 @@ class Runner {
   Status Init() { return loop_.Init(); }
 
   // Link by link, each in one tile.
-  Status RunLinks(const std::vector<Problem>& links, Tensors* tensors) {
+  Status RunLinks(const Chain& links, Tensors* tensors) {
     for (size_t i = 0; i < links.size(); ++i) {
       const PlanRequest request = RequestFor(links[i]);
       const Candidate whole = WholeCandidate(request, static_cast<int>(request.engines.size()) - 1);
@@ -272,10 +335,11 @@ Status RunChains(const char* spec, uint64_t seed, int64_t count, Outcome* outcom
   OOC_TRY(runner.Init());
   Random random(seed);
   for (int64_t i = 0; i < count; ++i) {
-    const std::vector<Problem> links = RandomLinks(&random);
+    const Chain links = RandomLinks(&random);
     OOC_ASSIGN(const Chain chain, MakeChain(links));
     Tensors tensors(links, &random);
     OOC_TRY(runner.RunLinks(links, &tensors));
+    if (!CheckDepthFirst(chain, 0, chain.size()).ok()) continue;
     std::vector<char> result(tensors.Result().size(), 0x55);
     OOC_TRY(runner.RunChain(chain, &tensors, &result, &random, outcome)
                 .With(Format("chain %lld", static_cast<long long>(i))));

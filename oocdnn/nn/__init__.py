@@ -39,6 +39,7 @@ from oocdnn.nn.normalization import (
 from oocdnn.nn.optimizer import SGD
 from oocdnn.nn.parameter import Parameter
 from oocdnn.nn.pooling import AvgPool1d, AvgPool2d, AvgPool3d, MaxPool1d, MaxPool2d, MaxPool3d
+from oocdnn.nn.residual import Residual
 from oocdnn.nn.state import load, save
 from oocdnn.nn.upsample import Upsample
 
@@ -74,6 +75,7 @@ __all__ = [
     "MaxPool3d",
     "Parameter",
     "ReLU",
+    "Residual",
     "Sigmoid",
     "Swish",
     "Tanh",

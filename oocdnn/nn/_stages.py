@@ -9,6 +9,7 @@ from typing import Any
 from oocdnn._operation import ActivationSpec
 from oocdnn._window import PerAxis
 from oocdnn.errors import Unsupported
+from oocdnn.nn._links import joined_to
 from oocdnn.nn.activation import Activating
 from oocdnn.nn.convolution import Convolving
 from oocdnn.nn.layer import Layer
@@ -50,7 +51,7 @@ def stages(layers: Sequence[Layer]) -> Iterable[Stage | list[Layer]]:
     parts: list[Stage | list[Layer]] = []
     at = 0
     while at < len(layers):
-        stage, taken = _stage_at(layers, at)
+        stage, taken = (None, 1) if _joins(parts, layers[at]) else _stage_at(layers, at)
         if stage is not None:
             _count_before(parts, stage)
             parts.append(stage)
@@ -60,6 +61,14 @@ def stages(layers: Sequence[Layer]) -> Iterable[Stage | list[Layer]]:
             parts.append([layers[at]])
         at += taken
     return parts
+
+
+def _joins(parts: Sequence[Stage | list[Layer]], layer: Layer) -> bool:
+    """Whether a normalisation is a part of the convolution before it, see `_links`."""
+    if not isinstance(layer, Norm) or not parts or not isinstance(parts[-1], list):
+        return False
+    link = parts[-1][-1].link() if _may_fuse(layer) else None
+    return link is not None and joined_to(link, layer) is not None
 
 
 def _stage_at(layers: Sequence[Layer], at: int) -> tuple[Stage | None, int]:

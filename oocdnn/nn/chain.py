@@ -1,10 +1,10 @@
 """Layers one after the other."""
 
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from oocdnn.chain import conv_chain
+from oocdnn.chain import Link, conv_chain
+from oocdnn.nn._links import links_of
 from oocdnn.nn._stages import Stage, stages
 from oocdnn.nn.layer import Layer
 
@@ -32,10 +32,17 @@ class Chain(Layer):
     def children(self) -> Iterator[tuple[str, Layer]]:
         return ((str(i), layer) for i, layer in enumerate(self.layers))
 
+    def links(self, first: int) -> list[Link] | None:
+        if self.training or not self.computes_itself():
+            return None
+        links, count = links_of(self.layers, first)
+        return links if links and count == len(self.layers) else None
+
     def forward(self, x: Any) -> Any:
-        """Convolutions that follow each other and do not train run depth first. After `eval` a
-        normalisation, the activation behind it and an upsampling are part of the convolution that
-        follows, and the statistics of the one before."""
+        """Convolutions that follow each other and do not train run depth first, with what is
+        between them of batch norms, activations and pools. After `eval` another normalisation, the
+        activation behind it and an upsampling are part of the convolution that follows, and the
+        statistics of the one before."""
         sums = None
         for part in stages(self.layers):
             x, sums = part.run(x, sums) if isinstance(part, Stage) else (_plain(part, x), None)
@@ -56,12 +63,11 @@ class Chain(Layer):
 
 def _plain(layers: Sequence[Layer], x: Any) -> Any:
     """Layers that are no stages of a fused pass."""
-    links = [(layer, layer.link()) for layer in layers]
-    for chained, group in itertools.groupby(links, lambda pair: pair[1] is not None):
-        run = list(group)
-        if chained and len(run) > 1:
-            x = conv_chain(x, [link for _, link in run if link is not None])
-            continue
-        for layer, _ in run:
-            x = layer.forward(x)
+    while layers:
+        links, count = links_of(layers, 0)
+        if count < 2:
+            x, count = layers[0].forward(x), 1
+        else:
+            x = conv_chain(x, links)
+        layers = layers[count:]
     return x

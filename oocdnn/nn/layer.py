@@ -37,6 +37,11 @@ class Layer(ABC):
         """What the layer is in a chain of convolutions; None where it is none, or is training."""
         return None
 
+    def links(self, first: int) -> list[Link] | None:
+        """The same of layers that are several, the first of them link number `first`."""
+        link = self.link()
+        return None if link is None else [link]
+
     def computes_itself(self) -> bool:
         """Whether forward is that of this package, and not one that somebody put in its place."""
         ours = str(type(self).forward.__module__).startswith(f"{__package__}.")

@@ -47,6 +47,10 @@ class Norm(Layer):
     def _made(self, sums: Sums | None, samples: int, activation: Any, dtype: Any) -> Prologue:
         """Scale and shift."""
 
+    def constants(self) -> tuple[Any, Any] | None:
+        """Scale and shift by channel, [C] of float64, where no statistics of x are needed."""
+        return None
+
     def prologue(self, x: Any, sums: Sums | None, activation: ActivationSpec) -> Prologue:
         """What the convolution does that reads x; `sums` are those of x, counted here if None."""
         if x.ndim < 3 or x.shape[1] != self.channels:
@@ -162,6 +166,10 @@ class _BatchNorm(Norm):
             mean.astype(np.float64), variance.astype(np.float64), *self._values(), activation,
             samples=samples, eps=self.eps, dtype=dtype,
         )  # fmt: skip
+
+    def constants(self) -> tuple[Any, Any] | None:
+        table = self._made(None, 1, None, "float64").table[0]
+        return table[:, 0], table[:, 1]
 
 
 class BatchNorm1d(_BatchNorm):

@@ -12,7 +12,12 @@ from oocdnn.nn._modules import module_of
 from oocdnn.nn.layer import Layer
 
 
-class _Pooling(Layer):
+class Pooling(Layer):
+    """Windows over x.
+
+    pool: what they are.
+    """
+
     rank: ClassVar[int]
 
     def __init__(self, pool: Pool) -> None:
@@ -29,7 +34,7 @@ class _Pooling(Layer):
         return _geometry.pooled(x.shape, self.pool)
 
 
-class _Maximum(_Pooling):
+class _Maximum(Pooling):
     """The maximum of windows; the arguments are those of `oocdnn.Pool`.
 
     The first of equals in row-major order is the winner, to which the gradient goes; a NaN wins.
@@ -55,7 +60,7 @@ class _Maximum(_Pooling):
         return _windows.unpool(module_of("dy", dy), dy, winners, made, shape) if needs_dx else None
 
 
-class _Average(_Pooling):
+class _Average(Pooling):
     """The average of windows; the arguments are those of `oocdnn.Pool`.
 
     x: [N, C, [D, [H,]] W]; y: [N, C, ...].

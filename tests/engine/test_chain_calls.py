@@ -43,26 +43,54 @@ def pools(draw, extent):
 
 
 @st.composite
+def same(draw, extent):
+    """Windows that give as many rows as there are, also uneven ones, and these extents."""
+    taps = [draw(st.integers(1, 3)) for _ in extent]
+    gaps = [draw(st.integers(1, 2)) for _ in extent]
+    lost = [(t - 1) * g for t, g in zip(taps, gaps, strict=True)]
+    before = [draw(st.sampled_from([n // 2, n, 0])) for n in lost]
+    pads = [(b, n - b) for b, n in zip(before, lost, strict=True)]
+    return taps, [1 for _ in extent], gaps, pads, extent
+
+
+@st.composite
+def moves(draw, extent):
+    """Any windows that fit, and the extents behind them."""
+    pads = [(draw(st.integers(0, 3)), draw(st.integers(0, 3))) for _ in extent]
+    room = [e + sum(p) for e, p in zip(extent, pads, strict=True)]
+    taps = [draw(st.integers(1, min(3, r))) for r in room]
+    gaps = [draw(st.integers(1, 2)) for _ in extent]
+    gaps = [g if (t - 1) * g < r else 1 for g, t, r in zip(gaps, taps, room, strict=True)]
+    stride = [draw(st.integers(1, 2)) for _ in extent]
+    sizes = zip(room, gaps, taps, stride, strict=True)
+    return taps, stride, gaps, pads, [(r - (t - 1) * g - 1) // s + 1 for r, g, t, s in sizes]
+
+
+@st.composite
+def residuals(draw, shapes, summed, rng, dtype):
+    """Of what is there one that is shaped as the sum, or the caller's own, or none."""
+    there = [i - 1 for i, shape in enumerate(shapes) if shape == summed]
+    named = ["x" if i < 0 else i for i in there]
+    chosen = draw(st.sampled_from([None, "array", *named, *named]))
+    return integers(rng, summed, dtype) if chosen == "array" else chosen
+
+
+@st.composite
 def chains(draw):
-    """x, and links that go together."""
+    """x, and links that go together. In half of the chains most links keep the shape."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     rank, dtype = draw(st.integers(1, 3)), DTYPES[draw(st.sampled_from(["f32", "f64", "bf16"]))]
     channels = draw(st.integers(1, 5))
     extent = [draw(st.integers(1, 9 if rank == 3 else 20)) for _ in range(rank)]
     x = integers(rng, (draw(st.integers(1, 5)), channels, *extent), dtype)
-    links = []
+    links, shapes, adds = [], [x.shape], draw(st.booleans())
     for _ in range(draw(st.integers(1, 5))):
+        keeps = adds and draw(st.integers(0, 3)) > 0
         groups = draw(st.sampled_from([g for g in (1, channels) if channels % g == 0]))
-        k = groups * draw(st.integers(1, 3 if groups < 3 else 1))
-        pads = [(draw(st.integers(0, 3)), draw(st.integers(0, 3))) for _ in extent]
-        room = [e + sum(p) for e, p in zip(extent, pads, strict=True)]
-        taps = [draw(st.integers(1, min(3, r))) for r in room]
-        gaps = [draw(st.integers(1, 2)) for _ in extent]
-        gaps = [g if (t - 1) * g < r else 1 for g, t, r in zip(gaps, taps, room, strict=True)]
-        stride = [draw(st.integers(1, 2)) for _ in extent]
-        moves = zip(room, gaps, taps, stride, strict=True)
-        extent = [(r - (t - 1) * g - 1) // s + 1 for r, g, t, s in moves]
-        pool, extent = draw(pools(extent))
+        k = channels if keeps else groups * draw(st.integers(1, 3 if groups < 3 else 1))
+        taps, stride, gaps, pads, extent = draw(same(extent) if keeps else moves(extent))
+        summed = (x.shape[0], k, *extent)
+        pool, extent = (None, extent) if keeps else draw(pools(extent))
         links.append(
             Link(
                 integers(rng, (k, channels // groups, *taps), dtype, 1),
@@ -71,31 +99,57 @@ def chains(draw):
                 padding=pads,
                 dilation=gaps,
                 groups=groups,
-                activation=draw(st.sampled_from(ACTIVATIONS)),
+                activation=("clipped_relu", 6.0) if keeps else draw(st.sampled_from(ACTIVATIONS)),
                 pool=pool,
+                residual=draw(residuals(shapes, summed, rng, dtype)) if adds else None,
+                residual_alpha=draw(st.sampled_from([1.0, -2.0])),
                 mode=draw(st.sampled_from(["cross_correlation", "convolution"])),
             )
         )
         channels = k
+        shapes.append((x.shape[0], k, *extent))
     return lay_out(x, draw(st.sampled_from(LAYOUTS))), links
 
 
 def link_by_link(context, x, links):
+    made = [x]
     for link in links:
         fields = {name: value for name, value in vars(link).items() if name not in ("w", "b")}
-        x = context.conv_bias_act_pool(x, link.w, link.b, **fields)
-    return x
+        if is_named(link):
+            fields["residual"] = made[0 if link.residual == "x" else link.residual + 1]
+        made.append(context.conv_bias_act_pool(made[-1], link.w, link.b, **fields))
+    return made[-1]
+
+
+def is_named(link):
+    """Whether what it adds is of the chain."""
+    return isinstance(link.residual, (int, str))
+
+
+def runs_depth_first(links):
+    """Whether no strides are between what is added and what it is added to."""
+    for number, link in enumerate(links):
+        if not is_named(link):
+            continue
+        first = 0 if link.residual == "x" else link.residual + 1
+        strides = [stride for one in links[first : number + 1] for stride in one.stride]
+        strides += [one.pool.stride for one in links[first:number] if one.pool is not None]
+        if max(strides) > 1:
+            return False
+    return True
 
 
 def parameters(links):
-    return sum(array.nbytes for link in links for array in (link.w, link.b) if array is not None)
+    """Bytes of all that links have of their own."""
+    own = [array for link in links for array in (link.w, link.b, link.residual)]
+    return sum(array.nbytes for array in own if isinstance(array, np.ndarray))
 
 
 def test_a_chain_is_a_call_for_each_link(context):
     """In one go, and in sections."""
-    sections = []
+    sections, added = [], []
 
-    @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(chain=chains(), budget=st.sampled_from(["64MiB", "12KiB", "6KiB"]))
     def check(chain, budget):
         x, links = chain
@@ -110,12 +164,19 @@ def test_a_chain_is_a_call_for_each_link(context):
         np.testing.assert_array_equal(z.astype(np.float64), wanted.astype(np.float64))
         assert z.dtype == x.dtype
         sections.append(stats.bytes_d2h > z.nbytes)
-        if budget == "64MiB":
-            assert stats.bytes_h2d <= x.nbytes + parameters(links)
+        added.append(any(map(is_named, links)) and not sections[-1])
+        if budget == "64MiB" and runs_depth_first(links):
+            # x is fetched again for a link by itself, and where a copy cannot read the tiles of x,
+            # as oneDNN's, which it blocks.
+            again = sum(link.residual == "x" for link in links if is_named(link))
+            apart = len(links) == 1 or "onednn" in stats.engine
+            times = 1 + (again if apart else 0)
+            assert stats.bytes_h2d <= times * x.nbytes + parameters(links)
             assert stats.bytes_d2h == z.nbytes
 
     check()
     assert sum(sections) > 5
+    assert sum(added) > 5
 
 
 @pytest.mark.parametrize("budget", ["12KiB", "24KiB", "64KiB"])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from engine.cases import DEVICE
 from engine.test_chain_calls import integers, link_by_link, vgg
+from engine.test_chain_residuals import blocks
 from engine.test_faults import KINDS, MOST_CALLS
 
 import oocdnn
@@ -18,7 +19,7 @@ FAILURES = (oocdnn.DeviceError, oocdnn.OutOfMemory, oocdnn.Unsupported)
 def chain():
     """x, links, and what they make of x."""
     rng = np.random.default_rng(7)
-    x, links = integers(rng, (2, 3, 8, 8), np.float32), vgg(2, rng)[:3]
+    x, links = integers(rng, (2, 3, 8, 8), np.float32), blocks(1, 2, rng)
     with oocdnn.Context(DEVICE, "64MiB") as context:
         return x, links, link_by_link(context, x, links)
 
@@ -68,6 +69,7 @@ def test_bits_do_not_depend_on_the_budget():
         oocdnn.Link(link.w + 0.01, link.b, padding=1, activation="relu", pool=link.pool)
         for link in vgg(2, rng)[:7]
     ]
+    links += [oocdnn.Link(np.full((8, 8, 3, 3), 0.3, np.float32), padding=1, residual=6)]
     made = []
     for budget in ("64MiB", "256KiB", "64KiB"):
         with oocdnn.Context(DEVICE, budget, reproducible=True, profile="none") as context:

@@ -4,7 +4,7 @@ dependencies themselves."""
 from __future__ import annotations
 
 import ctypes
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from geometry.doors import library
 from hypothesis import assume, given, settings
@@ -19,11 +19,23 @@ def chains(draw) -> ChainAxis:
     for _ in range(draw(st.integers(1, 5))):
         taps, dilation = draw(st.integers(1, 4)), draw(st.integers(1, 3))
         pads = [draw(st.integers(0, (taps - 1) * dilation + 1)) for _ in range(2)]
-        layers.append(Layer(taps, draw(st.integers(1, 4)), dilation, *pads, draw(st.booleans())))
+        stride = draw(st.integers(1, 4))
+        if draw(st.booleans()):  # as many rows as before, so that there is something to add
+            stride, pads[1] = 1, (taps - 1) * dilation - min(pads[0], (taps - 1) * dilation)
+            pads[0] = (taps - 1) * dilation - pads[1]
+        layers.append(Layer(taps, stride, dilation, *pads, draw(st.booleans())))
     try:
-        return ChainAxis(draw(st.integers(1, 60)), layers)
+        chain = ChainAxis(draw(st.integers(1, 60)), layers)
     except ValueError:
         assume(False)
+    pairs = [pair for pair in combinations(range(len(layers) + 1), 2) if addable(chain, *pair)]
+    skips = draw(st.lists(st.sampled_from(pairs), max_size=3)) if pairs else []
+    return ChainAxis(chain.extents[0], layers, skips)
+
+
+def addable(chain: ChainAxis, one: int, other: int) -> bool:
+    strides = [layer.stride for layer in chain.layers[one:other]]
+    return chain.extents[one] == chain.extents[other] and max(strides) == 1
 
 
 def native_spans(chain: ChainAxis, begin: int, length: int) -> list[tuple[int, ...]]:
@@ -34,8 +46,11 @@ def native_spans(chain: ChainAxis, begin: int, length: int) -> list[tuple[int, .
     ]
     spans = (ctypes.c_int64 * (4 * len(chain.extents)))()
     layers = (ctypes.c_int64 * len(numbers))(*numbers)
+    flat = [number for skip in chain.skips for number in skip]
+    skips = (ctypes.c_int64 * len(flat))(*flat)
+    count, skipped = ctypes.c_int64(len(chain.layers)), ctypes.c_int64(len(chain.skips))
     library().oocdnn_testing_chain_spans(
-        layers, *map(ctypes.c_int64, (len(chain.layers), begin, length)), spans
+        layers, count, skips, skipped, *map(ctypes.c_int64, (begin, length)), spans
     )
     return [tuple(spans[4 * i : 4 * i + 4]) for i in range(len(chain.extents))]
 

@@ -93,6 +93,49 @@ def test_chains_in_core(ctx, here):
         assert (ctx.stats.bytes_h2d, ctx.stats.bytes_d2h) == (0, 0)
 
 
+def block_of(parameters):
+    """A convolution, and blocks of two that add what was before; the last one adds x too."""
+    added = [None, None, 0, None, 2, "x"]
+    return [
+        Link(w, b, padding=1, activation=("clipped_relu", 8.0), residual=source)
+        for (w, b), source in zip(parameters, added, strict=True)
+    ]
+
+
+def reference_of_blocks(x, links):
+    made = [x]
+    for link in links:
+        source = link.residual
+        residual = None if source is None else made[0 if source == "x" else source + 1]
+        y = oracle.forward(made[-1], host(link.w), padding=1)
+        after = {"activation": "clip", "parameter": 8.0}
+        made.append(oracle.finish(y, bias=host(link.b), residual=residual, **after))
+    return made[-1]
+
+
+@pytest.mark.parametrize("budget", ["128KiB", "256KiB", "1MiB", "4MiB"])
+@pytest.mark.parametrize(
+    "tiers", [("pageable", "pinned"), ("device", "device"), ("device", "pageable")]
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_what_is_added_stays_on_the_gpu(tmp_path, budget, tiers, dtype):
+    """Samples and pieces of them, x in the place of its tile or not."""
+    x, parameters = integers((3, 6, 30, 41)), parameters_of((6, 6, 6, 6, 6, 6, 6))
+    links = block_of([(w.astype(dtype), b.astype(dtype)) for w, b in parameters])
+    z = reference_of_blocks(x, links)
+    with within(budget, profile="none") as context:
+        placed = places(tmp_path, "x")[tiers[0]](x.astype(dtype))
+        out = places(tmp_path, "z")[tiers[1]](np.full(z.shape, np.nan, dtype))
+        for _ in range(2):
+            context.conv_chain(placed, links, out=out)
+        stats = context.stats
+    assert_equal(host(out), z.astype(dtype))
+    if budget == "4MiB":  # all links at once
+        own = sum(link.w.nbytes + link.b.nbytes for link in links)
+        assert stats.bytes_d2h == (0 if tiers[1] == "device" else z.size * x.astype(dtype).itemsize)
+        assert stats.bytes_h2d == own + (0 if tiers[0] == "device" else x.astype(dtype).nbytes)
+
+
 def test_sections_in_core():
     """What sections leave in host memory is copied to and from it, and where all links fit nothing
     crosses at any budget."""

@@ -29,7 +29,12 @@ SUITES = {
     "layers": ("nn/test_convolution.py", "nn/test_fused_layer.py"),
     "faults": ("engine/test_faults.py",),
     "schedules": ("engine/test_schedules.py", "engine/test_joint.py"),
-    "chains": ("engine/test_chains.py", "engine/test_chain_calls.py", "gpu/test_chain.py"),
+    "chains": (
+        "engine/test_chains.py",
+        "engine/test_chain_calls.py",
+        "engine/test_chain_residuals.py",
+        "gpu/test_chain.py",
+    ),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import oracle
@@ -26,12 +26,30 @@ def layers(draw, gaps: bool = True) -> Layer:
 
 
 @st.composite
-def chains(draw, gaps: bool = True) -> ChainAxis:
-    chosen = draw(st.lists(layers(gaps), min_size=1, max_size=4))
+def same(draw) -> Layer:
+    """As many rows as before, so that there is something to add."""
+    taps, dilation = draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    reach = (taps - 1) * dilation + 1
+    before = draw(st.integers(0, reach - 1))
+    return Layer(taps, 1, dilation, before, reach - 1 - before)
+
+
+@st.composite
+def chains(draw, gaps: bool = True, skips: bool = False) -> ChainAxis:
+    kinds = layers(gaps) | same() if skips else layers(gaps)
+    chosen = draw(st.lists(kinds, min_size=1, max_size=4))
     try:
-        return ChainAxis(draw(st.integers(1, 40)), chosen)
+        chain = ChainAxis(draw(st.integers(1, 40)), chosen)
     except ValueError:
         assume(False)
+    pairs = [
+        (a, b)
+        for a, b in combinations(range(len(chosen) + 1), 2)
+        if chain.extents[a] == chain.extents[b] and {one.stride for one in chosen[a:b]} == {1}
+    ]
+    if not skips or not pairs:
+        return chain
+    return ChainAxis(chain.extents[0], chosen, draw(st.lists(st.sampled_from(pairs), max_size=3)))
 
 
 def read(layer: Layer, rows, extent: int) -> set[int]:
@@ -63,13 +81,17 @@ def test_extents_are_those_of_convolutions_and_pools(layer, extent):
 
 
 @settings(max_examples=500, deadline=None)
-@given(chain=chains(), data=st.data())
-def test_each_tensor_has_exactly_the_rows_that_the_next_one_reads(chain, data):
+@given(chain=chains(skips=True), data=st.data())
+def test_each_tensor_has_exactly_the_rows_that_are_read(chain, data):
+    """By the next one, and by those that it is added to."""
     begin, end = part(data, chain.extents[-1])
     spans = chain.spans(begin, end)
     assert (spans[-1].begin, spans[-1].end) == (begin, end)
     for i, layer in enumerate(chain.layers):
         rows = read(layer, range(spans[i + 1].begin, spans[i + 1].end), chain.extents[i])
+        for source, result in chain.skips:
+            if source == i:
+                rows |= set(range(spans[result].begin, spans[result].end))
         assert (spans[i].begin, spans[i].end) == hull(rows)
 
 
@@ -85,7 +107,7 @@ def test_without_gaps_x_has_exactly_the_rows_that_the_result_depends_on(chain, d
 
 
 @settings(max_examples=200, deadline=None)
-@given(chain=chains(), data=st.data())
+@given(chain=chains(skips=True), data=st.data())
 def test_buffers_hold_what_is_needed_and_are_of_one_size(chain, data):
     length = data.draw(st.integers(1, chain.extents[-1]))
     tiles = chain.tiles(length)
@@ -93,6 +115,10 @@ def test_buffers_hold_what_is_needed_and_are_of_one_size(chain, data):
         for span in tile:
             assert span.moved == 0 or span.origin <= span.begin
             assert span.moved == 0 or span.end <= span.origin + span.extent
+        for source, result in chain.skips:  # also where the rows do not exist
+            one, other = tile[source], tile[result]
+            assert one.origin <= other.origin
+            assert other.origin + other.extent <= one.origin + one.extent
     full = [tile for tile in tiles if tile[-1].extent == length]
     assert len({tuple(span.extent for span in tile) for tile in full}) == 1
     # From one tile to the next every buffer moves by the same number of rows.
@@ -118,19 +144,24 @@ def test_tiles_make_the_result_once_and_all_of_what_is_needed(data, gaps):
 
 
 @settings(max_examples=100, deadline=None)
-@given(chain=chains(), data=st.data())
+@given(chain=chains(skips=True), data=st.data())
 def test_a_tile_computed_from_its_rows_alone_is_part_of_the_whole(chain, data):
     """Sums of rows, whose taps weigh differently: everything outside of the spans is poison."""
     begin, end = part(data, chain.extents[-1])
     x = np.random.default_rng(0).integers(-3, 4, chain.extents[0]).astype(np.float64)
-    whole, tile = x, x
+    whole, tile = [x], [x]
     for i, (layer, span) in enumerate(zip(chain.layers, chain.spans(begin, end)[:-1], strict=True)):
         outside = np.full(chain.extents[i], np.nan)
-        outside[span.begin : span.end] = tile[span.begin : span.end]
-        whole = apply(layer, whole, chain.extents[i + 1])
-        tile = apply(layer, outside, chain.extents[i + 1])
-    np.testing.assert_array_equal(tile[begin:end], whole[begin:end])
-    assert not np.isnan(whole).any()
+        outside[span.begin : span.end] = tile[i][span.begin : span.end]
+        tile[i] = outside
+        for made in (whole, tile):
+            result = apply(layer, made[i], chain.extents[i + 1])
+            for source, to in chain.skips:
+                if to == i + 1:
+                    result += made[source]
+            made.append(result)
+    np.testing.assert_array_equal(tile[-1][begin:end], whole[-1][begin:end])
+    assert not np.isnan(whole[-1]).any()
 
 
 def apply(layer: Layer, x: np.ndarray, rows: int) -> np.ndarray:
@@ -186,6 +217,8 @@ def test_problems_that_do_not_follow_each_other():
         chain_axes([Problem("bwd_data", 1, 1, 4, 3, (1, 8, 8), (1, 3, 3), (1, 6, 6))])
     with pytest.raises(ValueError, match="layer 1 has no result"):
         ChainAxis(4, [Layer(3), Layer(3)])
+    with pytest.raises(ValueError, match="tensor 0 cannot be added to tensor 1"):
+        ChainAxis(4, [Layer(3)], [(0, 1)])
     with pytest.raises(ValueError, match=r"rows \[1, 3\) are not of 2"):
         ChainAxis(4, [Layer(3)]).spans(1, 3)
 

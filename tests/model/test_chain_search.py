@@ -82,20 +82,73 @@ def test_a_large_sample_is_cut_in_pieces():
     assert best["bytes_out"] == 4 * 32 * 16384**2
 
 
+def blocks(images: int, size: int, channels: int, skips: bool, dtype: str = "f32") -> list[str]:
+    """Of a ResNet: the second of each two adds what the one before the first has written."""
+    problem = (
+        f"conv2d:fwd x{images}x{channels}x{size}x{size} w{channels}x{channels}x3x3 pad1 {dtype} "
+        "+bias"
+    )
+    first = [f"{problem} +relu"]
+    for i in range(3):
+        added = f"{problem} +residual +relu <- {2 * i}" if skips else f"{problem} +relu"
+        first += [f"{problem} +relu", added]
+    return first
+
+
+@pytest.mark.parametrize("budget", [1 << 28, 1 << 30])
+def test_what_is_added_costs_no_wire(budget):
+    """Only a copy on the device, and memory for what stays until then."""
+    plain, added = (search(blocks(32, 112, 64, skips), budget, H200)[0] for skips in (False, True))
+    assert added["bytes_in"] == plain["bytes_in"]
+    assert added["bytes_out"] == plain["bytes_out"]
+    assert plain["compute_seconds"] < added["compute_seconds"] < 1.5 * plain["compute_seconds"]
+    assert plain["device_bytes"] < added["device_bytes"] <= budget
+    assert added["bytes_out"] == 4 * 32 * 64 * 112 * 112
+
+
+def test_what_the_caller_adds_is_fetched_with_each_tile():
+    plain, added = (
+        search([one.split(" <-")[0] for one in blocks(32, 112, 64, skips)], 1 << 28, H200)[0]
+        for skips in (False, True)
+    )
+    assert added["bytes_in"] == plain["bytes_in"] + 3 * 4 * 32 * 64 * 112 * 112
+    assert added["fetch_seconds"] > plain["fetch_seconds"]
+    assert added["seconds"] > plain["seconds"]
+
+
+def test_a_chain_that_adds_what_strides_have_thinned_out():
+    problem = "conv2d:fwd x4x2x5x5 w2x2x3x3 pad3 str2 f32"
+    with pytest.raises(Refused, match="link 1 adds to what strides have thinned out"):
+        search([problem, f"{problem} +residual <- -1"], 1 << 28, H200)
+    with pytest.raises(Refused, match="it must be an earlier one"):
+        search([problem, f"{problem} +residual <- 1"], 1 << 28, H200)
+    with pytest.raises(Refused, match="it has no residual, and one is named"):
+        search([problem, f"{problem} <- 0"], 1 << 28, H200)
+    wider = "conv2d:fwd x4x2x5x5 w3x2x3x3 pad1 f32 +residual <- -1"
+    with pytest.raises(Refused, match="it adds x, which is 4x2x1x5x5, to 4x3x1x5x5"):
+        search([wider], 1 << 28, H200)
+
+
 @st.composite
 def chains(draw) -> list[str]:
     n, channels, size = draw(st.integers(1, 40)), draw(st.integers(1, 8)), draw(st.integers(4, 40))
-    problems = []
+    problems, shapes = [], [(channels, size)]
     for _ in range(draw(st.integers(1, 5))):
         k, taps = draw(st.integers(1, 16)), draw(st.integers(1, 3))
-        pool = " +maxpool2" if draw(st.booleans()) and size >= 4 else ""
+        added = ""
+        if draw(st.booleans()) and problems:
+            k, taps = channels, 3
+            sources = [i - 1 for i, shape in enumerate(shapes) if shape == (k, size)]
+            added = f" +residual <- {draw(st.sampled_from(sources))}"
+        pool = " +maxpool2" if not added and draw(st.booleans()) and size >= 4 else ""
         problems.append(
             f"conv2d:fwd x{n}x{channels}x{size}x{size} w{k}x{channels}x{taps}x{taps} "
-            f"pad{taps // 2} f32 +bias{pool}"
+            f"pad{taps // 2} f32 +bias{pool}{added}"
         )
         size += 2 * (taps // 2) - taps + 1
         size, channels = (size // 2 if pool else size), k
         assume(size > 0)
+        shapes.append((channels, size))
     return problems
 
 

@@ -224,7 +224,7 @@ def test_convolutions_that_do_not_train_run_depth_first(monkeypatch):
     trained = chain(x)
     assert not calls
     np.testing.assert_array_equal(chain.eval()(x), trained)
-    assert calls == [4]
+    assert calls == [5]
 
 
 def test_a_forward_of_somebodys_own_is_run():

@@ -107,6 +107,40 @@ uint8_t* SavedRow(const MadeTile& saved, int64_t n, int64_t channel, int64_t d, 
   return static_cast<uint8_t*>(saved.data) + RowAt(*saved.layout, n, channel, d, h);
 }
 
+// A row of z that is made of windows of one element, and zeros behind those that there are.
+template <class T, class Stored>
+class SingleElements {
+ public:
+  explicit SingleElements(const FinishArgs& args) : made_(args.made), y_(*args.layout) {}
+
+  // Whether that is what these windows are. An average is not, for the sign of a zero.
+  [[nodiscard]] bool Serve() const {
+    return made_.pool.mode == PoolMode::kMax && made_.pool.Elements() == 1 &&
+           made_.saving.what != Saved::kWinners;
+  }
+
+  void Take(const T* channel, int64_t d, int64_t h, int64_t count, Stored* z) const {
+    const TileLayout& layout = *made_.z.layout;
+    const int64_t step = layout.stride[5], from = made_.pool.stride[2] * y_.stride[5];
+    if (count > 0) channel += At(0, d) * y_.stride[3] + At(1, h) * y_.stride[4];
+    if (count > 0) channel += At(2, 0) * y_.stride[5];
+    if (step == 1 && from == 1) {
+      std::transform(channel, channel + count, z, [](T v) { return Convert<Stored>(v); });
+    } else {
+      for (int64_t w = 0; w < count; ++w) z[w * step] = Convert<Stored>(channel[w * from]);
+    }
+    for (int64_t w = count; w < layout.shape[5]; ++w) z[w * step] = Convert<Stored>(T(0));
+  }
+
+ private:
+  [[nodiscard]] int64_t At(int axis, int64_t z) const {
+    return (made_.z_origin[axis] + z) * made_.pool.stride[axis] - made_.y_origin[axis];
+  }
+
+  const Made& made_;
+  const TileLayout& y_;
+};
+
 // Rows of z, and of winners. Those behind the last of the tensor hold zeros, as their bits may
 // share a byte with the last.
 template <class T, class Stored>
@@ -118,12 +152,15 @@ void PoolRows(const FinishArgs& args, Parallel& parallel) {
     rows[s] = made.pool.OutExtent(s, made.extent[s]) - made.z_origin[s];
   }
   const bool winners = made.saving.what == Saved::kWinners;
+  const SingleElements<T, Stored> single(args);
   ForRows(layout.shape, parallel, [&](int64_t n, int64_t channel, int64_t d, int64_t h) {
     const T* const y = static_cast<const T*>(args.out) + RowAt(*args.layout, n, channel, 0, 0);
     Stored* const z = static_cast<Stored*>(made.z.data) + RowAt(layout, n, channel, d, h);
+    const bool there = d < rows[0] && h < rows[1] && rows[2] > 0;
+    const int64_t some = there ? std::min(rows[2], layout.shape[5]) : 0;
+    if (single.Serve()) return single.Take(y, d, h, some, z);
     BitRow bits(winners ? SavedRow(made.saved, n, channel, d, h) : nullptr, made.saving.bits);
     const Windows<T> windows(args, d, h);
-    const int64_t some = d < rows[0] && h < rows[1] ? std::min(rows[2], layout.shape[5]) : 0;
     for (int64_t w = 0; w < layout.shape[5]; ++w) {
       const Pooled<T> pooled = w < some ? windows.At(y, w) : Pooled<T>{};
       z[w * layout.stride[5]] = Convert<Stored>(pooled.value);

@@ -1,0 +1,42 @@
+// Moments: each link takes the residual and convolves in one, finishes and hands on in the next.
+#include "geom/chain_lives.hpp"
+
+#include <algorithm>
+
+namespace oocdnn {
+namespace {
+
+int64_t ConvolvedAt(int64_t link) { return 2 * link; }
+int64_t FinishedAt(int64_t link) { return 2 * link + 1; }
+
+// When the result of a link is added for the last time; before it is there, where it never is.
+int64_t AddedAt(const Chain& chain, int64_t source, const std::vector<bool>& shares) {
+  int64_t last = 0;
+  for (size_t i = 0; i < chain.size(); ++i) {
+    const auto link = static_cast<int64_t>(i);
+    if (chain.residual[i] == source) last = shares[i] ? FinishedAt(link) : ConvolvedAt(link);
+  }
+  return last;
+}
+
+}  // namespace
+
+HandedRegions PackHanded(const Chain& chain, const std::vector<HandedOn>& handed,
+                         const std::vector<bool>& shares, int64_t alignment) {
+  HandedRegions regions;
+  regions.x.resize(handed.size());
+  regions.z.resize(handed.size());
+  for (size_t i = 1; i < handed.size(); ++i) {
+    const auto link = static_cast<int64_t>(i);
+    const int64_t made = FinishedAt(link - 1), added = AddedAt(chain, link - 1, shares);
+    const bool copied = handed[i].z > 0;
+    const int64_t read = ConvolvedAt(link);
+    regions.x[i] = {handed[i].x, made, copied ? read : std::max(read, added), 0};
+    if (copied) regions.z[i] = {handed[i].z, made, std::max(made, added), 0};
+  }
+  regions.x_bytes = Pack(&regions.x, alignment);
+  regions.z_bytes = Pack(&regions.z, alignment);
+  return regions;
+}
+
+}  // namespace oocdnn
