@@ -51,8 +51,12 @@ class Rates:
         self.bounces = engine.channels_last != last and engine.bounce_bytes > 0
         wire = profile.wire(engine.name, last)
         kind = problem.dtype + ("/tf32" if problem.tf32 else "")
-        arithmetic = profile.arithmetic(engine.name, kind, problem.direction)
-        self._filter_arithmetic = profile.arithmetic(engine.name, kind, "bwd_filter")
+        arithmetic = profile.arithmetic(
+            engine.name, kind, problem.direction, _sums(tiling, problem.sum)
+        )
+        self._filter_arithmetic = profile.arithmetic(
+            engine.name, kind, "bwd_filter", _sums(tiling, "dw")
+        )
         if self.bounces:
             slower = {
                 name: getattr(wire, name) / _BOUNCE_LOSS for name in ("fetch", "drain", "both")
@@ -184,7 +188,8 @@ class Rates:
         bytes_ = tiling.elements(problem.sum, index) * problem.sum_bytes * passes
         made = set(problem.written) & {"z", "saved"}
         bytes_ += sum(tiling.elements(o, index) * problem.size(o) for o in made)
-        return bytes_ / self._profile.move_bytes_per_second
+        pools = problem.pool is not None and prod(problem.pool.window) > 1
+        return bytes_ / (self.wire.pool if pools else self.wire.finish)
 
     def normalize_seconds(self, index: Mapping[Axis, int]) -> float:
         """Of the pass over that tile of what is convolved, which reads and writes it."""
@@ -192,18 +197,27 @@ class Rates:
         if not problem.normalizes:
             return 0.0
         bytes_ = 2 * self._tiling.elements(problem.source, index) * problem.sum_bytes
-        return bytes_ / self._profile.move_bytes_per_second
+        return bytes_ / self.wire.normalize
 
     def restore_seconds(self, index: Mapping[Axis, int]) -> float:
         """Of making that tile of dy."""
         problem, tiling = self._problem, self._tiling
         made: tuple[Operand, ...] = ("y", "z", "saved") if problem.saved else ("y", "z")
         bytes_ = sum(tiling.elements(o, index) * problem.size(o) for o in made)
-        return bytes_ / self._profile.move_bytes_per_second
+        return bytes_ / self.wire.restore
 
     def _charged(self, channels: int, all_channels: int) -> int:
         block = self._engine.channels_at_once
         return min(-(-channels // block) * block, all_channels)
+
+
+def _sums(tiling: Tiling, operand: Operand) -> bool:
+    """Whether tiles of the result are in the accumulator's type, another than the problem's: each
+    is finished, or is but a part of a sum."""
+    problem = tiling.problem
+    moving = problem.axes(operand)
+    partial = any(count > 1 and axis not in moving for axis, count in tiling.counts.items())
+    return problem.element_bytes < problem.sum_bytes and (problem.finishes or partial)
 
 
 def _channels_last(problem: Problem) -> bool:

@@ -68,7 +68,7 @@ bool ReadProfile(const std::string& file, const Provenance* of, Profile* profile
 
 std::string KindOf(const Problem& problem) {
   return Profile::FlopsKey(IsWide(problem) ? "wide" : "", problem.dtype, problem.math,
-                           problem.direction);
+                           problem.direction, problem.NeedsFinish());
 }
 
 }  // namespace
@@ -122,6 +122,7 @@ Status MachineProfile::CheckGrows() const {
 
 Status MachineProfile::Complete(const Progress& progress) {
   OOC_TRY(CheckGrows());
+  OOC_TRY(MeasurePasses(device_, limit_, &profile_));  // a profile may be older than they are
   constexpr struct {
     DType dtype;
     Math math;
@@ -181,6 +182,7 @@ Status MachineProfile::Write() {
   Profile all = profile_, kept;
   if (ReadProfile(file_, &all.of, &kept)) {
     all.flops.insert(kept.flops.begin(), kept.flops.end());
+    all.wires.insert(kept.wires.begin(), kept.wires.end());
     for (const auto& [key, rates] : kept.tiles) all.tiles[key].insert(rates.begin(), rates.end());
     all.evidence.insert(kept.evidence.begin(), kept.evidence.end());
   }

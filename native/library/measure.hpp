@@ -11,6 +11,9 @@ namespace oocdnn {
 // bytes of device memory, of which 256 MiB suffice.
 Status MeasureCopies(Device& device, int64_t limit, Profile* profile);
 
+// How fast passes over tiles are, of engines of which the profile does not have it.
+Status MeasurePasses(Device& device, int64_t limit, Profile* profile);
+
 // Which tiles are measured where their size matters: few in a first call, which somebody waits for.
 enum class TileGrid { kFew, kAll };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "model/profile_rates.hpp"
 
@@ -16,6 +17,20 @@ bool Concerns(const std::string& name, const std::string& engine,
   const auto its = [&](const std::string& key) { return name.ends_with(" " + key); };
   return plain || std::any_of(keys.begin(), keys.end(), its) ||
          name.starts_with(kWireWord + engine + "/");
+}
+
+// With what those of passes fall back to.
+void AddPasses(const std::string& engine, Profile* profile) {
+  for (const bool channels_last : {false, true}) {
+    const WireRates wire = profile->Wire(engine, channels_last);
+    const std::pair<const char*, double> passes[] = {{"finish", wire.finish},
+                                                     {"pool", wire.pool},
+                                                     {"restore", wire.restore},
+                                                     {"normalize", wire.normalize}};
+    for (const auto& [name, rate] : passes) {
+      profile->wires.emplace(Profile::WireKey(engine, channels_last, name), rate);
+    }
+  }
 }
 
 bool Differ(const Cost& one, const Cost& other) {
@@ -49,10 +64,14 @@ std::vector<std::string> Assumptions(const PlanRequest& request, const Candidate
   std::vector<std::string> keys;
   Profile tried = profile;
   for (const Part& part : PartsOf(problem)) {
-    keys.push_back(Profile::FlopsKey(engine, problem.dtype, problem.math, part.direction));
-    tried.flops.emplace(keys.back(),
-                        profile.Flops(engine, problem.dtype, problem.math, part.direction));
+    for (const bool sums : {false, true}) {
+      keys.push_back(Profile::FlopsKey(engine, problem.dtype, problem.math, part.direction, sums));
+      if (tried.tiles.contains(keys.back())) continue;
+      tried.flops.emplace(keys.back(),
+                          profile.Flops(engine, problem.dtype, problem.math, part.direction, sums));
+    }
   }
+  AddPasses(engine, &tried);
   const Cost cost = PriceOf(request, candidate, tried);
   std::vector<std::string> names;
   VisitRates(tried, [&](const std::string& name, double& rate) {

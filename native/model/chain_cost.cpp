@@ -228,7 +228,7 @@ std::vector<int> ChainPrices::Fastest(const Tiling& tiling) const {
     for (size_t e = 0; e < rates_[i].size(); ++e) {
       if (!rates_[i][e]) continue;
       const bool pads = request_.links[i].engines[e].symmetric_padding;
-      const double seconds = rates_[i][e]->RunSeconds(shapes[pads ? 1 : 0]);
+      const double seconds = rates_[i][e]->RunSeconds(shapes[pads ? 1 : 0], {});
       if (chosen[i] >= 0 && seconds * kEngineGain >= best) continue;
       best = seconds;
       chosen[i] = static_cast<int>(e);
@@ -241,8 +241,8 @@ double ChainPrices::SecondsOf(size_t link, int engine, const ChainTiles& tiles,
                               bool is_short) const {
   const Rates& rates = RatesOf(link, engine);
   const ConvShape tile = tiles.ShapeOf(link, is_short);
-  const double run =
-      is_short ? rates.ShortRunSeconds(tile, tiles.ShapeOf(link, false)) : rates.RunSeconds(tile);
+  const double run = is_short ? rates.ShortRunSeconds(tile, tiles.ShapeOf(link, false), {})
+                              : rates.RunSeconds(tile, {});
   const bool relays = link > 0 && Relays(request_.links[link], engine);
   const double relay = relays ? RelaySeconds(tile, request_.chain[link], profile_) : 0.0;
   return relay + run + rates.FinishSeconds(tile);

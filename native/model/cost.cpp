@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
+#include "model/footprint.hpp"
 
 namespace oocdnn {
 namespace {
@@ -40,6 +41,16 @@ double Elements(const ConvShape& tile, Operand operand, Direction direction) {
     product *= static_cast<double>(extent);
   }
   return product;
+}
+
+// Of tiles in the problem's type, and of sums.
+std::array<Arithmetic, 2> ArithmeticsOf(const PlanRequest& request, int engine,
+                                        const Profile& profile, Direction direction) {
+  const std::string& name = request.engines[static_cast<size_t>(engine)].name;
+  const auto of = [&](bool sums) {
+    return profile.ArithmeticOf(name, request.problem.dtype, request.problem.math, direction, sums);
+  };
+  return {of(false), of(true)};
 }
 
 // Fetches that nothing hides.
@@ -106,19 +117,14 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile, dou
       finish_passes_(FinishPasses(request.problem)),
       tile_bytes_(SizeOf(AccumulatorOf(request.problem.dtype))),
       channels_at_once_(request.engines[static_cast<size_t>(engine)].channels_at_once),
-      arithmetic_(profile.ArithmeticOf(request.engines[static_cast<size_t>(engine)].name,
-                                       request.problem.dtype, request.problem.math,
-                                       request.problem.direction)),
-      filter_arithmetic_(
-          request.problem.also.dw
-              ? profile.ArithmeticOf(request.engines[static_cast<size_t>(engine)].name,
-                                     request.problem.dtype, request.problem.math,
-                                     Direction::kBackwardFilter)
-              : arithmetic_),
+      arithmetic_(ArithmeticsOf(request, engine, profile, request.problem.direction)),
+      filter_arithmetic_(request.problem.also.dw
+                             ? ArithmeticsOf(request, engine, profile, Direction::kBackwardFilter)
+                             : arithmetic_),
       run_seconds_(run_seconds) {
   if (!Bounces()) return;
   for (double* rate : {&wire_.fetch, &wire_.drain, &wire_.both}) *rate /= kBounceLoss;
-  arithmetic_.Scale(kBesideBounceLoss);
+  for (Arithmetic& arithmetic : arithmetic_) arithmetic.Scale(kBesideBounceLoss);
   beside_copies_ = kBesideBounceLoss;
   run_seconds_ *= kBesideBounceLoss;
 }
@@ -179,13 +185,23 @@ double Rates::OperationsOf(const ConvShape& tile) const {
   return ChargedFor(tile).Operations(problem_.direction);
 }
 
-double Rates::RunSeconds(const ConvShape& tile) const {
-  return (run_seconds_ > 0.0 ? run_seconds_ : PredictedSeconds(tile)) + AgainSeconds(tile);
+double Rates::RunSeconds(const ConvShape& tile, Partial partial) const {
+  return (run_seconds_ > 0.0 ? run_seconds_ : PredictedSeconds(tile, partial)) + AgainSeconds(tile);
 }
 
-double Rates::ShortRunSeconds(const ConvShape& tile, const ConvShape& usual) const {
-  const double runs = RunSeconds(usual) - AgainSeconds(usual);
-  return runs * (PredictedSeconds(tile) / PredictedSeconds(usual)) + AgainSeconds(tile);
+double Rates::ShortRunSeconds(const ConvShape& tile, const ConvShape& usual,
+                              Partial partial) const {
+  const double runs = RunSeconds(usual, partial) - AgainSeconds(usual);
+  const double share = PredictedSeconds(tile, partial) / PredictedSeconds(usual, partial);
+  return runs * share + AgainSeconds(tile);
+}
+
+bool Rates::Sums(bool partial) const { return OutTypeOf(problem_, partial) != problem_.dtype; }
+
+Partial Rates::PartialOf(const AxisArray& counts) const {
+  if (!Sums(true)) return {};
+  return {CutsReduction(problem_, counts, problem_.sum()),
+          problem_.also.dw && CutsReduction(problem_, counts, Operand::kDw)};
 }
 
 double Rates::AgainSeconds(const ConvShape& tile) const {
@@ -208,30 +224,37 @@ double Rates::AlongSeconds(const ConvShape& tile, double filter_operation) const
   return seconds;
 }
 
-double Rates::FilterOperation(const ConvShape& tile) const {
-  return filter_arithmetic_.Seconds(std::min(tile.k, tile.c),
-                                    Elements(tile, Operand::kY, Direction::kBackwardFilter));
+double Rates::FilterOperation(const ConvShape& tile, Partial partial) const {
+  return filter_arithmetic_[Sums(partial.dw) ? 1 : 0].Seconds(
+      std::min(tile.k, tile.c), Elements(tile, Operand::kY, Direction::kBackwardFilter));
 }
 
-double Rates::PredictedSeconds(const ConvShape& tile) const {
-  return OwnSeconds(tile) + AlongSeconds(tile, beside_copies_ * FilterOperation(tile));
+double Rates::PredictedSeconds(const ConvShape& tile, Partial partial) const {
+  return OwnSeconds(tile, partial) +
+         AlongSeconds(tile, beside_copies_ * FilterOperation(tile, partial));
 }
 
-double Rates::OwnOf(const ConvShape& tile, double seconds) const {
+double Rates::OwnOf(const ConvShape& tile, double seconds, Partial partial) const {
   constexpr double kLeastShare = 0.1;
-  return std::max(seconds - AlongSeconds(tile, FilterOperation(tile)), kLeastShare * seconds);
+  const double along = AlongSeconds(tile, FilterOperation(tile, partial));
+  return std::max(seconds - along, kLeastShare * seconds);
 }
 
-double Rates::OwnSeconds(const ConvShape& tile) const {
+double Rates::OwnSeconds(const ConvShape& tile, Partial partial) const {
   const TileSize size = TileSizeOf(tile);
-  const double one = arithmetic_.Seconds(size.channels, static_cast<double>(size.outputs));
+  const double one = arithmetic_[Sums(partial.own) ? 1 : 0].Seconds(
+      size.channels, static_cast<double>(size.outputs));
   return profile_.run_seconds + std::max(OperationsOf(tile) * one, PassSeconds(tile));
 }
 
+double Rates::LeastOf(const std::array<Arithmetic, 2>& arithmetic, int64_t channels) {
+  return std::min(arithmetic[0].LeastSeconds(channels), arithmetic[1].LeastSeconds(channels));
+}
+
 double Rates::LeastRunSeconds(const ConvShape& tile) const {
-  const double computing = OperationsOf(tile) * arithmetic_.LeastSeconds(TileSizeOf(tile).channels);
+  const double computing = OperationsOf(tile) * LeastOf(arithmetic_, TileSizeOf(tile).channels);
   const double own = profile_.run_seconds + std::max(computing, PassSeconds(tile));
-  const double filter = filter_arithmetic_.LeastSeconds(std::min(tile.k, tile.c));
+  const double filter = LeastOf(filter_arithmetic_, std::min(tile.k, tile.c));
   return own + AlongSeconds(tile, beside_copies_ * filter) + AgainSeconds(tile);
 }
 
@@ -244,8 +267,8 @@ double Rates::PassSeconds(const ConvShape& tile) const {
   return elements * static_cast<double>(element_bytes_) / (2 * profile_.move_bytes_per_second);
 }
 
-double Rates::UndisturbedSeconds(const ConvShape& tile, double seconds) const {
-  const double filter = FilterOperation(tile);
+double Rates::UndisturbedSeconds(const ConvShape& tile, double seconds, Partial partial) const {
+  const double filter = FilterOperation(tile, partial);
   const double own = seconds - AlongSeconds(tile, beside_copies_ * filter);
   const double arithmetic = std::max(own - profile_.run_seconds, 0.0);
   return own - arithmetic + arithmetic / beside_copies_ + AlongSeconds(tile, filter);
@@ -260,7 +283,7 @@ double Rates::FinishSeconds(const ConvShape& tile) const {
     bytes += Elements(tile, made, problem_.direction) *
              static_cast<double>(SizeOf(problem_.DTypeOf(made)));
   }
-  return bytes / profile_.move_bytes_per_second;
+  return bytes / (problem_.pool.Elements() > 1 ? wire_.pool : wire_.finish);
 }
 
 double Rates::RestoreSeconds(const ConvShape& tile) const {
@@ -272,13 +295,13 @@ double Rates::RestoreSeconds(const ConvShape& tile) const {
     bytes += Elements(tile, source, problem_.direction) *
              static_cast<double>(SizeOf(problem_.DTypeOf(source)));
   }
-  return bytes / profile_.move_bytes_per_second;
+  return bytes / wire_.restore;
 }
 
 double Rates::NormalizeSeconds(const ConvShape& tile) const {
   if (!problem_.prologue.any()) return 0.0;
   const double elements = Elements(tile, problem_.source(), problem_.direction);
-  return 2 * elements * static_cast<double>(tile_bytes_) / profile_.move_bytes_per_second;
+  return 2 * elements * static_cast<double>(tile_bytes_) / wire_.normalize;
 }
 
 double Rates::SpeedTogether() const {
@@ -339,7 +362,8 @@ double ComputeSeconds(const Problem& problem, const Rates& rates, const Cuts& cu
   const ConvShape tile = ShapeOf(problem, cuts);
   const auto outputs =
       static_cast<double>(BoxesOf(problem, CountsOf(cuts), rates.roles().output()));
-  return static_cast<double>(*steps) * rates.RunSeconds(tile) + outputs * rates.FinishSeconds(tile);
+  const double run = rates.RunSeconds(tile, rates.PartialOf(CountsOf(cuts)));
+  return static_cast<double>(*steps) * run + outputs * rates.FinishSeconds(tile);
 }
 
 Totals TotalsOf(const Problem& problem, const Rates& rates, const Cuts& cuts,

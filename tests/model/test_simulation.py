@@ -40,7 +40,7 @@ WALKED = 512  # steps: the planner extrapolates longer schedules
 
 rates = st.sampled_from((1e6, 1e7, 3e7, 1e8, 1e9, 1e10))
 seconds = st.sampled_from((0.0, 1e-7, 1e-6, 1e-4))
-RATES = ("fetch", "drain", "both", "inside")
+RATES = ("fetch", "drain", "both", "inside", "finish", "pool", "restore", "normalize")
 
 
 @st.composite
@@ -56,7 +56,8 @@ def wires(draw, engine: str) -> dict[str, float]:
     return {f"{engine}/{order}/{name}": value for name, value in found.items()}
 
 
-KINDS = [f"{t}/{d}" for t in ("f32", "f32/tf32", "f64", "bf16") for d in DIRECTIONS]
+TYPES = ("f32", "f32/tf32", "f64", "bf16", "bf16+sums")
+KINDS = [f"{t}/{d}" for t in TYPES for d in DIRECTIONS]
 
 
 @st.composite
@@ -149,7 +150,9 @@ def cases(draw) -> tuple:
     )
     run = problem, draw(tilings(problem)), draw(orders(problem)), draw(depths)
     seen = problem_of(problem)
-    kind = f"{seen.dtype}{'/tf32' if seen.tf32 else ''}/{seen.direction}"
+    sums = seen.element_bytes < seen.sum_bytes and draw(st.booleans())
+    mark = "/tf32" if seen.tf32 else "+sums" if sums else ""
+    kind = f"{seen.dtype}{mark}/{seen.direction}"
     return (*run, draw(profiles(engine.name, kind))), homes, engine
 
 

@@ -185,6 +185,24 @@ def test_a_rate_of_another_kind_is_an_assumption(tmp_path):
     assert unmeasured(machine, tmp_path, problem) == {"flops direct/f32/bwd_filter"}
 
 
+def test_a_pass_that_was_not_measured_is_an_assumption(tmp_path):
+    problem = "conv2d:fwd x4x8x32x32 w16x8x3x3 +relu"
+    machine = Profile(flops={"direct/f32/fwd": 1e10})
+    assert unmeasured(machine, tmp_path, problem) == {"wire direct/nchw/finish"}
+    known = dataclasses.replace(machine, wires={"direct/nchw/finish": 1e10})
+    assert not unmeasured(known, tmp_path, problem)
+
+
+def test_sums_that_were_not_measured_are_an_assumption(tmp_path):
+    problem = "conv2d:fwd x4x8x32x32 w16x8x3x3 bf16 +relu"
+    tiles = {"8 1000 direct/bf16/fwd": 1e10}
+    passes = {"direct/nchw/finish": 1e10}
+    machine = Profile(flops={"direct/bf16/fwd": 1e10}, tiles=tiles, wires=passes)
+    assert unmeasured(machine, tmp_path, problem) == {"flops direct/bf16+sums/fwd"}
+    known = dataclasses.replace(machine, flops=machine.flops | {"direct/bf16+sums/fwd": 1e10})
+    assert not unmeasured(known, tmp_path, problem)
+
+
 def test_an_engines_own_wires_stand_in_for_all(tmp_path):
     """What nothing falls back to is not leant on."""
     own = {f"direct/nchw/{rate}": 1e9 for rate in ("fetch", "drain", "both")}
@@ -217,7 +235,8 @@ def test_to_lean_on_a_rate_is_to_change_with_it(problem, budget, known, step, tm
     """Against prices of the plan, which is the search's best, with other rates. The host is busy
     for about as long as the rest, or for less."""
     flops = {f"direct/f32/{way}": 1e10 for way in ("fwd", "bwd_data", "bwd_filter")}
-    machine = Profile(step_seconds=10**step, flops=flops)
+    passes = dict.fromkeys(("direct/nchw/finish", "direct/nchw/pool"), 1e10)
+    machine = Profile(step_seconds=10**step, flops=flops, wires=passes)
     parsed = planner.doors.parse(problem)
     best = planner.search(parsed, 2**budget, machine, engines=planner.DIRECT).ranked[0]
     times = [key for key in best.cost if key.endswith("seconds")]
