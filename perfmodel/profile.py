@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 from oocdnn.perfmodel.problem import DIRECTIONS, Direction
@@ -138,6 +139,13 @@ class Profile:
             restore=rate("restore", self.move_bytes_per_second),
             normalize=rate("normalize", self.move_bytes_per_second),
         )
+
+    def staging(self, place: str) -> tuple[float, float, float]:
+        """What staging of "page" or "file" does at most toward the device, from there, and both."""
+        fetch, drain, both = (
+            self.wires.get(f"{place}/{rate}", inf) for rate in ("fetch", "drain", "both")
+        )
+        return fetch, drain, both
 
     def arithmetic(
         self, engine: str, kind: str, direction: Direction, sums: bool = False

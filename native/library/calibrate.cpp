@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
+#include <filesystem>
 #include <iterator>
 #include <utility>
 
@@ -122,7 +123,11 @@ Status MachineProfile::CheckGrows() const {
 
 Status MachineProfile::Complete(const Progress& progress) {
   OOC_TRY(CheckGrows());
-  OOC_TRY(MeasurePasses(device_, limit_, &profile_));  // a profile may be older than they are
+  // A profile may be older than these rates.
+  OOC_TRY(MeasurePasses(device_, limit_, &profile_));
+  OOC_TRY(Write());  // its folder is there then
+  const std::string folder = std::filesystem::path(file_).parent_path();
+  OOC_TRY(MeasureStaging(device_, limit_, folder.empty() ? "." : folder, &profile_));
   constexpr struct {
     DType dtype;
     Math math;

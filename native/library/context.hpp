@@ -173,7 +173,7 @@ class Context {
   Result<PlanReport> ChoosePlan(const PlanRequest& request);
   // What is chosen where all operands are on the device.
   Result<PlanReport> ChooseInCore(const PlanRequest& request, const Profile& profile);
-  static Homes HomesOf(const Problem& problem, const HostTensors& tensors);
+  [[nodiscard]] Homes HomesOf(const Problem& problem, const HostTensors& tensors) const;
   // Where operands may be used on the device as they lie: all on it, and aligned.
   [[nodiscard]] InPlace InPlaceOf(const Problem& problem, const HostTensors& tensors,
                                   const Homes& home) const;

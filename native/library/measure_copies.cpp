@@ -113,7 +113,8 @@ Status MeasureCopies(Device& device, int64_t limit, Profile* profile) {
              CopyBench::Make(device, limit, profile->shared_engines));
   MeasureWires(*bench, profile);
   OOC_TRY(MeasurePieces(*bench, profile));
-  return MeasurePasses(device, limit, profile);
+  OOC_TRY(MeasurePasses(device, limit, profile));
+  return MeasureStaging(device, limit, "", profile);
 }
 
 }  // namespace oocdnn

@@ -16,7 +16,9 @@ bool Concerns(const std::string& name, const std::string& engine,
   const bool plain = name.find(' ') == std::string::npos;
   const auto its = [&](const std::string& key) { return name.ends_with(" " + key); };
   return plain || std::any_of(keys.begin(), keys.end(), its) ||
-         name.starts_with(kWireWord + engine + "/");
+         name.starts_with(kWireWord + engine + "/") ||
+         name.starts_with(std::string(kWireWord) + kPagePlace + "/") ||
+         name.starts_with(std::string(kWireWord) + kFilePlace + "/");
 }
 
 // With what those of passes fall back to.
@@ -30,6 +32,19 @@ void AddPasses(const std::string& engine, Profile* profile) {
     for (const auto& [name, rate] : passes) {
       profile->wires.emplace(Profile::WireKey(engine, channels_last, name), rate);
     }
+  }
+}
+
+// Staging that is not known keeps up with the wire.
+void AddStaging(const std::string& engine, Profile* profile) {
+  const WireRates first = profile->Wire(engine, false), last = profile->Wire(engine, true);
+  for (const char* place : {kPagePlace, kFilePlace}) {
+    const auto add = [&](const char* name, double rate) {
+      profile->wires.emplace(Profile::StagingKey(place, name), rate);
+    };
+    add("fetch", std::max(first.fetch, last.fetch));
+    add("drain", std::max(first.drain, last.drain));
+    add("both", std::max(first.both, last.both));
   }
 }
 
@@ -72,6 +87,7 @@ std::vector<std::string> Assumptions(const PlanRequest& request, const Candidate
     }
   }
   AddPasses(engine, &tried);
+  AddStaging(engine, &tried);
   const Cost cost = PriceOf(request, candidate, tried);
   std::vector<std::string> names;
   VisitRates(tried, [&](const std::string& name, double& rate) {

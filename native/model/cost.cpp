@@ -2,6 +2,7 @@
 #include "model/cost.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/checked.hpp"
 #include "model/footprint.hpp"
@@ -110,6 +111,8 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile, dou
       memory_(request.problem),
       wire_(profile.Wire(request.engines[static_cast<size_t>(engine)].name,
                          ChannelsLast(request.problem))),
+      page_(profile.StagingOf(kPagePlace)),
+      file_(profile.StagingOf(kFilePlace)),
       reorders_(request.engines[static_cast<size_t>(engine)].channels_last !=
                 ChannelsLast(request.problem)),
       bounce_bytes_(request.bounce_bytes),
@@ -122,6 +125,7 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile, dou
                              ? ArithmeticsOf(request, engine, profile, Direction::kBackwardFilter)
                              : arithmetic_),
       run_seconds_(run_seconds) {
+  LimitBoth();
   if (!Bounces()) return;
   for (double* rate : {&wire_.fetch, &wire_.drain, &wire_.both}) *rate /= kBounceLoss;
   for (Arithmetic& arithmetic : arithmetic_) arithmetic.Scale(kBesideBounceLoss);
@@ -129,8 +133,29 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile, dou
   run_seconds_ *= kBesideBounceLoss;
 }
 
+double Rates::CrossingRate(Operand operand, bool drains) const {
+  const double wire = drains ? wire_.drain : wire_.fetch;
+  const Home home = home_[Index(operand)];
+  if (home != Home::kPageable && home != Home::kFile) return wire;
+  const StagingRates& staging = home == Home::kFile ? file_ : page_;
+  return std::min(wire, drains ? staging.drain : staging.fetch);
+}
+
+void Rates::LimitBoth() {
+  for (const auto& [home, both] :
+       {std::pair{Home::kPageable, page_.both}, std::pair{Home::kFile, file_.both}}) {
+    const auto is_there = [this, home = home](Operand operand) {
+      return home_[Index(operand)] == home;
+    };
+    if (std::any_of(roles_.read().begin(), roles_.read().end(), is_there) &&
+        std::any_of(roles_.written().begin(), roles_.written().end(), is_there)) {
+      wire_.both = std::min(wire_.both, both);
+    }
+  }
+}
+
 double Rates::FetchSeconds(Operand operand, int64_t elements, const RowCount& rows) const {
-  return TransferSeconds(operand, wire_.fetch, wire_.fetch_rows, elements, rows);
+  return TransferSeconds(operand, false, wire_.fetch_rows, elements, rows);
 }
 
 double Rates::MoveSeconds(Operand operand, int64_t elements) const {
@@ -140,17 +165,21 @@ double Rates::MoveSeconds(Operand operand, int64_t elements) const {
 }
 
 double Rates::DrainSeconds(Operand operand, int64_t elements, const RowCount& rows) const {
-  return TransferSeconds(operand, wire_.drain, wire_.drain_rows, elements, rows);
+  return TransferSeconds(operand, true, wire_.drain_rows, elements, rows);
 }
 
-double Rates::TransferSeconds(Operand operand, double rate, const RowBytes& on_top,
+double Rates::TransferSeconds(Operand operand, bool drains, const RowBytes& on_top,
                               int64_t elements, const RowCount& rows) const {
   const int64_t size = SizeOf(problem_.DTypeOf(operand));
   const double bytes = static_cast<double>(elements) * static_cast<double>(size);
   const auto far = static_cast<double>(rows.far), near = static_cast<double>(rows.all) - far;
   switch (home_[Index(operand)]) {
     case Home::kHost:
-      return profile_.copy_seconds + (bytes + near * on_top.near + far * on_top.far) / rate;
+    case Home::kPageable:
+    case Home::kFile: {
+      const double on_wire = bytes + near * on_top.near + far * on_top.far;
+      return profile_.copy_seconds + on_wire / CrossingRate(operand, drains);
+    }
     case Home::kDevice: {
       const double moved =
           rows.broken ? std::max(bytes, static_cast<double>(elements) * kBroken) : bytes;
@@ -305,7 +334,14 @@ double Rates::NormalizeSeconds(const ConvShape& tile) const {
 }
 
 double Rates::SpeedTogether() const {
-  return shared_engines() ? 1.0 : std::min(wire_.both / (wire_.fetch + wire_.drain), 1.0);
+  if (shared_engines()) return 1.0;
+  const auto slowest = [this](const auto& operands, bool drains) {
+    double rate = drains ? wire_.drain : wire_.fetch;
+    for (const Operand operand : operands) rate = std::min(rate, CrossingRate(operand, drains));
+    return rate;
+  };
+  const double alone = slowest(roles_.read(), false) + slowest(roles_.written(), true);
+  return std::min(wire_.both / alone, 1.0);
 }
 
 double Rates::HostSeconds(int64_t steps) const {
@@ -318,7 +354,7 @@ double Rates::ExposedSeconds(Operand operand, int64_t bytes, int64_t transfers) 
   if (!Bounces() || transfers == 0 || Inside(operand) || alike) return 0.0;
   const double one = static_cast<double>(bytes) / static_cast<double>(transfers);
   const double beyond = std::max(one - static_cast<double>(bounce_bytes_), 0.0);
-  const double rate = roles_.Writes(operand) ? wire_.drain : wire_.fetch;
+  const double rate = CrossingRate(operand, roles_.Writes(operand));
   // Nothing is computed before the first fetch, or after the last.
   return beyond * static_cast<double>(transfers - 1) / rate;
 }

@@ -73,15 +73,19 @@ class Rates {
   // What one copy costs beyond its bytes.
   [[nodiscard]] double CopySeconds() const { return profile_.copy_seconds; }
   // Whether the operand's transfers stay inside the device.
-  [[nodiscard]] bool Inside(Operand operand) const { return home_[Index(operand)] != Home::kHost; }
+  [[nodiscard]] bool Inside(Operand operand) const { return !CrossesWire(home_[Index(operand)]); }
   [[nodiscard]] const MemoryOrder& memory() const { return memory_; }
   [[nodiscard]] const Roles& roles() const { return roles_; }
   [[nodiscard]] bool shared_engines() const { return profile_.shared_engines; }
 
  private:
-  // `rate`, `on_top`: of the wire in that direction.
-  [[nodiscard]] double TransferSeconds(Operand operand, double rate, const RowBytes& on_top,
+  // `on_top`: of the wire in that direction.
+  [[nodiscard]] double TransferSeconds(Operand operand, bool drains, const RowBytes& on_top,
                                        int64_t elements, const RowCount& rows) const;
+  // Bytes per second of what crosses the wire: its own, or staging's where that is slower.
+  [[nodiscard]] double CrossingRate(Operand operand, bool drains) const;
+  // Has the wire do no more in both directions than staging does, where that serves both.
+  void LimitBoth();
   // The tile as it is charged, see RunSeconds.
   [[nodiscard]] ConvShape ChargedFor(const ConvShape& tile) const;
   // Whether copies go through bounce memory, and so hold up the convolutions beside them.
@@ -107,6 +111,7 @@ class Rates {
   const Profile& profile_;
   MemoryOrder memory_;
   WireRates wire_;
+  StagingRates page_, file_;
   bool reorders_;          // tiles have another memory order than the caller's tensors
   int64_t bounce_bytes_;   // see PlanRequest
   int64_t element_bytes_;  // of the caller's tensors, but for what is saved

@@ -22,7 +22,7 @@ int64_t PadChannels(int64_t channels) {
 
 bool OnDevice(const Problem& problem, const Homes& home) {
   for (int i = 0; i < kOperands; ++i) {
-    if (problem.Has(static_cast<Operand>(i)) && home[i] == Home::kHost) return false;
+    if (problem.Has(static_cast<Operand>(i)) && CrossesWire(home[i])) return false;
   }
   return true;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <limits>
 
 #include "model/profile_rates.hpp"
 
@@ -111,6 +112,18 @@ TileRates& Profile::OwnTiles(const std::string& key) {
     if (const auto found = tiles.find(without); found != tiles.end()) tiles[key] = found->second;
   }
   return tiles[key];
+}
+
+std::string Profile::StagingKey(const char* place, const char* rate) {
+  return std::string(place) + "/" + rate;
+}
+
+StagingRates Profile::StagingOf(const char* place) const {
+  const auto rate = [&](const char* name) {
+    const auto found = wires.find(StagingKey(place, name));
+    return found == wires.end() ? std::numeric_limits<double>::infinity() : found->second;
+  };
+  return {rate("fetch"), rate("drain"), rate("both")};
 }
 
 std::string Profile::WireKey(const std::string& engine, bool channels_last, const char* rate) {

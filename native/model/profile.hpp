@@ -32,6 +32,11 @@ struct WireRates {
   double finish, pool, restore, normalize;
 };
 
+// What staging by the host's threads does at most, in bytes per second; infinite where unknown.
+struct StagingRates {
+  double fetch, drain, both;
+};
+
 // How a rate is known that was measured.
 struct Evidence {
   int64_t samples = 0;  // runs that were timed; 0: nobody has noted how many
@@ -49,6 +54,9 @@ struct Provenance {
 
   bool operator==(const Provenance&) const = default;
 };
+
+// What is staged: pageable memory, files.
+constexpr const char *kPagePlace = "page", *kFilePlace = "file";
 
 struct Profile {
   Provenance of;
@@ -73,7 +81,7 @@ struct Profile {
   double flops_fallback = 5e9;
   // By "engine/order/rate": what differs from the rates above because an engine has its tiles in
   // another memory order than the caller's; order nchw or nhwc, rate as in WireRates
-  // ("cudnn-nhwc/nchw/fetch").
+  // ("cudnn-nhwc/nchw/fetch"). And "page/rate" or "file/rate": of staging, see StagingRates.
   std::map<std::string, double> wires;
   // By the rate's name (model/profile_rates.hpp). A rate that is not here is an assumption.
   std::map<std::string, Evidence> evidence;
@@ -100,6 +108,8 @@ struct Profile {
                                         Direction direction, bool sums = false) const;
   // For an engine and the caller's memory order; what is not among `wires` is as everywhere.
   [[nodiscard]] WireRates Wire(const std::string& engine, bool channels_last) const;
+  [[nodiscard]] StagingRates StagingOf(const char* place) const;  // kPagePlace or kFilePlace
+  static std::string StagingKey(const char* place, const char* rate);
   static std::string WireKey(const std::string& engine, bool channels_last, const char* rate);
 };
 

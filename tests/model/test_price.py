@@ -232,3 +232,38 @@ def test_sums_of_16_bit_tensors_have_rates_of_their_own(words, lengths, sums):
     for known in ({"flops": own}, {"flops": plain.flops, "tiles": tiles}):
         found = compute_seconds(problem, dataclasses.replace(plain, **known), **lengths)
         assert found == pytest.approx(wanted)
+
+
+def test_what_is_staged_goes_at_most_as_fast_as_staging():
+    """It was priced as pinned, though two threads copy a third of what a wire carries. By hand: x
+    from pageable memory, w pinned, y to a file."""
+    problem = doors.parse("conv2d:fwd x4x8x32x32 w8x8x1x1")
+    tiling = doors.make_tiling(problem, [1, 8, 8, 8, 1, 32, 32])
+    run = (problem, tiling, doors.default_order(problem), [2] * len(doors.OPERANDS))
+    places = {0: planner.PAGEABLE, 1: planner.ON_HOST, 2: planner.IN_FILE}
+    homes = [places.get(i, planner.ON_HOST) for i in range(len(doors.OPERANDS))]
+    free = {"copy_seconds": 0, **planner.NO_ROWS}
+    staging = {"page/fetch": 4e8, "page/drain": 1.0, "file/fetch": 1.0, "file/drain": 2e8}
+    x, w = 4 * 4 * 8 * 32 * 32, 4 * 8 * 8
+    for known, fetch, drain in (
+        (staging, x / 4e8 + w / 1e9, x / 2e8),
+        ({}, (x + w) / 1e9, x / 1e9),
+    ):
+        profile = Profile(**free, wires=known)
+        cost = planner.price(*run, profile, engines=planner.DIRECT, homes=homes)
+        assert cost["fetch_seconds"] == pytest.approx(fetch)
+        assert cost["drain_seconds"] == pytest.approx(drain)
+
+
+@pytest.mark.parametrize("both", [2e9, 5e8])
+def test_threads_that_stage_both_ways_share_their_time(both):
+    """On the wire 1 GB/s each way and 2 in both; the plan takes no less than its bytes by that of
+    staging, of 1 GB/s each way too."""
+    problem = doors.parse("conv2d:fwd x64x8x32x32 w8x8x1x1")
+    tiling = doors.make_tiling(problem, [1, 8, 8, 8, 1, 32, 32])
+    homes = [planner.PAGEABLE] * len(doors.OPERANDS)
+    profile = Profile(wires={"page/fetch": 1e9, "page/drain": 1e9, "page/both": both})
+    run = (problem, tiling, doors.default_order(problem), [2] * len(doors.OPERANDS), profile)
+    cost = planner.price(*run, engines=planner.DIRECT, homes=homes)
+    bytes_ = cost["bytes_in"] + cost["bytes_out"]
+    assert bytes_ / both <= cost["seconds"] < 1.2 * bytes_ / both
