@@ -156,6 +156,7 @@ class Context {
     Arena& arena;
   };
   static std::string KeyOf(const Problem& problem, const Terms& terms);
+  static std::string PrescriptionOf(const Problem& problem, Terms terms);
   [[nodiscard]] PlanRequest RequestFor(const Problem& problem, const Terms& terms) const;
   // The plan for a problem, from the list or made now.
   Result<PlanPointer> Lookup(const Problem& problem, const Terms& terms);
