@@ -209,7 +209,7 @@ class Context:
 
     def plan(self, problem: str) -> Plan:
         """Plans a problem string without running it, operands in pageable memory but for those that
-        it says are on the device (`x@dev`).
+        it says are pinned (`x@pin`), on the device (`x@dev`) or in a file (`x@file`).
 
         Raises InvalidProblem for a string that cannot be read, OutOfMemory where nothing fits.
         """

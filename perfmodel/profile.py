@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 from oocdnn.perfmodel.problem import DIRECTIONS, Direction
@@ -20,7 +21,8 @@ _APART = ("measured", "marks")  # no lines of their own
 
 @dataclass(frozen=True)
 class Wire:
-    """What crosses between the caller's memory and tiles. Bytes, seconds and bytes per second."""
+    """What crosses between the caller's memory and tiles, and passes over these: a sum's finish
+    without a pool and with one, restoring, normalising. Bytes, seconds and bytes per second."""
 
     fetch: float
     drain: float
@@ -32,6 +34,10 @@ class Wire:
     inside: float
     inside_row_bytes: float
     hop: float
+    finish: float
+    pool: float
+    restore: float
+    normalize: float
 
 
 class Arithmetic:
@@ -128,11 +134,30 @@ class Profile:
             inside=rate("inside", self.move_bytes_per_second),
             inside_row_bytes=rate("inside_row_bytes", 0.0),
             hop=rate("hop", self.hop_seconds),
+            finish=rate("finish", self.move_bytes_per_second),
+            pool=rate("pool", self.move_bytes_per_second),
+            restore=rate("restore", self.move_bytes_per_second),
+            normalize=rate("normalize", self.move_bytes_per_second),
         )
 
-    def arithmetic(self, engine: str, kind: str, direction: Direction) -> Arithmetic:
+    def staging(self, place: str) -> tuple[float, float, float]:
+        """What staging of "page" or "file" does at most toward the device, from there, and both."""
+        fetch, drain, both = (
+            self.wires.get(f"{place}/{rate}", inf) for rate in ("fetch", "drain", "both")
+        )
+        return fetch, drain, both
+
+    def arithmetic(
+        self, engine: str, kind: str, direction: Direction, sums: bool = False
+    ) -> Arithmetic:
         """Of a type, "f32" or "f32/tf32". Where no tile was measured, all have the rate of the key
-        or of its nearest relative."""
+        or of its nearest relative. `sums`: of tiles of results in the accumulator's type, another
+        than theirs, which are as others where nothing of them was measured."""
+        key = f"{engine}/{kind}+sums/{direction}"
+        if sums and any(name.endswith(f" {key}") for name in self.tiles):
+            kind += "+sums"
+        elif sums and key in self.flops:
+            return Arithmetic({(1, 1): self.flops[key]})
         measured: dict[tuple[int, int], float] = {}
         for key, rate in self.tiles.items():
             channels, outputs, name = key.split(" ", 2)

@@ -9,12 +9,12 @@ from math import prod
 from typing import Literal
 
 from oocdnn.perfmodel.problem import Axis, Operand, Problem
-from oocdnn.perfmodel.profile import Profile
+from oocdnn.perfmodel.profile import Profile, Wire
 from oocdnn.perfmodel.tiling import Tiling
 
 # Where an operand is: behind the wire; in the device's memory, from where it is copied into tiles;
-# there, and itself the tile.
-Home = Literal["host", "device", "tile"]
+# there, and itself the tile; behind the wire and staged from pageable memory or a file.
+Home = Literal["host", "device", "tile", "page", "file"]
 
 _FAR_BYTES = 65536
 # Of copies whose bounce memory kernels fill and empty, and of convolutions beside those.
@@ -51,18 +51,52 @@ class Rates:
         self.bounces = engine.channels_last != last and engine.bounce_bytes > 0
         wire = profile.wire(engine.name, last)
         kind = problem.dtype + ("/tf32" if problem.tf32 else "")
-        arithmetic = profile.arithmetic(engine.name, kind, problem.direction)
-        self._filter_arithmetic = profile.arithmetic(engine.name, kind, "bwd_filter")
+        arithmetic = profile.arithmetic(
+            engine.name, kind, problem.direction, _sums(tiling, problem.sum)
+        )
+        self._filter_arithmetic = profile.arithmetic(
+            engine.name, kind, "bwd_filter", _sums(tiling, "dw")
+        )
         if self.bounces:
             slower = {
                 name: getattr(wire, name) / _BOUNCE_LOSS for name in ("fetch", "drain", "both")
             }
             wire = replace(wire, **slower)
-        self.wire, self._arithmetic = wire, arithmetic
         operands = (*problem.inputs, *problem.written)
+        self.wire, self._arithmetic = self._limited(wire), arithmetic
         self._outside = {operand: _outside_rows(tiling, operand) for operand in operands}
         self._far = {operand: _far_dimensions(problem, operand) for operand in operands}
         self._broken = {operand for operand in operands if _breaks_rows(tiling, operand)}
+
+    def _limited(self, wire: Wire) -> Wire:
+        """Where one kind of staging serves both directions, they do no more than that."""
+        for place in ("page", "file"):
+            ways = [
+                any(self.home(operand) == place for operand in operands)
+                for operands in (self._problem.inputs, self._problem.written)
+            ]
+            if all(ways):
+                loss = _BOUNCE_LOSS if self.bounces else 1.0
+                both = self._profile.staging(place)[2] / loss
+                wire = replace(wire, both=min(wire.both, both))
+        return wire
+
+    def crosses(self, operand: Operand) -> bool:
+        return self.home(operand) not in ("device", "tile")
+
+    def crossing_rate(self, operand: Operand) -> float:
+        """Of what crosses the wire: its own, or that of staging, if that is less."""
+        drains = operand in self._problem.written
+        wire = self.wire.drain if drains else self.wire.fetch
+        place = self.home(operand)
+        return min(wire, self._profile.staging(place)[drains]) if self.crosses(operand) else wire
+
+    @property
+    def together(self) -> float:
+        """How fast each of a fetch and a drain goes beside the other."""
+        fetch = min(map(self.crossing_rate, self._problem.inputs), default=self.wire.fetch)
+        drain = min(map(self.crossing_rate, self._problem.written))
+        return min(self.wire.both / (fetch + drain), 1.0)
 
     @property
     def copy_seconds(self) -> float:
@@ -100,10 +134,9 @@ class Rates:
             far = 0
         if operand in self._problem.written:
             on_top = (pieces - far) * wire.drain_row_bytes + far * wire.far_drain_row_bytes
-            rate = wire.drain
         else:
             on_top = (pieces - far) * wire.fetch_row_bytes + far * wire.far_fetch_row_bytes
-            rate = wire.fetch
+        rate = self.crossing_rate(operand)
         return self._profile.copy_seconds + (self.bytes_of(operand, rows) + on_top) / rate
 
     def _in_whole_pieces(self, operand: Operand, rows: Sequence[int]) -> bool:
@@ -184,7 +217,8 @@ class Rates:
         bytes_ = tiling.elements(problem.sum, index) * problem.sum_bytes * passes
         made = set(problem.written) & {"z", "saved"}
         bytes_ += sum(tiling.elements(o, index) * problem.size(o) for o in made)
-        return bytes_ / self._profile.move_bytes_per_second
+        pools = problem.pool is not None and prod(problem.pool.window) > 1
+        return bytes_ / (self.wire.pool if pools else self.wire.finish)
 
     def normalize_seconds(self, index: Mapping[Axis, int]) -> float:
         """Of the pass over that tile of what is convolved, which reads and writes it."""
@@ -192,18 +226,27 @@ class Rates:
         if not problem.normalizes:
             return 0.0
         bytes_ = 2 * self._tiling.elements(problem.source, index) * problem.sum_bytes
-        return bytes_ / self._profile.move_bytes_per_second
+        return bytes_ / self.wire.normalize
 
     def restore_seconds(self, index: Mapping[Axis, int]) -> float:
         """Of making that tile of dy."""
         problem, tiling = self._problem, self._tiling
         made: tuple[Operand, ...] = ("y", "z", "saved") if problem.saved else ("y", "z")
         bytes_ = sum(tiling.elements(o, index) * problem.size(o) for o in made)
-        return bytes_ / self._profile.move_bytes_per_second
+        return bytes_ / self.wire.restore
 
     def _charged(self, channels: int, all_channels: int) -> int:
         block = self._engine.channels_at_once
         return min(-(-channels // block) * block, all_channels)
+
+
+def _sums(tiling: Tiling, operand: Operand) -> bool:
+    """Whether tiles of the result are in the accumulator's type, another than the problem's: each
+    is finished, or is but a part of a sum."""
+    problem = tiling.problem
+    moving = problem.axes(operand)
+    partial = any(count > 1 and axis not in moving for axis, count in tiling.counts.items())
+    return problem.element_bytes < problem.sum_bytes and (problem.finishes or partial)
 
 
 def _channels_last(problem: Problem) -> bool:

@@ -73,8 +73,7 @@ def simulate(
     works = [pipeline.work(step) for step in walk(tiling, candidate.order, candidate.depths)]
     outcome = pipeline.outcome
     wire = pipeline.rates.wire
-    together = min(wire.both / (wire.fetch + wire.drain), 1.0)
-    outcome.pipeline_seconds = _length(works, Simulation(wire.hop, together))
+    outcome.pipeline_seconds = _length(works, Simulation(wire.hop, pipeline.rates.together))
     if profile.shared_engines:
         busy = (outcome.fetch_seconds, outcome.compute_seconds, outcome.drain_seconds)
         outcome.seconds = sum(busy)
@@ -226,13 +225,13 @@ class _Pipeline:
         return before, Crossing(max(seconds - before, 0.0))
 
     def _crosses(self, operand: Operand) -> bool:
-        return self.rates.home(operand) == "host"
+        return self.rates.crosses(operand)
 
 
 def _bounds(pipeline: _Pipeline, profile: Profile, candidate: Candidate) -> Iterator[float]:
     """Seconds that no overlap goes below, whatever the order of the work."""
     outcome, rates, written = pipeline.outcome, pipeline.rates, pipeline.problem.written
-    crossing = {o: t for o, t in pipeline.transfers.items() if rates.home(o) == "host"}
+    crossing = {o: t for o, t in pipeline.transfers.items() if rates.crosses(o)}
     inside = sum(t.seconds for o, t in pipeline.transfers.items() if o not in crossing)
     yield outcome.steps * profile.step_seconds
     yield (outcome.bytes_in + outcome.bytes_out) / rates.wire.both
@@ -269,7 +268,7 @@ def _exposed(
         if operand in ("z", "saved"):
             continue
         if operand in problem.written:
-            drains += beyond * (transfers.number - 1) / rates.wire.drain
+            drains += beyond * (transfers.number - 1) / rates.crossing_rate(operand)
         else:
-            fetches += beyond * (transfers.number - 1) / rates.wire.fetch
+            fetches += beyond * (transfers.number - 1) / rates.crossing_rate(operand)
     return max(fetches, drains)

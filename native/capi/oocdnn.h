@@ -311,10 +311,11 @@ OOCDNN_API oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const 
                                              void* data);
 
 /* Plans without running. `problem` is a problem string; operands are in pageable memory but for
- * those that it says are on the device (`x@dev`). The plan is a
- * JSON object with the fields that docs/reference/plan.md lists, `splits` as an array over N,
- * groups, K, C, D, H, W, and with `text`, the same for people, and `timeline`, the predicted
- * intervals of the first and the last steps. It belongs to the calling thread until its next text.
+ * those that it says are pinned (`x@pin`), on the device (`x@dev`) or in a file (`x@file`). The
+ * plan is a JSON object with the fields that docs/reference/plan.md lists, `splits` as an array
+ * over N, groups, K, C, D, H, W, and with `text`, the same for people, and `timeline`, the
+ * predicted intervals of the first and the last steps. It belongs to the calling thread until its
+ * next text.
  */
 OOCDNN_API oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem,
                                      const char** json);

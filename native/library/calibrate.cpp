@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
+#include <filesystem>
 #include <iterator>
 #include <utility>
 
@@ -68,7 +69,7 @@ bool ReadProfile(const std::string& file, const Provenance* of, Profile* profile
 
 std::string KindOf(const Problem& problem) {
   return Profile::FlopsKey(IsWide(problem) ? "wide" : "", problem.dtype, problem.math,
-                           problem.direction);
+                           problem.direction, problem.NeedsFinish());
 }
 
 }  // namespace
@@ -122,6 +123,11 @@ Status MachineProfile::CheckGrows() const {
 
 Status MachineProfile::Complete(const Progress& progress) {
   OOC_TRY(CheckGrows());
+  // A profile may be older than these rates.
+  OOC_TRY(MeasurePasses(device_, limit_, &profile_));
+  OOC_TRY(Write());  // its folder is there then
+  const std::string folder = std::filesystem::path(file_).parent_path();
+  OOC_TRY(MeasureStaging(device_, limit_, folder.empty() ? "." : folder, &profile_));
   constexpr struct {
     DType dtype;
     Math math;
@@ -181,6 +187,7 @@ Status MachineProfile::Write() {
   Profile all = profile_, kept;
   if (ReadProfile(file_, &all.of, &kept)) {
     all.flops.insert(kept.flops.begin(), kept.flops.end());
+    all.wires.insert(kept.wires.begin(), kept.wires.end());
     for (const auto& [key, rates] : kept.tiles) all.tiles[key].insert(rates.begin(), rates.end());
     all.evidence.insert(kept.evidence.begin(), kept.evidence.end());
   }

@@ -138,11 +138,18 @@ int64_t Context::BudgetOf(const std::vector<HostTensors>& tensors) const {
   return budget;
 }
 
-Homes Context::HomesOf(const Problem& problem, const HostTensors& tensors) {
+Homes Context::HomesOf(const Problem& problem, const HostTensors& tensors) const {
+  const bool reached = stack_.device->capabilities().reads_host;
   Homes home{};
   for (int i = 0; i < kOperands; ++i) {
-    const bool there = !tensors[i].in_file() && tensors[i].tier == Tier::kDevice;
-    if (problem.Has(static_cast<Operand>(i)) && there) home[i] = Home::kDevice;
+    if (!problem.Has(static_cast<Operand>(i))) continue;
+    if (tensors[i].in_file()) {
+      home[i] = Home::kFile;
+    } else if (tensors[i].tier == Tier::kDevice) {
+      home[i] = Home::kDevice;
+    } else if (tensors[i].tier == Tier::kPageable && !reached) {
+      home[i] = Home::kPageable;
+    }
   }
   return home;
 }
@@ -186,7 +193,10 @@ Context::Terms Context::TermsOf(const Problem& problem, const HostTensors& tenso
 Context::Terms Context::TermsOf(const Problem& problem, const Placement& placement) const {
   HostTensors tensors;
   for (int i = 0; i < kOperands; ++i) {
-    if (placement.place[static_cast<size_t>(i)] != Place::kDevice) continue;
+    const Place place = placement.place[static_cast<size_t>(i)];
+    if (place == Place::kPinned) tensors[i].tier = Tier::kPinned;
+    if (place == Place::kFile) tensors[i].fd = 0;  // any file
+    if (place != Place::kDevice) continue;
     tensors[i].tier = Tier::kDevice;
     const int64_t address = stack_.device->capabilities().alignment * (i + 1);
     tensors[i].view.data = reinterpret_cast<void*>(address);  // NOLINT: any address

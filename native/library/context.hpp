@@ -156,6 +156,7 @@ class Context {
     Arena& arena;
   };
   static std::string KeyOf(const Problem& problem, const Terms& terms);
+  static std::string PrescriptionOf(const Problem& problem, Terms terms);
   [[nodiscard]] PlanRequest RequestFor(const Problem& problem, const Terms& terms) const;
   // The plan for a problem, from the list or made now.
   Result<PlanPointer> Lookup(const Problem& problem, const Terms& terms);
@@ -173,7 +174,7 @@ class Context {
   Result<PlanReport> ChoosePlan(const PlanRequest& request);
   // What is chosen where all operands are on the device.
   Result<PlanReport> ChooseInCore(const PlanRequest& request, const Profile& profile);
-  static Homes HomesOf(const Problem& problem, const HostTensors& tensors);
+  [[nodiscard]] Homes HomesOf(const Problem& problem, const HostTensors& tensors) const;
   // Where operands may be used on the device as they lie: all on it, and aligned.
   [[nodiscard]] InPlace InPlaceOf(const Problem& problem, const HostTensors& tensors,
                                   const Homes& home) const;

@@ -67,6 +67,12 @@ std::string Context::KeyOf(const Problem& problem, const Terms& terms) {
   return key.append(reinterpret_cast<const char*>(&terms.budget), sizeof terms.budget);
 }
 
+// Whether it is pinned or staged, or in a file, a prescribed plan is for all that crosses the wire.
+std::string Context::PrescriptionOf(const Problem& problem, Terms terms) {
+  for (Home& home : terms.home) home = CrossesWire(home) ? Home::kHost : home;
+  return KeyOf(problem, terms);
+}
+
 // Measuring takes device memory, so that of the arena goes first.
 const Profile& Context::ProfileFor(const Problem& problem) {
   if (profile_ == nullptr || profile_->Lacks(problem)) {
@@ -140,8 +146,9 @@ PlanRequest Context::RequestFor(const Problem& problem, const Terms& terms) cons
 }
 
 Result<PlanPointer> Context::Lookup(const Problem& problem, const Terms& terms) {
+  const auto prescribed = prescribed_.find(PrescriptionOf(problem, terms));
+  if (prescribed != prescribed_.end()) return prescribed->second;
   const std::string key = KeyOf(problem, terms);
-  if (const auto found = prescribed_.find(key); found != prescribed_.end()) return found->second;
   if (const PlanPointer* const kept = plans_.Find(key)) return *kept;
   if (const Status* const why = refused_.Find(key)) return *why;
   Result<PlanReport> made = MakePlan(RequestFor(problem, terms));
@@ -248,7 +255,7 @@ Status Context::UsePlan(const Problem& problem, const Placement& placement,
   Result<PlanPointer> booked = Prescribed(RequestFor(problem, terms), plan);
   if (!booked.ok()) return std::move(booked).status().With(ToString(problem));
   OOC_TRY(Settle());  // the plan that goes may still be run
-  prescribed_[KeyOf(problem, terms)] = std::move(booked).value();
+  prescribed_[PrescriptionOf(problem, terms)] = std::move(booked).value();
   return {};
 }
 

@@ -2,6 +2,8 @@
 // library really does: tiles of a convolution, fetched, computed and drained through the device.
 #pragma once
 
+#include <string>
+
 #include "device/device.hpp"
 #include "model/profile.hpp"
 
@@ -10,6 +12,14 @@ namespace oocdnn {
 // What copies cost, and pieces of work beyond their bytes and operations. Takes at most `limit`
 // bytes of device memory, of which 256 MiB suffice.
 Status MeasureCopies(Device& device, int64_t limit, Profile* profile);
+
+// How fast passes over tiles are, of engines of which the profile does not have it.
+Status MeasurePasses(Device& device, int64_t limit, Profile* profile);
+
+// How fast staging is, in pieces as calls have them: of pageable memory, where the device does not
+// reach that, and of files, of which some are made in that folder meanwhile ("": of none). As far
+// as the profile does not have it.
+Status MeasureStaging(Device& device, int64_t limit, const std::string& folder, Profile* profile);
 
 // Which tiles are measured where their size matters: few in a first call, which somebody waits for.
 enum class TileGrid { kFew, kAll };

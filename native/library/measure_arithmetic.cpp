@@ -42,10 +42,11 @@ struct FoundRate {
 // profile.
 class Tiles {
  public:
-  Tiles(Device& device, const Problem& asked, bool all, int64_t limit, Stream stream,
+  Tiles(Device& device, const Problem& asked, bool sums, bool all, int64_t limit, Stream stream,
         Profile* profile)
       : device_(device),
         asked_(asked),
+        timed_(sums ? Timed::kSums : Timed::kArithmetic),
         growth_(all ? kGrowthOfAll : kGrowth),
         least_rows_(all ? kRows / kGrowthOfAll : kRows),
         most_rows_(all ? kMostRowsOfAll : kMostRows),
@@ -113,8 +114,7 @@ class Tiles {
 
   // Nothing where the engine refuses, or cannot have the memory.
   std::optional<TimedTile> Time(int engine, int64_t channels, int64_t rows) {
-    const auto rig =
-        Rig::Make(device_, engine, SampleFor(channels, rows), limit_, Timed::kArithmetic);
+    const auto rig = Rig::Make(device_, engine, SampleFor(channels, rows), limit_, timed_);
     if (!rig.ok()) return std::nullopt;
     const auto run = [&](Span* span) { return rig.value()->Run(stream_, span); };
     return TimedTile{{channels, channels * rows * kWidth},
@@ -124,6 +124,7 @@ class Tiles {
 
   Device& device_;
   const Problem& asked_;
+  const Timed timed_;
   // Of the tiles, see Rates.
   const int64_t growth_, least_rows_, most_rows_;
   const double too_long_;
@@ -147,26 +148,19 @@ bool HasChannels(const Profile& profile, const std::string& key, int64_t channel
   });
 }
 
-}  // namespace
-
-bool IsWide(const Problem& problem) {
-  return std::min(problem.shape.k, problem.shape.c) >= 2 * kMany;
-}
-
-// Where copies and arithmetic overlap, the sizes of tiles matter too: what is fast there is so only
-// when it has much to do.
-void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, int64_t limit,
-                       Profile* profile) {
-  const Result<OwnedStream> stream = MakeStream(device, "compute");
-  if (!stream.ok()) return;
+// Of every engine; `sums`: of tiles of the output in the accumulator's type. Where copies and
+// arithmetic overlap, the sizes of tiles matter too: what is fast there is so only when it has much
+// to do.
+void MeasureKind(Device& device, const Problem& problem, bool sums, TileGrid grid, int64_t limit,
+                 Stream stream, Profile* profile) {
   const bool sizes =
       !device.capabilities().shared_engines && problem.direction != Direction::kBackwardBias;
   const bool all = grid == TileGrid::kAll && sizes;
-  Tiles tiles(device, problem, all, limit, stream->get(), profile);
+  Tiles tiles(device, problem, sums, all, limit, stream, profile);
   for (int engine = 0; engine < static_cast<int>(device.engines().size()); ++engine) {
     const EngineInfo& info = device.engines()[static_cast<size_t>(engine)];
     const std::string key =
-        Profile::FlopsKey(info.name, problem.dtype, problem.math, problem.direction);
+        Profile::FlopsKey(info.name, problem.dtype, problem.math, problem.direction, sums);
     const auto known = profile->flops.find(key);
     const bool lacks_wide = sizes && IsWide(problem) && !HasChannels(*profile, key, kMost);
     const bool complete =
@@ -179,6 +173,31 @@ void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, in
       }
     }
     if (found.rate > 0) profile->SetFlops(key, found.rate, found.known);
+  }
+}
+
+}  // namespace
+
+bool IsWide(const Problem& problem) {
+  return std::min(problem.shape.k, problem.shape.c) >= 2 * kMany;
+}
+
+// In a first call, sums only where plans of the problem come to have them: what is finished always
+// is one, and gradients of filters nearly always are.
+void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, int64_t limit,
+                       Profile* profile) {
+  const Result<OwnedStream> stream = MakeStream(device, "compute");
+  if (!stream.ok()) return;
+  const bool all = grid == TileGrid::kAll;
+  const bool narrow = AccumulatorOf(problem.dtype) != problem.dtype &&
+                      problem.direction != Direction::kBackwardBias;
+  const bool finished = narrow && problem.NeedsFinish();
+  const bool summed = problem.direction == Direction::kBackwardFilter;
+  if (all || !finished) {
+    MeasureKind(device, problem, false, grid, limit, stream->get(), profile);
+  }
+  if (narrow && (all || finished || summed)) {
+    MeasureKind(device, problem, true, grid, limit, stream->get(), profile);
   }
 }
 

@@ -112,7 +112,9 @@ Status MeasureCopies(Device& device, int64_t limit, Profile* profile) {
   OOC_ASSIGN(const std::unique_ptr<CopyBench> bench,
              CopyBench::Make(device, limit, profile->shared_engines));
   MeasureWires(*bench, profile);
-  return MeasurePieces(*bench, profile);
+  OOC_TRY(MeasurePieces(*bench, profile));
+  OOC_TRY(MeasurePasses(device, limit, profile));
+  return MeasureStaging(device, limit, "", profile);
 }
 
 }  // namespace oocdnn

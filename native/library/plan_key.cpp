@@ -8,7 +8,7 @@ namespace oocdnn {
 namespace {
 
 // Raised whenever the same request may have another plan than before, or another key.
-constexpr int kPlanner = 7;
+constexpr int kPlanner = 8;
 
 void Append(std::string* key, const void* data, size_t bytes) {
   key->append(static_cast<const char*>(data), bytes);

@@ -29,15 +29,16 @@ namespace {
 
 // Of the tiles, in whatever order their elements are.
 int64_t LeastBytes(const Problem& problem, const TileOp& op, bool second_x) {
-  int64_t elements = 0;
+  int64_t bytes = 0;
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (!problem.Uses(operand)) continue;
-    int64_t tile = operand == Operand::kX && second_x ? 2 : 1;
+    int64_t tile = SizeOf(operand == problem.sum() ? op.out_dtype : op.dtype);
+    if (operand == Operand::kX && second_x) tile = Mul(tile, 2);
     for (const int64_t extent : op.shape.DimsOf(operand, op.direction)) tile = Mul(tile, extent);
-    elements = Add(elements, tile);
+    bytes = Add(bytes, tile);
   }
-  return Mul(elements, SizeOf(op.dtype));
+  return bytes;
 }
 
 }  // namespace
@@ -58,7 +59,8 @@ Result<std::unique_ptr<Rig>> Rig::Make(Device& device, int engine, const Problem
   TileOp op;
   op.direction = problem.direction;
   op.shape = TileShape(problem, tiling);
-  op.dtype = op.out_dtype = problem.dtype;
+  op.dtype = problem.dtype;
+  op.out_dtype = timed == Timed::kSums ? AccumulatorOf(op.dtype) : op.dtype;
   op.math = problem.math;
   const bool copies = timed == Timed::kCopies;
   const int64_t bounce = device.capabilities().bounce_bytes;

@@ -21,9 +21,9 @@ struct Host {
 // A 3x3 convolution that keeps the size, of contiguous tensors: n, channels and extents of `shape`.
 Problem SampleOf(ConvShape shape, DType dtype, Math math, Direction direction);
 
-// What is timed. Of arithmetic: engines that a device tries out are tried out. Of copies: there is
-// a second tile of x.
-enum class Timed : uint8_t { kArithmetic, kCopies };
+// What is timed. Of arithmetic, of tiles in the problem's type or of sums in the accumulator's:
+// engines that a device tries out are tried out. Of copies: there is a second tile of x.
+enum class Timed : uint8_t { kArithmetic, kSums, kCopies };
 
 // One convolution, prepared, with memory for its tiles, of numbers (see FillRandomly).
 class Rig {
@@ -38,6 +38,11 @@ class Rig {
   }
 
   Status Run(Stream stream, Span* span);
+  [[nodiscard]] void* tile(Operand operand) const { return tile_[Index(operand)]; }
+  [[nodiscard]] void* second_x() const { return second_x_; }
+  [[nodiscard]] const TileLayout& layout(Operand operand) const {
+    return executable_->layout(operand);
+  }
   // Of the whole of an operand; what is read and what is written have a bounce memory each.
   [[nodiscard]] Transfer TransferOf(Operand operand, const Host& host, Span* span) const;
   // The second tile of x as memory of the device's own.

@@ -30,14 +30,26 @@ std::vector<EngineInfo> EnginesOf(const Profile& profile) {
   return engines;
 }
 
+// What nothing is said of lies in pageable memory, which a device that is the host reaches.
+Home HomeOf(Place place, bool host_device) {
+  switch (place) {
+    case Place::kDevice: return Home::kDevice;
+    case Place::kFile: return Home::kFile;
+    case Place::kPinned: return Home::kHost;
+    case Place::kPageable:
+    case Place::kUnsaid: break;
+  }
+  return host_device ? Home::kHost : Home::kPageable;
+}
+
 // What the output held before lies where the output does.
-Homes HomesOf(const Problem& problem, const Placement& placement) {
+Homes HomesOf(const Problem& problem, const Placement& placement, bool host_device) {
   Homes home{};
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     const Operand said = operand == Operand::kOld ? problem.output() : operand;
-    const bool there = placement.place[static_cast<size_t>(Index(said))] == Place::kDevice;
-    if (problem.Has(operand) && there) home[i] = Home::kDevice;
+    if (!problem.Has(operand)) continue;
+    home[i] = HomeOf(placement.place[static_cast<size_t>(Index(said))], host_device);
   }
   return home;
 }
@@ -46,7 +58,7 @@ PlanRequest RequestOf(const Problem& problem, const Placement& placement, const 
                       int64_t budget) {
   PlanRequest request;
   request.problem = problem;
-  request.home = HomesOf(problem, placement);
+  request.home = HomesOf(problem, placement, profile.shared_engines);
   request.budget = budget;
   request.engines = EnginesOf(profile);
   int64_t bounce = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "model/profile_rates.hpp"
 
@@ -15,7 +16,36 @@ bool Concerns(const std::string& name, const std::string& engine,
   const bool plain = name.find(' ') == std::string::npos;
   const auto its = [&](const std::string& key) { return name.ends_with(" " + key); };
   return plain || std::any_of(keys.begin(), keys.end(), its) ||
-         name.starts_with(kWireWord + engine + "/");
+         name.starts_with(kWireWord + engine + "/") ||
+         name.starts_with(std::string(kWireWord) + kPagePlace + "/") ||
+         name.starts_with(std::string(kWireWord) + kFilePlace + "/");
+}
+
+// With what those of passes fall back to.
+void AddPasses(const std::string& engine, Profile* profile) {
+  for (const bool channels_last : {false, true}) {
+    const WireRates wire = profile->Wire(engine, channels_last);
+    const std::pair<const char*, double> passes[] = {{"finish", wire.finish},
+                                                     {"pool", wire.pool},
+                                                     {"restore", wire.restore},
+                                                     {"normalize", wire.normalize}};
+    for (const auto& [name, rate] : passes) {
+      profile->wires.emplace(Profile::WireKey(engine, channels_last, name), rate);
+    }
+  }
+}
+
+// Staging that is not known keeps up with the wire.
+void AddStaging(const std::string& engine, Profile* profile) {
+  const WireRates first = profile->Wire(engine, false), last = profile->Wire(engine, true);
+  for (const char* place : {kPagePlace, kFilePlace}) {
+    const auto add = [&](const char* name, double rate) {
+      profile->wires.emplace(Profile::StagingKey(place, name), rate);
+    };
+    add("fetch", std::max(first.fetch, last.fetch));
+    add("drain", std::max(first.drain, last.drain));
+    add("both", std::max(first.both, last.both));
+  }
 }
 
 bool Differ(const Cost& one, const Cost& other) {
@@ -49,10 +79,15 @@ std::vector<std::string> Assumptions(const PlanRequest& request, const Candidate
   std::vector<std::string> keys;
   Profile tried = profile;
   for (const Part& part : PartsOf(problem)) {
-    keys.push_back(Profile::FlopsKey(engine, problem.dtype, problem.math, part.direction));
-    tried.flops.emplace(keys.back(),
-                        profile.Flops(engine, problem.dtype, problem.math, part.direction));
+    for (const bool sums : {false, true}) {
+      keys.push_back(Profile::FlopsKey(engine, problem.dtype, problem.math, part.direction, sums));
+      if (tried.tiles.contains(keys.back())) continue;
+      tried.flops.emplace(keys.back(),
+                          profile.Flops(engine, problem.dtype, problem.math, part.direction, sums));
+    }
   }
+  AddPasses(engine, &tried);
+  AddStaging(engine, &tried);
   const Cost cost = PriceOf(request, candidate, tried);
   std::vector<std::string> names;
   VisitRates(tried, [&](const std::string& name, double& rate) {

@@ -252,7 +252,7 @@ std::vector<int> ChainPrices::Fastest(const Tiling& tiling) const {
     for (size_t e = 0; e < rates_[i].size(); ++e) {
       if (!rates_[i][e]) continue;
       const bool pads = request_.links[i].engines[e].symmetric_padding;
-      const double seconds = rates_[i][e]->RunSeconds(shapes[pads ? 1 : 0]);
+      const double seconds = rates_[i][e]->RunSeconds(shapes[pads ? 1 : 0], {});
       if (chosen[i] >= 0 && seconds * kEngineGain >= best) continue;
       best = seconds;
       chosen[i] = static_cast<int>(e);
@@ -267,8 +267,8 @@ double ChainPrices::SecondsOf(const ChainCandidate& candidate, size_t link, cons
   const Problem& problem = request_.chain[link];
   const Rates& rates = RatesOf(link, engine);
   const ConvShape tile = tiles.ShapeOf(link, is_short);
-  const double run =
-      is_short ? rates.ShortRunSeconds(tile, tiles.ShapeOf(link, false)) : rates.RunSeconds(tile);
+  const double run = is_short ? rates.ShortRunSeconds(tile, tiles.ShapeOf(link, false), {})
+                              : rates.RunSeconds(tile, {});
   const bool relays = link > 0 && Relays(request_.links[link], engine);
   const bool copies = ResidualOf(request_, candidate, tiles, link) == Residual::kCopied;
   const double relay = relays ? RelaySeconds(tile, problem, Operand::kX, profile_) : 0.0;

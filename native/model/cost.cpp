@@ -2,8 +2,10 @@
 #include "model/cost.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/checked.hpp"
+#include "model/footprint.hpp"
 
 namespace oocdnn {
 namespace {
@@ -42,51 +44,14 @@ double Elements(const ConvShape& tile, Operand operand, Direction direction) {
   return product;
 }
 
-// Fetches that nothing hides.
-struct Serial {
-  double first = 0.0;   // of the first step: nothing is computed before it
-  double fetch = 0.0;   // of later steps, while the compute before has ended and the next waits
-  double excess = 0.0;  // of those, what is longer than a drain that holds it up at the same time
-};
-
-// A slot without a spare is filled after the compute before; and so are those of the operands that
-// are fetched behind it for the same step, as the fetch engine works in order.
-Serial SerialOf(const Roles& roles, const Totals& totals, const Depths& depths, double drain) {
-  Serial serial;
-  int64_t waiting = 0;  // transfers of the operand so far that waits most often
-  for (const Operand operand : roles.read()) {
-    const Flow& flow = totals.flow[Index(operand)];
-    if (flow.transfers == 0) continue;
-    const double one = flow.seconds / static_cast<double>(flow.transfers);
-    serial.first += one;
-    if (depths[Index(operand)] <= 1) waiting = std::max(waiting, flow.transfers);
-    const int64_t waits = std::max<int64_t>(std::min(waiting, flow.transfers) - 1, 0);
-    serial.fetch += one * static_cast<double>(waits);
-    serial.excess += std::max(one - drain, 0.0) * static_cast<double>(waits);
-  }
-  return serial;
-}
-
-// What serial copies in one direction take longer because of the others in the other direction.
-struct Held {
-  double fetch = 0.0, drain = 0.0;
-};
-
-// While something is computed nothing serial is copied, and what is copied then holds nothing up.
-// Fetches inside the device count among the serial ones, though nothing holds them up.
-Held HeldUp(const Rates& rates, const Totals& totals, double computing, double serial_fetch,
-            double serial_drain) {
-  double fetches = 0.0, drains = 0.0;
-  for (const Operand operand : rates.roles().used()) {
-    if (rates.Inside(operand)) continue;
-    (rates.roles().Writes(operand) ? drains : fetches) += totals.flow[Index(operand)].seconds;
-  }
-  const double longer = 1.0 / rates.SpeedTogether() - 1.0;
-  const auto held = [&](double serial, double others) {
-    return longer * std::clamp(others - computing, 0.0, serial);
+// Of tiles in the problem's type, and of sums.
+std::array<Arithmetic, 2> ArithmeticsOf(const PlanRequest& request, int engine,
+                                        const Profile& profile, Direction direction) {
+  const std::string& name = request.engines[static_cast<size_t>(engine)].name;
+  const auto of = [&](bool sums) {
+    return profile.ArithmeticOf(name, request.problem.dtype, request.problem.math, direction, sums);
   };
-  return {held(serial_fetch, drains),
-          rates.Inside(rates.roles().output()) ? 0.0 : held(serial_drain, fetches)};
+  return {of(false), of(true)};
 }
 
 }  // namespace
@@ -99,6 +64,8 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile, dou
       memory_(request.problem),
       wire_(profile.Wire(request.engines[static_cast<size_t>(engine)].name,
                          ChannelsLast(request.problem))),
+      page_(profile.StagingOf(kPagePlace)),
+      file_(profile.StagingOf(kFilePlace)),
       reorders_(request.engines[static_cast<size_t>(engine)].channels_last !=
                 ChannelsLast(request.problem)),
       bounce_bytes_(request.bounce_bytes),
@@ -106,25 +73,42 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile, dou
       finish_passes_(FinishPasses(request.problem)),
       tile_bytes_(SizeOf(AccumulatorOf(request.problem.dtype))),
       channels_at_once_(request.engines[static_cast<size_t>(engine)].channels_at_once),
-      arithmetic_(profile.ArithmeticOf(request.engines[static_cast<size_t>(engine)].name,
-                                       request.problem.dtype, request.problem.math,
-                                       request.problem.direction)),
-      filter_arithmetic_(
-          request.problem.also.dw
-              ? profile.ArithmeticOf(request.engines[static_cast<size_t>(engine)].name,
-                                     request.problem.dtype, request.problem.math,
-                                     Direction::kBackwardFilter)
-              : arithmetic_),
+      arithmetic_(ArithmeticsOf(request, engine, profile, request.problem.direction)),
+      filter_arithmetic_(request.problem.also.dw
+                             ? ArithmeticsOf(request, engine, profile, Direction::kBackwardFilter)
+                             : arithmetic_),
       run_seconds_(run_seconds) {
+  LimitBoth();
   if (!Bounces()) return;
   for (double* rate : {&wire_.fetch, &wire_.drain, &wire_.both}) *rate /= kBounceLoss;
-  arithmetic_.Scale(kBesideBounceLoss);
+  for (Arithmetic& arithmetic : arithmetic_) arithmetic.Scale(kBesideBounceLoss);
   beside_copies_ = kBesideBounceLoss;
   run_seconds_ *= kBesideBounceLoss;
 }
 
+double Rates::CrossingRate(Operand operand, bool drains) const {
+  const double wire = drains ? wire_.drain : wire_.fetch;
+  const Home home = home_[Index(operand)];
+  if (home != Home::kPageable && home != Home::kFile) return wire;
+  const StagingRates& staging = home == Home::kFile ? file_ : page_;
+  return std::min(wire, drains ? staging.drain : staging.fetch);
+}
+
+void Rates::LimitBoth() {
+  for (const auto& [home, both] :
+       {std::pair{Home::kPageable, page_.both}, std::pair{Home::kFile, file_.both}}) {
+    const auto is_there = [this, home = home](Operand operand) {
+      return home_[Index(operand)] == home;
+    };
+    if (std::any_of(roles_.read().begin(), roles_.read().end(), is_there) &&
+        std::any_of(roles_.written().begin(), roles_.written().end(), is_there)) {
+      wire_.both = std::min(wire_.both, both);
+    }
+  }
+}
+
 double Rates::FetchSeconds(Operand operand, int64_t elements, const RowCount& rows) const {
-  return TransferSeconds(operand, wire_.fetch, wire_.fetch_rows, elements, rows);
+  return TransferSeconds(operand, false, wire_.fetch_rows, elements, rows);
 }
 
 double Rates::MoveSeconds(Operand operand, int64_t elements) const {
@@ -134,17 +118,21 @@ double Rates::MoveSeconds(Operand operand, int64_t elements) const {
 }
 
 double Rates::DrainSeconds(Operand operand, int64_t elements, const RowCount& rows) const {
-  return TransferSeconds(operand, wire_.drain, wire_.drain_rows, elements, rows);
+  return TransferSeconds(operand, true, wire_.drain_rows, elements, rows);
 }
 
-double Rates::TransferSeconds(Operand operand, double rate, const RowBytes& on_top,
+double Rates::TransferSeconds(Operand operand, bool drains, const RowBytes& on_top,
                               int64_t elements, const RowCount& rows) const {
   const int64_t size = SizeOf(problem_.DTypeOf(operand));
   const double bytes = static_cast<double>(elements) * static_cast<double>(size);
   const auto far = static_cast<double>(rows.far), near = static_cast<double>(rows.all) - far;
   switch (home_[Index(operand)]) {
     case Home::kHost:
-      return profile_.copy_seconds + (bytes + near * on_top.near + far * on_top.far) / rate;
+    case Home::kPageable:
+    case Home::kFile: {
+      const double on_wire = bytes + near * on_top.near + far * on_top.far;
+      return profile_.copy_seconds + on_wire / CrossingRate(operand, drains);
+    }
     case Home::kDevice: {
       const double moved =
           rows.broken ? std::max(bytes, static_cast<double>(elements) * kBroken) : bytes;
@@ -179,13 +167,23 @@ double Rates::OperationsOf(const ConvShape& tile) const {
   return ChargedFor(tile).Operations(problem_.direction);
 }
 
-double Rates::RunSeconds(const ConvShape& tile) const {
-  return (run_seconds_ > 0.0 ? run_seconds_ : PredictedSeconds(tile)) + AgainSeconds(tile);
+double Rates::RunSeconds(const ConvShape& tile, Partial partial) const {
+  return (run_seconds_ > 0.0 ? run_seconds_ : PredictedSeconds(tile, partial)) + AgainSeconds(tile);
 }
 
-double Rates::ShortRunSeconds(const ConvShape& tile, const ConvShape& usual) const {
-  const double runs = RunSeconds(usual) - AgainSeconds(usual);
-  return runs * (PredictedSeconds(tile) / PredictedSeconds(usual)) + AgainSeconds(tile);
+double Rates::ShortRunSeconds(const ConvShape& tile, const ConvShape& usual,
+                              Partial partial) const {
+  const double runs = RunSeconds(usual, partial) - AgainSeconds(usual);
+  const double share = PredictedSeconds(tile, partial) / PredictedSeconds(usual, partial);
+  return runs * share + AgainSeconds(tile);
+}
+
+bool Rates::Sums(bool partial) const { return OutTypeOf(problem_, partial) != problem_.dtype; }
+
+Partial Rates::PartialOf(const AxisArray& counts) const {
+  if (!Sums(true)) return {};
+  return {CutsReduction(problem_, counts, problem_.sum()),
+          problem_.also.dw && CutsReduction(problem_, counts, Operand::kDw)};
 }
 
 double Rates::AgainSeconds(const ConvShape& tile) const {
@@ -208,30 +206,37 @@ double Rates::AlongSeconds(const ConvShape& tile, double filter_operation) const
   return seconds;
 }
 
-double Rates::FilterOperation(const ConvShape& tile) const {
-  return filter_arithmetic_.Seconds(std::min(tile.k, tile.c),
-                                    Elements(tile, Operand::kY, Direction::kBackwardFilter));
+double Rates::FilterOperation(const ConvShape& tile, Partial partial) const {
+  return filter_arithmetic_[Sums(partial.dw) ? 1 : 0].Seconds(
+      std::min(tile.k, tile.c), Elements(tile, Operand::kY, Direction::kBackwardFilter));
 }
 
-double Rates::PredictedSeconds(const ConvShape& tile) const {
-  return OwnSeconds(tile) + AlongSeconds(tile, beside_copies_ * FilterOperation(tile));
+double Rates::PredictedSeconds(const ConvShape& tile, Partial partial) const {
+  return OwnSeconds(tile, partial) +
+         AlongSeconds(tile, beside_copies_ * FilterOperation(tile, partial));
 }
 
-double Rates::OwnOf(const ConvShape& tile, double seconds) const {
+double Rates::OwnOf(const ConvShape& tile, double seconds, Partial partial) const {
   constexpr double kLeastShare = 0.1;
-  return std::max(seconds - AlongSeconds(tile, FilterOperation(tile)), kLeastShare * seconds);
+  const double along = AlongSeconds(tile, FilterOperation(tile, partial));
+  return std::max(seconds - along, kLeastShare * seconds);
 }
 
-double Rates::OwnSeconds(const ConvShape& tile) const {
+double Rates::OwnSeconds(const ConvShape& tile, Partial partial) const {
   const TileSize size = TileSizeOf(tile);
-  const double one = arithmetic_.Seconds(size.channels, static_cast<double>(size.outputs));
+  const double one = arithmetic_[Sums(partial.own) ? 1 : 0].Seconds(
+      size.channels, static_cast<double>(size.outputs));
   return profile_.run_seconds + std::max(OperationsOf(tile) * one, PassSeconds(tile));
 }
 
+double Rates::LeastOf(const std::array<Arithmetic, 2>& arithmetic, int64_t channels) {
+  return std::min(arithmetic[0].LeastSeconds(channels), arithmetic[1].LeastSeconds(channels));
+}
+
 double Rates::LeastRunSeconds(const ConvShape& tile) const {
-  const double computing = OperationsOf(tile) * arithmetic_.LeastSeconds(TileSizeOf(tile).channels);
+  const double computing = OperationsOf(tile) * LeastOf(arithmetic_, TileSizeOf(tile).channels);
   const double own = profile_.run_seconds + std::max(computing, PassSeconds(tile));
-  const double filter = filter_arithmetic_.LeastSeconds(std::min(tile.k, tile.c));
+  const double filter = LeastOf(filter_arithmetic_, std::min(tile.k, tile.c));
   return own + AlongSeconds(tile, beside_copies_ * filter) + AgainSeconds(tile);
 }
 
@@ -244,8 +249,8 @@ double Rates::PassSeconds(const ConvShape& tile) const {
   return elements * static_cast<double>(element_bytes_) / (2 * profile_.move_bytes_per_second);
 }
 
-double Rates::UndisturbedSeconds(const ConvShape& tile, double seconds) const {
-  const double filter = FilterOperation(tile);
+double Rates::UndisturbedSeconds(const ConvShape& tile, double seconds, Partial partial) const {
+  const double filter = FilterOperation(tile, partial);
   const double own = seconds - AlongSeconds(tile, beside_copies_ * filter);
   const double arithmetic = std::max(own - profile_.run_seconds, 0.0);
   return own - arithmetic + arithmetic / beside_copies_ + AlongSeconds(tile, filter);
@@ -260,7 +265,7 @@ double Rates::FinishSeconds(const ConvShape& tile) const {
     bytes += Elements(tile, made, problem_.direction) *
              static_cast<double>(SizeOf(problem_.DTypeOf(made)));
   }
-  return bytes / profile_.move_bytes_per_second;
+  return bytes / (problem_.pool.Elements() > 1 ? wire_.pool : wire_.finish);
 }
 
 double Rates::RestoreSeconds(const ConvShape& tile) const {
@@ -272,17 +277,24 @@ double Rates::RestoreSeconds(const ConvShape& tile) const {
     bytes += Elements(tile, source, problem_.direction) *
              static_cast<double>(SizeOf(problem_.DTypeOf(source)));
   }
-  return bytes / profile_.move_bytes_per_second;
+  return bytes / wire_.restore;
 }
 
 double Rates::NormalizeSeconds(const ConvShape& tile) const {
   if (!problem_.prologue.any()) return 0.0;
   const double elements = Elements(tile, problem_.source(), problem_.direction);
-  return 2 * elements * static_cast<double>(tile_bytes_) / profile_.move_bytes_per_second;
+  return 2 * elements * static_cast<double>(tile_bytes_) / wire_.normalize;
 }
 
 double Rates::SpeedTogether() const {
-  return shared_engines() ? 1.0 : std::min(wire_.both / (wire_.fetch + wire_.drain), 1.0);
+  if (shared_engines()) return 1.0;
+  const auto slowest = [this](const auto& operands, bool drains) {
+    double rate = drains ? wire_.drain : wire_.fetch;
+    for (const Operand operand : operands) rate = std::min(rate, CrossingRate(operand, drains));
+    return rate;
+  };
+  const double alone = slowest(roles_.read(), false) + slowest(roles_.written(), true);
+  return std::min(wire_.both / alone, 1.0);
 }
 
 double Rates::HostSeconds(int64_t steps) const {
@@ -295,7 +307,7 @@ double Rates::ExposedSeconds(Operand operand, int64_t bytes, int64_t transfers) 
   if (!Bounces() || transfers == 0 || Inside(operand) || alike) return 0.0;
   const double one = static_cast<double>(bytes) / static_cast<double>(transfers);
   const double beyond = std::max(one - static_cast<double>(bounce_bytes_), 0.0);
-  const double rate = roles_.Writes(operand) ? wire_.drain : wire_.fetch;
+  const double rate = CrossingRate(operand, roles_.Writes(operand));
   // Nothing is computed before the first fetch, or after the last.
   return beyond * static_cast<double>(transfers - 1) / rate;
 }
@@ -339,7 +351,8 @@ double ComputeSeconds(const Problem& problem, const Rates& rates, const Cuts& cu
   const ConvShape tile = ShapeOf(problem, cuts);
   const auto outputs =
       static_cast<double>(BoxesOf(problem, CountsOf(cuts), rates.roles().output()));
-  return static_cast<double>(*steps) * rates.RunSeconds(tile) + outputs * rates.FinishSeconds(tile);
+  const double run = rates.RunSeconds(tile, rates.PartialOf(CountsOf(cuts)));
+  return static_cast<double>(*steps) * run + outputs * rates.FinishSeconds(tile);
 }
 
 Totals TotalsOf(const Problem& problem, const Rates& rates, const Cuts& cuts,
@@ -384,50 +397,6 @@ Cost CostOf(const Rates& rates, const Totals& totals) {
                   rates.WireSeconds(bytes), rates.HostSeconds(cost.steps)});
   }
   return cost;
-}
-
-double WireBound(const Rates& rates, const Totals& totals) {
-  if (rates.shared_engines()) return 0.0;
-  double between = 0.0;             // bytes that cross while both directions are in use
-  double alone = 0.0;               // seconds before and after that
-  int64_t fetches = 0, drains = 0;  // between
-  for (const Operand operand : rates.roles().used()) {
-    const Flow& flow = totals.flow[Index(operand)];
-    if (flow.transfers == 0 || rates.Inside(operand)) continue;
-    alone += flow.end_seconds;
-    between += static_cast<double>(flow.bytes) - flow.end_bytes;
-    (rates.roles().Writes(operand) ? drains : fetches) += flow.transfers - 1;
-  }
-  const auto copies = static_cast<double>(std::max(fetches, drains));
-  return alone + rates.WireSeconds(between) + copies * rates.CopySeconds();
-}
-
-double Estimate(const Rates& rates, const Totals& totals, const Cost& cost, const Depths& depths,
-                bool held_up) {
-  if (rates.shared_engines() || totals.steps == 0) return cost.seconds;
-  const int out = Index(rates.roles().output());
-  const double drains = static_cast<double>(std::max<int64_t>(totals.flow[out].transfers, 1));
-  const double last_drain = cost.drain_seconds / drains;
-  const double serial_out = depths[out] <= 1 ? cost.drain_seconds - last_drain : 0.0;
-  const Serial serial =
-      SerialOf(rates.roles(), totals, depths, depths[out] <= 1 ? last_drain : 0.0);
-  Held held;
-  if (held_up) {
-    held = HeldUp(rates, totals, cost.compute_seconds, serial.fetch, serial_out);
-  }
-  const double one_run = cost.compute_seconds / static_cast<double>(totals.steps);
-  const double hops = 2 * rates.HopSeconds();  // from a fetch to a run, and from there to a drain
-  return std::max({cost.seconds, WireBound(rates, totals),
-                   cost.fetch_seconds + one_run + last_drain + hops,
-                   serial.first + cost.compute_seconds + last_drain + hops +
-                       std::max(serial.fetch + held.fetch, serial_out + held.drain + serial.excess),
-                   serial.first + one_run + cost.drain_seconds + hops});
-}
-
-double RankOf(const Cost& cost, double seconds) {
-  constexpr double kHidden = 0.03;
-  const double busy = cost.fetch_seconds + cost.compute_seconds + cost.drain_seconds;
-  return seconds + kHidden * std::max(busy - seconds, 0.0);
 }
 
 }  // namespace oocdnn

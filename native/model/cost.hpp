@@ -12,6 +12,12 @@
 
 namespace oocdnn {
 
+// Whether tiles yield no more than parts of sums: the convolution's in the problem's own direction,
+// and dw's that comes along.
+struct Partial {
+  bool own = false, dw = false;
+};
+
 // The profile's constants for one request and engine, and the times that follow from them.
 class Rates {
  public:
@@ -27,21 +33,25 @@ class Rates {
   // them too; backward data is charged by the rows of dx in its tile, of which a stride's worth
   // counts as one of dy; and a channel axis that is cut in whole blocks, see EngineInfo. Gradients
   // that come along are run too, one after the other.
-  [[nodiscard]] double RunSeconds(const ConvShape& tile) const;
+  [[nodiscard]] double RunSeconds(const ConvShape& tile, Partial partial) const;
   // The same of a short tile, whose `usual` neighbour may have been timed.
-  [[nodiscard]] double ShortRunSeconds(const ConvShape& tile, const ConvShape& usual) const;
+  [[nodiscard]] double ShortRunSeconds(const ConvShape& tile, const ConvShape& usual,
+                                       Partial partial) const;
   // What engines take for one tile by the profile, whatever was timed.
-  [[nodiscard]] double PredictedSeconds(const ConvShape& tile) const;
+  [[nodiscard]] double PredictedSeconds(const ConvShape& tile, Partial partial) const;
   // Of what they took alone, what the convolution in the problem's own direction did, where what
   // comes along took as long as by the profile.
-  [[nodiscard]] double OwnOf(const ConvShape& tile, double seconds) const;
+  [[nodiscard]] double OwnOf(const ConvShape& tile, double seconds, Partial partial) const;
+  // Of tiles of so many on each axis.
+  [[nodiscard]] Partial PartialOf(const AxisArray& counts) const;
   // No run of such a tile, or of tiles that it is cut into, takes less per operation.
   [[nodiscard]] double LeastRunSeconds(const ConvShape& tile) const;
   // What RunSeconds looks for among the profile's tiles, and the operations that it charges.
   [[nodiscard]] TileSize TileSizeOf(const ConvShape& tile) const;
   [[nodiscard]] double OperationsOf(const ConvShape& tile) const;
   // What engines take for such a tile alone that take `seconds` among the copies of a call.
-  [[nodiscard]] double UndisturbedSeconds(const ConvShape& tile, double seconds) const;
+  [[nodiscard]] double UndisturbedSeconds(const ConvShape& tile, double seconds,
+                                          Partial partial) const;
   // The pass over a finished output tile; 0 where the problem needs none.
   [[nodiscard]] double FinishSeconds(const ConvShape& tile) const;
   // Making a tile of dy; 0 where that is fetched.
@@ -63,27 +73,35 @@ class Rates {
   // What one copy costs beyond its bytes.
   [[nodiscard]] double CopySeconds() const { return profile_.copy_seconds; }
   // Whether the operand's transfers stay inside the device.
-  [[nodiscard]] bool Inside(Operand operand) const { return home_[Index(operand)] != Home::kHost; }
+  [[nodiscard]] bool Inside(Operand operand) const { return !CrossesWire(home_[Index(operand)]); }
   [[nodiscard]] const MemoryOrder& memory() const { return memory_; }
   [[nodiscard]] const Roles& roles() const { return roles_; }
   [[nodiscard]] bool shared_engines() const { return profile_.shared_engines; }
 
  private:
-  // `rate`, `on_top`: of the wire in that direction.
-  [[nodiscard]] double TransferSeconds(Operand operand, double rate, const RowBytes& on_top,
+  // `on_top`: of the wire in that direction.
+  [[nodiscard]] double TransferSeconds(Operand operand, bool drains, const RowBytes& on_top,
                                        int64_t elements, const RowCount& rows) const;
+  // Bytes per second of what crosses the wire: its own, or staging's where that is slower.
+  [[nodiscard]] double CrossingRate(Operand operand, bool drains) const;
+  // Has the wire do no more in both directions than staging does, where that serves both.
+  void LimitBoth();
   // The tile as it is charged, see RunSeconds.
   [[nodiscard]] ConvShape ChargedFor(const ConvShape& tile) const;
   // Whether copies go through bounce memory, and so hold up the convolutions beside them.
   [[nodiscard]] bool Bounces() const { return reorders_ && bounce_bytes_ > 0; }
   // The tile's convolution in the problem's own direction, by the profile.
-  [[nodiscard]] double OwnSeconds(const ConvShape& tile) const;
+  [[nodiscard]] double OwnSeconds(const ConvShape& tile, Partial partial) const;
   // Of reading and writing a tile's operands once: no convolution takes less.
   [[nodiscard]] double PassSeconds(const ConvShape& tile) const;
   // What comes along with dx, of the tile's dy: dw, at so many seconds an operation, and db.
   [[nodiscard]] double AlongSeconds(const ConvShape& tile, double filter_operation) const;
   // Seconds of one of dw's operations, alone.
-  [[nodiscard]] double FilterOperation(const ConvShape& tile) const;
+  [[nodiscard]] double FilterOperation(const ConvShape& tile, Partial partial) const;
+  // Whether tiles of an output have the accumulator's type, which is another than the problem's.
+  [[nodiscard]] bool Sums(bool partial) const;
+  // The arithmetic of such tiles; the least of any that are possible.
+  static double LeastOf(const std::array<Arithmetic, 2>& arithmetic, int64_t channels);
   // Making the tile of dy that db is summed from.
   [[nodiscard]] double AgainSeconds(const ConvShape& tile) const;
 
@@ -93,14 +111,16 @@ class Rates {
   const Profile& profile_;
   MemoryOrder memory_;
   WireRates wire_;
+  StagingRates page_, file_;
   bool reorders_;          // tiles have another memory order than the caller's tensors
   int64_t bounce_bytes_;   // see PlanRequest
   int64_t element_bytes_;  // of the caller's tensors, but for what is saved
   int64_t finish_passes_;  // tiles like the sum's that the finishing pass reads and writes
   int64_t tile_bytes_;     // of an element inside the device
   int64_t channels_at_once_;
-  Arithmetic arithmetic_, filter_arithmetic_;  // the latter alone, of dw where that comes along
-  double run_seconds_;                         // of every usual tile, 0: by the profile
+  // Of tiles in the problem's type, and of sums; the latter alone, of dw where that comes along.
+  std::array<Arithmetic, 2> arithmetic_, filter_arithmetic_;
+  double run_seconds_;          // of every usual tile, 0: by the profile
   double beside_copies_ = 1.0;  // so many times as long does arithmetic take among the copies
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
+#include "model/cuts.hpp"
 #include "model/rows.hpp"
 
 namespace oocdnn {
@@ -21,7 +22,7 @@ int64_t PadChannels(int64_t channels) {
 
 bool OnDevice(const Problem& problem, const Homes& home) {
   for (int i = 0; i < kOperands; ++i) {
-    if (problem.Has(static_cast<Operand>(i)) && home[i] == Home::kHost) return false;
+    if (problem.Has(static_cast<Operand>(i)) && CrossesWire(home[i])) return false;
   }
   return true;
 }
@@ -77,16 +78,20 @@ bool Footprint::Indexable(const ConvShape& tile) const {
   return true;
 }
 
-bool CutsReduction(const Problem& problem, const Tiling& tiling, Operand sum) {
+bool CutsReduction(const Problem& problem, const AxisArray& counts, Operand sum) {
   for (int i = 0; i < kAxes; ++i) {
     const auto axis = static_cast<Axis>(i);
-    if (!Moves(problem, sum, axis) && tiling.Count(axis) > 1) return true;
+    if (counts[i] > 1 && !Moves(problem, sum, axis)) return true;
   }
   return false;
 }
 
 bool CutsReduction(const Problem& problem, const Tiling& tiling) {
-  return CutsReduction(problem, tiling, problem.sum());
+  return CutsReduction(problem, CountsOf(tiling), problem.sum());
+}
+
+DType OutTypeOf(const Problem& problem, bool partial) {
+  return partial || problem.NeedsFinish() ? AccumulatorOf(problem.dtype) : problem.dtype;
 }
 
 int64_t EstimateBytes(const PlanRequest& request, const Candidate& candidate) {
@@ -115,9 +120,8 @@ TileOp OpOf(const PlanRequest& request, const Candidate& candidate, const Part& 
   op.shape = TileShape(problem, candidate.tiling);
   op.dtype = problem.dtype;
   op.math = problem.math;
-  op.accumulates = CutsReduction(problem, candidate.tiling, part.sum);
-  op.out_dtype =
-      op.accumulates || problem.NeedsFinish() ? AccumulatorOf(problem.dtype) : problem.dtype;
+  op.accumulates = CutsReduction(problem, CountsOf(candidate.tiling), part.sum);
+  op.out_dtype = OutTypeOf(problem, op.accumulates);
   op.reproducible = request.reproducible;
   op.first_choice = request.first_choice;
   op.may_compile = request.may_compile;

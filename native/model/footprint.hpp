@@ -30,6 +30,8 @@ class Footprint {
 
 // Whether the tiling cuts an axis that the output, or another operand, sums over.
 bool CutsReduction(const Problem& problem, const Tiling& tiling);
-bool CutsReduction(const Problem& problem, const Tiling& tiling, Operand sum);
+bool CutsReduction(const Problem& problem, const AxisArray& counts, Operand sum);
+// Of the elements of the output's tiles; `partial`: these are parts of sums.
+DType OutTypeOf(const Problem& problem, bool partial);
 
 }  // namespace oocdnn

@@ -50,7 +50,7 @@ void Opinion::Disappoint(const Candidate& candidate, double run_seconds) {
     const auto outputs = static_cast<double>(hope.size.outputs);
     const TileSize size = {hope.size.channels, std::llround(near * outputs)};
     if (timed_.contains({hope.key, size})) continue;
-    AddTile(size, hope.rate, hope.rate, &hoped_->tiles[hope.key]);
+    AddTile(size, hope.rate, hope.rate, &hoped_->OwnTiles(hope.key));
   }
   Refine(request_, candidate, run_seconds, {}, hoped_.get());
 }

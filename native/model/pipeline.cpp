@@ -315,7 +315,7 @@ double FloorOf(const PlanRequest& request, int engine, const Profile& profile) {
     const OwnedCuts owned(problem, whole);
     Totals totals = TotalsOf(problem, rates, owned.cuts, DefaultOrder(problem), {});
     const ConvShape tile = TileShape(problem, whole);
-    totals.compute_seconds += rates.LeastRunSeconds(tile) - rates.RunSeconds(tile);
+    totals.compute_seconds += rates.LeastRunSeconds(tile) - rates.RunSeconds(tile, {});
     return totals;
   };
   Totals least = totals_of(false);

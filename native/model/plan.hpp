@@ -43,8 +43,10 @@ struct Cost {
 };
 
 // Where an operand is, as far as its price goes: behind the wire; in the device's memory, from
-// where it is copied into tiles; there, and tiles are parts of it.
-enum class Home : uint8_t { kHost, kDevice, kTile };
+// where it is copied into tiles; there, and tiles are parts of it; behind the wire in memory that
+// the device does not reach, or in a file, and staged.
+enum class Home : uint8_t { kHost, kDevice, kTile, kPageable, kFile };
+constexpr bool CrossesWire(Home home) { return home != Home::kDevice && home != Home::kTile; }
 using Homes = std::array<Home, kOperands>;
 using InPlace = std::array<bool, kOperands>;
 // Whether all operands are on the device.

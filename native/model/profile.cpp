@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <limits>
 
 #include "model/profile_rates.hpp"
 
@@ -11,6 +12,7 @@ namespace oocdnn {
 namespace {
 
 constexpr int kDigits = 5;  // of a rate
+constexpr const char* kSumsWord = "+sums";
 
 // The nearest number of so many digits.
 double Rounded(double value, int digits) {
@@ -68,14 +70,17 @@ void Profile::SetWire(const std::string& key, double rate, const Evidence& known
 }
 
 std::string Profile::FlopsKey(const std::string& engine, DType dtype, Math math,
-                              Direction direction) {
-  return engine + "/" + TypeName(dtype, math) + "/" + Name(direction);
+                              Direction direction, bool sums) {
+  const bool narrow = AccumulatorOf(dtype) != dtype;
+  return engine + "/" + TypeName(dtype, math) + (sums && narrow ? kSumsWord : "") + "/" +
+         Name(direction);
 }
 
-double Profile::Flops(const std::string& engine, DType dtype, Math math,
-                      Direction direction) const {
-  std::string keys[2 + kDirections + 2];
+double Profile::Flops(const std::string& engine, DType dtype, Math math, Direction direction,
+                      bool sums) const {
+  std::string keys[3 + kDirections + 2];
   size_t count = 0;
+  if (sums) keys[count++] = FlopsKey(engine, dtype, math, direction, true);
   keys[count++] = FlopsKey(engine, dtype, math, direction);
   for (int i = 0; i < kDirections; ++i) {
     // Bytes limit the bias's gradient, arithmetic the others: neither says much of the other.
@@ -91,10 +96,34 @@ double Profile::Flops(const std::string& engine, DType dtype, Math math,
 }
 
 Arithmetic Profile::ArithmeticOf(const std::string& engine, DType dtype, Math math,
-                                 Direction direction) const {
-  const auto found = tiles.find(FlopsKey(engine, dtype, math, direction));
-  if (found != tiles.end()) return Arithmetic(found->second);
-  return Arithmetic(Flops(engine, dtype, math, direction));
+                                 Direction direction, bool sums) const {
+  const std::string key = FlopsKey(engine, dtype, math, direction, sums);
+  if (const auto found = tiles.find(key); found != tiles.end()) return Arithmetic(found->second);
+  if (const auto found = flops.find(key); found != flops.end()) return Arithmetic(found->second);
+  return sums ? ArithmeticOf(engine, dtype, math, direction)
+              : Arithmetic(Flops(engine, dtype, math, direction));
+}
+
+TileRates& Profile::OwnTiles(const std::string& key) {
+  const size_t word = key.find(kSumsWord);
+  if (word != std::string::npos && !tiles.contains(key) && !flops.contains(key)) {
+    std::string without = key;
+    without.erase(word, std::string(kSumsWord).size());
+    if (const auto found = tiles.find(without); found != tiles.end()) tiles[key] = found->second;
+  }
+  return tiles[key];
+}
+
+std::string Profile::StagingKey(const char* place, const char* rate) {
+  return std::string(place) + "/" + rate;
+}
+
+StagingRates Profile::StagingOf(const char* place) const {
+  const auto rate = [&](const char* name) {
+    const auto found = wires.find(StagingKey(place, name));
+    return found == wires.end() ? std::numeric_limits<double>::infinity() : found->second;
+  };
+  return {rate("fetch"), rate("drain"), rate("both")};
 }
 
 std::string Profile::WireKey(const std::string& engine, bool channels_last, const char* rate) {
@@ -117,6 +146,10 @@ WireRates Profile::Wire(const std::string& engine, bool channels_last) const {
       .inside = rate("inside", move_bytes_per_second),
       .inside_row_bytes = rate("inside_row_bytes", 0.0),
       .hop = rate("hop", hop_seconds),
+      .finish = rate("finish", move_bytes_per_second),
+      .pool = rate("pool", move_bytes_per_second),
+      .restore = rate("restore", move_bytes_per_second),
+      .normalize = rate("normalize", move_bytes_per_second),
   };
 }
 

@@ -27,6 +27,14 @@ struct WireRates {
   // The same between tiles and the device's own memory, where no row is far.
   double inside, inside_row_bytes;
   double hop;  // seconds, see Profile::hop_seconds
+  // Bytes per second, read and written, of passes over tiles: that finish a sum, with a pool or
+  // without, that restore dy, that normalise what was fetched.
+  double finish, pool, restore, normalize;
+};
+
+// What staging by the host's threads does at most, in bytes per second; infinite where unknown.
+struct StagingRates {
+  double fetch, drain, both;
 };
 
 // How a rate is known that was measured.
@@ -47,13 +55,16 @@ struct Provenance {
   bool operator==(const Provenance&) const = default;
 };
 
+// What is staged: pageable memory, files.
+constexpr const char *kPagePlace = "page", *kFilePlace = "file";
+
 struct Profile {
   Provenance of;
   std::string date;             // of the first measurement, ISO 8601, UTC
   bool shared_engines = false;  // copies and compute take turns: times add up, nothing overlaps
   double fetch_bytes_per_second = 8e9, drain_bytes_per_second = 8e9;
-  double both_bytes_per_second = 12e9;  // the two directions together
-  double move_bytes_per_second = 20e9;  // inside the device: rolled rows, finishing passes
+  double both_bytes_per_second = 12e9;                    // the two directions together
+  double move_bytes_per_second = 20e9;                    // inside the device: rolled rows
   double fetch_row_bytes = 64, far_fetch_row_bytes = 64;  // see RowBytes
   double drain_row_bytes = 64, far_drain_row_bytes = 64;
   double copy_seconds = 20e-6;  // of one copy beyond its bytes
@@ -61,14 +72,16 @@ struct Profile {
   double step_seconds = 10e-6;  // of the host, to enqueue one tile, beside what goes on
   double hop_seconds = 10e-6;   // until what waits for the end of other work begins
   // Floating-point operations per second by "engine/type/direction" ("onednn/f32/fwd",
-  // "cudnn/f32/tf32/fwd"), for large tiles; a missing key falls back to its nearest relative, then
-  // to `flops_fallback`. Where `tiles` has the key, the rate depends on the tile.
+  // "cudnn/f32/tf32/fwd"), for large tiles; of a 16-bit type "bf16+sums" where tiles of the output
+  // have the accumulator's type, which is as "bf16" where it has no rate. Another missing key falls
+  // back to its nearest relative, then to `flops_fallback`. Where `tiles` has the key, the rate
+  // depends on the tile.
   std::map<std::string, double> flops;
   std::map<std::string, TileRates> tiles;
   double flops_fallback = 5e9;
   // By "engine/order/rate": what differs from the rates above because an engine has its tiles in
   // another memory order than the caller's; order nchw or nhwc, rate as in WireRates
-  // ("cudnn-nhwc/nchw/fetch").
+  // ("cudnn-nhwc/nchw/fetch"). And "page/rate" or "file/rate": of staging, see StagingRates.
   std::map<std::string, double> wires;
   // By the rate's name (model/profile_rates.hpp). A rate that is not here is an assumption.
   std::map<std::string, Evidence> evidence;
@@ -81,16 +94,22 @@ struct Profile {
   void SetFlops(const std::string& key, double rate, const Evidence& known);
   void SetTile(const std::string& key, const TileSize& size, double rate, const Evidence& known);
   void SetWire(const std::string& key, double rate, const Evidence& known);
-  // The rate of the key; else of the engine and type in another direction (forward first); else of
-  // the engine in plain f32 (this direction first, then forward); else flops_fallback.
-  [[nodiscard]] double Flops(const std::string& engine, DType dtype, Math math,
-                             Direction direction) const;
+  // Those of the key, copied from what they fall back to where there are none.
+  [[nodiscard]] TileRates& OwnTiles(const std::string& key);
+  // The rate of the key; else without sums; else of the engine and type in another direction
+  // (forward first); else of the engine in plain f32 (this direction first, then forward); else
+  // flops_fallback.
+  [[nodiscard]] double Flops(const std::string& engine, DType dtype, Math math, Direction direction,
+                             bool sums = false) const;
+  // `sums`: see flops; the same key where the type is its own accumulator's.
   static std::string FlopsKey(const std::string& engine, DType dtype, Math math,
-                              Direction direction);
+                              Direction direction, bool sums = false);
   [[nodiscard]] Arithmetic ArithmeticOf(const std::string& engine, DType dtype, Math math,
-                                        Direction direction) const;
+                                        Direction direction, bool sums = false) const;
   // For an engine and the caller's memory order; what is not among `wires` is as everywhere.
   [[nodiscard]] WireRates Wire(const std::string& engine, bool channels_last) const;
+  [[nodiscard]] StagingRates StagingOf(const char* place) const;  // kPagePlace or kFilePlace
+  static std::string StagingKey(const char* place, const char* rate);
   static std::string WireKey(const std::string& engine, bool channels_last, const char* rate);
 };
 

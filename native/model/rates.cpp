@@ -13,11 +13,19 @@ Profile RatesOf(const Profile& profile, const PlanRequest& request) {
   for (const EngineInfo& engine : request.engines) {
     if (engine.name.empty()) continue;
     for (const Part& part : PartsOf(problem)) {
-      const std::string key =
-          Profile::FlopsKey(engine.name, problem.dtype, problem.math, part.direction);
-      rates.flops[key] = profile.Flops(engine.name, problem.dtype, problem.math, part.direction);
-      const auto tiles = profile.tiles.find(key);
-      if (tiles != profile.tiles.end()) rates.tiles.insert(*tiles);
+      const auto key_of = [&](bool sums) {
+        return Profile::FlopsKey(engine.name, problem.dtype, problem.math, part.direction, sums);
+      };
+      rates.flops[key_of(false)] =
+          profile.Flops(engine.name, problem.dtype, problem.math, part.direction);
+      for (const std::string& key : {key_of(false), key_of(true)}) {
+        if (const auto tiles = profile.tiles.find(key); tiles != profile.tiles.end()) {
+          rates.tiles.insert(*tiles);
+        }
+        if (const auto flops = profile.flops.find(key); flops != profile.flops.end()) {
+          rates.flops.insert(*flops);
+        }
+      }
     }
   }
   return rates;

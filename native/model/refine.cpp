@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/cost.hpp"
+#include "model/footprint.hpp"
 #include "model/profile_rates.hpp"
 
 namespace oocdnn {
@@ -11,12 +12,14 @@ TileRate RateOfTile(const PlanRequest& request, const Candidate& candidate,
                     const Profile& profile) {
   const Problem& problem = request.problem;
   const std::string& engine = request.engines[static_cast<size_t>(candidate.engine)].name;
+  const bool sums = OpOf(request, candidate).out_dtype != problem.dtype;
   TileRate found;
-  found.key = Profile::FlopsKey(engine, problem.dtype, problem.math, problem.direction);
+  found.key = Profile::FlopsKey(engine, problem.dtype, problem.math, problem.direction, sums);
   found.size =
       Rates(request, candidate.engine, profile).TileSizeOf(TileShape(problem, candidate.tiling));
-  found.rate = 1 / profile.ArithmeticOf(engine, problem.dtype, problem.math, problem.direction)
-                       .Seconds(found.size.channels, static_cast<double>(found.size.outputs));
+  found.rate =
+      1 / profile.ArithmeticOf(engine, problem.dtype, problem.math, problem.direction, sums)
+              .Seconds(found.size.channels, static_cast<double>(found.size.outputs));
   return found;
 }
 
@@ -26,11 +29,13 @@ std::string Refine(const PlanRequest& request, const Candidate& candidate, doubl
   const auto [key, size, _] = RateOfTile(request, candidate, *profile);
   const Rates rates(request, candidate.engine, *profile);
   const ConvShape tile = TileShape(problem, candidate.tiling);
-  const double own = rates.OwnOf(tile, run_seconds);
+  const Partial partial = rates.PartialOf(CountsOf(candidate.tiling));
+  const double own = rates.OwnOf(tile, run_seconds, partial);
   const double rate = rates.OperationsOf(tile) / AloneSeconds(own, profile->run_seconds);
   const std::string& engine = request.engines[static_cast<size_t>(candidate.engine)].name;
-  const double flops = profile->Flops(engine, problem.dtype, problem.math, problem.direction);
-  AddTile(size, rate, flops, &profile->tiles[key]);
+  const bool sums = OpOf(request, candidate).out_dtype != problem.dtype;
+  const double flops = profile->Flops(engine, problem.dtype, problem.math, problem.direction, sums);
+  AddTile(size, rate, flops, &profile->OwnTiles(key));
   profile->SetTile(key, size, rate, known);
   return TileName(key, size);
 }
@@ -52,7 +57,9 @@ double RunSecondsOf(const PlanRequest& request, const Candidate& candidate, cons
   const double others = PriceOf(request, candidate, profile, kNothing).compute_seconds;
   const double runs = AloneSeconds(busy_seconds, others);
   const ConvShape tile = TileShape(request.problem, candidate.tiling);
-  return rates.UndisturbedSeconds(tile, rates.PredictedSeconds(tile) * runs / (all - others));
+  const Partial partial = rates.PartialOf(CountsOf(candidate.tiling));
+  const double predicted = rates.PredictedSeconds(tile, partial);
+  return rates.UndisturbedSeconds(tile, predicted * runs / (all - others), partial);
 }
 
 }  // namespace oocdnn

@@ -29,13 +29,14 @@ double ComputeSeconds(const Problem& problem, const Rates& rates, const Tiling& 
 TileSeconds SecondsOf(const Problem& problem, const Rates& rates, const Tiling& tiling,
                       bool is_short) {
   const ConvShape usual = TileShape(problem, tiling);
+  const Partial partial = rates.PartialOf(CountsOf(tiling));
   if (!is_short) {
-    return {rates.RunSeconds(usual), rates.FinishSeconds(usual), rates.RestoreSeconds(usual),
-            rates.NormalizeSeconds(usual)};
+    return {rates.RunSeconds(usual, partial), rates.FinishSeconds(usual),
+            rates.RestoreSeconds(usual), rates.NormalizeSeconds(usual)};
   }
   const ConvShape tile = TileShape(problem, tiling, true);
-  return {rates.ShortRunSeconds(tile, usual), rates.FinishSeconds(tile), rates.RestoreSeconds(tile),
-          rates.NormalizeSeconds(tile)};
+  return {rates.ShortRunSeconds(tile, usual, partial), rates.FinishSeconds(tile),
+          rates.RestoreSeconds(tile), rates.NormalizeSeconds(tile)};
 }
 
 Load LoadOf(const OperandStep& operand, const MemoryOrder::Steps& steps) {

@@ -64,6 +64,18 @@ class TimedCopies final : public TimedDevice {
     Say(move.tag, 1000);
     return {};
   }
+  Status Finish(Stream, const FinishArgs& args) override {
+    Say(args.tag, args.made.any() ? 3000 : 2000);
+    return {};
+  }
+  Status Restore(Stream, const RestoreArgs& args) override {
+    Say(args.tag, 4000);
+    return {};
+  }
+  Status Norm(Stream, const NormArgs& args) override {
+    Say(args.tag, 5000);
+    return {};
+  }
 
  private:
   int64_t Nanoseconds(const CopyTimes& times, const Transfer& transfer) {

@@ -17,7 +17,7 @@ DIRECT = "direct+invariant"
 ENGINES = ",".join((ONEDNN, DIRECT, "reference+invariant"))
 OUT_OF_MEMORY, UNSUPPORTED, FILE_ERROR = 3, 4, 7
 ROOM = 1 << 20
-ON_HOST, ON_DEVICE, IS_TILE = range(3)  # where an operand is
+ON_HOST, ON_DEVICE, IS_TILE, PAGEABLE, IN_FILE = range(5)  # where an operand is
 HOST = (ON_HOST,) * len(doors.OPERANDS)
 
 

@@ -13,7 +13,7 @@ from oocdnn.perfmodel.profile import Profile
 from oocdnn.perfmodel.rates import Engine
 from oocdnn.perfmodel.simulate import Candidate, Outcome, simulate
 
-HOMES = ("host", "device", "tile")  # by the doors' numbers
+HOMES = ("host", "device", "tile", "page", "file")  # by the doors' numbers
 
 
 def problem_of(native: doors.Problem) -> Problem:

@@ -47,3 +47,45 @@ def test_no_tile_is_said_to_be_more_than_twice_as_fast_as_it_was_seen():
             assert rate == pytest.approx(operations / (run - fixed), rel=1e-3)
         brief += run < 2 * fixed
     assert 0 < brief < len(found.tiles)
+
+
+def test_passes_over_tiles_are_measured_for_each_engine():
+    """A finishing pass of 2 us, one with a pool of 3, one that restores of 4, one that normalises
+    of 5, over tiles of 280 rows, as a device that is the host has them."""
+    profile = planner.measured_copies((25 * GB, 10, 10), (25 * GB, 10, 10))
+    tile = 4 * 64 * 112 * 280
+    made = tile // 4 + 64 * 140 * (56 * 3 // 8)  # z and the winners, of 3 bits
+    wanted = {
+        "finish": 2 * tile / 2e-6, "pool": (tile + made) / 3e-6,
+        "restore": (tile + made) / 4e-6, "normalize": 2 * tile / 5e-6,
+    }  # fmt: skip
+    for name, rate in wanted.items():
+        found = [value for key, value in profile.wires.items() if key.endswith(f"/{name}")]
+        assert len(found) >= 2, "the caller's memory has two orders"
+        assert found == pytest.approx([rate] * len(found), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("words", "kinds"),
+    [
+        ("fwd {} f32 +relu", {"f32"}),
+        ("fwd {} bf16", {"bf16"}),
+        ("fwd {} bf16 +relu", {"bf16+sums"}),
+        ("bwd_filter {} f16", {"f16", "f16+sums"}),
+    ],
+)
+def test_sums_are_measured_where_plans_come_to_have_them(words, kinds):
+    """Of a device that takes as long as y's tile has bytes: sums have twice as many."""
+    problem = doors.parse("conv2d:" + words.format("x1x64x8x8 w64x64x3x3 pad1"))
+    found = planner.measured_tiles(problem, Profile(run_seconds=0), lambda x, y: 1e-3 + y * 1e-9)
+    assert {key.split("/")[1] for key in found.flops} == kinds
+    assert {key.split("/")[1] for key in found.tiles} == kinds
+    rates = {kind: {} for kind in kinds}
+    for key, rate in found.tiles.items():
+        size, _, name = key.rpartition(" ")
+        rates[name.split("/")[1]][size] = rate
+    if "fwd" in words:
+        for size, rate in rates[kinds.pop()].items():
+            channels, outputs = map(int, size.split())
+            seconds = 1e-3 + outputs * (2 if words.endswith("bf16") else 4) * 1e-9
+            assert rate == pytest.approx(18 * channels * outputs / seconds, rel=1e-3)

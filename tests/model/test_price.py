@@ -9,10 +9,13 @@ import math
 import pytest
 from geometry import doors
 from geometry.cases import runs
+from geometry.doors import Direction, DType
 from hypothesis import HealthCheck, given, settings
 from model import planner
 from model.planner import Profile
 from model.simulated import simulated
+
+from oocdnn.perfmodel.problem import AXES
 
 thorough = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -167,3 +170,100 @@ def test_nor_where_tiles_of_fewer_channels_are_faster():
     run = (problem, tiling, doors.default_order(problem), [1] * len(doors.OPERANDS), profile)
     price = planner.price(*run, engines="direct")
     assert price["seconds"] >= planner.floor_of(problem, profile, engines="direct")
+
+
+def compute_seconds(problem, profile, **lengths) -> float:
+    """Of the whole on the direct engine, or of tiles of those lengths."""
+    cut = [lengths.get(axis, 2**40) for axis in AXES]
+    tiling = doors.make_tiling(problem, cut)
+    run = (problem, tiling, doors.default_order(problem), [1] * len(doors.OPERANDS), profile)
+    return planner.price(*run, engines=planner.DIRECT)["compute_seconds"]
+
+
+Y, Z = 4 * 8 * 32 * 32, 4 * 8 * 16 * 16  # bytes
+
+
+@pytest.mark.parametrize(
+    ("rate", "words", "bytes_"),
+    [
+        ("finish", "fwd {} +bias +relu", 2 * Y),
+        ("finish", "fwd {} beta1", 3 * Y),
+        ("pool", "fwd {} +relu +maxpool2", Y + Z),
+        ("pool", "fwd {} +relu +maxpool2 +saved", Y + Z + 8 * 16 * 6),
+        ("restore", "bwd_data {} +maxpool2 +clipped", Y + Z + 8 * 16 * 6),
+        ("normalize", "fwd {} +prenorm", 2 * Y),
+    ],
+)
+def test_passes_have_rates_of_their_own(rate, words, bytes_):
+    """They were priced as moves inside the device, which on an H200 took twice as long as most."""
+    problem = doors.parse("conv2d:" + words.format("x1x8x32x32 w8x8x1x1"))
+    slow, fast = (
+        compute_seconds(problem, Profile(wires={f"direct/nchw/{rate}": speed}))
+        for speed in (1e9, 1e30)
+    )
+    assert slow - fast == pytest.approx(bytes_ / 1e9)
+    unmeasured = compute_seconds(problem, Profile())
+    assert unmeasured - fast == pytest.approx(bytes_ / Profile().move_bytes_per_second)
+
+
+@pytest.mark.parametrize(
+    ("words", "lengths", "sums"),
+    [
+        ("fwd {} bf16", {}, False),
+        ("fwd {} bf16", {"c": 8}, True),
+        ("fwd {} bf16", {"k": 8, "h": 8}, False),
+        ("fwd {} bf16 +relu", {}, True),
+        ("bwd_data {} bf16", {"k": 8}, True),
+        ("bwd_data {} bf16", {"c": 8}, False),
+        ("bwd_filter {} f16", {}, False),
+        ("bwd_filter {} f16", {"h": 8}, True),
+        ("fwd {} f32 +relu", {}, False),
+    ],
+)
+def test_sums_of_16_bit_tensors_have_rates_of_their_own(words, lengths, sums):
+    """Engines that want such tiles in float32 took three times what their 16-bit rate says."""
+    problem = doors.parse("conv2d:" + words.format("x1x16x32x32 w16x16x1x1"))
+    kind, direction = DType(problem.dtype).name.lower(), Direction(problem.direction).name.lower()
+    free = {"run_seconds": 0, "move_bytes_per_second": 1e30}
+    plain = Profile(**free, flops={f"direct/{kind}/{direction}": 1e9})
+    own = plain.flops | {f"direct/{kind}+sums/{direction}": 2.5e8}
+    tiles = {f"16 100 {key}": rate for key, rate in own.items()}
+    wanted = (4 if sums else 1) * compute_seconds(problem, plain, **lengths)
+    for known in ({"flops": own}, {"flops": plain.flops, "tiles": tiles}):
+        found = compute_seconds(problem, dataclasses.replace(plain, **known), **lengths)
+        assert found == pytest.approx(wanted)
+
+
+def test_what_is_staged_goes_at_most_as_fast_as_staging():
+    """It was priced as pinned, though two threads copy a third of what a wire carries. By hand: x
+    from pageable memory, w pinned, y to a file."""
+    problem = doors.parse("conv2d:fwd x4x8x32x32 w8x8x1x1")
+    tiling = doors.make_tiling(problem, [1, 8, 8, 8, 1, 32, 32])
+    run = (problem, tiling, doors.default_order(problem), [2] * len(doors.OPERANDS))
+    places = {0: planner.PAGEABLE, 1: planner.ON_HOST, 2: planner.IN_FILE}
+    homes = [places.get(i, planner.ON_HOST) for i in range(len(doors.OPERANDS))]
+    free = {"copy_seconds": 0, **planner.NO_ROWS}
+    staging = {"page/fetch": 4e8, "page/drain": 1.0, "file/fetch": 1.0, "file/drain": 2e8}
+    x, w = 4 * 4 * 8 * 32 * 32, 4 * 8 * 8
+    for known, fetch, drain in (
+        (staging, x / 4e8 + w / 1e9, x / 2e8),
+        ({}, (x + w) / 1e9, x / 1e9),
+    ):
+        profile = Profile(**free, wires=known)
+        cost = planner.price(*run, profile, engines=planner.DIRECT, homes=homes)
+        assert cost["fetch_seconds"] == pytest.approx(fetch)
+        assert cost["drain_seconds"] == pytest.approx(drain)
+
+
+@pytest.mark.parametrize("both", [2e9, 5e8])
+def test_threads_that_stage_both_ways_share_their_time(both):
+    """On the wire 1 GB/s each way and 2 in both; the plan takes no less than its bytes by that of
+    staging, of 1 GB/s each way too."""
+    problem = doors.parse("conv2d:fwd x64x8x32x32 w8x8x1x1")
+    tiling = doors.make_tiling(problem, [1, 8, 8, 8, 1, 32, 32])
+    homes = [planner.PAGEABLE] * len(doors.OPERANDS)
+    profile = Profile(wires={"page/fetch": 1e9, "page/drain": 1e9, "page/both": both})
+    run = (problem, tiling, doors.default_order(problem), [2] * len(doors.OPERANDS), profile)
+    cost = planner.price(*run, engines=planner.DIRECT, homes=homes)
+    bytes_ = cost["bytes_in"] + cost["bytes_out"]
+    assert bytes_ / both <= cost["seconds"] < 1.2 * bytes_ / both

@@ -27,7 +27,17 @@ from geometry.simulation import is_short
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from model import planner
-from model.planner import HOST, IS_TILE, NO_ROWS, ON_DEVICE, ON_HOST, ROWS, Profile
+from model.planner import (
+    HOST,
+    IN_FILE,
+    IS_TILE,
+    NO_ROWS,
+    ON_DEVICE,
+    ON_HOST,
+    PAGEABLE,
+    ROWS,
+    Profile,
+)
 from model.simulated import all_as_data, problem_of, simulated, taper_of
 
 from oocdnn.perfmodel.events import Crossing, Signal, Simulation
@@ -40,7 +50,10 @@ WALKED = 512  # steps: the planner extrapolates longer schedules
 
 rates = st.sampled_from((1e6, 1e7, 3e7, 1e8, 1e9, 1e10))
 seconds = st.sampled_from((0.0, 1e-7, 1e-6, 1e-4))
-RATES = ("fetch", "drain", "both", "inside")
+RATES = ("fetch", "drain", "both", "inside", "finish", "pool", "restore", "normalize")
+
+
+STAGING = [f"{place}/{rate}" for place in ("page", "file") for rate in ("fetch", "drain", "both")]
 
 
 @st.composite
@@ -53,10 +66,14 @@ def wires(draw, engine: str) -> dict[str, float]:
     }
     found |= {"hop": draw(st.sampled_from((1e-7, 1e-5)))} if draw(st.booleans()) else {}
     order = draw(st.sampled_from(("nchw", "nhwc")))
-    return {f"{engine}/{order}/{name}": value for name, value in found.items()}
+    staging = draw(st.sets(st.sampled_from(STAGING)))
+    return {f"{engine}/{order}/{name}": value for name, value in found.items()} | {
+        name: draw(rates) for name in sorted(staging)
+    }
 
 
-KINDS = [f"{t}/{d}" for t in ("f32", "f32/tf32", "f64", "bf16") for d in DIRECTIONS]
+TYPES = ("f32", "f32/tf32", "f64", "bf16", "bf16+sums")
+KINDS = [f"{t}/{d}" for t in TYPES for d in DIRECTIONS]
 
 
 @st.composite
@@ -143,13 +160,15 @@ def cases(draw) -> tuple:
         elif memory == "channels last":
             problem.stride[operand][:] = doors.strides_of(dims, True)
     engine = draw(engines())
-    places = st.sampled_from((ON_HOST, ON_HOST, ON_HOST, ON_DEVICE, IS_TILE))
+    places = st.sampled_from((ON_HOST, ON_HOST, ON_HOST, ON_DEVICE, IS_TILE, PAGEABLE, IN_FILE))
     homes = draw(
         st.one_of(st.just(HOST), st.lists(places, min_size=len(OPERANDS), max_size=len(OPERANDS)))
     )
     run = problem, draw(tilings(problem)), draw(orders(problem)), draw(depths)
     seen = problem_of(problem)
-    kind = f"{seen.dtype}{'/tf32' if seen.tf32 else ''}/{seen.direction}"
+    sums = seen.element_bytes < seen.sum_bytes and draw(st.booleans())
+    mark = "/tf32" if seen.tf32 else "+sums" if sums else ""
+    kind = f"{seen.dtype}{mark}/{seen.direction}"
     return (*run, draw(profiles(engine.name, kind))), homes, engine
 
 

@@ -112,7 +112,7 @@ def test_the_plan_is_the_searchs_best(name, tmp_path):
 def test_a_device_that_is_here_gives_the_same_plan(budget, tmp_path):
     """The direct engine takes its best candidate, and books its workspace besides."""
     problem, machine = "conv2d:fwd x4x8x32x32 w16x8x3x3 pad1", MACHINES["even"]
-    there = plan(problem, machine, budget, tmp_path)
+    there = plan(problem, staging(machine), budget, tmp_path)
     options = {"engine": "direct", "profile": tmp_path / "profile.txt"}
     with oocdnn.Context("cpu", budget, **options) as context:
         here = context.plan(problem)
@@ -138,8 +138,17 @@ PLAIN = [
 ]
 
 
+STAGING = {f"page/{rate}": 1e30 for rate in ("fetch", "drain", "both")}
+
+
+def staging(machine: Profile) -> Profile:
+    """It keeps up with any wire, and that is known."""
+    marks = {f"wire {name}": "measured" for name in STAGING}
+    return dataclasses.replace(machine, wires=machine.wires | STAGING, marks=machine.marks | marks)
+
+
 def unmeasured(machine: Profile, folder, problem: str = "conv2d:fwd x4x8x32x32 w16x8x3x3"):
-    found = plan(problem, machine, 2**16, folder)
+    found = plan(problem, staging(machine), 2**16, folder)
     line = f"not measured: {', '.join(found.unmeasured)}\n"
     assert (line in found.text) == bool(found.unmeasured)
     return set(found.unmeasured)
@@ -185,6 +194,33 @@ def test_a_rate_of_another_kind_is_an_assumption(tmp_path):
     assert unmeasured(machine, tmp_path, problem) == {"flops direct/f32/bwd_filter"}
 
 
+def test_a_pass_that_was_not_measured_is_an_assumption(tmp_path):
+    problem = "conv2d:fwd x4x8x32x32 w16x8x3x3 +relu"
+    machine = Profile(flops={"direct/f32/fwd": 1e10})
+    assert unmeasured(machine, tmp_path, problem) == {"wire direct/nchw/finish"}
+    known = dataclasses.replace(machine, wires={"direct/nchw/finish": 1e10})
+    assert not unmeasured(known, tmp_path, problem)
+
+
+def test_sums_that_were_not_measured_are_an_assumption(tmp_path):
+    problem = "conv2d:fwd x4x8x32x32 w16x8x3x3 bf16 +relu"
+    tiles = {"8 1000 direct/bf16/fwd": 1e10}
+    passes = {"direct/nchw/finish": 1e10}
+    machine = Profile(flops={"direct/bf16/fwd": 1e10}, tiles=tiles, wires=passes)
+    assert unmeasured(machine, tmp_path, problem) == {"flops direct/bf16+sums/fwd"}
+    known = dataclasses.replace(machine, flops=machine.flops | {"direct/bf16+sums/fwd": 1e10})
+    assert not unmeasured(known, tmp_path, problem)
+
+
+@pytest.mark.parametrize("words", ["", " x@page y@file", " x@pin w@pin y@pin"])
+def test_staging_that_was_not_measured_is_an_assumption(words, tmp_path):
+    machine = Profile(flops={"direct/f32/fwd": 1e12})
+    found = plan("conv2d:fwd x4x8x32x32 w16x8x3x3" + words, machine, 2**16, tmp_path).unmeasured
+    page = {"wire page/fetch"} if "x@pin" not in words else set()
+    drain = {"": {"wire page/drain"}, " x@page y@file": {"wire file/drain"}}.get(words, set())
+    assert page | drain <= set(found) <= page | drain | {"wire page/both"}
+
+
 def test_an_engines_own_wires_stand_in_for_all(tmp_path):
     """What nothing falls back to is not leant on."""
     own = {f"direct/nchw/{rate}": 1e9 for rate in ("fetch", "drain", "both")}
@@ -217,7 +253,8 @@ def test_to_lean_on_a_rate_is_to_change_with_it(problem, budget, known, step, tm
     """Against prices of the plan, which is the search's best, with other rates. The host is busy
     for about as long as the rest, or for less."""
     flops = {f"direct/f32/{way}": 1e10 for way in ("fwd", "bwd_data", "bwd_filter")}
-    machine = Profile(step_seconds=10**step, flops=flops)
+    passes = dict.fromkeys(("direct/nchw/finish", "direct/nchw/pool"), 1e10)
+    machine = Profile(step_seconds=10**step, flops=flops, wires=passes)
     parsed = planner.doors.parse(problem)
     best = planner.search(parsed, 2**budget, machine, engines=planner.DIRECT).ranked[0]
     times = [key for key in best.cost if key.endswith("seconds")]
@@ -231,6 +268,7 @@ def test_to_lean_on_a_rate_is_to_change_with_it(problem, budget, known, step, tm
 
     marked = dict.fromkeys(set(PLAIN) - known, "unmeasured")
     folder = tmp_path_factory.getbasetemp()
-    found = plan(problem, dataclasses.replace(machine, marks=marked), 2**budget, folder)
+    known_staging = staging(dataclasses.replace(machine, marks=marked))
+    found = plan(problem, known_staging, 2**budget, folder)
     leant_on = [name for name in marked if changes(name, 0.5) or changes(name, 2.0)]
     assert sorted(found.unmeasured) == sorted(leant_on)

@@ -46,6 +46,8 @@ def test_it_goes_on_where_it_was_interrupted(profile, link):
         for direction in ("fwd", "bwd_data", "bwd_filter", "bwd_bias"):
             for dtype in ("f32", "f16", "bf16", "f64"):
                 assert f"flops direct/{dtype}/{direction}" in found
+                sums = dtype in ("f16", "bf16") and direction != "bwd_bias"
+                assert (f"flops direct/{dtype}+sums/{direction}" in found) == sums
         context.calibrate()
         assert rates(profile) == found
         assert any(key.startswith("tile ") for key in found) == (link is not None)
@@ -53,7 +55,9 @@ def test_it_goes_on_where_it_was_interrupted(profile, link):
         assert (context.conv2d(*ones()) == 72).all()
 
 
-LONG = ("flops ", "tile ")  # rates of convolutions, which may take long
+# Rates of convolutions, of staging, and of passes over tiles, which may take long.
+LONG = ("flops ", "tile ", "wire page/", "wire file/")
+PASSES = ("/finish", "/pool", "/restore", "/normalize")
 
 
 def check_provenance(profile, apart: bool) -> None:
@@ -71,11 +75,15 @@ def check_provenance(profile, apart: bool) -> None:
     unclear = marks.keys() - known.keys() - {"flops_fallback"}
     assert all(name.endswith(("hop", "hop_seconds")) for name in unclear)
     assert not (apart and unclear), "what does not overlap has nothing to wait for"
-    pairs = {name for name in known if apart and re.search(r"\bboth(_|$)", name)}
+    wires = {name for name in known if not name.startswith(LONG)}
+    pairs = {name for name in wires if apart and re.search(r"\bboth(_|$)", name)}
     assert {known[name][1] for name in pairs} <= {"8"}
     runs = {name: words[1] for name, words in known.items() if name not in pairs}
-    assert {count for name, count in runs.items() if not name.startswith(LONG)} == {"5"}
+    short = [name for name in runs if not name.startswith(LONG) and not name.endswith(PASSES)]
+    assert {runs[name] for name in short} == {"5"}
     assert set(runs.values()) <= {"2", "3", "4", "5"}
+    assert {f"wire file/{rate}" for rate in ("fetch", "drain", "both")} <= known.keys()
+    assert not any(name.startswith("wire page/") for name in known), "the device reaches all memory"
     for name, words in known.items():
         if name.startswith(LONG):
             assert 0 <= float(words[3]) < 1e3

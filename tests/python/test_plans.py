@@ -21,6 +21,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "plan.md"
 PROBLEM = "conv2d:fwd x1x16x64x64 w16x16x3x3 pad1"
 MEASURED = ("cpu", "h200")  # of the shipped profiles
 BIG = "conv2d:fwd x256x64x224x224 w64x64x3x3 pad1 f32"
+PINNED = " x@pin w@pin y@pin"  # estimates and older profiles have no rates of staging
 
 
 def run(*arguments, code=0):
@@ -80,7 +81,8 @@ def test_every_shipped_profile_plans(name, direction):
     assert 0 < plan.booked_bytes <= plan.budget_bytes == 2**30
     assert 0 <= plan.host_bytes <= 2**30
     assert (plan.host_bytes == 0) == (name == "cpu"), "which needs no staging"
-    assert (plan.unmeasured == []) == (name in MEASURED)
+    pinned = shipped(BIG.replace("fwd", direction) + PINNED, name)
+    assert (pinned.unmeasured == []) == (name in MEASURED)
     assert name in MEASURED or len(plan.machine) > 80  # the source of the rates is stated
     assert plan.machine == profiles.machine(profiles.find(name))
 
@@ -151,10 +153,10 @@ def test_a_file_is_a_profile(tmp_path):
     file = tmp_path / "mine.txt"
     text = profiles.find("h200-pcie5").read_text(encoding="utf-8")
     file.write_text(text.replace(" unmeasured\n", " measured\n"), encoding="utf-8")
-    plan = oocdnn.plan_for_profile(BIG, file, 2**30)
+    plan = oocdnn.plan_for_profile(BIG + PINNED, file, 2**30)
     assert plan.unmeasured == []
     assert "not measured" not in plan.text
-    double = oocdnn.plan_for_profile(BIG.replace("f32", "f64"), file, 2**30)
+    double = oocdnn.plan_for_profile(BIG.replace("f32", "f64") + PINNED, file, 2**30)
     assert double.unmeasured == [f"flops {double.engine}/f64/fwd"]
     assert f"not measured: {double.unmeasured[0]}\n" in double.text
 
