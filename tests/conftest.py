@@ -2,6 +2,7 @@
 where the suites run on one, because opening it takes most of a small test's time."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -9,9 +10,10 @@ ON_CPU = os.environ.get("OOCDNN_TEST_DEVICE", "cpu") == "cpu"
 
 # What one test has found is no other's business; tests of remembered plans name a file.
 os.environ.setdefault("OOCDNN_PLANS", "none")
-# Nor is what this machine was found to be; tests of measured profiles name a file.
+# Nor is what this machine was found to be, busy as it may be: all plan for the same machine. Tests
+# of what is measured name a file.
 if ON_CPU:
-    os.environ.setdefault("OOCDNN_PROFILE", "none")
+    os.environ.setdefault("OOCDNN_PROFILE", str(Path(__file__).with_name("profile.txt")))
 # Calls are small, so threads that turn while they wait take most of the processors' time, and from
 # each other. Read when the libraries are loaded: before the next import.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
