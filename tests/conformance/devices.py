@@ -23,11 +23,11 @@ DEVICES = (
 )
 
 # Wrappers hand engines through, so beside a check device these run few of the engines' cases; nor
-# does the CPU device, each of whose engines has its turn alone, and all of them in the check device.
+# does the CPU device, each of whose engines runs them alone, and the check device with all of them.
 WRAPPED = tuple(device for device in DEVICES if "(" in device and device != "check(cpu)")
 ENGINE_CASES = ("backward", "convolve", "accumulate", "invariant", "deterministic", "nan_local")
-# Hundreds of random tiles for kernels that a device has whichever engine computes: a shorter case of
-# the same (finish_pools_and_bits, restore_from_pools_and_bits, ...) runs on every device.
+# Hundreds of random tiles for kernels that a device has whichever engine computes and whoever wraps
+# it. Shorter cases of the same run on every device (finish_pools_and_bits, fetch_of_parts, ...).
 KERNEL_CASES = (
     "copies_through_bounce",
     "finish_every_part",
