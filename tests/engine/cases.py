@@ -180,10 +180,12 @@ def random_case(draw: Draw, *, rank: int | None = None, small: bool = True) -> C
     )
 
 
-def forced_case(draw: Draw, direction: str, axis: str) -> Case:
-    """A case and a budget in which `axis` has to be split: with every other axis cut to a single
-    element, a tile with all of `axis` is still larger than the budget."""
-    long = draw.integer(6_000, 9_000)
+def forced_case(
+    draw: Draw, direction: str, axis: str, lengths: tuple[int, int] = (6_000, 9_000)
+) -> Case:
+    """A case and a budget in which `axis`, so long, has to be split: with every other axis cut to
+    a single element, a tile with all of `axis` is still larger than the budget."""
+    long = draw.integer(*lengths)
     rank = 3 if axis == "D" else draw.choice((2, 3)) if axis == "H" else draw.choice((1, 2, 3))
     sizes = {"N": draw.integer(1, 2), "groups": draw.integer(1, 2)}
     sizes |= {"K": draw.integer(1, 3), "C": draw.integer(1, 3)}

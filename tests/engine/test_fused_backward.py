@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -171,18 +172,23 @@ def problem_of(case: Case, need: str) -> str:
     return f"{head} pad1 grp{case.groups}{rest}"
 
 
+@cache
+def made_once(pool: str, layout: str, one_group: bool) -> tuple[Case, Gradients, Any]:
+    case = small(POOLS[pool], layout=layout)
+    if one_group:
+        case = replace(case, groups=1, k=8)
+    made = gradients_of(case)
+    return case, made, saved_of(made)
+
+
 @pytest.mark.parametrize("layout", ["channels_first", "channels_last"])
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("need", NEEDS)
 @pytest.mark.parametrize("plan", ["n1", "g1", "k3", "c1", "h1", "h4", "w8", "w16", "n1 h2 w32"])
 def test_every_split(plan, need, pool, layout):
-    case = small(POOLS[pool], layout=layout)
-    if plan[0] == "k":
-        case = replace(case, groups=1, k=8)
     if need == "db" and plan[0] in "gc":
         pytest.skip("a bias has neither groups nor channels of x")
-    made = gradients_of(case)
-    saved = saved_of(made)
+    case, made, saved = made_once(pool, layout, plan[0] == "k")
     with context(wrap="check", engine="direct") as ctx:
         ctx.use_plan(problem_of(case, need), f"{plan} slots 2")
         (got,) = ctx.conv_bias_act_pool_backward(

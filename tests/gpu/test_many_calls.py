@@ -192,12 +192,12 @@ def copy(to: int, source: int, size: int, stream: int) -> None:
 
 @pytest.mark.parametrize("place", [np.array, DeviceArray], ids=["host", "device"])
 def test_memory_that_is_freed_and_made_again_at_its_address(ctx, place):
-    w, seen = integers((4, 3, 3, 3)), []
+    w, seen, rows = integers((4, 3, 3, 3)), [], 160 if FAKE else 512
     for seed in range(12):
-        values = integers((2, 3, 512, 512), seed)
+        values = integers((2, 3, rows, 512), seed)
         x = place(values)
         seen.append(x.ctypes.data if isinstance(x, np.ndarray) else x.pointer.value)
-        assert_equal(np.asarray(ctx.conv2d(x, w, out=np.zeros((2, 4, 510, 510), np.float32))),
+        assert_equal(np.asarray(ctx.conv2d(x, w, out=np.zeros((2, 4, rows - 2, 510), np.float32))),
                      oracle.forward(values, w))  # fmt: skip
         del x
         gc.collect()

@@ -82,9 +82,20 @@ def test_every_candidate_fits_and_is_legal(data):
         assert all(first[j] > CLEARLY * min(first[i:]) for j in later)
 
 
-@thorough
+@settings(thorough, max_examples=40)
 @given(st.data())
 def test_the_best_is_near_the_best_of_all(data):
+    need_near_the_best(data)
+
+
+@pytest.mark.long
+@settings(thorough, max_examples=1000)
+@given(st.data())
+def test_the_best_is_near_the_best_of_all_for_many(data):
+    need_near_the_best(data)
+
+
+def need_near_the_best(data):
     problem = data.draw(problems())
     engine = data.draw(st.sampled_from((ONEDNN, DIRECT)))
     reproducible = engine == DIRECT and data.draw(st.booleans())
