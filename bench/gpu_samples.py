@@ -147,12 +147,10 @@ def run(
 
     sources = [given, *(array for link in links for array in (link.w, link.b))]
     chain, _ = timed(context, gauge, "chain", call, sources, [out], repeats)
-    wrong, looked_at = check(x, z, layers)
     context.release()
     torch.cuda.empty_cache()
-    one = Measured(name, math_name, chain, wrong, looked_at)
-    one.in_core = [in_core(context, sample, layer, math_name, repeats) for layer in layers]
-    return one
+    alone = [in_core(context, sample, layer, math_name, repeats) for layer in layers]
+    return Measured(name, math_name, chain, *check(x, z, layers), alone)
 
 
 def check(x: torch.Tensor, z: torch.Tensor, layers: list[Layer]) -> tuple[int, int]:
