@@ -53,13 +53,21 @@ class NamelessFile {
   int fd_;
 };
 
-// x and y, several samples of the rig's tile each.
+// Of a sample of the tensor that the rig's tile is of. Some engines' tiles have its padding too.
+Dims SampleDims(const CopyBench& bench, const Rig& rig, Operand operand) {
+  const Box box = rig.TransferOf(operand, bench.In(kCopyWidth), nullptr).box;
+  Dims dims;
+  for (int d = 0; d < 6; ++d) dims[d] = box.valid_end[d] - box.valid_begin[d];
+  return dims;
+}
+
+// x and y, several samples each.
 class StagingTimed {
  public:
   StagingTimed(const CopyBench& bench, const Rig& rig, HostTensor in, HostTensor out)
       : bench_(bench), rig_(rig), staging_(bench.device(), 0), slabs_(bench.device(), kSlabBytes) {
     for (auto& [operand, tensor] : {std::pair{Operand::kX, &in}, std::pair{Operand::kY, &out}}) {
-      Dims dims = rig.layout(operand).shape;
+      const Dims dims = SampleDims(bench, rig, operand);
       tensor->view.dtype = DType::kFloat32;
       tensor->view.stride = DenseStrides(dims);
       tensors_[Index(operand)] = *tensor;
@@ -101,7 +109,7 @@ class StagingTimed {
   [[nodiscard]] std::vector<Piece> PiecesOf(Operand operand, bool any) const {
     std::vector<Piece> pieces;
     for (int64_t n = 0; n < kSamples && any; ++n) {
-      Piece sample{{}, rig_.layout(operand).shape}, piece;
+      Piece sample{{}, SampleDims(bench_, rig_, operand)}, piece;
       sample.begin[0] = n;
       sample.end[0] = n + 1;
       Cut cut = staging_.CutOf(Lane(operand), sample);

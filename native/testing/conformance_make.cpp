@@ -132,6 +132,29 @@ double ByteAt(const Making& making, const Dims& index) {
   return byte;
 }
 
+// What backward needs of it.
+Saving SavingOf(const Making& making) {
+  const bool clips = making.epilogue.activation != Activation::kIdentity;
+  if (making.made.pool.mode != PoolMode::kMax) return clips ? Saving{Saved::kAlive, 1} : Saving{};
+  const int64_t most = making.made.pool.Elements() - (clips ? 0 : 1);
+  if (most == 0) return {};
+  return {Saved::kWinners, static_cast<int>(std::bit_width(static_cast<uint64_t>(most)))};
+}
+
+// Of the tiles' shapes: the bits' layout, and small integers, zeros of either sign, and NaNs.
+void FillSums(Random& random, bool several, Making* making) {
+  const Saving& saving = making->made.saving;
+  Dims saved = saving.what == Saved::kAlive ? making->y.shape : making->z.shape;
+  saved[5] = saving.RowBytes(saved[5]);
+  making->saved = PlainLayout(DType::kByte, saved);
+  making->sums = Integers(making->y.shape, random);
+  for (double& value : making->sums.values) {
+    if (value == 0.0 && random.Between(0, 1) == 0) value = -0.0;
+    if (several && random.Between(0, 99) == 0) value = std::nan("");
+  }
+  if (random.Between(0, 3) == 0) making->sums.values[0] = std::nan("");
+}
+
 // Windows, and tiles that begin and end anywhere; of z, or of y where bits of that are saved. All
 // windows, or those of some rows and as many columns, for which there are kernels of their own;
 // `wide`: of channels and rows that kernels work on in vectors.
@@ -141,7 +164,6 @@ Making MakeMaking(const Device& device, Random& random, int64_t square, bool wid
   made.pool.mode = static_cast<PoolMode>(random.Between(1, 3));
   making.epilogue.activation = static_cast<Activation>(random.Between(0, 2));
   making.epilogue.parameter = 2.0;
-  const bool clips = making.epilogue.activation != Activation::kIdentity;
   Dims y{
       random.Between(1, square > 0 ? 9 : 2), random.Between(1, 2), random.Between(1, 20), 0, 0, 0};
   if (wide) y[2] = RoundUp(y[2], 4);
@@ -161,27 +183,39 @@ Making MakeMaking(const Device& device, Random& random, int64_t square, bool wid
     y[3 + s] = first - made.y_origin[s] + (z[3 + s] - 1) * pool.stride[s] + pool.window[s];
     if (wide && s == 2) y[5] = RoundUp(y[5], 32);
   }
-  if (made.pool.mode == PoolMode::kMax) {
-    const int64_t most = made.pool.Elements() - (clips ? 0 : 1);
-    made.saving.bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(most)));
-    if (most > 0) made.saving.what = Saved::kWinners;
-  } else if (clips) {
-    made.saving = {Saved::kAlive, 1};
-  }
+  made.saving = SavingOf(making);
   const DType dtype = static_cast<DType>(random.Between(0, 3));
   const bool blocked = device.capabilities().blocked_tiles && random.Between(0, 2) == 0;
   making.y = blocked ? BlockedLayout(AccumulatorOf(dtype), y, 16)
                      : PlainLayout(AccumulatorOf(dtype), y, random.Between(0, 1) == 1);
   making.z = PlainLayout(dtype, z, random.Between(0, 1) == 1);
-  Dims saved = made.saving.what == Saved::kAlive ? y : z;
-  saved[5] = made.saving.RowBytes(saved[5]);
-  making.saved = PlainLayout(DType::kByte, saved);
-  making.sums = Integers(y, random);
-  for (double& value : making.sums.values) {
-    if (value == 0.0 && random.Between(0, 1) == 0) value = -0.0;
-    if (square > 0 && random.Between(0, 99) == 0) value = std::nan("");
+  FillSums(random, square > 0, &making);
+  return making;
+}
+
+// Whole tiles in one order of memory, whose windows lie side by side and all exist: finishing
+// passes of dense tiles. Bits are saved of every other.
+Making MakeDense(Random& random) {
+  Making making;
+  Made& made = making.made;
+  made.pool.mode = static_cast<PoolMode>(random.Between(1, 3));
+  making.epilogue.activation = static_cast<Activation>(random.Between(0, 2));
+  making.epilogue.parameter = 2.0;
+  const int64_t square = random.Between(1, 2);
+  const bool saves = random.Between(0, 1) == 0;
+  const int64_t unit = saves ? kSavedUnit : random.Between(1, 4);
+  Dims z{random.Between(1, 3), random.Between(1, 2), 4 * random.Between(1, 6), 0, 0, 0}, y = z;
+  for (int s = 0; s < 3; ++s) {
+    made.pool.window[s] = made.pool.stride[s] = s > 0 ? square : 1;
+    z[3 + s] = s < 2 ? random.Between(1, 5) : unit * random.Between(1, 9);
+    made.extent[s] = y[3 + s] = z[3 + s] * made.pool.window[s];
   }
-  if (random.Between(0, 3) == 0) making.sums.values[0] = std::nan("");
+  if (saves) made.saving = SavingOf(making);
+  const DType dtype = static_cast<DType>(random.Between(0, 3));
+  const bool last = random.Between(0, 1) == 1;
+  making.y = PlainLayout(AccumulatorOf(dtype), y, last);
+  making.z = PlainLayout(dtype, z, last);
+  FillSums(random, true, &making);
   return making;
 }
 
@@ -251,7 +285,14 @@ Status WidePools(Device& device) {
   return {};
 }
 
-constexpr Case kCases[] = {{"finish_pools_and_bits", PoolsAndBits},
+Status DensePools(Device& device) {
+  Random random(81);
+  for (int i = 0; i < kSquares; ++i) OOC_TRY(ExpectMade(device, MakeDense(random)));
+  return {};
+}
+
+constexpr Case kCases[] = {{"finish_dense_pools", DensePools},
+                           {"finish_pools_and_bits", PoolsAndBits},
                            {"finish_square_pools", SquarePools},
                            {"finish_wide_pools", WidePools}};
 

@@ -66,6 +66,7 @@ CUDNN_NOT_INVARIANT = "cuDNN's bits depend on the tile's shape"
 UNSUPPORTED = {
     "null": {
         "finish_pools_and_bits": "the null device has no use for what is made of sums",
+        "finish_dense_pools": "the null device has no use for what is made of sums",
         "finish_square_pools": "the null device has no use for what is made of sums",
         "finish_wide_pools": "the null device has no use for what is made of sums",
         "restore_from_pools_and_bits": "nor for what such sums' gradients are",

@@ -196,6 +196,7 @@ std::vector<Shared> ConfigsOf(const Node& heuristics) {
   const Node& operation = graph->child(CUDNN_ATTR_OPERATIONGRAPH_OPS);
   const View x = ViewOf(operation.child(NamesOf(operation.type).x));
   const View w = ViewOf(operation.child(NamesOf(operation.type).w));
+  const View y = ViewOf(operation.child(NamesOf(operation.type).y));
   const bool depthwise = x.dims[1] > 1 && w.dims[1] == 1 && w.dims[0] == x.dims[1];
   std::vector<Shared> configs;
   if (LargestExtent(heuristics) > kMostExtent) return configs;
@@ -207,7 +208,7 @@ std::vector<Shared> ConfigsOf(const Node& heuristics) {
     config->graph = graph;
     configs.push_back(std::move(config));
   };
-  if (x.dtype != w.dtype) {
+  if (x.dtype != w.dtype || x.dtype != y.dtype) {
     const bool adds = operation.one<float>(NamesOf(operation.type).beta) != 0.0F;
     if (mode == kMixed.mode && !adds) offer(kMixed);
     return configs;

@@ -82,6 +82,7 @@ step conformance python3 -m pytest -q tests/conformance -k cuda "$@"
 step operands python3 -m pytest -q tests/gpu/test_operands.py tests/gpu/test_batches.py "$@"
 step fused python3 -m pytest -q tests/gpu/test_fused.py "$@"
 step normalization python3 -m pytest -q tests/gpu/test_normalization.py "$@"
+step calibration python3 -m pytest -q -rs tests/gpu/test_calibration.py "$@"
 step training python3 -m pytest -q -rs tests/gpu/test_training.py tests/nn "$@"
 step epilogue-rates python3 tests/gpu/epilogue_rates.py
 step pins python3 -m pytest -q tests/gpu/test_pins.py tests/gpu/test_results.py "$@"

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import oocdnn
@@ -15,13 +16,18 @@ from oocdnn.perfmodel.profile import Profile, parse
 DEVICE = os.environ.get("OOCDNN_TEST_DEVICE", "cpu")
 
 
-@pytest.mark.skipif(DEVICE == "cpu", reason="the CPU device reaches all memory")
-def test_what_an_older_profile_lacks_is_measured(tmp_path):
-    """With the device's copies known, the passes and staging come first."""
+def core_told() -> dict[str, str]:
     told = subprocess.run(
         [sys.executable, "-m", "oocdnn", "info", "--json"], capture_output=True, check=True
     )
-    core = json.loads(told.stdout)["core"]
+    core: dict[str, str] = json.loads(told.stdout)["core"]
+    return core
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="the CPU device reaches all memory")
+def test_what_an_older_profile_lacks_is_measured(tmp_path):
+    """With the device's copies known, the passes and staging come first."""
+    core = core_told()
     if not core["description"].startswith("fake"):
         pytest.skip("a profile of this GPU is measured anew, with all its engines")
     file = tmp_path / "profile.txt"
@@ -44,3 +50,16 @@ def test_what_an_older_profile_lacks_is_measured(tmp_path):
     wanted |= {f"{place}/{way}" for place in ("page", "file") for way in ("fetch", "drain", "both")}
     assert wanted == after.wires.keys()
     assert all(after.mark(f"wire {name}").startswith("samples ") for name in wanted)
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="the CPU device reaches all memory")
+@pytest.mark.parametrize("engine", ["cudnn", "direct"])
+def test_a_first_call_measures_what_its_engine_needs(tmp_path, engine):
+    """Tiles of the direct engine have the padding too, and what is staged has not."""
+    if core_told()["description"].startswith("fake"):
+        pytest.skip("a fake GPU takes minutes for it")
+    x, w = np.ones((9, 8, 40, 41), np.float32), np.ones((8, 8, 3, 3), np.float32)
+    file = tmp_path / "profile.txt"
+    with oocdnn.Context(DEVICE, "64MiB", engine=engine, profile=file) as context:
+        assert (context.conv2d(x, w) == 72).all()
+    assert "page/fetch" in parse(file.read_text(encoding="utf-8")).wires
