@@ -17,8 +17,8 @@ Status MeasureCopies(Device& device, int64_t limit, Profile* profile);
 Status MeasurePasses(Device& device, int64_t limit, Profile* profile);
 
 // How fast staging is, in pieces as calls have them: of pageable memory, where the device does not
-// reach that, and of files, of which some are made in that folder meanwhile ("": of none). As far
-// as the profile does not have it.
+// reach that, and of files, of which some are made in that folder meanwhile. As far as the profile
+// does not have it.
 Status MeasureStaging(Device& device, int64_t limit, const std::string& folder, Profile* profile);
 
 // Which tiles are measured where their size matters: few in a first call, which somebody waits for.

@@ -113,8 +113,7 @@ Status MeasureCopies(Device& device, int64_t limit, Profile* profile) {
              CopyBench::Make(device, limit, profile->shared_engines));
   MeasureWires(*bench, profile);
   OOC_TRY(MeasurePieces(*bench, profile));
-  OOC_TRY(MeasurePasses(device, limit, profile));
-  return MeasureStaging(device, limit, "", profile);
+  return MeasurePasses(device, limit, profile);
 }
 
 }  // namespace oocdnn

@@ -211,7 +211,7 @@ Status MeasureFiles(const CopyBench& bench, const Rig& rig, const std::string& f
 
 Status MeasureStaging(Device& device, int64_t limit, const std::string& folder, Profile* profile) {
   const bool pages = !device.capabilities().reads_host && !Known(kPagePlace, *profile);
-  const bool files = !folder.empty() && !Known(kFilePlace, *profile);
+  const bool files = !Known(kFilePlace, *profile);
   if (!pages && !files) return {};
   OOC_ASSIGN(const std::unique_ptr<CopyBench> bench,
              CopyBench::Make(device, limit, profile->shared_engines));
