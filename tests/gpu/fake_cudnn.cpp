@@ -188,8 +188,8 @@ int64_t LargestExtent(const Node& heuristics) {
 }
 
 // The engines that a mode offers for a graph, each as a configuration. For a depthwise convolution
-// these are an engine that compiles and the plain loop; for mixed types one that compiles and does
-// not add.
+// these are an engine that compiles and the plain loop; where 16-bit types are mixed with others,
+// one that compiles and does not add.
 std::vector<Shared> ConfigsOf(const Node& heuristics) {
   const Shared& graph = heuristics.children.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).at(0);
   const auto mode = heuristics.one<int>(CUDNN_ATTR_ENGINEHEUR_MODE);
@@ -208,7 +208,10 @@ std::vector<Shared> ConfigsOf(const Node& heuristics) {
     config->graph = graph;
     configs.push_back(std::move(config));
   };
-  if (x.dtype != w.dtype || x.dtype != y.dtype) {
+  const auto narrow = [](const View& view) {
+    return view.dtype == CUDNN_DATA_HALF || view.dtype == CUDNN_DATA_BFLOAT16;
+  };
+  if (x.dtype != w.dtype || (x.dtype != y.dtype && (narrow(x) || narrow(y)))) {
     const bool adds = operation.one<float>(NamesOf(operation.type).beta) != 0.0F;
     if (mode == kMixed.mode && !adds) offer(kMixed);
     return configs;
