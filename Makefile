@@ -21,6 +21,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Folders are listed too, because their time changes when a file comes or goes.
 native_sources := $(shell find native)
 python_sources := $(shell find oocdnn perfmodel bench -not -name '__pycache__*' -not -name '*.pyc')
+# The driver and the cuDNN that stand in for a GPU's are built with the testing library.
+fakes := $(wildcard tests/gpu/*.cpp tests/gpu/*.hpp)
 tidied := $(filter %.cpp,$(native_sources))
 formatted := $(filter %.cpp %.hpp %.c %.h,$(native_sources))
 
@@ -69,7 +71,7 @@ $(VENV)/ready: pyproject.toml
 
 # The package in the environment, with the dependencies of one extra: demo, test or dev. The mark's
 # time is that of the beginning, so that what is edited meanwhile counts as changed.
-$(build)/installed.%: $(VENV)/ready $(native_sources) $(python_sources)
+$(build)/installed.%: $(VENV)/ready $(native_sources) $(python_sources) $(fakes)
 	@mkdir -p $(build) && touch $@.began
 	$(pip) install '.[$*]' $(call build_in,$(build)) $(if $(filter demo,$*),$(only_installed))
 	@mv $@.began $@
