@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from engine.cases import DEVICE
-from engine.test_chain_calls import integers, link_by_link, parameters
+from engine.test_chain_calls import check_in_pieces, check_within, integers, link_by_link
 
 import oocdnn
 from oocdnn import Link
@@ -30,19 +30,7 @@ def test_blocks_within_every_budget(budget):
     """What they add crosses only where a section ends before it."""
     rng = np.random.default_rng(20)
     links, x = blocks(4, 8, rng), integers(rng, (6, 3, 48, 48), np.float32)
-    with oocdnn.Context(DEVICE, "64MiB") as large:
-        wanted = link_by_link(large, x, links)
-    with oocdnn.Context(DEVICE, budget, profile="none") as small:
-        z = small.conv_chain(x, links)
-        stats = small.stats
-        assert stats.peak_device_bytes <= stats.budget_bytes
-        np.testing.assert_array_equal(z, wanted)
-        if budget == "64MiB":  # all links at once
-            assert stats.bytes_h2d == x.nbytes + parameters(links)
-            assert stats.bytes_d2h == z.nbytes
-        assert small.conv_chain(x, links, out=z) is z
-        assert (small.stats.prepared, small.stats.device_allocations) == (0, 0)
-        np.testing.assert_array_equal(z, wanted)
+    check_within(budget, x, links)
 
 
 def test_a_large_sample_with_what_is_added():
@@ -51,13 +39,7 @@ def test_a_large_sample_with_what_is_added():
     links = blocks(2, 4, rng)
     links.append(Link(integers(rng, (4, 4, 3, 3), np.float32, 1), padding=1, residual=0))
     x = integers(rng, (1, 3, 384, 384), np.float32, 1)
-    with oocdnn.Context(DEVICE, "64MiB") as large:
-        wanted = link_by_link(large, x, links)
-    with oocdnn.Context(DEVICE, "384KiB", profile="none") as small:
-        np.testing.assert_array_equal(small.conv_chain(x, links), wanted)
-        stats = small.stats
-    assert stats.peak_device_bytes <= stats.budget_bytes
-    assert stats.tiles > 8
+    check_in_pieces("384KiB", x, links)
 
 
 def test_sections_leave_what_later_ones_add():
