@@ -4,6 +4,7 @@
 // child makes itself new streams there.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,6 +22,7 @@
 #include "library/plan_report.hpp"
 #include "library/planning.hpp"
 #include "library/shelves.hpp"
+#include "library/timed_tiles.hpp"
 #include "memory/host_memory.hpp"
 #include "model/micro_batch.hpp"
 
@@ -160,6 +162,7 @@ class Context {
   [[nodiscard]] PlanRequest RequestFor(const Problem& problem, const Terms& terms) const;
   // The plan for a problem, from the list or made now.
   Result<PlanPointer> Lookup(const Problem& problem, const Terms& terms);
+  TimedTiles& TimedOf(const PlanRequest& request);
   void ForgetPlans();  // which rest on what was known
   Result<PlanPointer> Prescribed(const PlanRequest& request, const std::string& plan);
   // As it was found before, else searched for and remembered.
@@ -224,10 +227,14 @@ class Context {
   std::unique_ptr<Slabs> slabs_;
   std::unique_ptr<MachineProfile> profile_;
   std::unique_ptr<PlanMemory> memory_;
-  static constexpr size_t kPlansKept = 64;
-  Recent<std::string, PlanPointer> plans_{kPlansKept};
-  Recent<std::string, Status> refused_{kPlansKept};  // why there is no plan for a joint pass
-  std::map<std::string, PlanPointer> prescribed_;    // by UsePlan, which come first
+  // A network has hundreds of problems, and all of them come again at each step.
+  static constexpr size_t kPlansKept = 512;
+  using ByText = std::hash<std::string>;
+  Recent<std::string, PlanPointer, ByText> plans_{kPlansKept};
+  Recent<std::string, TimedTiles, ByText> timed_{kPlansKept};  // by TilesKeyOf
+  // Why there is no plan for a joint pass.
+  Recent<std::string, Status, ByText> refused_{kPlansKept};
+  std::map<std::string, PlanPointer> prescribed_;  // by UsePlan, which come first
   static constexpr size_t kChainsKept = 8;
   Recent<std::string, ChainPointer> chains_{kChainsKept};
   std::unique_ptr<Shelves> shelves_;

@@ -92,7 +92,7 @@ MachineProfile& Context::Machine() {
 Result<PlanReport> Context::ChoosePlan(const PlanRequest& request) {
   const Profile& profile = ProfileFor(request.problem);
   if (request.in_place != InPlace{}) return ChooseInCore(request, profile);
-  return PlanAndTime(*stack_.device, request, profile, &prepared_);
+  return PlanAndTime(*stack_.device, request, profile, &TimedOf(request), &prepared_);
 }
 
 // As a whole where an engine has the workspace that it wants. Else the batch is divided, or the
@@ -115,7 +115,7 @@ Result<PlanReport> Context::ChooseInCore(const PlanRequest& request, const Profi
   Result<PlanReport> parts = PlanInPlace(device, timed ? request : picky, profile,
                                          {.divided = true, .timed = timed}, &prepared_);
   if (parts.ok() ? parts->CopiesNoSamples() : !refused(parts)) return parts;
-  Result<PlanReport> tiles = PlanAndTime(device, request, profile, &prepared_);
+  Result<PlanReport> tiles = PlanAndTime(device, request, profile, &TimedOf(request), &prepared_);
   if (parts.ok()) {
     return tiles.ok() && Beats(tiles.value(), parts.value()) ? std::move(tiles) : std::move(parts);
   }
@@ -164,8 +164,15 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, const Terms& terms) 
   return plans_.Put(key, std::make_shared<const PlanReport>(std::move(report)));
 }
 
+TimedTiles& Context::TimedOf(const PlanRequest& request) {
+  const std::string key = TilesKeyOf(request);
+  TimedTiles* const known = timed_.Find(key);
+  return known != nullptr ? *known : timed_.Put(key, {});
+}
+
 void Context::ForgetPlans() {
   plans_.Clear();
+  timed_.Clear();
   refused_.Clear();
   chains_.Clear();
 }

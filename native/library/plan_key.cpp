@@ -59,6 +59,12 @@ std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_p
   return key;
 }
 
+std::string TilesKeyOf(const PlanRequest& request) {
+  std::string key = KeyOf(request.problem, Homes{}, InPlace{}, request.workspace);
+  for (const EngineInfo& engine : request.engines) key += engine.name + ';';
+  return key;
+}
+
 uint64_t KeyOf(const PlanRequest& request, const Profile& profile) {
   const std::string rates = ToText(RatesOf(profile, request));
   const std::string wanted = Format("%d%d%d", request.reproducible ? 1 : 0, request.measure ? 1 : 0,

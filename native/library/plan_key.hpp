@@ -15,6 +15,10 @@ namespace oocdnn {
 std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_place,
                   int64_t workspace);
 
+// Equal texts mean tiles that are alike, wherever the operands lie, and engines numbered alike; in
+// one context.
+std::string TilesKeyOf(const PlanRequest& request);
+
 // The same on one machine, in any context of any process: the rates that the plan rests on, and
 // what it is asked to be, go in as well.
 uint64_t KeyOf(const PlanRequest& request, const Profile& profile);

@@ -25,41 +25,107 @@ double MostSeconds(double call_seconds) {
   return std::clamp(kLong - kMeasured - call_seconds, kLeast, kMost);
 }
 
-// Times the plan, and others in its place for as long as one promises to be faster.
-std::shared_ptr<const Profile> Check(Device& device, const PlanRequest& request,
-                                     const Profile& profile, PlanReport* best, int64_t* prepared) {
-  Opinion opinion(request, profile);
-  PlanReport next = *best;
-  double spent = 0.0;
-  for (int timed = 0;; ++timed) {
-    const double seconds = TimeRun(device, next.booking, request.budget);
-    if (seconds == 0.0) break;
-    next.run_seconds = seconds;
-    next.cost = opinion.Learn(next.booking.candidate, seconds);
-    if (timed == 0 || next.cost.seconds < best->cost.seconds) *best = std::move(next);
-    spent += kRunsOfOne * seconds;
-    if (timed + 1 == kMostTimed || spent >= MostSeconds(best->cost.seconds)) break;
-    const auto promise = opinion.Promising(best->cost.seconds);
-    if (!promise) break;
-    Result<PlanReport> other =
-        PlanAndBook(device, request, promise->profile, prepared, &promise->search);
-    if (!other.ok() || other->cost.seconds * Opinion::kFaster >= best->cost.seconds) break;
-    next = std::move(other).value();
+// The others with what was learnt.
+void PriceAgain(const PlanRequest& request, PlanReport* report) {
+  for (RankedCandidate& ranked : report->ranked) {
+    ranked.cost = PriceOf(request, ranked.candidate, *report->refined);
   }
-  return opinion.likely();
 }
+
+// Finds the plan of a request among those whose tiles are timed, or were before.
+class TimedSearch {
+ public:
+  TimedSearch(Device& device, const PlanRequest& request, const Profile& profile, TimedTiles* timed,
+              int64_t* prepared)
+      : device_(device),
+        request_(request),
+        profile_(profile),
+        timed_(*timed),
+        prepared_(*prepared),
+        opinion_(request, profile) {
+    for (const TimedTile& one : timed_) {
+      opinion_.Recall(one.candidate, one.run_seconds);
+      spent_ += kRunsOfOne * one.run_seconds;
+    }
+  }
+
+  // What was timed for other requests says little of tiles of another size, so the plan that the
+  // profile alone speaks for gets its try too.
+  Result<PlanReport> Run() {
+    const bool recalls = !timed_.empty();
+    OOC_ASSIGN(best_, PlanAndBook(device_, request_, *opinion_.likely(), &prepared_));
+    Try(best_);
+    if (recalls) TryFresh();
+    best_.refined = opinion_.likely();
+    PriceAgain(request_, &best_);
+    return std::move(best_);
+  }
+
+ private:
+  [[nodiscard]] bool Knows(const Candidate& candidate) const {
+    return Find(timed_, candidate) != nullptr;
+  }
+  [[nodiscard]] bool MayTime() const { return spent_ < MostSeconds(best_.cost.seconds); }
+
+  // 0 where it cannot be timed.
+  double RunSeconds(const Booking& booking) {
+    if (const TimedTile* const known = Find(timed_, booking.candidate)) return known->run_seconds;
+    const double seconds = TimeRun(device_, booking, request_.budget);
+    if (seconds > 0.0) timed_.push_back({booking.candidate, seconds});
+    spent_ += kRunsOfOne * seconds;
+    return seconds;
+  }
+
+  // Times the plan, and others in its place for as long as one promises to be faster.
+  void Try(PlanReport next) {
+    for (int tried = 1;; ++tried) {
+      const double seconds = RunSeconds(next.booking);
+      if (seconds == 0.0) return;
+      next.run_seconds = seconds;
+      next.cost = opinion_.Learn(next.booking.candidate, seconds);
+      const bool first = best_.run_seconds == 0.0;
+      if (first || next.cost.seconds < best_.cost.seconds) best_ = std::move(next);
+      if (tried == kMostTimed) return;
+      const auto promise = opinion_.Promising(best_.cost.seconds);
+      if (!promise || !(MayTime() || Knows(promise->search.ranked.front().candidate))) return;
+      Result<PlanReport> other =
+          PlanAndBook(device_, request_, promise->profile, &prepared_, &promise->search);
+      if (!other.ok() || other->cost.seconds * Opinion::kFaster >= best_.cost.seconds) return;
+      next = std::move(other).value();
+    }
+  }
+
+  void TryFresh() {
+    if (!MayTime()) return;
+    const Result<PlanSearch> search = Search(WithoutBounce(request_), profile_);
+    if (!search.ok() || Knows(search->ranked.front().candidate)) return;
+    Result<PlanReport> fresh =
+        PlanAndBook(device_, request_, profile_, &prepared_, &search.value());
+    if (fresh.ok()) Try(std::move(fresh).value());
+  }
+
+  Device& device_;
+  const PlanRequest& request_;
+  const Profile& profile_;
+  TimedTiles& timed_;
+  int64_t& prepared_;
+  Opinion opinion_;
+  PlanReport best_;
+  double spent_ = 0.0;  // on the device, for this problem
+};
 
 }  // namespace
 
 Result<PlanReport> PlanAndTime(Device& device, const PlanRequest& request, const Profile& profile,
-                               int64_t* prepared) {
-  OOC_ASSIGN(PlanReport best, PlanAndBook(device, request, profile, prepared));
+                               TimedTiles* timed, int64_t* prepared) {
   const bool checks = profile.Measured() && device.capabilities().tries_engines;
-  if (!request.measure && !checks) return best;
-  best.refined = request.measure ? TryPlans(device, request, profile, &best, prepared)
-                                 : Check(device, request, profile, &best, prepared);
-  for (RankedCandidate& ranked : best.ranked) {
-    ranked.cost = PriceOf(request, ranked.candidate, *best.refined);
+  if (checks && !request.measure) {
+    return TimedSearch(device, request, profile, timed, prepared).Run();
+  }
+  OOC_ASSIGN(PlanReport best, PlanAndBook(device, request, profile, prepared));
+  if (request.measure) {
+    best.refined = TryPlans(device, request, profile, &best, prepared);
+    PriceAgain(request, &best);
   }
   return best;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "library/plan_report.hpp"
+#include "library/timed_tiles.hpp"
 
 namespace oocdnn {
 
@@ -12,7 +13,8 @@ namespace oocdnn {
 // promise is what the profile says, which has learnt from the runs; or, where that is clearly more,
 // what it would say if all tiles were a tenth faster than the fastest of their number of channels
 // or of fewer: a plan that is thought slow by mistake would never be timed otherwise.
+// `timed`: of this problem, which count as timed now; what is timed comes to them.
 Result<PlanReport> PlanAndTime(Device& device, const PlanRequest& request, const Profile& profile,
-                               int64_t* prepared);
+                               TimedTiles* timed, int64_t* prepared);
 
 }  // namespace oocdnn

@@ -24,10 +24,17 @@ Opinion::Opinion(const PlanRequest& request, const Profile& profile)
   }
 }
 
+// Priced first: short tiles are to the usual ones as the profile had it.
 Cost Opinion::Learn(const Candidate& candidate, double run_seconds) {
+  const Cost cost = PriceOf(request_, candidate, *likely_, run_seconds);
+  Recall(candidate, run_seconds);
+  return cost;
+}
+
+void Opinion::Recall(const Candidate& candidate, double run_seconds) {
   const TileRate before = RateOfTile(request_, candidate, *likely_);
   Disappoint(candidate, run_seconds);
-  const Cost cost = oocdnn::Learn(request_, candidate, run_seconds, likely_.get());
+  Refine(request_, candidate, run_seconds, {}, likely_.get());
   const TileRate after = RateOfTile(request_, candidate, *likely_);
   timed_.insert({after.key, after.size});
   ScaleOthers(after, std::sqrt(after.rate / before.rate), likely_.get());
@@ -36,7 +43,6 @@ Cost Opinion::Learn(const Candidate& candidate, double run_seconds) {
   const double known = first ? 1.0 : best->second;
   best->second = std::max(best->second, surprise);
   ScaleOthers(after, best->second / known, hoped_.get());
-  return cost;
 }
 
 std::optional<Opinion::Promise> Opinion::Promising(double seconds) const {

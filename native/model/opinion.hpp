@@ -33,6 +33,8 @@ class Opinion {
   // may lie with its size alone or with the problem. Of other tiles with its number of channels
   // half of it is thought likely, and the best of all that were timed may be hoped for.
   Cost Learn(const Candidate& candidate, double run_seconds);
+  // The same of a plan that is not this request's, whose tile alone it has in common.
+  void Recall(const Candidate& candidate, double run_seconds);
 
   // Plans of which the first may be faster than one of so many seconds, and by what; none where
   // nothing says so.

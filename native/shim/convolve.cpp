@@ -197,10 +197,13 @@ void LogTaken(oocdnn_context* context, const Translated& call, const char* why) 
   const char* problem = "";
   if (oocdnn_problem_text(&call.convolution, &call.operands, &problem) != OOCDNN_OK) return;
   if (oocdnn_get_stats(context, &stats) != OOCDNN_OK) return;
-  Log(LogLevel::kInfo, "taken %s tiles=%lld peak=%s h2d=%s d2h=%s ms=%.3f predicted=%.3f why=%s",
+  Log(LogLevel::kInfo,
+      "taken %s tiles=%lld peak=%s h2d=%s d2h=%s ms=%.3f predicted=%.3f planned=%.3f prepared=%lld "
+      "why=%s",
       problem, static_cast<long long>(stats.tiles), BytesText(stats.peak_device_bytes).c_str(),
       BytesText(stats.bytes_h2d).c_str(), BytesText(stats.bytes_d2h).c_str(), stats.seconds * 1e3,
-      stats.predicted_seconds * 1e3, why);
+      stats.predicted_seconds * 1e3, stats.planning_seconds * 1e3,
+      static_cast<long long>(stats.prepared), why);
 }
 
 }  // namespace

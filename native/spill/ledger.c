@@ -28,7 +28,7 @@ static bool is_counted(int device) { return device >= 0 && device < kDevices; }
 
 /* What large requests leave for small ones that are still to come. */
 static size_t kept(const Held* one) {
-  return less(least((size_t)1 << 30, both() / 16), one->small);
+  return less(least((size_t)1 << 29, both() / 32), one->small);
 }
 
 static size_t share(const Held* one) { return less(both(), one->others); }

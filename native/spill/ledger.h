@@ -5,7 +5,7 @@
  * nobody asked for: CUDA's context, kernels, the handles of libraries. A *small* request is one
  * below 32 MiB, or below a 64th of the limit less the budget, where that is less. Small ones lie on
  * the device while the share has room: they are parameters, statistics and workspaces, which are
- * used often for what they weigh. A 16th of the same, 1 GiB at most, is kept for them, less what
+ * used often for what they weigh. A 32nd of the same, 512 MiB at most, is kept for them, less what
  * they hold. Large ones lie on the device while there is room besides, first come, first served:
  * each byte of an activation crosses about as often as any other's, so which of them lie there
  * matters less than that the room is used.

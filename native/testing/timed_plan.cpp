@@ -5,6 +5,17 @@
 #include "testing/timed_device.hpp"
 
 namespace oocdnn::testing {
+namespace {
+
+PlanRequest RequestOf(const Problem& problem, int64_t budget, const Device& device) {
+  PlanRequest request;
+  request.problem = problem;
+  request.budget = budget;
+  request.engines = device.engines();
+  return request;
+}
+
+}  // namespace
 
 // `measure_seconds`: the limit of planning by measurement, below 0: by estimate.
 //
@@ -17,19 +28,42 @@ OOC_DOOR int oocdnn_testing_timed_plan(const Problem* problem, int64_t budget,
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), text, capacity);
   TimedDevice device(nanoseconds);
-  PlanRequest request;
-  request.problem = *problem;
-  request.budget = budget;
-  request.engines = device.engines();
+  PlanRequest request = RequestOf(*problem, budget, device);
   request.measure = measure_seconds >= 0.0;
   if (request.measure) {
     request.deadline = DeadlineIn(measure_seconds);
   }
   *prepared = 0;
-  const Result<PlanReport> report = PlanAndTime(device, request, profile.value(), prepared);
+  TimedTiles timed;
+  const Result<PlanReport> report = PlanAndTime(device, request, profile.value(), &timed, prepared);
   if (!report.ok()) return Answer(report.status(), text, capacity);
   *seconds = report.value().cost.seconds;
   CopyText(ToText(SummaryOf(report.value(), profile.value())), text, capacity);
+  return 0;
+}
+
+// The same problem `count` times in one context, its operands on the device as the bits of
+// `on_device` say. Of each: the seconds of its plan, and how many tiles were timed by then.
+OOC_DOOR int oocdnn_testing_timed_again(const Problem* problem, int64_t budget,
+                                        const char* profile_text, RunNanoseconds nanoseconds,
+                                        const int64_t* on_device, int64_t count, double* seconds,
+                                        int64_t* timed_tiles) {
+  const Result<Profile> profile = ParseProfile(profile_text);
+  if (!profile.ok()) return static_cast<int>(profile.status().code());
+  TimedDevice device(nanoseconds);
+  TimedTiles timed;
+  int64_t prepared = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    PlanRequest request = RequestOf(*problem, budget, device);
+    for (int j = 0; j < kOperands; ++j) {
+      if ((on_device[i] >> j & 1) != 0) request.home[j] = Home::kDevice;
+    }
+    const Result<PlanReport> report =
+        PlanAndTime(device, request, profile.value(), &timed, &prepared);
+    if (!report.ok()) return static_cast<int>(report.status().code());
+    seconds[i] = report.value().cost.seconds;
+    timed_tiles[i] = static_cast<int64_t>(timed.size());
+  }
   return 0;
 }
 

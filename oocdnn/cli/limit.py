@@ -9,7 +9,7 @@ import click
 from oocdnn import cudnn
 
 HOST, REFUSE = "host", "refuse"
-_BUDGET_PART = 8  # of the limit oocdnn's own, where no budget says otherwise
+_BUDGET_PART = 16  # of the limit oocdnn's own, where no budget says otherwise
 _UNITS = {
     "": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40,

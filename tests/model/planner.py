@@ -182,6 +182,21 @@ def timed_plan(problem, budget, profile, runs, measure_seconds=-1.0) -> TimedPla
     return TimedPlan(seconds.value, prepared.value, text.value.decode())
 
 
+def timed_again(problem, budget, profile, runs, on_device) -> list[tuple[float, int]]:
+    """As `timed_plan`, for operands on the device as the bits of each number say, in one context:
+    the seconds of each plan, and how many tiles were timed by then."""
+    nanoseconds = _RUN(lambda *tile: round(runs(*tile) * 1e9))
+    count = len(on_device)
+    seconds, timed = (c_double * count)(), (c_int64 * count)()
+    code = library().oocdnn_testing_timed_again(
+        byref(problem), c_int64(budget), profile.text().encode(), nanoseconds,
+        (c_int64 * count)(*on_device), c_int64(count), seconds, timed,
+    )  # fmt: skip
+    if code != 0:
+        raise Refused(code, "")
+    return list(zip(seconds, timed, strict=True))
+
+
 @dataclasses.dataclass
 class Speeds:
     """Seconds of a run and of each sample in it: of an engine with `workspace` bytes for each

@@ -39,6 +39,24 @@ def test_what_disappoints_gives_way_to_larger_tiles(run_seconds):
     assert plan.seconds >= 2 * run_seconds  # it does not fit in one
 
 
+HOST, X_ON_DEVICE, Y_ON_DEVICE = 0, 1, 4
+
+
+@pytest.mark.parametrize("run_seconds", [1e-4, 1e-3, 5e-3])
+@pytest.mark.parametrize("placed", [X_ON_DEVICE, Y_ON_DEVICE, X_ON_DEVICE | Y_ON_DEVICE])
+def test_what_was_timed_is_known_wherever_the_operands_lie(run_seconds, placed):
+    """A problem whose operands lie elsewhere gets about as good a plan, with fewer tries."""
+
+    def planned(*on_device):
+        return planner.timed_again(PROBLEM, BUDGET, FAST, lambda *_: run_seconds, on_device)
+
+    ((alone, tries),) = planned(placed)
+    (_, before), (again, after), (_, last) = planned(HOST, placed, placed)
+    assert again <= 1.05 * alone
+    assert after - before < tries
+    assert last == after
+
+
 def test_few_plans_are_tried_where_runs_take_long():
     """A try takes a dozen runs, and all of them at most as long as the call."""
     first = ranked(FAST)[0]

@@ -93,6 +93,17 @@ def test_stats_of_a_call(ctx):
     assert (ctx.stats.device_allocations, ctx.stats.prepared) == (0, 0)
 
 
+def test_all_plans_of_a_large_network_are_kept():
+    """300 problems, again and again in the same order."""
+    with oocdnn.Context("cpu", "64KiB") as ctx:
+        for _ in range(2):
+            prepared = 0
+            for width in range(8, 308):
+                ctx.conv1d(np.ones((1, 1, width), "f4"), np.ones((1, 1, 3), "f4"))
+                prepared += ctx.stats.prepared
+        assert prepared == 0
+
+
 def test_python_and_c_have_the_same_fields():
     fields = {name for name, _ in _native._ffi().typeof("oocdnn_stats").fields}
     assert set(Stats.__dataclass_fields__) == fields

@@ -162,7 +162,7 @@ class CudnnEngine final : public CudaEngine {
 
  private:
   // Choosing takes milliseconds, and planners ask for the same tiles again and again.
-  static constexpr size_t kRemembered = 64;
+  static constexpr size_t kRemembered = 256;
 
   const Result<SharedConvolution>& Remembered(const TileOp& op) {
     const auto* const known = answers_.Find(op);
