@@ -46,7 +46,7 @@ class Recent {
   static constexpr bool kHashed = !std::is_same_v<Hash, ByScan>;
   struct NoPlaces {};
 
-  typename Entries::iterator Where(const Key& key) {
+  Entries::iterator Where(const Key& key) {
     if constexpr (kHashed) {
       const auto place = places_.find(key);
       return place == places_.end() ? entries_.end() : place->second;
