@@ -12,8 +12,8 @@ import numpy.typing as npt
 import oocdnn
 from oocdnn._mapped import Array
 from oocdnn._problem import Make, parse, random_call
-from oocdnn.bench.gpu_clock import Stopwatch
-from oocdnn.bench.gpu_memory import DeviceArray, Gpu
+from oocdnn.bench.gpu.clock import Stopwatch
+from oocdnn.bench.gpu.memory import DeviceArray, Gpu
 from oocdnn.bench.layers import WORDS
 
 

@@ -27,7 +27,7 @@ import click
 
 import oocdnn
 from oocdnn._problem import parse, random_call
-from oocdnn.bench.gpu_memory import Gpu
+from oocdnn.bench.gpu.memory import Gpu
 from oocdnn.bench.journal import Journal
 from oocdnn.bench.provenance import provenance
 from oocdnn.perfmodel.cases import Case, cases
@@ -201,7 +201,7 @@ def validate(
     end = time.perf_counter() + seconds
     with oocdnn.Context(device, "1MiB", profile="none") as context:
         on = context.device
-    head = provenance("oocdnn.perfmodel", repeats)
+    head = provenance("python -m oocdnn.perfmodel", repeats)
     journal = Journal(out, head, resume)
     chosen = cases(on, max(count, regrets), seed)
     with Bench(on, repeats) as bench:
