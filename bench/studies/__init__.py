@@ -15,5 +15,6 @@ STUDIES = {
     "peers": "calls with operands in host memory, with zero copy and managed memory",
     "workspace": "batches in parts within a limit of workspace, with the best that is undivided",
     "shares": "one workspace for all convolutions of a network, with equal shares of it",
+    "passes": "the rates of passes over tiles that calibration found, with a copy's",
     "copies": "what keeps a GPU's copy engines from their full rate",
 }

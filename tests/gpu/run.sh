@@ -84,7 +84,6 @@ step fused python3 -m pytest -q tests/gpu/test_fused.py "$@"
 step normalization python3 -m pytest -q tests/gpu/test_normalization.py "$@"
 step calibration python3 -m pytest -q -rs tests/gpu/test_calibration.py "$@"
 step training python3 -m pytest -q -rs tests/gpu/test_training.py tests/nn "$@"
-step epilogue-rates python3 tests/gpu/epilogue_rates.py
 step pins python3 -m pytest -q tests/gpu/test_pins.py tests/gpu/test_results.py "$@"
 step many-calls python3 -m pytest -q tests/gpu/test_many_calls.py "$@"
 step two-gpus python3 -m pytest -q -rs tests/gpu/test_two_gpus.py "$@"
@@ -99,6 +98,7 @@ needs ninja without-nvcc tests/gpu/without_nvcc.sh
 step dropin python3 tests/gpu/dropin_programs.py
 step spill python3 tests/gpu/spill_programs.py ${SPILL-} ${OUT:+--out "$OUT/spill.json"}
 step calibrate python3 -m oocdnn calibrate --device cuda
+figures epilogue-rates passes
 figures wires wires
 figures floor floor
 figures in-core in-core --pinned

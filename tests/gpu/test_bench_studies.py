@@ -15,6 +15,7 @@ from oocdnn.bench.gpu import wires as gpu_wires
 from oocdnn.bench.layers import layer
 from oocdnn.bench.studies import STUDIES
 from oocdnn.cli import main
+from oocdnn.perfmodel.profile import Profile
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -176,6 +177,24 @@ def test_wires(run, monkeypatch):
     for row in found["lists"]["rows"]:
         assert row["same_bits"]
         assert row["seconds"].keys() == {"pinned", "pageable", "fresh", "once"}
+
+
+@inside
+def test_passes(run, monkeypatch, tmp_path):
+    from oocdnn.bench.studies import passes
+
+    monkeypatch.setattr(passes, "COPIED", 1 << 16)
+    known = {"direct/nhwc/finish": 2e9, "direct/nchw/restore": 1e9}
+    file, marks = tmp_path / "profile.txt", {"wire direct/nhwc/finish": "samples 5 spread 0.02"}
+    others = {"direct/nchw/inside": 5e9, "page/fetch": 6e9}
+    made = Profile(measured=True, wires=known | others, marks=marks)
+    file.write_text(made.text(), encoding="utf-8")
+    found = run("passes", "--profile", str(file))
+    copy, rows = found["copy_bytes_per_second"], found["lists"]["rows"]
+    names = [f"{row['engine']}/{row['order']}/{row['pass']}" for row in rows]
+    assert dict(zip(names, [row["bytes_per_second"] for row in rows], strict=True)) == known
+    assert [row["share"] * copy for row in rows] == pytest.approx([1e9, 2e9])
+    assert [row["evidence"] for row in rows] == ["measured", "samples 5 spread 0.02"]
 
 
 def test_every_study_of_a_gpu_is_run_by_a_test():
