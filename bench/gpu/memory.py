@@ -29,19 +29,41 @@ class Driver:
             raise RuntimeError(f"{name} answers {code}")
 
 
+class _Side3D(ctypes.Structure):
+    """One side of a CUDA_MEMCPY3D, up to its pitch and height."""
+
+    _fields_ = (
+        *((name, c_size_t) for name in ("x", "y", "z", "lod")),
+        ("type", c_int),
+        *((name, c_uint64) for name in ("host", "device", "array", "reserved")),
+        *((name, c_size_t) for name in ("pitch", "height")),
+    )
+
+
+class _Copy3D(ctypes.Structure):
+    """A CUDA_MEMCPY3D."""
+
+    _fields_ = (
+        ("source", _Side3D),
+        ("to", _Side3D),
+        *((name, c_size_t) for name in ("width", "height", "depth")),
+    )
+
+
+UNIFIED = 4  # CU_MEMORYTYPE_UNIFIED: any address
+
+
 class Gpu:
-    """A GPU's primary context, and a stream in whose order everything here happens."""
+    """A GPU's primary context, and a stream in whose order everything here happens where no other
+    is named."""
 
     def __init__(self, ordinal: int = 0) -> None:
         self.call = call = Driver()
-        device, self._context, stream = c_int(), c_void_p(), c_void_p()
+        device, self._context = c_int(), c_void_p()
         call("cuInit", 0)
         call("cuDeviceGet", byref(device), ordinal)
         call("cuDevicePrimaryCtxRetain", byref(self._context), device)
-        non_blocking = 1
-        with self.current():
-            call("cuStreamCreateWithPriority", byref(stream), non_blocking, 0)
-        self.stream = stream.value or 0
+        self.stream = self.new_stream().value or 0
         self._blocks: dict[tuple[str, int, int], Array] = {}
 
     @contextmanager
@@ -51,6 +73,13 @@ class Gpu:
             yield
         finally:
             self.call("cuCtxPopCurrent_v2", byref(c_void_p()))
+
+    def new_stream(self) -> c_void_p:
+        """One that waits for no other."""
+        stream, non_blocking = c_void_p(), 1
+        with self.current():
+            self.call("cuStreamCreateWithPriority", byref(stream), non_blocking, 0)
+        return stream
 
     def allocate(self, size: int) -> int:
         """An address. Raises RuntimeError where there is no room."""
@@ -68,6 +97,19 @@ class Gpu:
         with self.current():
             addresses = c_uint64(to), c_uint64(source)
             self.call("cuMemcpyAsync", *addresses, c_size_t(size), c_void_p(self.stream))
+
+    def copy_rows(
+        self, to: tuple[int, int], source: tuple[int, int], width: int, count: int, stream: c_void_p
+    ) -> None:
+        """The same of rows of so many bytes; of either side the address, and the bytes from one row
+        to the next."""
+        sides = [
+            _Side3D(type=UNIFIED, device=address, pitch=pitch, height=count)
+            for address, pitch in (source, to)
+        ]
+        copy = _Copy3D(*sides, width, count, 1)
+        with self.current():
+            self.call("cuMemcpy3DAsync_v2", byref(copy), stream)
 
     def synchronize(self) -> None:
         with self.current():

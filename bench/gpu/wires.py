@@ -55,7 +55,7 @@ class Gauge:
 
     def __init__(self, ordinal: int = 0) -> None:
         gpu = Gpu(ordinal)
-        self._call, self._current = gpu.call, gpu.current
+        self._gpu, self._call, self._current = gpu, gpu.call, gpu.current
         with oocdnn.Context(f"cuda:{ordinal}", "64MiB", profile="none"):
             self._own = [oocdnn.empty(_SIZE, np.uint8) for _ in range(2)]
         self._there, self._streams = [c_uint64(), c_uint64()], [c_void_p(), c_void_p()]
@@ -63,9 +63,9 @@ class Gauge:
     def __enter__(self) -> "Gauge":
         with self._current(), ExitStack() as made:
             made.callback(self._release)  # where not all can be made
-            for pointer, stream in zip(self._there, self._streams, strict=True):
-                self._call("cuMemAlloc_v2", byref(pointer), c_size_t(_SIZE))
-                self._call("cuStreamCreateWithPriority", byref(stream), 1, 0)
+            for i in range(2):
+                self._call("cuMemAlloc_v2", byref(self._there[i]), c_size_t(_SIZE))
+                self._streams[i] = self._gpu.new_stream()
             made.pop_all()
         return self
 

@@ -6,8 +6,8 @@ import click
 
 
 class _Studies(click.Group):
-    """The commands of `oocdnn.bench.studies`, each imported when it is asked for: some need torch,
-    or CuPy."""
+    """The commands of `oocdnn.bench.studies`, each imported when it is asked for: some need
+    torch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         from oocdnn.bench.studies import STUDIES

@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from gpu.suite import FAKE_DRIVER, run_suite
@@ -180,6 +181,41 @@ def test_wires(run, monkeypatch):
 
 
 @inside
+def test_copies(run, monkeypatch):
+    from oocdnn.bench.studies import copies
+
+    small = {"WIDTHS": (64, 512), "PITCHES": (128, 1024), "SIZES": (1 << 10, 1 << 12)}
+    small |= {"HOST_BYTES": 1 << 16, "COPY_BYTES": 1 << 14, "PIECES_BYTES": 1 << 14}
+    for name, value in small.items():
+        monkeypatch.setattr(copies, name, value)
+    lists = run("copies")["lists"]
+    assert [(row["width"], list(row["rates"])) for row in lists["rows"]] == [
+        (64, ["128", "1024"]), (512, ["1024"]),
+    ]  # fmt: skip
+    assert [row["size"] for row in lists["pieces"]] == [1 << 10, 1 << 12]
+    assert all(row["rates"].keys() == copies.BETWEEN.keys() for row in lists["pieces"])
+
+
+@inside
+def test_rows_arrive_where_they_belong():
+    from oocdnn.bench.gpu.memory import Gpu
+
+    gpu, memory = Gpu(), oocdnn.empty((3, 8, 16), "u1")
+    memory[...] = np.arange(memory.size, dtype="u1").reshape(memory.shape)
+    source, target = memory[0], memory[1]
+    there, stream = gpu.allocate(64), gpu.new_stream()
+    gpu.copy_rows((there, 8), (source.ctypes.data, 16), 8, 5, stream)
+    gpu.copy_rows((target.ctypes.data, 16), (there, 8), 8, 5, stream)
+    with gpu.current():
+        gpu.call("cuStreamSynchronize", stream)
+        gpu.call("cuStreamDestroy_v2", stream)
+    gpu.free(there)
+    expected = np.arange(128, 256, dtype="u1").reshape(8, 16)
+    expected[:5, :8] = source[:5, :8]
+    np.testing.assert_array_equal(target, expected)
+
+
+@inside
 def test_passes(run, monkeypatch, tmp_path):
     from oocdnn.bench.studies import passes
 
@@ -198,7 +234,7 @@ def test_passes(run, monkeypatch, tmp_path):
 
 
 def test_every_study_of_a_gpu_is_run_by_a_test():
-    """The two of workspace are in a file of their own, and one needs CuPy."""
-    elsewhere = {"cpu", "planning", "workspace", "shares", "copies"}
+    """The two of workspace are in a file of their own."""
+    elsewhere = {"cpu", "planning", "workspace", "shares"}
     here = {name for name in STUDIES if f"test_{name.replace('-', '_')}" in globals()}
     assert here | elsewhere == STUDIES.keys()
