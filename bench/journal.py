@@ -30,9 +30,9 @@ class Journal:
 
     def _read(self, path: Path, head: Mapping[str, Any]) -> None:
         found = json.loads(path.read_text(encoding="utf-8"))
-        if found.get("program") != head.get("program"):
-            programs = f"{found.get('program')!r}, not of {head.get('program')!r}"
-            raise click.UsageError(f"{path} holds results of {programs}")
+        command, program = str(found.get("command")), str(head["program"])
+        if not f"{command} ".startswith(f"{program} "):
+            raise click.UsageError(f"{path} holds results of {command!r}, not of {program!r}")
         self._runs = found["runs"] + self._runs
         self._lists = found["lists"]
 

@@ -15,6 +15,7 @@ from oocdnn.bench.journal import Journal, Row
 from oocdnn.bench.measure import Patience, Times, time_calls
 from oocdnn.bench.provenance import provenance
 from oocdnn.bench.studies import STUDIES
+from oocdnn.cli.common import plain_errors
 
 if TYPE_CHECKING:
     from oocdnn.bench.gpu.card import Card
@@ -26,7 +27,9 @@ Option = Callable[[Any], Any]
 class Run:
     """One run of a study. `end`: by `time.perf_counter`, when no case begins any more."""
 
-    def __init__(self, journal: Journal, end: float, throttled: Callable[[], bool]) -> None:
+    def __init__(
+        self, journal: Journal, end: float, throttled: Callable[[], bool] = lambda: False
+    ) -> None:
         self._journal, self._end, self.throttled = journal, end, throttled
 
     @property
@@ -107,6 +110,7 @@ def study(
     )
 
     def made(work: Callable[..., None]) -> click.Command:
+        @plain_errors
         def main(
             repeats: int, seconds: float, out: Path | None, resume: bool, **given: Any
         ) -> None:
@@ -124,9 +128,10 @@ def study(
             run = Run(Journal(out, head, resume), end, watch(device))
             work(run, repeats=repeats, **given)
 
+        with_options = main
         for option in reversed((*options, *common)):
-            main = option(main)
-        return click.command(name, cls=_Command, help=f"Measure {STUDIES[name]}.")(main)
+            with_options = option(with_options)
+        return click.command(name, cls=_Command, help=f"Measure {STUDIES[name]}.")(with_options)
 
     return made
 

@@ -76,10 +76,10 @@ def test_a_run_goes_on(counting, tmp_path):
 
 def test_a_file_of_another_study_is_refused(counting, tmp_path):
     out = tmp_path / "rows.json"
-    Journal(out, {"program": "oocdnn bench study chain"}).write()
+    Journal(out, {"command": "oocdnn bench study floor-like --math a"}).write()
     done = invoke("floor", "--resume", "--out", str(out))
     assert done.exit_code == 2
-    assert "'oocdnn bench study chain'" in done.output
+    assert "'oocdnn bench study floor-like --math a'" in done.output
 
 
 def test_calls_are_timed_as_often_as_is_said_and_throttled_ones_dropped(tmp_path, monkeypatch):
@@ -89,7 +89,7 @@ def test_calls_are_timed_as_often_as_is_said_and_throttled_ones_dropped(tmp_path
     run = study.Run(Journal(None, {}), 0.0, lambda: next(throttled))
     times = run.time(lambda: next(calls), 2)
     assert (times.warm, times.dropped) == ([2.0, 3.0], 1)
-    long = study.Run(Journal(None, {}), 0.0, lambda: False)
+    long = study.Run(Journal(None, {}), 0.0)
     assert len(long.time(lambda: 1e9, 3).warm) == 3
     brief = iter(range(1, 9))  # seconds: enough after the third call that counts
     assert long.time(lambda: next(brief), Patience(2, 5, 0.0, 9.0, strict=True)).warm == [2, 3, 4]
