@@ -126,13 +126,18 @@ def test_without_a_driver_a_study_of_a_gpu_says_so(monkeypatch):
 
 
 def test_the_reference_and_the_steps_name_studies():
+    pytest.importorskip("torch")
     page = (ROOT / "docs" / "reference" / "bench.md").read_text("utf-8")
     for name in STUDIES:
         assert f"| `{name}` |" in page, name
     steps = (ROOT / "tests" / "gpu" / "run.sh").read_text("utf-8")
-    named = re.findall(r"^figures \S+ (\S+)", steps, re.MULTILINE)
+    named = re.findall(r"^figures \S+ (\S+)(.*)", steps, re.MULTILINE)
     assert len(named) > 8
-    assert set(named) <= STUDIES.keys()
+    for name, options in named:
+        assert name in STUDIES
+        helped = invoke(name, "--help").output
+        for option in re.findall(r"--\S+", options):
+            assert option in helped, f"{name} {option}"
 
 
 def test_engines_stand_in_the_order_of_the_pipeline():
