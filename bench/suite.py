@@ -13,6 +13,7 @@ import oocdnn
 from oocdnn.bench import network
 from oocdnn.bench.cases import Case
 from oocdnn.bench.gpu import wires as gpu_wires
+from oocdnn.bench.gpu.memory import ordinal_of
 from oocdnn.bench.gpu.throttle import watch
 from oocdnn.bench.measure import Patience, Times, time_calls, timed
 from oocdnn.bench.peers.card import CARD_PEERS
@@ -248,7 +249,7 @@ def rates(device: str, text: str) -> dict[str, float]:
         for _ in range(5):
             products.measure()
         return {"arithmetic": products.best}
-    wires = gpu_wires.measure(int(device.partition(":")[2] or 0))
+    wires = gpu_wires.measure(ordinal_of(device))
     found = {"inward": wires.inward, "outward": wires.outward, "both": wires.both}
     arithmetic = gpu_arithmetic(device, f"{RICH} {_word_of(text)}")
     return {**{name: rate * 1e9 for name, rate in found.items()}, "arithmetic": arithmetic}

@@ -27,7 +27,7 @@ import click
 
 import oocdnn
 from oocdnn._problem import parse, random_call
-from oocdnn.bench.gpu.memory import Gpu
+from oocdnn.bench.gpu.memory import Gpu, ordinal_of
 from oocdnn.bench.journal import Journal
 from oocdnn.bench.provenance import provenance
 from oocdnn.bench.studies.study import Run
@@ -54,7 +54,7 @@ class Bench:
         self._repeats, self._contexts = repeats, dict[str, oocdnn.Context]()
         self._open, self._device = ExitStack(), device
         gpu = device.startswith("cuda")
-        self._gpu = Gpu(int(device.partition(":")[2] or 0)) if gpu else None
+        self._gpu = Gpu(ordinal_of(device)) if gpu else None
         self._time, self._pool = Timer(self._gpu), PinnedPool(0)
 
     def __enter__(self) -> "Bench":

@@ -12,7 +12,7 @@ import torch
 import oocdnn
 from oocdnn._mapped import Array
 from oocdnn.bench.gpu.managed import ManagedBlock, at
-from oocdnn.bench.gpu.memory import Driver
+from oocdnn.bench.gpu.memory import Driver, ordinal_of
 from oocdnn.bench.layers import LARGEST
 from oocdnn.bench.tensor import tensor as tensor_of
 
@@ -25,7 +25,7 @@ class Card:
 
     def __init__(self, device: str) -> None:
         self.torch: Any = torch
-        self.device, self.ordinal = device, torch.device(device).index or 0
+        self.device, self.ordinal = device, ordinal_of(device)
         torch.cuda.set_device(self.ordinal)
 
     @property

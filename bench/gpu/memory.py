@@ -17,6 +17,11 @@ _BLOCK = 1_000_003  # elements that repeat: a prime, so that no two rows of an a
 _PIECE = 32 << 20  # bytes that are compared at once
 
 
+def ordinal_of(device: str) -> int:
+    """The number of the GPU that is called "cuda" or "cuda:1"."""
+    return int(device.partition(":")[2] or 0)
+
+
 class Driver:
     """The driver's functions, by name: `driver("cuInit", 0)`."""
 

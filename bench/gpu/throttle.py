@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ctypes import byref, c_int, c_ulonglong, c_void_p, create_string_buffer
 from typing import Any
 
-from oocdnn.bench.gpu.memory import Driver
+from oocdnn.bench.gpu.memory import Driver, ordinal_of
 
 # The hardware's slowdown, either thermal one, the power brake. A cap on power is a card's usual
 # state under load, and is none of them.
@@ -20,7 +20,7 @@ def watch(device: str, nvml: Any = None, driver: Any = None) -> Callable[[], boo
         return _never
     try:
         library = nvml or ctypes.CDLL("libnvidia-ml.so.1")
-        handle = _handle(library, driver or Driver(), int(device.partition(":")[2] or 0))
+        handle = _handle(library, driver or Driver(), ordinal_of(device))
     except (OSError, RuntimeError):
         return _never
     reasons = c_ulonglong()

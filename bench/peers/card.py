@@ -19,7 +19,6 @@ import numpy as np
 
 from oocdnn._mapped import Array
 from oocdnn._problem import Problem
-from oocdnn.bench.passes import is_pass
 from oocdnn.bench.peers.peer import (
     Absent,
     Peer,
@@ -34,6 +33,7 @@ from oocdnn.bench.peers.peer import (
 from oocdnn.bench.peers.torch_call import RESULTS, convolve_into, prepared
 from oocdnn.bench.task import Task
 from oocdnn.bench.tensor import tensor
+from oocdnn.bench.truth.passes import is_pass
 
 PAGE = 4096  # bytes: the host reads one of each page
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import oocdnn
 from oocdnn._mapped import Array
-from oocdnn.bench.gpu.memory import DeviceArray, Gpu
-from oocdnn.bench.passes import is_pass
+from oocdnn.bench.gpu.memory import DeviceArray, Gpu, ordinal_of
 from oocdnn.bench.peers.peer import Absent, Ready
 from oocdnn.bench.task import Task
+from oocdnn.bench.truth.passes import is_pass
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def in_core(task: Task, device: str) -> Iterator[Ready]:
         raise Absent("it is for GPUs, and the device is the CPU")
     if is_pass(task.problem):
         raise Absent("only plain convolutions are computed so here")
-    gpu = Gpu(int(device.partition(":")[2] or 0))
+    gpu = Gpu(ordinal_of(device))
     moved = _Moved(gpu, {})
     with oocdnn.Context(device, "80%") as context:
         try:

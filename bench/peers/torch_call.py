@@ -6,7 +6,7 @@ from typing import Any
 
 from oocdnn._problem import Problem, window_of
 from oocdnn.bench.amounts import groups_of
-from oocdnn.bench.passes import is_pass, touching
+from oocdnn.bench.truth.passes import is_pass, touching
 
 RESULTS = {"fwd": "y", "bwd_data": "dx", "bwd_filter": "dw"}
 Tensors = dict[str, Any]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import oocdnn
-from oocdnn.bench.gpu.memory import Gpu
+from oocdnn.bench.gpu.memory import Gpu, ordinal_of
 from oocdnn.bench.studies.study import Run, device, study
 
 WIDTHS = (512, 1024, 2048, 4096, 5376, 8192, 16384, 65536)
@@ -119,7 +119,7 @@ class Copies:
 
 @study("copies", device, repeats=3, on="gpu")
 def command(run: Run, device: str, repeats: int) -> None:
-    copies = Copies(run, int(device.partition(":")[2] or 0), repeats)
+    copies = Copies(run, ordinal_of(device), repeats)
     run.say("rows, GB/s in/out/both; columns: bytes from one row to the next")
     run.say(f"{'width':>8} " + " ".join(f"{pitch:>16}" for pitch in PITCHES))
     done = {row["width"] for row in run.rows("rows")}

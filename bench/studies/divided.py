@@ -16,7 +16,7 @@ from oocdnn._problem import parse, random_call
 from oocdnn.bench.arithmetic import ARITHMETIC
 from oocdnn.bench.cases import Case, cases_of
 from oocdnn.bench.gpu.clock import BALLAST, Stopwatch
-from oocdnn.bench.gpu.memory import DeviceArray, Gpu
+from oocdnn.bench.gpu.memory import DeviceArray, Gpu, ordinal_of
 from oocdnn.bench.layers import WORDS
 from oocdnn.bench.sets import SETS
 from oocdnn.bench.studies.study import device
@@ -118,7 +118,7 @@ class Bench:
     def __init__(self, device: str, budget: str, engine: str, ballast: int = BALLAST) -> None:
         self._device, self._budget, self._engine = device, budget, engine
         self._limited = dict[int, oocdnn.Context]()
-        self.gpu = Gpu(int(device.partition(":")[2] or 0))
+        self.gpu = Gpu(ordinal_of(device))
         self._open = ExitStack()
         self.free = self._open.enter_context(self._context())  # whose calls say their limits
         self.watch = Stopwatch(self.gpu, ballast)

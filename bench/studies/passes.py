@@ -15,7 +15,7 @@ import click
 
 import oocdnn
 from oocdnn.bench.gpu.clock import Stopwatch
-from oocdnn.bench.gpu.memory import DeviceArray, Gpu
+from oocdnn.bench.gpu.memory import DeviceArray, Gpu, ordinal_of
 from oocdnn.bench.journal import Row
 from oocdnn.bench.studies.study import Run, device, study
 from oocdnn.perfmodel.profile import Profile, parse
@@ -69,7 +69,7 @@ def command(run: Run, device: str, profile: Path | None, repeats: int) -> None:
     if profile is None:
         with oocdnn.Context(device) as context:
             profile = context.calibrate()
-    copy = copy_rate(int(device.partition(":")[2] or 0), repeats)
+    copy = copy_rate(ordinal_of(device), repeats)
     run.note("copy_bytes_per_second", copy)
     run.say(f"a copy inside the device: {copy / 1e12:.2f} TB/s read and written")
     done = {(row["engine"], row["order"], row["pass"]) for row in run.rows()}

@@ -26,7 +26,7 @@ from oocdnn.bench.gpu.wires import Gauge
 from oocdnn.bench.studies.alone import by_whom
 from oocdnn.bench.studies.study import Run, budget, device, study
 from oocdnn.bench.studies.timed import Timed, Timer
-from oocdnn.bench.studies.windows import Layer, expected, windows
+from oocdnn.bench.truth.windows import Layer, expected, windows
 
 TOP, SOME = 6.0, 0.125  # the relu's end; of the weights that are not 0
 PARTS = 8  # of the rows, on one of which layers are timed in core

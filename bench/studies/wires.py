@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import oocdnn
+from oocdnn.bench.gpu.memory import ordinal_of
 from oocdnn.bench.gpu.wires import Wires, measure
 from oocdnn.bench.studies.study import Run, budget, busy_text, device, engine, study
 from oocdnn.bench.task import fill
@@ -142,7 +143,7 @@ def line(measured: Measured) -> str:
 
 @study("wires", device, budget("2GiB"), engine, repeats=4, on="gpu")
 def command(run: Run, device: str, budget: str, engine: str | None, repeats: int) -> None:
-    wires = measure(int(device.partition(":")[2] or 0))
+    wires = measure(ordinal_of(device))
     run.note("wires", asdict(wires))
     run.say(wires.text)
     done = {row["problem"] for row in run.rows()}
