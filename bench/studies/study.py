@@ -102,6 +102,7 @@ def study(
     """Makes a function the command of a study of `STUDIES`. It is called with a `Run`, `repeats`
     and its options by name. `on`: "host"; "gpu", which needs the driver; "torch", which needs torch
     too and hands over a `Card`, named `card`. `versions` are those of other libraries."""
+    text = f"{STUDIES[name][0].upper()}{STUDIES[name][1:]}."
     common = (
         click.option("--repeats", default=repeats, show_default=True, type=click.IntRange(min=1)),
         click.option("--seconds", default=math.inf, help="Begin no case after so many seconds."),
@@ -131,7 +132,7 @@ def study(
         with_options = main
         for option in reversed((*options, *common)):
             with_options = option(with_options)
-        return click.command(name, cls=_Command, help=f"Measure {STUDIES[name]}.")(with_options)
+        return click.command(name, cls=_Command, help=text)(with_options)
 
     return made
 
