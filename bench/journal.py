@@ -16,7 +16,7 @@ class Journal:
     the lists. Without a path nothing is written.
 
     With `resume` the rows that the file holds are there from the beginning, and the head of every
-    run is kept in "runs". Raises click.UsageError where the file is of another command, or there
+    run is kept in "runs". Raises click.UsageError where the file is of another program, or there
     already and not to be gone on with.
     """
 
@@ -30,9 +30,9 @@ class Journal:
 
     def _read(self, path: Path, head: Mapping[str, Any]) -> None:
         found = json.loads(path.read_text(encoding="utf-8"))
-        module, wanted = (" ".join(str(one.get("command")).split()[:3]) for one in (found, head))
-        if module != wanted:
-            raise click.UsageError(f"{path} holds results of {module!r}, not of {wanted!r}")
+        command, program = str(found.get("command")), str(head["program"])
+        if not f"{command} ".startswith(f"{program} "):
+            raise click.UsageError(f"{path} holds results of {command!r}, not of {program!r}")
         self._runs = found["runs"] + self._runs
         self._lists = found["lists"]
 

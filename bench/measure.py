@@ -1,25 +1,64 @@
 """What a call takes: the first one, and warm ones until their median is known, with its noise."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from oocdnn.bench.cpu import timed
-
 MUCH_LONGER = 5  # than the seconds that warm calls should take
+DISTURBED = 0.08  # share of the cores that others may have during a call that counts
+
+
+@dataclass(frozen=True)
+class Call:
+    """The time of one call, and how much of the machine's cores other programs had meanwhile."""
+
+    seconds: float
+    processor_seconds: float  # of all threads of this process
+    others: float  # 0 to 1
+
+    @property
+    def quiet(self) -> bool:
+        return self.others <= DISTURBED
+
+
+def machine_busy_seconds() -> float:
+    """Processor time that all programs of the machine have used, in all; 0 where unknown."""
+    try:
+        with open("/proc/stat", encoding="ascii") as file:
+            fields = [int(text) for text in file.readline().split()[1:9]]
+    except OSError:
+        return 0.0
+    user, nice, system, _idle, _waiting, *interrupts_and_stolen = fields
+    return (user + nice + system + sum(interrupts_and_stolen)) / os.sysconf("SC_CLK_TCK")
+
+
+def timed(call: Callable[..., object], *arguments: object) -> Call:
+    """Runs `call` and says how long it took."""
+    busy, own, start = machine_busy_seconds(), time.process_time(), time.perf_counter()
+    call(*arguments)
+    seconds, own = time.perf_counter() - start, time.process_time() - own
+    foreign = machine_busy_seconds() - busy - own
+    share = foreign / (seconds * (os.cpu_count() or 1))
+    return Call(seconds, own, min(max(share, 0.0), 1.0))
 
 
 @dataclass(frozen=True)
 class Patience:
     """When enough warm calls were timed: `least`, and the noise or the seconds. Where calls take so
-    long that these are passed by far, one is enough."""
+    long that these are passed by far, one is enough, unless `least` is `strict`."""
 
     least: int = 5
     most: int = 50
     noise: float = 0.01
     seconds: float = 2.0
+    strict: bool = False
+
+    @classmethod
+    def exactly(cls, calls: int) -> "Patience":
+        return cls(least=calls, most=calls, strict=True)
 
 
 @dataclass
@@ -79,7 +118,7 @@ def time_calls(
             times.warm.append(one.seconds)
         else:
             times.dropped += 1
-        long = spent >= MUCH_LONGER * patience.seconds
+        long = spent >= MUCH_LONGER * patience.seconds and not patience.strict
         if len(times.warm) < (1 if long else patience.least):
             continue
         if times.noise <= patience.noise or spent >= patience.seconds:

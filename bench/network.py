@@ -23,8 +23,8 @@ import oocdnn
 from oocdnn import nn
 from oocdnn._mapped import Array
 from oocdnn._problem import Problem, parse
-from oocdnn.bench.passes import Pass
 from oocdnn.bench.task import plan_with_room
+from oocdnn.bench.truth.passes import Pass
 from oocdnn.cli.common import bytes_text, free_host_bytes
 from oocdnn.context import Stats
 from oocdnn.errors import InvalidProblem

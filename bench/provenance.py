@@ -2,8 +2,10 @@
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -32,11 +34,16 @@ def _commit() -> str | None:
     return done.stdout.strip()
 
 
-def provenance(module: str, rounds: int, **versions: str) -> dict[str, Any]:
-    """What a reader needs to repeat a measurement; `versions` are those of other libraries."""
+def provenance(
+    program: str, rounds: int, arguments: Sequence[str] | None = None, **versions: str
+) -> dict[str, Any]:
+    """What a reader needs to repeat a measurement: the program as it is called, its arguments (the
+    process's where none are given); `versions` are those of other libraries."""
+    given = sys.argv[1:] if arguments is None else arguments
     pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return {
-        "command": " ".join(("python", "-m", module, *sys.argv[1:])),
+        "program": program,
+        "command": f"{program} {shlex.join(given)}".rstrip(),
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "commit": _commit(),
         "machine": {

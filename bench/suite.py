@@ -10,19 +10,21 @@ from importlib.metadata import PackageNotFoundError
 from typing import Any, Protocol
 
 import oocdnn
-from oocdnn.bench import gpu_wires, network
-from oocdnn.bench.card_peers import CARD_PEERS
+from oocdnn.bench import network
 from oocdnn.bench.cases import Case
-from oocdnn.bench.cpu import Sgemm, timed
-from oocdnn.bench.in_core import in_core
-from oocdnn.bench.measure import Patience, Times, time_calls
-from oocdnn.bench.network_peers import NETWORK_PEERS
-from oocdnn.bench.peers import PEERS, Absent, Peer, give_back
+from oocdnn.bench.gpu import wires as gpu_wires
+from oocdnn.bench.gpu.memory import ordinal_of
+from oocdnn.bench.gpu.throttle import watch
+from oocdnn.bench.measure import Patience, Times, time_calls, timed
+from oocdnn.bench.peers.card import CARD_PEERS
+from oocdnn.bench.peers.in_core import in_core
+from oocdnn.bench.peers.network import NETWORK_PEERS
+from oocdnn.bench.peers.peer import PEERS, Absent, Peer, give_back
 from oocdnn.bench.provenance import provenance
+from oocdnn.bench.report.timeline import Timeline, fit, record
 from oocdnn.bench.results import About, Row
+from oocdnn.bench.sgemm import Sgemm
 from oocdnn.bench.task import Convolution, budget_for
-from oocdnn.bench.throttle import watch
-from oocdnn.bench.timeline import Timeline, fit, record
 from oocdnn.context import Stats
 from oocdnn.errors import OutOfMemory, Unsupported
 
@@ -122,7 +124,7 @@ class Bench:
         self._settings = settings
         with oocdnn.Context(settings.device) as context:
             self.device, facts = context.device, json.loads(context.info())
-        origin = provenance("oocdnn", 0, **_libraries(facts))
+        origin = provenance("oocdnn", 0, (), **_libraries(facts))
         machine = origin["machine"]
         host = f"{machine['processor']}, {machine['cores']} cores"
         self._throttled = watch(self.device)
@@ -247,7 +249,7 @@ def rates(device: str, text: str) -> dict[str, float]:
         for _ in range(5):
             products.measure()
         return {"arithmetic": products.best}
-    wires = gpu_wires.measure(int(device.partition(":")[2] or 0))
+    wires = gpu_wires.measure(ordinal_of(device))
     found = {"inward": wires.inward, "outward": wires.outward, "both": wires.both}
     arithmetic = gpu_arithmetic(device, f"{RICH} {_word_of(text)}")
     return {**{name: rate * 1e9 for name, rate in found.items()}, "arithmetic": arithmetic}

@@ -12,17 +12,10 @@ import numpy.typing as npt
 import oocdnn
 from oocdnn._mapped import Array
 from oocdnn._problem import Make, parse, random_call
-from oocdnn.bench.gpu_clock import Stopwatch
-from oocdnn.bench.gpu_memory import DeviceArray, Gpu
+from oocdnn.bench.gpu.clock import Stopwatch
+from oocdnn.bench.gpu.memory import DeviceArray, Gpu
 from oocdnn.bench.layers import WORDS
-
-
-def _fill(array: Array, block: Array) -> None:
-    """With the numbers of the block, repeated."""
-    flat, numbers = array.reshape(-1), block.astype(array.dtype)
-    for begin in range(0, flat.size, block.size):
-        part = flat[begin : begin + block.size]
-        part[...] = numbers[: part.size]
+from oocdnn.bench.task import fill
 
 
 def pinned_arrays(seed: int) -> Make:
@@ -31,7 +24,7 @@ def pinned_arrays(seed: int) -> Make:
 
     def make(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
         array = oocdnn.empty(shape, dtype)
-        _fill(array, block)
+        fill(array, block)
         return array
 
     return make
@@ -59,7 +52,7 @@ class PinnedPool:
             self._pieces.pop(key, None)
             del held
             held = self._pieces[key] = oocdnn.empty(size, kind)
-            _fill(held, self._block)
+            fill(held, self._block)
         return held.view(np.uint8)[: size * kind.itemsize].view(kind).reshape(shape)
 
 

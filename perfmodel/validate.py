@@ -27,9 +27,10 @@ import click
 
 import oocdnn
 from oocdnn._problem import parse, random_call
-from oocdnn.bench.gpu_memory import Gpu
+from oocdnn.bench.gpu.memory import Gpu, ordinal_of
 from oocdnn.bench.journal import Journal
 from oocdnn.bench.provenance import provenance
+from oocdnn.bench.studies.study import Run
 from oocdnn.perfmodel.cases import Case, cases
 from oocdnn.perfmodel.judged import Measured, Regret, judged, summary
 from oocdnn.perfmodel.report import line, regret_line, sums, write
@@ -53,7 +54,7 @@ class Bench:
         self._repeats, self._contexts = repeats, dict[str, oocdnn.Context]()
         self._open, self._device = ExitStack(), device
         gpu = device.startswith("cuda")
-        self._gpu = Gpu(int(device.partition(":")[2] or 0)) if gpu else None
+        self._gpu = Gpu(ordinal_of(device)) if gpu else None
         self._time, self._pool = Timer(self._gpu), PinnedPool(0)
 
     def __enter__(self) -> "Bench":
@@ -201,18 +202,21 @@ def validate(
     end = time.perf_counter() + seconds
     with oocdnn.Context(device, "1MiB", profile="none") as context:
         on = context.device
-    head = provenance("oocdnn.perfmodel", repeats)
+    head = provenance("python -m oocdnn.perfmodel", repeats)
     journal = Journal(out, head, resume)
+    run = Run(journal, end)
     chosen = cases(on, max(count, regrets), seed)
     with Bench(on, repeats) as bench:
-        for case in missing(chosen[:count], journal, "cases", end):
+        for case in missing(run, chosen[:count], "cases"):
             one = attempt(case, partial(bench.measure, case))
             if one is not None:
-                note(journal, "cases", one, line(one))
-        for case in missing(chosen[:regrets], journal, "regrets", end):
+                run.keep(asdict(one), line(one), to="cases")
+                run.note("summary", summed(journal))
+        for case in missing(run, chosen[:regrets], "regrets"):
             other = attempt(case, partial(bench.regret, case, plans))
             if other is not None:
-                note(journal, "regrets", other, regret_line(other))
+                run.keep(asdict(other), regret_line(other), to="regrets")
+                run.note("summary", summed(journal))
     found = judged(journal.rows("cases"), journal.rows("regrets"))
     for text in sums(*found):
         click.echo(text)
@@ -220,12 +224,10 @@ def validate(
         write(folder, head, *found)
 
 
-def missing(chosen: Sequence[Case], journal: Journal, name: str, end: float) -> Iterator[Case]:
-    """Those that are not in the journal's list yet, until time is up."""
-    known = {(row["problem"], row["budget"]) for row in journal.rows(name)}
-    for case in chosen:
-        if (case.problem, case.budget) not in known and time.perf_counter() < end:
-            yield case
+def missing(run: Run, chosen: Sequence[Case], name: str) -> Iterator[Case]:
+    """Those that are not in that list yet, until time is up."""
+    known = {(row["problem"], row["budget"]) for row in run.rows(name)}
+    return run.left(chosen, lambda case: (case.problem, case.budget), known)
 
 
 def attempt(case: Case, work: Callable[[], One]) -> One | None:
@@ -235,12 +237,6 @@ def attempt(case: Case, work: Callable[[], One]) -> One | None:
     except (oocdnn.OutOfMemory, oocdnn.Unsupported) as error:
         click.echo(f"{case.problem} in {case.budget}: {error}")
         return None
-
-
-def note(journal: Journal, name: str, one: Measured | Regret, text: str) -> None:
-    click.echo(text)
-    journal.add(name, asdict(one))
-    journal.note("summary", summed(journal))
 
 
 def summed(journal: Journal) -> dict[str, float]:

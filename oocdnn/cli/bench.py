@@ -21,6 +21,7 @@ from oocdnn.cli.common import (
     progress_bar,
     seconds_text,
 )
+from oocdnn.cli.study import study
 
 if TYPE_CHECKING:
     from oocdnn.bench.cases import Case
@@ -46,6 +47,7 @@ def bench() -> None:
       oocdnn bench "conv2d:fwd x8x64x224x224 w64x64x3x3 pad1 f32" --budget 64MiB
       oocdnn bench check --set resnet50
       oocdnn bench compare BEFORE AFTER
+      oocdnn bench study floor --out FILE
 
     Without a command it is `run`.
     """
@@ -197,6 +199,9 @@ def _fail_where_wrong(rows: "list[Row]") -> None:
         raise click.ClickException(f"{counts['fail']} results are wrong")
 
 
+bench.add_command(study)
+
+
 @bench.command()
 @_which
 @_how
@@ -223,7 +228,8 @@ def run(
     **which: Any,
 ) -> None:
     """Time problems, and check their results."""
-    from oocdnn.bench import page, results, suite
+    from oocdnn.bench import results, suite
+    from oocdnn.bench.report import page
 
     cases = _cases(device, quick=quick, **which)
     if unknown := set(peers) - {*suite.ALL_PEERS, "none"}:
@@ -302,7 +308,7 @@ def list_problems(**which: Any) -> None:
 @plain_errors
 def compare(before: Path, after: Path) -> None:
     """Say what changed between two results: folders, or files of JSON lines."""
-    from oocdnn.bench.compare import changes, in_one_only
+    from oocdnn.bench.report.compare import changes, in_one_only
     from oocdnn.bench.results import read
 
     try:

@@ -17,11 +17,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 import oocdnn
-from oocdnn.bench import cases, measure, network, peers, results, suite, task
+from oocdnn.bench import cases, measure, network, results, suite, task
 from oocdnn.bench.cases import Case
-from oocdnn.bench.cpu import Call
 from oocdnn.bench.layers import layer
-from oocdnn.bench.measure import Patience
+from oocdnn.bench.measure import Call, Patience
+from oocdnn.bench.peers import peer as peers
 from oocdnn.bench.results import Row
 from oocdnn.bench.sets import Set
 from oocdnn.bench.suite import Bench, Settings
@@ -277,7 +277,7 @@ def test_the_library_named_in_a_row_is_this_one() -> None:
 def test_the_references_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after the other, the sets with layers that take no time."""
     text = (Path(__file__).parents[2] / "docs" / "reference" / "bench.md").read_text("utf-8")
-    (block,) = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    block, studies = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     tiny = (layer("a", (4, 8, 12, 12), 8, 3, padding=1), layer("b", (2, 8, 12, 12), 8, 1))
     for name in ("vgg16", "resnet50", "large"):
         monkeypatch.setitem(cases.SETS, name, cases.Layers(Set(name, "two", tiny, ("fwd",))))
@@ -297,6 +297,9 @@ def test_the_references_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
             assert done.exit_code == 0, done.output
         done = invoke(*command[2:])
         assert done.exit_code == 0, f"{line}: {done.output}"
+    monkeypatch.setenv("OOCDNN_PLANS", "restored afterwards")
+    done = invoke(*shlex.split(studies)[2:])
+    assert (done.exit_code, (tmp_path / "planning.json").exists()) == (0, True), done.output
 
 
 def test_a_call_of_several_tiles_is_recorded_engine_by_engine() -> None:

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 import oocdnn
-from oocdnn.bench import card_peers, suite
-from oocdnn.bench.card_peers import CARD_PEERS
-from oocdnn.bench.peers import Absent, give_back, tensor
+from oocdnn.bench import suite
+from oocdnn.bench.peers import card as card_peers
+from oocdnn.bench.peers.card import CARD_PEERS
+from oocdnn.bench.peers.peer import Absent, give_back
 from oocdnn.bench.results import Row
 from oocdnn.bench.task import Convolution
+from oocdnn.bench.tensor import tensor
 
 torch = pytest.importorskip("torch")
 

@@ -7,10 +7,12 @@ import pytest
 from bench_cases import SMALL
 from click.testing import CliRunner
 
-from oocdnn.bench import cpu, onednn_primitive
-from oocdnn.bench.cpu import Call, Measured
+from oocdnn.bench import measure, onednn_primitive
 from oocdnn.bench.layers import DIRECTIONS, LAYERS, Direction, Layer, layer
+from oocdnn.bench.measure import Call
 from oocdnn.bench.onednn_primitive import OneDnnMissing
+from oocdnn.bench.studies import cpu
+from oocdnn.bench.studies.cpu import Measured
 
 try:
     onednn_primitive.version()
@@ -41,7 +43,7 @@ def test_disturbed_rounds_count_only_where_there_are_no_others() -> None:
 
 
 def test_a_timed_call_knows_its_own_processor_time() -> None:
-    call = cpu.timed(lambda: sum(range(3_000_000)))
+    call = measure.timed(lambda: sum(range(3_000_000)))
     assert 0 < call.processor_seconds <= call.seconds * 1.5
     assert 0 <= call.others <= 1
 
@@ -96,10 +98,10 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = cpu.Sgemm(256)
     monkeypatch.setattr(cpu, "Sgemm", lambda: small)
     file = tmp_path / "result.json"
-    done = CliRunner().invoke(cpu.main, ["--rounds", "2", "--out", str(file)])
+    done = CliRunner().invoke(cpu.command, ["--repeats", "2", "--out", str(file)])
     assert done.exit_code == 0, done.output
     assert done.output.count("exact") == len(DIRECTIONS)
     document = json.loads(file.read_text(encoding="utf-8"))
     assert document["summary"]["greatest difference"] == 0.0
     assert document["machine"]["cores"] > 0
-    assert [one["direction"] for one in document["rows"]] == list(DIRECTIONS)
+    assert [one["direction"] for one in document["lists"]["rows"]] == list(DIRECTIONS)

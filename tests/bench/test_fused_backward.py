@@ -7,9 +7,9 @@ import pytest
 from python.support import integers
 
 import oocdnn
-from oocdnn.bench.fused_backward import Backward
-from oocdnn.bench.gpu_wires import Wires
-from oocdnn.bench.timed import total
+from oocdnn.bench.gpu.wires import Wires
+from oocdnn.bench.studies.fused_backward import Backward
+from oocdnn.bench.studies.timed import Timer, total
 
 IMAGES, CHANNELS, SIZE, REPEATS = 2, 3, 8, 2
 
@@ -29,7 +29,8 @@ def backward():
     room = np.empty_like(x), np.empty_like(x)
     dz = integers((IMAGES, CHANNELS, SIZE // 2, SIZE // 2), 3)
     with oocdnn.Context("cpu", "1MiB", profile="none") as context:
-        made = Backward(context, Gauge(), x, w, integers((CHANNELS,), 4), room, dz, None, REPEATS)
+        timer = Timer(context, Gauge(), REPEATS)
+        made = Backward(timer, x, w, integers((CHANNELS,), 4), room, dz, None)
         yield made, made.separate(), made.fused()
 
 

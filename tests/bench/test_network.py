@@ -11,7 +11,7 @@ import pytest
 import oocdnn
 from oocdnn.bench import network, suite
 from oocdnn.bench.network import Network, Training
-from oocdnn.bench.network_peers import NETWORK_PEERS
+from oocdnn.bench.peers.network import NETWORK_PEERS
 from oocdnn.bench.results import Row
 
 SMALL = ((4, False), (6, True), (8, False), (8, True))  # in place of VGG16's layers

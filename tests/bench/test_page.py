@@ -8,12 +8,12 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from oocdnn.bench import figures
-from oocdnn.bench.figures import LONGEST, PALETTE
-from oocdnn.bench.page import page
+from oocdnn.bench.report import figures
+from oocdnn.bench.report.figures import LONGEST, PALETTE
+from oocdnn.bench.report.page import page
+from oocdnn.bench.report.summary import summaries
+from oocdnn.bench.report.timeline import Timeline
 from oocdnn.bench.results import About, Row
-from oocdnn.bench.summary import summaries
-from oocdnn.bench.timeline import Timeline
 
 PROBLEM = "conv2d:fwd x8x64x224x224 w64x64x3x3 pad1 f32"
 ABOUT = About(

@@ -6,14 +6,14 @@ import json
 
 from click.testing import CliRunner
 
-from oocdnn.bench.planning import CALLS, main
+from oocdnn.bench.studies.planning import CALLS, command
 
 
 def test_searches_and_looks_are_measured(tmp_path, monkeypatch):
     monkeypatch.setenv("OOCDNN_PLANS", "restored afterwards")
     out = tmp_path / "planning.json"
     options = ["--cases", "2", "--repeats", "1", "--contexts", "2", "--out", str(out)]
-    result = CliRunner().invoke(main, options, catch_exceptions=False)
+    result = CliRunner().invoke(command, options, catch_exceptions=False)
     assert result.exit_code == 0
     lists = json.loads(out.read_text())["lists"]
     assert len({(row["problem"], row["budget"]) for row in lists["searches"]}) == 2

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oocdnn._problem import parse, window_of
-from oocdnn.bench import sampled
+from oocdnn.bench.truth import sampled
 
 small = st.integers(1, 3)
 

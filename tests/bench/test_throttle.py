@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from oocdnn.bench import measure
-from oocdnn.bench.cpu import Call
-from oocdnn.bench.measure import Patience
-from oocdnn.bench.throttle import watch
+from oocdnn.bench.gpu.throttle import watch
+from oocdnn.bench.measure import Call, Patience
 
 
 class Nvml:

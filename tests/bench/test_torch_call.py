@@ -8,9 +8,9 @@ from bench_cases import SMALL
 
 import oocdnn
 from oocdnn._problem import parse
-from oocdnn.bench.cpu import call_of
+from oocdnn.bench.layer_call import call_of
 from oocdnn.bench.layers import DIRECTIONS, ROLES, Direction, Layer, operands
-from oocdnn.bench.torch_call import convolution
+from oocdnn.bench.peers.torch_call import convolution
 
 torch = pytest.importorskip("torch")
 

@@ -13,7 +13,7 @@ import oocdnn
 torch = pytest.importorskip("torch")
 
 
-from oocdnn.bench.windows import Layer, convolve, expected, windows  # noqa: E402
+from oocdnn.bench.truth.windows import Layer, convolve, expected, windows  # noqa: E402
 
 
 def layers_of(channels, filters):

@@ -48,9 +48,9 @@ print('said:', kernels['text'])
 sys.exit(not kernels['text'].endswith('''$listed'''.strip()))"
 }
 
-# `figures STEP MODULE OPTION...`
+# `figures STEP STUDY OPTION...`
 figures() {
-  step "$1" python3 -m "$2" "${@:3}" ${OUT:+--out "$OUT/$1.json"}
+  step "$1" python3 -m oocdnn bench study "$2" "${@:3}" ${OUT:+--out "$OUT/$1.json"}
 }
 
 # `benched NAME OPTION...`: `oocdnn bench` with arrays in pinned memory, whose results are a folder. It
@@ -84,7 +84,6 @@ step fused python3 -m pytest -q tests/gpu/test_fused.py "$@"
 step normalization python3 -m pytest -q tests/gpu/test_normalization.py "$@"
 step calibration python3 -m pytest -q -rs tests/gpu/test_calibration.py "$@"
 step training python3 -m pytest -q -rs tests/gpu/test_training.py tests/nn "$@"
-step epilogue-rates python3 tests/gpu/epilogue_rates.py
 step pins python3 -m pytest -q tests/gpu/test_pins.py tests/gpu/test_results.py "$@"
 step many-calls python3 -m pytest -q tests/gpu/test_many_calls.py "$@"
 step two-gpus python3 -m pytest -q -rs tests/gpu/test_two_gpus.py "$@"
@@ -99,15 +98,17 @@ needs ninja without-nvcc tests/gpu/without_nvcc.sh
 step dropin python3 tests/gpu/dropin_programs.py
 step spill python3 tests/gpu/spill_programs.py ${SPILL-} ${OUT:+--out "$OUT/spill.json"}
 step calibrate python3 -m oocdnn calibrate --device cuda
-figures wires oocdnn.bench.gpu
-figures floor oocdnn.bench.gpu_floor
-figures in-core oocdnn.bench.gpu_in_core --pinned
-figures chain oocdnn.bench.gpu_fused
-figures depth-first oocdnn.bench.gpu_chain
-figures samples oocdnn.bench.gpu_samples
-figures peers oocdnn.bench.gpu_peers
-figures workspace oocdnn.bench.gpu_workspace
-figures shares oocdnn.bench.gpu_shares
+figures epilogue-rates passes
+figures wires wires
+figures floor floor
+figures in-core in-core --pinned
+figures chain fused
+figures depth-first chain
+figures depth-first-resnet chain --network resnet50
+figures samples samples
+figures peers peers
+figures workspace workspace
+figures shares shares
 step bench-check check_sets
 benched vgg16 --set vgg16 --words f32/tf32
 benched fused --set fused --words f32/tf32
@@ -117,7 +118,7 @@ benched network --set network --budget 14GiB
 benched network-tf32 --set network --budget 14GiB --words f32/tf32
 benched large --set large --words bf16 --budget 4GiB --peer torch
 benched deepbench --set deepbench --words f32/tf32 --peer torch
-figures validate oocdnn.perfmodel validate --device cuda:0
+step validate python3 -m oocdnn.perfmodel validate --device cuda:0 ${OUT:+--out "$OUT/validate.json"}
 
 if ((${#failed[@]})); then
   echo "FAILED: ${failed[*]}"

@@ -252,7 +252,8 @@ def main() -> int:
     from oocdnn.bench.journal import Journal
     from oocdnn.bench.provenance import provenance
 
-    head = provenance("spill_programs", 1, torch=version("torch")) | {"gpu": Card().name()}
+    program = "python tests/gpu/spill_programs.py"
+    head = provenance(program, 1, torch=version("torch")) | {"gpu": Card().name()}
     journal = Journal(options.out, head, resume=True)
     for name in options.parts or PARTS:
         row = measured(name, options.seconds, options.limit)

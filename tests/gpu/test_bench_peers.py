@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from gpu.suite import FAKE_DRIVER, run_suite
 
 from oocdnn.bench import results, suite
-from oocdnn.bench.gpu_wires import Wires
+from oocdnn.bench.gpu.wires import Wires
 from oocdnn.cli import main
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))

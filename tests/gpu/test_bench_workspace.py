@@ -15,12 +15,20 @@ from click.testing import CliRunner
 from gpu.suite import FAKE_CUDNN, FAKE_DRIVER, run_suite
 
 import oocdnn
-from oocdnn.bench import gpu_divided, gpu_shares, gpu_workspace
 from oocdnn.bench.cases import Case
-from oocdnn.bench.gpu_clock import Stopwatch
-from oocdnn.bench.gpu_divided import Bench, Side, kernels
-from oocdnn.bench.gpu_memory import DeviceArray, Gpu
-from oocdnn.bench.gpu_workspace import Comparison
+from oocdnn.bench.gpu.clock import Stopwatch
+from oocdnn.bench.gpu.memory import DeviceArray, Gpu
+from oocdnn.bench.studies import (
+    divided as divided,
+)
+from oocdnn.bench.studies import (
+    shares as shares,
+)
+from oocdnn.bench.studies import (
+    workspace as workspace,
+)
+from oocdnn.bench.studies.divided import Bench, Side, kernels
+from oocdnn.bench.studies.workspace import Comparison
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -87,13 +95,13 @@ def test_both_sides_of_a_kernel(bench):
 @inside
 def test_a_limit_that_leaves_no_engine_is_shown(bench, monkeypatch):
     refusal = "no engine within the limit"
-    monkeypatch.setattr(gpu_divided, "prescribe", lambda *_: refusal)
+    monkeypatch.setattr(divided, "prescribe", lambda *_: refusal)
     row = Comparison(bench, CASES[0], "fp32", repeats=1).row(4 * SAMPLE)
     assert row.undivided.failed == refusal
     assert row.divided.seconds
     assert row.wrong is None
-    assert refusal in gpu_workspace.line(row)
-    (found,) = gpu_workspace.summary([row])
+    assert refusal in workspace.line(row)
+    (found,) = workspace.summary([row])
     assert found["no undivided engine"] == found["kernels"] == 1
     assert "mean" not in found
 
@@ -139,21 +147,21 @@ def test_calls_take_turns_and_the_first_does_not_count():
 
 @inside
 def test_the_command_writes_rows_and_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu_workspace, "kernels", lambda *_: CASES)
-    monkeypatch.setattr(gpu_workspace, "MIB", SAMPLE)
+    monkeypatch.setattr(workspace, "kernels", lambda *_: CASES)
+    monkeypatch.setattr(workspace, "MIB", SAMPLE)
     out = tmp_path / "found.json"
     options = ["--set", "alexnet", "--math", "fp32", "--repeats", "1", "--budget", "64MiB"]
     options += ["--limit", "4", "--limit", "16", "--out", str(out)]
 
     def run(*more: str) -> list[dict]:
-        done = CliRunner().invoke(gpu_workspace.main, [*options, *more])
+        done = CliRunner().invoke(workspace.command, [*options, *more])
         assert done.exit_code == 0, done.output + repr(done.exception)
         found = json.loads(out.read_text(encoding="utf-8"))
         return found["lists"]["rows"], found["summary"], done.output
 
     rows, _, _ = run("--only", "conv1")
     assert len(rows) == 4
-    again = CliRunner().invoke(gpu_workspace.main, options)
+    again = CliRunner().invoke(workspace.command, options)
     assert again.exit_code != 0
     assert "--resume" in again.output
     more, summary, text = run("--resume")
@@ -173,11 +181,11 @@ def test_the_command_writes_rows_and_goes_on(tmp_path, monkeypatch):
 
 @inside
 def test_one_workspace_beside_equal_shares(tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu_shares, "kernels", lambda *_: CASES)
-    monkeypatch.setattr(gpu_shares, "MIB", SAMPLE)
+    monkeypatch.setattr(shares, "kernels", lambda *_: CASES)
+    monkeypatch.setattr(shares, "MIB", SAMPLE)
     out = tmp_path / "found.json"
     options = ["--set", "vgg16", "--repeats", "1", "--budget", "64MiB", "--out", str(out)]
-    done = CliRunner().invoke(gpu_shares.main, [*options, "--each", "0.5", "--each", "16"])
+    done = CliRunner().invoke(shares.command, [*options, "--each", "0.5", "--each", "16"])
     assert done.exit_code == 0, done.output + repr(done.exception)
     found = json.loads(out.read_text(encoding="utf-8"))
     assert {one["problem"] for one in found["lists"]["measured"]} == {c.problem for c in CASES}
@@ -195,48 +203,48 @@ def test_one_workspace_beside_equal_shares(tmp_path, monkeypatch):
 
 
 def test_a_total_that_is_too_little_says_so():
-    way = gpu_shares.Way(1.0, 100, 1)
-    one = gpu_shares.Measured("vgg16", "a", 2, "p", "tf32", [way], 0.0)
-    (equal, shared) = gpu_shares.totals([one], [50], [])
+    way = shares.Way(1.0, 100, 1)
+    one = shares.Measured("vgg16", "a", 2, "p", "tf32", [way], 0.0)
+    (equal, shared) = shares.totals([one], [50], [])
     assert "100" in equal.failed
     assert shared.failed
-    (text,) = gpu_shares.lines([equal, shared])
+    (text,) = shares.lines([equal, shared])
     assert equal.failed in text
     json.dumps([dataclasses.asdict(equal)], allow_nan=False)
 
 
 def test_a_total_is_that_of_calls_only_where_all_were_made():
-    ways = [gpu_shares.Way(1.0, 100, 1), gpu_shares.Way(2.0, 10, 4)]
-    some = [gpu_shares.Measured("vgg16", "a", n, f"p{n}", "tf32", ways, 0.0) for n in (1, 2)]
+    ways = [shares.Way(1.0, 100, 1), shares.Way(2.0, 10, 4)]
+    some = [shares.Measured("vgg16", "a", n, f"p{n}", "tf32", ways, 0.0) for n in (1, 2)]
 
-    def call(problem: str, share: int, seconds: float) -> gpu_shares.Called:
-        return gpu_shares.Called(problem, share, seconds, "e", 1, share, 0, 0.0)
+    def call(problem: str, share: int, seconds: float) -> shares.Called:
+        return shares.Called(problem, share, seconds, "e", 1, share, 0, 0.0)
 
     called = [call("p1", 10, 2.5), call("p2", 10, 2.25), call("p2", 100, 1.0)]
-    equal, shared = gpu_shares.totals(some, [40], called)
+    equal, shared = shares.totals(some, [40], called)
     # In equal shares 100 bytes are too many for any; of 120 in all they are there for one.
     assert (equal.predicted, equal.seconds, equal.bytes) == (6.0, 2.5 + 2 * 2.25, 30)
     assert (shared.predicted, shared.bytes) == (5.0, 120)
     assert shared.seconds in (None, 2.5 + 2.25 + 1.0)  # which one is left to the division
-    assert gpu_shares.totals(some, [40], called[1:]).__next__().seconds is None
-    assert "not called" in next(gpu_shares.lines(list(gpu_shares.totals(some, [40], []))))
-    assert gpu_shares.wanted(some, [1000]) == {"p1": [100], "p2": [100]}
+    assert shares.totals(some, [40], called[1:]).__next__().seconds is None
+    assert "not called" in next(shares.lines(list(shares.totals(some, [40], []))))
+    assert shares.wanted(some, [1000]) == {"p1": [100], "p2": [100]}
 
 
 def test_a_layer_is_the_sum_of_its_directions():
     def row(layer: str, limit: int, undivided: list[float], divided: list[float]):
         sides = (Side(seconds) for seconds in (undivided, divided))
-        return gpu_workspace.Row("deepbench", layer, 1, "p", "fp32", limit, *sides, limit, 0)
+        return workspace.Row("deepbench", layer, 1, "p", "fp32", limit, *sides, limit, 0)
 
     rows = [row("a", 2, [3.0], [1.0]), row("a", 2, [1.0], [1.0]), row("a", 1, [], [1.0])]
     rows += [row("b", 1, [1.0], [2.0])]
-    found = gpu_workspace.layer_speedups(rows)
+    found = workspace.layer_speedups(rows)
     assert found == {("deepbench", "fp32", "a"): {2: 2.0}, ("deepbench", "fp32", "b"): {1: 0.5}}
-    few, many = gpu_workspace.summary(rows)
+    few, many = workspace.summary(rows)
     assert (few["layers"], few["mean of layers"], few["no undivided engine"]) == (1, 0.5, 1)
     assert (many["layers"], many["mean of layers"], many["mean"]) == (1, 2.0, 2.0)
-    assert "2.000 x" in gpu_workspace.layer_line(("a",), {2: 2.0})
-    assert gpu_workspace.layer_line(("a",), {}).endswith("no engine")
+    assert "2.000 x" in workspace.layer_line(("a",), {2: 2.0})
+    assert workspace.layer_line(("a",), {}).endswith("no engine")
 
 
 def test_a_network_is_whole_only_with_all_its_kernels():
@@ -245,12 +253,12 @@ def test_a_network_is_whole_only_with_all_its_kernels():
     assert len(cases) == 14  # five layers, the first without its data gradient
     half = dataclasses.replace(side, seconds=[0.5, 0.4, 0.9])
     rows = [
-        gpu_workspace.Row(c.set, c.layer, c.times, c.problem, "tf32", 1, side, half, 1, 0)
+        workspace.Row(c.set, c.layer, c.times, c.problem, "tf32", 1, side, half, 1, 0)
         for c in cases
     ]
-    (found,) = gpu_workspace.summary(rows)
+    (found,) = workspace.summary(rows)
     assert found["whole"] == found["mean"] == found["best"] == pytest.approx(2.0)
-    assert "whole" not in gpu_workspace.summary(rows[1:])[0]
+    assert "whole" not in workspace.summary(rows[1:])[0]
     assert len(kernels("deepbench", "fp32")) > 200
     convolutions = {"alexnet": 5, "resnet18": 20, "resnet50": 53, "vgg16": 13}
     for name, count in convolutions.items():

@@ -1,0 +1,1 @@
+"""What is made of results: a comparison of two runs, and a page with figures."""

@@ -1,0 +1,48 @@
+"""The results of a set in a few figures: how they lie over the floor, and all of them together."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from oocdnn.bench.report.figures import over_floor
+from oocdnn.bench.results import Row
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Of one set by one peer: how many results count, their times over the floor, and the sum of
+    the times over that of the floors, each as often as its layer occurs."""
+
+    set: str
+    who: str
+    device: str
+    placement: str
+    count: int
+    median: float
+    ninth: float  # nine in ten are at most this
+    worst: float
+    total: float
+
+
+def summaries(rows: Sequence[Row]) -> list[Summary]:
+    """In the order of the rows; of sets with more than one result that counts."""
+    groups: dict[tuple[str, str, str, str], list[Row]] = {}
+    for row in rows:
+        key = (row["set"], row["who"], row["device"], row["placement"])
+        if row["set"] and over_floor(row) is not None:
+            groups.setdefault(key, []).append(row)
+    return [_of(key, group) for key, group in groups.items() if len(group) > 1]
+
+
+def _of(key: tuple[str, str, str, str], group: Sequence[Row]) -> Summary:
+    ratios = sorted(over_floor(row) or math.nan for row in group)
+    times, floors = (
+        sum(row["times"] * (seconds or 0.0) for row, seconds in pairs)
+        for pairs in (
+            [(row, row["seconds"]) for row in group],
+            [(row, row["floor_seconds"]) for row in group],
+        )
+    )
+    ninth = ratios[math.ceil(0.9 * len(ratios)) - 1]
+    return Summary(*key, len(ratios), median(ratios), ninth, ratios[-1], times / floors)
