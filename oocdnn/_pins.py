@@ -78,6 +78,7 @@ class Lease(_Pinned):
         self.__array_interface__ = bytes_at(memory.address, size)
         with _state.lock:
             _state.leases.add(self)
+            _state.leased = True
 
     def has(self, address: int) -> bool:
         return 0 <= address - self.memory.address < self._size
@@ -126,6 +127,7 @@ class _State:
         self.lock = threading.RLock()  # a signal may fork in the midst of what it guards
         self.watched: dict[int, _Watched] = {}  # by the owner's id; the longest unused first
         self.leases: weakref.WeakSet[Lease] = weakref.WeakSet()
+        self.leased = False  # ever
 
 
 _state = _State()
@@ -160,6 +162,11 @@ def _lease_of(array: Array) -> "Lease | None":
         return next((lease for lease in _state.leases if lease.has(begin)), None)
 
 
+def concern(pinner: Pinner) -> bool:
+    """Whether calls have to say what they use."""
+    return pinner.auto_pin_bytes > 0 or bool(_state.watched) or _state.leased
+
+
 class Use:
     """While a call uses these arrays, each with the bytes that it spans in memory."""
 
@@ -169,7 +176,7 @@ class Use:
         self._entered: list[_Pinned] = []
 
     def __enter__(self) -> None:
-        if self._pinner.auto_pin_bytes > 0 or _state.watched or _state.leases:
+        if concern(self._pinner):
             try:
                 _enter(self._pinner, self._operands, self._entered)
             except BaseException:
