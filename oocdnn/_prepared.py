@@ -76,10 +76,7 @@ class Prepared:
         made = self._make(context, arrays) if self._makes else []
         addresses += [one.address for one in made]
         addresses.append(_gpu_arrays.cupy_stream() if self._stream is None else self._stream)
-        if _pins.concern(context):
-            with _pins.Use(context, self._in_memory(arrays, made)):
-                context.run_again(self._repeated, addresses)
-        else:
+        with _pins.Use(context, self._in_memory(arrays, made)):
             context.run_again(self._repeated, addresses)
         result = unwrap(made[0]) if self._out is None else arrays[self._out]
         if self._finish is None:
