@@ -153,7 +153,8 @@ def remembered(function: Callable[P, Done]) -> Callable[P, Any]:
             answer = done.answer()
             if prepared is None and done.operands.usual:
                 names = names_of(parameters, args, keywords)
-                context.prepared.add(key, Prepared(done, names))
+                if done.operands.has(names):  # an array may also say what stride is
+                    context.prepared.add(key, Prepared(done, names))
         return answer
 
     call.__signature__ = signature.replace(return_annotation=Any)  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ float64, float32, float16 and bfloat16 (`ml_dtypes.bfloat16`, or torch's own).
 
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -333,6 +333,10 @@ class Operands:
     def usual(self) -> bool:
         """Whether all lies in memory, and none is empty."""
         return not self._files and not any(one.empty for one in self.views.values())
+
+    def has(self, names: Iterable[str]) -> bool:
+        """Whether the arrays of all these names are operands."""
+        return {one.name for one in self.views.values()}.issuperset(names)
 
     def need_host(self) -> None:
         """Refuses arrays on a GPU."""
