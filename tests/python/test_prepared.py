@@ -336,7 +336,8 @@ ALIKE: list[Callable[[], tuple[tuple, dict]]] = [
     with_(stream=-1),  # an error
     with_(progress=lambda: lambda done, tiles: None),
     with_(w=W[:, :3]),  # an error
-    with_(workspace=0),
+    with_(workspace=0),  # an error of the core
+    with_(workspace=1 << 20),
 ]
 
 
@@ -344,7 +345,7 @@ def outcome(call: Callable[[], tuple[tuple, dict]]) -> tuple[str, Any]:
     args, keywords = call()
     try:
         y = oocdnn.conv2d(*args, **keywords)
-    except (oocdnn.InvalidProblem, oocdnn.InvalidDtype) as error:
+    except (oocdnn.InvalidProblem, oocdnn.InvalidDtype, oocdnn.Unsupported) as error:
         return type(error).__name__, str(error)
     assert "out" not in keywords or y is keywords["out"]
     # Of signed zeros too: bits.
