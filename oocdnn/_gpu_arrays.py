@@ -41,6 +41,18 @@ def is_cupy(value: object) -> bool:
     return cupy is not None and isinstance(value, cupy.ndarray)
 
 
+def is_of_cupy(kind: type) -> bool:
+    """Whether `kind` is CuPy's class of arrays itself."""
+    cupy = sys.modules.get("cupy")
+    return cupy is not None and kind is cupy.ndarray
+
+
+def cupy_stream() -> int:
+    """The stream on which CuPy's arrays are ready."""
+    stream: int = sys.modules["cupy"].cuda.get_current_stream().ptr
+    return stream
+
+
 def _dense(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
     strides, step = [], itemsize
     for extent in reversed(shape):
@@ -78,7 +90,7 @@ def of_interface(value: Any) -> GpuArray:
     address, read_only = interface["data"]
     stream = interface.get("stream")
     if is_cupy(value):
-        stream = sys.modules["cupy"].cuda.get_current_stream().ptr
+        stream = cupy_stream()
     return GpuArray(
         dtype=name,
         shape=shape,

@@ -60,6 +60,11 @@ def find(array: Array, writing: bool) -> MappedFile | None:
     return MappedFile(fd, first + address - start, status.st_dev, status.st_ino)
 
 
+def is_in_file(array: Array) -> bool:
+    """Whether there may be a file behind `array`."""
+    return _memmap_below(array) is not None
+
+
 def _memmap_below(array: Array) -> "np.memmap[Any, Any] | None":
     """The nearest numpy.memmap that still knows its mapping, following views to their bases."""
     base: Any = array

@@ -31,6 +31,8 @@ _ERRORS: dict[int, type[Exception]] = {
     Status.INTERNAL: errors.DeviceError,
 }
 
+_OK = int(Status.OK)
+
 
 def library_path() -> Path:
     """Where the core library is looked for: OOCDNN_LIBRARY, else in the installed package."""
@@ -66,7 +68,7 @@ def _text(pointer: Any) -> str:
 
 def _check(status: int) -> None:
     """Raises the error of a failed call of this thread."""
-    if status == Status.OK:
+    if status == _OK:
         return
     text = _text(_library().oocdnn_last_error())
     if status == Status.OUT_OF_MEMORY:
@@ -153,11 +155,11 @@ class _Ear:
     def __init__(self) -> None:
         self.callback = _ffi().callback("oocdnn_progress", self._tell, error=1, onerror=self._keep)
         self.progress: Progress | None = None
-        self._kept: BaseException | None = None
+        self.kept: BaseException | None = None
 
     def forget(self) -> None:
         """Keeps nothing of the caller's."""
-        self.progress = self._kept = None
+        self.progress = self.kept = None
 
     def _tell(self, _user: Any, done: int, total: int) -> int:
         if self.progress is not None:
@@ -165,12 +167,12 @@ class _Ear:
         return 0
 
     def _keep(self, _kind: object, error: BaseException, _traceback: object) -> None:
-        if self._kept is None:
-            self._kept = error
+        if self.kept is None:
+            self.kept = error
 
     def raise_kept(self) -> None:
-        if self._kept is not None:
-            raise self._kept
+        if self.kept is not None:
+            raise self.kept
 
 
 class _Call:
@@ -224,6 +226,37 @@ def _idle_call() -> _Call:
         return _Call()
 
 
+class _Placed(_Call):
+    """A call of which all but addresses is filled in."""
+
+    def __init__(
+        self, call: Convolution, tensors: Mapping[Slot, Tensor], order: Sequence[Slot]
+    ) -> None:
+        super().__init__()
+        self.fill(call, tensors)
+        fields = [(self._tensors[slot], "data") for slot in order]
+        fields.append((self.convolution, "stream"))
+        ffi = _ffi()
+        self.places = [ffi.cast("uintptr_t *", ffi.addressof(*field)) for field in fields]
+
+
+class Repeated:
+    """A call that is made again, with the tensors of `order` and the stream at other addresses.
+    Its C values are made when they are needed first, and as many as calls are under way at once."""
+
+    def __init__(
+        self, call: Convolution, tensors: Mapping[Slot, Tensor], order: Sequence[Slot]
+    ) -> None:
+        self._parts = call, dict(tensors), order
+        self.idle: list[_Placed] = []
+
+    def take(self) -> _Placed:
+        try:
+            return self.idle.pop()
+        except IndexError:
+            return _Placed(*self._parts)
+
+
 class HostMemory:
     """Host memory that a device reaches at full speed, as NumPy sees it. Given back when closed or
     collected; it may outlive its context."""
@@ -265,8 +298,9 @@ class NativeContext:
         frame, handle = _Frame(), _ffi().new("oocdnn_context **")
         _check(_library().oocdnn_create(frame.options(options), handle))
         self._handle = handle[0]
-        self._calls = 0
-        self._lock = threading.Lock()  # of `_calls` and `_closing`
+        # One for each call. It is read after `_closing` is written, and the other way round, so
+        # that no lock is needed.
+        self._calls: list[None] = []
         self._text_lock = threading.Lock()  # of the texts that belong to the context
         # Not at exit: threads may still be in a call then, and the process frees all anyway.
         self._end = weakref.finalize(self, _destroy, self._handle, os.getpid())
@@ -276,7 +310,7 @@ class NativeContext:
 
     def renew_locks(self) -> None:
         """In a forked child: another thread may have held a lock, and took it to its grave."""
-        self._lock, self._text_lock, self._calls = threading.Lock(), threading.Lock(), 0
+        self._text_lock, self._calls = threading.Lock(), []
 
     @property
     def closed(self) -> bool:
@@ -284,35 +318,46 @@ class NativeContext:
 
     def __enter__(self) -> Any:
         """Keeps the handle, which it gives, from being destroyed."""
-        with self._lock:
-            if self._closing:
-                raise errors.DeviceError("this context is closed; make another one")
-            self._calls += 1
+        self._calls.append(None)
+        if self._closing:
+            self.__exit__()
+            raise errors.DeviceError("this context is closed; make another one")
         return self._handle
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._calls -= 1
-            last = self._calls == 0 and self._closing
-        if last:
+        self._calls.pop()
+        if self._closing and not self._calls:
             self._end()
 
     def close(self) -> None:
         """Destroys the context; where calls are in it, the last of them does so when it ends."""
-        with self._lock:
-            self._closing = True
-            idle = self._calls == 0
-        if idle:
+        self._closing = True
+        if not self._calls:
             self._end()
 
     def run(
         self, call: Convolution, tensors: Mapping[Slot, Tensor], progress: Progress | None
     ) -> None:
-        with _idle_call() as c, self as handle:
+        with _idle_call() as c:
             c.fill(call, tensors, progress)
+            self._run(c)
+
+    def run_again(self, repeated: Repeated, addresses: Sequence[int]) -> None:
+        c = repeated.take()
+        try:
+            for place, address in zip(c.places, addresses, strict=True):
+                place[0] = address
+            self._run(c)
+        finally:
+            c.ear.kept = None
+            repeated.idle.append(c)
+
+    def _run(self, c: _Call) -> None:
+        with self as handle:
             status = _library().oocdnn_run(handle, c.convolution, c.operands)
-            c.ear.raise_kept()
-            _check(status)
+            if status != _OK or c.ear.kept is not None:
+                c.ear.raise_kept()
+                _check(status)
 
     def calibrate(self, progress: Progress | None) -> str:
         """Where the profile is kept."""

@@ -1,7 +1,7 @@
 """What the public functions share: from checked arrays and keywords to one call of the core."""
 
 import math as _math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, SupportsIndex
 
 from oocdnn import _pins, _window
@@ -138,14 +138,22 @@ class Along(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The array of a call's result, as the caller gets it; its shape; the bits that were saved, if
-    any; the call; and the arrays of what came along."""
+    """A call that was run."""
 
-    result: Any
+    result: Any  # the array that the caller gets
+    slot: Slot  # which it is
     shape: tuple[int, ...]
-    bits: View | None
+    bits: View | None  # that were saved
     call: Convolution
-    along: dict[Slot, Any]
+    operands: Operands
+    on_current_stream: bool  # of arrays on a GPU, since the caller named none
+    along: dict[Slot, Any]  # the arrays of what came along
+    # What the function returns, of result and bits; None: the result alone.
+    finish: Callable[[Any, View | None], Any] | None = None
+
+    def answer(self) -> Any:
+        """What the function returns."""
+        return self.result if self.finish is None else self.finish(self.result, self.bits)
 
 
 def convolution(
@@ -225,14 +233,20 @@ def launch(
     results = {
         name: unwrap(outputs[name]) if one.out is None else one.out for name, one in wanted.items()
     }
-    return Done(results.pop(slot), shape, bits, call, results)
+    on_current = common.stream is None and operands.stream is not None
+    return Done(results.pop(slot), slot, shape, bits, call, operands, on_current, results)
+
+
+def keeps_order(slot: Slot) -> bool:
+    """Whether a result lies in memory in the order of the call's first input."""
+    return slot in ("x", "y", "z")
 
 
 def _output(slot: Slot, wanted: Along, leader: View, own: bool, make: Any) -> View:
     """The caller's array, or a new one. The errors call the call's own result `out`."""
     if wanted.out is not None:
         return view("out" if own else slot, wanted.out)
-    return allocate(leader, wanted.shape, slot in ("x", "y", "z"), make)
+    return allocate(leader, wanted.shape, keeps_order(slot), make)
 
 
 def _bits(call: Convolution, operands: Operands, leader: View, make: Any) -> View | None:

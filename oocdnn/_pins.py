@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from oocdnn._addresses import address_of
 from oocdnn._mapped import Array
 from oocdnn._native import HostMemory, bytes_at
 from oocdnn.errors import DeviceError, OutOfMemory
@@ -47,9 +48,6 @@ class _Pinned(ABC):
     def __init__(self) -> None:
         self.calls = 0
         self._fading = False
-
-    def enter(self) -> None:
-        self.calls += 1
 
     def leave(self) -> None:
         self.calls -= 1
@@ -78,6 +76,7 @@ class Lease(_Pinned):
         self.__array_interface__ = bytes_at(memory.address, size)
         with _state.lock:
             _state.leases.add(self)
+            _state.leased = True
 
     def has(self, address: int) -> bool:
         return 0 <= address - self.memory.address < self._size
@@ -94,38 +93,43 @@ class _Watched(_Pinned):
         super().__init__()
         self.key = id(owner)
         self.owner = weakref.ref(owner, functools.partial(_gone, id(owner)))
-        self.place = _place(owner)
+        self.address, self.size = address_of(owner), owner.nbytes
         self.used = 0  # bytes, by calls
         self.refused = False
         self.memory: HostMemory | None = None
         self.pinner: weakref.ref[Pinner] | None = None
 
-    @property
-    def size(self) -> int:
-        return self.place[1]
-
     def moved(self) -> bool:
         owner = self.owner()
-        return owner is None or _place(owner) != self.place
+        return owner is None or address_of(owner) != self.address or owner.nbytes != self.size
 
     def pin(self, pinner: Pinner) -> None:
         try:
-            self.memory = pinner.pin(*self.place)
+            self.memory = pinner.pin(self.address, self.size)
             self.pinner = weakref.ref(pinner)
+            _state.pinned[self.key] = self
         except (DeviceError, OutOfMemory):
             self.refused = True
 
     def unpin(self) -> None:
         memory, self.memory = self.memory, None
         if memory is not None:
+            self.strike()
             memory.close()
+
+    def strike(self) -> None:
+        """From now on it counts for no call."""
+        if _state.pinned.get(self.key) is self:
+            _state.pinned.pop(self.key, None)
 
 
 class _State:
     def __init__(self) -> None:
         self.lock = threading.RLock()  # a signal may fork in the midst of what it guards
         self.watched: dict[int, _Watched] = {}  # by the owner's id; the longest unused first
+        self.pinned: dict[int, _Watched] = {}  # those of them that are
         self.leases: weakref.WeakSet[Lease] = weakref.WeakSet()
+        self.leased = False  # ever
 
 
 _state = _State()
@@ -139,23 +143,23 @@ def _gone(key: int, reference: object) -> None:
         one.unpin()
 
 
-def _place(owner: Array) -> tuple[int, int]:
-    return owner.__array_interface__["data"][0], owner.nbytes
-
-
 def _root(array: Array) -> "Array | Lease | None":
     """What keeps the memory of `array`, if its end is known: the array that owns it, or a lease."""
-    root: Any = array
-    while isinstance(root.base, np.ndarray):
-        root = root.base
-    if root.base is None:
+    root = array
+    base: Any = array.base
+    while isinstance(base, np.ndarray):
+        root, base = base, base.base
+    if base is None:
         return root if root.flags.owndata else None
-    return root.base if isinstance(root.base, Lease) else _lease_of(root)
+    if isinstance(base, Lease):
+        return base
+    # Memory that is a device's own is pinned, and needs no watching.
+    return _lease_of(root) if _state.leased and not isinstance(base, HostMemory) else None
 
 
 def _lease_of(array: Array) -> "Lease | None":
     """The result in whose memory an array begins that came by way of another library's object."""
-    begin = array.__array_interface__["data"][0]
+    begin = address_of(array)
     with _state.lock:
         return next((lease for lease in _state.leases if lease.has(begin)), None)
 
@@ -169,17 +173,14 @@ class Use:
         self._entered: list[_Pinned] = []
 
     def __enter__(self) -> None:
-        if self._pinner.auto_pin_bytes > 0 or _state.watched or _state.leases:
+        if self._pinner.auto_pin_bytes > 0 or _state.watched or _state.leased:
             try:
                 _enter(self._pinner, self._operands, self._entered)
             except BaseException:
-                self._leave()
+                self.__exit__()
                 raise
 
     def __exit__(self, *_: object) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
         if self._entered:
             with _state.lock:
                 for one in self._entered:
@@ -193,39 +194,48 @@ def _enter(pinner: Pinner, operands: Iterable[tuple[Array, int]], entered: list[
         if root is not None:
             spans[id(root)] = root, span + spans.get(id(root), (root, 0))[1]
     with _state.lock:
-        _drop(one for one in _pinned() if one.moved())
+        moved = [one for one in _pinned() if one.moved()]
+        if moved:
+            _drop(moved)
         for root, span in spans.values():
-            one: _Pinned | None = root if isinstance(root, Lease) else None
-            if not isinstance(root, Lease) and root.nbytes >= LEAST_BYTES:
-                one = _watch(root, span, pinner)
+            one: _Pinned | None
+            if isinstance(root, Lease):
+                one = root
+            else:
+                one = _state.pinned.get(id(root))
+                if one is None and root.nbytes >= LEAST_BYTES:
+                    one = _watch(root, span, pinner)
             if one is not None:
-                one.enter()
+                one.calls += 1
                 entered.append(one)
 
 
 def _pinned() -> list[_Watched]:
-    return [one for one in list(_state.watched.values()) if one.memory is not None]
+    return list(_state.pinned.values())
 
 
 def _watch(owner: Array, span: int, pinner: Pinner) -> _Watched:
-    """The entry of an array that a call uses now, pinned if it is time."""
+    """The entry of an array that is not pinned and that a call uses now; pinned if it is time."""
     one = _state.watched.pop(id(owner), None)
     if one is None or one.moved():
         one = _Watched(owner)
     _state.watched[one.key] = one
-    room = pinner.auto_pin_bytes - sum(other.size for other in _pinned())
-    if one.memory is None and not one.refused and one.size <= room and one.used >= USES * one.size:
-        one.pin(pinner)
+    if one.used >= USES * one.size and not one.refused:
+        room = pinner.auto_pin_bytes - sum(other.size for other in _pinned())
+        if one.size <= room:
+            one.pin(pinner)
     one.used = min(one.used + span, USES * one.size)
-    unpinned = [other for other in list(_state.watched.values()) if other.memory is None]
-    for other in unpinned[:-_MOST_UNPINNED]:
-        _state.watched.pop(other.key, None)
+    if len(_state.watched) - len(_state.pinned) > _MOST_UNPINNED:
+        unpinned = [other for other in list(_state.watched.values()) if other.memory is None]
+        for other in unpinned[:-_MOST_UNPINNED]:
+            _state.watched.pop(other.key, None)
     return one
 
 
 def _drop(ones: Iterable[_Watched]) -> None:
     for one in list(ones):
         _state.watched.pop(one.key, None)
+        one.strike()
         one.let_go()
 
 

@@ -38,6 +38,14 @@ def entered_context() -> "Context | None":
     return _entered.contexts[-1] if _entered.contexts else None
 
 
+def known_context() -> "Context | None":
+    """The same, if it has been made."""
+    entered = _entered.contexts
+    if entered:
+        return entered[-1]
+    return None if _default is None or _default.closed else _default
+
+
 def current_context() -> "Context":
     """The context that the functions of this thread use now."""
     return entered_context() or _default_context()

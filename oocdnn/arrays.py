@@ -7,7 +7,7 @@ float64, float32, float16 and bfloat16 (`ml_dtypes.bfloat16`, or torch's own).
 
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oocdnn import _gpu_arrays, _mapped
+from oocdnn._addresses import address_of
 from oocdnn._call import Slot, Tensor
 from oocdnn._cdefs import DType
 from oocdnn._mapped import Array, MappedFile
@@ -154,7 +155,7 @@ def host_view(name: str, array: Array, dtype: DType, library: Any = None) -> Vie
         dtype,
         tuple(array.shape),
         tuple(array.strides),
-        array.__array_interface__["data"][0],
+        address_of(array),
         array.flags.writeable,
         library,
     )
@@ -293,7 +294,7 @@ class Operands:
 
     def __init__(self, leader: View) -> None:
         self._leader = leader
-        self._views: dict[Slot, View] = {}
+        self.views: dict[Slot, View] = {}
         self._files: dict[Slot, MappedFile] = {}
         self._spans: dict[Slot, tuple[int, int]] = {}
         self.tensors: dict[Slot, Tensor] = {}
@@ -315,7 +316,7 @@ class Operands:
     @property
     def stream(self) -> int | None:
         """The stream on which the first array on a GPU is ready; None where there is none."""
-        for operand in self._views.values():
+        for operand in self.views.values():
             if operand.stream is not None:
                 return operand.stream
         return None
@@ -323,14 +324,23 @@ class Operands:
     @property
     def in_memory(self) -> Iterator[tuple[Array, int]]:
         """The arrays in host memory that the call uses there, each with the bytes of its span."""
-        for slot, operand in self._views.items():
+        for slot, operand in self.views.items():
             if operand.stream is None and slot not in self._files:
                 begin, end = self._spans[slot]
                 yield operand.array, end - begin
 
+    @property
+    def usual(self) -> bool:
+        """Whether all lies in memory, and none is empty."""
+        return not self._files and not any(one.empty for one in self.views.values())
+
+    def has(self, names: Iterable[str]) -> bool:
+        """Whether the arrays of all these names are operands."""
+        return {one.name for one in self.views.values()}.issuperset(names)
+
     def need_host(self) -> None:
         """Refuses arrays on a GPU."""
-        for operand in self._views.values():
+        for operand in self.views.values():
             if operand.stream is not None:
                 raise refuse_gpu(operand)
 
@@ -349,7 +359,7 @@ class Operands:
         if not operand.writable:
             raise InvalidProblem(f"{operand.name} is read-only; pass a writable array")
         self._add(slot, operand, writing=True)
-        for other, taken in self._views.items():
+        for other, taken in self.views.items():
             if other != slot and self._overlap(slot, other) and not self._in_place(slot, other):
                 raise InvalidProblem(
                     f"{operand.name} overlaps {taken.name}, and a convolution cannot run in "
@@ -379,7 +389,7 @@ class Operands:
     def _add(self, slot: Slot, operand: View, writing: bool) -> None:
         layout = operand.layout
         _need_walkable(operand, layout)
-        self._views[slot] = operand
+        self.views[slot] = operand
         self._spans[slot] = operand.address, operand.address + layout.length
         file = _mapped.find(operand.array, writing) if operand.stream is None else None
         if file is None:

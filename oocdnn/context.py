@@ -27,6 +27,7 @@ from oocdnn._native import HostMemory, NativeContext, Progress
 from oocdnn._native_calls import run_chain
 from oocdnn._native_workspace import measure_parts
 from oocdnn._operation import MathName, math_of
+from oocdnn._prepared import Memory
 from oocdnn._results import Results
 from oocdnn.errors import InvalidProblem
 from oocdnn.plans import Plan, Planning, Refinement, RunnerUp, plan_of
@@ -159,6 +160,8 @@ class Context:
             planning_seconds=planning_seconds or 0.0,
         )
         self._native = NativeContext(options)
+        self.prepared = Memory()
+        self.run_again = self._native.run_again
         self.device = self._native.device  # "cpu", "cuda:0", ...
         # Bytes of arrays that are pinned without being asked for (see _pins), and of results.
         self.auto_pin_bytes = self._native.auto_pin_bytes()

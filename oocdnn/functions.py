@@ -40,17 +40,18 @@ from oocdnn._call import Slot
 from oocdnn._cdefs import Direction
 from oocdnn._geometry import SPATIAL, TAPS, Moves
 from oocdnn._native import Progress
-from oocdnn._operation import ActivationSpec, Common, Finish, MathName, ModeName, launch
+from oocdnn._operation import ActivationSpec, Common, Done, Finish, MathName, ModeName, launch
+from oocdnn._prepared import remembered
 from oocdnn._window import Padding, PerAxis
 from oocdnn.arrays import View, view
 from oocdnn.normalization import Prologue, Sums
 
 
-def _forward(rank: int, x: Any, w: Any, moves: Moves, finish: Finish, common: Common) -> Any:
+def _forward(rank: int, x: Any, w: Any, moves: Moves, finish: Finish, common: Common) -> Done:
     data, weights = view("x", x), view("w", w)
     geometry = _geometry.forward(rank, data.shape, weights.shape, *moves)
     inputs: dict[Slot, View] = {"x": data, "w": weights}
-    return launch(Direction.FORWARD, inputs, "y", geometry, common, finish).result
+    return launch(Direction.FORWARD, inputs, "y", geometry, common, finish)
 
 
 def _transposed(
@@ -61,11 +62,11 @@ def _transposed(
     output_padding: PerAxis,
     finish: Finish,
     common: Common,
-) -> Any:
+) -> Done:
     data, weights = view("x", x), view("w", w)
     geometry = _geometry.transposed(rank, data.shape, weights.shape, output_padding, *moves)
     inputs: dict[Slot, View] = {"y": data, "w": weights}
-    return launch(Direction.BACKWARD_DATA, inputs, "x", geometry, common, finish).result
+    return launch(Direction.BACKWARD_DATA, inputs, "x", geometry, common, finish)
 
 
 class Convolve(Protocol):
@@ -132,7 +133,7 @@ class ConvolveTransposed(Protocol):
 def _named(function: Any, name: str, document: str) -> Any:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = document
-    return function
+    return remembered(function)
 
 
 def _convolution(rank: int) -> Convolve:
@@ -159,7 +160,7 @@ def _convolution(rank: int) -> Convolve:
         workspace: SupportsIndex | None = None,
         prologue: Prologue | None = None,
         sums: Sums | None = None,
-    ) -> Any:
+    ) -> Done:
         moves = Moves(stride, padding, dilation, groups)
         finish = Finish(b, scale, residual, residual_alpha, activation)
         common = Common(out, alpha, beta, mode, math, stream, progress, workspace, prologue, sums)
@@ -200,7 +201,7 @@ def _transposed_convolution(rank: int) -> ConvolveTransposed:
         workspace: SupportsIndex | None = None,
         prologue: Prologue | None = None,
         sums: Sums | None = None,
-    ) -> Any:
+    ) -> Done:
         moves = Moves(stride, padding, dilation, groups)
         finish = Finish(b, scale, residual, residual_alpha, activation)
         common = Common(out, alpha, beta, mode, math, stream, progress, workspace, prologue, sums)

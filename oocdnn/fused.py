@@ -7,6 +7,7 @@ of `oocdnn.functions`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, SupportsIndex
 
 from oocdnn import _geometry, _window
@@ -27,6 +28,7 @@ from oocdnn._operation import (
     launch,
 )
 from oocdnn._pool import Pool
+from oocdnn._prepared import remembered
 from oocdnn._stack import current_context
 from oocdnn._window import Padding, PerAxis
 from oocdnn.arrays import Operands, View, unwrap, view
@@ -67,6 +69,7 @@ class Saved:
         return 0 if self.bits is None else int(self.bits.nbytes)
 
 
+@remembered
 def conv_bias_act_pool(
     x: Any,
     w: Any,
@@ -90,7 +93,7 @@ def conv_bias_act_pool(
     stream: Any = None,
     progress: Progress | None = None,
     workspace: SupportsIndex | None = None,
-) -> Any:
+) -> Done:
     """z = pool(activation(alpha * conv(x, w) * scale + b + residual_alpha * residual)).
 
     x: [N, C, [D, [H,]] W]; w: [K, C/groups, ...], 1-, 2- or 3-D by the axes of x; b: [K] or None;
@@ -116,9 +119,10 @@ def conv_bias_act_pool(
     inputs: dict[Slot, View] = {"x": data, "w": weights}
     done = launch(Direction.FORWARD, inputs, "y", geometry, common, finish, after)
     if not save_for_backward:
-        return done.result
+        return done
     shapes = data.shape, weights.shape, geometry.shape, done.shape
-    return done.result, Saved(*shapes, activation, scale is not None, done.call, done.bits)
+    saved = partial(Saved, *shapes, activation, scale is not None, done.call)
+    return done._replace(finish=lambda z, bits: (z, saved(bits)))
 
 
 def conv_bias_act_pool_backward(

@@ -13,11 +13,13 @@ from oocdnn._call import Slot
 from oocdnn._cdefs import Direction
 from oocdnn._geometry import Geometry
 from oocdnn._native import Progress
-from oocdnn._operation import Common, MathName, ModeName, launch
+from oocdnn._operation import Common, Done, MathName, ModeName, launch
+from oocdnn._prepared import remembered
 from oocdnn._window import Padding, PerAxis
 from oocdnn.arrays import View, view
 
 
+@remembered
 def conv_backward_data(
     dy: Any,
     w: Any,
@@ -35,7 +37,7 @@ def conv_backward_data(
     stream: Any = None,
     progress: Progress | None = None,
     workspace: SupportsIndex | None = None,
-) -> Any:
+) -> Done:
     """The gradient dx of a convolution with respect to its input.
 
     dy: [N, K, ...]; w: [K, C/groups, ...]; x_shape: (N, C, ...), needed because several sizes of x
@@ -47,9 +49,10 @@ def conv_backward_data(
     )
     common = Common(out, alpha, beta, mode, math, stream, progress, workspace)
     inputs: dict[Slot, View] = {"y": gradient, "w": weights}
-    return launch(Direction.BACKWARD_DATA, inputs, "x", geometry, common).result
+    return launch(Direction.BACKWARD_DATA, inputs, "x", geometry, common)
 
 
+@remembered
 def conv_backward_filter(
     x: Any,
     dy: Any,
@@ -67,7 +70,7 @@ def conv_backward_filter(
     stream: Any = None,
     progress: Progress | None = None,
     workspace: SupportsIndex | None = None,
-) -> Any:
+) -> Done:
     """The gradient dw of a convolution with respect to its filter.
 
     x: [N, C, ...]; dy: [N, K, ...]; w_shape: (K, C/groups, ...), needed because several filter
@@ -79,9 +82,10 @@ def conv_backward_filter(
     )
     common = Common(out, alpha, beta, mode, math, stream, progress, workspace)
     inputs: dict[Slot, View] = {"x": data, "y": gradient}
-    return launch(Direction.BACKWARD_FILTER, inputs, "w", geometry, common).result
+    return launch(Direction.BACKWARD_FILTER, inputs, "w", geometry, common)
 
 
+@remembered
 def conv_backward_bias(
     dy: Any,
     *,
@@ -92,7 +96,7 @@ def conv_backward_bias(
     stream: Any = None,
     progress: Progress | None = None,
     workspace: SupportsIndex | None = None,
-) -> Any:
+) -> Done:
     """The gradient db of a convolution with respect to its bias: dy summed per channel.
 
     dy: [N, K, ...]. Returns db: [K].
@@ -102,4 +106,4 @@ def conv_backward_bias(
     window = _window.make(rank, (1,) * rank, 1, 0, 1)
     geometry = Geometry(window, 1, (gradient.shape[1],))
     common = Common(out, alpha, beta, "cross_correlation", math, stream, progress, workspace)
-    return launch(Direction.BACKWARD_BIAS, {"y": gradient}, "bias", geometry, common).result
+    return launch(Direction.BACKWARD_BIAS, {"y": gradient}, "bias", geometry, common)

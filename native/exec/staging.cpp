@@ -142,6 +142,7 @@ int64_t Staging::PageableBytes(const Problem& problem, const Candidate& plan, in
 
 Status Staging::Begin(const std::vector<Link>& links, Slabs& slabs) {
   std::vector<Need> needs;
+  needs.reserve(links.size() * kOperands);
   for (const Link& link : links) {
     for (size_t i = 0; i < kOperands; ++i) {
       const HostTensor& tensor = link.tensors[i];

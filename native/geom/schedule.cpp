@@ -82,6 +82,7 @@ Schedule::Schedule(const Problem& problem, const Tiling& tiling, const LoopOrder
   }
   const ConvShape usual = TileShape(problem, tiling_);
   const ConvShape ends = tiling_.tapered() ? TileShape(problem, tiling_, true) : ConvShape{};
+  rings_.reserve(kOperands);
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (!problem.Uses(operand)) continue;

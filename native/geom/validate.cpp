@@ -1,8 +1,9 @@
 // What can be wrong with the numbers of a problem. Each message names the tensor, the axis and the
 // numbers, and says what would be right.
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <vector>
+#include <utility>
 
 #include "base/checked.hpp"
 #include "geom/problem.hpp"
@@ -245,13 +246,12 @@ Status CheckTables(const Problem& problem) {
 // Whether two indices of a tensor may share an address, decided the safe way: sorted by stride,
 // each dimension must step over the span of all faster ones.
 bool MayOverlap(const Dims& dims, const Dims& stride) {
-  std::vector<std::pair<int64_t, int64_t>> axes;
-  for (int d = 0; d < 6; ++d) {
-    if (dims[d] > 1) axes.emplace_back(stride[d], dims[d]);
-  }
+  std::array<std::pair<int64_t, int64_t>, 6> axes;
+  for (size_t d = 0; d < axes.size(); ++d) axes[d] = {stride[d], dims[d]};
   std::sort(axes.begin(), axes.end());
   int64_t span = 0;
   for (const auto& [step, extent] : axes) {
+    if (extent <= 1) continue;
     if (step <= span) return true;
     span = Add(span, Mul(step, extent - 1));
   }

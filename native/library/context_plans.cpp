@@ -64,7 +64,8 @@ void AddOthers(const Profile& profile, PlanReport* report) {
 
 std::string Context::KeyOf(const Problem& problem, const Terms& terms) {
   std::string key = oocdnn::KeyOf(problem, terms.home, terms.in_place, terms.workspace);
-  return key.append(reinterpret_cast<const char*>(&terms.budget), sizeof terms.budget);
+  key.append(reinterpret_cast<const char*>(&terms.budget), sizeof terms.budget);
+  return key;
 }
 
 // Whether it is pinned or staged, or in a file, a prescribed plan is for all that crosses the wire.
@@ -146,8 +147,10 @@ PlanRequest Context::RequestFor(const Problem& problem, const Terms& terms) cons
 }
 
 Result<PlanPointer> Context::Lookup(const Problem& problem, const Terms& terms) {
-  const auto prescribed = prescribed_.find(PrescriptionOf(problem, terms));
-  if (prescribed != prescribed_.end()) return prescribed->second;
+  if (!prescribed_.empty()) {
+    const auto prescribed = prescribed_.find(PrescriptionOf(problem, terms));
+    if (prescribed != prescribed_.end()) return prescribed->second;
+  }
   const std::string key = KeyOf(problem, terms);
   if (const PlanPointer* const kept = plans_.Find(key)) return *kept;
   if (const Status* const why = refused_.Find(key)) return *why;

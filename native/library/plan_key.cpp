@@ -7,6 +7,9 @@
 namespace oocdnn {
 namespace {
 
+// Bytes in which a key with all operands finds room, so that making it allocates once.
+constexpr size_t kKeyBytes = 1536;
+
 // Raised whenever the same request may have another plan than before, or another key.
 constexpr int kPlanner = 8;
 
@@ -19,6 +22,7 @@ void Append(std::string* key, const void* data, size_t bytes) {
 std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_place,
                   int64_t workspace) {
   std::string key;
+  key.reserve(kKeyBytes);
   const int32_t small[] = {static_cast<int32_t>(problem.direction),
                            problem.rank,
                            static_cast<int32_t>(problem.dtype),
