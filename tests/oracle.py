@@ -147,7 +147,7 @@ def activate(v, activation: str = "identity", parameter: float = 0.0) -> Array:
             case "clip":
                 return np.minimum(np.maximum(v, 0.0), parameter)
             case "elu":
-                return np.where(v > 0, v, parameter * np.expm1(v))
+                return np.where(v > 0, v, parameter * np.expm1(np.minimum(v, 0.0)))
             case "sigmoid":
                 return 1.0 / (1.0 + np.exp(-v))
             case "tanh":

@@ -3,9 +3,10 @@ after the other, whatever is cut, and no byte more than z and its bits leaves th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import oracle
 import pytest
@@ -17,6 +18,9 @@ import oocdnn
 
 ACTIVATIONS = {"identity": None, "relu": "relu", "clip": ("clipped_relu", 6.0)}
 CURVED = {"elu": ("elu", 0.5), "sigmoid": "sigmoid", "tanh": "tanh", "swish": ("swish", 1.5)}
+# With slopes that are exact: 0 and 1, or a half.
+STEPS = {"elu0": ("elu", 0.0), "swish0": ("swish", 0.0)}
+SPECS: dict[str, Any] = {**ACTIVATIONS, **CURVED, **STEPS}
 MODES = {"max": ("max", True), "avg": ("avg", True), "avg_inside": ("avg", False)}
 
 
@@ -81,24 +85,45 @@ def keywords_of(case: Case) -> dict[str, Any]:
         pool = oocdnn.Pool(
             mode, case.pool.window, case.pool.stride, case.pool.padding, case.pool.ceil, counted
         )
-    activation = {**ACTIVATIONS, **CURVED}[case.activation]
+    activation = SPECS[case.activation]
     return {**case.window, "alpha": case.alpha, "activation": activation, "pool": pool}
 
 
 def parameter_of(case: Case) -> float:
-    spec = {**ACTIVATIONS, **CURVED}[case.activation]
+    spec = SPECS[case.activation]
     return spec[1] if isinstance(spec, tuple) else 0.0
+
+
+def function_of(case: Case) -> tuple[str, float]:
+    """The activation as the oracle knows it."""
+    return case.activation.removesuffix("0"), parameter_of(case)
+
+
+def is_smooth(case: Case) -> bool:
+    return case.activation in CURVED or case.activation in STEPS
+
+
+def sums_of(case: Case, arrays) -> np.ndarray:
+    """What is activated, in float64."""
+    return oracle.finish(
+        oracle.forward(arrays["x"], arrays["w"], **case.window),
+        alpha=case.alpha, scale=arrays.get("scale"), bias=arrays.get("b"),
+        residual=arrays.get("residual"),
+    )  # fmt: skip
+
+
+def slopes_of(case: Case, arrays) -> tuple[np.ndarray, np.ndarray | None]:
+    return oracle.slopes(sums_of(case, arrays), case.pool, *function_of(case))
 
 
 def composed(case: Case, arrays) -> tuple[np.ndarray, np.ndarray | None]:
     """z and what is saved, by the reference operations one after the other in float64."""
-    y = oracle.finish(
-        oracle.forward(arrays["x"], arrays["w"], **case.window),
-        alpha=case.alpha, scale=arrays.get("scale"), bias=arrays.get("b"),
-        residual=arrays.get("residual"), activation=case.activation, parameter=parameter_of(case),
-    )  # fmt: skip
+    y = oracle.activate(sums_of(case, arrays), *function_of(case))
     z = y if case.pool is None else oracle.pool(y, case.pool)[0]
-    return z, oracle.saved(y, case.pool, case.activation, parameter_of(case))
+    if not is_smooth(case):
+        return z, oracle.saved(y, case.pool, case.activation, parameter_of(case))
+    slopes = slopes_of(case, arrays)
+    return z, oracle.sloped(*slopes, oracle.code_bytes(case.pool), DTYPES[case.dtype])
 
 
 @dataclass
@@ -211,6 +236,16 @@ def test_random_chains(case, saves):
     check(case, saves)
 
 
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(cases(), st.sampled_from(list(STEPS)))
+def test_random_chains_that_save_slopes(case, activation):
+    check(replace(case, activation=activation), True)
+
+
 ENGINES = ["onednn", "direct", "reference"] if DEVICE == "cpu" else ["direct"]
 
 
@@ -288,12 +323,13 @@ def test_the_axis_that_has_to_be_split_is_split(axis):
         (oracle.Pool("max", (2, 2), (2, 2), ((0, 0),) * 2), "relu", ("z", 3)),
         (oracle.Pool("max", (2, 2), (2, 2), ((0, 0),) * 2), "identity", ("z", 2)),
         (oracle.Pool("max", (3, 3), (2, 2), ((1, 1),) * 2), "clip", ("z", 4)),
-        (oracle.Pool("max", (3, 3), (2, 2), ((1, 1),) * 2), "sigmoid", ("z", 4)),
+        (oracle.Pool("max", (3, 3), (2, 2), ((1, 1),) * 2), "sigmoid", ("z", 32 + 8)),
+        (oracle.Pool("max", (1, 1), (2, 2), ((0, 0),) * 2), "elu", ("z", 32)),
         (oracle.Pool("avg", (2, 2), (2, 2), ((0, 0),) * 2), "relu", ("y", 1)),
-        (oracle.Pool("avg", (2, 2), (2, 2), ((0, 0),) * 2), "tanh", ("y", 0)),
+        (oracle.Pool("avg", (2, 2), (2, 2), ((0, 0),) * 2), "tanh", ("y", 32)),
         (None, "relu", ("y", 1)),
         (None, "identity", ("y", 0)),
-        (None, "swish", ("y", 0)),
+        (None, "swish", ("y", 32)),
     ],
 )
 def test_bits_of_an_element(pool, activation, bits_of):
@@ -320,6 +356,33 @@ def test_curved_activations(activation, pool):
     ran = run(case, arrays, False)
     assert ran.reports == []
     np.testing.assert_allclose(ran.z, composed(case, arrays)[0], rtol=2e-6, atol=2e-6)
+
+
+def eps_of(dtype: str) -> float:
+    return float(ml_dtypes.finfo(DTYPES[dtype]).eps)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("activation", CURVED)
+@pytest.mark.parametrize("pool", [None, OVERLAPPING, AVERAGED], ids=["none", "over", "avg"])
+def test_slopes_are_those_of_the_sums(pool, activation, dtype):
+    """To a few roundings in the type of sums and one in the array's; where swish turns around its
+    slope is a difference of ones. Winners are those of the reference but where results of theirs
+    round to the same."""
+    case = small(pool, activation=activation, budget=32 << 10, dtype=dtype, alpha=1 / 32)
+    arrays = arrays_of(case)
+    ran = run(case, arrays, True)
+    assert ran.reports == []
+    slopes, codes = slopes_of(case, arrays)
+    rows = ran.saved.bits.reshape(*slopes.shape[:-1], -1)
+    got, places = oracle.unsloped(rows, oracle.code_bytes(pool), DTYPES[dtype])
+    alike = np.ones(got.shape, bool) if codes is None else places == codes
+    assert alike.mean() > 0.99
+    wide = eps_of("f64" if dtype == "f64" else "f32")
+    least = float(ml_dtypes.finfo(DTYPES[dtype]).smallest_subnormal)
+    turns = 4 * wide if activation == "swish" else 0.0
+    allowed = (eps_of(dtype) / 2 + 8 * wide) * np.abs(slopes) + turns + least
+    assert np.all((np.abs(got - slopes) <= allowed)[alike])
 
 
 @pytest.mark.parametrize("budget", [1 << 20, 12 << 10])
