@@ -38,8 +38,8 @@ struct Pool {
   [[nodiscard]] int64_t RowsReached(int axis, int64_t extent) const;
 };
 
-// What backward needs to know of the forward pass, in whole bits. See Saving for what else comes with
-// either behind a smooth activation.
+// What backward needs to know of the forward pass, in whole bits. See Saving for what else comes
+// with either behind a smooth activation.
 enum class Saved : int {
   kNothing = 0,
   // For each element of z, the place of its winner in the window in row-major order; one more
@@ -57,7 +57,7 @@ constexpr int kMostSavedBits = 16;
 // bytes; a winner's place, where there is more than one, follows in whole bytes, lowest first.
 struct Saving {
   Saved what = Saved::kNothing;
-  int bits = 0;                  // of each element
+  int bits = 0;                // of each element
   DType slope = DType::kByte;  // its type; kByte: there are no slopes
 
   bool operator==(const Saving&) const = default;

@@ -170,7 +170,8 @@ struct Problem {
   Pool pool;           // over the finished values; backward: of the forward pass, see restores()
   bool saves = false;  // forward: what backward needs leaves the device too, see saving()
   bool clips = false;  // backward: bits say where the forward pass's activation was flat
-  // Backward: the forward pass's activation was smooth, and its slopes were saved; not with `clips`.
+  // Backward: the forward pass's activation was smooth, and its slopes were saved; not with
+  // `clips`.
   bool slopes = false;
   Also also;
   Prologue prologue;

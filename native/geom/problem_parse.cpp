@@ -193,7 +193,8 @@ constexpr Word kWords[] = {
     {"flip", "flip", "flip", ReadFlip},
     {"+", "",
      "+scale, +bias, +residual0.5, one of +relu +clip6 +elu1 +sigmoid +tanh +swish1, one of "
-     "+maxpool2 +avgpool2x3 +avgpoolin2, +saved, +clipped or +sloped, +dw, +db, +sums, +prenorm, one of "
+     "+maxpool2 +avgpool2x3 +avgpoolin2, +saved, +clipped or +sloped, +dw, +db, +sums, +prenorm, "
+     "one of "
      "+prerelu and the like; each once",
      ReadEpilogue},
 };

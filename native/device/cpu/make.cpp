@@ -234,9 +234,8 @@ void MakePooled(const FinishArgs& args, Parallel& parallel) {
   if constexpr (std::is_same_v<T, double>) {
     PoolRows<double, double, kSlopes>(args, parallel);
   } else {
-    WithType(args.made.z.layout->dtype, [&](auto stored) {
-      PoolRows<float, decltype(stored), kSlopes>(args, parallel);
-    });
+    WithType(args.made.z.layout->dtype,
+             [&](auto stored) { PoolRows<float, decltype(stored), kSlopes>(args, parallel); });
   }
 }
 
@@ -247,8 +246,8 @@ void Make(const FinishArgs& args, Parallel& parallel) {
   if (made.z.data != nullptr) MakePooled<T, false>(args, parallel);
 }
 
-// From sums that are finished but for the activation. A maximum's windows activate them as they read
-// them; otherwise that is done in place, once the slopes are taken.
+// From sums that are finished but for the activation. A maximum's windows activate them as they
+// read them; otherwise that is done in place, once the slopes are taken.
 template <class T>
 Status MakeSloped(const FinishArgs& args, Parallel& parallel) {
   if (args.made.saving.what == Saved::kWinners) {

@@ -40,9 +40,8 @@ bool IsWindow(const Pool& pool, int64_t extent, int64_t step) {
 }
 
 RestoreKind KindOf(const RestoreArgs& args) {
-  const bool known =
-      args.layout->dtype == args.z.layout->dtype && args.layout->dtype != DType::kFloat64 &&
-      !args.saving.slopes();
+  const bool known = args.layout->dtype == args.z.layout->dtype &&
+                     args.layout->dtype != DType::kFloat64 && !args.saving.slopes();
   if (!known) return kRestoreAny;
   const Saved saved = args.saving.what;
   switch (args.pool.mode) {
