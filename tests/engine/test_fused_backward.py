@@ -15,15 +15,12 @@ from engine.cases import DTYPES, HypothesisDraw, RandomDraw, lay_out
 from engine.test_fused import (
     APART,
     AVERAGED,
-    CURVED,
     ENGINES,
     OVERLAPPING,
-    STEPS,
     Case,
     arrays_of,
     composed,
     context,
-    eps_of,
     function_of,
     is_smooth,
     keywords_of,
@@ -146,16 +143,6 @@ def test_random_chains(case):
     check(case)
 
 
-@settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-@given(cases(), st.sampled_from(list(STEPS)))
-def test_random_chains_behind_slopes(case, activation):
-    check(replace(case, activation=activation))
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", range(8))
 def test_every_engine(engine, seed):
@@ -219,61 +206,6 @@ def test_every_split(plan, need, pool, layout, activation):
         assert ctx.check_reports() == []
         need_equal(made, need, got)
         assert ctx.stats.bytes_d2h == got.nbytes
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("activation", CURVED)
-@pytest.mark.parametrize("pool", POOLS)
-def test_curved_activations(pool, activation, dtype):
-    """What the forward pass saved is what dy is made of, rounded once, and the gradients sums of
-    that, with the roundings of as many terms in the type of sums and one in the array's."""
-    case = small(POOLS[pool], activation=activation, dtype=dtype, n=2)
-    made = gradients_of(case)
-    arrays = made.arrays
-    saved = saved_of(made)
-    with context(budget=64 << 10, wrap="check") as ctx:
-        got = ctx.conv_bias_act_pool_backward(made.dz, saved, arrays["x"], arrays["w"])
-        assert ctx.check_reports() == []
-    dy = dy_of(made, saved)
-    wide = eps_of("f64" if dtype == "f64" else "f32")
-    for need, value in zip(NEEDS, got, strict=True):
-        exact, sizes = gradient(need, case, arrays, dy), sizes_of(need, case, arrays, dy)
-        terms = max(dy.size // dy.shape[1], 9 * dy.shape[1])
-        allowed = (eps_of(dtype) + terms * wide) * sizes
-        assert np.all(np.abs(value.astype(np.float64) - exact) <= allowed)
-
-
-def dy_of(made: Gradients, saved: Any) -> np.ndarray:
-    """From dz and what is saved."""
-    pool, extents = made.case.pool, saved.y_shape[2:]
-    rows = saved.z_shape if pool is None or pool.mode == "max" else (
-        *saved.y_shape[:2], *pool.reached(extents)
-    )  # fmt: skip
-    bits = saved.bits.reshape(*rows[:-1], -1)
-    slopes, codes = oracle.unsloped(bits, oracle.code_bytes(pool), made.dz.dtype)
-    dz = made.dz.astype(np.float64)
-    if pool is None:
-        return dz * slopes
-    if pool.mode == "max":
-        return oracle.pool_backward(dz * slopes, codes, extents, pool)
-    whole = np.zeros(saved.y_shape)
-    whole[tuple(slice(n) for n in slopes.shape)] = slopes
-    return oracle.pool_backward(dz, np.zeros(dz.shape, int), extents, pool) * whole
-
-
-def gradient(need: str, case: Case, arrays: dict[str, np.ndarray], dy: np.ndarray) -> np.ndarray:
-    x, w = arrays["x"], arrays["w"]
-    if need == "db":
-        return oracle.backward_bias(dy)
-    if need == "dx":
-        return oracle.backward_data(dy, w, x.shape, **case.window)
-    return oracle.backward_filter(x, dy, w.shape, **case.window)
-
-
-def sizes_of(need: str, case: Case, arrays: dict[str, np.ndarray], dy: np.ndarray) -> np.ndarray:
-    """Sums of the terms' magnitudes."""
-    sizes = {name: np.abs(one.astype(np.float64)) for name, one in arrays.items()}
-    return gradient(need, case, sizes, np.abs(dy))
 
 
 @pytest.mark.parametrize("pool", ["over", "apart", "avg"])
