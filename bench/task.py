@@ -47,7 +47,7 @@ def largest_element(problem: Problem) -> int:
 def objection(problem: Problem) -> str | None:
     """Why a problem is not one for here."""
     scaled = problem.scale or problem.residual or problem.beta or "alpha" in problem.keywords
-    if scaled or problem.keywords.get("activation", "relu") != "relu":
+    if scaled or problem.slopes or problem.keywords.get("activation", "relu") != "relu":
         return "only bias, relu and pools are compared here: no other epilogue, no alpha or beta"
     if problem.direction not in ("fwd", "bwd_data", "bwd_filter"):
         return f"{problem.direction} is not compared here"

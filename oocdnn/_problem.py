@@ -30,6 +30,7 @@ _DTYPES: dict[str, npt.DTypeLike] = {
     "bf16": ml_dtypes.bfloat16,
 }
 _ACTIVATIONS = {"clip": "clipped_relu", "elu": "elu", "swish": "swish"}
+_FLAGS = {"saved": "saves", "clipped": "clips", "sloped": "slopes"}
 _NEEDS: dict[str, Need] = {"bwd_data": "dx", "bwd_filter": "dw", "bwd_bias": "db"}
 _POOLS: dict[str, dict[str, Any]] = {
     "maxpool": {"mode": "max"},
@@ -60,6 +61,7 @@ class Problem:
     sums: bool = False
     saves: bool = False
     clips: bool = False
+    slopes: bool = False
     along: tuple[Need, ...] = ()  # gradients that come along with dx
     pool: dict[str, Any] = field(default_factory=dict)  # keywords of `Pool`; empty: none
     keywords: dict[str, Any] = field(default_factory=dict)
@@ -148,8 +150,8 @@ def _read_finish(name: str, rest: str, problem: Problem) -> None:
         problem.pool |= {**_POOLS[name], "window": _spread(_sizes(rest))}
     elif name in ("dw", "db"):
         problem.along = (*problem.along, cast(Need, name))
-    elif name in ("saved", "clipped"):
-        setattr(problem, "saves" if name == "saved" else "clips", True)
+    elif name in _FLAGS:
+        setattr(problem, _FLAGS[name], True)
     elif name in ("bias", "scale", "residual", "sums"):
         setattr(problem, name, True)
         if name == "residual" and rest:
@@ -191,7 +193,8 @@ def random_call(problem: Problem, context: Context, make: Make | None = None) ->
         return np.moveaxis(array((shape[0], *shape[2:], shape[1])), -1, 1)
 
     keywords = dict(problem.keywords)
-    if problem.direction != "fwd" and (problem.pool or problem.clips or problem.along):
+    restores = problem.pool or problem.clips or problem.slopes or problem.along
+    if problem.direction != "fwd" and restores:
         return _fused_gradient(problem, context, array, data)
     if problem.direction == "bwd_bias":
         out = array(problem.y[1:2])
@@ -248,7 +251,7 @@ def _fused_gradient(
         x,
         w,
         **keywords,
-        activation="relu" if problem.clips else None,
+        activation="relu" if problem.clips else "tanh" if problem.slopes else None,
         pool=Pool(**problem.pool) if problem.pool else None,
         save_for_backward=True,
     )

@@ -1,8 +1,8 @@
 """A convolution and what comes after it in one pass: bias, activation, pool; and its gradients.
 
-y never leaves the device; z, the pool of it, does, and in training the few bits that the backward
-pass needs. That makes dy of dz and these bits on the device. Arrays, keywords and errors are those
-of `oocdnn.functions`.
+y never leaves the device; z, the pool of it, does, and in training the few bits, or slopes, that
+the backward pass needs. That makes dy of dz and these on the device. Arrays, keywords and errors
+are those of `oocdnn.functions`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import Any, Literal, SupportsIndex
 from oocdnn import _geometry, _window
 from oocdnn._allocation import allocate
 from oocdnn._call import Convolution, Slot
-from oocdnn._cdefs import Activation, Direction
+from oocdnn._cdefs import Direction
 from oocdnn._geometry import Geometry, Moves
 from oocdnn._native import Progress
 from oocdnn._operation import (
@@ -47,8 +47,11 @@ class Saved:
     `bits` is an array of bytes of x's library and on its side, or None where nothing is needed. Of
     a max pool, for each element of z the place of the winner in its window, and one more value
     where relu or clipped relu are flat, in as few bits as that takes: 3 for 2x2, 4 for 3x3. Without
-    a max pool, where the activation is one of the two, a bit for each element of y. Rows along W
-    begin with a byte of their own, elements follow each other from the lowest bit on.
+    a max pool, where the activation is one of the two, a bit for each element of y. Behind elu,
+    sigmoid, tanh and swish instead, for each element of z (of y where averages are pooled) the
+    slope, which is the activation's derivative at the value, in x's type; of a max pool the
+    winner's place follows it in a byte, or two where a window has more than 256 places. Rows along
+    W begin with a byte of their own, elements follow each other from the lowest bit on.
     """
 
     x_shape: tuple[int, ...]
@@ -146,8 +149,7 @@ def conv_bias_act_pool_backward(
     needed for "dx": as it got them. `out` may hold arrays for some of the results, and with
     `beta=1` these are added to what it holds for all of them. A maximum's gradient goes to the
     first of the largest. An array of `out` shares no memory with others or what is read, and is for
-    one of `needs`. Activations other than relu and clipped relu are Unsupported, and so is
-    `scale`. Returns a tuple, also of one.
+    one of `needs`. `scale` is Unsupported. Returns a tuple, also of one.
     """
     gradient = _of_forward("dz", dz, saved.z_shape)
     _check_needs(saved, needs)
@@ -177,20 +179,10 @@ def _of_forward(name: str, value: Any, shape: tuple[int, ...]) -> View:
     return operand
 
 
-# The activations with flat parts, or none: bits tell all of their derivatives.
-SERVED = (Activation.IDENTITY, Activation.RELU, Activation.CLIPPED_RELU)
-
-
 def _check_needs(saved: Saved, needs: Sequence[Need]) -> None:
     for need in needs:
         if need not in _GRADIENTS:
             raise InvalidProblem(f"needs has {need!r}; the values are {', '.join(_GRADIENTS)}")
-    kind = saved.call.epilogue.activation
-    if kind not in SERVED:
-        raise Unsupported(
-            f"the gradient behind {kind.name.lower()} needs y, which was not saved; call the "
-            "convolution, the activation and the pool one after the other"
-        )
     if saved.scaled:
         raise Unsupported("the gradient behind scale is not computed; scale w beforehand")
 

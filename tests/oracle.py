@@ -147,7 +147,7 @@ def activate(v, activation: str = "identity", parameter: float = 0.0) -> Array:
             case "clip":
                 return np.minimum(np.maximum(v, 0.0), parameter)
             case "elu":
-                return np.where(v > 0, v, parameter * np.expm1(v))
+                return np.where(v > 0, v, parameter * np.expm1(np.minimum(v, 0.0)))
             case "sigmoid":
                 return 1.0 / (1.0 + np.exp(-v))
             case "tanh":
@@ -285,8 +285,73 @@ def alive(values, activation: str, parameter: float = 0.0) -> Array:
     return ~(dead | (values >= parameter)) if activation == "clip" else ~dead
 
 
+SMOOTH = ("elu", "sigmoid", "tanh", "swish")
+
+
+def slope(sums, activation: str, parameter: float = 0.0) -> Array:
+    """The derivative of a smooth activation, in float64."""
+    u = np.asarray(sums, dtype=np.float64)
+    match activation:
+        case "elu":
+            return np.where(u > 0, 1.0, parameter * np.exp(np.minimum(u, 0.0)))
+        case "sigmoid":
+            return activate(u, "sigmoid") * activate(-u, "sigmoid")
+        case "tanh":
+            return np.cosh(np.clip(u, -300.0, 300.0)) ** -2.0
+        case "swish":
+            v = parameter * u
+            return activate(v, "sigmoid") * (1.0 + v * activate(-v, "sigmoid"))
+    raise ValueError(f"{activation!r} is not smooth")
+
+
+def slopes(
+    sums, by: Pool | None, activation: str, parameter: float = 0.0
+) -> tuple[Array, Array | None]:
+    """What a training pass saves of sums that a smooth activation and a pool follow: the slopes, of
+    a maximum those of the winners, whose places come second."""
+    sums = np.asarray(sums, dtype=np.float64)
+    if by is None:
+        return slope(sums, activation, parameter), None
+    rows = by.reached(sums.shape[-len(by.window) :])
+    if by.mode != "max":
+        return slope(sums[(..., *(slice(row) for row in rows))], activation, parameter), None
+    winners = pool(activate(sums, activation, parameter), by)[1]
+    return slope(_at_winners(sums, winners, by), activation, parameter), winners
+
+
+def _at_winners(y, winners: Array, by: Pool) -> Array:
+    found = np.zeros(winners.shape)
+    for place, rows, there, _ in _places(by, np.shape(y)[-len(by.window) :]):
+        found = np.where(there & (winners == place), y[(..., *rows)], found)
+    return found
+
+
+def code_bytes(by: Pool | None) -> int:
+    """Of the place of a winner behind its slope."""
+    return ((int(np.prod(by.window)) - 1).bit_length() + 7) // 8 if by and by.mode == "max" else 0
+
+
+def sloped(values: Array, codes: Array | None, size: int, dtype) -> Array:
+    """Elements with slopes one behind the other, as bytes: `size` of them are of a code."""
+    parts = [np.ascontiguousarray(values.astype(dtype))[..., None].view(np.uint8)]
+    if size:
+        parts.append(np.asarray(codes).astype("<u8")[..., None].view(np.uint8)[..., :size])
+    elements = np.concatenate(parts, axis=-1)
+    return elements.reshape(*elements.shape[:-2], -1)
+
+
+def unsloped(rows: Array, size: int, dtype) -> tuple[Array, Array]:
+    """The slopes in float64 and the codes of what `sloped` made."""
+    width = np.dtype(dtype).itemsize
+    elements = rows.reshape(*rows.shape[:-1], -1, width + size)
+    values = np.ascontiguousarray(elements[..., :width]).view(dtype)[..., 0].astype(np.float64)
+    places = 256 ** np.arange(size)
+    return values, (elements[..., width:].astype(np.int64) * places).sum(axis=-1)
+
+
 def saved(y, by: Pool | None, activation: str = "identity", parameter: float = 0.0) -> Array | None:
-    """What a training pass saves of the finished y, as bytes; None: nothing."""
+    """What a training pass saves of the finished y, as bytes; None: nothing. Behind a smooth
+    activation it is what `sloped` makes of `slopes`."""
     clips = activation in ("relu", "clip")
     if by is not None and by.mode == "max":
         z, winners = pool(y, by)

@@ -118,8 +118,8 @@ typedef int (*oocdnn_progress)(void* user, int64_t tiles_done, int64_t tiles);
  * backward data, a transposed convolution, it is y that is read so.
  * With a pool that is y, which never leaves the device; z, the pool of it, does, and beta is 0.
  * Gradients of such a call take dz, the gradient of what it wrote, as z, what it saved as saved,
- * and its pool and activation, which is relu, clipped relu or none; dy is made of these on the
- * device. Their own result has no activation then.
+ * and its pool and activation; dy is made of these on the device. Their own result has no
+ * activation then.
  * The spatial arrays are ordered D, H, W; a convolution of `rank` spatial axes uses the last
  * `rank` entries. */
 typedef struct oocdnn_convolution {
@@ -298,8 +298,11 @@ OOCDNN_API oocdnn_status oocdnn_run_chain(oocdnn_context* context, const oocdnn_
  * there is nothing to save, and `saves` is best left 0. Of a maximum, for each element of z the
  * place of the winner in its window, in row-major order, and one more value where relu or clipped
  * relu are flat: the least number of bits. Without one, where the activation is one of the two, for
- * each element of y a bit that is 1 where a gradient passes. Rows along W, in the order N K [D] H,
- * begin with a byte of their own; elements follow each other from the lowest bit on. */
+ * each element of y a bit that is 1 where a gradient passes. Behind elu, sigmoid, tanh and swish
+ * instead, for each element of z, of y where averages are pooled, the slope: the derivative at what
+ * was activated, in the type of the tensors; of a maximum that of the winner, whose place follows
+ * in the least number of bytes, lowest first. Rows along W, in the order N K [D] H, begin with a
+ * byte of their own; elements follow each other from the lowest bit on. */
 OOCDNN_API oocdnn_status oocdnn_saved_bytes(const oocdnn_convolution* convolution,
                                             const oocdnn_operands* operands, int64_t* bytes);
 

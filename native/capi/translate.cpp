@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/checked.hpp"
-#include "geom/words.hpp"
 
 namespace oocdnn {
 namespace {
@@ -137,14 +136,9 @@ Status SetRestored(const Source& source, Problem* problem) {
   const bool pools = problem->pool.pools();
   if (!backward || (source.operands.z == nullptr && !pools)) return {};
   const Activation activation = std::exchange(problem->epilogue.activation, Activation::kIdentity);
-  problem->clips = activation == Activation::kRelu || activation == Activation::kClippedRelu;
-  if (!problem->clips && activation != Activation::kIdentity) {
-    return Error(Code::kUnsupported,
-                 "%s behind %s: the bits of a forward pass tell of relu and clipped relu only; "
-                 "compute dy apart",
-                 Name(source.direction), kActivationWords[static_cast<int>(activation)].name);
-  }
-  if (pools || problem->clips || problem->also.any()) return {};
+  problem->slopes = IsSmooth(activation);
+  problem->clips = activation != Activation::kIdentity && !problem->slopes;
+  if (problem->passes_y()) return {};
   return Error(Code::kInvalidProblem, "dz without a pool and an activation is dy: pass it as y");
 }
 

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 
+#include "base/dtype.hpp"
+
 namespace oocdnn {
 
 using Spatial = std::array<int64_t, 3>;  // D, H, W (or T, R, S; O, P, Q)
@@ -36,7 +38,8 @@ struct Pool {
   [[nodiscard]] int64_t RowsReached(int axis, int64_t extent) const;
 };
 
-// What backward needs to know of the forward pass, in whole bits.
+// What backward needs to know of the forward pass, in whole bits. See Saving for what else comes
+// with either behind a smooth activation.
 enum class Saved : int {
   kNothing = 0,
   // For each element of z, the place of its winner in the window in row-major order; one more
@@ -49,11 +52,20 @@ enum class Saved : int {
 constexpr int64_t kSavedUnit = 8;
 constexpr int kMostSavedBits = 16;
 
+// Behind a smooth activation (IsSmooth of problem.hpp) a gradient passes as much as the slope there
+// says: the derivative, rounded once to the type of the tensors. It is the first of an element's
+// bytes; a winner's place, where there is more than one, follows in whole bytes, lowest first.
 struct Saving {
   Saved what = Saved::kNothing;
-  int bits = 0;  // of each element
+  int bits = 0;                // of each element
+  DType slope = DType::kByte;  // its type; kByte: there are no slopes
 
   bool operator==(const Saving&) const = default;
+  [[nodiscard]] bool slopes() const { return slope != DType::kByte; }
+  // Of each element's bits, those that are no slope.
+  [[nodiscard]] int code_bits() const {
+    return slopes() ? bits - 8 * static_cast<int>(SizeOf(slope)) : bits;
+  }
   // Bytes of a row along W: bits follow each other from the lowest of the first byte on, and a row
   // begins with a byte of its own.
   [[nodiscard]] int64_t RowBytes(int64_t elements) const;

@@ -49,6 +49,11 @@ enum class Activation : int {
   kSwish = 6,  // v * sigmoid(parameter * v)
 };
 constexpr int kActivations = 7;
+// Whether its derivative takes other values than 0 and 1.
+constexpr bool IsSmooth(Activation activation) {
+  return activation == Activation::kElu || activation == Activation::kSigmoid ||
+         activation == Activation::kTanh || activation == Activation::kSwish;
+}
 
 // The tensors of a convolution. kX, kW, kY name a place, whatever the direction: in backward data
 // kX is dx and kY is dy. kOld is the output before the call (read where beta is not 0). kInput is x
@@ -165,6 +170,9 @@ struct Problem {
   Pool pool;           // over the finished values; backward: of the forward pass, see restores()
   bool saves = false;  // forward: what backward needs leaves the device too, see saving()
   bool clips = false;  // backward: bits say where the forward pass's activation was flat
+  // Backward: the forward pass's activation was smooth, and its slopes were saved; not with
+  // `clips`.
+  bool slopes = false;
   Also also;
   Prologue prologue;
   bool sums = false;  // of what is written, rounded as it is, and of its squares; in float64
@@ -176,7 +184,7 @@ struct Problem {
   // Whether y is only on the way: forward to z, its pool; backward from dz, see restores(). Where
   // other gradients come along it always is, if only as a copy of dz, since db is summed from what
   // is left of a tile of dy without the rows that others have too.
-  [[nodiscard]] bool passes_y() const { return pool.pools() || clips || also.any(); }
+  [[nodiscard]] bool passes_y() const { return pool.pools() || clips || slopes || also.any(); }
   // Backward: dy is made on the device, from dz and from what the forward pass saved.
   [[nodiscard]] bool restores() const { return direction != Direction::kForward && passes_y(); }
   // What the convolution itself computes, and what becomes of it: z where that is pooled.
@@ -226,9 +234,14 @@ inline Saving Problem::saving() const {
   const bool flat = forward ? epilogue.activation == Activation::kRelu ||
                                   epilogue.activation == Activation::kClippedRelu
                             : clips;
-  if (pool.mode != PoolMode::kMax) return flat ? Saving{Saved::kAlive, 1} : Saving{};
-  const auto most = static_cast<uint64_t>(pool.Elements() - (flat ? 0 : 1));  // of the values
-  return {most > 0 ? Saved::kWinners : Saved::kNothing, static_cast<int>(std::bit_width(most))};
+  const bool smooth = forward ? IsSmooth(epilogue.activation) : slopes;
+  const bool winners = pool.mode == PoolMode::kMax;
+  const int64_t most = winners ? pool.Elements() - (flat ? 0 : 1) : flat ? 1 : 0;  // of the values
+  const int bits = std::bit_width(static_cast<uint64_t>(most));
+  if (bits == 0 && !smooth) return {};
+  const Saved what = winners ? Saved::kWinners : Saved::kAlive;
+  if (!smooth) return {what, bits};
+  return {what, 8 * static_cast<int>(SizeOf(dtype)) + (bits + 7) / 8 * 8, dtype};
 }
 
 inline bool Problem::Uses(Operand operand) const {

@@ -133,6 +133,7 @@ bool ReadEpilogue(std::string_view text, Draft& draft) {
   if (text == "bias") return !std::exchange(epilogue.bias, true);
   if (text == "saved") return !std::exchange(draft.problem.saves, true);
   if (text == "clipped") return !std::exchange(draft.problem.clips, true);
+  if (text == "sloped") return !std::exchange(draft.problem.slopes, true);
   if (text == "dw") return !std::exchange(draft.problem.also.dw, true);
   if (text == "db") return !std::exchange(draft.problem.also.db, true);
   if (text == "sums") return !std::exchange(draft.problem.sums, true);
@@ -192,7 +193,8 @@ constexpr Word kWords[] = {
     {"flip", "flip", "flip", ReadFlip},
     {"+", "",
      "+scale, +bias, +residual0.5, one of +relu +clip6 +elu1 +sigmoid +tanh +swish1, one of "
-     "+maxpool2 +avgpool2x3 +avgpoolin2, +saved or +clipped, +dw, +db, +sums, +prenorm, one of "
+     "+maxpool2 +avgpool2x3 +avgpoolin2, +saved, +clipped or +sloped, +dw, +db, +sums, +prenorm, "
+     "one of "
      "+prerelu and the like; each once",
      ReadEpilogue},
 };

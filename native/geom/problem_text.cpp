@@ -18,6 +18,7 @@
 //   +saved                   fwd: what backward needs is saved
 //   +clipped                 backward of a relu: bits say where it was flat. With it, or a pool,
 //                            dy is made of dz, and of what was saved
+//   +sloped                  the same of a smooth activation: its slopes were saved
 //   +dw +db                  bwd_data, bwd_filter (+db): these gradients come along, see Also
 //   +prenorm +prerelu ...    scale, shift and activation of what is read, see Prologue
 //   +sums                    sums of what is written come along
@@ -169,6 +170,7 @@ std::string ToString(const Problem& problem) {
           PoolText(problem.pool, rank);
   if (problem.saves) text += " +saved";
   if (problem.clips) text += " +clipped";
+  if (problem.slopes) text += " +sloped";
   if (problem.also.dw) text += " +dw";
   if (problem.also.db) text += " +db";
   return problem.sums ? text + " +sums" : text;

@@ -168,9 +168,13 @@ Status CheckPooledAxis(const Problem& problem, int s) {
 Status CheckPool(const Problem& problem) {
   const bool pools = problem.pool.pools();
   const bool forward = problem.direction == Direction::kForward;
-  if (forward ? problem.clips : problem.saves) {
+  if (forward ? problem.clips || problem.slopes : problem.saves) {
+    const char* word = problem.saves ? "+saved" : problem.clips ? "+clipped" : "+sloped";
     return Error(Code::kInvalidProblem, "%s with %s: bits are saved by fwd, and read backward",
-                 forward ? "+clipped" : "+saved", Name(problem.direction));
+                 word, Name(problem.direction));
+  }
+  if (problem.clips && problem.slopes) {
+    return Error(Code::kInvalidProblem, "+clipped and +sloped: one activation is not both");
   }
   if (pools && forward && problem.beta != 0.0) {
     return Error(
@@ -180,12 +184,13 @@ Status CheckPool(const Problem& problem) {
         problem.beta);
   }
   for (int s = 0; s < 3 && pools; ++s) OOC_TRY(CheckPooledAxis(problem, s));
-  if (problem.saving().bits > kMostSavedBits) {
+  if (problem.saving().code_bits() > kMostSavedBits) {
     return Error(
         Code::kUnsupported,
         "windows of %lld elements take %d bits for a winner; save at most %d, from smaller "
         "windows, or run forward without saving",
-        static_cast<long long>(problem.pool.Elements()), problem.saving().bits, kMostSavedBits);
+        static_cast<long long>(problem.pool.Elements()), problem.saving().code_bits(),
+        kMostSavedBits);
   }
   return {};
 }

@@ -35,6 +35,7 @@ std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_p
                            static_cast<int32_t>(problem.pool.ceil),
                            static_cast<int32_t>(problem.saves),
                            static_cast<int32_t>(problem.clips),
+                           static_cast<int32_t>(problem.slopes),
                            static_cast<int32_t>(problem.also.dw),
                            static_cast<int32_t>(problem.also.db),
                            static_cast<int32_t>(problem.prologue.affine),

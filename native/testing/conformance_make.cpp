@@ -30,27 +30,51 @@ struct Making {
   }
 };
 
+// Of the smooth ones those with exact results and slopes: elu without a parameter, which is flat
+// below 0, and swish without one, which halves.
+constexpr Activation kActivationsMade[] = {Activation::kIdentity, Activation::kRelu,
+                                           Activation::kClippedRelu, Activation::kElu,
+                                           Activation::kSwish};
+
+Epilogue RandomEpilogue(Random& random) {
+  Epilogue epilogue;
+  epilogue.activation = kActivationsMade[random.Between(0, 4)];
+  epilogue.parameter = epilogue.activation == Activation::kClippedRelu ? 2.0 : 0.0;
+  return epilogue;
+}
+
 double Activated(const Epilogue& epilogue, double v) {
   if (epilogue.activation == Activation::kIdentity || std::isnan(v)) return v;
+  if (epilogue.activation == Activation::kElu) return v > 0 ? v : 0.0 * std::expm1(v);
+  if (epilogue.activation == Activation::kSwish) return v * 0.5;
   const double low = std::max(v, 0.0);
   return epilogue.activation == Activation::kRelu ? low : std::min(low, epilogue.parameter);
 }
 
 bool Flat(const Epilogue& epilogue, double v) {
-  if (epilogue.activation == Activation::kIdentity || std::isnan(v)) return false;
+  const bool cuts =
+      epilogue.activation == Activation::kRelu || epilogue.activation == Activation::kClippedRelu;
+  if (!cuts || std::isnan(v)) return false;
   return v <= 0 || (epilogue.activation == Activation::kClippedRelu && v >= epilogue.parameter);
 }
 
-// Elements of y by their place in the tensor; only those that exist are asked for.
-double ValueAt(const Making& making, const Dims& channel, const Spatial& row) {
+// Of a smooth activation, at a sum.
+double SlopeOf(const Epilogue& epilogue, double u) {
+  if (std::isnan(u) || !IsSmooth(epilogue.activation)) return u;
+  return epilogue.activation == Activation::kSwish ? 0.5 : u > 0 ? 1.0 : 0.0;
+}
+
+// Elements of y's sums by their place in the tensor; only those that exist are asked for.
+double SumAt(const Making& making, const Dims& channel, const Spatial& row) {
   Dims at = channel;
   for (int s = 0; s < 3; ++s) at[3 + s] = row[s] - making.made.y_origin[s];
-  return Activated(making.epilogue, making.sums.at(at));
+  return making.sums.at(at);
 }
 
 struct Wanted {
   double value = 0.0;
   uint32_t code = 0;
+  double slope = 0.0;
 };
 
 // One element of z, from the definition.
@@ -63,7 +87,7 @@ Wanted PooledAt(const Making& making, const Dims& index) {
     if (made.z_origin[s] + index[3 + s] >= pool.OutExtent(s, made.extent[s])) return {};
   }
   const bool largest = pool.mode == PoolMode::kMax;
-  double result = 0.0, counted = 0.0;
+  double result = 0.0, counted = 0.0, sum = 0.0;
   int64_t winner = -1, place = 0;
   ForEach({}, {1, 1, 1, pool.window[0], pool.window[1], pool.window[2]}, [&](const Dims& tap) {
     Spatial row{};
@@ -77,34 +101,37 @@ Wanted PooledAt(const Making& making, const Dims& index) {
     counted += counts ? 1.0 : 0.0;
     const int64_t mine = place++;
     if (!there) return;
-    const double v = ValueAt(making, {index[0], index[1], index[2], 0, 0, 0}, row);
+    const double u = SumAt(making, {index[0], index[1], index[2], 0, 0, 0}, row);
+    const double v = Activated(making.epilogue, u);
     if (!largest) {
       result += v;
     } else if (winner < 0 || v > result || (std::isnan(v) && !std::isnan(result))) {
       result = v;
+      sum = u;
       winner = mine;
     }
   });
   if (!largest) return {result / counted, 0};
   const int64_t code = Flat(making.epilogue, result) ? pool.Elements() : winner;
-  return {result, static_cast<uint32_t>(code)};
+  return {result, static_cast<uint32_t>(code), SlopeOf(making.epilogue, sum)};
 }
 
-// The code of element `index` of what is saved, its last index counted in elements.
-uint32_t CodeAt(const Making& making, const Dims& index) {
+// Code and slope of element `index` of what is saved, its last index counted in elements.
+Wanted SavedAt(const Making& making, const Dims& index) {
   const Made& made = making.made;
   if (made.saving.what == Saved::kWinners) {
-    return index[5] < making.z.shape[5] ? PooledAt(making, index).code : 0;
+    return index[5] < making.z.shape[5] ? PooledAt(making, index) : Wanted{};
   }
-  if (index[5] >= making.y.shape[5]) return 0;
+  if (index[5] >= making.y.shape[5]) return {};
   Spatial row{};
   for (int s = 0; s < 3; ++s) {
     row[s] = made.y_origin[s] + index[3 + s];
-    if (row[s] < 0 || row[s] >= made.extent[s]) return 0;
+    if (row[s] < 0 || row[s] >= made.extent[s]) return {};
   }
-  if (row[2] >= made.pool.RowsReached(2, made.extent[2])) return 0;
-  const Dims channel{index[0], index[1], index[2], 0, 0, 0};
-  return Flat(making.epilogue, ValueAt(making, channel, row)) ? 0 : 1;
+  if (row[2] >= made.pool.RowsReached(2, made.extent[2])) return {};
+  const double u = SumAt(making, {index[0], index[1], index[2], 0, 0, 0}, row);
+  const bool flat = Flat(making.epilogue, Activated(making.epilogue, u));
+  return {0.0, flat ? 0u : 1u, SlopeOf(making.epilogue, u)};
 }
 
 // Of what is saved: whether its row of z or y exists.
@@ -120,25 +147,38 @@ bool RowIsThere(const Making& making, const Dims& index) {
   return there;
 }
 
-double ByteAt(const Making& making, const Dims& index) {
+// Of elements with slopes. A slope that is no number may be any such.
+double SlopeByteAt(const Making& making, const Dims& index, double seen) {
+  const Saving& saving = making.made.saving;
+  Dims element = index;
+  element[5] = index[5] * 8 / saving.bits;
+  const int64_t byte = index[5] - element[5] * saving.bits / 8, slope_bytes = SizeOf(saving.slope);
+  const Wanted wanted = SavedAt(making, element);
+  if (byte >= slope_bytes) return (wanted.code >> 8 * (byte - slope_bytes)) & 0xffu;
+  return std::isnan(wanted.slope) ? seen : ByteOf(saving.slope, wanted.slope, byte);
+}
+
+double ByteAt(const Making& making, const Dims& index, double seen) {
+  if (making.made.saving.slopes()) return SlopeByteAt(making, index, seen);
   const int64_t bits = making.made.saving.bits;
   uint32_t byte = 0;
   for (int64_t bit = 0; bit < 8; ++bit) {
     Dims element = index;
     element[5] = (index[5] * 8 + bit) / bits;
     const int64_t shift = (index[5] * 8 + bit) % bits;
-    byte |= ((CodeAt(making, element) >> shift) & 1u) << bit;
+    byte |= ((SavedAt(making, element).code >> shift) & 1u) << bit;
   }
   return byte;
 }
 
 // What backward needs of it.
-Saving SavingOf(const Making& making) {
-  const bool clips = making.epilogue.activation != Activation::kIdentity;
-  if (making.made.pool.mode != PoolMode::kMax) return clips ? Saving{Saved::kAlive, 1} : Saving{};
-  const int64_t most = making.made.pool.Elements() - (clips ? 0 : 1);
-  if (most == 0) return {};
-  return {Saved::kWinners, static_cast<int>(std::bit_width(static_cast<uint64_t>(most)))};
+Saving SavingOf(const Making& making, DType dtype) {
+  Problem problem;
+  problem.saves = true;
+  problem.dtype = dtype;
+  problem.epilogue = making.epilogue;
+  problem.pool = making.made.pool;
+  return problem.saving();
 }
 
 // Of the tiles' shapes: the bits' layout, and small integers, zeros of either sign, and NaNs.
@@ -162,8 +202,7 @@ Making MakeMaking(const Device& device, Random& random, int64_t square, bool wid
   Making making;
   Made& made = making.made;
   made.pool.mode = static_cast<PoolMode>(random.Between(1, 3));
-  making.epilogue.activation = static_cast<Activation>(random.Between(0, 2));
-  making.epilogue.parameter = 2.0;
+  making.epilogue = RandomEpilogue(random);
   Dims y{
       random.Between(1, square > 0 ? 9 : 2), random.Between(1, 2), random.Between(1, 20), 0, 0, 0};
   if (wide) y[2] = RoundUp(y[2], 4);
@@ -183,8 +222,8 @@ Making MakeMaking(const Device& device, Random& random, int64_t square, bool wid
     y[3 + s] = first - made.y_origin[s] + (z[3 + s] - 1) * pool.stride[s] + pool.window[s];
     if (wide && s == 2) y[5] = RoundUp(y[5], 32);
   }
-  made.saving = SavingOf(making);
   const DType dtype = static_cast<DType>(random.Between(0, 3));
+  made.saving = SavingOf(making, dtype);
   const bool blocked = device.capabilities().blocked_tiles && random.Between(0, 2) == 0;
   making.y = blocked ? BlockedLayout(AccumulatorOf(dtype), y, 16)
                      : PlainLayout(AccumulatorOf(dtype), y, random.Between(0, 1) == 1);
@@ -199,8 +238,7 @@ Making MakeDense(Random& random) {
   Making making;
   Made& made = making.made;
   made.pool.mode = static_cast<PoolMode>(random.Between(1, 3));
-  making.epilogue.activation = static_cast<Activation>(random.Between(0, 2));
-  making.epilogue.parameter = 2.0;
+  making.epilogue = RandomEpilogue(random);
   const int64_t square = random.Between(1, 2);
   const bool saves = random.Between(0, 1) == 0;
   const int64_t unit = saves ? kSavedUnit : random.Between(1, 4);
@@ -210,8 +248,8 @@ Making MakeDense(Random& random) {
     z[3 + s] = s < 2 ? random.Between(1, 5) : unit * random.Between(1, 9);
     made.extent[s] = y[3 + s] = z[3 + s] * made.pool.window[s];
   }
-  if (saves) made.saving = SavingOf(making);
   const DType dtype = static_cast<DType>(random.Between(0, 3));
+  if (saves) made.saving = SavingOf(making, dtype);
   const bool last = random.Between(0, 1) == 1;
   making.y = PlainLayout(AccumulatorOf(dtype), y, last);
   making.z = PlainLayout(dtype, z, last);
@@ -254,7 +292,7 @@ Status ExpectMade(Device& device, const Making& making) {
   OOC_ASSIGN(const Tensor saved, BytesIn(rig, stream, making.saved, args.made.saved.data));
   ForEach({}, bytes.dims, [&](const Dims& index) {
     const bool there = RowIsThere(making, index);
-    bytes.at(index) = there ? ByteAt(making, index) : saved.at(index);
+    bytes.at(index) = there ? ByteAt(making, index, saved.at(index)) : saved.at(index);
   });
   const std::string other = FirstDifference(saved, bytes);
   OOC_EXPECT(other.empty(), "bits of %s: %s", making.Describe().c_str(), other.c_str());

@@ -1,6 +1,5 @@
 // Tiles of dy that Restore makes of dz and saved bits: of every kind of pool and of none, from
 // tiles that begin before the tensor, in its midst, and that pass its end.
-#include <bit>
 #include <cmath>
 
 #include "base/checked.hpp"
@@ -16,7 +15,7 @@ constexpr double kShares = 36.0;  // a multiple of what an axis may count, on tw
 // The whole of dz and of the codes of its bits, and a tile of dy.
 struct Restoring {
   TileLayout dy, z, saved;
-  Tensor dz, codes;
+  Tensor dz, codes, slopes;
   RestoreArgs args;
 
   [[nodiscard]] std::string Describe() const {
@@ -29,10 +28,15 @@ struct Restoring {
 
 // Any windows, or those of `square` rows and columns that touch or overlap by one: there are
 // kernels of their own for them; `wide`: that begin with the tensor.
-void RandomPool(Random& random, int64_t square, bool wide, RestoreArgs* args) {
+void RandomPool(Random& random, int64_t square, bool wide, DType dtype, RestoreArgs* args) {
+  Problem problem;  // what is saved
   Pool& pool = args->pool;
   pool.mode = static_cast<PoolMode>(random.Between(0, kPoolModes - 1));
-  const bool clips = random.Between(0, 1) == 1;
+  const int64_t behind = random.Between(0, 4);
+  problem.direction = Direction::kBackwardData;
+  problem.dtype = dtype;
+  problem.clips = behind == 1 || behind == 2;
+  problem.slopes = behind == 3;
   for (int s = 0; s < 3; ++s) {
     if (pool.pools()) {
       const int64_t most = s == 0 ? 1 : 3;
@@ -44,12 +48,8 @@ void RandomPool(Random& random, int64_t square, bool wide, RestoreArgs* args) {
     if (wide && square < 3) pool.pad_before[s] = 0;
     args->extent[s] = random.Between(pool.window[s], s < 2 ? 6 : square > 0 && !wide ? 18 : 40);
   }
-  if (pool.mode != PoolMode::kMax) {
-    if (clips) args->saving = {Saved::kAlive, 1};
-    return;
-  }
-  const auto most = static_cast<uint64_t>(pool.Elements() - (clips ? 0 : 1));
-  if (most > 0) args->saving = {Saved::kWinners, static_cast<int>(std::bit_width(most))};
+  problem.pool = pool;
+  args->saving = problem.saving();
 }
 
 // The part of the tensor that a tile along one axis holds: from there, so many rows.
@@ -66,7 +66,8 @@ Held Around(int64_t first, int64_t end, int64_t all, Random& random) {
 Restoring MakeRestoring(const Device& device, Random& random, int64_t square, bool wide) {
   Restoring made;
   RestoreArgs& args = made.args;
-  RandomPool(random, square, wide, &args);
+  const DType dtype = static_cast<DType>(random.Between(0, 3));
+  RandomPool(random, square, wide, dtype, &args);
   const Pool& pool = args.pool;
   const int64_t images = random.Between(1, square > 0 ? 9 : 2);
   Dims dy{images, random.Between(1, 2), random.Between(1, 20), 0, 0, 0};
@@ -106,7 +107,6 @@ Restoring MakeRestoring(const Device& device, Random& random, int64_t square, bo
   }
   args.box.extent = dy;
   saved[5] = args.saving.RowBytes(saved[5]);
-  const DType dtype = static_cast<DType>(random.Between(0, 3));
   const DType tiles = random.Between(0, 1) == 1 ? dtype : AccumulatorOf(dtype);
   const bool blocked = device.capabilities().blocked_tiles && random.Between(0, 2) == 0;
   made.dy =
@@ -120,8 +120,10 @@ Restoring MakeRestoring(const Device& device, Random& random, int64_t square, bo
   const int64_t last = args.saving.what == Saved::kWinners ? pool.Elements() : 1;
   for (double& code : made.codes.values) {
     code = static_cast<double>(
-        std::min(random.Between(0, last), (int64_t{1} << args.saving.bits) - 1));
+        std::min(random.Between(0, last), (int64_t{1} << args.saving.code_bits()) - 1));
   }
+  made.slopes = Tensor(whole_codes);
+  for (double& slope : made.slopes.values) slope = static_cast<double>(random.Between(-1, 4)) / 2;
   return made;
 }
 
@@ -144,7 +146,8 @@ double ShareOf(const Restoring& made, Dims at, const Spatial& row, const Spatial
   }
   const bool winners = args.saving.what == Saved::kWinners;
   if (winners && made.codes.at(at) != static_cast<double>(place)) return 0.0;
-  return made.dz.at(at) / counted;
+  const double slope = winners && args.saving.slopes() ? made.slopes.at(at) : 1.0;
+  return made.dz.at(at) * slope / counted;
 }
 
 // One element of the tile, from the definition.
@@ -158,14 +161,15 @@ double RestoredAt(const Restoring& made, const Dims& index) {
     if (row[s] < args.box.valid_begin[3 + s] || row[s] >= args.box.valid_end[3 + s]) return 0.0;
     coded = coded && row[s] < made.codes.dims[3 + s];
   }
-  if (args.saving.what == Saved::kAlive && (!coded || made.codes.at(at) == 0.0)) return 0.0;
+  const bool alive = args.saving.what == Saved::kAlive, sloped = alive && args.saving.slopes();
+  if (alive && (!coded || (!sloped && made.codes.at(at) == 0.0))) return 0.0;
   double sum = 0.0;
   const Dims channel{index[0], index[1], index[2], 0, 0, 0};
   const Dims& z = made.dz.dims;
   ForEach({}, {1, 1, 1, z[3], z[4], z[5]}, [&](const Dims& window) {
     sum += ShareOf(made, channel, row, {window[3], window[4], window[5]});
   });
-  return sum;
+  return sloped ? sum * made.slopes.at(at) : sum;
 }
 
 // A tile of a whole tensor, with `outside` where that has nothing.
@@ -183,11 +187,33 @@ Tensor TileFrom(const Tensor& whole, const Dims& extents, const Spatial& origin,
   return tile;
 }
 
+constexpr double kPlace = 2.0;  // in a window of three that began before the tensor
+
+// Of elements with slopes.
+Tensor SlopeBytesOf(const Restoring& made) {
+  const Saving& saving = made.args.saving;
+  const int64_t size = saving.bits / 8, slope_bytes = SizeOf(saving.slope);
+  Dims elements = made.saved.shape;
+  elements[5] /= size;
+  const Tensor codes = TileFrom(made.codes, elements, made.args.saved_origin, kPlace);
+  const Tensor slopes = TileFrom(made.slopes, elements, made.args.saved_origin, 1.0);
+  Tensor bytes(made.saved.shape);
+  ForEach({}, bytes.dims, [&](const Dims& index) {
+    Dims element = index;
+    element[5] /= size;
+    const int64_t byte = index[5] % size;
+    const auto code = static_cast<uint32_t>(codes.at(element));
+    bytes.at(index) = byte < slope_bytes ? ByteOf(saving.slope, slopes.at(element), byte)
+                                         : (code >> 8 * (byte - slope_bytes)) & 0xffu;
+  });
+  return bytes;
+}
+
 Tensor BytesOf(const Restoring& made) {
+  if (made.args.saving.slopes()) return SlopeBytesOf(made);
   const int64_t bits = made.args.saving.bits;
   Dims elements = made.saved.shape;
   elements[5] = elements[5] * 8 / bits;
-  constexpr double kPlace = 2.0;  // in a window of three that began before the tensor
   const Tensor codes = TileFrom(made.codes, elements, made.args.saved_origin, kPlace);
   Tensor bytes(made.saved.shape);
   ForEach({}, bytes.dims, [&](const Dims& index) {

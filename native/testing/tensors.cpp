@@ -2,6 +2,7 @@
 #include "testing/tensors.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/checked.hpp"
@@ -49,6 +50,12 @@ void Store(void* data, DType dtype, int64_t offset, double value) {
     case DType::kBFloat16: return write(ToBFloat16(static_cast<float>(value)));
     case DType::kByte: return write(static_cast<uint8_t>(value));
   }
+}
+
+uint32_t ByteOf(DType dtype, double value, int64_t byte) {
+  std::array<uint8_t, sizeof(double)> bytes{};
+  Store(bytes.data(), dtype, 0, value);
+  return bytes[static_cast<size_t>(byte)];
 }
 
 double Rounded(DType dtype, double value) {

@@ -45,6 +45,8 @@ void ForEach(const Dims& begin, const Dims& end, Visit&& visit) {
 // The element at `offset` elements from `data`.
 double Load(const void* data, DType dtype, int64_t offset);
 void Store(void* data, DType dtype, int64_t offset, double value);
+// A byte of such an element, the lowest first.
+uint32_t ByteOf(DType dtype, double value, int64_t byte);
 // `value` as an element of `dtype` holds it.
 double Rounded(DType dtype, double value);
 

@@ -1,24 +1,13 @@
-"""The gradients of a convolution with bias, activation and pool.
-
-In one pass over dz where the activation has flat parts or none. Where it takes its derivative from
-the values, these are computed anew, y's gradient is made in host memory, or on the GPU where the
-arrays are, and goes through the separate functions.
-"""
+"""The gradients of a convolution with bias, activation and pool, in one pass over dz."""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
 
-from oocdnn import fused, gradients
-from oocdnn._cdefs import Activation, PoolMode
-from oocdnn._geometry import Moves, need_shape
+from oocdnn import fused
+from oocdnn._geometry import need_shape
 from oocdnn.fused import Need, Saved
-from oocdnn.nn import _bits, _windows
-from oocdnn.nn._modules import module_of
-from oocdnn.nn.activation import ELU, Sigmoid, Swish, Tanh
-from oocdnn.nn.convolution import CONVOLUTIONS, add_bias_gradient
-from oocdnn.nn.layer import Layer
 from oocdnn.nn.parameter import Parameter
 
 # The sums that gradients are added to, each with the beta of what it holds: 1, or 0 for nothing.
@@ -26,22 +15,15 @@ Sums = Mapping[Need, tuple[Any, float]]
 
 
 class Filter(NamedTuple):
-    """What a convolution does, and where the gradients go."""
+    """Of a convolution; where their gradients go."""
 
     weight: Parameter
     bias: Parameter | None
-    moves: Moves
 
 
 def backward(dz: Any, x: Any, saved: Saved, by: Filter, needs_dx: bool) -> Any:
     """Adds to the gradients of weight and bias, and gives dx, or None where it is not needed."""
     need_shape("dz", dz.shape, saved.z_shape, "x, w and the pool")
-    if saved.call.epilogue.activation in fused.SERVED:
-        return _fused(dz, x, saved, by, needs_dx)
-    return _separate(_gradient_of_y(dz, x, saved, by), x, by, needs_dx)
-
-
-def _fused(dz: Any, x: Any, saved: Saved, by: Filter, needs_dx: bool) -> Any:
     parameters: dict[Need, Parameter] = {"dw": by.weight}
     if by.bias is not None:
         parameters["db"] = by.bias
@@ -71,38 +53,3 @@ def _fused_into(sums: Sums, compute: Callable[..., Any], needs_dx: bool) -> Any:
         if beta:
             out += gradient
     return gradients[-1] if needs_dx else None
-
-
-def _separate(dy: Any, x: Any, by: Filter, needs_dx: bool) -> Any:
-    w, moves = by.weight.data, by.moves._asdict()
-    add_bias_gradient(by.bias, dy)
-    by.weight.accumulate(partial(gradients.conv_backward_filter, x, dy, w.shape, **moves))
-    return gradients.conv_backward_data(dy, w, x.shape, **moves) if needs_dx else None
-
-
-def _gradient_of_y(dz: Any, x: Any, saved: Saved, by: Filter) -> Any:
-    """By what the pool has saved, and the derivative at values that are computed anew."""
-    convolve, module = CONVOLUTIONS[len(by.weight.data.shape) - 2], module_of("dz", dz)
-    bias = None if by.bias is None else by.bias.data
-    layer = _activation(saved.call.epilogue.activation, saved.call.epilogue.parameter)
-    layer.forward(module.asarray(convolve(x, by.weight.data, bias, **by.moves._asdict())))
-    return layer.backward(_through_pool(dz, saved))
-
-
-def _through_pool(dz: Any, saved: Saved) -> Any:
-    """The gradient of the activation's result."""
-    pool, module = saved.call.pool, module_of("dz", dz)
-    if pool is None:
-        return dz
-    if pool.mode != PoolMode.MAX:
-        return _windows.spread(module, dz, pool, saved.y_shape)
-    winners = _bits.winners(module, saved.bits, pool, saved.z_shape)
-    return _windows.unpool(module, dz, winners, pool, saved.y_shape)
-
-
-def _activation(kind: Activation, parameter: float) -> Layer:
-    if kind == Activation.ELU:
-        return ELU(parameter)
-    if kind == Activation.SWISH:
-        return Swish(parameter)
-    return Sigmoid() if kind == Activation.SIGMOID else Tanh()

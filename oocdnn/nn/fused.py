@@ -86,5 +86,5 @@ class ConvBiasActPool(Layer):
     def backward(self, dy: Any, needs_dx: bool = True) -> Any:
         """dx of dy, which is shaped as z."""
         x, saved = self._take()
-        by = _fused_backward.Filter(self.weight, self.bias, self.moves)
+        by = _fused_backward.Filter(self.weight, self.bias)
         return _fused_backward.backward(dy, x, saved, by, needs_dx)

@@ -17,6 +17,9 @@ import oocdnn
 
 ACTIVATIONS = {"identity": None, "relu": "relu", "clip": ("clipped_relu", 6.0)}
 CURVED = {"elu": ("elu", 0.5), "sigmoid": "sigmoid", "tanh": "tanh", "swish": ("swish", 1.5)}
+# With slopes that are exact: 0 and 1, or a half.
+STEPS = {"elu0": ("elu", 0.0), "swish0": ("swish", 0.0)}
+SPECS: dict[str, Any] = {**ACTIVATIONS, **CURVED, **STEPS}
 MODES = {"max": ("max", True), "avg": ("avg", True), "avg_inside": ("avg", False)}
 
 
@@ -81,24 +84,42 @@ def keywords_of(case: Case) -> dict[str, Any]:
         pool = oocdnn.Pool(
             mode, case.pool.window, case.pool.stride, case.pool.padding, case.pool.ceil, counted
         )
-    activation = {**ACTIVATIONS, **CURVED}[case.activation]
+    activation = SPECS[case.activation]
     return {**case.window, "alpha": case.alpha, "activation": activation, "pool": pool}
 
 
 def parameter_of(case: Case) -> float:
-    spec = {**ACTIVATIONS, **CURVED}[case.activation]
+    spec = SPECS[case.activation]
     return spec[1] if isinstance(spec, tuple) else 0.0
+
+
+def function_of(case: Case) -> tuple[str, float]:
+    """The activation as the oracle knows it."""
+    return case.activation.removesuffix("0"), parameter_of(case)
+
+
+def is_smooth(case: Case) -> bool:
+    return case.activation in CURVED or case.activation in STEPS
+
+
+def sums_of(case: Case, arrays) -> np.ndarray:
+    """What is activated, in float64."""
+    return oracle.finish(
+        oracle.forward(arrays["x"], arrays["w"], **case.window),
+        alpha=case.alpha, scale=arrays.get("scale"), bias=arrays.get("b"),
+        residual=arrays.get("residual"),
+    )  # fmt: skip
 
 
 def composed(case: Case, arrays) -> tuple[np.ndarray, np.ndarray | None]:
     """z and what is saved, by the reference operations one after the other in float64."""
-    y = oracle.finish(
-        oracle.forward(arrays["x"], arrays["w"], **case.window),
-        alpha=case.alpha, scale=arrays.get("scale"), bias=arrays.get("b"),
-        residual=arrays.get("residual"), activation=case.activation, parameter=parameter_of(case),
-    )  # fmt: skip
+    sums = sums_of(case, arrays)
+    y = oracle.activate(sums, *function_of(case))
     z = y if case.pool is None else oracle.pool(y, case.pool)[0]
-    return z, oracle.saved(y, case.pool, case.activation, parameter_of(case))
+    if not is_smooth(case):
+        return z, oracle.saved(y, case.pool, case.activation, parameter_of(case))
+    slopes = oracle.slopes(sums, case.pool, *function_of(case))
+    return z, oracle.sloped(*slopes, oracle.code_bytes(case.pool), DTYPES[case.dtype])
 
 
 @dataclass
@@ -288,12 +309,13 @@ def test_the_axis_that_has_to_be_split_is_split(axis):
         (oracle.Pool("max", (2, 2), (2, 2), ((0, 0),) * 2), "relu", ("z", 3)),
         (oracle.Pool("max", (2, 2), (2, 2), ((0, 0),) * 2), "identity", ("z", 2)),
         (oracle.Pool("max", (3, 3), (2, 2), ((1, 1),) * 2), "clip", ("z", 4)),
-        (oracle.Pool("max", (3, 3), (2, 2), ((1, 1),) * 2), "sigmoid", ("z", 4)),
+        (oracle.Pool("max", (3, 3), (2, 2), ((1, 1),) * 2), "sigmoid", ("z", 32 + 8)),
+        (oracle.Pool("max", (1, 1), (2, 2), ((0, 0),) * 2), "elu", ("z", 32)),
         (oracle.Pool("avg", (2, 2), (2, 2), ((0, 0),) * 2), "relu", ("y", 1)),
-        (oracle.Pool("avg", (2, 2), (2, 2), ((0, 0),) * 2), "tanh", ("y", 0)),
+        (oracle.Pool("avg", (2, 2), (2, 2), ((0, 0),) * 2), "tanh", ("y", 32)),
         (None, "relu", ("y", 1)),
         (None, "identity", ("y", 0)),
-        (None, "swish", ("y", 0)),
+        (None, "swish", ("y", 32)),
     ],
 )
 def test_bits_of_an_element(pool, activation, bits_of):

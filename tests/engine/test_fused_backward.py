@@ -21,10 +21,13 @@ from engine.test_fused import (
     arrays_of,
     composed,
     context,
+    function_of,
+    is_smooth,
     keywords_of,
     parameter_of,
     random_case,
     small,
+    sums_of,
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -62,13 +65,13 @@ def gradients_of(case: Case) -> Gradients:
     numbers = rng.integers(-2, 3, z.shape) * unit_of(case)
     dz = lay_out(numbers.astype(DTYPES[case.dtype]), case.layout)
     made = Gradients(case, arrays, dz)
-    y = oracle.finish(
-        oracle.forward(arrays["x"], arrays["w"], **case.window),
-        alpha=case.alpha, bias=arrays.get("b"), residual=arrays.get("residual"),
-        activation=case.activation, parameter=parameter_of(case),
-    )  # fmt: skip
+    sums = sums_of(case, arrays)
+    y = oracle.activate(sums, *function_of(case))
     dy = dz.astype(np.float64) if case.pool is None else unpooled(dz, y, case.pool)
-    dy = np.where(oracle.alive(y, case.activation, parameter_of(case)), dy, 0.0)
+    if is_smooth(case):
+        dy = dy * oracle.slope(sums, *function_of(case))
+    else:
+        dy = np.where(oracle.alive(y, case.activation, parameter_of(case)), dy, 0.0)
     x, w = arrays["x"], arrays["w"]
     made.expected["dx"] = case.alpha * oracle.backward_data(dy, w, x.shape, **case.window)
     made.expected["dw"] = case.alpha * oracle.backward_filter(x, dy, w.shape, **case.window)
@@ -163,7 +166,8 @@ def problem_of(case: Case, need: str) -> str:
             f" +{word}{case.pool.window[0]} poolstr{case.pool.stride[0]} "
             f"poolpad{case.pool.padding[0][0]}"
         )
-    rest = f"{layout}{pool}{' +clipped' if case.activation == 'relu' else ''}"
+    behind = " +sloped" if is_smooth(case) else " +clipped" if case.activation == "relu" else ""
+    rest = f"{layout}{pool}{behind}"
     channels = case.groups * case.k
     if need == "db":  # whose channels are all of one kind
         return f"conv2d:bwd_bias y{case.n}x{channels}x15x50{rest}"
@@ -173,22 +177,25 @@ def problem_of(case: Case, need: str) -> str:
 
 
 @cache
-def made_once(pool: str, layout: str, one_group: bool) -> tuple[Case, Gradients, Any]:
-    case = small(POOLS[pool], layout=layout)
+def made_once(
+    pool: str, layout: str, one_group: bool, activation: str
+) -> tuple[Case, Gradients, Any]:
+    case = small(POOLS[pool], layout=layout, activation=activation)
     if one_group:
         case = replace(case, groups=1, k=8)
     made = gradients_of(case)
     return case, made, saved_of(made)
 
 
+@pytest.mark.parametrize("activation", ["relu", "elu0"])
 @pytest.mark.parametrize("layout", ["channels_first", "channels_last"])
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("need", NEEDS)
 @pytest.mark.parametrize("plan", ["n1", "g1", "k3", "c1", "h1", "h4", "w8", "w16", "n1 h2 w32"])
-def test_every_split(plan, need, pool, layout):
+def test_every_split(plan, need, pool, layout, activation):
     if need == "db" and plan[0] in "gc":
         pytest.skip("a bias has neither groups nor channels of x")
-    case, made, saved = made_once(pool, layout, plan[0] == "k")
+    case, made, saved = made_once(pool, layout, plan[0] == "k", activation)
     with context(wrap="check", engine="direct") as ctx:
         ctx.use_plan(problem_of(case, need), f"{plan} slots 2")
         (got,) = ctx.conv_bias_act_pool_backward(
@@ -264,9 +271,8 @@ def test_only_what_is_needed_is_asked_for():
         need_equal(made, need, got)
 
 
-@pytest.mark.parametrize(("change", "value"), [("activation", "tanh"), ("scale", True)])
-def test_what_has_no_gradient_says_so(change, value):
-    case = replace(small(APART), **{change: value})
+def test_what_has_no_gradient_says_so():
+    case = small(APART, scale=True)
     arrays = arrays_of(case)
     with context() as ctx:
         z, saved = ctx.conv_bias_act_pool(**arrays, **keywords_of(case), save_for_backward=True)
@@ -303,10 +309,11 @@ def test_warm_calls_prepare_and_allocate_nothing():
             assert call == 0 or ctx.stats.device_allocations == ctx.stats.prepared == 0
 
 
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("need", NEEDS)
 @pytest.mark.parametrize("pool", POOLS)
-def test_predicted_bytes_are_those_that_cross(pool, need):
-    made = gradients_of(small(POOLS[pool]))
+def test_predicted_bytes_are_those_that_cross(pool, need, activation):
+    made = gradients_of(small(POOLS[pool], activation=activation))
     saved = saved_of(made)
     with context(budget=48 << 10) as ctx:
         plan = ctx.plan(problem_of(made.case, need))

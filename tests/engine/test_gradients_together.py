@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 from engine.cases import HypothesisDraw
-from engine.test_fused import APART, OVERLAPPING, Case, arrays_of, context, keywords_of, small
+from engine.test_fused import (
+    APART,
+    OVERLAPPING,
+    STEPS,
+    Case,
+    arrays_of,
+    context,
+    keywords_of,
+    small,
+)
 from engine.test_fused_backward import (
     NEEDS,
     POOLS,
@@ -84,8 +93,13 @@ def cases(draw) -> Case:
 
 
 @UNHURRIED
-@given(cases(), st.sampled_from([NEEDS, ("db", "dx"), ("dx", "dw"), ("dw", "db")]))
-def test_random_chains(case, needs):
+@given(
+    cases(),
+    st.sampled_from([NEEDS, ("db", "dx"), ("dx", "dw"), ("dw", "db")]),
+    st.sampled_from([None, None, *STEPS]),
+)
+def test_random_chains(case, needs, smooth):
+    case = replace(case, activation=smooth or case.activation)
     made = gradients_of(case)
     saved = saved_of(made)
     budget = least_budget(made, saved, case.budget)
@@ -120,8 +134,9 @@ def test_one_pass_gives_what_calls_of_their_own_give(case, dilation, mode):
 @pytest.mark.parametrize("layout", ["channels_first", "channels_last", "gapped"])
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("needs", [NEEDS, ("dx", "dw"), ("dx", "db"), ("dw", "db")], ids="-".join)
-def test_every_byte_crosses_once(needs, pool, layout):
-    made = gradients_of(several(POOLS[pool], layout=layout))
+@pytest.mark.parametrize("activation", ["relu", "elu0"])
+def test_every_byte_crosses_once(activation, needs, pool, layout):
+    made = gradients_of(several(POOLS[pool], layout=layout, activation=activation))
     saved = saved_of(made)
     with context(budget=BUDGET, wrap="check") as ctx:
         got = together(ctx, made, saved, needs)
@@ -132,9 +147,10 @@ def test_every_byte_crosses_once(needs, pool, layout):
     need_all(made, got)
 
 
+@pytest.mark.parametrize("activation", ["relu", "swish"])
 @pytest.mark.parametrize("pool", POOLS)
-def test_predicted_bytes_are_those_that_cross(pool):
-    made = gradients_of(several(POOLS[pool]))
+def test_predicted_bytes_are_those_that_cross(pool, activation):
+    made = gradients_of(several(POOLS[pool], activation=activation))
     saved = saved_of(made)
     with context(budget=BUDGET) as ctx:
         plan = ctx.plan(f"{problem_of(made.case, 'dx')} +dw +db")

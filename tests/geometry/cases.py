@@ -84,10 +84,9 @@ def problems(draw, directions=tuple(Direction), epilogues: bool = True) -> Probl
 def draw_pool(draw, problem: Problem) -> None:
     """Windows that overlap, touch or leave gaps, with any padding; and saving, with or without."""
     forward = problem.direction == Direction.FWD
-    problem.saves, problem.clips = (
-        forward and draw(st.booleans()),
-        not forward and draw(st.booleans()),
-    )
+    problem.saves = forward and draw(st.booleans())
+    behind = draw(st.sampled_from(("", "clips", "slopes"))) if not forward else ""
+    problem.clips, problem.slopes = behind == "clips", behind == "slopes"
     if draw(st.integers(0, 3)) > 0:
         pool = problem.pool
         problem.beta = 0.0 if forward else problem.beta
@@ -150,7 +149,8 @@ def draw_epilogue(draw, problem: Problem) -> None:
     epilogue.residual = draw(st.booleans())
     if epilogue.residual:
         epilogue.residual_alpha = draw(st.sampled_from((1.0, 2.0)))
-    epilogue.activation = draw(st.sampled_from((Activation.IDENTITY, Activation.RELU)))
+    activations = (Activation.IDENTITY, Activation.RELU, Activation.ELU)
+    epilogue.activation = draw(st.sampled_from(activations))
 
 
 @st.composite

@@ -108,6 +108,7 @@ class Problem(Structure):
         ("pool", Pool),
         ("saves", c_bool),
         ("clips", c_bool),
+        ("slopes", c_bool),
         ("also", Also),
         ("prologue", Prologue),
         ("sums", c_bool),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+import ml_dtypes
 import numpy as np
 import oracle
 from geometry import doors
@@ -31,7 +32,9 @@ from geometry.doors import (
     Z,
 )
 
-ACTIVATIONS = {Activation.IDENTITY: "identity", Activation.RELU: "relu"}
+# Without a parameter elu gives whole numbers too, and slopes that are 0 or 1.
+ACTIVATIONS = {Activation.IDENTITY: "identity", Activation.RELU: "relu", Activation.ELU: "elu"}
+TYPES = {0: np.float32, 1: np.float64, 2: np.float16, 3: ml_dtypes.bfloat16}  # by DType
 MODES = {PoolMode.MAX: "max", PoolMode.AVERAGE: "avg", PoolMode.AVERAGE_INSIDE: "avg_inside"}
 ALL = range(len(doors.OPERANDS))
 
@@ -68,6 +71,10 @@ def random_bits(problem: Problem, rng) -> np.ndarray:
     else:
         dims[5] = reached(problem)
         most = 2
+    if problem.slopes:
+        slopes, size = rng.integers(0, 3, dims), oracle.code_bytes(pool_of(problem))
+        codes = rng.integers(0, most, dims)
+        return oracle.sloped(slopes, codes, size, TYPES[problem.dtype]).astype(np.float64)
     return oracle.packed(rng.integers(0, most, dims), bits).astype(np.float64)
 
 
@@ -82,19 +89,24 @@ def restored(problem: Problem, dz, bits) -> np.ndarray:
     pool, extents = pool_of(problem), tuple(problem.shape.out)
     what, width = doors.saving(problem)
     codes = None
-    if what != Saved.NOTHING:
+    slopes = np.ones(())
+    if problem.slopes:
+        size = oracle.code_bytes(pool)
+        slopes, codes = oracle.unsloped(bits.astype(np.uint8), size, TYPES[problem.dtype])
+    elif what != Saved.NOTHING:
         count = problem.shape.pooled[2] if what == Saved.WINNERS else reached(problem)
         codes = oracle.unpacked(bits.astype(np.uint8), width, count)
     if pool is None:
         dy = dz
     else:
         winners = codes if what == Saved.WINNERS else np.zeros(dz.shape, int)
-        dy = oracle.pool_backward(dz, winners, extents, pool)
+        passing = dz * slopes if what == Saved.WINNERS else dz
+        dy = oracle.pool_backward(passing, winners, extents, pool)
     if what != Saved.ALIVE:
         return dy
-    alive = np.zeros(dy.shape, int)
-    alive[tuple(slice(n) for n in codes.shape)] = codes
-    return np.where(alive == 1, dy, 0.0)
+    alive = np.zeros(dy.shape)
+    alive[tuple(slice(n) for n in codes.shape)] = slopes if problem.slopes else codes
+    return np.where(alive == 0, 0.0, alive * dy)
 
 
 def convolve(problem: Problem, shape: doors.Shape, tensors) -> np.ndarray:
@@ -163,12 +175,21 @@ def pool_of(problem: Problem) -> oracle.Pool | None:
     return oracle.Pool(MODES[pool.mode], window, stride, padding, pool.ceil)
 
 
+def bits_of(problem: Problem, y) -> np.ndarray | None:
+    """What is saved. Elu without a parameter has the slopes of its results."""
+    pool, activation = pool_of(problem), ACTIVATIONS[problem.epilogue.activation]
+    if activation != "elu":
+        return oracle.saved(y, pool, activation)
+    values, codes = oracle.slopes(y, pool, activation)
+    return oracle.sloped(values, codes, oracle.code_bytes(pool), TYPES[problem.dtype])
+
+
 def outputs(problem: Problem, y) -> dict[int, np.ndarray]:
     """What leaves the device of a finished sum."""
     pool, made = pool_of(problem) if problem.direction == Direction.FWD else None, {}
     made[doors.output_of(problem)] = y if pool is None else oracle.pool(y, pool)[0]
     if problem.saves:
-        made[SAVED] = oracle.saved(y, pool, ACTIVATIONS[problem.epilogue.activation])
+        made[SAVED] = bits_of(problem, y)
     return {operand: array for operand, array in made.items() if array is not None}
 
 

@@ -28,7 +28,7 @@ def meaning(problem: Problem) -> tuple:
             for i in range(len(doors.OPERANDS))
             if doors.uses(problem, i) and not doors.stays(problem, i)
         ],
-        bytes(problem.pool), problem.saves, problem.clips,
+        bytes(problem.pool), problem.saves, problem.clips, problem.slopes,
         problem.prologue.affine, problem.prologue.activation, problem.sums,
         problem.prologue.parameter if problem.prologue.activation in PARAMETERS else None,
     )  # fmt: skip
@@ -113,6 +113,8 @@ def test_reading_what_was_printed_gives_the_same_problem(problem):
         "conv2d:bwd_data x2x3x8x8 w4x3x3x3 +relu +maxpool2 +clipped",
         "conv2d:bwd_filter x2x3x8x8 w4x3x3x3 zs:nhwc +clipped",
         "conv2d:bwd_bias y2x4x6x6 +avgpool3 poolstr1 poolpad1",
+        "conv2d:fwd x2x3x8x8 w4x3x3x3 f16 +swish1.5 +maxpool2 +saved",
+        "conv2d:bwd_data x2x3x8x8 w4x3x3x3 +maxpool2 +sloped +dw +db",
         "conv2d:fwd x2x3x8x8 w4x3x3x3 +prenorm +preclip6 +bias +relu +sums",
         "conv2d:bwd_data x2x3x8x8 w4x3x3x3 +preswish1 alpha2 +sums",
         "conv2d:fwd x2x3x8x8 w4x3x3x3 +prenorm +maxpool2 +saved",

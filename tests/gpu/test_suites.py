@@ -24,6 +24,7 @@ SUITES = {
     "torch": ("pytorch/test_exact.py", "pytorch/test_memory.py"),
     "exact": ("engine/test_exact.py",),
     "fused": ("engine/test_fused.py", "gpu/test_fused.py"),
+    "slopes": ("engine/test_slopes.py",),
     "fused backward": ("engine/test_fused_backward.py", "-k", "not random_chains"),
     "together": ("engine/test_gradients_together.py", "gpu/test_gradients_together.py"),
     "normalization": ("engine/test_normalization.py", "gpu/test_normalization.py"),

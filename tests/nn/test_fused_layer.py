@@ -112,11 +112,12 @@ def test_wrong_arguments_are_told_of_at_once():
         layer.backward(np.zeros((1, 1, 4, 4), np.float32))
 
 
+@pytest.mark.parametrize("activation", ["relu", ("elu", 0.0)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_all_gradients_take_one_pass(dtype):
+def test_all_gradients_take_one_pass(dtype, activation):
     """Added to others too; sums of 16 bits would be rounded twice, and take a call for each."""
     x = integers((8, 4, 16, 24), 5, np.dtype(dtype), largest=1)
-    layer = nn.ConvBiasActPool(4, 8, 3, padding=1, activation="relu", pool=2, dtype=dtype)
+    layer = nn.ConvBiasActPool(4, 8, 3, padding=1, activation=activation, pool=2, dtype=dtype)
     fill(layer)
     with oocdnn.Context("cpu", "256KiB", profile="none") as ctx:
         for times in (1, 2):

@@ -252,5 +252,6 @@ def test_every_example_of_a_problem_word_can_be_planned(ctx):
                 extra = f"+maxpool3 {word}"
             if along and word[0] != "+":
                 extra = f"+dw +db {word}"
-            direction = "bwd_data" if along or word == "+clipped" else "fwd"
+            backward = along or word in ("+clipped", "+sloped")
+            direction = "bwd_data" if backward else "fwd"
             ctx.plan(f"conv{rank}d:{direction} {shapes} {extra}")

@@ -325,8 +325,7 @@ Status CpuDevice::Finish(Stream stream, const FinishArgs& args) {
                    here.layout = &layout;
                    here.made.z.layout = &z;
                    here.made.saved.layout = &saved;
-                   OOC_TRY(FinishTile(here, parallel));
-                   return MakeTiles(here, parallel);
+                   return FinishAndMake(here, parallel);
                  });
 }
 

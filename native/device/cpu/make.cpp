@@ -5,7 +5,9 @@
 #include <cmath>
 
 #include "base/checked.hpp"
+#include "device/cpu/activation.hpp"
 #include "device/cpu/convert.hpp"
+#include "device/cpu/finish.hpp"
 #include "device/cpu/tile_rows.hpp"
 
 namespace oocdnn::cpu {
@@ -44,10 +46,23 @@ template <class T>
 struct Pooled {
   T value = 0;
   uint32_t bits = 0;
+  T slope = 0;
 };
 
-// One window. `row`: of the tile's first row on that the window's rows are counted from.
 template <class T>
+T Activated(const Epilogue& epilogue, T v) {
+  Activate(epilogue.activation, static_cast<T>(epilogue.parameter), &v, 1);
+  return v;
+}
+
+template <class T>
+T SlopeAt(const Epilogue& epilogue, T u) {
+  return SlopeOf(epilogue.activation, static_cast<T>(epilogue.parameter), u);
+}
+
+// One window. `row`: of the tile's first row on that the window's rows are counted from. kSlopes:
+// the tile's values are still to be activated.
+template <class T, bool kSlopes>
 class Windows {
  public:
   Windows(const FinishArgs& args, int64_t d, int64_t h)
@@ -80,21 +95,24 @@ class Windows {
 
   Pooled<T> Largest(const T* channel, const Span1& w) const {
     int64_t winner = -1;
-    T best = 0;
-    ForEach(channel, w, [&](T v, int64_t place) {
+    T best = 0, sum = 0;
+    ForEach(channel, w, [&](T u, int64_t place) {
+      const T v = kSlopes ? Activated(epilogue_, u) : u;
       if (winner >= 0 && !(v > best) && !(std::isnan(v) && !std::isnan(best))) return;
       best = v;
+      sum = u;
       winner = place;
     });
     if (!Alive(epilogue_, best)) winner = made_.pool.Elements();
-    return {best, static_cast<uint32_t>(std::max<int64_t>(winner, 0))};
+    const auto code = static_cast<uint32_t>(std::max<int64_t>(winner, 0));
+    return {best, code, kSlopes && winner >= 0 ? SlopeAt(epilogue_, sum) : T(0)};
   }
 
   Pooled<T> Average(const T* channel, const Span1& w) const {
     T sum = 0;
     ForEach(channel, w, [&](T v, int64_t) { sum += v; });
     const int64_t counted = d_.counted * h_.counted * w.counted;
-    return {counted > 0 ? sum / static_cast<T>(counted) : T(0), 0};
+    return {counted > 0 ? sum / static_cast<T>(counted) : T(0)};
   }
 
   const Made& made_;
@@ -143,7 +161,7 @@ class SingleElements {
 
 // Rows of z, and of winners. Those behind the last of the tensor hold zeros, as their bits may
 // share a byte with the last.
-template <class T, class Stored>
+template <class T, class Stored, bool kSlopes>
 void PoolRows(const FinishArgs& args, Parallel& parallel) {
   const Made& made = args.made;
   const TileLayout& layout = *made.z.layout;
@@ -159,12 +177,15 @@ void PoolRows(const FinishArgs& args, Parallel& parallel) {
     const bool there = d < rows[0] && h < rows[1] && rows[2] > 0;
     const int64_t some = there ? std::min(rows[2], layout.shape[5]) : 0;
     if (single.Serve()) return single.Take(y, d, h, some, z);
-    BitRow bits(winners ? SavedRow(made.saved, n, channel, d, h) : nullptr, made.saving.bits);
-    const Windows<T> windows(args, d, h);
+    uint8_t* const saved = winners ? SavedRow(made.saved, n, channel, d, h) : nullptr;
+    BitRow bits(kSlopes ? nullptr : saved, made.saving.bits);
+    SlopeRow slopes(saved, made.saving);
+    const Windows<T, kSlopes> windows(args, d, h);
     for (int64_t w = 0; w < layout.shape[5]; ++w) {
       const Pooled<T> pooled = w < some ? windows.At(y, w) : Pooled<T>{};
       z[w * layout.stride[5]] = Convert<Stored>(pooled.value);
-      bits.Put(pooled.bits);
+      if (kSlopes) slopes.Put(pooled.slope, pooled.bits);
+      if (!kSlopes) bits.Put(pooled.bits);
     }
     bits.End();
   });
@@ -190,26 +211,80 @@ void AliveRows(const FinishArgs& args, Parallel& parallel) {
           });
 }
 
+// Rows of slopes of y, from sums that are still to be activated; zeros where AliveRows has them.
+template <class T>
+void SlopeRows(const FinishArgs& args, Parallel& parallel) {
+  const Made& made = args.made;
+  const TileLayout& y = *args.layout;
+  const int64_t origin = made.y_origin[2], elements = made.saved.layout->shape[5] * 8;
+  const int64_t end = made.pool.RowsReached(2, made.extent[2]);
+  ForRows(made.saved.layout->shape, parallel,
+          [&](int64_t n, int64_t channel, int64_t d, int64_t h) {
+            const T* const row = static_cast<const T*>(args.out) + RowAt(y, n, channel, d, h);
+            SlopeRow slopes(SavedRow(made.saved, n, channel, d, h), made.saving);
+            for (int64_t w = 0; w < elements / made.saving.bits; ++w) {
+              const bool there = w < y.shape[5] && origin + w >= 0 && origin + w < end;
+              slopes.Put(there ? SlopeAt(args.epilogue, row[w * y.stride[5]]) : T(0), 0);
+            }
+          });
+}
+
+template <class T, bool kSlopes>
+void MakePooled(const FinishArgs& args, Parallel& parallel) {
+  if constexpr (std::is_same_v<T, double>) {
+    PoolRows<double, double, kSlopes>(args, parallel);
+  } else {
+    WithType(args.made.z.layout->dtype,
+             [&](auto stored) { PoolRows<float, decltype(stored), kSlopes>(args, parallel); });
+  }
+}
+
 template <class T>
 void Make(const FinishArgs& args, Parallel& parallel) {
   const Made& made = args.made;
   if (made.saving.what == Saved::kAlive) AliveRows<T>(args, parallel);
-  if (made.z.data == nullptr) return;
-  if constexpr (std::is_same_v<T, double>) {
-    PoolRows<double, double>(args, parallel);
-  } else {
-    WithType(made.z.layout->dtype,
-             [&](auto stored) { PoolRows<float, decltype(stored)>(args, parallel); });
+  if (made.z.data != nullptr) MakePooled<T, false>(args, parallel);
+}
+
+// From sums that are finished but for the activation. A maximum's windows activate them as they
+// read them; otherwise that is done in place, once the slopes are taken.
+template <class T>
+Status MakeSloped(const FinishArgs& args, Parallel& parallel) {
+  if (args.made.saving.what == Saved::kWinners) {
+    MakePooled<T, true>(args, parallel);
+    return {};
   }
+  SlopeRows<T>(args, parallel);
+  FinishArgs rest;
+  rest.out = args.out;
+  rest.layout = args.layout;
+  rest.epilogue.activation = args.epilogue.activation;
+  rest.epilogue.parameter = args.epilogue.parameter;
+  OOC_TRY(FinishTile(rest, parallel));
+  if (args.made.z.data != nullptr) MakePooled<T, false>(args, parallel);
+  return {};
+}
+
+template <class T>
+Status FinishSums(const FinishArgs& args, Parallel& parallel) {
+  if (args.made.saving.slopes()) {
+    FinishArgs sums = args;
+    sums.epilogue.activation = Activation::kIdentity;
+    OOC_TRY(FinishTile(sums, parallel));
+    return MakeSloped<T>(args, parallel);
+  }
+  OOC_TRY(FinishTile(args, parallel));
+  Make<T>(args, parallel);
+  return {};
 }
 
 }  // namespace
 
-Status MakeTiles(const FinishArgs& args, Parallel& parallel) {
-  if (!args.made.any()) return {};
+Status FinishAndMake(const FinishArgs& args, Parallel& parallel) {
+  if (!args.made.any()) return FinishTile(args, parallel);
   switch (args.layout->dtype) {
-    case DType::kFloat64: Make<double>(args, parallel); return {};
-    case DType::kFloat32: Make<float>(args, parallel); return {};
+    case DType::kFloat64: return FinishSums<double>(args, parallel);
+    case DType::kFloat32: return FinishSums<float>(args, parallel);
     default: break;
   }
   return Error(Code::kInternal, "sums that are pooled or saved of are f32 or f64, not %s",

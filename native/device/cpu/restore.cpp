@@ -65,7 +65,10 @@ class Restoring {
     const TileLayout& layout = *args_.layout;
     To* const to = static_cast<To*>(args_.dy) + RowAt(layout, n, channel, d, h);
     for (int64_t w = 0; w < layout.shape[5]; ++w) {
-      const T value = Alive(n, channel, d, h, w) ? Sum(n, channel, d, h, w) : T(0);
+      T value = Alive(n, channel, d, h, w) ? Sum(n, channel, d, h, w) : T(0);
+      if (args_.saving.what == Saved::kAlive && args_.saving.slopes() && value != T(0)) {
+        value *= Slope(Element(n, channel, d, h, w));
+      }
       to[w * layout.stride[5]] = Convert<To>(value);
     }
   }
@@ -84,11 +87,24 @@ class Restoring {
   [[nodiscard]] bool Alive(int64_t n, int64_t channel, int64_t d, int64_t h, int64_t w) const {
     const Windows1 &a = At(0, d), &b = At(1, h), &c = At(2, w);
     if (a.begin >= a.end || b.begin >= b.end || c.begin >= c.end) return false;
-    if (args_.saving.what != Saved::kAlive) return true;
-    const auto element = [&](int axis, int64_t row) {
-      return args_.box.origin[3 + axis] + row - args_.saved_origin[axis];
-    };
-    return BitsAt(SavedRow(n, channel, element(0, d), element(1, h)), element(2, w), 1) != 0;
+    if (args_.saving.what != Saved::kAlive || args_.saving.slopes()) return true;
+    return BitsAt(SavedRow(n, channel, RowOfY(0, d), RowOfY(1, h)), RowOfY(2, w), 1) != 0;
+  }
+
+  // The place of a row of dy's tile in that of what is saved of it.
+  [[nodiscard]] int64_t RowOfY(int axis, int64_t row) const {
+    return args_.box.origin[3 + axis] + row - args_.saved_origin[axis];
+  }
+
+  // What is saved of an element of dy, with its slope.
+  [[nodiscard]] const uint8_t* Element(int64_t n, int64_t channel, int64_t d, int64_t h,
+                                       int64_t w) const {
+    return SavedRow(n, channel, RowOfY(0, d), RowOfY(1, h)) + RowOfY(2, w) * args_.saving.bits / 8;
+  }
+
+  // Slopes are of dz's type.
+  [[nodiscard]] static T Slope(const uint8_t* element) {
+    return Convert<T>(SlopeAt<From>(element));
   }
 
   [[nodiscard]] T Sum(int64_t n, int64_t channel, int64_t d, int64_t h, int64_t w) const {
@@ -121,8 +137,13 @@ class Restoring {
     T sum = 0;
     for (int64_t z = w.begin; z < w.end; ++z) {
       const int64_t place = in_row + w.place - (z - w.begin) * args_.pool.stride[2];
-      if (chosen && BitsAt(bits, SavedAt(2, z), args_.saving.bits) != place) continue;
-      sum += Convert<T>(dz[z * args_.z.layout->stride[5]]);
+      const T value = Convert<T>(dz[z * args_.z.layout->stride[5]]);
+      if (chosen && args_.saving.slopes()) {
+        const uint8_t* const element = bits + SavedAt(2, z) * args_.saving.bits / 8;
+        if (CodeAt(element, args_.saving) == place) sum += value * Slope(element);
+      } else if (!chosen || BitsAt(bits, SavedAt(2, z), args_.saving.bits) == place) {
+        sum += value;
+      }
     }
     return sum;
   }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 
+#include "device/cpu/convert.hpp"
 #include "device/cpu/engine.hpp"
 
 namespace oocdnn::cpu {
@@ -57,6 +59,44 @@ class BitRow {
   int bits_, count_ = 0;
   uint64_t waiting_ = 0;
 };
+
+// Writes elements with slopes one behind the other, see Saving.
+class SlopeRow {
+ public:
+  SlopeRow(uint8_t* to, const Saving& saving)
+      : to_(to), slope_(saving.slope), code_bytes_(saving.code_bits() / 8) {}
+
+  template <class T>
+  void Put(T slope, uint32_t code) {
+    WithType(slope_, [&](auto stored) {
+      stored = Convert<decltype(stored)>(slope);
+      std::memcpy(to_, &stored, sizeof stored);
+      to_ += sizeof stored;
+    });
+    for (int byte = 0; byte < code_bytes_; ++byte) *to_++ = static_cast<uint8_t>(code >> 8 * byte);
+  }
+
+ private:
+  uint8_t* to_;
+  DType slope_;
+  int code_bytes_;
+};
+
+// The slope that SlopeRow put at `element`, as its type; and the code behind it.
+template <class Slope>
+Slope SlopeAt(const uint8_t* element) {
+  Slope slope;
+  std::memcpy(&slope, element, sizeof slope);
+  return slope;
+}
+inline uint32_t CodeAt(const uint8_t* element, const Saving& saving) {
+  const int64_t first = SizeOf(saving.slope), end = saving.bits / 8;
+  uint32_t code = 0;
+  for (int64_t byte = first; byte < end; ++byte) {
+    code |= uint32_t{element[byte]} << 8 * (byte - first);
+  }
+  return code;
+}
 
 // The value that BitRow put there; no byte behind it is read.
 inline uint32_t BitsAt(const uint8_t* row, int64_t element, int bits) {

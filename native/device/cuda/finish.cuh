@@ -16,6 +16,11 @@ OOC_HOST_DEVICE double ExpMinus1(double v) { return expm1(v); }
 OOC_HOST_DEVICE float TanH(float v) { return tanhf(v); }
 OOC_HOST_DEVICE double TanH(double v) { return tanh(v); }
 
+template <class T>
+OOC_HOST_DEVICE T SigmoidOf(T u) {
+  return T(1) / (T(1) + Exp(-u));
+}
+
 // NaN stays NaN in all of them.
 template <class T>
 OOC_HOST_DEVICE T Activate(int activation, T parameter, T v) {
@@ -26,11 +31,25 @@ OOC_HOST_DEVICE T Activate(int activation, T parameter, T v) {
       return low > parameter ? parameter : low;
     }
     case kElu: return v > T(0) ? v : parameter * ExpMinus1(v);
-    case kSigmoid: return T(1) / (T(1) + Exp(-v));
+    case kSigmoid: return SigmoidOf(v);
     case kTanh: return TanH(v);
-    case kSwish: return v * (T(1) / (T(1) + Exp(-(parameter * v))));
+    case kSwish: return v * SigmoidOf(parameter * v);
     default: return v;
   }
+}
+
+// The derivative at `u` of a smooth activation. 1 - sigmoid(u) is sigmoid(-u), which keeps all of
+// its digits where the other rounds to 0.
+template <class T>
+OOC_HOST_DEVICE T SlopeOf(int activation, T parameter, T u) {
+  switch (activation) {
+    case kElu: return u > T(0) ? T(1) : parameter * Exp(u);
+    case kSigmoid: return SigmoidOf(u) * SigmoidOf(-u);
+    case kTanh: return T(4) * SigmoidOf(u + u) * SigmoidOf(-u - u);
+    default: break;
+  }
+  const T v = parameter * u;  // swish
+  return SigmoidOf(v) * (T(1) + v * SigmoidOf(-v));
 }
 
 // The activations that only cut: below `low` becomes 0, above `high` becomes that. A limit that is
@@ -66,15 +85,23 @@ struct Finishing {
   int activation;
 };
 
+// Up to the activation.
 template <class T>
-OOC_HOST_DEVICE T FinishOne(const Finishing<T>& f, T v, T residual, T old, bool has_residual,
-                            bool has_old, Long channel) {
+OOC_HOST_DEVICE T SumOne(const Finishing<T>& f, T v, T residual, T old, bool has_residual,
+                         bool has_old, Long channel) {
   v = f.alpha * v;
   if (f.scale != nullptr) v = v * f.scale[channel];
   if (f.bias != nullptr) v = v + f.bias[channel];
   if (has_residual) v = v + f.residual_alpha * residual;
   if (has_old) v = v + f.beta * old;
-  return Activate(f.activation, f.parameter, v);
+  return v;
+}
+
+template <class T>
+OOC_HOST_DEVICE T FinishOne(const Finishing<T>& f, T v, T residual, T old, bool has_residual,
+                            bool has_old, Long channel) {
+  return Activate(f.activation, f.parameter,
+                  SumOne(f, v, residual, old, has_residual, has_old, channel));
 }
 
 struct FinishPlace {

@@ -130,6 +130,7 @@ struct MakeKernelArgs {
   int activation, mode;                     // the values of Activation and PoolMode
   int kind;                                 // a MakeKind
   int bits;                                 // of an element of what is saved
+  int slope_type;                           // of slopes, see Saving; kU8: there are none
   int made;                                 // neighbours that a thread makes: 1, 2 or kMakeVector
   int z_vector;        // 1: those of z lie side by side, at multiples of their size
   TileShares shares;   // each a group, or one behind the other
@@ -190,6 +191,7 @@ struct RestoreKernelArgs {
   const unsigned char* saved;  // null: nothing was saved
   void* dy;
   int dz_type, dy_type, mode, saving, bits;  // the values of PoolMode and Saved
+  int slope_type;                            // of slopes: dz's; kU8: there are none
   int kind;                                  // a RestoreKind
   int vector;    // 1: vectors of a patch lie at multiples of their size, and none passes an edge
   int start[2];  // so far before dy's tile the patches begin along H and W

@@ -11,6 +11,12 @@ namespace {
 
 int Int(int64_t value) { return static_cast<int>(value); }
 
+MakeKernelArgs NoSlopes() {
+  MakeKernelArgs args{};
+  args.slope_type = kU8;
+  return args;
+}
+
 // The finishing of the sums.
 void SetEpilogue(const FinishArgs& from, MakeKernelArgs* to) {
   const Epilogue& epilogue = from.epilogue;
@@ -63,6 +69,7 @@ void SetBits(const Made& made, MakeKernelArgs* to) {
   const TileLayout& layout = *made.saved.layout;
   to->saved = static_cast<unsigned char*>(made.saved.data);
   to->bits = made.saving.bits;
+  to->slope_type = static_cast<int>(made.saving.slope);
   SetStrides(layout, &to->saved_stride);
   to->saved_rows[0] = Int(layout.shape[3]);
   to->saved_rows[1] = Int(layout.shape[4]);
@@ -93,7 +100,7 @@ bool TakesEach(const MakeKernelArgs& args, const TileLayout& y, const Dims& made
 }
 
 MakeKind KindOf(const MakeKernelArgs& args, const TileLayout& y, const Dims& made) {
-  if (args.type != kF32 || !OnlyCuts(args)) return kMakeAny;
+  if (args.type != kF32 || !OnlyCuts(args) || args.slope_type != kU8) return kMakeAny;
   const bool largest = args.mode == static_cast<int>(PoolMode::kMax);
   if (args.mode == static_cast<int>(PoolMode::kNone)) return kMakeEach;
   if (largest && TakesEach(args, y, made)) return kMakeMax1;
@@ -157,14 +164,14 @@ Result<std::vector<MakePlan>> PlanMake(const FinishArgs& args, int multiprocesso
   }
   const bool alive = made.saved.data != nullptr && made.saving.what == Saved::kAlive;
   if (alive) {
-    MakeKernelArgs first{};
+    MakeKernelArgs first = NoSlopes();
     SetEpilogue(args, &first);
     SetInPlace(args, &first);
     SetBits(made, &first);
     plans.push_back(Shared(args, first, *args.layout, multiprocessors));
   }
   if (made.z.data == nullptr) return plans;
-  MakeKernelArgs pool{};
+  MakeKernelArgs pool = NoSlopes();
   SetEpilogue(alive ? FinishArgs{} : args, &pool);
   SetPool(args, &pool);
   if (made.saved.data != nullptr && !alive) SetBits(made, &pool);
@@ -175,7 +182,7 @@ Result<std::vector<MakePlan>> PlanMake(const FinishArgs& args, int multiprocesso
 std::optional<DensePlan> PlanDenseFinish(const FinishArgs& args, int multiprocessors) {
   const bool plain = !args.layout->opaque && args.layout->channel_block == 1;
   if (!plain || (args.old != nullptr && args.beta != 0.0)) return std::nullopt;
-  MakeKernelArgs in_place{};
+  MakeKernelArgs in_place = NoSlopes();
   SetEpilogue(args, &in_place);
   SetInPlace(args, &in_place);
   in_place.y = args.out;

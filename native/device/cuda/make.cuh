@@ -200,6 +200,26 @@ OOC_HOST_DEVICE void PutGroups(const MakeKernelArgs& args, unsigned base, unsign
   }
 }
 
+// An element with its slope, of those behind `element` in a row; see Saving.
+template <class T>
+OOC_HOST_DEVICE void PutSlope(const MakeKernelArgs& args, const MakeTask& task,
+                              const MadeOne<T>& made, int element, int row) {
+  const int size = args.bits / 8, first = element * size;
+  if (row >= task.loops || first + size > task.bytes) return;
+  unsigned char* to = args.saved + (task.saved + row * task.saved_step + first);
+  int slope_bytes = 0;
+  OOC_WITH_ELEMENT(args.slope_type, Stored, {
+    const Stored slope = Convert<Stored>(made.slope);
+    memcpy(to, &slope, sizeof slope);
+    slope_bytes = sizeof slope;
+  })
+  unsigned code = made.code;
+  OOC_KEEP_ROLLED
+  for (int byte = slope_bytes; byte < size; ++byte, code >>= 8) {
+    to[byte] = static_cast<unsigned char>(code);
+  }
+}
+
 template <class Stored, class T, int kMade>
 OOC_HOST_DEVICE void StoreTyped(const MakeKernelArgs& args, int at, int step,
                                 const MadeOne<T> (&made)[kMade]) {
@@ -252,13 +272,23 @@ OOC_HOST_DEVICE void MakeAll(const MakeKernelArgs& args, const MakeTask& task, u
         made[l] = {T(0), 0u};
         const bool there = Maker::kInside || (task.there && w < args.rows[2]);
         if (i < task.count && there) made[l] = maker.Make(walk, i, slot, l);
-        if (w < args.bits_begin || w >= args.bits_end) made[l].code = 0u;
+        if (w < args.bits_begin || w >= args.bits_end) {
+          made[l].code = 0u;
+          made[l].slope = T(0);
+        }
       }
       if (i < task.count) {
         StoreMade<Maker::kInPlace>(args, walk.z + i * walk.z_step,
                                    args.z_stride[kAcross ? 2 : 5], made);
       }
       if (args.saved == nullptr || i >= loops) continue;
+      if constexpr (Maker::kSlopes) {
+        if (args.slope_type != kU8) {
+          const int element = kAcross ? i : static_cast<int>(thread % kMakeGroup);
+          PutSlope(args, task, made[0], element, kAcross ? 0 : i);
+          continue;
+        }
+      }
       if constexpr (kAcross && kMade > 1) {
         OOC_UNROLL
         for (int l = 0; l < kMade; ++l) word[l] |= made[l].code << i * args.bits;

@@ -24,6 +24,7 @@ template <class T>
 struct MadeOne {
   T value;
   unsigned code;
+  T slope = T(0);  // where slopes are saved
 };
 
 // Whether `v` wins a maximum from `best`: a NaN is larger than all, and the first of equals stays.
@@ -69,7 +70,7 @@ OOC_HOST_DEVICE int CountedOf(const MakeKernelArgs& args, const MakeWalk& walk, 
 template <class T>
 struct MakeAny {
   static constexpr int kMade = 1, kBatch = 1, kMostBits = 16;
-  static constexpr bool kInside = false, kInPlace = false;
+  static constexpr bool kInside = false, kInPlace = false, kSlopes = true;
   const MakeKernelArgs& args;
   const Finishing<T> f;
   const Clip<T> clip;
@@ -92,8 +93,12 @@ struct MakeAny {
   OOC_MEMBER T At(int at, int channel) const {
     const T* const residual = static_cast<const T*>(args.residual);
     const bool has_residual = residual != nullptr;
-    return FinishOne<T>(f, static_cast<const T*>(args.y)[at], has_residual ? residual[at] : T(0),
-                        T(0), has_residual, false, channel);
+    return SumOne<T>(f, static_cast<const T*>(args.y)[at], has_residual ? residual[at] : T(0),
+                     T(0), has_residual, false, channel);
+  }
+
+  OOC_MEMBER T SlopeAt(T sum) const {
+    return args.slope_type == kU8 ? T(0) : SlopeOf(f.activation, f.parameter, sum);
   }
 
   OOC_MEMBER MadeOne<T> Make(const MakeWalk& walk, int i, int, int) const {
@@ -101,28 +106,34 @@ struct MakeAny {
                               SpanOf(args, 2, walk.first[2] + i * walk.w_step)};
     const bool largest = args.mode == kMaxPool;
     const int channel = walk.channel + i * walk.channel_step;
-    T best = T(0);
+    T best = T(0), sum = T(0);  // the sum that the best is of
     int winner = -1;
     for (int d = span[0].begin - span[0].first; d < span[0].end - span[0].first; ++d) {
       for (int h = span[1].begin - span[1].first; h < span[1].end - span[1].first; ++h) {
         OOC_KEEP_ROLLED
         for (int w = span[2].begin - span[2].first; w < span[2].end - span[2].first; ++w) {
-          const T v = At(walk.y + i * walk.y_step + d * args.y_stride[3] + h * args.y_stride[4] +
+          const T u = At(walk.y + i * walk.y_step + d * args.y_stride[3] + h * args.y_stride[4] +
                              w * args.y_stride[5],
                          channel);
+          const T v = Activate(f.activation, f.parameter, u);
           if (!largest) {
             best += v;
+            sum = u;
           } else if (winner < 0 || Wins(v, best)) {
             best = v;
+            sum = u;
             winner = (d * args.window[1] + h) * args.window[2] + w;
           }
         }
       }
     }
     const bool alive = Alive(clip, best);
-    if (args.mode == kNoPool) return {best, alive ? 1u : 0u};
+    if (args.mode == kNoPool) return {best, alive ? 1u : 0u, SlopeAt(sum)};
     const int dead = args.window[0] * args.window[1] * args.window[2];
-    if (largest) return {best, static_cast<unsigned>(alive ? Larger(winner, 0) : dead)};
+    if (largest) {
+      return {best, static_cast<unsigned>(alive ? Larger(winner, 0) : dead),
+              winner < 0 ? T(0) : SlopeAt(sum)};
+    }
     return {best / static_cast<T>(CountedOf(args, walk, i, 0)), 0u};
   }
 };
@@ -135,7 +146,7 @@ struct MakeKnown {
   static constexpr int kTaps = kH * kW, kMade = kLanes;
   static constexpr int kBatch = kTaps * kLanes > 8 ? 1 : kTaps > 1 ? 2 : 4;
   static constexpr int kMostBits = 4;
-  static constexpr bool kInside = !kBorder, kInPlace = kMode == kNoPool;
+  static constexpr bool kInside = !kBorder, kInPlace = kMode == kNoPool, kSlopes = false;
   static constexpr int kStep = kW == 3 ? 2 : kW;
   static constexpr int kColumns = kAcross ? kW : (kLanes - 1) * kStep + kW;
   using Piece = Vector<float, 4>;

@@ -40,8 +40,8 @@ bool IsWindow(const Pool& pool, int64_t extent, int64_t step) {
 }
 
 RestoreKind KindOf(const RestoreArgs& args) {
-  const bool known =
-      args.layout->dtype == args.z.layout->dtype && args.layout->dtype != DType::kFloat64;
+  const bool known = args.layout->dtype == args.z.layout->dtype &&
+                     args.layout->dtype != DType::kFloat64 && !args.saving.slopes();
   if (!known) return kRestoreAny;
   const Saved saved = args.saving.what;
   switch (args.pool.mode) {
@@ -96,6 +96,7 @@ Result<RestorePlan> PlanRestore(const RestoreArgs& args, int multiprocessors) {
   kernel.mode = static_cast<int>(args.pool.mode);
   kernel.saving = static_cast<int>(args.saving.what);
   kernel.bits = args.saving.bits;
+  kernel.slope_type = static_cast<int>(args.saving.slope);
   kernel.kind = KindOf(args);
   for (int s = 0; s < 3; ++s) SetAxis(args, s, &kernel);
   SetStrides(*args.layout, &kernel.y_stride);

@@ -64,6 +64,25 @@ OOC_HOST_DEVICE unsigned BitsOf(const unsigned char* row, int element, int bits)
   return value & ((1u << bits) - 1u);
 }
 
+// The slope of an element of what is saved, and the code behind it; see Saving.
+template <class T>
+OOC_HOST_DEVICE T SlopeAt(const RestoreKernelArgs& args, const unsigned char* element) {
+  T value = T(0);
+  OOC_WITH_ELEMENT(args.slope_type, Stored, {
+    Stored slope;
+    memcpy(&slope, element, sizeof slope);
+    value = static_cast<T>(Widen(slope));
+  })
+  return value;
+}
+OOC_HOST_DEVICE unsigned CodeAt(const RestoreKernelArgs& args, const unsigned char* element) {
+  const int size = args.slope_type == kF64 ? 8 : args.slope_type == kF32 ? 4 : 2;
+  unsigned code = 0;
+  OOC_KEEP_ROLLED
+  for (int byte = args.bits / 8 - 1; byte >= size; --byte) code = code << 8 | element[byte];
+  return code;
+}
+
 // Any window and pool, and types of any sizes. A restorer makes patches of so many rows, columns
 // and channels, kBatch of them at once: Load reads what number i needs, for Put to use after other
 // reads.
@@ -90,10 +109,9 @@ struct RestoreAny {
     const RestoreSpan d = WindowsOf(args, 0, task.row[0]), h = WindowsOf(args, 1, task.row[1]),
                       w = WindowsOf(args, 2, column);
     if (d.begin >= d.end || h.begin >= h.end || w.begin >= w.end) return T(0);
-    if (args.saving == kAliveSaved) {
-      const int at = BitRow(args, task.row[0], task.row[1]);
-      if (BitsOf(Bits(i) + at, column + args.to_bits[2], 1) == 0u) return T(0);
-    }
+    const bool sloped = args.slope_type != kU8, alive = args.saving == kAliveSaved;
+    const unsigned char* const row = alive ? Bits(i) + BitRow(args, task.row[0], task.row[1]) : nullptr;
+    if (alive && !sloped && BitsOf(row, column + args.to_bits[2], 1) == 0u) return T(0);
     T sum = T(0);
     OOC_KEEP_ROLLED
     for (int zd = d.begin; zd < d.end; ++zd) {
@@ -104,7 +122,8 @@ struct RestoreAny {
         sum += FromRow(i, zd, zh, (in_d * args.window[1] + in_h) * args.window[2], w);
       }
     }
-    return sum;
+    if (!alive || !sloped || sum == T(0)) return sum;
+    return sum * SlopeAt<T>(args, row + (column + args.to_bits[2]) * (args.bits / 8));
   }
 
   // From the windows of one row of dz, the first place of which is `in_row`.
@@ -112,19 +131,25 @@ struct RestoreAny {
     const int row = task.z + i * task.z_step + zd * args.z_stride[3] + zh * args.z_stride[4];
     const bool averages = args.mode == kAveragePool || args.mode == kAverageInsidePool;
     const int counted = averages ? CountedBy(args, 0, zd) * CountedBy(args, 1, zh) : 0;
-    const bool winners = args.saving == kWinnersSaved;
+    const bool winners = args.saving == kWinnersSaved, sloped = args.slope_type != kU8;
     const unsigned char* const bits = winners ? Bits(i) + BitRow(args, zd, zh) : nullptr;
     T sum = T(0);
     OOC_KEEP_ROLLED
     for (int z = w.begin; z < w.end; ++z) {
       const int place = in_row + w.place - (z - w.begin) * static_cast<int>(args.step[2].divisor);
-      if (winners && BitsOf(bits, z + args.to_bits[2], args.bits) != static_cast<unsigned>(place)) {
-        continue;
-      }
-      const T value = Dz(row + z * args.z_stride[5]);
+      const unsigned char* const element =
+          winners && sloped ? bits + (z + args.to_bits[2]) * (args.bits / 8) : nullptr;
+      if (winners && CodeOf(bits, element, z) != static_cast<unsigned>(place)) continue;
+      const T factor = element != nullptr ? SlopeAt<T>(args, element) : T(1);
+      const T value = factor * Dz(row + z * args.z_stride[5]);
       sum += averages ? value / static_cast<T>(counted * CountedBy(args, 2, z)) : value;
     }
     return sum;
+  }
+
+  OOC_MEMBER unsigned CodeOf(const unsigned char* bits, const unsigned char* element, int z) const {
+    return element != nullptr ? CodeAt(args, element)
+                              : BitsOf(bits, z + args.to_bits[2], args.bits);
   }
 
   OOC_MEMBER const unsigned char* Bits(int i) const {
