@@ -168,8 +168,8 @@ which = click.option("--direction", "directions", multiple=True, type=click.Choi
 
 @study("peers", device, budget("2GiB"), which, maths(KINDS), repeats=3, on="torch")
 def command(
-    run: Run, card: Card, device: str, budget: str, directions: Sequence[Direction], maths: Sequence[str],
-    repeats: int,
+    run: Run, card: Card, device: str, budget: str, directions: Sequence[Direction],
+    maths: Sequence[str], repeats: int,
 ) -> None:  # fmt: skip
     wires = gpu_wires.measure(card.ordinal)
     run.note("wires", asdict(wires))
