@@ -31,7 +31,7 @@ from oocdnn.bench.layers import DIRECTIONS, GPU_LAYERS, ROLES, Direction, Layer
 from oocdnn.bench.peers.card import into
 from oocdnn.bench.peers.torch_call import RESULTS
 from oocdnn.bench.studies.least import by_torch
-from oocdnn.bench.studies.study import Run, budget, maths, study
+from oocdnn.bench.studies.study import Run, budget, device, maths, study
 
 KINDS = ("fp32", "tf32", "bf16")
 CASES = ("VGG16 conv1_2", "VGG16 conv3_2", "VGG16 conv4_2", "ResNet-50 1x1", "depthwise 3x3")
@@ -166,10 +166,10 @@ def line(row: Row) -> str:
 which = click.option("--direction", "directions", multiple=True, type=click.Choice(DIRECTIONS))
 
 
-@study("peers", budget("2GiB"), which, maths(KINDS), repeats=3, on="torch")
+@study("peers", device, budget("2GiB"), which, maths(KINDS), repeats=3, on="torch")
 def command(
-    run: Run, card: Card, budget: str, directions: Sequence[Direction], maths: Sequence[str],
-    repeats: int,
+    run: Run, card: Card, device: str, budget: str, directions: Sequence[Direction],
+    maths: Sequence[str], repeats: int,
 ) -> None:  # fmt: skip
     wires = gpu_wires.measure(card.ordinal)
     run.note("wires", asdict(wires))
@@ -186,7 +186,7 @@ def command(
     def problem(case: tuple[Layer, Direction, str]) -> str:
         return f"{case[0].problem(case[1])} {ARITHMETIC[case[2]].word}"
 
-    with oocdnn.Context("cuda:0", budget) as context:
+    with oocdnn.Context(device, budget) as context:
         bench = Bench(run, card, context, wires, repeats)
         for case in run.left(cases, problem, done):
             row = bench.measure(*case)
