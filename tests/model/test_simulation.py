@@ -152,6 +152,7 @@ def cases(draw) -> tuple:
     draw_tables(draw, problem)
     problem.dtype = draw(st.sampled_from(DType))
     problem.math = int(problem.dtype == DType.F32 and draw(st.booleans()))
+    doors.set_pooled(problem)  # slopes are of that type
     memory = draw(st.sampled_from(("dense", "channels last", "any")))
     for operand in (i for i in range(SAVED) if doors.uses(problem, i)):
         dims = doors.dims_of(problem, operand)

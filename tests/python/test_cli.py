@@ -109,6 +109,7 @@ PROBLEMS = [
     "conv3d:fwd x1x4x5x6x7 w8x4x1x1x3 +clip6 +saved",
     "conv2d:bwd_data x2x6x9x11 w4x3x3x3 pad1 grp2 beta1 +maxpool2 +clipped",
     "conv2d:bwd_data x2x6x9x11 w4x3x3x3 pad1 grp2 +maxpool2 +clipped +dw +db",
+    "conv2d:bwd_data x2x6x9x11 w4x3x3x3 pad1 grp2 +avgpool2 +sloped +dw +db",
     "conv2d:bwd_data x2x6x9x11 w4x6x3x3 pad1 +dw",
     "conv2d:bwd_filter x2x6x9x11 w4x6x3x3 pad1 +clipped +db",
     "conv2d:bwd_filter x2x6x9x11 w4x6x3x3 nhwc alpha2 +avgpool3x2 poolstr2 poolpad1",

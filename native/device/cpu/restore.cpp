@@ -50,8 +50,8 @@ std::vector<Windows1> WindowsAlong(const RestoreArgs& args, int axis) {
   return windows;
 }
 
-// Rows of one tile, from dz as `From`.
-template <class From>
+// Rows of one tile, from dz as `From`; kSlopes: slopes are saved.
+template <class From, bool kSlopes>
 class Restoring {
  public:
   using T = std::conditional_t<std::is_same_v<From, double>, double, float>;
@@ -66,7 +66,7 @@ class Restoring {
     To* const to = static_cast<To*>(args_.dy) + RowAt(layout, n, channel, d, h);
     for (int64_t w = 0; w < layout.shape[5]; ++w) {
       T value = Alive(n, channel, d, h, w) ? Sum(n, channel, d, h, w) : T(0);
-      if (args_.saving.what == Saved::kAlive && args_.saving.slopes() && value != T(0)) {
+      if (kSlopes && args_.saving.what == Saved::kAlive && value != T(0)) {
         value *= Slope(Element(n, channel, d, h, w));
       }
       to[w * layout.stride[5]] = Convert<To>(value);
@@ -87,7 +87,7 @@ class Restoring {
   [[nodiscard]] bool Alive(int64_t n, int64_t channel, int64_t d, int64_t h, int64_t w) const {
     const Windows1 &a = At(0, d), &b = At(1, h), &c = At(2, w);
     if (a.begin >= a.end || b.begin >= b.end || c.begin >= c.end) return false;
-    if (args_.saving.what != Saved::kAlive || args_.saving.slopes()) return true;
+    if (kSlopes || args_.saving.what != Saved::kAlive) return true;
     return BitsAt(SavedRow(n, channel, RowOfY(0, d), RowOfY(1, h)), RowOfY(2, w), 1) != 0;
   }
 
@@ -137,15 +137,20 @@ class Restoring {
     T sum = 0;
     for (int64_t z = w.begin; z < w.end; ++z) {
       const int64_t place = in_row + w.place - (z - w.begin) * args_.pool.stride[2];
+      if (chosen && Winner(bits, z) != place) continue;
       const T value = Convert<T>(dz[z * args_.z.layout->stride[5]]);
-      if (chosen && args_.saving.slopes()) {
-        const uint8_t* const element = bits + SavedAt(2, z) * args_.saving.bits / 8;
-        if (CodeAt(element, args_.saving) == place) sum += value * Slope(element);
-      } else if (!chosen || BitsAt(bits, SavedAt(2, z), args_.saving.bits) == place) {
-        sum += value;
-      }
+      sum += kSlopes && chosen ? value * Slope(ElementAt(bits, z)) : value;
     }
     return sum;
+  }
+
+  // What is saved of element `z` of a row of dz, with its slope; and the place of its winner.
+  [[nodiscard]] const uint8_t* ElementAt(const uint8_t* row, int64_t z) const {
+    return row + SavedAt(2, z) * args_.saving.bits / 8;
+  }
+  [[nodiscard]] uint32_t Winner(const uint8_t* row, int64_t z) const {
+    if (kSlopes) return CodeAt(ElementAt(row, z), args_.saving);
+    return BitsAt(row, SavedAt(2, z), args_.saving.bits);
   }
 
   // The place of a row of dz's tile in that of its bits.
@@ -170,6 +175,16 @@ class Restoring {
   std::array<std::vector<Windows1>, 3> windows_;
 };
 
+template <class From, bool kSlopes>
+void RestoreRows(const RestoreArgs& args, Parallel& parallel) {
+  const Restoring<From, kSlopes> restoring(args);
+  WithType(args.layout->dtype, [&](auto to) {
+    ForRows(args.layout->shape, parallel, [&](int64_t n, int64_t channel, int64_t d, int64_t h) {
+      restoring.template Row<decltype(to)>(n, channel, d, h);
+    });
+  });
+}
+
 }  // namespace
 
 Status RestoreTile(const RestoreArgs& args, Parallel& parallel) {
@@ -179,12 +194,12 @@ Status RestoreTile(const RestoreArgs& args, Parallel& parallel) {
   }
   if (layout.channel_block > 1) std::memset(args.dy, 0, static_cast<size_t>(layout.bytes));
   WithType(args.z.layout->dtype, [&](auto from) {
-    const Restoring<decltype(from)> restoring(args);
-    WithType(layout.dtype, [&](auto to) {
-      ForRows(layout.shape, parallel, [&](int64_t n, int64_t channel, int64_t d, int64_t h) {
-        restoring.template Row<decltype(to)>(n, channel, d, h);
-      });
-    });
+    using From = decltype(from);
+    if (args.saving.slopes()) {
+      RestoreRows<From, true>(args, parallel);
+    } else {
+      RestoreRows<From, false>(args, parallel);
+    }
   });
   return {};
 }
