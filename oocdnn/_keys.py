@@ -20,8 +20,8 @@ def key_of(
 ) -> Key | None:
     """The key of a call, of which `key` is the beginning; its NumPy and CuPy arrays go to `arrays`.
     None where a value is of another kind: then nobody knows what may change behind it."""
-    key.append(len(args))
-    for value in (*args, *keywords, *keywords.values()):
+    key += len(args), *keywords
+    for value in (*args, *keywords.values()):
         kind = type(value)
         if kind is ndarray or (kind not in _PLAIN and _gpu_arrays.is_of_cupy(kind)):
             key += kind, value.dtype, value.shape, value.strides

@@ -189,25 +189,32 @@ class Use:
 
 def _enter(pinner: Pinner, operands: Iterable[tuple[Array, int]], entered: list[_Pinned]) -> None:
     spans: dict[int, tuple[Array | Lease, int]] = {}
-    for array, span in operands:
-        root = _root(array)
-        if root is not None:
-            spans[id(root)] = root, span + spans.get(id(root), (root, 0))[1]
     with _state.lock:
-        moved = [one for one in _pinned() if one.moved()]
-        if moved:
-            _drop(moved)
+        for one in _pinned():
+            if one.moved():
+                _drop([one])
+        for array, span in operands:
+            pinned = _state.pinned.get(id(array))
+            if pinned is not None:
+                _note(pinned, entered)
+                continue
+            root = _root(array)
+            if root is not None:
+                spans[id(root)] = root, span + spans.get(id(root), (root, 0))[1]
         for root, span in spans.values():
-            one: _Pinned | None
             if isinstance(root, Lease):
-                one = root
-            else:
-                one = _state.pinned.get(id(root))
-                if one is None and root.nbytes >= LEAST_BYTES:
-                    one = _watch(root, span, pinner)
-            if one is not None:
-                one.calls += 1
-                entered.append(one)
+                _note(root, entered)
+                continue
+            pinned = _state.pinned.get(id(root))  # which a part of it stands for
+            if pinned is None and root.nbytes >= LEAST_BYTES:
+                pinned = _watch(root, span, pinner)
+            if pinned is not None:
+                _note(pinned, entered)
+
+
+def _note(one: _Pinned, entered: list[_Pinned]) -> None:
+    one.calls += 1
+    entered.append(one)
 
 
 def _pinned() -> list[_Watched]:

@@ -6,6 +6,7 @@ A study is a module of its name with a `command`, made by `study.study`.
 STUDIES = {
     "cpu": "what a budget costs on the CPU device, beside plain oneDNN",
     "planning": "how long plans take to find, and to find again",
+    "call-cost": "what Python does around a call of the core, hot and with cold caches",
     "wires": "calls with operands in pinned and in pageable memory, beside the wires of a GPU",
     "floor": "calls with operands in pinned memory, beside the floor of wires and arithmetic",
     "in-core": "single tensors of many GiB with every operand on the GPU, beside torch",
