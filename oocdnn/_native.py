@@ -1,5 +1,5 @@
-"""The core library through cffi. With _native_calls, _native_plans and _native_workspace the only
-module that knows of its ffi objects.
+"""The core library through cffi. With the other modules _native_* the only one that knows of its
+ffi objects.
 
 The library is opened at first use, so that importing the package always works. Calls release the
 GIL; a call's text of failure belongs to its thread and is read at once.
@@ -12,13 +12,16 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import cffi
 
 from oocdnn import errors
 from oocdnn._call import Convolution, Options, Pool, Slot, Tensor, Window
 from oocdnn._cdefs import CDEF, Direction, DType, Math, Mode, Status
+
+if TYPE_CHECKING:
+    from oocdnn._native_repeated import Repeated
 
 Progress = Callable[[int, int], object]
 
@@ -226,37 +229,6 @@ def _idle_call() -> _Call:
         return _Call()
 
 
-class _Placed(_Call):
-    """A call of which all but addresses is filled in."""
-
-    def __init__(
-        self, call: Convolution, tensors: Mapping[Slot, Tensor], order: Sequence[Slot]
-    ) -> None:
-        super().__init__()
-        self.fill(call, tensors)
-        fields = [(self._tensors[slot], "data") for slot in order]
-        fields.append((self.convolution, "stream"))
-        ffi = _ffi()
-        self.places = [ffi.cast("uintptr_t *", ffi.addressof(*field)) for field in fields]
-
-
-class Repeated:
-    """A call that is made again, with the tensors of `order` and the stream at other addresses.
-    Its C values are made when they are needed first, and as many as calls are under way at once."""
-
-    def __init__(
-        self, call: Convolution, tensors: Mapping[Slot, Tensor], order: Sequence[Slot]
-    ) -> None:
-        self._parts = call, dict(tensors), order
-        self.idle: list[_Placed] = []
-
-    def take(self) -> _Placed:
-        try:
-            return self.idle.pop()
-        except IndexError:
-            return _Placed(*self._parts)
-
-
 class HostMemory:
     """Host memory that a device reaches at full speed, as NumPy sees it. Given back when closed or
     collected; it may outlive its context."""
@@ -342,7 +314,7 @@ class NativeContext:
             c.fill(call, tensors, progress)
             self._run(c)
 
-    def run_again(self, repeated: Repeated, addresses: Sequence[int]) -> None:
+    def run_again(self, repeated: "Repeated", addresses: Sequence[int]) -> None:
         c = repeated.take()
         try:
             for place, address in zip(c.places, addresses, strict=True):
