@@ -12,16 +12,13 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import cffi
 
 from oocdnn import errors
 from oocdnn._call import Convolution, Options, Pool, Slot, Tensor, Window
 from oocdnn._cdefs import CDEF, Direction, DType, Math, Mode, Status
-
-if TYPE_CHECKING:
-    from oocdnn._native_repeated import Repeated
 
 Progress = Callable[[int, int], object]
 
@@ -313,16 +310,6 @@ class NativeContext:
         with _idle_call() as c:
             c.fill(call, tensors, progress)
             self._run(c)
-
-    def run_again(self, repeated: "Repeated", addresses: Sequence[int]) -> None:
-        c = repeated.take()
-        try:
-            for place, address in zip(c.places, addresses, strict=True):
-                place[0] = address
-            self._run(c)
-        finally:
-            c.ear.kept = None
-            repeated.idle.append(c)
 
     def _run(self, c: _Call) -> None:
         with self as handle:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oocdnn._call import Convolution, Slot, Tensor
-from oocdnn._native import _Call, _ffi
+from oocdnn._native import NativeContext, _Call, _ffi
 
 
 @functools.cache
@@ -42,10 +42,17 @@ class Repeated:
     ) -> None:
         _types()
         self._parts = call, dict(tensors), order
-        self.idle: list[_Placed] = []
+        self._idle: list[_Placed] = []
 
-    def take(self) -> _Placed:
+    def run(self, context: NativeContext, addresses: Sequence[int]) -> None:
         try:
-            return self.idle.pop()
+            c = self._idle.pop()
         except IndexError:
-            return _Placed(*self._parts)
+            c = _Placed(*self._parts)
+        try:
+            for place, address in zip(c.places, addresses, strict=True):
+                place[0] = address
+            context._run(c)
+        finally:
+            c.ear.kept = None
+            self._idle.append(c)
