@@ -1,5 +1,5 @@
-"""The core library through cffi. With _native_calls, _native_plans and _native_workspace the only
-module that knows of its ffi objects.
+"""The core library through cffi. With the other modules _native_* the only one that knows of its
+ffi objects.
 
 The library is opened at first use, so that importing the package always works. Calls release the
 GIL; a call's text of failure belongs to its thread and is read at once.
@@ -226,37 +226,6 @@ def _idle_call() -> _Call:
         return _Call()
 
 
-class _Placed(_Call):
-    """A call of which all but addresses is filled in."""
-
-    def __init__(
-        self, call: Convolution, tensors: Mapping[Slot, Tensor], order: Sequence[Slot]
-    ) -> None:
-        super().__init__()
-        self.fill(call, tensors)
-        fields = [(self._tensors[slot], "data") for slot in order]
-        fields.append((self.convolution, "stream"))
-        ffi = _ffi()
-        self.places = [ffi.cast("uintptr_t *", ffi.addressof(*field)) for field in fields]
-
-
-class Repeated:
-    """A call that is made again, with the tensors of `order` and the stream at other addresses.
-    Its C values are made when they are needed first, and as many as calls are under way at once."""
-
-    def __init__(
-        self, call: Convolution, tensors: Mapping[Slot, Tensor], order: Sequence[Slot]
-    ) -> None:
-        self._parts = call, dict(tensors), order
-        self.idle: list[_Placed] = []
-
-    def take(self) -> _Placed:
-        try:
-            return self.idle.pop()
-        except IndexError:
-            return _Placed(*self._parts)
-
-
 class HostMemory:
     """Host memory that a device reaches at full speed, as NumPy sees it. Given back when closed or
     collected; it may outlive its context."""
@@ -341,16 +310,6 @@ class NativeContext:
         with _idle_call() as c:
             c.fill(call, tensors, progress)
             self._run(c)
-
-    def run_again(self, repeated: Repeated, addresses: Sequence[int]) -> None:
-        c = repeated.take()
-        try:
-            for place, address in zip(c.places, addresses, strict=True):
-                place[0] = address
-            self._run(c)
-        finally:
-            c.ear.kept = None
-            repeated.idle.append(c)
 
     def _run(self, c: _Call) -> None:
         with self as handle:

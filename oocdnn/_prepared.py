@@ -17,7 +17,7 @@ from oocdnn._addresses import address_of
 from oocdnn._allocation import allocate, allocate_bytes
 from oocdnn._keys import Key, key_of, names_of
 from oocdnn._mapped import Array
-from oocdnn._native import Repeated
+from oocdnn._native_repeated import Repeated
 from oocdnn._operation import Done, keeps_order
 from oocdnn.arrays import View, unwrap, view
 

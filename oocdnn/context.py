@@ -25,6 +25,7 @@ from oocdnn._axes import by_axis
 from oocdnn._call import Convolution, Options, Slot, Tensor
 from oocdnn._native import HostMemory, NativeContext, Progress
 from oocdnn._native_calls import run_chain
+from oocdnn._native_repeated import Repeated
 from oocdnn._native_workspace import measure_parts
 from oocdnn._operation import MathName, math_of
 from oocdnn._prepared import Memory
@@ -161,7 +162,6 @@ class Context:
         )
         self._native = NativeContext(options)
         self.prepared = Memory()
-        self.run_again = self._native.run_again
         self.device = self._native.device  # "cpu", "cuda:0", ...
         # Bytes of arrays that are pinned without being asked for (see _pins), and of results.
         self.auto_pin_bytes = self._native.auto_pin_bytes()
@@ -191,6 +191,10 @@ class Context:
     ) -> None:
         """Runs a call whose arrays were looked at already; the functions end here."""
         self._native.run(call, tensors, progress)
+
+    def run_again(self, repeated: Repeated, addresses: Sequence[int]) -> None:
+        """The same of a call that ran before; the last address is the stream."""
+        repeated.run(self._native, addresses)
 
     def run_chain(
         self,

@@ -1,0 +1,58 @@
+"""Calls that are made again, as C values that lack only addresses."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oocdnn._call import Convolution, Slot, Tensor
+from oocdnn._native import NativeContext, _Call, _ffi
+
+
+@functools.cache
+def _types() -> tuple[Any, Any, int, int]:
+    """Types and offsets, found beforehand: cffi holds a lock while it looks, and a child that is
+    forked meanwhile would wait for it for ever."""
+    ffi = _ffi()
+    data = ffi.offsetof("oocdnn_tensor", "data")
+    stream = ffi.offsetof("oocdnn_convolution", "stream")
+    return ffi.typeof("uintptr_t"), ffi.typeof("uintptr_t *"), data, stream
+
+
+class _Placed(_Call):
+    """A call of which all but addresses is filled in."""
+
+    def __init__(
+        self, call: Convolution, tensors: Mapping[Slot, Tensor], order: Sequence[Slot]
+    ) -> None:
+        super().__init__()
+        self.fill(call, tensors)
+        word, pointer, data, stream = _types()
+        cast = _ffi().cast
+        at = [int(cast(word, self._tensors[slot])) + data for slot in order]
+        at.append(int(cast(word, self.convolution)) + stream)
+        self.places = [cast(pointer, address) for address in at]
+
+
+class Repeated:
+    """A call that is made again, with the tensors of `order` and the stream at other addresses.
+    Its C values are made when they are needed first, and as many as calls are under way at once."""
+
+    def __init__(
+        self, call: Convolution, tensors: Mapping[Slot, Tensor], order: Sequence[Slot]
+    ) -> None:
+        _types()
+        self._parts = call, dict(tensors), order
+        self._idle: list[_Placed] = []
+
+    def run(self, context: NativeContext, addresses: Sequence[int]) -> None:
+        try:
+            c = self._idle.pop()
+        except IndexError:
+            c = _Placed(*self._parts)
+        try:
+            for place, address in zip(c.places, addresses, strict=True):
+                place[0] = address
+            context._run(c)
+        finally:
+            c.ear.kept = None
+            self._idle.append(c)
