@@ -11,7 +11,7 @@
 namespace oocdnn {
 namespace {
 
-constexpr int kMostTimed = 16;
+constexpr int kMostTimed = 16, kLeastTimed = 3;
 // What trying a plan takes, in runs of its tile: up to three of each of a few engines, and more of
 // the one that is chosen.
 constexpr double kRunsOfOne = 12;
@@ -53,6 +53,7 @@ class TimedSearch {
   // profile alone speaks for gets its try too.
   Result<PlanReport> Run() {
     const bool recalls = !timed_.empty();
+    left_ = std::max(kMostTimed - static_cast<int>(timed_.size()), kLeastTimed);
     OOC_ASSIGN(best_, PlanAndBook(device_, request_, *opinion_.likely(), &prepared_));
     Try(best_);
     if (recalls) TryFresh();
@@ -78,14 +79,14 @@ class TimedSearch {
 
   // Times the plan, and others in its place for as long as one promises to be faster.
   void Try(PlanReport next) {
-    for (int tried = 1;; ++tried) {
+    for (;;) {
       const double seconds = RunSeconds(next.booking);
       if (seconds == 0.0) return;
       next.run_seconds = seconds;
       next.cost = opinion_.Learn(next.booking.candidate, seconds);
       const bool first = best_.run_seconds == 0.0;
       if (first || next.cost.seconds < best_.cost.seconds) best_ = std::move(next);
-      if (tried == kMostTimed) return;
+      if (--left_ <= 0) return;
       const auto promise = opinion_.Promising(best_.cost.seconds);
       if (!promise || !(MayTime() || Knows(promise->search.ranked.front().candidate))) return;
       Result<PlanReport> other =
@@ -112,6 +113,7 @@ class TimedSearch {
   Opinion opinion_;
   PlanReport best_;
   double spent_ = 0.0;  // on the device, for this problem
+  int left_ = 0;        // plans that may still be tried
 };
 
 }  // namespace

@@ -51,10 +51,9 @@ def test_what_was_timed_is_known_wherever_the_operands_lie(run_seconds, placed):
         return planner.timed_again(PROBLEM, BUDGET, FAST, lambda *_: run_seconds, on_device)
 
     ((alone, tries),) = planned(placed)
-    (_, before), (again, after), (_, last) = planned(HOST, placed, placed)
+    (_, before), (again, after) = planned(HOST, placed)
     assert again <= 1.05 * alone
     assert after - before < tries
-    assert last == after
 
 
 def test_few_plans_are_tried_where_runs_take_long():

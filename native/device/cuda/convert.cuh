@@ -53,6 +53,23 @@ OOC_HOST_DEVICE void StoreRaw(const Raw<kBytes>& raw, char* to) {
   *reinterpret_cast<Raw<kBytes>*>(to) = raw;
 }
 
+// To where nothing is aligned. A Half in a register of 16 bits, of which bytes are stored,
+// ptxas 13.0 takes for a number that is to be converted to a byte; in one of 32 bits it does not.
+template <class T>
+OOC_HOST_DEVICE void StoreBytes(const T& v, unsigned char* to) {
+  memcpy(to, &v, sizeof v);
+}
+OOC_HOST_DEVICE void StoreBytes(const Half& v, unsigned char* to) {
+#ifdef __CUDA_ARCH__
+  unsigned twice;
+  asm("mov.b32 %0, {%1, %1};" : "=r"(twice) : "h"(v.bits));
+  to[0] = static_cast<unsigned char>(twice);
+  to[1] = static_cast<unsigned char>(twice >> 8);
+#else
+  memcpy(to, &v, sizeof v);
+#endif
+}
+
 OOC_HOST_DEVICE float Widen(BFloat v) {
   return BitCast<float>(static_cast<unsigned>(v.bits) << 16);
 }
@@ -136,12 +153,18 @@ struct NarrowConversion<To, double> {
     return to;
   }
 };
-template <> struct Conversion<Half, float> : NarrowConversion<Half, float> {};
-template <> struct Conversion<Half, double> : NarrowConversion<Half, double> {};
-template <> struct Conversion<Half, BFloat> : NarrowConversion<Half, BFloat> {};
-template <> struct Conversion<BFloat, float> : NarrowConversion<BFloat, float> {};
-template <> struct Conversion<BFloat, double> : NarrowConversion<BFloat, double> {};
-template <> struct Conversion<BFloat, Half> : NarrowConversion<BFloat, Half> {};
+template <>
+struct Conversion<Half, float> : NarrowConversion<Half, float> {};
+template <>
+struct Conversion<Half, double> : NarrowConversion<Half, double> {};
+template <>
+struct Conversion<Half, BFloat> : NarrowConversion<Half, BFloat> {};
+template <>
+struct Conversion<BFloat, float> : NarrowConversion<BFloat, float> {};
+template <>
+struct Conversion<BFloat, double> : NarrowConversion<BFloat, double> {};
+template <>
+struct Conversion<BFloat, Half> : NarrowConversion<BFloat, Half> {};
 
 template <class To, class From>
 OOC_HOST_DEVICE To Convert(From v) {

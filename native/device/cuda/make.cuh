@@ -210,7 +210,7 @@ OOC_HOST_DEVICE void PutSlope(const MakeKernelArgs& args, const MakeTask& task,
   int slope_bytes = 0;
   OOC_WITH_ELEMENT(args.slope_type, Stored, {
     const Stored slope = Convert<Stored>(made.slope);
-    memcpy(to, &slope, sizeof slope);
+    StoreBytes(slope, to);
     slope_bytes = sizeof slope;
   })
   unsigned code = made.code;
@@ -278,8 +278,8 @@ OOC_HOST_DEVICE void MakeAll(const MakeKernelArgs& args, const MakeTask& task, u
         }
       }
       if (i < task.count) {
-        StoreMade<Maker::kInPlace>(args, walk.z + i * walk.z_step,
-                                   args.z_stride[kAcross ? 2 : 5], made);
+        StoreMade<Maker::kInPlace>(args, walk.z + i * walk.z_step, args.z_stride[kAcross ? 2 : 5],
+                                   made);
       }
       if (args.saved == nullptr || i >= loops) continue;
       if constexpr (Maker::kSlopes) {
