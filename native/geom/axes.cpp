@@ -7,14 +7,14 @@ namespace {
 class AxisMap {
  public:
   constexpr explicit AxisMap(const std::array<int, 6>& axes) : axes_(axes) {
-    for (const int axis : axes) mask_ |= 1U << axis;
+    for (const int axis : axes) set_ |= BitOf(axis);
   }
   [[nodiscard]] constexpr const std::array<int, 6>& axes() const { return axes_; }
-  [[nodiscard]] constexpr bool Has(Axis axis) const { return (mask_ >> Index(axis) & 1U) != 0; }
+  [[nodiscard]] constexpr AxisSet set() const { return set_; }
 
  private:
   std::array<int, 6> axes_;
-  unsigned mask_ = 0;
+  AxisSet set_ = 0;
 };
 
 constexpr AxisMap kActivationIn({0, 1, 3, 4, 5, 6});   // N G C D H W
@@ -63,8 +63,12 @@ const std::array<int, 6>& AxesOf(Direction direction, Operand operand) {
   return MapOf(direction, operand).axes();
 }
 
+AxisSet MovedBy(const Problem& problem, Operand operand) {
+  return MapOf(problem.direction, operand).set();
+}
+
 bool Moves(const Problem& problem, Operand operand, Axis axis) {
-  return MapOf(problem.direction, operand).Has(axis);
+  return (MovedBy(problem, operand) & BitOf(Index(axis))) != 0;
 }
 
 bool IsReduction(const Problem& problem, Axis axis) {

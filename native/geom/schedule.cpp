@@ -118,7 +118,7 @@ const Step* Schedule::Next() {
   return &step_;
 }
 
-Schedule::AxisSet Schedule::Advance() {
+AxisSet Schedule::Advance() {
   AxisSet moved = 0;
   for (int i = kAxes - 1; i >= 0; --i) {
     const int axis = Index(order_[i]);

@@ -56,8 +56,6 @@ class Schedule {
   const Step* Next();
 
  private:
-  using AxisSet = unsigned;  // a bit each
-  static AxisSet BitOf(int axis) { return 1U << axis; }
   struct Ring {
     struct Slot {
       Box box;

@@ -25,6 +25,9 @@ constexpr bool IsSpatial(Axis axis) { return Index(axis) >= Index(Axis::kD); }
 constexpr int SpatialIndex(Axis axis) { return Index(axis) - Index(Axis::kD); }
 const char* Name(Axis axis);  // "N", "groups", "K", "C", "D", "H", "W"
 
+using AxisSet = unsigned;  // a bit each
+constexpr AxisSet BitOf(int axis) { return 1U << axis; }
+
 using AxisArray = std::array<int64_t, kAxes>;
 
 using TileIndex = AxisArray;  // the number of the tile on each axis
@@ -84,7 +87,9 @@ Tiling Tapered(const Problem& problem, const Tiling& tiling, const Taper& taper)
 // one is larger.
 ConvShape TileShape(const Problem& problem, const Tiling& tiling, bool is_short = false);
 
-// Whether `axis` moves `operand` at all; an axis that does not move the output is a reduction.
+// The axes that move `operand`, and whether `axis` does; one that does not move the output is a
+// reduction.
+AxisSet MovedBy(const Problem& problem, Operand operand);
 bool Moves(const Problem& problem, Operand operand, Axis axis);
 bool IsReduction(const Problem& problem, Axis axis);
 

@@ -79,7 +79,11 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile, dou
                              : arithmetic_),
       run_seconds_(run_seconds) {
   LimitBoth();
-  if (!Bounces()) return;
+  if (Bounces()) SlowByBounces();
+  speed_together_ = SpeedOfBoth();
+}
+
+void Rates::SlowByBounces() {
   for (double* rate : {&wire_.fetch, &wire_.drain, &wire_.both}) *rate /= kBounceLoss;
   for (Arithmetic& arithmetic : arithmetic_) arithmetic.Scale(kBesideBounceLoss);
   beside_copies_ = kBesideBounceLoss;
@@ -286,7 +290,7 @@ double Rates::NormalizeSeconds(const ConvShape& tile) const {
   return 2 * elements * static_cast<double>(tile_bytes_) / wire_.normalize;
 }
 
-double Rates::SpeedTogether() const {
+double Rates::SpeedOfBoth() const {
   if (shared_engines()) return 1.0;
   const auto slowest = [this](const auto& operands, bool drains) {
     double rate = drains ? wire_.drain : wire_.fetch;
@@ -316,6 +320,7 @@ Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const 
             const MemoryOrder::Steps& steps, Operand operand, int depth) {
   const OperandTraffic traffic = TrafficOf(problem, cuts, order, steps, operand, depth);
   Flow flow;
+  flow.varies = traffic.varies;
   if (rates.roles().Stays(operand)) {
     const double one = rates.RestoreSeconds(ShapeOf(problem, cuts));
     flow.move_seconds = one * static_cast<double>(traffic.transfers);

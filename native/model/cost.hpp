@@ -69,7 +69,7 @@ class Rates {
   // The least time for these bytes, whatever overlaps.
   [[nodiscard]] double WireSeconds(double bytes) const { return bytes / wire_.both; }
   // How fast each of a fetch and a drain goes that share the wire, of what it does alone.
-  [[nodiscard]] double SpeedTogether() const;
+  [[nodiscard]] double SpeedTogether() const { return speed_together_; }
   // What one copy costs beyond its bytes.
   [[nodiscard]] double CopySeconds() const { return profile_.copy_seconds; }
   // Whether the operand's transfers stay inside the device.
@@ -86,6 +86,8 @@ class Rates {
   [[nodiscard]] double CrossingRate(Operand operand, bool drains) const;
   // Has the wire do no more in both directions than staging does, where that serves both.
   void LimitBoth();
+  void SlowByBounces();
+  [[nodiscard]] double SpeedOfBoth() const;  // see SpeedTogether
   // The tile as it is charged, see RunSeconds.
   [[nodiscard]] ConvShape ChargedFor(const ConvShape& tile) const;
   // Whether copies go through bounce memory, and so hold up the convolutions beside them.
@@ -122,6 +124,7 @@ class Rates {
   std::array<Arithmetic, 2> arithmetic_, filter_arithmetic_;
   double run_seconds_;          // of every usual tile, 0: by the profile
   double beside_copies_ = 1.0;  // so many times as long does arithmetic take among the copies
+  double speed_together_ = 1.0;
 };
 
 // What one operand costs over the whole schedule: fetch seconds, or drain seconds of what is
@@ -134,6 +137,7 @@ struct Flow {
   int64_t rows = 0;                  // in how many pieces without a gap; 0 inside the device
   // Of them, the fetch before all computing, or the drain behind it, which has the wire to itself.
   double end_seconds = 0.0, end_bytes = 0.0;
+  bool varies = false;  // whether it may be another with fewer slots
 };
 // `steps`: of the operand's memory, where so much is cut.
 Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const LoopOrder& order,
@@ -161,10 +165,11 @@ Cost CostOf(const Rates& rates, const Totals& totals);
 double WireBound(const Rates& rates, const Totals& totals);
 
 // An approximation of the pipeline's length: the busiest engine, what slots without a spare make
-// wait for each other, and the ramps at both ends. `held_up`: what waits counts as held up by the
-// copies in the other direction too, which comes close but may be too much.
-double Estimate(const Rates& rates, const Totals& totals, const Cost& cost, const Depths& depths,
-                bool held_up);
+// wait for each other, and the ramps at both ends. `least`: the longer of `cost` and WireBound.
+// `held_up`: what waits counts as held up by the copies in the other direction too, which comes
+// close but may be too much.
+double Estimate(const Rates& rates, const Totals& totals, const Cost& cost, double least,
+                const Depths& depths, bool held_up);
 
 // PriceOf (plan.hpp) with rates that are at hand, and with the cuts of the candidate's tiling.
 Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates& rates,

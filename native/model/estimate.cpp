@@ -71,8 +71,8 @@ double WireBound(const Rates& rates, const Totals& totals) {
   return alone + rates.WireSeconds(between) + copies * rates.CopySeconds();
 }
 
-double Estimate(const Rates& rates, const Totals& totals, const Cost& cost, const Depths& depths,
-                bool held_up) {
+double Estimate(const Rates& rates, const Totals& totals, const Cost& cost, double least,
+                const Depths& depths, bool held_up) {
   if (rates.shared_engines() || totals.steps == 0) return cost.seconds;
   const int out = Index(rates.roles().output());
   const double drains = static_cast<double>(std::max<int64_t>(totals.flow[out].transfers, 1));
@@ -86,8 +86,7 @@ double Estimate(const Rates& rates, const Totals& totals, const Cost& cost, cons
   }
   const double one_run = cost.compute_seconds / static_cast<double>(totals.steps);
   const double hops = 2 * rates.HopSeconds();  // from a fetch to a run, and from there to a drain
-  return std::max({cost.seconds, WireBound(rates, totals),
-                   cost.fetch_seconds + one_run + last_drain + hops,
+  return std::max({least, cost.fetch_seconds + one_run + last_drain + hops,
                    serial.first + cost.compute_seconds + last_drain + hops +
                        std::max(serial.fetch + held.fetch, serial_out + held.drain + serial.excess),
                    serial.first + one_run + cost.drain_seconds + hops});

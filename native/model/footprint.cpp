@@ -28,10 +28,16 @@ bool OnDevice(const Problem& problem, const Homes& home) {
 }
 
 Footprint::Footprint(const Problem& problem, const EngineInfo& engine)
-    : problem_(problem), blocked_(engine.blocks_channels), short_(engine.short_tiles) {}
+    : problem_(problem), blocked_(engine.blocks_channels), short_(engine.short_tiles) {
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    shaped_as_[i] = ShapedAs(problem, operand);
+    element_bytes_[i] = {BytesOfElement(operand, false), BytesOfElement(operand, true)};
+  }
+}
 
 int64_t Footprint::Elements(const ConvShape& tile, Operand operand) const {
-  const Operand base = ShapedAs(problem_, operand);
+  const Operand base = shaped_as_[Index(operand)];
   Dims dims = tile.DimsOf(base, problem_.direction);
   if (blocked_ && base == Operand::kW) {
     // A depthwise filter is blocked over its groups, any other over both channel axes.
@@ -47,11 +53,11 @@ int64_t Footprint::Elements(const ConvShape& tile, Operand operand) const {
   return elements;
 }
 
-int64_t Footprint::ElementBytes(Operand operand, bool partial) const {
+int64_t Footprint::BytesOfElement(Operand operand, bool partial) const {
   if (operand == Operand::kZ || operand == Operand::kSaved || IsTable(operand))
     return SizeOf(problem_.DTypeOf(operand));
   const DType accumulator = AccumulatorOf(problem_.dtype);
-  if (ShapedAs(problem_, operand) == problem_.sum()) {
+  if (shaped_as_[Index(operand)] == problem_.sum()) {
     if (problem_.direction == Direction::kBackwardBias) return SizeOf(DType::kFloat64);
     if (partial || problem_.NeedsFinish()) return SizeOf(accumulator);
   }

@@ -19,13 +19,19 @@ class Footprint {
   // another tile, which engines of what comes along may read in place of the slot's.
   [[nodiscard]] int64_t SlotBytes(const ConvShape& tile, Operand operand, bool partial) const;
   // Bytes of one element of the operand in its tile.
-  [[nodiscard]] int64_t ElementBytes(Operand operand, bool partial) const;
+  [[nodiscard]] int64_t ElementBytes(Operand operand, bool partial) const {
+    return element_bytes_[Index(operand)][partial ? 1 : 0];
+  }
   // Whether every tile of the shape stays below the 2^31 - 1 elements that engines can index.
   [[nodiscard]] bool Indexable(const ConvShape& tile) const;
 
  private:
+  [[nodiscard]] int64_t BytesOfElement(Operand operand, bool partial) const;
+
   const Problem& problem_;
   bool blocked_, short_;  // see EngineInfo
+  std::array<Operand, kOperands> shaped_as_{};
+  std::array<std::array<int64_t, 2>, kOperands> element_bytes_{};  // and of parts of sums
 };
 
 // Whether the tiling cuts an axis that the output, or another operand, sums over.

@@ -212,8 +212,9 @@ double Length(const PlanRequest& request, const Candidate& candidate, const Rate
           ? 0.0
           : drains.seconds / static_cast<double>(std::max<int64_t>(drains.transfers, 1));
   // What happens too rarely for the walk to have met it, the estimate knows of.
+  const double least = std::max(total.seconds, WireBound(rates, totals));
   return std::max(Extrapolate(total, half, end, unmet),
-                  Estimate(rates, totals, total, candidate.depths, false));
+                  Estimate(rates, totals, total, least, candidate.depths, false));
 }
 
 // The cuts of a whole tiling, which outlive the pointers to them.

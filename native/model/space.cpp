@@ -43,7 +43,6 @@ bool RollingBreaksRows(const Problem& problem, const Cuts& cuts, Operand operand
 
 struct TileSpace::Slots {
   std::array<int64_t, kOperands> bytes{}, boxes{};
-  std::array<bool, kOperands> rolls{};  // whether neighbours may share rows
   std::array<MemoryOrder::Steps, kOperands> memory{};
   int64_t single = 0;  // one slot of each
   double compute_seconds = 0.0;
@@ -159,7 +158,6 @@ TileSpace::Slots TileSpace::SlotsOf(const Cuts& cuts, const ConvShape& tile) con
     for (const AxisCut* cut : cuts) {
       if (cut->count <= 1 || !moves_[i][Index(cut->axis)]) continue;
       slots.boxes[i] = Mul(slots.boxes[i], cut->count);
-      slots.rolls[i] = slots.rolls[i] || (IsSpatial(cut->axis) && Rolls(problem(), operand));
     }
     slots.memory[i] = rates_.memory().StepsOf(operand, counts);
   }
@@ -209,21 +207,20 @@ const std::vector<Point>& TileSpace::AllPoints(const Cuts& cuts, const Wanted& w
   return points_;
 }
 
-Totals TileSpace::TotalsOf(const Slots& slots, const Flows& flows, const Depths& depths) const {
-  Totals totals;
-  totals.compute_seconds = slots.compute_seconds;
-  totals.steps = slots.steps;
+void TileSpace::PutTotals(const Slots& slots, const Flows& flows, const Depths& depths,
+                          Totals* totals) const {
+  totals->compute_seconds = slots.compute_seconds;
+  totals->steps = slots.steps;
   for (const Operand operand : rates_.roles().used()) {
     const int i = Index(operand);
-    totals.flow[i] = flows[i][depths[i]];
+    totals->flow[i] = flows[i][depths[i]];
   }
-  return totals;
 }
 
 // A price is the length of a walk, but never less than what CostOf and WireBound say, which need no
 // walk; the busy times in its rank are the same in both; and a rank grows with the seconds.
-double TileSpace::RankBound(const Totals& totals, const Cost& cost) const {
-  return RankOf(cost, std::max(cost.seconds, WireBound(rates_, totals)));
+double TileSpace::LeastSeconds(const Totals& totals, const Cost& cost) const {
+  return std::max(cost.seconds, WireBound(rates_, totals));
 }
 
 // Where there are so few boxes, a slot for each keeps them all.
@@ -240,8 +237,9 @@ Depths TileSpace::MostSlots(const Slots& slots, int most) const {
 // More slots never fetch more, though they may roll more over: so with the most of all, and without
 // what is rolled, no choice of slots costs less. But where rows are rolled over, those left to
 // fetch may be no whole pieces of memory where the whole box's are, and so take longer.
-double TileSpace::RankBound(const Slots& slots, const Flows& flows, const Depths& most) const {
-  Totals totals = TotalsOf(slots, flows, most);
+double TileSpace::RankBound(const Slots& slots, const Flows& flows, const Depths& most) {
+  Totals& totals = totals_;
+  PutTotals(slots, flows, most, &totals);
   for (const Operand operand : rates_.roles().used()) {
     const int i = Index(operand);
     Flow& flow = totals.flow[i];
@@ -249,7 +247,8 @@ double TileSpace::RankBound(const Slots& slots, const Flows& flows, const Depths
     flow.seconds = std::min(flow.seconds, flows[i][1].seconds);
     flow.end_seconds = std::min(flow.end_seconds, flows[i][1].end_seconds);
   }
-  return RankBound(totals, CostOf(rates_, totals));
+  const Cost cost = CostOf(rates_, totals);
+  return RankOf(cost, LeastSeconds(totals, cost));
 }
 
 double TileSpace::Limit(const Wanted& wanted, int64_t bytes, size_t best) const {
@@ -274,26 +273,31 @@ void TileSpace::PutPoints(const Cuts& cuts, const Slots& slots, const LoopOrder&
   if (RankBound(slots, flows, most) > Limit(wanted, slots.single, best)) return;
   for (const Operand operand : rates_.roles().used()) {
     const int i = Index(operand);
-    const bool same = slots.boxes[i] == slots.steps && !slots.rolls[i];  // each step has its own
     for (int depth = 1; depth < most[i]; ++depth) {
-      if (!same) put_flow(operand, depth);
-      if (same) flows[i][depth] = flows[i][most[i]];
+      if (flows[i][most[i]].varies) {
+        put_flow(operand, depth);
+      } else {
+        flows[i][depth] = flows[i][most[i]];
+      }
     }
   }
   int choices = 1;
   for (const Operand ring : rings_) choices *= most[Index(ring)];
+  Point point{cuts, order, {}, 0.0, 0.0, 0};
   for (int choice = 0; choice < choices; ++choice) {
-    Point point{cuts, order, DepthsOf(choice, most), 0.0, 0.0, 0};
+    point.depths = DepthsOf(choice, most);
+    point.bytes = 0;
     for (const Operand operand : rates_.roles().used()) {
       const int i = Index(operand);
       point.bytes = Add(point.bytes, Mul(point.depths[i], slots.bytes[i]));
     }
     if (point.bytes > request_.budget) continue;
-    const Totals totals = TotalsOf(slots, flows, point.depths);
-    const Cost cost = CostOf(rates_, totals);
-    point.bound = RankBound(totals, cost);
+    PutTotals(slots, flows, point.depths, &totals_);
+    const Cost cost = CostOf(rates_, totals_);
+    const double least = LeastSeconds(totals_, cost);
+    point.bound = RankOf(cost, least);
     if (point.bound > Limit(wanted, point.bytes, best)) continue;
-    point.rank = RankOf(cost, Estimate(rates_, totals, cost, point.depths, true));
+    point.rank = RankOf(cost, Estimate(rates_, totals_, cost, least, point.depths, true));
     Keep(point, best);
   }
 }

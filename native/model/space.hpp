@@ -94,11 +94,14 @@ class TileSpace {
   void Keep(const Point& point, size_t best);
   // The choice of that number among all ring depths up to `most`.
   [[nodiscard]] Depths DepthsOf(int choice, const Depths& most) const;
-  [[nodiscard]] Totals TotalsOf(const Slots& slots, const Flows& flows, const Depths& depths) const;
-  // No price with these totals ranks below it; nor, with the flows of `most` slots and that of a
-  // single one of what rolls, one of any number of slots.
-  [[nodiscard]] double RankBound(const Totals& totals, const Cost& cost) const;
-  [[nodiscard]] double RankBound(const Slots& slots, const Flows& flows, const Depths& most) const;
+  // Of the operands in use; all others have none.
+  void PutTotals(const Slots& slots, const Flows& flows, const Depths& depths,
+                 Totals* totals) const;
+  // No price with these totals is below it, and so none ranks below that.
+  [[nodiscard]] double LeastSeconds(const Totals& totals, const Cost& cost) const;
+  // With the flows of `most` slots and that of a single one of what rolls, no price of any number
+  // of slots ranks below it.
+  [[nodiscard]] double RankBound(const Slots& slots, const Flows& flows, const Depths& most);
   [[nodiscard]] double Limit(const Wanted& wanted, int64_t bytes, size_t best) const;
   // The slots of each operand that are of use, `most` at most where not all boxes are kept.
   [[nodiscard]] Depths MostSlots(const Slots& slots, int most) const;
@@ -111,6 +114,7 @@ class TileSpace {
   std::vector<Operand> rings_;  // whose depths are free; all others follow from the output's
   std::vector<Point> points_;
   Flows flows_{};  // of the tiling and the order at hand, as far as they were looked at
+  Totals totals_;  // of the depths at hand
   KnownOrders usual_orders_, all_orders_;
   std::array<std::array<bool, kAxes>, kOperands> moves_{};  // see Moves
   std::array<std::map<int64_t, AxisCut>, kAxes> cuts_;

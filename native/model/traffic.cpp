@@ -17,10 +17,13 @@ OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrd
   int64_t across = 1;     // elements of all tiles across the rolled axis
   int64_t sequences = 1;  // times that the same tiles are run through
   const CutRows* rolled = nullptr;
+  const AxisSet moving = MovedBy(problem, operand);
   for (int i = kAxes - 1; i >= 0; --i) {
     const AxisCut& cut = *cuts[Index(order[i])];
-    if (!Moves(problem, operand, cut.axis)) {
-      if (cut.count <= 1 || boxes <= depth) continue;
+    if ((moving & BitOf(Index(cut.axis))) == 0) {
+      if (cut.count <= 1) continue;
+      traffic.varies = traffic.varies || (boxes > 1 && boxes <= depth);
+      if (boxes <= depth) continue;
       for (int64_t* product : {&traffic.transfers, &traffic.elements, &traffic.rows.all,
                                &traffic.rows.far, &sequences}) {
         *product = Mul(*product, cut.count);
@@ -38,7 +41,10 @@ OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrd
     traffic.rows.Multiply(steps[rows.dimension], fetched);
     boxes = Mul(boxes, cut.count);
   }
-  if (rolled != nullptr) traffic.moved = Mul(Mul(across, rolled->kept), sequences);
+  if (rolled != nullptr) {
+    traffic.moved = Mul(Mul(across, rolled->kept), sequences);
+    traffic.varies = true;
+  }
   if (ShapedAs(problem, operand) != Operand::kW && !IsTable(operand)) return traffic;
   const Dims dims = problem.DimsOf(operand);
   for (int d = IsTable(operand) ? 0 : kTaps; d < 6; ++d) {
@@ -50,8 +56,9 @@ OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrd
 
 int64_t BoxesOf(const Problem& problem, const AxisArray& counts, Operand operand) {
   int64_t boxes = 1;
+  const AxisSet moving = MovedBy(problem, operand);
   for (int i = 0; i < kAxes; ++i) {
-    if (Moves(problem, operand, static_cast<Axis>(i))) boxes = Mul(boxes, counts[i]);
+    if ((moving & BitOf(i)) != 0) boxes = Mul(boxes, counts[i]);
   }
   return boxes;
 }

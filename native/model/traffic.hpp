@@ -17,6 +17,7 @@ struct OperandTraffic {
   int64_t elements = 0;   // that cross the wire
   RowCount rows{0, 0};    // contiguous pieces of the caller's memory that they lie in
   int64_t moved = 0;      // rolled over inside the device
+  bool varies = false;    // whether it may be another with fewer slots
 };
 
 OperandTraffic TrafficOf(const Problem& problem, const Cuts& cuts, const LoopOrder& order,
