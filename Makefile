@@ -8,8 +8,10 @@ BUILD ?= build
 WERROR ?= OFF
 # What `make sanitize` checks with: address,undefined or thread.
 SANITIZE ?= address,undefined
-# For instance: PYTEST_ARGS='tests/unit -k tiling -x'
+# For instance: PYTEST_ARGS='tests/model -k search -x'
 PYTEST_ARGS ?=
+# Processes that share the tests; 0: the tests run in the process that was started.
+WORKERS ?= $(jobs)
 
 bin := $(abspath $(VENV))/bin
 build := $(abspath $(BUILD))
@@ -42,7 +44,7 @@ demo: $(build)/installed.demo
 	oocdnn demo --out demo-out
 
 test: $(build)/installed.test
-	$(call testing_library,$(build)) pytest $(PYTEST_ARGS)
+	$(call testing_library,$(build)) pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 test-long: $(build)/installed.test
 	$(call testing_library,$(build)) pytest -m "" --timeout 3600 $(PYTEST_ARGS)
