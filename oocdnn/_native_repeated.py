@@ -10,8 +10,7 @@ from oocdnn._native import NativeContext, _Call, _ffi
 
 @functools.cache
 def _types() -> tuple[Any, Any, int, int]:
-    """Types and offsets, found beforehand: cffi holds a lock while it looks, and a child that is
-    forked meanwhile would wait for it for ever."""
+    """Types and offsets."""
     ffi = _ffi()
     data = ffi.offsetof("oocdnn_tensor", "data")
     stream = ffi.offsetof("oocdnn_convolution", "stream")
@@ -40,7 +39,6 @@ class Repeated:
     def __init__(
         self, call: Convolution, tensors: Mapping[Slot, Tensor], order: Sequence[Slot]
     ) -> None:
-        _types()
         self._parts = call, dict(tensors), order
         self._idle: list[_Placed] = []
 
