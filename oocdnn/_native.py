@@ -66,8 +66,9 @@ def _once(make: Callable[[], Any]) -> Callable[[], Any]:
 # that is forked meanwhile would wait for it for ever. So what calls need is looked at beforehand.
 _TYPES_OF_CALLS = (
     "oocdnn_context **", "oocdnn_convolution", "oocdnn_convolution *", "oocdnn_operands *",
-    "oocdnn_tensor", "oocdnn_tensor *", "oocdnn_options *", "oocdnn_stats *", "oocdnn_host_memory **", "oocdnn_progress", "void *",
-    "uintptr_t", "uintptr_t *", "int64_t *", "const char **", "char[]",
+    "oocdnn_tensor", "oocdnn_tensor *", "oocdnn_options *", "oocdnn_stats *",
+    "oocdnn_host_memory **", "oocdnn_progress", "void *", "uintptr_t", "uintptr_t *", "int64_t *",
+    "const char **", "char[]",
 )  # fmt: skip
 
 
