@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oocdnn._call import Convolution, Slot, Tensor
-from oocdnn._native import NativeContext, _Call, _ffi
+from oocdnn._native import NativeContext, _Call
+from oocdnn._native_library import _ffi
 
 
 @functools.cache

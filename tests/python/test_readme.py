@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from python import messages
 
 import oocdnn
-from oocdnn import _cdefs, _native
+from oocdnn import _cdefs, _native_library
 from oocdnn.cli import main
 from oocdnn.perfmodel.profiles import find
 
@@ -106,7 +106,7 @@ def run_c(text: str, folder: Path) -> None:
         pytest.skip("gcc is not installed")
     source, program = folder / "main.c", folder / "main"
     source.write_text(text)
-    library = _native.library_path().resolve()
+    library = _native_library.library_path().resolve()
     header = ROOT / "native" / "capi"
     command = ["gcc", "-std=c11", "-Wall", "-Werror", "-I", header, "-o", program, source]
     subprocess.run([*command, library, f"-Wl,-rpath,{library.parent}"], check=True)
