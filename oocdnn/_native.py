@@ -1,8 +1,7 @@
 """The core library through cffi. With the other modules _native_* the only one that knows of its
 ffi objects.
 
-The library is opened at first use, so that importing the package always works. Calls release the
-GIL; a call's text of failure belongs to its thread and is read at once.
+Calls release the GIL; a call's text of failure belongs to its thread and is read at once.
 """
 
 import functools
@@ -10,15 +9,12 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from importlib import resources
-from pathlib import Path
 from typing import Any, get_args
-
-import cffi
 
 from oocdnn import errors
 from oocdnn._call import Convolution, Options, Pool, Slot, Tensor, Window
-from oocdnn._cdefs import CDEF, Direction, DType, Math, Mode, Status
+from oocdnn._cdefs import Direction, DType, Math, Mode, Status
+from oocdnn._native_library import _ffi, _library
 
 Progress = Callable[[int, int], object]
 
@@ -32,34 +28,6 @@ _ERRORS: dict[int, type[Exception]] = {
 }
 
 _OK = int(Status.OK)
-
-
-def library_path() -> Path:
-    """Where the core library is looked for: OOCDNN_LIBRARY, else in the installed package."""
-    chosen = os.environ.get("OOCDNN_LIBRARY")
-    if chosen:
-        return Path(chosen)
-    return Path(str(resources.files("oocdnn").joinpath("lib", "liboocdnn.so")))
-
-
-@functools.cache
-def _ffi() -> Any:
-    ffi = cffi.FFI()
-    ffi.cdef(CDEF)
-    return ffi
-
-
-@functools.cache
-def _library() -> Any:
-    path = library_path()
-    try:
-        return _ffi().dlopen(str(path))
-    except OSError as error:
-        raise ImportError(
-            f"the core library cannot be opened ({error}); `pip install .` in the source tree "
-            "builds and installs it, where Python then finds it outside of that folder; or "
-            "OOCDNN_LIBRARY=/path/to/liboocdnn.so names it"
-        ) from error
 
 
 def _text(pointer: Any) -> str:

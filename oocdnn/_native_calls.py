@@ -9,11 +9,10 @@ from oocdnn._native import (
     NativeContext,
     Progress,
     _check,
-    _ffi,
     _idle_call,
-    _library,
     _text,
 )
+from oocdnn._native_library import _ffi, _library
 
 
 def problem_text(call: Convolution, tensors: Mapping[Slot, Tensor]) -> str:

@@ -1,6 +1,7 @@
 """The core library's functions of plans that need no context, through cffi."""
 
-from oocdnn._native import _check, _ffi, _Frame, _library, _text
+from oocdnn._native import _check, _Frame, _text
+from oocdnn._native_library import _ffi, _library
 
 
 def plan_for_profile(profile: str, problem: str, budget: str | None) -> str:

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oocdnn._call import Convolution, Slot, Tensor
-from oocdnn._native import NativeContext, _Call, _ffi
+from oocdnn._native import NativeContext, _Call
+from oocdnn._native_library import _ffi
 
 
 @functools.cache
 def _types() -> tuple[Any, Any, int, int]:
-    """Types and offsets, found beforehand: cffi holds a lock while it looks, and a child that is
-    forked meanwhile would wait for it for ever."""
+    """Types and offsets."""
     ffi = _ffi()
     data = ffi.offsetof("oocdnn_tensor", "data")
     stream = ffi.offsetof("oocdnn_convolution", "stream")
@@ -40,7 +40,6 @@ class Repeated:
     def __init__(
         self, call: Convolution, tensors: Mapping[Slot, Tensor], order: Sequence[Slot]
     ) -> None:
-        _types()
         self._parts = call, dict(tensors), order
         self._idle: list[_Placed] = []
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from oocdnn._cdefs import BatchPolicy
-from oocdnn._native import NativeContext, _check, _ffi, _Frame, _library
+from oocdnn._native import NativeContext, _check, _Frame
+from oocdnn._native_library import _ffi, _library
 
 Choice = tuple[int, float, int]  # samples, seconds, workspace bytes
 Option = tuple[float, int]  # seconds, workspace bytes

@@ -127,10 +127,17 @@ def _layout(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> Layo
     return Layout(tuple(step // size for step in steps), length, next(bad, None))
 
 
+def _is_masked(array: Array) -> bool:
+    """Asks nothing of NumPy that it would import now: a child that is forked meanwhile would wait
+    for that for ever. Who has a masked array has imported it."""
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    return masked is not None and isinstance(array, masked)
+
+
 def view(name: str, value: object) -> View:
     """Looks at a caller's array without copying; the errors name it as `name`."""
     if isinstance(value, np.ndarray):
-        if isinstance(value, np.ma.MaskedArray):
+        if _is_masked(value):
             raise InvalidDtype(
                 f"{name} is a masked array, and masks are not looked at; {name}.filled()"
             )

@@ -13,7 +13,7 @@ from typing import Any, Literal, SupportsIndex
 from oocdnn import _geometry, _window
 from oocdnn._allocation import allocate
 from oocdnn._call import Convolution, Slot
-from oocdnn._cdefs import Direction
+from oocdnn._cdefs import Activation, Direction, DType
 from oocdnn._geometry import Geometry, Moves
 from oocdnn._native import Progress
 from oocdnn._operation import (
@@ -31,8 +31,8 @@ from oocdnn._pool import Pool
 from oocdnn._prepared import remembered
 from oocdnn._stack import current_context
 from oocdnn._window import Padding, PerAxis
-from oocdnn.arrays import Operands, View, unwrap, view
-from oocdnn.errors import InvalidProblem, OutOfMemory, Unsupported
+from oocdnn.arrays import Operands, View, type_name, unwrap, view
+from oocdnn.errors import InvalidDtype, InvalidProblem, OutOfMemory, Unsupported
 from oocdnn.normalization import Prologue
 
 __all__ = ["Pool", "Saved", "conv_bias_act_pool", "conv_bias_act_pool_backward"]
@@ -61,6 +61,7 @@ class Saved:
     activation: ActivationSpec
     scaled: bool
     call: Convolution = field(repr=False)
+    dtype: DType = field(repr=False)
     view: View | None = field(repr=False)
 
     @property
@@ -124,7 +125,7 @@ def conv_bias_act_pool(
     if not save_for_backward:
         return done
     shapes = data.shape, weights.shape, geometry.shape, done.shape
-    saved = partial(Saved, *shapes, activation, scale is not None, done.call)
+    saved = partial(Saved, *shapes, activation, scale is not None, done.call, data.dtype)
     return done._replace(finish=lambda z, bits: (z, saved(bits)))
 
 
@@ -152,6 +153,7 @@ def conv_bias_act_pool_backward(
     one of `needs`. `scale` is Unsupported. Returns a tuple, also of one.
     """
     gradient = _of_forward("dz", dz, saved.z_shape)
+    _check_slopes(saved, gradient)
     _check_needs(saved, needs)
     if gradient.empty:  # so is dy, and nothing was saved
         gradient = allocate(gradient, saved.y_shape)
@@ -177,6 +179,18 @@ def _of_forward(name: str, value: Any, shape: tuple[int, ...]) -> View:
     operand = view(name, value)
     _geometry.need_shape(name, operand.shape, shape, "the forward call's arrays")
     return operand
+
+
+_SMOOTH = (Activation.ELU, Activation.SIGMOID, Activation.TANH, Activation.SWISH)
+
+
+def _check_slopes(saved: Saved, dz: View) -> None:
+    """The core knows slopes as bytes, and takes them for numbers of dz's type."""
+    if saved.call.epilogue.activation in _SMOOTH and dz.dtype != saved.dtype:
+        raise InvalidDtype(
+            f"dz has elements of type {type_name(dz.dtype)}, and the slopes that were saved are "
+            f"{type_name(saved.dtype)}; pass all arrays in the type that the forward call got"
+        )
 
 
 def _check_needs(saved: Saved, needs: Sequence[Need]) -> None:

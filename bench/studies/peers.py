@@ -8,7 +8,7 @@
   call. Everything together stays below half of what is free on the GPU.
 - *ours*: pinned memory, with a budget of 2 GiB.
 
-Floors and elements are those of `gpu_floor`; every result is compared with torch's in core.
+Floors and elements are those of the study `floor`; every result is compared with torch's in core.
 """
 
 from collections.abc import Callable, Mapping, Sequence

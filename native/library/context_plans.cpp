@@ -53,8 +53,8 @@ bool StaysRefused(const Problem& problem, int64_t budget, const Status& why) {
 
 // What a remembered plan would have been chosen from, for who asks.
 void AddOthers(const Profile& profile, PlanReport* report) {
-  const Profile& rates = report->refined != nullptr ? *report->refined : profile;
-  Result<PlanSearch> search = Search(WithoutBounce(report->request), rates);
+  Result<PlanSearch> search =
+      Search(WithoutBounce(report->request), report->lessons.AddedTo(profile));
   if (!search.ok()) return;
   report->ranked = std::move(search->ranked);
   report->refused = std::move(search->refused);
@@ -296,9 +296,9 @@ Result<PlanReport> Context::BookPlan(const PlanRequest& request, const Candidate
   report.request = PricedInPlace(request, report.booking.in_place);
   const Profile& profile = ProfileFor(request.problem);
   if (run_seconds > 0) {
-    auto refined = std::make_shared<Profile>(profile);
-    report.cost = Learn(report.request, candidate, run_seconds, refined.get());
-    report.refined = std::move(refined);
+    Profile learnt = profile;
+    report.cost = Learn(report.request, candidate, run_seconds, &learnt);
+    report.lessons = Lessons(profile, learnt);
     report.run_seconds = run_seconds;
   } else {
     report.cost = PriceOf(report.request, candidate, profile);

@@ -169,7 +169,7 @@ bool PlanReport::CopiesNoSamples() const {
 
 PlanSummary SummaryOf(const PlanReport& report, const Profile& profile) {
   const RankedCandidate chosen{report.booking.candidate, report.cost};
-  const Profile& rates = report.refined != nullptr ? *report.refined : profile;
+  const Profile rates = report.lessons.AddedTo(profile);
   PlanSummary summary = Summarize(report.request, rates, chosen, report.ranked, report.refused);
   summary.engine = report.booking.usual.executable().engine();
   summary.prepared = true;

@@ -1,11 +1,11 @@
 // From a problem and a budget to a booked plan with what it was chosen from.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "exec/booking.hpp"
+#include "model/lessons.hpp"
 #include "model/summary.hpp"
 
 namespace oocdnn {
@@ -19,8 +19,8 @@ struct PlanReport {
   bool remembered = false;   // it was neither searched for nor timed now
   double search_seconds = 0.0;
   std::vector<RankedCandidate> ranked;
-  std::vector<std::string> refused;        // by the search, by an engine, by exact bytes
-  std::shared_ptr<const Profile> refined;  // what the profile became where runs were timed, or null
+  std::vector<std::string> refused;  // by the search, by an engine, by exact bytes
+  Lessons lessons;                   // of the runs that were timed, if any
 
   // Whether all of the caller's that has samples is used where it lies.
   [[nodiscard]] bool CopiesNoSamples() const;

@@ -1,7 +1,6 @@
 #include "library/timed_plans.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "library/time_run.hpp"
@@ -25,11 +24,13 @@ double MostSeconds(double call_seconds) {
   return std::clamp(kLong - kMeasured - call_seconds, kLeast, kMost);
 }
 
-// The others with what was learnt.
-void PriceAgain(const PlanRequest& request, PlanReport* report) {
+// The others are priced again with what was learnt, which is kept.
+void Conclude(const PlanRequest& request, const Profile& before, const Profile& learnt,
+              PlanReport* report) {
   for (RankedCandidate& ranked : report->ranked) {
-    ranked.cost = PriceOf(request, ranked.candidate, *report->refined);
+    ranked.cost = PriceOf(request, ranked.candidate, learnt);
   }
+  report->lessons = Lessons(before, learnt);
 }
 
 // Finds the plan of a request among those whose tiles are timed, or were before.
@@ -54,11 +55,10 @@ class TimedSearch {
   Result<PlanReport> Run() {
     const bool recalls = !timed_.empty();
     left_ = std::max(kMostTimed - static_cast<int>(timed_.size()), kLeastTimed);
-    OOC_ASSIGN(best_, PlanAndBook(device_, request_, *opinion_.likely(), &prepared_));
+    OOC_ASSIGN(best_, PlanAndBook(device_, request_, opinion_.likely(), &prepared_));
     Try(best_);
     if (recalls) TryFresh();
-    best_.refined = opinion_.likely();
-    PriceAgain(request_, &best_);
+    Conclude(request_, profile_, opinion_.likely(), &best_);
     return std::move(best_);
   }
 
@@ -126,8 +126,7 @@ Result<PlanReport> PlanAndTime(Device& device, const PlanRequest& request, const
   }
   OOC_ASSIGN(PlanReport best, PlanAndBook(device, request, profile, prepared));
   if (request.measure) {
-    best.refined = TryPlans(device, request, profile, &best, prepared);
-    PriceAgain(request, &best);
+    Conclude(request, profile, TryPlans(device, request, profile, &best, prepared), &best);
   }
   return best;
 }

@@ -78,11 +78,10 @@ class Trials {
 
 }  // namespace
 
-std::shared_ptr<const Profile> TryPlans(Device& device, const PlanRequest& request,
-                                        const Profile& profile, PlanReport* report,
-                                        int64_t* prepared) {
-  auto refined = std::make_shared<Profile>(profile);
-  Trials(device, request, refined.get(), report, prepared).Run();
+Profile TryPlans(Device& device, const PlanRequest& request, const Profile& profile,
+                 PlanReport* report, int64_t* prepared) {
+  Profile refined = profile;
+  Trials(device, request, &refined, report, prepared).Run();
   return refined;
 }
 

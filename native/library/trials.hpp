@@ -1,8 +1,6 @@
 // Trials: which of the plans that are predicted to be about as fast is so on the device.
 #pragma once
 
-#include <memory>
-
 #include "library/plan_report.hpp"
 
 namespace oocdnn {
@@ -12,8 +10,7 @@ namespace oocdnn {
 // the fastest. None is tried after the request's deadline, or that is predicted to be far slower
 // than the best so far. `prepared` counts engine preparations. What the profile became: it agrees
 // with every run.
-std::shared_ptr<const Profile> TryPlans(Device& device, const PlanRequest& request,
-                                        const Profile& profile, PlanReport* report,
-                                        int64_t* prepared);
+Profile TryPlans(Device& device, const PlanRequest& request, const Profile& profile,
+                 PlanReport* report, int64_t* prepared);
 
 }  // namespace oocdnn

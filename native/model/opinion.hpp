@@ -7,7 +7,6 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -27,7 +26,7 @@ class Opinion {
   Opinion(const PlanRequest& request, const Profile& profile);
 
   // The profile, which has learnt from the runs.
-  [[nodiscard]] const std::shared_ptr<Profile>& likely() const { return likely_; }
+  [[nodiscard]] const Profile& likely() const { return likely_; }
 
   // The price of a plan whose run took so long. That its tile is faster or slower than was thought
   // may lie with its size alone or with the problem. Of other tiles with its number of channels
@@ -53,7 +52,7 @@ class Opinion {
 
   const PlanRequest& request_;
   const Profile& profile_;
-  std::shared_ptr<Profile> likely_, hoped_;
+  Profile likely_, hoped_;
   std::set<std::pair<std::string, TileSize>> timed_;  // tiles, by the profile's key
   // By key and number of channels, the most that a tile was faster than the profile says.
   std::map<std::pair<std::string, int64_t>, double> best_;

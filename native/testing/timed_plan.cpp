@@ -19,11 +19,11 @@ PlanRequest RequestOf(const Problem& problem, int64_t budget, const Device& devi
 
 // `measure_seconds`: the limit of planning by measurement, below 0: by estimate.
 //
-// The seconds that the chosen plan is predicted to take, and how many were prepared; text: why
-// there is none, or the plan's.
+// The seconds that the chosen plan is predicted to take; `counts`: how many were prepared, and of
+// how many rates the chosen one keeps what was learnt; text: why there is none, or the plan's.
 OOC_DOOR int oocdnn_testing_timed_plan(const Problem* problem, int64_t budget,
                                        const char* profile_text, RunNanoseconds nanoseconds,
-                                       double measure_seconds, double* seconds, int64_t* prepared,
+                                       double measure_seconds, double* seconds, int64_t counts[2],
                                        char* text, int64_t capacity) {
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), text, capacity);
@@ -33,11 +33,13 @@ OOC_DOOR int oocdnn_testing_timed_plan(const Problem* problem, int64_t budget,
   if (request.measure) {
     request.deadline = DeadlineIn(measure_seconds);
   }
-  *prepared = 0;
+  counts[0] = 0;
   TimedTiles timed;
-  const Result<PlanReport> report = PlanAndTime(device, request, profile.value(), &timed, prepared);
+  const Result<PlanReport> report =
+      PlanAndTime(device, request, profile.value(), &timed, &counts[0]);
   if (!report.ok()) return Answer(report.status(), text, capacity);
   *seconds = report.value().cost.seconds;
+  counts[1] = report.value().lessons.count();
   CopyText(ToText(SummaryOf(report.value(), profile.value())), text, capacity);
   return 0;
 }

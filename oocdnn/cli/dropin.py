@@ -156,7 +156,7 @@ def run(
     All from PROGRAM on is the program's own. What it computes past its memory then runs in tiles;
     all else goes to the real cuDNN.
 
-    With --limit it gets no more device memory than that, less the budget, an eighth of the limit if
+    With --limit it gets no more device memory than that, less the budget, a 16th of the limit if
     nothing else is said; with --spill too, host memory for the rest: oocdnn run --limit 16GiB
     --spill -- python train.py
     """

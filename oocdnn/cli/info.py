@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from oocdnn import __version__, _native
+from oocdnn import __version__, _native_library
 from oocdnn.cli.common import bytes_text, console, device_option, json_option, plain_errors
 from oocdnn.context import Context
 
@@ -43,7 +43,7 @@ def gather(device: str | None) -> dict[str, Any]:
     ]
     return {
         "version": __version__,
-        "library": str(_native.library_path()),
+        "library": str(_native_library.library_path()),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "packages": packages,

@@ -270,6 +270,13 @@ def test_the_reference_speaks_of_every_field_set_and_peer() -> None:
         assert f"`{name}`" in text, name
 
 
+def test_the_reference_compares_with_every_peer_and_nobody_else() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "bench.md").read_text("utf-8")
+    (section,) = re.findall(r"^## Who is compared\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
+    _head, *named = re.findall(r"^\| `(\S+)` \|", section, re.MULTILINE)
+    assert sorted(named) == sorted((suite.OURS, *suite.ALL_PEERS))
+
+
 def test_the_library_named_in_a_row_is_this_one() -> None:
     assert Bench(Settings("cpu")).about["versions"]["oocdnn"] == oocdnn.__version__
 

@@ -31,6 +31,8 @@ from engine.test_fused_backward import cases as backward_cases
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import oocdnn
+
 UNHURRIED = settings(
     max_examples=60,
     deadline=None,
@@ -97,6 +99,26 @@ def test_curved_activations(pool, activation, dtype):
         terms = max(dy.size // dy.shape[1], 9 * dy.shape[1])
         allowed = (eps_of(dtype) + terms * wide) * sizes
         assert np.all(np.abs(value.astype(np.float64) - exact) <= allowed)
+
+
+@pytest.mark.parametrize("behind", ["f16", "bf16", "f64"])
+@pytest.mark.parametrize("forward", ["f32", "f16"])
+def test_slopes_of_another_type_are_refused(forward, behind):
+    """Their bytes were read as numbers of dz's type. Bits, which have none, serve any."""
+    if forward == behind:
+        return
+    for activation, served in (("tanh", False), ("relu", True)):
+        made = gradients_of(small(None, activation=activation, dtype=forward))
+        saved = saved_of(made)
+        dz, x, w = (
+            one.astype(DTYPES[behind]) for one in (made.dz, *(made.arrays[n] for n in "xw"))
+        )
+        with context(budget=64 << 10) as ctx:
+            if served:
+                ctx.conv_bias_act_pool_backward(dz, saved, x, w)
+                continue
+            with pytest.raises(oocdnn.InvalidDtype, match="the slopes that were saved are float"):
+                ctx.conv_bias_act_pool_backward(dz, saved, x, w)
 
 
 def dy_of(made: Gradients, saved: Any) -> np.ndarray:

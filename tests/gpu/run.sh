@@ -99,6 +99,7 @@ step dropin python3 tests/gpu/dropin_programs.py
 step spill python3 tests/gpu/spill_programs.py ${SPILL-} ${OUT:+--out "$OUT/spill.json"}
 step calibrate python3 -m oocdnn calibrate --device cuda
 figures epilogue-rates passes
+figures copies copies
 figures wires wires
 figures floor floor
 figures in-core in-core --pinned

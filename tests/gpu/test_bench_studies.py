@@ -79,6 +79,22 @@ def test_floor(run, monkeypatch):
 
 
 @inside
+def test_floor_takes_no_result_of_another_kind_for_its_own(run, monkeypatch):
+    """The memory of results is the same for all kinds, and so are the elements."""
+    from oocdnn.bench.studies import floor
+
+    own = floor.call_of
+
+    def call_of(*case, math):
+        return own(*case, math=math) if math == "fp32" else lambda: None
+
+    monkeypatch.setattr(floor, "call_of", call_of)
+    monkeypatch.setattr(floor, "GPU_LAYERS", LAYERS[:1])
+    with pytest.raises(AssertionError, match="DIFFER"):
+        run("floor", "--budget", "1MiB", "--only", "fwd", "--math", "fp32", "--math", "tf32")
+
+
+@inside
 def test_in_core(run, monkeypatch):
     from oocdnn.bench.studies import in_core
 

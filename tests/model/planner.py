@@ -159,6 +159,7 @@ def estimate(problem, tiling, depths, engines=ENGINES) -> int:
 class TimedPlan:
     seconds: float
     prepared: int
+    learnt: int  # rates that are kept beside the profile
     text: str
 
 
@@ -169,17 +170,17 @@ _RUN = ctypes.CFUNCTYPE(c_int64, c_int64, c_int64)
 def timed_plan(problem, budget, profile, runs, measure_seconds=-1.0) -> TimedPlan:
     """What is chosen on a device of one engine, "plain". `runs`: seconds of a run, or what gives
     them for the bytes of x and of y in its tile. Measured with a limit of 0 or more."""
-    seconds, prepared = c_double(), c_int64()
+    seconds, counts = c_double(), (c_int64 * 2)()
     of_tile = runs if callable(runs) else lambda *_: runs
     nanoseconds = _RUN(lambda *tile: round(of_tile(*tile) * 1e9))
     text = ctypes.create_string_buffer(ROOM)
     code = library().oocdnn_testing_timed_plan(
         byref(problem), c_int64(budget), profile.text().encode(), nanoseconds,
-        c_double(measure_seconds), byref(seconds), byref(prepared), text, c_int64(ROOM),
+        c_double(measure_seconds), byref(seconds), counts, text, c_int64(ROOM),
     )  # fmt: skip
     if code != 0:
         raise Refused(code, text.value.decode())
-    return TimedPlan(seconds.value, prepared.value, text.value.decode())
+    return TimedPlan(seconds.value, *counts, text.value.decode())
 
 
 def timed_again(problem, budget, profile, runs, on_device) -> list[tuple[float, int]]:

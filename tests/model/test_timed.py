@@ -234,3 +234,17 @@ def test_hopes_that_are_not_fulfilled_come_to_an_end():
     plan = planner.timed_plan(PROBLEM, BUDGET, WRONG, 1e-2)
     assert 1 < plan.prepared < 20
     assert plan.seconds > 1e-2
+
+
+OTHERS = {"f16/fwd", "f32/bwd_data", "f64/fwd", "bf16/bwd_filter", "bf16+sums/fwd"}
+
+
+@pytest.mark.parametrize("measure_seconds", [-1.0, 10.0])
+def test_a_plan_keeps_what_its_runs_have_taught_and_no_copy_of_the_profile(measure_seconds):
+    """Contexts keep hundreds of plans, and profiles have thousands of rates."""
+    sizes = [(8 << i, 1000 << j) for i in range(6) for j in range(6)]
+    others = {f"{c} {n} plain/{of}": 1e10 for of in OTHERS for c, n in sizes}
+    assert len(others) == 180
+    profile = dataclasses.replace(FAST, tiles=others)
+    plan = planner.timed_plan(PROBLEM, BUDGET, profile, 5e-3, measure_seconds)
+    assert 0 < plan.learnt <= 2 * plan.prepared

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import math
 import re
 import shlex
 import shutil
@@ -16,7 +17,7 @@ from click.testing import CliRunner
 from python import messages
 
 import oocdnn
-from oocdnn import _cdefs, _native
+from oocdnn import _cdefs, _native_library
 from oocdnn.cli import main
 from oocdnn.perfmodel.profiles import find
 
@@ -105,7 +106,7 @@ def run_c(text: str, folder: Path) -> None:
         pytest.skip("gcc is not installed")
     source, program = folder / "main.c", folder / "main"
     source.write_text(text)
-    library = _native.library_path().resolve()
+    library = _native_library.library_path().resolve()
     header = ROOT / "native" / "capi"
     command = ["gcc", "-std=c11", "-Wall", "-Werror", "-I", header, "-o", program, source]
     subprocess.run([*command, library, f"-Wl,-rpath,{library.parent}"], check=True)
@@ -169,6 +170,44 @@ def test_the_table_of_what_fits_is_what_the_planner_says():
         assert f"{plan.data_bytes / 2**30:.1f} GiB" == tensors, problem
         assert f"{plan.booked_bytes / 2**20:.0f} MiB" == booked, problem
         assert f"{(plan.bytes_h2d + plan.bytes_d2h) / plan.data_bytes:.2f}" == moved, problem
+
+
+def floors() -> list[tuple[float, float]]:
+    """Of each call that was held to the floor: its milliseconds, and how many times the floor."""
+    text = (ROOT / "docs" / "results" / "h200" / "floor.txt").read_text(encoding="utf-8")
+    found = re.findall(r"^\w.* ([\d.]+) ms +([\d.]+) x \w+ +[\d.]+ ms, .* first ", text, re.M)
+    return [(float(milliseconds), float(times)) for milliseconds, times in found]
+
+
+def within(times: list[float], share: float) -> float:
+    """What that share of them does not pass, to the hundredth above."""
+    at = sorted(times)[math.ceil(share * len(times)) - 1]
+    return math.ceil(round(100 * at, 6)) / 100
+
+
+def test_what_the_readme_says_of_the_floor_was_measured():
+    measured = floors()
+    assert len(measured) == 126
+    short = [times for milliseconds, times in measured if milliseconds < 14]
+    long = [times for milliseconds, times in measured if milliseconds >= 14]
+    text = " ".join(README.read_text(encoding="utf-8").split())
+    assert (
+        f"Calls under 14 ms take up to {max(short):.2f} times the floor of wire and arithmetic; "
+        f"of longer ones nine in ten take at most {within(long, 0.9):.2f}."
+    ) in text
+    assert (
+        f"half of the calls of 14 ms and more within {within(long, 0.5):.2f} of the floor, nine in "
+        f"ten within {within(long, 0.9):.2f}; half of the shorter ones within "
+        f"{within(short, 0.5):.2f}, at worst {max(short):.2f}"
+    ) in text
+
+
+def test_every_result_is_listed():
+    """With the command that it is from."""
+    folder = ROOT / "docs" / "results"
+    listed = {name for row in rows(folder / "README.md") for name in re.findall(r"`(\S+)`", row[0])}
+    there = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+    assert listed == there - {"README.md"}
 
 
 def test_every_link_leads_somewhere():

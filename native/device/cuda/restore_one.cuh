@@ -110,7 +110,8 @@ struct RestoreAny {
                       w = WindowsOf(args, 2, column);
     if (d.begin >= d.end || h.begin >= h.end || w.begin >= w.end) return T(0);
     const bool sloped = args.slope_type != kU8, alive = args.saving == kAliveSaved;
-    const unsigned char* const row = alive ? Bits(i) + BitRow(args, task.row[0], task.row[1]) : nullptr;
+    const unsigned char* const row =
+        alive ? Bits(i) + BitRow(args, task.row[0], task.row[1]) : nullptr;
     if (alive && !sloped && BitsOf(row, column + args.to_bits[2], 1) == 0u) return T(0);
     T sum = T(0);
     OOC_KEEP_ROLLED
