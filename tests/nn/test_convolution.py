@@ -125,12 +125,14 @@ def test_first_values_are_distributed_as_pytorchs(torch, name):
     sizes = (40, 60) if name == "Linear" else (40, 60, 3)
     layer, module = getattr(nn, name)(*sizes, seed=3), getattr(torch.nn, name)(*sizes)
     again = getattr(nn, name)(*sizes, seed=np.random.default_rng(3))
+    bound = module.weight[0].numel() ** -0.5  # of both, which are uniform
     for (key, mine), theirs in zip(layer.state_dict().items(), module.parameters(), strict=True):
         values = theirs.detach().numpy()
         assert mine.shape == values.shape
         assert mine.dtype == np.float32
         np.testing.assert_array_equal(mine, again.state_dict()[key])
-        # Both are uniform: of many the largest is near the bound, which the others stay below.
-        bound = np.abs(values).max()
-        assert 0.9 * bound < np.abs(mine).max() < 1.1 * bound
+        # The largest of ours, whose seed is known, is near it; of PyTorch's 40 and more, anywhere
+        # above the half.
+        assert 0.9 * bound < np.abs(mine).max() <= bound
+        assert 0.5 * bound < np.abs(values).max() <= np.float32(bound)
         assert abs(mine.mean()) < 0.2 * bound
