@@ -37,6 +37,25 @@ Transfer PieceOf(const Transfer& transfer, const Piece& part, const Piece& piece
   return out;
 }
 
+const TileLayout& SharedOf(const Booking& booking, const Step& step, Operand operand) {
+  const SharedTiles& shared = *booking.shared[Index(operand)];
+  return booking.candidate.tiling.IsShort(step.index) ? shared.ends : shared.usual;
+}
+
+void* SharedAt(const Booking& booking, const Step& step, const Arena& arena, Operand operand) {
+  const auto slot = static_cast<size_t>(step.operand[Index(operand)].slot);
+  return arena.At(booking.shared[Index(operand)]->slot[slot]);
+}
+
+// Has a transfer end in the shared tile, which has neither padding nor less than the tensor.
+void ToShared(const Booking& booking, const Step& step, const Arena& arena, Transfer* transfer) {
+  const TileLayout& layout = SharedOf(booking, step, transfer->operand);
+  transfer->tile = SharedAt(booking, step, arena, transfer->operand);
+  transfer->layout = &layout;
+  for (int d = 1; d < 6; ++d) transfer->box.origin[d] = 0;
+  transfer->box.extent = transfer->tile_end = layout.shape;
+}
+
 int64_t BytesOf(const Piece& part, DType dtype) {
   int64_t bytes = SizeOf(dtype);
   for (int d = 0; d < 6; ++d) bytes = Mul(bytes, std::max<int64_t>(part.end[d] - part.begin[d], 0));
@@ -47,11 +66,11 @@ int64_t BytesOf(const Piece& part, DType dtype) {
 Staging::Uses UsesOf(const Work& work, size_t link) {
   const Booking& booking = *work.links[link];
   Staging::Uses uses = Staging::UsesOf(booking.problem, booking.candidate);
+  for (int i = 0; i < kOperands; ++i) uses[i].used = uses[i].used && !booking.inner[i];
   if (work.tiles == nullptr) return uses;
   const ConvShape tile = work.tiles->ShapeOf(link, false);
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    uses[i].used = uses[i].used && !booking.inner[i];
     uses[i].single = !Moves(booking.problem, operand, Axis::kN) || work.tiles->Steps() == 1;
     const Dims box = tile.DimsOf(operand, booking.problem.direction);
     const Dims whole = booking.problem.DimsOf(operand);
@@ -162,6 +181,18 @@ Status TileLoop::Run(const ChainBooking& booking, const std::vector<HostTensors>
   return RunAll(work, calls, slabs, progress, then);
 }
 
+Status TileLoop::Run(const GradientBooking& booking, const std::vector<HostTensors>& tensors,
+                     const Arena& arena, Slabs& slabs, const Progress& progress, RunStats* stats,
+                     Stream then) {
+  Work work;
+  Calls calls;
+  for (size_t i = 0; i < booking.problems.size(); ++i) {
+    work.links.push_back(&booking.problems[i]);
+    calls.push_back({booking.problems[i], tensors[i], arena, stats, then == nullptr, i});
+  }
+  return RunAll(work, calls, slabs, progress, then);
+}
+
 Status TileLoop::RunAll(const Work& work, const Calls& calls, Slabs& slabs,
                         const Progress& progress, Stream then) {
   RunStats* const stats = calls.front().stats;
@@ -268,6 +299,7 @@ Status TileLoop::FetchOperand(const Call& call, const Step& step, Operand operan
   const OperandStep& mine = step.operand[i];
   const HostTensor& tensor = call.tensors[i];
   Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, step, operand));
+  if (call.booking.shared[i] != nullptr) ToShared(call.booking, step, call.arena, &transfer);
   OOC_TRY(device_.Wait(fetch_.get(), Idle(call, operand, mine.slot)));
   if (mine.from_slot >= 0) transfer.tile_begin[mine.roll_axis] = mine.kept;
   transfer.view = tensor.view;
@@ -330,6 +362,7 @@ Status TileLoop::Compute(const Call& call, const Step& step) {
       OOC_TRY(device_.Wait(compute_.get(), Ready(call, step, operand)));
     }
   }
+  OOC_TRY(CopyShared(call, step, false));
   const OperandStep& dy = step.operand[Index(Operand::kY)];
   if (dy.enter && problem.restores()) {
     OOC_TRY(Restore(call, step, TileOf(call, step, Operand::kY), tiles.layout[Index(Operand::kY)],
@@ -342,10 +375,45 @@ Status TileLoop::Compute(const Call& call, const Step& step) {
   const bool complete = step.operand[Index(problem.sum())].leave;
   if (complete && problem.NeedsFinish()) OOC_TRY(Finish(call, step));
   if (problem.sums) OOC_TRY(SumUp(call, step, complete));
+  OOC_TRY(CopyShared(call, step, true));
+  return Leave(call, step);
+}
+
+Status TileLoop::Leave(const Call& call, const Step& step) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    if (!problem.Reads(operand) || call.booking.inner[i]) continue;
-    OOC_TRY(device_.Record(Idle(call, operand, step.operand[i].slot), compute_.get()));
+    if (!call.booking.problem.Reads(operand)) continue;
+    const auto slot = static_cast<size_t>(step.operand[i].slot);
+    const std::optional<TensorUse>& lender = call.booking.lender[i];
+    if (lender) {
+      const Gates& gates = gates_[lender->problem];
+      OOC_TRY(device_.Record(gates.idle[Index(lender->operand)][slot].get(), compute_.get()));
+    } else if (!call.booking.inner[i]) {
+      OOC_TRY(device_.Record(Idle(call, operand, step.operand[i].slot), compute_.get()));
+    }
+  }
+  return {};
+}
+
+// The shared tile has the step's samples alone.
+Status TileLoop::CopyShared(const Call& call, const Step& step, bool writes) {
+  const Booking& booking = call.booking;
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    const OperandStep& mine = step.operand[i];
+    if (booking.shared[i] == nullptr || booking.problem.Writes(operand) != writes) continue;
+    if (!(writes ? mine.leave : mine.enter)) continue;
+    Transfer transfer = TransferOf(booking, step, operand, TileOf(call, step, operand));
+    const TileLayout& layout = SharedOf(booking, step, operand);
+    transfer.view = {SharedAt(booking, step, call.arena, operand), layout.dtype, layout.stride};
+    const int64_t before = transfer.box.origin[0];
+    if (Moves(booking.problem, operand, Axis::kN)) {
+      for (Dims* dims : {&transfer.box.origin, &transfer.box.valid_begin, &transfer.box.valid_end}) {
+        (*dims)[0] -= before;
+      }
+    }
+    OOC_TRY(writes ? device_.Drain(compute_.get(), transfer)
+                   : device_.Fetch(compute_.get(), transfer));
   }
   return {};
 }
