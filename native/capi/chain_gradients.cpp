@@ -121,7 +121,7 @@ class GradientTranslator {
       mine.w = given.dw;
       mine.db = given.db;
     } else {
-      link.direction = OOCDNN_BACKWARD_BIAS;
+      link = BiasOf(link);
       mine.bias = given.db;
       OOC_ASSIGN(y, SumOf(i));
     }
@@ -133,6 +133,16 @@ class GradientTranslator {
     if (forward.saves) mine.saved = &saved_[i];
     OOC_ASSIGN(gradients_.back(), Translate(&link, &mine, math_));
     return {};
+  }
+
+  // A sum over dy knows of no filter.
+  static oocdnn_convolution BiasOf(const oocdnn_convolution& link) {
+    oocdnn_convolution bias = oocdnn_default_convolution(OOCDNN_BACKWARD_BIAS, link.rank);
+    bias.math = link.math;
+    bias.activation = link.activation;
+    bias.activation_parameter = link.activation_parameter;
+    bias.pool = link.pool;
+    return bias;
   }
 
   // A tensor of the shape of y, whatever is pooled of it.

@@ -39,6 +39,7 @@ class Builder {
       ShareX(i);
       ShareRest(i);
     }
+    if (forward_.back()) Share({ResultOf(*forward_.back())}, true);  // for nobody
     return std::move(chain_);
   }
 
@@ -80,6 +81,10 @@ class Builder {
     }
   }
 
+  [[nodiscard]] TensorUse ResultOf(size_t problem) const {
+    return {problem, chain_.problems[problem].output()};
+  }
+
   // `made`: the first of them writes it.
   void Share(const std::vector<TensorUse>& uses, bool made) {
     if (uses.empty() || (uses.size() == 1 && !made)) return;
@@ -92,10 +97,7 @@ class Builder {
   void ShareX(size_t link) {
     std::vector<TensorUse> x;
     const bool made = link > 0 && forward_[link - 1];
-    if (made) {
-      const size_t writer = *forward_[link - 1];
-      x.push_back({writer, chain_.problems[writer].output()});
-    }
+    if (made) x.push_back(ResultOf(*forward_[link - 1]));
     if (forward_[link]) x.push_back({*forward_[link], Operand::kX});
     if (ReadsX(links_[link].gradients)) {
       x.push_back({*gradients_[link], InputOf(*links_[link].gradients)});

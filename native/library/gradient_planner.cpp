@@ -4,11 +4,14 @@
 #include <optional>
 #include <utility>
 
+#include "base/checked.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
 
 namespace oocdnn {
 namespace {
+
+constexpr int64_t kRoomy = int64_t{1} << 50;
 
 class GradientPlanner {
  public:
@@ -21,7 +24,7 @@ class GradientPlanner {
       OOC_ASSIGN(const std::vector<RankedGradients> ranked, SearchGradients(request_, profile_));
       OOC_ASSIGN(const bool refused, TryAll(ranked));
       if (made_) return std::move(*made_);
-      if (!refused) return TooSmall();
+      if (!refused) return TooSmall(ranked);
     }
   }
 
@@ -31,8 +34,7 @@ class GradientPlanner {
     double larger = 1.0;  // so many times as large as estimated were the tiles that did not fit
     for (const RankedGradients& one : ranked) {
       const double estimated = larger * static_cast<double>(one.cost.device_bytes);
-      const bool least = &one == &ranked.back();
-      if (!least && estimated > static_cast<double>(request_.budget())) continue;
+      if (!one.least && estimated > static_cast<double>(request_.budget())) continue;
       Result<GradientBooking> booking = BookGradients(device_, request_, one.candidate);
       prepared_ += static_cast<int64_t>(request_.requests.size());
       if (booking.ok()) {
@@ -56,14 +58,31 @@ class GradientPlanner {
     return false;
   }
 
-  // The last try was one sample.
-  Status TooSmall() {
-    if (last_.code() != Code::kOutOfMemory || last_.detail() <= request_.budget()) return last_;
-    const long long works = last_.detail();
+  // What a last resort takes where there is room enough, with what its engines were refused.
+  [[nodiscard]] int64_t BytesOf(const GradientCandidate& candidate) const {
+    GradientRequest roomy = request_;
+    for (PlanRequest& mine : roomy.requests) mine.budget = kRoomy;
+    const Result<GradientBooking> booking = BookGradients(device_, roomy, candidate);
+    if (!booking.ok()) return kRoomy;
+    int64_t workspace = 0;
+    for (const Booking& one : booking->problems) {
+      workspace = std::max(workspace, one.WorkspaceBytes());
+    }
+    const int64_t beside = Add(EstimateBytes(request_, candidate), 2 * request_.bounce_bytes());
+    return std::max(booking->bytes, Add(beside, workspace));
+  }
+
+  Status TooSmall(const std::vector<RankedGradients>& ranked) const {
+    if (last_.code() != Code::kOutOfMemory) return last_;
+    int64_t works = kRoomy;
+    for (const RankedGradients& one : ranked) {
+      if (one.least) works = std::min(works, BytesOf(one.candidate));
+    }
+    if (works == kRoomy) return last_;
     return Status(last_)
         .With(Format("a budget of %s is too small for the gradients of a chain in one, %lld bytes "
                      "work; or compute them link by link",
-                     BytesText(request_.budget()).c_str(), works))
+                     BytesText(request_.budget()).c_str(), static_cast<long long>(works)))
         .WithDetail(works);
   }
 

@@ -80,19 +80,28 @@ class Searcher {
         if (ring > 1 && samples >= request_.samples()) continue;
         const GradientCandidate candidate = CandidateWith(samples, ring);
         if (EstimateBytes(request_, candidate) > Room()) continue;
-        ranked.push_back({candidate, PriceOf(request_, candidate, profile_)});
+        ranked.push_back({candidate, PriceOf(request_, candidate, profile_), false});
       }
     }
     std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
       return a.cost.seconds < b.cost.seconds;
     });
-    const GradientCandidate least = CandidateWith(1, 1);
-    ranked.push_back({least, PriceOf(request_, least, profile_)});
+    PutLeast(CandidateWith(1, 1), &ranked);
+    for (size_t e = 0; e < rates_.front().size(); ++e) {
+      const bool whole = std::all_of(rates_.begin(), rates_.end(),
+                                     [&](const auto& rates) { return rates[e].has_value(); });
+      const std::vector<int> alone(rates_.size(), static_cast<int>(e));
+      if (whole) PutLeast({1, alone, 1}, &ranked);
+    }
     return ranked;
   }
 
  private:
   [[nodiscard]] int64_t Room() const { return request_.budget() - 2 * request_.bounce_bytes(); }
+
+  void PutLeast(const GradientCandidate& candidate, std::vector<RankedGradients>* ranked) const {
+    ranked->push_back({candidate, PriceOf(request_, candidate, profile_), true});
+  }
 
   [[nodiscard]] GradientCandidate CandidateWith(int64_t samples, int ring) const {
     GradientCandidate candidate{samples, {}, ring};

@@ -42,9 +42,11 @@ Cost PriceOf(const GradientRequest& request, const GradientCandidate& candidate,
 struct RankedGradients {
   GradientCandidate candidate;
   Cost cost;
+  bool least = false;  // tiles of one sample, which are a last resort
 };
 
-// Candidates that fit by estimate, the fastest first; at the end, whatever it takes, the least.
+// Candidates that fit by estimate, the fastest first; at the end, whatever they take, the least:
+// with the fastest engines, and with each engine alone.
 // kUnsupported where a problem has no engine, or where bits must not depend on the budget.
 Result<std::vector<RankedGradients>> SearchGradients(const GradientRequest& request,
                                                      const Profile& profile);
