@@ -126,8 +126,8 @@ class GradientTranslator {
       OOC_ASSIGN(y, SumOf(i));
     }
     const Problem& forward = forward_[i].problem;
-    const bool passes = forward.pool.pools() || forward.saves || mine.dw != nullptr ||
-                        mine.db != nullptr;
+    const bool passes =
+        forward.pool.pools() || forward.saves || mine.dw != nullptr || mine.db != nullptr;
     (passes ? mine.z : mine.y) = &dz;
     if (passes && link.direction == OOCDNN_BACKWARD_BIAS) mine.y = &y;
     if (forward.saves) mine.saved = &saved_[i];

@@ -34,8 +34,8 @@ struct PreparedTiles {
   [[nodiscard]] const Executable& executable() const { return *parts.front().executable; }
 };
 
-// Tiles of a tensor that problems of a GradientChain share, as one of them sees them: of the samples
-// of a tile all that there is, plain, and in the type of the caller's.
+// Tiles of a tensor that problems of a GradientChain share, as one of them sees them: of the
+// samples of a tile all that there is, plain, and in the type of the caller's.
 struct SharedTiles {
   std::vector<int64_t> slot;  // offsets into the arena
   TileLayout usual, ends;

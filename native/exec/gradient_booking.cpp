@@ -31,8 +31,7 @@ struct Tenant {
 
 class GradientBooker {
  public:
-  GradientBooker(Device& device, const GradientRequest& request,
-                 const GradientCandidate& candidate)
+  GradientBooker(Device& device, const GradientRequest& request, const GradientCandidate& candidate)
       : device_(device),
         request_(request),
         candidate_(candidate),
@@ -83,8 +82,7 @@ class GradientBooker {
   // Whether the use's tiles are all of the tensor's samples, plain and in its type.
   bool IsWhole(const TensorUse& use) {
     const Booking& booking = Of(use);
-    const Box box =
-        RegionOf(booking.problem, booking.candidate.tiling, use.operand, TileIndex{});
+    const Box box = RegionOf(booking.problem, booking.candidate.tiling, use.operand, TileIndex{});
     const Dims dims = booking.problem.DimsOf(use.operand);
     for (size_t d = 1; d < dims.size(); ++d) {
       const bool all = box.origin[d] == 0 && box.extent[d] == dims[d] && box.valid_begin[d] == 0 &&
@@ -93,17 +91,16 @@ class GradientBooker {
     }
     const auto plain = [&](const PreparedTiles& tiles) {
       const TileLayout& layout = tiles.layout[Index(use.operand)];
-      return tiles.parts.empty() ||
-             (!layout.opaque && layout.channel_block == 1 &&
-              layout.dtype == booking.problem.DTypeOf(use.operand));
+      return tiles.parts.empty() || (!layout.opaque && layout.channel_block == 1 &&
+                                     layout.dtype == booking.problem.DTypeOf(use.operand));
     };
     return plain(booking.usual) && plain(booking.ends);
   }
 
   // The tiles of a shared tensor: those of the first use where they do, else dense ones.
   SharedTiles TilesOf(const std::vector<TensorUse>& uses) {
-    const auto lies = std::find_if(uses.begin(), uses.end(),
-                                   [&](const TensorUse& use) { return IsWhole(use); });
+    const auto lies =
+        std::find_if(uses.begin(), uses.end(), [&](const TensorUse& use) { return IsWhole(use); });
     const TensorUse& model = lies == uses.end() ? uses.front() : *lies;
     const Booking& booking = Of(model);
     SharedTiles tiles;

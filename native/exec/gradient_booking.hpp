@@ -22,8 +22,9 @@ struct GradientBooking {
 };
 
 // Prepares the candidate's engines and books offsets. kUnsupported where an engine refuses
-// (detail(): the number of its problem, or kShortTiles). kOutOfMemory where an engine has not the workspace that it
-// needs, or where the exact bytes (which detail() then is) pass the request's budget.
+// (detail(): the number of its problem, or kShortTiles). kOutOfMemory where an engine has not the
+// workspace that it needs, or where the exact bytes (which detail() then is) pass the request's
+// budget.
 Result<GradientBooking> BookGradients(Device& device, const GradientRequest& request,
                                       const GradientCandidate& candidate);
 

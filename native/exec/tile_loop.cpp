@@ -408,7 +408,8 @@ Status TileLoop::CopyShared(const Call& call, const Step& step, bool writes) {
     transfer.view = {SharedAt(booking, step, call.arena, operand), layout.dtype, layout.stride};
     const int64_t before = transfer.box.origin[0];
     if (Moves(booking.problem, operand, Axis::kN)) {
-      for (Dims* dims : {&transfer.box.origin, &transfer.box.valid_begin, &transfer.box.valid_end}) {
+      for (Dims* dims :
+           {&transfer.box.origin, &transfer.box.valid_begin, &transfer.box.valid_end}) {
         (*dims)[0] -= before;
       }
     }

@@ -101,8 +101,7 @@ Status Context::RunGradientsWithin(const GradientChain& chain,
     const auto begin = std::chrono::steady_clock::now();
     OOC_ASSIGN(const GradientPointer plan,
                LookupGradients(chain, tensors, call.budget, call.workspace));
-    planning +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    planning += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const GradientBooking& booking = plan->booking;
     if (booking.bytes > arena_->bytes()) OOC_TRY(Settle());
     Status status = arena_->Reserve(booking.bytes);

@@ -83,9 +83,8 @@ class Searcher {
         ranked.push_back({candidate, PriceOf(request_, candidate, profile_), false});
       }
     }
-    std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
-      return a.cost.seconds < b.cost.seconds;
-    });
+    std::stable_sort(ranked.begin(), ranked.end(),
+                     [](const auto& a, const auto& b) { return a.cost.seconds < b.cost.seconds; });
     PutLeast(CandidateWith(1, 1), &ranked);
     for (size_t e = 0; e < rates_.front().size(); ++e) {
       const bool whole = std::all_of(rates_.begin(), rates_.end(),
@@ -203,8 +202,7 @@ Cost PriceOf(const GradientRequest& request, const GradientCandidate& candidate,
              const Profile& profile) {
   Cost sum;
   for (size_t i = 0; i < request.chain.size(); ++i) {
-    const Cost one =
-        PriceOf(request.requests[i], CandidateOf(request, candidate, i), profile);
+    const Cost one = PriceOf(request.requests[i], CandidateOf(request, candidate, i), profile);
     sum.fetch_seconds += one.fetch_seconds;
     sum.compute_seconds += one.compute_seconds;
     sum.drain_seconds += one.drain_seconds;
