@@ -59,7 +59,7 @@ class GradientTranslator {
   Status TakeForward(size_t i) {
     const oocdnn_operands& given = operands_[i];
     if (links_[i].direction != OOCDNN_FORWARD) {
-      return Error(Code::kInvalidProblem, "its direction must be forward, gradients or not");
+      return Error(Code::kInvalidProblem, "its direction must be forward");
     }
     if (given.scale != nullptr || given.residual != nullptr) {
       return Error(Code::kUnsupported,

@@ -294,15 +294,9 @@ OOCDNN_API oocdnn_status oocdnn_run_chain(oocdnn_context* context, const oocdnn_
                                           const oocdnn_operands* operands, const int64_t* residuals,
                                           int64_t count);
 
-/* The gradients of such a chain, from x and dz: each tile of the batch goes forward through the
- * links once more and then backward, and what is between two links, and what backward needs of it,
- * never leaves the device. `links[i]` are the forward convolutions. `operands[i]` has w, bias as
- * the forward call got it, and of what is wanted dw and db, else NULL; the first one has x as
- * `input`, and dx, if wanted, as `x`; the last one has dz as `z`. All else is NULL. Stream,
- * progress and limit of workspace are the first link's. OOCDNN_UNSUPPORTED for links with alpha,
- * beta, a scale, a residual, a prologue or sums, and in a reproducible context;
- * OOCDNN_OUT_OF_MEMORY where one sample does not fit the budget with all of the chain's tensors: a
- * call for each link still may. */
+/* A chain's gradients, through all links for each tile of the batch: operands[i] has w and bias,
+ * and dw and db where wanted; the first has x as `input` and dx, if wanted, as `x`; the last has dz
+ * as `z`. OOCDNN_UNSUPPORTED also with alpha, a scale or a residual, or where reproducible. */
 OOCDNN_API oocdnn_status oocdnn_run_chain_backward(oocdnn_context* context,
                                                    const oocdnn_convolution* links,
                                                    const oocdnn_operands* operands, int64_t count);

@@ -13,18 +13,6 @@
 namespace oocdnn {
 namespace {
 
-Transfer TransferOf(const Booking& booking, const Step& step, Operand operand, void* tile) {
-  const OperandStep& mine = step.operand[Index(operand)];
-  Transfer transfer;
-  transfer.operand = operand;
-  transfer.box = mine.box;
-  transfer.tile_end = mine.box.extent;
-  transfer.tile = tile;
-  transfer.layout = &booking.Of(step.index).layout[Index(operand)];
-  transfer.tag = {step.number, operand, nullptr};
-  return transfer;
-}
-
 // The part of a transfer that is a piece of `part`; what lies around that, and is filled with
 // zeros, goes with the pieces at its sides.
 Transfer PieceOf(const Transfer& transfer, const Piece& part, const Piece& piece) {
@@ -35,25 +23,6 @@ Transfer PieceOf(const Transfer& transfer, const Piece& part, const Piece& piece
     if (piece.end[d] < part.end[d]) out.tile_end[d] = piece.end[d] - origin;
   }
   return out;
-}
-
-const TileLayout& SharedOf(const Booking& booking, const Step& step, Operand operand) {
-  const SharedTiles& shared = *booking.shared[Index(operand)];
-  return booking.candidate.tiling.IsShort(step.index) ? shared.ends : shared.usual;
-}
-
-void* SharedAt(const Booking& booking, const Step& step, const Arena& arena, Operand operand) {
-  const auto slot = static_cast<size_t>(step.operand[Index(operand)].slot);
-  return arena.At(booking.shared[Index(operand)]->slot[slot]);
-}
-
-// Has a transfer end in the shared tile, which has neither padding nor less than the tensor.
-void ToShared(const Booking& booking, const Step& step, const Arena& arena, Transfer* transfer) {
-  const TileLayout& layout = SharedOf(booking, step, transfer->operand);
-  transfer->tile = SharedAt(booking, step, arena, transfer->operand);
-  transfer->layout = &layout;
-  for (int d = 1; d < 6; ++d) transfer->box.origin[d] = 0;
-  transfer->box.extent = transfer->tile_end = layout.shape;
 }
 
 int64_t BytesOf(const Piece& part, DType dtype) {
@@ -156,6 +125,18 @@ void* TileLoop::TileOf(const Call& call, const Step& step, Operand operand) {
   int64_t before = 0;  // elements
   for (int d = 0; d < 6; ++d) before += mine.box.origin[d] * view.stride[d];
   return static_cast<char*>(view.data) + before * SizeOf(view.dtype);
+}
+
+Transfer TileLoop::TransferOf(const Call& call, const Step& step, Operand operand) {
+  const OperandStep& mine = step.operand[Index(operand)];
+  Transfer transfer;
+  transfer.operand = operand;
+  transfer.box = mine.box;
+  transfer.tile_end = mine.box.extent;
+  transfer.tile = TileOf(call, step, operand);
+  transfer.layout = &call.booking.Of(step.index).layout[Index(operand)];
+  transfer.tag = {step.number, operand, nullptr};
+  return transfer;
 }
 
 Bounce TileLoop::BounceOf(const Call& call, size_t stream) {
@@ -298,8 +279,8 @@ Status TileLoop::FetchOperand(const Call& call, const Step& step, Operand operan
   const int i = Index(operand);
   const OperandStep& mine = step.operand[i];
   const HostTensor& tensor = call.tensors[i];
-  Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, step, operand));
-  if (call.booking.shared[i] != nullptr) ToShared(call.booking, step, call.arena, &transfer);
+  Transfer transfer = TransferOf(call, step, operand);
+  if (call.booking.shared[i] != nullptr) ToShared(call, step, &transfer);
   OOC_TRY(device_.Wait(fetch_.get(), Idle(call, operand, mine.slot)));
   if (mine.from_slot >= 0) transfer.tile_begin[mine.roll_axis] = mine.kept;
   transfer.view = tensor.view;
@@ -379,46 +360,6 @@ Status TileLoop::Compute(const Call& call, const Step& step) {
   return Leave(call, step);
 }
 
-Status TileLoop::Leave(const Call& call, const Step& step) {
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    if (!call.booking.problem.Reads(operand)) continue;
-    const auto slot = static_cast<size_t>(step.operand[i].slot);
-    const std::optional<TensorUse>& lender = call.booking.lender[i];
-    if (lender) {
-      const Gates& gates = gates_[lender->problem];
-      OOC_TRY(device_.Record(gates.idle[Index(lender->operand)][slot].get(), compute_.get()));
-    } else if (!call.booking.inner[i]) {
-      OOC_TRY(device_.Record(Idle(call, operand, step.operand[i].slot), compute_.get()));
-    }
-  }
-  return {};
-}
-
-// The shared tile has the step's samples alone.
-Status TileLoop::CopyShared(const Call& call, const Step& step, bool writes) {
-  const Booking& booking = call.booking;
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    const OperandStep& mine = step.operand[i];
-    if (booking.shared[i] == nullptr || booking.problem.Writes(operand) != writes) continue;
-    if (!(writes ? mine.leave : mine.enter)) continue;
-    Transfer transfer = TransferOf(booking, step, operand, TileOf(call, step, operand));
-    const TileLayout& layout = SharedOf(booking, step, operand);
-    transfer.view = {SharedAt(booking, step, call.arena, operand), layout.dtype, layout.stride};
-    const int64_t before = transfer.box.origin[0];
-    if (Moves(booking.problem, operand, Axis::kN)) {
-      for (Dims* dims :
-           {&transfer.box.origin, &transfer.box.valid_begin, &transfer.box.valid_end}) {
-        (*dims)[0] -= before;
-      }
-    }
-    OOC_TRY(writes ? device_.Drain(compute_.get(), transfer)
-                   : device_.Fetch(compute_.get(), transfer));
-  }
-  return {};
-}
-
 // One engine's share of the step, behind what the others have enqueued.
 Status TileLoop::RunPart(const Call& call, const Step& step, const PreparedPart& prepared) {
   const Part& part = prepared.part;
@@ -456,7 +397,7 @@ Status TileLoop::Drain(const Call& call, const Step& step, Operand operand) {
   const int i = Index(operand);
   const OperandStep& mine = step.operand[i];
   const HostTensor& tensor = call.tensors[i];
-  Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, step, operand));
+  Transfer transfer = TransferOf(call, step, operand);
   OOC_TRY(device_.Record(Ready(call, step, operand), compute_.get()));
   OOC_TRY(device_.Wait(drain_.get(), Ready(call, step, operand)));
   transfer.view = tensor.view;

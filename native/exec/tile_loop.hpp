@@ -150,6 +150,10 @@ class TileLoop {
   // Where the step's tile of the operand begins: in its slot, or in the caller's own memory.
   [[nodiscard]] static void* TileOf(const Call& call, const Step& step, Operand operand);
   [[nodiscard]] static void* SlotOf(const Call& call, Operand operand, int slot);
+  // Of the step's tile, all of it.
+  [[nodiscard]] static Transfer TransferOf(const Call& call, const Step& step, Operand operand);
+  // Has a transfer end in the shared tile, which has neither padding nor less than the tensor.
+  static void ToShared(const Call& call, const Step& step, Transfer* transfer);
   [[nodiscard]] static Bounce BounceOf(const Call& call, size_t stream);
   [[nodiscard]] double Busy(Stream stream) const { return device_.BusySeconds(stream); }
 

@@ -1,5 +1,5 @@
-"""Layers that train as a chain of convolutions: of what is between them nothing is kept, because the
-gradients are computed depth first from the chain's x."""
+"""Layers that train as a chain of convolutions: of what is between them nothing is kept, because
+the gradients are computed depth first from the chain's x."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack

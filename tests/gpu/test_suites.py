@@ -37,6 +37,7 @@ SUITES = {
         "engine/test_chain_residuals.py",
         "gpu/test_chain.py",
     ),
+    "gradients of chains": ("engine/test_chain_backward.py", "nn/test_recomputed.py"),
 }
 
 
