@@ -201,6 +201,7 @@ class GradientBooker {
 
   void PlaceTenants() {
     std::vector<Life> lives;
+    lives.reserve(tenants_.size());
     for (const Tenant& tenant : tenants_) lives.push_back(tenant.life);
     const int64_t region = offsets_.Book(Pack(&lives, device_.capabilities().alignment));
     for (size_t t = 0; t < tenants_.size(); ++t) {

@@ -16,6 +16,7 @@ import oocdnn
 from oocdnn import Link
 
 CHECKED = {"wrap": "check"} if DEVICE == "cpu" else {}
+ENGINES = (None, "direct", "reference") if DEVICE == "cpu" else (None,)
 
 
 def sparse(rng, shape, dtype):
@@ -126,11 +127,16 @@ def test_the_gradients_are_those_of_a_call_for_each_link():
     with oocdnn.Context(DEVICE, "64MiB") as large:
 
         @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(case=trained(), budget=st.sampled_from(["64MiB", "32KiB", "16KiB", "8KiB"]))
-        def check(case, budget):
+        @given(
+            case=trained(),
+            budget=st.sampled_from(["64MiB", "32KiB", "16KiB", "8KiB"]),
+            engine=st.sampled_from(ENGINES),
+        )
+        def check(case, budget, engine):
             x, dz, links, needs = case
             wanted = link_by_link(large, dz, x, links)
-            with oocdnn.Context(DEVICE, budget, profile="none", **CHECKED) as mine:
+            options = {"profile": "none", "engine": engine, **CHECKED}
+            with oocdnn.Context(DEVICE, budget, **options) as mine:
                 try:
                     made = mine.conv_chain_backward(dz, x, links, needs=needs)
                 except oocdnn.Unsupported:  # dx and db are not computed together then
@@ -185,6 +191,31 @@ def test_every_byte_crosses_once(budget):
                         ("dx", "dw", "db"))  # fmt: skip
         assert (context.stats.prepared, context.stats.device_allocations) == (0, 0)
         assert context.check_reports() == []
+
+
+def test_the_price_is_that_of_the_work():
+    """More than the links forward, and no more than a call for each of them and its gradients."""
+    x, dz, links = small(np.random.default_rng(8))
+    with oocdnn.Context(DEVICE, "1MiB", profile="none") as context:
+        context.conv_chain(x, links)
+        forward = context.stats.predicted_seconds
+        context.conv_chain_backward(dz, x, links)
+        gradients = context.stats.predicted_seconds
+        alone = sum(predicted_of_calls(context, dz, x, links))
+    assert forward < gradients < 1.05 * alone
+
+
+def predicted_of_calls(context, dz, x, links):
+    saved = []
+    for link in links:
+        fields = {name: value for name, value in vars(link).items() if name not in ("w", "b")}
+        z, bits = context.conv_bias_act_pool(x, link.w, link.b, save_for_backward=True, **fields)
+        saved.append((bits, x))
+        x = z
+        yield context.stats.predicted_seconds
+    for link, (bits, read) in zip(reversed(links), reversed(saved), strict=True):
+        dz, *_ = context.conv_bias_act_pool_backward(dz, bits, read, link.w)
+        yield context.stats.predicted_seconds
 
 
 def test_what_no_gradient_needs_is_neither_read_nor_computed():
