@@ -11,6 +11,7 @@ from oocdnn import nn
 from oocdnn._cdefs import VERSION as __version__
 from oocdnn._stack import current_context
 from oocdnn.chain import Chain, Link, conv_chain
+from oocdnn.chain_gradients import ChainGradients, conv_chain_backward
 from oocdnn.context import Context, Stats
 from oocdnn.errors import (
     DeviceError,
@@ -45,6 +46,7 @@ from oocdnn.upsampling import conv_upsample
 
 __all__ = [
     "Chain",
+    "ChainGradients",
     "Context",
     "DeviceError",
     "FileError",
@@ -72,6 +74,7 @@ __all__ = [
     "conv_bias_act_pool",
     "conv_bias_act_pool_backward",
     "conv_chain",
+    "conv_chain_backward",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",

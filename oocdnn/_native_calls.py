@@ -1,8 +1,9 @@
 """What the core says of a call without running it, through cffi, for which no context is needed;
 and calls of several convolutions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 from oocdnn._call import Convolution, Slot, Tensor
 from oocdnn._native import (
@@ -42,6 +43,33 @@ def run_chain(
 ) -> None:
     """Runs convolutions one after the other. Tensors between two of them are left out; `residuals`
     says where residuals come from."""
+    sources = _ffi().new("int64_t[]", list(residuals))
+
+    def run(*chain: Any) -> int:
+        handle, links, operands, count = chain
+        return int(_library().oocdnn_run_chain(handle, links, operands, sources, count))
+
+    _run_links(context, calls, tensors, progress, run)
+
+
+def run_chain_backward(
+    context: NativeContext,
+    calls: Sequence[Convolution],
+    tensors: Sequence[Mapping[Slot, Tensor]],
+    progress: Progress | None,
+) -> None:
+    """Computes the gradients of such a chain that are among the tensors."""
+    _run_links(context, calls, tensors, progress, _library().oocdnn_run_chain_backward)
+
+
+def _run_links(
+    context: NativeContext,
+    calls: Sequence[Convolution],
+    tensors: Sequence[Mapping[Slot, Tensor]],
+    progress: Progress | None,
+    run: Callable[..., int],
+) -> None:
+    """`run` takes the context, the links, their operands, and how many there are."""
     ffi, count = _ffi(), len(calls)
     links = ffi.new("oocdnn_convolution[]", count)
     operands = ffi.new("oocdnn_operands[]", count)
@@ -51,8 +79,6 @@ def run_chain(
             c.fill(calls[i], tensors[i], progress)
             links[i], operands[i] = c.convolution[0], c.operands[0]
         handle = stack.enter_context(context)
-        status = _library().oocdnn_run_chain(
-            handle, links, operands, ffi.new("int64_t[]", list(residuals)), count
-        )
+        status = run(handle, links, operands, count)
         values[0].ear.raise_kept()
         _check(status)

@@ -77,7 +77,7 @@ class Link:
         return Moves(self.stride, self.padding, self.dilation, self.groups)
 
 
-class _Made(NamedTuple):
+class Made(NamedTuple):
     """A link's parameters made plain, for an x of known shape."""
 
     link: Link
@@ -112,7 +112,7 @@ def _source_of(link: Link, shapes: Sequence[Shape], sum_shape: Shape) -> int:
     return source
 
 
-def _make(link: Link, shapes: Sequence[Shape]) -> _Made:
+def _make(link: Link, shapes: Sequence[Shape]) -> Made:
     """`shapes`: of the chain's x, and of what the links before this one give."""
     if not isinstance(link, Link):
         raise InvalidProblem(f"it is of type {type(link).__name__}, and a Link is needed")
@@ -122,11 +122,11 @@ def _make(link: Link, shapes: Sequence[Shape]) -> _Made:
     after = After()
     if link.pool is not None:
         after = After(False, *_geometry.pooled(geometry.shape, link.pool))
-    return _Made(link, weights, geometry, after, _source_of(link, shapes, geometry.shape))
+    return Made(link, weights, geometry, after, _source_of(link, shapes, geometry.shape))
 
 
 @contextmanager
-def _at(number: int) -> Iterator[None]:
+def error_at(number: int) -> Iterator[None]:
     """Has errors name the link that they are about."""
     try:
         yield
@@ -134,11 +134,11 @@ def _at(number: int) -> Iterator[None]:
         raise type(error)(f"link {number} of a chain: {error}") from None
 
 
-def _make_all(links: Iterable[Link], x: Shape) -> list[_Made]:
-    made: list[_Made] = []
+def make_all(links: Iterable[Link], x: Shape) -> list[Made]:
+    made: list[Made] = []
     shapes = [x]
     for number, link in enumerate(_several(links)):
-        with _at(number):
+        with error_at(number):
             made.append(_make(link, shapes))
         shapes.append(made[-1].shape)
     if not made:
@@ -170,11 +170,11 @@ def conv_chain(
     data = view("x", x)
     context = current_context()
     with ExitStack() as stack:
-        made = _make_all(links, data.shape)
+        made = make_all(links, data.shape)
         operands = [stack.enter_context(Operands(data)) for _ in made]
         operands[0].read("x", data)
         for number, (one, mine) in enumerate(zip(made, operands, strict=True)):
-            with _at(number):
+            with error_at(number):
                 mine.read("w", one.w)
                 read_finish(mine, one.link.finish(one.source), one.geometry.shape)
         last: Slot = "y" if made[-1].after.pool is None else "z"
@@ -183,9 +183,9 @@ def conv_chain(
         else:
             output = view("out", out)
         operands[-1].write(last, output, made[-1].shape)
-        _need_host(context, operands)
+        need_host(context, operands)
         common = Common(None, 1.0, 0.0, "cross_correlation", math, stream, progress, workspace)
-        calls = list(_calls(context, made, common, operands))
+        calls = list(calls_of(context, made, common, operands))
         in_memory = (one for mine in operands for one in mine.in_memory)
         with _pins.Use(context, in_memory):
             tensors = [mine.tensors for mine in operands]
@@ -193,14 +193,14 @@ def conv_chain(
     return unwrap(output) if out is None else out
 
 
-def _need_host(context: "Context", operands: Iterable[Operands]) -> None:
+def need_host(context: "Context", operands: Iterable[Operands]) -> None:
     if context.device == "cpu":
         for mine in operands:
             mine.need_host()
 
 
-def _calls(
-    context: "Context", made: Iterable[_Made], common: Common, operands: Sequence[Operands]
+def calls_of(
+    context: "Context", made: Iterable[Made], common: Common, operands: Sequence[Operands]
 ) -> Iterator[Convolution]:
     ready = next((mine.stream for mine in operands if mine.stream is not None), None)
     stream = stream_of(common.stream, ready)
@@ -208,7 +208,7 @@ def _calls(
         finish = one.link.finish(one.source)
         mine = common._replace(mode=one.link.mode, alpha=one.link.alpha)
         forward, geometry, after = Direction.FORWARD, one.geometry, one.after
-        with _at(number):
+        with error_at(number):
             call = convolution(forward, geometry, mine, finish, after, context.math, stream)
         yield call
 

@@ -15,6 +15,7 @@ from oocdnn import (
     _stack,
     _window,
     chain,
+    chain_gradients,
     functions,
     fused,
     gradients,
@@ -24,7 +25,7 @@ from oocdnn import (
 from oocdnn._axes import by_axis
 from oocdnn._call import Convolution, Options, Slot, Tensor
 from oocdnn._native import HostMemory, NativeContext, Progress
-from oocdnn._native_calls import run_chain
+from oocdnn._native_calls import run_chain, run_chain_backward
 from oocdnn._native_repeated import Repeated
 from oocdnn._native_workspace import measure_parts
 from oocdnn._operation import MathName, math_of
@@ -206,6 +207,15 @@ class Context:
         """The same of a chain's links."""
         run_chain(self._native, calls, tensors, residuals, progress)
 
+    def run_chain_backward(
+        self,
+        calls: Sequence[Convolution],
+        tensors: Sequence[dict[Slot, Tensor]],
+        progress: Progress | None = None,
+    ) -> None:
+        """The same of a chain's gradients."""
+        run_chain_backward(self._native, calls, tensors, progress)
+
     @property
     def stats(self) -> Stats:
         """What the last call did; readable after `close` too."""
@@ -344,6 +354,7 @@ class Context:
     conv_bias_act_pool_backward = _bound(fused.conv_bias_act_pool_backward)
     conv_upsample = _bound(upsampling.conv_upsample)
     conv_chain = _bound(chain.conv_chain)
+    conv_chain_backward = _bound(chain_gradients.conv_chain_backward)
 
 
 def _workspace_text(workspace: int | str | None) -> str | None:

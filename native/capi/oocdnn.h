@@ -294,6 +294,13 @@ OOCDNN_API oocdnn_status oocdnn_run_chain(oocdnn_context* context, const oocdnn_
                                           const oocdnn_operands* operands, const int64_t* residuals,
                                           int64_t count);
 
+/* A chain's gradients, through all links for each tile of the batch: operands[i] has w and bias,
+ * and dw and db where wanted; the first has x as `input` and dx, if wanted, as `x`; the last has dz
+ * as `z`. OOCDNN_UNSUPPORTED also with alpha, a scale or a residual, or where reproducible. */
+OOCDNN_API oocdnn_status oocdnn_run_chain_backward(oocdnn_context* context,
+                                                   const oocdnn_convolution* links,
+                                                   const oocdnn_operands* operands, int64_t count);
+
 /* The bytes that a forward call with `saves` writes to operands.saved, which may be NULL here; 0:
  * there is nothing to save, and `saves` is best left 0. Of a maximum, for each element of z the
  * place of the winner in its window, in row-major order, and one more value where relu or clipped

@@ -27,22 +27,6 @@ TileLayout ChannelLayout(const Problem& problem, const ConvShape& tile) {
   return layout;
 }
 
-// What the finishing pass writes lies as the caller's tensor does, in its type: whatever the
-// engine's tiles look like, the pass reorders them on the way, and the drain is a plain copy.
-TileLayout DenseLayout(const Problem& problem, const ConvShape& tile, Operand operand) {
-  TileLayout layout;
-  layout.dtype = problem.DTypeOf(operand);
-  layout.shape = tile.DimsOf(operand, problem.direction);
-  const std::array<int, 6> order = SlowestFirst(problem.stride[Index(operand)]);
-  int64_t elements = 1;
-  for (int i = 5; i >= 0; --i) {
-    layout.stride[order[i]] = elements;
-    elements = Mul(elements, layout.shape[order[i]]);
-  }
-  layout.bytes = Mul(elements, SizeOf(layout.dtype));
-  return layout;
-}
-
 TileLayout LayoutOf(const Problem& problem, const ConvShape& tile, const PreparedTiles& tiles,
                     Operand operand) {
   const Executable& executable = tiles.executable();
@@ -52,6 +36,8 @@ TileLayout LayoutOf(const Problem& problem, const ConvShape& tile, const Prepare
     case Operand::kInput: return PartOf(tiles, Operand::kDw).layout(Operand::kX);
     case Operand::kDw: return PartOf(tiles, Operand::kDw).layout(Operand::kW);
     case Operand::kDb: return PartOf(tiles, Operand::kDb).layout(Operand::kBias);
+    // What the finishing pass writes lies as the caller's tensor does, in its type: whatever the
+    // engine's tiles look like, the pass reorders them on the way, and the drain is a plain copy.
     case Operand::kZ:
     case Operand::kPrologue:
     case Operand::kSums:
@@ -188,6 +174,20 @@ Status CheckShared(const Booking& booking) {
 }
 
 }  // namespace
+
+TileLayout DenseLayout(const Problem& problem, const ConvShape& tile, Operand operand) {
+  TileLayout layout;
+  layout.dtype = problem.DTypeOf(operand);
+  layout.shape = tile.DimsOf(operand, problem.direction);
+  const std::array<int, 6> order = SlowestFirst(problem.stride[Index(operand)]);
+  int64_t elements = 1;
+  for (int i = 5; i >= 0; --i) {
+    layout.stride[order[i]] = elements;
+    elements = Mul(elements, layout.shape[order[i]]);
+  }
+  layout.bytes = Mul(elements, SizeOf(layout.dtype));
+  return layout;
+}
 
 // What the device alone can address may differ in ways that nothing here can see.
 bool LieAlike(const TileLayout& a, const TileLayout& b) {

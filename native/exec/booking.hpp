@@ -8,10 +8,12 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "device/device.hpp"
 #include "geom/chain.hpp"
+#include "geom/gradient_chain.hpp"
 #include "model/plan.hpp"
 
 namespace oocdnn {
@@ -32,6 +34,13 @@ struct PreparedTiles {
   [[nodiscard]] const Executable& executable() const { return *parts.front().executable; }
 };
 
+// Tiles of a tensor that problems of a GradientChain share, as one of them sees them: of the
+// samples of a tile all that there is, plain, and in the type of the caller's.
+struct SharedTiles {
+  std::vector<int64_t> slot;  // offsets into the arena
+  TileLayout usual, ends;
+};
+
 struct Booking {
   Problem problem;
   Candidate candidate;
@@ -46,6 +55,12 @@ struct Booking {
   // of its own, which lies as the sum does.
   int64_t residual = kFromOutside;
   bool copies = false;
+  // Of tensors that problems share, those whose tiles do not lie as this one's: on the stream that
+  // computes they are copied to its own tiles, or from these. One that is the caller's is fetched
+  // as they lie.
+  std::array<std::shared_ptr<const SharedTiles>, kOperands> shared;
+  // The use that fetches an inner operand. Its slot is filled again only when this one has read.
+  std::array<std::optional<TensorUse>, kOperands> lender;
   int64_t workspace = 0;  // offset
   int64_t own_dy = 0;     // offset of the tile that parts take turns with, see PreparedPart
   std::array<int64_t, 2> bounce{};  // offsets: for fetches, for drains
@@ -64,6 +79,10 @@ struct Booking {
   }
 };
 
+// In the place of a link's number: it is the short tiles that cannot be, or their lying in a slot
+// that usual tiles have too.
+constexpr int64_t kShortTiles = -1;
+
 // The shape of a booking's usual tiles, or of its short ones.
 using ShapeOfTiles = std::function<ConvShape(bool is_short)>;
 
@@ -73,6 +92,8 @@ using ShapeOfTiles = std::function<ConvShape(bool is_short)>;
 // than the request allows, or what both shapes use lies in two layouts.
 Status Prepare(Device& device, const PlanRequest& request, const ShapeOfTiles& shape_of,
                int64_t workspace, Booking* booking);
+// A tile that lies as the caller's tensor does, in its type.
+TileLayout DenseLayout(const Problem& problem, const ConvShape& tile, Operand operand);
 // Whether what computes finds the same in tiles of either layout.
 bool LieAlike(const TileLayout& a, const TileLayout& b);
 // Of a slot of the operand, as large as the larger of the two shapes needs.

@@ -21,10 +21,6 @@ struct ChainBooking {
   int64_t bytes = 0;  // of the arena, exactly
 };
 
-// In the place of a link's number: it is the short tiles that cannot be, or their lying in a slot
-// that usual tiles have too.
-constexpr int64_t kShortTiles = -1;
-
 // Prepares the candidate's engines and books offsets. kUnsupported where an engine refuses
 // (detail(): the number of its link, or kShortTiles). kOutOfMemory where an engine has not the
 // workspace that it needs, or where the exact bytes (which detail() then is) pass the request's

@@ -13,18 +13,6 @@
 namespace oocdnn {
 namespace {
 
-Transfer TransferOf(const Booking& booking, const Step& step, Operand operand, void* tile) {
-  const OperandStep& mine = step.operand[Index(operand)];
-  Transfer transfer;
-  transfer.operand = operand;
-  transfer.box = mine.box;
-  transfer.tile_end = mine.box.extent;
-  transfer.tile = tile;
-  transfer.layout = &booking.Of(step.index).layout[Index(operand)];
-  transfer.tag = {step.number, operand, nullptr};
-  return transfer;
-}
-
 // The part of a transfer that is a piece of `part`; what lies around that, and is filled with
 // zeros, goes with the pieces at its sides.
 Transfer PieceOf(const Transfer& transfer, const Piece& part, const Piece& piece) {
@@ -47,11 +35,11 @@ int64_t BytesOf(const Piece& part, DType dtype) {
 Staging::Uses UsesOf(const Work& work, size_t link) {
   const Booking& booking = *work.links[link];
   Staging::Uses uses = Staging::UsesOf(booking.problem, booking.candidate);
+  for (int i = 0; i < kOperands; ++i) uses[i].used = uses[i].used && !booking.inner[i];
   if (work.tiles == nullptr) return uses;
   const ConvShape tile = work.tiles->ShapeOf(link, false);
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    uses[i].used = uses[i].used && !booking.inner[i];
     uses[i].single = !Moves(booking.problem, operand, Axis::kN) || work.tiles->Steps() == 1;
     const Dims box = tile.DimsOf(operand, booking.problem.direction);
     const Dims whole = booking.problem.DimsOf(operand);
@@ -139,6 +127,18 @@ void* TileLoop::TileOf(const Call& call, const Step& step, Operand operand) {
   return static_cast<char*>(view.data) + before * SizeOf(view.dtype);
 }
 
+Transfer TileLoop::TransferOf(const Call& call, const Step& step, Operand operand) {
+  const OperandStep& mine = step.operand[Index(operand)];
+  Transfer transfer;
+  transfer.operand = operand;
+  transfer.box = mine.box;
+  transfer.tile_end = mine.box.extent;
+  transfer.tile = TileOf(call, step, operand);
+  transfer.layout = &call.booking.Of(step.index).layout[Index(operand)];
+  transfer.tag = {step.number, operand, nullptr};
+  return transfer;
+}
+
 Bounce TileLoop::BounceOf(const Call& call, size_t stream) {
   if (call.booking.bounce_bytes == 0) return {};
   return {call.arena.At(call.booking.bounce[stream]), call.booking.bounce_bytes};
@@ -158,6 +158,18 @@ Status TileLoop::Run(const ChainBooking& booking, const std::vector<HostTensors>
   for (size_t i = 0; i < booking.links.size(); ++i) {
     work.links.push_back(&booking.links[i]);
     calls.push_back({booking.links[i], tensors[i], arena, stats, then == nullptr, i});
+  }
+  return RunAll(work, calls, slabs, progress, then);
+}
+
+Status TileLoop::Run(const GradientBooking& booking, const std::vector<HostTensors>& tensors,
+                     const Arena& arena, Slabs& slabs, const Progress& progress, RunStats* stats,
+                     Stream then) {
+  Work work;
+  Calls calls;
+  for (size_t i = 0; i < booking.problems.size(); ++i) {
+    work.links.push_back(&booking.problems[i]);
+    calls.push_back({booking.problems[i], tensors[i], arena, stats, then == nullptr, i});
   }
   return RunAll(work, calls, slabs, progress, then);
 }
@@ -267,7 +279,8 @@ Status TileLoop::FetchOperand(const Call& call, const Step& step, Operand operan
   const int i = Index(operand);
   const OperandStep& mine = step.operand[i];
   const HostTensor& tensor = call.tensors[i];
-  Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, step, operand));
+  Transfer transfer = TransferOf(call, step, operand);
+  if (call.booking.shared[i] != nullptr) ToShared(call, step, &transfer);
   OOC_TRY(device_.Wait(fetch_.get(), Idle(call, operand, mine.slot)));
   if (mine.from_slot >= 0) transfer.tile_begin[mine.roll_axis] = mine.kept;
   transfer.view = tensor.view;
@@ -330,6 +343,7 @@ Status TileLoop::Compute(const Call& call, const Step& step) {
       OOC_TRY(device_.Wait(compute_.get(), Ready(call, step, operand)));
     }
   }
+  OOC_TRY(CopyShared(call, step, false));
   const OperandStep& dy = step.operand[Index(Operand::kY)];
   if (dy.enter && problem.restores()) {
     OOC_TRY(Restore(call, step, TileOf(call, step, Operand::kY), tiles.layout[Index(Operand::kY)],
@@ -342,12 +356,8 @@ Status TileLoop::Compute(const Call& call, const Step& step) {
   const bool complete = step.operand[Index(problem.sum())].leave;
   if (complete && problem.NeedsFinish()) OOC_TRY(Finish(call, step));
   if (problem.sums) OOC_TRY(SumUp(call, step, complete));
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    if (!problem.Reads(operand) || call.booking.inner[i]) continue;
-    OOC_TRY(device_.Record(Idle(call, operand, step.operand[i].slot), compute_.get()));
-  }
-  return {};
+  OOC_TRY(CopyShared(call, step, true));
+  return Leave(call, step);
 }
 
 // One engine's share of the step, behind what the others have enqueued.
@@ -387,7 +397,7 @@ Status TileLoop::Drain(const Call& call, const Step& step, Operand operand) {
   const int i = Index(operand);
   const OperandStep& mine = step.operand[i];
   const HostTensor& tensor = call.tensors[i];
-  Transfer transfer = TransferOf(call.booking, step, operand, TileOf(call, step, operand));
+  Transfer transfer = TransferOf(call, step, operand);
   OOC_TRY(device_.Record(Ready(call, step, operand), compute_.get()));
   OOC_TRY(device_.Wait(drain_.get(), Ready(call, step, operand)));
   transfer.view = tensor.view;

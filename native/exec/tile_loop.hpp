@@ -15,6 +15,7 @@
 
 #include "exec/chain_booking.hpp"
 #include "exec/feed.hpp"
+#include "exec/gradient_booking.hpp"
 #include "memory/arena.hpp"
 
 namespace oocdnn {
@@ -61,6 +62,10 @@ class TileLoop {
   Status Run(const ChainBooking& booking, const std::vector<HostTensors>& tensors,
              const Arena& arena, Slabs& slabs, const Progress& progress, RunStats* stats,
              Stream then = nullptr);
+  // The same with the problems of a GradientChain.
+  Status Run(const GradientBooking& booking, const std::vector<HostTensors>& tensors,
+             const Arena& arena, Slabs& slabs, const Progress& progress, RunStats* stats,
+             Stream then = nullptr);
 
  private:
   static constexpr int kMaxDepth = 4;
@@ -102,6 +107,11 @@ class TileLoop {
   // A transfer of a staged operand, of which `part` crosses the wire, piece by piece.
   Status FetchStaged(const Call& call, const Transfer& whole, const Piece& part, Feed* feed);
   Status DrainStaged(const Call& call, const Transfer& whole);
+  // Copies between the tiles of a shared tensor and the problem's own: to these what it reads, and
+  // from them what it writes.
+  Status CopyShared(const Call& call, const Step& step, bool writes);
+  // What the step has read may be filled again, or is left to others.
+  Status Leave(const Call& call, const Step& step);
   Status MoveKept(const Call& call, const Step& step, Operand operand);
   Status Compute(const Call& call, const Step& step);
   Status RunPart(const Call& call, const Step& step, const PreparedPart& prepared);
@@ -140,6 +150,10 @@ class TileLoop {
   // Where the step's tile of the operand begins: in its slot, or in the caller's own memory.
   [[nodiscard]] static void* TileOf(const Call& call, const Step& step, Operand operand);
   [[nodiscard]] static void* SlotOf(const Call& call, Operand operand, int slot);
+  // Of the step's tile, all of it.
+  [[nodiscard]] static Transfer TransferOf(const Call& call, const Step& step, Operand operand);
+  // Has a transfer end in the shared tile, which has neither padding nor less than the tensor.
+  static void ToShared(const Call& call, const Step& step, Transfer* transfer);
   [[nodiscard]] static Bounce BounceOf(const Call& call, size_t stream);
   [[nodiscard]] double Busy(Stream stream) const { return device_.BusySeconds(stream); }
 

@@ -1,8 +1,8 @@
-// Walk: the steps of what a tile loop runs, in order: of one booking those of its schedule, of a
-// chain all links of a tile at once.
+// Walk: the steps of what a tile loop runs, in order: of bookings those of their schedules, which
+// cut the same batch alike where there are several; of a chain all links of a tile at once.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <vector>
 
 #include "exec/booking.hpp"
@@ -11,7 +11,8 @@
 
 namespace oocdnn {
 
-// Links over one sequence of tiles; most often there is one, and `tiles` is null.
+// Links over one sequence of tiles; most often there is one. `tiles` is null where each of them has
+// a schedule of its own.
 struct Work {
   std::vector<const Booking*> links;
   const ChainTiles* tiles = nullptr;
@@ -24,14 +25,14 @@ class Walk {
   explicit Walk(const Work& work);
 
   [[nodiscard]] int64_t Steps() const {
-    return schedule_ ? schedule_->Steps() : work_.tiles->Steps();
+    return work_.tiles != nullptr ? work_.tiles->Steps() : schedules_.front()->Steps();
   }
   // Fills in the next step of each link; false after the last.
   bool Next(std::vector<Step>* steps);
 
  private:
   const Work& work_;
-  std::optional<Schedule> schedule_;
+  std::vector<std::unique_ptr<Schedule>> schedules_;  // by link
   int64_t next_ = 0;
 };
 

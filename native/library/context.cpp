@@ -105,6 +105,7 @@ Context::~Context() {
   if (room_ != nullptr) static_cast<void>(room_->loop.Settle());
   plans_.Clear();
   chains_.Clear();
+  gradients_.Clear();
   prescribed_.clear();
   shelves_.reset();
   slabs_.reset();

@@ -18,6 +18,7 @@
 #include "library/backends.hpp"
 #include "library/calibrate.hpp"
 #include "library/chain_planner.hpp"
+#include "library/gradient_planner.hpp"
 #include "library/plan_memory.hpp"
 #include "library/plan_report.hpp"
 #include "library/planning.hpp"
@@ -82,6 +83,10 @@ class Context {
   // sections leave for each other is in memory that stays until Release.
   Status RunChain(const Chain& chain, const std::vector<HostTensors>& operands, void* stream,
                   const Progress& progress, int64_t workspace = kLimitOfContext);
+  // Runs what leads to the gradients of a chain (geom/gradient_chain.hpp); of what is inner the
+  // tensors are not looked at.
+  Status RunGradients(const GradientChain& chain, const std::vector<HostTensors>& operands,
+                      void* stream, const Progress& progress, int64_t workspace = kLimitOfContext);
   // Plans without running. Operands are in pageable memory, or on the device, aligned, where the
   // placement says so.
   Result<PlanSummary> Plan(const Problem& problem, const Placement& placement = {});
@@ -217,6 +222,15 @@ class Context {
   Status RunChainWithin(const Chain& chain, const std::vector<HostTensors>& tensors,
                         ChainCall call);
 
+  using GradientPointer = std::shared_ptr<const GradientPlan>;
+  Result<std::vector<HostTensors>> LocateGradients(const GradientChain& chain,
+                                                   const std::vector<HostTensors>& operands);
+  Result<GradientPointer> LookupGradients(const GradientChain& chain,
+                                          const std::vector<HostTensors>& tensors, int64_t budget,
+                                          int64_t workspace);
+  Status RunGradientsWithin(const GradientChain& chain, const std::vector<HostTensors>& tensors,
+                            ChainCall call);
+
   ContextOptions options_;
   DeviceStack stack_;
   int64_t budget_ = 0;
@@ -237,6 +251,7 @@ class Context {
   std::map<std::string, PlanPointer> prescribed_;  // by UsePlan, which come first
   static constexpr size_t kChainsKept = 8;
   Recent<std::string, ChainPointer> chains_{kChainsKept};
+  Recent<std::string, GradientPointer> gradients_{kChainsKept};
   std::unique_ptr<Shelves> shelves_;
   int64_t prepared_ = 0;
   CallStats stats_;

@@ -178,6 +178,7 @@ void Context::ForgetPlans() {
   timed_.Clear();
   refused_.Clear();
   chains_.Clear();
+  gradients_.Clear();
 }
 
 Result<PlanReport> Context::MakePlan(const PlanRequest& request) {

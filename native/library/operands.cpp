@@ -232,6 +232,32 @@ Status CheckOperands(const Chain& chain, const std::vector<HostTensors>& tensors
   return {};
 }
 
+Status CheckOperands(const GradientChain& chain, const std::vector<HostTensors>& tensors) {
+  std::vector<Member> members, results;  // of the caller's
+  for (size_t i = 0; i < chain.size(); ++i) {
+    const Problem& problem = chain.problems[i];
+    const Inner& inner = chain.inner[i];
+    OOC_TRY(CheckOperands(problem, tensors[i], inner)
+                .With(Format("link %zu of a chain", chain.origin[i].link)));
+    for (int o = 0; o < kOperands; ++o) {
+      const auto operand = static_cast<Operand>(o);
+      if (!problem.Has(operand) || inner[static_cast<size_t>(o)]) continue;
+      members.push_back({problem, tensors[i], operand});
+      if (problem.Writes(operand)) results.push_back(members.back());
+    }
+  }
+  for (const Member& result : results) {
+    for (const Member& other : members) {
+      const bool same = &other.problem == &result.problem && other.operand == result.operand;
+      if (same || !Overlap(other, result)) continue;
+      return Error(Code::kInvalidProblem, "%s overlaps %s; pass another output",
+                   Name(result.operand, result.problem.direction),
+                   Name(other.operand, other.problem.direction));
+    }
+  }
+  return {};
+}
+
 Status CheckOperands(const Problem& problem, const HostTensors& tensors, const Inner& inner) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);

@@ -4,6 +4,7 @@
 
 #include "exec/staging.hpp"
 #include "geom/chain.hpp"
+#include "geom/gradient_chain.hpp"
 #include "memory/arena.hpp"
 
 namespace oocdnn {
@@ -16,6 +17,7 @@ Inner InnerOf(const Chain& chain, size_t link);
 Status CheckOperands(const Problem& problem, const HostTensors& tensors, const Inner& inner = {});
 // The same of all links of a chain.
 Status CheckOperands(const Chain& chain, const std::vector<HostTensors>& tensors);
+Status CheckOperands(const GradientChain& chain, const std::vector<HostTensors>& tensors);
 
 // Finds out where each operand in memory lives.
 Status LocateOperands(Device& device, const Problem& problem, HostTensors* tensors,

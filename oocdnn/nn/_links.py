@@ -30,16 +30,23 @@ def links_of(layers: Sequence[Layer], first: int) -> tuple[list[Link], int]:
 
 def joined_to(link: Link, layer: Layer) -> Link | None:
     """The link with what the layer makes of its result; None where that is no part of a link."""
-    if layer.training or not layer.computes_itself() or link.pool is not None:
+    if layer.training or not layer.computes_itself():
+        return None
+    if isinstance(layer, Norm) and link.activation is None and link.pool is None:
+        return _normalized(link, layer)
+    return followed_by(link, layer)
+
+
+def followed_by(link: Link, layer: Layer) -> Link | None:
+    """The link with the layer's activation or pool; None where it is neither, or has no place."""
+    if link.pool is not None:
         return None
     if isinstance(layer, Pooling):
         rank = len(link.w.shape) - 2
         return replace(link, pool=layer.pool) if layer.rank == rank else None
-    if link.activation is not None:
-        return None
-    if isinstance(layer, Activating):
+    if isinstance(layer, Activating) and link.activation is None:
         return replace(link, activation=layer.spec())
-    return _normalized(link, layer) if isinstance(layer, Norm) else None
+    return None
 
 
 def _normalized(link: Link, norm: Norm) -> Link | None:

@@ -13,7 +13,7 @@ from oocdnn._window import Padding, PerAxis, integer, per_axis
 from oocdnn.chain import Link
 from oocdnn.errors import InvalidProblem
 from oocdnn.nn._initial import Seed, uniform_pair
-from oocdnn.nn.layer import Layer
+from oocdnn.nn.layer import Layer, OwnLink
 from oocdnn.nn.parameter import Parameter
 from oocdnn.normalization import Prologue, Sums
 from oocdnn.upsampling import conv_upsample
@@ -141,6 +141,9 @@ class _Convolution(Convolving):
         if self.training or not self.computes_itself():
             return None
         return link_of(self.weight, self.bias, self.moves)
+
+    def trained(self) -> OwnLink:
+        return OwnLink(self.weight, self.bias, self.moves, {})
 
     def backward(self, dy: Any, needs_dx: bool = True) -> Any:
         (x,) = self._take()

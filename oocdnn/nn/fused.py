@@ -15,7 +15,7 @@ from oocdnn.errors import InvalidProblem
 from oocdnn.nn import _fused_backward
 from oocdnn.nn._initial import Seed, uniform_pair
 from oocdnn.nn.convolution import filter_shape, link_of
-from oocdnn.nn.layer import Layer
+from oocdnn.nn.layer import Layer, OwnLink
 
 
 class ConvBiasActPool(Layer):
@@ -80,8 +80,11 @@ class ConvBiasActPool(Layer):
     def link(self) -> Link | None:
         if self.training or not self.computes_itself():
             return None
+        return link_of(self.weight, self.bias, self.moves, **self.trained().after)
+
+    def trained(self) -> OwnLink:
         after = {"activation": self.activation, "pool": self.pool}
-        return link_of(self.weight, self.bias, self.moves, **after)
+        return OwnLink(self.weight, self.bias, self.moves, after)
 
     def backward(self, dy: Any, needs_dx: bool = True) -> Any:
         """dx of dy, which is shaped as z."""

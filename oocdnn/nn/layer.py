@@ -3,13 +3,23 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from oocdnn._geometry import Moves
 from oocdnn.chain import Link
 from oocdnn.nn import state
 from oocdnn.nn.parameter import Buffer, Parameter
 
 Self = TypeVar("Self", bound="Layer")
+
+
+class OwnLink(NamedTuple):
+    """Of a convolution, and what comes after it in its own pass."""
+
+    weight: Parameter
+    bias: Parameter | None
+    moves: Moves
+    after: Mapping[str, Any]
 
 
 class Layer(ABC):
@@ -35,6 +45,10 @@ class Layer(ABC):
 
     def link(self) -> Link | None:
         """What the layer is in a chain of convolutions; None where it is none, or is training."""
+        return None
+
+    def trained(self) -> "OwnLink | None":
+        """The parameters of a layer that is a link while it trains; None where it is none."""
         return None
 
     def links(self, first: int) -> list[Link] | None:

@@ -29,7 +29,7 @@ class Residual(Chain):
         activation: Activating | None = None,
         shortcut: Layer | None = None,
     ) -> None:
-        super().__init__(*layers)
+        super().__init__(*layers, recompute=False)  # what is added to it is kept
         self.activation = Identity() if activation is None else activation
         self.shortcut = shortcut
         if not isinstance(self.activation, Activating):

@@ -6,6 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from engine.cases import DEVICE
+from engine.test_chain_backward import check_gradients
+from engine.test_chain_backward import link_by_link as gradients_link_by_link
 from engine.test_chain_calls import integers, link_by_link, vgg
 from engine.test_chain_residuals import blocks
 from engine.test_faults import KINDS, MOST_CALLS
@@ -51,6 +53,40 @@ def test_nth_call_fails(chain, kind):
         pytest.fail(f"the call still fails at {kind} number {MOST_CALLS}")
 
 
+def attempt_gradients(case, wrap: str) -> bool:
+    """The same of a chain's gradients."""
+    x, dz, links, wanted = case
+    try:
+        context = oocdnn.Context(DEVICE, "1MiB", wrap=wrap, profile="none", engine="direct")
+    except FAILURES:
+        return False
+    with context:
+        try:
+            made = context.conv_chain_backward(dz, x, links)
+        except FAILURES:
+            again = context.conv_chain_backward(dz, x, links)
+            check_gradients(again, wanted, links, ("dx", "dw", "db"))
+            return False
+        check_gradients(made, wanted, links, ("dx", "dw", "db"))
+        assert not context.check_reports()
+    return True
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nth_call_of_gradients_fails(kind):
+    rng = np.random.default_rng(9)
+    x, links = integers(rng, (2, 3, 8, 8), np.float32), vgg(1, rng)[:2]
+    dz = integers(rng, (2, 1, 4, 4), np.float32)
+    with oocdnn.Context(DEVICE, "64MiB") as context:
+        case = x, dz, links, gradients_link_by_link(context, dz, x, links)
+    most = 2 * MOST_CALLS  # twice as many problems have events
+    for nth in range(1, most):
+        if attempt_gradients(case, f"check,fault:{kind}:{nth}"):
+            break
+    else:
+        pytest.fail(f"the call still fails at {kind} number {most}")
+
+
 def test_less_memory_than_planned_is_planned_again():
     rng = np.random.default_rng(8)
     x, links = integers(rng, (8, 3, 64, 64), np.float32), vgg(4, rng)[:4]
@@ -59,6 +95,18 @@ def test_less_memory_than_planned_is_planned_again():
     with oocdnn.Context(DEVICE, 4 << 20, wrap="limit:1MiB", profile="none") as small:
         np.testing.assert_array_equal(small.conv_chain(x, links), wanted)
         assert small.stats.peak_device_bytes <= 1 << 20
+
+
+def test_less_memory_than_planned_for_gradients_is_planned_again():
+    rng = np.random.default_rng(10)
+    x, links = integers(rng, (8, 3, 64, 64), np.float32), vgg(4, rng)[:4]
+    dz = integers(rng, (8, 8, 16, 16), np.float32)
+    with oocdnn.Context(DEVICE, "64MiB") as large:
+        wanted = gradients_link_by_link(large, dz, x, links)
+    with oocdnn.Context(DEVICE, 4 << 20, wrap="limit:2MiB", profile="none") as small:
+        made = small.conv_chain_backward(dz, x, links)
+        assert small.stats.peak_device_bytes <= 2 << 20
+    check_gradients(made, wanted, links, ("dx", "dw", "db"))
 
 
 def test_bits_do_not_depend_on_the_budget():

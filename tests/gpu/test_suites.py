@@ -37,6 +37,7 @@ SUITES = {
         "engine/test_chain_residuals.py",
         "gpu/test_chain.py",
     ),
+    "gradients of chains": ("engine/test_chain_backward.py", "nn/test_recomputed.py"),
 }
 
 
@@ -53,3 +54,13 @@ def test_gradients_together_on_the_fake_cudnn(tmp_path: Path) -> None:
         pytest.skip("this is such a process")
     libraries = (FAKE_DRIVER, FAKE_CUDNN)
     run_suite(tmp_path, *SUITES["together"], "engine/test_joint.py", libraries=libraries)
+
+
+@pytest.mark.long
+def test_gradients_of_chains_on_the_fake_cudnn(tmp_path: Path) -> None:
+    """Whose engines lay tensors that problems share out in several ways."""
+    if os.environ.get("OOCDNN_TEST_DEVICE"):
+        pytest.skip("this is such a process")
+    libraries = (FAKE_DRIVER, FAKE_CUDNN)
+    chosen = ("engine/test_chain_backward.py", "-k", "not those_of_a_call")
+    run_suite(tmp_path, *chosen, libraries=libraries)

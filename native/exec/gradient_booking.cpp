@@ -1,0 +1,243 @@
+#include "exec/gradient_booking.hpp"
+
+#include <algorithm>
+#include <deque>
+
+#include "base/checked.hpp"
+#include "base/config.hpp"
+#include "geom/lives.hpp"
+#include "memory/arena.hpp"
+
+namespace oocdnn {
+namespace {
+
+// A shared tensor's tile as another problem sees it, whose channels are grouped otherwise. Filters
+// have one grouping.
+TileLayout SeenBy(const TileLayout& layout, const Problem& problem, Operand operand) {
+  TileLayout seen = layout;
+  seen.native = nullptr;
+  if (operand == Operand::kW) return seen;
+  const Dims dims = problem.DimsOf(operand);
+  for (size_t d = 1; d < dims.size(); ++d) seen.shape[d] = dims[d];
+  seen.stride[1] = Mul(dims[2], layout.stride[2]);
+  return seen;
+}
+
+// Memory that is not needed all the time, and who has it.
+struct Tenant {
+  Life life;
+  std::vector<std::vector<int64_t>*> slots;
+};
+
+class GradientBooker {
+ public:
+  GradientBooker(Device& device, const GradientRequest& request, const GradientCandidate& candidate)
+      : device_(device),
+        request_(request),
+        candidate_(candidate),
+        chain_(request.chain),
+        estimate_(EstimateBytes(request, candidate)),
+        offsets_(device.capabilities().alignment) {}
+
+  Result<GradientBooking> Book() {
+    for (size_t i = 0; i < chain_.size(); ++i) {
+      OOC_TRY(PrepareProblem(i).With(Format("link %zu of a chain", chain_.origin[i].link)));
+    }
+    for (const std::vector<TensorUse>& uses : chain_.shared) PlaceShared(uses);
+    for (size_t i = 0; i < chain_.size(); ++i) PlaceOwn(i);
+    PlaceTenants();
+    if (made_.bytes <= request_.budget()) return std::move(made_);
+    return Error(Code::kOutOfMemory, "%s books %s, the budget is %s",
+                 Describe(request_, candidate_).c_str(), BytesText(made_.bytes).c_str(),
+                 BytesText(request_.budget()).c_str())
+        .WithDetail(made_.bytes);
+  }
+
+ private:
+  using Slots = std::vector<int64_t>;
+
+  Status PrepareProblem(size_t number) {
+    const PlanRequest& request = request_.requests[number];
+    Booking booking;
+    booking.problem = request.problem;
+    booking.candidate = CandidateOf(request_, candidate_, number);
+    const int64_t beside = Add(estimate_, 2 * request.bounce_bytes);
+    const int64_t workspace = std::max<int64_t>(request.budget - beside, 0);
+    const auto shape_of = [&](bool is_short) {
+      return TileShape(request.problem, booking.candidate.tiling, is_short);
+    };
+    Status prepared = Prepare(device_, request, shape_of, workspace, &booking);
+    if (prepared.code() == Code::kUnsupported) {
+      const bool usual = booking.usual.parts.empty();
+      return std::move(prepared).WithDetail(usual ? static_cast<int64_t>(number) : kShortTiles);
+    }
+    OOC_TRY(std::move(prepared));
+    booking.inner = chain_.inner[number];
+    made_.problems.push_back(std::move(booking));
+    return {};
+  }
+
+  Booking& Of(const TensorUse& use) { return made_.problems[use.problem]; }
+
+  // Whether the use's tiles are all of the tensor's samples, plain and in its type.
+  bool IsWhole(const TensorUse& use) {
+    const Booking& booking = Of(use);
+    const Box box = RegionOf(booking.problem, booking.candidate.tiling, use.operand, TileIndex{});
+    const Dims dims = booking.problem.DimsOf(use.operand);
+    for (size_t d = 1; d < dims.size(); ++d) {
+      const bool all = box.origin[d] == 0 && box.extent[d] == dims[d] && box.valid_begin[d] == 0 &&
+                       box.valid_end[d] == dims[d];
+      if (!all) return false;
+    }
+    const auto plain = [&](const PreparedTiles& tiles) {
+      const TileLayout& layout = tiles.layout[Index(use.operand)];
+      return tiles.parts.empty() || (!layout.opaque && layout.channel_block == 1 &&
+                                     layout.dtype == booking.problem.DTypeOf(use.operand));
+    };
+    return plain(booking.usual) && plain(booking.ends);
+  }
+
+  // The tiles of a shared tensor: those of the first use where they do, else dense ones.
+  SharedTiles TilesOf(const std::vector<TensorUse>& uses) {
+    const auto lies =
+        std::find_if(uses.begin(), uses.end(), [&](const TensorUse& use) { return IsWhole(use); });
+    const TensorUse& model = lies == uses.end() ? uses.front() : *lies;
+    const Booking& booking = Of(model);
+    SharedTiles tiles;
+    const auto layout_of = [&](const PreparedTiles& prepared, int64_t samples) {
+      if (lies != uses.end()) return prepared.layout[Index(model.operand)];
+      ConvShape shape = booking.problem.shape;
+      shape.n = samples;
+      return DenseLayout(booking.problem, shape, model.operand);
+    };
+    const Tiling& tiling = booking.candidate.tiling;
+    tiles.usual = layout_of(booking.usual, tiling.length[Index(Axis::kN)]);
+    if (tiling.tapered()) tiles.ends = layout_of(booking.ends, tiling.taper.length);
+    return tiles;
+  }
+
+  // Whether the use's tiles are such.
+  bool LiesThere(const TensorUse& use, const SharedTiles& seen) {
+    const Booking& booking = Of(use);
+    const int o = Index(use.operand);
+    return IsWhole(use) && LieAlike(seen.usual, booking.usual.layout[o]) &&
+           (booking.ends.parts.empty() || LieAlike(seen.ends, booking.ends.layout[o]));
+  }
+
+  void PlaceShared(const std::vector<TensorUse>& uses) {
+    const TensorUse& first = uses.front();
+    const bool outer = chain_.IsOuter(uses);
+    const SharedTiles tiles = TilesOf(uses);
+    std::vector<Slots*> slots;
+    for (const TensorUse& use : uses) {
+      Booking& booking = Of(use);
+      const int o = Index(use.operand);
+      SharedTiles seen = tiles;
+      seen.usual = SeenBy(tiles.usual, booking.problem, use.operand);
+      seen.ends = SeenBy(tiles.ends, booking.problem, use.operand);
+      if (outer && !(use == first)) booking.lender[o] = first;
+      if (LiesThere(use, seen)) {
+        slots.push_back(&booking.slot[o]);
+        continue;
+      }
+      const auto shared = std::make_shared<SharedTiles>(seen);
+      slots.push_back(&shared->slot);
+      booking.shared[o] = shared;
+      PlaceTurn(use);
+    }
+    const int64_t bytes = std::max(tiles.usual.bytes, tiles.ends.bytes);
+    if (!outer) {
+      const auto from = static_cast<int64_t>(first.problem);
+      tenants_.push_back({{bytes, from, static_cast<int64_t>(uses.back().problem), 0}, slots});
+      return;
+    }
+    for (int slot = 0; slot < DepthOf(first); ++slot) {
+      const int64_t offset = offsets_.Book(bytes);
+      for (Slots* const mine : slots) mine->push_back(offset);
+    }
+  }
+
+  int DepthOf(const TensorUse& use) {
+    return std::max(Of(use).candidate.depths[Index(use.operand)], 1);
+  }
+
+  // A tile of a problem's own, for its turn; of what does not move for the whole run.
+  void PlaceTurn(const TensorUse& use) {
+    const int64_t bytes = SlotBytes(Of(use), Index(use.operand));
+    Slots* const slots = &Of(use).slot[Index(use.operand)];
+    slots->assign(static_cast<size_t>(DepthOf(use)), 0);
+    if (!Moves(Of(use).problem, use.operand, Axis::kN)) {
+      std::fill(slots->begin(), slots->end(), offsets_.Book(bytes));
+      return;
+    }
+    const auto now = static_cast<int64_t>(use.problem);
+    tenants_.push_back({{bytes, now, now, 0}, {slots}});
+  }
+
+  // What the problem shares with nobody.
+  void PlaceOwn(size_t number) {
+    Booking& booking = made_.problems[number];
+    for (int o = 0; o < kOperands; ++o) {
+      const auto operand = static_cast<Operand>(o);
+      if (!booking.problem.Uses(operand) || booking.inner[o] || Placed(booking, o)) continue;
+      if (booking.problem.Stays(operand)) {
+        PlaceTurn({number, operand});
+        continue;
+      }
+      for (int slot = 0; slot < DepthOf({number, operand}); ++slot) {
+        booking.slot[o].push_back(offsets_.Book(SlotBytes(booking, o)));
+      }
+    }
+    const auto now = static_cast<int64_t>(number);
+    for (const int64_t bytes : {booking.WorkspaceBytes(), booking.OwnDyBytes()}) {
+      besides_.emplace_back(1, 0);
+      tenants_.push_back({{bytes, now, now, 0}, {&besides_.back()}});
+    }
+  }
+
+  static bool Placed(const Booking& booking, int operand) {
+    return !booking.slot[operand].empty() || booking.shared[operand] != nullptr;
+  }
+
+  void PlaceTenants() {
+    std::vector<Life> lives;
+    lives.reserve(tenants_.size());
+    for (const Tenant& tenant : tenants_) lives.push_back(tenant.life);
+    const int64_t region = offsets_.Book(Pack(&lives, device_.capabilities().alignment));
+    for (size_t t = 0; t < tenants_.size(); ++t) {
+      for (Slots* const slots : tenants_[t].slots) {
+        if (slots->empty()) slots->push_back(0);
+        std::fill(slots->begin(), slots->end(), region + lives[t].offset);
+      }
+    }
+    std::array<int64_t, 2> bounce{};
+    for (int64_t& offset : bounce) offset = offsets_.Book(request_.bounce_bytes());
+    for (size_t i = 0; i < made_.problems.size(); ++i) {
+      Booking& booking = made_.problems[i];
+      booking.bounce = bounce;
+      booking.bounce_bytes = request_.bounce_bytes();
+      booking.workspace = besides_[2 * i].front();
+      booking.own_dy = besides_[2 * i + 1].front();
+    }
+    made_.bytes = offsets_.total();
+  }
+
+  Device& device_;
+  const GradientRequest& request_;
+  const GradientCandidate& candidate_;
+  const GradientChain& chain_;
+  GradientBooking made_;
+  const int64_t estimate_;  // of slots
+  Offsets offsets_;
+  std::vector<Tenant> tenants_;
+  std::deque<Slots> besides_;  // by problem the workspace, and the tile `own_dy`
+};
+
+}  // namespace
+
+Result<GradientBooking> BookGradients(Device& device, const GradientRequest& request,
+                                      const GradientCandidate& candidate) {
+  return GradientBooker(device, request, candidate).Book();
+}
+
+}  // namespace oocdnn

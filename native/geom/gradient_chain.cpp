@@ -1,0 +1,141 @@
+// Which problems a chain's gradients take, and which of their operands are one tensor.
+#include "geom/gradient_chain.hpp"
+
+#include <utility>
+
+namespace oocdnn {
+namespace {
+
+Status CheckLink(const Problem& problem) {
+  const char* what = nullptr;
+  if (problem.direction != Direction::kForward) what = Name(problem.direction);
+  if (problem.alpha != 1.0) what = "alpha";
+  if (problem.beta != 0.0) what = "beta";
+  if (problem.epilogue.scale) what = "a scale";
+  if (problem.epilogue.residual) what = "a residual";
+  if (problem.prologue.any()) what = "a prologue";
+  if (problem.sums) what = "sums";
+  if (what == nullptr) return Validate(problem);
+  return Error(Code::kUnsupported, "%s in a chain's gradients: compute them link by link", what);
+}
+
+bool ReadsX(const std::optional<Problem>& gradients) {
+  return gradients && (gradients->also.dw || gradients->direction == Direction::kBackwardFilter);
+}
+
+// Of what a link reads, in its gradients.
+Operand InputOf(const Problem& gradients) {
+  return gradients.also.dw ? Operand::kInput : Operand::kX;
+}
+
+class Builder {
+ public:
+  explicit Builder(const std::vector<TrainedLink>& links)
+      : links_(links), forward_(links.size()), gradients_(links.size()) {}
+
+  GradientChain Build() {
+    PutProblems();
+    for (size_t i = 0; i < links_.size(); ++i) {
+      ShareX(i);
+      ShareRest(i);
+    }
+    if (forward_.back()) Share({ResultOf(*forward_.back())}, true);  // for nobody
+    return std::move(chain_);
+  }
+
+ private:
+  using Number = std::optional<size_t>;  // of a problem
+
+  // By link, whether anything needs what it computes.
+  [[nodiscard]] std::vector<bool> NeededForward() const {
+    std::vector<bool> needed(links_.size());
+    bool result = false;  // what the link gives is read
+    for (size_t i = links_.size(); i-- > 0;) {
+      const auto& gradients = links_[i].gradients;
+      needed[i] = result || (gradients && gradients->Uses(Operand::kSaved));
+      result = needed[i] || ReadsX(gradients);
+    }
+    return needed;
+  }
+
+  size_t Put(const Problem& problem, GradientChain::Origin origin) {
+    chain_.problems.push_back(problem);
+    chain_.origin.push_back(origin);
+    chain_.inner.emplace_back();
+    return chain_.size() - 1;
+  }
+
+  void PutProblems() {
+    const std::vector<bool> needed = NeededForward();
+    for (size_t i = 0; i < links_.size(); ++i) {
+      if (!needed[i]) continue;
+      Problem problem = links_[i].forward;
+      if (!links_[i].gradients) {
+        problem.saves = false;
+        SetPooled(&problem);
+      }
+      forward_[i] = Put(problem, {i, false});
+    }
+    for (size_t i = links_.size(); i-- > 0;) {
+      if (links_[i].gradients) gradients_[i] = Put(*links_[i].gradients, {i, true});
+    }
+  }
+
+  [[nodiscard]] TensorUse ResultOf(size_t problem) const {
+    return {problem, chain_.problems[problem].output()};
+  }
+
+  // `made`: the first of them writes it.
+  void Share(const std::vector<TensorUse>& uses, bool made) {
+    if (uses.empty() || (uses.size() == 1 && !made)) return;
+    for (size_t p = made ? 0 : 1; p < uses.size(); ++p) {
+      chain_.inner[uses[p].problem][static_cast<size_t>(Index(uses[p].operand))] = true;
+    }
+    chain_.shared.push_back(uses);
+  }
+
+  void ShareX(size_t link) {
+    std::vector<TensorUse> x;
+    const bool made = link > 0 && forward_[link - 1];
+    if (made) x.push_back(ResultOf(*forward_[link - 1]));
+    if (forward_[link]) x.push_back({*forward_[link], Operand::kX});
+    if (ReadsX(links_[link].gradients)) {
+      x.push_back({*gradients_[link], InputOf(*links_[link].gradients)});
+    }
+    Share(x, made);
+  }
+
+  void ShareRest(size_t link) {
+    const auto& gradients = links_[link].gradients;
+    if (!gradients) return;
+    const size_t mine = *gradients_[link];
+    if (gradients->Uses(Operand::kSaved)) {
+      Share({{*forward_[link], Operand::kSaved}, {mine, Operand::kSaved}}, true);
+    }
+    if (gradients->direction == Direction::kBackwardData && forward_[link]) {
+      Share({{*forward_[link], Operand::kW}, {mine, Operand::kW}}, false);
+    }
+    if (link + 1 < links_.size()) {
+      Share({{*gradients_[link + 1], Operand::kX}, {mine, GradientRead(*gradients)}}, true);
+    }
+  }
+
+  const std::vector<TrainedLink>& links_;
+  std::vector<Number> forward_, gradients_;  // by link
+  GradientChain chain_;
+};
+
+}  // namespace
+
+Result<GradientChain> MakeGradientChain(const std::vector<TrainedLink>& links) {
+  if (links.empty()) return Error(Code::kInvalidProblem, "a chain without links");
+  if (!links.back().gradients) return Error(Code::kInvalidProblem, "no gradient is wanted");
+  for (size_t i = 0; i < links.size(); ++i) {
+    const std::string where = Format("link %zu of a chain", i);
+    OOC_TRY(CheckLink(links[i].forward).With(where));
+    if (links[i].gradients) OOC_TRY(Validate(*links[i].gradients).With(where));
+  }
+  return Builder(links).Build();
+}
+
+}  // namespace oocdnn

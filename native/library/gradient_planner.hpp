@@ -1,0 +1,19 @@
+// Plans for the gradients of whole chains, by tiles of the batch.
+#pragma once
+
+#include "exec/gradient_booking.hpp"
+
+namespace oocdnn {
+
+struct GradientPlan {
+  GradientBooking booking;
+  double seconds = 0.0;  // predicted
+};
+
+// Prepares candidates in order until one fits: without an engine that refuses once more.
+// kOutOfMemory (detail(): the least budget that works) where not even one sample does. `prepared`
+// counts engine preparations.
+Result<GradientPlan> PlanGradients(Device& device, GradientRequest request, const Profile& profile,
+                                   int64_t* prepared);
+
+}  // namespace oocdnn
