@@ -17,9 +17,9 @@ class Chain(Layer):
     recompute: whether layers that train, where all of them are convolutions with activations and
         pools behind them, keep nothing but the chain's x, of which backward computes what it needs
         again, depth first. Results are the same. That is a third more arithmetic, and pays where
-        copies take longer than it does. A chain that cannot be computed so, because one sample does not fit the budget or
-        gradients of 16 bits are summed over several backward passes, goes layer by layer from then
-        on.
+        copies take longer than it does. A chain that cannot be computed so, because one sample does
+        not fit the budget or gradients of 16 bits are summed over several backward passes, goes
+        layer by layer from then on.
     """
 
     def __init__(self, *layers: Layer, recompute: bool = False) -> None:
