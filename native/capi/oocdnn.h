@@ -307,10 +307,9 @@ OOCDNN_API oocdnn_status oocdnn_run_chain_backward(oocdnn_context* context,
  * relu are flat: the least number of bits. Without one, where the activation is one of the two, for
  * each element of y a bit that is 1 where a gradient passes. Behind elu, sigmoid, tanh and swish
  * instead, for each element of z, of y where averages are pooled, the slope: the derivative at what
- * was activated, in the type of the tensors, which is then that of the gradients too; of a maximum
- * that of the winner, whose place follows in the least number of bytes, lowest first. Rows along
- * W, in the order N K [D] H, begin with a byte of their own; elements follow each other from the
- * lowest bit on. */
+ * was activated, in the type of the tensors and of the gradients; of a maximum that of the winner,
+ * whose place follows in the least number of bytes, lowest first. Rows along W, in the order
+ * N K [D] H, begin with a byte of their own; elements follow each other from the lowest bit on. */
 OOCDNN_API oocdnn_status oocdnn_saved_bytes(const oocdnn_convolution* convolution,
                                             const oocdnn_operands* operands, int64_t* bytes);
 
