@@ -39,9 +39,12 @@ Candidate Deeper(const Problem& problem, Candidate candidate, int ring) {
 }  // namespace
 
 void Keeper::Put(const Point& point) {
-  if (point.rank >= worst_) return;
+  if (point.rank > worst_) return;
   points_.push_back(point);
   if (points_.size() >= 2 * kept_) Trim();
+  ranks_.push(point.rank);
+  if (ranks_.size() > kept_) ranks_.pop();
+  if (ranks_.size() == kept_) worst_ = ranks_.top();
 }
 
 const std::vector<Point>& Keeper::Best() {
@@ -53,9 +56,7 @@ void Keeper::Trim() {
   std::stable_sort(points_.begin(), points_.end(), [](const Point& a, const Point& b) {
     return a.rank != b.rank ? a.rank < b.rank : a.bytes < b.bytes;
   });
-  if (points_.size() < kept_) return;
-  points_.resize(kept_);
-  worst_ = points_.back().rank;
+  if (points_.size() > kept_) points_.resize(kept_);
 }
 
 FamilySearch::FamilySearch(TileSpace* space, const PlanRequest& request, bool cut,

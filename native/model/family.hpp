@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits>
+#include <queue>
 #include <set>
 #include <vector>
 
@@ -28,7 +29,7 @@ constexpr Effort kBrief{800, 32, 2, 6, 0, 3, false};
 class Keeper {
  public:
   explicit Keeper(size_t kept) : kept_(kept) {}
-  // An estimate that is not below this is not kept.
+  // An estimate that is above this is not kept.
   [[nodiscard]] double Worst() const { return worst_; }
   void Put(const Point& point);
   const std::vector<Point>& Best();
@@ -36,7 +37,8 @@ class Keeper {
  private:
   void Trim();
   size_t kept_;
-  std::vector<Point> points_;
+  std::vector<Point> points_;          // and up to as many that have been overtaken
+  std::priority_queue<double> ranks_;  // of the best alone, the worst first
   double worst_ = std::numeric_limits<double>::infinity();
 };
 
