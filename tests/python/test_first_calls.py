@@ -63,7 +63,14 @@ assert "numpy.ma" not in sys.modules, "a first call imports it"
 
 def run(text: str) -> None:
     command = [sys.executable, "-c", PROLOGUE + text]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        command,
+        cwd="/",  # the installed package, not the tree
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stderr
 
 
