@@ -14,7 +14,7 @@ os.environ.setdefault("OOCDNN_PLANS", "none")
 # of what is measured name a file.
 if ON_CPU:
     os.environ.setdefault("OOCDNN_PROFILE", str(Path(__file__).with_name("profile.txt")))
-# What a test starts finds the installed package, not the tree that it is started in (Python 3.11 on).
+# What a test starts finds the installed package, not the tree it is started in (Python 3.11 on).
 os.environ.setdefault("PYTHONSAFEPATH", "1")
 # Calls are small, so threads that turn while they wait take most of the processors' time, and from
 # each other. Read when the libraries are loaded: before the next import.
