@@ -47,7 +47,8 @@ test: $(build)/installed.test
 	$(call testing_library,$(build)) pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 test-long: $(build)/installed.test
-	$(call testing_library,$(build)) pytest -m "" --timeout 3600 $(PYTEST_ARGS)
+	$(call testing_library,$(build)) pytest -m "" --timeout 3600 --hypothesis-profile=default \
+		$(PYTEST_ARGS)
 
 # Tests that compare with PyTorch are skipped without it.
 torch-cpu: $(VENV)/ready

@@ -5,6 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples on every machine; the long runs draw new ones (--hypothesis-profile=default).
+settings.register_profile("same", derandomize=True)
+settings.load_profile("same")
 
 ON_CPU = os.environ.get("OOCDNN_TEST_DEVICE", "cpu") == "cpu"
 
@@ -14,8 +19,6 @@ os.environ.setdefault("OOCDNN_PLANS", "none")
 # of what is measured name a file.
 if ON_CPU:
     os.environ.setdefault("OOCDNN_PROFILE", str(Path(__file__).with_name("profile.txt")))
-# What a test starts finds the installed package, not the tree it is started in (Python 3.11 on).
-os.environ.setdefault("PYTHONSAFEPATH", "1")
 # Calls are small, so threads that turn while they wait take most of the processors' time, and from
 # each other. Read when the libraries are loaded: before the next import.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
