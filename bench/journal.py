@@ -15,8 +15,8 @@ class Journal:
     """Lists of rows by name, and in `path` a document of them: its head, what `note` was told, and
     the lists. Without a path nothing is written.
 
-    With `resume` the rows that the file holds are there from the beginning, and the head of every
-    run is kept in "runs". Raises click.UsageError where the file is of another program, or there
+    With `resume` the rows and notes that the file holds are there from the beginning, and the head
+    of every run is kept in "runs". Raises click.UsageError where the file is of another program, or there
     already and not to be gone on with.
     """
 
@@ -33,6 +33,8 @@ class Journal:
         command, program = str(found.get("command")), str(head["program"])
         if not f"{command} ".startswith(f"{program} "):
             raise click.UsageError(f"{path} holds results of {command!r}, not of {program!r}")
+        known = {*found["runs"][-1], "runs", "lists"}
+        self._notes = {name: value for name, value in found.items() if name not in known}
         self._runs = found["runs"] + self._runs
         self._lists = found["lists"]
 

@@ -74,6 +74,16 @@ def test_a_run_goes_on(counting, tmp_path):
     assert counting == []
 
 
+def test_notes_outlast_a_run(tmp_path):
+    out, head = tmp_path / "rows.json", {"command": "study", "program": "study"}
+    Journal(out, head).note("wires", {"fetch": 1.0})
+    Journal(out, head, resume=True).add("rows", {"number": 1})
+    document = json.loads(out.read_text())
+    assert document["wires"] == {"fetch": 1.0}
+    assert document["lists"] == {"rows": [{"number": 1}]}
+    assert len(document["runs"]) == 2
+
+
 def test_a_file_of_another_study_is_refused(counting, tmp_path):
     out = tmp_path / "rows.json"
     Journal(out, {"command": "oocdnn bench study floor-like --math a"}).write()
