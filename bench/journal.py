@@ -16,8 +16,8 @@ class Journal:
     the lists. Without a path nothing is written.
 
     With `resume` the rows and notes that the file holds are there from the beginning, and the head
-    of every run is kept in "runs". Raises click.UsageError where the file is of another program, or there
-    already and not to be gone on with.
+    of every run is kept in "runs". Raises click.UsageError where the file is of another program, or
+    there already and not to be gone on with.
     """
 
     def __init__(self, path: Path | None, head: Mapping[str, Any], resume: bool = False) -> None:
