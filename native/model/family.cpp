@@ -16,6 +16,8 @@ constexpr size_t kRefined = 4;   // tilings that are refined
 constexpr int64_t kLooks = 8;    // lengths tried between two neighbours when refining
 constexpr size_t kFrugal = 3;    // finalists that need less memory, beside the best
 constexpr size_t kVeryBest = 3;  // finalists that are tried with one more slot in each ring too
+// Finalists that take at least so many times the best are not walked; nobody will run them.
+constexpr double kHopeless = 1.1;
 
 bool Empty(const LengthLists& lists) {
   return std::any_of(lists.begin(), lists.end(), [](const auto& list) { return list.empty(); });
@@ -224,6 +226,7 @@ void FamilySearch::PriceFinalists() {
   for (const Point& point : keeper_.Best()) {
     if (finalists >= effort_.priced && steps > effort_.priced_steps) break;
     ++finalists;
+    if (point.bound > kHopeless * best_) continue;
     steps += PriceOnce(space_.CandidateOf(point)).cost.steps;
   }
   for (const Point& point : frugal_.Best()) PriceOnce(space_.CandidateOf(point));
