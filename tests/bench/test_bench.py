@@ -348,3 +348,13 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.Monk
     assert "1 pass" not in second.output
     assert [row["layer"] for row in results.read(tmp_path)] == ["a", "b"]
     assert results.read(tmp_path)[0] == before
+
+
+def test_times_below_the_floor_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "rates", lambda *_: {"arithmetic": 1e9})
+    options = ("conv2d:fwd x1x8x12x12 w8x8x1x1 f32", "--device", "cpu", "--quick", "--peer", "none")
+    for floor, said in ((1e6, True), (1e-9, False)):
+        monkeypatch.setattr(task.Convolution, "floor_seconds", lambda *_, floor=floor: floor)
+        done = invoke(*options)
+        assert done.exit_code == 0, done.output
+        assert ("1 of 1 took less than their floor" in done.output) == said
