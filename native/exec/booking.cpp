@@ -134,7 +134,7 @@ Result<PreparedTiles> PrepareTiles(Device& device, const PlanRequest& request,
     TileOp op = OpOf(request, candidate, part);
     op.shape = shape;
     op.workspace_limit = std::min(op.workspace_limit, workspace);
-    PreparedPart prepared{part, nullptr, false};
+    PreparedPart prepared{part, nullptr, false, !op.epilogue.empty()};
     const bool along = !tiles.parts.empty();
     OOC_ASSIGN(prepared.executable, PreparePart(device, request, candidate.engine, op, along));
     const bool alone = part.sum == Operand::kDb && SharesRows(request.problem, candidate.tiling);

@@ -24,6 +24,7 @@ struct PreparedPart {
   std::shared_ptr<Executable> executable;
   // It reads another tile of dy than the slot's: one in a layout of its own, or of fewer rows.
   bool own_dy = false;
+  bool fuses = false;  // it finishes its sums, see TileOp::epilogue
 };
 
 // Tiles of one shape: what computes them, and how they lie in the slots of each used operand.
@@ -32,6 +33,7 @@ struct PreparedTiles {
   std::array<TileLayout, kOperands> layout;
 
   [[nodiscard]] const Executable& executable() const { return *parts.front().executable; }
+  [[nodiscard]] bool fuses() const { return parts.front().fuses; }
 };
 
 // Tiles of a tensor that problems of a GradientChain share, as one of them sees them: of the
@@ -51,6 +53,8 @@ struct Booking {
   // of z is copied to the next link's x, which does not lie as a finishing pass could write it.
   std::array<bool, kOperands> inner{};
   bool relays = false;
+  // What the engine writes is z, which is y; what does not exist of it is zeros, for the next link.
+  bool writes_z = false;
   // Whose tile an inner residual is: the z of that link, or the first one's x. `copies`: to a tile
   // of its own, which lies as the sum does.
   int64_t residual = kFromOutside;

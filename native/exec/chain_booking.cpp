@@ -70,16 +70,38 @@ class ChainBooker {
     return {};
   }
 
+  // Whether z, with the zeros that the next link wants around it, has the rows of y.
+  [[nodiscard]] bool WritesZ(size_t link) const {
+    const Booking& one = made_.links[link];
+    const Box y = made_.tiles.StepOf(link, Operand::kY, 0, 1).box;
+    const Box z = made_.tiles.StepOf(link, Operand::kZ, 0, 1).box;
+    return one.usual.fuses() && one.problem.pool.Copies() && y.origin == z.origin &&
+           y.extent == z.extent;
+  }
+
+  // z is what the engine writes.
+  static void TakeY(Booking* link) {
+    for (PreparedTiles* tiles : {&link->usual, &link->ends}) {
+      if (tiles->parts.empty()) continue;
+      TileLayout& z = tiles->layout[Index(Operand::kZ)];
+      z = tiles->layout[Index(Operand::kY)];
+      z.native = nullptr;
+    }
+  }
+
   // What each link writes is what the next one reads, if it can be written so.
   void Join() {
     for (size_t i = 0; i + 1 < made_.links.size(); ++i) {
       Booking &one = made_.links[i], &next = made_.links[i + 1];
-      const auto can = [&](const PreparedTiles& tiles) {
-        return tiles.parts.empty() ||
-               CanBeMade(tiles.layout[Index(Operand::kX)], one.problem.dtype);
+      one.writes_z = WritesZ(i);
+      if (one.writes_z) TakeY(&one);
+      const auto can = [&](const PreparedTiles& from, const PreparedTiles& to) {
+        if (to.parts.empty()) return true;
+        const TileLayout &x = to.layout[Index(Operand::kX)], &z = from.layout[Index(Operand::kZ)];
+        return one.writes_z ? LieAlike(AsMade(x, z), z) : CanBeMade(x, one.problem.dtype);
       };
-      one.relays = !can(next.usual) || !can(next.ends);
-      if (one.relays) continue;
+      one.relays = !can(one.usual, next.usual) || !can(one.ends, next.ends);
+      if (one.relays || one.writes_z) continue;
       for (const auto& [from, to] : {std::pair{&next.usual, &one.usual}, {&next.ends, &one.ends}}) {
         if (from->parts.empty()) continue;
         TileLayout& z = to->layout[Index(Operand::kZ)];
@@ -139,6 +161,7 @@ class ChainBooker {
       const Booking& before = made_.links[i - 1];
       handed[i].x = SlotBytes(made_.links[i], Index(Operand::kX));
       if (before.relays) handed[i].z = SlotBytes(before, Index(Operand::kZ));
+      handed[i].convolved = before.writes_z;
     }
     std::vector<bool> shares(handed.size());
     for (size_t i = 0; i < shares.size(); ++i) {
@@ -153,11 +176,14 @@ class ChainBooker {
       next.slot[Index(Operand::kX)] = {x + regions.x[i].offset};
       one.slot[Index(Operand::kZ)] = {one.relays ? z + regions.z[i].offset
                                                  : x + regions.x[i].offset};
+      if (one.writes_z) one.slot[Index(Operand::kY)] = one.slot[Index(Operand::kZ)];
     }
   }
 
   void Place() {
-    const auto stays = [](const Booking& link) { return link.problem.Stays(Operand::kY); };
+    const auto stays = [](const Booking& link) {
+      return link.problem.Stays(Operand::kY) && !link.writes_z;
+    };
     const auto copies = [](const Booking& link) { return link.copies; };
     const int64_t sums = Region(Operand::kY, stays), residuals = Region(Operand::kResidual, copies);
     PlaceHanded();
@@ -172,7 +198,7 @@ class ChainBooker {
       link.workspace = workspace;
       link.bounce = bounce;
       link.bounce_bytes = request_.bounce_bytes();
-      if (link.problem.Stays(Operand::kY)) link.slot[Index(Operand::kY)] = {sums};
+      if (stays(link)) link.slot[Index(Operand::kY)] = {sums};
       if (copies(link)) {
         link.slot[Index(Operand::kResidual)].assign(static_cast<size_t>(made_.ring), residuals);
       }

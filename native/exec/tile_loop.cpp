@@ -354,7 +354,7 @@ Status TileLoop::Compute(const Call& call, const Step& step) {
   }
   for (const PreparedPart& prepared : tiles.parts) OOC_TRY(RunPart(call, step, prepared));
   const bool complete = step.operand[Index(problem.sum())].leave;
-  if (complete && problem.NeedsFinish()) OOC_TRY(Finish(call, step));
+  if (complete) OOC_TRY(Finish(call, step));
   if (problem.sums) OOC_TRY(SumUp(call, step, complete));
   OOC_TRY(CopyShared(call, step, true));
   return Leave(call, step);
@@ -373,6 +373,9 @@ Status TileLoop::RunPart(const Call& call, const Step& step, const PreparedPart&
     const Role role = operation.of(place);
     if (role != Role::kRead && role != Role::kSum) continue;
     args.tile[Index(place)] = TileOf(call, step, part.Of(place));
+  }
+  if (prepared.fuses && call.booking.problem.epilogue.bias) {
+    args.tile[Index(Operand::kBias)] = TileOf(call, step, Operand::kBias);
   }
   if (prepared.own_dy) {
     void* const dy = call.arena.At(call.booking.own_dy);

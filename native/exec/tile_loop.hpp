@@ -131,6 +131,7 @@ class TileLoop {
   Status ReleaseX(const Calls& calls, const std::vector<Step>& steps);
   Status AwaitDrain(const Call& call, const Step& step, Operand operand);
   Status Finish(const Call& call, const Step& step);
+  Status ClearBeyond(const Call& call, const Step& step);
   Status FinishInner(const Call& call, const Step& step, FinishArgs args);
   // Makes the step's tile of dy, or of what is valid of it in `box`.
   Status Restore(const Call& call, const Step& step, void* dy, const TileLayout& layout,

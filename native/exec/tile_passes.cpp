@@ -3,6 +3,7 @@
 #include "exec/tile_loop.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace oocdnn {
 namespace {
@@ -179,8 +180,34 @@ Status TileLoop::SumUp(const Call& call, const Step& step, bool complete) {
   return device_.Norm(compute_.get(), args);
 }
 
+// Of z, which the engine has written; few tiles are at the tensor's rim.
+Status TileLoop::ClearBeyond(const Call& call, const Step& step) {
+  const OperandStep& z = step.operand[Index(Operand::kZ)];
+  const Existing existing = ExistingOf(call.booking.problem, z.box);
+  if (existing.all) return {};
+  Transfer zeros = TransferOf(call, step, Operand::kZ);
+  zeros.box = {{}, z.box.extent, {}, {}};
+  zeros.view = {zeros.tile, zeros.layout->dtype, zeros.layout->stride};
+  for (int s = 0; s < 3; ++s) {
+    const int64_t end = existing.begin[s] + existing.rows[s];
+    for (const auto& [from, to] :
+         {std::pair{int64_t{0}, existing.begin[s]}, std::pair{end, z.box.extent[3 + s]}}) {
+      if (from == to) continue;
+      Transfer slab = zeros;
+      slab.tile_begin[3 + s] = from;
+      slab.tile_end[3 + s] = to;
+      OOC_TRY(device_.Fetch(compute_.get(), slab));
+    }
+  }
+  return {};
+}
+
+// What is left to do where the engine has finished the sums: windows.
 Status TileLoop::Finish(const Call& call, const Step& step) {
   const Problem& problem = call.booking.problem;
+  const bool fuses = call.booking.Of(step.index).fuses();
+  if (call.booking.writes_z) return ClearBeyond(call, step);
+  if (!problem.NeedsFinish() || (fuses && !problem.Writes(Operand::kZ))) return {};
   const auto tile = [&](Operand operand) -> const void* {
     return problem.Reads(operand) ? TileOf(call, step, operand) : nullptr;
   };
@@ -194,7 +221,7 @@ Status TileLoop::Finish(const Call& call, const Step& step) {
   args.scale = tile(Operand::kScale);
   args.alpha = problem.alpha;
   args.beta = problem.beta;
-  args.epilogue = problem.epilogue;
+  if (!fuses) args.epilogue = problem.epilogue;
   args.tag = {step.number, problem.sum(), nullptr};
   OOC_TRY(PutMade(call, step, &args));
   return call.booking.inner[Index(Operand::kZ)] ? FinishInner(call, step, args)

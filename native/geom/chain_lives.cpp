@@ -28,11 +28,13 @@ HandedRegions PackHanded(const Chain& chain, const std::vector<HandedOn>& handed
   regions.z.resize(handed.size());
   for (size_t i = 1; i < handed.size(); ++i) {
     const auto link = static_cast<int64_t>(i);
-    const int64_t made = FinishedAt(link - 1), added = AddedAt(chain, link - 1, shares);
+    const int64_t handed_on = FinishedAt(link - 1), added = AddedAt(chain, link - 1, shares);
+    const int64_t made = handed[i].convolved ? ConvolvedAt(link - 1) : handed_on;
     const bool copied = handed[i].z > 0;
     const int64_t read = ConvolvedAt(link);
-    regions.x[i] = {handed[i].x, made, copied ? read : std::max(read, added), 0};
-    if (copied) regions.z[i] = {handed[i].z, made, std::max(made, added), 0};
+    regions.x[i] = {handed[i].x, copied ? handed_on : made, copied ? read : std::max(read, added),
+                    0};
+    if (copied) regions.z[i] = {handed[i].z, made, std::max(handed_on, added), 0};
   }
   regions.x_bytes = Pack(&regions.x, alignment);
   regions.z_bytes = Pack(&regions.z, alignment);

@@ -8,10 +8,12 @@
 
 namespace oocdnn {
 
-// Bytes of a link's tile of x, and of the tile of z that this is copied from where no finishing
-// pass can write it; else 0.
+// Bytes of a link's tile of x, and of the tile of z that this is copied from where the link before
+// it cannot write it; else 0. `convolved`: that link's engine writes z, while it reads its own x,
+// and no finishing pass does.
 struct HandedOn {
   int64_t x = 0, z = 0;
+  bool convolved = false;
 };
 
 // Two regions, by link: of x, and of the z that it is copied from. What is read as a residual later

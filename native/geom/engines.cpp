@@ -12,7 +12,7 @@ EngineInfo Cudnn(const char* name, bool channels_last) {
   EngineInfo info;
   info.name = name;
   info.properties.exact = info.properties.deterministic = true;
-  info.symmetric_padding = info.short_tiles = true;
+  info.symmetric_padding = info.short_tiles = info.finishes = true;
   info.channels_last = channels_last;
   info.channels_at_once = 128;  // of the blocks that tensor cores work on
   return info;
@@ -50,6 +50,22 @@ const EngineInfo& EngineNamed(std::string_view name) {
   const std::vector<EngineInfo>& known = KnownEngines();
   return *std::find_if(known.begin(), known.end(),
                        [&](const EngineInfo& info) { return info.name == name; });
+}
+
+Epilogue FusedEpilogue(const EngineInfo& engine, const Problem& problem) {
+  const Epilogue& epilogue = problem.epilogue;
+  const bool known = epilogue.activation == Activation::kIdentity ||
+                     epilogue.activation == Activation::kRelu ||
+                     epilogue.activation == Activation::kClippedRelu;
+  const bool plain = !epilogue.scale && !epilogue.residual && problem.alpha == 1.0 &&
+                     problem.beta == 0.0 && !problem.saves && !problem.sums;
+  const bool pools = problem.pool.pools() && problem.pool.mode != PoolMode::kMax;
+  const bool tensor_cores =
+      SizeOf(problem.dtype) == 2 ||
+      (problem.dtype == DType::kFloat32 && problem.math == Math::kTf32);
+  const bool serves = engine.finishes && problem.direction == Direction::kForward && known &&
+                      plain && !pools && tensor_cores;
+  return serves ? epilogue : Epilogue{};
 }
 
 std::string LabelOf(const EngineInfo& engine) {

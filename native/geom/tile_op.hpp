@@ -26,6 +26,7 @@ struct EngineInfo {
   bool blocks_channels = false;  // pads them to whole blocks of 16
   bool short_tiles = false;      // 16-bit types stay so in tiles; false: tiles are of float32
   bool channels_last = false;    // tiles have their channels side by side
+  bool finishes = false;         // it takes a TileOp::epilogue, see FusedEpilogue
   // For its time: a channel axis that is cut is computed in whole blocks of so many.
   int64_t channels_at_once = 16;
 };
@@ -38,6 +39,9 @@ struct TileOp {
   DType out_dtype = DType::kFloat32;  // of the output tile: dtype, or the accumulator's
   Math math = Math::kFp32;
   bool accumulates = false;   // Run will be asked to add to the output tile
+  // What becomes of a sum before it is rounded to out_dtype, which is dtype then; not where Run
+  // adds. The bias is Run's tile of kBias.
+  Epilogue epilogue;
   bool reproducible = false;  // only invariant engines
   // Rather kOutOfMemory than a way of computing that is left for want of workspace.
   bool first_choice = false;

@@ -7,6 +7,7 @@
 
 #include "base/log.hpp"
 #include "model/cost.hpp"
+#include "model/footprint.hpp"
 #include "model/rank.hpp"
 
 namespace oocdnn {
@@ -147,6 +148,7 @@ class ChainPlanner {
       PlanRequest link = links_[i];
       link.problem = request.chain[i - range.first];
       link.may_compile = true;  // arithmetic is most of what a chain takes
+      link.fuses = true;
       for (int o = 0; o < kOperands; ++o) {
         if (!IsInner(request.chain, i - range.first, static_cast<Operand>(o))) continue;
         link.home[o] = Home::kTile;
@@ -157,8 +159,9 @@ class ChainPlanner {
     return request;
   }
 
-  // Prepares the candidates in order until one fits: without an engine that refuses once more, and
-  // where what could have been used in place is not, with slots for all.
+  // Prepares the candidates in order until one fits: without an epilogue in an engine that refuses
+  // it, without an engine that refuses once more, and where what could have been used in place is
+  // not, with slots for all.
   Status Book(const Range& range, Section* section) {
     OOC_ASSIGN(ChainRequest request, RequestOf(range));
     Ranked ranked = std::exchange(section->ranked, {});
@@ -177,7 +180,7 @@ class ChainPlanner {
     return {};
   }
 
-  // True where it ended because an engine refuses, which the request does without from now on.
+  // True where it ended because an engine refuses, and the request does without from now on.
   Result<bool> TryAll(const Ranked& ranked, ChainRequest* request, Section* section) {
     for (const RankedChain& one : ranked) {
       if (Late() && &one != &ranked.front()) break;
@@ -192,9 +195,14 @@ class ChainPlanner {
       OOC_TRY(Fatal(why));
       Log(LogLevel::kDebug, "chain: %s", why.message().c_str());
       if (why.code() != Code::kUnsupported || why.detail() == kShortTiles) continue;
-      const auto link = static_cast<size_t>(why.detail());
-      const auto engine = static_cast<size_t>(one.candidate.engine[link]);
-      request->links[link].engines[engine].name.clear();
+      const auto number = static_cast<size_t>(why.detail());
+      const int engine = one.candidate.engine[number];
+      PlanRequest& link = request->links[number];
+      if (Fuses(link, engine)) {
+        link.fuses = false;
+      } else {
+        link.engines[static_cast<size_t>(engine)].name.clear();
+      }
       return true;
     }
     return false;

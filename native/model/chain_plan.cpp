@@ -29,7 +29,8 @@ class LinkBytes {
         in_place_(tiles.DividesBatch()),
         ring_(candidate.ring),
         residual_(ResidualOf(request, candidate, tiles, link)),
-        footprint_(problem_, EngineOf(request, candidate, link)),
+        footprint_(problem_, EngineOf(request, candidate, link),
+                   Fuses(request.links[link], candidate.engine[link])),
         shape_(tiles.ShapeOf(link, false)) {}
 
   [[nodiscard]] int64_t Of(Operand operand) const {
@@ -84,6 +85,10 @@ bool Relays(const PlanRequest& next, int engine) {
   return info.blocks_channels || (narrow && !info.short_tiles);
 }
 
+bool WritesZ(const PlanRequest& link, int engine) {
+  return Fuses(link, engine) && link.problem.pool.Copies();
+}
+
 Residual ResidualOf(const ChainRequest& request, const ChainCandidate& candidate,
                     const ChainTiles& tiles, size_t link) {
   const Problem& problem = request.chain[link];
@@ -133,13 +138,17 @@ int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candida
     const LinkBytes bytes(request, candidate, tiles, i);
     if (!bytes.Indexable()) return kSizeMax;
     own = Add(own, bytes.Own());
-    if (request.chain[i].Stays(Operand::kY)) sums = std::max(sums, bytes.Of(Operand::kY));
+    const bool stays = request.chain[i].Stays(Operand::kY);
+    if (stays && !WritesZ(request.links[i], candidate.engine[i])) {
+      sums = std::max(sums, bytes.Of(Operand::kY));
+    }
     shares[i] = bytes.residual() == Residual::kShared;
     if (bytes.residual() == Residual::kCopied) {
       residuals = std::max(residuals, bytes.Of(Operand::kResidual));
     }
     if (i == 0) continue;
     handed[i].x = bytes.Of(Operand::kX);
+    handed[i].convolved = WritesZ(request.links[i - 1], candidate.engine[i - 1]);
     if (!Relays(request.links[i], candidate.engine[i])) continue;
     handed[i].z = LinkBytes(request, candidate, tiles, i - 1).Of(Operand::kZ);
   }

@@ -41,6 +41,9 @@ Candidate LinkOf(const ChainRequest& request, const ChainCandidate& candidate, s
 // finishing pass writes; by what is known of the engine.
 bool Relays(const PlanRequest& next, int engine);
 
+// Whether a link's engine writes z itself, which is y then: there is no other tile of it.
+bool WritesZ(const PlanRequest& link, int engine);
+
 // How a link comes to its residual.
 enum class Residual {
   kNone,

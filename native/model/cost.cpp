@@ -19,9 +19,11 @@ constexpr double kBounceLoss = 1.15, kBesideBounceLoss = 1.15;
 constexpr double kBroken = 5;
 
 // Tiles that the finishing pass touches: it reads the sum, writes it back where that is the output,
-// and reads what is as large; another pass sums up what is written.
-int64_t FinishPasses(const Problem& problem) {
+// and reads what is as large; another pass sums up what is written. Of what its engine finishes
+// only windows are left to read.
+int64_t FinishPasses(const Problem& problem, bool fuses) {
   const int64_t summing = problem.sums ? 1 : 0;
+  if (fuses) return problem.pool.Elements() > 1 ? 1 : 0;
   if (!problem.NeedsFinish()) return summing;
   return summing + 1 + (problem.Stays(problem.sum()) ? 0 : 1) +
          (problem.Uses(Operand::kOld) ? 1 : 0) + (problem.Uses(Operand::kResidual) ? 1 : 0);
@@ -70,7 +72,8 @@ Rates::Rates(const PlanRequest& request, int engine, const Profile& profile, dou
                 ChannelsLast(request.problem)),
       bounce_bytes_(request.bounce_bytes),
       element_bytes_(SizeOf(request.problem.dtype)),
-      finish_passes_(FinishPasses(request.problem)),
+      fuses_(Fuses(request, engine)),
+      finish_passes_(FinishPasses(request.problem, fuses_)),
       tile_bytes_(SizeOf(AccumulatorOf(request.problem.dtype))),
       channels_at_once_(request.engines[static_cast<size_t>(engine)].channels_at_once),
       arithmetic_(ArithmeticsOf(request, engine, profile, request.problem.direction)),
@@ -182,7 +185,9 @@ double Rates::ShortRunSeconds(const ConvShape& tile, const ConvShape& usual,
   return runs * share + AgainSeconds(tile);
 }
 
-bool Rates::Sums(bool partial) const { return OutTypeOf(problem_, partial) != problem_.dtype; }
+bool Rates::Sums(bool partial) const {
+  return OutTypeOf(problem_, partial, fuses_) != problem_.dtype;
+}
 
 Partial Rates::PartialOf(const AxisArray& counts) const {
   if (!Sums(true)) return {};
@@ -263,7 +268,7 @@ double Rates::UndisturbedSeconds(const ConvShape& tile, double seconds, Partial 
 double Rates::FinishSeconds(const ConvShape& tile) const {
   if (finish_passes_ == 0) return 0.0;
   double bytes = Elements(tile, problem_.sum(), problem_.direction) *
-                 static_cast<double>(tile_bytes_ * finish_passes_);
+                 static_cast<double>((fuses_ ? element_bytes_ : tile_bytes_) * finish_passes_);
   for (const Operand made : {Operand::kZ, Operand::kSaved}) {
     if (!problem_.Writes(made)) continue;
     bytes += Elements(tile, made, problem_.direction) *

@@ -117,6 +117,7 @@ class Rates {
   bool reorders_;          // tiles have another memory order than the caller's tensors
   int64_t bounce_bytes_;   // see PlanRequest
   int64_t element_bytes_;  // of the caller's tensors, but for what is saved
+  bool fuses_;             // whole sums are finished by the engine
   int64_t finish_passes_;  // tiles like the sum's that the finishing pass reads and writes
   int64_t tile_bytes_;     // of an element inside the device
   int64_t channels_at_once_;

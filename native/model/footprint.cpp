@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
+#include "geom/engines.hpp"
 #include "model/cuts.hpp"
 #include "model/rows.hpp"
 
@@ -27,8 +28,11 @@ bool OnDevice(const Problem& problem, const Homes& home) {
   return true;
 }
 
-Footprint::Footprint(const Problem& problem, const EngineInfo& engine)
-    : problem_(problem), blocked_(engine.blocks_channels), short_(engine.short_tiles) {
+Footprint::Footprint(const Problem& problem, const EngineInfo& engine, bool fuses)
+    : problem_(problem),
+      blocked_(engine.blocks_channels),
+      short_(engine.short_tiles),
+      fuses_(fuses) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     shaped_as_[i] = ShapedAs(problem, operand);
@@ -59,7 +63,7 @@ int64_t Footprint::BytesOfElement(Operand operand, bool partial) const {
   const DType accumulator = AccumulatorOf(problem_.dtype);
   if (shaped_as_[Index(operand)] == problem_.sum()) {
     if (problem_.direction == Direction::kBackwardBias) return SizeOf(DType::kFloat64);
-    if (partial || problem_.NeedsFinish()) return SizeOf(accumulator);
+    if (OutTypeOf(problem_, partial, fuses_) == accumulator) return SizeOf(accumulator);
   }
   if (operand == Operand::kDb) return SizeOf(DType::kFloat64);
   const bool wide = operand == Operand::kBias || operand == Operand::kScale;
@@ -96,13 +100,20 @@ bool CutsReduction(const Problem& problem, const Tiling& tiling) {
   return CutsReduction(problem, CountsOf(tiling), problem.sum());
 }
 
-DType OutTypeOf(const Problem& problem, bool partial) {
-  return partial || problem.NeedsFinish() ? AccumulatorOf(problem.dtype) : problem.dtype;
+bool Fuses(const PlanRequest& request, int engine) {
+  const EngineInfo& info = request.engines[static_cast<size_t>(engine)];
+  return request.fuses && !FusedEpilogue(info, request.problem).empty();
+}
+
+DType OutTypeOf(const Problem& problem, bool partial, bool fuses) {
+  const bool finished = fuses || !problem.NeedsFinish();
+  return partial || !finished ? AccumulatorOf(problem.dtype) : problem.dtype;
 }
 
 int64_t EstimateBytes(const PlanRequest& request, const Candidate& candidate) {
   const Problem& problem = request.problem;
-  const Footprint footprint(problem, request.engines[static_cast<size_t>(candidate.engine)]);
+  const Footprint footprint(problem, request.engines[static_cast<size_t>(candidate.engine)],
+                            Fuses(request, candidate.engine));
   const ConvShape tile = TileShape(problem, candidate.tiling);
   const bool partial = CutsReduction(problem, candidate.tiling);
   int64_t bytes = 0;
@@ -127,7 +138,9 @@ TileOp OpOf(const PlanRequest& request, const Candidate& candidate, const Part& 
   op.dtype = problem.dtype;
   op.math = problem.math;
   op.accumulates = CutsReduction(problem, CountsOf(candidate.tiling), part.sum);
-  op.out_dtype = OutTypeOf(problem, op.accumulates);
+  const bool fuses = Fuses(request, candidate.engine) && !op.accumulates;
+  if (fuses) op.epilogue = problem.epilogue;
+  op.out_dtype = OutTypeOf(problem, op.accumulates, fuses);
   op.reproducible = request.reproducible;
   op.first_choice = request.first_choice;
   op.may_compile = request.may_compile;

@@ -11,7 +11,8 @@ namespace oocdnn {
 // when an extent of the tile grows, which the search prunes by.
 class Footprint {
  public:
-  Footprint(const Problem& problem, const EngineInfo& engine);
+  // `fuses`: the engine finishes sums, see Fuses.
+  Footprint(const Problem& problem, const EngineInfo& engine, bool fuses = false);
 
   // Padded elements of the operand's tile. `tile` needs n, g, k, c, in, filter and out only.
   [[nodiscard]] int64_t Elements(const ConvShape& tile, Operand operand) const;
@@ -30,6 +31,7 @@ class Footprint {
 
   const Problem& problem_;
   bool blocked_, short_;  // see EngineInfo
+  bool fuses_;
   std::array<Operand, kOperands> shaped_as_{};
   std::array<std::array<int64_t, 2>, kOperands> element_bytes_{};  // and of parts of sums
 };
@@ -37,7 +39,9 @@ class Footprint {
 // Whether the tiling cuts an axis that the output, or another operand, sums over.
 bool CutsReduction(const Problem& problem, const Tiling& tiling);
 bool CutsReduction(const Problem& problem, const AxisArray& counts, Operand sum);
-// Of the elements of the output's tiles; `partial`: these are parts of sums.
-DType OutTypeOf(const Problem& problem, bool partial);
+// Whether the engine does the epilogue itself, where sums are not cut into parts.
+bool Fuses(const PlanRequest& request, int engine);
+// Of the elements of the output's tiles; `partial`: these are parts of sums; `fuses`: see above.
+DType OutTypeOf(const Problem& problem, bool partial, bool fuses);
 
 }  // namespace oocdnn

@@ -16,7 +16,8 @@ const std::vector<Case>& AllCases() {
     std::vector<Case> all;
     for (const std::span<const Case> group :
          {MemoryCases(), StreamCases(), ErrorCases(), CopyCases(), MoveCases(), EngineCases(),
-          PropertyCases(), FinishCases(), MakeCases(), RestoreCases(), NormCases()}) {
+          PropertyCases(), FinishCases(), MakeCases(), EpilogueCases(), RestoreCases(),
+          NormCases()}) {
       all.insert(all.end(), group.begin(), group.end());
     }
     return all;

@@ -26,6 +26,7 @@ std::span<const Case> EngineCases();
 std::span<const Case> PropertyCases();
 std::span<const Case> FinishCases();
 std::span<const Case> MakeCases();
+std::span<const Case> EpilogueCases();
 std::span<const Case> RestoreCases();
 std::span<const Case> NormCases();
 

@@ -1,6 +1,8 @@
 // The arithmetic of the fake cuDNN: a convolution over strided tensors, product by product.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -21,6 +23,13 @@ struct Spatial {
   int64_t stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1}, pad[3] = {0, 0, 0};
 };
 
+// What becomes of sums on their way to y: a bias for each channel, and limits.
+struct Epilogue {
+  const float* bias = nullptr;
+  bool cuts = false;
+  double most = HUGE_VAL;
+};
+
 // One convolution; the output, which has no gaps, is 0: x, 1: w or 2: y.
 struct Run {
   View x, w, y;
@@ -28,6 +37,7 @@ struct Run {
   void* data[3] = {};
   int output = 2;
   double beta = 0, start = 0;  // output = start + sum of the products + beta * output
+  Epilogue epilogue;           // of y
 };
 
 inline double Load(const void* memory, int64_t at, int dtype) {
@@ -90,6 +100,26 @@ void ForEachProduct(const Run& run, const Visit& visit) {
             }
 }
 
+inline double Finished(const Epilogue& epilogue, int64_t channel, double sum) {
+  if (epilogue.bias != nullptr) sum += static_cast<double>(epilogue.bias[channel]);
+  return epilogue.cuts && sum == sum ? std::min(std::max(sum, 0.0), epilogue.most) : sum;
+}
+
+// Of y, by the offsets of its elements.
+inline void Finish(const Run& run, std::vector<double>* sums) {
+  const View& y = run.y;
+  for (int64_t n = 0; n < y.dims[0]; ++n)
+    for (int64_t k = 0; k < y.dims[1]; ++k)
+      for (int64_t d = 0; d < y.dims[2]; ++d)
+        for (int64_t h = 0; h < y.dims[3]; ++h)
+          for (int64_t w = 0; w < y.dims[4]; ++w) {
+            const int64_t at = n * y.strides[0] + k * y.strides[1] + d * y.strides[2] +
+                               h * y.strides[3] + w * y.strides[4];
+            double& sum = (*sums)[static_cast<size_t>(at)];
+            sum = Finished(run.epilogue, k, sum);
+          }
+}
+
 inline void Convolve(const Run& run) {
   const View* const views[] = {&run.x, &run.w, &run.y};
   const View& out = *views[run.output];
@@ -103,6 +133,7 @@ inline void Convolve(const Run& run) {
         Load(run.data[first], at[first], views[first]->dtype) *
         Load(run.data[second], at[second], views[second]->dtype);
   });
+  if (run.epilogue.bias != nullptr || run.epilogue.cuts) Finish(run, &sums);
   void* const target = run.data[run.output];
   for (int64_t at = 0; at < elements; ++at) {
     const double old = run.beta == 0.0 ? 0.0 : run.beta * Load(target, at, out.dtype);

@@ -30,6 +30,7 @@ namespace {
 using fake::Convolve;
 using fake::FakeEngine;
 using fake::kEngines;
+using fake::kFused;
 using fake::kHungry;
 using fake::kMixed;
 using fake::kMostExtent;
@@ -70,6 +71,11 @@ struct Node {
     return value;
   }
   [[nodiscard]] const Node& child(int name) const { return *children.at(name).at(0); }
+  // Of a graph those behind the first, the convolution.
+  [[nodiscard]] std::vector<Shared> steps() const {
+    const std::vector<Shared>& all = children.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    return {all.begin() + 1, all.end()};
+  }
 };
 
 std::string last_error;  // NOLINT: of the one thread that tests have
@@ -87,6 +93,7 @@ size_t SizeOf(cudnnBackendAttributeType_t type) {
     case CUDNN_TYPE_VOID_PTR:
     case CUDNN_TYPE_INT64:
     case CUDNN_TYPE_DOUBLE: return 8;
+    case CUDNN_TYPE_BOOLEAN: return 1;
     default: return 4;
   }
 }
@@ -180,6 +187,30 @@ cudnnStatus_t CheckOperation(const Node& node) {
               : Fail(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH, "the shapes do not go together");
 }
 
+bool IsVirtual(const Node& tensor) { return tensor.one<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL); }
+int64_t IdOf(const Node& tensor) { return tensor.one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID); }
+
+// Of the steps behind a convolution each reads what the one before it leaves, in no memory and as
+// float sums, and only the last writes a tensor that is in memory.
+cudnnStatus_t CheckGraph(const Node& graph) {
+  const Node& convolution = graph.child(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  const Node* result = &convolution.child(NamesOf(convolution.type).y);
+  for (const Shared& step : graph.steps()) {
+    const Node& x = step->child(CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
+    const Node& mode = step->child(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+    const bool adds = mode.one<int>(CUDNN_ATTR_POINTWISE_MODE) == CUDNN_POINTWISE_ADD;
+    const bool reads = IsVirtual(*result) && IsVirtual(x) && IdOf(*result) == IdOf(x) &&
+                       ViewOf(x).dtype == CUDNN_DATA_FLOAT &&
+                       step->children.count(CUDNN_ATTR_OPERATION_POINTWISE_BDESC) == (adds ? 1 : 0);
+    if (!reads || mode.one<int>(CUDNN_ATTR_POINTWISE_MATH_PREC) != CUDNN_DATA_FLOAT) {
+      return Fail(CUDNN_STATUS_BAD_PARAM, "a step that does not go on with the one before it");
+    }
+    result = &step->child(CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+  }
+  return IsVirtual(*result) ? Fail(CUDNN_STATUS_BAD_PARAM, "a result in no memory")
+                            : CUDNN_STATUS_SUCCESS;
+}
+
 int64_t LargestExtent(const Node& heuristics) {
   const Shared& graph = heuristics.children.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).at(0);
   const Node& operation = graph->child(CUDNN_ATTR_OPERATIONGRAPH_OPS);
@@ -211,6 +242,10 @@ std::vector<Shared> ConfigsOf(const Node& heuristics) {
   const auto narrow = [](const View& view) {
     return view.dtype == CUDNN_DATA_HALF || view.dtype == CUDNN_DATA_BFLOAT16;
   };
+  if (!graph->steps().empty()) {
+    if (mode == kFused.mode && !depthwise) offer(kFused);
+    return configs;
+  }
   if (x.dtype != w.dtype || (x.dtype != y.dtype && (narrow(x) || narrow(y)))) {
     const bool adds = operation.one<float>(NamesOf(operation.type).beta) != 0.0F;
     if (mode == kMixed.mode && !adds) offer(kMixed);
@@ -273,12 +308,32 @@ cudnnStatus_t Give(const std::vector<Shared>& nodes, int64_t capacity, int64_t* 
   return CUDNN_STATUS_SUCCESS;
 }
 
+// What the steps behind a convolution do to its sums, on the way to a tensor `y`.
+fake::Epilogue EpilogueOf(const Node& graph, const std::map<int64_t, void*>& memory, View* y) {
+  fake::Epilogue epilogue;
+  for (const Shared& step : graph.steps()) {
+    const Node& mode = step->child(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+    if (mode.one<int>(CUDNN_ATTR_POINTWISE_MODE) == CUDNN_POINTWISE_ADD) {
+      const Node& bias = step->child(CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+      epilogue.bias = static_cast<const float*>(memory.at(IdOf(bias)));
+    } else {
+      epilogue.cuts = true;
+      const bool limited = mode.values.count(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP) != 0;
+      if (limited) epilogue.most = mode.one<double>(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP);
+    }
+    *y = ViewOf(step->child(CUDNN_ATTR_OPERATION_POINTWISE_YDESC));
+  }
+  return epilogue;
+}
+
 // Wrong engines are wrong by a half everywhere. Scratch is used to its last byte.
-void Compute(const FakeEngine& engine, const Node& operation,
-             const std::map<int64_t, void*>& memory, void* workspace) {
+void Compute(const FakeEngine& engine, const Node& graph, const std::map<int64_t, void*>& memory,
+             void* workspace) {
+  const Node& operation = graph.child(CUDNN_ATTR_OPERATIONGRAPH_OPS);
   const Names names = NamesOf(operation.type);
   Run run{ViewOf(operation.child(names.x)), ViewOf(operation.child(names.w)),
           ViewOf(operation.child(names.y)), SpatialOf(operation.child(names.convolution))};
+  run.epilogue = EpilogueOf(graph, memory, &run.y);
   run.data[0] = memory.at(run.x.id);
   run.data[1] = memory.at(run.w.id);
   run.data[2] = memory.at(run.y.id);
@@ -367,6 +422,7 @@ FAKE(cudnnStatus_t, cudnnBackendFinalize)(cudnnBackendDescriptor_t descriptor) {
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
       status = CheckOperation(node);
       break;
+    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: status = CheckGraph(node); break;
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
       if (LargestExtent(node) > kMostForHeuristics) {
         status = Fail(CUDNN_STATUS_NOT_SUPPORTED, "an extent is too large");
@@ -423,11 +479,11 @@ FAKE(cudnnStatus_t, cudnnBackendExecute)(cudnnHandle_t handle, cudnnBackendDescr
   const Node &plan = *Of(raw_plan), &pack = *Of(raw_pack);
   const Ints ids = pack.ints(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const Ints pointers = pack.ints(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
-  if (!plan.finalized || !pack.finalized || ids.size() != 3 || pointers.size() != 3) {
+  if (!plan.finalized || !pack.finalized || ids.size() < 3 || pointers.size() != ids.size()) {
     return Fail(CUDNN_STATUS_BAD_PARAM, "a plan and three tensors");
   }
   std::map<int64_t, void*> memory;
-  for (size_t i = 0; i < 3; ++i) {
+  for (size_t i = 0; i < ids.size(); ++i) {
     if (pointers[i] % 16 != 0) return Fail(CUDNN_STATUS_BAD_PARAM, "not aligned");
     memory[ids[i]] = reinterpret_cast<void*>(pointers[i]);
   }
@@ -440,6 +496,6 @@ FAKE(cudnnStatus_t, cudnnBackendExecute)(cudnnHandle_t handle, cudnnBackendDescr
     return Fail(CUDNN_STATUS_EXECUTION_FAILED, "the driver's stream");
   const Node& operation = plan.graph->child(CUDNN_ATTR_OPERATIONGRAPH_OPS);
   TakeTime(plan.engine, ViewOf(operation.child(NamesOf(operation.type).x)));
-  Compute(plan.engine, operation, memory, workspace);
+  Compute(plan.engine, *plan.graph, memory, workspace);
   return CUDNN_STATUS_SUCCESS;
 }

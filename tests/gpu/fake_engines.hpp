@@ -57,4 +57,10 @@ constexpr FakeEngine kMixed{70,          CUDNN_HEUR_MODE_FALLBACK,
                             true,        true,
                             kScratch};
 
+// Of a convolution whose sums are finished.
+constexpr FakeEngine kFused{71,          CUDNN_HEUR_MODE_A,
+                            kTensorCore, 1 << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION,
+                            true,        true,
+                            kScratch};
+
 }  // namespace fake

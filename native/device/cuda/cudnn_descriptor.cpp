@@ -106,6 +106,13 @@ DescriptorBuilder& DescriptorBuilder::Set(cudnnBackendAttributeName_t name,
   return *this;
 }
 
+DescriptorBuilder& DescriptorBuilder::Children(cudnnBackendAttributeName_t name,
+                                               const std::vector<Descriptor>& children) {
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (const Descriptor& child : children) raw.push_back(child.get());
+  return Set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<int64_t>(raw.size()), raw.data());
+}
+
 Result<Descriptor> DescriptorBuilder::Finalize() {
   OOC_TRY(std::move(status_));
   OOC_TRY(cudnn_.Check(cudnn_.cudnnBackendFinalize(descriptor_.get()), what_));

@@ -70,6 +70,8 @@ class DescriptorBuilder {
   DescriptorBuilder& Child(cudnnBackendAttributeName_t name, const Descriptor& child) {
     return One(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, child.get());
   }
+  DescriptorBuilder& Children(cudnnBackendAttributeName_t name,
+                              const std::vector<Descriptor>& children);
   Result<Descriptor> Finalize();
 
  private:

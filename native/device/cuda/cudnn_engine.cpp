@@ -77,7 +77,8 @@ class CudnnExecutable final : public CudaExecutable {
     if (pack == nullptr) {
       std::array<void*, kOperands> tile = args.tile;
       tile[Output()] = output;
-      OOC_ASSIGN(Descriptor made, MakeVariantPack(session_->cudnn(), tile, args.workspace));
+      OOC_ASSIGN(Descriptor made, MakeVariantPack(session_->cudnn(), convolution_->graph, tile,
+                                                  args.workspace));
       pack = &packs_.Put(memory, std::move(made));
     }
     return session_->Execute(stream, convolution_->plan.plan.get(), pack->get());
@@ -131,6 +132,10 @@ Status RefusalOf(const TileOp& op) {
     return Error(Code::kUnsupported,
                  "cuDNN's bits depend on the tile's shape, and a reproducible result must not");
   }
+  const bool adds = op.accumulates || op.out_dtype != op.dtype;
+  if (!op.epilogue.empty() && adds) {
+    return Error(Code::kInternal, "sums that are added to are not finished");
+  }
   if (op.shape.pad_before != op.shape.pad_after) {
     return Error(Code::kUnsupported, "the padding of a tile must be the same on both sides");
   }
@@ -180,7 +185,12 @@ class CudnnEngine final : public CudaEngine {
       Log(LogLevel::kDebug, "not compiled: %s", made.status().message().c_str());
     }
     const ConvolutionGraph graph = GraphOf(op, order_);
-    OOC_ASSIGN(std::vector<CudnnPlan> plans, FindPlans(*session_, graph, may));
+    Result<std::vector<CudnnPlan>> found = FindPlans(*session_, graph, may);
+    if (!op.epilogue.empty() && op.may_compile && found.status().code() == Code::kUnsupported) {
+      may.compiling = true;
+      found = FindPlans(*session_, graph, may);
+    }
+    OOC_ASSIGN(std::vector<CudnnPlan> plans, std::move(found));
     OOC_TRY(CheckWorthwhile(plans[0].facts));
     const size_t fastest = trials_.FastestOf(*session_, graph, plans, op.trial_limit);
     return SharedConvolution(

@@ -1,5 +1,6 @@
-// The graph has one node, the convolution, and three tensors. Groups are implied by the channels of
-// x and w. Axes that nobody sees are left out, because cuDNN has more engines for two dimensions.
+// The graph is a convolution of three tensors, and of a fourth where a bias is added; sums that an
+// epilogue goes on with are in no memory. Groups are implied by the channels of x and w. Axes that
+// nobody sees are left out, because cuDNN has more engines for two dimensions.
 #include "device/cuda/cudnn_graph.hpp"
 
 #include "device/cuda/engine.hpp"
@@ -24,6 +25,8 @@ cudnnDataType_t TypeOf(DType dtype) {
 }
 
 int64_t IdOf(int operand) { return operand + 1; }
+// Of the sums, and of these with a bias.
+constexpr int64_t kSumId = 101, kBiasedId = 102;
 
 // The first of the three spatial axes that cuDNN is told of.
 int FirstAxis(const ConvShape& shape) {
@@ -35,9 +38,10 @@ Ints Axes(const ConvShape& shape, const Spatial& values) {
   return {values.begin() + FirstAxis(shape), values.end()};
 }
 
-// Group and channel are one dimension to cuDNN: those of w are its output channels.
+// Group and channel are one dimension to cuDNN: those of w are its output channels. `id`: of one
+// that is in no memory; 0: the operand's own.
 Result<Descriptor> MakeTensor(const Cudnn& cudnn, const ConvShape& shape, int operand,
-                              const TileLayout& layout) {
+                              const TileLayout& layout, int64_t id = 0) {
   const bool filter = operand == Index(Operand::kW);
   const Dims &extent = layout.shape, &stride = layout.stride;
   Ints dims{extent[0], extent[1] * extent[2]}, strides{stride[0], stride[2]};
@@ -49,13 +53,14 @@ Result<Descriptor> MakeTensor(const Cudnn& cudnn, const ConvShape& shape, int op
     dims.push_back(extent[d]);
     strides.push_back(stride[d]);
   }
-  return DescriptorBuilder(cudnn, CUDNN_BACKEND_TENSOR_DESCRIPTOR, "describing a tile")
-      .One(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, TypeOf(layout.dtype))
+  DescriptorBuilder tensor(cudnn, CUDNN_BACKEND_TENSOR_DESCRIPTOR, "describing a tile");
+  tensor.One(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, TypeOf(layout.dtype))
       .Ints(CUDNN_ATTR_TENSOR_DIMENSIONS, dims)
       .Ints(CUDNN_ATTR_TENSOR_STRIDES, strides)
-      .Int(CUDNN_ATTR_TENSOR_UNIQUE_ID, IdOf(operand))
-      .Int(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kAlignment)
-      .Finalize();
+      .Int(CUDNN_ATTR_TENSOR_UNIQUE_ID, id == 0 ? IdOf(operand) : id)
+      .Int(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kAlignment);
+  if (id != 0) tensor.One(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, true);
+  return tensor.Finalize();
 }
 
 // A dilation or a stride that moves nothing is 1: many engines want nothing else.
@@ -86,7 +91,7 @@ Result<Descriptor> MakeConvolution(const Cudnn& cudnn, const ConvShape& given, D
 struct NodeNames {
   cudnnBackendDescriptorType_t type;
   cudnnBackendAttributeName_t convolution, alpha, beta;
-  std::array<cudnnBackendAttributeName_t, kTensors> tensor;
+  std::array<cudnnBackendAttributeName_t, 3> tensor;  // x, w and y
 };
 
 NodeNames NamesOf(Direction direction) {
@@ -118,14 +123,69 @@ NodeNames NamesOf(Direction direction) {
   }
 }
 
-Result<Descriptor> MakeNode(const Cudnn& cudnn, const ConvolutionGraph& graph) {
+// What the output tile would hold before its epilogue.
+TileLayout SumsOf(const ConvolutionGraph& graph) {
+  TileLayout layout = graph.layout[Index(OutputOf(graph.direction))];
+  layout.dtype = AccumulatorOf(layout.dtype);
+  return layout;
+}
+
+// A step of the epilogue, element by element: of the tensors x and y, and of b where there are two.
+class PointwiseNode {
+ public:
+  PointwiseNode(const Cudnn& cudnn, const ConvolutionGraph& graph)
+      : cudnn_(cudnn), type_(TypeOf(SumsOf(graph).dtype)) {}
+
+  Result<Descriptor> Add(const Descriptor& x, const Descriptor& b, const Descriptor& y) const {
+    OOC_ASSIGN(const Descriptor pointwise, Mode(CUDNN_POINTWISE_ADD).Finalize());
+    return Node(pointwise, x, y).Child(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b).Finalize();
+  }
+
+  Result<Descriptor> Cut(const Epilogue& epilogue, const Descriptor& x, const Descriptor& y) const {
+    DescriptorBuilder mode = Mode(CUDNN_POINTWISE_RELU_FWD);
+    mode.One(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION,
+             CUDNN_PROPAGATE_NAN);
+    mode.One(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, CUDNN_TYPE_DOUBLE, 0.0);
+    if (epilogue.activation == Activation::kClippedRelu) {
+      mode.One(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, epilogue.parameter);
+    }
+    OOC_ASSIGN(const Descriptor pointwise, mode.Finalize());
+    return Node(pointwise, x, y).Finalize();
+  }
+
+ private:
+  [[nodiscard]] DescriptorBuilder Mode(cudnnPointwiseMode_t mode) const {
+    DescriptorBuilder builder(cudnn_, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "describing an epilogue");
+    builder.One(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
+    builder.One(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, type_);
+    return builder;
+  }
+  [[nodiscard]] DescriptorBuilder Node(const Descriptor& pointwise, const Descriptor& x,
+                                       const Descriptor& y) const {
+    DescriptorBuilder node(cudnn_, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
+                           "describing a step of the epilogue");
+    node.Child(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise)
+        .Child(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x)
+        .Child(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    return node;
+  }
+
+  const Cudnn& cudnn_;
+  const cudnnDataType_t type_;
+};
+
+// The convolution. `sums`: the id of its result where that is in no memory, or 0.
+Result<Descriptor> MakeNode(const Cudnn& cudnn, const ConvolutionGraph& graph, int64_t sums) {
   const NodeNames names = NamesOf(graph.direction);
   const DType sum = AccumulatorOf(graph.layout[0].dtype);
   OOC_ASSIGN(const Descriptor convolution, MakeConvolution(cudnn, graph.shape, sum));
   DescriptorBuilder node(cudnn, names.type, "describing the operation");
   node.Child(names.convolution, convolution);
-  for (int i = 0; i < kTensors; ++i) {
-    OOC_ASSIGN(const Descriptor tensor, MakeTensor(cudnn, graph.shape, i, graph.layout[i]));
+  for (int i = 0; i < static_cast<int>(names.tensor.size()); ++i) {
+    const bool virtual_sums = i == Index(OutputOf(graph.direction)) && sums != 0;
+    const TileLayout layout = virtual_sums ? SumsOf(graph) : graph.layout[i];
+    OOC_ASSIGN(const Descriptor tensor,
+               MakeTensor(cudnn, graph.shape, i, layout, virtual_sums ? sums : 0));
     node.Child(names.tensor[i], tensor);
   }
   const double beta = graph.adds ? 1.0 : 0.0;
@@ -136,6 +196,37 @@ Result<Descriptor> MakeNode(const Cudnn& cudnn, const ConvolutionGraph& graph) {
     node.One(names.beta, CUDNN_TYPE_FLOAT, static_cast<float>(beta));
   }
   return node.Finalize();
+}
+
+// The nodes of the graph in their order.
+Result<std::vector<Descriptor>> MakeNodes(const Cudnn& cudnn, const ConvolutionGraph& graph) {
+  const Epilogue& epilogue = graph.epilogue;
+  const bool cuts = epilogue.activation != Activation::kIdentity;
+  std::vector<Descriptor> nodes;
+  OOC_ASSIGN(Descriptor convolution, MakeNode(cudnn, graph, epilogue.empty() ? 0 : kSumId));
+  nodes.push_back(std::move(convolution));
+  if (epilogue.empty()) return nodes;
+  const int output = Index(OutputOf(graph.direction));
+  const auto tensor = [&](int operand, const TileLayout& layout, int64_t id) {
+    return MakeTensor(cudnn, graph.shape, operand, layout, id);
+  };
+  const TileLayout sums = SumsOf(graph);
+  const PointwiseNode pointwise(cudnn, graph);
+  OOC_ASSIGN(const Descriptor y, tensor(output, graph.layout[output], 0));
+  OOC_ASSIGN(Descriptor from, tensor(output, sums, kSumId));
+  if (epilogue.bias) {
+    const int bias = Index(Operand::kBias);
+    OOC_ASSIGN(const Descriptor b, tensor(bias, graph.layout[bias], 0));
+    OOC_ASSIGN(Descriptor biased, tensor(output, sums, kBiasedId));
+    OOC_ASSIGN(Descriptor node, pointwise.Add(from, b, cuts ? biased : y));
+    nodes.push_back(std::move(node));
+    from = std::move(biased);
+  }
+  if (cuts) {
+    OOC_ASSIGN(Descriptor node, pointwise.Cut(epilogue, from, y));
+    nodes.push_back(std::move(node));
+  }
+  return nodes;
 }
 
 TensorLayouts Lay(const TileOp& op, ChannelOrder order, DType in, DType out) {
@@ -161,28 +252,38 @@ bool MayUseTensorCores(const TileOp& op) {
 ConvolutionGraph GraphOf(const TileOp& op, ChannelOrder order) {
   const bool sums = op.accumulates || op.out_dtype != op.dtype;
   const DType dtype = sums ? AccumulatorOf(op.dtype) : op.dtype;
-  return {op.direction, op.shape, Lay(op, order, dtype, dtype), op.accumulates};
+  ConvolutionGraph graph{op.direction, op.shape, Lay(op, order, dtype, dtype), op.accumulates, {}};
+  graph.epilogue = op.epilogue;
+  if (op.epilogue.bias) {
+    graph.layout[Index(Operand::kBias)] =
+        PlainLayout(AccumulatorOf(op.dtype), op.shape.DimsOf(Operand::kBias, op.direction),
+                    order == ChannelOrder::kPlanes ? kDenseOrder : kChannelsLastOrder);
+  }
+  return graph;
 }
 
 ConvolutionGraph MixedGraphOf(const TileOp& op, ChannelOrder order) {
-  return {op.direction, op.shape, Lay(op, order, op.dtype, AccumulatorOf(op.dtype)), false};
+  const DType sum = AccumulatorOf(op.dtype);
+  return {op.direction, op.shape, Lay(op, order, op.dtype, sum), false, {}};
 }
 
 Result<Descriptor> MakeGraph(const Cudnn& cudnn, cudnnHandle_t handle,
                              const ConvolutionGraph& graph) {
-  OOC_ASSIGN(const Descriptor node, MakeNode(cudnn, graph));
+  OOC_ASSIGN(const std::vector<Descriptor> nodes, MakeNodes(cudnn, graph));
   return DescriptorBuilder(cudnn, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "making the graph")
       .One(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle)
-      .Child(CUDNN_ATTR_OPERATIONGRAPH_OPS, node)
+      .Children(CUDNN_ATTR_OPERATIONGRAPH_OPS, nodes)
       .Finalize();
 }
 
-Result<Descriptor> MakeVariantPack(const Cudnn& cudnn, const std::array<void*, kOperands>& tile,
-                                   void* workspace) {
-  const std::array<int64_t, kTensors> ids{IdOf(0), IdOf(1), IdOf(2)};
+Result<Descriptor> MakeVariantPack(const Cudnn& cudnn, const ConvolutionGraph& graph,
+                                   const std::array<void*, kOperands>& tile, void* workspace) {
+  std::vector<int64_t> ids;
+  for (int i = 0; i < graph.tensors(); ++i) ids.push_back(IdOf(i));
   return DescriptorBuilder(cudnn, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "naming the tiles")
       .Ints(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids)
-      .Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, kTensors, tile.data())
+      .Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, graph.tensors(),
+           tile.data())
       .One(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace)
       .Finalize();
 }

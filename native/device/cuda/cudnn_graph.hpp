@@ -13,15 +13,19 @@ namespace oocdnn::cuda {
 enum class ChannelOrder : int { kInnermost = 0, kPlanes = 1 };
 const char* Name(ChannelOrder order);
 
-constexpr int kTensors = 3;  // kX, kW, kY, by their operand's index
+constexpr int kTensors = 4;  // kX, kW, kY and, of an epilogue, kBias, by their operand's index
 using TensorLayouts = std::array<TileLayout, kTensors>;
 
-// What cuDNN is asked for. `adds`: the result is added to what the output tile holds.
+// What cuDNN is asked for. `adds`: the result is added to what the output tile holds. `epilogue`:
+// of bias and activation, what becomes of the sums, in their own type, on the way to that tile.
 struct ConvolutionGraph {
   Direction direction = Direction::kForward;
   ConvShape shape;
   TensorLayouts layout;
   bool adds = false;
+  Epilogue epilogue;
+
+  [[nodiscard]] int tensors() const { return epilogue.bias ? 4 : 3; }
 };
 
 // The element types in which cuDNN computes `op`, and its tiles in `order`. 16-bit tiles whose sums
@@ -36,8 +40,8 @@ bool MayUseTensorCores(const TileOp& op);
 // kUnsupported where cuDNN refuses the shape.
 Result<Descriptor> MakeGraph(const Cudnn& cudnn, cudnnHandle_t handle,
                              const ConvolutionGraph& graph);
-// Ties a plan's tensors to memory; `tile` by operand, as in RunArgs.
-Result<Descriptor> MakeVariantPack(const Cudnn& cudnn, const std::array<void*, kOperands>& tile,
-                                   void* workspace);
+// Ties the tensors of a plan of the graph to memory; `tile` by operand, as in RunArgs.
+Result<Descriptor> MakeVariantPack(const Cudnn& cudnn, const ConvolutionGraph& graph,
+                                   const std::array<void*, kOperands>& tile, void* workspace);
 
 }  // namespace oocdnn::cuda

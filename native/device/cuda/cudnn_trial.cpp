@@ -25,13 +25,12 @@ constexpr float kClearly = 0.9F;
 // A stream, two marks on it, and tiles whose contents do not matter.
 class Bench {
  public:
-  explicit Bench(CudnnSession& session) : session_(session) {}
+  Bench(CudnnSession& session, const ConvolutionGraph& graph) : session_(session), graph_(graph) {}
   ~Bench();
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  Status Open(const ConvolutionGraph& graph, const std::vector<CudnnPlan>& plans,
-              int64_t most_bytes);
+  Status Open(const std::vector<CudnnPlan>& plans, int64_t most_bytes);
   // `enough`: a first run of kLong and more that takes less counts.
   Result<float> Milliseconds(const CudnnPlan& plan, float enough);
   [[nodiscard]] float spent() const { return spent_; }
@@ -41,6 +40,7 @@ class Bench {
   Result<float> Once(const CudnnPlan& plan);
 
   CudnnSession& session_;
+  const ConvolutionGraph& graph_;
   CUdeviceptr memory_ = 0;
   CUstream stream_ = nullptr;
   CUevent begin_ = nullptr, end_ = nullptr;
@@ -56,13 +56,12 @@ Bench::~Bench() {
   if (memory_ != 0) driver().cuMemFree(memory_);
 }
 
-Status Bench::Open(const ConvolutionGraph& graph, const std::vector<CudnnPlan>& plans,
-                   int64_t most_bytes) {
+Status Bench::Open(const std::vector<CudnnPlan>& plans, int64_t most_bytes) {
   int64_t bytes = 0, workspace = 0;
   std::array<int64_t, kTensors> at{};
   for (int i = 0; i < kTensors; ++i) {
     at[i] = bytes;
-    bytes = Add(bytes, RoundUp(graph.layout[i].bytes, kAlignment));
+    bytes = Add(bytes, RoundUp(graph_.layout[i].bytes, kAlignment));
   }
   for (const CudnnPlan& plan : plans) workspace = std::max(workspace, plan.workspace_bytes);
   size_t free = 0, total = 0;
@@ -82,7 +81,7 @@ Status Bench::Open(const ConvolutionGraph& graph, const std::vector<CudnnPlan>& 
 }
 
 Result<float> Bench::Once(const CudnnPlan& plan) {
-  OOC_ASSIGN(const Descriptor pack, MakeVariantPack(session_.cudnn(), tile_, workspace_));
+  OOC_ASSIGN(const Descriptor pack, MakeVariantPack(session_.cudnn(), graph_, tile_, workspace_));
   OOC_CUDA(driver(), cuEventRecord, begin_, stream_);
   OOC_TRY(session_.Execute(stream_, plan.plan.get(), pack.get()));
   OOC_CUDA(driver(), cuEventRecord, end_, stream_);
@@ -108,7 +107,7 @@ std::string CodeOf(const ConvolutionGraph& graph, const CudnnPlan& plan) {
       Format("%s e%lld %s", Name(graph.direction), static_cast<long long>(plan.facts.engine),
              graph.shape.in[0] > 1 ? "3d" : "2d");
   for (const TileLayout& layout : graph.layout) code += Format(" %s", Name(layout.dtype));
-  return code;
+  return graph.epilogue.empty() ? code : code + " finished";
 }
 
 // Tiles on which an engine's speed beside others' is told by their size.
@@ -126,8 +125,8 @@ std::string KindOf(const ConvolutionGraph& graph, const CudnnPlan& plan) {
 size_t CudnnTrials::FastestOf(CudnnSession& session, const ConvolutionGraph& graph,
                               const std::vector<CudnnPlan>& plans, int64_t most_bytes) {
   if (plans.size() < 2) return 0;
-  Bench bench(session);
-  if (const Status status = bench.Open(graph, plans, most_bytes); !status.ok()) {
+  Bench bench(session, graph);
+  if (const Status status = bench.Open(plans, most_bytes); !status.ok()) {
     Log(LogLevel::kDebug, "cuDNN's first choice is taken untried: %s", status.message().c_str());
     return 0;
   }

@@ -1,0 +1,120 @@
+// Engines that finish their sums: bias and activation, and one rounding behind these.
+#include <algorithm>
+
+#include "testing/conformance_conv.hpp"
+
+namespace oocdnn::testing {
+namespace {
+
+struct Finishing {
+  Epilogue epilogue;
+  const char* name;
+};
+
+Epilogue Of(bool bias, Activation activation, double parameter = 0.0) {
+  Epilogue epilogue;
+  epilogue.bias = bias;
+  epilogue.activation = activation;
+  epilogue.parameter = parameter;
+  return epilogue;
+}
+
+// With values between those of the 16-bit types, so that a rounding before them is seen.
+Tensor BiasOf(const TileOp& op, Random& random) {
+  Tensor bias = Integers(op.shape.DimsOf(Operand::kBias, op.direction), random);
+  for (double& value : bias.values) value = value * 65.0 + 0.125;
+  return bias;
+}
+
+Tensor Wanted(const TileOp& op, const Operands& inputs, const Tensor& bias) {
+  Tensor wanted = Convolve(op.direction, op.shape, inputs);
+  ForEach({}, wanted.dims, [&](const Dims& at) {
+    double value = wanted.at(at);
+    if (op.epilogue.bias) value += bias.at({0, at[1], at[2], 0, 0, 0});
+    if (op.epilogue.activation != Activation::kIdentity) value = std::max(value, 0.0);
+    if (op.epilogue.activation == Activation::kClippedRelu) {
+      value = std::min(value, op.epilogue.parameter);
+    }
+    wanted.at(at) = Rounded(op.out_dtype, value);
+  });
+  return wanted;
+}
+
+Result<Tensor> Run(Device& device, Executable& executable, const TileOp& op, const Operands& inputs,
+                   const Tensor& bias) {
+  Rig rig(device);
+  OOC_ASSIGN(const Stream stream, rig.MainStream());
+  RunArgs args;
+  for (const Operand operand : {Operand::kX, Operand::kW}) {
+    OOC_ASSIGN(args.tile[Index(operand)],
+               rig.NewTile(inputs[Index(operand)], operand, executable.layout(operand)));
+  }
+  const TileLayout& y = executable.layout(Operand::kY);
+  OOC_ASSIGN(args.tile[Index(Operand::kY)], rig.NewBuffer(y.bytes));
+  OOC_TRY(device.Fill(stream, args.tile[Index(Operand::kY)], y.bytes, 0xff));
+  if (op.epilogue.bias) {
+    const TileLayout& layout = executable.layout(Operand::kBias);
+    OOC_EXPECT(layout.dtype == AccumulatorOf(op.dtype) && layout.shape == bias.dims,
+               "the tile of the bias is not that of one value per channel, as sums are");
+    OOC_ASSIGN(args.tile[Index(Operand::kBias)], rig.NewTile(bias, Operand::kBias, layout));
+  }
+  if (executable.workspace_bytes() > 0) {
+    OOC_ASSIGN(args.workspace, rig.NewBuffer(executable.workspace_bytes()));
+  }
+  OOC_TRY(device.Run(stream, executable, args));
+  return rig.Download(Operand::kY, y, args.tile[Index(Operand::kY)]);
+}
+
+// Counts what ran; an engine may refuse a shape.
+Status RunOne(Device& device, int engine, const TileOp& op, int* ran) {
+  Result<std::unique_ptr<Executable>> executable = PrepareChecked(device, engine, op);
+  if (executable.status().code() == Code::kUnsupported) return {};
+  OOC_TRY(executable.status());
+  ++*ran;
+  Random random(static_cast<uint64_t>(op.shape.n * 1000 + op.shape.k));
+  const Operands inputs = MakeInputs(op, Filling::kIntegers, random);
+  const Tensor bias = BiasOf(op, random);
+  const std::string what = Describe(device.engines()[engine], op);
+  Result<Tensor> seen = Run(device, *executable.value(), op, inputs, bias);
+  if (!seen.ok()) return std::move(seen).status().With(what);
+  const std::string difference = FirstDifference(seen.value(), Wanted(op, inputs, bias));
+  OOC_EXPECT(difference.empty(), "%s, finished: %s", what.c_str(), difference.c_str());
+  return {};
+}
+
+Status FinishesSums(Device& device) {
+  const Finishing kFinishings[] = {
+      {Of(true, Activation::kRelu), "bias and relu"},
+      {Of(true, Activation::kIdentity), "bias"},
+      {Of(false, Activation::kRelu), "relu"},
+      {Of(true, Activation::kClippedRelu, 50.0), "bias and clipped relu"},
+  };
+  for (size_t e = 0; e < device.engines().size(); ++e) {
+    if (!device.engines()[e].finishes) continue;
+    for (const auto& [epilogue, name] : kFinishings) {
+      int ran = 0;
+      for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+        for (const ConvShape& shape : FewShapes()) {
+          TileOp op;
+          op.shape = shape;
+          op.dtype = op.out_dtype = dtype;
+          op.math = Math::kTf32;
+          op.epilogue = epilogue;
+          op.may_compile = true;
+          OOC_TRY(RunOne(device, static_cast<int>(e), op, &ran));
+        }
+      }
+      OOC_EXPECT(ran > 0, "%s says that it finishes sums, and does none with %s",
+                 device.engines()[e].name.c_str(), name);
+    }
+  }
+  return {};
+}
+
+constexpr Case kCases[] = {{"engine_finishes_sums", FinishesSums}};
+
+}  // namespace
+
+std::span<const Case> EpilogueCases() { return kCases; }
+
+}  // namespace oocdnn::testing
