@@ -233,8 +233,8 @@ Making MakeMaking(const Device& device, Random& random, int64_t square, bool wid
 }
 
 // Whole tiles in one order of memory, whose windows lie side by side and all exist: finishing
-// passes of dense tiles. Bits are saved of every other.
-Making MakeDense(Random& random) {
+// passes of dense tiles. Bits are saved of every other. `narrow`: sums in a type of 16 bits.
+Making MakeDense(Random& random, bool narrow) {
   Making making;
   Made& made = making.made;
   made.pool.mode = static_cast<PoolMode>(random.Between(1, 3));
@@ -242,16 +242,17 @@ Making MakeDense(Random& random) {
   const int64_t square = random.Between(1, 2);
   const bool saves = random.Between(0, 1) == 0;
   const int64_t unit = saves ? kSavedUnit : random.Between(1, 4);
-  Dims z{random.Between(1, 3), random.Between(1, 2), 4 * random.Between(1, 6), 0, 0, 0}, y = z;
+  const int64_t vector = narrow ? 8 : 4;
+  Dims z{random.Between(1, 3), random.Between(1, 2), vector * random.Between(1, 6), 0, 0, 0}, y = z;
   for (int s = 0; s < 3; ++s) {
     made.pool.window[s] = made.pool.stride[s] = s > 0 ? square : 1;
     z[3 + s] = s < 2 ? random.Between(1, 5) : unit * random.Between(1, 9);
     made.extent[s] = y[3 + s] = z[3 + s] * made.pool.window[s];
   }
-  const DType dtype = static_cast<DType>(random.Between(0, 3));
+  const DType dtype = static_cast<DType>(random.Between(narrow ? 2 : 0, 3));
   if (saves) made.saving = SavingOf(making, dtype);
   const bool last = random.Between(0, 1) == 1;
-  making.y = PlainLayout(AccumulatorOf(dtype), y, last);
+  making.y = PlainLayout(narrow ? dtype : AccumulatorOf(dtype), y, last);
   making.z = PlainLayout(dtype, z, last);
   FillSums(random, true, &making);
   return making;
@@ -325,11 +326,24 @@ Status WidePools(Device& device) {
 
 Status DensePools(Device& device) {
   Random random(81);
-  for (int i = 0; i < kSquares; ++i) OOC_TRY(ExpectMade(device, MakeDense(random)));
+  for (int i = 0; i < kSquares; ++i) OOC_TRY(ExpectMade(device, MakeDense(random, false)));
+  return {};
+}
+
+// Of sums that an engine rounded to the type of the tensors; the tiles lie densely, or anyhow.
+Status NarrowPools(Device& device) {
+  Random random(82);
+  for (int i = 0; i < kSquares; ++i) {
+    Making making = MakeDense(random, true);
+    if (i % 4 == 0)
+      making.y = PlainLayout(making.y.dtype, making.y.shape, random.Between(0, 1) == 1);
+    OOC_TRY(ExpectMade(device, making));
+  }
   return {};
 }
 
 constexpr Case kCases[] = {{"finish_dense_pools", DensePools},
+                           {"finish_narrow_pools", NarrowPools},
                            {"finish_pools_and_bits", PoolsAndBits},
                            {"finish_square_pools", SquarePools},
                            {"finish_wide_pools", WidePools}};

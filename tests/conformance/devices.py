@@ -31,6 +31,7 @@ ENGINE_CASES = ("backward", "convolve", "accumulate", "invariant", "deterministi
 KERNEL_CASES = (
     "copies_through_bounce",
     "finish_every_part",
+    "finish_narrow",
     "finish_square",
     "finish_wide",
     "restore_from_square",
@@ -42,6 +43,7 @@ NO_BIAS = "oneDNN has no backward bias of its own; the direct engine does it"
 NO_F64 = "oneDNN convolves no f64"
 NOT_INVARIANT = "oneDNN claims no invariance: some 1x1 kernels re-block their sum by spatial size"
 INSTRUCTIONS = "oneDNN takes 16-bit types only where the processor has the instructions"
+NOT_NARROW = "no engine of the CPU device has sums of 16 bits to be pooled"
 AT_ONCE = "the null device runs everything at once"
 
 NOT_HELD_UP = "the suite holds up copies by a layout that copies itself, which host devices have"
@@ -67,12 +69,15 @@ UNSUPPORTED = {
     "null": {
         "finish_pools_and_bits": "the null device has no use for what is made of sums",
         "finish_dense_pools": "the null device has no use for what is made of sums",
+        "finish_narrow_pools": "the null device has no use for what is made of sums",
         "finish_square_pools": "the null device has no use for what is made of sums",
         "finish_wide_pools": "the null device has no use for what is made of sums",
         "restore_from_pools_and_bits": "nor for what such sums' gradients are",
         "restore_from_square_pools": "nor for what such sums' gradients are",
         "restore_from_wide_pools": "nor for what such sums' gradients are",
     },
+    "cpu": {"finish_narrow_pools": NOT_NARROW},
+    "check(cpu)": {"finish_narrow_pools": NOT_NARROW},
     "cuda:direct": ON_GPU,
     "cuda:cudnn": ON_GPU
     | {

@@ -287,7 +287,7 @@ Status FinishAndMake(const FinishArgs& args, Parallel& parallel) {
     case DType::kFloat32: return FinishSums<float>(args, parallel);
     default: break;
   }
-  return Error(Code::kInternal, "sums that are pooled or saved of are f32 or f64, not %s",
+  return Error(Code::kUnsupported, "sums that are pooled or saved of are f32 or f64, not %s",
                Name(args.layout->dtype));
 }
 

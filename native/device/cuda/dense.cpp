@@ -13,9 +13,13 @@ constexpr int kThreads = 256;
 constexpr int kBlocks = 8;  // per multiprocessor: two rounds of what has registers there
 
 // Of vectors, by what a thread makes at once: see DenseWork.
-int MadeOf(const MakeKernelArgs& make, bool across, bool each) {
+int64_t MadeOf(const MakeKernelArgs& make, bool across, bool each, int64_t vector) {
   if (make.saved != nullptr) return kMakeGroup;
-  return each || across ? kMakeVector : 2;
+  return each || across ? vector : vector / 2;
+}
+
+bool HasTypes(const MakeKernelArgs& make) {
+  return make.type == kF32 ? make.z_type != kF64 : make.type != kF64 && make.z_type == make.type;
 }
 
 bool LiesAs(const TileLayout& layout, const DimOrder& order) {
@@ -59,26 +63,27 @@ std::optional<DensePlan> PlanDense(const MakeKernelArgs& make, const TileLayout&
                                    int multiprocessors) {
   const bool windows = make.kind == kMakeMax2 || make.kind == kMakeAverage2;
   const bool each = make.kind == kMakeEach || make.kind == kMakeMax1;
-  if (!(windows || each) || make.type != kF32 || make.z_type == kF64) return std::nullopt;
+  if (!(windows || each) || !HasTypes(make)) return std::nullopt;
   if (!AreWhole(make, y, z, each ? 1 : 2)) return std::nullopt;
   const bool along = LiesAs(y, kDenseOrder) && LiesAs(z, kDenseOrder);
   const bool across = !along && LiesAs(y, kChannelsLastOrder) && LiesAs(z, kChannelsLastOrder);
-  const int made = MadeOf(make, across, each);
+  const int64_t vector = kDenseBytes / SizeOf(y.dtype), made = MadeOf(make, across, each, vector);
   const int64_t channels = Mul(y.shape[1], y.shape[2]);
   const int64_t rows = Mul(z.shape[3], z.shape[4]), columns = z.shape[5];
-  const bool divides = along ? (each ? Mul(rows, columns) : columns) % made == 0
-                             : across && channels % kMakeVector == 0;
+  const bool divides =
+      along ? (each ? Mul(rows, columns) : columns) % made == 0 : across && channels % vector == 0;
   if (!divides) return std::nullopt;
   if (saved != nullptr && !(along && SavesDensely(make, z, *saved))) return std::nullopt;
-  const int64_t access = std::min<int64_t>(made * SizeOf(z.dtype), 16);
-  if (!IsAligned(make.y, 16) || !IsAligned(make.z, access)) return std::nullopt;
+  const int64_t access = std::min<int64_t>(made * SizeOf(z.dtype), kDenseBytes);
+  if (!IsAligned(make.y, kDenseBytes) || !IsAligned(make.z, access)) return std::nullopt;
 
   DensePlan plan;
   DenseArgs& args = plan.args;
-  args.y = static_cast<const float*>(make.y);
+  args.y = make.y;
   args.bias = static_cast<const float*>(make.bias);
   args.z = make.z;
   args.saved = make.saved;
+  args.y_type = make.type;
   args.z_type = make.z_type;
   args.kind = make.kind;
   args.bits = make.bits;
@@ -86,7 +91,7 @@ std::optional<DensePlan> PlanDense(const MakeKernelArgs& make, const TileLayout&
   args.activation = make.activation;
   args.parameter = make.parameter;
   const int64_t elements = Mul(Mul(Mul(z.shape[0], channels), rows), columns);
-  const int64_t count = elements / made, pieces = channels / kMakeVector;
+  const int64_t count = elements / made, pieces = channels / vector;
   const int64_t blocks =
       std::min<int64_t>(CeilDiv(count, kThreads), int64_t{multiprocessors} * kBlocks);
   int64_t threads = blocks * kThreads;
@@ -94,7 +99,7 @@ std::optional<DensePlan> PlanDense(const MakeKernelArgs& make, const TileLayout&
   if (threads == 0) return std::nullopt;
   args.count = static_cast<unsigned>(count);
   args.step = static_cast<unsigned>(threads);
-  args.y_row = static_cast<unsigned>(y.shape[5] * (across ? channels : 1) / kMakeVector);
+  args.y_row = static_cast<unsigned>(y.shape[5] * (across ? channels : 1) / vector);
   args.width = MakeDivisor(across ? columns : columns / made);
   args.rows = MakeDivisor(each ? rows * columns / made : rows);
   args.channels = MakeDivisor(across ? pieces : channels);

@@ -6,17 +6,18 @@
 
 namespace oocdnn::cuda {
 
-// What a thread makes at once, kMade neighbours: the sums that it reads for that, and out of them
-// each element and its bits.
-template <int kMode, bool kAcross, bool kSaves>
+// What a thread makes at once, kMade neighbours: the sums of type In that it reads for that, and
+// out of them each element and its bits.
+template <class In, int kMode, bool kAcross, bool kSaves>
 struct DenseWork {
   static constexpr bool kEach = kMode == kNoPool;
-  static constexpr int kMade = kSaves ? kMakeGroup : kEach || kAcross ? kMakeVector : 2;
-  static constexpr int kTaps = kEach ? 1 : 4, kPieces = kMade * kTaps / kMakeVector;
+  static constexpr int kVector = kDenseBytes / sizeof(In);  // sums of a piece
+  static constexpr int kMade = kSaves ? kMakeGroup : kEach || kAcross ? kVector : kVector / 2;
+  static constexpr int kTaps = kEach ? 1 : 4, kPieces = kMade * kTaps / kVector;
   static constexpr int kRow = kPieces / 2;  // of windows along W: pieces in each of the two rows
   static constexpr int kInFlight = kPieces > 4 ? 1 : kPieces > 2 ? 2 : 4;
   static constexpr int kBias = kAcross ? kMade : 1;
-  using Piece = Vector<float, kMakeVector>;
+  using Piece = Vector<In, kVector>;
   struct Read {
     Piece piece[kPieces];
     float bias[kBias];
@@ -31,8 +32,8 @@ struct DenseWork {
   }
 
   OOC_MEMBER static Piece At(const DenseArgs& args, unsigned piece) {
-    const float* const from = args.y + static_cast<Long>(piece) * kMakeVector;
-    return BitCast<Piece>(LoadRaw<sizeof(Piece)>(reinterpret_cast<const char*>(from)));
+    const char* const y = static_cast<const char*>(args.y);
+    return BitCast<Piece>(LoadRaw<kDenseBytes>(y + static_cast<Long>(piece) * kDenseBytes));
   }
 
   // Of vector `number`; the bias only where it goes by rows.
@@ -78,11 +79,10 @@ struct DenseWork {
 
   // A tap of number `made`, with its bias.
   OOC_MEMBER static float TapOf(const Read& read, int made, int tap) {
-    const float bias = read.bias[kAcross ? made : 0];
-    if (kEach) return read.piece[made / kMakeVector].at[made % kMakeVector] + bias;
-    if (kAcross) return read.piece[tap].at[made] + bias;
-    const int column = made * 2 + tap % 2;
-    return read.piece[tap / 2 * kRow + column / kMakeVector].at[column % kMakeVector] + bias;
+    const int column = kEach || kAcross ? made : made * 2 + tap % 2;
+    const int first = kEach ? 0 : kAcross ? tap : tap / 2 * kRow;  // piece
+    const In sum = read.piece[first + column / kVector].at[column % kVector];
+    return Widen(sum) + read.bias[kAcross ? made : 0];
   }
 
   OOC_MEMBER static MadeOne<float> Make(const Read& read, const Clip<float>& clip, int made) {
@@ -113,7 +113,7 @@ struct DenseWork {
 
 template <class Z, int kMade>
 OOC_HOST_DEVICE void StoreDense(const Vector<Z, kMade>& made, unsigned number, void* z) {
-  constexpr int kAccess = kMade * sizeof(Z) < 16 ? kMade : 16 / static_cast<int>(sizeof(Z));
+  constexpr int kMost = kDenseBytes / sizeof(Z), kAccess = kMade < kMost ? kMade : kMost;
   char* const to = static_cast<char*>(z) + static_cast<Long>(number) * (kMade * sizeof(Z));
   OOC_UNROLL
   for (int first = 0; first < kMade; first += kAccess) {
@@ -144,15 +144,15 @@ OOC_HOST_DEVICE void MakeDense(const DenseArgs& args, const typename Work::Read&
   }
 }
 
-template <class Z, int kMode, bool kAcross, bool kSaves>
+template <class In, class Z, int kMode, bool kAcross, bool kSaves>
 OOC_HOST_DEVICE void DenseOf(const DenseArgs& args, unsigned own) {
-  using Work = DenseWork<kMode, kAcross, kSaves>;
+  using Work = DenseWork<In, kMode, kAcross, kSaves>;
   constexpr int kInFlight = Work::kInFlight;
   const Clip<float> clip = Clip<float>::Of(args.activation, static_cast<float>(args.parameter));
   typename Work::Read read[kInFlight];
   if (kAcross) {
     unsigned rest = own;
-    Work::LoadBias(args, Take(&rest, args.channels) * kMakeVector, &read[0]);
+    Work::LoadBias(args, Take(&rest, args.channels) * Work::kVector, &read[0]);
     OOC_UNROLL
     for (int i = 1; i < kInFlight; ++i) {
       OOC_UNROLL
@@ -174,34 +174,42 @@ OOC_HOST_DEVICE void DenseOf(const DenseArgs& args, unsigned own) {
   }
 }
 
-template <class Z, bool kAcross, bool kSaves>
+template <class In, class Z, bool kAcross, bool kSaves>
 OOC_HOST_DEVICE void DenseOfKind(const DenseArgs& args, unsigned own) {
   switch (args.kind) {
-    case kMakeMax2: return DenseOf<Z, kMaxPool, kAcross, kSaves>(args, own);
+    case kMakeMax2: return DenseOf<In, Z, kMaxPool, kAcross, kSaves>(args, own);
     case kMakeAverage2:
-      if (!kSaves) DenseOf<Z, kAveragePool, kAcross, false>(args, own);
+      if (!kSaves) DenseOf<In, Z, kAveragePool, kAcross, false>(args, own);
       return;
-    default: return DenseOf<Z, kNoPool, kAcross, kSaves>(args, own);
+    default: return DenseOf<In, Z, kNoPool, kAcross, kSaves>(args, own);
   }
 }
 
-template <class Z>
+template <class In, class Z>
 OOC_HOST_DEVICE void DenseTo(const DenseArgs& args, unsigned own) {
-  if (args.across != 0) return DenseOfKind<Z, true, false>(args, own);
-  if (args.saved == nullptr) return DenseOfKind<Z, false, false>(args, own);
-  DenseOfKind<Z, false, true>(args, own);
+  if (args.across != 0) return DenseOfKind<In, Z, true, false>(args, own);
+  if (args.saved == nullptr) return DenseOfKind<In, Z, false, false>(args, own);
+  DenseOfKind<In, Z, false, true>(args, own);
+}
+
+// Sums of 16 bits become elements of the same type, float sums those of any.
+OOC_HOST_DEVICE void DenseFrom(const DenseArgs& args, unsigned own) {
+  switch (args.y_type) {
+    case kF16: return DenseTo<Half, Half>(args, own);
+    case kBF16: return DenseTo<BFloat, BFloat>(args, own);
+    default: break;
+  }
+  switch (args.z_type) {
+    case kF16: return DenseTo<float, Half>(args, own);
+    case kBF16: return DenseTo<float, BFloat>(args, own);
+    default: return DenseTo<float, float>(args, own);
+  }
 }
 
 OOC_BODY void Dense(const DenseArgs& args, const Grid& grid) {
   OOC_THREADS(thread) {
     const unsigned own = grid.block * grid.threads + thread;
-    if (own < args.step) {
-      switch (args.z_type) {
-        case kF16: DenseTo<Half>(args, own); break;
-        case kBF16: DenseTo<BFloat>(args, own); break;
-        default: DenseTo<float>(args, own); break;
-      }
-    }
+    if (own < args.step) DenseFrom(args, own);
   }
 }
 

@@ -126,7 +126,7 @@ struct MakeKernelArgs {
   const void *y, *residual, *bias, *scale;  // null where unused
   void* z;                                  // y itself where nothing is pooled
   unsigned char* saved;                     // null: nothing is saved
-  int type, z_type;                         // of y and residual: f32 or f64; of z
+  int type, z_type;                         // of y and residual; of z
   int activation, mode;                     // the values of Activation and PoolMode
   int kind;                                 // a MakeKind
   int bits;                                 // of an element of what is saved
@@ -151,16 +151,21 @@ struct alignas(16) MakeRoom {
   unsigned group[kShareThreads][kMakeVector];
 };
 
-// ooc_dense: what ooc_finish does in place, or ooc_make, where float sums get at most a bias and a
-// cut, every window is a sum or 2x2 of them in steps of 2 that all exist, and the tiles lie densely
-// in the same order. A thread makes vectors of neighbours, `step` vectors apart: of kMakeVector
-// channels where these lie nearest, whose bias it reads once then; otherwise, along W, as many or,
-// of windows, half of them.
+// ooc_dense: what ooc_finish does in place, or ooc_make, where sums get at most a bias and a cut,
+// every window is a sum or 2x2 of them in steps of 2 that all exist, and the tiles lie densely in
+// the same order. It reads kDenseBytes at once, a vector of y. A thread makes vectors of
+// neighbours, `step` vectors apart: of as many channels as those of y where channels lie nearest,
+// whose bias it reads once then; otherwise, along W, as many or, of windows, half of them; where
+// bits are saved kMakeGroup.
+constexpr int kDenseBytes = 16;
+
 struct DenseArgs {
-  const float *y, *bias;  // null: no bias
+  const void* y;
+  const float* bias;  // null: no bias
   void* z;
-  unsigned char* saved;    // null: nothing is saved
-  int z_type, kind, bits;  // kMakeEach, kMakeMax2 or kMakeAverage2; bits of an element
+  unsigned char* saved;  // null: nothing is saved
+  int y_type, z_type;    // of 16 bits: the same; f32 to any such, or f32
+  int kind, bits;        // kMakeEach, kMakeMax2 or kMakeAverage2; bits of an element
   int across, activation;
   double parameter;
   unsigned count, step;  // of vectors: all that is made, and the threads

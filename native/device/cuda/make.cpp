@@ -100,7 +100,7 @@ bool TakesEach(const MakeKernelArgs& args, const TileLayout& y, const Dims& made
 }
 
 MakeKind KindOf(const MakeKernelArgs& args, const TileLayout& y, const Dims& made) {
-  if (args.type != kF32 || !OnlyCuts(args) || args.slope_type != kU8) return kMakeAny;
+  if (args.type == kF64 || !OnlyCuts(args) || args.slope_type != kU8) return kMakeAny;
   const bool largest = args.mode == static_cast<int>(PoolMode::kMax);
   if (args.mode == static_cast<int>(PoolMode::kNone)) return kMakeEach;
   if (largest && TakesEach(args, y, made)) return kMakeMax1;
@@ -119,10 +119,10 @@ int MadeAtOnce(const MakeKernelArgs& args, const TileLayout& y, bool across) {
   return vectors && args.z_width % 2 == 0 ? 2 : 1;
 }
 
-// The kind of work, and what of it a thread makes at once. Only single neighbours are left to any
-// kind where channels lie nearest.
-void SetKind(const TileLayout& y, const TileLayout& z, bool across, MakeKernelArgs* to) {
-  to->kind = KindOf(*to, y, z.shape);
+// What of its kind of work a thread makes at once. Only float sums are of a known kind, and only
+// single neighbours are left to any kind where channels lie nearest.
+void SetMade(const TileLayout& y, const TileLayout& z, bool across, MakeKernelArgs* to) {
+  if (to->type != kF32) to->kind = kMakeAny;
   to->made = to->kind == kMakeAny ? 1 : MadeAtOnce(*to, y, across);
   if (across && to->made == 1) to->kind = kMakeAny;
   to->z_vector = IsVectors(z, to->z, across ? 2 : 5, to->made) ? 1 : 0;
@@ -135,18 +135,21 @@ MakePlan Shared(const FinishArgs& from, MakeKernelArgs args, const TileLayout& m
   args.y = from.out;
   args.type = static_cast<int>(y.dtype);
   SetStrides(y, &args.y_stride);
+  args.kind = KindOf(args, y, made.shape);
+  MakePlan plan;
+  const TileLayout* const saved = args.saved != nullptr ? from.made.saved.layout : nullptr;
+  plan.dense = PlanDense(args, y, made, saved, multiprocessors);
   const bool across = made.shape[2] > 1 && y.stride[2] < y.stride[5];
-  SetKind(y, made, across, &args);
+  SetMade(y, made, across, &args);
   args.group_channels = Int(made.shape[2]);
   Dims extents = made.shape;
   if (across) extents[2] /= args.made;
   const ShareUnits units{across, kMakeGroup, across ? 1 : kMakeGroup / args.made};
   const Sharing sharing = ShareOut(extents, units, multiprocessors);
   args.shares = sharing.shares;
-  MakePlan plan{args, sharing.shape, std::nullopt};
+  plan.args = args;
+  plan.shape = sharing.shape;
   plan.shape.shared_bytes = sizeof(MakeRoom);
-  const TileLayout* const saved = args.saved != nullptr ? from.made.saved.layout : nullptr;
-  plan.dense = PlanDense(args, y, made, saved, multiprocessors);
   return plan;
 }
 

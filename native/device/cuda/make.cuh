@@ -349,11 +349,10 @@ template <bool kAcross>
 OOC_HOST_DEVICE void MakeOfAny(const MakeKernelArgs& args, unsigned base, unsigned thread,
                                MakeRoom* room) {
   const MakeTask task = TaskAt<kAcross, 1>(args, base, thread);
-  if (args.type == kF64) {
-    MakeAll<double, MakeAny<double>, kAcross>(args, task, thread, room);
-  } else {
-    MakeAll<float, MakeAny<float>, kAcross>(args, task, thread, room);
-  }
+  OOC_WITH_ELEMENT(args.type, Stored, {
+    using Maker = MakeAny<Stored>;
+    MakeAll<typename Maker::T, Maker, kAcross>(args, task, thread, room);
+  })
 }
 
 template <bool kAcross, int kMade>

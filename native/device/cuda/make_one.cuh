@@ -67,8 +67,9 @@ OOC_HOST_DEVICE int CountedOf(const MakeKernelArgs& args, const MakeWalk& walk, 
 // kInside: it is only for elements that exist, with all of their windows; kInPlace: z is y. Load
 // is called for number 0 too where nothing is to be made: a value that is sometimes left out would
 // cost a register in all of the kernel.
-template <class T>
+template <class Stored>
 struct MakeAny {
+  using T = typename ComputeType<Stored>::Type;
   static constexpr int kMade = 1, kBatch = 1, kMostBits = 16;
   static constexpr bool kInside = false, kInPlace = false, kSlopes = true;
   const MakeKernelArgs& args;
@@ -91,10 +92,10 @@ struct MakeAny {
   OOC_MEMBER void Load(const MakeWalk&, int, int) {}
 
   OOC_MEMBER T At(int at, int channel) const {
-    const T* const residual = static_cast<const T*>(args.residual);
+    const Stored* const residual = static_cast<const Stored*>(args.residual);
     const bool has_residual = residual != nullptr;
-    return SumOne<T>(f, static_cast<const T*>(args.y)[at], has_residual ? residual[at] : T(0),
-                     T(0), has_residual, false, channel);
+    return SumOne<T>(f, Widen(static_cast<const Stored*>(args.y)[at]),
+                     has_residual ? Widen(residual[at]) : T(0), T(0), has_residual, false, channel);
   }
 
   OOC_MEMBER T SlopeAt(T sum) const {
