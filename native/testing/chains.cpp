@@ -137,6 +137,7 @@ Chain RandomLinks(Random* random) {
   Problem like;
   like.rank = static_cast<int>(random->Between(1, 3));
   like.dtype = kTypes[random->Between(0, 3)];
+  like.math = like.dtype == DType::kFloat32 ? static_cast<Math>(random->Between(0, 1)) : like.math;
   like.shape.n = random->Between(1, 5);
   Spatial in{1, 1, 1};
   for (int s = 3 - like.rank; s < 3; ++s) in[s] = random->Between(1, like.rank == 3 ? 7 : 12);
@@ -279,7 +280,10 @@ class Runner {
   Status RunChain(const Chain& chain, Tensors* tensors, std::vector<char>* result, Random* random,
                   Outcome* outcome) {
     ChainRequest request{chain, {}};
-    for (const Problem& problem : chain) request.links.push_back(RequestFor(problem));
+    for (const Problem& problem : chain) {
+      request.links.push_back(RequestFor(problem));
+      request.links.back().fuses = request.links.back().may_compile = random->Between(0, 2) != 0;
+    }
     const ChainCandidate candidate = RandomCandidate(chain, device_.engines(), random);
     Result<ChainBooking> booking = BookChain(device_, request, candidate);
     if (booking.status().code() == Code::kUnsupported) return {};

@@ -56,6 +56,14 @@ def test_gradients_together_on_the_fake_cudnn(tmp_path: Path) -> None:
     run_suite(tmp_path, *SUITES["together"], "engine/test_joint.py", libraries=libraries)
 
 
+def test_chains_on_the_fake_cudnn(tmp_path: Path) -> None:
+    """Whose engines finish their sums."""
+    if os.environ.get("OOCDNN_TEST_DEVICE"):
+        pytest.skip("this is such a process")
+    chosen = ("-k", "not forgotten")
+    run_suite(tmp_path, *SUITES["chains"], *chosen, libraries=(FAKE_DRIVER, FAKE_CUDNN))
+
+
 @pytest.mark.long
 def test_gradients_of_chains_on_the_fake_cudnn(tmp_path: Path) -> None:
     """Whose engines lay tensors that problems share out in several ways."""
