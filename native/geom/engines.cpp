@@ -60,11 +60,8 @@ Epilogue FusedEpilogue(const EngineInfo& engine, const Problem& problem) {
   const bool plain = !epilogue.scale && !epilogue.residual && problem.alpha == 1.0 &&
                      problem.beta == 0.0 && !problem.saves && !problem.sums;
   const bool pools = problem.pool.pools() && problem.pool.mode != PoolMode::kMax;
-  const bool tensor_cores =
-      SizeOf(problem.dtype) == 2 ||
-      (problem.dtype == DType::kFloat32 && problem.math == Math::kTf32);
-  const bool serves = engine.finishes && problem.direction == Direction::kForward && known &&
-                      plain && !pools && tensor_cores;
+  const bool serves = engine.finishes && problem.direction == Direction::kForward &&
+                      SizeOf(problem.dtype) == 2 && known && plain && !pools;
   return serves ? epilogue : Epilogue{};
 }
 

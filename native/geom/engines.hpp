@@ -16,9 +16,9 @@ const std::vector<EngineInfo>& KnownEngines();
 // The entry of that name, which must be known.
 const EngineInfo& EngineNamed(std::string_view name);
 
-// The problem's epilogue, where an engine that finishes sums can do all that is done to them but a
-// maximum over windows, which comes to the same after rounding; else an empty one. Nothing may be
-// saved or summed up of what is finished, as that would be of rounded values.
+// The problem's epilogue, of 16-bit types, where an engine that finishes sums can do all that is
+// done to them but a maximum over windows, which comes to the same after rounding; else an empty
+// one. Nothing may be saved or summed up of what is finished, as that would be of rounded values.
 Epilogue FusedEpilogue(const EngineInfo& engine, const Problem& problem);
 
 // "cudnn-nhwc (cuDNN 9.19.0)", or the name alone.

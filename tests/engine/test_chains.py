@@ -31,7 +31,7 @@ def run_chains(spec: str, seed: int, count: int) -> dict[str, int | str]:
     }
 
 
-# cuDNN's engines finish sums of 16-bit types and in TF32.
+# cuDNN's engines finish sums of 16-bit types.
 @pytest.mark.parametrize("engine", ["", ":direct"])
 def test_a_chain_has_the_bits_of_its_links(engine):
     outcome = run_chains(f"check({DEVICE}{engine})", seed=1, count=300)

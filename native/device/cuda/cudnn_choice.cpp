@@ -94,7 +94,7 @@ class Collector {
   }
 
   [[nodiscard]] bool full() const {
-    return gave_up_ || plans_.size() >= (may_.compiling ? 1 : kMostPlans);
+    return gave_up_ || plans_.size() >= (may_.compiled > 0 ? may_.compiled : kMostPlans);
   }
   [[nodiscard]] bool on_tensor_cores() const {
     return !plans_.empty() && plans_[0].facts.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
@@ -118,7 +118,7 @@ class Collector {
     const bool known = std::any_of(plans_.begin(), plans_.end(), [&](const CudnnPlan& plan) {
       return plan.facts.engine == facts.engine;
     });
-    if (known) return false;
+    if (known || (may_.engine >= 0 && facts.engine != may_.engine)) return false;
     if (on_tensor_cores() && !facts.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) return false;
     return plans_.empty() || !facts.Has(CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP);
   }
@@ -179,7 +179,7 @@ const char* ObjectionTo(const EngineFacts& facts, Direction direction, const Per
   if (!may.tensor_cores && facts.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) {
     return "computes in TF32, which was not asked for";
   }
-  if (!may.compiling && (facts.behavior >> CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION & 1u) != 0) {
+  if (may.compiled == 0 && (facts.behavior >> CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION & 1u) != 0) {
     return "compiles at run time, which takes longer than it saves";
   }
   for (const Silent& silent : kSilent) {

@@ -19,13 +19,16 @@ struct EngineFacts {
   }
 };
 
-// What an engine may do. Compiling takes 0.2 to 0.8 s for each tile shape.
+// What an engine may do. `compiled`: how many may be compiled, where none is ready; each takes 0.2
+// to 0.8 s for each tile shape.
 struct Permissions {
-  bool tensor_cores = false, compiling = false;
+  bool tensor_cores = false;
+  size_t compiled = 0;
   int64_t workspace = INT64_MAX;  // the most bytes
   // Whether what comes after a configuration that wants more than that will do; one that wants more
   // than the GPU has counts for nothing.
   bool second_choice = true;
+  int64_t engine = -1;  // no other than that of this number, if it is one
 };
 
 // Why an engine is not taken whatever its speed, or null. What is left adds plain products in the
@@ -40,8 +43,8 @@ struct CudnnPlan {
   std::string text;  // engine and knobs: "e67 k2=3 k24=1"
 };
 
-// The best configuration of each of a few engines (of one, where that may compile), in the order of
-// cuDNN's heuristics. Never empty: kUnsupported with the reason, or kOutOfMemory with the least
+// The best configuration of each of a few engines (of so many as may be compiled), in the order
+// of cuDNN's heuristics. Never empty: kUnsupported with the reason, or kOutOfMemory with the least
 // workspace that works.
 Result<std::vector<CudnnPlan>> FindPlans(CudnnSession& session, const ConvolutionGraph& graph,
                                          const Permissions& may);

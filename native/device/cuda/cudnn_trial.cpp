@@ -101,19 +101,21 @@ Result<float> Bench::Milliseconds(const CudnnPlan& plan, float enough) {
   return std::min(second, third);
 }
 
-// An engine has other code for other types, and for volumes.
-std::string CodeOf(const ConvolutionGraph& graph, const CudnnPlan& plan) {
-  std::string code =
-      Format("%s e%lld %s", Name(graph.direction), static_cast<long long>(plan.facts.engine),
-             graph.shape.in[0] > 1 ? "3d" : "2d");
+std::string EngineOf(const CudnnPlan& plan) {
+  return Format(" e%lld", static_cast<long long>(plan.facts.engine));
+}
+
+// Engines have other code for other types, and for volumes.
+std::string CodeOf(const ConvolutionGraph& graph) {
+  std::string code = Format("%s %s", Name(graph.direction), graph.shape.in[0] > 1 ? "3d" : "2d");
   for (const TileLayout& layout : graph.layout) code += Format(" %s", Name(layout.dtype));
   return graph.epilogue.empty() ? code : code + " finished";
 }
 
 // Tiles on which an engine's speed beside others' is told by their size.
-std::string KindOf(const ConvolutionGraph& graph, const CudnnPlan& plan) {
+std::string KindOf(const ConvolutionGraph& graph) {
   const ConvShape& shape = graph.shape;
-  std::string kind = CodeOf(graph, plan);
+  std::string kind = CodeOf(graph);
   for (const int64_t size : {shape.g, shape.c, shape.k})
     kind += Format(" %lld", static_cast<long long>(size));
   for (const int64_t taps : shape.filter) kind += Format(" x%lld", static_cast<long long>(taps));
@@ -134,7 +136,8 @@ size_t CudnnTrials::FastestOf(CudnnSession& session, const ConvolutionGraph& gra
   size_t fastest = 0;
   float best = 0;
   for (size_t i = 0; i < plans.size() && bench.spent() < kMostMilliseconds; ++i) {
-    const std::string code = CodeOf(graph, plans[i]), kind = KindOf(graph, plans[i]);
+    const std::string code = CodeOf(graph) + EngineOf(plans[i]);
+    const std::string kind = KindOf(graph) + EngineOf(plans[i]);
     const auto hopeless = hopeless_.find(kind);
     if (i > 0 && hopeless != hopeless_.end() && operations >= hopeless->second) continue;
     const float enough = i == 0 ? kMostMilliseconds : kHopeless * best;
@@ -149,7 +152,13 @@ size_t CudnnTrials::FastestOf(CudnnSession& session, const ConvolutionGraph& gra
     best = seen.value();
     fastest = i;
   }
+  winner_[KindOf(graph)] = plans[fastest].facts.engine;
   return fastest;
+}
+
+int64_t CudnnTrials::WinnerOf(const ConvolutionGraph& graph) const {
+  const auto found = winner_.find(KindOf(graph));
+  return found == winner_.end() ? -1 : found->second;
 }
 
 }  // namespace oocdnn::cuda

@@ -19,11 +19,14 @@ class CudnnTrials {
   // later plan is passed over whose engine was many times slower on a smaller tile of its kind.
   size_t FastestOf(CudnnSession& session, const ConvolutionGraph& graph,
                    const std::vector<CudnnPlan>& plans, int64_t most_bytes);
+  // The number of the engine that was the fastest on a tile of this kind; -1 where none was tried.
+  [[nodiscard]] int64_t WinnerOf(const ConvolutionGraph& graph) const;
 
  private:
   // Operations from which on an engine is hopeless, by engine and kind of tile.
   std::map<std::string, double> hopeless_;
-  std::set<std::string> loaded_;  // engines whose code has run
+  std::set<std::string> loaded_;            // engines whose code has run
+  std::map<std::string, int64_t> winner_;  // engines, by kind of tile
 };
 
 }  // namespace oocdnn::cuda
