@@ -153,8 +153,8 @@ struct Made {
 // The pass over a finished sum, in place on its tile (see Epilogue); where there is a z, that is
 // made and the tile keeps no values. `old` and `residual` are tiles with the sum's own layout;
 // `bias` and `scale` hold one value per merged channel of the tile, dense, in the accumulator's
-// type of the problem. Null where unused. A device may refuse (kUnsupported) to make anything of sums
-// of 16 bits; otherwise these are finished in float, and what is made is rounded once.
+// type of the problem. Null where unused. A device may refuse (kUnsupported) to make anything of
+// sums of 16 bits; otherwise these are finished in float, and what is made is rounded once.
 struct FinishArgs {
   void* out = nullptr;
   Operand operand = Operand::kY;

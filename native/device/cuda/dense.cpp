@@ -11,11 +11,21 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kBlocks = 8;  // per multiprocessor: two rounds of what has registers there
+constexpr int64_t kLeastLanes = 16, kMostLanes = 64;
+
+// What both kinds of plans are made from: tiles whose windows are of one row and column, or of two.
+struct Dense {
+  const MakeKernelArgs& make;
+  const TileLayout &y, &z;
+  const TileLayout* saved;
+  bool each;
+  int64_t vector, images, channels, rows, columns;  // elements of a piece of y; and of z
+};
 
 // Of vectors, by what a thread makes at once: see DenseWork.
-int64_t MadeOf(const MakeKernelArgs& make, bool across, bool each, int64_t vector) {
-  if (make.saved != nullptr) return kMakeGroup;
-  return each || across ? vector : vector / 2;
+int64_t MadeOf(const Dense& dense, bool across) {
+  if (dense.make.saved != nullptr) return kMakeGroup;
+  return dense.each || across ? dense.vector : dense.vector / 2;
 }
 
 bool HasTypes(const MakeKernelArgs& make) {
@@ -56,6 +66,100 @@ bool IsAligned(const void* data, int64_t bytes) {
   return reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(bytes) == 0;
 }
 
+DenseArgs ArgsOf(const Dense& dense, DenseOrder order) {
+  const MakeKernelArgs& make = dense.make;
+  DenseArgs args{};
+  args.y = make.y;
+  args.bias = static_cast<const float*>(make.bias);
+  args.z = make.z;
+  args.saved = make.saved;
+  args.y_type = make.type;
+  args.z_type = make.z_type;
+  args.kind = make.kind;
+  args.bits = make.bits;
+  args.order = order;
+  args.activation = make.activation;
+  args.parameter = make.parameter;
+  const int64_t nearest = order == kDenseAlong ? 1 : dense.channels;
+  args.y_row = static_cast<unsigned>(dense.y.shape[5] * nearest / dense.vector);
+  return args;
+}
+
+// The channels' pieces that a block works on: 256 bytes where that divides all, or some more.
+int64_t LanesOf(int64_t pieces) {
+  for (int64_t lanes = std::min<int64_t>(pieces, kLeastLanes); lanes <= kMostLanes; ++lanes) {
+    if (pieces % lanes == 0) return lanes;
+  }
+  return 0;
+}
+
+// Where channels lie nearest in y, and bits or z lie in planes.
+std::optional<DensePlan> PlanPlanes(const Dense& dense, bool turns, int multiprocessors) {
+  const MakeKernelArgs& make = dense.make;
+  if (dense.channels % dense.vector != 0 || dense.columns % kMakeGroup != 0) return std::nullopt;
+  const int64_t pieces = dense.channels / dense.vector, lanes = LanesOf(pieces);
+  if (lanes == 0) return std::nullopt;
+  if (dense.saved != nullptr && make.bits != (dense.each ? 1 : 3)) return std::nullopt;
+  if (dense.saved != nullptr && dense.each && turns) return std::nullopt;
+  if (!IsAligned(make.y, kDenseBytes) || !IsAligned(make.z, kDenseBytes)) return std::nullopt;
+
+  DensePlan plan;
+  DenseArgs& args = plan.args;
+  args = ArgsOf(dense, kDensePlanes);
+  const int64_t slots = kThreads / lanes / 4 * 4, groups = dense.rows * dense.columns / kMakeGroup;
+  const int64_t chunks = pieces / lanes, runs = CeilDiv(groups, slots);
+  const int64_t count = Mul(Mul(dense.images, runs), chunks);
+  args.count = static_cast<unsigned>(count);
+  args.width = MakeDivisor(dense.columns / kMakeGroup);
+  args.channels = MakeDivisor(pieces);
+  DensePlanes& planes = args.planes;
+  planes.turns = turns ? 1 : 0;
+  const bool whole = IsAligned(make.saved, sizeof(unsigned)) &&
+                     groups * make.bits % static_cast<int64_t>(sizeof(unsigned)) == 0;
+  planes.whole_words = whole ? 1 : 0;
+  planes.groups = static_cast<unsigned>(groups);
+  planes.lanes = MakeDivisor(lanes);
+  planes.slots = MakeDivisor(slots);
+  planes.words = MakeDivisor(slots * (dense.each ? 1 : 3) / static_cast<int64_t>(sizeof(unsigned)));
+  planes.chunks = MakeDivisor(chunks);
+  planes.runs = MakeDivisor(runs);
+  const int64_t kept = lanes * dense.vector;  // rows in a block's memory, see PlanesWork
+  const int64_t elements = turns ? slots * kMakeGroup + 2 : 0;
+  const int64_t words = dense.saved != nullptr ? slots + 1 : 0;
+  const int64_t bytes = kept * (elements * SizeOf(dense.z.dtype) + words * sizeof(unsigned));
+  plan.shape = {std::min<int64_t>(count, int64_t{multiprocessors} * kBlocks), kThreads,
+                static_cast<int>(bytes)};
+  return plan;
+}
+
+std::optional<DensePlan> PlanVectors(const Dense& dense, bool across, int multiprocessors) {
+  const int64_t channels = dense.channels, rows = dense.rows, columns = dense.columns;
+  const int64_t made = MadeOf(dense, across), pieces = channels / dense.vector;
+  const bool divides = across ? channels % dense.vector == 0
+                              : (dense.each ? Mul(rows, columns) : columns) % made == 0;
+  if (!divides) return std::nullopt;
+  const int64_t access = std::min<int64_t>(made * SizeOf(dense.z.dtype), kDenseBytes);
+  if (!IsAligned(dense.make.y, kDenseBytes) || !IsAligned(dense.make.z, access)) {
+    return std::nullopt;
+  }
+  DensePlan plan;
+  DenseArgs& args = plan.args;
+  args = ArgsOf(dense, across ? kDenseAcross : kDenseAlong);
+  const int64_t count = Mul(Mul(Mul(dense.images, channels), rows), columns) / made;
+  const int64_t blocks =
+      std::min<int64_t>(CeilDiv(count, kThreads), int64_t{multiprocessors} * kBlocks);
+  int64_t threads = blocks * kThreads;
+  if (across) threads -= threads % pieces;  // so that a thread keeps to its channels
+  if (threads == 0) return std::nullopt;
+  args.count = static_cast<unsigned>(count);
+  args.step = static_cast<unsigned>(threads);
+  args.width = MakeDivisor(across ? columns : columns / made);
+  args.rows = MakeDivisor(dense.each ? rows * columns / made : rows);
+  args.channels = MakeDivisor(across ? pieces : channels);
+  plan.shape = {blocks, kThreads, 0};
+  return plan;
+}
+
 }  // namespace
 
 std::optional<DensePlan> PlanDense(const MakeKernelArgs& make, const TileLayout& y,
@@ -65,46 +169,25 @@ std::optional<DensePlan> PlanDense(const MakeKernelArgs& make, const TileLayout&
   const bool each = make.kind == kMakeEach || make.kind == kMakeMax1;
   if (!(windows || each) || !HasTypes(make)) return std::nullopt;
   if (!AreWhole(make, y, z, each ? 1 : 2)) return std::nullopt;
-  const bool along = LiesAs(y, kDenseOrder) && LiesAs(z, kDenseOrder);
-  const bool across = !along && LiesAs(y, kChannelsLastOrder) && LiesAs(z, kChannelsLastOrder);
-  const int64_t vector = kDenseBytes / SizeOf(y.dtype), made = MadeOf(make, across, each, vector);
-  const int64_t channels = Mul(y.shape[1], y.shape[2]);
-  const int64_t rows = Mul(z.shape[3], z.shape[4]), columns = z.shape[5];
-  const bool divides =
-      along ? (each ? Mul(rows, columns) : columns) % made == 0 : across && channels % vector == 0;
-  if (!divides) return std::nullopt;
-  if (saved != nullptr && !(along && SavesDensely(make, z, *saved))) return std::nullopt;
-  const int64_t access = std::min<int64_t>(made * SizeOf(z.dtype), kDenseBytes);
-  if (!IsAligned(make.y, kDenseBytes) || !IsAligned(make.z, access)) return std::nullopt;
-
-  DensePlan plan;
-  DenseArgs& args = plan.args;
-  args.y = make.y;
-  args.bias = static_cast<const float*>(make.bias);
-  args.z = make.z;
-  args.saved = make.saved;
-  args.y_type = make.type;
-  args.z_type = make.z_type;
-  args.kind = make.kind;
-  args.bits = make.bits;
-  args.across = across ? 1 : 0;
-  args.activation = make.activation;
-  args.parameter = make.parameter;
-  const int64_t elements = Mul(Mul(Mul(z.shape[0], channels), rows), columns);
-  const int64_t count = elements / made, pieces = channels / vector;
-  const int64_t blocks =
-      std::min<int64_t>(CeilDiv(count, kThreads), int64_t{multiprocessors} * kBlocks);
-  int64_t threads = blocks * kThreads;
-  if (across) threads -= threads % pieces;  // so that a thread keeps to its channels
-  if (threads == 0) return std::nullopt;
-  args.count = static_cast<unsigned>(count);
-  args.step = static_cast<unsigned>(threads);
-  args.y_row = static_cast<unsigned>(y.shape[5] * (across ? channels : 1) / vector);
-  args.width = MakeDivisor(across ? columns : columns / made);
-  args.rows = MakeDivisor(each ? rows * columns / made : rows);
-  args.channels = MakeDivisor(across ? pieces : channels);
-  plan.shape = {blocks, kThreads, 0};
-  return plan;
+  if (saved != nullptr && !SavesDensely(make, z, *saved)) return std::nullopt;
+  const Dense dense{make,
+                    y,
+                    z,
+                    saved,
+                    each,
+                    kDenseBytes / SizeOf(y.dtype),
+                    z.shape[0],
+                    Mul(y.shape[1], y.shape[2]),
+                    Mul(z.shape[3], z.shape[4]),
+                    z.shape[5]};
+  const bool in_planes = LiesAs(z, kDenseOrder);
+  if (LiesAs(y, kDenseOrder)) {
+    return in_planes ? PlanVectors(dense, false, multiprocessors) : std::nullopt;
+  }
+  const bool alike = LiesAs(z, kChannelsLastOrder);
+  if (!LiesAs(y, kChannelsLastOrder) || !(alike || in_planes)) return std::nullopt;
+  if (!alike || saved != nullptr) return PlanPlanes(dense, !alike, multiprocessors);
+  return PlanVectors(dense, true, multiprocessors);
 }
 
 }  // namespace oocdnn::cuda

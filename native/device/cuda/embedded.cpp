@@ -28,6 +28,8 @@ OOC_EMBED(ooc_file_finish, ".rodata", OOC_KERNEL_FILE("finish.cuh"))
 OOC_EMBED(ooc_file_shares, ".rodata", OOC_KERNEL_FILE("shares.cuh"))
 OOC_EMBED(ooc_file_make_one, ".rodata", OOC_KERNEL_FILE("make_one.cuh"))
 OOC_EMBED(ooc_file_make, ".rodata", OOC_KERNEL_FILE("make.cuh"))
+OOC_EMBED(ooc_file_dense_work, ".rodata", OOC_KERNEL_FILE("dense_work.cuh"))
+OOC_EMBED(ooc_file_dense_planes, ".rodata", OOC_KERNEL_FILE("dense_planes.cuh"))
 OOC_EMBED(ooc_file_dense, ".rodata", OOC_KERNEL_FILE("dense.cuh"))
 OOC_EMBED(ooc_file_norm, ".rodata", OOC_KERNEL_FILE("norm.cuh"))
 OOC_EMBED(ooc_file_restore_one, ".rodata", OOC_KERNEL_FILE("restore_one.cuh"))
@@ -50,7 +52,7 @@ std::string_view Between(const char* begin, const char* end) {
 }  // namespace
 
 std::span<const EmbeddedFile> KernelSources() {
-  static const std::array<EmbeddedFile, 16> files{{
+  static const std::array<EmbeddedFile, 18> files{{
       {"device/cuda/kernels.cu", Between(ooc_file_kernels, ooc_file_kernels_end)},
       {"device/cuda/kernel_args.h", Between(ooc_file_kernel_args, ooc_file_kernel_args_end)},
       {"device/cuda/platform.cuh", Between(ooc_file_platform, ooc_file_platform_end)},
@@ -60,6 +62,8 @@ std::span<const EmbeddedFile> KernelSources() {
       {"device/cuda/shares.cuh", Between(ooc_file_shares, ooc_file_shares_end)},
       {"device/cuda/make_one.cuh", Between(ooc_file_make_one, ooc_file_make_one_end)},
       {"device/cuda/make.cuh", Between(ooc_file_make, ooc_file_make_end)},
+      {"device/cuda/dense_work.cuh", Between(ooc_file_dense_work, ooc_file_dense_work_end)},
+      {"device/cuda/dense_planes.cuh", Between(ooc_file_dense_planes, ooc_file_dense_planes_end)},
       {"device/cuda/dense.cuh", Between(ooc_file_dense, ooc_file_dense_end)},
       {"device/cuda/norm.cuh", Between(ooc_file_norm, ooc_file_norm_end)},
       {"device/cuda/restore_one.cuh", Between(ooc_file_restore_one, ooc_file_restore_one_end)},

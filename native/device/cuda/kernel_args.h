@@ -152,12 +152,26 @@ struct alignas(16) MakeRoom {
 };
 
 // ooc_dense: what ooc_finish does in place, or ooc_make, where sums get at most a bias and a cut,
-// every window is a sum or 2x2 of them in steps of 2 that all exist, and the tiles lie densely in
-// the same order. It reads kDenseBytes at once, a vector of y. A thread makes vectors of
-// neighbours, `step` vectors apart: of as many channels as those of y where channels lie nearest,
-// whose bias it reads once then; otherwise, along W, as many or, of windows, half of them; where
-// bits are saved kMakeGroup.
+// every window is a sum or 2x2 of them in steps of 2 that all exist, and the tiles lie densely.
+// It reads y in pieces of kDenseBytes.
 constexpr int kDenseBytes = 16;
+
+// How z lies, and what a thread makes: vectors of neighbours, `step` vectors apart, along W, of as
+// many as a piece has or, of windows, half of them, or kMakeGroup where bits are saved; or of a
+// piece's channels where these lie nearest, whose bias it reads once then; or see DensePlanes.
+enum DenseOrder : int { kDenseAlong = 0, kDenseAcross, kDensePlanes };
+
+// Channels lie nearest in y, and bits, which always lie in planes of one channel, or z too do not.
+// A block makes of as many pieces of a column as there are `lanes` as many groups of kMakeGroup
+// columns as there are `slots`, one behind the other in an image; a thread one group of one piece.
+// What goes to planes waits in the block's memory, and leaves it in rows.
+struct DensePlanes {
+  int turns;                    // 1: z lies in planes; 0: as y
+  int whole_words;              // 1: bits can be written as words
+  unsigned groups;              // of a plane
+  Divisor lanes, slots, words;  // words: of bits, in a row of `slots` groups
+  Divisor chunks, runs;         // of `lanes` in a column, and of `slots` in an image
+};
 
 struct DenseArgs {
   const void* y;
@@ -166,13 +180,14 @@ struct DenseArgs {
   unsigned char* saved;  // null: nothing is saved
   int y_type, z_type;    // of 16 bits: the same; f32 to any such, or f32
   int kind, bits;        // kMakeEach, kMakeMax2 or kMakeAverage2; bits of an element
-  int across, activation;
+  int order, activation;
   double parameter;
-  unsigned count, step;  // of vectors: all that is made, and the threads
-  unsigned y_row;        // vectors of y in a row of it
-  // Vectors of z in a row, where each is of a window; of channels, or rows of z of a channel,
-  // and channels.
+  unsigned count, step;  // of vectors: all that is made, and the threads; or of blocks' work
+  unsigned y_row;        // pieces of y in a row of it
+  // Vectors (or groups) of z in a row, where each is of a window; pieces of channels, or rows of z
+  // of a channel, and channels.
   Divisor width, rows, channels;
+  DensePlanes planes;
 };
 
 // ooc_restore: a tile of dy from one of dz and bits of either, in patches: of one element, or where
