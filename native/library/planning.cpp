@@ -6,9 +6,10 @@ namespace oocdnn {
 
 Result<Planning> ParsePlanning(const std::string& text) {
   if (text == "estimate") return Planning::kEstimate;
+  if (text == "gradual") return Planning::kGradual;
   if (text == "measure") return Planning::kMeasure;
   if (text == "exhaustive") return Planning::kExhaustive;
-  return Error(Code::kInvalidProblem, "planning '%s': write estimate, measure or exhaustive",
+  return Error(Code::kInvalidProblem, "planning '%s': write estimate, gradual, measure or exhaustive",
                text.c_str());
 }
 

@@ -1,6 +1,7 @@
 #include "library/timed_plans.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "library/time_run.hpp"
@@ -14,6 +15,9 @@ constexpr int kMostTimed = 16, kLeastTimed = 3;
 // What trying a plan takes, in runs of its tile: up to three of each of a few engines, and more of
 // the one that is chosen.
 constexpr double kRunsOfOne = 12;
+// Preparing another tile takes several calls' time, so what is known is taken where no plan is
+// faster by this.
+constexpr double kFarFaster = 1.25;
 
 // Seconds that all plans that are tried may take of the device. A first call is to take no more
 // than three in all, with what was measured before it; where it takes longer anyhow, a better plan
@@ -44,7 +48,7 @@ class TimedSearch {
         timed_(*timed),
         prepared_(*prepared),
         opinion_(request, profile) {
-    for (const TimedTile& one : timed_) {
+    for (const TimedTile& one : timed_.tiles) {
       opinion_.Recall(one.candidate, one.run_seconds);
       spent_ += kRunsOfOne * one.run_seconds;
     }
@@ -53,12 +57,14 @@ class TimedSearch {
   // What was timed for other requests says little of tiles of another size, so the plan that the
   // profile alone speaks for gets its try too.
   Result<PlanReport> Run() {
-    const bool recalls = !timed_.empty();
-    left_ = std::max(kMostTimed - static_cast<int>(timed_.size()), kLeastTimed);
-    OOC_ASSIGN(best_, PlanAndBook(device_, request_, opinion_.likely(), &prepared_));
+    const bool recalls = !timed_.tiles.empty();
+    left_ = std::max(kMostTimed - static_cast<int>(timed_.tiles.size()), kLeastTimed);
+    OOC_ASSIGN(best_, First());
     Try(best_);
     if (recalls) TryFresh();
     Conclude(request_, profile_, opinion_.likely(), &best_);
+    best_.settled = MayLook();
+    timed_.planning_seconds += Looked();
     return std::move(best_);
   }
 
@@ -66,13 +72,45 @@ class TimedSearch {
   [[nodiscard]] bool Knows(const Candidate& candidate) const {
     return Find(timed_, candidate) != nullptr;
   }
-  [[nodiscard]] bool MayTime() const { return spent_ < MostSeconds(best_.cost.seconds); }
+  [[nodiscard]] double Looked() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+  [[nodiscard]] bool MayLook(double seconds) const {
+    return !request_.gradual || oocdnn::MayLook(timed_, Looked(), seconds);
+  }
+  [[nodiscard]] bool MayLook() const { return MayLook(best_.cost.seconds); }
+  [[nodiscard]] bool MayTime() const {
+    return spent_ < MostSeconds(best_.cost.seconds) && MayLook();
+  }
+
+  Result<PlanReport> First() {
+    Result<PlanSearch> search = Search(WithoutBounce(request_), opinion_.likely());
+    if (search.ok() && !MayLook(search->ranked.front().cost.seconds)) PutKnownFirst(&search.value());
+    return PlanAndBook(device_, request_, opinion_.likely(), &prepared_,
+                       search.ok() ? &search.value() : nullptr);
+  }
+
+  // The best of those whose tiles were timed.
+  void PutKnownFirst(PlanSearch* search) const {
+    const PlanRequest request = WithoutBounce(request_);
+    RankedCandidate best;
+    best.cost.seconds = kFarFaster * search->ranked.front().cost.seconds;
+    bool found = false;
+    for (const TimedTile& one : timed_.tiles) {
+      if (EstimateBytes(request, one.candidate) > request.budget) continue;
+      const Cost cost = PriceOf(request, one.candidate, opinion_.likely(), one.run_seconds);
+      if (cost.seconds >= best.cost.seconds) continue;
+      best = {one.candidate, cost};
+      found = true;
+    }
+    if (found) search->ranked.insert(search->ranked.begin(), best);
+  }
 
   // 0 where it cannot be timed.
   double RunSeconds(const Booking& booking) {
     if (const TimedTile* const known = Find(timed_, booking.candidate)) return known->run_seconds;
     const double seconds = TimeRun(device_, booking, request_.budget);
-    if (seconds > 0.0) timed_.push_back({booking.candidate, seconds});
+    if (seconds > 0.0) timed_.tiles.push_back({booking.candidate, seconds});
     spent_ += kRunsOfOne * seconds;
     return seconds;
   }
@@ -86,7 +124,7 @@ class TimedSearch {
       next.cost = opinion_.Learn(next.booking.candidate, seconds);
       const bool first = best_.run_seconds == 0.0;
       if (first || next.cost.seconds < best_.cost.seconds) best_ = std::move(next);
-      if (--left_ <= 0) return;
+      if (--left_ <= 0 || !MayLook()) return;
       const auto promise = opinion_.Promising(best_.cost.seconds);
       if (!promise || !(MayTime() || Knows(promise->search.ranked.front().candidate))) return;
       Result<PlanReport> other =
@@ -114,6 +152,7 @@ class TimedSearch {
   PlanReport best_;
   double spent_ = 0.0;  // on the device, for this problem
   int left_ = 0;        // plans that may still be tried
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace
