@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "library/time_run.hpp"
 #include "library/trials.hpp"
@@ -62,6 +64,7 @@ class TimedSearch {
     OOC_ASSIGN(best_, First());
     Try(best_);
     if (recalls) TryFresh();
+    if (!MayLook()) TryKnown();
     Conclude(request_, profile_, opinion_.likely(), &best_);
     best_.settled = MayLook();
     timed_.planning_seconds += Looked();
@@ -85,25 +88,37 @@ class TimedSearch {
 
   Result<PlanReport> First() {
     Result<PlanSearch> search = Search(WithoutBounce(request_), opinion_.likely());
-    if (search.ok() && !MayLook(search->ranked.front().cost.seconds)) PutKnownFirst(&search.value());
-    return PlanAndBook(device_, request_, opinion_.likely(), &prepared_,
-                       search.ok() ? &search.value() : nullptr);
+    if (!search.ok()) return PlanAndBook(device_, request_, opinion_.likely(), &prepared_);
+    std::vector<RankedCandidate>& ranked = search->ranked;
+    const double promised = ranked.front().cost.seconds;
+    if (!MayLook(promised)) {
+      const auto known = BestKnown(kFarFaster * promised);
+      if (known) ranked.insert(ranked.begin(), *known);
+    }
+    return PlanAndBook(device_, request_, opinion_.likely(), &prepared_, &search.value());
   }
 
-  // The best of those whose tiles were timed.
-  void PutKnownFirst(PlanSearch* search) const {
+  // Of the tiles that were timed the one of the fastest plan, which takes less than `seconds`.
+  [[nodiscard]] std::optional<RankedCandidate> BestKnown(double seconds) const {
     const PlanRequest request = WithoutBounce(request_);
-    RankedCandidate best;
-    best.cost.seconds = kFarFaster * search->ranked.front().cost.seconds;
-    bool found = false;
+    std::optional<RankedCandidate> best;
     for (const TimedTile& one : timed_.tiles) {
       if (EstimateBytes(request, one.candidate) > request.budget) continue;
       const Cost cost = PriceOf(request, one.candidate, opinion_.likely(), one.run_seconds);
-      if (cost.seconds >= best.cost.seconds) continue;
+      if (cost.seconds >= (best ? best->cost.seconds : seconds)) continue;
       best = {one.candidate, cost};
-      found = true;
     }
-    if (found) search->ranked.insert(search->ranked.begin(), best);
+    return best;
+  }
+
+  // Where the plan has disappointed and nothing else may be looked at.
+  void TryKnown() {
+    const auto known = BestKnown(best_.cost.seconds / Opinion::kFaster);
+    if (!known) return;
+    const PlanSearch search{.ranked = {*known}};
+    Result<PlanReport> other =
+        PlanAndBook(device_, request_, opinion_.likely(), &prepared_, &search);
+    if (other.ok()) Try(std::move(other).value());
   }
 
   // 0 where it cannot be timed.

@@ -74,6 +74,21 @@ def test_gradual_plans_try_one_tile_and_keep_to_it_wherever_operands_lie(run_sec
         assert gradual[-1].timed < whole[-1].timed
 
 
+def test_a_gradual_plan_that_disappoints_gives_way_to_what_is_known():
+    """With x on the device other tiles promise to be far faster, and are not."""
+    first: list[tuple[int, int]] = []
+
+    def seconds(*tile: int) -> float:
+        first.append(tile)
+        return 1e-6 if tile == first[0] else 10.0
+
+    wire = dataclasses.replace(FAST, fetch_bytes_per_second=1e7, drain_bytes_per_second=1e9)
+    places = (HOST, X_ON_DEVICE, Y_ON_DEVICE, X_ON_DEVICE | Y_ON_DEVICE)
+    plans = planner.timed_again(PROBLEM, BUDGET, wire, seconds, places, worth=-1e6)
+    assert plans[-1].timed > 1
+    assert all(plan.seconds < 1.0 for plan in plans)
+
+
 @pytest.mark.parametrize("run_seconds", [1e-6, 1e-3])
 def test_gradual_plans_come_to_those_by_estimate_once_calls_are_worth_it(run_seconds):
     places = (HOST, X_ON_DEVICE, Y_ON_DEVICE)
