@@ -43,7 +43,8 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, const Terms& terms) 
   return plans_.Put(key, std::make_shared<const PlanReport>(std::move(report)));
 }
 
-// Each look may take as long as all before it, so that there are few. Where one fails, none follows.
+// Each look may take as long as all before it, so that there are few. Where one fails, none
+// follows.
 Result<PlanPointer> Context::LookAgain(const PlanRequest& request, PlanPointer* kept) {
   const PlanReport& plan = **kept;
   TimedTiles& timed = TimedOf(request);

@@ -127,8 +127,7 @@ PlanRequest Context::RequestFor(const Problem& problem, const Terms& terms) cons
   request.exhaustive = options_.planning == Planning::kExhaustive;
   request.measure = options_.planning == Planning::kMeasure;
   // Calls in core may be captured later, when nothing can be timed.
-  request.gradual =
-      options_.planning == Planning::kGradual && !OnDevice(problem, terms.home);
+  request.gradual = options_.planning == Planning::kGradual && !OnDevice(problem, terms.home);
   if (request.exhaustive || request.measure) {
     request.deadline = DeadlineIn(options_.planning_seconds);
   }

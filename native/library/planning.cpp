@@ -9,8 +9,8 @@ Result<Planning> ParsePlanning(const std::string& text) {
   if (text == "gradual") return Planning::kGradual;
   if (text == "measure") return Planning::kMeasure;
   if (text == "exhaustive") return Planning::kExhaustive;
-  return Error(Code::kInvalidProblem, "planning '%s': write estimate, gradual, measure or exhaustive",
-               text.c_str());
+  return Error(Code::kInvalidProblem,
+               "planning '%s': write estimate, gradual, measure or exhaustive", text.c_str());
 }
 
 Result<double> ParsePlanningSeconds(const std::string& text) {

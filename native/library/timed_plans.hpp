@@ -16,8 +16,8 @@ namespace oocdnn {
 // `timed`: of this problem, which count as timed now; what is timed comes to them.
 //
 // A request that is planned gradually gets less of that while its calls have taken little time
-// (MayLook): a plan of a tile that was timed before, unless others promise to be far faster, or else
-// the first one. Such a plan is not settled.
+// (MayLook): the first plan, or one of a tile that was timed before unless others promise to be far
+// faster. Such a plan is not settled.
 Result<PlanReport> PlanAndTime(Device& device, const PlanRequest& request, const Profile& profile,
                                TimedTiles* timed, int64_t* prepared);
 

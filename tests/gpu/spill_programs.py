@@ -184,9 +184,7 @@ class Process:
             "limit": self.limit, "said": said, "taken": sum(" taken " in line for line in log),
             "planning": planning_of(log),
         }  # fmt: skip
-        return [
-            answers.get(name, {"failed": why}) | {"part": name} | common for name in self.names
-        ]
+        return [answers.get(name, {"failed": why}) | {"part": name} | common for name in self.names]
 
 
 def outcome_of(process: subprocess.Popen[str], most: float) -> tuple[Rows, str, str]:
@@ -201,11 +199,17 @@ def outcome_of(process: subprocess.Popen[str], most: float) -> tuple[Rows, str, 
         why = f"no end after {most:.0f} s"
     answers: Rows = {}
     for line in out.splitlines():
-        try:
-            answers |= json.loads(line)
-        except (TypeError, ValueError):
-            continue
+        answers |= figures_in(line)
     return answers, why, errors
+
+
+def figures_in(line: str) -> Rows:
+    """None where a program is ready, or was cut off."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def measured(processes: list[Process]) -> list[Row]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import conv3d as conv
 
 import oocdnn
 import oocdnn.torch
@@ -48,12 +49,11 @@ def unlike(x: Tensor, w: Tensor, y: Tensor, side: int) -> int:
     height, width = x.shape[-2:]
     middle = (height // 2, width // 2)
     for top, left in ((0, 0), middle, (height - side, width - side)):
-        outer = [
-            slice(max(begin - 1, 0), begin + side + 1) for begin in (top, left)
-        ]  # and a row around
-        seen = torch.nn.functional.conv3d(x[..., outer[0], outer[1]].double(), w.double(), padding=1)
-        begin = [at - one.start for at, one in zip((top, left), outer, strict=True)]
-        exact = seen[..., begin[0] : begin[0] + side, begin[1] : begin[1] + side]
+        # And what is around it.
+        rows, columns = (slice(max(begin - 1, 0), begin + side + 1) for begin in (top, left))
+        seen = conv(x[..., rows, columns].double(), w.double(), padding=1)
+        seen = seen[..., top - rows.start :, left - columns.start :]
+        exact = seen[..., :side, :side]
         wrong += int((y[..., top : top + side, left : left + side].double() != exact).sum())
     return wrong
 
@@ -70,9 +70,9 @@ def conv3d(channels: int = 256, planes: int = 5, height: int = 1090, width: int 
             seconds.append(time.perf_counter() - begin)
         stats = context.stats
     return {
-        "seconds": seconds, "unlike": unlike(x, w, y, min(12, height)), "bytes": x.nbytes + y.nbytes,
-        "peak": stats.peak_device_bytes, "budget": stats.budget_bytes, "tiles": stats.tiles,
-        "predicted_seconds": stats.predicted_seconds,
+        "seconds": seconds, "unlike": unlike(x, w, y, min(12, height)),
+        "bytes": x.nbytes + y.nbytes, "peak": stats.peak_device_bytes, "tiles": stats.tiles,
+        "budget": stats.budget_bytes, "predicted_seconds": stats.predicted_seconds,
     }  # fmt: skip
 
 
