@@ -6,12 +6,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from gpu import card, spill_programs
 from gpu.spill_programs import (
     PARTS,
+    Part,
+    Process,
     batches_of,
     command_of,
     environment_of,
     judge,
+    measured,
     outcome_of,
     planning_of,
     processes_of,
@@ -147,6 +151,55 @@ def test_a_program_that_ends_badly_has_no_figures(program, failure):
 def test_what_a_program_said_before_it_ended_badly_is_kept():
     program = """import time; print('ready\\n{"a": {"x": 1}}\\n7', flush=True); time.sleep(60)"""
     assert run(program, 2)[0] == {"a": {"x": 1}}
+
+
+PROGRAM = """
+import json, os, pathlib, sys, time
+names = [word.split("=")[0] for word in sys.argv[1:]]
+print("ready", flush=True)
+sys.stdin.readline()
+begin = time.time()
+pathlib.Path(os.environ["OOCDNN_LOG_FILE"]).write_text("oocdnn: taken x tiles=1\\noocdnn: y\\n")
+for name in names:
+    time.sleep(0.5)
+    if "bad" in name:
+        sys.exit(4)
+    print(json.dumps({name: {"begin": begin, "end": time.time()}}), flush=True)
+"""
+
+
+class FakeCard:
+    def __init__(self):
+        self.bytes = 100
+
+    def used(self):
+        self.bytes = min(self.bytes + 10, 300)
+        return self.bytes
+
+
+def test_programs_wait_for_their_turn_and_give_rows_for_all_their_parts(tmp_path, monkeypatch):
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM, encoding="utf-8")
+    parts = {
+        name: Part("what", 5, process, script=str(script), beside=beside)
+        for name, process, beside in (
+            ("a", "one", False), ("b", "one", False), ("bad", "one", False),
+            ("c", "two", True), ("d", "three", True),
+        )
+    }  # fmt: skip
+    monkeypatch.setattr(spill_programs, "PARTS", parts)
+    monkeypatch.setattr(card, "Card", FakeCard)
+    rows = {}
+    batches = [[Process(names, "") for names in batch] for batch in batches_of(processes_of(parts))]
+    for batch in batches:
+        rows |= {row["part"]: row for row in measured(batch)}
+    assert list(rows) == list(parts)
+    assert "exit status 4" in rows["bad"]["failed"]
+    assert rows["a"]["end"] < rows["b"]["end"] < rows["c"]["begin"]
+    assert max(rows["c"]["begin"], rows["d"]["begin"]) < min(rows["c"]["end"], rows["d"]["end"])
+    for row in rows.values():
+        assert (row["taken"], row["said"]) == (1, ["oocdnn: y"])
+        assert 0 < row["card_peak"] <= 200
 
 
 def test_what_planning_took_is_in_the_log():
