@@ -84,6 +84,7 @@ PARTS = {
     # oocdnn.torch past its budget.
     "conv3d": Part("conv3d", 40, "large", script="torch_large.py"),
     "unet": Part("unet", 40, "large", script="torch_large.py"),
+    "suites": Part("suites", 60, "suites", script="torch_large.py", beside=True),
     # 1,000 steps without growth of pinned memory.
     "many": Part("many,steps=1000", 60, "many", **SMALL),
     # Four forked workers.
@@ -312,7 +313,11 @@ def judge_unet(row: Row) -> list[str]:
     return failures
 
 
-LARGE = {"conv3d": judge_conv3d, "unet": judge_unet}
+def judge_suites(row: Row) -> list[str]:
+    return [] if row["status"] == 0 else [row["tail"]]
+
+
+LARGE = {"conv3d": judge_conv3d, "unet": judge_unet, "suites": judge_suites}
 
 
 def judge_other(name: str, row: Row) -> list[str]:

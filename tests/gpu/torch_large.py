@@ -9,6 +9,8 @@ As spill_torch.py: ready, then a line of JSON for each.
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -22,9 +24,7 @@ from torch.nn.functional import conv3d as conv
 import oocdnn
 import oocdnn.torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the folder of `pytorch`
-from pytorch.nets import UNet, train
-
+TESTS = Path(__file__).resolve().parents[1]
 Answer = dict[str, Any]
 BUDGET = "1GiB"
 BLOCK = (1 << 22) + 7  # numbers that are made, and then repeated
@@ -77,6 +77,8 @@ def conv3d(channels: int = 256, planes: int = 5, height: int = 1090, width: int 
 
 
 def losses_of(model: torch.nn.Module, steps: int, extent: int) -> tuple[list[float], float]:
+    from pytorch.nets import train
+
     begin = time.perf_counter()
     losses = train(model, steps, extent)
     return losses, time.perf_counter() - begin
@@ -84,6 +86,8 @@ def losses_of(model: torch.nn.Module, steps: int, extent: int) -> tuple[list[flo
 
 def unet(width: int = 16, extent: int = 192, steps: int = 2) -> Answer:
     """A 3-D U-Net in host memory, taken, beside plain torch with all of the card."""
+    from pytorch.nets import UNet
+
     torch.backends.cudnn.allow_tf32 = False
     torch.manual_seed(0)
     model = UNet(width=width)
@@ -104,10 +108,25 @@ def unet(width: int = 16, extent: int = 192, steps: int = 2) -> Answer:
     }  # fmt: skip
 
 
-SCENES: dict[str, Callable[..., Answer]] = {"conv3d": conv3d, "unet": unet}
+def suites() -> Answer:
+    """The tests of oocdnn.torch, some at a time."""
+    environment = {name: text for name, text in os.environ.items() if "OOCDNN_LOG" not in name}
+    environment["PYTHONSAFEPATH"] = "1"
+    if torch.cuda.is_available():
+        environment["OOCDNN_TEST_DEVICE"] = "cuda"
+    files = [str(TESTS / "gpu" / "test_torch.py"), str(TESTS / "pytorch")]
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-n", "8", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, *files], cwd=TESTS, env=environment, capture_output=True, text=True, check=False
+    )
+    return {"status": done.returncode, "tail": done.stdout[-3000:]}
+
+
+SCENES: dict[str, Callable[..., Answer]] = {"conv3d": conv3d, "unet": unet, "suites": suites}
 
 
 def main(words: list[str]) -> None:
+    sys.path.insert(0, str(TESTS))  # the folder of `pytorch`
     print("ready", flush=True)
     sys.stdin.readline()
     for name, text in (word.split("=", 1) for word in words):

@@ -54,6 +54,7 @@ GOOD = {
         row("vgg16-256-naive", 8.0, losses=LOSSES[:7]),
         row("conv3d", 1.0, unlike=0, **LARGE),
         row("unet", 1.0, losses=[2.0, 1.0], alone=[2.0, 1.0005], plain_peak=9 << 30, **LARGE),
+        row("suites", 1.0, status=0, tail="9 passed"),
         row("many", 0.0, pinned=[5, 5, 5], ledger=LEDGER),
         row("workers", 0.0, ledger=LEDGER, losses=[1.0] * 10),
         row(
@@ -87,6 +88,7 @@ BAD = [
     ("unet", {"budget": 1 << 31}, "1073741824 bytes of 2147483648"),
     ("unet", {"plain_peak": 1 << 29}, "plain torch passes no limit"),
     ("unet", {"losses": [2.0, 1.1]}, "plain torch's [2.0, 1.0005]"),
+    ("suites", {"status": 1, "tail": "1 failed"}, "1 failed"),
     ("many", {"pinned": [5, 6, 7]}, "pinned bytes grew"),
     ("many", {"pinned": [0, 0]}, "pinned bytes grew"),
     ("workers", {"losses": [1.0] * 9}, "workers"),
@@ -225,7 +227,7 @@ def test_parts_share_processes_and_some_run_beside_each_other():
     batches = batches_of(processes_of(list(PARTS)))
     assert batches[0] == [[name for name in PARTS if name.endswith(("-alone", "-save"))]]
     assert ["vgg16-256-naive", "vgg16-256-tf32-naive"] in [names for (names, *_) in batches]
-    assert batches[-1] == [["many"], ["workers"], ["expandable"]]
+    assert batches[-1] == [["suites"], ["many"], ["workers"], ["expandable"]]
     for batch in batches[:-1]:
         assert len(batch) == 1
 
