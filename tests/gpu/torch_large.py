@@ -99,7 +99,7 @@ def unet(width: int = 16, extent: int = 192, steps: int = 2) -> Answer:
     if plain_device == "cuda":
         torch.cuda.empty_cache()
     oocdnn.torch.take(model)
-    with oocdnn.Context(budget=BUDGET) as context:
+    with oocdnn.Context(budget=BUDGET, planning="gradual") as context:
         losses, seconds = losses_of(model, steps, extent)
         stats = context.stats
     return {

@@ -197,14 +197,14 @@ def timed_again(problem, budget, profile, runs, on_device, worth=math.nan) -> li
     there were."""
     nanoseconds = _RUN(lambda *tile: round(runs(*tile) * 1e9))
     count = len(on_device)
-    seconds, timed, settled = (c_double * count)(), (c_int64 * count)(), (c_int * count)()
+    seconds, counts = (c_double * count)(), (c_int64 * (2 * count))()
     code = library().oocdnn_testing_timed_again(
         byref(problem), c_int64(budget), profile.text().encode(), nanoseconds,
-        (c_int64 * count)(*on_device), c_int64(count), c_double(worth), seconds, timed, settled,
+        (c_int64 * count)(*on_device), c_int64(count), c_double(worth), seconds, counts,
     )  # fmt: skip
     if code != 0:
         raise Refused(code, "")
-    return list(map(NextPlan, seconds, timed, map(bool, settled)))
+    return list(map(NextPlan, seconds, counts[::2], map(bool, counts[1::2])))
 
 
 @dataclasses.dataclass
