@@ -1,4 +1,5 @@
 // The plans of a context as its calls look for them: kept, or made now, or by and by.
+#include <algorithm>
 #include <utility>
 
 #include "base/log.hpp"
@@ -16,6 +17,8 @@ bool StaysRefused(const Problem& problem, int64_t budget, const Status& why) {
   return why.code() == Code::kUnsupported ||
          (why.code() == Code::kOutOfMemory && why.detail() > budget);
 }
+
+constexpr double kLook = 0.3;  // seconds, on a GPU
 
 }  // namespace
 
@@ -43,13 +46,14 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, const Terms& terms) 
   return plans_.Put(key, std::make_shared<const PlanReport>(std::move(report)));
 }
 
-// Each look may take as long as all before it, so that there are few. Where one fails, none
-// follows.
+// Each look may take as long as all before it, so that there are few, and what preparing some tiles
+// takes. Where one fails, none follows.
 Result<PlanPointer> Context::LookAgain(const PlanRequest& request, PlanPointer* kept) {
   const PlanReport& plan = **kept;
   TimedTiles& timed = TimedOf(request);
   timed.call_seconds += plan.cost.seconds;
-  if (!MayLook(timed, timed.planning_seconds, plan.cost.seconds)) return *kept;
+  const double look = std::max(timed.planning_seconds, kLook);
+  if (!MayLook(timed, look, plan.cost.seconds)) return *kept;
   OOC_TRY(Settle());  // the one that goes may still be run
   Result<PlanReport> made = BesideArena([&] { return ChoosePlan(request); });
   const bool better = made.ok() && made->Beats(plan);
