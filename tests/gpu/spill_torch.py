@@ -99,7 +99,7 @@ def train(wished: Wish, saved: AbstractContextManager[Any] | None = None) -> Ans
             losses.append(training.step())
             seconds.append(time.perf_counter() - begin)
             refused.append((ledger() or {}).get("refused", 0))
-    answer = {"losses": losses, "seconds": seconds, "refused": refused}
+    answer = {"losses": losses, "seconds": seconds, "refused": refused, "ended": time.time()}
     return answer | (kernels(training) if wished.profile else {})
 
 

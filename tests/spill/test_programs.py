@@ -3,6 +3,7 @@
 import copy
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -177,6 +178,19 @@ class FakeCard:
     def used(self):
         self.bytes = min(self.bytes + 10, 300)
         return self.bytes
+
+
+def test_what_comes_after_a_moment_is_not_in_the_peak_until_then():
+    rising = FakeCard()
+    with card.Watch(rising) as watch:
+        while rising.bytes < 200:
+            time.sleep(0.01)
+        moment = time.time()
+        while rising.bytes < 300:
+            time.sleep(0.01)
+    assert watch.peak == 190
+    assert 90 <= watch.peak_until(moment) < 190
+    assert watch.peak_until(0.0) == 0
 
 
 def test_programs_wait_for_their_turn_and_give_rows_for_all_their_parts(tmp_path, monkeypatch):
