@@ -111,8 +111,10 @@ class Context:
     profile: file with the machine's constants (OOCDNN_PROFILE).
     planning: how plans are chosen (OOCDNN_PLANNING). "estimate": by the model of the machine; on a
         GPU a run of what it chose is timed, and others are looked at if that disappoints.
-        "measure": of the best few by the model, runs of a tile are timed in the first call, and the
-        fastest is kept. "exhaustive": by the model, among all tile lengths and loop orders.
+        "gradual": the same, but others are looked at only while that takes no longer than a call of
+        the problem and a twentieth of all its calls so far. "measure": of the best few by the
+        model, runs of a tile are timed in the first call, and the fastest is kept. "exhaustive": by
+        the model, among all tile lengths and loop orders.
     planning_seconds: what measuring, an exhaustive search or the search for a chain may take, about
         (OOCDNN_PLANNING_SECONDS).
     workspace: the most device memory that an engine may take for its workspace, of the budget:

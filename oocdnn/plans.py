@@ -10,7 +10,8 @@ from typing import Literal, TypedDict
 from oocdnn import _native_plans
 from oocdnn._axes import by_axis
 
-Planning = Literal["estimate", "measure", "exhaustive"]  # how plans are chosen, see Context
+# How plans are chosen, see Context.
+Planning = Literal["estimate", "gradual", "measure", "exhaustive"]
 
 
 class RunnerUp(TypedDict):

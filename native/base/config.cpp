@@ -34,8 +34,10 @@ constexpr std::array<VarInfo, kVars> kTable{{
     {"OOCDNN_CACHE", "a path", "the user's cache directory",
      "folder for kernels compiled on this machine"},
     {"OOCDNN_LINK", "GB/s", "none", "the CPU device behind a wire of this rate per direction"},
-    {"OOCDNN_PLANNING", "estimate, measure, exhaustive", "estimate",
-     "how plans are chosen: by the model, by timed runs of the best few, among all tile lengths"},
+    {"OOCDNN_PLANNING", "estimate, gradual, measure, exhaustive",
+     "estimate; the drop-in's: gradual",
+     "how plans are chosen: by the model, by the model and better with further calls, by timed "
+     "runs of the best few, among all tile lengths"},
     {"OOCDNN_PLANNING_SECONDS", "a number", "10",
      "what a plan may take that is measured or looked for exhaustively"},
     {"OOCDNN_WORKSPACE_LIMIT", "bytes", "none",

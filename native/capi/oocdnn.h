@@ -187,7 +187,7 @@ typedef struct oocdnn_options {
   const char* engine;      /* only this engine ("onednn", "direct", "reference"); "" for any */
   const char* wrap;        /* devices to wrap around, inner first: "check,trace"; "" for none */
   const char* profile;     /* file with the machine's constants; "" for the user's cache */
-  const char* planning;    /* "estimate", "measure", "exhaustive", see OOCDNN_PLANNING */
+  const char* planning;    /* "estimate", "gradual", ..., see OOCDNN_PLANNING */
   const char* workspace;   /* the most bytes of an engine's workspace, see OOCDNN_WORKSPACE_LIMIT */
   int32_t threads;         /* 0: all cores this process may use */
   int32_t reproducible;    /* 1: bits do not depend on the budget */

@@ -167,12 +167,15 @@ class Context {
   [[nodiscard]] PlanRequest RequestFor(const Problem& problem, const Terms& terms) const;
   // The plan for a problem, from the list or made now.
   Result<PlanPointer> Lookup(const Problem& problem, const Terms& terms);
+  // The plan that is kept, or a better one in its place.
+  Result<PlanPointer> LookAgain(const PlanRequest& request, PlanPointer* kept);
   TimedTiles& TimedOf(const PlanRequest& request);
   void ForgetPlans();  // which rest on what was known
   Result<PlanPointer> Prescribed(const PlanRequest& request, const std::string& plan);
   // As it was found before, else searched for and remembered.
   Result<PlanReport> MakePlan(const PlanRequest& request);
   Result<PlanReport> SearchPlan(const PlanRequest& request, uint64_t key);
+  void Remember(uint64_t key, const PlanRequest& request, const PlanReport& report);
   Result<PlanReport> RecallPlan(const PlanRequest& request, const RememberedPlan& kept);
   Result<PlanReport> BookPlan(const PlanRequest& request, const Candidate& candidate,
                               double run_seconds);

@@ -37,20 +37,6 @@ std::vector<EngineInfo> EnginesFor(const Device& device, bool reproducible) {
   return engines;
 }
 
-// What was timed is not given up for what is merely predicted.
-bool Beats(const PlanReport& plan, const PlanReport& other) {
-  const bool comparable = plan.run_seconds > 0.0 || other.run_seconds == 0.0;
-  return comparable && plan.cost.seconds < other.cost.seconds;
-}
-
-// Whoever wants several gradients asks for them in one pass at each call, and is content with less.
-// What the device has left may change.
-bool StaysRefused(const Problem& problem, int64_t budget, const Status& why) {
-  if (!problem.also.any()) return false;
-  return why.code() == Code::kUnsupported ||
-         (why.code() == Code::kOutOfMemory && why.detail() > budget);
-}
-
 // What a remembered plan would have been chosen from, for who asks.
 void AddOthers(const Profile& profile, PlanReport* report) {
   Result<PlanSearch> search =
@@ -118,7 +104,7 @@ Result<PlanReport> Context::ChooseInCore(const PlanRequest& request, const Profi
   if (parts.ok() ? parts->CopiesNoSamples() : !refused(parts)) return parts;
   Result<PlanReport> tiles = PlanAndTime(device, request, profile, &TimedOf(request), &prepared_);
   if (parts.ok()) {
-    return tiles.ok() && Beats(tiles.value(), parts.value()) ? std::move(tiles) : std::move(parts);
+    return tiles.ok() && tiles->Beats(parts.value()) ? std::move(tiles) : std::move(parts);
   }
   if (tiles.ok() || tiles.status().code() != Code::kOutOfMemory) return tiles;
   Result<PlanReport> rest = PlanInPlace(device, request, profile, {.divided = true}, &prepared_);
@@ -140,45 +126,12 @@ PlanRequest Context::RequestFor(const Problem& problem, const Terms& terms) cons
   request.reproducible = options_.reproducible;
   request.exhaustive = options_.planning == Planning::kExhaustive;
   request.measure = options_.planning == Planning::kMeasure;
+  // Calls in core may be captured later, when nothing can be timed.
+  request.gradual = options_.planning == Planning::kGradual && !OnDevice(problem, terms.home);
   if (request.exhaustive || request.measure) {
     request.deadline = DeadlineIn(options_.planning_seconds);
   }
   return request;
-}
-
-Result<PlanPointer> Context::Lookup(const Problem& problem, const Terms& terms) {
-  if (!prescribed_.empty()) {
-    const auto prescribed = prescribed_.find(PrescriptionOf(problem, terms));
-    if (prescribed != prescribed_.end()) return prescribed->second;
-  }
-  const std::string key = KeyOf(problem, terms);
-  if (const PlanPointer* const kept = plans_.Find(key)) return *kept;
-  if (const Status* const why = refused_.Find(key)) return *why;
-  Result<PlanReport> made = MakePlan(RequestFor(problem, terms));
-  if (!made.ok()) {
-    if (StaysRefused(problem, terms.budget, made.status())) refused_.Put(key, made.status());
-    return std::move(made).status();
-  }
-  PlanReport report = std::move(made).value();
-  if (Logs(LogLevel::kDebug)) {
-    Log(LogLevel::kDebug, "plan %s", ToText(SummaryOf(report, ProfileFor(problem))).c_str());
-  }
-  if (plans_.full()) OOC_TRY(Settle());  // the one that goes may still be run
-  return plans_.Put(key, std::make_shared<const PlanReport>(std::move(report)));
-}
-
-TimedTiles& Context::TimedOf(const PlanRequest& request) {
-  const std::string key = TilesKeyOf(request);
-  TimedTiles* const known = timed_.Find(key);
-  return known != nullptr ? *known : timed_.Put(key, {});
-}
-
-void Context::ForgetPlans() {
-  plans_.Clear();
-  timed_.Clear();
-  refused_.Clear();
-  chains_.Clear();
-  gradients_.Clear();
 }
 
 Result<PlanReport> Context::MakePlan(const PlanRequest& request) {
@@ -197,24 +150,25 @@ Result<PlanReport> Context::MakePlan(const PlanRequest& request) {
 }
 
 // A plan in place is not remembered, because it is not searched for, but where runs were timed.
-// That nothing fits is, where it is a matter of the budget and not of what the device has left.
+void Context::Remember(uint64_t key, const PlanRequest& request, const PlanReport& report) {
+  const Booking& booking = report.booking;
+  if (booking.in_place != InPlace{} && report.run_seconds == 0.0) return;
+  memory_->Put(key, request.budget,
+               {ToString(request.problem), ToText(request, booking.candidate), booking.bytes,
+                report.run_seconds});
+}
+
+// That nothing fits is remembered where it is a matter of the budget and not of what the device has
+// left.
 Result<PlanReport> Context::SearchPlan(const PlanRequest& request, uint64_t key) {
   Result<PlanReport> made = BesideArena([&] { return ChoosePlan(request); });
-  const std::string problem = ToString(request.problem);
-  if (made.ok()) {
-    const Booking& booking = made->booking;
-    if (booking.in_place == InPlace{} || made->run_seconds > 0.0) {
-      memory_->Put(key, request.budget,
-                   {problem, ToText(request, booking.candidate), booking.bytes, made->run_seconds});
-    }
-    return made;
-  }
-  if (made.status().code() != Code::kOutOfMemory) return made;
+  if (made.ok()) Remember(key, request, made.value());
+  if (made.ok() || made.status().code() != Code::kOutOfMemory) return made;
   const int64_t needed = made.status().detail();
   const int64_t works =
       WorkingBudget(*stack_.device, request, ProfileFor(request.problem), made.status());
   if (std::min(needed, works) > request.budget) {
-    memory_->Put(key, request.budget, {problem, "", works, 0.0});
+    memory_->Put(key, request.budget, {ToString(request.problem), "", works, 0.0});
   }
   return TooSmall(std::move(made).status(), request.budget, works);
 }
@@ -224,6 +178,13 @@ Result<PlanReport> Context::RecallPlan(const PlanRequest& request, const Remembe
              ParsePlan(request, ProfileFor(request.problem), kept.plan));
   OOC_ASSIGN(PlanReport report, BookPlan(request, priced.candidate, kept.run_seconds));
   report.remembered = true;
+  if (request.gradual && kept.run_seconds > 0.0) {
+    TimedTiles& timed = TimedOf(request);
+    if (Find(timed, priced.candidate) == nullptr) {
+      timed.tiles.push_back({priced.candidate, kept.run_seconds});
+    }
+    report.settled = false;
+  }
   return report;
 }
 

@@ -167,6 +167,11 @@ bool PlanReport::CopiesNoSamples() const {
   return true;
 }
 
+bool PlanReport::Beats(const PlanReport& other) const {
+  const bool comparable = run_seconds > 0.0 || other.run_seconds == 0.0;
+  return comparable && cost.seconds < other.cost.seconds;
+}
+
 PlanSummary SummaryOf(const PlanReport& report, const Profile& profile) {
   const RankedCandidate chosen{report.booking.candidate, report.cost};
   const Profile rates = report.lessons.AddedTo(profile);

@@ -17,6 +17,7 @@ struct PlanReport {
   Cost cost;
   double run_seconds = 0.0;  // of a tile's convolution, where a run was timed
   bool remembered = false;   // it was neither searched for nor timed now
+  bool settled = true;       // else another look may find a better one, see MayLook
   double search_seconds = 0.0;
   std::vector<RankedCandidate> ranked;
   std::vector<std::string> refused;  // by the search, by an engine, by exact bytes
@@ -24,6 +25,8 @@ struct PlanReport {
 
   // Whether all of the caller's that has samples is used where it lies.
   [[nodiscard]] bool CopiesNoSamples() const;
+  // What was timed is not given up for what is merely predicted.
+  [[nodiscard]] bool Beats(const PlanReport& other) const;
 };
 
 // Whether the problem is valid and has something to plan.

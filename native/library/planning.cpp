@@ -6,10 +6,11 @@ namespace oocdnn {
 
 Result<Planning> ParsePlanning(const std::string& text) {
   if (text == "estimate") return Planning::kEstimate;
+  if (text == "gradual") return Planning::kGradual;
   if (text == "measure") return Planning::kMeasure;
   if (text == "exhaustive") return Planning::kExhaustive;
-  return Error(Code::kInvalidProblem, "planning '%s': write estimate, measure or exhaustive",
-               text.c_str());
+  return Error(Code::kInvalidProblem,
+               "planning '%s': write estimate, gradual, measure or exhaustive", text.c_str());
 }
 
 Result<double> ParsePlanningSeconds(const std::string& text) {

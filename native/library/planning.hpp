@@ -10,6 +10,7 @@ namespace oocdnn {
 
 enum class Planning {
   kEstimate,    // the model chooses; where engines are tried out, a run of what it chose is checked
+  kGradual,     // the same, but while a problem's calls have taken little time, so does this
   kMeasure,     // of the best few by the model, runs are timed, and the fastest is kept
   kExhaustive,  // the model chooses among all tile lengths and loop orders
 };
@@ -18,7 +19,7 @@ enum class Planning {
 constexpr double kPlanningSeconds = 10.0;
 constexpr double kMostPlanningSeconds = 1e8;
 
-// "estimate", "measure" or "exhaustive"; else kInvalidProblem.
+// "estimate", "gradual", "measure" or "exhaustive"; else kInvalidProblem.
 Result<Planning> ParsePlanning(const std::string& text);
 
 // A number above 0 and up to kMostPlanningSeconds; else kInvalidProblem.

@@ -1,7 +1,10 @@
 #include "library/timed_plans.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "library/time_run.hpp"
 #include "library/trials.hpp"
@@ -14,6 +17,9 @@ constexpr int kMostTimed = 16, kLeastTimed = 3;
 // What trying a plan takes, in runs of its tile: up to three of each of a few engines, and more of
 // the one that is chosen.
 constexpr double kRunsOfOne = 12;
+// Preparing another tile takes several calls' time, so what is known is taken where no plan is
+// faster by this.
+constexpr double kFarFaster = 1.25;
 
 // Seconds that all plans that are tried may take of the device. A first call is to take no more
 // than three in all, with what was measured before it; where it takes longer anyhow, a better plan
@@ -44,7 +50,7 @@ class TimedSearch {
         timed_(*timed),
         prepared_(*prepared),
         opinion_(request, profile) {
-    for (const TimedTile& one : timed_) {
+    for (const TimedTile& one : timed_.tiles) {
       opinion_.Recall(one.candidate, one.run_seconds);
       spent_ += kRunsOfOne * one.run_seconds;
     }
@@ -53,12 +59,15 @@ class TimedSearch {
   // What was timed for other requests says little of tiles of another size, so the plan that the
   // profile alone speaks for gets its try too.
   Result<PlanReport> Run() {
-    const bool recalls = !timed_.empty();
-    left_ = std::max(kMostTimed - static_cast<int>(timed_.size()), kLeastTimed);
-    OOC_ASSIGN(best_, PlanAndBook(device_, request_, opinion_.likely(), &prepared_));
+    const bool recalls = !timed_.tiles.empty();
+    left_ = std::max(kMostTimed - static_cast<int>(timed_.tiles.size()), kLeastTimed);
+    OOC_ASSIGN(best_, First());
     Try(best_);
     if (recalls) TryFresh();
+    if (!MayLook()) TryKnown();
     Conclude(request_, profile_, opinion_.likely(), &best_);
+    best_.settled = MayLook();
+    timed_.planning_seconds += Looked();
     return std::move(best_);
   }
 
@@ -66,13 +75,57 @@ class TimedSearch {
   [[nodiscard]] bool Knows(const Candidate& candidate) const {
     return Find(timed_, candidate) != nullptr;
   }
-  [[nodiscard]] bool MayTime() const { return spent_ < MostSeconds(best_.cost.seconds); }
+  [[nodiscard]] double Looked() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+  [[nodiscard]] bool MayLook(double seconds) const {
+    return !request_.gradual || oocdnn::MayLook(timed_, Looked(), seconds);
+  }
+  [[nodiscard]] bool MayLook() const { return MayLook(best_.cost.seconds); }
+  [[nodiscard]] bool MayTime() const {
+    return spent_ < MostSeconds(best_.cost.seconds) && MayLook();
+  }
+
+  Result<PlanReport> First() {
+    Result<PlanSearch> search = Search(WithoutBounce(request_), opinion_.likely());
+    if (!search.ok()) return PlanAndBook(device_, request_, opinion_.likely(), &prepared_);
+    std::vector<RankedCandidate>& ranked = search->ranked;
+    const double promised = ranked.front().cost.seconds;
+    if (!MayLook(promised)) {
+      const auto known = BestKnown(kFarFaster * promised);
+      if (known) ranked.insert(ranked.begin(), *known);
+    }
+    return PlanAndBook(device_, request_, opinion_.likely(), &prepared_, &search.value());
+  }
+
+  // Of the tiles that were timed the one of the fastest plan, which takes less than `seconds`.
+  [[nodiscard]] std::optional<RankedCandidate> BestKnown(double seconds) const {
+    const PlanRequest request = WithoutBounce(request_);
+    std::optional<RankedCandidate> best;
+    for (const TimedTile& one : timed_.tiles) {
+      if (EstimateBytes(request, one.candidate) > request.budget) continue;
+      const Cost cost = PriceOf(request, one.candidate, opinion_.likely(), one.run_seconds);
+      if (cost.seconds >= (best ? best->cost.seconds : seconds)) continue;
+      best = {one.candidate, cost};
+    }
+    return best;
+  }
+
+  // Where the plan has disappointed and nothing else may be looked at.
+  void TryKnown() {
+    const auto known = BestKnown(best_.cost.seconds / Opinion::kFaster);
+    if (!known) return;
+    const PlanSearch search{.ranked = {*known}};
+    Result<PlanReport> other =
+        PlanAndBook(device_, request_, opinion_.likely(), &prepared_, &search);
+    if (other.ok()) Try(std::move(other).value());
+  }
 
   // 0 where it cannot be timed.
   double RunSeconds(const Booking& booking) {
     if (const TimedTile* const known = Find(timed_, booking.candidate)) return known->run_seconds;
     const double seconds = TimeRun(device_, booking, request_.budget);
-    if (seconds > 0.0) timed_.push_back({booking.candidate, seconds});
+    if (seconds > 0.0) timed_.tiles.push_back({booking.candidate, seconds});
     spent_ += kRunsOfOne * seconds;
     return seconds;
   }
@@ -86,7 +139,7 @@ class TimedSearch {
       next.cost = opinion_.Learn(next.booking.candidate, seconds);
       const bool first = best_.run_seconds == 0.0;
       if (first || next.cost.seconds < best_.cost.seconds) best_ = std::move(next);
-      if (--left_ <= 0) return;
+      if (--left_ <= 0 || !MayLook()) return;
       const auto promise = opinion_.Promising(best_.cost.seconds);
       if (!promise || !(MayTime() || Knows(promise->search.ranked.front().candidate))) return;
       Result<PlanReport> other =
@@ -114,6 +167,7 @@ class TimedSearch {
   PlanReport best_;
   double spent_ = 0.0;  // on the device, for this problem
   int left_ = 0;        // plans that may still be tried
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace

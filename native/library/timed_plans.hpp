@@ -14,6 +14,10 @@ namespace oocdnn {
 // what it would say if all tiles were a tenth faster than the fastest of their number of channels
 // or of fewer: a plan that is thought slow by mistake would never be timed otherwise.
 // `timed`: of this problem, which count as timed now; what is timed comes to them.
+//
+// A request that is planned gradually gets less of that while its calls have taken little time
+// (MayLook): the first plan, or one of a tile that was timed before unless others promise to be far
+// faster. Such a plan is not settled.
 Result<PlanReport> PlanAndTime(Device& device, const PlanRequest& request, const Profile& profile,
                                TimedTiles* timed, int64_t* prepared);
 

@@ -188,6 +188,9 @@ cudnnStatus_t Open(int device, Shared* shared) {
   options.device = name.c_str();
   options.workspace = workspace.c_str();
   if (device != kCpu) options.budget = budget.c_str();
+  // Where memory spills, a problem's operands lie elsewhere at each step for a while, and each of
+  // its calls is short.
+  if (!Get(Var::kPlanning)) options.planning = "gradual";
   return AnswerOf(oocdnn_create(&options, &shared->context));
 }
 

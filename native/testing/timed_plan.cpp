@@ -1,4 +1,6 @@
 // A C door to plans whose runs are timed, on a device that says how long they took.
+#include <cmath>
+
 #include "library/planning.hpp"
 #include "library/timed_plans.hpp"
 #include "testing/door.hpp"
@@ -45,18 +47,22 @@ OOC_DOOR int oocdnn_testing_timed_plan(const Problem* problem, int64_t budget,
 }
 
 // The same problem `count` times in one context, its operands on the device as the bits of
-// `on_device` say. Of each: the seconds of its plan, and how many tiles were timed by then.
+// `on_device` say. `worth`: planned gradually, where looking for plans so far took that much less
+// than it might; NaN: by estimate. Of each: the seconds of its plan; `counts`: how many tiles were
+// timed by then, and whether it is settled.
 OOC_DOOR int oocdnn_testing_timed_again(const Problem* problem, int64_t budget,
                                         const char* profile_text, RunNanoseconds nanoseconds,
-                                        const int64_t* on_device, int64_t count, double* seconds,
-                                        int64_t* timed_tiles) {
+                                        const int64_t* on_device, int64_t count, double worth,
+                                        double* seconds, int64_t* counts) {
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return static_cast<int>(profile.status().code());
   TimedDevice device(nanoseconds);
   TimedTiles timed;
+  if (!std::isnan(worth)) timed.planning_seconds = -worth;
   int64_t prepared = 0;
   for (int64_t i = 0; i < count; ++i) {
     PlanRequest request = RequestOf(*problem, budget, device);
+    request.gradual = !std::isnan(worth);
     for (int j = 0; j < kOperands; ++j) {
       if ((on_device[i] >> j & 1) != 0) request.home[j] = Home::kDevice;
     }
@@ -64,7 +70,8 @@ OOC_DOOR int oocdnn_testing_timed_again(const Problem* problem, int64_t budget,
         PlanAndTime(device, request, profile.value(), &timed, &prepared);
     if (!report.ok()) return static_cast<int>(report.status().code());
     seconds[i] = report.value().cost.seconds;
-    timed_tiles[i] = static_cast<int64_t>(timed.size());
+    counts[2 * i] = static_cast<int64_t>(timed.tiles.size());
+    counts[2 * i + 1] = report.value().settled ? 1 : 0;
   }
   return 0;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 
 
 class _Memory(ctypes.Structure):
@@ -39,13 +40,24 @@ class Watch:
     """The most that was in use while it watched, beyond what was when it began."""
 
     def __init__(self, card: Card) -> None:
-        self._card, self._before, self.peak = card, card.used(), 0
+        self._card, self._before = card, card.used()
+        self._rises = [(0.0, 0)]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def _watch(self) -> None:
         while not self._stop.wait(0.002):
-            self.peak = max(self.peak, self._card.used() - self._before)
+            used = self._card.used() - self._before
+            if used > self.peak:
+                self._rises.append((time.time(), used))
+
+    @property
+    def peak(self) -> int:
+        return self._rises[-1][1]
+
+    def peak_until(self, moment: float) -> int:
+        """The most before that moment of time.time()."""
+        return [used for when, used in self._rises if when <= moment][-1]
 
     def __enter__(self) -> Watch:
         self._thread.start()

@@ -1,15 +1,17 @@
-"""Unmodified PyTorch programs past a limit of device memory, beside the same without it.
+"""Programs past a limit of device memory, beside the same without it: PyTorch that knows nothing of
+it, and `oocdnn.torch`.
 
-    python tests/gpu/spill_programs.py [PART ...] [--seconds S] [--limit B] [--out FILE]
+    python tests/gpu/spill_programs.py [PART ...] [--limit B] [--out FILE]
 
-Each part is a process of its own and takes a few minutes at most; --seconds bounds its steps, of
-which a comparison needs 20. Figures go to FILE, where those of earlier calls stay, so that a
-comparison's parts may be run apart; while it lacks one it fails. Prints what fails; the number of
-failures is the exit status.
+Parts are in the order of what they are worth, and the whole takes about six minutes. Each has its
+own time, after which the next one begins. Figures go to FILE as soon as there are any, and those of
+earlier calls stay, so that parts may be run apart; while a comparison lacks one it fails. Prints
+what fails; the number of failures is the exit status.
 
 A part NET-IMAGES[-tf32]-HOW is a training: `alone` has the whole card, `spill` the limit and the
-drop-in, `naive` the limit without the drop-in, `save` the whole card and save_on_cpu, `kernels` is
-`spill` kernel by kernel. The others are named in PARTS.
+drop-in, `naive` the limit without the drop-in, `save` the whole card and save_on_cpu. The others
+are named in PARTS. Parts of one PROCESS that are wanted are made one after the other in it; those
+that are only right or wrong run beside each other.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ import argparse
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -28,66 +32,90 @@ from statistics import median
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-WARM = 5  # steps that no time is taken of: caches grow
 CLOSE = 1e-3  # of losses, relative
-STEPS = 20  # whose losses are compared
 OF_NAIVE = 1 / 4  # of the time of `naive` that `spill` may take
 NAIVE = {"vgg16-256": 9.7, "vgg16-256-tf32": 8.9}  # seconds of it that were measured before
-MOST_SECONDS = 400  # of a part
+START = 60  # seconds that a process may take beside its parts
 Row = dict[str, Any]
 Rows = dict[str, Row]
 
 
 @dataclass(frozen=True)
 class Part:
-    what: str  # of spill_torch.py
-    options: tuple[str, ...]
+    what: str  # of the script, with options
+    seconds: float  # it takes less
+    process: str  # that it shares with others of the name
     limit: str = ""  # "": none; "-": that of the command line
     dropin: bool = True
     variables: dict[str, str] = field(default_factory=dict)
+    script: str = "spill_torch.py"
+    beside: bool = False  # it may run beside the next
+
+    @property
+    def steps(self) -> int:
+        return int(re.findall(r"steps=(\d+)", self.what)[0])
 
 
-def _trainings() -> dict[str, Part]:
-    ways = {
-        "alone": ("train", ""), "spill": ("train", "-"), "naive": ("train", "-"),
-        "save": ("save_on_cpu", ""), "kernels": ("kernels", "-"),
-    }  # fmt: skip
-    parts = {}
-    for net, images, arithmetic in (
-        ("vgg16", 256, ""), ("vgg16", 256, "tf32"), ("vgg16", 512, ""), ("resnet50", 512, ""),
-    ):  # fmt: skip
-        for how, (what, limit) in ways.items():
-            if how == "naive" and images > 256:
-                continue  # its steps would not fit the time
-            options = (
-                "--net",
-                net,
-                "--images",
-                str(images),
-                *([f"--{arithmetic}"] if arithmetic else []),
-            )
-            options += ("--steps", str(WARM + 2 if how == "naive" else STEPS))
-            name = "-".join(word for word in (net, str(images), arithmetic, how) if word)
-            parts[name] = Part(what, options, limit, dropin=how != "naive")
-    return parts
+def training(text: str, how: str, steps: int, seconds: float, **more: Any) -> Part:
+    """`text`: "vgg16-256-tf32"."""
+    net, images, *tf32 = text.split("-")
+    what = "save_on_cpu" if how == "save" else "train"
+    what += f",net={net},images={images},steps={steps},seconds={seconds}"
+    what += ",tf32=1" if tf32 else ""
+    process = {"spill": f"{text}-spill", "naive": "naive"}.get(how, "unlimited")
+    if how == "spill" and text == "vgg16-256":
+        what += ",profile=1"
+    limit = "-" if how in ("spill", "naive") else ""
+    return Part(what, seconds, process, limit, dropin=how != "naive", **more)
 
 
+TRAININGS = (
+    ("vgg16-256", "alone", 20, 15), ("vgg16-256-tf32", "alone", 20, 10),
+    ("vgg16-512", "alone", 6, 10), ("resnet50-512", "alone", 6, 10),
+    ("vgg16-256", "save", 3, 15), ("vgg16-256-tf32", "save", 3, 10),
+    ("vgg16-256", "spill", 20, 60), ("vgg16-256-tf32", "spill", 20, 60),
+    ("vgg16-256", "naive", 2, 15), ("vgg16-256-tf32", "naive", 2, 15),
+    ("vgg16-512", "spill", 6, 55), ("resnet50-512", "spill", 6, 55),
+)  # fmt: skip
 EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+SMALL = {"limit": "192MiB", "beside": True}
 PARTS = {
-    **_trainings(),
+    **{f"{text}-{how}": training(text, how, *rest) for text, how, *rest in TRAININGS},
+    # oocdnn.torch past its budget.
+    "conv3d": Part("conv3d", 40, "large", script="torch_large.py"),
+    "unet": Part("unet", 40, "large", script="torch_large.py"),
+    "suites": Part("suites", 60, "suites", script="torch_large.py", beside=True),
     # 1,000 steps without growth of pinned memory.
-    "many": Part("many", ("--steps", "1000"), "192MiB"),
+    "many": Part("many,steps=1000", 60, "many", **SMALL),
     # Four forked workers.
-    "workers": Part("workers", ("--steps", "10"), "192MiB"),
+    "workers": Part("workers,steps=10", 40, "workers", **SMALL),
     # What cannot be reached runs without a limit, and is named in one line.
-    "expandable": Part("train", ("--steps", "5"), "192MiB", variables=EXPANDABLE),
+    "expandable": Part("train,steps=5", 40, "expandable", variables=EXPANDABLE, **SMALL),
 }
 
 
-def command_of(part: Part, seconds: float, limit: str) -> list[str]:
-    """The program; with the drop-in where the part has a limit."""
-    program = [sys.executable, str(HERE / "spill_torch.py"), part.what, *part.options]
-    program += ["--seconds", str(seconds)]
+def processes_of(names: list[str]) -> list[list[str]]:
+    """The parts by process, in the order of the first of each."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(PARTS[name].process, []).append(name)
+    return list(found.values())
+
+
+def batches_of(processes: list[list[str]]) -> list[list[list[str]]]:
+    """Processes that run at the same time."""
+    batches: list[list[list[str]]] = []
+    for names in processes:
+        together = batches and PARTS[names[0]].beside and PARTS[batches[-1][0][0]].beside
+        batches[-1].append(names) if together else batches.append([names])
+    return batches
+
+
+def command_of(names: list[str], limit: str) -> list[str]:
+    """The program; with the drop-in where the parts have a limit."""
+    part = PARTS[names[0]]
+    program = [sys.executable, str(HERE / part.script)]
+    program += [f"{name}={PARTS[name].what}" for name in names]
     if not part.limit or not part.dropin:
         return program
     return [sys.executable, "-m", "oocdnn", "run", "--limit", limit, "--spill", "--", *program]
@@ -105,45 +133,103 @@ def environment_of(part: Part, limit: str, log: Path) -> dict[str, str]:
     return environment
 
 
-def outcome_of(command: list[str], environment: dict[str, str], most: float) -> tuple[Row, str]:
-    """The JSON of a program's last line, or "failed"; and what it wrote to standard error."""
+TAKEN = re.compile(r" taken (.*?) tiles=.* ms=([\d.]+) .*planned=([\d.]+) prepared=(\d+)")
+
+
+def planning_of(log: list[str]) -> Row:
+    """What went into plans, and into calls with them: seconds, plans, and of how many problems."""
+    found = [match.groups() for match in map(TAKEN.search, log) if match]
+    planned = [(text, float(ms)) for text, _, ms, prepared in found if int(prepared) > 0]
+    return {
+        "calls": len(found),
+        "call_seconds": sum(float(ms) for _, ms, _, _ in found) * 1e-3,
+        "plans": len(planned),
+        "problems": len({text for text, _ in planned}),
+        "planning_seconds": sum(ms for _, ms in planned) * 1e-3,
+    }
+
+
+class Process:
+    """One that is started before its turn, and has imported what it needs by then."""
+
+    def __init__(self, names: list[str], most: str) -> None:
+        part = PARTS[names[0]]
+        self.names, self.limit = names, most if part.limit == "-" else part.limit
+        self.folder = tempfile.TemporaryDirectory()
+        self.log = Path(self.folder.name) / "log.txt"
+        self.begin(command_of(names, self.limit), environment_of(part, self.limit, self.log))
+
+    def begin(self, command: list[str], environment: dict[str, str]) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            command, env=environment, cwd=HERE, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+        )
+
+    def go(self) -> None:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write("go\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended, which its status tells
+
+    def rows(self) -> list[Row]:
+        """One for each part, "failed" in it where it did not end well."""
+        most = START + sum(PARTS[name].seconds for name in self.names)
+        answers, why, errors = outcome_of(self.process, most)
+        log = self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
+        said = [line for line in errors.splitlines() if line.startswith("oocdnn:")]
+        said += [line for line in log if " taken " not in line][:20]
+        self.folder.cleanup()
+        common = {
+            "limit": self.limit, "said": said, "taken": sum(" taken " in line for line in log),
+            "planning": planning_of(log),
+        }  # fmt: skip
+        return [answers.get(name, {"failed": why}) | {"part": name} | common for name in self.names]
+
+
+def outcome_of(process: subprocess.Popen[str], most: float) -> tuple[Rows, str, str]:
+    """The figures of each part that a program gave, why it gave no more, and what it wrote to
+    standard error."""
     try:
-        done = subprocess.run(
-            command, env=environment, cwd=HERE, capture_output=True, text=True, check=False,
-            timeout=most,
-        )  # fmt: skip
-        if done.returncode != 0:
-            return {"failed": f"exit status {done.returncode}: {done.stderr[-2000:]}"}, done.stderr
-        return json.loads(done.stdout.splitlines()[-1]), done.stderr
+        out, errors = process.communicate(timeout=most)
+        why = f"exit status {process.returncode}: {errors[-2000:]}"
     except subprocess.TimeoutExpired:
-        return {"failed": f"no end after {most:.0f} s"}, ""
-    except (IndexError, ValueError) as error:
-        return {"failed": f"its last line is no JSON: {error}"}, done.stderr
+        process.kill()
+        out, errors = process.communicate()
+        why = f"no end after {most:.0f} s"
+    answers: Rows = {}
+    for line in out.splitlines():
+        answers |= figures_in(line)
+    return answers, why, errors
 
 
-def measured(name: str, seconds: float, most: str) -> Row:
-    """The figures of one part; "failed" among them where it did not end well."""
+def figures_in(line: str) -> Rows:
+    """None where a program is ready, or was cut off."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def measured(processes: list[Process]) -> list[Row]:
+    """The rows of processes that run at the same time."""
     from gpu.card import Card, Watch
 
-    part = PARTS[name]
-    limit = most if part.limit == "-" else part.limit
-    with tempfile.TemporaryDirectory() as folder, Watch(Card()) as watch:
-        log = Path(folder) / "log.txt"
-        answer, errors = outcome_of(
-            command_of(part, seconds, limit), environment_of(part, limit, log), MOST_SECONDS
-        )
-        logged = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
-    said = [line for line in errors.splitlines() if line.startswith("oocdnn:")]
-    return answer | {
-        "part": name, "limit": limit, "card_peak": watch.peak,
-        "taken": sum(" taken " in line for line in logged),
-        "said": said + [line for line in logged if " taken " not in line][:20],
-    }  # fmt: skip
+    with Watch(Card()) as watch:
+        for one in processes:
+            one.go()
+        rows = [row for one in processes for row in one.rows()]
+    # A profiler takes memory of its own.
+    return [row | {"card_peak": watch.peak_until(row.get("ended", math.inf))} for row in rows]
 
 
 def step_seconds(row: Row) -> float:
-    """A step's time, once caches hold what it needs; NaN where there was no such step."""
-    return median(row["seconds"][WARM:] or [math.nan])
+    """A step's time, once caches hold what it needs: of the latter half; NaN where there is only
+    one."""
+    seconds = row["seconds"]
+    return median(seconds[len(seconds) // 2 :]) if len(seconds) > 1 else math.nan
 
 
 def apart(one: Row, other: Row) -> float:
@@ -182,9 +268,10 @@ def judge_time(head: str, spilled: Row, naive: Row) -> list[str]:
 
 
 def judge_losses(spilled: Row, alone: Row) -> list[str]:
+    steps = PARTS[spilled["part"]].steps
     for row in (spilled, alone):
-        if not are_losses(row, STEPS):
-            return [f"not {STEPS} losses that are numbers: {row['part']}'s are {row['losses']}"]
+        if not are_losses(row, steps):
+            return [f"not {steps} losses that are numbers: {row['part']}'s are {row['losses']}"]
     if not apart(spilled, alone) <= CLOSE:
         return [f"losses are {apart(spilled, alone):.2g} from alone's"]
     return []
@@ -194,7 +281,7 @@ def judge_training(name: str, spilled: Row, rows: Rows) -> list[str]:
     """Against the other ways to run the same training, all of which it needs."""
     failures, head = judge_limit(spilled), name.removesuffix("-spill")
     seconds = step_seconds(spilled)
-    print(f"{name}: {seconds:.3f} s a step, {spilled['taken']} taken, {spilled.get('ledger')}")
+    print(f"{name}: {seconds:.3f} s a step, {spilled['planning']}, {spilled.get('ledger')}")
     for how in ("alone", "save", "naive"):
         if f"{head}-{how}" not in PARTS:
             continue
@@ -211,8 +298,33 @@ def judge_training(name: str, spilled: Row, rows: Rows) -> list[str]:
     return [f"{name}: {failure}" for failure in failures]
 
 
+def judge_conv3d(row: Row) -> list[str]:
+    failures = [f"{row['unlike']} elements are not exact"] if row["unlike"] else []
+    if not 0 < row["peak"] <= row["budget"] == 1 << 30:
+        failures.append(f"{row['peak']} bytes of {row['budget']}")
+    return failures
+
+
+def judge_unet(row: Row) -> list[str]:
+    failures = [] if row["plain_peak"] > row["budget"] else ["plain torch passes no limit"]
+    if not 0 < row["peak"] <= row["budget"] == 1 << 30:
+        failures.append(f"{row['peak']} bytes of {row['budget']}")
+    if not apart(row, {"losses": row["alone"]}) <= CLOSE:
+        failures.append(f"losses are {row['losses']}, plain torch's {row['alone']}")
+    return failures
+
+
+def judge_suites(row: Row) -> list[str]:
+    return [] if row["status"] == 0 else [row["tail"]]
+
+
+LARGE = {"conv3d": judge_conv3d, "unet": judge_unet, "suites": judge_suites}
+
+
 def judge_other(name: str, row: Row) -> list[str]:
-    """The parts that are compared with nothing."""
+    """The parts that are compared with nothing else."""
+    if name in LARGE:
+        return [f"{name}: {failure}" for failure in LARGE[name](row)]
     held = row.get("ledger") or {"host_peak": 0}
     if name == "many" and not (held["host_peak"] and 0 < row["pinned"][0] == row["pinned"][-1]):
         return [f"many: pinned bytes grew, or there are none: {row['pinned']}"]
@@ -240,7 +352,6 @@ def judge(rows: Rows) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--seconds", type=float, default=150.0)
     parser.add_argument("--limit", default="16GiB")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -255,10 +366,17 @@ def main() -> int:
     program = "python tests/gpu/spill_programs.py"
     head = provenance(program, 1, torch=version("torch")) | {"gpu": Card().name()}
     journal = Journal(options.out, head, resume=True)
-    for name in options.parts or PARTS:
-        row = measured(name, options.seconds, options.limit)
-        print(f"== {name}: {json.dumps(row)[:600]}", flush=True)
-        journal.add("parts", row)
+    batches = batches_of(processes_of(options.parts or list(PARTS)))
+    following = [Process(names, options.limit) for names in batches[0]]
+    for i in range(len(batches)):
+        began, now = time.perf_counter(), following
+        following = [
+            Process(names, options.limit) for batch in batches[i + 1 : i + 2] for names in batch
+        ]
+        for row in measured(now):
+            print(f"== {row['part']}: {json.dumps(row)[:900]}", flush=True)
+            journal.add("parts", row)
+        print(f"== {time.perf_counter() - began:.0f} s", flush=True)
     failures = judge({row["part"]: row for row in journal.rows("parts")})
     print("\n".join(f"FAILED {failure}" for failure in failures) or "PASSED", flush=True)
     return len(failures)

@@ -1,18 +1,21 @@
-"""An unmodified PyTorch training, in device memory or past its limit: see spill_programs.py.
+"""Unmodified PyTorch trainings, in device memory or past its limit: see spill_programs.py.
 
-    python spill_torch.py WHAT [--net vgg16] [--images 256] [--steps 20] [--seconds 40] [--tf32]
+    python spill_torch.py NAME=WHAT[,net=vgg16][,images=256][,steps=20][,seconds=40][,tf32=1] ...
 
-The last line that it prints is JSON.
+It is ready when it says so, and begins with the next line of its input. For each training a line of
+JSON, its figures under the NAME, as soon as there are any.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
+import gc
 import json
+import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,8 +28,30 @@ LEDGER = (
     "limit", "budget", "others", "device_bytes", "device_peak", "host_bytes", "host_peak",
     "pinned_bytes", "refused",
 )  # fmt: skip
-WARM = 5  # steps until caches hold what a step needs
+LEAST = 2  # steps that are made however long they take
 Answer = dict[str, Any]
+
+
+@dataclass
+class Wish:
+    """What a word of the command line asks for."""
+
+    what: str
+    net: str = "small"
+    images: int = 64
+    steps: int = 20
+    seconds: float = 40.0  # in which the last step begins
+    tf32: bool = False
+    profile: bool = False  # one step more, kernel by kernel
+
+
+def wish(text: str) -> Wish:
+    what, *options = text.split(",")
+    made = Wish(what)
+    for name, value in (option.split("=") for option in options):
+        kind = type(getattr(made, name))
+        setattr(made, name, value == "1" if kind is bool else kind(value))
+    return made
 
 
 def ledger() -> Answer | None:
@@ -43,13 +68,13 @@ def ledger() -> Answer | None:
 class Training:
     """A net, its optimizer and one batch; every run begins with the same."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        torch.backends.cudnn.allow_tf32 = options.tf32
-        torch.backends.cuda.matmul.allow_tf32 = options.tf32
+    def __init__(self, wished: Wish) -> None:
+        torch.backends.cudnn.allow_tf32 = wished.tf32
+        torch.backends.cuda.matmul.allow_tf32 = wished.tf32
         torch.manual_seed(0)
-        make, side, classes = NETS[options.net]
+        make, side, classes = NETS[wished.net]
         self.net, self.optimizer, self.x, self.target = prepared(
-            make(), options.images, side, classes
+            make(), wished.images, side, classes
         )
         torch.backends.cudnn.deterministic = False  # as programs have it
 
@@ -62,50 +87,51 @@ class Training:
         return loss.item()
 
 
-def train(options: argparse.Namespace, saved: AbstractContextManager[Any] | None = None) -> Answer:
+def train(wished: Wish, saved: AbstractContextManager[Any] | None = None) -> Answer:
     """Steps until there are enough or the time is over: each one's loss and seconds, and how many
     requests were refused until its end, which grow no more once caches hold what a step needs."""
-    training = Training(options)
+    training = Training(wished)
     losses, seconds, refused = [], [], []
-    end = time.perf_counter() + options.seconds
+    end = time.perf_counter() + wished.seconds
     with saved or nullcontext():
-        while len(losses) < options.steps and (len(losses) <= WARM or time.perf_counter() < end):
+        while len(losses) < wished.steps and (len(losses) < LEAST or time.perf_counter() < end):
             begin = time.perf_counter()
             losses.append(training.step())
             seconds.append(time.perf_counter() - begin)
             refused.append((ledger() or {}).get("refused", 0))
-    return {"losses": losses, "seconds": seconds, "refused": refused}
+    answer = {"losses": losses, "seconds": seconds, "refused": refused, "ended": time.time()}
+    return answer | (kernels(training) if wished.profile else {})
 
 
-def train_with_save_on_cpu(options: argparse.Namespace) -> Answer:
-    return train(options, torch.autograd.graph.save_on_cpu(pin_memory=True))
+def train_with_save_on_cpu(wished: Wish) -> Answer:
+    return train(wished, torch.autograd.graph.save_on_cpu(pin_memory=True))
 
 
-def kernels(options: argparse.Namespace) -> Answer:
+def kernels(training: Training) -> Answer:
     """Where the time of a step goes: the kernels that take most of it."""
     from torch.profiler import ProfilerActivity, profile
 
-    training = Training(options)
-    for _ in range(WARM):
-        training.step()
     with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+        begin = time.perf_counter()
         training.step()
+        seconds = time.perf_counter() - begin
     events = sorted(profiled.key_averages(), key=lambda e: e.self_device_time_total, reverse=True)
     return {
+        "profiled_seconds": seconds,
         "kernels": [
             {"name": e.key[:160], "calls": e.count, "seconds": e.self_device_time_total * 1e-6}
             for e in events[:40]
-        ]
+        ],
     }
 
 
-def many(options: argparse.Namespace) -> Answer:
+def many(wished: Wish) -> Answer:
     """Pinned memory after a tenth of the steps, and after all."""
-    training = Training(options)
+    training = Training(wished)
     pinned = []
-    for i in range(options.steps):
+    for i in range(wished.steps):
         training.step()
-        if (i + 1) % (options.steps // 10) == 0:
+        if (i + 1) % (wished.steps // 10) == 0:
             pinned.append((ledger() or {}).get("pinned_bytes", 0))
     return {"pinned": pinned}
 
@@ -122,41 +148,52 @@ class Images(torch.utils.data.Dataset[tuple[Tensor, int]]):
         return torch.randn(3, self.side, self.side, generator=generator), index % 10
 
 
-def workers(options: argparse.Namespace) -> Answer:
+def workers(wished: Wish) -> Answer:
     """Batches come from four forked workers, which are started when memory has spilled already."""
-    training = Training(options)
+    training = Training(wished)
     training.step()
-    data = Images(options.images * options.steps, NETS[options.net][1])
+    data = Images(wished.images * wished.steps, NETS[wished.net][1])
     loader = torch.utils.data.DataLoader(
-        data, options.images, num_workers=4, pin_memory=True, multiprocessing_context="fork"
+        data, wished.images, num_workers=4, pin_memory=True, multiprocessing_context="fork"
     )
     losses = [training.step(x.cuda(non_blocking=True), target.cuda()) for x, target in loader]
     return {"losses": losses}
 
 
-SCENES: dict[str, Callable[[argparse.Namespace], Answer]] = {
+SCENES: dict[str, Callable[[Wish], Answer]] = {
     "train": train,
     "save_on_cpu": train_with_save_on_cpu,
-    "kernels": kernels,
     "many": many,
     "workers": workers,
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=SCENES)
-    parser.add_argument("--net", choices=NETS, default="small")
-    parser.add_argument("--images", type=int, default=64)
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=40)
-    parser.add_argument("--tf32", action="store_true")
-    options = parser.parse_args()
-    answer = SCENES[options.what](options)
+def figures_of(wished: Wish) -> Answer:
+    """Of one training; nothing of it is left."""
+    torch.cuda.reset_peak_memory_stats()
+    begin = time.perf_counter()
+    try:
+        answer = SCENES[wished.what](wished)
+    except torch.OutOfMemoryError as error:
+        answer = {"failed": f"out of memory: {error}"}
     torch.cuda.synchronize()
-    answer |= {"ledger": ledger(), "torch_peak": torch.cuda.max_memory_allocated()}
-    print(json.dumps(answer), flush=True)
+    answer |= {
+        "ledger": ledger(),
+        "torch_peak": torch.cuda.max_memory_allocated(),
+        "whole_seconds": time.perf_counter() - begin,
+    }
+    gc.collect()
+    torch.cuda.empty_cache()
+    return answer
+
+
+def main(words: list[str]) -> None:
+    wishes = {name: wish(text) for name, text in (word.split("=", 1) for word in words)}
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for name, wished in wishes.items():
+        print(json.dumps({name: figures_of(wished)}), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

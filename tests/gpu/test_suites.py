@@ -28,6 +28,7 @@ SUITES = {
     "fused backward": ("engine/test_fused_backward.py", "-k", "not random_chains"),
     "together": ("engine/test_gradients_together.py", "gpu/test_gradients_together.py"),
     "normalization": ("engine/test_normalization.py", "gpu/test_normalization.py"),
+    "gradual": ("gpu/test_gradual.py",),
     "layers": ("nn/test_convolution.py", "nn/test_fused_layer.py"),
     "faults": ("engine/test_faults.py",),
     "schedules": ("engine/test_schedules.py", "engine/test_joint.py"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import json
+import math
 from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int64
 
 from geometry import doors
@@ -183,19 +184,27 @@ def timed_plan(problem, budget, profile, runs, measure_seconds=-1.0) -> TimedPla
     return TimedPlan(seconds.value, *counts, text.value.decode())
 
 
-def timed_again(problem, budget, profile, runs, on_device) -> list[tuple[float, int]]:
-    """As `timed_plan`, for operands on the device as the bits of each number say, in one context:
-    the seconds of each plan, and how many tiles were timed by then."""
+@dataclasses.dataclass
+class NextPlan:
+    seconds: float
+    timed: int  # tiles, until then
+    settled: bool
+
+
+def timed_again(problem, budget, profile, runs, on_device, worth=math.nan) -> list[NextPlan]:
+    """As `timed_plan`, for operands on the device as the bits of each number say, in one context.
+    `worth`: planned gradually, where calls have been worth so many seconds more of planning than
+    there were."""
     nanoseconds = _RUN(lambda *tile: round(runs(*tile) * 1e9))
     count = len(on_device)
-    seconds, timed = (c_double * count)(), (c_int64 * count)()
+    seconds, counts = (c_double * count)(), (c_int64 * (2 * count))()
     code = library().oocdnn_testing_timed_again(
         byref(problem), c_int64(budget), profile.text().encode(), nanoseconds,
-        (c_int64 * count)(*on_device), c_int64(count), seconds, timed,
+        (c_int64 * count)(*on_device), c_int64(count), c_double(worth), seconds, counts,
     )  # fmt: skip
     if code != 0:
         raise Refused(code, "")
-    return list(zip(seconds, timed, strict=True))
+    return list(map(NextPlan, seconds, counts[::2], map(bool, counts[1::2])))
 
 
 @dataclasses.dataclass

@@ -50,10 +50,54 @@ def test_what_was_timed_is_known_wherever_the_operands_lie(run_seconds, placed):
     def planned(*on_device):
         return planner.timed_again(PROBLEM, BUDGET, FAST, lambda *_: run_seconds, on_device)
 
-    ((alone, tries),) = planned(placed)
-    (_, before), (again, after) = planned(HOST, placed)
-    assert again <= 1.05 * alone
-    assert after - before < tries
+    (alone,) = planned(placed)
+    before, again = planned(HOST, placed)
+    assert again.seconds <= 1.05 * alone.seconds
+    assert again.timed - before.timed < alone.timed
+
+
+@pytest.mark.parametrize("run_seconds", [1e-6, 1e-3, 5e-3])
+def test_gradual_plans_try_one_tile_and_keep_to_it_wherever_operands_lie(run_seconds):
+    places = (HOST, X_ON_DEVICE, Y_ON_DEVICE, X_ON_DEVICE | Y_ON_DEVICE)
+
+    def planned(**how):
+        return planner.timed_again(PROBLEM, BUDGET, FAST, lambda *_: run_seconds, places, **how)
+
+    gradual, whole = planned(worth=-1e6), planned()
+    assert not any(plan.settled for plan in gradual)
+    # Unless another is far better.
+    assert gradual[0].timed == 1
+    assert gradual[-1].timed <= len(places)
+    if run_seconds == 1e-6:
+        assert gradual[-1].timed < len(places)
+    else:
+        assert gradual[-1].timed < whole[-1].timed
+
+
+def test_a_gradual_plan_that_disappoints_gives_way_to_what_is_known():
+    """With x on the device other tiles promise to be far faster, and are not."""
+    first: list[tuple[int, int]] = []
+
+    def seconds(*tile: int) -> float:
+        first.append(tile)
+        return 1e-6 if tile == first[0] else 10.0
+
+    wire = dataclasses.replace(FAST, fetch_bytes_per_second=1e7, drain_bytes_per_second=1e9)
+    places = (HOST, X_ON_DEVICE, Y_ON_DEVICE, X_ON_DEVICE | Y_ON_DEVICE)
+    plans = planner.timed_again(PROBLEM, BUDGET, wire, seconds, places, worth=-1e6)
+    assert plans[-1].timed > 1
+    assert all(plan.seconds < 1.0 for plan in plans)
+
+
+@pytest.mark.parametrize("run_seconds", [1e-6, 1e-3])
+def test_gradual_plans_come_to_those_by_estimate_once_calls_are_worth_it(run_seconds):
+    places = (HOST, X_ON_DEVICE, Y_ON_DEVICE)
+
+    def planned(**how):
+        return planner.timed_again(PROBLEM, BUDGET, FAST, lambda *_: run_seconds, places, **how)
+
+    assert planned(worth=1e6) == planned()
+    assert all(plan.settled for plan in planned(worth=1e6))
 
 
 def test_few_plans_are_tried_where_runs_take_long():

@@ -14,7 +14,7 @@ W = integers((16, 16, 3, 3))
 EXPECTED = oracle.forward(X, W)
 PROBLEM = "conv2d:fwd x4x16x24x24 w16x16x3x3"
 BUDGET = 40_000
-WAYS = ("estimate", "measure", "exhaustive")
+WAYS = ("estimate", "gradual", "measure", "exhaustive")
 EQUAL = 1.08  # a plan may be so much slower, for the memory it spares and the work it does not hide
 
 
@@ -42,8 +42,8 @@ def test_an_exhaustive_plan_is_predicted_to_be_as_fast_at_least():
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"planning": "guess"}, "'guess'.*estimate, measure or exhaustive"),
-        ({"planning": ""}, "estimate, measure or exhaustive"),
+        ({"planning": "guess"}, "'guess'.*estimate, gradual, measure or exhaustive"),
+        ({"planning": ""}, "estimate, gradual, measure or exhaustive"),
         ({"planning_seconds": -1}, "seconds of planning"),
         ({"planning_seconds": float("inf")}, "seconds of planning"),
     ],

@@ -1,0 +1,63 @@
+"""Planning by and by, for operands that lie elsewhere at each call.
+
+On a machine without a GPU test_suites.py runs this file on the fake driver.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from python.support import assert_equal, integers
+
+import oocdnn
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from driver import DeviceArray
+
+PROFILE = str(Path(__file__).resolve().parents[1] / "profile.txt")
+X, W = integers((8, 8, 40, 40), 1), integers((8, 8, 3, 3), 2)
+SHARE = 0.05
+
+
+def opened(**options):
+    try:
+        return oocdnn.Context("cuda", "256KiB", profile=PROFILE, wrap="check", **options)
+    except oocdnn.Unsupported as error:
+        pytest.skip(str(error))
+
+
+def calls(context, rounds):
+    """The statistics of calls with operands on the host and on the GPU, but never all there."""
+    expected = oracle.forward(X, W, padding=1).astype(np.float32)
+    places = list(itertools.product((np.array, DeviceArray), repeat=3))[:-1]
+    operands = [[put(a) for put, a in zip(p, (X, W, expected), strict=True)] for p in places]
+    for x, w, out in operands * rounds:
+        context.conv2d(x, w, padding=1, out=out)
+        yield context.stats
+        assert_equal(out.get() if isinstance(out, DeviceArray) else out, expected)
+
+
+def test_later_plans_take_a_share_of_what_calls_take():
+    """And no plan is made again and again: each look is as long as all before it."""
+    with opened(planning="gradual") as context:
+        stats = list(calls(context, 60))
+        assert context.check_reports() == []
+    planned = [one for one in stats if one.prepared]
+    assert stats[0].prepared
+    again = [one for one in stats[7:] if one.prepared]
+    assert len(again) <= 7 + 10
+    assert len(planned) <= 7 + len(again)
+
+
+def test_elsewhere_the_tiles_that_were_timed_serve():
+    with opened(planning="gradual") as gradual, opened() as whole:
+        first, *others = calls(gradual, 1)
+        by_estimate = list(calls(whole, 1))
+    assert first.prepared > 0
+    assert sum(one.prepared for one in others) <= sum(one.prepared for one in by_estimate[1:])
