@@ -16,10 +16,10 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
     """One for each set and type."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        key = (row["set"] or "problems", row["dtype"], row["placement"], row["device"])
-        groups.setdefault(key, []).append(row)
-    for key, group in groups.items():
-        yield f"**{', '.join(key)}**\n"
+        name = row["set"] or "problems"
+        groups.setdefault((name, row["dtype"], row["placement"], row["device"]), []).append(row)
+    for place, group in groups.items():
+        yield f"**{', '.join(place)}**\n"
         problems = {row["problem"] for row in group}
         yield from _short(group) if len(problems) > MANY else _whole(group)
         yield ""

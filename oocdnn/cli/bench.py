@@ -155,7 +155,7 @@ def _line(row: "Row") -> str:
     """A result on one line."""
     name = row["layer"] or row["problem"]
     direction = row["problem"].partition(":")[2].partition(" ")[0] if row["layer"] else ""
-    head = f"{name:<24} {direction:<10} {row['who']:<8}"
+    head = f"{name:<24} {direction:<10} {row['who']:<14}"
     if row["seconds"] is None:
         cold = "" if row["cold_seconds"] is None else f"once {seconds_text(row['cold_seconds'])}, "
         return f"{head} {cold}{row['check']}"
