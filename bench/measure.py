@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 MUCH_LONGER = 5  # than the seconds that warm calls should take
-FAR_LONGER = 25
+ENDLESS = 60.0  # seconds; what a first call does beside its work takes less by far
 DISTURBED = 0.08  # share of the cores that others may have during a call that counts
 
 
@@ -50,7 +50,7 @@ def timed(call: Callable[..., object], *arguments: object) -> Call:
 class Patience:
     """When enough warm calls were timed: `least`, and the noise or the seconds. Where calls take so
     long that these are passed by far, one is enough, unless `least` is `strict`; where the first
-    call alone does, it is the one."""
+    call is endless, it is the one."""
 
     least: int = 5
     most: int = 50
@@ -110,8 +110,7 @@ def time_calls(
     start = time.perf_counter()
     call()
     times = Times(cold=time.perf_counter() - start)
-    endless = times.cold >= FAR_LONGER * patience.seconds and not patience.strict
-    if endless and patience.most > 0:
+    if times.cold >= ENDLESS and patience.most > 0 and not patience.strict:
         times.warm.append(times.cold)
         return times
     spent = 0.0

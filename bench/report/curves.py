@@ -14,7 +14,7 @@ from oocdnn.bench.results import Row, verdict
 FLOOR = "floor"
 MANY = 5.0  # times the least; beyond it the axis is one of logarithms
 STEPS = (1, 2, 5)  # of a power of ten, between lines
-CHANNELS = re.compile(r"conv2d:fwd x1x(\d+)x(\d+x\d+) w\1x\1x(.*)")
+CHANNELS = re.compile(r"conv2d:fwd x1x(\d+)x\d+x\d+ w\1x\1x(.*)")
 Point = tuple[int, float]
 
 
@@ -75,7 +75,7 @@ KINDS = (
         x=channels_of,
         y=_over_floor,
         show=lambda value: f"{value:.3g}",
-        of=lambda row: CHANNELS.sub(r"\2 \3", row["problem"]),
+        of=lambda row: CHANNELS.sub(r"\2", row["problem"]),
     ),
 )
 

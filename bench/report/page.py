@@ -255,7 +255,7 @@ def _summary(rows: Sequence[Row]) -> str:
     lines = []
     for one in found:
         values = "".join(f"<td>{text(show(one))}</td>" for _, show in SUMMARY)
-        places = " · ".join((one.set, one.device, one.placement))
+        places = " · ".join((one.set, one.device, one.dtype, one.placement))
         lines.append(
             f'<tr><th class="words">{_swatch(shade(one.who, rows))} {text(one.who)}</th>'
             f'<td class="words">{text(places)}</td>{values}</tr>'

@@ -181,7 +181,7 @@ def _measured(
         for done, case in enumerate(cases):
             progress(done, len(cases))
             if time.monotonic() > until:
-                click.echo(f"{len(cases) - done} problems are left: --resume goes on with them")
+                click.echo(f"{len(cases) - done} problems are left: the time is over")
                 break
             rows[:] = [row for row in rows if _key(row) != (case.set, case.problem)]
             for row in made.rows(case):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import math
 import re
@@ -266,6 +267,31 @@ def test_what_is_named_first_comes_first_with_all_words() -> None:
     drawn = invoke("list", *options, "--shuffle").output
     assert drawn == invoke("list", *options, "--shuffle").output
     assert sorted(drawn.splitlines()) == sorted(lines) != drawn.splitlines()
+
+
+def test_the_steps_of_a_gpu_are_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With problems in them; of networks and sweeps the most telling first."""
+    steps = (Path(__file__).parents[1] / "gpu" / "run.sh").read_text("utf-8").replace("\\\n", " ")
+    (both,) = re.findall(r"^both=\((.*)\)$", steps, re.MULTILINE)
+    lines = re.findall(r"^benched (\S+) (\d+) (.*)$", steps, re.MULTILINE)
+    first = dict[str, str]()
+
+    def measured(made: Bench, cases: list[Case], *rest: object) -> list[Row]:
+        first[cases[0].set] = cases[0].layer
+        return []
+
+    command = importlib.import_module("oocdnn.cli.bench")  # whose name is the group's too
+    monkeypatch.setattr(command, "_measured", measured)
+    monkeypatch.setattr(suite, "rates", lambda *_: {})
+    for name, _, options in lines:
+        done = invoke(*shlex.split(options.replace('"${both[@]}"', both)), "--device", "cpu")
+        assert done.exit_code == 0, f"{name}: {done.output}"
+    assert first["network"] == "vgg16 n256"
+    assert first["poster"] == "c2048"
+    assert first.keys() == {"network", "poster", "deepbench", "large", "vgg16", "fused"}
+    assert sum(int(seconds) for _, seconds, _ in lines) < 500
+    (sets,) = re.findall(r"for one in (.*); do\n    sets", steps)
+    assert set(sets.split()) == cases.SETS.keys()
 
 
 @pytest.mark.parametrize(
