@@ -32,6 +32,7 @@ SAMPLES = 2000  # elements of a result that are compared
 SAMPLES_OF_DX = 48  # where each of them takes a box of dy
 FILTERS = 4  # whose gradients are compared, where each takes all of dy
 SUMMED = 2e8  # products in all samples
+LONG, SUMMING = 10**6, 6  # products of a long sum, and the threads that such are summed by
 BLOCK = 16_777_213  # elements that repeat: a prime, so that no two rows of an array are alike
 ROOM = 1.25  # of the operands' bytes that have to be free
 
@@ -222,9 +223,17 @@ class Task:
             count = min(count, SAMPLES_OF_DX) if of_pass and name == "dx" else count
             pieces = pieces_of(self.problem, plan, name)
             places = sampled.places(out.shape, pieces, count, seed=3)
-            self._compare(name, places, [self._element(name, at) for at in places])
+            self._compare(name, places, self._elements(name, places))
         if of_pass and self.outs.keys() & {"dw", "db"}:
             self._compare_filters(pieces_of(self.problem, plan, "db"))
+
+    def _elements(self, name: str, places: Sequence[sampled.Place]) -> list[float]:
+        """Those of long sums by several threads."""
+        element = partial(self._element, name)
+        if is_pass(self.problem) or longest_sum(self.problem) < LONG:
+            return list(map(element, places))
+        with ThreadPoolExecutor(SUMMING) as threads:
+            return list(threads.map(element, places))
 
     def _element(self, name: str, place: sampled.Place) -> float:
         if not is_pass(self.problem):
