@@ -14,6 +14,7 @@ drawn by lot, so that the true sums of a batch of any size are quickly made.
 import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -261,18 +262,22 @@ def _true(network: Network, often: npt.NDArray[np.int64]) -> dict[str, Array]:
 def _of_images(size: int, _: tuple[tuple[int, bool], ...]) -> tuple[Array, list[dict[str, Array]]]:
     """z, and the gradients of each image alone, which are the same for any batch."""
     one, made = Network(DIFFERENT, size, "f32"), Parameters(size)
-    passes, x = list[Pass](), made.x
-    for layer, w, b in zip(one.layers, made.w, made.b, strict=True):
-        passes.append(_pass(parse(layer.problems(DIFFERENT, "f32")[0]), layer, x, w, b))
-        x = np.stack([passes[-1].z_image(n) for n in range(DIFFERENT)])
-    gradients: list[dict[str, Array]] = [{} for _ in range(DIFFERENT)]
+    passes, x, images = list[Pass](), made.x, range(DIFFERENT)
+    gradients: list[dict[str, Array]] = [{} for _ in images]
     dz = made.dz
-    for i in reversed(range(len(passes))):
-        for n, found in enumerate(gradients):
-            dw, db = passes[i].dw_db(dz, range(one.layers[i].k), [n])
-            found |= {f"{i}.weight": dw, f"{i}.bias": db}
-        if i > 0:
-            dz = np.stack([passes[i].dx_image(dz, n) for n in range(DIFFERENT)])
+    with ThreadPoolExecutor(DIFFERENT) as threads:
+        for layer, w, b in zip(one.layers, made.w, made.b, strict=True):
+            passes.append(_pass(parse(layer.problems(DIFFERENT, "f32")[0]), layer, x, w, b))
+            x = np.stack(list(threads.map(passes[-1].z_image, images)))
+        for i, of in reversed(list(enumerate(passes))):
+            filters = range(one.layers[i].k)
+            made_of = [threads.submit(of.dw_db, dz, filters, [n]) for n in images]
+            before = [threads.submit(of.dx_image, dz, n) for n in images if i > 0]
+            for found, future in zip(gradients, made_of, strict=True):
+                dw, db = future.result()
+                found |= {f"{i}.weight": dw, f"{i}.bias": db}
+            if before:
+                dz = np.stack([future.result() for future in before])
     return x, gradients
 
 
