@@ -70,7 +70,7 @@ check_sets() {
     sets+=(--set $one)
   done
   python3 -m oocdnn bench check --device cuda --placement pinned --quick "${sets[@]}" --shuffle \
-    --seconds "${BENCH_SECONDS:-40}"
+    --seconds "${BENCH_SECONDS:-30}"
 }
 
 # Our own kernels only: cuDNN's are not ours to check, and many.
@@ -117,12 +117,13 @@ figures shares shares
 both=(--words f32/tf32 --words f32)
 benched network 120 --set network --only n256 --only n64 --only n1024 "${both[@]}" --budget 14GiB \
   --warm 0.5 --peer torch --peer accumulate --peer checkpoint --peer save-on-cpu --peer layer-by-layer
-benched poster 130 --set poster --only c2048 --only c1024 --only c512 --only c256 --only "" \
-  "${both[@]}" --budget 4GiB --warm 0.5 --peer torch --peer prefetch --peer zero-copy --peer managed
-benched deepbench 50 --set deepbench --shuffle --words f32/tf32 --warm 0.2 --peer torch
-benched large 60 --set large --only "video m" --only "video e" --only volume --only "decoder 4096" \
-  --only U-Net --only "decoder 8192" --only "CT s" --only pathology --only "" --words bf16 --budget 4GiB --warm 0.5 \
-  --peer torch
+benched poster 140 --set poster --only "w2048x2048x3x3 pad1 f32/tf32" \
+  --only "w1024x1024x3x3 pad1 f32/tf32" --only c512 --only c256 --only c1024 --only c2048 --only "" \
+  "${both[@]}" --budget 4GiB --warm 0.5 --peer torch --peer prefetch --peer managed --peer zero-copy
+benched deepbench 40 --set deepbench --shuffle --words f32/tf32 --warm 0.2 --peer torch
+benched large 50 --set large --only "video m" --only "video e" --only volume --only "decoder 4096" \
+  --only U-Net --only "decoder 8192" --only "CT s" --only pathology --only "" --words bf16 \
+  --budget 4GiB --warm 0.5 --peer torch
 step bench-check check_sets
 benched vgg16 50 --set vgg16 --shuffle --words f32/tf32 --warm 0.3 --peer torch --peer zero-copy
 benched fused 50 --set fused --shuffle --words f32/tf32 --warm 0.3 --peer torch
