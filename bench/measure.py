@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 MUCH_LONGER = 5  # than the seconds that warm calls should take
+ENDLESS = 60.0  # seconds; what a first call does beside its work takes less by far
 DISTURBED = 0.08  # share of the cores that others may have during a call that counts
 
 
@@ -48,7 +49,8 @@ def timed(call: Callable[..., object], *arguments: object) -> Call:
 @dataclass(frozen=True)
 class Patience:
     """When enough warm calls were timed: `least`, and the noise or the seconds. Where calls take so
-    long that these are passed by far, one is enough, unless `least` is `strict`."""
+    long that these are passed by far, one is enough, unless `least` is `strict`; where the first
+    call is endless, it is the one."""
 
     least: int = 5
     most: int = 50
@@ -108,6 +110,9 @@ def time_calls(
     start = time.perf_counter()
     call()
     times = Times(cold=time.perf_counter() - start)
+    if times.cold >= ENDLESS and patience.most > 0 and not patience.strict:
+        times.warm.append(times.cold)
+        return times
     spent = 0.0
     while len(times.warm) < patience.most:
         reset()

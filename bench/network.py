@@ -1,8 +1,10 @@
 """VGG16's convolutions forward and backward, every layer's gradients of its filters and biases.
 
 Problem strings of the whole network are of its own notation: `vgg16:train x64x3x224x224 f32/tf32`.
-Each layer is a `ConvBiasActPool` of `oocdnn.nn`; its arrays are in host memory, and the device
-holds no more than the budget. The classifier is left out: dz of the last layer is given.
+Each layer is a `ConvBiasActPool` of `oocdnn.nn`, all of them a `Chain` of it; images and gradients
+are in host memory, and the device holds no more than the budget. What is between layers is
+computed again where backward needs it, or is kept in host memory too: layer by layer. The
+classifier is left out: dz of the last layer is given.
 
 So that results can be held to true sums, filters have one tap that is not 0: elements stay small
 integers through all layers, in both directions. An image of the batch is one of few, in an order
@@ -12,6 +14,7 @@ drawn by lot, so that the true sums of a batch of any size are quickly made.
 import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -23,11 +26,12 @@ import oocdnn
 from oocdnn import nn
 from oocdnn._mapped import Array
 from oocdnn._problem import Problem, parse
-from oocdnn.bench.task import plan_with_room
+from oocdnn.bench.task import apart, placed
 from oocdnn.bench.truth.passes import Pass
 from oocdnn.cli.common import bytes_text, free_host_bytes
 from oocdnn.context import Stats
 from oocdnn.errors import InvalidProblem
+from oocdnn.plans import Plan
 
 SIZE, BATCHES = 224, (64, 128, 256, 512, 1024)
 QUICK_SIZE, QUICK_BATCHES = 64, (1, 2, 4)
@@ -132,19 +136,40 @@ class Network:
         return 4 * self.batch * (kept + self.layers[-1].k * self.layers[-1].z_size ** 2)
 
     def objection(self) -> str | None:
-        need, free = int(ROOM * self.data_bytes), free_host_bytes()
-        if need > free:
-            return f"needs {bytes_text(need)} of host memory, {bytes_text(free)} are free"
-        return None
+        """Of recomputing; see `needs`."""
+        return needs(int(ROOM * self.image_bytes))
 
-    def floor_seconds(self, context: oocdnn.Context) -> float:
-        """Of all layers, one after the other."""
+    @property
+    def image_bytes(self) -> int:
+        """Of x and z, and as much of their gradients."""
+        first, last = self.layers[0], self.layers[-1]
+        both = first.c * first.size**2 + last.k * last.z_size**2
+        return 2 * 4 * self.batch * both
+
+    def floor_seconds(self, context: oocdnn.Context, pinned: bool) -> float:
+        """The arithmetic of all layers: what they make of the images need not cross any wire, and
+        the images take a small part of it."""
+        return sum(plan.floor_compute_seconds for plan in self._plans(context, pinned))
+
+    def layers_floor_seconds(self, context: oocdnn.Context, pinned: bool) -> float:
+        """Of all layers, one after the other, with their arrays in host memory in between."""
+        return sum(plan.floor_seconds for plan in self._plans(context, pinned))
+
+    def _plans(self, context: oocdnn.Context, pinned: bool) -> list[Plan]:
+        """Some plan of every call, whose floors are those of all: no search."""
         texts = [text for one in self.layers for text in one.problems(self.batch, self.words)]
-        floors = {text: plan_with_room(context, text).floor_seconds for text in set(texts)}
-        return sum(floors[text] for text in texts)
+        return [context.price(placed(text, pinned), "n1") for text in texts]
 
     def task(self, context: oocdnn.Context, pinned: bool) -> "Training":
         return Training(self, pinned)
+
+
+def needs(host_bytes: int) -> str | None:
+    """The objection to a way that takes so much host memory; None where it is free."""
+    free = free_host_bytes()
+    if host_bytes <= free:
+        return None
+    return f"needs {bytes_text(host_bytes)} of host memory, {bytes_text(free)} are free"
 
 
 Results = Mapping[str, Array]
@@ -160,6 +185,7 @@ class Training:
         self._which = np.random.default_rng(11).integers(0, DIFFERENT, network.batch)
         self.x, self.dz = (self._batch(one) for one in (self.parameters.x, self.parameters.dz))
         self.results: Results = {}
+        self.budget = 0  # of ours
         self._true: dict[str, Array] = {}
         self._most = 0.0
 
@@ -169,10 +195,10 @@ class Training:
         np.take(images, self._which, axis=0, out=made)
         return made
 
-    def call(self, context: oocdnn.Context) -> Callable[[], object]:
+    def call(self, context: oocdnn.Context, recompute: bool = True) -> Callable[[], object]:
         """A step by ours, on a context whose block is entered."""
         made = self.parameters
-        chain = nn.Chain(*(_layer(one) for one in self.network.layers))
+        chain = nn.Chain(*(_layer(one) for one in self.network.layers), recompute=recompute)
         for layer, w, b in zip(chain, made.w, made.b, strict=True):
             layer.load_state_dict({"weight": w, "bias": b})
 
@@ -185,7 +211,9 @@ class Training:
         return step
 
     def stats(self, context: oocdnn.Context) -> Stats:
-        """Of the whole step: only what a context keeps over calls."""
+        """Of the whole step: only what a context keeps over calls. What follows is within its
+        budget."""
+        self.budget = context.stats.budget_bytes
         return Stats(peak_device_bytes=context.stats.peak_device_bytes)
 
     def spoil(self) -> None:
@@ -197,11 +225,11 @@ class Training:
         self._most = max(float(np.abs(one).max()) for one in true.values())
         self._true = true
 
-    def check(self) -> str:
+    def check(self, rounding: float = 0.0) -> str:
         for name, true in self._true.items():
             wanted = true[self._which] if name == "z" else true
             seen = self.results[name]
-            wrong = np.argwhere(seen != wanted)
+            wrong = np.argwhere(apart(seen, wanted, rounding))
             if len(wrong) == 0:
                 continue
             at = tuple(int(i) for i in wrong[0])
@@ -234,18 +262,22 @@ def _true(network: Network, often: npt.NDArray[np.int64]) -> dict[str, Array]:
 def _of_images(size: int, _: tuple[tuple[int, bool], ...]) -> tuple[Array, list[dict[str, Array]]]:
     """z, and the gradients of each image alone, which are the same for any batch."""
     one, made = Network(DIFFERENT, size, "f32"), Parameters(size)
-    passes, x = list[Pass](), made.x
-    for layer, w, b in zip(one.layers, made.w, made.b, strict=True):
-        passes.append(_pass(parse(layer.problems(DIFFERENT, "f32")[0]), layer, x, w, b))
-        x = np.stack([passes[-1].z_image(n) for n in range(DIFFERENT)])
-    gradients: list[dict[str, Array]] = [{} for _ in range(DIFFERENT)]
+    passes, x, images = list[Pass](), made.x, range(DIFFERENT)
+    gradients: list[dict[str, Array]] = [{} for _ in images]
     dz = made.dz
-    for i in reversed(range(len(passes))):
-        for n, found in enumerate(gradients):
-            dw, db = passes[i].dw_db(dz, range(one.layers[i].k), [n])
-            found |= {f"{i}.weight": dw, f"{i}.bias": db}
-        if i > 0:
-            dz = np.stack([passes[i].dx_image(dz, n) for n in range(DIFFERENT)])
+    with ThreadPoolExecutor(DIFFERENT) as threads:
+        for layer, w, b in zip(one.layers, made.w, made.b, strict=True):
+            passes.append(_pass(parse(layer.problems(DIFFERENT, "f32")[0]), layer, x, w, b))
+            x = np.stack(list(threads.map(passes[-1].z_image, images)))
+        for i, of in reversed(list(enumerate(passes))):
+            filters = range(one.layers[i].k)
+            made_of = [threads.submit(of.dw_db, dz, filters, [n]) for n in images]
+            before = [threads.submit(of.dx_image, dz, n) for n in images if i > 0]
+            for found, future in zip(gradients, made_of, strict=True):
+                dw, db = future.result()
+                found |= {f"{i}.weight": dw, f"{i}.bias": db}
+            if before:
+                dz = np.stack([future.result() for future in before])
     return x, gradients
 
 

@@ -1,7 +1,9 @@
 """`oocdnn bench`: which problems, by whom, and the rows of results."""
 
 import json
+import math
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,14 +28,17 @@ from oocdnn.bench.results import About, Row
 from oocdnn.bench.sgemm import Sgemm
 from oocdnn.bench.task import Convolution, budget_for
 from oocdnn.context import Stats
-from oocdnn.errors import OutOfMemory, Unsupported
+from oocdnn.errors import DeviceError, OutOfMemory, Unsupported
 
 OURS = "oocdnn"
 PATIENT = Patience()
 QUICK = Patience(least=3, most=5, noise=0.05, seconds=0.3)
 RICH = "conv2d:fwd x32x512x56x56 w512x512x3x3 pad1"  # in arithmetic, for a GPU's ceiling
 ONCE = Patience(least=0, most=0)
+NO_TIME = "skipped: no time was left"
+ROUNDING = 2.0**-10  # of the largest element, by others: TF32's step; Winograd's is far less
 CONVOLUTION_PEERS: dict[str, Peer] = {**PEERS, "in-core": in_core, **CARD_PEERS}
+OF_OURS = ("whole", "in-core", "layer-by-layer")  # who computes with our engines
 ALL_PEERS = tuple(dict.fromkeys((*CONVOLUTION_PEERS, *NETWORK_PEERS)))
 
 
@@ -48,7 +53,7 @@ class Task(Protocol):
 
     def choose(self, context: oocdnn.Context) -> None: ...
 
-    def check(self) -> str: ...
+    def check(self, rounding: float = 0.0) -> str: ...
 
 
 class Subject(Protocol):
@@ -69,7 +74,7 @@ class Subject(Protocol):
 
     def task(self, context: oocdnn.Context, pinned: bool) -> Task: ...
 
-    def floor_seconds(self, context: oocdnn.Context) -> float: ...
+    def floor_seconds(self, context: oocdnn.Context, pinned: bool) -> float: ...
 
 
 def subject_of(text: str) -> Subject:
@@ -90,6 +95,7 @@ class Settings:
     pinned: bool = False
     peers: tuple[str, ...] | None = None  # all that fit the device
     patience: Patience = PATIENT
+    until: float = math.inf  # by `time.monotonic`: after it nobody else begins
 
     @property
     def placement(self) -> str:
@@ -140,7 +146,7 @@ class Bench:
     def rows(self, case: Case) -> Iterator[Row]:
         """What ours does with a case, then each peer."""
         settings, subject = self._settings, subject_of(case.problem)
-        budget = settings.budget or budget_for(subject.data_bytes)
+        budget = settings.budget or budget_for(subject.data_bytes, self.device)
         row = self._row(case, subject, budget)
         if (why := subject.objection()) is not None:
             yield {**row, "check": f"skipped: {why}"}
@@ -149,9 +155,12 @@ class Bench:
             try:
                 task = subject.task(context, settings.pinned)
                 times = time_calls(task.call(context), settings.patience, throttled=self._throttled)
-                row["floor_seconds"] = subject.floor_seconds(context)
+                row["floor_seconds"] = subject.floor_seconds(context, settings.pinned)
             except (OutOfMemory, Unsupported) as error:
                 yield {**row, "check": f"skipped: {error}"}
+                return
+            except DeviceError as error:  # the other problems are measured all the same
+                yield {**row, "check": f"fail: {error}"}
                 return
             stats = task.stats(context)
             row["budget"] = context.stats.budget_bytes
@@ -168,18 +177,24 @@ class Bench:
 
     def _peer_row(self, who: str, peer: Peer, task: Task, row: Row) -> Row:
         row = {**row, "who": who, "budget": 0, "command": f"{row['command']} --peer {who}"}
+        if time.monotonic() > self._settings.until:
+            return {**row, "check": NO_TIME}
         task.spoil()
         try:
-            with peer(task, self.device) as ready:
-                times = time_calls(
-                    ready.call, self._settings.patience, ready.reset, self._throttled
-                )
-                stats = Stats(peak_device_bytes=ready.peak())
-        except (Absent, MemoryError, OutOfMemory, Unsupported) as error:
+            measured = self._measured(peer, task, row)
+        except (Absent, MemoryError, RuntimeError) as error:
             return {**row, "check": f"skipped: {error}"}
         finally:
             give_back(self.device)
-        return _timed({**row, "check": task.check()}, times, stats)
+        return {**measured, "check": task.check(0.0 if who in OF_OURS else ROUNDING)}
+
+    def _measured(self, peer: Peer, task: Task, row: Row) -> Row:
+        """A function of its own, so that nothing of the peer is left after it."""
+        with peer(task, self.device) as ready:
+            patience = self._settings.patience
+            times = time_calls(ready.call, patience, ready.reset, self._throttled)
+            row = {**row, "floor_seconds": ready.floor_seconds() or row["floor_seconds"]}
+            return _timed(row, times, Stats(peak_device_bytes=ready.peak()))
 
     def _row(self, case: Case, subject: Subject, budget: int | str) -> Row:
         settings = self._settings

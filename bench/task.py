@@ -6,6 +6,7 @@ gradients are in it), whoever made them.
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import groupby
@@ -25,12 +26,13 @@ from oocdnn.context import Stats
 from oocdnn.plans import Plan
 
 BUDGET_SHARE = 8  # the data divided by this is the budget where none is given
-LEAST_BUDGET = 1 << 20
+LEAST_BUDGET, LEAST_BUDGET_OF_GPU = 1 << 20, 64 << 20
 EXACT_DOUBLE, EXACT_ELSEWHERE = 2**53, 2**24  # sums up to here are exact; others are as in float32
 SAMPLES = 2000  # elements of a result that are compared
 SAMPLES_OF_DX = 48  # where each of them takes a box of dy
 FILTERS = 4  # whose gradients are compared, where each takes all of dy
 SUMMED = 2e8  # products in all samples
+LONG, SUMMING = 10**6, 6  # products of a long sum, and the threads that such are summed by
 BLOCK = 16_777_213  # elements that repeat: a prime, so that no two rows of an array are alike
 ROOM = 1.25  # of the operands' bytes that have to be free
 
@@ -59,8 +61,10 @@ def objection(problem: Problem) -> str | None:
     return None
 
 
-def budget_for(data_bytes: int) -> int:
-    return max(data_bytes // BUDGET_SHARE, LEAST_BUDGET)
+def budget_for(data_bytes: int, device: str) -> int:
+    """On a GPU not less than what any problem may ask for."""
+    least = LEAST_BUDGET if device == "cpu" else LEAST_BUDGET_OF_GPU
+    return max(data_bytes // BUDGET_SHARE, least)
 
 
 def pieces_of(problem: Problem, plan: Plan, result: str) -> list[int]:
@@ -76,9 +80,19 @@ def pieces_of(problem: Problem, plan: Plan, result: str) -> list[int]:
     return axes[result]
 
 
-def plan_with_room(context: oocdnn.Context, text: str) -> Plan:
-    """The plan; where one pass for several gradients does not fit the budget, and each has taken
-    one of its own, that of one pass with more room. Its floor is the same."""
+PINNED = "x@pin w@pin y@pin b@pin z@pin input@pin also_dw@pin also_db@pin"
+
+
+def placed(text: str, pinned: bool) -> str:
+    """A problem with its arrays in such memory, where it says nothing else."""
+    return f"{text} {PINNED}" if pinned and "@" not in text else text
+
+
+def plan_with_room(context: oocdnn.Context, text: str, pinned: bool) -> Plan:
+    """The plan for arrays in such memory; where one pass for several gradients does not fit the
+    budget, and each has taken one of its own, that of one pass with more room. Its floor is the
+    same."""
+    text = placed(text, pinned)
     try:
         return context.plan(text)
     except oocdnn.OutOfMemory as error:
@@ -88,10 +102,23 @@ def plan_with_room(context: oocdnn.Context, text: str) -> Plan:
 
 def fill(array: Array, block: Array) -> None:
     """Fills an array without gaps with the block, again and again."""
-    flat, block = array.reshape(-1), block.astype(array.dtype)
-    for begin in range(0, flat.size, max(block.size, 1)):
+    word = np.dtype(f"u{array.itemsize}")  # as what it is copied without the interpreter
+    flat, block = array.reshape(-1).view(word), block.astype(array.dtype).view(word)
+
+    def copy(begin: int) -> None:
         part = flat[begin : begin + block.size]
         part[...] = block[: part.size]
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(copy, range(0, flat.size, max(block.size, 1))))
+
+
+def apart(seen: Array, true: Array, rounding: float) -> npt.NDArray[np.bool_]:
+    """Which elements differ by more than `rounding` of the largest, or are no numbers."""
+    if rounding == 0.0:
+        return np.asarray(seen != true)
+    largest = float(np.abs(true).max(initial=0.0))
+    return ~(np.abs(seen.astype(np.float64) - true) <= rounding * largest)
 
 
 @dataclass(frozen=True)
@@ -102,15 +129,23 @@ class Compared:
     places: list[sampled.Place]
     true: npt.NDArray[np.float64]
 
-    def differing(self, out: Array) -> tuple[int, str]:
-        """How many are not those of `out`, and a text on the first."""
-        columns = tuple(np.array(column) for column in zip(*self.places, strict=True))
-        seen = out[columns].astype(np.float64)
-        wrong = np.flatnonzero(seen != self.true)
+    @property
+    def _columns(self) -> tuple[npt.NDArray[np.intp], ...]:
+        return tuple(np.array(column) for column in zip(*self.places, strict=True))
+
+    def differing(self, out: Array, rounding: float) -> tuple[int, str]:
+        """How many are not those of `out`, and a text on the first. They may be off by `rounding`
+        of the largest."""
+        seen = out[self._columns].astype(np.float64)
+        wrong = np.flatnonzero(apart(seen, self.true, rounding))
         if wrong.size == 0:
             return 0, ""
         at = int(wrong[0])
         return int(wrong.size), f"{self.places[at]}: {seen[at]:g}, not {self.true[at]:g}"
+
+    def spoil(self, out: Array) -> None:
+        """Leaves no number there."""
+        out[self._columns] = np.nan
 
 
 class Task:
@@ -159,9 +194,9 @@ class Task:
         return partial(getattr(context, self._call.func.__name__), *values, **keywords)
 
     def spoil(self) -> None:
-        """Leaves no number in the results."""
-        for out in self.outs.values():
-            out.fill(np.nan)
+        """Leaves no number where results are compared."""
+        for compared in self._compared:
+            compared.spoil(self.outs[compared.name])
 
     @cached_property
     def _pass(self) -> Pass:
@@ -179,7 +214,7 @@ class Task:
 
     def choose(self, context: oocdnn.Context) -> None:
         """Sums the elements that results are held to: see `sampled.places`."""
-        plan = plan_with_room(context, self.problem.text)
+        plan = plan_with_room(context, self.problem.text, self.pinned)
         of_pass = is_pass(self.problem)
         for name, out in self.outs.items():
             if of_pass and name in ("dw", "db"):
@@ -188,9 +223,17 @@ class Task:
             count = min(count, SAMPLES_OF_DX) if of_pass and name == "dx" else count
             pieces = pieces_of(self.problem, plan, name)
             places = sampled.places(out.shape, pieces, count, seed=3)
-            self._compare(name, places, [self._element(name, at) for at in places])
+            self._compare(name, places, self._elements(name, places))
         if of_pass and self.outs.keys() & {"dw", "db"}:
             self._compare_filters(pieces_of(self.problem, plan, "db"))
+
+    def _elements(self, name: str, places: Sequence[sampled.Place]) -> list[float]:
+        """Those of long sums by several threads."""
+        element = partial(self._element, name)
+        if is_pass(self.problem) or longest_sum(self.problem) < LONG:
+            return list(map(element, places))
+        with ThreadPoolExecutor(SUMMING) as threads:
+            return list(threads.map(element, places))
 
     def _element(self, name: str, place: sampled.Place) -> float:
         if not is_pass(self.problem):
@@ -227,10 +270,10 @@ class Task:
         """What a sum may reach."""
         return longest_sum(self.problem) * largest_element(self.problem) ** 2
 
-    def check(self) -> str:
-        """Whether the results are right."""
+    def check(self, rounding: float = 0.0) -> str:
+        """Whether the results are right, up to `rounding` of the largest compared element."""
         for compared in self._compared:
-            count, first = compared.differing(self.outs[compared.name])
+            count, first = compared.differing(self.outs[compared.name], rounding)
             if count == 0:
                 continue
             of = f" of {compared.name}" if len(self.outs) > 1 else ""
@@ -265,5 +308,5 @@ class Convolution:
     def task(self, context: oocdnn.Context, pinned: bool) -> Task:
         return Task(self.problem, context, pinned)
 
-    def floor_seconds(self, context: oocdnn.Context) -> float:
-        return plan_with_room(context, self.text).floor_seconds
+    def floor_seconds(self, context: oocdnn.Context, pinned: bool) -> float:
+        return plan_with_room(context, self.text, pinned).floor_seconds

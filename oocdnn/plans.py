@@ -41,8 +41,9 @@ class Plan:
 
     `plan` is the plan itself, as `Context.use_plan` takes it. `machine` says whose rates these are.
     `seconds_by_engine` are the busy times of "fetch", "compute" and "drain". `floor_seconds` is the
-    least that any plan needs for wires and arithmetic on any engine. `booked_bytes` are of the
-    device, `estimated_bytes` what the search took them for, `host_bytes` of staging memory.
+    least that any plan needs for wires and arithmetic on any engine, `floor_compute_seconds` what
+    arithmetic alone needs. `booked_bytes` are of the device, `estimated_bytes` what the search took
+    them for, `host_bytes` of staging memory.
     `splits` gives the pieces on each axis: n, groups, k, c, d, h, w. `refused` are sentences with
     reasons, `unmeasured` the names of rates that are guesses, `timeline` the predicted intervals of
     the first and the last steps. Where `prepared` is False no engine was asked: bytes are
@@ -59,6 +60,7 @@ class Plan:
     search_seconds: float
     predicted_seconds: float
     floor_seconds: float
+    floor_compute_seconds: float
     seconds_by_engine: dict[str, float]
     data_bytes: int
     bytes_h2d: int

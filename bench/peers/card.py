@@ -166,7 +166,7 @@ def _managed_call(card: Card, task: Task, blocks: Mapping[str, Block], prefetch:
 
 CARD_PEERS: dict[str, Peer] = {
     "copies": copies,
-    "zero-copy": zero_copy,
-    "managed": _managed(prefetch=False),
     "prefetch": _managed(prefetch=True),
+    "managed": _managed(prefetch=False),
+    "zero-copy": zero_copy,  # last: a kernel that reads often may take very long
 }

@@ -1,5 +1,6 @@
 """What else trains a network whose activations are many: torch, and its ways to keep less of them.
 
+- *layer-by-layer*: ours within the same budget, but what layers make is kept in host memory.
 - *torch*: everything where it computes, in core.
 - *save-on-cpu*: what backward needs is moved to host memory, and back.
 - *checkpoint*: only what blocks between pools begin with is kept; the rest is computed again.
@@ -14,8 +15,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import groupby
 from typing import Any
 
-from oocdnn.bench.network import Training
+import oocdnn
+from oocdnn.bench.network import ROOM, Network, Training, needs
 from oocdnn.bench.peers.peer import (
+    Absent,
     Peer,
     Ready,
     failing_as_absent,
@@ -27,6 +30,7 @@ from oocdnn.bench.peers.peer import (
 from oocdnn.bench.tensor import tensor
 
 PARTS = 8  # of a batch whose gradients are summed
+PINNED = 2  # times the bytes that torch pins at most: powers of two
 
 Step = Callable[[Any], Any]  # forward, by torch
 
@@ -37,6 +41,25 @@ def whole(task: Training, device: str) -> Iterator[Ready]:
     network = task.network
     with roomy(device, network.data_bytes, math=network.math) as context:
         yield Ready(task.call(context), peak=lambda: context.stats.peak_device_bytes)
+
+
+@contextmanager
+def layer_by_layer(task: Training, device: str) -> Iterator[Ready]:
+    """Its floor is its own: activations cross the wire."""
+    network = task.network
+    _need_host(int(ROOM * network.data_bytes))
+    with oocdnn.Context(device, task.budget, math=network.math) as context:
+        yield Ready(
+            task.call(context, recompute=False),
+            peak=lambda: context.stats.peak_device_bytes,
+            floor_seconds=lambda: network.layers_floor_seconds(context, task.pinned),
+        )
+
+
+def _need_host(host_bytes: int) -> None:
+    why = needs(host_bytes)
+    if why is not None:
+        raise Absent(why)
 
 
 class TorchNetwork:
@@ -91,10 +114,12 @@ def _by_torch(
     parts: int = 1,
     in_core: bool = False,
     around: Callable[[Any, str], AbstractContextManager[Any]] = lambda torch, device: nullcontext(),
+    host_bytes: Callable[[Network], int] = lambda network: 0,
 ) -> Peer:
     @contextmanager
     def peer(task: Training, device: str) -> Iterator[Ready]:
         torch = torch_for(device, task.network.math == "tf32")
+        _need_host(host_bytes(task.network))
         with failing_as_absent():
             peak = peak_of(torch, device)
             made = TorchNetwork(torch, task, device)
@@ -130,10 +155,21 @@ def _saved_on_cpu(torch: Any, device: str) -> AbstractContextManager[Any]:
     return saved
 
 
+def _saved_bytes(network: Network) -> int:
+    """What each operation saves for backward, each for itself: a convolution its x, relu its
+    result, a pool what it reads and, in 8 bytes each, where the largest were."""
+    saved = 0
+    for one in network.layers:
+        y, z = one.k * one.size**2, one.k * one.z_size**2
+        saved += one.c * one.size**2 + y + (y + 2 * z if one.pooled else 0)
+    return PINNED * 4 * network.batch * saved
+
+
 NETWORK_PEERS: dict[str, Peer] = {
     "whole": whole,
     "torch": _by_torch(in_core=True),
-    "save-on-cpu": _by_torch(around=_saved_on_cpu),
-    "checkpoint": _by_torch(_checkpointed),
     "accumulate": _by_torch(parts=PARTS),
+    "checkpoint": _by_torch(_checkpointed),
+    "save-on-cpu": _by_torch(around=_saved_on_cpu, host_bytes=_saved_bytes),
+    "layer-by-layer": layer_by_layer,
 }

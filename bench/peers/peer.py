@@ -26,11 +26,13 @@ class Absent(Exception):
 class Ready:
     """A call that leaves its results in the task, at the latest when the peer's block ends; `reset`
     brings back what was before it, and is not timed. `peak` gives the most bytes of the device that
-    were allocated, 0 where that is unknown."""
+    were allocated, 0 where that is unknown. `floor_seconds` where the floor of ours is not that of
+    the peer's way."""
 
     call: Callable[[], object]
     reset: Callable[[], object] = lambda: None
     peak: Callable[[], int] = lambda: 0
+    floor_seconds: Callable[[], float | None] = lambda: None
 
 
 # With a task and a device; what it needs goes at the end of the block.

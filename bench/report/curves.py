@@ -1,7 +1,9 @@
-"""The curve of a network's time for each image by the size of the batch, as inline SVG."""
+"""Curves over what a set varies, as inline SVG: a network's time for each image by the size of the
+batch, a sweep's time over the floor by the number of channels."""
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,7 +12,10 @@ from oocdnn.bench.report.figures import HEIGHT, drawing, line, shade, si, text, 
 from oocdnn.bench.results import Row, verdict
 
 FLOOR = "floor"
-Point = tuple[int, float]  # images, and seconds for each
+MANY = 5.0  # times the least; beyond it the axis is one of logarithms
+STEPS = (1, 2, 5)  # of a power of ten, between lines
+CHANNELS = re.compile(r"conv2d:fwd x1x(\d+)x\d+x\d+ w\1x\1x(.*)")
+Point = tuple[int, float]
 
 
 def batch_of(row: Row) -> int | None:
@@ -19,82 +24,157 @@ def batch_of(row: Row) -> int | None:
     return int(found[1]) if found else None
 
 
-def networks(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows of each network, whatever the batch, on one device and from one placement."""
-    groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        if batch_of(row) is not None:
-            _, _, rest = row["problem"].partition("x3x")
-            groups.setdefault((rest, row["device"], row["placement"]), []).append(row)
-    return list(groups.values())
+def channels_of(row: Row) -> int | None:
+    """Of one image that has as many before as after; None for another problem."""
+    found = CHANNELS.fullmatch(row["problem"]) if row["set"] == "poster" else None
+    return int(found[1]) if found else None
 
 
-def by_who(rows: Sequence[Row]) -> dict[str, list[Point]]:
-    """The points of each, by size; those of the floor too."""
-    found: dict[str, list[Point]] = {}
-    for row in rows:
-        batch = batch_of(row)
-        if batch is None or verdict(row) != "pass" or not row["seconds"]:
-            continue
-        found.setdefault(row["who"], []).append((batch, row["seconds"] / batch))
-        if row["who"] == "oocdnn" and row["floor_seconds"]:
-            found.setdefault(FLOOR, []).append((batch, row["floor_seconds"] / batch))
-    return {who: sorted(points) for who, points in found.items()}
+def _for_an_image(row: Row, seconds: float | None) -> float | None:
+    batch = batch_of(row)
+    return seconds / batch if seconds and batch else None
+
+
+def _over_floor(row: Row, seconds: float | None) -> float | None:
+    return seconds / row["floor_seconds"] if seconds and row["floor_seconds"] else None
 
 
 @dataclass(frozen=True)
-class _Scale:
-    """Batches by their logarithm, with room at either end, and times from 0."""
+class Kind:
+    """What is drawn: `x` of a row, None where it has no place, and `y` of it and a time. `of` is
+    what rows of one curve have in common."""
 
-    least: int
-    most: int
-    longest: float
+    title: str
+    caption: str
+    across: str
+    tip: str
+    x: Callable[[Row], int | None]
+    y: Callable[[Row, float | None], float | None]
+    show: Callable[[float], str]
+    of: Callable[[Row], str]
+
+
+KINDS = (
+    Kind(
+        title="Time for an image, by batch",
+        caption="forward and backward: seconds of a step over the images of its batch; lower is "
+        "better.",
+        across="images",
+        tip="batch {x}: {y} for an image",
+        x=batch_of,
+        y=_for_an_image,
+        show=lambda value: si(value, "s"),
+        of=lambda row: row["problem"].partition("x3x")[2],
+    ),
+    Kind(
+        title="Time over the floor, by channels",
+        caption="time over the least that any plan needs with its arrays in host memory; lower is "
+        "better. Who is in core has no wire to wait for.",
+        across="channels",
+        tip="{x} channels: {y} times the floor",
+        x=channels_of,
+        y=_over_floor,
+        show=lambda value: f"{value:.3g}",
+        of=lambda row: CHANNELS.sub(r"\2", row["problem"]),
+    ),
+)
+
+
+def curves(rows: Sequence[Row]) -> list[tuple[Kind, list[Row]]]:
+    """What can be drawn: rows that differ in x and in who they are by, on one device and from one
+    placement."""
+    found: list[tuple[Kind, list[Row]]] = []
+    for kind in KINDS:
+        groups: dict[tuple[str, ...], list[Row]] = {}
+        for row in rows:
+            if kind.x(row) is not None:
+                key = (kind.of(row), row["device"], row["placement"])
+                groups.setdefault(key, []).append(row)
+        found += [(kind, group) for group in groups.values()]
+    return found
+
+
+def by_who(kind: Kind, rows: Sequence[Row]) -> dict[str, list[Point]]:
+    """The points of each, by size; those of the floor too."""
+    found: dict[str, list[Point]] = {}
+    for row in rows:
+        x = kind.x(row)
+        y = kind.y(row, row["seconds"]) if verdict(row) == "pass" else None
+        if x is None or y is None:
+            continue
+        found.setdefault(row["who"], []).append((x, y))
+        floor = kind.y(row, row["floor_seconds"]) if row["who"] == "oocdnn" else None
+        if floor is not None:
+            found.setdefault(FLOOR, []).append((x, floor))
+    return {who: sorted(points) for who, points in found.items()}
+
+
+class Scale:
+    """Places across by their logarithm, with room at either end, and heights from 0, or by their
+    logarithm where they differ by far."""
+
+    def __init__(self, points: Sequence[Point]) -> None:
+        self.places = sorted({x for x, _ in points})
+        heights = [y for _, y in points]
+        self._logarithmic = max(heights) > MANY * min(heights)
+        if self._logarithmic:
+            self.marks = _marks(min(heights), max(heights))
+        else:
+            step = _step(max(heights))
+            self.marks = [step * i for i in range(math.ceil(max(heights) / step) + 1)]
 
     def __call__(self, point: Point) -> tuple[float, float]:
-        batch, seconds = point
-        span = math.log2(self.most / self.least) or 1.0
-        across = math.log2(batch / self.least) / span if self.most > self.least else 0.5
-        return 4 + 92 * across, HEIGHT * (1 - seconds / self.longest)
-
-
-def curve(group: Sequence[Row], rows: Sequence[Row]) -> str:
-    """One network; of `group` there must be a point. `rows` are all of the page."""
-    found = by_who(group)
-    every = [point for points in found.values() for point in points]
-    batches = sorted({batch for batch, _ in every})
-    step = _step(max(seconds for _, seconds in every))
-    count = math.ceil(max(seconds for _, seconds in every) / step)
-    scale = _Scale(batches[0], batches[-1], step * count)
-    parts = []
-    for i in range(count + 1):
-        _, y = scale((batches[0], step * i))
-        parts.append(line("grid", (0, y), (100, y)))
-        label = si(step * i, "s") if i else "0"
-        parts.append(word(label, 0, y + 4, ' class="name" dx="-6"'))
-    for batch in batches:
-        x, _ = scale((batch, 0.0))
-        parts.append(word(str(batch), x, HEIGHT + 16, ' class="middle"'))
-    parts.append(word("images", 100, HEIGHT + 32, ' class="name"'))
-    for who, points in found.items():
-        parts += _path(who, points, scale, rows)
-    return drawing("seconds for each image by batch", HEIGHT, "roofline", parts)
+        (x, y), least, most = point, self.places[0], self.places[-1]
+        across = math.log2(x / least) / math.log2(most / least) if most > least else 0.5
+        first, last = self.marks[0], self.marks[-1]
+        up = math.log(y / first) / math.log(last / first) if self._logarithmic else y / last
+        return 4 + 92 * across, HEIGHT * (1 - up)
 
 
 def _step(longest: float) -> float:
     """Between lines: 1, 2 or 5 of a power of ten, of which some four make the longest."""
     power = 10.0 ** math.floor(math.log10(longest / 4))
-    return next(power * one for one in (1, 2, 5, 10) if power * one >= longest / 4)
+    return next(power * one for one in (*STEPS, 10) if power * one >= longest / 4)
 
 
-def _path(who: str, points: Sequence[Point], scale: _Scale, rows: Sequence[Row]) -> list[str]:
+def _marks(least: float, most: float) -> list[float]:
+    """1, 2 and 5 of powers of ten, from the last below to the first above."""
+    powers = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
+    every = [one * 10.0**power for power in powers for one in STEPS]
+    first = max(mark for mark in every if mark <= least)
+    last = min(mark for mark in every if mark >= most)
+    return [mark for mark in every if first <= mark <= last]
+
+
+def curve(kind: Kind, group: Sequence[Row], rows: Sequence[Row]) -> str:
+    """One curve; of `group` there must be a point. `rows` are all of the page."""
+    found = by_who(kind, group)
+    scale = Scale([point for points in found.values() for point in points])
+    parts = []
+    for mark in scale.marks:
+        _, y = scale((scale.places[0], mark))
+        parts.append(line("grid", (0, y), (100, y)))
+        parts.append(word(kind.show(mark) if mark else "0", 0, y + 4, ' class="name" dx="-6"'))
+    for place in scale.places:
+        x, _ = scale((place, scale.marks[-1]))
+        parts.append(word(str(place), x, HEIGHT + 16, ' class="middle"'))
+    parts.append(word(kind.across, 100, HEIGHT + 32, ' class="name"'))
+    for who, points in found.items():
+        parts += _path(kind, who, points, scale, rows)
+    return drawing(kind.title.lower(), HEIGHT, "roofline", parts)
+
+
+def _path(
+    kind: Kind, who: str, points: Sequence[Point], scale: Scale, rows: Sequence[Row]
+) -> list[str]:
     """A line through the points of one, with discs; of the floor without."""
-    kind = "floor" if who == FLOOR else f"path {shade(who, rows)}"
+    shown = "floor" if who == FLOOR else f"path {shade(who, rows)}"
     places = [scale(point) for point in points]
-    parts = [line(kind, a, b) for a, b in pairwise(places)]
+    parts = [line(shown, a, b) for a, b in pairwise(places)]
     if who == FLOOR:
         return parts
-    for (batch, seconds), (x, y) in zip(points, places, strict=True):
-        tip = f"<title>{text(who)}, batch {batch}: {si(seconds, 's')} for an image</title>"
-        kind = f"{shade(who, rows)} point"
-        parts.append(f'<circle class="{kind}" cx="{x:.2f}%" cy="{y:.1f}" r="5">{tip}</circle>')
+    for (at, value), (x, y) in zip(points, places, strict=True):
+        tip = f"<title>{text(who)}, {text(kind.tip.format(x=at, y=kind.show(value)))}</title>"
+        shown = f"{shade(who, rows)} point"
+        parts.append(f'<circle class="{shown}" cx="{x:.2f}%" cy="{y:.1f}" r="5">{tip}</circle>')
     return parts

@@ -134,7 +134,7 @@ def bars(group: Sequence[Row], rows: Sequence[Row]) -> str:
     return drawing(f"times the floor: {group[0]['problem']}", height, "bars", parts)
 
 
-def _name(row: Row) -> str:
+def label(row: Row) -> str:
     """Who a row is by, and whether its arrays were on the GPU already, so that no wire counts."""
     here = row["who"] in IN_CORE and row["device"].startswith("cuda")
     return f"{row['who']}, in core" if here else row["who"]
@@ -142,7 +142,7 @@ def _name(row: Row) -> str:
 
 def labels(group: Sequence[Row]) -> list[str]:
     """Who each row is by; with the budget where there are several."""
-    names = [_name(row) for row in group]
+    names = [label(row) for row in group]
     return [
         f"{name} {bytes_text(row['budget'])}" if names.count(name) > 1 else name
         for row, name in zip(group, names, strict=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from oocdnn.bench.report import curves, figures
 from oocdnn.bench.report import timeline as timelines
+from oocdnn.bench.report.curves import Kind
 from oocdnn.bench.report.figures import LONGEST, PALETTE, WIRES, over_floor, shade, si, text
 from oocdnn.bench.report.summary import Summary, summaries
 from oocdnn.bench.report.timeline import Timeline
@@ -119,7 +120,7 @@ def page(rows: Sequence[Row], about: About, timeline: Timeline | None = None) ->
             (
                 _overview(rows),
                 _summary(rows),
-                *(_curve(group, rows) for group in curves.networks(rows)),
+                *(_curve(kind, group, rows) for kind, group in curves.curves(rows)),
                 _bars(found, rows),
                 _roofline(rows, about),
                 _timeline(timeline),
@@ -135,7 +136,7 @@ def page(rows: Sequence[Row], about: About, timeline: Timeline | None = None) ->
 <meta charset="utf-8"/>
 <meta name="viewport" content="width=device-width, initial-scale=1"/>
 <title>{title}</title>
-<style>{_style()}</style>
+<style>{style()}</style>
 </head>
 <body>
 {_header(about)}
@@ -147,7 +148,7 @@ def page(rows: Sequence[Row], about: About, timeline: Timeline | None = None) ->
 """
 
 
-def _style() -> str:
+def style() -> str:
     """With the palette for either ground, and a class for each of its colours."""
     light, dark = (
         " ".join(f"--c{place}: {colours[ground]};" for place, colours in enumerate(PALETTE))
@@ -254,7 +255,7 @@ def _summary(rows: Sequence[Row]) -> str:
     lines = []
     for one in found:
         values = "".join(f"<td>{text(show(one))}</td>" for _, show in SUMMARY)
-        places = " · ".join((one.set, one.device, one.placement))
+        places = " · ".join((one.set, one.device, one.dtype, one.placement))
         lines.append(
             f'<tr><th class="words">{_swatch(shade(one.who, rows))} {text(one.who)}</th>'
             f'<td class="words">{text(places)}</td>{values}</tr>'
@@ -269,17 +270,17 @@ floors.</p>
 </table></div>"""
 
 
-def _curve(group: Sequence[Row], rows: Sequence[Row]) -> str:
-    """A network's time for each image, by batch."""
-    found = curves.by_who(group)
+def _curve(kind: Kind, group: Sequence[Row], rows: Sequence[Row]) -> str:
+    """What a network or a sweep varies, and what comes of it."""
+    found = curves.by_who(kind, group)
     places = " · ".join(group[0][name] for name in ("device", "dtype", "placement"))
-    drawn = curves.curve(group, rows) if found else "<p>No result has a place here.</p>"
-    network = group[0]["problem"].partition(" ")[0].partition(":")[0]
+    drawn = curves.curve(kind, group, rows) if found else "<p>No result has a place here.</p>"
+    name = group[0]["problem"].partition(" ")[0].partition(":")[0]
     peers = [who for who in found if who != curves.FLOOR]
-    return f"""<h2>Time for an image, by batch</h2>
+    return f"""<h2>{kind.title}</h2>
 <figure>
-<figcaption>{text(network)} forward and backward: seconds of a step over the images of its batch;
-lower is better. <span class="aside">{text(places)}</span></figcaption>
+<figcaption>{text(name)} {kind.caption}
+<span class="aside">{text(places)}</span></figcaption>
 {_legend(peers, rows, floor="the floor")}
 {drawn}
 </figure>"""

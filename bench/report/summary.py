@@ -8,15 +8,18 @@ from statistics import median
 from oocdnn.bench.report.figures import over_floor
 from oocdnn.bench.results import Row
 
+Key = tuple[str, str, str, str, str]
+
 
 @dataclass(frozen=True)
 class Summary:
-    """Of one set by one peer: how many results count, their times over the floor, and the sum of
-    the times over that of the floors, each as often as its layer occurs."""
+    """Of one set and type by one peer: how many results count, their times over the floor, and the
+    sum of the times over that of the floors, each as often as its layer occurs."""
 
     set: str
     who: str
     device: str
+    dtype: str
     placement: str
     count: int
     median: float
@@ -27,15 +30,15 @@ class Summary:
 
 def summaries(rows: Sequence[Row]) -> list[Summary]:
     """In the order of the rows; of sets with more than one result that counts."""
-    groups: dict[tuple[str, str, str, str], list[Row]] = {}
+    groups: dict[Key, list[Row]] = {}
     for row in rows:
-        key = (row["set"], row["who"], row["device"], row["placement"])
+        key = (row["set"], row["who"], row["device"], row["dtype"], row["placement"])
         if row["set"] and over_floor(row) is not None:
             groups.setdefault(key, []).append(row)
     return [_of(key, group) for key, group in groups.items() if len(group) > 1]
 
 
-def _of(key: tuple[str, str, str, str], group: Sequence[Row]) -> Summary:
+def _of(key: Key, group: Sequence[Row]) -> Summary:
     ratios = sorted(over_floor(row) or math.nan for row in group)
     times, floors = (
         sum(row["times"] * (seconds or 0.0) for row, seconds in pairs)

@@ -25,10 +25,11 @@ class Timeline(TypedDict):
 
 
 def fit(rows: Iterable[Row]) -> Row | None:
-    """The row of ours to be looked at: with a number of tiles that shows how they overlap."""
+    """The row of ours to be looked at: with a number of tiles that shows how they overlap; of those
+    the least data, because it is made anew."""
     ours = [row for row in rows if row["tiles"] > 1 and verdict(row) == "pass"]
     good = [row for row in ours if ENOUGH <= row["tiles"] <= MOST]
-    return next(iter(good or ours), None)
+    return min(good or ours, key=lambda row: row["data_bytes"], default=None)
 
 
 def record(row: Row) -> Timeline:

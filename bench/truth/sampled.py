@@ -60,7 +60,7 @@ def _take(array: Array, per_axis: Sequence[Index]) -> Array:
 
 
 def _dot(first: Array, second: Array) -> float:
-    return float((first.astype(np.float64) * second.astype(np.float64)).sum())
+    return float(np.vdot(first.astype(np.float64), second.astype(np.float64)))
 
 
 Reads = Callable[[int, int, Index], tuple[Index, NDArray[np.bool_]]]

@@ -185,5 +185,7 @@ double RankOf(const Cost& cost, double seconds);
 double FloorOf(const PlanRequest& request, int engine, const Profile& profile);
 // Nor on any engine of the request, of which there must be one.
 double FloorOf(const PlanRequest& request, const Profile& profile);
+// Of that the arithmetic alone, on the engine that does it in the least time.
+double ComputeFloorOf(const PlanRequest& request, const Profile& profile);
 
 }  // namespace oocdnn

@@ -306,11 +306,12 @@ const char* Name(Track track) {
   return kNames[static_cast<size_t>(track)];
 }
 
+namespace {
+
 // With padding as data the whole leaves out rows that meet nothing but padding, without it the
 // padding costs no arithmetic: of each piece of work the lesser.
-double FloorOf(const PlanRequest& request, int engine, const Profile& profile) {
+Totals LeastTotals(const PlanRequest& request, const Rates& rates) {
   const Problem& problem = request.problem;
-  const Rates rates(request, engine, profile);
   const auto totals_of = [&](bool padding_as_data) {
     const Tiling whole = WholeTiling(problem, padding_as_data);
     const OwnedCuts owned(problem, whole);
@@ -326,16 +327,34 @@ double FloorOf(const PlanRequest& request, int engine, const Profile& profile) {
     least.flow[i].seconds = std::min(least.flow[i].seconds, other.flow[i].seconds);
     least.flow[i].bytes = std::min(least.flow[i].bytes, other.flow[i].bytes);
   }
-  return CostOf(rates, least).seconds;
+  return least;
 }
 
-double FloorOf(const PlanRequest& request, const Profile& profile) {
+template <typename Seconds>
+double LeastOfEngines(const PlanRequest& request, const Seconds& seconds_of) {
   double least = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < request.engines.size(); ++i) {
     if (request.engines[i].name.empty()) continue;
-    least = std::min(least, FloorOf(request, static_cast<int>(i), profile));
+    least = std::min(least, seconds_of(static_cast<int>(i)));
   }
   return least;
+}
+
+}  // namespace
+
+double FloorOf(const PlanRequest& request, int engine, const Profile& profile) {
+  const Rates rates(request, engine, profile);
+  return CostOf(rates, LeastTotals(request, rates)).seconds;
+}
+
+double FloorOf(const PlanRequest& request, const Profile& profile) {
+  return LeastOfEngines(request, [&](int engine) { return FloorOf(request, engine, profile); });
+}
+
+double ComputeFloorOf(const PlanRequest& request, const Profile& profile) {
+  return LeastOfEngines(request, [&](int engine) {
+    return LeastTotals(request, Rates(request, engine, profile)).compute_seconds;
+  });
 }
 
 }  // namespace oocdnn

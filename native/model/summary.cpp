@@ -34,6 +34,7 @@ PlanSummary Summarize(const PlanRequest& request, const Profile& profile,
   summary.engine = EngineOf(request, chosen.candidate);
   summary.machine = profile.of.machine;
   summary.floor_seconds = FloorOf(request, profile);
+  summary.floor_compute_seconds = ComputeFloorOf(request, profile);
   summary.budget_bytes = request.budget;
   summary.estimated_bytes = chosen.cost.device_bytes + 2 * request.bounce_bytes;
   summary.booked_bytes = summary.estimated_bytes;

@@ -67,10 +67,10 @@ std::string SplitsJson(const Tiling& tiling) {
 std::string SecondsJson(const PlanSummary& summary) {
   const Cost& cost = summary.cost;
   return Format(
-      "\"predicted_seconds\": %.17g, \"floor_seconds\": %.17g, \"seconds_by_engine\": "
-      "{\"fetch\": %.17g, \"compute\": %.17g, \"drain\": %.17g}",
-      cost.seconds, summary.floor_seconds, cost.fetch_seconds, cost.compute_seconds,
-      cost.drain_seconds);
+      "\"predicted_seconds\": %.17g, \"floor_seconds\": %.17g, \"floor_compute_seconds\": %.17g, "
+      "\"seconds_by_engine\": {\"fetch\": %.17g, \"compute\": %.17g, \"drain\": %.17g}",
+      cost.seconds, summary.floor_seconds, summary.floor_compute_seconds, cost.fetch_seconds,
+      cost.compute_seconds, cost.drain_seconds);
 }
 
 std::string BytesJson(const PlanSummary& summary) {

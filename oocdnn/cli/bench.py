@@ -6,7 +6,9 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +23,7 @@ from oocdnn.cli.common import (
     progress_bar,
     seconds_text,
 )
+from oocdnn.cli.results import draw, page, picture, table
 from oocdnn.cli.study import study
 
 if TYPE_CHECKING:
@@ -69,12 +72,16 @@ def _which(command: Any) -> Any:
         ),
         click.option(
             "--words",
-            default="f32",
+            multiple=True,
+            default=("f32",),
             show_default=True,
-            help='Type and layout, as problems are written: "f32/tf32 nhwc".',
+            help='Type and layout, as problems are written: "f32/tf32 nhwc"; repeatable.',
         ),
         click.option("--batch", type=click.IntRange(min=1), help="Images, in place of the set's."),
-        click.option("--only", multiple=True, metavar="T", help="What contains T; repeatable."),
+        click.option(
+            "--only", multiple=True, metavar="T", help="What contains T; repeatable, in that order."
+        ),
+        click.option("--shuffle", is_flag=True, help="In an order by lot, always the same."),
         click.option("--quick", is_flag=True, help="Fewer images and calls."),
     )
     for option in reversed(options):
@@ -105,9 +112,10 @@ def _cases(
     problem: tuple[str, ...],
     sets: tuple[str, ...],
     directions: tuple[Any, ...],
-    words: str,
+    words: tuple[str, ...],
     batch: int | None,
     only: tuple[str, ...],
+    shuffle: bool,
     quick: bool,
 ) -> "list[Case]":
     from oocdnn.bench import suite
@@ -120,16 +128,19 @@ def _cases(
     if unknown := [name for name in sets if name not in SETS]:
         known = ", ".join(SETS)
         raise click.UsageError(f"there is no set {', '.join(unknown)}; there are {known}")
-    cases = cases_of(sets or ("vgg16",), directions, words, batch, quick)
-    chosen = [case for case in cases if _matches(case, only)]
+    lists = [cases_of(sets or ("vgg16",), directions, one, batch, quick) for one in words]
+    cases = [case for alike in zip(*lists, strict=True) for case in alike]
+    wanted = only or ("",)
+    chosen = list(dict.fromkeys(one for text in wanted for one in cases if text in _label(one)))
     if not chosen:
         raise click.UsageError(f"no problem contains {' or '.join(only)}")
+    if shuffle:
+        Random(0).shuffle(chosen)
     return chosen
 
 
-def _matches(case: "Case", only: tuple[str, ...]) -> bool:
-    label = f"{case.set} {case.layer} {case.problem}"
-    return not only or any(text in label for text in only)
+def _label(case: "Case") -> str:
+    return f"{case.set} {case.layer} {case.problem}"
 
 
 def _table(title: str, columns: tuple[str, ...], words: int) -> Table:
@@ -144,7 +155,7 @@ def _line(row: "Row") -> str:
     """A result on one line."""
     name = row["layer"] or row["problem"]
     direction = row["problem"].partition(":")[2].partition(" ")[0] if row["layer"] else ""
-    head = f"{name:<24} {direction:<10} {row['who']:<8}"
+    head = f"{name:<24} {direction:<10} {row['who']:<14}"
     if row["seconds"] is None:
         cold = "" if row["cold_seconds"] is None else f"once {seconds_text(row['cold_seconds'])}, "
         return f"{head} {cold}{row['check']}"
@@ -161,23 +172,27 @@ def _measured(
     cases: "list[Case]",
     rows: "list[Row]",
     keep: "Callable[[list[Row]], None]",
-    seconds: float = math.inf,
+    until: float,
 ) -> "list[Row]":
     """`rows` and those of all cases, each printed as it comes; `keep` gets all after each case.
-    After so many seconds no case begins."""
-    start = time.perf_counter()
+    After that time no case begins."""
     both = sys.stdout.isatty()  # else lines would be taken from a file to the bar's terminal
     with progress_bar("measuring", "problems") if both else nullcontext(_nothing) as progress:
         for done, case in enumerate(cases):
             progress(done, len(cases))
-            if time.perf_counter() - start > seconds:
-                click.echo(f"{len(cases) - done} problems are left: --resume goes on with them")
+            if time.monotonic() > until:
+                click.echo(f"{len(cases) - done} problems are left: the time is over")
                 break
+            rows[:] = [row for row in rows if _key(row) != (case.set, case.problem)]
             for row in made.rows(case):
                 rows.append(row)
                 click.echo(_line(row))
             keep(rows)
     return rows
+
+
+def _key(row: "Row") -> tuple[str, str]:
+    return row["set"], row["problem"]
 
 
 def _nothing(done: int, total: int) -> None:
@@ -217,6 +232,12 @@ def _say_where_floors_are_wrong(rows: "list[Row]") -> None:
 
 
 bench.add_command(study)
+for command in (table, picture, page):
+    bench.add_command(command)
+
+seconds_option = click.option(
+    "--seconds", default=math.inf, help="Begin no problem, and nobody else's turn, after so many."
+)
 
 
 @bench.command()
@@ -231,7 +252,8 @@ bench.add_command(study)
     help="Folder for results.jsonl, about.json and index.html.",
 )
 @click.option("--resume", is_flag=True, help="Go on with what --out holds already.")
-@click.option("--seconds", default=math.inf, help="Begin no problem after so many.")
+@seconds_option
+@click.option("--warm", type=float, help="Seconds of warm calls, about; without it 2, or 0.3.")
 @plain_errors
 def run(
     device: str | None,
@@ -241,13 +263,14 @@ def run(
     out: Path | None,
     resume: bool,
     seconds: float,
+    warm: float | None,
     quick: bool,
     **which: Any,
 ) -> None:
     """Time problems, and check their results."""
     from oocdnn.bench import results, suite
-    from oocdnn.bench.report import page
 
+    until = time.monotonic() + seconds
     cases = _cases(device, quick=quick, **which)
     if unknown := set(peers) - {*suite.ALL_PEERS, "none"}:
         raise click.UsageError(
@@ -255,27 +278,34 @@ def run(
         )
     wanted = tuple(peer for peer in peers if peer != "none") if peers else None
     patience = suite.QUICK if quick else suite.PATIENT
-    made = _made(device, budget, placement, peers=wanted, patience=patience)
-    made.about["command"] = shlex.join(["oocdnn", *sys.argv[1:]])
+    if warm is not None:
+        patience = replace(patience, seconds=warm)
+    made = _made(device, budget, placement, peers=wanted, patience=patience, until=until)
+    made.about["command"] = shlex.join(["oocdnn", *map(_without_folder(out), sys.argv[1:])])
     made.about["rates"] = suite.rates(made.device, cases[0].problem)
     for name, rate in made.about["rates"].items():
         click.echo(f"{name}: {rate / 1e9:.1f} G/s")
     before = _kept(out) if resume and out is not None else []
-    known = {(row["set"], row["problem"]) for row in before}
+    cut = {_key(row) for row in before if row["check"] == suite.NO_TIME}
+    known = {_key(row) for row in before} - cut
     left = [case for case in cases if (case.set, case.problem) not in known]
 
     def keep(rows: "list[Row]") -> None:
         if out is not None:
             results.write(out, made.about, rows)
 
-    rows = _measured(made, left, before, keep, seconds)
+    rows = _measured(made, left, before, keep, until)
     if out is not None:
         keep(rows)
-        drawn = page.page(rows, made.about, suite.timeline(rows))
-        (out / "index.html").write_text(drawn, encoding="utf-8")
+        draw(out, rows, made.about, suite.timeline(rows))
         click.echo(f"written to {out}: {results.FILE} {results.ABOUT} index.html")
     _say_where_floors_are_wrong(rows)
     _fail_where_wrong(rows)
+
+
+def _without_folder(out: Path | None) -> Callable[[str], str]:
+    """An argument as others can repeat it: the folder by its name alone."""
+    return lambda argument: out.name if out is not None and argument == str(out) else argument
 
 
 def _kept(out: Path) -> "list[Row]":
@@ -293,14 +323,18 @@ def _kept(out: Path) -> "list[Row]":
 @bench.command()
 @_which
 @_how
+@seconds_option
 @plain_errors
-def check(device: str | None, budget: str | None, placement: str, **which: Any) -> None:
+def check(
+    device: str | None, budget: str | None, placement: str, seconds: float, **which: Any
+) -> None:
     """Run problems once and hold their results to exact sums."""
     from oocdnn.bench import suite
 
+    until = time.monotonic() + seconds
     cases = _cases(device, **which)
     made = _made(device, budget, placement, peers=(), patience=suite.ONCE)
-    _fail_where_wrong(_measured(made, cases, [], lambda rows: None))
+    _fail_where_wrong(_measured(made, cases, [], lambda rows: None, until))
 
 
 @bench.command("list")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import math
 import re
@@ -17,10 +18,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import oocdnn
-from oocdnn.bench import cases, measure, network, results, suite, task
+from oocdnn.bench import cases, network, results, suite, task
 from oocdnn.bench.cases import Case
 from oocdnn.bench.layers import layer
-from oocdnn.bench.measure import Call, Patience
 from oocdnn.bench.peers import peer as peers
 from oocdnn.bench.results import Row
 from oocdnn.bench.sets import Set
@@ -91,6 +91,48 @@ def test_one_wrong_element_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert off["check"].startswith("fail: 1 of 2000 compared elements differ, the first at (")
 
 
+def test_others_may_round_as_their_algorithms_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def rounded(task: Task, device: str) -> Iterator[peers.Ready]:
+        with peers.whole(task, device) as ready:
+            yield ready
+        task.outs["y"] += np.float32(1e-4)
+
+    monkeypatch.setitem(suite.CONVOLUTION_PEERS, "off", rounded)
+    assert [row["check"] for row in rows_of(FORWARD, peers=("off",))] == ["pass", "pass"]
+    monkeypatch.setattr(suite, "OF_OURS", ("off",))
+    assert rows_of(FORWARD, peers=("off",))[1]["check"].startswith("fail: ")
+
+
+def test_who_leaves_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def idle(task: Task, device: str) -> Iterator[peers.Ready]:
+        yield peers.Ready(lambda: None)
+
+    monkeypatch.setitem(suite.CONVOLUTION_PEERS, "off", idle)
+    assert "2000 of 2000" in rows_of(FORWARD, peers=("off",))[1]["check"]
+
+
+def test_an_error_of_a_device_ends_neither_the_problem_nor_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @contextmanager
+    def broken(task: Task, device: str) -> Iterator[peers.Ready]:
+        raise RuntimeError("cuMemAllocManaged answers 2")
+        yield peers.Ready(lambda: None)
+
+    monkeypatch.setitem(suite.CONVOLUTION_PEERS, "off", broken)
+    ours, off = rows_of(FORWARD, peers=("off",))
+    assert (ours["check"], off["check"]) == ("pass", "skipped: cuMemAllocManaged answers 2")
+
+    def fail() -> None:
+        raise oocdnn.DeviceError("it fell off the bus")
+
+    monkeypatch.setattr(Task, "call", lambda *_: fail)
+    (ours,) = rows_of(FORWARD)
+    assert ours["check"] == "fail: it fell off the bus"
+
+
 def test_sums_that_may_be_rounded_are_mistrusted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(suite.CONVOLUTION_PEERS, "off", one_element_off)
     monkeypatch.setattr(task, "EXACT_ELSEWHERE", 100)
@@ -120,36 +162,6 @@ def test_a_budget_that_is_too_small_is_no_failure() -> None:
     (row,) = rows_of(FORWARD, budget=1000)
     assert row["check"].startswith("skipped: ")
     assert "1000 B" in row["check"]
-
-
-def test_calls_go_on_until_the_median_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = iter([9.0, 1.0, 1.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
-    others = iter([0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
-
-    def timed(_: object) -> Call:
-        return Call(next(seconds), 0.0, next(others))
-
-    monkeypatch.setattr(measure, "timed", timed)
-    times = measure.time_calls(lambda: None, Patience(least=3, most=8, noise=0.01, seconds=1e9))
-    assert times.warm == [9.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
-    assert times.dropped == 1
-    assert times.median == 1.0
-
-
-def test_one_call_is_enough_where_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "timed", lambda _: Call(30.0, 0.0, 0.0))
-    times = measure.time_calls(lambda: None, Patience(least=5, seconds=2.0))
-    assert times.warm == [30.0]
-    assert times.noise == 0.0
-
-
-def test_intervals_hold_the_median_as_often_as_they_say() -> None:
-    random, held = np.random.default_rng(5), 0
-    for _ in range(2000):
-        low, high = measure.interval(list(random.exponential(1.0, 21)))
-        held += low <= np.log(2.0) <= high
-    assert 0.94 < held / 2000 < 0.99
-    assert measure.interval([3.0, 1.0, 2.0]) == (1.0, 3.0)
 
 
 def test_a_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,6 +212,46 @@ def test_problems_are_chosen_by_set_direction_and_text() -> None:
     networks = invoke("list", "--set", "network", "--words", "f32/tf32").output.splitlines()
     assert networks[0] == "vgg16:train x64x3x224x224 f32/tf32"
     assert len(networks) == 5
+
+
+def test_what_is_named_first_comes_first_with_all_words() -> None:
+    options = ("--set", "poster", "--words", "f32/tf32", "--words", "f32")
+    lines = invoke("list", *options, "--only", "c2048", "--only", "").output.splitlines()
+    assert len(lines) == 12
+    begun = [line.split()[1:5:3] for line in lines[:3]]
+    assert begun == [
+        ["x1x2048x1024x1024", "f32/tf32"],
+        ["x1x2048x1024x1024", "f32"],
+        ["x1x64x1024x1024", "f32/tf32"],
+    ]
+    drawn = invoke("list", *options, "--shuffle").output
+    assert drawn == invoke("list", *options, "--shuffle").output
+    assert sorted(drawn.splitlines()) == sorted(lines) != drawn.splitlines()
+
+
+def test_the_steps_of_a_gpu_are_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With problems in them; of networks and sweeps the most telling first."""
+    steps = (Path(__file__).parents[1] / "gpu" / "run.sh").read_text("utf-8").replace("\\\n", " ")
+    (both,) = re.findall(r"^both=\((.*)\)$", steps, re.MULTILINE)
+    lines = re.findall(r"^benched (\S+) (\d+) (.*)$", steps, re.MULTILINE)
+    first = dict[str, str]()
+
+    def measured(made: Bench, cases: list[Case], *rest: object) -> list[Row]:
+        first[cases[0].set] = cases[0].layer
+        return []
+
+    command = importlib.import_module("oocdnn.cli.bench")  # whose name is the group's too
+    monkeypatch.setattr(command, "_measured", measured)
+    monkeypatch.setattr(suite, "rates", lambda *_: {})
+    for name, _, options in lines:
+        done = invoke(*shlex.split(options.replace('"${both[@]}"', both)), "--device", "cpu")
+        assert done.exit_code == 0, f"{name}: {done.output}"
+    assert first["network"] == "vgg16 n256"
+    assert first["poster"] == "c2048"
+    assert first.keys() == {"network", "poster", "deepbench", "large", "vgg16", "fused"}
+    assert sum(int(seconds) for _, seconds, _ in lines) < 500
+    (sets,) = re.findall(r"for one in (.*); do\n    sets", steps)
+    assert set(sets.split()) == cases.SETS.keys()
 
 
 @pytest.mark.parametrize(
@@ -348,6 +400,26 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.Monk
     assert "1 pass" not in second.output
     assert [row["layer"] for row in results.read(tmp_path)] == ["a", "b"]
     assert results.read(tmp_path)[0] == before
+
+
+def test_for_whom_no_time_was_left_the_problem_is_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "rates", lambda *_: {"arithmetic": 1e9})
+    ours, whole = rows_of(FORWARD, peers=("whole",), until=-math.inf)
+    assert (ours["check"], whole["check"]) == ("pass", suite.NO_TIME)
+    results.write(
+        tmp_path, Bench(Settings("cpu")).about, [row(1.0, set="s", check="pass"), ours, whole]
+    )
+    options = (FORWARD, "--device", "cpu", "--quick", "--peer", "whole", "--resume")
+    for seconds, checks in (("-1", [suite.NO_TIME]), ("600", ["pass"])):
+        done = invoke(*options, "--out", str(tmp_path), "--seconds", seconds)
+        assert done.exit_code == 0, done.output
+        rows = results.read(tmp_path)
+        assert [row["check"] for row in rows if row["who"] == "whole"] == checks
+        assert len(rows) == 3
+    about = json.loads((tmp_path / "about.json").read_text(encoding="utf-8"))
+    assert str(tmp_path) not in about["command"]
 
 
 def test_times_below_the_floor_are_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 import oocdnn
 from oocdnn.bench import network, suite
 from oocdnn.bench.network import Network, Training
-from oocdnn.bench.peers.network import NETWORK_PEERS
+from oocdnn.bench.peers.network import NETWORK_PEERS, _saved_bytes
 from oocdnn.bench.results import Row
 
 SMALL = ((4, False), (6, True), (8, False), (8, True))  # in place of VGG16's layers
@@ -52,6 +52,42 @@ def test_every_way_to_train_gives_the_true_gradients() -> None:
     assert [row["who"] for row in others] == list(NETWORK_PEERS)
     for row in others:
         assert row["check"] in ("pass", "skipped: torch is not installed"), row["who"]
+    apart = others[-1]
+    assert apart["who"] == "layer-by-layer"
+    assert apart["floor_seconds"] > ours["floor_seconds"]  # type: ignore[operator]
+    assert 0 < apart["peak_device_bytes"] <= ours["budget"]
+
+
+@pytest.mark.usefixtures("small")
+def test_ours_recomputes_where_an_image_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = list[int]()
+    real = oocdnn.chain_gradients.conv_chain_backward
+
+    def counted(*arguments: object, **more: object) -> object:
+        made = real(*arguments, **more)  # type: ignore[arg-type]
+        calls.append(1)
+        return made
+
+    monkeypatch.setattr("oocdnn.nn._trained.conv_chain_backward", counted)
+    with oocdnn.Context("cpu", "1MiB", profile="none") as context:
+        task = Network(4, 32, "f32").task(context, pinned=False)
+        task.call(context)()
+        assert calls == [1]
+        gradients = task.results
+        task.call(context, recompute=False)()
+    assert calls == [1]
+    for name, result in task.results.items():
+        assert np.array_equal(result, gradients[name]), name
+
+
+@pytest.mark.usefixtures("small")
+def test_what_torch_saves_on_the_host_may_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    least = _saved_bytes(Network(5, 32, "f32"))
+    for free, check in ((least - 1, "skipped: needs "), (least, "pass")):
+        monkeypatch.setattr(network, "free_host_bytes", lambda free=free: free)
+        (_, row) = rows_of(TEXT, peers=("save-on-cpu",))
+        assert row["check"].startswith(check)
 
 
 @pytest.fixture(scope="module")

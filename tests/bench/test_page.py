@@ -9,9 +9,12 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from oocdnn.bench.report import figures
-from oocdnn.bench.report.figures import LONGEST, PALETTE
-from oocdnn.bench.report.page import page
+from oocdnn.bench.report.curves import Scale
+from oocdnn.bench.report.figures import HEIGHT, LONGEST, PALETTE
+from oocdnn.bench.report.page import page, style
+from oocdnn.bench.report.picture import picture
 from oocdnn.bench.report.summary import summaries
+from oocdnn.bench.report.tables import tables
 from oocdnn.bench.report.timeline import Timeline
 from oocdnn.bench.results import About, Row
 
@@ -328,7 +331,7 @@ def test_a_networks_time_for_an_image_is_drawn_by_batch() -> None:
     rows.append(network(64, "checkpoint", check="fail: it differs"))
     root = tree(rows)
     (drawing,) = (
-        one for one in drawings(root, "roofline") if one.get("aria-label", "")[:7] == "seconds"
+        one for one in drawings(root, "roofline") if one.get("aria-label", "")[:4] == "time"
     )
     tips = [words(one) for one in drawing.iter("circle")]
     assert tips == [
@@ -346,6 +349,53 @@ def test_a_networks_time_for_an_image_is_drawn_by_batch() -> None:
 def test_one_batch_alone_and_none_that_counts_can_be_drawn() -> None:
     assert "batch 1: 100 ms for an image" in words(tree([network(1)]))
     assert "No result has a place here." in words(tree([network(1, check="fail: it differs")]))
+
+
+def poster(channels: int, who: str = "oocdnn", seconds: float = 0.02, **others: Any) -> Row:
+    problem = f"conv2d:fwd x1x{channels}x1024x1024 w{channels}x{channels}x3x3 pad1 f32"
+    return row(who, seconds, problem=problem, layer=f"c{channels}", set="poster", **others)
+
+
+def test_a_sweeps_time_over_the_floor_is_drawn_by_channels() -> None:
+    """By its logarithm where someone takes many times as long."""
+    rows = [poster(64), poster(2048), poster(64, "managed", 0.2), poster(2048, "managed", 0.2)]
+    root = tree([*rows, row()])
+    (drawing,) = (
+        one for one in drawings(root, "roofline") if one.get("aria-label", "")[:9] == "time over"
+    )
+    tips = [words(one) for one in drawing.iter("circle")]
+    assert tips[0] == "oocdnn, 64 channels: 2 times the floor"
+    assert tips[-1] == "managed, 2048 channels: 20 times the floor"
+    heights = sorted({float(circle.attrib["cy"]) for circle in drawing.iter("circle")})
+    (floor,) = (one for one in drawing.iter("line") if one.get("class") == "floor")
+    scale = Scale([(64, 1.0), (2048, 20.0)])
+    assert scale.marks == [1, 2, 5, 10, 20]
+    assert heights == pytest.approx([scale((64, y))[1] for y in (20.0, 2.0)], abs=0.1)
+    assert float(floor.attrib["y1"]) == pytest.approx(HEIGHT)
+
+
+def test_a_picture_stands_alone_and_has_all_curves() -> None:
+    rows = [network(64), network(128, "torch"), network(64, dtype="f32/tf32"), poster(64)]
+    rows[2]["problem"] += "/tf32"
+    root = ElementTree.fromstring(picture(rows, style()))
+    said = words(root)
+    for title in ("Time for an image, by batch, float32", "by batch, f32/tf32", "by channels, "):
+        assert title in said
+    assert "torch, in core" in said
+    assert len([one for one in root if one.tag.endswith("svg")]) == 3
+    assert "http" not in picture(rows, style()).replace("http://www.w3.org/2000/svg", "")
+    with pytest.raises(ValueError, match="no result of a network"):
+        picture([row(), network(64, check="fail: it differs")], style())
+
+
+def test_a_table_has_a_line_for_each_problem_or_says_how_many_lie() -> None:
+    rows = [network(64, seconds=0.64, peak_device_bytes=1 << 30), network(64, "torch", 0.32)]
+    text = "\n".join(tables([*rows, skipped("managed")]))
+    assert "| problem | data | floor | oocdnn | torch, in core |" in text
+    assert "| vgg16 n64 | 1.86 GiB | 156 µs | 10.0 ms (2.00, 1.00 GiB) | 5.00 ms (1.00" in text
+    assert "| skipped |" in text
+    many = [row(seconds=0.01 * i, problem=f"p{i}") for i in range(1, 21)]
+    assert "| oocdnn | 20 | 10.50 | 18.00 | 20.00 | 10.50 |" in "\n".join(tables(many))
 
 
 def test_time_over_torchs_is_in_the_table() -> None:

@@ -53,20 +53,24 @@ figures() {
   step "$1" python3 -m oocdnn bench study "$2" "${@:3}" ${OUT:+--out "$OUT/$1.json"}
 }
 
-# `benched NAME OPTION...`: `oocdnn bench` with arrays in pinned memory, whose results are a folder. It
-# goes on with what the folder holds, and begins no problem after BENCH_SECONDS.
+# `benched NAME SECONDS OPTION...`: `oocdnn bench` with arrays in pinned memory, whose results are a
+# folder. It goes on with what the folder holds, and begins nothing after so many seconds (BENCH_SECONDS);
+# of long sets either the most telling comes first, or a sample. PyTorch pins by several threads.
 benched() {
-  step "bench-$1" python3 -m oocdnn bench --device cuda --placement pinned "${@:2}" \
-    ${BENCH_SECONDS:+--seconds "$BENCH_SECONDS"} ${OUT:+--resume --out "$OUT/bench-$1"}
+  local seconds=${BENCH_SECONDS:-$2}
+  local -x PYTORCH_CUDA_ALLOC_CONF=pinned_use_cuda_host_register:True,pinned_num_register_threads:8
+  step "bench-$1" timeout -k 9 $((seconds + 60)) python3 -m oocdnn bench --device cuda \
+    --placement pinned --seconds "$seconds" "${@:3}" ${OUT:+--resume --out "$OUT/bench-$1"}
 }
 
-# Every set, few images of each.
+# A sample of every set's problems, few images of each.
 check_sets() {
-  local one failed=0
-  for one in vgg16 resnet18 resnet50 alexnet deepbench deepbench-inference poster fused network; do
-    python3 -m oocdnn bench check --device cuda --placement pinned --quick --set $one || failed=1
+  local one sets=()
+  for one in vgg16 resnet18 resnet50 alexnet deepbench deepbench-inference poster large fused network; do
+    sets+=(--set $one)
   done
-  return $failed
+  python3 -m oocdnn bench check --device cuda --placement pinned --quick "${sets[@]}" --shuffle \
+    --seconds "${BENCH_SECONDS:-30}"
 }
 
 # Our own kernels only: cuDNN's are not ours to check, and many.
@@ -110,15 +114,19 @@ figures samples samples
 figures peers peers
 figures workspace workspace
 figures shares shares
+both=(--words f32/tf32 --words f32)
+benched network 120 --set network --only n256 --only n64 --only n1024 "${both[@]}" --budget 14GiB \
+  --warm 0.5 --peer torch --peer accumulate --peer checkpoint --peer save-on-cpu --peer layer-by-layer
+benched poster 140 --set poster --only "w2048x2048x3x3 pad1 f32/tf32" \
+  --only "w1024x1024x3x3 pad1 f32/tf32" --only c512 --only c256 --only c1024 --only c2048 --only "" \
+  "${both[@]}" --budget 4GiB --warm 0.5 --peer torch --peer prefetch --peer managed --peer zero-copy
+benched deepbench 40 --set deepbench --shuffle --words f32/tf32 --warm 0.2 --peer torch
+benched large 50 --set large --only "video m" --only "video e" --only volume --only "decoder 4096" \
+  --only U-Net --only "decoder 8192" --only "CT s" --only pathology --only "" --words bf16 \
+  --budget 4GiB --warm 0.5 --peer torch
 step bench-check check_sets
-benched vgg16 --set vgg16 --words f32/tf32
-benched fused --set fused --words f32/tf32
-benched poster --set poster --budget 4GiB
-benched poster-tf32 --set poster --budget 4GiB --words f32/tf32
-benched network --set network --budget 14GiB
-benched network-tf32 --set network --budget 14GiB --words f32/tf32
-benched large --set large --words bf16 --budget 4GiB --peer torch
-benched deepbench --set deepbench --words f32/tf32 --peer torch
+benched vgg16 50 --set vgg16 --shuffle --words f32/tf32 --warm 0.3 --peer torch --peer zero-copy
+benched fused 50 --set fused --shuffle --words f32/tf32 --warm 0.3 --peer torch
 step validate python3 -m oocdnn.perfmodel validate --device cuda:0 ${OUT:+--out "$OUT/validate.json"}
 
 if ((${#failed[@]})); then

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from gpu.suite import FAKE_DRIVER, run_suite
 
-from oocdnn.bench import results, suite
+from oocdnn.bench import network, results, suite
 from oocdnn.bench.gpu.wires import Wires
 from oocdnn.cli import main
 
@@ -49,6 +49,29 @@ def test_what_is_not_computed_in_core_says_so() -> None:
     _, in_core, copies = suite.Bench(settings).rows(suite.case_of(text, "cuda:0"))
     assert in_core["check"] == "skipped: only plain convolutions are computed so here"
     assert copies["check"] in ("skipped: torch sees no GPU", "skipped: torch is not installed")
+
+
+@inside
+def test_a_network_trains_in_both_ways_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "VGG16", ((4, False), (6, True), (8, True)))
+    patience = suite.Patience(least=1, most=1)
+    settings = suite.Settings("cuda:0", "64MiB", True, ("layer-by-layer",), patience)
+    text = "vgg16:train x3x3x32x32 f32"
+    ours, apart = suite.Bench(settings).rows(suite.case_of(text, "cuda:0"))
+    assert (ours["check"], apart["check"]) == ("pass", "pass")
+    assert apart["floor_seconds"] > ours["floor_seconds"] > 0  # type: ignore[operator]
+
+
+@inside
+def test_plans_are_those_of_pinned_arrays_and_of_no_less_than_every_problem_may_ask_for() -> None:
+    settings = suite.Settings("cuda:0", None, True, (), suite.ONCE)
+    for text in (
+        PROBLEMS[0],
+        "conv2d:bwd_data x4x6x12x12 w5x6x3x3 pad1 +maxpool2 +clipped +dw +db",
+    ):
+        (ours,) = suite.Bench(settings).rows(suite.case_of(text, "cuda:0"))
+        assert (ours["check"], ours["budget"]) == ("pass", 64 << 20)
+        assert ours["command"].count("@") == 0
 
 
 @inside

@@ -46,6 +46,7 @@ def test_a_plan_adds_up(name, problem, budget, tmp_path_factory):
     found = plan(problem, machine, 2**budget, tmp_path_factory.getbasetemp())
     busy = found.seconds_by_engine
     assert 0 < found.floor_seconds <= found.predicted_seconds * (1 + 1e-12)
+    assert 0 < found.floor_compute_seconds <= found.floor_seconds * (1 + 1e-12)
     if machine.shared_engines:
         assert sum(busy.values()) == pytest.approx(found.predicted_seconds, rel=1e-12)
         assert found.host_bytes == 0
