@@ -18,6 +18,10 @@ constexpr size_t kFrugal = 3;    // finalists that need less memory, beside the 
 constexpr size_t kVeryBest = 3;  // finalists that are tried with one more slot in each ring too
 // Finalists that take at least so many times the best are not walked; nobody will run them.
 constexpr double kHopeless = 1.1;
+// Estimates are closer than that to prices: of the points that lead in the end none was further
+// from the best estimate than 1.14 times.
+constexpr double kFarOff = 1.15;
+constexpr size_t kGlance = 3;  // of so many lengths one is looked at beforehand
 
 bool Empty(const LengthLists& lists) {
   return std::any_of(lists.begin(), lists.end(), [](const auto& list) { return list.empty(); });
@@ -40,13 +44,16 @@ Candidate Deeper(const Problem& problem, Candidate candidate, int ring) {
 
 }  // namespace
 
+void Keeper::Expect(double rank) { worst_ = std::min(worst_, kFarOff * rank); }
+
 void Keeper::Put(const Point& point) {
   if (point.rank > worst_) return;
+  Expect(point.rank);
   points_.push_back(point);
   if (points_.size() >= 2 * kept_) Trim();
   ranks_.push(point.rank);
   if (ranks_.size() > kept_) ranks_.pop();
-  if (ranks_.size() == kept_) worst_ = ranks_.top();
+  if (ranks_.size() == kept_) worst_ = std::min(worst_, ranks_.top());
 }
 
 const std::vector<Point>& Keeper::Best() {
@@ -59,6 +66,7 @@ void Keeper::Trim() {
     return a.rank != b.rank ? a.rank < b.rank : a.bytes < b.bytes;
   });
   if (points_.size() > kept_) points_.resize(kept_);
+  while (!points_.empty() && points_.back().rank > worst_) points_.pop_back();
 }
 
 FamilySearch::FamilySearch(TileSpace* space, const PlanRequest& request, bool cut,
@@ -79,6 +87,7 @@ FamilySearch::FamilySearch(TileSpace* space, const PlanRequest& request, bool cu
 std::vector<RankedCandidate> FamilySearch::Run() {
   const LengthLists lengths = Lists();
   if (Empty(lengths)) return {};
+  LookAhead(lengths);
   const auto enter = [this](int64_t steps) {
     return space_.LeastSeconds(steps) <= std::max(keeper_.Worst(), frugal_.Worst());
   };
@@ -89,6 +98,19 @@ std::vector<RankedCandidate> FamilySearch::Run() {
   if (request_.exhaustive && effort_.may_be_all) PriceAll();
   Rank(&priced_);
   return std::move(priced_);
+}
+
+void FamilySearch::LookAhead(const LengthLists& lengths) {
+  LengthLists few;
+  for (int i = 0; i < kAxes; ++i) {
+    for (size_t j = 0; j < lengths[i].size(); j += kGlance) few[i].push_back(lengths[i][j]);
+  }
+  double best = std::numeric_limits<double>::infinity();
+  const auto enter = [&](int64_t steps) { return space_.LeastSeconds(steps) <= best; };
+  space_.Sweep(few, enter, [&](const Cuts& cuts) {
+    for (const Point& point : space_.BestPoints(cuts, {best})) best = std::min(best, point.rank);
+  });
+  keeper_.Expect(best);
 }
 
 // The longer the lists, the coarser they grow, until their product is affordable.

@@ -23,14 +23,16 @@ struct Effort {
 };
 constexpr Effort kThorough{6000, 128, 3, 24, 2048, 10, true};
 // For what is to be offered, but cannot be the best.
-constexpr Effort kBrief{800, 32, 2, 6, 0, 3, false};
+constexpr Effort kBrief{800, 32, 2, 4, 0, 1, false};
 
-// The best points by estimate, a bounded number of them.
+// The best points by estimate, a bounded number of them, and none that is far from the best.
 class Keeper {
  public:
   explicit Keeper(size_t kept) : kept_(kept) {}
   // An estimate that is above this is not kept.
   [[nodiscard]] double Worst() const { return worst_; }
+  // A point of this estimate will come.
+  void Expect(double rank);
   void Put(const Point& point);
   const std::vector<Point>& Best();
 
@@ -58,6 +60,8 @@ class FamilySearch {
  private:
   [[nodiscard]] const Problem& problem() const { return request_.problem; }
   [[nodiscard]] LengthLists Lists() const;
+  // A glance at few of the lengths, so that the sweep knows from the start what is far off.
+  void LookAhead(const LengthLists& lengths);
   // Adds lengths at which rows of memory are made of whole pieces.
   void PutPieces(Axis axis, std::vector<int64_t>* lengths) const;
   [[nodiscard]] std::vector<int64_t> Restrict(Axis axis, std::vector<int64_t> lengths) const;
