@@ -351,8 +351,7 @@ Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const 
 
 double ComputeSeconds(const Problem& problem, const Rates& rates, const Cuts& cuts,
                       int64_t* steps) {
-  *steps = 1;
-  for (const AxisCut* cut : cuts) *steps = Mul(*steps, cut->count);
+  *steps = StepsOf(cuts);
   const ConvShape tile = ShapeOf(problem, cuts);
   const auto outputs =
       static_cast<double>(BoxesOf(problem, CountsOf(cuts), rates.roles().output()));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 
 #include "geom/roles.hpp"
 #include "model/plan.hpp"
@@ -171,10 +172,13 @@ double WireBound(const Rates& rates, const Totals& totals);
 double Estimate(const Rates& rates, const Totals& totals, const Cost& cost, double least,
                 const Depths& depths, bool held_up);
 
+constexpr double kWhateverItIs = std::numeric_limits<double>::infinity();
 // PriceOf (plan.hpp) with rates that are at hand, and with the cuts of the candidate's tiling.
+// `limit`: nothing is walked where the seconds are above it anyhow; then they are a bound that is.
 Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates& rates,
-             const Cuts& cuts);
-Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates& rates);
+             const Cuts& cuts, double limit = kWhateverItIs);
+Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates& rates,
+             double limit = kWhateverItIs);
 
 // What candidates are ranked by: the predicted length, and a little of the work that is hidden in
 // it, which disturbs the rest and comes to light where a prediction errs.

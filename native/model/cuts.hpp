@@ -34,6 +34,7 @@ AxisCut CutOf(const Problem& problem, const Tiling& tiling, Axis axis);
 using Cuts = std::array<const AxisCut*, kAxes>;
 
 AxisArray CountsOf(const Cuts& cuts);
+int64_t StepsOf(const Cuts& cuts);  // saturating
 AxisArray CountsOf(const Tiling& tiling);
 // The extents of the tile's convolution (its pads are not filled in).
 ConvShape ShapeOf(const Problem& problem, const Cuts& cuts);

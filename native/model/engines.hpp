@@ -69,8 +69,8 @@ class Engines {
   void Advance();
   // When the lane's next copy can begin; infinity where that is not known yet, or there is none.
   [[nodiscard]] double NextOf(const Lane& lane) const;
-  // How fast the lane's copy goes beside the other's.
-  [[nodiscard]] double SpeedOf(const Lane& lane, const Lane& other) const;
+  // How fast copies go now, each of them.
+  [[nodiscard]] double Speed() const;
   // To the lane's next phase.
   static void Turn(Lane* lane, double now);
 

@@ -88,10 +88,7 @@ std::vector<RankedCandidate> FamilySearch::Run() {
   const LengthLists lengths = Lists();
   if (Empty(lengths)) return {};
   LookAhead(lengths);
-  const auto enter = [this](int64_t steps) {
-    return space_.LeastSeconds(steps) <= std::max(keeper_.Worst(), frugal_.Worst());
-  };
-  space_.Sweep(lengths, enter, [this](const Cuts& cuts) { Consider(cuts); });
+  space_.Sweep(lengths, [this](int64_t steps) { return MayBeKept(steps); }, [this](const Cuts& cuts) { Consider(cuts); });
   for (int round = 0; round < effort_.rounds; ++round) Refine(lengths);
   PriceFinalists();
   Deepen();
@@ -162,6 +159,14 @@ void FamilySearch::Consider(const Cuts& cuts) {
   }
 }
 
+bool FamilySearch::MayBeKept(int64_t steps) const {
+  return space_.LeastSeconds(steps) <= std::max(keeper_.Worst(), frugal_.Worst());
+}
+
+void FamilySearch::LookAt(const Cuts& cuts) {
+  if (MayBeKept(StepsOf(cuts)) && refined_.insert(cuts).second) Consider(cuts);
+}
+
 // Looks between the coarse lengths next to those of the best tilings: along each axis, and for the
 // very best along each pair of axes, as what one gives up in memory the other can take.
 void FamilySearch::Refine(const LengthLists& lengths) {
@@ -180,12 +185,12 @@ void FamilySearch::Refine(const LengthLists& lengths) {
       for (const AxisCut* one : near[i]) {
         Cuts cuts = tiling;
         cuts[i] = one;
-        if (refined_.insert(cuts).second) Consider(cuts);
+        LookAt(cuts);
         for (int j = i + 1; pairs && j < kAxes; ++j) {
           for (const AxisCut* two : near[j]) {
             Cuts both = cuts;
             both[j] = two;
-            if (refined_.insert(both).second) Consider(both);
+            LookAt(both);
           }
         }
       }

@@ -67,6 +67,10 @@ class FamilySearch {
   [[nodiscard]] std::vector<int64_t> Restrict(Axis axis, std::vector<int64_t> lengths) const;
   std::vector<const AxisCut*> Near(const AxisCut& cut, const std::vector<int64_t>& list);
   void Consider(const Cuts& cuts);
+  // The same once, of a tiling that refining meets again and again.
+  void LookAt(const Cuts& cuts);
+  // Whether tilings of so many steps may be among the best.
+  [[nodiscard]] bool MayBeKept(int64_t steps) const;
   // Whether a point with this bound may be among the best.
   [[nodiscard]] bool MayLead(double bound) const { return bound <= kEqual * best_; }
   void Refine(const LengthLists& lengths);

@@ -105,8 +105,7 @@ class Pipeline {
   }
 
   void Drain(const Step& step, Operand operand, int64_t computed) {
-    const Load load = LoadOf(step.operand[Index(operand)], steps_[Index(operand)]);
-    const double seconds = rates_.DrainSeconds(operand, load.elements, load.rows);
+    const double seconds = TransferSeconds(step, operand);
     if (seconds == 0.0) return;  // the result is where it belongs
     busy_.drain_seconds += seconds;
     Free(step, operand) = engines_.Drain(CopyOf(step, operand, seconds, computed));
@@ -118,13 +117,25 @@ class Pipeline {
     for (const Operand operand : roles_.read()) {
       const OperandStep& mine = step.operand[Index(operand)];
       if (!mine.enter) continue;
-      const Load load = LoadOf(mine, steps_[Index(operand)]);
-      const double seconds = rates_.FetchSeconds(operand, load.elements, load.rows);
+      const double seconds = TransferSeconds(step, operand);
       if (seconds == 0.0) continue;  // the operand is a tile already
       busy_.fetch_seconds += seconds;
       last = engines_.Fetch(CopyOf(step, operand, seconds, Free(step, operand)));
     }
     return last;
+  }
+
+  // Most steps transfer as much of an operand as the one before.
+  double TransferSeconds(const Step& step, Operand operand) {
+    const int i = Index(operand);
+    const Dims moved = TransferredOf(step.operand[i]);
+    auto& [known, seconds] = last_[i];
+    if (moved == known) return seconds;
+    known = moved;
+    const Load load = LoadOf(moved, steps_[i]);
+    seconds = roles_.Writes(operand) ? rates_.DrainSeconds(operand, load.elements, load.rows)
+                                     : rates_.FetchSeconds(operand, load.elements, load.rows);
+    return seconds;
   }
 
   // Of so many seconds, after that computation.
@@ -153,6 +164,11 @@ class Pipeline {
   TileSeconds usual_, short_;
   std::array<MemoryOrder::Steps, kOperands> steps_{};
   Engines engines_;
+  struct Transfer {
+    Dims moved{-1};  // as much of no operand
+    double seconds = 0.0;
+  };
+  std::array<Transfer, kOperands> last_{};
   // The piece after whose end each slot is free: a computation, of what is written a drain.
   std::array<std::vector<int64_t>, kOperands> free_;
   Cost busy_;
@@ -191,8 +207,9 @@ double Extrapolate(const Cost& total, const Cost& half, const Cost& end, double 
                   std::max(rest.fetch_seconds, rest.compute_seconds) * stretch + unmet);
 }
 
+// `least`: the longer of `total` and WireBound.
 double Length(const PlanRequest& request, const Candidate& candidate, const Rates& rates,
-              const Totals& totals, const Cost& total) {
+              const Totals& totals, const Cost& total, double least) {
   Schedule schedule(request.problem, candidate.tiling, candidate.order, candidate.depths);
   Pipeline pipeline(request, candidate, rates);
   const int64_t steps = std::min(schedule.Steps(), kWalk);
@@ -212,7 +229,6 @@ double Length(const PlanRequest& request, const Candidate& candidate, const Rate
           ? 0.0
           : drains.seconds / static_cast<double>(std::max<int64_t>(drains.transfers, 1));
   // What happens too rarely for the walk to have met it, the estimate knows of.
-  const double least = std::max(total.seconds, WireBound(rates, totals));
   return std::max(Extrapolate(total, half, end, unmet),
                   Estimate(rates, totals, total, least, candidate.depths, false));
 }
@@ -240,14 +256,17 @@ bool Waits(const PlanRequest& request, const Candidate& candidate, const Totals&
 }  // namespace
 
 Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates& rates,
-             const Cuts& cuts) {
+             const Cuts& cuts, double limit) {
   const Problem& problem = request.problem;
   Totals totals = TotalsOf(problem, rates, cuts, candidate.order, candidate.depths);
   if (candidate.tiling.tapered()) CountShort(problem, rates, candidate.tiling, &totals);
   Cost cost = CostOf(rates, totals);
   if (!rates.shared_engines()) {
-    cost.seconds = std::max(
-        {Length(request, candidate, rates, totals, cost), cost.seconds, WireBound(rates, totals)});
+    const double least = std::max(cost.seconds, WireBound(rates, totals));
+    cost.seconds = least;
+    if (least <= limit) {
+      cost.seconds = std::max(least, Length(request, candidate, rates, totals, cost, least));
+    }
     cost.waits = Waits(request, candidate, totals);
     cost.gaps = std::any_of(totals.flow.begin(), totals.flow.end(),
                             [](const Flow& flow) { return flow.rows > flow.transfers; });
@@ -256,10 +275,11 @@ Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates
   return cost;
 }
 
-Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates& rates) {
+Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates& rates,
+             double limit) {
   if (candidate.tiling.Tiles() > 0) {
     const OwnedCuts owned(request.problem, candidate.tiling);
-    return PriceOf(request, candidate, rates, owned.cuts);
+    return PriceOf(request, candidate, rates, owned.cuts, limit);
   }
   Cost cost;
   cost.device_bytes = EstimateBytes(request, candidate);
