@@ -33,7 +33,13 @@ class Engines {
 
   // `hop`: seconds from the end of a piece to the beginning of one of another engine that waited
   // for it. `together`: how fast each of two copies crosses that do so at the same time; alone: 1.
-  Engines(double hop, double together) : hop_(hop), together_(together) {}
+  // `expected`: there is room for so many pieces of each engine from the beginning.
+  Engines(double hop, double together, int64_t expected = 0) : hop_(hop), together_(together) {
+    const auto room = static_cast<size_t>(expected);
+    fetch_.copies.reserve(room);
+    computations_.reserve(room);
+    drain_.copies.reserve(room);
+  }
 
   // Each gives the number of the piece among those of its engine.
   int64_t Fetch(const Copy& copy) { return Add(&fetch_.copies, copy); }

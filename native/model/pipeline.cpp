@@ -16,7 +16,6 @@
 //  - bytes that are fetched and drained at the same time share the wire, at the rate that the
 //    profile gives for both.
 #include <algorithm>
-#include <limits>
 
 #include "base/checked.hpp"
 #include "model/cost.hpp"
@@ -46,11 +45,13 @@ int64_t MovedOf(const OperandStep& operand) {
 // Turns steps into pieces of work for the three engines, and keeps account of them.
 class Pipeline {
  public:
-  Pipeline(const PlanRequest& request, const Candidate& candidate, const Rates& rates)
+  // `steps`: how many will be taken.
+  Pipeline(const PlanRequest& request, const Candidate& candidate, const Rates& rates,
+           int64_t steps)
       : roles_(rates.roles()),
         tiling_(candidate.tiling),
         rates_(rates),
-        engines_(rates.HopSeconds(), rates.SpeedTogether()) {
+        engines_(rates.HopSeconds(), rates.SpeedTogether(), steps) {
     usual_ = SecondsOf(request.problem, rates, tiling_, false);
     if (tiling_.tapered()) short_ = SecondsOf(request.problem, rates, tiling_, true);
     const AxisArray counts = CountsOf(tiling_);
@@ -211,8 +212,8 @@ double Extrapolate(const Cost& total, const Cost& half, const Cost& end, double 
 double Length(const PlanRequest& request, const Candidate& candidate, const Rates& rates,
               const Totals& totals, const Cost& total, double least) {
   Schedule schedule(request.problem, candidate.tiling, candidate.order, candidate.depths);
-  Pipeline pipeline(request, candidate, rates);
   const int64_t steps = std::min(schedule.Steps(), kWalk);
+  Pipeline pipeline(request, candidate, rates, steps);
   Cost half;
   for (int64_t i = 0; i < steps; ++i) {
     pipeline.Take(*schedule.Next());
@@ -232,18 +233,6 @@ double Length(const PlanRequest& request, const Candidate& candidate, const Rate
   return std::max(Extrapolate(total, half, end, unmet),
                   Estimate(rates, totals, total, least, candidate.depths, false));
 }
-
-// The cuts of a whole tiling, which outlive the pointers to them.
-struct OwnedCuts {
-  OwnedCuts(const Problem& problem, const Tiling& tiling) {
-    for (int i = 0; i < kAxes; ++i) {
-      cut[i] = CutOf(problem, tiling, static_cast<Axis>(i));
-      cuts[i] = &cut[i];
-    }
-  }
-  std::array<AxisCut, kAxes> cut;
-  Cuts cuts{};
-};
 
 bool Waits(const PlanRequest& request, const Candidate& candidate, const Totals& totals) {
   for (int i = 0; i < kOperands; ++i) {
@@ -297,9 +286,9 @@ std::vector<Interval> TimelineOf(const PlanRequest& request, const Candidate& ca
   if (candidate.tiling.Tiles() <= 0) return timeline;
   const Rates rates(request, candidate.engine, profile);
   Schedule schedule(request.problem, candidate.tiling, candidate.order, candidate.depths);
-  Pipeline pipeline(request, candidate, rates);
   const int64_t first = steps / 2, last = schedule.Steps() - first;
   const int64_t walked = schedule.Steps() <= kDrawn ? schedule.Steps() : first;
+  Pipeline pipeline(request, candidate, rates, walked);
   for (int64_t i = 0; i < walked; ++i) pipeline.Take(*schedule.Next());
   pipeline.Run();
   const auto hidden = [&](const auto& piece) { return piece.step >= first && piece.step < last; };
@@ -324,38 +313,6 @@ std::vector<Interval> TimelineOf(const PlanRequest& request, const Candidate& ca
 const char* Name(Track track) {
   constexpr const char* kNames[] = {"fetch", "compute", "drain"};
   return kNames[static_cast<size_t>(track)];
-}
-
-// With padding as data the whole leaves out rows that meet nothing but padding, without it the
-// padding costs no arithmetic: of each piece of work the lesser.
-double FloorOf(const PlanRequest& request, int engine, const Profile& profile) {
-  const Problem& problem = request.problem;
-  const Rates rates(request, engine, profile);
-  const auto totals_of = [&](bool padding_as_data) {
-    const Tiling whole = WholeTiling(problem, padding_as_data);
-    const OwnedCuts owned(problem, whole);
-    Totals totals = TotalsOf(problem, rates, owned.cuts, DefaultOrder(problem), {});
-    const ConvShape tile = TileShape(problem, whole);
-    totals.compute_seconds += rates.LeastRunSeconds(tile) - rates.RunSeconds(tile, {});
-    return totals;
-  };
-  Totals least = totals_of(false);
-  const Totals other = totals_of(true);
-  least.compute_seconds = std::min(least.compute_seconds, other.compute_seconds);
-  for (int i = 0; i < kOperands; ++i) {
-    least.flow[i].seconds = std::min(least.flow[i].seconds, other.flow[i].seconds);
-    least.flow[i].bytes = std::min(least.flow[i].bytes, other.flow[i].bytes);
-  }
-  return CostOf(rates, least).seconds;
-}
-
-double FloorOf(const PlanRequest& request, const Profile& profile) {
-  double least = std::numeric_limits<double>::infinity();
-  for (size_t i = 0; i < request.engines.size(); ++i) {
-    if (request.engines[i].name.empty()) continue;
-    least = std::min(least, FloorOf(request, static_cast<int>(i), profile));
-  }
-  return least;
 }
 
 }  // namespace oocdnn
