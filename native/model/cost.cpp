@@ -161,9 +161,7 @@ ConvShape Rates::ChargedFor(const ConvShape& tile) const {
   return charged;
 }
 
-TileSize Rates::TileSizeOf(const ConvShape& tile) const {
-  return SizeOfCharged(ChargedFor(tile));
-}
+TileSize Rates::TileSizeOf(const ConvShape& tile) const { return SizeOfCharged(ChargedFor(tile)); }
 
 TileSize Rates::SizeOfCharged(const ConvShape& charged) const {
   const double outputs = Elements(charged, Operand::kY, problem_.direction);

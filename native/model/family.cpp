@@ -18,8 +18,8 @@ constexpr size_t kFrugal = 3;    // finalists that need less memory, beside the 
 constexpr size_t kVeryBest = 3;  // finalists that are tried with one more slot in each ring too
 // Finalists that take at least so many times the best are not walked; nobody will run them.
 constexpr double kHopeless = 1.1;
-// Estimates are closer than that to prices: of 1,300 searches none led in the end whose estimate was
-// further from the best.
+// Estimates are closer than that to prices: of 1,300 searches none led in the end whose estimate
+// was further from the best.
 constexpr double kFarOff = 1.1;
 constexpr size_t kGlance = 3;  // of so many lengths one is looked at beforehand
 
@@ -88,7 +88,9 @@ std::vector<RankedCandidate> FamilySearch::Run() {
   const LengthLists lengths = Lists();
   if (Empty(lengths)) return {};
   LookAhead(lengths);
-  space_.Sweep(lengths, [this](int64_t steps) { return MayBeKept(steps); }, [this](const Cuts& cuts) { Consider(cuts); });
+  space_.Sweep(
+      lengths, [this](int64_t steps) { return MayBeKept(steps); },
+      [this](const Cuts& cuts) { Consider(cuts); });
   for (int round = 0; round < effort_.rounds; ++round) Refine(lengths);
   PriceFinalists();
   Deepen();
@@ -179,6 +181,7 @@ void FamilySearch::Refine(const LengthLists& lengths) {
   }
   for (const Cuts& tiling : tilings) {
     const bool pairs = tiling == tilings.front();
+    if (!looked_around_.insert({tiling, pairs}).second) continue;
     std::array<std::vector<const AxisCut*>, kAxes> near;
     for (int i = 0; i < kAxes; ++i) near[i] = Near(*tiling[i], lengths[i]);
     for (int i = 0; i < kAxes; ++i) {
@@ -238,16 +241,13 @@ void FamilySearch::Price(const Candidate& candidate) {
 }
 
 // Sweeping and refining meet the same tilings.
-const RankedCandidate& FamilySearch::PriceOnce(const Candidate& candidate) {
+void FamilySearch::PriceOnce(const Candidate& candidate) {
   const auto known =
-      std::find_if(priced_.begin(), priced_.end(),
-                   [&](const RankedCandidate& other) {
-                     return other.candidate.tiling.length == candidate.tiling.length &&
-                            other.candidate == candidate;
-                   });
-  if (known != priced_.end()) return *known;
-  Price(candidate);
-  return priced_.back();
+      std::find_if(priced_.begin(), priced_.end(), [&](const RankedCandidate& other) {
+        return other.candidate.tiling.length == candidate.tiling.length &&
+               other.candidate == candidate;
+      });
+  if (known == priced_.end()) Price(candidate);
 }
 
 void FamilySearch::PriceFinalists() {
@@ -257,7 +257,8 @@ void FamilySearch::PriceFinalists() {
     if (finalists >= effort_.priced && steps > effort_.priced_steps) break;
     ++finalists;
     if (point.bound > kHopeless * best_) continue;
-    steps += PriceOnce(space_.CandidateOf(point)).cost.steps;
+    steps = Add(steps, StepsOf(point.cuts));
+    PriceOnce(space_.CandidateOf(point));
   }
   for (const Point& point : frugal_.Best()) PriceOnce(space_.CandidateOf(point));
 }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <queue>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "model/rank.hpp"
@@ -75,8 +76,7 @@ class FamilySearch {
   [[nodiscard]] bool MayLead(double bound) const { return bound <= kEqual * best_; }
   void Refine(const LengthLists& lengths);
   void Price(const Candidate& candidate);
-  // Its price, which may be known already; valid until the next is priced.
-  const RankedCandidate& PriceOnce(const Candidate& candidate);
+  void PriceOnce(const Candidate& candidate);  // unless it was priced before
   void PriceFinalists();
   void Deepen();
   void PriceAll();
@@ -90,6 +90,7 @@ class FamilySearch {
   LengthLists pieces_;      // see PieceLengths
   Keeper keeper_, frugal_;  // all points, and the frugal ones
   std::set<Cuts> refined_;
+  std::set<std::pair<Cuts, bool>> looked_around_;  // whether along pairs of axes too
   std::vector<RankedCandidate> priced_;
   double best_ = std::numeric_limits<double>::infinity();  // rank of priced_
   int64_t considered_ = 0;

@@ -30,9 +30,9 @@ double ShareOf(const Spatial& some, const Spatial& all) {
   return share;
 }
 
-// The problem in one tile, at the least that its arithmetic may take in tiles of whatever size. With
-// padding as data the whole leaves out rows that meet nothing but padding, without it the padding
-// costs no arithmetic: of each piece of work the lesser is the least.
+// The problem in one tile, at the least that its arithmetic may take in tiles of whatever size.
+// With padding as data the whole leaves out rows that meet nothing but padding, without it the
+// padding costs no arithmetic: of each piece of work the lesser is the least.
 Totals TotalsOfWhole(const Problem& problem, const Rates& rates, bool padding_as_data,
                      const Spatial& reached) {
   const Tiling whole = WholeTiling(problem, padding_as_data);

@@ -56,7 +56,8 @@ class TileSpace {
   // fewer axes.
   void Sweep(const LengthLists& lengths, const std::function<bool(int64_t)>& enter,
              const std::function<void(const Cuts&)>& visit);
-  // No plan of so many steps takes less: of the floor's arithmetic each more of them costs a launch.
+  // No plan of so many steps takes less: of the floor's arithmetic each more of them costs a
+  // launch.
   [[nodiscard]] double LeastSeconds(int64_t steps) const;
 
   // The two points of a tiling with the best estimates, of those that are wanted and fit the budget
