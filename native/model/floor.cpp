@@ -63,6 +63,7 @@ Cost FloorCost(const PlanRequest& request, const Rates& rates) {
     Flow& x = least.flow[Index(Operand::kX)];
     const double share = ShareOf(reached, problem.shape.in);
     x.seconds *= share;
+    x.move_seconds *= share;  // of the pass over what was fetched
     x.bytes = static_cast<int64_t>(share * static_cast<double>(x.bytes));
   }
   return CostOf(rates, least);
