@@ -46,7 +46,7 @@ class Transfers {
     int64_t bytes = 0;  // that cross the wire
   };
   [[nodiscard]] One At(int64_t number) const {
-    const Load load = LoadOf(tiles_.StepOf(link_, operand_, number, 1), steps_);
+    const Load load = LoadOf(TransferredOf(tiles_.StepOf(link_, operand_, number, 1)), steps_);
     const double seconds = drains_ ? rates_.DrainSeconds(operand_, load.elements, load.rows)
                                    : rates_.FetchSeconds(operand_, load.elements, load.rows);
     return {seconds, rates_.Inside(operand_) ? 0 : Mul(load.elements, element_bytes_)};

@@ -164,8 +164,9 @@ ConvShape Rates::ChargedFor(const ConvShape& tile) const {
   return charged;
 }
 
-TileSize Rates::TileSizeOf(const ConvShape& tile) const {
-  const ConvShape charged = ChargedFor(tile);
+TileSize Rates::TileSizeOf(const ConvShape& tile) const { return SizeOfCharged(ChargedFor(tile)); }
+
+TileSize Rates::SizeOfCharged(const ConvShape& charged) const {
   const double outputs = Elements(charged, Operand::kY, problem_.direction);
   return {std::min(charged.k, charged.c), static_cast<int64_t>(outputs)};
 }
@@ -232,10 +233,12 @@ double Rates::OwnOf(const ConvShape& tile, double seconds, Partial partial) cons
 }
 
 double Rates::OwnSeconds(const ConvShape& tile, Partial partial) const {
-  const TileSize size = TileSizeOf(tile);
+  const ConvShape charged = ChargedFor(tile);
+  const TileSize size = SizeOfCharged(charged);
   const double one = arithmetic_[Sums(partial.own) ? 1 : 0].Seconds(
       size.channels, static_cast<double>(size.outputs));
-  return profile_.run_seconds + std::max(OperationsOf(tile) * one, PassSeconds(tile));
+  const double operations = charged.Operations(problem_.direction);
+  return profile_.run_seconds + std::max(operations * one, PassSeconds(tile));
 }
 
 double Rates::LeastOf(const std::array<Arithmetic, 2>& arithmetic, int64_t channels) {
@@ -355,20 +358,18 @@ Flow FlowOf(const Problem& problem, const Rates& rates, const Cuts& cuts, const 
 }
 
 double ComputeSeconds(const Problem& problem, const Rates& rates, const Cuts& cuts,
-                      int64_t* steps) {
-  *steps = 1;
-  for (const AxisCut* cut : cuts) *steps = Mul(*steps, cut->count);
-  const ConvShape tile = ShapeOf(problem, cuts);
-  const auto outputs =
-      static_cast<double>(BoxesOf(problem, CountsOf(cuts), rates.roles().output()));
-  const double run = rates.RunSeconds(tile, rates.PartialOf(CountsOf(cuts)));
-  return static_cast<double>(*steps) * run + outputs * rates.FinishSeconds(tile);
+                      const ConvShape& tile) {
+  const AxisArray counts = CountsOf(cuts);
+  const auto outputs = static_cast<double>(BoxesOf(problem, counts, rates.roles().output()));
+  const double run = rates.RunSeconds(tile, rates.PartialOf(counts));
+  return static_cast<double>(StepsOf(cuts)) * run + outputs * rates.FinishSeconds(tile);
 }
 
 Totals TotalsOf(const Problem& problem, const Rates& rates, const Cuts& cuts,
                 const LoopOrder& order, const Depths& depths) {
   Totals totals;
-  totals.compute_seconds = ComputeSeconds(problem, rates, cuts, &totals.steps);
+  totals.steps = StepsOf(cuts);
+  totals.compute_seconds = ComputeSeconds(problem, rates, cuts, ShapeOf(problem, cuts));
   const AxisArray counts = CountsOf(cuts);
   for (const Operand operand : rates.roles().used()) {
     const int i = Index(operand);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 
 #include "geom/roles.hpp"
 #include "model/plan.hpp"
@@ -60,6 +61,8 @@ class Rates {
   [[nodiscard]] double NormalizeSeconds(const ConvShape& tile) const;
   // What the host takes to enqueue so many steps.
   [[nodiscard]] double HostSeconds(int64_t steps) const;
+  // What a tile's convolution takes beside its arithmetic.
+  [[nodiscard]] double LaunchSeconds() const { return profile_.run_seconds; }
   // Until what waits for the end of other work begins.
   [[nodiscard]] double HopSeconds() const { return wire_.hop; }
   // Of so many bytes of the operand in so many transfers, those that nothing hides: a tile in
@@ -90,6 +93,7 @@ class Rates {
   [[nodiscard]] double SpeedOfBoth() const;  // see SpeedTogether
   // The tile as it is charged, see RunSeconds.
   [[nodiscard]] ConvShape ChargedFor(const ConvShape& tile) const;
+  [[nodiscard]] TileSize SizeOfCharged(const ConvShape& charged) const;
   // Whether copies go through bounce memory, and so hold up the convolutions beside them.
   [[nodiscard]] bool Bounces() const { return reorders_ && bounce_bytes_ > 0; }
   // The tile's convolution in the problem's own direction, by the profile.
@@ -151,8 +155,9 @@ struct Totals {
 };
 Totals TotalsOf(const Problem& problem, const Rates& rates, const Cuts& cuts,
                 const LoopOrder& order, const Depths& depths);
-// Compute seconds of all steps, finishing passes included; and the number of steps.
-double ComputeSeconds(const Problem& problem, const Rates& rates, const Cuts& cuts, int64_t* steps);
+// Compute seconds of all steps, finishing passes included. `tile`: ShapeOf these cuts.
+double ComputeSeconds(const Problem& problem, const Rates& rates, const Cuts& cuts,
+                      const ConvShape& tile);
 
 // Exact bytes and busy times of a candidate; `seconds` is the lower bound that the busiest engine
 // sets, or the wire (their sum on shared engines, where it is the price). Copies inside the device
@@ -172,16 +177,21 @@ double WireBound(const Rates& rates, const Totals& totals);
 double Estimate(const Rates& rates, const Totals& totals, const Cost& cost, double least,
                 const Depths& depths, bool held_up);
 
+constexpr double kWhateverItIs = std::numeric_limits<double>::infinity();
 // PriceOf (plan.hpp) with rates that are at hand, and with the cuts of the candidate's tiling.
+// `limit`: nothing is walked where the seconds are above it anyhow; then they are a bound that is.
 Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates& rates,
-             const Cuts& cuts);
-Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates& rates);
+             const Cuts& cuts, double limit = kWhateverItIs);
+Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates& rates,
+             double limit = kWhateverItIs);
 
 // What candidates are ranked by: the predicted length, and a little of the work that is hidden in
 // it, which disturbs the rest and comes to light where a prediction errs.
 double RankOf(const Cost& cost, double seconds);
 
-// No plan of the problem takes less on this engine: every byte crosses once and nothing is padded.
+// No plan of the problem takes less on this engine, of any piece of work: every byte that is of use
+// crosses once, and nothing is padded.
+Cost FloorCost(const PlanRequest& request, const Rates& rates);
 double FloorOf(const PlanRequest& request, int engine, const Profile& profile);
 // Nor on any engine of the request, of which there must be one.
 double FloorOf(const PlanRequest& request, const Profile& profile);

@@ -202,6 +202,12 @@ AxisArray CountsOf(const Cuts& cuts) {
   return counts;
 }
 
+int64_t StepsOf(const Cuts& cuts) {
+  int64_t steps = 1;
+  for (const AxisCut* cut : cuts) steps = Mul(steps, cut->count);
+  return steps;
+}
+
 AxisArray CountsOf(const Tiling& tiling) {
   AxisArray counts{};
   for (int i = 0; i < kAxes; ++i) counts[i] = tiling.Count(static_cast<Axis>(i));

@@ -33,7 +33,20 @@ AxisCut CutOf(const Problem& problem, const Tiling& tiling, Axis axis);
 
 using Cuts = std::array<const AxisCut*, kAxes>;
 
+// The cuts of a whole tiling, which outlive the pointers to them.
+struct OwnedCuts {
+  OwnedCuts(const Problem& problem, const Tiling& tiling) {
+    for (int i = 0; i < kAxes; ++i) {
+      cut[i] = CutOf(problem, tiling, static_cast<Axis>(i));
+      cuts[i] = &cut[i];
+    }
+  }
+  std::array<AxisCut, kAxes> cut;
+  Cuts cuts{};
+};
+
 AxisArray CountsOf(const Cuts& cuts);
+int64_t StepsOf(const Cuts& cuts);  // saturating
 AxisArray CountsOf(const Tiling& tiling);
 // The extents of the tile's convolution (its pads are not filled in).
 ConvShape ShapeOf(const Problem& problem, const Cuts& cuts);

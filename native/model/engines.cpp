@@ -11,24 +11,22 @@ void Engines::Run() {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   for (double now = 0.0;;) {
     Advance();
+    const double speed = Speed();
     // The next moment at which a copy begins, begins to cross or ends, and which.
     Lane* next = nullptr;
     double moment = kNever;
     for (Lane* const lane : {&fetch_, &drain_}) {
-      const Lane& other = lane == &fetch_ ? drain_ : fetch_;
-      const double at = lane->phase == Phase::kIdle ? std::max(NextOf(*lane), now)
-                                                    : now + lane->left / SpeedOf(*lane, other);
+      const double at =
+          lane->phase == Phase::kIdle ? std::max(NextOf(*lane), now) : now + lane->left / speed;
       if (at < moment) {
         moment = at;
         next = lane;
       }
     }
     if (next == nullptr) return;
-    const double passed = moment - now;
-    const double fetched = passed * SpeedOf(fetch_, drain_);
-    const double drained = passed * SpeedOf(drain_, fetch_);
-    fetch_.left -= fetched;
-    drain_.left -= drained;
+    const double passed = (moment - now) * speed;
+    fetch_.left -= passed;
+    drain_.left -= passed;
     now = moment;
     Turn(next, now);
   }
@@ -59,8 +57,8 @@ double Engines::NextOf(const Lane& lane) const {
   return awaited < computed_ ? std::max(lane.free, computations_[awaited].end + hop_) : kUnknown;
 }
 
-double Engines::SpeedOf(const Lane& lane, const Lane& other) const {
-  const bool together = lane.phase == Phase::kCrossing && other.phase == Phase::kCrossing;
+double Engines::Speed() const {
+  const bool together = fetch_.phase == Phase::kCrossing && drain_.phase == Phase::kCrossing;
   return together ? together_ : 1.0;
 }
 

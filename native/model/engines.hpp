@@ -33,7 +33,13 @@ class Engines {
 
   // `hop`: seconds from the end of a piece to the beginning of one of another engine that waited
   // for it. `together`: how fast each of two copies crosses that do so at the same time; alone: 1.
-  Engines(double hop, double together) : hop_(hop), together_(together) {}
+  // `expected`: there is room for so many pieces of each engine from the beginning.
+  Engines(double hop, double together, int64_t expected = 0) : hop_(hop), together_(together) {
+    const auto room = static_cast<size_t>(expected);
+    fetch_.copies.reserve(room);
+    computations_.reserve(room);
+    drain_.copies.reserve(room);
+  }
 
   // Each gives the number of the piece among those of its engine.
   int64_t Fetch(const Copy& copy) { return Add(&fetch_.copies, copy); }
@@ -69,8 +75,8 @@ class Engines {
   void Advance();
   // When the lane's next copy can begin; infinity where that is not known yet, or there is none.
   [[nodiscard]] double NextOf(const Lane& lane) const;
-  // How fast the lane's copy goes beside the other's.
-  [[nodiscard]] double SpeedOf(const Lane& lane, const Lane& other) const;
+  // How fast copies go now, each of them.
+  [[nodiscard]] double Speed() const;
   // To the lane's next phase.
   static void Turn(Lane* lane, double now);
 

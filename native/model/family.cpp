@@ -18,6 +18,10 @@ constexpr size_t kFrugal = 3;    // finalists that need less memory, beside the 
 constexpr size_t kVeryBest = 3;  // finalists that are tried with one more slot in each ring too
 // Finalists that take at least so many times the best are not walked; nobody will run them.
 constexpr double kHopeless = 1.1;
+// Estimates are closer than that to prices: of 1,300 searches none led in the end whose estimate
+// was further from the best.
+constexpr double kFarOff = 1.1;
+constexpr size_t kGlance = 3;  // of so many lengths one is looked at beforehand
 
 bool Empty(const LengthLists& lists) {
   return std::any_of(lists.begin(), lists.end(), [](const auto& list) { return list.empty(); });
@@ -40,13 +44,16 @@ Candidate Deeper(const Problem& problem, Candidate candidate, int ring) {
 
 }  // namespace
 
+void Keeper::Expect(double rank) { worst_ = std::min(worst_, kFarOff * rank); }
+
 void Keeper::Put(const Point& point) {
   if (point.rank > worst_) return;
+  Expect(point.rank);
   points_.push_back(point);
   if (points_.size() >= 2 * kept_) Trim();
   ranks_.push(point.rank);
   if (ranks_.size() > kept_) ranks_.pop();
-  if (ranks_.size() == kept_) worst_ = ranks_.top();
+  if (ranks_.size() == kept_) worst_ = std::min(worst_, ranks_.top());
 }
 
 const std::vector<Point>& Keeper::Best() {
@@ -59,6 +66,7 @@ void Keeper::Trim() {
     return a.rank != b.rank ? a.rank < b.rank : a.bytes < b.bytes;
   });
   if (points_.size() > kept_) points_.resize(kept_);
+  while (!points_.empty() && points_.back().rank > worst_) points_.pop_back();
 }
 
 FamilySearch::FamilySearch(TileSpace* space, const PlanRequest& request, bool cut,
@@ -79,16 +87,29 @@ FamilySearch::FamilySearch(TileSpace* space, const PlanRequest& request, bool cu
 std::vector<RankedCandidate> FamilySearch::Run() {
   const LengthLists lengths = Lists();
   if (Empty(lengths)) return {};
-  const auto enter = [this](int64_t steps) {
-    return space_.LeastSeconds(steps) <= std::max(keeper_.Worst(), frugal_.Worst());
-  };
-  space_.Sweep(lengths, enter, [this](const Cuts& cuts) { Consider(cuts); });
+  LookAhead(lengths);
+  space_.Sweep(
+      lengths, [this](int64_t steps) { return MayBeKept(steps); },
+      [this](const Cuts& cuts) { Consider(cuts); });
   for (int round = 0; round < effort_.rounds; ++round) Refine(lengths);
   PriceFinalists();
   Deepen();
   if (request_.exhaustive && effort_.may_be_all) PriceAll();
   Rank(&priced_);
   return std::move(priced_);
+}
+
+void FamilySearch::LookAhead(const LengthLists& lengths) {
+  LengthLists few;
+  for (int i = 0; i < kAxes; ++i) {
+    for (size_t j = 0; j < lengths[i].size(); j += kGlance) few[i].push_back(lengths[i][j]);
+  }
+  double best = std::numeric_limits<double>::infinity();
+  const auto enter = [&](int64_t steps) { return space_.LeastSeconds(steps) <= best; };
+  space_.Sweep(few, enter, [&](const Cuts& cuts) {
+    for (const Point& point : space_.BestPoints(cuts, {best})) best = std::min(best, point.rank);
+  });
+  keeper_.Expect(best);
 }
 
 // The longer the lists, the coarser they grow, until their product is affordable.
@@ -140,6 +161,14 @@ void FamilySearch::Consider(const Cuts& cuts) {
   }
 }
 
+bool FamilySearch::MayBeKept(int64_t steps) const {
+  return space_.LeastSeconds(steps) <= std::max(keeper_.Worst(), frugal_.Worst());
+}
+
+void FamilySearch::LookAt(const Cuts& cuts) {
+  if (MayBeKept(StepsOf(cuts)) && refined_.insert(cuts).second) Consider(cuts);
+}
+
 // Looks between the coarse lengths next to those of the best tilings: along each axis, and for the
 // very best along each pair of axes, as what one gives up in memory the other can take.
 void FamilySearch::Refine(const LengthLists& lengths) {
@@ -152,18 +181,19 @@ void FamilySearch::Refine(const LengthLists& lengths) {
   }
   for (const Cuts& tiling : tilings) {
     const bool pairs = tiling == tilings.front();
+    if (!looked_around_.insert({tiling, pairs}).second) continue;
     std::array<std::vector<const AxisCut*>, kAxes> near;
     for (int i = 0; i < kAxes; ++i) near[i] = Near(*tiling[i], lengths[i]);
     for (int i = 0; i < kAxes; ++i) {
       for (const AxisCut* one : near[i]) {
         Cuts cuts = tiling;
         cuts[i] = one;
-        if (refined_.insert(cuts).second) Consider(cuts);
+        LookAt(cuts);
         for (int j = i + 1; pairs && j < kAxes; ++j) {
           for (const AxisCut* two : near[j]) {
             Cuts both = cuts;
             both[j] = two;
-            if (refined_.insert(both).second) Consider(both);
+            LookAt(both);
           }
         }
       }
@@ -211,13 +241,13 @@ void FamilySearch::Price(const Candidate& candidate) {
 }
 
 // Sweeping and refining meet the same tilings.
-const RankedCandidate& FamilySearch::PriceOnce(const Candidate& candidate) {
+void FamilySearch::PriceOnce(const Candidate& candidate) {
   const auto known =
-      std::find_if(priced_.begin(), priced_.end(),
-                   [&](const RankedCandidate& other) { return other.candidate == candidate; });
-  if (known != priced_.end()) return *known;
-  Price(candidate);
-  return priced_.back();
+      std::find_if(priced_.begin(), priced_.end(), [&](const RankedCandidate& other) {
+        return other.candidate.tiling.length == candidate.tiling.length &&
+               other.candidate == candidate;
+      });
+  if (known == priced_.end()) Price(candidate);
 }
 
 void FamilySearch::PriceFinalists() {
@@ -227,7 +257,8 @@ void FamilySearch::PriceFinalists() {
     if (finalists >= effort_.priced && steps > effort_.priced_steps) break;
     ++finalists;
     if (point.bound > kHopeless * best_) continue;
-    steps += PriceOnce(space_.CandidateOf(point)).cost.steps;
+    steps = Add(steps, StepsOf(point.cuts));
+    PriceOnce(space_.CandidateOf(point));
   }
   for (const Point& point : frugal_.Best()) PriceOnce(space_.CandidateOf(point));
 }
@@ -261,7 +292,7 @@ void FamilySearch::PriceAll() {
 // Branch and bound: nothing is left out that could be among the best, which are those that rank
 // within kEqual of the best price. What is left out has a lower bound above that (MayLead):
 //  - a branch of the sweep, whose tilings all have as many steps as it has so far, or more, and
-//    then keep the host as long; or whose least slots pass the budget;
+//    then keep the host as long, and launch as often; or whose least slots pass the budget;
 //  - a tiling by its arithmetic, which no order or slots change;
 //  - an order by its traffic with as many slots as there may be, which is the least;
 //  - a point by its busiest engine and by its wire, below which no walk ends (RankBound).

@@ -4,6 +4,7 @@
 #include <limits>
 #include <queue>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "model/rank.hpp"
@@ -23,14 +24,16 @@ struct Effort {
 };
 constexpr Effort kThorough{6000, 128, 3, 24, 2048, 10, true};
 // For what is to be offered, but cannot be the best.
-constexpr Effort kBrief{800, 32, 2, 6, 0, 3, false};
+constexpr Effort kBrief{800, 32, 2, 4, 0, 1, false};
 
-// The best points by estimate, a bounded number of them.
+// The best points by estimate, a bounded number of them, and none that is far from the best.
 class Keeper {
  public:
   explicit Keeper(size_t kept) : kept_(kept) {}
   // An estimate that is above this is not kept.
   [[nodiscard]] double Worst() const { return worst_; }
+  // A point of this estimate will come.
+  void Expect(double rank);
   void Put(const Point& point);
   const std::vector<Point>& Best();
 
@@ -58,17 +61,22 @@ class FamilySearch {
  private:
   [[nodiscard]] const Problem& problem() const { return request_.problem; }
   [[nodiscard]] LengthLists Lists() const;
+  // A glance at few of the lengths, so that the sweep knows from the start what is far off.
+  void LookAhead(const LengthLists& lengths);
   // Adds lengths at which rows of memory are made of whole pieces.
   void PutPieces(Axis axis, std::vector<int64_t>* lengths) const;
   [[nodiscard]] std::vector<int64_t> Restrict(Axis axis, std::vector<int64_t> lengths) const;
   std::vector<const AxisCut*> Near(const AxisCut& cut, const std::vector<int64_t>& list);
   void Consider(const Cuts& cuts);
+  // The same once, of a tiling that refining meets again and again.
+  void LookAt(const Cuts& cuts);
+  // Whether tilings of so many steps may be among the best.
+  [[nodiscard]] bool MayBeKept(int64_t steps) const;
   // Whether a point with this bound may be among the best.
   [[nodiscard]] bool MayLead(double bound) const { return bound <= kEqual * best_; }
   void Refine(const LengthLists& lengths);
   void Price(const Candidate& candidate);
-  // Its price, which may be known already; valid until the next is priced.
-  const RankedCandidate& PriceOnce(const Candidate& candidate);
+  void PriceOnce(const Candidate& candidate);  // unless it was priced before
   void PriceFinalists();
   void Deepen();
   void PriceAll();
@@ -82,6 +90,7 @@ class FamilySearch {
   LengthLists pieces_;      // see PieceLengths
   Keeper keeper_, frugal_;  // all points, and the frugal ones
   std::set<Cuts> refined_;
+  std::set<std::pair<Cuts, bool>> looked_around_;  // whether along pairs of axes too
   std::vector<RankedCandidate> priced_;
   double best_ = std::numeric_limits<double>::infinity();  // rank of priced_
   int64_t considered_ = 0;

@@ -16,7 +16,6 @@
 //  - bytes that are fetched and drained at the same time share the wire, at the rate that the
 //    profile gives for both.
 #include <algorithm>
-#include <limits>
 
 #include "base/checked.hpp"
 #include "model/cost.hpp"
@@ -46,11 +45,13 @@ int64_t MovedOf(const OperandStep& operand) {
 // Turns steps into pieces of work for the three engines, and keeps account of them.
 class Pipeline {
  public:
-  Pipeline(const PlanRequest& request, const Candidate& candidate, const Rates& rates)
+  // `steps`: how many will be taken.
+  Pipeline(const PlanRequest& request, const Candidate& candidate, const Rates& rates,
+           int64_t steps)
       : roles_(rates.roles()),
         tiling_(candidate.tiling),
         rates_(rates),
-        engines_(rates.HopSeconds(), rates.SpeedTogether()) {
+        engines_(rates.HopSeconds(), rates.SpeedTogether(), steps) {
     usual_ = SecondsOf(request.problem, rates, tiling_, false);
     if (tiling_.tapered()) short_ = SecondsOf(request.problem, rates, tiling_, true);
     const AxisArray counts = CountsOf(tiling_);
@@ -105,8 +106,7 @@ class Pipeline {
   }
 
   void Drain(const Step& step, Operand operand, int64_t computed) {
-    const Load load = LoadOf(step.operand[Index(operand)], steps_[Index(operand)]);
-    const double seconds = rates_.DrainSeconds(operand, load.elements, load.rows);
+    const double seconds = TransferSeconds(step, operand);
     if (seconds == 0.0) return;  // the result is where it belongs
     busy_.drain_seconds += seconds;
     Free(step, operand) = engines_.Drain(CopyOf(step, operand, seconds, computed));
@@ -118,13 +118,25 @@ class Pipeline {
     for (const Operand operand : roles_.read()) {
       const OperandStep& mine = step.operand[Index(operand)];
       if (!mine.enter) continue;
-      const Load load = LoadOf(mine, steps_[Index(operand)]);
-      const double seconds = rates_.FetchSeconds(operand, load.elements, load.rows);
+      const double seconds = TransferSeconds(step, operand);
       if (seconds == 0.0) continue;  // the operand is a tile already
       busy_.fetch_seconds += seconds;
       last = engines_.Fetch(CopyOf(step, operand, seconds, Free(step, operand)));
     }
     return last;
+  }
+
+  // Most steps transfer as much of an operand as the one before.
+  double TransferSeconds(const Step& step, Operand operand) {
+    const int i = Index(operand);
+    const Dims moved = TransferredOf(step.operand[i]);
+    auto& [known, seconds] = last_[i];
+    if (moved == known) return seconds;
+    known = moved;
+    const Load load = LoadOf(moved, steps_[i]);
+    seconds = roles_.Writes(operand) ? rates_.DrainSeconds(operand, load.elements, load.rows)
+                                     : rates_.FetchSeconds(operand, load.elements, load.rows);
+    return seconds;
   }
 
   // Of so many seconds, after that computation.
@@ -153,6 +165,11 @@ class Pipeline {
   TileSeconds usual_, short_;
   std::array<MemoryOrder::Steps, kOperands> steps_{};
   Engines engines_;
+  struct Transfer {
+    Dims moved{-1};  // as much of no operand
+    double seconds = 0.0;
+  };
+  std::array<Transfer, kOperands> last_{};
   // The piece after whose end each slot is free: a computation, of what is written a drain.
   std::array<std::vector<int64_t>, kOperands> free_;
   Cost busy_;
@@ -191,11 +208,12 @@ double Extrapolate(const Cost& total, const Cost& half, const Cost& end, double 
                   std::max(rest.fetch_seconds, rest.compute_seconds) * stretch + unmet);
 }
 
+// `least`: the longer of `total` and WireBound.
 double Length(const PlanRequest& request, const Candidate& candidate, const Rates& rates,
-              const Totals& totals, const Cost& total) {
+              const Totals& totals, const Cost& total, double least) {
   Schedule schedule(request.problem, candidate.tiling, candidate.order, candidate.depths);
-  Pipeline pipeline(request, candidate, rates);
   const int64_t steps = std::min(schedule.Steps(), kWalk);
+  Pipeline pipeline(request, candidate, rates, steps);
   Cost half;
   for (int64_t i = 0; i < steps; ++i) {
     pipeline.Take(*schedule.Next());
@@ -212,22 +230,9 @@ double Length(const PlanRequest& request, const Candidate& candidate, const Rate
           ? 0.0
           : drains.seconds / static_cast<double>(std::max<int64_t>(drains.transfers, 1));
   // What happens too rarely for the walk to have met it, the estimate knows of.
-  const double least = std::max(total.seconds, WireBound(rates, totals));
   return std::max(Extrapolate(total, half, end, unmet),
                   Estimate(rates, totals, total, least, candidate.depths, false));
 }
-
-// The cuts of a whole tiling, which outlive the pointers to them.
-struct OwnedCuts {
-  OwnedCuts(const Problem& problem, const Tiling& tiling) {
-    for (int i = 0; i < kAxes; ++i) {
-      cut[i] = CutOf(problem, tiling, static_cast<Axis>(i));
-      cuts[i] = &cut[i];
-    }
-  }
-  std::array<AxisCut, kAxes> cut;
-  Cuts cuts{};
-};
 
 bool Waits(const PlanRequest& request, const Candidate& candidate, const Totals& totals) {
   for (int i = 0; i < kOperands; ++i) {
@@ -240,14 +245,17 @@ bool Waits(const PlanRequest& request, const Candidate& candidate, const Totals&
 }  // namespace
 
 Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates& rates,
-             const Cuts& cuts) {
+             const Cuts& cuts, double limit) {
   const Problem& problem = request.problem;
   Totals totals = TotalsOf(problem, rates, cuts, candidate.order, candidate.depths);
   if (candidate.tiling.tapered()) CountShort(problem, rates, candidate.tiling, &totals);
   Cost cost = CostOf(rates, totals);
   if (!rates.shared_engines()) {
-    cost.seconds = std::max(
-        {Length(request, candidate, rates, totals, cost), cost.seconds, WireBound(rates, totals)});
+    const double least = std::max(cost.seconds, WireBound(rates, totals));
+    cost.seconds = least;
+    if (least <= limit) {
+      cost.seconds = std::max(least, Length(request, candidate, rates, totals, cost, least));
+    }
     cost.waits = Waits(request, candidate, totals);
     cost.gaps = std::any_of(totals.flow.begin(), totals.flow.end(),
                             [](const Flow& flow) { return flow.rows > flow.transfers; });
@@ -256,10 +264,11 @@ Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates
   return cost;
 }
 
-Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates& rates) {
+Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates& rates,
+             double limit) {
   if (candidate.tiling.Tiles() > 0) {
     const OwnedCuts owned(request.problem, candidate.tiling);
-    return PriceOf(request, candidate, rates, owned.cuts);
+    return PriceOf(request, candidate, rates, owned.cuts, limit);
   }
   Cost cost;
   cost.device_bytes = EstimateBytes(request, candidate);
@@ -277,9 +286,9 @@ std::vector<Interval> TimelineOf(const PlanRequest& request, const Candidate& ca
   if (candidate.tiling.Tiles() <= 0) return timeline;
   const Rates rates(request, candidate.engine, profile);
   Schedule schedule(request.problem, candidate.tiling, candidate.order, candidate.depths);
-  Pipeline pipeline(request, candidate, rates);
   const int64_t first = steps / 2, last = schedule.Steps() - first;
   const int64_t walked = schedule.Steps() <= kDrawn ? schedule.Steps() : first;
+  Pipeline pipeline(request, candidate, rates, walked);
   for (int64_t i = 0; i < walked; ++i) pipeline.Take(*schedule.Next());
   pipeline.Run();
   const auto hidden = [&](const auto& piece) { return piece.step >= first && piece.step < last; };
@@ -304,57 +313,6 @@ std::vector<Interval> TimelineOf(const PlanRequest& request, const Candidate& ca
 const char* Name(Track track) {
   constexpr const char* kNames[] = {"fetch", "compute", "drain"};
   return kNames[static_cast<size_t>(track)];
-}
-
-namespace {
-
-// With padding as data the whole leaves out rows that meet nothing but padding, without it the
-// padding costs no arithmetic: of each piece of work the lesser.
-Totals LeastTotals(const PlanRequest& request, const Rates& rates) {
-  const Problem& problem = request.problem;
-  const auto totals_of = [&](bool padding_as_data) {
-    const Tiling whole = WholeTiling(problem, padding_as_data);
-    const OwnedCuts owned(problem, whole);
-    Totals totals = TotalsOf(problem, rates, owned.cuts, DefaultOrder(problem), {});
-    const ConvShape tile = TileShape(problem, whole);
-    totals.compute_seconds += rates.LeastRunSeconds(tile) - rates.RunSeconds(tile, {});
-    return totals;
-  };
-  Totals least = totals_of(false);
-  const Totals other = totals_of(true);
-  least.compute_seconds = std::min(least.compute_seconds, other.compute_seconds);
-  for (int i = 0; i < kOperands; ++i) {
-    least.flow[i].seconds = std::min(least.flow[i].seconds, other.flow[i].seconds);
-    least.flow[i].bytes = std::min(least.flow[i].bytes, other.flow[i].bytes);
-  }
-  return least;
-}
-
-template <typename Seconds>
-double LeastOfEngines(const PlanRequest& request, const Seconds& seconds_of) {
-  double least = std::numeric_limits<double>::infinity();
-  for (size_t i = 0; i < request.engines.size(); ++i) {
-    if (request.engines[i].name.empty()) continue;
-    least = std::min(least, seconds_of(static_cast<int>(i)));
-  }
-  return least;
-}
-
-}  // namespace
-
-double FloorOf(const PlanRequest& request, int engine, const Profile& profile) {
-  const Rates rates(request, engine, profile);
-  return CostOf(rates, LeastTotals(request, rates)).seconds;
-}
-
-double FloorOf(const PlanRequest& request, const Profile& profile) {
-  return LeastOfEngines(request, [&](int engine) { return FloorOf(request, engine, profile); });
-}
-
-double ComputeFloorOf(const PlanRequest& request, const Profile& profile) {
-  return LeastOfEngines(request, [&](int engine) {
-    return LeastTotals(request, Rates(request, engine, profile)).compute_seconds;
-  });
 }
 
 }  // namespace oocdnn

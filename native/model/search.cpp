@@ -135,9 +135,8 @@ class EngineLoop {
   }
 
  private:
-  // The engine with the least floor first. One whose floor is above the best that was found by more
-  // than a preference makes up for cannot lead, as no plan on it takes less than its floor: what is
-  // offered of it is looked for briefly.
+  // The engine with the least floor first. What is offered of one that cannot lead is looked for
+  // briefly.
   std::vector<Found> SearchAll(const std::vector<int>& engines) {
     std::vector<std::pair<double, int>> by_floor;
     by_floor.reserve(engines.size());
@@ -145,16 +144,26 @@ class EngineLoop {
       by_floor.emplace_back(FloorOf(request_, engine, profile_), engine);
     }
     std::sort(by_floor.begin(), by_floor.end());
-    double best = kNever;
     std::vector<Found> found;
     for (const auto& [floor, engine] : by_floor) {
-      const Effort& effort = floor > kEngineGain * best ? kBrief : kThorough;
+      const Effort& effort = MayLead(engine, floor, found) ? kThorough : kBrief;
       found.push_back(SearchEngine(request_, engine, profile_, floor, effort));
-      best = std::min(best, found.back().families.Seconds());
     }
     std::sort(found.begin(), found.end(),
               [](const Found& a, const Found& b) { return a.engine < b.engine; });
     return found;
+  }
+
+  // No plan on this engine, or on those that have not been looked at yet, takes less than `floor`:
+  // so it cannot lead where that is too slow, or where one before it in the order of the request
+  // stays preferred even so.
+  static bool MayLead(int engine, double floor, const std::vector<Found>& found) {
+    double least = floor;
+    for (const Found& one : found) least = std::min(least, one.families.Seconds());
+    return floor <= kEngineGain * least &&
+           std::none_of(found.begin(), found.end(), [&](const Found& one) {
+             return one.engine < engine && one.families.Seconds() <= kEngineGain * least;
+           });
   }
 
   // The first, in the order of the request, that none beats clearly.

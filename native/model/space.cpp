@@ -55,6 +55,7 @@ TileSpace::TileSpace(const PlanRequest& request, int engine, const Profile& prof
       padding_as_data_(!request.engines[static_cast<size_t>(engine)].symmetric_padding),
       footprint_(request.problem, request.engines[static_cast<size_t>(engine)]),
       rates_(request, engine, profile),
+      floor_(FloorCost(request, rates_)),
       rings_(RingOperands(request.problem)) {
   for (int i = 0; i < kOperands; ++i) {
     for (int a = 0; a < kAxes; ++a) {
@@ -100,7 +101,9 @@ int64_t TileSpace::SingleBytes(const ConvShape& tile, bool partial) const {
 }
 
 double TileSpace::LeastSeconds(int64_t steps) const {
-  return rates_.shared_engines() ? 0.0 : rates_.HostSeconds(steps);
+  const double launches = static_cast<double>(steps - 1) * rates_.LaunchSeconds();
+  if (rates_.shared_engines()) return floor_.seconds + launches;
+  return std::max(rates_.HostSeconds(steps), floor_.compute_seconds + launches);
 }
 
 void TileSpace::Sweep(const LengthLists& lengths, const std::function<bool(int64_t)>& enter,
@@ -169,12 +172,11 @@ bool TileSpace::Open(const Cuts& cuts, const Wanted& wanted, Slots* slots) const
   if (!Allowed(cuts)) return false;
   const ConvShape tile = ShapeOf(problem(), cuts);
   // Whatever the order and the slots, all of this is computed.
-  int64_t steps = 0;
-  const double compute_seconds = ComputeSeconds(problem(), rates_, cuts, &steps);
+  const double compute_seconds = ComputeSeconds(problem(), rates_, cuts, tile);
   if (compute_seconds > wanted.Limit(0)) return false;
   *slots = SlotsOf(cuts, tile);
   slots->compute_seconds = compute_seconds;
-  slots->steps = steps;
+  slots->steps = StepsOf(cuts);
   return slots->single <= request_.budget && compute_seconds <= wanted.Limit(slots->single);
 }
 

@@ -56,7 +56,8 @@ class TileSpace {
   // fewer axes.
   void Sweep(const LengthLists& lengths, const std::function<bool(int64_t)>& enter,
              const std::function<void(const Cuts&)>& visit);
-  // No plan of so many steps takes less.
+  // No plan of so many steps takes less: of the floor's arithmetic each more of them costs a
+  // launch.
   [[nodiscard]] double LeastSeconds(int64_t steps) const;
 
   // The two points of a tiling with the best estimates, of those that are wanted and fit the budget
@@ -111,6 +112,7 @@ class TileSpace {
   bool padding_as_data_;
   Footprint footprint_;
   Rates rates_;
+  Cost floor_;
   std::vector<Operand> rings_;  // whose depths are free; all others follow from the output's
   std::vector<Point> points_;
   Flows flows_{};  // of the tiling and the order at hand, as far as they were looked at

@@ -80,7 +80,7 @@ class Tapering {
         Tapered(problem, MakeTiling(problem, length, !engine.symmetric_padding), taper);
     const int64_t steps = tapered.tiling.Tiles();
     if (!tapered.tiling.tapered() || steps > steps_left_ || !Allowed(tapered)) return;
-    const Cost cost = PriceOf(request_, tapered, rates_);
+    const Cost cost = PriceOf(request_, tapered, rates_, least_);
     ++priced_;
     steps_left_ -= steps;
     if (cost.seconds > least_) return;

@@ -39,18 +39,25 @@ TileSeconds SecondsOf(const Problem& problem, const Rates& rates, const Tiling& 
           rates.RestoreSeconds(tile), rates.NormalizeSeconds(tile)};
 }
 
-Load LoadOf(const OperandStep& operand, const MemoryOrder::Steps& steps) {
+Dims TransferredOf(const OperandStep& operand) {
   const Box& box = operand.box;
-  Load load;
-  load.rows.broken = steps.broken;
+  Dims moved{};
   for (int d = 0; d < 6; ++d) {
     int64_t begin = box.valid_begin[d];
     if (operand.from_slot >= 0 && d == operand.roll_axis) {
       begin = std::max(begin, box.origin[d] + operand.kept);
     }
-    const int64_t fetched = std::max<int64_t>(box.valid_end[d] - begin, 0);
-    load.elements = Mul(load.elements, fetched);
-    load.rows.Multiply(steps[d], OneTile(fetched, steps.piece));
+    moved[d] = std::max<int64_t>(box.valid_end[d] - begin, 0);
+  }
+  return moved;
+}
+
+Load LoadOf(const Dims& moved, const MemoryOrder::Steps& steps) {
+  Load load;
+  load.rows.broken = steps.broken;
+  for (int d = 0; d < 6; ++d) {
+    load.elements = Mul(load.elements, moved[d]);
+    load.rows.Multiply(steps[d], OneTile(moved[d], steps.piece));
   }
   return load;
 }
@@ -66,7 +73,7 @@ void CountShort(const Problem& problem, const Rates& rates, const Tiling& tiling
     const bool drains = problem.Writes(operand);
     OperandStep end;
     end.box = RegionOf(problem, tiling, operand, drains ? last : TileIndex{});
-    const Load load = LoadOf(end, rates.memory().StepsOf(operand, counts));
+    const Load load = LoadOf(TransferredOf(end), rates.memory().StepsOf(operand, counts));
     Flow& flow = totals->flow[i];
     flow.end_seconds = drains ? rates.DrainSeconds(operand, load.elements, load.rows)
                               : rates.FetchSeconds(operand, load.elements, load.rows);

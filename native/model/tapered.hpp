@@ -20,7 +20,9 @@ struct Load {
   int64_t elements = 1;
   RowCount rows;
 };
-Load LoadOf(const OperandStep& operand, const MemoryOrder::Steps& steps);
+Load LoadOf(const Dims& moved, const MemoryOrder::Steps& steps);
+// Of its box, the extents that are transferred: without padding, and what is rolled over.
+Dims TransferredOf(const OperandStep& operand);
 
 // Has the totals of a tapered tiling agree with its tiles: how long they are computed, and what is
 // fetched before the first and drained behind the last.

@@ -114,3 +114,12 @@ def test_15_a_filter_that_is_sent_again_is_charged_again():
     assert bytes_in(halves, filters_outside, 1) == 2 * x + w
     assert bytes_in(halves, images_outside, 2) == x + w, "two slots hold both halves"
     assert tiles_of_images(LAYER, Profile())["bytes_in"] == x + w, "w stays"
+
+
+def test_a_floor_counts_no_rows_that_lie_between_windows():
+    """Every other row of x is of no use: with all of them in its floor, the engine that is best
+    was thought to be out of the race before it was looked at."""
+    problem = doors.parse("conv2d:fwd x256x256x56x56 w512x256x1x1 str2")
+    best = planner.search(problem, 240 << 20, H200, ONEDNN).ranked[0]
+    assert best.counts()[5] == 28  # each row in a tile of its own
+    assert planner.floor_of(problem, H200) <= best.seconds
