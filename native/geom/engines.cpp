@@ -12,8 +12,8 @@ EngineInfo Cudnn(const char* name, bool channels_last) {
   EngineInfo info;
   info.name = name;
   info.properties.exact = info.properties.deterministic = true;
-  info.symmetric_padding = info.short_tiles = info.finishes = true;
-  info.channels_last = channels_last;
+  info.symmetric_padding = info.short_tiles = true;
+  info.channels_last = info.finishes = channels_last;
   info.channels_at_once = 128;  // of the blocks that tensor cores work on
   return info;
 }

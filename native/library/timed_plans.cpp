@@ -115,7 +115,8 @@ class TimedSearch {
   void TryKnown() {
     const auto known = BestKnown(best_.cost.seconds / Opinion::kFaster);
     if (!known) return;
-    const PlanSearch search{.ranked = {*known}};
+    PlanSearch search;
+    search.ranked.push_back(*known);
     Result<PlanReport> other =
         PlanAndBook(device_, request_, opinion_.likely(), &prepared_, &search);
     if (other.ok()) Try(std::move(other).value());

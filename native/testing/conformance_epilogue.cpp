@@ -14,6 +14,16 @@ Epilogue Of(bool bias, Activation activation, double parameter = 0.0) {
   return epilogue;
 }
 
+// Of channels by eights and of others.
+std::vector<ConvShape> Tiles() {
+  std::vector<ConvShape> shapes = FewShapes();
+  shapes.push_back(MakeShape(2, 1, 16, 8, {1, 7, 9}, {1, 1, 1}));
+  shapes.push_back(MakeShape(1, 1, 24, 16, {1, 11, 13}, {1, 3, 3}, {0, 1, 1}));
+  shapes.push_back(MakeShape(3, 1, 8, 32, {1, 12, 10}, {1, 3, 3}, {0, 1, 1}, {1, 2, 2}));
+  shapes.push_back(MakeShape(1, 1, 32, 8, {5, 6, 7}, {3, 3, 3}, {1, 1, 1}));
+  return shapes;
+}
+
 // With values between those of the 16-bit types, so that a rounding before them is seen.
 Tensor BiasOf(const TileOp& op, Random& random) {
   Tensor bias = Integers(op.shape.DimsOf(Operand::kBias, op.direction), random);
@@ -86,7 +96,7 @@ Status FinishesSums(Device& device) {
     int ran = 0;
     for (const Epilogue& epilogue : kEpilogues) {
       for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
-        for (const ConvShape& shape : FewShapes()) {
+        for (const ConvShape& shape : Tiles()) {
           TileOp op;
           op.shape = shape;
           op.dtype = op.out_dtype = dtype;
