@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from oocdnn._problem import parse
 from oocdnn.bench.layers import (
     DIRECTIONS,
     GPU_LAYERS,
@@ -66,6 +67,14 @@ class Case:
     def placement(self) -> Placement:
         words = [word for word in self.problem.split() if "@" in word]
         return ("device" if len(words) == len(ROLES["fwd"]) else "mixed") if words else "host"
+
+    @property
+    def placed(self) -> str:
+        """The problem string with the place of every operand, as its plan is asked for."""
+        words = WORDS[parse(self.problem).direction]  # type: ignore[index]
+        given = self.problem.split()
+        pinned = [f"{word}@pin" for word in words if f"{word}@dev" not in given]
+        return " ".join([self.problem, *pinned])
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class Bench:
         began = time.perf_counter()
         context, call = self._call(case)
         start = time.perf_counter()
-        plan = context.plan(case.problem)
+        plan = context.plan(case.placed)
         call()
         first = time.perf_counter() - start
         peak = context.stats.peak_device_bytes
@@ -114,11 +114,11 @@ class Bench:
         The context follows one of them afterwards."""
         began = time.perf_counter()
         context, call = self._call(case)
-        plan = context.plan(case.problem)
+        plan = context.plan(case.placed)
         rival = Rivals(self._time, context, case, call, self._repeats)
         rival.measure(plan.plan, plan.predicted_seconds, given=True)
         for other in [
-            *context.candidates(case.problem, best=plans, random=0),
+            *context.candidates(case.placed, best=plans, random=0),
             *self._drawn(context, case, plans, HOPELESS * plan.predicted_seconds),
         ]:
             if time.perf_counter() - began > PATIENCE:
@@ -131,7 +131,7 @@ class Bench:
     @staticmethod
     def _drawn(context: oocdnn.Context, case: Case, count: int, most: float) -> list[RunnerUp]:
         """So many plans at random of those that are predicted to take no longer than `most`."""
-        drawn = context.candidates(case.problem, best=0, random=DRAWN)
+        drawn = context.candidates(case.placed, best=0, random=DRAWN)
         return [one for one in drawn if one["predicted_seconds"] <= most][:count]
 
 
@@ -157,7 +157,7 @@ class Rivals:
             return
         try:
             if not given:
-                self._context.use_plan(self._case.problem, plan)
+                self._context.use_plan(self._case.placed, plan)
             self._call()
         except (oocdnn.OutOfMemory, oocdnn.Unsupported):
             return
@@ -170,7 +170,7 @@ class Rivals:
 
     def _again(self, number: int) -> float:
         """One of the plans once more."""
-        self._context.use_plan(self._case.problem, self.found.plans[number])
+        self._context.use_plan(self._case.placed, self.found.plans[number])
         self._call()
         return self._seconds(self._repeats)
 

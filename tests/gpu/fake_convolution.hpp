@@ -32,7 +32,7 @@ struct Epilogue {
 
 // One convolution; the output, which has no gaps, is 0: x, 1: w or 2: y.
 struct Run {
-  View x, w, y;
+  View x{}, w{}, y{};
   Spatial spatial;
   void* data[3] = {};
   int output = 2;

@@ -331,8 +331,11 @@ void Compute(const FakeEngine& engine, const Node& graph, const std::map<int64_t
              void* workspace) {
   const Node& operation = graph.child(CUDNN_ATTR_OPERATIONGRAPH_OPS);
   const Names names = NamesOf(operation.type);
-  Run run{ViewOf(operation.child(names.x)), ViewOf(operation.child(names.w)),
-          ViewOf(operation.child(names.y)), SpatialOf(operation.child(names.convolution))};
+  Run run;
+  run.x = ViewOf(operation.child(names.x));
+  run.w = ViewOf(operation.child(names.w));
+  run.y = ViewOf(operation.child(names.y));
+  run.spatial = SpatialOf(operation.child(names.convolution));
   run.epilogue = EpilogueOf(graph, memory, &run.y);
   run.data[0] = memory.at(run.x.id);
   run.data[1] = memory.at(run.w.id);
