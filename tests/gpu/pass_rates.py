@@ -33,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library", default=os.environ.get("OOCDNN_TESTING_LIBRARY"))
     parser.add_argument("--device", default="cuda:direct", help="as the conformance suite says it")
-    parser.add_argument("--bytes", type=int, default=1 << 30, help="of a tile of y, at most")
+    parser.add_argument("--bytes", type=int, default=600_000_000, help="of a tile of y, at most")
     parser.add_argument("--rounds", type=int, default=4)
     options = parser.parse_args()
     found = [rates(options.library, options.device, options.bytes) for _ in range(options.rounds)]
