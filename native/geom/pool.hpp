@@ -34,7 +34,8 @@ struct Pool {
   [[nodiscard]] int64_t Elements() const;
   // Whether z is y, element by element: a maximum over windows of one.
   [[nodiscard]] bool Copies() const {
-    return mode == PoolMode::kMax && *this == Pool{PoolMode::kMax, {1, 1, 1}, {1, 1, 1}, {}, {}, ceil};
+    return mode == PoolMode::kMax &&
+           *this == Pool{PoolMode::kMax, {1, 1, 1}, {1, 1, 1}, {}, {}, ceil};
   }
   // The rows of z on an axis on which y has so many; 0 where the window does not fit.
   [[nodiscard]] int64_t OutExtent(int axis, int64_t extent) const;

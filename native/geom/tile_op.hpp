@@ -38,7 +38,7 @@ struct TileOp {
   DType dtype = DType::kFloat32;
   DType out_dtype = DType::kFloat32;  // of the output tile: dtype, or the accumulator's
   Math math = Math::kFp32;
-  bool accumulates = false;   // Run will be asked to add to the output tile
+  bool accumulates = false;  // Run will be asked to add to the output tile
   // What becomes of a sum before it is rounded to out_dtype, which is dtype then; not where Run
   // adds. The bias is Run's tile of kBias.
   Epilogue epilogue;

@@ -232,9 +232,12 @@ Making MakeMaking(const Device& device, Random& random, int64_t square, bool wid
   return making;
 }
 
-// Whole tiles in one order of memory, whose windows lie side by side and all exist: finishing
-// passes of dense tiles. Bits are saved of every other. `narrow`: sums in a type of 16 bits.
-Making MakeDense(Random& random, bool narrow) {
+// Whether z lies in the order of memory of the sums.
+enum class Order : int { kOfSums = 0, kOther = 1 };
+
+// Whole tiles whose windows lie side by side and all exist: finishing passes of dense tiles. Bits
+// are saved of every other. `narrow`: sums in a type of 16 bits.
+Making MakeDense(Random& random, bool narrow, Order order = Order::kOfSums) {
   Making making;
   Made& made = making.made;
   made.pool.mode = static_cast<PoolMode>(random.Between(1, 3));
@@ -253,7 +256,7 @@ Making MakeDense(Random& random, bool narrow) {
   if (saves) made.saving = SavingOf(making, dtype);
   const bool last = random.Between(0, 1) == 1;
   making.y = PlainLayout(narrow ? dtype : AccumulatorOf(dtype), y, last);
-  making.z = PlainLayout(dtype, z, last);
+  making.z = PlainLayout(dtype, z, order == Order::kOther ? !last : last);
   FillSums(random, true, &making);
   return making;
 }
@@ -330,6 +333,16 @@ Status DensePools(Device& device) {
   return {};
 }
 
+// As in chains, where the next layer's engine wants other tiles than this one's. Of columns that
+// kernels take eight by eight, and of others; of both orders.
+Status TurnedPools(Device& device) {
+  Random random(83);
+  for (int i = 0; i < kSquares; ++i) {
+    OOC_TRY(ExpectMade(device, MakeDense(random, false, Order::kOther)));
+  }
+  return {};
+}
+
 // Of sums that an engine rounded to the type of the tensors; the tiles lie densely, or anyhow.
 Status NarrowPools(Device& device) {
   Random random(82);
@@ -342,11 +355,10 @@ Status NarrowPools(Device& device) {
   return {};
 }
 
-constexpr Case kCases[] = {{"finish_dense_pools", DensePools},
-                           {"finish_narrow_pools", NarrowPools},
-                           {"finish_pools_and_bits", PoolsAndBits},
-                           {"finish_square_pools", SquarePools},
-                           {"finish_wide_pools", WidePools}};
+constexpr Case kCases[] = {
+    {"finish_dense_pools", DensePools},      {"finish_narrow_pools", NarrowPools},
+    {"finish_pools_and_bits", PoolsAndBits}, {"finish_square_pools", SquarePools},
+    {"finish_turned_pools", TurnedPools},    {"finish_wide_pools", WidePools}};
 
 }  // namespace
 

@@ -88,7 +88,8 @@ class NullDevice final : public Device {
     capabilities_.alignment = kAlignment;
     capabilities_.reads_host = capabilities_.shares_host_memory = true;
     capabilities_.shared_engines = true;
-    engines_.push_back({"plain", "", {true, true, true, true}, true, false, false, false, false, 16});
+    engines_.push_back(
+        {"plain", "", {true, true, true, true}, true, false, false, false, false, 16});
   }
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }

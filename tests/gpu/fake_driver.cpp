@@ -41,6 +41,7 @@ constexpr Entry kEntries[] = {
     {"ooc_finish", ooc_finish, 256, sizeof(oocdnn::cuda::FinishKernelArgs)},
     {"ooc_make", ooc_make, 256, sizeof(oocdnn::cuda::MakeKernelArgs)},
     {"ooc_dense", ooc_dense, 256, sizeof(oocdnn::cuda::DenseArgs)},
+    {"ooc_planes", ooc_planes, 256, sizeof(oocdnn::cuda::DenseArgs)},
     {"ooc_restore", ooc_restore, 256, sizeof(oocdnn::cuda::RestoreKernelArgs)},
     {"ooc_normalize", ooc_normalize, 256, sizeof(oocdnn::cuda::NormKernelArgs)},
     {"ooc_sum", ooc_sum, 1024, sizeof(oocdnn::cuda::NormKernelArgs)},

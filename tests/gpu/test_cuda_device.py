@@ -34,12 +34,14 @@ def fake_driver() -> Path:
     return Path(LIBRARY).resolve().parents[1] / "fake_cuda"
 
 
-def smoke(*options: str, driver: Path | None = None) -> subprocess.CompletedProcess[str]:
+def script(
+    name: str, *options: str, driver: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     environment = dict(os.environ)
     if driver is not None:
         environment["LD_LIBRARY_PATH"] = str(driver)
     return subprocess.run(
-        [sys.executable, str(HERE / "smoke.py"), "--library", str(LIBRARY), *options],
+        [sys.executable, str(HERE / name), "--library", str(LIBRARY), *options],
         env=environment,
         capture_output=True,
         text=True,
@@ -47,11 +49,26 @@ def smoke(*options: str, driver: Path | None = None) -> subprocess.CompletedProc
     )
 
 
+def smoke(*options: str, driver: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return script("smoke.py", *options, driver=driver)
+
+
 def test_all_but_the_hardware() -> None:
     if not (fake_driver() / "libcuda.so.1").exists():
         pytest.skip(f"the fake driver is not in {fake_driver()}")
     done = smoke("--quick", "--cases", "60", "--device", "cuda:0", driver=fake_driver())
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_pass_has_a_rate() -> None:
+    if not (fake_driver() / "libcuda.so.1").exists():
+        pytest.skip(f"the fake driver is not in {fake_driver()}")
+    done = script("pass_rates.py", "--bytes", "13000000", "--rounds", "1", driver=fake_driver())
+    assert done.returncode == 0, done.stdout + done.stderr
+    copy, *passes = done.stdout.splitlines()
+    assert copy.split()[-1] == "100.0%"
+    assert len(passes) == 6 + 6 + 5 + 6 + 6
+    assert all(line.endswith("%") for line in passes), done.stdout
 
 
 @pytest.mark.gpu

@@ -102,7 +102,7 @@ class CudaDevice final : public Device {
     return Enter([&] { return Of(stream).Timed(tag, sort, weight, enqueue); });
   }
   Status Launch(CUstream stream, const DensePlan& plan) const {
-    return gpu_->Launch(Kernel::kDense, plan.shape, stream, plan.args);
+    return gpu_->Launch(plan.kernel, plan.shape, stream, plan.args);
   }
   [[nodiscard]] const Driver& driver() const { return gpu_->driver(); }
 

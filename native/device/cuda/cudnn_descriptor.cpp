@@ -109,6 +109,7 @@ DescriptorBuilder& DescriptorBuilder::Set(cudnnBackendAttributeName_t name,
 DescriptorBuilder& DescriptorBuilder::Children(cudnnBackendAttributeName_t name,
                                                const std::vector<Descriptor>& children) {
   std::vector<cudnnBackendDescriptor_t> raw;
+  raw.reserve(children.size());
   for (const Descriptor& child : children) raw.push_back(child.get());
   return Set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<int64_t>(raw.size()), raw.data());
 }

@@ -77,8 +77,8 @@ class CudnnExecutable final : public CudaExecutable {
     if (pack == nullptr) {
       std::array<void*, kOperands> tile = args.tile;
       tile[Output()] = output;
-      OOC_ASSIGN(Descriptor made, MakeVariantPack(session_->cudnn(), convolution_->graph, tile,
-                                                  args.workspace));
+      OOC_ASSIGN(Descriptor made,
+                 MakeVariantPack(session_->cudnn(), convolution_->graph, tile, args.workspace));
       pack = &packs_.Put(memory, std::move(made));
     }
     return session_->Execute(stream, convolution_->plan.plan.get(), pack->get());

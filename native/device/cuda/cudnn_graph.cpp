@@ -143,8 +143,7 @@ class PointwiseNode {
 
   Result<Descriptor> Cut(const Epilogue& epilogue, const Descriptor& x, const Descriptor& y) const {
     DescriptorBuilder mode = Mode(CUDNN_POINTWISE_RELU_FWD);
-    mode.One(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION,
-             CUDNN_PROPAGATE_NAN);
+    mode.One(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, CUDNN_PROPAGATE_NAN);
     mode.One(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, CUDNN_TYPE_DOUBLE, 0.0);
     if (epilogue.activation == Activation::kClippedRelu) {
       mode.One(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, epilogue.parameter);
@@ -279,11 +278,11 @@ Result<Descriptor> MakeGraph(const Cudnn& cudnn, cudnnHandle_t handle,
 Result<Descriptor> MakeVariantPack(const Cudnn& cudnn, const ConvolutionGraph& graph,
                                    const std::array<void*, kOperands>& tile, void* workspace) {
   std::vector<int64_t> ids;
+  ids.reserve(static_cast<size_t>(graph.tensors()));
   for (int i = 0; i < graph.tensors(); ++i) ids.push_back(IdOf(i));
   return DescriptorBuilder(cudnn, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "naming the tiles")
       .Ints(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids)
-      .Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, graph.tensors(),
-           tile.data())
+      .Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, graph.tensors(), tile.data())
       .One(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace)
       .Finalize();
 }

@@ -25,7 +25,7 @@ class CudnnTrials {
  private:
   // Operations from which on an engine is hopeless, by engine and kind of tile.
   std::map<std::string, double> hopeless_;
-  std::set<std::string> loaded_;            // engines whose code has run
+  std::set<std::string> loaded_;           // engines whose code has run
   std::map<std::string, int64_t> winner_;  // engines, by kind of tile
 };
 

@@ -104,8 +104,9 @@ std::optional<DensePlan> PlanPlanes(const Dense& dense, bool turns, int multipro
   if (!IsAligned(make.y, kDenseBytes) || !IsAligned(make.z, kDenseBytes)) return std::nullopt;
 
   DensePlan plan;
+  plan.kernel = Kernel::kPlanes;
   DenseArgs& args = plan.args;
-  args = ArgsOf(dense, kDensePlanes);
+  args = ArgsOf(dense, kDenseAcross);
   const int64_t slots = kThreads / lanes / 4 * 4, groups = dense.rows * dense.columns / kMakeGroup;
   const int64_t chunks = pieces / lanes, runs = CeilDiv(groups, slots);
   const int64_t count = Mul(Mul(dense.images, runs), chunks);

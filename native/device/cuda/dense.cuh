@@ -2,7 +2,7 @@
 // what ooc_finish and ooc_make make, bit by bit.
 #pragma once
 
-#include "device/cuda/dense_planes.cuh"
+#include "device/cuda/dense_work.cuh"
 
 namespace oocdnn::cuda {
 
@@ -74,27 +74,16 @@ OOC_HOST_DEVICE void DenseTo(const DenseArgs& args, unsigned own) {
   DenseOfKind<In, Z, false, true>(args, own);
 }
 
-template <class In, class Z>
-OOC_HOST_DEVICE void DenseTyped(const DenseArgs& args, const Grid& grid) {
-  if (args.order == kDensePlanes) return PlanesTo<In, Z>(args, grid);
-  OOC_THREADS(thread) {
-    const unsigned own = grid.block * grid.threads + thread;
-    if (own < args.step) DenseTo<In, Z>(args, own);
+struct DensePass {
+  template <class In, class Z>
+  OOC_MEMBER static void Run(const DenseArgs& args, const Grid& grid) {
+    OOC_THREADS(thread) {
+      const unsigned own = grid.block * grid.threads + thread;
+      if (own < args.step) DenseTo<In, Z>(args, own);
+    }
   }
-}
+};
 
-// Sums of 16 bits become elements of the same type, float sums those of any.
-OOC_BODY void Dense(const DenseArgs& args, const Grid& grid) {
-  switch (args.y_type) {
-    case kF16: return DenseTyped<Half, Half>(args, grid);
-    case kBF16: return DenseTyped<BFloat, BFloat>(args, grid);
-    default: break;
-  }
-  switch (args.z_type) {
-    case kF16: return DenseTyped<float, Half>(args, grid);
-    case kBF16: return DenseTyped<float, BFloat>(args, grid);
-    default: return DenseTyped<float, float>(args, grid);
-  }
-}
+OOC_BODY void Dense(const DenseArgs& args, const Grid& grid) { DenseTyped<DensePass>(args, grid); }
 
 }  // namespace oocdnn::cuda

@@ -1,4 +1,4 @@
-// Finishing passes of dense tiles, as arguments of ooc_dense.
+// Finishing passes of dense tiles, as arguments of ooc_dense or ooc_planes.
 #pragma once
 
 #include <optional>
@@ -9,12 +9,13 @@
 namespace oocdnn::cuda {
 
 struct DensePlan {
+  Kernel kernel = Kernel::kDense;
   DenseArgs args{};
   LaunchShape shape;
 };
 
 // What `make` would do, of tiles laid out so (`saved` is null where nothing is); nothing where it
-// is not such work as ooc_dense does. Arithmetic only.
+// is not such work as these kernels do. Arithmetic only.
 std::optional<DensePlan> PlanDense(const MakeKernelArgs& make, const TileLayout& y,
                                    const TileLayout& z, const TileLayout* saved,
                                    int multiprocessors);

@@ -180,19 +180,25 @@ OOC_HOST_DEVICE void PlanesOf(const DenseArgs& args, const Grid& grid) {
 }
 
 // Elements by themselves have bits only where they stay in place.
-template <class In, class Z>
-OOC_HOST_DEVICE void PlanesTo(const DenseArgs& args, const Grid& grid) {
-  const bool saves = args.saved != nullptr, turns = args.planes.turns != 0;
-  switch (args.kind) {
-    case kMakeMax2:
-      if (!saves) return PlanesOf<In, Z, kMaxPool, false, true>(args, grid);
-      if (turns) return PlanesOf<In, Z, kMaxPool, true, true>(args, grid);
-      return PlanesOf<In, Z, kMaxPool, true, false>(args, grid);
-    case kMakeAverage2: return PlanesOf<In, Z, kAveragePool, false, true>(args, grid);
-    default:
-      if (saves) return PlanesOf<In, Z, kNoPool, true, false>(args, grid);
-      return PlanesOf<In, Z, kNoPool, false, true>(args, grid);
+struct PlanesPass {
+  template <class In, class Z>
+  OOC_MEMBER static void Run(const DenseArgs& args, const Grid& grid) {
+    const bool saves = args.saved != nullptr, turns = args.planes.turns != 0;
+    switch (args.kind) {
+      case kMakeMax2:
+        if (!saves) return PlanesOf<In, Z, kMaxPool, false, true>(args, grid);
+        if (turns) return PlanesOf<In, Z, kMaxPool, true, true>(args, grid);
+        return PlanesOf<In, Z, kMaxPool, true, false>(args, grid);
+      case kMakeAverage2: return PlanesOf<In, Z, kAveragePool, false, true>(args, grid);
+      default:
+        if (saves) return PlanesOf<In, Z, kNoPool, true, false>(args, grid);
+        return PlanesOf<In, Z, kNoPool, false, true>(args, grid);
+    }
   }
+};
+
+OOC_BODY void Planes(const DenseArgs& args, const Grid& grid) {
+  DenseTyped<PlanesPass>(args, grid);
 }
 
 }  // namespace oocdnn::cuda

@@ -1,4 +1,4 @@
-// What a thread of ooc_dense makes at once.
+// What a thread of ooc_dense and ooc_planes makes at once, and of which types.
 #pragma once
 
 #include "device/cuda/make_one.cuh"
@@ -122,6 +122,21 @@ OOC_HOST_DEVICE void StoreDense(const Vector<Z, kMade>& made, unsigned number, v
     OOC_UNROLL
     for (int m = 0; m < kAccess; ++m) part.at[m] = made.at[first + m];
     StoreRaw(BitCast<Raw<sizeof part>>(part), to + first * sizeof(Z));
+  }
+}
+
+// Sums of 16 bits become elements of the same type, float sums those of any.
+template <class Pass>
+OOC_HOST_DEVICE void DenseTyped(const DenseArgs& args, const Grid& grid) {
+  switch (args.y_type) {
+    case kF16: return Pass::template Run<Half, Half>(args, grid);
+    case kBF16: return Pass::template Run<BFloat, BFloat>(args, grid);
+    default: break;
+  }
+  switch (args.z_type) {
+    case kF16: return Pass::template Run<float, Half>(args, grid);
+    case kBF16: return Pass::template Run<float, BFloat>(args, grid);
+    default: return Pass::template Run<float, float>(args, grid);
   }
 }
 

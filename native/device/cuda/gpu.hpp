@@ -17,6 +17,7 @@ enum class Kernel : int {
   kFinish,
   kMake,
   kDense,
+  kPlanes,
   kRestore,
   kNormalize,
   kSum,
@@ -25,7 +26,7 @@ enum class Kernel : int {
   kBiasParts,
   kBiasChain,
 };
-constexpr int kKernels = 13;
+constexpr int kKernels = 14;
 
 // How a kernel is to be launched.
 struct LaunchShape {

@@ -151,20 +151,20 @@ struct alignas(16) MakeRoom {
   unsigned group[kShareThreads][kMakeVector];
 };
 
-// ooc_dense: what ooc_finish does in place, or ooc_make, where sums get at most a bias and a cut,
-// every window is a sum or 2x2 of them in steps of 2 that all exist, and the tiles lie densely.
-// It reads y in pieces of kDenseBytes.
+// ooc_dense and ooc_planes: what ooc_finish does in place, or ooc_make, where sums get at most a
+// bias and a cut, every window is a sum or 2x2 of them in steps of 2 that all exist, and the tiles
+// lie densely. They read y in pieces of kDenseBytes.
 constexpr int kDenseBytes = 16;
 
-// How z lies, and what a thread makes: vectors of neighbours, `step` vectors apart, along W, of as
-// many as a piece has or, of windows, half of them, or kMakeGroup where bits are saved; or of a
-// piece's channels where these lie nearest, whose bias it reads once then; or see DensePlanes.
-enum DenseOrder : int { kDenseAlong = 0, kDenseAcross, kDensePlanes };
+// How y lies, and what a thread of ooc_dense makes: vectors of neighbours, `step` vectors apart,
+// along W, of as many as a piece has or, of windows, half of them, or kMakeGroup where bits are
+// saved; or of a piece's channels where these lie nearest, whose bias it reads once then.
+enum DenseOrder : int { kDenseAlong = 0, kDenseAcross };
 
-// Channels lie nearest in y, and bits, which always lie in planes of one channel, or z too do not.
-// A block makes of as many pieces of a column as there are `lanes` as many groups of kMakeGroup
-// columns as there are `slots`, one behind the other in an image; a thread one group of one piece.
-// What goes to planes waits in the block's memory, and leaves it in rows.
+// ooc_planes: channels lie nearest in y, and bits, which always lie in planes of one channel, or z
+// too do not. A block makes of as many pieces of a column as there are `lanes` as many groups of
+// kMakeGroup columns as there are `slots`, one behind the other in an image; a thread one group of
+// one piece. What goes to planes waits in the block's memory, and leaves it in rows.
 struct DensePlanes {
   int turns;                    // 1: z lies in planes; 0: as y
   int whole_words;              // 1: bits can be written as words
@@ -187,7 +187,7 @@ struct DenseArgs {
   // Vectors (or groups) of z in a row, where each is of a window; pieces of channels, or rows of z
   // of a channel, and channels.
   Divisor width, rows, channels;
-  DensePlanes planes;
+  DensePlanes planes;  // of ooc_planes
 };
 
 // ooc_restore: a tile of dy from one of dz and bits of either, in patches: of one element, or where

@@ -3,6 +3,7 @@
 #include "device/cuda/bias.cuh"
 #include "device/cuda/copy.cuh"
 #include "device/cuda/dense.cuh"
+#include "device/cuda/dense_planes.cuh"
 #include "device/cuda/direct.cuh"
 #include "device/cuda/finish.cuh"
 #include "device/cuda/make.cuh"
@@ -15,6 +16,7 @@ OOC_KERNEL(ooc_zero, ZeroArgs, 1024, 1, ZeroBoxes)
 OOC_KERNEL(ooc_finish, FinishKernelArgs, 256, 1, Finish)
 OOC_KERNEL(ooc_make, MakeKernelArgs, 256, 4, Make)
 OOC_KERNEL(ooc_dense, DenseArgs, 256, 4, Dense)
+OOC_KERNEL(ooc_planes, DenseArgs, 256, 4, Planes)
 OOC_KERNEL(ooc_restore, RestoreKernelArgs, 256, 4, Restore)
 OOC_KERNEL(ooc_normalize, NormKernelArgs, 256, 1, Normalize)
 OOC_KERNEL(ooc_sum, NormKernelArgs, 1024, 1, SumUp)
