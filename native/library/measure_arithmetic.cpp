@@ -83,6 +83,19 @@ class Tiles {
     return largest;
   }
 
+  // Of the tiles that were prepared since the last engine's, the middle one's time: shapes differ,
+  // and the first may have had a library load its code.
+  void NotePreparing(const std::string& engine) {
+    const Timing middle = MiddleOf(std::exchange(preparing_, {}));
+    const std::string key =
+        Profile::PrepareKey(engine, asked_.dtype, asked_.math, asked_.direction);
+    const auto known = profile_.evidence.find(OnceName(key));
+    const bool better = known == profile_.evidence.end() || known->second.samples < middle.samples;
+    if (middle.ok() && middle.seconds > 0.0 && better) {
+      profile_.SetOnce(key, middle.seconds, middle.evidence());
+    }
+  }
+
  private:
   // What the profile has of that tile already.
   [[nodiscard]] std::optional<FoundRate> Known(const std::string& key, const TileSize& size) const {
@@ -116,6 +129,7 @@ class Tiles {
   std::optional<TimedTile> Time(int engine, int64_t channels, int64_t rows) {
     const auto rig = Rig::Make(device_, engine, SampleFor(channels, rows), limit_, timed_);
     if (!rig.ok()) return std::nullopt;
+    preparing_.push_back(rig.value()->prepare_seconds());
     const auto run = [&](Span* span) { return rig.value()->Run(stream_, span); };
     return TimedTile{{channels, channels * rows * kWidth},
                      rig.value()->operations(),
@@ -131,6 +145,7 @@ class Tiles {
   const int64_t limit_;
   Stream stream_;
   Profile& profile_;
+  std::vector<double> preparing_;  // seconds, of each tile
 };
 
 // The channels of further tiles.
@@ -173,6 +188,7 @@ void MeasureKind(Device& device, const Problem& problem, bool sums, TileGrid gri
       }
     }
     if (found.rate > 0) profile->SetFlops(key, found.rate, found.known);
+    tiles.NotePreparing(info.name);
   }
 }
 

@@ -97,6 +97,11 @@ def check_provenance(profile, apart: bool) -> None:
     pairs = {name for name in wires if apart and re.search(r"\bboth(_|$)", name)}
     assert {known[name][1] for name in pairs} <= {"8"}
     runs = {name: words[1] for name, words in known.items() if name not in pairs}
+    once = {name for name in runs if name.startswith("once ")}
+    assert {name.rsplit("/", 1)[1] for name in once} == {"prepare"}, "nothing there is pinned"
+    prepared = {name.removeprefix("once ").removesuffix("/prepare") for name in once}
+    assert prepared == {key.replace("+sums", "") for key in read.flops}
+    runs = {name: count for name, count in runs.items() if name not in once}
     short = [name for name in runs if not name.startswith(LONG) and not name.endswith(PASSES)]
     assert {runs[name] for name in short} == {"5"}
     assert set(runs.values()) <= {"2", "3", "4", "5"}
