@@ -84,13 +84,16 @@ class Tiles {
   }
 
   // Of the tiles that were prepared since the last engine's, the middle one's time: shapes differ,
-  // and the first may have had a library load its code.
-  void NotePreparing(const std::string& engine) {
-    const Timing middle = MiddleOf(std::exchange(preparing_, {}));
-    const std::string key =
-        Profile::PrepareKey(engine, asked_.dtype, asked_.math, asked_.direction);
+  // and the first may have had a library load its code. `anyhow`: of a few where none was, because
+  // the profile is older than this and has their rates.
+  void NotePreparing(int engine, bool anyhow) {
+    const std::string& name = device_.engines()[static_cast<size_t>(engine)].name;
+    const std::string key = Profile::PrepareKey(name, asked_.dtype, asked_.math, asked_.direction);
     const auto known = profile_.evidence.find(OnceName(key));
-    const bool better = known == profile_.evidence.end() || known->second.samples < middle.samples;
+    const bool unknown = known == profile_.evidence.end();
+    if (anyhow && unknown && preparing_.empty()) Rate(engine);
+    const Timing middle = MiddleOf(std::exchange(preparing_, {}));
+    const bool better = unknown || known->second.samples < middle.samples;
     if (middle.ok() && middle.seconds > 0.0 && better) {
       profile_.SetOnce(key, middle.seconds, middle.evidence());
     }
@@ -180,15 +183,17 @@ void MeasureKind(Device& device, const Problem& problem, bool sums, TileGrid gri
     const bool lacks_wide = sizes && IsWide(problem) && !HasChannels(*profile, key, kMost);
     const bool complete =
         known != profile->flops.end() && !all && (!lacks_wide || known->second <= kFast);
-    if (IsLastResort(info) || complete) continue;
-    const FoundRate found = sizes ? tiles.Rates(engine, key, kFew) : tiles.Rate(engine);
-    if (sizes && found.rate > kFast) {
-      for (const int64_t channels : ChannelsOf(problem, grid)) {
-        tiles.Rates(engine, key, channels);
+    if (IsLastResort(info)) continue;
+    if (!complete) {
+      const FoundRate found = sizes ? tiles.Rates(engine, key, kFew) : tiles.Rate(engine);
+      if (sizes && found.rate > kFast) {
+        for (const int64_t channels : ChannelsOf(problem, grid)) {
+          tiles.Rates(engine, key, channels);
+        }
       }
+      if (found.rate > 0) profile->SetFlops(key, found.rate, found.known);
     }
-    if (found.rate > 0) profile->SetFlops(key, found.rate, found.known);
-    tiles.NotePreparing(info.name);
+    tiles.NotePreparing(engine, grid == TileGrid::kAll);
   }
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 
@@ -70,6 +71,19 @@ def test_it_goes_on_where_it_was_interrupted(profile, link):
         assert any(key.startswith("tile ") for key in found) == (link is not None)
         check_provenance(profile, link is not None)
         assert (context.conv2d(*ones()) == 72).all()
+    check_older(profile, options)
+
+
+def check_older(profile, options) -> None:
+    """Of a profile without them, only the times of preparing are measured."""
+    before = parse(profile.read_text(encoding="utf-8"))
+    older = dataclasses.replace(before, once={})
+    profile.write_text(older.text(), encoding="utf-8")
+    with oocdnn.Context("cpu", "1MiB", profile=profile, **options) as context:
+        context.calibrate()
+    after = parse(profile.read_text(encoding="utf-8"))
+    assert after.once.keys() == before.once.keys()
+    assert dataclasses.replace(after, once={}).rates() == older.rates()
 
 
 # Rates of convolutions, of staging, and of passes over tiles, which may take long.
