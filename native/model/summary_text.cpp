@@ -28,7 +28,7 @@ std::string PredictedText(const PlanSummary& summary) {
 std::string OnceText(const PlanSummary& summary) {
   std::string text;
   if (summary.prepare_seconds) {
-    text += Format("preparing the engine takes %.3g s", *summary.prepare_seconds);
+    text += Format("preparing the engine %.3g s", *summary.prepare_seconds);
   }
   if (summary.pin_seconds.value_or(0.0) > 0.0) {
     text += Format("%spinning the operands %.3g s", text.empty() ? "" : ", ", *summary.pin_seconds);

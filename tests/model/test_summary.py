@@ -133,7 +133,7 @@ def test_what_is_staged_whole_takes_whole_pages(tmp_path):
 
 
 ONCE = {"direct/f32/fwd/prepare": 0.25, "page/pin": 1e9}
-PREPARING, PINNING = "preparing the engine takes", "pinning the operands"
+PREPARING, PINNING = "preparing the engine", "pinning the operands"
 
 
 @pytest.mark.parametrize("known", [{}, *({key: rate} for key, rate in ONCE.items()), ONCE])
