@@ -43,7 +43,9 @@ class Plan:
     `seconds_by_engine` are the busy times of "fetch", "compute" and "drain". `floor_seconds` is the
     least that any plan needs for wires and arithmetic on any engine, `floor_compute_seconds` what
     arithmetic alone needs. `booked_bytes` are of the device, `estimated_bytes` what the search took
-    them for, `host_bytes` of staging memory.
+    them for, `host_bytes` of staging memory. `prepare_seconds` is what the engine takes, once in a
+    process, to be prepared for the plan's tiles, `pin_seconds` what pinning the operands in
+    pageable memory would; None where the profile does not know.
     `splits` gives the pieces on each axis: n, groups, k, c, d, h, w. `refused` are sentences with
     reasons, `unmeasured` the names of rates that are guesses, `timeline` the predicted intervals of
     the first and the last steps. Where `prepared` is False no engine was asked: bytes are
@@ -62,6 +64,8 @@ class Plan:
     floor_seconds: float
     floor_compute_seconds: float
     seconds_by_engine: dict[str, float]
+    prepare_seconds: float | None
+    pin_seconds: float | None
     data_bytes: int
     bytes_h2d: int
     bytes_d2h: int

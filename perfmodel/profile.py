@@ -13,7 +13,8 @@ from oocdnn.perfmodel.problem import DIRECTIONS, Direction
 
 _HEADER, _END = "oocdnn-profile 8", "end"
 _WORDS = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "=": "\\e"}
-_TABLES = {"flops": "flops", "tiles": "tile", "wires": "wire"}  # fields, and words of the text
+# Fields, and words of the text.
+_TABLES = {"flops": "flops", "tiles": "tile", "wires": "wire", "once": "once"}
 UNMEASURED = "unmeasured"
 _MARK = re.compile(r"unmeasured|measured|samples [1-9]\d* spread (unknown|[\d.e+-]+)")
 _APART = ("measured", "marks")  # no lines of their own
@@ -84,7 +85,8 @@ class Profile:
     Seconds are those of one copy beyond its bytes, of one convolution beyond its operations, of the
     host for one step, and until what waits for the end of other work begins. `wires`: what differs
     by "engine/order/rate" because tiles have another memory order than the caller's tensors.
-    `shared_engines`: copies and arithmetic take turns.
+    `once`: what goes before calls and in no price, seconds by "engine/type/direction/prepare" and
+    the bytes per second of "page/pin". `shared_engines`: copies and arithmetic take turns.
 
     `machine`, `driver`, `engines` (with the libraries that they are from) and `date` say who was
     measured, and when. How each rate is known is its mark: "unmeasured", "measured", or
@@ -114,6 +116,7 @@ class Profile:
     flops: dict[str, float] = field(default_factory=dict)
     tiles: dict[str, float] = field(default_factory=dict)
     wires: dict[str, float] = field(default_factory=dict)
+    once: dict[str, float] = field(default_factory=dict)
     marks: dict[str, str] = field(default_factory=dict)
 
     def wire(self, engine: str, channels_last: bool) -> Wire:

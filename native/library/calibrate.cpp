@@ -125,6 +125,7 @@ Status MachineProfile::Complete(const Progress& progress) {
   OOC_TRY(CheckGrows());
   // A profile may be older than these rates.
   OOC_TRY(MeasurePasses(device_, limit_, &profile_));
+  MeasurePinning(device_, &profile_);
   OOC_TRY(Write());  // its folder is there then
   const std::string folder = std::filesystem::path(file_).parent_path();
   OOC_TRY(MeasureStaging(device_, limit_, folder.empty() ? "." : folder, &profile_));
@@ -188,6 +189,7 @@ Status MachineProfile::Write() {
   if (ReadProfile(file_, &all.of, &kept)) {
     all.flops.insert(kept.flops.begin(), kept.flops.end());
     all.wires.insert(kept.wires.begin(), kept.wires.end());
+    all.once.insert(kept.once.begin(), kept.once.end());
     for (const auto& [key, rates] : kept.tiles) all.tiles[key].insert(rates.begin(), rates.end());
     all.evidence.insert(kept.evidence.begin(), kept.evidence.end());
   }

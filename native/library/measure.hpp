@@ -21,6 +21,10 @@ Status MeasurePasses(Device& device, int64_t limit, Profile* profile);
 // does not have it.
 Status MeasureStaging(Device& device, int64_t limit, const std::string& folder, Profile* profile);
 
+// What pinning pageable memory costs where the device does not reach that, as far as the profile
+// does not have it. Nothing where the device does not pin it.
+void MeasurePinning(Device& device, Profile* profile);
+
 // Which tiles are measured where their size matters: few in a first call, which somebody waits for.
 enum class TileGrid { kFew, kAll };
 
@@ -28,8 +32,8 @@ enum class TileGrid { kFew, kAll };
 bool IsWide(const Problem& problem);
 
 // The arithmetic of every engine for the problem's type and direction, and for many channels where
-// it is wide, as far as the profile does not have it. What an engine refuses stays as it is, and
-// what takes more than `limit` bytes of device memory.
+// it is wide, as far as the profile does not have it, and what preparing took on the way. What an
+// engine refuses stays as it is, and what takes more than `limit` bytes of device memory.
 void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, int64_t limit,
                        Profile* profile);
 

@@ -83,6 +83,22 @@ class Tiles {
     return largest;
   }
 
+  // Of the tiles that were prepared since the last engine's, the middle one's time: shapes differ,
+  // and the first may have had a library load its code. `anyhow`: of a few where none was, because
+  // the profile is older than this and has their rates.
+  void NotePreparing(int engine, bool anyhow) {
+    const std::string& name = device_.engines()[static_cast<size_t>(engine)].name;
+    const std::string key = Profile::PrepareKey(name, asked_.dtype, asked_.math, asked_.direction);
+    const auto known = profile_.evidence.find(OnceName(key));
+    const bool unknown = known == profile_.evidence.end();
+    if (anyhow && unknown && preparing_.empty()) Rate(engine);
+    const Timing middle = MiddleOf(std::exchange(preparing_, {}));
+    const bool better = unknown || known->second.samples < middle.samples;
+    if (middle.ok() && middle.seconds > 0.0 && better) {
+      profile_.SetOnce(key, middle.seconds, middle.evidence());
+    }
+  }
+
  private:
   // What the profile has of that tile already.
   [[nodiscard]] std::optional<FoundRate> Known(const std::string& key, const TileSize& size) const {
@@ -116,6 +132,7 @@ class Tiles {
   std::optional<TimedTile> Time(int engine, int64_t channels, int64_t rows) {
     const auto rig = Rig::Make(device_, engine, SampleFor(channels, rows), limit_, timed_);
     if (!rig.ok()) return std::nullopt;
+    preparing_.push_back(rig.value()->prepare_seconds());
     const auto run = [&](Span* span) { return rig.value()->Run(stream_, span); };
     return TimedTile{{channels, channels * rows * kWidth},
                      rig.value()->operations(),
@@ -131,6 +148,7 @@ class Tiles {
   const int64_t limit_;
   Stream stream_;
   Profile& profile_;
+  std::vector<double> preparing_;  // seconds, of each tile
 };
 
 // The channels of further tiles.
@@ -165,14 +183,17 @@ void MeasureKind(Device& device, const Problem& problem, bool sums, TileGrid gri
     const bool lacks_wide = sizes && IsWide(problem) && !HasChannels(*profile, key, kMost);
     const bool complete =
         known != profile->flops.end() && !all && (!lacks_wide || known->second <= kFast);
-    if (IsLastResort(info) || complete) continue;
-    const FoundRate found = sizes ? tiles.Rates(engine, key, kFew) : tiles.Rate(engine);
-    if (sizes && found.rate > kFast) {
-      for (const int64_t channels : ChannelsOf(problem, grid)) {
-        tiles.Rates(engine, key, channels);
+    if (IsLastResort(info)) continue;
+    if (!complete) {
+      const FoundRate found = sizes ? tiles.Rates(engine, key, kFew) : tiles.Rate(engine);
+      if (sizes && found.rate > kFast) {
+        for (const int64_t channels : ChannelsOf(problem, grid)) {
+          tiles.Rates(engine, key, channels);
+        }
       }
+      if (found.rate > 0) profile->SetFlops(key, found.rate, found.known);
     }
-    if (found.rate > 0) profile->SetFlops(key, found.rate, found.known);
+    tiles.NotePreparing(engine, grid == TileGrid::kAll);
   }
 }
 

@@ -37,6 +37,9 @@ class Rig {
     return static_cast<double>(problem_.BytesOf(operand));
   }
 
+  // That the engine took to be prepared.
+  [[nodiscard]] double prepare_seconds() const { return prepare_seconds_; }
+
   Status Run(Stream stream, Span* span);
   [[nodiscard]] void* tile(Operand operand) const { return tile_[Index(operand)]; }
   [[nodiscard]] void* second_x() const { return second_x_; }
@@ -64,6 +67,7 @@ class Rig {
   const Block block_;
   std::array<void*, kOperands> tile_{};
   void *second_x_ = nullptr, *workspace_ = nullptr;
+  double prepare_seconds_ = 0.0;
   Bounce bounce_in_, bounce_out_;
 };
 

@@ -37,6 +37,8 @@ std::string TileName(const std::string& key, const TileSize& size) {
 
 std::string WireName(const std::string& key) { return kWireWord + key; }
 
+std::string OnceName(const std::string& key) { return kOnceWord + key; }
+
 std::string NameOf(double Profile::* plain) {
   return std::find_if(std::begin(kPlainRates), std::end(kPlainRates),
                       [&](const PlainRate& rate) { return rate.field == plain; })
@@ -67,6 +69,11 @@ void Profile::SetTile(const std::string& key, const TileSize& size, double rate,
 void Profile::SetWire(const std::string& key, double rate, const Evidence& known) {
   wires[key] = Rounded(rate, kDigits);
   evidence[WireName(key)] = Rounded(known);
+}
+
+void Profile::SetOnce(const std::string& key, double rate, const Evidence& known) {
+  once[key] = Rounded(rate, kDigits);
+  evidence[OnceName(key)] = Rounded(known);
 }
 
 std::string Profile::FlopsKey(const std::string& engine, DType dtype, Math math,
@@ -113,6 +120,18 @@ TileRates& Profile::OwnTiles(const std::string& key) {
   }
   return tiles[key];
 }
+
+std::optional<double> Profile::Once(const std::string& key) const {
+  const auto found = once.find(key);
+  return found == once.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::string Profile::PrepareKey(const std::string& engine, DType dtype, Math math,
+                                Direction direction) {
+  return FlopsKey(engine, dtype, math, direction) + "/prepare";
+}
+
+std::string Profile::PinKey() { return std::string(kPagePlace) + "/pin"; }
 
 std::string Profile::StagingKey(const char* place, const char* rate) {
   return std::string(place) + "/" + rate;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/status.hpp"
@@ -83,6 +84,10 @@ struct Profile {
   // another memory order than the caller's; order nchw or nhwc, rate as in WireRates
   // ("cudnn-nhwc/nchw/fetch"). And "page/rate" or "file/rate": of staging, see StagingRates.
   std::map<std::string, double> wires;
+  // What goes before calls, of which no price knows: by "engine/type/direction/prepare" the seconds
+  // that a tile's shape takes to be prepared when it is new; by "page/pin" bytes per second of
+  // pageable memory that is pinned and let go. Any may be missing.
+  std::map<std::string, double> once;
   // By the rate's name (model/profile_rates.hpp). A rate that is not here is an assumption.
   std::map<std::string, Evidence> evidence;
 
@@ -94,6 +99,7 @@ struct Profile {
   void SetFlops(const std::string& key, double rate, const Evidence& known);
   void SetTile(const std::string& key, const TileSize& size, double rate, const Evidence& known);
   void SetWire(const std::string& key, double rate, const Evidence& known);
+  void SetOnce(const std::string& key, double rate, const Evidence& known);
   // Those of the key, copied from what they fall back to where there are none.
   [[nodiscard]] TileRates& OwnTiles(const std::string& key);
   // The rate of the key; else without sums; else of the engine and type in another direction
@@ -109,6 +115,10 @@ struct Profile {
   // For an engine and the caller's memory order; what is not among `wires` is as everywhere.
   [[nodiscard]] WireRates Wire(const std::string& engine, bool channels_last) const;
   [[nodiscard]] StagingRates StagingOf(const char* place) const;  // kPagePlace or kFilePlace
+  [[nodiscard]] std::optional<double> Once(const std::string& key) const;
+  static std::string PrepareKey(const std::string& engine, DType dtype, Math math,
+                                Direction direction);
+  static std::string PinKey();
   static std::string StagingKey(const char* place, const char* rate);
   static std::string WireKey(const std::string& engine, bool channels_last, const char* rate);
 };

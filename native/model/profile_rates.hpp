@@ -31,13 +31,15 @@ constexpr PlainRate kPlainRates[] = {
 };
 
 // The first words of the others' names.
-constexpr const char *kFlopsWord = "flops ", *kTileWord = "tile ", *kWireWord = "wire ";
+constexpr const char *kFlopsWord = "flops ", *kTileWord = "tile ", *kWireWord = "wire ",
+                     *kOnceWord = "once ";
 
-// "flops onednn/f32/fwd", "tile 64 100352 onednn/f32/fwd", "wire direct/nhwc/fetch"; keys as in
-// Profile.
+// "flops onednn/f32/fwd", "tile 64 100352 onednn/f32/fwd", "wire direct/nhwc/fetch",
+// "once direct/f32/fwd/prepare"; keys as in Profile.
 std::string FlopsName(const std::string& key);
 std::string TileName(const std::string& key, const TileSize& size);
 std::string WireName(const std::string& key);
+std::string OnceName(const std::string& key);
 std::string NameOf(double Profile::* plain);
 
 // Calls visit(name, rate) for every rate, in the order of the text. `Some`: Profile, const or not.
@@ -49,6 +51,7 @@ void VisitRates(Some& profile, const Visit& visit) {
     for (auto& [size, rate] : rates) visit(TileName(key, size), rate);
   }
   for (auto& [key, rate] : profile.wires) visit(WireName(key), rate);
+  for (auto& [key, rate] : profile.once) visit(OnceName(key), rate);
 }
 
 }  // namespace oocdnn

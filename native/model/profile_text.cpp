@@ -136,6 +136,7 @@ Result<double*> PlaceOf(const std::string& name, Profile* profile) {
   if (name.starts_with(kFlopsWord)) return &profile->flops[name.substr(std::strlen(kFlopsWord))];
   if (name.starts_with(kTileWord)) return TileRate(name, profile);
   if (name.starts_with(kWireWord)) return &profile->wires[name.substr(std::strlen(kWireWord))];
+  if (name.starts_with(kOnceWord)) return &profile->once[name.substr(std::strlen(kOnceWord))];
   for (const PlainRate& plain : kPlainRates) {
     if (name == plain.name) return &(profile->*plain.field);
   }
@@ -218,7 +219,7 @@ Result<Profile> ParseProfile(const std::string& text) {
     }
     OOC_TRY(ReadEntry(name, line.substr(sign + 3), &profile));
   }
-  size_t tables = profile.flops.size() + profile.wires.size();
+  size_t tables = profile.flops.size() + profile.wires.size() + profile.once.size();
   for (const auto& [key, rates] : profile.tiles) tables += rates.size();
   if (!complete || names.size() != kKeys + tables) {
     return Error(Code::kFileError, "the profile is cut off or lacks a key");

@@ -2,6 +2,7 @@
 
 #include "model/assumptions.hpp"
 #include "model/cost.hpp"
+#include "model/once.hpp"
 #include "model/plan_text.hpp"
 
 namespace oocdnn {
@@ -38,6 +39,8 @@ PlanSummary Summarize(const PlanRequest& request, const Profile& profile,
   summary.budget_bytes = request.budget;
   summary.estimated_bytes = chosen.cost.device_bytes + 2 * request.bounce_bytes;
   summary.booked_bytes = summary.estimated_bytes;
+  summary.prepare_seconds = PrepareSeconds(request, chosen.candidate, profile);
+  summary.pin_seconds = PinSeconds(request, profile);
   for (const RankedCandidate& other : ranked) {
     if (other.candidate == chosen.candidate) continue;
     summary.runners_up.push_back(RunnerUpOf(request, other));

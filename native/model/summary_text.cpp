@@ -24,6 +24,18 @@ std::string PredictedText(const PlanSummary& summary) {
   return text + "\n";
 }
 
+// What goes before calls, as far as that is known and takes any time.
+std::string OnceText(const PlanSummary& summary) {
+  std::string text;
+  if (summary.prepare_seconds) {
+    text += Format("preparing the engine %.3g s", *summary.prepare_seconds);
+  }
+  if (summary.pin_seconds.value_or(0.0) > 0.0) {
+    text += Format("%spinning the operands %.3g s", text.empty() ? "" : ", ", *summary.pin_seconds);
+  }
+  return text.empty() ? "" : "once, before calls: " + text + "\n";
+}
+
 // What the numbers rest on, where that is not this machine, measured.
 std::string ReserveText(const PlanSummary& summary) {
   std::string text;
@@ -64,13 +76,19 @@ std::string SplitsJson(const Tiling& tiling) {
   return "[" + text + "]";
 }
 
+std::string SecondsOrNull(const std::optional<double>& seconds) {
+  return seconds ? Format("%.17g", *seconds) : "null";
+}
+
 std::string SecondsJson(const PlanSummary& summary) {
   const Cost& cost = summary.cost;
   return Format(
       "\"predicted_seconds\": %.17g, \"floor_seconds\": %.17g, \"floor_compute_seconds\": %.17g, "
-      "\"seconds_by_engine\": {\"fetch\": %.17g, \"compute\": %.17g, \"drain\": %.17g}",
+      "\"seconds_by_engine\": {\"fetch\": %.17g, \"compute\": %.17g, \"drain\": %.17g}, "
+      "\"prepare_seconds\": %s, \"pin_seconds\": %s",
       cost.seconds, summary.floor_seconds, summary.floor_compute_seconds, cost.fetch_seconds,
-      cost.compute_seconds, cost.drain_seconds);
+      cost.compute_seconds, cost.drain_seconds, SecondsOrNull(summary.prepare_seconds).c_str(),
+      SecondsOrNull(summary.pin_seconds).c_str());
 }
 
 std::string BytesJson(const PlanSummary& summary) {
@@ -94,7 +112,7 @@ std::string ToText(const PlanSummary& summary) {
       Format("chosen: %s on %s, %lld tiles, %s in, %s out\n", summary.description.c_str(),
              summary.engine.c_str(), Long(summary.tiling.Tiles()),
              BytesText(summary.cost.bytes_in).c_str(), BytesText(summary.cost.bytes_out).c_str());
-  text += PredictedText(summary) + ReserveText(summary);
+  text += PredictedText(summary) + OnceText(summary) + ReserveText(summary);
   if (summary.remembered) text += "remembered from an earlier search on this machine\n";
   for (const RunnerUp& one : summary.runners_up) {
     text += Format("also: %s, predicted %.3g s\n", one.text.c_str(), one.seconds);

@@ -122,7 +122,14 @@ def _seconds_rows(made: Plan) -> dict[str, str]:
         "predicted": seconds_text(made.predicted_seconds),
         "by engine": ", ".join(engines),
         "floor": seconds_text(made.floor_seconds) + ratio,
+        **_once_rows(made),
     }
+
+
+def _once_rows(made: Plan) -> dict[str, str]:
+    """What goes before calls, where that is known."""
+    rows = {"prepares in": made.prepare_seconds, "pinning would take": made.pin_seconds}
+    return {name: seconds_text(seconds) for name, seconds in rows.items() if seconds is not None}
 
 
 def table(made: Plan) -> Table:

@@ -50,6 +50,8 @@ def test_what_an_older_profile_lacks_is_measured(tmp_path):
     wanted |= {f"{place}/{way}" for place in ("page", "file") for way in ("fetch", "drain", "both")}
     assert wanted == after.wires.keys()
     assert all(after.mark(f"wire {name}").startswith("samples ") for name in wanted)
+    assert after.once.keys() >= {"page/pin", "direct/f32/fwd/prepare"}
+    assert after.mark("once page/pin").startswith("samples 5 ")
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="the CPU device reaches all memory")

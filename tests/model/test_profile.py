@@ -44,6 +44,7 @@ def test_what_is_printed_reads_back(machine, driver, date, shared, rate, seconds
         flops=flops,
         tiles={f"64 {i} {key}": value for i, (key, value) in enumerate(flops.items(), 1)},
         wires=flops,
+        once=flops,
     )
     text = profile.text()
     assert parse(text).text() == text
@@ -83,6 +84,18 @@ def test_the_built_in_profile_reads_back():
 
 def marked(text: str, mark: str) -> str:
     return text.replace("run_seconds = 1e-06 measured", f"run_seconds = 1e-06 {mark}")
+
+
+def test_what_goes_before_calls_may_be_missing_but_not_nothing():
+    known = Profile(once={"direct/f32/fwd/prepare": 1e-3, "page/pin": 5e9})
+    text = known.text()
+    assert text.removesuffix("end\n") == Profile().text().removesuffix("end\n") + (
+        "once direct/f32/fwd/prepare = 0.001 measured\nonce page/pin = 5000000000.0 measured\n"
+    )
+    assert planner.reprint(text)
+    for line in ("once page/pin = 0", "once page/pin = -1", "once page/pin = inf"):
+        with pytest.raises(Refused, match="page/pin"):
+            planner.reprint(text.replace("once page/pin = 5000000000.0", line))
 
 
 def test_an_older_version_is_said_to_be_one():

@@ -132,6 +132,71 @@ def test_what_is_staged_whole_takes_whole_pages(tmp_path):
     assert found.host_bytes == 16384 + 4096 + 16384
 
 
+ONCE = {"direct/f32/fwd/prepare": 0.25, "page/pin": 1e9}
+PREPARING, PINNING = "preparing the engine", "pinning the operands"
+
+
+@pytest.mark.parametrize("known", [{}, *({key: rate} for key, rate in ONCE.items()), ONCE])
+def test_what_goes_before_calls_is_said_where_it_is_known(known, tmp_path):
+    """And the plan is the one that it would be without."""
+    problem = "conv2d:fwd x4x8x32x32 w16x8x3x3 pad1"
+    without = plan(problem, MACHINES["even"], 2**16, tmp_path)
+    assert (without.prepare_seconds, without.pin_seconds) == (None, None)
+    machine = dataclasses.replace(MACHINES["even"], once=known)
+    found = plan(problem, machine, 2**16, tmp_path)
+    shapes = 2 if " taper " in found.plan else 1
+    preparing = shapes * 0.25 if "direct/f32/fwd/prepare" in known else None
+    pinning = found.data_bytes / 1e9 if "page/pin" in known else None
+    assert found.prepare_seconds == preparing
+    assert found.pin_seconds == (None if pinning is None else pytest.approx(pinning))
+    assert (PREPARING in found.text, PINNING in found.text) == (bool(preparing), bool(pinning))
+    said = ("prepare_seconds", "pin_seconds", "search_seconds", "text")
+    same = {name: getattr(found, name) for name in said}
+    assert dataclasses.replace(without, **same) == found
+
+
+@pytest.mark.parametrize(
+    ("words", "elements"),
+    [
+        ("", 2048 + 144 + 2048),
+        (" x@pin y@file", 144),
+        (" x@pin w@dev", 2048),
+        (" x@pin w@pin beta1", 2048),  # what y held before is there too
+        (" x@pin w@pin y@pin", 0),
+    ],
+)
+def test_what_may_be_pinned_is_in_pageable_memory(words, elements, tmp_path):
+    machine = dataclasses.replace(MACHINES["even"], once=ONCE)
+    found = plan("conv2d:fwd x2x4x16x16 w4x4x3x3 pad1" + words, machine, 2**20, tmp_path)
+    assert found.pin_seconds == pytest.approx(4 * elements / 1e9)
+    assert (PINNING in found.text) == (elements > 0)
+
+
+@pytest.mark.parametrize(
+    ("also", "seconds"),
+    [
+        ("", 1.0),
+        (" +dw", 1.25),
+        (" +db", 5.0),  # by the engine of which it is known, as the other refuses it
+        (" +dw +db", 5.25),
+    ],
+)
+def test_short_tiles_and_gradients_that_come_along_are_prepared_too(also, seconds, tmp_path):
+    first = {"onednn/f32/bwd_data/prepare": 1.0, "onednn/f32/bwd_filter/prepare": 0.25}
+    machine = Profile(once={**first, "direct/f32/bwd_bias/prepare": 4.0})
+    problem, file = "conv2d:bwd_data x8x8x32x32 w8x8x3x3 pad1" + also, tmp_path / "profile.txt"
+    file.write_text(machine.text(), encoding="utf-8")
+    with oocdnn.Context("cpu", "1MiB", profile=file) as context:
+        engine = context.plan(problem).engine.split()[0].split("/")[0]
+        if "onednn" not in engine:
+            pytest.skip("oneDNN is not here")
+        for taper, shapes in (("", 1), (" taper n1", 2)):
+            priced = context.price(problem, f"onednn n2 slots 2{taper}")
+            assert priced.prepare_seconds == shapes * seconds
+        priced = context.price(problem, "direct n2 slots 2")
+        assert priced.prepare_seconds is None, "of dx by this engine nothing is known"
+
+
 PLAIN = [
     field.name
     for field in dataclasses.fields(Profile)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 
@@ -70,6 +71,19 @@ def test_it_goes_on_where_it_was_interrupted(profile, link):
         assert any(key.startswith("tile ") for key in found) == (link is not None)
         check_provenance(profile, link is not None)
         assert (context.conv2d(*ones()) == 72).all()
+    check_older(profile, options)
+
+
+def check_older(profile, options) -> None:
+    """Of a profile without them, only the times of preparing are measured."""
+    before = parse(profile.read_text(encoding="utf-8"))
+    older = dataclasses.replace(before, once={})
+    profile.write_text(older.text(), encoding="utf-8")
+    with oocdnn.Context("cpu", "1MiB", profile=profile, **options) as context:
+        context.calibrate()
+    after = parse(profile.read_text(encoding="utf-8"))
+    assert after.once.keys() == before.once.keys()
+    assert dataclasses.replace(after, once={}).rates() == older.rates()
 
 
 # Rates of convolutions, of staging, and of passes over tiles, which may take long.
@@ -97,6 +111,11 @@ def check_provenance(profile, apart: bool) -> None:
     pairs = {name for name in wires if apart and re.search(r"\bboth(_|$)", name)}
     assert {known[name][1] for name in pairs} <= {"8"}
     runs = {name: words[1] for name, words in known.items() if name not in pairs}
+    once = {name for name in runs if name.startswith("once ")}
+    assert {name.rsplit("/", 1)[1] for name in once} == {"prepare"}, "nothing there is pinned"
+    prepared = {name.removeprefix("once ").removesuffix("/prepare") for name in once}
+    assert prepared == {key.replace("+sums", "") for key in read.flops}
+    runs = {name: count for name, count in runs.items() if name not in once}
     short = [name for name in runs if not name.startswith(LONG) and not name.endswith(PASSES)]
     assert {runs[name] for name in short} == {"5"}
     assert set(runs.values()) <= {"2", "3", "4", "5"}

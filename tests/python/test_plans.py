@@ -77,6 +77,7 @@ def test_every_shipped_profile_plans(name, direction):
     plan = shipped(BIG.replace("fwd", direction), name)
     assert not plan.prepared
     assert 0 < plan.floor_seconds <= plan.predicted_seconds
+    assert (plan.prepare_seconds, plan.pin_seconds) == (None, None), "they are older than these"
     assert max(plan.seconds_by_engine.values()) <= plan.predicted_seconds * (1 + 1e-9)
     assert 0 < plan.booked_bytes <= plan.budget_bytes == 2**30
     assert 0 <= plan.host_bytes <= 2**30

@@ -1,0 +1,21 @@
+// What goes before calls and is in no price: preparing engines, and pinning what the caller may
+// pin.
+#pragma once
+
+#include <optional>
+
+#include "model/plan.hpp"
+
+namespace oocdnn {
+
+// Seconds that a process which has prepared nothing takes to prepare the candidate for usual tiles
+// and, where there are any, short ones. Nothing where the profile does not know. Plans are not
+// ranked by it: engines of one family differ little in it, and a plan is run more than once.
+std::optional<double> PrepareSeconds(const PlanRequest& request, const Candidate& candidate,
+                                     const Profile& profile);
+
+// Seconds that pinning the operands in pageable memory would take, and letting them go again.
+// Nothing where the profile does not know.
+std::optional<double> PinSeconds(const PlanRequest& request, const Profile& profile);
+
+}  // namespace oocdnn
