@@ -247,6 +247,19 @@ def test_a_layer_is_the_sum_of_its_directions():
     assert workspace.layer_line(("a",), {}).endswith("no engine")
 
 
+def test_what_is_not_divided_is_one_call():
+    def speedup(**other) -> float:
+        one = Side([2.0], "cudnn-nchw e1", 1, 8, 64)
+        other_side = dataclasses.replace(one, **other)
+        row = workspace.Row("s", "l", 1, "p", "fp32", 64, one, other_side, 64)
+        row.join()
+        return row.speedup
+
+    assert speedup(seconds=[1.0]) == 1.0
+    assert speedup(seconds=[1.0], parts=2, samples=4) == 2.0
+    assert speedup(seconds=[1.0], engine="cudnn-nchw e2") == 2.0
+
+
 def test_a_network_is_whole_only_with_all_its_kernels():
     side = Side([1.0], "e", 1, 4, 0)
     cases = kernels("alexnet", "tf32")
