@@ -12,6 +12,8 @@ constexpr int64_t kScratch = 640;
 constexpr int kSlow = 1 << 20;
 // And that the first run of any engine takes longer with OOC_FAKE_COLD.
 constexpr int kCold = 40;
+// And that so many runs, the first of all, do with OOC_FAKE_WAITED.
+constexpr int kRising = 8, kWaited = 2;
 // On any axis of x: above the first no engine is offered, above the second no heuristics are made.
 constexpr int64_t kMostExtent = 30000, kMostForHeuristics = 60000;
 

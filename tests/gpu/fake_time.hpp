@@ -20,6 +20,10 @@ inline void TakeTime(const FakeEngine& engine, const View& x) {
   if (loaded->emplace(engine.index, x.dims[2] > 1).second && std::getenv("OOC_FAKE_COLD")) {
     AskDriver("fake_pass", kCold);
   }
+  static int runs = 0;
+  if (std::getenv("OOC_FAKE_WAITED") != nullptr && runs++ < kWaited) {
+    AskDriver("fake_pass", kRising);
+  }
   const char* const slow = std::getenv("OOC_FAKE_SLOW_ENGINE");
   if (slow != nullptr && std::atoll(slow) == engine.index) AskDriver("fake_pass", kSlow);
   if (std::getenv("OOC_FAKE_HUNGRY") != nullptr && engine.index != kHungry.index) {

@@ -59,7 +59,7 @@ def test_a_network_trains_in_both_ways_of_ours(monkeypatch: pytest.MonkeyPatch) 
     text = "vgg16:train x3x3x32x32 f32"
     ours, apart = suite.Bench(settings).rows(suite.case_of(text, "cuda:0"))
     assert (ours["check"], apart["check"]) == ("pass", "pass")
-    assert apart["floor_seconds"] > ours["floor_seconds"] > 0  # type: ignore[operator]
+    assert apart["floor_seconds"] >= ours["floor_seconds"] > 0  # type: ignore[operator]
 
 
 @inside

@@ -182,6 +182,16 @@ def test_the_loading_of_code_is_no_part_of_what_an_engine_takes(tmp_path: Path) 
     assert max(map(float, seen)) < COLD
 
 
+def test_a_gpu_that_has_waited_costs_the_first_engine_nothing(tmp_path: Path) -> None:
+    """It is timed again before another one takes its place."""
+    log = tmp_path / "log"
+    variables = {"OOCDNN_LOG": "debug", "OOCDNN_LOG_FILE": str(log), "OOC_FAKE_WAITED": "1"}
+    lines = script("trials.py", LIBRARY, **variables).splitlines()
+    seen = re.findall(r"cuDNN e\d+.*: (\d+\.\d+) ms", log.read_text(encoding="utf-8"))
+    assert float(seen[0]) > 7
+    assert " e28 " in lines[0], lines
+
+
 def test_who_wants_the_first_choice_gets_it_or_nothing(chosen: Any) -> None:
     """An engine whose workspace no GPU has is none; one whose workspace is over the limit is."""
     for order in ("nhwc", "nchw"):

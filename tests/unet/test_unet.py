@@ -35,7 +35,7 @@ def test_the_whole_net_is_pytorchs():
             x, weights, lambda name, shape: np.empty(shape, np.float32),
             watch=lambda name: tiles.append(ctx.stats.tiles),
         )  # fmt: skip
-    assert min(tiles[:2]) >= 4
+    assert min(tiles[:2]) > 1
     np.testing.assert_allclose(ran.out, net.reference(x, weights), rtol=1e-3, atol=1e-4)
 
 

@@ -19,7 +19,8 @@ constexpr float kLong = 20, kSteady = 4;
 // too, where it is as far behind or further.
 constexpr float kTelling = 1, kHopeless = 24;
 // A plan must be faster than the heuristics' own by this, so that the choice is the same every
-// time.
+// time. Theirs is timed again behind it, as a GPU that has waited is slow at first: of VGG16's
+// conv1_2 in TF32 theirs takes 1.9 ms, and lost now and then to one of 3.7.
 constexpr float kClearly = 0.9F;
 
 // A stream, two marks on it, and tiles whose contents do not matter.
@@ -134,7 +135,7 @@ size_t CudnnTrials::FastestOf(CudnnSession& session, const ConvolutionGraph& gra
   }
   const double operations = graph.shape.Operations(graph.direction);
   size_t fastest = 0;
-  float best = 0;
+  float best = 0, first = 0;
   for (size_t i = 0; i < plans.size() && bench.spent() < kMostMilliseconds; ++i) {
     const std::string code = CodeOf(graph) + EngineOf(plans[i]);
     const std::string kind = KindOf(graph) + EngineOf(plans[i]);
@@ -146,11 +147,18 @@ size_t CudnnTrials::FastestOf(CudnnSession& session, const ConvolutionGraph& gra
     loaded_.insert(code);
     Log(LogLevel::kDebug, "cuDNN %s: %.3f ms", plans[i].text.c_str(),
         static_cast<double>(seen.value()));
-    if (i == 0) best = seen.value() * kClearly;
+    if (i == 0) {
+      first = seen.value();
+      best = first * kClearly;
+    }
     if (seen.value() > kTelling && seen.value() > kHopeless * best) hopeless_[kind] = operations;
     if (i == 0 || seen.value() >= best) continue;
     best = seen.value();
     fastest = i;
+  }
+  if (fastest > 0 && first < kLong) {
+    const Result<float> again = bench.Milliseconds(plans[0], 0);
+    if (again.ok() && again.value() * kClearly <= best) fastest = 0;
   }
   winner_[KindOf(graph)] = plans[fastest].facts.engine;
   return fastest;
