@@ -23,7 +23,7 @@ constexpr double kBroken = 5;
 // only windows are left to read.
 int64_t FinishPasses(const Problem& problem, bool fuses) {
   const int64_t summing = problem.sums ? 1 : 0;
-  if (fuses) return problem.pool.Elements() > 1 ? 1 : 0;
+  if (fuses) return problem.pool.pools() && !problem.pool.Copies() ? 1 : 0;
   if (!problem.NeedsFinish()) return summing;
   return summing + 1 + (problem.Stays(problem.sum()) ? 0 : 1) +
          (problem.Uses(Operand::kOld) ? 1 : 0) + (problem.Uses(Operand::kResidual) ? 1 : 0);

@@ -10,6 +10,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import oracle
 import pytest
@@ -17,7 +18,7 @@ from gpu.test_operands import TIERS, host, places
 from python.support import assert_equal, integers
 
 import oocdnn
-from oocdnn import Link
+from oocdnn import Link, Pool
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -156,3 +157,28 @@ def test_sections_in_core():
     assert crossed[0]
     assert crossed == sorted(crossed, reverse=True)
     assert not any(crossed[5:])
+
+
+@pytest.mark.parametrize("budget", ["30KiB", "8MiB"])
+@pytest.mark.parametrize("pools", [(None, None, 2, None), (2, None, Pool("avg", 2), None)])
+def test_sums_that_engines_finish(budget, pools):
+    """Channels by eights, in a 16-bit type; by samples and by rows, and link by link."""
+    rng = np.random.default_rng(5)
+
+    def some(*shape, most=1):
+        return rng.integers(-most, most + 1, shape).astype(ml_dtypes.bfloat16)
+
+    x = some(4, 8, 24, 24, most=2)
+    links = [
+        Link(some(8, 8, 3, 3), some(8, most=2), padding=1, activation="relu", pool=pool)
+        for pool in pools
+    ]
+    with within(budget, profile="none") as context:
+        z = context.conv_chain(x, links)
+        assert context.stats.tiles > 1 or budget != "30KiB"
+        wanted = x
+        for link in links:
+            wanted = context.conv_bias_act_pool(
+                wanted, link.w, link.b, padding=1, activation="relu", pool=link.pool
+            )
+    assert_equal(z.astype(np.float32), wanted.astype(np.float32))

@@ -221,6 +221,9 @@ class CudnnEngine final : public CudaEngine {
     if (!wanting || op.epilogue.empty() || !op.may_compile) return found;
     may.compiled = 2;  // the second is up to three times as fast, and the first never refuses
     may.engine = trials_.WinnerOf(graph);
+    found = find();
+    if (found.ok() || may.engine < 0) return found;
+    may.engine = -1;  // the other may do with less workspace, or take the shape
     return find();
   }
 
