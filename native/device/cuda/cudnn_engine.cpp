@@ -219,7 +219,7 @@ class CudnnEngine final : public CudaEngine {
     Result<std::vector<CudnnPlan>> found = find();
     const bool wanting = found.status().code() == Code::kUnsupported;
     if (!wanting || op.epilogue.empty() || !op.may_compile) return found;
-    may.compiled = 2;  // the second is up to three times as fast, and the first never refuses
+    may.compiled = 2;  // the second that is offered may be three times as fast as the first
     may.engine = trials_.WinnerOf(graph);
     found = find();
     if (found.ok() || may.engine < 0) return found;
