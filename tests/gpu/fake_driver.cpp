@@ -365,7 +365,7 @@ FAKE(cuEventRecord)(CUevent event, CUstream stream) {
   event->mark = std::make_shared<Mark>();
   event->mark->stream = stream;
   Enqueue(stream, [mark = event->mark] {
-    mark->at = std::chrono::steady_clock::now() + passed;
+    mark->at = Now();
     mark->reached = true;
   });
   return 0;

@@ -13,7 +13,8 @@ constexpr int kSlow = 1 << 20;
 // And that the first run of any engine takes longer with OOC_FAKE_COLD.
 constexpr int kCold = 40;
 // And that so many runs, the first of all, do with OOC_FAKE_WAITED.
-constexpr int kRising = 8, kWaited = 2;
+// Every other engine takes kBehind longer then.
+constexpr int kRising = 8, kWaited = 2, kBehind = 4;
 // On any axis of x: above the first no engine is offered, above the second no heuristics are made.
 constexpr int64_t kMostExtent = 30000, kMostForHeuristics = 60000;
 
@@ -60,9 +61,8 @@ constexpr FakeEngine kMixed{70,          CUDNN_HEUR_MODE_FALLBACK,
                             kScratch};
 
 // Of a convolution whose sums are finished.
-constexpr FakeEngine kFused{71,          CUDNN_HEUR_MODE_A,
-                            kTensorCore, 1 << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION,
-                            true,        true,
-                            kScratch};
+constexpr FakeEngine kFused{
+    71,   CUDNN_HEUR_MODE_A, kTensorCore, 1 << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION, true,
+    true, kScratch};
 
 }  // namespace fake

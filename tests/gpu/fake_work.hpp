@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -30,6 +31,12 @@ struct CUstream_st {
 // Whoever waits does the work, one at a time.
 inline std::recursive_mutex work_mutex;
 inline std::chrono::milliseconds passed{0};  // beyond what the clock says
+// What events are stamped with. With OOC_FAKE_CLOCK=still nothing passes but what is said to.
+inline std::chrono::steady_clock::time_point Now() {
+  static const bool still = std::getenv("OOC_FAKE_CLOCK") != nullptr;
+  return (still ? std::chrono::steady_clock::time_point() : std::chrono::steady_clock::now()) +
+         passed;
+}
 inline std::set<CUstream>& Streams() {
   static auto* const streams = new std::set<CUstream>;
   return *streams;
