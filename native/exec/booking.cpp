@@ -189,10 +189,15 @@ TileLayout DenseLayout(const Problem& problem, const ConvShape& tile, Operand op
   return layout;
 }
 
-// What the device alone can address may differ in ways that nothing here can see.
+// What the device alone can address may differ in ways that nothing here can see. Along one element
+// nobody steps.
 bool LieAlike(const TileLayout& a, const TileLayout& b) {
-  return a.dtype == b.dtype && a.shape == b.shape && a.stride == b.stride &&
-         a.channel_block == b.channel_block && a.bytes == b.bytes && !a.opaque && !b.opaque;
+  bool alike = a.dtype == b.dtype && a.shape == b.shape && a.channel_block == b.channel_block &&
+               a.bytes == b.bytes && !a.opaque && !b.opaque;
+  for (size_t d = 0; d < a.shape.size(); ++d) {
+    alike = alike && (a.stride[d] == b.stride[d] || a.shape[d] == 1);
+  }
+  return alike;
 }
 
 Status Prepare(Device& device, const PlanRequest& request, const ShapeOfTiles& shape_of,

@@ -53,6 +53,10 @@ struct Booking {
   // of z is copied to the next link's x, which does not lie as a finishing pass could write it.
   std::array<bool, kOperands> inner{};
   bool relays = false;
+  // Rows of an inner x that the next tile of a sweep has too, beside the tile, whose memory others
+  // have in the meantime: how they lie, and at which offset.
+  TileLayout kept_layout;
+  int64_t kept = 0;
   // What the engine writes is z, which is y; what does not exist of it is zeros, for the next link.
   bool writes_z = false;
   // Whose tile an inner residual is: the z of that link, or the first one's x. `copies`: to a tile

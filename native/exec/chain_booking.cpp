@@ -15,13 +15,20 @@ bool CanBeMade(const TileLayout& layout, DType dtype) {
   return !layout.opaque && layout.channel_block == 1 && layout.dtype == dtype;
 }
 
-// The z of a link that is the x of the next one, whose channels are grouped otherwise.
-TileLayout AsMade(const TileLayout& x, const TileLayout& z) {
+// The z of a link that is the x of the next one, whose channels are grouped otherwise, but for the
+// bytes `before` it.
+TileLayout AsMade(const TileLayout& x, const TileLayout& z, int64_t before) {
   TileLayout layout = x;
   layout.shape = z.shape;
   layout.stride[1] = Mul(z.shape[2], x.stride[2]);
   layout.native = nullptr;
+  layout.bytes -= before;
   return layout;
+}
+
+bool IsOpaque(const Booking& link, Operand operand) {
+  const int o = Index(operand);
+  return link.usual.layout[o].opaque || link.ends.layout[o].opaque;
 }
 
 class ChainBooker {
@@ -38,6 +45,7 @@ class ChainBooker {
     for (size_t i = 0; i < request_.chain.size(); ++i) {
       OOC_TRY(PrepareLink(i).With(Format("link %zu of a chain", i)));
     }
+    OOC_TRY(Keep());
     Join();
     SourceResiduals();
     Place();
@@ -70,13 +78,47 @@ class ChainBooker {
     return {};
   }
 
+  // What tiles keep of inner tensors lies as these do.
+  Status Keep() {
+    for (size_t i = 1; i < made_.links.size(); ++i) {
+      const std::optional<ConvShape> kept = made_.tiles.KeptOf(i, false);
+      if (!kept) continue;
+      Booking& link = made_.links[i];
+      if (IsOpaque(link, Operand::kX)) {
+        return Error(Code::kUnsupported, "link %zu keeps its tiles of x to itself", i)
+            .WithDetail(kShortTiles);
+      }
+      Problem problem = link.problem;
+      const TileLayout& x = link.usual.layout[Index(Operand::kX)];
+      if (x.channel_block == 1) problem.stride[Index(Operand::kX)] = x.stride;
+      link.kept_layout = DenseLayout(problem, *kept, Operand::kX);
+    }
+    return {};
+  }
+
+  // The bytes of a tile of x before those that the link before it writes.
+  [[nodiscard]] int64_t KeptBefore(size_t link, const PreparedTiles& tiles) const {
+    const TileLayout& kept = made_.links[link].kept_layout;
+    if (kept.bytes == 0 || tiles.parts.empty()) return 0;
+    const TileLayout& x = tiles.layout[Index(Operand::kX)];
+    const auto d = static_cast<size_t>(3 + made_.tiles.sweep());
+    return Mul(Mul(kept.shape[d], x.stride[d]), SizeOf(x.dtype));
+  }
+
+  // Whether a link's short tiles have as much there as the usual ones.
+  [[nodiscard]] bool KeepsAlike(size_t link) const {
+    const Booking& mine = made_.links[link];
+    return mine.ends.parts.empty() || KeptBefore(link, mine.ends) == KeptBefore(link, mine.usual);
+  }
+
   // Whether z, with the zeros that the next link wants around it, has the rows of y.
   [[nodiscard]] bool WritesZ(size_t link) const {
     const Booking& one = made_.links[link];
     const Box y = made_.tiles.StepOf(link, Operand::kY, 0, 1).box;
     const Box z = made_.tiles.StepOf(link, Operand::kZ, 0, 1).box;
+    const int64_t before = KeptBefore(link + 1, made_.links[link + 1].usual);
     return one.usual.fuses() && one.problem.pool.Copies() && y.origin == z.origin &&
-           y.extent == z.extent;
+           y.extent == z.extent && before % device_.capabilities().tile_alignment == 0;
   }
 
   // z is what the engine writes.
@@ -98,14 +140,16 @@ class ChainBooker {
       const auto can = [&](const PreparedTiles& from, const PreparedTiles& to) {
         if (to.parts.empty()) return true;
         const TileLayout &x = to.layout[Index(Operand::kX)], &z = from.layout[Index(Operand::kZ)];
-        return one.writes_z ? LieAlike(AsMade(x, z), z) : CanBeMade(x, one.problem.dtype);
+        const int64_t before = KeptBefore(i + 1, to);
+        return one.writes_z ? LieAlike(AsMade(x, z, before), z) : CanBeMade(x, one.problem.dtype);
       };
-      one.relays = !can(one.usual, next.usual) || !can(one.ends, next.ends);
+      const bool all = can(one.usual, next.usual) && can(one.ends, next.ends);
+      one.relays = !all || !KeepsAlike(i + 1);
       if (one.relays || one.writes_z) continue;
       for (const auto& [from, to] : {std::pair{&next.usual, &one.usual}, {&next.ends, &one.ends}}) {
         if (from->parts.empty()) continue;
         TileLayout& z = to->layout[Index(Operand::kZ)];
-        z = AsMade(from->layout[Index(Operand::kX)], z);
+        z = AsMade(from->layout[Index(Operand::kX)], z, KeptBefore(i + 1, *from));
       }
     }
   }
@@ -174,8 +218,10 @@ class ChainBooker {
     for (size_t i = 1; i < handed.size(); ++i) {
       Booking &one = made_.links[i - 1], &next = made_.links[i];
       next.slot[Index(Operand::kX)] = {x + regions.x[i].offset};
+      const int64_t before = KeptBefore(i, next.usual);
       one.slot[Index(Operand::kZ)] = {one.relays ? z + regions.z[i].offset
-                                                 : x + regions.x[i].offset};
+                                                 : x + regions.x[i].offset + before};
+      if (next.kept_layout.bytes > 0) next.kept = offsets_.Book(next.kept_layout.bytes);
       if (one.writes_z) one.slot[Index(Operand::kY)] = one.slot[Index(Operand::kZ)];
     }
   }

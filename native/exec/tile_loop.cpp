@@ -247,6 +247,7 @@ Status TileLoop::TakeLink(const Calls& calls, const std::vector<Step>& steps, si
   const Call& call = calls[link];
   const Step& step = steps[link];
   OOC_TRY(Fetch(call, step, feed));
+  OOC_TRY(TakeKept(call, step));
   const bool adds_x = call.booking.residual == kFromX;
   if (call.booking.copies) OOC_TRY(TakeResidual(calls, steps, link));
   if (adds_x && call.booking.copies) OOC_TRY(ReleaseX(calls, steps));
@@ -309,6 +310,19 @@ Status TileLoop::FetchStaged(const Call& call, const Transfer& whole, const Piec
   return {};
 }
 
+Status TileLoop::TakeKept(const Call& call, const Step& step) {
+  for (int i = 0; i < kOperands; ++i) {
+    const OperandStep& mine = step.operand[i];
+    if (!mine.enter || call.booking.in_place[i]) continue;
+    if (call.booking.inner[i]) {
+      if (mine.kept > 0) OOC_TRY(PassKept(call, step));
+    } else if (mine.from_slot >= 0) {
+      OOC_TRY(MoveKept(call, step, static_cast<Operand>(i)));
+    }
+  }
+  return {};
+}
+
 // Rows kept from a neighbour's tile. On the stream that computes, so that no copy over the wire
 // waits for the move; the slot that they come from is filled again only after it.
 Status TileLoop::MoveKept(const Call& call, const Step& step, Operand operand) {
@@ -330,12 +344,6 @@ Status TileLoop::MoveKept(const Call& call, const Step& step, Operand operand) {
 Status TileLoop::Compute(const Call& call, const Step& step) {
   const Problem& problem = call.booking.problem;
   const PreparedTiles& tiles = call.booking.Of(step.index);
-  for (int i = 0; i < kOperands; ++i) {
-    const OperandStep& mine = step.operand[i];
-    if (mine.enter && mine.from_slot >= 0 && !call.booking.in_place[i]) {
-      OOC_TRY(MoveKept(call, step, static_cast<Operand>(i)));
-    }
-  }
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     const OperandStep& mine = step.operand[i];

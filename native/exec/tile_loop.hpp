@@ -112,7 +112,11 @@ class TileLoop {
   Status CopyShared(const Call& call, const Step& step, bool writes);
   // What the step has read may be filled again, or is left to others.
   Status Leave(const Call& call, const Step& step);
+  // What the tile before has of this one's.
+  Status TakeKept(const Call& call, const Step& step);
   Status MoveKept(const Call& call, const Step& step, Operand operand);
+  // Of an inner x from where it is kept, and to there what the next tile has of it.
+  Status PassKept(const Call& call, const Step& step);
   Status Compute(const Call& call, const Step& step);
   Status RunPart(const Call& call, const Step& step, const PreparedPart& prepared);
   Status TakeStep(const Calls& calls, const std::vector<Step>& steps, Feed* feed);

@@ -63,25 +63,46 @@ void* PairsOf(void* table, DType type, const NormArgs& args, const Box& box) {
 }  // namespace
 
 // Between two tiles of the device, which no wire is between. Zeros around what exists are in the
-// tile that is read.
+// tile that is read. Of the other one nothing is written that this does not have.
 Status TileLoop::Relay(const LinkTile& from, const LinkTile& to) {
   const int source = Index(from.operand), target = Index(to.operand);
   const TileLayout& layout = from.call.booking.Of(from.step.index).layout[source];
   const Box &whole = from.step.operand[source].box, &part = to.step.operand[target].box;
   Transfer transfer;
   transfer.operand = to.operand;
-  int64_t before = 0;  // elements
-  for (int d = 3; d < 6; ++d) before += (part.origin[d] - whole.origin[d]) * layout.stride[d];
-  char* const data = static_cast<char*>(TileOf(from.call, from.step, from.operand));
-  transfer.view = {data + before * SizeOf(layout.dtype), layout.dtype, layout.stride};
+  transfer.view = {TileOf(from.call, from.step, from.operand), layout.dtype, layout.stride};
   // The channels are grouped as those of the other tile.
   transfer.view.stride[1] = part.extent[2] * layout.stride[2];
   transfer.box = {{}, part.extent, {}, part.extent};
   transfer.tile_end = part.extent;
+  for (int d = 3; d < 6; ++d) {
+    const int64_t origin = part.origin[d] - whole.origin[d];
+    const int64_t end = std::min(origin + part.extent[d], whole.extent[d]);
+    transfer.box.Set(d, {origin, part.extent[d], std::max<int64_t>(origin, 0), end});
+    transfer.tile_begin[d] = transfer.box.valid_begin[d] - origin;
+    transfer.tile_end[d] = end - origin;
+  }
   transfer.tile = TileOf(to.call, to.step, to.operand);
   transfer.layout = &to.call.booking.Of(to.step.index).layout[target];
   transfer.tag = {to.step.number, to.operand, nullptr};
   return device_.Fetch(compute_.get(), transfer);
+}
+
+// Where no tile is before, what would be kept does not exist.
+Status TileLoop::PassKept(const Call& call, const Step& step) {
+  const OperandStep& x = step.operand[Index(Operand::kX)];
+  const TileLayout& kept = call.booking.kept_layout;
+  const auto d = static_cast<size_t>(x.roll_axis);
+  Transfer transfer = TransferOf(call, step, Operand::kX);
+  transfer.view = {call.arena.At(call.booking.kept), kept.dtype, kept.stride};
+  transfer.box = {{}, x.box.extent, {}, x.box.extent};
+  transfer.tile_end[d] = x.kept;
+  transfer.box.valid_end[d] = x.from_slot >= 0 ? x.kept : 0;
+  OOC_TRY(device_.Fetch(compute_.get(), transfer));
+  transfer.box.Set(x.roll_axis, {-x.from_row, x.box.extent[d], 0, x.kept});
+  transfer.tile_begin[d] = x.from_row;
+  transfer.tile_end[d] = x.from_row + x.kept;
+  return device_.Drain(compute_.get(), transfer);
 }
 
 Status TileLoop::TakeResidual(const Calls& calls, const std::vector<Step>& steps, size_t link) {

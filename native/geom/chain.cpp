@@ -202,9 +202,51 @@ const std::vector<LinkRows>& ChainHalos::RowsFor(int axis, int64_t begin, int64_
   return rows;
 }
 
+const std::vector<LinkRows>& ChainHalos::SweptRowsFor(int axis, int64_t begin, int64_t length) {
+  std::vector<LinkRows>& rows = swept_[axis][{begin, length}];
+  if (!rows.empty()) return rows;
+  const std::vector<SweptSpan> spans = SweptSpansOf(layers_[axis], begin, length);
+  rows.resize(chain_.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const SweptSpan& x = spans[2 * i];
+    rows[i] = {x.rows, spans[2 * i + 1].rows, spans[2 * i + 2].Computed(), x.kept, x.advance};
+  }
+  return rows;
+}
+
+int64_t ChainHalos::LeadOf(int axis, int64_t length) const {
+  return oocdnn::LeadOf(layers_[axis], length);
+}
+
+bool ChainHalos::Sweeps(int axis, int64_t length) const {
+  const std::vector<SweptSpan> spans = SweptSpansOf(layers_[axis], 0, length);
+  const RowSpan& x = spans.front().rows;
+  return std::all_of(skips_.begin(), skips_.end(), [&](const Skip& skip) {
+    const RowSpan& sum = spans[skip.to].rows;
+    return skip.from == 0 && x.origin <= sum.origin &&
+           sum.origin + sum.extent <= x.origin + x.extent;
+  });
+}
+
+int LastCut(const Tiling& tiling) {
+  int last = -1;
+  for (int s = 0; s < 3; ++s) {
+    if (tiling.Count(SpatialAxis(s)) > 1) last = s;
+  }
+  return last;
+}
+
 ChainTiles::ChainTiles(std::shared_ptr<ChainHalos> halos, const Tiling& tiling,
-                       std::vector<bool> pads)
-    : halos_(std::move(halos)), tiling_(tiling), pads_(std::move(pads)) {
+                       std::vector<bool> pads, bool sweeps)
+    : halos_(std::move(halos)),
+      tiling_(tiling),
+      pads_(std::move(pads)),
+      sweep_(sweeps ? LastCut(tiling) : -1) {
+  if (sweep_ >= 0) {
+    const int axis = Index(SpatialAxis(sweep_));
+    lead_ = halos_->LeadOf(sweep_, tiling.length[axis]);
+    tiling_.extent[axis] += lead_;
+  }
   for (int s = 0; s < 3; ++s) {
     if (tiling_.Count(SpatialAxis(s)) == 1) whole_[s] = halos_->WholeRows(s, pads_);
   }
@@ -220,7 +262,9 @@ bool ChainTiles::Pads(size_t link, int axis) const {
 const std::vector<LinkRows>& ChainTiles::RowsAt(int axis, int64_t number) const {
   if (!whole_[axis].empty()) return whole_[axis];
   const Axis cut = SpatialAxis(axis);
-  return halos_->RowsFor(axis, tiling_.Begin(cut, number), tiling_.Length(cut, number));
+  const int64_t begin = tiling_.Begin(cut, number), length = tiling_.Length(cut, number);
+  return axis == sweep_ ? halos_->SweptRowsFor(axis, begin - lead_, length)
+                        : halos_->RowsFor(axis, begin, length);
 }
 
 ConvShape ChainTiles::ShapeOf(size_t link, bool is_short) const {
@@ -234,6 +278,15 @@ ConvShape ChainTiles::ShapeOf(size_t link, bool is_short) const {
     shape.pooled[s] = problem.Uses(Operand::kZ) ? rows.z.extent : 1;
     if (!Pads(link, s)) shape.pad_before[s] = shape.pad_after[s] = 0;
   }
+  return shape;
+}
+
+std::optional<ConvShape> ChainTiles::KeptOf(size_t link, bool is_short) const {
+  if (sweep_ < 0) return {};
+  const int64_t kept = RowsAt(sweep_, 0)[link].kept;
+  if (kept == 0) return {};
+  ConvShape shape = ShapeOf(link, is_short);
+  shape.in[sweep_] = kept;
   return shape;
 }
 
@@ -274,8 +327,23 @@ OperandStep ChainTiles::StepOf(size_t link, Operand operand, int64_t number, int
   step.slot = rings ? static_cast<int>(number % ring) : 0;
   step.enter = moves || number == 0;
   step.leave = moves || number + 1 == Steps();
-  step.box = BoxOf(link, operand, IndexOf(number));
+  const TileIndex index = IndexOf(number);
+  step.box = BoxOf(link, operand, index);
+  if (sweep_ >= 0 && operand == Operand::kX) Keep(link, index, number, ring, &step);
   return step;
+}
+
+// In a ring of one slot the tile before is gone when the next is fetched.
+void ChainTiles::Keep(size_t link, const TileIndex& index, int64_t number, int ring,
+                      OperandStep* x) const {
+  const int64_t tile = index[Index(SpatialAxis(sweep_))];
+  const LinkRows& rows = RowsAt(sweep_, tile)[link];
+  const bool inner = link > 0;
+  if (rows.kept == 0 || (!inner && ring == 1)) return;
+  x->roll_axis = 3 + sweep_;
+  x->kept = rows.kept;
+  x->from_row = rows.from;
+  if (tile > 0) x->from_slot = inner ? 0 : static_cast<int>((number - 1) % ring);
 }
 
 Step ChainTiles::StepOf(size_t link, int64_t number, int ring) const {

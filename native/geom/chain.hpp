@@ -4,12 +4,14 @@
 // lies between links never leaves the device.
 //
 // A tile is a range of samples, and of rows of the last result where those are cut too. The rows of
-// inner tensors that neighbouring tiles share are computed in each of them.
+// inner tensors that neighbouring tiles share are computed in each of them, or in a sweep along an
+// axis kept for the next.
 #pragma once
 
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -52,6 +54,8 @@ bool IsInner(const Chain& chain, size_t link, Operand operand);
 // The rows of a link's tensors on one axis.
 struct LinkRows {
   RowSpan x, y, z;
+  // In a sweep: the first rows of x, which are those of the tile before from this one on.
+  int64_t kept = 0, from = 0;
 };
 
 // The halos of a chain, which are worked out once for all tilings that cut an axis alike. Not from
@@ -65,30 +69,49 @@ class ChainHalos {
   const std::vector<LinkRows>& RowsFor(int axis, int64_t begin, int64_t length);
   // By link: where the axis is whole. `pads`: which convolutions are given their padding.
   [[nodiscard]] std::vector<LinkRows> WholeRows(int axis, const std::vector<bool>& pads) const;
+  // The same as RowsFor of a tile of a sweep, which begins LeadOf before row 0.
+  const std::vector<LinkRows>& SweptRowsFor(int axis, int64_t begin, int64_t length);
+  [[nodiscard]] int64_t LeadOf(int axis, int64_t length) const;
+  // Whether tiles can sweep along an axis: nothing is added of inner tensors, of which a tile has
+  // other rows then, and what is added of x the tile of that has.
+  [[nodiscard]] bool Sweeps(int axis, int64_t length) const;
 
  private:
+  using Known = std::map<std::pair<int64_t, int64_t>, std::vector<LinkRows>>;
+
   const Chain chain_;
   std::array<std::vector<AxisLayer>, 3> layers_;  // of each link the convolution and its pool
   std::vector<Skip> skips_;
-  std::array<std::map<std::pair<int64_t, int64_t>, std::vector<LinkRows>>, 3> known_;
+  std::array<Known, 3> known_, swept_;
 };
+
+// The last spatial axis that is cut; -1 where none is.
+int LastCut(const Tiling& tiling);
 
 // The tiles of a chain, all links of a tile in one step.
 class ChainTiles {
  public:
   // `tiling` is of the last link, and cuts nothing but its batch and rows. `pads`, by link: whether
-  // its convolution may be given padding; else padding is data.
-  ChainTiles(std::shared_ptr<ChainHalos> halos, const Tiling& tiling, std::vector<bool> pads);
+  // its convolution may be given padding; else padding is data. `sweeps`: along the last axis that
+  // is cut, which must be one along which tiles can.
+  ChainTiles(std::shared_ptr<ChainHalos> halos, const Tiling& tiling, std::vector<bool> pads,
+             bool sweeps);
 
   [[nodiscard]] const Chain& chain() const { return halos_->chain(); }
+  // With the rows before the first that a sweep begins at.
   [[nodiscard]] const Tiling& tiling() const { return tiling_; }
   [[nodiscard]] int64_t Steps() const { return tiling_.Tiles(); }
   // Whether tiles are whole samples.
   [[nodiscard]] bool DividesBatch() const;
   // The convolution that a link is in a usual tile, or a short one.
   [[nodiscard]] ConvShape ShapeOf(size_t link, bool is_short) const;
+  // Of it, the part of x that is kept from tile to tile; nothing where none is.
+  [[nodiscard]] std::optional<ConvShape> KeptOf(size_t link, bool is_short) const;
+  // The spatial axis along which tiles sweep; -1 where they do not.
+  [[nodiscard]] int sweep() const { return sweep_; }
   // What step `number` does with a link, x and the last result in rings of so many slots. What
-  // moves with the tiles enters at every step, the rest at the first.
+  // moves with the tiles enters at every step, the rest at the first. Of an inner x whose tiles
+  // keep rows, `from_slot` is 0 where there is a tile before.
   [[nodiscard]] Step StepOf(size_t link, int64_t number, int ring) const;
   // With one operand of it, which it uses.
   [[nodiscard]] OperandStep StepOf(size_t link, Operand operand, int64_t number, int ring) const;
@@ -97,11 +120,14 @@ class ChainTiles {
  private:
   [[nodiscard]] bool Pads(size_t link, int axis) const;
   [[nodiscard]] const std::vector<LinkRows>& RowsAt(int axis, int64_t number) const;
+  void Keep(size_t link, const TileIndex& index, int64_t number, int ring, OperandStep* x) const;
   [[nodiscard]] Box BoxOf(size_t link, Operand operand, const TileIndex& index) const;
 
   std::shared_ptr<ChainHalos> halos_;
   Tiling tiling_;
   std::vector<bool> pads_;
+  int sweep_ = -1;
+  int64_t lead_ = 0;
   std::array<std::vector<LinkRows>, 3> whole_;  // by axis, of those that are not cut
 };
 

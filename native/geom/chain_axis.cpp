@@ -12,6 +12,12 @@ namespace {
 int64_t OriginOf(const AxisLayer& layer, int64_t row) { return row * layer.stride - layer.before; }
 int64_t ReachOf(const AxisLayer& layer) { return (layer.taps - 1) * layer.dilation + 1; }
 
+// A buffer's rows, of a tensor that has `rows` in all.
+RowSpan Existing(int64_t origin, int64_t extent, int64_t rows) {
+  const int64_t begin = std::clamp<int64_t>(origin, 0, rows);
+  return {origin, extent, begin, std::clamp(origin + extent, begin, rows)};
+}
+
 // The least row of the input that one of these rows of the result reads. At the upper end a row may
 // begin with taps that meet nothing, and the next row not.
 std::optional<int64_t> FirstRead(const AxisLayer& layer, int64_t begin, int64_t end) {
@@ -71,6 +77,38 @@ std::vector<RowSpan> SpansOf(const std::vector<AxisLayer>& layers, const std::ve
     }
   }
   return spans;
+}
+
+RowSpan SweptSpan::Computed() const {
+  const int64_t begin = rows.origin + kept;
+  const int64_t first = std::max(rows.begin, begin);
+  return {begin, rows.extent - kept, first, std::max(rows.end, first)};
+}
+
+std::vector<SweptSpan> SweptSpansOf(const std::vector<AxisLayer>& layers, int64_t begin,
+                                    int64_t length) {
+  std::vector<SweptSpan> spans(layers.size() + 1);
+  spans.back().rows = Existing(begin, length, layers.back().out);
+  spans.back().advance = length;
+  for (size_t i = layers.size(); i-- > 0;) {
+    const AxisLayer& layer = layers[i];
+    const RowSpan result = spans[i + 1].Computed();
+    const int64_t extent = (result.extent - 1) * layer.stride + ReachOf(layer);
+    spans[i].rows = Existing(OriginOf(layer, result.origin), extent, layer.in);
+    spans[i].advance = spans[i + 1].advance * layer.stride;
+    if (i % 2 == 0) spans[i].kept = std::max<int64_t>(extent - spans[i].advance, 0);
+  }
+  return spans;
+}
+
+int64_t LeadOf(const std::vector<AxisLayer>& layers, int64_t length) {
+  const std::vector<SweptSpan> spans = SweptSpansOf(layers, 0, length);
+  int64_t lead = 0;
+  for (size_t i = 2; i < layers.size(); i += 2) {
+    const int64_t strides = spans[i].advance / length;
+    lead = std::max(lead, CeilDiv(spans[i].rows.origin + spans[i].kept, strides));
+  }
+  return lead;
 }
 
 }  // namespace oocdnn

@@ -43,4 +43,24 @@ RowSpan Joined(const RowSpan& span, const RowSpan& other);
 std::vector<RowSpan> SpansOf(const std::vector<AxisLayer>& layers, const std::vector<Skip>& skips,
                              int64_t begin, int64_t length);
 
+// Of a sweep, in which tile after tile moves on by `length` rows of the last result: a tensor's
+// rows in a tile. The first `kept` of them the tile before has, from its row `advance` on; the rest
+// is computed, or fetched.
+struct SweptSpan {
+  RowSpan rows;
+  int64_t kept = 0, advance = 1;
+
+  // What is new.
+  [[nodiscard]] RowSpan Computed() const;
+};
+
+// Convolutions with a pool behind each, whose inputs alone are kept: what a pool reads of two tiles
+// is computed in both. All rows that exist in a buffer are there.
+std::vector<SweptSpan> SweptSpansOf(const std::vector<AxisLayer>& layers, int64_t begin,
+                                    int64_t length);
+
+// How far before row 0 of the last result a sweep begins, so that of what its first tile keeps of
+// inner tensors nothing exists. So all tiles are alike, and each row is computed in one.
+int64_t LeadOf(const std::vector<AxisLayer>& layers, int64_t length);
+
 }  // namespace oocdnn

@@ -32,10 +32,12 @@ double RelaySeconds(const ConvShape& tile, const Problem& problem, Operand opera
 // The transfers of one operand of a link between the caller and a tile.
 class Transfers {
  public:
-  Transfers(const ChainTiles& tiles, const Rates& rates, size_t link, Operand operand, bool drains)
+  Transfers(const ChainTiles& tiles, const Rates& rates, size_t link, Operand operand, bool drains,
+            int ring)
       : tiles_(tiles),
         rates_(rates),
         link_(link),
+        ring_(ring),
         operand_(operand),
         drains_(drains),
         steps_(rates.memory().StepsOf(operand, CountsOf(tiles.tiling()))),
@@ -46,7 +48,7 @@ class Transfers {
     int64_t bytes = 0;  // that cross the wire
   };
   [[nodiscard]] One At(int64_t number) const {
-    const Load load = LoadOf(TransferredOf(tiles_.StepOf(link_, operand_, number, 1)), steps_);
+    const Load load = LoadOf(TransferredOf(tiles_.StepOf(link_, operand_, number, ring_)), steps_);
     const double seconds = drains_ ? rates_.DrainSeconds(operand_, load.elements, load.rows)
                                    : rates_.FetchSeconds(operand_, load.elements, load.rows);
     return {seconds, rates_.Inside(operand_) ? 0 : Mul(load.elements, element_bytes_)};
@@ -60,6 +62,7 @@ class Transfers {
   const ChainTiles& tiles_;
   const Rates& rates_;
   const size_t link_;
+  const int ring_;
   const Operand operand_;
   const bool drains_;
   const MemoryOrder::Steps steps_;
@@ -75,8 +78,8 @@ class ChainPipeline {
         rates_(std::move(rates)),
         fetches_(std::move(fetches)),
         seconds_(seconds),
-        fetch_(tiles, first(), 0, Operand::kX, false),
-        drain_(tiles, *rates_.back(), rates_.size() - 1, tiles.chain().back().output(), true),
+        fetch_(tiles, first(), 0, Operand::kX, false, ring),
+        drain_(tiles, *rates_.back(), rates_.size() - 1, tiles.chain().back().output(), true, ring),
         fetched_(static_cast<size_t>(ring), Engines::kNothing),
         drained_(static_cast<size_t>(ring), Engines::kNothing),
         added_(rates_.size(), fetched_) {}
@@ -137,14 +140,14 @@ class ChainPipeline {
     const size_t slot = static_cast<size_t>(number) % fetched_.size();
     if (link == 0) FetchFrom(fetch_, number, fetched_[slot], engines, &last);
     if (fetches_[link]) {
-      const Transfers flow(tiles_, *rates_[link], link, Operand::kResidual, false);
+      const Transfers flow(tiles_, *rates_[link], link, Operand::kResidual, false, 1);
       FetchFrom(flow, number, added_[link][slot], engines, &last);
     }
     for (int o = 0; o < kOperands && number == 0; ++o) {
       const auto operand = static_cast<Operand>(o);
       if (Moves(tiles_.chain()[link], operand, Axis::kN)) continue;
       if (!tiles_.chain()[link].Reads(operand)) continue;
-      const Transfers flow(tiles_, *rates_[link], link, operand, false);
+      const Transfers flow(tiles_, *rates_[link], link, operand, false, 1);
       FetchFrom(flow, number, Engines::kNothing, engines, &last);
     }
     return last;
@@ -240,10 +243,10 @@ const Rates& ChainPrices::RatesOf(size_t link, int engine) const {
 }
 
 // What is given to other links decides nothing here.
-std::vector<int> ChainPrices::Fastest(const Tiling& tiling) const {
+std::vector<int> ChainPrices::Fastest(const Tiling& tiling, bool sweeps) const {
   const std::array<ChainTiles, 2> tiles = {
-      ChainTiles(halos_, tiling, std::vector<bool>(rates_.size(), false)),
-      ChainTiles(halos_, tiling, std::vector<bool>(rates_.size(), true))};
+      ChainTiles(halos_, tiling, std::vector<bool>(rates_.size(), false), sweeps),
+      ChainTiles(halos_, tiling, std::vector<bool>(rates_.size(), true), sweeps)};
   std::vector<int> chosen(rates_.size(), -1);
   for (size_t i = 0; i < rates_.size(); ++i) {
     const std::array<ConvShape, 2> shapes = {tiles[0].ShapeOf(i, false),
@@ -273,7 +276,10 @@ double ChainPrices::SecondsOf(const ChainCandidate& candidate, size_t link, cons
   const bool copies = ResidualOf(request_, candidate, tiles, link) == Residual::kCopied;
   const double relay = relays ? RelaySeconds(tile, problem, Operand::kX, profile_) : 0.0;
   const double copy = copies ? RelaySeconds(tile, problem, Operand::kY, profile_) : 0.0;
-  return relay + copy + run + rates.FinishSeconds(tile);
+  const std::optional<ConvShape> kept = tiles.KeptOf(link, is_short);
+  double keep = kept ? RelaySeconds(*kept, problem, Operand::kX, profile_) : 0.0;
+  if (link > 0) keep *= 2.0;  // to where it is kept, and from there
+  return relay + copy + keep + run + rates.FinishSeconds(tile);
 }
 
 ChainSeconds ChainPrices::SecondsOf(const ChainCandidate& candidate,
@@ -295,16 +301,18 @@ double ChainPrices::Guess(const ChainCandidate& candidate, const ChainTiles& til
                          SumOf(seconds.ends) * static_cast<double>(ends);
   const size_t last = rates_.size() - 1;
   const Rates& rates = RatesOf(last, candidate.engine[last]);
-  const Transfers fetch(tiles, RatesOf(0, candidate.engine[0]), 0, Operand::kX, false);
-  const Transfers drain(tiles, rates, last, request_.chain.back().output(), true);
-  const int64_t middle = MiddleOf(candidate.tiling);
+  const int ring = candidate.ring;
+  const Transfers fetch(tiles, RatesOf(0, candidate.engine[0]), 0, Operand::kX, false, ring);
+  const Transfers drain(tiles, rates, last, request_.chain.back().output(), true, ring);
+  const int64_t middle = MiddleOf(tiles.tiling());
   const double usual = static_cast<double>(steps - ends) + 0.5 * static_cast<double>(ends);
   const double first = fetch.At(0).seconds, end = drain.At(steps - 1).seconds;
   double fetches = usual * fetch.At(middle).seconds;
   const std::vector<bool> residuals = FetchesOf(request_, candidate, tiles);
   for (size_t i = 0; i < residuals.size(); ++i) {
     if (!residuals[i]) continue;
-    const Transfers residual(tiles, RatesOf(i, candidate.engine[i]), i, Operand::kResidual, false);
+    const Rates& own = RatesOf(i, candidate.engine[i]);
+    const Transfers residual(tiles, own, i, Operand::kResidual, false, ring);
     fetches += usual * residual.At(middle).seconds;
   }
   const double drains = usual * drain.At(middle).seconds;

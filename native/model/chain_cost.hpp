@@ -25,7 +25,7 @@ class ChainPrices {
   [[nodiscard]] ChainTiles TilesOf(const ChainCandidate& candidate) const;
   // By link the engine that is the fastest for such tiles. Engines are preferred in their order,
   // unless others are clearly faster.
-  [[nodiscard]] std::vector<int> Fastest(const Tiling& tiling) const;
+  [[nodiscard]] std::vector<int> Fastest(const Tiling& tiling, bool sweeps) const;
   // About Price's seconds, without walking the tiles; `tiles` are the candidate's.
   [[nodiscard]] double Guess(const ChainCandidate& candidate, const ChainTiles& tiles) const;
   // The length of the pipeline, by walking its tiles with three engines as PriceOf does.

@@ -31,12 +31,17 @@ class LinkBytes {
         residual_(ResidualOf(request, candidate, tiles, link)),
         footprint_(problem_, EngineOf(request, candidate, link),
                    Fuses(request.links[link], candidate.engine[link])),
-        shape_(tiles.ShapeOf(link, false)) {}
+        shape_(tiles.ShapeOf(link, false)),
+        kept_(tiles.KeptOf(link, false)) {}
 
   [[nodiscard]] int64_t Of(Operand operand) const {
     return footprint_.SlotBytes(shape_, operand, false);
   }
   [[nodiscard]] Residual residual() const { return residual_; }
+  // Of rows of an inner x, beside its tile.
+  [[nodiscard]] int64_t Kept() const {
+    return link_ > 0 && kept_ ? KeptBytes(problem_, *kept_) : 0;
+  }
   // Of what the caller has.
   [[nodiscard]] int64_t Own() const {
     int64_t bytes = 0;
@@ -62,9 +67,18 @@ class LinkBytes {
   Residual residual_;
   Footprint footprint_;
   ConvShape shape_;
+  std::optional<ConvShape> kept_;
 };
 
 }  // namespace
+
+int64_t KeptBytes(const Problem& problem, const ConvShape& kept) {
+  int64_t bytes = SizeOf(problem.dtype);
+  for (const int64_t extent : kept.DimsOf(Operand::kX, problem.direction)) {
+    bytes = Mul(bytes, extent);
+  }
+  return bytes;
+}
 
 ChainTiles TilesOf(const ChainRequest& request, const ChainCandidate& candidate) {
   return TilesOf(request, candidate, std::make_shared<ChainHalos>(request.chain));
@@ -76,7 +90,7 @@ ChainTiles TilesOf(const ChainRequest& request, const ChainCandidate& candidate,
   for (size_t i = 0; i < pads.size(); ++i) {
     pads[i] = EngineOf(request, candidate, i).symmetric_padding;
   }
-  return {std::move(halos), candidate.tiling, std::move(pads)};
+  return {std::move(halos), candidate.tiling, std::move(pads), candidate.sweeps};
 }
 
 bool Relays(const PlanRequest& next, int engine) {
@@ -137,7 +151,7 @@ int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candida
   for (size_t i = 0; i < request.chain.size(); ++i) {
     const LinkBytes bytes(request, candidate, tiles, i);
     if (!bytes.Indexable()) return kSizeMax;
-    own = Add(own, bytes.Own());
+    own = Add(own, Add(bytes.Own(), bytes.Kept()));
     const bool stays = request.chain[i].Stays(Operand::kY);
     if (stays && !WritesZ(request.links[i], candidate.engine[i])) {
       sums = std::max(sums, bytes.Of(Operand::kY));
@@ -158,6 +172,7 @@ int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candida
 
 std::string Describe(const ChainRequest& request, const ChainCandidate& candidate) {
   std::string text = TileText(candidate.tiling);
+  if (candidate.sweeps) text += ", halos kept";
   for (size_t i = 0; i < request.chain.size(); ++i) {
     text += (i == 0 ? "; " : ", ") + EngineOf(request, candidate, i).name;
   }

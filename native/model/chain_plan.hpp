@@ -25,6 +25,9 @@ struct ChainCandidate {
   Tiling tiling;            // of the last link: its batch and its rows are cut, see ChainTiles
   std::vector<int> engine;  // by link, an index into PlanRequest::engines
   int ring = 1;             // slots of x and of the last result
+  // What tiles share along the last axis that is cut is kept from one to the next, not computed
+  // again.
+  bool sweeps = false;
 
   bool operator==(const ChainCandidate&) const = default;
 };
@@ -56,6 +59,9 @@ enum class Residual {
 // that is not used in place and its engine's tiles can be read; and else fetched.
 Residual ResidualOf(const ChainRequest& request, const ChainCandidate& candidate,
                     const ChainTiles& tiles, size_t link);
+
+// Of the rows of x that a sweep keeps, in the problem's type.
+int64_t KeptBytes(const Problem& problem, const ConvShape& kept);
 
 // Slot bytes, from dense tiles: regions that links share count once. Without workspace, and where
 // the batch alone is cut without what may be used in place.

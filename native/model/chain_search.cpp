@@ -126,9 +126,18 @@ class ChainSearch {
     for (int a = 0; a < kAxes; ++a) {
       if (length[a] == 0) length[a] = extent_[a];
     }
+    const Tiling tiling = MakeTiling(last_, length, false);
+    const int cut = LastCut(tiling);
+    const bool sweeps = cut >= 0 && halos_->Sweeps(cut, tiling.length[Index(Axis::kD) + cut]);
+    const bool fits = Consider(tiling, false);
+    return (sweeps && Consider(tiling, true)) || fits;
+  }
+
+  bool Consider(const Tiling& tiling, bool sweeps) {
     ChainCandidate candidate;
-    candidate.tiling = MakeTiling(last_, length, false);
-    candidate.engine = PricesOf(candidate.tiling).Fastest(candidate.tiling);
+    candidate.tiling = tiling;
+    candidate.sweeps = sweeps;
+    candidate.engine = PricesOf(tiling).Fastest(tiling, sweeps);
     const int64_t samples = candidate.tiling.length[Index(Axis::kN)];
     bool fits = false;
     for (const int64_t ends :

@@ -39,14 +39,15 @@ std::string Json(const RankedChain& ranked) {
     text += Format("%s%lld", a == 0 ? "" : ", ", static_cast<long long>(tiling.length[a]));
   }
   return text + Format(
-                    "], \"short\": %lld, \"ring\": %d, \"steps\": %lld, \"seconds\": %.17g, "
+                    "], \"short\": %lld, \"ring\": %d, \"sweeps\": %d, \"steps\": %lld, "
+                    "\"seconds\": %.17g, "
                     "\"fetch_seconds\": %.17g, \"compute_seconds\": %.17g, "
                     "\"drain_seconds\": %.17g, \"bytes_in\": %lld, \"bytes_out\": %lld, "
                     "\"device_bytes\": %lld}",
                     static_cast<long long>(tiling.taper.length), ranked.candidate.ring,
-                    static_cast<long long>(cost.steps), cost.seconds, cost.fetch_seconds,
-                    cost.compute_seconds, cost.drain_seconds, static_cast<long long>(cost.bytes_in),
-                    static_cast<long long>(cost.bytes_out),
+                    ranked.candidate.sweeps ? 1 : 0, static_cast<long long>(cost.steps),
+                    cost.seconds, cost.fetch_seconds, cost.compute_seconds, cost.drain_seconds,
+                    static_cast<long long>(cost.bytes_in), static_cast<long long>(cost.bytes_out),
                     static_cast<long long>(cost.device_bytes));
 }
 

@@ -238,6 +238,9 @@ ChainCandidate RandomCandidate(const Chain& chain, const std::vector<EngineInfo>
         static_cast<int>(random->Between(0, static_cast<int64_t>(engines.size()) - 1)));
   }
   candidate.ring = static_cast<int>(random->Between(1, 3));
+  const int cut = LastCut(candidate.tiling);
+  candidate.sweeps = cut >= 0 && random->Between(0, 1) != 0 &&
+                     ChainHalos(chain).Sweeps(cut, candidate.tiling.length[Index(Axis::kD) + cut]);
   return candidate;
 }
 
@@ -308,9 +311,25 @@ class Runner {
     return request;
   }
 
-  // Of whole samples everything crosses once, but rows of x that nothing reads.
+  // Whether tiles share nothing of what is the caller's, or keep it: windows that overlap have what
+  // is added before in two.
+  static bool CrossesOnce(const ChainBooking& booking) {
+    const ChainTiles& tiles = booking.tiles;
+    if (tiles.DividesBatch()) return true;
+    const int sweep = tiles.sweep();
+    if (sweep < 0 || booking.ring == 1) return false;
+    const Tiling& tiling = tiles.tiling();
+    const int64_t swept = tiling.Count(static_cast<Axis>(Index(Axis::kD) + sweep));
+    if (Mul(tiling.Count(Axis::kN), swept) != tiles.Steps()) return false;
+    return std::none_of(booking.links.begin(), booking.links.end(), [&](const Booking& link) {
+      const Pool& pool = link.problem.pool;
+      return link.problem.epilogue.residual && pool.window[sweep] > pool.stride[sweep];
+    });
+  }
+
+  // Everything crosses once then, but rows of x that nothing reads.
   static void CheckBytes(const ChainBooking& booking, const RunStats& stats, Outcome* outcome) {
-    if (!booking.tiles.DividesBatch()) return;
+    if (!CrossesOnce(booking)) return;
     int64_t in = 0, out = 0;
     for (const Booking& link : booking.links) {
       for (int o = 0; o < kOperands; ++o) {

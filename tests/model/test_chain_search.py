@@ -176,12 +176,12 @@ def test_prices_and_bytes(chain, engines, budget):
         assert max(busy) * (1 - 1e-9) <= one["seconds"]
         assert one["seconds"] <= max(sum(busy) + waits, host) * (1 + 1e-9)
         assert one["device_bytes"] <= allowed
-    plans = [(*one["length"], one["short"], one["ring"]) for one in found]
+    plans = [(*one["length"], one["short"], one["ring"], one["sweeps"]) for one in found]
     assert len(set(plans)) == len(plans)
 
 
 def test_single_samples_are_offered_once():
     """Short tiles of half a sample, or a quarter, are none."""
     found = search(vgg16(1, 64, channels=4), 8 << 20, Profile(), DIRECT)
-    plans = [(*one["length"], one["short"], one["ring"]) for one in found]
+    plans = [(*one["length"], one["short"], one["ring"], one["sweeps"]) for one in found]
     assert len(set(plans)) == len(plans) > 2
