@@ -19,11 +19,14 @@
 
 namespace oocdnn {
 
+using Pinned = std::array<bool, kOperands>;
+
 struct Candidate {
   Tiling tiling;
   LoopOrder order{};
   Depths depths{};
-  int engine = 0;  // index into PlanRequest::engines
+  int engine = 0;   // index into PlanRequest::engines
+  Pinned pinned{};  // operands in pageable memory that are pinned for the call, and not staged
 
   bool operator==(const Candidate&) const = default;
 };
@@ -62,6 +65,7 @@ struct PlanRequest {
   int64_t budget = 0;               // device bytes
   int64_t bounce_bytes = 0;         // of them, each of the two copying streams has beside tiles
   int64_t workspace = kNoLimit;     // of them, the most for an engine's workspace
+  int64_t pin_bytes = 0;            // of the host, the most that is pinned for a call
   std::vector<EngineInfo> engines;  // in order of preference; empty names are skipped
   bool reproducible = false;        // only invariant engines; bits must not depend on the budget
   bool first_choice = false;        // see TileOp
@@ -108,6 +112,7 @@ struct PlanSearch {
 // do so.
 Status CheckReproducible(const PlanRequest& request);
 
+// Operands are staged or pinned for the call, whichever ends sooner (model/pins.hpp).
 // kOutOfMemory (detail(): the least budget that works) where nothing fits; kUnsupported where no
 // engine does.
 Result<PlanSearch> Search(const PlanRequest& request, const Profile& profile);
@@ -134,8 +139,9 @@ constexpr int64_t BesideCode(int64_t budget) {
 // Length of the pipeline by walking the schedule: fetch, compute and drain engines, ring slots,
 // rolling window, residency. Bytes and busy times are exact always; of a long schedule, only the
 // waits between the engines are taken from its first steps.
-// `run_seconds`: of one usual tile's convolution, and of what comes along with it, where they were
-// measured; 0: as the profile says.
+// What the candidate pins for the call is behind the wire then, and pinning it comes before all
+// else. `run_seconds`: of one usual tile's convolution, and of what comes along with it, where they
+// were measured; 0: as the profile says.
 Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profile& profile,
              double run_seconds = 0.0);
 

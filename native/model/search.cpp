@@ -11,6 +11,7 @@
 #include "model/describe.hpp"
 #include "model/family.hpp"
 #include "model/orders.hpp"
+#include "model/pins.hpp"
 #include "model/rank.hpp"
 #include "model/taper_search.hpp"
 
@@ -272,6 +273,7 @@ Result<PlanSearch> Search(const PlanRequest& request, const Profile& profile) {
   OOC_TRY(CheckReproducible(request));
   const auto begin = std::chrono::steady_clock::now();
   OOC_ASSIGN(PlanSearch search, EngineLoop(request, profile).Run());
+  ChoosePins(request, profile, &search.ranked);
   search.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return search;
 }
