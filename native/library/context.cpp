@@ -310,8 +310,8 @@ Status Context::RunWithin(const Call& call, int64_t budget) {
       .WithDetail(int64_t{256} << 10);
 }
 
-// What is pinned for the call is let go when nothing copies from or to it any more. Where the system
-// refuses once, it is not asked again: it would look at all pages each time.
+// What is pinned for the call is let go when nothing copies from or to it any more. Where the
+// system refuses once, it is not asked again: it would look at all pages each time.
 Status Context::RunPinned(const Booking& booking, const Call& call, Stream then) {
   HostTensors tensors = call.tensors;
   CallPins pins(*stack_.device);

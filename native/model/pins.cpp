@@ -64,10 +64,9 @@ void ChoosePins(const PlanRequest& request, const Profile& profile,
   const std::vector<size_t> operands = PageableOf(request);
   if (operands.empty()) return;
   for (RankedCandidate& one : *ranked) ChoosePins(request, profile, operands, &one);
-  const auto fastest =
-      std::min_element(ranked->begin(), ranked->end(), [](const auto& a, const auto& b) {
-        return a.cost.seconds < b.cost.seconds;
-      });
+  const auto fastest = std::min_element(
+      ranked->begin(), ranked->end(),
+      [](const auto& a, const auto& b) { return a.cost.seconds < b.cost.seconds; });
   const bool pins = fastest->candidate.pinned != Pinned{};
   if (pins && fastest->cost.seconds * kPinGain < ranked->front().cost.seconds) {
     std::rotate(ranked->begin(), fastest, fastest + 1);

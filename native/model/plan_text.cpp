@@ -35,8 +35,7 @@ std::vector<int> EnginesOf(const PlanRequest& request, std::string_view word) {
     if (name == word) named.push_back(static_cast<int>(i));
     if (!name.empty()) all.push_back(static_cast<int>(i));
   }
-  const bool other = word == "order" || word == "slots" || word == "taper" ||
-                     word == "pin" ||
+  const bool other = word == "order" || word == "slots" || word == "taper" || word == "pin" ||
                      (word.size() > 1 && kAxisLetters.find(word[0]) != std::string_view::npos &&
                       word.find_first_not_of("0123456789", 1) == std::string_view::npos);
   return named.empty() && other ? all : named;
