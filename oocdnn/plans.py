@@ -47,11 +47,11 @@ class Plan:
     process, to be prepared for the plan's tiles, `pin_seconds` what pinning the operands in
     pageable memory would; None where the profile does not know.
     `pinned` names the operands in pageable memory that the call pins while it runs, as they cross
-    again and again; others are staged. `splits` gives the pieces on each axis: n, groups, k, c, d, h, w. `refused` are sentences with
-    reasons, `unmeasured` the names of rates that are guesses, `timeline` the predicted intervals of
-    the first and the last steps. Where `prepared` is False no engine was asked: bytes are
-    estimates, without workspace. Where `remembered` is True an earlier search found the plan, else
-    `search_seconds` is how long the search took.
+    again and again; others are staged. `splits` gives the pieces on each axis: n, groups, k, c, d,
+    h, w. `refused` are sentences with reasons, `unmeasured` the names of rates that are guesses,
+    `timeline` the predicted intervals of the first and the last steps. Where `prepared` is False no
+    engine was asked: bytes are estimates, without workspace. Where `remembered` is True an earlier
+    search found the plan, else `search_seconds` is how long the search took.
     """
 
     problem: str

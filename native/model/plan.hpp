@@ -9,6 +9,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,7 @@ struct PlanRequest {
   bool exhaustive = false;          // not only the usual tile lengths and loop orders, but all
   bool measure = false;             // the library times the best few on the device
   bool gradual = false;             // or fewer, until calls have taken long enough
+  std::optional<Axis> cuts;         // only plans are searched for that cut this axis
   // An exhaustive search ends then, with the best so far, and no more plans are timed.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   int best = 8;  // how many candidates to return (a few more for many engines)

@@ -23,6 +23,7 @@ constexpr double kTaperGain = 1.06;  // no taper makes a plan so many times fast
 
 std::optional<RankedCandidate> Whole(const PlanRequest& request, int engine,
                                      const Profile& profile) {
+  if (request.cuts) return std::nullopt;
   const Problem& problem = request.problem;
   const EngineInfo& info = request.engines[static_cast<size_t>(engine)];
   const Candidate whole = WholeCandidate(request, engine);

@@ -108,7 +108,8 @@ def test_a_pin_rate_that_was_not_measured_is_said(tmp_path):
     file = tmp_path / "profile.txt"
     file.write_text(profile.text(), encoding="utf-8")
     plan = oocdnn.plan_for_profile(AGAIN_AND_AGAIN, file, 60_000)
-    assert plan.pinned and set(plan.pinned) <= {"x", "w", "y"}
+    assert plan.pinned
+    assert set(plan.pinned) <= {"x", "w", "y"}
     assert plan.plan.endswith("pin " + ",".join(plan.pinned))
     assert "pinned for the call" in plan.text
     marks = file.read_text(encoding="utf-8").replace(
