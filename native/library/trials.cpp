@@ -47,9 +47,9 @@ class Trials {
   [[nodiscard]] std::vector<RankedCandidate> Kinds() const {
     std::vector<RankedCandidate> kinds;
     if (!ArithmeticBounds(best_.cost) || Late()) return kinds;
-    for (PlanSearch& kind : OtherKinds(WithoutBounce(request_), refined_,
-                                       {best_.booking.candidate, best_.cost}, kFarSlower)) {
-      kinds.push_back(std::move(kind.ranked.front()));
+    for (const PlanSearch& kind : OtherKinds(WithoutBounce(request_), refined_,
+                                             {best_.booking.candidate, best_.cost}, kFarSlower)) {
+      kinds.push_back(kind.ranked.front());
     }
     return kinds;
   }
