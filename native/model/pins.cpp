@@ -2,11 +2,16 @@
 
 #include <algorithm>
 
+#include "model/cost.hpp"
 #include "model/once.hpp"
 #include "model/rank.hpp"
 
 namespace oocdnn {
 namespace {
+
+bool MayPin(const PlanRequest& request, const Profile& profile) {
+  return request.pin_bytes > 0 && profile.Once(Profile::PinKey()).has_value();
+}
 
 // The operands that may be pinned for the call.
 std::vector<size_t> PageableOf(const PlanRequest& request) {
@@ -58,9 +63,29 @@ PlanRequest WithPinned(PlanRequest request, const Candidate& candidate) {
   return request;
 }
 
+std::vector<Pinned> WorthPinning(const PlanRequest& request, const Profile& profile,
+                                 const RankedCandidate& best) {
+  std::vector<Pinned> worth;
+  if (!MayPin(request, profile)) return worth;
+  const std::vector<size_t> operands = PageableOf(request);
+  Candidate all = best.candidate;
+  all.pinned = PinnedBy(operands, (1U << operands.size()) - 1);
+  const double floor = FloorOf(WithPinned(request, all), profile);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    Candidate one = best.candidate;
+    one.pinned = PinnedBy(operands, 1U << i);
+    const double pinning = PinSeconds(request, one.pinned, profile).value_or(kNever);
+    if (PageableBytes(request, one.pinned) > request.pin_bytes) continue;
+    if ((floor + pinning) * kPinGain >= best.cost.seconds) continue;
+    const double then = PriceOf(WithPinned(request, one), one, profile).seconds;
+    if (then * kPinGain < best.cost.seconds) worth.push_back(one.pinned);
+  }
+  return worth;
+}
+
 void ChoosePins(const PlanRequest& request, const Profile& profile,
                 std::vector<RankedCandidate>* ranked) {
-  if (request.pin_bytes <= 0 || ranked->empty() || !profile.Once(Profile::PinKey())) return;
+  if (!MayPin(request, profile) || ranked->empty()) return;
   const std::vector<size_t> operands = PageableOf(request);
   if (operands.empty()) return;
   for (RankedCandidate& one : *ranked) ChoosePins(request, profile, operands, &one);
