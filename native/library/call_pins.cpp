@@ -59,9 +59,10 @@ Status CallPins::Pin(const Problem& problem, const Pinned& which, int64_t most,
     const AddressRange address = AddressesOf(problem, *tensors, operand);
     const Range range{reinterpret_cast<char*>(address.begin),  // NOLINT: an address
                       address.end - address.begin};
-    Status pinned = range.bytes <= most ? PinOne(range)
-                                        : Error(Code::kOutOfMemory, "%lld bytes may be pinned",
-                                                static_cast<long long>(most));
+    Status pinned = range.bytes <= most
+                        ? PinOne(range)
+                        : Error(Code::kOutOfMemory, "%lld bytes are to be pinned, %lld may be",
+                                static_cast<long long>(range.bytes), static_cast<long long>(most));
     if (pinned.ok()) {
       most -= range.bytes;
       tensor.tier = Tier::kPinned;
