@@ -46,11 +46,12 @@ class Plan:
     them for, `host_bytes` of staging memory. `prepare_seconds` is what the engine takes, once in a
     process, to be prepared for the plan's tiles, `pin_seconds` what pinning the operands in
     pageable memory would; None where the profile does not know.
-    `splits` gives the pieces on each axis: n, groups, k, c, d, h, w. `refused` are sentences with
-    reasons, `unmeasured` the names of rates that are guesses, `timeline` the predicted intervals of
-    the first and the last steps. Where `prepared` is False no engine was asked: bytes are
-    estimates, without workspace. Where `remembered` is True an earlier search found the plan, else
-    `search_seconds` is how long the search took.
+    `pinned` names the operands in pageable memory that the call pins while it runs, as they cross
+    again and again; others are staged. `splits` gives the pieces on each axis: n, groups, k, c, d,
+    h, w. `refused` are sentences with reasons, `unmeasured` the names of rates that are guesses,
+    `timeline` the predicted intervals of the first and the last steps. Where `prepared` is False no
+    engine was asked: bytes are estimates, without workspace. Where `remembered` is True an earlier
+    search found the plan, else `search_seconds` is how long the search took.
     """
 
     problem: str
@@ -75,6 +76,7 @@ class Plan:
     host_bytes: int
     tiles: int
     splits: dict[str, int]
+    pinned: list[str]
     runners_up: list[RunnerUp]
     refused: list[str]
     unmeasured: list[str]

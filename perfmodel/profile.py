@@ -85,7 +85,7 @@ class Profile:
     Seconds are those of one copy beyond its bytes, of one convolution beyond its operations, of the
     host for one step, and until what waits for the end of other work begins. `wires`: what differs
     by "engine/order/rate" because tiles have another memory order than the caller's tensors.
-    `once`: what goes before calls and in no price, seconds by "engine/type/direction/prepare" and
+    `once`: what goes before calls, seconds by "engine/type/direction/prepare" and
     the bytes per second of "page/pin". `shared_engines`: copies and arithmetic take turns.
 
     `machine`, `driver`, `engines` (with the libraries that they are from) and `date` say who was

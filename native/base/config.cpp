@@ -19,7 +19,8 @@ constexpr std::array<VarInfo, kVars> kTable{{
     {"OOCDNN_PINNED_LIMIT", "bytes", "1GiB; with a GPU a quarter of what is free",
      "host bytes for staging, and as many each for arrays and results pinned unasked, and past a "
      "limit"},
-    {"OOCDNN_AUTO_PIN", "0, 1", "1", "whether arrays used again, and results, are pinned unasked"},
+    {"OOCDNN_AUTO_PIN", "0, 1", "1",
+     "whether arrays used again, results, and operands for a call, are pinned unasked"},
     {"OOCDNN_LOG", "error, warn, info, debug", "warn", "what is logged"},
     {"OOCDNN_LOG_FILE", "a path", "standard error", "where it is logged"},
     {"OOCDNN_PROFILE", "a path", "the user's cache directory", "file with the machine's constants"},

@@ -133,7 +133,7 @@ int64_t Staging::PageableBytes(const Problem& problem, const Candidate& plan, in
   std::vector<Need> needs(kOperands);
   for (size_t i = 0; i < needs.size(); ++i) {
     needs[i].use = uses[i];
-    needs[i].staged = uses[i].used;
+    needs[i].staged = uses[i].used && !plan.pinned[i];
     needs[i].tensor.view.dtype = problem.DTypeOf(static_cast<Operand>(i));
     needs[i].tensor.view.stride = problem.stride[i];
   }

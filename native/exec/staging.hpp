@@ -57,7 +57,7 @@ class Staging {
   };
   static Uses UsesOf(const Problem& problem, const Candidate& plan);
   // The host memory that a call stages operands in which all are in pageable memory, where the
-  // device does not reach that and `cap` bytes are allowed.
+  // device does not reach that and `cap` bytes are allowed; but for those that it pins.
   static int64_t PageableBytes(const Problem& problem, const Candidate& plan, int64_t cap);
 
   // Prepares for one call: a lane of slabs, each as large as a piece, for every used operand that

@@ -14,6 +14,7 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "device/wrap/wrap.hpp"
+#include "library/call_pins.hpp"
 #include "library/operands.hpp"
 #include "library/plan_key.hpp"
 #include "memory/owners.hpp"
@@ -276,10 +277,7 @@ Status Context::RunWithin(const Call& call, int64_t budget) {
     const PlanReport& report = *plan.value();
     if (report.booking.bytes > call.arena.bytes()) OOC_TRY(room_->loop.Settle());
     Status status = call.arena.Reserve(report.booking.bytes);
-    if (status.ok()) {
-      status = room_->loop.Run(report.booking, call.tensors, call.arena, *slabs_, call.progress,
-                               &stats_.run, then);
-    }
+    if (status.ok()) status = RunPinned(report.booking, call, then);
     stats_.peak_device_bytes = call.arena.peak();
     stats_.device_allocations = call.arena.allocations() - allocations;
     stats_.prepared = prepared_ - prepared;
@@ -309,6 +307,32 @@ Status Context::RunWithin(const Call& call, int64_t budget) {
                "a budget of %s is below the smallest tile; give at least 256 KiB",
                BytesText(budget).c_str())
       .WithDetail(int64_t{256} << 10);
+}
+
+// The loop returns with nothing in flight: whoever has memory that is not on the device waits.
+// Where the system refuses to pin once, it is not asked again: it would look at all pages each
+// time.
+Status Context::RunPinned(const Booking& booking, const Call& call, Stream then) {
+  const Pinned& which = booking.candidate.pinned;
+  const auto run = [&](const HostTensors& tensors) {
+    return room_->loop.Run(booking, tensors, call.arena, *slabs_, call.progress, &stats_.run, then);
+  };
+  if (which == Pinned{} || !pins_) return run(call.tensors);
+  const auto begin = std::chrono::steady_clock::now();
+  Status status;
+  {
+    CallPins pins(*stack_.device);
+    HostTensors tensors = call.tensors;
+    const Status pinned = pins.Pin(call.problem, which, AutoPinBytes(), &tensors);
+    pins_ = pinned.ok();
+    if (!pins_) {
+      Log(LogLevel::kInfo, "staged, not pinned for the call: %s", pinned.message().c_str());
+    }
+    status = run(tensors);
+  }
+  const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;
+  stats_.run.seconds = all.count();
+  return status;
 }
 
 int64_t Context::AutoPinBytes() const {

@@ -165,6 +165,8 @@ class Context {
   static std::string KeyOf(const Problem& problem, const Terms& terms);
   static std::string PrescriptionOf(const Problem& problem, Terms terms);
   [[nodiscard]] PlanRequest RequestFor(const Problem& problem, const Terms& terms) const;
+  // Of a call that is no part of another: it may pin operands while it runs.
+  [[nodiscard]] PlanRequest CallRequestFor(const Problem& problem, const Terms& terms) const;
   // The plan for a problem, from the list or made now.
   Result<PlanPointer> Lookup(const Problem& problem, const Terms& terms);
   // The plan that is kept, or a better one in its place.
@@ -199,6 +201,7 @@ class Context {
   [[nodiscard]] int64_t BudgetOf(const HostTensors& tensors) const;
   [[nodiscard]] int64_t BudgetOf(const std::vector<HostTensors>& tensors) const;  // the least
   Status RunWithin(const Call& call, int64_t budget);
+  Status RunPinned(const Booking& booking, const Call& call, Stream then);
 
   using ChainPointer = std::shared_ptr<const std::vector<ChainSection>>;
   struct ChainCall {
@@ -257,6 +260,7 @@ class Context {
   Recent<std::string, GradientPointer> gradients_{kChainsKept};
   std::unique_ptr<Shelves> shelves_;
   int64_t prepared_ = 0;
+  bool pins_ = true;  // nothing that was to be pinned for a call was refused
   CallStats stats_;
 };
 

@@ -30,10 +30,10 @@ Result<PlanPointer> Context::Lookup(const Problem& problem, const Terms& terms) 
   const std::string key = KeyOf(problem, terms);
   if (PlanPointer* const kept = plans_.Find(key)) {
     if ((*kept)->settled) return *kept;
-    return LookAgain(RequestFor(problem, terms), kept);
+    return LookAgain(CallRequestFor(problem, terms), kept);
   }
   if (const Status* const why = refused_.Find(key)) return *why;
-  Result<PlanReport> made = MakePlan(RequestFor(problem, terms));
+  Result<PlanReport> made = MakePlan(CallRequestFor(problem, terms));
   if (!made.ok()) {
     if (StaysRefused(problem, terms.budget, made.status())) refused_.Put(key, made.status());
     return std::move(made).status();

@@ -134,6 +134,12 @@ PlanRequest Context::RequestFor(const Problem& problem, const Terms& terms) cons
   return request;
 }
 
+PlanRequest Context::CallRequestFor(const Problem& problem, const Terms& terms) const {
+  PlanRequest request = RequestFor(problem, terms);
+  if (pins_) request.pin_bytes = AutoPinBytes();
+  return request;
+}
+
 Result<PlanReport> Context::MakePlan(const PlanRequest& request) {
   if (!memory_->remembers()) return SearchPlan(request, 0);
   const uint64_t key = oocdnn::KeyOf(request, ProfileFor(request.problem));
@@ -211,7 +217,7 @@ Result<PlanSummary> Context::Price(const Problem& problem, const Placement& plac
   OOC_TRY(CheckPlannable(problem));
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  const PlanRequest request = RequestFor(problem, TermsOf(problem, placement));
+  const PlanRequest request = CallRequestFor(problem, TermsOf(problem, placement));
   const Profile& profile = ProfileFor(problem);
   const Result<RankedCandidate> priced = ParsePlan(request, profile, plan);
   if (!priced.ok()) return Status(priced.status()).With(ToString(problem));
@@ -224,7 +230,7 @@ Status Context::UsePlan(const Problem& problem, const Placement& placement,
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
   const Terms terms = TermsOf(problem, placement);
-  Result<PlanPointer> booked = Prescribed(RequestFor(problem, terms), plan);
+  Result<PlanPointer> booked = Prescribed(CallRequestFor(problem, terms), plan);
   if (!booked.ok()) return std::move(booked).status().With(ToString(problem));
   OOC_TRY(Settle());  // the plan that goes may still be run
   prescribed_[PrescriptionOf(problem, terms)] = std::move(booked).value();
@@ -279,7 +285,7 @@ Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem,
   }
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  PlanRequest request = WithoutBounce(RequestFor(problem, TermsOf(problem, placement)));
+  PlanRequest request = WithoutBounce(CallRequestFor(problem, TermsOf(problem, placement)));
   request.best = std::max(best, 1);
   const Profile& profile = ProfileFor(problem);
   Result<PlanSearch> search = Search(request, profile);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/checked.hpp"
+#include "library/call_pins.hpp"
 #include "memory/owners.hpp"
 
 namespace oocdnn {
@@ -27,21 +28,6 @@ Reach ReachOf(const Dims& dims, const Dims& stride) {
   return reach;
 }
 
-// [begin, end) of a tensor in its memory or its file.
-struct AddressRange {
-  int64_t begin = 0, end = 0;
-};
-
-AddressRange RangeOf(const Problem& problem, const HostTensors& tensors, Operand operand) {
-  const HostTensor& tensor = tensors[Index(operand)];
-  const Reach reach = ReachOf(problem.DimsOf(operand), tensor.view.stride);
-  const int64_t size = SizeOf(tensor.view.dtype);
-  const int64_t base = tensor.in_file()
-                           ? tensor.offset
-                           : static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.view.data));
-  return {base + reach.low * size, base + reach.high * size};
-}
-
 Status CheckFile(const Problem& problem, const HostTensors& tensors, Operand operand) {
   const HostTensor& tensor = tensors[Index(operand)];
   const char* name = Name(operand, problem.direction);
@@ -50,7 +36,7 @@ Status CheckFile(const Problem& problem, const HostTensors& tensors, Operand ope
     return Error(Code::kFileError, "%s: the file cannot be examined: %s", name,
                  std::strerror(errno));
   }
-  const AddressRange range = RangeOf(problem, tensors, operand);
+  const AddressRange range = AddressesOf(problem, tensors, operand);
   if (range.begin < 0 || range.end > info.st_size) {
     return Error(Code::kInvalidProblem,
                  "%s needs bytes %lld to %lld of its file, which has only %lld; the file is too "
@@ -82,8 +68,8 @@ bool Overlap(const Member& a, const Member& b) {
     if (std::count(dims.begin(), dims.end(), 0) > 0) return false;
   }
   if (!SameStorage(a.tensors[Index(a.operand)], b.tensors[Index(b.operand)])) return false;
-  const AddressRange first = RangeOf(a.problem, a.tensors, a.operand);
-  const AddressRange second = RangeOf(b.problem, b.tensors, b.operand);
+  const AddressRange first = AddressesOf(a.problem, a.tensors, a.operand);
+  const AddressRange second = AddressesOf(b.problem, b.tensors, b.operand);
   return first.begin < second.end && second.begin < first.end;
 }
 
@@ -209,6 +195,16 @@ Status WriteEmpty(Device& device, const Problem& problem, const HostTensors& ten
 
 }  // namespace
 
+AddressRange AddressesOf(const Problem& problem, const HostTensors& tensors, Operand operand) {
+  const HostTensor& tensor = tensors[Index(operand)];
+  const Reach reach = ReachOf(problem.DimsOf(operand), tensor.view.stride);
+  const int64_t size = SizeOf(tensor.view.dtype);
+  const int64_t base = tensor.in_file()
+                           ? tensor.offset
+                           : static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.view.data));
+  return {base + reach.low * size, base + reach.high * size};
+}
+
 Inner InnerOf(const Chain& chain, size_t link) {
   Inner inner{};
   for (int i = 0; i < kOperands; ++i) inner[i] = IsInner(chain, link, static_cast<Operand>(i));
@@ -285,10 +281,10 @@ Status LocateOperands(Device& device, const Problem& problem, HostTensors* tenso
     const auto operand = static_cast<Operand>(i);
     HostTensor& tensor = (*tensors)[i];
     if (!problem.Has(operand) || inner[i] || tensor.in_file()) continue;
-    const AddressRange range = RangeOf(problem, *tensors, operand);
+    const AddressRange range = AddressesOf(problem, *tensors, operand);
     if (range.end <= range.begin) continue;
     const auto* const begin = reinterpret_cast<const void*>(range.begin);  // NOLINT: an address
-    OOC_ASSIGN(tensor.tier, device.TierOf(begin, range.end - range.begin));
+    OOC_ASSIGN(tensor.tier, CallPins::TierOf(device, begin, range.end - range.begin));
   }
   return {};
 }

@@ -19,7 +19,14 @@ Status CheckOperands(const Problem& problem, const HostTensors& tensors, const I
 Status CheckOperands(const Chain& chain, const std::vector<HostTensors>& tensors);
 Status CheckOperands(const GradientChain& chain, const std::vector<HostTensors>& tensors);
 
-// Finds out where each operand in memory lives.
+// [begin, end) of a tensor in its memory or its file.
+struct AddressRange {
+  int64_t begin = 0, end = 0;
+};
+AddressRange AddressesOf(const Problem& problem, const HostTensors& tensors, Operand operand);
+
+// Finds out where each operand in memory lives; what another call has pinned for itself counts as
+// pageable.
 Status LocateOperands(Device& device, const Problem& problem, HostTensors* tensors,
                       const Inner& inner = {});
 

@@ -8,6 +8,7 @@
 
 #include "library/time_run.hpp"
 #include "library/trials.hpp"
+#include "model/kinds.hpp"
 #include "model/opinion.hpp"
 
 namespace oocdnn {
@@ -20,6 +21,8 @@ constexpr double kRunsOfOne = 12;
 // Preparing another tile takes several calls' time, so what is known is taken where no plan is
 // faster by this.
 constexpr double kFarFaster = 1.25;
+// How much faster than predicted another kind of tile may be (1.3 was seen).
+constexpr double kKindFaster = 1.3;
 
 // Seconds that all plans that are tried may take of the device. A first call is to take no more
 // than three in all, with what was measured before it; where it takes longer anyhow, a better plan
@@ -64,9 +67,10 @@ class TimedSearch {
     OOC_ASSIGN(best_, First());
     Try(best_);
     if (recalls) TryFresh();
+    const bool all = TryKinds();
     if (!MayLook()) TryKnown();
     Conclude(request_, profile_, opinion_.likely(), &best_);
-    best_.settled = MayLook();
+    best_.settled = all && MayLook();
     timed_.planning_seconds += Looked();
     return std::move(best_);
   }
@@ -157,6 +161,24 @@ class TimedSearch {
     Result<PlanReport> fresh =
         PlanAndBook(device_, request_, profile_, &prepared_, &search.value());
     if (fresh.ok()) Try(std::move(fresh).value());
+  }
+
+  // Where calls have taken so long that it is worth it, the best of each other kind of tile: no
+  // rate promises anything of them. False where there is one that may be tried later.
+  bool TryKinds() {
+    if (!request_.gradual || best_.run_seconds == 0.0 || !ArithmeticBounds(best_.cost)) return true;
+    const RankedCandidate chosen{best_.booking.candidate, best_.cost};
+    for (const PlanSearch& kind :
+         OtherKinds(WithoutBounce(request_), opinion_.likely(), chosen, kKindFaster)) {
+      if (Knows(kind.ranked.front().candidate)) continue;
+      const double runs = Looked() + kRunsOfOne * best_.run_seconds;
+      if (!oocdnn::MayLook(timed_, runs, best_.cost.seconds)) return false;
+      Result<PlanReport> other =
+          PlanAndBook(device_, request_, opinion_.likely(), &prepared_, &kind);
+      left_ = std::max(left_, 1);
+      if (other.ok()) Try(std::move(other).value());
+    }
+    return true;
   }
 
   Device& device_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "library/time_run.hpp"
+#include "model/kinds.hpp"
 #include "model/refine.hpp"
 
 namespace oocdnn {
@@ -30,6 +31,7 @@ class Trials {
     best_.run_seconds = seconds;
     best_.cost = Learn(request_, best_.booking.candidate, seconds, &refined_);
     std::vector<RankedCandidate> next = best_.ranked;
+    for (const RankedCandidate& kind : Kinds()) next.push_back(kind);
     for (int search = 0; search < kSearches && !Late(); ++search) {
       if (!TryAll(next)) return;
       Result<PlanSearch> found = Search(WithoutBounce(request_), refined_);
@@ -40,6 +42,17 @@ class Trials {
 
  private:
   [[nodiscard]] bool Late() const { return std::chrono::steady_clock::now() >= request_.deadline; }
+
+  // The best of each other kind of tile, where arithmetic is what takes longest.
+  [[nodiscard]] std::vector<RankedCandidate> Kinds() const {
+    std::vector<RankedCandidate> kinds;
+    if (!ArithmeticBounds(best_.cost) || Late()) return kinds;
+    for (const PlanSearch& kind : OtherKinds(WithoutBounce(request_), refined_,
+                                             {best_.booking.candidate, best_.cost}, kFarSlower)) {
+      kinds.push_back(kind.ranked.front());
+    }
+    return kinds;
+  }
 
   // Whether any was tried.
   bool TryAll(const std::vector<RankedCandidate>& ranked) {

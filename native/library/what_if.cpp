@@ -60,6 +60,7 @@ PlanRequest RequestOf(const Problem& problem, const Placement& placement, const 
   request.problem = problem;
   request.home = HomesOf(problem, placement, profile.shared_engines);
   request.budget = budget;
+  if (!profile.shared_engines) request.pin_bytes = kLeastStaging;
   request.engines = EnginesOf(profile);
   int64_t bounce = 0;
   for (const EngineInfo& engine : request.engines) bounce = std::max(bounce, BounceBytes(engine));

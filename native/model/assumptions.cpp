@@ -16,7 +16,7 @@ bool Concerns(const std::string& name, const std::string& engine,
   const bool plain = name.find(' ') == std::string::npos;
   const auto its = [&](const std::string& key) { return name.ends_with(" " + key); };
   return plain || std::any_of(keys.begin(), keys.end(), its) ||
-         name.starts_with(kWireWord + engine + "/") ||
+         name == OnceName(Profile::PinKey()) || name.starts_with(kWireWord + engine + "/") ||
          name.starts_with(std::string(kWireWord) + kPagePlace + "/") ||
          name.starts_with(std::string(kWireWord) + kFilePlace + "/");
 }

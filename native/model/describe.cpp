@@ -61,6 +61,7 @@ std::string Describe(const PlanRequest& request, const Candidate& candidate) {
     const auto operand = static_cast<Operand>(i);
     if (!request.problem.Uses(operand)) continue;
     text += separator + SlotText(request, candidate, operand);
+    if (candidate.pinned[i]) text += " pinned for the call";
     separator = ", ";
   }
   return text + "; " + BytesText(EstimateBytes(request, candidate)) + " in all";

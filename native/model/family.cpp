@@ -145,8 +145,9 @@ void FamilySearch::PutPieces(Axis axis, std::vector<int64_t>* lengths) const {
 
 // The family's share of the lengths of the summed channels; all lengths of other axes.
 std::vector<int64_t> FamilySearch::Restrict(Axis axis, std::vector<int64_t> lengths) const {
-  if (axis != SummedChannels(problem()) || axis == Axis::kN) return lengths;
   const int64_t whole = ExtentsOf(problem())[Index(axis)];
+  if (axis == request_.cuts) std::erase(lengths, whole);
+  if (axis != SummedChannels(problem()) || axis == Axis::kN) return lengths;
   if (!cut_) return {whole};
   std::erase(lengths, whole);
   return lengths;

@@ -1,5 +1,6 @@
 #include "model/once.hpp"
 
+#include "base/checked.hpp"
 #include "geom/parts.hpp"
 
 namespace oocdnn {
@@ -35,18 +36,29 @@ std::optional<double> PrepareSeconds(const PlanRequest& request, const Candidate
   return candidate.tiling.tapered() ? 2 * tile : tile;
 }
 
-std::optional<double> PinSeconds(const PlanRequest& request, const Profile& profile) {
-  const auto rate = profile.Once(Profile::PinKey());
-  if (!rate) return std::nullopt;
-  double bytes = 0.0;
+// What the output held before is where the output is.
+int64_t PageableBytes(const PlanRequest& request, const Pinned& which) {
+  int64_t bytes = 0;
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    // What the output held before is where the output is.
     const bool own = request.problem.Has(operand) && operand != Operand::kOld;
-    if (!own || request.home[i] != Home::kPageable) continue;
-    bytes += static_cast<double>(request.problem.BytesOf(operand));
+    if (!own || !which[i] || request.home[i] != Home::kPageable) continue;
+    bytes = Add(bytes, request.problem.BytesOf(operand));
   }
-  return bytes / *rate;
+  return bytes;
+}
+
+std::optional<double> PinSeconds(const PlanRequest& request, const Pinned& which,
+                                 const Profile& profile) {
+  const auto rate = profile.Once(Profile::PinKey());
+  if (!rate) return std::nullopt;
+  return static_cast<double>(PageableBytes(request, which)) / *rate;
+}
+
+std::optional<double> PinSeconds(const PlanRequest& request, const Profile& profile) {
+  Pinned all{};
+  all.fill(true);
+  return PinSeconds(request, all, profile);
 }
 
 }  // namespace oocdnn

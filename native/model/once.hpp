@@ -1,5 +1,5 @@
 // What goes before calls and is in no price: preparing engines, and pinning what the caller may
-// pin.
+// pin. What a call pins itself is in its price.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,13 @@ namespace oocdnn {
 std::optional<double> PrepareSeconds(const PlanRequest& request, const Candidate& candidate,
                                      const Profile& profile);
 
-// Seconds that pinning the operands in pageable memory would take, and letting them go again.
-// Nothing where the profile does not know.
+// Bytes of those of the operands that are in pageable memory.
+int64_t PageableBytes(const PlanRequest& request, const Pinned& which);
+// Seconds that pinning them takes, and letting them go again. Nothing where the profile does not
+// know.
+std::optional<double> PinSeconds(const PlanRequest& request, const Pinned& which,
+                                 const Profile& profile);
+// Of all of them.
 std::optional<double> PinSeconds(const PlanRequest& request, const Profile& profile);
 
 }  // namespace oocdnn

@@ -21,6 +21,8 @@
 #include "model/cost.hpp"
 #include "model/engines.hpp"
 #include "model/footprint.hpp"
+#include "model/once.hpp"
+#include "model/pins.hpp"
 #include "model/tapered.hpp"
 #include "model/timeline.hpp"
 
@@ -277,13 +279,24 @@ Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Rates
 
 Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profile& profile,
              double run_seconds) {
-  return PriceOf(request, candidate, Rates(request, candidate.engine, profile, run_seconds));
+  if (candidate.pinned == Pinned{}) {
+    return PriceOf(request, candidate, Rates(request, candidate.engine, profile, run_seconds));
+  }
+  const PlanRequest after = WithPinned(request, candidate);
+  Cost cost = PriceOf(after, candidate, Rates(after, candidate.engine, profile, run_seconds));
+  cost.seconds += PinSeconds(request, candidate.pinned, profile).value_or(0.0);
+  return cost;
 }
 
 std::vector<Interval> TimelineOf(const PlanRequest& request, const Candidate& candidate,
                                  const Profile& profile, int64_t steps) {
   std::vector<Interval> timeline;
   if (candidate.tiling.Tiles() <= 0) return timeline;
+  if (candidate.pinned != Pinned{}) {
+    Candidate then = candidate;
+    then.pinned = {};
+    return TimelineOf(WithPinned(request, candidate), then, profile, steps);
+  }
   const Rates rates(request, candidate.engine, profile);
   Schedule schedule(request.problem, candidate.tiling, candidate.order, candidate.depths);
   const int64_t first = steps / 2, last = schedule.Steps() - first;

@@ -9,6 +9,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,11 +20,14 @@
 
 namespace oocdnn {
 
+using Pinned = std::array<bool, kOperands>;
+
 struct Candidate {
   Tiling tiling;
   LoopOrder order{};
   Depths depths{};
-  int engine = 0;  // index into PlanRequest::engines
+  int engine = 0;   // index into PlanRequest::engines
+  Pinned pinned{};  // operands in pageable memory that are pinned for the call, and not staged
 
   bool operator==(const Candidate&) const = default;
 };
@@ -62,6 +66,7 @@ struct PlanRequest {
   int64_t budget = 0;               // device bytes
   int64_t bounce_bytes = 0;         // of them, each of the two copying streams has beside tiles
   int64_t workspace = kNoLimit;     // of them, the most for an engine's workspace
+  int64_t pin_bytes = 0;            // of the host, the most that is pinned for a call
   std::vector<EngineInfo> engines;  // in order of preference; empty names are skipped
   bool reproducible = false;        // only invariant engines; bits must not depend on the budget
   bool first_choice = false;        // see TileOp
@@ -70,6 +75,7 @@ struct PlanRequest {
   bool exhaustive = false;          // not only the usual tile lengths and loop orders, but all
   bool measure = false;             // the library times the best few on the device
   bool gradual = false;             // or fewer, until calls have taken long enough
+  std::optional<Axis> cuts;         // only plans are searched for that cut this axis
   // An exhaustive search ends then, with the best so far, and no more plans are timed.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   int best = 8;  // how many candidates to return (a few more for many engines)
@@ -108,6 +114,7 @@ struct PlanSearch {
 // do so.
 Status CheckReproducible(const PlanRequest& request);
 
+// Operands are staged or pinned for the call, whichever ends sooner (model/pins.hpp).
 // kOutOfMemory (detail(): the least budget that works) where nothing fits; kUnsupported where no
 // engine does.
 Result<PlanSearch> Search(const PlanRequest& request, const Profile& profile);
@@ -134,8 +141,9 @@ constexpr int64_t BesideCode(int64_t budget) {
 // Length of the pipeline by walking the schedule: fetch, compute and drain engines, ring slots,
 // rolling window, residency. Bytes and busy times are exact always; of a long schedule, only the
 // waits between the engines are taken from its first steps.
-// `run_seconds`: of one usual tile's convolution, and of what comes along with it, where they were
-// measured; 0: as the profile says.
+// What the candidate pins for the call is behind the wire then, and pinning it comes before all
+// else. `run_seconds`: of one usual tile's convolution, and of what comes along with it, where they
+// were measured; 0: as the profile says.
 Cost PriceOf(const PlanRequest& request, const Candidate& candidate, const Profile& profile,
              double run_seconds = 0.0);
 

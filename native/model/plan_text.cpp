@@ -35,7 +35,7 @@ std::vector<int> EnginesOf(const PlanRequest& request, std::string_view word) {
     if (name == word) named.push_back(static_cast<int>(i));
     if (!name.empty()) all.push_back(static_cast<int>(i));
   }
-  const bool other = word == "order" || word == "slots" || word == "taper" ||
+  const bool other = word == "order" || word == "slots" || word == "taper" || word == "pin" ||
                      (word.size() > 1 && kAxisLetters.find(word[0]) != std::string_view::npos &&
                       word.find_first_not_of("0123456789", 1) == std::string_view::npos);
   return named.empty() && other ? all : named;
@@ -112,6 +112,26 @@ Result<Depths> DepthsOf(const Problem& problem, std::string_view word) {
   return depths;
 }
 
+// "x,w": names of operands.
+Result<Pinned> PinnedOf(const Problem& problem, std::string_view word) {
+  Pinned pinned{};
+  for (size_t begin = 0; begin <= word.size();) {
+    const size_t comma = std::min(word.find(',', begin), word.size());
+    const std::string_view name = word.substr(begin, comma - begin);
+    bool found = false;
+    for (int i = 0; i < kOperands; ++i) {
+      const auto operand = static_cast<Operand>(i);
+      if (!problem.Has(operand) || operand == Operand::kOld || pinned[i]) continue;
+      if (name != Name(operand, problem.direction)) continue;
+      found = pinned[i] = true;
+      break;
+    }
+    if (!found) return Wrong(word, "not names of the problem's operands, each once");
+    begin = comma + 1;
+  }
+  return pinned;
+}
+
 // Whether the sums are added up as those of one tile: the cuts allow it, and the loops over them go
 // as one that the search would choose.
 bool KeepsBits(const Problem& problem, const Candidate& candidate) {
@@ -133,11 +153,14 @@ bool KeepsBits(const Problem& problem, const Candidate& candidate) {
 // What a plan says, apart from its engine.
 struct Parts {
   AxisArray length{};
-  std::string_view order, slots, taper;  // "": not said
+  std::string_view order, slots, taper, pin;  // "": not said
 
   // What comes after the word; null where nothing special does.
   std::string_view* Named(std::string_view word) {
-    return word == "order" ? &order : word == "slots" ? &slots : word == "taper" ? &taper : nullptr;
+    if (word == "order") return &order;
+    if (word == "slots") return &slots;
+    if (word == "taper") return &taper;
+    return word == "pin" ? &pin : nullptr;
   }
 };
 
@@ -154,7 +177,7 @@ Result<Parts> PartsOf(const Problem& problem, const std::vector<std::string_view
     }
     const size_t axis = kAxisLetters.find(word[0]);
     if (axis == std::string_view::npos) {
-      return Wrong(word, "not an axis and a length, \"order\", \"slots\" or \"taper\"");
+      return Wrong(word, "not an axis and a length, \"order\", \"slots\", \"taper\" or \"pin\"");
     }
     OOC_ASSIGN(parts.length[axis], LengthOf(word, extent[axis]));
   }
@@ -180,10 +203,22 @@ Result<Candidate> CandidateOf(const PlanRequest& request, int engine, const Part
   }
   const std::string usual = std::to_string(kUsualSlots);
   OOC_ASSIGN(candidate.depths, DepthsOf(problem, parts.slots.empty() ? usual : parts.slots));
+  if (!parts.pin.empty()) {
+    OOC_ASSIGN(candidate.pinned, PinnedOf(problem, parts.pin));
+  }
   return candidate;
 }
 
 }  // namespace
+
+std::vector<std::string> PinnedNames(const Problem& problem, const Candidate& candidate) {
+  std::vector<std::string> names;
+  for (int i = 0; i < kOperands; ++i) {
+    if (!candidate.pinned[i]) continue;
+    names.emplace_back(Name(static_cast<Operand>(i), problem.direction));
+  }
+  return names;
+}
 
 std::string ToText(const PlanRequest& request, const Candidate& candidate) {
   std::string text = request.engines[static_cast<size_t>(candidate.engine)].name;
@@ -200,8 +235,15 @@ std::string ToText(const PlanRequest& request, const Candidate& candidate) {
   }
   text += " order " + (order.empty() ? "-" : order) + " slots " + slots;
   const Taper& taper = candidate.tiling.taper;
-  if (!candidate.tiling.tapered()) return text;
-  return text + " taper " + kAxisLetters[Index(taper.axis)] + std::to_string(taper.length);
+  if (candidate.tiling.tapered()) {
+    text += std::string(" taper ") + kAxisLetters[Index(taper.axis)] + std::to_string(taper.length);
+  }
+  const char* separator = " pin ";
+  for (const std::string& name : PinnedNames(request.problem, candidate)) {
+    text += separator + name;
+    separator = ",";
+  }
+  return text;
 }
 
 Result<RankedCandidate> ParsePlan(const PlanRequest& request, const Profile& profile,

@@ -84,9 +84,9 @@ struct Profile {
   // another memory order than the caller's; order nchw or nhwc, rate as in WireRates
   // ("cudnn-nhwc/nchw/fetch"). And "page/rate" or "file/rate": of staging, see StagingRates.
   std::map<std::string, double> wires;
-  // What goes before calls, of which no price knows: by "engine/type/direction/prepare" the seconds
-  // that a tile's shape takes to be prepared when it is new; by "page/pin" bytes per second of
-  // pageable memory that is pinned and let go. Any may be missing.
+  // What goes before calls, of which prices know what they pin: by "engine/type/direction/prepare"
+  // the seconds that a tile's shape takes to be prepared when it is new; by "page/pin" bytes per
+  // second of pageable memory that is pinned and let go. Any may be missing.
   std::map<std::string, double> once;
   // By the rate's name (model/profile_rates.hpp). A rate that is not here is an assumption.
   std::map<std::string, Evidence> evidence;

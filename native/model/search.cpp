@@ -11,6 +11,7 @@
 #include "model/describe.hpp"
 #include "model/family.hpp"
 #include "model/orders.hpp"
+#include "model/pins.hpp"
 #include "model/rank.hpp"
 #include "model/taper_search.hpp"
 
@@ -22,6 +23,7 @@ constexpr double kTaperGain = 1.06;  // no taper makes a plan so many times fast
 
 std::optional<RankedCandidate> Whole(const PlanRequest& request, int engine,
                                      const Profile& profile) {
+  if (request.cuts) return std::nullopt;
   const Problem& problem = request.problem;
   const EngineInfo& info = request.engines[static_cast<size_t>(engine)];
   const Candidate whole = WholeCandidate(request, engine);
@@ -268,10 +270,33 @@ Status CheckReproducible(const PlanRequest& request) {
                "must be reproducible ask for each gradient apart");
 }
 
+namespace {
+
+// Adds the best plan of each operand that is worth it to be pinned, where it gains.
+void AddPinned(const PlanRequest& request, const Profile& profile, PlanSearch* search) {
+  const RankedCandidate best = search->ranked.front();
+  for (const Pinned& pinned : WorthPinning(request, profile, best)) {
+    Candidate wanted;
+    wanted.pinned = pinned;
+    const PlanRequest then = WithPinned(request, wanted);
+    const Result<PlanSearch> found = EngineLoop(then, profile).Run();
+    if (!found.ok()) continue;
+    search->considered += found->considered;
+    Candidate candidate = found->ranked.front().candidate;
+    candidate.pinned = pinned;
+    const Cost cost = PriceOf(request, candidate, profile);
+    if (cost.seconds * kPinGain < best.cost.seconds) search->ranked.push_back({candidate, cost});
+  }
+}
+
+}  // namespace
+
 Result<PlanSearch> Search(const PlanRequest& request, const Profile& profile) {
   OOC_TRY(CheckReproducible(request));
   const auto begin = std::chrono::steady_clock::now();
   OOC_ASSIGN(PlanSearch search, EngineLoop(request, profile).Run());
+  AddPinned(request, profile, &search);
+  ChoosePins(request, profile, &search.ranked);
   search.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return search;
 }

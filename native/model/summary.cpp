@@ -39,6 +39,7 @@ PlanSummary Summarize(const PlanRequest& request, const Profile& profile,
   summary.budget_bytes = request.budget;
   summary.estimated_bytes = chosen.cost.device_bytes + 2 * request.bounce_bytes;
   summary.booked_bytes = summary.estimated_bytes;
+  summary.pinned = PinnedNames(problem, chosen.candidate);
   summary.prepare_seconds = PrepareSeconds(request, chosen.candidate, profile);
   summary.pin_seconds = PinSeconds(request, profile);
   for (const RankedCandidate& other : ranked) {

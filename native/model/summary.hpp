@@ -30,7 +30,8 @@ struct PlanSummary {
   double floor_seconds = 0.0;   // the least by wires and arithmetic on any engine, see FloorOf
   double floor_compute_seconds = 0.0;  // by arithmetic alone, see ComputeFloorOf
   int64_t budget_bytes = 0, estimated_bytes = 0, booked_bytes = 0;
-  int64_t host_bytes = 0;  // for staging, where all operands are in pageable memory
+  int64_t host_bytes = 0;           // for staging, where all operands are in pageable memory
+  std::vector<std::string> pinned;  // for the call, see Candidate
   std::optional<double> prepare_seconds, pin_seconds;  // see model/once.hpp
   std::vector<RunnerUp> runners_up;
   std::vector<std::string> refused;     // a sentence each, with the reason

@@ -133,6 +133,7 @@ std::string ToJson(const PlanSummary& summary) {
   json += ", " + SecondsJson(summary) + ", " + BytesJson(summary);
   json += ", \"tiles\": " + std::to_string(summary.tiling.Tiles());
   json += ", \"splits\": " + SplitsJson(summary.tiling);
+  json += ", \"pinned\": " + List(summary.pinned, quoted);
   json += ", \"runners_up\": " + List(summary.runners_up, RunnerUpJson);
   json += ", \"refused\": " + List(summary.refused, quoted);
   json += ", \"unmeasured\": " + List(summary.unmeasured, quoted);

@@ -140,6 +140,7 @@ def table(made: Plan) -> Table:
         "budget": bytes_text(made.budget_bytes),
         "books on the device": bytes_text(made.booked_bytes),
         "stages on the host": bytes_text(made.host_bytes),
+        **({"pins for the call": ", ".join(made.pinned)} if made.pinned else {}),
         "tiles": f"{made.tiles}" + (f" ({split})" if split else " (whole)"),
         "toward the device": bytes_text(made.bytes_h2d),
         "from the device": bytes_text(made.bytes_d2h),

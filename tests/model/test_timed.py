@@ -96,8 +96,10 @@ def test_gradual_plans_come_to_those_by_estimate_once_calls_are_worth_it(run_sec
     def planned(**how):
         return planner.timed_again(PROBLEM, BUDGET, FAST, lambda *_: run_seconds, places, **how)
 
-    assert planned(worth=1e6) == planned()
-    assert all(plan.settled for plan in planned(worth=1e6))
+    for gradual, whole in zip(planned(worth=1e6), planned(), strict=True):
+        assert gradual.seconds <= whole.seconds
+        assert gradual.timed >= whole.timed  # other kinds of tiles too
+        assert gradual.settled
 
 
 def test_few_plans_are_tried_where_runs_take_long():
@@ -161,6 +163,63 @@ def test_measuring_keeps_the_first_where_nothing_is_faster():
     measured = planner.timed_plan(PROBLEM, BUDGET, SLOW, as_the_first(run, 100 * run), FOREVER)
     assert measured.prepared > 1
     assert measured.seconds == kept.seconds
+
+
+# Arithmetic takes longest, and by the profile tiles of half of the filters are somewhat slower.
+FILTERS = doors.parse("conv2d:fwd x64x64x24x24 w64x64x3x3 pad1")
+ROOM = 4_000_000
+WHOLE_RATE, HALF_RATE = 1e8, 0.9e8
+HALVES_SLOWER = Profile(
+    tiles={
+        f"{channels} {size} plain/f32/fwd": rate
+        for channels, rate in ((32, HALF_RATE), (64, WHOLE_RATE))
+        for size in (10_000, 1_000_000)
+    }
+)
+
+
+def halves(rate: float) -> Callable[[int, int], float]:
+    """Runs of tiles of all filters are as predicted, of half of them or less so fast."""
+
+    def seconds(x_bytes: int, y_bytes: int) -> float:
+        operations = 2 * 9 * 64 / 4 * y_bytes
+        return 1e-6 + operations / (rate if y_bytes < 0.6 * x_bytes else WHOLE_RATE)
+
+    return seconds
+
+
+def test_no_plan_that_is_ranked_cuts_the_filters():
+    found = planner.search(FILTERS, ROOM, HALVES_SLOWER, engines=ENGINE).ranked
+    assert all(one.counts()[2] == 1 for one in found)
+
+
+def test_measuring_tries_each_kind_of_tile():
+    """A library may have a faster engine for half of the filters, of which no rate knows."""
+    whole = planner.search(FILTERS, ROOM, HALVES_SLOWER, engines=ENGINE).ranked[0]
+    runs = halves(1.3 * WHOLE_RATE)
+    plan = planner.timed_plan(FILTERS, ROOM, HALVES_SLOWER, runs, FOREVER)
+    assert plan.seconds <= 0.8 * whole.seconds
+    assert "K 64 in 2 of 32" in plan.text
+    kept = planner.timed_plan(FILTERS, ROOM, HALVES_SLOWER, halves(HALF_RATE), FOREVER)
+    assert kept.seconds == pytest.approx(whole.seconds, rel=0.02)
+
+
+@pytest.mark.parametrize(("worth", "found"), [(1e6, True), (-1e6, False)])
+def test_gradual_plans_try_each_kind_of_tile_once_calls_are_worth_it(worth, found):
+    whole = planner.search(FILTERS, ROOM, HALVES_SLOWER, engines=ENGINE).ranked[0]
+    runs = halves(1.3 * WHOLE_RATE)
+    (plan,) = planner.timed_again(FILTERS, ROOM, HALVES_SLOWER, runs, (HOST,), worth=worth)
+    assert (plan.seconds <= 0.8 * whole.seconds) == found
+    assert plan.settled == found
+
+
+def test_kinds_are_not_tried_where_the_wire_takes_longest():
+    def again(worth: float) -> int:
+        return planner.timed_again(FILTERS, ROOM, FAST, lambda *_: 1e-9, (HOST,), worth=worth)[
+            0
+        ].timed
+
+    assert again(1e6) == again(math.nan)
 
 
 def test_after_the_time_limit_no_other_plan_is_tried():

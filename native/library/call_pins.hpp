@@ -1,0 +1,42 @@
+// CallPins: operands in pageable memory that are pinned while a call runs.
+//
+// What one call pins is ordinary memory to all others of the process, which stage it: else it could
+// be let go under their copies.
+#pragma once
+
+#include <vector>
+
+#include "exec/staging.hpp"
+
+namespace oocdnn {
+
+class CallPins {
+ public:
+  explicit CallPins(Device& device) : device_(device) {}
+  // Nothing may be copying from or to what was pinned.
+  ~CallPins();
+  CallPins(const CallPins&) = delete;
+  CallPins& operator=(const CallPins&) = delete;
+
+  // Pins those of the operands that are in pageable memory, `most` bytes of them at most, and has
+  // the tensors say so. The first reason why one cannot be; it stays as it was.
+  Status Pin(const Problem& problem, const Pinned& which, int64_t most, HostTensors* tensors);
+
+  // As Device::TierOf, but for what a call has pinned for itself, which is pageable.
+  static Result<Tier> TierOf(Device& device, const void* memory, int64_t bytes);
+
+ private:
+  struct Range {
+    char* begin = nullptr;
+    int64_t bytes = 0;
+    bool operator==(const Range&) const = default;
+  };
+  struct All;  // that calls of this process have pinned
+  static All& OfProcess();
+  Status PinOne(const Range& range);
+
+  Device& device_;
+  std::vector<Range> pinned_;
+};
+
+}  // namespace oocdnn
