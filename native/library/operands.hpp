@@ -19,7 +19,7 @@ Status CheckOperands(const Problem& problem, const HostTensors& tensors, const I
 Status CheckOperands(const Chain& chain, const std::vector<HostTensors>& tensors);
 Status CheckOperands(const GradientChain& chain, const std::vector<HostTensors>& tensors);
 
-// Finds out where each operand in memory lives.
+// Finds out where each operand in memory lives; one without data counts as in pinned memory.
 Status LocateOperands(Device& device, const Problem& problem, HostTensors* tensors,
                       const Inner& inner = {});
 
