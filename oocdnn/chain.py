@@ -171,7 +171,8 @@ def conv_chain(
 
     x: [N, C, [D, [H,]] W]; links: of which each reads what the one before it gives.
     Returns the last link's z, or with `save_for_backward` (z, saved), a `Saved` of the last link;
-    then no sample is cut while the last link runs with others. The other keywords are those of the module `oocdnn.functions`.
+    then no sample is cut while the last link runs with others. The other keywords are those of the
+    module `oocdnn.functions`.
     """
     data = view("x", x)
     context = current_context()

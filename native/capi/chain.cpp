@@ -106,8 +106,7 @@ oocdnn_status oocdnn_price_chain(oocdnn_context* context, const oocdnn_convoluti
                                  int64_t count, double* seconds) {
   return Guard([&]() -> Status {
     OOC_TRY(Need(seconds, "seconds"));
-    OOC_ASSIGN(const ChainArguments chain,
-               ArgumentsOf(context, links, operands, residuals, count));
+    OOC_ASSIGN(const ChainArguments chain, ArgumentsOf(context, links, operands, residuals, count));
     OOC_ASSIGN(*seconds,
                context->context->PriceChain(chain.chain, chain.tensors, LimitOf(links[0])));
     return {};
@@ -118,8 +117,7 @@ oocdnn_status oocdnn_run_chain(oocdnn_context* context, const oocdnn_convolution
                                const oocdnn_operands* operands, const int64_t* residuals,
                                int64_t count) {
   return Guard([&]() -> Status {
-    OOC_ASSIGN(const ChainArguments chain,
-               ArgumentsOf(context, links, operands, residuals, count));
+    OOC_ASSIGN(const ChainArguments chain, ArgumentsOf(context, links, operands, residuals, count));
     const Progress progress = ProgressOf(links[0].progress, links[0].progress_user);
     return context->context->RunChain(chain.chain, chain.tensors, links[0].stream, progress,
                                       LimitOf(links[0]));

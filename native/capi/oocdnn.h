@@ -287,8 +287,8 @@ OOCDNN_API oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convol
  * residuals: NULL, or for each link what it adds to its sum, shaped as that: the number of an
  * earlier link for what that writes, OOCDNN_RESIDUAL_X for the chain's x, or
  * OOCDNN_RESIDUAL_OPERAND for operands[i].residual, which must be NULL otherwise.
- * The last one may save for backward. OOCDNN_UNSUPPORTED where others do, and for links with beta, a
- * prologue or sums. */
+ * OOCDNN_UNSUPPORTED for links with beta, a prologue or sums, or, but for the last one, that save
+ * for backward. */
 #define OOCDNN_RESIDUAL_X (-1)
 #define OOCDNN_RESIDUAL_OPERAND (-2)
 OOCDNN_API oocdnn_status oocdnn_run_chain(oocdnn_context* context, const oocdnn_convolution* links,
@@ -314,8 +314,8 @@ OOCDNN_API oocdnn_status oocdnn_price_chain(oocdnn_context* context,
                                             double* seconds);
 OOCDNN_API oocdnn_status oocdnn_price_chain_backward(oocdnn_context* context,
                                                      const oocdnn_convolution* links,
-                                                     const oocdnn_operands* operands,
-                                                     int64_t count, double* seconds);
+                                                     const oocdnn_operands* operands, int64_t count,
+                                                     double* seconds);
 
 /* The bytes that a forward call with `saves` writes to operands.saved, which may be NULL here; 0:
  * there is nothing to save, and `saves` is best left 0. Of a maximum, for each element of z the

@@ -4,8 +4,8 @@
 // lies between links never leaves the device.
 //
 // A tile is a range of samples, and of rows of the last result where those are cut too. The rows of
-// inner tensors that neighbouring tiles share are computed in each of them. What the last link saves
-// for its gradients is of whole samples.
+// inner tensors that neighbouring tiles share are computed in each of them. Where the last link
+// saves for its gradients, tiles are whole samples.
 #pragma once
 
 #include <array>
