@@ -77,7 +77,7 @@ def conv_chain_backward(
         if not wanted.any():
             raise InvalidProblem("needs is empty; it names dx, dw, db or several of them")
         _geometry.need_shape("dz", gradient.shape, made[-1].shape, "the chain's result")
-        given = [None] * len(made) if saved is None else list(saved)
+        given: list[Saved | None] = [None] * len(made) if saved is None else list(saved)
         if len(given) != len(made):
             raise InvalidProblem(f"saved is of {len(given)} links, and the chain has {len(made)}")
         operands = [stack.enter_context(Operands(data)) for _ in made]
@@ -86,9 +86,9 @@ def conv_chain_backward(
         for number, (one, mine) in enumerate(zip(made, operands, strict=True)):
             with error_at(number):
                 _need_plain(one.link)
-                bits = given[number] and given[number].view
-                if bits is not None:
-                    mine.read("saved", bits)
+                theirs = given[number]
+                if theirs is not None and theirs.view is not None:
+                    mine.read("saved", theirs.view)
                 mine.read("w", one.w)
                 read_finish(mine, one.link.finish(), one.geometry.shape)
 
@@ -109,10 +109,10 @@ def conv_chain_backward(
         ]
         common = Common(None, 1.0, 0.0, "cross_correlation", math, stream, progress, workspace)
         calls = list(calls_of(context, made, common, operands))
-        for number, (call, one) in enumerate(zip(calls, made, strict=True)):
-            if given[number] is not None:
+        for number, theirs in enumerate(given):
+            if theirs is not None:
                 with error_at(number):
-                    _need_same(given[number], call, one)
+                    _need_same(theirs, calls[number], made[number])
         in_memory = (one for mine in operands for one in mine.in_memory)
         with _pins.Use(context, in_memory):
             context.run_chain_backward(calls, [mine.tensors for mine in operands], progress)

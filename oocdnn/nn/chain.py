@@ -107,9 +107,9 @@ class Chain(Layer):
         if not run.links:
             return ()
         if self.recompute != "auto":
-            flags = self.recompute
-            every = isinstance(flags, bool)
-            return cuts_by([every or flags[one.begin] for one in run.links])
+            again = self.recompute
+            every = [again] * len(self.layers) if isinstance(again, bool) else again
+            return cuts_by([every[one.begin] for one in run.links])
         like = view("x", x)
         key = id(current_context()), run.begin, like.shape, like.dtype
         if key not in self._chosen:
