@@ -154,6 +154,7 @@ Result<double> Context::PriceChain(const Chain& chain, const std::vector<HostTen
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
   OOC_ASSIGN(const std::vector<HostTensors> tensors, LocateChain(chain, operands));
+  if (chain.front().shape.n == 0) return 0.0;
   const std::vector<Terms> terms = TermsOf(chain, tensors, BudgetOf(tensors), workspace);
   return oocdnn::PriceChain(*stack_.device, chain, RequestsFor(chain, terms),
                             ProfileFor(chain.front()));

@@ -65,6 +65,7 @@ Result<double> Context::PriceGradients(const GradientChain& chain,
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
   OOC_ASSIGN(const std::vector<HostTensors> tensors, LocateGradients(chain, operands));
+  if (chain.problems.front().shape.n == 0) return 0.0;
   const std::vector<Terms> terms = TermsOf(chain, tensors, BudgetOf(tensors), workspace);
   return oocdnn::PriceGradients(RequestFor(chain, terms), ProfileFor(chain.problems.front()));
 }

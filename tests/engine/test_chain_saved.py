@@ -117,6 +117,22 @@ def test_bits_cross_once_each_way(budget):
         assert context.stats.bytes_d2h == sum(array.nbytes for array in arrays_of(made))
 
 
+def test_plans_that_save_are_others():
+    """Though their links are the same."""
+    x, dz, links = small(np.random.default_rng(9))
+    with oocdnn.Context(DEVICE, "1MiB", profile="none") as context:
+        z = context.conv_chain(x, links)
+        again, saved = context.conv_chain(x, links, save_for_backward=True)
+        equal(again, z)
+        equal(context.conv_chain(x, links), z)
+        made = context.conv_chain_backward(dz, x, links)
+        kept = context.conv_chain_backward(dz, x, links, saved=[None] * 4 + [saved])
+        third = context.conv_chain_backward(dz, x, links)
+    for one in (kept, third):
+        for mine, right in zip(arrays_of(one), arrays_of(made), strict=True):
+            equal(mine, right)
+
+
 def test_where_no_sample_fits_the_last_link_runs_by_itself():
     rng = np.random.default_rng(3)
     x, links = integers(rng, (2, 3, 64, 64), np.float32), small(rng)[2][:1]

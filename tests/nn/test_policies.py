@@ -150,6 +150,15 @@ def test_the_cheapest_way_is_chosen(budget):
         assert sum(map(price, chosen)) == pytest.approx(least)
 
 
+@pytest.mark.parametrize("policy", [True, "auto", [True, False, True, True, False]])
+def test_an_empty_batch(policy):
+    chain, x = five(policy), np.zeros((0, 2, 8, 8), np.float32)
+    y = chain(x)
+    assert y.shape == (0, 3, 8, 8)
+    assert chain.backward(y).shape == x.shape
+    assert not any(parameter.grad.any() for parameter in chain.parameters())
+
+
 def machine(wire, flops):
     return Profile(
         machine="another",
