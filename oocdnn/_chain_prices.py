@@ -1,5 +1,5 @@
-"""What chains and their gradients are predicted to take, of arrays that need not be there: they
-count as results that calls make, on the side of the array that they are like."""
+"""What chains and their gradients are predicted to take, of arrays in host memory that need not be
+there: they count as results that calls make."""
 
 from collections.abc import Sequence
 
@@ -26,8 +26,7 @@ class _Priced:
         self.calls: list[Convolution] = list(calls_of(current_context(), self.made, _COMMON, ()))
 
     def at(self, shape: Shape) -> Tensor:
-        there = 0 if self._like.stream is None else self._like.address
-        return nowhere(self._like, shape)._replace(address=there)
+        return nowhere(self._like, shape)
 
     def parameters(self) -> Tensors:
         return [self._parameters(one) for one in self.made]

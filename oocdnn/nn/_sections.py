@@ -31,7 +31,10 @@ def cuts_by(again: Sequence[bool]) -> Iterator[Cut]:
 
 def choose(like: View, links: Sequence[Link]) -> list[Cut]:
     """The cuts that are predicted to take the least time together, forward and backward, for an x
-    like this array; where nothing else is known to fit, each link by itself."""
+    like this array. Each link by itself where nothing else is known to fit, and on a GPU, where no
+    wire is between."""
+    if like.stream is not None:
+        return list(cuts_by([False] * len(links)))
     shapes = [like.shape, *(one.shape for one in make_all(links, like.shape))]
     best: list[tuple[float, list[Cut]]] = [(0.0, [])]  # to the end of each link
     for end in range(1, len(links) + 1):

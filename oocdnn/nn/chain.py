@@ -29,7 +29,7 @@ class Chain(Layer):
         for each layer, of which that of the convolution counts: between two that are kept backward
         computes from the one what leads to the other; and of one that is kept the bits that its
         gradients need are too. "auto": as is predicted to take the least time, forward and
-        backward, within the context's budget.
+        backward, within the context's budget; what lies on a GPU is kept.
 
     Results are the same. Computing everything again is a third more arithmetic, and pays where
     copies take longer than it does. A chain that cannot be computed so, because one sample does not
@@ -111,7 +111,7 @@ class Chain(Layer):
             every = [again] * len(self.layers) if isinstance(again, bool) else again
             return cuts_by([every[one.begin] for one in run.links])
         like = view("x", x)
-        key = id(current_context()), run.begin, like.shape, like.dtype
+        key = id(current_context()), run.begin, like.shape, like.dtype, like.stream is None
         if key not in self._chosen:
             self._chosen[key] = choose(like, [one.link for one in run.links])
         return self._chosen[key]
