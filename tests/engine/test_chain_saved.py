@@ -48,7 +48,7 @@ def same_bits(made, wanted):
 def test_a_chain_saves_what_its_last_link_would_by_itself():
     with oocdnn.Context(DEVICE, "64MiB") as large:
 
-        @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
         @given(case=trained(), budget=st.sampled_from(BUDGETS), engine=st.sampled_from(ENGINES))
         def check(case, budget, engine):
             x, _, links, _ = case
@@ -72,7 +72,7 @@ def test_gradients_of_what_was_saved():
     """Of any links."""
     with oocdnn.Context(DEVICE, "64MiB") as large:
 
-        @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
         @given(
             case=trained(),
             budget=st.sampled_from(BUDGETS[:2]),

@@ -46,7 +46,7 @@ def _layer(kind, channels, out, seed):
     return nn.ReLU if kind == "relu" else lambda: nn.MaxPool2d(2, 1)
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     makers=layers(),
     policy=POLICIES,
