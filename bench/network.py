@@ -31,6 +31,7 @@ from oocdnn.bench.truth.passes import Pass
 from oocdnn.cli.common import bytes_text, free_host_bytes
 from oocdnn.context import Stats
 from oocdnn.errors import InvalidProblem
+from oocdnn.nn.chain import Recompute
 from oocdnn.plans import Plan
 
 SIZE, BATCHES = 224, (64, 128, 256, 512, 1024)
@@ -195,7 +196,7 @@ class Training:
         np.take(images, self._which, axis=0, out=made)
         return made
 
-    def call(self, context: oocdnn.Context, recompute: bool = True) -> Callable[[], object]:
+    def call(self, context: oocdnn.Context, recompute: Recompute = True) -> Callable[[], object]:
         """A step by ours, on a context whose block is entered."""
         made = self.parameters
         chain = nn.Chain(*(_layer(one) for one in self.network.layers), recompute=recompute)

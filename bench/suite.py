@@ -38,7 +38,7 @@ ONCE = Patience(least=0, most=0)
 NO_TIME = "skipped: no time was left"
 ROUNDING = 2.0**-10  # of the largest element, by others: TF32's step; Winograd's is far less
 CONVOLUTION_PEERS: dict[str, Peer] = {**PEERS, "in-core": in_core, **CARD_PEERS}
-OF_OURS = ("whole", "in-core", "layer-by-layer")  # who computes with our engines
+OF_OURS = ("whole", "in-core", "auto", "layer-by-layer")  # who computes with our engines
 ALL_PEERS = tuple(dict.fromkeys((*CONVOLUTION_PEERS, *NETWORK_PEERS)))
 
 

@@ -273,6 +273,15 @@ oocdnn_status oocdnn_run_chain(oocdnn_context* context, const oocdnn_convolution
 oocdnn_status oocdnn_run_chain_backward(oocdnn_context* context,
                                                    const oocdnn_convolution* links,
                                                    const oocdnn_operands* operands, int64_t count);
+oocdnn_status oocdnn_price_chain(oocdnn_context* context,
+                                            const oocdnn_convolution* links,
+                                            const oocdnn_operands* operands,
+                                            const int64_t* residuals, int64_t count,
+                                            double* seconds);
+oocdnn_status oocdnn_price_chain_backward(oocdnn_context* context,
+                                                     const oocdnn_convolution* links,
+                                                     const oocdnn_operands* operands, int64_t count,
+                                                     double* seconds);
 oocdnn_status oocdnn_saved_bytes(const oocdnn_convolution* convolution,
                                             const oocdnn_operands* operands, int64_t* bytes);
 oocdnn_convolution oocdnn_default_convolution(int32_t direction, int32_t rank);

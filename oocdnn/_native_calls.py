@@ -62,6 +62,37 @@ def run_chain_backward(
     _run_links(context, calls, tensors, progress, _library().oocdnn_run_chain_backward)
 
 
+def price_chain(
+    context: NativeContext,
+    calls: Sequence[Convolution],
+    tensors: Sequence[Mapping[Slot, Tensor]],
+    residuals: Sequence[int],
+) -> float:
+    """The seconds that `run_chain` is predicted to take."""
+    seconds, sources = _ffi().new("double *"), _ffi().new("int64_t[]", list(residuals))
+
+    def price(*chain: Any) -> int:
+        return int(_library().oocdnn_price_chain(*chain[:3], sources, chain[3], seconds))
+
+    _run_links(context, calls, tensors, None, price)
+    return float(seconds[0])
+
+
+def price_chain_backward(
+    context: NativeContext,
+    calls: Sequence[Convolution],
+    tensors: Sequence[Mapping[Slot, Tensor]],
+) -> float:
+    """The same of `run_chain_backward`."""
+    seconds = _ffi().new("double *")
+
+    def price(*chain: Any) -> int:
+        return int(_library().oocdnn_price_chain_backward(*chain, seconds))
+
+    _run_links(context, calls, tensors, None, price)
+    return float(seconds[0])
+
+
 def _run_links(
     context: NativeContext,
     calls: Sequence[Convolution],

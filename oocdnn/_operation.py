@@ -221,7 +221,10 @@ def launch(
             operands.need_host()
         sums = _sums(common.sums, operands, leader, shape, context.results.empty)
         call = call._replace(stream=stream_of(common.stream, operands.stream))
-        bits = _bits(call, operands, leader, context.results.empty) if after.saves else None
+        bits = None
+        if after.saves:
+            count = saved_bytes(call, operands.tensors)
+            bits = add_bits(count, operands, leader, context.results.empty)
         call = call._replace(saves=bits is not None)
         if after.y_shape:
             strides = (0,) * len(after.y_shape)
@@ -249,9 +252,8 @@ def _output(slot: Slot, wanted: Along, leader: View, own: bool, make: Any) -> Vi
     return allocate(leader, wanted.shape, keeps_order(slot), make)
 
 
-def _bits(call: Convolution, operands: Operands, leader: View, make: Any) -> View | None:
-    """Adds what is saved to the operands; None where nothing is."""
-    count = saved_bytes(call, operands.tensors)
+def add_bits(count: int, operands: Operands, leader: View, make: Any) -> View | None:
+    """Adds what is saved, so many bytes, to the operands; None where nothing is."""
     if count == 0:
         return None
     bits = allocate_bytes(leader, count, make)

@@ -9,16 +9,18 @@ other. Arrays, keywords and errors are those of `oocdnn.functions`.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
 from oocdnn import _geometry, _pins
 from oocdnn._allocation import allocate
-from oocdnn._call import Convolution, Slot
+from oocdnn._call import Convolution, Slot, Tensor
 from oocdnn._cdefs import Direction
 from oocdnn._geometry import Geometry, Moves, Shape
 from oocdnn._native import Progress
+from oocdnn._native_calls import saved_bytes
 from oocdnn._operation import (
     ActivationSpec,
     After,
@@ -26,6 +28,7 @@ from oocdnn._operation import (
     Finish,
     MathName,
     ModeName,
+    add_bits,
     convolution,
     read_finish,
     stream_of,
@@ -35,6 +38,7 @@ from oocdnn._stack import current_context
 from oocdnn._window import Padding, PerAxis
 from oocdnn.arrays import Operands, View, unwrap, view
 from oocdnn.errors import InvalidDtype, InvalidProblem, Unsupported
+from oocdnn.fused import Saved
 
 if TYPE_CHECKING:
     from oocdnn.context import Context
@@ -156,6 +160,7 @@ def conv_chain(
     x: Any,
     links: Sequence[Link],
     *,
+    save_for_backward: bool = False,
     out: Any = None,
     math: MathName | None = None,
     stream: Any = None,
@@ -165,7 +170,9 @@ def conv_chain(
     """The links one after the other, depth first.
 
     x: [N, C, [D, [H,]] W]; links: of which each reads what the one before it gives.
-    Returns the last link's z. The keywords are those of the module `oocdnn.functions`.
+    Returns the last link's z, or with `save_for_backward` (z, saved), a `Saved` of the last link;
+    then no sample is cut while the last link runs with others. The other keywords are those of the
+    module `oocdnn.functions`.
     """
     data = view("x", x)
     context = current_context()
@@ -186,11 +193,36 @@ def conv_chain(
         need_host(context, operands)
         common = Common(None, 1.0, 0.0, "cross_correlation", math, stream, progress, workspace)
         calls = list(calls_of(context, made, common, operands))
+        saved = None
+        if save_for_backward:
+            saved = _saved(data, made, calls[-1], operands[-1], context.results.empty)
+            calls[-1] = saved.call
         in_memory = (one for mine in operands for one in mine.in_memory)
         with _pins.Use(context, in_memory):
             tensors = [mine.tensors for mine in operands]
             context.run_chain(calls, tensors, [one.source for one in made], progress)
-    return unwrap(output) if out is None else out
+    z = unwrap(output) if out is None else out
+    return z if saved is None else (z, saved)
+
+
+def _saved(
+    data: View, made: Sequence[Made], call: Convolution, operands: Operands, make: Any
+) -> Saved:
+    """Of the last link, with what it saves among its operands."""
+    last = made[-1]
+    x = made[-2].shape if len(made) > 1 else data.shape
+    call = call._replace(saves=True)
+    count = saved_bytes(call, {**operands.tensors, "x": nowhere(data, x)})
+    bits = add_bits(count, operands, data, make)
+    shapes = x, last.w.shape, last.geometry.shape, last.shape
+    call = call._replace(saves=bits is not None)
+    return Saved(*shapes, last.link.activation, last.link.scale is not None, call, data.dtype, bits)
+
+
+def nowhere(like: View, shape: Shape) -> Tensor:
+    """Of elements as those of `like`, dense, and of no memory."""
+    stride = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    return Tensor(like.dtype, shape, stride)
 
 
 def need_host(context: "Context", operands: Iterable[Operands]) -> None:

@@ -14,13 +14,14 @@ import numpy as np
 
 from oocdnn import _geometry, _pins
 from oocdnn._allocation import allocate
-from oocdnn._call import Slot
+from oocdnn._call import Convolution, Slot
 from oocdnn._native import Progress
 from oocdnn._operation import Common, MathName, read_finish
 from oocdnn._stack import current_context
 from oocdnn.arrays import Operands, View, unwrap, view
 from oocdnn.chain import Link, Made, calls_of, error_at, make_all, need_host
 from oocdnn.errors import InvalidProblem, Unsupported
+from oocdnn.fused import Saved
 
 Need = Literal["dx", "dw", "db"] | tuple[Literal["dw", "db"], int]
 
@@ -48,6 +49,7 @@ def conv_chain_backward(
     links: Sequence[Link],
     *,
     needs: Iterable[Need] = ("dx", "dw", "db"),
+    saved: Sequence[Saved | None] | None = None,
     math: MathName | None = None,
     stream: Any = None,
     progress: Progress | None = None,
@@ -58,6 +60,8 @@ def conv_chain_backward(
     dz: the gradient with respect to its result; x: [N, C, [D, [H,]] W].
     needs: "dx"; "dw" and "db" of all links, or ("dw", 2), ("db", 2) of a single one. Of a link
         without b there is no db. What leads to no gradient that is needed is not computed.
+    saved: by link what it saved in a forward pass, or None where that is computed again, as with
+        None for all links. What only leads to what was saved is not computed.
     Returns a `ChainGradients`. Its parts are shaped as what they are gradients of.
 
     The batch is cut, no sample is: where one sample does not fit the budget with what all links
@@ -69,16 +73,22 @@ def conv_chain_backward(
     context = current_context()
     with ExitStack() as stack:
         made = make_all(links, data.shape)
-        wanted = _wanted(needs, made)
+        wanted = wanted_of(needs, made)
         if not wanted.any():
             raise InvalidProblem("needs is empty; it names dx, dw, db or several of them")
         _geometry.need_shape("dz", gradient.shape, made[-1].shape, "the chain's result")
+        given: list[Saved | None] = [None] * len(made) if saved is None else list(saved)
+        if len(given) != len(made):
+            raise InvalidProblem(f"saved is of {len(given)} links, and the chain has {len(made)}")
         operands = [stack.enter_context(Operands(data)) for _ in made]
         operands[0].read("input", data)
         operands[-1].read("z", gradient)
         for number, (one, mine) in enumerate(zip(made, operands, strict=True)):
             with error_at(number):
                 _need_plain(one.link)
+                theirs = given[number]
+                if theirs is not None and theirs.view is not None:
+                    mine.read("saved", theirs.view)
                 mine.read("w", one.w)
                 read_finish(mine, one.link.finish(), one.geometry.shape)
 
@@ -99,6 +109,10 @@ def conv_chain_backward(
         ]
         common = Common(None, 1.0, 0.0, "cross_correlation", math, stream, progress, workspace)
         calls = list(calls_of(context, made, common, operands))
+        for number, theirs in enumerate(given):
+            if theirs is not None:
+                with error_at(number):
+                    _need_same(theirs, calls[number], made[number])
         in_memory = (one for mine in operands for one in mine.in_memory)
         with _pins.Use(context, in_memory):
             context.run_chain_backward(calls, [mine.tensors for mine in operands], progress)
@@ -111,7 +125,14 @@ def _need_plain(link: Link) -> None:
             raise Unsupported(f"{name} in a chain's gradients; compute them link by link")
 
 
-def _wanted(needs: Iterable[Need], made: Sequence[Made]) -> _Needs:
+def _need_same(saved: Saved, call: Convolution, made: Made) -> None:
+    theirs = saved.call
+    mine = call.window, call.groups, call.pool, call.epilogue, made.geometry.shape
+    if mine != (theirs.window, theirs.groups, theirs.pool, theirs.epilogue, saved.y_shape):
+        raise InvalidProblem("saved is of another convolution; pass what this one has saved")
+
+
+def wanted_of(needs: Iterable[Need], made: Sequence[Made]) -> _Needs:
     if isinstance(needs, str):
         raise InvalidProblem(f"needs is {needs!r}; pass a tuple: ({needs!r},)")
     biased = [one.link.b is not None for one in made]

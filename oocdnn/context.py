@@ -25,7 +25,12 @@ from oocdnn import (
 from oocdnn._axes import by_axis
 from oocdnn._call import Convolution, Options, Slot, Tensor
 from oocdnn._native import HostMemory, NativeContext, Progress
-from oocdnn._native_calls import run_chain, run_chain_backward
+from oocdnn._native_calls import (
+    price_chain,
+    price_chain_backward,
+    run_chain,
+    run_chain_backward,
+)
 from oocdnn._native_repeated import Repeated
 from oocdnn._native_workspace import measure_parts
 from oocdnn._operation import MathName, math_of
@@ -217,6 +222,21 @@ class Context:
     ) -> None:
         """The same of a chain's gradients."""
         run_chain_backward(self._native, calls, tensors, progress)
+
+    def price_chain(
+        self,
+        calls: Sequence[Convolution],
+        tensors: Sequence[dict[Slot, Tensor]],
+        residuals: Sequence[int],
+    ) -> float:
+        """The seconds that `run_chain` is predicted to take; tensors may be without memory."""
+        return price_chain(self._native, calls, tensors, residuals)
+
+    def price_chain_backward(
+        self, calls: Sequence[Convolution], tensors: Sequence[dict[Slot, Tensor]]
+    ) -> float:
+        """The same of `run_chain_backward`."""
+        return price_chain_backward(self._native, calls, tensors)
 
     @property
     def stats(self) -> Stats:

@@ -1,5 +1,6 @@
 """What else trains a network whose activations are many: torch, and its ways to keep less of them.
 
+- *auto*: ours within the same budget, and the model chooses what is kept in host memory.
 - *layer-by-layer*: ours within the same budget, but what layers make is kept in host memory.
 - *torch*: everything where it computes, in core.
 - *save-on-cpu*: what backward needs is moved to host memory, and back.
@@ -41,6 +42,17 @@ def whole(task: Training, device: str) -> Iterator[Ready]:
     network = task.network
     with roomy(device, network.data_bytes, math=network.math) as context:
         yield Ready(task.call(context), peak=lambda: context.stats.peak_device_bytes)
+
+
+@contextmanager
+def auto(task: Training, device: str) -> Iterator[Ready]:
+    """The model may choose to keep all."""
+    network = task.network
+    _need_host(int(ROOM * network.data_bytes))
+    with oocdnn.Context(device, task.budget, math=network.math) as context:
+        yield Ready(
+            task.call(context, recompute="auto"), peak=lambda: context.stats.peak_device_bytes
+        )
 
 
 @contextmanager
@@ -171,5 +183,6 @@ NETWORK_PEERS: dict[str, Peer] = {
     "accumulate": _by_torch(parts=PARTS),
     "checkpoint": _by_torch(_checkpointed),
     "save-on-cpu": _by_torch(around=_saved_on_cpu, host_bytes=_saved_bytes),
+    "auto": auto,
     "layer-by-layer": layer_by_layer,
 }

@@ -89,18 +89,35 @@ class ChainTranslator {
   ChainArguments made_;
 };
 
+Result<ChainArguments> ArgumentsOf(const oocdnn_context* context, const oocdnn_convolution* links,
+                                   const oocdnn_operands* operands, const int64_t* residuals,
+                                   int64_t count) {
+  OOC_TRY(Need(context, "the context"));
+  OOC_TRY(Need(links, "the links"));
+  OOC_TRY(Need(operands, "the operands"));
+  if (count < 1) return Error(Code::kInvalidProblem, "a chain without links");
+  return ChainTranslator(links, operands, residuals, count, context->math).Run();
+}
+
 }  // namespace
+
+oocdnn_status oocdnn_price_chain(oocdnn_context* context, const oocdnn_convolution* links,
+                                 const oocdnn_operands* operands, const int64_t* residuals,
+                                 int64_t count, double* seconds) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(seconds, "seconds"));
+    OOC_ASSIGN(const ChainArguments chain, ArgumentsOf(context, links, operands, residuals, count));
+    OOC_ASSIGN(*seconds,
+               context->context->PriceChain(chain.chain, chain.tensors, LimitOf(links[0])));
+    return {};
+  });
+}
 
 oocdnn_status oocdnn_run_chain(oocdnn_context* context, const oocdnn_convolution* links,
                                const oocdnn_operands* operands, const int64_t* residuals,
                                int64_t count) {
   return Guard([&]() -> Status {
-    OOC_TRY(Need(context, "the context"));
-    OOC_TRY(Need(links, "the links"));
-    OOC_TRY(Need(operands, "the operands"));
-    if (count < 1) return Error(Code::kInvalidProblem, "a chain without links");
-    OOC_ASSIGN(const ChainArguments chain,
-               ChainTranslator(links, operands, residuals, count, context->math).Run());
+    OOC_ASSIGN(const ChainArguments chain, ArgumentsOf(context, links, operands, residuals, count));
     const Progress progress = ProgressOf(links[0].progress, links[0].progress_user);
     return context->context->RunChain(chain.chain, chain.tensors, links[0].stream, progress,
                                       LimitOf(links[0]));

@@ -35,7 +35,7 @@ class GradientTranslator {
     }
     std::vector<TrainedLink> links;
     for (size_t i = 0; i < count_; ++i) {
-      links.push_back({forward_[i].problem, {}});
+      links.push_back({forward_[i].problem, {}, operands_[i].saved != nullptr});
       if (gradients_[i]) links.back().gradients = gradients_[i]->problem;
     }
     GradientArguments made;
@@ -130,7 +130,7 @@ class GradientTranslator {
         forward.pool.pools() || forward.saves || mine.dw != nullptr || mine.db != nullptr;
     (passes ? mine.z : mine.y) = &dz;
     if (passes && link.direction == OOCDNN_BACKWARD_BIAS) mine.y = &y;
-    if (forward.saves) mine.saved = &saved_[i];
+    if (forward.saves) mine.saved = given.saved != nullptr ? given.saved : &saved_[i];
     OOC_ASSIGN(gradients_.back(), Translate(&link, &mine, math_));
     return {};
   }
@@ -162,17 +162,34 @@ class GradientTranslator {
   std::vector<std::optional<CallArguments>> gradients_;
 };
 
+Result<GradientArguments> ArgumentsOf(const oocdnn_context* context,
+                                      const oocdnn_convolution* links,
+                                      const oocdnn_operands* operands, int64_t count) {
+  OOC_TRY(Need(context, "the context"));
+  OOC_TRY(Need(links, "the links"));
+  OOC_TRY(Need(operands, "the operands"));
+  if (count < 1) return Error(Code::kInvalidProblem, "a chain without links");
+  return GradientTranslator(links, operands, count, context->math).Run();
+}
+
 }  // namespace
+
+oocdnn_status oocdnn_price_chain_backward(oocdnn_context* context, const oocdnn_convolution* links,
+                                          const oocdnn_operands* operands, int64_t count,
+                                          double* seconds) {
+  return Guard([&]() -> Status {
+    OOC_TRY(Need(seconds, "seconds"));
+    OOC_ASSIGN(const GradientArguments gradients, ArgumentsOf(context, links, operands, count));
+    OOC_ASSIGN(*seconds, context->context->PriceGradients(gradients.chain, gradients.tensors,
+                                                          LimitOf(links[0])));
+    return {};
+  });
+}
 
 oocdnn_status oocdnn_run_chain_backward(oocdnn_context* context, const oocdnn_convolution* links,
                                         const oocdnn_operands* operands, int64_t count) {
   return Guard([&]() -> Status {
-    OOC_TRY(Need(context, "the context"));
-    OOC_TRY(Need(links, "the links"));
-    OOC_TRY(Need(operands, "the operands"));
-    if (count < 1) return Error(Code::kInvalidProblem, "a chain without links");
-    OOC_ASSIGN(const GradientArguments gradients,
-               GradientTranslator(links, operands, count, context->math).Run());
+    OOC_ASSIGN(const GradientArguments gradients, ArgumentsOf(context, links, operands, count));
     const Progress progress = ProgressOf(links[0].progress, links[0].progress_user);
     return context->context->RunGradients(gradients.chain, gradients.tensors, links[0].stream,
                                           progress, LimitOf(links[0]));

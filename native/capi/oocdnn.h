@@ -287,7 +287,8 @@ OOCDNN_API oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convol
  * residuals: NULL, or for each link what it adds to its sum, shaped as that: the number of an
  * earlier link for what that writes, OOCDNN_RESIDUAL_X for the chain's x, or
  * OOCDNN_RESIDUAL_OPERAND for operands[i].residual, which must be NULL otherwise.
- * OOCDNN_UNSUPPORTED for links with beta, a prologue or sums, or that save for backward. */
+ * OOCDNN_UNSUPPORTED for links with beta, a prologue or sums, or, but for the last one, that save
+ * for backward. */
 #define OOCDNN_RESIDUAL_X (-1)
 #define OOCDNN_RESIDUAL_OPERAND (-2)
 OOCDNN_API oocdnn_status oocdnn_run_chain(oocdnn_context* context, const oocdnn_convolution* links,
@@ -296,10 +297,25 @@ OOCDNN_API oocdnn_status oocdnn_run_chain(oocdnn_context* context, const oocdnn_
 
 /* A chain's gradients, through all links for each tile of the batch: operands[i] has w and bias,
  * and dw and db where wanted; the first has x as `input` and dx, if wanted, as `x`; the last has dz
- * as `z`. OOCDNN_UNSUPPORTED also with alpha, a scale or a residual, or where reproducible. */
+ * as `z`. What a link saved in a forward pass may be there as `saved`; where it is NULL it is
+ * computed again. OOCDNN_UNSUPPORTED also with alpha, a scale or a residual, or where reproducible.
+ */
 OOCDNN_API oocdnn_status oocdnn_run_chain_backward(oocdnn_context* context,
                                                    const oocdnn_convolution* links,
                                                    const oocdnn_operands* operands, int64_t count);
+
+/* The seconds that these two are predicted to take, by estimate: nothing is prepared, and no data
+ * looked at. Tensors whose data is NULL count as in memory of oocdnn_allocate_host.
+ * OOCDNN_OUT_OF_MEMORY where gradients are too many to be computed so. */
+OOCDNN_API oocdnn_status oocdnn_price_chain(oocdnn_context* context,
+                                            const oocdnn_convolution* links,
+                                            const oocdnn_operands* operands,
+                                            const int64_t* residuals, int64_t count,
+                                            double* seconds);
+OOCDNN_API oocdnn_status oocdnn_price_chain_backward(oocdnn_context* context,
+                                                     const oocdnn_convolution* links,
+                                                     const oocdnn_operands* operands, int64_t count,
+                                                     double* seconds);
 
 /* The bytes that a forward call with `saves` writes to operands.saved, which may be NULL here; 0:
  * there is nothing to save, and `saves` is best left 0. Of a maximum, for each element of z the

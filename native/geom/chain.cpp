@@ -24,12 +24,12 @@ std::string TextOf(const Sizes& sizes) {
   return text;
 }
 
-Status CheckLink(const Problem& problem) {
+Status CheckLink(const Problem& problem, bool last) {
   OOC_TRY(Validate(problem));
   const char* what = nullptr;
   if (problem.direction != Direction::kForward) what = Name(problem.direction);
   if (problem.beta != 0.0) what = "beta";
-  if (problem.saves) what = "saving for backward";
+  if (problem.saves && !last) what = "saving for backward";
   if (problem.prologue.any()) what = "a prologue";
   if (problem.sums) what = "sums";
   if (what == nullptr) return {};
@@ -125,10 +125,10 @@ Result<Chain> MakeChain(const Chain& given) {
   Chain chain{{}, given.residual};
   for (size_t i = 0; i < given.size(); ++i) {
     const std::string where = Format("link %zu of a chain", i);
-    OOC_TRY(CheckLink(given[i]).With(where));
+    const bool last = i + 1 == given.size();
+    OOC_TRY(CheckLink(given[i], last).With(where));
     if (i > 0) OOC_TRY(CheckPair(given[i - 1], given[i]).With(where));
     OOC_TRY(CheckResidual(given, i).With(where));
-    const bool last = i + 1 == given.size();
     chain.links.push_back(last ? given[i] : InnerOf(given[i]));
   }
   return chain;
@@ -309,6 +309,7 @@ Box ChainTiles::BoxOf(size_t link, Operand operand, const TileIndex& index) cons
   box.extent[0] = tiling_.Length(Axis::kN, index[0]);
   box.valid_begin[0] = box.origin[0];
   box.valid_end[0] = std::min(box.origin[0] + box.extent[0], dims[0]);
+  if (operand == Operand::kSaved) return box;
   for (int s = 0; s < 3; ++s) {
     const RowSpan& span = SpanOf(RowsAt(s, index[Index(SpatialAxis(s))])[link], operand);
     box.origin[3 + s] = span.origin;

@@ -5,7 +5,7 @@
 //
 // A tile is a range of samples, and of rows of the last result where those are cut too. The rows of
 // inner tensors that neighbouring tiles share are computed in each of them, or in a sweep along an
-// axis kept for the next.
+// axis kept for the next. Where the last link saves for its gradients, tiles are whole samples.
 #pragma once
 
 #include <array>

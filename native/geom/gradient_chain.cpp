@@ -23,6 +23,11 @@ bool ReadsX(const std::optional<Problem>& gradients) {
   return gradients && (gradients->also.dw || gradients->direction == Direction::kBackwardFilter);
 }
 
+// Whether the gradients read what the sequence has to save for them.
+bool ReadsSaved(const TrainedLink& link) {
+  return link.gradients && link.gradients->Uses(Operand::kSaved) && !link.has_saved;
+}
+
 // Of what a link reads, in its gradients.
 Operand InputOf(const Problem& gradients) {
   return gradients.also.dw ? Operand::kInput : Operand::kX;
@@ -51,9 +56,8 @@ class Builder {
     std::vector<bool> needed(links_.size());
     bool result = false;  // what the link gives is read
     for (size_t i = links_.size(); i-- > 0;) {
-      const auto& gradients = links_[i].gradients;
-      needed[i] = result || (gradients && gradients->Uses(Operand::kSaved));
-      result = needed[i] || ReadsX(gradients);
+      needed[i] = result || ReadsSaved(links_[i]);
+      result = needed[i] || ReadsX(links_[i].gradients);
     }
     return needed;
   }
@@ -70,7 +74,7 @@ class Builder {
     for (size_t i = 0; i < links_.size(); ++i) {
       if (!needed[i]) continue;
       Problem problem = links_[i].forward;
-      if (!links_[i].gradients) {
+      if (!ReadsSaved(links_[i])) {
         problem.saves = false;
         SetPooled(&problem);
       }
@@ -109,7 +113,7 @@ class Builder {
     const auto& gradients = links_[link].gradients;
     if (!gradients) return;
     const size_t mine = *gradients_[link];
-    if (gradients->Uses(Operand::kSaved)) {
+    if (ReadsSaved(links_[link])) {
       Share({{*forward_[link], Operand::kSaved}, {mine, Operand::kSaved}}, true);
     }
     if (gradients->direction == Direction::kBackwardData && forward_[link]) {

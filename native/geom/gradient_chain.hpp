@@ -13,11 +13,12 @@
 
 namespace oocdnn {
 
-// A link and its gradients. The forward problem saves what these need; there are none where nobody
-// wants any, of the link or of one before it.
+// A link and its gradients. The forward problem saves what these need, unless the caller has that
+// of an earlier pass; there are none where nobody wants any, of the link or of one before it.
 struct TrainedLink {
   Problem forward;
   std::optional<Problem> gradients;
+  bool has_saved = false;
 };
 
 // An operand of a problem of the sequence.

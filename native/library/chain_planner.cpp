@@ -52,6 +52,13 @@ class ChainPlanner {
     }
   }
 
+  Result<double> Price() {
+    OOC_ASSIGN(const std::vector<Range> ranges, Choose());
+    double seconds = 0.0;
+    for (const Range& range : ranges) seconds += sections_[range].seconds;
+    return seconds;
+  }
+
  private:
   using Range = std::pair<size_t, size_t>;  // of links
   // What is known of links as a section of their own.
@@ -222,6 +229,12 @@ Result<std::vector<ChainSection>> PlanChain(Device& device, const Chain& chain,
                                             const std::vector<PlanRequest>& links,
                                             const Profile& profile, int64_t* prepared) {
   return ChainPlanner(device, chain, links, profile, prepared).Run();
+}
+
+Result<double> PriceChain(Device& device, const Chain& chain, const std::vector<PlanRequest>& links,
+                          const Profile& profile) {
+  int64_t prepared = 0;
+  return ChainPlanner(device, chain, links, profile, &prepared).Price();
 }
 
 }  // namespace oocdnn

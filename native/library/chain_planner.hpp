@@ -27,4 +27,8 @@ Result<std::vector<ChainSection>> PlanChain(Device& device, const Chain& chain,
                                             const std::vector<PlanRequest>& links,
                                             const Profile& profile, int64_t* prepared);
 
+// What PlanChain's choice is predicted to take, by estimate: nothing is prepared.
+Result<double> PriceChain(Device& device, const Chain& chain, const std::vector<PlanRequest>& links,
+                          const Profile& profile);
+
 }  // namespace oocdnn

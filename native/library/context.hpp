@@ -87,6 +87,13 @@ class Context {
   // tensors are not looked at.
   Status RunGradients(const GradientChain& chain, const std::vector<HostTensors>& operands,
                       void* stream, const Progress& progress, int64_t workspace = kLimitOfContext);
+  // What RunChain and RunGradients are predicted to take, by estimate: nothing is prepared. Tensors
+  // without data count as in pinned memory, and no data is looked at.
+  Result<double> PriceChain(const Chain& chain, const std::vector<HostTensors>& operands,
+                            int64_t workspace = kLimitOfContext);
+  Result<double> PriceGradients(const GradientChain& chain,
+                                const std::vector<HostTensors>& operands,
+                                int64_t workspace = kLimitOfContext);
   // Plans without running. Operands are in pageable memory, or on the device, aligned, where the
   // placement says so.
   Result<PlanSummary> Plan(const Problem& problem, const Placement& placement = {});
@@ -211,6 +218,12 @@ class Context {
   };
   Result<std::vector<HostTensors>> LocateChain(const Chain& chain,
                                                const std::vector<HostTensors>& operands);
+  // Of each link as a call within the budget.
+  [[nodiscard]] std::vector<Terms> TermsOf(const Chain& chain,
+                                           const std::vector<HostTensors>& tensors, int64_t budget,
+                                           int64_t workspace) const;
+  [[nodiscard]] std::vector<PlanRequest> RequestsFor(const Chain& chain,
+                                                     const std::vector<Terms>& terms) const;
   Result<ChainPointer> LookupChain(const Chain& chain, const std::vector<HostTensors>& tensors,
                                    int64_t budget, int64_t workspace);
   // Puts what sections leave for each other on the shelves.
@@ -231,6 +244,11 @@ class Context {
   using GradientPointer = std::shared_ptr<const GradientPlan>;
   Result<std::vector<HostTensors>> LocateGradients(const GradientChain& chain,
                                                    const std::vector<HostTensors>& operands);
+  [[nodiscard]] std::vector<Terms> TermsOf(const GradientChain& chain,
+                                           const std::vector<HostTensors>& tensors, int64_t budget,
+                                           int64_t workspace) const;
+  [[nodiscard]] GradientRequest RequestFor(const GradientChain& chain,
+                                           const std::vector<Terms>& terms) const;
   Result<GradientPointer> LookupGradients(const GradientChain& chain,
                                           const std::vector<HostTensors>& tensors, int64_t budget,
                                           int64_t workspace);

@@ -96,13 +96,17 @@ HostTensors ReachedOf(const Chain& chain, const std::vector<HostTensors>& tensor
   return reached;
 }
 
+Status CheckChain(const Chain& chain, const std::vector<HostTensors>& operands) {
+  OOC_ASSIGN(const Chain made, MakeChain(chain));
+  return CheckOperands(made, operands);
+}
+
 }  // namespace
 
 // What every link has of the caller's; what is between two links counts as on the device.
 Result<std::vector<HostTensors>> Context::LocateChain(const Chain& chain,
                                                       const std::vector<HostTensors>& operands) {
   OOC_ASSIGN(const Chain made, MakeChain(chain));
-  OOC_TRY(CheckOperands(made, operands));
   std::vector<HostTensors> tensors = operands;
   const int64_t alignment = stack_.device->capabilities().alignment;
   for (size_t i = 0; i < chain.size(); ++i) {
@@ -115,18 +119,19 @@ Result<std::vector<HostTensors>> Context::LocateChain(const Chain& chain,
   return tensors;
 }
 
-Result<Context::ChainPointer> Context::LookupChain(const Chain& chain,
-                                                   const std::vector<HostTensors>& tensors,
-                                                   int64_t budget, int64_t workspace) {
+std::vector<Context::Terms> Context::TermsOf(const Chain& chain,
+                                             const std::vector<HostTensors>& tensors,
+                                             int64_t budget, int64_t workspace) const {
   std::vector<Terms> terms;
-  std::string key;
   for (size_t i = 0; i < chain.size(); ++i) {
     terms.push_back(TermsOf(chain[i], tensors[i], workspace));
     terms.back().budget = budget;
-    key +=
-        KeyOf(chain[i], terms.back()) + Format(" %lld ", static_cast<long long>(chain.residual[i]));
   }
-  if (const ChainPointer* const kept = chains_.Find(key)) return *kept;
+  return terms;
+}
+
+std::vector<PlanRequest> Context::RequestsFor(const Chain& chain,
+                                              const std::vector<Terms>& terms) const {
   std::vector<PlanRequest> links;
   int64_t bounce = 0;
   const auto deadline = DeadlineIn(options_.planning_seconds);
@@ -141,6 +146,30 @@ Result<Context::ChainPointer> Context::LookupChain(const Chain& chain,
     }
   }
   for (PlanRequest& link : links) link.bounce_bytes = bounce;
+  return links;
+}
+
+Result<double> Context::PriceChain(const Chain& chain, const std::vector<HostTensors>& operands,
+                                   int64_t workspace) {
+  const std::lock_guard turn(turn_);
+  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const std::vector<HostTensors> tensors, LocateChain(chain, operands));
+  if (chain.front().shape.n == 0) return 0.0;
+  const std::vector<Terms> terms = TermsOf(chain, tensors, BudgetOf(tensors), workspace);
+  return oocdnn::PriceChain(*stack_.device, chain, RequestsFor(chain, terms),
+                            ProfileFor(chain.front()));
+}
+
+Result<Context::ChainPointer> Context::LookupChain(const Chain& chain,
+                                                   const std::vector<HostTensors>& tensors,
+                                                   int64_t budget, int64_t workspace) {
+  const std::vector<Terms> terms = TermsOf(chain, tensors, budget, workspace);
+  std::string key;
+  for (size_t i = 0; i < chain.size(); ++i) {
+    key += KeyOf(chain[i], terms[i]) + Format(" %lld ", static_cast<long long>(chain.residual[i]));
+  }
+  if (const ChainPointer* const kept = chains_.Find(key)) return *kept;
+  const std::vector<PlanRequest> links = RequestsFor(chain, terms);
   const Profile& profile = ProfileFor(chain.front());
   Result<std::vector<ChainSection>> made =
       BesideArena([&] { return PlanChain(*stack_.device, chain, links, profile, &prepared_); });
@@ -264,6 +293,8 @@ Status Context::RunChain(const Chain& chain, const std::vector<HostTensors>& ope
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
   stats_ = CallStats{};
+  const Status checked = CheckChain(chain, operands);
+  if (!checked.ok()) return Status(checked).With(TextOf(chain));
   Result<std::vector<HostTensors>> located = LocateChain(chain, operands);
   if (!located.ok()) return std::move(located).status().With(TextOf(chain));
   const std::vector<HostTensors>& tensors = located.value();

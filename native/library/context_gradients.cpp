@@ -21,7 +21,6 @@ std::string TextOf(const GradientChain& chain) {
 // What is inner counts as on the device.
 Result<std::vector<HostTensors>> Context::LocateGradients(
     const GradientChain& chain, const std::vector<HostTensors>& operands) {
-  OOC_TRY(CheckOperands(chain, operands));
   std::vector<HostTensors> tensors = operands;
   for (size_t i = 0; i < chain.size(); ++i) {
     OOC_TRY(LocateOperands(*stack_.device, chain.problems[i], &tensors[i], chain.inner[i]));
@@ -32,26 +31,55 @@ Result<std::vector<HostTensors>> Context::LocateGradients(
   return tensors;
 }
 
-Result<Context::GradientPointer> Context::LookupGradients(const GradientChain& chain,
-                                                          const std::vector<HostTensors>& tensors,
-                                                          int64_t budget, int64_t workspace) {
+std::vector<Context::Terms> Context::TermsOf(const GradientChain& chain,
+                                             const std::vector<HostTensors>& tensors,
+                                             int64_t budget, int64_t workspace) const {
+  std::vector<Terms> terms;
+  for (size_t i = 0; i < chain.size(); ++i) {
+    terms.push_back(TermsOf(chain.problems[i], tensors[i], workspace));
+    terms.back().in_place = {};
+    terms.back().budget = budget;
+  }
+  return terms;
+}
+
+GradientRequest Context::RequestFor(const GradientChain& chain,
+                                    const std::vector<Terms>& terms) const {
   GradientRequest request{chain, {}};
-  std::string key;
   int64_t bounce = 0;
   for (size_t i = 0; i < chain.size(); ++i) {
-    Terms terms = TermsOf(chain.problems[i], tensors[i], workspace);
-    terms.in_place = {};
-    terms.budget = budget;
-    key += KeyOf(chain.problems[i], terms) + Format(" %zu ", chain.origin[i].link);
-    PlanRequest& mine = request.requests.emplace_back(RequestFor(chain.problems[i], terms));
+    PlanRequest& mine = request.requests.emplace_back(RequestFor(chain.problems[i], terms[i]));
     mine.may_compile = true;  // arithmetic is most of what a chain takes
     bounce = std::max(bounce, mine.bounce_bytes);
     for (size_t o = 0; o < kOperands; ++o) {
       if (chain.inner[i][o]) mine.home[o] = Home::kTile;
     }
   }
-  if (const GradientPointer* const kept = gradients_.Find(key)) return *kept;
   for (PlanRequest& mine : request.requests) mine.bounce_bytes = bounce;
+  return request;
+}
+
+Result<double> Context::PriceGradients(const GradientChain& chain,
+                                       const std::vector<HostTensors>& operands,
+                                       int64_t workspace) {
+  const std::lock_guard turn(turn_);
+  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const std::vector<HostTensors> tensors, LocateGradients(chain, operands));
+  if (chain.problems.front().shape.n == 0) return 0.0;
+  const std::vector<Terms> terms = TermsOf(chain, tensors, BudgetOf(tensors), workspace);
+  return oocdnn::PriceGradients(RequestFor(chain, terms), ProfileFor(chain.problems.front()));
+}
+
+Result<Context::GradientPointer> Context::LookupGradients(const GradientChain& chain,
+                                                          const std::vector<HostTensors>& tensors,
+                                                          int64_t budget, int64_t workspace) {
+  const std::vector<Terms> terms = TermsOf(chain, tensors, budget, workspace);
+  std::string key;
+  for (size_t i = 0; i < chain.size(); ++i) {
+    key += KeyOf(chain.problems[i], terms[i]) + Format(" %zu ", chain.origin[i].link);
+  }
+  if (const GradientPointer* const kept = gradients_.Find(key)) return *kept;
+  GradientRequest request = RequestFor(chain, terms);
   const Profile& profile = ProfileFor(chain.problems.front());
   Result<GradientPlan> made = BesideArena(
       [&] { return PlanGradients(*stack_.device, std::move(request), profile, &prepared_); });
@@ -65,6 +93,8 @@ Status Context::RunGradients(const GradientChain& chain, const std::vector<HostT
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
   stats_ = CallStats{};
+  const Status checked = CheckOperands(chain, operands);
+  if (!checked.ok()) return Status(checked).With(TextOf(chain));
   Result<std::vector<HostTensors>> located = LocateGradients(chain, operands);
   if (!located.ok()) return std::move(located).status().With(TextOf(chain));
   const std::vector<HostTensors>& tensors = located.value();

@@ -101,4 +101,17 @@ Result<GradientPlan> PlanGradients(Device& device, GradientRequest request, cons
   return GradientPlanner(device, std::move(request), profile, prepared).Run();
 }
 
+Result<double> PriceGradients(const GradientRequest& request, const Profile& profile) {
+  if (request.requests.size() == 1) {
+    OOC_ASSIGN(const PlanSearch search, Search(WithoutBounce(request.requests.front()), profile));
+    return search.ranked.front().cost.seconds;
+  }
+  OOC_ASSIGN(const std::vector<RankedGradients> ranked, SearchGradients(request, profile));
+  const RankedGradients& best = ranked.front();
+  if (!best.least) return best.cost.seconds;
+  return Error(Code::kOutOfMemory, "the gradients of a chain need %s at least, the budget is %s",
+               BytesText(best.cost.device_bytes).c_str(), BytesText(request.budget()).c_str())
+      .WithDetail(best.cost.device_bytes);
+}
+
 }  // namespace oocdnn

@@ -16,4 +16,8 @@ struct GradientPlan {
 Result<GradientPlan> PlanGradients(Device& device, GradientRequest request, const Profile& profile,
                                    int64_t* prepared);
 
+// What they are predicted to take, by estimate: nothing is prepared. A single problem is a call of
+// its own. kOutOfMemory where not even one sample fits.
+Result<double> PriceGradients(const GradientRequest& request, const Profile& profile);
+
 }  // namespace oocdnn

@@ -212,7 +212,10 @@ Inner InnerOf(const Chain& chain, size_t link) {
 }
 
 Status CheckOperands(const Chain& chain, const std::vector<HostTensors>& tensors) {
-  const Member result{chain.back(), tensors.back(), chain.back().output()};
+  std::vector<Member> results;
+  for (const Operand written : {chain.back().output(), Operand::kSaved}) {
+    if (chain.back().Writes(written)) results.push_back({chain.back(), tensors.back(), written});
+  }
   for (size_t i = 0; i < chain.size(); ++i) {
     const Inner inner = InnerOf(chain, i);
     const std::string where = Format("link %zu of a chain", i);
@@ -220,7 +223,10 @@ Status CheckOperands(const Chain& chain, const std::vector<HostTensors>& tensors
     for (int o = 0; o < kOperands && i + 1 < chain.size(); ++o) {
       const auto operand = static_cast<Operand>(o);
       if (!chain[i].Has(operand) || inner[o] || operand == Operand::kOld) continue;
-      if (!Overlap({chain[i], tensors[i], operand}, result)) continue;
+      const bool overlaps = std::any_of(results.begin(), results.end(), [&](const Member& result) {
+        return Overlap({chain[i], tensors[i], operand}, result);
+      });
+      if (!overlaps) continue;
       return Error(Code::kInvalidProblem, "%s of link %zu overlaps the chain's result",
                    Name(operand, Direction::kForward), i);
     }
@@ -281,6 +287,10 @@ Status LocateOperands(Device& device, const Problem& problem, HostTensors* tenso
     const auto operand = static_cast<Operand>(i);
     HostTensor& tensor = (*tensors)[i];
     if (!problem.Has(operand) || inner[i] || tensor.in_file()) continue;
+    if (tensor.view.data == nullptr) {
+      tensor.tier = Tier::kPinned;
+      continue;
+    }
     const AddressRange range = AddressesOf(problem, *tensors, operand);
     if (range.end <= range.begin) continue;
     const auto* const begin = reinterpret_cast<const void*>(range.begin);  // NOLINT: an address

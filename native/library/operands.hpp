@@ -26,7 +26,7 @@ struct AddressRange {
 AddressRange AddressesOf(const Problem& problem, const HostTensors& tensors, Operand operand);
 
 // Finds out where each operand in memory lives; what another call has pinned for itself counts as
-// pageable.
+// pageable, and what has no data as pinned.
 Status LocateOperands(Device& device, const Problem& problem, HostTensors* tensors,
                       const Inner& inner = {});
 

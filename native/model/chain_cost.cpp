@@ -32,8 +32,9 @@ double RelaySeconds(const ConvShape& tile, const Problem& problem, Operand opera
 // The transfers of one operand of a link between the caller and a tile.
 class Transfers {
  public:
+  // `ring`: slots of x, which tells whether its tiles keep rows.
   Transfers(const ChainTiles& tiles, const Rates& rates, size_t link, Operand operand, bool drains,
-            int ring)
+            int ring = 1)
       : tiles_(tiles),
         rates_(rates),
         link_(link),
@@ -69,6 +70,23 @@ class Transfers {
   const int64_t element_bytes_;
 };
 
+// Of what the last link leaves for the caller: the result, and what it saves.
+std::vector<Transfers> DrainsOf(const ChainTiles& tiles, const Rates& rates) {
+  const Problem& last = tiles.chain().back();
+  std::vector<Transfers> drains;
+  for (const Operand operand : {last.output(), Operand::kSaved}) {
+    if (!last.Writes(operand)) continue;
+    drains.emplace_back(tiles, rates, tiles.chain().size() - 1, operand, true);
+  }
+  return drains;
+}
+
+double SecondsAt(const std::vector<Transfers>& transfers, int64_t number) {
+  double seconds = 0.0;
+  for (const Transfers& one : transfers) seconds += one.At(number).seconds;
+  return seconds;
+}
+
 class ChainPipeline {
  public:
   // `fetches`, by link: whether it has a residual that comes with each tile.
@@ -79,7 +97,7 @@ class ChainPipeline {
         fetches_(std::move(fetches)),
         seconds_(seconds),
         fetch_(tiles, first(), 0, Operand::kX, false, ring),
-        drain_(tiles, *rates_.back(), rates_.size() - 1, tiles.chain().back().output(), true, ring),
+        drains_(DrainsOf(tiles, *rates_.back())),
         fetched_(static_cast<size_t>(ring), Engines::kNothing),
         drained_(static_cast<size_t>(ring), Engines::kNothing),
         added_(rates_.size(), fetched_) {}
@@ -140,14 +158,14 @@ class ChainPipeline {
     const size_t slot = static_cast<size_t>(number) % fetched_.size();
     if (link == 0) FetchFrom(fetch_, number, fetched_[slot], engines, &last);
     if (fetches_[link]) {
-      const Transfers flow(tiles_, *rates_[link], link, Operand::kResidual, false, 1);
+      const Transfers flow(tiles_, *rates_[link], link, Operand::kResidual, false);
       FetchFrom(flow, number, added_[link][slot], engines, &last);
     }
     for (int o = 0; o < kOperands && number == 0; ++o) {
       const auto operand = static_cast<Operand>(o);
       if (Moves(tiles_.chain()[link], operand, Axis::kN)) continue;
       if (!tiles_.chain()[link].Reads(operand)) continue;
-      const Transfers flow(tiles_, *rates_[link], link, operand, false, 1);
+      const Transfers flow(tiles_, *rates_[link], link, operand, false);
       FetchFrom(flow, number, Engines::kNothing, engines, &last);
     }
     return last;
@@ -163,12 +181,14 @@ class ChainPipeline {
   }
 
   void Drain(int64_t number, int64_t computed, Engines* engines) {
-    const Transfers::One transfer = drain_.At(number);
-    cost_.drain_seconds += transfer.seconds;
-    cost_.bytes_out += transfer.bytes;
-    if (transfer.seconds == 0.0) return;
-    drained_[static_cast<size_t>(number) % drained_.size()] =
-        engines->Drain(drain_.CopyOf(number, transfer.seconds, computed));
+    for (const Transfers& drain : drains_) {
+      const Transfers::One transfer = drain.At(number);
+      cost_.drain_seconds += transfer.seconds;
+      cost_.bytes_out += transfer.bytes;
+      if (transfer.seconds == 0.0) continue;
+      drained_[static_cast<size_t>(number) % drained_.size()] =
+          engines->Drain(drain.CopyOf(number, transfer.seconds, computed));
+    }
   }
 
   void Extrapolate(const Cost& half, int64_t walked, int64_t left) {
@@ -189,7 +209,8 @@ class ChainPipeline {
   const std::vector<const Rates*> rates_;  // by link
   const std::vector<bool> fetches_;
   const ChainSeconds& seconds_;
-  const Transfers fetch_, drain_;
+  const Transfers fetch_;
+  const std::vector<Transfers> drains_;
   // By slot of x the computation after which it is free, and of the last result the drain.
   std::vector<int64_t> fetched_, drained_;
   std::vector<std::vector<int64_t>> added_;  // by link and slot of its residual, as of x
@@ -301,21 +322,20 @@ double ChainPrices::Guess(const ChainCandidate& candidate, const ChainTiles& til
                          SumOf(seconds.ends) * static_cast<double>(ends);
   const size_t last = rates_.size() - 1;
   const Rates& rates = RatesOf(last, candidate.engine[last]);
-  const int ring = candidate.ring;
-  const Transfers fetch(tiles, RatesOf(0, candidate.engine[0]), 0, Operand::kX, false, ring);
-  const Transfers drain(tiles, rates, last, request_.chain.back().output(), true, ring);
+  const Transfers fetch(tiles, RatesOf(0, candidate.engine[0]), 0, Operand::kX, false,
+                        candidate.ring);
+  const std::vector<Transfers> drain = DrainsOf(tiles, rates);
   const int64_t middle = MiddleOf(tiles.tiling());
   const double usual = static_cast<double>(steps - ends) + 0.5 * static_cast<double>(ends);
-  const double first = fetch.At(0).seconds, end = drain.At(steps - 1).seconds;
+  const double first = fetch.At(0).seconds, end = SecondsAt(drain, steps - 1);
   double fetches = usual * fetch.At(middle).seconds;
   const std::vector<bool> residuals = FetchesOf(request_, candidate, tiles);
   for (size_t i = 0; i < residuals.size(); ++i) {
     if (!residuals[i]) continue;
-    const Rates& own = RatesOf(i, candidate.engine[i]);
-    const Transfers residual(tiles, own, i, Operand::kResidual, false, ring);
+    const Transfers residual(tiles, RatesOf(i, candidate.engine[i]), i, Operand::kResidual, false);
     fetches += usual * residual.At(middle).seconds;
   }
-  const double drains = usual * drain.At(middle).seconds;
+  const double drains = usual * SecondsAt(drain, middle);
   const double host = rates.HostSeconds(Mul(steps, static_cast<int64_t>(rates_.size())));
   if (candidate.ring == 1 || rates.shared_engines()) {
     return std::max(compute + fetches + drains, host);

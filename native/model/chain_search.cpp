@@ -46,7 +46,8 @@ class ChainSearch {
     for (const int64_t samples : Lengths(last_.shape.n)) {
       Consider({samples, 0, 0, 0, 0, 0, 0});
     }
-    if (found_.empty() || last_.shape.n < kFewSamples) ConsiderPieces();
+    const bool pieces = found_.empty() || last_.shape.n < kFewSamples;
+    if (pieces && !last_.Writes(Operand::kSaved)) ConsiderPieces();
     if (found_.empty()) {
       return Error(Code::kOutOfMemory, "a chain of %zu links needs %s at least, the budget is %s",
                    request_.chain.size(), BytesText(least_).c_str(),

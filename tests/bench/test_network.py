@@ -52,7 +52,9 @@ def test_every_way_to_train_gives_the_true_gradients() -> None:
     assert [row["who"] for row in others] == list(NETWORK_PEERS)
     for row in others:
         assert row["check"] in ("pass", "skipped: torch is not installed"), row["who"]
-    apart = others[-1]
+    auto, apart = others[-2:]
+    assert auto["who"] == "auto"
+    assert 0 < auto["peak_device_bytes"] <= ours["budget"]
     assert apart["who"] == "layer-by-layer"
     assert apart["floor_seconds"] > ours["floor_seconds"]  # type: ignore[operator]
     assert 0 < apart["peak_device_bytes"] <= ours["budget"]

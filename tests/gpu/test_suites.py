@@ -38,7 +38,12 @@ SUITES = {
         "engine/test_chain_residuals.py",
         "gpu/test_chain.py",
     ),
-    "gradients of chains": ("engine/test_chain_backward.py", "nn/test_recomputed.py"),
+    "gradients of chains": (
+        "engine/test_chain_backward.py",
+        "engine/test_chain_saved.py",
+        "nn/test_policies.py",
+        "nn/test_recomputed.py",
+    ),
 }
 
 
