@@ -90,6 +90,8 @@ struct Booking {
 // In the place of a link's number: it is the short tiles that cannot be, or their lying in a slot
 // that usual tiles have too.
 constexpr int64_t kShortTiles = -1;
+// Or that tiles keep rows for each other.
+constexpr int64_t kSweeps = -2;
 
 // The shape of a booking's usual tiles, or of its short ones.
 using ShapeOfTiles = std::function<ConvShape(bool is_short)>;

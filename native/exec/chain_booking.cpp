@@ -86,7 +86,7 @@ class ChainBooker {
       Booking& link = made_.links[i];
       if (IsOpaque(link, Operand::kX)) {
         return Error(Code::kUnsupported, "link %zu keeps its tiles of x to itself", i)
-            .WithDetail(kShortTiles);
+            .WithDetail(kSweeps);
       }
       Problem problem = link.problem;
       const TileLayout& x = link.usual.layout[Index(Operand::kX)];

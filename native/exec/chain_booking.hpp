@@ -22,8 +22,8 @@ struct ChainBooking {
 };
 
 // Prepares the candidate's engines and books offsets. kUnsupported where an engine refuses
-// (detail(): the number of its link, or kShortTiles). kOutOfMemory where an engine has not the
-// workspace that it needs, or where the exact bytes (which detail() then is) pass the request's
+// (detail(): the number of its link, kShortTiles or kSweeps). kOutOfMemory where an engine has not
+// the workspace that it needs, or where the exact bytes (which detail() then is) pass the request's
 // budget.
 Result<ChainBooking> BookChain(Device& device, const ChainRequest& request,
                                const ChainCandidate& candidate);

@@ -310,37 +310,6 @@ Status TileLoop::FetchStaged(const Call& call, const Transfer& whole, const Piec
   return {};
 }
 
-Status TileLoop::TakeKept(const Call& call, const Step& step) {
-  for (int i = 0; i < kOperands; ++i) {
-    const OperandStep& mine = step.operand[i];
-    if (!mine.enter || call.booking.in_place[i]) continue;
-    if (call.booking.inner[i]) {
-      if (mine.kept > 0) OOC_TRY(PassKept(call, step));
-    } else if (mine.from_slot >= 0) {
-      OOC_TRY(MoveKept(call, step, static_cast<Operand>(i)));
-    }
-  }
-  return {};
-}
-
-// Rows kept from a neighbour's tile. On the stream that computes, so that no copy over the wire
-// waits for the move; the slot that they come from is filled again only after it.
-Status TileLoop::MoveKept(const Call& call, const Step& step, Operand operand) {
-  const int i = Index(operand);
-  const OperandStep& mine = step.operand[i];
-  TileMove move;
-  move.from = SlotOf(call, operand, mine.from_slot);
-  move.to = SlotOf(call, operand, mine.slot);
-  move.from_begin[mine.roll_axis] = mine.from_row;
-  move.extent = mine.box.extent;
-  move.extent[mine.roll_axis] = mine.kept;
-  move.operand = operand;
-  move.layout = &call.booking.Of(step.index).layout[i];
-  move.tag = {step.number, operand, nullptr};
-  OOC_TRY(device_.Move(compute_.get(), move));
-  return device_.Record(Idle(call, operand, mine.from_slot), compute_.get());
-}
-
 Status TileLoop::Compute(const Call& call, const Step& step) {
   const Problem& problem = call.booking.problem;
   const PreparedTiles& tiles = call.booking.Of(step.index);

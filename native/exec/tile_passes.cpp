@@ -88,23 +88,6 @@ Status TileLoop::Relay(const LinkTile& from, const LinkTile& to) {
   return device_.Fetch(compute_.get(), transfer);
 }
 
-// Where no tile is before, what would be kept does not exist.
-Status TileLoop::PassKept(const Call& call, const Step& step) {
-  const OperandStep& x = step.operand[Index(Operand::kX)];
-  const TileLayout& kept = call.booking.kept_layout;
-  const auto d = static_cast<size_t>(x.roll_axis);
-  Transfer transfer = TransferOf(call, step, Operand::kX);
-  transfer.view = {call.arena.At(call.booking.kept), kept.dtype, kept.stride};
-  transfer.box = {{}, x.box.extent, {}, x.box.extent};
-  transfer.tile_end[d] = x.kept;
-  transfer.box.valid_end[d] = x.from_slot >= 0 ? x.kept : 0;
-  OOC_TRY(device_.Fetch(compute_.get(), transfer));
-  transfer.box.Set(x.roll_axis, {-x.from_row, x.box.extent[d], 0, x.kept});
-  transfer.tile_begin[d] = x.from_row;
-  transfer.tile_end[d] = x.from_row + x.kept;
-  return device_.Drain(compute_.get(), transfer);
-}
-
 Status TileLoop::TakeResidual(const Calls& calls, const std::vector<Step>& steps, size_t link) {
   const int64_t source = calls[link].booking.residual;
   const bool x = source == kFromX;

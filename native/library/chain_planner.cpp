@@ -167,7 +167,8 @@ class ChainPlanner {
   }
 
   // Prepares the candidates in order until one fits: without an epilogue in an engine that refuses
-  // it, without an engine that refuses once more, and where what could have been used in place is
+  // it, without an engine that refuses once more, without tiles that keep rows for each other where
+  // an engine refuses that, and where what could have been used in place is
   // not, with slots for all.
   Status Book(const Range& range, Section* section) {
     OOC_ASSIGN(ChainRequest request, RequestOf(range));
@@ -202,6 +203,10 @@ class ChainPlanner {
       OOC_TRY(Fatal(why));
       Log(LogLevel::kDebug, "chain: %s", why.message().c_str());
       if (why.code() != Code::kUnsupported || why.detail() == kShortTiles) continue;
+      if (why.detail() == kSweeps) {
+        request->sweeps = false;
+        return true;
+      }
       const auto number = static_cast<size_t>(why.detail());
       const int engine = one.candidate.engine[number];
       PlanRequest& link = request->links[number];

@@ -16,6 +16,7 @@ namespace oocdnn {
 struct ChainRequest {
   Chain chain;
   std::vector<PlanRequest> links;
+  bool sweeps = true;  // tiles may keep rows for each other
 
   [[nodiscard]] int64_t budget() const { return links.front().budget; }
   [[nodiscard]] int64_t bounce_bytes() const { return links.front().bounce_bytes; }

@@ -129,7 +129,8 @@ class ChainSearch {
     }
     const Tiling tiling = MakeTiling(last_, length, false);
     const int cut = LastCut(tiling);
-    const bool sweeps = cut >= 0 && halos_->Sweeps(cut, tiling.length[Index(Axis::kD) + cut]);
+    const bool sweeps =
+        request_.sweeps && cut >= 0 && halos_->Sweeps(cut, tiling.length[Index(Axis::kD) + cut]);
     const bool fits = Consider(tiling, false);
     return (sweeps && Consider(tiling, true)) || fits;
   }
