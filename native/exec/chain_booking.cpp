@@ -101,7 +101,7 @@ class ChainBooker {
     const TileLayout& kept = made_.links[link].kept_layout;
     if (kept.bytes == 0 || tiles.parts.empty()) return 0;
     const TileLayout& x = tiles.layout[Index(Operand::kX)];
-    const auto d = static_cast<size_t>(3 + made_.tiles.sweep());
+    const size_t d = 3 + static_cast<size_t>(made_.tiles.sweep());
     return Mul(Mul(kept.shape[d], x.stride[d]), SizeOf(x.dtype));
   }
 

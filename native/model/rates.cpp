@@ -10,9 +10,8 @@ Profile RatesOf(const Profile& profile, const PlanRequest& request) {
   rates.shared_engines = profile.shared_engines;
   rates.wires = profile.wires;
   for (const PlainRate& plain : kPlainRates) rates.*plain.field = profile.*plain.field;
-  if (const auto pin = profile.once.find(Profile::PinKey()); pin != profile.once.end()) {
-    if (request.pin_bytes > 0) rates.once.insert(*pin);
-  }
+  const auto pin = profile.once.find(Profile::PinKey());
+  if (request.pin_bytes > 0 && pin != profile.once.end()) rates.once.insert(*pin);
   for (const EngineInfo& engine : request.engines) {
     if (engine.name.empty()) continue;
     for (const Part& part : PartsOf(problem)) {
