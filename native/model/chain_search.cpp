@@ -46,7 +46,9 @@ class ChainSearch {
     for (const int64_t samples : Lengths(last_.shape.n)) {
       Consider({samples, 0, 0, 0, 0, 0, 0});
     }
-    const bool pieces = found_.empty() || last_.shape.n < kFewSamples;
+    // Samples that barely fit may turn out not to.
+    const bool tight = found_.empty() || least_ > request_.budget() / 2;
+    const bool pieces = tight || last_.shape.n < kFewSamples;
     if (pieces && !last_.Writes(Operand::kSaved)) ConsiderPieces();
     if (found_.empty()) {
       return Error(Code::kOutOfMemory, "a chain of %zu links needs %s at least, the budget is %s",

@@ -323,7 +323,7 @@ for problem in (PROBLEM, {OTHER!r}):
         context.plan(problem)
         sys.exit()
     os.wait()
-    print(rows({str(file)!r}, "problem") if os.path.exists({str(file)!r}) else [])
+    print(rows({str(file)!r}, "problem") if os.path.exists({str(file)!r}) else [], flush=True)
 """
     found = run(text, file, PYTHONWARNINGS="ignore")
     assert found == f"[]\n[({OTHER!r},)]\n"
