@@ -43,12 +43,7 @@ def run_chain(
 ) -> None:
     """Runs convolutions one after the other. Tensors between two of them are left out; `residuals`
     says where residuals come from."""
-    sources = _ffi().new("int64_t[]", list(residuals))
-
-    def run(*chain: Any) -> int:
-        handle, links, operands, count = chain
-        return int(_library().oocdnn_run_chain(handle, links, operands, sources, count))
-
+    run = _adding(residuals, _library().oocdnn_run_chain)
     _run_links(context, calls, tensors, progress, run)
 
 
@@ -69,13 +64,8 @@ def price_chain(
     residuals: Sequence[int],
 ) -> float:
     """The seconds that `run_chain` is predicted to take."""
-    seconds, sources = _ffi().new("double *"), _ffi().new("int64_t[]", list(residuals))
-
-    def price(*chain: Any) -> int:
-        return int(_library().oocdnn_price_chain(*chain[:3], sources, chain[3], seconds))
-
-    _run_links(context, calls, tensors, None, price)
-    return float(seconds[0])
+    price = _adding(residuals, _library().oocdnn_price_chain)
+    return _price_links(context, calls, tensors, price)
 
 
 def price_chain_backward(
@@ -84,12 +74,27 @@ def price_chain_backward(
     tensors: Sequence[Mapping[Slot, Tensor]],
 ) -> float:
     """The same of `run_chain_backward`."""
+    return _price_links(context, calls, tensors, _library().oocdnn_price_chain_backward)
+
+
+def _adding(residuals: Sequence[int], function: Callable[..., int]) -> Callable[..., int]:
+    """What takes where residuals come from, before how many links there are."""
+    sources = _ffi().new("int64_t[]", list(residuals))
+
+    def call(handle: Any, links: Any, operands: Any, *rest: Any) -> int:
+        return function(handle, links, operands, sources, *rest)
+
+    return call
+
+
+def _price_links(
+    context: NativeContext,
+    calls: Sequence[Convolution],
+    tensors: Sequence[Mapping[Slot, Tensor]],
+    price: Callable[..., int],
+) -> float:
     seconds = _ffi().new("double *")
-
-    def price(*chain: Any) -> int:
-        return int(_library().oocdnn_price_chain_backward(*chain, seconds))
-
-    _run_links(context, calls, tensors, None, price)
+    _run_links(context, calls, tensors, None, lambda *chain: price(*chain, seconds))
     return float(seconds[0])
 
 

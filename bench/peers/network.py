@@ -47,9 +47,7 @@ def whole(task: Training, device: str) -> Iterator[Ready]:
 @contextmanager
 def auto(task: Training, device: str) -> Iterator[Ready]:
     """The model may choose to keep all."""
-    network = task.network
-    _need_host(int(ROOM * network.data_bytes))
-    with oocdnn.Context(device, task.budget, math=network.math) as context:
+    with _within(task, device) as context:
         yield Ready(
             task.call(context, recompute="auto"), peak=lambda: context.stats.peak_device_bytes
         )
@@ -58,14 +56,21 @@ def auto(task: Training, device: str) -> Iterator[Ready]:
 @contextmanager
 def layer_by_layer(task: Training, device: str) -> Iterator[Ready]:
     """Its floor is its own: activations cross the wire."""
-    network = task.network
-    _need_host(int(ROOM * network.data_bytes))
-    with oocdnn.Context(device, task.budget, math=network.math) as context:
+    with _within(task, device) as context:
         yield Ready(
             task.call(context, recompute=False),
             peak=lambda: context.stats.peak_device_bytes,
-            floor_seconds=lambda: network.layers_floor_seconds(context, task.pinned),
+            floor_seconds=lambda: task.network.layers_floor_seconds(context, task.pinned),
         )
+
+
+@contextmanager
+def _within(task: Training, device: str) -> Iterator[oocdnn.Context]:
+    """The budget, where what is kept has room in host memory."""
+    network = task.network
+    _need_host(int(ROOM * network.data_bytes))
+    with oocdnn.Context(device, task.budget, math=network.math) as context:
+        yield context
 
 
 def _need_host(host_bytes: int) -> None:

@@ -109,6 +109,15 @@ RowSpan All(int64_t rows) { return {0, rows, 0, rows}; }
 
 Axis SpatialAxis(int s) { return static_cast<Axis>(Index(Axis::kD) + s); }
 
+// The last spatial axis that is cut; -1 where none is.
+int LastCut(const Tiling& tiling) {
+  int last = -1;
+  for (int s = 0; s < 3; ++s) {
+    if (tiling.Count(SpatialAxis(s)) > 1) last = s;
+  }
+  return last;
+}
+
 bool PadsAlike(const Problem& problem, int axis) {
   return problem.shape.pad_before[axis] == problem.shape.pad_after[axis];
 }
@@ -218,7 +227,10 @@ int64_t ChainHalos::LeadOf(int axis, int64_t length) const {
   return oocdnn::LeadOf(layers_[axis], length);
 }
 
-bool ChainHalos::Sweeps(int axis, int64_t length) const {
+bool ChainHalos::Sweeps(const Tiling& tiling) const {
+  const int axis = LastCut(tiling);
+  if (axis < 0) return false;
+  const int64_t length = tiling.length[Index(SpatialAxis(axis))];
   const std::vector<SweptSpan> spans = SweptSpansOf(layers_[axis], 0, length);
   const RowSpan& x = spans.front().rows;
   return std::all_of(skips_.begin(), skips_.end(), [&](const Skip& skip) {
@@ -226,14 +238,6 @@ bool ChainHalos::Sweeps(int axis, int64_t length) const {
     return skip.from == 0 && x.origin <= sum.origin &&
            sum.origin + sum.extent <= x.origin + x.extent;
   });
-}
-
-int LastCut(const Tiling& tiling) {
-  int last = -1;
-  for (int s = 0; s < 3; ++s) {
-    if (tiling.Count(SpatialAxis(s)) > 1) last = s;
-  }
-  return last;
 }
 
 ChainTiles::ChainTiles(std::shared_ptr<ChainHalos> halos, const Tiling& tiling,

@@ -72,9 +72,9 @@ class ChainHalos {
   // The same as RowsFor of a tile of a sweep, which begins LeadOf before row 0.
   const std::vector<LinkRows>& SweptRowsFor(int axis, int64_t begin, int64_t length);
   [[nodiscard]] int64_t LeadOf(int axis, int64_t length) const;
-  // Whether tiles can sweep along an axis: nothing is added of inner tensors, of which a tile has
-  // other rows then, and what is added of x the tile of that has.
-  [[nodiscard]] bool Sweeps(int axis, int64_t length) const;
+  // Whether such tiles can sweep along the last axis that is cut: nothing is added of inner
+  // tensors, of which a tile has other rows then, and what is added of x the tile of that has.
+  [[nodiscard]] bool Sweeps(const Tiling& tiling) const;
 
  private:
   using Known = std::map<std::pair<int64_t, int64_t>, std::vector<LinkRows>>;
@@ -84,9 +84,6 @@ class ChainHalos {
   std::vector<Skip> skips_;
   std::array<Known, 3> known_, swept_;
 };
-
-// The last spatial axis that is cut; -1 where none is.
-int LastCut(const Tiling& tiling);
 
 // The tiles of a chain, all links of a tile in one step.
 class ChainTiles {

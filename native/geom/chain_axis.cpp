@@ -12,10 +12,17 @@ namespace {
 int64_t OriginOf(const AxisLayer& layer, int64_t row) { return row * layer.stride - layer.before; }
 int64_t ReachOf(const AxisLayer& layer) { return (layer.taps - 1) * layer.dilation + 1; }
 
-// A buffer's rows, of a tensor that has `rows` in all.
-RowSpan Existing(int64_t origin, int64_t extent, int64_t rows) {
-  const int64_t begin = std::clamp<int64_t>(origin, 0, rows);
-  return {origin, extent, begin, std::clamp(origin + extent, begin, rows)};
+// The buffer of the layer's input for one of its result. What has to be there is not said.
+RowSpan BufferOf(const AxisLayer& layer, const RowSpan& result) {
+  return {OriginOf(layer, result.origin), (result.extent - 1) * layer.stride + ReachOf(layer), 0,
+          0};
+}
+
+// With all that exists in the buffer, of a tensor that has `rows` in all.
+RowSpan Filled(const RowSpan& buffer, int64_t rows) {
+  const int64_t begin = std::clamp<int64_t>(buffer.origin, 0, rows);
+  const int64_t end = std::clamp(buffer.origin + buffer.extent, begin, rows);
+  return {buffer.origin, buffer.extent, begin, end};
 }
 
 // The least row of the input that one of these rows of the result reads. At the upper end a row may
@@ -48,9 +55,7 @@ int64_t LastRead(const AxisLayer& layer, int64_t begin, int64_t end) {
 }  // namespace
 
 RowSpan InputOf(const AxisLayer& layer, const RowSpan& result) {
-  RowSpan span;
-  span.origin = OriginOf(layer, result.origin);
-  span.extent = (result.extent - 1) * layer.stride + ReachOf(layer);
+  RowSpan span = BufferOf(layer, result);
   const std::optional<int64_t> first = FirstRead(layer, result.begin, result.end);
   span.begin = first.value_or(0);
   span.end = first ? LastRead(layer, result.begin, result.end) + 1 : 0;
@@ -88,15 +93,14 @@ RowSpan SweptSpan::Computed() const {
 std::vector<SweptSpan> SweptSpansOf(const std::vector<AxisLayer>& layers, int64_t begin,
                                     int64_t length) {
   std::vector<SweptSpan> spans(layers.size() + 1);
-  spans.back().rows = Existing(begin, length, layers.back().out);
+  spans.back().rows = Filled({begin, length, 0, 0}, layers.back().out);
   spans.back().advance = length;
   for (size_t i = layers.size(); i-- > 0;) {
     const AxisLayer& layer = layers[i];
-    const RowSpan result = spans[i + 1].Computed();
-    const int64_t extent = (result.extent - 1) * layer.stride + ReachOf(layer);
-    spans[i].rows = Existing(OriginOf(layer, result.origin), extent, layer.in);
+    spans[i].rows = Filled(BufferOf(layer, spans[i + 1].Computed()), layer.in);
     spans[i].advance = spans[i + 1].advance * layer.stride;
-    if (i % 2 == 0) spans[i].kept = std::max<int64_t>(extent - spans[i].advance, 0);
+    const int64_t shared = spans[i].rows.extent - spans[i].advance;
+    if (i % 2 == 0) spans[i].kept = std::max<int64_t>(shared, 0);
   }
   return spans;
 }

@@ -216,7 +216,8 @@ class Context {
     const Progress& progress;
     int64_t budget = 0, workspace = kNoLimit;
   };
-  Result<std::vector<HostTensors>> LocateChain(const Chain& chain,
+  // `made`: of the chain, by MakeChain.
+  Result<std::vector<HostTensors>> LocateChain(const Chain& chain, const Chain& made,
                                                const std::vector<HostTensors>& operands);
   // Of each link as a call within the budget.
   [[nodiscard]] std::vector<Terms> TermsOf(const Chain& chain,

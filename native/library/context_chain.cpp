@@ -96,17 +96,11 @@ HostTensors ReachedOf(const Chain& chain, const std::vector<HostTensors>& tensor
   return reached;
 }
 
-Status CheckChain(const Chain& chain, const std::vector<HostTensors>& operands) {
-  OOC_ASSIGN(const Chain made, MakeChain(chain));
-  return CheckOperands(made, operands);
-}
-
 }  // namespace
 
 // What every link has of the caller's; what is between two links counts as on the device.
-Result<std::vector<HostTensors>> Context::LocateChain(const Chain& chain,
+Result<std::vector<HostTensors>> Context::LocateChain(const Chain& chain, const Chain& made,
                                                       const std::vector<HostTensors>& operands) {
-  OOC_ASSIGN(const Chain made, MakeChain(chain));
   std::vector<HostTensors> tensors = operands;
   const int64_t alignment = stack_.device->capabilities().alignment;
   for (size_t i = 0; i < chain.size(); ++i) {
@@ -153,7 +147,8 @@ Result<double> Context::PriceChain(const Chain& chain, const std::vector<HostTen
                                    int64_t workspace) {
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
-  OOC_ASSIGN(const std::vector<HostTensors> tensors, LocateChain(chain, operands));
+  OOC_ASSIGN(const Chain made, MakeChain(chain));
+  OOC_ASSIGN(const std::vector<HostTensors> tensors, LocateChain(chain, made, operands));
   if (chain.front().shape.n == 0) return 0.0;
   const std::vector<Terms> terms = TermsOf(chain, tensors, BudgetOf(tensors), workspace);
   return oocdnn::PriceChain(*stack_.device, chain, RequestsFor(chain, terms),
@@ -293,9 +288,10 @@ Status Context::RunChain(const Chain& chain, const std::vector<HostTensors>& ope
   const std::lock_guard turn(turn_);
   OOC_TRY(EnterProcess());
   stats_ = CallStats{};
-  const Status checked = CheckChain(chain, operands);
+  const Result<Chain> made = MakeChain(chain);
+  const Status checked = made.ok() ? CheckOperands(made.value(), operands) : made.status();
   if (!checked.ok()) return Status(checked).With(TextOf(chain));
-  Result<std::vector<HostTensors>> located = LocateChain(chain, operands);
+  Result<std::vector<HostTensors>> located = LocateChain(chain, made.value(), operands);
   if (!located.ok()) return std::move(located).status().With(TextOf(chain));
   const std::vector<HostTensors>& tensors = located.value();
   OOC_ASSIGN(const Stream caller, CallerOf(ReachedOf(chain, tensors), stream));

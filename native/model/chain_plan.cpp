@@ -17,6 +17,15 @@ const EngineInfo& EngineOf(const ChainRequest& request, const ChainCandidate& ca
   return request.links[link].engines[static_cast<size_t>(candidate.engine[link])];
 }
 
+// Of the rows of x that a sweep keeps, in the problem's type.
+int64_t KeptBytes(const Problem& problem, const ConvShape& kept) {
+  int64_t bytes = SizeOf(problem.dtype);
+  for (const int64_t extent : kept.DimsOf(Operand::kX, problem.direction)) {
+    bytes = Mul(bytes, extent);
+  }
+  return bytes;
+}
+
 // The slots of one link of a chain, as ChainBooking shares them.
 class LinkBytes {
  public:
@@ -71,14 +80,6 @@ class LinkBytes {
 };
 
 }  // namespace
-
-int64_t KeptBytes(const Problem& problem, const ConvShape& kept) {
-  int64_t bytes = SizeOf(problem.dtype);
-  for (const int64_t extent : kept.DimsOf(Operand::kX, problem.direction)) {
-    bytes = Mul(bytes, extent);
-  }
-  return bytes;
-}
 
 ChainTiles TilesOf(const ChainRequest& request, const ChainCandidate& candidate) {
   return TilesOf(request, candidate, std::make_shared<ChainHalos>(request.chain));

@@ -61,9 +61,6 @@ enum class Residual {
 Residual ResidualOf(const ChainRequest& request, const ChainCandidate& candidate,
                     const ChainTiles& tiles, size_t link);
 
-// Of the rows of x that a sweep keeps, in the problem's type.
-int64_t KeptBytes(const Problem& problem, const ConvShape& kept);
-
 // Slot bytes, from dense tiles: regions that links share count once. Without workspace, and where
 // the batch alone is cut without what may be used in place.
 int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candidate);

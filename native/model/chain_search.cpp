@@ -130,9 +130,7 @@ class ChainSearch {
       if (length[a] == 0) length[a] = extent_[a];
     }
     const Tiling tiling = MakeTiling(last_, length, false);
-    const int cut = LastCut(tiling);
-    const bool sweeps =
-        request_.sweeps && cut >= 0 && halos_->Sweeps(cut, tiling.length[Index(Axis::kD) + cut]);
+    const bool sweeps = request_.sweeps && halos_->Sweeps(tiling);
     const bool fits = Consider(tiling, false);
     return (sweeps && Consider(tiling, true)) || fits;
   }

@@ -36,14 +36,20 @@ std::optional<double> PrepareSeconds(const PlanRequest& request, const Candidate
   return candidate.tiling.tapered() ? 2 * tile : tile;
 }
 
-// What the output held before is where the output is.
-int64_t PageableBytes(const PlanRequest& request, const Pinned& which) {
-  int64_t bytes = 0;
+std::vector<size_t> PageableOf(const PlanRequest& request) {
+  std::vector<size_t> operands;
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     const bool own = request.problem.Has(operand) && operand != Operand::kOld;
-    if (!own || !which[i] || request.home[i] != Home::kPageable) continue;
-    bytes = Add(bytes, request.problem.BytesOf(operand));
+    if (own && request.home[i] == Home::kPageable) operands.push_back(static_cast<size_t>(i));
+  }
+  return operands;
+}
+
+int64_t PageableBytes(const PlanRequest& request, const Pinned& which) {
+  int64_t bytes = 0;
+  for (const size_t i : PageableOf(request)) {
+    if (which[i]) bytes = Add(bytes, request.problem.BytesOf(static_cast<Operand>(i)));
   }
   return bytes;
 }

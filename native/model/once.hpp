@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "model/plan.hpp"
 
@@ -14,6 +15,8 @@ namespace oocdnn {
 std::optional<double> PrepareSeconds(const PlanRequest& request, const Candidate& candidate,
                                      const Profile& profile);
 
+// The operands in pageable memory; what the output held before is where the output is.
+std::vector<size_t> PageableOf(const PlanRequest& request);
 // Bytes of those of the operands that are in pageable memory.
 int64_t PageableBytes(const PlanRequest& request, const Pinned& which);
 // Seconds that pinning them takes, and letting them go again. Nothing where the profile does not

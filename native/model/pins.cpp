@@ -13,17 +13,6 @@ bool MayPin(const PlanRequest& request, const Profile& profile) {
   return request.pin_bytes > 0 && profile.Once(Profile::PinKey()).has_value();
 }
 
-// The operands that may be pinned for the call.
-std::vector<size_t> PageableOf(const PlanRequest& request) {
-  std::vector<size_t> operands;
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    const bool own = request.problem.Has(operand) && operand != Operand::kOld;
-    if (own && request.home[i] == Home::kPageable) operands.push_back(static_cast<size_t>(i));
-  }
-  return operands;
-}
-
 // The bits of `choice` say which.
 Pinned PinnedBy(const std::vector<size_t>& operands, unsigned choice) {
   Pinned pinned{};

@@ -238,9 +238,7 @@ ChainCandidate RandomCandidate(const Chain& chain, const std::vector<EngineInfo>
         static_cast<int>(random->Between(0, static_cast<int64_t>(engines.size()) - 1)));
   }
   candidate.ring = static_cast<int>(random->Between(1, 3));
-  const int cut = LastCut(candidate.tiling);
-  candidate.sweeps = cut >= 0 && random->Between(0, 1) != 0 &&
-                     ChainHalos(chain).Sweeps(cut, candidate.tiling.length[Index(Axis::kD) + cut]);
+  candidate.sweeps = random->Between(0, 1) != 0 && ChainHalos(chain).Sweeps(candidate.tiling);
   return candidate;
 }
 

@@ -85,11 +85,11 @@ def test_a_large_sample_is_cut_in_pieces():
 def test_halos_are_kept_where_that_is_cheaper():
     """A volume is swept along an axis: each row of x crosses once, and none is computed twice."""
     volume = ["conv3d:fwd x1x32x512x512x512 w32x32x3x3x3 pad1 bf16 +bias +relu"] * 2
-    best = search(volume, 1 << 30, H200)[0]
+    best, *others = search(volume, 1 << 30, H200)
     assert best["sweeps"]
     assert best["bytes_in"] <= 1.01 * 2 * 32 * 512**3  # extrapolated from the first tiles
     assert best["device_bytes"] < 1 << 30
-    once = [one for one in search(volume, 1 << 30, H200) if not one["sweeps"]]
+    once = [one for one in others if not one["sweeps"]]
     assert all(
         best["seconds"] < one["seconds"] and best["bytes_in"] < one["bytes_in"] for one in once
     )
