@@ -186,6 +186,15 @@ def test_the_wire_and_the_arithmetic_decide(tmp_path, wire, flops, wanted):
     assert list(chain._chosen.values()) == [wanted]
 
 
+def test_each_context_has_its_own_choice():
+    """Also one that lies where another has been."""
+    chain, x = five("auto"), integers((4, 2, 8, 8))
+    for _ in range(20):
+        with oocdnn.Context("cpu", "64MiB", profile="none"):
+            chain(x)
+    assert len(chain._chosen) == 20
+
+
 def test_prices_are_those_of_calls():
     """Where there is room for the workspace, of which a price knows nothing."""
     x = integers((16, 2, 16, 16))
