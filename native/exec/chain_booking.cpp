@@ -111,14 +111,11 @@ class ChainBooker {
     return mine.ends.parts.empty() || KeptBefore(link, mine.ends) == KeptBefore(link, mine.usual);
   }
 
-  // Whether z, with the zeros that the next link wants around it, has the rows of y.
+  // Where rows are kept z lies behind them, which an engine must be able to address.
   [[nodiscard]] bool WritesZ(size_t link) const {
-    const Booking& one = made_.links[link];
-    const Box y = made_.tiles.StepOf(link, Operand::kY, 0, 1).box;
-    const Box z = made_.tiles.StepOf(link, Operand::kZ, 0, 1).box;
     const int64_t before = KeptBefore(link + 1, made_.links[link + 1].usual);
-    return one.usual.fuses() && one.problem.pool.Copies() && y.origin == z.origin &&
-           y.extent == z.extent && before % device_.capabilities().tile_alignment == 0;
+    return oocdnn::WritesZ(request_, candidate_, made_.tiles, link) &&
+           before % device_.capabilities().tile_alignment == 0;
   }
 
   // z is what the engine writes.

@@ -294,6 +294,14 @@ std::optional<ConvShape> ChainTiles::KeptOf(size_t link, bool is_short) const {
   return shape;
 }
 
+bool ChainTiles::KeepsRows(size_t link) const {
+  for (int s = 0; s < 3; ++s) {
+    const LinkRows& rows = RowsAt(s, 0)[link];
+    if (rows.y.origin != rows.z.origin || rows.y.extent != rows.z.extent) return false;
+  }
+  return true;
+}
+
 TileIndex ChainTiles::IndexOf(int64_t number) const {
   TileIndex index{};
   for (int a = kAxes - 1; a >= 0; --a) {

@@ -100,8 +100,10 @@ bool Relays(const PlanRequest& next, int engine) {
   return info.blocks_channels || (narrow && !info.short_tiles);
 }
 
-bool WritesZ(const PlanRequest& link, int engine) {
-  return Fuses(link, engine) && link.problem.pool.Copies();
+bool WritesZ(const ChainRequest& request, const ChainCandidate& candidate, const ChainTiles& tiles,
+             size_t link) {
+  return Fuses(request.links[link], candidate.engine[link]) &&
+         request.chain[link].pool.Copies() && tiles.KeepsRows(link);
 }
 
 Residual ResidualOf(const ChainRequest& request, const ChainCandidate& candidate,
@@ -154,7 +156,7 @@ int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candida
     if (!bytes.Indexable()) return kSizeMax;
     own = Add(own, Add(bytes.Own(), bytes.Kept()));
     const bool stays = request.chain[i].Stays(Operand::kY);
-    if (stays && !WritesZ(request.links[i], candidate.engine[i])) {
+    if (stays && !WritesZ(request, candidate, tiles, i)) {
       sums = std::max(sums, bytes.Of(Operand::kY));
     }
     shares[i] = bytes.residual() == Residual::kShared;
@@ -163,7 +165,7 @@ int64_t EstimateBytes(const ChainRequest& request, const ChainCandidate& candida
     }
     if (i == 0) continue;
     handed[i].x = bytes.Of(Operand::kX);
-    handed[i].convolved = WritesZ(request.links[i - 1], candidate.engine[i - 1]);
+    handed[i].convolved = WritesZ(request, candidate, tiles, i - 1);
     if (!Relays(request.links[i], candidate.engine[i])) continue;
     handed[i].z = LinkBytes(request, candidate, tiles, i - 1).Of(Operand::kZ);
   }

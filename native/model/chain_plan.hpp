@@ -46,7 +46,8 @@ Candidate LinkOf(const ChainRequest& request, const ChainCandidate& candidate, s
 bool Relays(const PlanRequest& next, int engine);
 
 // Whether a link's engine writes z itself, which is y then: there is no other tile of it.
-bool WritesZ(const PlanRequest& link, int engine);
+bool WritesZ(const ChainRequest& request, const ChainCandidate& candidate, const ChainTiles& tiles,
+             size_t link);
 
 // How a link comes to its residual.
 enum class Residual {
