@@ -83,13 +83,18 @@ step info python3 -m oocdnn info --device cuda
 needs cuobjdump architectures architectures
 step device smoke ""
 step conformance python3 -m pytest -q tests/conformance -k cuda "$@"
-step operands python3 -m pytest -q tests/gpu/test_operands.py tests/gpu/test_batches.py "$@"
-step fused python3 -m pytest -q tests/gpu/test_fused.py "$@"
+step operands python3 -m pytest -q tests/gpu/test_operands.py tests/gpu/test_prepared.py \
+  tests/gpu/test_batches.py "$@"
+step fused python3 -m pytest -q tests/gpu/test_fused.py tests/gpu/test_gradients_together.py \
+  tests/gpu/test_chain.py "$@"
 step normalization python3 -m pytest -q tests/gpu/test_normalization.py "$@"
 step calibration python3 -m pytest -q -rs tests/gpu/test_calibration.py "$@"
 step training python3 -m pytest -q -rs tests/gpu/test_training.py tests/nn "$@"
 step pins python3 -m pytest -q tests/gpu/test_pins.py tests/gpu/test_call_pins.py \
   tests/gpu/test_results.py "$@"
+step gradual python3 -m pytest -q tests/gpu/test_gradual.py "$@"
+step plans python3 -m pytest -q tests/python/test_remembered.py \
+  -k "next_context or follow or timed or fits" "$@"
 step many-calls python3 -m pytest -q tests/gpu/test_many_calls.py "$@"
 step two-gpus python3 -m pytest -q -rs tests/gpu/test_two_gpus.py "$@"
 step torch python3 -m pytest -q -rs tests/gpu/test_torch.py tests/pytorch "$@"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
-from gpu.suite import FAKE_CUDNN, FAKE_DRIVER, run_suite
+from gpu.suite import FAKE_CUDNN, FAKE_DRIVER, TESTS, run_suite
 
 pytestmark = [
     pytest.mark.skipif(not FAKE_DRIVER.exists(), reason=f"{FAKE_DRIVER} is not there"),
@@ -52,6 +53,14 @@ def test_on_the_fake_driver(suite: str, tmp_path: Path) -> None:
     if os.environ.get("OOCDNN_TEST_DEVICE"):
         pytest.skip("this is such a process")
     run_suite(tmp_path, *SUITES[suite])
+
+
+def test_on_a_gpu_all_of_them_run() -> None:
+    script = (TESTS / "gpu/run.sh").read_text(encoding="utf-8")
+    steps = re.findall(r"tests/([\w./]+)", script)
+    files = {one for suite in SUITES.values() for one in suite if one.endswith(".py")}
+    missed = {file for file in files if not any(Path(file).is_relative_to(step) for step in steps)}
+    assert not missed
 
 
 def test_gradients_together_on_the_fake_cudnn(tmp_path: Path) -> None:
