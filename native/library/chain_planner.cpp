@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "model/chain_floor.hpp"
 #include "model/cost.hpp"
 #include "model/footprint.hpp"
 #include "model/rank.hpp"
@@ -15,6 +16,9 @@ namespace {
 
 // What the least plan of a link may take, as long as its floor: it is tried where nothing else is.
 constexpr double kLastResort = 100.0;
+// A section that could not be faster by this is not searched for; so no choice is further from the
+// best than that.
+constexpr double kGain = 1.02;
 
 using Ranked = std::vector<RankedChain>;
 
@@ -35,7 +39,12 @@ class ChainPlanner {
  public:
   ChainPlanner(Device& device, const Chain& chain, const std::vector<PlanRequest>& links,
                const Profile& profile, int64_t* prepared)
-      : device_(device), chain_(chain), links_(links), profile_(profile), prepared_(*prepared) {}
+      : device_(device),
+        chain_(chain),
+        links_(links),
+        profile_(profile),
+        prepared_(*prepared),
+        floors_(links, profile) {}
 
   // A section whose candidates all turn out too large is none, and others are chosen.
   Result<std::vector<ChainSection>> Run() {
@@ -92,18 +101,14 @@ class ChainPlanner {
 
   // By the best way to come to each link's end.
   Result<std::vector<Range>> Choose() {
-    const Range all{0, links_.size()};
-    OOC_ASSIGN(const double whole, SecondsOf(all));
-    if (links_.size() > 1 && whole <= SeparateSeconds()) return std::vector<Range>{all};
-    std::vector<Way> ways(links_.size() + 1);
+    const size_t count = links_.size();
+    OOC_ASSIGN(const double whole, SecondsOf({0, count}));
+    const double least = std::max(SeparateSeconds(), kGain * floors_.Of(0, count));
+    if (count > 1 && whole <= least) return std::vector<Range>{{0, count}};
+    std::vector<Way> ways(count + 1);
     ways[0].seconds = 0.0;
-    for (size_t end = 1; end <= links_.size(); ++end) {
-      for (size_t begin = end - 1; begin-- > 0;) {
-        if (!CheckDepthFirst(chain_, begin, end).ok()) continue;
-        OOC_ASSIGN(const double own, SecondsOf({begin, end}));
-        if (own == kNever) break;  // nor does anything longer fit
-        ways[end].Take({ways[begin].seconds + own, begin});
-      }
+    for (size_t end = 1; end <= count; ++end) {
+      OOC_TRY(TakeSections(end, &ways));
       // A search takes longer for a link alone than for a chain, and most often none is called for.
       const double before = ways[end - 1].seconds;
       if (before + FloorOf(links_[end - 1], profile_) >= ways[end].seconds) continue;
@@ -111,11 +116,30 @@ class ChainPlanner {
       ways[end].Take({before + alone, end - 1});
     }
     std::vector<Range> ranges;
-    for (size_t end = links_.size(); end > 0; end = ways[end].from) {
+    for (size_t end = count; end > 0; end = ways[end].from) {
       ranges.emplace_back(ways[end].from, end);
     }
     std::reverse(ranges.begin(), ranges.end());
     return ranges;
+  }
+
+  // Of several links, that end there. First what was best one link before, as it often is again:
+  // then the floors of most others show that they gain nothing.
+  Status TakeSections(size_t end, std::vector<Way>* ways) {
+    const size_t likely = (*ways)[end - 1].from;
+    size_t fits = 0;  // nothing that begins before it
+    const auto take = [&](size_t begin) -> Status {
+      const double before = (*ways)[begin].seconds;
+      if (before + kGain * floors_.Of(begin, end) >= (*ways)[end].seconds) return {};
+      if (!CheckDepthFirst(chain_, begin, end).ok()) return {};
+      OOC_ASSIGN(const double own, SecondsOf({begin, end}));
+      if (own == kNever) fits = std::max(fits, begin + 1);
+      (*ways)[end].Take({before + own, begin});
+      return {};
+    };
+    if (likely + 1 < end) OOC_TRY(take(likely));
+    for (size_t begin = end - 1; begin-- > fits;) OOC_TRY(take(begin));
+    return {};
   }
 
   // What a section is predicted to take; kNever where nothing fits, or there is no time to look.
@@ -225,6 +249,7 @@ class ChainPlanner {
   const std::vector<PlanRequest>& links_;
   const Profile& profile_;
   int64_t& prepared_;
+  const ChainFloors floors_;
   std::map<Range, Section> sections_;
 };
 

@@ -1,6 +1,7 @@
 // A C door to the planner of chains.
 #include <sstream>
 
+#include "model/chain_floor.hpp"
 #include "model/chain_plan.hpp"
 #include "testing/door.hpp"
 #include "testing/requests.hpp"
@@ -31,7 +32,7 @@ Result<ChainRequest> ChainRequestOf(const char* problems, int64_t budget, const 
   return request;
 }
 
-std::string Json(const RankedChain& ranked) {
+std::string Json(const RankedChain& ranked, double floor) {
   const Tiling& tiling = ranked.candidate.tiling;
   const Cost& cost = ranked.cost;
   std::string text = "{\"length\": [";
@@ -40,14 +41,15 @@ std::string Json(const RankedChain& ranked) {
   }
   return text + Format(
                     "], \"short\": %lld, \"ring\": %d, \"sweeps\": %d, \"steps\": %lld, "
-                    "\"seconds\": %.17g, "
+                    "\"seconds\": %.17g, \"floor_seconds\": %.17g, "
                     "\"fetch_seconds\": %.17g, \"compute_seconds\": %.17g, "
                     "\"drain_seconds\": %.17g, \"bytes_in\": %lld, \"bytes_out\": %lld, "
                     "\"device_bytes\": %lld}",
                     static_cast<long long>(tiling.taper.length), ranked.candidate.ring,
                     ranked.candidate.sweeps ? 1 : 0, static_cast<long long>(cost.steps),
-                    cost.seconds, cost.fetch_seconds, cost.compute_seconds, cost.drain_seconds,
-                    static_cast<long long>(cost.bytes_in), static_cast<long long>(cost.bytes_out),
+                    cost.seconds, floor, cost.fetch_seconds, cost.compute_seconds,
+                    cost.drain_seconds, static_cast<long long>(cost.bytes_in),
+                    static_cast<long long>(cost.bytes_out),
                     static_cast<long long>(cost.device_bytes));
 }
 
@@ -56,8 +58,9 @@ Result<std::string> SearchText(const char* problems, int64_t budget, const char*
   OOC_ASSIGN(const Profile profile, ParseProfile(profile_text));
   OOC_ASSIGN(const ChainRequest request, ChainRequestOf(problems, budget, engines));
   OOC_ASSIGN(const std::vector<RankedChain> found, SearchChain(request, profile));
+  const double floor = ChainFloors(request.links, profile).Of(0, request.chain.size());
   std::string text = "[";
-  for (const RankedChain& ranked : found) text += (text.size() > 1 ? ", " : "") + Json(ranked);
+  for (const RankedChain& one : found) text += (text.size() > 1 ? ", " : "") + Json(one, floor);
   return text + "]";
 }
 

@@ -11,6 +11,10 @@ from oocdnn.chain import Link, make_all
 from oocdnn.chain_gradients import Need
 from oocdnn.errors import OutOfMemory, Unsupported
 
+# Every link more spares a copy and costs some arithmetic: where so many have made a section no
+# better, longer ones are not looked at.
+_PATIENCE = 3
+
 
 class Cut(NamedTuple):
     """Links [begin, end) as a section, and whether it saves what its last one does."""
@@ -18,6 +22,9 @@ class Cut(NamedTuple):
     begin: int
     end: int
     saves: bool
+
+
+Way = tuple[float, list[Cut]]  # seconds, and how
 
 
 def cuts_by(again: Sequence[bool]) -> Iterator[Cut]:
@@ -36,23 +43,26 @@ def choose(like: View, links: Sequence[Link]) -> list[Cut]:
     if like.stream is not None:
         return list(cuts_by([False] * len(links)))
     shapes = [like.shape, *(one.shape for one in make_all(links, like.shape))]
-    best: list[tuple[float, list[Cut]]] = [(0.0, [])]  # to the end of each link
+    best: list[Way] = [(0.0, [])]  # to the end of each link
     for end in range(1, len(links) + 1):
-        ways = [(math.inf, [*best[-1][1], Cut(end - 1, end, True)])]
-        for cut in _ending(end, len(links)):
-            seconds, cuts = best[cut.begin]
-            own = _seconds(like, shapes[cut.begin], links[cut.begin : cut.end], cut.saves)
-            ways.append((seconds + own, [*cuts, cut]))
-        best.append(min(ways, key=lambda way: way[0]))
+        own = (math.inf, [*best[-1][1], Cut(end - 1, end, True)])
+        longer = 0  # sections that were looked at since the best
+        for begin in reversed(range(end)):
+            seconds, cuts = best[begin]
+            for cut in _cuts(begin, end, len(links)):
+                price = _seconds(like, shapes[begin], links[begin:end], cut.saves)
+                if seconds + price < own[0]:
+                    own, longer = (seconds + price, [*cuts, cut]), -1
+            longer += 1
+            if longer == _PATIENCE:
+                break
+        best.append(own)
     return best[-1][1]
 
 
-def _ending(end: int, count: int) -> Iterator[Cut]:
+def _cuts(begin: int, end: int, count: int) -> list[Cut]:
     """Before others a section must save."""
-    for begin in range(end):
-        yield Cut(begin, end, True)
-        if end == count:
-            yield Cut(begin, end, False)
+    return [Cut(begin, end, saves) for saves in ((True,) if end < count else (True, False))]
 
 
 def _seconds(like: View, shape: Shape, links: Sequence[Link], saves: bool) -> float:

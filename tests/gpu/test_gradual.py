@@ -43,7 +43,7 @@ def calls(context, rounds):
 
 
 def test_calls_are_exact_while_plans_change():
-    """When they change is the clock's to say; that they do so by and by, model/test_timed.py shows."""
+    """When they do is the clock's to say; that they do so by and by model/test_timed.py shows."""
     with opened(planning="gradual") as context:
         first, *others = calls(context, 20)
         assert context.check_reports() == []

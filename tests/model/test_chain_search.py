@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 from itertools import pairwise
@@ -198,3 +199,36 @@ def test_single_samples_are_offered_once():
     found = search(vgg16(1, 64, channels=4), 8 << 20, Profile(), DIRECT)
     plans = [(*one["length"], one["short"], one["ring"], one["sweeps"]) for one in found]
     assert len(set(plans)) == len(plans) > 2
+
+
+@st.composite
+def chains(draw):
+    """Links of a batch, with pools and residuals here and there."""
+    size, channels = draw(st.integers(8, 64)), draw(st.sampled_from([3, 16, 64]))
+    images, problems = draw(st.integers(1, 64)), []
+    dtype = draw(st.sampled_from(["f32", "f32/tf32"]))
+    for i in range(draw(st.integers(1, 5))):
+        k = draw(st.sampled_from([8, 32, 128]))
+        pools = size >= 8 and draw(st.booleans())
+        adds = not pools and k == channels and draw(st.booleans())
+        after = " +maxpool2" if pools else f" +residual <- {i - 1}" if adds else ""
+        problems.append(
+            f"conv2d:fwd x{images}x{channels}x{size}x{size} w{k}x{channels}x3x3 pad1 {dtype} "
+            f"+bias +relu{after}"
+        )
+        size, channels = size // 2 if pools else size, k
+    return problems
+
+
+@settings(max_examples=150, deadline=None)
+@given(chains(), st.integers(20, 33), st.sampled_from([CUDNN, DIRECT, f"{CUDNN} {DIRECT}"]))
+def test_no_plan_undercuts_the_floor(problems, budget_bits, engines):
+    with contextlib.suppress(Refused):  # what does not fit
+        found = search(problems, 1 << budget_bits, H200, engines)
+        for one in found:
+            assert 0 < one["floor_seconds"] <= one["seconds"] * (1 + 1e-9)
+
+
+def test_a_chain_with_room_reaches_the_floor():
+    best = search(vgg16(256), 8 << 30, H200)[0]
+    assert best["seconds"] < 1.03 * best["floor_seconds"]
