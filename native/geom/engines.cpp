@@ -52,7 +52,7 @@ const EngineInfo& EngineNamed(std::string_view name) {
                        [&](const EngineInfo& info) { return info.name == name; });
 }
 
-Epilogue FusedEpilogue(const EngineInfo& engine, const Problem& problem) {
+bool Finishes(const EngineInfo& engine, const Problem& problem) {
   const Epilogue& epilogue = problem.epilogue;
   const bool known = epilogue.activation == Activation::kIdentity ||
                      epilogue.activation == Activation::kRelu ||
@@ -60,9 +60,10 @@ Epilogue FusedEpilogue(const EngineInfo& engine, const Problem& problem) {
   const bool plain = !epilogue.scale && !epilogue.residual && problem.alpha == 1.0 &&
                      problem.beta == 0.0 && !problem.saves && !problem.sums;
   const bool pools = problem.pool.pools() && problem.pool.mode != PoolMode::kMax;
-  const bool serves = engine.finishes && problem.direction == Direction::kForward &&
-                      SizeOf(problem.dtype) == 2 && known && plain && !pools;
-  return serves ? epilogue : Epilogue{};
+  const ConvShape& shape = problem.shape;
+  const bool eights = shape.g == 1 && shape.c % 8 == 0 && shape.k % 8 == 0;
+  return engine.finishes && problem.direction == Direction::kForward &&
+         SizeOf(problem.dtype) == 2 && eights && known && plain && !pools && !epilogue.empty();
 }
 
 std::string LabelOf(const EngineInfo& engine) {

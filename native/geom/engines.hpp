@@ -16,10 +16,10 @@ const std::vector<EngineInfo>& KnownEngines();
 // The entry of that name, which must be known.
 const EngineInfo& EngineNamed(std::string_view name);
 
-// The problem's epilogue, of 16-bit types, where an engine that finishes sums can do all that is
-// done to them but a maximum over windows, which comes to the same after rounding; else an empty
-// one. Nothing may be saved or summed up of what is finished, as that would be of rounded values.
-Epilogue FusedEpilogue(const EngineInfo& engine, const Problem& problem);
+// Whether the problem has an epilogue, of 16-bit types, and the engine can do all that is done to
+// sums but a maximum over windows, which comes to the same after rounding. Nothing may be saved or
+// summed up of what is finished, as that would be of rounded values.
+bool Finishes(const EngineInfo& engine, const Problem& problem);
 
 // "cudnn-nhwc (cuDNN 9.19.0)", or the name alone.
 std::string LabelOf(const EngineInfo& engine);

@@ -26,7 +26,7 @@ struct EngineInfo {
   bool blocks_channels = false;  // pads them to whole blocks of 16
   bool short_tiles = false;      // 16-bit types stay so in tiles; false: tiles are of float32
   bool channels_last = false;    // tiles have their channels side by side
-  bool finishes = false;         // it takes a TileOp::epilogue of 16-bit types, see FusedEpilogue
+  bool finishes = false;         // it takes a TileOp::epilogue of 16-bit types, see Finishes
   // For its time: a channel axis that is cut is computed in whole blocks of so many.
   int64_t channels_at_once = 16;
 };

@@ -234,10 +234,11 @@ class ChainPlanner {
       const auto number = static_cast<size_t>(why.detail());
       const int engine = one.candidate.engine[number];
       PlanRequest& link = request->links[number];
+      EngineInfo& refusing = link.engines[static_cast<size_t>(engine)];
       if (Fuses(link, engine)) {
-        link.fuses = false;
+        refusing.finishes = false;
       } else {
-        link.engines[static_cast<size_t>(engine)].name.clear();
+        refusing.name.clear();
       }
       return true;
     }

@@ -102,7 +102,7 @@ bool CutsReduction(const Problem& problem, const Tiling& tiling) {
 
 bool Fuses(const PlanRequest& request, int engine) {
   const EngineInfo& info = request.engines[static_cast<size_t>(engine)];
-  return request.fuses && !FusedEpilogue(info, request.problem).empty();
+  return request.fuses && Finishes(info, request.problem);
 }
 
 DType OutTypeOf(const Problem& problem, bool partial, bool fuses) {

@@ -71,7 +71,7 @@ struct PlanRequest {
   bool reproducible = false;        // only invariant engines; bits must not depend on the budget
   bool first_choice = false;        // see TileOp
   bool may_compile = false;         // the same
-  bool fuses = false;               // engines do the epilogue that they can, see FusedEpilogue
+  bool fuses = false;               // engines do the epilogue that they can, see Finishes
   bool exhaustive = false;          // not only the usual tile lengths and loop orders, but all
   bool measure = false;             // the library times the best few on the device
   bool gradual = false;             // or fewer, until calls have taken long enough
