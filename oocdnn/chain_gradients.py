@@ -21,7 +21,7 @@ from oocdnn._stack import current_context
 from oocdnn.arrays import Operands, View, unwrap, view
 from oocdnn.chain import Link, Made, calls_of, error_at, make_all, need_host
 from oocdnn.errors import InvalidProblem, Unsupported
-from oocdnn.fused import Saved
+from oocdnn.fused import Saved, check_slopes
 
 Need = Literal["dx", "dw", "db"] | tuple[Literal["dw", "db"], int]
 
@@ -113,6 +113,7 @@ def conv_chain_backward(
             if theirs is not None:
                 with error_at(number):
                     _need_same(theirs, calls[number], made[number])
+                    check_slopes(theirs, gradient)
         in_memory = (one for mine in operands for one in mine.in_memory)
         with _pins.Use(context, in_memory):
             context.run_chain_backward(calls, [mine.tensors for mine in operands], progress)

@@ -153,7 +153,7 @@ def conv_bias_act_pool_backward(
     one of `needs`. `scale` is Unsupported. Returns a tuple, also of one.
     """
     gradient = _of_forward("dz", dz, saved.z_shape)
-    _check_slopes(saved, gradient)
+    check_slopes(saved, gradient)
     _check_needs(saved, needs)
     if gradient.empty:  # so is dy, and nothing was saved
         gradient = allocate(gradient, saved.y_shape)
@@ -184,7 +184,7 @@ def _of_forward(name: str, value: Any, shape: tuple[int, ...]) -> View:
 _SMOOTH = (Activation.ELU, Activation.SIGMOID, Activation.TANH, Activation.SWISH)
 
 
-def _check_slopes(saved: Saved, dz: View) -> None:
+def check_slopes(saved: Saved, dz: View) -> None:
     """The core knows slopes as bytes, and takes them for numbers of dz's type."""
     if saved.call.epilogue.activation in _SMOOTH and dz.dtype != saved.dtype:
         raise InvalidDtype(

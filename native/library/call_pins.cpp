@@ -1,5 +1,7 @@
 #include "library/call_pins.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <mutex>
 #include <utility>
@@ -8,75 +10,121 @@
 
 namespace oocdnn {
 
-// Whoever pins, lets go or asks for a tier has the mutex, so that what is asked for is not let go
-// meanwhile.
+// A range is there from before it is pinned until it no longer is, so that whoever asks for a tier
+// finds none that is let go meanwhile; and does not wait while the driver pins, which takes
+// seconds.
 struct CallPins::All {
   std::mutex mutex;
   std::vector<Range> ranges;
 
-  [[nodiscard]] bool Touches(const char* begin, int64_t bytes) const {
-    return std::any_of(ranges.begin(), ranges.end(), [&](const Range& range) {
-      return range.begin < begin + bytes && begin < range.begin + range.bytes;
-    });
+  [[nodiscard]] bool Touches(const Range& asked) const {
+    return std::any_of(ranges.begin(), ranges.end(),
+                       [&](const Range& range) { return range.Touches(asked); });
   }
 };
 
-// Never destroyed: calls may be running when the process ends.
+// Never destroyed: calls may be running when the process ends. In a forked child nothing is pinned,
+// and nobody would open the mutex that another thread had.
 CallPins::All& CallPins::OfProcess() {
-  static All* const all = new All;
+  static All* all = new All;
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { all = new All; });
+  static_cast<void>(registered);
   return *all;
 }
 
-CallPins::~CallPins() {
-  if (pinned_.empty()) return;
+void CallPins::Forget(const Range& range) {
   All& all = OfProcess();
   const std::lock_guard lock(all.mutex);
+  const auto at = std::find(all.ranges.begin(), all.ranges.end(), range);
+  if (at != all.ranges.end()) all.ranges.erase(at);
+}
+
+CallPins::~CallPins() {
   for (const Range& range : pinned_) {
     device_.UnpinHost(range.begin, range.bytes);
-    all.ranges.erase(std::find(all.ranges.begin(), all.ranges.end(), range));
+    Forget(range);
   }
 }
 
 Status CallPins::PinOne(const Range& range) {
-  All& all = OfProcess();
-  const std::lock_guard lock(all.mutex);
   pinned_.reserve(pinned_.size() + 1);
-  all.ranges.reserve(all.ranges.size() + 1);
-  OOC_TRY(device_.PinHost(range.begin, range.bytes));
-  pinned_.push_back(range);
-  all.ranges.push_back(range);
-  return {};
+  {
+    All& all = OfProcess();
+    const std::lock_guard lock(all.mutex);
+    if (all.Touches(range)) return Error(Code::kUnsupported, "another call has pinned it");
+    all.ranges.push_back(range);
+  }
+  Status pinned = device_.PinHost(range.begin, range.bytes);
+  if (pinned.ok()) {
+    pinned_.push_back(range);
+  } else {
+    Forget(range);
+  }
+  return pinned;
+}
+
+// What the output held before is where the output is.
+std::vector<CallPins::Wanted> CallPins::WantedOf(const Problem& problem, const Pinned& which,
+                                                 const HostTensors& tensors) {
+  std::vector<Wanted> wanted;
+  for (int i = 0; i < kOperands; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    const HostTensor& tensor = tensors[i];
+    const bool pageable = !tensor.in_file() && tensor.tier == Tier::kPageable;
+    const Operand where = operand == Operand::kOld ? problem.output() : operand;
+    if (!which[Index(where)] || !problem.Has(operand) || !pageable) continue;
+    const AddressRange address = AddressesOf(problem, tensors, operand);
+    wanted.push_back({operand,
+                      {reinterpret_cast<char*>(address.begin),  // NOLINT: an address
+                       address.end - address.begin}});
+  }
+  return wanted;
+}
+
+// Memory of several operands is pinned once.
+std::vector<CallPins::Wanted> CallPins::Joined(std::vector<Wanted> wanted) {
+  std::sort(wanted.begin(), wanted.end(),
+            [](const Wanted& a, const Wanted& b) { return a.range.begin < b.range.begin; });
+  std::vector<Wanted> joined;
+  for (const Wanted& one : wanted) {
+    if (joined.empty() || !joined.back().range.Touches(one.range)) {
+      joined.push_back(one);
+      continue;
+    }
+    Range& before = joined.back().range;
+    before.bytes = std::max(before.end(), one.range.end()) - before.begin;
+  }
+  return joined;
 }
 
 Status CallPins::Pin(const Problem& problem, const Pinned& which, int64_t most,
                      HostTensors* tensors) {
   Status first;
-  for (int i = 0; i < kOperands; ++i) {
-    const auto operand = static_cast<Operand>(i);
-    HostTensor& tensor = (*tensors)[i];
-    const bool pageable = !tensor.in_file() && tensor.tier == Tier::kPageable;
-    if (!which[i] || !problem.Has(operand) || !pageable) continue;
-    const AddressRange address = AddressesOf(problem, *tensors, operand);
-    const Range range{reinterpret_cast<char*>(address.begin),  // NOLINT: an address
-                      address.end - address.begin};
+  const std::vector<Wanted> wanted = WantedOf(problem, which, *tensors);
+  for (const auto& [operand, range] : Joined(wanted)) {
     Status pinned = range.bytes <= most
                         ? PinOne(range)
                         : Error(Code::kOutOfMemory, "%lld bytes are to be pinned, %lld may be",
                                 static_cast<long long>(range.bytes), static_cast<long long>(most));
     if (pinned.ok()) {
       most -= range.bytes;
-      tensor.tier = Tier::kPinned;
     } else if (first.ok()) {
       first = std::move(pinned).With(Name(operand, problem.direction));
     }
+  }
+  for (const Wanted& one : wanted) {
+    const bool is = std::any_of(pinned_.begin(), pinned_.end(),
+                                [&](const Range& range) { return range.Touches(one.range); });
+    if (is) (*tensors)[Index(one.operand)].tier = Tier::kPinned;
   }
   return first;
 }
 
 Result<Tier> CallPins::TierOf(Device& device, const void* memory, int64_t bytes) {
+  char* const begin = const_cast<char*>(static_cast<const char*>(memory));
   All& all = OfProcess();
   const std::lock_guard lock(all.mutex);
-  if (all.Touches(static_cast<const char*>(memory), bytes)) return Tier::kPageable;
+  if (all.Touches({begin, bytes})) return Tier::kPageable;
   return device.TierOf(memory, bytes);
 }
 

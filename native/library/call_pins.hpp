@@ -19,7 +19,8 @@ class CallPins {
   CallPins& operator=(const CallPins&) = delete;
 
   // Pins those of the operands that are in pageable memory, `most` bytes of them at most, and has
-  // the tensors say so. The first reason why one cannot be; it stays as it was.
+  // the tensors say so. The first reason why one cannot be, kUnsupported where another call has
+  // pinned it; it stays as it was.
   Status Pin(const Problem& problem, const Pinned& which, int64_t most, HostTensors* tensors);
 
   // As Device::TierOf, but for what a call has pinned for itself, which is pageable.
@@ -30,9 +31,21 @@ class CallPins {
     char* begin = nullptr;
     int64_t bytes = 0;
     bool operator==(const Range&) const = default;
+    [[nodiscard]] char* end() const { return begin + bytes; }
+    [[nodiscard]] bool Touches(const Range& other) const {
+      return begin < other.end() && other.begin < end();
+    }
+  };
+  struct Wanted {
+    Operand operand;
+    Range range;
   };
   struct All;  // that calls of this process have pinned
   static All& OfProcess();
+  static void Forget(const Range& range);
+  static std::vector<Wanted> WantedOf(const Problem& problem, const Pinned& which,
+                                      const HostTensors& tensors);
+  static std::vector<Wanted> Joined(std::vector<Wanted> wanted);
   Status PinOne(const Range& range);
 
   Device& device_;

@@ -311,7 +311,7 @@ Status Context::RunWithin(const Call& call, int64_t budget) {
 
 // The loop returns with nothing in flight: whoever has memory that is not on the device waits.
 // Where the system refuses to pin once, it is not asked again: it would look at all pages each
-// time.
+// time. Another call's pins are gone when the next one begins.
 Status Context::RunPinned(const Booking& booking, const Call& call, Stream then) {
   const Pinned& which = booking.candidate.pinned;
   const auto run = [&](const HostTensors& tensors) {
@@ -324,8 +324,8 @@ Status Context::RunPinned(const Booking& booking, const Call& call, Stream then)
     CallPins pins(*stack_.device);
     HostTensors tensors = call.tensors;
     const Status pinned = pins.Pin(call.problem, which, AutoPinBytes(), &tensors);
-    pins_ = pinned.ok();
-    if (!pins_) {
+    pins_ = pinned.ok() || pinned.code() == Code::kUnsupported;
+    if (!pinned.ok()) {
       Log(LogLevel::kInfo, "staged, not pinned for the call: %s", pinned.message().c_str());
     }
     status = run(tensors);

@@ -63,7 +63,7 @@ Problem RandomLink(const Problem& like, int64_t channels, const Spatial& in, Ran
   ConvShape& shape = problem.shape;
   shape.g = channels % 2 == 0 ? random->Between(1, 2) : 1;
   shape.c = channels / shape.g;
-  shape.k = random->Between(1, 3);
+  shape.k = random->Between(0, 3) == 0 ? 8 : random->Between(1, 3);
   shape.in = in;
   const bool symmetric = random->Between(0, 1) != 0;
   for (int s = 3 - problem.rank; s < 3; ++s) SetRandomAxis(&shape, s, symmetric, random);
@@ -141,7 +141,7 @@ Chain RandomLinks(Random* random) {
   like.shape.n = random->Between(1, 5);
   Spatial in{1, 1, 1};
   for (int s = 3 - like.rank; s < 3; ++s) in[s] = random->Between(1, like.rank == 3 ? 7 : 12);
-  int64_t channels = random->Between(1, 4);
+  int64_t channels = random->Between(0, 3) == 0 ? 8 : random->Between(1, 4);
   Chain chain;
   const bool same = random->Between(0, 1) != 0;
   for (int64_t count = random->Between(1, 5); count > 0; --count) {
@@ -151,6 +151,13 @@ Chain RandomLinks(Random* random) {
     chain.links.push_back(link);
     channels = link.shape.g * link.shape.k;
     in = RowsOf(link);
+  }
+  const bool channels_last = random->Between(0, 1) != 0;
+  for (Problem& link : chain.links) {
+    for (const Operand o : {Operand::kX, Operand::kW, Operand::kY, Operand::kZ}) {
+      if (channels_last) link.stride[Index(o)] = ChannelsLastStrides(link.DimsOf(o));
+    }
+    link.stride[Index(Operand::kResidual)] = link.stride[Index(Operand::kY)];
   }
   return chain;
 }

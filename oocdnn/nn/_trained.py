@@ -105,7 +105,7 @@ class Section:
 
     def _depth_first(self, dz: Any, needs_dx: bool) -> ChainGradients | None:
         """None where the core refuses, or a sum of 16 bits would be rounded twice."""
-        if any(one.grad is not None and one.data.dtype.itemsize == 2 for one in self._parameters()):
+        if any(again and one.data.dtype.itemsize == 2 for one, again in self._parameters()):
             return None
         needs: list[Any] = ["dx", "dw", "db"] if needs_dx else ["dw", "db"]
         saved = [*(None for _ in self._trained[1:]), self._saved]
@@ -124,19 +124,24 @@ class Section:
             dz = one.backward(dz, needs_dx or one is not sections[0])
         return dz
 
-    def _parameters(self) -> Iterator[Parameter]:
+    def _parameters(self) -> Iterator[tuple[Parameter, bool]]:
+        """Each with whether there is a gradient already that its own is added to."""
+        before = set()
         for one in self._trained:
-            yield one.weight
-            if one.bias is not None:
-                yield one.bias
+            for parameter in (one.weight, one.bias):
+                if parameter is not None:
+                    yield parameter, parameter in before or parameter.grad is not None
+                    before.add(parameter)
 
     def _add(self, made: ChainGradients) -> None:
         gradients = [own for pair in zip(made.dw, made.db, strict=True) for own in pair]
+        there = (gradient for gradient in gradients if gradient is not None)
+        sums: dict[Parameter, Any] = {}
         with ExitStack() as stack:
-            there = (gradient for gradient in gradients if gradient is not None)
-            for parameter, gradient in zip(self._parameters(), there, strict=True):
-                out, beta = stack.enter_context(parameter.summing())
-                if beta:
-                    out += gradient
+            for (parameter, again), gradient in zip(list(self._parameters()), there, strict=True):
+                if parameter not in sums:
+                    sums[parameter], _ = stack.enter_context(parameter.summing())
+                if again:
+                    sums[parameter] += gradient
                 else:
-                    out[...] = gradient
+                    sums[parameter][...] = gradient

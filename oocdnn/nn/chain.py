@@ -112,7 +112,8 @@ class Chain(Layer):
             every = [again] * len(self.layers) if isinstance(again, bool) else again
             return cuts_by([every[one.begin] for one in run.links])
         like = view("x", x)
-        key = ref(current_context()), run.begin, like.shape, like.dtype, like.stream is None
+        array = like.shape, like.dtype, like.stream is None
+        key = ref(current_context()), run.begin, run.end, array
         if key not in self._chosen:
             self._chosen[key] = choose(like, [one.link for one in run.links])
         return self._chosen[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from engine.cases import DEVICE
@@ -175,3 +176,22 @@ def test_what_was_saved_elsewhere_is_refused():
             context.conv_chain_backward(dz, x, links, saved=[None] * 4 + [saved[0]])
         with pytest.raises(oocdnn.InvalidProblem, match="saved is of 1 links"):
             context.conv_chain_backward(dz, x, links, saved=[saved[-1]])
+
+
+def test_slopes_of_another_type_are_refused():
+    """Of as many bytes, which nothing else could tell apart."""
+    x, dz, links = small(np.random.default_rng(7))
+
+    def soft(dtype):
+        return [
+            oocdnn.Link(one.w.astype(dtype), one.b, padding=1, activation="elu", pool=one.pool)
+            for one in links
+        ]
+
+    with oocdnn.Context(DEVICE, "64MiB") as context:
+        _, saved = context.conv_chain(
+            x.astype(ml_dtypes.bfloat16), soft(ml_dtypes.bfloat16), save_for_backward=True
+        )
+        halves = dz.astype(np.float16), x.astype(np.float16), soft(np.float16)
+        with pytest.raises(oocdnn.InvalidDtype, match="link 4 of a chain: dz has elements of"):
+            context.conv_chain_backward(*halves, saved=[None] * 4 + [saved])

@@ -64,6 +64,7 @@ std::map<CUdeviceptr, Range>& Ranges() {
 
 size_t held = 0, peak = 0;      // bytes of device memory, now and at most since somebody asked
 size_t registrable = SIZE_MAX;  // bytes, at once
+void (*registering)() = nullptr;
 
 // The contexts of two GPUs, the second of which is there where a test asks for it.
 int contexts[2] = {};
@@ -224,6 +225,7 @@ FAKE(cuMemFree_v2)(CUdeviceptr pointer) {
 }
 FAKE(cuMemHostRegister_v2)(void* memory, size_t bytes, unsigned) {
   IN_CONTEXT();
+  if (registering != nullptr) registering();
   const auto begin = reinterpret_cast<CUdeviceptr>(memory);
   const std::lock_guard lock(mutex);
   if (bytes > registrable) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -234,8 +236,8 @@ FAKE(cuMemHostRegister_v2)(void* memory, size_t bytes, unsigned) {
   Ranges()[begin] = {bytes, CU_MEMORYTYPE_HOST};
   return 0;
 }
-// No function of the driver's: how many pieces of host memory are registered, and the most bytes of
-// one from now on.
+// No function of the driver's: how many pieces of host memory are registered, the most bytes of one
+// from now on, and what is called whenever one is to be.
 FAKE(fake_registered)() {
   const std::lock_guard lock(mutex);
   int count = 0;
@@ -243,6 +245,7 @@ FAKE(fake_registered)() {
   return count;
 }
 FAKE(fake_registrable)(size_t bytes) { return registrable = bytes, 0; }
+FAKE(fake_registering)(void (*function)()) { return registering = function, 0; }
 FAKE(cuMemHostUnregister)(void* memory) {
   IN_CONTEXT();
   WorkAll();

@@ -6,14 +6,19 @@ registered.
 
 from __future__ import annotations
 
+import ctypes
+import multiprocessing
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+import oracle
 import pytest
-from python.support import assert_equal
+from python.support import assert_equal, integers
 
 import oocdnn
 
@@ -108,6 +113,135 @@ def test_another_call_meanwhile_stages_the_same_memory(ctx):
         assert_equal(y, Y)
         assert set(seen) == {2}
         assert now() == 0
+
+
+def test_another_calls_pins_are_no_refusal(ctx):
+    """Who has met them pins again in the next call."""
+    x, w, y = apart(X), apart(W), apart(Y * 0)
+    follow(ctx, "x,w")
+    with make() as other:
+        follow(other, "x,w")
+        now = counter(ctx)
+        ctx.conv2d(x, w, out=y, progress=lambda *_: other.conv2d(x, w, out=never_pinned()))
+        staging, seen = now(), set()
+        other.conv2d(x, w, out=y, progress=lambda *_: seen.add(now() - staging))
+        assert_equal(y, Y)
+    assert seen == {2}
+
+
+SAME = integers((3, 3, 3, 3), 1)  # y is shaped as x
+SUM = oracle.forward(X, SAME, padding=1)
+
+
+def same(context: oocdnn.Context, pinned: str, more: str) -> None:
+    problem = f"conv2d:fwd x{'x'.join(map(str, SHAPE))} w3x3x3x3 pad1 {more}"
+    context.use_plan(problem, f"n1 h9 slots 2 pin {pinned}")
+
+
+def rows(room: np.ndarray, begin: int) -> np.ndarray:
+    return room[begin : begin + X.size].reshape(SHAPE)
+
+
+@pytest.mark.parametrize("moved", [0, 41, -41, 41 * 40 * 3])
+def test_memory_of_two_operands_is_pinned_once(ctx, moved):
+    """x and residual may be parts of one array, which two calls would pin twice."""
+    room = apart(np.concatenate([X.ravel()] * 3).astype(np.float32))
+    begin = X.size
+    x, added = rows(room, begin), rows(room, begin + moved)
+    same(ctx, "x,residual", "+residual")
+    now = counter(ctx)
+    wanted, y, seen = (SUM + added).astype(np.float32), apart(X * 0), set()
+    for _ in range(2):
+        ctx.conv2d(x, SAME, padding=1, residual=added, out=y, progress=lambda *_: seen.add(now()))
+        assert_equal(y, wanted)
+        assert seen == {1}
+        assert now() == 0
+
+
+@pytest.mark.parametrize("adds", ["beta1", "+residual"])
+def test_what_the_output_held_is_pinned_with_it(ctx, adds):
+    """Then nothing of the call is staged, and the context has no memory for that."""
+    counter(ctx)
+    y, x = apart(X), apart(X)
+    keywords = {"residual": y} if adds == "+residual" else {"beta": 1.0}
+    with make() as context:
+        same(context, "x,w,y,residual" if adds == "+residual" else "x,w,y", adds)
+        before, seen = driver().fake_registered(), set()
+        for _ in range(2):
+            y[...] = X
+            context.conv2d(
+                x,
+                SAME,
+                padding=1,
+                out=y,
+                progress=lambda *_: seen.add(driver().fake_registered() - before),
+                **keywords,
+            )
+            assert_equal(y, (SUM + X).astype(np.float32))
+            assert seen == {3}
+    assert driver().fake_registered() == before
+
+
+REGISTERING = ctypes.CFUNCTYPE(None)
+
+
+@contextmanager
+def registering(function) -> Iterator[None]:
+    """Calls it whenever memory is to be pinned."""
+    if not FAKE:
+        pytest.skip("a driver tells nobody what it does")
+    called = REGISTERING(function)
+    driver().fake_registering(called)
+    try:
+        yield
+    finally:
+        driver().fake_registering(REGISTERING())
+
+
+def test_nobody_waits_while_a_call_pins(ctx):
+    """The driver takes seconds for large arrays."""
+    follow(ctx, "x")
+    x, y = apart(X), apart(Y * 0)
+    done = []
+
+    def others() -> None:
+        with oocdnn.Context("cpu") as context:
+            context.conv2d(X, W)
+        done.append(True)
+
+    def meanwhile() -> None:
+        thread = threading.Thread(target=others, daemon=True)
+        thread.start()
+        thread.join(20)
+        done.append(not thread.is_alive())
+
+    with registering(meanwhile):
+        ctx.conv2d(x, W, out=y)
+    assert set(done) == {True}
+    assert_equal(y, Y)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_that_is_forked_while_a_call_pins(ctx):
+    follow(ctx, "x")
+    x, y = apart(X), apart(Y * 0)
+    codes = []
+
+    def work() -> None:
+        with oocdnn.Context("cpu") as context:
+            assert_equal(context.conv2d(x, W), Y)
+
+    def fork() -> None:
+        child = multiprocessing.get_context("fork").Process(target=work)
+        child.start()
+        child.join(20)
+        codes.append(child.exitcode)
+        child.kill()
+
+    with registering(fork):
+        ctx.conv2d(x, W, out=y)
+    assert set(codes) == {0}
+    assert_equal(y, Y)
 
 
 def test_what_the_system_does_not_pin_is_staged(ctx):

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import math
 
+import ml_dtypes
 import numpy as np
 import pytest
 from engine.cases import DEVICE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nn.comparing import fill
 from nn.test_recomputed import same, step
 from python.support import integers
 
@@ -157,6 +159,29 @@ def test_an_empty_batch(policy):
     assert y.shape == (0, 3, 8, 8)
     assert chain.backward(y).shape == x.shape
     assert not any(parameter.grad.any() for parameter in chain.parameters())
+
+
+def test_a_run_that_has_become_longer_has_its_own_choice():
+    """It used to be cut as the one before it, and ended where that did."""
+    chain, x = five("auto"), integers((4, 2, 8, 8))
+    fill(chain)
+    chain[2].eval()
+    chain(x)
+    chain[2].train()
+    same(step(chain, x), step(five(False), x))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("policy", [True, [True, False, True], "auto"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_links_may_share_parameters(dtype, policy, times):
+    def tied(recompute):
+        layers = [nn.Conv2d(2, 2, 3, padding=1, dtype=dtype, seed=i) for i in range(3)]
+        layers[2].weight, layers[2].bias = layers[0].weight, layers[1].bias
+        return nn.Chain(*layers, recompute=recompute)
+
+    x = integers((4, 2, 6, 6), dtype=dtype)
+    same(step(tied(policy), x, times), step(tied(False), x, times))
 
 
 def machine(wire, flops):
