@@ -294,7 +294,7 @@ std::optional<ConvShape> ChainTiles::KeptOf(size_t link, bool is_short) const {
   return shape;
 }
 
-bool ChainTiles::KeepsRows(size_t link) const {
+bool ChainTiles::ZMatchesY(size_t link) const {
   for (int s = 0; s < 3; ++s) {
     const LinkRows& rows = RowsAt(s, 0)[link];
     if (rows.y.origin != rows.z.origin || rows.y.extent != rows.z.extent) return false;

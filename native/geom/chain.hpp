@@ -105,8 +105,8 @@ class ChainTiles {
   // Of it, the part of x that is kept from tile to tile; nothing where none is.
   [[nodiscard]] std::optional<ConvShape> KeptOf(size_t link, bool is_short) const;
   // Whether a link's tile of z, with the zeros that the next link wants around it, has the rows of
-  // its sums, in every tile.
-  [[nodiscard]] bool KeepsRows(size_t link) const;
+  // y, in every tile.
+  [[nodiscard]] bool ZMatchesY(size_t link) const;
   // The spatial axis along which tiles sweep; -1 where they do not.
   [[nodiscard]] int sweep() const { return sweep_; }
   // What step `number` does with a link, x and the last result in rings of so many slots. What

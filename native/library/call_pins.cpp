@@ -6,21 +6,26 @@
 #include <mutex>
 #include <utility>
 
-#include "library/operands.hpp"
-
 namespace oocdnn {
+namespace {
+
+void* At(const AddressRange& range) {
+  return reinterpret_cast<void*>(range.begin);  // NOLINT: an address
+}
+
+bool AnyTouches(const std::vector<AddressRange>& ranges, const AddressRange& asked) {
+  return std::any_of(ranges.begin(), ranges.end(),
+                     [&](const AddressRange& range) { return range.Touches(asked); });
+}
+
+}  // namespace
 
 // A range is there from before it is pinned until it no longer is, so that whoever asks for a tier
 // finds none that is let go meanwhile; and does not wait while the driver pins, which takes
 // seconds.
 struct CallPins::All {
   std::mutex mutex;
-  std::vector<Range> ranges;
-
-  [[nodiscard]] bool Touches(const Range& asked) const {
-    return std::any_of(ranges.begin(), ranges.end(),
-                       [&](const Range& range) { return range.Touches(asked); });
-  }
+  std::vector<AddressRange> ranges;
 };
 
 // Never destroyed: calls may be running when the process ends. In a forked child nothing is pinned,
@@ -32,7 +37,7 @@ CallPins::All& CallPins::OfProcess() {
   return *all;
 }
 
-void CallPins::Forget(const Range& range) {
+void CallPins::Forget(const AddressRange& range) {
   All& all = OfProcess();
   const std::lock_guard lock(all.mutex);
   const auto at = std::find(all.ranges.begin(), all.ranges.end(), range);
@@ -40,21 +45,22 @@ void CallPins::Forget(const Range& range) {
 }
 
 CallPins::~CallPins() {
-  for (const Range& range : pinned_) {
-    device_.UnpinHost(range.begin, range.bytes);
+  for (const AddressRange& range : pinned_) {
+    device_.UnpinHost(At(range), range.bytes());
     Forget(range);
   }
 }
 
-Status CallPins::PinOne(const Range& range) {
+Status CallPins::PinOne(const AddressRange& range) {
   pinned_.reserve(pinned_.size() + 1);
   {
     All& all = OfProcess();
     const std::lock_guard lock(all.mutex);
-    if (all.Touches(range)) return Error(Code::kUnsupported, "another call has pinned it");
+    if (AnyTouches(all.ranges, range))
+      return Error(Code::kUnsupported, "another call has pinned it");
     all.ranges.push_back(range);
   }
-  Status pinned = device_.PinHost(range.begin, range.bytes);
+  Status pinned = device_.PinHost(At(range), range.bytes());
   if (pinned.ok()) {
     pinned_.push_back(range);
   } else {
@@ -73,10 +79,7 @@ std::vector<CallPins::Wanted> CallPins::WantedOf(const Problem& problem, const P
     const bool pageable = !tensor.in_file() && tensor.tier == Tier::kPageable;
     const Operand where = operand == Operand::kOld ? problem.output() : operand;
     if (!which[Index(where)] || !problem.Has(operand) || !pageable) continue;
-    const AddressRange address = AddressesOf(problem, tensors, operand);
-    wanted.push_back({operand,
-                      {reinterpret_cast<char*>(address.begin),  // NOLINT: an address
-                       address.end - address.begin}});
+    wanted.push_back({operand, AddressesOf(problem, tensors, operand)});
   }
   return wanted;
 }
@@ -91,8 +94,8 @@ std::vector<CallPins::Wanted> CallPins::Joined(std::vector<Wanted> wanted) {
       joined.push_back(one);
       continue;
     }
-    Range& before = joined.back().range;
-    before.bytes = std::max(before.end(), one.range.end()) - before.begin;
+    int64_t& end = joined.back().range.end;
+    end = std::max(end, one.range.end);
   }
   return joined;
 }
@@ -102,30 +105,28 @@ Status CallPins::Pin(const Problem& problem, const Pinned& which, int64_t most,
   Status first;
   const std::vector<Wanted> wanted = WantedOf(problem, which, *tensors);
   for (const auto& [operand, range] : Joined(wanted)) {
-    Status pinned = range.bytes <= most
-                        ? PinOne(range)
-                        : Error(Code::kOutOfMemory, "%lld bytes are to be pinned, %lld may be",
-                                static_cast<long long>(range.bytes), static_cast<long long>(most));
+    Status pinned =
+        range.bytes() <= most
+            ? PinOne(range)
+            : Error(Code::kOutOfMemory, "%lld bytes are to be pinned, %lld may be",
+                    static_cast<long long>(range.bytes()), static_cast<long long>(most));
     if (pinned.ok()) {
-      most -= range.bytes;
+      most -= range.bytes();
     } else if (first.ok()) {
       first = std::move(pinned).With(Name(operand, problem.direction));
     }
   }
   for (const Wanted& one : wanted) {
-    const bool is = std::any_of(pinned_.begin(), pinned_.end(),
-                                [&](const Range& range) { return range.Touches(one.range); });
-    if (is) (*tensors)[Index(one.operand)].tier = Tier::kPinned;
+    if (AnyTouches(pinned_, one.range)) (*tensors)[Index(one.operand)].tier = Tier::kPinned;
   }
   return first;
 }
 
-Result<Tier> CallPins::TierOf(Device& device, const void* memory, int64_t bytes) {
-  char* const begin = const_cast<char*>(static_cast<const char*>(memory));
+Result<Tier> CallPins::TierOf(Device& device, const AddressRange& range) {
   All& all = OfProcess();
   const std::lock_guard lock(all.mutex);
-  if (all.Touches({begin, bytes})) return Tier::kPageable;
-  return device.TierOf(memory, bytes);
+  if (AnyTouches(all.ranges, range)) return Tier::kPageable;
+  return device.TierOf(At(range), range.bytes());
 }
 
 }  // namespace oocdnn

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "exec/staging.hpp"
+#include "library/operands.hpp"
 
 namespace oocdnn {
 
@@ -24,32 +24,23 @@ class CallPins {
   Status Pin(const Problem& problem, const Pinned& which, int64_t most, HostTensors* tensors);
 
   // As Device::TierOf, but for what a call has pinned for itself, which is pageable.
-  static Result<Tier> TierOf(Device& device, const void* memory, int64_t bytes);
+  static Result<Tier> TierOf(Device& device, const AddressRange& range);
 
  private:
-  struct Range {
-    char* begin = nullptr;
-    int64_t bytes = 0;
-    bool operator==(const Range&) const = default;
-    [[nodiscard]] char* end() const { return begin + bytes; }
-    [[nodiscard]] bool Touches(const Range& other) const {
-      return begin < other.end() && other.begin < end();
-    }
-  };
   struct Wanted {
     Operand operand;
-    Range range;
+    AddressRange range;
   };
   struct All;  // that calls of this process have pinned
   static All& OfProcess();
-  static void Forget(const Range& range);
+  static void Forget(const AddressRange& range);
   static std::vector<Wanted> WantedOf(const Problem& problem, const Pinned& which,
                                       const HostTensors& tensors);
   static std::vector<Wanted> Joined(std::vector<Wanted> wanted);
-  Status PinOne(const Range& range);
+  Status PinOne(const AddressRange& range);
 
   Device& device_;
-  std::vector<Range> pinned_;
+  std::vector<AddressRange> pinned_;
 };
 
 }  // namespace oocdnn

@@ -68,9 +68,8 @@ bool Overlap(const Member& a, const Member& b) {
     if (std::count(dims.begin(), dims.end(), 0) > 0) return false;
   }
   if (!SameStorage(a.tensors[Index(a.operand)], b.tensors[Index(b.operand)])) return false;
-  const AddressRange first = AddressesOf(a.problem, a.tensors, a.operand);
-  const AddressRange second = AddressesOf(b.problem, b.tensors, b.operand);
-  return first.begin < second.end && second.begin < first.end;
+  return AddressesOf(a.problem, a.tensors, a.operand)
+      .Touches(AddressesOf(b.problem, b.tensors, b.operand));
 }
 
 // A residual that is the output itself is read tile by tile before the tile is written.
@@ -292,9 +291,8 @@ Status LocateOperands(Device& device, const Problem& problem, HostTensors* tenso
       continue;
     }
     const AddressRange range = AddressesOf(problem, *tensors, operand);
-    if (range.end <= range.begin) continue;
-    const auto* const begin = reinterpret_cast<const void*>(range.begin);  // NOLINT: an address
-    OOC_ASSIGN(tensor.tier, CallPins::TierOf(device, begin, range.end - range.begin));
+    if (range.bytes() <= 0) continue;
+    OOC_ASSIGN(tensor.tier, CallPins::TierOf(device, range));
   }
   return {};
 }

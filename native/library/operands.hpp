@@ -22,6 +22,12 @@ Status CheckOperands(const GradientChain& chain, const std::vector<HostTensors>&
 // [begin, end) of a tensor in its memory or its file.
 struct AddressRange {
   int64_t begin = 0, end = 0;
+
+  bool operator==(const AddressRange&) const = default;
+  [[nodiscard]] int64_t bytes() const { return end - begin; }
+  [[nodiscard]] bool Touches(const AddressRange& other) const {
+    return begin < other.end && other.begin < end;
+  }
 };
 AddressRange AddressesOf(const Problem& problem, const HostTensors& tensors, Operand operand);
 

@@ -103,7 +103,7 @@ bool Relays(const PlanRequest& next, int engine) {
 bool WritesZ(const ChainRequest& request, const ChainCandidate& candidate, const ChainTiles& tiles,
              size_t link) {
   return Fuses(request.links[link], candidate.engine[link]) && request.chain[link].pool.Copies() &&
-         tiles.KeepsRows(link);
+         tiles.ZMatchesY(link);
 }
 
 Residual ResidualOf(const ChainRequest& request, const ChainCandidate& candidate,
