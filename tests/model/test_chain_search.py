@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import json
 from itertools import pairwise
@@ -221,12 +220,16 @@ def chains(draw):
 
 
 @settings(max_examples=150, deadline=None)
-@given(chains(), st.integers(20, 33), st.sampled_from([CUDNN, DIRECT, f"{CUDNN} {DIRECT}"]))
+@given(chains(), st.integers(20, 33), st.sampled_from([CUDNN, DIRECT, f"{CUDNN},{DIRECT}"]))
 def test_no_plan_undercuts_the_floor(problems, budget_bits, engines):
-    with contextlib.suppress(Refused):  # what does not fit
+    try:
         found = search(problems, 1 << budget_bits, H200, engines)
-        for one in found:
-            assert 0 < one["floor_seconds"] <= one["seconds"] * (1 + 1e-9)
+    except Refused as refused:
+        if refused.code != OUT_OF_MEMORY:
+            raise
+        found = []
+    for one in found:
+        assert 0 < one["floor_seconds"] <= one["seconds"] * (1 + 1e-9)
 
 
 def test_a_chain_with_room_reaches_the_floor():
