@@ -64,6 +64,7 @@ def torch_for(device: str, tf32: bool) -> Any:
         raise Absent("torch sees no GPU")
     torch.backends.cudnn.allow_tf32 = tf32
     torch.backends.cudnn.benchmark = False
+    torch.empty(1, device=device)  # torch knows nothing of a GPU that it has not used
     return torch
 
 

@@ -1,6 +1,6 @@
 """Unmodified PyTorch trainings, in device memory or past its limit: see spill_programs.py.
 
-    python spill_torch.py NAME=WHAT[,net=vgg16][,images=256][,steps=20][,seconds=40][,tf32=1] ...
+    python spill_torch.py NAME=WHAT[,net=vgg16][,images=256][,steps=20][,seconds=40][,tf32=1][,last=1] ...
 
 It is ready when it says so, and begins with the next line of its input. For each training a line of
 JSON, its figures under the NAME, as soon as there are any.
@@ -42,6 +42,7 @@ class Wish:
     steps: int = 20
     seconds: float = 40.0  # in which the last step begins
     tf32: bool = False
+    last: bool = False  # tensors channels last
     profile: bool = False  # one step more, kernel by kernel
 
 
@@ -76,6 +77,9 @@ class Training:
         self.net, self.optimizer, self.x, self.target = prepared(
             make(), wished.images, side, classes
         )
+        if wished.last:
+            self.net = self.net.to(memory_format=torch.channels_last)
+            self.x = self.x.to(memory_format=torch.channels_last)
         torch.backends.cudnn.deterministic = False  # as programs have it
 
     def step(self, x: Tensor | None = None, target: Tensor | None = None) -> float:

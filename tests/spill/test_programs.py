@@ -119,6 +119,19 @@ def test_what_a_training_is_compared_with_must_be_there(how):
     assert judge(rows) == [f"{SPILL}: vgg16-256-{how} is missing"]
 
 
+def test_losses_may_be_as_far_apart_as_rounding_puts_them():
+    rows = copy.deepcopy(GOOD)
+    rows[SPILL]["losses"] = losses(at_10=6.007)
+    rows["vgg16-256-last"] = rows["vgg16-256-alone"] | {"losses": losses(at_12=5.808)}
+    assert judge(rows) == []
+    rows["vgg16-256-last"]["losses"] = losses(at_12=5.805)
+    (failure,) = judge(rows)
+    assert "losses are 0.0012 from alone's" in failure
+    rows["vgg16-256-last"]["losses"] = LOSSES[:19]
+    (failure,) = judge(rows)
+    assert "not 20 losses" in failure
+
+
 def test_a_slow_naive_spill_is_no_excuse():
     """The time is held to what was measured before as well."""
     rows = copy.deepcopy(GOOD)
@@ -239,7 +252,7 @@ def test_comparisons_are_of_as_many_steps():
 
 def test_parts_share_processes_and_some_run_beside_each_other():
     batches = batches_of(processes_of(list(PARTS)))
-    assert batches[0] == [[name for name in PARTS if name.endswith(("-alone", "-save"))]]
+    assert batches[0] == [[name for name in PARTS if name.endswith(("-alone", "-last", "-save"))]]
     assert ["vgg16-256-naive", "vgg16-256-tf32-naive"] in [names for (names, *_) in batches]
     assert batches[-1] == [["suites"], ["many"], ["workers"], ["expandable"]]
     for batch in batches[:-1]:
