@@ -100,7 +100,7 @@ def library() -> ctypes.CDLL:
     ]  # fmt: skip
     loaded.oocdnn_testing_price.argtypes = [
         POINTER(Problem), POINTER(Tiling), doors.Order, doors.PerOperand, doors.PerOperand,
-        c_char_p, c_char_p, c_char_p, c_int64,
+        c_char_p, c_char_p, c_int, c_char_p, c_int64,
     ]  # fmt: skip
     loaded.oocdnn_testing_floor.restype = c_double
     loaded.oocdnn_testing_enumerate.restype = c_int64
@@ -139,7 +139,8 @@ def price(problem, tiling, order, depths, profile, engines=ENGINES, homes=HOST) 
     text = ctypes.create_string_buffer(ROOM)
     code = library().oocdnn_testing_price(
         byref(problem), byref(tiling), doors.Order(*order), doors.PerOperand(*depths),
-        doors.PerOperand(*homes), engines.encode(), profile.text().encode(), text, ROOM,
+        doors.PerOperand(*homes), engines.encode(), profile.text().encode(), profile.busy_gpus,
+        text, ROOM,
     )  # fmt: skip
     if code != 0:
         raise Refused(code, text.value.decode())
