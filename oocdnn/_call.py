@@ -96,6 +96,7 @@ class Options:
     profile: str | None = None
     planning: str | None = None
     workspace: str | None = None
+    busy_gpus: str | None = None
     threads: int = 0
     reproducible: bool = False
     trace: bool = False

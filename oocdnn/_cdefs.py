@@ -201,6 +201,7 @@ typedef struct oocdnn_options {
   const char* profile;
   const char* planning;
   const char* workspace;
+  const char* busy_gpus;
   int32_t threads;
   int32_t reproducible;
   int32_t trace;
@@ -290,7 +291,8 @@ oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const int64_t* sh
 oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem,
                                      const char** json);
 oocdnn_status oocdnn_plan_for_profile(const char* profile, const char* problem,
-                                                 const char* budget, const char** json);
+                                                 const char* budget, const char* busy_gpus,
+                                                 const char** json);
 oocdnn_status oocdnn_price(oocdnn_context* context, const char* problem,
                                       const char* plan, const char** json);
 oocdnn_status oocdnn_use_plan(oocdnn_context* context, const char* problem,

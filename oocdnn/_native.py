@@ -88,6 +88,11 @@ def _no_operands() -> Any:
     return _ffi().new("oocdnn_operands *")[0]
 
 
+_OPTION_TEXTS = (
+    "device", "budget", "engine", "wrap", "profile", "planning", "workspace", "busy_gpus",
+)  # fmt: skip
+
+
 class _Frame:
     """Builds C values and keeps what they point to alive."""
 
@@ -105,7 +110,7 @@ class _Frame:
     def options(self, options: Options) -> Any:
         c = self.new("oocdnn_options *")
         c[0] = _library().oocdnn_default_options()
-        for name in ("device", "budget", "engine", "wrap", "profile", "planning", "workspace"):
+        for name in _OPTION_TEXTS:
             setattr(c, name, self.string(getattr(options, name)))
         c.threads, c.link_gb_per_s = options.threads, options.link_gb_per_s
         c.reproducible, c.trace = options.reproducible, options.trace

@@ -4,10 +4,10 @@ from oocdnn._native import _check, _Frame, _text
 from oocdnn._native_library import _ffi, _library
 
 
-def plan_for_profile(profile: str, problem: str, budget: str | None) -> str:
-    """The plan as JSON; no budget: that of the variable."""
+def plan_for_profile(profile: str, problem: str, budget: str | None, busy_gpus: str | None) -> str:
+    """The plan as JSON; what is None is as the variable says."""
     frame, json = _Frame(), _ffi().new("const char **")
-    arguments = (frame.string(profile), frame.string(problem), frame.string(budget))
+    arguments = [frame.string(text) for text in (profile, problem, budget, busy_gpus)]
     _check(_library().oocdnn_plan_for_profile(*arguments, json))
     return _text(json[0])
 

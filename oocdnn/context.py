@@ -125,6 +125,10 @@ class Context:
     workspace: the most device memory that an engine may take for its workspace, of the budget:
         bytes, "64MiB", or None for no limit (OOCDNN_WORKSPACE_LIMIT). Where arrays lie on the
         device, a batch is divided if engines that want more are faster so.
+    busy_gpus: how many other GPUs of this host are busy at the same time, 0 to 63: plans count on
+        the slower wires beside them that `oocdnn calibrate` has measured (OOCDNN_BUSY_GPUS).
+        Without either, all but one of the programs that a launcher such as torchrun says it has
+        started here (LOCAL_WORLD_SIZE). The CPU device does not mind.
     wrap: devices around the device, inner first, for tests: "check", "limit:64MiB",
         "fault:copy:3", separated by commas.
 
@@ -148,6 +152,7 @@ class Context:
         planning: Planning | None = None,
         planning_seconds: float | None = None,
         workspace: int | str | None = None,
+        busy_gpus: int | None = None,
         wrap: str | None = None,
     ) -> None:
         self.math = math_of(math)
@@ -161,6 +166,7 @@ class Context:
             profile=None if profile is None else os.fspath(profile),
             planning=planning,
             workspace=_workspace_text(workspace),
+            busy_gpus=None if busy_gpus is None else str(busy_gpus),
             threads=threads or 0,
             reproducible=reproducible,
             trace=trace,

@@ -17,7 +17,7 @@ _WORDS = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "=": "\\e"}
 _TABLES = {"flops": "flops", "tiles": "tile", "wires": "wire", "once": "once"}
 UNMEASURED = "unmeasured"
 _MARK = re.compile(r"unmeasured|measured|samples [1-9]\d* spread (unknown|[\d.e+-]+)")
-_APART = ("measured", "marks")  # no lines of their own
+_APART = ("measured", "marks", "busy_gpus")  # no lines of their own
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,9 @@ class Profile:
     is a whole number of 64 KiB long; those of a drain `drain_row_bytes` and `far_drain_row_bytes`.
     Seconds are those of one copy beyond its bytes, of one convolution beyond its operations, of the
     host for one step, and until what waits for the end of other work begins. `wires`: what differs
-    by "engine/order/rate" because tiles have another memory order than the caller's tensors.
+    by "engine/order/rate" because tiles have another memory order than the caller's tensors; what
+    staging does, by "page/rate" or "file/rate"; and by "beside/N/rate" the wire's rates while N
+    other GPUs of the host copy too, of which `busy_gpus` are.
     `once`: what goes before calls, seconds by "engine/type/direction/prepare" and
     the bytes per second of "page/pin". `shared_engines`: copies and arithmetic take turns.
 
@@ -118,6 +120,7 @@ class Profile:
     wires: dict[str, float] = field(default_factory=dict)
     once: dict[str, float] = field(default_factory=dict)
     marks: dict[str, str] = field(default_factory=dict)
+    busy_gpus: int = 0
 
     def wire(self, engine: str, channels_last: bool) -> Wire:
         """The rates for an engine's tiles and the caller's memory order."""
@@ -127,9 +130,9 @@ class Profile:
             return self.wires.get(f"{engine}/{order}/{name}", general)
 
         return Wire(
-            fetch=rate("fetch", self.fetch_bytes_per_second),
-            drain=rate("drain", self.drain_bytes_per_second),
-            both=rate("both", self.both_bytes_per_second),
+            fetch=rate("fetch", self.fetch_bytes_per_second) * self.share("fetch"),
+            drain=rate("drain", self.drain_bytes_per_second) * self.share("drain"),
+            both=rate("both", self.both_bytes_per_second) * self.share("both"),
             fetch_row_bytes=rate("fetch_row_bytes", self.fetch_row_bytes),
             far_fetch_row_bytes=rate("far_fetch_row_bytes", self.far_fetch_row_bytes),
             drain_row_bytes=rate("drain_row_bytes", self.drain_row_bytes),
@@ -142,6 +145,14 @@ class Profile:
             restore=rate("restore", self.move_bytes_per_second),
             normalize=rate("normalize", self.move_bytes_per_second),
         )
+
+    def share(self, rate: str) -> float:
+        """What other busy GPUs leave of "fetch", "drain" or "both": as measured beside as many, or
+        else beside the nearest fewer; all of it where no fewer were measured."""
+        alone: float = getattr(self, f"{rate}_bytes_per_second")
+        numbers = range(self.busy_gpus, 0, -1)
+        known = (self.wires.get(f"beside/{others}/{rate}") for others in numbers)
+        return min(next((found for found in known if found is not None), alone) / alone, 1.0)
 
     def staging(self, place: str) -> tuple[float, float, float]:
         """What staging of "page" or "file" does at most toward the device, from there, and both."""

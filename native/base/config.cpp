@@ -46,6 +46,8 @@ constexpr std::array<VarInfo, kVars> kTable{{
      "more"},
     {"OOCDNN_WORKSPACE_TOTAL", "bytes", "none",
      "the drop-in's: divided among the layers of a program, so that all together are the fastest"},
+    {"OOCDNN_BUSY_GPUS", "0 to 63", "of LOCAL_WORLD_SIZE all but one, else 0",
+     "how many other GPUs of the host are busy too, beside which wires are slower"},
     {"OOCDNN_LIMIT", "bytes", "none",
      "set by `oocdnn run --limit`: device bytes of the whole process, the budget among them"},
     {"OOCDNN_SPILL", "host, refuse", "none",

@@ -30,11 +30,12 @@ enum class Var : int {
   kPlanningSeconds,
   kWorkspaceLimit,
   kWorkspaceTotal,
+  kBusyGpus,
   kLimit,
   kSpill,
   kDisable,
 };
-constexpr int kVars = 24;
+constexpr int kVars = 25;
 
 struct VarInfo {
   const char* name;

@@ -12,6 +12,7 @@
 #include "capi/guard.hpp"
 #include "capi/info.hpp"
 #include "capi/translate.hpp"
+#include "library/busy_gpus.hpp"
 #include "library/what_if.hpp"
 
 struct oocdnn_host_memory {
@@ -45,6 +46,14 @@ Status PutPlanning(const oocdnn_options& given, ContextOptions* options) {
   return {};
 }
 
+// A launcher tells its programs how many it has started here, of which each takes a GPU.
+Result<int> BusyGpusOf(const char* given) {
+  const std::string said = Choose(given, Var::kBusyGpus, "");
+  if (!said.empty()) return ParseBusyGpus(said);
+  const char* const launched = std::getenv("LOCAL_WORLD_SIZE");
+  return OthersOf(launched != nullptr ? launched : "");
+}
+
 Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
   ContextOptions options;
   options.device.device = Choose(given.device, Var::kDevice, "auto");
@@ -70,6 +79,7 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
     if (!bytes.ok()) return std::move(bytes).status().With("a limit of workspace");
     options.workspace = bytes.value();
   }
+  OOC_ASSIGN(options.busy_gpus, BusyGpusOf(given.busy_gpus));
   OOC_TRY(PutPlanning(given, &options));
   options.reproducible = given.reproducible != 0;
   options.trace = given.trace != 0 || Get(Var::kTrace).has_value();
@@ -179,15 +189,16 @@ oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem, const ch
 }
 
 oocdnn_status oocdnn_plan_for_profile(const char* profile, const char* problem, const char* budget,
-                                      const char** json) {
+                                      const char* busy_gpus, const char** json) {
   return Guard([&]() -> Status {
     OOC_TRY(Need(profile, "the profile"));
     OOC_TRY(Need(problem, "the problem string"));
     OOC_TRY(Need(json, "the place for the plan"));
     OOC_ASSIGN(const int64_t bytes, BytesOfBudget(Choose(budget, Var::kBudget, "auto")));
+    OOC_ASSIGN(const int busy, ParseBusyGpus(Choose(busy_gpus, Var::kBusyGpus, "0")));
     OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
     OOC_ASSIGN(const Placement placement, ParsePlacement(problem));
-    OOC_ASSIGN(const PlanSummary plan, PlanForProfile(parsed, placement, profile, bytes));
+    OOC_ASSIGN(const PlanSummary plan, PlanForProfile(parsed, placement, profile, bytes, busy));
     Text() = ToJson(plan);
     *json = Text().c_str();
     return {};

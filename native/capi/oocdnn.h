@@ -189,6 +189,7 @@ typedef struct oocdnn_options {
   const char* profile;     /* file with the machine's constants; "" for the user's cache */
   const char* planning;    /* "estimate", "gradual", ..., see OOCDNN_PLANNING */
   const char* workspace;   /* the most bytes of an engine's workspace, see OOCDNN_WORKSPACE_LIMIT */
+  const char* busy_gpus;   /* other GPUs that are busy too: "0", "7", see OOCDNN_BUSY_GPUS */
   int32_t threads;         /* 0: all cores this process may use */
   int32_t reproducible;    /* 1: bits do not depend on the budget */
   int32_t trace;           /* 1: record a timeline, see oocdnn_take_trace */
@@ -347,9 +348,11 @@ OOCDNN_API oocdnn_status oocdnn_plan(oocdnn_context* context, const char* proble
                                      const char** json);
 /* The same on the machine of a profile, which need not be this one: no device is opened, no engine
  * is prepared, and bytes are estimates. `profile` is a file; `budget` is as in the options, but in
- * bytes ("8GiB"), because a profile does not know how much memory is free. */
+ * bytes ("8GiB"), because a profile does not know how much memory is free; so is `busy_gpus`, but
+ * for what a launcher says of this machine. */
 OOCDNN_API oocdnn_status oocdnn_plan_for_profile(const char* profile, const char* problem,
-                                                 const char* budget, const char** json);
+                                                 const char* budget, const char* busy_gpus,
+                                                 const char** json);
 /* What a plan of the caller's own would take, as the JSON of oocdnn_plan; `plan` as in
  * docs/reference/plan.md. Nothing is prepared: bytes are estimates, and the budget bounds none. */
 OOCDNN_API oocdnn_status oocdnn_price(oocdnn_context* context, const char* problem,

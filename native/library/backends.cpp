@@ -98,6 +98,8 @@ Result<std::unique_ptr<Device>> MakeAuto(const DeviceOptions& options) {
   return MakeCpuDevice(CpuOptionsOf(options));
 }
 
+bool IsCuda(const std::string& device) { return device == "cuda" || device.starts_with("cuda:"); }
+
 // N of "cuda:N", 0 of "cuda".
 Result<int> OrdinalOf(const std::string& device) {
   if (device == "cuda") return 0;
@@ -113,7 +115,7 @@ Result<std::unique_ptr<Device>> MakeBase(const DeviceOptions& options) {
   const std::string& device = options.device;
   if (device == "auto") return MakeAuto(options);
   if (device == "cpu") return MakeCpuDevice(CpuOptionsOf(options));
-  if (device == "cuda" || device.rfind("cuda:", 0) == 0) {
+  if (IsCuda(device)) {
     OOC_ASSIGN(const int ordinal, OrdinalOf(device));
     Result<std::unique_ptr<Device>> made = MakeCudaDevice(CudaOptionsOf(options, ordinal));
     if (!made.ok()) return std::move(made).status().With(device);
@@ -139,6 +141,22 @@ Result<DeviceStack> MakeDevice(const DeviceOptions& options) {
   }
   stack.device = std::move(device);
   return stack;
+}
+
+int CountNeighbours(const Device& device) {
+  return IsCuda(device.capabilities().name) ? std::max(CountCudaDevices() - 1, 0) : 0;
+}
+
+// Its own kernels are made sooner than cuDNN is opened.
+Result<std::unique_ptr<Device>> MakeNeighbour(const Device& device, const DeviceOptions& options,
+                                              int number) {
+  OOC_ASSIGN(const int own, OrdinalOf(device.capabilities().name));
+  const int ordinal = number < own ? number : number + 1;
+  CudaOptions cuda = CudaOptionsOf(options, ordinal);
+  cuda.engine = "direct";
+  Result<std::unique_ptr<Device>> made = MakeCudaDevice(cuda);
+  if (!made.ok()) return std::move(made).status().With(Format("cuda:%d", ordinal));
+  return made;
 }
 
 int64_t StagingBytes(const Device& device) {

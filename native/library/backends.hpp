@@ -31,6 +31,12 @@ struct DeviceStack {
 // and fails, with a warning.
 Result<DeviceStack> MakeDevice(const DeviceOptions& options);
 
+// How many other devices of the host there are that copy over wires of their own, as this one does.
+int CountNeighbours(const Device& device);
+// One of them, for nothing but copies, with the options of this one.
+Result<std::unique_ptr<Device>> MakeNeighbour(const Device& device, const DeviceOptions& options,
+                                              int number);
+
 // What staging may take at least where nobody says.
 constexpr int64_t kLeastStaging = int64_t{1} << 30;
 // Host memory that staging may take where nobody says: much only where tiles cross a wire.

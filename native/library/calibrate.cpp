@@ -84,14 +84,20 @@ std::string ToJson(const Refinement& refinement) {
       static_cast<long long>(refinement.known.samples), refinement.known.spread);
 }
 
-MachineProfile::MachineProfile(Device& device, const std::string& path, int64_t budget)
+MachineProfile::MachineProfile(Device& device, const std::string& path, int64_t budget,
+                               int busy_gpus)
     : device_(device), limit_(std::max(BesideCode(budget), kLeastLimit)), profile_(Guess(device)) {
+  Open(path);
+  profile_.busy_gpus = busy_gpus;
+}
+
+void MachineProfile::Open(const std::string& path) {
   if (path == "none") return;
   const Provenance here = profile_.of;
   file_ = path.empty() ? CachePath(here) : path;
   if (!ReadProfile(file_, path.empty() ? &here : nullptr, &profile_)) {
     profile_.date = Today();
-    const Status status = MeasureCopies(device, limit_, &profile_);
+    const Status status = MeasureCopies(device_, limit_, &profile_);
     if (!status.ok()) {
       Log(LogLevel::kWarn,
           "plans rest on guesses about this machine, as it could not be measured: %s",
@@ -121,7 +127,7 @@ Status MachineProfile::CheckGrows() const {
                              : "the file speaks of another, or could not be measured");
 }
 
-Status MachineProfile::Complete(const Progress& progress) {
+Status MachineProfile::Complete(const DeviceOptions& options, const Progress& progress) {
   OOC_TRY(CheckGrows());
   // A profile may be older than these rates.
   OOC_TRY(MeasurePasses(device_, limit_, &profile_));
@@ -137,8 +143,17 @@ Status MachineProfile::Complete(const Progress& progress) {
                 {DType::kBFloat16, Math::kFp32},
                 {DType::kFloat16, Math::kFp32},
                 {DType::kFloat64, Math::kFp32}};
-  constexpr int64_t kAll = std::size(kTypes) * kDirections;
+  const int64_t others = CountNeighbours(device_);
+  const int64_t all = others + static_cast<int64_t>(std::size(kTypes)) * kDirections;
   int64_t done = 0;
+  const auto measured = [&]() -> Status {
+    OOC_TRY(Write());
+    if (!progress || progress(++done, all)) return {};
+    return Error(Code::kInterrupted, "%lld of %lld steps of measuring are done and kept",
+                 static_cast<long long>(done), static_cast<long long>(all));
+  };
+  OOC_TRY(MeasureBeside(device_, options, limit_, measured, &profile_));
+  done = others;  // whether or not they could be had
   for (const auto& type : kTypes) {
     for (int i = 0; i < kDirections; ++i) {
       Problem problem;
@@ -147,11 +162,7 @@ Status MachineProfile::Complete(const Progress& progress) {
       problem.direction = static_cast<Direction>(i);
       MeasureArithmetic(device_, problem, TileGrid::kAll, limit_, &profile_);
       asked_.insert(KindOf(problem));
-      OOC_TRY(Write());
-      if (progress && !progress(++done, kAll)) {
-        return Error(Code::kInterrupted, "%lld of %lld kinds of arithmetic are measured and kept",
-                     static_cast<long long>(done), static_cast<long long>(kAll));
-      }
+      OOC_TRY(measured());
     }
   }
   return {};

@@ -8,6 +8,7 @@
 
 #include "device/device.hpp"
 #include "exec/tile_loop.hpp"
+#include "library/backends.hpp"
 #include "model/plan.hpp"
 
 namespace oocdnn {
@@ -28,17 +29,19 @@ class MachineProfile {
   // measured now. Never fails: what cannot be measured keeps its built-in guess. `path` "" means
   // the cache directory; "none" measures nothing and keeps nothing. Measuring takes at most
   // `budget` bytes of device memory, or kLeastLimit where that is less: too few tell nothing.
-  MachineProfile(Device& device, const std::string& path, int64_t budget);
+  // `busy_gpus`: see Profile; what is kept stays as it was measured, alone.
+  MachineProfile(Device& device, const std::string& path, int64_t budget, int busy_gpus);
   static constexpr int64_t kLeastLimit = int64_t{256} << 20;
 
   // Whether For(problem) would measure something, which takes device memory of its own.
   [[nodiscard]] bool Lacks(const Problem& problem) const;
   // With the rates of the problem's type and direction.
   const Profile& For(const Problem& problem);
-  // Measures all types and directions with tiles of many sizes, as far as that has not been done,
-  // and keeps each when it is done. kInterrupted where `progress` says so; kInvalidProblem where
-  // nothing is kept, kFileError where the file cannot be written.
-  Status Complete(const Progress& progress);
+  // Measures all types and directions with tiles of many sizes, and before that the wires beside
+  // neighbours (MeasureBeside, `options`), as far as that has not been done, and keeps each when it
+  // is done. kInterrupted where `progress` says so; kInvalidProblem where nothing is kept,
+  // kFileError where the file cannot be written.
+  Status Complete(const DeviceOptions& options, const Progress& progress);
   // Has the candidate's rate agree with calls in which what computes was busy for so many seconds
   // each, and keeps that. Fails as Complete does, and with kInvalidProblem where no time is given.
   Result<Refinement> Refine(const PlanRequest& request, const Candidate& candidate,
@@ -47,6 +50,7 @@ class MachineProfile {
   [[nodiscard]] const std::string& file() const { return file_; }
 
  private:
+  void Open(const std::string& path);
   [[nodiscard]] Status CheckGrows() const;
   Status Write();
 

@@ -36,6 +36,7 @@ struct ContextOptions {
   std::string plans;             // path; "": as the profile; "none": they are not remembered
   int64_t host_cap = 0;          // pinned bytes; 0: by the machine
   int64_t workspace = kNoLimit;  // the most bytes of an engine's workspace
+  int busy_gpus = 0;             // others of the host, while calls run; only a GPU minds
   bool reproducible = false;
   bool trace = false;
   Math math = Math::kFp32;

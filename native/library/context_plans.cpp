@@ -71,7 +71,9 @@ const Profile& Context::ProfileFor(const Problem& problem) {
 
 MachineProfile& Context::Machine() {
   if (profile_ == nullptr) {
-    profile_ = std::make_unique<MachineProfile>(*stack_.base, options_.profile, budget_);
+    const bool wired = !stack_.base->capabilities().shares_host_memory;
+    profile_ = std::make_unique<MachineProfile>(*stack_.base, options_.profile, budget_,
+                                                wired ? options_.busy_gpus : 0);
   }
   return *profile_;
 }
@@ -342,7 +344,7 @@ Result<std::string> Context::Calibrate(const Progress& progress) {
   arena_->Release();
   ForgetPlans();
   MachineProfile& profile = Machine();
-  OOC_TRY(profile.Complete(progress).With("measuring this machine"));
+  OOC_TRY(profile.Complete(options_.device, progress).With("measuring this machine"));
   return profile.file();
 }
 

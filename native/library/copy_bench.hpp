@@ -15,8 +15,10 @@ namespace oocdnn {
 // The tensors that are copied: channels, columns, fewer columns, bytes of an element.
 constexpr int64_t kCopyChannels = 64, kCopyWidth = 112, kCopyNarrow = kCopyWidth / 8;
 constexpr int64_t kCopyElement = 4;
-constexpr int64_t kCopyBytes = 41943040;  // of host memory that the largest of them fits
-constexpr int kCopyRepetitions = 5;
+constexpr int64_t kCopyBytes = 41943040;            // of host memory that the largest of them fits
+constexpr int kManyRepetitions = 3 * kRepetitions;  // of what other copies go on beside
+constexpr int64_t kCopyRows = 1120;                 // of a copy: 32 MB of float32
+static_assert(kCopyRows * kCopyWidth * kCopyChannels * kCopyElement <= kCopyBytes);
 
 class CopyBench {
  public:
@@ -46,9 +48,15 @@ class CopyBench {
   [[nodiscard]] Result<std::unique_ptr<Rig>> FirstRig(int64_t rows, int64_t width,
                                                       bool plain = false) const;
 
-  // Of all of x and of all of y, alone.
-  [[nodiscard]] Timing BestFetch(const Rig& rig, const Host& host) const;
-  [[nodiscard]] Timing BestDrain(const Rig& rig, const Host& host) const;
+  // Each of so many of all of x and of all of y, alone; empty where one failed.
+  [[nodiscard]] std::vector<double> Fetches(const Rig& rig, const Host& host, int runs) const;
+  [[nodiscard]] std::vector<double> Drains(const Rig& rig, const Host& host, int runs) const;
+  [[nodiscard]] Timing BestFetch(const Rig& rig, const Host& host) const {
+    return TimingOf(Fetches(rig, host, kRepetitions));
+  }
+  [[nodiscard]] Timing BestDrain(const Rig& rig, const Host& host) const {
+    return TimingOf(Drains(rig, host, kRepetitions));
+  }
 
   // One of each at once, while `runs` convolutions go on where they do not run on what copies.
   struct Pair {
@@ -60,6 +68,9 @@ class CopyBench {
                                            int runs = 0) const;
   // From the first beginning to the last end.
   [[nodiscard]] Timing BestOfBoth(Rig& rig, const Host& from, const Host& to) const;
+  // Of a fetch and a drain that share the wire all the time; `single`: seconds of one alone.
+  [[nodiscard]] Timing MiddleOfBoth(Rig& rig, const Host& from, const Host& to,
+                                    double single) const;
   // Of each for itself, while the other and those convolutions go on.
   struct Each {
     Timing fetch, drain;
@@ -76,7 +87,7 @@ class CopyBench {
   [[nodiscard]] Result<Timing> TimeChain(const Piece& piece) const {
     constexpr int kChain = 16;
     std::vector<double> chains;
-    for (int i = 0; i < kCopyRepetitions; ++i) {
+    for (int i = 0; i < kRepetitions; ++i) {
       const auto start = std::chrono::steady_clock::now();
       Status status;
       for (int tile = 0; tile < kChain && status.ok(); ++tile) status = piece();

@@ -2,9 +2,11 @@
 // library really does: tiles of a convolution, fetched, computed and drained through the device.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "device/device.hpp"
+#include "library/backends.hpp"
 #include "model/profile.hpp"
 
 namespace oocdnn {
@@ -24,6 +26,13 @@ Status MeasureStaging(Device& device, int64_t limit, const std::string& folder, 
 // What pinning pageable memory costs where the device does not reach that, as far as the profile
 // does not have it. Nothing where the device does not pin it.
 void MeasurePinning(Device& device, Profile* profile);
+
+// How fast the wires are beside one busy neighbour (see CountNeighbours), two and so on, of which
+// the profile does not have it; `measured()` follows each number and may end it. Where a neighbour
+// cannot be had, or fails, there is a warning, and that number and all above stay as they are.
+// `options`: of the device.
+Status MeasureBeside(Device& device, const DeviceOptions& options, int64_t limit,
+                     const std::function<Status()>& measured, Profile* profile);
 
 // Which tiles are measured where their size matters: few in a first call, which somebody waits for.
 enum class TileGrid { kFew, kAll };

@@ -11,9 +11,6 @@
 namespace oocdnn {
 namespace {
 
-constexpr int64_t kRows = 1120;  // of a copy: 32 MB of float32
-static_assert(kRows * kCopyWidth * kCopyChannels * kCopyElement <= kCopyBytes);
-
 // A rate of one engine, or of all that have none of their own.
 struct Found {
   const char* name;  // see WireRates
@@ -21,21 +18,6 @@ struct Found {
   double rate;
   Evidence known;
 };
-
-// A fetch and a drain that share the wire all the time. What one does while the other is not under
-// way counts as long as it would take beside it, by the `single` seconds of one alone; as that may
-// be guessed too short, the middle one of many counts and not the fastest.
-Timing Together(const CopyBench& bench, Rig& rig, const Host& from, const Host& to, double single) {
-  std::vector<double> seconds;
-  for (int i = 0; i < 3 * kCopyRepetitions; ++i) {
-    const auto pair = bench.FetchAndDrain(rig, from, to);
-    if (!pair.ok()) return {};
-    const double all = pair->All(), together = pair->Together();
-    const double left = 2.0 - (all - together) / single;  // of two copies
-    seconds.push_back(together > all / 2 && left > 0.0 ? together * 2.0 / left : all);
-  }
-  return MiddleOf(std::move(seconds));
-}
 
 // Nothing where a copy fails.
 std::vector<Found> MeasureWire(const CopyBench& bench, Rig& rig, bool channels_last,
@@ -45,7 +27,7 @@ std::vector<Found> MeasureWire(const CopyBench& bench, Rig& rig, bool channels_l
   const Timing fetch = bench.BestFetch(rig, from), drain = bench.BestDrain(rig, to);
   const Timing both = bench.shared_engines()
                           ? bench.BestOfBoth(rig, from, to)
-                          : Together(bench, rig, from, to, (fetch.seconds + drain.seconds) / 2);
+                          : bench.MiddleOfBoth(rig, from, to, (fetch.seconds + drain.seconds) / 2);
   const double rate = RateOf(bytes, fetch), back = RateOf(bytes, drain);
   const double together = RateOf(2 * bytes, both);
   if (rate == 0 || back == 0 || together == 0) return {};
@@ -93,7 +75,7 @@ void MeasureWires(const CopyBench& bench, Profile* profile) {
     if (!first && IsLastResort(info)) continue;
     const RowsBothWays rows = bench.shared_engines() ? MeasureRows(bench, engine) : most;
     const Timing hop = MeasureHop(bench, engine);
-    auto rig = bench.RigOf(engine, kRows, kCopyWidth);
+    auto rig = bench.RigOf(engine, kCopyRows, kCopyWidth);
     if (!rig.ok()) continue;
     if (first) MeasureMove(bench, *rig.value(), profile);
     for (const bool channels_last : {false, true}) {

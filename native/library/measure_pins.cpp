@@ -12,7 +12,6 @@ namespace oocdnn {
 namespace {
 
 constexpr size_t kBytes = size_t{128} << 20;
-constexpr int kRepetitions = 5;
 
 }  // namespace
 

@@ -170,7 +170,7 @@ Status Note(const char* place, StagingTimed* timed, double bytes, const Before& 
   } ways[] = {{"drain", false, true}, {"fetch", true, false}, {"both", true, true}};
   for (const auto& [name, fetches, drains] : ways) {
     std::vector<double> seconds;
-    for (int i = 0; i < kCopyRepetitions; ++i) {
+    for (int i = 0; i < kRepetitions; ++i) {
       if (i >= 2 && std::accumulate(seconds.begin(), seconds.end(), 0.0) >= kEnough) break;
       before();
       OOC_ASSIGN(const double one, timed->Once(fetches, drains));

@@ -72,9 +72,9 @@ std::string TilesKeyOf(const PlanRequest& request) {
 
 uint64_t KeyOf(const PlanRequest& request, const Profile& profile) {
   const std::string rates = ToText(RatesOf(profile, request));
-  const std::string wanted =
-      Format("%d%d%d%s", request.reproducible ? 1 : 0, request.measure ? 1 : 0,
-             request.exhaustive ? 1 : 0, request.gradual ? " gradual" : "");
+  std::string wanted = Format("%d%d%d%s", request.reproducible ? 1 : 0, request.measure ? 1 : 0,
+                              request.exhaustive ? 1 : 0, request.gradual ? " gradual" : "");
+  if (profile.busy_gpus > 0) wanted += Format(" beside %d", profile.busy_gpus);
   const std::string asked =
       KeyOf(request.problem, request.home, request.in_place, request.workspace);
   return Hash(wanted, Hash(rates, Hash(asked)));

@@ -36,13 +36,15 @@ inline double SecondsOf(const Span& span) {
   return static_cast<double>(span.end_ns - span.begin_ns) * 1e-9;
 }
 
-// A few runs of what `work(Span*)` enqueues on the stream; from the second on no more once they
-// took `enough` seconds.
+constexpr int kRepetitions = 5;
+
+// Each of so many runs of what `work(Span*)` enqueues on the stream; from the second on no more
+// once they took `enough` seconds. Empty where one failed.
 template <class Work>
-Timing BestOf(Device& device, Stream stream, const Work& work, double enough = kInfinity) {
-  constexpr int kRepetitions = 5;
+std::vector<double> RunsOf(Device& device, Stream stream, const Work& work,
+                           double enough = kInfinity, int runs = kRepetitions) {
   std::vector<double> seconds;
-  for (int i = 0; i < kRepetitions; ++i) {
+  for (int i = 0; i < runs; ++i) {
     if (i >= 2 && std::accumulate(seconds.begin(), seconds.end(), 0.0) >= enough) break;
     Span span;
     const Status status = work(&span);
@@ -51,7 +53,12 @@ Timing BestOf(Device& device, Stream stream, const Work& work, double enough = k
     if (!status.ok() || !ended.ok()) return {};
     if (SecondsOf(span) > 0) seconds.push_back(SecondsOf(span));
   }
-  return TimingOf(std::move(seconds));
+  return seconds;
+}
+
+template <class Work>
+Timing BestOf(Device& device, Stream stream, const Work& work, double enough = kInfinity) {
+  return TimingOf(RunsOf(device, stream, work, enough));
 }
 
 // So much of something in that time, as a rate that a profile may hold; 0 where it was not timed.

@@ -71,9 +71,10 @@ PlanRequest RequestOf(const Problem& problem, const Placement& placement, const 
 }  // namespace
 
 Result<PlanSummary> PlanForProfile(const Problem& problem, const Placement& placement,
-                                   const std::string& file, int64_t budget) {
+                                   const std::string& file, int64_t budget, int busy_gpus) {
   OOC_TRY(CheckPlannable(problem));
-  OOC_ASSIGN(const Profile profile, ReadProfile(file));
+  OOC_ASSIGN(Profile profile, ReadProfile(file));
+  profile.busy_gpus = busy_gpus;
   PlanRequest request = RequestOf(problem, placement, profile, budget);
   if (request.engines.empty()) {
     return Error(Code::kUnsupported, "the profile %s has a rate of no known engine", file.c_str());

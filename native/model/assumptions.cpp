@@ -17,6 +17,7 @@ bool Concerns(const std::string& name, const std::string& engine,
   const auto its = [&](const std::string& key) { return name.ends_with(" " + key); };
   return plain || std::any_of(keys.begin(), keys.end(), its) ||
          name == OnceName(Profile::PinKey()) || name.starts_with(kWireWord + engine + "/") ||
+         name.starts_with(std::string(kWireWord) + kBeside + "/") ||
          name.starts_with(std::string(kWireWord) + kPagePlace + "/") ||
          name.starts_with(std::string(kWireWord) + kFilePlace + "/");
 }
@@ -45,6 +46,15 @@ void AddStaging(const std::string& engine, Profile* profile) {
     add("fetch", std::max(first.fetch, last.fetch));
     add("drain", std::max(first.drain, last.drain));
     add("both", std::max(first.both, last.both));
+  }
+}
+
+// Beside more GPUs than were measured it is as beside fewer, or alone.
+void AddBeside(Profile* profile) {
+  if (profile->busy_gpus == 0) return;
+  for (const char* rate : kBesideRates) {
+    const double assumed = profile->Alone(rate) * profile->ShareBeside(rate);
+    profile->wires.emplace(Profile::BesideKey(profile->busy_gpus, rate), assumed);
   }
 }
 
@@ -86,6 +96,7 @@ std::vector<std::string> Assumptions(const PlanRequest& request, const Candidate
                           profile.Flops(engine, problem.dtype, problem.math, part.direction, sums));
     }
   }
+  AddBeside(&tried);
   AddPasses(engine, &tried);
   AddStaging(engine, &tried);
   const Cost cost = PriceOf(request, candidate, tried);

@@ -145,6 +145,24 @@ StagingRates Profile::StagingOf(const char* place) const {
   return {rate("fetch"), rate("drain"), rate("both")};
 }
 
+std::string Profile::BesideKey(int others, const char* rate) {
+  return std::string(kBeside) + "/" + std::to_string(others) + "/" + rate;
+}
+
+double Profile::Alone(const std::string& rate) const {
+  return rate == "fetch"   ? fetch_bytes_per_second
+         : rate == "drain" ? drain_bytes_per_second
+                           : both_bytes_per_second;
+}
+
+double Profile::ShareBeside(const char* rate) const {
+  for (int others = busy_gpus; others > 0; --others) {
+    const auto found = wires.find(BesideKey(others, rate));
+    if (found != wires.end()) return std::min(found->second / Alone(rate), 1.0);
+  }
+  return 1.0;
+}
+
 std::string Profile::WireKey(const std::string& engine, bool channels_last, const char* rate) {
   return engine + (channels_last ? "/nhwc/" : "/nchw/") + rate;
 }
@@ -154,10 +172,11 @@ WireRates Profile::Wire(const std::string& engine, bool channels_last) const {
     const auto found = wires.find(WireKey(engine, channels_last, name));
     return found == wires.end() ? general : found->second;
   };
+  const auto left = [&](const char* name) { return rate(name, Alone(name)) * ShareBeside(name); };
   return {
-      .fetch = rate("fetch", fetch_bytes_per_second),
-      .drain = rate("drain", drain_bytes_per_second),
-      .both = rate("both", both_bytes_per_second),
+      .fetch = left("fetch"),
+      .drain = left("drain"),
+      .both = left("both"),
       .fetch_rows = {rate("fetch_row_bytes", fetch_row_bytes),
                      rate("far_fetch_row_bytes", far_fetch_row_bytes)},
       .drain_rows = {rate("drain_row_bytes", drain_row_bytes),

@@ -59,6 +59,10 @@ struct Provenance {
 // What is staged: pageable memory, files.
 constexpr const char *kPagePlace = "page", *kFilePlace = "file";
 
+// What the wires are beside other GPUs: the first word of keys, and the rates.
+constexpr const char* kBeside = "beside";
+constexpr const char* kBesideRates[] = {"fetch", "drain", "both"};
+
 struct Profile {
   Provenance of;
   std::string date;             // of the first measurement, ISO 8601, UTC
@@ -82,7 +86,9 @@ struct Profile {
   double flops_fallback = 5e9;
   // By "engine/order/rate": what differs from the rates above because an engine has its tiles in
   // another memory order than the caller's; order nchw or nhwc, rate as in WireRates
-  // ("cudnn-nhwc/nchw/fetch"). And "page/rate" or "file/rate": of staging, see StagingRates.
+  // ("cudnn-nhwc/nchw/fetch"). And "page/rate" or "file/rate": of staging, see StagingRates. And
+  // "beside/N/rate": fetch, drain and both of the rates above while N other GPUs of the host copy
+  // in both directions too.
   std::map<std::string, double> wires;
   // What goes before calls, of which prices know what they pin: by "engine/type/direction/prepare"
   // the seconds that a tile's shape takes to be prepared when it is new; by "page/pin" bytes per
@@ -90,6 +96,9 @@ struct Profile {
   std::map<std::string, double> once;
   // By the rate's name (model/profile_rates.hpp). A rate that is not here is an assumption.
   std::map<std::string, Evidence> evidence;
+  // How many other GPUs of the host are busy: what Wire gives is beside them. Of who asks and not
+  // of the machine, so that it is not in the text.
+  int busy_gpus = 0;
 
   bool operator==(const Profile&) const = default;
   // Whether transfers and runs were measured, so that arithmetic can be told from what runs cost.
@@ -112,21 +121,28 @@ struct Profile {
                               Direction direction, bool sums = false);
   [[nodiscard]] Arithmetic ArithmeticOf(const std::string& engine, DType dtype, Math math,
                                         Direction direction, bool sums = false) const;
-  // For an engine and the caller's memory order; what is not among `wires` is as everywhere.
+  // For an engine and the caller's memory order; what is not among `wires` is as everywhere. Of
+  // each wire to the host as much is left beside other GPUs as of the rates above.
   [[nodiscard]] WireRates Wire(const std::string& engine, bool channels_last) const;
+  // The rate above that is "fetch", "drain" or "both".
+  [[nodiscard]] double Alone(const std::string& rate) const;
+  // What is left of "fetch", "drain" or "both" beside `busy_gpus` others, or where nobody has
+  // measured that beside the nearest fewer; at most 1, and 1 where no fewer were measured either.
+  [[nodiscard]] double ShareBeside(const char* rate) const;
   [[nodiscard]] StagingRates StagingOf(const char* place) const;  // kPagePlace or kFilePlace
   [[nodiscard]] std::optional<double> Once(const std::string& key) const;
   static std::string PrepareKey(const std::string& engine, DType dtype, Math math,
                                 Direction direction);
   static std::string PinKey();
   static std::string StagingKey(const char* place, const char* rate);
+  static std::string BesideKey(int others, const char* rate);
   static std::string WireKey(const std::string& engine, bool channels_last, const char* rate);
 };
 
 // Lines of `key = value` between a versioned header and an end mark; a rate is followed by
 // "unmeasured", "measured", or "samples N spread S" (S may be "unknown"). ParseProfile(ToText(p))
-// == p; a text that is of another version, is cut off, lacks or repeats a key or holds a number
-// that no machine has is refused.
+// == p where no other GPUs are busy; a text that is of another version, is cut off, lacks or
+// repeats a key or holds a number that no machine has is refused.
 std::string ToText(const Profile& profile);
 Result<Profile> ParseProfile(const std::string& text);
 

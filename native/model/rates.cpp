@@ -3,12 +3,30 @@
 #include "model/profile_rates.hpp"
 
 namespace oocdnn {
+namespace {
+
+// All but what is beside other numbers of GPUs.
+std::map<std::string, double> WiresOf(const Profile& profile) {
+  std::map<std::string, double> wires = profile.wires;
+  std::erase_if(
+      wires, [](const auto& wire) { return wire.first.starts_with(std::string(kBeside) + "/"); });
+  for (int others = 1; others <= profile.busy_gpus; ++others) {
+    for (const char* rate : kBesideRates) {
+      const auto found = profile.wires.find(Profile::BesideKey(others, rate));
+      if (found != profile.wires.end()) wires.insert(*found);
+    }
+  }
+  return wires;
+}
+
+}  // namespace
 
 Profile RatesOf(const Profile& profile, const PlanRequest& request) {
   const Problem& problem = request.problem;
   Profile rates;
   rates.shared_engines = profile.shared_engines;
-  rates.wires = profile.wires;
+  rates.busy_gpus = profile.busy_gpus;
+  rates.wires = WiresOf(profile);
   for (const PlainRate& plain : kPlainRates) rates.*plain.field = profile.*plain.field;
   const auto pin = profile.once.find(Profile::PinKey());
   if (request.pin_bytes > 0 && pin != profile.once.end()) rates.once.insert(*pin);

@@ -41,8 +41,9 @@ def calibrate(
     """Measure this machine for the plans, once and for all.
 
     The first call of each kind measures the little that it cannot do without; this measures all
-    types and directions, and tiles of many sizes, in up to three minutes. It may be interrupted:
-    what has been measured is kept, and not measured again.
+    types and directions, tiles of many sizes, and the wires while other GPUs of the host are busy
+    too, in up to three minutes. It may be interrupted: what has been measured is kept, and not
+    measured again.
 
     With --refine a problem is run as it would be planned now, and the rate of its tiles becomes
     what the runs took; nothing else is measured.
@@ -56,7 +57,7 @@ def calibrate(
 
 
 def _measured(context: Context) -> Path:
-    with progress_bar("measuring", "kinds of arithmetic") as progress:
+    with progress_bar("measuring", "steps") as progress:
         try:
             return context.calibrate(progress)
         except KeyboardInterrupt:

@@ -63,6 +63,12 @@ def _forget(context: click.Context, _: click.Parameter, value: bool) -> None:
     callback=_forget,
     help="Forget the plans that are remembered from one process to the next; show none.",
 )
+@click.option(
+    "--busy-gpus",
+    metavar="N",
+    type=click.IntRange(0, 63),
+    help="So many other GPUs of the host are busy too; without it OOCDNN_BUSY_GPUS, then none.",
+)
 @json_option
 @click.option(
     "--picture",
@@ -76,6 +82,7 @@ def plan(
     budget: str | None,
     device: str | None,
     profile: str | None,
+    busy_gpus: int | None,
     as_json: bool,
     picture: Path | None,
 ) -> None:
@@ -90,7 +97,7 @@ def plan(
     With --profile and without --device the plan is for the machine of the profile: nothing of it
     need be here, no engine is prepared, and the budget is a number of bytes.
     """
-    made = _made(problem_text(problem), budget, device, profile)
+    made = _made(problem_text(problem), budget, device, profile, busy_gpus)
     if picture is not None:
         timeline.draw_plan(made, picture)
     if as_json:
@@ -102,13 +109,19 @@ def plan(
     click.echo(made.explain())
 
 
-def _made(problem: str, budget: str | None, device: str | None, profile: str | None) -> Plan:
+def _made(
+    problem: str,
+    budget: str | None,
+    device: str | None,
+    profile: str | None,
+    busy_gpus: int | None,
+) -> Plan:
     from oocdnn.perfmodel import profiles
 
     known = None if profile in (None, "none") else profiles.find(str(profile))
     if known is not None and device is None:
-        return plan_for_profile(problem, known, budget)
-    with Context(device, budget, profile=known or profile) as context:
+        return plan_for_profile(problem, known, budget, busy_gpus=busy_gpus)
+    with Context(device, budget, profile=known or profile, busy_gpus=busy_gpus) as context:
         return context.plan(problem)
 
 

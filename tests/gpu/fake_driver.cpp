@@ -388,6 +388,12 @@ FAKE(fake_pass)(int milliseconds) {
   passed += std::chrono::milliseconds(milliseconds);
   return 0;
 }
+// No function of the driver's: how often streams of another GPU than before did their work.
+FAKE(fake_turns)(int* count) {
+  const std::lock_guard lock(work_mutex);
+  *count = turns;
+  return 0;
+}
 FAKE(cuEventElapsedTime)(float* milliseconds, CUevent begin, CUevent end) {
   const std::lock_guard lock(work_mutex);
   if (!begin->timed || !end->timed || begin->mark == nullptr || end->mark == nullptr) return 1;

@@ -1,6 +1,7 @@
 // The fake driver's streams: queues of work, which whoever waits does.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <deque>
@@ -8,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "abi/cuda_driver.h"
@@ -28,8 +30,34 @@ struct CUstream_st {
   std::deque<std::function<void()>> queue;
 };
 
+// Whoever waits for it comes before who had it last, so that a thread that always has work does not
+// keep it for itself.
+class FairMutex {
+ public:
+  void lock() {
+    if (owner_ != std::this_thread::get_id()) {
+      const std::lock_guard turn(next_);
+      mutex_.lock();
+      owner_ = std::this_thread::get_id();
+    }
+    ++depth_;
+  }
+  void unlock() {
+    if (--depth_ > 0) return;
+    owner_ = std::thread::id();
+    mutex_.unlock();
+  }
+
+ private:
+  std::mutex next_, mutex_;
+  std::atomic<std::thread::id> owner_;
+  int depth_ = 0;
+};
+
 // Whoever waits does the work, one at a time.
-inline std::recursive_mutex work_mutex;
+inline FairMutex work_mutex;
+inline CUcontext working = nullptr;          // whose work was done last
+inline int turns = 0;                        // how often that was another's than before
 inline std::chrono::milliseconds passed{0};  // beyond what the clock says
 // What events are stamped with. With OOC_FAKE_CLOCK=still nothing passes but what is said to.
 inline std::chrono::steady_clock::time_point Now() {
@@ -49,6 +77,7 @@ inline void Work(CUstream stream, const Mark* mark) {
   while (!stream->queue.empty() && (mark == nullptr || !mark->reached)) {
     const std::function<void()> next = std::move(stream->queue.front());
     stream->queue.pop_front();
+    turns += std::exchange(working, stream->context) != stream->context;
     next();
   }
 }

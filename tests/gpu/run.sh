@@ -88,7 +88,7 @@ step operands python3 -m pytest -q tests/gpu/test_operands.py tests/gpu/test_pre
 step fused python3 -m pytest -q tests/gpu/test_fused.py tests/gpu/test_gradients_together.py \
   tests/gpu/test_chain.py "$@"
 step normalization python3 -m pytest -q tests/gpu/test_normalization.py "$@"
-step calibration python3 -m pytest -q -rs tests/gpu/test_calibration.py "$@"
+step calibration python3 -m pytest -q -rs tests/gpu/test_calibration.py tests/gpu/test_beside.py "$@"
 step training python3 -m pytest -q -rs tests/gpu/test_training.py tests/nn "$@"
 step pins python3 -m pytest -q tests/gpu/test_pins.py tests/gpu/test_call_pins.py \
   tests/gpu/test_results.py "$@"

@@ -21,7 +21,7 @@ SUITES = {
     "many calls": ("gpu/test_many_calls.py",),
     "functions": ("python/test_functions.py", "python/test_arrays.py", "python/test_files.py"),
     "plans": ("python/test_remembered.py", "-k", "next_context or follow or timed or fits"),
-    "calibration": ("gpu/test_calibration.py",),
+    "calibration": ("gpu/test_calibration.py", "gpu/test_beside.py"),
     "torch": ("pytorch/test_exact.py", "pytorch/test_memory.py"),
     "exact": ("engine/test_exact.py",),
     "fused": ("engine/test_fused.py", "gpu/test_fused.py"),

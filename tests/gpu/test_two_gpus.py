@@ -12,6 +12,7 @@ import pytest
 from python.support import assert_equal, integers
 
 import oocdnn
+from oocdnn.perfmodel.profile import parse
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = [
@@ -72,6 +73,23 @@ def test_pinned_memory_serves_both(contexts):
     x[...] = X
     for context in contexts:
         assert_equal(context.conv2d(x, W, padding=1), REFERENCE)
+
+
+def test_the_wires_are_measured_beside_the_other(tmp_path):
+    file = tmp_path / "profile.txt"
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    with (
+        oocdnn.Context("cuda:0", "256MiB", profile=file) as context,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        context.calibrate(stop)
+    profile = parse(file.read_text(encoding="utf-8"))
+    for rate in ("fetch", "drain", "both"):
+        assert profile.wires[f"beside/1/{rate}"] > 1e9
+        assert profile.mark(f"wire beside/1/{rate}").startswith("samples 8 ")
 
 
 def test_the_wrong_gpu_is_refused_and_nothing_breaks(contexts):

@@ -6,7 +6,7 @@ import ctypes
 import dataclasses
 import json
 import math
-from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int64
+from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64
 
 from geometry import doors
 from geometry.doors import Problem, Tiling
@@ -20,6 +20,7 @@ OUT_OF_MEMORY, UNSUPPORTED, FILE_ERROR = 3, 4, 7
 ROOM = 1 << 20
 ON_HOST, ON_DEVICE, IS_TILE, PAGEABLE, IN_FILE = range(5)  # where an operand is
 HOST = (ON_HOST,) * len(doors.OPERANDS)
+_HomesAndBusy = c_int32 * (len(doors.OPERANDS) + 1)
 
 
 @dataclasses.dataclass
@@ -99,7 +100,7 @@ def library() -> ctypes.CDLL:
         c_char_p, c_char_p, c_int, c_int, c_int, POINTER(c_double), c_char_p, c_int64,
     ]  # fmt: skip
     loaded.oocdnn_testing_price.argtypes = [
-        POINTER(Problem), POINTER(Tiling), doors.Order, doors.PerOperand, doors.PerOperand,
+        POINTER(Problem), POINTER(Tiling), doors.Order, doors.PerOperand, _HomesAndBusy,
         c_char_p, c_char_p, c_char_p, c_int64,
     ]  # fmt: skip
     loaded.oocdnn_testing_floor.restype = c_double
@@ -139,7 +140,8 @@ def price(problem, tiling, order, depths, profile, engines=ENGINES, homes=HOST) 
     text = ctypes.create_string_buffer(ROOM)
     code = library().oocdnn_testing_price(
         byref(problem), byref(tiling), doors.Order(*order), doors.PerOperand(*depths),
-        doors.PerOperand(*homes), engines.encode(), profile.text().encode(), text, ROOM,
+        _HomesAndBusy(*homes, profile.busy_gpus), engines.encode(), profile.text().encode(),
+        text, ROOM,
     )  # fmt: skip
     if code != 0:
         raise Refused(code, text.value.decode())

@@ -43,7 +43,7 @@ def test_what_is_printed_reads_back(machine, driver, date, shared, rate, seconds
         date=date,
         flops=flops,
         tiles={f"64 {i} {key}": value for i, (key, value) in enumerate(flops.items(), 1)},
-        wires=flops,
+        wires=flops | {"beside/2/both": rate},
         once=flops,
     )
     text = profile.text()

@@ -53,6 +53,7 @@ seconds = st.sampled_from((0.0, 1e-7, 1e-6, 1e-4))
 RATES = ("fetch", "drain", "both", "inside", "finish", "pool", "restore", "normalize")
 
 
+BESIDE = [f"beside/{others}/{rate}" for others in (1, 2) for rate in ("fetch", "drain", "both")]
 STAGING = [f"{place}/{rate}" for place in ("page", "file") for rate in ("fetch", "drain", "both")]
 
 
@@ -66,9 +67,9 @@ def wires(draw, engine: str) -> dict[str, float]:
     }
     found |= {"hop": draw(st.sampled_from((1e-7, 1e-5)))} if draw(st.booleans()) else {}
     order = draw(st.sampled_from(("nchw", "nhwc")))
-    staging = draw(st.sets(st.sampled_from(STAGING)))
+    others = draw(st.sets(st.sampled_from(STAGING))) | draw(st.sets(st.sampled_from(BESIDE)))
     return {f"{engine}/{order}/{name}": value for name, value in found.items()} | {
-        name: draw(rates) for name in sorted(staging)
+        name: draw(rates) for name in sorted(others)
     }
 
 
@@ -113,6 +114,7 @@ def profiles(draw, engine: str, kind: str) -> Profile:
         flops=draw(flops(engine)),
         tiles=draw(tiles(engine, kind)),
         wires=draw(wires(engine)),
+        busy_gpus=draw(st.sampled_from((0, 0, 1, 2, 3))),
     )
 
 

@@ -226,3 +226,18 @@ def test_a_picture_shows_the_first_and_the_last_steps():
     assert last["compute"][-1][0] == f"step {long.tiles - 1}"
     short = dataclasses.replace(long, timeline=long.timeline[:20])
     assert len(timeline.stretches(short.timeline)) == 1
+
+
+def test_a_busy_host_has_slower_wires(tmp_path):
+    file = tmp_path / "mine.txt"
+    profile = parse(profiles.find("h200-pcie5").read_text(encoding="utf-8"))
+    wires = {"beside/1/fetch": 20e9, "beside/1/drain": 20e9, "beside/1/both": 30e9}
+    file.write_text(dataclasses.replace(profile, wires=wires).text(), encoding="utf-8")
+    arguments = (BIG, "--profile", file, "--budget", "1GiB", "--json")
+    alone = json.loads(run(*arguments))
+    assert json.loads(run(*arguments, "--busy-gpus", 0)) | {"search_seconds": 0} == alone | {
+        "search_seconds": 0
+    }
+    beside = json.loads(run(*arguments, "--busy-gpus", 1))
+    assert beside["predicted_seconds"] > 1.5 * alone["predicted_seconds"]
+    assert "is not in the range" in run(BIG, "--busy-gpus", -1, code=2)

@@ -334,6 +334,12 @@ Status CudaDevice::Norm(Stream stream, const NormArgs& args) {
 }  // namespace
 }  // namespace cuda
 
+int CountCudaDevices() {
+  int count = 0;
+  const auto driver = cuda::LoadDriver();
+  return driver.ok() && driver.value()->cuDeviceGetCount(&count) == CUDA_SUCCESS ? count : 0;
+}
+
 Result<std::unique_ptr<Device>> MakeCudaDevice(const CudaOptions& options) {
   OOC_ASSIGN(std::unique_ptr<cuda::Gpu> gpu,
              cuda::Gpu::Open({options.ordinal, options.nvrtc_path, options.cache_folder}));

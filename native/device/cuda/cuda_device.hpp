@@ -27,4 +27,7 @@ constexpr int64_t kBounceBytes = int64_t{64} << 20;
 // kUnsupported with the remedy where there is no driver, no such GPU, or no such engine.
 Result<std::unique_ptr<Device>> MakeCudaDevice(const CudaOptions& options);
 
+// The GPUs that this process sees; 0 where there is no driver.
+int CountCudaDevices();
+
 }  // namespace oocdnn
