@@ -9,10 +9,10 @@ earlier calls stay, so that parts may be run apart; while a comparison lacks one
 what fails; the number of failures is the exit status.
 
 A part NET-IMAGES[-tf32]-HOW is a training: `alone` has the whole card, `spill` the limit and the
-drop-in, `naive` the limit without the drop-in, `save` the whole card and save_on_cpu; `last` has the
-whole card and its tensors channels last, which tells how far losses of the net are apart where only
-rounding differs. The others are named in PARTS. Parts of one PROCESS that are wanted are made one after the other in it; those
-that are only right or wrong run beside each other.
+drop-in, `naive` the limit without the drop-in, `save` the whole card and save_on_cpu; `last` has
+the whole card and its tensors channels last, which tells how far losses of the net are apart where
+only rounding differs. The others are named in PARTS. Parts of one PROCESS that are wanted are made
+one after the other in it; those that are only right or wrong run beside each other.
 """
 
 from __future__ import annotations
@@ -277,9 +277,10 @@ def judge_losses(spilled: Row, alone: Row, last: Row | None) -> list[str]:
         if not are_losses(row, steps):
             return [f"not {steps} losses that are numbers: {row['part']}'s are {row['losses']}"]
     rounding = apart(last, alone) if last else 0.0
-    print(f"{spilled['part']}: {apart(spilled, alone):.2g} from alone's losses, last {rounding:.2g}")
-    if not apart(spilled, alone) <= max(CLOSE, rounding):
-        return [f"losses are {apart(spilled, alone):.2g} from alone's"]
+    between = apart(spilled, alone)
+    print(f"{spilled['part']}: {between:.2g} from alone's losses, by rounding {rounding:.2g}")
+    if not between <= max(CLOSE, rounding):
+        return [f"losses are {between:.2g} from alone's"]
     return []
 
 

@@ -1,6 +1,6 @@
 """Unmodified PyTorch trainings, in device memory or past its limit: see spill_programs.py.
 
-    python spill_torch.py NAME=WHAT[,net=vgg16][,images=256][,steps=20][,seconds=40][,tf32=1][,last=1] ...
+    python spill_torch.py NAME=WHAT[,OPTION=VALUE] ...    (of `Wish`: net=vgg16, images=256, tf32=1)
 
 It is ready when it says so, and begins with the next line of its input. For each training a line of
 JSON, its figures under the NAME, as soon as there are any.
