@@ -271,17 +271,16 @@ def judge_time(head: str, spilled: Row, naive: Row) -> list[str]:
 
 
 def judge_losses(spilled: Row, alone: Row, last: Row | None) -> list[str]:
-    """As close to alone's as is wanted, or as the whole card comes to them in another order."""
+    """How close `last` comes says what rounding alone does, and excuses nothing."""
     steps = PARTS[spilled["part"]].steps
-    for row in (spilled, alone, last or alone):
+    for row in (spilled, alone):
         if not are_losses(row, steps):
             return [f"not {steps} losses that are numbers: {row['part']}'s are {row['losses']}"]
-    rounding = apart(last, alone) if last else 0.0
-    between = apart(spilled, alone)
-    print(f"{spilled['part']}: {between:.2g} from alone's losses, by rounding {rounding:.2g}")
-    if not between <= max(CLOSE, rounding):
-        return [f"losses are {between:.2g} from alone's"]
-    return []
+    between, why = apart(spilled, alone), ""
+    if last is not None and are_losses(last, steps):
+        why = f", and by rounding {apart(last, alone):.2g}"
+    print(f"{spilled['part']}: losses are {between:.2g} from alone's{why}")
+    return [] if between <= CLOSE else [f"losses are {between:.2g} from alone's{why}"]
 
 
 def judge_training(name: str, spilled: Row, rows: Rows) -> list[str]:
