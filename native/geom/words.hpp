@@ -1,5 +1,5 @@
-// Words and numbers of problem strings: what their readers share. Nothing here allocates a number's
-// text or depends on the locale.
+// Words and numbers of texts: what their readers share. Nothing here allocates a number's text or
+// depends on the locale.
 #pragma once
 
 #include <algorithm>

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 
@@ -12,6 +11,7 @@
 #include "device/cpu/host.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "device/wrap/wrap.hpp"
+#include "geom/words.hpp"
 
 namespace oocdnn {
 namespace {
@@ -104,9 +104,8 @@ bool IsCuda(const std::string& device) { return device == "cuda" || device.start
 Result<int> OrdinalOf(const std::string& device) {
   if (device == "cuda") return 0;
   int ordinal = 0;
-  const char* const end = device.data() + device.size();
-  const auto [stop, error] = std::from_chars(device.data() + std::strlen("cuda:"), end, ordinal);
-  if (error == std::errc() && stop == end && ordinal >= 0) return ordinal;
+  const std::string_view number = std::string_view(device).substr(std::strlen("cuda:"));
+  if (ReadNumber(number, &ordinal) && ordinal >= 0) return ordinal;
   return Error(Code::kInvalidProblem, "device '%s': write \"cuda:0\", \"cuda:1\", ...",
                device.c_str());
 }

@@ -1,7 +1,8 @@
 #include "library/busy_gpus.hpp"
 
 #include <algorithm>
-#include <charconv>
+
+#include "geom/words.hpp"
 
 namespace oocdnn {
 namespace {
@@ -9,9 +10,7 @@ namespace {
 // The whole text; -1 where it is no number.
 int NumberOf(const std::string& text) {
   int number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc() && stop == end ? number : -1;
+  return ReadNumber(text, &number) ? number : -1;
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "library/planning.hpp"
 
-#include <charconv>
+#include "geom/words.hpp"
 
 namespace oocdnn {
 
@@ -15,10 +15,8 @@ Result<Planning> ParsePlanning(const std::string& text) {
 
 Result<double> ParsePlanningSeconds(const std::string& text) {
   double seconds = 0.0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, seconds);
-  const bool usable = error == std::errc() && stop == end;
-  if (usable && seconds > 0.0 && seconds <= kMostPlanningSeconds) return seconds;
+  if (ReadNumber(text, &seconds) && seconds > 0.0 && seconds <= kMostPlanningSeconds)
+    return seconds;
   return Error(Code::kInvalidProblem, "%s seconds of planning: write a number above 0, up to %.0e",
                text.c_str(), kMostPlanningSeconds);
 }

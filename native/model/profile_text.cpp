@@ -1,5 +1,4 @@
-// The text form of a profile. Reading and writing of the file is the library's. Numbers go through
-// to_chars and from_chars, which no locale can change.
+// The text form of a profile. Reading and writing of the file is the library's.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -8,6 +7,7 @@
 #include <set>
 #include <string_view>
 
+#include "geom/words.hpp"
 #include "model/profile.hpp"
 #include "model/profile_rates.hpp"
 
@@ -60,12 +60,6 @@ std::string Unescape(std::string_view text) {
   return out;
 }
 
-std::string NumberText(double number) {
-  char buffer[40];
-  const auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, number);
-  return error == std::errc() ? std::string(buffer, end) : std::string("0");
-}
-
 std::string EvidenceText(const Profile& profile, const std::string& name) {
   const auto found = profile.evidence.find(name);
   if (found == profile.evidence.end()) return std::string(kUnmeasured);
@@ -86,16 +80,8 @@ Status BadValue(const std::string& key, std::string_view value) {
                std::string(value).c_str(), key.c_str());
 }
 
-// The whole text as a number; false where it is none.
-template <class Number>
-bool ReadAll(std::string_view text, Number* number) {
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, *number);
-  return error == std::errc() && stop == end;
-}
-
 bool ReadRate(std::string_view text, bool may_be_zero, double* rate) {
-  return ReadAll(text, rate) && std::isfinite(*rate) &&
+  return ReadNumber(text, rate) && std::isfinite(*rate) &&
          (*rate > 0.0 || (may_be_zero && *rate == 0.0));
 }
 
@@ -105,7 +91,7 @@ bool ReadSamples(std::string_view text, Evidence* known) {
   const size_t word = text.find(kSpread);
   if (word == std::string_view::npos) return false;
   const std::string_view spread = text.substr(word + kSpread.size());
-  if (!ReadAll(text.substr(0, word), &known->samples) || known->samples < 1) return false;
+  if (!ReadNumber(text.substr(0, word), &known->samples) || known->samples < 1) return false;
   return spread == kUnknown || ReadRate(spread, true, &known->spread);
 }
 
