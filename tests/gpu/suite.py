@@ -29,8 +29,10 @@ def run_suite(
         **variables,
     }
     files = [str(TESTS / a) if a.endswith(".py") else a for a in arguments]
+    # In the folder that all runs of a user share a new one closes what others have opened.
+    own = ("-p", "no:cacheprovider", "--basetemp", str(folder / "pytest"))
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
+        [sys.executable, "-m", "pytest", "-q", *own, *files],
         env=environment,
         cwd=folder,  # the installed package, not the tree
         capture_output=True,
