@@ -11,7 +11,7 @@ from typing import Any
 
 from oocdnn.perfmodel.problem import DIRECTIONS, Direction
 
-_HEADER, _END = "oocdnn-profile 8", "end"
+_HEADER, _END = "oocdnn-profile 9", "end"
 _WORDS = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "=": "\\e"}
 # Fields, and words of the text.
 _TABLES = {"flops": "flops", "tiles": "tile", "wires": "wire", "once": "once"}
@@ -89,6 +89,7 @@ class Profile:
     other GPUs of the host copy too, of which `busy_gpus` are.
     `once`: what goes before calls, seconds by "engine/type/direction/prepare" and
     the bytes per second of "page/pin". `shared_engines`: copies and arithmetic take turns.
+    `calibrated`: begun by who has the machine to itself, and not by a first call.
 
     `machine`, `driver`, `engines` (with the libraries that they are from) and `date` say who was
     measured, and when. How each rate is known is its mark: "unmeasured", "measured", or
@@ -102,6 +103,7 @@ class Profile:
     date: str = ""
     measured: bool = False
     shared_engines: bool = False
+    calibrated: bool = False
     fetch_bytes_per_second: float = 8e9
     drain_bytes_per_second: float = 8e9
     both_bytes_per_second: float = 12e9
@@ -234,7 +236,9 @@ def parse(text: str) -> Profile:
 def _read(name: str, value: str, found: dict[str, Any]) -> None:
     """Puts one line where it belongs."""
     if name in _header_names():
-        found[name] = value == "true" if name == "shared_engines" else _unescaped(value)
+        found[name] = (
+            value == "true" if isinstance(getattr(Profile, name), bool) else _unescaped(value)
+        )
         return
     rate, _, mark = value.partition(" ")
     if not _MARK.fullmatch(mark):

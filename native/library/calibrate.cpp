@@ -1,4 +1,4 @@
-// Where profiles come from and where they are kept.
+// Where profiles come from.
 #include "library/calibrate.hpp"
 
 #include <algorithm>
@@ -8,7 +8,6 @@
 #include <iterator>
 #include <utility>
 
-#include "base/cache.hpp"
 #include "base/json.hpp"
 #include "base/log.hpp"
 #include "geom/engines.hpp"
@@ -38,33 +37,11 @@ Provenance ProvenanceOf(Device& device) {
   return of;
 }
 
-std::string CachePath(const Provenance& of) {
-  const std::string folder = CacheFolder();
-  if (folder.empty()) return "";
-  const uint64_t hash = Hash(of.machine + "\n" + of.driver + "\n" + of.engines);
-  return folder + Format("/profile-%016llx.txt", static_cast<unsigned long long>(hash));
-}
-
 Profile Guess(Device& device) {
   Profile guess;
   guess.of = ProvenanceOf(device);
   guess.shared_engines = device.capabilities().shared_engines;
   return guess;
-}
-
-// Leaves `profile` as it is where none is kept, or none of what is to be measured (null: of any).
-bool ReadProfile(const std::string& file, const Provenance* of, Profile* profile) {
-  const auto text = ReadKept(file);
-  if (!text) return false;
-  Result<Profile> kept = ParseProfile(*text);
-  if (kept.ok() && (of == nullptr || kept->of == *of)) {
-    *profile = std::move(kept).value();
-    return true;
-  }
-  Log(LogLevel::kWarn, "the profile %s is ignored and measured again: %s", file.c_str(),
-      kept.ok() ? "it speaks of another machine, driver or library"
-                : kept.status().message().c_str());
-  return false;
 }
 
 std::string KindOf(const Problem& problem) {
@@ -86,25 +63,51 @@ std::string ToJson(const Refinement& refinement) {
 
 MachineProfile::MachineProfile(Device& device, const std::string& path, int64_t budget,
                                int busy_gpus)
-    : device_(device), limit_(std::max(BesideCode(budget), kLeastLimit)), profile_(Guess(device)) {
-  Open(path);
+    : device_(device),
+      limit_(std::max(BesideCode(budget), kLeastLimit)),
+      kept_(path, ProvenanceOf(device)),
+      profile_(Guess(device)) {
+  profile_.busy_gpus = busy_gpus;
+  if (path == "none") return;
+  const Provenance here = profile_.of;
+  Open();
+  grows_ = profile_.Measured() && profile_.of == here;
+}
+
+void MachineProfile::Open() {
+  std::optional<Profile> kept = kept_.Read();
+  if (kept) return Use(*kept);
+  const FileLock alone = kept_.Lock();
+  kept = kept_.Read(KeptProfile::Warns::kNever);  // who was waited for may have measured
+  if (kept) return Use(*kept);
+  profile_.date = Today();
+  const Status status = MeasureCopies(device_, limit_, &profile_);
+  if (status.ok()) return static_cast<void>(kept_.Write(profile_));
+  Log(LogLevel::kWarn, "plans rest on guesses about this machine, as it could not be measured: %s",
+      status.message().c_str());
+}
+
+void MachineProfile::Use(const Profile& profile) {
+  const int busy_gpus = profile_.busy_gpus;
+  profile_ = profile;
   profile_.busy_gpus = busy_gpus;
 }
 
-void MachineProfile::Open(const std::string& path) {
-  if (path == "none") return;
-  const Provenance here = profile_.of;
-  file_ = path.empty() ? CachePath(here) : path;
-  if (!ReadProfile(file_, path.empty() ? &here : nullptr, &profile_)) {
-    profile_.date = Today();
-    const Status status = MeasureCopies(device_, limit_, &profile_);
-    if (!status.ok()) {
-      Log(LogLevel::kWarn,
-          "plans rest on guesses about this machine, as it could not be measured: %s",
-          status.message().c_str());
-    }
-  }
-  grows_ = profile_.Measured() && profile_.of == here;
+// What other processes have measured meanwhile need not be measured again.
+void MachineProfile::Refresh() {
+  const std::optional<Profile> kept = kept_.Read(KeptProfile::Warns::kNever);
+  if (!kept || kept->of != profile_.of) return;
+  if (kept->calibrated && !profile_.calibrated) return Use(*kept);
+  if (kept->calibrated == profile_.calibrated) profile_.Add(*kept);
+}
+
+Status MachineProfile::BeginAnew() {
+  Profile anew = Guess(device_);
+  anew.date = Today();
+  anew.calibrated = true;
+  OOC_TRY(MeasureCopies(device_, limit_, &anew));
+  Use(anew);
+  return {};
 }
 
 bool MachineProfile::Lacks(const Problem& problem) const {
@@ -114,26 +117,31 @@ bool MachineProfile::Lacks(const Problem& problem) const {
 const Profile& MachineProfile::For(const Problem& problem) {
   if (!Lacks(problem)) return profile_;
   asked_.insert(KindOf(problem));
+  const FileLock alone = kept_.Lock();
+  Refresh();
   const Profile before = profile_;
   MeasureArithmetic(device_, problem, TileGrid::kFew, limit_, &profile_);
-  if (profile_ != before) static_cast<void>(Write());
+  if (profile_ != before) static_cast<void>(kept_.Write(profile_));
   return profile_;
 }
 
 Status MachineProfile::CheckGrows() const {
-  if (!file_.empty() && grows_) return {};
+  if (!file().empty() && grows_) return {};
   return Error(Code::kInvalidProblem, "there is no profile of this machine to complete: %s",
-               file_.empty() ? "nothing is kept where it is \"none\""
-                             : "the file speaks of another, or could not be measured");
+               file().empty() ? "nothing is kept where it is \"none\""
+                              : "the file speaks of another, or could not be measured");
 }
 
 Status MachineProfile::Complete(const DeviceOptions& options, const Progress& progress) {
   OOC_TRY(CheckGrows());
+  const FileLock alone = kept_.Lock();
+  Refresh();
+  if (!profile_.calibrated) OOC_TRY(BeginAnew());
   // A profile may be older than these rates.
   OOC_TRY(MeasurePasses(device_, limit_, &profile_));
   MeasurePinning(device_, &profile_);
-  OOC_TRY(Write());  // its folder is there then
-  const std::string folder = std::filesystem::path(file_).parent_path();
+  OOC_TRY(kept_.Write(profile_));  // its folder is there then
+  const std::string folder = std::filesystem::path(file()).parent_path();
   OOC_TRY(MeasureStaging(device_, limit_, folder.empty() ? "." : folder, &profile_));
   constexpr struct {
     DType dtype;
@@ -147,7 +155,7 @@ Status MachineProfile::Complete(const DeviceOptions& options, const Progress& pr
   const int64_t all = others + static_cast<int64_t>(std::size(kTypes)) * kDirections;
   int64_t done = 0;
   const auto measured = [&]() -> Status {
-    OOC_TRY(Write());
+    OOC_TRY(kept_.Write(profile_));
     if (!progress || progress(++done, all)) return {};
     return Error(Code::kInterrupted, "%lld of %lld steps of measuring are done and kept",
                  static_cast<long long>(done), static_cast<long long>(all));
@@ -171,6 +179,7 @@ Status MachineProfile::Complete(const DeviceOptions& options, const Progress& pr
 Result<Refinement> MachineProfile::Refine(const PlanRequest& request, const Candidate& candidate,
                                           const std::vector<double>& busy_seconds) {
   OOC_TRY(CheckGrows());
+  Refresh();
   const bool timed = std::all_of(busy_seconds.begin(), busy_seconds.end(), [](double seconds) {
     return std::isfinite(seconds) && seconds > 0.0;
   });
@@ -189,23 +198,8 @@ Result<Refinement> MachineProfile::Refine(const PlanRequest& request, const Cand
   made.measured_seconds = busy.seconds / steps;
   made.predicted_seconds = before.compute_seconds / steps;
   made.refined_seconds = PriceOf(request, candidate, profile_).compute_seconds / steps;
-  OOC_TRY(Write());
+  OOC_TRY(kept_.Write(profile_));
   return made;
-}
-
-// What other processes have added meanwhile stays.
-Status MachineProfile::Write() {
-  if (file_.empty()) return {};
-  Profile all = profile_, kept;
-  if (ReadProfile(file_, &all.of, &kept)) {
-    all.flops.insert(kept.flops.begin(), kept.flops.end());
-    all.wires.insert(kept.wires.begin(), kept.wires.end());
-    all.once.insert(kept.once.begin(), kept.once.end());
-    for (const auto& [key, rates] : kept.tiles) all.tiles[key].insert(rates.begin(), rates.end());
-    all.evidence.insert(kept.evidence.begin(), kept.evidence.end());
-  }
-  if (Keep(file_, ToText(all))) return {};
-  return Error(Code::kFileError, "the profile cannot be written to %s", file_.c_str());
 }
 
 }  // namespace oocdnn

@@ -9,6 +9,7 @@
 #include "device/device.hpp"
 #include "exec/tile_loop.hpp"
 #include "library/backends.hpp"
+#include "library/kept_profile.hpp"
 #include "model/plan.hpp"
 
 namespace oocdnn {
@@ -25,11 +26,12 @@ std::string ToJson(const Refinement& refinement);
 
 class MachineProfile {
  public:
-  // The kept profile of this device where there is one, else one of which the copies have been
-  // measured now. Never fails: what cannot be measured keeps its built-in guess. `path` "" means
-  // the cache directory; "none" measures nothing and keeps nothing. Measuring takes at most
-  // `budget` bytes of device memory, or kLeastLimit where that is less: too few tell nothing.
-  // `busy_gpus`: see Profile; what is kept stays as it was measured, alone.
+  // The kept profile of this device where there is one (see KeptProfile), else one of which the
+  // copies have been measured now. Never fails: what cannot be measured keeps its built-in guess.
+  // `path` "none" measures nothing and keeps nothing. Measuring takes at most `budget` bytes of
+  // device memory, or kLeastLimit where that is less: too few tell nothing. `busy_gpus`: see
+  // Profile; what is kept stays as it was measured, alone. No two processes measure at the same
+  // time.
   MachineProfile(Device& device, const std::string& path, int64_t budget, int busy_gpus);
   static constexpr int64_t kLeastLimit = int64_t{256} << 20;
 
@@ -37,26 +39,28 @@ class MachineProfile {
   [[nodiscard]] bool Lacks(const Problem& problem) const;
   // With the rates of the problem's type and direction.
   const Profile& For(const Problem& problem);
-  // Measures all types and directions with tiles of many sizes, and before that the wires beside
-  // neighbours (MeasureBeside, `options`), as far as that has not been done, and keeps each when it
-  // is done. kInterrupted where `progress` says so; kInvalidProblem where nothing is kept,
-  // kFileError where the file cannot be written.
+  // Measures the copies, the wires beside neighbours (MeasureBeside, `options`), and all types and
+  // directions with tiles of many sizes, and keeps each when it is done. What first calls have
+  // measured goes; what an earlier call of this has measured stays. kInterrupted where `progress`
+  // says so; kInvalidProblem where nothing is kept, kFileError where the file cannot be written.
   Status Complete(const DeviceOptions& options, const Progress& progress);
   // Has the candidate's rate agree with calls in which what computes was busy for so many seconds
   // each, and keeps that. Fails as Complete does, and with kInvalidProblem where no time is given.
   Result<Refinement> Refine(const PlanRequest& request, const Candidate& candidate,
                             const std::vector<double>& busy_seconds);
   // Where it is kept; "" nowhere.
-  [[nodiscard]] const std::string& file() const { return file_; }
+  [[nodiscard]] const std::string& file() const { return kept_.file(); }
 
  private:
-  void Open(const std::string& path);
+  void Open();
+  void Use(const Profile& profile);
   [[nodiscard]] Status CheckGrows() const;
-  Status Write();
+  void Refresh();
+  Status BeginAnew();
 
   Device& device_;
-  int64_t limit_;     // bytes that measuring may take of the device
-  std::string file_;  // "": kept nowhere
+  int64_t limit_;  // bytes that measuring may take of the device
+  KeptProfile kept_;
   Profile profile_;
   bool grows_ = false;           // it is measured, and of this device
   std::set<std::string> asked_;  // kinds of problems

@@ -45,6 +45,14 @@ std::string NameOf(double Profile::* plain) {
       ->name;
 }
 
+void Profile::Add(const Profile& other) {
+  flops.insert(other.flops.begin(), other.flops.end());
+  wires.insert(other.wires.begin(), other.wires.end());
+  once.insert(other.once.begin(), other.once.end());
+  for (const auto& [key, rates] : other.tiles) tiles[key].insert(rates.begin(), rates.end());
+  evidence.insert(other.evidence.begin(), other.evidence.end());
+}
+
 bool Profile::Measured() const {
   return evidence.contains(NameOf(&Profile::fetch_bytes_per_second)) &&
          evidence.contains(NameOf(&Profile::run_seconds));

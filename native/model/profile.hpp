@@ -67,6 +67,8 @@ struct Profile {
   Provenance of;
   std::string date;             // of the first measurement, ISO 8601, UTC
   bool shared_engines = false;  // copies and compute take turns: times add up, nothing overlaps
+  // Begun by who has the machine to itself, and not by a first call beside whatever else runs.
+  bool calibrated = false;
   double fetch_bytes_per_second = 8e9, drain_bytes_per_second = 8e9;
   double both_bytes_per_second = 12e9;                    // the two directions together
   double move_bytes_per_second = 20e9;                    // inside the device: rolled rows
@@ -109,6 +111,8 @@ struct Profile {
   void SetTile(const std::string& key, const TileSize& size, double rate, const Evidence& known);
   void SetWire(const std::string& key, double rate, const Evidence& known);
   void SetOnce(const std::string& key, double rate, const Evidence& known);
+  // What the other has measured of the same machine and this has not, of all but plain rates.
+  void Add(const Profile& other);
   // Those of the key, copied from what they fall back to where there are none.
   [[nodiscard]] TileRates& OwnTiles(const std::string& key);
   // The rate of the key; else without sums; else of the engine and type in another direction

@@ -14,12 +14,15 @@
 namespace oocdnn {
 namespace {
 
-constexpr std::string_view kMagic = "oocdnn-profile ", kVersion = "8", kEnd = "end";
+constexpr std::string_view kMagic = "oocdnn-profile ", kVersion = "9", kEnd = "end";
 constexpr std::string_view kUnmeasured = "unmeasured", kMeasured = "measured";
 constexpr std::string_view kSamples = "samples ", kSpread = " spread ", kUnknown = "unknown";
-constexpr std::string_view kFlag = "shared_engines";
+constexpr struct {
+  std::string_view name;
+  bool Profile::* field;
+} kFlags[] = {{"shared_engines", &Profile::shared_engines}, {"calibrated", &Profile::calibrated}};
 constexpr const char* kTexts[] = {"machine", "driver", "engines", "date"};
-constexpr size_t kKeys = std::size(kTexts) + 1 + std::size(kPlainRates);
+constexpr size_t kKeys = std::size(kTexts) + std::size(kFlags) + std::size(kPlainRates);
 
 // Where the text of that key is; null where it is none's. `Some`: Profile, const or not.
 template <class Some>
@@ -141,8 +144,9 @@ Status ReadEntry(const std::string& name, std::string_view value, Profile* profi
     *text = Unescape(value);
     return {};
   }
-  if (name == kFlag) {
-    profile->shared_engines = value == "true";
+  for (const auto& flag : kFlags) {
+    if (name != flag.name) continue;
+    profile->*flag.field = value == "true";
     return value == "true" || value == "false" ? Status() : BadValue(name, value);
   }
   OOC_ASSIGN(double* const rate, PlaceOf(name, profile));
@@ -171,7 +175,7 @@ Status CheckHeader(std::string_view line) {
 std::string ToText(const Profile& profile) {
   std::string text = std::string(kMagic) + std::string(kVersion) + "\n";
   for (const char* key : kTexts) PutLine(&text, key, Escape(*TextOf(profile, key)));
-  PutLine(&text, kFlag, profile.shared_engines ? "true" : "false");
+  for (const auto& flag : kFlags) PutLine(&text, flag.name, profile.*flag.field ? "true" : "false");
   VisitRates(profile, [&](const std::string& name, double rate) {
     PutLine(&text, Escape(name), NumberText(rate) + " " + EvidenceText(profile, name));
   });

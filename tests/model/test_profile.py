@@ -99,15 +99,15 @@ def test_what_goes_before_calls_may_be_missing_but_not_nothing():
 
 
 def test_an_older_version_is_said_to_be_one():
-    with pytest.raises(Refused, match="version 7, and this library reads version 8"):
-        planner.reprint(Profile().text().replace("oocdnn-profile 8", "oocdnn-profile 7"))
+    with pytest.raises(Refused, match="version 8, and this library reads version 9"):
+        planner.reprint(Profile().text().replace("oocdnn-profile 9", "oocdnn-profile 8"))
 
 
 @pytest.mark.parametrize(
     "damage",
     [
         lambda text: "",
-        lambda text: text.replace("oocdnn-profile 8", "oocdnn-profile 9"),
+        lambda text: text.replace("oocdnn-profile 9", "oocdnn-profile 10"),
         lambda text: text[: len(text) // 2],
         lambda text: text.removesuffix("end\n"),
         lambda text: text.replace("run_seconds = 1e-06 measured\n", ""),
@@ -126,6 +126,8 @@ def test_an_older_version_is_said_to_be_one():
         lambda text: text.replace("fetch_row_bytes = 64.0", "fetch_row_bytes = nan"),
         lambda text: text.replace("flops_fallback = 10000000000.0", "flops_fallback = 0"),
         lambda text: text.replace("shared_engines = false", "shared_engines = no"),
+        lambda text: text.replace("calibrated = false", "calibrated = 1"),
+        lambda text: text.replace("calibrated = false\n", ""),
         lambda text: text.replace("row_bytes", "column_bytes"),
         lambda text: text.replace("row_bytes = ", "row_bytes: "),
         lambda text: text.replace("end\n", "drain_row_bytes = 64.0 measured\nend\n"),

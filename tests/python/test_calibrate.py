@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import itertools
 import re
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 from click.testing import CliRunner
@@ -144,6 +146,66 @@ def test_what_others_have_measured_meanwhile_stays(profile):
     read = parse(profile.read_text(encoding="utf-8"))
     for direction in ("fwd", "bwd_data", "bwd_filter"):
         assert read.mark(f"flops direct/f32/{direction}").startswith("samples ")
+
+
+def test_rates_of_first_calls_are_measured_anew_by_who_calibrates(profile):
+    """They may be of a device that others used; those of an earlier calibration stay."""
+    odd = {"fetch_bytes_per_second": 1.25e12, "flops": {"direct/f32/fwd": 125.0}}
+    with oocdnn.Context("cpu", "1MiB", profile=profile, engine="direct") as context:
+        context.plan("conv2d:fwd x1x1x8x8 w1x1x3x3")
+        first = parse(profile.read_text(encoding="utf-8"))
+    assert not first.calibrated
+    kept = {}
+    for calibrated in (False, True):
+        spoiled = dataclasses.replace(first, calibrated=calibrated, **odd)
+        profile.write_text(spoiled.text(), encoding="utf-8")
+        with oocdnn.Context("cpu", "1MiB", profile=profile, engine="direct") as context:
+            context.calibrate()
+        kept[calibrated] = parse(profile.read_text(encoding="utf-8"))
+        assert kept[calibrated].calibrated
+    assert kept[True].fetch_bytes_per_second == 1.25e12
+    assert kept[True].flops["direct/f32/fwd"] == 125.0
+    assert kept[False].fetch_bytes_per_second != 1.25e12
+    assert kept[False].flops["direct/f32/fwd"] != 125.0
+
+
+def test_a_first_call_takes_what_was_calibrated_meanwhile(profile):
+    options = {"profile": profile, "engine": "direct"}
+    with (
+        oocdnn.Context("cpu", "1MiB", **options) as one,
+        oocdnn.Context("cpu", "1MiB", **options) as other,
+    ):
+        one.plan("conv2d:fwd x1x1x8x8 w1x1x3x3")
+        other.calibrate()
+        calibrated = profile.read_text(encoding="utf-8")
+        one.plan("conv2d:bwd_data x1x1x8x8 w1x1x3x3")
+    assert profile.read_text(encoding="utf-8") == calibrated
+
+
+def test_who_waits_for_another_that_measures_takes_what_it_kept(profile):
+    """A first call finds the lock taken; by when it has it, the rates are there."""
+    with oocdnn.Context("cpu", "1MiB", profile=profile, engine="direct") as context:
+        context.plan("conv2d:fwd x1x1x8x8 w1x1x3x3")
+    first = parse(profile.read_text(encoding="utf-8"))
+    profile.unlink()
+    problem = "conv2d:bwd_data x1x1x8x8 w1x1x3x3"
+
+    def plan():
+        with oocdnn.Context("cpu", "1MiB", profile=profile, engine="direct") as context:
+            context.plan(problem)
+
+    with ThreadPoolExecutor(1) as pool, profile.with_name("profile.txt.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waits = pool.submit(plan)
+        wait([waits], 1)  # it measures within that time if it may
+        assert not profile.exists()
+        told = dataclasses.replace(first, fetch_bytes_per_second=1.25e12)
+        profile.write_text(told.text(), encoding="utf-8")
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        waits.result()
+    after = parse(profile.read_text(encoding="utf-8"))
+    assert after.fetch_bytes_per_second == 1.25e12
+    assert "direct/f32/bwd_data" in after.flops
 
 
 def test_where_nothing_is_kept_nothing_is_measured():

@@ -1,0 +1,37 @@
+// KeptProfile: the file in which a machine's profile goes from one process to the next.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/file_lock.hpp"
+#include "base/status.hpp"
+#include "model/profile.hpp"
+
+namespace oocdnn {
+
+class KeptProfile {
+ public:
+  // `path` "": a file in the user's cache directory, by what `of` says; "none": nowhere.
+  KeptProfile(const std::string& path, const Provenance& of);
+
+  // Where it is; "" nowhere.
+  [[nodiscard]] const std::string& file() const { return file_; }
+  // None where nothing is kept that is of this version and whole. What lies in the cache directory
+  // is also of this machine; of a path that somebody gave, whoever it is of.
+  enum class Warns { kNever, kWhereIgnored };
+  [[nodiscard]] std::optional<Profile> Read(Warns warns = Warns::kWhereIgnored) const;
+  // Keeps the profile, with what others have added to the file meanwhile. One that is not
+  // calibrated never takes the place of one that is: kInvalidProblem. kFileError where the file
+  // cannot be written.
+  [[nodiscard]] Status Write(const Profile& profile) const;
+  // Whoever measures holds this, so that no two do it beside each other and keep what comes of it.
+  [[nodiscard]] FileLock Lock() const;
+
+ private:
+  const Provenance of_;
+  const bool cached_;  // in the cache directory
+  std::string file_;
+};
+
+}  // namespace oocdnn
