@@ -27,6 +27,8 @@ struct Timing {
 Timing TimingOf(std::vector<double> seconds);
 // The same of the slower half: for what is timed beside other work, which the fastest run missed.
 Timing MiddleOf(std::vector<double> seconds);
+// The faster of the same at two moments.
+Timing Better(const Timing& one, const Timing& other);
 // Of each of so many parts.
 Timing Share(const Timing& whole, double parts);
 // What `whole` takes longer than `part`, at least nothing.
