@@ -13,6 +13,7 @@ from oocdnn.bench.results import Row, verdict
 
 FLOOR = "floor"
 MANY = 5.0  # times the least; beyond it the axis is one of logarithms
+DRAWN = ("pass", "mistrusted")  # the latter as hollow discs
 STEPS = (1, 2, 5)  # of a power of ten, between lines
 CHANNELS = re.compile(r"conv2d:fwd x1x(\d+)x\d+x\d+ w\1x\1x(.*)")
 Point = tuple[int, float]
@@ -58,7 +59,7 @@ KINDS = (
     Kind(
         title="Time for an image, by batch",
         caption="forward and backward: seconds of a step over the images of its batch; lower is "
-        "better.",
+        "better. Hollow: results that are mistrusted.",
         across="images",
         tip="batch {x}: {y} for an image",
         x=batch_of,
@@ -99,7 +100,7 @@ def by_who(kind: Kind, rows: Sequence[Row]) -> dict[str, list[Point]]:
     found: dict[str, list[Point]] = {}
     for row in rows:
         x = kind.x(row)
-        y = kind.y(row, row["seconds"]) if verdict(row) == "pass" else None
+        y = kind.y(row, row["seconds"]) if verdict(row) in DRAWN else None
         if x is None or y is None:
             continue
         found.setdefault(row["who"], []).append((x, y))
@@ -159,22 +160,32 @@ def curve(kind: Kind, group: Sequence[Row], rows: Sequence[Row]) -> str:
         x, _ = scale((place, scale.marks[-1]))
         parts.append(word(str(place), x, HEIGHT + 16, ' class="middle"'))
     parts.append(word(kind.across, 100, HEIGHT + 32, ' class="name"'))
+    doubtful = {(row["who"], kind.x(row)) for row in group if verdict(row) == "mistrusted"}
     for who, points in found.items():
-        parts += _path(kind, who, points, scale, rows)
+        hollow = {x for x, _ in points if (who, x) in doubtful}
+        parts += _path(kind, who, points, hollow, scale, rows)
     return drawing(kind.title.lower(), HEIGHT, "roofline", parts)
 
 
 def _path(
-    kind: Kind, who: str, points: Sequence[Point], scale: Scale, rows: Sequence[Row]
+    kind: Kind,
+    who: str,
+    points: Sequence[Point],
+    hollow: set[int],
+    scale: Scale,
+    rows: Sequence[Row],
 ) -> list[str]:
-    """A line through the points of one, with discs; of the floor without."""
+    """A line through the points of one, with discs; of the floor without. `hollow`: at which x the
+    result is mistrusted."""
     shown = "floor" if who == FLOOR else f"path {shade(who, rows)}"
     places = [scale(point) for point in points]
     parts = [line(shown, a, b) for a, b in pairwise(places)]
     if who == FLOOR:
         return parts
     for (at, value), (x, y) in zip(points, places, strict=True):
-        tip = f"<title>{text(who)}, {text(kind.tip.format(x=at, y=kind.show(value)))}</title>"
-        shown = f"{shade(who, rows)} point"
+        said = f"{who}, {kind.tip.format(x=at, y=kind.show(value))}"
+        said += ", mistrusted" if at in hollow else ""
+        tip = f"<title>{text(said)}</title>"
+        shown = f"{shade(who, rows)} {'hollow' if at in hollow else 'point'}"
         parts.append(f'<circle class="{shown}" cx="{x:.2f}%" cy="{y:.1f}" r="5">{tip}</circle>')
     return parts

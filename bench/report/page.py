@@ -57,6 +57,7 @@ svg .instead { fill: var(--soft); font-style: italic; }
 .slope { stroke-dasharray: 7 4; }
 .path { stroke-width: 2; }
 .point { stroke: var(--ground); fill-opacity: .85; }
+.hollow { stroke-width: 2; fill-opacity: 0; }
 .wide { overflow-x: auto; }
 table { width: max-content; border-collapse: collapse; font-size: .8rem;
   font-variant-numeric: tabular-nums; }
@@ -155,7 +156,7 @@ def style() -> str:
         for ground in (0, 1)
     )
     classes = (
-        f".c{place} {{ fill: var(--c{place}); }} .path.c{place} {{ stroke: var(--c{place}); }}"
+        f".c{place} {{ fill: var(--c{place}); }} .path.c{place}, .hollow.c{place} {{ stroke: var(--c{place}); }}"
         for place in range(len(PALETTE))
     )
     return STYLE.replace("COLOURS", light).replace("DARK", dark) + "\n".join(classes) + "\n"

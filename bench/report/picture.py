@@ -43,7 +43,7 @@ def _style(page: str) -> str:
     """Of the page what curves use."""
     rules = re.findall(r"^(?:@media[^{]*\{\s*)?:root \{[^}]*\}(?:\s*\})?", page, re.MULTILINE)
     rules += re.findall(
-        r"^(?:svg|\.(?:grid|floor|path|point|c\d))[^{}]*\{[^}]*\}.*", page, re.MULTILINE
+        r"^(?:svg|\.(?:grid|floor|path|point|hollow|c\d))[^{}]*\{[^}]*\}.*", page, re.MULTILINE
     )
     ground = "svg { font-family: system-ui, sans-serif; overflow: visible; }"
     return "\n".join([*rules, ground, ".ground { fill: var(--ground); }"])

@@ -10,6 +10,7 @@ from oocdnn.bench.results import Row, verdict
 from oocdnn.cli.common import bytes_text
 
 MANY = 16  # problems
+NO_TIMES = ("fail", "skipped")
 
 
 def tables(rows: Sequence[Row]) -> Iterator[str]:
@@ -57,10 +58,12 @@ def _whole(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _time(row: Row, in_core: float | None, network: bool) -> str:
-    if verdict(row) != "pass" or not row["seconds"]:
+    if verdict(row) in NO_TIMES or not row["seconds"]:
         return verdict(row)
     images = (batch_of(row) or 1) if network else 1
-    ratio = row["seconds"] / in_core if in_core else None if network else over_floor(row)
     time = si(row["seconds"] / images, "s")
+    if verdict(row) != "pass":
+        return f"{verdict(row)}: {time}"
+    ratio = row["seconds"] / in_core if in_core else None if network else over_floor(row)
     peak = f", {bytes_text(row['peak_device_bytes'])}" if row["peak_device_bytes"] else ""
     return f"{time} ({ratio:.2f}{peak})" if ratio else f"{time}{peak}"

@@ -374,6 +374,16 @@ def test_a_sweeps_time_over_the_floor_is_drawn_by_channels() -> None:
     assert float(floor.attrib["y1"]) == pytest.approx(HEIGHT)
 
 
+def test_what_is_mistrusted_is_hollow_and_said_beside_its_time() -> None:
+    doubtful = "mistrusted: z is rounded"
+    rows = [network(64), network(64, "torch", 0.32, check=doubtful), network(128, "torch", 0.64)]
+    shapes = list(ElementTree.fromstring(picture(rows, style())).iter())
+    kinds = {words(one): one.attrib["class"] for one in shapes if one.tag.endswith("circle")}
+    assert [kind.rpartition(" ")[2] for kind in kinds.values()] == ["point", "hollow", "point"]
+    assert [said.endswith(", mistrusted") for said in kinds] == [False, True, False]
+    assert "| mistrusted: 5.00 ms |" in "\n".join(tables(rows))
+
+
 def test_a_picture_stands_alone_and_has_all_curves() -> None:
     rows = [network(64), network(128, "torch"), network(64, dtype="f32/tf32"), poster(64)]
     rows[2]["problem"] += "/tf32"
