@@ -164,22 +164,35 @@ class Profile:
         return fetch, drain, both
 
     def arithmetic(
-        self, engine: str, kind: str, direction: Direction, sums: bool = False
+        self,
+        engine: str,
+        kind: str,
+        direction: Direction,
+        sums: bool = False,
+        narrow: bool = False,
     ) -> Arithmetic:
         """Of a type, "f32" or "f32/tf32". Where no tile was measured, all have the rate of the key
         or of its nearest relative. `sums`: of tiles of results in the accumulator's type, another
-        than theirs, which are as others where nothing of them was measured."""
+        than theirs, which are as others where nothing of them was measured. `narrow`: of few
+        channels on one side alone, likewise."""
         key = f"{engine}/{kind}+sums/{direction}"
-        if sums and any(name.endswith(f" {key}") for name in self.tiles):
-            kind += "+sums"
-        elif sums and key in self.flops:
+        if sums and (measured := self._tiles_of(f"{engine}/{kind}+sums", direction, narrow)):
+            return Arithmetic(measured)
+        if sums and key in self.flops:
             return Arithmetic({(1, 1): self.flops[key]})
+        measured = self._tiles_of(f"{engine}/{kind}", direction, narrow)
+        return Arithmetic(measured or {(1, 1): self._flops(engine, kind, direction)})
+
+    def _tiles_of(
+        self, kind: str, direction: Direction, narrow: bool
+    ) -> dict[tuple[int, int], float]:
+        """Rates by channels and elements of y."""
         measured: dict[tuple[int, int], float] = {}
         for key, rate in self.tiles.items():
             channels, outputs, name = key.split(" ", 2)
-            if name == f"{engine}/{kind}/{direction}":
+            if name == f"{kind}{'+few' if narrow else ''}/{direction}":
                 measured[int(channels), int(outputs)] = rate
-        return Arithmetic(measured or {(1, 1): self._flops(engine, kind, direction)})
+        return measured or (self._tiles_of(kind, direction, False) if narrow else {})
 
     def _flops(self, engine: str, kind: str, direction: Direction) -> float:
         relatives = [other for other in DIRECTIONS if other != "bwd_bias"]

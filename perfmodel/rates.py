@@ -19,6 +19,7 @@ Home = Literal["host", "device", "tile", "page", "file"]
 _FAR_BYTES = 65536
 # Of copies whose bounce memory kernels fill and empty, and of convolutions beside those.
 _BOUNCE_LOSS, _BESIDE_BOUNCE_LOSS = 1.15, 1.15
+_FEW = 16  # channels
 _BROKEN = 5  # bytes that an element counts for inside the device where rows begin at any element
 
 
@@ -51,11 +52,9 @@ class Rates:
         self.bounces = engine.channels_last != last and engine.bounce_bytes > 0
         wire = profile.wire(engine.name, last)
         kind = problem.dtype + ("/tf32" if problem.tf32 else "")
-        arithmetic = profile.arithmetic(
-            engine.name, kind, problem.direction, _sums(tiling, problem.sum)
-        )
-        self._filter_arithmetic = profile.arithmetic(
-            engine.name, kind, "bwd_filter", _sums(tiling, "dw")
+        arithmetic, self._filter_arithmetic = (
+            profile.arithmetic(engine.name, kind, way, _sums(tiling, made), _is_narrow(problem))
+            for way, made in ((problem.direction, problem.sum), ("bwd_filter", "dw"))
         )
         if self.bounces:
             slower = {
@@ -238,6 +237,12 @@ class Rates:
     def _charged(self, channels: int, all_channels: int) -> int:
         block = self._engine.channels_at_once
         return min(-(-channels // block) * block, all_channels)
+
+
+def _is_narrow(problem: Problem) -> bool:
+    """Few channels on one side alone."""
+    few, many = sorted((problem.k, problem.c))
+    return problem.groups == 1 and few < _FEW <= many
 
 
 def _sums(tiling: Tiling, operand: Operand) -> bool:

@@ -156,7 +156,8 @@ def style() -> str:
         for ground in (0, 1)
     )
     classes = (
-        f".c{place} {{ fill: var(--c{place}); }} .path.c{place}, .hollow.c{place} {{ stroke: var(--c{place}); }}"
+        f".c{place} {{ fill: var(--c{place}); }} "
+        f".path.c{place}, .hollow.c{place} {{ stroke: var(--c{place}); }}"
         for place in range(len(PALETTE))
     )
     return STYLE.replace("COLOURS", light).replace("DARK", dark) + "\n".join(classes) + "\n"

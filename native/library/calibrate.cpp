@@ -45,8 +45,9 @@ Profile Guess(Device& device) {
 }
 
 std::string KindOf(const Problem& problem) {
-  return Profile::FlopsKey(IsWide(problem) ? "wide" : "", problem.dtype, problem.math,
-                           problem.direction, problem.NeedsFinish());
+  const char* const channels = IsWide(problem) ? "wide" : IsNarrow(problem.shape) ? "narrow" : "";
+  return Profile::FlopsKey(channels, problem.dtype, problem.math, problem.direction,
+                           problem.NeedsFinish());
 }
 
 }  // namespace

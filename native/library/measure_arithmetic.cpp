@@ -26,6 +26,12 @@ constexpr double kLongEnough = 1e-3;  // seconds of a run
 constexpr double kTooLong = 10e-3, kTooLongEver = 40e-3, kEnough = 10e-3;
 constexpr double kFast = 1e13;  // operations per second from which on the tile's size matters
 
+// Those of a tile, in and out. Narrow tiles (IsNarrow): of most images, and of what has some more.
+struct Channels {
+  int64_t c, k;
+};
+constexpr Channels kOfImages{3, kFew}, kOfFew{8, kFew};
+
 struct TimedTile {
   TileSize size{};
   double operations = 0.0;
@@ -59,7 +65,7 @@ class Tiles {
   FoundRate Rate(int engine) {
     FoundRate found;
     for (int64_t rows = kRows; rows <= kMostRows; rows *= kGrowth) {
-      const auto tile = Time(engine, kFew, rows);
+      const auto tile = Time(engine, {kFew, kFew}, rows);
       if (!tile || !tile->timing.ok()) return found;
       found = {RateOf(tile->operations, tile->timing), tile->timing.evidence()};
       if (tile->timing.seconds >= kLongEnough) return found;
@@ -69,11 +75,11 @@ class Tiles {
 
   // Of tiles of so many channels, from small to large until the next would take too long, as far as
   // they are missing under the key; that of the largest.
-  FoundRate Rates(int engine, const std::string& key, int64_t channels) {
+  FoundRate Rates(int engine, const std::string& key, const Channels& channels) {
     FoundRate largest;
     for (int64_t rows = least_rows_; rows <= most_rows_; rows *= growth_) {
-      const int64_t its_rows = std::max<int64_t>(rows * kFew / channels, 1);
-      const auto known = Known(key, {channels, channels * its_rows * kWidth});
+      const int64_t its_rows = std::max<int64_t>(rows * kFew / channels.k, 1);
+      const auto known = Known(key, SizeOf(channels, its_rows));
       const FoundRate found = known ? *known : Measure(engine, key, channels, its_rows);
       if (found.rate == 0.0) break;
       largest = found;
@@ -111,7 +117,7 @@ class Tiles {
   }
 
   // Its arithmetic, without what a run costs anyhow.
-  FoundRate Measure(int engine, const std::string& key, int64_t channels, int64_t rows) {
+  FoundRate Measure(int engine, const std::string& key, const Channels& channels, int64_t rows) {
     const auto tile = Time(engine, channels, rows);
     if (!tile || !tile->timing.ok()) return {};
     Timing alone = tile->timing;
@@ -121,21 +127,25 @@ class Tiles {
     return {rate, alone.evidence()};
   }
 
-  [[nodiscard]] Problem SampleFor(int64_t channels, int64_t rows) const {
+  [[nodiscard]] static TileSize SizeOf(const Channels& channels, int64_t rows) {
+    return {std::min(channels.c, channels.k), channels.k * rows * kWidth};
+  }
+
+  [[nodiscard]] Problem SampleFor(const Channels& channels, int64_t rows) const {
     ConvShape shape;
-    shape.k = shape.c = channels;
+    shape.c = channels.c;
+    shape.k = channels.k;
     shape.in = shape.out = {1, rows, kWidth};
     return SampleOf(shape, asked_.dtype, asked_.math, asked_.direction);
   }
 
   // Nothing where the engine refuses, or cannot have the memory.
-  std::optional<TimedTile> Time(int engine, int64_t channels, int64_t rows) {
+  std::optional<TimedTile> Time(int engine, const Channels& channels, int64_t rows) {
     const auto rig = Rig::Make(device_, engine, SampleFor(channels, rows), limit_, timed_);
     if (!rig.ok()) return std::nullopt;
     preparing_.push_back(rig.value()->prepare_seconds());
     const auto run = [&](Span* span) { return rig.value()->Run(stream_, span); };
-    return TimedTile{{channels, channels * rows * kWidth},
-                     rig.value()->operations(),
+    return TimedTile{SizeOf(channels, rows), rig.value()->operations(),
                      BestOf(device_, stream_, run, kEnough)};
   }
 
@@ -151,10 +161,16 @@ class Tiles {
   std::vector<double> preparing_;  // seconds, of each tile
 };
 
-// The channels of further tiles.
+// The channels of further tiles, as many in as out.
 std::vector<int64_t> ChannelsOf(const Problem& problem, TileGrid grid) {
   if (grid == TileGrid::kAll) return {16, 128, kMany, kMost};
   return IsWide(problem) ? std::vector{kMany, kMost} : std::vector{kMany};
+}
+
+// Those of narrow ones.
+std::vector<Channels> NarrowOf(const Problem& problem, TileGrid grid) {
+  if (grid == TileGrid::kAll) return {kOfImages, kOfFew};
+  return IsNarrow(problem.shape) ? std::vector{kOfImages} : std::vector<Channels>{};
 }
 
 bool HasChannels(const Profile& profile, const std::string& key, int64_t channels) {
@@ -181,14 +197,20 @@ void MeasureKind(Device& device, const Problem& problem, bool sums, TileGrid gri
         Profile::FlopsKey(info.name, problem.dtype, problem.math, problem.direction, sums);
     const auto known = profile->flops.find(key);
     const bool lacks_wide = sizes && IsWide(problem) && !HasChannels(*profile, key, kMost);
+    const bool lacks_narrow =
+        sizes && IsNarrow(problem.shape) && !profile->tiles.contains(Profile::NarrowKey(key));
+    const bool lacks = lacks_wide || lacks_narrow;
     const bool complete =
-        known != profile->flops.end() && !all && (!lacks_wide || known->second <= kFast);
+        known != profile->flops.end() && !all && (!lacks || known->second <= kFast);
     if (IsLastResort(info)) continue;
     if (!complete) {
-      const FoundRate found = sizes ? tiles.Rates(engine, key, kFew) : tiles.Rate(engine);
+      const FoundRate found = sizes ? tiles.Rates(engine, key, {kFew, kFew}) : tiles.Rate(engine);
       if (sizes && found.rate > kFast) {
         for (const int64_t channels : ChannelsOf(problem, grid)) {
-          tiles.Rates(engine, key, channels);
+          tiles.Rates(engine, key, {channels, channels});
+        }
+        for (const Channels& channels : NarrowOf(problem, grid)) {
+          tiles.Rates(engine, Profile::NarrowKey(key), channels);
         }
       }
       if (found.rate > 0) profile->SetFlops(key, found.rate, found.known);

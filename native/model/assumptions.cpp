@@ -90,7 +90,9 @@ std::vector<std::string> Assumptions(const PlanRequest& request, const Candidate
   Profile tried = profile;
   for (const Part& part : PartsOf(problem)) {
     for (const bool sums : {false, true}) {
-      keys.push_back(Profile::FlopsKey(engine, problem.dtype, problem.math, part.direction, sums));
+      keys.push_back(profile.TilesKey(
+          Profile::FlopsKey(engine, problem.dtype, problem.math, part.direction, sums),
+          IsNarrow(problem.shape)));
       if (tried.tiles.contains(keys.back())) continue;
       tried.flops.emplace(keys.back(),
                           profile.Flops(engine, problem.dtype, problem.math, part.direction, sums));

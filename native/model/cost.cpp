@@ -50,8 +50,10 @@ double Elements(const ConvShape& tile, Operand operand, Direction direction) {
 std::array<Arithmetic, 2> ArithmeticsOf(const PlanRequest& request, int engine,
                                         const Profile& profile, Direction direction) {
   const std::string& name = request.engines[static_cast<size_t>(engine)].name;
+  const Problem& problem = request.problem;
   const auto of = [&](bool sums) {
-    return profile.ArithmeticOf(name, request.problem.dtype, request.problem.math, direction, sums);
+    return profile.ArithmeticOf(name, problem.dtype, problem.math, direction, sums,
+                                IsNarrow(problem.shape));
   };
   return {of(false), of(true)};
 }

@@ -12,7 +12,7 @@ namespace oocdnn {
 namespace {
 
 constexpr int kDigits = 5;  // of a rate
-constexpr const char* kSumsWord = "+sums";
+constexpr const char *kSumsWord = "+sums", *kFewWord = "+few";
 
 // The nearest number of so many digits.
 double Rounded(double value, int digits) {
@@ -51,6 +51,11 @@ void Profile::Add(const Profile& other) {
   once.insert(other.once.begin(), other.once.end());
   for (const auto& [key, rates] : other.tiles) tiles[key].insert(rates.begin(), rates.end());
   evidence.insert(other.evidence.begin(), other.evidence.end());
+}
+
+bool IsNarrow(const ConvShape& shape) {
+  constexpr int64_t kFew = 16;
+  return shape.g == 1 && std::min(shape.k, shape.c) < kFew && std::max(shape.k, shape.c) >= kFew;
 }
 
 bool Profile::Measured() const {
@@ -110,12 +115,23 @@ double Profile::Flops(const std::string& engine, DType dtype, Math math, Directi
   return flops_fallback;
 }
 
+std::string Profile::NarrowKey(const std::string& key) {
+  std::string narrow = key;
+  return narrow.insert(narrow.rfind('/'), kFewWord);
+}
+
+std::string Profile::TilesKey(const std::string& key, bool narrow) const {
+  const std::string its = narrow ? NarrowKey(key) : key;
+  return tiles.contains(its) ? its : key;
+}
+
 Arithmetic Profile::ArithmeticOf(const std::string& engine, DType dtype, Math math,
-                                 Direction direction, bool sums) const {
+                                 Direction direction, bool sums, bool narrow) const {
   const std::string key = FlopsKey(engine, dtype, math, direction, sums);
-  if (const auto found = tiles.find(key); found != tiles.end()) return Arithmetic(found->second);
+  const auto of_tiles = tiles.find(TilesKey(key, narrow));
+  if (of_tiles != tiles.end()) return Arithmetic(of_tiles->second);
   if (const auto found = flops.find(key); found != flops.end()) return Arithmetic(found->second);
-  return sums ? ArithmeticOf(engine, dtype, math, direction)
+  return sums ? ArithmeticOf(engine, dtype, math, direction, false, narrow)
               : Arithmetic(Flops(engine, dtype, math, direction));
 }
 

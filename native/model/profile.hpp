@@ -63,6 +63,10 @@ constexpr const char *kPagePlace = "page", *kFilePlace = "file";
 constexpr const char* kBeside = "beside";
 constexpr const char* kBesideRates[] = {"fetch", "drain", "both"};
 
+// Few channels on one side alone, as the first and the last layer of a network have them: the other
+// side fills an engine's blocks, so that tiles with few on both sides say little of their rate.
+bool IsNarrow(const ConvShape& shape);
+
 struct Profile {
   Provenance of;
   std::string date;             // of the first measurement, ISO 8601, UTC
@@ -82,7 +86,7 @@ struct Profile {
   // "cudnn/f32/tf32/fwd"), for large tiles; of a 16-bit type "bf16+sums" where tiles of the output
   // have the accumulator's type, which is as "bf16" where it has no rate. Another missing key falls
   // back to its nearest relative, then to `flops_fallback`. Where `tiles` has the key, the rate
-  // depends on the tile.
+  // depends on the tile; for problems that are narrow it is under NarrowKey, where that is there.
   std::map<std::string, double> flops;
   std::map<std::string, TileRates> tiles;
   double flops_fallback = 5e9;
@@ -123,8 +127,13 @@ struct Profile {
   // `sums`: see flops; the same key where the type is its own accumulator's.
   static std::string FlopsKey(const std::string& engine, DType dtype, Math math,
                               Direction direction, bool sums = false);
+  // The key of narrow problems: "cudnn/f32+few/fwd".
+  static std::string NarrowKey(const std::string& key);
+  // That under which rates of tiles are, `narrow` or not.
+  [[nodiscard]] std::string TilesKey(const std::string& key, bool narrow) const;
   [[nodiscard]] Arithmetic ArithmeticOf(const std::string& engine, DType dtype, Math math,
-                                        Direction direction, bool sums = false) const;
+                                        Direction direction, bool sums = false,
+                                        bool narrow = false) const;
   // For an engine and the caller's memory order; what is not among `wires` is as everywhere. Of
   // each wire to the host as much is left beside other GPUs as of the rates above.
   [[nodiscard]] WireRates Wire(const std::string& engine, bool channels_last) const;

@@ -39,9 +39,8 @@ Profile RatesOf(const Profile& profile, const PlanRequest& request) {
       rates.flops[key_of(false)] =
           profile.Flops(engine.name, problem.dtype, problem.math, part.direction);
       for (const std::string& key : {key_of(false), key_of(true)}) {
-        if (const auto tiles = profile.tiles.find(key); tiles != profile.tiles.end()) {
-          rates.tiles.insert(*tiles);
-        }
+        const auto tiles = profile.tiles.find(profile.TilesKey(key, IsNarrow(problem.shape)));
+        if (tiles != profile.tiles.end()) rates.tiles.insert(*tiles);
         if (const auto flops = profile.flops.find(key); flops != profile.flops.end()) {
           rates.flops.insert(*flops);
         }

@@ -9,7 +9,7 @@ namespace oocdnn {
 
 // What a profile has of the candidate's tile, in operations per second.
 struct TileRate {
-  std::string key;  // see Profile::FlopsKey
+  std::string key;  // see Profile::TilesKey
   TileSize size{};
   double rate = 0.0;
 };

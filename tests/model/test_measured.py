@@ -65,6 +65,31 @@ def test_passes_over_tiles_are_measured_for_each_engine():
         assert found == pytest.approx([rate] * len(found), rel=1e-4)
 
 
+@pytest.mark.parametrize(("c", "k"), [(3, 64), (64, 8), (64, 64), (1, 15)])
+def test_few_channels_on_one_side_are_measured_where_somebody_has_them(c, k):
+    """Of a device that is slow with x of few channels. What was measured before is not again."""
+    problem = doors.parse(f"conv2d:fwd x1x{c}x8x8 w{k}x{c}x3x3 pad1")
+
+    def run_seconds(x: int, y: int) -> float:
+        return y * (2e-12 if 8 * x < y else 1e-12)
+
+    before = Profile(run_seconds=0)
+    wide = planner.measured_tiles(
+        doors.parse("conv2d:fwd x1x64x8x8 w64x64x3x3"), before, run_seconds
+    )
+    found = planner.measured_tiles(problem, wide, run_seconds)
+    added = {name: rate for name, rate in found.tiles.items() if name not in wide.tiles}
+    assert wide.tiles.items() <= found.tiles.items()
+    assert bool(added) == (min(c, k) < 16 <= max(c, k))
+    for name, rate in added.items():
+        channels, outputs, key = name.split()
+        assert (channels, key.split("/")[1]) == ("3", "f32+few")
+        assert rate == pytest.approx(
+            2 * 9 * 3 * int(outputs) / run_seconds(0, 4 * int(outputs)), rel=1e-3
+        )
+    assert planner.measured_tiles(problem, found, lambda x, y: 1.0).tiles == found.tiles
+
+
 @pytest.mark.parametrize(
     ("words", "kinds"),
     [

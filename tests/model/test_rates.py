@@ -16,7 +16,7 @@ from model.test_plan_text import ENGINES, PROBLEMS, plans
 KEYS = [
     f"{engine}/{dtype}/{direction}"
     for engine in ("first", "second", "third")
-    for dtype in ("f32", "f16")
+    for dtype in ("f32", "f32+few", "f16")
     for direction in ("fwd", "bwd_data", "bwd_filter")
 ]
 SPEEDS = st.floats(1e8, 1e12)
