@@ -122,7 +122,7 @@ figures peers peers
 figures workspace workspace
 figures shares shares
 both=(--words f32/tf32 --words f32)
-benched network 120 --set network --only n256 --only n64 --only n1024 "${both[@]}" --budget 14GiB \
+benched network 240 --set network --only n256 --only n64 --only n1024 "${both[@]}" --budget 14GiB \
   --warm 0.5 --peer torch --peer accumulate --peer checkpoint --peer save-on-cpu --peer layer-by-layer
 poster=(--set poster --budget 4GiB --warm 0.5 --peer torch --peer prefetch --peer managed)
 benched poster 80 "${poster[@]}" --words f32/tf32 --peer zero-copy --only c512 --only c2048 --only c1024 \
