@@ -112,7 +112,7 @@ Status MachineProfile::BeginAnew() {
 }
 
 bool MachineProfile::Lacks(const Problem& problem) const {
-  return grows_ && !asked_.contains(KindOf(problem));
+  return grows_ && !asked_.contains(KindOf(problem)) && LacksArithmetic(device_, problem, profile_);
 }
 
 const Profile& MachineProfile::For(const Problem& problem) {
@@ -180,6 +180,7 @@ Status MachineProfile::Complete(const DeviceOptions& options, const Progress& pr
 Result<Refinement> MachineProfile::Refine(const PlanRequest& request, const Candidate& candidate,
                                           const std::vector<double>& busy_seconds) {
   OOC_TRY(CheckGrows());
+  const FileLock alone = kept_.Lock();
   Refresh();
   const bool timed = std::all_of(busy_seconds.begin(), busy_seconds.end(), [](double seconds) {
     return std::isfinite(seconds) && seconds > 0.0;

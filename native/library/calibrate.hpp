@@ -63,7 +63,7 @@ class MachineProfile {
   KeptProfile kept_;
   Profile profile_;
   bool grows_ = false;           // it is measured, and of this device
-  std::set<std::string> asked_;  // kinds of problems
+  std::set<std::string> asked_;  // kinds of problems of which all was measured that can be
 };
 
 }  // namespace oocdnn

@@ -40,6 +40,9 @@ enum class TileGrid { kFew, kAll };
 // Whether the problem has so many channels that few other problems tell how fast it is.
 bool IsWide(const Problem& problem);
 
+// Whether the profile lacks what a first call of the problem measures.
+bool LacksArithmetic(const Device& device, const Problem& problem, const Profile& profile);
+
 // The arithmetic of every engine for the problem's type and direction, and for many channels where
 // it is wide, as far as the profile does not have it, and what preparing took on the way. What an
 // engine refuses stays as it is, and what takes more than `limit` bytes of device memory.

@@ -182,28 +182,51 @@ bool HasChannels(const Profile& profile, const std::string& key, int64_t channel
   });
 }
 
-// Of every engine; `sums`: of tiles of the output in the accumulator's type. Where copies and
-// arithmetic overlap, the sizes of tiles matter too: what is fast there is so only when it has much
-// to do.
+// Where copies and arithmetic overlap, the sizes of tiles matter too: what is fast there is so only
+// when it has much to do.
+bool SizesMatter(const Device& device, const Problem& problem) {
+  return !device.capabilities().shared_engines && problem.direction != Direction::kBackwardBias;
+}
+
+// Whether tiles of the output in the problem's type are measured, in the accumulator's, or both. In
+// a first call, sums only where plans of the problem come to have them: what is finished always is
+// one, and gradients of filters nearly always are.
+std::vector<bool> SumsOf(const Problem& problem, TileGrid grid) {
+  const bool all = grid == TileGrid::kAll;
+  const bool narrow = AccumulatorOf(problem.dtype) != problem.dtype &&
+                      problem.direction != Direction::kBackwardBias;
+  const bool finished = narrow && problem.NeedsFinish();
+  const bool summed = problem.direction == Direction::kBackwardFilter;
+  std::vector<bool> sums;
+  if (all || !finished) sums.push_back(false);
+  if (narrow && (all || finished || summed)) sums.push_back(true);
+  return sums;
+}
+
+std::string KeyOf(const EngineInfo& engine, const Problem& problem, bool sums) {
+  return Profile::FlopsKey(engine.name, problem.dtype, problem.math, problem.direction, sums);
+}
+
+// Whether the key has what a first call of the problem measures.
+bool HasRates(const Profile& profile, const std::string& key, const Problem& problem, bool sizes) {
+  const auto known = profile.flops.find(key);
+  const bool lacks_wide = sizes && IsWide(problem) && !HasChannels(profile, key, kMost);
+  const bool lacks_narrow =
+      sizes && IsNarrow(problem.shape) && !profile.tiles.contains(Profile::NarrowKey(key));
+  return known != profile.flops.end() && (!(lacks_wide || lacks_narrow) || known->second <= kFast);
+}
+
+// Of every engine; `sums`: of tiles of the output in the accumulator's type.
 void MeasureKind(Device& device, const Problem& problem, bool sums, TileGrid grid, int64_t limit,
                  Stream stream, Profile* profile) {
-  const bool sizes =
-      !device.capabilities().shared_engines && problem.direction != Direction::kBackwardBias;
+  const bool sizes = SizesMatter(device, problem);
   const bool all = grid == TileGrid::kAll && sizes;
   Tiles tiles(device, problem, sums, all, limit, stream, profile);
   for (int engine = 0; engine < static_cast<int>(device.engines().size()); ++engine) {
     const EngineInfo& info = device.engines()[static_cast<size_t>(engine)];
-    const std::string key =
-        Profile::FlopsKey(info.name, problem.dtype, problem.math, problem.direction, sums);
-    const auto known = profile->flops.find(key);
-    const bool lacks_wide = sizes && IsWide(problem) && !HasChannels(*profile, key, kMost);
-    const bool lacks_narrow =
-        sizes && IsNarrow(problem.shape) && !profile->tiles.contains(Profile::NarrowKey(key));
-    const bool lacks = lacks_wide || lacks_narrow;
-    const bool complete =
-        known != profile->flops.end() && !all && (!lacks || known->second <= kFast);
     if (IsLastResort(info)) continue;
-    if (!complete) {
+    const std::string key = KeyOf(info, problem, sums);
+    if (all || !HasRates(*profile, key, problem, sizes)) {
       const FoundRate found = sizes ? tiles.Rates(engine, key, {kFew, kFew}) : tiles.Rate(engine);
       if (sizes && found.rate > kFast) {
         for (const int64_t channels : ChannelsOf(problem, grid)) {
@@ -225,22 +248,23 @@ bool IsWide(const Problem& problem) {
   return std::min(problem.shape.k, problem.shape.c) >= 2 * kMany;
 }
 
-// In a first call, sums only where plans of the problem come to have them: what is finished always
-// is one, and gradients of filters nearly always are.
+bool LacksArithmetic(const Device& device, const Problem& problem, const Profile& profile) {
+  const bool sizes = SizesMatter(device, problem);
+  for (const EngineInfo& engine : device.engines()) {
+    if (IsLastResort(engine)) continue;
+    for (const bool sums : SumsOf(problem, TileGrid::kFew)) {
+      if (!HasRates(profile, KeyOf(engine, problem, sums), problem, sizes)) return true;
+    }
+  }
+  return false;
+}
+
 void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, int64_t limit,
                        Profile* profile) {
   const Result<OwnedStream> stream = MakeStream(device, "compute");
   if (!stream.ok()) return;
-  const bool all = grid == TileGrid::kAll;
-  const bool narrow = AccumulatorOf(problem.dtype) != problem.dtype &&
-                      problem.direction != Direction::kBackwardBias;
-  const bool finished = narrow && problem.NeedsFinish();
-  const bool summed = problem.direction == Direction::kBackwardFilter;
-  if (all || !finished) {
-    MeasureKind(device, problem, false, grid, limit, stream->get(), profile);
-  }
-  if (narrow && (all || finished || summed)) {
-    MeasureKind(device, problem, true, grid, limit, stream->get(), profile);
+  for (const bool sums : SumsOf(problem, grid)) {
+    MeasureKind(device, problem, sums, grid, limit, stream->get(), profile);
   }
 }
 

@@ -208,6 +208,20 @@ def test_who_waits_for_another_that_measures_takes_what_it_kept(profile):
     assert "direct/f32/bwd_data" in after.flops
 
 
+def test_who_lacks_nothing_takes_no_turn(profile):
+    """Another process may calibrate, which takes half a minute on a GPU."""
+    lock, problem = profile.with_name("profile.txt.lock"), "conv2d:{} x1x1x8x8 w1x1x3x3"
+    options = {"profile": profile, "engine": "direct"}
+    with oocdnn.Context("cpu", "1MiB", **options) as context:
+        context.plan(problem.format("fwd"))
+    lock.unlink()
+    with oocdnn.Context("cpu", "1MiB", **options) as context:
+        context.plan(problem.format("fwd"))
+        assert not lock.exists()
+        context.plan(problem.format("bwd_data"))
+        assert lock.exists()
+
+
 def test_where_nothing_is_kept_nothing_is_measured():
     with (
         oocdnn.Context("cpu", "1MiB", profile="none") as context,
