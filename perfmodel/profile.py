@@ -15,6 +15,7 @@ _HEADER, _END = "oocdnn-profile 9", "end"
 _WORDS = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "=": "\\e"}
 # Fields, and words of the text.
 _TABLES = {"flops": "flops", "tiles": "tile", "wires": "wire", "once": "once"}
+_CALIBRATIONS = ("none", "begun", "complete")
 UNMEASURED = "unmeasured"
 _MARK = re.compile(r"unmeasured|measured|samples [1-9]\d* spread (unknown|[\d.e+-]+)")
 _APART = ("measured", "marks", "busy_gpus")  # no lines of their own
@@ -89,7 +90,7 @@ class Profile:
     other GPUs of the host copy too, of which `busy_gpus` are.
     `once`: what goes before calls, seconds by "engine/type/direction/prepare" and
     the bytes per second of "page/pin". `shared_engines`: copies and arithmetic take turns.
-    `calibrated`: begun by who has the machine to itself, and not by a first call.
+    `calibration`: "none" of rates that first calls measured; else "begun" or "complete".
 
     `machine`, `driver`, `engines` (with the libraries that they are from) and `date` say who was
     measured, and when. How each rate is known is its mark: "unmeasured", "measured", or
@@ -103,7 +104,7 @@ class Profile:
     date: str = ""
     measured: bool = False
     shared_engines: bool = False
-    calibrated: bool = False
+    calibration: str = "none"
     fetch_bytes_per_second: float = 8e9
     drain_bytes_per_second: float = 8e9
     both_bytes_per_second: float = 12e9
@@ -169,30 +170,33 @@ class Profile:
         kind: str,
         direction: Direction,
         sums: bool = False,
-        narrow: bool = False,
+        few: bool = False,
     ) -> Arithmetic:
         """Of a type, "f32" or "f32/tf32". Where no tile was measured, all have the rate of the key
         or of its nearest relative. `sums`: of tiles of results in the accumulator's type, another
-        than theirs, which are as others where nothing of them was measured. `narrow`: of few
-        channels on one side alone, likewise."""
+        than theirs, which are as others where nothing of them was measured. `few`: of few
+        channels in and more out, likewise."""
+        own = "+few" if few and self._tiles_of(engine, f"{kind}+few", direction) else ""
         key = f"{engine}/{kind}+sums/{direction}"
-        if sums and (measured := self._tiles_of(f"{engine}/{kind}+sums", direction, narrow)):
+        if sums and few and (measured := self._tiles_of(engine, f"{kind}+sums+few", direction)):
             return Arithmetic(measured)
-        if sums and key in self.flops:
+        if sums and not own and (measured := self._tiles_of(engine, f"{kind}+sums", direction)):
+            return Arithmetic(measured)
+        if sums and not own and key in self.flops:
             return Arithmetic({(1, 1): self.flops[key]})
-        measured = self._tiles_of(f"{engine}/{kind}", direction, narrow)
+        measured = self._tiles_of(engine, kind + own, direction)
         return Arithmetic(measured or {(1, 1): self._flops(engine, kind, direction)})
 
     def _tiles_of(
-        self, kind: str, direction: Direction, narrow: bool
+        self, engine: str, kind: str, direction: Direction
     ) -> dict[tuple[int, int], float]:
         """Rates by channels and elements of y."""
         measured: dict[tuple[int, int], float] = {}
         for key, rate in self.tiles.items():
             channels, outputs, name = key.split(" ", 2)
-            if name == f"{kind}{'+few' if narrow else ''}/{direction}":
+            if name == f"{engine}/{kind}/{direction}":
                 measured[int(channels), int(outputs)] = rate
-        return measured or (self._tiles_of(kind, direction, False) if narrow else {})
+        return measured
 
     def _flops(self, engine: str, kind: str, direction: Direction) -> float:
         relatives = [other for other in DIRECTIONS if other != "bwd_bias"]
@@ -243,15 +247,15 @@ def parse(text: str) -> Profile:
     missing = {*_header_names(), *_rate_names()} - found.keys()
     if missing:
         raise ValueError(f"the profile lacks {sorted(missing)}")
+    if found["calibration"] not in _CALIBRATIONS:
+        raise ValueError(f"the profile's calibration is {found['calibration']!r}")
     return Profile(**found)
 
 
 def _read(name: str, value: str, found: dict[str, Any]) -> None:
     """Puts one line where it belongs."""
     if name in _header_names():
-        found[name] = (
-            value == "true" if isinstance(getattr(Profile, name), bool) else _unescaped(value)
-        )
+        found[name] = value == "true" if name == "shared_engines" else _unescaped(value)
         return
     rate, _, mark = value.partition(" ")
     if not _MARK.fullmatch(mark):

@@ -53,7 +53,9 @@ class Rates:
         wire = profile.wire(engine.name, last)
         kind = problem.dtype + ("/tf32" if problem.tf32 else "")
         arithmetic, self._filter_arithmetic = (
-            profile.arithmetic(engine.name, kind, way, _sums(tiling, made), _is_narrow(problem))
+            profile.arithmetic(
+                engine.name, kind, way, _sums(tiling, made), _has_few_inputs(problem)
+            )
             for way, made in ((problem.direction, problem.sum), ("bwd_filter", "dw"))
         )
         if self.bounces:
@@ -239,10 +241,9 @@ class Rates:
         return min(-(-channels // block) * block, all_channels)
 
 
-def _is_narrow(problem: Problem) -> bool:
-    """Few channels on one side alone."""
-    few, many = sorted((problem.k, problem.c))
-    return problem.groups == 1 and few < _FEW <= many
+def _has_few_inputs(problem: Problem) -> bool:
+    """And more channels out."""
+    return problem.groups == 1 and problem.c < _FEW <= problem.k
 
 
 def _sums(tiling: Tiling, operand: Operand) -> bool:

@@ -57,7 +57,7 @@ svg .instead { fill: var(--soft); font-style: italic; }
 .slope { stroke-dasharray: 7 4; }
 .path { stroke-width: 2; }
 .point { stroke: var(--ground); fill-opacity: .85; }
-.hollow { stroke-width: 2; fill-opacity: 0; }
+.hollow { stroke-width: 2; }
 .wide { overflow-x: auto; }
 table { width: max-content; border-collapse: collapse; font-size: .8rem;
   font-variant-numeric: tabular-nums; }
@@ -157,7 +157,8 @@ def style() -> str:
     )
     classes = (
         f".c{place} {{ fill: var(--c{place}); }} "
-        f".path.c{place}, .hollow.c{place} {{ stroke: var(--c{place}); }}"
+        f".path.c{place}, .hollow.c{place} {{ stroke: var(--c{place}); }} "
+        f".hollow.c{place} {{ fill: var(--ground); }}"
         for place in range(len(PALETTE))
     )
     return STYLE.replace("COLOURS", light).replace("DARK", dark) + "\n".join(classes) + "\n"

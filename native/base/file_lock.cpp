@@ -4,9 +4,11 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 namespace oocdnn {
 
@@ -15,13 +17,22 @@ FileLock::FileLock(const std::string& path, std::chrono::milliseconds patience) 
   constexpr std::chrono::milliseconds kPause(20);
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   const Clock::time_point end = Clock::now() + patience;
   while (file_ >= 0 && !held_) {
     held_ = flock(file_, LOCK_EX | LOCK_NB) == 0;
     if (held_ || (errno != EWOULDBLOCK && errno != EINTR) || Clock::now() >= end) return;
     std::this_thread::sleep_for(kPause);
   }
+}
+
+FileLock::FileLock(FileLock&& other) noexcept
+    : file_(std::exchange(other.file_, -1)), held_(std::exchange(other.held_, false)) {}
+
+FileLock& FileLock::operator=(FileLock&& other) noexcept {
+  std::swap(file_, other.file_);
+  std::swap(held_, other.held_);
+  return *this;
 }
 
 // Unlocked by name: a child of a fork has the same open file and would hold it on.

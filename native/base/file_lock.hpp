@@ -9,14 +9,15 @@ namespace oocdnn {
 class FileLock {
  public:
   // Waits until no other has the file locked, and makes it and the folders above it where it is
-  // missing. Holds nothing where that cannot be, or took longer than `patience`: what is done then
-  // is done as if nobody were there. A process that ends gives back what it holds.
+  // missing. Holds nothing where that cannot be, or would take longer than `patience`. A process
+  // that ends gives back what it holds.
   FileLock(const std::string& path, std::chrono::milliseconds patience);
   ~FileLock();
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&& other) noexcept;
 
-  [[nodiscard]] bool held() const { return held_; }
+  // Whether another holds it.
+  [[nodiscard]] bool busy() const { return file_ >= 0 && !held_; }
 
  private:
   int file_ = -1;

@@ -2,6 +2,7 @@
 #include "library/calibrate.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <ctime>
 #include <filesystem>
@@ -44,8 +45,15 @@ Profile Guess(Device& device) {
   return guess;
 }
 
+bool IsCalibrated(const Profile& profile) { return profile.calibration != Calibration::kNone; }
+
+// Between two looks at whether who waits was interrupted.
+constexpr std::chrono::milliseconds kGlance(100);
+
 std::string KindOf(const Problem& problem) {
-  const char* const channels = IsWide(problem) ? "wide" : IsNarrow(problem.shape) ? "narrow" : "";
+  const std::string channels = IsWide(problem)               ? "wide"
+                               : HasFewInputs(problem.shape) ? std::to_string(problem.shape.c)
+                                                             : "";
   return Profile::FlopsKey(channels, problem.dtype, problem.math, problem.direction,
                            problem.NeedsFinish());
 }
@@ -78,7 +86,7 @@ MachineProfile::MachineProfile(Device& device, const std::string& path, int64_t 
 void MachineProfile::Open() {
   std::optional<Profile> kept = kept_.Read();
   if (kept) return Use(*kept);
-  const FileLock alone = kept_.Lock();
+  const FileLock turn = TakeTurn();
   kept = kept_.Read(KeptProfile::Warns::kNever);  // who was waited for may have measured
   if (kept) return Use(*kept);
   profile_.date = Today();
@@ -88,41 +96,56 @@ void MachineProfile::Open() {
       status.message().c_str());
 }
 
+// First calls wait for whoever measures, but for one that hangs only once.
+FileLock MachineProfile::TakeTurn() {
+  FileLock turn = kept_.Lock(std::exchange(patience_, {}));
+  if (!turn.busy()) patience_ = kPatience;
+  return turn;
+}
+
+// Which kinds were asked says nothing of another profile.
 void MachineProfile::Use(const Profile& profile) {
   const int busy_gpus = profile_.busy_gpus;
   profile_ = profile;
   profile_.busy_gpus = busy_gpus;
+  asked_.clear();
 }
 
-// What other processes have measured meanwhile need not be measured again.
+// What other processes have measured meanwhile need not be measured again, and is newer.
 void MachineProfile::Refresh() {
-  const std::optional<Profile> kept = kept_.Read(KeptProfile::Warns::kNever);
+  std::optional<Profile> kept = kept_.Read(KeptProfile::Warns::kNever);
   if (!kept || kept->of != profile_.of) return;
-  if (kept->calibrated && !profile_.calibrated) return Use(*kept);
-  if (kept->calibrated == profile_.calibrated) profile_.Add(*kept);
+  const bool theirs = IsCalibrated(*kept), ours = IsCalibrated(profile_);
+  if (theirs && !ours) return Use(*kept);
+  if (theirs != ours) return;
+  kept->Add(profile_);
+  kept->busy_gpus = profile_.busy_gpus;
+  profile_ = *std::move(kept);
 }
 
 Status MachineProfile::BeginAnew() {
   Profile anew = Guess(device_);
   anew.date = Today();
-  anew.calibrated = true;
+  anew.calibration = Calibration::kBegun;
   OOC_TRY(MeasureCopies(device_, limit_, &anew));
   Use(anew);
   return {};
 }
 
 bool MachineProfile::Lacks(const Problem& problem) const {
-  return grows_ && !asked_.contains(KindOf(problem)) && LacksArithmetic(device_, problem, profile_);
+  return grows_ && profile_.calibration != Calibration::kComplete &&
+         !asked_.contains(KindOf(problem)) && LacksArithmetic(device_, problem, profile_);
 }
 
+// What is measured beside whatever else runs goes into no file that a calibration is to go on with.
 const Profile& MachineProfile::For(const Problem& problem) {
   if (!Lacks(problem)) return profile_;
-  asked_.insert(KindOf(problem));
-  const FileLock alone = kept_.Lock();
+  const FileLock turn = TakeTurn();
   Refresh();
+  asked_.insert(KindOf(problem));
   const Profile before = profile_;
   MeasureArithmetic(device_, problem, TileGrid::kFew, limit_, &profile_);
-  if (profile_ != before) static_cast<void>(kept_.Write(profile_));
+  if (profile_ != before && !IsCalibrated(profile_)) static_cast<void>(kept_.Write(profile_));
   return profile_;
 }
 
@@ -135,9 +158,15 @@ Status MachineProfile::CheckGrows() const {
 
 Status MachineProfile::Complete(const DeviceOptions& options, const Progress& progress) {
   OOC_TRY(CheckGrows());
-  const FileLock alone = kept_.Lock();
+  FileLock turn = kept_.Lock({});
+  while (turn.busy()) {
+    if (progress && !progress(0, 1)) {
+      return Error(Code::kInterrupted, "another process measures this machine");
+    }
+    turn = kept_.Lock(kGlance);
+  }
   Refresh();
-  if (!profile_.calibrated) OOC_TRY(BeginAnew());
+  if (!IsCalibrated(profile_)) OOC_TRY(BeginAnew());
   // A profile may be older than these rates.
   OOC_TRY(MeasurePasses(device_, limit_, &profile_));
   MeasurePinning(device_, &profile_);
@@ -174,13 +203,14 @@ Status MachineProfile::Complete(const DeviceOptions& options, const Progress& pr
       OOC_TRY(measured());
     }
   }
-  return {};
+  profile_.calibration = Calibration::kComplete;
+  return kept_.Write(profile_);
 }
 
 Result<Refinement> MachineProfile::Refine(const PlanRequest& request, const Candidate& candidate,
                                           const std::vector<double>& busy_seconds) {
   OOC_TRY(CheckGrows());
-  const FileLock alone = kept_.Lock();
+  const FileLock turn = TakeTurn();
   Refresh();
   const bool timed = std::all_of(busy_seconds.begin(), busy_seconds.end(), [](double seconds) {
     return std::isfinite(seconds) && seconds > 0.0;

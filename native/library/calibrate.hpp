@@ -2,6 +2,7 @@
 // the user's cache directory.
 #pragma once
 
+#include <chrono>
 #include <set>
 #include <string>
 #include <vector>
@@ -30,8 +31,8 @@ class MachineProfile {
   // copies have been measured now. Never fails: what cannot be measured keeps its built-in guess.
   // `path` "none" measures nothing and keeps nothing. Measuring takes at most `budget` bytes of
   // device memory, or kLeastLimit where that is less: too few tell nothing. `busy_gpus`: see
-  // Profile; what is kept stays as it was measured, alone. No two processes measure at the same
-  // time.
+  // Profile; what is kept stays as it was measured, alone. Processes measure one after
+  // another.
   MachineProfile(Device& device, const std::string& path, int64_t budget, int busy_gpus);
   static constexpr int64_t kLeastLimit = int64_t{256} << 20;
 
@@ -55,6 +56,7 @@ class MachineProfile {
   void Open();
   void Use(const Profile& profile);
   [[nodiscard]] Status CheckGrows() const;
+  FileLock TakeTurn();
   void Refresh();
   Status BeginAnew();
 
@@ -62,6 +64,8 @@ class MachineProfile {
   int64_t limit_;  // bytes that measuring may take of the device
   KeptProfile kept_;
   Profile profile_;
+  static constexpr std::chrono::milliseconds kPatience{60000};
+  std::chrono::milliseconds patience_ = kPatience;
   bool grows_ = false;           // it is measured, and of this device
   std::set<std::string> asked_;  // kinds of problems of which all was measured that can be
 };

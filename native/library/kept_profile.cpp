@@ -20,9 +20,6 @@ std::string FileOf(const std::string& path, const Provenance& of) {
   return path.empty() ? CachePath(of) : path;
 }
 
-// Whole profiles are measured in half a minute; who hangs is not waited for.
-constexpr std::chrono::seconds kPatience(60);
-
 }  // namespace
 
 KeptProfile::KeptProfile(const std::string& path, const Provenance& of)
@@ -43,23 +40,26 @@ std::optional<Profile> KeptProfile::Read(Warns warns) const {
 
 Status KeptProfile::Write(const Profile& profile) const {
   if (file_.empty()) return {};
-  Profile all = profile;
   const std::optional<Profile> kept = Read(Warns::kNever);
-  if (kept && kept->of == profile.of) {
-    if (kept->calibrated && !profile.calibrated) {
-      return Error(Code::kInvalidProblem,
-                   "another process has calibrated this machine meanwhile (%s): begin again with "
-                   "what it measured",
-                   file_.c_str());
-    }
-    if (kept->calibrated == profile.calibrated) all.Add(*kept);
+  if (kept && kept->of == profile.of && kept->calibration != Calibration::kNone &&
+      profile.calibration == Calibration::kNone) {
+    return Error(
+        Code::kInvalidProblem,
+        "another process has calibrated this machine meanwhile (%s): begin again with what "
+        "it measured",
+        file_.c_str());
   }
-  if (Keep(file_, ToText(all))) return {};
+  if (Keep(file_, ToText(profile))) return {};
   return Error(Code::kFileError, "the profile cannot be written to %s", file_.c_str());
 }
 
-FileLock KeptProfile::Lock() const {
-  return {file_.empty() ? std::string() : file_ + ".lock", kPatience};
+FileLock KeptProfile::Lock(std::chrono::milliseconds patience) const {
+  const std::string path = file_.empty() ? std::string() : file_ + ".lock";
+  FileLock lock(path, {});
+  if (!lock.busy() || patience.count() == 0) return lock;
+  Log(LogLevel::kInfo, "another process measures this machine and is waited for (%s)",
+      path.c_str());
+  return {path, patience};
 }
 
 }  // namespace oocdnn

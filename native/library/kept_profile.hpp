@@ -1,6 +1,7 @@
 // KeptProfile: the file in which a machine's profile goes from one process to the next.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -21,12 +22,13 @@ class KeptProfile {
   // is also of this machine; of a path that somebody gave, whoever it is of.
   enum class Warns { kNever, kWhereIgnored };
   [[nodiscard]] std::optional<Profile> Read(Warns warns = Warns::kWhereIgnored) const;
-  // Keeps the profile, with what others have added to the file meanwhile. One that is not
-  // calibrated never takes the place of one that is: kInvalidProblem. kFileError where the file
-  // cannot be written.
+  // Keeps the profile in place of what is there, so that whoever changes what he has read holds the
+  // lock. One that is not calibrated never takes the place of one that is: kInvalidProblem.
+  // kFileError where the file cannot be written.
   [[nodiscard]] Status Write(const Profile& profile) const;
   // Whoever measures holds this, so that no two do it beside each other and keep what comes of it.
-  [[nodiscard]] FileLock Lock() const;
+  // That somebody is waited for is said. See FileLock.
+  [[nodiscard]] FileLock Lock(std::chrono::milliseconds patience) const;
 
  private:
   const Provenance of_;

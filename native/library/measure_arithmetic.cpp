@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kWidth = 112;
 // Channels: of what is measured first, and of the rest.
-constexpr int64_t kFew = 64, kMany = 512, kMost = 2048;
+constexpr int64_t kUsual = 64, kMany = 512, kMost = 2048;
 // Rows of an image with few channels: of a small tile, which suffices where a device takes long
 // enough for it, of a large one, and of the largest that calibration measures: 200 to 400 MB, where
 // cuDNN is up to a tenth faster still than at a quarter of that.
@@ -26,11 +26,13 @@ constexpr double kLongEnough = 1e-3;  // seconds of a run
 constexpr double kTooLong = 10e-3, kTooLongEver = 40e-3, kEnough = 10e-3;
 constexpr double kFast = 1e13;  // operations per second from which on the tile's size matters
 
-// Those of a tile, in and out. Narrow tiles (IsNarrow): of most images, and of what has some more.
+// Those of a tile, in and out. With few inputs (HasFewInputs): of images, and of what has some
+// more.
 struct Channels {
   int64_t c, k;
 };
-constexpr Channels kOfImages{3, kFew}, kOfFew{8, kFew};
+constexpr Channels kOfImages{3, kUsual}, kOfFew{8, kUsual};
+constexpr int64_t kMostOfImages = 5;
 
 struct TimedTile {
   TileSize size{};
@@ -65,7 +67,7 @@ class Tiles {
   FoundRate Rate(int engine) {
     FoundRate found;
     for (int64_t rows = kRows; rows <= kMostRows; rows *= kGrowth) {
-      const auto tile = Time(engine, {kFew, kFew}, rows);
+      const auto tile = Time(engine, {kUsual, kUsual}, rows);
       if (!tile || !tile->timing.ok()) return found;
       found = {RateOf(tile->operations, tile->timing), tile->timing.evidence()};
       if (tile->timing.seconds >= kLongEnough) return found;
@@ -78,7 +80,7 @@ class Tiles {
   FoundRate Rates(int engine, const std::string& key, const Channels& channels) {
     FoundRate largest;
     for (int64_t rows = least_rows_; rows <= most_rows_; rows *= growth_) {
-      const int64_t its_rows = std::max<int64_t>(rows * kFew / channels.k, 1);
+      const int64_t its_rows = std::max<int64_t>(rows * kUsual / channels.k, 1);
       const auto known = Known(key, SizeOf(channels, its_rows));
       const FoundRate found = known ? *known : Measure(engine, key, channels, its_rows);
       if (found.rate == 0.0) break;
@@ -167,10 +169,11 @@ std::vector<int64_t> ChannelsOf(const Problem& problem, TileGrid grid) {
   return IsWide(problem) ? std::vector{kMany, kMost} : std::vector{kMany};
 }
 
-// Those of narrow ones.
-std::vector<Channels> NarrowOf(const Problem& problem, TileGrid grid) {
+// Those of tiles with few inputs.
+std::vector<Channels> FewOf(const Problem& problem, TileGrid grid) {
   if (grid == TileGrid::kAll) return {kOfImages, kOfFew};
-  return IsNarrow(problem.shape) ? std::vector{kOfImages} : std::vector<Channels>{};
+  if (!HasFewInputs(problem.shape)) return {};
+  return {problem.shape.c <= kMostOfImages ? kOfImages : kOfFew};
 }
 
 bool HasChannels(const Profile& profile, const std::string& key, int64_t channels) {
@@ -193,13 +196,13 @@ bool SizesMatter(const Device& device, const Problem& problem) {
 // one, and gradients of filters nearly always are.
 std::vector<bool> SumsOf(const Problem& problem, TileGrid grid) {
   const bool all = grid == TileGrid::kAll;
-  const bool narrow = AccumulatorOf(problem.dtype) != problem.dtype &&
+  const bool differ = AccumulatorOf(problem.dtype) != problem.dtype &&
                       problem.direction != Direction::kBackwardBias;
-  const bool finished = narrow && problem.NeedsFinish();
+  const bool finished = differ && problem.NeedsFinish();
   const bool summed = problem.direction == Direction::kBackwardFilter;
   std::vector<bool> sums;
   if (all || !finished) sums.push_back(false);
-  if (narrow && (all || finished || summed)) sums.push_back(true);
+  if (differ && (all || finished || summed)) sums.push_back(true);
   return sums;
 }
 
@@ -211,9 +214,11 @@ std::string KeyOf(const EngineInfo& engine, const Problem& problem, bool sums) {
 bool HasRates(const Profile& profile, const std::string& key, const Problem& problem, bool sizes) {
   const auto known = profile.flops.find(key);
   const bool lacks_wide = sizes && IsWide(problem) && !HasChannels(profile, key, kMost);
-  const bool lacks_narrow =
-      sizes && IsNarrow(problem.shape) && !profile.tiles.contains(Profile::NarrowKey(key));
-  return known != profile.flops.end() && (!(lacks_wide || lacks_narrow) || known->second <= kFast);
+  const std::vector<Channels> few = FewOf(problem, TileGrid::kFew);
+  const bool lacks_few = sizes && std::any_of(few.begin(), few.end(), [&](const Channels& one) {
+                           return !HasChannels(profile, Profile::FewKey(key), one.c);
+                         });
+  return known != profile.flops.end() && (!(lacks_wide || lacks_few) || known->second <= kFast);
 }
 
 // Of every engine; `sums`: of tiles of the output in the accumulator's type.
@@ -227,13 +232,14 @@ void MeasureKind(Device& device, const Problem& problem, bool sums, TileGrid gri
     if (IsLastResort(info)) continue;
     const std::string key = KeyOf(info, problem, sums);
     if (all || !HasRates(*profile, key, problem, sizes)) {
-      const FoundRate found = sizes ? tiles.Rates(engine, key, {kFew, kFew}) : tiles.Rate(engine);
+      const FoundRate found =
+          sizes ? tiles.Rates(engine, key, {kUsual, kUsual}) : tiles.Rate(engine);
       if (sizes && found.rate > kFast) {
         for (const int64_t channels : ChannelsOf(problem, grid)) {
           tiles.Rates(engine, key, {channels, channels});
         }
-        for (const Channels& channels : NarrowOf(problem, grid)) {
-          tiles.Rates(engine, Profile::NarrowKey(key), channels);
+        for (const Channels& channels : FewOf(problem, grid)) {
+          tiles.Rates(engine, Profile::FewKey(key), channels);
         }
       }
       if (found.rate > 0) profile->SetFlops(key, found.rate, found.known);

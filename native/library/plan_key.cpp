@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kKeyBytes = 1536;
 
 // Raised whenever the same request may have another plan than before, or another key.
-constexpr int kPlanner = 10;
+constexpr int kPlanner = 11;
 
 void Append(std::string* key, const void* data, size_t bytes) {
   key->append(static_cast<const char*>(data), bytes);

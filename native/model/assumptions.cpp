@@ -90,11 +90,13 @@ std::vector<std::string> Assumptions(const PlanRequest& request, const Candidate
   Profile tried = profile;
   for (const Part& part : PartsOf(problem)) {
     for (const bool sums : {false, true}) {
-      keys.push_back(profile.TilesKey(
-          Profile::FlopsKey(engine, problem.dtype, problem.math, part.direction, sums),
-          IsNarrow(problem.shape)));
+      keys.push_back(profile.TilesKey(engine, problem.dtype, problem.math, part.direction, sums,
+                                      HasFewInputs(problem.shape)));
       if (tried.tiles.contains(keys.back())) continue;
-      tried.flops.emplace(keys.back(),
+      const std::string key =
+          Profile::FlopsKey(engine, problem.dtype, problem.math, part.direction, sums);
+      keys.push_back(key);
+      tried.flops.emplace(key,
                           profile.Flops(engine, problem.dtype, problem.math, part.direction, sums));
     }
   }

@@ -53,7 +53,7 @@ std::array<Arithmetic, 2> ArithmeticsOf(const PlanRequest& request, int engine,
   const Problem& problem = request.problem;
   const auto of = [&](bool sums) {
     return profile.ArithmeticOf(name, problem.dtype, problem.math, direction, sums,
-                                IsNarrow(problem.shape));
+                                HasFewInputs(problem.shape));
   };
   return {of(false), of(true)};
 }

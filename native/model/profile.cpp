@@ -53,9 +53,9 @@ void Profile::Add(const Profile& other) {
   evidence.insert(other.evidence.begin(), other.evidence.end());
 }
 
-bool IsNarrow(const ConvShape& shape) {
+bool HasFewInputs(const ConvShape& shape) {
   constexpr int64_t kFew = 16;
-  return shape.g == 1 && std::min(shape.k, shape.c) < kFew && std::max(shape.k, shape.c) >= kFew;
+  return shape.g == 1 && shape.c < kFew && shape.k >= kFew;
 }
 
 bool Profile::Measured() const {
@@ -91,8 +91,8 @@ void Profile::SetOnce(const std::string& key, double rate, const Evidence& known
 
 std::string Profile::FlopsKey(const std::string& engine, DType dtype, Math math,
                               Direction direction, bool sums) {
-  const bool narrow = AccumulatorOf(dtype) != dtype;
-  return engine + "/" + TypeName(dtype, math) + (sums && narrow ? kSumsWord : "") + "/" +
+  const bool sums_differ = AccumulatorOf(dtype) != dtype;
+  return engine + "/" + TypeName(dtype, math) + (sums && sums_differ ? kSumsWord : "") + "/" +
          Name(direction);
 }
 
@@ -115,23 +115,24 @@ double Profile::Flops(const std::string& engine, DType dtype, Math math, Directi
   return flops_fallback;
 }
 
-std::string Profile::NarrowKey(const std::string& key) {
-  std::string narrow = key;
-  return narrow.insert(narrow.rfind('/'), kFewWord);
+std::string Profile::FewKey(const std::string& key) {
+  std::string few = key;
+  return few.insert(few.rfind('/'), kFewWord);
 }
 
-std::string Profile::TilesKey(const std::string& key, bool narrow) const {
-  const std::string its = narrow ? NarrowKey(key) : key;
-  return tiles.contains(its) ? its : key;
+std::string Profile::TilesKey(const std::string& engine, DType dtype, Math math,
+                              Direction direction, bool sums, bool few) const {
+  const std::string key = FlopsKey(engine, dtype, math, direction, sums), own = FewKey(key);
+  const std::string alike = FewKey(FlopsKey(engine, dtype, math, direction));
+  return few && (tiles.contains(own) || tiles.contains(alike)) ? own : key;
 }
 
 Arithmetic Profile::ArithmeticOf(const std::string& engine, DType dtype, Math math,
-                                 Direction direction, bool sums, bool narrow) const {
-  const std::string key = FlopsKey(engine, dtype, math, direction, sums);
-  const auto of_tiles = tiles.find(TilesKey(key, narrow));
-  if (of_tiles != tiles.end()) return Arithmetic(of_tiles->second);
+                                 Direction direction, bool sums, bool few) const {
+  const std::string key = TilesKey(engine, dtype, math, direction, sums, few);
+  if (const auto found = tiles.find(key); found != tiles.end()) return Arithmetic(found->second);
   if (const auto found = flops.find(key); found != flops.end()) return Arithmetic(found->second);
-  return sums ? ArithmeticOf(engine, dtype, math, direction, false, narrow)
+  return sums ? ArithmeticOf(engine, dtype, math, direction, false, few)
               : Arithmetic(Flops(engine, dtype, math, direction));
 }
 

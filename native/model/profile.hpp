@@ -6,6 +6,7 @@
 // one warning and measured again.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -56,6 +57,10 @@ struct Provenance {
   bool operator==(const Provenance&) const = default;
 };
 
+// Whether all was measured by who had the machine to itself, or by first calls beside whatever else
+// ran.
+enum class Calibration : uint8_t { kNone, kBegun, kComplete };
+
 // What is staged: pageable memory, files.
 constexpr const char *kPagePlace = "page", *kFilePlace = "file";
 
@@ -63,16 +68,15 @@ constexpr const char *kPagePlace = "page", *kFilePlace = "file";
 constexpr const char* kBeside = "beside";
 constexpr const char* kBesideRates[] = {"fetch", "drain", "both"};
 
-// Few channels on one side alone, as the first and the last layer of a network have them: the other
-// side fills an engine's blocks, so that tiles with few on both sides say little of their rate.
-bool IsNarrow(const ConvShape& shape);
+// Few channels in and more out, as the first layer of a network has them: what goes out fills an
+// engine's blocks, so that tiles with few on both sides say little of its rate.
+bool HasFewInputs(const ConvShape& shape);
 
 struct Profile {
   Provenance of;
   std::string date;             // of the first measurement, ISO 8601, UTC
   bool shared_engines = false;  // copies and compute take turns: times add up, nothing overlaps
-  // Begun by who has the machine to itself, and not by a first call beside whatever else runs.
-  bool calibrated = false;
+  Calibration calibration = Calibration::kNone;
   double fetch_bytes_per_second = 8e9, drain_bytes_per_second = 8e9;
   double both_bytes_per_second = 12e9;                    // the two directions together
   double move_bytes_per_second = 20e9;                    // inside the device: rolled rows
@@ -86,7 +90,7 @@ struct Profile {
   // "cudnn/f32/tf32/fwd"), for large tiles; of a 16-bit type "bf16+sums" where tiles of the output
   // have the accumulator's type, which is as "bf16" where it has no rate. Another missing key falls
   // back to its nearest relative, then to `flops_fallback`. Where `tiles` has the key, the rate
-  // depends on the tile; for problems that are narrow it is under NarrowKey, where that is there.
+  // depends on the tile; of problems with few inputs it is under FewKey, where that is there.
   std::map<std::string, double> flops;
   std::map<std::string, TileRates> tiles;
   double flops_fallback = 5e9;
@@ -127,13 +131,15 @@ struct Profile {
   // `sums`: see flops; the same key where the type is its own accumulator's.
   static std::string FlopsKey(const std::string& engine, DType dtype, Math math,
                               Direction direction, bool sums = false);
-  // The key of narrow problems: "cudnn/f32+few/fwd".
-  static std::string NarrowKey(const std::string& key);
-  // That under which rates of tiles are, `narrow` or not.
-  [[nodiscard]] std::string TilesKey(const std::string& key, bool narrow) const;
+  // That of problems with few inputs: "cudnn/f32+few/fwd", "cudnn/bf16+sums+few/fwd".
+  static std::string FewKey(const std::string& key);
+  // That under which tiles of their own belong: FewKey where `few` and any such tile is known.
+  [[nodiscard]] std::string TilesKey(const std::string& engine, DType dtype, Math math,
+                                     Direction direction, bool sums, bool few) const;
+  // `few`: see HasFewInputs.
   [[nodiscard]] Arithmetic ArithmeticOf(const std::string& engine, DType dtype, Math math,
                                         Direction direction, bool sums = false,
-                                        bool narrow = false) const;
+                                        bool few = false) const;
   // For an engine and the caller's memory order; what is not among `wires` is as everywhere. Of
   // each wire to the host as much is left beside other GPUs as of the rates above.
   [[nodiscard]] WireRates Wire(const std::string& engine, bool channels_last) const;

@@ -17,12 +17,11 @@ namespace {
 constexpr std::string_view kMagic = "oocdnn-profile ", kVersion = "9", kEnd = "end";
 constexpr std::string_view kUnmeasured = "unmeasured", kMeasured = "measured";
 constexpr std::string_view kSamples = "samples ", kSpread = " spread ", kUnknown = "unknown";
-constexpr struct {
-  std::string_view name;
-  bool Profile::* field;
-} kFlags[] = {{"shared_engines", &Profile::shared_engines}, {"calibrated", &Profile::calibrated}};
+constexpr std::string_view kFlag = "shared_engines", kFlagWords[] = {"false", "true"};
+constexpr std::string_view kCalibration = "calibration";
+constexpr std::string_view kCalibrationWords[] = {"none", "begun", "complete"};
 constexpr const char* kTexts[] = {"machine", "driver", "engines", "date"};
-constexpr size_t kKeys = std::size(kTexts) + std::size(kFlags) + std::size(kPlainRates);
+constexpr size_t kKeys = std::size(kTexts) + 2 + std::size(kPlainRates);
 
 // Where the text of that key is; null where it is none's. `Some`: Profile, const or not.
 template <class Some>
@@ -139,15 +138,24 @@ bool MayBeZero(const std::string& name) {
   });
 }
 
+// One of the words, by their order.
+template <class Value, size_t count>
+Status ReadWord(const std::string& name, std::string_view text,
+                const std::string_view (&words)[count], Value* value) {
+  const auto* const found = std::find(std::begin(words), std::end(words), text);
+  if (found == std::end(words)) return BadValue(name, text);
+  *value = static_cast<Value>(found - words);
+  return {};
+}
+
 Status ReadEntry(const std::string& name, std::string_view value, Profile* profile) {
   if (std::string* text = TextOf(*profile, name)) {
     *text = Unescape(value);
     return {};
   }
-  for (const auto& flag : kFlags) {
-    if (name != flag.name) continue;
-    profile->*flag.field = value == "true";
-    return value == "true" || value == "false" ? Status() : BadValue(name, value);
+  if (name == kFlag) return ReadWord(name, value, kFlagWords, &profile->shared_engines);
+  if (name == kCalibration) {
+    return ReadWord(name, value, kCalibrationWords, &profile->calibration);
   }
   OOC_ASSIGN(double* const rate, PlaceOf(name, profile));
   const size_t space = value.find(' ');
@@ -175,7 +183,8 @@ Status CheckHeader(std::string_view line) {
 std::string ToText(const Profile& profile) {
   std::string text = std::string(kMagic) + std::string(kVersion) + "\n";
   for (const char* key : kTexts) PutLine(&text, key, Escape(*TextOf(profile, key)));
-  for (const auto& flag : kFlags) PutLine(&text, flag.name, profile.*flag.field ? "true" : "false");
+  PutLine(&text, kFlag, kFlagWords[profile.shared_engines ? 1 : 0]);
+  PutLine(&text, kCalibration, kCalibrationWords[static_cast<size_t>(profile.calibration)]);
   VisitRates(profile, [&](const std::string& name, double rate) {
     PutLine(&text, Escape(name), NumberText(rate) + " " + EvidenceText(profile, name));
   });

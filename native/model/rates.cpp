@@ -38,12 +38,13 @@ Profile RatesOf(const Profile& profile, const PlanRequest& request) {
       };
       rates.flops[key_of(false)] =
           profile.Flops(engine.name, problem.dtype, problem.math, part.direction);
-      for (const std::string& key : {key_of(false), key_of(true)}) {
-        const auto tiles = profile.tiles.find(profile.TilesKey(key, IsNarrow(problem.shape)));
+      for (const bool sums : {false, true}) {
+        const auto tiles =
+            profile.tiles.find(profile.TilesKey(engine.name, problem.dtype, problem.math,
+                                                part.direction, sums, HasFewInputs(problem.shape)));
         if (tiles != profile.tiles.end()) rates.tiles.insert(*tiles);
-        if (const auto flops = profile.flops.find(key); flops != profile.flops.end()) {
-          rates.flops.insert(*flops);
-        }
+        const auto flops = profile.flops.find(key_of(sums));
+        if (flops != profile.flops.end()) rates.flops.insert(*flops);
       }
     }
   }

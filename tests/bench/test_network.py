@@ -115,14 +115,19 @@ def test_a_wrong_element_is_found(trained: Training, name: str) -> None:
 def test_gradients_of_others_may_follow_from_their_rounding(trained: Training) -> None:
     """What is equal in a pool's window is no longer; where z is exact there is no such excuse."""
     right, least = trained.results, suite.ROUNDING * float(np.abs(trained.results["z"]).max())
-    wrong = {**right, "3.weight": right["3.weight"] + 99}
+    rerouted = right["3.weight"].copy()
+    rerouted[0] += 1
     try:
-        for off, begins in (
-            (0.0, "fail: [0-9]+ of [0-9]+ elements of 3.weight"),
-            (least / 2, "mistrusted: z is rounded, .* elements of 3.weight"),
-            (least * 2, "fail: [0-9]+ of [0-9]+ elements of z"),
+        for off, gradient, begins in (
+            (0.0, rerouted, "fail: [0-9]+ of [0-9]+ elements of 3.weight"),
+            (least / 2, rerouted, "mistrusted: z is rounded, .* elements of 3.weight"),
+            (least / 2, 0 * rerouted, "fail: [0-9]+ of [0-9]+ elements of 3.weight"),
+            (least / 2, -rerouted, "fail: [0-9]+ of [0-9]+ elements of 3.weight"),
+            (least / 2, rerouted + np.float32(np.nan), "fail: .* elements of 3.weight"),
+            (least * 2, rerouted, "fail: [0-9]+ of [0-9]+ elements of z"),
         ):
-            trained.results = {**wrong, "z": right["z"] + np.float32(off)}
+            z = right["z"] + np.float32(off)
+            trained.results = {**right, "3.weight": gradient, "z": z}
             assert re.match(begins, trained.check(suite.ROUNDING))
     finally:
         trained.results = right

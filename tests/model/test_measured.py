@@ -65,28 +65,27 @@ def test_passes_over_tiles_are_measured_for_each_engine():
         assert found == pytest.approx([rate] * len(found), rel=1e-4)
 
 
-@pytest.mark.parametrize(("c", "k"), [(3, 64), (64, 8), (64, 64), (1, 15)])
-def test_few_channels_on_one_side_are_measured_where_somebody_has_them(c, k):
+@pytest.mark.parametrize(
+    ("c", "k", "of"), [(3, 64, 3), (1, 16, 3), (8, 64, 8), (15, 512, 8), (64, 8, 0), (1, 15, 0)]
+)
+def test_few_channels_in_are_measured_where_somebody_has_them(c, k, of):
     """Of a device that is slow with x of few channels. What was measured before is not again."""
-    problem = doors.parse(f"conv2d:fwd x1x{c}x8x8 w{k}x{c}x3x3 pad1")
 
     def run_seconds(x: int, y: int) -> float:
-        return y * (2e-12 if 8 * x < y else 1e-12)
+        return y * (2e-12 if 2 * x < y else 1e-12)
 
-    before = Profile(run_seconds=0)
-    wide = planner.measured_tiles(
-        doors.parse("conv2d:fwd x1x64x8x8 w64x64x3x3"), before, run_seconds
-    )
-    found = planner.measured_tiles(problem, wide, run_seconds)
-    added = {name: rate for name, rate in found.tiles.items() if name not in wide.tiles}
-    assert wide.tiles.items() <= found.tiles.items()
-    assert bool(added) == (min(c, k) < 16 <= max(c, k))
+    usual = doors.parse("conv2d:fwd x1x64x8x8 w64x64x3x3")
+    before = planner.measured_tiles(usual, Profile(run_seconds=0), run_seconds)
+    problem = doors.parse(f"conv2d:fwd x1x{c}x8x8 w{k}x{c}x3x3 pad1")
+    found = planner.measured_tiles(problem, before, run_seconds)
+    added = {name: rate for name, rate in found.tiles.items() if name not in before.tiles}
+    assert before.tiles.items() <= found.tiles.items()
+    assert {name.split()[0] for name in added} == ({str(of)} if of else set())
     for name, rate in added.items():
-        channels, outputs, key = name.split()
-        assert (channels, key.split("/")[1]) == ("3", "f32+few")
-        assert rate == pytest.approx(
-            2 * 9 * 3 * int(outputs) / run_seconds(0, 4 * int(outputs)), rel=1e-3
-        )
+        _, outputs, key = name.split()
+        assert key.split("/")[1] == "f32+few"
+        seconds = run_seconds(0, 4 * int(outputs))
+        assert rate == pytest.approx(18 * of * int(outputs) / seconds, rel=1e-3)
     assert planner.measured_tiles(problem, found, lambda x, y: 1.0).tiles == found.tiles
 
 

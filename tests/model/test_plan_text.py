@@ -17,6 +17,7 @@ from model.planner import Profile, Refused
 ENGINES = "first+symmetric,second"
 PROBLEMS = (
     "conv2d:fwd x6x8x24x20 w12x8x3x3 pad1",
+    "conv2d:fwd x2x3x24x20 w64x3x3x3 pad1",  # few channels in
     "conv3d:bwd_data x2x6x9x10x11 w8x6x3x3x3 pad1 str2",
     "conv2d:bwd_filter x5x8x12x12 w8x4x5x5 grp2",
     "conv1d:bwd_bias y9x6x50",

@@ -4,6 +4,7 @@ the floor. test_simulation.py holds them to an independent simulation."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 
 import pytest
@@ -181,10 +182,11 @@ def compute_seconds(problem, profile, **lengths) -> float:
 
 @pytest.mark.parametrize("direction", ["fwd", "bwd_data", "bwd_filter"])
 @pytest.mark.parametrize(
-    ("c", "k", "groups", "narrow"),
-    [(3, 64, 1, True), (64, 15, 1, True), (3, 8, 1, False), (16, 64, 1, False), (1, 1, 64, False)],
-)
-def test_few_channels_on_one_side_have_rates_of_their_own(c, k, groups, narrow, direction):
+    ("c", "k", "groups", "few_inputs"),
+    [(3, 64, 1, True), (15, 16, 1, True), (64, 3, 1, False), (3, 8, 1, False), (16, 64, 1, False),
+     (1, 1, 64, False)],
+)  # fmt: skip
+def test_few_channels_in_have_rates_of_their_own(c, k, groups, few_inputs, direction):
     """On an H200 the model took a convolution of 3 channels to 64 for 1.9 ms, by what 16 to 16 and
     64 to 64 take; it took 0.5, and a chain's was given to a slower engine. Where groups have few
     channels on both sides, others tell more."""
@@ -201,8 +203,32 @@ def test_few_channels_on_one_side_have_rates_of_their_own(c, k, groups, narrow, 
         priced = planner.price(*run, profile, engines=planner.DIRECT)
         assert simulated(*run, profile).seconds == pytest.approx(priced["seconds"], rel=1e-9)
         own.append(priced["compute_seconds"])
-    assert (own[1] == pytest.approx(2 * 64 * c * k * groups / 2e9)) == narrow
-    assert (own[1] == own[0]) != narrow
+    assert (own[1] == pytest.approx(2 * 64 * c * k * groups / 2e9)) == few_inputs
+    assert (own[1] == own[0]) != few_inputs
+
+
+KINDS = ("few", "sums", "sums+few")
+
+
+@pytest.mark.parametrize(
+    "known", [kinds for n in range(4) for kinds in itertools.combinations(KINDS, n)]
+)
+@pytest.mark.parametrize("finished", ["", " +relu"])
+def test_what_is_nearest_of_few_inputs_and_of_sums_counts(known, finished):
+    """What sums are made of is said by tiles with few inputs before it is by sums of others."""
+    problem = doors.parse(f"conv1d:fwd x1x3x64 w64x3x1 bf16{finished}")
+    speeds = {"": 1e8, "few": 2e8, "sums": 3e8, "sums+few": 4e8}
+    tiles = {
+        f"3 64 direct/bf16{'+' if kind else ''}{kind}/fwd": speeds[kind] for kind in ("", *known)
+    }
+    ways = ("sums+few", "few", "sums", "") if finished else ("few", "")
+    profile = Profile(tiles=tiles, run_seconds=0, move_bytes_per_second=1e30)
+    whole = doors.make_tiling(problem, [2**40] * len(AXES))
+    run = (problem, whole, doors.default_order(problem), [1] * len(doors.OPERANDS), profile)
+    priced = planner.price(*run, engines=planner.DIRECT)
+    assert simulated(*run).seconds == pytest.approx(priced["seconds"], rel=1e-9)
+    nearest = next(kind for kind in ways if kind in known or kind == "")
+    assert priced["compute_seconds"] == pytest.approx(2 * 64 * 3 * 64 / speeds[nearest])
 
 
 Y, Z = 4 * 8 * 32 * 32, 4 * 8 * 16 * 16  # bytes

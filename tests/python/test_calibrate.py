@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import itertools
+import os
 import re
 from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -154,19 +155,19 @@ def test_rates_of_first_calls_are_measured_anew_by_who_calibrates(profile):
     with oocdnn.Context("cpu", "1MiB", profile=profile, engine="direct") as context:
         context.plan("conv2d:fwd x1x1x8x8 w1x1x3x3")
         first = parse(profile.read_text(encoding="utf-8"))
-    assert not first.calibrated
+    assert first.calibration == "none"
     kept = {}
-    for calibrated in (False, True):
-        spoiled = dataclasses.replace(first, calibrated=calibrated, **odd)
+    for calibration in ("none", "begun"):
+        spoiled = dataclasses.replace(first, calibration=calibration, **odd)
         profile.write_text(spoiled.text(), encoding="utf-8")
         with oocdnn.Context("cpu", "1MiB", profile=profile, engine="direct") as context:
             context.calibrate()
-        kept[calibrated] = parse(profile.read_text(encoding="utf-8"))
-        assert kept[calibrated].calibrated
-    assert kept[True].fetch_bytes_per_second == 1.25e12
-    assert kept[True].flops["direct/f32/fwd"] == 125.0
-    assert kept[False].fetch_bytes_per_second != 1.25e12
-    assert kept[False].flops["direct/f32/fwd"] != 125.0
+        kept[calibration] = parse(profile.read_text(encoding="utf-8"))
+        assert kept[calibration].calibration == "complete"
+    assert kept["begun"].fetch_bytes_per_second == 1.25e12
+    assert kept["begun"].flops["direct/f32/fwd"] == 125.0
+    assert kept["none"].fetch_bytes_per_second != 1.25e12
+    assert kept["none"].flops["direct/f32/fwd"] != 125.0
 
 
 def test_a_first_call_takes_what_was_calibrated_meanwhile(profile):
@@ -180,6 +181,66 @@ def test_a_first_call_takes_what_was_calibrated_meanwhile(profile):
         calibrated = profile.read_text(encoding="utf-8")
         one.plan("conv2d:bwd_data x1x1x8x8 w1x1x3x3")
     assert profile.read_text(encoding="utf-8") == calibrated
+
+
+def interrupt(done: int, total: int) -> None:
+    raise KeyboardInterrupt
+
+
+def test_what_a_calibration_that_was_interrupted_lacks_is_measured_and_not_kept(profile):
+    """A first call had measured it, and takes the calibration's rates: its own went with them."""
+    problem = "conv2d:bwd_filter x1x1x{0}x{0} w1x1x3x3"
+    options = {"profile": profile, "engine": "direct"}
+    with (
+        oocdnn.Context("cpu", "1MiB", **options) as one,
+        oocdnn.Context("cpu", "1MiB", **options) as other,
+    ):
+        one.plan(problem.format(8))
+        with pytest.raises(KeyboardInterrupt):
+            other.calibrate(interrupt)
+        begun = profile.read_text(encoding="utf-8")
+        assert parse(begun).calibration == "begun"
+        assert "flops direct/f32/bwd_filter" not in begun
+        one.plan("conv2d:bwd_data x1x1x8x8 w1x1x3x3")
+        assert one.plan(problem.format(9)).unmeasured == []
+        assert profile.read_text(encoding="utf-8") == begun
+
+
+def test_a_child_of_who_measures_does_not_keep_others_waiting(profile):
+    """It has the lock's file open, and may live for long."""
+    reads, writes = os.pipe()
+    children: list[int] = []
+
+    def fork(done: int, total: int) -> None:
+        child = os.fork()
+        if child == 0:
+            os.read(reads, 1)
+            os._exit(0)
+        children.append(child)
+        raise KeyboardInterrupt
+
+    with (
+        oocdnn.Context("cpu", "1MiB", profile=profile, engine="direct") as context,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        context.calibrate(fork)
+    try:
+        with profile.with_name("profile.txt.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.write(writes, b".")
+        os.waitpid(children[0], 0)
+
+
+def test_who_waits_to_calibrate_can_be_interrupted(profile):
+    with oocdnn.Context("cpu", "1MiB", profile=profile, engine="direct") as context:
+        context.plan("conv2d:fwd x1x1x8x8 w1x1x3x3")
+        before = profile.read_text(encoding="utf-8")
+        with profile.with_name("profile.txt.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with pytest.raises(KeyboardInterrupt):
+                context.calibrate(interrupt)
+    assert profile.read_text(encoding="utf-8") == before
 
 
 def test_who_waits_for_another_that_measures_takes_what_it_kept(profile):

@@ -192,7 +192,7 @@ def test_what_the_readme_says_of_the_floor_was_measured():
     long = [times for milliseconds, times in measured if milliseconds >= 14]
     text = " ".join(README.read_text(encoding="utf-8").split())
     assert (
-        f"Calls under 14 ms take up to {max(short):.2f} times the floor of wire and arithmetic; "
+        f"calls under 14 ms take up to {max(short):.2f} times the floor of wire and arithmetic; "
         f"of longer ones nine in ten take at most {within(long, 0.9):.2f}."
     ) in text
     assert (
