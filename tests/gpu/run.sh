@@ -122,12 +122,12 @@ figures peers peers
 figures workspace workspace
 figures shares shares
 both=(--words f32/tf32 --words f32)
-benched network 240 --set network --only n256 --only n64 --only n1024 "${both[@]}" --budget 14GiB \
+benched network 140 --set network --only n256 --only n64 --only n1024 "${both[@]}" --budget 14GiB \
   --warm 0.5 --peer torch --peer accumulate --peer checkpoint --peer save-on-cpu --peer layer-by-layer
-poster=(--set poster --budget 4GiB --warm 0.5 --peer torch --peer prefetch --peer managed)
-benched poster 80 "${poster[@]}" --words f32/tf32 --peer zero-copy --only c512 --only c2048 --only c1024 \
-  --only ""
-benched poster 80 "${poster[@]}" --words f32 --only c512 --only c1024 --only c2048 --only ""
+benched poster 80 --set poster --words f32/tf32 --only c2048 --only c512 --only c1024 --only "" \
+  --budget 4GiB --warm 0.5 --peer torch --peer prefetch --peer managed --peer zero-copy
+benched poster 80 --set poster --words f32 --only c2048 --only c512 --only c1024 --only "" \
+  --budget 4GiB --warm 0.5 --peer torch --peer prefetch --peer managed
 benched deepbench 40 --set deepbench --shuffle --words f32/tf32 --warm 0.2 --peer torch
 benched large 50 --set large --only "video m" --only "video e" --only volume --only "decoder 4096" \
   --only U-Net --only "decoder 8192" --only "CT s" --only pathology --only "" --words bf16 \

@@ -112,7 +112,11 @@ def measured_alone(file) -> Profile:
     told = CliRunner().invoke(main, ["info", "--json", "--device", "cuda"])
     core = json.loads(told.stdout)["core"]
     before = Profile(
-        machine=core["description"], driver=core["driver"], engines="direct", measured=True
+        machine=core["description"],
+        driver=core["driver"],
+        engines="direct",
+        calibration="begun",
+        measured=True,
     )
     file.write_text(before.text(), encoding="utf-8")
     profile, total = calibrated(file, 1)

@@ -32,7 +32,11 @@ def test_what_an_older_profile_lacks_is_measured(tmp_path):
         pytest.skip("a profile of this GPU is measured anew, with all its engines")
     file = tmp_path / "profile.txt"
     before = Profile(
-        machine=core["description"], driver=core["driver"], engines="direct", measured=True
+        machine=core["description"],
+        driver=core["driver"],
+        engines="direct",
+        measured=True,
+        calibration="begun",
     )
     file.write_text(before.text(), encoding="utf-8")
 
