@@ -57,6 +57,9 @@ class About(TypedDict):
     rates: dict[str, float]
 
 
+TIMED = ("pass", "mistrusted")  # verdicts of which the time is shown
+
+
 def verdict(row: Row) -> str:
     """Its check without the reason."""
     return row["check"].partition(":")[0]

@@ -9,11 +9,10 @@ from itertools import pairwise
 
 from oocdnn.bench.network import TEXT
 from oocdnn.bench.report.figures import HEIGHT, drawing, line, shade, si, text, word
-from oocdnn.bench.results import Row, verdict
+from oocdnn.bench.results import TIMED, Row, verdict
 
 FLOOR = "floor"
 MANY = 5.0  # times the least; beyond it the axis is one of logarithms
-DRAWN = ("pass", "mistrusted")  # the latter as hollow discs
 STEPS = (1, 2, 5)  # of a power of ten, between lines
 CHANNELS = re.compile(r"conv2d:fwd x1x(\d+)x\d+x\d+ w\1x\1x(.*)")
 Point = tuple[int, float]
@@ -100,7 +99,7 @@ def by_who(kind: Kind, rows: Sequence[Row]) -> dict[str, list[Point]]:
     found: dict[str, list[Point]] = {}
     for row in rows:
         x = kind.x(row)
-        y = kind.y(row, row["seconds"]) if verdict(row) in DRAWN else None
+        y = kind.y(row, row["seconds"]) if verdict(row) in TIMED else None
         if x is None or y is None:
             continue
         found.setdefault(row["who"], []).append((x, y))

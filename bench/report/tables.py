@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from oocdnn.bench.report.curves import batch_of
 from oocdnn.bench.report.figures import in_core_seconds, label, over_floor, si
 from oocdnn.bench.report.summary import summaries
-from oocdnn.bench.results import Row, verdict
+from oocdnn.bench.results import TIMED, Row, verdict
 from oocdnn.cli.common import bytes_text
 
 MANY = 16  # problems
-NO_TIMES = ("fail", "skipped")
 
 
 def tables(rows: Sequence[Row]) -> Iterator[str]:
@@ -58,7 +57,7 @@ def _whole(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _time(row: Row, in_core: float | None, network: bool) -> str:
-    if verdict(row) in NO_TIMES or not row["seconds"]:
+    if verdict(row) not in TIMED or not row["seconds"]:
         return verdict(row)
     images = (batch_of(row) or 1) if network else 1
     time = si(row["seconds"] / images, "s")

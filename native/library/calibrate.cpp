@@ -45,8 +45,6 @@ Profile Guess(Device& device) {
   return guess;
 }
 
-bool IsCalibrated(const Profile& profile) { return profile.calibration != Calibration::kNone; }
-
 // Between two looks at whether who waits was interrupted.
 constexpr std::chrono::milliseconds kGlance(100);
 
@@ -111,13 +109,13 @@ void MachineProfile::Use(const Profile& profile) {
   asked_.clear();
 }
 
-// What other processes have measured meanwhile need not be measured again, and is newer.
-void MachineProfile::Refresh() {
+// What other processes have measured meanwhile need not be measured again, and is newer. What first
+// calls have measured here of a calibrated machine is in no file; who writes goes on without it.
+void MachineProfile::Refresh(bool writes) {
   std::optional<Profile> kept = kept_.Read(KeptProfile::Warns::kNever);
   if (!kept || kept->of != profile_.of) return;
-  const bool theirs = IsCalibrated(*kept), ours = IsCalibrated(profile_);
-  if (theirs && !ours) return Use(*kept);
-  if (theirs != ours) return;
+  if (kept->Calibrated() && (writes || !profile_.Calibrated())) return Use(*kept);
+  if (kept->Calibrated() != profile_.Calibrated()) return;
   kept->Add(profile_);
   kept->busy_gpus = profile_.busy_gpus;
   profile_ = *std::move(kept);
@@ -141,11 +139,11 @@ bool MachineProfile::Lacks(const Problem& problem) const {
 const Profile& MachineProfile::For(const Problem& problem) {
   if (!Lacks(problem)) return profile_;
   const FileLock turn = TakeTurn();
-  Refresh();
+  Refresh(false);
   asked_.insert(KindOf(problem));
   const Profile before = profile_;
   MeasureArithmetic(device_, problem, TileGrid::kFew, limit_, &profile_);
-  if (profile_ != before && !IsCalibrated(profile_)) static_cast<void>(kept_.Write(profile_));
+  if (profile_ != before && !profile_.Calibrated()) static_cast<void>(kept_.Write(profile_));
   return profile_;
 }
 
@@ -165,8 +163,8 @@ Status MachineProfile::Complete(const DeviceOptions& options, const Progress& pr
     }
     turn = kept_.Lock(kGlance);
   }
-  Refresh();
-  if (!IsCalibrated(profile_)) OOC_TRY(BeginAnew());
+  Refresh(true);
+  if (!profile_.Calibrated()) OOC_TRY(BeginAnew());
   // A profile may be older than these rates.
   OOC_TRY(MeasurePasses(device_, limit_, &profile_));
   MeasurePinning(device_, &profile_);
@@ -210,14 +208,14 @@ Status MachineProfile::Complete(const DeviceOptions& options, const Progress& pr
 Result<Refinement> MachineProfile::Refine(const PlanRequest& request, const Candidate& candidate,
                                           const std::vector<double>& busy_seconds) {
   OOC_TRY(CheckGrows());
-  const FileLock turn = TakeTurn();
-  Refresh();
   const bool timed = std::all_of(busy_seconds.begin(), busy_seconds.end(), [](double seconds) {
     return std::isfinite(seconds) && seconds > 0.0;
   });
   if (busy_seconds.empty() || !timed) {
     return Error(Code::kInvalidProblem, "no run was timed that the profile could agree with");
   }
+  const FileLock turn = TakeTurn();
+  Refresh(true);
   const Timing busy = TimingOf(busy_seconds);
   const Cost before = PriceOf(request, candidate, profile_);
   Refinement made;

@@ -31,8 +31,8 @@ class MachineProfile {
   // copies have been measured now. Never fails: what cannot be measured keeps its built-in guess.
   // `path` "none" measures nothing and keeps nothing. Measuring takes at most `budget` bytes of
   // device memory, or kLeastLimit where that is less: too few tell nothing. `busy_gpus`: see
-  // Profile; what is kept stays as it was measured, alone. Processes measure one after
-  // another.
+  // Profile; what is kept stays as it was measured, alone. Processes take
+  // turns to measure.
   MachineProfile(Device& device, const std::string& path, int64_t budget, int busy_gpus);
   static constexpr int64_t kLeastLimit = int64_t{256} << 20;
 
@@ -57,7 +57,7 @@ class MachineProfile {
   void Use(const Profile& profile);
   [[nodiscard]] Status CheckGrows() const;
   FileLock TakeTurn();
-  void Refresh();
+  void Refresh(bool writes);
   Status BeginAnew();
 
   Device& device_;

@@ -41,8 +41,7 @@ std::optional<Profile> KeptProfile::Read(Warns warns) const {
 Status KeptProfile::Write(const Profile& profile) const {
   if (file_.empty()) return {};
   const std::optional<Profile> kept = Read(Warns::kNever);
-  if (kept && kept->of == profile.of && kept->calibration != Calibration::kNone &&
-      profile.calibration == Calibration::kNone) {
+  if (kept && kept->of == profile.of && kept->Calibrated() && !profile.Calibrated()) {
     return Error(
         Code::kInvalidProblem,
         "another process has calibrated this machine meanwhile (%s): begin again with what "

@@ -90,8 +90,7 @@ std::vector<std::string> Assumptions(const PlanRequest& request, const Candidate
   Profile tried = profile;
   for (const Part& part : PartsOf(problem)) {
     for (const bool sums : {false, true}) {
-      keys.push_back(profile.TilesKey(engine, problem.dtype, problem.math, part.direction, sums,
-                                      HasFewInputs(problem.shape)));
+      keys.push_back(profile.TilesKey(engine, problem, part.direction, sums));
       if (tried.tiles.contains(keys.back())) continue;
       const std::string key =
           Profile::FlopsKey(engine, problem.dtype, problem.math, part.direction, sums);

@@ -50,10 +50,8 @@ double Elements(const ConvShape& tile, Operand operand, Direction direction) {
 std::array<Arithmetic, 2> ArithmeticsOf(const PlanRequest& request, int engine,
                                         const Profile& profile, Direction direction) {
   const std::string& name = request.engines[static_cast<size_t>(engine)].name;
-  const Problem& problem = request.problem;
   const auto of = [&](bool sums) {
-    return profile.ArithmeticOf(name, problem.dtype, problem.math, direction, sums,
-                                HasFewInputs(problem.shape));
+    return profile.ArithmeticOf(name, request.problem, direction, sums);
   };
   return {of(false), of(true)};
 }

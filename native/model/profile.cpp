@@ -120,20 +120,23 @@ std::string Profile::FewKey(const std::string& key) {
   return few.insert(few.rfind('/'), kFewWord);
 }
 
-std::string Profile::TilesKey(const std::string& engine, DType dtype, Math math,
-                              Direction direction, bool sums, bool few) const {
-  const std::string key = FlopsKey(engine, dtype, math, direction, sums), own = FewKey(key);
-  const std::string alike = FewKey(FlopsKey(engine, dtype, math, direction));
-  return few && (tiles.contains(own) || tiles.contains(alike)) ? own : key;
+std::string Profile::TilesKey(const std::string& engine, const Problem& problem,
+                              Direction direction, bool sums) const {
+  const auto key = [&](bool of_sums) {
+    return FlopsKey(engine, problem.dtype, problem.math, direction, of_sums);
+  };
+  const std::string own = FewKey(key(sums));
+  const bool known = tiles.contains(own) || tiles.contains(FewKey(key(false)));
+  return HasFewInputs(problem.shape) && known ? own : key(sums);
 }
 
-Arithmetic Profile::ArithmeticOf(const std::string& engine, DType dtype, Math math,
-                                 Direction direction, bool sums, bool few) const {
-  const std::string key = TilesKey(engine, dtype, math, direction, sums, few);
+Arithmetic Profile::ArithmeticOf(const std::string& engine, const Problem& problem,
+                                 Direction direction, bool sums) const {
+  const std::string key = TilesKey(engine, problem, direction, sums);
   if (const auto found = tiles.find(key); found != tiles.end()) return Arithmetic(found->second);
   if (const auto found = flops.find(key); found != flops.end()) return Arithmetic(found->second);
-  return sums ? ArithmeticOf(engine, dtype, math, direction, false, few)
-              : Arithmetic(Flops(engine, dtype, math, direction));
+  return sums ? ArithmeticOf(engine, problem, direction, false)
+              : Arithmetic(Flops(engine, problem.dtype, problem.math, direction));
 }
 
 TileRates& Profile::OwnTiles(const std::string& key) {

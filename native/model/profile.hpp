@@ -113,6 +113,7 @@ struct Profile {
   bool operator==(const Profile&) const = default;
   // Whether transfers and runs were measured, so that arithmetic can be told from what runs cost.
   [[nodiscard]] bool Measured() const;
+  [[nodiscard]] bool Calibrated() const { return calibration != Calibration::kNone; }
   // A rate that was measured, and how it is known; five digits of it are kept.
   void Set(double Profile::* plain, double rate, const Evidence& known);
   void SetFlops(const std::string& key, double rate, const Evidence& known);
@@ -133,13 +134,12 @@ struct Profile {
                               Direction direction, bool sums = false);
   // That of problems with few inputs: "cudnn/f32+few/fwd", "cudnn/bf16+sums+few/fwd".
   static std::string FewKey(const std::string& key);
-  // That under which tiles of their own belong: FewKey where `few` and any such tile is known.
-  [[nodiscard]] std::string TilesKey(const std::string& engine, DType dtype, Math math,
-                                     Direction direction, bool sums, bool few) const;
-  // `few`: see HasFewInputs.
-  [[nodiscard]] Arithmetic ArithmeticOf(const std::string& engine, DType dtype, Math math,
-                                        Direction direction, bool sums = false,
-                                        bool few = false) const;
+  // That under which the problem's own tiles belong, in one of its directions: FewKey where it has
+  // few inputs and any such tile is known.
+  [[nodiscard]] std::string TilesKey(const std::string& engine, const Problem& problem,
+                                     Direction direction, bool sums) const;
+  [[nodiscard]] Arithmetic ArithmeticOf(const std::string& engine, const Problem& problem,
+                                        Direction direction, bool sums) const;
   // For an engine and the caller's memory order; what is not among `wires` is as everywhere. Of
   // each wire to the host as much is left beside other GPUs as of the rates above.
   [[nodiscard]] WireRates Wire(const std::string& engine, bool channels_last) const;

@@ -40,8 +40,7 @@ Profile RatesOf(const Profile& profile, const PlanRequest& request) {
           profile.Flops(engine.name, problem.dtype, problem.math, part.direction);
       for (const bool sums : {false, true}) {
         const auto tiles =
-            profile.tiles.find(profile.TilesKey(engine.name, problem.dtype, problem.math,
-                                                part.direction, sums, HasFewInputs(problem.shape)));
+            profile.tiles.find(profile.TilesKey(engine.name, problem, part.direction, sums));
         if (tiles != profile.tiles.end()) rates.tiles.insert(*tiles);
         const auto flops = profile.flops.find(key_of(sums));
         if (flops != profile.flops.end()) rates.flops.insert(*flops);

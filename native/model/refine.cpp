@@ -14,13 +14,11 @@ TileRate RateOfTile(const PlanRequest& request, const Candidate& candidate,
   const std::string& engine = request.engines[static_cast<size_t>(candidate.engine)].name;
   const bool sums = OpOf(request, candidate).out_dtype != problem.dtype;
   TileRate found;
-  const bool few = HasFewInputs(problem.shape);
-  found.key = profile.TilesKey(engine, problem.dtype, problem.math, problem.direction, sums, few);
+  found.key = profile.TilesKey(engine, problem, problem.direction, sums);
   found.size =
       Rates(request, candidate.engine, profile).TileSizeOf(TileShape(problem, candidate.tiling));
-  found.rate =
-      1 / profile.ArithmeticOf(engine, problem.dtype, problem.math, problem.direction, sums, few)
-              .Seconds(found.size.channels, static_cast<double>(found.size.outputs));
+  found.rate = 1 / profile.ArithmeticOf(engine, problem, problem.direction, sums)
+                       .Seconds(found.size.channels, static_cast<double>(found.size.outputs));
   return found;
 }
 

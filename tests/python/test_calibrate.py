@@ -206,6 +206,23 @@ def test_what_a_calibration_that_was_interrupted_lacks_is_measured_and_not_kept(
         assert profile.read_text(encoding="utf-8") == begun
 
 
+def test_who_goes_on_calibrating_takes_what_is_kept_and_no_more(profile):
+    """What a first call measures of a machine of which a calibration has begun is in no file."""
+    with oocdnn.Context("cpu", "1MiB", profile=profile, engine="direct") as context:
+        context.plan("conv2d:fwd x1x1x8x8 w1x1x3x3")
+    first = parse(profile.read_text(encoding="utf-8"))
+    begun = dataclasses.replace(first, calibration="begun")
+    more = dataclasses.replace(begun, flops=begun.flops | {"direct/f32/bwd_filter": 125.0})
+    profile.write_text(more.text(), encoding="utf-8")
+    with oocdnn.Context("cpu", "1MiB", profile=profile, engine="direct") as context:
+        context.plan("conv2d:bwd_filter x1x1x8x8 w1x1x3x3")
+        profile.write_text(begun.text(), encoding="utf-8")
+        context.calibrate()
+    after = parse(profile.read_text(encoding="utf-8"))
+    assert after.flops["direct/f32/fwd"] == begun.flops["direct/f32/fwd"]
+    assert after.flops["direct/f32/bwd_filter"] != 125.0
+
+
 def test_a_child_of_who_measures_does_not_keep_others_waiting(profile):
     """It has the lock's file open, and may live for long."""
     reads, writes = os.pipe()
