@@ -126,7 +126,7 @@ benched network 140 --set network --only n256 --only n64 --only n1024 "${both[@]
   --warm 0.5 --peer torch --peer accumulate --peer checkpoint --peer save-on-cpu --peer layer-by-layer
 benched poster 80 --set poster --words f32/tf32 --only c2048 --only c512 --only c1024 --only "" \
   --budget 4GiB --warm 0.5 --peer torch --peer prefetch --peer managed --peer zero-copy
-benched poster 80 --set poster --words f32 --only c2048 --only c512 --only c1024 --only "" \
+benched poster 80 --set poster --words f32 --only c512 --only c1024 --only c256 --only "" \
   --budget 4GiB --warm 0.5 --peer torch --peer prefetch --peer managed
 benched deepbench 40 --set deepbench --shuffle --words f32/tf32 --warm 0.2 --peer torch
 benched large 50 --set large --only "video m" --only "video e" --only volume --only "decoder 4096" \
