@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from oocdnn.bench.files import replace
+
 Row = dict[str, Any]
 
 
@@ -56,6 +58,4 @@ class Journal:
         if self._path is None:
             return
         document = {**self._runs[-1], "runs": self._runs, **self._notes, "lists": self._lists}
-        beside = self._path.with_name(self._path.name + ".part")
-        beside.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        beside.replace(self._path)
+        replace(self._path, json.dumps(document, indent=1) + "\n")

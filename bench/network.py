@@ -26,7 +26,7 @@ import oocdnn
 from oocdnn import nn
 from oocdnn._mapped import Array
 from oocdnn._problem import Problem, parse
-from oocdnn.bench.task import apart, placed
+from oocdnn.bench.task import alike, apart, placed, worst
 from oocdnn.bench.truth.passes import Pass
 from oocdnn.cli.common import bytes_text, free_host_bytes
 from oocdnn.context import Stats
@@ -227,33 +227,37 @@ class Training:
         self._true = true
 
     def check(self, rounding: float = 0.0) -> str:
-        for name, true in self._true.items():
-            wanted = true[self._which] if name == "z" else true
-            seen = self.results[name]
-            wrong = np.argwhere(apart(seen, wanted, rounding))
-            if len(wrong) == 0:
-                continue
-            at = tuple(int(i) for i in wrong[0])
-            text = (
-                f"{len(wrong)} of {wanted.size} elements of {name} differ, the first at {at}: "
-                f"{seen[at]:g}, not {wanted[at]:g}"
-            )
-            if self._most > EXACT:
-                return f"mistrusted: sums of up to {self._most:g} may be rounded, and {text}"
-            if name != "z" and rounding and self._rounds() and _alike(seen, wanted):
-                return f"mistrusted: z is rounded, so that others are largest in pools, and {text}"
-            return f"fail: {text}"
-        return "pass"
+        """The worst verdict of all results: what excuses one of them may not excuse the next."""
+        rounds = rounding > 0 and self._rounds()
+        return worst(self._verdict(name, rounding, rounds) for name in self._true)
+
+    def _verdict(self, name: str, rounding: float, rounds: bool) -> str:
+        """Of one result; `rounds` says that z is rounded."""
+        true, seen = self._true[name], self.results[name]
+        wanted = true[self._which] if name == "z" else true
+        wrong = np.argwhere(apart(seen, wanted, rounding))
+        if len(wrong) == 0:
+            return "pass"
+        at = tuple(int(i) for i in wrong[0])
+        text = (
+            f"{len(wrong)} of {wanted.size} elements of {name} differ, the first at {at}: "
+            f"{seen[at]:g}, not {wanted[at]:g}"
+        )
+        if (why := self._excuse(name, rounds)) and alike(seen, wanted):
+            return f"mistrusted: {why}, and {text}"
+        return f"fail: {text}"
+
+    def _excuse(self, name: str, rounds: bool) -> str:
+        """Why a result may differ that is right; empty where it may not."""
+        if self._most > EXACT:
+            return f"sums of up to {self._most:g} may be rounded"
+        if name != "z" and rounds:
+            return "z is rounded, so that others are largest in pools"
+        return ""
 
     def _rounds(self) -> bool:
         """Whether z is near to the true one, but not equal."""
         return bool((self.results["z"] != self._true["z"][self._which]).any())
-
-
-def _alike(seen: Array, true: Array) -> bool:
-    """Nearer to the true gradient than nothing is, which one of other places still is."""
-    off = float(np.linalg.norm((seen - true).astype(np.float64)))
-    return off < float(np.linalg.norm(true.astype(np.float64)))
 
 
 def _layer(one: Layer) -> nn.Layer:

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypedDict, cast
 
+from oocdnn.bench.files import replace
+
 FILE = "results.jsonl"
 ABOUT = "about.json"
 
@@ -65,12 +67,16 @@ def verdict(row: Row) -> str:
     return row["check"].partition(":")[0]
 
 
+def shown_seconds(row: Row) -> float | None:
+    """Its time, where there is one and its verdict is one of which the time is shown."""
+    return row["seconds"] or None if verdict(row) in TIMED else None
+
+
 def write(folder: Path, about: About, rows: Iterable[Row]) -> None:
-    """Replaces the results in a folder, which is made."""
+    """Replaces the results in a folder, which is made; each file in one step."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-    lines = (json.dumps(row) + "\n" for row in rows)
-    (folder / FILE).write_text("".join(lines), encoding="utf-8")
+    replace(folder / ABOUT, json.dumps(about, indent=1) + "\n")
+    replace(folder / FILE, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def read(path: Path) -> list[Row]:

@@ -39,6 +39,7 @@ NO_TIME = "skipped: no time was left"
 ROUNDING = 2.0**-10  # of the largest element, by others: TF32's step; Winograd's is far less
 CONVOLUTION_PEERS: dict[str, Peer] = {**PEERS, "in-core": in_core, **CARD_PEERS}
 OF_OURS = ("whole", "in-core", "auto", "layer-by-layer")  # who computes with our engines
+WITHIN = ("auto", "layer-by-layer")  # who has the same budget as ours
 ALL_PEERS = tuple(dict.fromkeys((*CONVOLUTION_PEERS, *NETWORK_PEERS)))
 
 
@@ -176,7 +177,8 @@ class Bench:
         return self.device != "cpu" or who not in ("in-core", *CARD_PEERS)
 
     def _peer_row(self, who: str, peer: Peer, task: Task, row: Row) -> Row:
-        row = {**row, "who": who, "budget": 0, "command": f"{row['command']} --peer {who}"}
+        budget = row["budget"] if who in WITHIN else 0
+        row = {**row, "who": who, "budget": budget, "command": f"{row['command']} --peer {who}"}
         if time.monotonic() > self._settings.until:
             return {**row, "check": NO_TIME}
         task.spoil()

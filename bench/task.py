@@ -5,7 +5,7 @@ elements are compared with sums of our own (`sampled`, and `passes` where a pool
 gradients are in it), whoever made them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -35,6 +35,7 @@ SUMMED = 2e8  # products in all samples
 LONG, SUMMING = 10**6, 6  # products of a long sum, and the threads that such are summed by
 BLOCK = 16_777_213  # elements that repeat: a prime, so that no two rows of an array are alike
 ROOM = 1.25  # of the operands' bytes that have to be free
+_WORST = ("fail", "mistrusted", "pass")  # verdicts
 
 
 def _exact_to(problem: Problem) -> int:
@@ -121,6 +122,17 @@ def apart(seen: Array, true: Array, rounding: float) -> npt.NDArray[np.bool_]:
     return ~(np.abs(seen.astype(np.float64) - true) <= rounding * largest)
 
 
+def worst(checks: Iterable[str]) -> str:
+    """The first of the worst verdicts; "pass" where there is none."""
+    return min(checks, key=lambda check: _WORST.index(check.partition(":")[0]), default="pass")
+
+
+def alike(seen: Array, true: Array) -> bool:
+    """Nearer to the true elements than nothing is, which those of other places still are."""
+    off = float(np.linalg.norm((seen - true).astype(np.float64)))
+    return off < float(np.linalg.norm(true.astype(np.float64)))
+
+
 @dataclass(frozen=True)
 class Compared:
     """True elements of a result, and where they are."""
@@ -136,12 +148,20 @@ class Compared:
     def differing(self, out: Array, rounding: float) -> tuple[int, str]:
         """How many are not those of `out`, and a text on the first. They may be off by `rounding`
         of the largest."""
-        seen = out[self._columns].astype(np.float64)
+        seen = self._seen(out)
         wrong = np.flatnonzero(apart(seen, self.true, rounding))
         if wrong.size == 0:
             return 0, ""
         at = int(wrong[0])
         return int(wrong.size), f"{self.places[at]}: {seen[at]:g}, not {self.true[at]:g}"
+
+    def alike(self, out: Array) -> bool:
+        """Whether those of `out` are at least nearer to them than nothing."""
+        return alike(self._seen(out), self.true)
+
+    def _seen(self, out: Array) -> npt.NDArray[np.float64]:
+        seen: npt.NDArray[np.float64] = out[self._columns].astype(np.float64)
+        return seen
 
     def spoil(self, out: Array) -> None:
         """Leaves no number there."""
@@ -272,16 +292,18 @@ class Task:
 
     def check(self, rounding: float = 0.0) -> str:
         """Whether the results are right, up to `rounding` of the largest compared element."""
-        for compared in self._compared:
-            count, first = compared.differing(self.outs[compared.name], rounding)
-            if count == 0:
-                continue
-            of = f" of {compared.name}" if len(self.outs) > 1 else ""
-            text = f"{count} of {len(compared.places)} compared elements{of} differ, the first at "
-            if self._most > _exact_to(self.problem):
-                return f"mistrusted: sums of up to {self._most} may be rounded, and {text}{first}"
-            return f"fail: {text}{first}"
-        return "pass"
+        return worst(self._verdict(compared, rounding) for compared in self._compared)
+
+    def _verdict(self, compared: Compared, rounding: float) -> str:
+        out = self.outs[compared.name]
+        count, first = compared.differing(out, rounding)
+        if count == 0:
+            return "pass"
+        of = f" of {compared.name}" if len(self.outs) > 1 else ""
+        text = f"{count} of {len(compared.places)} compared elements{of} differ, the first at "
+        if self._most > _exact_to(self.problem) and compared.alike(out):
+            return f"mistrusted: sums of up to {self._most} may be rounded, and {text}{first}"
+        return f"fail: {text}{first}"
 
 
 class Convolution:

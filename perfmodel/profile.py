@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from itertools import pairwise
-from math import inf
+from math import inf, isfinite, nan
 from typing import Any
 
 from oocdnn.perfmodel.problem import DIRECTIONS, Direction
@@ -15,9 +15,13 @@ _HEADER, _END = "oocdnn-profile 9", "end"
 _WORDS = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "=": "\\e"}
 # Fields, and words of the text.
 _TABLES = {"flops": "flops", "tiles": "tile", "wires": "wire", "once": "once"}
-_CALIBRATIONS = ("none", "begun", "complete")
+_FLAG = "shared_engines"
+_CHOICES = {_FLAG: ("false", "true"), "calibration": ("none", "begun", "complete")}
 UNMEASURED = "unmeasured"
-_MARK = re.compile(r"unmeasured|measured|samples [1-9]\d* spread (unknown|[\d.e+-]+)")
+_SAMPLES = re.compile("samples ([0-9]+) spread (.+)")
+_TILE = re.compile("tile ([0-9]+) ([0-9]+) .*", re.DOTALL)
+_NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_MOST = 2**63 - 1  # of whole numbers
 _APART = ("measured", "marks", "busy_gpus")  # no lines of their own
 
 
@@ -237,36 +241,99 @@ def _plain_fields() -> list[Field[Any]]:
 
 
 def parse(text: str) -> Profile:
-    """Reads a profile's text. Raises ValueError for one that is damaged or of another version."""
-    header, *lines = [line for line in text.split("\n") if line] or [""]
-    if header != _HEADER or not lines or lines[-1] != _END:
-        raise ValueError(f"the profile does not begin with {_HEADER!r}, or is cut off")
+    """Reads a profile's text. Raises ValueError, with the line, for one that is damaged or of
+    another version: whatever the library refuses."""
+    header, *lines = text.split("\n")
+    if header != _HEADER:
+        raise ValueError(f"the profile begins with {header!r}, not with {_HEADER!r}")
+    if _END not in lines:
+        raise ValueError("the profile is cut off")
     found: dict[str, Any] = {"marks": {}} | {name: {} for name in _TABLES}
-    for key, _, value in (line.partition(" = ") for line in lines[:-1]):
-        _read(_unescaped(key), value, found)
-    missing = {*_header_names(), *_rate_names()} - found.keys()
+    names = set[str]()
+    for number, line in enumerate(lines[: lines.index(_END)], 2):
+        if line:
+            _read(number, line, names, found)
+    missing = {*_header_names(), *_rate_names()} - names
     if missing:
         raise ValueError(f"the profile lacks {sorted(missing)}")
-    if found["calibration"] not in _CALIBRATIONS:
-        raise ValueError(f"the profile's calibration is {found['calibration']!r}")
     return Profile(**found)
 
 
-def _read(name: str, value: str, found: dict[str, Any]) -> None:
-    """Puts one line where it belongs."""
+def _read(number: int, line: str, names: set[str], found: dict[str, Any]) -> None:
+    try:
+        _read_entry(line, names, found)
+    except ValueError as error:
+        raise ValueError(f"the profile's line {number}, {line!r}: {error}") from error
+
+
+def _read_entry(line: str, names: set[str], found: dict[str, Any]) -> None:
+    """Puts one line where it belongs; `names` are those of the lines before."""
+    key, sign, value = line.partition(" = ")
+    if not sign:
+        raise ValueError("it is not 'key = value'")
+    name = _unescaped(key)
+    if name in names:
+        raise ValueError(f"{name!r} is there twice")
+    names.add(name)
     if name in _header_names():
-        found[name] = value == "true" if name == "shared_engines" else _unescaped(value)
+        found[name] = _header_value(name, value)
         return
+    place, key = _place(name, found)
     rate, _, mark = value.partition(" ")
-    if not _MARK.fullmatch(mark):
-        raise ValueError(f"the profile does not say how {name!r} is known")
-    word, _, rest = name.partition(" ")
-    tables = {word: found[table] for table, word in _TABLES.items()}
-    if name not in _rate_names() and not (rest and word in tables):
-        raise ValueError(f"the profile has the unknown key {name!r}")
-    place, key = (tables[word], rest) if rest else (found, name)
-    place[key] = float(rate)
+    place[key] = _rate(rate, _may_be_zero(name))
+    _check_mark(mark)
     found["marks"][name] = mark
+
+
+def _header_value(name: str, value: str) -> str | bool:
+    if name in _CHOICES and value not in _CHOICES[name]:
+        raise ValueError(f"it is none of {', '.join(_CHOICES[name])}")
+    return value == "true" if name == _FLAG else _unescaped(value)
+
+
+def _place(name: str, found: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Where the rate of that name is kept, and by which key."""
+    word, space, key = name.partition(" ")
+    tables = {word: found[table] for table, word in _TABLES.items()}
+    if space and word in tables:
+        _check_tile(name)
+        return tables[word], key
+    if name not in _rate_names():
+        raise ValueError(f"the key {name!r} is unknown")
+    return found, name
+
+
+def _check_tile(name: str) -> None:
+    size = _TILE.fullmatch(name)
+    if name.startswith("tile ") and not (size and _is_count(size[1]) and _is_count(size[2])):
+        raise ValueError(f"{name!r} names no tile")
+
+
+def _is_count(digits: str) -> bool:
+    return 1 <= int(digits) <= _MOST
+
+
+def _rate(text: str, may_be_zero: bool) -> float:
+    rate = float(text) if _NUMBER.fullmatch(text) else nan
+    if not isfinite(rate) or rate < 0 or (rate == 0 and not may_be_zero):
+        raise ValueError(f"{text!r} is no rate")
+    return rate
+
+
+def _may_be_zero(name: str) -> bool:
+    if name.startswith("wire "):
+        return name.endswith(("row_bytes", "/hop"))
+    return name in _rate_names() and name.endswith(("row_bytes", "_seconds"))
+
+
+def _check_mark(mark: str) -> None:
+    if mark in ("measured", UNMEASURED):
+        return
+    samples = _SAMPLES.fullmatch(mark)
+    if samples is None or not _is_count(samples[1]):
+        raise ValueError(f"{mark!r} does not say how the rate is known")
+    if samples[2] != "unknown":
+        _rate(samples[2], may_be_zero=True)
 
 
 def _value_text(value: object) -> str:

@@ -1,11 +1,12 @@
 """What changed between two results of `oocdnn bench`."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from oocdnn.bench.results import Row
+from oocdnn.bench.results import Row, shown_seconds, verdict
 
 Outcome = Literal["faster", "slower", "same"]
 Key = tuple[str, ...]
@@ -31,20 +32,34 @@ class Change:
 
 def _key(row: Row) -> Key:
     given = (row["problem"], row["who"], row["device"], row["placement"])
-    return (*given, str(row["budget"]) if row["who"] == "oocdnn" else "")
+    return (*given, str(row["budget"]))
+
+
+def _pairs(before: Sequence[Row], after: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
+    """What both have, in the order of the second."""
+    known = {_key(row): row for row in before}
+    return ((known[_key(row)], row) for row in after if _key(row) in known)
 
 
 def changes(before: Sequence[Row], after: Sequence[Row]) -> Iterator[Change]:
-    """Of what both have timed, in the order of the second."""
-    known = {_key(row): row for row in before}
-    for row in after:
-        old = known.get(_key(row))
-        if old is None or not old["seconds"] or not row["seconds"]:
+    """Of what both have with a time that is shown: that of a result that failed says nothing."""
+    for old, new in _pairs(before, after):
+        first, second = shown_seconds(old), shown_seconds(new)
+        if first is None or second is None:
             continue
-        ratio = row["seconds"] / old["seconds"]
-        before_after = (old["noise"], row["noise"])
+        ratio = second / first
+        before_after = (old["noise"], new["noise"])
         noise = math.hypot(*(math.inf if one is None else one for one in before_after))
-        yield Change(old, row, ratio, ratio * max(1 - noise, 0.0), ratio * (1 + noise))
+        yield Change(old, new, ratio, ratio * max(1 - noise, 0.0), ratio * (1 + noise))
+
+
+def left_out(before: Sequence[Row], after: Sequence[Row]) -> Counter[str]:
+    """How many of what both have are not compared, by their verdicts: "pass, then fail"."""
+    return Counter(
+        f"{verdict(old)}, then {verdict(new)}"
+        for old, new in _pairs(before, after)
+        if shown_seconds(old) is None or shown_seconds(new) is None
+    )
 
 
 def in_one_only(before: Sequence[Row], after: Sequence[Row]) -> tuple[list[Row], list[Row]]:

@@ -8,8 +8,20 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from oocdnn.bench.network import TEXT
-from oocdnn.bench.report.figures import HEIGHT, drawing, line, shade, si, text, word
-from oocdnn.bench.results import TIMED, Row, verdict
+from oocdnn.bench.report.figures import (
+    HEIGHT,
+    Series,
+    drawing,
+    line,
+    series_of,
+    shade,
+    si,
+    text,
+    with_budget,
+    word,
+)
+from oocdnn.bench.results import Row, shown_seconds, verdict
+from oocdnn.cli.common import bytes_text
 
 FLOOR = "floor"
 MANY = 5.0  # times the least; beyond it the axis is one of logarithms
@@ -94,19 +106,25 @@ def curves(rows: Sequence[Row]) -> list[tuple[Kind, list[Row]]]:
     return found
 
 
-def by_who(kind: Kind, rows: Sequence[Row]) -> dict[str, list[Point]]:
-    """The points of each, by size; those of the floor too."""
-    found: dict[str, list[Point]] = {}
-    for row in rows:
-        x = kind.x(row)
-        y = kind.y(row, row["seconds"]) if verdict(row) in TIMED else None
-        if x is None or y is None:
-            continue
-        found.setdefault(row["who"], []).append((x, y))
+def by_series(kind: Kind, rows: Sequence[Row]) -> dict[Series, list[Point]]:
+    """The points of each, by size; those of the floor too. Of one x the last result counts."""
+    found: dict[Series, dict[int, float]] = {}
+    for (series, x), row in _shown(kind, rows).items():
+        found.setdefault(series, {})[x] = kind.y(row, row["seconds"]) or 0.0
         floor = kind.y(row, row["floor_seconds"]) if row["who"] == "oocdnn" else None
         if floor is not None:
-            found.setdefault(FLOOR, []).append((x, floor))
-    return {who: sorted(points) for who, points in found.items()}
+            found.setdefault((FLOOR, 0), {})[x] = floor
+    return {series: sorted(points.items()) for series, points in found.items()}
+
+
+def _shown(kind: Kind, rows: Sequence[Row]) -> dict[tuple[Series, int], Row]:
+    """The rows that have a point, by what they are of and x."""
+    found: dict[tuple[Series, int], Row] = {}
+    for series, row in zip(series_of(rows), rows, strict=True):
+        x = kind.x(row)
+        if x is not None and kind.y(row, shown_seconds(row)) is not None:
+            found[series, x] = row
+    return found
 
 
 class Scale:
@@ -148,7 +166,7 @@ def _marks(least: float, most: float) -> list[float]:
 
 def curve(kind: Kind, group: Sequence[Row], rows: Sequence[Row]) -> str:
     """One curve; of `group` there must be a point. `rows` are all of the page."""
-    found = by_who(kind, group)
+    found = by_series(kind, group)
     scale = Scale([point for points in found.values() for point in points])
     parts = []
     for mark in scale.marks:
@@ -159,32 +177,38 @@ def curve(kind: Kind, group: Sequence[Row], rows: Sequence[Row]) -> str:
         x, _ = scale((place, scale.marks[-1]))
         parts.append(word(str(place), x, HEIGHT + 16, ' class="middle"'))
     parts.append(word(kind.across, 100, HEIGHT + 32, ' class="name"'))
-    doubtful = {(row["who"], kind.x(row)) for row in group if verdict(row) == "mistrusted"}
-    for who, points in found.items():
-        hollow = {x for x, _ in points if (who, x) in doubtful}
-        parts += _path(kind, who, points, hollow, scale, rows)
+    rows_shown = _shown(kind, group).items()
+    doubtful = {place for place, row in rows_shown if verdict(row) == "mistrusted"}
+    for series, points in found.items():
+        hollow = {x for x, _ in points if (series, x) in doubtful}
+        parts += _path(kind, series, points, hollow, scale, rows)
     return drawing(kind.title.lower(), HEIGHT, "roofline", parts)
 
 
 def _path(
     kind: Kind,
-    who: str,
+    series: Series,
     points: Sequence[Point],
     hollow: set[int],
     scale: Scale,
     rows: Sequence[Row],
 ) -> list[str]:
     """A line through the points of one, with discs; of the floor without. `hollow`: at which x the
-    result is mistrusted."""
+    result is mistrusted. Where one has several budgets, each stands at its last point: they share
+    a colour."""
+    who, budget = series
     shown = "floor" if who == FLOOR else f"path {shade(who, rows)}"
     places = [scale(point) for point in points]
     parts = [line(shown, a, b) for a, b in pairwise(places)]
     if who == FLOOR:
         return parts
     for (at, value), (x, y) in zip(points, places, strict=True):
-        said = f"{who}, {kind.tip.format(x=at, y=kind.show(value))}"
+        said = f"{with_budget(who, budget)}, {kind.tip.format(x=at, y=kind.show(value))}"
         said += ", mistrusted" if at in hollow else ""
         tip = f"<title>{text(said)}</title>"
         shown = f"{shade(who, rows)} {'hollow' if at in hollow else 'point'}"
         parts.append(f'<circle class="{shown}" cx="{x:.2f}%" cy="{y:.1f}" r="5">{tip}</circle>')
+    if budget:
+        x, y = places[-1]
+        parts.append(word(bytes_text(budget), x, y - 10, ' class="name"'))
     return parts

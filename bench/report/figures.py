@@ -7,6 +7,7 @@ letters stay as large as they are. Names stand in the margins, which the style s
 import html
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from oocdnn.bench.results import About, Row, verdict
@@ -38,6 +39,8 @@ LONGEST = 12.0  # times the floor; a longer bar is cut here
 BAR, PITCH = 14, 20  # pixels
 HEIGHT = 340  # of the roofline
 LETTERS = 16  # of a name beside a bar
+
+Series = tuple[str, int]  # who, and the budget where it tells results apart, else 0
 
 
 def text(words: object) -> str:
@@ -142,11 +145,31 @@ def label(row: Row) -> str:
 
 def labels(group: Sequence[Row]) -> list[str]:
     """Who each row is by; with the budget where there are several."""
-    names = [label(row) for row in group]
     return [
-        f"{name} {bytes_text(row['budget'])}" if names.count(name) > 1 else name
-        for row, name in zip(group, names, strict=True)
+        with_budget(label(row), budget)
+        for row, budget in zip(group, telling_budgets(group), strict=True)
     ]
+
+
+def telling_budgets(rows: Sequence[Row]) -> list[int]:
+    """The budget of each row, as far as it tells results apart: 0 where who the row is by has none,
+    or one for each problem, which may be another for the next."""
+    found = defaultdict[tuple[str, ...], set[int]](set)
+    for row in rows:
+        if row["budget"]:
+            place = (row["who"], row["problem"], row["device"], row["placement"])
+            found[place].add(row["budget"])
+    several = {who for (who, *_), budgets in found.items() if len(budgets) > 1}
+    return [row["budget"] if row["who"] in several else 0 for row in rows]
+
+
+def series_of(rows: Sequence[Row]) -> list[Series]:
+    """What each row is one of: a column of a table, a curve."""
+    return [(row["who"], budget) for row, budget in zip(rows, telling_budgets(rows), strict=True)]
+
+
+def with_budget(name: str, budget: int) -> str:
+    return f"{name} {bytes_text(budget)}" if budget else name
 
 
 def _bar(row: Row, name: str, kind: str, end: float, top: float) -> list[str]:

@@ -1,7 +1,7 @@
 """Results as one page of HTML that needs nothing else: no network, no script, no font.
 
 It is well-formed XML as well, by which the tests read it. The drawings are those of
-`oocdnn.bench.figures`.
+`oocdnn.bench.report.figures`.
 """
 
 from collections import Counter
@@ -260,7 +260,7 @@ def _summary(rows: Sequence[Row]) -> str:
         values = "".join(f"<td>{text(show(one))}</td>" for _, show in SUMMARY)
         places = " · ".join((one.set, one.device, one.dtype, one.placement))
         lines.append(
-            f'<tr><th class="words">{_swatch(shade(one.who, rows))} {text(one.who)}</th>'
+            f'<tr><th class="words">{_swatch(shade(one.who, rows))} {text(one.name)}</th>'
             f'<td class="words">{text(places)}</td>{values}</tr>'
         )
     return f"""<h2>In short</h2>
@@ -275,11 +275,11 @@ floors.</p>
 
 def _curve(kind: Kind, group: Sequence[Row], rows: Sequence[Row]) -> str:
     """What a network or a sweep varies, and what comes of it."""
-    found = curves.by_who(kind, group)
+    found = curves.by_series(kind, group)
     places = " · ".join(group[0][name] for name in ("device", "dtype", "placement"))
     drawn = curves.curve(kind, group, rows) if found else "<p>No result has a place here.</p>"
     name = group[0]["problem"].partition(" ")[0].partition(":")[0]
-    peers = [who for who in found if who != curves.FLOOR]
+    peers = [who for who, _ in found if who != curves.FLOOR]
     return f"""<h2>{kind.title}</h2>
 <figure>
 <figcaption>{text(name)} {kind.caption}

@@ -17,10 +17,10 @@ ENTRIES = 5  # of the legend in a row
 def picture(rows: Sequence[Row], style: str) -> str:
     """All curves that rows have, side by side. `style` is that of the page. Raises ValueError where
     there is none."""
-    found = [one for one in curves.curves(rows) if curves.by_who(*one)]
+    found = [one for one in curves.curves(rows) if curves.by_series(*one)]
     if not found:
         raise ValueError("no result of a network, or of the set poster, that counts is there")
-    names = dict.fromkeys(who for one in found for who in curves.by_who(*one))
+    names = dict.fromkeys(who for one in found for who, _ in curves.by_series(*one))
     legend = [*(who for who in names if who != FLOOR), FLOOR]
     below = TOP + HEIGHT + BELOW
     height = below + LINE * (-(-len(legend) // ENTRIES))

@@ -360,7 +360,7 @@ def list_problems(**which: Any) -> None:
 @plain_errors
 def compare(before: Path, after: Path) -> None:
     """Say what changed between two results: folders, or files of JSON lines."""
-    from oocdnn.bench.report.compare import changes, in_one_only
+    from oocdnn.bench.report.compare import changes, in_one_only, left_out
     from oocdnn.bench.results import read
 
     try:
@@ -373,6 +373,8 @@ def compare(before: Path, after: Path) -> None:
         span = f"{change.low:.3f} to {change.high:.3f}"
         table.add_row(row["problem"], row["who"], change.outcome, f"{change.ratio:.3f}", span)
     console().print(table)
+    for verdicts, count in left_out(old, new).items():
+        click.echo(f"not compared: {count} results, {verdicts}")
     for name, rows in zip((before, after), in_one_only(old, new), strict=True):
         if rows:
             click.echo(f"only in {name}: {len(rows)} results")

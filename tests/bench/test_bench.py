@@ -141,6 +141,19 @@ def test_sums_that_may_be_rounded_are_mistrusted(monkeypatch: pytest.MonkeyPatch
     assert off["check"].startswith("mistrusted: sums of up to 144 may be rounded, and 1 of ")
 
 
+@pytest.mark.parametrize("wrong", [0.0, math.nan])
+def test_what_is_no_nearer_than_nothing_fails_however_long_its_sums(
+    monkeypatch: pytest.MonkeyPatch, wrong: float
+) -> None:
+    @contextmanager
+    def nothing(task: Task, device: str) -> Iterator[peers.Ready]:
+        yield peers.Ready(lambda: task.outs["y"].fill(wrong))
+
+    monkeypatch.setitem(suite.CONVOLUTION_PEERS, "off", nothing)
+    monkeypatch.setattr(task, "EXACT_ELSEWHERE", 100)
+    assert rows_of(FORWARD, peers=("off",))[1]["check"].startswith("fail: ")
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -274,37 +287,13 @@ def test_what_is_not_there_is_named(arguments: tuple[str, ...], text: str) -> No
 
 def row(seconds: float | None, noise: float | None = 0.01, **more: Any) -> Row:
     made = rows_template()
-    made.update({"seconds": seconds, "noise": noise, **more})  # type: ignore[typeddict-item]
+    made.update({"check": "pass", "seconds": seconds, "noise": noise, **more})  # type: ignore[typeddict-item]
     return made
 
 
 def rows_template() -> Row:
     made = Bench(Settings("cpu"))
     return made._row(Case("s", "l", FORWARD, 1, 1), Convolution(FORWARD), 1 << 20)
-
-
-def test_compare_says_what_changed(tmp_path: Path) -> None:
-    about = Bench(Settings("cpu")).about
-    before = [row(1.0), row(1.0, who="whole"), row(1.0, who="torch"), row(1.0, problem="p")]
-    before.append(row(1.0, None, problem="once"))
-    after = [row(0.9), row(1.1, who="whole"), row(1.005, who="torch"), row(None, problem="q")]
-    after.append(row(0.5, problem="once"))
-    results.write(tmp_path / "a", about, before)
-    results.write(tmp_path / "b", about, after)
-    printed = invoke("compare", str(tmp_path / "a"), str(tmp_path / "b")).output
-    for who, outcome, ratio in (
-        ("oocdnn", "faster", "0.900"),
-        ("whole", "slower", "1.100"),
-        ("torch", "same", "1.005"),
-    ):
-        lines = (line for line in printed.splitlines() if "conv2d" in line)
-        (line,) = (line for line in lines if f" {who} " in line)
-        assert outcome in line
-        assert ratio in line
-    (line,) = (line for line in printed.splitlines() if " once " in line)
-    assert "same" in line  # of one call nothing is known
-    assert f"only in {tmp_path / 'a'}: 1 results" in printed
-    assert f"only in {tmp_path / 'b'}: 1 results" in printed
 
 
 def test_files_without_results_are_refused(tmp_path: Path) -> None:

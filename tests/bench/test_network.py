@@ -54,9 +54,9 @@ def test_every_way_to_train_gives_the_true_gradients() -> None:
     for row in others:
         assert row["check"] in ("pass", "skipped: torch is not installed"), row["who"]
     auto, apart = others[-2:]
-    assert auto["who"] == "auto"
+    assert (auto["who"], auto["budget"]) == ("auto", ours["budget"])
     assert 0 < auto["peak_device_bytes"] <= ours["budget"]
-    assert apart["who"] == "layer-by-layer"
+    assert (apart["who"], apart["budget"]) == ("layer-by-layer", ours["budget"])
     assert apart["floor_seconds"] > ours["floor_seconds"]  # type: ignore[operator]
     assert 0 < apart["peak_device_bytes"] <= ours["budget"]
 
@@ -129,6 +129,43 @@ def test_gradients_of_others_may_follow_from_their_rounding(trained: Training) -
             z = right["z"] + np.float32(off)
             trained.results = {**right, "3.weight": gradient, "z": z}
             assert re.match(begins, trained.check(suite.ROUNDING))
+    finally:
+        trained.results = right
+
+
+def test_no_excuse_of_one_result_hides_what_is_wrong_with_the_next(trained: Training) -> None:
+    """Once the first that differed was the verdict."""
+    right, least = trained.results, suite.ROUNDING * float(np.abs(trained.results["z"]).max())
+    rerouted = right["3.weight"].copy()
+    rerouted[0] += 1
+    off = {**right, "z": right["z"] + np.float32(least / 2), "3.weight": rerouted}
+    try:
+        trained.results = off
+        assert trained.check(suite.ROUNDING).startswith("mistrusted: z is rounded")
+        trained.results = {**off, "0.weight": 0 * right["0.weight"]}
+        assert re.match("fail: .* elements of 0.weight", trained.check(suite.ROUNDING))
+    finally:
+        trained.results = right
+
+
+def test_sums_that_may_be_rounded_are_near_all_the_same(
+    trained: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Zeros were once mistrusted, not wrong."""
+    right = trained.results
+    monkeypatch.setattr(network, "EXACT", 1)
+    rounded = right["z"] + np.float32(0.01)
+    zeros = {name: 0 * one for name, one in right.items()}
+    try:
+        for results, begins in (
+            (right, "pass"),
+            ({**right, "z": rounded}, "mistrusted: sums of up to .* may be rounded, .* of z"),
+            ({**right, "z": zeros["z"]}, "fail: .* elements of z differ"),
+            ({**right, "z": rounded, "3.bias": zeros["3.bias"]}, "fail: .* elements of 3.bias"),
+            (zeros, "fail: .* elements of z differ"),
+        ):
+            trained.results = results
+            assert re.match(begins, trained.check())
     finally:
         trained.results = right
 

@@ -1,5 +1,6 @@
 """The page of results: what stands on it, and that it needs nothing from elsewhere."""
 
+import importlib
 import re
 from collections import defaultdict
 from typing import Any
@@ -9,6 +10,7 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from oocdnn.bench.report import figures
+from oocdnn.bench.report import page as page_module
 from oocdnn.bench.report.curves import Scale
 from oocdnn.bench.report.figures import HEIGHT, LONGEST, PALETTE
 from oocdnn.bench.report.page import page, style
@@ -224,10 +226,9 @@ def test_a_known_peer_has_its_colour_on_every_page() -> None:
     assert "prefers-color-scheme: dark" in style
 
 
-def test_several_budgets_are_told_apart() -> None:
-    (drawing,) = drawings(tree([row(budget=1 << 20), row(), row("torch")]), "bars")
-    names = [one.text for one in drawing.iter("text") if one.get("class") == "name"]
-    assert names == ["oocdnn 1.0 MiB", "oocdnn 2.00 GiB", "torch, in core"]
+def test_the_page_names_the_module_of_its_drawings() -> None:
+    (named,) = re.findall("`(oocdnn[.][a-z.]+)`", page_module.__doc__ or "")
+    assert importlib.import_module(named) is figures
 
 
 def test_whose_arrays_are_on_the_gpu_already_is_said() -> None:

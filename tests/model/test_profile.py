@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from geometry.doors import Direction, DType
 from hypothesis import given, settings
@@ -82,6 +84,14 @@ def test_the_built_in_profile_reads_back():
     assert {profile.mark(name) for name in profile.rates()} == {"unmeasured"}
 
 
+TABLES = Profile(
+    flops={"e/f32/fwd": 1.0},
+    tiles={"8 1 e/f32/fwd": 1.0, "64 1024 e/f32/fwd": 2.0},
+    wires={"e/nhwc/fetch": 1.0, "e/nhwc/hop": 0.0, "e/nhwc/fetch_row_bytes": 0.0},
+    once={"page/pin": 5.0},
+)
+
+
 def marked(text: str, mark: str) -> str:
     return text.replace("run_seconds = 1e-06 measured", f"run_seconds = 1e-06 {mark}")
 
@@ -131,16 +141,77 @@ def test_an_older_version_is_said_to_be_one():
         lambda text: text.replace("row_bytes", "column_bytes"),
         lambda text: text.replace("row_bytes = ", "row_bytes: "),
         lambda text: text.replace("end\n", "drain_row_bytes = 64.0 measured\nend\n"),
+        lambda text: "\n" + text,
+        lambda text: text.replace("shared_engines = false", "shared_engines = maybe"),
+        lambda text: text.replace("date = ", "date = 2024-01-01\ndate = "),
+        lambda text: text.replace("copy_seconds = 1e-06", "copy_seconds = 1_0"),
+        lambda text: text.replace("copy_seconds = 1e-06", "copy_seconds = +1"),
+        lambda text: text.replace("copy_seconds = 1e-06", "copy_seconds = 1e999"),
+        lambda text: text.replace("flops e/f32/fwd = 1.0", "flops e/f32/fwd = 0"),
+        lambda text: text.replace("flops e/f32/fwd = 1.0", "flops e/f32/fwd = -1"),
+        lambda text: text.replace("flops e/f32/fwd = 1.0", "flops e/f32/fwd = nan"),
+        lambda text: text.replace("wire e/nhwc/fetch = 1.0", "wire e/nhwc/fetch = 0"),
+        lambda text: text.replace("wire e/nhwc/hop = 0.0", "wire e/nhwc/hop = -1"),
+        lambda text: text.replace("once page/pin = 5.0", "once page/pin = inf"),
+        lambda text: text.replace("tile 8 1 e/f32/fwd", "tile 8 e/f32/fwd"),
+        lambda text: text.replace("tile 8 1 e/f32/fwd", "tile 8 0 e/f32/fwd"),
+        lambda text: text.replace("tile 8 1 e/f32/fwd", "tile -8 1 e/f32/fwd"),
+        lambda text: text.replace("tile 8 1 e/f32/fwd", f"tile {2**63} 1 e/f32/fwd"),
+        lambda text: text.replace("tile 8 1 e/f32/fwd", "tile 8 1"),
+        lambda text: marked(text, f"samples {2**63} spread 0.1"),
     ],
 )
 def test_damage_is_refused(damage):
-    text = Profile().text()
+    """By the library, and by its twin here."""
+    text = TABLES.text()
+    assert parse(text).text() == text
     assert planner.reprint(text)
     assert damage(text) != text
     with pytest.raises(Refused) as refused:
         planner.reprint(damage(text))
     assert refused.value.code == planner.FILE_ERROR
     assert "profile" in refused.value.text
+    with pytest.raises(ValueError, match="the profile"):
+        parse(damage(text))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("copy_seconds = 1e-06", "copy_seconds = -1", "'-1' is no rate"),
+        ("shared_engines = false", "shared_engines = maybe", "none of false, true"),
+        ("tile 8 1 e/f32/fwd", "tile 8 e/f32/fwd", "'tile 8 e/f32/fwd' names no tile"),
+        ("date = 2024", "driver = 2024", "'driver' is there twice"),
+        ("row_bytes = ", "column_bytes = ", "the key 'fetch_column_bytes' is unknown"),
+        ("date = ", "date: ", "not 'key = value'"),
+    ],
+)
+def test_the_line_that_is_damaged_is_said(old, new, said):
+    text = TABLES.text().replace(old, new)
+    number = 1 + next(i for i, line in enumerate(text.split("\n")) if new in line)
+    with pytest.raises(ValueError, match=f"line {number}, .*{re.escape(said)}"):
+        parse(text)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.data())
+def test_both_readers_refuse_the_same(data):
+    """Lines with a word of another line in place of one of theirs."""
+    lines = TABLES.text().split("\n")
+    words = sorted({word for line in lines for word in line.split(" ")} | {"-1", "0", "nan", "8"})
+    line = data.draw(st.integers(1, len(lines) - 3))
+    parts = lines[line].split(" ")
+    parts[data.draw(st.integers(0, len(parts) - 1))] = data.draw(st.sampled_from(words))
+    text = "\n".join([*lines[:line], " ".join(parts), *lines[line + 1 :]])
+    assert accepts(parse, ValueError, text) == accepts(planner.reprint, Refused, text)
+
+
+def accepts(read, refusal, text):
+    try:
+        read(text)
+    except refusal:
+        return False
+    return True
 
 
 @pytest.mark.parametrize(
