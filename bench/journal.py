@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from oocdnn.bench.files import replace
+from oocdnn._files import replacing
 
 Row = dict[str, Any]
 
@@ -58,4 +58,5 @@ class Journal:
         if self._path is None:
             return
         document = {**self._runs[-1], "runs": self._runs, **self._notes, "lists": self._lists}
-        replace(self._path, json.dumps(document, indent=1) + "\n")
+        with replacing(self._path) as part:
+            part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

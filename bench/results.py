@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypedDict, cast
 
-from oocdnn.bench.files import replace
+from oocdnn._files import replacing
 
 FILE = "results.jsonl"
 ABOUT = "about.json"
@@ -75,8 +75,13 @@ def shown_seconds(row: Row) -> float | None:
 def write(folder: Path, about: About, rows: Iterable[Row]) -> None:
     """Replaces the results in a folder, which is made; each file in one step."""
     folder.mkdir(parents=True, exist_ok=True)
-    replace(folder / ABOUT, json.dumps(about, indent=1) + "\n")
-    replace(folder / FILE, "".join(json.dumps(row) + "\n" for row in rows))
+    texts = {
+        ABOUT: json.dumps(about, indent=1) + "\n",
+        FILE: "".join(json.dumps(row) + "\n" for row in rows),
+    }
+    for name, text in texts.items():
+        with replacing(folder / name) as part:
+            part.write_text(text, encoding="utf-8")
 
 
 def read(path: Path) -> list[Row]:

@@ -9,6 +9,7 @@ from zipfile import BadZipFile
 import ml_dtypes
 import numpy as np
 
+from oocdnn._files import replacing
 from oocdnn._geometry import need_shape
 from oocdnn.errors import InvalidProblem
 from oocdnn.nn._modules import module_of, moved
@@ -41,14 +42,8 @@ def save(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
 
     The file is there as a whole or not at all. Raises OSError where it cannot be written.
     """
-    target = Path(path)
-    part = target.with_name(target.name + ".part")
-    try:
-        with part.open("wb") as file:
-            np.savez(file, **{name: moved(array, np) for name, array in values.items()})
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(Path(path)) as part, part.open("wb") as file:
+        np.savez(file, **{name: moved(array, np) for name, array in values.items()})
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
