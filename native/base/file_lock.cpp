@@ -21,7 +21,12 @@ FileLock::FileLock(const std::string& path, std::chrono::milliseconds patience) 
   const Clock::time_point end = Clock::now() + patience;
   while (file_ >= 0 && !held_) {
     held_ = flock(file_, LOCK_EX | LOCK_NB) == 0;
-    if (held_ || (errno != EWOULDBLOCK && errno != EINTR) || Clock::now() >= end) return;
+    if (held_) return;
+    if (errno != EWOULDBLOCK && errno != EINTR) {  // no locks on this file system: nobody has one
+      close(std::exchange(file_, -1));
+      return;
+    }
+    if (Clock::now() >= end) return;
     std::this_thread::sleep_for(kPause);
   }
 }

@@ -69,11 +69,13 @@ std::string ToJson(const Refinement& refinement) {
 }
 
 MachineProfile::MachineProfile(Device& device, const std::string& path, int64_t budget,
-                               int busy_gpus)
+                               int busy_gpus, std::chrono::milliseconds patience)
     : device_(device),
       limit_(std::max(BesideCode(budget), kLeastLimit)),
       kept_(path, ProvenanceOf(device)),
-      profile_(Guess(device)) {
+      profile_(Guess(device)),
+      all_patience_(patience),
+      patience_(patience) {
   profile_.busy_gpus = busy_gpus;
   if (path == "none") return;
   const Provenance here = profile_.of;
@@ -82,14 +84,14 @@ MachineProfile::MachineProfile(Device& device, const std::string& path, int64_t 
 }
 
 void MachineProfile::Open() {
-  std::optional<Profile> kept = kept_.Read();
+  std::optional<Profile> kept = kept_.Read(KeptProfile::Warns::kYes);
   if (kept) return Use(*kept);
   const FileLock turn = TakeTurn();
-  kept = kept_.Read(KeptProfile::Warns::kNever);  // who was waited for may have measured
+  kept = kept_.Read(KeptProfile::Warns::kNo);  // who was waited for may have measured
   if (kept) return Use(*kept);
   profile_.date = Today();
   const Status status = MeasureCopies(device_, limit_, &profile_);
-  if (status.ok()) return static_cast<void>(kept_.Write(profile_));
+  if (status.ok()) return Keep(turn);
   Log(LogLevel::kWarn, "plans rest on guesses about this machine, as it could not be measured: %s",
       status.message().c_str());
 }
@@ -97,8 +99,13 @@ void MachineProfile::Open() {
 // First calls wait for whoever measures, but for one that hangs only once.
 FileLock MachineProfile::TakeTurn() {
   FileLock turn = kept_.Lock(std::exchange(patience_, {}));
-  if (!turn.busy()) patience_ = kPatience;
+  if (!turn.busy()) patience_ = all_patience_;
   return turn;
+}
+
+// Of first calls, which go on without a file. Who has the turn has read what is kept, and writes.
+void MachineProfile::Keep(const FileLock& turn) {
+  if (!turn.busy()) static_cast<void>(kept_.Write(profile_));
 }
 
 // Which kinds were asked says nothing of another profile.
@@ -110,18 +117,25 @@ void MachineProfile::Use(const Profile& profile) {
 }
 
 // What other processes have measured meanwhile need not be measured again, and is newer. What first
-// calls have measured here of a calibrated machine is in no file; who writes goes on without it.
-void MachineProfile::Refresh(bool writes) {
-  std::optional<Profile> kept = kept_.Read(KeptProfile::Warns::kNever);
+// calls have measured here of a calibrated machine is in no file; who refines goes on without it.
+void MachineProfile::Refresh(bool refines) {
+  std::optional<Profile> kept = kept_.Read(KeptProfile::Warns::kNo);
   if (!kept || kept->of != profile_.of) return;
-  if (kept->Calibrated() && (writes || !profile_.Calibrated())) return Use(*kept);
+  if (kept->Calibrated() && (refines || !profile_.Calibrated())) return Use(*kept);
   if (kept->Calibrated() != profile_.Calibrated()) return;
   kept->Add(profile_);
   kept->busy_gpus = profile_.busy_gpus;
   profile_ = *std::move(kept);
 }
 
-Status MachineProfile::BeginAnew() {
+// Goes on with a calibration that is kept, and with nothing else: a file that was deleted is to be
+// measured again.
+Status MachineProfile::Begin() {
+  const std::optional<Profile> kept = kept_.Read(KeptProfile::Warns::kNo);
+  if (kept && kept->of == profile_.of && kept->Calibrated()) {
+    Use(*kept);
+    return {};
+  }
   Profile anew = Guess(device_);
   anew.date = Today();
   anew.calibration = Calibration::kBegun;
@@ -142,8 +156,12 @@ const Profile& MachineProfile::For(const Problem& problem) {
   Refresh(false);
   asked_.insert(KindOf(problem));
   const Profile before = profile_;
-  MeasureArithmetic(device_, problem, TileGrid::kFew, limit_, &profile_);
-  if (profile_ != before && !profile_.Calibrated()) static_cast<void>(kept_.Write(profile_));
+  const Status status = MeasureArithmetic(device_, problem, TileGrid::kFew, limit_, &profile_);
+  if (!status.ok()) {
+    Log(LogLevel::kWarn, "plans rest on guesses, as this could not be measured: %s",
+        status.message().c_str());
+  }
+  if (profile_ != before && !profile_.Calibrated()) Keep(turn);
   return profile_;
 }
 
@@ -163,8 +181,7 @@ Status MachineProfile::Complete(const DeviceOptions& options, const Progress& pr
     }
     turn = kept_.Lock(kGlance);
   }
-  Refresh(true);
-  if (!profile_.Calibrated()) OOC_TRY(BeginAnew());
+  OOC_TRY(Begin());
   // A profile may be older than these rates.
   OOC_TRY(MeasurePasses(device_, limit_, &profile_));
   MeasurePinning(device_, &profile_);
@@ -196,7 +213,9 @@ Status MachineProfile::Complete(const DeviceOptions& options, const Progress& pr
       problem.dtype = type.dtype;
       problem.math = type.math;
       problem.direction = static_cast<Direction>(i);
-      MeasureArithmetic(device_, problem, TileGrid::kAll, limit_, &profile_);
+      Status status = MeasureArithmetic(device_, problem, TileGrid::kAll, limit_, &profile_);
+      if (!status.ok()) OOC_TRY(kept_.Write(profile_));
+      OOC_TRY(std::move(status));
       asked_.insert(KindOf(problem));
       OOC_TRY(measured());
     }
@@ -215,20 +234,28 @@ Result<Refinement> MachineProfile::Refine(const PlanRequest& request, const Cand
     return Error(Code::kInvalidProblem, "no run was timed that the profile could agree with");
   }
   const FileLock turn = TakeTurn();
+  if (turn.busy()) {
+    return Error(Code::kFileError,
+                 "another process measures this machine, so that nothing is written to %s: refine "
+                 "again when it has ended",
+                 file().c_str());
+  }
   Refresh(true);
   const Timing busy = TimingOf(busy_seconds);
   const Cost before = PriceOf(request, candidate, profile_);
+  Profile refined = profile_;
   Refinement made;
   made.known = busy.evidence();
   made.before = RateOfTile(request, candidate, profile_).rate;
   const double run = RunSecondsOf(request, candidate, profile_, busy.seconds);
-  made.rate = oocdnn::Refine(request, candidate, run, made.known, &profile_);
-  made.after = RateOfTile(request, candidate, profile_).rate;
+  made.rate = oocdnn::Refine(request, candidate, run, made.known, &refined);
+  made.after = RateOfTile(request, candidate, refined).rate;
   const auto steps = static_cast<double>(before.steps);
   made.measured_seconds = busy.seconds / steps;
   made.predicted_seconds = before.compute_seconds / steps;
-  made.refined_seconds = PriceOf(request, candidate, profile_).compute_seconds / steps;
-  OOC_TRY(kept_.Write(profile_));
+  made.refined_seconds = PriceOf(request, candidate, refined).compute_seconds / steps;
+  OOC_TRY(kept_.Write(refined));
+  profile_ = std::move(refined);
   return made;
 }
 

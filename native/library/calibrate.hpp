@@ -32,21 +32,27 @@ class MachineProfile {
   // `path` "none" measures nothing and keeps nothing. Measuring takes at most `budget` bytes of
   // device memory, or kLeastLimit where that is less: too few tell nothing. `busy_gpus`: see
   // Profile; what is kept stays as it was measured, alone. Processes take
-  // turns to measure.
-  MachineProfile(Device& device, const std::string& path, int64_t budget, int busy_gpus);
+  // turns to measure; who has waited for `patience` in vain measures without a turn, and keeps
+  // nothing of it.
+  MachineProfile(Device& device, const std::string& path, int64_t budget, int busy_gpus,
+                 std::chrono::milliseconds patience = kPatience);
   static constexpr int64_t kLeastLimit = int64_t{256} << 20;
+  static constexpr std::chrono::milliseconds kPatience{60000};
 
   // Whether For(problem) would measure something, which takes device memory of its own.
   [[nodiscard]] bool Lacks(const Problem& problem) const;
-  // With the rates of the problem's type and direction.
+  // With the rates of the problem's type and direction; where they cannot be measured, there is a
+  // warning.
   const Profile& For(const Problem& problem);
   // Measures the copies, the wires beside neighbours (MeasureBeside, `options`), and all types and
   // directions with tiles of many sizes, and keeps each when it is done. What first calls have
   // measured goes; what an earlier call of this has measured stays. kInterrupted where `progress`
-  // says so; kInvalidProblem where nothing is kept, kFileError where the file cannot be written.
+  // says so; kInvalidProblem where nothing is kept, kFileError where the file cannot be written,
+  // and as the device fails, which a later call goes on from.
   Status Complete(const DeviceOptions& options, const Progress& progress);
   // Has the candidate's rate agree with calls in which what computes was busy for so many seconds
-  // each, and keeps that. Fails as Complete does, and with kInvalidProblem where no time is given.
+  // each, and keeps that. Fails as Complete does, with kInvalidProblem where no time is given, and
+  // with kFileError where another process still measures after a while.
   Result<Refinement> Refine(const PlanRequest& request, const Candidate& candidate,
                             const std::vector<double>& busy_seconds);
   // Where it is kept; "" nowhere.
@@ -57,17 +63,18 @@ class MachineProfile {
   void Use(const Profile& profile);
   [[nodiscard]] Status CheckGrows() const;
   FileLock TakeTurn();
-  void Refresh(bool writes);
-  Status BeginAnew();
+  void Keep(const FileLock& turn);
+  void Refresh(bool refines);
+  Status Begin();
 
   Device& device_;
   int64_t limit_;  // bytes that measuring may take of the device
   KeptProfile kept_;
   Profile profile_;
-  static constexpr std::chrono::milliseconds kPatience{60000};
-  std::chrono::milliseconds patience_ = kPatience;
-  bool grows_ = false;           // it is measured, and of this device
-  std::set<std::string> asked_;  // kinds of problems of which all was measured that can be
+  const std::chrono::milliseconds all_patience_;
+  std::chrono::milliseconds patience_;  // that is left
+  bool grows_ = false;                  // it is measured, and of this device
+  std::set<std::string> asked_;         // kinds of problems of which all was measured that can be
 };
 
 }  // namespace oocdnn

@@ -18,22 +18,28 @@ class KeptProfile {
 
   // Where it is; "" nowhere.
   [[nodiscard]] const std::string& file() const { return file_; }
-  // None where nothing is kept that is of this version and whole. What lies in the cache directory
-  // is also of this machine; of a path that somebody gave, whoever it is of.
-  enum class Warns { kNever, kWhereIgnored };
-  [[nodiscard]] std::optional<Profile> Read(Warns warns = Warns::kWhereIgnored) const;
+  // None where nothing is kept that is of this version and whole, and, if it is of this machine,
+  // Measured(). What lies in the cache directory is of this machine; of a path that somebody gave,
+  // whoever it is of. Warns of what is ignored, and of what is used though of another machine.
+  enum class Warns { kNo, kYes };
+  [[nodiscard]] std::optional<Profile> Read(Warns warns) const;
   // Keeps the profile in place of what is there, so that whoever changes what he has read holds the
   // lock. One that is not calibrated never takes the place of one that is: kInvalidProblem.
-  // kFileError where the file cannot be written.
+  // kFileError where the file cannot be written, where it could not be read again, and where
+  // somebody gave the path of what is no profile of this version, which stays as it is.
   [[nodiscard]] Status Write(const Profile& profile) const;
   // Whoever measures holds this, so that no two do it beside each other and keep what comes of it.
-  // That somebody is waited for is said. See FileLock.
-  [[nodiscard]] FileLock Lock(std::chrono::milliseconds patience) const;
+  // That somebody is waited for is said once until it is free. See FileLock.
+  [[nodiscard]] FileLock Lock(std::chrono::milliseconds patience);
 
  private:
+  [[nodiscard]] std::string NoteOn(const Result<Profile>& kept) const;
+  [[nodiscard]] Status CheckReplaceable() const;
+
   const Provenance of_;
   const bool cached_;  // in the cache directory
   std::string file_;
+  bool waits_ = false;  // it was said that somebody is waited for, who has it still
 };
 
 }  // namespace oocdnn

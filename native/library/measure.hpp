@@ -12,7 +12,7 @@
 namespace oocdnn {
 
 // What copies cost, and pieces of work beyond their bytes and operations. Takes at most `limit`
-// bytes of device memory, of which 256 MiB suffice.
+// bytes of device memory, of which 256 MiB suffice. Where it succeeds, the profile is Measured().
 Status MeasureCopies(Device& device, int64_t limit, Profile* profile);
 
 // How fast passes over tiles are, of engines of which the profile does not have it.
@@ -45,9 +45,12 @@ bool LacksArithmetic(const Device& device, const Problem& problem, const Profile
 
 // The arithmetic of every engine for the problem's type and direction, and for many channels where
 // it is wide, as far as the profile does not have it, and what preparing took on the way. What an
-// engine refuses stays as it is, and what takes more than `limit` bytes of device memory.
-void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, int64_t limit,
-                       Profile* profile);
+// engine refuses stays as it is, and what takes more than `limit` bytes of device memory. Any other
+// failure is told when what can be was measured; tiles of before it stay, and there is no rate
+// `flops` of an engine that failed, so that the next time measures the rest. With all tiles, those
+// that were guessed beside others (AddTile) are guessed anew, by what is measured now.
+Status MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, int64_t limit,
+                         Profile* profile);
 
 // What no time is spent on: nobody waits for the reference engine if another serves.
 inline bool IsLastResort(const EngineInfo& engine) { return engine.name == "reference"; }

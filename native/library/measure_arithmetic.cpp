@@ -1,6 +1,9 @@
 // Convolutions whose sums are long enough for an engine's full rate at their number of channels.
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -46,8 +49,7 @@ struct FoundRate {
   Evidence known;
 };
 
-// Tiles of one type in one direction, on one engine after another; what is found goes to the
-// profile.
+// Tiles of one type in one direction; what is found goes to the profile.
 class Tiles {
  public:
   Tiles(Device& device, const Problem& asked, bool sums, bool all, int64_t limit, Stream stream,
@@ -84,6 +86,7 @@ class Tiles {
       const auto known = Known(key, SizeOf(channels, its_rows));
       const FoundRate found = known ? *known : Measure(engine, key, channels, its_rows);
       if (found.rate == 0.0) break;
+      seen_[key].insert(SizeOf(channels, its_rows));
       largest = found;
       const double operations = SampleFor(channels, its_rows).shape.Operations(asked_.direction);
       if (static_cast<double>(growth_) * operations / found.rate > too_long_) break;
@@ -91,9 +94,30 @@ class Tiles {
     return largest;
   }
 
-  // Of the tiles that were prepared since the last engine's, the middle one's time: shapes differ,
-  // and the first may have had a library load its code. `anyhow`: of a few where none was, because
-  // the profile is older than this and has their rates.
+  // Tiles that were guessed beside refined ones (AddTile) rest on what was known then: guessed anew
+  // on what is measured now. `otherwise`: the rate of every tile where none was measured.
+  void GuessAnew(const std::string& key, double otherwise) {
+    const auto rates = profile_.tiles.find(key);
+    if (rates == profile_.tiles.end()) return;
+    TileRates known, refined;
+    for (const auto& [size, rate] : rates->second) {
+      if (seen_[key].contains(size)) {
+        known[size] = rate;
+      } else if (profile_.evidence.contains(TileName(key, size))) {
+        refined[size] = rate;
+      }
+    }
+    for (const auto& [size, rate] : refined) AddTile(size, rate, otherwise, &known);
+    rates->second = std::move(known);
+    if (rates->second.empty()) profile_.tiles.erase(rates);
+  }
+
+  // The first that was neither a refusal nor for want of a higher limit.
+  [[nodiscard]] const Status& failure() const { return failure_; }
+
+  // Of the tiles that were prepared, the middle one's time: shapes differ, and the first may have
+  // had a library load its code. `anyhow`: of a few where none was, because the profile is older
+  // than this and has their rates.
   void NotePreparing(int engine, bool anyhow) {
     const std::string& name = device_.engines()[static_cast<size_t>(engine)].name;
     const std::string key = Profile::PrepareKey(name, asked_.dtype, asked_.math, asked_.direction);
@@ -141,14 +165,29 @@ class Tiles {
     return SampleOf(shape, asked_.dtype, asked_.math, asked_.direction);
   }
 
-  // Nothing where the engine refuses, or cannot have the memory.
+  // Nothing where the engine refuses or wants more than the limit, or where it fails.
   std::optional<TimedTile> Time(int engine, const Channels& channels, int64_t rows) {
-    const auto rig = Rig::Make(device_, engine, SampleFor(channels, rows), limit_, timed_);
-    if (!rig.ok()) return std::nullopt;
+    auto rig = Rig::Make(device_, engine, SampleFor(channels, rows), limit_, timed_);
+    if (!rig.ok()) {
+      NoteFailure(std::move(rig).status());
+      return std::nullopt;
+    }
     preparing_.push_back(rig.value()->prepare_seconds());
+    Status ran;
     const auto run = [&](Span* span) { return rig.value()->Run(stream_, span); };
-    return TimedTile{SizeOf(channels, rows), rig.value()->operations(),
-                     BestOf(device_, stream_, run, kEnough)};
+    const TimedTile tile{SizeOf(channels, rows), rig.value()->operations(),
+                         BestOf(device_, stream_, run, kEnough, &ran)};
+    NoteFailure(std::move(ran));
+    return tile;
+  }
+
+  // A device that is short of memory says no more than that; who says how much it would take wants
+  // more than the limit.
+  void NoteFailure(Status status) {
+    if (status.ok()) return;
+    const bool too_much = status.code() == Code::kOutOfMemory && status.detail() > 0;
+    if (status.code() == Code::kUnsupported || too_much || !failure_.ok()) return;
+    failure_ = std::move(status);
   }
 
   Device& device_;
@@ -160,7 +199,9 @@ class Tiles {
   const int64_t limit_;
   Stream stream_;
   Profile& profile_;
-  std::vector<double> preparing_;  // seconds, of each tile
+  std::vector<double> preparing_;                   // seconds, of each tile
+  std::map<std::string, std::set<TileSize>> seen_;  // by key, what Rates has found or measured
+  Status failure_;
 };
 
 // The channels of further tiles, as many in as out.
@@ -222,15 +263,17 @@ bool HasRates(const Profile& profile, const std::string& key, const Problem& pro
 }
 
 // Of every engine; `sums`: of tiles of the output in the accumulator's type.
-void MeasureKind(Device& device, const Problem& problem, bool sums, TileGrid grid, int64_t limit,
-                 Stream stream, Profile* profile) {
+Status MeasureKind(Device& device, const Problem& problem, bool sums, TileGrid grid, int64_t limit,
+                   Stream stream, Profile* profile) {
   const bool sizes = SizesMatter(device, problem);
   const bool all = grid == TileGrid::kAll && sizes;
-  Tiles tiles(device, problem, sums, all, limit, stream, profile);
+  const bool guesses = grid == TileGrid::kAll && profile->calibration == Calibration::kBegun;
+  Status failure;
   for (int engine = 0; engine < static_cast<int>(device.engines().size()); ++engine) {
     const EngineInfo& info = device.engines()[static_cast<size_t>(engine)];
     if (IsLastResort(info)) continue;
     const std::string key = KeyOf(info, problem, sums);
+    Tiles tiles(device, problem, sums, all, limit, stream, profile);
     if (all || !HasRates(*profile, key, problem, sizes)) {
       const FoundRate found =
           sizes ? tiles.Rates(engine, key, {kUsual, kUsual}) : tiles.Rate(engine);
@@ -242,10 +285,19 @@ void MeasureKind(Device& device, const Problem& problem, bool sums, TileGrid gri
           tiles.Rates(engine, Profile::FewKey(key), channels);
         }
       }
-      if (found.rate > 0) profile->SetFlops(key, found.rate, found.known);
+      if (found.rate > 0 && tiles.failure().ok()) {
+        profile->SetFlops(key, found.rate, found.known);
+      }
+    }
+    if (const auto flops = profile->flops.find(key); guesses && flops != profile->flops.end()) {
+      for (const std::string& each : {key, Profile::FewKey(key)}) {
+        tiles.GuessAnew(each, flops->second);
+      }
     }
     tiles.NotePreparing(engine, grid == TileGrid::kAll);
+    if (failure.ok()) failure = Status(tiles.failure()).With(key);
   }
+  return failure;
 }
 
 }  // namespace
@@ -265,13 +317,15 @@ bool LacksArithmetic(const Device& device, const Problem& problem, const Profile
   return false;
 }
 
-void MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, int64_t limit,
-                       Profile* profile) {
-  const Result<OwnedStream> stream = MakeStream(device, "compute");
-  if (!stream.ok()) return;
+Status MeasureArithmetic(Device& device, const Problem& problem, TileGrid grid, int64_t limit,
+                         Profile* profile) {
+  OOC_ASSIGN(const OwnedStream stream, MakeStream(device, "compute"));
+  Status failure;
   for (const bool sums : SumsOf(problem, grid)) {
-    MeasureKind(device, problem, sums, grid, limit, stream->get(), profile);
+    Status status = MeasureKind(device, problem, sums, grid, limit, stream.get(), profile);
+    if (failure.ok()) failure = std::move(status);
   }
+  return failure;
 }
 
 }  // namespace oocdnn

@@ -1,5 +1,6 @@
 // The wires of each engine, whose tiles lie as it wants them.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "library/copy_bench.hpp"
@@ -72,17 +73,22 @@ void MeasureMove(const CopyBench& bench, const Rig& rig, Profile* profile) {
   if (rate > 0) profile->Set(&Profile::move_bytes_per_second, rate, timing.evidence());
 }
 
-// The rates of the first engine that serves go for all for which no others are measured.
-void MeasureWires(const CopyBench& bench, Profile* profile) {
+// The rates of the first engine that serves go for all for which no others are measured. Fails
+// where there is none: the reason is that of the last.
+Status MeasureWires(const CopyBench& bench, Profile* profile) {
   const RowsBothWays most = MeasureMostRows(bench);
   bool first = true;
+  Status failure = Error(Code::kDeviceError, "no copy could be timed");
   for (int engine = 0; engine < static_cast<int>(bench.device().engines().size()); ++engine) {
     const EngineInfo& info = bench.device().engines()[static_cast<size_t>(engine)];
     if (!first && IsLastResort(info)) continue;
     const RowsBothWays rows = bench.shared_engines() ? MeasureRows(bench, engine) : most;
     const Timing hop = MeasureHop(bench, engine);
     auto rig = bench.RigOf(engine, kCopyRows, kCopyWidth);
-    if (!rig.ok()) continue;
+    if (!rig.ok()) {
+      failure = std::move(rig).status();
+      continue;
+    }
     if (first) MeasureMove(bench, *rig.value(), profile);
     for (const bool channels_last : {false, true}) {
       const std::vector<Found> found = MeasureWire(bench, *rig.value(), channels_last, rows, hop);
@@ -92,6 +98,7 @@ void MeasureWires(const CopyBench& bench, Profile* profile) {
     rig.value().reset();  // one of them at a time
     MeasureInside(bench, engine, profile);
   }
+  return first ? std::move(failure).With("the wires") : Status();
 }
 
 }  // namespace
@@ -99,7 +106,7 @@ void MeasureWires(const CopyBench& bench, Profile* profile) {
 Status MeasureCopies(Device& device, int64_t limit, Profile* profile) {
   OOC_ASSIGN(const std::unique_ptr<CopyBench> bench,
              CopyBench::Make(device, limit, profile->shared_engines));
-  MeasureWires(*bench, profile);
+  OOC_TRY(MeasureWires(*bench, profile));
   OOC_TRY(MeasurePieces(*bench, profile));
   return MeasurePasses(device, limit, profile);
 }

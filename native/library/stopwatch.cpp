@@ -1,11 +1,13 @@
 #include "library/stopwatch.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace oocdnn {
 
 Evidence Timing::evidence() const {
-  return {samples, ok() && seconds > 0.0 ? excess / seconds : -1.0};
+  const double spread = excess / seconds;
+  return {samples, ok() && std::isfinite(spread) ? spread : -1.0};
 }
 
 Timing TimingOf(std::vector<double> seconds) {
@@ -36,9 +38,8 @@ Timing Beyond(const Timing& whole, const Timing& part) {
 }
 
 double RateOf(double amount, const Timing& timing) {
-  constexpr double kLeast = 1e6, kMost = 1e16;
   if (!timing.ok() || timing.seconds <= 0.0) return 0.0;
-  return std::clamp(amount / timing.seconds, kLeast, kMost);
+  return PossibleRate(amount / timing.seconds);
 }
 
 }  // namespace oocdnn

@@ -41,26 +41,31 @@ inline double SecondsOf(const Span& span) {
 constexpr int kRepetitions = 5;
 
 // Each of so many runs of what `work(Span*)` enqueues on the stream; from the second on no more
-// once they took `enough` seconds. Empty where one failed.
+// once they took `enough` seconds. Empty where one failed; `failure` receives why.
 template <class Work>
 std::vector<double> RunsOf(Device& device, Stream stream, const Work& work,
-                           double enough = kInfinity, int runs = kRepetitions) {
+                           double enough = kInfinity, int runs = kRepetitions,
+                           Status* failure = nullptr) {
   std::vector<double> seconds;
   for (int i = 0; i < runs; ++i) {
     if (i >= 2 && std::accumulate(seconds.begin(), seconds.end(), 0.0) >= enough) break;
     Span span;
-    const Status status = work(&span);
+    Status status = work(&span);
     // Waited for in any case: what was enqueued writes to the span, and uses memory that then goes.
-    const Status ended = device.SynchronizeStream(stream);
-    if (!status.ok() || !ended.ok()) return {};
+    Status ended = device.SynchronizeStream(stream);
+    if (!status.ok() || !ended.ok()) {
+      if (failure != nullptr) *failure = std::move(status.ok() ? ended : status);
+      return {};
+    }
     if (SecondsOf(span) > 0) seconds.push_back(SecondsOf(span));
   }
   return seconds;
 }
 
 template <class Work>
-Timing BestOf(Device& device, Stream stream, const Work& work, double enough = kInfinity) {
-  return TimingOf(RunsOf(device, stream, work, enough));
+Timing BestOf(Device& device, Stream stream, const Work& work, double enough = kInfinity,
+              Status* failure = nullptr) {
+  return TimingOf(RunsOf(device, stream, work, enough, kRepetitions, failure));
 }
 
 // So much of something in that time, as a rate that a profile may hold; 0 where it was not timed.

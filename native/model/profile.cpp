@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <iterator>
 #include <limits>
 
@@ -28,6 +29,12 @@ Evidence Rounded(const Evidence& known) {
 }
 
 }  // namespace
+
+// Of a number that is none: the least.
+double PossibleRate(double rate) {
+  constexpr double kLeast = 1e6, kMost = 1e16;
+  return std::fmin(std::fmax(rate, kLeast), kMost);
+}
 
 std::string FlopsName(const std::string& key) { return kFlopsWord + key; }
 

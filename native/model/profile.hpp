@@ -1,15 +1,18 @@
 // Profile: the constants of one machine and device that every price divides by, and how each of
 // them is known.
 //
-// Measured by the library in the first call (under two seconds) and kept in the user's cache
-// directory as text; a file that is damaged, too old or speaks of another machine is ignored with
-// one warning and measured again.
+// Measured by the library in the first call (under two seconds) and kept as text. Of another
+// machine or version, in the user's cache directory, it is a file of another name; one there that
+// is damaged is replaced with a warning. A file that somebody gave is used whoever it is of, with a
+// warning where that is another machine; one that cannot be read is left as it is, with a warning,
+// and what is measured then is not kept.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/status.hpp"
 #include "geom/problem.hpp"
@@ -38,6 +41,11 @@ struct WireRates {
 struct StagingRates {
   double fetch, drain, both;
 };
+
+// The nearest number of bytes or operations per second that a profile may hold, which is what any
+// machine may have: what is left of a time may be nothing, and the end of a division by it
+// infinite.
+double PossibleRate(double rate);
 
 // How a rate is known that was measured.
 struct Evidence {
@@ -157,6 +165,8 @@ struct Profile {
   static std::string BesideKey(int others, const char* rate);
   static std::string WireKey(const std::string& engine, bool channels_last, const char* rate);
 };
+
+constexpr std::string_view kProfileVersion = "9";  // of the text
 
 // Lines of `key = value` between a versioned header and an end mark; a rate is followed by
 // "unmeasured", "measured", or "samples N spread S" (S may be "unknown"). ParseProfile(ToText(p))

@@ -14,7 +14,7 @@
 namespace oocdnn {
 namespace {
 
-constexpr std::string_view kMagic = "oocdnn-profile ", kVersion = "9", kEnd = "end";
+constexpr std::string_view kMagic = "oocdnn-profile ", kEnd = "end";
 constexpr std::string_view kUnmeasured = "unmeasured", kMeasured = "measured";
 constexpr std::string_view kSamples = "samples ", kSpread = " spread ", kUnknown = "unknown";
 constexpr std::string_view kFlag = "shared_engines", kFlagWords[] = {"false", "true"};
@@ -168,20 +168,20 @@ Status ReadEntry(const std::string& name, std::string_view value, Profile* profi
 Status CheckHeader(std::string_view line) {
   if (!line.starts_with(kMagic)) {
     return Error(Code::kFileError, "the profile does not begin with '%s%s': it is damaged",
-                 std::string(kMagic).c_str(), std::string(kVersion).c_str());
+                 std::string(kMagic).c_str(), std::string(kProfileVersion).c_str());
   }
   line.remove_prefix(kMagic.size());
-  if (line == kVersion) return {};
+  if (line == kProfileVersion) return {};
   return Error(Code::kFileError,
                "the profile is of version %s, and this library reads version %s; delete the file "
                "to have the machine measured again",
-               std::string(line).c_str(), std::string(kVersion).c_str());
+               std::string(line).c_str(), std::string(kProfileVersion).c_str());
 }
 
 }  // namespace
 
 std::string ToText(const Profile& profile) {
-  std::string text = std::string(kMagic) + std::string(kVersion) + "\n";
+  std::string text = std::string(kMagic) + std::string(kProfileVersion) + "\n";
   for (const char* key : kTexts) PutLine(&text, key, Escape(*TextOf(profile, key)));
   PutLine(&text, kFlag, kFlagWords[profile.shared_engines ? 1 : 0]);
   PutLine(&text, kCalibration, kCalibrationWords[static_cast<size_t>(profile.calibration)]);

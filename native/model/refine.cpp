@@ -30,7 +30,8 @@ std::string Refine(const PlanRequest& request, const Candidate& candidate, doubl
   const ConvShape tile = TileShape(problem, candidate.tiling);
   const Partial partial = rates.PartialOf(CountsOf(candidate.tiling));
   const double own = rates.OwnOf(tile, run_seconds, partial);
-  const double rate = rates.OperationsOf(tile) / AloneSeconds(own, profile->run_seconds);
+  const double rate =
+      PossibleRate(rates.OperationsOf(tile) / AloneSeconds(own, profile->run_seconds));
   const std::string& engine = request.engines[static_cast<size_t>(candidate.engine)].name;
   const bool sums = OpOf(request, candidate).out_dtype != problem.dtype;
   const double flops = profile->Flops(engine, problem.dtype, problem.math, problem.direction, sums);

@@ -17,7 +17,8 @@ TileRate RateOfTile(const PlanRequest& request, const Candidate& candidate, cons
 
 // With a run of the candidate's tile alone; of others on its engine the profile thinks as before.
 // Of gradients together, those that came along with dx are taken to be as the profile has them.
-// Gives the name of the tile's rate (model/profile_rates.hpp).
+// Gives the name of the tile's rate (model/profile_rates.hpp), which is one that a profile may hold
+// however odd the time (PossibleRate).
 std::string Refine(const PlanRequest& request, const Candidate& candidate, double run_seconds,
                    const Evidence& known, Profile* profile);
 

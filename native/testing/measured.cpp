@@ -116,7 +116,9 @@ OOC_DOOR int oocdnn_testing_measured_tiles(const Problem* problem, const char* p
   if (!profile.ok()) return Answer(profile.status(), text, capacity);
   TimedDevice device(nanoseconds);
   device.OverlapEngines();
-  MeasureArithmetic(device, *problem, TileGrid::kFew, kDeviceBytes, &profile.value());
+  const Status status =
+      MeasureArithmetic(device, *problem, TileGrid::kFew, kDeviceBytes, &profile.value());
+  if (!status.ok()) return Answer(status, text, capacity);
   CopyText(ToText(profile.value()), text, capacity);
   return 0;
 }
