@@ -6,8 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "base/status.hpp"
 
@@ -27,9 +28,10 @@ uint64_t Hash(std::string_view text, uint64_t hash) {
 
 std::optional<std::string> ReadKept(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string content{std::istreambuf_iterator<char>(file), {}};
-  if (!file || content.empty()) return std::nullopt;
-  return content;
+  std::ostringstream content;
+  content << file.rdbuf();  // of a folder: nothing
+  if (!file || content.view().empty()) return std::nullopt;
+  return std::move(content).str();
 }
 
 bool Keep(const std::string& path, const std::string& content) {

@@ -1,7 +1,9 @@
 #include "base/log.hpp"
 
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 #include <string>
 
 #include "base/config.hpp"
@@ -9,25 +11,33 @@
 namespace oocdnn {
 namespace {
 
+// Opened once and kept: the process's end closes it.
+std::FILE* Destination() {
+  static std::FILE* file = [] {
+    const auto path = Get(Var::kLogFile);
+    std::FILE* opened = path ? std::fopen(path->c_str(), "ae") : nullptr;
+    if (path && opened == nullptr) {
+      std::fprintf(stderr, "oocdnn: OOCDNN_LOG_FILE: %s cannot be written to: %s\n", path->c_str(),
+                   std::strerror(errno));
+    }
+    return opened != nullptr ? opened : stderr;
+  }();
+  return file;
+}
+
 LogLevel Level() {
   static const LogLevel level = [] {
     const std::string text = Get(Var::kLog).value_or("warn");
     if (text == "error") return LogLevel::kError;
     if (text == "info") return LogLevel::kInfo;
     if (text == "debug") return LogLevel::kDebug;
+    if (text != "warn") {
+      std::fprintf(Destination(), "oocdnn: OOCDNN_LOG is '%s', not one of %s: warn is taken\n",
+                   text.c_str(), InfoOf(Var::kLog).values);
+    }
     return LogLevel::kWarn;
   }();
   return level;
-}
-
-// Opened once and kept: the process's end closes it.
-std::FILE* Destination() {
-  static std::FILE* file = [] {
-    const auto path = Get(Var::kLogFile);
-    std::FILE* opened = path ? std::fopen(path->c_str(), "ae") : nullptr;
-    return opened != nullptr ? opened : stderr;
-  }();
-  return file;
 }
 
 }  // namespace

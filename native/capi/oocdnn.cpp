@@ -12,6 +12,7 @@
 #include "capi/guard.hpp"
 #include "capi/info.hpp"
 #include "capi/translate.hpp"
+#include "geom/words.hpp"
 #include "library/busy_gpus.hpp"
 #include "library/what_if.hpp"
 
@@ -33,6 +34,20 @@ std::string& Text() {
 std::string Choose(const char* option, Var var, const char* fallback) {
   if (option != nullptr) return option;
   return Get(var).value_or(fallback);
+}
+
+constexpr int kMostThreads = 1024;
+constexpr double kMostLink = 1e5;  // GB/s
+
+// The number that a variable holds, else the fallback.
+template <class T>
+Result<T> NumberIn(Var var, T fallback, T least, T most) {
+  const std::optional<std::string> text = Get(var);
+  if (!text) return fallback;
+  T number{};
+  if (ReadNumber(*text, &number) && number >= least && number <= most) return number;
+  return Error(Code::kInvalidProblem, "%s is '%s': write a number from %g to %g", InfoOf(var).name,
+               text->c_str(), static_cast<double>(least), static_cast<double>(most));
 }
 
 Status PutPlanning(const oocdnn_options& given, ContextOptions* options) {
@@ -61,13 +76,13 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
   options.device.wrap = given.wrap != nullptr ? given.wrap : "";
   options.device.threads = given.threads;
   if (given.threads == 0) {
-    const std::string threads = Get(Var::kThreads).value_or("0");
-    options.device.threads = static_cast<int>(std::strtol(threads.c_str(), nullptr, 10));
+    OOC_ASSIGN(options.device.threads, NumberIn(Var::kThreads, 0, 0, kMostThreads));
   }
   options.device.link_gb_per_s = given.link_gb_per_s;
   if (given.link_gb_per_s == 0.0) {
-    options.device.link_gb_per_s = std::strtod(Get(Var::kLink).value_or("0").c_str(), nullptr);
+    OOC_ASSIGN(options.device.link_gb_per_s, NumberIn(Var::kLink, 0.0, 0.0, kMostLink));
   }
+  OOC_TRY(NumberIn(Var::kAutoPin, 1, 0, 1).status());  // read again by each call
   options.device.cudnn_path = Get(Var::kCudnnLibrary).value_or("");
   options.device.nvrtc_path = Get(Var::kNvrtcLibrary).value_or("");
   options.device.cache_folder = Get(Var::kCache).value_or("");

@@ -105,7 +105,10 @@ FileLock MachineProfile::TakeTurn() {
 
 // Of first calls, which go on without a file. Who has the turn has read what is kept, and writes.
 void MachineProfile::Keep(const FileLock& turn) {
-  if (!turn.busy()) static_cast<void>(kept_.Write(profile_));
+  if (turn.busy()) return;
+  const Status status = kept_.Write(profile_);
+  if (!status.ok())
+    Log(LogLevel::kInfo, "what was measured is not kept: %s", status.message().c_str());
 }
 
 // Which kinds were asked says nothing of another profile.

@@ -101,7 +101,9 @@ Context::~Context() {
     return;
   }
   if (const auto path = Get(Var::kTrace); path && stack_.trace != nullptr) {
-    std::ofstream(*path) << TakeTrace(*stack_.trace);
+    std::ofstream file(*path);
+    file << TakeTrace(*stack_.trace) << std::flush;
+    if (!file) Log(LogLevel::kWarn, "the trace cannot be written to %s", path->c_str());
   }
   if (room_ != nullptr) static_cast<void>(room_->loop.Settle());
   plans_.Clear();
@@ -263,7 +265,7 @@ Status Context::RunWithin(const Call& call, int64_t budget) {
   // With all operands on the device the caller's stream need not wait for the host.
   const Stream then = OnDevice(call.problem, call.terms.home) ? call.caller : nullptr;
   Status short_of;
-  for (int64_t aim = budget; aim >= kLeastBudget;) {
+  for (int64_t aim = budget;;) {
     Terms terms = call.terms;
     terms.budget = aim;
     const auto begin = std::chrono::steady_clock::now();
@@ -303,10 +305,6 @@ Status Context::RunWithin(const Call& call, int64_t budget) {
     if (next < kLeastBudget) return status;
     aim = next;
   }
-  return Error(Code::kOutOfMemory,
-               "a budget of %s is below the smallest tile; give at least 256 KiB",
-               BytesText(budget).c_str())
-      .WithDetail(int64_t{256} << 10);
 }
 
 // The loop returns with nothing in flight: whoever has memory that is not on the device waits.

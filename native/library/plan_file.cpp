@@ -2,10 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
+#include <string_view>
 #include <system_error>
 
 #include "base/cache.hpp"
@@ -16,6 +19,10 @@ namespace {
 
 // Reading holds up the first call, writing the end of the process.
 constexpr int kReadPatience = 200, kWritePatience = 2000;  // milliseconds
+
+// What a database says in its header of whose it is, and where.
+constexpr std::string_view kMagic = "SQLite format 3", kOurs = "oocd";
+constexpr size_t kOwnerAt = 68;
 
 // Another layout takes another name, so that versions of this library share the file.
 constexpr const char* kMakeTable =
@@ -62,10 +69,22 @@ Status Delete(Database* database, const std::string& machine, const std::vector<
   return {};
 }
 
+// Before the switch to a log beside the file, so that the header has it from the beginning.
+Status Own(Database* database) {
+  OOC_ASSIGN(Statement owner, database->Prepare("PRAGMA application_id"));
+  OOC_ASSIGN(const bool known, owner.Step());
+  if (known && owner.Integer(0) != 0) return {};
+  int64_t id = 0;
+  for (const char c : kOurs) id = id << 8 | static_cast<unsigned char>(c);
+  return database->Execute(
+      Format("PRAGMA application_id = %lld", static_cast<long long>(id)).c_str());
+}
+
 // What fails in between is rolled back when the connection ends.
 Status Write(const std::string& file, const std::string& machine, const PlanTable& found,
              const std::vector<PlanKey>& dropped) {
   OOC_ASSIGN(Database database, Database::Open(file, Database::Access::kWrite, kWritePatience));
+  OOC_TRY(Own(&database));
   // Where the switch cannot be made now, another process makes it.
   Status switched = database.Execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
   if (IsDamaged(switched)) return switched;
@@ -84,9 +103,24 @@ std::string DefaultPlanFile() {
   return folder.empty() ? "" : folder + "/plans.sqlite";
 }
 
+Status CheckIsOfPlans(const std::string& file) {
+  std::ifstream input(file, std::ios::binary);
+  std::string header(kOwnerAt + kOurs.size(), '\0');
+  input.read(header.data(), static_cast<std::streamsize>(header.size()));
+  const std::string_view read(header.data(), static_cast<size_t>(input.gcount()));
+  const bool ours =
+      read.starts_with(kMagic) && read.substr(std::min(kOwnerAt, read.size())) == kOurs;
+  if (read.empty() || ours || file == DefaultPlanFile()) return {};
+  return Error(Code::kInvalidProblem,
+               "%s is not a file of remembered plans and stays as it is; have OOCDNN_PLANS name "
+               "another, or delete it",
+               file.c_str());
+}
+
 Result<PlanTable> ReadPlans(const std::string& file, const std::string& machine) {
   PlanTable table;
   OOC_TRY(SqliteVersion().status());
+  OOC_TRY(CheckIsOfPlans(file));
   if (access(file.c_str(), F_OK) != 0) return table;
   OOC_ASSIGN(Database database, Database::Open(file, Database::Access::kRead, kReadPatience));
   OOC_ASSIGN(Statement has, database.Prepare(kHasTable));
@@ -105,6 +139,7 @@ Result<PlanTable> ReadPlans(const std::string& file, const std::string& machine)
 Status WritePlans(const std::string& file, const std::string& machine, const PlanTable& found,
                   const std::vector<PlanKey>& dropped) {
   OOC_TRY(SqliteVersion().status());
+  OOC_TRY(CheckIsOfPlans(file));
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
   Status status = Write(file, machine, found, dropped);
@@ -114,6 +149,7 @@ Status WritePlans(const std::string& file, const std::string& machine, const Pla
 }
 
 Status RemovePlans(const std::string& file) {
+  OOC_TRY(CheckIsOfPlans(file));
   for (const char* const end : {"-wal", "-shm", ""}) {
     const std::string path = file + end;
     if (unlink(path.c_str()) == 0 || errno == ENOENT) continue;

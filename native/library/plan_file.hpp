@@ -25,17 +25,22 @@ using PlanTable = std::map<PlanKey, RememberedPlan>;
 // Where plans are kept when nobody says: in the user's cache directory; "" without one.
 std::string DefaultPlanFile();
 
-// What the file has of this machine; nothing where there is no file. Fails with what SQLite fails
-// with, or where there is no SQLite.
+// kInvalidProblem where the file is somebody's who keeps something else in it, which is left to
+// him: one that neither a library of this name has made nor lies where plans are kept when nobody
+// says.
+Status CheckIsOfPlans(const std::string& file);
+
+// What the file has of this machine; nothing where there is no file. Fails as CheckIsOfPlans, with
+// what SQLite fails with, or where there is no SQLite.
 Result<PlanTable> ReadPlans(const std::string& file, const std::string& machine);
 
 // Changes the file by all of it or nothing: `found` come in, also in the place of others, those of
 // `dropped` go, and so do the oldest where there are too many of all machines. The file and its
-// folders are made where they are missing, the file anew where it is damaged.
+// folders are made where they are missing, the file anew where it is damaged. Fails as ReadPlans.
 Status WritePlans(const std::string& file, const std::string& machine, const PlanTable& found,
                   const std::vector<PlanKey>& dropped);
 
-// Removes the file. kFileError where that cannot be done.
+// Removes the file. kFileError where that cannot be done; fails as CheckIsOfPlans, too.
 Status RemovePlans(const std::string& file);
 
 }  // namespace oocdnn

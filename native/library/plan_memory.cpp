@@ -65,6 +65,11 @@ PlanMemory::PlanMemory(std::string file, std::string machine)
         kSqliteRemedy);
     file_.clear();
     return;
+  } else if (read.status().code() == Code::kInvalidProblem) {
+    refused_ = std::move(read).status();
+    WarnOnce(&warned_of_reading, file_, "plans are not remembered", refused_);
+    file_.clear();
+    return;
   } else {
     WarnOnce(&warned_of_reading, file_, "the plans in it are ignored", read.status());
   }
@@ -164,6 +169,7 @@ Component PlanMemory::Report() {
   if (!version.ok()) {
     return {"plans", false, "not remembered: " + version.status().message(), kSqliteRemedy};
   }
+  if (!refused_.ok()) return {"plans", false, "not remembered: " + refused_.message(), ""};
   if (!remembers()) return {"plans", true, "not remembered, as was asked", ""};
   const std::lock_guard held(lock_);
   return {"plans", true,

@@ -20,7 +20,8 @@ namespace oocdnn {
 class PlanMemory {
  public:
   // `machine`: whose plans they are, and of which libraries. `file` "": remembers nothing. A file
-  // that cannot be read is ignored, with one warning in a process.
+  // that cannot be read is ignored, with one warning in a process; one that is of something else
+  // (CheckIsOfPlans) for good.
   PlanMemory(std::string file, std::string machine);
   PlanMemory(const PlanMemory&) = delete;
   PlanMemory& operator=(const PlanMemory&) = delete;
@@ -49,6 +50,7 @@ class PlanMemory {
   void Drop(const PlanKey& key);
 
   std::string file_;
+  Status refused_;  // why nothing is remembered though somebody wanted it
   const std::string machine_;
   ProcessLock lock_;  // of what follows
   pid_t process_ = getpid();

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -252,6 +253,59 @@ def test_options_win_over_variables(monkeypatch):
 def test_budgets(budget, bytes_):
     with oocdnn.Context("cpu", budget) as context:
         assert context.plan(PROBLEM).budget_bytes == bytes_
+
+
+@pytest.mark.parametrize("budget", [192, 320, 1000, 4000])
+def test_what_is_planned_for_a_tiny_budget_runs(budget):
+    x, w = integers((1, 1, 6, 6)), integers((1, 1, 3, 3))
+    with oocdnn.Context("cpu", budget, profile="none") as context:
+        booked = context.plan("conv2d:fwd x1x1x6x6 w1x1x3x3").booked_bytes
+        assert_equal(context.conv2d(x, w), oracle.forward(x, w))
+        assert context.stats.peak_device_bytes == booked <= budget
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "values"),
+    [
+        ("THREADS", "all", "a number from 0 to 1024"),
+        ("THREADS", "-1", "a number from 0 to 1024"),
+        ("LINK", "25GB/s", "a number from 0 to 100000"),
+        ("AUTO_PIN", "yes", "a number from 0 to 1"),
+    ],
+)
+def test_variables_that_say_nothing_are_refused(name, value, values, monkeypatch):
+    monkeypatch.setenv(f"OOCDNN_{name}", value)
+    with pytest.raises(oocdnn.InvalidProblem, match=f"OOCDNN_{name} is '{value}': write {values}"):
+        oocdnn.Context("cpu")
+
+
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [
+        ({"OOCDNN_LOG": "loud"}, "OOCDNN_LOG is 'loud', not one of error, warn, info, debug"),
+        (
+            {"OOCDNN_LOG": "info", "OOCDNN_LOG_FILE": "."},
+            "OOCDNN_LOG_FILE: . cannot be written to: Is a directory",
+        ),
+        ({"OOCDNN_TRACE": "."}, "the trace cannot be written to ."),
+    ],
+)
+def test_what_cannot_be_logged_or_traced_is_said(variable, said, tmp_path):
+    """Calls go on."""
+    program = """
+import oocdnn
+with oocdnn.Context("cpu") as context:
+    print(context.plan("conv1d:fwd x1x1x9 w1x1x3").tiles)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | variable,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "1\n")
+    assert f"oocdnn: {said}" in done.stderr
 
 
 def test_numpy_numbers_are_numbers():

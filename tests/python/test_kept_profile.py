@@ -78,6 +78,15 @@ def test_a_file_that_is_no_profile_is_never_replaced(profile, text):
     assert profile.read_text(encoding="utf-8") == text
 
 
+def test_a_folder_is_no_profile(profile):
+    profile.mkdir()
+    with oocdnn.Context("cpu", "1MiB", profile=profile, engine="direct") as context:
+        assert context.plan(PROBLEM.format("fwd")).unmeasured == []
+        with pytest.raises(oocdnn.FileError, match="cannot be written to"):
+            context.calibrate()
+    assert list(profile.iterdir()) == []
+
+
 def test_the_cache_keeps_each_version_of_the_format(tmp_path):
     """A library of another version shares the folder, and measures only once too."""
     body = f'with oocdnn.Context("cpu", "1MiB") as context: context.plan("{PROBLEM}")'

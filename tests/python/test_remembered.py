@@ -6,7 +6,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sqlite3
+from pathlib import Path
 
 import numpy as np
 import oracle
@@ -204,11 +206,43 @@ def cut_off(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [damage_all, damage_pages, cut_off])
-def test_a_damaged_file_is_ignored_and_made_anew(file, damage):
+def test_a_damaged_file_is_ignored_and_made_anew(file, damage, monkeypatch):
+    if damage == damage_all:  # nothing says any more whose it is but where it lies
+        monkeypatch.setenv("XDG_CACHE_HOME", str(file.parent))
+        monkeypatch.setenv("OOCDNN_PLANS", "")
+        monkeypatch.setenv("OOCDNN_PROFILE", str(file.parent / "profile.txt"))
+        file = file.parent / "oocdnn" / "plans.sqlite"
     wanted = plan().plan
     file.write_bytes(damage(file.read_bytes()))
-    assert run(f"{SHOW}; plan()", file, warnings=1) == f"False {wanted}\n"
+    named = os.environ["OOCDNN_PLANS"]
+    shown = run(f"{SHOW}; plan()", file, warnings=1, OOCDNN_PLANS=named)
+    assert shown == f"False {wanted}\n"
     assert now() == (True, wanted)
+
+
+def another_database(file: Path) -> None:
+    with contextlib.closing(sqlite3.connect(file)) as database, database:
+        database.execute("CREATE TABLE plans1 (name TEXT)")
+
+
+def a_letter(file: Path) -> None:
+    file.write_text("Dear all,\n")
+
+
+@pytest.mark.parametrize("write", [another_database, a_letter])
+def test_a_file_of_something_else_stays(file, write):
+    file.parent.mkdir()
+    write(file)
+    before = file.read_bytes()
+    assert run(f"{SHOW}; plan()", file, warnings=1).startswith("False ")
+    refused = f"{file} is not a file of remembered plans and stays as it is"
+    with pytest.raises(oocdnn.InvalidProblem, match=re.escape(refused)):
+        oocdnn.forget_plans()
+    done = CliRunner().invoke(main, ["plan", "--forget"])
+    assert (done.exit_code, refused in done.output) == (1, True), done.output
+    assert f"not remembered: {refused}" in CliRunner().invoke(main, ["info"]).output
+    assert file.read_bytes() == before
+    assert sorted(file.parent.iterdir()) == [file]
 
 
 @pytest.mark.parametrize(
