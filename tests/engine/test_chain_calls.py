@@ -279,7 +279,7 @@ def test_memory_of_every_kind(tmp_path):
 
 def test_no_budget_for_the_least_tile():
     x, links = np.ones((1, 3, 64, 64), np.float32), vgg(4, np.random.default_rng(5))[:3]
-    with oocdnn.Context(DEVICE, 2000) as context, pytest.raises(oocdnn.OutOfMemory) as raised:
+    with oocdnn.Context(DEVICE, 300) as context, pytest.raises(oocdnn.OutOfMemory) as raised:
         context.conv_chain(x, links)
     assert "link" in str(raised.value) or "chain" in str(raised.value)
 
