@@ -7,7 +7,8 @@ from oocdnn._native_library import _ffi, _library
 def plan_for_profile(profile: str, problem: str, budget: str | None, busy_gpus: str | None) -> str:
     """The plan as JSON; what is None is as the variable says."""
     frame, json = _Frame(), _ffi().new("const char **")
-    arguments = [frame.string(text) for text in (profile, problem, budget, busy_gpus)]
+    given = {"profile": profile, "problem": problem, "budget": budget, "busy_gpus": busy_gpus}
+    arguments = [frame.string(name, text) for name, text in given.items()]
     _check(_library().oocdnn_plan_for_profile(*arguments, json))
     return _text(json[0])
 
