@@ -82,6 +82,7 @@ packed = np.zeros(X.shape, np.dtype([("a", "u1"), ("b", "f4")]))["b"]
 WRONG_TYPES = {
     "device": lambda: oocdnn.Context(3),
     "engine": lambda: oocdnn.Context("cpu", engine=3),
+    "profile": lambda: oocdnn.plan_for_profile(PROBLEM, 3),
     "problem": lambda: oocdnn.Context("cpu").plan(3),
     "plan": lambda: oocdnn.Context("cpu").price(PROBLEM, 3),
     "compute_seconds": lambda: oocdnn.Context("cpu").refine(PROBLEM, 3),
