@@ -133,7 +133,12 @@ def _limited(environment: dict[str, str], bytes_: str, spill: str | None) -> lis
 @click.command(context_settings={"allow_interspersed_args": False})
 @device_option
 @budget_option
-@click.option("--log", metavar="LEVEL", help="OOCDNN_LOG: error, warn, info, debug.")
+@click.option(
+    "--log",
+    metavar="LEVEL",
+    type=click.Choice(("error", "warn", "info", "debug")),
+    help="OOCDNN_LOG: error, warn, info, debug.",
+)
 @click.option("--limit", "most", metavar="B", help="Device bytes of the whole process: 16GiB.")
 @click.option(
     "--spill",
@@ -160,6 +165,8 @@ def run(
     nothing else is said; with --spill too, host memory for the rest: oocdnn run --limit 16GiB
     --spill -- python train.py
     """
+    limit.check_device(device or "")
+    limit.check_budget(budget or "")
     found = shutil.which(program[0])
     if found is None:
         raise click.ClickException(f"there is no program {program[0]}")
