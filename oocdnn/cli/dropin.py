@@ -9,7 +9,7 @@ import click
 
 from oocdnn import cudnn
 from oocdnn.cli import limit
-from oocdnn.cli.common import budget_option, device_option
+from oocdnn.cli.common import budget_option, device_option, plain_errors
 
 
 def _there(path: Path) -> Path:
@@ -148,6 +148,7 @@ def _limited(environment: dict[str, str], bytes_: str, spill: str | None) -> lis
     help="What passes the limit is served from host memory, or refused, as it is without.",
 )
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+@plain_errors
 def run(
     program: tuple[str, ...],
     device: str | None,
