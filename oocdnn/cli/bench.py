@@ -215,6 +215,9 @@ def _fail_where_wrong(rows: "list[Row]") -> None:
     click.echo(", ".join(f"{count} {name}" for name, count in counts.items() if count))
     if counts["fail"]:
         raise click.ClickException(f"{counts['fail']} results are wrong")
+    if rows and counts["skipped"] == len(rows):
+        why = rows[0]["check"].partition(": ")[2]
+        raise click.ClickException(f"nothing was computed: {why}")
 
 
 def _say_where_floors_are_wrong(rows: "list[Row]") -> None:

@@ -177,6 +177,17 @@ def test_a_budget_that_is_too_small_is_no_failure() -> None:
     assert "1000 B" in row["check"]
 
 
+@pytest.mark.parametrize("command", [(), ("check",)])
+def test_where_nothing_was_computed_the_command_fails_and_says_why(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "rates", lambda *_: {})
+    done = invoke(*command, FORWARD, "--device", "cpu", "--budget", "1000B")
+    assert done.exit_code == 1
+    assert "Error: nothing was computed: " in done.output
+    assert "1000 B" in done.output
+
+
 def test_a_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = (layer("a", (64, 8, 12, 12), 8, 3, padding=1), layer("b", (2, 8, 12, 12), 8, 1))
     made = cases.Layers(Set("tiny", "two", tiny, ("fwd", "bwd_filter")))
