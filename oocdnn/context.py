@@ -287,11 +287,9 @@ class Context:
     ) -> list[RunnerUp]:
         """Plans that fit by estimate, with the operands where the problem string says: the best
         that the search found, fastest first, then random ones, the same for the same seed."""
-        counts = [
-            _window.integer(name, value, 0)
-            for name, value in (("best", best), ("random", random), ("seed", seed))
-        ]
-        found: list[RunnerUp] = json.loads(self._native.candidates(problem, *counts))
+        given = {"best": (best, 0), "random": (random, 0), "seed": (seed, -(2**60))}
+        numbers = [_window.integer(name, one, least) for name, (one, least) in given.items()]
+        found: list[RunnerUp] = json.loads(self._native.candidates(problem, *numbers))
         return found
 
     def measure_parts(
