@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from oocdnn._files import replacing
 
@@ -91,7 +91,7 @@ def read(path: Path) -> list[Row]:
     """
     file = path / FILE if path.is_dir() else path
     rows: list[Row] = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(_text(file).splitlines(), 1):
         try:
             fields = json.loads(line)
         except json.JSONDecodeError as error:
@@ -103,3 +103,26 @@ def read(path: Path) -> list[Row]:
             )
         rows.append(cast(Row, fields))
     return rows
+
+
+def read_about(folder: Path) -> About:
+    """What a folder says of the origin of its results. Raises as `read` does."""
+    about = read_json(folder / ABOUT)
+    missing = About.__annotations__.keys() - about if isinstance(about, dict) else {"all"}
+    if missing:
+        raise ValueError(f"{folder / ABOUT}: {', '.join(sorted(missing))} missing")
+    return cast(About, about)
+
+
+def read_json(file: Path) -> Any:
+    """What a file holds. Raises as `read` does."""
+    try:
+        return json.loads(_text(file))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{file}: no JSON: {error}") from error
+
+
+def _text(file: Path) -> str:
+    if not file.exists():
+        raise FileNotFoundError(f"there is no {file}; `oocdnn bench --out {file.parent}` writes it")
+    return file.read_text(encoding="utf-8")

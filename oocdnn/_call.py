@@ -1,5 +1,6 @@
 """A call as plain values: what the core is asked to do, and where its tensors live."""
 
+import os
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -93,7 +94,7 @@ class Options:
     budget: str | None = None
     engine: str | None = None
     wrap: str | None = None
-    profile: str | None = None
+    profile: str | os.PathLike[str] | None = None
     planning: str | None = None
     workspace: str | None = None
     busy_gpus: str | None = None

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, SupportsIndex, TypeVar
 
 from oocdnn import _call, _pool, _window
+from oocdnn._arguments import several
 from oocdnn._call import Window
 from oocdnn._window import Padding, PerAxis
 from oocdnn.errors import InvalidProblem
@@ -130,7 +131,10 @@ def data_rank(x: Shape) -> int:
 
 def _wanted(name: str, shape: Any, axes: int) -> Shape:
     """The shape of a gradient, as its caller wants it."""
-    sizes = tuple(_window.integer(f"{name}[{i}]", size, 0) for i, size in enumerate(shape))
+    if len(getattr(shape, "shape", (0,))) != 1:
+        raise InvalidProblem(f"{name} is an array of shape {tuple(shape.shape)}; pass its shape")
+    given = several(name, shape, "a shape, one size for each axis")
+    sizes = tuple(_window.integer(f"{name}[{i}]", size, 0) for i, size in enumerate(given))
     if len(sizes) != axes:
         raise InvalidProblem(f"{name} is {sizes}; dy has {axes} axes, and so must {name}")
     return sizes

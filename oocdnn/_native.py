@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
 from oocdnn import errors
+from oocdnn._arguments import need_callable, need_kind
 from oocdnn._call import Convolution, Options, Pool, Slot, Tensor, Window
 from oocdnn._cdefs import Direction, DType, Math, Mode, Status
 from oocdnn._native_library import _ffi, _library
@@ -104,14 +105,18 @@ class _Frame:
         self._kept.append(value)
         return value
 
-    def string(self, text: str | None) -> Any:
-        return _ffi().NULL if text is None else self.new("char[]", os.fsencode(text))
+    def string(self, name: str, text: str | os.PathLike[str] | None) -> Any:
+        """A text, or nothing; the error calls it `name`."""
+        if text is None:
+            return _ffi().NULL
+        need_kind(name, text, (str, bytes, os.PathLike), "a text")
+        return self.new("char[]", os.fsencode(text))
 
     def options(self, options: Options) -> Any:
         c = self.new("oocdnn_options *")
         c[0] = _library().oocdnn_default_options()
         for name in _OPTION_TEXTS:
-            setattr(c, name, self.string(getattr(options, name)))
+            setattr(c, name, self.string(name, getattr(options, name)))
         c.threads, c.link_gb_per_s = options.threads, options.link_gb_per_s
         c.reproducible, c.trace = options.reproducible, options.trace
         c.math, c.host_cap = Math.FP32, options.host_cap
@@ -129,6 +134,11 @@ class _Ear:
         self.callback = _ffi().callback("oocdnn_progress", self._tell, error=1, onerror=self._keep)
         self.progress: Progress | None = None
         self.kept: BaseException | None = None
+
+    def hear(self, progress: Progress | None) -> None:
+        """Tells it of the next call."""
+        need_callable("progress", progress)
+        self.progress = progress
 
     def forget(self) -> None:
         """Keeps nothing of the caller's."""
@@ -172,7 +182,7 @@ class _Call:
         c.prologue_activation, c.prologue_parameter = call.before
         c.stream, c.progress = cast("void *", call.stream), self.ear.callback
         c.workspace_limit = call.workspace
-        self.ear.progress = progress
+        self.ear.hear(progress)
         self.operands[0] = _no_operands()
         for slot, tensor in tensors.items():
             t = self._tensors[slot]
@@ -294,7 +304,7 @@ class NativeContext:
     def calibrate(self, progress: Progress | None) -> str:
         """Where the profile is kept."""
         path, ear = _ffi().new("const char **"), _Ear()
-        ear.progress = progress
+        ear.hear(progress)
         with self as handle, self._text_lock:
             status = _library().oocdnn_calibrate(handle, ear.callback, _ffi().NULL, path)
             ear.raise_kept()
@@ -304,7 +314,8 @@ class NativeContext:
     def refine(self, problem: str, compute_seconds: Sequence[float]) -> str:
         """What was refined, as JSON."""
         frame, json = _Frame(), _ffi().new("const char **")
-        text, seconds = frame.string(problem), _ffi().new("double[]", list(compute_seconds))
+        text = frame.string("problem", problem)
+        seconds = _ffi().new("double[]", list(compute_seconds))
         with self as handle, self._text_lock:
             _check(_library().oocdnn_refine(handle, text, seconds, len(compute_seconds), json))
             return _text(json[0])
@@ -313,27 +324,27 @@ class NativeContext:
         """The plan as JSON."""
         frame, json = _Frame(), _ffi().new("const char **")
         with self as handle, self._text_lock:
-            _check(_library().oocdnn_plan(handle, frame.string(problem), json))
+            _check(_library().oocdnn_plan(handle, frame.string("problem", problem), json))
             return _text(json[0])
 
     def price(self, problem: str, plan: str) -> str:
         """The same of a plan that the caller names."""
         frame, json = _Frame(), _ffi().new("const char **")
-        texts = frame.string(problem), frame.string(plan)
+        texts = frame.string("problem", problem), frame.string("plan", plan)
         with self as handle, self._text_lock:
             _check(_library().oocdnn_price(handle, *texts, json))
             return _text(json[0])
 
     def use_plan(self, problem: str, plan: str) -> None:
         frame = _Frame()
-        texts = frame.string(problem), frame.string(plan)
+        texts = frame.string("problem", problem), frame.string("plan", plan)
         with self as handle:
             _check(_library().oocdnn_use_plan(handle, *texts))
 
     def candidates(self, problem: str, best: int, random: int, seed: int) -> str:
         """Plans as JSON."""
         frame, json = _Frame(), _ffi().new("const char **")
-        text = frame.string(problem)
+        text = frame.string("problem", problem)
         with self as handle, self._text_lock:
             _check(_library().oocdnn_candidates(handle, text, best, random, seed, json))
             return _text(json[0])

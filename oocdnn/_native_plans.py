@@ -1,13 +1,19 @@
 """The core library's functions of plans that need no context, through cffi."""
 
+import os
+
 from oocdnn._native import _check, _Frame, _text
 from oocdnn._native_library import _ffi, _library
 
 
-def plan_for_profile(profile: str, problem: str, budget: str | None, busy_gpus: str | None) -> str:
+def plan_for_profile(
+    profile: os.PathLike[str], problem: str, budget: str | None, busy_gpus: str | None
+) -> str:
     """The plan as JSON; what is None is as the variable says."""
     frame, json = _Frame(), _ffi().new("const char **")
-    arguments = [frame.string(text) for text in (profile, problem, budget, busy_gpus)]
+    given: dict[str, str | os.PathLike[str] | None]
+    given = {"profile": profile, "problem": problem, "budget": budget, "busy_gpus": busy_gpus}
+    arguments = [frame.string(name, text) for name, text in given.items()]
     _check(_library().oocdnn_plan_for_profile(*arguments, json))
     return _text(json[0])
 

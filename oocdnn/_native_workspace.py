@@ -33,7 +33,7 @@ def measure_parts(
     """What was timed on the context's device; and the batch."""
     frame, count, batch = _Frame(), _ffi().new("int64_t *"), _ffi().new("int64_t *")
     made = _ffi().new("const oocdnn_micro_batch **")
-    text = frame.string(problem)
+    text = frame.string("problem", problem)
     with context as handle:
         _check(_library().oocdnn_measure_parts(handle, text, policy, made, count, batch))
     choices = [made[0][i] for i in range(count[0])]

@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple, SupportsIndex
 
 from oocdnn import _pins, _window
 from oocdnn._allocation import allocate, allocate_bytes, allocate_sums
+from oocdnn._arguments import need_kind, real
 from oocdnn._call import Before, Convolution, Epilogue, Pool, Slot, Tensor
 from oocdnn._cdefs import Activation, Direction, Math, Mode
 from oocdnn._geometry import Geometry, need_shape
@@ -61,17 +62,7 @@ def activation_of(spec: ActivationSpec) -> tuple[Activation, float]:
         if given is not None:
             raise InvalidProblem(f"activation {name!r} has no parameter, and {given!r} was given")
         return kind, 0.0
-    return kind, _real(f"the parameter of {name}", default if given is None else given)
-
-
-def _real(name: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise InvalidProblem(f"{name} is {value!r}; it must be a number") from None
-    if not _math.isfinite(number):
-        raise InvalidProblem(f"{name} is {number}; it must be finite")
-    return number
+    return kind, real(f"the parameter of {name}", default if given is None else given)
 
 
 def stream_of(stream: Any, ready: int | None) -> int:
@@ -101,8 +92,7 @@ class Common(NamedTuple):
     def before(self) -> Before:
         if self.prologue is None:
             return Before()
-        if not isinstance(self.prologue, Prologue):
-            raise InvalidProblem(f"prologue is a {type(self.prologue).__name__}; pass a Prologue")
+        need_kind("prologue", self.prologue, Prologue, "a Prologue")
         return Before(*activation_of(self.prologue.activation))
 
 
@@ -116,7 +106,7 @@ class Finish(NamedTuple):
     activation: ActivationSpec = None
 
     def epilogue(self) -> Epilogue:
-        alpha = _real("residual_alpha", self.residual_alpha)
+        alpha = real("residual_alpha", self.residual_alpha)
         return Epilogue(*activation_of(self.activation), alpha)
 
 
@@ -173,8 +163,8 @@ def convolution(
         geometry.groups,
         _one_of("mode", common.mode, _MODES),
         math if common.math is None else math_of(common.math),
-        _real("alpha", common.alpha),
-        _real("beta", common.beta),
+        real("alpha", common.alpha),
+        real("beta", common.beta),
         finish.epilogue(),
         stream,
         _window.integer("workspace", common.workspace, 0) if limited else -1,
@@ -275,8 +265,7 @@ def _sums(
 ) -> View | None:
     if wanted is None:
         return None
-    if not isinstance(wanted, Sums):
-        raise InvalidProblem(f"sums is a {type(wanted).__name__}; pass a Sums, which receives them")
+    need_kind("sums", wanted, Sums, "a Sums, which receives them")
     sums = allocate_sums(leader, (*shape[:2], 2), make)
     operands.write("sums", sums, sums.shape)
     return sums

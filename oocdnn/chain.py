@@ -16,6 +16,7 @@ import numpy as np
 
 from oocdnn import _geometry, _pins
 from oocdnn._allocation import allocate
+from oocdnn._arguments import need_kind, several
 from oocdnn._call import Convolution, Slot, Tensor
 from oocdnn._cdefs import Direction
 from oocdnn._geometry import Geometry, Moves, Shape
@@ -118,8 +119,7 @@ def _source_of(link: Link, shapes: Sequence[Shape], sum_shape: Shape) -> int:
 
 def _make(link: Link, shapes: Sequence[Shape]) -> Made:
     """`shapes`: of the chain's x, and of what the links before this one give."""
-    if not isinstance(link, Link):
-        raise InvalidProblem(f"it is of type {type(link).__name__}, and a Link is needed")
+    need_kind("it", link, Link, "a Link")
     x = shapes[-1]
     weights = view("w", link.w)
     geometry = _geometry.forward(_geometry.data_rank(x), x, weights.shape, *link.moves())
@@ -150,10 +150,8 @@ def make_all(links: Iterable[Link], x: Shape) -> list[Made]:
     return made
 
 
-def _several(links: Iterable[Link]) -> Iterable[Link]:
-    if isinstance(links, Link):
-        raise InvalidProblem("a chain takes several links: write [link] for a single one")
-    return links
+def _several(links: Iterable[Link]) -> tuple[Link, ...]:
+    return several("links", links, "several: write [link] for a single one")
 
 
 def conv_chain(
@@ -249,12 +247,9 @@ class Chain:
     """Links that are called like a function of x; see `conv_chain`."""
 
     def __init__(self, links: Iterable[Link]) -> None:
-        self.links = tuple(_several(links))
+        self.links = _several(links)
         for i, link in enumerate(self.links):
-            if not isinstance(link, Link):
-                raise InvalidProblem(
-                    f"link {i} of a chain is of type {type(link).__name__}, and a Link is needed"
-                )
+            need_kind(f"link {i} of a chain", link, Link, "a Link")
 
     def __call__(self, x: Any, **keywords: Any) -> Any:
         return conv_chain(x, self.links, **keywords)

@@ -14,6 +14,7 @@ import numpy as np
 
 from oocdnn import _geometry, _pins
 from oocdnn._allocation import allocate
+from oocdnn._arguments import need_kind, several
 from oocdnn._call import Convolution, Slot
 from oocdnn._native import Progress
 from oocdnn._operation import Common, MathName, read_finish
@@ -77,7 +78,7 @@ def conv_chain_backward(
         if not wanted.any():
             raise InvalidProblem("needs is empty; it names dx, dw, db or several of them")
         _geometry.need_shape("dz", gradient.shape, made[-1].shape, "the chain's result")
-        given: list[Saved | None] = [None] * len(made) if saved is None else list(saved)
+        given = (None,) * len(made) if saved is None else _saved_of(saved)
         if len(given) != len(made):
             raise InvalidProblem(f"saved is of {len(given)} links, and the chain has {len(made)}")
         operands = [stack.enter_context(Operands(data)) for _ in made]
@@ -120,6 +121,15 @@ def conv_chain_backward(
     return ChainGradients(dx, dw, db)
 
 
+def _saved_of(saved: Iterable[Saved | None]) -> tuple[Saved | None, ...]:
+    """What each link saved."""
+    given = several("saved", saved, "what each link saved, or None for one that saved nothing")
+    for number, theirs in enumerate(given):
+        if theirs is not None:
+            need_kind(f"saved[{number}]", theirs, Saved, "what the link saved, or None")
+    return given
+
+
 def _need_plain(link: Link) -> None:
     for name, other in (("scale", link.scale), ("residual", link.residual)):
         if other is not None:
@@ -138,7 +148,7 @@ def wanted_of(needs: Iterable[Need], made: Sequence[Made]) -> _Needs:
         raise InvalidProblem(f"needs is {needs!r}; pass a tuple: ({needs!r},)")
     biased = [one.link.b is not None for one in made]
     wanted = _Needs(False, [False] * len(made), [False] * len(made))
-    for need in needs:
+    for need in several("needs", needs, 'a tuple, as ("dx", "dw")'):
         if need == "dx":
             wanted = wanted._replace(dx=True)
         elif need == "dw":

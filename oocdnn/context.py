@@ -22,6 +22,7 @@ from oocdnn import (
     upsampling,
     workspace,
 )
+from oocdnn._arguments import number_of, real, several
 from oocdnn._axes import by_axis
 from oocdnn._call import Convolution, Options, Slot, Tensor
 from oocdnn._native import HostMemory, NativeContext, Progress
@@ -163,16 +164,16 @@ class Context:
             budget=_budget_text(budget),
             engine=engine,
             wrap=wrap,
-            profile=None if profile is None else os.fspath(profile),
+            profile=profile,
             planning=planning,
             workspace=_workspace_text(workspace),
             busy_gpus=None if busy_gpus is None else str(busy_gpus),
-            threads=threads or 0,
-            reproducible=reproducible,
-            trace=trace,
-            host_cap=host_cap or 0,
-            link_gb_per_s=link_gb_per_s or 0.0,
-            planning_seconds=planning_seconds or 0.0,
+            threads=_window.integer("threads", threads or 0, 0),
+            reproducible=bool(reproducible),
+            trace=bool(trace),
+            host_cap=_window.integer("host_cap", host_cap or 0, 0),
+            link_gb_per_s=real("link_gb_per_s", link_gb_per_s or 0.0, 0.0),
+            planning_seconds=number_of("planning_seconds", planning_seconds or 0.0),
         )
         self._native = NativeContext(options)
         self.prepared = Memory()
@@ -286,7 +287,9 @@ class Context:
     ) -> list[RunnerUp]:
         """Plans that fit by estimate, with the operands where the problem string says: the best
         that the search found, fastest first, then random ones, the same for the same seed."""
-        found: list[RunnerUp] = json.loads(self._native.candidates(problem, best, random, seed))
+        given = {"best": (best, 0), "random": (random, 0), "seed": (seed, -(2**60))}
+        numbers = [_window.integer(name, one, least) for name, (one, least) in given.items()]
+        found: list[RunnerUp] = json.loads(self._native.candidates(problem, *numbers))
         return found
 
     def measure_parts(
@@ -328,11 +331,13 @@ class Context:
         of the tile of the problem's plan becomes that of the fastest call, is kept, and later plans
         rest on it. Raises InvalidProblem where nothing is kept, or no time is given.
         """
-        return Refinement(**json.loads(self._native.refine(problem, compute_seconds)))
+        given = several("compute_seconds", compute_seconds, "a list of seconds")
+        seconds = [number_of(f"compute_seconds[{i}]", one) for i, one in enumerate(given)]
+        return Refinement(**json.loads(self._native.refine(problem, seconds)))
 
     def host_memory(self, size: int) -> HostMemory:
         """New host memory that the device reaches at full speed; `oocdnn.empty` makes arrays."""
-        return self._native.allocate_host(size)
+        return self._native.allocate_host(_window.integer("size", size, 0))
 
     def pin(self, address: int, size: int) -> HostMemory:
         """Makes the caller's memory as good, until `close` of the result; see `oocdnn.pin`."""
@@ -394,12 +399,6 @@ def _workspace_text(workspace: int | str | None) -> str | None:
 def _budget_text(budget: int | str | None) -> str | None:
     if budget is None or isinstance(budget, str):
         return budget
-    try:
-        bytes_ = int(budget)
-    except (TypeError, ValueError):
-        raise InvalidProblem(
-            f'budget is {budget!r}; write bytes, "2GiB", "50%" or "auto"'
-        ) from None
-    if bytes_ < 1:
-        raise InvalidProblem(f"budget is {bytes_} bytes; it must be positive")
-    return str(bytes_)
+    if not hasattr(budget, "__index__"):
+        raise InvalidProblem(f'budget is {budget!r}; write whole bytes, "2GiB", "50%" or "auto"')
+    return str(_window.integer("budget", budget, 1))

@@ -12,6 +12,7 @@ from typing import Any, Literal, SupportsIndex
 
 from oocdnn import _geometry, _window
 from oocdnn._allocation import allocate
+from oocdnn._arguments import need_kind, several
 from oocdnn._call import Convolution, Slot
 from oocdnn._cdefs import Activation, Direction, DType
 from oocdnn._geometry import Geometry, Moves
@@ -152,9 +153,12 @@ def conv_bias_act_pool_backward(
     first of the largest. An array of `out` shares no memory with others or what is read, and is for
     one of `needs`. `scale` is Unsupported. Returns a tuple, also of one.
     """
+    need_kind("saved", saved, Saved, "what the forward call saved")
     gradient = _of_forward("dz", dz, saved.z_shape)
     check_slopes(saved, gradient)
+    needs = several("needs", needs, 'a tuple, as ("dx", "dw")')
     _check_needs(saved, needs)
+    need_kind("out", out or {}, Mapping, "a dictionary of arrays by what is needed")
     if gradient.empty:  # so is dy, and nothing was saved
         gradient = allocate(gradient, saved.y_shape)
     results, factor = dict(out or {}), saved.call.alpha

@@ -16,7 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oocdnn.errors import InvalidProblem
+from oocdnn import _window
+from oocdnn._arguments import need_kind, several
+from oocdnn.errors import InvalidDtype, InvalidProblem
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,10 @@ def group_norm(
     (biased) variance in each sample. weight, bias: [C] or None. dtype: "float64" where the arrays
     are. All is computed in float64. InvalidProblem where the groups do not divide the channels.
     """
-    table = _plain(sums.table)
+    table = _table_of(sums)
     samples, channels, _ = table.shape
-    if groups < 1 or channels % groups != 0:
+    groups = _window.integer("groups", groups, 1)
+    if channels % groups != 0:
         raise InvalidProblem(f"{groups} groups do not divide {channels} channels")
     each = channels // groups
     means = table.reshape(samples, groups, each, 2).sum(2) / (each * max(sums.count, 1))
@@ -92,7 +95,8 @@ def instance_norm(
     dtype: Any = "float32",
 ) -> Prologue:
     """Instance norm: group norm with each channel a group of its own."""
-    return group_norm(sums, sums.table.shape[1], weight, bias, activation, eps=eps, dtype=dtype)
+    channels = _table_of(sums).shape[1]
+    return group_norm(sums, channels, weight, bias, activation, eps=eps, dtype=dtype)
 
 
 def batch_norm(
@@ -110,6 +114,10 @@ def batch_norm(
 
     mean, variance, weight, bias: [C]; weight and bias may be None.
     """
+    samples = _window.integer("samples", samples, 0)
+    for name, value in (("mean", mean), ("variance", variance)):
+        if not hasattr(value, "dtype"):
+            raise InvalidDtype(f"{name} is of type {type(value).__name__}; pass an array")
     mean, variance = _plain(mean), _plain(variance)
     squares = variance + mean * mean
     means = squares.astype("float64")[None, :, None].repeat(2, 2).repeat(samples, 0)
@@ -120,7 +128,7 @@ def batch_norm(
 def batch_statistics(sums: Sums) -> tuple[Any, Any]:
     """The mean and the (biased) variance of each channel over samples and positions: [C], float64;
     for `batch_norm` as in training."""
-    table = _plain(sums.table)
+    table = _table_of(sums)
     means = table.sum(0) / max(table.shape[0] * sums.count, 1)
     return means[:, 0], _variance(means)
 
@@ -130,6 +138,9 @@ def concatenate(prologues: Sequence[Prologue]) -> Prologue:
 
     All have one activation. InvalidProblem where that is not so, or where one has no table.
     """
+    prologues = several("prologues", prologues, "several in a list")
+    for number, prologue in enumerate(prologues):
+        need_kind(f"prologues[{number}]", prologue, Prologue, "a Prologue")
     activations = {prologue.activation for prologue in prologues}
     if len(activations) != 1 or any(prologue.table is None for prologue in prologues):
         raise InvalidProblem(
@@ -145,6 +156,11 @@ def concatenate(prologues: Sequence[Prologue]) -> Prologue:
         joined[:, at : at + table.shape[1]] = table
         at += table.shape[1]
     return Prologue(joined, activations.pop())
+
+
+def _table_of(sums: Sums) -> Any:
+    need_kind("sums", sums, Sums, "the Sums that a convolution received")
+    return _plain(sums.table)
 
 
 def _plain(array: Any) -> Any:

@@ -123,17 +123,20 @@ def plan_for_profile(
 ) -> Plan:
     """Plans a problem string for the machine of a profile, which need not be this one.
 
-    No device is opened and no engine is prepared. `profile` is a file;
-    `oocdnn.perfmodel.profiles.find` knows those that come with the package. `budget` is a number of
+    No device is opened and no engine is prepared. `profile` is a file, or the name of one of those
+    that come with the package: "h200" (`oocdnn.perfmodel.profiles.names`). `budget` is a number of
     bytes or "8GiB" (OOCDNN_BUDGET). `busy_gpus`: how many other GPUs of its host are busy too
     (OOCDNN_BUSY_GPUS, else 0).
 
-    Raises InvalidProblem for a string that cannot be read, a budget that is no number of bytes or
-    busy GPUs that are not 0 to 63, FileError for a profile that is none, Unsupported where it names
-    no engine that serves, OutOfMemory where nothing fits.
+    Raises InvalidProblem for a string that cannot be read, a profile that is neither, a budget that
+    is no number of bytes or busy GPUs that are not 0 to 63, FileError for a file that is none,
+    Unsupported where it names no engine that serves, OutOfMemory where nothing fits.
     """
+    from oocdnn.perfmodel import profiles
+
     given = [None if option is None else str(option) for option in (budget, busy_gpus)]
-    return plan_of(problem, _native_plans.plan_for_profile(os.fspath(profile), problem, *given))
+    file = profiles.find(profile)
+    return plan_of(problem, _native_plans.plan_for_profile(file, problem, *given))
 
 
 def forget_plans() -> Path | None:

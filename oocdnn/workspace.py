@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar, get_args
 
 from oocdnn import _native_workspace as native
+from oocdnn._arguments import need_kind, several
 from oocdnn._cdefs import BatchPolicy
 from oocdnn.errors import InvalidProblem, OutOfMemory
 
@@ -153,6 +154,7 @@ def divide_workspace(layers: Mapping[K, Sequence[O]], total: int) -> WorkspaceDi
     Raises OutOfMemory where even the options of least workspace are more than `total` together, and
     InvalidProblem for a layer without options.
     """
+    need_kind("layers", layers, Mapping, "a dictionary of lists of options")
     kernels = [_costs(options) for options in layers.values()]
     indices, seconds, least_seconds = native.divide_workspace(kernels, total)
     chosen = {
@@ -167,6 +169,7 @@ def equal_shares(layers: Mapping[K, Sequence[O]], total: int) -> WorkspaceDivisi
 
     Raises OutOfMemory where a layer has none that fits, and InvalidProblem for one without options.
     """
+    need_kind("layers", layers, Mapping, "a dictionary of lists of options")
     if not all(layers.values()):
         raise InvalidProblem("a layer has no option; measure at least one")
     share = total // max(len(layers), 1)
@@ -192,6 +195,8 @@ def equal_shares(layers: Mapping[K, Sequence[O]], total: int) -> WorkspaceDivisi
 
 
 def _numbers(choices: Sequence[MicroBatch]) -> list[native.Choice]:
+    for number, one in enumerate(several("choices", choices, "a list of MicroBatch")):
+        need_kind(f"choices[{number}]", one, MicroBatch, "a MicroBatch")
     return [(one.samples, one.seconds, one.workspace_bytes) for one in choices]
 
 

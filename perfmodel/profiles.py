@@ -4,6 +4,7 @@ import os
 from importlib import resources
 from pathlib import Path
 
+from oocdnn._arguments import need_kind
 from oocdnn.errors import InvalidProblem
 from oocdnn.perfmodel.profile import UNMEASURED, Profile, parse
 
@@ -22,6 +23,7 @@ def names() -> list[str]:
 
 def find(profile: str | os.PathLike[str]) -> Path:
     """A profile's file: itself, or that of the shipped profile of this name."""
+    need_kind("profile", profile, (str, os.PathLike), "a file, or the name of a shipped one")
     given = Path(profile)
     shipped = folder() / f"{given.name}{_SUFFIX}"
     if given.name == os.fspath(profile) and shipped.exists():

@@ -28,6 +28,7 @@ MANY = 5.0  # times the least; beyond it the axis is one of logarithms
 STEPS = (1, 2, 5)  # of a power of ten, between lines
 CHANNELS = re.compile(r"conv2d:fwd x1x(\d+)x\d+x\d+ w\1x\1x(.*)")
 Point = tuple[int, float]
+Shown = dict[tuple[Series, int], Row]  # the rows that have a point, by what they are of and x
 
 
 def batch_of(row: Row) -> int | None:
@@ -108,8 +109,12 @@ def curves(rows: Sequence[Row]) -> list[tuple[Kind, list[Row]]]:
 
 def by_series(kind: Kind, rows: Sequence[Row]) -> dict[Series, list[Point]]:
     """The points of each, by size; those of the floor too. Of one x the last result counts."""
+    return _points(kind, _shown(kind, rows))
+
+
+def _points(kind: Kind, shown: Shown) -> dict[Series, list[Point]]:
     found: dict[Series, dict[int, float]] = {}
-    for (series, x), row in _shown(kind, rows).items():
+    for (series, x), row in shown.items():
         found.setdefault(series, {})[x] = kind.y(row, row["seconds"]) or 0.0
         floor = kind.y(row, row["floor_seconds"]) if row["who"] == "oocdnn" else None
         if floor is not None:
@@ -117,9 +122,8 @@ def by_series(kind: Kind, rows: Sequence[Row]) -> dict[Series, list[Point]]:
     return {series: sorted(points.items()) for series, points in found.items()}
 
 
-def _shown(kind: Kind, rows: Sequence[Row]) -> dict[tuple[Series, int], Row]:
-    """The rows that have a point, by what they are of and x."""
-    found: dict[tuple[Series, int], Row] = {}
+def _shown(kind: Kind, rows: Sequence[Row]) -> Shown:
+    found: Shown = {}
     for series, row in zip(series_of(rows), rows, strict=True):
         x = kind.x(row)
         if x is not None and kind.y(row, shown_seconds(row)) is not None:
@@ -166,7 +170,8 @@ def _marks(least: float, most: float) -> list[float]:
 
 def curve(kind: Kind, group: Sequence[Row], rows: Sequence[Row]) -> str:
     """One curve; of `group` there must be a point. `rows` are all of the page."""
-    found = by_series(kind, group)
+    shown = _shown(kind, group)
+    found = _points(kind, shown)
     scale = Scale([point for points in found.values() for point in points])
     parts = []
     for mark in scale.marks:
@@ -177,8 +182,7 @@ def curve(kind: Kind, group: Sequence[Row], rows: Sequence[Row]) -> str:
         x, _ = scale((place, scale.marks[-1]))
         parts.append(word(str(place), x, HEIGHT + 16, ' class="middle"'))
     parts.append(word(kind.across, 100, HEIGHT + 32, ' class="name"'))
-    rows_shown = _shown(kind, group).items()
-    doubtful = {place for place, row in rows_shown if verdict(row) == "mistrusted"}
+    doubtful = {place for place, row in shown.items() if verdict(row) == "mistrusted"}
     for series, points in found.items():
         hollow = {x for x, _ in points if (series, x) in doubtful}
         parts += _path(kind, series, points, hollow, scale, rows)

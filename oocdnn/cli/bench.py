@@ -22,6 +22,7 @@ from oocdnn.cli.common import (
     problem_text,
     progress_bar,
     seconds_text,
+    value_errors_said,
 )
 from oocdnn.cli.results import draw, page, picture, table
 from oocdnn.cli.study import study
@@ -214,6 +215,9 @@ def _fail_where_wrong(rows: "list[Row]") -> None:
     click.echo(", ".join(f"{count} {name}" for name, count in counts.items() if count))
     if counts["fail"]:
         raise click.ClickException(f"{counts['fail']} results are wrong")
+    if rows and counts["skipped"] == len(rows):
+        why = rows[0]["check"].partition(": ")[2]
+        raise click.ClickException(f"nothing was computed: {why}")
 
 
 def _say_where_floors_are_wrong(rows: "list[Row]") -> None:
@@ -276,6 +280,8 @@ def run(
         raise click.UsageError(
             f"there is no peer {', '.join(unknown)}; there are {', '.join(suite.ALL_PEERS)}"
         )
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
     wanted = tuple(peer for peer in peers if peer != "none") if peers else None
     patience = suite.QUICK if quick else suite.PATIENT
     if warm is not None:
@@ -314,10 +320,8 @@ def _kept(out: Path) -> "list[Row]":
 
     if not (out / results.FILE).exists():
         return []
-    try:
+    with value_errors_said():
         return results.read(out)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
 
 
 @bench.command()
@@ -363,10 +367,8 @@ def compare(before: Path, after: Path) -> None:
     from oocdnn.bench.report.compare import changes, in_one_only, left_out
     from oocdnn.bench.results import read
 
-    try:
+    with value_errors_said():
         old, new = read(before), read(after)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
     table = _table("after / before", ("problem", "who", "outcome", "ratio", "95 %"), 3)
     for change in changes(old, new):
         row = change.after

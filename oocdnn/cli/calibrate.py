@@ -43,7 +43,7 @@ def calibrate(
     The first call of each kind measures the little that it cannot do without; this measures all
     types and directions, tiles of many sizes, and the wires while other GPUs of the host are busy
     too, in up to three minutes. It may be interrupted: what has been measured is kept, and not
-    measured again.
+    measured again until the file is deleted.
 
     With --refine a problem is run as it would be planned now, and the rate of its tiles becomes
     what the runs took; nothing else is measured.
@@ -53,7 +53,10 @@ def calibrate(
             text = problem_text((problem,))
             click.echo(f"{text}: {_refined(context, text)}")
         if not problems:
-            click.echo(f"{_measured(context)}: {context.device} is measured")
+            click.echo(
+                f"{_measured(context)}: {context.device} is measured, and the profile complete; "
+                "delete the file to have it measured anew"
+            )
 
 
 def _measured(context: Context) -> Path:

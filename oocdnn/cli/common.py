@@ -49,9 +49,25 @@ def plain_errors(command: Callable[P, T]) -> Callable[P, T]:
         except BrokenPipeError:  # `| head` has seen enough: click ends quietly
             raise
         except _EXPECTED as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(_said(error)) from error
 
     return guarded
+
+
+def _said(error: BaseException) -> str:
+    """An error's text; of the system's, the file and what is wrong with it."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return str(error)
+
+
+@contextmanager
+def value_errors_said() -> Iterator[None]:
+    """What is read or written here may be no such thing, which ends a command the same way."""
+    try:
+        yield
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
 
 
 _LOGGED = re.compile(r"^(?:oocdnn: )?(?:taken |passed )?(.+?)(?: tiles=\d.*)?$")

@@ -62,6 +62,7 @@ class Outcome:
 def demo(out: Path, image: Path | None, megapixels: float | None, device: str | None) -> None:
     """Filter a photograph within an eighth of the memory, and compare with the whole."""
     say = console().print
+    out.mkdir(parents=True, exist_ok=True)
     photo, name = picture.photograph(image)
     enlarged = picture.resized(photo, _pixels(photo.width * photo.height, megapixels))
     say(
@@ -88,7 +89,6 @@ def demo(out: Path, image: Path | None, megapixels: float | None, device: str | 
         whole = _measure(context, x, w, b, shape, "whole")
     difference = _largest_difference(tiled.y, whole.y)
     moved = tiled.stats.bytes_h2d + tiled.stats.bytes_d2h
-    out.mkdir(parents=True, exist_ok=True)
     _write_pictures(out, enlarged, tiled.y)
     (out / "trace.json").write_text(trace, encoding="utf-8")
     title = f"{made.problem}   {tiled.stats.tiles} tiles"

@@ -9,7 +9,7 @@ import click
 
 from oocdnn import cudnn
 from oocdnn.cli import limit
-from oocdnn.cli.common import budget_option, device_option
+from oocdnn.cli.common import budget_option, device_option, plain_errors
 
 
 def _there(path: Path) -> Path:
@@ -133,7 +133,12 @@ def _limited(environment: dict[str, str], bytes_: str, spill: str | None) -> lis
 @click.command(context_settings={"allow_interspersed_args": False})
 @device_option
 @budget_option
-@click.option("--log", metavar="LEVEL", help="OOCDNN_LOG: error, warn, info, debug.")
+@click.option(
+    "--log",
+    metavar="LEVEL",
+    type=click.Choice(("error", "warn", "info", "debug")),
+    help="OOCDNN_LOG: error, warn, info, debug.",
+)
 @click.option("--limit", "most", metavar="B", help="Device bytes of the whole process: 16GiB.")
 @click.option(
     "--spill",
@@ -143,6 +148,7 @@ def _limited(environment: dict[str, str], bytes_: str, spill: str | None) -> lis
     help="What passes the limit is served from host memory, or refused, as it is without.",
 )
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+@plain_errors
 def run(
     program: tuple[str, ...],
     device: str | None,
@@ -160,6 +166,8 @@ def run(
     nothing else is said; with --spill too, host memory for the rest: oocdnn run --limit 16GiB
     --spill -- python train.py
     """
+    limit.check_device(device or "")
+    limit.check_budget(budget or "")
     found = shutil.which(program[0])
     if found is None:
         raise click.ClickException(f"there is no program {program[0]}")

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oocdnn.cli.common import plain_errors
+from oocdnn.cli.common import plain_errors, value_errors_said
 
 if TYPE_CHECKING:
     from oocdnn.bench.report.timeline import Timeline
     from oocdnn.bench.results import About, Row
+
+TIMELINE = "timeline.json"
 
 _folders = click.argument(
     "folders",
@@ -25,17 +27,15 @@ def draw(out: Path, rows: "list[Row]", about: "About", timeline: "Timeline | Non
     from oocdnn.bench.report import page as pages
 
     if timeline is not None:
-        (out / "timeline.json").write_text(json.dumps(timeline) + "\n", encoding="utf-8")
+        (out / TIMELINE).write_text(json.dumps(timeline) + "\n", encoding="utf-8")
     (out / "index.html").write_text(pages.page(rows, about, timeline), encoding="utf-8")
 
 
 def _rows(folders: tuple[Path, ...]) -> "list[Row]":
     from oocdnn.bench.results import read
 
-    try:
+    with value_errors_said():
         return [row for folder in folders for row in read(folder)]
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
 
 
 @click.command()
@@ -43,13 +43,14 @@ def _rows(folders: tuple[Path, ...]) -> "list[Row]":
 @plain_errors
 def page(folders: tuple[Path, ...]) -> None:
     """Draw the page of results again, in each of the folders."""
-    from oocdnn.bench.results import ABOUT
+    from oocdnn.bench.results import read_about, read_json
 
     for folder in folders:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        recorded = folder / "timeline.json"
-        timeline = json.loads(recorded.read_text("utf-8")) if recorded.exists() else None
-        draw(folder, _rows((folder,)), about, timeline)
+        rows, recorded = _rows((folder,)), folder / TIMELINE
+        with value_errors_said():
+            about = read_about(folder)
+            timeline = read_json(recorded) if recorded.exists() else None
+        draw(folder, rows, about, timeline)
 
 
 @click.command()
@@ -71,8 +72,7 @@ def picture(folders: tuple[Path, ...], out: Path) -> None:
     from oocdnn.bench.report import picture as pictures
     from oocdnn.bench.report.page import style
 
-    try:
-        drawn = pictures.picture(_rows(folders), style())
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
+    rows = _rows(folders)
+    with value_errors_said():
+        drawn = pictures.picture(rows, style())
     out.write_text(drawn, encoding="utf-8")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from oocdnn.cli.common import bytes_text
+from oocdnn.cli.common import bytes_text, value_errors_said
 from oocdnn.plans import Interval, Plan
 
 _TRACKS = ("fetch", "compute", "drain")
@@ -89,8 +89,13 @@ def draw(trace: str, title: str, budget: int, file: Path) -> None:
     memory.set_xlabel("seconds")
     memory.set_xlim(0, end or 1)
     memory.spines[["top", "right"]].set_visible(False)
-    figure.savefig(file, dpi=110)
-    plt.close(figure)
+    _save(figure, file)
+
+
+def _save(figure: Any, file: Path) -> None:
+    with value_errors_said():  # of a suffix that names no kind of picture
+        figure.savefig(file, dpi=110)
+    _pyplot().close(figure)
 
 
 def stretches(timeline: list[Interval]) -> list[Spans]:
@@ -120,5 +125,4 @@ def draw_plan(plan: Plan, file: Path) -> None:
         axes.set_xlim(begin, end or 1)
         axes.set_xlabel("seconds, predicted")
     panels[0][0].set_title(f"{plan.problem}   {plan.tiles} tiles", loc="left", fontsize=10)
-    figure.savefig(file, dpi=110)
-    plt.close(figure)
+    _save(figure, file)

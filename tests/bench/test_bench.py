@@ -177,6 +177,17 @@ def test_a_budget_that_is_too_small_is_no_failure() -> None:
     assert "100 B" in row["check"]
 
 
+@pytest.mark.parametrize("command", [(), ("check",)])
+def test_where_nothing_was_computed_the_command_fails_and_says_why(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "rates", lambda *_: {})
+    done = invoke(*command, FORWARD, "--device", "cpu", "--budget", "1000B")
+    assert done.exit_code == 1
+    assert "Error: nothing was computed: " in done.output
+    assert "1000 B" in done.output
+
+
 def test_a_quick_run_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = (layer("a", (64, 8, 12, 12), 8, 3, padding=1), layer("b", (2, 8, 12, 12), 8, 1))
     made = cases.Layers(Set("tiny", "two", tiny, ("fwd", "bwd_filter")))
@@ -294,15 +305,6 @@ def row(seconds: float | None, noise: float | None = 0.01, **more: Any) -> Row:
 def rows_template() -> Row:
     made = Bench(Settings("cpu"))
     return made._row(Case("s", "l", FORWARD, 1, 1), Convolution(FORWARD), 1 << 20)
-
-
-def test_files_without_results_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text('{"set": "s"}\n', encoding="utf-8")
-    (tmp_path / "b").write_text("nonsense\n", encoding="utf-8")
-    for name, text in (("a", "line 1: no result, budget, "), ("b", "line 1: no JSON")):
-        done = invoke("compare", str(tmp_path / name), str(tmp_path / name))
-        assert done.exit_code == 1
-        assert text in done.output
 
 
 def test_the_reference_speaks_of_every_field_set_and_peer() -> None:

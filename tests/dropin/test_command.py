@@ -101,6 +101,29 @@ def test_options_become_variables(tmp_path):
     assert {"OOCDNN_DEVICE=cpu", "OOCDNN_BUDGET=1MiB", "OOCDNN_LOG=debug"} <= set(lines)
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--device", "nonsense", "no device 'nonsense'; write auto, cpu or cuda:N"),
+        ("--device", "cuda:x", "no device 'cuda:x'"),
+        ("--budget", "nonsense", "'nonsense' is not a number of bytes"),
+        ("--budget", "0", "'0' is no budget; write 512MiB, 2GiB, 50% or auto"),
+        ("--budget", "101%", "'101%' is no budget"),
+        ("--log", "nonsense", "'nonsense' is not one of 'error', 'warn', 'info', 'debug'"),
+    ],
+)
+def test_run_refuses_what_the_library_would_not_take(tmp_path, option, value, words):
+    done = shell(f"oocdnn run {option} {value} -- echo done", tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize("options", ["--budget auto", "--budget 50%", "--budget 1.5GB"])
+def test_run_hands_on_what_the_library_takes(tmp_path, options):
+    done = shell(f"oocdnn run --device cuda {options} -- printenv OOCDNN_BUDGET", tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"{options.split()[1]}\n"), done.stderr
+
+
 def test_run_of_a_program_that_is_not_there(tmp_path):
     done = shell("oocdnn run -- no-such-program", tmp_path)
     assert done.returncode == 1

@@ -331,6 +331,15 @@ def test_the_command_says_that_what_it_has_is_kept(profile, monkeypatch):
     assert "run it again for the rest" in done.output
 
 
+def test_the_command_says_what_is_complete_and_how_to_begin_anew(profile, monkeypatch):
+    monkeypatch.setenv("OOCDNN_ENGINE", "direct")
+    for _ in range(2):
+        done = CliRunner().invoke(main, ["calibrate", "--device", "cpu", "--profile", str(profile)])
+        assert done.exit_code == 0, done.output
+        assert done.output.startswith(f"{profile}: cpu is measured, and the profile complete; ")
+        assert "delete the file" in done.output
+
+
 def test_a_file_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "no folder").touch()
     with (

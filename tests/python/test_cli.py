@@ -204,6 +204,25 @@ def test_a_picture_that_cannot_be_written_is_an_error_without_a_traceback(tmp_pa
     assert isinstance(result.exception, SystemExit)
 
 
+def test_a_picture_of_an_unknown_kind_is_an_error_without_a_traceback(tmp_path):
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+    words = ["plan", "conv2d:fwd x1x1x8x8 w1x1x3x3", "--profile", "h200", "--budget", "1MiB"]
+    assert "Error: Format 'nope'" in run(*words, "--picture", tmp_path / "plan.nope", code=1)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("trace", "conv2d:fwd x1x1x8x8 w1x1x3x3", "--device", "cpu", "--out", "{}/file/out"),
+        ("demo", "--device", "cpu", "--out", "{}/file/out"),
+    ],
+)
+def test_where_nothing_can_be_written_a_line_names_the_file(tmp_path, command):
+    (tmp_path / "file").touch()
+    text = run(*(word.replace("{}", str(tmp_path)) for word in command), code=1)
+    assert text == f"Error: {tmp_path}/file/out: Not a directory\n"
+
+
 def test_a_picture_without_matplotlib_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     words = ["plan", "conv2d:fwd x1x1x8x8 w1x1x3x3", "--profile", "h200", "--budget", "1MiB"]

@@ -24,6 +24,7 @@ from oocdnn import (
 X = integers((2, 6, 9, 11))
 W = integers((4, 6, 3, 3))
 DY = integers((2, 4, 7, 9))
+PROBLEM = "conv2d:fwd x2x6x9x11 w4x6x3x3"
 
 
 class Refused(NamedTuple):
@@ -76,6 +77,27 @@ class ElsewhereByDlpack:
 
 odd = np.zeros(4 * X.size + 1, np.uint8)[1:].view(np.float32).reshape(X.shape)
 packed = np.zeros(X.shape, np.dtype([("a", "u1"), ("b", "f4")]))["b"]
+
+# By what the error names.
+WRONG_TYPES = {
+    "device": lambda: oocdnn.Context(3),
+    "engine": lambda: oocdnn.Context("cpu", engine=3),
+    "profile": lambda: oocdnn.plan_for_profile(PROBLEM, 3),
+    "problem": lambda: oocdnn.Context("cpu").plan(3),
+    "plan": lambda: oocdnn.Context("cpu").price(PROBLEM, 3),
+    "compute_seconds": lambda: oocdnn.Context("cpu").refine(PROBLEM, 3),
+    "progress": conv(progress=3),
+    "x_shape": data(3),
+    "w_shape": weights(3),
+    "prologue": conv(prologue=3),
+    "sums": lambda: oocdnn.group_norm(3, 8),
+    "prologues": lambda: oocdnn.concatenate(3),
+    r"prologues\[0\]": lambda: oocdnn.concatenate([3]),
+    "links": lambda: oocdnn.conv_chain(X, 3),
+    "saved": lambda: oocdnn.conv_bias_act_pool_backward(DY, 3),
+    "choices": lambda: oocdnn.workspace.divide_batch(3, 1, 1),
+    "layers": lambda: oocdnn.workspace.divide_workspace(3, 1),
+}
 
 REFUSED = {
     # Ranks and shapes.
@@ -198,6 +220,37 @@ REFUSED = {
     "budget negative": Refused(lambda: oocdnn.Context("cpu", -1), InvalidProblem, "budget is -1"),
     "budget a list": Refused(
         lambda: oocdnn.Context("cpu", [1]), InvalidProblem, r"budget is \[1\]"
+    ),
+    "budget a fraction": Refused(
+        lambda: oocdnn.Context("cpu", 1.5), InvalidProblem, "budget is 1.5.*whole bytes"
+    ),
+    "threads below none": Refused(
+        lambda: oocdnn.Context("cpu", threads=-1), InvalidProblem, "threads is -1"
+    ),
+    "threads a fraction": Refused(
+        lambda: oocdnn.Context("cpu", threads=1.5), InvalidProblem, "threads is 1.5"
+    ),
+    "a cap below none": Refused(
+        lambda: oocdnn.Context("cpu", host_cap=-1), InvalidProblem, "host_cap is -1"
+    ),
+    "a wire of less than nothing": Refused(
+        lambda: oocdnn.Context("cpu", link_gb_per_s=-1), InvalidProblem, "link_gb_per_s is -1"
+    ),
+    "seconds in words": Refused(
+        lambda: oocdnn.Context("cpu", planning_seconds="x"), InvalidProblem, "planning_seconds is"
+    ),
+    "a shape for data that is an array": Refused(
+        data(X), InvalidProblem, r"x_shape is an array of shape \(2, 6, 9, 11\); pass its shape"
+    ),
+    "a shape for a filter that is an array": Refused(
+        weights(W), InvalidProblem, r"w_shape is an array of shape \(4, 6, 3, 3\)"
+    ),
+    **{
+        f"{name} of another type": Refused(call, InvalidProblem, f"{name} is of type int; pass ")
+        for name, call in WRONG_TYPES.items()
+    },
+    "statistics that are no arrays": Refused(
+        lambda: oocdnn.batch_norm(3, 3, samples=1), InvalidDtype, "mean is of type int"
     ),
     "an unknown wrapper": Refused(
         lambda: oocdnn.Context("cpu", wrap="paper"), InvalidProblem, "paper.*check"

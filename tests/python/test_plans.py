@@ -162,6 +162,16 @@ def test_a_file_is_a_profile(tmp_path):
     assert f"not measured: {double.unmeasured[0]}\n" in double.text
 
 
+@pytest.mark.parametrize("name", profiles.names())
+def test_a_shipped_profile_is_known_by_its_name(name):
+    assert shipped(name=name).machine == oocdnn.plan_for_profile(BIG, name, "1GiB").machine
+
+
+def test_a_profile_that_is_not_there_is_answered_with_those_that_are():
+    with pytest.raises(oocdnn.InvalidProblem, match=r"'h300' is no file.*h200, h200-pcie5"):
+        oocdnn.plan_for_profile(PROBLEM, "h300", "1GiB")
+
+
 def test_what_the_problem_says_to_be_on_the_device_crosses_no_wire():
     host = shipped()
     inputs, all_of_it = shipped(f"{BIG} x@dev w@dev"), shipped(f"{BIG} x@dev w@dev y@dev")

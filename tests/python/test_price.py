@@ -120,9 +120,16 @@ def test_reproducible_results_forbid_plans_that_change_their_bits(profile):
         context.use_plan(text, "n1 h5 order nh")
 
 
-@pytest.mark.parametrize("many", [{"best": -1}, {"random": 10**6}])
-def test_so_many_candidates_are_not_to_be_had(ctx, many):
-    with pytest.raises(oocdnn.InvalidProblem, match="ask for 0 to 1000 of each"):
+@pytest.mark.parametrize(
+    ("many", "words"),
+    [
+        ({"best": -1}, "best is -1; it must be at least 0"),
+        ({"best": 1.5}, r"best is 1\.5; it must be an integer"),
+        ({"random": 10**6}, "ask for 0 to 1000 of each"),
+    ],
+)
+def test_so_many_candidates_are_not_to_be_had(ctx, many, words):
+    with pytest.raises(oocdnn.InvalidProblem, match=words):
         ctx.candidates(TEXT, **many)
 
 
