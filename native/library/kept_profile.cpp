@@ -1,5 +1,7 @@
 #include "library/kept_profile.hpp"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/cache.hpp"
@@ -58,7 +60,11 @@ Status KeptProfile::Write(const Profile& profile) const {
   OOC_TRY(ParseProfile(text).status().With("it was to be kept in " + file_));
   OOC_TRY(CheckReplaceable());
   const std::optional<Profile> kept = Read(Warns::kNo);
-  if (kept && kept->of == profile.of && kept->Calibrated() && !profile.Calibrated()) {
+  if (kept && kept->of != profile.of) {
+    return Error(Code::kInvalidProblem, "%s speaks of another machine and stays as it is",
+                 file_.c_str());
+  }
+  if (kept && kept->Calibrated() && !profile.Calibrated()) {
     return Error(
         Code::kInvalidProblem,
         "another process has calibrated this machine meanwhile (%s): begin again with what "
@@ -71,13 +77,16 @@ Status KeptProfile::Write(const Profile& profile) const {
 
 // In the cache directory nobody keeps anything of his own.
 Status KeptProfile::CheckReplaceable() const {
-  const auto there = cached_ ? std::nullopt : ReadKept(file_);
-  if (!there) return {};
-  const Result<Profile> read = ParseProfile(*there);
+  std::error_code error;
+  const bool there = std::filesystem::exists(file_, error) || error;
+  if (cached_ || !there || std::filesystem::file_size(file_, error) == 0) return {};
+  const auto text = ReadKept(file_);
+  const Status read =
+      text ? ParseProfile(*text).status() : Error(Code::kFileError, "it cannot be read as a file");
   if (read.ok()) return {};
   return Error(Code::kFileError,
                "%s is there and no profile of this version (%s); name another file", file_.c_str(),
-               read.status().message().c_str());
+               read.message().c_str());
 }
 
 FileLock KeptProfile::Lock(std::chrono::milliseconds patience) {

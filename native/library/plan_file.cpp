@@ -2,16 +2,17 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <string_view>
 #include <system_error>
 
 #include "base/cache.hpp"
+#include "base/process_lock.hpp"
 #include "library/sqlite.hpp"
 
 namespace oocdnn {
@@ -69,11 +70,17 @@ Status Delete(Database* database, const std::string& machine, const std::vector<
   return {};
 }
 
-// Before the switch to a log beside the file, so that the header has it from the beginning.
-Status Own(Database* database) {
+// The file's mark: whose it is, and 0 where nobody has said so.
+Result<int64_t> OwnerOf(Database* database) {
   OOC_ASSIGN(Statement owner, database->Prepare("PRAGMA application_id"));
   OOC_ASSIGN(const bool known, owner.Step());
-  if (known && owner.Integer(0) != 0) return {};
+  return known ? owner.Integer(0) : 0;
+}
+
+// Before the switch to a log beside the file, so that the header has it from the beginning.
+Status Own(Database* database) {
+  OOC_ASSIGN(const int64_t owner, OwnerOf(database));
+  if (owner != 0) return {};
   int64_t id = 0;
   for (const char c : kOurs) id = id << 8 | static_cast<unsigned char>(c);
   return database->Execute(
@@ -96,6 +103,40 @@ Status Write(const std::string& file, const std::string& machine, const PlanTabl
   return database.Execute("COMMIT");
 }
 
+// The file is somebody's who keeps something else in it, and is left to him: one that neither a
+// library of this name has made nor lies where plans are kept when nobody says.
+Status CheckIsOfPlans(const std::string& file) {
+  std::error_code error;
+  if (!std::filesystem::exists(file, error) && !error) return {};
+  if (std::filesystem::equivalent(file, DefaultPlanFile(), error)) return {};
+  if (std::filesystem::is_regular_file(file, error) && std::filesystem::is_empty(file, error)) {
+    return {};
+  }
+  std::ifstream input(file, std::ios::binary);
+  std::string header(kOwnerAt + kOurs.size(), '\0');
+  input.read(header.data(), static_cast<std::streamsize>(header.size()));
+  if (input && header.starts_with(kMagic) && header.ends_with(kOurs)) return {};
+  return Error(Code::kInvalidProblem,
+               "%s is not a file of remembered plans and stays as it is; have OOCDNN_PLANS name "
+               "another, or delete it",
+               file.c_str());
+}
+
+Status Remove(const std::string& file) {
+  OOC_TRY(CheckIsOfPlans(file));
+  if (access(file.c_str(), F_OK) != 0) return {};
+  for (const char* const end : {"-wal", "-shm", ""}) {
+    const std::string path = file + end;
+    if (unlink(path.c_str()) == 0 || errno == ENOENT) continue;
+    return Error(Code::kFileError, "%s cannot be removed: %s", path.c_str(), std::strerror(errno));
+  }
+  return {};
+}
+
+// One at a time: who closes a file drops all locks that his process has on it, those of another
+// thread's connection too.
+ProcessLock turn;
+
 }  // namespace
 
 std::string DefaultPlanFile() {
@@ -103,21 +144,8 @@ std::string DefaultPlanFile() {
   return folder.empty() ? "" : folder + "/plans.sqlite";
 }
 
-Status CheckIsOfPlans(const std::string& file) {
-  std::ifstream input(file, std::ios::binary);
-  std::string header(kOwnerAt + kOurs.size(), '\0');
-  input.read(header.data(), static_cast<std::streamsize>(header.size()));
-  const std::string_view read(header.data(), static_cast<size_t>(input.gcount()));
-  const bool ours =
-      read.starts_with(kMagic) && read.substr(std::min(kOwnerAt, read.size())) == kOurs;
-  if (read.empty() || ours || file == DefaultPlanFile()) return {};
-  return Error(Code::kInvalidProblem,
-               "%s is not a file of remembered plans and stays as it is; have OOCDNN_PLANS name "
-               "another, or delete it",
-               file.c_str());
-}
-
 Result<PlanTable> ReadPlans(const std::string& file, const std::string& machine) {
+  const std::lock_guard held(turn);
   PlanTable table;
   OOC_TRY(SqliteVersion().status());
   OOC_TRY(CheckIsOfPlans(file));
@@ -138,24 +166,20 @@ Result<PlanTable> ReadPlans(const std::string& file, const std::string& machine)
 
 Status WritePlans(const std::string& file, const std::string& machine, const PlanTable& found,
                   const std::vector<PlanKey>& dropped) {
+  const std::lock_guard held(turn);
   OOC_TRY(SqliteVersion().status());
   OOC_TRY(CheckIsOfPlans(file));
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
   Status status = Write(file, machine, found, dropped);
   if (!IsDamaged(status)) return status;
-  OOC_TRY(RemovePlans(file));
+  OOC_TRY(Remove(file));
   return Write(file, machine, found, dropped);
 }
 
 Status RemovePlans(const std::string& file) {
-  OOC_TRY(CheckIsOfPlans(file));
-  for (const char* const end : {"-wal", "-shm", ""}) {
-    const std::string path = file + end;
-    if (unlink(path.c_str()) == 0 || errno == ENOENT) continue;
-    return Error(Code::kFileError, "%s cannot be removed: %s", path.c_str(), std::strerror(errno));
-  }
-  return {};
+  const std::lock_guard held(turn);
+  return Remove(file);
 }
 
 }  // namespace oocdnn

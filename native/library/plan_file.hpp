@@ -25,13 +25,11 @@ using PlanTable = std::map<PlanKey, RememberedPlan>;
 // Where plans are kept when nobody says: in the user's cache directory; "" without one.
 std::string DefaultPlanFile();
 
-// kInvalidProblem where the file is somebody's who keeps something else in it, which is left to
-// him: one that neither a library of this name has made nor lies where plans are kept when nobody
-// says.
-Status CheckIsOfPlans(const std::string& file);
+// A file that is there and of something else is left as it is by all of these, with
+// kInvalidProblem.
 
-// What the file has of this machine; nothing where there is no file. Fails as CheckIsOfPlans, with
-// what SQLite fails with, or where there is no SQLite.
+// What the file has of this machine; nothing where there is no file. Fails with what SQLite fails
+// with, or where there is no SQLite.
 Result<PlanTable> ReadPlans(const std::string& file, const std::string& machine);
 
 // Changes the file by all of it or nothing: `found` come in, also in the place of others, those of
@@ -40,7 +38,7 @@ Result<PlanTable> ReadPlans(const std::string& file, const std::string& machine)
 Status WritePlans(const std::string& file, const std::string& machine, const PlanTable& found,
                   const std::vector<PlanKey>& dropped);
 
-// Removes the file. kFileError where that cannot be done; fails as CheckIsOfPlans, too.
+// Removes the file. kFileError where that cannot be done.
 Status RemovePlans(const std::string& file);
 
 }  // namespace oocdnn

@@ -21,7 +21,7 @@ class PlanMemory {
  public:
   // `machine`: whose plans they are, and of which libraries. `file` "": remembers nothing. A file
   // that cannot be read is ignored, with one warning in a process; one that is of something else
-  // (CheckIsOfPlans) for good.
+  // for good.
   PlanMemory(std::string file, std::string machine);
   PlanMemory(const PlanMemory&) = delete;
   PlanMemory& operator=(const PlanMemory&) = delete;

@@ -14,12 +14,19 @@ import oocdnn
 PROBLEM = "conv2d:fwd x2x16x64x64 w16x16x3x3 pad1"
 BUDGET = 2**18
 DEVICE = os.environ.get("OOCDNN_TEST_DEVICE", "cpu")
+SHOW = "p = plan(); print(p.remembered, p.plan)"
 
 
 def plan(problem: str = PROBLEM, budget: int | str = BUDGET, **options) -> oocdnn.Plan:
     """By a context of its own."""
     with oocdnn.Context(DEVICE, budget, **options) as context:
         return context.plan(problem)
+
+
+def now() -> tuple[bool, str]:
+    """What another context of this process shows, which reads the file anew."""
+    shown = plan()
+    return shown.remembered, shown.plan
 
 
 def rows(file: Path, columns: str = "problem, plan") -> list[tuple]:

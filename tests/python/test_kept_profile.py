@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import fcntl
+import functools
 import os
 import subprocess
 import sys
@@ -78,11 +79,45 @@ def test_a_file_that_is_no_profile_is_never_replaced(profile, text):
     assert profile.read_text(encoding="utf-8") == text
 
 
+@pytest.mark.parametrize("call", ["plan", "refine", "calibrate"])
+def test_a_profile_of_another_machine_that_appears_meanwhile_stays(profile, call):
+    """Two hosts share a home."""
+    with oocdnn.Context("cpu", "1MiB", profile=profile, engine="direct") as context:
+        context.plan(PROBLEM.format("fwd"))
+        text = dataclasses.replace(read(profile), machine="another").text()
+        profile.write_text(text, encoding="utf-8")
+        if call == "plan":
+            context.plan(PROBLEM.format("bwd_data"))
+        else:
+            refine = functools.partial(context.refine, PROBLEM.format("fwd"), [1.0])
+            with pytest.raises(oocdnn.InvalidProblem, match="speaks of another machine"):
+                {"refine": refine, "calibrate": context.calibrate}[call]()
+    assert profile.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="who is nobody else reads his own files")
+def test_a_file_that_cannot_be_read_is_never_replaced(profile, tmp_path):
+    profile.write_text("my notes\n", encoding="utf-8")
+    profile.chmod(0)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o777)
+    body = (
+        "import os\n"
+        "oocdnn.Context('cpu', profile='none').close()\n"  # loads what another user may not read
+        "os.setuid(65534)\n"
+        "with oocdnn.Context('cpu', '1MiB', engine='direct') as context:\n"
+        "    context.plan('conv2d:fwd x1x1x8x8 w1x1x3x3')\n"
+    )
+    run(body, tmp_path, OOCDNN_PROFILE=str(profile))
+    profile.chmod(0o600)
+    assert profile.read_text(encoding="utf-8") == "my notes\n"
+
+
 def test_a_folder_is_no_profile(profile):
     profile.mkdir()
     with oocdnn.Context("cpu", "1MiB", profile=profile, engine="direct") as context:
         assert context.plan(PROBLEM.format("fwd")).unmeasured == []
-        with pytest.raises(oocdnn.FileError, match="cannot be written to"):
+        with pytest.raises(oocdnn.FileError, match="it cannot be read as a file"):
             context.calibrate()
     assert list(profile.iterdir()) == []
 
