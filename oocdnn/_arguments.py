@@ -15,6 +15,8 @@ def number_of(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise InvalidProblem(f"{name} is {value!r}; it must be a number") from None
+    except OverflowError:
+        raise InvalidProblem(f"{name} is too large for a number") from None
 
 
 def real(name: str, value: Any, least: float = -math.inf) -> float:

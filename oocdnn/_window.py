@@ -23,14 +23,15 @@ def axis_name(rank: int, axis: int) -> str:
     return _AXES[3 - rank + axis]
 
 
-def integer(name: str, value: Any, least: int) -> int:
-    """`value` as an integer of at least `least`."""
+def integer(name: str, value: Any, least: int, most: int = _LARGEST) -> int:
+    """`value` as an integer of at least `least` and at most `most`."""
     try:
         number = operator.index(value)
     except TypeError:
         raise InvalidProblem(f"{name} is {value!r}; it must be an integer") from None
-    if not least <= number <= _LARGEST:
-        raise InvalidProblem(f"{name} is {number}; it must be at least {least} and below 2**60")
+    if not least <= number <= most:
+        below = f"at most {most}" if most < _LARGEST else "below 2**60"
+        raise InvalidProblem(f"{name} is {number}; it must be at least {least} and {below}")
     return number
 
 

@@ -42,6 +42,8 @@ from oocdnn.plans import Plan, Planning, Refinement, RunnerUp, plan_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
+MOST_THREADS = 1024
+MOST_PLANS = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -168,12 +170,16 @@ class Context:
             planning=planning,
             workspace=_workspace_text(workspace),
             busy_gpus=None if busy_gpus is None else str(busy_gpus),
-            threads=_window.integer("threads", threads or 0, 0),
+            threads=_window.integer("threads", 0 if threads is None else threads, 0, MOST_THREADS),
             reproducible=bool(reproducible),
             trace=bool(trace),
-            host_cap=_window.integer("host_cap", host_cap or 0, 0),
-            link_gb_per_s=real("link_gb_per_s", link_gb_per_s or 0.0, 0.0),
-            planning_seconds=number_of("planning_seconds", planning_seconds or 0.0),
+            host_cap=_window.integer("host_cap", 0 if host_cap is None else host_cap, 0),
+            link_gb_per_s=real(
+                "link_gb_per_s", 0.0 if link_gb_per_s is None else link_gb_per_s, 0.0
+            ),
+            planning_seconds=number_of(
+                "planning_seconds", 0.0 if planning_seconds is None else planning_seconds
+            ),
         )
         self._native = NativeContext(options)
         self.prepared = Memory()
@@ -287,8 +293,9 @@ class Context:
     ) -> list[RunnerUp]:
         """Plans that fit by estimate, with the operands where the problem string says: the best
         that the search found, fastest first, then random ones, the same for the same seed."""
-        given = {"best": (best, 0), "random": (random, 0), "seed": (seed, -(2**60))}
-        numbers = [_window.integer(name, one, least) for name, (one, least) in given.items()]
+        numbers = [_window.integer("best", best, 0, MOST_PLANS)]
+        numbers += [_window.integer("random", random, 0, MOST_PLANS)]
+        numbers += [_window.integer("seed", seed, -(2**60))]
         found: list[RunnerUp] = json.loads(self._native.candidates(problem, *numbers))
         return found
 

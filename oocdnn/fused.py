@@ -158,10 +158,11 @@ def conv_bias_act_pool_backward(
     check_slopes(saved, gradient)
     needs = several("needs", needs, 'a tuple, as ("dx", "dw")')
     _check_needs(saved, needs)
-    need_kind("out", out or {}, Mapping, "a dictionary of arrays by what is needed")
+    given = {} if out is None else out
+    need_kind("out", given, Mapping, "a dictionary of arrays by what is needed")
     if gradient.empty:  # so is dy, and nothing was saved
         gradient = allocate(gradient, saved.y_shape)
-    results, factor = dict(out or {}), saved.call.alpha
+    results, factor = dict(given), saved.call.alpha
     _check_results(gradient, saved, x, w, needs, results)
     how: ModeName = "convolution" if saved.call.mode else "cross_correlation"
     common = Common(None, 1.0, beta, how, math, stream, progress, workspace)
@@ -199,7 +200,7 @@ def check_slopes(saved: Saved, dz: View) -> None:
 
 def _check_needs(saved: Saved, needs: Sequence[Need]) -> None:
     for need in needs:
-        if need not in _GRADIENTS:
+        if not isinstance(need, str) or need not in _GRADIENTS:
             raise InvalidProblem(f"needs has {need!r}; the values are {', '.join(_GRADIENTS)}")
     if saved.scaled:
         raise Unsupported("the gradient behind scale is not computed; scale w beforehand")

@@ -107,6 +107,7 @@ def test_options_become_variables(tmp_path):
         ("--device", "nonsense", "no device 'nonsense'; write auto, cpu or cuda:N"),
         ("--device", "cuda:x", "no device 'cuda:x'"),
         ("--budget", "nonsense", "'nonsense' is not a number of bytes"),
+        ("--budget", "1e400", "'1e400' is not a number of bytes"),
         ("--budget", "0", "'0' is no budget; write 512MiB, 2GiB, 50% or auto"),
         ("--budget", "101%", "'101%' is no budget"),
         ("--log", "nonsense", "'nonsense' is not one of 'error', 'warn', 'info', 'debug'"),

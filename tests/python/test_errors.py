@@ -227,6 +227,17 @@ REFUSED = {
     "threads below none": Refused(
         lambda: oocdnn.Context("cpu", threads=-1), InvalidProblem, "threads is -1"
     ),
+    "threads too many": Refused(
+        lambda: oocdnn.Context("cpu", threads=2**40), InvalidProblem, "threads is 1099511627776"
+    ),
+    "plans too many": Refused(
+        lambda: oocdnn.current_context().candidates("conv1d:fwd x1x1x9 w1x1x3", best=2**40),
+        InvalidProblem,
+        "best is 1099511627776; it must be at least 0 and at most 2147483647",
+    ),
+    "alpha too large": Refused(
+        conv(alpha=10**400), InvalidProblem, "alpha is too large for a number"
+    ),
     "threads a fraction": Refused(
         lambda: oocdnn.Context("cpu", threads=1.5), InvalidProblem, "threads is 1.5"
     ),

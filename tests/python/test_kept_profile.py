@@ -195,7 +195,7 @@ code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule 
 program = ctypes.create_string_buffer(struct.pack("@HP", len(rules), ctypes.addressof(code)))
 libc = ctypes.CDLL(None)
 if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, program, 0, 0) != 0:
-    raise SystemExit(0)
+    raise SystemExit("no filter of system calls is possible here")
 """
 
 
@@ -211,7 +211,12 @@ def test_a_file_system_without_locks_has_nobody_wait(profile, tmp_path):
         "    except KeyboardInterrupt:\n"
         "        pass\n"
     )
-    run(body, tmp_path, OOCDNN_PROFILE=str(profile))
+    try:
+        run(body, tmp_path, OOCDNN_PROFILE=str(profile))
+    except AssertionError as error:
+        if "no filter of system calls" in str(error):
+            pytest.skip("no filter of system calls is possible here")
+        raise
 
 
 def test_that_another_is_waited_for_is_logged_once(profile, tmp_path):
