@@ -9,6 +9,7 @@ import math
 import re
 import shlex
 import shutil
+import statistics
 import subprocess
 from pathlib import Path
 
@@ -199,6 +200,73 @@ def test_what_the_readme_says_of_the_floor_was_measured():
         f"half of the calls of 14 ms and more within {within(long, 0.5):.2f} of the floor, nine in "
         f"ten within {within(long, 0.9):.2f}; half of the shorter ones within "
         f"{within(short, 0.5):.2f}, at worst {max(short):.2f}"
+    ) in text
+
+
+def results(name: str) -> dict[tuple[str, str], list[dict]]:
+    """By arithmetic and who computed: what was timed, in the order of batches or channels."""
+    file = ROOT / "docs" / "results" / "h200" / name / "results.jsonl"
+    found = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    by: dict[tuple[str, str], list[dict]] = {}
+    for row in sorted(found, key=lambda row: int(re.search(r"\d+$", row["layer"])[0])):
+        if row["seconds"]:
+            by.setdefault((row["dtype"], row["who"]), []).append(row)
+    return by
+
+
+def ratios(some: list[dict], others: list[dict]) -> list[float]:
+    """Time of each over the other's of the same layer, where both were timed."""
+    seconds = {row["layer"]: row["seconds"] for row in others}
+    return [row["seconds"] / seconds[row["layer"]] for row in some if row["layer"] in seconds]
+
+
+def span(values: list[float], digits: int) -> str:
+    return f"{min(values):.{digits}f} to {max(values):.{digits}f}"
+
+
+def test_what_the_readme_says_of_networks_was_measured():
+    rows = results("network")
+    text = " ".join(README.read_text(encoding="utf-8").split())
+    ours, torch = rows["f32/tf32", "oocdnn"], rows["f32/tf32", "torch"]
+    *most, last = (f"{ratio:.2f}" for ratio in ratios(ours, torch))
+    assert f"images take {', '.join(most)} and {last} times as long as PyTorch" in text
+    assert f"holds {torch[-1]['peak_device_bytes'] / 2**30:.0f} GiB of the largest" in text
+    saved, accumulated = rows["f32/tf32", "save-on-cpu"], rows["f32/tf32", "accumulate"]
+    assert f"takes {span(ratios(saved, ours), 1)} times as long as ours" in text
+    assert f"changes the program, {span(ratios(accumulated, ours), 2)} times." in text
+    ours, torch, accumulated = (rows["f32", who] for who in ("oocdnn", "torch", "accumulate"))
+    assert f"ours takes {span(ratios(ours, torch), 1)} times as long as PyTorch in core" in text
+    assert f"{span(ratios(ours, accumulated), 1)} times as long as accumulation" in text
+
+
+def test_what_the_readme_says_of_channels_was_measured():
+    rows = results("poster")
+    text = " ".join(README.read_text(encoding="utf-8").split())
+    ours = rows["f32/tf32", "oocdnn"]
+    managed, prefetch, zero_copy, torch = (
+        rows["f32/tf32", who] for who in ("managed", "prefetch", "zero-copy", "torch")
+    )
+    assert f"{span(ratios(managed, ours), 0)} times as fast in TF32 as managed memory" in text
+    assert f"{span(ratios(prefetch, ours), 1)} times with prefetch" in text
+    assert f"{span(ratios(zero_copy, ours), 1)} times zero copy" in text
+    milliseconds = [f"{1000 * row['seconds']:.0f}" for row in (torch[-1], ours[-1])]
+    assert "at 2048 it takes {} ms, and ours {}".format(*milliseconds) in text
+    ours = rows["f32", "oocdnn"]
+    times = ratios(rows["f32", "managed"], ours)
+    assert f"takes {min(times):.1f} to {max(times):.0f} times as long as ours" in text
+    assert f"with prefetch {span(ratios(rows['f32', 'prefetch'], ours), 1)} times" in text
+    faster = [ratio for ratio in ratios(ours, rows["f32", "torch"]) if ratio < 1]
+    assert f"from 256 to 1024 ours takes {span(faster, 2)} of its time" in text
+    assert f"At 2048 ours takes {ours[-1]['seconds']:.2f} s" in text
+
+
+def test_what_the_readme_says_of_small_calls_was_measured():
+    ours = results("deepbench")["f32/tf32", "oocdnn"]
+    times = [row["seconds"] / row["floor_seconds"] for row in ours]
+    text = " ".join(README.read_text(encoding="utf-8").split())
+    assert (
+        f"take {statistics.median(times):.2f} times the floor at the median and "
+        f"{max(times):.2f} at worst"
     ) in text
 
 
