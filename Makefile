@@ -6,6 +6,9 @@ VENV ?= .venv
 BUILD ?= build
 # ON turns compiler warnings into errors; changing it recompiles everything.
 WERROR ?= OFF
+# The GPUs that the library carries machine code for: native (those of this machine), all, off, or
+# numbers such as 80,90. NVRTC compiles the kernels for others at first use.
+CUDA_ARCHITECTURES ?= native
 # What `make sanitize` checks with: address,undefined or thread.
 SANITIZE ?= address,undefined
 # For instance: PYTEST_ARGS='tests/model -k search -x'
@@ -33,9 +36,12 @@ pip := python -m pip --quiet
 # compiles but what is installed.
 build_in = --no-build-isolation --config-settings=build-dir=$(1)/native \
 	--config-settings=cmake.define.OOCDNN_TESTING=ON \
-	--config-settings=cmake.define.OOCDNN_WERROR=$(WERROR)
+	--config-settings=cmake.define.OOCDNN_WERROR=$(WERROR) \
+	--config-settings=cmake.define.OOCDNN_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)
 only_installed = --config-settings=build.targets=oocdnn_installed
 testing_library = OOCDNN_TESTING_LIBRARY=$(1)/native/lib/liboocdnn_testing.so
+# What `make lint` installed has what tests need too, so it is not installed a second time.
+installed_for_tests := $(build)/installed.$(if $(wildcard $(build)/installed.dev),dev,test)
 
 .PHONY: all demo test test-long torch-cpu reliability wheel lint tidy format sanitize clean
 all: wheel
@@ -43,10 +49,10 @@ all: wheel
 demo: $(build)/installed.demo
 	oocdnn demo --out demo-out
 
-test: $(build)/installed.test
+test: $(installed_for_tests)
 	$(call testing_library,$(build)) pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-test-long: $(build)/installed.test
+test-long: $(installed_for_tests)
 	$(call testing_library,$(build)) pytest -m "" --timeout 3600 --hypothesis-profile=default \
 		$(PYTEST_ARGS)
 
@@ -56,11 +62,13 @@ torch-cpu: $(VENV)/ready
 
 # The long runs behind docs/results/reliability.md. ROWS=1,7 runs these only; QUICK=1 does little and
 # records nothing.
-reliability: $(build)/installed.test
+reliability: $(installed_for_tests)
 	cd tests && $(call testing_library,$(build)) python -m reliability \
 		$(if $(ROWS),--rows $(ROWS)) $(if $(QUICK),--quick,\
 		--out ../docs/results/reliability-cpu.json --markdown ../docs/results/reliability.md)
 
+# For machines other than this one.
+wheel: CUDA_ARCHITECTURES = all
 wheel: $(VENV)/ready
 	$(pip) wheel . --no-deps --wheel-dir dist $(call build_in,$(build)) $(only_installed)
 	@ls -l dist/*.whl
@@ -116,7 +124,7 @@ comma := ,
 instrumented := $(build)/sanitize-$(subst $(comma),-,$(SANITIZE))
 onednn_path := LD_LIBRARY_PATH=$(abspath $(VENV))/lib
 
-sanitize: $(build)/installed.test
+sanitize: $(installed_for_tests)
 	rm -rf $(instrumented)/dist $(instrumented)/site
 	$(pip) wheel . --no-deps --wheel-dir $(instrumented)/dist $(call build_in,$(instrumented)) \
 		--config-settings=install.strip=false \

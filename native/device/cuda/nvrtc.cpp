@@ -22,7 +22,8 @@ const LibrarySpec& NvrtcSpec() {
       {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
       {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"},
       {"/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu"},
-      "pip install nvidia-cuda-nvrtc, or install a wheel of oocdnn that was built with nvcc"};
+      "pip install nvidia-cuda-nvrtc, or build oocdnn with nvcc for this GPU "
+      "(OOCDNN_CUDA_ARCHITECTURES)"};
   return spec;
 }
 
@@ -107,8 +108,8 @@ Result<std::string> CompiledKernels(int major, int minor, const std::string& nvr
     if (std::optional<std::string> kept = ReadKept(path)) return std::move(*kept);
   }
   OOC_ASSIGN(const Nvrtc nvrtc, OpenNvrtc(nvrtc_path));
-  Log(LogLevel::kInfo, "compiling the CUDA kernels for sm_%d%d with NVRTC %d.%d (once)", major,
-      minor, nvrtc.major, nvrtc.minor);
+  Log(LogLevel::kWarn, "compiling the CUDA kernels for sm_%d%d with NVRTC %d.%d: a minute, once",
+      major, minor, nvrtc.major, nvrtc.minor);
   OOC_ASSIGN(std::string binary, Compile(nvrtc, major, minor));
   if (!folder.empty()) Keep(path, binary);
   return binary;
