@@ -53,15 +53,15 @@ bool IsOverride(cudnnBackendAttributeName_t name) {
          name == CUDNN_ATTR_VARIANT_PACK_OVERRIDE_STRIDES;
 }
 
-// The attribute as the real library has accepted it. False where it names a part that is not known.
+// The attribute as the real library has accepted it. False where it names a part that is not known
+// or is too deep.
 bool Snapshot(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
               const void* elements, Attribute* attribute) {
   *attribute = Copied(type, count, IsOverride(name) ? nullptr : elements);
   if (type != CUDNN_TYPE_BACKEND_DESCRIPTOR) return true;
   for (int64_t i = 0; i < count; ++i) {
     NodePointer part = Look(static_cast<const Descriptor*>(elements)[i]).node;
-    if (part == nullptr) return false;
-    attribute->nodes.push_back(std::move(part));
+    if (part == nullptr || !AddNode(attribute, std::move(part))) return false;
   }
   return true;
 }

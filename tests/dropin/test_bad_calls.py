@@ -34,6 +34,7 @@ TABLE = [
     ("SetTensor4dDescriptorEx", "Tensor", (0, 1, 2, 3, 4, 0, 12, 4, 1), 0, True),
     ("SetTensor4dDescriptorEx", "Tensor", (0, 0, 2, 3, 4, 24, 12, 4, 1), BAD, True),
     ("SetTensor4dDescriptorEx", "Tensor", (0, 3, 2, 3, 4, 0, 12, 4, 1), BAD, True),
+    ("SetTensor4dDescriptorEx", "Tensor", (0, 1, 2, 3, 4, -24, 12, 4, -1), 0, True),
     ("SetTensorNdDescriptor", "Tensor", (0, 1, ONES, ONES), BAD, True),
     ("SetTensorNdDescriptor", "Tensor", (0, 2, ONES, ONES), 0, True),
     ("SetTensorNdDescriptor", "Tensor", (0, 8, ONES, ONES), 0, True),
@@ -161,6 +162,23 @@ def test_a_read_of_fewer_axes_gives_these(request, which):
     assert (dtype[0], rank[0]) == (0, 5)
     assert list(out) == [1, 2, 3] + [-7] * 5
     assert list(steps) == [120, 60, 20] + [-7] * 5
+    assert library.cudnnDestroyTensorDescriptor(tensor) == 0
+
+
+@pytest.mark.parametrize("which", ["ours", "real"])
+@pytest.mark.parametrize(
+    ("strides", "elements"), [((-60, 20, 5, -1), 120), ((-1, -1, -1, -1), 11), ((0, 0, -7, 1), 26)]
+)
+def test_a_size_counts_from_the_lowest_element_to_the_highest(request, which, strides, elements):
+    library = request.getfixturevalue(which)
+    tensor, size = ctypes.c_void_p(), ctypes.c_size_t()
+    assert library.cudnnCreateTensorDescriptor(ctypes.byref(tensor)) == 0
+    dims = [
+        1 if stride == 0 else extent for stride, extent in zip(strides, (2, 3, 4, 5), strict=True)
+    ]
+    assert library.cudnnSetTensor4dDescriptorEx(tensor, 0, *dims, *strides) == 0
+    assert library.cudnnGetTensorSizeInBytes(tensor, ctypes.byref(size)) == 0
+    assert size.value == 4 * elements
     assert library.cudnnDestroyTensorDescriptor(tensor) == 0
 
 

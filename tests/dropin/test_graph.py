@@ -300,3 +300,18 @@ def test_a_read_gives_as_many_elements_as_there_is_room_for(graphs, lib):
     dims = lib.CUDNN_ATTR_TENSOR_DIMENSIONS, lib.CUDNN_TYPE_INT64
     lib.check(lib.cudnnBackendGetAttribute(done, *dims, 0, count, lib.ffi.NULL))
     assert count[0] == 4
+
+
+# Of clients/hostile.c, in its order.
+PARTS = ["counts", "axes", "sizes", "results", "chain", "into_itself"]
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    return build(CLIENTS / "hostile.c", tmp_path_factory.mktemp("hostile") / "hostile")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_no_correct_program_passes_is_answered_with_a_status(hostile, part):
+    done = run([hostile, str(PARTS.index(part))])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
