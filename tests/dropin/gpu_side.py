@@ -255,7 +255,46 @@ def test_of_what_would_be_taken_one_is_offered(graphs):
     assert 0 < sizes[HUGE] < 2**24
     assert cudnn.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC in notes_of(graphs, offered[HUGE])
     assert cudnn.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC not in notes_of(graphs, configs[HUGE])
-    assert len(graphs.configurations(Problem(graphs).graph, HUGE + 1)) == HUGE + 1
+    some = graphs.configurations(Problem(graphs).graph, MOST // 2)
+    assert [graphs.described(config) for config in some] == [
+        graphs.described(config) for config in configs[: len(some)]
+    ]
+
+
+@pytest.mark.parametrize("most", [0, *range(1, MOST + 1)])
+@pytest.mark.parametrize("mode", ["A", "FALLBACK"])
+def test_every_configuration_that_is_offered_tells_all_that_a_real_one_tells(graphs, mode, most):
+    """With as many descriptors as heuristics count, with fewer, and with more. The real library
+    examines no more candidates than there are descriptors, so that the number given differs."""
+    told = [
+        graphs.described(config)
+        for config in graphs.configurations(Problem(graphs).graph, most, mode)
+    ]
+    real = [
+        graphs.described(config)
+        for config in graphs.configurations(Problem(graphs, DYNAMIC=True).graph, most, mode)
+    ]
+    huge = [one for one in real if one["workspace"] == [2**50]]
+    assert len(told) == len(real) - max(len(huge) - 1, 0)
+    taken = [one for one in told if one not in real]
+    assert len(taken) == min(len(huge), 1)
+    for one in taken:
+        assert 0 < one["workspace"][0] < 2**24
+        assert one | {"workspace": [2**50]} in huge
+
+
+@pytest.mark.parametrize("mode", ["A", "FALLBACK"])
+def test_a_count_is_the_real_librarys_where_that_has_any_configuration(graphs, mode):
+    """Also where the first candidate that it examines is not supported."""
+    counts = [
+        graphs.count(
+            graphs.heuristics(Problem(graphs, DYNAMIC=dynamic).graph, mode),
+            "ENGINEHEUR_RESULTS",
+            "BACKEND_DESCRIPTOR",
+        )
+        for dynamic in (False, True)
+    ]
+    assert counts[0] == counts[1] > 1
 
 
 class Wide(Problem):
@@ -277,7 +316,8 @@ def test_where_the_real_library_has_no_engine_there_is_one_of_ours(graphs, log, 
     (config,) = graphs.configurations(problem.graph, MOST, "FALLBACK")
     plan = graphs.plan(config)
     size = workspace_of(graphs, plan)
-    assert 0 < size == graphs.get(config, "ENGINECFG_WORKSPACE_SIZE", "INT64")[0]
+    assert [size] == graphs.described(config)["workspace"]
+    assert size > 0
     arrays = on_device(problem.x, problem.w, problem.y)
     cudnn.check(problem.execute(plan, addresses(arrays), device_memory(size)))
     assert_equal(arrays[2].get(), problem.expected)

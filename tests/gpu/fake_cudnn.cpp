@@ -110,14 +110,11 @@ Ints BitsOf(unsigned bits) {
   return set;
 }
 
-// Fills descriptors of the caller's. Without any, the answer is more than there are, as cuDNN's is.
+// Fills descriptors of the caller's.
 cudnnStatus_t Give(const std::vector<Shared>& nodes, int64_t capacity, int64_t* count,
                    void* elements) {
   *count = static_cast<int64_t>(nodes.size());
-  if (elements == nullptr) {
-    *count += 3;
-    return CUDNN_STATUS_SUCCESS;
-  }
+  if (elements == nullptr) return CUDNN_STATUS_SUCCESS;
   for (int64_t i = 0; i < std::min(capacity, *count); ++i) {
     const Shared& node = nodes[static_cast<size_t>(i)];
     Shared& target = Of(static_cast<cudnnBackendDescriptor_t*>(elements)[i]);
@@ -125,6 +122,23 @@ cudnnStatus_t Give(const std::vector<Shared>& nodes, int64_t capacity, int64_t* 
     *target = *node;
   }
   return CUDNN_STATUS_SUCCESS;
+}
+
+// Heuristics rank candidates, of which some turn out not to support the graph. As in cuDNN the
+// count includes those, and a query examines as many candidates as it has descriptors, and returns
+// those that are supported.
+cudnnStatus_t GiveResults(const Node& heuristics, int64_t capacity, int64_t* count,
+                          void* elements) {
+  const std::vector<Shared> supported = ConfigsOf(heuristics);
+  std::vector<Shared> candidates{nullptr};
+  for (const Shared& config : supported) {
+    candidates.push_back(config);
+    if (candidates.size() % 4 == 0) candidates.push_back(nullptr);
+  }
+  if (elements == nullptr) return Give(candidates, 0, count, nullptr);
+  candidates.resize(std::min(candidates.size(), static_cast<size_t>(capacity)));
+  std::erase(candidates, nullptr);
+  return Give(candidates, capacity, count, elements);
 }
 
 // Wrong engines are wrong by a half everywhere. Scratch is used to its last byte.
@@ -252,7 +266,7 @@ FAKE(cudnnStatus_t, cudnnBackendGetAttribute)(cudnnBackendDescriptor_t descripto
   const Node& node = *Of(descriptor);
   if (!node.finalized) return Fail(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "read too early");
   switch (name) {
-    case CUDNN_ATTR_ENGINEHEUR_RESULTS: return Give(ConfigsOf(node), capacity, count, elements);
+    case CUDNN_ATTR_ENGINEHEUR_RESULTS: return GiveResults(node, capacity, count, elements);
     case CUDNN_ATTR_ENGINECFG_ENGINE: {
       auto engine = std::make_shared<Node>(node);
       engine->type = CUDNN_BACKEND_ENGINE_DESCRIPTOR;
@@ -271,6 +285,9 @@ FAKE(cudnnStatus_t, cudnnBackendGetAttribute)(cudnnBackendDescriptor_t descripto
       return Answer(BitsOf(node.engine.numerical), type, capacity, count, elements);
     case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE:
       return Answer(BitsOf(node.engine.behavior), type, capacity, count, elements);
+    case CUDNN_ATTR_ENGINECFG_SHARED_MEMORY_USED:
+      if (type != CUDNN_TYPE_INT32) return Fail(CUDNN_STATUS_BAD_PARAM, "of 32 bits");
+      return Answer({48 << 10}, type, capacity, count, elements);
     case CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE:
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
       return Answer({node.engine.workspace}, type, capacity, count, elements);
