@@ -196,15 +196,6 @@ def oddities(scene: Scene) -> Iterator[str]:
     yield from spoilt(scene.operands, "operands")
     for slot, tensor in scene.tensors.items():
         yield from spoilt(tensor, slot)
-    convolution, w = scene.convolution, scene.tensors.get("w")
-    for mode, data in itertools.product((0, 1), (w.data, NULL) if w else ()):
-        before = convolution.mode, w.data
-        convolution.mode, w.data = mode, data
-        for stride in (2**62, -(2**63)):
-            w.stride[3] = stride
-            yield f"mode {mode}, w.data {data}, w.stride[3] = {stride}"
-            w.stride[3] = 1
-        convolution.mode, w.data = before
 
 
 def calls_of(context: Any, scene: Scene) -> list[tuple[str, Callable[[], int]]]:
