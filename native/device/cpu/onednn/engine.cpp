@@ -108,7 +108,8 @@ class OneDnnEngine final : public CpuEngine {
     const auto* const known = answers_.Find({op, threads});
     if (known != nullptr) return *known;
     Result<SharedConvolution> made = Compile(op, threads);
-    return LacksMemory(made.status()) ? made : answers_.Put({op, threads}, std::move(made));
+    if (!LacksMemory(made.status())) answers_.Put({op, threads}, made);
+    return made;
   }
 
   // oneDNN's assembler keeps the first error of a thread, and compiles nothing there any more once

@@ -53,7 +53,11 @@ class Member {
   std::shared_ptr<Count> alive_;
 };
 
-thread_local Known known;
+Known& KnownHere() {
+  thread_local Known known;
+  return known;
+}
+
 thread_local Member member;
 
 // The size of OpenMP's stacks: OMP_STACKSIZE, in KiB where there is no unit, else the system's.
@@ -130,6 +134,7 @@ Status TryThreads(int count) {
 }  // namespace
 
 Status TeamSize::Start() const {
+  Known& known = KnownHere();
   const int others = threads_ - 1;
   const bool complete = known.threads == threads_ && *known.alive >= known.joined;
   if (others < 1 || complete) return {};
