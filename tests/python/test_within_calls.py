@@ -154,6 +154,23 @@ def test_what_a_callback_does_not_catch_ends_the_call():
         assert_equal(ctx.conv2d(X, W), EXPECTED)
 
 
+def test_ctrl_c_ends_the_call_whose_callback_was_refused():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with oocdnn.Context("cpu", SMALL) as ctx:
+
+            def work(_):
+                assert "oocdnn_run" in text_of_refusal(lambda c: c.conv2d(X, W), ctx)
+                signal.raise_signal(signal.SIGINT)
+
+            with pytest.raises(KeyboardInterrupt):
+                ctx.conv2d(X, W, progress=first(work))
+            assert ctx.stats.tiles == 1
+            assert_equal(ctx.conv2d(X, W), EXPECTED)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_another_thread_waits_for_its_turn():
     with oocdnn.Context("cpu", SMALL) as ctx:
         results = []
