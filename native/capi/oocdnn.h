@@ -109,7 +109,11 @@ typedef struct oocdnn_tensor {
 } oocdnn_tensor;
 
 /* Returns 0 to go on, anything else to end the call with OOCDNN_INTERRUPTED. Called between tiles,
- * in the calling thread. */
+ * in the calling thread. It may use other contexts. Functions that need the context of the call
+ * return OOCDNN_DEVICE_ERROR there; oocdnn_get_stats tells of the call as far as it has come, and
+ * oocdnn_destroy takes effect at the end of the call. The thread may end in it (pthread_exit, or
+ * pthread_cancel where cancellation is deferred); cancellation waits at all other points of a call.
+ * longjmp out of it is not allowed: the context would stay locked. */
 typedef int (*oocdnn_progress)(void* user, int64_t tiles_done, int64_t tiles);
 
 /* out = activation(alpha * conv [* scale] [+ bias] [+ residual_alpha * residual] + beta * out).
@@ -250,7 +254,7 @@ typedef struct oocdnn_division {
 
 /* One way to run a kernel, which is a layer in one direction. */
 typedef struct oocdnn_workspace_option {
-  double seconds;          /* finite */
+  double seconds;          /* finite, and so is the sum over kernels */
   int64_t workspace_bytes; /* not negative */
 } oocdnn_workspace_option;
 
@@ -333,7 +337,7 @@ OOCDNN_API oocdnn_status oocdnn_saved_bytes(const oocdnn_convolution* convolutio
 /* A convolution with stride and dilation 1, no padding, one group, alpha 1, beta 0, no pool, and
  * the context's limit of workspace. */
 OOCDNN_API oocdnn_convolution oocdnn_default_convolution(int32_t direction, int32_t rank);
-/* A dense tensor in memory: last axis fastest. */
+/* A dense tensor in memory: last axis fastest. Without a shape its extents and strides are 0. */
 OOCDNN_API oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const int64_t* shape,
                                              void* data);
 
@@ -394,9 +398,10 @@ OOCDNN_API oocdnn_status oocdnn_pin(oocdnn_context* context, void* data, int64_t
 /* How many bytes a program may pin that nobody asked it to, and as many again for results that it
  * makes: 0 where the context's device gains nothing from that, or OOCDNN_AUTO_PIN=0. */
 OOCDNN_API oocdnn_status oocdnn_auto_pin_bytes(oocdnn_context* context, int64_t* bytes);
+/* NULL for NULL. */
 OOCDNN_API void* oocdnn_host_data(const oocdnn_host_memory* memory);
 /* Makes ordinary memory of it, pageable and inherited by forked children, which stays where it is
- * until oocdnn_free_host. No call may be using it. */
+ * until oocdnn_free_host. No call may be using it. NULL is allowed. */
 OOCDNN_API void oocdnn_unpin(oocdnn_host_memory* memory);
 /* No call may be using it. NULL is allowed. */
 OOCDNN_API void oocdnn_free_host(oocdnn_host_memory* memory);

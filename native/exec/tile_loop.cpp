@@ -59,6 +59,22 @@ std::array<bool, kOperands> WaitsOf(const Booking& booking) {
 
 }  // namespace
 
+// Waits for what is in flight where a progress callback ends the thread.
+class TileLoop::Ending {
+ public:
+  explicit Ending(TileLoop& loop) : loop_(&loop) {}
+  ~Ending() {
+    if (loop_ == nullptr) return;
+    static_cast<void>(Guarded([this] { return loop_->Quiesce({}); }));
+  }
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+  void Dismiss() { loop_ = nullptr; }
+
+ private:
+  TileLoop* loop_;
+};
+
 Status TileLoop::Init() {
   OOC_ASSIGN(fetch_, MakeStream(device_, "fetch"));
   OOC_ASSIGN(compute_, MakeStream(device_, "compute"));
@@ -183,6 +199,7 @@ Status TileLoop::RunAll(const Work& work, const Calls& calls, Slabs& slabs,
                drain = Busy(drain_.get());
   std::vector<Staging::Link> links;
   for (const Call& call : calls) links.push_back({call.tensors, UsesOf(work, call.link)});
+  Ending ending(*this);
   Status status = Guarded([&]() -> Status {
     for (const Call& call : calls) OOC_TRY(MakeGates(call.link, WaitsOf(call.booking)));
     OOC_TRY(staging_.Begin(links, slabs));
@@ -192,6 +209,7 @@ Status TileLoop::RunAll(const Work& work, const Calls& calls, Slabs& slabs,
     OOC_TRY(Loop(work, calls, progress));
     return then != nullptr ? Precede(then) : Status();
   });
+  ending.Dismiss();
   behind_ = status.ok() && then != nullptr;
   if (!behind_) OOC_TRY(Quiesce(std::move(status)));
   stats->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

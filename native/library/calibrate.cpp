@@ -48,6 +48,20 @@ Profile Guess(Device& device) {
 // Between two looks at whether who waits was interrupted.
 constexpr std::chrono::milliseconds kGlance(100);
 
+// The thread that it lives in calibrates. Its callbacks may use other contexts.
+class Calibrating {
+ public:
+  Calibrating() { here_ = true; }
+  ~Calibrating() { here_ = false; }
+  Calibrating(const Calibrating&) = delete;
+  Calibrating& operator=(const Calibrating&) = delete;
+  static bool InThisThread() { return here_; }
+
+ private:
+  static thread_local bool here_;
+};
+thread_local bool Calibrating::here_ = false;
+
 std::string KindOf(const Problem& problem) {
   const std::string channels = IsWide(problem)               ? "wide"
                                : HasFewInputs(problem.shape) ? std::to_string(problem.shape.c)
@@ -96,8 +110,10 @@ void MachineProfile::Open() {
       status.message().c_str());
 }
 
-// First calls wait for whoever measures, but for one that hangs only once.
+// First calls wait for whoever measures, but for one that hangs only once; in the callback of a
+// calibration, which has the turn, they do not.
 FileLock MachineProfile::TakeTurn() {
+  if (Calibrating::InThisThread()) return kept_.Lock({});
   FileLock turn = kept_.Lock(std::exchange(patience_, {}));
   if (!turn.busy()) patience_ = all_patience_;
   return turn;
@@ -177,6 +193,12 @@ Status MachineProfile::CheckGrows() const {
 
 Status MachineProfile::Complete(const DeviceOptions& options, const Progress& progress) {
   OOC_TRY(CheckGrows());
+  if (Calibrating::InThisThread()) {
+    return Error(Code::kDeviceError,
+                 "oocdnn_calibrate was called from the progress callback of another calibration, "
+                 "which measures this machine: call after that one has returned");
+  }
+  const Calibrating calibrating;
   FileLock turn = kept_.Lock({});
   while (turn.busy()) {
     if (progress && !progress(0, 1)) {

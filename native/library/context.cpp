@@ -116,6 +116,21 @@ Context::~Context() {
   room_.reset();
 }
 
+// The thread that has the turn comes again only from a progress callback, or from a signal handler
+// that ran there, and would wait for its own call.
+Result<Context::Turn> Context::TakeTurn(const char* function) {
+  if (IsCalledByThisThread()) {
+    return Error(Code::kDeviceError,
+                 "%s was called from the context's own progress callback, or from a signal handler "
+                 "within it, while the call that it reports is running: use another context there, "
+                 "or call after that one has returned",
+                 function);
+  }
+  Turn turn(turn_);
+  OOC_TRY(EnterProcess());
+  return turn;
+}
+
 Status Context::EnterProcess() {
   if (room_->process == getpid()) return {};
   auto room = std::make_unique<Room>(*stack_.device, options_.device.threads);
@@ -226,8 +241,7 @@ Status Context::Run(const Problem& problem, const HostTensors& operands, void* s
                     const Progress& progress, const Scratch& scratch, int64_t workspace) {
   OOC_TRY(Validate(problem));
   OOC_TRY(CheckOperands(problem, operands));
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_run"));
   stats_ = CallStats{};
   HostTensors tensors = operands;
   OOC_TRY(LocateOperands(*stack_.device, problem, &tensors));
@@ -338,14 +352,15 @@ int64_t Context::AutoPinBytes() const {
   return wanted && !stack_.device->capabilities().reads_host ? options_.host_cap : 0;
 }
 
+// In the progress callback those of the call that is running, as far as it has come.
 CallStats Context::stats() {
+  if (IsCalledByThisThread()) return stats_;
   const std::lock_guard turn(turn_);
   return stats_;
 }
 
 Status Context::Release() {
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_release"));
   OOC_TRY(room_->loop.Settle());
   arena_->Release();
   arena_->ForgetPeak();
@@ -358,7 +373,7 @@ Result<std::string> Context::Trace() {
   if (stack_.trace == nullptr) {
     return Error(Code::kUnsupported, "this context records no timeline; create it with trace on");
   }
-  const std::lock_guard turn(turn_);
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_take_trace"));
   return TakeTrace(*stack_.trace);
 }
 

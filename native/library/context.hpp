@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -127,6 +128,8 @@ class Context {
   [[nodiscard]] int64_t AutoPinBytes() const;
 
   CallStats stats();
+  // Whether the calling thread is in a call on this context, which is so in its callbacks.
+  [[nodiscard]] bool IsCalledByThisThread() const { return turn_.HeldByThisThread(); }
   Status Release();
   // Completes the machine's profile (MachineProfile::Complete), which later plans rest on; where it
   // is kept.
@@ -146,6 +149,9 @@ class Context {
 
  private:
   struct Room;  // what a forked child must build anew
+  // One call at a time. `function` is the name that a refusal gives.
+  using Turn = std::unique_lock<ProcessLock>;
+  Result<Turn> TakeTurn(const char* function);
   explicit Context(ContextOptions options);
   Status Open();
   // Makes the room anew in a forked child. With the turn held, like all below.

@@ -2,7 +2,6 @@
 // leaves for the next is in host memory of the context's.
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <numeric>
 #include <utility>
 
@@ -145,8 +144,7 @@ std::vector<PlanRequest> Context::RequestsFor(const Chain& chain,
 
 Result<double> Context::PriceChain(const Chain& chain, const std::vector<HostTensors>& operands,
                                    int64_t workspace) {
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_price_chain"));
   OOC_ASSIGN(const Chain made, MakeChain(chain));
   OOC_ASSIGN(const std::vector<HostTensors> tensors, LocateChain(chain, made, operands));
   if (chain.front().shape.n == 0) return 0.0;
@@ -285,8 +283,7 @@ Status Context::RunSections(const std::vector<ChainSection>& sections, const Cha
 
 Status Context::RunChain(const Chain& chain, const std::vector<HostTensors>& operands, void* stream,
                          const Progress& progress, int64_t workspace) {
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_run_chain"));
   stats_ = CallStats{};
   const Result<Chain> made = MakeChain(chain);
   const Status checked = made.ok() ? CheckOperands(made.value(), operands) : made.status();

@@ -1,7 +1,6 @@
 // The plans of a context: made, kept, priced and prescribed, and the machine's profile, which they
 // rest on.
 #include <algorithm>
-#include <mutex>
 #include <vector>
 
 #include "base/config.hpp"
@@ -198,8 +197,7 @@ Result<PlanReport> Context::RecallPlan(const PlanRequest& request, const Remembe
 
 Result<PlanSummary> Context::Plan(const Problem& problem, const Placement& placement) {
   OOC_TRY(CheckPlannable(problem));
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_plan"));
   const Terms terms = TermsOf(problem, placement);
   Result<PlanPointer> plan = Lookup(problem, terms);
   if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
@@ -217,8 +215,7 @@ Result<PlanSummary> Context::Plan(const Problem& problem, const Placement& place
 Result<PlanSummary> Context::Price(const Problem& problem, const Placement& placement,
                                    const std::string& plan) {
   OOC_TRY(CheckPlannable(problem));
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_price"));
   const PlanRequest request = CallRequestFor(problem, TermsOf(problem, placement));
   const Profile& profile = ProfileFor(problem);
   const Result<RankedCandidate> priced = ParsePlan(request, profile, plan);
@@ -229,8 +226,7 @@ Result<PlanSummary> Context::Price(const Problem& problem, const Placement& plac
 Status Context::UsePlan(const Problem& problem, const Placement& placement,
                         const std::string& plan) {
   OOC_TRY(CheckPlannable(problem));
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_use_plan"));
   const Terms terms = TermsOf(problem, placement);
   Result<PlanPointer> booked = Prescribed(CallRequestFor(problem, terms), plan);
   if (!booked.ok()) return std::move(booked).status().With(ToString(problem));
@@ -285,8 +281,7 @@ Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem,
     return Error(Code::kInvalidProblem, "%d best and %d random plans: ask for 0 to %d of each",
                  best, random, kMost);
   }
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_candidates"));
   PlanRequest request = WithoutBounce(CallRequestFor(problem, TermsOf(problem, placement)));
   request.best = std::max(best, 1);
   const Profile& profile = ProfileFor(problem);
@@ -306,8 +301,8 @@ Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem,
 
 Result<int64_t> Context::PlanInCore(const Problem& problem, int64_t budget, int64_t workspace) {
   OOC_TRY(Validate(problem));
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_plan_in_core"));
+  if (problem.shape.n == 0) return 0;  // there are no tiles
   Terms terms = TermsInCore(problem);
   if (budget > 0) terms.budget = budget;
   if (workspace != kLimitOfContext) terms.workspace = workspace;
@@ -325,8 +320,7 @@ Result<int64_t> Context::PlanInCore(const Problem& problem, int64_t budget, int6
 
 Result<std::vector<MicroBatch>> Context::MeasureParts(const Problem& problem, BatchPolicy policy) {
   OOC_TRY(CheckPlannable(problem));
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_measure_parts"));
   const PlanRequest request = RequestFor(problem, TermsInCore(problem));
   const Profile& profile = ProfileFor(problem);
   OOC_TRY(Settle());
@@ -338,8 +332,7 @@ Result<std::vector<MicroBatch>> Context::MeasureParts(const Problem& problem, Ba
 }
 
 Result<std::string> Context::Calibrate(const Progress& progress) {
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_calibrate"));
   OOC_TRY(Settle());
   arena_->Release();
   ForgetPlans();
@@ -351,8 +344,7 @@ Result<std::string> Context::Calibrate(const Progress& progress) {
 Result<Refinement> Context::Refine(const Problem& problem,
                                    const std::vector<double>& busy_seconds) {
   OOC_TRY(CheckPlannable(problem));
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_refine"));
   OOC_ASSIGN(const PlanPointer plan, Lookup(problem, TermsOf(problem, Placement{})));
   OOC_TRY(Settle());
   Result<Refinement> made = Machine().Refine(plan->request, plan->booking.candidate, busy_seconds);

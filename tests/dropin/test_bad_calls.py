@@ -253,3 +253,26 @@ def test_convolutions_refuse_what_does_not_fit_together(calls):
     for name, value in bad.items():
         status = lib.cudnnConvolutionForward(*{**good, name: value}.values())
         assert status == BAD, name
+
+
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("function", ["Forward", "BackwardData", "BackwardFilter"])
+def test_a_null_filter_is_refused_mirrored_or_not(calls, function, flip):
+    lib, data = calls.lib, calls.data
+    x, w, y = (np.zeros(s, np.float32) for s in ((1, 3, 8, 8), (4, 3, 3, 3), (1, 4, 6, 6)))
+    one, zero = calls.factor(1.0, x), calls.factor(0.0, x)
+    place = {
+        "x": (calls.tensor(x), data(x)),
+        "w": (calls.filter(w), lib.ffi.NULL),
+        "y": (calls.tensor(y), data(y)),
+    }
+    order = {"Forward": "xwy", "BackwardData": "wyx", "BackwardFilter": "xyw"}[function]
+    first, second, result = (place[name] for name in order)
+    convolution = calls.convolution(2, flip=flip)
+    status = getattr(lib, f"cudnnConvolution{function}")(
+        calls.handle, one, *first, *second, convolution, 0, data(None), 0, zero, *result
+    )
+    assert status == BAD
+    text = lib.ffi.new("char[]", 256)
+    lib.cudnnGetLastErrorString(text, 256)
+    assert b"null" in lib.ffi.string(text)
