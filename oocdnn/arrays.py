@@ -19,6 +19,7 @@ from oocdnn._addresses import address_of
 from oocdnn._call import Slot, Tensor
 from oocdnn._cdefs import DType
 from oocdnn._mapped import Array, MappedFile
+from oocdnn._overlap import Extent, share_elements
 from oocdnn.errors import InvalidDtype, InvalidProblem, Unsupported
 
 _NUMPY_TYPES = {
@@ -95,9 +96,10 @@ class View(NamedTuple):
         return _layout(self.shape, self.strides, self.itemsize)
 
     @property
-    def span(self) -> tuple[int, int]:
-        """The addresses of the first byte and behind the last; strides are positive."""
-        return self.address, self.address + self.layout.length
+    def extent(self) -> Extent:
+        """Where the elements lie; strides are positive."""
+        length = self.layout.length
+        return Extent(self.address, self.shape, self.strides, self.itemsize, length)
 
     def _row_major(self) -> bool:
         step = self.itemsize
@@ -303,7 +305,7 @@ class Operands:
         self._leader = leader
         self.views: dict[Slot, View] = {}
         self._files: dict[Slot, MappedFile] = {}
-        self._spans: dict[Slot, tuple[int, int]] = {}
+        self._extents: dict[Slot, Extent] = {}
         self.tensors: dict[Slot, Tensor] = {}
 
     def __enter__(self) -> "Operands":
@@ -333,8 +335,7 @@ class Operands:
         """The arrays in host memory that the call uses there, each with the bytes of its span."""
         for slot, operand in self.views.items():
             if operand.stream is None and slot not in self._files:
-                begin, end = self._spans[slot]
-                yield operand.array, end - begin
+                yield operand.array, self._extents[slot].length
 
     @property
     def usual(self) -> bool:
@@ -397,7 +398,7 @@ class Operands:
         layout = operand.layout
         _need_walkable(operand, layout)
         self.views[slot] = operand
-        self._spans[slot] = operand.address, operand.address + layout.length
+        self._extents[slot] = operand.extent
         file = _mapped.find(operand.array, writing) if operand.stream is None else None
         if file is None:
             self.tensors[slot] = Tensor(
@@ -410,14 +411,17 @@ class Operands:
         )
 
     def _overlap(self, a: Slot, b: Slot) -> bool:
-        if _meet(self._spans[a], self._spans[b]):
+        if share_elements(self._extents[a], self._extents[b]):
             return True
         first, second = self._files.get(a), self._files.get(b)
         if first is None or second is None:
             return False
         if (first.device, first.inode) != (second.device, second.inode):
             return False
-        return _meet(_file_span(first, self._spans[a]), _file_span(second, self._spans[b]))
+        return share_elements(
+            self._extents[a]._replace(begin=first.offset),
+            self._extents[b]._replace(begin=second.offset),
+        )
 
     def _in_place(self, output: Slot, other: Slot) -> bool:
         """A residual that is the output itself: each element is read before it is written."""
@@ -425,12 +429,3 @@ class Operands:
         return other == "residual" and (
             (a.address, a.offset, a.stride, a.fd < 0) == (b.address, b.offset, b.stride, b.fd < 0)
         )
-
-
-def _meet(a: tuple[int, int], b: tuple[int, int]) -> bool:
-    return a[0] < b[1] and b[0] < a[1]
-
-
-def _file_span(file: MappedFile, span: tuple[int, int]) -> tuple[int, int]:
-    begin, end = span
-    return file.offset, file.offset + end - begin
