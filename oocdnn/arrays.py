@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oocdnn import _gpu_arrays, _mapped
+from oocdnn import _gpu_arrays, _mapped, _torch_tensors
 from oocdnn._addresses import address_of
 from oocdnn._call import Slot, Tensor
 from oocdnn._cdefs import DType
@@ -67,6 +67,7 @@ class View(NamedTuple):
     writable: bool = True
     library: Any = None
     stream: int | None = None
+    tensor: Any = None  # torch's, whose version counter counts writes
 
     @property
     def ndim(self) -> int:
@@ -233,25 +234,21 @@ def _torch_types(torch: Any) -> dict[Any, DType]:
 
 
 def _torch_view(name: str, tensor: Any, torch: Any) -> View:
-    if tensor.requires_grad and torch.is_grad_enabled():
-        raise Unsupported(
-            f"{name} requires gradients, which are not recorded here; call the function of "
-            f"oocdnn.torch, pass {name}.detach(), or call within torch.no_grad()"
-        )
+    _torch_tensors.need_plain(name, tensor, torch)
     dtype = _torch_types(torch).get(tensor.dtype)
     if dtype is None or tensor.layout != torch.strided:
         raise InvalidDtype(
             f"{name} has elements of type {tensor.dtype} in layout {tensor.layout}; strided "
             f"float64, float32, float16 and bfloat16 are served, for example {name}.float()"
         )
-    if tensor.device.type not in ("cpu", "cuda"):
-        raise Unsupported(f"{name} is on {tensor.device}; pass {name}.cpu()")
-    plain = tensor.detach()
+    _torch_tensors.need_memory(name, tensor)
+    plain = tensor.detach()  # which has the same version counter
     if tensor.device.type == "cuda":
-        return _gpu_view(name, plain, _gpu_arrays.of_torch(plain), torch)
-    if dtype == DType.BFLOAT16:
-        return host_view(name, plain.view(torch.int16).numpy().view(np.uint16), dtype, torch)
-    return host_view(name, plain.numpy(), dtype, torch)
+        seen = _gpu_view(name, plain, _gpu_arrays.of_torch(plain), torch)
+    else:
+        numpys = "uint16" if dtype == DType.BFLOAT16 else type_name(dtype)
+        seen = host_view(name, _torch_tensors.host_array(plain, numpys), dtype, torch)
+    return seen._replace(tensor=plain)
 
 
 def _dlpack_view(name: str, value: Any) -> View:
@@ -373,6 +370,8 @@ class Operands:
                     f"{operand.name} overlaps {taken.name}, and a convolution cannot run in "
                     f"place; pass another {operand.name}"
                 )
+        if operand.tensor is not None:
+            _torch_tensors.count_write(operand.tensor, operand.library)
 
     def _check_type(self, slot: Slot, operand: View) -> None:
         leader = self._leader
