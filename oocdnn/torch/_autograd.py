@@ -34,8 +34,10 @@ class Derivatives(NamedTuple):
 
 
 def in_forward_mode() -> bool:
-    """True inside `forward_ad.dual_level` and transforms that use it, such as torch.func.jvp."""
-    return bool(forward_ad._current_level >= 0)
+    """True where operands may have tangents: inside `forward_ad.dual_level` and transforms of
+    torch.func. Compiled code enters the level of a transform where Python does not see it."""
+    transformed = torch._C._functorch.peek_interpreter_stack() is not None
+    return transformed or bool(forward_ad._current_level >= 0)
 
 
 def register(operator: Any, derivatives: Derivatives) -> None:
@@ -47,31 +49,30 @@ def register(operator: Any, derivatives: Derivatives) -> None:
         with torch._C._AutoDispatchBelowAutograd():
             return overload.redispatch(keyset & torch._C._after_autograd_keyset, *inputs)
 
-    class Level(_SingleLevelFunction):
-        """The inputs of the operator, then the dispatch keys of the call."""
+    def forward(*inputs: Any) -> Any:
+        # `apply` disables both modes, which the levels below need.
+        with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
+            return below(inputs[-1], *inputs[:-1])
 
-        @staticmethod
-        def forward(*inputs: Any) -> Any:
-            # `apply` disables both modes, which the levels below need.
-            with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
-                return below(inputs[-1], *inputs[:-1])
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.set_materialize_grads(False)
+        derivatives.keep(ctx, inputs[:-1], output)
 
-        @staticmethod
-        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-            ctx.set_materialize_grads(False)
-            derivatives.keep(ctx, inputs[:-1], output)
+    def backward(ctx: Any, gradient: Any) -> Any:
+        if gradient is None:
+            return (None,) * len(ctx.needs_input_grad)
+        return derivatives.backward(ctx, gradient)
 
-        @staticmethod
-        def backward(ctx: Any, gradient: Any) -> Any:
-            if gradient is None:
-                return (None,) * len(ctx.needs_input_grad)
-            return derivatives.backward(ctx, gradient)
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        return derivatives.tangent(ctx, *tangents[:-1])
 
-        @staticmethod
-        def jvp(ctx: Any, *tangents: Any) -> Any:
-            return derivatives.tangent(ctx, *tangents[:-1])
-
-    Level.__name__ = f"oocdnn_{name}_"
+    # Its inputs are those of the operator, then the dispatch keys; grad_fn shows its name.
+    methods = {"forward": forward, "setup_context": setup_context, "backward": backward, "jvp": jvp}
+    level: Any = type(
+        f"oocdnn_{name}_",
+        (_SingleLevelFunction,),
+        {key: staticmethod(method) for key, method in methods.items()},
+    )
 
     def kernel(keyset: Any, *inputs: Any) -> Any:
         tensors = (one for one in inputs if isinstance(one, torch.Tensor))
@@ -79,7 +80,7 @@ def register(operator: Any, derivatives: Derivatives) -> None:
         if not (records or in_forward_mode()):
             return below(keyset, *inputs)
         with enable_single_level_autograd_function():
-            return Level.apply(*inputs, keyset)
+            return level.apply(*inputs, keyset)
 
     for device in _DEVICES:
         _LIBRARY.impl(name, kernel, f"Autograd{device}", with_keyset=True)

@@ -7,6 +7,8 @@ f(x + tx, w + tw) - f(x - tx, w - tw) is twice the tangent, in every mode that c
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
 
 import pytest
 
@@ -331,6 +333,21 @@ def test_no_tangent_is_kept_after_the_call():
     with forward_ad.dual_level():
         y = oocdnn.torch.conv2d(forward_ad.make_dual(x, torch.ones_like(x)), w)
         assert [one is not None for one in y.grad_fn.saved_tensors] == [False, True]
+        assert y.grad_fn.name() == "oocdnn_conv_Backward"
+
+
+def test_operands_are_freed_after_the_call():
+    """A tangent reads both operands, and the gradient of x only w."""
+    x, w, _ = operands("conv2d")
+    x.requires_grad_()
+    with forward_ad.dual_level():
+        twice = x * 2
+        seen = weakref.ref(twice)
+        y = oocdnn.torch.conv2d(twice, forward_ad.make_dual(w, w))
+        del twice
+        gc.collect()
+        assert y.requires_grad
+        assert seen() is None
 
 
 @pytest.mark.parametrize("kind", ["jvp", "dual", "grad", "vmap"])
