@@ -53,7 +53,7 @@ class pin(Generic[A]):
         if seen.stream is not None:
             raise InvalidProblem("array is on a GPU; only host memory can be pinned")
         self.array = array
-        begin, end = seen.span
+        begin, end = seen.address, seen.address + seen.layout.length
         self._seen: Array = seen.array
         _pins.forget(self._seen)
         self._memory = current_context().pin(begin, end - begin) if end > begin else None

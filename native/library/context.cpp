@@ -15,6 +15,7 @@
 #include "base/log.hpp"
 #include "device/wrap/wrap.hpp"
 #include "library/call_pins.hpp"
+#include "library/file_mappings.hpp"
 #include "library/operands.hpp"
 #include "library/plan_key.hpp"
 #include "memory/owners.hpp"
@@ -245,6 +246,7 @@ Status Context::Run(const Problem& problem, const HostTensors& operands, void* s
   stats_ = CallStats{};
   HostTensors tensors = operands;
   OOC_TRY(LocateOperands(*stack_.device, problem, &tensors));
+  OOC_TRY(CheckFileMappings(problem, tensors));
   OOC_ASSIGN(const Stream caller, CallerOf(tensors, stream));
   if (caller != nullptr) OOC_TRY(room_->loop.Follow(caller));
   if (problem.shape.n == 0) {

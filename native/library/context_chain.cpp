@@ -8,6 +8,7 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "library/context.hpp"
+#include "library/file_mappings.hpp"
 #include "library/operands.hpp"
 #include "library/plan_key.hpp"
 
@@ -109,6 +110,7 @@ Result<std::vector<HostTensors>> Context::LocateChain(const Chain& chain, const 
     }
     OOC_TRY(LocateOperands(*stack_.device, made[i], &tensors[i], InnerOf(made, i)));
   }
+  OOC_TRY(CheckFileMappings(made, tensors));
   return tensors;
 }
 

@@ -5,6 +5,7 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "library/context.hpp"
+#include "library/file_mappings.hpp"
 #include "library/operands.hpp"
 
 namespace oocdnn {
@@ -27,6 +28,7 @@ Result<std::vector<HostTensors>> Context::LocateGradients(
       if (chain.inner[i][o]) tensors[i][o].tier = Tier::kDevice;
     }
   }
+  OOC_TRY(CheckFileMappings(chain, tensors));
   return tensors;
 }
 

@@ -28,6 +28,12 @@ Reach ReachOf(const Dims& dims, const Dims& stride) {
   return reach;
 }
 
+// The address, or the offset in the file, of element (0, ..., 0).
+int64_t BaseOf(const HostTensor& tensor) {
+  if (tensor.in_file()) return tensor.offset;
+  return static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.view.data));
+}
+
 Status CheckFile(const Problem& problem, const HostTensors& tensors, Operand operand) {
   const HostTensor& tensor = tensors[Index(operand)];
   const char* name = Name(operand, problem.direction);
@@ -62,14 +68,13 @@ struct Member {
   Operand operand;
 };
 
+StridedBox BoxOf(const Member& member) {
+  return BoxOf(member.problem, member.tensors, member.operand);
+}
+
 bool Overlap(const Member& a, const Member& b) {
-  for (const Member* one : {&a, &b}) {
-    const Dims dims = one->problem.DimsOf(one->operand);
-    if (std::count(dims.begin(), dims.end(), 0) > 0) return false;
-  }
-  if (!SameStorage(a.tensors[Index(a.operand)], b.tensors[Index(b.operand)])) return false;
-  return AddressesOf(a.problem, a.tensors, a.operand)
-      .Touches(AddressesOf(b.problem, b.tensors, b.operand));
+  const HostTensor &first = a.tensors[Index(a.operand)], &second = b.tensors[Index(b.operand)];
+  return SameStorage(first, second) && SharesBytes(BoxOf(a), BoxOf(b));
 }
 
 // A residual that is the output itself is read tile by tile before the tile is written.
@@ -198,10 +203,16 @@ AddressRange AddressesOf(const Problem& problem, const HostTensors& tensors, Ope
   const HostTensor& tensor = tensors[Index(operand)];
   const Reach reach = ReachOf(problem.DimsOf(operand), tensor.view.stride);
   const int64_t size = SizeOf(tensor.view.dtype);
-  const int64_t base = tensor.in_file()
-                           ? tensor.offset
-                           : static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.view.data));
+  const int64_t base = BaseOf(tensor);
   return {Add(base, reach.low * size), Add(base, reach.high * size)};
+}
+
+StridedBox BoxOf(const Problem& problem, const HostTensors& tensors, Operand operand) {
+  const HostTensor& tensor = tensors[Index(operand)];
+  const int64_t element = SizeOf(tensor.view.dtype);
+  Dims stride = tensor.view.stride;
+  for (int64_t& step : stride) step *= element;
+  return {BaseOf(tensor), problem.DimsOf(operand), stride, element};
 }
 
 Inner InnerOf(const Chain& chain, size_t link) {

@@ -1,0 +1,95 @@
+"""torch tensors as operands: what they are refused for, and their memory on the host as NumPy's.
+
+Nothing here imports torch, which is passed in by whoever has found it.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from oocdnn._mapped import Array
+from oocdnn.errors import InvalidProblem, Unsupported
+
+
+def need_plain(name: str, tensor: Any, torch: Any) -> None:
+    """Refuses tensors whose derivatives would be lost, and those that are not plain memory."""
+    _need_nothing_recorded(name, tensor, torch)
+    own = type(tensor).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
+    if own or tensor.is_nested:
+        what = "a nested tensor" if tensor.is_nested else f"of type {type(tensor).__name__}"
+        raise Unsupported(
+            f"{name} is {what}, whose elements are not in one strided memory; pass the plain "
+            "tensors that it is made of"
+        )
+    if tensor.device.type not in ("cpu", "cuda"):
+        remedy = "a tensor with data" if tensor.device.type == "meta" else f"{name}.cpu()"
+        raise Unsupported(f"{name} is on {tensor.device}; pass {remedy}")
+
+
+def _need_nothing_recorded(name: str, tensor: Any, torch: Any) -> None:
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        raise Unsupported(
+            f"{name} is inside a transform of torch.func or vmap, which does not see this call; "
+            "call the function of oocdnn.torch"
+        )
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise Unsupported(
+            f"{name} requires gradients, which are not recorded here; call the function of "
+            f"oocdnn.torch, pass {name}.detach(), or call within torch.no_grad()"
+        )
+    dual = torch.autograd.forward_ad
+    carried = dual._current_level >= 0 and torch._C._is_fwd_grad_enabled()
+    if carried and dual.unpack_dual(tensor).tangent is not None:
+        raise Unsupported(
+            f"{name} has a forward-mode tangent, which is not carried on here; call the function "
+            f"of oocdnn.torch, or pass {name}.detach()"
+        )
+
+
+def need_memory(name: str, tensor: Any) -> None:
+    """Refuses a strided tensor whose elements are not in its storage as they are."""
+    if tensor.is_neg():
+        raise InvalidProblem(
+            f"{name} is stored with the other sign (its negative bit is set); pass "
+            f"{name}.resolve_neg()"
+        )
+    if tensor.numel() == 0:
+        return
+    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    reach = (tensor.storage_offset() + last + 1) * tensor.element_size()
+    size = tensor.untyped_storage().nbytes()
+    if reach > size or tensor.data_ptr() == 0:
+        raise InvalidProblem(
+            f"{name} reaches to byte {reach} of a storage that has {size}: its memory was freed or "
+            "never made; gather or allocate it again before the call (FSDP frees what is sharded)"
+        )
+
+
+class _Memory:
+    """What NumPy asks of the memory of a tensor. `Tensor.numpy` would end that its storage can be
+    resized, which FSDP does between calls."""
+
+    def __init__(self, tensor: Any, kind: "np.dtype[Any]") -> None:
+        self.tensor = tensor
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": tuple(tensor.shape),
+            "strides": tuple(kind.itemsize * step for step in tensor.stride()),
+            "typestr": kind.str,
+            "data": (tensor.data_ptr(), False),
+        }
+
+
+def host_array(tensor: Any, dtype: str) -> Array:
+    """The elements of a tensor in host memory, of type `dtype` to NumPy; it is kept alive."""
+    kind = np.dtype(dtype)
+    if tensor.numel() == 0:
+        return np.empty(tuple(tensor.shape), kind)
+    return np.asarray(_Memory(tensor, kind))
+
+
+def count_write(tensor: Any, torch: Any) -> None:
+    """Has autograd know that the elements of `tensor` change, so that it refuses to compute
+    gradients from the new ones where it has saved the old."""
+    if not tensor.is_inference():  # those have no version counter, and are never saved
+        torch.autograd.graph.increment_version(tensor)
