@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/config.hpp"
+#include "base/numbers.hpp"
 
 namespace oocdnn {
 namespace {
@@ -49,7 +50,7 @@ void Log(LogLevel level, const char* format, ...) {
   va_list args;
   va_start(args, format);
   char line[2048];
-  std::vsnprintf(line, sizeof line, format, args);
+  FormatTo(line, sizeof line, format, args);
   va_end(args);
   // One write, so that lines of several threads and processes do not mix.
   std::fprintf(Destination(), "oocdnn: %s\n", line);

@@ -11,6 +11,7 @@
 
 #include "base/json.hpp"
 #include "base/log.hpp"
+#include "base/numbers.hpp"
 #include "geom/engines.hpp"
 #include "library/measure.hpp"
 #include "library/stopwatch.hpp"
@@ -50,7 +51,7 @@ constexpr std::chrono::milliseconds kGlance(100);
 
 std::string KindOf(const Problem& problem) {
   const std::string channels = IsWide(problem)               ? "wide"
-                               : HasFewInputs(problem.shape) ? std::to_string(problem.shape.c)
+                               : HasFewInputs(problem.shape) ? NumberText(problem.shape.c)
                                                              : "";
   return Profile::FlopsKey(channels, problem.dtype, problem.math, problem.direction,
                            problem.NeedsFinish());

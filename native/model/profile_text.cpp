@@ -68,7 +68,7 @@ std::string EvidenceText(const Profile& profile, const std::string& name) {
   const Evidence& known = found->second;
   if (known.samples == 0) return std::string(kMeasured);
   const std::string spread = known.spread < 0 ? std::string(kUnknown) : NumberText(known.spread);
-  return std::string(kSamples) + std::to_string(known.samples) + std::string(kSpread) + spread;
+  return std::string(kSamples) + NumberText(known.samples) + std::string(kSpread) + spread;
 }
 
 void PutLine(std::string* text, std::string_view key, std::string_view value) {
