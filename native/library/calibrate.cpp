@@ -106,7 +106,11 @@ FileLock MachineProfile::TakeTurn() {
 
 // Of first calls, which go on without a file. Who has the turn has read what is kept, and writes.
 void MachineProfile::Keep(const FileLock& turn) {
-  if (turn.busy()) return;
+  if (turn.busy()) {
+    const LogLevel level = std::exchange(alone_, true) ? LogLevel::kDebug : LogLevel::kWarn;
+    return Log(level, "what was measured is not kept in %s: another process still holds the lock",
+               file().c_str());
+  }
   const Status status = kept_.Write(profile_);
   if (!status.ok())
     Log(LogLevel::kInfo, "what was measured is not kept: %s", status.message().c_str());
