@@ -11,6 +11,7 @@
 
 #include "base/json.hpp"
 #include "base/log.hpp"
+#include "base/numbers.hpp"
 #include "geom/engines.hpp"
 #include "library/measure.hpp"
 #include "library/stopwatch.hpp"
@@ -64,7 +65,7 @@ thread_local bool Calibrating::here_ = false;
 
 std::string KindOf(const Problem& problem) {
   const std::string channels = IsWide(problem)               ? "wide"
-                               : HasFewInputs(problem.shape) ? std::to_string(problem.shape.c)
+                               : HasFewInputs(problem.shape) ? NumberText(problem.shape.c)
                                                              : "";
   return Profile::FlopsKey(channels, problem.dtype, problem.math, problem.direction,
                            problem.NeedsFinish());
@@ -121,7 +122,11 @@ FileLock MachineProfile::TakeTurn() {
 
 // Of first calls, which go on without a file. Who has the turn has read what is kept, and writes.
 void MachineProfile::Keep(const FileLock& turn) {
-  if (turn.busy()) return;
+  if (turn.busy()) {
+    const LogLevel level = std::exchange(alone_, true) ? LogLevel::kDebug : LogLevel::kWarn;
+    return Log(level, "what was measured is not kept in %s: another process still holds the lock",
+               file().c_str());
+  }
   const Status status = kept_.Write(profile_);
   if (!status.ok())
     Log(LogLevel::kInfo, "what was measured is not kept: %s", status.message().c_str());

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <mutex>
 #include <new>
 #include <vector>
 
 #include "base/checked.hpp"
 #include "base/config.hpp"
+#include "base/files.hpp"
 #include "base/log.hpp"
 #include "device/wrap/wrap.hpp"
 #include "library/call_pins.hpp"
@@ -102,9 +102,8 @@ Context::~Context() {
     return;
   }
   if (const auto path = Get(Var::kTrace); path && stack_.trace != nullptr) {
-    std::ofstream file(*path);
-    file << TakeTrace(*stack_.trace) << std::flush;
-    if (!file) Log(LogLevel::kWarn, "the trace cannot be written to %s", path->c_str());
+    const Status written = WriteFile(*path, TakeTrace(*stack_.trace));
+    if (!written.ok()) Log(LogLevel::kWarn, "the trace %s", written.message().c_str());
   }
   if (room_ != nullptr) static_cast<void>(room_->loop.Settle());
   plans_.Clear();

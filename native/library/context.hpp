@@ -190,7 +190,7 @@ class Context {
   Result<PlanPointer> Prescribed(const PlanRequest& request, const std::string& plan);
   // As it was found before, else searched for and remembered.
   Result<PlanReport> MakePlan(const PlanRequest& request);
-  Result<PlanReport> SearchPlan(const PlanRequest& request, uint64_t key);
+  Result<PlanReport> SearchPlan(const PlanRequest& request, std::optional<uint64_t> key);
   void Remember(uint64_t key, const PlanRequest& request, const PlanReport& report);
   Result<PlanReport> RecallPlan(const PlanRequest& request, const RememberedPlan& kept);
   Result<PlanReport> BookPlan(const PlanRequest& request, const Candidate& candidate,

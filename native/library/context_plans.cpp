@@ -1,6 +1,7 @@
 // The plans of a context: made, kept, priced and prescribed, and the machine's profile, which they
 // rest on.
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "base/config.hpp"
@@ -142,7 +143,7 @@ PlanRequest Context::CallRequestFor(const Problem& problem, const Terms& terms) 
 }
 
 Result<PlanReport> Context::MakePlan(const PlanRequest& request) {
-  if (!memory_->remembers()) return SearchPlan(request, 0);
+  if (!memory_->remembers()) return SearchPlan(request, std::nullopt);
   const uint64_t key = oocdnn::KeyOf(request, ProfileFor(request.problem));
   if (const auto kept = memory_->Find(key, request.budget)) {
     if (kept->plan.empty()) {
@@ -151,15 +152,18 @@ Result<PlanReport> Context::MakePlan(const PlanRequest& request) {
     }
     Result<PlanReport> recalled = RecallPlan(request, *kept);
     if (recalled.ok()) return recalled;
+    if (IsTransient(recalled.status())) return SearchPlan(request, std::nullopt);
     memory_->Refute(key, request.budget, recalled.status());
   }
   return SearchPlan(request, key);
 }
 
-// A plan in place is not remembered, because it is not searched for, but where runs were timed.
+// A plan in place is not remembered, because it is not searched for, but where runs were timed; nor
+// is one that a moment's lack of memory has led to.
 void Context::Remember(uint64_t key, const PlanRequest& request, const PlanReport& report) {
   const Booking& booking = report.booking;
   if (booking.in_place != InPlace{} && report.run_seconds == 0.0) return;
+  if (report.transient) return;
   memory_->Put(key, request.budget,
                {ToString(request.problem), ToText(request, booking.candidate), booking.bytes,
                 report.run_seconds});
@@ -167,15 +171,15 @@ void Context::Remember(uint64_t key, const PlanRequest& request, const PlanRepor
 
 // That nothing fits is remembered where it is a matter of the budget and not of what the device has
 // left.
-Result<PlanReport> Context::SearchPlan(const PlanRequest& request, uint64_t key) {
+Result<PlanReport> Context::SearchPlan(const PlanRequest& request, std::optional<uint64_t> key) {
   Result<PlanReport> made = BesideArena([&] { return ChoosePlan(request); });
-  if (made.ok()) Remember(key, request, made.value());
+  if (made.ok() && key) Remember(*key, request, made.value());
   if (made.ok() || made.status().code() != Code::kOutOfMemory) return made;
   const int64_t needed = made.status().detail();
   const int64_t works =
       WorkingBudget(*stack_.device, request, ProfileFor(request.problem), made.status());
-  if (std::min(needed, works) > request.budget) {
-    memory_->Put(key, request.budget, {ToString(request.problem), "", works, 0.0});
+  if (key && std::min(needed, works) > request.budget) {
+    memory_->Put(*key, request.budget, {ToString(request.problem), "", works, 0.0});
   }
   return TooSmall(std::move(made).status(), request.budget, works);
 }

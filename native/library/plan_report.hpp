@@ -17,6 +17,7 @@ struct PlanReport {
   Cost cost;
   double run_seconds = 0.0;  // of a tile's convolution, where a run was timed
   bool remembered = false;   // it was neither searched for nor timed now
+  bool transient = false;    // a candidate was refused for a moment's reason, see IsTransient
   bool settled = true;       // else another look may find a better one, see MayLook
   double search_seconds = 0.0;
   std::vector<RankedCandidate> ranked;
@@ -28,6 +29,10 @@ struct PlanReport {
   // What was timed is not given up for what is merely predicted.
   [[nodiscard]] bool Beats(const PlanReport& other) const;
 };
+
+// Whether a plan failed for a reason of the moment, and may be had later: the device or the host
+// lacks memory, of which no budget is said that would work, or the device failed.
+bool IsTransient(const Status& status);
 
 // Whether the problem is valid and has something to plan.
 Status CheckPlannable(const Problem& problem);

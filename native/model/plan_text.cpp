@@ -201,7 +201,7 @@ Result<Candidate> CandidateOf(const PlanRequest& request, int engine, const Part
     return Wrong(parts.order.empty() ? "order" : parts.order,
                  "its bits depend on the tiles, and reproducible results were asked for");
   }
-  const std::string usual = std::to_string(kUsualSlots);
+  const std::string usual = NumberText(kUsualSlots);
   OOC_ASSIGN(candidate.depths, DepthsOf(problem, parts.slots.empty() ? usual : parts.slots));
   if (!parts.pin.empty()) {
     OOC_ASSIGN(candidate.pinned, PinnedOf(problem, parts.pin));
@@ -225,18 +225,18 @@ std::string ToText(const PlanRequest& request, const Candidate& candidate) {
   std::string order, slots;
   for (int i = 0; i < kAxes; ++i) {
     text += std::string(" ") + kAxisLetters[static_cast<size_t>(i)];
-    text += std::to_string(candidate.tiling.length[i]);
+    text += NumberText(candidate.tiling.length[i]);
   }
   for (const Axis axis : candidate.order) {
     if (candidate.tiling.Count(axis) > 1) order += kAxisLetters[static_cast<size_t>(axis)];
   }
   for (const Operand operand : Ringed(request.problem)) {
-    slots += (slots.empty() ? "" : ",") + std::to_string(candidate.depths[Index(operand)]);
+    slots += (slots.empty() ? "" : ",") + NumberText(candidate.depths[Index(operand)]);
   }
   text += " order " + (order.empty() ? "-" : order) + " slots " + slots;
   const Taper& taper = candidate.tiling.taper;
   if (candidate.tiling.tapered()) {
-    text += std::string(" taper ") + kAxisLetters[Index(taper.axis)] + std::to_string(taper.length);
+    text += std::string(" taper ") + kAxisLetters[Index(taper.axis)] + NumberText(taper.length);
   }
   const char* separator = " pin ";
   for (const std::string& name : PinnedNames(request.problem, candidate)) {

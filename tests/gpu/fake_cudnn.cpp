@@ -251,6 +251,9 @@ FAKE(cudnnStatus_t, cudnnBackendFinalize)(cudnnBackendDescriptor_t descriptor) {
       node.engine = config.engine;
       node.graph = config.graph;
       if (!node.engine.makes_plans) status = Fail(CUDNN_STATUS_NOT_SUPPORTED, "not this shape");
+      if (std::getenv("OOC_FAKE_SHORT") != nullptr) {
+        status = Fail(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, "memory is short");
+      }
       break;
     }
     default: break;
