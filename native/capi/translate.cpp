@@ -54,6 +54,14 @@ Status CheckEnums(const oocdnn_convolution& convolution) {
     return Error(Code::kInvalidProblem, "%d spatial axes; 1, 2 or 3 are possible",
                  convolution.rank);
   }
+  const int64_t scratch = convolution.workspace_bytes;
+  if (scratch < 0 || (scratch > 0 && convolution.workspace == nullptr)) {
+    return Error(Code::kInvalidProblem,
+                 "workspace_bytes is %lld and workspace is %s: pass the bytes of the memory there, "
+                 "or NULL and 0",
+                 static_cast<long long>(scratch),
+                 convolution.workspace == nullptr ? "null" : "not null");
+  }
   if (convolution.groups < 1) {
     return Error(Code::kInvalidProblem, "groups is %lld; it must be at least 1",
                  static_cast<long long>(convolution.groups));
@@ -255,7 +263,7 @@ Dims SixStrides(const oocdnn_tensor& tensor, Operand operand, const ConvShape& s
 Status CheckTable(const oocdnn_tensor& tensor, Operand operand, const Source& source,
                   const Problem& problem) {
   const Dims dims = problem.DimsOf(operand);
-  const std::array<int64_t, 3> wanted{dims[0], dims[2], 2}, dense{2 * dims[2], 2, 1};
+  const std::array<int64_t, 3> wanted{dims[0], dims[2], 2}, dense{Mul(2, dims[2]), 2, 1};
   const bool empty = dims[0] == 0;  // no stride means anything
   bool same = true;
   for (size_t a = 0; a < wanted.size(); ++a) {
@@ -295,18 +303,27 @@ Status CheckShape(const oocdnn_tensor& tensor, Operand operand, const Source& so
                static_cast<long long>(vector ? tensor.shape[0] : tensor.shape[1]));
 }
 
-// A convolution proper reads its filter backwards: the view starts at the last tap.
+// A convolution proper reads its filter backwards: the view starts at the last tap. Extents and
+// strides that Validate refuses, and a null pointer, stay as they are, for the checks of the call.
 void Flip(const ConvShape& shape, TensorView* view, int64_t* file_offset, bool in_file) {
-  int64_t shift = 0;
+  int64_t bytes = 0;
   for (int s = 0; s < 3; ++s) {
-    shift += (shape.filter[s] - 1) * view->stride[3 + s];
-    view->stride[3 + s] = -view->stride[3 + s];
+    const int64_t stride = view->stride[3 + s];
+    if (shape.filter[s] > 1 && stride < 1) return;
+    const int64_t shift = shape.filter[s] > 1 ? Mul(shape.filter[s] - 1, stride) : 0;
+    bytes = Add(bytes, Mul(shift, SizeOf(view->dtype)));
   }
-  const int64_t bytes = shift * SizeOf(view->dtype);
+  const bool placed = in_file ? *file_offset >= 0 : view->data != nullptr;
+  if (!placed || bytes == kSizeMax) return;
+  for (int s = 0; s < 3; ++s) {
+    int64_t& stride = view->stride[3 + s];
+    if (shape.filter[s] > 1) stride = -stride;
+  }
   if (in_file) {
-    *file_offset += bytes;
+    *file_offset = Add(*file_offset, bytes);
   } else {
-    view->data = static_cast<char*>(view->data) + bytes;
+    const uintptr_t first = reinterpret_cast<uintptr_t>(view->data);
+    view->data = reinterpret_cast<void*>(first + static_cast<uintptr_t>(bytes));  // NOLINT
   }
 }
 

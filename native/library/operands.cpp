@@ -201,7 +201,7 @@ AddressRange AddressesOf(const Problem& problem, const HostTensors& tensors, Ope
   const int64_t base = tensor.in_file()
                            ? tensor.offset
                            : static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.view.data));
-  return {base + reach.low * size, base + reach.high * size};
+  return {Add(base, reach.low * size), Add(base, reach.high * size)};
 }
 
 Inner InnerOf(const Chain& chain, size_t link) {
