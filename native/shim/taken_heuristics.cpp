@@ -12,19 +12,16 @@ namespace {
 
 using Descriptor = cudnnBackendDescriptor_t;
 
-// The engine's number, by which configurations are told apart; -1 where it cannot be asked.
-int64_t IndexOf(Descriptor config) {
+// Whether the descriptor is a configuration whose engine can be read.
+bool IsFilled(Descriptor config) {
   RealDescriptors made;
   Descriptor engine = made.Make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  int64_t index = -1, count = 0;
-  const bool known =
-      engine != nullptr &&
-      TheReal().cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
-                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
-                                         &engine) == CUDNN_STATUS_SUCCESS &&
-      TheReal().cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64,
-                                         1, &count, &index) == CUDNN_STATUS_SUCCESS;
-  return known ? index : -1;
+  int64_t count = 0;
+  return engine != nullptr &&
+         TheReal().cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                            CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
+                                            &engine) == CUDNN_STATUS_SUCCESS &&
+         count == 1;
 }
 
 // Those that the client gets, by their places: all that are not taken, and of those that are, with
@@ -61,23 +58,23 @@ void Remember(const NodePointer& graph, bool no_engine, const Descriptor* config
 }
 
 // The real library's own, without those that are not chosen: the same query again, with the
-// client's descriptors in the places of the chosen. The number of descriptors stays the same,
-// because it decides which candidates the real library examines. Nothing where the answer differs
-// from the first one; the client then gets the real library's.
+// client's descriptors in the places of the chosen and new ones elsewhere, because a descriptor can
+// be filled only once. The client gets as many as that fills.
 std::optional<cudnnStatus_t> OfferChosen(Descriptor heuristics, const NodePointer& graph,
-                                         HeuristicResults results, int64_t* count,
-                                         Descriptor* into) {
-  const std::vector<Descriptor> given(results.room.begin(), results.room.begin() + results.given);
-  const std::vector<size_t> chosen = Chosen(*graph, given);
-  if (chosen.size() == given.size()) return std::nullopt;
-  for (size_t i = 0; i < chosen.size(); ++i) results.room[chosen[i]] = into[i];
-  const int64_t before = results.given;
-  if (!FillResults(heuristics, &results) || results.given != before) return std::nullopt;
-  for (size_t i = 0; i < chosen.size(); ++i) {
-    const int64_t index = IndexOf(into[i]);
-    if (index < 0 || index != IndexOf(given[chosen[i]])) return std::nullopt;
+                                         HeuristicResults results, RealDescriptors* made,
+                                         int64_t* count, Descriptor* into) {
+  results.room.resize(static_cast<size_t>(results.given));
+  const std::vector<size_t> chosen = Chosen(*graph, results.room);
+  if (chosen.size() == results.room.size()) return std::nullopt;
+  for (Descriptor& place : results.room) {
+    place = made->Make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    if (place == nullptr) return std::nullopt;
   }
-  *count = std::ssize(chosen);
+  for (size_t i = 0; i < chosen.size(); ++i) results.room[chosen[i]] = into[i];
+  FillResults(heuristics, &results);
+  const auto end = std::find_if_not(into, into + chosen.size(), IsFilled);
+  if (end == into) return std::nullopt;
+  *count = end - into;
   Remember(graph, false, into, *count);
   return CUDNN_STATUS_SUCCESS;
 }
@@ -113,7 +110,7 @@ std::optional<cudnnStatus_t> OfferConfigurations(Descriptor heuristics, int64_t 
   if (asks) {
     HeuristicResults results = ResultsOf(heuristics, requested, &made);
     if (results.given > 0) {
-      return OfferChosen(heuristics, graph, std::move(results), count, into);
+      return OfferChosen(heuristics, graph, std::move(results), &made, count, into);
     }
   }
   if (!MayOfferOwn(*known, pattern.value()) || ResultsOf(heuristics, INT64_MAX, &made).given > 0 ||

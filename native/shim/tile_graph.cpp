@@ -109,19 +109,18 @@ bool Configure(Descriptor graph, cudnnBackendHeurMode_t mode, RealDescriptors* m
                Descriptor config) {
   const Real& real = TheReal();
   const Descriptor heuristics = made->Make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-  if (heuristics == nullptr ||
-      real.cudnnBackendSetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
-                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                                    &graph) != CUDNN_STATUS_SUCCESS ||
-      real.cudnnBackendSetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1,
-                                    &mode) != CUDNN_STATUS_SUCCESS ||
-      real.cudnnBackendFinalize(heuristics) != CUDNN_STATUS_SUCCESS) {
-    return false;
-  }
-  HeuristicResults results = ResultsOf(heuristics, INT64_MAX, made);
-  if (results.given == 0) return false;
-  results.room.front() = config;
-  return FillResults(heuristics, &results) && results.given > 0;
+  int64_t count = 0;
+  return heuristics != nullptr &&
+         real.cudnnBackendSetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
+                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                       &graph) == CUDNN_STATUS_SUCCESS &&
+         real.cudnnBackendSetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE,
+                                       1, &mode) == CUDNN_STATUS_SUCCESS &&
+         real.cudnnBackendFinalize(heuristics) == CUDNN_STATUS_SUCCESS &&
+         real.cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
+                                       &config) == CUDNN_STATUS_SUCCESS &&
+         count > 0;
 }
 
 }  // namespace
@@ -141,30 +140,29 @@ Descriptor RealDescriptors::Make(cudnnBackendDescriptorType_t type) {
   return descriptor;
 }
 
-bool FillResults(Descriptor heuristics, HeuristicResults* results) {
+void FillResults(Descriptor heuristics, HeuristicResults* results) {
   const auto room = static_cast<int64_t>(results->room.size());
   int64_t count = 0;
   const cudnnStatus_t status = TheReal().cudnnBackendGetAttribute(
       heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, room, &count,
       room > 0 ? results->room.data() : nullptr);
   results->given = status == CUDNN_STATUS_SUCCESS ? std::clamp<int64_t>(count, 0, room) : 0;
-  return status == CUDNN_STATUS_SUCCESS;
 }
 
 HeuristicResults ResultsOf(Descriptor heuristics, int64_t most, RealDescriptors* made) {
   HeuristicResults results;
-  int64_t candidates = 0;
+  int64_t most_given = 0;
   if (TheReal().cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &candidates,
+                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &most_given,
                                          nullptr) != CUDNN_STATUS_SUCCESS) {
     return results;
   }
-  for (int64_t i = 0; i < std::min(candidates, most); ++i) {
+  for (int64_t i = 0; i < std::min(most_given, most); ++i) {
     const Descriptor config = made->Make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     if (config == nullptr) return {};
     results.room.push_back(config);
   }
-  if (!results.room.empty()) static_cast<void>(FillResults(heuristics, &results));
+  if (!results.room.empty()) FillResults(heuristics, &results);
   return results;
 }
 

@@ -25,18 +25,17 @@ class RealDescriptors {
   std::vector<cudnnBackendDescriptor_t> made_;
 };
 
-// One answer of the real library's heuristics. It counts candidates and examines as many of them as
-// there is room for; those that support the graph are given, in the first places.
+// An answer of the real library's heuristics: `given` configurations, in the first places.
 struct HeuristicResults {
   std::vector<cudnnBackendDescriptor_t> room;
   int64_t given = 0;
 };
-// The answer with room for all candidates, or for `most` of them; nothing given where it fails.
+// The answer with room for all that there may be, or for `most`; nothing given where it fails.
 HeuristicResults ResultsOf(cudnnBackendDescriptor_t heuristics, int64_t most,
                            RealDescriptors* made);
-// Asks again for the same, into the descriptors that `results` has room for now. False where that
-// fails.
-bool FillResults(cudnnBackendDescriptor_t heuristics, HeuristicResults* results);
+// Asks again, into the descriptors that `results` has room for now. They must be new: the real
+// library fills none that is final, and stops at the first such one.
+void FillResults(cudnnBackendDescriptor_t heuristics, HeuristicResults* results);
 
 // Makes `config` a configuration of the graph, of which `pattern` is what it computes, with one
 // image and few rows. False where the real library has none for that either.

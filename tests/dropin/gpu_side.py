@@ -255,17 +255,14 @@ def test_of_what_would_be_taken_one_is_offered(graphs):
     assert 0 < sizes[HUGE] < 2**24
     assert cudnn.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC in notes_of(graphs, offered[HUGE])
     assert cudnn.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC not in notes_of(graphs, configs[HUGE])
-    some = graphs.configurations(Problem(graphs).graph, MOST // 2)
-    assert [graphs.described(config) for config in some] == [
-        graphs.described(config) for config in configs[: len(some)]
-    ]
+    assert len(graphs.configurations(Problem(graphs).graph, HUGE + 1)) == HUGE + 1
 
 
 @pytest.mark.parametrize("most", [0, *range(1, MOST + 1)])
 @pytest.mark.parametrize("mode", ["A", "FALLBACK"])
 def test_every_configuration_that_is_offered_tells_all_that_a_real_one_tells(graphs, mode, most):
     """With as many descriptors as heuristics count, with fewer, and with more. The real library
-    examines no more candidates than there are descriptors, so that the number given differs."""
+    fills no descriptor twice, and counts more than it gives."""
     told = [
         graphs.described(config)
         for config in graphs.configurations(Problem(graphs).graph, most, mode)
@@ -285,7 +282,7 @@ def test_every_configuration_that_is_offered_tells_all_that_a_real_one_tells(gra
 
 @pytest.mark.parametrize("mode", ["A", "FALLBACK"])
 def test_a_count_is_the_real_librarys_where_that_has_any_configuration(graphs, mode):
-    """Also where the first candidate that it examines is not supported."""
+    """Clients allocate by it, so it need not be exact."""
     counts = [
         graphs.count(
             graphs.heuristics(Problem(graphs, DYNAMIC=dynamic).graph, mode),

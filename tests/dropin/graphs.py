@@ -159,15 +159,15 @@ class Graphs:
         self.set(made, "ENGINEHEUR_MODE", "HEUR_MODE", number)
         return self.finalize(made)
 
-    def count(self, descriptor, name: str, kind: str) -> int:
-        """The number of elements, read without any place for them."""
+    def count(self, descriptor, name: str, kind: str, room: int = 0) -> int:
+        """The number of elements, read without a place for them, whatever room is claimed."""
         count = self.lib.ffi.new("int64_t *", -1)
         self.lib.check(
             self.lib.cudnnBackendGetAttribute(
                 descriptor,
                 getattr(self.lib, f"CUDNN_ATTR_{name}"),
                 getattr(self.lib, f"CUDNN_TYPE_{kind}"),
-                0,
+                room,
                 count,
                 self.lib.ffi.NULL,
             )
@@ -210,7 +210,7 @@ class Graphs:
         }
         for note in ("NUMERICAL_NOTE", "BEHAVIOR_NOTE"):
             told[note] = self.get(engine, f"ENGINE_{note}", note, room=32)
-            assert self.count(engine, f"ENGINE_{note}", note) == len(told[note])
+            assert self.count(engine, f"ENGINE_{note}", note, room=32) == len(told[note])
         places = [self.make("KNOB_CHOICE") for _ in range(40)]
         count, array = lib.ffi.new("int64_t *"), lib.ffi.new("cudnnBackendDescriptor_t[]", places)
         name, kind = lib.CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, lib.CUDNN_TYPE_BACKEND_DESCRIPTOR

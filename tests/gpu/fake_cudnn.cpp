@@ -91,6 +91,7 @@ std::vector<Shared> ConfigsOf(const Node& heuristics) {
 cudnnStatus_t Answer(const Ints& values, cudnnBackendAttributeType_t type, int64_t capacity,
                      int64_t* count, void* elements) {
   *count = static_cast<int64_t>(values.size());
+  if (elements == nullptr) return CUDNN_STATUS_SUCCESS;
   for (int64_t i = 0; i < std::min(capacity, *count); ++i) {
     const int64_t value = values[static_cast<size_t>(i)];
     if (SizeOf(type) == 8) {
@@ -110,35 +111,36 @@ Ints BitsOf(unsigned bits) {
   return set;
 }
 
-// Fills descriptors of the caller's.
+// Fills descriptors of the caller's, which must be new: as in cuDNN one that is filled is final,
+// and the first such one ends the call with what is filled by then. The number without descriptors
+// is an upper bound for engine configurations.
 cudnnStatus_t Give(const std::vector<Shared>& nodes, int64_t capacity, int64_t* count,
                    void* elements) {
   *count = static_cast<int64_t>(nodes.size());
-  if (elements == nullptr) return CUDNN_STATUS_SUCCESS;
-  for (int64_t i = 0; i < std::min(capacity, *count); ++i) {
+  if (elements == nullptr) {
+    if (!nodes.empty() && nodes[0]->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) *count += 3;
+    return CUDNN_STATUS_SUCCESS;
+  }
+  *count = std::min(capacity, *count);
+  for (int64_t i = 0; i < *count; ++i) {
     const Shared& node = nodes[static_cast<size_t>(i)];
     Shared& target = Of(static_cast<cudnnBackendDescriptor_t*>(elements)[i]);
     if (target->type != node->type) return Fail(CUDNN_STATUS_BAD_PARAM, "descriptor of that type");
+    if (target->finalized) return Fail(CUDNN_STATUS_BAD_PARAM, "the descriptor is final");
     *target = *node;
   }
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Heuristics rank candidates, of which some turn out not to support the graph. As in cuDNN the
-// count includes those, and a query examines as many candidates as it has descriptors, and returns
-// those that are supported.
-cudnnStatus_t GiveResults(const Node& heuristics, int64_t capacity, int64_t* count,
-                          void* elements) {
-  const std::vector<Shared> supported = ConfigsOf(heuristics);
-  std::vector<Shared> candidates{nullptr};
-  for (const Shared& config : supported) {
-    candidates.push_back(config);
-    if (candidates.size() % 4 == 0) candidates.push_back(nullptr);
+double OperationsOf(const Node& operation) {
+  const Names names = NamesOf(operation.type);
+  double operations = 2.0;
+  for (const int64_t extent : ViewOf(operation.child(names.y)).dims) {
+    operations *= static_cast<double>(extent);
   }
-  if (elements == nullptr) return Give(candidates, 0, count, nullptr);
-  candidates.resize(std::min(candidates.size(), static_cast<size_t>(capacity)));
-  std::erase(candidates, nullptr);
-  return Give(candidates, capacity, count, elements);
+  const View w = ViewOf(operation.child(names.w));
+  for (size_t i = 1; i < 5; ++i) operations *= static_cast<double>(w.dims[i]);
+  return operations;
 }
 
 // Wrong engines are wrong by a half everywhere. Scratch is used to its last byte.
@@ -267,9 +269,11 @@ FAKE(cudnnStatus_t, cudnnBackendGetAttribute)(cudnnBackendDescriptor_t descripto
                                               cudnnBackendAttributeType_t type, int64_t capacity,
                                               int64_t* count, void* elements) {
   const Node& node = *Of(descriptor);
+  int64_t uncounted = 0;
+  if (count == nullptr) count = &uncounted;
   if (!node.finalized) return Fail(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "read too early");
   switch (name) {
-    case CUDNN_ATTR_ENGINEHEUR_RESULTS: return GiveResults(node, capacity, count, elements);
+    case CUDNN_ATTR_ENGINEHEUR_RESULTS: return Give(ConfigsOf(node), capacity, count, elements);
     case CUDNN_ATTR_ENGINECFG_ENGINE: {
       auto engine = std::make_shared<Node>(node);
       engine->type = CUDNN_BACKEND_ENGINE_DESCRIPTOR;
@@ -319,6 +323,10 @@ FAKE(cudnnStatus_t, cudnnBackendExecute)(cudnnHandle_t handle, cudnnBackendDescr
   if (!WaitForStream(handle->stream))
     return Fail(CUDNN_STATUS_EXECUTION_FAILED, "the driver's stream");
   const Node& operation = plan.graph->child(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  if (Rates() != nullptr) {
+    TakeTimeAtRate(plan.engine, OperationsOf(operation));
+    return CUDNN_STATUS_SUCCESS;
+  }
   TakeTime(plan.engine, ViewOf(operation.child(NamesOf(operation.type).x)));
   Compute(plan.engine, *plan.graph, memory, workspace);
   return CUDNN_STATUS_SUCCESS;

@@ -108,6 +108,7 @@ needs compute-sanitizer memcheck sanitizer memcheck
 needs compute-sanitizer racecheck sanitizer racecheck
 needs ninja without-nvcc tests/gpu/without_nvcc.sh
 step dropin python3 tests/gpu/dropin_programs.py
+step frontend env -u PYTHONSAFEPATH python3 tests/gpu/dropin_frontend.py
 step spill python3 tests/gpu/spill_programs.py ${SPILL-} ${OUT:+--out "$OUT/spill.json"}
 step pass-rates python3 tests/gpu/pass_rates.py
 step calibrate python3 -m oocdnn calibrate --device cuda

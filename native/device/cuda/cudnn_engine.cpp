@@ -33,6 +33,7 @@ struct Convolution {
   ConvolutionGraph graph;
   CudnnPlan plan;
   int64_t partial = -1;
+  double seconds = 0.0;  // of a run; 0 where unknown
   [[nodiscard]] const TileLayout& output() const {
     return graph.layout[Index(OutputOf(graph.direction))];
   }
@@ -193,9 +194,18 @@ class CudnnEngine final : public CudaEngine {
     }
     const ConvolutionGraph graph = GraphOf(op, order_);
     OOC_ASSIGN(std::vector<CudnnPlan> plans, PlansOf(graph, op, may));
-    const size_t fastest = trials_.FastestOf(*session_, graph, plans, op.trial_limit);
-    return SharedConvolution(
-        std::make_shared<const Convolution>(Convolution{graph, std::move(plans[fastest])}));
+    if (trials_.WantsProbe(graph)) Probe(op, may);
+    const CudnnTrial trial = trials_.FastestOf(*session_, graph, plans, op.trial_limit);
+    return SharedConvolution(std::make_shared<const Convolution>(
+        Convolution{graph, std::move(plans[trial.fastest]), -1, trial.seconds}));
+  }
+
+  // Finds out on a small tile how fast the engines are on tiles of this kind.
+  void Probe(TileOp op, const Permissions& may) {
+    op.shape = ProbeShape(op.shape, op.direction);
+    const ConvolutionGraph graph = GraphOf(op, order_);
+    const Result<std::vector<CudnnPlan>> plans = PlansOf(graph, op, may);
+    if (plans.ok()) trials_.Probe(*session_, graph, plans.value(), op.trial_limit);
   }
 
   Result<SharedConvolution> MakeMixed(const TileOp& op, Permissions may) {
