@@ -239,13 +239,22 @@ struct TileStrides {
 struct DirectArgs {
   const void *x, *w, *dy;  // forward: x, w; backward data: dy (as x), w; backward filter: x, dy
   void* out;
-  int type;  // of the inputs; the output is f64 for f64, else f32
+  int type;  // of the inputs; the output is f64 for f64 and for backward filter, else f32
   int backward, accumulate;
   int n, g, channels, reduced;  // channels of the output, and of the sum
   int in[3], out_extent[3], filter[3], stride[3], dilation[3];
   TileStrides x_stride, w_stride, out_stride;  // backward filter: w_stride is of dy
+  // Blocks of sums, see geom/sum_blocks.hpp. Forward and backward data: whether a sum is one block,
+  // and reduced channels of a group of blocks.
+  int one_block, group_channels;
+  // Backward filter: extents of a block on D, H, W, and how far into one the tile begins; images of
+  // a block.
+  int block[3], first[3], block_n;
   Long count;  // output elements, or blocks of kDirectChannels of them
 };
+
+// Terms of one block of a forward or backward data sum, at most.
+constexpr int kDirectBlock = 168;
 
 // Neighbouring channels that one thread of the direct kernels works on.
 constexpr int kDirectChannels = 8;
