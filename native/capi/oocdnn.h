@@ -88,7 +88,8 @@ typedef enum oocdnn_pool_mode {
  * computes. The arrays are those of oocdnn_convolution. */
 typedef struct oocdnn_pool {
   int32_t mode; /* oocdnn_pool_mode; the others mean nothing without one */
-  int32_t ceil; /* 1: a last window that passes the end counts, if it begins before that */
+  int32_t ceil; /* 1: a last window that passes the end counts, if it begins before that; an axis
+                 * shorter than the window then has one */
   int64_t window[3];
   int64_t stride[3];
   int64_t pad_before[3]; /* less than the window */
