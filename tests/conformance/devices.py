@@ -66,6 +66,13 @@ ON_GPU = dict.fromkeys(_HELD, NOT_HELD_UP) | {
 NULL_BLOCKS = "the null device sums in no blocks"
 CUDNN_NO_BIAS = "cuDNN's graphs have no backward bias; the direct engine does it"
 CUDNN_NOT_INVARIANT = "cuDNN's bits depend on the tile's shape"
+ONEDNN_NAN = (
+    "oneDNN leaves padding out that is equal at both ends, so a NaN of the filter misses the edges"
+)
+CUDNN_NAN = (
+    "cuDNN has kernels for gradients of the input that leave padding out, so a NaN of the filter "
+    "misses the edges, and others that multiply zeros between strided elements, so it spreads"
+)
 
 UNSUPPORTED = {
     "null": {
@@ -96,7 +103,7 @@ UNSUPPORTED = {
         "invariant_sums_f32": CUDNN_NOT_INVARIANT,
         "invariant_sums_f64": CUDNN_NOT_INVARIANT,
         "invariant_sums_bf16": CUDNN_NOT_INVARIANT,
-        "nan_local": "cuDNN multiplies its padding, so a NaN of the filter spreads along the edges",
+        "nan_local": CUDNN_NAN,
     },
     "check(cuda:direct)": ON_GPU,
     "cpu:onednn": {
@@ -111,7 +118,7 @@ UNSUPPORTED = {
         "invariant_sums_f32": NOT_INVARIANT,
         "invariant_sums_f64": NOT_INVARIANT,
         "invariant_sums_bf16": NOT_INVARIANT,
-        "nan_local": "oneDNN makes no claim about NaN",
+        "nan_local": ONEDNN_NAN,
     },
 }
 DEPENDS = {

@@ -3,7 +3,8 @@
 // tiles of planes (which the copy engines carry as they are). What cuDNN has nothing for it
 // refuses, with the reason, and another engine serves.
 //
-// cuDNN's bits depend on the tile's shape, and its padding multiplies a NaN of the filter.
+// cuDNN's bits depend on the tile's shape. In gradients of the input some of its kernels leave out
+// the padding that a filter's NaN meets, and others multiply zeros between strided elements by it.
 #include <algorithm>
 #include <utility>
 
