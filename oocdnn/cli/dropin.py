@@ -29,6 +29,7 @@ _NOT_CAUGHT = (
     "cudnn-frontend's Python package opens cuDNN by its path, and gets the real library; "
     "oocdnn dropin --into DIR serves it, DIR being where its libcudnn.so.9 lies"
 )
+_NOT_RUN, _NOT_FOUND = 126, 127  # of a shell
 _EXPORT = b"oocdnn_dropin_real"  # what only drop-ins, of this installation or another, contain
 
 
@@ -108,6 +109,24 @@ def dropin(include: bool, into: Path | None, undo: Path | None) -> None:
         raise click.ClickException(f"{error}: nothing is changed") from error
 
 
+class _NoProgram(click.ClickException):
+    """A program that cannot be run, with the status that a shell ends with then."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.exit_code = status
+
+
+def _program(name: str) -> str:
+    """The file of a program. Raises _NoProgram."""
+    found = shutil.which(name)
+    if found is not None:
+        return found
+    if os.sep in name and os.path.lexists(name):
+        raise _NoProgram(f"{name} is not a program: it is no file that may be executed", _NOT_RUN)
+    raise _NoProgram(f"there is no program {name}", _NOT_FOUND)
+
+
 def _preloaded(before: str | None, *paths: Path) -> str:
     """LD_PRELOAD with these first."""
     for path in paths:
@@ -168,9 +187,7 @@ def run(
     """
     limit.check_device(device or "")
     limit.check_budget(budget or "")
-    found = shutil.which(program[0])
-    if found is None:
-        raise click.ClickException(f"there is no program {program[0]}")
+    found = _program(program[0])
     if spill is not None and most is None:
         raise click.UsageError("--spill says what becomes of what passes a --limit: give one")
     if _opens_by_path():
@@ -183,4 +200,7 @@ def run(
     if most is not None:
         paths += _limited(environment, most, spill)
     environment["LD_PRELOAD"] = _preloaded(environment.get("LD_PRELOAD"), *paths)
-    os.execve(found, program, environment)
+    try:
+        os.execve(found, program, environment)
+    except OSError as error:
+        raise _NoProgram(f"{found} is not a program: {error.strerror}", _NOT_RUN) from error

@@ -134,7 +134,9 @@ def test_a_profile_that_is_no_file_is_ignored_with_a_warning(profile, make):
     said = process(PLAN + body, profile.parent, OOCDNN_PROFILE=str(profile))
     assert len(said.splitlines()) == 1
     assert "is ignored, and what is measured is not kept" in said
-    with pytest.raises((oocdnn.FileError, oocdnn.InvalidProblem), match=r"is no file|cannot be read as a file"):
+    with pytest.raises(
+        (oocdnn.FileError, oocdnn.InvalidProblem), match=r"is no file|cannot be read as a file"
+    ):
         oocdnn.plan_for_profile(OTHER, profile, "1MiB")
 
 
