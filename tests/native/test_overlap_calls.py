@@ -1,4 +1,4 @@
-"""Overlap as a program in C meets it: tensors at addresses, or in files by descriptor and offset."""
+"""Overlap as a program in C meets it: of tensors at addresses, and of tensors in files."""
 
 from __future__ import annotations
 
