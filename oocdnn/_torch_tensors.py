@@ -3,6 +3,7 @@
 Nothing here imports torch, which is passed in by whoever has found it.
 """
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,12 @@ from oocdnn.errors import InvalidProblem, Unsupported
 
 def need_plain(name: str, tensor: Any, torch: Any) -> None:
     """Refuses tensors whose derivatives would be lost, and those that are not plain memory."""
-    _need_nothing_recorded(name, tensor, torch)
+    if tensor.requires_grad and torch.is_grad_enabled() and not _is_wrapped(tensor, torch):
+        raise Unsupported(
+            f"{name} requires gradients, which are not recorded here; call the function of "
+            f"oocdnn.torch, pass {name}.detach(), or call within torch.no_grad()"
+        )
+    need_no_transform(name, tensor, torch)
     own = type(tensor).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
     if own or tensor.is_nested:
         what = "a nested tensor" if tensor.is_nested else f"of type {type(tensor).__name__}"
@@ -26,16 +32,16 @@ def need_plain(name: str, tensor: Any, torch: Any) -> None:
         raise Unsupported(f"{name} is on {tensor.device}; pass {remedy}")
 
 
-def _need_nothing_recorded(name: str, tensor: Any, torch: Any) -> None:
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+def _is_wrapped(tensor: Any, torch: Any) -> bool:
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+
+
+def need_no_transform(name: str, tensor: Any, torch: Any) -> None:
+    """Refuses tensors inside transforms of torch.func and those with tangents."""
+    if _is_wrapped(tensor, torch):
         raise Unsupported(
             f"{name} is inside a transform of torch.func or vmap, which does not see this call; "
             "call the function of oocdnn.torch"
-        )
-    if tensor.requires_grad and torch.is_grad_enabled():
-        raise Unsupported(
-            f"{name} requires gradients, which are not recorded here; call the function of "
-            f"oocdnn.torch, pass {name}.detach(), or call within torch.no_grad()"
         )
     dual = torch.autograd.forward_ad
     carried = dual._current_level >= 0 and torch._C._is_fwd_grad_enabled()
@@ -86,6 +92,15 @@ def host_array(tensor: Any, dtype: str) -> Array:
     if tensor.numel() == 0:
         return np.empty(tuple(tensor.shape), kind)
     return np.asarray(_Memory(tensor, kind))
+
+
+def host_copy(tensor: Any) -> Array:
+    """A copy of a small tensor, such as a weight of normalisation, which may be a parameter."""
+    name = "a tensor of normalisation"
+    need_no_transform(name, tensor, sys.modules["torch"])
+    need_memory(name, tensor)
+    copy: Array = tensor.detach().cpu().clone().numpy()
+    return copy
 
 
 def count_write(tensor: Any, torch: Any) -> None:

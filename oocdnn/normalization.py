@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oocdnn import _window
+from oocdnn import _gpu_arrays, _torch_tensors, _window
 from oocdnn._arguments import need_kind, several
 from oocdnn.errors import InvalidDtype, InvalidProblem
 
@@ -192,8 +192,7 @@ def _merged(mean: Any, deviations: Any, count: int) -> tuple[Any, Any]:
 
 def _plain(array: Any) -> Any:
     """NumPy's or CuPy's array, which have one set of methods."""
-    torch = type(array).__module__.split(".")[0] == "torch"
-    return array.detach().cpu().numpy() if torch else array
+    return _torch_tensors.host_copy(array) if _gpu_arrays.is_torch(array) else array
 
 
 def _made(

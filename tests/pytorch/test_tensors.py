@@ -271,3 +271,19 @@ def test_parameters_and_plain_subclasses_are_served():
     with torch.no_grad():
         w = torch.nn.Parameter(w_of(2))
         assert torch.equal(oocdnn.conv2d(x_of(2).as_subclass(Named), w), F.conv2d(x_of(2), w))
+
+
+def test_weights_of_normalization():
+    sums, weight = oocdnn.Sums(), torch.arange(4.0)
+    oocdnn.conv2d(x_of(2), w_of(2), sums=sums)
+    expected = oocdnn.group_norm(sums, 2, weight.numpy()).table
+    for own in (weight.clone(), weight.clone().to("cpu", torch.float64)):
+        size = own.untyped_storage().nbytes()
+        assert (oocdnn.group_norm(sums, 2, own).table == expected).all()
+        own.untyped_storage().resize_(0)
+        with pytest.raises(oocdnn.InvalidProblem, match="its memory was freed"):
+            oocdnn.group_norm(sums, 2, own)
+        own.untyped_storage().resize_(size)
+    assert (oocdnn.group_norm(sums, 2, weight.requires_grad_()).table == expected).all()
+    with pytest.raises(oocdnn.Unsupported, match=r"inside a transform of torch\.func"):
+        torch.func.vmap(lambda one: one * oocdnn.group_norm(sums, 2, one).table)(weight[None])
