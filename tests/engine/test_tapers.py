@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from counted import Counted
 from engine.cases import (
     AXES,
     DEVICE,
@@ -125,16 +126,23 @@ def cases(draw) -> tuple[Case, str]:
     return case, tapered_plan(drawn, case, drawn.choice(axes))
 
 
-@settings(
-    max_examples=120,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-@given(cases())
-def test_random_tapers_give_the_exact_sum(case):
-    problem, plan = case
-    if plan:
-        run(problem, plan, engine="direct")
+def test_random_tapers_give_the_exact_sum():
+    counted = Counted()
+
+    @settings(
+        max_examples=120,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    @given(cases())
+    def check(case):
+        counted.begin()
+        problem, plan = case
+        if plan and run(problem, plan, engine="direct") is not None:
+            counted.done()
+
+    check()
+    counted.need(0.5)
 
 
 @pytest.mark.parametrize("axis", AXES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from counted import Counted
 
 import oocdnn
 from oocdnn.perfmodel.problem import OPERANDS, Problem
@@ -88,7 +89,9 @@ def test_the_price_of_the_chosen_plan_is_its_own(ctx):
 def test_a_plan_that_is_used_is_followed(ctx):
     x, w = np.ones((3, 20, 24, 24), np.float32), np.ones((40, 20, 3, 3), np.float32)
     expected = ctx.conv2d(x, w, padding=1)
+    counted = Counted()
     for other in ctx.candidates(TEXT, best=2, random=6, seed=3):
+        counted.begin()
         try:
             ctx.use_plan(TEXT, other["plan"])
         except oocdnn.OutOfMemory:
@@ -99,6 +102,8 @@ def test_a_plan_that_is_used_is_followed(ctx):
         assert ctx.stats.tiles == plan.tiles
         assert ctx.stats.split == plan.splits
         assert ctx.stats.prepared == 0
+        counted.done()
+    counted.need(0.5)
 
 
 def test_a_plan_that_is_used_stays_in_use(ctx):
