@@ -1,5 +1,7 @@
 #include "library/plan_key.hpp"
 
+#include <array>
+#include <cstring>
 #include <type_traits>
 
 #include "base/cache.hpp"
@@ -26,12 +28,16 @@ std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_p
                   int64_t workspace) {
   std::string key;
   key.reserve(kKeyBytes);
-  VisitFields(problem, [&key](const char*, const auto& field) {
+  std::array<char, sizeof(Problem)> packed;  // one append: a call waits for its key
+  size_t bytes = 0;
+  VisitFields(problem, [&](const char*, const auto& field) {
     using Field = std::remove_cvref_t<decltype(field)>;
     static_assert(std::is_same_v<Field, double> || std::has_unique_object_representations_v<Field>,
                   "it has bytes that are no part of its value");
-    Append(&key, &field, sizeof field);
+    std::memcpy(packed.data() + bytes, &field, sizeof field);
+    bytes += sizeof field;
   });
+  Append(&key, packed.data(), bytes);
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (!problem.Has(operand)) continue;

@@ -29,7 +29,6 @@ _NOT_CAUGHT = (
     "cudnn-frontend's Python package opens cuDNN by its path, and gets the real library; "
     "oocdnn dropin --into DIR serves it, DIR being where its libcudnn.so.9 lies"
 )
-_NOT_RUN, _NOT_FOUND = 126, 127  # of a shell
 _EXPORT = b"oocdnn_dropin_real"  # what only drop-ins, of this installation or another, contain
 
 
@@ -109,22 +108,26 @@ def dropin(include: bool, into: Path | None, undo: Path | None) -> None:
         raise click.ClickException(f"{error}: nothing is changed") from error
 
 
-class _NoProgram(click.ClickException):
-    """A program that cannot be run, with the status that a shell ends with then."""
+class _NotRun(click.ClickException):
+    """A file that is no program. The status is a shell's."""
 
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.exit_code = status
+    exit_code = 126
+
+
+class _NotFound(click.ClickException):
+    """A program that is not there. The status is a shell's."""
+
+    exit_code = 127
 
 
 def _program(name: str) -> str:
-    """The file of a program. Raises _NoProgram."""
+    """The file of a program. Raises _NotRun or _NotFound."""
     found = shutil.which(name)
     if found is not None:
         return found
     if os.sep in name and os.path.lexists(name):
-        raise _NoProgram(f"{name} is not a program: it is no file that may be executed", _NOT_RUN)
-    raise _NoProgram(f"there is no program {name}", _NOT_FOUND)
+        raise _NotRun(f"{name} is not a program: it is no file that may be executed")
+    raise _NotFound(f"there is no program {name}")
 
 
 def _preloaded(before: str | None, *paths: Path) -> str:
@@ -203,4 +206,4 @@ def run(
     try:
         os.execve(found, program, environment)
     except OSError as error:
-        raise _NoProgram(f"{found} is not a program: {error.strerror}", _NOT_RUN) from error
+        raise _NotRun(f"{found} is not a program: {error.strerror}") from error
