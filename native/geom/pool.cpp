@@ -15,7 +15,7 @@ int64_t Pool::OutExtent(int axis, int64_t extent) const {
   const int64_t last = room / stride[axis];
   const bool rest = room % stride[axis] != 0;
   const bool begins = Mul(Add(last, 1), stride[axis]) < Add(extent, pad_before[axis]);
-  return last + 1 + (ceil && rest && begins ? 1 : 0);
+  return Add(last, ceil && rest && begins ? 2 : 1);
 }
 
 int64_t Pool::RowsReached(int axis, int64_t extent) const {

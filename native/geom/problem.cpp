@@ -147,7 +147,7 @@ int64_t OutputExtent(int64_t in, int64_t before, int64_t after, int64_t filter, 
                      int64_t dilation) {
   const int64_t reach = Add(Mul(Add(filter, -1), dilation), 1);
   const int64_t room = Add(Add(Add(in, before), after), -reach);
-  return room < 0 ? 0 : room / stride + 1;
+  return room < 0 ? 0 : Add(room / stride, 1);
 }
 
 }  // namespace oocdnn

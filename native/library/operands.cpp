@@ -20,10 +20,12 @@ struct Reach {
 };
 
 Reach ReachOf(const Dims& dims, const Dims& stride) {
+  if (std::count(dims.begin(), dims.end(), 0) > 0) return {};
   Reach reach{0, 1};
   for (int d = 0; d < 6; ++d) {
-    const int64_t span = (dims[d] - 1) * stride[d];
-    (span < 0 ? reach.low : reach.high) += span;
+    const int64_t span = Mul(dims[d] - 1, stride[d]);
+    int64_t& end = span < 0 ? reach.low : reach.high;
+    end = Add(end, span);
   }
   return reach;
 }
@@ -204,7 +206,7 @@ AddressRange AddressesOf(const Problem& problem, const HostTensors& tensors, Ope
   const Reach reach = ReachOf(problem.DimsOf(operand), tensor.view.stride);
   const int64_t size = SizeOf(tensor.view.dtype);
   const int64_t base = BaseOf(tensor);
-  return {Add(base, reach.low * size), Add(base, reach.high * size)};
+  return {Add(base, Mul(reach.low, size)), Add(base, Mul(reach.high, size))};
 }
 
 StridedBox BoxOf(const Problem& problem, const HostTensors& tensors, Operand operand) {
