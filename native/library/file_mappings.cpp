@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/checked.hpp"
 #include "geom/overlap.hpp"
 
 namespace oocdnn {
@@ -57,14 +59,42 @@ class Descriptor {
   int fd_;
 };
 
+std::string ReadTable(const char* path) {
+  std::string text;
+  const Descriptor table(path);
+  for (char part[1 << 14];;) {
+    const ssize_t got = read(table.get(), part, sizeof part);
+    if (got <= 0) break;
+    text.append(part, static_cast<size_t>(got));
+  }
+  return text;
+}
+
+// Where the heap begins, which stays as long as the process lives; INT64_MAX where it is not told.
+int64_t HeapBegin() {
+  const std::string text = ReadTable("/proc/self/maps");
+  const size_t name = text.find("[heap]");
+  if (name == std::string::npos) return kSizeMax;
+  const size_t newline = text.rfind('\n', name);
+  const char* const line = text.c_str() + (newline == std::string::npos ? 0 : newline + 1);
+  return static_cast<int64_t>(std::strtoull(line, nullptr, 16));
+}
+
+// The allocator's heap, where most small arrays are, is mapped from no file.
+bool InHeap(const AddressRange& range) {
+  static const int64_t begin = HeapBegin();
+  return range.begin >= begin && range.end <= reinterpret_cast<intptr_t>(sbrk(0));
+}
+
 // Whether a page of plain memory belongs to a file or to shared memory; true where the kernel does
 // not tell. Bit 61 says so of a page that is there, which reading it ensures.
 bool MayBeShared(const Member& member) {
   if (member.tensor().in_file() || member.tensor().tier != Tier::kPageable) return false;
+  const AddressRange range = member.range();
+  if (InHeap(range)) return false;
   constexpr uint64_t kFileOrShared = uint64_t{1} << 61;
   const Descriptor table("/proc/self/pagemap");
   const auto page = static_cast<int64_t>(sysconf(_SC_PAGESIZE));
-  const AddressRange range = member.range();
   for (const int64_t address : {range.begin, range.end - 1}) {
     static_cast<void>(*reinterpret_cast<volatile const char*>(address));  // NOLINT: an address
     uint64_t entry = 0;
@@ -110,13 +140,7 @@ bool ParseMapping(const char* line, Mapping* mapping) {
 
 // Empty where the kernel does not tell.
 std::vector<Mapping> ReadMappings() {
-  std::string text;
-  const Descriptor table("/proc/self/maps");
-  for (char part[1 << 14];;) {
-    const ssize_t got = read(table.get(), part, sizeof part);
-    if (got <= 0) break;
-    text.append(part, static_cast<size_t>(got));
-  }
+  const std::string text = ReadTable("/proc/self/maps");
   std::vector<Mapping> mappings;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
