@@ -7,8 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cinttypes>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -115,16 +113,22 @@ struct Mapping {
 // A line of /proc/self/maps; false for memory without a file. All mappings of a driver's device
 // have one inode, whatever lies behind them, so those are left out.
 bool ParseMapping(const char* line, Mapping* mapping) {
-  uint64_t begin = 0, end = 0, offset = 0, inode = 0;
-  unsigned major = 0, minor = 0;
-  char mode[5] = {};
-  int path = 0;
-  const int fields =
-      std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n", &begin,
-                  &end, mode, &offset, &major, &minor, &inode, &path);
-  if (fields != 7 || inode == 0) return false;
+  char* at = nullptr;
+  const auto number = [&](const char* from, int base) { return std::strtoull(from, &at, base); };
+  const uint64_t begin = number(line, 16);
+  if (*at != '-') return false;
+  const uint64_t end = number(at + 1, 16);
+  const char* const mode = at + 1;  // "rw-s", of which the last says whether it is shared
+  if (std::strlen(at) < 6) return false;
+  const uint64_t offset = number(mode + 4, 16);
+  const uint64_t major = number(at, 16);
+  if (*at != ':') return false;
+  const uint64_t minor = number(at + 1, 16);
+  const uint64_t inode = number(at, 10);
+  if (inode == 0) return false;
+  const char* const path = at + std::strspn(at, " ");
   const auto starts = [&](const char* text) {
-    return std::strncmp(line + path, text, std::strlen(text)) == 0;
+    return std::strncmp(path, text, std::strlen(text)) == 0;
   };
   if (starts("anon_inode:")) return false;
   const bool memory = starts("/dev/shm/") || starts("/dev/zero") || starts("/dev/hugepages");
