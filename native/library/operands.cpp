@@ -204,7 +204,7 @@ AddressRange AddressesOf(const Problem& problem, const HostTensors& tensors, Ope
   const Reach reach = ReachOf(problem.DimsOf(operand), tensor.view.stride);
   const int64_t size = SizeOf(tensor.view.dtype);
   const int64_t base = BaseOf(tensor);
-  return {base + reach.low * size, base + reach.high * size};
+  return {Add(base, reach.low * size), Add(base, reach.high * size)};
 }
 
 StridedBox BoxOf(const Problem& problem, const HostTensors& tensors, Operand operand) {
