@@ -77,7 +77,7 @@ def need_memory(name: str, tensor: Any) -> None:
 
 
 class _Memory:
-    """What NumPy asks of the memory of a tensor. `Tensor.numpy` would end that its storage can be
+    """The memory of a tensor for NumPy. `Tensor.numpy` would make its storage one that cannot be
     resized, which FSDP does between calls."""
 
     def __init__(self, tensor: Any, kind: str) -> None:

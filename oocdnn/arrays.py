@@ -98,7 +98,7 @@ class View(NamedTuple):
 
     @property
     def extent(self) -> Extent:
-        """Where the elements lie; strides are positive."""
+        """The memory of the elements; strides are positive."""
         length = self.layout.length
         return Extent(self.address, self.shape, self.strides, self.itemsize, length)
 

@@ -68,7 +68,8 @@ std::string ReadTable(const char* path) {
   return text;
 }
 
-// Where the heap begins, which stays as long as the process lives; INT64_MAX where it is not told.
+// The begin of the heap, constant while the process lives; INT64_MAX if the kernel does not tell
+// it.
 int64_t HeapBegin() {
   const std::string text = ReadTable("/proc/self/maps");
   const size_t name = text.find("[heap]");
@@ -84,7 +85,7 @@ bool InHeap(const AddressRange& range) {
   return range.begin >= begin && range.end <= reinterpret_cast<intptr_t>(sbrk(0));
 }
 
-// Whether a page of plain memory belongs to a file or to shared memory; true where the kernel does
+// True if a page of plain memory belongs to a file or to shared memory, and if the kernel does
 // not tell. Bit 61 says so of a page that is there, which reading it ensures.
 bool MayBeShared(const Member& member) {
   if (member.tensor().in_file() || member.tensor().tier != Tier::kPageable) return false;
@@ -217,7 +218,7 @@ std::vector<std::vector<Part>> PartsOf(const Members& members) {
   return parts;
 }
 
-// Whether a result and another operand meet in a file. Those that meet at one address are known;
+// True if a result and another operand meet in a file. Those that meet at one address are known;
 // what is written to a private mapping stays there.
 bool Meet(const Member& result, const Part& to, const Member& other, const Part& from) {
   if (!to.file.shared) return false;
@@ -230,7 +231,7 @@ bool Meet(const Member& result, const Part& to, const Member& other, const Part&
   return SharesBytes(written, read);
 }
 
-// Whether anything makes the kernel's table worth reading.
+// True if a result and another operand can meet in a file, by a cheap test.
 bool MayMeet(const Members& members) {
   return std::any_of(members.begin(), members.end(), [&](const Member& member) {
     if (!member.written()) return false;
