@@ -1,4 +1,4 @@
-"""Whether two strided arrays share elements. Interleaved halves of one buffer do not."""
+"""Exact overlap of strided arrays. The interleaved halves of one buffer do not overlap."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ _BASE = 1 << 32  # NumPy takes no array at address 0, where a file begins
 
 
 class Extent(NamedTuple):
-    """Where the elements of an array lie: at addresses, or at offsets in a file. In bytes."""
+    """The memory of an array, at addresses or at offsets in a file. In bytes."""
 
     begin: int
     shape: tuple[int, ...]

@@ -11,6 +11,8 @@ import numpy as np
 from oocdnn._mapped import Array
 from oocdnn.errors import InvalidProblem, Unsupported
 
+_TYPESTRS = {name: np.dtype(name).str for name in ("float32", "float64", "float16", "uint16")}
+
 
 def need_plain(name: str, tensor: Any, torch: Any) -> None:
     """Refuses tensors whose derivatives would be lost, and those that are not plain memory."""
@@ -59,10 +61,13 @@ def need_memory(name: str, tensor: Any) -> None:
             f"{name} is stored with the other sign (its negative bit is set); pass "
             f"{name}.resolve_neg()"
         )
-    if tensor.numel() == 0:
+    count = tensor.numel()
+    if count == 0:
         return
-    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-    reach = (tensor.storage_offset() + last + 1) * tensor.element_size()
+    if not tensor.is_contiguous():
+        steps = zip(tensor.shape, tensor.stride(), strict=True)
+        count = 1 + sum((n - 1) * step for n, step in steps)
+    reach = (tensor.storage_offset() + count) * tensor.element_size()
     size = tensor.untyped_storage().nbytes()
     if reach > size or tensor.data_ptr() == 0:
         raise InvalidProblem(
@@ -72,26 +77,28 @@ def need_memory(name: str, tensor: Any) -> None:
 
 
 class _Memory:
-    """What NumPy asks of the memory of a tensor. `Tensor.numpy` would end that its storage can be
+    """The memory of a tensor for NumPy. `Tensor.numpy` would make its storage one that cannot be
     resized, which FSDP does between calls."""
 
-    def __init__(self, tensor: Any, kind: "np.dtype[Any]") -> None:
+    def __init__(self, tensor: Any, kind: str) -> None:
         self.tensor = tensor
+        strides = None
+        if not tensor.is_contiguous():
+            strides = tuple(tensor.element_size() * step for step in tensor.stride())
         self.__array_interface__ = {
             "version": 3,
             "shape": tuple(tensor.shape),
-            "strides": tuple(kind.itemsize * step for step in tensor.stride()),
-            "typestr": kind.str,
+            "strides": strides,
+            "typestr": kind,
             "data": (tensor.data_ptr(), False),
         }
 
 
 def host_array(tensor: Any, dtype: str) -> Array:
     """The elements of a tensor in host memory, of type `dtype` to NumPy; it is kept alive."""
-    kind = np.dtype(dtype)
     if tensor.numel() == 0:
-        return np.empty(tuple(tensor.shape), kind)
-    return np.asarray(_Memory(tensor, kind))
+        return np.empty(tuple(tensor.shape), dtype)
+    return np.asarray(_Memory(tensor, _TYPESTRS[dtype]))
 
 
 def host_copy(tensor: Any) -> Array:

@@ -98,7 +98,7 @@ class View(NamedTuple):
 
     @property
     def extent(self) -> Extent:
-        """Where the elements lie; strides are positive."""
+        """The memory of the elements; strides are positive."""
         length = self.layout.length
         return Extent(self.address, self.shape, self.strides, self.itemsize, length)
 
@@ -158,7 +158,9 @@ def view(name: str, value: object) -> View:
     raise InvalidDtype(f"{name} is of type {type(value).__name__}; {_TAKEN}")
 
 
-def host_view(name: str, array: Array, dtype: DType, library: Any = None) -> View:
+def host_view(
+    name: str, array: Array, dtype: DType, library: Any = None, tensor: Any = None
+) -> View:
     return View(
         name,
         array,
@@ -168,6 +170,8 @@ def host_view(name: str, array: Array, dtype: DType, library: Any = None) -> Vie
         address_of(array),
         array.flags.writeable,
         library,
+        None,
+        tensor,
     )
 
 
@@ -245,10 +249,9 @@ def _torch_view(name: str, tensor: Any, torch: Any) -> View:
     plain = tensor.detach()  # which has the same version counter
     if tensor.device.type == "cuda":
         seen = _gpu_view(name, plain, _gpu_arrays.of_torch(plain), torch)
-    else:
-        numpys = "uint16" if dtype == DType.BFLOAT16 else type_name(dtype)
-        seen = host_view(name, _torch_tensors.host_array(plain, numpys), dtype, torch)
-    return seen._replace(tensor=plain)
+        return seen._replace(tensor=plain)
+    numpys = "uint16" if dtype == DType.BFLOAT16 else type_name(dtype)
+    return host_view(name, _torch_tensors.host_array(plain, numpys), dtype, torch, plain)
 
 
 def _dlpack_view(name: str, value: Any) -> View:

@@ -53,7 +53,7 @@ class Sums {
     }
   }
 
-  // Whether a sum lies in [low, high], or the search was given up.
+  // True if a sum lies in [low, high], or if the search was given up.
   bool Reach(int64_t low, int64_t high) { return Reach(size_, low, high); }
 
  private:

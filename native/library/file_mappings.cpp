@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cinttypes>
-#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/checked.hpp"
 #include "geom/overlap.hpp"
 
 namespace oocdnn {
@@ -57,14 +57,43 @@ class Descriptor {
   int fd_;
 };
 
-// Whether a page of plain memory belongs to a file or to shared memory; true where the kernel does
+std::string ReadTable(const char* path) {
+  std::string text;
+  const Descriptor table(path);
+  for (char part[1 << 14];;) {
+    const ssize_t got = read(table.get(), part, sizeof part);
+    if (got <= 0) break;
+    text.append(part, static_cast<size_t>(got));
+  }
+  return text;
+}
+
+// The begin of the heap, constant while the process lives; INT64_MAX if the kernel does not tell
+// it.
+int64_t HeapBegin() {
+  const std::string text = ReadTable("/proc/self/maps");
+  const size_t name = text.find("[heap]");
+  if (name == std::string::npos) return kSizeMax;
+  const size_t newline = text.rfind('\n', name);
+  const char* const line = text.c_str() + (newline == std::string::npos ? 0 : newline + 1);
+  return static_cast<int64_t>(std::strtoull(line, nullptr, 16));
+}
+
+// The allocator's heap, where most small arrays are, is mapped from no file.
+bool InHeap(const AddressRange& range) {
+  static const int64_t begin = HeapBegin();
+  return range.begin >= begin && range.end <= reinterpret_cast<intptr_t>(sbrk(0));
+}
+
+// True if a page of plain memory belongs to a file or to shared memory, and if the kernel does
 // not tell. Bit 61 says so of a page that is there, which reading it ensures.
 bool MayBeShared(const Member& member) {
   if (member.tensor().in_file() || member.tensor().tier != Tier::kPageable) return false;
+  const AddressRange range = member.range();
+  if (InHeap(range)) return false;
   constexpr uint64_t kFileOrShared = uint64_t{1} << 61;
   const Descriptor table("/proc/self/pagemap");
   const auto page = static_cast<int64_t>(sysconf(_SC_PAGESIZE));
-  const AddressRange range = member.range();
   for (const int64_t address : {range.begin, range.end - 1}) {
     static_cast<void>(*reinterpret_cast<volatile const char*>(address));  // NOLINT: an address
     uint64_t entry = 0;
@@ -85,16 +114,22 @@ struct Mapping {
 // A line of /proc/self/maps; false for memory without a file. All mappings of a driver's device
 // have one inode, whatever lies behind them, so those are left out.
 bool ParseMapping(const char* line, Mapping* mapping) {
-  uint64_t begin = 0, end = 0, offset = 0, inode = 0;
-  unsigned major = 0, minor = 0;
-  char mode[5] = {};
-  int path = 0;
-  const int fields =
-      std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n", &begin,
-                  &end, mode, &offset, &major, &minor, &inode, &path);
-  if (fields != 7 || inode == 0) return false;
+  char* at = nullptr;
+  const auto number = [&](const char* from, int base) { return std::strtoull(from, &at, base); };
+  const uint64_t begin = number(line, 16);
+  if (*at != '-') return false;
+  const uint64_t end = number(at + 1, 16);
+  const char* const mode = at + 1;  // "rw-s", of which the last says whether it is shared
+  if (std::strlen(at) < 6) return false;
+  const uint64_t offset = number(mode + 4, 16);
+  const uint64_t major = number(at, 16);
+  if (*at != ':') return false;
+  const uint64_t minor = number(at + 1, 16);
+  const uint64_t inode = number(at, 10);
+  if (inode == 0) return false;
+  const char* const path = at + std::strspn(at, " ");
   const auto starts = [&](const char* text) {
-    return std::strncmp(line + path, text, std::strlen(text)) == 0;
+    return std::strncmp(path, text, std::strlen(text)) == 0;
   };
   if (starts("anon_inode:")) return false;
   const bool memory = starts("/dev/shm/") || starts("/dev/zero") || starts("/dev/hugepages");
@@ -110,13 +145,7 @@ bool ParseMapping(const char* line, Mapping* mapping) {
 
 // Empty where the kernel does not tell.
 std::vector<Mapping> ReadMappings() {
-  std::string text;
-  const Descriptor table("/proc/self/maps");
-  for (char part[1 << 14];;) {
-    const ssize_t got = read(table.get(), part, sizeof part);
-    if (got <= 0) break;
-    text.append(part, static_cast<size_t>(got));
-  }
+  const std::string text = ReadTable("/proc/self/maps");
   std::vector<Mapping> mappings;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -189,7 +218,7 @@ std::vector<std::vector<Part>> PartsOf(const Members& members) {
   return parts;
 }
 
-// Whether a result and another operand meet in a file. Those that meet at one address are known;
+// True if a result and another operand meet in a file. Those that meet at one address are known;
 // what is written to a private mapping stays there.
 bool Meet(const Member& result, const Part& to, const Member& other, const Part& from) {
   if (!to.file.shared) return false;
@@ -202,7 +231,7 @@ bool Meet(const Member& result, const Part& to, const Member& other, const Part&
   return SharesBytes(written, read);
 }
 
-// Whether anything makes the kernel's table worth reading.
+// True if a result and another operand can meet in a file, by a cheap test.
 bool MayMeet(const Members& members) {
   return std::any_of(members.begin(), members.end(), [&](const Member& member) {
     if (!member.written()) return false;

@@ -213,7 +213,7 @@ StridedBox BoxOf(const Problem& problem, const HostTensors& tensors, Operand ope
   const HostTensor& tensor = tensors[Index(operand)];
   const int64_t element = SizeOf(tensor.view.dtype);
   Dims stride = tensor.view.stride;
-  for (int64_t& step : stride) step *= element;
+  for (int64_t& step : stride) step = Mul(step, element);
   return {BaseOf(tensor), problem.DimsOf(operand), stride, element};
 }
 

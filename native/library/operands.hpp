@@ -31,7 +31,7 @@ struct AddressRange {
   }
 };
 AddressRange AddressesOf(const Problem& problem, const HostTensors& tensors, Operand operand);
-// Where the elements of a tensor lie, at addresses or at offsets in its file.
+// The elements of a tensor, at addresses or at offsets in its file.
 StridedBox BoxOf(const Problem& problem, const HostTensors& tensors, Operand operand);
 
 // Finds out where each operand in memory lives; what another call has pinned for itself counts as

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# How many times as many samples there are becomes known to the arguments behind the operands.
+# Adapts the arguments behind the first operand to `times` as many samples.
 Scale = Callable[[tuple[Any, ...], int], tuple[Any, ...]]
 
 

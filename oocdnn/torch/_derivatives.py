@@ -81,7 +81,7 @@ def _keep_transposed(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _keep_gradient(ctx: Any, inputs: Any, output: Any) -> None:
-    """Of conv_backward_data and conv_backward_filter."""
+    """For conv_backward_data and conv_backward_filter."""
     _keep(ctx, inputs, inputs[3:-1], output)
 
 

@@ -97,7 +97,7 @@ def _replicate(module: torch.nn.Module) -> Any:
 
 
 def _reduce(module: torch.nn.Module) -> Any:
-    """How `copy` and `pickle` take a module apart: as they would, but for the methods of ours."""
+    """Reduces a module for `copy` and `pickle` as its class does, without the methods of ours."""
     reduced = module.__reduce_ex__(4)
     methods = _methods_in(module)
     if not methods or len(reduced) < 3 or not isinstance(reduced[2], dict):

@@ -68,7 +68,7 @@ def test_random_boxes(a, b):
 @settings(max_examples=300, deadline=None)
 @given(boxes(least=0), boxes(least=0))
 def test_random_arrays(a, b):
-    """What Python compares before the core does."""
+    """The comparison that Python makes before the core."""
     expected = not a.bytes().isdisjoint(b.bytes())
     assert share_elements(a.extent(), b.extent()) == (expected and 0 not in a.dims + b.dims)
 

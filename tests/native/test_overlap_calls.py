@@ -111,3 +111,19 @@ def test_files_and_mappings_of_them(context, tmp_path, reads, writes, far):
         else:
             assert (status, text) == (Status.OK, "")
             np.testing.assert_array_equal(kept[1][0], oracle.forward(X, W))
+
+
+@pytest.mark.parametrize("offset", [-1, -(2**63), 2**63 - 1, 2**63 - X.nbytes, 1 << 40])
+@pytest.mark.parametrize("written", [False, True])
+def test_offsets_beyond_a_file(context, tmp_path, offset, written):
+    path = tmp_path / "data.bin"
+    path.write_bytes(bytes(X.nbytes))
+    with path.open("r+b") as file:
+        (inside, kept), (tensor, also) = dense(X.copy()), dense(X.copy())
+        tensor.data, tensor.fd, tensor.offset = FFI.NULL, file.fileno(), offset
+        x, y = (inside, tensor) if written else (tensor, inside)
+        status, text = run(context, x, y)
+    assert status == Status.INVALID_PROBLEM
+    assert text
+    assert kept
+    assert also

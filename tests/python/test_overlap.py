@@ -1,4 +1,4 @@
-"""What is written shares nothing with what is read: element by element, and through files."""
+"""Results share no memory with operands: element by element, and through files."""
 
 from __future__ import annotations
 
