@@ -97,7 +97,8 @@ typedef struct oocdnn_pool {
 } oocdnn_pool;
 
 /* A strided tensor in memory or in a file. Axes: x, y: N C [D [H]] W; w: K C/groups [T [R]] S;
- * bias and scale: one axis, the output's channels; prologue: N C 2, sums: N K 2, both dense. */
+ * bias and scale: one axis, the output's channels; prologue: N C 2, sums: N K 5 or N K 2, both
+ * dense. */
 typedef struct oocdnn_tensor {
   void* data;       /* the first element; ignored where fd >= 0 */
   int64_t offset;   /* file: byte offset of the first element */
@@ -175,8 +176,10 @@ typedef struct oocdnn_operands {
    * beside float64, else float32. Forward and backward data. */
   const oocdnn_tensor* prologue;
   /* float64, written: for each sample and channel of the output the sum of its elements, rounded as
-   * they are written, and that of their squares. Forward without a pool, and backward data; not in
-   * a reproducible context. */
+   * they are written, and that of their squares; in a table of N K 5 then their count, their mean,
+   * and the sum of their squared deviations from it, which divided by the count is the variance.
+   * (Of the first two alone no variance can be made where the mean is large beside it: its digits
+   * cancel.) Forward without a pool, and backward data; not in a reproducible context. */
   const oocdnn_tensor* sums;
 } oocdnn_operands;
 

@@ -184,14 +184,16 @@ struct RestoreArgs {
 };
 
 // The passes of a normalisation, each over the elements [begin, end) of a tile of activations, and
-// nothing else of it: kApply changes them, see Prologue; kSum adds what they come to, rounded to
-// `rounded`, and their squares, to the table. The sums of one channel are in an order of the
-// device's own, the same in each run.
+// nothing else of it: kApply changes them, see Prologue; kSum adds them, rounded to `rounded`, to
+// the statistics in the table, see SumNumber. The order in which elements of a channel are added is
+// the device's own, the same in each run. Deviations are summed relative to elements of the
+// channel, never as a difference of large sums: 0 where all elements are equal, and never negative.
 enum class NormPass { kApply, kSum };
 
-// `table`: two numbers for each sample and channel, of index 0 of the tile; those of another are
-// n * step[0] + g * step[1] + c * step[2] pairs behind. For kApply scale and shift, in the
-// accumulator's type of the tile's, null where there is but an activation; for kSum float64.
+// `table`: an entry for each sample and channel, of index 0 of the tile; that of another is
+// n * step[0] + g * step[1] + c * step[2] entries behind. For kApply scale and shift, in the
+// accumulator's type of the tile's, null where there is but an activation; for kSum kSumNumbers of
+// float64, all 0 before the first pass.
 struct NormArgs {
   NormPass pass = NormPass::kApply;
   void* tile = nullptr;
@@ -214,9 +216,11 @@ struct NormArgs {
   [[nodiscard]] DType TableType() const {
     return pass == NormPass::kSum ? DType::kFloat64 : AccumulatorOf(layout->dtype);
   }
-  // The pair of a sample, group and channel of the tile.
-  [[nodiscard]] int64_t PairOf(int64_t n, int64_t g, int64_t c) const {
-    return n * step[0] + g * step[1] + c * step[2];
+  // Numbers of an entry.
+  [[nodiscard]] int64_t Numbers() const { return pass == NormPass::kSum ? kSumNumbers : 2; }
+  // The place of the first number of the entry of a sample, group and channel of the tile.
+  [[nodiscard]] int64_t EntryOf(int64_t n, int64_t g, int64_t c) const {
+    return (n * step[0] + g * step[1] + c * step[2]) * Numbers();
   }
 };
 

@@ -52,7 +52,7 @@ Dims ConvShape::DimsOf(Operand operand, Direction direction) const {
     case Operand::kSaved: return {n, g, k, saved[0], saved[1], saved[2]};
     case Operand::kDb: return {1, g, k, 1, 1, 1};
     case Operand::kPrologue: return {tables[0], 1, tables[1], 1, 1, 2};
-    case Operand::kSums: return {tables[0], 1, tables[2], 1, 1, 2};
+    case Operand::kSums: return {tables[0], 1, tables[2], 1, 1, kSumNumbers};
   }
   return {};
 }

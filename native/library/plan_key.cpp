@@ -40,7 +40,8 @@ std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_p
                            static_cast<int32_t>(problem.also.db),
                            static_cast<int32_t>(problem.prologue.affine),
                            static_cast<int32_t>(problem.prologue.activation),
-                           static_cast<int32_t>(problem.sums)};
+                           static_cast<int32_t>(problem.sums),
+                           static_cast<int32_t>(problem.pairs)};
   const double scalars[] = {problem.alpha, problem.beta, problem.epilogue.residual_alpha,
                             problem.epilogue.parameter, problem.prologue.parameter};
   Append(&key, small, sizeof small);

@@ -84,7 +84,7 @@ struct FinishKernelArgs {
 
 // ooc_normalize and ooc_sum: the passes of a normalisation, see NormArgs. Dimensions of extent 1
 // are left out; the channel of an element is the sum of its indices times the channel steps, in
-// pairs of the table. ooc_sum has a block for each channel, and counts its elements by the first
+// entries of the table. ooc_sum has a block for each channel, and counts its elements by the first
 // `row_dims` dimensions, the blocks by the others.
 struct NormKernelArgs {
   void *tile, *table;             // of the first element; null: no scale and shift
@@ -94,8 +94,9 @@ struct NormKernelArgs {
   double parameter;
   FinishDim dim[kCopyDims];
 };
-struct SumPair {
-  double sum, square;
+// In the order of SumNumber.
+struct SumEntry {
+  double sum, squares, count, mean, deviations;
 };
 constexpr int kSumThreads = 1024, kSumInFlight = 4;
 

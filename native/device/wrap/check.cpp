@@ -397,11 +397,12 @@ Status CheckDevice::Norm(Stream stream, const NormArgs& args) {
   if (args.empty()) return {};
   const bool sums = args.pass == NormPass::kSum;
   const Work work = Enqueue(stream, sums ? "sum" : "normalize", args.tag.step);
-  const int64_t pair = 2 * SizeOf(args.TableType());
-  const int64_t first = args.PairOf(args.begin[0], args.begin[1], args.begin[2]);
-  const int64_t last = args.PairOf(args.end[0] - 1, args.end[1] - 1, args.end[2] - 1);
+  const int64_t number = SizeOf(args.TableType());
+  const int64_t first = args.EntryOf(args.begin[0], args.begin[1], args.begin[2]);
+  const int64_t last = args.EntryOf(args.end[0] - 1, args.end[1] - 1, args.end[2] - 1);
   if (args.table != nullptr) {
-    Tile(work, static_cast<char*>(args.table) + first * pair, (last - first + 1) * pair,
+    Tile(work, static_cast<char*>(args.table) + first * number,
+         (last - first + args.Numbers()) * number,
          PlainName(sums ? Operand::kSums : Operand::kPrologue), sums);
   }
   Tile(work, TileRegion(args.tile, *args.layout, args.begin, args.end), PlainName(args.operand),
