@@ -113,6 +113,8 @@ class Executable {
   [[nodiscard]] const std::string& engine() const { return engine_; }
   [[nodiscard]] const Properties& properties() const { return properties_; }
   [[nodiscard]] int64_t workspace_bytes() const { return workspace_bytes_; }
+  // Of one run, where preparing timed or estimated it; else 0.
+  [[nodiscard]] double run_seconds() const { return run_seconds_; }
   // Exact layout of the tile of kX, kW or kY (kBias: the output of backward bias).
   [[nodiscard]] const TileLayout& layout(Operand operand) const { return layout_[Index(operand)]; }
 
@@ -120,6 +122,7 @@ class Executable {
   std::string engine_;
   Properties properties_;
   int64_t workspace_bytes_ = 0;
+  double run_seconds_ = 0.0;
   std::array<TileLayout, kOperands> layout_;
 };
 

@@ -14,8 +14,8 @@ namespace oocdnn {
 namespace {
 
 // Seconds, in which a long run has been seen often enough; a first run that takes more than kOnce
-// is not repeated.
-constexpr double kEnough = 0.02, kOnce = 0.2;
+// is not repeated, and one that is known to take more than kNever is not launched to be timed.
+constexpr double kEnough = 0.02, kOnce = 0.2, kNever = 0.5;
 
 // The fastest of a few runs; of one where that takes long.
 template <class Work>
@@ -62,11 +62,16 @@ double TimeRun(Device& device, const Booking& booking, int64_t most_bytes) {
   }
   double seconds = 0.0;
   for (const PreparedPart& prepared : booking.usual.parts) {
-    RunArgs args = ArgsOf(booking, prepared, block.get(), at);
+    const RunArgs args = ArgsOf(booking, prepared, block.get(), at);
     const auto run = [&](Span* span) {
-      args.tag.span = span;
-      return device.Run(stream->get(), *prepared.executable, args);
+      RunArgs timed = args;
+      timed.tag.span = span;
+      return device.Run(stream->get(), *prepared.executable, timed);
     };
+    if (const double known = prepared.executable->run_seconds(); known > kNever) {
+      seconds += known;
+      continue;
+    }
     const Timing timing = FastestRun(device, stream->get(), run);
     if (!timing.ok()) return 0.0;
     seconds += timing.seconds;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "shim/graph_node.hpp"
@@ -38,7 +39,9 @@ HeuristicResults ResultsOf(cudnnBackendDescriptor_t heuristics, int64_t most,
 void FillResults(cudnnBackendDescriptor_t heuristics, HeuristicResults* results);
 
 // Makes `config` a configuration of the graph, of which `pattern` is what it computes, with one
-// image and few rows. False where the real library has none for that either.
-bool ConfigureTile(const Node& graph, const GraphPattern& pattern, cudnnBackendDescriptor_t config);
+// image and few rows; with tensor cores or without, where that is said. False where the real
+// library has none for that either.
+bool ConfigureTile(const Node& graph, const GraphPattern& pattern, cudnnBackendDescriptor_t config,
+                   std::optional<bool> tensor_cores = std::nullopt);
 
 }  // namespace oocdnn::shim

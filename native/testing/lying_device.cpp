@@ -27,6 +27,7 @@ class LyingExecutable final : public Executable {
     engine_ = inner_->engine();
     properties_ = inner_->properties();
     workspace_bytes_ = inner_->workspace_bytes();
+    run_seconds_ = inner_->run_seconds();
     for (int i = 0; i < kOperands; ++i) layout_[i] = inner_->layout(static_cast<Operand>(i));
     if (lie == Lie::kLayout) layout_[Index(output_)].dtype = DType::kFloat64;
   }

@@ -195,14 +195,14 @@ def test_everything_a_client_asks_of_a_plan_is_answered(graphs, lib):
     graph = graphs.finalize(graphs.graph(op))
     assert graphs.get(graph, "OPERATIONGRAPH_ENGINE_GLOBAL_COUNT", "INT64") == [1]
     config = graphs.configuration(graph)
-    engine = graphs.make("ENGINE")
-    assert graphs.get(config, "ENGINECFG_ENGINE", "BACKEND_DESCRIPTOR", into=engine)
-    for name in ("ENGINECFG_WORKSPACE_SIZE", "ENGINECFG_SHARED_MEMORY_USED"):
-        assert graphs.get(config, name, "INT64") == [0]
-    assert graphs.get(config, "ENGINECFG_KNOB_CHOICES", "BACKEND_DESCRIPTOR") == []
-    assert graphs.get(engine, "ENGINE_GLOBAL_INDEX", "INT64") == [0]
-    assert graphs.get(engine, "ENGINE_NUMERICAL_NOTE", "NUMERICAL_NOTE") == []
-    assert graphs.get(engine, "ENGINE_BEHAVIOR_NOTE", "BEHAVIOR_NOTE") == []
+    assert graphs.described(config) == {
+        "engine": [0],
+        "workspace": [0],
+        "shared": [0],  # of 32 bits, as cuDNN's
+        "knobs": [],
+        "NUMERICAL_NOTE": [],
+        "BEHAVIOR_NOTE": [],
+    }
     plan = graphs.plan(config)
     assert graphs.get(plan, "EXECUTION_PLAN_WORKSPACE_SIZE", "INT64") == [0]
     again = graphs.make("ENGINECFG")

@@ -249,6 +249,10 @@ FAKE(cudnnStatus_t, cudnnBackendFinalize)(cudnnBackendDescriptor_t descriptor) {
       }
       break;
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: {
+      if (node.children.count(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) == 0) {
+        status = Fail(CUDNN_STATUS_BAD_PARAM, "a plan of no configuration");
+        break;
+      }
       const Node& config = node.child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
       node.engine = config.engine;
       node.graph = config.graph;

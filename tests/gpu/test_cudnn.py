@@ -224,16 +224,15 @@ def test_an_engine_that_is_slow_on_large_tiles_is_tried_on_a_small_one(
     fast = "e1" if rates.endswith("1e12") else "e28"
     assert len(lines) == 2
     assert all(f" {fast} " in line for line in lines), lines
-    slow = [milliseconds for engine, milliseconds in runs if engine != fast]
-    assert len(slow) <= 3
-    assert sum(milliseconds for _, milliseconds in runs) < 2000
+    assert max(milliseconds for _, milliseconds in runs) < 400
+    assert sum(milliseconds for _, milliseconds in runs) < 1000
 
 
 def test_engines_that_are_all_slow_are_chosen_by_what_a_small_tile_took(tmp_path: Path) -> None:
     """None runs on the large tiles, neither the first nor the second of their kind."""
     lines, runs = slow_engines(tmp_path, "28=1e10 1=2e10")
     assert all(" e1 " in line for line in lines), lines
-    assert max(milliseconds for _, milliseconds in runs) < 300
+    assert max(milliseconds for _, milliseconds in runs) < 400
     assert sum(milliseconds for _, milliseconds in runs) < 1000
 
 

@@ -52,6 +52,7 @@ class CudnnExecutable final : public CudaExecutable {
     engine_ = info.name + " " + convolution_->plan.text;
     properties_ = info.properties;
     workspace_bytes_ = convolution_->workspace_bytes();
+    run_seconds_ = convolution_->seconds;
     std::copy(convolution_->graph.layout.begin(), convolution_->graph.layout.end(),
               layout_.begin());
   }
@@ -195,18 +196,21 @@ class CudnnEngine final : public CudaEngine {
     }
     const ConvolutionGraph graph = GraphOf(op, order_);
     OOC_ASSIGN(std::vector<CudnnPlan> plans, PlansOf(graph, op, may));
-    if (trials_.WantsProbe(graph)) Probe(op, may);
+    for (const ConvShape& shape : trials_.ProbesFor(graph)) {
+      if (!Probe(op, shape, may)) break;
+    }
     const CudnnTrial trial = trials_.FastestOf(*session_, graph, plans, op.trial_limit);
     return SharedConvolution(std::make_shared<const Convolution>(
         Convolution{graph, std::move(plans[trial.fastest]), -1, trial.seconds}));
   }
 
-  // Finds out on a small tile how fast the engines are on tiles of this kind.
-  void Probe(TileOp op, const Permissions& may) {
-    op.shape = ProbeShape(op.shape, op.direction);
+  // Finds out on a tile of this shape how fast the engines are; whether a larger one is worth it.
+  bool Probe(TileOp op, const ConvShape& shape, const Permissions& may) {
+    const double operations = op.shape.Operations(op.direction);
+    op.shape = shape;
     const ConvolutionGraph graph = GraphOf(op, order_);
     const Result<std::vector<CudnnPlan>> plans = PlansOf(graph, op, may);
-    if (plans.ok()) trials_.Probe(*session_, graph, plans.value(), op.trial_limit);
+    return plans.ok() && trials_.Probe(*session_, graph, plans.value(), op.trial_limit, operations);
   }
 
   Result<SharedConvolution> MakeMixed(const TileOp& op, Permissions may) {

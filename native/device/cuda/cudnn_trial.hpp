@@ -27,22 +27,26 @@ class CudnnTrials {
   // than the rest of that time.
   CudnnTrial FastestOf(CudnnSession& session, const ConvolutionGraph& graph,
                        const std::vector<CudnnPlan>& plans, int64_t most_bytes);
-  // Whether a run of a tile of this shape may take so long that a smaller one must be probed before
-  // it: a running kernel cannot be cancelled.
-  [[nodiscard]] bool WantsProbe(const ConvolutionGraph& graph) const;
-  // Measures the rate of each plan's engine on a tile of the same kind that is smaller, see
-  // ProbeShape. Takes a few tenths of a second at most.
-  void Probe(CudnnSession& session, const ConvolutionGraph& graph,
-             const std::vector<CudnnPlan>& plans, int64_t most_bytes);
+  // Smaller tiles of the same kind, each larger than the one before, that are to be probed before a
+  // trial of this one: its runs may take very long, and a running kernel cannot be cancelled. None
+  // where runs are short on any engine, or the kind was probed before.
+  [[nodiscard]] std::vector<ConvShape> ProbesFor(const ConvolutionGraph& graph) const;
+  // Measures the rate of each plan's engine on a smaller tile, in a few tenths of a second at most;
+  // what is far slower than the best is hopeless on larger tiles. Whether a larger probe may still
+  // tell more of a tile of so many operations.
+  bool Probe(CudnnSession& session, const ConvolutionGraph& graph,
+             const std::vector<CudnnPlan>& plans, int64_t most_bytes, double operations);
   // The number of the engine that was the fastest on a tile of this kind; -1 where none was tried.
   [[nodiscard]] int64_t WinnerOf(const ConvolutionGraph& graph) const;
 
  private:
   class Bench;
-  Result<float> Try(Bench* bench, const ConvolutionGraph& graph, const CudnnPlan& plan,
-                    float enough);
+  Result<float> Time(Bench* bench, const ConvolutionGraph& graph, const CudnnPlan& plan,
+                     float enough);
+  [[nodiscard]] bool IsHopeless(const ConvolutionGraph& graph, const CudnnPlan& plan) const;
+  [[nodiscard]] double Estimate(const ConvolutionGraph& graph, const CudnnPlan& plan) const;
 
-  // Seconds of an operation on a probed tile, by engine and kind of tile; and the kinds.
+  // Milliseconds of an operation on a probed tile, by engine and kind of tile; and the kinds.
   std::map<std::string, double> rates_;
   std::set<std::string> probed_;
   // Operations from which on an engine is hopeless, by engine and kind of tile.
@@ -50,8 +54,5 @@ class CudnnTrials {
   std::set<std::string> loaded_;           // engines whose code has run
   std::map<std::string, int64_t> winner_;  // engines, by kind of tile
 };
-
-// The shape with fewer samples and rows, so that a run is short on any engine.
-ConvShape ProbeShape(ConvShape shape, Direction direction);
 
 }  // namespace oocdnn::cuda
