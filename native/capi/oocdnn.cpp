@@ -112,7 +112,7 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
 Result<std::unique_ptr<Context>> MakeContext(const oocdnn_options& given, Math* math) {
   auto options = OptionsOf(given);
   auto made = options.ok() ? Context::Create(options.value())
-                           : Result<std::unique_ptr<Context>>(std::move(options).status());
+                           : Result<std::unique_ptr<Context>>(options.status());
   if (!made.ok()) {
     const std::string variables = VariablesOf(given);
     if (variables.empty()) return made;

@@ -52,7 +52,7 @@ INTERFACES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("interface", INTERFACES, ids=repr)
+@pytest.mark.parametrize("interface", INTERFACES, ids=range(len(INTERFACES)))
 def test_a_broken_interface_of_a_gpu_array_is_said(interface: Any) -> None:
     given = Object(__cuda_array_interface__=interface)
     with pytest.raises(InvalidDtype, match=r"^x cannot be read through __cuda_array_interface__: "):
