@@ -15,6 +15,7 @@ from oocdnn import InvalidDtype, InvalidProblem, OutOfMemory
 X = np.ones((1, 2, 8, 8), np.float32)
 W = np.ones((2, 2, 3, 3), np.float32)
 Y = np.ones((1, 2, 6, 6), np.float32)
+NO_COLUMNS = X[:, :, 0, :0]
 OURS = (InvalidProblem, InvalidDtype, OutOfMemory, oocdnn.Unsupported, oocdnn.DeviceError)
 
 
@@ -113,7 +114,10 @@ def test_a_result_that_is_too_large_names_its_bytes() -> None:
     ("call", "words"),
     [
         (lambda: oocdnn.conv1d(X[0], W), r"w has 4 axes .*conv1d needs 3: K, C/groups, taps on W$"),
-        (lambda: oocdnn.conv_transpose1d(X[:, :, 0, :0], W[:, :, 0]), "x has no elements on axis W"),
+        (
+            lambda: oocdnn.conv_transpose1d(X[:, :, 0, :0], W[:, :, 0]),
+            "x has no elements on axis W",
+        ),
         (lambda: oocdnn.conv2d(X[:, :, :, :0], W, padding=2), "x has no elements on axis W"),
         (lambda: oocdnn.conv2d(X, W[:, :, :, :0], padding=2), "w has no taps on axis W"),
     ],
