@@ -23,7 +23,6 @@ _ERRORS: dict[int, type[Exception]] = {
     Status.INVALID_DTYPE: errors.InvalidDtype,
     Status.UNSUPPORTED: errors.Unsupported,
     Status.DEVICE_ERROR: errors.DeviceError,
-    Status.FILE_ERROR: errors.FileError,
     Status.INTERNAL: errors.DeviceError,
 }
 
@@ -39,8 +38,11 @@ def _check(status: int) -> None:
     if status == _OK:
         return
     text = _text(_library().oocdnn_last_error())
+    detail = int(_library().oocdnn_last_error_detail())
     if status == Status.OUT_OF_MEMORY:
-        raise errors.OutOfMemory(text, int(_library().oocdnn_last_error_detail()))
+        raise errors.OutOfMemory(text, detail)
+    if status == Status.FILE_ERROR:
+        raise errors.FileError(text, detail or None)
     if status == Status.INTERRUPTED:
         raise KeyboardInterrupt(text)
     raise _ERRORS.get(status, errors.DeviceError)(text)

@@ -148,12 +148,17 @@ def view(name: str, value: object) -> View:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return _torch_view(name, value, torch)
-    if hasattr(value, "__cuda_array_interface__"):
-        return _gpu_view(name, value, _gpu_arrays.of_interface(value))
+    with _gpu_arrays.reading(name, "__cuda_array_interface__"):
+        seen = (
+            _gpu_arrays.of_interface(value) if hasattr(value, "__cuda_array_interface__") else None
+        )
+    if seen is not None:
+        return _gpu_view(name, value, seen)
     if hasattr(value, "__dlpack_device__"):
         return _dlpack_view(name, value)
-    if hasattr(value, "__array_interface__"):
-        array = np.asarray(value)
+    with _gpu_arrays.reading(name, "__array_interface__"):
+        array = np.asarray(value) if hasattr(value, "__array_interface__") else None
+    if array is not None:
         return host_view(name, array, _numpy_type(name, array))
     raise InvalidDtype(f"{name} is of type {type(value).__name__}; {_TAKEN}")
 
@@ -255,15 +260,16 @@ def _torch_view(name: str, tensor: Any, torch: Any) -> View:
 
 
 def _dlpack_view(name: str, value: Any) -> View:
-    kind = value.__dlpack_device__()[0]
+    with _gpu_arrays.reading(name, "DLPack"):
+        kind = value.__dlpack_device__()[0]
     if kind not in (*_HOST_DEVICES, *_CUDA_DEVICES):
         raise Unsupported(f"{name} is on a device of DLPack's kind {kind}; pass a host copy")
-    try:
-        if kind in _CUDA_DEVICES:
-            return _gpu_view(name, value, _gpu_arrays.of_dlpack(value))
+    with _gpu_arrays.reading(name, "DLPack"):
+        seen = _gpu_arrays.of_dlpack(value) if kind in _CUDA_DEVICES else None
+    if seen is not None:
+        return _gpu_view(name, value, seen)
+    with _gpu_arrays.reading(name, "DLPack"):
         array = np.from_dlpack(value)
-    except (AttributeError, BufferError, RuntimeError, TypeError) as error:
-        raise InvalidDtype(f"{name} cannot be read through DLPack: {error}") from error
     namespace = getattr(value, "__array_namespace__", None)
     library = namespace() if namespace else None
     return host_view(name, array, _numpy_type(name, array), library)

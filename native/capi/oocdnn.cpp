@@ -13,6 +13,7 @@
 #include "capi/guard.hpp"
 #include "capi/info.hpp"
 #include "capi/translate.hpp"
+#include "capi/variables.hpp"
 #include "geom/words.hpp"
 #include "library/busy_gpus.hpp"
 #include "library/what_if.hpp"
@@ -123,6 +124,20 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
   return options;
 }
 
+// A context of these options. Where it fails, the text names the variables that it was made by.
+Result<std::unique_ptr<Context>> MakeContext(const oocdnn_options& given, Math* math) {
+  auto options = OptionsOf(given);
+  auto made = options.ok() ? Context::Create(options.value())
+                           : Result<std::unique_ptr<Context>>(options.status());
+  if (!made.ok()) {
+    const std::string variables = VariablesOf(given);
+    if (variables.empty()) return made;
+    return std::move(made).status().With("with " + variables);
+  }
+  *math = options.value().math;
+  return made;
+}
+
 void CopyName(const std::string& name, char (&to)[32]) {
   std::memset(to, 0, sizeof to);
   std::memcpy(to, name.data(), std::min(name.size(), sizeof to - 1));
@@ -176,11 +191,9 @@ oocdnn_status oocdnn_create(const oocdnn_options* options, oocdnn_context** cont
   return Guard([&]() -> Status {
     OOC_TRY(Need(context, "the place for the context"));
     *context = nullptr;
-    OOC_ASSIGN(const ContextOptions chosen,
-               OptionsOf(options != nullptr ? *options : oocdnn_default_options()));
     auto made = std::make_unique<oocdnn_context>();
-    made->math = chosen.math;
-    OOC_ASSIGN(made->context, Context::Create(chosen));
+    OOC_ASSIGN(made->context,
+               MakeContext(options != nullptr ? *options : oocdnn_default_options(), &made->math));
     *context = made.release();
     return {};
   });

@@ -277,8 +277,8 @@ OOCDNN_API oocdnn_options oocdnn_default_options(void);
 
 /* The text of the last failure in this thread; "" after a success. Valid until the next call. */
 OOCDNN_API const char* oocdnn_last_error(void);
-/* A number that goes with it: for OOCDNN_OUT_OF_MEMORY the least budget, workspace limit or total
- * workspace that works, or 0. */
+/* A number that goes with it, or 0: for OOCDNN_OUT_OF_MEMORY the least budget, workspace limit or
+ * total workspace that works, for OOCDNN_FILE_ERROR the system's errno. */
 OOCDNN_API int64_t oocdnn_last_error_detail(void);
 
 OOCDNN_API oocdnn_status oocdnn_create(const oocdnn_options* options, oocdnn_context** context);

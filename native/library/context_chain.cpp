@@ -212,6 +212,7 @@ Result<std::vector<int64_t>> Context::StepsOf(const std::vector<ChainSection>& s
                                               const std::vector<HostTensors>& tensors,
                                               const ChainCall& call) {
   std::vector<int64_t> steps;
+  Status refused;  // of the link that needs most
   for (const ChainSection& section : sections) {
     if (section.booking != nullptr) {
       steps.push_back(section.booking->tiles.Steps());
@@ -221,9 +222,18 @@ Result<std::vector<int64_t>> Context::StepsOf(const std::vector<ChainSection>& s
     Terms terms = TermsOf(chain[link], tensors[link], call.workspace);
     terms.budget = call.budget;
     const Result<PlanPointer> plan = Lookup(chain[link], terms);
-    if (!plan.ok()) return Status(plan.status()).With(Format("link %zu by itself", link));
-    steps.push_back(plan.value()->booking.candidate.tiling.Tiles());
+    if (plan.ok()) {
+      steps.push_back(plan.value()->booking.candidate.tiling.Tiles());
+      continue;
+    }
+    const Status& why = plan.status();
+    const bool small = why.code() == Code::kOutOfMemory;
+    if (!small || refused.ok() || why.detail() > refused.detail()) {
+      refused = Status(why).With(Format("link %zu by itself", link));
+    }
+    if (!small) break;
   }
+  if (!refused.ok()) return refused;
   return steps;
 }
 

@@ -176,8 +176,8 @@ Result<PlanReport> Context::SearchPlan(const PlanRequest& request, std::optional
   if (made.ok() && key) Remember(*key, request, made.value());
   if (made.ok() || made.status().code() != Code::kOutOfMemory) return made;
   const int64_t needed = made.status().detail();
-  const int64_t works =
-      WorkingBudget(*stack_.device, request, ProfileFor(request.problem), made.status());
+  OOC_ASSIGN(const int64_t works,
+             LeastBudget(*stack_.device, request, ProfileFor(request.problem), made.status()));
   if (key && std::min(needed, works) > request.budget) {
     memory_->Put(*key, request.budget, {ToString(request.problem), "", works, 0.0});
   }

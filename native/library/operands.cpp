@@ -41,8 +41,10 @@ Status CheckFile(const Problem& problem, const HostTensors& tensors, Operand ope
   const char* name = Name(operand, problem.direction);
   struct stat info{};
   if (fstat(tensor.fd, &info) != 0) {
+    const int number = errno;
     return Error(Code::kFileError, "%s: the file cannot be examined: %s", name,
-                 std::strerror(errno));
+                 std::strerror(number))
+        .WithDetail(number);
   }
   const AddressRange range = AddressesOf(problem, tensors, operand);
   if (range.begin < 0 || range.end > info.st_size) {

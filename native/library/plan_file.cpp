@@ -154,7 +154,9 @@ Status Remove(const std::string& file) {
   for (const char* const end : {"-wal", "-shm", ""}) {
     const std::string path = file + end;
     if (unlink(path.c_str()) == 0 || errno == ENOENT) continue;
-    return Error(Code::kFileError, "%s cannot be removed: %s", path.c_str(), std::strerror(errno));
+    const int number = errno;
+    return Error(Code::kFileError, "%s cannot be removed: %s", path.c_str(), std::strerror(number))
+        .WithDetail(number);
   }
   return {};
 }

@@ -158,19 +158,32 @@ Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const
   return report;
 }
 
-int64_t WorkingBudget(Device& device, const PlanRequest& request, const Profile& profile,
-                      const Status& failure) {
+Result<int64_t> LeastBudget(Device& device, const PlanRequest& request, const Profile& profile,
+                            Status failure) {
   constexpr int kSteps = 40;
-  PlanRequest raised = request;
-  raised.budget = std::max<int64_t>({failure.detail(), request.budget + 1, 1024});
+  constexpr int64_t kGrain = 64;  // what is booked is a multiple of it
   int64_t prepared = 0;
-  for (int step = 0; step < kSteps; ++step) {
-    const Result<PlanReport> report = PlanAndBook(device, raised, profile, &prepared);
-    if (report.ok()) return raised.budget;
-    if (report.status().code() != Code::kOutOfMemory) return 0;
-    raised.budget += raised.budget / 4;
+  const auto plan = [&](int64_t budget) {
+    PlanRequest tried = request;
+    tried.budget = budget;
+    return PlanAndBook(device, tried, profile, &prepared).status();
+  };
+  int64_t fails = request.budget;
+  int64_t works = std::max<int64_t>({failure.detail(), request.budget + 1, 1024});
+  Status tried = plan(works);
+  for (int step = 1; !tried.ok() && step < kSteps; ++step) {
+    if (tried.code() != Code::kOutOfMemory) return tried;
+    fails = works;
+    works += works / 4;
+    tried = plan(works);
   }
-  return 0;
+  if (!tried.ok()) return failure;
+  int64_t low = fails / kGrain, high = CeilDiv(works, kGrain);
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (plan(middle * kGrain).ok() ? high : low) = middle;
+  }
+  return std::min(works, high * kGrain);
 }
 
 bool PlanReport::CopiesNoSamples() const {

@@ -47,10 +47,11 @@ int64_t BounceWithin(int64_t budget, int64_t best);
 Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
                                int64_t* prepared, const PlanSearch* search = nullptr);
 
-// A budget that is known to work, close to the least: what the failed plan says, raised step by
-// step until a booking succeeds. 0 where none does, whatever the budget.
-int64_t WorkingBudget(Device& device, const PlanRequest& request, const Profile& profile,
-                      const Status& failure);
+// The least budget that works: what the failed plan says, raised step by step until a booking
+// succeeds, and lowered by bisection. `failure` where none does; another error where the budget is
+// not the reason.
+Result<int64_t> LeastBudget(Device& device, const PlanRequest& request, const Profile& profile,
+                            Status failure);
 
 // The report as values, with the rates that it was made with.
 PlanSummary SummaryOf(const PlanReport& report, const Profile& profile);

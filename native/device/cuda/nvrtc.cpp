@@ -25,7 +25,8 @@ const LibrarySpec& NvrtcSpec() {
       {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"},
       {"/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu"},
       "pip install nvidia-cuda-nvrtc, or build oocdnn with nvcc for this GPU "
-      "(OOCDNN_CUDA_ARCHITECTURES)"};
+      "(OOCDNN_CUDA_ARCHITECTURES)",
+      "OOCDNN_NVRTC_LIBRARY"};
   return spec;
 }
 
