@@ -8,6 +8,9 @@ BUILD ?= build
 WERROR ?= OFF
 # What `make sanitize` checks with: address,undefined or thread.
 SANITIZE ?= address,undefined
+# Random calls of the drop-in's core that `make sanitize` makes, and the seed of their numbers.
+FUZZ_CALLS ?= 1000000
+FUZZ_SEED ?= 1
 # For instance: PYTEST_ARGS='tests/model -k search -x'
 PYTEST_ARGS ?=
 # Processes that share the tests; 0: the tests run in the process that was started.
@@ -107,8 +110,9 @@ format: | $(bin)/clang-format
 	ruff format
 	@clang-format -i $(formatted)
 
-# The library, built a second time with sanitizers, under a client in C++ that they see all of, leaks
-# and threads too (native/testing/exercise). With the address sanitizer also the tests, on the package
+# The library, built a second time with sanitizers, under clients in C++ that they see all of, leaks
+# and threads too (native/testing/exercise), and that make random calls of the drop-in
+# (native/testing/fuzz). With the address sanitizer also the tests, on the package
 # unpacked beside the environment's and found before it. Python itself is not instrumented, so the
 # run time goes in first, then what throws and catches; and leaks are not counted there, because Python's own would be; the thread
 # sanitizer does not bear it. Reports go straight to the terminal, past pytest's capture.
@@ -122,6 +126,8 @@ sanitize: $(build)/installed.test
 		--config-settings=install.strip=false \
 		--config-settings=cmake.define.OOCDNN_SANITIZE=$(SANITIZE)
 	$(onednn_path) $(instrumented)/native/bin/oocdnn_exercise
+	OOCDNN_DEVICE=cpu OOCDNN_PROFILE=none $(onednn_path) \
+		$(instrumented)/native/bin/oocdnn_fuzz $(FUZZ_SEED) $(FUZZ_CALLS)
 ifneq ($(SANITIZE),thread)
 	python -m zipfile -e $(instrumented)/dist/*.whl $(instrumented)/site
 	PYTHONPATH=$(instrumented)/site $(onednn_path) ASAN_OPTIONS=detect_leaks=0 \
