@@ -144,8 +144,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         "mutants",
         "what the tests see",
-        f"of {len(mutants.mutants())} small faults in all folders, planted one at a time, the suite "
-        f"finds >= {mutants.SHARE:.0%}; the others are explained",
+        f"of {len(mutants.mutants())} small faults in all folders, planted one at a time, the "
+        f"suite finds >= {mutants.SHARE:.0%}; the others are explained",
         mutants.measure,
         asked_only=True,
     ),
