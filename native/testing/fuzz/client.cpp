@@ -1,5 +1,6 @@
 #include "testing/fuzz/client.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -113,6 +114,21 @@ bool Client::IsSmall(cudnnTensorDescriptor_t tensor) {
   int64_t elements = 1;
   for (int i = 0; i < rank && elements <= kMostElements; ++i) elements *= dims[i];
   return bytes <= kMostBytes && elements <= kMostElements;
+}
+
+bool Client::IsSmall(cudnnConvolutionDescriptor_t convolution) {
+  if (convolution == nullptr) return true;
+  constexpr int kMostAxes = CUDNN_DIM_MAX - 2, kMostStride = 64;
+  int rank = 0;
+  std::array<int, kMostAxes> pad{}, stride{}, dilation{};
+  cudnnConvolutionMode_t mode = CUDNN_CONVOLUTION;
+  cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+  if (OOC_CUDNN(*this, cudnnGetConvolutionNdDescriptor)(convolution, kMostAxes, &rank, pad.data(),
+                                                        stride.data(), dilation.data(), &mode,
+                                                        &compute) != CUDNN_STATUS_SUCCESS) {
+    return false;
+  }
+  return std::all_of(stride.begin(), stride.end(), [](int s) { return s <= kMostStride; });
 }
 
 bool Client::IsSmall(cudnnFilterDescriptor_t filter) {

@@ -51,6 +51,8 @@ class Client {
   // Whether computing with it stays within Data().
   bool IsSmall(cudnnTensorDescriptor_t tensor);
   bool IsSmall(cudnnFilterDescriptor_t filter);
+  // Input gradients book tiles of as many rows as the stride.
+  bool IsSmall(cudnnConvolutionDescriptor_t convolution);
 
   // The middle of memory with room for a tensor's elements before and behind.
   [[nodiscard]] void* Data() { return data_.data() + 2 * kMostBytes + 64 * random.Below(8); }

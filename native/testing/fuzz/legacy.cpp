@@ -76,7 +76,8 @@ T Any(Client* client) {
 template <class T>
 bool IsSmall(Client* client, const T& argument) {
   if constexpr (std::is_same_v<T, cudnnTensorDescriptor_t> ||
-                std::is_same_v<T, cudnnFilterDescriptor_t>) {
+                std::is_same_v<T, cudnnFilterDescriptor_t> ||
+                std::is_same_v<T, cudnnConvolutionDescriptor_t>) {
     return client->IsSmall(argument);
   } else {
     return true;
@@ -279,7 +280,7 @@ void CallConvolution(Client* client) {
   const void* const b = Factor(dtype, adds ? 1.0 : 0.0);
   if (random.Chance(20)) CallLegacy(client);  // which may change one of them
   if (!client->IsSmall(client->tensors[0]) || !client->IsSmall(client->tensors[1]) ||
-      !client->IsSmall(client->filters[0])) {
+      !client->IsSmall(client->filters[0]) || !client->IsSmall(window)) {
     return;
   }
   void* const xd = random.Chance(5) ? nullptr : client->Data();
