@@ -236,6 +236,37 @@ def test_engines_that_are_all_slow_are_chosen_by_what_a_small_tile_took(tmp_path
     assert sum(milliseconds for _, milliseconds in runs) < 1000
 
 
+SECONDS_LONG = """
+import numpy as np, oocdnn
+w, dy = np.ones((128, 2, 31, 31), np.float32), np.ones((16, 128, 56, 56), np.float32)
+with oocdnn.Context("cuda:0") as context:
+    for _ in range(2):
+        context.conv_backward_data(dy, w, dy.shape, padding=15, groups=64)
+        print(sum(int(line.split()[1]) for line in open({took!r})), flush=True)
+"""
+
+
+def test_a_kernel_that_takes_seconds_is_not_run_for_its_time(tmp_path: Path) -> None:
+    """The first call takes little more than the second, of the fake clock."""
+    took = tmp_path / "took"
+    first, both = map(
+        int,
+        python(
+            "-c",
+            SECONDS_LONG.format(took=str(took)),
+            OOC_FAKE_CLOCK="still",
+            OOC_FAKE_RATES="28=1e10 1=1e10",
+            OOC_FAKE_TOOK=str(took),
+            OOCDNN_PROFILE=str(HERE.parent / "profile.txt"),
+            OOCDNN_PLANS="none",
+            OOCDNN_ENGINE="cudnn-nchw",
+        ).split(),
+    )
+    second = both - first
+    assert second > 2000
+    assert first - second < 500
+
+
 def test_who_wants_the_first_choice_gets_it_or_nothing(chosen: Any) -> None:
     """An engine whose workspace no GPU has is none; one whose workspace is over the limit is."""
     for order in ("nhwc", "nchw"):
