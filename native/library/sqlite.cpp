@@ -3,11 +3,9 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <string>
 #include <string_view>
 
 #include "base/config.hpp"
-#include "base/log.hpp"
 
 namespace oocdnn {
 namespace {
@@ -59,12 +57,7 @@ Result<const Functions*> Load() {
   const std::string path = Get(Var::kSqliteLibrary).value_or(kFile);
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    const std::string reason = dlerror();
-    if (Get(Var::kSqliteLibrary)) {
-      Log(LogLevel::kWarn, "%s=%s: %s; plans are not remembered", InfoOf(Var::kSqliteLibrary).name,
-          path.c_str(), reason.c_str());
-    }
-    return Error(Code::kUnsupported, "SQLite cannot be opened: %s", reason.c_str());
+    return Error(Code::kUnsupported, "SQLite cannot be opened: %s", dlerror());
   }
   static Functions functions;
   struct Entry {

@@ -38,6 +38,7 @@ def test_a_floor_that_calls_pass_is_measured_anew(
         own(self, *given, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(oocdnn.Context, "__init__", opened)
+    monkeypatch.setattr(suite, "LEAST_RATIO", 0.9)
     monkeypatch.setattr(suite, "rates", lambda *_: {"arithmetic": 1e9})
     monkeypatch.setattr(task.Convolution, "floor_seconds", floor_seconds)
     problem = "conv2d:fwd x1x8x12x12 w8x8x1x1 f32"
