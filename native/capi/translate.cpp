@@ -229,6 +229,7 @@ Status SetSizes(const Source& source, Problem* problem) {
                    static_cast<long long>(pair.have), static_cast<long long>(pair.want));
     }
   }
+  ShortenStrides(&shape);
   return {};
 }
 

@@ -92,6 +92,11 @@ int64_t Problem::Bytes() const {
 
 namespace {
 
+// A step beyond the padded extent is as good as one of that extent.
+int64_t Shortened(int64_t stride, int64_t extent, int64_t before, int64_t after) {
+  return std::min(stride, std::max<int64_t>(Add(Add(extent, before), after), 1));
+}
+
 void SetTables(Problem* problem) {
   ConvShape& shape = problem->shape;
   shape.tables = {0, 0, 0};
@@ -111,6 +116,9 @@ void SetPooled(Problem* problem) {
   ConvShape& shape = problem->shape;
   shape.pooled = shape.saved = {1, 1, 1};
   for (int s = 0; s < 3 && problem->passes_y(); ++s) {
+    Pool& pool = problem->pool;
+    pool.stride[s] =
+        Shortened(pool.stride[s], shape.out[s], pool.pad_before[s], pool.pad_after[s]);
     shape.pooled[s] = problem->pool.OutExtent(s, shape.out[s]);
   }
   const Saving saving = problem->saving();
@@ -121,6 +129,13 @@ void SetPooled(Problem* problem) {
   }
   shape.saved[2] = saving.RowBytes(shape.saved[2]);
   problem->stride[Index(Operand::kSaved)] = DenseStrides(problem->DimsOf(Operand::kSaved));
+}
+
+void ShortenStrides(ConvShape* shape) {
+  for (int s = 0; s < 3; ++s) {
+    shape->stride[s] =
+        Shortened(shape->stride[s], shape->in[s], shape->pad_before[s], shape->pad_after[s]);
+  }
 }
 
 Dims DenseStrides(const Dims& dims) {
