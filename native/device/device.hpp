@@ -127,6 +127,9 @@ struct RunArgs {
   std::array<void*, kOperands> tile{};  // kX, kW, kY (kBias for backward bias)
   void* workspace = nullptr;
   bool accumulate = false;  // output += instead of output =
+  // The row of y, on D, H and W, at which the tile begins. Filter gradients place the blocks of
+  // their sums by it.
+  Spatial origin{};
   Tag tag;
 };
 

@@ -57,6 +57,15 @@ std::array<bool, kOperands> WaitsOf(const Booking& booking) {
   return waits;
 }
 
+// See RunArgs. Tiles of other directions share rows, whose sums have no blocks in common.
+Spatial OriginOf(const Problem& problem, const Step& step) {
+  Spatial origin{};
+  if (problem.direction != Direction::kBackwardFilter) return origin;
+  const Box& dy = step.operand[Index(Operand::kY)].box;
+  for (int s = 0; s < 3; ++s) origin[s] = dy.origin[3 + s];
+  return origin;
+}
+
 }  // namespace
 
 Status TileLoop::Init() {
@@ -345,6 +354,7 @@ Status TileLoop::RunPart(const Call& call, const Step& step, const PreparedPart&
   RunArgs args;
   args.tag = {step.number, part.sum, nullptr};
   args.accumulate = !sum.enter;
+  args.origin = OriginOf(call.booking.problem, step);
   args.workspace = call.arena.At(call.booking.workspace);
   for (const Operand place : {Operand::kX, Operand::kW, Operand::kY, Operand::kBias}) {
     const Role role = operation.of(place);

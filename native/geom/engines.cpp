@@ -33,6 +33,7 @@ EngineInfo Own(const char* name, bool symmetric_padding) {
   EngineInfo info;
   info.name = name;
   info.properties = kAll;
+  info.wide_sums = true;
   info.symmetric_padding = symmetric_padding;
   return info;
 }

@@ -5,6 +5,7 @@
 
 #include "base/checked.hpp"
 #include "geom/engines.hpp"
+#include "geom/sum_blocks.hpp"
 #include "model/cuts.hpp"
 #include "model/rows.hpp"
 
@@ -32,6 +33,7 @@ Footprint::Footprint(const Problem& problem, const EngineInfo& engine, bool fuse
     : problem_(problem),
       blocked_(engine.blocks_channels),
       short_(engine.short_tiles),
+      wide_(engine.wide_sums),
       fuses_(fuses) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
@@ -61,8 +63,10 @@ int64_t Footprint::BytesOfElement(Operand operand, bool partial) const {
   if (operand == Operand::kZ || operand == Operand::kSaved || IsTable(operand))
     return SizeOf(problem_.DTypeOf(operand));
   const DType accumulator = AccumulatorOf(problem_.dtype);
+  if (operand == Operand::kDw && wide_) return SizeOf(DType::kFloat64);
   if (shaped_as_[Index(operand)] == problem_.sum()) {
-    if (problem_.direction == Direction::kBackwardBias) return SizeOf(DType::kFloat64);
+    if ((partial && SumsWide()) || problem_.direction == Direction::kBackwardBias)
+      return SizeOf(DType::kFloat64);
     if (OutTypeOf(problem_, partial, fuses_) == accumulator) return SizeOf(accumulator);
   }
   if (operand == Operand::kDb) return SizeOf(DType::kFloat64);
@@ -72,7 +76,8 @@ int64_t Footprint::BytesOfElement(Operand operand, bool partial) const {
 }
 
 int64_t Footprint::SlotBytes(const ConvShape& tile, Operand operand, bool partial) const {
-  int64_t bytes = Mul(Elements(tile, operand), ElementBytes(operand, partial));
+  const bool several = SumsWide() && NeedsWideSums(tile, partial);
+  int64_t bytes = Mul(Elements(tile, operand), ElementBytes(operand, partial || several));
   if (operand == Operand::kY && problem_.also.any()) {
     bytes = Add(bytes, Mul(Elements(tile, operand), SizeOf(AccumulatorOf(problem_.dtype))));
   }

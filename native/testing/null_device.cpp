@@ -89,7 +89,7 @@ class NullDevice final : public Device {
     capabilities_.reads_host = capabilities_.shares_host_memory = true;
     capabilities_.shared_engines = true;
     engines_.push_back(
-        {"plain", "", {true, true, true, true}, true, false, false, false, false, 16});
+        {"plain", "", {true, true, true, true}, true, false, false, false, false, false, 16});
   }
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }

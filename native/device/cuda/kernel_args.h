@@ -244,8 +244,18 @@ struct DirectArgs {
   int n, g, channels, reduced;  // channels of the output, and of the sum
   int in[3], out_extent[3], filter[3], stride[3], dilation[3];
   TileStrides x_stride, w_stride, out_stride;  // backward filter: w_stride is of dy
+  // Blocks of sums, see geom/sum_blocks.hpp. Forward and backward data: whether a sum is one block,
+  // and reduced channels of a group of blocks.
+  int one_block, group_channels;
+  // Backward filter: extents of a block on D, H, W, and how far into one the tile begins; images of
+  // a block.
+  int block[3], first[3], block_n;
+  int wide;  // backward filter: the output is f64
   Long count;  // output elements, or blocks of kDirectChannels of them
 };
+
+// Terms of one block of a forward or backward data sum, at most.
+constexpr int kDirectBlock = 168;
 
 // Neighbouring channels that one thread of the direct kernels works on.
 constexpr int kDirectChannels = 8;
