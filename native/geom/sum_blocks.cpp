@@ -30,6 +30,11 @@ PixelArray PixelBlockOf(const ConvShape& shape) {
   return PixelBlockOf(PixelArray{shape.n, shape.out[0], shape.out[1], shape.out[2]});
 }
 
+bool NeedsWideSums(const ConvShape& tile, bool accumulates) {
+  const int64_t pixels = Mul(Mul(tile.n, tile.out[0]), Mul(tile.out[1], tile.out[2]));
+  return accumulates || pixels > kPixelBlock;
+}
+
 int64_t SummedChannelsOf(Direction direction, const ConvShape& shape) {
   return direction == Direction::kForward ? shape.c : shape.k;
 }

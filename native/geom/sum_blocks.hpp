@@ -14,7 +14,10 @@ namespace oocdnn {
 
 // Filter gradients sum over pixels, in the order N D H W, in blocks of at most kPixelBlock pixels.
 // The sums of blocks are added in float64.
-constexpr int64_t kPixelBlock = 256;
+constexpr int64_t kPixelBlock = 512;
+
+// Whether the tile of a filter gradient is in float64: not where one run sums a single block.
+bool NeedsWideSums(const ConvShape& tile, bool accumulates);
 
 // Extents on N, D, H, W.
 using PixelArray = std::array<int64_t, 4>;

@@ -5,6 +5,7 @@
 
 #include "base/checked.hpp"
 #include "geom/engines.hpp"
+#include "geom/sum_blocks.hpp"
 #include "model/cuts.hpp"
 #include "model/rows.hpp"
 
@@ -64,8 +65,8 @@ int64_t Footprint::BytesOfElement(Operand operand, bool partial) const {
   const DType accumulator = AccumulatorOf(problem_.dtype);
   if (operand == Operand::kDw && wide_) return SizeOf(DType::kFloat64);
   if (shaped_as_[Index(operand)] == problem_.sum()) {
-    const bool wide = wide_ && problem_.direction == Direction::kBackwardFilter;
-    if (wide || problem_.direction == Direction::kBackwardBias) return SizeOf(DType::kFloat64);
+    if ((partial && SumsWide()) || problem_.direction == Direction::kBackwardBias)
+      return SizeOf(DType::kFloat64);
     if (OutTypeOf(problem_, partial, fuses_) == accumulator) return SizeOf(accumulator);
   }
   if (operand == Operand::kDb) return SizeOf(DType::kFloat64);
@@ -75,7 +76,8 @@ int64_t Footprint::BytesOfElement(Operand operand, bool partial) const {
 }
 
 int64_t Footprint::SlotBytes(const ConvShape& tile, Operand operand, bool partial) const {
-  int64_t bytes = Mul(Elements(tile, operand), ElementBytes(operand, partial));
+  const bool several = SumsWide() && NeedsWideSums(tile, partial);
+  int64_t bytes = Mul(Elements(tile, operand), ElementBytes(operand, partial || several));
   if (operand == Operand::kY && problem_.also.any()) {
     bytes = Add(bytes, Mul(Elements(tile, operand), SizeOf(AccumulatorOf(problem_.dtype))));
   }

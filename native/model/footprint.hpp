@@ -19,7 +19,8 @@ class Footprint {
   // Bytes of one slot, a multiple of 64. `partial`: a reduction axis is cut. Of dy with those of
   // another tile, which engines of what comes along may read in place of the slot's.
   [[nodiscard]] int64_t SlotBytes(const ConvShape& tile, Operand operand, bool partial) const;
-  // Bytes of one element of the operand in its tile.
+  // Bytes of one element of the operand in its tile. `partial` also where a filter gradient has
+  // several blocks.
   [[nodiscard]] int64_t ElementBytes(Operand operand, bool partial) const {
     return element_bytes_[Index(operand)][partial ? 1 : 0];
   }
@@ -28,6 +29,9 @@ class Footprint {
 
  private:
   [[nodiscard]] int64_t BytesOfElement(Operand operand, bool partial) const;
+  [[nodiscard]] bool SumsWide() const {
+    return wide_ && problem_.direction == Direction::kBackwardFilter;
+  }
 
   const Problem& problem_;
   bool blocked_, short_, wide_;  // see EngineInfo

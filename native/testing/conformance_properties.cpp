@@ -88,7 +88,7 @@ const std::vector<ConvShape>& LongSums(Direction direction) {
       MakeShape(2, 1, 5, 3, {1, 39, 31}, {1, 3, 3}),
       MakeShape(1, 19, 1, 1, {1, 53, 47}, {1, 3, 3}, {0, 0, 0}, {1, 2, 2}),
       MakeShape(2, 1, 2, 17, {9, 12, 10}, {3, 3, 2}),
-      MakeShape(11, 1, 3, 2, {1, 9, 11}, {1, 3, 3}),
+      MakeShape(23, 1, 3, 2, {1, 9, 11}, {1, 3, 3}),
   };
   static const std::vector<ConvShape> channels = {
       MakeShape(1, 1, 3, 70001, {1, 1, 2}, {1, 1, 1}),

@@ -1,8 +1,10 @@
 // C door: random problems under random plans, run through the tile loop and compared bit by bit
 // with the same problem in one tile. With a check device around the device it also counts hazards.
+#include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "model/orders.hpp"
 #include "testing/device_spec.hpp"
 #include "testing/door.hpp"
 #include "testing/random_plans.hpp"
@@ -32,6 +34,12 @@ class Data {
     }
     return tensors;
   }
+  // Whole numbers, whose sums are exact in any order.
+  void Round() {
+    for (std::vector<float>& values : values_) {
+      for (float& value : values) value = std::round(3 * value) + 0.0F;
+    }
+  }
   [[nodiscard]] size_t OutputSize() const { return values_[Index(problem_.output())].size(); }
 
  private:
@@ -50,6 +58,7 @@ Status RunSchedules(const char* spec, uint64_t seed, int64_t count, int64_t* mis
     const Problem problem = testing::RandomProblem(&dice);
     Data data(problem, &dice);
     const Candidate tiled = testing::RandomCandidate(problem, engine, &dice);
+    if (!KeepsSummationOrder(problem, tiled.tiling)) data.Round();
     std::vector<float> expected(data.OutputSize()), result(data.OutputSize(), -77.0f);
     OOC_TRY(runner.Run(problem, testing::OneTile(problem, engine), data.Tensors(&expected)));
     OOC_TRY(runner.Run(problem, tiled, data.Tensors(&result)));

@@ -199,11 +199,11 @@ def test_ends_are_short():
 
 def test_reproducible_results_may_be_tapered():
     case = Case(
-        "backward_filter", n=2, groups=1, k=3, c=3, extent=(600,), taps=(3,), stride=(1,),
+        "backward_filter", n=2, groups=1, k=3, c=3, extent=(1200,), taps=(3,), stride=(1,),
         padding=((1, 1),), dilation=(1,),
     )  # fmt: skip
-    run(case, "n1 w400 order nw taper w200", engine="direct", reproducible=True)
+    run(case, "n1 w800 order nw taper w400", engine="direct", reproducible=True)
     with pytest.raises(oocdnn.InvalidProblem, match="reproducible"):
-        run(case, "w400 order wn n1 taper w200", engine="direct", reproducible=True)
-    with pytest.raises(oocdnn.InvalidProblem, match=r"reproducible.* multiples of 200"):
-        run(case, "n1 w400 order nw taper w100", engine="direct", reproducible=True)
+        run(case, "w800 order wn n1 taper w400", engine="direct", reproducible=True)
+    with pytest.raises(oocdnn.InvalidProblem, match=r"reproducible.* multiples of 400"):
+        run(case, "n1 w800 order nw taper w200", engine="direct", reproducible=True)

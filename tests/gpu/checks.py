@@ -334,16 +334,19 @@ def long_op(rng: Rng, direction: int) -> Op:
     out = [int(rng.integers(1, 4)) for _ in range(3)]
     filters, reduced = [1, 1, 1], 1
     if direction == BACKWARD_FILTER:
-        flat = [[1, 1, 700], [1, 29, 31], [5, 9, 11], [1, 7, 9], [1, 47, 1]]
+        flat = [[1, 1, 700], [1, 29, 31], [5, 11, 13], [1, 7, 9], [1, 547, 1]]
         out = flat[int(rng.integers(0, len(flat)))]
         op.n = 9 if out[1] == 7 else op.n
         op.k, op.c = min(op.k, 5), min(op.c, 3)
         filters = [int(rng.integers(1, 3)) for _ in range(3)]
     else:
-        taps = [[1, 1, 1], [1, 3, 3], [3, 5, 7], [1, 1, 401], [2, 2, 97], [1, 19, 23]]
+        taps = [[1, 1, 1], [1, 3, 3], [3, 5, 7], [1, 1, 179], [2, 2, 47], [1, 15, 13]]
         filters = taps[int(rng.integers(0, len(taps)))]
         depthwise = op.g > 1 and op.k == op.c == 1
-        terms = int(rng.choice([100, 1000, 5000, 70_000]))
+        terms = int(rng.choice([100, 1000, 5000]))
+        op.n, op.k, op.c = 1, min(op.k, 2), min(op.c, 2)
+        if not depthwise and rng.random() < 0.2:
+            terms, filters, out, op.g = 70_000, [1, 1, 1], [1, 1, 1], 1
         reduced = 1 if depthwise else -(-terms // int(np.prod(filters)))
         if direction == FORWARD:
             op.c, op.k = reduced, min(op.k, 9)

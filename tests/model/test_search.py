@@ -264,7 +264,7 @@ PIXELS = (0, 4, 5, 6)  # the axes over which filter gradients sum
 
 def pixel_block(extents: list[int]) -> list[int]:
     """Of the pixels whose products are summed in float32, the extents of one block."""
-    left, block = 256, []
+    left, block = 512, []
     for extent in reversed(extents):
         block.append(math.ceil(extent / math.ceil(extent / left)))
         left = 1 if block[-1] < extent else left // extent
@@ -357,8 +357,10 @@ def test_types_of_tiles():
     assert slots(f"conv2d:fwd {image} f64", DIRECT) == 8 * (2 * 8192 + 1024)
     assert slots("conv2d:bwd_bias y4x32x8x8", DIRECT) == 4 * 8192 + 8 * 32
     assert slots(f"conv2d:bwd_filter {image}", ONEDNN) == 4 * (2 * 8192 + 1024)
-    assert slots(f"conv2d:bwd_filter {image}", DIRECT) == 4 * 2 * 8192 + 8 * 1024
-    assert slots(f"conv2d:bwd_filter {image} bf16 beta1", DIRECT) == 4 * 2 * 8192 + 8 * 2 * 1024
+    assert slots(f"conv2d:bwd_filter {image}", DIRECT) == 4 * (2 * 8192 + 1024)  # one block
+    assert slots(f"conv2d:bwd_filter {image}", DIRECT, N=2) == 4 * 2 * 4096 + 8 * 1024
+    large = "x16x32x8x8 w32x32x1x1"
+    assert slots(f"conv2d:bwd_filter {large} bf16 beta1", DIRECT) == 4 * 2 * 32768 + 8 * 2 * 1024
 
 
 @pytest.mark.parametrize(

@@ -119,10 +119,10 @@ def test_a_plan_that_is_used_stays_in_use(ctx):
 def test_reproducible_results_forbid_plans_that_change_their_bits(profile):
     text = "conv2d:bwd_filter x3x4x24x24 w4x4x3x3 pad1"
     with oocdnn.Context("cpu", "1MiB", profile=profile, reproducible=True) as context:
-        for plan in ("h8 w24 order hn n2", "n1 h8 w8 order nhw", "n1 h5 order nh"):
+        for plan in ("h12 w24 order hn n2", "n1 h12 w12 order nhw", "n1 h5 order nh"):
             with pytest.raises(oocdnn.InvalidProblem, match="reproducible"):
                 context.use_plan(text, plan)
-        context.use_plan(text, "n1 h8 order nh")
+        context.use_plan(text, "n1 h12 order nh")
 
 
 @pytest.mark.parametrize(

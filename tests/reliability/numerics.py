@@ -40,7 +40,7 @@ def exact_sum(case: Case, arrays: dict[str, np.ndarray]) -> np.ndarray:
     return oracle.backward_bias(y)
 
 
-PIXEL_BLOCK = 256  # terms that the direct engine sums in float32; blocks are added in float64
+PIXEL_BLOCK = 512  # terms that the direct engine sums in float32; blocks are added in float64
 
 
 def terms(case: Case) -> int:

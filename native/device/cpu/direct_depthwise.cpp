@@ -169,11 +169,25 @@ void DirectDepthwise<T>::RunPosition(const Row& row, int64_t w, const Steps& ste
   std::copy_n(sums, gather_.g - whole, target + whole);
 }
 
-// Block by block, `count` neighbouring groups.
+// Block by block, `count` neighbouring groups. Sums of several blocks are added to what the tile
+// holds at the end.
 template <class T>
 void DirectDepthwise<T>::RunGroups(const Row& row, const Steps& steps, Chain<T> chain, T* sums,
                                    int64_t count) const {
-  Into into = !row.accumulate ? Into::kStore : one_block_ ? Into::kContinue : Into::kAdd;
+  if (row.accumulate && !one_block_) {
+    Row apart = row;
+    apart.accumulate = false;
+    for (int64_t lane = 0; lane < count; lane += kColumnLanes<T>) {
+      const int64_t some = std::min(kColumnLanes<T>, count - lane);
+      alignas(64) T all[kColumnLanes<T>];
+      RunGroups(apart, steps, chain, all, some);
+      for (int64_t i = 0; i < some; ++i) sums[lane + i] += all[i];
+      chain.a += some;
+      chain.b += some;
+    }
+    return;
+  }
+  Into into = row.accumulate ? Into::kContinue : Into::kStore;
   size_t begin = 0;
   for (const size_t end : steps.ends) {
     chain.row = steps.taps.data() + begin;

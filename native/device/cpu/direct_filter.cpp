@@ -6,6 +6,8 @@
 // are walked in bands small enough that x and dy of one band stay in the second cache while all
 // gradients are summed over it.
 #include <algorithm>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "device/cpu/direct.hpp"
@@ -16,7 +18,7 @@
 namespace oocdnn::cpu {
 namespace {
 
-constexpr int64_t kBandBytes = 256 << 10;  // of x and dy in one band
+constexpr int64_t kBandBytes = 512 << 10;  // of x and dy in one band
 constexpr int64_t kRowBlock = 8;
 
 // Lanes may be read past the last channel of the last position.
@@ -82,7 +84,8 @@ std::array<int, 6> FilterOrder(Lanes lanes) {
   return kGroupFastestOrder;
 }
 
-template <class T>
+// `Sum` is the type of the gradients' tile, see NeedsWideSums.
+template <class T, class Sum>
 class DirectFilter final : public CpuExecutable {
  public:
   explicit DirectFilter(const TileOp& op);
@@ -97,12 +100,18 @@ class DirectFilter final : public CpuExecutable {
   Unit UnitAt(int64_t number) const;
   int64_t Units() const;
   int64_t BandBlocks() const;
-  void Clear(const Unit& unit, double* dw) const;
-  void RunUnit(const RunArgs& args, const Unit& unit, const Grid& grid, int64_t begin,
-               int64_t end) const;
-  void RunBlock(const RunArgs& args, const Unit& unit, const Box& box, double* sums,
-                int64_t step) const;
-  Chain<T> ChainOf(const RunArgs& args, const Unit& unit, const Box& box, ChainRow* rows) const;
+  // The steps of the blocks of a band, which are the same for all units but for where they begin.
+  struct Band {
+    std::vector<ChainRow> rows;  // `a` of x, `b` of dy
+    std::vector<size_t> ends;    // of the blocks, among the rows
+    std::vector<int64_t> cols;   // of each block
+    bool enters = false;         // the sums begin with its first block
+  };
+  void Clear(const Unit& unit, Sum* dw) const;
+  void TakeSteps(const Grid& grid, int64_t begin, int64_t end, Band* band) const;
+  void RunUnit(const RunArgs& args, const Unit& unit, const Band& band) const;
+  void RunBlocks(const RunArgs& args, const Unit& unit, const Band& band, Sum* sums,
+                 int64_t step) const;
   int64_t Offset(const Unit& unit) const;
 
   const ConvShape shape_;
@@ -110,8 +119,9 @@ class DirectFilter final : public CpuExecutable {
   int64_t rows_ = 1, lane_count_ = 1, groups_ = 1;  // channels on each side, and groups left
 };
 
-template <class T>
-DirectFilter<T>::DirectFilter(const TileOp& op) : shape_(op.shape), lanes_(ChooseLanes(op.shape)) {
+template <class T, class Sum>
+DirectFilter<T, Sum>::DirectFilter(const TileOp& op)
+    : shape_(op.shape), lanes_(ChooseLanes(op.shape)) {
   engine_ = DirectInfo().name;
   properties_ = DirectInfo().properties;
   const DType dtype = AccumulatorOf(op.dtype);
@@ -119,20 +129,21 @@ DirectFilter<T>::DirectFilter(const TileOp& op) : shape_(op.shape), lanes_(Choos
   layout_[Index(Operand::kX)] = PlainLayout(dtype, dims(Operand::kX), kChannelsLastOrder, kSlack);
   layout_[Index(Operand::kY)] = PlainLayout(dtype, dims(Operand::kY), kChannelsLastOrder, kSlack);
   layout_[Index(Operand::kW)] =
-      PlainLayout(DType::kFloat64, dims(Operand::kW), FilterOrder(lanes_));
+      PlainLayout(std::is_same_v<Sum, double> ? DType::kFloat64 : DType::kFloat32,
+                  dims(Operand::kW), FilterOrder(lanes_));
   rows_ = lanes_ == Lanes::kOutput ? shape_.c : lanes_ == Lanes::kInput ? shape_.k : 1;
   lane_count_ = lanes_ == Lanes::kOutput ? shape_.k : lanes_ == Lanes::kInput ? shape_.c : shape_.g;
   groups_ = lanes_ == Lanes::kGroups ? 1 : shape_.g;
 }
 
-template <class T>
-int64_t DirectFilter<T>::Units() const {
+template <class T, class Sum>
+int64_t DirectFilter<T, Sum>::Units() const {
   return groups_ * CeilDiv(rows_, kRowBlock) * shape_.filter[0] * shape_.filter[1] *
          shape_.filter[2] * CeilDiv(lane_count_, kColumnLanes<T>);
 }
 
-template <class T>
-DirectFilter<T>::Unit DirectFilter<T>::UnitAt(int64_t number) const {
+template <class T, class Sum>
+DirectFilter<T, Sum>::Unit DirectFilter<T, Sum>::UnitAt(int64_t number) const {
   const auto take = [&](int64_t extent) {
     const int64_t index = number % extent;
     number /= extent;
@@ -149,8 +160,8 @@ DirectFilter<T>::Unit DirectFilter<T>::UnitAt(int64_t number) const {
 }
 
 // Blocks of a band: as many as the second cache holds.
-template <class T>
-int64_t DirectFilter<T>::BandBlocks() const {
+template <class T, class Sum>
+int64_t DirectFilter<T, Sum>::BandBlocks() const {
   const int64_t position_bytes = shape_.g *
                                  (shape_.k + shape_.c * shape_.stride[1] * shape_.stride[2]) *
                                  static_cast<int64_t>(sizeof(T));
@@ -159,31 +170,32 @@ int64_t DirectFilter<T>::BandBlocks() const {
   return std::max<int64_t>(kBandBytes / std::max<int64_t>(block_bytes, 1), 1);
 }
 
-template <class T>
-Status DirectFilter<T>::Run(const RunArgs& args, Parallel& parallel) {
+template <class T, class Sum>
+Status DirectFilter<T, Sum>::Run(const RunArgs& args, Parallel& parallel) {
   const Grid grid = GridOf(shape_, args.origin);
-  const int64_t blocks = grid.Blocks(), band = BandBlocks();
-  auto* const dw = static_cast<double*>(args.tile[Index(Operand::kW)]);
+  const int64_t blocks = grid.Blocks(), step = BandBlocks();
+  auto* const dw = static_cast<Sum*>(args.tile[Index(Operand::kW)]);
   // Every piece reads all of x and dy, so there are few pieces.
   const int64_t grain = CeilDiv(Units(), 2 * parallel.threads());
   parallel.For(Units(), grain, [&](int64_t begin, int64_t end) {
     std::vector<Unit> units;
     for (int64_t i = begin; i < end; ++i) units.push_back(UnitAt(i));
-    if (!args.accumulate) {
+    if (!args.accumulate && blocks == 0) {
       for (const Unit& unit : units) Clear(unit, dw);
     }
-    for (int64_t first = 0; first < blocks; first += band) {
-      for (const Unit& unit : units) {
-        RunUnit(args, unit, grid, first, std::min(first + band, blocks));
-      }
+    Band band;
+    for (int64_t first = 0; first < blocks; first += step) {
+      TakeSteps(grid, first, std::min(first + step, blocks), &band);
+      band.enters = first == 0 && !args.accumulate;
+      for (const Unit& unit : units) RunUnit(args, unit, band);
     }
   });
   return {};
 }
 
 // Elements from the tile's first to the unit's first gradient.
-template <class T>
-int64_t DirectFilter<T>::Offset(const Unit& unit) const {
+template <class T, class Sum>
+int64_t DirectFilter<T, Sum>::Offset(const Unit& unit) const {
   const Dims& stride = layout(Operand::kW).stride;
   int64_t offset = unit.g * stride[0];
   for (int d = 0; d < 3; ++d) offset += unit.tap[d] * stride[3 + d];
@@ -191,78 +203,89 @@ int64_t DirectFilter<T>::Offset(const Unit& unit) const {
   return offset + unit.lane + (lanes_ == Lanes::kGroups ? 0 : unit.row * stride[row_dim]);
 }
 
-template <class T>
-void DirectFilter<T>::Clear(const Unit& unit, double* dw) const {
+template <class T, class Sum>
+void DirectFilter<T, Sum>::Clear(const Unit& unit, Sum* dw) const {
   const int64_t step = layout(Operand::kW).stride[lanes_ == Lanes::kOutput ? 2 : 1];
   for (int64_t m = 0; m < unit.rows; ++m) {
-    std::fill_n(dw + Offset(unit) + m * step, unit.lanes, 0.0);
+    std::fill_n(dw + Offset(unit) + m * step, unit.lanes, Sum(0));
   }
 }
 
-// The positions of a block as rows of steps; `a` is the side of the rows, `b` that of the lanes.
-template <class T>
-Chain<T> DirectFilter<T>::ChainOf(const RunArgs& args, const Unit& unit, const Box& box,
-                                  ChainRow* rows) const {
+// The positions of the blocks [begin, end) as rows of steps.
+template <class T, class Sum>
+void DirectFilter<T, Sum>::TakeSteps(const Grid& grid, int64_t begin, int64_t end,
+                                     Band* band) const {
   const Dims& xs = layout(Operand::kX).stride;
   const Dims& ys = layout(Operand::kY).stride;
-  const auto* x = static_cast<const T*>(args.tile[Index(Operand::kX)]);
-  const auto* dy = static_cast<const T*>(args.tile[Index(Operand::kY)]);
-  const auto in = [&](int d, int64_t out) {
-    return out * shape_.stride[d] + unit.tap[d] * shape_.dilation[d];
-  };
-  x += unit.g * xs[1] + in(2, box.begin[3]) * xs[5];
-  dy += unit.g * ys[1] + box.begin[3] * ys[5];
-  const bool x_rows = lanes_ != Lanes::kInput;
-  Chain<T> chain;
-  chain.row = rows;
-  chain.cols = box.end[3] - box.begin[3];
-  for (int64_t n = box.begin[0]; n < box.end[0]; ++n) {
-    for (int64_t o = box.begin[1]; o < box.end[1]; ++o) {
-      const int64_t x_plane = n * xs[0] + in(0, o) * xs[3], y_plane = n * ys[0] + o * ys[3];
-      for (int64_t p = box.begin[2]; p < box.end[2]; ++p) {
-        const int64_t x_row = x_plane + in(1, p) * xs[4], y_row = y_plane + p * ys[4];
-        rows[chain.rows++] = x_rows ? ChainRow{x_row, y_row} : ChainRow{y_row, x_row};
+  const Spatial& stride = shape_.stride;
+  band->rows.clear();
+  band->ends.clear();
+  band->cols.clear();
+  for (int64_t number = begin; number < end; ++number) {
+    const Box box = BoxOf(grid, number);
+    const int64_t q = box.begin[3];
+    for (int64_t n = box.begin[0]; n < box.end[0]; ++n) {
+      for (int64_t o = box.begin[1]; o < box.end[1]; ++o) {
+        const int64_t x = n * xs[0] + o * stride[0] * xs[3] + q * stride[2] * xs[5];
+        const int64_t y = n * ys[0] + o * ys[3] + q * ys[5];
+        for (int64_t p = box.begin[2]; p < box.end[2]; ++p) {
+          band->rows.push_back({x + p * stride[1] * xs[4], y + p * ys[4]});
+        }
       }
     }
+    band->ends.push_back(band->rows.size());
+    band->cols.push_back(box.end[3] - q);
   }
+  if (lanes_ == Lanes::kInput) {
+    for (ChainRow& row : band->rows) std::swap(row.a, row.b);
+  }
+}
+
+// Block by block; `a` is the side of the rows, `b` that of the lanes. In double nothing is gained
+// by sums of blocks, so chains continue.
+template <class T, class Sum>
+void DirectFilter<T, Sum>::RunBlocks(const RunArgs& args, const Unit& unit, const Band& band,
+                                     Sum* sums, int64_t step) const {
+  const Dims& xs = layout(Operand::kX).stride;
+  const Dims& ys = layout(Operand::kY).stride;
+  const auto* x = static_cast<const T*>(args.tile[Index(Operand::kX)]) + unit.g * xs[1];
+  const auto* dy = static_cast<const T*>(args.tile[Index(Operand::kY)]) + unit.g * ys[1];
+  for (int d = 0; d < 3; ++d) x += unit.tap[d] * shape_.dilation[d] * xs[3 + d];
+  const bool x_rows = lanes_ != Lanes::kInput;
   const int64_t x_col = shape_.stride[2] * xs[5], y_col = ys[5];
+  Chain<T> chain;
   chain.a = (x_rows ? x : dy) + (lanes_ == Lanes::kGroups ? unit.lane : unit.row);
   chain.b = (x_rows ? dy : x) + unit.lane;
   chain.a_col = x_rows ? x_col : y_col;
   chain.b_col = x_rows ? y_col : x_col;
-  return chain;
-}
-
-// In double nothing is gained by sums of blocks, so chains continue.
-template <class T>
-void DirectFilter<T>::RunBlock(const RunArgs& args, const Unit& unit, const Box& box, double* sums,
-                               int64_t step) const {
-  constexpr Into kInto = std::is_same_v<T, double> ? Into::kContinue : Into::kAdd;
-  ChainRow rows[kPixelBlock];
-  const Chain<T> chain = ChainOf(args, unit, box, rows);
-  if (lanes_ == Lanes::kGroups) {
-    RunPairs(chain, sums, unit.lanes, kInto);
-  } else {
-    RunChain(chain, sums, step, unit.rows, unit.lanes, kInto);
+  constexpr Into kNext = std::is_same_v<T, double> ? Into::kContinue : Into::kAdd;
+  Into into = band.enters ? Into::kStore : kNext;
+  size_t begin = 0;
+  for (size_t i = 0; i < band.ends.size(); ++i) {
+    chain.row = band.rows.data() + begin;
+    chain.rows = static_cast<int64_t>(band.ends[i] - begin);
+    chain.cols = band.cols[i];
+    if (lanes_ == Lanes::kGroups) {
+      RunPairs(chain, sums, unit.lanes, into);
+    } else {
+      RunChain(chain, sums, step, unit.rows, unit.lanes, into);
+    }
+    into = kNext;
+    begin = band.ends[i];
   }
 }
 
-// Sums the blocks [begin, end): whole vectors of gradients in place, others by way of a small
-// array.
-template <class T>
-void DirectFilter<T>::RunUnit(const RunArgs& args, const Unit& unit, const Grid& grid,
-                              int64_t begin, int64_t end) const {
+// Whole vectors of gradients are summed in place, others by way of a small array.
+template <class T, class Sum>
+void DirectFilter<T, Sum>::RunUnit(const RunArgs& args, const Unit& unit, const Band& band) const {
   const int64_t step = layout(Operand::kW).stride[lanes_ == Lanes::kOutput ? 2 : 1];
-  double* const dw = static_cast<double*>(args.tile[Index(Operand::kW)]) + Offset(unit);
-  const auto run = [&](double* sums, int64_t sums_step) {
-    for (int64_t i = begin; i < end; ++i) RunBlock(args, unit, BoxOf(grid, i), sums, sums_step);
-  };
-  if (unit.lanes % Kernels<T>().lanes == 0) return run(dw, step);
-  alignas(64) double sums[kRowBlock * kColumnLanes<T>] = {};
-  for (int64_t m = 0; m < unit.rows; ++m) {
+  Sum* const dw = static_cast<Sum*>(args.tile[Index(Operand::kW)]) + Offset(unit);
+  if (unit.lanes % Kernels<T>().lanes == 0) return RunBlocks(args, unit, band, dw, step);
+  alignas(64) Sum sums[kRowBlock * kColumnLanes<T>] = {};
+  for (int64_t m = 0; m < unit.rows && !band.enters; ++m) {
     std::copy_n(dw + m * step, unit.lanes, sums + m * kColumnLanes<T>);
   }
-  run(sums, kColumnLanes<T>);
+  RunBlocks(args, unit, band, sums, kColumnLanes<T>);
   for (int64_t m = 0; m < unit.rows; ++m) {
     std::copy_n(sums + m * kColumnLanes<T>, unit.lanes, dw + m * step);
   }
@@ -272,9 +295,12 @@ void DirectFilter<T>::RunUnit(const RunArgs& args, const Unit& unit, const Grid&
 
 Result<std::unique_ptr<CpuExecutable>> PrepareDirectFilter(const TileOp& op) {
   if (op.dtype == DType::kFloat64) {
-    return std::unique_ptr<CpuExecutable>(std::make_unique<DirectFilter<double>>(op));
+    return std::unique_ptr<CpuExecutable>(std::make_unique<DirectFilter<double, double>>(op));
   }
-  return std::unique_ptr<CpuExecutable>(std::make_unique<DirectFilter<float>>(op));
+  if (NeedsWideSums(op.shape, op.accumulates)) {
+    return std::unique_ptr<CpuExecutable>(std::make_unique<DirectFilter<float, double>>(op));
+  }
+  return std::unique_ptr<CpuExecutable>(std::make_unique<DirectFilter<float, float>>(op));
 }
 
 }  // namespace oocdnn::cpu

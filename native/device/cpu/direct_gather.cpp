@@ -6,7 +6,8 @@
 // channels. Long sums are cut into the blocks of geom/sum_blocks.hpp, whose packed steps stay in
 // the second cache; sums of blocks are added up in the output. The sums of groups of blocks are
 // added up in scratch first where there are several groups, or the output holds other groups'
-// already.
+// already. Where memory is too short for the steps of a block, they are packed piece by piece, anew
+// for every few output channels.
 #include <algorithm>
 #include <cstring>
 
@@ -14,14 +15,16 @@
 #include "device/cpu/gather.hpp"
 #include "device/cpu/layouts.hpp"
 #include "device/cpu/microkernel.hpp"
+#include "device/cpu/pack.hpp"
 #include "device/cpu/scratch.hpp"
 #include "geom/sum_blocks.hpp"
 
 namespace oocdnn::cpu {
 namespace {
 
-constexpr int64_t kRowBlock = 8;    // output channels that share the scratch for sums
-constexpr int64_t kGroupSums = 64;  // output channels at most whose groups are summed in scratch
+constexpr int64_t kRowBlock = 8;     // output channels that share the scratch for sums
+constexpr int64_t kLeastSteps = 16;  // packed at once while every thread has scratch
+constexpr int64_t kGroupSums = 64;   // output channels at most whose groups are summed in scratch
 constexpr double kPieceWork = 1 << 18;  // multiply-adds worth a piece of parallel work
 
 // Lanes of a panel: several columns of the micro-kernel, so that the weights that one column has
@@ -68,23 +71,28 @@ class DirectGather final : public CpuExecutable {
   void SizeScratch(int64_t limit);
   // Of the packed steps, and of the sums of groups.
   int64_t PackedBytes() const {
-    return RoundUp(block_steps_ * lanes_ * static_cast<int64_t>(sizeof(T)), 64);
+    return RoundUp(packed_steps_ * lanes_ * static_cast<int64_t>(sizeof(T)), 64);
   }
   int64_t RowBytes() const {
-    return RoundUp(block_rows_ * static_cast<int64_t>(sizeof(ChainRow)), 64);
+    const int64_t rows = std::min(block_rows_, packed_steps_);
+    return RoundUp(rows * static_cast<int64_t>(sizeof(ChainRow)), 64);
   }
   int64_t GroupBytes() const {
     return grouped_ ? GroupSums() * lanes_ * static_cast<int64_t>(sizeof(T)) : 0;
   }
   int64_t SlotBytes() const { return PackedBytes() + RowBytes() + GroupBytes(); }
-  int64_t GroupSums() const { return std::min(gather_.channels, kGroupSums); }
+  int64_t GroupSums() const {
+    return std::min(gather_.channels, InPieces() ? kRowBlock : kGroupSums);
+  }
+  bool InPieces() const { return packed_steps_ < block_steps_; }
 
   void RunUnit(const RunArgs& args, int64_t unit, char* scratch) const;
   void RunPanel(Panel* panel, bool accumulate) const;
   void RunGroup(Panel* panel, int64_t begin, int64_t end, Into first) const;
+  void RunPieces(Panel* panel, const Block& block, Into into) const;
+  void PackPieces(Panel* panel, const Block& block, int64_t channel, int64_t count, Into first,
+                  T* sums) const;
   void Pack(Panel* panel, const Block& block) const;
-  void PackStep(const Panel& panel, const T* channel, const Tap& d, const Tap& h, const Tap& w,
-                T* to) const;
   Chain<T> ChainOf(const Panel& panel, const Block& block) const;
   void RunBlock(const Panel& panel, const Chain<T>& chain, Into into) const;
   template <Moves kMoves>
@@ -100,7 +108,6 @@ class DirectGather final : public CpuExecutable {
   int64_t SourceSize() const { return Size(gather_.source); }
   int64_t TargetSize() const { return Size(gather_.target); }
   int64_t FilterSize() const { return Size(gather_.filter); }
-  int64_t SourceImage() const { return gather_.g * gather_.reduced * SourceSize(); }
   int64_t TargetImage() const { return gather_.g * gather_.channels * TargetSize(); }
 
   const Direction direction_;
@@ -112,6 +119,7 @@ class DirectGather final : public CpuExecutable {
   std::vector<Cut> cuts_;           // of each phase
   int64_t lanes_ = kPanelLanes<T>;  // of a panel, at most
   int64_t block_steps_ = 1, block_rows_ = 1;
+  int64_t packed_steps_ = 1;  // at once
   int64_t units_ = 0, grain_ = 1;
   int slots_;  // of scratch: as many as threads where they fit
 };
@@ -166,8 +174,8 @@ void DirectGather<T>::CutPhases(int threads) {
   grain_ = std::max<int64_t>(1, static_cast<int64_t>(kPieceWork / std::max(per_unit, 1.0)));
 }
 
-// A block must fit. Where memory is short panels get narrower, and at last threads share one slot
-// of scratch.
+// Where memory is short panels get narrower, then fewer steps are packed at once, and at last
+// threads share one slot of scratch.
 template <class T>
 void DirectGather<T>::SizeScratch(int64_t limit) {
   for (const Phase& phase : gather_.phases) {
@@ -177,9 +185,13 @@ void DirectGather<T>::SizeScratch(int64_t limit) {
     block_rows_ = std::max(block_rows_, rows);
     block_steps_ = std::max(block_steps_, rows * std::min(cols, kTapBlock));
   }
+  packed_steps_ = block_steps_;
   const int64_t least = Kernels<T>().lanes;
-  while (slots_ * SlotBytes() > limit && lanes_ > least) lanes_ = RoundUp(lanes_ / 2, least);
-  if (slots_ * SlotBytes() > limit) slots_ = 1;
+  const auto passes = [&] { return slots_ * SlotBytes() > limit; };
+  while (passes() && lanes_ > least) lanes_ = RoundUp(lanes_ / 2, least);
+  while (passes() && packed_steps_ > kLeastSteps) packed_steps_ /= 2;
+  if (passes()) slots_ = 1;
+  while (passes() && packed_steps_ > 1) packed_steps_ /= 2;
 }
 
 template <class T>
@@ -258,13 +270,62 @@ void DirectGather<T>::RunGroup(Panel* panel, int64_t begin, int64_t end, Into fi
     int64_t col = 0;
     do {
       const Block block{row, std::min(row + step, end), col, std::min(col + kTapBlock, cols)};
-      Pack(panel, block);
-      RunBlock(*panel, ChainOf(*panel, block), into);
+      if (InPieces() && row < end && cols > 0) {
+        RunPieces(panel, block, into);
+      } else {
+        Pack(panel, block);
+        RunBlock(*panel, ChainOf(*panel, block), into);
+      }
       into = Into::kAdd;
       col = block.col_end;
     } while (col < cols);
     row += step;
   } while (row < end);
+}
+
+// A block whose steps are not packed all at once.
+template <class T>
+void DirectGather<T>::RunPieces(Panel* panel, const Block& block, Into into) const {
+  alignas(64) T sums[kRowBlock * kPanelLanes<T>];
+  for (int64_t m = panel->channel_begin; m < panel->channel_end; m += kRowBlock) {
+    const int64_t count = std::min(kRowBlock, panel->channel_end - m);
+    if (panel->group != nullptr) {  // of one such row of channels
+      PackPieces(panel, block, m, count, Into::kStore, sums);
+      for (int64_t i = 0; i < count * panel->padded; ++i) {
+        T* const sum = panel->group + i;
+        *sum = into == Into::kAdd ? *sum + sums[i] : sums[i];
+      }
+      continue;
+    }
+    const bool goes_on = into == Into::kContinue;
+    if (goes_on) Exchange<Moves::kLoad>(*panel, m, count, sums, panel->padded);
+    PackPieces(panel, block, m, count, goes_on ? into : Into::kStore, sums);
+    if (into == Into::kAdd) {
+      Exchange<Moves::kAdd>(*panel, m, count, sums, panel->padded);
+    } else {
+      Exchange<Moves::kStore>(*panel, m, count, sums, panel->padded);
+    }
+  }
+}
+
+template <class T>
+void DirectGather<T>::PackPieces(Panel* panel, const Block& block, int64_t channel, int64_t count,
+                                 Into first, T* sums) const {
+  const int64_t cols = std::max<int64_t>(block.col_end - block.col_begin, 1);
+  const int64_t rows = std::max<int64_t>(packed_steps_ / cols, 1);
+  const int64_t step = std::min(packed_steps_, cols);
+  Into into = first;
+  for (int64_t row = block.begin; row < block.end; row += rows) {
+    for (int64_t col = block.col_begin; col < block.col_end; col += step) {
+      const Block piece{row, std::min(row + rows, block.end), col,
+                        std::min(col + step, block.col_end)};
+      Pack(panel, piece);
+      Chain<T> chain = ChainOf(*panel, piece);
+      chain.a += channel;
+      RunChain(chain, sums, panel->padded, count, panel->lanes, into);
+      into = Into::kContinue;
+    }
+  }
 }
 
 template <class T>
@@ -283,49 +344,12 @@ void DirectGather<T>::Pack(Panel* panel, const Block& block) const {
     panel->rows[row - block.begin] = {first * gather_.channels, to - panel->packed};
     for (int64_t col = block.col_begin; col < block.col_end; ++col) {
       const Tap& w = axis[2].taps[static_cast<size_t>(col)];
-      PackStep(*panel, panel->source + c * SourceSize(), d, h, w, to);
+      PackStep(gather_, panel->phase, panel->segments, panel->source + c * SourceSize(), {d, h, w},
+               to);
+      std::fill(to + panel->lanes, to + panel->padded, T(0));
       to += panel->padded;
     }
   }
-}
-
-// to[i] = from[i * step], with the common steps known to the compiler.
-template <class T>
-void CopySpaced(const T* from, int64_t step, int64_t count, T* to) {
-  if (step == 1) {
-    for (int64_t i = 0; i < count; ++i) to[i] = from[i];
-  } else if (step == 2) {
-    for (int64_t i = 0; i < count; ++i) to[i] = from[i * 2];
-  } else {
-    for (int64_t i = 0; i < count; ++i) to[i] = from[i * step];
-  }
-}
-
-// What every position of the panel reads through one tap; zero outside of the source.
-template <class T>
-void DirectGather<T>::PackStep(const Panel& panel, const T* channel, const Tap& d, const Tap& h,
-                               const Tap& w, T* to) const {
-  const auto& axis = panel.phase.axis;
-  const Spatial& size = gather_.source;
-  for (const Segment& segment : panel.segments) {
-    const int64_t sd = segment.d * axis[0].step + d.offset;
-    const int64_t sh = segment.h * axis[1].step + h.offset;
-    const int64_t sw = segment.w * axis[2].step + w.offset;
-    T* const row = to + segment.lane;
-    int64_t begin = 0, end = segment.count;  // of the positions that read inside of the source
-    if (axis[2].step == 1) {
-      end = std::clamp<int64_t>(size[2] - sw, 0, end);
-      begin = std::clamp<int64_t>(-sw, 0, end);
-    }
-    if (sd < 0 || sd >= size[0] || sh < 0 || sh >= size[1]) begin = end = 0;
-    if (begin < end) {
-      const T* const from = channel + segment.n * SourceImage() + (sd * size[1] + sh) * size[2];
-      CopySpaced(from + sw + begin * axis[2].step, axis[2].step, end - begin, row + begin);
-    }
-    std::fill(row, row + begin, T(0));
-    std::fill(row + end, row + segment.count, T(0));
-  }
-  std::fill(to + panel.lanes, to + panel.padded, T(0));
 }
 
 template <class T>

@@ -275,9 +275,9 @@ OOC_HOST_DEVICE void AddBlock(const DirectArgs& args, const FilterItem& item, co
                               const In* x, const In* dy, DirectSums<double>* sums, double) {
   FilterBlock(args, item, box, x, dy, sums);
 }
-template <class In>
+template <class In, class Out>
 OOC_HOST_DEVICE void AddBlock(const DirectArgs& args, const FilterItem& item, const FilterBox& box,
-                              const In* x, const In* dy, DirectSums<double>* sums, float) {
+                              const In* x, const In* dy, DirectSums<Out>* sums, float) {
   DirectSums<float> block;
   LoadSums(&block, static_cast<const float*>(nullptr), 0, item.count, false);
   FilterBlock(args, item, box, x, dy, &block);
@@ -285,9 +285,9 @@ OOC_HOST_DEVICE void AddBlock(const DirectArgs& args, const FilterItem& item, co
 }
 
 // All blocks of one filter tap in their order.
-template <class In, class T>
+template <class In, class T, class Out>
 OOC_HOST_DEVICE void FilterBlocks(const DirectArgs& args, const FilterItem& item, const In* x,
-                                  const In* dy, DirectSums<double>* sums) {
+                                  const In* dy, DirectSums<Out>* sums) {
   const int* const out = args.out_extent;
   FilterBox box;
   const int images = BlocksOn(args.block_n, 0, args.n);
@@ -306,7 +306,7 @@ OOC_HOST_DEVICE void FilterBlocks(const DirectArgs& args, const FilterItem& item
   }
 }
 
-template <class In, class T>
+template <class In, class T, class Out>
 OOC_HOST_DEVICE void FilterTyped(const DirectArgs& args, const Grid& grid) {
   const Long* const xs = args.x_stride.at;
   const Long* const ys = args.w_stride.at;
@@ -321,19 +321,24 @@ OOC_HOST_DEVICE void FilterTyped(const DirectArgs& args, const Grid& grid) {
         first += static_cast<Long>(item.tap[d]) * args.dilation[d] * xs[3 + d];
         target += item.tap[d] * os[3 + d];
       }
-      double* const out = static_cast<double*>(args.out) + target;
-      DirectSums<double> sums;
+      Out* const out = static_cast<Out*>(args.out) + target;
+      DirectSums<Out> sums;
       LoadSums(&sums, out, os[1], item.count, args.accumulate != 0);
-      FilterBlocks<In, T>(args, item, static_cast<const In*>(args.x) + first,
-                          static_cast<const In*>(args.dy) + (item.g * ys[1] + item.k * ys[2]),
-                          &sums);
+      FilterBlocks<In, T, Out>(args, item, static_cast<const In*>(args.x) + first,
+                               static_cast<const In*>(args.dy) + (item.g * ys[1] + item.k * ys[2]),
+                               &sums);
       StoreSums(sums, out, os[1], item.count);
     }
   }
 }
 
 OOC_BODY void DirectFilter(const DirectArgs& args, const Grid& grid) {
-  OOC_WITH_ELEMENT(args.type, In, FilterTyped<In, SumType<In>::Type>(args, grid);)
+  if (args.wide != 0) {
+    OOC_WITH_ELEMENT(args.type, In, FilterTyped<In, SumType<In>::Type, double>(args, grid);)
+  } else {
+    OOC_WITH_ELEMENT(args.type, In,
+                     FilterTyped<In, SumType<In>::Type, SumType<In>::Type>(args, grid);)
+  }
 }
 
 }  // namespace oocdnn::cuda

@@ -71,8 +71,10 @@ DirectConvolution::DirectConvolution(const Gpu& gpu, const TileOp& op)
   const DimOrder& order = filter ? kChannelsLastOrder : kDenseOrder;
   Lay(Operand::kX, direction_ == Direction::kBackwardData ? sum : op.dtype, order);
   Lay(Operand::kY, forward ? sum : op.dtype, order);
-  Lay(Operand::kW, filter ? DType::kFloat64 : op.dtype,
+  const DType gradient = NeedsWideSums(op.shape, op.accumulates) ? DType::kFloat64 : sum;
+  Lay(Operand::kW, filter ? gradient : op.dtype,
       forward ? kOutputFastestOrder : kInputFastestOrder);
+  args_.wide = gradient == DType::kFloat64 ? 1 : 0;
   args_.type = static_cast<int>(op.dtype);
   args_.n = static_cast<int>(shape_.n);
   args_.g = static_cast<int>(shape_.g);

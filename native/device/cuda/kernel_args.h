@@ -240,7 +240,7 @@ struct TileStrides {
 struct DirectArgs {
   const void *x, *w, *dy;  // forward: x, w; backward data: dy (as x), w; backward filter: x, dy
   void* out;
-  int type;  // of the inputs; the output is f64 for f64 and for backward filter, else f32
+  int type;  // of the inputs; the output is f64 for f64, else f32
   int backward, accumulate;
   int n, g, channels, reduced;  // channels of the output, and of the sum
   int in[3], out_extent[3], filter[3], stride[3], dilation[3];
@@ -251,6 +251,7 @@ struct DirectArgs {
   // Backward filter: extents of a block on D, H, W, and how far into one the tile begins; images of
   // a block.
   int block[3], first[3], block_n;
+  int wide;  // backward filter: the output is f64
   Long count;  // output elements, or blocks of kDirectChannels of them
 };
 
