@@ -155,17 +155,27 @@ void DirectDepthwise<T>::RunPosition(const Row& row, int64_t w, const Steps& ste
       w * axis[2].step;
   const int64_t write =
       ((row.n * to[0] + out(0, row.d)) * to[1] + out(1, row.h)) * to[2] + out(2, w);
-  Chain<T> chain{row.source + read * gather_.g, row.weights, nullptr, 0, 1, 0, 0};
+  Chain<T> chain{row.source + read * gather_.g,
+                 row.weights,
+                 steps.taps.data(),
+                 static_cast<int64_t>(steps.taps.size()),
+                 1,
+                 0,
+                 0};
+  const auto run = [&](T* sums, int64_t count) {
+    if (!one_block_) return RunGroups(row, steps, chain, sums, count);
+    RunPairs(chain, sums, count, row.accumulate ? Into::kContinue : Into::kStore);
+  };
   T* target = row.target + write * gather_.g;
   const int64_t whole = gather_.g - gather_.g % Kernels<T>().lanes;
-  RunGroups(row, steps, chain, target, whole);
+  run(target, whole);
   if (whole == gather_.g) return;
   // The last groups do not fill a vector, and what lies behind them is the next position.
   alignas(64) T sums[kColumnLanes<T>] = {};
   std::copy_n(target + whole, gather_.g - whole, sums);
   chain.a += whole;
   chain.b += whole;
-  RunGroups(row, steps, chain, sums, gather_.g - whole);
+  run(sums, gather_.g - whole);
   std::copy_n(sums, gather_.g - whole, target + whole);
 }
 
@@ -174,7 +184,7 @@ void DirectDepthwise<T>::RunPosition(const Row& row, int64_t w, const Steps& ste
 template <class T>
 void DirectDepthwise<T>::RunGroups(const Row& row, const Steps& steps, Chain<T> chain, T* sums,
                                    int64_t count) const {
-  if (row.accumulate && !one_block_) {
+  if (row.accumulate) {
     Row apart = row;
     apart.accumulate = false;
     for (int64_t lane = 0; lane < count; lane += kColumnLanes<T>) {
@@ -187,7 +197,7 @@ void DirectDepthwise<T>::RunGroups(const Row& row, const Steps& steps, Chain<T> 
     }
     return;
   }
-  Into into = row.accumulate ? Into::kContinue : Into::kStore;
+  Into into = Into::kStore;
   size_t begin = 0;
   for (const size_t end : steps.ends) {
     chain.row = steps.taps.data() + begin;

@@ -94,7 +94,11 @@ template <class T, class C, int Bytes, int Vectors>
   constexpr int kLanes = Bytes / static_cast<int>(sizeof(T));
   Vector sum[Vectors];
 #pragma GCC unroll 8
-  for (int v = 0; v < Vectors; ++v) StartVector<T, Bytes>(c + v * kLanes, into, &sum[v]);
+  for (int v = 0; v < Vectors; ++v) sum[v] = Vector{};
+  if (into == Into::kContinue) {
+#pragma GCC unroll 8
+    for (int v = 0; v < Vectors; ++v) StartVector<T, Bytes>(c + v * kLanes, into, &sum[v]);
+  }
   for (int64_t r = 0; r < chain.rows; ++r) {
     const T* a = chain.a + chain.row[r].a;
     const T* b = chain.b + chain.row[r].b;
@@ -106,8 +110,13 @@ template <class T, class C, int Bytes, int Vectors>
       }
     }
   }
+  if (into != Into::kAdd) {
 #pragma GCC unroll 8
-  for (int v = 0; v < Vectors; ++v) PutVector<T, Bytes>(sum[v], c + v * kLanes, into);
+    for (int v = 0; v < Vectors; ++v) PutVector<T, Bytes>(sum[v], c + v * kLanes, Into::kStore);
+    return;
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < Vectors; ++v) PutVector<T, Bytes>(sum[v], c + v * kLanes, Into::kAdd);
 }
 
 // A struct for each instruction set: the length of its vectors and the wrappers that carry its
