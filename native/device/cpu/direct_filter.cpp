@@ -53,11 +53,28 @@ Grid GridOf(const ConvShape& shape, const Spatial& origin) {
 }
 
 // Blocks are numbered in the order of the sum.
-Box BoxOf(const Grid& grid, int64_t number) {
-  Box box;
+// The indices of a block on N, D, H, W.
+PixelArray PlaceOf(const Grid& grid, int64_t number) {
+  PixelArray place{};
   for (size_t i = grid.count.size(); i-- > 0;) {
-    const int64_t begin = number % grid.count[i] * grid.block[i] - grid.first[i];
+    place[i] = number % grid.count[i];
     number /= grid.count[i];
+  }
+  return place;
+}
+
+// The next block, in the order of the sum.
+void Advance(const Grid& grid, PixelArray* place) {
+  for (size_t i = grid.count.size(); i-- > 0;) {
+    if (++(*place)[i] < grid.count[i]) return;
+    (*place)[i] = 0;
+  }
+}
+
+Box BoxAt(const Grid& grid, const PixelArray& place) {
+  Box box;
+  for (size_t i = 0; i < place.size(); ++i) {
+    const int64_t begin = place[i] * grid.block[i] - grid.first[i];
     box.begin[i] = std::max<int64_t>(begin, 0);
     box.end[i] = std::min(begin + grid.block[i], grid.extent[i]);
   }
@@ -221,8 +238,9 @@ void DirectFilter<T, Sum>::TakeSteps(const Grid& grid, int64_t begin, int64_t en
   band->rows.clear();
   band->ends.clear();
   band->cols.clear();
-  for (int64_t number = begin; number < end; ++number) {
-    const Box box = BoxOf(grid, number);
+  PixelArray place = PlaceOf(grid, begin);
+  for (int64_t number = begin; number < end; ++number, Advance(grid, &place)) {
+    const Box box = BoxAt(grid, place);
     const int64_t q = box.begin[3];
     for (int64_t n = box.begin[0]; n < box.end[0]; ++n) {
       for (int64_t o = box.begin[1]; o < box.end[1]; ++o) {
