@@ -52,8 +52,7 @@ Grid GridOf(const ConvShape& shape, const Spatial& origin) {
   return grid;
 }
 
-// Blocks are numbered in the order of the sum.
-// The indices of a block on N, D, H, W.
+// The indices of a block on N, D, H, W. Blocks are numbered in the order of the sum.
 PixelArray PlaceOf(const Grid& grid, int64_t number) {
   PixelArray place{};
   for (size_t i = grid.count.size(); i-- > 0;) {
