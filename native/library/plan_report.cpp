@@ -1,6 +1,7 @@
 #include "library/plan_report.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "model/cost.hpp"
@@ -162,6 +163,9 @@ Result<int64_t> LeastBudget(Device& device, const PlanRequest& request, const Pr
                             Status failure) {
   constexpr int kSteps = 40;
   constexpr int64_t kGrain = 64;  // what is booked is a multiple of it
+  constexpr std::chrono::seconds kPatience{2};
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const auto late = [&] { return std::chrono::steady_clock::now() >= deadline; };
   int64_t prepared = 0;
   const auto plan = [&](int64_t budget) {
     PlanRequest tried = request;
@@ -174,12 +178,12 @@ Result<int64_t> LeastBudget(Device& device, const PlanRequest& request, const Pr
   for (int step = 1; !tried.ok() && step < kSteps; ++step) {
     if (tried.code() != Code::kOutOfMemory) return tried;
     fails = works;
-    works += works / 4;
+    works += late() ? works : works / 4;
     tried = plan(works);
   }
   if (!tried.ok()) return failure;
   int64_t low = fails / kGrain, high = CeilDiv(works, kGrain);
-  while (high - low > 1) {
+  while (high - low > 1 && !late()) {
     const int64_t middle = low + (high - low) / 2;
     (plan(middle * kGrain).ok() ? high : low) = middle;
   }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 import pytest
 from bench.test_bench import invoke, row
@@ -82,13 +85,18 @@ def test_a_full_disk_leaves_the_last_file(
         else:
             journal.note("rows", len(rows))
 
-    def torn(path: Path, text: str, **_: Any) -> int:
-        path.write_bytes(text.encode()[: len(text) // 2])
-        raise OSError(errno.ENOSPC, "no space left")
+    @contextlib.contextmanager
+    def torn(descriptor: int, mode: str) -> Iterator[IO[bytes]]:
+        with open_descriptor(descriptor, mode) as file:
+            yield file
+            file.flush()
+            os.truncate(file.fileno(), os.fstat(file.fileno()).st_size // 2)
+            raise OSError(errno.ENOSPC, "no space left")
 
     write([row(1.0)])
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    monkeypatch.setattr(Path, "write_text", torn)
+    open_descriptor = os.fdopen
+    monkeypatch.setattr(os, "fdopen", torn)
     with pytest.raises(OSError, match="no space left"):
         write([row(1.0), row(2.0)])
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
