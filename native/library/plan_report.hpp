@@ -48,8 +48,8 @@ Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const
                                int64_t* prepared, const PlanSearch* search = nullptr);
 
 // The least budget that works: what the failed plan says, raised step by step until a booking
-// succeeds, and lowered by bisection. `failure` where none does; another error where the budget is
-// not the reason.
+// succeeds, and lowered until the next lower one fails. `failure` where none does; another error
+// where the budget is not the reason.
 Result<int64_t> LeastBudget(Device& device, const PlanRequest& request, const Profile& profile,
                             Status failure);
 
