@@ -103,7 +103,8 @@ void AwaitEnd(pid_t id) {
   }
 }
 
-// Whether the system has so many more threads at once, and memory for what OpenMP keeps of them.
+// Succeeds if the system has so many more threads at once, and memory for what OpenMP keeps of
+// them.
 Status TryThreads(int count) {
   OOC_ASSIGN(const Spare spare, TakeSpare());
   pthread_attr_t attributes;
