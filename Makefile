@@ -43,7 +43,7 @@ build_in = --no-build-isolation --config-settings=build-dir=$(1)/native \
 	--config-settings=cmake.define.OOCDNN_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)
 only_installed = --config-settings=build.targets=oocdnn_installed
 testing_library = OOCDNN_TESTING_LIBRARY=$(1)/native/lib/liboocdnn_testing.so
-# What `make lint` installed has what tests need too, so it is not installed a second time.
+# The package that `make lint` installed has all that tests need, so it is not installed a second time.
 installed_for_tests := $(build)/installed.$(if $(wildcard $(build)/installed.dev),dev,test)
 
 .PHONY: all demo test test-long torch-cpu reliability wheel lint tidy format sanitize clean

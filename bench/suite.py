@@ -251,7 +251,7 @@ class Bench:
 
 
 def _passes(times: Times, floor: float | None) -> bool:
-    """Whether calls took less than a floor that is true leaves room for."""
+    """True if calls took less than a floor that is true leaves room for."""
     return floor is not None and bool(times.warm) and times.median < LEAST_RATIO * floor
 
 

@@ -22,7 +22,7 @@ _SAMPLES = re.compile("samples ([0-9]+) spread (.+)")
 _TILE = re.compile("tile ([0-9]+) ([0-9]+) .*", re.DOTALL)
 _NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _MOST = 2**63 - 1  # of whole numbers
-_LEAST_RATE, _MOST_RATE = 1e-18, 1e18  # seconds and bytes of a row may be less, down to 0
+_LEAST_RATE, _MOST_RATE = 1e-36, 1e36  # seconds and bytes of a row may be less, down to 0
 _APART = ("measured", "marks", "busy_gpus")  # no lines of their own
 
 

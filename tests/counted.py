@@ -16,7 +16,7 @@ class Counted:
         self.tried += 1
 
     def done(self) -> None:
-        """Where it ran to its end."""
+        """The case ran to its end."""
         self.ran += 1
 
     def need(self, share: float) -> None:

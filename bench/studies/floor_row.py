@@ -52,7 +52,7 @@ class Measured:
 
     @property
     def floor(self) -> tuple[str, float]:
-        """What limits, and its seconds."""
+        """The name of the limit, and its seconds."""
         return max(self.floors.items(), key=lambda item: item[1])
 
     @property

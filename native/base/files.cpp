@@ -24,7 +24,7 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   [[nodiscard]] int get() const { return fd_; }
-  // Whether all that was written has arrived, as far as the system says.
+  // True if all that was written has arrived, as far as the system says.
   bool Close() { return fd_ < 0 || close(std::exchange(fd_, -1)) == 0; }
 
  private:

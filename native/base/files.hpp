@@ -22,10 +22,10 @@ struct FileRead {
 // kFileError for what is no regular file or cannot be read: "it cannot ...".
 Result<FileRead> ReadFile(const std::string& path, size_t most);
 
-// Whether a user other than this process's, or root, may have written the file.
+// True if a user other than this process's, or root, may have written the file.
 bool IsForeign(const FileRead& file);
 
-// Whether `path` is a symbolic link that another user than this process's, or root, has made.
+// True if `path` is a symbolic link that another user than this process's, or root, has made.
 bool IsForeignLink(const std::string& path);
 
 // Writes a file and the folders above it in place of what has the name. It appears under its name

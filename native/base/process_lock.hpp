@@ -31,7 +31,7 @@ class ProcessLock {
     holder_ = 0;
     holder_.notify_one();
   }
-  // Whether the calling thread holds it, so that lock() would never return.
+  // True if the calling thread holds it, so that lock() would never return.
   [[nodiscard]] bool HeldByThisThread() const {
     return thread_ == pthread_self() && holder_ == getpid();
   }

@@ -113,7 +113,7 @@ class Executable {
   [[nodiscard]] const std::string& engine() const { return engine_; }
   [[nodiscard]] const Properties& properties() const { return properties_; }
   [[nodiscard]] int64_t workspace_bytes() const { return workspace_bytes_; }
-  // Of one run, where preparing timed or estimated it; else 0.
+  // Seconds of one run, if preparing timed or estimated it; else 0.
   [[nodiscard]] double run_seconds() const { return run_seconds_; }
   // Exact layout of the tile of kX, kW or kY (kBias: the output of backward bias).
   [[nodiscard]] const TileLayout& layout(Operand operand) const { return layout_[Index(operand)]; }

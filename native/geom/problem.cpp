@@ -92,9 +92,12 @@ int64_t Problem::Bytes() const {
 
 namespace {
 
-// A step beyond the padded extent is as good as one of that extent.
-int64_t Shortened(int64_t stride, int64_t extent, int64_t before, int64_t after) {
-  return std::min(stride, std::max<int64_t>(Add(Add(extent, before), after), 1));
+// A step beyond the padded extent is as good as one of that extent. `window`: with ceil an axis
+// shorter than the window has one window, if the stride passes the difference (see
+// Pool::OutExtent), so a stride is not shortened below the window.
+int64_t Shortened(int64_t stride, int64_t extent, int64_t before, int64_t after,
+                  int64_t window = 1) {
+  return std::min(stride, std::max(Add(Add(extent, before), after), window));
 }
 
 void SetTables(Problem* problem) {
@@ -117,8 +120,8 @@ void SetPooled(Problem* problem) {
   shape.pooled = shape.saved = {1, 1, 1};
   for (int s = 0; s < 3 && problem->passes_y(); ++s) {
     Pool& pool = problem->pool;
-    pool.stride[s] =
-        Shortened(pool.stride[s], shape.out[s], pool.pad_before[s], pool.pad_after[s]);
+    pool.stride[s] = Shortened(pool.stride[s], shape.out[s], pool.pad_before[s], pool.pad_after[s],
+                               std::max<int64_t>(pool.window[s], 1));
     shape.pooled[s] = problem->pool.OutExtent(s, shape.out[s]);
   }
   const Saving saving = problem->saving();

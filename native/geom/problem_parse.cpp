@@ -319,7 +319,6 @@ Status SetShape(const Draft& draft, Problem* problem) {
   }
   shape.in = SpatialOf(draft.x, rank);
   shape.filter = SpatialOf(draft.w, rank);
-  ShortenStrides(&shape);
   for (int s = 0; s < 3; ++s) {
     shape.out[s] = OutputExtent(shape.in[s], shape.pad_before[s], shape.pad_after[s],
                                 shape.filter[s], shape.stride[s], shape.dilation[s]);

@@ -16,7 +16,7 @@ namespace oocdnn {
 // The sums of blocks are added in float64.
 constexpr int64_t kPixelBlock = 512;
 
-// Whether the tile of a filter gradient is in float64: not where one run sums a single block.
+// True if the tile of a filter gradient is in float64: not where one run sums a single block.
 bool NeedsWideSums(const ConvShape& tile, bool accumulates);
 
 // Extents on N, D, H, W.
@@ -36,7 +36,7 @@ constexpr int64_t kTapGroup = int64_t{1} << 15;
 // The channels over which forward or backward data sum, and those of one group.
 int64_t SummedChannelsOf(Direction direction, const ConvShape& shape);
 int64_t GroupChannelsOf(const ConvShape& shape);
-// Whether the sum is short enough for one block.
+// True if the sum is short enough for one block.
 bool IsOneBlock(Direction direction, const ConvShape& shape);
 
 // Rows of taps of one block, where each row has `cols` taps; a row with more than kTapBlock taps is

@@ -128,7 +128,7 @@ class Context {
   [[nodiscard]] int64_t AutoPinBytes() const;
 
   CallStats stats();
-  // Whether the calling thread is in a call on this context, which is so in its callbacks.
+  // True if the calling thread is in a call on this context, which is so in its callbacks.
   [[nodiscard]] bool IsCalledByThisThread() const { return turn_.HeldByThisThread(); }
   Status Release();
   // Completes the machine's profile (MachineProfile::Complete), which later plans rest on; where it

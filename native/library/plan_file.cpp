@@ -88,14 +88,14 @@ Status Own(Database* database) {
       Format("PRAGMA application_id = %lld", static_cast<long long>(id)).c_str());
 }
 
-// Whether this library can have written it.
+// True if this library can have written it.
 bool IsPlausible(const RememberedPlan& plan) {
   constexpr double kMostSeconds = 1e9;
   return plan.bytes >= 0 && plan.run_seconds >= 0.0 && plan.run_seconds <= kMostSeconds;
 }
 
-// Whether the table is there. As damaged where it is another than ours, or a trigger, view or index
-// of somebody's is of its name or on it.
+// True if the table is there. A Damaged status if it is not the table that this library makes, or
+// if a trigger, view or index has its name or is on it.
 Result<bool> HasTable(Database* database) {
   OOC_ASSIGN(Statement schema, database->Prepare(kSchema));
   bool there = false;

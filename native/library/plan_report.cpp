@@ -182,10 +182,14 @@ Result<int64_t> LeastBudget(Device& device, const PlanRequest& request, const Pr
     tried = plan(works);
   }
   if (!tried.ok()) return failure;
-  int64_t low = fails / kGrain, high = CeilDiv(works, kGrain);
+  // Steps down that double, since what the failed plan says is mostly close, then bisection.
+  int64_t low = fails / kGrain, high = CeilDiv(works, kGrain), step = 1;
   while (high - low > 1 && !late()) {
-    const int64_t middle = low + (high - low) / 2;
-    (plan(middle * kGrain).ok() ? high : low) = middle;
+    const bool near = step > 0 && high - step > low;
+    const int64_t middle = near ? high - step : low + (high - low) / 2;
+    const bool fits = plan(middle * kGrain).ok();
+    (fits ? high : low) = middle;
+    step = fits ? 2 * step : 0;
   }
   return std::min(works, high * kGrain);
 }

@@ -30,7 +30,7 @@ struct PlanReport {
   [[nodiscard]] bool Beats(const PlanReport& other) const;
 };
 
-// Whether a plan failed for a reason of the moment, and may be had later: the device or the host
+// True if a plan failed for a reason of the moment, and may be had later: the device or the host
 // lacks memory, of which no budget is said that would work, or the device failed.
 bool IsTransient(const Status& status);
 

@@ -20,7 +20,7 @@ std::vector<LoopOrder> UsualOrders(const Problem& problem, const AxisArray& coun
 std::vector<LoopOrder> AllOrders(const Problem& problem, const AxisArray& counts,
                                  bool reproducible);
 
-// Whether sums over these cuts are added up in the order, and in the blocks, in which one uncut
+// True if sums over these cuts are added up in the order, and in the blocks, in which one uncut
 // tile adds them: N, D, H, W of the filter's and the bias's gradients. An axis may then be cut only
 // where every axis before it advances by single rows. Other directions sum over one axis, in order
 // whatever the cut. Cuts of an axis lie at multiples of SumUnit.

@@ -16,7 +16,7 @@ struct PlanText {
 };
 
 std::string TextOf(const PlanText& plan);
-// Whether the text is one of ours.
+// True if the text is one of ours.
 bool IsPlanText(std::string_view text);
 // Nothing where it is damaged.
 std::optional<PlanText> PlanOf(std::string_view text);

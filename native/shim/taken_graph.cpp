@@ -191,7 +191,7 @@ cudnnStatus_t GiveConfiguration(const NodePointer& graph, bool tensor_cores, int
   return CUDNN_STATUS_SUCCESS;
 }
 
-// What a plan tells that only we have made: its configuration, its text and its handle.
+// Answers for a plan that only we have made: its configuration, its text and its handle.
 cudnnStatus_t ReadOwnPlan(Descriptor descriptor, cudnnBackendAttributeName_t name,
                           cudnnBackendAttributeType_t type, int64_t requested, int64_t* count,
                           void* elements) {

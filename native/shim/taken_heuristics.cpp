@@ -12,7 +12,7 @@ namespace {
 
 using Descriptor = cudnnBackendDescriptor_t;
 
-// Whether the descriptor is a configuration whose engine can be read.
+// True if the descriptor is a configuration whose engine can be read.
 bool IsFilled(Descriptor config) {
   RealDescriptors made;
   Descriptor engine = made.Make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
@@ -79,7 +79,7 @@ std::optional<cudnnStatus_t> OfferChosen(Descriptor heuristics, const NodePointe
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Whether a configuration of ours could stand for those that the real library lacks. Modes other
+// True if a configuration of ours could stand for those that the real library lacks. Modes other
 // than the last leave it to the client to ask further, except for tensors that are ours anyway.
 bool MayOfferOwn(const Node& heuristics, const GraphPattern& pattern) {
   return heuristics.Integer(CUDNN_ATTR_ENGINEHEUR_MODE) == int64_t{CUDNN_HEUR_MODE_FALLBACK} ||

@@ -105,7 +105,7 @@ const std::vector<ConvShape>& LongSums(Direction direction) {
   }
 }
 
-// Whether the engine says that sums keep their bits where they are cut between blocks. The
+// True if the engine says that sums keep their bits where they are cut between blocks. The
 // reference engine rounds sums over channels once per tile.
 bool HasBlocks(const EngineInfo& engine, Direction direction) {
   const bool pixels =

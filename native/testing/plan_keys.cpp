@@ -79,7 +79,7 @@ OOC_DOOR void oocdnn_testing_differing_fields(const Problem* first, const Proble
   CopyText(lines, text, capacity);
 }
 
-// Whether two requests that differ in where an operand lies, or in the workspace, have one key.
+// True if two requests that differ in where an operand lies, or in the workspace, have one key.
 OOC_DOOR int oocdnn_testing_same_key(const Problem* problem, int home, int in_place,
                                      int64_t workspace) {
   Homes homes{};

@@ -313,7 +313,7 @@ def options() -> None:
 
 
 def good_arguments(context: Any, scene: Scene) -> dict[str, dict[str, Any]]:
-    """What each argument is that is right, by function; "" is for all."""
+    """Valid values of each argument, by function; "" is for all."""
     micro = FFI.new("oocdnn_micro_batch[]", [(1, 1.0, 8), (2, 1.5, 16)])
     option = FFI.new("oocdnn_workspace_option[]", [(1.0, 8), (2.0, 4)])
     scene.kept += [micro, option]

@@ -222,7 +222,7 @@ def run_within(problem, name: str, told: int) -> None:
 
 
 def expected_of(problem, name: str) -> np.ndarray:
-    """Of alpha 2."""
+    """The result for alpha 2."""
     x, w, y, window = problem.x, problem.w, problem.y, problem.window
     total = {
         "forward": lambda: oracle.forward(x, w, **window),

@@ -302,7 +302,7 @@ def test_a_read_gives_as_many_elements_as_there_is_room_for(graphs, lib):
     assert count[0] == 4
 
 
-# Of clients/hostile.c, in its order.
+# The cases of clients/hostile.c, in its order.
 PARTS = ["counts", "axes", "sizes", "results", "chain", "into_itself"]
 
 

@@ -36,7 +36,7 @@ def results(engine: str, budget: str, window, x, w, dy):
 
 
 def met(tap, window, extents, places) -> np.ndarray:
-    """Of `places` outputs on each axis those for which the tap meets one of `extents` elements."""
+    """Those of `places` outputs on each axis for which the tap meets one of `extents` elements."""
     stride, dilation, pads = window
     axes = []
     for at, extent, count in zip(tap, extents, places, strict=True):
@@ -46,7 +46,7 @@ def met(tap, window, extents, places) -> np.ndarray:
 
 
 def tied(tap, window, extents, places=None) -> np.ndarray:
-    """Of `extents` elements of dx those that the tap ties to a place of dy; with `places` to one
+    """Those of `extents` elements of dx that the tap ties to a place of dy; with `places` to one
     of so many that there are."""
     stride, dilation, pads = window
     axes = []
@@ -94,7 +94,7 @@ def test_a_filters_nan_reaches_all_that_read_its_tap(engine, window, budget, val
 @pytest.mark.skipif(DEVICE != "cpu", reason="oneDNN is the CPU's")
 @pytest.mark.parametrize("window", [(1, 1, (1, 1)), (2, 1, (1, 1)), (1, 2, (2, 2))], ids=str)
 def test_onednn_leaves_padding_out(window):
-    """What the support matrix says of it, of one tile."""
+    """The support matrix's claim, for one tile."""
     x, w, dy = problem(window)
     for tap in itertools.product(range(3), repeat=2):
         spoiled = w.copy()

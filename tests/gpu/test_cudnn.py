@@ -199,8 +199,8 @@ def test_a_gpu_that_has_waited_costs_the_first_engine_nothing(tmp_path: Path) ->
 
 
 def slow_engines(tmp_path: Path, rates: str) -> tuple[list[str], list[tuple[str, int]]]:
-    """What a tile of groups with 31 x 31 taps and one of half as many samples more were prepared
-    for, and the runs of it all: engines and milliseconds on the fake clock."""
+    """The plans of a tile of groups with 31 x 31 taps and of one of half as many samples more,
+    and the runs of it all: engines and milliseconds on the fake clock."""
     took = tmp_path / "took"
     lines = script(
         "trials.py",

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(not FAKE_DRIVER.exists(), reason=f"{FAKE_DRIVER}
 
 
 def show(file: Path, **variables: str) -> tuple[str, str]:
-    """Whether a process has remembered its plan, and the plan."""
+    """The word for a remembered plan, or for a new one, and the plan."""
     folders = (str(FAKE_DRIVER.parent), str(FAKE_CUDNN.parent))
     path = ":".join([*folders, os.environ.get("LD_LIBRARY_PATH", "")])
     named = {"LD_LIBRARY_PATH": path, "OOCDNN_TEST_DEVICE": "cuda", "OOCDNN_PROFILE": "none"}

@@ -21,7 +21,7 @@ FRACTION = re.compile(r"%[-+ #0']*[\d*]*(?:\.[\d*]*)?[lL]?[aefg]", re.IGNORECASE
 
 
 def dependent(text: str) -> list[str]:
-    """What in a source would follow the program's locale."""
+    """The parts of a source that would follow the program's locale."""
     code = COMMENT.sub("", text)
     calls = (found[1] for found in CALL.finditer(code))
     return [found[1] for found in DEPENDS.finditer(code)] + [

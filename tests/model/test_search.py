@@ -263,7 +263,7 @@ PIXELS = (0, 4, 5, 6)  # the axes over which filter gradients sum
 
 
 def pixel_block(extents: list[int]) -> list[int]:
-    """Of the pixels whose products are summed in float32, the extents of one block."""
+    """The extents of one block of pixels whose products are summed in float32."""
     left, block = 512, []
     for extent in reversed(extents):
         block.append(math.ceil(extent / math.ceil(extent / left)))

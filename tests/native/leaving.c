@@ -52,7 +52,7 @@ static oocdnn_status call(oocdnn_context* context, oocdnn_progress progress, voi
   return status;
 }
 
-/* What the callback of a thread does at its second tile. */
+/* The action of a thread's callback at its second tile. */
 struct scene {
   int (*act)(struct scene*);
   oocdnn_context* context;

@@ -137,7 +137,7 @@ def filled(shape: tuple[int, ...], seed: int) -> np.ndarray:
 
 
 def slope(f: Callable[[], float], array: np.ndarray, direction: np.ndarray) -> float:
-    """How f changes as `array` does along the direction; leaves the array as it was."""
+    """The change of f as `array` does along the direction; leaves the array as it was."""
     kept, ends = array.copy(), []
     for sign in (1, -1):
         array[...] = kept + sign * STEP * direction

@@ -107,7 +107,7 @@ ROWS = [
 @pytest.mark.parametrize("mode", ["max", "avg"])
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_rows_of_z(row, mode, rank):
-    """Of the layer and of a call; planes shorter than the window among them."""
+    """The rows of the layer and of a call; planes shorter than the window among them."""
     extent, before, after, window, stride, up, down = row
     x = integers((1, 2, *[extent] * rank), 3)
     w = np.eye(2, dtype=np.float32).reshape(2, 2, *[1] * rank)

@@ -36,7 +36,7 @@ def test_closed_streams_are_no_error(arguments, closed):
 
 
 def test_no_file_takes_the_number_of_a_closed_stream(tmp_path):
-    """What is said on the stream would go into it."""
+    """A message to the stream would go into it."""
     program = (
         "import os, sys\n"
         "from oocdnn.cli import streams\n"

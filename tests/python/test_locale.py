@@ -68,7 +68,7 @@ def comma_locale(folder):
 
 
 def run(tmp_path, name, known=""):
-    """What the program prints, and the profile that it has refined."""
+    """The output of the program, and the profile that it has refined."""
     profile = tmp_path / "profile.txt"
     profile.write_text(known, encoding="utf-8")
     variables = {

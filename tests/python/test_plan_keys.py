@@ -1,5 +1,5 @@
-"""What plans are found again by: every field of a problem counts. A field that is left out of the
-key has one problem computed with another's plan."""
+"""The keys by which plans are found again: every field of a problem counts. A field that is left
+out of the key has one problem computed with another's plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import oocdnn
 from oocdnn import _problem
 
 GEOM = Path(__file__).resolve().parents[2] / "native" / "geom"
-# Of the source's types those whose members are fields, with their names in the list.
+# Those of the source's types whose members are fields, with their names in the list.
 PARTS = {
     "Problem": ("problem.hpp", ""),
     "ConvShape": ("problem.hpp", "shape."),
@@ -51,7 +51,7 @@ def sources() -> set[str]:
 
 
 def listed(problem: str) -> dict[str, bool]:
-    """Whether the key is the same where a field has another value, by field and number."""
+    """True for a key that stays the same if a field has another value, by field and number."""
     text = ctypes.create_string_buffer(1 << 16)
     library = planner.library()
     library.oocdnn_testing_key_fields.restype = None
@@ -149,7 +149,7 @@ PAIRS: dict[str, tuple[str, str]] = {
 
 
 def bits(context: oocdnn.Context, problem: str) -> list[bytes]:
-    """Of all arrays of a call, on data that no type of the call's peers holds."""
+    """A call with all arrays, on data that no type of the call's peers holds."""
     random, arrays = np.random.default_rng(0), []
 
     def make(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -35,7 +35,7 @@ def victim(tmp_path):
 
 
 def process(body: str, folder: Path, **variables: str | None) -> str:
-    """What another process writes to standard error; it ends by itself."""
+    """The standard error of another process; it ends by itself."""
     environment = os.environ | {"OOCDNN_PLANS": "none", "OOCDNN_PROFILE": "none"}
     environment |= {name: value for name, value in variables.items() if value is not None}
     environment = {k: v for k, v in environment.items() if k not in variables or variables[k]}
@@ -104,7 +104,7 @@ def test_results_follow_no_link(tmp_path, victim):
     assert {path.name for path in tmp_path.iterdir()} == {"results", "results.part", "victim"}
 
 
-# What is no regular file.
+# Paths that are no regular files.
 
 
 def pipe(path: Path) -> None:
@@ -198,7 +198,7 @@ def test_what_somebody_has_put_into_a_database_is_not_run(file, statements):
 
 
 def test_a_search_of_the_database_that_takes_too_long_is_given_up(file):
-    """Of a size that this library never writes."""
+    """A file of a size that this library never writes."""
     wanted = plan().plan
     with contextlib.closing(sqlite3.connect(file)) as database, database:
         database.execute(

@@ -1,4 +1,4 @@
-"""What a progress callback, or a signal handler that runs in one, may do with contexts."""
+"""Contexts in a progress callback, and in a signal handler that runs in one."""
 
 from __future__ import annotations
 

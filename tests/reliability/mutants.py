@@ -145,7 +145,7 @@ class Workshop:
         assert not words, words
 
     def first_failure(self, *folders: str) -> str:
-        """Of the tests of these folders, of all where there are none: empty if they pass."""
+        """The first failure of the tests in these folders, or in all; empty if they pass."""
         paths = [f"tests/{folder}" for folder in folders]
         try:
             done = subprocess.run(

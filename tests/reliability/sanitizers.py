@@ -14,7 +14,7 @@ from reliability.rows import Finding, Size
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:")
-# How the clients and pytest end.
+# The last lines of the clients and of pytest.
 SUMMARY = re.compile(r"^(?:\d+ failures|\d+ calls, .*|=* ?\d+ (?:passed|failed).*)$", re.MULTILINE)
 # What a run of make sets for this one would lead the instrumented one to the wrong libraries.
 NOT_INHERITED = ("OOCDNN_LIBRARY", "OOCDNN_TESTING_LIBRARY", "PYTHONPATH")

@@ -69,7 +69,7 @@ class DirectGather final : public CpuExecutable {
 
   void CutPhases(int threads);
   void SizeScratch(int64_t limit);
-  // Of the packed steps, and of the sums of groups.
+  // Bytes of the packed steps, of their rows, and of the sums of groups.
   int64_t PackedBytes() const {
     return RoundUp(packed_steps_ * lanes_ * static_cast<int64_t>(sizeof(T)), 64);
   }
@@ -174,7 +174,7 @@ void DirectGather<T>::CutPhases(int threads) {
   grain_ = std::max<int64_t>(1, static_cast<int64_t>(kPieceWork / std::max(per_unit, 1.0)));
 }
 
-// Where memory is short panels get narrower, then fewer steps are packed at once, and at last
+// If memory is short, panels get narrower, then fewer steps are packed at once, and at last
 // threads share one slot of scratch.
 template <class T>
 void DirectGather<T>::SizeScratch(int64_t limit) {

@@ -25,7 +25,7 @@ struct Chain {
   int64_t rows = 0, cols = 0, a_col = 0, b_col = 0;
 };
 
-// What becomes of the chain's sum: it replaces c, it is added to c, or the chain starts from c.
+// The use of the chain's sum: it replaces c, it is added to c, or the chain starts from c.
 enum class Into : uint8_t { kStore, kAdd, kContinue };
 
 template <class T>

@@ -21,7 +21,8 @@ void CopySpaced(const T* from, int64_t step, int64_t count, T* to) {
   }
 }
 
-// What the positions of the segments read through one tap on each axis; zero outside of the source.
+// Packs the elements that the positions of the segments read through one tap on each axis; zero
+// outside of the source.
 template <class T>
 void PackStep(const Gather& gather, const Phase& phase, const std::vector<Segment>& segments,
               const T* channel, const std::array<Tap, 3>& taps, T* to) {

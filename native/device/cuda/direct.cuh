@@ -228,7 +228,7 @@ OOC_HOST_DEVICE FilterItem FilterItemOf(const DirectArgs& args, Long number) {
   return item;
 }
 
-// Where block `number` begins and ends on an axis of the tile.
+// The begin and end of block `number` on an axis of the tile.
 OOC_HOST_DEVICE void BlockRange(int number, int block, int first, int extent, int* begin,
                                 int* end) {
   *begin = number * block - first;

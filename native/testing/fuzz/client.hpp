@@ -1,4 +1,4 @@
-// What the parts of the fuzzer share: a client of the drop-in's core as it serves without a GPU,
+// Common parts of the fuzzer: a client of the drop-in's core as it serves without a GPU,
 // its random numbers, its descriptors, and memory that every call may read and write.
 #pragma once
 
@@ -48,7 +48,7 @@ class Client {
   // Every status is one that has a name.
   cudnnStatus_t Answered(cudnnStatus_t status);
 
-  // Whether computing with it stays within Data().
+  // True if computing with it stays within Data().
   bool IsSmall(cudnnTensorDescriptor_t tensor);
   bool IsSmall(cudnnFilterDescriptor_t filter);
   // Input gradients book tiles of as many rows as the stride.

@@ -84,8 +84,8 @@ bool IsSmall(Client* client, const T& argument) {
   }
 }
 
-// What computes is called where its tensors lie in memory that is there. The braces keep the order
-// in which arguments are drawn.
+// Computing functions are called only if their tensors lie in memory that is there. The braces keep
+// the order in which arguments are drawn.
 template <class... Arguments>
 void CallOne(Client* client, const char* name, OocFunction function, bool computes,
              cudnnStatus_t (*)(Arguments...)) {

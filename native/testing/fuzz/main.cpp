@@ -9,7 +9,7 @@
 
 #include "testing/fuzz/client.hpp"
 
-// Of the sanitizers' run time, where the program is built with one.
+// A hook of the sanitizers' run time, if the program is built with one.
 extern "C" [[gnu::weak]] void __sanitizer_set_death_callback(void (*function)());  // NOLINT
 
 namespace oocdnn::fuzz {

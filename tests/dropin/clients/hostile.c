@@ -162,7 +162,7 @@ static void chain(void) {
   EXPECT(NOT_SUPPORTED, status);
 }
 
-/* What is read replaces what it is read from. */
+/* The result of the read replaces the descriptor that it is read from. */
 static void into_itself(void) {
   const Descriptor inner[2] = {tensor(1, 1, 1, 1), tensor(2, 1, 1, 1)};
   Descriptor outer = unfinished(kOnes, kOnes);

@@ -30,7 +30,12 @@ struct Known {
   std::shared_ptr<Count> alive = std::make_shared<Count>(0);
   int threads = 0;  // the size of the team that was started
   int joined = 0;   // of it; with OMP_DYNAMIC OpenMP may start fewer
+  std::chrono::steady_clock::time_point started{};
 };
+
+// A short call asks for a smaller team each time. The ended threads are not started again for it:
+// the system had room for them this recently.
+constexpr std::chrono::milliseconds kRoomStays(200);
 
 // One of these threads.
 class Member {
@@ -98,7 +103,8 @@ void AwaitEnd(pid_t id) {
   }
 }
 
-// Whether the system has so many more threads at once, and memory for what OpenMP keeps of them.
+// Succeeds if the system has so many more threads at once, and memory for what OpenMP keeps of
+// them.
 Status TryThreads(int count) {
   OOC_ASSIGN(const Spare spare, TakeSpare());
   pthread_attr_t attributes;
@@ -136,8 +142,11 @@ Status TryThreads(int count) {
 Status TeamSize::Start() const {
   Known& known = KnownHere();
   const int others = threads_ - 1;
-  const bool complete = known.threads == threads_ && *known.alive >= known.joined;
-  if (others < 1 || complete) return {};
+  if (others < 1) return {};
+  if (known.threads == threads_) {
+    if (*known.alive >= known.joined) return {};
+    if (std::chrono::steady_clock::now() - known.started < kRoomStays) return {};
+  }
   static ProcessLock turn;  // no two try and start at once
   const std::lock_guard held(turn);
   OOC_TRY(TryThreads(std::max(others - known.alive->load(), 1)));
@@ -152,6 +161,7 @@ Status TeamSize::Start() const {
   }
   known.threads = threads_;
   known.joined = joined;
+  known.started = std::chrono::steady_clock::now();
   return {};
 }
 
