@@ -45,7 +45,9 @@ class Uncancelled {
     Lifted() {
       if (innermost_ != nullptr) pthread_setcancelstate(innermost_->before_, &state_);
     }
-    ~Lifted() { pthread_setcancelstate(state_, nullptr); }
+    ~Lifted() {
+      if (innermost_ != nullptr) pthread_setcancelstate(state_, nullptr);
+    }
     Lifted(const Lifted&) = delete;
     Lifted& operator=(const Lifted&) = delete;
 
