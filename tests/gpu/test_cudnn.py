@@ -44,6 +44,7 @@ def python(*arguments: str, folders: tuple[Path, ...] = (DRIVER, CUDNN), **varia
     done = subprocess.run(
         [sys.executable, *arguments],
         env=environment,
+        cwd=HERE,  # the installed package, not the tree
         capture_output=True,
         text=True,
         check=False,

@@ -57,9 +57,11 @@ def program(text: str, file: Path, **variables: str) -> subprocess.Popen[str]:
 
 
 def run(text: str, file: Path, warnings: int = 0, **variables: str) -> str:
-    """What such a process prints. It warns as often as is said, a line each."""
+    """What such a process prints. It warns as often as is said, a line each; a build without
+    machine code for the GPU also says that it compiles the kernels."""
     process = program(text, file, **variables)
     out, errors = process.communicate(timeout=100)
     assert process.returncode == 0, errors
-    assert len(errors.splitlines()) == warnings, errors
+    lines = [line for line in errors.splitlines() if "compiling the CUDA kernels" not in line]
+    assert len(lines) == warnings, errors
     return out

@@ -172,7 +172,7 @@ def differing(first: str, second: str) -> list[str]:
 
 
 def test_every_field_has_its_pair():
-    assert PAIRS.keys() == sources()
+    assert PAIRS.keys() == sources() - {"pairs"}  # of C's tables: no problem string says it
     for field, pair in PAIRS.items():
         assert field in differing(*pair), field
     alone = ("dtype", "math", "flip", "alpha", "shape.stride", "shape.dilation")
