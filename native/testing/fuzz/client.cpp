@@ -23,11 +23,18 @@ int64_t Random::Integer(int64_t small) {
   }
 }
 
+namespace {
+
+// The core keeps its list for as long as the process lives, and so do we.
+const OocServed* Served() {
+  static const OocServed* const served = oocdnn_cudnn_functions(nullptr);
+  return served;
+}
+
+}  // namespace
+
 Client::Client(uint64_t with)
-    : random(with),
-      seed(with),
-      served_(oocdnn_cudnn_functions(nullptr)),
-      scratch_(kScratch / sizeof(std::max_align_t)) {
+    : random(with), seed(with), served_(Served()), scratch_(kScratch / sizeof(std::max_align_t)) {
   Expect(served_ != nullptr, "the core serves nothing");
   // Small numbers of every element type, whose sums are finite.
   for (size_t i = 0; i < data_.size(); ++i) data_[i] = i % 2 == 0 ? 0 : 0x3c;

@@ -92,6 +92,8 @@ class Graphs {
   void Call();
   // A graph of one convolution, from its tensors to its result.
   void Run();
+  // One with numbers of any size, up to its graph.
+  void Judge();
 
  private:
   using Descriptor = cudnnBackendDescriptor_t;
@@ -100,6 +102,15 @@ class Graphs {
   void Replace();
   void Set();
   void Get();
+  // A convolution's numbers; those of its window fit a filter of one element.
+  struct Shape {
+    std::array<int64_t, 4> x{}, w{}, y{};
+    std::array<int64_t, 2> before{}, after{}, stride{1, 1}, dilation{1, 1};
+    int dtype = 0;
+  };
+  Shape AnyShape();
+  Descriptor Graph(const Shape& shape);
+  void Forget();
   Descriptor Make(cudnnBackendDescriptorType_t type);
   Descriptor Tensor(int64_t uid, const std::array<int64_t, 4>& dims, int dtype);
   void SetOne(Descriptor in, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,

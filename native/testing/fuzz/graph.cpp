@@ -199,7 +199,11 @@ void Graphs::Finish(Descriptor descriptor) {
 
 Graphs::Descriptor Graphs::Tensor(int64_t uid, const std::array<int64_t, 4>& dims, int dtype) {
   const Descriptor made = Make(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  const int64_t strides[] = {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};
+  const auto times = [](int64_t a, int64_t b) {
+    return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  };
+  const int64_t plane = times(dims[2], dims[3]);
+  const int64_t strides[] = {times(dims[1], plane), plane, dims[3], 1};
   const int64_t alignment = 16;
   // Dimensions and strides as they are: the tensor lies in memory that is there.
   client_.Answered(OOC_CUDNN(client_, cudnnBackendSetAttribute)(made, CUDNN_ATTR_TENSOR_DATA_TYPE,
@@ -214,21 +218,16 @@ Graphs::Descriptor Graphs::Tensor(int64_t uid, const std::array<int64_t, 4>& dim
   return made;
 }
 
-void Graphs::Run() {
-  Random& random = client_.random;
-  const auto small = [&](size_t most) { return static_cast<int64_t>(1 + random.Below(most)); };
-  const std::array<int64_t, 4> x{small(2), small(3), small(4), small(4)};
-  const std::array<int64_t, 4> w{small(3), x[1], 1, 1};
-  const std::array<int64_t, 4> y{x[0], w[0], x[2], x[3]};
-  const int dtype = static_cast<int>(random.Below(3));
-  const Descriptor xd = Tensor(1, x, dtype), wd = Tensor(2, w, dtype), yd = Tensor(3, y, dtype);
+Graphs::Descriptor Graphs::Graph(const Shape& shape) {
+  const Descriptor xd = Tensor(1, shape.x, shape.dtype), wd = Tensor(2, shape.w, shape.dtype);
+  const Descriptor yd = Tensor(3, shape.y, shape.dtype);
   const Descriptor window = Make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-  const int64_t rank = 2, zeros[] = {0, 0}, ones[] = {1, 1};
+  const int64_t rank = 2;
   SetNumbers(window, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 1, &rank);
-  SetNumbers(window, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 2, zeros);
-  SetNumbers(window, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, 2, zeros);
-  SetNumbers(window, CUDNN_ATTR_CONVOLUTION_DILATIONS, 2, ones);
-  SetNumbers(window, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 2, ones);
+  SetNumbers(window, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 2, shape.before.data());
+  SetNumbers(window, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, 2, shape.after.data());
+  SetNumbers(window, CUDNN_ATTR_CONVOLUTION_DILATIONS, 2, shape.dilation.data());
+  SetNumbers(window, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 2, shape.stride.data());
   Finish(window);
   const Descriptor op = Make(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
   SetPart(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, xd);
@@ -239,6 +238,46 @@ void Graphs::Run() {
   const Descriptor graph = Make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   SetPart(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, op);
   Finish(graph);
+  return graph;
+}
+
+void Graphs::Forget() {
+  for (const Descriptor made : made_) {
+    client_.Answered(OOC_CUDNN(client_, cudnnBackendDestroyDescriptor)(made));
+  }
+  made_.clear();
+}
+
+Graphs::Shape Graphs::AnyShape() {
+  Random& random = client_.random;
+  const auto small = [&](size_t most) { return static_cast<int64_t>(1 + random.Below(most)); };
+  Shape shape;
+  shape.x = {small(2), small(3), small(4), small(4)};
+  shape.w = {small(3), shape.x[1], 1, 1};
+  shape.y = {shape.x[0], shape.w[0], shape.x[2], shape.x[3]};
+  shape.dtype = static_cast<int>(random.Below(3));
+  return shape;
+}
+
+// Nothing is computed, so numbers may be any: a few of them are.
+void Graphs::Judge() {
+  Random& random = client_.random;
+  Shape shape = AnyShape();
+  int64_t* const places[] = {shape.x.data(),       shape.w.data(),     shape.y.data(),
+                             shape.before.data(),  shape.after.data(), shape.stride.data(),
+                             shape.dilation.data()};
+  const int64_t same = random.Integer(64);  // where extents must agree
+  for (size_t i = 0; i < 1 + random.Below(6); ++i) {
+    const size_t which = random.Below(std::size(places));
+    places[which][random.Below(which < 3 ? 4 : 2)] = random.Chance(50) ? same : random.Integer(64);
+  }
+  Graph(shape);
+  Forget();
+}
+
+void Graphs::Run() {
+  Random& random = client_.random;
+  const Descriptor graph = Graph(AnyShape());
   const Descriptor heuristics = Make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   SetPart(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   Finish(heuristics);
@@ -260,10 +299,7 @@ void Graphs::Run() {
   const cudnnStatus_t status =
       client_.Answered(OOC_CUDNN(client_, cudnnBackendExecute)(client_.handle, plan, pack));
   if (status == CUDNN_STATUS_SUCCESS) ++client_.computed;
-  for (const Descriptor made : made_) {
-    client_.Answered(OOC_CUDNN(client_, cudnnBackendDestroyDescriptor)(made));
-  }
-  made_.clear();
+  Forget();
 }
 
 }  // namespace oocdnn::fuzz

@@ -248,6 +248,10 @@ void CallConvolution(Client* client) {
     stride[static_cast<size_t>(i)] = small(3);
     dilation[static_cast<size_t>(i)] = small(2);
   }
+  if (random.Chance(30)) {
+    int* const places[] = {x.data(), w.data(), pad.data(), stride.data(), dilation.data()};
+    places[random.Below(std::size(places))][random.Below(3)] = random.Int(64);
+  }
   const auto dtype = static_cast<cudnnDataType_t>(random.Below(3));
   const auto format = static_cast<cudnnTensorFormat_t>(random.Below(2));
   const auto mode = static_cast<cudnnConvolutionMode_t>(random.Below(2));
@@ -266,6 +270,10 @@ void CallConvolution(Client* client) {
   }
   client->Answered(OOC_CUDNN(*client, cudnnSetTensorNdDescriptorEx)(client->tensors[1], format,
                                                                     dtype, rank, y.data()));
+  size_t bytes = 0;
+  client->Answered(OOC_CUDNN(*client, cudnnGetConvolutionForwardWorkspaceSize)(
+      client->handle, client->tensors[0], client->filters[0], window, client->tensors[1],
+      CUDNN_CONVOLUTION_FWD_ALGO_GEMM, &bytes));
   const bool adds = random.Chance(50);
   const void* const a = Factor(dtype, 2.0);
   const void* const b = Factor(dtype, adds ? 1.0 : 0.0);

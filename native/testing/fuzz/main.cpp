@@ -30,6 +30,8 @@ void Run(uint64_t seed, int64_t calls) {
       CallConvolution(&client);
     } else if (dice < 3) {
       graphs.Run();
+    } else if (dice < 6) {
+      graphs.Judge();
     } else if (dice < 600) {
       CallLegacy(&client);
     } else {
