@@ -11,7 +11,7 @@ WERROR ?= OFF
 CUDA_ARCHITECTURES ?= native
 # What `make sanitize` checks with: address,undefined or thread.
 SANITIZE ?= address,undefined
-# Random calls of the drop-in's core that `make sanitize` makes, and the seed of their numbers.
+# Random calls of each interface that `make sanitize` makes, and the seed of their numbers.
 FUZZ_CALLS ?= 1000000
 FUZZ_SEED ?= 1
 # For instance: PYTEST_ARGS='tests/model -k search -x'
@@ -126,13 +126,18 @@ format: | $(bin)/clang-format
 
 # The library, built a second time with sanitizers, under clients in C++ that they see all of, leaks
 # and threads too (native/testing/exercise), and that make random calls of the drop-in
-# (native/testing/fuzz). With the address sanitizer also the tests, on the package
-# unpacked beside the environment's and found before it. Python itself is not instrumented, so the
-# run time goes in first, then what throws and catches; and leaks are not counted there, because Python's own would be; the thread
-# sanitizer does not bear it. Reports go straight to the terminal, past pytest's capture.
+# (native/testing/fuzz). With the address sanitizer also random calls of the C interface
+# (native/testing/fuzz_capi) and of the Python interface (tests/fuzz/python_calls.py), and the tests,
+# on the package unpacked beside the environment's and found before it. Python itself is not
+# instrumented, so the run time goes in first, then what throws and catches; and leaks are not
+# counted there, because Python's own would be; the thread sanitizer does not bear it. Reports go
+# straight to the terminal, past pytest's capture.
 comma := ,
 instrumented := $(build)/sanitize-$(subst $(comma),-,$(SANITIZE))
 onednn_path := LD_LIBRARY_PATH=$(abspath $(VENV))/lib
+fuzzed := OOCDNN_DEVICE=cpu OOCDNN_PROFILE=none OOCDNN_PLANS=none OOCDNN_LOG=error $(onednn_path)
+uninstrumented = ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+	LD_PRELOAD="$(foreach library,libasan libstdc++,$(shell $(CXX) -print-file-name=$(library).so))"
 
 sanitize: $(installed_for_tests)
 	rm -rf $(instrumented)/dist $(instrumented)/site
@@ -140,12 +145,13 @@ sanitize: $(installed_for_tests)
 		--config-settings=install.strip=false \
 		--config-settings=cmake.define.OOCDNN_SANITIZE=$(SANITIZE)
 	$(onednn_path) $(instrumented)/native/bin/oocdnn_exercise
-	OOCDNN_DEVICE=cpu OOCDNN_PROFILE=none $(onednn_path) \
-		$(instrumented)/native/bin/oocdnn_fuzz $(FUZZ_SEED) $(FUZZ_CALLS)
+	$(fuzzed) $(instrumented)/native/bin/oocdnn_fuzz $(FUZZ_SEED) $(FUZZ_CALLS)
 ifneq ($(SANITIZE),thread)
 	python -m zipfile -e $(instrumented)/dist/*.whl $(instrumented)/site
-	PYTHONPATH=$(instrumented)/site $(onednn_path) ASAN_OPTIONS=detect_leaks=0 \
-	LD_PRELOAD="$(foreach library,libasan libstdc++,$(shell $(CXX) -print-file-name=$(library).so))" \
+	$(fuzzed) $(instrumented)/native/bin/oocdnn_fuzz_capi $(FUZZ_SEED) $(FUZZ_CALLS)
+	cd tests && PYTHONPATH=$(instrumented)/site $(fuzzed) $(uninstrumented) \
+		python -m fuzz.python_calls $(FUZZ_SEED) $(FUZZ_CALLS)
+	PYTHONPATH=$(instrumented)/site $(onednn_path) $(uninstrumented) \
 		$(call testing_library,$(instrumented)) \
 		pytest --capture=sys --timeout 3600 $(PYTEST_ARGS)
 endif

@@ -1,10 +1,14 @@
 """Arguments that are no arrays. What is wrong with one is said by its name and what was given."""
 
 import math
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
-from oocdnn.errors import InvalidProblem
+import numpy as np
+
+from oocdnn.errors import InvalidDtype, InvalidProblem
 
 T = TypeVar("T")
 
@@ -29,6 +33,29 @@ def real(name: str, value: Any, least: float = -math.inf) -> float:
     return number
 
 
+def flag(name: str, value: Any) -> bool:
+    """`value` as true or false."""
+    try:
+        return bool(value)
+    except (TypeError, ValueError):
+        raise refuse(name, value, "True or False") from None
+
+
+def dtype_of(name: str, value: Any) -> np.dtype[Any]:
+    """`value` as a type of NumPy's elements."""
+    try:
+        made: np.dtype[Any] = np.dtype(value)
+    except (TypeError, ValueError, SyntaxError, RecursionError) as error:
+        raise InvalidDtype(f"{name} is {value!r}: {error}") from error
+    return made
+
+
+def path_of(name: str, value: Any) -> Path:
+    """`value` as the path of a file."""
+    need_kind(name, value, (str, os.PathLike), "a path")
+    return Path(value)
+
+
 def need_kind(name: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
     """`value` must be of a class; the error asks for what is `wanted`."""
     if not isinstance(value, kind):
@@ -44,7 +71,7 @@ def several(name: str, values: Iterable[T], wanted: str) -> tuple[T, ...]:
     """What `values` holds."""
     try:
         entries = iter(values)
-    except TypeError:
+    except (TypeError, NotImplementedError):  # the latter of a memoryview of several axes
         raise refuse(name, values, wanted) from None
     return tuple(entries)
 

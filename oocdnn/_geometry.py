@@ -46,10 +46,15 @@ class Geometry(NamedTuple):
     shape: Shape
 
 
-def _plain(value: Any) -> Any:
+_DEEPEST = 4  # lists in lists; one that holds itself has no end
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
     """`value` of integers, strings, tuples and lists, as Python's own and hashable."""
     if isinstance(value, (tuple, list)):
-        return tuple([one if type(one) is int else _plain(one) for one in value])
+        if depth > _DEEPEST:
+            raise TypeError("lists within lists without end")
+        return tuple([one if type(one) is int else _plain(one, depth + 1) for one in value])
     return value if isinstance(value, str) else operator.index(value)
 
 

@@ -33,15 +33,18 @@ def key_of(
     return tuple(key)
 
 
-def _add(value: Any, kind: type, key: list[Any]) -> bool:
+_DEEPEST = 4  # lists in lists; one that holds itself has no end
+
+
+def _add(value: Any, kind: type, key: list[Any], depth: int = 0) -> bool:
     """Adds a value with its type, tuples and lists with all that is in them."""
     if kind in _PLAIN:
         key += kind, value
     elif kind is float:
         key += kind, repr(value)  # 0.0 and -0.0 are equal
-    elif kind is tuple or kind is list:
+    elif (kind is tuple or kind is list) and depth < _DEEPEST:
         key += kind, len(value)
-        return all(_add(one, type(one), key) for one in value)
+        return all(_add(one, type(one), key, depth + 1) for one in value)
     else:
         return False
     return True

@@ -41,6 +41,12 @@ def _one_of(name: str, value: Any, table: dict[str, Any]) -> Any:
     return table[value]
 
 
+def mode_of(name: ModeName) -> Mode:
+    """The filter as it is, or mirrored."""
+    result: Mode = _one_of("mode", name, _MODES)
+    return result
+
+
 def math_of(name: MathName) -> Math:
     """The arithmetic of "fp32" or "tf32"."""
     result: Math = _one_of("math", name, _MATHS)
@@ -161,7 +167,7 @@ def convolution(
         direction,
         geometry.window,
         geometry.groups,
-        _one_of("mode", common.mode, _MODES),
+        mode_of(common.mode),
         math if common.math is None else math_of(common.math),
         real("alpha", common.alpha),
         real("beta", common.beta),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, SupportsIndex
 
 from oocdnn import _call
+from oocdnn._arguments import flag
 from oocdnn._cdefs import PoolMode
 from oocdnn._window import PerAxis, axis_name, paddings, per_axis
 from oocdnn.errors import InvalidProblem
@@ -31,11 +32,14 @@ class Pool:
 
 
 def _mode(pool: Pool) -> PoolMode:
-    if pool.mode == "max":
+    mode = pool.mode if isinstance(pool.mode, str) else None
+    if mode == "max":
         return PoolMode.MAX
-    if pool.mode != "avg":
+    if mode != "avg":
         raise InvalidProblem(f"the pool's mode is {pool.mode!r}; the values are 'max', 'avg'")
-    return PoolMode.AVERAGE if pool.count_padding else PoolMode.AVERAGE_INSIDE
+    return (
+        PoolMode.AVERAGE if flag("count_padding", pool.count_padding) else PoolMode.AVERAGE_INSIDE
+    )
 
 
 def make(pool: Any, rank: int) -> _call.Pool:
@@ -53,7 +57,9 @@ def make(pool: Any, rank: int) -> _call.Pool:
                 f"the pool's padding on axis {axis_name(rank, s)} is {pad}; it must be less than "
                 f"the window, {size}"
             )
-    return _call.Pool(_mode(pool), window, stride, before, after, bool(pool.ceil))
+    return _call.Pool(
+        _mode(pool), window, stride, before, after, flag("the pool's ceil", pool.ceil)
+    )
 
 
 def extents(pool: _call.Pool, y: tuple[int, ...]) -> tuple[int, ...]:

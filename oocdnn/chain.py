@@ -16,7 +16,7 @@ import numpy as np
 
 from oocdnn import _geometry, _pins
 from oocdnn._allocation import allocate
-from oocdnn._arguments import need_kind, several
+from oocdnn._arguments import flag, need_kind, several
 from oocdnn._call import Convolution, Slot, Tensor
 from oocdnn._cdefs import Direction
 from oocdnn._geometry import Geometry, Moves, Shape
@@ -192,7 +192,7 @@ def conv_chain(
         common = Common(None, 1.0, 0.0, "cross_correlation", math, stream, progress, workspace)
         calls = list(calls_of(context, made, common, operands))
         saved = None
-        if save_for_backward:
+        if flag("save_for_backward", save_for_backward):
             saved = _saved(data, made, calls[-1], operands[-1], context.results.empty)
             calls[-1] = saved.call
         in_memory = (one for mine in operands for one in mine.in_memory)

@@ -149,11 +149,12 @@ def wanted_of(needs: Iterable[Need], made: Sequence[Made]) -> _Needs:
     biased = [one.link.b is not None for one in made]
     wanted = _Needs(False, [False] * len(made), [False] * len(made))
     for need in several("needs", needs, 'a tuple, as ("dx", "dw")'):
-        if need == "dx":
+        word: Any = need if isinstance(need, str) else None
+        if word == "dx":
             wanted = wanted._replace(dx=True)
-        elif need == "dw":
+        elif word == "dw":
             wanted.dw[:] = [True] * len(made)
-        elif need == "db":
+        elif word == "db":
             wanted.db[:] = biased
         else:
             name, number = _single(need, len(made))

@@ -22,7 +22,7 @@ from oocdnn import (
     upsampling,
     workspace,
 )
-from oocdnn._arguments import number_of, real, several
+from oocdnn._arguments import flag, number_of, real, several
 from oocdnn._axes import by_axis
 from oocdnn._call import Convolution, Options, Slot, Tensor
 from oocdnn._native import HostMemory, NativeContext, Progress
@@ -171,8 +171,8 @@ class Context:
             workspace=_workspace_text(workspace),
             busy_gpus=None if busy_gpus is None else str(busy_gpus),
             threads=_window.integer("threads", 0 if threads is None else threads, 0, MOST_THREADS),
-            reproducible=bool(reproducible),
-            trace=bool(trace),
+            reproducible=flag("reproducible", reproducible),
+            trace=flag("trace", trace),
             host_cap=_window.integer("host_cap", 0 if host_cap is None else host_cap, 0),
             link_gb_per_s=real(
                 "link_gb_per_s", 0.0 if link_gb_per_s is None else link_gb_per_s, 0.0

@@ -12,7 +12,7 @@ from typing import Any, Literal, SupportsIndex
 
 from oocdnn import _geometry, _window
 from oocdnn._allocation import allocate
-from oocdnn._arguments import need_kind, several
+from oocdnn._arguments import flag, need_kind, real, several
 from oocdnn._call import Convolution, Slot
 from oocdnn._cdefs import Activation, Direction, DType
 from oocdnn._geometry import Geometry, Moves
@@ -108,6 +108,7 @@ def conv_bias_act_pool(
     prologue: a `Prologue`, what x goes through before; not together with `save_for_backward`.
     Returns z, or with `save_for_backward` (z, saved), a `Saved`.
     """
+    save_for_backward = flag("save_for_backward", save_for_backward)
     if prologue is not None and save_for_backward:
         raise Unsupported(
             "the gradients behind a prologue are not computed; normalise x beforehand"
@@ -162,7 +163,7 @@ def conv_bias_act_pool_backward(
     need_kind("out", given, Mapping, "a dictionary of arrays by what is needed")
     if gradient.empty:  # so is dy, and nothing was saved
         gradient = allocate(gradient, saved.y_shape)
-    results, factor = dict(given), saved.call.alpha
+    results, factor, beta = dict(given), saved.call.alpha, real("beta", beta)
     _check_results(gradient, saved, x, w, needs, results)
     how: ModeName = "convolution" if saved.call.mode else "cross_correlation"
     common = Common(None, 1.0, beta, how, math, stream, progress, workspace)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from oocdnn import _pins, _window
 from oocdnn._allocation import allocating
+from oocdnn._arguments import dtype_of, flag, several
 from oocdnn._mapped import Array
 from oocdnn._stack import current_context
 from oocdnn.arrays import view
@@ -31,14 +32,13 @@ def empty(
     The memory is that of the current context's device, and lives as long as an array uses it.
     Pinning takes about 0.3 s per GiB, so keep such arrays rather than making them again.
     """
-    sizes = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    sizes = several("shape", shape, "integers") if isinstance(shape, Sequence) else (shape,)
     extents = tuple(_window.integer("shape", size, 0) for size in sizes)
-    try:
-        kind: np.dtype[np.generic] = np.dtype(dtype)
-    except TypeError as error:
-        raise InvalidDtype(f"dtype is {dtype!r}: {error}") from error
+    kind = dtype_of("dtype", dtype)
+    if kind.hasobject:
+        raise InvalidDtype(f"dtype is {dtype!r}, whose elements are objects; pass one of numbers")
     size = math.prod(extents) * kind.itemsize
-    if not pinned:
+    if not flag("pinned", pinned):
         with allocating(extents, kind.itemsize):
             return np.empty(extents, kind)
     memory = np.asarray(current_context().host_memory(max(size, 1)))

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from oocdnn import _gpu_arrays, _torch_tensors, _window
-from oocdnn._arguments import need_kind, several
+from oocdnn._arguments import dtype_of, need_kind, real, several
+from oocdnn._geometry import need_shape
 from oocdnn.errors import InvalidDtype, InvalidProblem
 
 
@@ -130,10 +131,9 @@ def batch_norm(
     mean, variance, weight, bias: [C]; weight and bias may be None.
     """
     samples = _window.integer("samples", samples, 0)
-    for name, value in (("mean", mean), ("variance", variance)):
-        if not hasattr(value, "dtype"):
-            raise InvalidDtype(f"{name} is of type {type(value).__name__}; pass an array")
-    each = [_plain(value).astype("float64")[None].repeat(samples, 0) for value in (mean, variance)]
+    mean = _vector("mean", mean)
+    variance = _vector("variance", variance, mean.shape)
+    each = [value[None].repeat(samples, 0) for value in (mean, variance)]
     return _made(each[0], each[1], weight, bias, activation, eps, dtype)
 
 
@@ -153,13 +153,16 @@ def concatenate(prologues: Sequence[Prologue]) -> Prologue:
     prologues = several("prologues", prologues, "several in a list")
     for number, prologue in enumerate(prologues):
         need_kind(f"prologues[{number}]", prologue, Prologue, "a Prologue")
-    activations = {prologue.activation for prologue in prologues}
-    if len(activations) != 1 or any(prologue.table is None for prologue in prologues):
+        kinds = (str, tuple, type(None))
+        need_kind(f"activation of prologues[{number}]", prologue.activation, kinds, "a name")
+    activations = [prologue.activation for prologue in prologues]
+    alike = all(one == activations[0] for one in activations)
+    if not prologues or not alike or any(prologue.table is None for prologue in prologues):
         raise InvalidProblem(
             "prologues with different activations, or without scale and shift, cannot be joined; "
             "apply the activation when the array is written, and give it scale 1 and shift 0"
         )
-    tables = [_plain(prologue.table) for prologue in prologues]
+    tables = [_table(number, prologue) for number, prologue in enumerate(prologues)]
     first = tables[0]
     width = sum(table.shape[1] for table in tables)
     joined = first[:, :1].repeat(width, 1)
@@ -167,7 +170,15 @@ def concatenate(prologues: Sequence[Prologue]) -> Prologue:
     for table in tables:
         joined[:, at : at + table.shape[1]] = table
         at += table.shape[1]
-    return Prologue(joined, activations.pop())
+    return Prologue(joined, activations[0])
+
+
+def _table(number: int, prologue: Prologue) -> Any:
+    table = _plain(prologue.table)
+    shape: tuple[int, ...] = getattr(table, "shape", ())
+    if len(shape) == 3 and shape[2] == 2:
+        return table
+    raise InvalidProblem(f"the table of prologues[{number}] is no array of shape [N, C, 2]")
 
 
 def _moments_of(sums: Sums) -> tuple[Any, Any]:
@@ -195,6 +206,18 @@ def _plain(array: Any) -> Any:
     return _torch_tensors.host_copy(array) if _gpu_arrays.is_torch(array) else array
 
 
+def _vector(name: str, array: Any, shape: tuple[int, ...] | None = None) -> Any:
+    """An array of one axis, or of a shape, in float64."""
+    try:
+        wide = _plain(array).astype("float64")
+    except (AttributeError, TypeError, ValueError):
+        raise InvalidDtype(
+            f"{name} is of type {type(array).__name__}; pass an array of numbers"
+        ) from None
+    need_shape(name, wide.shape, shape or wide.shape[:1], "the channels")
+    return wide
+
+
 def _made(
     mean: Any,
     variance: Any,
@@ -208,10 +231,12 @@ def _made(
 
     The shift is computed from the rounded scale: an element equal to the mean becomes exactly the
     bias where the bias is 0, and within one rounding of it elsewhere."""
-    weight, bias = _plain(weight), _plain(bias)
-    scale = (variance + eps) ** -0.5 * (1.0 if weight is None else weight)
+    dtype, channels = dtype_of("dtype", dtype), mean.shape[1:]
+    scale = (variance + real("eps", eps)) ** -0.5
+    if weight is not None:
+        scale = scale * _vector("weight", weight, channels)
     scale = scale.astype(dtype).astype("float64")
     table = mean[..., None].repeat(2, 2)
-    table[..., 1] = (0.0 if bias is None else bias) - mean * scale
+    table[..., 1] = (0.0 if bias is None else _vector("bias", bias, channels)) - mean * scale
     table[..., 0] = scale
     return Prologue(table.astype(dtype), activation)

@@ -13,8 +13,9 @@ import numpy as np
 
 from oocdnn import _geometry, _window, functions
 from oocdnn._allocation import allocating
+from oocdnn._cdefs import Mode
 from oocdnn._native import Progress
-from oocdnn._operation import ActivationSpec, MathName, ModeName
+from oocdnn._operation import ActivationSpec, MathName, ModeName, mode_of
 from oocdnn._window import Padding, PerAxis
 from oocdnn.arrays import view
 from oocdnn.errors import InvalidProblem, Unsupported
@@ -69,10 +70,8 @@ def conv_upsample(
         raise InvalidProblem(f"{count} groups do not divide the {weights.shape[0]} filters of w")
     factors = _window.per_axis("factor", factor, rank, 1)
     window = _window.make(rank, weights.shape[2:], 1, padding, dilation)
-    if mode == "convolution":
+    if mode_of(mode) == Mode.CONVOLUTION:
         w = w[(slice(None), slice(None), *[slice(None, None, -1)] * rank)]
-    elif mode != "cross_correlation":
-        raise InvalidProblem(f"mode is {mode!r}; cross_correlation and convolution are possible")
     folded = _folded(_transposed(w, count), factors, window.dilation, window.before, window.after)
     pads = [
         (max((taps - 1) * gap - before, 0), max((taps - 1) * gap - after, 0))

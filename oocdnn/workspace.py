@@ -18,14 +18,18 @@ limit or total in bytes that works.
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeVar, get_args
+from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
 
 from oocdnn import _native_workspace as native
-from oocdnn._arguments import need_kind, several
+from oocdnn import _window
+from oocdnn._arguments import need_kind, number_of, several
 from oocdnn._cdefs import BatchPolicy
 from oocdnn.errors import InvalidProblem, OutOfMemory
 
 Policy = Literal["undivided", "powers_of_two", "all"]
+
+
+_MOST = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -106,12 +110,12 @@ def micro_batch_sizes(batch: int, policy: Policy = "powers_of_two") -> list[int]
 
     "undivided" is the batch alone, "powers_of_two" 1, 2, 4, ..., "all" every size.
     """
-    return native.micro_batch_sizes(batch_policy(policy), batch)
+    return native.micro_batch_sizes(batch_policy(policy), _integer("batch", batch))
 
 
 def batch_policy(policy: Policy) -> BatchPolicy:
     """The number of a policy's name."""
-    if policy not in get_args(Policy):
+    if not isinstance(policy, str) or policy not in get_args(Policy):
         raise InvalidProblem(f"there is no policy {policy!r}, only {', '.join(get_args(Policy))}")
     return BatchPolicy[policy.upper()]
 
@@ -123,6 +127,7 @@ def pareto(choices: Sequence[MicroBatch], batch: int) -> list[Division]:
     Choices may be used any number of times, or not at all. Raises InvalidProblem for none, or for
     ones that are not as MicroBatch says, and Unsupported above 2**20 samples.
     """
+    choices, batch = _several(choices), _integer("batch", batch)
     found = native.pareto_divisions(_numbers(choices), batch)
     return [_division(one, choices, batch) for one in found]
 
@@ -133,6 +138,7 @@ def even(choices: Sequence[MicroBatch], batch: int) -> list[Division]:
     This is what a call runs whose workspace is limited: equal parts, and one that is shorter where
     they do not divide the batch. `Context.divisions` makes them from measurement.
     """
+    choices, batch = _several(choices), _integer("batch", batch)
     found = native.even_divisions(_numbers(choices), batch)
     return [_division(one, choices, batch) for one in found]
 
@@ -142,7 +148,9 @@ def divide_batch(choices: Sequence[MicroBatch], batch: int, limit: int) -> Divis
 
     Raises what `pareto` does, and OutOfMemory where there is none.
     """
-    return _division(native.divide_batch(_numbers(choices), batch, limit), choices, batch)
+    choices, batch = _several(choices), _integer("batch", batch)
+    found = native.divide_batch(_numbers(choices), batch, _integer("limit", limit))
+    return _division(found, choices, batch)
 
 
 def divide_workspace(layers: Mapping[K, Sequence[O]], total: int) -> WorkspaceDivision[K, O]:
@@ -154,12 +162,10 @@ def divide_workspace(layers: Mapping[K, Sequence[O]], total: int) -> WorkspaceDi
     Raises OutOfMemory where even the options of least workspace are more than `total` together, and
     InvalidProblem for a layer without options.
     """
-    need_kind("layers", layers, Mapping, "a dictionary of lists of options")
-    kernels = [_costs(options) for options in layers.values()]
-    indices, seconds, least_seconds = native.divide_workspace(kernels, total)
-    chosen = {
-        layer: options[i] for (layer, options), i in zip(layers.items(), indices, strict=True)
-    }
+    options = _options_of(layers)
+    kernels = [_costs(layer, theirs) for layer, theirs in options.items()]
+    indices, seconds, least_seconds = native.divide_workspace(kernels, _integer("total", total))
+    chosen = {layer: theirs[i] for (layer, theirs), i in zip(options.items(), indices, strict=True)}
     return WorkspaceDivision(chosen, seconds, _bytes(chosen), least_seconds)
 
 
@@ -169,39 +175,68 @@ def equal_shares(layers: Mapping[K, Sequence[O]], total: int) -> WorkspaceDivisi
 
     Raises OutOfMemory where a layer has none that fits, and InvalidProblem for one without options.
     """
-    need_kind("layers", layers, Mapping, "a dictionary of lists of options")
-    if not all(layers.values()):
+    given = _options_of(layers)
+    if not all(given.values()):
         raise InvalidProblem("a layer has no option; measure at least one")
-    share = total // max(len(layers), 1)
-    needed = max(
-        (min(o.workspace_bytes for o in options) for options in layers.values()), default=0
-    )
+    share = _integer("total", total) // max(len(given), 1)
+    costs = {layer: _costs(layer, options) for layer, options in given.items()}
+    needed = max((min(bytes_ for _, bytes_ in theirs) for theirs in costs.values()), default=0)
     if needed > share:
-        least = needed * len(layers)
+        least = needed * len(given)
         raise OutOfMemory(
             f"a share of {share} bytes is too little for a layer that needs {needed}; allow {least}"
             " bytes in all, or divide by divide_workspace",
             least,
         )
-    chosen = {
-        layer: min(
-            (option for option in options if option.workspace_bytes <= share),
-            key=lambda option: (option.seconds, option.workspace_bytes),
-        )
-        for layer, options in layers.items()
+    fastest = {
+        layer: min((cost, i) for i, cost in enumerate(theirs) if cost[1] <= share)
+        for layer, theirs in costs.items()
     }
-    seconds = sum(option.seconds for option in chosen.values())
-    return WorkspaceDivision(chosen, seconds, _bytes(chosen))
+    chosen = {layer: given[layer][i] for layer, (_, i) in fastest.items()}
+    seconds = sum(cost[0] for cost, _ in fastest.values())
+    return WorkspaceDivision(chosen, seconds, sum(cost[1] for cost, _ in fastest.values()))
+
+
+def _integer(name: str, value: Any) -> int:
+    """An integer, of which the core says whether it is one that is possible."""
+    return _window.integer(name, value, -_MOST, _MOST)
+
+
+def _several(choices: Sequence[MicroBatch]) -> Sequence[MicroBatch]:
+    given = several("choices", choices, "a list of MicroBatch")
+    for number, one in enumerate(given):
+        need_kind(f"choices[{number}]", one, MicroBatch, "a MicroBatch")
+    return given
 
 
 def _numbers(choices: Sequence[MicroBatch]) -> list[native.Choice]:
-    for number, one in enumerate(several("choices", choices, "a list of MicroBatch")):
-        need_kind(f"choices[{number}]", one, MicroBatch, "a MicroBatch")
-    return [(one.samples, one.seconds, one.workspace_bytes) for one in choices]
+    return [
+        (
+            _integer(f"samples of choices[{number}]", one.samples),
+            number_of(f"seconds of choices[{number}]", one.seconds),
+            _integer(f"workspace_bytes of choices[{number}]", one.workspace_bytes),
+        )
+        for number, one in enumerate(choices)
+    ]
 
 
-def _costs(options: Sequence[Option]) -> list[native.Option]:
-    return [(option.seconds, option.workspace_bytes) for option in options]
+def _options_of(layers: Mapping[K, Sequence[O]]) -> dict[K, tuple[O, ...]]:
+    need_kind("layers", layers, Mapping, "a dictionary of lists of options")
+    return {
+        layer: several(f"layer {layer!r}", options, "a list of options")
+        for layer, options in layers.items()
+    }
+
+
+def _costs(layer: Any, options: Sequence[Option]) -> list[native.Option]:
+    costs = []
+    for option in options:
+        seconds, size = (getattr(option, name, None) for name in ("seconds", "workspace_bytes"))
+        name = f"an option of layer {layer!r}"
+        costs.append(
+            (number_of(f"seconds of {name}", seconds), _integer(f"workspace_bytes of {name}", size))
+        )
+    return costs
 
 
 def _division(made: native.Division, choices: Sequence[MicroBatch], batch: int) -> Division:

@@ -17,8 +17,10 @@ namespace oocdnn {
 // within a handler.
 Status StatusOfException();
 
+// The undefined-behaviour sanitizer takes the handler of forced unwinds, which have no object, for a
+// reference to null.
 template <class Work>
-Status Guarded(const Work& work) {
+[[gnu::no_sanitize("undefined")]] Status Guarded(const Work& work) {
   try {
     return work();
   } catch (const abi::__forced_unwind&) {

@@ -32,13 +32,23 @@ Result<Spare> TakeSpare() {
                kSpareBytes);
 }
 
+sigset_t SignalsOfOthers() {
+  sigset_t signals;
+  sigfillset(&signals);
+  // The system ends the process at once where a thread blocks the signal of its own fault.
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) {
+    sigdelset(&signals, fault);
+  }
+  return signals;
+}
+
 thread_local Uncancelled* Uncancelled::innermost_ = nullptr;
 
 Result<std::thread> StartThread(const char* name, std::function<void()> body) {
   OOC_ASSIGN(Spare spare, TakeSpare());
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const sigset_t blocked = SignalsOfOthers();
+  sigset_t before;
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
   std::thread thread;
   Status status;
   try {

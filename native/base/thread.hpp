@@ -11,9 +11,10 @@
 
 namespace oocdnn {
 
-// A thread that runs `body`, with every signal blocked (they belong to the program's own threads)
-// and `name` (at most 15 characters are kept) for debuggers. kDeviceError when the system refuses.
-// `body` may not throw, see Guarded.
+// A thread that runs `body`, with `name` (at most 15 characters are kept) for debuggers. All
+// signals are blocked in it, because they belong to the program's own threads, but for those of its
+// own faults, which the handlers of the program or of a sanitizer report. kDeviceError when the
+// system refuses. `body` may not throw, see Guarded.
 Result<std::thread> StartThread(const char* name, std::function<void()> body);
 
 // Address space that is there when a thread begins, which takes it back first. Without it the

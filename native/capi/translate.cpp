@@ -288,7 +288,8 @@ Status CheckShape(const oocdnn_tensor& tensor, Operand operand, const Source& so
   const Dims dims = problem.DimsOf(operand);
   if (operand == Operand::kSaved) {
     OOC_TRY(Validate(problem));  // a wrong pool is not told of as too few bytes
-    if (tensor.shape[0] >= problem.BytesOf(operand) && tensor.stride[0] <= 1) return {};
+    const bool dense = tensor.shape[0] <= 1 || tensor.stride[0] == 1;
+    if (tensor.shape[0] >= problem.BytesOf(operand) && dense) return {};
     return Error(Code::kInvalidProblem,
                  "saved has %lld bytes, and %lld are needed, side by side (oocdnn_saved_bytes)",
                  static_cast<long long>(tensor.shape[0]),
@@ -334,7 +335,11 @@ void Flip(const ConvShape& shape, TensorView* view, int64_t* file_offset, bool i
 }
 
 void SetTensor(const Source& source, Operand operand, CallArguments* call) {
-  const oocdnn_tensor& tensor = *TensorOf(source.operands, operand);
+  oocdnn_tensor tensor = *TensorOf(source.operands, operand);
+  // Where there is no second element the stride may be any number, and is used nowhere.
+  for (int32_t axis = 0; axis < tensor.rank; ++axis) {
+    if (tensor.shape[axis] <= 1) tensor.stride[axis] = 0;
+  }
   Problem& problem = call->problem;
   HostTensor& host = call->tensors[Index(operand)];
   problem.stride[Index(operand)] = SixStrides(tensor, operand, problem);

@@ -165,6 +165,16 @@ Status CheckPooledAxis(const Problem& problem, int s) {
                static_cast<long long>(pool.stride[s]), static_cast<long long>(expected));
 }
 
+// Without windows dz has the extents of y.
+Status CheckAxisLikeY(const Problem& problem, int s) {
+  const int64_t extent = problem.shape.out[s];
+  if (problem.shape.pooled[s] == extent) return {};
+  return Error(Code::kInvalidProblem, "%s has %lld on axis %s; the convolution makes it %lld",
+               Name(Operand::kZ, problem.direction),
+               static_cast<long long>(problem.shape.pooled[s]), kSpatialNames[s],
+               static_cast<long long>(extent));
+}
+
 Status CheckPool(const Problem& problem) {
   const bool pools = problem.pool.pools();
   const bool forward = problem.direction == Direction::kForward;
@@ -184,6 +194,7 @@ Status CheckPool(const Problem& problem) {
         problem.beta);
   }
   for (int s = 0; s < 3 && pools; ++s) OOC_TRY(CheckPooledAxis(problem, s));
+  for (int s = 0; s < 3 && !pools && problem.passes_y(); ++s) OOC_TRY(CheckAxisLikeY(problem, s));
   if (problem.saving().code_bits() > kMostSavedBits) {
     return Error(
         Code::kUnsupported,

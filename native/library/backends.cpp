@@ -47,18 +47,19 @@ Result<Fault> ParseFault(const std::vector<std::string>& words) {
 
 Status Wrap(const std::string& wrapper, std::unique_ptr<Device>* device, DeviceStack* stack) {
   const std::vector<std::string> words = Split(wrapper, ':');
-  if (words[0] == "check") {
+  const std::string name = words.empty() ? "" : words[0];
+  if (name == "check") {
     *device = MakeCheckDevice(std::move(*device));
     stack->check = device->get();
-  } else if (words[0] == "trace") {
+  } else if (name == "trace") {
     *device = MakeTraceDevice(std::move(*device));
     stack->trace = device->get();
-  } else if (words[0] == "limit" && words.size() == 2) {
+  } else if (name == "limit" && words.size() == 2) {
     OOC_ASSIGN(const int64_t bytes, ParseBytes(words[1]));
     *device = MakeLimitDevice(std::move(*device), bytes);
-  } else if (words[0] == "resident" && (*device)->capabilities().shares_host_memory) {
+  } else if (name == "resident" && (*device)->capabilities().shares_host_memory) {
     *device = MakeResidentDevice(std::move(*device));
-  } else if (words[0] == "fault") {
+  } else if (name == "fault") {
     OOC_ASSIGN(const Fault fault, ParseFault(words));
     *device = MakeFaultDevice(std::move(*device), fault);
   } else {

@@ -179,6 +179,16 @@ Status CheckOutput(const Problem& problem, const HostTensors& tensors, Operand o
   return {};
 }
 
+Status CheckAligned(const Problem& problem, const HostTensors& tensors, Operand operand) {
+  const TensorView& view = tensors[Index(operand)].view;
+  const auto size = static_cast<uintptr_t>(SizeOf(view.dtype));
+  if (reinterpret_cast<uintptr_t>(view.data) % size == 0) return {};
+  return Error(Code::kInvalidProblem,
+               "%s begins at address %p, which is no multiple of its elements' %zu bytes; copy it "
+               "to one that is",
+               Name(operand, problem.direction), view.data, static_cast<size_t>(size));
+}
+
 // One output: a sum of nothing, and beta times what was there.
 Status WriteEmpty(Device& device, const Problem& problem, const HostTensors& tensors, Arena& arena,
                   Operand output) {
@@ -285,6 +295,8 @@ Status CheckOperands(const Problem& problem, const HostTensors& tensors, const I
     } else if (tensors[i].view.data == nullptr) {
       return Error(Code::kInvalidProblem, "%s is missing: its data pointer is null",
                    Name(operand, problem.direction));
+    } else {
+      OOC_TRY(CheckAligned(problem, tensors, operand));
     }
   }
   for (int i = 0; i < kOperands; ++i) {

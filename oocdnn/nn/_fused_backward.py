@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from oocdnn import fused
 from oocdnn._geometry import need_shape
+from oocdnn.arrays import view
 from oocdnn.fused import Need, Saved
 from oocdnn.nn.parameter import Parameter
 
@@ -23,7 +24,7 @@ class Filter(NamedTuple):
 
 def backward(dz: Any, x: Any, saved: Saved, by: Filter, needs_dx: bool) -> Any:
     """Adds to the gradients of weight and bias, and gives dx, or None where it is not needed."""
-    need_shape("dz", dz.shape, saved.z_shape, "x, w and the pool")
+    need_shape("dz", view("dz", dz).shape, saved.z_shape, "x, w and the pool")
     parameters: dict[Need, Parameter] = {"dw": by.weight}
     if by.bias is not None:
         parameters["db"] = by.bias

@@ -6,9 +6,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oocdnn._arguments import dtype_of, flag
+from oocdnn._window import integer
 from oocdnn.nn.parameter import Parameter
 
 Seed = int | np.random.Generator | None
+
+
+_SOURCES = (np.random.Generator, np.random.BitGenerator, np.random.SeedSequence)
+_LARGEST = 1 << 128
+
+
+def _seed_of(seed: Any) -> Any:
+    """What NumPy takes. Of anything else it looks for integers within, and a list that holds itself
+    ends the process."""
+    if seed is None or isinstance(seed, _SOURCES):
+        return seed
+    if isinstance(seed, (tuple, list)):
+        return [integer("seed", one, 0, _LARGEST) for one in seed]
+    return integer("seed", seed, 0, _LARGEST)
 
 
 def uniform_pair(
@@ -19,11 +35,12 @@ def uniform_pair(
     As PyTorch does it, these are counted on all axes of the filter but the first, also where the
     convolution is transposed.
     """
-    rng = np.random.default_rng(seed)
+    kind = dtype_of("dtype", dtype)
+    rng = np.random.default_rng(_seed_of(seed))
     bound = 1.0 / math.sqrt(math.prod(shape[1:]))
 
     def draw(sizes: tuple[int, ...]) -> Any:
-        return rng.uniform(-bound, bound, sizes).astype(dtype)
+        return rng.uniform(-bound, bound, sizes).astype(kind)
 
     weight = Parameter(draw(shape))
-    return weight, Parameter(draw((channels,))) if bias else None
+    return weight, Parameter(draw((channels,))) if flag("bias", bias) else None

@@ -6,23 +6,33 @@ from typing import Any
 
 import numpy as np
 
+from oocdnn._geometry import need_shape
 from oocdnn._gpu_arrays import is_cupy
 from oocdnn.arrays import view
 from oocdnn.errors import InvalidDtype
 
+_REAL = "fiub"  # kinds of NumPy's types
 _WIDE = np.dtype(np.float32)
 
 
 def module_of(name: str, array: Any) -> ModuleType:
     """numpy or cupy; errors name the array as `name`."""
-    if isinstance(array, np.ndarray):
-        return np
-    if is_cupy(array):
-        return sys.modules["cupy"]
+    host = isinstance(array, np.ndarray)
+    if host or is_cupy(array):
+        if array.dtype.kind not in _REAL and array.dtype.name != "bfloat16":
+            raise InvalidDtype(f"{name} has elements of type {array.dtype}; pass real numbers")
+        return np if host else sys.modules["cupy"]
     raise InvalidDtype(
         f"{name} is of type {type(array).__module__}.{type(array).__name__}; layers take NumPy and "
         f"CuPy arrays, for example numpy.asarray({name})"
     )
+
+
+def need_like(name: str, array: Any, shape: tuple[int, ...], of: str) -> ModuleType:
+    """The module of an array, which must have the shape that follows from `of`."""
+    module = module_of(name, array)
+    need_shape(name, array.shape, shape, of)
+    return module
 
 
 def moved(array: Any, module: ModuleType) -> Any:

@@ -8,10 +8,10 @@ from abc import abstractmethod
 from types import ModuleType
 from typing import Any
 
-from oocdnn._geometry import need_shape
+from oocdnn._arguments import number_of
 from oocdnn._operation import ActivationSpec
 from oocdnn.errors import InvalidProblem
-from oocdnn.nn._modules import module_of, narrow, wide
+from oocdnn.nn._modules import module_of, narrow, need_like, wide
 from oocdnn.nn.layer import Layer
 
 
@@ -38,10 +38,10 @@ class Activating(Layer):
 
     def backward(self, dy: Any, needs_dx: bool = True) -> Any:
         (kept,) = self._take()
-        need_shape("dy", dy.shape, kept.shape, "x and the activation")
+        module = need_like("dy", dy, kept.shape, "x and the activation")
         if not needs_dx:
             return None
-        return narrow(self._gradient(module_of("dy", dy), wide(kept), wide(dy)), dy)
+        return narrow(self._gradient(module, wide(kept), wide(dy)), dy)
 
 
 class Identity(Activating):
@@ -79,7 +79,7 @@ class ClippedReLU(Activating):
 
     def __init__(self, top: float) -> None:
         super().__init__()
-        self.top = float(top)
+        self.top = number_of("top", top)
 
     def spec(self) -> ActivationSpec:
         return "clipped_relu", self.top
@@ -96,7 +96,7 @@ class ELU(Activating):
 
     def __init__(self, alpha: float = 1.0) -> None:
         super().__init__()
-        self.alpha = float(alpha)
+        self.alpha = number_of("alpha", alpha)
         if not self.alpha >= 0.0:
             raise InvalidProblem(
                 f"alpha is {alpha}; below 0 the result does not tell the derivative, pass 0 or more"
@@ -144,7 +144,7 @@ class Swish(Activating):
 
     def __init__(self, beta: float = 1.0) -> None:
         super().__init__()
-        self.beta = float(beta)
+        self.beta = number_of("beta", beta)
 
     def spec(self) -> ActivationSpec:
         return "swish", self.beta

@@ -10,6 +10,7 @@ from oocdnn import functions, gradients
 from oocdnn._window import integer
 from oocdnn.errors import InvalidProblem
 from oocdnn.nn._initial import Seed, uniform_pair
+from oocdnn.nn._modules import module_of
 from oocdnn.nn.convolution import add_bias_gradient
 from oocdnn.nn.layer import Layer
 
@@ -36,6 +37,7 @@ class Linear(Layer):
         self.weight, self.bias = uniform_pair(shape, shape[0], bias, dtype, seed)
 
     def forward(self, x: Any) -> Any:
+        module_of("x", x)
         if x.ndim != 2:
             raise InvalidProblem(f"x has shape {x.shape}; Linear takes [N, C], see Flatten")
         bias = self.bias and self.bias.data

@@ -18,7 +18,7 @@ class CrossEntropyLoss:
     """
 
     def __init__(self, reduction: Literal["mean", "sum"] = "mean") -> None:
-        if reduction not in ("mean", "sum"):
+        if not isinstance(reduction, str) or reduction not in ("mean", "sum"):
             raise InvalidProblem(f"reduction is {reduction!r}; the values are 'mean', 'sum'")
         self.reduction = reduction
         self._dx: Any = None

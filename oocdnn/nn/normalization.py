@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oocdnn import normalization
+from oocdnn._arguments import dtype_of, flag, real
 from oocdnn._operation import ActivationSpec
 from oocdnn._window import integer
 from oocdnn.errors import InvalidProblem, Unsupported
@@ -45,7 +46,8 @@ class Norm(Layer):
 
     def __init__(self, channels: int, eps: float, affine: bool, dtype: npt.DTypeLike) -> None:
         super().__init__()
-        self.channels, self.eps = integer("channels", channels, 1), float(eps)
+        self.channels, self.eps = integer("channels", channels, 1), real("eps", eps)
+        dtype, affine = dtype_of("dtype", dtype), flag("affine", affine)
         self.weight = Parameter(np.ones(self.channels, dtype)) if affine else None
         self.bias = Parameter(np.zeros(self.channels, dtype)) if affine else None
 
@@ -59,6 +61,7 @@ class Norm(Layer):
 
     def prologue(self, x: Any, sums: Sums | None, activation: ActivationSpec) -> Prologue:
         """What the convolution does that reads x; `sums` are those of x, counted here if None."""
+        module_of("x", x)
         if x.ndim < 3 or x.shape[1] != self.channels:
             raise InvalidProblem(
                 f"x has the shape {x.shape}; {type(self).__name__} takes {self.channels} channels "
@@ -71,7 +74,6 @@ class Norm(Layer):
         )
 
     def forward(self, x: Any) -> Any:
-        module_of("x", x)
         table = self.prologue(x, None, None).table
         pairs = table.reshape(*x.shape[:2], *[1] * (x.ndim - 2), 2)
         return narrow(wide(x) * pairs[..., 0] + pairs[..., 1], x)

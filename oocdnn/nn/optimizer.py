@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from oocdnn._arguments import flag, need_kind, number_of, several
 from oocdnn.errors import InvalidProblem
 from oocdnn.nn import state
 from oocdnn.nn._modules import module_of, moved
@@ -31,13 +32,16 @@ class SGD:
         nesterov: bool = False,
     ) -> None:
         for name, value in (("lr", lr), ("momentum", momentum), ("weight_decay", weight_decay)):
-            if not value >= 0.0:
+            if not number_of(name, value) >= 0.0:
                 raise InvalidProblem(f"{name} is {value}; it must not be negative")
-        if nesterov and (momentum == 0.0 or dampening != 0.0):
+        number_of("dampening", dampening)
+        if flag("nesterov", nesterov) and (momentum == 0.0 or dampening != 0.0):
             raise InvalidProblem(
                 f"nesterov needs a momentum and no dampening, which are {momentum} and {dampening}"
             )
-        self.parameters = list(parameters)
+        self.parameters = list(several("parameters", parameters, "a list of Parameter"))
+        for i, parameter in enumerate(self.parameters):
+            need_kind(f"parameters[{i}]", parameter, Parameter, "a Parameter")
         self.lr, self.momentum, self.dampening = lr, momentum, dampening
         self.weight_decay, self.nesterov = weight_decay, nesterov
         self._velocities: dict[int, Any] = {}

@@ -3,12 +3,11 @@
 from typing import Any, ClassVar
 
 from oocdnn import _geometry, _pool
-from oocdnn._geometry import need_shape
 from oocdnn._pool import Pool
 from oocdnn._window import PerAxis
 from oocdnn.errors import InvalidProblem
 from oocdnn.nn import _windows
-from oocdnn.nn._modules import module_of
+from oocdnn.nn._modules import module_of, need_like
 from oocdnn.nn.layer import Layer
 
 
@@ -55,9 +54,9 @@ class _Maximum(Pooling):
 
     def backward(self, dy: Any, needs_dx: bool = True) -> Any:
         winners, shape = self._take()
-        need_shape("dy", dy.shape, winners.shape, "x and the pool")
+        module = need_like("dy", dy, winners.shape, "x and the pool")
         made, _ = _geometry.pooled(shape, self.pool)
-        return _windows.unpool(module_of("dy", dy), dy, winners, made, shape) if needs_dx else None
+        return _windows.unpool(module, dy, winners, made, shape) if needs_dx else None
 
 
 class _Average(Pooling):
@@ -85,8 +84,8 @@ class _Average(Pooling):
     def backward(self, dy: Any, needs_dx: bool = True) -> Any:
         (shape,) = self._take()
         made, pooled = _geometry.pooled(shape, self.pool)
-        need_shape("dy", dy.shape, pooled, "x and the pool")
-        return _windows.spread(module_of("dy", dy), dy, made, shape) if needs_dx else None
+        module = need_like("dy", dy, pooled, "x and the pool")
+        return _windows.spread(module, dy, made, shape) if needs_dx else None
 
 
 class MaxPool1d(_Maximum):

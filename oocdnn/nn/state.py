@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
 import ml_dtypes
 import numpy as np
 
+from oocdnn._arguments import need_kind, path_of
 from oocdnn._files import replacing
 from oocdnn._geometry import need_shape
 from oocdnn.errors import InvalidProblem
@@ -19,6 +19,7 @@ _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 def copy_into(targets: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Copies arrays into those of the same names. All are looked at before one is changed."""
+    need_kind("the state", given, Mapping, "a dictionary of arrays, as load() gives it")
     missing = ", ".join(sorted(targets.keys() - given.keys()))
     extra = ", ".join(sorted(given.keys() - targets.keys()))
     if missing or extra:
@@ -42,7 +43,8 @@ def save(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
 
     The file is there as a whole or not at all. Raises OSError where it cannot be written.
     """
-    with replacing(Path(path)) as file:
+    need_kind("values", values, Mapping, "a dictionary of arrays, as state_dict() gives it")
+    with replacing(path_of("path", path)) as file:
         np.savez(file, **{name: moved(array, np) for name, array in values.items()})
 
 
@@ -51,6 +53,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Raises OSError where it cannot be read, InvalidProblem where it is no such file.
     """
+    path = path_of("path", path)
     try:
         archive = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, BadZipFile) as error:

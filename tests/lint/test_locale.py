@@ -8,7 +8,7 @@ import pytest
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
 SUFFIXES = {".c", ".cpp", ".cu", ".cuh", ".h", ".hpp"}
-PROGRAMS = "testing/exercise/"  # set no locale
+PROGRAMS = ("testing/exercise/", "testing/fuzz_capi/")  # set no locale
 CONVERTERS = {"base/numbers.cpp", "spill/say.c"}  # call vsnprintf in the C locale
 
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)

@@ -105,6 +105,10 @@ def short_bits(call: Call) -> None:
     call.operands.saved.shape[0] -= 1
 
 
+def bits_backwards(call: Call) -> None:
+    call.operands.saved.stride[0] = -6
+
+
 def no_bits(call: Call) -> None:
     call.operands.saved = NULL
 
@@ -206,6 +210,7 @@ WRONG: list[tuple[Callable[[Call], None], int, str]] = [
     (wider_z, INVALID, "z has 6 on axis W; 11 of y, the pool's padding 0:0, window 2 and stride 2"),
     (no_z, INVALID, "z is missing"),
     (short_bits, INVALID, "saved has 63 bytes, and 64 are needed"),
+    (bits_backwards, INVALID, "64 are needed, side by side"),
     (no_bits, INVALID, "saved is missing"),
     (float_bits, WRONG_TYPE, "saved is f32 but the other operand is bytes"),
     (bytes_for_x, WRONG_TYPE, "x has the unknown element type 4"),

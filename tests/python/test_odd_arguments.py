@@ -132,3 +132,82 @@ def test_what_padding_does_not_mend(call: Callable[[], object], words: str) -> N
 def test_a_type_that_is_none(dtype: Any) -> None:
     with pytest.raises(InvalidDtype, match="dtype is "):
         oocdnn.empty(3, dtype)
+
+
+@pytest.mark.parametrize("wrap", [":", "::", "check,:", ":4096"])
+def test_a_wrapper_without_a_name(wrap: str) -> None:
+    with pytest.raises(InvalidProblem, match="is not a wrapper"):
+        oocdnn.Context("cpu", wrap=wrap)
+
+
+def endless() -> list[Any]:
+    made: list[Any] = []
+    made.append(made)
+    return made
+
+
+MICRO = oocdnn.workspace.MicroBatch(1, 1.0, 1)
+ODD: dict[str, Callable[[], object]] = {
+    "padding": lambda: oocdnn.conv2d(X, W, padding=endless()),
+    "chain": lambda: oocdnn.conv_chain(X, [oocdnn.Link(W, stride=endless())]),
+    "saves": lambda: oocdnn.conv_bias_act_pool(X, W, save_for_backward=np.ones(2)),
+    "mode": lambda: oocdnn.conv_upsample(X, W, mode=np.ones(2)),  # type: ignore[arg-type]
+    "needs": lambda: oocdnn.conv_chain_backward(Y, X, [oocdnn.Link(W)], needs=[np.ones(2)]),  # type: ignore[list-item]
+    "pool": lambda: oocdnn.conv_bias_act_pool(X, W, pool=oocdnn.Pool(np.ones(2), 2)),  # type: ignore[arg-type]
+    "ceil": lambda: oocdnn.conv_bias_act_pool(X, W, pool=oocdnn.Pool("max", 2, ceil=np.ones(2))),  # type: ignore[arg-type]
+    "trace": lambda: oocdnn.Context("cpu", trace=np.ones(2)),  # type: ignore[arg-type]
+    "empty": lambda: oocdnn.empty(memoryview(np.ones((2, 2)))),  # type: ignore[arg-type]
+    "objects": lambda: oocdnn.empty(2, object),
+    "pinned": lambda: oocdnn.empty(2, pinned=np.ones(2)),  # type: ignore[arg-type]
+    "mean": lambda: oocdnn.batch_norm(Object(dtype="f4"), np.ones(2), samples=1),
+    "variance": lambda: oocdnn.batch_norm(np.ones(2), np.ones(3), samples=1),
+    "weight": lambda: oocdnn.batch_norm(np.ones(2), np.ones(2), {1}, samples=1),
+    "bias": lambda: oocdnn.batch_norm(np.ones(2), np.ones(2), None, np.ones(3), samples=1),
+    "eps": lambda: oocdnn.batch_norm(np.ones(2), np.ones(2), samples=1, eps="x"),  # type: ignore[arg-type]
+    "dtype": lambda: oocdnn.batch_norm(np.ones(2), np.ones(2), samples=1, dtype="2"),
+    "prologues": lambda: oocdnn.concatenate([oocdnn.Prologue(5, "relu")]),
+    "no prologues": lambda: oocdnn.concatenate([]),
+    "batch": lambda: oocdnn.workspace.micro_batch_sizes("3"),  # type: ignore[arg-type]
+    "large batch": lambda: oocdnn.workspace.micro_batch_sizes(2**70),
+    "policy": lambda: oocdnn.workspace.micro_batch_sizes(3, np.ones(2)),  # type: ignore[arg-type]
+    "limit": lambda: oocdnn.workspace.divide_batch([MICRO], 2, 1.5),  # type: ignore[arg-type]
+    "samples": lambda: oocdnn.workspace.pareto([oocdnn.workspace.MicroBatch("1", 1.0, 1)], 2),  # type: ignore[arg-type]
+    "seconds": lambda: oocdnn.workspace.even([oocdnn.workspace.MicroBatch(1, "s", 1)], 2),  # type: ignore[arg-type]
+    "options": lambda: oocdnn.workspace.divide_workspace({1: 5}, 2),  # type: ignore[dict-item]
+    "option": lambda: oocdnn.workspace.divide_workspace({1: [5]}, 2),  # type: ignore[list-item]
+    "total": lambda: oocdnn.workspace.equal_shares({1: [MICRO]}, "x"),  # type: ignore[arg-type]
+    "top": lambda: oocdnn.nn.ClippedReLU([1]),  # type: ignore[arg-type]
+    "alpha": lambda: oocdnn.nn.ELU(b"b"),  # type: ignore[arg-type]
+    "beta": lambda: oocdnn.nn.Swish({}),  # type: ignore[arg-type]
+    "norm's eps": lambda: oocdnn.nn.GroupNorm(1, 2, eps=np.ones(2)),  # type: ignore[arg-type]
+    "affine": lambda: oocdnn.nn.GroupNorm(1, 2, affine=np.ones(2)),  # type: ignore[arg-type]
+    "layer's dtype": lambda: oocdnn.nn.Conv2d(1, 1, 1, dtype=Object()),  # type: ignore[arg-type]
+    "seed": lambda: oocdnn.nn.Linear(1, 1, seed={1}),  # type: ignore[arg-type]
+    "seed in itself": lambda: oocdnn.nn.Linear(1, 1, seed=endless()),  # type: ignore[arg-type]
+    "lr": lambda: oocdnn.nn.SGD([], np.ones(2)),  # type: ignore[arg-type]
+    "parameters": lambda: oocdnn.nn.SGD([5], 0.1),  # type: ignore[list-item]
+    "reduction": lambda: oocdnn.nn.CrossEntropyLoss(np.ones(2)),  # type: ignore[arg-type]
+    "strings": lambda: oocdnn.nn.ReLU()(np.array(["a"])),
+    "x of Flatten": lambda: oocdnn.nn.Flatten()([1]),
+    "x of Linear": lambda: oocdnn.nn.Linear(1, 1)([1]),
+    "dy": lambda: backward(oocdnn.nn.ReLU(), [1]),
+    "dy of a pool": lambda: backward(oocdnn.nn.MaxPool2d(2), [1]),
+    "dy of Flatten": lambda: backward(oocdnn.nn.Flatten(), (1,)),
+    "dz": lambda: backward(oocdnn.nn.ConvBiasActPool(2, 1, 3), [1]),
+    "state": lambda: oocdnn.nn.ReLU().load_state_dict(5),  # type: ignore[arg-type]
+    "path": lambda: oocdnn.nn.load(5),  # type: ignore[arg-type]
+    "values": lambda: oocdnn.nn.save("nowhere", [1]),  # type: ignore[arg-type]
+}
+
+
+def backward(layer: oocdnn.nn.Layer, dy: Any) -> None:
+    layer(X)
+    layer.backward(dy)
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_values_are_refused_in_our_words(case: str) -> None:
+    with pytest.raises(OURS) as refused:
+        ODD[case]()
+    assert type(refused.value) in OURS
+    assert str(refused.value)

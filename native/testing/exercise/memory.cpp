@@ -1,42 +1,14 @@
-// The n-th allocation of host memory fails, for many n, on whatever thread it is made. The program
-// has operators new and delete of its own for that, which the libraries use too.
-#include <atomic>
-#include <cstdlib>
+// The n-th allocation of host memory fails, for many n, on whatever thread it is made.
 #include <new>
 
+#include "testing/clients/allocations.hpp"
 #include "testing/exercise/convolution.hpp"
 #include "testing/exercise/exercise.hpp"
 
-namespace {
-
-std::atomic<int64_t> until_failure{0};  // 0 and below: none fails
-
-void* Take(size_t bytes) {
-  if (until_failure > 0 && until_failure.fetch_sub(1) == 1) return nullptr;
-  return std::malloc(bytes == 0 ? 1 : bytes);
-}
-
-void* TakeOrThrow(size_t bytes) {
-  void* const memory = Take(bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(size_t bytes) { return TakeOrThrow(bytes); }
-void* operator new[](size_t bytes) { return TakeOrThrow(bytes); }
-void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return Take(bytes); }
-void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return Take(bytes); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-
 namespace oocdnn::exercise {
 namespace {
+
+using clients::until_failure;
 
 constexpr int64_t kDense = 32;    // every n up to here, then farther and farther apart
 constexpr int kConvolutions = 4;  // one of each direction

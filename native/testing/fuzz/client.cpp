@@ -7,23 +7,6 @@
 
 namespace oocdnn::fuzz {
 
-uint64_t Random::Next() {
-  uint64_t z = (state_ += 0x9e3779b97f4a7c15U);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-  return z ^ (z >> 31);
-}
-
-int64_t Random::Integer(int64_t small) {
-  switch (Below(12)) {
-    case 0: return static_cast<int64_t>(Next());
-    case 1: return static_cast<int64_t>((uint64_t{1} << Below(64)) + Below(3) - 1);
-    case 2: return -static_cast<int64_t>(Below(static_cast<size_t>(small) + 1));
-    case 3: return static_cast<int64_t>(INT32_MAX) + static_cast<int64_t>(Below(3)) - 1;
-    default: return static_cast<int64_t>(Below(static_cast<size_t>(small) + 1));
-  }
-}
-
 namespace {
 
 // The core keeps its list for as long as the process lives, and so do we.

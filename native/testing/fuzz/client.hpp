@@ -9,23 +9,11 @@
 
 #include "abi/cudnn.h"
 #include "abi/dropin.h"
+#include "testing/clients/random.hpp"
 
 namespace oocdnn::fuzz {
 
-// splitmix64: the same numbers everywhere.
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
-  uint64_t Next();
-  size_t Below(size_t count) { return static_cast<size_t>(Next() % count); }
-  bool Chance(int of_hundred) { return Below(100) < static_cast<size_t>(of_hundred); }
-  // Small numbers mostly, else any, near powers of two and the ends.
-  int64_t Integer(int64_t small = 9);
-  int Int(int small = 9) { return static_cast<int>(Integer(small)); }
-
- private:
-  uint64_t state_;
-};
+using clients::Random;
 
 constexpr size_t kScratch = 1 << 20;    // bytes of what a call may write or read beside tensors
 constexpr size_t kMostBytes = 1 << 16;  // of a tensor that is computed with
