@@ -17,8 +17,8 @@ namespace oocdnn {
 // within a handler.
 Status StatusOfException();
 
-// The undefined-behaviour sanitizer takes the handler of forced unwinds, which have no object, for a
-// reference to null.
+// The undefined-behaviour sanitizer takes the handler of forced unwinds, which have no object, for
+// a reference to null.
 template <class Work>
 [[gnu::no_sanitize("undefined")]] Status Guarded(const Work& work) {
   try {

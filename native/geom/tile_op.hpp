@@ -11,7 +11,7 @@ namespace oocdnn {
 
 // The claims that the conformance suite holds every engine to.
 struct Properties {
-  bool exact = false;          // integer filling gives the exact sum
+  bool exact = false;  // integer filling gives the exact sum
   // A tile over N, K, D, H, W has the bits of the whole; where it sums over one of these axes, if
   // the cuts lie between blocks (see sum_blocks.hpp).
   bool invariant = false;

@@ -26,8 +26,8 @@ bool IsDepthwise(const ConvShape& shape);
 Result<std::unique_ptr<CpuExecutable>> PrepareDirectGather(const TileOp& op, int threads);
 Result<std::unique_ptr<CpuExecutable>> PrepareDirectDepthwise(const TileOp& op);
 Result<std::unique_ptr<CpuExecutable>> PrepareDirectFilter(const TileOp& op);
-// The tiles of the gradients of filter (see NeedsWideSums) and bias are f64 for every dtype: they are
-// sums over all positions. Bias gradients have no products and no blocks.
+// The tiles of the gradients of filter (see NeedsWideSums) and bias are f64 for every dtype: they
+// are sums over all positions. Bias gradients have no products and no blocks.
 Result<std::unique_ptr<CpuExecutable>> PrepareDirectBias(const TileOp& op);
 
 }  // namespace oocdnn::cpu

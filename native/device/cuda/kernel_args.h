@@ -251,7 +251,7 @@ struct DirectArgs {
   // Backward filter: extents of a block on D, H, W, and how far into one the tile begins; images of
   // a block.
   int block[3], first[3], block_n;
-  int wide;  // backward filter: the output is f64
+  int wide;    // backward filter: the output is f64
   Long count;  // output elements, or blocks of kDirectChannels of them
 };
 
