@@ -157,6 +157,9 @@ ODD: dict[str, Callable[[], object]] = {
     "ceil": lambda: oocdnn.conv_bias_act_pool(X, W, pool=oocdnn.Pool("max", 2, ceil=np.ones(2))),  # type: ignore[arg-type]
     "trace": lambda: oocdnn.Context("cpu", trace=np.ones(2)),  # type: ignore[arg-type]
     "empty": lambda: oocdnn.empty(memoryview(np.ones((2, 2)))),  # type: ignore[arg-type]
+    "padding of two axes": lambda: oocdnn.conv2d(X, W, padding=memoryview(np.ones((2, 2)))),  # type: ignore[arg-type]
+    "no bytes": lambda: oocdnn.empty(2, "U"),
+    "objects saved": lambda: oocdnn.nn.save("nowhere", {"a": np.array([None])}),
     "objects": lambda: oocdnn.empty(2, object),
     "pinned": lambda: oocdnn.empty(2, pinned=np.ones(2)),  # type: ignore[arg-type]
     "mean": lambda: oocdnn.batch_norm(Object(dtype="f4"), np.ones(2), samples=1),
