@@ -168,6 +168,8 @@ ODD: dict[str, Callable[[], object]] = {
     "bias": lambda: oocdnn.batch_norm(np.ones(2), np.ones(2), None, np.ones(3), samples=1),
     "eps": lambda: oocdnn.batch_norm(np.ones(2), np.ones(2), samples=1, eps="x"),  # type: ignore[arg-type]
     "dtype": lambda: oocdnn.batch_norm(np.ones(2), np.ones(2), samples=1, dtype="2"),
+    "no mean": lambda: oocdnn.batch_norm(np.array(1.0), np.array(1.0), samples=1),
+    "no dtype": lambda: oocdnn.batch_norm(np.ones(2), np.ones(2), samples=1, dtype=[]),
     "prologues": lambda: oocdnn.concatenate([oocdnn.Prologue(5, "relu")]),
     "no prologues": lambda: oocdnn.concatenate([]),
     "batch": lambda: oocdnn.workspace.micro_batch_sizes("3"),  # type: ignore[arg-type]
