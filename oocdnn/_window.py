@@ -37,7 +37,7 @@ def integer(name: str, value: Any, least: int, most: int = _LARGEST) -> int:
 
 def per_axis(name: str, value: Any, rank: int, least: int) -> tuple[int, ...]:
     """One integer for each of `rank` axes, from one integer or as many (PerAxis)."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, memoryview)):
         value = value.tolist()
     if hasattr(value, "__index__"):
         return (integer(name, value, least),) * rank
@@ -83,7 +83,7 @@ def make(
 
 def paddings(name: str, padding: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Before and after each axis, from one integer, one per axis, or ((before, after), ...)."""
-    if isinstance(padding, np.ndarray):
+    if isinstance(padding, (np.ndarray, memoryview)):
         padding = padding.tolist()
     if isinstance(padding, Sequence) and any(isinstance(pad, Sequence) for pad in padding):
         return _pairs(name, padding, rank)

@@ -35,8 +35,8 @@ def empty(
     sizes = several("shape", shape, "integers") if isinstance(shape, Sequence) else (shape,)
     extents = tuple(_window.integer("shape", size, 0) for size in sizes)
     kind = dtype_of("dtype", dtype)
-    if kind.hasobject:
-        raise InvalidDtype(f"dtype is {dtype!r}, whose elements are objects; pass one of numbers")
+    if kind.hasobject or kind.itemsize == 0:
+        raise InvalidDtype(f"dtype is {dtype!r}, whose elements have no fixed bytes; pass numbers")
     size = math.prod(extents) * kind.itemsize
     if not flag("pinned", pinned):
         with allocating(extents, kind.itemsize):

@@ -214,7 +214,9 @@ def _vector(name: str, array: Any, shape: tuple[int, ...] | None = None) -> Any:
         raise InvalidDtype(
             f"{name} is of type {type(array).__name__}; pass an array of numbers"
         ) from None
-    need_shape(name, wide.shape, shape or wide.shape[:1], "the channels")
+    if wide.ndim != 1:
+        raise InvalidProblem(f"{name} has the shape {wide.shape}; pass one number for each channel")
+    need_shape(name, wide.shape, shape or wide.shape, "the channels")
     return wide
 
 
@@ -232,6 +234,8 @@ def _made(
     The shift is computed from the rounded scale: an element equal to the mean becomes exactly the
     bias where the bias is 0, and within one rounding of it elsewhere."""
     dtype, channels = dtype_of("dtype", dtype), mean.shape[1:]
+    if dtype.kind != "f":
+        raise InvalidDtype(f"dtype is {dtype}; pass float32, or float64 beside float64")
     scale = (variance + real("eps", eps)) ** -0.5
     if weight is not None:
         scale = scale * _vector("weight", weight, channels)

@@ -11,7 +11,7 @@ import numpy as np
 from oocdnn._arguments import need_kind, path_of
 from oocdnn._files import replacing
 from oocdnn._geometry import need_shape
-from oocdnn.errors import InvalidProblem
+from oocdnn.errors import InvalidDtype, InvalidProblem
 from oocdnn.nn._modules import module_of, moved
 
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -44,8 +44,12 @@ def save(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
     The file is there as a whole or not at all. Raises OSError where it cannot be written.
     """
     need_kind("values", values, Mapping, "a dictionary of arrays, as state_dict() gives it")
+    arrays = {name: moved(array, np) for name, array in values.items()}
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise InvalidDtype(f"{name} holds objects; pass an array of numbers")
     with replacing(path_of("path", path)) as file:
-        np.savez(file, **{name: moved(array, np) for name, array in values.items()})
+        np.savez(file, **arrays)
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -56,9 +60,9 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     path = path_of("path", path)
     try:
         archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.lib.npyio.NpzFile):
+            with archive:
+                return {name: _readable(archive[name]) for name in archive.files}
     except (ValueError, EOFError, BadZipFile) as error:
         raise InvalidProblem(f"{path} was not written by save: {error}") from error
-    if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise InvalidProblem(f"{path} was not written by save: it holds one array without a name")
-    with archive:
-        return {name: _readable(archive[name]) for name in archive.files}
+    raise InvalidProblem(f"{path} was not written by save: it holds one array without a name")

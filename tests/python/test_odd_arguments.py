@@ -157,6 +157,9 @@ ODD: dict[str, Callable[[], object]] = {
     "ceil": lambda: oocdnn.conv_bias_act_pool(X, W, pool=oocdnn.Pool("max", 2, ceil=np.ones(2))),  # type: ignore[arg-type]
     "trace": lambda: oocdnn.Context("cpu", trace=np.ones(2)),  # type: ignore[arg-type]
     "empty": lambda: oocdnn.empty(memoryview(np.ones((2, 2)))),  # type: ignore[arg-type]
+    "padding of two axes": lambda: oocdnn.conv2d(X, W, padding=memoryview(np.ones((2, 2)))),  # type: ignore[arg-type]
+    "no bytes": lambda: oocdnn.empty(2, "U"),
+    "objects saved": lambda: oocdnn.nn.save("nowhere", {"a": np.array([None])}),
     "objects": lambda: oocdnn.empty(2, object),
     "pinned": lambda: oocdnn.empty(2, pinned=np.ones(2)),  # type: ignore[arg-type]
     "mean": lambda: oocdnn.batch_norm(Object(dtype="f4"), np.ones(2), samples=1),
@@ -165,6 +168,8 @@ ODD: dict[str, Callable[[], object]] = {
     "bias": lambda: oocdnn.batch_norm(np.ones(2), np.ones(2), None, np.ones(3), samples=1),
     "eps": lambda: oocdnn.batch_norm(np.ones(2), np.ones(2), samples=1, eps="x"),  # type: ignore[arg-type]
     "dtype": lambda: oocdnn.batch_norm(np.ones(2), np.ones(2), samples=1, dtype="2"),
+    "no mean": lambda: oocdnn.batch_norm(np.array(1.0), np.array(1.0), samples=1),
+    "no dtype": lambda: oocdnn.batch_norm(np.ones(2), np.ones(2), samples=1, dtype=[]),
     "prologues": lambda: oocdnn.concatenate([oocdnn.Prologue(5, "relu")]),
     "no prologues": lambda: oocdnn.concatenate([]),
     "batch": lambda: oocdnn.workspace.micro_batch_sizes("3"),  # type: ignore[arg-type]
