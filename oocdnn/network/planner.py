@@ -31,8 +31,7 @@ class Plan:
         simulation: Its predicted course.
         limit: Bytes that it was made for.
         fits: True where everything is kept because the step fits.
-        bound: Seconds that no choice of policies takes less than, as far as the program knows.
-        gap: Relative gap of the program where its time ended first; 0 where it is exact.
+        bound: Seconds below which the program knows that no choice of policies is.
         planning: Seconds that planning took.
     """
 
@@ -42,7 +41,6 @@ class Plan:
     limit: int
     fits: bool
     bound: float
-    gap: float
     planning: float
 
     @property
@@ -72,7 +70,7 @@ def plan(
     began = time.monotonic()
     kept = schedule(timeline, links, limit, [KEEP] * len(timeline.saved))
     if kept.peak_bytes <= limit:
-        return _plan(timeline, links, limit, kept, timeline.seconds, 0.0, began, fits=True)
+        return _plan(timeline, links, limit, kept, timeline.seconds, began, fits=True)
     least = least_limit(timeline)
     if least > limit:
         raise OutOfMemory(
@@ -80,13 +78,13 @@ def plan(
             f"{limit}",
             least=least,
         )
-    best, bound, gap = _search(timeline, links, limit, began, seconds)
+    best, bound = _search(timeline, links, limit, began, seconds)
     if best is None:
         raise OutOfMemory(
             f"no plan within {limit} bytes was found in {seconds} s; {timeline.peak_bytes} hold "
             "everything"
         )
-    return _plan(timeline, links, limit, best, bound, gap, began, fits=False)
+    return _plan(timeline, links, limit, best, bound, began, fits=False)
 
 
 def least_limit(timeline: Timeline) -> int:
@@ -109,10 +107,10 @@ def least_limit(timeline: Timeline) -> int:
 
 def _search(
     timeline: Timeline, links: Sequence[Link], limit: int, began: float, seconds: float
-) -> tuple[Schedule | None, float, float]:
+) -> tuple[Schedule | None, float]:
     link, margins = total_of(links), [0.0] * len(timeline.operations)
     best: Schedule | None = None
-    bound, gap = timeline.seconds, 0.0
+    bound = timeline.seconds
     for number in range(_ROUNDS):
         left = seconds - (time.monotonic() - began)
         if left <= 0 and best is not None:
@@ -122,7 +120,7 @@ def _search(
         except LookupError:
             break
         if number == 0:
-            bound, gap = found.seconds * (1 - found.gap), found.gap
+            bound = found.bound
         made = schedule(timeline, links, limit, found.choices)
         excess = [max(held - limit, 0) for held in made.bytes_at]
         if not any(excess):
@@ -134,7 +132,7 @@ def _search(
         margins = [margin + more for margin, more in zip(margins, excess, strict=True)]
         if not any(excess):
             break
-    return best, bound, gap
+    return best, bound
 
 
 def _late(timeline: Timeline, made: Schedule, limit: int) -> list[int]:
@@ -161,10 +159,9 @@ def _plan(
     limit: int,
     made: Schedule,
     bound: float,
-    gap: float,
     began: float,
     *,
     fits: bool,
 ) -> Plan:
     simulation = simulate(timeline, links, made)
-    return Plan(timeline, made, simulation, limit, fits, bound, gap, time.monotonic() - began)
+    return Plan(timeline, made, simulation, limit, fits, bound, time.monotonic() - began)

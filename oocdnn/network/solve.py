@@ -18,18 +18,19 @@ import numpy as np
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy
 from oocdnn.network.timeline import Link, Timeline
 
+_NEAR = 5e-4  # of the step: a solution this near to the bound is enough
 _MOST_NEEDS = 6  # positions in backward at which one tensor may be wanted first
+_WHOLE = 1e-6  # a value of the relaxation this near to 0 or 1 is whole
 _TIE = 1e-6  # seconds for copying the whole step's bytes: keep rather than swap where equal
 
 
 @dataclass
 class Solution:
-    """Choices, the bound and the gap of the program: 0 where it is solved to the end."""
+    """Choices, the seconds of the step that the program gives them, and its lower bound."""
 
     choices: list[Choice]
     seconds: float
-    gap: float
-    solving: float
+    bound: float
 
 
 class _Program:
@@ -64,8 +65,7 @@ class _Program:
         self.row_low.append(low)
         self.row_high.append(high)
 
-    def solve(self, seconds: float, start: Sequence[float] | None) -> tuple[np.ndarray, float, float]:
-        """Values, objective and relative gap; raises LookupError where there is no solution."""
+    def solver(self) -> highspy.Highs:
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = len(self.cost), len(self.row_low)
         lp.col_cost_, lp.col_lower_, lp.col_upper_ = map(
@@ -76,24 +76,68 @@ class _Program:
         lp.a_matrix_.start_ = np.asarray(self.begin, dtype=np.int32)
         lp.a_matrix_.index_ = np.asarray(self.index, dtype=np.int32)
         lp.a_matrix_.value_ = np.asarray(self.value)
-        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-        lp.integrality_ = [kinds[one] for one in self.whole]
         highs = highspy.Highs()
         highs.setOptionValue("output_flag", False)
-        highs.setOptionValue("time_limit", seconds)
-        highs.setOptionValue("mip_rel_gap", 1e-3)
         highs.setOptionValue("random_seed", 0)
         highs.passModel(lp)
-        if start is not None:
-            solution = highspy.HighsSolution()
-            solution.col_value = list(start)
-            highs.setSolution(solution)
-        highs.run()
-        info = highs.getInfo()
-        if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            raise LookupError(highs.modelStatusToString(highs.getModelStatus()))
-        gap = info.mip_gap if any(self.whole) else 0.0
-        return np.asarray(highs.getSolution().col_value), info.objective_function_value, gap
+        return highs
+
+    def solve(self, seconds: float, enough: float) -> _Values:
+        """Whole values within `enough` of the relaxation's objective where time allows.
+
+        First the relaxation; then the columns that are whole in it are fixed and the others decided;
+        then, if that is not enough, all of them from there on. Raises LookupError where no whole
+        solution was found.
+        """
+        end = time.monotonic() + seconds
+        highs = self.solver()
+        highs.setOptionValue("time_limit", seconds)
+        relaxed = _run(highs)
+        columns = np.flatnonzero(self.whole).astype(np.int32)
+        values = relaxed.columns[columns]
+        fixed = (values < _WHOLE) | (values > 1 - _WHOLE)
+        highs.setOptionValue("mip_abs_gap", enough)
+        highs.setOptionValue("mip_rel_gap", 1e-6)
+        kinds = [highspy.HighsVarType.kInteger] * len(columns)
+        highs.changeColsIntegrality(len(columns), columns, np.asarray(kinds))
+        if fixed.any() and not fixed.all():
+            ends = np.round(values[fixed])
+            highs.changeColsBounds(int(fixed.sum()), columns[fixed], ends, ends)
+            highs.setOptionValue("time_limit", max(0.5 * (end - time.monotonic()), 0.1))
+            try:
+                first: _Values | None = _run(highs)
+            except LookupError:
+                first = None
+            count = int(fixed.sum())
+            highs.changeColsBounds(count, columns[fixed], np.zeros(count), np.ones(count))
+            if first is not None:
+                if first.objective - relaxed.objective <= enough:
+                    return _Values(first.columns, first.objective, relaxed.objective)
+                solution = highspy.HighsSolution()
+                solution.col_value = list(first.columns)
+                highs.setSolution(solution)
+        highs.setOptionValue("time_limit", max(end - time.monotonic(), 0.1))
+        last = _run(highs)
+        return _Values(last.columns, last.objective, max(relaxed.objective, last.bound))
+
+
+@dataclass
+class _Values:
+    """A solution, its objective, and what no solution is below."""
+
+    columns: np.ndarray
+    objective: float
+    bound: float
+
+
+def _run(highs: highspy.Highs) -> _Values:
+    highs.run()
+    info = highs.getInfo()
+    if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        raise LookupError(highs.modelStatusToString(highs.getModelStatus()))
+    bound = max(info.mip_dual_bound, 0.0) if info.mip_dual_bound < float("inf") else 0.0
+    values = np.asarray(highs.getSolution().col_value)
+    return _Values(values, info.objective_function_value, bound)
 
 
 @dataclass
@@ -411,9 +455,8 @@ def solve(
 
     Raises LookupError where the program has no solution or none was found in time.
     """
-    began = time.monotonic()
     model = _Model(timeline, link)
     model.constrain(float(limit), margins)
-    values, objective, gap = model.program.solve(seconds, None)
-    took = time.monotonic() - began
-    return Solution(model.choices(values), timeline.seconds + objective, gap, took)
+    found = model.program.solve(seconds, _NEAR * timeline.seconds)
+    step = timeline.seconds
+    return Solution(model.choices(found.columns), step + found.objective, step + found.bound)
