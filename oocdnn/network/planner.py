@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oocdnn.errors import InvalidProblem, OutOfMemory
-from oocdnn.network.plan import KEEP, Choice, Policy, Schedule
+from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy, Schedule
 from oocdnn.network.schedule import schedule, total_of
 from oocdnn.network.simulate import Simulation, simulate
 from oocdnn.network.solve import solve
-from oocdnn.network.timeline import Link, Timeline
+from oocdnn.network.timeline import Link, Saved, Timeline, available, resident_bytes
 
 _ROUNDS = 12  # of margins
+_FIRST_SHARE = 0.7  # of the time left for one solution of the program
 _ENOUGH = 1.002  # of the bound: no further round is tried
 
 
@@ -78,7 +79,7 @@ def plan(
             f"{limit}",
             least=least,
         )
-    best, bound = _search(timeline, links, limit, began, seconds)
+    best, bound = _search(timeline, links, limit, began + seconds)
     if best is None:
         raise OutOfMemory(
             f"no plan within {limit} bytes was found in {seconds} s; {timeline.peak_bytes} hold "
@@ -90,55 +91,88 @@ def plan(
 def least_limit(timeline: Timeline) -> int:
     """Bytes below which no plan is: the peak where each movable tensor is there only while an
     operation reads it."""
-    steps = [0] * (len(timeline.operations) + 1)
-    for one in timeline.saved:
-        spans = [(one.produced, one.last_forward_use), (one.first_use, one.last_use)]
-        if not one.movable:
-            spans = [(one.produced, one.last_use)]
-        for first, last in spans:
-            steps[first] += one.nbytes
-            steps[last + 1] -= one.nbytes
-    total = most = 0
-    for change, operation in zip(steps, timeline.operations, strict=False):
-        total += change
-        most = max(most, total + operation.fixed_bytes)
-    return most
+    spans = [
+        ((one.produced, one.last_forward_use), (one.first_use, one.last_use))
+        if one.movable
+        else ((one.produced, one.last_use),)
+        for one in timeline.saved
+    ]
+    return max(resident_bytes(timeline, spans), default=0)
 
 
 def _search(
-    timeline: Timeline, links: Sequence[Link], limit: int, began: float, seconds: float
+    timeline: Timeline, links: Sequence[Link], limit: int, end: float
 ) -> tuple[Schedule | None, float]:
+    """The best schedule within the limit that was found by `end`, and the program's bound."""
     link, margins = total_of(links), [0.0] * len(timeline.operations)
-    best: Schedule | None = None
     bound = timeline.seconds
+    everything = [SWAP if one.movable else KEEP for one in timeline.saved]
+    best = _better(None, schedule(timeline, links, limit, everything), limit)
+    last = None
     for number in range(_ROUNDS):
-        left = seconds - (time.monotonic() - began)
-        if left <= 0 and best is not None:
+        left = end - time.monotonic()
+        if left <= 0 and number > 0:
             break
         try:
-            found = solve(timeline, link, limit, margins, max(left, 0.25 * seconds))
+            found = solve(timeline, link, limit, margins, max(_FIRST_SHARE * left, 0.1))
         except LookupError:
             break
         if number == 0:
             bound = found.bound
-        made = schedule(timeline, links, limit, found.choices)
-        excess = [max(held - limit, 0) for held in made.bytes_at]
-        if not any(excess):
-            if best is None or made.seconds < best.seconds:
-                best = made
-            if made.seconds <= _ENOUGH * found.seconds:
-                break
-            excess = _late(timeline, made, limit)
-        margins = [margin + more for margin, more in zip(margins, excess, strict=True)]
-        if not any(excess):
+        if found.choices == last:
             break
-    return best, bound
+        last = found.choices
+        made = schedule(timeline, links, limit, found.choices)
+        best = _better(best, made, limit)
+        if best is not None and best.seconds <= _ENOUGH * bound:
+            break
+        excess = [max(held - limit, 0) for held in made.bytes_at]
+        more = excess if any(excess) else _on_the_way(timeline, made)
+        margins = [margin + extra for margin, extra in zip(margins, more, strict=True)]
+    if best is None or best.seconds <= _ENOUGH * bound:
+        return best, bound
+    return _polished(timeline, links, limit, best, end), bound
 
 
-def _late(timeline: Timeline, made: Schedule, limit: int) -> list[int]:
+def _better(best: Schedule | None, made: Schedule, limit: int) -> Schedule | None:
+    if made.peak_bytes > limit or (best is not None and best.seconds <= made.seconds):
+        return best
+    return made
+
+
+def _polished(
+    timeline: Timeline, links: Sequence[Link], limit: int, best: Schedule, end: float
+) -> Schedule:
+    """Changes one policy at a time while that helps, by the scheduler's own arithmetic."""
+    improved = True
+    while improved:
+        improved = False
+        for index, one in enumerate(timeline.saved):
+            for choice in _options(timeline, one):
+                if time.monotonic() > end:
+                    return best
+                if choice == best.choices[index]:
+                    continue
+                changed = [*best.choices[:index], choice, *best.choices[index + 1 :]]
+                made = schedule(timeline, links, limit, changed)
+                if made.peak_bytes <= limit and made.seconds < best.seconds:
+                    best, improved = made, True
+    return best
+
+
+def _options(timeline: Timeline, one: Saved) -> list[Choice]:
+    if not one.movable:
+        return []
+    found = [KEEP, SWAP]
+    if one.squeeze is not None:
+        found.append(SQUEEZE)
+    return found + [Choice(Policy.REBUILD, number) for number in available(timeline, one)]
+
+
+def _on_the_way(timeline: Timeline, made: Schedule) -> list[int]:
     """Bytes to leave free where the device waits more than the fluid view says: one tensor of those
     on their way at each position that is full."""
-    on_the_way = [0] * len(timeline.operations)
+    found = [0] * len(timeline.operations)
     for index in made.swapped():
         movement, one = made.movements.get(index), timeline.saved[index]
         if movement is None:
@@ -149,8 +183,8 @@ def _late(timeline: Timeline, made: Schedule, limit: int) -> list[int]:
         ]
         for span in spans:
             for position in span:
-                on_the_way[position] = max(on_the_way[position], one.nbytes // 2)
-    return on_the_way
+                found[position] = max(found[position], one.nbytes // 2)
+    return found
 
 
 def _plan(

@@ -46,7 +46,7 @@ class _Scheduler:
         self._movements: dict[int, Movement] = {}
         self._now = self._waiting = self._recomputing = 0.0
         self._out_free = self._in_free = 0.0  # end of the last copy of each direction
-        self._leaving: deque[tuple[int, float]] = deque()  # index and end of its copy, in order
+        self._leaving: list[tuple[int, float]] = []  # index and end of its copy, in order
         self._arrivals: dict[int, float] = {}
         self._queue = deque(self._fetches())
 
@@ -126,29 +126,22 @@ class _Scheduler:
                 self._compute(one.squeeze.seconds / 2)
 
     def _release(self, position: int) -> None:
-        """Counts what is still leaving, and waits for it where the limit asks."""
-        while self._leaving:
-            index, end = self._leaving[0]
-            if not self._done(index, position) or end > self._now:
-                break
-            self._pop(position)
-        held = sum(self._saved[i].nbytes for i, _ in self._leaving if self._done(i, position))
-        while self._leaving and self._bytes_at[position] + held > self._limit:
-            index, end = self._leaving[0]
-            if not self._done(index, position):
+        """Frees what has been copied away; waits for copies, first ones first, where the limit
+        asks; counts what is still there."""
+        ended = [(i, end) for i, end in self._leaving if self._done(i, position)]
+        held = sum(self._saved[i].nbytes for i, _ in ended)
+        for index, end in ended:
+            if end > self._now and self._bytes_at[position] + held <= self._limit:
                 break
             self._wait_until(end)
             held -= self._saved[index].nbytes
-            self._pop(position)
+            self._leaving.remove((index, end))
+            self._movements[index] = Movement(position, self._needs[index], self._needs[index])
         self._bytes_at[position] += held
 
     def _done(self, index: int, position: int) -> bool:
         """True where forward does not read the tensor any more, and backward not yet."""
         return self._saved[index].last_forward_use < position < self._needs[index]
-
-    def _pop(self, position: int) -> None:
-        index, _ = self._leaving.popleft()
-        self._movements[index] = Movement(position, self._needs[index], self._needs[index])
 
     def _fetch(self, position: int) -> None:
         """Starts the copies whose time has come, in order, while they fit up to their need."""
@@ -178,7 +171,7 @@ class _Scheduler:
 
     def _stay(self, index: int, position: int) -> None:
         self._choices[index] = KEEP
-        self._leaving = deque(entry for entry in self._leaving if entry[0] != index)
+        self._leaving = [entry for entry in self._leaving if entry[0] != index]
         for q in range(position, self._needs[index]):
             self._bytes_at[q] += self._saved[index].nbytes
 

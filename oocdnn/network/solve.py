@@ -16,7 +16,7 @@ import highspy
 import numpy as np
 
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy
-from oocdnn.network.timeline import Link, Timeline
+from oocdnn.network.timeline import Link, Saved, Timeline, available, resident_bytes
 
 _NEAR = 5e-4  # of the step: a solution this near to the bound is enough
 _MOST_NEEDS = 6  # positions in backward at which one tensor may be wanted first
@@ -198,10 +198,9 @@ class _Model:
             columns.swap = self.program.column(cost=_TIE * one.nbytes / total, whole=True)
             if one.squeeze is not None:
                 columns.squeeze = self.program.column(cost=one.squeeze.seconds, whole=True)
-            for number, recipe in enumerate(one.recipes):
-                inputs = [self.saved[source] for source in recipe.inputs]
-                if all(source.last_use >= one.first_use for source in inputs):
-                    columns.recipes[number] = self.program.column(cost=recipe.seconds, whole=True)
+            for number in available(self.timeline, one):
+                cost = one.recipes[number].seconds
+                columns.recipes[number] = self.program.column(cost=cost, whole=True)
             if len(columns.gone) > 1:
                 self.program.row(dict.fromkeys(columns.gone, 1.0), -np.inf, 1.0)
 
@@ -256,22 +255,16 @@ class _Model:
             most = limit - margins[position] - fixed[position]
             self.program.row(terms, -np.inf, self._bytes(most))
 
-    def _certain_bytes(self) -> list[float]:
+    def _certain_bytes(self) -> list[int]:
         """Bytes whatever the policies are: fixed ones, tensors while forward or backward reads
         them."""
-        steps = [0.0] * (self.count + 1)
-        for one, columns in zip(self.saved, self.columns, strict=True):
-            spans = [(one.produced, one.last_forward_use), (one.first_use, one.last_use)]
-            if not columns.gone:
-                spans = [(one.produced, one.last_use)]
-            for begin, last in spans:
-                steps[begin] += one.nbytes
-                steps[last + 1] -= one.nbytes
-        out, total = [], 0.0
-        for position, operation in enumerate(self.timeline.operations):
-            total += steps[position]
-            out.append(total + operation.fixed_bytes)
-        return out
+        spans = [
+            ((one.produced, one.last_forward_use), (one.first_use, one.last_use))
+            if columns.gone
+            else ((one.produced, one.last_use),)
+            for one, columns in zip(self.saved, self.columns, strict=True)
+        ]
+        return resident_bytes(self.timeline, spans)
 
     def _running(self, changes: list[dict[int, float]], constants: list[float]) -> list[int]:
         """Columns of running sums: each is the one before, plus the terms and the constant."""

@@ -113,15 +113,11 @@ class Timeline:
         """The step where everything is kept: the sum of its operations."""
         return self.starts[-1]
 
-    def kept_bytes(self) -> list[int]:
-        """Device bytes at each position where every saved tensor is kept."""
-        return resident_bytes(
-            self, [((one.produced, one.last_use + 1),) for one in self.saved]
-        )
-
     @property
     def peak_bytes(self) -> int:
-        return max(self.kept_bytes(), default=0)
+        """Most device bytes where every saved tensor is kept."""
+        spans = [((one.produced, one.last_use),) for one in self.saved]
+        return max(resident_bytes(self, spans), default=0)
 
     def _check(self) -> None:
         count = len(self.operations)
@@ -136,6 +132,11 @@ class Timeline:
                     f"{operation.fixed_bytes} bytes; both must be at least 0"
                 )
         for index, one in enumerate(self.saved):
+            if index and one.produced < self.saved[index - 1].produced:
+                raise InvalidProblem(
+                    f"saved tensor {one.name!r} is produced at {one.produced}, before the one in "
+                    "front of it; saved tensors are listed in the order of production"
+                )
             self._check_saved(index, one)
 
     def _check_saved(self, index: int, one: Saved) -> None:
@@ -150,13 +151,11 @@ class Timeline:
             )
         for recipe in one.recipes:
             for source in recipe.inputs:
-                if not 0 <= source < len(self.saved) or self.saved[source].produced > one.produced:
+                if not 0 <= source < index:
                     raise InvalidProblem(
-                        f"saved tensor {one.name!r} cannot be computed from number {source}: it "
-                        "is not a saved tensor that was produced before"
+                        f"saved tensor {one.name!r}, number {index}, cannot be computed from number "
+                        f"{source}: a recipe reads saved tensors of smaller numbers"
                     )
-                if source == index:
-                    raise InvalidProblem(f"saved tensor {one.name!r} is computed from itself")
 
 
 @dataclass(frozen=True)
@@ -186,23 +185,28 @@ class Link:
             )
 
 
+def available(timeline: Timeline, one: Saved) -> list[int]:
+    """The recipes whose inputs backward still reads, and so still has, where the result is needed."""
+    return [
+        number
+        for number, recipe in enumerate(one.recipes)
+        if all(timeline.saved[source].last_use >= one.first_use for source in recipe.inputs)
+    ]
+
+
 Spans = Sequence[tuple[int, int]]
 
 
-def resident_bytes(
-    timeline: Timeline, spans: Sequence[Spans], extra: dict[int, int] | None = None
-) -> list[int]:
-    """Device bytes at each position: fixed ones and each saved tensor over its spans [begin, end).
-
-    `extra` adds bytes at single positions.
-    """
+def resident_bytes(timeline: Timeline, spans: Sequence[Spans]) -> list[int]:
+    """Device bytes at each position: fixed ones, and each saved tensor from the first to the last
+    position of each of its spans."""
     steps = [0] * (len(timeline.operations) + 1)
     for one, held in zip(timeline.saved, spans, strict=True):
-        for begin, end in held:
-            steps[begin] += one.nbytes
-            steps[end] -= one.nbytes
-    total, out = 0, []
-    for position, operation in enumerate(timeline.operations):
-        total += steps[position]
-        out.append(operation.fixed_bytes + total + (extra or {}).get(position, 0))
-    return out
+        for first, last in held:
+            steps[first] += one.nbytes
+            steps[last + 1] -= one.nbytes
+    total, found = 0, []
+    for change, operation in zip(steps, timeline.operations, strict=False):
+        total += change
+        found.append(total + operation.fixed_bytes)
+    return found
