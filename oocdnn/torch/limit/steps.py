@@ -1,0 +1,277 @@
+"""One thread's training steps under a limit: the first recorded while everything is swapped, the
+following ones as planned.
+
+A plan decides when copies run, never what is computed: a saved tensor that a step asks for at
+another time than planned, or that the plan does not know, is fetched when it is asked for.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from oocdnn.network.plan import Policy
+from oocdnn.network.planner import Plan
+from oocdnn.network.timeline import Timeline
+from oocdnn.torch.limit.card import Card
+from oocdnn.torch.limit.entry import Entry, Kept, Packed
+from oocdnn.torch.limit.record import Recorder
+
+LEAST_BYTES = 1 << 18  # a smaller storage is kept: its copy costs more than its bytes are worth
+_UNDER_WAY = 8  # this part of the limit may be on its way while everything is swapped
+
+Planner = Callable[[Timeline], Plan | None]
+
+
+class Mode(enum.Enum):
+    """RECORD: everything is swapped and timed. FOLLOW: as planned. SWAP: everything is swapped,
+    because the step is not the planned one. KEEP: everything is kept, because the step fits."""
+
+    RECORD = "record"
+    FOLLOW = "follow"
+    SWAP = "swap"
+    KEEP = "keep"
+
+
+class Steps:
+    """Packs and unpacks what autograd saves. Forward and backward may run on different threads."""
+
+    def __init__(
+        self,
+        card: Card,
+        limit: int,
+        planner: Planner,
+        *,
+        slab: Callable[[int], Tensor] | None = None,
+        least_bytes: int = LEAST_BYTES,
+    ) -> None:
+        self._card, self._limit, self._planner = card, limit, planner
+        self._slab = slab or card.slab
+        self._least = least_bytes
+        self._lock = threading.RLock()
+        self.plan: Plan | None = None
+        self.mode = Mode.RECORD
+        self.steps = 0
+        self._begin()
+
+    # The hooks.
+
+    def pack(self, tensor: Tensor) -> Packed | Kept:
+        with self._lock:
+            if self.mode is Mode.KEEP or not self._moves(tensor):
+                return Kept(tensor.detach())
+            entry = self._entry_of(tensor)
+            return Packed(entry, tensor, self._gone)
+
+    def unpack(self, packed: Packed | Kept) -> Tensor:
+        if isinstance(packed, Kept):
+            return packed.tensor()
+        with self._lock:
+            return packed.tensor(self._asked(packed.entry))
+
+    def step(self) -> None:
+        """The end of a step; without it a step ends where forward begins again with nothing saved.
+        The first one is planned here."""
+        with self._lock:
+            if self._event:
+                self._step()
+
+    def _step(self) -> None:
+        if self.mode is Mode.RECORD:
+            timeline = self._recorder.timeline(f"step {self.steps}")
+            if timeline is not None:
+                self._take(self._planner(timeline))
+        elif self.mode is Mode.SWAP and self.plan is not None:
+            self.mode = Mode.FOLLOW
+        self.steps += 1
+        self._begin()
+
+    def close(self) -> None:
+        """Waits for copies; what autograd still holds stays readable."""
+        with self._lock:
+            for entry in list(self._numbered.values()):
+                if entry.leaving is not None:
+                    entry.leaving.wait()
+
+    # Forward.
+
+    def _moves(self, tensor: Tensor) -> bool:
+        """False for what has to stay: parameters and their views, other devices, small storages."""
+        if type(tensor) is not Tensor or tensor.layout is not torch.strided:
+            return False
+        base = tensor._base if tensor._base is not None else tensor
+        if base.is_leaf and base.requires_grad:
+            return False
+        if not self._card.holds(tensor):
+            return False
+        return tensor.untyped_storage().nbytes() >= self._least
+
+    def _entry_of(self, tensor: Tensor) -> Entry:
+        storage = tensor.untyped_storage()
+        address = storage.data_ptr()
+        known = self._by_address.get(address)
+        if known is not None and known.storage is not None and known.version == tensor._version:
+            return known
+        if self._backward and not self._numbered:
+            self._step()
+        raw = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
+        entry = Entry(self._count, storage.nbytes(), raw, tensor._version)
+        self._count += 1
+        self._by_address[address] = self._numbered[entry.number] = entry
+        self._arrived(entry)
+        return entry
+
+    def _arrived(self, entry: Entry) -> None:
+        """A new storage: an event of forward."""
+        self._event += 1
+        if self.mode is Mode.RECORD:
+            self._recorder.saved(entry)
+        if self.mode is Mode.FOLLOW and not self._as_planned(entry):
+            self.mode = Mode.SWAP
+        if self.mode is Mode.FOLLOW:
+            assert self.plan is not None
+            self._sweep()
+            self._act(self._event)
+            if self._policy(entry) is Policy.SWAP:
+                entry.leave(self._card, self._slab)
+            return
+        entry.leave(self._card, self._slab)
+        self._leaving.append(entry)
+        self._sweep()
+
+    def _as_planned(self, entry: Entry) -> bool:
+        assert self.plan is not None
+        saved = self.plan.timeline.saved
+        return entry.number < len(saved) and saved[entry.number].nbytes == entry.nbytes
+
+    def _policy(self, entry: Entry) -> Policy:
+        assert self.plan is not None
+        return self.plan.schedule.choices[entry.number].policy
+
+    def _sweep(self) -> None:
+        """Gives up what has been copied, and waits where too much is on its way."""
+        held = sum(entry.nbytes for entry in self._leaving)
+        kept: list[Entry] = []
+        for entry in self._leaving:
+            if not (entry.left or held > self._limit // _UNDER_WAY) or not entry.drop(self._card):
+                kept.append(entry)
+            else:
+                held -= entry.nbytes
+        self._leaving = kept
+
+    def _act(self, position: int) -> None:
+        """What the plan has for this position: releases first, then fetches, in the order of need."""
+        for number in self._releases.get(position, ()):
+            entry = self._numbered.get(number)
+            if entry is not None and entry.slab is not None and not entry.drop(self._card):
+                self._leaving.append(entry)
+        for number in self._fetches.get(position, ()):
+            entry = self._numbered.get(number)
+            if entry is not None and entry.storage is None and entry.packed:
+                entry.come(self._card)
+
+    # Backward.
+
+    def _asked(self, entry: Entry) -> Tensor:
+        """An event of backward."""
+        node = _node()
+        self._backward = True
+        self._event += 1
+        if self.mode is Mode.RECORD:
+            self._recorder.asked(entry, node)
+        self._sweep()
+        if self.mode is Mode.FOLLOW:
+            self._act(self._event)
+        storage = entry.here(self._card)
+        self._let_go(entry)
+        if self.mode is not Mode.FOLLOW:
+            self._ahead(entry)
+        return storage
+
+    def _let_go(self, entry: Entry) -> None:
+        """Holds the device's bytes of the tensors of the running operation only, beyond what the
+        plan holds."""
+        latest = self._reading
+        node = _node()
+        if node != self._reading_node:
+            for other in latest:
+                if other is not entry and other.slab is not None and self._finished(other):
+                    other.drop(self._card)
+            latest.clear()
+            self._reading_node = node
+        if entry not in latest:
+            latest.append(entry)
+
+    def _finished(self, entry: Entry) -> bool:
+        """True where the plan has no later use of it, or there is no plan."""
+        if self.mode is not Mode.FOLLOW or not self._as_planned(entry):
+            return True
+        assert self.plan is not None
+        return self._event > self.plan.timeline.saved[entry.number].last_use
+
+    def _ahead(self, entry: Entry) -> None:
+        """Without a plan: fetches what was saved just before, which backward is likely to read
+        next."""
+        room = self._limit // _UNDER_WAY
+        for number in range(entry.number - 1, -1, -1):
+            other = self._numbered.get(number)
+            if other is None or not other.packed:
+                continue
+            room -= other.nbytes
+            if room < 0:
+                return
+            if other.storage is None:
+                other.come(self._card)
+
+    # Steps.
+
+    def _begin(self) -> None:
+        self._event = 0
+        self._backward = False
+        self._count = 0
+        self._by_address: dict[int, Entry] = {}
+        self._numbered: dict[int, Entry] = {}
+        self._leaving: list[Entry] = []  # to be given up as soon as nobody else holds them
+        self._reading: list[Entry] = []
+        self._reading_node = 0
+        self._recorder = Recorder(self._card)
+        self._recorder.begin()
+
+    def _take(self, plan: Plan | None) -> None:
+        self.plan = plan
+        if plan is None:
+            return
+        if plan.fits:
+            self.mode = Mode.KEEP
+            return
+        self.mode = Mode.FOLLOW
+        self._releases: dict[int, list[int]] = {}
+        self._fetches: dict[int, list[int]] = {}
+        order = sorted(plan.schedule.movements.items(), key=lambda item: (item[1].need, item[0]))
+        for number, movement in order:
+            if plan.schedule.choices[number].policy is Policy.SWAP:
+                self._releases.setdefault(movement.release, []).append(number)
+                self._fetches.setdefault(movement.fetch, []).append(number)
+
+    def _gone(self, entry: Entry) -> None:
+        """Autograd holds nothing of it any more."""
+        with self._lock:
+            if entry.leaving is not None:
+                entry.leaving.wait()
+                entry.leaving = None
+            if entry.coming is not None:
+                entry.coming.wait()
+                entry.coming = None
+            entry.storage = entry.slab = None
+            if self._numbered.get(entry.number) is entry:
+                del self._numbered[entry.number]
+
+
+def _node() -> int:
+    """A number of the operation of backward that runs in this thread, 0 outside."""
+    node = torch._C._current_autograd_node()
+    return id(node) if node is not None else 0
