@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from oocdnn.torch.limit.card import Card, Copy
+from oocdnn.torch.limit.formulas import Node, Sum, saves_output
 
 
 @dataclass(eq=False)
@@ -32,11 +33,17 @@ class Entry:
     packed: int = 0  # objects that autograd holds
     events: list[int] = field(default_factory=list)  # unpacked at, while recording
     ended: int = -1  # event at which nobody else was seen to hold it, while recording forward
+    formula: Sum | None = None  # that gives its bits in this step too
 
     @property
     def left(self) -> bool:
         """True where a whole copy is in host memory."""
         return self.slab is not None and (self.leaving is None or self.leaving.done())
+
+    @property
+    def comes_back(self) -> bool:
+        """True where the device's bytes can be given up."""
+        return self.slab is not None or self.formula is not None
 
     def others(self) -> int:
         """References to the device's bytes besides the entry's own."""
@@ -73,21 +80,17 @@ class Entry:
         self.storage = card.empty(self.nbytes)
         self.coming = card.copy_in(self.slab, self.storage)
 
-    def here(self, card: Card) -> Tensor:
-        """The bytes on the device; the compute stream waits for those that are on their way."""
-        if self.storage is None:
-            self.come(card)
+    def arrive(self) -> None:
+        """Has the compute stream wait for bytes that are on their way."""
         if self.coming is not None:
             self.coming.wait()
             self.coming = None
-        assert self.storage is not None
-        return self.storage
 
 
 class Packed:
     """What autograd holds of a saved tensor: an entry, and where in its storage the tensor lies."""
 
-    __slots__ = ("__weakref__", "_counter", "_gone", "_like", "entry", "version")
+    __slots__ = ("__weakref__", "_counter", "_gone", "_like", "entry", "node", "version")
 
     def __init__(self, entry: Entry, tensor: Tensor, gone: Callable[[Entry], None]) -> None:
         self.entry, self._gone = entry, gone
@@ -96,6 +99,9 @@ class Packed:
         # Shares the version counter and holds no memory.
         self._counter = tensor.detach()
         self._counter.data = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        # The node that computed it; not where that node holds this object itself.
+        own = tensor.grad_fn if entry.packed or not saves_output(tensor.grad_fn) else None
+        self.node: Node | None = own
         entry.packed += 1
 
     def tensor(self, storage: Tensor) -> Tensor:

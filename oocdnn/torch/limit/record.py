@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from oocdnn.network.timeline import Operation, Saved, Timeline
+from oocdnn.network.timeline import Operation, Recipe, Saved, Timeline
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.entry import Entry
 
@@ -33,6 +33,11 @@ class Recorder:
     produced: list[int] = field(default_factory=list)
     forward: int = 0  # events of forward, 0 while it runs
     events: list[_Event] = field(default_factory=list)
+    formulas: dict[int, tuple[tuple[int, ...], Any, Any]] = field(default_factory=dict)
+
+    def formula(self, entry: Entry, reads: tuple[int, ...], begin: Any, end: Any) -> None:
+        """A way to compute an entry from others, timed between two marks."""
+        self.formulas[entry.number] = (reads, begin, end)
 
     def begin(self) -> None:
         self.card.peak()
@@ -90,7 +95,15 @@ class Recorder:
             ended,
             tuple(reads),
             movable=bool(entry.events) and not held,
+            recipes=self._recipes(entry),
         )
+
+    def _recipes(self, entry: Entry) -> tuple[Recipe, ...]:
+        known = self.formulas.get(entry.number)
+        if known is None:
+            return ()
+        reads, begin, end = known
+        return (Recipe(reads, self.card.seconds(begin, end)),)
 
     def _end_of_node(self, event: int) -> int:
         """The last event of the operation of backward that this event is of."""

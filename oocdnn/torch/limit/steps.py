@@ -19,6 +19,8 @@ from oocdnn.network.planner import Plan
 from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.entry import Entry, Kept, Packed
+from oocdnn.torch.limit.formulas import Node, Sum, formula_of
+from oocdnn.torch.limit.fused import same_bits
 from oocdnn.torch.limit.record import Recorder
 
 LEAST_BYTES = 1 << 18  # a smaller storage is kept: its copy costs more than its bytes are worth
@@ -54,6 +56,8 @@ class Steps:
         self._least = least_bytes
         self._lock = threading.RLock()
         self.plan: Plan | None = None
+        self._formulas: dict[int, Sum] = {}  # by the number of the entry
+        self._owners: list[Node] = []  # nodes whose saved tensors a formula is reading
         self.mode = Mode.RECORD
         self.steps = 0
         self._begin()
@@ -71,7 +75,9 @@ class Steps:
         if isinstance(packed, Kept):
             return packed.tensor()
         with self._lock:
-            return packed.tensor(self._asked(packed.entry))
+            if self._owners:  # a formula reads it
+                return packed.tensor(self._here(packed.entry, packed.node or self._owners[-1]))
+            return packed.tensor(self._asked(packed))
 
     def step(self) -> None:
         """The end of a step; without it a step ends where forward begins again with nothing saved.
@@ -118,30 +124,62 @@ class Steps:
             return known
         if self._backward and not self._numbered:
             self._step()
-        raw = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
-        entry = Entry(self._count, storage.nbytes(), raw, tensor._version)
+        entry = Entry(self._count, storage.nbytes(), _bytes_of(tensor), tensor._version)
         self._count += 1
         self._by_address[address] = self._numbered[entry.number] = entry
-        self._arrived(entry)
+        self._arrived(entry, tensor)
         return entry
 
-    def _arrived(self, entry: Entry) -> None:
+    def _arrived(self, entry: Entry, tensor: Tensor) -> None:
         """A new storage: an event of forward."""
         self._event += 1
         if self.mode is Mode.RECORD:
             self._recorder.saved(entry)
+            self._try_formulas(entry, tensor)
         if self.mode is Mode.FOLLOW and not self._as_planned(entry):
             self.mode = Mode.SWAP
         if self.mode is Mode.FOLLOW:
             assert self.plan is not None
             self._sweep()
             self._act(self._event)
-            if self._policy(entry) is Policy.SWAP:
+            policy = self._policy(entry)
+            if policy is Policy.REBUILD:
+                formula = self._formulas[entry.number]
+                entry.formula = formula if formula.matches(tensor.grad_fn) else None
+            if policy is Policy.SWAP or (policy is Policy.REBUILD and entry.formula is None):
                 entry.leave(self._card, self._slab)
             return
         entry.leave(self._card, self._slab)
         self._leaving.append(entry)
         self._sweep()
+
+    def _try_formulas(self, entry: Entry, tensor: Tensor) -> None:
+        """Looks for a formula that gives the tensor's bits, and times it."""
+        if tensor.numel() * tensor.element_size() != entry.nbytes:
+            return
+        node = tensor.grad_fn
+        with torch.no_grad():
+            formula = formula_of(node, self._saved)
+            if formula is None:
+                return
+            reads = self._reads(formula, node)
+            value = formula.value(node, self._saved)
+            if value.stride() != tensor.stride() or not same_bits(value, tensor.detach()):
+                return
+            begin = self._card.mark()
+            formula.value(node, self._saved)
+            self._recorder.formula(entry, reads, begin, self._card.mark())
+        self._formulas[entry.number] = formula
+
+    def _reads(self, formula: Sum, node: Node) -> tuple[int, ...]:
+        """Numbers of the entries that a formula reads."""
+        found = []
+        for behind, attribute in formula.reads(node):
+            address = self._saved(behind, attribute).untyped_storage().data_ptr()
+            entry = self._by_address.get(address)
+            if entry is not None:  # else it is small, and stays
+                found.append(entry.number)
+        return tuple(dict.fromkeys(found))
 
     def _as_planned(self, entry: Entry) -> bool:
         assert self.plan is not None
@@ -167,39 +205,58 @@ class Steps:
         """What the plan has for this position: releases first, then fetches, in the order of need."""
         for number in self._releases.get(position, ()):
             entry = self._numbered.get(number)
-            if entry is not None and entry.slab is not None and not entry.drop(self._card):
+            if entry is not None and entry.comes_back and not entry.drop(self._card):
                 self._leaving.append(entry)
         for number in self._fetches.get(position, ()):
             entry = self._numbered.get(number)
-            if entry is not None and entry.storage is None and entry.packed:
+            if entry is not None and entry.storage is None and entry.slab is not None:
                 entry.come(self._card)
 
     # Backward.
 
-    def _asked(self, entry: Entry) -> Tensor:
+    def _asked(self, packed: Packed) -> Tensor:
         """An event of backward."""
-        node = _node()
+        entry, node = packed.entry, _node()
         self._backward = True
         self._event += 1
         if self.mode is Mode.RECORD:
-            self._recorder.asked(entry, node)
+            self._recorder.asked(entry, id(node))
         self._sweep()
         if self.mode is Mode.FOLLOW:
             self._act(self._event)
-        storage = entry.here(self._card)
-        self._let_go(entry)
+        storage = self._here(entry, packed.node or node)
+        self._let_go(entry, id(node))
         if self.mode is not Mode.FOLLOW:
             self._ahead(entry)
         return storage
 
-    def _let_go(self, entry: Entry) -> None:
+    def _here(self, entry: Entry, node: Node | None) -> Tensor:
+        """The entry's bytes on the device; `node` computed them in forward."""
+        if entry.storage is None:
+            if entry.slab is not None:
+                entry.come(self._card)
+            else:
+                assert entry.formula is not None
+                entry.storage = _bytes_of(entry.formula.value(node, self._saved))
+        entry.arrive()
+        assert entry.storage is not None
+        return entry.storage
+
+    def _saved(self, node: Node, attribute: str) -> Tensor:
+        """What a node has saved, for a formula; not an event."""
+        self._owners.append(node)
+        try:
+            return getattr(node, f"_saved_{attribute}")
+        finally:
+            self._owners.pop()
+
+    def _let_go(self, entry: Entry, node: int) -> None:
         """Holds the device's bytes of the tensors of the running operation only, beyond what the
         plan holds."""
         latest = self._reading
-        node = _node()
         if node != self._reading_node:
             for other in latest:
-                if other is not entry and other.slab is not None and self._finished(other):
+                if other is not entry and other.comes_back and self._finished(other):
                     other.drop(self._card)
             latest.clear()
             self._reading_node = node
@@ -224,7 +281,7 @@ class Steps:
             room -= other.nbytes
             if room < 0:
                 return
-            if other.storage is None:
+            if other.storage is None and other.slab is not None:
                 other.come(self._card)
 
     # Steps.
@@ -253,8 +310,10 @@ class Steps:
         self._fetches: dict[int, list[int]] = {}
         order = sorted(plan.schedule.movements.items(), key=lambda item: (item[1].need, item[0]))
         for number, movement in order:
-            if plan.schedule.choices[number].policy is Policy.SWAP:
+            policy = plan.schedule.choices[number].policy
+            if policy in (Policy.SWAP, Policy.REBUILD):
                 self._releases.setdefault(movement.release, []).append(number)
+            if policy is Policy.SWAP:
                 self._fetches.setdefault(movement.fetch, []).append(number)
 
     def _gone(self, entry: Entry) -> None:
@@ -271,7 +330,12 @@ class Steps:
                 del self._numbered[entry.number]
 
 
-def _node() -> int:
-    """A number of the operation of backward that runs in this thread, 0 outside."""
-    node = torch._C._current_autograd_node()
-    return id(node) if node is not None else 0
+def _node() -> Node | None:
+    """The operation of backward that runs in this thread."""
+    return torch._C._current_autograd_node()
+
+
+def _bytes_of(tensor: Tensor) -> Tensor:
+    """The storage of a tensor, as bytes."""
+    raw = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    return raw.set_(tensor.untyped_storage())
