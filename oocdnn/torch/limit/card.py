@@ -35,6 +35,9 @@ class Card(Protocol):
 
     def holds(self, tensor: Tensor) -> bool: ...
 
+    def used(self) -> int:
+        """Device bytes in use now."""
+
     def peak(self) -> int:
         """Most device bytes in use since the last call, which starts anew from those in use now."""
 
@@ -83,6 +86,9 @@ class CudaCard:
 
     def holds(self, tensor: Tensor) -> bool:
         return tensor.device == self.device
+
+    def used(self) -> int:
+        return int(torch.cuda.memory_allocated(self.device))
 
     def peak(self) -> int:
         most = int(torch.cuda.max_memory_allocated(self.device))
@@ -144,6 +150,9 @@ class HostCard:
 
     def holds(self, tensor: Tensor) -> bool:
         return tensor.device.type == "cpu"
+
+    def used(self) -> int:
+        return 1 << 62  # not known: all that can be swapped is
 
     def peak(self) -> int:
         return 0

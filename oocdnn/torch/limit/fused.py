@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 ORDERS = 4
+_BLOCK = 2048  # elements of one program
 
 Table = tuple[Tensor, Tensor, Tensor, Tensor]  # mean, inverse deviation, weight, bias
 
@@ -81,29 +82,32 @@ def _join_on_gpu(terms: Sequence[Term], relu: bool) -> Tensor:
     x = first.x
     out = torch.empty_like(x)
     last = x.dim() > 2 and x.stride(1) == 1
-    inner = 1 if last else x[0, 0].numel()
+    columns = x.shape[1] if last else x[0, 0].numel()
+    rows = x.numel() // columns
+    block_columns = min(1 << (columns - 1).bit_length(), _BLOCK if not last else 256)
+    block_rows = max(_BLOCK // block_columns, 1)
     none = x  # a pointer that is not read
     tables = [
         term.table if term is not None and term.table is not None else (none,) * 4
         for term in (first, second)
     ]
-    count = x.numel()
-    block = 1024
     from oocdnn.torch.limit import _kernels  # Triton comes with PyTorch for GPUs only
 
-    _kernels.joined[((count + block - 1) // block,)](
+    _kernels.joined[(-(-rows // block_rows), -(-columns // block_columns))](
         x,
         second.x if second is not None else none,
         out,
         *tables[0],
         *tables[1],
-        count,
+        rows,
+        columns,
         x.shape[1],
-        inner,
+        LAST=last,
         FIRST=-1 if first.table is None else first.order,
         SECOND=-2 if second is None else -1 if second.table is None else second.order,
         RELU=relu,
-        BLOCK=block,
+        BLOCK_ROWS=block_rows,
+        BLOCK_COLUMNS=block_columns,
         enable_fp_fusion=False,
     )
     return out

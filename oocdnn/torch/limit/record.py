@@ -12,75 +12,94 @@ from typing import Any
 from oocdnn.network.timeline import Operation, Recipe, Saved, Timeline
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.entry import Entry
+from oocdnn.torch.limit.formulas import Node
 
 
 @dataclass
 class _Event:
-    mark: Any
-    resident: int  # bytes of entries on the device from here on
+    begin: Any  # mark: the device goes on, after what the runtime did at the event
+    end: Any = None  # mark: the next event
+    resident: int = 0  # bytes of entries on the device from here on
     most: int = 0  # bytes on the device until the next event
     appeared: int = 0  # bytes of the entry that the next event saw first
-    node: int = 0  # of backward
+    node: Node | None = None  # of backward; held, so that no other takes its address
 
 
 @dataclass
 class Recorder:
-    """Events of one step, in order; event 0 is the step's beginning."""
+    """Events of one step, in order; event 0 is the step's beginning.
+
+    At an event the runtime calls `stop`, does what it has to, and calls `go`: its waits are not part
+    of any operation.
+    """
 
     card: Card
     entries: list[Entry] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
     produced: list[int] = field(default_factory=list)
     forward: int = 0  # events of forward, 0 while it runs
     events: list[_Event] = field(default_factory=list)
     formulas: dict[int, tuple[tuple[int, ...], Any, Any]] = field(default_factory=dict)
 
+    def begin(self) -> None:
+        self.card.peak()
+        self.events.append(_Event(self.card.mark()))
+
+    def stop(self, appeared: Entry | None) -> None:
+        """An event: a new storage in forward, or none and a read in backward."""
+        last = self.events[-1]
+        last.end = self.card.mark()
+        last.most = self.card.peak()
+        if appeared is not None or self.forward == 0:
+            self._look(len(self.events))
+        if appeared is not None:
+            last.appeared = appeared.nbytes
+            self.produced.append(len(self.events) - 1)
+            self.entries.append(appeared)
+        elif self.forward == 0:
+            self.forward = len(self.events)
+
+    def go(self, read: Entry | None = None, node: Node | None = None) -> None:
+        if read is not None:
+            read.events.append(len(self.events))
+        resident = sum(entry.nbytes for entry in self.entries if entry.storage is not None)
+        self.card.peak()
+        self.events.append(_Event(self.card.mark(), resident=resident, node=node))
+
     def formula(self, entry: Entry, reads: tuple[int, ...], begin: Any, end: Any) -> None:
         """A way to compute an entry from others, timed between two marks."""
         self.formulas[entry.number] = (reads, begin, end)
 
-    def begin(self) -> None:
-        self.card.peak()
-        self.events.append(_Event(self.card.mark(), 0))
-
-    def saved(self, entry: Entry) -> None:
-        """A new storage in forward."""
-        self._look(len(self.events))
-        self.events[-1].appeared = entry.nbytes
-        self._close()
-        self.produced.append(len(self.events) - 1)
-        self.entries.append(entry)
-        self._open(0)
-
-    def asked(self, entry: Entry, node: int) -> None:
-        """A storage that backward reads."""
-        if self.forward == 0:
-            self.forward = len(self.events)
-            self._look(len(self.events))
-        self._close()
-        entry.events.append(len(self.events))
-        self._open(node)
-
     def timeline(self, label: str) -> Timeline | None:
         """None where nothing was saved, or nothing was read back."""
+        operations = self.operations()
         if not self.forward or not self.entries:
             return None
-        self._close()
-        end = self.card.mark()
-        marks = [event.mark for event in self.events] + [end]
-        operations = tuple(
-            Operation(
-                f"{'forward' if i < self.forward else 'backward'} {i}",
-                self.card.seconds(marks[i], marks[i + 1]),
-                max(event.most - event.resident - event.appeared, 0),
-            )
-            for i, event in enumerate(self.events)
-        )
         saved = tuple(
             self._saved(entry, produced)
             for entry, produced in zip(self.entries, self.produced, strict=True)
         )
         return Timeline(operations, self.forward, saved, label)
+
+    def again(self, timeline: Timeline) -> Timeline | None:
+        """The same step with the times and bytes of this one; None where it is another one."""
+        operations = self.operations()
+        same = len(operations) == len(timeline.operations) and self.forward == timeline.forward
+        if not same or len(self.entries) != len(timeline.saved):
+            return None
+        return Timeline(operations, timeline.forward, timeline.saved, timeline.label)
+
+    def operations(self) -> tuple[Operation, ...]:
+        last = self.events[-1]
+        last.end = self.card.mark()
+        last.most = self.card.peak()
+        return tuple(
+            Operation(
+                f"{'forward' if i < self.forward else 'backward'} {i}",
+                self.card.seconds(event.begin, event.end),
+                max(event.most - event.resident - event.appeared, 0),
+            )
+            for i, event in enumerate(self.events)
+        )
 
     def _saved(self, entry: Entry, produced: int) -> Saved:
         last = self.forward - 1
@@ -108,7 +127,7 @@ class Recorder:
     def _end_of_node(self, event: int) -> int:
         """The last event of the operation of backward that this event is of."""
         node = self.events[event].node
-        while event + 1 < len(self.events) and self.events[event + 1].node == node != 0:
+        while event + 1 < len(self.events) and self.events[event + 1].node is node is not None:
             event += 1
         return event
 
@@ -117,10 +136,3 @@ class Recorder:
         for entry in self.entries:
             if entry.ended < 0 and entry.others() == 0:
                 entry.ended = event
-
-    def _close(self) -> None:
-        self.events[-1].most = max(self.events[-1].most, self.card.peak())
-
-    def _open(self, node: int) -> None:
-        resident = sum(entry.nbytes for entry in self.entries if entry.storage is not None)
-        self.events.append(_Event(self.card.mark(), resident, node=node))

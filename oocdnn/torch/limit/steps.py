@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import threading
+from collections import deque
 from collections.abc import Callable
 
 import torch
@@ -25,6 +26,8 @@ from oocdnn.torch.limit.record import Recorder
 
 LEAST_BYTES = 1 << 18  # a smaller storage is kept: its copy costs more than its bytes are worth
 _UNDER_WAY = 8  # this part of the limit may be on its way while everything is swapped
+
+_RECORDED = 3  # steps: what a plan does to the others' times is seen
 
 Planner = Callable[[Timeline], Plan | None]
 
@@ -60,6 +63,7 @@ class Steps:
         self._owners: list[Node] = []  # nodes whose saved tensors a formula is reading
         self.mode = Mode.RECORD
         self.steps = 0
+        self._recorded = 0
         self._begin()
 
     # The hooks.
@@ -87,14 +91,25 @@ class Steps:
                 self._step()
 
     def _step(self) -> None:
-        if self.mode is Mode.RECORD:
-            timeline = self._recorder.timeline(f"step {self.steps}")
-            if timeline is not None:
-                self._take(self._planner(timeline))
+        if self._recorder is not None:
+            self._plan(self._recorder)
         elif self.mode is Mode.SWAP and self.plan is not None:
             self.mode = Mode.FOLLOW
         self.steps += 1
         self._begin()
+
+    def _plan(self, recorder: Recorder) -> None:
+        """From the recorded step; the next ones are recorded too, because their times are those of a
+        step that does not swap everything."""
+        if self.mode is Mode.RECORD:
+            timeline = recorder.timeline(f"step {self.steps}")
+        elif self.mode is Mode.FOLLOW and self.plan is not None:
+            timeline = recorder.again(self.plan.timeline)
+        else:
+            return
+        if timeline is not None:
+            self._recorded += 1
+            self._take(self._planner(timeline))
 
     def close(self) -> None:
         """Waits for copies; what autograd still holds stays readable."""
@@ -133,11 +148,18 @@ class Steps:
     def _arrived(self, entry: Entry, tensor: Tensor) -> None:
         """A new storage: an event of forward."""
         self._event += 1
+        if self._recorder is not None:
+            self._recorder.stop(entry)
         if self.mode is Mode.RECORD:
-            self._recorder.saved(entry)
             self._try_formulas(entry, tensor)
         if self.mode is Mode.FOLLOW and not self._as_planned(entry):
             self.mode = Mode.SWAP
+        self._send(entry, tensor)
+        if self._recorder is not None:
+            self._recorder.go()
+
+    def _send(self, entry: Entry, tensor: Tensor) -> None:
+        """Does with a new storage what its policy says."""
         if self.mode is Mode.FOLLOW:
             assert self.plan is not None
             self._sweep()
@@ -149,8 +171,7 @@ class Steps:
             if policy is Policy.SWAP or (policy is Policy.REBUILD and entry.formula is None):
                 entry.leave(self._card, self._slab)
             return
-        entry.leave(self._card, self._slab)
-        self._leaving.append(entry)
+        self._staying.append(entry)
         self._sweep()
 
     def _try_formulas(self, entry: Entry, tensor: Tensor) -> None:
@@ -166,6 +187,8 @@ class Steps:
             value = formula.value(node, self._saved)
             if value.stride() != tensor.stride() or not same_bits(value, tensor.detach()):
                 return
+            assert self._recorder is not None
+            del value  # the second run takes its place
             begin = self._card.mark()
             formula.value(node, self._saved)
             self._recorder.formula(entry, reads, begin, self._card.mark())
@@ -191,8 +214,17 @@ class Steps:
         return self.plan.schedule.choices[entry.number].policy
 
     def _sweep(self) -> None:
-        """Gives up what has been copied, and waits where too much is on its way."""
+        """Without a plan: has the oldest entries leave where more than half of the limit is in use,
+        gives up what has been copied, and waits where too much is on its way."""
         held = sum(entry.nbytes for entry in self._leaving)
+        excess = self._card.used() - held - self._limit // 2
+        while self._staying and excess > 0:
+            entry = self._staying.popleft()
+            if entry.storage is not None and entry.packed and entry.slab is None:
+                entry.leave(self._card, self._slab)
+                self._leaving.append(entry)
+                excess -= entry.nbytes
+                held += entry.nbytes
         kept: list[Entry] = []
         for entry in self._leaving:
             if not (entry.left or held > self._limit // _UNDER_WAY) or not entry.drop(self._card):
@@ -219,15 +251,17 @@ class Steps:
         entry, node = packed.entry, _node()
         self._backward = True
         self._event += 1
-        if self.mode is Mode.RECORD:
-            self._recorder.asked(entry, id(node))
+        if self._recorder is not None:
+            self._recorder.stop(None)
         self._sweep()
         if self.mode is Mode.FOLLOW:
             self._act(self._event)
         storage = self._here(entry, packed.node or node)
-        self._let_go(entry, id(node))
+        self._let_go(entry, node)
         if self.mode is not Mode.FOLLOW:
             self._ahead(entry)
+        if self._recorder is not None:
+            self._recorder.go(entry, node)
         return storage
 
     def _here(self, entry: Entry, node: Node | None) -> Tensor:
@@ -250,11 +284,11 @@ class Steps:
         finally:
             self._owners.pop()
 
-    def _let_go(self, entry: Entry, node: int) -> None:
+    def _let_go(self, entry: Entry, node: Node | None) -> None:
         """Holds the device's bytes of the tensors of the running operation only, beyond what the
         plan holds."""
         latest = self._reading
-        if node != self._reading_node:
+        if node is not self._reading_node:
             for other in latest:
                 if other is not entry and other.comes_back and self._finished(other):
                     other.drop(self._card)
@@ -292,11 +326,14 @@ class Steps:
         self._count = 0
         self._by_address: dict[int, Entry] = {}
         self._numbered: dict[int, Entry] = {}
+        self._staying: deque[Entry] = deque()  # the oldest first, without a plan
         self._leaving: list[Entry] = []  # to be given up as soon as nobody else holds them
         self._reading: list[Entry] = []
-        self._reading_node = 0
-        self._recorder = Recorder(self._card)
-        self._recorder.begin()
+        self._reading_node: Node | None = None
+        self._recorder: Recorder | None = None
+        if self._recorded < _RECORDED and self.mode is not Mode.KEEP:
+            self._recorder = Recorder(self._card)
+            self._recorder.begin()
 
     def _take(self, plan: Plan | None) -> None:
         self.plan = plan
