@@ -56,9 +56,7 @@ class Plan:
         return self.schedule.choices[index]
 
 
-def plan(
-    timeline: Timeline, links: Sequence[Link], limit: int, *, seconds: float = 2.0
-) -> Plan:
+def plan(timeline: Timeline, links: Sequence[Link], limit: int, *, seconds: float = 2.0) -> Plan:
     """The plan of a step within `limit` device bytes, found in about `seconds`.
 
     Raises InvalidProblem where there is no link or the limit is no number of bytes, and OutOfMemory,

@@ -394,7 +394,10 @@ class _Model:
                 terms[column] = terms.get(column, 0.0) - size
             program.row(terms, -constant, np.inf)
             if position + 1 in wanted:
-                strict = {ahead[position]: 1.0, self.waits[position + 1]: self.link.from_host / self.unit}
+                strict = {
+                    ahead[position]: 1.0,
+                    self.waits[position + 1]: self.link.from_host / self.unit,
+                }
                 for column, size in wanted[position + 1].items():
                     strict[column] = strict.get(column, 0.0) - size
                 program.row(strict, 0.0, np.inf)

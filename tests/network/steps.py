@@ -18,7 +18,9 @@ def chain_of(sizes: list[int], seconds: list[float], *, recipes: bool, fixed: in
     count = len(sizes)
     forward = [(f"{name}{k}", seconds[k] * cost) for k in range(count) for name, cost in _FORWARD]
     backward = [
-        (f"{name}{k}", seconds[k] * cost) for k in reversed(range(count)) for name, cost in _BACKWARD
+        (f"{name}{k}", seconds[k] * cost)
+        for k in reversed(range(count))
+        for name, cost in _BACKWARD
     ]
     first = len(forward)
     saved = []
@@ -46,9 +48,13 @@ def random_step(seed: int, most: int = 6) -> Timeline:
         for i in range(2 * count)
     ]
     saved: list[Saved] = []
-    for index, produced in enumerate(sorted(draw.randrange(count) for _ in range(draw.randint(1, most)))):
+    for index, produced in enumerate(
+        sorted(draw.randrange(count) for _ in range(draw.randint(1, most)))
+    ):
         last = draw.randint(produced, count - 1)
-        uses = tuple(sorted({draw.randint(count, 2 * count - 1) for _ in range(draw.randint(1, 3))}))
+        uses = tuple(
+            sorted({draw.randint(count, 2 * count - 1) for _ in range(draw.randint(1, 3))})
+        )
         size = draw.randint(1, 64) * MIB
         recipes = tuple(
             Recipe((source,), draw.choice((1e-5, 1e-3)), draw.randint(0, 2) * MIB)

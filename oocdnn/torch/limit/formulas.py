@@ -75,9 +75,7 @@ class Sum:
             return False
         if len(self.terms) == 1:
             return self.terms[0].matches(node)
-        return all(
-            term.matches(_before(node, edge)) for edge, term in enumerate(self.terms)
-        )
+        return all(term.matches(_before(node, edge)) for edge, term in enumerate(self.terms))
 
     def reads(self, node: Node) -> Iterator[tuple[Node, str]]:
         for term, behind in self._terms(node):
