@@ -6,8 +6,14 @@ VENV ?= .venv
 BUILD ?= build
 # ON turns compiler warnings into errors; changing it recompiles everything.
 WERROR ?= OFF
+# The GPUs that the library carries machine code for: native (those of this machine), all, off, or
+# numbers such as 80,90. NVRTC compiles the kernels for others at first use.
+CUDA_ARCHITECTURES ?= native
 # What `make sanitize` checks with: address,undefined or thread.
 SANITIZE ?= address,undefined
+# Random calls of the drop-in's core that `make sanitize` makes, and the seed of their numbers.
+FUZZ_CALLS ?= 1000000
+FUZZ_SEED ?= 1
 # For instance: PYTEST_ARGS='tests/model -k search -x'
 PYTEST_ARGS ?=
 # Processes that share the tests; 0: the tests run in the process that was started.
@@ -33,9 +39,12 @@ pip := python -m pip --quiet
 # compiles but what is installed.
 build_in = --no-build-isolation --config-settings=build-dir=$(1)/native \
 	--config-settings=cmake.define.OOCDNN_TESTING=ON \
-	--config-settings=cmake.define.OOCDNN_WERROR=$(WERROR)
+	--config-settings=cmake.define.OOCDNN_WERROR=$(WERROR) \
+	--config-settings=cmake.define.OOCDNN_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)
 only_installed = --config-settings=build.targets=oocdnn_installed
 testing_library = OOCDNN_TESTING_LIBRARY=$(1)/native/lib/liboocdnn_testing.so
+# What `make lint` installed has what tests need too, so it is not installed a second time.
+installed_for_tests := $(build)/installed.$(if $(wildcard $(build)/installed.dev),dev,test)
 
 .PHONY: all demo test test-long torch-cpu reliability wheel lint tidy format sanitize clean
 all: wheel
@@ -43,10 +52,10 @@ all: wheel
 demo: $(build)/installed.demo
 	oocdnn demo --out demo-out
 
-test: $(build)/installed.test
+test: $(installed_for_tests)
 	$(call testing_library,$(build)) pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-test-long: $(build)/installed.test
+test-long: $(installed_for_tests)
 	$(call testing_library,$(build)) pytest -m "" --timeout 3600 --hypothesis-profile=default \
 		$(PYTEST_ARGS)
 
@@ -56,11 +65,13 @@ torch-cpu: $(VENV)/ready
 
 # The long runs behind docs/results/reliability.md. ROWS=1,7 runs these only; QUICK=1 does little and
 # records nothing.
-reliability: $(build)/installed.test
+reliability: $(installed_for_tests)
 	cd tests && $(call testing_library,$(build)) python -m reliability \
 		$(if $(ROWS),--rows $(ROWS)) $(if $(QUICK),--quick,\
 		--out ../docs/results/reliability-cpu.json --markdown ../docs/results/reliability.md)
 
+# For machines other than this one.
+wheel: CUDA_ARCHITECTURES = all
 wheel: $(VENV)/ready
 	$(pip) wheel . --no-deps --wheel-dir dist $(call build_in,$(build)) $(only_installed)
 	@ls -l dist/*.whl
@@ -92,13 +103,19 @@ lint: $(build)/installed.dev
 	@clang-format --dry-run -Werror $(formatted)
 	+@$(MAKE) --no-print-directory --keep-going --output-sync -j$(jobs) tidy
 
-# clang-tidy, on every source that changed, or a header did, since it was last found clean.
+# clang-tidy, on every source that changed, or a header did, since it was last found clean. It sees
+# the sources without the precompiled header, so each has to include what it uses.
 tidy: $(tidied:native/%.cpp=$(build)/tidy/%.clean)
 
-$(build)/tidy/%.clean: native/%.cpp $(filter %.hpp %.h,$(native_sources)) .clang-tidy
+$(build)/tidy/compile_commands.json: $(build)/native/compile_commands.json
+	@mkdir -p $(@D)
+	@sed 's/ -Winvalid-pch -include [^ ]*//' $< > $@
+
+$(build)/tidy/%.clean: native/%.cpp $(filter %.hpp %.h,$(native_sources)) .clang-tidy \
+		| $(build)/tidy/compile_commands.json
 	@echo "clang-tidy $<"
 	@mkdir -p $(@D)
-	@clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p $(build)/native $<
+	@clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p $(build)/tidy $<
 	@touch $@
 
 # Needs the tools, but no sources that compile.
@@ -107,8 +124,9 @@ format: | $(bin)/clang-format
 	ruff format
 	@clang-format -i $(formatted)
 
-# The library, built a second time with sanitizers, under a client in C++ that they see all of, leaks
-# and threads too (native/testing/exercise). With the address sanitizer also the tests, on the package
+# The library, built a second time with sanitizers, under clients in C++ that they see all of, leaks
+# and threads too (native/testing/exercise), and that make random calls of the drop-in
+# (native/testing/fuzz). With the address sanitizer also the tests, on the package
 # unpacked beside the environment's and found before it. Python itself is not instrumented, so the
 # run time goes in first, then what throws and catches; and leaks are not counted there, because Python's own would be; the thread
 # sanitizer does not bear it. Reports go straight to the terminal, past pytest's capture.
@@ -116,12 +134,14 @@ comma := ,
 instrumented := $(build)/sanitize-$(subst $(comma),-,$(SANITIZE))
 onednn_path := LD_LIBRARY_PATH=$(abspath $(VENV))/lib
 
-sanitize: $(build)/installed.test
+sanitize: $(installed_for_tests)
 	rm -rf $(instrumented)/dist $(instrumented)/site
 	$(pip) wheel . --no-deps --wheel-dir $(instrumented)/dist $(call build_in,$(instrumented)) \
 		--config-settings=install.strip=false \
 		--config-settings=cmake.define.OOCDNN_SANITIZE=$(SANITIZE)
 	$(onednn_path) $(instrumented)/native/bin/oocdnn_exercise
+	OOCDNN_DEVICE=cpu OOCDNN_PROFILE=none $(onednn_path) \
+		$(instrumented)/native/bin/oocdnn_fuzz $(FUZZ_SEED) $(FUZZ_CALLS)
 ifneq ($(SANITIZE),thread)
 	python -m zipfile -e $(instrumented)/dist/*.whl $(instrumented)/site
 	PYTHONPATH=$(instrumented)/site $(onednn_path) ASAN_OPTIONS=detect_leaks=0 \

@@ -58,5 +58,5 @@ class Journal:
         if self._path is None:
             return
         document = {**self._runs[-1], "runs": self._runs, **self._notes, "lists": self._lists}
-        with replacing(self._path) as part:
-            part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        with replacing(self._path) as file:
+            file.write(f"{json.dumps(document, indent=1)}\n".encode())

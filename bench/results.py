@@ -80,8 +80,8 @@ def write(folder: Path, about: About, rows: Iterable[Row]) -> None:
         FILE: "".join(json.dumps(row) + "\n" for row in rows),
     }
     for name, text in texts.items():
-        with replacing(folder / name) as part:
-            part.write_text(text, encoding="utf-8")
+        with replacing(folder / name) as file:
+            file.write(text.encode())
 
 
 def read(path: Path) -> list[Row]:

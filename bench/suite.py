@@ -3,12 +3,14 @@
 import json
 import math
 import re
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.metadata import PackageNotFoundError
+from pathlib import Path
 from typing import Any, Protocol
 
 import oocdnn
@@ -23,6 +25,7 @@ from oocdnn.bench.peers.in_core import in_core
 from oocdnn.bench.peers.network import NETWORK_PEERS
 from oocdnn.bench.peers.peer import PEERS, Absent, Peer, give_back
 from oocdnn.bench.provenance import provenance
+from oocdnn.bench.report.figures import si
 from oocdnn.bench.report.timeline import Timeline, fit, record
 from oocdnn.bench.results import About, Row
 from oocdnn.bench.sgemm import Sgemm
@@ -36,6 +39,7 @@ QUICK = Patience(least=3, most=5, noise=0.05, seconds=0.3)
 RICH = "conv2d:fwd x32x512x56x56 w512x512x3x3 pad1"  # in arithmetic, for a GPU's ceiling
 ONCE = Patience(least=0, most=0)
 NO_TIME = "skipped: no time was left"
+LEAST_RATIO = 0.9  # of a time over its floor; two measurements differ by less than a tenth
 ROUNDING = 2.0**-10  # of the largest element, by others: TF32's step; Winograd's is far less
 CONVOLUTION_PEERS: dict[str, Peer] = {**PEERS, "in-core": in_core, **CARD_PEERS}
 OF_OURS = ("whole", "in-core", "auto", "layer-by-layer")  # who computes with our engines
@@ -135,6 +139,7 @@ class Bench:
         machine = origin["machine"]
         host = f"{machine['processor']}, {machine['cores']} cores"
         self._throttled = watch(self.device)
+        self.floors_anew = 0  # of rows whose calls took less than the floor by the profile
         self.about = About(
             date=origin["date"],
             machine=host if self.device == "cpu" else f"{facts['description']}; {host}",
@@ -156,7 +161,8 @@ class Bench:
             try:
                 task = subject.task(context, settings.pinned)
                 times = time_calls(task.call(context), settings.patience, throttled=self._throttled)
-                row["floor_seconds"] = subject.floor_seconds(context, settings.pinned)
+                floor = subject.floor_seconds(context, settings.pinned)
+                row["floor_seconds"] = self._floor_anew(subject, budget, times, floor)
             except (OutOfMemory, Unsupported) as error:
                 yield {**row, "check": f"skipped: {error}"}
                 return
@@ -166,10 +172,24 @@ class Bench:
             stats = task.stats(context)
             row["budget"] = context.stats.budget_bytes
             task.choose(context)
-            yield _timed({**row, "check": task.check()}, times, stats)
+            yield _timed({**row, "check": _trusted(task.check(), times, row)}, times, stats)
         for who, peer in peers_of(subject).items():
             if self._wants(who):
                 yield self._peer_row(who, peer, task, row)
+
+    def _floor_anew(self, subject: Subject, budget: int | str, times: Times, floor: float) -> float:
+        """The floor by rates that are measured now, where calls took less than that by the
+        machine's profile: it was measured while other work went on, or for other sizes."""
+        if not _passes(times, floor):
+            return floor
+        self.floors_anew += 1
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            oocdnn.Context(
+                self.device, budget, math=subject.math, profile=Path(folder) / "profile.txt"
+            ) as context,
+        ):
+            return min(floor, subject.floor_seconds(context, self._settings.pinned))
 
     def _wants(self, who: str) -> bool:
         if self._settings.peers is not None:
@@ -228,6 +248,22 @@ class Bench:
             commit=self.about["commit"],
             command=f'oocdnn bench "{case.problem}" {options}',
         )
+
+
+def _passes(times: Times, floor: float | None) -> bool:
+    """Whether calls took less than a floor that is true leaves room for."""
+    return floor is not None and bool(times.warm) and times.median < LEAST_RATIO * floor
+
+
+def _trusted(check: str, times: Times, row: Row) -> str:
+    """The check of a row, "mistrusted" where its result is right and its floor is not."""
+    floor = row["floor_seconds"]
+    if check != "pass" or floor is None or not _passes(times, floor):
+        return check
+    return (
+        f"mistrusted: {si(times.median, 's')} are less than the floor of {si(floor, 's')}, by "
+        "rates that were measured twice"
+    )
 
 
 def _timed(row: Row, times: Times, stats: Stats) -> Row:

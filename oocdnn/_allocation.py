@@ -1,6 +1,8 @@
 """New arrays for what a call writes: in the library and on the side of an array of the caller's."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ from oocdnn import _gpu_arrays
 from oocdnn._cdefs import DType
 from oocdnn._mapped import Array
 from oocdnn.arrays import View, host_view, view
+from oocdnn.errors import OutOfMemory
 
 
 def allocate(
@@ -25,10 +28,26 @@ def allocate(
     axes = tuple(range(len(shape)))
     order = (0, *axes[2:], 1) if keep_order and like.channels_last and len(axes) > 2 else axes
     if like.stream is not None:
-        return view("out", _gpu_arrays.allocate(like.array[0], shape, order))
-    wide = make(tuple(shape[axis] for axis in order), like.array.dtype)
+        with allocating(shape, like.itemsize):
+            made = _gpu_arrays.allocate(like.array[0], shape, order)
+        return view("out", made)
+    with allocating(shape, like.itemsize):
+        wide = make(tuple(shape[axis] for axis in order), like.array.dtype)
     array = wide.transpose(tuple(order.index(axis) for axis in axes))
     return host_view("out", array, like.dtype, like.library)
+
+
+@contextmanager
+def allocating(shape: tuple[int, ...], itemsize: int) -> Iterator[None]:
+    """Around the allocation of a result. NumPy raises a ValueError for the largest sizes."""
+    try:
+        yield
+    except (MemoryError, OverflowError, ValueError) as error:
+        size = math.prod(shape) * itemsize
+        raise OutOfMemory(
+            f"an array of shape {shape} takes {size} bytes, which cannot be allocated; compute "
+            "less at a time, or pass out=, for example an array in a file"
+        ) from error
 
 
 def allocate_bytes(

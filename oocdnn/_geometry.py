@@ -20,7 +20,7 @@ Shape = tuple[int, ...]
 
 # The letters of the axes, by the number of spatial axes, for messages.
 SPATIAL = {1: "W", 2: "H, W", 3: "D, H, W"}
-TAPS = {1: "S", 2: "R, S", 3: "T, R, S"}
+TAPS = {1: "taps on W", 2: "taps on H, W", 3: "taps on D, H, W"}
 
 
 class Moves(NamedTuple):

@@ -5,8 +5,10 @@ DLPack. Nothing here imports a library that the caller has not.
 """
 
 import ctypes
+import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,6 +31,16 @@ class GpuArray:
     writable: bool
     stream: int
     keeper: Any
+
+
+@contextmanager
+def reading(name: str, protocol: str) -> Iterator[None]:
+    """While an object of another library says where its elements lie, which may raise anything."""
+    try:
+        yield
+    except Exception as error:
+        kind = "" if isinstance(error, InvalidDtype) else f"{type(error).__name__}: "
+        raise InvalidDtype(f"{name} cannot be read through {protocol}: {kind}{error}") from error
 
 
 def is_torch(value: object) -> bool:
@@ -76,28 +88,42 @@ def of_torch(tensor: Any) -> GpuArray:
     )
 
 
+def _within(name: str, value: Any, least: int, most: int) -> int:
+    number = operator.index(value)
+    if not least <= number <= most:
+        raise InvalidDtype(f"{number} in {name} is not from {least} to {most}")
+    return number
+
+
 def of_interface(value: Any) -> GpuArray:
-    """CuPy's arrays, on its current stream, and all others with `__cuda_array_interface__`."""
+    """CuPy's arrays, on its current stream, and all others with `__cuda_array_interface__`. What a
+    wrong interface raises may be anything."""
     interface = value.__cuda_array_interface__
     if interface.get("mask") is not None:
         raise InvalidDtype("masked arrays on a GPU are not served")
+    if not isinstance(interface["typestr"], str):
+        raise InvalidDtype(f"typestr is {interface['typestr']!r}, not a string")
     dtype = np.dtype(interface["typestr"])
     # Types that NumPy does not have travel as anonymous bytes, and the array itself knows more.
     name = dtype.name if dtype.kind != "V" else getattr(getattr(value, "dtype", None), "name", "")
     if not dtype.isnative:
         name = f"{name} of the other byte order"
-    shape = tuple(interface["shape"])
+    shape = tuple(_within("shape", extent, 0, 1 << 60) for extent in interface["shape"])
+    strides = interface.get("strides")
+    if strides is None:
+        strides = _dense(shape, dtype.itemsize)
+    steps = tuple(_within("strides", step, -(1 << 60), 1 << 60) for step in strides)
+    if len(steps) != len(shape):
+        raise InvalidDtype(f"the shape has {len(shape)} axes, and strides {len(steps)}")
     address, read_only = interface["data"]
-    stream = interface.get("stream")
-    if is_cupy(value):
-        stream = cupy_stream()
+    stream = cupy_stream() if is_cupy(value) else interface.get("stream")
     return GpuArray(
         dtype=name,
         shape=shape,
-        strides=tuple(interface.get("strides") or _dense(shape, dtype.itemsize)),
-        address=address or 0,
+        strides=steps,
+        address=_within("data", address or 0, 0, (1 << 64) - 1),
         writable=not read_only,
-        stream=_LEGACY_STREAM if stream is None else stream,
+        stream=_within("stream", _LEGACY_STREAM if stream is None else stream, 0, (1 << 64) - 1),
         keeper=value,
     )
 

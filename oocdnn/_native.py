@@ -6,7 +6,6 @@ Calls release the GIL; a call's text of failure belongs to its thread and is rea
 
 import functools
 import os
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
@@ -24,7 +23,6 @@ _ERRORS: dict[int, type[Exception]] = {
     Status.INVALID_DTYPE: errors.InvalidDtype,
     Status.UNSUPPORTED: errors.Unsupported,
     Status.DEVICE_ERROR: errors.DeviceError,
-    Status.FILE_ERROR: errors.FileError,
     Status.INTERNAL: errors.DeviceError,
 }
 
@@ -40,8 +38,11 @@ def _check(status: int) -> None:
     if status == _OK:
         return
     text = _text(_library().oocdnn_last_error())
+    detail = int(_library().oocdnn_last_error_detail())
     if status == Status.OUT_OF_MEMORY:
-        raise errors.OutOfMemory(text, int(_library().oocdnn_last_error_detail()))
+        raise errors.OutOfMemory(text, detail)
+    if status == Status.FILE_ERROR:
+        raise errors.FileError(text, detail or None)
     if status == Status.INTERRUPTED:
         raise KeyboardInterrupt(text)
     raise _ERRORS.get(status, errors.DeviceError)(text)
@@ -253,16 +254,15 @@ class NativeContext:
         # One for each call. It is read after `_closing` is written, and the other way round, so
         # that no lock is needed.
         self._calls: list[None] = []
-        self._text_lock = threading.Lock()  # of the texts that belong to the context
         # Not at exit: threads may still be in a call then, and the process frees all anyway.
         self._end = weakref.finalize(self, _destroy, self._handle, os.getpid())
         self._end.atexit = False
         self._closing = False
         _living.add(self)
 
-    def renew_locks(self) -> None:
-        """In a forked child: another thread may have held a lock, and took it to its grave."""
-        self._text_lock, self._calls = threading.Lock(), []
+    def forget_calls(self) -> None:
+        """In a forked child, where the calls of the parent's other threads do not end."""
+        self._calls = []
 
     @property
     def closed(self) -> bool:
@@ -305,7 +305,7 @@ class NativeContext:
         """Where the profile is kept."""
         path, ear = _ffi().new("const char **"), _Ear()
         ear.hear(progress)
-        with self as handle, self._text_lock:
+        with self as handle:
             status = _library().oocdnn_calibrate(handle, ear.callback, _ffi().NULL, path)
             ear.raise_kept()
             _check(status)
@@ -316,14 +316,14 @@ class NativeContext:
         frame, json = _Frame(), _ffi().new("const char **")
         text = frame.string("problem", problem)
         seconds = _ffi().new("double[]", list(compute_seconds))
-        with self as handle, self._text_lock:
+        with self as handle:
             _check(_library().oocdnn_refine(handle, text, seconds, len(compute_seconds), json))
             return _text(json[0])
 
     def plan(self, problem: str) -> str:
         """The plan as JSON."""
         frame, json = _Frame(), _ffi().new("const char **")
-        with self as handle, self._text_lock:
+        with self as handle:
             _check(_library().oocdnn_plan(handle, frame.string("problem", problem), json))
             return _text(json[0])
 
@@ -331,7 +331,7 @@ class NativeContext:
         """The same of a plan that the caller names."""
         frame, json = _Frame(), _ffi().new("const char **")
         texts = frame.string("problem", problem), frame.string("plan", plan)
-        with self as handle, self._text_lock:
+        with self as handle:
             _check(_library().oocdnn_price(handle, *texts, json))
             return _text(json[0])
 
@@ -345,7 +345,7 @@ class NativeContext:
         """Plans as JSON."""
         frame, json = _Frame(), _ffi().new("const char **")
         text = frame.string("problem", problem)
-        with self as handle, self._text_lock:
+        with self as handle:
             _check(_library().oocdnn_candidates(handle, text, best, random, seed, json))
             return _text(json[0])
 
@@ -396,7 +396,7 @@ class NativeContext:
 
     def _take(self, function: Any) -> str:
         text = _ffi().new("const char **")
-        with self as handle, self._text_lock:
+        with self as handle:
             _check(function(handle, text))
             return _text(text[0])
 
@@ -423,7 +423,7 @@ _living: weakref.WeakSet[NativeContext] = weakref.WeakSet()
 
 def _after_fork_in_child() -> None:
     for context in list(_living):
-        context.renew_locks()
+        context.forget_calls()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

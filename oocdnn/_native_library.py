@@ -48,7 +48,10 @@ _TYPES_OF_CALLS = (
     "oocdnn_context **", "oocdnn_convolution", "oocdnn_convolution *", "oocdnn_operands *",
     "oocdnn_tensor", "oocdnn_tensor *", "oocdnn_options *", "oocdnn_stats *",
     "oocdnn_host_memory **", "oocdnn_progress", "void *", "uintptr_t", "uintptr_t *", "int64_t *",
-    "const char **", "char[]",
+    "const char **", "char[]", "oocdnn_convolution[]", "oocdnn_operands[]", "int64_t[]", "double *",
+    "double[]", "oocdnn_micro_batch[]", "const oocdnn_micro_batch **", "const oocdnn_division **",
+    "const int64_t **", "oocdnn_workspace_option[]", "const oocdnn_workspace_option *[]",
+    "oocdnn_workspace_division *",
 )  # fmt: skip
 
 

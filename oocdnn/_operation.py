@@ -15,7 +15,7 @@ from oocdnn._native_calls import saved_bytes
 from oocdnn._stack import current_context
 from oocdnn.arrays import Operands, View, unwrap, view
 from oocdnn.errors import InvalidProblem
-from oocdnn.normalization import Prologue, Sums
+from oocdnn.normalization import SUM_NUMBERS, Prologue, Sums
 
 ModeName = Literal["cross_correlation", "convolution"]
 MathName = Literal["fp32", "tf32"]
@@ -266,7 +266,7 @@ def _sums(
     if wanted is None:
         return None
     need_kind("sums", wanted, Sums, "a Sums, which receives them")
-    sums = allocate_sums(leader, (*shape[:2], 2), make)
+    sums = allocate_sums(leader, (*shape[:2], SUM_NUMBERS), make)
     operands.write("sums", sums, sums.shape)
     return sums
 

@@ -17,7 +17,8 @@ class Pool:
     mode: "max" (the first of the largest in row-major order; a NaN is larger than all) or "avg".
     window, stride, padding: an integer, or one per spatial axis; padding also ((before, after),
         ...), less than the window. A stride of None is the window.
-    ceil: a last window that passes the end counts too, if it begins before that.
+    ceil: a last window that passes the end counts too, if it begins before that. An axis
+        shorter than the window has one window, unless it ends a whole stride before the window.
     count_padding: an average counts padding as zeros, or only the elements that there are.
     """
 
@@ -61,13 +62,14 @@ def extents(pool: _call.Pool, y: tuple[int, ...]) -> tuple[int, ...]:
     for s, extent in enumerate(y):
         before, after, step = pool.before[s], pool.after[s], pool.stride[s]
         room = extent + before + after - pool.window[s]
-        if room < 0:
+        rows = room // step + 1
+        if pool.ceil and room % step != 0 and rows * step < extent + before:
+            rows += 1
+        if rows < 1:
             raise InvalidProblem(
                 f"z would be empty on axis {axis_name(len(y), s)}: {extent} of y + padding "
                 f"{before} + {after} is less than the pool's window, {pool.window[s]}; use a "
                 "smaller window"
             )
-        rows = room // step + 1
-        passes = pool.ceil and room % step != 0 and rows * step < extent + before
-        result.append(rows + passes)
+        result.append(rows)
     return tuple(result)

@@ -19,6 +19,7 @@ from oocdnn._keys import Key, key_of, names_of
 from oocdnn._mapped import Array
 from oocdnn._native_repeated import Repeated
 from oocdnn._operation import Done, keeps_order
+from oocdnn._overlap import Extent, share_elements
 from oocdnn.arrays import View, unwrap, view
 
 if TYPE_CHECKING:
@@ -84,15 +85,21 @@ class Prepared:
         return self._finish(result, made[-1] if self._bits else None)
 
     def _may_write(self, arrays: list[Any], addresses: list[int], out: int) -> bool:
-        on_gpu, _, length = self._given[out]
+        on_gpu, size, length = self._given[out]
         if not (on_gpu or arrays[out].flags.writeable):
             return False
         begin = addresses[out]
         end = begin + length
-        for i, (_, _, length) in enumerate(self._given):
+        for i, (_, other_size, other_length) in enumerate(self._given):
             other = addresses[i]
-            meets = other < end and begin < other + length
-            if meets and i != out and not (self._in_place[i] and other == begin):
+            meets = other < end and begin < other + other_length
+            if not meets or i == out or (self._in_place[i] and other == begin):
+                continue
+            written, read = arrays[out], arrays[i]
+            if share_elements(
+                Extent(begin, written.shape, written.strides, size, length),
+                Extent(other, read.shape, read.strides, other_size, other_length),
+            ):
                 return False
         return True
 

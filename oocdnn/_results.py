@@ -50,12 +50,14 @@ class Results:
         self._held = 0
         self._idle: list[HostMemory] = []  # the longest unused first
         self._shelf = _Shelf()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may come in the midst of what it guards
+        self._busy = False  # somebody is there; only a signal handler sees it
         _living.add(self)
 
     def forget(self) -> None:
         """In a forked child, which has not inherited the blocks, nor whoever held the lock."""
-        self._lock, self._limit, self._idle, self._shelf = threading.Lock(), 0, [], _Shelf()
+        self._lock, self._busy = threading.RLock(), False
+        self._limit, self._idle, self._shelf = 0, [], _Shelf()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """A new array in row-major order, elements not set."""
@@ -70,9 +72,15 @@ class Results:
     def release(self) -> None:
         """Frees the blocks that no result lies in."""
         with self._lock:
-            self._collect()
-            while self._idle:
-                self._free(self._idle.pop())
+            if self._busy:
+                return
+            self._busy = True
+            try:
+                self._collect()
+                while self._idle:
+                    self._free(self._idle.pop())
+            finally:
+                self._busy = False
 
     def close(self) -> None:
         """Frees all blocks, each when no result lies in it."""
@@ -83,22 +91,31 @@ class Results:
 
     def _take(self, size: int) -> HostMemory | None:
         with self._lock:
-            self._collect()
-            fitting = [one for one in self._idle if size <= one.size <= size + size // _SPARE]
-            if fitting:
-                best = min(fitting, key=lambda one: one.size)
-                self._idle.remove(best)
-                return best
-            while self._idle and self._held + size > self._limit:
-                self._free(self._idle.pop(0))
-            if self._held + size > self._limit:
+            if self._busy:
                 return None
+            self._busy = True
             try:
-                memory = self._allocate(size)
-            except (DeviceError, OutOfMemory):
-                return None
-            self._held += size
-            return memory
+                return self._find(size)
+            finally:
+                self._busy = False
+
+    def _find(self, size: int) -> HostMemory | None:
+        self._collect()
+        fitting = [one for one in self._idle if size <= one.size <= size + size // _SPARE]
+        if fitting:
+            best = min(fitting, key=lambda one: one.size)
+            self._idle.remove(best)
+            return best
+        while self._idle and self._held + size > self._limit:
+            self._free(self._idle.pop(0))
+        if self._held + size > self._limit:
+            return None
+        try:
+            memory = self._allocate(size)
+        except (DeviceError, OutOfMemory):
+            return None
+        self._held += size
+        return memory
 
     def _collect(self) -> None:
         while self._shelf.blocks:

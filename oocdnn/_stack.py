@@ -15,7 +15,7 @@ class _Entered(threading.local):
 
 
 _entered = _Entered()
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may need the context that it finds half made
 _default: "Context | None" = None
 _forgotten: "list[Context | None]" = []  # a parent's default; kept, so that nobody collects it
 
@@ -57,7 +57,10 @@ def _default_context() -> "Context":
     global _default
     with _lock:
         if _default is None or _default.closed:
-            _default = Context()
+            made = Context()
+            if _default is not None and not _default.closed:  # made by a signal handler meanwhile
+                return _default
+            _default = made
             # Registered now, it runs before finalizers are shut down.
             atexit.register(_write_timeline)
         return _default
@@ -71,7 +74,7 @@ def _write_timeline() -> None:
 
 def _after_fork_in_child() -> None:
     global _default, _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _forgotten.append(_default)
     _default = None
 

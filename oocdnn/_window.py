@@ -110,6 +110,14 @@ def _pairs(name: str, padding: Sequence[Any], rank: int) -> tuple[tuple[int, ...
     return next(sides), next(sides)
 
 
+def _need_elements(axis: str, extent: int, filter_extent: int) -> None:
+    """Padding makes up for neither."""
+    if extent < 1:
+        raise InvalidProblem(f"x has no elements on axis {axis}; it needs at least 1 there")
+    if filter_extent < 1:
+        raise InvalidProblem(f"w has no taps on axis {axis}; it needs at least 1 there")
+
+
 def forward_extents(
     window: Window, extents: tuple[int, ...], taps: tuple[int, ...]
 ) -> tuple[int, ...]:
@@ -118,9 +126,10 @@ def forward_extents(
     for s, (extent, filter_extent) in enumerate(zip(extents, taps, strict=True)):
         before, after = window.before[s], window.after[s]
         gap = window.dilation[s]
+        _need_elements(axis_name(window.rank, s), extent, filter_extent)
         reach = _reach(filter_extent, gap)
         room = extent + before + after - reach
-        if room < 0 or filter_extent < 1:
+        if room < 0:
             raise InvalidProblem(
                 f"the output would be empty on axis {axis_name(window.rank, s)}: input {extent} + "
                 f"padding {before} + {after} is less than the filter's reach {reach} "
@@ -144,10 +153,11 @@ def transposed_extents(
                 f"output_padding on axis {name} is {extra[s]}; it must be less than the stride, "
                 f"{step}"
             )
+        _need_elements(name, extent, filter_extent)
         pads = window.before[s] + window.after[s]
         reach = _reach(filter_extent, window.dilation[s])
         size = (extent - 1) * step + reach - pads + extra[s]
-        if size < 1 or extent < 1 or filter_extent < 1:
+        if size < 1:
             raise InvalidProblem(
                 f"the output would be empty on axis {name}: ({extent} - 1) * {step} + {reach} - "
                 f"{pads} + {extra[s]} = {size}; use less padding"

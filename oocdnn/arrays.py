@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oocdnn import _gpu_arrays, _mapped
+from oocdnn import _gpu_arrays, _mapped, _torch_tensors
 from oocdnn._addresses import address_of
 from oocdnn._call import Slot, Tensor
 from oocdnn._cdefs import DType
 from oocdnn._mapped import Array, MappedFile
+from oocdnn._overlap import Extent, share_elements
 from oocdnn.errors import InvalidDtype, InvalidProblem, Unsupported
 
 _NUMPY_TYPES = {
@@ -66,6 +67,7 @@ class View(NamedTuple):
     writable: bool = True
     library: Any = None
     stream: int | None = None
+    tensor: Any = None  # torch's, whose version counter counts writes
 
     @property
     def ndim(self) -> int:
@@ -95,9 +97,10 @@ class View(NamedTuple):
         return _layout(self.shape, self.strides, self.itemsize)
 
     @property
-    def span(self) -> tuple[int, int]:
-        """The addresses of the first byte and behind the last; strides are positive."""
-        return self.address, self.address + self.layout.length
+    def extent(self) -> Extent:
+        """The memory of the elements; strides are positive."""
+        length = self.layout.length
+        return Extent(self.address, self.shape, self.strides, self.itemsize, length)
 
     def _row_major(self) -> bool:
         step = self.itemsize
@@ -145,17 +148,24 @@ def view(name: str, value: object) -> View:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return _torch_view(name, value, torch)
-    if hasattr(value, "__cuda_array_interface__"):
-        return _gpu_view(name, value, _gpu_arrays.of_interface(value))
+    with _gpu_arrays.reading(name, "__cuda_array_interface__"):
+        seen = (
+            _gpu_arrays.of_interface(value) if hasattr(value, "__cuda_array_interface__") else None
+        )
+    if seen is not None:
+        return _gpu_view(name, value, seen)
     if hasattr(value, "__dlpack_device__"):
         return _dlpack_view(name, value)
-    if hasattr(value, "__array_interface__"):
-        array = np.asarray(value)
+    with _gpu_arrays.reading(name, "__array_interface__"):
+        array = np.asarray(value) if hasattr(value, "__array_interface__") else None
+    if array is not None:
         return host_view(name, array, _numpy_type(name, array))
     raise InvalidDtype(f"{name} is of type {type(value).__name__}; {_TAKEN}")
 
 
-def host_view(name: str, array: Array, dtype: DType, library: Any = None) -> View:
+def host_view(
+    name: str, array: Array, dtype: DType, library: Any = None, tensor: Any = None
+) -> View:
     return View(
         name,
         array,
@@ -165,6 +175,8 @@ def host_view(name: str, array: Array, dtype: DType, library: Any = None) -> Vie
         address_of(array),
         array.flags.writeable,
         library,
+        None,
+        tensor,
     )
 
 
@@ -231,37 +243,33 @@ def _torch_types(torch: Any) -> dict[Any, DType]:
 
 
 def _torch_view(name: str, tensor: Any, torch: Any) -> View:
-    if tensor.requires_grad and torch.is_grad_enabled():
-        raise Unsupported(
-            f"{name} requires gradients, which are not recorded here; call the function of "
-            f"oocdnn.torch, pass {name}.detach(), or call within torch.no_grad()"
-        )
+    _torch_tensors.need_plain(name, tensor, torch)
     dtype = _torch_types(torch).get(tensor.dtype)
     if dtype is None or tensor.layout != torch.strided:
         raise InvalidDtype(
             f"{name} has elements of type {tensor.dtype} in layout {tensor.layout}; strided "
             f"float64, float32, float16 and bfloat16 are served, for example {name}.float()"
         )
-    if tensor.device.type not in ("cpu", "cuda"):
-        raise Unsupported(f"{name} is on {tensor.device}; pass {name}.cpu()")
-    plain = tensor.detach()
+    _torch_tensors.need_memory(name, tensor)
+    plain = tensor.detach()  # which has the same version counter
     if tensor.device.type == "cuda":
-        return _gpu_view(name, plain, _gpu_arrays.of_torch(plain), torch)
-    if dtype == DType.BFLOAT16:
-        return host_view(name, plain.view(torch.int16).numpy().view(np.uint16), dtype, torch)
-    return host_view(name, plain.numpy(), dtype, torch)
+        seen = _gpu_view(name, plain, _gpu_arrays.of_torch(plain), torch)
+        return seen._replace(tensor=plain)
+    numpys = "uint16" if dtype == DType.BFLOAT16 else type_name(dtype)
+    return host_view(name, _torch_tensors.host_array(plain, numpys), dtype, torch, plain)
 
 
 def _dlpack_view(name: str, value: Any) -> View:
-    kind = value.__dlpack_device__()[0]
+    with _gpu_arrays.reading(name, "DLPack"):
+        kind = value.__dlpack_device__()[0]
     if kind not in (*_HOST_DEVICES, *_CUDA_DEVICES):
         raise Unsupported(f"{name} is on a device of DLPack's kind {kind}; pass a host copy")
-    try:
-        if kind in _CUDA_DEVICES:
-            return _gpu_view(name, value, _gpu_arrays.of_dlpack(value))
+    with _gpu_arrays.reading(name, "DLPack"):
+        seen = _gpu_arrays.of_dlpack(value) if kind in _CUDA_DEVICES else None
+    if seen is not None:
+        return _gpu_view(name, value, seen)
+    with _gpu_arrays.reading(name, "DLPack"):
         array = np.from_dlpack(value)
-    except (AttributeError, BufferError, RuntimeError, TypeError) as error:
-        raise InvalidDtype(f"{name} cannot be read through DLPack: {error}") from error
     namespace = getattr(value, "__array_namespace__", None)
     library = namespace() if namespace else None
     return host_view(name, array, _numpy_type(name, array), library)
@@ -303,7 +311,7 @@ class Operands:
         self._leader = leader
         self.views: dict[Slot, View] = {}
         self._files: dict[Slot, MappedFile] = {}
-        self._spans: dict[Slot, tuple[int, int]] = {}
+        self._extents: dict[Slot, Extent] = {}
         self.tensors: dict[Slot, Tensor] = {}
 
     def __enter__(self) -> "Operands":
@@ -333,8 +341,7 @@ class Operands:
         """The arrays in host memory that the call uses there, each with the bytes of its span."""
         for slot, operand in self.views.items():
             if operand.stream is None and slot not in self._files:
-                begin, end = self._spans[slot]
-                yield operand.array, end - begin
+                yield operand.array, self._extents[slot].length
 
     @property
     def usual(self) -> bool:
@@ -372,6 +379,8 @@ class Operands:
                     f"{operand.name} overlaps {taken.name}, and a convolution cannot run in "
                     f"place; pass another {operand.name}"
                 )
+        if operand.tensor is not None:
+            _torch_tensors.count_write(operand.tensor, operand.library)
 
     def _check_type(self, slot: Slot, operand: View) -> None:
         leader = self._leader
@@ -397,7 +406,7 @@ class Operands:
         layout = operand.layout
         _need_walkable(operand, layout)
         self.views[slot] = operand
-        self._spans[slot] = operand.address, operand.address + layout.length
+        self._extents[slot] = operand.extent
         file = _mapped.find(operand.array, writing) if operand.stream is None else None
         if file is None:
             self.tensors[slot] = Tensor(
@@ -410,14 +419,17 @@ class Operands:
         )
 
     def _overlap(self, a: Slot, b: Slot) -> bool:
-        if _meet(self._spans[a], self._spans[b]):
+        if share_elements(self._extents[a], self._extents[b]):
             return True
         first, second = self._files.get(a), self._files.get(b)
         if first is None or second is None:
             return False
         if (first.device, first.inode) != (second.device, second.inode):
             return False
-        return _meet(_file_span(first, self._spans[a]), _file_span(second, self._spans[b]))
+        return share_elements(
+            self._extents[a]._replace(begin=first.offset),
+            self._extents[b]._replace(begin=second.offset),
+        )
 
     def _in_place(self, output: Slot, other: Slot) -> bool:
         """A residual that is the output itself: each element is read before it is written."""
@@ -425,12 +437,3 @@ class Operands:
         return other == "residual" and (
             (a.address, a.offset, a.stride, a.fd < 0) == (b.address, b.offset, b.stride, b.fd < 0)
         )
-
-
-def _meet(a: tuple[int, int], b: tuple[int, int]) -> bool:
-    return a[0] < b[1] and b[0] < a[1]
-
-
-def _file_span(file: MappedFile, span: tuple[int, int]) -> tuple[int, int]:
-    begin, end = span
-    return file.offset, file.offset + end - begin

@@ -33,4 +33,14 @@ class DeviceError(RuntimeError):
 
 
 class FileError(DeviceError, OSError):
-    """Reading or writing an operand in a file failed, for example because the disk is full."""
+    """Reading or writing an operand in a file failed, for example because the disk is full.
+
+    `errno` is the system's number, or None where it gave none.
+    """
+
+    def __init__(self, text: str = "", errno: int | None = None) -> None:
+        super().__init__(text)
+        self.errno = errno
+
+    def __reduce__(self) -> tuple[type["FileError"], tuple[str, int | None]]:
+        return type(self), (str(self), self.errno)

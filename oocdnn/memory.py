@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from oocdnn import _pins, _window
+from oocdnn._allocation import allocating
 from oocdnn._mapped import Array
 from oocdnn._stack import current_context
 from oocdnn.arrays import view
-from oocdnn.errors import InvalidProblem
+from oocdnn.errors import InvalidDtype, InvalidProblem
 
 A = TypeVar("A")
 
@@ -32,10 +33,14 @@ def empty(
     """
     sizes = tuple(shape) if isinstance(shape, Sequence) else (shape,)
     extents = tuple(_window.integer("shape", size, 0) for size in sizes)
-    kind: np.dtype[np.generic] = np.dtype(dtype)
-    if not pinned:
-        return np.empty(extents, kind)
+    try:
+        kind: np.dtype[np.generic] = np.dtype(dtype)
+    except TypeError as error:
+        raise InvalidDtype(f"dtype is {dtype!r}: {error}") from error
     size = math.prod(extents) * kind.itemsize
+    if not pinned:
+        with allocating(extents, kind.itemsize):
+            return np.empty(extents, kind)
     memory = np.asarray(current_context().host_memory(max(size, 1)))
     return memory[:size].view(kind).reshape(extents)
 
@@ -53,7 +58,7 @@ class pin(Generic[A]):
         if seen.stream is not None:
             raise InvalidProblem("array is on a GPU; only host memory can be pinned")
         self.array = array
-        begin, end = seen.span
+        begin, end = seen.address, seen.address + seen.layout.length
         self._seen: Array = seen.array
         _pins.forget(self._seen)
         self._memory = current_context().pin(begin, end - begin) if end > begin else None

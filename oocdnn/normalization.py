@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oocdnn import _window
+from oocdnn import _gpu_arrays, _torch_tensors, _window
 from oocdnn._arguments import need_kind, several
 from oocdnn.errors import InvalidDtype, InvalidProblem
 
@@ -35,6 +35,11 @@ class Prologue:
     activation: str | tuple[str, float] | None = None
 
 
+# Numbers of each sample and channel: the sum of the elements, the sum of their squares, their
+# count, their mean, the sum of their squared deviations from the mean.
+SUM_NUMBERS = 5
+
+
 class Sums:
     """Receives, in a call, what statistics of its result are made from.
 
@@ -42,21 +47,28 @@ class Sums:
     the sum of the elements, rounded as they are written, and that of their squares, complete when
     the result is. They are rounded in an order that depends on the plan, so a context with
     reproducible=True gives none (Unsupported). count: the elements of each.
+    entries: [N, K, 5]; the first two numbers are the table, then follow the count, the mean and the
+    sum of squared deviations from the mean. Variances come from the last number: it is exactly 0
+    where all elements are equal, and accurate where the mean is large beside the deviations.
     """
 
     def __init__(self) -> None:
-        self._table: Any = None
+        self._entries: Any = None
         self.count = 0
 
     @property
-    def table(self) -> Any:
-        if self._table is None:
+    def entries(self) -> Any:
+        if self._entries is None:
             raise InvalidProblem("these sums have been in no call: pass them as sums=")
-        return self._table
+        return self._entries
 
-    def receive(self, table: Any, shape: tuple[int, ...]) -> None:
+    @property
+    def table(self) -> Any:
+        return self.entries[..., :2]
+
+    def receive(self, entries: Any, shape: tuple[int, ...]) -> None:
         """Those of a result of that shape."""
-        self._table, self.count = table, math.prod(shape[2:])
+        self._entries, self.count = entries, math.prod(shape[2:])
 
 
 def group_norm(
@@ -75,14 +87,17 @@ def group_norm(
     (biased) variance in each sample. weight, bias: [C] or None. dtype: "float64" where the arrays
     are. All is computed in float64. InvalidProblem where the groups do not divide the channels.
     """
-    table = _table_of(sums)
-    samples, channels, _ = table.shape
+    mean, deviations = _moments_of(sums)
+    samples, channels = mean.shape
     groups = _window.integer("groups", groups, 1)
     if channels % groups != 0:
         raise InvalidProblem(f"{groups} groups do not divide {channels} channels")
     each = channels // groups
-    means = table.reshape(samples, groups, each, 2).sum(2) / (each * max(sums.count, 1))
-    return _made(means.repeat(each, 1), weight, bias, activation, eps, dtype)
+    grouped = (samples, groups, each)
+    mean, variance = _merged(mean.reshape(grouped), deviations.reshape(grouped), sums.count)
+    return _made(
+        mean.repeat(each, 1), variance.repeat(each, 1), weight, bias, activation, eps, dtype
+    )
 
 
 def instance_norm(
@@ -95,7 +110,7 @@ def instance_norm(
     dtype: Any = "float32",
 ) -> Prologue:
     """Instance norm: group norm with each channel a group of its own."""
-    channels = _table_of(sums).shape[1]
+    channels = _moments_of(sums)[0].shape[1]
     return group_norm(sums, channels, weight, bias, activation, eps=eps, dtype=dtype)
 
 
@@ -118,19 +133,16 @@ def batch_norm(
     for name, value in (("mean", mean), ("variance", variance)):
         if not hasattr(value, "dtype"):
             raise InvalidDtype(f"{name} is of type {type(value).__name__}; pass an array")
-    mean, variance = _plain(mean), _plain(variance)
-    squares = variance + mean * mean
-    means = squares.astype("float64")[None, :, None].repeat(2, 2).repeat(samples, 0)
-    means[:, :, 0] = mean
-    return _made(means, weight, bias, activation, eps, dtype, variance)
+    each = [_plain(value).astype("float64")[None].repeat(samples, 0) for value in (mean, variance)]
+    return _made(each[0], each[1], weight, bias, activation, eps, dtype)
 
 
 def batch_statistics(sums: Sums) -> tuple[Any, Any]:
     """The mean and the (biased) variance of each channel over samples and positions: [C], float64;
     for `batch_norm` as in training."""
-    table = _table_of(sums)
-    means = table.sum(0) / max(table.shape[0] * sums.count, 1)
-    return means[:, 0], _variance(means)
+    mean, deviations = _moments_of(sums)
+    merged: tuple[Any, Any] = _merged(mean.T, deviations.T, sums.count)
+    return merged
 
 
 def concatenate(prologues: Sequence[Prologue]) -> Prologue:
@@ -158,36 +170,48 @@ def concatenate(prologues: Sequence[Prologue]) -> Prologue:
     return Prologue(joined, activations.pop())
 
 
-def _table_of(sums: Sums) -> Any:
+def _moments_of(sums: Sums) -> tuple[Any, Any]:
+    """The mean and the sum of squared deviations of each sample and channel, [N, C]."""
     need_kind("sums", sums, Sums, "the Sums that a convolution received")
-    return _plain(sums.table)
+    entries = _plain(sums.entries)
+    return entries[..., 3], entries[..., 4]
+
+
+def _merged(mean: Any, deviations: Any, count: int) -> tuple[Any, Any]:
+    """The mean and the variance of sets of `count` elements each, which lie along the last axis.
+
+    Means are summed relative to the first, so that equal means give exactly that mean and no
+    variance between sets."""
+    sets, first = mean.shape[-1], mean[..., :1]
+    apart = mean - first
+    between = apart.sum(-1) / max(sets, 1)
+    spread = ((apart - between[..., None]) ** 2).sum(-1)
+    variance = (deviations.sum(-1) + count * spread) / max(sets * count, 1)
+    return first.sum(-1) + between, variance
 
 
 def _plain(array: Any) -> Any:
     """NumPy's or CuPy's array, which have one set of methods."""
-    torch = type(array).__module__.split(".")[0] == "torch"
-    return array.detach().cpu().numpy() if torch else array
-
-
-def _variance(means: Any) -> Any:
-    variance = means[..., 1] - means[..., 0] ** 2
-    return variance * (variance > 0)  # that of equal elements may come out below 0
+    return _torch_tensors.host_copy(array) if _gpu_arrays.is_torch(array) else array
 
 
 def _made(
-    means: Any,
+    mean: Any,
+    variance: Any,
     weight: Any,
     bias: Any,
     activation: str | tuple[str, float] | None,
     eps: float,
     dtype: Any,
-    variance: Any = None,
 ) -> Prologue:
-    """From the mean and the mean square of each sample and channel, [N, C, 2]."""
+    """The prologue for a mean and a variance of each sample and channel, [N, C].
+
+    The shift is computed from the rounded scale: an element equal to the mean becomes exactly the
+    bias where the bias is 0, and within one rounding of it elsewhere."""
     weight, bias = _plain(weight), _plain(bias)
-    spread = _variance(means) if variance is None else variance
-    scale = (spread + eps) ** -0.5 * (1.0 if weight is None else weight)
-    table = means.copy()
-    table[..., 1] = (0.0 if bias is None else bias) - means[..., 0] * scale
+    scale = (variance + eps) ** -0.5 * (1.0 if weight is None else weight)
+    scale = scale.astype(dtype).astype("float64")
+    table = mean[..., None].repeat(2, 2)
+    table[..., 1] = (0.0 if bias is None else bias) - mean * scale
     table[..., 0] = scale
     return Prologue(table.astype(dtype), activation)

@@ -12,6 +12,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from oocdnn import _geometry, _window, functions
+from oocdnn._allocation import allocating
 from oocdnn._native import Progress
 from oocdnn._operation import ActivationSpec, MathName, ModeName
 from oocdnn._window import Padding, PerAxis
@@ -108,8 +109,10 @@ def _folded(
     extents = [
         first + r + f + last for first, r, f, last in zip(lead, reach, factors, trail, strict=True)
     ]
-    zeros = _module_of(w).zeros
-    folded = zeros((*w.shape[:2], *extents), w.dtype if w.dtype == np.float64 else np.float32)
+    zeros, shape = _module_of(w).zeros, (*w.shape[:2], *extents)
+    kind = np.dtype(np.float64 if w.dtype == np.float64 else np.float32)
+    with allocating(shape, kind.itemsize):
+        folded = zeros(shape, kind)
     for taps in itertools.product(*map(range, w.shape[2:])):
         block = tuple(
             slice(first + r - tap * gap, first + r - tap * gap + f)

@@ -39,11 +39,9 @@ class Layer:
     def extent(self, extent: int) -> int:
         """The rows of the result, where the input has `extent`; 0: the layer does not fit."""
         room = extent + self.before + self.after - self.reach
-        if room < 0:
-            return 0
         rows, rest = divmod(room, self.stride)
         another = self.ceil and rest and (rows + 1) * self.stride < extent + self.before
-        return rows + 1 + bool(another)
+        return max(rows + 1 + bool(another), 0)
 
     def held(self, rows: range) -> range:
         """The rows of the input, also those that do not exist, from the first to the last that

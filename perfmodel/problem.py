@@ -69,8 +69,8 @@ class Problem:
     with either read dz and the bits, of which dy is restored on the device.
     `along`: the gradients that come along with dx, of dw and db, or db with dw.
     `normalizes`: what is convolved goes through a pass when it has been fetched; `affine`: with two
-    numbers for each sample and channel, which are fetched once. `sums`: two such numbers of what is
-    written leave at the end.
+    numbers for each sample and channel, which are fetched once. `sums`: five such numbers of what
+    is written leave at the end.
     `strides`: in elements, of an operand's six dimensions (see `dims`); row-major where missing.
     """
 
@@ -195,7 +195,8 @@ class Problem:
             return (self.n, self.groups, self.k, d, h, -(-w * bits // 8))
         if place in ("prologue", "sums"):
             of_x = (self.direction == "fwd") == (place == "prologue")
-            return (self.n, 1, self.groups * (self.c if of_x else self.k), 1, 1, 2)
+            numbers = 2 if place == "prologue" else 5
+            return (self.n, 1, self.groups * (self.c if of_x else self.k), 1, 1, numbers)
         of_x = self.direction == "bwd_data" and place != "db"
         return (1, self.groups, self.c if of_x else self.k, 1, 1, 1)
 

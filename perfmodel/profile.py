@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from itertools import pairwise
-from math import inf, isfinite, nan
+from math import inf, nan
 from typing import Any
 
 from oocdnn.perfmodel.problem import DIRECTIONS, Direction
@@ -22,6 +22,7 @@ _SAMPLES = re.compile("samples ([0-9]+) spread (.+)")
 _TILE = re.compile("tile ([0-9]+) ([0-9]+) .*", re.DOTALL)
 _NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _MOST = 2**63 - 1  # of whole numbers
+_LEAST_RATE, _MOST_RATE = 1e-18, 1e18  # seconds and bytes of a row may be less, down to 0
 _APART = ("measured", "marks", "busy_gpus")  # no lines of their own
 
 
@@ -314,10 +315,14 @@ def _is_count(digits: str) -> bool:
 
 
 def _rate(text: str, may_be_zero: bool) -> float:
-    rate = float(text) if _NUMBER.fullmatch(text) else nan
-    if not isfinite(rate) or rate < 0 or (rate == 0 and not may_be_zero):
+    rate = _number(text)
+    if not (0 if may_be_zero else _LEAST_RATE) <= rate <= _MOST_RATE:
         raise ValueError(f"{text!r} is no rate")
     return rate
+
+
+def _number(text: str) -> float:
+    return float(text) if _NUMBER.fullmatch(text) else nan
 
 
 def _may_be_zero(name: str) -> bool:
@@ -332,8 +337,8 @@ def _check_mark(mark: str) -> None:
     samples = _SAMPLES.fullmatch(mark)
     if samples is None or not _is_count(samples[1]):
         raise ValueError(f"{mark!r} does not say how the rate is known")
-    if samples[2] != "unknown":
-        _rate(samples[2], may_be_zero=True)
+    if samples[2] != "unknown" and not 0 <= _number(samples[2]) < inf:
+        raise ValueError(f"{samples[2]!r} is no spread")
 
 
 def _value_text(value: object) -> str:

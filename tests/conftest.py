@@ -24,6 +24,14 @@ if ON_CPU:
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+# Tests run programs in folders of their own, where a relative path names nothing.
+TESTING_LIBRARY = os.environ.get("OOCDNN_TESTING_LIBRARY", "")
+if TESTING_LIBRARY and not (Path(TESTING_LIBRARY).is_absolute() and Path(TESTING_LIBRARY).exists()):
+    raise pytest.UsageError(
+        f"OOCDNN_TESTING_LIBRARY={TESTING_LIBRARY} is not the absolute path of a file; pass, for "
+        f"instance, {Path('build/native/lib/liboocdnn_testing.so').resolve()}"
+    )
+
 import oocdnn  # noqa: E402
 
 

@@ -194,11 +194,9 @@ def finish(
 def pooled_extent(extent, before, after, window, stride, ceil=False) -> int:
     """The rows of z; a last window may pass the end by `ceil`, but has to begin before it."""
     room = extent + before + after - window
-    if room < 0:
-        return 0
     rows = room // stride + 1
     more = ceil and room % stride != 0 and rows * stride < extent + before
-    return rows + more
+    return max(rows + more, 0)
 
 
 @dataclass(frozen=True)

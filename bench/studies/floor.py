@@ -14,10 +14,8 @@ Elements are small integers, for which every engine that adds products gives the
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from statistics import median
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 
 import torch
 
@@ -25,15 +23,15 @@ import oocdnn
 from oocdnn.bench.arithmetic import ARITHMETIC
 from oocdnn.bench.gpu.card import Card
 from oocdnn.bench.gpu.tensors import Pinned, as_numpy, bytes_of, dtype_of
-from oocdnn.bench.gpu.wires import Gauge, Wires
+from oocdnn.bench.gpu.wires import Gauge
 from oocdnn.bench.layer_call import call_of
 from oocdnn.bench.layers import DIRECTIONS, GPU_LAYERS, ROLES, Direction, Layer
 from oocdnn.bench.measure import Patience
-from oocdnn.bench.studies.least import Least, by_torch, counting
+from oocdnn.bench.studies.floor_row import Measured, line, note_floors, row_of, summary
+from oocdnn.bench.studies.least import Least, by_torch
 from oocdnn.bench.studies.study import (
     Run,
     budget,
-    busy_text,
     contains,
     device,
     engine,
@@ -43,61 +41,8 @@ from oocdnn.bench.studies.study import (
 )
 
 KINDS = ("fp32", "tf32", "bf16")
-MUCH = 1 << 30  # bytes moved, from which on the worst ratio counts
 ENOUGH = 0.2  # seconds of a case's calls, of which brief ones are repeated more often,
 MOST_CALLS = 20  # but not more: right after the first call Python itself is still slow
-
-
-@dataclass
-class Measured:
-    """One layer in one direction and one kind of arithmetic."""
-
-    layer: str
-    direction: Direction
-    math: str
-    problem: str
-    bytes_in: int
-    bytes_out: int
-    flops: int
-    torch_seconds: dict[str, Any] = field(default_factory=dict)  # both in core, where they matter
-    own_seconds: dict[str, Any] = field(default_factory=dict)
-    first: float = 0.0  # seconds of the first call, which plans and prepares
-    seconds: list[float] = field(default_factory=list)
-    dropped: int = 0  # calls that do not count
-    prepared: int = 0  # of the later calls
-    difference: float = 0.0
-    wrong: int = 0
-    stats: dict[str, Any] = field(default_factory=dict)
-    plan: str = ""
-    wires: Wires | None = None
-    floors: dict[str, float] = field(default_factory=dict)
-    duplex: float = 0.0  # seconds, see Wires
-    took: float = 0.0  # seconds, with filling, torch and the comparison
-
-    @property
-    def least(self) -> float:
-        """The floor, or what the wire takes where its directions share it evenly."""
-        return max(self.floor[1], self.duplex)
-
-    @property
-    def floor(self) -> tuple[str, float]:
-        """What limits, and its seconds."""
-        return max(self.floors.items(), key=lambda item: item[1])
-
-    @property
-    def ratio(self) -> float:
-        return median(self.seconds) / self.floor[1]
-
-
-def note_floors(one: Measured, wires: Wires) -> None:
-    """Sets the seconds of each limit."""
-    times = counting(one.torch_seconds, one.own_seconds)
-    one.wires = wires
-    one.floors = {
-        **wires.floors(one.bytes_in, one.bytes_out),
-        "arithmetic": min([*times, one.stats["compute_seconds"]]),
-    }
-    one.duplex = wires.duplex(one.bytes_in, one.bytes_out)
 
 
 class Bench:
@@ -160,30 +105,6 @@ class Bench:
         one.plan = self._context.plan(one.problem).explain()
 
 
-def line(one: Measured) -> str:
-    limit, floor = one.floor
-    return (
-        f"{one.layer:<21} {one.direction:<10} {one.math} {median(one.seconds) * 1e3:8.2f} ms "
-        f"{one.ratio:6.3f} x {limit:<10} {floor * 1e3:8.2f} ms, "
-        f"{median(one.seconds) / one.least:6.3f} x shared, first {one.first:5.2f} s, "
-        f"{one.stats['tiles']:4d} tiles, busy {busy_text(one.stats)}, {one.stats['engine']}"
-        f"{'' if one.wrong == 0 else f', {one.wrong} DIFFER by {one.difference:g}'}"
-        f"{'' if one.prepared == 0 else f', prepared {one.prepared} later'}"
-    )
-
-
-def summary(measured: Sequence[Measured]) -> dict[str, float]:
-    """Medians and worst over all rows."""
-    large = [one.ratio for one in measured if one.bytes_in + one.bytes_out >= MUCH]
-    return {
-        "time/floor median": median(one.ratio for one in measured),
-        "time/floor worst from 1 GiB on": max(large, default=math.nan),
-        "time/shared wire median": median(median(one.seconds) / one.least for one in measured),
-        "first call worst, s": max(one.first for one in measured),
-        "elements that differ": sum(one.wrong for one in measured),
-    }
-
-
 def chosen(only: Sequence[str], maths: Sequence[str]) -> Iterator[tuple[Layer, Direction, str]]:
     for case in GPU_LAYERS:
         for direction in DIRECTIONS:
@@ -195,11 +116,6 @@ def chosen(only: Sequence[str], maths: Sequence[str]) -> Iterator[tuple[Layer, D
 def key(case: tuple[Layer, Direction, str]) -> tuple[str, str, str]:
     layer, direction, kind = case
     return layer.name, direction, kind
-
-
-def row_of(fields: Mapping[str, Any]) -> Measured:
-    """From a journal."""
-    return Measured(**{**fields, "wires": Wires(**fields["wires"])})
 
 
 @study("floor", device, budget("2GiB"), engine, only, maths(KINDS), repeats=3, on="torch")

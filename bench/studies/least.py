@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -14,21 +13,16 @@ from oocdnn.bench.gpu.tensors import channels_last
 from oocdnn.bench.layer_call import call_of
 from oocdnn.bench.layers import ROLES, Direction, Layer
 from oocdnn.bench.peers.torch_call import convolution
+from oocdnn.bench.studies.floor_row import Seconds, counting
 
 OTHER_ARITHMETIC = ("winograd", "fft")  # in the names of kernels
 MANY_FLOPS = 2e13  # of a call that is timed once, and in fp32 not by torch: that takes minutes
 CLEARLY = 0.8  # of a time, below which another does not matter beside it
-Seconds = dict[str, Any]  # by memory order; a text where there are none, or none that count
 
 
 def by_torch(case: Layer, direction: Direction) -> Callable[..., torch.Tensor]:
     """torch's own function for the direction; takes the inputs in the order of `ROLES`."""
     return convolution(parse(case.problem(direction)))
-
-
-def counting(*found: Seconds) -> list[float]:
-    """Those of the seconds that count."""
-    return [one for seconds in found for one in seconds.values() if isinstance(one, float)]
 
 
 class Least:

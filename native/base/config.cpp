@@ -1,9 +1,12 @@
 #include "base/config.hpp"
 
+#include <algorithm>
 #include <array>
-#include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <string_view>
+
+#include "base/numbers.hpp"
 
 namespace oocdnn {
 namespace {
@@ -56,6 +59,8 @@ constexpr std::array<VarInfo, kVars> kTable{{
      "the drop-in hands every call to the real cuDNN, and no limit is kept"},
 }};
 
+constexpr std::string_view kSpaces = " \t\n\v\f\r";
+
 }  // namespace
 
 const VarInfo& InfoOf(Var var) { return kTable[static_cast<size_t>(var)]; }
@@ -67,10 +72,10 @@ std::optional<std::string> Get(Var var) {
 }
 
 Result<int64_t> ParseBytes(const std::string& text) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  while (end != nullptr && std::isspace(static_cast<unsigned char>(*end)) != 0) ++end;
-  const std::string unit = end == nullptr ? "" : end;
+  double number = 0.0;
+  std::string_view unit = text;
+  const bool numeric = TakeNumber(&unit, &number);
+  unit.remove_prefix(std::min(unit.find_first_not_of(kSpaces), unit.size()));
   struct Unit {
     const char* name;
     double bytes;
@@ -83,7 +88,7 @@ Result<int64_t> ParseBytes(const std::string& text) {
   for (const Unit& candidate : kUnits) {
     if (unit != candidate.name) continue;
     const double bytes = number * candidate.bytes;
-    if (end == text.c_str() || !std::isfinite(bytes) || bytes < 0 || bytes > 0x1p60) break;
+    if (!numeric || !std::isfinite(bytes) || bytes > 0x1p60) break;
     return static_cast<int64_t>(bytes);
   }
   return Error(Code::kInvalidProblem,
@@ -93,8 +98,11 @@ Result<int64_t> ParseBytes(const std::string& text) {
 Result<int64_t> ParseBudget(const std::string& text, int64_t free) {
   if (text.empty() || text == "auto") return free / 5 * 4;
   if (text.back() == '%') {
-    const double percent = std::strtod(text.c_str(), nullptr);
-    if (std::isnan(percent) || percent <= 0 || percent > 100) {
+    double percent = 0.0;
+    std::string_view rest = text;
+    const bool numeric = TakeNumber(&rest, &percent);
+    const bool whole = rest.find_first_not_of(kSpaces) == rest.size() - 1;
+    if (!numeric || !whole || std::isnan(percent) || percent <= 0 || percent > 100) {
       return Error(Code::kInvalidProblem, "a budget of '%s': write 1%% to 100%%", text.c_str());
     }
     return static_cast<int64_t>(static_cast<double>(free) * percent / 100.0);

@@ -9,8 +9,9 @@ namespace oocdnn {
 class FileLock {
  public:
   // Waits until no other has the file locked, and makes it and the folders above it where it is
-  // missing. Holds nothing where that cannot be, or would take longer than `patience`; only in the
-  // latter case is it busy. A process that ends gives back what it holds.
+  // missing. Holds nothing where that cannot be, as for a symbolic link, which is not followed, or
+  // would take longer than `patience`; only in the latter case is it busy. A process that ends
+  // gives back what it holds.
   FileLock(const std::string& path, std::chrono::milliseconds patience);
   ~FileLock();
   FileLock(FileLock&& other) noexcept;

@@ -1,5 +1,7 @@
 #include "base/log.hpp"
 
+#include <fcntl.h>
+
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -7,6 +9,8 @@
 #include <string>
 
 #include "base/config.hpp"
+#include "base/files.hpp"
+#include "base/numbers.hpp"
 
 namespace oocdnn {
 namespace {
@@ -15,7 +19,8 @@ namespace {
 std::FILE* Destination() {
   static std::FILE* file = [] {
     const auto path = Get(Var::kLogFile);
-    std::FILE* opened = path ? std::fopen(path->c_str(), "ae") : nullptr;
+    const int fd = path ? OpenForWriting(path->c_str(), O_APPEND) : -1;
+    std::FILE* const opened = fd >= 0 ? fdopen(fd, "a") : nullptr;
     if (path && opened == nullptr) {
       std::fprintf(stderr, "oocdnn: OOCDNN_LOG_FILE: %s cannot be written to: %s\n", path->c_str(),
                    std::strerror(errno));
@@ -49,7 +54,7 @@ void Log(LogLevel level, const char* format, ...) {
   va_list args;
   va_start(args, format);
   char line[2048];
-  std::vsnprintf(line, sizeof line, format, args);
+  FormatTo(line, sizeof line, format, args);
   va_end(args);
   // One write, so that lines of several threads and processes do not mix.
   std::fprintf(Destination(), "oocdnn: %s\n", line);

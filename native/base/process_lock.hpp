@@ -2,6 +2,7 @@
 // process forks is not there in the child to give it back, so there it counts as free.
 #pragma once
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -23,14 +24,21 @@ class ProcessLock {
       holder_.wait(self);
       holder = 0;
     }
+    thread_ = pthread_self();
   }
   void unlock() {
+    thread_ = pthread_t{};
     holder_ = 0;
     holder_.notify_one();
   }
+  // Whether the calling thread holds it, so that lock() would never return.
+  [[nodiscard]] bool HeldByThisThread() const {
+    return thread_ == pthread_self() && holder_ == getpid();
+  }
 
  private:
-  std::atomic<pid_t> holder_{0};  // the process whose thread holds it; 0: nobody
+  std::atomic<pid_t> holder_{0};     // the process whose thread holds it; 0: nobody
+  std::atomic<pthread_t> thread_{};  // the thread that holds it
 };
 
 }  // namespace oocdnn

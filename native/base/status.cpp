@@ -1,8 +1,9 @@
 #include "base/status.hpp"
 
 #include <cstdarg>
-#include <cstdio>
 #include <new>
+
+#include "base/numbers.hpp"
 
 namespace oocdnn {
 namespace {
@@ -13,11 +14,11 @@ constexpr const char* kNoMemory = "no host memory";
 std::string FormatList(const char* format, va_list args) {
   va_list copy;
   va_copy(copy, args);
-  const int length = std::vsnprintf(nullptr, 0, format, copy);
+  const int length = FormatTo(nullptr, 0, format, copy);
   va_end(copy);
   if (length <= 0) return {};
   std::string text(static_cast<size_t>(length), '\0');
-  std::vsnprintf(text.data(), text.size() + 1, format, args);
+  FormatTo(text.data(), text.size() + 1, format, args);
   return text;
 }
 

@@ -95,6 +95,7 @@ Result<ChainArguments> ArgumentsOf(const oocdnn_context* context, const oocdnn_c
   OOC_TRY(Need(context, "the context"));
   OOC_TRY(Need(links, "the links"));
   OOC_TRY(Need(operands, "the operands"));
+  OOC_TRY(NeedCount(count, "the number of links"));
   if (count < 1) return Error(Code::kInvalidProblem, "a chain without links");
   return ChainTranslator(links, operands, residuals, count, context->math).Run();
 }
@@ -118,6 +119,7 @@ oocdnn_status oocdnn_run_chain(oocdnn_context* context, const oocdnn_convolution
                                int64_t count) {
   return Guard([&]() -> Status {
     OOC_ASSIGN(const ChainArguments chain, ArgumentsOf(context, links, operands, residuals, count));
+    const CallOn running(context);
     const Progress progress = ProgressOf(links[0].progress, links[0].progress_user);
     return context->context->RunChain(chain.chain, chain.tensors, links[0].stream, progress,
                                       LimitOf(links[0]));

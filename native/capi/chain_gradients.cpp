@@ -168,6 +168,7 @@ Result<GradientArguments> ArgumentsOf(const oocdnn_context* context,
   OOC_TRY(Need(context, "the context"));
   OOC_TRY(Need(links, "the links"));
   OOC_TRY(Need(operands, "the operands"));
+  OOC_TRY(NeedCount(count, "the number of links"));
   if (count < 1) return Error(Code::kInvalidProblem, "a chain without links");
   return GradientTranslator(links, operands, count, context->math).Run();
 }
@@ -190,6 +191,7 @@ oocdnn_status oocdnn_run_chain_backward(oocdnn_context* context, const oocdnn_co
                                         const oocdnn_operands* operands, int64_t count) {
   return Guard([&]() -> Status {
     OOC_ASSIGN(const GradientArguments gradients, ArgumentsOf(context, links, operands, count));
+    const CallOn running(context);
     const Progress progress = ProgressOf(links[0].progress, links[0].progress_user);
     return context->context->RunGradients(gradients.chain, gradients.tensors, links[0].stream,
                                           progress, LimitOf(links[0]));

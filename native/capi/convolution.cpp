@@ -2,6 +2,7 @@
 // much it saves.
 #include <algorithm>
 
+#include "base/checked.hpp"
 #include "capi/guard.hpp"
 #include "capi/oocdnn.h"
 #include "capi/translate.hpp"
@@ -47,10 +48,11 @@ oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const int64_t* sh
   tensor.dtype = dtype;
   tensor.rank = rank;
   int64_t stride = 1;
-  for (int32_t axis = std::min(rank, 5) - 1; axis >= 0; --axis) {
+  if (shape == nullptr) return tensor;
+  for (int32_t axis = std::clamp(rank, 0, 5) - 1; axis >= 0; --axis) {
     tensor.shape[axis] = shape[axis];
     tensor.stride[axis] = stride;
-    stride *= shape[axis] > 0 ? shape[axis] : 1;
+    stride = Mul(stride, shape[axis] > 0 ? shape[axis] : 1);
   }
   return tensor;
 }

@@ -1,5 +1,6 @@
 #include "capi/guard.hpp"
 
+#include <limits>
 #include <new>
 #include <string>
 
@@ -31,6 +32,20 @@ oocdnn_status Report(const Status& status) {
 Status Need(const void* pointer, const char* what) {
   if (pointer != nullptr) return {};
   return Error(Code::kInvalidProblem, "%s is missing (null)", what);
+}
+
+Status NeedBytes(int64_t bytes, const char* what) {
+  constexpr int64_t kMost = int64_t{1} << 60;
+  if (bytes >= 0 && bytes <= kMost) return {};
+  return Error(Code::kInvalidProblem, "%s cannot be %lld; 0 to 2^60 are possible", what,
+               static_cast<long long>(bytes));
+}
+
+Status NeedCount(int64_t count, const char* what) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (count >= 0 && count <= kMost) return {};
+  return Error(Code::kInvalidProblem, "%s cannot be %lld; 0 to %lld are possible", what,
+               static_cast<long long>(count), static_cast<long long>(kMost));
 }
 
 Status NeedPolicy(int32_t policy) {

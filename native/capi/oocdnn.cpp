@@ -6,28 +6,28 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/config.hpp"
 #include "capi/context.hpp"
 #include "capi/guard.hpp"
 #include "capi/info.hpp"
 #include "capi/translate.hpp"
+#include "capi/variables.hpp"
 #include "geom/words.hpp"
 #include "library/busy_gpus.hpp"
 #include "library/what_if.hpp"
-
-struct oocdnn_host_memory {
-  std::unique_ptr<oocdnn::HostMemory> memory;
-};
 
 namespace {
 
 using namespace oocdnn;  // NOLINT: this file is the C face of that namespace
 
-// Texts handed out by functions of this thread live until the next of the same kind.
-std::string& Text() {
-  thread_local std::string text;
-  return text;
+// Hands a text out, which belongs to the calling thread.
+const char* Give(std::string text) {
+  thread_local HandedOut<std::string> texts;
+  std::string& given = texts.Next();
+  given = std::move(text);
+  return given.c_str();
 }
 
 // An option as given, else its variable, else the fallback.
@@ -69,7 +69,24 @@ Result<int> BusyGpusOf(const char* given) {
   return OthersOf(launched != nullptr ? launched : "");
 }
 
+Status CheckNumbers(const oocdnn_options& given) {
+  if (given.threads < 0 || given.threads > kMostThreads) {
+    return Error(Code::kInvalidProblem, "threads is %d; 0 to %d are possible", given.threads,
+                 kMostThreads);
+  }
+  if (given.math != OOCDNN_MATH_FP32 && given.math != OOCDNN_MATH_TF32) {
+    return Error(Code::kInvalidProblem, "math is %d; 0 (fp32) and 1 (tf32) are possible",
+                 given.math);
+  }
+  if (!(given.link_gb_per_s >= 0.0 && given.link_gb_per_s <= kMostLink)) {
+    return Error(Code::kInvalidProblem, "link_gb_per_s is %g; 0 to %g are possible",
+                 given.link_gb_per_s, kMostLink);
+  }
+  return NeedBytes(given.host_cap, "host_cap");
+}
+
 Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
+  OOC_TRY(CheckNumbers(given));
   ContextOptions options;
   options.device.device = Choose(given.device, Var::kDevice, "auto");
   options.device.engine = Choose(given.engine, Var::kEngine, "");
@@ -105,6 +122,20 @@ Result<ContextOptions> OptionsOf(const oocdnn_options& given) {
     OOC_ASSIGN(options.host_cap, ParseBytes(*cap));
   }
   return options;
+}
+
+// A context of these options. Where it fails, the text names the variables that it was made by.
+Result<std::unique_ptr<Context>> MakeContext(const oocdnn_options& given, Math* math) {
+  auto options = OptionsOf(given);
+  auto made = options.ok() ? Context::Create(options.value())
+                           : Result<std::unique_ptr<Context>>(options.status());
+  if (!made.ok()) {
+    const std::string variables = VariablesOf(given);
+    if (variables.empty()) return made;
+    return std::move(made).status().With("with " + variables);
+  }
+  *math = options.value().math;
+  return made;
 }
 
 void CopyName(const std::string& name, char (&to)[32]) {
@@ -160,11 +191,9 @@ oocdnn_status oocdnn_create(const oocdnn_options* options, oocdnn_context** cont
   return Guard([&]() -> Status {
     OOC_TRY(Need(context, "the place for the context"));
     *context = nullptr;
-    OOC_ASSIGN(const ContextOptions chosen,
-               OptionsOf(options != nullptr ? *options : oocdnn_default_options()));
     auto made = std::make_unique<oocdnn_context>();
-    made->math = chosen.math;
-    OOC_ASSIGN(made->context, Context::Create(chosen));
+    OOC_ASSIGN(made->context,
+               MakeContext(options != nullptr ? *options : oocdnn_default_options(), &made->math));
     *context = made.release();
     return {};
   });
@@ -172,7 +201,11 @@ oocdnn_status oocdnn_create(const oocdnn_options* options, oocdnn_context** cont
 
 void oocdnn_destroy(oocdnn_context* context) {
   static_cast<void>(Guard([&]() -> Status {
-    delete context;
+    if (context != nullptr && context->context->IsCalledByThisThread()) {
+      context->destroyed = true;
+    } else {
+      delete context;
+    }
     return {};
   }));
 }
@@ -181,6 +214,7 @@ oocdnn_status oocdnn_run(oocdnn_context* context, const oocdnn_convolution* conv
                          const oocdnn_operands* operands) {
   return Guard([&]() -> Status {
     OOC_TRY(Need(context, "the context"));
+    const CallOn running(context);
     OOC_ASSIGN(const CallArguments call, Translate(convolution, operands, context->math));
     const Progress progress = ProgressOf(convolution->progress, convolution->progress_user);
     return context->context->Run(call.problem, call.tensors, convolution->stream, progress,
@@ -197,8 +231,7 @@ oocdnn_status oocdnn_plan(oocdnn_context* context, const char* problem, const ch
     OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
     OOC_ASSIGN(const Placement placement, ParsePlacement(problem));
     OOC_ASSIGN(const PlanSummary plan, context->context->Plan(parsed, placement));
-    Text() = ToJson(plan);
-    *json = Text().c_str();
+    *json = Give(ToJson(plan));
     return {};
   });
 }
@@ -214,8 +247,7 @@ oocdnn_status oocdnn_plan_for_profile(const char* profile, const char* problem, 
     OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
     OOC_ASSIGN(const Placement placement, ParsePlacement(problem));
     OOC_ASSIGN(const PlanSummary plan, PlanForProfile(parsed, placement, profile, bytes, busy));
-    Text() = ToJson(plan);
-    *json = Text().c_str();
+    *json = Give(ToJson(plan));
     return {};
   });
 }
@@ -230,8 +262,7 @@ oocdnn_status oocdnn_price(oocdnn_context* context, const char* problem, const c
     OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
     OOC_ASSIGN(const Placement placement, ParsePlacement(problem));
     OOC_ASSIGN(const PlanSummary summary, context->context->Price(parsed, placement, plan));
-    Text() = ToJson(summary);
-    *json = Text().c_str();
+    *json = Give(ToJson(summary));
     return {};
   });
 }
@@ -250,9 +281,9 @@ oocdnn_status oocdnn_use_plan(oocdnn_context* context, const char* problem, cons
 oocdnn_status oocdnn_forget_plans(const char** path) {
   return Guard([&]() -> Status {
     OOC_ASSIGN(const ContextOptions options, OptionsOf(oocdnn_default_options()));
-    Text() = PlanFileOf(options);
-    if (path != nullptr) *path = Text().c_str();
-    return Text().empty() ? Status() : ForgetPlans(Text());
+    const std::string file = PlanFileOf(options);
+    if (path != nullptr) *path = Give(file);
+    return file.empty() ? Status() : ForgetPlans(file);
   });
 }
 
@@ -267,8 +298,7 @@ oocdnn_status oocdnn_candidates(oocdnn_context* context, const char* problem, in
     OOC_ASSIGN(
         const std::vector<RunnerUp> found,
         context->context->Candidates(parsed, placement, best, random, static_cast<uint64_t>(seed)));
-    Text() = ToJson(found);
-    *json = Text().c_str();
+    *json = Give(ToJson(found));
     return {};
   });
 }
@@ -279,6 +309,7 @@ oocdnn_status oocdnn_plan_in_core(oocdnn_context* context, const oocdnn_convolut
   return Guard([&]() -> Status {
     OOC_TRY(Need(context, "the context"));
     OOC_TRY(Need(workspace_bytes, "the place for the bytes"));
+    OOC_TRY(NeedBytes(budget, "the budget"));
     OOC_ASSIGN(const CallArguments call, Translate(convolution, operands, context->math));
     OOC_ASSIGN(*workspace_bytes,
                context->context->PlanInCore(call.problem, budget, LimitOf(*convolution)));
@@ -292,8 +323,7 @@ oocdnn_status oocdnn_problem_text(const oocdnn_convolution* convolution,
     OOC_TRY(Need(text, "the place for the text"));
     OOC_ASSIGN(const CallArguments call, Translate(convolution, operands, Math::kFp32));
     OOC_TRY(Validate(call.problem));
-    Text() = ToString(call.problem);
-    *text = Text().c_str();
+    *text = Give(ToString(call.problem));
     return {};
   });
 }
@@ -305,56 +335,6 @@ oocdnn_status oocdnn_device_name(oocdnn_context* context, const char** name) {
     *name = context->context->device().capabilities().name.c_str();
     return {};
   });
-}
-
-oocdnn_status oocdnn_allocate_host(oocdnn_context* context, int64_t bytes,
-                                   oocdnn_host_memory** memory) {
-  return Guard([&]() -> Status {
-    OOC_TRY(Need(context, "the context"));
-    OOC_TRY(Need(memory, "the place for the memory"));
-    auto made = std::make_unique<oocdnn_host_memory>();
-    OOC_ASSIGN(made->memory, context->context->AllocateHost(bytes));
-    *memory = made.release();
-    return {};
-  });
-}
-
-oocdnn_status oocdnn_pin(oocdnn_context* context, void* data, int64_t bytes,
-                         oocdnn_host_memory** memory) {
-  return Guard([&]() -> Status {
-    OOC_TRY(Need(context, "the context"));
-    OOC_TRY(Need(data, "the memory to pin"));
-    OOC_TRY(Need(memory, "the place for the memory"));
-    auto made = std::make_unique<oocdnn_host_memory>();
-    OOC_ASSIGN(made->memory, context->context->PinHost(data, bytes));
-    *memory = made.release();
-    return {};
-  });
-}
-
-oocdnn_status oocdnn_auto_pin_bytes(oocdnn_context* context, int64_t* bytes) {
-  return Guard([&]() -> Status {
-    OOC_TRY(Need(context, "the context"));
-    OOC_TRY(Need(bytes, "the place for the bytes"));
-    *bytes = context->context->AutoPinBytes();
-    return {};
-  });
-}
-
-void* oocdnn_host_data(const oocdnn_host_memory* memory) { return memory->memory->data(); }
-
-void oocdnn_unpin(oocdnn_host_memory* memory) {
-  static_cast<void>(Guard([&]() -> Status {
-    memory->memory->Unpin();
-    return {};
-  }));
-}
-
-void oocdnn_free_host(oocdnn_host_memory* memory) {
-  static_cast<void>(Guard([&]() -> Status {
-    delete memory;
-    return {};
-  }));
 }
 
 oocdnn_status oocdnn_get_stats(oocdnn_context* context, oocdnn_stats* stats) {
@@ -377,8 +357,8 @@ oocdnn_status oocdnn_take_trace(oocdnn_context* context, const char** json) {
   return Guard([&]() -> Status {
     OOC_TRY(Need(context, "the context"));
     OOC_TRY(Need(json, "the place for the trace"));
-    OOC_ASSIGN(Text(), context->context->Trace());
-    *json = Text().c_str();
+    OOC_ASSIGN(std::string trace, context->context->Trace());
+    *json = Give(std::move(trace));
     return {};
   });
 }
@@ -387,8 +367,9 @@ oocdnn_status oocdnn_calibrate(oocdnn_context* context, oocdnn_progress progress
                                void* progress_user, const char** path) {
   return Guard([&]() -> Status {
     OOC_TRY(Need(context, "the context"));
-    OOC_ASSIGN(Text(), context->context->Calibrate(ProgressOf(progress, progress_user)));
-    if (path != nullptr) *path = Text().c_str();
+    const CallOn running(context);
+    OOC_ASSIGN(std::string file, context->context->Calibrate(ProgressOf(progress, progress_user)));
+    if (path != nullptr) *path = Give(std::move(file));
     return {};
   });
 }
@@ -400,12 +381,11 @@ oocdnn_status oocdnn_refine(oocdnn_context* context, const char* problem,
     OOC_TRY(Need(problem, "the problem string"));
     OOC_TRY(Need(compute_seconds, "the seconds"));
     OOC_TRY(Need(json, "the place for what was refined"));
+    OOC_TRY(NeedCount(count, "the number of seconds"));
     OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
-    const std::vector<double> seconds(compute_seconds,
-                                      compute_seconds + std::max<int64_t>(count, 0));
+    const std::vector<double> seconds(compute_seconds, compute_seconds + count);
     OOC_ASSIGN(const Refinement made, context->context->Refine(parsed, seconds));
-    Text() = ToJson(made);
-    *json = Text().c_str();
+    *json = Give(ToJson(made));
     return {};
   });
 }
@@ -414,8 +394,7 @@ oocdnn_status oocdnn_info(oocdnn_context* context, const char** json) {
   return Guard([&]() -> Status {
     OOC_TRY(Need(context, "the context"));
     OOC_TRY(Need(json, "the place for the text"));
-    Text() = InfoJson(*context->context);
-    *json = Text().c_str();
+    *json = Give(InfoJson(*context->context));
     return {};
   });
 }
@@ -424,8 +403,7 @@ oocdnn_status oocdnn_check_reports(oocdnn_context* context, const char** text) {
   return Guard([&]() -> Status {
     OOC_TRY(Need(context, "the context"));
     OOC_TRY(Need(text, "the place for the text"));
-    Text() = context->context->CheckReport();
-    *text = Text().c_str();
+    *text = Give(context->context->CheckReport());
     return {};
   });
 }

@@ -88,7 +88,8 @@ typedef enum oocdnn_pool_mode {
  * computes. The arrays are those of oocdnn_convolution. */
 typedef struct oocdnn_pool {
   int32_t mode; /* oocdnn_pool_mode; the others mean nothing without one */
-  int32_t ceil; /* 1: a last window that passes the end counts, if it begins before that */
+  int32_t ceil; /* 1: a last window that passes the end counts, if it begins before that; an axis
+                 * shorter than the window then has one */
   int64_t window[3];
   int64_t stride[3];
   int64_t pad_before[3]; /* less than the window */
@@ -96,7 +97,8 @@ typedef struct oocdnn_pool {
 } oocdnn_pool;
 
 /* A strided tensor in memory or in a file. Axes: x, y: N C [D [H]] W; w: K C/groups [T [R]] S;
- * bias and scale: one axis, the output's channels; prologue: N C 2, sums: N K 2, both dense. */
+ * bias and scale: one axis, the output's channels; prologue: N C 2, sums: N K 5 or N K 2, both
+ * dense. */
 typedef struct oocdnn_tensor {
   void* data;       /* the first element; ignored where fd >= 0 */
   int64_t offset;   /* file: byte offset of the first element */
@@ -109,7 +111,11 @@ typedef struct oocdnn_tensor {
 } oocdnn_tensor;
 
 /* Returns 0 to go on, anything else to end the call with OOCDNN_INTERRUPTED. Called between tiles,
- * in the calling thread. */
+ * in the calling thread. It may use other contexts. Functions that need the context of the call
+ * return OOCDNN_DEVICE_ERROR there; oocdnn_get_stats tells of the call as far as it has come, and
+ * oocdnn_destroy takes effect at the end of the call. The thread may end in it (pthread_exit, or
+ * pthread_cancel where cancellation is deferred); cancellation waits at all other points of a call.
+ * longjmp out of it is not allowed: the context would stay locked. */
 typedef int (*oocdnn_progress)(void* user, int64_t tiles_done, int64_t tiles);
 
 /* out = activation(alpha * conv [* scale] [+ bias] [+ residual_alpha * residual] + beta * out).
@@ -174,8 +180,10 @@ typedef struct oocdnn_operands {
    * beside float64, else float32. Forward and backward data. */
   const oocdnn_tensor* prologue;
   /* float64, written: for each sample and channel of the output the sum of its elements, rounded as
-   * they are written, and that of their squares. Forward without a pool, and backward data; not in
-   * a reproducible context. */
+   * they are written, and that of their squares; in a table of N K 5 then their count, their mean,
+   * and the sum of their squared deviations from it, which divided by the count is the variance.
+   * (Of the first two alone no variance can be made where the mean is large beside it: its digits
+   * cancel.) Forward without a pool, and backward data; not in a reproducible context. */
   const oocdnn_tensor* sums;
 } oocdnn_operands;
 
@@ -250,7 +258,7 @@ typedef struct oocdnn_division {
 
 /* One way to run a kernel, which is a layer in one direction. */
 typedef struct oocdnn_workspace_option {
-  double seconds;          /* finite */
+  double seconds;          /* finite, and so is the sum over kernels */
   int64_t workspace_bytes; /* not negative */
 } oocdnn_workspace_option;
 
@@ -269,8 +277,8 @@ OOCDNN_API oocdnn_options oocdnn_default_options(void);
 
 /* The text of the last failure in this thread; "" after a success. Valid until the next call. */
 OOCDNN_API const char* oocdnn_last_error(void);
-/* A number that goes with it: for OOCDNN_OUT_OF_MEMORY the least budget, workspace limit or total
- * workspace that works, or 0. */
+/* A number that goes with it, or 0: for OOCDNN_OUT_OF_MEMORY the least budget, workspace limit or
+ * total workspace that works, for OOCDNN_FILE_ERROR the system's errno. */
 OOCDNN_API int64_t oocdnn_last_error_detail(void);
 
 OOCDNN_API oocdnn_status oocdnn_create(const oocdnn_options* options, oocdnn_context** context);
@@ -333,7 +341,7 @@ OOCDNN_API oocdnn_status oocdnn_saved_bytes(const oocdnn_convolution* convolutio
 /* A convolution with stride and dilation 1, no padding, one group, alpha 1, beta 0, no pool, and
  * the context's limit of workspace. */
 OOCDNN_API oocdnn_convolution oocdnn_default_convolution(int32_t direction, int32_t rank);
-/* A dense tensor in memory: last axis fastest. */
+/* A dense tensor in memory: last axis fastest. Without a shape its extents and strides are 0. */
 OOCDNN_API oocdnn_tensor oocdnn_dense_tensor(int32_t dtype, int32_t rank, const int64_t* shape,
                                              void* data);
 
@@ -394,9 +402,10 @@ OOCDNN_API oocdnn_status oocdnn_pin(oocdnn_context* context, void* data, int64_t
 /* How many bytes a program may pin that nobody asked it to, and as many again for results that it
  * makes: 0 where the context's device gains nothing from that, or OOCDNN_AUTO_PIN=0. */
 OOCDNN_API oocdnn_status oocdnn_auto_pin_bytes(oocdnn_context* context, int64_t* bytes);
+/* NULL for NULL. */
 OOCDNN_API void* oocdnn_host_data(const oocdnn_host_memory* memory);
 /* Makes ordinary memory of it, pageable and inherited by forked children, which stays where it is
- * until oocdnn_free_host. No call may be using it. */
+ * until oocdnn_free_host. No call may be using it. NULL is allowed. */
 OOCDNN_API void oocdnn_unpin(oocdnn_host_memory* memory);
 /* No call may be using it. NULL is allowed. */
 OOCDNN_API void oocdnn_free_host(oocdnn_host_memory* memory);

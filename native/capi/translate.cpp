@@ -54,6 +54,14 @@ Status CheckEnums(const oocdnn_convolution& convolution) {
     return Error(Code::kInvalidProblem, "%d spatial axes; 1, 2 or 3 are possible",
                  convolution.rank);
   }
+  const int64_t scratch = convolution.workspace_bytes;
+  if (scratch < 0 || (scratch > 0 && convolution.workspace == nullptr)) {
+    return Error(Code::kInvalidProblem,
+                 "workspace_bytes is %lld and workspace is %s: pass the bytes of the memory there, "
+                 "or NULL and 0",
+                 static_cast<long long>(scratch),
+                 convolution.workspace == nullptr ? "null" : "not null");
+  }
   if (convolution.groups < 1) {
     return Error(Code::kInvalidProblem, "groups is %lld; it must be at least 1",
                  static_cast<long long>(convolution.groups));
@@ -225,11 +233,12 @@ Status SetSizes(const Source& source, Problem* problem) {
 }
 
 // The strides of an array with axes N C [D [H]] W (or K C/g ..., or one) in six dimensions.
-Dims SixStrides(const oocdnn_tensor& tensor, Operand operand, const ConvShape& shape,
-                Direction direction) {
+Dims SixStrides(const oocdnn_tensor& tensor, Operand operand, const Problem& problem) {
+  const ConvShape& shape = problem.shape;
+  const Direction direction = problem.direction;
   Dims stride{};
   const bool dense = operand == Operand::kSaved || IsTable(operand);
-  if (dense) return DenseStrides(shape.DimsOf(operand, direction));
+  if (dense) return DenseStrides(problem.DimsOf(operand));
   if (tensor.rank == 1) {
     const int64_t per_group = shape.DimsOf(operand, direction)[2];
     stride[1] = Mul(tensor.stride[0], per_group);
@@ -255,7 +264,9 @@ Dims SixStrides(const oocdnn_tensor& tensor, Operand operand, const ConvShape& s
 Status CheckTable(const oocdnn_tensor& tensor, Operand operand, const Source& source,
                   const Problem& problem) {
   const Dims dims = problem.DimsOf(operand);
-  const std::array<int64_t, 3> wanted{dims[0], dims[2], 2}, dense{2 * dims[2], 2, 1};
+  const int64_t numbers = dims[5];
+  const std::array<int64_t, 3> wanted{dims[0], dims[2], numbers};
+  const std::array<int64_t, 3> dense{Mul(numbers, dims[2]), numbers, 1};
   const bool empty = dims[0] == 0;  // no stride means anything
   bool same = true;
   for (size_t a = 0; a < wanted.size(); ++a) {
@@ -263,10 +274,12 @@ Status CheckTable(const oocdnn_tensor& tensor, Operand operand, const Source& so
     same = same && tensor.shape[a] == wanted[a] && (!steps || tensor.stride[a] == dense[a]);
   }
   if (same) return {};
-  return Error(Code::kInvalidProblem,
-               "%s must be a dense array of %lld x %lld x 2, samples and channels",
-               Name(operand, source.direction), static_cast<long long>(dims[0]),
-               static_cast<long long>(dims[2]));
+  return Error(
+      Code::kInvalidProblem,
+      "%s must be a dense array of %lld x %lld x %lld, samples and channels%s",
+      Name(operand, source.direction), static_cast<long long>(dims[0]),
+      static_cast<long long>(dims[2]), static_cast<long long>(numbers),
+      operand == Operand::kSums && !problem.pairs ? "; or x 2, the first two numbers" : "");
 }
 
 Status CheckShape(const oocdnn_tensor& tensor, Operand operand, const Source& source,
@@ -295,18 +308,27 @@ Status CheckShape(const oocdnn_tensor& tensor, Operand operand, const Source& so
                static_cast<long long>(vector ? tensor.shape[0] : tensor.shape[1]));
 }
 
-// A convolution proper reads its filter backwards: the view starts at the last tap.
+// A convolution proper reads its filter backwards: the view starts at the last tap. Extents and
+// strides that Validate refuses, and a null pointer, stay as they are, for the checks of the call.
 void Flip(const ConvShape& shape, TensorView* view, int64_t* file_offset, bool in_file) {
-  int64_t shift = 0;
+  int64_t bytes = 0;
   for (int s = 0; s < 3; ++s) {
-    shift += (shape.filter[s] - 1) * view->stride[3 + s];
-    view->stride[3 + s] = -view->stride[3 + s];
+    const int64_t stride = view->stride[3 + s];
+    if (shape.filter[s] > 1 && stride < 1) return;
+    const int64_t shift = shape.filter[s] > 1 ? Mul(shape.filter[s] - 1, stride) : 0;
+    bytes = Add(bytes, Mul(shift, SizeOf(view->dtype)));
   }
-  const int64_t bytes = shift * SizeOf(view->dtype);
+  const bool placed = in_file ? *file_offset >= 0 : view->data != nullptr;
+  if (!placed || bytes == kSizeMax) return;
+  for (int s = 0; s < 3; ++s) {
+    int64_t& stride = view->stride[3 + s];
+    if (shape.filter[s] > 1) stride = -stride;
+  }
   if (in_file) {
-    *file_offset += bytes;
+    *file_offset = Add(*file_offset, bytes);
   } else {
-    view->data = static_cast<char*>(view->data) + bytes;
+    const uintptr_t first = reinterpret_cast<uintptr_t>(view->data);
+    view->data = reinterpret_cast<void*>(first + static_cast<uintptr_t>(bytes));  // NOLINT
   }
 }
 
@@ -314,7 +336,7 @@ void SetTensor(const Source& source, Operand operand, CallArguments* call) {
   const oocdnn_tensor& tensor = *TensorOf(source.operands, operand);
   Problem& problem = call->problem;
   HostTensor& host = call->tensors[Index(operand)];
-  problem.stride[Index(operand)] = SixStrides(tensor, operand, problem.shape, source.direction);
+  problem.stride[Index(operand)] = SixStrides(tensor, operand, problem);
   host.view = {tensor.data, static_cast<DType>(tensor.dtype), problem.stride[Index(operand)]};
   host.fd = tensor.fd;
   host.offset = tensor.offset;
@@ -386,6 +408,7 @@ Result<CallArguments> Translate(const oocdnn_convolution* convolution,
                       static_cast<Activation>(convolution->prologue_activation),
                       convolution->prologue_parameter};
   problem.sums = operands->sums != nullptr;
+  problem.pairs = problem.sums && operands->sums->rank == 3 && operands->sums->shape[2] == kSumPair;
   const bool gradient = source.direction == Direction::kBackwardFilter ||
                         source.direction == Direction::kBackwardBias;
   if (gradient && (epilogue.bias || epilogue.scale)) {

@@ -15,7 +15,7 @@ namespace {
 using namespace oocdnn;  // NOLINT: this file is a C face of that namespace
 
 // Divisions as the model made them, and as C sees them.
-struct HandedOut {
+struct Divisions {
   std::vector<std::vector<oocdnn_parts>> parts;
   std::vector<oocdnn_division> divisions;
 
@@ -31,14 +31,9 @@ struct HandedOut {
   }
 };
 
-Status NeedLength(int64_t length, const char* what) {
-  if (length >= 0) return {};
-  return Error(Code::kInvalidProblem, "%s cannot be %lld", what, static_cast<long long>(length));
-}
-
 Result<std::vector<MicroBatch>> ChoicesOf(const oocdnn_micro_batch* choices, int64_t count) {
   OOC_TRY(Need(choices, "the array of choices"));
-  OOC_TRY(NeedLength(count, "the number of choices"));
+  OOC_TRY(NeedCount(count, "the number of choices"));
   std::vector<MicroBatch> made;
   for (const oocdnn_micro_batch* choice = choices; choice != choices + count; ++choice) {
     made.push_back({choice->samples, choice->seconds, choice->workspace_bytes});
@@ -48,11 +43,11 @@ Result<std::vector<MicroBatch>> ChoicesOf(const oocdnn_micro_batch* choices, int
 
 Result<std::vector<WorkspaceOptions>> OptionsOf(const oocdnn_workspace_option* const* options,
                                                 const int64_t* counts, int64_t kernels) {
-  OOC_TRY(NeedLength(kernels, "the number of kernels"));
+  OOC_TRY(NeedCount(kernels, "the number of kernels"));
   std::vector<WorkspaceOptions> made;
   for (int64_t k = 0; k < kernels; ++k) {
     OOC_TRY(Need(options[k], "an array of options"));
-    OOC_TRY(NeedLength(counts[k], "a number of options"));
+    OOC_TRY(NeedCount(counts[k], "a number of options"));
     WorkspaceOptions& list = made.emplace_back();
     for (int64_t i = 0; i < counts[k]; ++i) {
       list.push_back({options[k][i].seconds, options[k][i].workspace_bytes});
@@ -67,7 +62,7 @@ struct Batch {
 };
 
 template <class Divide>
-Status HandOutFront(const Divide& divide, const Batch& batch, HandedOut* made,
+Status HandOutFront(const Divide& divide, const Batch& batch, Divisions* made,
                     const oocdnn_division** divisions, int64_t* length) {
   OOC_TRY(Need(divisions, "the place for the divisions"));
   OOC_TRY(Need(length, "the place for their number"));
@@ -84,10 +79,11 @@ Status HandOutFront(const Divide& divide, const Batch& batch, HandedOut* made,
 oocdnn_status oocdnn_micro_batch_sizes(int32_t policy, int64_t batch, const int64_t** sizes,
                                        int64_t* length) {
   return Guard([&]() -> Status {
-    thread_local std::vector<int64_t> made;
+    thread_local HandedOut<std::vector<int64_t>> all;
     OOC_TRY(Need(sizes, "the place for the sizes"));
     OOC_TRY(Need(length, "the place for their number"));
     OOC_TRY(NeedPolicy(policy));
+    std::vector<int64_t>& made = all.Next();
     OOC_ASSIGN(made, MicroBatchSizes(static_cast<BatchPolicy>(policy), batch));
     *sizes = made.data();
     *length = static_cast<int64_t>(made.size());
@@ -99,26 +95,27 @@ oocdnn_status oocdnn_pareto_divisions(const oocdnn_micro_batch* choices, int64_t
                                       int64_t batch, const oocdnn_division** divisions,
                                       int64_t* length) {
   return Guard([&]() -> Status {
-    thread_local HandedOut made;
-    return HandOutFront(ParetoDivisions, {choices, count, batch}, &made, divisions, length);
+    thread_local HandedOut<Divisions> made;
+    return HandOutFront(ParetoDivisions, {choices, count, batch}, &made.Next(), divisions, length);
   });
 }
 
 oocdnn_status oocdnn_even_divisions(const oocdnn_micro_batch* choices, int64_t count, int64_t batch,
                                     const oocdnn_division** divisions, int64_t* length) {
   return Guard([&]() -> Status {
-    thread_local HandedOut made;
-    return HandOutFront(EvenDivisions, {choices, count, batch}, &made, divisions, length);
+    thread_local HandedOut<Divisions> made;
+    return HandOutFront(EvenDivisions, {choices, count, batch}, &made.Next(), divisions, length);
   });
 }
 
 oocdnn_status oocdnn_divide_batch(const oocdnn_micro_batch* choices, int64_t count, int64_t batch,
                                   int64_t limit, const oocdnn_division** division) {
   return Guard([&]() -> Status {
-    thread_local HandedOut made;
+    thread_local HandedOut<Divisions> all;
     OOC_TRY(Need(division, "the place for the division"));
     OOC_ASSIGN(const std::vector<MicroBatch> list, ChoicesOf(choices, count));
     OOC_ASSIGN(Division best, DivideBatch(list, batch, limit));
+    Divisions& made = all.Next();
     made.Set({std::move(best)});
     *division = made.divisions.data();
     return {};
@@ -145,7 +142,7 @@ oocdnn_status oocdnn_measure_parts(oocdnn_context* context, const char* problem,
                                    const oocdnn_micro_batch** choices, int64_t* count,
                                    int64_t* batch) {
   return Guard([&]() -> Status {
-    thread_local std::vector<oocdnn_micro_batch> made;
+    thread_local HandedOut<std::vector<oocdnn_micro_batch>> all;
     OOC_TRY(Need(context, "the context"));
     OOC_TRY(Need(problem, "the problem string"));
     OOC_TRY(Need(choices, "the place for the choices"));
@@ -155,6 +152,7 @@ oocdnn_status oocdnn_measure_parts(oocdnn_context* context, const char* problem,
     OOC_ASSIGN(const Problem parsed, ParseProblem(problem));
     OOC_ASSIGN(const std::vector<MicroBatch> parts,
                context->context->MeasureParts(parsed, static_cast<BatchPolicy>(policy)));
+    std::vector<oocdnn_micro_batch>& made = all.Next();
     made.clear();
     for (const MicroBatch& part : parts) {
       made.push_back({part.samples, part.seconds, part.workspace_bytes});

@@ -113,6 +113,8 @@ class Executable {
   [[nodiscard]] const std::string& engine() const { return engine_; }
   [[nodiscard]] const Properties& properties() const { return properties_; }
   [[nodiscard]] int64_t workspace_bytes() const { return workspace_bytes_; }
+  // Of one run, where preparing timed or estimated it; else 0.
+  [[nodiscard]] double run_seconds() const { return run_seconds_; }
   // Exact layout of the tile of kX, kW or kY (kBias: the output of backward bias).
   [[nodiscard]] const TileLayout& layout(Operand operand) const { return layout_[Index(operand)]; }
 
@@ -120,6 +122,7 @@ class Executable {
   std::string engine_;
   Properties properties_;
   int64_t workspace_bytes_ = 0;
+  double run_seconds_ = 0.0;
   std::array<TileLayout, kOperands> layout_;
 };
 
@@ -127,6 +130,9 @@ struct RunArgs {
   std::array<void*, kOperands> tile{};  // kX, kW, kY (kBias for backward bias)
   void* workspace = nullptr;
   bool accumulate = false;  // output += instead of output =
+  // The row of y, on D, H and W, at which the tile begins. Filter gradients place the blocks of
+  // their sums by it.
+  Spatial origin{};
   Tag tag;
 };
 
@@ -184,14 +190,16 @@ struct RestoreArgs {
 };
 
 // The passes of a normalisation, each over the elements [begin, end) of a tile of activations, and
-// nothing else of it: kApply changes them, see Prologue; kSum adds what they come to, rounded to
-// `rounded`, and their squares, to the table. The sums of one channel are in an order of the
-// device's own, the same in each run.
+// nothing else of it: kApply changes them, see Prologue; kSum adds them, rounded to `rounded`, to
+// the statistics in the table, see SumNumber. The order in which elements of a channel are added is
+// the device's own, the same in each run. Deviations are summed relative to elements of the
+// channel, never as a difference of large sums: 0 where all elements are equal, and never negative.
 enum class NormPass { kApply, kSum };
 
-// `table`: two numbers for each sample and channel, of index 0 of the tile; those of another are
-// n * step[0] + g * step[1] + c * step[2] pairs behind. For kApply scale and shift, in the
-// accumulator's type of the tile's, null where there is but an activation; for kSum float64.
+// `table`: an entry for each sample and channel, of index 0 of the tile; that of another is
+// n * step[0] + g * step[1] + c * step[2] entries behind. For kApply scale and shift, in the
+// accumulator's type of the tile's, null where there is but an activation; for kSum kSumNumbers of
+// float64, all 0 before the first pass.
 struct NormArgs {
   NormPass pass = NormPass::kApply;
   void* tile = nullptr;
@@ -214,9 +222,11 @@ struct NormArgs {
   [[nodiscard]] DType TableType() const {
     return pass == NormPass::kSum ? DType::kFloat64 : AccumulatorOf(layout->dtype);
   }
-  // The pair of a sample, group and channel of the tile.
-  [[nodiscard]] int64_t PairOf(int64_t n, int64_t g, int64_t c) const {
-    return n * step[0] + g * step[1] + c * step[2];
+  // Numbers of an entry.
+  [[nodiscard]] int64_t Numbers() const { return pass == NormPass::kSum ? kSumNumbers : 2; }
+  // The place of the first number of the entry of a sample, group and channel of the tile.
+  [[nodiscard]] int64_t EntryOf(int64_t n, int64_t g, int64_t c) const {
+    return (n * step[0] + g * step[1] + c * step[2]) * Numbers();
   }
 };
 

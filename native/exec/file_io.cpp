@@ -13,8 +13,10 @@ namespace {
 constexpr int64_t kLargestTransfer = int64_t{1} << 30;
 
 Status FileError(const char* what, int64_t offset, int64_t bytes) {
+  const int number = errno;
   return Error(Code::kFileError, "%s %lld bytes at offset %lld failed: %s", what,
-               static_cast<long long>(bytes), static_cast<long long>(offset), std::strerror(errno));
+               static_cast<long long>(bytes), static_cast<long long>(offset), std::strerror(number))
+      .WithDetail(number);
 }
 
 Status ReadRun(int fd, int64_t offset, char* memory, int64_t bytes) {

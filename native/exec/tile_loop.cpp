@@ -57,7 +57,32 @@ std::array<bool, kOperands> WaitsOf(const Booking& booking) {
   return waits;
 }
 
+// See RunArgs. Tiles of other directions share rows, whose sums have no blocks in common.
+Spatial OriginOf(const Problem& problem, const Step& step) {
+  Spatial origin{};
+  if (problem.direction != Direction::kBackwardFilter) return origin;
+  const Box& dy = step.operand[Index(Operand::kY)].box;
+  for (int s = 0; s < 3; ++s) origin[s] = dy.origin[3 + s];
+  return origin;
+}
+
 }  // namespace
+
+// Waits for what is in flight where a progress callback ends the thread.
+class TileLoop::Ending {
+ public:
+  explicit Ending(TileLoop& loop) : loop_(&loop) {}
+  ~Ending() {
+    if (loop_ == nullptr) return;
+    static_cast<void>(Guarded([this] { return loop_->Quiesce({}); }));
+  }
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+  void Dismiss() { loop_ = nullptr; }
+
+ private:
+  TileLoop* loop_;
+};
 
 Status TileLoop::Init() {
   OOC_ASSIGN(fetch_, MakeStream(device_, "fetch"));
@@ -183,6 +208,7 @@ Status TileLoop::RunAll(const Work& work, const Calls& calls, Slabs& slabs,
                drain = Busy(drain_.get());
   std::vector<Staging::Link> links;
   for (const Call& call : calls) links.push_back({call.tensors, UsesOf(work, call.link)});
+  Ending ending(*this);
   Status status = Guarded([&]() -> Status {
     for (const Call& call : calls) OOC_TRY(MakeGates(call.link, WaitsOf(call.booking)));
     OOC_TRY(staging_.Begin(links, slabs));
@@ -192,6 +218,7 @@ Status TileLoop::RunAll(const Work& work, const Calls& calls, Slabs& slabs,
     OOC_TRY(Loop(work, calls, progress));
     return then != nullptr ? Precede(then) : Status();
   });
+  ending.Dismiss();
   behind_ = status.ok() && then != nullptr;
   if (!behind_) OOC_TRY(Quiesce(std::move(status)));
   stats->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -345,6 +372,7 @@ Status TileLoop::RunPart(const Call& call, const Step& step, const PreparedPart&
   RunArgs args;
   args.tag = {step.number, part.sum, nullptr};
   args.accumulate = !sum.enter;
+  args.origin = OriginOf(call.booking.problem, step);
   args.workspace = call.arena.At(call.booking.workspace);
   for (const Operand place : {Operand::kX, Operand::kW, Operand::kY, Operand::kBias}) {
     const Role role = operation.of(place);

@@ -146,6 +146,7 @@ class TileLoop {
   Status SumUp(const Call& call, const Step& step, bool complete);
   Status PutMade(const Call& call, const Step& step, FinishArgs* args);
   Status Drain(const Call& call, const Step& step, Operand operand);
+  class Ending;
   Status Quiesce(Status status);
   // Makes a stream wait for all that has been enqueued.
   Status Precede(Stream stream);

@@ -54,10 +54,10 @@ NormArgs NormOf(const Problem& problem, const Step& step, Operand operand) {
   return args;
 }
 
-// Where the pairs of a tile begin in a table that holds those of the whole tensor.
-void* PairsOf(void* table, DType type, const NormArgs& args, const Box& box) {
-  const int64_t first = args.PairOf(box.origin[0], box.origin[1], box.origin[2]);
-  return static_cast<char*>(table) + 2 * first * SizeOf(type);
+// Where the entries of a tile begin in a table that holds those of the whole tensor.
+void* EntriesOf(void* table, DType type, const NormArgs& args, const Box& box) {
+  const int64_t first = args.EntryOf(box.origin[0], box.origin[1], box.origin[2]);
+  return static_cast<char*>(table) + first * SizeOf(type);
 }
 
 }  // namespace
@@ -159,7 +159,7 @@ Status TileLoop::Normalize(const Call& call, const Step& step) {
   args.parameter = problem.prologue.parameter;
   if (problem.prologue.affine) {
     void* const table = TileOf(call, step, Operand::kPrologue);
-    args.table = PairsOf(table, problem.DTypeOf(Operand::kPrologue), args, mine.box);
+    args.table = EntriesOf(table, problem.DTypeOf(Operand::kPrologue), args, mine.box);
   }
   return device_.Norm(compute_.get(), args);
 }
@@ -180,7 +180,7 @@ Status TileLoop::SumUp(const Call& call, const Step& step, bool complete) {
   args.tile = TileOf(call, step, sum);
   args.layout = &tiles.layout[Index(sum)];
   args.rounded = problem.dtype;
-  args.table = PairsOf(table, DType::kFloat64, args, step.operand[Index(sum)].box);
+  args.table = EntriesOf(table, DType::kFloat64, args, step.operand[Index(sum)].box);
   return device_.Norm(compute_.get(), args);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
+#include "base/numbers.hpp"
 
 namespace oocdnn {
 namespace {
@@ -20,7 +21,7 @@ Sizes SizesOf(const Problem& problem, Operand operand) {
 
 std::string TextOf(const Sizes& sizes) {
   std::string text;
-  for (const int64_t size : sizes) text += (text.empty() ? "" : "x") + std::to_string(size);
+  for (const int64_t size : sizes) text += (text.empty() ? "" : "x") + NumberText(size);
   return text;
 }
 

@@ -7,7 +7,8 @@ namespace {
 
 constexpr Properties kAll{true, true, true, true};
 
-// cuDNN's bits depend on the tile's shape, and its padding multiplies a NaN of the filter.
+// cuDNN's bits depend on the tile's shape. In gradients of the input some of its kernels leave out
+// the padding that a filter's NaN meets, and others multiply zeros between strided elements by it.
 EngineInfo Cudnn(const char* name, bool channels_last) {
   EngineInfo info;
   info.name = name;
@@ -33,6 +34,7 @@ EngineInfo Own(const char* name, bool symmetric_padding) {
   EngineInfo info;
   info.name = name;
   info.properties = kAll;
+  info.wide_sums = true;
   info.symmetric_padding = symmetric_padding;
   return info;
 }

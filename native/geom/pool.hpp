@@ -25,7 +25,8 @@ struct Pool {
   PoolMode mode = PoolMode::kNone;
   Spatial window{1, 1, 1}, stride{1, 1, 1};
   Spatial pad_before{0, 0, 0}, pad_after{0, 0, 0};  // less than the window
-  // A last window that passes the end counts too, if it begins before that.
+  // A last window that passes the end counts too, if it begins before that. An axis shorter than
+  // the window has one window, unless it ends a whole stride before the window.
   bool ceil = false;
 
   bool operator==(const Pool&) const = default;

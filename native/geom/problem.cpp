@@ -52,7 +52,7 @@ Dims ConvShape::DimsOf(Operand operand, Direction direction) const {
     case Operand::kSaved: return {n, g, k, saved[0], saved[1], saved[2]};
     case Operand::kDb: return {1, g, k, 1, 1, 1};
     case Operand::kPrologue: return {tables[0], 1, tables[1], 1, 1, 2};
-    case Operand::kSums: return {tables[0], 1, tables[2], 1, 1, 2};
+    case Operand::kSums: return {tables[0], 1, tables[2], 1, 1, kSumNumbers};
   }
   return {};
 }
@@ -145,9 +145,9 @@ Dims ChannelsLastStrides(const Dims& dims) {
 
 int64_t OutputExtent(int64_t in, int64_t before, int64_t after, int64_t filter, int64_t stride,
                      int64_t dilation) {
-  const int64_t reach = Add(Mul(filter - 1, dilation), 1);
-  const int64_t room = Add(Add(in, before), after) - reach;
-  return room < 0 ? 0 : room / stride + 1;
+  const int64_t reach = Add(Mul(Add(filter, -1), dilation), 1);
+  const int64_t room = Add(Add(Add(in, before), after), -reach);
+  return room < 0 ? 0 : Add(room / stride, 1);
 }
 
 }  // namespace oocdnn

@@ -9,7 +9,8 @@
 //   b, db   1 G K 1 1 1     (K is C where the output is x: a transposed convolution's bias)
 //   z, dz   N G K O P Q     (y pooled, with extents of its own)
 //   saved   N G K O P Q     (bits of z or y, see Saving; the last extent is in bytes)
-//   prologue, sums   N 1 C 1 1 2   (tables: two numbers for each sample and channel, never cut)
+//   prologue         N 1 C 1 1 2   (tables: numbers of each sample and channel, never cut)
+//   sums             N 1 C 1 1 5   (see SumNumber)
 //
 // A convolution is y[p] = sum over r of x[p * stride + r * dilation - pad_before] * w[r] on each
 // spatial axis. A transposed convolution is backward data with the roles of x and y exchanged.
@@ -78,6 +79,12 @@ enum class Operand : int {
 };
 constexpr int kOperands = 14;
 constexpr int Index(Operand operand) { return static_cast<int>(operand); }
+// The numbers of a sample and channel in the table of sums: the sum of the elements and of their
+// squares; then their count, their mean, and the sum of their squared deviations from the mean. A
+// variance follows from the last alone: the difference of the first two cancels.
+enum SumNumber : int { kSumOf, kSquaresOf, kCountOf, kMeanOf, kDeviationsOf };
+constexpr int64_t kSumNumbers = 5;
+constexpr int64_t kSumPair = 2;  // of a caller who wants the first two, see Problem::pairs
 // Whether it is a table, which is small: all of it stays on the device from the first tile on.
 constexpr bool IsTable(Operand operand) {
   return operand == Operand::kPrologue || operand == Operand::kSums;
@@ -175,12 +182,18 @@ struct Problem {
   bool slopes = false;
   Also also;
   Prologue prologue;
-  bool sums = false;  // of what is written, rounded as it is, and of its squares; in float64
+  bool sums = false;   // of what is written, rounded as it is, see SumNumber; in float64
+  bool pairs = false;  // with `sums`: the caller's table holds kSumPair of the numbers
   // Element strides of each operand in its six dimensions; any positive value (0 where the extent
   // is 1 is fine). Unused operands hold zeros.
   std::array<Dims, kOperands> stride{};
 
-  [[nodiscard]] Dims DimsOf(Operand operand) const { return shape.DimsOf(operand, direction); }
+  // The caller's tensor; those of a tile are its shape's.
+  [[nodiscard]] Dims DimsOf(Operand operand) const {
+    Dims dims = shape.DimsOf(operand, direction);
+    if (pairs && operand == Operand::kSums) dims[5] = kSumPair;
+    return dims;
+  }
   // Whether y is only on the way: forward to z, its pool; backward from dz, see restores(). Where
   // other gradients come along it always is, if only as a copy of dz, since db is summed from what
   // is left of a tile of dy without the rows that others have too.

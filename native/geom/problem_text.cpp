@@ -52,8 +52,8 @@ int ShownRank(const Problem& problem) {
 }
 
 std::string ShapeText(char name, int64_t outer, int64_t inner, const Spatial& spatial, int rank) {
-  std::string text = name + std::to_string(outer) + 'x' + std::to_string(inner);
-  for (int s = 3 - rank; s < 3; ++s) text += 'x' + std::to_string(spatial[s]);
+  std::string text = name + NumberText(outer) + 'x' + NumberText(inner);
+  for (int s = 3 - rank; s < 3; ++s) text += 'x' + NumberText(spatial[s]);
   return text;
 }
 
@@ -61,14 +61,14 @@ using Texts = std::array<std::string, 3>;
 
 Texts TextsOf(const Spatial& numbers) {
   Texts texts;
-  for (int s = 0; s < 3; ++s) texts[s] = std::to_string(numbers[s]);
+  for (int s = 0; s < 3; ++s) texts[s] = NumberText(numbers[s]);
   return texts;
 }
 
 Texts PaddingTexts(const Spatial& before, const Spatial& after) {
   Texts texts = TextsOf(before);
   for (int s = 0; s < 3; ++s) {
-    if (before[s] != after[s]) texts[s] += ':' + std::to_string(after[s]);
+    if (before[s] != after[s]) texts[s] += ':' + NumberText(after[s]);
   }
   return texts;
 }
@@ -106,7 +106,7 @@ std::string SizesText(const Problem& problem, int rank) {
     text = " " + ShapeText('x', shape.n, Mul(shape.g, shape.c), shape.in, rank) + " " +
            ShapeText('w', outputs, shape.c, shape.filter, rank) + WindowText(shape, rank);
   }
-  return shape.g == 1 ? text : text + " grp" + std::to_string(shape.g);
+  return shape.g == 1 ? text : text + " grp" + NumberText(shape.g);
 }
 
 std::string TypeText(const Problem& problem) {

@@ -88,7 +88,7 @@ std::string Joined(const Numbers& numbers) {
   std::string text;
   for (const int64_t number : numbers) {
     if (!text.empty()) text += 'x';
-    text += std::to_string(number);
+    text += NumberText(number);
   }
   return text;
 }

@@ -12,7 +12,9 @@ namespace oocdnn {
 // The claims that the conformance suite holds every engine to.
 struct Properties {
   bool exact = false;          // integer filling gives the exact sum
-  bool invariant = false;      // a tile over N, K, D, H, W has the bits of the whole
+  // A tile over N, K, D, H, W has the bits of the whole; where it sums over one of these axes, if
+  // the cuts lie between blocks (see sum_blocks.hpp).
+  bool invariant = false;
   bool deterministic = false;  // the same bits from run to run
   bool nan_local = false;      // a NaN reaches only outputs that read it
 };
@@ -26,6 +28,7 @@ struct EngineInfo {
   bool blocks_channels = false;  // pads them to whole blocks of 16
   bool short_tiles = false;      // 16-bit types stay so in tiles; false: tiles are of float32
   bool channels_last = false;    // tiles have their channels side by side
+  bool wide_sums = false;        // tiles of filter gradients are of float64
   bool finishes = false;         // it takes a TileOp::epilogue of 16-bit types, see Finishes
   // For its time: a channel axis that is cut is computed in whole blocks of so many.
   int64_t channels_at_once = 16;

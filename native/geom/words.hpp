@@ -1,14 +1,13 @@
-// Words and numbers of texts: what their readers share. Nothing here allocates a number's text or
-// depends on the locale.
+// Words of texts: what their readers share.
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/numbers.hpp"
 #include "geom/problem.hpp"
 
 namespace oocdnn {
@@ -32,20 +31,6 @@ inline std::string Quoted(std::string_view word) {
   constexpr size_t kLongest = 60;
   const bool long_word = word.size() > kLongest;
   return "\"" + std::string(word.substr(0, kLongest)) + (long_word ? "...\"" : "\"");
-}
-
-// Reads all of `text` as a number; false where something else is in it.
-template <class Number>
-bool ReadNumber(std::string_view text, Number* number) {
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, *number);
-  return error == std::errc() && stop == end && !text.empty();
-}
-
-// The shortest text that reads back as the same number.
-inline std::string NumberText(double number) {
-  char text[32];
-  return {text, std::to_chars(text, text + sizeof text, number).ptr};
 }
 
 // The activations' words, by the value of Activation; kIdentity has none.

@@ -11,6 +11,7 @@
 
 #include "base/json.hpp"
 #include "base/log.hpp"
+#include "base/numbers.hpp"
 #include "geom/engines.hpp"
 #include "library/measure.hpp"
 #include "library/stopwatch.hpp"
@@ -48,9 +49,23 @@ Profile Guess(Device& device) {
 // Between two looks at whether who waits was interrupted.
 constexpr std::chrono::milliseconds kGlance(100);
 
+// The thread that it lives in calibrates. Its callbacks may use other contexts.
+class Calibrating {
+ public:
+  Calibrating() { here_ = true; }
+  ~Calibrating() { here_ = false; }
+  Calibrating(const Calibrating&) = delete;
+  Calibrating& operator=(const Calibrating&) = delete;
+  static bool InThisThread() { return here_; }
+
+ private:
+  static thread_local bool here_;
+};
+thread_local bool Calibrating::here_ = false;
+
 std::string KindOf(const Problem& problem) {
   const std::string channels = IsWide(problem)               ? "wide"
-                               : HasFewInputs(problem.shape) ? std::to_string(problem.shape.c)
+                               : HasFewInputs(problem.shape) ? NumberText(problem.shape.c)
                                                              : "";
   return Profile::FlopsKey(channels, problem.dtype, problem.math, problem.direction,
                            problem.NeedsFinish());
@@ -96,8 +111,10 @@ void MachineProfile::Open() {
       status.message().c_str());
 }
 
-// First calls wait for whoever measures, but for one that hangs only once.
+// First calls wait for whoever measures, but for one that hangs only once; in the callback of a
+// calibration, which has the turn, they do not.
 FileLock MachineProfile::TakeTurn() {
+  if (Calibrating::InThisThread()) return kept_.Lock({});
   FileLock turn = kept_.Lock(std::exchange(patience_, {}));
   if (!turn.busy()) patience_ = all_patience_;
   return turn;
@@ -105,7 +122,11 @@ FileLock MachineProfile::TakeTurn() {
 
 // Of first calls, which go on without a file. Who has the turn has read what is kept, and writes.
 void MachineProfile::Keep(const FileLock& turn) {
-  if (turn.busy()) return;
+  if (turn.busy()) {
+    const LogLevel level = std::exchange(alone_, true) ? LogLevel::kDebug : LogLevel::kWarn;
+    return Log(level, "what was measured is not kept in %s: another process still holds the lock",
+               file().c_str());
+  }
   const Status status = kept_.Write(profile_);
   if (!status.ok())
     Log(LogLevel::kInfo, "what was measured is not kept: %s", status.message().c_str());
@@ -177,6 +198,12 @@ Status MachineProfile::CheckGrows() const {
 
 Status MachineProfile::Complete(const DeviceOptions& options, const Progress& progress) {
   OOC_TRY(CheckGrows());
+  if (Calibrating::InThisThread()) {
+    return Error(Code::kDeviceError,
+                 "oocdnn_calibrate was called from the progress callback of another calibration, "
+                 "which measures this machine: call after that one has returned");
+  }
+  const Calibrating calibrating;
   FileLock turn = kept_.Lock({});
   while (turn.busy()) {
     if (progress && !progress(0, 1)) {

@@ -37,7 +37,7 @@ class MachineProfile {
   MachineProfile(Device& device, const std::string& path, int64_t budget, int busy_gpus,
                  std::chrono::milliseconds patience = kPatience);
   static constexpr int64_t kLeastLimit = int64_t{256} << 20;
-  static constexpr std::chrono::milliseconds kPatience{60000};
+  static constexpr std::chrono::milliseconds kPatience{10000};
 
   // Whether For(problem) would measure something, which takes device memory of its own.
   [[nodiscard]] bool Lacks(const Problem& problem) const;
@@ -74,6 +74,7 @@ class MachineProfile {
   const std::chrono::milliseconds all_patience_;
   std::chrono::milliseconds patience_;  // that is left
   bool grows_ = false;                  // it is measured, and of this device
+  bool alone_ = false;                  // it was said that nothing is kept
   std::set<std::string> asked_;         // kinds of problems of which all was measured that can be
 };
 

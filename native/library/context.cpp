@@ -5,16 +5,17 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <mutex>
 #include <new>
 #include <vector>
 
 #include "base/checked.hpp"
 #include "base/config.hpp"
+#include "base/files.hpp"
 #include "base/log.hpp"
 #include "device/wrap/wrap.hpp"
 #include "library/call_pins.hpp"
+#include "library/file_mappings.hpp"
 #include "library/operands.hpp"
 #include "library/plan_key.hpp"
 #include "memory/owners.hpp"
@@ -101,9 +102,8 @@ Context::~Context() {
     return;
   }
   if (const auto path = Get(Var::kTrace); path && stack_.trace != nullptr) {
-    std::ofstream file(*path);
-    file << TakeTrace(*stack_.trace) << std::flush;
-    if (!file) Log(LogLevel::kWarn, "the trace cannot be written to %s", path->c_str());
+    const Status written = WriteFile(*path, TakeTrace(*stack_.trace));
+    if (!written.ok()) Log(LogLevel::kWarn, "the trace %s", written.message().c_str());
   }
   if (room_ != nullptr) static_cast<void>(room_->loop.Settle());
   plans_.Clear();
@@ -114,6 +114,21 @@ Context::~Context() {
   slabs_.reset();
   arena_.reset();
   room_.reset();
+}
+
+// The thread that has the turn comes again only from a progress callback, or from a signal handler
+// that ran there, and would wait for its own call.
+Result<Context::Turn> Context::TakeTurn(const char* function) {
+  if (IsCalledByThisThread()) {
+    return Error(Code::kDeviceError,
+                 "%s was called from the context's own progress callback, or from a signal handler "
+                 "within it, while the call that it reports is running: use another context there, "
+                 "or call after that one has returned",
+                 function);
+  }
+  Turn turn(turn_);
+  OOC_TRY(EnterProcess());
+  return turn;
 }
 
 Status Context::EnterProcess() {
@@ -226,11 +241,11 @@ Status Context::Run(const Problem& problem, const HostTensors& operands, void* s
                     const Progress& progress, const Scratch& scratch, int64_t workspace) {
   OOC_TRY(Validate(problem));
   OOC_TRY(CheckOperands(problem, operands));
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_run"));
   stats_ = CallStats{};
   HostTensors tensors = operands;
   OOC_TRY(LocateOperands(*stack_.device, problem, &tensors));
+  OOC_TRY(CheckFileMappings(problem, tensors));
   OOC_ASSIGN(const Stream caller, CallerOf(tensors, stream));
   if (caller != nullptr) OOC_TRY(room_->loop.Follow(caller));
   if (problem.shape.n == 0) {
@@ -338,14 +353,15 @@ int64_t Context::AutoPinBytes() const {
   return wanted && !stack_.device->capabilities().reads_host ? options_.host_cap : 0;
 }
 
+// In the progress callback those of the call that is running, as far as it has come.
 CallStats Context::stats() {
+  if (IsCalledByThisThread()) return stats_;
   const std::lock_guard turn(turn_);
   return stats_;
 }
 
 Status Context::Release() {
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_release"));
   OOC_TRY(room_->loop.Settle());
   arena_->Release();
   arena_->ForgetPeak();
@@ -358,7 +374,7 @@ Result<std::string> Context::Trace() {
   if (stack_.trace == nullptr) {
     return Error(Code::kUnsupported, "this context records no timeline; create it with trace on");
   }
-  const std::lock_guard turn(turn_);
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_take_trace"));
   return TakeTrace(*stack_.trace);
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -127,6 +128,8 @@ class Context {
   [[nodiscard]] int64_t AutoPinBytes() const;
 
   CallStats stats();
+  // Whether the calling thread is in a call on this context, which is so in its callbacks.
+  [[nodiscard]] bool IsCalledByThisThread() const { return turn_.HeldByThisThread(); }
   Status Release();
   // Completes the machine's profile (MachineProfile::Complete), which later plans rest on; where it
   // is kept.
@@ -146,6 +149,9 @@ class Context {
 
  private:
   struct Room;  // what a forked child must build anew
+  // One call at a time. `function` is the name that a refusal gives.
+  using Turn = std::unique_lock<ProcessLock>;
+  Result<Turn> TakeTurn(const char* function);
   explicit Context(ContextOptions options);
   Status Open();
   // Makes the room anew in a forked child. With the turn held, like all below.
@@ -184,7 +190,7 @@ class Context {
   Result<PlanPointer> Prescribed(const PlanRequest& request, const std::string& plan);
   // As it was found before, else searched for and remembered.
   Result<PlanReport> MakePlan(const PlanRequest& request);
-  Result<PlanReport> SearchPlan(const PlanRequest& request, uint64_t key);
+  Result<PlanReport> SearchPlan(const PlanRequest& request, std::optional<uint64_t> key);
   void Remember(uint64_t key, const PlanRequest& request, const PlanReport& report);
   Result<PlanReport> RecallPlan(const PlanRequest& request, const RememberedPlan& kept);
   Result<PlanReport> BookPlan(const PlanRequest& request, const Candidate& candidate,

@@ -2,13 +2,13 @@
 // leaves for the next is in host memory of the context's.
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <numeric>
 #include <utility>
 
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "library/context.hpp"
+#include "library/file_mappings.hpp"
 #include "library/operands.hpp"
 #include "library/plan_key.hpp"
 
@@ -110,6 +110,7 @@ Result<std::vector<HostTensors>> Context::LocateChain(const Chain& chain, const 
     }
     OOC_TRY(LocateOperands(*stack_.device, made[i], &tensors[i], InnerOf(made, i)));
   }
+  OOC_TRY(CheckFileMappings(made, tensors));
   return tensors;
 }
 
@@ -145,8 +146,7 @@ std::vector<PlanRequest> Context::RequestsFor(const Chain& chain,
 
 Result<double> Context::PriceChain(const Chain& chain, const std::vector<HostTensors>& operands,
                                    int64_t workspace) {
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_price_chain"));
   OOC_ASSIGN(const Chain made, MakeChain(chain));
   OOC_ASSIGN(const std::vector<HostTensors> tensors, LocateChain(chain, made, operands));
   if (chain.front().shape.n == 0) return 0.0;
@@ -212,6 +212,7 @@ Result<std::vector<int64_t>> Context::StepsOf(const std::vector<ChainSection>& s
                                               const std::vector<HostTensors>& tensors,
                                               const ChainCall& call) {
   std::vector<int64_t> steps;
+  Status refused;  // of the link that needs most
   for (const ChainSection& section : sections) {
     if (section.booking != nullptr) {
       steps.push_back(section.booking->tiles.Steps());
@@ -221,9 +222,18 @@ Result<std::vector<int64_t>> Context::StepsOf(const std::vector<ChainSection>& s
     Terms terms = TermsOf(chain[link], tensors[link], call.workspace);
     terms.budget = call.budget;
     const Result<PlanPointer> plan = Lookup(chain[link], terms);
-    if (!plan.ok()) return Status(plan.status()).With(Format("link %zu by itself", link));
-    steps.push_back(plan.value()->booking.candidate.tiling.Tiles());
+    if (plan.ok()) {
+      steps.push_back(plan.value()->booking.candidate.tiling.Tiles());
+      continue;
+    }
+    const Status& why = plan.status();
+    const bool small = why.code() == Code::kOutOfMemory;
+    if (!small || refused.ok() || why.detail() > refused.detail()) {
+      refused = Status(why).With(Format("link %zu by itself", link));
+    }
+    if (!small) break;
   }
+  if (!refused.ok()) return refused;
   return steps;
 }
 
@@ -285,8 +295,7 @@ Status Context::RunSections(const std::vector<ChainSection>& sections, const Cha
 
 Status Context::RunChain(const Chain& chain, const std::vector<HostTensors>& operands, void* stream,
                          const Progress& progress, int64_t workspace) {
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_run_chain"));
   stats_ = CallStats{};
   const Result<Chain> made = MakeChain(chain);
   const Status checked = made.ok() ? CheckOperands(made.value(), operands) : made.status();

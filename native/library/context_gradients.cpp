@@ -1,11 +1,11 @@
 // Calls of the gradients of whole chains: one plan, one run of the tile loop.
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "library/context.hpp"
+#include "library/file_mappings.hpp"
 #include "library/operands.hpp"
 
 namespace oocdnn {
@@ -28,6 +28,7 @@ Result<std::vector<HostTensors>> Context::LocateGradients(
       if (chain.inner[i][o]) tensors[i][o].tier = Tier::kDevice;
     }
   }
+  OOC_TRY(CheckFileMappings(chain, tensors));
   return tensors;
 }
 
@@ -62,8 +63,7 @@ GradientRequest Context::RequestFor(const GradientChain& chain,
 Result<double> Context::PriceGradients(const GradientChain& chain,
                                        const std::vector<HostTensors>& operands,
                                        int64_t workspace) {
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_price_chain_backward"));
   OOC_ASSIGN(const std::vector<HostTensors> tensors, LocateGradients(chain, operands));
   if (chain.problems.front().shape.n == 0) return 0.0;
   const std::vector<Terms> terms = TermsOf(chain, tensors, BudgetOf(tensors), workspace);
@@ -90,8 +90,7 @@ Result<Context::GradientPointer> Context::LookupGradients(const GradientChain& c
 
 Status Context::RunGradients(const GradientChain& chain, const std::vector<HostTensors>& operands,
                              void* stream, const Progress& progress, int64_t workspace) {
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_run_chain_backward"));
   stats_ = CallStats{};
   const Status checked = CheckOperands(chain, operands);
   if (!checked.ok()) return Status(checked).With(TextOf(chain));

@@ -1,7 +1,7 @@
 // The plans of a context: made, kept, priced and prescribed, and the machine's profile, which they
 // rest on.
 #include <algorithm>
-#include <mutex>
+#include <optional>
 #include <vector>
 
 #include "base/config.hpp"
@@ -143,7 +143,7 @@ PlanRequest Context::CallRequestFor(const Problem& problem, const Terms& terms) 
 }
 
 Result<PlanReport> Context::MakePlan(const PlanRequest& request) {
-  if (!memory_->remembers()) return SearchPlan(request, 0);
+  if (!memory_->remembers()) return SearchPlan(request, std::nullopt);
   const uint64_t key = oocdnn::KeyOf(request, ProfileFor(request.problem));
   if (const auto kept = memory_->Find(key, request.budget)) {
     if (kept->plan.empty()) {
@@ -152,15 +152,18 @@ Result<PlanReport> Context::MakePlan(const PlanRequest& request) {
     }
     Result<PlanReport> recalled = RecallPlan(request, *kept);
     if (recalled.ok()) return recalled;
+    if (IsTransient(recalled.status())) return SearchPlan(request, std::nullopt);
     memory_->Refute(key, request.budget, recalled.status());
   }
   return SearchPlan(request, key);
 }
 
-// A plan in place is not remembered, because it is not searched for, but where runs were timed.
+// A plan in place is not remembered, because it is not searched for, but where runs were timed; nor
+// is one that a moment's lack of memory has led to.
 void Context::Remember(uint64_t key, const PlanRequest& request, const PlanReport& report) {
   const Booking& booking = report.booking;
   if (booking.in_place != InPlace{} && report.run_seconds == 0.0) return;
+  if (report.transient) return;
   memory_->Put(key, request.budget,
                {ToString(request.problem), ToText(request, booking.candidate), booking.bytes,
                 report.run_seconds});
@@ -168,15 +171,15 @@ void Context::Remember(uint64_t key, const PlanRequest& request, const PlanRepor
 
 // That nothing fits is remembered where it is a matter of the budget and not of what the device has
 // left.
-Result<PlanReport> Context::SearchPlan(const PlanRequest& request, uint64_t key) {
+Result<PlanReport> Context::SearchPlan(const PlanRequest& request, std::optional<uint64_t> key) {
   Result<PlanReport> made = BesideArena([&] { return ChoosePlan(request); });
-  if (made.ok()) Remember(key, request, made.value());
+  if (made.ok() && key) Remember(*key, request, made.value());
   if (made.ok() || made.status().code() != Code::kOutOfMemory) return made;
   const int64_t needed = made.status().detail();
-  const int64_t works =
-      WorkingBudget(*stack_.device, request, ProfileFor(request.problem), made.status());
-  if (std::min(needed, works) > request.budget) {
-    memory_->Put(key, request.budget, {ToString(request.problem), "", works, 0.0});
+  OOC_ASSIGN(const int64_t works,
+             LeastBudget(*stack_.device, request, ProfileFor(request.problem), made.status()));
+  if (key && std::min(needed, works) > request.budget) {
+    memory_->Put(*key, request.budget, {ToString(request.problem), "", works, 0.0});
   }
   return TooSmall(std::move(made).status(), request.budget, works);
 }
@@ -198,8 +201,7 @@ Result<PlanReport> Context::RecallPlan(const PlanRequest& request, const Remembe
 
 Result<PlanSummary> Context::Plan(const Problem& problem, const Placement& placement) {
   OOC_TRY(CheckPlannable(problem));
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_plan"));
   const Terms terms = TermsOf(problem, placement);
   Result<PlanPointer> plan = Lookup(problem, terms);
   if (!plan.ok()) return std::move(plan).status().With(ToString(problem));
@@ -217,8 +219,7 @@ Result<PlanSummary> Context::Plan(const Problem& problem, const Placement& place
 Result<PlanSummary> Context::Price(const Problem& problem, const Placement& placement,
                                    const std::string& plan) {
   OOC_TRY(CheckPlannable(problem));
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_price"));
   const PlanRequest request = CallRequestFor(problem, TermsOf(problem, placement));
   const Profile& profile = ProfileFor(problem);
   const Result<RankedCandidate> priced = ParsePlan(request, profile, plan);
@@ -229,8 +230,7 @@ Result<PlanSummary> Context::Price(const Problem& problem, const Placement& plac
 Status Context::UsePlan(const Problem& problem, const Placement& placement,
                         const std::string& plan) {
   OOC_TRY(CheckPlannable(problem));
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_use_plan"));
   const Terms terms = TermsOf(problem, placement);
   Result<PlanPointer> booked = Prescribed(CallRequestFor(problem, terms), plan);
   if (!booked.ok()) return std::move(booked).status().With(ToString(problem));
@@ -285,8 +285,7 @@ Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem,
     return Error(Code::kInvalidProblem, "%d best and %d random plans: ask for 0 to %d of each",
                  best, random, kMost);
   }
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_candidates"));
   PlanRequest request = WithoutBounce(CallRequestFor(problem, TermsOf(problem, placement)));
   request.best = std::max(best, 1);
   const Profile& profile = ProfileFor(problem);
@@ -306,8 +305,8 @@ Result<std::vector<RunnerUp>> Context::Candidates(const Problem& problem,
 
 Result<int64_t> Context::PlanInCore(const Problem& problem, int64_t budget, int64_t workspace) {
   OOC_TRY(Validate(problem));
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_plan_in_core"));
+  if (problem.shape.n == 0) return 0;  // there are no tiles
   Terms terms = TermsInCore(problem);
   if (budget > 0) terms.budget = budget;
   if (workspace != kLimitOfContext) terms.workspace = workspace;
@@ -325,8 +324,7 @@ Result<int64_t> Context::PlanInCore(const Problem& problem, int64_t budget, int6
 
 Result<std::vector<MicroBatch>> Context::MeasureParts(const Problem& problem, BatchPolicy policy) {
   OOC_TRY(CheckPlannable(problem));
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_measure_parts"));
   const PlanRequest request = RequestFor(problem, TermsInCore(problem));
   const Profile& profile = ProfileFor(problem);
   OOC_TRY(Settle());
@@ -338,8 +336,7 @@ Result<std::vector<MicroBatch>> Context::MeasureParts(const Problem& problem, Ba
 }
 
 Result<std::string> Context::Calibrate(const Progress& progress) {
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_calibrate"));
   OOC_TRY(Settle());
   arena_->Release();
   ForgetPlans();
@@ -351,8 +348,7 @@ Result<std::string> Context::Calibrate(const Progress& progress) {
 Result<Refinement> Context::Refine(const Problem& problem,
                                    const std::vector<double>& busy_seconds) {
   OOC_TRY(CheckPlannable(problem));
-  const std::lock_guard turn(turn_);
-  OOC_TRY(EnterProcess());
+  OOC_ASSIGN(const Turn turn, TakeTurn("oocdnn_refine"));
   OOC_ASSIGN(const PlanPointer plan, Lookup(problem, TermsOf(problem, Placement{})));
   OOC_TRY(Settle());
   Result<Refinement> made = Machine().Refine(plan->request, plan->booking.candidate, busy_seconds);

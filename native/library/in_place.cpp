@@ -80,8 +80,7 @@ class InPlacePlans {
     const Tiling& tiling = candidate.tiling;
     OOC_TRY(CheckIndexable(request_, candidate));
     OOC_TRY(CheckReproducible(request_));
-    if (request_.reproducible &&
-        !KeepsSummationOrder(request_.problem, tiling.length, CountsOf(tiling))) {
+    if (request_.reproducible && !KeepsSummationOrder(request_.problem, tiling)) {
       return Error(Code::kUnsupported, "a divided batch is summed up in another order");
     }
     const Cost predicted = PriceOf(hoped_, candidate, profile_);

@@ -1,10 +1,10 @@
 #include "library/kept_profile.hpp"
 
-#include <filesystem>
-#include <system_error>
+#include <algorithm>
 #include <utility>
 
 #include "base/cache.hpp"
+#include "base/files.hpp"
 #include "base/log.hpp"
 
 namespace oocdnn {
@@ -18,6 +18,9 @@ std::string CachePath(const Provenance& of) {
          Format("-%016llx.txt", static_cast<unsigned long long>(hash));
 }
 
+// A first measurement takes about as long; programs that begin together wait for one of them.
+constexpr std::chrono::milliseconds kSilent(2000);
+
 std::string FileOf(const std::string& path, const Provenance& of) {
   if (path == "none") return "";
   return path.empty() ? CachePath(of) : path;
@@ -29,9 +32,9 @@ KeptProfile::KeptProfile(const std::string& path, const Provenance& of)
     : of_(of), cached_(path.empty()), file_(FileOf(path, of)) {}
 
 std::optional<Profile> KeptProfile::Read(Warns warns) const {
-  const auto text = ReadKept(file_);
-  if (!text) return std::nullopt;
-  Result<Profile> kept = ParseProfile(*text);
+  const Result<std::string> text = ReadKept(file_);
+  if (text.ok() && text.value().empty()) return std::nullopt;
+  Result<Profile> kept = text.ok() ? ParseProfile(text.value()) : text.status();
   if (const std::string note = NoteOn(kept); warns == Warns::kYes && !note.empty()) {
     Log(LogLevel::kWarn, "the profile %s %s", file_.c_str(), note.c_str());
   }
@@ -71,18 +74,16 @@ Status KeptProfile::Write(const Profile& profile) const {
         "it measured",
         file_.c_str());
   }
-  if (Keep(file_, text)) return {};
-  return Error(Code::kFileError, "the profile cannot be written to %s", file_.c_str());
+  const Status status = ReplaceFile(file_, text);
+  return status.ok() ? status : Error(status.code(), "the profile %s", status.message().c_str());
 }
 
 // In the cache directory nobody keeps anything of his own.
 Status KeptProfile::CheckReplaceable() const {
-  std::error_code error;
-  const bool there = std::filesystem::exists(file_, error) || error;
-  if (cached_ || !there || std::filesystem::file_size(file_, error) == 0) return {};
-  const auto text = ReadKept(file_);
-  const Status read =
-      text ? ParseProfile(*text).status() : Error(Code::kFileError, "it cannot be read as a file");
+  if (cached_) return {};
+  const Result<std::string> text = ReadKept(file_);
+  if (text.ok() && text.value().empty()) return {};
+  const Status read = text.ok() ? ParseProfile(text.value()).status() : text.status();
   if (read.ok()) return {};
   return Error(Code::kFileError,
                "%s is there and no profile of this version (%s); name another file", file_.c_str(),
@@ -91,13 +92,16 @@ Status KeptProfile::CheckReplaceable() const {
 
 FileLock KeptProfile::Lock(std::chrono::milliseconds patience) {
   const std::string path = file_.empty() ? std::string() : file_ + ".lock";
-  FileLock lock(path, {});
+  const std::chrono::milliseconds silent = std::min(patience, kSilent);
+  FileLock lock(path, silent);
   if (lock.busy() && patience.count() > 0) {
     if (!std::exchange(waits_, true)) {
-      Log(LogLevel::kInfo, "another process measures this machine and is waited for (%s)",
+      Log(LogLevel::kWarn,
+          "another process measures this machine, or is stopped meanwhile, and is waited for: it "
+          "holds %s",
           path.c_str());
     }
-    lock = FileLock(path, patience);
+    lock = FileLock(path, patience - silent);
   }
   waits_ = waits_ && lock.busy();
   return lock;

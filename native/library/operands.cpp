@@ -20,12 +20,20 @@ struct Reach {
 };
 
 Reach ReachOf(const Dims& dims, const Dims& stride) {
+  if (std::count(dims.begin(), dims.end(), 0) > 0) return {};
   Reach reach{0, 1};
   for (int d = 0; d < 6; ++d) {
-    const int64_t span = (dims[d] - 1) * stride[d];
-    (span < 0 ? reach.low : reach.high) += span;
+    const int64_t span = Mul(dims[d] - 1, stride[d]);
+    int64_t& end = span < 0 ? reach.low : reach.high;
+    end = Add(end, span);
   }
   return reach;
+}
+
+// The address, or the offset in the file, of element (0, ..., 0).
+int64_t BaseOf(const HostTensor& tensor) {
+  if (tensor.in_file()) return tensor.offset;
+  return static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.view.data));
 }
 
 Status CheckFile(const Problem& problem, const HostTensors& tensors, Operand operand) {
@@ -33,8 +41,10 @@ Status CheckFile(const Problem& problem, const HostTensors& tensors, Operand ope
   const char* name = Name(operand, problem.direction);
   struct stat info{};
   if (fstat(tensor.fd, &info) != 0) {
+    const int number = errno;
     return Error(Code::kFileError, "%s: the file cannot be examined: %s", name,
-                 std::strerror(errno));
+                 std::strerror(number))
+        .WithDetail(number);
   }
   const AddressRange range = AddressesOf(problem, tensors, operand);
   if (range.begin < 0 || range.end > info.st_size) {
@@ -62,14 +72,13 @@ struct Member {
   Operand operand;
 };
 
+StridedBox BoxOf(const Member& member) {
+  return BoxOf(member.problem, member.tensors, member.operand);
+}
+
 bool Overlap(const Member& a, const Member& b) {
-  for (const Member* one : {&a, &b}) {
-    const Dims dims = one->problem.DimsOf(one->operand);
-    if (std::count(dims.begin(), dims.end(), 0) > 0) return false;
-  }
-  if (!SameStorage(a.tensors[Index(a.operand)], b.tensors[Index(b.operand)])) return false;
-  return AddressesOf(a.problem, a.tensors, a.operand)
-      .Touches(AddressesOf(b.problem, b.tensors, b.operand));
+  const HostTensor &first = a.tensors[Index(a.operand)], &second = b.tensors[Index(b.operand)];
+  return SameStorage(first, second) && SharesBytes(BoxOf(a), BoxOf(b));
 }
 
 // A residual that is the output itself is read tile by tile before the tile is written.
@@ -198,10 +207,16 @@ AddressRange AddressesOf(const Problem& problem, const HostTensors& tensors, Ope
   const HostTensor& tensor = tensors[Index(operand)];
   const Reach reach = ReachOf(problem.DimsOf(operand), tensor.view.stride);
   const int64_t size = SizeOf(tensor.view.dtype);
-  const int64_t base = tensor.in_file()
-                           ? tensor.offset
-                           : static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.view.data));
-  return {base + reach.low * size, base + reach.high * size};
+  const int64_t base = BaseOf(tensor);
+  return {Add(base, Mul(reach.low, size)), Add(base, Mul(reach.high, size))};
+}
+
+StridedBox BoxOf(const Problem& problem, const HostTensors& tensors, Operand operand) {
+  const HostTensor& tensor = tensors[Index(operand)];
+  const int64_t element = SizeOf(tensor.view.dtype);
+  Dims stride = tensor.view.stride;
+  for (int64_t& step : stride) step = Mul(step, element);
+  return {BaseOf(tensor), problem.DimsOf(operand), stride, element};
 }
 
 Inner InnerOf(const Chain& chain, size_t link) {

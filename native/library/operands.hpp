@@ -5,6 +5,7 @@
 #include "exec/staging.hpp"
 #include "geom/chain.hpp"
 #include "geom/gradient_chain.hpp"
+#include "geom/overlap.hpp"
 #include "memory/arena.hpp"
 
 namespace oocdnn {
@@ -30,6 +31,8 @@ struct AddressRange {
   }
 };
 AddressRange AddressesOf(const Problem& problem, const HostTensors& tensors, Operand operand);
+// The elements of a tensor, at addresses or at offsets in its file.
+StridedBox BoxOf(const Problem& problem, const HostTensors& tensors, Operand operand);
 
 // Finds out where each operand in memory lives; what another call has pinned for itself counts as
 // pageable, and what has no data as pinned.

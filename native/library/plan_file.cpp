@@ -6,12 +6,12 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <string_view>
 #include <system_error>
 
 #include "base/cache.hpp"
+#include "base/files.hpp"
 #include "base/process_lock.hpp"
 #include "library/sqlite.hpp"
 
@@ -27,10 +27,11 @@ constexpr size_t kOwnerAt = 68;
 
 // Another layout takes another name, so that versions of this library share the file.
 constexpr const char* kMakeTable =
-    "CREATE TABLE IF NOT EXISTS plans1 (machine TEXT, key INTEGER, budget INTEGER, problem TEXT, "
+    "CREATE TABLE plans1 (machine TEXT, key INTEGER, budget INTEGER, problem TEXT, "
     "plan TEXT, bytes INTEGER, run_seconds REAL, found INTEGER, "
     "PRIMARY KEY (machine, key, budget)) WITHOUT ROWID";
-constexpr const char* kHasTable = "SELECT 1 FROM sqlite_master WHERE name = 'plans1'";
+constexpr const char* kSchema =
+    "SELECT sql FROM sqlite_master WHERE 'plans1' IN (lower(name), lower(tbl_name))";
 constexpr const char* kSelect =
     "SELECT key, budget, problem, plan, bytes, run_seconds FROM plans1 WHERE machine = ?1";
 constexpr const char* kInsert =
@@ -87,6 +88,25 @@ Status Own(Database* database) {
       Format("PRAGMA application_id = %lld", static_cast<long long>(id)).c_str());
 }
 
+// Whether this library can have written it.
+bool IsPlausible(const RememberedPlan& plan) {
+  constexpr double kMostSeconds = 1e9;
+  return plan.bytes >= 0 && plan.run_seconds >= 0.0 && plan.run_seconds <= kMostSeconds;
+}
+
+// Whether the table is there. As damaged where it is another than ours, or a trigger, view or index
+// of somebody's is of its name or on it.
+Result<bool> HasTable(Database* database) {
+  OOC_ASSIGN(Statement schema, database->Prepare(kSchema));
+  bool there = false;
+  for (;;) {
+    OOC_ASSIGN(const bool more, schema.Step());
+    if (!more) return there;
+    if (there || schema.Text(0) != kMakeTable) return Damaged("plans1 is not the table of plans");
+    there = true;
+  }
+}
+
 // What fails in between is rolled back when the connection ends.
 Status Write(const std::string& file, const std::string& machine, const PlanTable& found,
              const std::vector<PlanKey>& dropped) {
@@ -96,7 +116,8 @@ Status Write(const std::string& file, const std::string& machine, const PlanTabl
   Status switched = database.Execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
   if (IsDamaged(switched)) return switched;
   OOC_TRY(database.Execute("BEGIN IMMEDIATE"));
-  OOC_TRY(database.Execute(kMakeTable));
+  OOC_ASSIGN(const bool there, HasTable(&database));
+  if (!there) OOC_TRY(database.Execute(kMakeTable));
   OOC_TRY(Delete(&database, machine, dropped));
   OOC_TRY(Insert(&database, machine, found));
   OOC_TRY(database.Execute(kPrune));
@@ -107,19 +128,24 @@ Status Write(const std::string& file, const std::string& machine, const PlanTabl
 // library of this name has made nor lies where plans are kept when nobody says.
 Status CheckIsOfPlans(const std::string& file) {
   std::error_code error;
-  if (!std::filesystem::exists(file, error) && !error) return {};
-  if (std::filesystem::equivalent(file, DefaultPlanFile(), error)) return {};
-  if (std::filesystem::is_regular_file(file, error) && std::filesystem::is_empty(file, error)) {
-    return {};
+  const Result<FileRead> read = ReadFile(file, kOwnerAt + kOurs.size());
+  const bool link = IsForeignLink(file);
+  if (read.ok() && !link) {
+    if (!read->there || read->content.empty()) return {};
+    if (std::filesystem::equivalent(file, DefaultPlanFile(), error)) return {};
+    const std::string_view header = read->content;
+    if (header.size() == kOwnerAt + kOurs.size() && header.starts_with(kMagic) &&
+        header.ends_with(kOurs)) {
+      return {};
+    }
   }
-  std::ifstream input(file, std::ios::binary);
-  std::string header(kOwnerAt + kOurs.size(), '\0');
-  input.read(header.data(), static_cast<std::streamsize>(header.size()));
-  if (input && header.starts_with(kMagic) && header.ends_with(kOurs)) return {};
+  const std::string why = link         ? " (another user has made it a link)"
+                          : !read.ok() ? " (" + read.status().message() + ")"
+                                       : "";
   return Error(Code::kInvalidProblem,
-               "%s is not a file of remembered plans and stays as it is; have OOCDNN_PLANS name "
+               "%s is not a file of remembered plans%s and stays as it is; have OOCDNN_PLANS name "
                "another, or delete it",
-               file.c_str());
+               file.c_str(), why.c_str());
 }
 
 Status Remove(const std::string& file) {
@@ -128,7 +154,9 @@ Status Remove(const std::string& file) {
   for (const char* const end : {"-wal", "-shm", ""}) {
     const std::string path = file + end;
     if (unlink(path.c_str()) == 0 || errno == ENOENT) continue;
-    return Error(Code::kFileError, "%s cannot be removed: %s", path.c_str(), std::strerror(errno));
+    const int number = errno;
+    return Error(Code::kFileError, "%s cannot be removed: %s", path.c_str(), std::strerror(number))
+        .WithDetail(number);
   }
   return {};
 }
@@ -151,8 +179,7 @@ Result<PlanTable> ReadPlans(const std::string& file, const std::string& machine)
   OOC_TRY(CheckIsOfPlans(file));
   if (access(file.c_str(), F_OK) != 0) return table;
   OOC_ASSIGN(Database database, Database::Open(file, Database::Access::kRead, kReadPatience));
-  OOC_ASSIGN(Statement has, database.Prepare(kHasTable));
-  OOC_ASSIGN(const bool there, has.Step());
+  OOC_ASSIGN(const bool there, HasTable(&database));
   if (!there) return table;
   OOC_ASSIGN(Statement select, database.Prepare(kSelect));
   OOC_TRY(select.Bind(1, machine));
@@ -160,7 +187,8 @@ Result<PlanTable> ReadPlans(const std::string& file, const std::string& machine)
     OOC_ASSIGN(const bool more, select.Step());
     if (!more) return table;
     const PlanKey key{static_cast<uint64_t>(select.Integer(0)), select.Integer(1)};
-    table[key] = {select.Text(2), select.Text(3), select.Integer(4), select.Real(5)};
+    RememberedPlan plan{select.Text(2), select.Text(3), select.Integer(4), select.Real(5)};
+    if (IsPlausible(plan)) table[key] = std::move(plan);
   }
 }
 

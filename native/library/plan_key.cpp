@@ -1,7 +1,12 @@
 #include "library/plan_key.hpp"
 
+#include <array>
+#include <cstring>
+#include <type_traits>
+
 #include "base/cache.hpp"
 #include "geom/engines.hpp"
+#include "geom/problem_fields.hpp"
 #include "model/rates.hpp"
 
 namespace oocdnn {
@@ -11,7 +16,7 @@ namespace {
 constexpr size_t kKeyBytes = 1536;
 
 // Raised whenever the same request may have another plan than before, or another key.
-constexpr int kPlanner = 11;
+constexpr int kPlanner = 12;
 
 void Append(std::string* key, const void* data, size_t bytes) {
   key->append(static_cast<const char*>(data), bytes);
@@ -23,33 +28,16 @@ std::string KeyOf(const Problem& problem, const Homes& home, const InPlace& in_p
                   int64_t workspace) {
   std::string key;
   key.reserve(kKeyBytes);
-  const int32_t small[] = {static_cast<int32_t>(problem.direction),
-                           problem.rank,
-                           static_cast<int32_t>(problem.dtype),
-                           static_cast<int32_t>(problem.math),
-                           static_cast<int32_t>(problem.epilogue.scale),
-                           static_cast<int32_t>(problem.epilogue.bias),
-                           static_cast<int32_t>(problem.epilogue.residual),
-                           static_cast<int32_t>(problem.epilogue.activation),
-                           static_cast<int32_t>(problem.pool.mode),
-                           static_cast<int32_t>(problem.pool.ceil),
-                           static_cast<int32_t>(problem.saves),
-                           static_cast<int32_t>(problem.clips),
-                           static_cast<int32_t>(problem.slopes),
-                           static_cast<int32_t>(problem.also.dw),
-                           static_cast<int32_t>(problem.also.db),
-                           static_cast<int32_t>(problem.prologue.affine),
-                           static_cast<int32_t>(problem.prologue.activation),
-                           static_cast<int32_t>(problem.sums)};
-  const double scalars[] = {problem.alpha, problem.beta, problem.epilogue.residual_alpha,
-                            problem.epilogue.parameter, problem.prologue.parameter};
-  Append(&key, small, sizeof small);
-  Append(&key, scalars, sizeof scalars);
-  Append(&key, &problem.shape, sizeof problem.shape);
-  for (const Spatial* part : {&problem.pool.window, &problem.pool.stride, &problem.pool.pad_before,
-                              &problem.pool.pad_after}) {
-    Append(&key, part, sizeof *part);
-  }
+  std::array<char, sizeof(Problem)> packed;  // one append: a call waits for its key
+  size_t bytes = 0;
+  VisitFields(problem, [&](const char*, const auto& field) {
+    using Field = std::remove_cvref_t<decltype(field)>;
+    static_assert(std::is_same_v<Field, double> || std::has_unique_object_representations_v<Field>,
+                  "it has bytes that are no part of its value");
+    std::memcpy(packed.data() + bytes, &field, sizeof field);
+    bytes += sizeof field;
+  });
+  Append(&key, packed.data(), bytes);
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
     if (!problem.Has(operand)) continue;
@@ -74,6 +62,7 @@ uint64_t KeyOf(const PlanRequest& request, const Profile& profile) {
   const std::string rates = ToText(RatesOf(profile, request));
   std::string wanted = Format("%d%d%d%s", request.reproducible ? 1 : 0, request.measure ? 1 : 0,
                               request.exhaustive ? 1 : 0, request.gradual ? " gradual" : "");
+  if (request.pin_bytes > 0) wanted += " pins";
   if (profile.busy_gpus > 0) wanted += Format(" beside %d", profile.busy_gpus);
   const std::string asked =
       KeyOf(request.problem, request.home, request.in_place, request.workspace);

@@ -34,6 +34,7 @@ void NoteFailure(Status status, int64_t budget, double seconds, Round* round, Pl
   if (std::find(report->refused.begin(), report->refused.end(), why) == report->refused.end()) {
     report->refused.push_back(why);
   }
+  if (IsTransient(status)) report->transient = true;
   if (status.code() == Code::kOutOfMemory) {
     const double over =
         static_cast<double>(status.detail()) / static_cast<double>(std::max<int64_t>(budget, 1));
@@ -120,6 +121,16 @@ Result<PlanReport> Attempt(Device& device, const PlanRequest& request, const Pro
 
 }  // namespace
 
+bool IsTransient(const Status& status) {
+  switch (status.code()) {
+    case Code::kOutOfMemory: return status.detail() == 0;
+    case Code::kDeviceError:
+    case Code::kInterrupted:
+    case Code::kFileError: return true;
+    default: return false;
+  }
+}
+
 Status CheckPlannable(const Problem& problem) {
   OOC_TRY(Validate(problem));
   if (problem.shape.n > 0) return {};
@@ -136,26 +147,43 @@ Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const
   OOC_TRY(CheckReproducible(request));
   Result<PlanReport> report = Attempt(device, request, profile, true, prepared, search);
   if (report.ok() || !IsRefusal(report.status())) return report;
+  bool transient = IsTransient(report.status());
   report = Attempt(device, request, profile, false, prepared, search);
-  if (report.ok() || !IsRefusal(report.status())) return report;
   // Gradients together are worth it where they cost less than apart, and those have their least.
-  if (request.problem.also.any()) return report;
-  return AttemptLeast(device, request, profile, prepared, std::move(report).status());
+  if (!report.ok() && IsRefusal(report.status()) && !request.problem.also.any()) {
+    transient = transient || IsTransient(report.status());
+    report = AttemptLeast(device, request, profile, prepared, std::move(report).status());
+  }
+  if (report.ok()) report->transient = report->transient || transient;
+  return report;
 }
 
-int64_t WorkingBudget(Device& device, const PlanRequest& request, const Profile& profile,
-                      const Status& failure) {
+Result<int64_t> LeastBudget(Device& device, const PlanRequest& request, const Profile& profile,
+                            Status failure) {
   constexpr int kSteps = 40;
-  PlanRequest raised = request;
-  raised.budget = std::max<int64_t>({failure.detail(), request.budget + 1, 1024});
+  constexpr int64_t kGrain = 64;  // what is booked is a multiple of it
   int64_t prepared = 0;
-  for (int step = 0; step < kSteps; ++step) {
-    const Result<PlanReport> report = PlanAndBook(device, raised, profile, &prepared);
-    if (report.ok()) return raised.budget;
-    if (report.status().code() != Code::kOutOfMemory) return 0;
-    raised.budget += raised.budget / 4;
+  const auto plan = [&](int64_t budget) {
+    PlanRequest tried = request;
+    tried.budget = budget;
+    return PlanAndBook(device, tried, profile, &prepared).status();
+  };
+  int64_t fails = request.budget;
+  int64_t works = std::max<int64_t>({failure.detail(), request.budget + 1, 1024});
+  Status tried = plan(works);
+  for (int step = 1; !tried.ok() && step < kSteps; ++step) {
+    if (tried.code() != Code::kOutOfMemory) return tried;
+    fails = works;
+    works += works / 4;
+    tried = plan(works);
   }
-  return 0;
+  if (!tried.ok()) return failure;
+  int64_t low = fails / kGrain, high = CeilDiv(works, kGrain);
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (plan(middle * kGrain).ok() ? high : low) = middle;
+  }
+  return std::min(works, high * kGrain);
 }
 
 bool PlanReport::CopiesNoSamples() const {

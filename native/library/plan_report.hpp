@@ -17,6 +17,7 @@ struct PlanReport {
   Cost cost;
   double run_seconds = 0.0;  // of a tile's convolution, where a run was timed
   bool remembered = false;   // it was neither searched for nor timed now
+  bool transient = false;    // a candidate was refused for a moment's reason, see IsTransient
   bool settled = true;       // else another look may find a better one, see MayLook
   double search_seconds = 0.0;
   std::vector<RankedCandidate> ranked;
@@ -28,6 +29,10 @@ struct PlanReport {
   // What was timed is not given up for what is merely predicted.
   [[nodiscard]] bool Beats(const PlanReport& other) const;
 };
+
+// Whether a plan failed for a reason of the moment, and may be had later: the device or the host
+// lacks memory, of which no budget is said that would work, or the device failed.
+bool IsTransient(const Status& status);
 
 // Whether the problem is valid and has something to plan.
 Status CheckPlannable(const Problem& problem);
@@ -42,10 +47,11 @@ int64_t BounceWithin(int64_t budget, int64_t best);
 Result<PlanReport> PlanAndBook(Device& device, const PlanRequest& request, const Profile& profile,
                                int64_t* prepared, const PlanSearch* search = nullptr);
 
-// A budget that is known to work, close to the least: what the failed plan says, raised step by
-// step until a booking succeeds. 0 where none does, whatever the budget.
-int64_t WorkingBudget(Device& device, const PlanRequest& request, const Profile& profile,
-                      const Status& failure);
+// The least budget that works: what the failed plan says, raised step by step until a booking
+// succeeds, and lowered by bisection. `failure` where none does; another error where the budget is
+// not the reason.
+Result<int64_t> LeastBudget(Device& device, const PlanRequest& request, const Profile& profile,
+                            Status failure);
 
 // The report as values, with the rates that it was made with.
 PlanSummary SummaryOf(const PlanReport& report, const Profile& profile);

@@ -3,9 +3,11 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <string>
 #include <string_view>
 
 #include "base/config.hpp"
+#include "base/log.hpp"
 
 namespace oocdnn {
 namespace {
@@ -13,8 +15,16 @@ namespace {
 constexpr const char* kFile = "libsqlite3.so.0";
 
 // Of sqlite3.h, whose values never change.
-constexpr int kOk = 0, kCorrupt = 11, kNotADatabase = 26, kRow = 100, kDone = 101;
+constexpr int kOk = 0, kInterrupt = 9, kCorrupt = 11, kTooBig = 18, kNotADatabase = 26, kRow = 100,
+              kDone = 101;
 constexpr int kReadWrite = 2, kCreate = 4, kUri = 0x40;
+constexpr int kTriggers = 1003, kDefensive = 1010, kViews = 1015, kTrustsSchema = 1017;
+constexpr int kLimitLength = 0;
+
+// A step runs some thousand instructions for each row; what takes more of them in a connection than
+// the largest file of ours is a damaged file's.
+constexpr int kInstructionsPerLook = 10'000, kMostLooks = 500;
+constexpr int kMostValueBytes = 1 << 20;
 
 #define OOC_SQLITE_FUNCTIONS(ENTRY)                                                  \
   ENTRY(libversion, const char*, ())                                                 \
@@ -22,6 +32,9 @@ constexpr int kReadWrite = 2, kCreate = 4, kUri = 0x40;
   ENTRY(close, int, (sqlite3*))                                                      \
   ENTRY(errmsg, const char*, (sqlite3*))                                             \
   ENTRY(busy_timeout, int, (sqlite3*, int))                                          \
+  ENTRY(db_config, int, (sqlite3*, int, ...))                                        \
+  ENTRY(limit, int, (sqlite3*, int, int))                                            \
+  ENTRY(progress_handler, void, (sqlite3*, int, int (*)(void*), void*))              \
   ENTRY(exec, int, (sqlite3*, const char*, void*, void*, char**))                    \
   ENTRY(prepare_v2, int, (sqlite3*, const char*, int, sqlite3_stmt**, const char**)) \
   ENTRY(db_handle, sqlite3*, (sqlite3_stmt*))                                        \
@@ -46,7 +59,12 @@ Result<const Functions*> Load() {
   const std::string path = Get(Var::kSqliteLibrary).value_or(kFile);
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    return Error(Code::kUnsupported, "SQLite cannot be opened: %s", dlerror());
+    const std::string reason = dlerror();
+    if (Get(Var::kSqliteLibrary)) {
+      Log(LogLevel::kWarn, "%s=%s: %s; plans are not remembered", InfoOf(Var::kSqliteLibrary).name,
+          path.c_str(), reason.c_str());
+    }
+    return Error(Code::kUnsupported, "SQLite cannot be opened: %s", reason.c_str());
   }
   static Functions functions;
   struct Entry {
@@ -90,6 +108,20 @@ std::string Immutable(const std::string& path) {
   return uri + "?immutable=1";
 }
 
+// Called every kInstructionsPerLook; other than 0 ends the statement with kInterrupt.
+int Look(void* looks_left) { return --*static_cast<int*>(looks_left) < 0 ? 1 : 0; }
+
+// Settings that an older SQLite does not know are refused, which changes nothing.
+void Distrust(sqlite3* connection) {
+  constexpr struct {
+    int setting, value;
+  } kSettings[] = {{kTriggers, 0}, {kDefensive, 1}, {kViews, 0}, {kTrustsSchema, 0}};
+  for (const auto& [setting, value] : kSettings) {
+    static_cast<void>(Sqlite().db_config(connection, setting, value, nullptr));
+  }
+  static_cast<void>(Sqlite().limit(connection, kLimitLength, kMostValueBytes));
+}
+
 bool CanWrite(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -105,8 +137,11 @@ Result<std::string> SqliteVersion() {
 
 bool IsDamaged(const Status& status) {
   return status.code() == Code::kFileError &&
-         (status.detail() == kCorrupt || status.detail() == kNotADatabase);
+         (status.detail() == kCorrupt || status.detail() == kNotADatabase ||
+          status.detail() == kInterrupt || status.detail() == kTooBig);
 }
+
+Status Damaged(const char* why) { return Error(Code::kFileError, "%s", why).WithDetail(kCorrupt); }
 
 void Statement::End::operator()(sqlite3_stmt* statement) const { Sqlite().finalize(statement); }
 
@@ -153,6 +188,9 @@ std::string Statement::Text(int column) const {
   return {reinterpret_cast<const char*>(text), bytes};
 }
 
+Database::Database(sqlite3* connection)
+    : looks_left_(std::make_unique<int>(kMostLooks)), connection_(connection) {}
+
 void Database::End::operator()(sqlite3* connection) const { Sqlite().close(connection); }
 
 Status Database::Check(int code, const char* what) const {
@@ -168,6 +206,8 @@ Result<Database> Database::Open(const std::string& path, Access access, int pati
   const int code = Sqlite().open_v2(name.c_str(), &connection, flags, nullptr);
   Database database(connection);  // also where opening failed
   OOC_TRY(database.Check(code, "opening"));
+  Distrust(connection);
+  Sqlite().progress_handler(connection, kInstructionsPerLook, Look, database.looks_left_.get());
   OOC_TRY(database.Check(Sqlite().busy_timeout(connection, patience), "patience"));
   return database;
 }

@@ -23,8 +23,10 @@ constexpr const char* kSqliteRemedy =
     "apt install libsqlite3-0, or OOCDNN_SQLITE_LIBRARY=/path/to/libsqlite3.so.0";
 
 // What SQLite fails with is kFileError, its own code in detail(). Whether that means a file that is
-// no database, or a damaged one.
+// no database, or a damaged one, or one in which a statement does not end.
 bool IsDamaged(const Status& status);
+// A status that IsDamaged: the file holds what this library does not write.
+Status Damaged(const char* why);
 
 // A query or a change with parameters, which are counted from 1, columns from 0.
 class Statement {
@@ -50,7 +52,9 @@ class Statement {
   std::unique_ptr<sqlite3_stmt, End> statement_;
 };
 
-// A connection to a database file. For one thread, and not across a fork; statements end before it.
+// A connection to a database file that others may have written: triggers, views and functions with
+// side effects in its schema are off, values have at most 1 MiB, and all statements together run a
+// limited number of instructions. For one thread, and not across a fork; statements end before it.
 class Database {
  public:
   enum class Access {
@@ -68,8 +72,9 @@ class Database {
   struct End {
     void operator()(sqlite3* connection) const;
   };
-  explicit Database(sqlite3* connection) : connection_(connection) {}
+  explicit Database(sqlite3* connection);
   Status Check(int code, const char* what) const;
+  std::unique_ptr<int> looks_left_;  // of the progress handler; outlives the connection
   std::unique_ptr<sqlite3, End> connection_;
 };
 

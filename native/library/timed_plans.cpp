@@ -26,10 +26,10 @@ constexpr double kKindFaster = 1.3;
 
 // Seconds that all plans that are tried may take of the device. A first call is to take no more
 // than three in all, with what was measured before it; where it takes longer anyhow, a better plan
-// is worth as long again.
+// is worth as long again, up to three seconds.
 double MostSeconds(double call_seconds) {
   constexpr double kLong = 3.0, kLeast = 0.1, kMost = 0.5, kMeasured = 1.0;
-  if (call_seconds >= kLong) return call_seconds;
+  if (call_seconds >= kLong) return kLong;
   return std::clamp(kLong - kMeasured - call_seconds, kLeast, kMost);
 }
 

@@ -12,9 +12,12 @@ namespace oocdnn {
 namespace {
 
 Result<Profile> ReadProfile(const std::string& file) {
-  const auto text = ReadKept(file);
-  if (!text) return Error(Code::kFileError, "the profile %s cannot be read", file.c_str());
-  Result<Profile> profile = ParseProfile(*text);
+  const Result<std::string> text = ReadKept(file);
+  if (!text.ok()) return Status(text.status()).With("the profile " + file);
+  if (text.value().empty()) {
+    return Error(Code::kFileError, "the profile %s is missing or empty", file.c_str());
+  }
+  Result<Profile> profile = ParseProfile(text.value());
   if (!profile.ok()) return std::move(profile).status().With(file);
   return profile;
 }

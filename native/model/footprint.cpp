@@ -32,6 +32,7 @@ Footprint::Footprint(const Problem& problem, const EngineInfo& engine, bool fuse
     : problem_(problem),
       blocked_(engine.blocks_channels),
       short_(engine.short_tiles),
+      wide_(engine.wide_sums),
       fuses_(fuses) {
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
@@ -61,8 +62,10 @@ int64_t Footprint::BytesOfElement(Operand operand, bool partial) const {
   if (operand == Operand::kZ || operand == Operand::kSaved || IsTable(operand))
     return SizeOf(problem_.DTypeOf(operand));
   const DType accumulator = AccumulatorOf(problem_.dtype);
+  if (operand == Operand::kDw && wide_) return SizeOf(DType::kFloat64);
   if (shaped_as_[Index(operand)] == problem_.sum()) {
-    if (problem_.direction == Direction::kBackwardBias) return SizeOf(DType::kFloat64);
+    const bool wide = wide_ && problem_.direction == Direction::kBackwardFilter;
+    if (wide || problem_.direction == Direction::kBackwardBias) return SizeOf(DType::kFloat64);
     if (OutTypeOf(problem_, partial, fuses_) == accumulator) return SizeOf(accumulator);
   }
   if (operand == Operand::kDb) return SizeOf(DType::kFloat64);

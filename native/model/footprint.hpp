@@ -30,7 +30,7 @@ class Footprint {
   [[nodiscard]] int64_t BytesOfElement(Operand operand, bool partial) const;
 
   const Problem& problem_;
-  bool blocked_, short_;  // see EngineInfo
+  bool blocked_, short_, wide_;  // see EngineInfo
   bool fuses_;
   std::array<Operand, kOperands> shaped_as_{};
   std::array<std::array<int64_t, 2>, kOperands> element_bytes_{};  // and of parts of sums

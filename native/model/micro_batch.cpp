@@ -137,11 +137,18 @@ Status CheckBatch(int64_t batch) {
   return {};
 }
 
-Status CheckChoices(const Choices& choices) {
+Status CheckChoices(const Choices& choices, int64_t batch) {
   if (choices.empty()) {
     return Error(Code::kInvalidProblem, "there is no micro-batch to choose; measure at least one");
   }
-  for (size_t i = 0; i < choices.size(); ++i) OOC_TRY(CheckChoice(choices[i], i));
+  for (size_t i = 0; i < choices.size(); ++i) {
+    OOC_TRY(CheckChoice(choices[i], i));
+    if (std::isfinite(choices[i].seconds * static_cast<double>(batch))) continue;
+    return Error(Code::kInvalidProblem,
+                 "choice %zu of the micro-batches takes %g seconds, which %lld samples make more "
+                 "than a number holds",
+                 i, choices[i].seconds, static_cast<long long>(batch));
+  }
   return {};
 }
 
@@ -161,7 +168,7 @@ Result<std::vector<int64_t>> MicroBatchSizes(BatchPolicy policy, int64_t batch) 
 
 Result<std::vector<Division>> ParetoDivisions(const Choices& choices, int64_t batch) {
   OOC_TRY(CheckBatch(batch));
-  OOC_TRY(CheckChoices(choices));
+  OOC_TRY(CheckChoices(choices, batch));
   if (batch == 0) return std::vector<Division>(1);
   Divider divider(choices, batch);
   std::vector<Division> front;
@@ -174,7 +181,7 @@ Result<std::vector<Division>> ParetoDivisions(const Choices& choices, int64_t ba
 
 Result<std::vector<Division>> EvenDivisions(const Choices& choices, int64_t batch) {
   OOC_TRY(CheckBatch(batch));
-  OOC_TRY(CheckChoices(choices));
+  OOC_TRY(CheckChoices(choices, batch));
   if (batch == 0) return std::vector<Division>(1);
   std::vector<Division> front;
   for (const int64_t index : ByWorkspace(choices)) {

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#include "base/checked.hpp"
+#include "geom/sum_blocks.hpp"
+#include "model/cuts.hpp"
+
 namespace oocdnn {
 namespace {
 
@@ -86,6 +90,9 @@ std::vector<LoopOrder> AllOrders(const Problem& problem, const AxisArray& counts
 
 bool KeepsSummationOrder(const Problem& problem, const AxisArray& lengths,
                          const AxisArray& counts) {
+  for (int i = 0; i < kAxes; ++i) {
+    if (counts[i] > 1 && lengths[i] % SumUnit(problem, static_cast<Axis>(i)) != 0) return false;
+  }
   if (!SumsOverPixels(problem)) return true;
   bool single_rows = true;
   for (const Axis axis : kSums) {
@@ -93,6 +100,32 @@ bool KeepsSummationOrder(const Problem& problem, const AxisArray& lengths,
     single_rows = single_rows && lengths[Index(axis)] <= 1;
   }
   return true;
+}
+
+bool KeepsSummationOrder(const Problem& problem, const Tiling& tiling) {
+  const AxisArray counts = CountsOf(tiling);
+  AxisArray ends = tiling.length;
+  if (tiling.tapered()) ends[Index(tiling.taper.axis)] = tiling.taper.length;
+  return KeepsSummationOrder(problem, tiling.length, counts) &&
+         KeepsSummationOrder(problem, ends, counts);
+}
+
+int64_t SumUnit(const Problem& problem, Axis axis) {
+  const ConvShape& shape = problem.shape;
+  switch (problem.direction) {
+    case Direction::kForward:
+    case Direction::kBackwardData:
+      if (axis != SummedChannels(problem) || IsOneBlock(problem.direction, shape)) return 1;
+      return std::min(GroupChannelsOf(shape), SummedChannelsOf(problem.direction, shape));
+    case Direction::kBackwardFilter: {
+      // Sums in float64 have no blocks.
+      const auto found = std::find(std::begin(kSums), std::end(kSums), axis);
+      if (found == std::end(kSums) || problem.dtype == DType::kFloat64) return 1;
+      return PixelBlockOf(shape)[static_cast<size_t>(found - std::begin(kSums))];
+    }
+    case Direction::kBackwardBias: break;
+  }
+  return 1;
 }
 
 }  // namespace oocdnn

@@ -20,10 +20,16 @@ std::vector<LoopOrder> UsualOrders(const Problem& problem, const AxisArray& coun
 std::vector<LoopOrder> AllOrders(const Problem& problem, const AxisArray& counts,
                                  bool reproducible);
 
-// Whether sums over these cuts are added up in the order in which one uncut tile adds them: N, D,
-// H, W of the filter's and the bias's gradients. An axis may then be cut only where every axis
-// before it advances by single rows. Other directions sum over one axis, in order whatever the cut.
+// Whether sums over these cuts are added up in the order, and in the blocks, in which one uncut
+// tile adds them: N, D, H, W of the filter's and the bias's gradients. An axis may then be cut only
+// where every axis before it advances by single rows. Other directions sum over one axis, in order
+// whatever the cut. Cuts of an axis lie at multiples of SumUnit.
 bool KeepsSummationOrder(const Problem& problem, const AxisArray& lengths, const AxisArray& counts);
+bool KeepsSummationOrder(const Problem& problem, const Tiling& tiling);
+
+// The steps on the axis between which sums can be cut with the same bits, see geom/sum_blocks.hpp;
+// the whole extent where there are none. 1 on axes that are not summed over.
+int64_t SumUnit(const Problem& problem, Axis axis);
 
 // The channel axis over which forward and backward data sum; cutting it makes partial sums, so it
 // is cut for good reason only. kN (never such an axis) for the other directions.

@@ -132,12 +132,29 @@ Result<Pinned> PinnedOf(const Problem& problem, std::string_view word) {
   return pinned;
 }
 
+// Says of the cuts of reproducible sums which lengths they may have.
+Status CheckSumUnits(const Problem& problem, const Tiling& tiling) {
+  for (int i = 0; i < kAxes; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    const int64_t unit = SumUnit(problem, axis);
+    const bool tapers = tiling.tapered() && tiling.taper.axis == axis;
+    const int64_t ends = tapers ? tiling.taper.length : 0;
+    if (tiling.Count(axis) <= 1 || (tiling.length[i] % unit == 0 && ends % unit == 0)) continue;
+    return Error(Code::kInvalidProblem,
+                 "the bits depend on tiles of %lld along %s, and reproducible results were asked "
+                 "for; use multiples of %lld",
+                 static_cast<long long>(ends % unit != 0 ? ends : tiling.length[i]), Name(axis),
+                 static_cast<long long>(unit));
+  }
+  return {};
+}
+
 // Whether the sums are added up as those of one tile: the cuts allow it, and the loops over them go
 // as one that the search would choose.
 bool KeepsBits(const Problem& problem, const Candidate& candidate) {
   AxisArray counts{};
   for (int i = 0; i < kAxes; ++i) counts[i] = candidate.tiling.Count(static_cast<Axis>(i));
-  if (!KeepsSummationOrder(problem, candidate.tiling.length, counts)) return false;
+  if (!KeepsSummationOrder(problem, candidate.tiling)) return false;
   const auto summed = [&](const LoopOrder& order) {
     std::vector<Axis> axes;
     std::copy_if(order.begin(), order.end(), std::back_inserter(axes),
@@ -197,11 +214,12 @@ Result<Candidate> CandidateOf(const PlanRequest& request, int engine, const Part
   if (!parts.order.empty()) {
     OOC_ASSIGN(candidate.order, OrderOf(problem, candidate.tiling, parts.order));
   }
+  if (request.reproducible) OOC_TRY(CheckSumUnits(problem, candidate.tiling));
   if (request.reproducible && !KeepsBits(problem, candidate)) {
     return Wrong(parts.order.empty() ? "order" : parts.order,
                  "its bits depend on the tiles, and reproducible results were asked for");
   }
-  const std::string usual = std::to_string(kUsualSlots);
+  const std::string usual = NumberText(kUsualSlots);
   OOC_ASSIGN(candidate.depths, DepthsOf(problem, parts.slots.empty() ? usual : parts.slots));
   if (!parts.pin.empty()) {
     OOC_ASSIGN(candidate.pinned, PinnedOf(problem, parts.pin));
@@ -225,18 +243,18 @@ std::string ToText(const PlanRequest& request, const Candidate& candidate) {
   std::string order, slots;
   for (int i = 0; i < kAxes; ++i) {
     text += std::string(" ") + kAxisLetters[static_cast<size_t>(i)];
-    text += std::to_string(candidate.tiling.length[i]);
+    text += NumberText(candidate.tiling.length[i]);
   }
   for (const Axis axis : candidate.order) {
     if (candidate.tiling.Count(axis) > 1) order += kAxisLetters[static_cast<size_t>(axis)];
   }
   for (const Operand operand : Ringed(request.problem)) {
-    slots += (slots.empty() ? "" : ",") + std::to_string(candidate.depths[Index(operand)]);
+    slots += (slots.empty() ? "" : ",") + NumberText(candidate.depths[Index(operand)]);
   }
   text += " order " + (order.empty() ? "-" : order) + " slots " + slots;
   const Taper& taper = candidate.tiling.taper;
   if (candidate.tiling.tapered()) {
-    text += std::string(" taper ") + kAxisLetters[Index(taper.axis)] + std::to_string(taper.length);
+    text += std::string(" taper ") + kAxisLetters[Index(taper.axis)] + NumberText(taper.length);
   }
   const char* separator = " pin ";
   for (const std::string& name : PinnedNames(request.problem, candidate)) {

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <limits>
 
+#include "base/numbers.hpp"
 #include "model/profile_rates.hpp"
 
 namespace oocdnn {
@@ -39,7 +40,7 @@ double PossibleRate(double rate) {
 std::string FlopsName(const std::string& key) { return kFlopsWord + key; }
 
 std::string TileName(const std::string& key, const TileSize& size) {
-  return kTileWord + std::to_string(size.channels) + " " + std::to_string(size.outputs) + " " + key;
+  return kTileWord + NumberText(size.channels) + " " + NumberText(size.outputs) + " " + key;
 }
 
 std::string WireName(const std::string& key) { return kWireWord + key; }
@@ -181,7 +182,7 @@ StagingRates Profile::StagingOf(const char* place) const {
 }
 
 std::string Profile::BesideKey(int others, const char* rate) {
-  return std::string(kBeside) + "/" + std::to_string(others) + "/" + rate;
+  return std::string(kBeside) + "/" + NumberText(others) + "/" + rate;
 }
 
 double Profile::Alone(const std::string& rate) const {

@@ -168,6 +168,10 @@ struct Profile {
 
 constexpr std::string_view kProfileVersion = "9";  // of the text
 
+// What rates, seconds and bytes in it lie between, so that no price made of them overflows; seconds
+// and bytes of a row may be less, down to 0.
+constexpr double kLeastInProfile = 1e-18, kMostInProfile = 1e18;
+
 // Lines of `key = value` between a versioned header and an end mark; a rate is followed by
 // "unmeasured", "measured", or "samples N spread S" (S may be "unknown"). ParseProfile(ToText(p))
 // == p where no other GPUs are busy; a text that is of another version, is cut off, lacks or

@@ -68,7 +68,7 @@ std::string EvidenceText(const Profile& profile, const std::string& name) {
   const Evidence& known = found->second;
   if (known.samples == 0) return std::string(kMeasured);
   const std::string spread = known.spread < 0 ? std::string(kUnknown) : NumberText(known.spread);
-  return std::string(kSamples) + std::to_string(known.samples) + std::string(kSpread) + spread;
+  return std::string(kSamples) + NumberText(known.samples) + std::string(kSpread) + spread;
 }
 
 void PutLine(std::string* text, std::string_view key, std::string_view value) {
@@ -83,8 +83,12 @@ Status BadValue(const std::string& key, std::string_view value) {
 }
 
 bool ReadRate(std::string_view text, bool may_be_zero, double* rate) {
-  return ReadNumber(text, rate) && std::isfinite(*rate) &&
-         (*rate > 0.0 || (may_be_zero && *rate == 0.0));
+  const double least = may_be_zero ? 0.0 : kLeastInProfile;
+  return ReadNumber(text, rate) && *rate >= least && *rate <= kMostInProfile;
+}
+
+bool ReadSpread(std::string_view text, double* spread) {
+  return ReadNumber(text, spread) && std::isfinite(*spread) && *spread >= 0.0;
 }
 
 bool ReadSamples(std::string_view text, Evidence* known) {
@@ -94,7 +98,7 @@ bool ReadSamples(std::string_view text, Evidence* known) {
   if (word == std::string_view::npos) return false;
   const std::string_view spread = text.substr(word + kSpread.size());
   if (!ReadNumber(text.substr(0, word), &known->samples) || known->samples < 1) return false;
-  return spread == kUnknown || ReadRate(spread, true, &known->spread);
+  return spread == kUnknown || ReadSpread(spread, &known->spread);
 }
 
 // What follows a rate, and what it says of it.

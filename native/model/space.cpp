@@ -66,9 +66,13 @@ TileSpace::TileSpace(const PlanRequest& request, int engine, const Profile& prof
 
 const AxisCut* TileSpace::Cut(Axis axis, int64_t length) {
   auto& known = cuts_[Index(axis)];
+  AxisArray lengths = ExtentsOf(problem());
+  const int64_t whole = lengths[Index(axis)];
+  if (request_.reproducible && length < whole) {
+    length = std::min(RoundUp(length, SumUnit(problem(), axis)), whole);
+  }
   const auto found = known.find(length);
   if (found != known.end()) return &found->second;
-  AxisArray lengths = ExtentsOf(problem());
   lengths[Index(axis)] = length;
   const Tiling tiling = MakeTiling(problem(), lengths, padding_as_data_);
   return &known.emplace(length, CutOf(problem(), tiling, axis)).first->second;
@@ -89,6 +93,7 @@ Candidate TileSpace::CandidateOf(const Point& point) const {
 }
 
 bool TileSpace::Allowed(const Cuts& cuts) const {
+  if (request_.cuts && cuts[Index(*request_.cuts)]->count <= 1) return false;
   return !request_.reproducible || KeepsSummationOrder(problem(), LengthsOf(cuts), CountsOf(cuts));
 }
 
@@ -114,7 +119,9 @@ void TileSpace::Sweep(const LengthLists& lengths, const std::function<bool(int64
     const auto axis = static_cast<Axis>(i);
     AxisCut smallest = *Cut(axis, lengths[i].front());
     for (const int64_t length : lengths[i]) {
-      choices[i].push_back(Cut(axis, length));
+      const AxisCut* const cut = Cut(axis, length);
+      if (!choices[i].empty() && choices[i].back() == cut) continue;  // rounded to the same length
+      choices[i].push_back(cut);
       smallest.length = std::min(smallest.length, choices[i].back()->length);
       smallest.in = std::min(smallest.in, choices[i].back()->in);
       smallest.out = std::min(smallest.out, choices[i].back()->out);

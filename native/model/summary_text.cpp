@@ -1,6 +1,7 @@
 // A plan's summary in words and as JSON.
 #include "base/config.hpp"
 #include "base/json.hpp"
+#include "base/numbers.hpp"
 #include "model/summary.hpp"
 
 namespace oocdnn {
@@ -71,7 +72,7 @@ std::string IntervalJson(const Interval& one) {
 std::string SplitsJson(const Tiling& tiling) {
   std::string text;
   for (int i = 0; i < kAxes; ++i) {
-    text += (text.empty() ? "" : ", ") + std::to_string(tiling.Count(static_cast<Axis>(i)));
+    text += (text.empty() ? "" : ", ") + NumberText(tiling.Count(static_cast<Axis>(i)));
   }
   return "[" + text + "]";
 }
@@ -131,7 +132,7 @@ std::string ToJson(const PlanSummary& summary) {
   json += std::string(", \"remembered\": ") + (summary.remembered ? "true" : "false");
   json += Format(", \"search_seconds\": %.17g", summary.search_seconds);
   json += ", " + SecondsJson(summary) + ", " + BytesJson(summary);
-  json += ", \"tiles\": " + std::to_string(summary.tiling.Tiles());
+  json += ", \"tiles\": " + NumberText(summary.tiling.Tiles());
   json += ", \"splits\": " + SplitsJson(summary.tiling);
   json += ", \"pinned\": " + List(summary.pinned, quoted);
   json += ", \"runners_up\": " + List(summary.runners_up, RunnerUpJson);

@@ -68,13 +68,15 @@ class Tapering {
   }
 
   // Usual tiles of at most that length, as even as short ends allow.
-  void Try(const Candidate& untapered, int64_t usual, const Taper& taper) {
+  void Try(const Candidate& untapered, int64_t usual, Taper taper) {
+    const Problem& problem = request_.problem;
+    const int64_t unit = request_.reproducible ? SumUnit(problem, taper.axis) : 1;
+    taper.length = RoundUp(taper.length, unit);
     const int64_t between = untapered.tiling.extent[Index(taper.axis)] - 2 * taper.length;
     if (taper.length <= 0 || between <= 0) return;
-    const Problem& problem = request_.problem;
     const EngineInfo& engine = request_.engines[static_cast<size_t>(untapered.engine)];
     AxisArray length = untapered.tiling.length;
-    length[Index(taper.axis)] = CeilDiv(between, CeilDiv(between, usual));
+    length[Index(taper.axis)] = RoundUp(CeilDiv(between, CeilDiv(between, usual)), unit);
     Candidate tapered = untapered;
     tapered.tiling =
         Tapered(problem, MakeTiling(problem, length, !engine.symmetric_padding), taper);
@@ -95,8 +97,7 @@ class Tapering {
     const Footprint footprint(problem, request_.engines[static_cast<size_t>(tapered.engine)]);
     return EstimateBytes(request_, tapered) <= request_.budget &&
            footprint.Indexable(TileShape(problem, tiling)) &&
-           (!request_.reproducible ||
-            KeepsSummationOrder(problem, tiling.length, CountsOf(tiling)));
+           (!request_.reproducible || KeepsSummationOrder(problem, tiling));
   }
 
   const PlanRequest& request_;

@@ -177,8 +177,18 @@ struct Fronts {
 
 Result<Fronts> FrontsOf(const std::vector<WorkspaceOptions>& kernels) {
   Fronts fronts;
+  double most = 0.0;  // seconds of any division, whatever their sign
   for (size_t k = 0; k < kernels.size(); ++k) {
     OOC_TRY(CheckOptions(kernels[k], k));
+    double slowest = 0.0;
+    for (const WorkspaceOption& option : kernels[k]) {
+      slowest = std::max(slowest, std::abs(option.seconds));
+    }
+    most += slowest;
+    if (!std::isfinite(2.0 * most)) {  // nor do differences overflow
+      return Error(Code::kInvalidProblem,
+                   "the seconds of kernels 0 to %zu add up to more than a number holds", k);
+    }
     WorkspaceOptions& front = fronts.options.emplace_back();
     for (const int64_t i : fronts.indices.emplace_back(ParetoOf(kernels[k]))) {
       front.push_back(kernels[k][i]);

@@ -1,8 +1,9 @@
 #include "shim/answer.hpp"
 
 #include <cstdarg>
-#include <cstdio>
 #include <cstring>
+
+#include "base/numbers.hpp"
 
 namespace oocdnn::shim {
 namespace {
@@ -29,7 +30,7 @@ cudnnStatus_t KindOf(Code code) {
 cudnnStatus_t Refuse(cudnnStatus_t status, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  std::vsnprintf(last, sizeof last, format, arguments);
+  FormatTo(last, sizeof last, format, arguments);
   va_end(arguments);
   return status;
 }

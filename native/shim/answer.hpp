@@ -5,6 +5,7 @@
 #include "abi/cudnn_types.h"
 #include "base/guarded.hpp"
 #include "base/status.hpp"
+#include "base/thread.hpp"
 
 namespace oocdnn::shim {
 
@@ -24,9 +25,10 @@ bool WeFailed();
 
 const char* NameOf(cudnnStatus_t status);
 
-// The body of a function: a cudnnStatus_t, and nothing thrown leaves it.
+// The body of a function: a cudnnStatus_t, and nothing thrown leaves it. pthread_cancel waits.
 template <class Body>
 cudnnStatus_t Serve(const Body& body) noexcept {
+  const Uncancelled uncancelled;
   try {
     return body();
   } catch (...) {

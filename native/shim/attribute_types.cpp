@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "shim/graph_node.hpp"
+
 namespace oocdnn::shim {
 namespace {
 
@@ -12,7 +14,12 @@ using Type = cudnnBackendAttributeType_t;
 struct Row {
   Name name;
   Type type;
+  int64_t least = 1, most = 1;  // elements
 };
+
+// A client's array of more elements than this is an error: its size in bytes may overflow, and no
+// graph is as large.
+constexpr int64_t kMany = 1 << 16;
 
 // Factors are given as FLOAT or as DOUBLE: here they are DOUBLE. What the tensor's own type decides
 // (CONSTANT_VALUE) is not listed.
@@ -29,16 +36,16 @@ constexpr Row kTypes[] = {
     {CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64},
     {CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE},
     {CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE},
-    {CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64},
-    {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64},
-    {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64},
-    {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64},
+    {CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 1, kMany},
+    {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 1, kMany},
+    {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 1, kMany},
+    {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 1, kMany},
     {CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64},
     {CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE},
     {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR},
-    {CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR},
+    {CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, kMany},
     {CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR},
-    {CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR},
+    {CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, kMany},
     {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE},
     {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR},
     {CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE},
@@ -71,39 +78,58 @@ constexpr Row kTypes[] = {
     {CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR},
     {CUDNN_ATTR_OPERATION_POINTWISE_TDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR},
     {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE},
-    {CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR},
+    {CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, kMany},
     {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64},
     {CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE},
-    {CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64},
-    {CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64},
+    {CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 1, kMany},
+    {CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 1, kMany},
     {CUDNN_ATTR_TENSOR_VECTOR_COUNT, CUDNN_TYPE_INT64},
     {CUDNN_ATTR_TENSOR_VECTORIZED_DIMENSION, CUDNN_TYPE_INT64},
     {CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64},
     {CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN},
     {CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN},
     {CUDNN_ATTR_TENSOR_REORDERING_MODE, CUDNN_TYPE_TENSOR_REORDERING_MODE},
-    {CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR},
-    {CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64},
-    {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR},
+    {CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, kMany},
+    {CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 0, kMany},
+    {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 0, kMany},
     {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR},
-    {CUDNN_ATTR_VARIANT_PACK_OVERRIDE_UNIQUE_IDS, CUDNN_TYPE_INT64},
-    {CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES, CUDNN_TYPE_INT64},
-    {CUDNN_ATTR_VARIANT_PACK_OVERRIDE_STRIDES, CUDNN_TYPE_INT64},
+    {CUDNN_ATTR_VARIANT_PACK_OVERRIDE_UNIQUE_IDS, CUDNN_TYPE_INT64, 0, kMany},
+    {CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES, CUDNN_TYPE_INT64, 0, kMany},
+    {CUDNN_ATTR_VARIANT_PACK_OVERRIDE_STRIDES, CUDNN_TYPE_INT64, 0, kMany},
     {CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR},
     {CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64},
 };
 
+const Row* RowOf(Name name) {
+  const Row* const row = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                      [name](const Row& known) { return known.name == name; });
+  return row != std::end(kTypes) ? row : nullptr;
+}
+
 }  // namespace
 
 cudnnStatus_t CheckAttributeType(Name name, Type type) {
-  const Row* const row = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                      [name](const Row& known) { return known.name == name; });
-  if (row == std::end(kTypes) || row->type == type ||
-      (row->type == CUDNN_TYPE_DOUBLE && type == CUDNN_TYPE_FLOAT)) {
-    return CUDNN_STATUS_SUCCESS;
+  const Row* const row = RowOf(name);
+  const bool fits = row == nullptr ? ElementBytes(type) != 0
+                                   : row->type == type || (row->type == CUDNN_TYPE_DOUBLE &&
+                                                           type == CUDNN_TYPE_FLOAT);
+  if (fits) return CUDNN_STATUS_SUCCESS;
+  if (row == nullptr) {
+    return Refuse(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "attribute %d cannot have the type %d",
+                  static_cast<int>(name), static_cast<int>(type));
   }
   return Refuse(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "attribute %d has the type %d, not %d",
                 static_cast<int>(name), static_cast<int>(row->type), static_cast<int>(type));
+}
+
+cudnnStatus_t CheckAttributeCount(Name name, int64_t count) {
+  const Row* const row = RowOf(name);
+  const int64_t least = row != nullptr ? row->least : 0;
+  const int64_t most = row != nullptr ? row->most : kMany;
+  OOC_NEED(count >= least && count <= most, "attribute %d takes %lld to %lld elements, not %lld",
+           static_cast<int>(name), static_cast<long long>(least), static_cast<long long>(most),
+           static_cast<long long>(count));
+  return CUDNN_STATUS_SUCCESS;
 }
 
 }  // namespace oocdnn::shim

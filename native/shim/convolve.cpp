@@ -7,6 +7,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "base/numbers.hpp"
 #include "base/process_lock.hpp"
 #include "capi/oocdnn.h"
 #include "capi/translate.hpp"
@@ -184,7 +185,7 @@ cudnnStatus_t Open(int device, Shared* shared) {
   // Where nobody says, the client's own tensors come first on a GPU.
   const std::string budget = Get(Var::kBudget).value_or("2GiB");
   const auto layer = LayerWorkspace();
-  const std::string workspace = layer ? std::to_string(*layer) : "";
+  const std::string workspace = layer ? NumberText(*layer) : "";
   options.device = name.c_str();
   options.workspace = workspace.c_str();
   if (device != kCpu) options.budget = budget.c_str();

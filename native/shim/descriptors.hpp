@@ -63,19 +63,18 @@ inline cudnnStatus_t CheckType(cudnnDataType_t dtype) {
                 "element type %d: without a GPU there are float, double, half and bfloat16", dtype);
 }
 
-// NOT_SUPPORTED where the bytes of a dense tensor cannot be counted.
-inline cudnnStatus_t CheckBytes(cudnnDataType_t dtype, int rank, const int* dims) {
-  int64_t bytes = SizeOf(dtype);
-  for (int i = 0; i < rank; ++i) bytes = Mul(bytes, dims[i]);
+// NOT_SUPPORTED where the bytes of a tensor cannot be counted.
+inline cudnnStatus_t CheckBytes(int64_t bytes) {
   if (bytes < kSizeMax) return CUDNN_STATUS_SUCCESS;
   return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "a tensor of 2^63 bytes or more");
 }
 
 // Copies an axis array of a client's, or to it: NOT_SUPPORTED, and nothing is copied, where a
 // number does not fit the client's int.
-inline void Take(const int* from, int rank, Axes* to) {
-  *to = Axes{};
-  for (int i = 0; i < rank; ++i) (*to)[i] = from[i];
+inline Axes AxesOf(int rank, const int* from) {
+  Axes axes{};
+  std::copy(from, from + rank, axes.begin());
+  return axes;
 }
 inline cudnnStatus_t Give(const Axes& from, int rank, int requested, int* to) {
   if (to == nullptr) return CUDNN_STATUS_SUCCESS;
@@ -109,6 +108,7 @@ inline cudnnStatus_t TakeTensor(const char* name, cudnnTensorDescriptor_t descri
                                 const void* data, TensorArgument* to) {
   OOC_NEED(descriptor != nullptr, "the descriptor of %s is null", name);
   OOC_NEED(descriptor->value.rank > 0, "the descriptor of %s is not set", name);
+  OOC_CUDNN_TRY(CheckBytes(SpanBytes(descriptor->value)));
   OOC_NEED(data != nullptr, "the data of %s is missing (null)", name);
   *to = {descriptor->value, const_cast<void*>(data)};
   return CUDNN_STATUS_SUCCESS;

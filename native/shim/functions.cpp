@@ -36,6 +36,12 @@ Served TakenFunctions(OocFunction (*real)(const char* name)) {
   return served;
 }
 
+Served AllFunctions(OocFunction (*real)(const char* name)) {
+  Served served = real != nullptr ? TakenFunctions(real) : OwnFunctions();
+  served.push_back({nullptr, nullptr});
+  return served;
+}
+
 }  // namespace
 }  // namespace oocdnn::shim
 
@@ -43,9 +49,8 @@ __attribute__((visibility("default"))) const OocServed* oocdnn_cudnn_functions(
     OocFunction (*real)(const char* name)) {
   using namespace oocdnn::shim;  // NOLINT(google-build-using-namespace): its one way out
   try {
-    // Kept: the drop-in holds it for as long as the process lives.
-    auto* const served = new Served(real != nullptr ? TakenFunctions(real) : OwnFunctions());
-    served->push_back({nullptr, nullptr});
+    // Never destroyed: the drop-in holds it for as long as the process lives.
+    static const auto* const served = new Served(AllFunctions(real));
     return served->data();
   } catch (...) {
     return nullptr;

@@ -1,7 +1,10 @@
 #include "shim/graph_node.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
+
+#include "base/checked.hpp"
 
 namespace oocdnn::shim {
 namespace {
@@ -37,18 +40,26 @@ size_t ElementBytes(cudnnBackendAttributeType_t type) {
     case CUDNN_TYPE_VOID_PTR:
     case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 8;
     case CUDNN_TYPE_FRACTION: return 16;
-    default: return 4;  // float, int32 and enums
+    default: return type >= CUDNN_TYPE_HANDLE && type <= CUDNN_TYPE_NORM_MODE ? 4 : 0;
   }
 }
 
 Attribute Copied(cudnnBackendAttributeType_t type, int64_t count, const void* elements) {
   Attribute attribute{.type = type, .count = count};
-  const size_t bytes = elements != nullptr ? ElementBytes(type) * static_cast<size_t>(count) : 0;
-  if (bytes > 0) {
-    attribute.bytes.resize(bytes);
-    std::memcpy(attribute.bytes.data(), elements, bytes);
+  const int64_t bytes = Mul(static_cast<int64_t>(ElementBytes(type)), count);
+  if (elements != nullptr && bytes > 0) {
+    attribute.bytes.resize(static_cast<size_t>(bytes));
+    std::memcpy(attribute.bytes.data(), elements, attribute.bytes.size());
   }
   return attribute;
+}
+
+bool AddNode(Attribute* attribute, NodePointer node) {
+  const int levels = node->levels() + 1;
+  if (levels > kMostLevels) return false;
+  attribute->levels = std::max(attribute->levels, levels);
+  attribute->nodes.push_back(std::move(node));
+  return true;
 }
 
 namespace {
@@ -59,7 +70,8 @@ constexpr auto kNoEngine = static_cast<cudnnBackendAttributeName_t>(2046);
 Node ReadyMade(cudnnBackendDescriptorType_t type, cudnnBackendAttributeName_t name,
                NodePointer child) {
   Node node{.type = type, .finalized = true};
-  node.attributes[name] = {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, {}, {std::move(child)}};
+  const int levels = child != nullptr ? child->levels() + 1 : 1;
+  node.attributes[name] = {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, {}, {std::move(child)}, levels};
   return node;
 }
 
@@ -94,6 +106,12 @@ NodePointer GraphBehind(const Node& node) {
 bool HasNoEngine(const Node& node) {
   const Node* const engine = EngineBehind(node);
   return engine != nullptr && engine->Integer(kNoEngine).value_or(0) != 0;
+}
+
+int Node::levels() const {
+  int levels = 0;
+  for (const auto& [name, attribute] : attributes) levels = std::max(levels, attribute.levels);
+  return levels;
 }
 
 const Attribute* Node::Find(cudnnBackendAttributeName_t name) const {

@@ -22,7 +22,15 @@ struct Attribute {
   int64_t count = 0;
   std::vector<char> bytes{};
   std::vector<NodePointer> nodes{};
+  int levels = 0;  // of nodes below
 };
+
+// Reading and destroying nodes recurses into their parts, so their depth is limited. A plan of a
+// graph has 6 levels.
+constexpr int kMostLevels = 64;
+
+// Adds a part. False, and nothing is added, where it is too deep.
+bool AddNode(Attribute* attribute, NodePointer node);
 
 struct Node {
   cudnnBackendDescriptorType_t type = CUDNN_BACKEND_TENSOR_DESCRIPTOR;
@@ -37,9 +45,11 @@ struct Node {
   [[nodiscard]] std::vector<void*> Pointers(cudnnBackendAttributeName_t name) const;
   // The first node; null where there is none.
   [[nodiscard]] NodePointer Child(cudnnBackendAttributeName_t name) const;
+  [[nodiscard]] int levels() const;
 };
 
-// An attribute as a client sets it, but for nodes, which only the caller can name.
+// An attribute as a client sets it, but for nodes, which only the caller can name. Throws where the
+// elements do not fit memory.
 Attribute Copied(cudnnBackendAttributeType_t type, int64_t count, const void* elements);
 
 // Nodes that real libraries and ours give to clients ready made: an engine of the graph, and a

@@ -1,6 +1,7 @@
 #include "shim/graph_pattern.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <utility>
 
@@ -108,12 +109,14 @@ Status ReadConvolution(const Node& op, const ConvolutionNames& names, Reading* r
   OOC_ASSIGN(reading->out, TensorOf(op.Child(names.y)));
   OOC_ASSIGN(call.convolution, ConvolutionOf(op.Child(names.convolution)));
   if (x.is_virtual || w.is_virtual) return No("an operand that is computed in the graph");
-  if (x.value.rank < 2 || w.value.rank < 2 || w.value.dims[1] == 0) return No("too few axes");
+  if (x.value.rank < 2 || w.value.rank < 2 || w.value.dims[1] < 1) return No("too few axes");
+  const int64_t groups = x.value.dims[1] / w.value.dims[1];
+  if (groups < 1 || groups > INT_MAX) return No("channels that make no number of groups");
   call.direction = names.direction;
   call.x.value = x.value;
   call.y.value = reading->out.value;
   call.w = {w.value.dtype, w.value.rank, w.value.dims, w.value.stride};
-  call.convolution.groups = static_cast<int>(x.value.dims[1] / w.value.dims[1]);
+  call.convolution.groups = static_cast<int>(groups);
   call.alpha = op.Real(names.alpha).value_or(1.0);
   call.beta = op.Real(names.beta).value_or(0.0);
   pattern.x = x.uid;

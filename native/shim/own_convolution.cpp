@@ -31,10 +31,10 @@ cudnnStatus_t SetNd(Convolution convolution, int rank, const int* pad, const int
   OOC_NEED(computes, "nothing computes in the type %d", compute);
   ConvolutionValue& value = convolution->value;
   value.rank = rank;
-  Take(pad, rank, &value.pad);
+  value.pad = AxesOf(rank, pad);
   value.pad_after = value.pad;
-  Take(stride, rank, &value.stride);
-  Take(dilation, rank, &value.dilation);
+  value.stride = AxesOf(rank, stride);
+  value.dilation = AxesOf(rank, dilation);
   value.mode = mode;
   value.compute = compute;
   return CUDNN_STATUS_SUCCESS;

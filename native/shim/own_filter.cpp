@@ -1,5 +1,4 @@
 // Filter descriptors of our own.
-#include "base/checked.hpp"
 #include "shim/descriptors.hpp"
 #include "shim/served.hpp"
 
@@ -20,10 +19,11 @@ cudnnStatus_t SetNd(Filter filter, cudnnDataType_t dtype, cudnnTensorFormat_t fo
            "format %d does not go with this element type", format);
   OOC_NEED(dims != nullptr, "the extents are missing (null)");
   for (int i = 0; i < rank; ++i) OOC_NEED(dims[i] > 0, "axis %d has the extent %d", i, dims[i]);
-  OOC_CUDNN_TRY(CheckBytes(dtype, rank, dims));
+  const Axes extents = AxesOf(rank, dims);
+  OOC_CUDNN_TRY(CheckBytes(DenseBytes(dtype, rank, extents)));
   filter->value.dtype = dtype;
   filter->value.rank = rank;
-  Take(dims, rank, &filter->value.dims);
+  filter->value.dims = extents;
   filter->value.stride = DenseStride(format, rank, filter->value.dims);
   filter->format = format;
   return CUDNN_STATUS_SUCCESS;
@@ -56,9 +56,8 @@ cudnnStatus_t Get4d(Filter filter, cudnnDataType_t* dtype, cudnnTensorFormat_t* 
 
 cudnnStatus_t GetSize(Filter filter, size_t* bytes) {
   OOC_NEED(filter != nullptr && bytes != nullptr, "the descriptor or the place is null");
-  int64_t size = filter->value.rank > 0 ? SizeOf(filter->value.dtype) : 0;
-  for (int i = 0; i < filter->value.rank; ++i) size = Mul(size, filter->value.dims[i]);
-  *bytes = static_cast<size_t>(size);
+  const FilterValue& value = filter->value;
+  *bytes = static_cast<size_t>(DenseBytes(value.dtype, value.rank, value.dims));
   return CUDNN_STATUS_SUCCESS;
 }
 

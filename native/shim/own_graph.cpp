@@ -65,7 +65,7 @@ cudnnStatus_t Initialize(Descriptor descriptor) {
 // operations of convolution, 750 to 799 pointwise ones.
 bool Belongs(cudnnBackendDescriptorType_t type, int name) {
   switch (type) {
-    case CUDNN_BACKEND_POINTWISE_DESCRIPTOR: return name < 100;
+    case CUDNN_BACKEND_POINTWISE_DESCRIPTOR: return name >= 0 && name < 100;
     case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR: return name / 100 == 1;
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR: return name / 100 == 2;
     case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR: return name / 100 == 3;
@@ -97,14 +97,18 @@ cudnnStatus_t SetAttribute(Descriptor descriptor, cudnnBackendAttributeName_t na
     OOC_NEED(Belongs(node.type, name), "a descriptor of type %d has no attribute %d",
              static_cast<int>(node.type), static_cast<int>(name));
     OOC_CUDNN_TRY(CheckAttributeType(name, type));
-    OOC_NEED(count >= 0 && (elements != nullptr || count == 0), "%lld elements, or none are given",
-             static_cast<long long>(count));
+    OOC_CUDNN_TRY(CheckAttributeCount(name, count));
+    OOC_NEED(elements != nullptr || count == 0, "the elements of attribute %d are missing (null)",
+             static_cast<int>(name));
     Attribute attribute = Copied(type, count, elements);
     if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
       const auto* const given = static_cast<const Descriptor*>(elements);
       for (int64_t i = 0; i < count; ++i) {
         OOC_CUDNN_TRY(NeedDescriptor(given[i]));
-        attribute.nodes.push_back(std::make_shared<const Node>(Of(given[i])->node));
+        if (!AddNode(&attribute, std::make_shared<const Node>(Of(given[i])->node))) {
+          return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "descriptors nested in %d levels; at most %d",
+                        Of(given[i])->node.levels() + 1, kMostLevels);
+        }
         if (name == CUDNN_ATTR_OPERATIONGRAPH_OPS && !attribute.nodes.back()->finalized) {
           return Refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "operation %lld is not final",
                         static_cast<long long>(i));
@@ -120,8 +124,12 @@ cudnnStatus_t CheckTensor(const Node& node) {
   const auto dims = node.Integers(CUDNN_ATTR_TENSOR_DIMENSIONS);
   const auto stride = node.Integers(CUDNN_ATTR_TENSOR_STRIDES);
   OOC_NEED(!dims.empty() && dims.size() == stride.size(), "a tensor needs extents and strides");
-  OOC_NEED(std::all_of(dims.begin(), dims.end(), [](int64_t extent) { return extent > 0; }),
-           "an extent is not positive");
+  OOC_NEED(dims.size() <= CUDNN_DIM_MAX, "%zu axes; there are at most %d", dims.size(),
+           CUDNN_DIM_MAX);
+  for (size_t i = 0; i < dims.size(); ++i) {
+    OOC_NEED(dims[i] > 0 && stride[i] >= 0, "axis %zu has the extent %lld and the stride %lld", i,
+             static_cast<long long>(dims[i]), static_cast<long long>(stride[i]));
+  }
   const auto dtype = static_cast<cudnnDataType_t>(
       node.Integer(CUDNN_ATTR_TENSOR_DATA_TYPE).value_or(CUDNN_DATA_FLOAT));
   OOC_CUDNN_TRY(CheckType(dtype));
@@ -220,7 +228,7 @@ struct Told {
 };
 constexpr Told kTold[] = {
     {CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, 0},
-    {CUDNN_ATTR_ENGINECFG_SHARED_MEMORY_USED, CUDNN_TYPE_INT64, 1, 0},
+    {CUDNN_ATTR_ENGINECFG_SHARED_MEMORY_USED, CUDNN_TYPE_INT32, 1, 0},
     {CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, 0},
     {CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, 0},
     {CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT, CUDNN_TYPE_INT64, 1, 1},
@@ -256,11 +264,13 @@ cudnnStatus_t GiveAttribute(const Attribute& attribute, int64_t requested, int64
                 static_cast<size_t>(given) * ElementBytes(attribute.type));
     return CUDNN_STATUS_SUCCESS;
   }
-  // Descriptors are given into those that the client has made for it.
+  // Descriptors are given into those that the client has made for it, which may be the one that is
+  // read: its attributes then end with the first copy.
   auto* const places = static_cast<Descriptor*>(elements);
+  const std::vector<NodePointer> nodes = attribute.nodes;
   for (int64_t i = 0; i < given; ++i) {
     OOC_CUDNN_TRY(NeedDescriptor(places[i]));
-    const Node& from = *attribute.nodes[static_cast<size_t>(i)];
+    const Node& from = *nodes[static_cast<size_t>(i)];
     OOC_NEED(Of(places[i])->node.type == from.type, "the descriptor to read into has type %d",
              static_cast<int>(Of(places[i])->node.type));
     Of(places[i])->node = from;
@@ -285,6 +295,8 @@ cudnnStatus_t GetAttribute(Descriptor descriptor, cudnnBackendAttributeName_t na
     if (!node.finalized) {
       return Refuse(CUDNN_STATUS_NOT_INITIALIZED, "the descriptor is not final");
     }
+    OOC_CUDNN_TRY(CheckAttributeType(name, type));
+    OOC_NEED(requested >= 0, "%lld elements are requested", static_cast<long long>(requested));
     if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) return GiveResult(node, requested, count, elements);
     if (const Attribute* const attribute = node.Find(name)) {
       OOC_CUDNN_TRY(CheckReadType(type, attribute->type));

@@ -36,9 +36,9 @@ cudnnStatus_t SetNd(Pooling pooling, cudnnPoolingMode_t mode, cudnnNanPropagatio
   pooling->mode = mode;
   pooling->nans = nans;
   pooling->rank = rank;
-  Take(window, rank, &pooling->window);
-  Take(pad, rank, &pooling->pad);
-  Take(stride, rank, &pooling->stride);
+  pooling->window = AxesOf(rank, window);
+  pooling->pad = AxesOf(rank, pad);
+  pooling->stride = AxesOf(rank, stride);
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -234,7 +234,9 @@ cudnnStatus_t Backward(cudnnHandle_t handle, Pooling pooling, const void* alpha,
     TensorValue dense = x.value;
     dense.dtype = CUDNN_DATA_DOUBLE;
     dense.stride = DenseStride(CUDNN_TENSOR_NCHW, x.value.rank, x.value.dims);
-    std::vector<double> room(static_cast<size_t>(dense.dims[0] * dense.stride[0]), 0.0);
+    const int64_t bytes = DenseBytes(dense.dtype, dense.rank, dense.dims);
+    OOC_CUDNN_TRY(CheckBytes(bytes));
+    std::vector<double> room(static_cast<size_t>(bytes) / sizeof(double), 0.0);
     const TensorArgument sums{dense, room.data()};
     Walk<1>(dy.value.rank, dy.value.dims, {dy.value.stride},
             [&](const auto& at, const Axes& index) {

@@ -1,7 +1,6 @@
 // Tensor descriptors of our own. Unlike cuDNN's they take tensors of 2^31 elements and more.
 #include "shim/own_tensor.hpp"
 
-#include "base/checked.hpp"
 #include "shim/served.hpp"
 
 namespace oocdnn::shim {
@@ -33,8 +32,8 @@ cudnnStatus_t SetNd(Tensor tensor, cudnnDataType_t dtype, int rank, const int* d
   TensorValue& value = tensor->value;
   value.dtype = dtype;
   value.rank = rank;
-  Take(dims, rank, &value.dims);
-  Take(stride, rank, &value.stride);
+  value.dims = AxesOf(rank, dims);
+  value.stride = AxesOf(rank, stride);
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -45,11 +44,12 @@ cudnnStatus_t SetNdEx(Tensor tensor, cudnnTensorFormat_t format, cudnnDataType_t
            "format %d does not go with this element type", format);
   OOC_CUDNN_TRY(CheckType(dtype));
   OOC_CUDNN_TRY(CheckDims(rank, dims));
-  OOC_CUDNN_TRY(CheckBytes(dtype, rank, dims));
+  const Axes extents = AxesOf(rank, dims);
+  OOC_CUDNN_TRY(CheckBytes(DenseBytes(dtype, rank, extents)));
   TensorValue& value = tensor->value;
   value.dtype = dtype;
   value.rank = rank;
-  Take(dims, rank, &value.dims);
+  value.dims = extents;
   value.stride = DenseStride(format, rank, value.dims);
   return CUDNN_STATUS_SUCCESS;
 }
@@ -96,18 +96,10 @@ cudnnStatus_t Get4d(Tensor tensor, cudnnDataType_t* dtype, int* n, int* c, int* 
   return CUDNN_STATUS_SUCCESS;
 }
 
-// From the first element to the last, whatever lies between.
 cudnnStatus_t GetSize(Tensor tensor, size_t* bytes) {
   OOC_NEED(tensor != nullptr && bytes != nullptr, "the descriptor or the place is null");
-  const TensorValue& value = tensor->value;
-  int64_t elements = value.rank > 0 ? 1 : 0;
-  for (int i = 0; i < value.rank; ++i) {
-    elements = Add(elements, Mul(value.dims[i] - 1, value.stride[i]));
-  }
-  const int64_t size = Mul(elements, SizeOf(value.dtype));
-  if (size == kSizeMax) {
-    return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "a tensor of 2^63 bytes or more");
-  }
+  const int64_t size = SpanBytes(tensor->value);
+  OOC_CUDNN_TRY(CheckBytes(size));
   *bytes = static_cast<size_t>(size);
   return CUDNN_STATUS_SUCCESS;
 }

@@ -2,13 +2,19 @@
 // call goes to it first, and what it accepts is remembered. When a plan is finalized it is decided,
 // by shapes and workspace, whether it is taken.
 #include <algorithm>
+#include <cstring>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "shim/graph_judge.hpp"
+#include "shim/plan_text.hpp"
 #include "shim/real.hpp"
 #include "shim/served.hpp"
 #include "shim/taken_heuristics.hpp"
 #include "shim/taking.hpp"
+#include "shim/tile_graph.hpp"
 
 namespace oocdnn::shim {
 namespace {
@@ -53,21 +59,43 @@ bool IsOverride(cudnnBackendAttributeName_t name) {
          name == CUDNN_ATTR_VARIANT_PACK_OVERRIDE_STRIDES;
 }
 
-// The attribute as the real library has accepted it. False where it names a part that is not known.
+// The attribute as the real library has accepted it. False where it names a part that is not known
+// or is too deep.
 bool Snapshot(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
               const void* elements, Attribute* attribute) {
   *attribute = Copied(type, count, IsOverride(name) ? nullptr : elements);
   if (type != CUDNN_TYPE_BACKEND_DESCRIPTOR) return true;
   for (int64_t i = 0; i < count; ++i) {
     NodePointer part = Look(static_cast<const Descriptor*>(elements)[i]).node;
-    if (part == nullptr) return false;
-    attribute->nodes.push_back(std::move(part));
+    if (part == nullptr || !AddNode(attribute, std::move(part))) return false;
   }
   return true;
 }
 
+// A plan of ours from its text: the real library would not read it.
+cudnnStatus_t SetOwnText(Descriptor descriptor, std::string_view text) {
+  return Ours(Serve([&] {
+    const std::optional<PlanText> plan = PlanOf(text);
+    OOC_NEED(plan.has_value(), "the text of a plan that runs in tiles is damaged");
+    auto engine = std::make_shared<const Node>(EngineOf(plan->graph, true));
+    Attribute config{CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, {}, {}};
+    config.nodes.push_back(std::make_shared<const Node>(ConfigurationOf(std::move(engine))));
+    const int64_t used = plan->tensor_cores ? 1 : 0;
+    Update(descriptor, [&](Node* node) {
+      node->attributes[CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG] = std::move(config);
+      node->attributes[kTensorCores] = Copied(CUDNN_TYPE_INT64, 1, &used);
+    });
+    return CUDNN_STATUS_SUCCESS;
+  }));
+}
+
 cudnnStatus_t SetAttribute(Descriptor descriptor, cudnnBackendAttributeName_t name,
                            cudnnBackendAttributeType_t type, int64_t count, const void* elements) {
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION && type == CUDNN_TYPE_CHAR &&
+      count > 0 && elements != nullptr) {
+    const std::string_view text(static_cast<const char*>(elements), static_cast<size_t>(count));
+    if (IsPlanText(text)) return SetOwnText(descriptor, text);
+  }
   const cudnnStatus_t status =
       TheReal().cudnnBackendSetAttribute(descriptor, name, type, count, elements);
   return Remember(status, [&] {
@@ -148,6 +176,50 @@ cudnnStatus_t GiveBytes(int64_t bytes, int64_t requested, int64_t* count, void* 
   return CUDNN_STATUS_SUCCESS;
 }
 
+cudnnStatus_t GiveConfiguration(const NodePointer& graph, bool tensor_cores, int64_t requested,
+                                int64_t* count, void* elements) {
+  *count = 1;
+  if (requested < 1 || elements == nullptr) return CUDNN_STATUS_SUCCESS;
+  const Result<GraphPattern> pattern = Recognize(*graph);
+  const Descriptor config = *static_cast<const Descriptor*>(elements);
+  if (!pattern.ok() || !ConfigureTile(*graph, pattern.value(), config, tensor_cores)) {
+    return Refuse(CUDNN_STATUS_NOT_SUPPORTED,
+                  "this plan runs in tiles, of which the real library has no configuration");
+  }
+  auto engine = std::make_shared<const Node>(EngineOf(graph, true));
+  Put(config, ConfigurationOf(std::move(engine)));
+  return CUDNN_STATUS_SUCCESS;
+}
+
+// What a plan tells that only we have made: its configuration, its text and its handle.
+cudnnStatus_t ReadOwnPlan(Descriptor descriptor, cudnnBackendAttributeName_t name,
+                          cudnnBackendAttributeType_t type, int64_t requested, int64_t* count,
+                          void* elements) {
+  int64_t uncounted = 0;
+  int64_t* const told = count != nullptr ? count : &uncounted;
+  return Ours(Serve([&]() -> cudnnStatus_t {
+    const NodePointer node = Look(descriptor).node;
+    const NodePointer graph = node != nullptr ? GraphBehind(*node) : nullptr;
+    const bool tensor_cores = graph != nullptr && node->Integer(kTensorCores).value_or(0) != 0;
+    if (graph != nullptr && name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG &&
+        type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
+      return GiveConfiguration(graph, tensor_cores, requested, told, elements);
+    }
+    if (graph != nullptr && name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION &&
+        type == CUDNN_TYPE_CHAR) {
+      const std::string text = TextOf({graph, tensor_cores});
+      *told = std::ssize(text);
+      const int64_t given = elements == nullptr ? 0 : std::clamp<int64_t>(requested, 0, *told);
+      if (given > 0) std::memcpy(elements, text.data(), static_cast<size_t>(given));
+      return CUDNN_STATUS_SUCCESS;
+    }
+    return Refuse(
+        CUDNN_STATUS_NOT_SUPPORTED,
+        "attribute %d of a plan that runs in tiles: the real library has none to read from",
+        static_cast<int>(name));
+  }));
+}
+
 // Our workspace for what a configuration would be taken for; nothing where it would not be.
 std::optional<int64_t> ConfigurationScratch(Descriptor config) {
   const NodePointer known = Look(config).node;
@@ -168,10 +240,7 @@ std::optional<cudnnStatus_t> OwnAnswer(Descriptor descriptor, cudnnBackendAttrib
     if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && type == CUDNN_TYPE_INT64) {
       return GiveBytes(plan->scratch_bytes, requested, count, elements);
     }
-    if (!plan->real) {
-      return Ours(Refuse(CUDNN_STATUS_NOT_SUPPORTED,
-                         "this plan runs in tiles; the real library has none to read from"));
-    }
+    if (!plan->real) return ReadOwnPlan(descriptor, name, type, requested, count, elements);
   }
   std::optional<cudnnStatus_t> answer;
   static_cast<void>(Serve([&] {

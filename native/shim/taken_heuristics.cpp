@@ -12,25 +12,16 @@ namespace {
 
 using Descriptor = cudnnBackendDescriptor_t;
 
-cudnnStatus_t RealResults(Descriptor heuristics, std::vector<Descriptor>* into, int64_t* count) {
-  return TheReal().cudnnBackendGetAttribute(
-      heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-      static_cast<int64_t>(into->size()), count, into->empty() ? nullptr : into->data());
-}
-
-// As many of the real library's configurations as there are, up to `most`; none where it refuses.
-std::vector<Descriptor> Try(Descriptor heuristics, int64_t most, RealDescriptors* made) {
-  std::vector<Descriptor> configs;
+// Whether the descriptor is a configuration whose engine can be read.
+bool IsFilled(Descriptor config) {
+  RealDescriptors made;
+  Descriptor engine = made.Make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   int64_t count = 0;
-  if (RealResults(heuristics, &configs, &count) != CUDNN_STATUS_SUCCESS) return {};
-  for (int64_t i = 0; i < std::min(count, most); ++i) {
-    const Descriptor config = made->Make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    if (config != nullptr) configs.push_back(config);
-  }
-  if (configs.empty() || RealResults(heuristics, &configs, &count) != CUDNN_STATUS_SUCCESS)
-    return {};
-  configs.resize(static_cast<size_t>(std::clamp<int64_t>(count, 0, std::ssize(configs))));
-  return configs;
+  return engine != nullptr &&
+         TheReal().cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                            CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
+                                            &engine) == CUDNN_STATUS_SUCCESS &&
+         count == 1;
 }
 
 // Those that the client gets, by their places: all that are not taken, and of those that are, with
@@ -66,19 +57,33 @@ void Remember(const NodePointer& graph, bool no_engine, const Descriptor* config
   for (int64_t i = 0; i < count; ++i) Put(configs[i], ConfigurationOf(engine));
 }
 
-// The real library's own, without those that are not chosen.
+// The real library's own, without those that are not chosen: the same query again, with the
+// client's descriptors in the places of the chosen and new ones elsewhere, because a descriptor can
+// be filled only once. The client gets as many as that fills.
 std::optional<cudnnStatus_t> OfferChosen(Descriptor heuristics, const NodePointer& graph,
-                                         std::vector<Descriptor> configs, int64_t* count,
-                                         Descriptor* into) {
-  const std::vector<size_t> chosen = Chosen(*graph, configs);
-  if (chosen.size() == configs.size()) return std::nullopt;
-  for (size_t i = 0; i < chosen.size(); ++i) configs[chosen[i]] = into[i];
-  int64_t given = 0;
-  const cudnnStatus_t status = RealResults(heuristics, &configs, &given);
-  if (status != CUDNN_STATUS_SUCCESS) return std::nullopt;
-  *count = std::ssize(chosen);
+                                         HeuristicResults results, RealDescriptors* made,
+                                         int64_t* count, Descriptor* into) {
+  results.room.resize(static_cast<size_t>(results.given));
+  const std::vector<size_t> chosen = Chosen(*graph, results.room);
+  if (chosen.size() == results.room.size()) return std::nullopt;
+  for (Descriptor& place : results.room) {
+    place = made->Make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    if (place == nullptr) return std::nullopt;
+  }
+  for (size_t i = 0; i < chosen.size(); ++i) results.room[chosen[i]] = into[i];
+  FillResults(heuristics, &results);
+  const auto end = std::find_if_not(into, into + chosen.size(), IsFilled);
+  if (end == into) return std::nullopt;
+  *count = end - into;
   Remember(graph, false, into, *count);
   return CUDNN_STATUS_SUCCESS;
+}
+
+// Whether a configuration of ours could stand for those that the real library lacks. Modes other
+// than the last leave it to the client to ask further, except for tensors that are ours anyway.
+bool MayOfferOwn(const Node& heuristics, const GraphPattern& pattern) {
+  return heuristics.Integer(CUDNN_ATTR_ENGINEHEUR_MODE) == int64_t{CUDNN_HEUR_MODE_FALLBACK} ||
+         WhyTaken(pattern.call, -1) != nullptr;
 }
 
 }  // namespace
@@ -87,11 +92,7 @@ bool OffersOwn(const Node& heuristics) {
   const NodePointer graph = heuristics.Child(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
   if (graph == nullptr) return false;
   const Result<GraphPattern> pattern = Recognize(*graph);
-  if (!pattern.ok()) return false;
-  // Other modes may have an engine yet, but not for tensors that are ours anyway.
-  const bool last =
-      heuristics.Integer(CUDNN_ATTR_ENGINEHEUR_MODE) == int64_t{CUDNN_HEUR_MODE_FALLBACK};
-  if (!last && WhyTaken(pattern.value().call, -1) == nullptr) return false;
+  if (!pattern.ok() || !MayOfferOwn(heuristics, pattern.value())) return false;
   const auto plan = Judge(*graph, false, -1, true);
   return plan != nullptr && plan->taken;
 }
@@ -101,16 +102,22 @@ std::optional<cudnnStatus_t> OfferConfigurations(Descriptor heuristics, int64_t 
   const NodePointer known = Look(heuristics).node;
   const NodePointer graph =
       known != nullptr ? known->Child(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH) : nullptr;
-  if (graph == nullptr || !Recognize(*graph).ok()) return std::nullopt;
+  if (graph == nullptr) return std::nullopt;
+  const Result<GraphPattern> pattern = Recognize(*graph);
+  if (!pattern.ok()) return std::nullopt;
   RealDescriptors made;
   const bool asks = requested > 0 && into != nullptr;
-  std::vector<Descriptor> configs = Try(heuristics, asks ? requested : 1, &made);
-  if (!configs.empty()) {
-    return asks ? OfferChosen(heuristics, graph, std::move(configs), count, into) : std::nullopt;
-  }
-  if (!OffersOwn(*known)) return std::nullopt;
   if (asks) {
-    const Result<GraphPattern> pattern = Recognize(*graph);
+    HeuristicResults results = ResultsOf(heuristics, requested, &made);
+    if (results.given > 0) {
+      return OfferChosen(heuristics, graph, std::move(results), &made, count, into);
+    }
+  }
+  if (!MayOfferOwn(*known, pattern.value()) || ResultsOf(heuristics, INT64_MAX, &made).given > 0 ||
+      !OffersOwn(*known)) {
+    return std::nullopt;
+  }
+  if (asks) {
     if (!ConfigureTile(*graph, pattern.value(), into[0])) return std::nullopt;
     Remember(graph, true, into, 1);
   }

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <ranges>
 
+#include "shim/graph_judge.hpp"
 #include "shim/real.hpp"
 
 namespace oocdnn::shim {
@@ -105,22 +106,32 @@ class Replay {
   RealDescriptors* made_;
 };
 
-bool Configure(Descriptor graph, cudnnBackendHeurMode_t mode, RealDescriptors* made,
-               Descriptor config) {
+// Fills `config` with the first configuration of the mode that uses tensor cores or does not, as
+// `tensor_cores` says, where it says so.
+bool Configure(Descriptor graph, cudnnBackendHeurMode_t mode, std::optional<bool> tensor_cores,
+               RealDescriptors* made, Descriptor config) {
   const Real& real = TheReal();
   const Descriptor heuristics = made->Make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-  int64_t count = 0;
-  return heuristics != nullptr &&
-         real.cudnnBackendSetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
-                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                                       &graph) == CUDNN_STATUS_SUCCESS &&
-         real.cudnnBackendSetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE,
-                                       1, &mode) == CUDNN_STATUS_SUCCESS &&
-         real.cudnnBackendFinalize(heuristics) == CUDNN_STATUS_SUCCESS &&
-         real.cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
-                                       &config) == CUDNN_STATUS_SUCCESS &&
-         count > 0;
+  if (heuristics == nullptr ||
+      real.cudnnBackendSetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
+                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                    &graph) != CUDNN_STATUS_SUCCESS ||
+      real.cudnnBackendSetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1,
+                                    &mode) != CUDNN_STATUS_SUCCESS ||
+      real.cudnnBackendFinalize(heuristics) != CUDNN_STATUS_SUCCESS) {
+    return false;
+  }
+  HeuristicResults results = ResultsOf(heuristics, INT64_MAX, made);
+  for (int64_t i = 0; i < results.given; ++i) {
+    const auto place = static_cast<size_t>(i);
+    if (tensor_cores && NotesOf(results.room[place]).tensor_cores != *tensor_cores) continue;
+    for (Descriptor& one : results.room) one = made->Make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    results.room.resize(place + 1);
+    results.room.back() = config;
+    FillResults(heuristics, &results);
+    return results.given == i + 1;
+  }
+  return false;
 }
 
 }  // namespace
@@ -140,11 +151,39 @@ Descriptor RealDescriptors::Make(cudnnBackendDescriptorType_t type) {
   return descriptor;
 }
 
-bool ConfigureTile(const Node& graph, const GraphPattern& pattern, Descriptor config) {
+void FillResults(Descriptor heuristics, HeuristicResults* results) {
+  const auto room = static_cast<int64_t>(results->room.size());
+  int64_t count = 0;
+  const cudnnStatus_t status = TheReal().cudnnBackendGetAttribute(
+      heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, room, &count,
+      room > 0 ? results->room.data() : nullptr);
+  results->given = status == CUDNN_STATUS_SUCCESS ? std::clamp<int64_t>(count, 0, room) : 0;
+}
+
+HeuristicResults ResultsOf(Descriptor heuristics, int64_t most, RealDescriptors* made) {
+  HeuristicResults results;
+  int64_t most_given = 0;
+  if (TheReal().cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &most_given,
+                                         nullptr) != CUDNN_STATUS_SUCCESS) {
+    return results;
+  }
+  for (int64_t i = 0; i < std::min(most_given, most); ++i) {
+    const Descriptor config = made->Make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    if (config == nullptr) return {};
+    results.room.push_back(config);
+  }
+  if (!results.room.empty()) FillResults(heuristics, &results);
+  return results;
+}
+
+bool ConfigureTile(const Node& graph, const GraphPattern& pattern, Descriptor config,
+                   std::optional<bool> tensor_cores) {
   RealDescriptors made;
   const Descriptor tile = Replay(pattern, &made).Make(graph);
-  return tile != nullptr && (Configure(tile, CUDNN_HEUR_MODE_A, &made, config) ||
-                             Configure(tile, CUDNN_HEUR_MODE_FALLBACK, &made, config));
+  return tile != nullptr &&
+         (Configure(tile, CUDNN_HEUR_MODE_A, tensor_cores, &made, config) ||
+          Configure(tile, CUDNN_HEUR_MODE_FALLBACK, tensor_cores, &made, config));
 }
 
 }  // namespace oocdnn::shim

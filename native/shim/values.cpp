@@ -20,6 +20,21 @@ Axes DenseStride(cudnnTensorFormat_t format, int rank, const Axes& dims) {
   return stride;
 }
 
+int64_t DenseBytes(cudnnDataType_t dtype, int rank, const Axes& dims) {
+  int64_t bytes = rank > 0 ? SizeOf(dtype) : 0;
+  for (int i = 0; i < rank; ++i) bytes = Mul(bytes, dims[i]);
+  return bytes;
+}
+
+int64_t SpanBytes(const TensorValue& value) {
+  int64_t elements = value.rank > 0 ? 1 : 0;
+  for (int i = 0; i < value.rank; ++i) {
+    const int64_t step = value.stride[i] < 0 ? Mul(value.stride[i], -1) : value.stride[i];
+    elements = Add(elements, Mul(value.dims[i] - 1, step));
+  }
+  return Mul(elements, SizeOf(value.dtype));
+}
+
 int64_t SizeOf(cudnnDataType_t dtype) {
   switch (dtype) {
     case CUDNN_DATA_FLOAT: return 4;

@@ -47,6 +47,11 @@ struct ActivationValue {
 // Dense strides: the last axis fastest, or (NHWC) the channels. What overflows becomes kSizeMax.
 Axes DenseStride(cudnnTensorFormat_t format, int rank, const Axes& dims);
 
+// Bytes of a dense tensor, and those from the first byte of a tensor with any strides to its last,
+// whatever lies between. What overflows becomes kSizeMax.
+int64_t DenseBytes(cudnnDataType_t dtype, int rank, const Axes& dims);
+int64_t SpanBytes(const TensorValue& value);
+
 // Bytes of one element, 0 for types that nothing here computes with.
 int64_t SizeOf(cudnnDataType_t dtype);
 

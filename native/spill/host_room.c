@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "spill/sizes.h"
+
 enum { kPath = 4096 };
 
 typedef struct Version {
@@ -17,9 +19,6 @@ static const Version kVersions[] = {
     {"/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
      "total_inactive_file"},
 };
-
-static size_t less(size_t a, size_t b) { return a > b ? a - b : 0; }
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 static FILE* open_in(const char* folder, const char* name) {
   char path[kPath];
@@ -57,7 +56,7 @@ static size_t left_in_group(const char* folder, const Version* version) {
   size_t usage = 0;
   if (!number_in(folder, version->limit, &limit)) return SIZE_MAX;
   if (!number_in(folder, version->usage, &usage)) return SIZE_MAX;
-  return less(limit, less(usage, field_in(folder, "memory.stat", version->cache, 0)));
+  return ooc_less(limit, ooc_less(usage, field_in(folder, "memory.stat", version->cache, 0)));
 }
 
 /* Whether `name` is one of a list with commas; an empty list has the one name "". */
@@ -96,7 +95,7 @@ static size_t left_in_version(const char* root, const Version* version) {
   find_group(root, version->controller, path);
   for (;;) {
     snprintf(folder, sizeof folder, "%s%s%s", root, version->mount, path);
-    left = least(left, left_in_group(folder, version));
+    left = ooc_least(left, left_in_group(folder, version));
     char* const end = strrchr(path, '/');
     if (end == NULL) break;
     *end = '\0';
@@ -107,9 +106,9 @@ static size_t left_in_version(const char* root, const Version* version) {
 size_t ooc_host_room_under(const char* root) {
   size_t room = SIZE_MAX;
   const size_t kib = field_in(root, "proc/meminfo", "MemAvailable:", SIZE_MAX);
-  if (kib != SIZE_MAX) room = kib << 10;
+  if (kib != SIZE_MAX) room = ooc_times(kib, 1024);
   for (size_t i = 0; i < sizeof kVersions / sizeof *kVersions; ++i) {
-    room = least(room, left_in_version(root, &kVersions[i]));
+    room = ooc_least(room, left_in_version(root, &kVersions[i]));
   }
   return room;
 }

@@ -4,7 +4,6 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "spill/captures.h"
@@ -61,8 +60,9 @@ static double wire_rate(const OocRuntime* real, void* block, size_t bytes) {
 static void say(double limit, double bytes, double rate) {
   char cost[128] = "";
   if (rate > 0) {
-    snprintf(cost, sizeof cost, ": whatever reads or writes 1 GiB of it takes %.3g ms (%.3g GB/s)",
-             0x1p30 / rate * 1e3, rate / 1e9);
+    ooc_format(cost, sizeof cost,
+               ": whatever reads or writes 1 GiB of it takes %.3g ms (%.3g GB/s)",
+               0x1p30 / rate * 1e3, rate / 1e9);
   }
   ooc_say(kOocWarn,
           "past the limit of %.2f GiB requests are served from host memory, first one of %.3g "

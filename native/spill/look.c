@@ -3,6 +3,7 @@
 #include "spill/core.h"
 #include "spill/ledger.h"
 #include "spill/process.h"
+#include "spill/sizes.h"
 
 /* What oocdnn allocates or frees meanwhile would be taken for others'. */
 cudaError_t ooc_look(const OocRuntime* real, int device, size_t* free, size_t* total) {
@@ -11,7 +12,7 @@ cudaError_t ooc_look(const OocRuntime* real, int device, size_t* free, size_t* t
   look.own = ooc_core_bytes(device);
   const cudaError_t status = real->cudaMemGetInfo(free, total);
   if (status != cudaSuccess) return status;
-  look.used = *total - *free;
+  look.used = ooc_less(*total, *free);
   if (look.own == ooc_core_bytes(device)) ooc_ledger_see(device, &look);
   return cudaSuccess;
 }

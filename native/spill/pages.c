@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "spill/sizes.h"
+
 enum { kThreads = 12 };
 static const size_t kHuge = (size_t)2 << 20;
 
@@ -51,7 +53,7 @@ static void touch_all(char* at, size_t bytes) {
 }
 
 void* ooc_pages_map(size_t bytes) {
-  char* const wide = mmap(NULL, bytes + kHuge, PROT_READ | PROT_WRITE,
+  char* const wide = mmap(NULL, ooc_plus(bytes, kHuge), PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (wide == MAP_FAILED) return NULL;
   char* const at = (char*)(((uintptr_t)wide + kHuge - 1) & ~(uintptr_t)(kHuge - 1));

@@ -1,5 +1,6 @@
 #include "spill/settings.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -24,9 +25,10 @@ static bool is_on(const char* variable) {
 static bool bytes_of(const char* variable, size_t* bytes) {
   const char* const value = value_of(variable);
   char* end = NULL;
+  errno = 0;
   const long long number = strtoll(value, &end, 10);
   *bytes = number > 0 ? (size_t)number : 0;
-  return *value != '\0' && *end == '\0' && number >= 0;
+  return *value != '\0' && *end == '\0' && number >= 0 && errno == 0;
 }
 
 static bool pinned_of(size_t* bytes) {

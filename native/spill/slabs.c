@@ -10,6 +10,7 @@
 #include "spill/host_room.h"
 #include "spill/pages.h"
 #include "spill/settings.h"
+#include "spill/sizes.h"
 
 typedef struct Piece {
   char* at;
@@ -26,8 +27,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Piece* pieces; /* in the order of slabs, and of addresses in each */
 static size_t count, room, slabs;
 static int64_t taken_bytes, taken_peak, pinned_bytes;
-
-static size_t rounded(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
 /* Room for two more pieces. */
 static bool has_room(void) {
@@ -78,15 +77,14 @@ static bool is_pinned(const OocRuntime* real, void* at, size_t bytes) {
 
 /* Why there can be no slab of that size, before anything is tried. */
 static bool is_short(size_t bytes, OocShortage* shortage) {
-  const size_t most = ooc_settings()->pinned;
-  const size_t now = (size_t)pinned_bytes;
-  *shortage = now > most || bytes > most - now ? kOocPinnedLimit : kOocNoRoom;
-  return *shortage == kOocPinnedLimit || bytes + kSpared > ooc_host_room();
+  const size_t allowed = ooc_less(ooc_settings()->pinned, (size_t)pinned_bytes);
+  *shortage = bytes > allowed ? kOocPinnedLimit : kOocNoRoom;
+  return bytes > allowed || bytes > ooc_less(ooc_host_room(), kSpared);
 }
 
 /* A new slab, as one free piece, which is the last. */
 static bool grow(const OocRuntime* real, int device, size_t request, OocShortage* shortage) {
-  const size_t bytes = rounded(request, ooc_page_bytes());
+  const size_t bytes = ooc_rounded(request, ooc_page_bytes());
   if (is_short(bytes, shortage)) return false;
   void* const at = ooc_pages_map(bytes);
   if (at == NULL || !is_pinned(real, at, bytes)) {
@@ -112,7 +110,7 @@ static void* take(size_t place, size_t bytes) {
 }
 
 void* ooc_slabs_take(const OocRuntime* real, int device, size_t request, OocShortage* shortage) {
-  const size_t bytes = rounded(request, kAlignment);
+  const size_t bytes = ooc_rounded(request, kAlignment);
   void* at = NULL;
   *shortage = kOocNoRoom;
   pthread_mutex_lock(&lock);

@@ -13,6 +13,7 @@
 #include "spill/release.h"
 #include "spill/requests.h"
 #include "spill/settings.h"
+#include "spill/sizes.h"
 #include "spill/slabs.h"
 
 static cudaError_t serve_cudaMalloc(const OocRuntime* real, void** pointer, size_t bytes) {
@@ -20,12 +21,12 @@ static cudaError_t serve_cudaMalloc(const OocRuntime* real, void** pointer, size
   return ooc_request(real, &(OocRequest){.pointer = pointer, .bytes = bytes});
 }
 
-/* Rows begin where cudaMalloc's blocks may: linear memory, in which textures may lie as well. */
+/* Rows begin where cudaMalloc's blocks may: linear memory, in which textures may lie as well.
+ * False for an empty block, and for one whose size overflows: the runtime answers those. */
 static bool pitched(size_t width, size_t rows, size_t* pitch, size_t* bytes) {
-  const size_t step = 512;
-  return !__builtin_add_overflow(width, step - 1, pitch) &&
-         (*pitch = *pitch / step * step, !__builtin_mul_overflow(*pitch, rows, bytes)) &&
-         *bytes > 0;
+  *pitch = ooc_rounded(width, 512);
+  *bytes = ooc_times(*pitch, rows);
+  return *bytes > 0 && *bytes < SIZE_MAX;
 }
 
 static cudaError_t serve_cudaMallocPitch(const OocRuntime* real, void** pointer, size_t* pitch,
@@ -42,11 +43,10 @@ static cudaError_t serve_cudaMallocPitch(const OocRuntime* real, void** pointer,
 
 static cudaError_t serve_cudaMalloc3D(const OocRuntime* real, cudaPitchedPtr* pointer,
                                       cudaExtent extent) {
-  size_t rows = 0;
+  const size_t rows = ooc_times(extent.height, extent.depth);
   size_t pitch = 0;
   size_t bytes = 0;
-  if (pointer == NULL || __builtin_mul_overflow(extent.height, extent.depth, &rows) ||
-      !pitched(extent.width, rows, &pitch, &bytes)) {
+  if (pointer == NULL || !pitched(extent.width, rows, &pitch, &bytes)) {
     return real->cudaMalloc3D(pointer, extent);
   }
   void* at = NULL;
@@ -130,14 +130,15 @@ static cudaError_t serve_cudaDeviceReset(const OocRuntime* real) { return ooc_re
 /* A device of the program's share; what it answers is a look at the card as well. */
 static cudaError_t serve_cudaMemGetInfo(const OocRuntime* real, size_t* free, size_t* total) {
   int device = 0;
+  if (free == NULL || total == NULL) return real->cudaMemGetInfo(free, total);
   const cudaError_t unknown = real->cudaGetDevice(&device);
   if (unknown != cudaSuccess) return unknown;
   const cudaError_t status = ooc_look(real, device, free, total);
   if (status != cudaSuccess) return status;
   size_t room = 0;
   const size_t share = ooc_ledger_share(device, &room);
-  if (*free > room) *free = room;
-  if (*total > share) *total = share;
+  *free = ooc_least(*free, room);
+  *total = ooc_least(*total, share);
   return status;
 }
 

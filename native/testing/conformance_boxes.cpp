@@ -25,6 +25,13 @@ Box RandomBox(const Dims& dims, Random& random) {
   return box;
 }
 
+int64_t LeastExtent(const Pool& pool, int axis) {
+  if (!pool.ceil) return pool.window[axis];
+  int64_t extent = 1;
+  while (pool.OutExtent(axis, extent) < 1) ++extent;
+  return extent;
+}
+
 Part RandomPart(const Dims& extent, Random& random) {
   Part part;
   for (size_t d = 0; d < extent.size(); ++d) {

@@ -16,6 +16,8 @@ struct Part {
   Dims begin{}, end{};
 };
 Part RandomPart(const Dims& extent, Random& random);
+// The fewest rows on an axis over which a window fits or, with Pool::ceil, there is one.
+int64_t LeastExtent(const Pool& pool, int axis);
 Operand RandomOperand(Random& random);  // kX, kW or kY
 // Plain, channels-last or blocked; filters are plain.
 TileLayout RandomLayout(const Device& device, DType dtype, const Dims& extent, Operand operand,

@@ -111,7 +111,7 @@ double ToleranceOf(DType dtype) {
 
 bool IsCurved(Activation activation) { return activation >= Activation::kElu; }
 
-// Straight lines over whole numbers are exact; curves are not.
+// Straight lines over whole numbers are exact, down to the sign of a zero; curves are not.
 Status ExpectPass(Device& device, const Pass& pass, bool poison_old = false) {
   OOC_ASSIGN(const Tensor seen, RunPass(device, pass, poison_old));
   const Tensor wanted = Expected(pass);
@@ -120,8 +120,9 @@ Status ExpectPass(Device& device, const Pass& pass, bool poison_old = false) {
   std::string difference;
   ForEach({}, wanted.dims, [&](const Dims& i) {
     const double a = seen.at(i), b = wanted.at(i);
-    if (std::abs(a - b) <= tolerance * std::max(1.0, std::abs(b)) || !difference.empty()) return;
-    if (std::isnan(a) && std::isnan(b)) return;
+    const bool same = tolerance > 0.0 || std::signbit(a) == std::signbit(b);
+    const bool close = std::abs(a - b) <= tolerance * std::max(1.0, std::abs(b));
+    if ((close && same) || (std::isnan(a) && std::isnan(b)) || !difference.empty()) return;
     difference = Format("%.17g instead of %.17g at %s", a, b, Text(i).c_str());
   });
   OOC_EXPECT(difference.empty(), "%s: %s", pass.Describe().c_str(), difference.c_str());
@@ -166,6 +167,31 @@ Status EveryActivation(Device& device) {
         pass.epilogue.parameter = 1.5;
         pass.epilogue.bias = true;
         OOC_TRY(ExpectPass(device, pass));
+      }
+    }
+  }
+  return {};
+}
+
+// A zero leaves with its sign, where nothing is added to it as where something is.
+Status KeepsSignsOfZeros(Device& device) {
+  Random random(27);
+  for (const DType dtype : kAllDTypes) {
+    for (const TileLayout& layout : Layouts(device, dtype)) {
+      for (const Activation activation :
+           {Activation::kIdentity, Activation::kRelu, Activation::kClippedRelu}) {
+        for (const bool bias : {false, true}) {
+          Pass pass = MakePass(Operand::kY, layout, random);
+          pass.epilogue.activation = activation;
+          pass.epilogue.parameter = 1.5;
+          pass.epilogue.bias = bias;
+          for (Tensor* tensor : {&pass.out, &pass.bias}) {
+            for (double& value : tensor->values) {
+              if (random.Between(0, 1) == 0) value = random.Between(0, 3) == 0 ? 0.0 : -0.0;
+            }
+          }
+          OOC_TRY(ExpectPass(device, pass));
+        }
       }
     }
   }
@@ -250,6 +276,7 @@ Status OnLayoutsOfEngines(Device& device) {
 constexpr Case kCases[] = {
     {"finish_every_part", EveryPart},
     {"finish_every_activation", EveryActivation},
+    {"finish_keeps_signs_of_zeros", KeepsSignsOfZeros},
     {"finish_passes_nan", NanPassesActivations},
     {"finish_gradients_of_parameters", GradientsOfParameters},
     {"finish_beta_zero_never_reads_old", BetaZeroNeverReadsOld},

@@ -202,6 +202,7 @@ Making MakeMaking(const Device& device, Random& random, int64_t square, bool wid
   Making making;
   Made& made = making.made;
   made.pool.mode = static_cast<PoolMode>(random.Between(1, 3));
+  made.pool.ceil = random.Between(0, 2) == 0;
   making.epilogue = RandomEpilogue(random);
   Dims y{
       random.Between(1, square > 0 ? 9 : 2), random.Between(1, 2), random.Between(1, 20), 0, 0, 0};
@@ -213,7 +214,7 @@ Making MakeMaking(const Device& device, Random& random, int64_t square, bool wid
     pool.stride[s] = random.Between(1, wide ? 2 : 3);
     pool.pad_before[s] = random.Between(0, pool.window[s] - 1);
     pool.pad_after[s] = random.Between(0, pool.window[s] - 1);
-    made.extent[s] = random.Between(pool.window[s], s < 2 ? 5 : wide ? 150 : 40);
+    made.extent[s] = random.Between(LeastExtent(pool, s), s < 2 ? 5 : wide ? 150 : 40);
     const int64_t rows = pool.OutExtent(s, made.extent[s]), unit = s == 2 ? kSavedUnit : 1;
     made.z_origin[s] = random.Between(0, (rows - 1) / unit) * unit;
     z[3 + s] = RoundUp(random.Between(1, rows), unit);

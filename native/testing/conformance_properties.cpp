@@ -2,7 +2,9 @@
 // compare whole numbers with the reference; the other three are here.
 #include <cmath>
 #include <limits>
+#include <optional>
 
+#include "model/orders.hpp"
 #include "testing/conformance_tiled.hpp"
 
 namespace oocdnn::testing {
@@ -77,6 +79,85 @@ Status Invariant(Device& device) {
   };
   OOC_TRY(ForEachExecutable(device, kDType, check));
   return claims > 0 ? Status() : Unclaimed("invariant");
+}
+
+// Sums of several blocks, and of several groups of them.
+const std::vector<ConvShape>& LongSums(Direction direction) {
+  static const std::vector<ConvShape> pixels = {
+      MakeShape(2, 1, 3, 2, {1, 1, 700}, {1, 1, 3}),
+      MakeShape(2, 1, 5, 3, {1, 39, 31}, {1, 3, 3}),
+      MakeShape(1, 19, 1, 1, {1, 53, 47}, {1, 3, 3}, {0, 0, 0}, {1, 2, 2}),
+      MakeShape(2, 1, 2, 17, {9, 12, 10}, {3, 3, 2}),
+      MakeShape(11, 1, 3, 2, {1, 9, 11}, {1, 3, 3}),
+  };
+  static const std::vector<ConvShape> channels = {
+      MakeShape(1, 1, 3, 70001, {1, 1, 2}, {1, 1, 1}),
+      MakeShape(1, 1, 2, 8001, {1, 4, 4}, {1, 3, 3}),
+  };
+  static const std::vector<ConvShape> outputs = {
+      MakeShape(1, 1, 70001, 3, {1, 1, 2}, {1, 1, 1}),
+      MakeShape(1, 1, 8001, 2, {1, 4, 5}, {1, 3, 3}, {0, 0, 0}, {1, 2, 2}),
+  };
+  switch (direction) {
+    case Direction::kForward: return channels;
+    case Direction::kBackwardData: return outputs;
+    default: return pixels;
+  }
+}
+
+// Whether the engine says that sums keep their bits where they are cut between blocks. The
+// reference engine rounds sums over channels once per tile.
+bool HasBlocks(const EngineInfo& engine, Direction direction) {
+  const bool pixels =
+      direction == Direction::kBackwardFilter || direction == Direction::kBackwardBias;
+  return engine.wide_sums && (pixels || engine.name != "reference");
+}
+
+// Cuts of reductions, at which sums go on in the tile of the output.
+Status ExpectInvariantSums(Device& device, int engine, const Problem& problem, Random& random,
+                           int* cuts) {
+  const bool as_data = !device.engines()[engine].symmetric_padding;
+  const Operands inputs = MakeInputs(problem, Filling::kReals, random);
+  std::optional<Tensor> whole;
+  for (int round = 0; round < 4; ++round) {
+    const Tiling tiling =
+        round == 0 ? WholeTiling(problem, as_data) : RandomSumTiling(problem, as_data, random);
+    const TileOp op = TileOpOf(problem, tiling);
+    Result<std::unique_ptr<Executable>> prepared = PrepareChecked(device, engine, op);
+    if (prepared.status().code() == Code::kUnsupported) return {};
+    OOC_TRY(prepared.status());
+    if (!prepared.value()->properties().invariant) return {};
+    OOC_EXPECT(KeepsSummationOrder(problem, tiling), "%s: not in the order of the sum",
+               Text(tiling).c_str());
+    OOC_ASSIGN(Tensor sums, RunTiled(device, *prepared.value(), problem, tiling, inputs));
+    if (!whole) {
+      whole = std::move(sums);
+      continue;
+    }
+    const std::string difference = FirstDifference(sums, *whole, Equality::kBits);
+    OOC_EXPECT(difference.empty(), "%s, %s: claims to be invariant, but %s",
+               Describe(device.engines()[engine], op).c_str(), Text(tiling).c_str(),
+               difference.c_str());
+    *cuts += tiling.Tiles() > 1 ? 1 : 0;
+  }
+  return {};
+}
+
+template <DType kDType>
+Status InvariantSums(Device& device) {
+  int cuts = 0;
+  Random random(14);
+  const auto engines = static_cast<int>(device.engines().size());
+  for (int engine = 0; engine < engines; ++engine) {
+    for (const Direction direction : kAllDirections) {
+      if (!HasBlocks(device.engines()[engine], direction)) continue;
+      for (const ConvShape& shape : LongSums(direction)) {
+        const Problem problem = MakeProblem(direction, shape, kDType);
+        OOC_TRY(ExpectInvariantSums(device, engine, problem, random, &cuts));
+      }
+    }
+  }
+  return cuts > 0 ? Status() : Unclaimed("invariant");
 }
 
 Status Deterministic(Device& device) {
@@ -174,6 +255,9 @@ constexpr Case kCases[] = {
     {"invariant_f64", Invariant<DType::kFloat64>},
     {"invariant_f16", Invariant<DType::kFloat16>},
     {"invariant_bf16", Invariant<DType::kBFloat16>},
+    {"invariant_sums_f32", InvariantSums<DType::kFloat32>},
+    {"invariant_sums_f64", InvariantSums<DType::kFloat64>},
+    {"invariant_sums_bf16", InvariantSums<DType::kBFloat16>},
     {"deterministic", Deterministic},
     {"nan_local", NanLocal},
     {"reproducible_means_invariant", ReproducibleMeansInvariant},

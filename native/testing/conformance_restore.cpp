@@ -32,6 +32,7 @@ void RandomPool(Random& random, int64_t square, bool wide, DType dtype, RestoreA
   Problem problem;  // what is saved
   Pool& pool = args->pool;
   pool.mode = static_cast<PoolMode>(random.Between(0, kPoolModes - 1));
+  pool.ceil = pool.pools() && random.Between(0, 2) == 0;
   const int64_t behind = random.Between(0, 4);
   problem.direction = Direction::kBackwardData;
   problem.dtype = dtype;
@@ -46,7 +47,8 @@ void RandomPool(Random& random, int64_t square, bool wide, DType dtype, RestoreA
       pool.pad_after[s] = random.Between(0, pool.window[s] - 1);
     }
     if (wide && square < 3) pool.pad_before[s] = 0;
-    args->extent[s] = random.Between(pool.window[s], s < 2 ? 6 : square > 0 && !wide ? 18 : 40);
+    const int64_t most = s < 2 ? 6 : square > 0 && !wide ? 18 : 40;
+    args->extent[s] = random.Between(LeastExtent(pool, s), most);
   }
   problem.pool = pool;
   args->saving = problem.saving();

@@ -1,6 +1,7 @@
 #include "testing/conformance_tiled.hpp"
 
 #include "base/checked.hpp"
+#include "model/orders.hpp"
 
 namespace oocdnn::testing {
 namespace {
@@ -45,6 +46,15 @@ struct TiledRun {
 
   Status RunTile(const TileIndex& index) {
     Device& device = rig.device();
+    args.accumulate = false;
+    for (int i = 0; i < kAxes; ++i) {
+      const bool reduction = IsReduction(problem, static_cast<Axis>(i));
+      args.accumulate = args.accumulate || (reduction && index[i] > 0);
+    }
+    if (problem.direction == Direction::kBackwardFilter) {
+      const Box dy = RegionOf(problem, tiling, Operand::kY, index);
+      for (int s = 0; s < 3; ++s) args.origin[s] = dy.origin[3 + s];
+    }
     for (const Operand operand : InputsOf(problem.direction)) {
       OOC_TRY(device.Fetch(stream, TransferOf(operand, index)));
     }
@@ -84,6 +94,11 @@ TileOp TileOpOf(const Problem& problem, const Tiling& tiling) {
   op.direction = problem.direction;
   op.shape = TileShape(problem, tiling);
   op.dtype = op.out_dtype = problem.dtype;
+  for (int i = 0; i < kAxes; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    op.accumulates = op.accumulates || (IsReduction(problem, axis) && tiling.Count(axis) > 1);
+  }
+  if (op.accumulates) op.out_dtype = AccumulatorOf(op.dtype);
   return op;
 }
 
@@ -101,6 +116,25 @@ Tiling RandomTiling(const Problem& problem, bool padding_as_data, Random& random
     if (IsReduction(problem, static_cast<Axis>(i)) || random.Between(0, 2) == 0) continue;
     length[i] = random.Between(CeilDiv(length[i], 3), length[i]);
   }
+  return MakeTiling(problem, length, padding_as_data);
+}
+
+Tiling RandomSumTiling(const Problem& problem, bool padding_as_data, Random& random) {
+  const AxisArray extent = ExtentsOf(problem);
+  std::vector<Axis> axes;
+  for (int i = 0; i < kAxes; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    if (IsReduction(problem, axis) && SumUnit(problem, axis) < extent[i]) axes.push_back(axis);
+  }
+  if (axes.empty()) return WholeTiling(problem, padding_as_data);
+  const Axis cut =
+      axes[static_cast<size_t>(random.Between(0, static_cast<int64_t>(axes.size()) - 1))];
+  AxisArray length = extent;
+  for (const Axis axis : axes) {
+    if (axis < cut) length[Index(axis)] = 1;
+  }
+  const int64_t unit = SumUnit(problem, cut);
+  length[Index(cut)] = unit * random.Between(1, CeilDiv(extent[Index(cut)], unit) - 1);
   return MakeTiling(problem, length, padding_as_data);
 }
 

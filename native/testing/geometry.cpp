@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "base/dtype.hpp"
+#include "geom/overlap.hpp"
 #include "geom/own_rows.hpp"
 #include "geom/placement.hpp"
 #include "geom/problem.hpp"
@@ -192,6 +193,17 @@ OOC_DOOR int64_t oocdnn_testing_schedule(const Problem* problem, const Tiling* t
     ++count;
   }
   return count;
+}
+
+// A box is its address, the bytes of an element, six extents and six strides in bytes.
+OOC_DOOR int oocdnn_testing_shares_bytes(const int64_t* first, const int64_t* second) {
+  const auto box = [](const int64_t* from) {
+    StridedBox made{from[0], {}, {}, from[1]};
+    std::copy(from + 2, from + 8, made.dims.begin());
+    std::copy(from + 8, from + 14, made.stride.begin());
+    return made;
+  };
+  return SharesBytes(box(first), box(second)) ? 1 : 0;
 }
 
 // `dtype` is 2 (f16) or 3 (bf16).

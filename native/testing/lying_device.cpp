@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "device/wrap/forwarding.hpp"
 #include "testing/conformance_reference.hpp"
@@ -26,6 +27,7 @@ class LyingExecutable final : public Executable {
     engine_ = inner_->engine();
     properties_ = inner_->properties();
     workspace_bytes_ = inner_->workspace_bytes();
+    run_seconds_ = inner_->run_seconds();
     for (int i = 0; i < kOperands; ++i) layout_[i] = inner_->layout(static_cast<Operand>(i));
     if (lie == Lie::kLayout) layout_[Index(output_)].dtype = DType::kFloat64;
   }
@@ -140,8 +142,18 @@ Result<std::unique_ptr<Executable>> LyingDevice::Prepare(int engine, const TileO
       std::make_unique<LyingExecutable>(std::move(executable).value(), op.direction, lie_));
 }
 
-// Changes what an f32 output tile holds; `layout.bytes` stands for the tile's size.
+// Changes what an output tile of f32 or f64 holds; `layout.bytes` stands for the tile's size.
 void LyingDevice::Spoil(const TileLayout& layout, void* out) {
+  if (layout.dtype == DType::kFloat64 && layout.bytes >= 8) {
+    auto* const wide = static_cast<double*>(out);
+    TileLayout narrow = layout;
+    narrow.dtype = DType::kFloat32;
+    narrow.bytes /= 2;
+    std::vector<float> values(wide, wide + layout.bytes / 8);
+    Spoil(narrow, values.data());
+    std::copy(values.begin(), values.end(), wide);
+    return;
+  }
   if (layout.dtype != DType::kFloat32 || layout.bytes < 8) return;
   auto* const values = static_cast<float*>(out);
   const int64_t count = layout.bytes / 4;

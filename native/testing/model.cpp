@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/json.hpp"
+#include "base/numbers.hpp"
 #include "model/cost.hpp"
 #include "model/plan.hpp"
 #include "testing/door.hpp"
@@ -33,7 +34,7 @@ template <class Values>
 std::string List(const Values& values) {
   std::string text;
   for (const auto& value : values) {
-    text += (text.empty() ? "" : ",") + std::to_string(static_cast<int64_t>(value));
+    text += (text.empty() ? "" : ",") + NumberText(static_cast<int64_t>(value));
   }
   return "[" + text + "]";
 }
@@ -51,7 +52,7 @@ std::string Json(const Cost& cost) {
 std::string Json(const PlanRequest& request, const RankedCandidate& ranked) {
   const Candidate& candidate = ranked.candidate;
   const TileOp op = OpOf(request, candidate);
-  return "{\"engine\":" + std::to_string(candidate.engine) +
+  return "{\"engine\":" + NumberText(candidate.engine) +
          ",\"extent\":" + List(candidate.tiling.extent) +
          ",\"length\":" + List(candidate.tiling.length) +
          ",\"padding_as_data\":" + List(candidate.tiling.padding_as_data) +
@@ -60,8 +61,8 @@ std::string Json(const PlanRequest& request, const RankedCandidate& ranked) {
                          candidate.tiling.taper.length}) +
          ",\"order\":" + List(candidate.order) + ",\"depths\":" + List(candidate.depths) +
          ",\"accumulates\":" + (op.accumulates ? "true" : "false") +
-         ",\"out_dtype\":" + std::to_string(static_cast<int>(op.out_dtype)) +
-         ",\"estimate\":" + std::to_string(EstimateBytes(request, candidate)) +
+         ",\"out_dtype\":" + NumberText(static_cast<int>(op.out_dtype)) +
+         ",\"estimate\":" + NumberText(EstimateBytes(request, candidate)) +
          ",\"text\":" + JsonString(Describe(request, candidate)) +
          ",\"cost\":" + Json(ranked.cost) + "}";
 }

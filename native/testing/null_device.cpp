@@ -89,7 +89,7 @@ class NullDevice final : public Device {
     capabilities_.reads_host = capabilities_.shares_host_memory = true;
     capabilities_.shared_engines = true;
     engines_.push_back(
-        {"plain", "", {true, true, true, true}, true, false, false, false, false, 16});
+        {"plain", "", {true, true, true, true}, true, false, false, false, false, false, 16});
   }
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
@@ -300,21 +300,51 @@ void NullDevice::FinishNow(const FinishArgs& args) {
   });
 }
 
+namespace {
+
+// Adds a channel's elements to its entry in two passes: the mean, then deviations from it.
+void SumChannel(const NormArgs& args, const Dims& channel, double* entry) {
+  Dims end = args.end;
+  for (size_t d = 0; d < 3; ++d) end[d] = channel[d] + 1;
+  const auto for_values = [&](const auto& fn) {
+    ForEach(channel, end, [&](const Dims& i) {
+      fn(Rounded(args.rounded, Load(args.tile, args.layout->dtype, OffsetIn(*args.layout, i))));
+    });
+  };
+  double count = 0.0, first = 0.0, apart = 0.0, deviations = 0.0;
+  for_values([&](double v) {
+    if (count++ == 0.0) first = v;
+    entry[kSumOf] += v;
+    entry[kSquaresOf] += v * v;
+    apart += v - first;
+  });
+  const double mean = apart / count;  // relative to the first
+  for_values([&](double v) { deviations += (v - first - mean) * (v - first - mean); });
+  const double before = entry[kCountOf], total = before + count;
+  const double between = before > 0.0 ? first + mean - entry[kMeanOf] : 0.0;
+  entry[kMeanOf] = before > 0.0 ? entry[kMeanOf] + between * count / total : first + mean;
+  entry[kDeviationsOf] += deviations + between * between * before * count / total;
+  entry[kCountOf] = total;
+}
+
+}  // namespace
+
 void NullDevice::NormNow(const NormArgs& args) {
   const TileLayout& layout = *args.layout;
   const Epilogue activation{.activation = args.activation, .parameter = args.parameter};
   const DType type = args.TableType();
+  if (args.pass == NormPass::kSum && !args.empty()) {
+    Dims last = args.end;
+    for (size_t d = 3; d < 6; ++d) last[d] = args.begin[d] + 1;
+    return ForEach(args.begin, last, [&](const Dims& i) {
+      SumChannel(args, i, static_cast<double*>(args.table) + args.EntryOf(i[0], i[1], i[2]));
+    });
+  }
   ForEach(args.begin, args.end, [&](const Dims& i) {
-    const int64_t offset = OffsetIn(layout, i), pair = 2 * args.PairOf(i[0], i[1], i[2]);
+    const int64_t offset = OffsetIn(layout, i), entry = args.EntryOf(i[0], i[1], i[2]);
     double v = Load(args.tile, layout.dtype, offset);
-    if (args.pass == NormPass::kSum) {
-      v = Rounded(args.rounded, v);
-      Store(args.table, type, pair, Load(args.table, type, pair) + v);
-      Store(args.table, type, pair + 1, Load(args.table, type, pair + 1) + v * v);
-      return;
-    }
     if (args.table != nullptr) {
-      v = v * Load(args.table, type, pair) + Load(args.table, type, pair + 1);
+      v = v * Load(args.table, type, entry) + Load(args.table, type, entry + 1);
     }
     Store(args.tile, layout.dtype, offset, Activated(activation, v));
   });

@@ -26,6 +26,7 @@ std::vector<EngineInfo> EnginesOf(const std::string& text) {
     engine.blocks_channels = engine.short_tiles = words.find("+blocks") != std::string::npos;
     engine.channels_last = words.find("+last") != std::string::npos;
     if (words.find("+wide") != std::string::npos) engine.channels_at_once = 128;
+    engine.wide_sums = words.find("+double") != std::string::npos;
     engine.properties.invariant = words.find("+invariant") != std::string::npos;
     engines.push_back(engine);
   }

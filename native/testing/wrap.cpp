@@ -104,6 +104,32 @@ Status FillsTooMuch(SpecDevice& spec, std::string* text) {
   return {};
 }
 
+// A fetch into a buffer at this offset, and a run whose tiles lie there.
+Status MisalignedSlots(SpecDevice& spec, std::string* text) {
+  constexpr int64_t kOffset = 32;
+  Rig rig(*spec.device);
+  OOC_ASSIGN(const Stream stream, rig.MainStream());
+  const TileLayout layout = PlainLayout(DType::kFloat32, kShape);
+  OOC_ASSIGN(const Array array, rig.NewArray(kShape, DType::kFloat32));
+  const auto slot = [&]() -> Result<void*> {
+    OOC_ASSIGN(void* buffer, rig.NewBuffer(layout.bytes + kOffset));
+    return static_cast<void*>(static_cast<char*>(buffer) + kOffset);
+  };
+  OOC_ASSIGN(void* fetched, slot());
+  OOC_TRY(spec.device->Fetch(stream, WholeTransfer(array, Operand::kX, layout, fetched)));
+  TileOp op;
+  op.direction = Direction::kBackwardBias;
+  OOC_ASSIGN(std::unique_ptr<Executable> executable, spec.device->Prepare(0, op));
+  RunArgs args;
+  for (const Operand operand : {Operand::kY, Operand::kBias}) {
+    OOC_ASSIGN(args.tile[Index(operand)], slot());
+  }
+  OOC_TRY(spec.device->Run(stream, *executable, args));
+  OOC_TRY(spec.device->SynchronizeStream(stream));
+  *text = Reports(spec);
+  return {};
+}
+
 Status FreesTwice(SpecDevice& spec, std::string* text) {
   OOC_ASSIGN(void* buffer, spec.device->Allocate(128));
   spec.device->Free(buffer, 100);
@@ -222,6 +248,7 @@ constexpr Scene kScenes[] = {
     {"past_the_end", WritesPastTheEnd},
     {"before_the_begin", WritesBeforeTheBegin},
     {"fill_too_much", FillsTooMuch},
+    {"misaligned_slots", MisalignedSlots},
     {"free_twice", FreesTwice},
     {"free_in_use", FreesInUse},
     {"executable_in_use", DestroysARunningExecutable},

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from oocdnn.bench.results import Row
     from oocdnn.bench.suite import Bench
 
-_LEAST_RATIO = 0.9  # of a time over its floor; two measurements differ by less than a tenth
-
 
 class _RunByDefault(click.Group):
     """A group in which `run` may be left out."""
@@ -220,18 +218,13 @@ def _fail_where_wrong(rows: "list[Row]") -> None:
         raise click.ClickException(f"nothing was computed: {why}")
 
 
-def _say_where_floors_are_wrong(rows: "list[Row]") -> None:
+def _say_where_floors_are_wrong(bench: "Bench") -> None:
     """Nothing of ours is faster than its floor, where the rates are true that the floor is of."""
-    from oocdnn.bench.report.figures import over_floor
-    from oocdnn.bench.suite import OURS
-
-    ratios = [over_floor(row) for row in rows if row["who"] == OURS]
-    below = sum(ratio is not None and ratio < _LEAST_RATIO for ratio in ratios)
-    if below:
+    if bench.floors_anew:
         click.echo(
-            f"{below} of {len(ratios)} took less than their floor, so this machine's profile was "
-            "measured while other work went on: delete the file that `oocdnn calibrate` names, "
-            "and calibrate again"
+            f"{bench.floors_anew} took less than their floor by this machine's profile, so their "
+            "rates were measured anew; if the profile was measured while other work went on, "
+            "delete the file that `oocdnn calibrate` names, and calibrate again"
         )
 
 
@@ -305,7 +298,7 @@ def run(
         keep(rows)
         draw(out, rows, made.about, suite.timeline(rows))
         click.echo(f"written to {out}: {results.FILE} {results.ABOUT} index.html")
-    _say_where_floors_are_wrong(rows)
+    _say_where_floors_are_wrong(made)
     _fail_where_wrong(rows)
 
 

@@ -13,6 +13,7 @@ from oocdnn.cli.common import (
     progress_bar,
     seconds_text,
 )
+from oocdnn.cli.streams import interruptible
 from oocdnn.context import Context
 from oocdnn.plans import Refinement
 
@@ -51,7 +52,9 @@ def calibrate(
     with Context(device, budget, profile=profile) as context:
         for problem in problems:
             text = problem_text((problem,))
-            click.echo(f"{text}: {_refined(context, text)}")
+            with interruptible("Aborted!"):
+                made = _refined(context, text)
+            click.echo(f"{text}: {made}")
         if not problems:
             click.echo(
                 f"{_measured(context)}: {context.device} is measured, and the profile complete; "
@@ -60,13 +63,12 @@ def calibrate(
 
 
 def _measured(context: Context) -> Path:
-    with progress_bar("measuring", "steps") as progress:
+    said = "interrupted; what was measured is kept, run it again for the rest"
+    with progress_bar("measuring", "steps") as progress, interruptible(f"Error: {said}"):
         try:
             return context.calibrate(progress)
         except KeyboardInterrupt:
-            raise click.ClickException(
-                "interrupted; what was measured is kept, run it again for the rest"
-            ) from None
+            raise click.ClickException(said) from None
 
 
 def _refined(context: Context, problem: str) -> str:

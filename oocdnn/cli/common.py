@@ -82,7 +82,8 @@ def problem_text(words: tuple[str, ...]) -> str:
 
 def console() -> Console:
     """Standard output. Where it is no terminal, lines are as long as they need to be."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    # The file says which letters can be written: without UTF-8 tables have lines in ASCII.
+    return Console(file=sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def bytes_text(count: float) -> str:

@@ -108,6 +108,28 @@ def dropin(include: bool, into: Path | None, undo: Path | None) -> None:
         raise click.ClickException(f"{error}: nothing is changed") from error
 
 
+class _NotRun(click.ClickException):
+    """A file that is no program. The status is a shell's."""
+
+    exit_code = 126
+
+
+class _NotFound(click.ClickException):
+    """A program that is not there. The status is a shell's."""
+
+    exit_code = 127
+
+
+def _program(name: str) -> str:
+    """The file of a program. Raises _NotRun or _NotFound."""
+    found = shutil.which(name)
+    if found is not None:
+        return found
+    if os.sep in name and os.path.lexists(name):
+        raise _NotRun(f"{name} is not a program: it is no file that may be executed")
+    raise _NotFound(f"there is no program {name}")
+
+
 def _preloaded(before: str | None, *paths: Path) -> str:
     """LD_PRELOAD with these first."""
     for path in paths:
@@ -168,9 +190,7 @@ def run(
     """
     limit.check_device(device or "")
     limit.check_budget(budget or "")
-    found = shutil.which(program[0])
-    if found is None:
-        raise click.ClickException(f"there is no program {program[0]}")
+    found = _program(program[0])
     if spill is not None and most is None:
         raise click.UsageError("--spill says what becomes of what passes a --limit: give one")
     if _opens_by_path():
@@ -183,4 +203,7 @@ def run(
     if most is not None:
         paths += _limited(environment, most, spill)
     environment["LD_PRELOAD"] = _preloaded(environment.get("LD_PRELOAD"), *paths)
-    os.execve(found, program, environment)
+    try:
+        os.execve(found, program, environment)
+    except OSError as error:
+        raise _NotRun(f"{found} is not a program: {error.strerror}") from error

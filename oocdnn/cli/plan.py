@@ -18,6 +18,7 @@ from oocdnn.cli.common import (
     problem_text,
     seconds_text,
 )
+from oocdnn.cli.streams import interruptible
 from oocdnn.context import Context
 from oocdnn.plans import Plan, forget_plans, plan_for_profile
 
@@ -97,7 +98,8 @@ def plan(
     With --profile and without --device the plan is for the machine of the profile: nothing of it
     need be here, no engine is prepared, and the budget is a number of bytes.
     """
-    made = _made(problem_text(problem), budget, device, profile, busy_gpus)
+    with interruptible("Aborted!"):
+        made = _made(problem_text(problem), budget, device, profile, busy_gpus)
     if picture is not None:
         timeline.draw_plan(made, picture)
     if as_json:

@@ -5,6 +5,7 @@ They have no backward: train where there is one, and load the parameters, whose 
 """
 
 from abc import abstractmethod
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,10 +23,15 @@ from oocdnn.normalization import Prologue, Sums
 
 def _counted(x: Any) -> Sums:
     """The sums of an array that no call made."""
-    sums, axes = Sums(), tuple(range(2, x.ndim))
-    double = x.astype(np.float64)
-    table = module_of("x", x).stack([double.sum(axes), (double * double).sum(axes)], 2)
-    sums.receive(table, x.shape)
+    sums, module, count = Sums(), module_of("x", x), prod(x.shape[2:])
+    values = x.reshape(*x.shape[:2], count).astype(np.float64)
+    first = values[..., :1].copy()
+    numbers = [values.sum(2), (values * values).sum(2), module.full(x.shape[:2], float(count))]
+    values -= first  # equal elements have exactly no deviations
+    between = values.sum(2) / max(count, 1)
+    values -= between[..., None]
+    numbers += [first.sum(2) + between, (values * values).sum(2)]
+    sums.receive(module.stack(numbers, 2), x.shape)
     return sums
 
 

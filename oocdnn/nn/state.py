@@ -42,7 +42,7 @@ def save(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
 
     The file is there as a whole or not at all. Raises OSError where it cannot be written.
     """
-    with replacing(Path(path)) as part, part.open("wb") as file:
+    with replacing(Path(path)) as file:
         np.savez(file, **{name: moved(array, np) for name, array in values.items()})
 
 

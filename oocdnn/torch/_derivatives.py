@@ -1,8 +1,9 @@
-"""The derivatives of the operators, which are operators themselves, as often as one likes.
+"""The derivatives of the operators, which are operators themselves, of any order and in both modes.
 
 A convolution is linear in each operand, so that what belongs to it is a triple: y = conv(x, w),
 dx = conv_backward_data(dy, w), dw = conv_backward_filter(x, dy), and each one's derivatives are the
-other two.
+other two. Its tangent is the sum of two of its own kind, conv(tx, w) + conv(x, tw), and that of the
+bias.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from oocdnn import _stack
 from oocdnn.torch import _contexts
+from oocdnn.torch._autograd import Derivatives, in_forward_mode, register
 from oocdnn.torch._operators import (
     conv,
     conv_backward_data,
@@ -27,13 +29,25 @@ class _Place:
         self.shape, self.device, self.dtype = tensor.shape, tensor.device, tensor.dtype
 
 
-def _keep(ctx: Any, first: Tensor, second: Tensor, moves: Sequence[Any]) -> None:
-    """Saves of the two operands what the derivatives read: each needs the other one."""
+def _keep(ctx: Any, inputs: Sequence[Any], moves: Sequence[Any], output: Tensor) -> None:
+    """Saves of the two operands what the derivatives read: each needs the other one. A tangent is
+    computed before the call returns and reads both."""
+    first, second, *others = inputs
     needs = ctx.needs_input_grad
     ctx.save_for_backward(first if needs[1] else None, second if needs[0] else None)
     ctx.places = _Place(first), _Place(second)
+    ctx.bias = None
     ctx.moves = tuple(moves)
     ctx.context = _stack.entered_context()
+    if in_forward_mode():
+        ctx.save_for_forward(first, second)
+        ctx.others, ctx.result = tuple(others), _Place(output)
+
+
+def _keep_with_bias(ctx: Any, inputs: Sequence[Any], moves: Sequence[Any], output: Tensor) -> None:
+    x, w, b, *others = inputs
+    _keep(ctx, (x, w, *others), moves, output)
+    ctx.bias = None if b is None else _Place(b)
 
 
 def _bias_gradient(dy: Tensor, place: _Place) -> Tensor:
@@ -46,9 +60,7 @@ def _padded_with_none(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | Non
 
 
 def _keep_conv(ctx: Any, inputs: Any, output: Any) -> None:
-    x, w, b, *moves, _device = inputs
-    _keep(ctx, x, w, moves)
-    ctx.bias = None if b is None else _Place(b)
+    _keep_with_bias(ctx, inputs, inputs[3:-1], output)
 
 
 def _differentiate_conv(ctx: Any, dy: Tensor) -> Any:
@@ -65,15 +77,12 @@ def _differentiate_conv(ctx: Any, dy: Tensor) -> Any:
 
 
 def _keep_transposed(ctx: Any, inputs: Any, output: Any) -> None:
-    x, w, b, _output_padding, *moves, _device = inputs
-    _keep(ctx, x, w, moves)
-    ctx.bias = None if b is None else _Place(b)
+    _keep_with_bias(ctx, inputs, inputs[4:-1], output)
 
 
-def _keep_data(ctx: Any, inputs: Any, output: Any) -> None:
-    dy, w, _x_shape, *moves, _device = inputs
-    _keep(ctx, dy, w, moves)
-    ctx.bias = None
+def _keep_gradient(ctx: Any, inputs: Any, output: Any) -> None:
+    """For conv_backward_data and conv_backward_filter."""
+    _keep(ctx, inputs, inputs[3:-1], output)
 
 
 def _differentiate_transposed(ctx: Any, dy: Tensor) -> Any:
@@ -90,11 +99,6 @@ def _differentiate_transposed(ctx: Any, dy: Tensor) -> Any:
     return _padded_with_none(ctx, dx, dw, db)
 
 
-def _keep_filter(ctx: Any, inputs: Any, output: Any) -> None:
-    x, dy, _w_shape, *moves, _device = inputs
-    _keep(ctx, x, dy, moves)
-
-
 def _differentiate_filter(ctx: Any, g: Tensor) -> Any:
     """`g` is the gradient with respect to dw, and takes the place of w."""
     (x, dy), (to_x, to_dy), needs = ctx.saved_tensors, ctx.places, ctx.needs_input_grad
@@ -107,9 +111,46 @@ def _differentiate_filter(ctx: Any, g: Tensor) -> Any:
     return _padded_with_none(ctx, for_x, for_dy)
 
 
-conv.register_autograd(_differentiate_conv, setup_context=_keep_conv)
-conv_transpose.register_autograd(_differentiate_transposed, setup_context=_keep_transposed)
-conv_backward_data.register_autograd(_differentiate_transposed, setup_context=_keep_data)
-conv_backward_filter.register_autograd(_differentiate_filter, setup_context=_keep_filter)
+def _tangent(operator: Any) -> Any:
+    """The tangent of an operator of two operands."""
+
+    def tangent(ctx: Any, of_first: Tensor | None, of_second: Tensor | None, *_: Any) -> Any:
+        first, second = ctx.saved_tensors
+        return _sum(
+            None if of_first is None else operator(of_first, second, *ctx.others),
+            None if of_second is None else operator(first, of_second, *ctx.others),
+        )
+
+    return tangent
+
+
+def _tangent_with_bias(operator: Any) -> Any:
+    """The tangent of an operator of two operands and a bias."""
+    of_operands = _tangent(lambda first, second, *others: operator(first, second, None, *others))
+
+    def tangent(ctx: Any, of_x: Any, of_w: Any, of_b: Tensor | None, *_: Any) -> Any:
+        found = of_operands(ctx, of_x, of_w)
+        if of_b is None:
+            return found
+        result = ctx.result
+        row = of_b.to(result.device, result.dtype).reshape(-1, *(1,) * (len(result.shape) - 2))
+        return row.expand(result.shape).clone() if found is None else found + row
+
+    return tangent
+
+
+def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return first + second
+
+
+for _operator, _keeps, _differentiate, _tangents in (
+    (conv, _keep_conv, _differentiate_conv, _tangent_with_bias),
+    (conv_transpose, _keep_transposed, _differentiate_transposed, _tangent_with_bias),
+    (conv_backward_data, _keep_gradient, _differentiate_transposed, _tangent),
+    (conv_backward_filter, _keep_gradient, _differentiate_filter, _tangent),
+):
+    register(_operator, Derivatives(_keeps, _differentiate, _tangents(_operator)))
 
 __all__ = ["conv", "conv_transpose"]

@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.forward_ad import _set_fwd_grad_enabled
 
 import oocdnn
 from oocdnn import _geometry
-from oocdnn.torch import _contexts
+from oocdnn.torch import _batching, _contexts
 from oocdnn.torch._tensors import empty_in_order, empty_result, walkable
 
 Ints = Sequence[int]
@@ -34,9 +35,10 @@ def _run(
     keywords: dict[str, Any],
     keep_order: bool = True,
 ) -> Tensor:
-    """Calls a function of oocdnn whose result has `shape` and follows the first operand."""
+    """Calls a function of oocdnn whose result has `shape` and follows the first operand. The levels
+    above have recorded the derivatives."""
     leader = operands[0]
-    with _contexts.of_call():
+    with _contexts.of_call(), _set_fwd_grad_enabled(False):
         out = None
         if device != leader.device:
             out = empty_result(leader, shape, device, keep_order)
@@ -139,3 +141,8 @@ conv_backward_filter = _operator(
     _conv_backward_filter,
     _conv_backward_filter_fake,
 )
+
+_batching.register(conv, samples=True)
+_batching.register(conv_transpose, samples=True)
+_batching.register(conv_backward_data, samples=True, scale=_batching.first_shape)
+_batching.register(conv_backward_filter, samples=False)

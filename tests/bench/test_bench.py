@@ -411,13 +411,3 @@ def test_for_whom_no_time_was_left_the_problem_is_measured_again(
         assert len(rows) == 3
     about = json.loads((tmp_path / "about.json").read_text(encoding="utf-8"))
     assert str(tmp_path) not in about["command"]
-
-
-def test_times_below_the_floor_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suite, "rates", lambda *_: {"arithmetic": 1e9})
-    options = ("conv2d:fwd x1x8x12x12 w8x8x1x1 f32", "--device", "cpu", "--quick", "--peer", "none")
-    for floor, said in ((1e6, True), (1e-9, False)):
-        monkeypatch.setattr(task.Convolution, "floor_seconds", lambda *_, floor=floor: floor)
-        done = invoke(*options)
-        assert done.exit_code == 0, done.output
-        assert ("1 of 1 took less than their floor" in done.output) == said

@@ -63,11 +63,22 @@ ON_GPU = dict.fromkeys(_HELD, NOT_HELD_UP) | {
     "blocked_tiles_have_zero_padding": "the CUDA device has plain tiles only"
 }
 
+NULL_BLOCKS = "the null device sums in no blocks"
 CUDNN_NO_BIAS = "cuDNN's graphs have no backward bias; the direct engine does it"
 CUDNN_NOT_INVARIANT = "cuDNN's bits depend on the tile's shape"
+ONEDNN_NAN = (
+    "oneDNN leaves padding out that is equal at both ends, so a NaN of the filter misses the edges"
+)
+CUDNN_NAN = (
+    "cuDNN has kernels for gradients of the input that leave padding out, so a NaN of the filter "
+    "misses the edges, and others that multiply zeros between strided elements, so it spreads"
+)
 
 UNSUPPORTED = {
     "null": {
+        "invariant_sums_f32": NULL_BLOCKS,
+        "invariant_sums_f64": NULL_BLOCKS,
+        "invariant_sums_bf16": NULL_BLOCKS,
         "finish_pools_and_bits": "the null device has no use for what is made of sums",
         "finish_dense_pools": "the null device has no use for what is made of sums",
         "finish_narrow_pools": "the null device has no use for what is made of sums",
@@ -89,7 +100,10 @@ UNSUPPORTED = {
         "invariant_f64": CUDNN_NOT_INVARIANT,
         "invariant_f16": CUDNN_NOT_INVARIANT,
         "invariant_bf16": CUDNN_NOT_INVARIANT,
-        "nan_local": "cuDNN multiplies its padding, so a NaN of the filter spreads along the edges",
+        "invariant_sums_f32": CUDNN_NOT_INVARIANT,
+        "invariant_sums_f64": CUDNN_NOT_INVARIANT,
+        "invariant_sums_bf16": CUDNN_NOT_INVARIANT,
+        "nan_local": CUDNN_NAN,
     },
     "check(cuda:direct)": ON_GPU,
     "cpu:onednn": {
@@ -101,7 +115,10 @@ UNSUPPORTED = {
         "invariant_f64": NOT_INVARIANT,
         "invariant_f16": NOT_INVARIANT,
         "invariant_bf16": NOT_INVARIANT,
-        "nan_local": "oneDNN makes no claim about NaN",
+        "invariant_sums_f32": NOT_INVARIANT,
+        "invariant_sums_f64": NOT_INVARIANT,
+        "invariant_sums_bf16": NOT_INVARIANT,
+        "nan_local": ONEDNN_NAN,
     },
 }
 DEPENDS = {

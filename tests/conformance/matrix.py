@@ -42,7 +42,7 @@ ROWS = {
     "the same, float64": "invariant_f64",
     "the same, float16": "invariant_f16",
     "the same, bfloat16": "invariant_bf16",
-    "a NaN reaches only what reads it": "nan_local",
+    "a NaN reaches what reads it, and nothing else": "nan_local",
 }
 
 

@@ -11,6 +11,7 @@ from dropin.calls import TYPES
 # C types of elements, and cuDNN's names of their types.
 ELEMENTS = {
     "INT64": "int64_t",
+    "INT32": "int32_t",
     "FLOAT": "float",
     "DOUBLE": "double",
     "BOOLEAN": "bool",
@@ -23,6 +24,7 @@ ELEMENTS = {
     "HEUR_MODE": "int",
     "NUMERICAL_NOTE": "int",
     "BEHAVIOR_NOTE": "int",
+    "KNOB_TYPE": "int",
     "CHAR": "char",
 }
 DIRECTIONS = {
@@ -150,13 +152,33 @@ class Graphs:
         self.set(made, "OPERATIONGRAPH_OPS", "BACKEND_DESCRIPTOR", *operations)
         return made
 
-    def configurations(self, graph, most: int, mode: str = "A") -> list:
-        """Up to so many that heuristics give."""
-        heuristics = self.make("ENGINEHEUR")
-        self.set(heuristics, "ENGINEHEUR_OPERATION_GRAPH", "BACKEND_DESCRIPTOR", graph)
+    def heuristics(self, graph, mode: str = "A"):
+        made = self.make("ENGINEHEUR")
+        self.set(made, "ENGINEHEUR_OPERATION_GRAPH", "BACKEND_DESCRIPTOR", graph)
         number = getattr(self.lib, f"CUDNN_HEUR_MODE_{mode}")
-        self.set(heuristics, "ENGINEHEUR_MODE", "HEUR_MODE", number)
-        self.finalize(heuristics)
+        self.set(made, "ENGINEHEUR_MODE", "HEUR_MODE", number)
+        return self.finalize(made)
+
+    def count(self, descriptor, name: str, kind: str, room: int = 0) -> int:
+        """The number of elements, read without a place for them, whatever room is claimed."""
+        count = self.lib.ffi.new("int64_t *", -1)
+        self.lib.check(
+            self.lib.cudnnBackendGetAttribute(
+                descriptor,
+                getattr(self.lib, f"CUDNN_ATTR_{name}"),
+                getattr(self.lib, f"CUDNN_TYPE_{kind}"),
+                room,
+                count,
+                self.lib.ffi.NULL,
+            )
+        )
+        return count[0]
+
+    def configurations(self, graph, most: int, mode: str = "A") -> list:
+        """Up to so many that heuristics give; their own count where `most` is 0."""
+        heuristics = self.heuristics(graph, mode)
+        if most == 0:
+            most = self.count(heuristics, "ENGINEHEUR_RESULTS", "BACKEND_DESCRIPTOR")
         found = [self.make("ENGINECFG") for _ in range(most)]
         ffi, count = self.lib.ffi, self.lib.ffi.new("int64_t *")
         array = ffi.new("cudnnBackendDescriptor_t[]", found)
@@ -174,7 +196,35 @@ class Graphs:
 
     def configuration(self, graph):
         """The first that heuristics give."""
-        return self.configurations(graph, 1)[0]
+        return self.configurations(graph, 0)[0]
+
+    def described(self, config) -> dict[str, list]:
+        """Everything that cuDNN's frontend reads from a configuration and its engine."""
+        lib, one = self.lib, "BACKEND_DESCRIPTOR"
+        (engine,) = self.get(config, "ENGINECFG_ENGINE", one, into=self.make("ENGINE"))
+        told = {
+            "engine": self.get(engine, "ENGINE_GLOBAL_INDEX", "INT64"),
+            "workspace": self.get(config, "ENGINECFG_WORKSPACE_SIZE", "INT64"),
+            "shared": self.get(config, "ENGINECFG_SHARED_MEMORY_USED", "INT32"),
+            "knobs": [],
+        }
+        for note in ("NUMERICAL_NOTE", "BEHAVIOR_NOTE"):
+            told[note] = self.get(engine, f"ENGINE_{note}", note, room=32)
+            assert self.count(engine, f"ENGINE_{note}", note, room=32) == len(told[note])
+        places = [self.make("KNOB_CHOICE") for _ in range(40)]
+        count, array = lib.ffi.new("int64_t *"), lib.ffi.new("cudnnBackendDescriptor_t[]", places)
+        name, kind = lib.CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, lib.CUDNN_TYPE_BACKEND_DESCRIPTOR
+        read = lib.cudnnBackendGetAttribute
+        lib.check(read(config, name, kind, len(places), count, array))
+        for knob in places[: count[0]]:
+            (type_of_knob,) = self.get(knob, "KNOB_CHOICE_KNOB_TYPE", "KNOB_TYPE", room=1)
+            (value,) = self.get(knob, "KNOB_CHOICE_KNOB_VALUE", "INT64", room=1)
+            told["knobs"].append((type_of_knob, value))
+        size, nowhere = lib.ffi.new("int64_t *", -1), lib.ffi.NULL
+        int64 = lib.CUDNN_TYPE_INT64
+        lib.check(read(config, lib.CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE, int64, 1, nowhere, size))
+        assert [size[0]] == told["workspace"]
+        return told
 
     def plan(self, config):
         made = self.make("EXECUTION_PLAN")

@@ -11,7 +11,7 @@ import oracle
 import pytest
 from dropin.test_convolutions import Problem, fused
 from gpu.driver import DeviceArray, InContext
-from python.support import assert_equal, integers
+from python.support import DTYPES, assert_equal, integers
 
 import oocdnn
 from oocdnn import cudnn
@@ -28,10 +28,12 @@ def lib():
         yield cudnn
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("name", NAMES)
-def test_host_operands_are_taken(calls, name, groups):
-    problem = Problem(calls, (2, 4, 7, 6), (6, 4 // groups, 3, 3), {"groups": groups, "padding": 1})
+def test_host_operands_are_taken(calls, name, groups, dtype):
+    window = {"groups": groups, "padding": 1}
+    problem = Problem(calls, (2, 4, 7, 6), (6, 4 // groups, 3, 3), window, DTYPES[dtype])
     x, w, y = (getattr(problem, axis).copy() for axis in "xwy")
     calls.lib.check(getattr(problem, name)(alpha=2.0, beta=1.0))
     total, old = {
@@ -136,9 +138,10 @@ def test_pinned_operands_are_taken_but_under_capture(calls, name):
     assert_equal(target, expected)
 
 
-def test_bias_and_activation_on_the_host_are_taken(calls):
-    problem = Problem(calls, (2, 4, 8, 6), (5, 4, 3, 3), {"padding": 1})
-    b, z = integers((5,), 5), integers(problem.y.shape, 6)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bias_and_activation_on_the_host_are_taken(calls, dtype):
+    problem = Problem(calls, (2, 4, 8, 6), (5, 4, 3, 3), {"padding": 1}, DTYPES[dtype])
+    b, z = (integers(s, i, DTYPES[dtype]) for s, i in (((5,), 5), (problem.y.shape, 6)))
     calls.lib.check(fused(problem, b, z, 3.0, calls.activation("RELU")))
     total = oracle.forward(problem.x, problem.w, padding=1)
     expected = oracle.finish(
@@ -147,14 +150,15 @@ def test_bias_and_activation_on_the_host_are_taken(calls):
     assert_equal(problem.y, expected)
 
 
-def test_the_gradient_of_the_bias_on_the_host_is_taken(calls):
-    dy, db = integers((3, 5, 4, 6), 1), integers((5,), 2)
-    expected = oracle.backward_bias(dy)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_gradient_of_the_bias_on_the_host_is_taken(calls, dtype):
+    dy, db = (integers(s, i, DTYPES[dtype]) for s, i in (((3, 5, 4, 6), 1), ((5,), 2)))
+    expected = 3.0 * oracle.backward_bias(dy) - 2.0 * db.astype(np.float64)
     lib, data = calls.lib, calls.data
     lib.check(
         lib.cudnnConvolutionBackwardBias(
-            calls.handle, calls.factor(1.0, dy), calls.tensor(dy), data(dy),
-            calls.factor(0.0, dy), calls.vector(db, 4), data(db),
+            calls.handle, calls.factor(3.0, dy), calls.tensor(dy), data(dy),
+            calls.factor(-2.0, dy), calls.vector(db, 4), data(db),
         )
     )  # fmt: skip
     assert_equal(db, expected)
@@ -184,6 +188,92 @@ def test_a_workspace_that_is_too_large_is_taken(calls, name):
         "backward_filter": lambda: oracle.backward_filter(x, y, w.shape, padding=1),
     }[name]()
     assert_equal(problem.there[TARGETS[name]].get(), expected)
+
+
+def workspace_of(problem, name: str) -> int:
+    """The bytes that a client is told, with the math type that is set."""
+    direction, order = ORDERS[name]
+    size = cudnn.ffi.new("size_t *")
+    query = getattr(cudnn, f"cudnnGetConvolution{direction}WorkspaceSize")
+    cudnn.check(query(problem.calls.handle, *order(problem), problem.algorithm, size))
+    return size[0]
+
+
+def peak_bytes() -> int:
+    """The most device memory that was held since the last call."""
+    peak = ctypes.c_size_t()
+    assert ctypes.CDLL("libcuda.so.1").fake_peak_bytes(ctypes.byref(peak)) == 0
+    return peak.value
+
+
+def run_within(problem, name: str, told: int) -> None:
+    """Runs with exactly that workspace. Bytes behind it stay as they are, it is used, and no other
+    device memory is taken. (What is added to needs more.)"""
+    guard, byte = 4096, 0xA5
+    workspace = DeviceArray(np.full(told + guard, byte, np.uint8))
+    problem.workspace = cudnn.ffi.cast("void *", workspace.pointer.value), told
+    peak_bytes()
+    held = peak_bytes()
+    cudnn.check(getattr(problem, name)(alpha=2.0))
+    assert peak_bytes() == held
+    seen = workspace.get()
+    assert (seen[:told] != byte).any()
+    assert (seen[told:] == byte).all()
+
+
+def expected_of(problem, name: str) -> np.ndarray:
+    """Of alpha 2."""
+    x, w, y, window = problem.x, problem.w, problem.y, problem.window
+    total = {
+        "forward": lambda: oracle.forward(x, w, **window),
+        "backward_data": lambda: oracle.backward_data(y, w, x.shape, **window),
+        "backward_filter": lambda: oracle.backward_filter(x, y, w.shape, **window),
+    }[name]()
+    return 2.0 * total
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("x", [(2, 3, 11, 6), (1, 3, 2, 3)])  # the second is one tile in any plan
+def test_the_workspace_that_is_told_is_all_that_is_needed(calls, name, dtype, x):
+    problem = OnDevice(calls, x, (4, 3, 3, 3), {"padding": 1}, DTYPES[dtype])
+    run_within(problem, name, workspace_of(problem, name))
+    assert_equal(problem.there[TARGETS[name]].get(), expected_of(problem, name))
+
+
+@pytest.mark.parametrize(("kept", "listed"), [("DEFAULT", "FMA"), ("FMA", "DEFAULT")])
+@pytest.mark.parametrize("least", ["kept", "listed"])
+def test_a_listed_workspace_is_enough_for_either_math_type(calls, monkeypatch, kept, listed, least):
+    """The one that was told first, when the budget was smaller, needs less."""
+    height = 70 + 2 * (kept == "FMA") + (least == "kept")
+    problem = OnDevice(calls, (2, 3, height, 32), (4, 3, 3, 3), {"padding": 1})
+    results, count = cudnn.ffi.new("cudnnConvolutionFwdAlgoPerf_t[1]"), cudnn.ffi.new("int *")
+    order = problem.xd, problem.wd, problem.cd, problem.yd
+
+    def told(math: str) -> int:
+        number = getattr(cudnn, f"CUDNN_{math}_MATH")
+        cudnn.check(cudnn.cudnnSetConvolutionMathType(problem.cd, number))
+        return workspace_of(problem, "forward")
+
+    problem.algorithm = cudnn.CUDNN_CONVOLUTION_FWD_ALGO_FFT
+    monkeypatch.setenv("OOCDNN_BUDGET", "16KiB")
+    little = told(kept if least == "kept" else listed)
+    monkeypatch.delenv("OOCDNN_BUDGET")
+    if least == "listed":
+        told(kept)
+    cudnn.check(cudnn.cudnnSetConvolutionMathType(problem.cd, getattr(cudnn, f"CUDNN_{kept}_MATH")))
+    cudnn.check(
+        cudnn.cudnnGetConvolutionForwardAlgorithm_v7(calls.handle, *order, 1, count, results)
+    )
+    assert results[0].algo == problem.algorithm
+    assert results[0].mathType == getattr(cudnn, f"CUDNN_{listed}_MATH")
+    sizes = [told(math) for math in (kept, listed)]
+    assert little == min(sizes) < max(sizes) == results[0].memory
+    for math in (kept, listed):
+        told(math)
+        problem.there["y"].fill(problem.y)
+        run_within(problem, "forward", results[0].memory)
+        assert_equal(problem.there["y"].get(), expected_of(problem, "forward"))
 
 
 def free_bytes() -> int:

@@ -34,6 +34,7 @@ TABLE = [
     ("SetTensor4dDescriptorEx", "Tensor", (0, 1, 2, 3, 4, 0, 12, 4, 1), 0, True),
     ("SetTensor4dDescriptorEx", "Tensor", (0, 0, 2, 3, 4, 24, 12, 4, 1), BAD, True),
     ("SetTensor4dDescriptorEx", "Tensor", (0, 3, 2, 3, 4, 0, 12, 4, 1), BAD, True),
+    ("SetTensor4dDescriptorEx", "Tensor", (0, 1, 2, 3, 4, -24, 12, 4, -1), 0, True),
     ("SetTensorNdDescriptor", "Tensor", (0, 1, ONES, ONES), BAD, True),
     ("SetTensorNdDescriptor", "Tensor", (0, 2, ONES, ONES), 0, True),
     ("SetTensorNdDescriptor", "Tensor", (0, 8, ONES, ONES), 0, True),
@@ -164,6 +165,23 @@ def test_a_read_of_fewer_axes_gives_these(request, which):
     assert library.cudnnDestroyTensorDescriptor(tensor) == 0
 
 
+@pytest.mark.parametrize("which", ["ours", "real"])
+@pytest.mark.parametrize(
+    ("strides", "elements"), [((-60, 20, 5, -1), 120), ((-1, -1, -1, -1), 11), ((0, 0, -7, 1), 26)]
+)
+def test_a_size_counts_from_the_lowest_element_to_the_highest(request, which, strides, elements):
+    library = request.getfixturevalue(which)
+    tensor, size = ctypes.c_void_p(), ctypes.c_size_t()
+    assert library.cudnnCreateTensorDescriptor(ctypes.byref(tensor)) == 0
+    dims = [
+        1 if stride == 0 else extent for stride, extent in zip(strides, (2, 3, 4, 5), strict=True)
+    ]
+    assert library.cudnnSetTensor4dDescriptorEx(tensor, 0, *dims, *strides) == 0
+    assert library.cudnnGetTensorSizeInBytes(tensor, ctypes.byref(size)) == 0
+    assert size.value == 4 * elements
+    assert library.cudnnDestroyTensorDescriptor(tensor) == 0
+
+
 def test_a_number_that_fits_no_int_is_not_told(ours):
     """Our tensors may be larger than the interface can say."""
     tensor = ctypes.c_void_p()
@@ -235,3 +253,26 @@ def test_convolutions_refuse_what_does_not_fit_together(calls):
     for name, value in bad.items():
         status = lib.cudnnConvolutionForward(*{**good, name: value}.values())
         assert status == BAD, name
+
+
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("function", ["Forward", "BackwardData", "BackwardFilter"])
+def test_a_null_filter_is_refused_mirrored_or_not(calls, function, flip):
+    lib, data = calls.lib, calls.data
+    x, w, y = (np.zeros(s, np.float32) for s in ((1, 3, 8, 8), (4, 3, 3, 3), (1, 4, 6, 6)))
+    one, zero = calls.factor(1.0, x), calls.factor(0.0, x)
+    place = {
+        "x": (calls.tensor(x), data(x)),
+        "w": (calls.filter(w), lib.ffi.NULL),
+        "y": (calls.tensor(y), data(y)),
+    }
+    order = {"Forward": "xwy", "BackwardData": "wyx", "BackwardFilter": "xyw"}[function]
+    first, second, result = (place[name] for name in order)
+    convolution = calls.convolution(2, flip=flip)
+    status = getattr(lib, f"cudnnConvolution{function}")(
+        calls.handle, one, *first, *second, convolution, 0, data(None), 0, zero, *result
+    )
+    assert status == BAD
+    text = lib.ffi.new("char[]", 256)
+    lib.cudnnGetLastErrorString(text, 256)
+    assert b"null" in lib.ffi.string(text)

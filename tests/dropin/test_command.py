@@ -127,7 +127,7 @@ def test_run_hands_on_what_the_library_takes(tmp_path, options):
 
 def test_run_of_a_program_that_is_not_there(tmp_path):
     done = shell("oocdnn run -- no-such-program", tmp_path)
-    assert done.returncode == 1
+    assert done.returncode == 127
     assert "no program no-such-program" in done.stderr
 
 

@@ -38,32 +38,33 @@ class Problem:
         self.xd, self.yd = calls.tensor(self.x), calls.tensor(self.y)
         self.wd = calls.filter(self.w)
         self.cd = calls.convolution(len(x_shape) - 2, dtype=dtype, **window)
+        self.algorithm, self.workspace = 1, (calls.data(None), 0)
 
     def factors(self, alpha, beta):
         return self.calls.factor(alpha, self.x), self.calls.factor(beta, self.x)
 
     def forward(self, alpha=1.0, beta=0.0):
         a, b = self.factors(alpha, beta)
-        data = self.calls.data
+        data, algorithm = self.calls.data, self.algorithm
         return self.lib.cudnnConvolutionForward(
-            self.calls.handle, a, self.xd, data(self.x), self.wd, data(self.w), self.cd, 1,
-            data(None), 0, b, self.yd, data(self.y),
+            self.calls.handle, a, self.xd, data(self.x), self.wd, data(self.w), self.cd, algorithm,
+            *self.workspace, b, self.yd, data(self.y),
         )  # fmt: skip
 
     def backward_data(self, alpha=1.0, beta=0.0):
         a, b = self.factors(alpha, beta)
-        data = self.calls.data
+        data, algorithm = self.calls.data, self.algorithm
         return self.lib.cudnnConvolutionBackwardData(
-            self.calls.handle, a, self.wd, data(self.w), self.yd, data(self.y), self.cd, 1,
-            data(None), 0, b, self.xd, data(self.x),
+            self.calls.handle, a, self.wd, data(self.w), self.yd, data(self.y), self.cd, algorithm,
+            *self.workspace, b, self.xd, data(self.x),
         )  # fmt: skip
 
     def backward_filter(self, alpha=1.0, beta=0.0):
         a, b = self.factors(alpha, beta)
-        data = self.calls.data
+        data, algorithm = self.calls.data, self.algorithm
         return self.lib.cudnnConvolutionBackwardFilter(
-            self.calls.handle, a, self.xd, data(self.x), self.yd, data(self.y), self.cd, 1,
-            data(None), 0, b, self.wd, data(self.w),
+            self.calls.handle, a, self.xd, data(self.x), self.yd, data(self.y), self.cd, algorithm,
+            *self.workspace, b, self.wd, data(self.w),
         )  # fmt: skip
 
 

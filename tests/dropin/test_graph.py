@@ -195,14 +195,14 @@ def test_everything_a_client_asks_of_a_plan_is_answered(graphs, lib):
     graph = graphs.finalize(graphs.graph(op))
     assert graphs.get(graph, "OPERATIONGRAPH_ENGINE_GLOBAL_COUNT", "INT64") == [1]
     config = graphs.configuration(graph)
-    engine = graphs.make("ENGINE")
-    assert graphs.get(config, "ENGINECFG_ENGINE", "BACKEND_DESCRIPTOR", into=engine)
-    for name in ("ENGINECFG_WORKSPACE_SIZE", "ENGINECFG_SHARED_MEMORY_USED"):
-        assert graphs.get(config, name, "INT64") == [0]
-    assert graphs.get(config, "ENGINECFG_KNOB_CHOICES", "BACKEND_DESCRIPTOR") == []
-    assert graphs.get(engine, "ENGINE_GLOBAL_INDEX", "INT64") == [0]
-    assert graphs.get(engine, "ENGINE_NUMERICAL_NOTE", "NUMERICAL_NOTE") == []
-    assert graphs.get(engine, "ENGINE_BEHAVIOR_NOTE", "BEHAVIOR_NOTE") == []
+    assert graphs.described(config) == {
+        "engine": [0],
+        "workspace": [0],
+        "shared": [0],  # of 32 bits, as cuDNN's
+        "knobs": [],
+        "NUMERICAL_NOTE": [],
+        "BEHAVIOR_NOTE": [],
+    }
     plan = graphs.plan(config)
     assert graphs.get(plan, "EXECUTION_PLAN_WORKSPACE_SIZE", "INT64") == [0]
     again = graphs.make("ENGINECFG")
@@ -300,3 +300,18 @@ def test_a_read_gives_as_many_elements_as_there_is_room_for(graphs, lib):
     dims = lib.CUDNN_ATTR_TENSOR_DIMENSIONS, lib.CUDNN_TYPE_INT64
     lib.check(lib.cudnnBackendGetAttribute(done, *dims, 0, count, lib.ffi.NULL))
     assert count[0] == 4
+
+
+# Of clients/hostile.c, in its order.
+PARTS = ["counts", "axes", "sizes", "results", "chain", "into_itself"]
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    return build(CLIENTS / "hostile.c", tmp_path_factory.mktemp("hostile") / "hostile")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_no_correct_program_passes_is_answered_with_a_status(hostile, part):
+    done = run([hostile, str(PARTS.index(part))])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")

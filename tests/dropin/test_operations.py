@@ -246,10 +246,19 @@ def test_softmax_forward_and_backward(calls, mode, algorithm):
         assert_close(dx, soft * (dy - (dy * soft).sum(axes, keepdims=True)), 1e-4)
 
 
+def element_type(lib, tensor) -> int:
+    dtype, rank = lib.ffi.new("cudnnDataType_t *"), lib.ffi.new("int *")
+    dims, strides = lib.ffi.new("int[8]"), lib.ffi.new("int[8]")
+    lib.check(lib.cudnnGetTensorNdDescriptor(tensor, 8, dtype, rank, dims, strides))
+    return dtype[0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", ["SPATIAL", "PER_ACTIVATION", "SPATIAL_PERSISTENT"])
-def test_batch_normalization_inference(calls, mode):
+def test_batch_normalization_inference(calls, mode, dtype):
+    """The parameters of 16-bit tensors are float."""
     lib = calls.lib
-    x = integers((2, 3, 4, 5), 1)
+    x = integers((2, 3, 4, 5), 1, DTYPES[dtype])
     y = np.zeros_like(x)
     derived = calls.create("Tensor")
     lib.check(
@@ -258,8 +267,10 @@ def test_batch_normalization_inference(calls, mode):
         )
     )
     shape = (1, 3, 4, 5) if mode == "PER_ACTIVATION" else (1, 3, 1, 1)
-    scale, bias, mean = (integers(shape, seed) for seed in (2, 3, 4))
-    variance = np.abs(integers(shape, 5)) + 1
+    kind = np.float64 if dtype == "float64" else np.float32
+    assert element_type(lib, derived) == calls.type_of(np.empty(0, kind))
+    scale, bias, mean = (integers(shape, seed, kind) for seed in (2, 3, 4))
+    variance = np.abs(integers(shape, 5, kind)) + 1
     lib.check(
         lib.cudnnBatchNormalizationForwardInference(
             calls.handle, getattr(lib, f"CUDNN_BATCHNORM_{mode}"), calls.factor(1.0, x),
@@ -267,4 +278,5 @@ def test_batch_normalization_inference(calls, mode):
             derived, *(calls.data(p) for p in (scale, bias, mean, variance)), 0.5,
         )
     )  # fmt: skip
-    assert_close(y, bias + scale * (x - mean) / np.sqrt(variance + 0.5))
+    expected = bias + scale * (x.astype(np.float64) - mean) / np.sqrt(variance + 0.5)
+    assert_close(y, expected, {"float16": 1e-3, "bfloat16": 1e-2}.get(dtype, 1e-5))

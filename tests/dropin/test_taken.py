@@ -35,8 +35,9 @@ def run_before(suite: str, real: Path, folder: Path) -> None:
     assert " TiB;" in said or "cuDNN has no plan" in said
 
 
-def test_graphs(tmp_path):
-    run_before("dropin/gpu_side.py", FAKE_CUDNN, tmp_path)
+@pytest.mark.parametrize("suite", ["gpu_side", "own_plan_gpu_side"])
+def test_graphs(tmp_path, suite):
+    run_before(f"dropin/{suite}.py", FAKE_CUDNN, tmp_path)
 
 
 @pytest.mark.parametrize("suite", ["legacy", "others"])

@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
+from counted import Counted
 from engine.cases import DEVICE, DTYPES, lay_out
 from engine.test_chain_calls import integers, moves, pools
 from hypothesis import HealthCheck, given, settings
@@ -132,7 +133,7 @@ def run(budget, engine, dz, x, links, needs):
 
 def test_the_gradients_are_those_of_a_call_for_each_link():
     """By tiles of the batch, whatever is needed, and within the budget that a refusal names."""
-    cut = []
+    cut, counted = [], Counted()
     with oocdnn.Context(DEVICE, "64MiB") as large:
 
         @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
@@ -142,6 +143,7 @@ def test_the_gradients_are_those_of_a_call_for_each_link():
             engine=st.sampled_from(ENGINES),
         )
         def check(case, budget, engine):
+            counted.begin()
             x, dz, links, needs = case
             wanted = link_by_link(large, dz, x, links)
             try:
@@ -158,8 +160,10 @@ def test_the_gradients_are_those_of_a_call_for_each_link():
             assert stats.bytes_d2h == sum(array.nbytes for array in arrays_of(made))
             assert stats.bytes_h2d <= bytes_in(x, dz, links)
             cut.append(stats.tiles > 1)
+            counted.done()
 
         check()
+    counted.need(0.5)
     assert sum(cut) > 5 or EXAMPLES < 100
 
 

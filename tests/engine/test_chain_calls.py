@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 import oracle
 import pytest
+from counted import Counted
 from engine.cases import DEVICE, DTYPES, lay_out
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -147,7 +148,7 @@ def parameters(links):
 
 def test_a_chain_is_a_call_for_each_link(context):
     """In one go, and in sections; small integers are as exact in TF32."""
-    sections, added = [], []
+    sections, added, counted = [], [], Counted()
 
     @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(
@@ -156,6 +157,7 @@ def test_a_chain_is_a_call_for_each_link(context):
         math=st.sampled_from(["fp32", "tf32"]),
     )
     def check(chain, budget, math):
+        counted.begin()
         x, links = chain
         wanted = link_by_link(context, x, links)
         with oocdnn.Context(DEVICE, budget, profile="none", math=math) as mine:
@@ -177,8 +179,10 @@ def test_a_chain_is_a_call_for_each_link(context):
             times = 1 + (again if apart else 0)
             assert stats.bytes_h2d <= times * x.nbytes + parameters(links)
             assert stats.bytes_d2h == z.nbytes
+        counted.done()
 
     check()
+    counted.need(0.5)
     assert sum(sections) > 5
     assert sum(added) > 5
 

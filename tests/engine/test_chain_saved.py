@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from counted import Counted
 from engine.cases import DEVICE
 from engine.test_chain_backward import (
     CHECKED,
@@ -47,11 +48,13 @@ def same_bits(made, wanted):
 
 
 def test_a_chain_saves_what_its_last_link_would_by_itself():
+    counted = Counted()
     with oocdnn.Context(DEVICE, "64MiB") as large:
 
         @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
         @given(case=trained(), budget=st.sampled_from(BUDGETS), engine=st.sampled_from(ENGINES))
         def check(case, budget, engine):
+            counted.begin()
             x, _, links, _ = case
             passed, wanted = saved_by_calls(large, x, links)
             with oocdnn.Context(DEVICE, budget, engine=engine, profile="none", **CHECKED) as it:
@@ -65,12 +68,15 @@ def test_a_chain_saves_what_its_last_link_would_by_itself():
                 same_bits(saved, wanted[-1])
                 assert it.check_reports() == []
                 assert it.stats.peak_device_bytes <= it.stats.budget_bytes
+                counted.done()
 
         check()
+    counted.need(0.5)
 
 
 def test_gradients_of_what_was_saved():
     """Of any links."""
+    counted = Counted()
     with oocdnn.Context(DEVICE, "64MiB") as large:
 
         @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
@@ -81,6 +87,7 @@ def test_gradients_of_what_was_saved():
             kept=st.lists(st.booleans(), min_size=5, max_size=5),
         )
         def check(case, budget, engine, kept):
+            counted.begin()
             x, dz, links, needs = case
             _, saved = saved_by_calls(large, x, links)
             given_saved = [one if keeps else None for one, keeps in zip(saved, kept, strict=False)]
@@ -96,8 +103,10 @@ def test_gradients_of_what_was_saved():
                 check_gradients(made, link_by_link(large, dz, x, links), links, needs)
                 assert it.check_reports() == []
                 assert it.stats.peak_device_bytes <= it.stats.budget_bytes
+                counted.done()
 
         check()
+    counted.need(0.5)
 
 
 @pytest.mark.parametrize("budget", ["64MiB", "896KiB"])

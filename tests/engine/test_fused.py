@@ -177,13 +177,14 @@ def pool_of(draw, extents: tuple[int, ...]) -> oracle.Pool | None:
     mode = draw.choice((None, "max", "max", "max", "avg", "avg_inside"))
     if mode is None:
         return None
-    window, stride, padding = [], [], []
+    axes, ceil = [], draw.choice((0, 1)) == 1
     for extent in extents:
-        size = draw.integer(1, min(4, extent))
-        window.append(size)
-        stride.append(draw.choice((size, 1, 2, 3)))
-        padding.append((draw.integer(0, size - 1), draw.integer(0, size - 1)))
-    return oracle.Pool(mode, tuple(window), tuple(stride), tuple(padding), draw.choice((0, 1)) == 1)
+        size = draw.integer(1, 4 if ceil else min(4, extent))
+        step = draw.choice((size, 1, 2, 3))
+        pads = draw.integer(0, size - 1), draw.integer(0, size - 1)
+        fits = oracle.pooled_extent(extent, *pads, size, step, ceil) > 0
+        axes.append((size, step, pads) if fits else (1, step, (0, 0)))
+    return oracle.Pool(mode, *zip(*axes, strict=True), ceil)
 
 
 def random_case(draw, rank: int | None = None, **fixed) -> Case:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from counted import Counted
 from engine.cases import HypothesisDraw
 from engine.test_fused import (
     APART,
@@ -112,25 +113,33 @@ def test_random_chains(case, needs, smooth):
     need_all(made, got)
 
 
-@UNHURRIED
-@given(cases(), st.integers(1, 3), st.sampled_from(["cross_correlation", "convolution"]))
-def test_one_pass_gives_what_calls_of_their_own_give(case, dilation, mode):
-    case = single(case)
-    arrays = arrays_of(case)
-    keywords = keywords_of(case) | {"mode": mode, "save_for_backward": True}
-    with context(budget=1 << 20, wrap="check") as ctx:
-        try:
-            z, saved = ctx.conv_bias_act_pool(**arrays, **keywords, dilation=dilation)
-        except oocdnn.InvalidProblem:  # a filter that reaches farther than x, or windows than y
-            return
-        rng = np.random.default_rng(case.seed)
-        dz = rng.integers(-2, 3, z.shape) * unit_of(case)
-        made = Gradients(case, arrays, dz.astype(z.dtype))
-        got = together(ctx, made, saved)
-        alone = {need: together(ctx, made, saved, (need,))[need] for need in NEEDS}
-        assert ctx.check_reports() == []
-    for need in NEEDS:
-        np.testing.assert_array_equal(got[need], alone[need], err_msg=need)
+def test_one_pass_gives_what_calls_of_their_own_give():
+    counted = Counted()
+
+    @UNHURRIED
+    @given(cases(), st.integers(1, 3), st.sampled_from(["cross_correlation", "convolution"]))
+    def check(case, dilation, mode):
+        counted.begin()
+        case = single(case)
+        arrays = arrays_of(case)
+        keywords = keywords_of(case) | {"mode": mode, "save_for_backward": True}
+        with context(budget=1 << 20, wrap="check") as ctx:
+            try:
+                z, saved = ctx.conv_bias_act_pool(**arrays, **keywords, dilation=dilation)
+            except oocdnn.InvalidProblem:  # a filter reaches farther than x, or windows than y
+                return
+            rng = np.random.default_rng(case.seed)
+            dz = rng.integers(-2, 3, z.shape) * unit_of(case)
+            made = Gradients(case, arrays, dz.astype(z.dtype))
+            got = together(ctx, made, saved)
+            alone = {need: together(ctx, made, saved, (need,))[need] for need in NEEDS}
+            assert ctx.check_reports() == []
+        for need in NEEDS:
+            np.testing.assert_array_equal(got[need], alone[need], err_msg=need)
+        counted.done()
+
+    check()
+    counted.need(0.5)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import oracle
 from geometry import doors
 from geometry.doors import Activation, Direction, PoolMode, Problem
 from hypothesis import strategies as st
@@ -98,7 +99,7 @@ def draw_pool(draw, problem: Problem) -> None:
             pool.stride[a] = draw(st.integers(1, 4))
             pool.pad_before[a] = before = draw(st.integers(0, window - 1))
             pool.pad_after[a] = after = draw(st.integers(0, window - 1))
-            if extent + before + after < window:
+            if oracle.pooled_extent(extent, before, after, window, pool.stride[a], pool.ceil) < 1:
                 pool.window[a], pool.pad_before[a], pool.pad_after[a] = 1, 0, 0
     doors.set_pooled(problem)
 

@@ -112,6 +112,7 @@ class Problem(Structure):
         ("also", Also),
         ("prologue", Prologue),
         ("sums", c_bool),
+        ("pairs", c_bool),
         ("stride", Dims * len(OPERANDS)),
     ]
 

@@ -328,6 +328,34 @@ def random_op(rng: Rng, direction: int, *, padded: bool = False) -> Op:
     return op
 
 
+def long_op(rng: Rng, direction: int) -> Op:
+    """A convolution whose sums have several blocks, or several groups of blocks."""
+    op = random_op(rng, direction)
+    out = [int(rng.integers(1, 4)) for _ in range(3)]
+    filters, reduced = [1, 1, 1], 1
+    if direction == BACKWARD_FILTER:
+        flat = [[1, 1, 700], [1, 29, 31], [5, 9, 11], [1, 7, 9], [1, 47, 1]]
+        out = flat[int(rng.integers(0, len(flat)))]
+        op.n = 9 if out[1] == 7 else op.n
+        op.k, op.c = min(op.k, 5), min(op.c, 3)
+        filters = [int(rng.integers(1, 3)) for _ in range(3)]
+    else:
+        taps = [[1, 1, 1], [1, 3, 3], [3, 5, 7], [1, 1, 401], [2, 2, 97], [1, 19, 23]]
+        filters = taps[int(rng.integers(0, len(taps)))]
+        depthwise = op.g > 1 and op.k == op.c == 1
+        terms = int(rng.choice([100, 1000, 5000, 70_000]))
+        reduced = 1 if depthwise else -(-terms // int(np.prod(filters)))
+        if direction == FORWARD:
+            op.c, op.k = reduced, min(op.k, 9)
+        else:
+            op.k, op.c = reduced, min(op.c, 9)
+    for d in range(3):
+        op.filter[d], op.out[d] = filters[d], out[d]
+        reach = (op.filter[d] - 1) * op.dilation[d] + 1
+        op.inp[d] = (op.out[d] - 1) * op.stride[d] + reach
+    return op
+
+
 def op_text(op: Op) -> str:
     lists = {
         name: list(getattr(op, name))
@@ -397,7 +425,8 @@ def engine_check(rig: Rig, rng: Rng, direction: int, engine: str) -> str:
 
 def bits_check(rig: Rig, other: Rig, rng: Rng, direction: int) -> str:
     """Two devices whose direct engines add in the same order give the same bits."""
-    op = random_op(rng, direction)
+    long = direction != BACKWARD_BIAS and rng.random() < 0.3
+    op = long_op(rng, direction) if long else random_op(rng, direction)
     values = {}
     for operand, shape in shapes_of(op).items():
         values[operand] = load(store(rng.standard_normal(shape), op.dtype), op.dtype)

@@ -99,3 +99,19 @@ class DeviceArray:
     def __del__(self) -> None:
         with InContext():
             call("cuMemFree_v2", self.pointer)
+
+
+class Part:
+    """Some channels of an array on the GPU."""
+
+    def __init__(self, whole: DeviceArray, channels: slice) -> None:
+        self.whole = whole
+        part = whole.like[:, channels]
+        begin = part.__array_interface__["data"][0] - whole.like.__array_interface__["data"][0]
+        interface = whole.__cuda_array_interface__
+        self.__cuda_array_interface__ = {
+            **interface,
+            "shape": part.shape,
+            "strides": part.strides,
+            "data": (interface["data"][0] + begin, False),
+        }

@@ -91,6 +91,7 @@ std::vector<Shared> ConfigsOf(const Node& heuristics) {
 cudnnStatus_t Answer(const Ints& values, cudnnBackendAttributeType_t type, int64_t capacity,
                      int64_t* count, void* elements) {
   *count = static_cast<int64_t>(values.size());
+  if (elements == nullptr) return CUDNN_STATUS_SUCCESS;
   for (int64_t i = 0; i < std::min(capacity, *count); ++i) {
     const int64_t value = values[static_cast<size_t>(i)];
     if (SizeOf(type) == 8) {
@@ -110,21 +111,36 @@ Ints BitsOf(unsigned bits) {
   return set;
 }
 
-// Fills descriptors of the caller's. Without any, the answer is more than there are, as cuDNN's is.
+// Fills descriptors of the caller's, which must be new: as in cuDNN one that is filled is final,
+// and the first such one ends the call with what is filled by then. The number without descriptors
+// is an upper bound for engine configurations.
 cudnnStatus_t Give(const std::vector<Shared>& nodes, int64_t capacity, int64_t* count,
                    void* elements) {
   *count = static_cast<int64_t>(nodes.size());
   if (elements == nullptr) {
-    *count += 3;
+    if (!nodes.empty() && nodes[0]->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) *count += 3;
     return CUDNN_STATUS_SUCCESS;
   }
-  for (int64_t i = 0; i < std::min(capacity, *count); ++i) {
+  *count = std::min(capacity, *count);
+  for (int64_t i = 0; i < *count; ++i) {
     const Shared& node = nodes[static_cast<size_t>(i)];
     Shared& target = Of(static_cast<cudnnBackendDescriptor_t*>(elements)[i]);
     if (target->type != node->type) return Fail(CUDNN_STATUS_BAD_PARAM, "descriptor of that type");
+    if (target->finalized) return Fail(CUDNN_STATUS_BAD_PARAM, "the descriptor is final");
     *target = *node;
   }
   return CUDNN_STATUS_SUCCESS;
+}
+
+double OperationsOf(const Node& operation) {
+  const Names names = NamesOf(operation.type);
+  double operations = 2.0;
+  for (const int64_t extent : ViewOf(operation.child(names.y)).dims) {
+    operations *= static_cast<double>(extent);
+  }
+  const View w = ViewOf(operation.child(names.w));
+  for (size_t i = 1; i < 5; ++i) operations *= static_cast<double>(w.dims[i]);
+  return operations;
 }
 
 // Wrong engines are wrong by a half everywhere. Scratch is used to its last byte.
@@ -233,10 +249,17 @@ FAKE(cudnnStatus_t, cudnnBackendFinalize)(cudnnBackendDescriptor_t descriptor) {
       }
       break;
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: {
+      if (node.children.count(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) == 0) {
+        status = Fail(CUDNN_STATUS_BAD_PARAM, "a plan of no configuration");
+        break;
+      }
       const Node& config = node.child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
       node.engine = config.engine;
       node.graph = config.graph;
       if (!node.engine.makes_plans) status = Fail(CUDNN_STATUS_NOT_SUPPORTED, "not this shape");
+      if (std::getenv("OOC_FAKE_SHORT") != nullptr) {
+        status = Fail(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, "memory is short");
+      }
       break;
     }
     default: break;
@@ -250,6 +273,8 @@ FAKE(cudnnStatus_t, cudnnBackendGetAttribute)(cudnnBackendDescriptor_t descripto
                                               cudnnBackendAttributeType_t type, int64_t capacity,
                                               int64_t* count, void* elements) {
   const Node& node = *Of(descriptor);
+  int64_t uncounted = 0;
+  if (count == nullptr) count = &uncounted;
   if (!node.finalized) return Fail(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "read too early");
   switch (name) {
     case CUDNN_ATTR_ENGINEHEUR_RESULTS: return Give(ConfigsOf(node), capacity, count, elements);
@@ -271,6 +296,9 @@ FAKE(cudnnStatus_t, cudnnBackendGetAttribute)(cudnnBackendDescriptor_t descripto
       return Answer(BitsOf(node.engine.numerical), type, capacity, count, elements);
     case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE:
       return Answer(BitsOf(node.engine.behavior), type, capacity, count, elements);
+    case CUDNN_ATTR_ENGINECFG_SHARED_MEMORY_USED:
+      if (type != CUDNN_TYPE_INT32) return Fail(CUDNN_STATUS_BAD_PARAM, "of 32 bits");
+      return Answer({48 << 10}, type, capacity, count, elements);
     case CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE:
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
       return Answer({node.engine.workspace}, type, capacity, count, elements);
@@ -299,6 +327,10 @@ FAKE(cudnnStatus_t, cudnnBackendExecute)(cudnnHandle_t handle, cudnnBackendDescr
   if (!WaitForStream(handle->stream))
     return Fail(CUDNN_STATUS_EXECUTION_FAILED, "the driver's stream");
   const Node& operation = plan.graph->child(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  if (Rates() != nullptr) {
+    TakeTimeAtRate(plan.engine, OperationsOf(operation));
+    return CUDNN_STATUS_SUCCESS;
+  }
   TakeTime(plan.engine, ViewOf(operation.child(NamesOf(operation.type).x)));
   Compute(plan.engine, *plan.graph, memory, workspace);
   return CUDNN_STATUS_SUCCESS;

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
+from counted import Counted
 from python.support import assert_equal, channels_last, integers
 
 import oocdnn
@@ -56,7 +57,9 @@ def test_a_divided_batch_on_the_device(ctx, engine, beta, order):
         ("bwd_bias", ctx.conv_backward_bias, (dy,), oracle.backward_bias(dy), ()),
     ]
     layout = " nhwc" if order is channels_last else ""
+    counted = Counted()
     for name, function, inputs, total, shape in calls:
+        counted.begin()
         sizes = "y7x8x20x24" if name == "bwd_bias" else "x7x8x20x24 w8x8x3x3 pad1"
         problem = f"conv2d:{name} {sizes}{layout} beta{beta} {PLACES[name]}" + " old@dev" * beta
         try:
@@ -74,3 +77,5 @@ def test_a_divided_batch_on_the_device(ctx, engine, beta, order):
         function(*(DeviceArray(one) for one in inputs), *shape, out=out, beta=beta, **keywords)
         assert_equal(out.get(), total + beta * old)
         assert ctx.stats.split["n"] == 3, name
+        counted.done()
+    counted.need(1.0 if engine == "direct" else 0.25)

@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -168,9 +169,54 @@ def test_nvrtc_compiles_the_same_source(tmp_path: Path) -> None:
     size = compile_kernels(9, 0, nvrtc, cache, text, ctypes.c_int64(4096))
     assert size > 0, text.value.decode()
     (cached,) = (tmp_path / "deep" / "cache").iterdir()
-    assert cached.stat().st_size == size
+    assert cached.read_bytes().partition(b"\n")[2].startswith(b"\x7fELF")
     again = compile_kernels(9, 0, b"/nowhere/libnvrtc.so", cache, text, ctypes.c_int64(4096))
     assert again == size, "the cache was not used"
+
+
+def compiled(nvrtc: Path, cache: Path) -> int:
+    compile_kernels = ctypes.CDLL(LIBRARY).oocdnn_gpu_compile
+    compile_kernels.restype = ctypes.c_int64
+    text = ctypes.create_string_buffer(4096)
+    return compile_kernels(
+        9, 0, str(nvrtc).encode(), str(cache).encode(), text, ctypes.c_int64(4096)
+    )
+
+
+def replaced(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+
+
+DOUBTS: dict[str, Callable[[Path], object]] = {
+    "another byte": lambda file: replaced(file, file.read_bytes()[:-1] + b"x"),
+    "cut off": lambda file: replaced(file, file.read_bytes()[:-1]),
+    "something behind it": lambda file: replaced(file, file.read_bytes() + b"x"),
+    "no header": lambda file: replaced(file, b"fake"),
+    "empty": lambda file: replaced(file, b""),
+    "others may write it": lambda file: file.chmod(0o646),
+    "its group may write it": lambda file: file.chmod(0o664),
+    "another user's": lambda file: os.chown(file, 65534, -1),
+    "a pipe": lambda file: (file.unlink(), os.mkfifo(file)),
+}
+
+
+@pytest.mark.parametrize("doubt", DOUBTS)
+def test_kept_kernels_that_another_may_have_changed_are_compiled_again(
+    tmp_path: Path, doubt: str
+) -> None:
+    if doubt == "another user's" and os.getuid() != 0:
+        pytest.skip("only root makes another user's files")
+    nvrtc, nowhere = fake_driver() / "libnvrtc.so.13", Path("/nowhere/libnvrtc.so")
+    assert compiled(nvrtc, tmp_path) == 4
+    assert compiled(nowhere, tmp_path) == 4
+    (file,) = tmp_path.iterdir()
+    good = file.read_bytes()
+    DOUBTS[doubt](file)
+    assert compiled(nowhere, tmp_path) < 0
+    assert compiled(nvrtc, tmp_path) == 4
+    assert list(tmp_path.iterdir()) == [file]
+    assert (file.is_file(), file.read_bytes()) == (True, good)
+    assert compiled(nowhere, tmp_path) == 4
 
 
 LAYOUT = (

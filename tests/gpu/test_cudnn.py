@@ -198,6 +198,44 @@ def test_a_gpu_that_has_waited_costs_the_first_engine_nothing(tmp_path: Path) ->
     assert " e28 " in lines[0], lines
 
 
+def slow_engines(tmp_path: Path, rates: str) -> tuple[list[str], list[tuple[str, int]]]:
+    """What a tile of groups with 31 x 31 taps and one of half as many samples more were prepared
+    for, and the runs of it all: engines and milliseconds on the fake clock."""
+    took = tmp_path / "took"
+    lines = script(
+        "trials.py",
+        LIBRARY,
+        "groups",
+        OOC_FAKE_CLOCK="still",
+        OOC_FAKE_RATES=rates,
+        OOC_FAKE_TOOK=str(took),
+    ).splitlines()
+    runs = [line.split() for line in took.read_text(encoding="utf-8").splitlines()]
+    return lines, [(engine, int(milliseconds)) for engine, milliseconds in runs]
+
+
+@pytest.mark.parametrize("rates", ["28=2e10 1=1e12", "28=1e9 1=1e12", "28=1e12 1=2e10"])
+def test_an_engine_that_is_slow_on_large_tiles_is_tried_on_a_small_one(
+    tmp_path: Path, rates: str
+) -> None:
+    """A running kernel cannot be cancelled. The slow engine would take seconds at each run, and the
+    fast one is found whether it is offered first or last."""
+    lines, runs = slow_engines(tmp_path, rates)
+    fast = "e1" if rates.endswith("1e12") else "e28"
+    assert len(lines) == 2
+    assert all(f" {fast} " in line for line in lines), lines
+    assert max(milliseconds for _, milliseconds in runs) < 400
+    assert sum(milliseconds for _, milliseconds in runs) < 1000
+
+
+def test_engines_that_are_all_slow_are_chosen_by_what_a_small_tile_took(tmp_path: Path) -> None:
+    """None runs on the large tiles, neither the first nor the second of their kind."""
+    lines, runs = slow_engines(tmp_path, "28=1e10 1=2e10")
+    assert all(" e1 " in line for line in lines), lines
+    assert max(milliseconds for _, milliseconds in runs) < 400
+    assert sum(milliseconds for _, milliseconds in runs) < 1000
+
+
 def test_who_wants_the_first_choice_gets_it_or_nothing(chosen: Any) -> None:
     """An engine whose workspace no GPU has is none; one whose workspace is over the limit is."""
     for order in ("nhwc", "nchw"):

@@ -45,3 +45,23 @@ def test_prologues_and_sums_from_any_place(ctx, tmp_path, tiers, extent):
     if sums is not None:
         np.testing.assert_array_equal(sums.table[..., 0], y.sum((2, 3)))
         np.testing.assert_array_equal(sums.table[..., 1], (y * y).sum((2, 3)))
+
+
+@pytest.mark.parametrize("extent", [12, 60], ids=["in core", "tiles"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("offset", [0.0, 1e6, -1e8])
+def test_variances_far_from_zero(ctx, offset, dtype, extent):
+    """Merged over threads and tiles; sums of squares would leave no correct digit at 1e8."""
+    rng = np.random.default_rng(5)
+    x = (rng.standard_normal((2, 4, extent, 21)) + offset).astype(dtype)
+    x[1, 3] = 0.1  # equal elements do not vary
+    sums = oocdnn.Sums()
+    y = ctx.conv2d(x, np.eye(4, dtype=dtype).reshape(4, 4, 1, 1), sums=sums)
+    assert_equal(y, x)
+    wide = x.astype(np.longdouble)
+    mean, variance = sums.entries[..., 3], sums.entries[..., 4] / sums.count
+    np.testing.assert_allclose(mean, wide.mean((2, 3)).astype(np.float64), 1e-14, 1e-15)
+    np.testing.assert_allclose(variance[:, :3], wide.var((2, 3))[:, :3].astype(np.float64), 1e-12)
+    assert mean[1, 3] == x[1, 3, 0, 0]
+    assert variance[1, 3] == 0.0
+    assert (sums.entries[..., 2] == sums.count).all()

@@ -19,7 +19,7 @@ import oocdnn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from driver import DeviceArray
+from driver import DeviceArray, Part
 
 SMALL = "256KiB"
 
@@ -301,6 +301,30 @@ def test_what_cannot_be_written_or_shared(ctx):
         cpu.conv2d(on_device, w, out=np.zeros((1, 4, 7, 7), np.float32))
     with pytest.raises(oocdnn.InvalidProblem, match="overlaps"):
         ctx.conv2d(on_device, integers((3, 3, 1, 1)), out=on_device)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("large", [False, True])
+def test_channel_halves_of_one_array(ctx, last, large):
+    """On the GPU, where they are used in place, and in host memory."""
+    extent = 65 if large else 9
+    both = np.zeros((2, 16, extent, extent), np.float32)
+    both[:, :8] = integers((2, 8, extent, extent))
+    both = channels_last(both) if last else both
+    w = integers((8, 8, 3, 3))
+    expected = oracle.forward(both[:, :8], w, padding=1)
+    device, pinned_both = DeviceArray(both), pinned(both)
+    for x, out in (
+        (Part(device, np.s_[:8]), Part(device, np.s_[8:])),
+        (pinned_both[:, :8], pinned_both[:, 8:]),
+        (both[:, :8], both[:, 8:]),
+    ):
+        ctx.conv2d(x, w, padding=1, out=out)
+    for whole in (device.get(), pinned_both, both):
+        assert_equal(whole[:, :8], integers((2, 8, extent, extent)))
+        assert_equal(whole[:, 8:], expected)
+    with pytest.raises(oocdnn.InvalidProblem, match="overlaps"):
+        ctx.conv2d(Part(device, np.s_[:8]), w, padding=1, out=Part(device, np.s_[7:15]))
 
 
 def test_auto_is_the_gpu():

@@ -1,7 +1,7 @@
 """Prepares a tile, a larger one of its kind, one of another kind and one of volumes, trying
-engines out.
+engines out; or a tile of groups with 31 x 31 taps, and a larger one of its kind.
 
-python tests/gpu/trials.py LIBRARY
+python tests/gpu/trials.py LIBRARY [groups]
 """
 
 from __future__ import annotations
@@ -9,19 +9,26 @@ from __future__ import annotations
 import sys
 
 from checks import sized_op
-from doors import FORWARD, Rig
+from doors import BACKWARD_DATA, FORWARD, Rig
 
 TILES = ((4, 10, 1), (4, 20, 1), (8, 10, 1), (4, 10, 3))  # channels, size, planes
 
 
 def main() -> None:
     rig = Rig(sys.argv[1], "cuda:0")
+    if sys.argv[2:] == ["groups"]:
+        for samples in (16, 24):
+            op = sized_op(BACKWARD_DATA, samples, 2, 2, 86, 31)
+            op.g = 64
+            rig.prepare(op, "cudnn-nchw")
+            print(rig.taken)
+        return rig.close()
     for channels, size, planes in TILES:
         op = sized_op(FORWARD, 2, channels, 6, size, 3)
         op.inp[0] = op.out[0] = planes
         rig.prepare(op, "cudnn-nchw")
         print(rig.taken)
-    rig.close()
+    return rig.close()
 
 
 main()

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds the library as where no nvcc is, and has it compile its kernels by NVRTC and use them.
+# Builds the library without machine code for GPUs, as where no nvcc is, and has it compile its kernels by NVRTC and use them.
 # Needs cmake, ninja and the package.
 set -e
 cd "$(dirname "$0")/../.."
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
-cmake -G Ninja -S native -B "$build" -DOOCDNN_NVCC=off >"$build/log"
+cmake -G Ninja -S native -B "$build" -DOOCDNN_CUDA_ARCHITECTURES=off >"$build/log"
 ninja -C "$build" oocdnn >>"$build/log" || { tail -30 "$build/log"; exit 1; }
 OOCDNN_LIBRARY=$build/lib/liboocdnn.so XDG_CACHE_HOME=$build/cache python3 - <<'PROGRAM'
 import json

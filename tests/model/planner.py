@@ -14,8 +14,8 @@ from geometry.doors import Problem, Tiling
 from oocdnn.perfmodel import profile as machine
 
 ONEDNN = "onednn+symmetric+blocks"
-DIRECT = "direct+invariant"
-ENGINES = ",".join((ONEDNN, DIRECT, "reference+invariant"))
+DIRECT = "direct+invariant+double"
+ENGINES = ",".join((ONEDNN, DIRECT, "reference+invariant+double"))
 OUT_OF_MEMORY, UNSUPPORTED, FILE_ERROR = 3, 4, 7
 ROOM = 1 << 20
 ON_HOST, ON_DEVICE, IS_TILE, PAGEABLE, IN_FILE = range(5)  # where an operand is

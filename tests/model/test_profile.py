@@ -14,7 +14,7 @@ from model.planner import Profile, Refused
 from oocdnn.perfmodel.profile import parse
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
-rates = st.floats(1e-30, 1e30)
+rates = st.floats(1e-18, 1e18)
 WORDS = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "=": "\\e"}
 
 
@@ -150,6 +150,9 @@ def test_an_older_version_is_said_to_be_one():
         lambda text: text.replace("flops e/f32/fwd = 1.0", "flops e/f32/fwd = 0"),
         lambda text: text.replace("flops e/f32/fwd = 1.0", "flops e/f32/fwd = -1"),
         lambda text: text.replace("flops e/f32/fwd = 1.0", "flops e/f32/fwd = nan"),
+        lambda text: text.replace("flops e/f32/fwd = 1.0", "flops e/f32/fwd = 1e308"),
+        lambda text: text.replace("flops e/f32/fwd = 1.0", "flops e/f32/fwd = 1e-308"),
+        lambda text: text.replace("run_seconds = 1e-06", "run_seconds = 1e19"),
         lambda text: text.replace("wire e/nhwc/fetch = 1.0", "wire e/nhwc/fetch = 0"),
         lambda text: text.replace("wire e/nhwc/hop = 0.0", "wire e/nhwc/hop = -1"),
         lambda text: text.replace("once page/pin = 5.0", "once page/pin = inf"),

@@ -259,6 +259,57 @@ def test_reproducible_plans_add_up_in_one_order(data):
         assert [axis for axis in one.order if axis in cut] == cut
 
 
+PIXELS = (0, 4, 5, 6)  # the axes over which filter gradients sum
+
+
+def pixel_block(extents: list[int]) -> list[int]:
+    """Of the pixels whose products are summed in float32, the extents of one block."""
+    left, block = 256, []
+    for extent in reversed(extents):
+        block.append(math.ceil(extent / math.ceil(extent / left)))
+        left = 1 if block[-1] < extent else left // extent
+    return block[::-1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "conv2d:bwd_filter x8x16x50x50 w16x16x3x3 pad1",
+        "conv2d:bwd_filter x64x8x7x7 w8x8x3x3 pad1",
+        "conv1d:bwd_filter x2x8x9001 w8x8x9",
+        "conv3d:bwd_filter x2x8x40x9x11 w8x8x3x3x3 pad1",
+        "conv2d:bwd_filter x64x8x7x7 w8x8x3x3 pad1 f64",
+    ],
+)
+def test_reproducible_plans_cut_between_blocks(text):
+    problem = doors.parse(text)
+    out = list(problem.shape.out)
+    block = dict(zip(PIXELS, pixel_block([problem.shape.n, *out]), strict=True))
+    if text.endswith("f64"):
+        block = dict.fromkeys(PIXELS, 1)
+    least, most = least_budget(problem, DIRECT, reproducible=True), whole_bytes(problem, DIRECT)
+    found = 0
+    for share in range(6):
+        budget = int(least * (most / least) ** (share / 6))
+        for one in planner.search(problem, budget, engines=DIRECT, reproducible=True).ranked:
+            for axis in PIXELS:
+                if one.counts()[axis] > 1:
+                    assert one.tiling.length[axis] % block[axis] == 0
+                    found += 1
+    assert found > 5
+
+
+@pytest.mark.parametrize("text", ["fwd x1x9000x4x4 w4x9000x3x3", "bwd_data x1x4x4x4 w9000x4x3x3"])
+def test_reproducible_plans_cut_channels_between_groups_of_blocks(text):
+    problem = doors.parse(f"conv2d:{text} pad1")
+    summed = SUMMED[problem.direction]
+    least = least_budget(problem, DIRECT, reproducible=True)
+    best = planner.search(problem, least, engines=DIRECT, reproducible=True).ranked[0]
+    assert best.counts()[summed] > 1
+    assert best.tiling.length[summed] == 2**15 // 9
+    assert least > least_budget(problem, DIRECT)
+
+
 def test_without_an_engine_the_search_says_so():
     problem = doors.parse("conv1d:fwd x1x1x8 w1x1x3")
     with pytest.raises(Refused, match="onednn: its bits depend on the tile") as refused:
@@ -305,6 +356,9 @@ def test_types_of_tiles():
     assert slots(f"conv2d:fwd {image} beta1", ONEDNN) == 4 * (3 * 8192 + 1024)
     assert slots(f"conv2d:fwd {image} f64", DIRECT) == 8 * (2 * 8192 + 1024)
     assert slots("conv2d:bwd_bias y4x32x8x8", DIRECT) == 4 * 8192 + 8 * 32
+    assert slots(f"conv2d:bwd_filter {image}", ONEDNN) == 4 * (2 * 8192 + 1024)
+    assert slots(f"conv2d:bwd_filter {image}", DIRECT) == 4 * 2 * 8192 + 8 * 1024
+    assert slots(f"conv2d:bwd_filter {image} bf16 beta1", DIRECT) == 4 * 2 * 8192 + 8 * 2 * 1024
 
 
 @pytest.mark.parametrize(

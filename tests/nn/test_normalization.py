@@ -116,3 +116,26 @@ def test_files_hold_statistics(tmp_path):
     for name, array in other.state_dict().items():
         np.testing.assert_array_equal(array, layer.state_dict()[name])
     assert len(other.parameters()) == 2
+
+
+@pytest.mark.parametrize(("offset", "tolerance"), [(1e8, 2e-7), (1e6, 2e-9), (0.0, 1e-14)])
+def test_layers_far_from_zero(offset, tolerance):
+    """Alone, and behind the convolution that counts."""
+    x = np.random.default_rng(6).standard_normal((2, 4, 9, 33)) + offset
+    apart = x.reshape(2, 2, -1).astype(np.longdouble)
+    apart = apart - apart.mean(2, keepdims=True)
+    wanted = (apart / np.sqrt((apart**2).mean(2, keepdims=True) + 1e-5)).reshape(x.shape)
+    norm = nn.GroupNorm(2, 4, dtype=np.float64)
+    np.testing.assert_allclose(norm(x), wanted, 0, tolerance)
+    first, second = (nn.Conv2d(4, 4, 1, bias=False, dtype=np.float64) for _ in range(2))
+    for layer in (first, second):
+        layer.weight.data[...] = np.eye(4)[:, :, None, None]
+    chain = nn.Chain(first, norm, second).eval()
+    np.testing.assert_allclose(chain(x), wanted, 0, tolerance)
+
+
+def test_layers_of_equal_elements():
+    x = np.full((2, 4, 9, 33), 1e4, np.float32)
+    for norm in (nn.GroupNorm(2, 4), nn.InstanceNorm2d(4)):
+        np.testing.assert_array_equal(norm(x), 0.0)
+    assert nn.GroupNorm(2, 4)(x[:0]).shape == (0, 4, 9, 33)

@@ -103,7 +103,9 @@ REFUSED = {
     # Ranks and shapes.
     "unbatched x": Refused(conv(X[0]), InvalidProblem, r"x has 3 axes .*x\[None\]"),
     "one axis too many": Refused(conv(X[None]), InvalidProblem, "x has 5 axes .*needs 4"),
-    "w of another rank": Refused(conv(w=W[0]), InvalidProblem, "w has 3 axes .*K, C/groups, R, S"),
+    "w of another rank": Refused(
+        conv(w=W[0]), InvalidProblem, "w has 3 axes .*K, C/groups, taps on H, W"
+    ),
     "channels": Refused(conv(w=W[:, :5]), InvalidProblem, "w has 5 on axis 1.*6 channels of x"),
     "transposed channels": Refused(
         transposed(w=integers((5, 2, 3, 3))), InvalidProblem, "w has 5 on axis 0.*channels of x"
@@ -122,7 +124,7 @@ REFUSED = {
     "empty transposed output": Refused(
         transposed(X[:, :, :1], padding=2), InvalidProblem, "empty on axis H.*less padding"
     ),
-    "no taps": Refused(conv(w=W[:, :, :0]), InvalidProblem, "empty on axis H"),
+    "no taps": Refused(conv(w=W[:, :, :0]), InvalidProblem, "w has no taps on axis H"),
     "x_shape of another rank": Refused(data((2, 6, 9)), InvalidProblem, "x_shape is .*4 axes"),
     "x_shape of other channels": Refused(data((2, 5, 9, 11)), InvalidProblem, "w has 6 on axis 1"),
     "x_shape of another batch": Refused(data((3, 6, 9, 11)), InvalidProblem, "dy has shape"),

@@ -9,6 +9,7 @@ import functools
 import os
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -235,8 +236,26 @@ def test_that_another_is_waited_for_is_logged_once(profile, tmp_path):
         "assert len(looks) == 4\n"
     )
     with another_measures(profile):
-        logged = run(body, tmp_path, OOCDNN_PROFILE=str(profile), OOCDNN_LOG="info")
+        logged = run(body, tmp_path, OOCDNN_PROFILE=str(profile))
     assert len([line for line in logged if "is waited for" in line]) == 1
+
+
+def test_that_nothing_is_kept_without_a_turn_is_logged(profile, capfd):
+    with another_measures(profile):
+        assert machine(profile) == (0, "")
+    assert "what was measured is not kept" in capfd.readouterr().err
+
+
+@pytest.mark.long
+def test_a_stopped_process_that_holds_the_lock_delays_others_for_seconds(profile, tmp_path):
+    body = "with oocdnn.Context('cpu', '1MiB', engine='direct') as context: context.plan({!r})"
+    with another_measures(profile):
+        begin = time.monotonic()
+        logged = run(body.format(PROBLEM.format("fwd")), tmp_path, OOCDNN_PROFILE=str(profile))
+        assert time.monotonic() - begin < 40
+    assert [line for line in logged if "is waited for" in line]
+    assert [line for line in logged if "is not kept" in line]
+    assert not profile.exists()
 
 
 # A device that fails.

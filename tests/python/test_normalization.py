@@ -56,6 +56,101 @@ def test_group_norm(groups):
     assert_close(applied(prologue, y), np.maximum(wanted, 0))
 
 
+def two_passes(y: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The mean and the variance over the axes, in long double."""
+    wide = y.astype(np.longdouble)
+    mean = wide.mean(axes, keepdims=True)
+    return mean, ((wide - mean) ** 2).mean(axes, keepdims=True)
+
+
+def group_normed(y: np.ndarray, groups: int) -> np.ndarray:
+    each = y.reshape(y.shape[0], groups, -1)
+    mean, variance = two_passes(each, (2,))
+    return ((each - mean) / np.sqrt(variance + 1e-5)).reshape(y.shape)
+
+
+@pytest.mark.parametrize(
+    ("offset", "dtype", "tolerance"),
+    [
+        (1e8, np.float64, 2e-7), (-1e8, np.float64, 2e-7), (1e6, np.float64, 2e-9),
+        (0, np.float64, 1e-14), (1e4, np.float32, 5e-3), (1e3, np.float32, 5e-4),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_group_norm_far_from_zero(offset, dtype, tolerance, groups):
+    """The remaining error is the rounding of x * scale, as in PyTorch."""
+    y = (np.random.default_rng(3).standard_normal((2, 4, 37, 43)) + offset).astype(dtype)
+    prologue = oocdnn.group_norm(sums_of(y), groups, dtype=np.dtype(dtype).name)
+    np.testing.assert_allclose(applied(prologue, y), group_normed(y, groups), 0, tolerance)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("value", [1e4, 0.1, -1e4 / 3, 3e-30])
+def test_equal_elements_have_no_variance(value, dtype):
+    """Normalised, every element is exactly 0."""
+    y = np.full((3, 4, 19, 23), value, dtype)
+    sums = sums_of(y)
+    mean, variance = oocdnn.batch_statistics(sums)
+    np.testing.assert_array_equal(mean, y[0, :, 0, 0])
+    np.testing.assert_array_equal(variance, 0.0)
+    for prologue in (
+        oocdnn.group_norm(sums, 2, dtype=np.dtype(dtype).name),
+        oocdnn.instance_norm(sums, dtype=np.dtype(dtype).name),
+        oocdnn.batch_norm(mean, variance, samples=3, dtype=np.dtype(dtype).name),
+    ):
+        np.testing.assert_array_equal(applied(prologue, y), 0.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    offset=st.sampled_from([0.0, 1.0, -3e3, 1e6, 1e8, -1e12]),
+    scale=st.sampled_from([0.0, 1e-3, 1.0, 1e3]),
+    outlier=st.sampled_from([None, 0.0, 1e9]),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    extent=st.tuples(st.integers(1, 2), st.integers(1, 20), st.integers(1, 40)),
+    budget=st.sampled_from(["12KiB", "64KiB", "16MiB"]),
+    last=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_variances_are_those_of_two_passes(
+    offset, scale, outlier, dtype, extent, budget, last, seed
+):
+    """For any tiling, never negative; per sample and channel, and per channel."""
+    rng = np.random.default_rng(seed)
+    shape = (extent[0], 3, *extent[1:])
+    y = (rng.standard_normal(shape) * scale + offset).astype(dtype)
+    if outlier is not None:
+        y[tuple(rng.integers(0, shape) * rng.integers(0, 2))] = outlier
+    y = channels_last(y) if last else y
+    sums, w = oocdnn.Sums(), np.eye(3, dtype=dtype).reshape(3, 3, 1, 1)
+    with oocdnn.Context("cpu", budget, wrap="check") as ctx:
+        ctx.conv2d(y, w, sums=sums)
+        assert ctx.check_reports() == []
+    room = np.finfo(np.float64).eps * (abs(offset) + 4 * scale + (outlier or 0)) * 8
+    for axes, (mean, variance) in (
+        ((2, 3), (sums.entries[..., 3], sums.entries[..., 4] / sums.count)),
+        ((0, 2, 3), oocdnn.batch_statistics(sums)),
+    ):
+        true_mean, true_variance = (np.squeeze(value, axes) for value in two_passes(y, axes))
+        assert (variance >= 0).all()
+        np.testing.assert_allclose(mean.astype(np.longdouble), true_mean, 1e-14, room)
+        np.testing.assert_allclose(variance, true_variance, 1e-10, room * (scale + room))
+
+
+def test_pairs_alone_are_still_given(monkeypatch):
+    """C callers may pass a table of the first two numbers."""
+    monkeypatch.setattr(oocdnn._operation, "SUM_NUMBERS", 2)
+    for shape in ((2, 3, 9, 11), (1, 1, 9, 11)):
+        y = integers(shape)
+        sums = sums_of(y)
+        assert sums.entries.shape == (*shape[:2], 2)
+        np.testing.assert_array_equal(sums.table[..., 0], y.sum((2, 3)))
+        np.testing.assert_array_equal(sums.table[..., 1], (y * y).sum((2, 3)))
+    monkeypatch.setattr(oocdnn._operation, "SUM_NUMBERS", 3)
+    with pytest.raises(oocdnn.InvalidProblem, match="2 x 3 x 5, samples and channels; or x 2"):
+        sums_of(integers((2, 3, 9, 11)))
+
+
 def test_instance_norm_is_group_norm_of_single_channels():
     sums = sums_of(integers((2, 4, 6, 6)))
     one, other = oocdnn.instance_norm(sums, eps=0.5), oocdnn.group_norm(sums, 4, eps=0.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from counted import Counted
 
 import oocdnn
 from oocdnn.perfmodel.problem import OPERANDS, Problem
@@ -88,7 +89,9 @@ def test_the_price_of_the_chosen_plan_is_its_own(ctx):
 def test_a_plan_that_is_used_is_followed(ctx):
     x, w = np.ones((3, 20, 24, 24), np.float32), np.ones((40, 20, 3, 3), np.float32)
     expected = ctx.conv2d(x, w, padding=1)
+    counted = Counted()
     for other in ctx.candidates(TEXT, best=2, random=6, seed=3):
+        counted.begin()
         try:
             ctx.use_plan(TEXT, other["plan"])
         except oocdnn.OutOfMemory:
@@ -99,6 +102,8 @@ def test_a_plan_that_is_used_is_followed(ctx):
         assert ctx.stats.tiles == plan.tiles
         assert ctx.stats.split == plan.splits
         assert ctx.stats.prepared == 0
+        counted.done()
+    counted.need(0.5)
 
 
 def test_a_plan_that_is_used_stays_in_use(ctx):
@@ -114,10 +119,10 @@ def test_a_plan_that_is_used_stays_in_use(ctx):
 def test_reproducible_results_forbid_plans_that_change_their_bits(profile):
     text = "conv2d:bwd_filter x3x4x24x24 w4x4x3x3 pad1"
     with oocdnn.Context("cpu", "1MiB", profile=profile, reproducible=True) as context:
-        for plan in ("h3 w5 order hw", "h1 w5 order wh"):
+        for plan in ("h8 w24 order hn n2", "n1 h8 w8 order nhw", "n1 h5 order nh"):
             with pytest.raises(oocdnn.InvalidProblem, match="reproducible"):
                 context.use_plan(text, plan)
-        context.use_plan(text, "n1 h5 order nh")
+        context.use_plan(text, "n1 h8 order nh")
 
 
 @pytest.mark.parametrize(

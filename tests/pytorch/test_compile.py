@@ -12,6 +12,7 @@ from pytorch.cases import Case
 from pytorch.nets import UNet
 from torch import nn
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch.autograd import forward_ad
 
 import oocdnn.torch
 
@@ -61,6 +62,40 @@ def test_sizes_that_change_are_compiled_once(name):
         x = torch.cat([x] * batch, -1)
         assert torch.equal(compiled(x, w), step(x, w))
     assert counted.frame_count == 1
+
+
+def tangent(convolve, x, w):
+    return torch.func.jvp(lambda *both: convolve(*both).square(), (x, w), (x, w))
+
+
+def tangent_of_gradient(convolve, x, w):
+    gradient = torch.func.grad(lambda w: convolve(x, w).square().sum())
+    return torch.func.jvp(gradient, (w,), (w,))
+
+
+def each_sample(convolve, x, w):
+    return torch.func.vmap(lambda one: convolve(one[None], w))(x)
+
+
+@pytest.mark.parametrize("transform", [tangent, tangent_of_gradient, each_sample])
+@pytest.mark.parametrize("name", ["conv2d", "conv_transpose1d"])
+def test_transforms(name, transform):
+    x, w, _ = (one.detach() for one in operands(name, 2))
+    compiled = torch.compile(transform, fullgraph=True, backend="aot_eager")
+    ours, torchs = getattr(oocdnn.torch, name), getattr(nn.functional, name)
+    with torch.no_grad():
+        w = torch.cat([w, w], 1) if name == "conv2d" else w
+    found, expected = compiled(ours, x, w), transform(torchs, x, w)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def test_tangents_from_outside():
+    x, w, _ = (one.detach() for one in operands("conv_transpose2d", 2))
+    compiled = torch.compile(oocdnn.torch.conv_transpose2d, backend="aot_eager")
+    with forward_ad.dual_level():
+        y = compiled(forward_ad.make_dual(x, x + 1), w)
+        found = forward_ad.unpack_dual(y).tangent
+    assert torch.equal(found, nn.functional.conv_transpose2d(x + 1, w))
 
 
 def assert_compiles(model: nn.Module, x: torch.Tensor, backend: str) -> None:

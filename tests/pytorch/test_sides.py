@@ -73,11 +73,11 @@ def test_gradients_of_gradients(side):
     inputs = (dy, w, (2, 4, 10, 9), *MOVES, side[2])
     dx = _operators.conv_backward_data(*inputs)
     assert (dx.shape, dx.device) == ((2, 4, 10, 9), side[2])
-    keep, differentiate = _derivatives._keep_data, _derivatives._differentiate_transposed
+    keep, differentiate = _derivatives._keep_gradient, _derivatives._differentiate_transposed
     assert_like(gradients(keep, differentiate, inputs, dx), (dy, w))
     x = torch.empty(2, 4, 10, 9, device=side[1])
     inputs = (x, dy, (6, 4, 3, 3), *MOVES, side[2])
     dw = _operators.conv_backward_filter(*inputs)
     assert (dw.shape, dw.device) == ((6, 4, 3, 3), side[2])
-    keep, differentiate = _derivatives._keep_filter, _derivatives._differentiate_filter
+    keep, differentiate = _derivatives._keep_gradient, _derivatives._differentiate_filter
     assert_like(gradients(keep, differentiate, inputs, dw), (x, dy))

@@ -1,5 +1,6 @@
 """Rows 13 and 14: `make sanitize`, which builds the library with the compiler's sanitizers and runs
-a client in C++ and, but for the thread sanitizer, the whole suite on it."""
+clients in C++, one of which makes random calls of the drop-in, and, but for the thread sanitizer,
+the whole suite on it."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from reliability.rows import Finding, Size
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:")
-# How the client and pytest end.
-SUMMARY = re.compile(r"^(?:\d+ failures|=* ?\d+ (?:passed|failed).*)$", re.MULTILINE)
+# How the clients and pytest end.
+SUMMARY = re.compile(r"^(?:\d+ failures|\d+ calls, .*|=* ?\d+ (?:passed|failed).*)$", re.MULTILINE)
 # What a run of make sets for this one would lead the instrumented one to the wrong libraries.
 NOT_INHERITED = ("OOCDNN_LIBRARY", "OOCDNN_TESTING_LIBRARY", "PYTHONPATH")
 

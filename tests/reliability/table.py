@@ -8,6 +8,7 @@ from reliability import (
     faults,
     large,
     lasting,
+    mutants,
     numerics,
     sanitizers,
     schedules,
@@ -139,6 +140,14 @@ ROWS: tuple[Row, ...] = (
         "arrays in files",
         "4 GiB in, 4 GiB out, budget auto: exact, RssAnon grows < 1 GiB",
         large.measure_files,
+    ),
+    Row(
+        "mutants",
+        "what the tests see",
+        f"of {len(mutants.mutants())} small faults in all folders, planted one at a time, the "
+        f"suite finds >= {mutants.SHARE:.0%}; the others are explained",
+        mutants.measure,
+        asked_only=True,
     ),
 )
 

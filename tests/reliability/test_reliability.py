@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from engine.cases import RandomDraw
 
-from reliability import report
+from reliability import mutants, report
 from reliability.exactness import axes_of, forced
 from reliability.rows import Row, Size, Tally
 from reliability.table import ROWS, chosen
@@ -56,3 +56,18 @@ def test_forced_cases_are_small_and_bias_has_no_c() -> None:
     for seed in range(20):
         case = forced(RandomDraw(np.random.default_rng(seed)), "forward", "W")
         assert case.budget >= 48 << 10
+
+
+@pytest.mark.parametrize("mutant", mutants.mutants(), ids=lambda mutant: mutant.name)
+def test_a_mutant_has_its_text_and_tests(mutant: mutants.Mutant) -> None:
+    text = (mutants.ROOT / mutant.path).read_text(encoding="utf-8")
+    assert mutants.replaced(text, mutant) != text
+    assert all(
+        (mutants.ROOT / "tests" / folder).is_dir() for folder in mutants.nearest(mutant.path)
+    )
+
+
+def test_mutants_that_live_are_explained_by_name() -> None:
+    names = [mutant.name for mutant in mutants.mutants()]
+    assert len(set(names)) == len(names) >= 100
+    assert mutants.EXPLAINED.keys() <= set(names)

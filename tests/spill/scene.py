@@ -97,14 +97,14 @@ class Outcome:
     said: list[str]
 
 
-def run(command: list[str | Path], text: str = "", **environment: str):
+def run(command: list[str | Path], text: str = "", timeout: float = 60, **environment: str):
     """A process with only these OOCDNN_* variables, and without the sources in reach."""
     inherited = {
         k: v for k, v in os.environ.items() if not k.startswith(("OOCDNN_", "PYTORCH_", "LD_PRE"))
     }
     return subprocess.run(
         command, env=inherited | environment, input=text, capture_output=True, text=True,
-        check=False, timeout=60, cwd="/",
+        check=False, timeout=timeout, cwd="/",
     )  # fmt: skip
 
 

@@ -47,6 +47,16 @@ def test_a_slab_serves_again_in_parts_and_as_a_whole(client):
     assert outcome.figures.registrations == 1
 
 
+def test_a_slab_serves_only_the_device_whose_request_made_it(client):
+    lines = [*FULL, *TWICE, "0 f 3", "0 d 1", f"0 m 4 {BIG}", *[f"0 m 5 {BIG}"] * 2]
+    outcome = play(client, lines, **variables())
+    assert outcome.answers[-2:] == [REFUSED, "0 host"]
+    assert (outcome.figures.registrations, outcome.figures.pinned_bytes) == (2, 2 * BIG)
+    back = play(client, [*lines, "0 d 0", *TWICE], **variables())
+    assert back.answers[-1] == "0 host"
+    assert back.figures.registrations == 2
+
+
 def test_the_smallest_piece_that_is_large_enough_serves(client):
     """So that the large one is whole when it is wanted."""
     large, little = [f"0 m 3 {40 * MIB}"] * 2, [f"0 m 4 {10 * MIB}"] * 2

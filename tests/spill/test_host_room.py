@@ -85,3 +85,10 @@ def test_what_cannot_be_read_does_not_limit(tmp_path, program):
     host = Host(tmp_path, program)
     host.write("proc/meminfo", "")
     assert host.room() == 2**64 / MIB
+
+
+@pytest.mark.parametrize("kib", [2**54, 2**60, 2**64])
+def test_an_estimate_that_overflows_does_not_limit(tmp_path, program, kib):
+    host = Host(tmp_path, program)
+    host.write("proc/meminfo", f"MemAvailable: {kib} kB\n")
+    assert host.room() == 2**64 / MIB

@@ -117,6 +117,16 @@ def test_every_allocating_function_is_counted_and_served(client, ask, end):
     assert (outcome.figures.device_bytes, outcome.figures.host_bytes) == (0, 0)
 
 
+@pytest.mark.parametrize("ask", [*"maApPuv"])
+def test_a_size_that_no_address_space_holds_is_refused(client, ask):
+    """Neither a new slab nor a free piece of one serves it, and the runtime keeps the error."""
+    sizes = [2**63, 2**64 - 512 * MIB, 2**64 - 2 * MIB, 2**64 - 512, 2**64 - 511, 2**64 - 1]
+    asked = [line for size in sizes for line in [f"0 {ask} 3 {size}"] * 2]
+    outcome = play(client, [*FULL, *TWICE, "0 f 3", *asked, "0 q 0"], **variables())
+    assert outcome.answers[4:] == [REFUSED] * len(asked) + ["2"]
+    assert (outcome.figures.host_bytes, outcome.figures.device_bytes) == (0, BIG)
+
+
 @pytest.mark.parametrize("ask", ["u", "v"])
 def test_rows_begin_where_textures_may(client, ask):
     outcome = play(client, [f"0 {ask} 2 {4 * 513}", f"0 {ask} 3 0"], **variables())
@@ -207,7 +217,13 @@ def test_off_it_is_the_runtime(client, off):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"OOCDNN_LIMIT": "16GiB"}, {"OOCDNN_BUDGET": str(LIMIT)}, {"OOCDNN_SPILL": "yes"}]
+    "wrong",
+    [
+        {"OOCDNN_LIMIT": "16GiB"},
+        {"OOCDNN_LIMIT": str(2**63)},
+        {"OOCDNN_BUDGET": str(LIMIT)},
+        {"OOCDNN_SPILL": "yes"},
+    ],
 )
 def test_settings_that_make_no_sense_keep_no_limit_and_are_named(client, wrong):
     outcome = play(client, [*FULL, *TWICE[:1]], **(variables() | wrong))

@@ -1,9 +1,9 @@
 // The parts of the direct engine: one executable for each kind of direction.
 //
 // All take pad 0 only (padding is data), compute in float (double for f64), and give every output
-// element one chain of multiply-adds in a fixed order, which continues from the tile's content when
-// asked to accumulate. So cutting an output axis never changes bits, and neither does cutting the
-// reduction where the pieces come in the order of the chain:
+// element a sum of products in a fixed order, in the blocks of geom/sum_blocks.hpp. So cutting an
+// output axis never changes bits, and neither does cutting the reduction between blocks (groups of
+// blocks: forward, backward data) where the pieces come in the order of the sum:
 //
 //   forward c t r s;  backward data k t r s;  backward filter n o p q;  backward bias n o p q
 //
@@ -26,7 +26,8 @@ bool IsDepthwise(const ConvShape& shape);
 Result<std::unique_ptr<CpuExecutable>> PrepareDirectGather(const TileOp& op, int threads);
 Result<std::unique_ptr<CpuExecutable>> PrepareDirectDepthwise(const TileOp& op);
 Result<std::unique_ptr<CpuExecutable>> PrepareDirectFilter(const TileOp& op);
-// The bias gradient's tile is f64 for every dtype: its chains are long, and have no products.
+// The tiles of the gradients of filter and bias are f64 for every dtype: they are sums over all
+// positions. Bias gradients have no products and no blocks.
 Result<std::unique_ptr<CpuExecutable>> PrepareDirectBias(const TileOp& op);
 
 }  // namespace oocdnn::cpu

@@ -2,13 +2,14 @@
 //
 // There is no reduction over channels that would pay for packing. All tiles lie with the groups
 // fastest instead, the groups are the lanes, and each position multiplies as many runs of groups
-// as it has taps.
+// as it has taps. Filters of many taps are summed in the blocks of geom/sum_blocks.hpp.
 #include <algorithm>
 
 #include "device/cpu/direct.hpp"
 #include "device/cpu/gather.hpp"
 #include "device/cpu/layouts.hpp"
 #include "device/cpu/microkernel.hpp"
+#include "geom/sum_blocks.hpp"
 
 namespace oocdnn::cpu {
 namespace {
@@ -33,17 +34,27 @@ class DirectDepthwise final : public CpuExecutable {
     T* target;
     bool accumulate;
   };
-  void RunRow(const Row& row, std::vector<ChainRow>* steps) const;
-  void TakeSteps(const Row& row, int64_t w, std::vector<ChainRow>* steps) const;
-  void RunPosition(const Row& row, int64_t w, const std::vector<ChainRow>& steps) const;
+  // The taps of a position that read inside of the source, and where the blocks of its sum end
+  // among them.
+  struct Steps {
+    std::vector<ChainRow> taps;
+    std::vector<size_t> ends;
+  };
+  void RunRow(const Row& row, Steps* steps) const;
+  void TakeSteps(const Row& row, int64_t w, Steps* steps) const;
+  void RunPosition(const Row& row, int64_t w, const Steps& steps) const;
+  void RunGroups(const Row& row, const Steps& steps, Chain<T> chain, T* sums, int64_t count) const;
 
   const bool forward_;
   const Gather gather_;
+  const bool one_block_;
 };
 
 template <class T>
 DirectDepthwise<T>::DirectDepthwise(const TileOp& op)
-    : forward_(op.direction == Direction::kForward), gather_(GatherOf(op)) {
+    : forward_(op.direction == Direction::kForward),
+      gather_(GatherOf(op)),
+      one_block_(IsOneBlock(op.direction, op.shape)) {
   engine_ = DirectInfo().name;
   properties_ = DirectInfo().properties;
   const DType dtype = AccumulatorOf(op.dtype);
@@ -66,7 +77,7 @@ Status DirectDepthwise<T>::Run(const RunArgs& args, Parallel& parallel) {
     const double work = static_cast<double>(phase.axis[2].extent * phase.Taps() * gather_.g);
     const auto grain = static_cast<int64_t>(kPieceWork / std::max(work, 1.0)) + 1;
     parallel.For(gather_.n * ds * hs, grain, [&](int64_t begin, int64_t end) {
-      std::vector<ChainRow> steps;
+      Steps steps;
       for (int64_t i = begin; i < end; ++i) {
         RunRow(
             {phase, i / (ds * hs), i / hs % ds, i % hs, source, weights, target, args.accumulate},
@@ -77,34 +88,47 @@ Status DirectDepthwise<T>::Run(const RunArgs& args, Parallel& parallel) {
   return {};
 }
 
-// The taps of position `w` that read inside of the source, as steps of a chain whose `a` offsets
-// count from the source element that position w reads with offset 0.
+// The steps of position `w`, whose `a` offsets count from the source element that position w reads
+// with offset 0. Taps that read outside count where blocks end, as they do for other engines.
 template <class T>
-void DirectDepthwise<T>::TakeSteps(const Row& row, int64_t w, std::vector<ChainRow>* steps) const {
+void DirectDepthwise<T>::TakeSteps(const Row& row, int64_t w, Steps* steps) const {
   const auto& axis = row.phase.axis;
   const Spatial& size = gather_.source;
   const auto inside = [&](int dim, int64_t position, const Tap& tap) {
     const int64_t at = position * axis[dim].step + tap.offset;
     return at >= 0 && at < size[dim];
   };
-  steps->clear();
+  steps->taps.clear();
+  steps->ends.clear();
+  const auto cols = static_cast<int64_t>(axis[2].taps.size());
+  int64_t passed = 0;  // taps of the block
   for (const Tap& td : axis[0].taps) {
     for (const Tap& th : axis[1].taps) {
-      if (!inside(0, row.d, td) || !inside(1, row.h, th)) continue;
+      const bool reads = inside(0, row.d, td) && inside(1, row.h, th);
+      if (passed > 0 && passed + cols > kTapBlock) {
+        steps->ends.push_back(steps->taps.size());
+        passed = 0;
+      }
       for (const Tap& tw : axis[2].taps) {
-        if (!inside(2, w, tw)) continue;
+        if (passed == kTapBlock) {
+          steps->ends.push_back(steps->taps.size());
+          passed = 0;
+        }
+        ++passed;
+        if (!reads || !inside(2, w, tw)) continue;
         const int64_t read = (td.offset * size[1] + th.offset) * size[2] + tw.offset;
         const int64_t tap =
             (td.index * gather_.filter[1] + th.index) * gather_.filter[2] + tw.index;
-        steps->push_back({read * gather_.g, tap * gather_.g});
+        steps->taps.push_back({read * gather_.g, tap * gather_.g});
       }
     }
   }
+  steps->ends.push_back(steps->taps.size());
 }
 
 // Positions whose taps on W all read inside share their steps.
 template <class T>
-void DirectDepthwise<T>::RunRow(const Row& row, std::vector<ChainRow>* steps) const {
+void DirectDepthwise<T>::RunRow(const Row& row, Steps* steps) const {
   const GatherAxis& axis = row.phase.axis[2];
   const auto inside = [&](int64_t w) {
     return axis.taps.empty() || (w * axis.step + axis.taps.front().offset >= 0 &&
@@ -121,8 +145,7 @@ void DirectDepthwise<T>::RunRow(const Row& row, std::vector<ChainRow>* steps) co
 }
 
 template <class T>
-void DirectDepthwise<T>::RunPosition(const Row& row, int64_t w,
-                                     const std::vector<ChainRow>& steps) const {
+void DirectDepthwise<T>::RunPosition(const Row& row, int64_t w, const Steps& steps) const {
   const auto& axis = row.phase.axis;
   const Spatial& from = gather_.source;
   const Spatial& to = gather_.target;
@@ -132,24 +155,33 @@ void DirectDepthwise<T>::RunPosition(const Row& row, int64_t w,
       w * axis[2].step;
   const int64_t write =
       ((row.n * to[0] + out(0, row.d)) * to[1] + out(1, row.h)) * to[2] + out(2, w);
-  Chain<T> chain{row.source + read * gather_.g,
-                 row.weights,
-                 steps.data(),
-                 static_cast<int64_t>(steps.size()),
-                 1,
-                 0,
-                 0};
+  Chain<T> chain{row.source + read * gather_.g, row.weights, nullptr, 0, 1, 0, 0};
   T* target = row.target + write * gather_.g;
   const int64_t whole = gather_.g - gather_.g % Kernels<T>().lanes;
-  RunPairs(chain, target, whole, row.accumulate);
+  RunGroups(row, steps, chain, target, whole);
   if (whole == gather_.g) return;
   // The last groups do not fill a vector, and what lies behind them is the next position.
   alignas(64) T sums[kColumnLanes<T>] = {};
   std::copy_n(target + whole, gather_.g - whole, sums);
   chain.a += whole;
   chain.b += whole;
-  RunPairs(chain, sums, gather_.g - whole, row.accumulate);
+  RunGroups(row, steps, chain, sums, gather_.g - whole);
   std::copy_n(sums, gather_.g - whole, target + whole);
+}
+
+// Block by block, `count` neighbouring groups.
+template <class T>
+void DirectDepthwise<T>::RunGroups(const Row& row, const Steps& steps, Chain<T> chain, T* sums,
+                                   int64_t count) const {
+  Into into = !row.accumulate ? Into::kStore : one_block_ ? Into::kContinue : Into::kAdd;
+  size_t begin = 0;
+  for (const size_t end : steps.ends) {
+    chain.row = steps.taps.data() + begin;
+    chain.rows = static_cast<int64_t>(end - begin);
+    RunPairs(chain, sums, count, into);
+    into = Into::kAdd;
+    begin = end;
+  }
 }
 
 }  // namespace

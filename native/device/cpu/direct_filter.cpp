@@ -1,22 +1,22 @@
 // Backward filter of the direct engine.
 //
 // x and dy lie channels-last, so that both factors of a step are runs of channels: one side is
-// spread over the lanes of vectors, the other is taken element by element. The positions are
-// walked in bands small enough that x and dy of one band stay in the second cache while all
-// gradients are continued over it.
+// spread over the lanes of vectors, the other is taken element by element. Positions are summed in
+// blocks, see geom/sum_blocks.hpp: in float within a block, and in double over the blocks. Blocks
+// are walked in bands small enough that x and dy of one band stay in the second cache while all
+// gradients are summed over it.
 #include <algorithm>
 #include <vector>
 
 #include "device/cpu/direct.hpp"
 #include "device/cpu/layouts.hpp"
 #include "device/cpu/microkernel.hpp"
+#include "geom/sum_blocks.hpp"
 
 namespace oocdnn::cpu {
 namespace {
 
 constexpr int64_t kBandBytes = 256 << 10;  // of x and dy in one band
-constexpr int64_t kBandPositions = 64;     // at least, so that sums are not moved too often
-constexpr int64_t kBandRows = 64;          // at most
 constexpr int64_t kRowBlock = 8;
 
 // Lanes may be read past the last channel of the last position.
@@ -26,10 +26,41 @@ constexpr int64_t kSlack = 64;
 // groups themselves are the lanes.
 enum class Lanes { kOutput, kInput, kGroups };
 
-// Positions [p_begin, p_end) x [q_begin, q_end) of image n, output plane o.
-struct Band {
-  int64_t n, o, p_begin, p_end, q_begin, q_end;
+// The grid of blocks over a tile: on each of N, D, H, W the tile begins `first` positions into a
+// block, and meets `count` blocks.
+struct Grid {
+  PixelArray extent{}, block{}, first{}, count{};
+  [[nodiscard]] int64_t Blocks() const { return count[0] * count[1] * count[2] * count[3]; }
 };
+
+// The positions of one block, on N, D, H, W.
+struct Box {
+  PixelArray begin{}, end{};
+};
+
+Grid GridOf(const ConvShape& shape, const Spatial& origin) {
+  Grid grid;
+  grid.extent = {shape.n, shape.out[0], shape.out[1], shape.out[2]};
+  grid.block = PixelBlockOf(shape);
+  for (size_t i = 0; i < grid.count.size(); ++i) {
+    if (i > 0) grid.first[i] = origin[i - 1] % grid.block[i];
+    const bool empty = grid.extent[i] == 0;
+    grid.count[i] = empty ? 0 : CeilDiv(grid.first[i] + grid.extent[i], grid.block[i]);
+  }
+  return grid;
+}
+
+// Blocks are numbered in the order of the sum.
+Box BoxOf(const Grid& grid, int64_t number) {
+  Box box;
+  for (size_t i = grid.count.size(); i-- > 0;) {
+    const int64_t begin = number % grid.count[i] * grid.block[i] - grid.first[i];
+    number /= grid.count[i];
+    box.begin[i] = std::max<int64_t>(begin, 0);
+    box.end[i] = std::min(begin + grid.block[i], grid.extent[i]);
+  }
+  return box;
+}
 
 Lanes ChooseLanes(const ConvShape& shape) {
   if (IsDepthwise(shape)) return Lanes::kGroups;
@@ -65,10 +96,13 @@ class DirectFilter final : public CpuExecutable {
   };
   Unit UnitAt(int64_t number) const;
   int64_t Units() const;
-  std::vector<Band> Bands() const;
-  void Clear(const Unit& unit, T* dw) const;
-  void RunUnit(const RunArgs& args, const Unit& unit, const Band& band) const;
-  Chain<T> ChainOf(const RunArgs& args, const Unit& unit, const Band& band, ChainRow* rows) const;
+  int64_t BandBlocks() const;
+  void Clear(const Unit& unit, double* dw) const;
+  void RunUnit(const RunArgs& args, const Unit& unit, const Grid& grid, int64_t begin,
+               int64_t end) const;
+  void RunBlock(const RunArgs& args, const Unit& unit, const Box& box, double* sums,
+                int64_t step) const;
+  Chain<T> ChainOf(const RunArgs& args, const Unit& unit, const Box& box, ChainRow* rows) const;
   int64_t Offset(const Unit& unit) const;
 
   const ConvShape shape_;
@@ -84,7 +118,8 @@ DirectFilter<T>::DirectFilter(const TileOp& op) : shape_(op.shape), lanes_(Choos
   const auto dims = [&](Operand operand) { return op.shape.DimsOf(operand, op.direction); };
   layout_[Index(Operand::kX)] = PlainLayout(dtype, dims(Operand::kX), kChannelsLastOrder, kSlack);
   layout_[Index(Operand::kY)] = PlainLayout(dtype, dims(Operand::kY), kChannelsLastOrder, kSlack);
-  layout_[Index(Operand::kW)] = PlainLayout(dtype, dims(Operand::kW), FilterOrder(lanes_));
+  layout_[Index(Operand::kW)] =
+      PlainLayout(DType::kFloat64, dims(Operand::kW), FilterOrder(lanes_));
   rows_ = lanes_ == Lanes::kOutput ? shape_.c : lanes_ == Lanes::kInput ? shape_.k : 1;
   lane_count_ = lanes_ == Lanes::kOutput ? shape_.k : lanes_ == Lanes::kInput ? shape_.c : shape_.g;
   groups_ = lanes_ == Lanes::kGroups ? 1 : shape_.g;
@@ -113,36 +148,22 @@ DirectFilter<T>::Unit DirectFilter<T>::UnitAt(int64_t number) const {
   return unit;
 }
 
-// All positions in the order of the chain.
+// Blocks of a band: as many as the second cache holds.
 template <class T>
-std::vector<Band> DirectFilter<T>::Bands() const {
+int64_t DirectFilter<T>::BandBlocks() const {
   const int64_t position_bytes = shape_.g *
                                  (shape_.k + shape_.c * shape_.stride[1] * shape_.stride[2]) *
                                  static_cast<int64_t>(sizeof(T));
-  const int64_t positions =
-      std::max(kBandBytes / std::max<int64_t>(position_bytes, 1), kBandPositions);
-  const int64_t cols = std::min(positions, shape_.out[2]);
-  const int64_t rows =
-      std::clamp<int64_t>(positions / std::max<int64_t>(shape_.out[2], 1), 1, kBandRows);
-  std::vector<Band> bands;
-  if (cols == 0) return bands;
-  for (int64_t n = 0; n < shape_.n; ++n) {
-    for (int64_t o = 0; o < shape_.out[0]; ++o) {
-      for (int64_t p = 0; p < shape_.out[1]; p += rows) {
-        for (int64_t q = 0; q < shape_.out[2]; q += cols) {
-          bands.push_back(
-              {n, o, p, std::min(p + rows, shape_.out[1]), q, std::min(q + cols, shape_.out[2])});
-        }
-      }
-    }
-  }
-  return bands;
+  const PixelArray block = PixelBlockOf(shape_);
+  const int64_t block_bytes = block[0] * block[1] * block[2] * block[3] * position_bytes;
+  return std::max<int64_t>(kBandBytes / std::max<int64_t>(block_bytes, 1), 1);
 }
 
 template <class T>
 Status DirectFilter<T>::Run(const RunArgs& args, Parallel& parallel) {
-  const std::vector<Band> bands = Bands();
-  auto* const dw = static_cast<T*>(args.tile[Index(Operand::kW)]);
+  const Grid grid = GridOf(shape_, args.origin);
+  const int64_t blocks = grid.Blocks(), band = BandBlocks();
+  auto* const dw = static_cast<double*>(args.tile[Index(Operand::kW)]);
   // Every piece reads all of x and dy, so there are few pieces.
   const int64_t grain = CeilDiv(Units(), 2 * parallel.threads());
   parallel.For(Units(), grain, [&](int64_t begin, int64_t end) {
@@ -151,8 +172,10 @@ Status DirectFilter<T>::Run(const RunArgs& args, Parallel& parallel) {
     if (!args.accumulate) {
       for (const Unit& unit : units) Clear(unit, dw);
     }
-    for (const Band& band : bands) {
-      for (const Unit& unit : units) RunUnit(args, unit, band);
+    for (int64_t first = 0; first < blocks; first += band) {
+      for (const Unit& unit : units) {
+        RunUnit(args, unit, grid, first, std::min(first + band, blocks));
+      }
     }
   });
   return {};
@@ -169,16 +192,16 @@ int64_t DirectFilter<T>::Offset(const Unit& unit) const {
 }
 
 template <class T>
-void DirectFilter<T>::Clear(const Unit& unit, T* dw) const {
+void DirectFilter<T>::Clear(const Unit& unit, double* dw) const {
   const int64_t step = layout(Operand::kW).stride[lanes_ == Lanes::kOutput ? 2 : 1];
   for (int64_t m = 0; m < unit.rows; ++m) {
-    std::fill_n(dw + Offset(unit) + m * step, unit.lanes, T(0));
+    std::fill_n(dw + Offset(unit) + m * step, unit.lanes, 0.0);
   }
 }
 
-// The positions of a band as rows of steps; `a` is the side of the rows, `b` that of the lanes.
+// The positions of a block as rows of steps; `a` is the side of the rows, `b` that of the lanes.
 template <class T>
-Chain<T> DirectFilter<T>::ChainOf(const RunArgs& args, const Unit& unit, const Band& band,
+Chain<T> DirectFilter<T>::ChainOf(const RunArgs& args, const Unit& unit, const Box& box,
                                   ChainRow* rows) const {
   const Dims& xs = layout(Operand::kX).stride;
   const Dims& ys = layout(Operand::kY).stride;
@@ -187,15 +210,20 @@ Chain<T> DirectFilter<T>::ChainOf(const RunArgs& args, const Unit& unit, const B
   const auto in = [&](int d, int64_t out) {
     return out * shape_.stride[d] + unit.tap[d] * shape_.dilation[d];
   };
-  x += band.n * xs[0] + unit.g * xs[1] + in(0, band.o) * xs[3] + in(2, band.q_begin) * xs[5];
-  dy += band.n * ys[0] + unit.g * ys[1] + band.o * ys[3] + band.q_begin * ys[5];
+  x += unit.g * xs[1] + in(2, box.begin[3]) * xs[5];
+  dy += unit.g * ys[1] + box.begin[3] * ys[5];
   const bool x_rows = lanes_ != Lanes::kInput;
   Chain<T> chain;
   chain.row = rows;
-  chain.cols = band.q_end - band.q_begin;
-  for (int64_t p = band.p_begin; p < band.p_end; ++p) {
-    const int64_t x_row = in(1, p) * xs[4], y_row = p * ys[4];
-    rows[chain.rows++] = x_rows ? ChainRow{x_row, y_row} : ChainRow{y_row, x_row};
+  chain.cols = box.end[3] - box.begin[3];
+  for (int64_t n = box.begin[0]; n < box.end[0]; ++n) {
+    for (int64_t o = box.begin[1]; o < box.end[1]; ++o) {
+      const int64_t x_plane = n * xs[0] + in(0, o) * xs[3], y_plane = n * ys[0] + o * ys[3];
+      for (int64_t p = box.begin[2]; p < box.end[2]; ++p) {
+        const int64_t x_row = x_plane + in(1, p) * xs[4], y_row = y_plane + p * ys[4];
+        rows[chain.rows++] = x_rows ? ChainRow{x_row, y_row} : ChainRow{y_row, x_row};
+      }
+    }
   }
   const int64_t x_col = shape_.stride[2] * xs[5], y_col = ys[5];
   chain.a = (x_rows ? x : dy) + (lanes_ == Lanes::kGroups ? unit.lane : unit.row);
@@ -205,22 +233,32 @@ Chain<T> DirectFilter<T>::ChainOf(const RunArgs& args, const Unit& unit, const B
   return chain;
 }
 
-// Whole vectors of gradients are continued in place, others by way of a small block.
+// In double nothing is gained by sums of blocks, so chains continue.
 template <class T>
-void DirectFilter<T>::RunUnit(const RunArgs& args, const Unit& unit, const Band& band) const {
-  ChainRow rows[kBandRows];
-  const Chain<T> chain = ChainOf(args, unit, band, rows);
-  const auto run = [&](T* sums, int64_t step) {
-    if (lanes_ == Lanes::kGroups) {
-      RunPairs(chain, sums, unit.lanes, true);
-    } else {
-      RunChain(chain, sums, step, unit.rows, unit.lanes, true);
-    }
-  };
+void DirectFilter<T>::RunBlock(const RunArgs& args, const Unit& unit, const Box& box, double* sums,
+                               int64_t step) const {
+  constexpr Into kInto = std::is_same_v<T, double> ? Into::kContinue : Into::kAdd;
+  ChainRow rows[kPixelBlock];
+  const Chain<T> chain = ChainOf(args, unit, box, rows);
+  if (lanes_ == Lanes::kGroups) {
+    RunPairs(chain, sums, unit.lanes, kInto);
+  } else {
+    RunChain(chain, sums, step, unit.rows, unit.lanes, kInto);
+  }
+}
+
+// Sums the blocks [begin, end): whole vectors of gradients in place, others by way of a small
+// array.
+template <class T>
+void DirectFilter<T>::RunUnit(const RunArgs& args, const Unit& unit, const Grid& grid,
+                              int64_t begin, int64_t end) const {
   const int64_t step = layout(Operand::kW).stride[lanes_ == Lanes::kOutput ? 2 : 1];
-  T* const dw = static_cast<T*>(args.tile[Index(Operand::kW)]) + Offset(unit);
+  double* const dw = static_cast<double*>(args.tile[Index(Operand::kW)]) + Offset(unit);
+  const auto run = [&](double* sums, int64_t sums_step) {
+    for (int64_t i = begin; i < end; ++i) RunBlock(args, unit, BoxOf(grid, i), sums, sums_step);
+  };
   if (unit.lanes % Kernels<T>().lanes == 0) return run(dw, step);
-  alignas(64) T sums[kRowBlock * kColumnLanes<T>] = {};
+  alignas(64) double sums[kRowBlock * kColumnLanes<T>] = {};
   for (int64_t m = 0; m < unit.rows; ++m) {
     std::copy_n(dw + m * step, unit.lanes, sums + m * kColumnLanes<T>);
   }

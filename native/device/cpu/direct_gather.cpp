@@ -3,8 +3,10 @@
 // Work is cut into panels: up to kPanelLanes neighbouring output positions of one group, counted
 // through all images. A thread packs what the panel's positions read, step by step of their chains,
 // into a contiguous array in its scratch, and runs the micro-kernel over it for all output
-// channels. Long reductions are cut into blocks whose packed steps stay in the second cache; the
-// sums wait in the output.
+// channels. Long sums are cut into the blocks of geom/sum_blocks.hpp, whose packed steps stay in
+// the second cache; sums of blocks are added up in the output. The sums of groups of blocks are
+// added up in scratch first where there are several groups, or the output holds other groups'
+// already.
 #include <algorithm>
 #include <cstring>
 
@@ -13,14 +15,14 @@
 #include "device/cpu/layouts.hpp"
 #include "device/cpu/microkernel.hpp"
 #include "device/cpu/scratch.hpp"
+#include "geom/sum_blocks.hpp"
 
 namespace oocdnn::cpu {
 namespace {
 
-constexpr int64_t kPanelBytes = 128 << 10;  // packed steps of one block
-constexpr int64_t kBlockRows = 1024;        // rows of taps of one block, at most
-constexpr int64_t kRowBlock = 8;            // output channels that share the scratch for sums
-constexpr double kPieceWork = 1 << 18;      // multiply-adds worth a piece of parallel work
+constexpr int64_t kRowBlock = 8;    // output channels that share the scratch for sums
+constexpr int64_t kGroupSums = 64;  // output channels at most whose groups are summed in scratch
+constexpr double kPieceWork = 1 << 18;  // multiply-adds worth a piece of parallel work
 
 // Lanes of a panel: several columns of the micro-kernel, so that the weights that one column has
 // brought into the first cache serve the others.
@@ -51,25 +53,47 @@ class DirectGather final : public CpuExecutable {
     int64_t channel_begin = 0, channel_end = 0;
     T* packed = nullptr;
     ChainRow* rows = nullptr;
+    T* group = nullptr;  // sums of one group; null: they are in the target
     std::vector<Segment> segments{};
   };
 
+  // Steps of a panel's chain: rows [begin, end) of taps, and of each the taps
+  // [col_begin, col_end).
+  struct Block {
+    int64_t begin = 0, end = 0, col_begin = 0, col_end = 0;
+  };
+  enum class Moves : uint8_t { kLoad, kStore, kAdd };
+
   void CutPhases(int threads);
   void SizeScratch(int64_t limit);
-  int64_t SlotBytes() const {
-    return RoundUp(packed_bytes_, 64) +
-           RoundUp(block_rows_ * static_cast<int64_t>(sizeof(ChainRow)), 64);
+  // Of the packed steps, and of the sums of groups.
+  int64_t PackedBytes() const {
+    return RoundUp(block_steps_ * lanes_ * static_cast<int64_t>(sizeof(T)), 64);
   }
-  static int64_t StepBytes() { return kPanelLanes<T> * static_cast<int64_t>(sizeof(T)); }
+  int64_t RowBytes() const {
+    return RoundUp(block_rows_ * static_cast<int64_t>(sizeof(ChainRow)), 64);
+  }
+  int64_t GroupBytes() const {
+    return grouped_ ? GroupSums() * lanes_ * static_cast<int64_t>(sizeof(T)) : 0;
+  }
+  int64_t SlotBytes() const { return PackedBytes() + RowBytes() + GroupBytes(); }
+  int64_t GroupSums() const { return std::min(gather_.channels, kGroupSums); }
 
   void RunUnit(const RunArgs& args, int64_t unit, char* scratch) const;
   void RunPanel(Panel* panel, bool accumulate) const;
-  void Pack(Panel* panel, int64_t row_begin, int64_t row_end) const;
+  void RunGroup(Panel* panel, int64_t begin, int64_t end, Into first) const;
+  void Pack(Panel* panel, const Block& block) const;
   void PackStep(const Panel& panel, const T* channel, const Tap& d, const Tap& h, const Tap& w,
                 T* to) const;
-  Chain<T> ChainOf(const Panel& panel, int64_t row_begin, int64_t row_end) const;
-  void RunBlock(const Panel& panel, const Chain<T>& chain, bool load) const;
-  void Exchange(const Panel& panel, int64_t channel, int64_t count, T* sums, bool store) const;
+  Chain<T> ChainOf(const Panel& panel, const Block& block) const;
+  void RunBlock(const Panel& panel, const Chain<T>& chain, Into into) const;
+  template <Moves kMoves>
+  void Exchange(const Panel& panel, int64_t channel, int64_t count, T* sums, int64_t step) const;
+  template <Moves kMoves>
+  void PutGroup(const Panel& panel) const {
+    Exchange<kMoves>(panel, panel.channel_begin, panel.channel_end - panel.channel_begin,
+                     panel.group, panel.padded);
+  }
 
   // Elements of one channel, of one image, and taps of a filter.
   static int64_t Size(const Spatial& s) { return s[0] * s[1] * s[2]; }
@@ -81,15 +105,25 @@ class DirectGather final : public CpuExecutable {
 
   const Direction direction_;
   const Gather gather_;
-  std::vector<Cut> cuts_;  // of each phase
-  int64_t packed_bytes_ = 0, block_rows_ = 1;
+  // See geom/sum_blocks.hpp: whether a sum is one block, and channels of a group.
+  const bool one_block_;
+  const int64_t group_channels_;
+  const bool grouped_;              // whether groups are summed in scratch
+  std::vector<Cut> cuts_;           // of each phase
+  int64_t lanes_ = kPanelLanes<T>;  // of a panel, at most
+  int64_t block_steps_ = 1, block_rows_ = 1;
   int64_t units_ = 0, grain_ = 1;
   int slots_;  // of scratch: as many as threads where they fit
 };
 
 template <class T>
 DirectGather<T>::DirectGather(const TileOp& op, int threads)
-    : direction_(op.direction), gather_(GatherOf(op)), slots_(threads) {
+    : direction_(op.direction),
+      gather_(GatherOf(op)),
+      one_block_(IsOneBlock(op.direction, op.shape)),
+      group_channels_(GroupChannelsOf(op.shape)),
+      grouped_(!one_block_ && (op.accumulates || gather_.reduced > group_channels_)),
+      slots_(threads) {
   engine_ = DirectInfo().name;
   properties_ = DirectInfo().properties;
   const DType dtype = AccumulatorOf(op.dtype);
@@ -99,8 +133,8 @@ DirectGather<T>::DirectGather(const TileOp& op, int threads)
   layout_[Index(Operand::kY)] = PlainLayout(dtype, dims(Operand::kY), kDenseOrder);
   layout_[Index(Operand::kW)] =
       PlainLayout(dtype, dims(Operand::kW), forward ? kOutputFastestOrder : kInputFastestOrder);
-  CutPhases(threads);
   SizeScratch(op.workspace_limit);
+  CutPhases(threads);
   workspace_bytes_ = slots_ * SlotBytes();
 }
 
@@ -112,13 +146,14 @@ void DirectGather<T>::CutPhases(int threads) {
   for (const Phase& phase : gather_.phases) {
     Cut cut;
     const int64_t positions = gather_.n * phase.Positions();
-    const int64_t count = std::max<int64_t>(CeilDiv(positions, kPanelLanes<T>), 1);
+    const int64_t count = std::max<int64_t>(CeilDiv(positions, lanes_), 1);
     cut.panel_lanes = std::max<int64_t>(RoundUp(CeilDiv(positions, count), Kernels<T>().lanes), 1);
     cut.panels = CeilDiv(positions, cut.panel_lanes);
     const int64_t panels = gather_.g * cut.panels;
     const int64_t parts = CeilDiv(4 * threads, std::max<int64_t>(panels, 1));
     cut.part_channels = std::max(RoundUp(CeilDiv(gather_.channels, parts), kRowBlock),
                                  std::min<int64_t>(gather_.channels, 64));
+    if (grouped_) cut.part_channels = std::min(cut.part_channels, GroupSums());
     cut.channel_parts = CeilDiv(gather_.channels, std::max<int64_t>(cut.part_channels, 1));
     cut.first_unit = units_;
     cut.units = panels * cut.channel_parts;
@@ -131,23 +166,19 @@ void DirectGather<T>::CutPhases(int threads) {
   grain_ = std::max<int64_t>(1, static_cast<int64_t>(kPieceWork / std::max(per_unit, 1.0)));
 }
 
-// One row of taps must fit, whatever its length. Where memory is short the blocks get smaller, and
-// at last threads share one slot of scratch.
+// A block must fit. Where memory is short panels get narrower, and at last threads share one slot
+// of scratch.
 template <class T>
 void DirectGather<T>::SizeScratch(int64_t limit) {
-  int64_t rows = 1, longest = 1;
   for (const Phase& phase : gather_.phases) {
-    const auto cols = std::max<int64_t>(static_cast<int64_t>(phase.axis[2].taps.size()), 1);
-    rows = std::max(rows, gather_.reduced * phase.Taps() / cols);
-    longest = std::max(longest, cols);
+    const auto cols = static_cast<int64_t>(phase.axis[2].taps.size());
+    if (phase.Taps() == 0) continue;
+    const int64_t rows = std::min(gather_.reduced * phase.Taps() / cols, BlockRowsOf(cols));
+    block_rows_ = std::max(block_rows_, rows);
+    block_steps_ = std::max(block_steps_, rows * std::min(cols, kTapBlock));
   }
-  const int64_t row_bytes = longest * StepBytes();
-  block_rows_ = std::min({rows, kBlockRows, std::max<int64_t>(kPanelBytes / row_bytes, 1)});
-  packed_bytes_ = block_rows_ * row_bytes;
-  while (slots_ * SlotBytes() > limit && block_rows_ > 1) {
-    block_rows_ /= 2;
-    packed_bytes_ = block_rows_ * row_bytes;
-  }
+  const int64_t least = Kernels<T>().lanes;
+  while (slots_ * SlotBytes() > limit && lanes_ > least) lanes_ = RoundUp(lanes_ / 2, least);
   if (slots_ * SlotBytes() > limit) slots_ = 1;
 }
 
@@ -185,7 +216,8 @@ void DirectGather<T>::RunUnit(const RunArgs& args, int64_t unit, char* scratch) 
   panel.channel_begin = part * cut.part_channels;
   panel.channel_end = std::min(panel.channel_begin + cut.part_channels, gather_.channels);
   panel.packed = reinterpret_cast<T*>(scratch);
-  panel.rows = reinterpret_cast<ChainRow*>(scratch + RoundUp(packed_bytes_, 64));
+  panel.rows = reinterpret_cast<ChainRow*>(scratch + PackedBytes());
+  if (grouped_) panel.group = reinterpret_cast<T*>(scratch + PackedBytes() + RowBytes());
   CutIntoSegments(phase, panel.first, panel.lanes, &panel.segments);
   RunPanel(&panel, args.accumulate);
 }
@@ -194,38 +226,63 @@ void DirectGather<T>::RunUnit(const RunArgs& args, int64_t unit, char* scratch) 
 template <class T>
 void DirectGather<T>::RunPanel(Panel* panel, bool accumulate) const {
   const auto& axis = panel->phase.axis;
-  const auto cols = static_cast<int64_t>(axis[2].taps.size());
-  const int64_t rows =
-      cols == 0 ? 0
-                : gather_.reduced * static_cast<int64_t>(axis[0].taps.size() * axis[1].taps.size());
-  const int64_t row_bytes =
-      std::max<int64_t>(cols, 1) * panel->padded * static_cast<int64_t>(sizeof(T));
-  const int64_t step = std::clamp<int64_t>(packed_bytes_ / row_bytes, 1, block_rows_);
+  const auto channel_rows =
+      axis[2].taps.empty() ? 0 : static_cast<int64_t>(axis[0].taps.size() * axis[1].taps.size());
+  const int64_t rows = gather_.reduced * channel_rows;
+  if (panel->group == nullptr) {
+    const Into first = !accumulate ? Into::kStore : one_block_ ? Into::kContinue : Into::kAdd;
+    return RunGroup(panel, 0, rows, first);
+  }
+  const int64_t group_rows = std::max<int64_t>(group_channels_ * channel_rows, 1);
   int64_t row = 0;
-  do {  // once even for an empty reduction, whose sums are zero
-    const int64_t end = std::min(row + step, rows);
-    Pack(panel, row, end);
-    RunBlock(*panel, ChainOf(*panel, row, end), accumulate || row > 0);
+  do {
+    const int64_t end = std::min(row + group_rows, rows);
+    RunGroup(panel, row, end, Into::kStore);
+    if (accumulate || row > 0) {
+      PutGroup<Moves::kAdd>(*panel);
+    } else {
+      PutGroup<Moves::kStore>(*panel);
+    }
     row = end;
   } while (row < rows);
 }
 
+// The blocks of rows [begin, end). Without rows, the sums of one empty block are zero.
 template <class T>
-void DirectGather<T>::Pack(Panel* panel, int64_t row_begin, int64_t row_end) const {
+void DirectGather<T>::RunGroup(Panel* panel, int64_t begin, int64_t end, Into first) const {
+  const auto cols = static_cast<int64_t>(panel->phase.axis[2].taps.size());
+  const int64_t step = BlockRowsOf(std::max<int64_t>(cols, 1));
+  Into into = first;
+  int64_t row = begin;
+  do {
+    int64_t col = 0;
+    do {
+      const Block block{row, std::min(row + step, end), col, std::min(col + kTapBlock, cols)};
+      Pack(panel, block);
+      RunBlock(*panel, ChainOf(*panel, block), into);
+      into = Into::kAdd;
+      col = block.col_end;
+    } while (col < cols);
+    row += step;
+  } while (row < end);
+}
+
+template <class T>
+void DirectGather<T>::Pack(Panel* panel, const Block& block) const {
   const auto& axis = panel->phase.axis;
   const auto ds = static_cast<int64_t>(axis[0].taps.size());
   const auto hs = static_cast<int64_t>(axis[1].taps.size());
-  const auto cols = static_cast<int64_t>(axis[2].taps.size());
   T* to = panel->packed;
-  for (int64_t row = row_begin; row < row_end; ++row) {
+  for (int64_t row = block.begin; row < block.end; ++row) {
     const int64_t c = row / (ds * hs);
     const Tap& d = axis[0].taps[static_cast<size_t>(row / hs % ds)];
     const Tap& h = axis[1].taps[static_cast<size_t>(row % hs)];
     const int64_t tap_row = (c * gather_.filter[0] + d.index) * gather_.filter[1] + h.index;
-    const int64_t first = tap_row * gather_.filter[2] + axis[2].taps[0].index;
-    panel->rows[row - row_begin] = {first * gather_.channels,
-                                    (row - row_begin) * cols * panel->padded};
-    for (const Tap& w : axis[2].taps) {
+    const int64_t first =
+        tap_row * gather_.filter[2] + axis[2].taps[static_cast<size_t>(block.col_begin)].index;
+    panel->rows[row - block.begin] = {first * gather_.channels, to - panel->packed};
+    for (int64_t col = block.col_begin; col < block.col_end; ++col) {
+      const Tap& w = axis[2].taps[static_cast<size_t>(col)];
       PackStep(*panel, panel->source + c * SourceSize(), d, h, w, to);
       to += panel->padded;
     }
@@ -272,56 +329,61 @@ void DirectGather<T>::PackStep(const Panel& panel, const T* channel, const Tap& 
 }
 
 template <class T>
-Chain<T> DirectGather<T>::ChainOf(const Panel& panel, int64_t row_begin, int64_t row_end) const {
+Chain<T> DirectGather<T>::ChainOf(const Panel& panel, const Block& block) const {
   const std::vector<Tap>& taps = panel.phase.axis[2].taps;
   Chain<T> chain;
   chain.a = panel.weights;
   chain.b = panel.packed;
   chain.row = panel.rows;
-  chain.rows = row_end - row_begin;
-  chain.cols = static_cast<int64_t>(taps.size());
+  chain.rows = block.end - block.begin;
+  chain.cols = block.col_end - block.col_begin;
   chain.a_col = gather_.channels * (taps.size() > 1 ? taps[1].index - taps[0].index : 1);
   chain.b_col = panel.padded;
   // Where every tap of the filter takes part, all rows are one.
-  if (panel.phase.Taps() == FilterSize()) {
+  if (panel.phase.Taps() == FilterSize() && chain.rows > 1) {
     chain.cols *= chain.rows;
-    chain.rows = std::min<int64_t>(chain.rows, 1);
+    chain.rows = 1;
   }
   return chain;
 }
 
 // Sums go straight to the output where whole vectors of it are the panel's, else by way of a
-// small block.
+// small array.
 template <class T>
-void DirectGather<T>::RunBlock(const Panel& panel, const Chain<T>& chain, bool load) const {
+void DirectGather<T>::RunBlock(const Panel& panel, const Chain<T>& chain, Into into) const {
   const int64_t image = panel.segments.empty() ? 0 : panel.segments.front().n;
   const bool straight =
       panel.phase.Contiguous() && panel.lanes == panel.padded && image == panel.segments.back().n;
   Chain<T> part = chain;
   part.a += panel.channel_begin;
+  const int64_t channels = panel.channel_end - panel.channel_begin;
+  if (panel.group != nullptr) {
+    return RunChain(part, panel.group, panel.padded, channels, panel.lanes, into);
+  }
   if (straight) {
     T* const target = panel.target + image * TargetImage() + panel.channel_begin * TargetSize() +
                       panel.first - image * panel.phase.Positions();
-    return RunChain(part, target, TargetSize(), panel.channel_end - panel.channel_begin,
-                    panel.lanes, load);
+    return RunChain(part, target, TargetSize(), channels, panel.lanes, into);
   }
   alignas(64) T sums[kRowBlock * kPanelLanes<T>];
   for (int64_t m = panel.channel_begin; m < panel.channel_end; m += kRowBlock) {
     const int64_t count = std::min(kRowBlock, panel.channel_end - m);
-    if (load) Exchange(panel, m, count, sums, false);
-    RunChain(part, sums, kPanelLanes<T>, count, panel.lanes, load);
-    Exchange(panel, m, count, sums, true);
+    if (into != Into::kStore) Exchange<Moves::kLoad>(panel, m, count, sums, kPanelLanes<T>);
+    RunChain(part, sums, kPanelLanes<T>, count, panel.lanes, into);
+    Exchange<Moves::kStore>(panel, m, count, sums, kPanelLanes<T>);
     part.a += kRowBlock;
   }
 }
 
-// Copies the panel's sums of `count` channels from the output to `sums`, or back.
+// Moves the panel's sums of `count` channels between the output and `sums`, whose channels are
+// `step` elements apart.
 template <class T>
+template <typename DirectGather<T>::Moves kMoves>
 void DirectGather<T>::Exchange(const Panel& panel, int64_t channel, int64_t count, T* sums,
-                               bool store) const {
+                               int64_t step) const {
   const auto& axis = panel.phase.axis;
   const auto place = [&](int d, int64_t i) { return axis[d].out_begin + i * axis[d].out_step; };
-  const int64_t step = axis[2].out_step;
+  const int64_t out_step = axis[2].out_step;
   for (int64_t m = 0; m < count; ++m) {
     T* const plane = panel.target + (channel + m) * TargetSize();
     for (const Segment& segment : panel.segments) {
@@ -329,13 +391,12 @@ void DirectGather<T>::Exchange(const Panel& panel, int64_t channel, int64_t coun
           plane + segment.n * TargetImage() +
           (place(0, segment.d) * gather_.target[1] + place(1, segment.h)) * gather_.target[2] +
           place(2, segment.w);
-      T* const sum = sums + m * kPanelLanes<T> + segment.lane;
+      T* const sum = sums + m * step + segment.lane;
       for (int64_t i = 0; i < segment.count; ++i) {
-        if (store) {
-          out[i * step] = sum[i];
-        } else {
-          sum[i] = out[i * step];
-        }
+        T& element = out[i * out_step];
+        if constexpr (kMoves == Moves::kLoad) sum[i] = element;
+        if constexpr (kMoves == Moves::kStore) element = sum[i];
+        if constexpr (kMoves == Moves::kAdd) element += sum[i];
       }
     }
   }

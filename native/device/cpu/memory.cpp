@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kPage = 4096;
 constexpr int64_t kHugePage = int64_t{2} << 20;
+constexpr int64_t kMost = int64_t{1} << 60;  // no system maps more, and sums do not overflow
 
 int64_t Booked(int64_t bytes) { return RoundUp(std::max<int64_t>(bytes, 1), kAlignment); }
 
@@ -35,6 +36,7 @@ void* MapAligned(int64_t bytes) {
 }  // namespace
 
 void* TakePages(int64_t bytes) {
+  if (bytes > kMost) return nullptr;
   const int64_t whole = RoundUp(bytes, kPage);
   if (IsMapped(whole)) return MapAligned(whole);
   return std::aligned_alloc(kPage, static_cast<size_t>(whole));

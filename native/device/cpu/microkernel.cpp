@@ -3,6 +3,8 @@
 #include "device/cpu/microkernel.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 #include "base/checked.hpp"
 
@@ -16,9 +18,41 @@ struct VectorOf {
   typedef T type __attribute__((vector_size(Bytes), aligned(sizeof(T)), may_alias));
 };
 
-template <class T, int Bytes, int Rows, int Vectors>
-[[gnu::always_inline]] inline void BlockBody(const Chain<T>& chain, T* c, int64_t c_row,
-                                             bool load) {
+// Puts the sums of one vector of lanes into c.
+template <class T, int Bytes, class C>
+[[gnu::always_inline]] inline void PutVector(const typename VectorOf<T, Bytes>::type& sum, C* c,
+                                             Into into) {
+  if constexpr (std::is_same_v<T, C>) {
+    auto* const at = reinterpret_cast<VectorOf<T, Bytes>::type*>(c);
+    *at = into == Into::kAdd ? *at + sum : sum;
+  } else {
+    using Half = VectorOf<T, Bytes / 2>::type;
+    using Wide = VectorOf<C, Bytes>::type;
+    Half half[2];
+    std::memcpy(half, &sum, sizeof sum);
+    auto* const at = reinterpret_cast<Wide*>(c);
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      const Wide wide = __builtin_convertvector(half[i], Wide);
+      at[i] = into == Into::kAdd ? at[i] + wide : wide;
+    }
+  }
+}
+
+// Sums start from c where they continue it, else from zero.
+template <class T, int Bytes, class C>
+[[gnu::always_inline]] inline void StartVector(const C* c, Into into,
+                                               typename VectorOf<T, Bytes>::type* sum) {
+  using Vector = VectorOf<T, Bytes>::type;
+  *sum = Vector{};
+  if constexpr (std::is_same_v<T, C>) {
+    if (into == Into::kContinue) *sum = *reinterpret_cast<const Vector*>(c);
+  }
+}
+
+template <class T, class C, int Bytes, int Rows, int Vectors>
+[[gnu::always_inline]] inline void BlockBody(const Chain<T>& chain, C* c, int64_t c_row,
+                                             Into into) {
   using Vector = VectorOf<T, Bytes>::type;
   constexpr int kLanes = Bytes / static_cast<int>(sizeof(T));
   Vector sum[Rows][Vectors];
@@ -26,11 +60,7 @@ template <class T, int Bytes, int Rows, int Vectors>
   for (int m = 0; m < Rows; ++m) {
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) {
-      if (load) {
-        sum[m][v] = *reinterpret_cast<const Vector*>(c + m * c_row + v * kLanes);
-      } else {
-        sum[m][v] = Vector{};
-      }
+      StartVector<T, Bytes>(c + m * c_row + v * kLanes, into, &sum[m][v]);
     }
   }
   for (int64_t r = 0; r < chain.rows; ++r) {
@@ -53,20 +83,18 @@ template <class T, int Bytes, int Rows, int Vectors>
   for (int m = 0; m < Rows; ++m) {
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) {
-      *reinterpret_cast<Vector*>(c + m * c_row + v * kLanes) = sum[m][v];
+      PutVector<T, Bytes>(sum[m][v], c + m * c_row + v * kLanes, into);
     }
   }
 }
 
-template <class T, int Bytes, int Vectors>
-[[gnu::always_inline]] inline void PairsBody(const Chain<T>& chain, T* c, bool load) {
+template <class T, class C, int Bytes, int Vectors>
+[[gnu::always_inline]] inline void PairsBody(const Chain<T>& chain, C* c, Into into) {
   using Vector = VectorOf<T, Bytes>::type;
   constexpr int kLanes = Bytes / static_cast<int>(sizeof(T));
   Vector sum[Vectors];
 #pragma GCC unroll 8
-  for (int v = 0; v < Vectors; ++v) {
-    sum[v] = load ? *reinterpret_cast<const Vector*>(c + v * kLanes) : Vector{};
-  }
+  for (int v = 0; v < Vectors; ++v) StartVector<T, Bytes>(c + v * kLanes, into, &sum[v]);
   for (int64_t r = 0; r < chain.rows; ++r) {
     const T* a = chain.a + chain.row[r].a;
     const T* b = chain.b + chain.row[r].b;
@@ -79,7 +107,7 @@ template <class T, int Bytes, int Vectors>
     }
   }
 #pragma GCC unroll 8
-  for (int v = 0; v < Vectors; ++v) *reinterpret_cast<Vector*>(c + v * kLanes) = sum[v];
+  for (int v = 0; v < Vectors; ++v) PutVector<T, Bytes>(sum[v], c + v * kLanes, into);
 }
 
 // A struct for each instruction set: the length of its vectors and the wrappers that carry its
@@ -87,13 +115,13 @@ template <class T, int Bytes, int Vectors>
 #define OOC_INSTRUCTION_SET(Name, Attribute, Length)                                     \
   struct Name {                                                                          \
     static constexpr int kBytes = Length;                                                \
-    template <class T, int Rows, int Vectors>                                            \
-    Attribute static void Block(const Chain<T>& chain, T* c, int64_t c_row, bool load) { \
-      BlockBody<T, Length, Rows, Vectors>(chain, c, c_row, load);                        \
+    template <class T, class C, int Rows, int Vectors>                                   \
+    Attribute static void Block(const Chain<T>& chain, C* c, int64_t c_row, Into into) { \
+      BlockBody<T, C, Length, Rows, Vectors>(chain, c, c_row, into);                     \
     }                                                                                    \
-    template <class T, int Vectors>                                                      \
-    Attribute static void Pairs(const Chain<T>& chain, T* c, int64_t, bool load) {       \
-      PairsBody<T, Length, Vectors>(chain, c, load);                                     \
+    template <class T, class C, int Vectors>                                             \
+    Attribute static void Pairs(const Chain<T>& chain, C* c, int64_t, Into into) {       \
+      PairsBody<T, C, Length, Vectors>(chain, c, into);                                  \
     }                                                                                    \
   }
 
@@ -103,10 +131,10 @@ OOC_INSTRUCTION_SET(Avx2, __attribute__((target("avx2"))), 32);
 OOC_INSTRUCTION_SET(Avx512, __attribute__((target("avx512f"))), 64);
 #endif
 
-template <class Set, class T, int Rows>
-constexpr std::array<typename MicroKernels<T>::Block, 3> BlocksOf() {
-  return {Set::template Block<T, Rows, 1>, Set::template Block<T, Rows, 2>,
-          Set::template Block<T, Rows, 3>};
+template <class Set, class T, class C, int Rows>
+constexpr std::array<void (*)(const Chain<T>&, C*, int64_t, Into), 3> BlocksOf() {
+  return {Set::template Block<T, C, Rows, 1>, Set::template Block<T, C, Rows, 2>,
+          Set::template Block<T, C, Rows, 3>};
 }
 
 template <class Set, class T>
@@ -115,9 +143,14 @@ MicroKernels<T> KernelsOf(int max_row_size, int max_vectors) {
   kernels.lanes = Set::kBytes / static_cast<int>(sizeof(T));
   kernels.max_vectors = max_vectors;
   kernels.max_row_size = max_row_size;
-  kernels.block = {BlocksOf<Set, T, 1>(), BlocksOf<Set, T, 2>(), BlocksOf<Set, T, 4>(),
-                   BlocksOf<Set, T, 8>()};
-  kernels.pairs = {Set::template Pairs<T, 1>, Set::template Pairs<T, 2>, Set::template Pairs<T, 3>};
+  kernels.block = {BlocksOf<Set, T, T, 1>(), BlocksOf<Set, T, T, 2>(), BlocksOf<Set, T, T, 4>(),
+                   BlocksOf<Set, T, T, 8>()};
+  kernels.wide_block = {BlocksOf<Set, T, double, 1>(), BlocksOf<Set, T, double, 2>(),
+                        BlocksOf<Set, T, double, 4>(), BlocksOf<Set, T, double, 8>()};
+  kernels.pairs = {Set::template Pairs<T, T, 1>, Set::template Pairs<T, T, 2>,
+                   Set::template Pairs<T, T, 3>};
+  kernels.wide_pairs = {Set::template Pairs<T, double, 1>, Set::template Pairs<T, double, 2>,
+                        Set::template Pairs<T, double, 3>};
   return kernels;
 }
 
@@ -147,38 +180,54 @@ const MicroKernels<T>& Kernels() {
   return kernels;
 }
 
-template <class T>
-void RunChain(const Chain<T>& chain, T* c, int64_t c_row, int64_t rows, int64_t lanes, bool load) {
+template <class T, class C>
+void RunChain(const Chain<T>& chain, C* c, int64_t c_row, int64_t rows, int64_t lanes, Into into) {
   const MicroKernels<T>& kernels = Kernels<T>();
-  int64_t size = kernels.max_row_size;
-  for (int64_t m = 0; m < rows; m += size) {
-    while (size > rows - m) size /= 2;
-    const auto& block = kernels.block[static_cast<size_t>(__builtin_ctzll(size))];
-    ForVectors(kernels, lanes, [&](int64_t lane, int64_t vectors) {
-      Chain<T> part = chain;
-      part.a += m;
-      part.b += lane;
-      block[static_cast<size_t>(vectors - 1)](part, c + m * c_row + lane, c_row, load);
-    });
+  const auto run = [&](const auto& block) {
+    int64_t size = kernels.max_row_size;
+    for (int64_t m = 0; m < rows; m += size) {
+      while (size > rows - m) size /= 2;
+      const auto& sized = block[static_cast<size_t>(__builtin_ctzll(size))];
+      ForVectors(kernels, lanes, [&](int64_t lane, int64_t vectors) {
+        Chain<T> part = chain;
+        part.a += m;
+        part.b += lane;
+        sized[static_cast<size_t>(vectors - 1)](part, c + m * c_row + lane, c_row, into);
+      });
+    }
+  };
+  if constexpr (std::is_same_v<T, C>) {
+    run(kernels.block);
+  } else {
+    run(kernels.wide_block);
   }
 }
 
-template <class T>
-void RunPairs(const Chain<T>& chain, T* c, int64_t lanes, bool load) {
+template <class T, class C>
+void RunPairs(const Chain<T>& chain, C* c, int64_t lanes, Into into) {
   const MicroKernels<T>& kernels = Kernels<T>();
-  ForVectors(kernels, lanes, [&](int64_t lane, int64_t vectors) {
-    Chain<T> part = chain;
-    part.a += lane;
-    part.b += lane;
-    kernels.pairs[static_cast<size_t>(vectors - 1)](part, c + lane, 0, load);
-  });
+  const auto run = [&](const auto& pairs) {
+    ForVectors(kernels, lanes, [&](int64_t lane, int64_t vectors) {
+      Chain<T> part = chain;
+      part.a += lane;
+      part.b += lane;
+      pairs[static_cast<size_t>(vectors - 1)](part, c + lane, 0, into);
+    });
+  };
+  if constexpr (std::is_same_v<T, C>) {
+    run(kernels.pairs);
+  } else {
+    run(kernels.wide_pairs);
+  }
 }
 
 template const MicroKernels<float>& Kernels();
 template const MicroKernels<double>& Kernels();
-template void RunChain(const Chain<float>&, float*, int64_t, int64_t, int64_t, bool);
-template void RunChain(const Chain<double>&, double*, int64_t, int64_t, int64_t, bool);
-template void RunPairs(const Chain<float>&, float*, int64_t, bool);
-template void RunPairs(const Chain<double>&, double*, int64_t, bool);
+template void RunChain(const Chain<float>&, float*, int64_t, int64_t, int64_t, Into);
+template void RunChain(const Chain<float>&, double*, int64_t, int64_t, int64_t, Into);
+template void RunChain(const Chain<double>&, double*, int64_t, int64_t, int64_t, Into);
+template void RunPairs(const Chain<float>&, float*, int64_t, Into);
+template void RunPairs(const Chain<float>&, double*, int64_t, Into);
+template void RunPairs(const Chain<double>&, double*, int64_t, Into);
 
 }  // namespace oocdnn::cpu

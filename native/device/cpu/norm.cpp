@@ -1,10 +1,12 @@
 // Applying goes along rows of W, one channel after the other, in runs that stay in the first cache.
 // Summing up gives each channel to one thread; neighbouring channels that share cache lines go
 // together. kLanes sums stand beside each other, so that additions need not wait for each other.
+// Deviations are from elements of the channel, see Summing.
 #include "device/cpu/norm.hpp"
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/checked.hpp"
 #include "device/cpu/activation.hpp"
@@ -62,7 +64,7 @@ void Apply(const NormArgs& args, Parallel& parallel) {
       Stored* const to = static_cast<Stored*>(args.tile) +
                          RowAt(layout, n, g * layout.shape[2] + c, d, h) + args.begin[5] * step;
       const auto* const table = static_cast<const T*>(args.table);
-      const T* const pair = table != nullptr ? table + 2 * args.PairOf(n, g, c) : nullptr;
+      const T* const pair = table != nullptr ? table + args.EntryOf(n, g, c) : nullptr;
       for (int64_t at = 0; at < width; at += kRun) {
         ApplyRun<Stored, T>(args, pair, to + at * step, step, std::min(kRun, width - at));
       }
@@ -70,23 +72,151 @@ void Apply(const NormArgs& args, Parallel& parallel) {
   });
 }
 
-struct Sums {
-  std::array<double, kLanes> sum{}, square{};
+// Statistics of some elements, see SumNumber.
+struct Moments {
+  double sum = 0, squares = 0, count = 0, mean = 0, deviations = 0;
 };
 
-template <class Stored, class Out>
-void AddUp(const Stored* row, int64_t step, int64_t count, Sums* sums) {
-  const auto add = [&](int64_t i, int64_t lane) {
-    const auto v = static_cast<double>(Widen(Convert<Out>(row[i * step])));
-    sums->sum[static_cast<size_t>(lane)] += v;
-    sums->square[static_cast<size_t>(lane)] += v * v;
-  };
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) add(i + lane, lane);
+// Merges statistics of two sets of elements (Chan, Golub and LeVeque). Sets with equal means keep
+// exactly that mean, and deviations between them are 0.
+void Merge(const Moments& part, Moments* to) {
+  const Moments before = *to;
+  if (before.count == 0) {
+    *to = part;
+    return;
   }
-  for (int64_t lane = 0; i + lane < count; ++lane) add(i + lane, lane);
+  to->sum += part.sum;
+  to->squares += part.squares;
+  to->count += part.count;
+  const double apart = part.mean - before.mean, share = part.count / to->count;
+  to->mean += apart * share;
+  to->deviations += part.deviations + apart * apart * before.count * share;
 }
+
+// Statistics from sums of v - origin and its square, where `origin` is one of the elements: the
+// difference of the two then cancels by a factor of at most the number of elements. The mean is
+// relative to `from`.
+Moments MomentsAbout(double origin, double from, double sum, double square, int64_t elements) {
+  Moments made;
+  made.count = static_cast<double>(elements);
+  made.sum = made.count * origin + sum;
+  made.squares = std::isfinite(square) ? square + origin * (sum + made.sum) : square;
+  made.mean = origin - from + sum / made.count;
+  const double deviations = square - sum * sum / made.count;
+  made.deviations = deviations < 0 ? 0 : deviations;  // NaN stays
+  return made;
+}
+
+template <class Out, class Stored>
+double ValueOf(Stored stored) {
+  return static_cast<double>(Widen(Convert<Out>(stored)));
+}
+
+// Sums up elements of one channel, or of up to kLanes channels that lie side by side. Blocks of
+// kSpan elements of a channel are summed relative to their first element, then merged.
+template <class Stored, class Out>
+class Summing {
+ public:
+  explicit Summing(int64_t channels) : channels_(channels) {}
+
+  // `width` elements of each channel, `step` apart.
+  void Add(const Stored* row, int64_t step, int64_t width) {
+    for (int64_t at = 0, taken = 0; at < width; at += taken) {
+      if (count_ == kSpan) Flush();
+      if (count_ == 0) Start(row + at * step);
+      taken = std::min(width - at, kSpan - count_);
+      if (channels_ == 1) {
+        AddOne(row + at * step, step, taken);
+      } else {
+        AddBeside(row + at * step, step, taken);
+      }
+      count_ += taken;
+    }
+  }
+
+  // Adds what there is of channel `c` to its entry; once, behind the last Add.
+  void End(int64_t c, double* entry) {
+    if (count_ > 0) Flush();
+    const auto at = static_cast<size_t>(c);
+    moments_[at].mean += from_[at];
+    Moments all{entry[kSumOf], entry[kSquaresOf], entry[kCountOf], entry[kMeanOf],
+                entry[kDeviationsOf]};
+    Merge(moments_[at], &all);
+    entry[kSumOf] = all.sum;
+    entry[kSquaresOf] = all.squares;
+    entry[kCountOf] = all.count;
+    entry[kMeanOf] = all.mean;
+    entry[kDeviationsOf] = all.deviations;
+  }
+
+ private:
+  using Lanes = std::array<double, kLanes>;
+  static constexpr int64_t kSpan = 1024;
+
+  // The origin must be finite.
+  void Start(const Stored* first) {
+    for (int64_t c = 0; c < channels_; ++c) {
+      const auto at = static_cast<size_t>(c);
+      const double value = ValueOf<Out>(first[c]);
+      origin_[at] = std::isfinite(value) ? value : 0.0;
+      if (!begun_) from_[at] = origin_[at];
+    }
+    begun_ = true;
+    sum_ = square_ = {};
+  }
+
+  void AddOne(const Stored* row, int64_t step, int64_t count) {
+    const double origin = origin_[0];
+    Lanes sum = sum_, square = square_;
+    const auto add = [&](int64_t i, size_t lane) {
+      const double v = ValueOf<Out>(row[i * step]) - origin;
+      sum[lane] += v;
+      square[lane] += v * v;
+    };
+    int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; ++lane) add(i + lane, static_cast<size_t>(lane));
+    }
+    for (int64_t lane = 0; i + lane < count; ++lane) add(i + lane, static_cast<size_t>(lane));
+    sum_ = sum;
+    square_ = square;
+  }
+
+  void AddBeside(const Stored* row, int64_t step, int64_t count) {
+    const auto channels = static_cast<size_t>(channels_);
+    const Lanes origin = origin_;
+    Lanes sum = sum_, square = square_;
+    for (int64_t i = 0; i < count; ++i, row += step) {
+      for (size_t c = 0; c < channels; ++c) {
+        const double v = ValueOf<Out>(row[c]) - origin[c];
+        sum[c] += v;
+        square[c] += v * v;
+      }
+    }
+    sum_ = sum;
+    square_ = square;
+  }
+
+  void Flush() {
+    if (channels_ == 1) {
+      for (size_t lane = 1; lane < sum_.size(); ++lane) {
+        sum_[0] += sum_[lane];
+        square_[0] += square_[lane];
+      }
+    }
+    for (int64_t c = 0; c < channels_; ++c) {
+      const auto at = static_cast<size_t>(c);
+      Merge(MomentsAbout(origin_[at], from_[at], sum_[at], square_[at], count_), &moments_[at]);
+    }
+    count_ = 0;
+  }
+
+  int64_t channels_, count_ = 0;
+  bool begun_ = false;
+  // Means are relative to the channel's first element, so that a large mean is rounded once.
+  Lanes origin_{}, from_{}, sum_{}, square_{};
+  std::array<Moments, kLanes> moments_{};
+};
 
 // Calls fn(n, g, c, channels) for channels that lie side by side, or one at a time; in parallel.
 template <class Fn>
@@ -116,24 +246,17 @@ void SumUp(const NormArgs& args, Parallel& parallel) {
   const TileLayout& layout = *args.layout;
   const int64_t step = layout.stride[5], width = args.end[5] - args.begin[5];
   ForChannels(args, parallel, [&](int64_t n, int64_t g, int64_t c, int64_t channels) {
-    Sums sums;
+    Summing<Stored, Out> summing(channels);
     for (int64_t d = args.begin[3]; d < args.end[3]; ++d) {
       for (int64_t h = args.begin[4]; h < args.end[4]; ++h) {
         const Stored* const row = static_cast<const Stored*>(args.tile) +
                                   RowAt(layout, n, g * layout.shape[2] + c, d, h) +
                                   args.begin[5] * step;
-        if (channels == 1) AddUp<Stored, Out>(row, step, width, &sums);
-        for (int64_t w = 0; w < width && channels > 1; ++w) {
-          AddUp<Stored, Out>(row + w * step, 1, channels, &sums);
-        }
+        summing.Add(row, step, width);
       }
     }
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
-      const int64_t channel = channels > 1 ? lane : 0;
-      if (channel >= channels) break;
-      double* const pair = static_cast<double*>(args.table) + 2 * args.PairOf(n, g, c + channel);
-      pair[0] += sums.sum[static_cast<size_t>(lane)];
-      pair[1] += sums.square[static_cast<size_t>(lane)];
+    for (int64_t beside = 0; beside < channels; ++beside) {
+      summing.End(beside, static_cast<double*>(args.table) + args.EntryOf(n, g, c + beside));
     }
   });
 }

@@ -1,9 +1,12 @@
 // Opens the oneDNN plug-in. It is never closed: its threads and its tables outlive any device.
 #include <dlfcn.h>
 
+#include <atomic>
+#include <optional>
 #include <string>
 
 #include "base/config.hpp"
+#include "base/log.hpp"
 #include "device/cpu/onednn_abi.hpp"
 
 namespace oocdnn::cpu {
@@ -17,10 +20,8 @@ std::string OwnFolder() {
   return path.substr(0, path.rfind('/') + 1);
 }
 
-}  // namespace
-
-std::unique_ptr<CpuEngine> LoadOneDnnEngine(std::string* why) {
-  const std::string path = Get(Var::kOneDnnLibrary).value_or(OwnFolder() + kOneDnnPluginFile);
+// The engine of the plug-in at `path`, or why there is none.
+std::unique_ptr<CpuEngine> EngineOf(const std::string& path, std::string* why) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();
@@ -36,6 +37,21 @@ std::unique_ptr<CpuEngine> LoadOneDnnEngine(std::string* why) {
   std::unique_ptr<CpuEngine> engine(entry(kOneDnnAbiVersion, &reason));
   if (engine == nullptr) *why = reason == nullptr ? path + " gave no engine" : reason;
   return engine;
+}
+
+}  // namespace
+
+std::unique_ptr<CpuEngine> LoadOneDnnEngine(std::string* why) {
+  const std::optional<std::string> given = Get(Var::kOneDnnLibrary);
+  auto engine = EngineOf(given.value_or(OwnFolder() + kOneDnnPluginFile), why);
+  if (engine != nullptr || !given) return engine;
+  *why = Format("%s=%s: %s", InfoOf(Var::kOneDnnLibrary).name, given->c_str(), why->c_str());
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true)) {
+    Log(LogLevel::kWarn, "%s; oneDNN is not used, name its plug-in or unset the variable",
+        why->c_str());
+  }
+  return nullptr;
 }
 
 }  // namespace oocdnn::cpu

@@ -90,7 +90,8 @@ class Collector {
   }
 
   void Refuse(Status why) {
-    if (refusal_.ok()) refusal_ = std::move(why);
+    const bool short_of_memory = why.code() == Code::kOutOfMemory;
+    if (refusal_.ok() || short_of_memory) refusal_ = std::move(why);
   }
 
   [[nodiscard]] bool full() const {
@@ -108,6 +109,7 @@ class Collector {
           .WithDetail(least_workspace_);
     }
     if (refusal_.ok()) return Error(Code::kUnsupported, "cuDNN knows no engine for it");
+    if (refusal_.code() == Code::kOutOfMemory) return refusal_;
     return Status(Code::kUnsupported, refusal_.message());
   }
 

@@ -3,7 +3,8 @@
 // tiles of planes (which the copy engines carry as they are). What cuDNN has nothing for it
 // refuses, with the reason, and another engine serves.
 //
-// cuDNN's bits depend on the tile's shape, and its padding multiplies a NaN of the filter.
+// cuDNN's bits depend on the tile's shape. In gradients of the input some of its kernels leave out
+// the padding that a filter's NaN meets, and others multiply zeros between strided elements by it.
 #include <algorithm>
 #include <utility>
 
@@ -33,6 +34,7 @@ struct Convolution {
   ConvolutionGraph graph;
   CudnnPlan plan;
   int64_t partial = -1;
+  double seconds = 0.0;  // of a run; 0 where unknown
   [[nodiscard]] const TileLayout& output() const {
     return graph.layout[Index(OutputOf(graph.direction))];
   }
@@ -50,6 +52,7 @@ class CudnnExecutable final : public CudaExecutable {
     engine_ = info.name + " " + convolution_->plan.text;
     properties_ = info.properties;
     workspace_bytes_ = convolution_->workspace_bytes();
+    run_seconds_ = convolution_->seconds;
     std::copy(convolution_->graph.layout.begin(), convolution_->graph.layout.end(),
               layout_.begin());
   }
@@ -193,9 +196,21 @@ class CudnnEngine final : public CudaEngine {
     }
     const ConvolutionGraph graph = GraphOf(op, order_);
     OOC_ASSIGN(std::vector<CudnnPlan> plans, PlansOf(graph, op, may));
-    const size_t fastest = trials_.FastestOf(*session_, graph, plans, op.trial_limit);
-    return SharedConvolution(
-        std::make_shared<const Convolution>(Convolution{graph, std::move(plans[fastest])}));
+    for (const ConvShape& shape : trials_.ProbesFor(graph)) {
+      if (!Probe(op, shape, may)) break;
+    }
+    const CudnnTrial trial = trials_.FastestOf(*session_, graph, plans, op.trial_limit);
+    return SharedConvolution(std::make_shared<const Convolution>(
+        Convolution{graph, std::move(plans[trial.fastest]), -1, trial.seconds}));
+  }
+
+  // Finds out on a tile of this shape how fast the engines are; whether a larger one is worth it.
+  bool Probe(TileOp op, const ConvShape& shape, const Permissions& may) {
+    const double operations = op.shape.Operations(op.direction);
+    op.shape = shape;
+    const ConvolutionGraph graph = GraphOf(op, order_);
+    const Result<std::vector<CudnnPlan>> plans = PlansOf(graph, op, may);
+    return plans.ok() && trials_.Probe(*session_, graph, plans.value(), op.trial_limit, operations);
   }
 
   Result<SharedConvolution> MakeMixed(const TileOp& op, Permissions may) {

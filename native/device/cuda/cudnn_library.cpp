@@ -19,7 +19,8 @@ const LibrarySpec& CudnnSpec() {
                                 {"libcudnn.so.9"},
                                 {"nvidia/cudnn/lib"},
                                 {"/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu"},
-                                kRemedy};
+                                kRemedy,
+                                "OOCDNN_CUDNN_LIBRARY"};
   return spec;
 }
 

@@ -3,6 +3,7 @@
 #include "device/cuda/cudnn_trial.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/checked.hpp"
 #include "base/log.hpp"
@@ -22,9 +23,22 @@ constexpr float kTelling = 1, kHopeless = 24;
 // time. Theirs is timed again behind it, as a GPU that has waited is slow at first: of VGG16's
 // conv1_2 in TF32 theirs takes 1.9 ms, and lost now and then to one of 3.7.
 constexpr float kClearly = 0.9F;
+// A first run that takes longer is not repeated: no code takes as long to load.
+constexpr float kNeverAgain = 500;
+// Milliseconds that a probe takes at most; it begins no further run then.
+constexpr float kMostProbing = 400;
+// Operations a second of the slowest engines that cuDNN's heuristics offer, where there are groups
+// and otherwise. Of an input gradient with 64 groups, 31 x 31 taps and 224 x 224 rows, one took 17
+// s on an H100 and another 3 ms.
+constexpr double kSlowestGroups = 5e8, kSlowest = 2e11;
+// Seconds of a run at that rate: a tile that may take longer is probed. The first probe takes no
+// longer than kProbeSeconds at that rate, and each further one has so many times the operations.
+constexpr double kMayTakeLong = 1.0, kProbeSeconds = 0.1, kProbeGrowth = 16.0;
+
+}  // namespace
 
 // A stream, two marks on it, and tiles whose contents do not matter.
-class Bench {
+class CudnnTrials::Bench {
  public:
   Bench(CudnnSession& session, const ConvolutionGraph& graph) : session_(session), graph_(graph) {}
   ~Bench();
@@ -50,14 +64,14 @@ class Bench {
   float spent_ = 0;
 };
 
-Bench::~Bench() {
+CudnnTrials::Bench::~Bench() {
   if (begin_ != nullptr) driver().cuEventDestroy(begin_);
   if (end_ != nullptr) driver().cuEventDestroy(end_);
   if (stream_ != nullptr) driver().cuStreamDestroy(stream_);
   if (memory_ != 0) driver().cuMemFree(memory_);
 }
 
-Status Bench::Open(const std::vector<CudnnPlan>& plans, int64_t most_bytes) {
+Status CudnnTrials::Bench::Open(const std::vector<CudnnPlan>& plans, int64_t most_bytes) {
   int64_t bytes = 0, workspace = 0;
   std::array<int64_t, kTensors> at{};
   for (int i = 0; i < kTensors; ++i) {
@@ -81,7 +95,7 @@ Status Bench::Open(const std::vector<CudnnPlan>& plans, int64_t most_bytes) {
   return {};
 }
 
-Result<float> Bench::Once(const CudnnPlan& plan) {
+Result<float> CudnnTrials::Bench::Once(const CudnnPlan& plan) {
   OOC_ASSIGN(const Descriptor pack, MakeVariantPack(session_.cudnn(), graph_, tile_, workspace_));
   OOC_CUDA(driver(), cuEventRecord, begin_, stream_);
   OOC_TRY(session_.Execute(stream_, plan.plan.get(), pack.get()));
@@ -93,14 +107,16 @@ Result<float> Bench::Once(const CudnnPlan& plan) {
   return milliseconds;
 }
 
-Result<float> Bench::Milliseconds(const CudnnPlan& plan, float enough) {
+Result<float> CudnnTrials::Bench::Milliseconds(const CudnnPlan& plan, float enough) {
   OOC_ASSIGN(const float first, Once(plan));
-  if (first > kLong && first < enough) return first;
+  if (first > kNeverAgain || (first > kLong && first < enough)) return first;
   OOC_ASSIGN(const float second, Once(plan));
   if (second > kSteady) return second;
   OOC_ASSIGN(const float third, Once(plan));
   return std::min(second, third);
 }
+
+namespace {
 
 std::string EngineOf(const CudnnPlan& plan) {
   return Format(" e%lld", static_cast<long long>(plan.facts.engine));
@@ -113,55 +129,159 @@ std::string CodeOf(const ConvolutionGraph& graph) {
   return graph.epilogue.empty() ? code : code + " finished";
 }
 
-// Tiles on which an engine's speed beside others' is told by their size.
+double SlowestSeconds(const ConvShape& shape, Direction direction) {
+  return shape.Operations(direction) / (shape.g > 1 ? kSlowestGroups : kSlowest);
+}
+
+// Tiles on which an engine's speed beside others' is told by their size. Groups are alike.
 std::string KindOf(const ConvolutionGraph& graph) {
   const ConvShape& shape = graph.shape;
-  std::string kind = CodeOf(graph);
-  for (const int64_t size : {shape.g, shape.c, shape.k})
+  std::string kind = CodeOf(graph) + (shape.g > 1 ? " groups" : "");
+  for (const int64_t size : {shape.c, shape.k})
     kind += Format(" %lld", static_cast<long long>(size));
   for (const int64_t taps : shape.filter) kind += Format(" x%lld", static_cast<long long>(taps));
   return kind;
 }
 
+double OperationsOf(const ConvolutionGraph& graph) {
+  return graph.shape.Operations(graph.direction);
+}
+
+// With fewer samples, groups and rows, so that a run at the slowest rate takes no longer.
+ConvShape Shrunk(ConvShape shape, Direction direction, double seconds) {
+  const bool groups = shape.g > 1;
+  const auto long_yet = [&] {
+    return shape.Operations(direction) / (groups ? kSlowestGroups : kSlowest) > seconds;
+  };
+  while (shape.n > 1 && long_yet()) shape.n = (shape.n + 1) / 2;
+  while (shape.g > 2 && long_yet()) shape.g = (shape.g + 1) / 2;
+  for (size_t axis = 0; axis < shape.out.size(); ++axis) {
+    const auto rows = [&](int64_t out) {
+      return (out - 1) * shape.stride[axis] + shape.Reach(static_cast<int>(axis)) -
+             shape.pad_before[axis] - shape.pad_after[axis];
+    };
+    while (shape.out[axis] > 1 && long_yet() && rows(shape.out[axis] / 2) >= 1) {
+      shape.out[axis] /= 2;
+      shape.in[axis] = rows(shape.out[axis]);
+    }
+  }
+  return shape;
+}
+
 }  // namespace
 
-size_t CudnnTrials::FastestOf(CudnnSession& session, const ConvolutionGraph& graph,
-                              const std::vector<CudnnPlan>& plans, int64_t most_bytes) {
-  if (plans.size() < 2) return 0;
+std::vector<ConvShape> CudnnTrials::ProbesFor(const ConvolutionGraph& graph) const {
+  std::vector<ConvShape> probes;
+  if (probed_.contains(KindOf(graph))) return probes;
+  const double most = SlowestSeconds(graph.shape, graph.direction);
+  if (most <= kMayTakeLong) return probes;
+  double seconds = kProbeSeconds;
+  while (seconds < most) {
+    probes.push_back(Shrunk(graph.shape, graph.direction, seconds));
+    seconds *= kProbeGrowth;
+  }
+  return probes;
+}
+
+bool CudnnTrials::IsHopeless(const ConvolutionGraph& graph, const CudnnPlan& plan) const {
+  const auto found = hopeless_.find(KindOf(graph) + EngineOf(plan));
+  return found != hopeless_.end() && OperationsOf(graph) >= found->second;
+}
+
+// Milliseconds at the rate that was probed; 0 where none was.
+double CudnnTrials::Estimate(const ConvolutionGraph& graph, const CudnnPlan& plan) const {
+  const auto rate = rates_.find(KindOf(graph) + EngineOf(plan));
+  return rate != rates_.end() ? rate->second * OperationsOf(graph) : 0.0;
+}
+
+Result<float> CudnnTrials::Time(Bench* bench, const ConvolutionGraph& graph, const CudnnPlan& plan,
+                                float enough) {
+  const std::string code = CodeOf(graph) + EngineOf(plan);
+  Result<float> seen = bench->Milliseconds(plan, loaded_.contains(code) ? enough : 0.0F);
+  if (seen.ok()) loaded_.insert(code);
+  return seen;
+}
+
+bool CudnnTrials::Probe(CudnnSession& session, const ConvolutionGraph& graph,
+                        const std::vector<CudnnPlan>& plans, int64_t most_bytes,
+                        double operations) {
+  probed_.insert(KindOf(graph));
+  Bench bench(session, graph);
+  if (!bench.Open(plans, most_bytes).ok()) return false;
+  std::map<std::string, float> seen_of;
+  float best = std::numeric_limits<float>::infinity();
+  for (const CudnnPlan& plan : plans) {
+    const double left = static_cast<double>(kMostProbing - bench.spent());
+    if (IsHopeless(graph, plan) || left <= 0.0 || Estimate(graph, plan) > left) continue;
+    const Result<float> seen = Time(&bench, graph, plan, kHopeless * best);
+    if (!seen.ok()) return false;
+    Log(LogLevel::kDebug, "probe of cuDNN %s: %.3f ms", plan.text.c_str(),
+        static_cast<double>(seen.value()));
+    const std::string engine = KindOf(graph) + EngineOf(plan);
+    rates_[engine] = static_cast<double>(seen.value()) / OperationsOf(graph);
+    seen_of[engine] = seen.value();
+    best = std::min(best, seen.value());
+  }
+  for (const auto& [engine, seen] : seen_of) {
+    if (seen > kTelling && seen > kHopeless * best) hopeless_[engine] = OperationsOf(graph);
+  }
+  if (seen_of.empty()) return false;
+  return static_cast<double>(best) / OperationsOf(graph) * operations >
+         static_cast<double>(kMostMilliseconds);
+}
+
+CudnnTrial CudnnTrials::FastestOf(CudnnSession& session, const ConvolutionGraph& graph,
+                                  const std::vector<CudnnPlan>& plans, int64_t most_bytes) {
+  const std::string kind = KindOf(graph);
+  if (plans.size() < 2) return {0, Estimate(graph, plans[0]) * 1e-3};
   Bench bench(session, graph);
   if (const Status status = bench.Open(plans, most_bytes); !status.ok()) {
     Log(LogLevel::kDebug, "cuDNN's first choice is taken untried: %s", status.message().c_str());
-    return 0;
+    return {};
   }
-  const double operations = graph.shape.Operations(graph.direction);
-  size_t fastest = 0;
-  float best = 0, first = 0;
-  for (size_t i = 0; i < plans.size() && bench.spent() < kMostMilliseconds; ++i) {
-    const std::string code = CodeOf(graph) + EngineOf(plans[i]);
-    const std::string kind = KindOf(graph) + EngineOf(plans[i]);
-    const auto hopeless = hopeless_.find(kind);
-    if (i > 0 && hopeless != hopeless_.end() && operations >= hopeless->second) continue;
-    const float enough = i == 0 ? kMostMilliseconds : kHopeless * best;
-    const Result<float> seen = bench.Milliseconds(plans[i], loaded_.contains(code) ? enough : 0.0F);
-    if (!seen.ok()) return 0;
-    loaded_.insert(code);
-    Log(LogLevel::kDebug, "cuDNN %s: %.3f ms", plans[i].text.c_str(),
-        static_cast<double>(seen.value()));
-    if (i == 0) {
-      first = seen.value();
-      best = first * kClearly;
+  size_t lead = 0;  // the first that is not hopeless
+  while (lead + 1 < plans.size() && IsHopeless(graph, plans[lead])) ++lead;
+  size_t fastest = lead;
+  float best = 0, first = 0, least = 0;
+  double scale = 1.0;  // of what the first took to its estimate: small tiles do not fill a GPU
+  for (size_t i = lead; i < plans.size(); ++i) {
+    const double estimate = Estimate(graph, plans[i]) * scale;
+    if (i > lead && IsHopeless(graph, plans[i])) continue;
+    const bool unknown = estimate == 0.0;
+    if (i > lead && unknown && (bench.spent() >= kMostMilliseconds || probed_.contains(kind))) {
+      continue;
     }
-    if (seen.value() > kTelling && seen.value() > kHopeless * best) hopeless_[kind] = operations;
-    if (i == 0 || seen.value() >= best) continue;
-    best = seen.value();
+    const float left = i == lead ? kNeverAgain : kMostMilliseconds - bench.spent();
+    float seen = static_cast<float>(estimate);
+    if (estimate <= static_cast<double>(left)) {
+      const float enough = i == lead ? kMostMilliseconds : kHopeless * best;
+      const Result<float> timed = Time(&bench, graph, plans[i], enough);
+      if (!timed.ok()) return {};
+      seen = timed.value();
+    }
+    Log(LogLevel::kDebug, "cuDNN %s: %.3f ms%s", plans[i].text.c_str(), static_cast<double>(seen),
+        estimate <= static_cast<double>(left) ? "" : ", not run but estimated");
+    if (i == lead) {
+      first = least = seen;
+      best = first * kClearly;
+      if (!unknown) scale = static_cast<double>(seen) / estimate;
+    }
+    if (seen > kTelling && seen > kHopeless * best) {
+      hopeless_[kind + EngineOf(plans[i])] = OperationsOf(graph);
+    }
+    if (i == lead || seen >= best) continue;
+    best = least = seen;
     fastest = i;
   }
-  if (fastest > 0 && first < kLong) {
-    const Result<float> again = bench.Milliseconds(plans[0], 0);
-    if (again.ok() && again.value() * kClearly <= best) fastest = 0;
+  if (fastest > lead && first < kLong) {
+    const Result<float> again = bench.Milliseconds(plans[lead], 0);
+    if (again.ok() && again.value() * kClearly <= best) {
+      fastest = lead;
+      least = again.value();
+    }
   }
-  winner_[KindOf(graph)] = plans[fastest].facts.engine;
-  return fastest;
+  winner_[kind] = plans[fastest].facts.engine;
+  return {fastest, static_cast<double>(least) * 1e-3};
 }
 
 int64_t CudnnTrials::WinnerOf(const ConvolutionGraph& graph) const {

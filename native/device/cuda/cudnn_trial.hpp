@@ -10,6 +10,12 @@
 
 namespace oocdnn::cuda {
 
+// The choice among plans.
+struct CudnnTrial {
+  size_t fastest = 0;
+  double seconds = 0.0;  // of a run, measured or estimated; 0 where unknown
+};
+
 // One thread at a time.
 class CudnnTrials {
  public:
@@ -17,12 +23,32 @@ class CudnnTrials {
   // clearly faster. Takes about a tenth of a second at most, and memory for the tiles while it
   // lasts; where that is more than `most_bytes` or not to be had, or anything fails, the first. A
   // later plan is passed over whose engine was many times slower on a smaller tile of its kind.
-  size_t FastestOf(CudnnSession& session, const ConvolutionGraph& graph,
-                   const std::vector<CudnnPlan>& plans, int64_t most_bytes);
+  // A plan whose engine has a rate (see Probe) is estimated instead where a run would take longer
+  // than the rest of that time.
+  CudnnTrial FastestOf(CudnnSession& session, const ConvolutionGraph& graph,
+                       const std::vector<CudnnPlan>& plans, int64_t most_bytes);
+  // Smaller tiles of the same kind, each larger than the one before, that are to be probed before a
+  // trial of this one: its runs may take very long, and a running kernel cannot be cancelled. None
+  // where runs are short on any engine, or the kind was probed before.
+  [[nodiscard]] std::vector<ConvShape> ProbesFor(const ConvolutionGraph& graph) const;
+  // Measures the rate of each plan's engine on a smaller tile, in a few tenths of a second at most;
+  // what is far slower than the best is hopeless on larger tiles. Whether a larger probe may still
+  // tell more of a tile of so many operations.
+  bool Probe(CudnnSession& session, const ConvolutionGraph& graph,
+             const std::vector<CudnnPlan>& plans, int64_t most_bytes, double operations);
   // The number of the engine that was the fastest on a tile of this kind; -1 where none was tried.
   [[nodiscard]] int64_t WinnerOf(const ConvolutionGraph& graph) const;
 
  private:
+  class Bench;
+  Result<float> Time(Bench* bench, const ConvolutionGraph& graph, const CudnnPlan& plan,
+                     float enough);
+  [[nodiscard]] bool IsHopeless(const ConvolutionGraph& graph, const CudnnPlan& plan) const;
+  [[nodiscard]] double Estimate(const ConvolutionGraph& graph, const CudnnPlan& plan) const;
+
+  // Milliseconds of an operation on a probed tile, by engine and kind of tile; and the kinds.
+  std::map<std::string, double> rates_;
+  std::set<std::string> probed_;
   // Operations from which on an engine is hopeless, by engine and kind of tile.
   std::map<std::string, double> hopeless_;
   std::set<std::string> loaded_;           // engines whose code has run

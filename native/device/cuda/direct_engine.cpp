@@ -3,16 +3,19 @@
 // of the CPU device's direct engine, so that both give the same bits.
 //
 // Takes pad 0 only (padding is data). Inputs keep the problem's type in their tiles; the output is
-// in the accumulator's, and the bias gradient in f64.
+// in the accumulator's, and the gradients of filter and bias in f64.
 #include <algorithm>
 
 #include "base/checked.hpp"
 #include "device/cuda/copy_plan.hpp"
 #include "device/cuda/engine.hpp"
 #include "geom/engines.hpp"
+#include "geom/sum_blocks.hpp"
 
 namespace oocdnn::cuda {
 namespace {
+
+static_assert(kDirectBlock == kTapBlock);
 
 constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = int64_t{1} << 20;
@@ -68,7 +71,8 @@ DirectConvolution::DirectConvolution(const Gpu& gpu, const TileOp& op)
   const DimOrder& order = filter ? kChannelsLastOrder : kDenseOrder;
   Lay(Operand::kX, direction_ == Direction::kBackwardData ? sum : op.dtype, order);
   Lay(Operand::kY, forward ? sum : op.dtype, order);
-  Lay(Operand::kW, filter ? sum : op.dtype, forward ? kOutputFastestOrder : kInputFastestOrder);
+  Lay(Operand::kW, filter ? DType::kFloat64 : op.dtype,
+      forward ? kOutputFastestOrder : kInputFastestOrder);
   args_.type = static_cast<int>(op.dtype);
   args_.n = static_cast<int>(shape_.n);
   args_.g = static_cast<int>(shape_.g);
@@ -91,6 +95,8 @@ void DirectConvolution::SetUpGather() {
   args_.backward = forward ? 0 : 1;
   args_.channels = static_cast<int>(forward ? shape_.k : shape_.c);
   args_.reduced = static_cast<int>(forward ? shape_.c : shape_.k);
+  args_.one_block = IsOneBlock(direction_, shape_) ? 1 : 0;
+  args_.group_channels = static_cast<int>(GroupChannelsOf(shape_));
   args_.count = shape_.n * shape_.g * CeilDiv(args_.channels, kDirectChannels);
   for (int d = 0; d < 3; ++d) {
     args_.in[d] = static_cast<int>(source[d]);
@@ -111,6 +117,9 @@ void DirectConvolution::SetUpFilter() {
     args_.out_extent[d] = static_cast<int>(shape_.out[d]);
     args_.count *= shape_.filter[d];
   }
+  const PixelArray block = PixelBlockOf(shape_);
+  args_.block_n = static_cast<int>(block[0]);
+  for (size_t d = 0; d < 3; ++d) args_.block[d] = static_cast<int>(block[1 + d]);
   args_.x_stride = StridesOf(layout(Operand::kX));
   args_.w_stride = StridesOf(layout(Operand::kY));
   args_.out_stride = StridesOf(layout(Operand::kW));
@@ -129,6 +138,9 @@ Status DirectConvolution::Run(CUstream stream, const RunArgs& run) {
     case Direction::kBackwardData: args.out = run.tile[Index(Operand::kX)]; break;
     default:
       args.out = run.tile[Index(Operand::kW)];
+      for (int d = 0; d < 3; ++d) {
+        args.first[d] = static_cast<int>(run.origin[d] % args.block[d]);
+      }
       return gpu_.Launch(Kernel::kDirectFilter, shape, stream, args);
   }
   return gpu_.Launch(Kernel::kDirectGather, shape, stream, args);

@@ -84,7 +84,7 @@ struct FinishKernelArgs {
 
 // ooc_normalize and ooc_sum: the passes of a normalisation, see NormArgs. Dimensions of extent 1
 // are left out; the channel of an element is the sum of its indices times the channel steps, in
-// pairs of the table. ooc_sum has a block for each channel, and counts its elements by the first
+// entries of the table. ooc_sum has a block for each channel, and counts its elements by the first
 // `row_dims` dimensions, the blocks by the others.
 struct NormKernelArgs {
   void *tile, *table;             // of the first element; null: no scale and shift
@@ -94,8 +94,9 @@ struct NormKernelArgs {
   double parameter;
   FinishDim dim[kCopyDims];
 };
-struct SumPair {
-  double sum, square;
+// In the order of SumNumber.
+struct SumEntry {
+  double sum, squares, count, mean, deviations;
 };
 constexpr int kSumThreads = 1024, kSumInFlight = 4;
 
@@ -239,13 +240,22 @@ struct TileStrides {
 struct DirectArgs {
   const void *x, *w, *dy;  // forward: x, w; backward data: dy (as x), w; backward filter: x, dy
   void* out;
-  int type;  // of the inputs; the output is f64 for f64, else f32
+  int type;  // of the inputs; the output is f64 for f64 and for backward filter, else f32
   int backward, accumulate;
   int n, g, channels, reduced;  // channels of the output, and of the sum
   int in[3], out_extent[3], filter[3], stride[3], dilation[3];
   TileStrides x_stride, w_stride, out_stride;  // backward filter: w_stride is of dy
+  // Blocks of sums, see geom/sum_blocks.hpp. Forward and backward data: whether a sum is one block,
+  // and reduced channels of a group of blocks.
+  int one_block, group_channels;
+  // Backward filter: extents of a block on D, H, W, and how far into one the tile begins; images of
+  // a block.
+  int block[3], first[3], block_n;
   Long count;  // output elements, or blocks of kDirectChannels of them
 };
+
+// Terms of one block of a forward or backward data sum, at most.
+constexpr int kDirectBlock = 168;
 
 // Neighbouring channels that one thread of the direct kernels works on.
 constexpr int kDirectChannels = 8;

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <string_view>
 
 #include "abi/dropin.h"
+#include "base/log.hpp"
 
 namespace oocdnn::cuda {
 namespace {
@@ -94,6 +96,13 @@ Result<OpenedLibrary> OpenLibrary(const LibrarySpec& spec, const std::string& pa
     }
     if (const char* const error = dlerror(); first_error.empty() && error != nullptr) {
       first_error = error;
+    }
+  }
+  if (!path.empty() && spec.variable != nullptr) {
+    first_error = Format("%s=%s: %s", spec.variable, path.c_str(), first_error.c_str());
+    static std::atomic<bool> said{false};
+    if (!said.exchange(true)) {
+      Log(LogLevel::kWarn, "%s cannot be opened (%s)", spec.name, first_error.c_str());
     }
   }
   return Error(Code::kUnsupported, "%s cannot be opened (%s); %s", spec.name, first_error.c_str(),

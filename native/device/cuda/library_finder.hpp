@@ -18,6 +18,7 @@ struct LibrarySpec {
   std::vector<const char*> wheel_folders;   // below site-packages: "nvidia/cu13/lib", ...
   std::vector<const char*> system_folders;  // beside the loader's own: "/usr/local/cuda/lib64"
   const char* remedy;                       // "pip install nvidia-cuda-nvrtc"
+  const char* variable = nullptr;           // that a path is from: "OOCDNN_NVRTC_LIBRARY"
 };
 
 struct OpenedLibrary {

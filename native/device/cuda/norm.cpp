@@ -16,7 +16,7 @@ constexpr int kApplyThreads = 256;
 constexpr int kBlocks = 8;  // per multiprocessor
 
 struct Dimension {
-  int64_t extent, stride, pair;
+  int64_t extent, stride, entry;
 };
 
 bool Nearer(const Dimension& a, const Dimension& b) { return a.stride < b.stride; }
@@ -24,7 +24,7 @@ bool Nearer(const Dimension& a, const Dimension& b) { return a.stride < b.stride
 void Put(const std::vector<Dimension>& dims, NormKernelArgs* kernel) {
   kernel->dims = static_cast<int>(dims.size());
   for (size_t d = 0; d < dims.size(); ++d) {
-    kernel->dim[d] = {MakeDivisor(dims[d].extent), dims[d].stride, dims[d].pair};
+    kernel->dim[d] = {MakeDivisor(dims[d].extent), dims[d].stride, dims[d].entry};
   }
 }
 
@@ -36,12 +36,12 @@ Result<NormPlan> PlanNorm(const NormArgs& args, int multiprocessors) {
   plan.shape.blocks = 0;
   if (args.empty()) return plan;
   std::vector<Dimension> channels, rows;
-  int64_t before = 0, pair = 0, elements = 1, tables = 1;
+  int64_t before = 0, entry = 0, elements = 1, tables = 1;
   for (size_t d = 0; d < args.begin.size(); ++d) {
     const int64_t extent = args.end[d] - args.begin[d], stride = args.layout->stride[d];
     const int64_t step = d < 3 ? args.step[d] : 0;
     before += args.begin[d] * stride;
-    pair += args.begin[d] * step;
+    entry += args.begin[d] * step;
     elements *= extent;
     tables *= d < 3 ? extent : 1;
     if (extent > 1) (d < 3 ? channels : rows).push_back({extent, stride, step});
@@ -57,7 +57,8 @@ Result<NormPlan> PlanNorm(const NormArgs& args, int multiprocessors) {
   kernel.row_dims = sum_dims;
   kernel.tile = static_cast<char*>(args.tile) + before * SizeOf(args.layout->dtype);
   if (args.table != nullptr) {
-    kernel.table = static_cast<char*>(args.table) + 2 * pair * SizeOf(args.TableType());
+    kernel.table =
+        static_cast<char*>(args.table) + args.Numbers() * entry * SizeOf(args.TableType());
   }
   kernel.type = static_cast<int>(args.layout->dtype);
   kernel.rounded = static_cast<int>(args.rounded);
@@ -65,7 +66,7 @@ Result<NormPlan> PlanNorm(const NormArgs& args, int multiprocessors) {
   kernel.parameter = args.parameter;
   kernel.count = static_cast<unsigned>(sums ? elements / tables : elements);
   if (sums) {
-    plan.shape = {tables, kSumThreads, kSumThreads * static_cast<int>(sizeof(SumPair))};
+    plan.shape = {tables, kSumThreads, kSumThreads * static_cast<int>(sizeof(SumEntry))};
   } else {
     const int64_t most = int64_t{multiprocessors} * kBlocks;
     plan.shape = {std::min(CeilDiv(elements, kApplyThreads), most), kApplyThreads, 0};

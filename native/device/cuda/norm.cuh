@@ -1,5 +1,5 @@
-// The passes of a normalisation: scale, shift and activation in place, rounded once; and the sums
-// of what a tile holds and of its squares, one block a channel, in an order that the launch fixes.
+// The passes of a normalisation: scale, shift and activation in place, rounded once; and statistics
+// of what a tile holds, one block a channel, in an order that the launch fixes.
 #pragma once
 
 #include "device/cuda/finish.cuh"
@@ -7,7 +7,7 @@
 namespace oocdnn::cuda {
 
 struct NormPlace {
-  Long at, pair;
+  Long at, entry;
 };
 
 // The place of an element whose running number counts dimensions [first, last).
@@ -19,7 +19,7 @@ OOC_HOST_DEVICE NormPlace NormPlaceOf(const NormKernelArgs& args, int first, int
     if (d < first || d >= last) continue;
     const Long index = Take(&number, args.dim[d].extent);
     place.at += index * args.dim[d].stride;
-    place.pair += index * args.dim[d].channel;
+    place.entry += index * args.dim[d].channel;
   }
   return place;
 }
@@ -37,21 +37,76 @@ OOC_HOST_DEVICE void NormalizeStored(const NormKernelArgs& args, const Grid& gri
       const NormPlace place = NormPlaceOf(args, 0, args.dims, number);
       T v = static_cast<T>(Widen(tile[place.at]));
       if (table != nullptr) {
-        v = v * table[2 * place.pair];
-        v = v + table[2 * place.pair + 1];
+        v = v * table[2 * place.entry];
+        v = v + table[2 * place.entry + 1];
       }
       tile[place.at] = Convert<Stored>(Activate(args.activation, parameter, v));
     }
   }
 }
 
+OOC_HOST_DEVICE bool IsFinite(double v) { return v - v == 0; }
+
+// Merges statistics of two sets of elements (Chan, Golub and LeVeque). Sets with equal means keep
+// exactly that mean, and deviations between them are 0.
+OOC_HOST_DEVICE void Merge(const SumEntry& part, SumEntry* to) {
+  if (part.count == 0) return;
+  const SumEntry before = *to;
+  if (before.count == 0) {
+    *to = part;
+    return;
+  }
+  to->sum += part.sum;
+  to->squares += part.squares;
+  to->count += part.count;
+  const double apart = part.mean - before.mean, share = part.count / to->count;
+  to->mean += apart * share;
+  to->deviations += part.deviations + apart * apart * before.count * share;
+}
+
+// A thread's elements, summed relative to the first of them: the difference of the two sums then
+// cancels by a factor of at most the number of elements. The origin must be finite.
+struct SumAbout {
+  double origin = 0, sum = 0, square = 0;
+  unsigned count = 0;
+
+  OOC_MEMBER void Add(double v) {
+    if (count == 0) origin = IsFinite(v) ? v : 0;
+    v -= origin;
+    sum += v;
+    square += v * v;
+    ++count;
+  }
+
+  // The mean is relative to `from`.
+  OOC_MEMBER SumEntry Entry(double from) const {
+    SumEntry made{0, 0, static_cast<double>(count), 0, 0};
+    if (count == 0) return made;
+    made.sum = made.count * origin + sum;
+    made.squares = IsFinite(square) ? square + origin * (sum + made.sum) : square;
+    made.mean = origin - from + sum / made.count;
+    const double deviations = square - sum * sum / made.count;
+    made.deviations = deviations < 0 ? 0 : deviations;  // NaN stays
+    return made;
+  }
+};
+
+template <class Out, class Stored>
+OOC_HOST_DEVICE double ValueOf(Stored stored) {
+  return static_cast<double>(Widen(Convert<Out>(Widen(stored))));
+}
+
+// Means in `entries` are relative to the channel's first element, so that a large mean is rounded
+// once.
 template <class Stored, class Out>
 OOC_HOST_DEVICE void SumStored(const NormKernelArgs& args, const Grid& grid) {
-  SumPair* const sums = static_cast<SumPair*>(grid.shared);
+  SumEntry* const entries = static_cast<SumEntry*>(grid.shared);
   const NormPlace channel = NormPlaceOf(args, args.row_dims, args.dims, grid.block);
   const Stored* const tile = static_cast<const Stored*>(args.tile) + channel.at;
+  const double first_value = ValueOf<Out>(tile[0]);
+  const double from = IsFinite(first_value) ? first_value : 0;
   OOC_THREADS(thread) {
-    SumPair own{0, 0};
+    SumAbout own;
     OOC_KEEP_ROLLED
     for (unsigned first = thread; first < args.count; first += kSumInFlight * grid.threads) {
       Stored held[kSumInFlight] = {};
@@ -63,28 +118,23 @@ OOC_HOST_DEVICE void SumStored(const NormKernelArgs& args, const Grid& grid) {
       OOC_UNROLL
       for (int i = 0; i < kSumInFlight; ++i) {
         if (first + i * grid.threads >= args.count) break;
-        const double v = static_cast<double>(Widen(Convert<Out>(Widen(held[i]))));
-        own.sum += v;
-        own.square += v * v;
+        own.Add(ValueOf<Out>(held[i]));
       }
     }
-    sums[thread] = own;
+    entries[thread] = own.Entry(from);
   }
   OOC_BARRIER;
   for (unsigned half = grid.threads / 2; half > 0; half /= 2) {
     OOC_THREADS(thread) {
-      if (thread < half) {
-        sums[thread].sum += sums[thread + half].sum;
-        sums[thread].square += sums[thread + half].square;
-      }
+      if (thread < half) Merge(entries[thread + half], &entries[thread]);
     }
     OOC_BARRIER;
   }
   OOC_THREADS(thread) {
     if (thread == 0) {
-      double* const pair = static_cast<double*>(args.table) + 2 * channel.pair;
-      pair[0] += sums[0].sum;
-      pair[1] += sums[0].square;
+      SumEntry all = entries[0];
+      all.mean += from;
+      Merge(all, static_cast<SumEntry*>(args.table) + channel.entry);
     }
   }
 }

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "abi/nvrtc.h"
 #include "base/cache.hpp"
+#include "base/files.hpp"
 #include "base/log.hpp"
 #include "device/cuda/embedded.hpp"
 #include "device/cuda/library_finder.hpp"
@@ -22,7 +24,9 @@ const LibrarySpec& NvrtcSpec() {
       {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
       {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"},
       {"/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu"},
-      "pip install nvidia-cuda-nvrtc, or install a wheel of oocdnn that was built with nvcc"};
+      "pip install nvidia-cuda-nvrtc, or build oocdnn with nvcc for this GPU "
+      "(OOCDNN_CUDA_ARCHITECTURES)",
+      "OOCDNN_NVRTC_LIBRARY"};
   return spec;
 }
 
@@ -94,6 +98,33 @@ Result<std::string> Compile(const Nvrtc& nvrtc, int major, int minor) {
   return binary;
 }
 
+// The first line of a kept file, which tells damage.
+std::string HeaderOf(std::string_view binary) {
+  return Format("oocdnn-kernels 1 %016llx %zu\n", static_cast<unsigned long long>(Hash(binary)),
+                binary.size());
+}
+
+// A kept binary runs on the GPU with all that the process may do there, so that one that another
+// user may have written is not taken. Without a value, and the reason in the log, where there is
+// none to take.
+std::optional<std::string> ReadKernels(const std::string& path) {
+  Result<FileRead> read = ReadFile(path, kMostKept);
+  if (read.ok() && !read->there) return std::nullopt;
+  std::string why = read.status().message();
+  if (read.ok() && IsForeign(read.value())) {
+    why = "another user owns it or may write it; have OOCDNN_CACHE name a folder of your own";
+  } else if (read.ok()) {
+    const size_t end = read->content.find('\n');
+    const size_t head = end == std::string::npos ? read->content.size() : end + 1;
+    std::string binary = read->content.substr(head);
+    if (read->whole && read->content.substr(0, head) == HeaderOf(binary)) return binary;
+    why = "it is damaged, or of another version";
+  }
+  Log(LogLevel::kWarn, "the CUDA kernels in %s are not used, but compiled again: %s", path.c_str(),
+      why.c_str());
+  return std::nullopt;
+}
+
 }  // namespace
 
 Result<std::string> CompiledKernels(int major, int minor, const std::string& nvrtc_path,
@@ -104,13 +135,14 @@ Result<std::string> CompiledKernels(int major, int minor, const std::string& nvr
   const std::string path = folder + Format("/kernels-%016llx-sm_%d%d.cubin",
                                            static_cast<unsigned long long>(hash), major, minor);
   if (!folder.empty()) {
-    if (std::optional<std::string> kept = ReadKept(path)) return std::move(*kept);
+    if (std::optional<std::string> kept = ReadKernels(path)) return std::move(*kept);
   }
   OOC_ASSIGN(const Nvrtc nvrtc, OpenNvrtc(nvrtc_path));
-  Log(LogLevel::kInfo, "compiling the CUDA kernels for sm_%d%d with NVRTC %d.%d (once)", major,
-      minor, nvrtc.major, nvrtc.minor);
+  Log(LogLevel::kWarn, "compiling the CUDA kernels for sm_%d%d with NVRTC %d.%d: a minute, once",
+      major, minor, nvrtc.major, nvrtc.minor);
   OOC_ASSIGN(std::string binary, Compile(nvrtc, major, minor));
-  if (!folder.empty()) Keep(path, binary);
+  const Status kept = folder.empty() ? Status() : ReplaceFile(path, HeaderOf(binary) + binary);
+  if (!kept.ok()) Log(LogLevel::kInfo, "the compiled kernels %s", kept.message().c_str());
   return binary;
 }
 

@@ -99,6 +99,7 @@ class CheckDevice final : public ForwardingDevice {
     Tile(work, BytesAt(tile, bytes), operand, write);
   }
   void Tile(const Work& work, const Region& region, const char* operand, bool write);
+  void Slot(const Work& work, const void* slot, const char* operand, bool output = false);
   void Enter(const Work& work, const Region& region, const char* operand, bool write);
   void Report(std::string sentence) {
     if (reports_.size() < kMostReports) reports_.push_back(std::move(sentence));
@@ -294,6 +295,19 @@ void CheckDevice::Tile(const Work& work, const Region& region, const char* opera
   Enter(work, region, operand, write);
 }
 
+// The memory of a whole tile. What an engine writes may lie in a part of another tile, which is
+// aligned as the caller's memory is.
+void CheckDevice::Slot(const Work& work, const void* slot, const char* operand, bool output) {
+  const auto address = reinterpret_cast<uintptr_t>(slot);
+  const Capabilities& promised = inner().capabilities();
+  const int64_t alignment =
+      guards_.Holds(address) && !output ? promised.alignment : promised.tile_alignment;
+  if (address % static_cast<uintptr_t>(alignment) == 0) return;
+  Report(Format("%s uses the slot %p, which is not aligned to %lld bytes",
+                WorkName(work.verb, operand, work.step).c_str(), slot,
+                static_cast<long long>(alignment)));
+}
+
 void CheckDevice::Host(const Work& work, const Transfer& transfer, bool write) {
   Enter(work, HostRegion(transfer), PlainName(transfer.operand), write);
 }
@@ -303,6 +317,7 @@ Status CheckDevice::Fetch(Stream stream, const Transfer& transfer) {
   OOC_TRY(inner().Fetch(stream, transfer));
   const Work work = Enqueue(stream, "fetch", transfer.tag.step);
   Host(work, transfer, false);
+  Slot(work, transfer.tile, PlainName(transfer.operand));
   Tile(work, PartOf(transfer), PlainName(transfer.operand), true);
   return {};
 }
@@ -352,9 +367,11 @@ Status CheckDevice::Run(Stream stream, Executable& executable, const RunArgs& ar
   const Operand output = OutputOf(checked.direction());
   for (const Operand operand : {Operand::kX, Operand::kW, Operand::kY, Operand::kBias}) {
     const int64_t bytes = executable.layout(operand).bytes;
+    Slot(work, args.tile[Index(operand)], Name(operand, checked.direction()), operand == output);
     Tile(work, args.tile[Index(operand)], bytes, Name(operand, checked.direction()),
          operand == output);
   }
+  Slot(work, args.workspace, "workspace");
   Tile(work, args.workspace, executable.workspace_bytes(), "workspace", true);
   return {};
 }
@@ -397,11 +414,12 @@ Status CheckDevice::Norm(Stream stream, const NormArgs& args) {
   if (args.empty()) return {};
   const bool sums = args.pass == NormPass::kSum;
   const Work work = Enqueue(stream, sums ? "sum" : "normalize", args.tag.step);
-  const int64_t pair = 2 * SizeOf(args.TableType());
-  const int64_t first = args.PairOf(args.begin[0], args.begin[1], args.begin[2]);
-  const int64_t last = args.PairOf(args.end[0] - 1, args.end[1] - 1, args.end[2] - 1);
+  const int64_t number = SizeOf(args.TableType());
+  const int64_t first = args.EntryOf(args.begin[0], args.begin[1], args.begin[2]);
+  const int64_t last = args.EntryOf(args.end[0] - 1, args.end[1] - 1, args.end[2] - 1);
   if (args.table != nullptr) {
-    Tile(work, static_cast<char*>(args.table) + first * pair, (last - first + 1) * pair,
+    Tile(work, static_cast<char*>(args.table) + first * number,
+         (last - first + args.Numbers()) * number,
          PlainName(sums ? Operand::kSums : Operand::kPrologue), sums);
   }
   Tile(work, TileRegion(args.tile, *args.layout, args.begin, args.end), PlainName(args.operand),

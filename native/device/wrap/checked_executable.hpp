@@ -21,6 +21,7 @@ class CheckedExecutable final : public Executable {
     engine_ = inner_->engine();
     properties_ = inner_->properties();
     workspace_bytes_ = inner_->workspace_bytes();
+    run_seconds_ = inner_->run_seconds();
     for (int i = 0; i < kOperands; ++i) layout_[i] = inner_->layout(static_cast<Operand>(i));
   }
   ~CheckedExecutable() override {

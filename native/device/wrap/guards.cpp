@@ -2,6 +2,7 @@
 #include "device/wrap/guards.hpp"
 
 #include <cstring>
+#include <iterator>
 
 #include "base/checked.hpp"
 
@@ -112,6 +113,13 @@ bool Guards::Straddles(uintptr_t begin, uintptr_t end) const {
   --next;
   const uintptr_t buffer_end = next->first + static_cast<uintptr_t>(next->second);
   return begin < buffer_end && end > buffer_end;
+}
+
+bool Guards::Holds(uintptr_t address) const {
+  const auto next = live_.upper_bound(address);
+  if (next == live_.begin()) return false;
+  const auto& [buffer, bytes] = *std::prev(next);
+  return address - buffer < static_cast<uintptr_t>(bytes);
 }
 
 std::vector<int64_t> Guards::Live() const {

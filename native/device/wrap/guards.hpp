@@ -30,6 +30,8 @@ class Guards {
   // Whether [begin, end) lies partly inside and partly outside a buffer. Memory that is no buffer
   // of ours may be the caller's, and is let pass.
   [[nodiscard]] bool Straddles(uintptr_t begin, uintptr_t end) const;
+  // Whether the address lies in a buffer.
+  [[nodiscard]] bool Holds(uintptr_t address) const;
   // The bytes of each buffer that is not freed yet.
   [[nodiscard]] std::vector<int64_t> Live() const;
 

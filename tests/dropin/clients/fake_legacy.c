@@ -282,17 +282,18 @@ QUERY(BackwardFilter, (cudnnHandle_t handle, cudnnTensorDescriptor_t a, cudnnTen
                        cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t d,
                        cudnnConvolutionBwdFilterAlgo_t algo, size_t* bytes))
 
-/* Two algorithms: the first wants too much, the second nothing. */
+/* Two algorithms, of another math type than the descriptor's: the first wants too much, the second
+ * nothing. */
 cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
     cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
     cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y, int requested, int* returned,
     cudnnConvolutionFwdAlgoPerf_t* results) {
-  UNUSED(handle), UNUSED(x), UNUSED(w), UNUSED(c), UNUSED(y);
+  UNUSED(handle), UNUSED(x), UNUSED(w), UNUSED(y);
   for (int i = 0; i < 2 && i < requested; ++i) {
     memset(results + i, 0, sizeof *results);
     results[i].algo = i == 0 ? CUDNN_CONVOLUTION_FWD_ALGO_FFT : CUDNN_CONVOLUTION_FWD_ALGO_GEMM;
     results[i].memory = i == 0 ? (size_t)1 << HUGE_SHIFT : 0;
-    results[i].mathType = CUDNN_FMA_MATH;
+    results[i].mathType = c->math == CUDNN_FMA_MATH ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
   }
   *returned = requested < 2 ? requested : 2;
   return CUDNN_STATUS_SUCCESS;

@@ -5,6 +5,7 @@
  * allocating in a thread whose mode is not relaxed. Stream 101 is of card 1. */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +101,7 @@ static int hold(void** pointer, size_t bytes, int device) {
 }
 
 static cudaError_t allocate(void** pointer, size_t bytes, int device, int in_order) {
+  if (pointer == NULL) return answer(cudaErrorInvalidValue);
   if (bytes == 0) return *pointer = NULL, cudaSuccess;
   pthread_mutex_lock(&lock);
   const int forbidden = !in_order && is_forbidden(1);
@@ -111,12 +113,19 @@ static cudaError_t allocate(void** pointer, size_t bytes, int device, int in_ord
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   return allocate(pointer, bytes, current, 0);
 }
+
+static size_t product(size_t a, size_t b) {
+  size_t result = 0;
+  return __builtin_mul_overflow(a, b, &result) ? SIZE_MAX : result;
+}
 cudaError_t cudaMallocPitch(void** pointer, size_t* pitch, size_t width, size_t height) {
-  return *pitch = width, cudaMalloc(pointer, width * height);
+  if (pitch == NULL) return answer(cudaErrorInvalidValue);
+  return *pitch = width, cudaMalloc(pointer, product(width, height));
 }
 cudaError_t cudaMalloc3D(cudaPitchedPtr* pointer, cudaExtent extent) {
+  if (pointer == NULL) return answer(cudaErrorInvalidValue);
   *pointer = (cudaPitchedPtr){NULL, extent.width, extent.width, extent.height};
-  return cudaMalloc(&pointer->ptr, extent.width * extent.height * extent.depth);
+  return cudaMalloc(&pointer->ptr, product(product(extent.width, extent.height), extent.depth));
 }
 
 static void drop(Range* range) {
@@ -187,6 +196,7 @@ static void free_through_all(void* pointer) {
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  if (free == NULL || total == NULL) return answer(cudaErrorInvalidValue);
   *total = card();
   *free = card() - used_on[current] - context();
   void* const gone = free_at_look;
@@ -197,6 +207,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
+  if (attributes == NULL) return answer(cudaErrorInvalidValue);
   const int on_device = find(held, pointer) != NULL;
   *attributes = (cudaPointerAttributes){on_device ? cudaMemoryTypeDevice : 1, 0, (void*)pointer,
                                         on_device ? NULL : (void*)pointer};
@@ -204,6 +215,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 }
 
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* pointer) {
+  if (handle == NULL) return answer(cudaErrorInvalidValue);
   memset(handle, 0, sizeof *handle);
   return answer(find(held, pointer) != NULL ? cudaSuccess : cudaErrorInvalidValue);
 }

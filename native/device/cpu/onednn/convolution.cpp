@@ -98,6 +98,7 @@ Status Convolution::RunOne(const Primitive& primitive, const RunArgs& args, void
 
 Status Convolution::Run(const RunArgs& args) const {
   const TeamSize team(threads_);
+  OOC_TRY(team.Start());
   void* const output = args.tile[Index(output_)];
   if (!args.accumulate) return RunOne(writing_, args, output);
   if (adding_) return RunOne(*adding_, args, output);

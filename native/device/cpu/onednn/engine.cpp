@@ -4,9 +4,12 @@
 // does; other 16-bit tiles are kept in float. What oneDNN has no fast code for it refuses, with the
 // reason, and another engine serves.
 #include <algorithm>
+#include <thread>
 #include <utility>
 
+#include "base/guarded.hpp"
 #include "base/recent.hpp"
+#include "base/thread.hpp"
 #include "device/cpu/onednn/convolution.hpp"
 #include "device/cpu/onednn/threads.hpp"
 #include "device/cpu/onednn_abi.hpp"
@@ -100,11 +103,51 @@ class OneDnnEngine final : public CpuEngine {
   // Compiling takes milliseconds, and planners ask for the same tiles again and again.
   static constexpr size_t kRemembered = 64;
 
-  const Result<SharedConvolution>& Remembered(TileOp op, int threads) {
+  Result<SharedConvolution> Remembered(TileOp op, int threads) {
     op.math = Math::kFp32;  // there are no other units
     const auto* const known = answers_.Find({op, threads});
-    return known != nullptr ? *known
-                            : answers_.Put({op, threads}, Convolution::Make(runtime_, op, threads));
+    if (known != nullptr) return *known;
+    Result<SharedConvolution> made = Compile(op, threads);
+    if (!LacksMemory(made.status())) answers_.Put({op, threads}, made);
+    return made;
+  }
+
+  // oneDNN's assembler keeps the first error of a thread, and compiles nothing there any more once
+  // it has found no memory. A thread that has just been started has no such error.
+  Result<SharedConvolution> Compile(const TileOp& op, int threads) {
+    thread_local bool spoilt = false;
+    if (!spoilt) {
+      Result<SharedConvolution> made = Make(op, threads);
+      spoilt = LacksMemory(made.status());
+      if (!spoilt) return made;
+    }
+    Result<SharedConvolution> made = SharedConvolution();
+    OOC_ASSIGN(std::thread other, StartThread("oocdnn-compile", [&] {
+                 const Status status = Guarded([&]() -> Status {
+                   OOC_ASSIGN(made, Make(op, threads));
+                   return {};
+                 });
+                 if (!status.ok()) made = status;
+               }));
+    other.join();
+    return made;
+  }
+
+  // oneDNN's cache of primitives keeps those that failed, too.
+  Result<SharedConvolution> Make(const TileOp& op, int threads) {
+    Result<SharedConvolution> made = Convolution::Make(runtime_, op, threads);
+    int capacity = 0;
+    if (LacksMemory(made.status()) &&
+        dnnl_get_primitive_cache_capacity(&capacity) == dnnl_success) {
+      static_cast<void>(dnnl_set_primitive_cache_capacity(0));
+      static_cast<void>(dnnl_set_primitive_cache_capacity(capacity));
+    }
+    return made;
+  }
+
+  // Memory that the host lacks now may be there next time. A limit that is too low stays so.
+  static bool LacksMemory(const Status& why) {
+    return why.code() == Code::kOutOfMemory && why.detail() == 0;
   }
 
   const EngineInfo info_ = Info();

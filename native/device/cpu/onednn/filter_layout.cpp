@@ -147,6 +147,7 @@ Status FilterLayout::ForPieces(const Transfer& transfer, const Fn& fn) const {
 
 Status FilterLayout::Fetch(const Transfer& transfer, Parallel&) const {
   const TeamSize team(threads_);
+  OOC_TRY(team.Start());
   if (const Primitive* reorder = direct_->Find(runtime_->engine(), transfer, true)) {
     return reorder->Run(runtime_->stream(), {FilterDirect::ElementOf(transfer), transfer.tile});
   }
@@ -155,6 +156,7 @@ Status FilterLayout::Fetch(const Transfer& transfer, Parallel&) const {
 
 Status FilterLayout::Drain(const Transfer& transfer, Parallel&) const {
   const TeamSize team(threads_);
+  OOC_TRY(team.Start());
   if (const Primitive* reorder = direct_->Find(runtime_->engine(), transfer, false)) {
     return reorder->Run(runtime_->stream(), {transfer.tile, FilterDirect::ElementOf(transfer)});
   }

@@ -9,12 +9,14 @@
 #include <functional>
 
 #include "base/checked.hpp"
+#include "base/status.hpp"
 #include "device/cpu/engine.hpp"
 
 // The three functions of OpenMP that are called; clang-tidy has no omp.h beside GCC's.
 extern "C" {
 int omp_get_max_threads();
 int omp_get_thread_limit();
+int omp_get_thread_num();
 void omp_set_num_threads(int threads);
 }
 
@@ -24,12 +26,20 @@ namespace oocdnn::cpu::onednn {
 // number it finds, and must find it again when the primitive runs.
 class TeamSize {
  public:
-  explicit TeamSize(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
+  explicit TeamSize(int threads) : threads_(threads), before_(omp_get_max_threads()) {
+    omp_set_num_threads(threads);
+  }
   ~TeamSize() { omp_set_num_threads(before_); }
   TeamSize(const TeamSize&) = delete;
   TeamSize& operator=(const TeamSize&) = delete;
 
+  // Starts the calling thread's team. kDeviceError where the system does not have the threads:
+  // OpenMP ends the process where it cannot start one, so they are tried first. Anything parallel
+  // comes after this.
+  [[nodiscard]] Status Start() const;
+
  private:
+  const int threads_;
   const int before_;
 };
 
