@@ -59,8 +59,8 @@ class Plan:
 def plan(timeline: Timeline, links: Sequence[Link], limit: int, *, seconds: float = 2.0) -> Plan:
     """The plan of a step within `limit` device bytes, found in about `seconds`.
 
-    Raises InvalidProblem where there is no link or the limit is no number of bytes, and OutOfMemory,
-    whose `least` is the smallest limit with a plan, where the step does not fit.
+    Raises InvalidProblem where there is no link or the limit is not positive, and OutOfMemory where
+    the step does not fit; its `least` is the smallest limit with a plan.
     """
     if not links:
         raise InvalidProblem("a plan needs at least one link to memory that holds what is swapped")

@@ -158,7 +158,7 @@ def simulate(timeline: Timeline, links: Sequence[Link], plan: Schedule) -> Simul
 
 
 def _count_memory(timeline: Timeline, plan: Schedule, result: Simulation) -> None:
-    """By events in the order in which the runtime makes them: frees, then takes, then the operation."""
+    """By events in the runtime's order: frees, then takes, then the operation."""
     count = len(timeline.operations)
     takes, frees, extra = [0] * (count + 1), [0] * (count + 1), [0] * (count + 1)
     for index, (one, choice) in enumerate(zip(timeline.saved, plan.choices, strict=True)):

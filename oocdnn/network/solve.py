@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import highspy
 import numpy as np
@@ -76,7 +77,7 @@ class _Program:
         lp.a_matrix_.start_ = np.asarray(self.begin, dtype=np.int32)
         lp.a_matrix_.index_ = np.asarray(self.index, dtype=np.int32)
         lp.a_matrix_.value_ = np.asarray(self.value)
-        highs = highspy.Highs()
+        highs = highspy.Highs()  # type: ignore[no-untyped-call]
         highs.setOptionValue("output_flag", False)
         highs.setOptionValue("random_seed", 0)
         highs.passModel(lp)
@@ -85,9 +86,9 @@ class _Program:
     def solve(self, seconds: float, enough: float) -> _Values:
         """Whole values within `enough` of the relaxation's objective where time allows.
 
-        First the relaxation; then the columns that are whole in it are fixed and the others decided;
-        then, if that is not enough, all of them from there on. Raises LookupError where no whole
-        solution was found.
+        First the relaxation; then its whole columns are fixed and the others decided; then, if that
+        is not enough, all of them from there on. Raises LookupError where no whole solution was
+        found.
         """
         end = time.monotonic() + seconds
         highs = self.solver()
@@ -326,15 +327,13 @@ class _Model:
                 terms[column] = terms.get(column, 0.0) + speed * one.recipes[number].seconds
         return terms, speed * self.timeline.operations[position].seconds
 
-    @property
-    def _computed_at(self) -> dict[int, list[tuple[_Columns, object]]]:
-        if not hasattr(self, "_computed"):
-            found: dict[int, list[tuple[_Columns, object]]] = {}
-            for one, columns in zip(self.saved, self.columns, strict=True):
-                if columns.recipes:
-                    found.setdefault(one.first_use, []).append((columns, one))
-            self._computed = found
-        return self._computed
+    @cached_property
+    def _computed_at(self) -> dict[int, list[tuple[_Columns, Saved]]]:
+        found: dict[int, list[tuple[_Columns, Saved]]] = {}
+        for one, columns in zip(self.saved, self.columns, strict=True):
+            if columns.recipes:
+                found.setdefault(one.first_use, []).append((columns, one))
+        return found
 
     def _leaving_bytes(self) -> list[int]:
         """Bytes that forward does not read any more and whose copy away has not ended."""

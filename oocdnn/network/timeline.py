@@ -1,4 +1,4 @@
-"""A training step as the planner sees it: operations in order, saved tensors, memory that cannot move.
+"""A training step as the planner sees it: operations in order and saved tensors.
 
 Nothing here knows a framework. A recorder fills these types from one measured step; tests fill them
 by hand. Positions are indices into `Timeline.operations`; bytes are integers, times are seconds.
@@ -36,7 +36,7 @@ class Recipe:
         inputs: Indices of the saved tensors that it reads, each produced before the result.
         seconds: Time of the computation.
         temporary_bytes: Device bytes besides inputs and result while it runs.
-        name: For reports: `rebuild` for a fused elementwise pass, `replay` for the operation itself.
+        name: For reports: `rebuild` for an elementwise pass, `replay` for the operation itself.
     """
 
     inputs: tuple[int, ...]
@@ -153,8 +153,8 @@ class Timeline:
             for source in recipe.inputs:
                 if not 0 <= source < index:
                     raise InvalidProblem(
-                        f"saved tensor {one.name!r}, number {index}, cannot be computed from number "
-                        f"{source}: a recipe reads saved tensors of smaller numbers"
+                        f"saved tensor {one.name!r}, number {index}, cannot be computed from "
+                        f"number {source}: a recipe reads saved tensors of smaller numbers"
                     )
 
 
@@ -186,7 +186,7 @@ class Link:
 
 
 def available(timeline: Timeline, one: Saved) -> list[int]:
-    """The recipes whose inputs backward still reads, and so still has, where the result is needed."""
+    """The recipes whose inputs backward still has where the result is needed."""
     return [
         number
         for number, recipe in enumerate(one.recipes)

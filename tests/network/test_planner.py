@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 
-import oocdnn
 from network.steps import LINK, MIB, chain_of, random_step
+
+import oocdnn
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy
 from oocdnn.network.planner import Plan, least_limit, plan
 from oocdnn.network.schedule import schedule
-from oocdnn.network.simulate import simulate
-from oocdnn.network.timeline import Link, Operation, Recipe, Saved, Timeline
+from oocdnn.network.timeline import Timeline
 
 
 def all_choices(timeline: Timeline) -> list[list[Choice]]:

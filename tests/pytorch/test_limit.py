@@ -1,4 +1,4 @@
-"""Training steps under a limit on the CPU's tensors: the bits of plain PyTorch, whatever is planned."""
+"""Training steps under a limit: the bits of plain PyTorch, whatever is planned."""
 
 from __future__ import annotations
 

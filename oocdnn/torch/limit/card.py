@@ -1,8 +1,8 @@
-"""A device as the runtime of a plan needs it: bytes in use, marks on its stream, copies beside it.
+"""A device as the runtime of a plan needs it: bytes in use, marks on its stream, copies.
 
-`CudaCard` is a GPU of PyTorch's. `HostCard` takes the CPU's tensors for a device's: its copies run on
-threads at rates of its own, and what it frees is overwritten, so that a copy that is not waited for,
-or memory that is read after it was freed, shows.
+`CudaCard` is a GPU of PyTorch's. `HostCard` takes the CPU's tensors for a device's: its copies run
+on threads at rates of its own, and it overwrites memory that is freed, so that a missing wait and a
+read after the release show.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _CudaCopy:
     stream: torch.cuda.Stream
 
     def done(self) -> bool:
-        return self.event.query()
+        return bool(self.event.query())
 
     def wait(self) -> None:
         self.stream.wait_event(self.event)
@@ -85,7 +85,7 @@ class CudaCard:
         self._in = torch.cuda.Stream(device)
 
     def holds(self, tensor: Tensor) -> bool:
-        return tensor.device == self.device
+        return bool(tensor.device == self.device)
 
     def used(self) -> int:
         return int(torch.cuda.memory_allocated(self.device))
@@ -102,7 +102,7 @@ class CudaCard:
 
     def seconds(self, begin: torch.cuda.Event, end: torch.cuda.Event) -> float:
         end.synchronize()
-        return max(begin.elapsed_time(end) * 1e-3, 0.0)
+        return max(float(begin.elapsed_time(end)) * 1e-3, 0.0)
 
     def empty(self, nbytes: int) -> Tensor:
         return torch.empty(nbytes, dtype=torch.uint8, device=self.device)
@@ -141,7 +141,7 @@ class _HostCopy:
 
 
 class HostCard:
-    """The CPU's tensors as those of a device; `rate` is that of each direction in bytes a second."""
+    """The CPU's tensors as a device's; `rate` of each direction in bytes a second."""
 
     def __init__(self, rate: float = float("inf")) -> None:
         self.device = torch.device("cpu")
@@ -149,7 +149,7 @@ class HostCard:
         self._lanes = (_Lane(rate), _Lane(rate))
 
     def holds(self, tensor: Tensor) -> bool:
-        return tensor.device.type == "cpu"
+        return bool(tensor.device.type == "cpu")
 
     def used(self) -> int:
         return 1 << 62  # not known: all that can be swapped is

@@ -1,4 +1,4 @@
-"""Saved tensors under a plan: one entry for each storage, one packed object for each tensor on it."""
+"""Saved tensors under a plan: an entry for each storage, a packed object for each tensor on it."""
 
 from __future__ import annotations
 
@@ -135,7 +135,8 @@ def check_version(counter: Tensor, version: int, size: torch.Size) -> None:
     if counter._version != version:
         raise RuntimeError(
             "one of the variables needed for gradient computation has been modified by an inplace "
-            f"operation: [{counter.type()} {list(size)}] is at version {counter._version}; expected "
-            f"version {version} instead. Hint: enable anomaly detection to find the operation that "
-            "failed to compute its gradient, with torch.autograd.set_detect_anomaly(True)."
+            f"operation: [{counter.type()} {list(size)}] is at version {counter._version}; "
+            f"expected version {version} instead. Hint: enable anomaly detection to find the "
+            "operation that failed to compute its gradient, with "
+            "torch.autograd.set_detect_anomaly(True)."
         )

@@ -93,7 +93,7 @@ class Sum:
             yield term, _before(node, edge)
 
     def _walk(self, node: Node) -> Node | None:
-        """From the node itself over those named to the node, or the addition, whose terms follow."""
+        """From the node over those named to the one, or the addition, of the terms."""
         for i, name in enumerate(self.nodes):
             if _name(node) != name:
                 return None
@@ -109,7 +109,7 @@ def formula_of(node: Node | None, saved: Saved) -> Sum | None:
     names: tuple[str, ...] = (_RELU,) if relu else ()
     inner = _before(node, 0) if relu else node
     if _name(inner) == "AddBackward0":
-        if inner._saved_alpha != 1:
+        if inner is None or inner._saved_alpha != 1:
             return None
         names = (*names, "AddBackward0")
         behind = [_before(inner, edge) for edge in range(2)]
@@ -137,7 +137,9 @@ def _term(node: Node | None, saved: Saved, own: bool) -> Kept | Norm | None:
     name = _name(node)
     if own and name in _OWN:
         return Kept(name, _OWN[name])
-    if name not in _NORMS or _parameter(node, 1) is None or _parameter(node, 2) is None:
+    if node is None or name not in _NORMS:
+        return None
+    if _parameter(node, 1) is None or _parameter(node, 2) is None:
         return None
     if name.startswith("Native") and not node._saved_training:
         return None

@@ -3,10 +3,13 @@
 The normalisation's arithmetic is that of the library that forward used: four orders of the same
 operations in float32 are known, of which one gives its bits.
 
-    0: fma(w * (x - mean), inverse deviation, b)        PyTorch's CUDA kernels; cuDNN, channels first
-    1: fma(x - mean, inverse deviation * w, b)          cuDNN, channels last
-    2: fma(x, w * inverse deviation, b - mean * (w * inverse deviation))          cuDNN, small planes
-    3: fma(x, w * inverse deviation, fma(-mean, w * inverse deviation, b))        PyTorch on the CPU
+    0: fma(w * (x - mean), d, b)             PyTorch's CUDA kernels; cuDNN, channels first
+    1: fma(x - mean, d * w, b)               cuDNN, channels last
+    2: fma(x, w * d, b - mean * (w * d))     cuDNN, channels first, small planes
+    3: fma(x, w * d, fma(-mean, w * d, b))   PyTorch on the CPU
+
+with d the inverse deviation, w the weight and b the bias. Compared on an H100 (PyTorch 2.11, cuDNN
+9.19) in float32, float16 and bfloat16, both memory orders, 2-D and 3-D: no bit differs.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ def join(terms: Sequence[Term], relu: bool) -> Tensor:
 
 
 def _alike(a: Tensor, b: Tensor) -> bool:
-    return a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride()
+    return bool(a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride())
 
 
 def _normalized(term: Term) -> Tensor:
@@ -118,7 +121,7 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
-    return torch.equal(a.view(whole), b.view(whole))
+    return bool(torch.equal(a.view(whole), b.view(whole)))
 
 
 @cache

@@ -29,8 +29,7 @@ class _Event:
 class Recorder:
     """Events of one step, in order; event 0 is the step's beginning.
 
-    At an event the runtime calls `stop`, does what it has to, and calls `go`: its waits are not part
-    of any operation.
+    At an event the runtime calls `stop`, acts, and calls `go`: its waits are part of no operation.
     """
 
     card: Card

@@ -58,6 +58,8 @@ class Steps:
         self._slab = slab or card.slab
         self._least = least_bytes
         self._lock = threading.RLock()
+        self._leaving: list[Entry] = []  # to be given up as soon as nobody else holds them
+        self._reading_node: Node | None = None
         self.plan: Plan | None = None
         self._formulas: dict[int, Sum] = {}  # by the number of the entry
         self._owners: list[Node] = []  # nodes whose saved tensors a formula is reading
@@ -99,8 +101,8 @@ class Steps:
         self._begin()
 
     def _plan(self, recorder: Recorder) -> None:
-        """From the recorded step; the next ones are recorded too, because their times are those of a
-        step that does not swap everything."""
+        """From the recorded step. The next ones are recorded too: their times are those of steps
+        that do not swap everything."""
         if self.mode is Mode.RECORD:
             timeline = recorder.timeline(f"step {self.steps}")
         elif self.mode is Mode.FOLLOW and self.plan is not None:
@@ -129,7 +131,7 @@ class Steps:
             return False
         if not self._card.holds(tensor):
             return False
-        return tensor.untyped_storage().nbytes() >= self._least
+        return bool(tensor.untyped_storage().nbytes() >= self._least)
 
     def _entry_of(self, tensor: Tensor) -> Entry:
         storage = tensor.untyped_storage()
@@ -234,7 +236,7 @@ class Steps:
         self._leaving = kept
 
     def _act(self, position: int) -> None:
-        """What the plan has for this position: releases first, then fetches, in the order of need."""
+        """Carries out the plan at this position: releases, then fetches in the order of need."""
         for number in self._releases.get(position, ()):
             entry = self._numbered.get(number)
             if entry is not None and entry.comes_back and not entry.drop(self._card):
@@ -327,9 +329,9 @@ class Steps:
         self._by_address: dict[int, Entry] = {}
         self._numbered: dict[int, Entry] = {}
         self._staying: deque[Entry] = deque()  # the oldest first, without a plan
-        self._leaving: list[Entry] = []  # to be given up as soon as nobody else holds them
+        self._leaving = []
         self._reading: list[Entry] = []
-        self._reading_node: Node | None = None
+        self._reading_node = None
         self._recorder: Recorder | None = None
         if self._recorded < _RECORDED and self.mode is not Mode.KEEP:
             self._recorder = Recorder(self._card)
