@@ -1,0 +1,1 @@
+"""Plans of whole training steps within a limit of device memory. Knows no framework."""

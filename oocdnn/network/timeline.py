@@ -1,0 +1,212 @@
+"""A training step as the planner sees it: operations in order and saved tensors.
+
+Nothing here knows a framework. A recorder fills these types from one measured step; tests fill them
+by hand. Positions are indices into `Timeline.operations`; bytes are integers, times are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from oocdnn.errors import InvalidProblem
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of the step.
+
+    Args:
+        name: For reports.
+        seconds: Measured time on the device.
+        fixed_bytes: Device bytes in use while the operation runs, besides the saved tensors of the
+            timeline: parameters, gradients so far, operands that are not saved, workspace.
+    """
+
+    name: str
+    seconds: float
+    fixed_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A way to compute a saved tensor again before its first use in backward.
+
+    Args:
+        inputs: Indices of the saved tensors that it reads, each produced before the result.
+        seconds: Time of the computation.
+        temporary_bytes: Device bytes besides inputs and result while it runs.
+        name: For reports: `rebuild` for an elementwise pass, `replay` for the operation itself.
+    """
+
+    inputs: tuple[int, ...]
+    seconds: float
+    temporary_bytes: int = 0
+    name: str = "rebuild"
+
+
+@dataclass(frozen=True)
+class Squeeze:
+    """A lossless smaller form that stays on the device: mask bits, places in a pooling window."""
+
+    nbytes: int
+    seconds: float
+    name: str = "squeeze"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A tensor that forward leaves for backward.
+
+    Args:
+        name: For reports.
+        nbytes: Device bytes.
+        produced: Position of the operation that writes it.
+        last_forward_use: Last position in forward that reads it; `produced` if none does.
+        uses: Positions in backward that read it, ascending, at least one.
+        movable: False for what has to stay where it is.
+        recipes: Ways to compute it again.
+        squeeze: A smaller form, or None.
+    """
+
+    name: str
+    nbytes: int
+    produced: int
+    last_forward_use: int
+    uses: tuple[int, ...]
+    movable: bool = True
+    recipes: tuple[Recipe, ...] = ()
+    squeeze: Squeeze | None = None
+
+    @property
+    def first_use(self) -> int:
+        return self.uses[0]
+
+    @property
+    def last_use(self) -> int:
+        return self.uses[-1]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A step: operations in the order in which they run, the first `forward` of them forward.
+
+    Raises InvalidProblem where positions, sizes or recipes contradict each other.
+    """
+
+    operations: tuple[Operation, ...]
+    forward: int
+    saved: tuple[Saved, ...] = ()
+    label: str = ""
+    starts: tuple[float, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        starts, now = [], 0.0
+        for operation in self.operations:
+            starts.append(now)
+            now += operation.seconds
+        object.__setattr__(self, "starts", (*starts, now))
+        self._check()
+
+    @property
+    def seconds(self) -> float:
+        """The step where everything is kept: the sum of its operations."""
+        return self.starts[-1]
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most device bytes where every saved tensor is kept."""
+        spans = [((one.produced, one.last_use),) for one in self.saved]
+        return max(resident_bytes(self, spans), default=0)
+
+    def _check(self) -> None:
+        count = len(self.operations)
+        if not 0 <= self.forward <= count:
+            raise InvalidProblem(
+                f"forward is {self.forward}; a step of {count} operations has 0 to {count}"
+            )
+        for operation in self.operations:
+            if not operation.seconds >= 0 or operation.fixed_bytes < 0:
+                raise InvalidProblem(
+                    f"operation {operation.name!r} takes {operation.seconds} s and "
+                    f"{operation.fixed_bytes} bytes; both must be at least 0"
+                )
+        for index, one in enumerate(self.saved):
+            if index and one.produced < self.saved[index - 1].produced:
+                raise InvalidProblem(
+                    f"saved tensor {one.name!r} is produced at {one.produced}, before the one in "
+                    "front of it; saved tensors are listed in the order of production"
+                )
+            self._check_saved(index, one)
+
+    def _check_saved(self, index: int, one: Saved) -> None:
+        in_order = 0 <= one.produced <= one.last_forward_use < self.forward
+        uses = one.uses
+        later = bool(uses) and self.forward <= uses[0] and uses[-1] < len(self.operations)
+        if one.nbytes < 0 or not in_order or not later or list(uses) != sorted(uses):
+            raise InvalidProblem(
+                f"saved tensor {one.name!r}: {one.nbytes} bytes, produced at {one.produced}, "
+                f"last used in forward at {one.last_forward_use}, in backward at {uses}; a step of "
+                f"{len(self.operations)} operations has backward from {self.forward} on"
+            )
+        for recipe in one.recipes:
+            for source in recipe.inputs:
+                if not 0 <= source < index:
+                    raise InvalidProblem(
+                        f"saved tensor {one.name!r}, number {index}, cannot be computed from "
+                        f"number {source}: a recipe reads saved tensors of smaller numbers"
+                    )
+
+
+@dataclass(frozen=True)
+class Link:
+    """A wire between the device and memory that holds what is swapped. Rates in bytes a second.
+
+    Args:
+        to_host: Rate of copies away from the device while compute runs.
+        from_host: Rate of copies to the device while compute runs.
+        both: Sum of the rates of both directions where both are in use.
+        latency: Seconds from enqueueing a copy to its first byte.
+        name: For reports.
+    """
+
+    to_host: float
+    from_host: float
+    both: float
+    latency: float = 10e-6
+    name: str = "host"
+
+    def __post_init__(self) -> None:
+        rates = (self.to_host, self.from_host, self.both)
+        if not all(0 < rate < float("inf") for rate in rates) or not 0 <= self.latency < 1:
+            raise InvalidProblem(
+                f"link {self.name!r} has rates {rates} bytes/s and a latency of {self.latency} s; "
+                "rates must be positive and finite, the latency below a second"
+            )
+
+
+def available(timeline: Timeline, one: Saved) -> list[int]:
+    """The recipes whose inputs backward still has where the result is needed."""
+    return [
+        number
+        for number, recipe in enumerate(one.recipes)
+        if all(timeline.saved[source].last_use >= one.first_use for source in recipe.inputs)
+    ]
+
+
+Spans = Sequence[tuple[int, int]]
+
+
+def resident_bytes(timeline: Timeline, spans: Sequence[Spans]) -> list[int]:
+    """Device bytes at each position: fixed ones, and each saved tensor from the first to the last
+    position of each of its spans."""
+    steps = [0] * (len(timeline.operations) + 1)
+    for one, held in zip(timeline.saved, spans, strict=True):
+        for first, last in held:
+            steps[first] += one.nbytes
+            steps[last + 1] -= one.nbytes
+    total, found = 0, []
+    for change, operation in zip(steps, timeline.operations, strict=False):
+        total += change
+        found.append(total + operation.fixed_bytes)
+    return found

@@ -1,0 +1,214 @@
+"""A device as the runtime of a plan needs it: bytes in use, marks on its stream, copies.
+
+`CudaCard` is a GPU of PyTorch's. `HostCard` takes the CPU's tensors for a device's: its copies run
+on threads at rates of its own, and it overwrites memory that is freed, so that a missing wait and a
+read after the release show.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+
+class Copy(Protocol):
+    """A copy on its way."""
+
+    def done(self) -> bool:
+        """True once it has ended; does not wait."""
+
+    def wait(self) -> None:
+        """Has the compute stream wait for its end."""
+
+
+class Card(Protocol):
+    """Storages are one-dimensional tensors of bytes."""
+
+    device: torch.device
+
+    def holds(self, tensor: Tensor) -> bool: ...
+
+    def used(self) -> int:
+        """Device bytes in use now."""
+
+    def peak(self) -> int:
+        """Most device bytes in use since the last call, which starts anew from those in use now."""
+
+    def mark(self) -> Any:
+        """The point in time at which the compute stream arrives here."""
+
+    def seconds(self, begin: Any, end: Any) -> float:
+        """Between two marks; waits for the later one."""
+
+    def empty(self, nbytes: int) -> Tensor:
+        """Device bytes, not set, for the compute stream."""
+
+    def slab(self, nbytes: int) -> Tensor:
+        """Host bytes of exactly that size that copies reach at the link's rate."""
+
+    def copy_out(self, source: Tensor, target: Tensor) -> Copy:
+        """From the device to a slab, when the compute stream has arrived here."""
+
+    def copy_in(self, source: Tensor, target: Tensor) -> Copy:
+        """From a slab to the device, when the compute stream has arrived here."""
+
+    def discard(self, storage: Tensor) -> None:
+        """Told before the last reference to device bytes is given up."""
+
+
+@dataclass
+class _CudaCopy:
+    event: torch.cuda.Event
+    stream: torch.cuda.Stream
+
+    def done(self) -> bool:
+        return bool(self.event.query())
+
+    def wait(self) -> None:
+        self.stream.wait_event(self.event)
+
+
+class CudaCard:
+    """A GPU: a stream for each direction beside the current one, pinned slabs of exact size."""
+
+    def __init__(self, device: torch.device, slab: Callable[[int], Tensor]) -> None:
+        self.device = device
+        self.slab = slab
+        self._out = torch.cuda.Stream(device)
+        self._in = torch.cuda.Stream(device)
+
+    def holds(self, tensor: Tensor) -> bool:
+        return bool(tensor.device == self.device)
+
+    def used(self) -> int:
+        return int(torch.cuda.memory_allocated(self.device))
+
+    def peak(self) -> int:
+        most = int(torch.cuda.max_memory_allocated(self.device))
+        torch.cuda.reset_peak_memory_stats(self.device)
+        return most
+
+    def mark(self) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self.device))
+        return event
+
+    def seconds(self, begin: torch.cuda.Event, end: torch.cuda.Event) -> float:
+        end.synchronize()
+        return max(float(begin.elapsed_time(end)) * 1e-3, 0.0)
+
+    def empty(self, nbytes: int) -> Tensor:
+        return torch.empty(nbytes, dtype=torch.uint8, device=self.device)
+
+    def copy_out(self, source: Tensor, target: Tensor) -> Copy:
+        return self._copy(self._out, source, target)
+
+    def copy_in(self, source: Tensor, target: Tensor) -> Copy:
+        return self._copy(self._in, source, target)
+
+    def discard(self, storage: Tensor) -> None:
+        del storage
+
+    def _copy(self, lane: torch.cuda.Stream, source: Tensor, target: Tensor) -> Copy:
+        current = torch.cuda.current_stream(self.device)
+        lane.wait_stream(current)
+        with torch.cuda.stream(lane):
+            target.copy_(source, non_blocking=True)
+            event = torch.cuda.Event()
+            event.record(lane)
+        return _CudaCopy(event, current)
+
+
+class _HostCopy:
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+
+    def end(self) -> None:
+        self._ended.set()
+
+    def done(self) -> bool:
+        return self._ended.is_set()
+
+    def wait(self) -> None:
+        self._ended.wait()
+
+
+class HostCard:
+    """The CPU's tensors as a device's; `rate` of each direction in bytes a second."""
+
+    def __init__(self, rate: float = float("inf")) -> None:
+        self.device = torch.device("cpu")
+        self._rate = rate
+        self._lanes = (_Lane(rate), _Lane(rate))
+
+    def holds(self, tensor: Tensor) -> bool:
+        return bool(tensor.device.type == "cpu")
+
+    def used(self) -> int:
+        return 1 << 62  # not known: all that can be swapped is
+
+    def peak(self) -> int:
+        return 0
+
+    def mark(self) -> float:
+        return time.perf_counter()
+
+    def seconds(self, begin: float, end: float) -> float:
+        return end - begin
+
+    def empty(self, nbytes: int) -> Tensor:
+        return torch.empty(nbytes, dtype=torch.uint8).fill_(_POISON)
+
+    def slab(self, nbytes: int) -> Tensor:
+        return torch.empty(nbytes, dtype=torch.uint8)
+
+    def copy_out(self, source: Tensor, target: Tensor) -> Copy:
+        return self._lanes[0].push(source, target)
+
+    def copy_in(self, source: Tensor, target: Tensor) -> Copy:
+        return self._lanes[1].push(source, target)
+
+    def discard(self, storage: Tensor) -> None:
+        storage.fill_(_POISON)
+
+    def close(self) -> None:
+        for lane in self._lanes:
+            lane.close()
+
+
+_POISON = 0xFF  # NaN in every floating type
+
+
+class _Lane:
+    """A thread that copies, one after the other."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._jobs: queue.Queue[tuple[Tensor, Tensor, _HostCopy] | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def push(self, source: Tensor, target: Tensor) -> Copy:
+        copy = _HostCopy()
+        self._jobs.put((source, target, copy))
+        return copy
+
+    def close(self) -> None:
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            source, target, copy = job
+            if self._rate != float("inf"):
+                time.sleep(source.numel() / self._rate)
+            target.copy_(source)
+            copy.end()
+            del job, source, target

@@ -1,0 +1,99 @@
+"""The planner of training steps: limits held, choices near the best of all, simulation agrees."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
+
+from network.steps import LINK, MIB, chain_of, random_step
+
+import oocdnn
+from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy
+from oocdnn.network.planner import Plan, least_limit, plan
+from oocdnn.network.schedule import schedule
+from oocdnn.network.timeline import Timeline
+
+
+def all_choices(timeline: Timeline) -> list[list[Choice]]:
+    """Every combination of policies."""
+    each = []
+    for one in timeline.saved:
+        options = [KEEP]
+        if one.movable:
+            options.append(SWAP)
+            if one.squeeze is not None:
+                options.append(SQUEEZE)
+            options += [
+                Choice(Policy.REBUILD, number)
+                for number, recipe in enumerate(one.recipes)
+                if all(timeline.saved[i].last_use >= one.first_use for i in recipe.inputs)
+            ]
+        each.append(options)
+    return [list(found) for found in itertools.product(*each)]
+
+
+def best_of_all(timeline: Timeline, limit: int) -> float | None:
+    """Seconds of the fastest combination whose positions fit; None where none does."""
+    best = None
+    for choices in all_choices(timeline):
+        made = schedule(timeline, [LINK], limit, choices)
+        if made.peak_bytes <= limit and (best is None or made.seconds < best):
+            best = made.seconds
+    return best
+
+
+def check(found: Plan, limit: int) -> None:
+    assert found.peak_bytes <= limit
+    assert found.schedule.peak_bytes == found.peak_bytes, "the simulation counts as the scheduler"
+    assert found.seconds >= found.timeline.seconds
+    for index, movement in found.schedule.movements.items():
+        one = found.timeline.saved[index]
+        assert one.movable
+        assert one.last_forward_use < movement.release <= movement.fetch <= movement.need
+        assert movement.need <= one.first_use
+
+
+@pytest.mark.parametrize("share", [0.8, 0.5, 0.3])
+def test_chains_are_planned_near_the_bound(share: float) -> None:
+    sizes, seconds = [64 * MIB >> (k // 4) for k in range(16)], [1e-3] * 16
+    timeline = chain_of(sizes, seconds, recipes=True, fixed=8 * MIB)
+    limit = int(share * timeline.peak_bytes)
+    found = plan(timeline, [LINK], limit)
+    check(found, limit)
+    assert found.seconds <= 1.05 * found.bound
+
+
+def test_a_step_that_fits_is_left_alone() -> None:
+    timeline = chain_of([MIB] * 4, [1e-3] * 4, recipes=True)
+    found = plan(timeline, [LINK], timeline.peak_bytes)
+    assert found.fits
+    assert found.seconds == timeline.seconds
+    assert not found.schedule.movements
+
+
+def test_what_no_plan_holds_names_the_least_limit() -> None:
+    timeline = chain_of([MIB] * 4, [1e-3] * 4, recipes=False, fixed=3 * MIB)
+    least = least_limit(timeline)
+    with pytest.raises(oocdnn.OutOfMemory) as caught:
+        plan(timeline, [LINK], least - 1)
+    assert caught.value.least == least
+    check(plan(timeline, [LINK], least), least)
+
+
+@given(seed=st.integers(0, 1 << 20), share=st.sampled_from((0.0, 0.3, 0.6, 0.9)))
+@settings(max_examples=40, deadline=None)
+def test_small_steps_beside_every_combination(seed: int, share: float) -> None:
+    timeline = random_step(seed, most=4)
+    least, most = least_limit(timeline), timeline.peak_bytes
+    limit = least + int(share * (most - least))
+    best = best_of_all(timeline, limit)
+    if best is None:
+        return
+    found = plan(timeline, [LINK], limit)
+    check(found, limit)
+    assert found.seconds <= 1.1 * best + 2e-4
