@@ -1,4 +1,4 @@
-"""Rules of the house that no linter knows: short files, a header in plain C, one list of tools."""
+"""Rules of the house that no linter knows: files of bounded length, a header in plain C, one list of tools."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HEADER = ROOT / "native" / "capi" / "oocdnn.h"
 FOLDERS = ("native", "oocdnn", "perfmodel", "bench", "tests")
 SUFFIXES = {".c", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".S", ".py", ".txt"}
-LONGEST = 450
+LONGEST = 800
 
 # Files that read better in one piece, each with the reason.
 MAY_BE_LONGER: dict[str, str] = {

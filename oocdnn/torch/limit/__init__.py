@@ -1,0 +1,5 @@
+"""Training steps within a limit of device memory: `oocdnn.network` plans them, this carries plans out.
+
+Not part of the public interface yet: `session.memory_limit` runs on one GPU, with the policies keep,
+swap and rebuild.
+"""
