@@ -15,7 +15,6 @@ LONGEST = 800
 
 # Files that read better in one piece, each with the reason.
 MAY_BE_LONGER: dict[str, str] = {
-    "native/capi/oocdnn.h": "the C interface, of which a client includes one file",
     "perfmodel/profiles/h200.txt": "what a machine has written: a line for each rate it measured",
 }
 
