@@ -1,4 +1,4 @@
-"""Rules of the house that no linter knows: bounded files, a header in plain C, one list of tools."""
+"""Rules of the house that no linter knows: bounded files, headers in plain C, one list of tools."""
 
 import re
 import shutil
