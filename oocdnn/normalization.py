@@ -208,8 +208,9 @@ def _plain(array: Any) -> Any:
 
 def _vector(name: str, array: Any, shape: tuple[int, ...] | None = None) -> Any:
     """An array of one axis, or of a shape, in float64."""
+    plain = _plain(array)
     try:
-        wide = _plain(array).astype("float64")
+        wide = plain.astype("float64")
     except (AttributeError, TypeError, ValueError):
         raise InvalidDtype(
             f"{name} is of type {type(array).__name__}; pass an array of numbers"

@@ -78,7 +78,8 @@ Status CheckNumbers(const oocdnn_options& given) {
     return Error(Code::kInvalidProblem, "math is %d; 0 (fp32) and 1 (tf32) are possible",
                  given.math);
   }
-  if (!(given.link_gb_per_s >= 0.0 && given.link_gb_per_s <= kMostLink)) {
+  const bool usable = given.link_gb_per_s >= 0.0 && given.link_gb_per_s <= kMostLink;
+  if (!usable) {  // NaN is not
     return Error(Code::kInvalidProblem, "link_gb_per_s is %g; 0 to %g are possible",
                  given.link_gb_per_s, kMostLink);
   }

@@ -92,12 +92,14 @@ int64_t Problem::Bytes() const {
 
 namespace {
 
+constexpr int64_t kUsualStride = 1024;  // a shorter stride is kept as it is
+
 // A step beyond the padded extent is as good as one of that extent. `window`: with ceil an axis
 // shorter than the window has one window, if the stride passes the difference (see
 // Pool::OutExtent), so a stride is not shortened below the window.
 int64_t Shortened(int64_t stride, int64_t extent, int64_t before, int64_t after,
                   int64_t window = 1) {
-  return std::min(stride, std::max(Add(Add(extent, before), after), window));
+  return std::min(stride, std::max({Add(Add(extent, before), after), window, kUsualStride}));
 }
 
 void SetTables(Problem* problem) {

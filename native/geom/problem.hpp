@@ -294,8 +294,8 @@ Status Validate(const Problem& problem);
 int64_t OutputExtent(int64_t in, int64_t before, int64_t after, int64_t filter, int64_t stride,
                      int64_t dilation);
 
-// Shortens strides that pass the padded input: they take one step all the same, and no tile is then
-// longer than its tensor.
+// Shortens strides beyond 1024 that pass the padded input: they take one step all the same, and no
+// tile is then much longer than its tensor. Shorter ones stay, since plans are named by them.
 void ShortenStrides(ConvShape* shape);
 
 // The type of the elements and what may compute them, as it stands in problem strings: "f32/tf32".

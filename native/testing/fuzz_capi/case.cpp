@@ -331,8 +331,9 @@ void DrawCase(Random* random, bool hostile, Case* into) {
   const bool pools = into->call.pool.mode != OOCDNN_POOL_MODE_NONE;
   const bool bias = direction == OOCDNN_BACKWARD_BIAS;
   into->used[kX] = into->used[kW] = !bias;
-  into->used[kY] = !(direction == OOCDNN_FORWARD && pools);
-  into->used[kZ] = direction == OOCDNN_FORWARD && pools;
+  const bool pooled = direction == OOCDNN_FORWARD && pools;
+  into->used[kY] = !pooled;
+  into->used[kZ] = pooled;
   into->used[kBias] = bias;
   if (random->Chance(50)) DrawMore(random, direction, into);
   if (direction != OOCDNN_FORWARD) DrawGradients(random, direction, into);
