@@ -402,7 +402,7 @@ void DirectGather<T>::RunBlock(const Panel& panel, const Chain<T>& chain, Into i
 // Moves the panel's sums of `count` channels between the output and `sums`, whose channels are
 // `step` elements apart.
 template <class T>
-template <typename DirectGather<T>::Moves kMoves>
+template <DirectGather<T>::Moves kMoves>
 void DirectGather<T>::Exchange(const Panel& panel, int64_t channel, int64_t count, T* sums,
                                int64_t step) const {
   const auto& axis = panel.phase.axis;
