@@ -104,7 +104,7 @@ def card() -> Iterator[HostCard]:
 def planner(share: float, link: Link, made: list[Plan]) -> Callable[[Timeline], Plan]:
     def planned(timeline: Timeline) -> Plan:
         least, most = least_limit(timeline), timeline.peak_bytes
-        made.append(plan(timeline, [link], least + int(share * (most - least)), seconds=0.2))
+        made.append(plan(timeline, [link], least + int(share * (most - least)), seconds=2.0))
         return made[-1]
 
     return planned
