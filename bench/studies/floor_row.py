@@ -15,7 +15,7 @@ Seconds = dict[str, Any]  # by memory order; a text where there are none, or non
 
 
 def counting(*found: Seconds) -> list[float]:
-    """Those of the seconds that count."""
+    """The seconds that count."""
     return [one for seconds in found for one in seconds.values() if isinstance(one, float)]
 
 

@@ -336,7 +336,7 @@ void Flip(const ConvShape& shape, TensorView* view, int64_t* file_offset, bool i
 
 void SetTensor(const Source& source, Operand operand, CallArguments* call) {
   oocdnn_tensor tensor = *TensorOf(source.operands, operand);
-  // Where there is no second element the stride may be any number, and is used nowhere.
+  // The stride of an extent of 1 may be any number; it is not used.
   for (int32_t axis = 0; axis < tensor.rank; ++axis) {
     if (tensor.shape[axis] <= 1) tensor.stride[axis] = 0;
   }

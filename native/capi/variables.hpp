@@ -7,7 +7,7 @@
 
 namespace oocdnn {
 
-// Those that the options leave room for, as the environment sets them: "OOCDNN_BUDGET=1GB"; ""
+// Environment variables that the options leave in effect, as they are set: "OOCDNN_BUDGET=1GB"; ""
 // where there are none.
 std::string VariablesOf(const oocdnn_options& given);
 

@@ -13,7 +13,7 @@
 namespace oocdnn::fuzz_capi {
 namespace {
 
-// What the progress callback of a call does.
+// Actions of the progress callback of a call.
 struct Callback {
   enum Deed { kGoOn, kInterrupt, kAsk, kUse, kDestroy, kUseOther, kExit, kDeeds };
   Session* session = nullptr;

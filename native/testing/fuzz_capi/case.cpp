@@ -273,7 +273,7 @@ void Place(Random* random, bool hostile, Operand operand, Case* into) {
 
 namespace {
 
-// What a call has beside its convolution.
+// Draws the epilogue, the pool and the options of a call.
 void DrawMore(Random* random, int direction, Case* into) {
   const auto sometimes = [&](Operand operand, int of_hundred) {
     into->used[operand] = random->Chance(of_hundred);

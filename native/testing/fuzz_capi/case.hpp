@@ -104,7 +104,7 @@ void BreakTensor(Random* random, oocdnn_tensor* tensor);
 void Place(Random* random, bool hostile, Operand operand, Case* into);
 int32_t DrawDtype(Random* random);
 
-// Whether the written tensor of an exact case, and the bytes between its elements, are right.
+// True if the written tensor of an exact case, and the bytes between its elements, are right.
 bool IsAsExpected(const Case& made);
 
 }  // namespace oocdnn::fuzz_capi

@@ -68,7 +68,7 @@ void ForEach(const Elements& over, const Visit& visit) {
   }
 }
 
-// Where the tap at `tap` of the output at `out` reads; false in the padding.
+// Finds the input position of the tap `tap` of the output `out`; false in the padding.
 bool Source(const oocdnn_convolution& call, const Elements& x, const Elements& w, const Index& out,
             const Index& tap, Index* in) {
   for (size_t s = 0; s < 3; ++s) {

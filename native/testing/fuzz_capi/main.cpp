@@ -17,7 +17,7 @@
 #include "testing/fuzz_capi/session.hpp"
 #include "testing/fuzz_capi/texts.hpp"
 
-// Of the sanitizers' run time, where the program is built with one.
+// A function of the sanitizers' run time, in instrumented builds.
 extern "C" [[gnu::weak]] void __sanitizer_set_death_callback(void (*function)());  // NOLINT
 
 namespace oocdnn::fuzz_capi {

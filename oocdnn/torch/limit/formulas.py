@@ -20,8 +20,6 @@ from oocdnn.torch.limit import fused
 Node = Any
 Saved = Callable[[Node, str], Tensor]  # a saved attribute of a node
 
-_MOST_NODES = 8  # of one formula
-
 
 @dataclass(frozen=True)
 class Kept:

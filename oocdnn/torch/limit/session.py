@@ -67,9 +67,6 @@ class memory_limit:
         return plan(timeline, self.links, int(_SLACK * (self._limit - others)))
 
 
-_slabs: dict[int, list[Tensor]] = {}
-
-
 def _pinned(nbytes: int) -> Tensor:
     return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
 
