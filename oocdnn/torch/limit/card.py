@@ -7,15 +7,19 @@ read after the release show.
 
 from __future__ import annotations
 
+import mmap
 import queue
 import threading
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+
+from oocdnn.errors import OutOfMemory
 
 
 class Copy(Protocol):
@@ -36,7 +40,10 @@ class Card(Protocol):
     def holds(self, tensor: Tensor) -> bool: ...
 
     def used(self) -> int:
-        """Device bytes in use now."""
+        """Device bytes in use now; more than any limit where they are not counted."""
+
+    def held(self) -> int:
+        """Device bytes in use now; 0 where they are not counted."""
 
     def peak(self) -> int:
         """Most device bytes in use since the last call, which starts anew from those in use now."""
@@ -46,6 +53,9 @@ class Card(Protocol):
 
     def seconds(self, begin: Any, end: Any) -> float:
         """Between two marks; waits for the later one."""
+
+    def reuse(self, marks: Iterable[Any]) -> None:
+        """Told of marks that nobody reads any more."""
 
     def empty(self, nbytes: int) -> Tensor:
         """Device bytes, not set, for the compute stream."""
@@ -65,30 +75,49 @@ class Card(Protocol):
 
 @dataclass
 class _CudaCopy:
+    """Waited for once; its event then serves another copy."""
+
+    card: CudaCard
     event: torch.cuda.Event
-    stream: torch.cuda.Stream
 
     def done(self) -> bool:
         return bool(self.event.query())
 
     def wait(self) -> None:
-        self.stream.wait_event(self.event)
+        torch.cuda.current_stream(self.card.device).wait_event(self.event)
+        self.card.events.append(self.event)
 
 
 class CudaCard:
-    """A GPU: a stream for each direction beside the current one, pinned slabs of exact size."""
+    """A GPU: a stream for each direction beside the current one, page-locked slabs."""
 
-    def __init__(self, device: torch.device, slab: Callable[[int], Tensor]) -> None:
+    def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.slab = slab
         self._out = torch.cuda.Stream(device)
         self._in = torch.cuda.Stream(device)
+        self._reached = torch.cuda.Event()  # by the compute stream, where a copy begins
+        self.events: list[torch.cuda.Event] = []  # not in use
+        self._marks: list[torch.cuda.Event] = []  # likewise, of marks
 
     def holds(self, tensor: Tensor) -> bool:
-        return bool(tensor.device == self.device)
+        return bool(tensor.is_cuda and tensor.get_device() == self.device.index)
+
+    def slab(self, nbytes: int) -> Tensor:
+        memory = torch.frombuffer(mmap.mmap(-1, max(nbytes, 1)), dtype=torch.uint8)
+        code = int(torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel(), 0))
+        if code != 0:
+            raise OutOfMemory(
+                f"{nbytes} bytes of host memory for what leaves the GPU cannot be page-locked: "
+                f"CUDA error {code}; raise the limit, or free host memory"
+            )
+        weakref.finalize(memory, _unpin, self.device, memory.data_ptr()).atexit = False
+        return memory
 
     def used(self) -> int:
         return int(torch.cuda.memory_allocated(self.device))
+
+    def held(self) -> int:
+        return self.used()
 
     def peak(self) -> int:
         most = int(torch.cuda.max_memory_allocated(self.device))
@@ -96,9 +125,12 @@ class CudaCard:
         return most
 
     def mark(self) -> torch.cuda.Event:
-        event = torch.cuda.Event(enable_timing=True)
+        event = self._marks.pop() if self._marks else torch.cuda.Event(enable_timing=True)
         event.record(torch.cuda.current_stream(self.device))
         return event
+
+    def reuse(self, marks: Iterable[torch.cuda.Event]) -> None:
+        self._marks.extend(marks)
 
     def seconds(self, begin: torch.cuda.Event, end: torch.cuda.Event) -> float:
         end.synchronize()
@@ -117,13 +149,18 @@ class CudaCard:
         del storage
 
     def _copy(self, lane: torch.cuda.Stream, source: Tensor, target: Tensor) -> Copy:
-        current = torch.cuda.current_stream(self.device)
-        lane.wait_stream(current)
+        self._reached.record(torch.cuda.current_stream(self.device))
+        lane.wait_event(self._reached)
+        event = self.events.pop() if self.events else torch.cuda.Event()
         with torch.cuda.stream(lane):
             target.copy_(source, non_blocking=True)
-            event = torch.cuda.Event()
-            event.record(lane)
-        return _CudaCopy(event, current)
+        event.record(lane)
+        return _CudaCopy(self, event)
+
+
+def _unpin(device: torch.device, address: int) -> None:
+    torch.cuda.synchronize(device)  # copies may be on their way
+    torch.cuda.cudart().cudaHostUnregister(address)
 
 
 class _HostCopy:
@@ -152,13 +189,19 @@ class HostCard:
         return bool(tensor.device.type == "cpu")
 
     def used(self) -> int:
-        return 1 << 62  # not known: all that can be swapped is
+        return 1 << 62
+
+    def held(self) -> int:
+        return 0
 
     def peak(self) -> int:
         return 0
 
     def mark(self) -> float:
         return time.perf_counter()
+
+    def reuse(self, marks: Iterable[float]) -> None:
+        del marks
 
     def seconds(self, begin: float, end: float) -> float:
         return end - begin

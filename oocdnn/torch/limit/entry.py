@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from oocdnn.torch.limit.card import Card, Copy
-from oocdnn.torch.limit.formulas import Node, Sum, saves_output
+if TYPE_CHECKING:
+    from oocdnn.torch.limit.card import Copy
+    from oocdnn.torch.limit.recipes import Bound
+    from oocdnn.torch.limit.squeeze import Squeezed
+
+Like = tuple[torch.dtype, torch.Size, tuple[int, ...], int]  # dtype, size, stride, offset
 
 
 @dataclass(eq=False)
 class Entry:
-    """One storage that autograd saves, on the device, in a slab in host memory, or both.
+    """One storage that autograd saves. Its bytes are on the device, in a slab in host memory, both,
+    or neither where they can be computed again.
 
     Args:
         number: Its place in the order in which the step saves storages.
@@ -30,20 +36,17 @@ class Entry:
     slab: Tensor | None = None
     leaving: Copy | None = None
     coming: Copy | None = None
+    bound: Bound | None = None  # computes the bytes again
+    squeezed: Squeezed | None = None  # a smaller form on the device
     packed: int = 0  # objects that autograd holds
-    events: list[int] = field(default_factory=list)  # unpacked at, while recording
+    reads: list[int] = field(default_factory=list)  # events of backward, while recording
+    pooled: bool = False  # a pool read it, while recording
     ended: int = -1  # event at which nobody else was seen to hold it, while recording forward
-    formula: Sum | None = None  # that gives its bits in this step too
-
-    @property
-    def left(self) -> bool:
-        """True where a whole copy is in host memory."""
-        return self.slab is not None and (self.leaving is None or self.leaving.done())
 
     @property
     def comes_back(self) -> bool:
         """True where the device's bytes can be given up."""
-        return self.slab is not None or self.formula is not None
+        return self.slab is not None or self.bound is not None or self.squeezed is not None
 
     def others(self) -> int:
         """References to the device's bytes besides the entry's own."""
@@ -52,61 +55,25 @@ class Entry:
         held = self.storage.untyped_storage()
         return int(torch._C._storage_Use_Count(held._cdata)) - 2  # the entry's tensor and `held`
 
-    def leave(self, card: Card, slab: Callable[[int], Tensor]) -> None:
-        """Starts the copy to host memory."""
-        assert self.storage is not None
-        self.slab = slab(self.nbytes)
-        self.leaving = card.copy_out(self.storage, self.slab)
-
-    def drop(self, card: Card) -> bool:
-        """Gives the device's bytes up, after the copy away; False where others still hold them."""
-        if self.storage is None:
-            return True
-        if self.others() > 0:
-            return False
-        if self.leaving is not None:
-            self.leaving.wait()
-            self.leaving = None
-        card.discard(self.storage)
-        self.storage = None
-        return True
-
-    def come(self, card: Card) -> None:
-        """Starts the copy back to the device."""
-        assert self.slab is not None
-        if self.leaving is not None:
-            self.leaving.wait()
-            self.leaving = None
-        self.storage = card.empty(self.nbytes)
-        self.coming = card.copy_in(self.slab, self.storage)
-
-    def arrive(self) -> None:
-        """Has the compute stream wait for bytes that are on their way."""
-        if self.coming is not None:
-            self.coming.wait()
-            self.coming = None
-
 
 class Packed:
     """What autograd holds of a saved tensor: an entry, and where in its storage the tensor lies."""
 
-    __slots__ = ("__weakref__", "_counter", "_gone", "_like", "entry", "node", "version")
+    __slots__ = ("__weakref__", "_counter", "_gone", "entry", "index", "like", "version")
 
     def __init__(self, entry: Entry, tensor: Tensor, gone: Callable[[Entry], None]) -> None:
         self.entry, self._gone = entry, gone
+        self.index = -1  # among the tensors that the step saves
         self.version = tensor._version
-        self._like = (tensor.dtype, tensor.size(), tensor.stride(), tensor.storage_offset())
+        self.like = like_of(tensor)
         # Shares the version counter and holds no memory.
         self._counter = tensor.detach()
         self._counter.data = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-        # The node that computed it; not where that node holds this object itself.
-        own = tensor.grad_fn if entry.packed or not saves_output(tensor.grad_fn) else None
-        self.node: Node | None = own
         entry.packed += 1
 
     def tensor(self, storage: Tensor) -> Tensor:
         """The tensor on these device bytes; raises as PyTorch does if it was written meanwhile."""
-        dtype, size, stride, offset = self._like
+        dtype, size, stride, offset = self.like
         check_version(self._counter, self.version, size)
         return torch.empty(0, dtype=dtype, device=storage.device).set_(
             storage.untyped_storage(), offset, size, stride
@@ -119,16 +86,32 @@ class Packed:
 
 
 class Kept:
-    """A saved tensor that stays where it is. Hooks switch autograd's check of versions off."""
+    """A tensor that stays where it is. Hooks switch autograd's check of versions off, so it is
+    here."""
 
-    __slots__ = ("_tensor", "_version")
+    __slots__ = ("__weakref__", "_tensor", "_version", "index")
 
     def __init__(self, tensor: Tensor) -> None:
-        self._tensor, self._version = tensor, tensor._version
+        self._tensor, self._version = tensor.detach(), tensor._version
+        self.index = -1
+
+    @property
+    def like(self) -> Like:
+        return like_of(self._tensor)
 
     def tensor(self) -> Tensor:
         check_version(self._tensor, self._version, self._tensor.size())
         return self._tensor
+
+
+def like_of(tensor: Tensor) -> Like:
+    return tensor.dtype, tensor.size(), tensor.stride(), int(tensor.storage_offset())
+
+
+def bytes_of(tensor: Tensor) -> Tensor:
+    """The storage of a tensor, as bytes."""
+    raw = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    return raw.set_(tensor.untyped_storage())
 
 
 def check_version(counter: Tensor, version: int, size: torch.Size) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from oocdnn.network.timeline import Operation, Recipe, Saved, Timeline
+from oocdnn.network.timeline import Operation, Recipe, Saved, Squeeze, Timeline
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.entry import Entry
-from oocdnn.torch.limit.formulas import Node
+from oocdnn.torch.limit.squeeze import Form
+from oocdnn.torch.limit.store import Store
+from oocdnn.torch.limit.trace import Node
 
 
 @dataclass
@@ -26,6 +28,15 @@ class _Event:
 
 
 @dataclass
+class _Recipe:
+    reads: tuple[int, ...]
+    name: str
+    begin: Any
+    end: Any
+    extra: int
+
+
+@dataclass
 class Recorder:
     """Events of one step, in order; event 0 is the step's beginning.
 
@@ -33,78 +44,99 @@ class Recorder:
     """
 
     card: Card
+    store: Store
+    bytes_too: bool  # else times only
     entries: list[Entry] = field(default_factory=list)
     produced: list[int] = field(default_factory=list)
     forward: int = 0  # events of forward, 0 while it runs
     events: list[_Event] = field(default_factory=list)
-    formulas: dict[int, tuple[tuple[int, ...], Any, Any]] = field(default_factory=dict)
+    recipes: dict[int, _Recipe] = field(default_factory=dict)
+    squeezes: dict[int, tuple[Form, Any, Any]] = field(default_factory=dict)
+    _open: list[Entry] = field(default_factory=list)  # that others were seen to hold
 
     def begin(self) -> None:
-        self.card.peak()
+        if self.bytes_too:
+            self.card.peak()
         self.events.append(_Event(self.card.mark()))
 
     def stop(self, appeared: Entry | None) -> None:
         """An event: a new storage in forward, or none and a read in backward."""
         last = self.events[-1]
         last.end = self.card.mark()
-        last.most = self.card.peak()
-        if appeared is not None or self.forward == 0:
-            self._look(len(self.events))
+        if self.bytes_too:
+            last.most = self.card.peak()
+            if appeared is not None or self.forward == 0:
+                self._look(len(self.events))
         if appeared is not None:
             last.appeared = appeared.nbytes
             self.produced.append(len(self.events) - 1)
             self.entries.append(appeared)
+            self._open.append(appeared)
         elif self.forward == 0:
             self.forward = len(self.events)
 
     def go(self, read: Entry | None = None, node: Node | None = None) -> None:
         if read is not None:
-            read.events.append(len(self.events))
-        resident = sum(entry.nbytes for entry in self.entries if entry.storage is not None)
-        self.card.peak()
-        self.events.append(_Event(self.card.mark(), resident=resident, node=node))
+            read.reads.append(len(self.events))
+        if self.bytes_too:
+            self.card.peak()
+        self.events.append(_Event(self.card.mark(), resident=self.store.resident, node=node))
 
-    def formula(self, entry: Entry, reads: tuple[int, ...], begin: Any, end: Any) -> None:
+    def recipe(
+        self, entry: Entry, reads: tuple[int, ...], name: str, begin: Any, end: Any, extra: int
+    ) -> None:
         """A way to compute an entry from others, timed between two marks."""
-        self.formulas[entry.number] = (reads, begin, end)
+        self.recipes[entry.number] = _Recipe(reads, name, begin, end, extra)
+
+    def squeezed(self, entry: Entry, form: Form, begin: Any, end: Any) -> None:
+        """A smaller form of an entry; both ways are timed between two marks."""
+        self.squeezes[entry.number] = (form, begin, end)
 
     def timeline(self, label: str) -> Timeline | None:
         """None where nothing was saved, or nothing was read back."""
-        operations = self.operations()
+        operations = self.operations(None)
         if not self.forward or not self.entries:
             return None
         saved = tuple(
             self._saved(entry, produced)
             for entry, produced in zip(self.entries, self.produced, strict=True)
         )
+        self._reuse()
         return Timeline(operations, self.forward, saved, label)
 
     def again(self, timeline: Timeline) -> Timeline | None:
-        """The same step with the times and bytes of this one; None where it is another one."""
-        operations = self.operations()
-        same = len(operations) == len(timeline.operations) and self.forward == timeline.forward
+        """The same step with what this one measured; None where it is another one."""
+        same = len(self.events) == len(timeline.operations) and self.forward == timeline.forward
         if not same or len(self.entries) != len(timeline.saved):
             return None
+        operations = self.operations(timeline)
+        self._reuse()
         return Timeline(operations, timeline.forward, timeline.saved, timeline.label)
 
-    def operations(self) -> tuple[Operation, ...]:
+    def operations(self, known: Timeline | None) -> tuple[Operation, ...]:
+        """As measured now; the least seconds of this and the known recording."""
         last = self.events[-1]
         last.end = self.card.mark()
-        last.most = self.card.peak()
-        return tuple(
-            Operation(
-                f"{'forward' if i < self.forward else 'backward'} {i}",
-                self.card.seconds(event.begin, event.end),
-                max(event.most - event.resident - event.appeared, 0),
-            )
-            for i, event in enumerate(self.events)
-        )
+        if self.bytes_too:
+            last.most = self.card.peak()
+        found = []
+        for i, event in enumerate(self.events):
+            seconds = self.card.seconds(event.begin, event.end)
+            fixed = max(event.most - event.resident - event.appeared, 0)
+            if known is not None:
+                before = known.operations[i]
+                seconds = min(seconds, before.seconds)  # a late host only adds
+                if not self.bytes_too:
+                    fixed = before.fixed_bytes
+            name = f"{'forward' if i < self.forward else 'backward'} {i}"
+            found.append(Operation(name, seconds, fixed))
+        return tuple(found)
 
     def _saved(self, entry: Entry, produced: int) -> Saved:
         last = self.forward - 1
         held = entry.ended < 0
         ended = last if held else min(max(entry.ended - 1, produced), last)
-        uses = entry.events or [len(self.events) - 1]
+        uses = entry.reads or [len(self.events) - 1]
         reads = sorted({*uses, self._end_of_node(uses[-1])})
         return Saved(
             f"saved {entry.number}",
@@ -112,16 +144,27 @@ class Recorder:
             produced,
             ended,
             tuple(reads),
-            movable=bool(entry.events) and not held,
+            movable=bool(entry.reads) and not held,
             recipes=self._recipes(entry),
+            squeeze=self._squeeze(entry),
         )
 
     def _recipes(self, entry: Entry) -> tuple[Recipe, ...]:
-        known = self.formulas.get(entry.number)
+        known = self.recipes.get(entry.number)
         if known is None:
             return ()
-        reads, begin, end = known
-        return (Recipe(reads, self.card.seconds(begin, end)),)
+        seconds = self.card.seconds(known.begin, known.end)
+        return (Recipe(known.reads, seconds, known.extra, known.name),)
+
+    def _squeeze(self, entry: Entry) -> Squeeze | None:
+        known = self.squeezes.get(entry.number)
+        if known is None or not entry.pooled:
+            return None
+        form, begin, end = known
+        return Squeeze(form.nbytes(entry.nbytes), self.card.seconds(begin, end))
+
+    def _reuse(self) -> None:
+        self.card.reuse(mark for event in self.events for mark in (event.begin, event.end))
 
     def _end_of_node(self, event: int) -> int:
         """The last event of the operation of backward that this event is of."""
@@ -132,6 +175,10 @@ class Recorder:
 
     def _look(self, event: int) -> None:
         """Notes which entries nobody else holds any more."""
-        for entry in self.entries:
-            if entry.ended < 0 and entry.others() == 0:
+        still = []
+        for entry in self._open:
+            if entry.others() == 0:
                 entry.ended = event
+            else:
+                still.append(entry)
+        self._open = still

@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from oocdnn.network.planner import Plan, plan
 from oocdnn.network.timeline import Link, Timeline
@@ -33,7 +32,7 @@ class memory_limit:
 
     def __enter__(self) -> memory_limit:
         device = torch.device("cuda", torch.cuda.current_device())
-        card = CudaCard(device, _pinned)
+        card = CudaCard(device)
         if not self.links:
             self.links = [_measured(card)]
         self.steps = Steps(card, self._limit, self._plan)
@@ -65,10 +64,6 @@ class memory_limit:
         reserved = torch.cuda.memory_reserved(self._device)
         others = total - free - reserved  # the context, libraries
         return plan(timeline, self.links, int(_SLACK * (self._limit - others)))
-
-
-def _pinned(nbytes: int) -> Tensor:
-    return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
 
 
 def _measured(card: Card) -> Link:

@@ -1,33 +1,35 @@
-"""One thread's training steps under a limit: the first recorded while everything is swapped, the
-following ones as planned.
-
-A plan decides when copies run, never what is computed: a saved tensor that a step asks for at
-another time than planned, or that the plan does not know, is fetched when it is asked for.
-"""
+"""One thread's training steps under a limit: the first of each kind recorded while everything is
+swapped, the following ones as planned."""
 
 from __future__ import annotations
 
 import enum
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from oocdnn.network.plan import Policy
 from oocdnn.network.planner import Plan
 from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.card import Card
-from oocdnn.torch.limit.entry import Entry, Kept, Packed
-from oocdnn.torch.limit.formulas import Node, Sum, formula_of
+from oocdnn.torch.limit.courses import Course, Numbered, Planned, Unplanned
+from oocdnn.torch.limit.entry import Entry, Kept, Packed, bytes_of, like_of
 from oocdnn.torch.limit.fused import same_bits
+from oocdnn.torch.limit.recipes import Read, Recipe, Source, compute, search
 from oocdnn.torch.limit.record import Recorder
+from oocdnn.torch.limit.squeeze import Form, form_of, serves, squeeze
+from oocdnn.torch.limit.store import Store
+from oocdnn.torch.limit.trace import Node, Trace
 
 LEAST_BYTES = 1 << 18  # a smaller storage is kept: its copy costs more than its bytes are worth
-_UNDER_WAY = 8  # this part of the limit may be on its way while everything is swapped
 
-_RECORDED = 3  # steps: what a plan does to the others' times is seen
+# Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
+# knows nothing of the optimizer's state.
+_RECORDED = (True, True, False, False)
+_KINDS = 16  # of steps that are remembered
 
 Planner = Callable[[Timeline], Plan | None]
 
@@ -42,76 +44,91 @@ class Mode(enum.Enum):
     KEEP = "keep"
 
 
+@dataclass
+class Known:
+    """A kind of step that was recorded: what is saved in which order, and the plan.
+
+    Args:
+        first: Form of the first saved tensor, by which the kind is recognized.
+        settings: Of PyTorch, under which the recipes gave the bits.
+    """
+
+    first: object
+    settings: object
+    timeline: Timeline
+    recipes: dict[int, Recipe]
+    forms: dict[int, Form]
+    plan: Plan | None = None
+    course: Planned | None = None
+    recorded: int = 1
+
+
+@dataclass
+class _Found:
+    """What a step's recording finds besides times."""
+
+    recipes: dict[int, Recipe] = field(default_factory=dict)
+    forms: dict[int, Form] = field(default_factory=dict)
+
+
 class Steps:
     """Packs and unpacks what autograd saves. Forward and backward may run on different threads."""
 
     def __init__(
-        self,
-        card: Card,
-        limit: int,
-        planner: Planner,
-        *,
-        slab: Callable[[int], Tensor] | None = None,
-        least_bytes: int = LEAST_BYTES,
+        self, card: Card, limit: int, planner: Planner, *, least_bytes: int = LEAST_BYTES
     ) -> None:
-        self._card, self._limit, self._planner = card, limit, planner
-        self._slab = slab or card.slab
+        self._limit, self._planner = limit, planner
+        self._store = Store(card)
+        self._card = card
         self._least = least_bytes
         self._lock = threading.RLock()
-        self._leaving: list[Entry] = []  # to be given up as soon as nobody else holds them
-        self._reading_node: Node | None = None
-        self.plan: Plan | None = None
-        self._formulas: dict[int, Sum] = {}  # by the number of the entry
-        self._owners: list[Node] = []  # nodes whose saved tensors a formula is reading
+        self._probed: list[Source] | None = None  # read through hooks, while a recipe is looked for
+        self.kinds: list[Known] = []  # the last used first
         self.mode = Mode.RECORD
         self.steps = 0
-        self._recorded = 0
+        self._reading_node: Node | None = None
         self._begin()
+
+    @property
+    def plan(self) -> Plan | None:
+        """Of the kind of step that ran last."""
+        return self.kinds[0].plan if self.kinds else None
 
     # The hooks.
 
-    def pack(self, tensor: Tensor) -> Packed | Kept:
+    def pack(self, tensor: Tensor) -> Source:
         with self._lock:
-            if self.mode is Mode.KEEP or not self._moves(tensor):
-                return Kept(tensor.detach())
-            entry = self._entry_of(tensor)
-            return Packed(entry, tensor, self._gone)
+            moves = self._moves(tensor)
+            if moves and self._backward and not self._numbered:
+                self._finish()
+            if moves and not self._selected:
+                self._select(tensor)
+            if self.mode is Mode.KEEP:
+                return Kept(tensor)
+            saved: Source
+            if moves:
+                saved = Packed(self._entry_of(tensor), tensor, self._gone)
+            else:
+                saved = Kept(tensor)
+            self._trace.add(saved, tensor)
+            return saved
 
-    def unpack(self, packed: Packed | Kept) -> Tensor:
-        if isinstance(packed, Kept):
-            return packed.tensor()
+    def unpack(self, packed: Source) -> Tensor:
         with self._lock:
-            if self._owners:  # a formula reads it
-                return packed.tensor(self._here(packed.entry, packed.node or self._owners[-1]))
+            if self._probed is not None:
+                self._probed.append(packed)
+                return torch.empty(0)
+            if isinstance(packed, Kept):
+                self._backward = True
+                return packed.tensor()
             return packed.tensor(self._asked(packed))
 
     def step(self) -> None:
         """The end of a step; without it a step ends where forward begins again with nothing saved.
-        The first one is planned here."""
+        A recorded step is planned here."""
         with self._lock:
-            if self._event:
-                self._step()
-
-    def _step(self) -> None:
-        if self._recorder is not None:
-            self._plan(self._recorder)
-        elif self.mode is Mode.SWAP and self.plan is not None:
-            self.mode = Mode.FOLLOW
-        self.steps += 1
-        self._begin()
-
-    def _plan(self, recorder: Recorder) -> None:
-        """From the recorded step. The next ones are recorded too: their times are those of steps
-        that do not swap everything."""
-        if self.mode is Mode.RECORD:
-            timeline = recorder.timeline(f"step {self.steps}")
-        elif self.mode is Mode.FOLLOW and self.plan is not None:
-            timeline = recorder.again(self.plan.timeline)
-        else:
-            return
-        if timeline is not None:
-            self._recorded += 1
-            self._take(self._planner(timeline))
+            if self._selected:
+                self._finish()
 
     def close(self) -> None:
         """Waits for copies; what autograd still holds stays readable."""
@@ -119,6 +136,7 @@ class Steps:
             for entry in list(self._numbered.values()):
                 if entry.leaving is not None:
                     entry.leaving.wait()
+                    entry.leaving = None
 
     # Forward.
 
@@ -139,11 +157,10 @@ class Steps:
         known = self._by_address.get(address)
         if known is not None and known.storage is not None and known.version == tensor._version:
             return known
-        if self._backward and not self._numbered:
-            self._step()
-        entry = Entry(self._count, storage.nbytes(), _bytes_of(tensor), tensor._version)
+        entry = Entry(self._count, storage.nbytes(), bytes_of(tensor), tensor._version)
         self._count += 1
         self._by_address[address] = self._numbered[entry.number] = entry
+        self._store.hold(entry)
         self._arrived(entry, tensor)
         return entry
 
@@ -152,139 +169,90 @@ class Steps:
         self._event += 1
         if self._recorder is not None:
             self._recorder.stop(entry)
-        if self.mode is Mode.RECORD:
-            self._try_formulas(entry, tensor)
-        if self.mode is Mode.FOLLOW and not self._as_planned(entry):
-            self.mode = Mode.SWAP
-        self._send(entry, tensor)
+            if self.mode is Mode.RECORD:
+                self._look_for_recipes(entry, tensor)
+        if not self._course.arrived(self._event, entry, tensor, self._trace):
+            self._differs()
+            self._course.arrived(self._event, entry, tensor, self._trace)
         if self._recorder is not None:
             self._recorder.go()
 
-    def _send(self, entry: Entry, tensor: Tensor) -> None:
-        """Does with a new storage what its policy says."""
-        if self.mode is Mode.FOLLOW:
-            assert self.plan is not None
-            self._sweep()
-            self._act(self._event)
-            policy = self._policy(entry)
-            if policy is Policy.REBUILD:
-                formula = self._formulas[entry.number]
-                entry.formula = formula if formula.matches(tensor.grad_fn) else None
-            if policy is Policy.SWAP or (policy is Policy.REBUILD and entry.formula is None):
-                entry.leave(self._card, self._slab)
-            return
-        self._staying.append(entry)
-        self._sweep()
-
-    def _try_formulas(self, entry: Entry, tensor: Tensor) -> None:
-        """Looks for a formula that gives the tensor's bits, and times it."""
+    def _look_for_recipes(self, entry: Entry, tensor: Tensor) -> None:
+        """Looks for what gives the storage's bits again, and times it."""
+        form = form_of(tensor, self._trace.latest())
+        if form is not None:
+            self._found.forms[entry.number] = form
+            assert entry.storage is not None
+            begin = self._card.mark()
+            squeeze(entry.storage, form).expand()
+            assert self._recorder is not None
+            self._recorder.squeezed(entry, form, begin, self._card.mark())
         if tensor.numel() * tensor.element_size() != entry.nbytes:
             return
-        node = tensor.grad_fn
-        with torch.no_grad():
-            formula = formula_of(node, self._saved)
-            if formula is None:
-                return
-            reads = self._reads(formula, node)
-            value = formula.value(node, self._saved)
-            if value.stride() != tensor.stride() or not same_bits(value, tensor.detach()):
-                return
-            assert self._recorder is not None
-            del value  # the second run takes its place
-            begin = self._card.mark()
-            formula.value(node, self._saved)
-            self._recorder.formula(entry, reads, begin, self._card.mark())
-        self._formulas[entry.number] = formula
+        bound = search(tensor, self._trace, _Through(self))
+        if bound is None or any(s.entry is entry for s in _packed(bound.sources)):
+            return
+        value = self._value(bound.recipe, bound.sources)
+        if like_of(value) != like_of(tensor) or not same_bits(value, tensor.detach()):
+            return
+        assert self._recorder is not None
+        del value  # the second run takes its place
+        self._card.peak()
+        before = self._card.held()
+        begin = self._card.mark()
+        self._value(bound.recipe, bound.sources)
+        end = self._card.mark()
+        extra = max(self._card.peak() - before - entry.nbytes, 0)
+        numbers = tuple(dict.fromkeys(source.entry.number for source in _packed(bound.sources)))
+        self._recorder.recipe(entry, numbers, bound.recipe.name, begin, end, extra)
+        self._found.recipes[entry.number] = bound.recipe
 
-    def _reads(self, formula: Sum, node: Node) -> tuple[int, ...]:
-        """Numbers of the entries that a formula reads."""
-        found = []
-        for behind, attribute in formula.reads(node):
-            address = self._saved(behind, attribute).untyped_storage().data_ptr()
-            entry = self._by_address.get(address)
-            if entry is not None:  # else it is small, and stays
-                found.append(entry.number)
-        return tuple(dict.fromkeys(found))
+    def _value(self, recipe: Recipe, sources: list[Source]) -> Tensor:
+        return compute(recipe, [self._tensor(source) for source in sources])
 
-    def _as_planned(self, entry: Entry) -> bool:
-        assert self.plan is not None
-        saved = self.plan.timeline.saved
-        return entry.number < len(saved) and saved[entry.number].nbytes == entry.nbytes
+    def _tensor(self, source: Source) -> Tensor:
+        """The tensor of a packed object, on the device; not an event."""
+        if isinstance(source, Kept):
+            return source.tensor()
+        return source.tensor(self._store.here(source.entry, self._computed))
 
-    def _policy(self, entry: Entry) -> Policy:
-        assert self.plan is not None
-        return self.plan.schedule.choices[entry.number].policy
+    def _computed(self, entry: Entry) -> Tensor:
+        assert entry.bound is not None
+        return self._value(entry.bound.recipe, entry.bound.sources)
 
-    def _sweep(self) -> None:
-        """Without a plan: has the oldest entries leave where more than half of the limit is in use,
-        gives up what has been copied, and waits where too much is on its way."""
-        held = sum(entry.nbytes for entry in self._leaving)
-        excess = self._card.used() - held - self._limit // 2
-        while self._staying and excess > 0:
-            entry = self._staying.popleft()
-            if entry.storage is not None and entry.packed and entry.slab is None:
-                entry.leave(self._card, self._slab)
-                self._leaving.append(entry)
-                excess -= entry.nbytes
-                held += entry.nbytes
-        kept: list[Entry] = []
-        for entry in self._leaving:
-            if not (entry.left or held > self._limit // _UNDER_WAY) or not entry.drop(self._card):
-                kept.append(entry)
-            else:
-                held -= entry.nbytes
-        self._leaving = kept
-
-    def _act(self, position: int) -> None:
-        """Carries out the plan at this position: releases, then fetches in the order of need."""
-        for number in self._releases.get(position, ()):
-            entry = self._numbered.get(number)
-            if entry is not None and entry.comes_back and not entry.drop(self._card):
-                self._leaving.append(entry)
-        for number in self._fetches.get(position, ()):
-            entry = self._numbered.get(number)
-            if entry is not None and entry.storage is None and entry.slab is not None:
-                entry.come(self._card)
+    @contextmanager
+    def probing(self) -> Iterator[list[Source]]:
+        """Within, `unpack` notes what it is asked for and gives nothing."""
+        self._probed = []
+        try:
+            yield self._probed
+        finally:
+            self._probed = None
 
     # Backward.
 
     def _asked(self, packed: Packed) -> Tensor:
-        """An event of backward."""
-        entry, node = packed.entry, _node()
+        entry, node = packed.entry, torch._C._current_autograd_node()
         self._backward = True
+        if self._numbered.get(entry.number) is not entry:  # of an earlier step
+            return self._store.here(entry, self._computed)
         self._event += 1
         if self._recorder is not None:
             self._recorder.stop(None)
-        self._sweep()
-        if self.mode is Mode.FOLLOW:
-            self._act(self._event)
-        storage = self._here(entry, packed.node or node)
+        self._course.before(self._event)
+        if entry.storage is None and entry.squeezed is not None and not _pools(node, packed):
+            raise RuntimeError(
+                "the step is another one than the recorded step, and uses otherwise what a pooling "
+                "operation saved there; call step() of the memory limit at the end of each step"
+            )
+        if self.mode is Mode.RECORD and entry.number in self._found.forms:
+            entry.pooled = _pools(node, packed)
+        storage = self._store.here(entry, self._computed)
         self._let_go(entry, node)
-        if self.mode is not Mode.FOLLOW:
-            self._ahead(entry)
+        self._course.after(entry)
         if self._recorder is not None:
             self._recorder.go(entry, node)
         return storage
-
-    def _here(self, entry: Entry, node: Node | None) -> Tensor:
-        """The entry's bytes on the device; `node` computed them in forward."""
-        if entry.storage is None:
-            if entry.slab is not None:
-                entry.come(self._card)
-            else:
-                assert entry.formula is not None
-                entry.storage = _bytes_of(entry.formula.value(node, self._saved))
-        entry.arrive()
-        assert entry.storage is not None
-        return entry.storage
-
-    def _saved(self, node: Node, attribute: str) -> Tensor:
-        """What a node has saved, for a formula; not an event."""
-        self._owners.append(node)
-        try:
-            return getattr(node, f"_saved_{attribute}")
-        finally:
-            self._owners.pop()
 
     def _let_go(self, entry: Entry, node: Node | None) -> None:
         """Holds the device's bytes of the tensors of the running operation only, beyond what the
@@ -292,89 +260,144 @@ class Steps:
         latest = self._reading
         if node is not self._reading_node:
             for other in latest:
-                if other is not entry and other.comes_back and self._finished(other):
-                    other.drop(self._card)
+                given_up = other is not entry and other.comes_back
+                if given_up and self._course.finished(self._event, other):
+                    self._store.drop(other)
             latest.clear()
             self._reading_node = node
         if entry not in latest:
             latest.append(entry)
 
-    def _finished(self, entry: Entry) -> bool:
-        """True where the plan has no later use of it, or there is no plan."""
-        if self.mode is not Mode.FOLLOW or not self._as_planned(entry):
-            return True
-        assert self.plan is not None
-        return self._event > self.plan.timeline.saved[entry.number].last_use
-
-    def _ahead(self, entry: Entry) -> None:
-        """Without a plan: fetches what was saved just before, which backward is likely to read
-        next."""
-        room = self._limit // _UNDER_WAY
-        for number in range(entry.number - 1, -1, -1):
-            other = self._numbered.get(number)
-            if other is None or not other.packed:
-                continue
-            room -= other.nbytes
-            if room < 0:
-                return
-            if other.storage is None and other.slab is not None:
-                other.come(self._card)
+    def _gone(self, entry: Entry) -> None:
+        with self._lock:
+            self._store.gone(entry)
+            if self._numbered.get(entry.number) is entry:
+                del self._numbered[entry.number]
 
     # Steps.
 
     def _begin(self) -> None:
         self._event = 0
+        self._selected = False  # which kind of step it is
         self._backward = False
         self._count = 0
         self._by_address: dict[int, Entry] = {}
-        self._numbered: dict[int, Entry] = {}
-        self._staying: deque[Entry] = deque()  # the oldest first, without a plan
-        self._leaving = []
+        self._numbered: Numbered = {}
+        self._trace = Trace()
         self._reading: list[Entry] = []
         self._reading_node = None
         self._recorder: Recorder | None = None
-        if self._recorded < _RECORDED and self.mode is not Mode.KEEP:
-            self._recorder = Recorder(self._card)
+        self._found = _Found()
+        self._followed: Known | None = None
+        self._course: Course = Unplanned(self._store, self._limit, self._numbered)
+
+    def _known(self, tensor: Tensor) -> Known | None:
+        """The kind of step that begins with this tensor; it is the last used one then."""
+        first, settings = _first(tensor), _settings()
+        for known in self.kinds:
+            if known.first == first and known.settings == settings:
+                self.kinds.remove(known)
+                self.kinds.insert(0, known)
+                return known
+        return None
+
+    def _select(self, tensor: Tensor) -> None:
+        """At the first saved tensor of a step: which kind of step it is."""
+        self._selected = True
+        known = self._known(tensor)
+        if known is None:
+            self.mode = Mode.RECORD
+            self._opening = _first(tensor)
+            self._recorder = Recorder(self._card, self._store, bytes_too=True)
+        elif known.plan is None or known.course is None:
+            self.mode = Mode.SWAP
+        elif known.plan.fits and known.recorded > 1:
+            self.mode = Mode.KEEP
+        else:
+            self.mode = Mode.FOLLOW
+            self._followed, self._course = known, known.course
+            known.course.begin(self._numbered)
+            if known.recorded < len(_RECORDED):
+                bytes_too = _RECORDED[known.recorded]
+                self._recorder = Recorder(self._card, self._store, bytes_too=bytes_too)
+        if self._recorder is not None:
             self._recorder.begin()
 
-    def _take(self, plan: Plan | None) -> None:
-        self.plan = plan
-        if plan is None:
-            return
-        if plan.fits:
-            self.mode = Mode.KEEP
-            return
-        self.mode = Mode.FOLLOW
-        self._releases: dict[int, list[int]] = {}
-        self._fetches: dict[int, list[int]] = {}
-        order = sorted(plan.schedule.movements.items(), key=lambda item: (item[1].need, item[0]))
-        for number, movement in order:
-            policy = plan.schedule.choices[number].policy
-            if policy in (Policy.SWAP, Policy.REBUILD):
-                self._releases.setdefault(movement.release, []).append(number)
-            if policy is Policy.SWAP:
-                self._fetches.setdefault(movement.fetch, []).append(number)
+    def _differs(self) -> None:
+        """The step is not the one that was planned: what is saved from here on is swapped."""
+        self.mode = Mode.SWAP
+        self._recorder = self._followed = None
+        self._course = Unplanned(self._store, self._limit, self._numbered)
 
-    def _gone(self, entry: Entry) -> None:
-        """Autograd holds nothing of it any more."""
-        with self._lock:
-            if entry.leaving is not None:
-                entry.leaving.wait()
-                entry.leaving = None
-            if entry.coming is not None:
-                entry.coming.wait()
-                entry.coming = None
-            entry.storage = entry.slab = None
-            if self._numbered.get(entry.number) is entry:
-                del self._numbered[entry.number]
+    def _finish(self) -> None:
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None:
+            self._plan(recorder)
+        self.steps += 1
+        self._begin()
+
+    def _plan(self, recorder: Recorder) -> None:
+        """From the recorded step. The next ones are recorded too: their times are those of steps
+        that do not swap everything."""
+        known = self._followed
+        if known is None:
+            timeline = recorder.timeline(f"step {self.steps}")
+            if timeline is None:
+                return
+            known = Known(
+                self._opening, _settings(), timeline, self._found.recipes, self._found.forms
+            )
+            self.kinds.insert(0, known)
+            del self.kinds[_KINDS:]
+        else:
+            again = recorder.again(known.timeline)
+            if again is None:
+                return
+            known.timeline = again
+            known.recorded += 1
+        known.plan = self._planner(known.timeline)
+        if known.plan is not None:
+            known.course = Planned(
+                self._store, known.plan, known.recipes, known.forms, self._numbered
+            )
 
 
-def _node() -> Node | None:
-    """The operation of backward that runs in this thread."""
-    return torch._C._current_autograd_node()
+class _Through(Read):
+    """Reads what nodes save by way of the hooks."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    def attribute(self, node: Node, name: str) -> Source | None:
+        with self._steps.probing() as seen:
+            getattr(node, f"_saved_{name}")
+        return seen[-1] if seen else None
+
+    def tensor(self, source: Source) -> Tensor:
+        return self._steps._tensor(source)
 
 
-def _bytes_of(tensor: Tensor) -> Tensor:
-    """The storage of a tensor, as bytes."""
-    raw = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-    return raw.set_(tensor.untyped_storage())
+def _packed(sources: list[Source]) -> list[Packed]:
+    return [source for source in sources if isinstance(source, Packed)]
+
+
+def _pools(node: Node | None, packed: Packed) -> bool:
+    return node is not None and serves(node.name(), len(packed.like[1]))
+
+
+def _first(tensor: Tensor) -> object:
+    return tensor.dtype, tensor.size(), tensor.stride(), tensor.untyped_storage().nbytes()
+
+
+def _settings() -> object:
+    """What decides which arithmetic PyTorch takes."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    return (
+        cudnn.enabled,
+        cudnn.benchmark,
+        cudnn.deterministic,
+        cudnn.allow_tf32,
+        matmul.allow_tf32,
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_float32_matmul_precision(),
+    )

@@ -1,0 +1,175 @@
+"""What happens to saved tensors between forward and backward: by a plan, or without one.
+
+A course decides when bytes move, never what is computed: a saved tensor that is asked for at
+another time than expected is fetched when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from torch import Tensor
+
+from oocdnn.network.plan import Policy
+from oocdnn.network.planner import Plan
+from oocdnn.torch.limit.entry import Entry
+from oocdnn.torch.limit.recipes import Recipe
+from oocdnn.torch.limit.squeeze import Form, form_of, squeeze
+from oocdnn.torch.limit.store import Store
+from oocdnn.torch.limit.trace import Trace
+
+_UNDER_WAY = 8  # this part of the limit may be on its way while everything is swapped
+
+Numbered = dict[int, Entry]  # the entries that autograd holds
+
+
+class Course(Protocol):
+    """One step's treatment. Positions are events of the step, counted from its beginning."""
+
+    def arrived(self, position: int, entry: Entry, tensor: Tensor, trace: Trace) -> bool:
+        """A new entry in forward; False where the step is not the expected one."""
+
+    def before(self, position: int) -> None:
+        """Before a read in backward."""
+
+    def after(self, entry: Entry) -> None:
+        """After a read of an entry in backward."""
+
+    def finished(self, position: int, entry: Entry) -> bool:
+        """Whether an entry that was read may be given up."""
+
+
+class Unplanned:
+    """Everything is swapped, the oldest first, where more than half of the limit is in use."""
+
+    def __init__(self, store: Store, limit: int, numbered: Numbered) -> None:
+        self._store, self._limit, self._numbered = store, limit, numbered
+        self._staying = deque(numbered.values())
+        self._leaving: list[Entry] = []
+
+    def arrived(self, position: int, entry: Entry, tensor: Tensor, trace: Trace) -> bool:
+        del position, tensor, trace
+        self._staying.append(entry)
+        self._sweep()
+        return True
+
+    def before(self, position: int) -> None:
+        del position
+        self._sweep()
+
+    def after(self, entry: Entry) -> None:
+        """Fetches what was saved just before, which backward is likely to read next."""
+        room = self._limit // _UNDER_WAY
+        for number in range(entry.number - 1, -1, -1):
+            other = self._numbered.get(number)
+            if other is None:
+                continue
+            room -= other.nbytes
+            if room < 0:
+                return
+            if other.storage is None and other.slab is not None:
+                self._store.come(other)
+
+    def finished(self, position: int, entry: Entry) -> bool:
+        del position, entry
+        return True
+
+    def _sweep(self) -> None:
+        """Has the oldest entries leave, gives up what has been copied, and waits where too much is
+        on its way."""
+        held = sum(entry.nbytes for entry in self._leaving)
+        excess = self._store.card.used() - held - self._limit // 2
+        while self._staying and excess > 0:
+            entry = self._staying.popleft()
+            if entry.storage is not None and entry.packed and not entry.comes_back:
+                self._store.leave(entry)
+                self._leaving.append(entry)
+                excess -= entry.nbytes
+                held += entry.nbytes
+        kept: list[Entry] = []
+        for entry in self._leaving:
+            copied = entry.leaving is None or entry.leaving.done()
+            wanted = copied or held > self._limit // _UNDER_WAY
+            if entry.packed and not (wanted and self._store.drop(entry)):
+                kept.append(entry)
+            else:
+                held -= entry.nbytes
+        self._leaving = kept
+
+
+class Planned:
+    """As a plan says, for a step whose entries have the recorded sizes.
+
+    Args:
+        recipes: By the number of the entry.
+        forms: Of indices, likewise.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        plan: Plan,
+        recipes: dict[int, Recipe],
+        forms: dict[int, Form],
+        numbered: Numbered,
+    ) -> None:
+        self._store, self.plan, self._numbered = store, plan, numbered
+        self._recipes, self._forms = recipes, forms
+        self._late: list[Entry] = []  # to be given up as soon as nobody else holds them
+        self._releases: dict[int, list[int]] = {}
+        self._fetches: dict[int, list[int]] = {}
+        order = sorted(plan.schedule.movements.items(), key=lambda item: (item[1].need, item[0]))
+        for number, movement in order:
+            self._releases.setdefault(movement.release, []).append(number)
+            if plan.schedule.choices[number].policy is Policy.SWAP:
+                self._fetches.setdefault(movement.fetch, []).append(number)
+
+    def begin(self, numbered: Numbered) -> None:
+        """A new step."""
+        self._numbered = numbered
+        self._late.clear()
+
+    def arrived(self, position: int, entry: Entry, tensor: Tensor, trace: Trace) -> bool:
+        saved = self.plan.timeline.saved
+        if entry.number >= len(saved) or saved[entry.number].nbytes != entry.nbytes:
+            return False
+        self._act(position)
+        policy = self.plan.schedule.choices[entry.number].policy
+        if policy is Policy.REBUILD:
+            entry.bound = self._recipes[entry.number].bind(tensor, trace)
+        elif policy is Policy.SQUEEZE:
+            form = self._forms[entry.number]
+            if form_of(tensor, trace.latest()) == form:
+                entry.squeezed = squeeze(self._bytes(entry), form)
+        if policy is not Policy.KEEP and not entry.comes_back:
+            self._store.leave(entry)
+        return True
+
+    def before(self, position: int) -> None:
+        self._act(position)
+
+    def after(self, entry: Entry) -> None:
+        del entry
+
+    def finished(self, position: int, entry: Entry) -> bool:
+        saved = self.plan.timeline.saved
+        return entry.number >= len(saved) or position > saved[entry.number].last_use
+
+    def _act(self, position: int) -> None:
+        """Releases, then fetches in the order of need."""
+        if self._late:
+            self._late = [e for e in self._late if e.packed and not self._store.drop(e)]
+        for number in self._releases.get(position, ()):
+            entry = self._numbered.get(number)
+            if entry is not None and entry.comes_back and not self._store.drop(entry):
+                self._late.append(entry)
+        for number in self._fetches.get(position, ()):
+            entry = self._numbered.get(number)
+            if entry is not None and entry.storage is None and entry.slab is not None:
+                self._store.come(entry)
+
+    @staticmethod
+    def _bytes(entry: Entry) -> Tensor:
+        assert entry.storage is not None
+        return entry.storage

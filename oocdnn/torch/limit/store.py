@@ -1,0 +1,82 @@
+"""Where the bytes of entries are: every move between the device, host memory and nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from oocdnn.torch.limit.card import Card
+from oocdnn.torch.limit.entry import Entry, bytes_of
+
+
+class Store:
+    """Moves entries, and counts their bytes on the device."""
+
+    def __init__(self, card: Card) -> None:
+        self.card = card
+        self.resident = 0
+        self._slabs: dict[int, list[Tensor]] = {}  # not in use, by size
+
+    def hold(self, entry: Entry) -> None:
+        """A new entry, whose storage is on the device."""
+        self.resident += entry.nbytes
+
+    def leave(self, entry: Entry) -> None:
+        """Starts the copy to host memory."""
+        assert entry.storage is not None
+        free = self._slabs.get(entry.nbytes)
+        entry.slab = free.pop() if free else self.card.slab(entry.nbytes)
+        entry.leaving = self.card.copy_out(entry.storage, entry.slab)
+
+    def drop(self, entry: Entry) -> bool:
+        """Gives the device's bytes up, after the copy away; False where others still hold them."""
+        if entry.storage is None:
+            return True
+        if entry.others() > 0:
+            return False
+        if entry.leaving is not None:
+            entry.leaving.wait()
+            entry.leaving = None
+        self.card.discard(entry.storage)
+        entry.storage = None
+        self.resident -= entry.nbytes
+        return True
+
+    def come(self, entry: Entry) -> None:
+        """Starts the copy back to the device."""
+        assert entry.slab is not None
+        if entry.leaving is not None:
+            entry.leaving.wait()
+            entry.leaving = None
+        entry.storage = self.card.empty(entry.nbytes)
+        self.resident += entry.nbytes
+        entry.coming = self.card.copy_in(entry.slab, entry.storage)
+
+    def here(self, entry: Entry, compute: Callable[[Entry], Tensor]) -> Tensor:
+        """The bytes on the device, for the compute stream; `compute` gives those that a recipe
+        has."""
+        if entry.storage is None:
+            if entry.slab is not None:
+                self.come(entry)
+            else:
+                made = entry.squeezed.expand() if entry.squeezed is not None else compute(entry)
+                entry.storage = bytes_of(made)
+                self.resident += entry.nbytes
+        if entry.coming is not None:
+            entry.coming.wait()
+            entry.coming = None
+        assert entry.storage is not None
+        return entry.storage
+
+    def gone(self, entry: Entry) -> None:
+        """Autograd holds nothing of it any more."""
+        for copy in (entry.leaving, entry.coming):
+            if copy is not None:
+                copy.wait()
+        entry.leaving = entry.coming = None
+        if entry.storage is not None:
+            self.resident -= entry.nbytes
+        if entry.slab is not None:  # copies are behind the compute stream's next work
+            self._slabs.setdefault(entry.nbytes, []).append(entry.slab)
+        entry.storage = entry.slab = entry.bound = entry.squeezed = None
