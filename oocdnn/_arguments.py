@@ -1,7 +1,9 @@
 """Arguments that are no arrays. What is wrong with one is said by its name and what was given."""
 
 import math
+import operator
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +33,30 @@ def real(name: str, value: Any, least: float = -math.inf) -> float:
     if number < least:
         raise InvalidProblem(f"{name} is {number}; it must be at least {least}")
     return number
+
+
+_UNITS = {
+    "": 1, "B": 1,
+    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+}  # fmt: skip
+_MOST_BYTES = 2**60
+NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+
+
+def byte_count(name: str, value: Any) -> int:
+    """A number of bytes: an integer, or text such as "16GiB", "1.5GB" or "4096"."""
+    if isinstance(value, str):
+        found = re.fullmatch(rf"\+?({NUMBER})\s*([A-Za-z]*)", value.strip())
+        if found is None or found[2] not in _UNITS or float(found[1]) > _MOST_BYTES:
+            raise InvalidProblem(
+                f"{name} is {value!r}, not a number of bytes; write 512MiB, 2GiB or 1.5GB"
+            )
+        return int(float(found[1]) * _UNITS[found[2]])
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise refuse(name, value, 'whole bytes, or text such as "16GiB"')
+    return operator.index(value)
 
 
 def flag(name: str, value: Any) -> bool:

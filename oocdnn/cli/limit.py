@@ -7,16 +7,11 @@ from pathlib import Path
 import click
 
 from oocdnn import cudnn
+from oocdnn._arguments import NUMBER, byte_count
+from oocdnn.errors import InvalidProblem
 
 HOST, REFUSE = "host", "refuse"
 _BUDGET_PART = 16  # of the limit oocdnn's own, where no budget says otherwise
-_UNITS = {
-    "": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-    "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40,
-    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
-}  # fmt: skip
-_MOST = 2**60
-_NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _ALLOCATORS = {
     "expandable_segments:True": "expandable_segments ask the driver",
     "backend:cudaMallocAsync": "cudaMallocAsync backend does not ask twice",
@@ -30,17 +25,19 @@ def spill_path() -> Path:
 
 def bytes_of(text: str) -> int:
     """ "16GiB", "1.5GB", "4096" -> bytes. Raises click.UsageError."""
-    found = re.fullmatch(rf"\+?({_NUMBER})\s*([A-Za-z]*)", text.strip())
-    if found is None or found[2] not in _UNITS or float(found[1]) > _MOST:
-        raise click.UsageError(f"'{text}' is not a number of bytes; write 512MiB, 2GiB or 1.5GB")
-    return int(float(found[1]) * _UNITS[found[2]])
+    try:
+        return byte_count("size", text)
+    except InvalidProblem:
+        raise click.UsageError(
+            f"'{text}' is not a number of bytes; write 512MiB, 2GiB or 1.5GB"
+        ) from None
 
 
 def check_budget(text: str) -> None:
     """Raises click.UsageError for what the library would not take, in the midst of the program."""
     if text in ("", "auto"):
         return
-    share = re.fullmatch(rf"\s*\+?({_NUMBER})\s*%", text)
+    share = re.fullmatch(rf"\s*\+?({NUMBER})\s*%", text)
     if not (0 < float(share[1]) <= 100 if share else bytes_of(text) > 0):
         raise click.UsageError(f"'{text}' is no budget; write 512MiB, 2GiB, 50% or auto")
 

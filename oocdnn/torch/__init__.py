@@ -8,6 +8,7 @@
   autograd know, derivatives of any order included.
 - Conv1d, ..., ConvTranspose3d: those of torch.nn.
 - take, give_back: has the convolutions of a model computed here, and by torch again.
+- memory_limit, or within: trains within so many device bytes, with the bits of plain PyTorch.
 - empty, host_pool: tensors in host memory that a GPU reaches at the speed of the wire.
 
 A call uses the innermost `with oocdnn.Context(...)` of its thread, as everywhere in oocdnn.
@@ -21,6 +22,7 @@ from oocdnn.torch.functional import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.memory import empty, host_pool
 from oocdnn.torch.modules import (
     Conv1d,
@@ -31,6 +33,8 @@ from oocdnn.torch.modules import (
     ConvTranspose3d,
 )
 from oocdnn.torch.taking import give_back, take
+
+within = memory_limit
 
 __all__ = [
     "Conv1d",
@@ -48,5 +52,7 @@ __all__ = [
     "empty",
     "give_back",
     "host_pool",
+    "memory_limit",
     "take",
+    "within",
 ]

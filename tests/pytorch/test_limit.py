@@ -102,7 +102,8 @@ def card() -> Iterator[HostCard]:
 
 
 def planner(share: float, link: Link, made: list[Plan]) -> Callable[[Timeline], Plan]:
-    def planned(timeline: Timeline) -> Plan:
+    def planned(timeline: Timeline, room: int) -> Plan:
+        del room
         least, most = least_limit(timeline), timeline.peak_bytes
         made.append(plan(timeline, [link], least + int(share * (most - least)), seconds=2.0))
         return made[-1]
@@ -155,7 +156,7 @@ def test_a_step_that_differs_is_right(card: HostCard) -> None:
 
 
 def test_a_tensor_that_is_written_after_it_was_saved_is_an_error(card: HostCard) -> None:
-    steps = Steps(card, 1 << 16, lambda _: None, least_bytes=1)
+    steps = Steps(card, 1 << 16, lambda *_: None, least_bytes=1)
     a = torch.ones(1024, requires_grad=True).clone()
     with hooks_of(steps)():
         y = (a * a).sum()
@@ -165,7 +166,7 @@ def test_a_tensor_that_is_written_after_it_was_saved_is_an_error(card: HostCard)
 
 
 def test_backward_twice_and_of_gradients(card: HostCard) -> None:
-    steps = Steps(card, 1 << 16, lambda _: None, least_bytes=1)
+    steps = Steps(card, 1 << 16, lambda *_: None, least_bytes=1)
     x = torch.randn(64, requires_grad=True)
     with hooks_of(steps)():
         y = (x.exp() * x).sum()

@@ -48,6 +48,21 @@ class Card(Protocol):
     def peak(self) -> int:
         """Most device bytes in use since the last call, which starts anew from those in use now."""
 
+    def others(self) -> int:
+        """Device bytes besides tensors: CUDA's context and libraries."""
+
+    def taken(self) -> int:
+        """Most device bytes taken from the driver for tensors since `trim`, used or not."""
+
+    def finish(self) -> None:
+        """Waits for all that was enqueued."""
+
+    def trim(self) -> None:
+        """Gives what no tensor uses back to the driver."""
+
+    def cap(self, nbytes: int | None) -> None:
+        """No more than that is taken from the driver for tensors from here on; None: no cap."""
+
     def mark(self) -> Any:
         """The point in time at which the compute stream arrives here."""
 
@@ -124,6 +139,25 @@ class CudaCard:
         torch.cuda.reset_peak_memory_stats(self.device)
         return most
 
+    def others(self) -> int:
+        free, total = torch.cuda.mem_get_info(self.device)
+        return int(total - free - torch.cuda.memory_reserved(self.device))
+
+    def taken(self) -> int:
+        return int(torch.cuda.max_memory_reserved(self.device))
+
+    def finish(self) -> None:
+        torch.cuda.synchronize(self.device)
+
+    def trim(self) -> None:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(self.device)
+
+    def cap(self, nbytes: int | None) -> None:
+        total = torch.cuda.get_device_properties(self.device).total_memory
+        share = 1.0 if nbytes is None else min(max(nbytes / total, 0.0), 1.0)
+        torch.cuda.set_per_process_memory_fraction(share, self.device)
+
     def mark(self) -> torch.cuda.Event:
         event = self._marks.pop() if self._marks else torch.cuda.Event(enable_timing=True)
         event.record(torch.cuda.current_stream(self.device))
@@ -196,6 +230,21 @@ class HostCard:
 
     def peak(self) -> int:
         return 0
+
+    def others(self) -> int:
+        return 0
+
+    def taken(self) -> int:
+        return 0
+
+    def finish(self) -> None:
+        pass  # `_HostCopy.wait` has waited
+
+    def trim(self) -> None:
+        pass
+
+    def cap(self, nbytes: int | None) -> None:
+        del nbytes
 
     def mark(self) -> float:
         return time.perf_counter()

@@ -7,17 +7,19 @@ another time than expected is fetched when it is asked for.
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
 
 from oocdnn.network.plan import Policy
-from oocdnn.network.planner import Plan
 from oocdnn.torch.limit.entry import Entry
 from oocdnn.torch.limit.recipes import Recipe
 from oocdnn.torch.limit.squeeze import Form, form_of, squeeze
 from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Trace
+
+if TYPE_CHECKING:
+    from oocdnn.network.planner import Plan
 
 _UNDER_WAY = 8  # this part of the limit may be on its way while everything is swapped
 

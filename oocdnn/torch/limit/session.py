@@ -2,42 +2,105 @@
 
 from __future__ import annotations
 
+import importlib.util
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from oocdnn.network.planner import Plan, plan
+from oocdnn._arguments import byte_count
+from oocdnn.errors import DeviceError, InvalidProblem, Unsupported
 from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.card import Card, CudaCard
 from oocdnn.torch.limit.steps import Steps
 
+if TYPE_CHECKING:
+    from oocdnn.network.planner import Plan
+
 _PROBE_BYTES = 1 << 28
-_SLACK = 0.98  # of what the allocator may hold: its blocks are not filled to the last byte
+
+_active = threading.local()  # .limits: the memory limits of a thread, the innermost last
 
 
 class memory_limit:
-    """Trains within `limit` device bytes of this process, as the driver counts them.
+    """Trains PyTorch networks within `limit` device bytes, with the bits of plain PyTorch.
 
-    The first step swaps everything that autograd saves and is timed; it is planned from then on.
-    `step()` may mark the end of a step; otherwise one ends where forward begins again.
+        with oocdnn.torch.memory_limit("16GiB"):
+            for x, target in batches:
+                optimizer.zero_grad()
+                loss = loss_function(model(x), target)
+                loss.backward()
+                optimizer.step()
+
+    What autograd saves in forward is kept, copied to page-locked host memory and back, computed
+    again, or held in a smaller form, whichever combination takes the least time within the limit.
+    The first step of each kind (a kind has its own shapes and operations) copies everything to the
+    host and is recorded; the second to fourth are planned and measured; the following ones as
+    planned. A step that differs from the recorded one is computed right, and slower.
+
+    A step ends with an optimizer's step, with `step()`, or where forward begins again after
+    backward. Only the thread that enters the context is limited, and the backward passes of what it
+    computed there. Code that takes no saved-tensor hooks (`torch.func`, for instance), CUDA graphs
+    under capture and tensors of other devices are left alone.
+
+    Args:
+        limit: Device bytes of this process as the driver counts them, CUDA's context and libraries
+            included: an integer, or text such as "16GiB". The device has to be this process's
+            alone: what other processes hold there counts as well.
+        device: The GPU; PyTorch's current one by default.
+        planning: Seconds that the search for one plan may take.
+
+    Raises:
+        InvalidProblem: The limit or the time is no positive number.
+        DeviceError: PyTorch has no such GPU.
+        Unsupported: highspy is not installed.
+        OutOfMemory: At the end of a recorded step, where no plan fits the limit; its `least` is a
+            limit that suffices.
     """
 
-    def __init__(self, limit: int, device: Any = None) -> None:
-        self._limit = limit
-        self._device = torch.device("cuda" if device is None else device)
-        self.steps: Steps | None = None
-        self.links: list[Link] = []
+    def __init__(
+        self,
+        limit: int | str,
+        device: torch.device | int | str | None = None,
+        *,
+        planning: float = 2.0,
+        card: Card | None = None,
+    ) -> None:
+        self.limit = byte_count("limit", limit)
+        if self.limit <= 0:
+            raise InvalidProblem(f"limit is {limit!r}; it must be positive")
+        if not 0 < planning < float("inf"):
+            raise InvalidProblem(f"planning is {planning} s; it must be positive and finite")
+        if importlib.util.find_spec("highspy") is None:
+            raise Unsupported(
+                "memory_limit plans by highspy, which is not there; install it by pip"
+            )
+        self._planning = planning
+        self._card = CudaCard(_gpu(device)) if card is None else card
+        self._links: list[Link] = []
+        self._steps = Steps(self._card, self.limit, self._plan)
+        self._hooks: AbstractContextManager[None] | None = None
+        self._ended: Any = None
 
     def __enter__(self) -> memory_limit:
-        device = torch.device("cuda", torch.cuda.current_device())
-        card = CudaCard(device)
-        if not self.links:
-            self.links = [_measured(card)]
-        self.steps = Steps(card, self._limit, self._plan)
-        self._hooks = torch.autograd.graph.saved_tensors_hooks(self.steps.pack, self.steps.unpack)
-        self._hooks.__enter__()
+        if self._hooks is not None:
+            raise InvalidProblem("this memory limit is in use already; make another one")
+        if not self._links:
+            self._links = [_measured(self._card)]
+        _stand_aside()
+        self._push()
+        _limits().append(self)
+        thread = threading.get_ident()
+
+        def stepped(*_: Any) -> None:
+            if threading.get_ident() == thread:
+                self._steps.step()
+
+        self._ended = torch.optim.optimizer.register_optimizer_step_post_hook(stepped)
         return self
 
     def __exit__(
@@ -46,24 +109,102 @@ class memory_limit:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._hooks.__exit__(kind, error, traceback)
-        assert self.steps is not None
-        self.steps.close()
+        self._ended.remove()
+        _limits().remove(self)
+        self._pop()
+        self._card.cap(None)
+        self._steps.close()
 
     def step(self) -> None:
-        assert self.steps is not None
-        self.steps.step()
+        """Marks the end of a step."""
+        self._steps.step()
 
     @property
     def plan(self) -> Plan | None:
-        return self.steps.plan if self.steps is not None else None
+        """The plan of the kind of step that ran last; None before there is one."""
+        return self._steps.plan
 
-    def _plan(self, timeline: Timeline) -> Plan:
-        self.timeline = timeline
-        free, total = torch.cuda.mem_get_info(self._device)
-        reserved = torch.cuda.memory_reserved(self._device)
-        others = total - free - reserved  # the context, libraries
-        return plan(timeline, self.links, int(_SLACK * (self._limit - others)))
+    @property
+    def timelines(self) -> list[Timeline]:
+        """The recorded steps, the last used first."""
+        return [known.timeline for known in self._steps.kinds]
+
+    @property
+    def links(self) -> list[Link]:
+        """The wires to host memory, as measured."""
+        return list(self._links)
+
+    def _push(self) -> None:
+        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._steps.pack, self._steps.unpack)
+        self._hooks.__enter__()
+
+    def _pop(self) -> None:
+        assert self._hooks is not None
+        self._hooks.__exit__(None, None, None)
+        self._hooks = None
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        self._pop()
+        try:
+            yield
+        finally:
+            self._push()
+
+    def _plan(self, timeline: Timeline, room: int) -> Plan:
+        from oocdnn.network.planner import plan
+
+        return plan(timeline, self._links, room, seconds=self._planning)
+
+
+def _gpu(device: torch.device | int | str | None) -> torch.device:
+    if not torch.cuda.is_available():
+        raise DeviceError(
+            "memory_limit needs a GPU of PyTorch's: torch.cuda.is_available() is False"
+        )
+    try:
+        asked = torch.device("cuda" if device is None else device)
+    except RuntimeError as error:
+        raise DeviceError(f"device is {device!r}: {error}") from error
+    index = torch.cuda.current_device() if asked.index is None else asked.index
+    if asked.type != "cuda" or not 0 <= index < torch.cuda.device_count():
+        raise DeviceError(
+            f"device is {device!r}; there are {torch.cuda.device_count()} GPUs, cuda:0 the first"
+        )
+    return torch.device("cuda", index)
+
+
+def _limits() -> list[memory_limit]:
+    if not hasattr(_active, "limits"):
+        _active.limits = []
+    limits: list[memory_limit] = _active.limits
+    return limits
+
+
+_asides = threading.Lock()
+
+
+def _stand_aside() -> None:
+    """Has PyTorch's `disable_saved_tensors_hooks` succeed within a limit: our hooks are taken away
+    while it lasts. Without this `torch.func` raises there."""
+    graph = torch.autograd.graph
+    with _asides:
+        original: Callable[[str], Any] = graph.disable_saved_tensors_hooks
+        if getattr(original, "_oocdnn", False):
+            return
+
+        @contextmanager
+        def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+            limits = _limits()
+            if not limits or limits[-1]._hooks is None:
+                with original(error_message):
+                    yield
+                return
+            with limits[-1]._aside(), original(error_message):
+                yield
+
+        disable_saved_tensors_hooks._oocdnn = True  # type: ignore[attr-defined]
+        graph.disable_saved_tensors_hooks = disable_saved_tensors_hooks
 
 
 def _measured(card: Card) -> Link:
@@ -75,10 +216,10 @@ def _measured(card: Card) -> Link:
         source, target = (there, here) if way == card.copy_out else (here, there)
         best = float("inf")
         for _ in range(4):
-            torch.cuda.synchronize(card.device)
+            card.finish()
             began = time.perf_counter()
             way(source, target).wait()
-            torch.cuda.synchronize(card.device)
+            card.finish()
             best = min(best, time.perf_counter() - began)
         rates.append(_PROBE_BYTES / best)
     return Link(rates[0], rates[1], 0.85 * sum(rates))

@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from oocdnn.network.planner import Plan
 from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.courses import Course, Numbered, Planned, Unplanned
@@ -24,6 +24,9 @@ from oocdnn.torch.limit.squeeze import Form, form_of, serves, squeeze
 from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Node, Trace
 
+if TYPE_CHECKING:
+    from oocdnn.network.planner import Plan
+
 LEAST_BYTES = 1 << 18  # a smaller storage is kept: its copy costs more than its bytes are worth
 
 # Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
@@ -31,7 +34,9 @@ LEAST_BYTES = 1 << 18  # a smaller storage is kept: its copy costs more than its
 _RECORDED = (True, True, False, False)
 _KINDS = 16  # of steps that are remembered
 
-Planner = Callable[[Timeline], Plan | None]
+_TRIES = 6  # at plans whose gaps between tensors leave them within the limit
+
+Planner = Callable[[Timeline, int], "Plan | None"]  # from a timeline and the bytes for tensors
 
 
 class Mode(enum.Enum):
@@ -61,6 +66,8 @@ class Known:
     plan: Plan | None = None
     course: Planned | None = None
     recorded: int = 1
+    gaps: int = 0  # bytes between tensors that the allocator cannot use
+    tries: int = 0  # steps whose gaps were looked at; _TRIES once they are settled
 
 
 @dataclass
@@ -333,6 +340,8 @@ class Steps:
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
             self._plan(recorder)
+        elif self._followed is not None and self._followed.tries < _TRIES:
+            self._settle(self._followed)
         self.steps += 1
         self._begin()
 
@@ -355,7 +364,26 @@ class Steps:
                 return
             known.timeline = again
             known.recorded += 1
-        known.plan = self._planner(known.timeline)
+        self._replan(known)
+
+    def _settle(self, known: Known) -> None:
+        """After a step as planned: the allocator leaves gaps between tensors, which count too. The
+        plan is made for less until they fit; then nothing more can be taken."""
+        excess = self._card.taken() + self._card.others() - self._limit
+        known.tries += 1
+        if known.tries > 1 and excess <= 0:
+            known.tries = _TRIES
+        elif known.tries > 1:
+            known.gaps += excess + excess // 8
+            self._replan(known)
+        if known.tries < _TRIES:
+            self._card.trim()
+        else:
+            self._card.cap(self._limit - self._card.others())
+
+    def _replan(self, known: Known) -> None:
+        room = self._limit - self._card.others() - known.gaps
+        known.plan = self._planner(known.timeline, room)
         if known.plan is not None:
             known.course = Planned(
                 self._store, known.plan, known.recipes, known.forms, self._numbered
