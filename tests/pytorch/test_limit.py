@@ -123,7 +123,7 @@ def test_training_has_the_bits_of_plain_pytorch(
     net, x, target = make(name)
     plain = copy.deepcopy(net)
     made: list[Plan] = []
-    steps = Steps(card, 1 << 16, planner(share, link, made), least_bytes=1 << 10)
+    steps = Steps(card, 1 << 16, planner(share, link, made))
     expected = train(plain, x, target, contextlib.nullcontext, 6)
     assert train(net, x, target, hooks_of(steps), 6) == expected
     for theirs, ours in zip(plain.state_dict().values(), net.state_dict().values(), strict=True):
@@ -135,7 +135,7 @@ def test_training_has_the_bits_of_plain_pytorch(
 def test_slow_links_have_activations_rebuilt(card: HostCard) -> None:
     net, x, target = make("residual")
     made: list[Plan] = []
-    steps = Steps(card, 1 << 16, planner(0.4, SLOW, made), least_bytes=1 << 10)
+    steps = Steps(card, 1 << 16, planner(0.4, SLOW, made))
     train(net, x, target, hooks_of(steps), 3)
     policies = [choice.policy for choice in made[-1].schedule.choices]
     assert Policy.REBUILD in policies
@@ -144,7 +144,7 @@ def test_slow_links_have_activations_rebuilt(card: HostCard) -> None:
 def test_a_step_that_differs_is_right(card: HostCard) -> None:
     net, x, target = make("residual")
     plain = copy.deepcopy(net)
-    steps = Steps(card, 1 << 16, planner(0.2, FAST, []), least_bytes=1 << 10)
+    steps = Steps(card, 1 << 16, planner(0.2, FAST, []))
     for hooks, one in ((contextlib.nullcontext, plain), (hooks_of(steps), net)):
         train(one, x, target, hooks, 3)
         train(one, x[:1].repeat(3, 1, 1, 1), target[:1].repeat(3), hooks, 2)
@@ -156,7 +156,8 @@ def test_a_step_that_differs_is_right(card: HostCard) -> None:
 
 
 def test_a_tensor_that_is_written_after_it_was_saved_is_an_error(card: HostCard) -> None:
-    steps = Steps(card, 1 << 16, lambda *_: None, least_bytes=1)
+    card.least_bytes = 1
+    steps = Steps(card, 1 << 16, lambda *_: None)
     a = torch.ones(1024, requires_grad=True).clone()
     with hooks_of(steps)():
         y = (a * a).sum()
@@ -166,7 +167,8 @@ def test_a_tensor_that_is_written_after_it_was_saved_is_an_error(card: HostCard)
 
 
 def test_backward_twice_and_of_gradients(card: HostCard) -> None:
-    steps = Steps(card, 1 << 16, lambda *_: None, least_bytes=1)
+    card.least_bytes = 1
+    steps = Steps(card, 1 << 16, lambda *_: None)
     x = torch.randn(64, requires_grad=True)
     with hooks_of(steps)():
         y = (x.exp() * x).sum()

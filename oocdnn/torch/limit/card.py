@@ -36,6 +36,7 @@ class Card(Protocol):
     """Storages are one-dimensional tensors of bytes."""
 
     device: torch.device
+    least_bytes: int  # a smaller storage is kept: its copy costs more than its bytes are worth
 
     def holds(self, tensor: Tensor) -> bool: ...
 
@@ -105,6 +106,8 @@ class _CudaCopy:
 
 class CudaCard:
     """A GPU: a stream for each direction beside the current one, page-locked slabs."""
+
+    least_bytes = 1 << 18
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -214,7 +217,8 @@ class _HostCopy:
 class HostCard:
     """The CPU's tensors as a device's; `rate` of each direction in bytes a second."""
 
-    def __init__(self, rate: float = float("inf")) -> None:
+    def __init__(self, rate: float = float("inf"), least_bytes: int = 1 << 10) -> None:
+        self.least_bytes = least_bytes
         self.device = torch.device("cpu")
         self._rate = rate
         self._lanes = (_Lane(rate), _Lane(rate))

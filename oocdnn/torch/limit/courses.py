@@ -6,7 +6,9 @@ another time than expected is fetched when it is asked for.
 
 from __future__ import annotations
 
+import enum
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
@@ -100,25 +102,36 @@ class Unplanned:
         self._leaving = kept
 
 
-class Planned:
-    """As a plan says, for a step whose entries have the recorded sizes.
+@dataclass
+class Found:
+    """What the recording of a step finds besides times. By the numbers of entries."""
 
-    Args:
-        recipes: By the number of the entry.
-        forms: Of indices, likewise.
+    recipes: dict[int, Recipe] = field(default_factory=dict)
+    forms: dict[int, Form] = field(default_factory=dict)
+    numbers: list[int] = field(default_factory=list)  # of each saved tensor; -1: it stays
+
+
+class Code(enum.Enum):
+    """What the plan does with a saved tensor, by its place among all of the step.
+
+    STAYS: it never moves, as parameters. ARRIVES, BEFORE: it is the first tensor, or a later one,
+    of an entry that is kept. LOOK: something else.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        plan: Plan,
-        recipes: dict[int, Recipe],
-        forms: dict[int, Form],
-        numbered: Numbered,
-    ) -> None:
-        self._store, self.plan, self._numbered = store, plan, numbered
-        self._recipes, self._forms = recipes, forms
+    STAYS = 0
+    ARRIVES = 1
+    BEFORE = 2
+    LOOK = 3
+
+
+class Planned:
+    """As a plan says, for a step whose entries have the recorded sizes."""
+
+    def __init__(self, store: Store, plan: Plan, found: Found) -> None:
+        self._store, self.plan, self._found = store, plan, found
+        self._numbered: Numbered = {}
         self._late: list[Entry] = []  # to be given up as soon as nobody else holds them
+        self._acts: set[int] = set()  # positions with something to do
         self._releases: dict[int, list[int]] = {}
         self._fetches: dict[int, list[int]] = {}
         order = sorted(plan.schedule.movements.items(), key=lambda item: (item[1].need, item[0]))
@@ -126,22 +139,40 @@ class Planned:
             self._releases.setdefault(movement.release, []).append(number)
             if plan.schedule.choices[number].policy is Policy.SWAP:
                 self._fetches.setdefault(movement.fetch, []).append(number)
+        self._acts = {*self._releases, *self._fetches}
+        self.codes = self._coded()
+
+    def _coded(self) -> list[Code]:
+        codes, seen = [], -1
+        for number in self._found.numbers:
+            if number < 0:
+                codes.append(Code.STAYS)
+            elif self.plan.schedule.choices[number].policy is not Policy.KEEP:
+                codes.append(Code.LOOK)
+            else:
+                codes.append(Code.ARRIVES if number > seen else Code.BEFORE)
+            seen = max(seen, number)
+        return codes
 
     def begin(self, numbered: Numbered) -> None:
         """A new step."""
         self._numbered = numbered
         self._late.clear()
 
-    def arrived(self, position: int, entry: Entry, tensor: Tensor, trace: Trace) -> bool:
+    def expects(self, number: int, nbytes: int) -> bool:
+        """Whether the recorded step had a new entry of that size here."""
         saved = self.plan.timeline.saved
-        if entry.number >= len(saved) or saved[entry.number].nbytes != entry.nbytes:
+        return number < len(saved) and saved[number].nbytes == nbytes
+
+    def arrived(self, position: int, entry: Entry, tensor: Tensor, trace: Trace) -> bool:
+        if not self.expects(entry.number, entry.nbytes):
             return False
-        self._act(position)
+        self.before(position)
         policy = self.plan.schedule.choices[entry.number].policy
         if policy is Policy.REBUILD:
-            entry.bound = self._recipes[entry.number].bind(tensor, trace)
+            entry.bound = self._found.recipes[entry.number].bind(tensor, trace)
         elif policy is Policy.SQUEEZE:
-            form = self._forms[entry.number]
+            form = self._found.forms[entry.number]
             if form_of(tensor, trace.latest()) == form:
                 entry.squeezed = squeeze(self._bytes(entry), form)
         if policy is not Policy.KEEP and not entry.comes_back:
@@ -149,7 +180,8 @@ class Planned:
         return True
 
     def before(self, position: int) -> None:
-        self._act(position)
+        if self._late or position in self._acts:
+            self._act(position)
 
     def after(self, entry: Entry) -> None:
         del entry

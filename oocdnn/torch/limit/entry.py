@@ -104,6 +104,19 @@ class Kept:
         return self._tensor
 
 
+class Held(Kept):
+    """A tensor of an entry that the plan keeps: it stays where it is, and its reads are events."""
+
+    __slots__ = ("_gone", "step")
+
+    def __init__(self, tensor: Tensor, step: int, gone: Callable[[], None]) -> None:
+        super().__init__(tensor)
+        self.step, self._gone = step, gone
+
+    def __del__(self) -> None:
+        self._gone()
+
+
 def like_of(tensor: Tensor) -> Like:
     return tensor.dtype, tensor.size(), tensor.stride(), int(tensor.storage_offset())
 

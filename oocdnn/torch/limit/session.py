@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from oocdnn._arguments import byte_count
 from oocdnn.errors import DeviceError, InvalidProblem, Unsupported
@@ -100,7 +101,7 @@ class memory_limit:
             if threading.get_ident() == thread:
                 self._steps.step()
 
-        self._ended = torch.optim.optimizer.register_optimizer_step_post_hook(stepped)
+        self._ended = register_optimizer_step_post_hook(stepped)
         return self
 
     def __exit__(

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import enum
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,19 +15,17 @@ from torch import Tensor
 
 from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.card import Card
-from oocdnn.torch.limit.courses import Course, Numbered, Planned, Unplanned
-from oocdnn.torch.limit.entry import Entry, Kept, Packed, bytes_of, like_of
+from oocdnn.torch.limit.courses import Code, Course, Found, Numbered, Planned, Unplanned
+from oocdnn.torch.limit.entry import Entry, Held, Kept, Packed, bytes_of, like_of
 from oocdnn.torch.limit.fused import same_bits
 from oocdnn.torch.limit.recipes import Read, Recipe, Source, compute, search
 from oocdnn.torch.limit.record import Recorder
-from oocdnn.torch.limit.squeeze import Form, form_of, serves, squeeze
+from oocdnn.torch.limit.squeeze import form_of, serves, squeeze
 from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Node, Trace
 
 if TYPE_CHECKING:
     from oocdnn.network.planner import Plan
-
-LEAST_BYTES = 1 << 18  # a smaller storage is kept: its copy costs more than its bytes are worth
 
 # Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
 # knows nothing of the optimizer's state.
@@ -61,8 +59,7 @@ class Known:
     first: object
     settings: object
     timeline: Timeline
-    recipes: dict[int, Recipe]
-    forms: dict[int, Form]
+    found: Found
     plan: Plan | None = None
     course: Planned | None = None
     recorded: int = 1
@@ -70,30 +67,20 @@ class Known:
     tries: int = 0  # steps whose gaps were looked at; _TRIES once they are settled
 
 
-@dataclass
-class _Found:
-    """What a step's recording finds besides times."""
-
-    recipes: dict[int, Recipe] = field(default_factory=dict)
-    forms: dict[int, Form] = field(default_factory=dict)
-
-
 class Steps:
     """Packs and unpacks what autograd saves. Forward and backward may run on different threads."""
 
-    def __init__(
-        self, card: Card, limit: int, planner: Planner, *, least_bytes: int = LEAST_BYTES
-    ) -> None:
+    def __init__(self, card: Card, limit: int, planner: Planner) -> None:
         self._limit, self._planner = limit, planner
         self._store = Store(card)
         self._card = card
-        self._least = least_bytes
         self._lock = threading.RLock()
         self._probed: list[Source] | None = None  # read through hooks, while a recipe is looked for
         self.kinds: list[Known] = []  # the last used first
         self.mode = Mode.RECORD
         self.steps = 0
         self._reading_node: Node | None = None
+        self._codes: Sequence[Code] = ()
         self._begin()
 
     @property
@@ -105,18 +92,23 @@ class Steps:
 
     def pack(self, tensor: Tensor) -> Source:
         with self._lock:
-            moves = self._moves(tensor)
-            if moves and self._backward and not self._numbered:
+            if self._backward and not self._numbered and not self._held:
                 self._finish()
-            if moves and not self._selected:
-                self._select(tensor)
-            if self.mode is Mode.KEEP:
-                return Kept(tensor)
-            saved: Source
-            if moves:
-                saved = Packed(self._entry_of(tensor), tensor, self._gone)
-            else:
-                saved = Kept(tensor)
+            saved: Source | None = self._kept(tensor) if self._codes else None
+            if saved is None:
+                moves = self._moves(tensor)
+                if moves and not self._selected:
+                    self._select(tensor)
+                if self.mode is Mode.KEEP:
+                    return Kept(tensor)
+                if moves:
+                    saved = Packed(self._entry_of(tensor), tensor, self._gone)
+                else:
+                    saved = Kept(tensor)
+                if self.mode is Mode.RECORD and self._selected:
+                    number = saved.entry.number if isinstance(saved, Packed) else -1
+                    self._found.numbers.append(number)
+            self._packs += 1
             self._trace.add(saved, tensor)
             return saved
 
@@ -125,10 +117,12 @@ class Steps:
             if self._probed is not None:
                 self._probed.append(packed)
                 return torch.empty(0)
-            if isinstance(packed, Kept):
-                self._backward = True
-                return packed.tensor()
-            return packed.tensor(self._asked(packed))
+            self._backward = True
+            if isinstance(packed, Packed):
+                return packed.tensor(self._asked(packed))
+            if isinstance(packed, Held) and packed.step == self.steps:
+                self._read()
+            return packed.tensor()
 
     def step(self) -> None:
         """The end of a step; without it a step ends where forward begins again with nothing saved.
@@ -156,7 +150,37 @@ class Steps:
             return False
         if not self._card.holds(tensor):
             return False
-        return bool(tensor.untyped_storage().nbytes() >= self._least)
+        return bool(tensor.untyped_storage().nbytes() >= self._card.least_bytes)
+
+    def _kept(self, tensor: Tensor) -> Kept | None:
+        """A tensor that the plan keeps, without looking at it closer: to keep it is right whatever
+        it is. None if it needs the closer look."""
+        code = self._codes[self._packs] if self._packs < len(self._codes) else Code.LOOK
+        if code is Code.STAYS:
+            return Kept(tensor)
+        if code is Code.LOOK:
+            return None
+        if code is Code.ARRIVES:
+            assert isinstance(self._course, Planned)
+            if not self._course.expects(self._count, tensor.untyped_storage().nbytes()):
+                self._codes = ()
+                return None
+            self._count += 1
+            self._event += 1
+            self._course.before(self._event)
+        self._held += 1
+        return Held(tensor, self.steps, self._let_held_go)
+
+    def _let_held_go(self) -> None:
+        with self._lock:
+            self._held -= 1
+
+    def _read(self) -> None:
+        """An event of backward: a tensor that the plan keeps."""
+        self._event += 1
+        self._course.before(self._event)
+        if self._reading:
+            self._let_go(None, torch._C._current_autograd_node())
 
     def _entry_of(self, tensor: Tensor) -> Entry:
         storage = tensor.untyped_storage()
@@ -261,7 +285,7 @@ class Steps:
             self._recorder.go(entry, node)
         return storage
 
-    def _let_go(self, entry: Entry, node: Node | None) -> None:
+    def _let_go(self, entry: Entry | None, node: Node | None) -> None:
         """Holds the device's bytes of the tensors of the running operation only, beyond what the
         plan holds."""
         latest = self._reading
@@ -272,7 +296,7 @@ class Steps:
                     self._store.drop(other)
             latest.clear()
             self._reading_node = node
-        if entry not in latest:
+        if entry is not None and entry not in latest:
             latest.append(entry)
 
     def _gone(self, entry: Entry) -> None:
@@ -287,14 +311,16 @@ class Steps:
         self._event = 0
         self._selected = False  # which kind of step it is
         self._backward = False
-        self._count = 0
+        self._count = self._packs = 0
+        self._held = 0  # tensors that autograd holds as they are
+        self._codes = ()
         self._by_address: dict[int, Entry] = {}
         self._numbered: Numbered = {}
         self._trace = Trace()
         self._reading: list[Entry] = []
         self._reading_node = None
         self._recorder: Recorder | None = None
-        self._found = _Found()
+        self._found = Found()
         self._followed: Known | None = None
         self._course: Course = Unplanned(self._store, self._limit, self._numbered)
 
@@ -327,6 +353,8 @@ class Steps:
             if known.recorded < len(_RECORDED):
                 bytes_too = _RECORDED[known.recorded]
                 self._recorder = Recorder(self._card, self._store, bytes_too=bytes_too)
+            else:
+                self._codes = known.course.codes
         if self._recorder is not None:
             self._recorder.begin()
 
@@ -334,6 +362,7 @@ class Steps:
         """The step is not the one that was planned: what is saved from here on is swapped."""
         self.mode = Mode.SWAP
         self._recorder = self._followed = None
+        self._codes = ()
         self._course = Unplanned(self._store, self._limit, self._numbered)
 
     def _finish(self) -> None:
@@ -353,9 +382,7 @@ class Steps:
             timeline = recorder.timeline(f"step {self.steps}")
             if timeline is None:
                 return
-            known = Known(
-                self._opening, _settings(), timeline, self._found.recipes, self._found.forms
-            )
+            known = Known(self._opening, _settings(), timeline, self._found)
             self.kinds.insert(0, known)
             del self.kinds[_KINDS:]
         else:
@@ -385,9 +412,7 @@ class Steps:
         room = self._limit - self._card.others() - known.gaps
         known.plan = self._planner(known.timeline, room)
         if known.plan is not None:
-            known.course = Planned(
-                self._store, known.plan, known.recipes, known.forms, self._numbered
-            )
+            known.course = Planned(self._store, known.plan, known.found)
 
 
 class _Through(Read):

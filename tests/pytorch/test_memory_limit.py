@@ -1,0 +1,203 @@
+"""`memory_limit` as a program uses it, on the CPU's tensors as a device's."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
+
+from torch import nn
+from torch.nn import functional as F
+
+from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory
+from oocdnn.network.planner import least_limit
+from oocdnn.torch.limit.card import HostCard
+from oocdnn.torch.limit.session import memory_limit
+from oocdnn.torch.limit.steps import Mode
+
+
+@pytest.fixture
+def card() -> Iterator[HostCard]:
+    card = HostCard()
+    yield card
+    card.close()
+
+
+def block(channels: int) -> list[nn.Module]:
+    return [nn.Conv2d(channels, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True)]
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        *block(3),
+        *block(8),
+        *block(8),
+        nn.MaxPool2d(2),
+        *block(8),
+        nn.Flatten(),
+        nn.Linear(8 * 64, 5),
+    )
+
+
+def step(net: nn.Module, optimizer: torch.optim.Optimizer, batch: int = 8) -> float:
+    torch.manual_seed(batch)
+    x, target = torch.randn(batch, 3, 16, 16), torch.randint(0, 5, (batch,))
+    optimizer.zero_grad()
+    loss = F.cross_entropy(net(x), target)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+def pair() -> tuple[nn.Module, nn.Module, torch.optim.Optimizer, torch.optim.Optimizer]:
+    ours = network()
+    theirs = copy.deepcopy(ours)
+    made = [torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9) for net in (ours, theirs)]
+    return ours, theirs, made[0], made[1]
+
+
+# Less than the steps here keep, more than they need.
+LIMIT = 300_000
+
+
+def test_steps_end_with_the_optimizers(card: HostCard) -> None:
+    ours, theirs, mine, plain = pair()
+    with memory_limit(LIMIT, card=card, planning=0.2) as run:
+        assert run.plan is None
+        losses = [step(ours, mine) for _ in range(6)]
+        assert run.plan is not None
+        assert run.plan.peak_bytes <= LIMIT
+        assert not run.plan.fits
+        assert run._steps.steps == 6
+        assert run._steps.mode is Mode.FOLLOW
+    assert losses == [step(theirs, plain) for _ in range(6)]
+
+
+def test_text_names_the_limit_and_a_limit_with_room_changes_nothing(card: HostCard) -> None:
+    ours, theirs, mine, plain = pair()
+    with memory_limit("1GiB", card=card, planning=0.2) as run:
+        losses = [step(ours, mine) for _ in range(4)]
+        assert run.plan is not None
+        assert run.plan.fits
+        assert run._steps.mode is Mode.KEEP
+    assert losses == [step(theirs, plain) for _ in range(4)]
+
+
+def test_two_kinds_of_steps_have_a_plan_each(card: HostCard) -> None:
+    ours, theirs, mine, plain = pair()
+    order = [8, 7, 8, 7, 7, 8, 7]
+    with memory_limit(LIMIT, card=card, planning=0.2) as run:
+        losses = [step(ours, mine, batch) for batch in order]
+        assert len(run.timelines) == 2
+        assert run._steps.mode is Mode.FOLLOW
+    assert losses == [step(theirs, plain, batch) for batch in order]
+
+
+def test_evaluation_accumulation_and_exceptions_in_between(card: HostCard) -> None:
+    ours, theirs, mine, plain = pair()
+
+    def program(net: nn.Module, optimizer: torch.optim.Optimizer) -> list[float]:
+        losses = [step(net, optimizer) for _ in range(3)]
+        net.eval()
+        with torch.no_grad():
+            losses.append(net(torch.ones(8, 3, 16, 16)).sum().item())
+        net.train()
+        losses.append(step(net, optimizer))
+        half = net[:4](torch.ones(8, 3, 16, 16))  # as an exception leaves it
+        losses.append(step(net, optimizer))
+        del half
+        optimizer.zero_grad()
+        for _ in range(3):  # micro-batches
+            loss = net(torch.ones(8, 3, 16, 16)).square().mean()
+            loss.backward()
+            losses.append(loss.item())
+        optimizer.step()
+        first = net(torch.ones(8, 3, 16, 16)).sum()
+        second = net(torch.zeros(8, 3, 16, 16)).square().sum()
+        optimizer.zero_grad()
+        second.backward()
+        first.backward()
+        optimizer.step()
+        return [*losses, step(net, optimizer)]
+
+    with memory_limit(LIMIT, card=card, planning=0.2):
+        losses = program(ours, mine)
+    assert losses == program(theirs, plain)
+    for a, b in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_functional_transforms_run_within_a_limit(card: HostCard) -> None:
+    def cubed(x: torch.Tensor) -> torch.Tensor:
+        return (x**3).sum()
+
+    x = torch.arange(5.0)
+    with memory_limit(LIMIT, card=card, planning=0.2) as run:
+        assert torch.equal(torch.func.grad(cubed)(x), 3 * x**2)
+        assert torch.equal(torch.func.vmap(torch.func.grad(cubed))(x[:, None])[:, 0], 3 * x**2)
+        with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
+            pass
+        net, _, optimizer, _ = pair()
+        step(net, optimizer)
+        assert run._steps.steps == 1
+    with (
+        pytest.raises(RuntimeError, match="not here"),
+        torch.autograd.graph.disable_saved_tensors_hooks("not here"),
+        torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t),
+    ):
+        pass
+
+
+def test_another_thread_is_not_limited(card: HostCard) -> None:
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.2) as run:
+        thread = threading.Thread(target=step, args=(net, optimizer))
+        thread.start()
+        thread.join()
+        assert run._steps.steps == 0
+        assert run.timelines == []
+
+
+def test_backward_after_the_end_of_the_limit(card: HostCard) -> None:
+    ours, theirs, _, _ = pair()
+    x = torch.ones(8, 3, 16, 16)
+    with memory_limit(LIMIT, card=card, planning=0.2):
+        loss = ours(x).sum()
+    loss.backward()
+    theirs(x).sum().backward()
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(a.grad, b.grad)
+
+
+def test_a_limit_that_is_too_small_says_what_suffices(card: HostCard) -> None:
+    net, _, optimizer, _ = pair()
+    run = memory_limit(100_000, card=card, planning=0.2)
+    with run, pytest.raises(OutOfMemory, match="100000") as caught:
+        step(net, optimizer)
+    assert caught.value.least == least_limit(run.timelines[0])
+
+
+@pytest.mark.parametrize("limit", [0, -1, "12 apples", "", 1.5, None, True])
+def test_limits_that_are_none_are_refused(card: HostCard, limit: object) -> None:
+    with pytest.raises(InvalidProblem, match="limit is"):
+        memory_limit(limit, card=card)  # type: ignore[arg-type]
+
+
+def test_a_limit_in_use_is_not_entered_again(card: HostCard) -> None:
+    run = memory_limit(LIMIT, card=card)
+    with run, pytest.raises(InvalidProblem, match="in use"), run:
+        pass
+    with run:
+        pass
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_so() -> None:
+    with pytest.raises(DeviceError, match="needs a GPU"):
+        memory_limit("1GiB")
