@@ -3,16 +3,18 @@ swapped, the following ones as planned."""
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from oocdnn.errors import OutOfMemory
 from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.courses import Code, Course, Found, Numbered, Planned, Unplanned
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 _RECORDED = (True, True, False, False)
 _KINDS = 16  # of steps that are remembered
 
-_TRIES = 6  # at plans whose gaps between tensors leave them within the limit
+_TRIES = 8  # steps after which the search for gaps has ended
 
 Planner = Callable[[Timeline, int], "Plan | None"]  # from a timeline and the bytes for tensors
 
@@ -45,6 +47,42 @@ class Mode(enum.Enum):
     FOLLOW = "follow"
     SWAP = "swap"
     KEEP = "keep"
+
+
+@dataclass
+class _Gaps:
+    """The search for the bytes that a plan leaves to the gaps between tensors.
+
+    Args:
+        nbytes: Left by the plan that is in use.
+        tried: Steps that were looked at; `_TRIES` once the search has ended.
+        passing: Most bytes that were found too few, -1 if none.
+        best: The fastest plan that fits: its seconds, bytes left, and course.
+    """
+
+    nbytes: int = 0
+    tried: int = 0
+    passing: int = -1
+    best: tuple[float, int, Planned] | None = None
+
+    def saw(self, excess: int, seconds: float, course: Planned) -> None:
+        """A step passed the limit by `excess` bytes, or kept to it."""
+        self.tried += 1
+        if excess > 0:
+            self.passing = max(self.passing, self.nbytes)
+        elif self.best is None or seconds < self.best[0]:
+            self.best = seconds, self.nbytes, course
+
+    def settled(self, limit: int) -> bool:
+        if self.tried >= _TRIES:
+            return True
+        return self.best is not None and self.best[1] - self.passing <= limit // 64
+
+    def next(self, excess: int) -> None:
+        if self.best is None:
+            self.nbytes += excess + excess // 16
+        else:
+            self.nbytes = (self.best[1] + max(self.passing, 0)) // 2
 
 
 @dataclass
@@ -63,8 +101,7 @@ class Known:
     plan: Plan | None = None
     course: Planned | None = None
     recorded: int = 1
-    gaps: int = 0  # bytes between tensors that the allocator cannot use
-    tries: int = 0  # steps whose gaps were looked at; _TRIES once they are settled
+    gaps: _Gaps = field(default_factory=lambda: _Gaps())
 
 
 class Steps:
@@ -369,7 +406,7 @@ class Steps:
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
             self._plan(recorder)
-        elif self._followed is not None and self._followed.tries < _TRIES:
+        elif self._followed is not None and self._followed.gaps.tried < _TRIES:
             self._settle(self._followed)
         self.steps += 1
         self._begin()
@@ -394,22 +431,32 @@ class Steps:
         self._replan(known)
 
     def _settle(self, known: Known) -> None:
-        """After a step as planned: the allocator leaves gaps between tensors, which count too. The
-        plan is made for less until they fit; then nothing more can be taken."""
-        excess = self._card.taken() + self._card.others() - self._limit
-        known.tries += 1
-        if known.tries > 1 and excess <= 0:
-            known.tries = _TRIES
-        elif known.tries > 1:
-            known.gaps += excess + excess // 8
-            self._replan(known)
-        if known.tries < _TRIES:
+        """After a step as planned: the allocator leaves gaps between tensors, which count too.
+        Plans for less are tried until the fastest that fits is known; then nothing more can be
+        taken."""
+        if not known.gaps.tried:
+            known.gaps.tried = 1  # what was before the plan left gaps of its own
             self._card.trim()
-        else:
-            self._card.cap(self._limit - self._card.others())
+            return
+        excess = self._card.taken() + self._card.others() - self._limit
+        assert known.plan is not None
+        assert known.course is not None
+        known.gaps.saw(excess, known.plan.seconds, known.course)
+        if not known.gaps.settled(self._limit):
+            known.gaps.next(excess)
+            with contextlib.suppress(OutOfMemory):
+                self._replan(known)
+                self._card.trim()
+                return
+        known.gaps.tried = _TRIES
+        if known.gaps.best is not None:
+            known.course = known.gaps.best[2]
+            known.plan = known.course.plan
+            self._card.trim()
+        self._card.cap(self._limit - self._card.others())
 
     def _replan(self, known: Known) -> None:
-        room = self._limit - self._card.others() - known.gaps
+        room = self._limit - self._card.others() - known.gaps.nbytes
         known.plan = self._planner(known.timeline, room)
         if known.plan is not None:
             known.course = Planned(self._store, known.plan, known.found)
