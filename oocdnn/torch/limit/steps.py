@@ -15,11 +15,13 @@ import torch
 from torch import Tensor
 
 from oocdnn.errors import OutOfMemory
-from oocdnn.network.timeline import Timeline
+from oocdnn.network.timeline import Timeline, certain_bytes
+from oocdnn.torch.limit import parts
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.courses import Code, Course, Found, Numbered, Planned, Unplanned
 from oocdnn.torch.limit.entry import Entry, Held, Kept, Packed, bytes_of, like_of
 from oocdnn.torch.limit.fused import same_bits
+from oocdnn.torch.limit.parts import Parted
 from oocdnn.torch.limit.recipes import Read, Recipe, Source, compute, search
 from oocdnn.torch.limit.record import Recorder
 from oocdnn.torch.limit.squeeze import form_of, serves, squeeze
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 # Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
 # knows nothing of the optimizer's state.
 _RECORDED = (True, True, False, False)
+_NEARLY = 0.85  # of the limit: an operation that needs more runs in parts
+_PARTS = 16  # at most
 _KINDS = 16  # of steps that are remembered
 
 _TRIES = 8  # steps after which the search for gaps has ended
@@ -113,6 +117,8 @@ class Steps:
         self._card = card
         self._lock = threading.RLock()
         self._probed: list[Source] | None = None  # read through hooks, while a recipe is looked for
+        self._parts: dict[object, dict[int, int]] = {}  # wanted, by the first saved tensor's form
+        self._capped = False
         self.kinds: list[Known] = []  # the last used first
         self.mode = Mode.RECORD
         self.steps = 0
@@ -156,7 +162,8 @@ class Steps:
                 return torch.empty(0)
             self._backward = True
             if isinstance(packed, Packed):
-                return packed.tensor(self._asked(packed))
+                tensor = packed.tensor(self._asked(packed))
+                return self._parted(packed, tensor) if self._found.parts else tensor
             if isinstance(packed, Held) and packed.step == self.steps:
                 self._read()
             return packed.tensor()
@@ -322,6 +329,14 @@ class Steps:
             self._recorder.go(entry, node)
         return storage
 
+    def _parted(self, packed: Packed, tensor: Tensor) -> Tensor:
+        """A convolution's input, where its backward runs in parts."""
+        number = self._found.parts.get(packed.entry.number, 1)
+        if number == 1 or self._numbered.get(packed.entry.number) is not packed.entry:
+            return tensor
+        node = torch._C._current_autograd_node()
+        return tensor if node is None or node.name() != parts.NODE else Parted(tensor, number)
+
     def _let_go(self, entry: Entry | None, node: Node | None) -> None:
         """Holds the device's bytes of the tensors of the running operation only, beyond what the
         plan holds."""
@@ -378,6 +393,7 @@ class Steps:
         if known is None:
             self.mode = Mode.RECORD
             self._opening = _first(tensor)
+            self._found.parts = dict(self._parts.get(self._opening, {}))
             self._recorder = Recorder(self._card, self._store, bytes_too=True)
         elif known.plan is None or known.course is None:
             self.mode = Mode.SWAP
@@ -386,6 +402,7 @@ class Steps:
         else:
             self.mode = Mode.FOLLOW
             self._followed, self._course = known, known.course
+            self._found = known.found
             known.course.begin(self._numbered)
             if known.recorded < len(_RECORDED):
                 bytes_too = _RECORDED[known.recorded]
@@ -399,6 +416,7 @@ class Steps:
         """The step is not the one that was planned: what is saved from here on is swapped."""
         self.mode = Mode.SWAP
         self._recorder = self._followed = None
+        self._found = Found()
         self._codes = ()
         self._course = Unplanned(self._store, self._limit, self._numbered)
 
@@ -417,7 +435,7 @@ class Steps:
         known = self._followed
         if known is None:
             timeline = recorder.timeline(f"step {self.steps}")
-            if timeline is None:
+            if timeline is None or self._divides(recorder, timeline):
                 return
             known = Known(self._opening, _settings(), timeline, self._found)
             self.kinds.insert(0, known)
@@ -429,6 +447,26 @@ class Steps:
             known.timeline = again
             known.recorded += 1
         self._replan(known)
+
+    def _divides(self, recorder: Recorder, timeline: Timeline) -> bool:
+        """Where an operation alone needs nearly the limit or more: whether it can need less, so
+        that the step has to be recorded again. A convolution's backward pass runs in parts; in
+        forward PyTorch takes an engine with less workspace where there is no more."""
+        room = self._limit - self._card.others()
+        wanted = self._parts.setdefault(self._opening, {})
+        changed = False
+        for position, nbytes in enumerate(certain_bytes(timeline)):
+            if nbytes <= _NEARLY * room:
+                continue
+            name, number = recorder.reader(position)
+            before = wanted.get(number, 1)
+            if name == parts.NODE and 2 * before <= _PARTS:
+                wanted[number] = 2 * before
+                changed = True
+            elif position < timeline.forward and nbytes > room and not self._capped:
+                self._card.cap(room)
+                self._capped = changed = True
+        return changed
 
     def _settle(self, known: Known) -> None:
         """After a step as planned: the allocator leaves gaps between tensors, which count too.
