@@ -75,7 +75,7 @@ def backward(
         rows = slice(begin, min(begin + step, batch))
         one, *others = _BACKWARD(dy[rows], x[rows], w, bias, *options)
         if mask[0]:
-            dx = _like(one, x.size()) if dx is None else dx
+            dx = torch.empty_like(x) if dx is None else dx
             dx[rows].copy_(one)
         del one
         sums = [_added(total, more) for total, more in zip(sums, others, strict=True)]
@@ -84,14 +84,6 @@ def backward(
         for total, kind in zip(sums, (w.dtype, dy.dtype), strict=True)
     )
     return dx, dw, db
-
-
-def _like(part: Tensor, size: torch.Size) -> Tensor:
-    """A whole tensor in the memory order of a part, which differs in its batch."""
-    order = sorted(range(1, part.dim()), key=part.stride, reverse=True)
-    whole = part.new_empty([size[0], *(size[axis] for axis in order)])
-    back = [0, *(1 + order.index(axis) for axis in range(1, part.dim()))]
-    return whole.permute(back)
 
 
 _NARROW = (torch.float16, torch.bfloat16)
