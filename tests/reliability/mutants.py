@@ -107,6 +107,10 @@ def replaced(text: str, mutant: Mutant) -> str:
     return text.replace(mutant.before, mutant.after)
 
 
+def cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0))
+
+
 class Stopped(Exception):
     """The time is over."""
 
@@ -130,7 +134,7 @@ class Workshop:
 
     place: Path
     store: Path
-    workers: int
+    cores: Sequence[int]  # on which its commands run
     ends: float  # time.monotonic() at which all has to end
 
     def build(self) -> None:
@@ -162,7 +166,7 @@ class Workshop:
         source.write_text(text, encoding="utf-8")
         if mutant.path.startswith("native/"):
             native = str(self._native)
-            code, words = self._run("cmake", "--build", native, "--parallel", str(self.workers))
+            code, words = self._run("cmake", "--build", native, "--parallel", str(len(self.cores)))
             if code != 0:
                 raise ValueError(f"{mutant.name} does not compile; change the mutant:\n{words}")
             self._check("cmake", "--install", native, "--prefix", str(self._site / "oocdnn"))
@@ -176,7 +180,7 @@ class Workshop:
         cache = self.store / "build" / "cache"
         shutil.rmtree(cache, ignore_errors=True)
         deselected = [word for name in without for word in ("--deselect", name)]
-        workers = ("-n", str(self.workers), "-o", "cache_dir=build/cache")
+        workers = ("-n", str(len(self.cores)), "-o", "cache_dir=build/cache")
         code, words = self._run(
             sys.executable, "-m", "pytest", *PYTEST, *workers, *deselected, *paths
         )
@@ -215,12 +219,13 @@ class Workshop:
         """Exit code and the last words of a command in the tree; Stopped once the time is over."""
         mounts = f'mount --bind "{self.store}" "{self.place}" && ' if self._apart else ""
         line = ("sh", "-c", f'{mounts}cd "{self.place}" && exec "$@"', "sh", *command)
+        pinned = ("taskset", "--cpu-list", ",".join(map(str, self.cores)), *line)
         left = self.ends - time.monotonic()
         log = self.store.with_suffix(".log")  # a pipe would wait for what tests leave running
         with log.open("wb") as output:
             try:
                 done = subprocess.run(
-                    ("unshare", "--mount", *line) if self._apart else line,
+                    ("unshare", "--mount", *pinned) if self._apart else pinned,
                     env=self._environment(),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -263,18 +268,18 @@ class Run:
         if self.built.exists():
             return
         shutil.rmtree(self.place, ignore_errors=True)
-        cores = os.cpu_count() or 1
-        Workshop(self.place, self.place, cores, self.ends).build()
+        Workshop(self.place, self.place, cores(), self.ends).build()
         subprocess.run(["cp", "-a", str(self.place), str(self.folder / "copy")], check=True)
         (self.folder / "copy").rename(self.built)
 
     def judge_all(self, chosen: Sequence[Mutant]) -> None:
         self.build()
-        workers = max((os.cpu_count() or 1) // self.workshops, 1)
+        share = max(len(cores()) // self.workshops, 1)
         idle: queue.SimpleQueue[Workshop] = queue.SimpleQueue()
         for number in range(self.workshops):
             store = self.folder / f"copy-{number}" if self.workshops > 1 else self.place
-            idle.put(Workshop(self.place, store, workers, self.ends))
+            own = cores()[number * share : (number + 1) * share] or cores()
+            idle.put(Workshop(self.place, store, own, self.ends))
         # What compiles longest comes first.
         ordered = sorted(chosen, key=lambda mutant: not mutant.path.endswith((".hpp", ".h")))
         with ThreadPoolExecutor(self.workshops) as threads:
@@ -343,8 +348,8 @@ def run(
     """The verdicts on the chosen mutants that end within the time; those that are done are kept."""
     for mutant in chosen:
         replaced((ROOT / mutant.path).read_text(encoding="utf-8"), mutant)
-    cores = os.cpu_count() or 1
-    count = min(workshops or max(cores // 3, 1), max(len(chosen), 1)) if shielded() else 1
+    asked = workshops or max(len(cores()) // 3, 1)
+    count = asked if shielded() else 1
     folder.mkdir(parents=True, exist_ok=True)
     task = Run(folder.resolve(), count, whole, time.monotonic() + seconds, out, [*done])
     known = {verdict.mutant for verdict in done}
