@@ -39,7 +39,12 @@ SHARE = 0.95  # of the mutants must be found
 # Mutants that may live, each with the reason.
 EXPLAINED: dict[str, str] = {}
 COPIED = ("native", "oocdnn", "perfmodel", "bench", "tests", "docs")
-PYTEST = ("-q", "-x", "--no-header", "--tb=line")
+# The tree holds a folder `oocdnn` without a library, so the working folder is no place of modules.
+PYTEST = (
+    *("-c", "import sys; sys.path.remove(''); import pytest; raise SystemExit(pytest.main())"),
+    *("-q", "-x", "--no-header", "--tb=line", "-o", "cache_dir=build/cache"),
+)
+ENDED = "pytest ended"  # without a test that failed
 STAGE_SECONDS = 1800
 
 # Tests that read the sources: they would find every mutant by its text.
@@ -180,17 +185,15 @@ class Workshop:
         cache = self.store / "build" / "cache"
         shutil.rmtree(cache, ignore_errors=True)
         deselected = [word for name in without for word in ("--deselect", name)]
-        workers = ("-n", str(len(self.cores)), "-o", "cache_dir=build/cache")
-        code, words = self._run(
-            sys.executable, "-m", "pytest", *PYTEST, *workers, *deselected, *paths
-        )
+        workers = ("-n", str(len(self.cores)))
+        code, words = self._run(sys.executable, *PYTEST, *workers, *deselected, *paths)
         if code in (0, 5):  # 5: no tests
             return ""
         try:
             failed = json.loads((cache / "v/cache/lastfailed").read_text(encoding="utf-8"))
             return str(next(iter(failed)))
         except (FileNotFoundError, StopIteration):
-            return f"pytest ended with {code}: {words[-500:]}"
+            return f"{ENDED} with {code}: {words[-500:]}"
 
     @property
     def _native(self) -> Path:
@@ -315,21 +318,25 @@ class Run:
         workshop.plant(mutant)
         for stage in stages:
             while test := workshop.first_failure(stage, {*OF_SOURCES, *self.unfit}):
-                if "::" not in test or self._tells(workshop, mutant, test):
+                if test.startswith(ENDED):
+                    if self._tells(workshop, mutant, stage):
+                        return test
+                    raise RuntimeError(f"{mutant.name}: without it too, {test}")
+                if self._tells(workshop, mutant, [test]):
                     return test
                 self.unfit.add(test)
                 print(f"not run from now on, fails without a mutant: {test}", flush=True)
         return ""
 
-    def _tells(self, workshop: Workshop, mutant: Mutant, test: str) -> bool:
-        """Whether a test fails again, and passes without the mutant."""
-        if not workshop.first_failure([test]):
+    def _tells(self, workshop: Workshop, mutant: Mutant, tests: Sequence[str]) -> bool:
+        """Whether tests fail again, and pass without the mutant."""
+        if not workshop.first_failure(tests):
             return False
-        if test in self.passing:
+        if self.passing.issuperset(tests):
             return True
         workshop.renew(self.built)
-        if not workshop.first_failure([test]):
-            self.passing.add(test)
+        if not workshop.first_failure(tests):
+            self.passing.update(tests)
             return True
         workshop.plant(mutant)
         return False
