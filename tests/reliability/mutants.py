@@ -44,6 +44,7 @@ PYTEST = (
     *("-c", "import sys; sys.path.remove(''); import pytest; raise SystemExit(pytest.main())"),
     *("-q", "-x", "--no-header", "--tb=line", "-o", "cache_dir=build/cache"),
 )
+LIVED = "lived"
 ENDED = "pytest ended"  # without a test that failed
 STAGE_SECONDS = 1800
 
@@ -299,7 +300,7 @@ class Run:
             return
         finally:
             idle.put(workshop)
-        lived = "lived" if self.whole else "lived in the nearest tests"
+        lived = LIVED if self.whole else f"{LIVED} in the nearest tests"
         verdict = Verdict(mutant.name, bool(by), by or lived, round(time.monotonic() - began, 1))
         with self._lock:
             print(f"{verdict.mutant}: {verdict.by} ({verdict.seconds:.0f} s)", flush=True)
@@ -352,14 +353,16 @@ def run(
     out: Path | None = None,
     done: Sequence[Verdict] = (),
 ) -> list[Verdict]:
-    """The verdicts on the chosen mutants that end within the time; those that are done are kept."""
+    """The verdicts on the chosen mutants that end within the time. Those that are done are kept, but
+    where the whole suite is asked for and only the nearest tests ran."""
     for mutant in chosen:
         replaced((ROOT / mutant.path).read_text(encoding="utf-8"), mutant)
     asked = workshops or max(len(cores()) // 3, 1)
     count = asked if shielded() else 1
     folder.mkdir(parents=True, exist_ok=True)
-    task = Run(folder.resolve(), count, whole, time.monotonic() + seconds, out, [*done])
-    known = {verdict.mutant for verdict in done}
+    kept = [verdict for verdict in done if verdict.found or verdict.by == LIVED or not whole]
+    task = Run(folder.resolve(), count, whole, time.monotonic() + seconds, out, kept)
+    known = {verdict.mutant for verdict in kept}
     task.judge_all([mutant for mutant in chosen if mutant.name not in known])
     return task.verdicts
 
