@@ -353,8 +353,8 @@ def run(
     out: Path | None = None,
     done: Sequence[Verdict] = (),
 ) -> list[Verdict]:
-    """The verdicts on the chosen mutants that end within the time. Those that are done are kept, but
-    where the whole suite is asked for and only the nearest tests ran."""
+    """The verdicts on the chosen mutants that end within the time. Those that are done are kept,
+    but where the whole suite is asked for and only the nearest tests ran."""
     for mutant in chosen:
         replaced((ROOT / mutant.path).read_text(encoding="utf-8"), mutant)
     asked = workshops or max(len(cores()) // 3, 1)
