@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import oocdnn
-from oocdnn import InvalidDtype, InvalidProblem, OutOfMemory
+from oocdnn import InvalidDtype, InvalidProblem, OutOfMemory, nn
 
 X = np.ones((1, 2, 8, 8), np.float32)
 W = np.ones((2, 2, 3, 3), np.float32)
@@ -103,6 +103,23 @@ def test_sizes_beyond_all_memory_are_refused(call: str, size: int) -> None:
     with pytest.raises(OURS) as refused:
         LARGE[call](size)
     assert type(refused.value) in OURS
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda size: nn.Conv2d(2, 2, (2, size)),
+        lambda size: nn.Conv1d(2, size, 1),
+        lambda size: nn.ConvTranspose1d(2, size, 1),
+        lambda size: nn.BatchNorm2d(size),
+        lambda size: nn.BatchNorm2d(size, affine=False),
+        lambda size: nn.GroupNorm(1, size),
+    ],
+)
+@pytest.mark.parametrize("size", [1 << 46, (1 << 60) - 1])
+def test_parameters_beyond_all_memory_are_refused(layer: Any, size: int) -> None:
+    with pytest.raises(OutOfMemory, match=r"cannot be allocated; take fewer channels"):
+        layer(size)
 
 
 def test_a_result_that_is_too_large_names_its_bytes() -> None:
