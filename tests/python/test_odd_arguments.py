@@ -122,6 +122,31 @@ def test_parameters_beyond_all_memory_are_refused(layer: Any, size: int) -> None
         layer(size)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda big: oocdnn.Context("cpu", big),
+        lambda big: oocdnn.Context("cpu", "1MiB", busy_gpus=big),
+        lambda big: oocdnn.Context("cpu", "1MiB", workspace=big),
+        lambda big: oocdnn.plan_for_profile("conv1d:fwd x1x1x4 w1x1x1", "h200", big),
+        lambda big: oocdnn.plan_for_profile("conv1d:fwd x1x1x4 w1x1x1", "h200", busy_gpus=big),
+        lambda big: oocdnn.conv2d(X, W, padding=big),
+        lambda big: oocdnn.conv2d(X, W, padding=((big, 1), 1)),
+        lambda big: oocdnn.conv2d(X, W, groups=-big),
+        lambda big: oocdnn.conv2d(X, W, mode=big),
+        lambda big: oocdnn.conv2d(X, W, math=big),
+        lambda big: oocdnn.conv2d(X, W, activation=big),
+        lambda big: oocdnn.conv_chain_backward(X, X, [oocdnn.Link(W)], needs=big),
+        lambda big: oocdnn.empty((big,)),
+        lambda big: nn.Conv1d(1, 1, 1, seed=big),
+    ],
+)
+def test_integers_that_have_no_text_are_refused(call: Any) -> None:
+    """Python writes no integer of more than 4300 digits."""
+    with pytest.raises(InvalidProblem):
+        call(10**5000)
+
+
 def test_a_result_that_is_too_large_names_its_bytes() -> None:
     with pytest.raises(OutOfMemory, match=r"takes 147573953\d+ bytes.*pass out="):
         oocdnn.conv2d(X, W, padding=2**31)
