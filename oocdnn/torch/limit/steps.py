@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import enum
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,9 +15,8 @@ from torch import Tensor
 from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.courses import Course, Numbered, Planned, Unplanned
-from oocdnn.torch.limit.entry import Entry, Kept, Packed, bytes_of, like_of
-from oocdnn.torch.limit.fused import same_bits
-from oocdnn.torch.limit.recipes import Read, Recipe, Source, compute, search
+from oocdnn.torch.limit.entry import Entry, Kept, Packed, bytes_of
+from oocdnn.torch.limit.recipes import Read, Recipe, Source, admit, compute
 from oocdnn.torch.limit.record import Recorder
 from oocdnn.torch.limit.squeeze import Form, form_of, serves, squeeze
 from oocdnn.torch.limit.store import Store
@@ -89,7 +87,6 @@ class Steps:
         self._card = card
         self._least = least_bytes
         self._lock = threading.RLock()
-        self._probed: list[Source] | None = None  # read through hooks, while a recipe is looked for
         self.kinds: list[Known] = []  # the last used first
         self.mode = Mode.RECORD
         self.steps = 0
@@ -122,9 +119,6 @@ class Steps:
 
     def unpack(self, packed: Source) -> Tensor:
         with self._lock:
-            if self._probed is not None:
-                self._probed.append(packed)
-                return torch.empty(0)
             if isinstance(packed, Kept):
                 self._backward = True
                 return packed.tensor()
@@ -194,16 +188,10 @@ class Steps:
             squeeze(entry.storage, form).expand()
             assert self._recorder is not None
             self._recorder.squeezed(entry, form, begin, self._card.mark())
-        if tensor.numel() * tensor.element_size() != entry.nbytes:
-            return
-        bound = search(tensor, self._trace, _Through(self))
-        if bound is None or any(s.entry is entry for s in _packed(bound.sources)):
-            return
-        value = self._value(bound.recipe, bound.sources)
-        if like_of(value) != like_of(tensor) or not same_bits(value, tensor.detach()):
+        bound = admit(tensor, self._trace, _Through(self))
+        if isinstance(bound, str) or any(s.entry is entry for s in _packed(bound.sources)):
             return
         assert self._recorder is not None
-        del value  # the second run takes its place
         self._card.peak()
         before = self._card.held()
         begin = self._card.mark()
@@ -226,15 +214,6 @@ class Steps:
     def _computed(self, entry: Entry) -> Tensor:
         assert entry.bound is not None
         return self._value(entry.bound.recipe, entry.bound.sources)
-
-    @contextmanager
-    def probing(self) -> Iterator[list[Source]]:
-        """Within, `unpack` notes what it is asked for and gives nothing."""
-        self._probed = []
-        try:
-            yield self._probed
-        finally:
-            self._probed = None
 
     # Backward.
 
@@ -395,11 +374,6 @@ class _Through(Read):
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
-
-    def attribute(self, node: Node, name: str) -> Source | None:
-        with self._steps.probing() as seen:
-            getattr(node, f"_saved_{name}")
-        return seen[-1] if seen else None
 
     def tensor(self, source: Source) -> Tensor:
         return self._steps._tensor(source)
