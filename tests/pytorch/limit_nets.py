@@ -1,4 +1,4 @@
-"""Small networks of the blocks of torchvision's and timm's models, as their forward code has them."""
+"""Small networks of the blocks of torchvision's and timm's models."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SqueezeExcitation(nn.Module):
 
 
 class MBConv(nn.Module):
-    """EfficientNet's and MobileNetV3's; without `squeeze` and depthwise convolution the fused one."""
+    """EfficientNet's and MobileNetV3's; the fused one without a gate."""
 
     def __init__(
         self,
