@@ -130,6 +130,11 @@ def norm5(x, mean, d, w, b):
     return fma(fma(x, d, -mean * d), w, b)
 
 
+@triton.jit
+def norm6(x, mean, d, w, b):
+    return (x - mean) * d * w
+
+
 @cache
 def compiled(source):
     """The kernel of a generated text, which Triton reads again by way of `linecache`."""
