@@ -26,6 +26,7 @@ _NAMES = {
     *("gelu", "gelu_tanh", "add", "add_scaled", "mul", "dropped", "cast"),
     *(f"norm{order}" for order in range(norms.ORDERS)),
 }
+_TRITON = find_spec("triton") is not None
 _ELEMENTS = 2048  # of one program
 _MOST_AXES = 5
 
@@ -131,7 +132,7 @@ def normalized(term: norms.Term, order: int) -> Tensor:
 
 def is_there(tensor: Tensor) -> bool:
     """Whether kernels are generated for tensors like that."""
-    return tensor.is_cuda and find_spec("triton") is not None
+    return bool(tensor.is_cuda) and _TRITON
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ class Kernel:
         self.source = _source(expression, names, outer, steps)
         tables = any(step and not any(s[i] for _, s in outer) for i, step in enumerate(steps))
         wide = min(1 << (columns - 1).bit_length(), 256 if tables and outer else _ELEMENTS)
-        tall = _ELEMENTS // wide
+        tall = min(1 << (rows - 1).bit_length(), _ELEMENTS // wide)
         self._grid = (-(-rows // tall) * -(-columns // wide),)
         self._numbers = (
             rows,
