@@ -210,17 +210,20 @@ def test_without_a_gpu_it_says_so() -> None:
 
 def test_a_convolution_beyond_the_limit_runs_backward_in_parts(card: HostCard) -> None:
     class Counting(HostCard):
-        """Says that operations use more than any limit."""
+        """Says that operations use more than any limit, and less each time."""
+
+        most = 1 << 40
 
         def peak(self) -> int:
-            return 1 << 30
+            self.most -= 1 << 20
+            return self.most
 
     counting = Counting()
     ours, theirs, mine, plain = pair()
     with memory_limit(1 << 20, card=counting, planning=0.2) as run:
         with pytest.raises(OutOfMemory):
             several(ours, mine, 8)
-        assert max(run._steps._parts.popitem()[1].values()) == 16
+        assert max(run._steps._divisions.popitem()[1].parts.values()) == 16
     counting.close()
     for _ in range(run._steps.steps + 1):
         step(theirs, plain)

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pytorch.counting import Counter, CountingCard
 from torch import nn
@@ -111,7 +111,12 @@ operations = st.lists(
 )
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(operations=operations, batch=st.integers(2, 5), share=st.floats(0.0, 0.9))
 def test_random_networks_have_the_bits_of_plain_pytorch(
     operations: list[tuple[str, int]], batch: int, share: float

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,10 +19,9 @@ from oocdnn.network.timeline import Timeline, certain_bytes
 from oocdnn.torch.limit import parts
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.courses import Code, Course, Found, Numbered, Planned, Unplanned
-from oocdnn.torch.limit.entry import Entry, Held, Kept, Packed, bytes_of, like_of
-from oocdnn.torch.limit.fused import same_bits
+from oocdnn.torch.limit.entry import Entry, Held, Kept, Packed, bytes_of
 from oocdnn.torch.limit.parts import Parted
-from oocdnn.torch.limit.recipes import Read, Recipe, Source, compute, search
+from oocdnn.torch.limit.recipes import Read, Recipe, Source, admit, compute
 from oocdnn.torch.limit.record import Recorder
 from oocdnn.torch.limit.squeeze import form_of, serves, squeeze
 from oocdnn.torch.limit.store import Store
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
 # Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
 # knows nothing of the optimizer's state.
 _RECORDED = (True, True, False, False)
-_NEARLY = 0.85  # of the limit: an operation that needs more runs in parts
-_PARTS = 16  # at most
+_PARTS = 16  # of a convolution, at most
 _KINDS = 16  # of steps that are remembered
 
 _TRIES = 8  # steps after which the search for gaps has ended
@@ -90,6 +88,24 @@ class _Gaps:
 
 
 @dataclass
+class _Division:
+    """The search for the parts in which convolutions run backward, by the numbers of the entries
+    that they read.
+
+    Args:
+        parts: To be tried next.
+        before: Those of the best recording so far.
+        needed: Most bytes that an operation needed there.
+        settled: True once more parts did not help.
+    """
+
+    parts: dict[int, int] = field(default_factory=dict)
+    before: dict[int, int] = field(default_factory=dict)
+    needed: float = math.inf
+    settled: bool = False
+
+
+@dataclass
 class Known:
     """A kind of step that was recorded: what is saved in which order, and the plan.
 
@@ -116,8 +132,7 @@ class Steps:
         self._store = Store(card)
         self._card = card
         self._lock = threading.RLock()
-        self._probed: list[Source] | None = None  # read through hooks, while a recipe is looked for
-        self._parts: dict[object, dict[int, int]] = {}  # wanted, by the first saved tensor's form
+        self._divisions: dict[object, _Division] = {}  # by the first saved tensor's form
         self._capped = False
         self.kinds: list[Known] = []  # the last used first
         self.mode = Mode.RECORD
@@ -157,9 +172,6 @@ class Steps:
 
     def unpack(self, packed: Source) -> Tensor:
         with self._lock:
-            if self._probed is not None:
-                self._probed.append(packed)
-                return torch.empty(0)
             self._backward = True
             if isinstance(packed, Packed):
                 tensor = packed.tensor(self._asked(packed))
@@ -262,16 +274,10 @@ class Steps:
             squeeze(entry.storage, form).expand()
             assert self._recorder is not None
             self._recorder.squeezed(entry, form, begin, self._card.mark())
-        if tensor.numel() * tensor.element_size() != entry.nbytes:
-            return
-        bound = search(tensor, self._trace, _Through(self))
-        if bound is None or any(s.entry is entry for s in _packed(bound.sources)):
-            return
-        value = self._value(bound.recipe, bound.sources)
-        if like_of(value) != like_of(tensor) or not same_bits(value, tensor.detach()):
+        bound = admit(tensor, self._trace, _Through(self))
+        if isinstance(bound, str) or any(s.entry is entry for s in _packed(bound.sources)):
             return
         assert self._recorder is not None
-        del value  # the second run takes its place
         self._card.peak()
         before = self._card.held()
         begin = self._card.mark()
@@ -294,15 +300,6 @@ class Steps:
     def _computed(self, entry: Entry) -> Tensor:
         assert entry.bound is not None
         return self._value(entry.bound.recipe, entry.bound.sources)
-
-    @contextmanager
-    def probing(self) -> Iterator[list[Source]]:
-        """Within, `unpack` notes what it is asked for and gives nothing."""
-        self._probed = []
-        try:
-            yield self._probed
-        finally:
-            self._probed = None
 
     # Backward.
 
@@ -393,7 +390,8 @@ class Steps:
         if known is None:
             self.mode = Mode.RECORD
             self._opening = _first(tensor)
-            self._found.parts = dict(self._parts.get(self._opening, {}))
+            if self._opening in self._divisions:
+                self._found.parts = dict(self._divisions[self._opening].parts)
             self._recorder = Recorder(self._card, self._store, bytes_too=True)
         elif known.plan is None or known.course is None:
             self.mode = Mode.SWAP
@@ -449,24 +447,30 @@ class Steps:
         self._replan(known)
 
     def _divides(self, recorder: Recorder, timeline: Timeline) -> bool:
-        """Where an operation alone needs nearly the limit or more: whether it can need less, so
-        that the step has to be recorded again. A convolution's backward pass runs in parts; in
+        """Where an operation alone needs more than the limit: whether it can need less, so that
+        the step has to be recorded again. A convolution's backward pass runs in parts; in
         forward PyTorch takes an engine with less workspace where there is no more."""
+        division = self._divisions.setdefault(self._opening, _Division())
         room = self._limit - self._card.others()
-        wanted = self._parts.setdefault(self._opening, {})
-        changed = False
-        for position, nbytes in enumerate(certain_bytes(timeline)):
-            if nbytes <= _NEARLY * room:
+        needed = certain_bytes(timeline)
+        if division.settled:
+            return False
+        if max(needed) >= division.needed:  # the latest parts did not help
+            division.parts, division.settled = division.before, True
+            return True
+        division.needed, division.before = max(needed), dict(division.parts)
+        capped = self._capped
+        for position, nbytes in enumerate(needed):
+            if nbytes <= room:
                 continue
             name, number = recorder.reader(position)
-            before = wanted.get(number, 1)
-            if name == parts.NODE and 2 * before <= _PARTS:
-                wanted[number] = 2 * before
-                changed = True
-            elif position < timeline.forward and nbytes > room and not self._capped:
+            doubled = 2 * division.parts.get(number, 1)
+            if name == parts.NODE and doubled <= _PARTS:
+                division.parts[number] = doubled
+            elif position < timeline.forward and not self._capped:
                 self._card.cap(room)
-                self._capped = changed = True
-        return changed
+                self._capped = True
+        return division.parts != division.before or capped != self._capped
 
     def _settle(self, known: Known) -> None:
         """After a step as planned: the allocator leaves gaps between tensors, which count too.
@@ -505,11 +509,6 @@ class _Through(Read):
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
-
-    def attribute(self, node: Node, name: str) -> Source | None:
-        with self._steps.probing() as seen:
-            getattr(node, f"_saved_{name}")
-        return seen[-1] if seen else None
 
     def tensor(self, source: Source) -> Tensor:
         return self._steps._tensor(source)
