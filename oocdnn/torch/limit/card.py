@@ -36,6 +36,7 @@ class Card(Protocol):
     """Storages are one-dimensional tensors of bytes."""
 
     device: torch.device
+    probe_bytes: int  # of the copies that measure the link
     least_bytes: int  # a smaller storage is kept: its copy costs more than its bytes are worth
 
     def holds(self, tensor: Tensor) -> bool: ...
@@ -107,6 +108,7 @@ class _CudaCopy:
 class CudaCard:
     """A GPU: a stream for each direction beside the current one, page-locked slabs."""
 
+    probe_bytes = 1 << 28
     least_bytes = 1 << 18
 
     def __init__(self, device: torch.device) -> None:
@@ -216,6 +218,8 @@ class _HostCopy:
 
 class HostCard:
     """The CPU's tensors as a device's; `rate` of each direction in bytes a second."""
+
+    probe_bytes = 1 << 16
 
     def __init__(self, rate: float = float("inf"), least_bytes: int = 1 << 10) -> None:
         self.least_bytes = least_bytes

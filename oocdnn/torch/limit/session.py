@@ -22,8 +22,6 @@ from oocdnn.torch.limit.steps import Steps
 if TYPE_CHECKING:
     from oocdnn.network.planner import Plan
 
-_PROBE_BYTES = 1 << 28
-
 _active = threading.local()  # .limits: the memory limits of a thread, the innermost last
 
 
@@ -209,9 +207,9 @@ def _stand_aside() -> None:
 
 
 def _measured(card: Card) -> Link:
-    """The link's rates, by copies of 256 MiB."""
-    there = card.empty(_PROBE_BYTES)
-    here = card.slab(_PROBE_BYTES)
+    """The link's rates, by copies."""
+    nbytes = card.probe_bytes
+    there, here = card.empty(nbytes), card.slab(nbytes)
     rates = []
     for way in (card.copy_out, card.copy_in):
         source, target = (there, here) if way == card.copy_out else (here, there)
@@ -222,5 +220,5 @@ def _measured(card: Card) -> Link:
             way(source, target).wait()
             card.finish()
             best = min(best, time.perf_counter() - began)
-        rates.append(_PROBE_BYTES / best)
+        rates.append(nbytes / best)
     return Link(rates[0], rates[1], 0.85 * sum(rates))

@@ -149,8 +149,12 @@ class Steps:
     # The hooks.
 
     def pack(self, tensor: Tensor) -> Source:
+        if self.mode is Mode.KEEP and self._selected and not self._backward:
+            return Kept(tensor)
         with self._lock:
-            if self._backward and not self._numbered and not self._held:
+            if self._backward:
+                if self._numbered or self._held:
+                    return Kept(tensor)  # what backward saves stays: it is not for long
                 self._finish()
             saved: Source | None = self._kept(tensor) if self._codes else None
             if saved is None:
@@ -275,8 +279,11 @@ class Steps:
             assert self._recorder is not None
             self._recorder.squeezed(entry, form, begin, self._card.mark())
         bound = admit(tensor, self._trace, _Through(self))
-        if isinstance(bound, str) or any(s.entry is entry for s in _packed(bound.sources)):
+        if isinstance(bound, str):
             return
+        read = [s.entry for s in bound.sources if isinstance(s, Packed)]
+        if any(one is entry or self._numbered.get(one.number) is not one for one in read):
+            return  # it reads itself, or an earlier step's
         assert self._recorder is not None
         self._card.peak()
         before = self._card.held()
@@ -284,7 +291,7 @@ class Steps:
         self._value(bound.recipe, bound.sources)
         end = self._card.mark()
         extra = max(self._card.peak() - before - entry.nbytes, 0)
-        numbers = tuple(dict.fromkeys(source.entry.number for source in _packed(bound.sources)))
+        numbers = tuple(dict.fromkeys(one.number for one in read))
         self._recorder.recipe(entry, numbers, bound.recipe.name, begin, end, extra)
         self._found.recipes[entry.number] = bound.recipe
 
@@ -512,10 +519,6 @@ class _Through(Read):
 
     def tensor(self, source: Source) -> Tensor:
         return self._steps._tensor(source)
-
-
-def _packed(sources: list[Source]) -> list[Packed]:
-    return [source for source in sources if isinstance(source, Packed)]
 
 
 def _pools(node: Node | None, packed: Packed) -> bool:

@@ -1,0 +1,268 @@
+"""Programs as people write them, within a limit: the bits of plain PyTorch, whatever they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
+
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from oocdnn.network.plan import KEEP, SQUEEZE
+from oocdnn.network.planner import Plan
+from oocdnn.network.schedule import schedule as schedule_of
+from oocdnn.network.simulate import simulate
+from oocdnn.network.timeline import Link, Timeline
+from oocdnn.torch.limit.card import HostCard
+from oocdnn.torch.limit.session import memory_limit
+from oocdnn.torch.limit.steps import Mode, Steps
+
+Tensors = list[torch.Tensor]
+STEPS = 6
+
+
+def images(number: int) -> torch.Tensor:
+    return torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(number))
+
+
+def block(inputs: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)
+    )
+
+
+def network() -> nn.Sequential:
+    return nn.Sequential(block(3, 8), block(8, 8), nn.MaxPool2d(2), block(8, 8), block(8, 8))
+
+
+def after(*nets: nn.Module) -> Tensors:
+    return [value.clone() for net in nets for value in net.state_dict().values()]
+
+
+def with_checkpoints(reentrant: bool) -> Callable[[], Tensors]:
+    def program() -> Tensors:
+        net = network()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        for number in range(STEPS):
+            x = images(number).requires_grad_()
+            y = checkpoint(net[:2], x, use_reentrant=reentrant)
+            loss = checkpoint(net[2:], y, use_reentrant=reentrant).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return after(net)
+
+    return program
+
+
+def nested_checkpoint() -> Tensors:
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(net[1], net[0](x), use_reentrant=False)
+
+    for number in range(STEPS):
+        y = checkpoint(inner, images(number), use_reentrant=False)
+        optimizer.zero_grad()
+        net[2:](y).square().mean().backward()
+        optimizer.step()
+    return after(net)
+
+
+def mixed_precision() -> Tensors:
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    scaler = torch.amp.GradScaler("cpu")
+    for number in range(STEPS):
+        optimizer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = net(images(number)).float().square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    return after(net)
+
+
+def adversaries() -> Tensors:
+    maker, judge = network(), network()
+    optimizers = [torch.optim.Adam(net.parameters(), lr=1e-3) for net in (maker, judge)]
+    for number in range(STEPS):
+        made = maker(images(number))[:, :3].repeat_interleave(2, 2).repeat_interleave(2, 3)
+        optimizers[1].zero_grad()
+        (judge(made.detach()).mean() - judge(images(number + 100)).mean()).backward()
+        optimizers[1].step()
+        optimizers[0].zero_grad()
+        judge(made).mean().neg().backward()
+        optimizers[0].step()
+    return after(maker, judge)
+
+
+def two_losses_and_a_kept_graph() -> Tensors:
+    net = network()
+    head = nn.Conv2d(8, 2, 1)
+    optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)
+    for number in range(STEPS):
+        middle = net[:3](images(number))
+        end = net[3:](middle)
+        optimizer.zero_grad()
+        head(middle).square().mean().backward(retain_graph=True)
+        end.square().mean().backward()
+        optimizer.step()
+    return after(net, head)
+
+
+def gradient_penalty() -> Tensors:
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.Tanh(), nn.Conv2d(8, 8, 3, padding=1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for number in range(STEPS):
+        x = images(number).requires_grad_()
+        (slope,) = torch.autograd.grad(net(x).sum(), x, create_graph=True)
+        optimizer.zero_grad()
+        (slope.square().mean() + net(x).square().mean()).backward()
+        optimizer.step()
+    return after(net)
+
+
+def shared_and_tied() -> Tensors:
+    net = network()
+    net[4] = net[3]
+    first = nn.Conv2d(3, 8, 3, padding=1)
+    second = nn.Conv2d(8, 8, 3, padding=1)
+    third = nn.Conv2d(8, 8, 3, padding=1)
+    third.weight = second.weight
+    optimizer = torch.optim.SGD(
+        [*net.parameters(), *first.parameters(), *second.parameters()], lr=0.1
+    )
+    for number in range(STEPS):
+        x = images(number)
+        optimizer.zero_grad()
+        (net(x).square().mean() + third(second(first(x)).relu()).square().mean()).backward()
+        optimizer.step()
+    return after(net, first, second)
+
+
+class Scaled(torch.autograd.Function):
+    """Saves tensors by both ways that there are."""
+
+    @staticmethod
+    def forward(ctx, x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x, factor)
+        ctx.held = x.square()
+        return ctx.held * factor
+
+    @staticmethod
+    def backward(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x, factor = ctx.saved_tensors
+        return 2 * x * factor * gradient, (ctx.held * gradient).sum()
+
+
+def functions_of_its_own() -> Tensors:
+    net = network()
+    factor = nn.Parameter(torch.tensor(0.5))
+    optimizer = torch.optim.SGD([*net.parameters(), factor], lr=0.1)
+    for number in range(STEPS):
+        optimizer.zero_grad()
+        Scaled.apply(net[:2](images(number)), factor).mean().backward()
+        net(images(number)).mean().backward()
+        optimizer.step()
+    return [*after(net), factor.detach().clone()]
+
+
+def stochastic_depth() -> Tensors:
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for number in range(2 * STEPS):
+        y = net[:3](images(number))
+        if number % 3:
+            y = y + net[3](y)
+        optimizer.zero_grad()
+        net[4](F.dropout(y, 0.3)).square().mean().backward()
+        optimizer.step()
+    return after(net)
+
+
+def results_are_dropped() -> Tensors:
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for number in range(STEPS):
+        loss = net(images(number)).square().mean()
+        if number % 2:
+            del loss  # without backward
+            continue
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return after(net)
+
+
+PROGRAMS: dict[str, Callable[[], Tensors]] = {
+    "checkpoint": with_checkpoints(False),
+    "reentrant checkpoint": with_checkpoints(True),
+    "nested checkpoint": nested_checkpoint,
+    "mixed precision": mixed_precision,
+    "adversaries": adversaries,
+    "two losses": two_losses_and_a_kept_graph,
+    "gradient penalty": gradient_penalty,
+    "shared and tied": shared_and_tied,
+    "own functions": functions_of_its_own,
+    "stochastic depth": stochastic_depth,
+    "dropped results": results_are_dropped,
+}
+
+
+@pytest.fixture
+def card() -> Iterator[HostCard]:
+    card = HostCard()
+    yield card
+    card.close()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("limit", [200_000, 400_000])
+def test_programs_have_the_bits_of_plain_pytorch(card: HostCard, name: str, limit: int) -> None:
+    torch.manual_seed(0)
+    expected = PROGRAMS[name]()
+    torch.manual_seed(0)
+    with memory_limit(limit, card=card, planning=0.1):
+        got = PROGRAMS[name]()
+    for ours, theirs in zip(got, expected, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_indices_of_pools_are_squeezed(card: HostCard) -> None:
+    """Whatever pays, the plan here squeezes what can be squeezed, and keeps the rest."""
+    made: list[Plan] = []
+
+    def planned(timeline: Timeline, room: int) -> Plan:
+        choices = [KEEP if saved.squeeze is None else SQUEEZE for saved in timeline.saved]
+        link = Link(1e9, 1e9, 1.8e9)
+        schedule = schedule_of(timeline, [link], room, choices)
+        simulation = simulate(timeline, [link], schedule)
+        made.append(Plan(timeline, schedule, simulation, room, False, 0.0, 0.0))
+        return made[-1]
+
+    steps = Steps(card, 1 << 30, planned)
+    hooks = torch.autograd.graph.saved_tensors_hooks(steps.pack, steps.unpack)
+    pool = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.MaxPool2d(3, 2, 1), nn.Conv2d(16, 8, 3))
+    volume = nn.Sequential(nn.Conv3d(3, 8, 1), nn.MaxPool3d(2), nn.Conv3d(8, 8, 1))
+    for net, shape in ((pool, (4, 3, 16, 16)), (volume, (2, 3, 8, 8, 8))):
+        made.clear()
+        for number in range(STEPS):
+            x = torch.randn(shape, generator=torch.Generator().manual_seed(number))
+            with hooks:
+                ours = torch.autograd.grad(net(x).square().mean(), list(net.parameters()))
+            steps.step()
+            theirs = torch.autograd.grad(net(x).square().mean(), list(net.parameters()))
+            for a, b in zip(ours, theirs, strict=True):
+                assert torch.equal(a, b)
+        assert steps.mode is Mode.FOLLOW
+        smaller = [saved.squeeze for saved in made[-1].timeline.saved if saved.squeeze is not None]
+        wide = [saved.nbytes for saved in made[-1].timeline.saved if saved.squeeze is not None]
+        assert [4 * one.nbytes for one in smaller] == wide
+        assert len(wide) == 1
