@@ -4,24 +4,24 @@ Minimized: seconds in which the device waits for copies, and seconds of recipes.
 bytes at every position of forward and backward. Copies are fluid here: a backlog grows by what is
 produced and shrinks at the link's rate, forward in time for copies away and backward in time for
 copies back. `planner.py` gives the positions and corrects what the fluid view misses by margins.
+
+A tensor that is not kept has one column for each way to have it again and each position at which it
+may be needed first: its own first use, or that of a tensor that is computed from it.
 """
 
 from __future__ import annotations
 
-import time
+import itertools
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-
-import highspy
-import numpy as np
 
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy
+from oocdnn.network.program import Program
 from oocdnn.network.timeline import Link, Saved, Timeline, available, resident_bytes
 
 _NEAR = 5e-4  # of the step: a solution this near to the bound is enough
-_MOST_NEEDS = 6  # positions in backward at which one tensor may be wanted first
-_WHOLE = 1e-6  # a value of the relaxation this near to 0 or 1 is whole
+_MOST_NEEDS = 24  # positions in backward at which one tensor may be wanted first
 _TIE = 1e-6  # seconds for copying the whole step's bytes: keep rather than swap where equal
 
 
@@ -34,128 +34,41 @@ class Solution:
     bound: float
 
 
-class _Program:
-    """Columns and rows in the form that HiGHS takes. A row is a sum of columns within bounds."""
-
-    def __init__(self) -> None:
-        self.cost: list[float] = []
-        self.low: list[float] = []
-        self.high: list[float] = []
-        self.whole: list[bool] = []
-        self.row_low: list[float] = []
-        self.row_high: list[float] = []
-        self.begin: list[int] = [0]
-        self.index: list[int] = []
-        self.value: list[float] = []
-
-    def column(
-        self, low: float = 0.0, high: float = 1.0, cost: float = 0.0, whole: bool = False
-    ) -> int:
-        self.cost.append(cost)
-        self.low.append(low)
-        self.high.append(high)
-        self.whole.append(whole)
-        return len(self.cost) - 1
-
-    def row(self, terms: dict[int, float], low: float, high: float) -> None:
-        for column, factor in terms.items():
-            if factor != 0.0:
-                self.index.append(column)
-                self.value.append(factor)
-        self.begin.append(len(self.index))
-        self.row_low.append(low)
-        self.row_high.append(high)
-
-    def solver(self) -> highspy.Highs:
-        lp = highspy.HighsLp()
-        lp.num_col_, lp.num_row_ = len(self.cost), len(self.row_low)
-        lp.col_cost_, lp.col_lower_, lp.col_upper_ = map(
-            np.asarray, (self.cost, self.low, self.high)
-        )
-        lp.row_lower_, lp.row_upper_ = np.asarray(self.row_low), np.asarray(self.row_high)
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        lp.a_matrix_.start_ = np.asarray(self.begin, dtype=np.int32)
-        lp.a_matrix_.index_ = np.asarray(self.index, dtype=np.int32)
-        lp.a_matrix_.value_ = np.asarray(self.value)
-        highs = highspy.Highs()  # type: ignore[no-untyped-call]
-        highs.setOptionValue("output_flag", False)
-        highs.setOptionValue("random_seed", 0)
-        highs.passModel(lp)
-        return highs
-
-    def solve(self, seconds: float, enough: float) -> _Values:
-        """Whole values within `enough` of the relaxation's objective where time allows.
-
-        First the relaxation; then its whole columns are fixed and the others decided; then, if that
-        is not enough, all of them from there on. Raises LookupError where no whole solution was
-        found.
-        """
-        end = time.monotonic() + seconds
-        highs = self.solver()
-        highs.setOptionValue("time_limit", seconds)
-        relaxed = _run(highs)
-        columns = np.flatnonzero(self.whole).astype(np.int32)
-        values = relaxed.columns[columns]
-        fixed = (values < _WHOLE) | (values > 1 - _WHOLE)
-        highs.setOptionValue("mip_abs_gap", enough)
-        highs.setOptionValue("mip_rel_gap", 1e-6)
-        kinds = [highspy.HighsVarType.kInteger] * len(columns)
-        highs.changeColsIntegrality(len(columns), columns, np.asarray(kinds))
-        if fixed.any() and not fixed.all():
-            ends = np.round(values[fixed])
-            highs.changeColsBounds(int(fixed.sum()), columns[fixed], ends, ends)
-            highs.setOptionValue("time_limit", max(0.5 * (end - time.monotonic()), 0.1))
-            try:
-                first: _Values | None = _run(highs)
-            except LookupError:
-                first = None
-            count = int(fixed.sum())
-            highs.changeColsBounds(count, columns[fixed], np.zeros(count), np.ones(count))
-            if first is not None:
-                if first.objective - relaxed.objective <= enough:
-                    return _Values(first.columns, first.objective, relaxed.objective)
-                solution = highspy.HighsSolution()
-                solution.col_value = list(first.columns)
-                highs.setSolution(solution)
-        highs.setOptionValue("time_limit", max(end - time.monotonic(), 0.1))
-        last = _run(highs)
-        return _Values(last.columns, last.objective, max(relaxed.objective, last.bound))
-
-
 @dataclass
-class _Values:
-    """A solution, its objective, and what no solution is below."""
+class _Tensor:
+    """Columns of one saved tensor: by choice, and by choice and position of its need.
 
-    columns: np.ndarray
-    objective: float
-    bound: float
+    Those of a position are 1 where the choice is taken and the tensor is needed there or before.
+    """
+
+    one: Saved
+    needs: list[int]
+    policies: dict[Choice, int] = field(default_factory=dict)
+    back: dict[Choice, list[int]] = field(default_factory=dict)  # by the number of the need
+
+    def first_at(self, number: int, factor: float, choice: Choice) -> list[tuple[int, float]]:
+        """Terms whose sum is `factor` where the choice is taken and this is the first need."""
+        columns = self.back[choice]
+        if number == 0:
+            return [(columns[0], factor)]
+        return [(columns[number], factor), (columns[number - 1], -factor)]
+
+    def absent(self, position: int) -> list[tuple[int, float]]:
+        """Terms whose sum is 1 where the tensor is not there at the position, a need or not."""
+        number = bisect_right(self.needs, position) - 1
+        terms = [(column, 1.0) for column in self.policies.values()]
+        if number >= 0:
+            terms += [(columns[number], -1.0) for columns in self.back.values()]
+        return terms
 
 
-def _run(highs: highspy.Highs) -> _Values:
-    highs.run()
-    info = highs.getInfo()
-    if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        raise LookupError(highs.modelStatusToString(highs.getModelStatus()))
-    bound = max(info.mip_dual_bound, 0.0) if info.mip_dual_bound < float("inf") else 0.0
-    values = np.asarray(highs.getSolution().col_value)
-    return _Values(values, info.objective_function_value, bound)
-
-
-@dataclass
-class _Columns:
-    """Columns of one saved tensor."""
-
-    swap: int = -1
-    squeeze: int = -1
-    recipes: dict[int, int] = field(default_factory=dict)
-    early: dict[int, int] = field(default_factory=dict)  # by position: needed there already
-    held: dict[int, int] = field(default_factory=dict)  # by position: in memory there, not kept
-
-    @property
-    def gone(self) -> list[int]:
-        """Columns whose sum is 1 where the tensor is not kept."""
-        one = [column for column in (self.swap, self.squeeze) if column >= 0]
-        return one + list(self.recipes.values())
+def options(timeline: Timeline, one: Saved) -> list[Choice]:
+    """The policies of a saved tensor, besides keeping it."""
+    if not one.movable or one.nbytes == 0:
+        return []
+    squeeze = [SQUEEZE] if one.squeeze is not None else []
+    recipes = [Choice(Policy.REBUILD, number) for number in available(timeline, one)]
+    return [SWAP, *squeeze, *recipes]
 
 
 def candidates(timeline: Timeline) -> list[list[int]]:
@@ -164,12 +77,11 @@ def candidates(timeline: Timeline) -> list[list[int]]:
     found: list[set[int]] = [{one.first_use} for one in timeline.saved]
     for index in reversed(range(len(found))):
         one = timeline.saved[index]
-        for recipe in one.recipes:
-            for source in recipe.inputs:
+        found[index] = set(sorted(found[index])[-_MOST_NEEDS:])
+        for number in available(timeline, one):
+            for source in one.recipes[number].inputs:
                 first = timeline.saved[source].first_use
                 found[source] |= {p for p in found[index] if p < first}
-        own = sorted(found[index])
-        found[index] = set(own[-_MOST_NEEDS:])
     return [sorted(positions) for positions in found]
 
 
@@ -178,269 +90,197 @@ class _Model:
 
     def __init__(self, timeline: Timeline, link: Link) -> None:
         self.timeline, self.link = timeline, link
-        self.saved = timeline.saved
-        self.unit = float(max((one.nbytes for one in self.saved), default=1) or 1)
-        self.program = _Program()
+        self.unit = float(max((one.nbytes for one in timeline.saved), default=1) or 1)
+        self.program = Program()
         self.count = len(timeline.operations)
-        self.needs = candidates(timeline)
-        self.columns = [_Columns() for _ in self.saved]
-        self.waits = [self.program.column(high=np.inf, cost=1.0) for _ in range(self.count)]
-        self._policies()
-        self._early_needs()
+        self.waits = [self.program.column(cost=1.0) for _ in range(self.count)]
+        self.computing: list[list[tuple[int, float]]] = [[] for _ in range(self.count)]
+        self.tensors = [
+            _Tensor(one, needs)
+            for one, needs in zip(timeline.saved, candidates(timeline), strict=True)
+        ]
+        for tensor in self.tensors:
+            self._policies(tensor)
+        for tensor in self.tensors:
+            self._inputs(tensor)
 
-    def _bytes(self, nbytes: float) -> float:
-        return nbytes / self.unit
+    def _policies(self, tensor: _Tensor) -> None:
+        one, program = tensor.one, self.program
+        total = sum(one.nbytes for one in self.timeline.saved) or 1
+        for choice in options(self.timeline, one):
+            cost = _seconds(one, choice) or _TIE * one.nbytes / total
+            policy = program.column(1.0, cost, whole=True)
+            columns = [program.column(1.0) for _ in tensor.needs[:-1]] + [policy]
+            tensor.policies[choice], tensor.back[choice] = policy, columns
+            for before, after in itertools.pairwise(columns):
+                program.row([(after, 1.0), (before, -1.0)], low=0.0)
+            if choice.policy is Policy.REBUILD:
+                for number, need in enumerate(tensor.needs):
+                    self.computing[need] += tensor.first_at(number, cost, choice)
+        if len(tensor.policies) > 1:
+            program.row([(column, 1.0) for column in tensor.policies.values()], high=1.0)
 
-    def _policies(self) -> None:
-        total = sum(one.nbytes for one in self.saved) or 1
-        for one, columns in zip(self.saved, self.columns, strict=True):
-            if not one.movable or one.nbytes == 0:
-                continue
-            columns.swap = self.program.column(cost=_TIE * one.nbytes / total, whole=True)
-            if one.squeeze is not None:
-                columns.squeeze = self.program.column(cost=one.squeeze.seconds, whole=True)
-            for number in available(self.timeline, one):
-                cost = one.recipes[number].seconds
-                columns.recipes[number] = self.program.column(cost=cost, whole=True)
-            if len(columns.gone) > 1:
-                self.program.row(dict.fromkeys(columns.gone, 1.0), -np.inf, 1.0)
-
-    def _early_needs(self) -> None:
-        for columns, positions in zip(self.columns, self.needs, strict=True):
-            before = -1
-            for position in positions[:-1] if columns.gone else ():
-                early = columns.early[position] = self.program.column()
-                held = columns.held[position] = self.program.column()
-                # held >= early - kept
-                terms = {held: 1.0, early: -1.0} | dict.fromkeys(columns.gone, -1.0)
-                self.program.row(terms, -1.0, np.inf)
-                if before >= 0:
-                    self.program.row({early: 1.0, before: -1.0}, 0.0, np.inf)
-                    last = columns.held[positions[positions.index(position) - 1]]
-                    self.program.row({held: 1.0, last: -1.0}, 0.0, np.inf)
-                before = early
-        for index, (one, columns) in enumerate(zip(self.saved, self.columns, strict=True)):
-            for number, column in columns.recipes.items():
-                for source in one.recipes[number].inputs:
-                    self._inputs_in_time(index, column, source)
-
-    def _inputs_in_time(self, index: int, column: int, source: int) -> None:
-        """A tensor that is computed where it is needed has its input there."""
-        columns, inputs = self.columns[index], self.columns[source]
-        for position in self.needs[index]:
-            if position >= self.saved[source].first_use or not inputs.gone:
-                continue
-            terms = {column: -1.0}
-            low = 0.0
-            if position in columns.early:
-                terms[columns.early[position]] = -1.0
-                low = -1.0
-            if position in inputs.early:
-                terms[inputs.early[position]] = 1.0
-                self.program.row(terms, low, np.inf)
-            else:  # this need is not among the input's: then the input is kept, or no recipe
-                for gone in inputs.gone:
-                    terms[gone] = -1.0
-                self.program.row(terms, low - 1.0, np.inf)
+    def _inputs(self, tensor: _Tensor) -> None:
+        """A tensor that is computed where it is needed has its inputs there."""
+        readers: dict[int, list[list[int]]] = {}
+        for choice, columns in tensor.back.items():
+            if choice.policy is Policy.REBUILD:
+                for source in tensor.one.recipes[choice.recipe].inputs:
+                    readers.setdefault(source, []).append(columns)
+        for index, ways in readers.items():
+            source = self.tensors[index]
+            for number, need in enumerate(tensor.needs):
+                if source.back and need < source.one.first_use:
+                    here = [(columns[number], 1.0) for columns in ways]
+                    self.program.row([*source.absent(need), *here], high=1.0)
 
     def constrain(self, limit: float, margins: Sequence[float]) -> None:
         """Rows for every position: bytes, backlog of copies away, bytes fetched ahead."""
-        gap = self._gap_bytes()
-        leaving = self._leaving_bytes()
-        ahead = self._ahead_bytes()
-        fixed = self._certain_bytes()
+        held = [self._gap_bytes(), self._leaving_bytes(), self._ahead_bytes()]
+        temporary = self._temporary_bytes()
+        certain = self._certain_bytes()
         for position in range(self.count):
-            terms: dict[int, float] = {gap[position]: 1.0}
-            for column in (leaving[position], ahead[position]):
-                terms[column] = 1.0
-            most = limit - margins[position] - fixed[position]
-            self.program.row(terms, -np.inf, self._bytes(most))
+            terms = [(columns[position], 1.0) for columns in held]
+            terms += [(column, 1.0) for column in temporary.get(position, ())]
+            most = limit - margins[position] - certain[position]
+            self.program.row(terms, high=most / self.unit)
 
     def _certain_bytes(self) -> list[int]:
         """Bytes whatever the policies are: fixed ones, tensors while forward or backward reads
         them."""
         spans = [
             ((one.produced, one.last_forward_use), (one.first_use, one.last_use))
-            if columns.gone
+            if tensor.back
             else ((one.produced, one.last_use),)
-            for one, columns in zip(self.saved, self.columns, strict=True)
+            for tensor, one in ((tensor, tensor.one) for tensor in self.tensors)
         ]
         return resident_bytes(self.timeline, spans)
 
-    def _running(self, changes: list[dict[int, float]], constants: list[float]) -> list[int]:
+    def _running(
+        self, changes: list[list[tuple[int, float]]], constants: Sequence[float] | None = None
+    ) -> list[int]:
         """Columns of running sums: each is the one before, plus the terms and the constant."""
         columns: list[int] = []
         for position in range(self.count):
-            column = self.program.column(high=np.inf)
-            terms = {column: 1.0}
+            column = self.program.column()
+            terms = [(column, 1.0)]
             if columns:
-                terms[columns[-1]] = -1.0
-            for term, factor in changes[position].items():
-                terms[term] = terms.get(term, 0.0) - factor
-            self.program.row(terms, constants[position], constants[position])
+                terms.append((columns[-1], -1.0))
+            terms += [(term, -factor) for term, factor in changes[position]]
+            constant = constants[position] if constants is not None else 0.0
+            self.program.row(terms, constant, constant)
             columns.append(column)
         return columns
 
     def _gap_bytes(self) -> list[int]:
         """Bytes held between the last use in forward and the first in backward."""
-        changes: list[dict[int, float]] = [{} for _ in range(self.count + 1)]
+        changes: list[list[tuple[int, float]]] = [[] for _ in range(self.count + 1)]
         constants = [0.0] * (self.count + 1)
-
-        def change(position: int, column: int, by: float) -> None:
-            changes[position][column] = changes[position].get(column, 0.0) + by
-
-        for one, columns, positions in zip(self.saved, self.columns, self.needs, strict=True):
-            size = self._bytes(one.nbytes)
-            if not columns.gone:
+        for tensor in self.tensors:
+            if not tensor.back:
                 continue
+            one, size = tensor.one, tensor.one.nbytes / self.unit
             first, last = one.last_forward_use + 1, one.first_use
             constants[first] += size
             constants[last] -= size
-            for column in columns.gone:  # not there
-                change(first, column, -size)
-                change(last, column, size)
-            if one.squeeze is not None and columns.squeeze >= 0:
-                small = self._bytes(one.squeeze.nbytes)
-                change(one.produced, columns.squeeze, small)
-                change(last + 1, columns.squeeze, -small)
-            before = -1
-            for position in positions[:-1]:  # there again before its own use
-                held = columns.held[position]
-                change(position, held, size)
-                if before >= 0:
-                    change(position, before, -size)
-                before = held
-            if before >= 0:
-                change(last, before, -size)
-            for number, column in columns.recipes.items():
-                small = self._bytes(one.recipes[number].temporary_bytes)
-                change(last, column, small)
-                change(last + 1, column, -small)
+            for choice, policy in tensor.policies.items():
+                changes[first].append((policy, -size))
+                small = one.squeeze.nbytes / self.unit if one.squeeze is not None else 0.0
+                squeezed = small if choice.policy is Policy.SQUEEZE else 0.0
+                changes[one.produced].append((policy, squeezed))
+                for number, need in enumerate(tensor.needs):
+                    changes[need] += tensor.first_at(number, size, choice)
+                    changes[need + 1] += tensor.first_at(number, -squeezed, choice)
         return self._running(changes[: self.count], constants[: self.count])
 
-    def _copied(self, position: int, rate: float) -> tuple[dict[int, float], float]:
-        """Bytes that a direction copies before and during an operation: columns and a constant."""
-        speed = rate / self.unit
-        terms = {self.waits[position]: speed}
-        for columns, one in self._computed_at.get(position, ()):
-            for number, column in columns.recipes.items():
-                terms[column] = terms.get(column, 0.0) + speed * one.recipes[number].seconds
-        return terms, speed * self.timeline.operations[position].seconds
-
-    @cached_property
-    def _computed_at(self) -> dict[int, list[tuple[_Columns, Saved]]]:
-        found: dict[int, list[tuple[_Columns, Saved]]] = {}
-        for one, columns in zip(self.saved, self.columns, strict=True):
-            if columns.recipes:
-                found.setdefault(one.first_use, []).append((columns, one))
+    def _temporary_bytes(self) -> dict[int, list[int]]:
+        """By position, a column not below the temporary bytes of any recipe that runs there."""
+        found: dict[int, list[int]] = {}
+        for tensor in self.tensors:
+            for number, need in enumerate(tensor.needs):
+                terms = [
+                    term
+                    for choice in tensor.back
+                    for term in tensor.first_at(
+                        number, -self._temporary(tensor.one, choice), choice
+                    )
+                ]
+                if any(factor for _, factor in terms):
+                    if need not in found:
+                        found[need] = [self.program.column()]
+                    self.program.row([(found[need][0], 1.0), *terms], low=0.0)
         return found
+
+    def _temporary(self, one: Saved, choice: Choice) -> float:
+        if choice.policy is not Policy.REBUILD:
+            return 0.0
+        return one.recipes[choice.recipe].temporary_bytes / self.unit
+
+    def _copied(self, position: int, rate: float) -> tuple[list[tuple[int, float]], float]:
+        """Bytes that a direction copies before and during an operation: terms and a constant."""
+        speed = rate / self.unit
+        terms = [(self.waits[position], speed)]
+        terms += [(column, speed * seconds) for column, seconds in self.computing[position]]
+        return terms, speed * self.timeline.operations[position].seconds
 
     def _leaving_bytes(self) -> list[int]:
         """Bytes that forward does not read any more and whose copy away has not ended."""
-        program, produced = self.program, self._swapped_by(lambda one: one.produced)
-        ended = self._swapped_by(lambda one: one.last_forward_use)
-        inside: list[dict[int, float]] = [{} for _ in range(self.count)]
-        for position, terms in produced.items():
-            for column, size in terms.items():
-                inside[position][column] = inside[position].get(column, 0.0) + size
-        for position, terms in ended.items():
-            if position + 1 < self.count:
-                for column, size in terms.items():
-                    entry = inside[position + 1]
-                    entry[column] = entry.get(column, 0.0) - size
-        still_read = self._running(inside, [0.0] * self.count)
-        backlog, held = -1, []
-        for position in range(self.count):
-            column = program.column(high=np.inf)
-            held.append(column)
-            if backlog >= 0:
-                # Of the backlog at the beginning, without what is read at this position.
-                program.row({column: 1.0, backlog: -1.0, still_read[position]: 1.0}, 0.0, np.inf)
-            after = program.column(high=np.inf)
+        program = self.program
+        produced: list[list[tuple[int, float]]] = [[] for _ in range(self.count)]
+        read: list[list[tuple[int, float]]] = [[] for _ in range(self.count + 1)]
+        for tensor in self.tensors:
+            column = tensor.policies.get(SWAP)
+            if column is not None:
+                one, size = tensor.one, tensor.one.nbytes / self.unit
+                produced[one.produced].append((column, size))
+                if one.last_forward_use > one.produced:
+                    read[one.produced + 1].append((column, size))
+                    read[one.last_forward_use + 1].append((column, -size))
+        still_read = self._running(read[: self.count])
+        held = [program.column()]
+        after = -1
+        for position in range(1, self.count):
+            new = [(column, -size) for column, size in produced[position - 1]]
+            before = [(after, -1.0), *new] if after >= 0 else new
+            held.append(program.column())
+            program.row([(held[-1], 1.0), (still_read[position], 1.0), *before], low=0.0)
             copied, constant = self._copied(position, self.link.to_host)
-            terms = {after: 1.0, **copied}
-            if backlog >= 0:
-                terms[backlog] = terms.get(backlog, 0.0) - 1.0
-            program.row(terms, -constant, np.inf)
-            backlog = program.column(high=np.inf)
-            terms = {backlog: 1.0, after: -1.0}
-            for swap, size in produced.get(position, {}).items():
-                terms[swap] = terms.get(swap, 0.0) - size
-            program.row(terms, 0.0, 0.0)
+            after = program.column()
+            program.row([(after, 1.0), *copied, *before], low=-constant)
         return held
-
-    def _swapped_by(self, key: object) -> dict[int, dict[int, float]]:
-        found: dict[int, dict[int, float]] = {}
-        for one, columns in zip(self.saved, self.columns, strict=True):
-            if columns.swap >= 0:
-                position = key(one)  # type: ignore[operator]
-                found.setdefault(position, {})[columns.swap] = self._bytes(one.nbytes)
-        return found
 
     def _ahead_bytes(self) -> list[int]:
         """Bytes that have to be back by the end of each operation, for later ones."""
         program = self.program
-        wanted = self._wanted()
-        ahead = [program.column(high=np.inf) for _ in range(self.count)]
+        wanted: list[list[tuple[int, float]]] = [[] for _ in range(self.count)]
+        for tensor in self.tensors:
+            for number, need in enumerate(tensor.needs if SWAP in tensor.back else ()):
+                wanted[need] += tensor.first_at(number, -tensor.one.nbytes / self.unit, SWAP)
+        ahead = [program.column() for _ in range(self.count)]
         for position in range(self.count - 1):
-            copied, constant = self._copied(position + 1, self.link.from_host)
             # The wait of the next operation and its time serve what comes after it; what it needs
             # itself has to be there, but for the wait.
-            terms = {ahead[position]: 1.0, ahead[position + 1]: -1.0}
-            for column, factor in copied.items():
-                terms[column] = terms.get(column, 0.0) + factor
-            for column, size in wanted.get(position + 1, {}).items():
-                terms[column] = terms.get(column, 0.0) - size
-            program.row(terms, -constant, np.inf)
-            if position + 1 in wanted:
-                strict = {
-                    ahead[position]: 1.0,
-                    self.waits[position + 1]: self.link.from_host / self.unit,
-                }
-                for column, size in wanted[position + 1].items():
-                    strict[column] = strict.get(column, 0.0) - size
-                program.row(strict, 0.0, np.inf)
+            copied, constant = self._copied(position + 1, self.link.from_host)
+            here, later = (ahead[position], 1.0), (ahead[position + 1], -1.0)
+            program.row([here, later, *copied, *wanted[position + 1]], low=-constant)
+            if wanted[position + 1]:
+                wait = (self.waits[position + 1], self.link.from_host / self.unit)
+                program.row([here, wait, *wanted[position + 1]], low=0.0)
         return ahead
 
-    def _wanted(self) -> dict[int, dict[int, float]]:
-        """Bytes of swapped tensors by the position at which they are needed first."""
-        found: dict[int, dict[int, float]] = {}
-        for one, columns, positions in zip(self.saved, self.columns, self.needs, strict=True):
-            if columns.swap < 0:
-                continue
-            size, before = self._bytes(one.nbytes), -1
-            for position in positions[:-1]:
-                early = columns.early[position]
-                here = self.program.column()
-                # here >= swap + early - before - 1
-                terms = {here: 1.0, columns.swap: -1.0, early: -1.0}
-                if before >= 0:
-                    terms[before] = 1.0
-                self.program.row(terms, -1.0, np.inf)
-                found.setdefault(position, {})[here] = size
-                before = early
-            last = self.program.column()
-            terms = {last: 1.0, columns.swap: -1.0}
-            if before >= 0:
-                terms[before] = 1.0
-            self.program.row(terms, 0.0, np.inf)
-            found.setdefault(positions[-1], {})[last] = size
-        return found
+    def choices(self, values: Sequence[float]) -> list[Choice]:
+        return [
+            max(tensor.policies, key=lambda choice: values[tensor.policies[choice]])
+            if any(values[column] > 0.5 for column in tensor.policies.values())
+            else KEEP
+            for tensor in self.tensors
+        ]
 
-    def choices(self, values: np.ndarray) -> list[Choice]:
-        found = []
-        for columns in self.columns:
-            choice = KEEP
-            if columns.swap >= 0 and values[columns.swap] > 0.5:
-                choice = SWAP
-            elif columns.squeeze >= 0 and values[columns.squeeze] > 0.5:
-                choice = SQUEEZE
-            else:
-                for number, column in columns.recipes.items():
-                    if values[column] > 0.5:
-                        choice = Choice(Policy.REBUILD, number)
-            found.append(choice)
-        return found
+
+def _seconds(one: Saved, choice: Choice) -> float:
+    if choice.policy is Policy.REBUILD:
+        return one.recipes[choice.recipe].seconds
+    return one.squeeze.seconds if choice.policy is Policy.SQUEEZE and one.squeeze else 0.0
 
 
 def solve(

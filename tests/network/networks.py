@@ -73,10 +73,13 @@ def _moved(*nbytes: int) -> float:
 
 
 class Builder:
-    """Forward operations of one step, and the timeline of the step."""
+    """Forward operations of one step, and the timeline of the step.
+
+    Convolutions with more channels out than in can run again; all of them with `replays`.
+    """
 
     def __init__(
-        self, batch: int, channels: int, extents: tuple[int, ...], *, replays: bool = True
+        self, batch: int, channels: int, extents: tuple[int, ...], *, replays: bool = False
     ) -> None:
         self._batch, self._replays = batch, replays
         self._nodes: list[_Node] = []
@@ -94,8 +97,9 @@ class Builder:
         flops = 2 * self._batch * prod(extents) * channels * x.channels * taps
         seconds = max(flops / _FLOPS, _moved(x.storage.nbytes, y.storage.nbytes))
         twice = seconds if x is self.input else 2 * seconds
-        if self._replays and x is not self.input:
-            y.storage.formulas.append(_Formula((x.storage,), seconds, _WORKSPACE, "replay"))
+        if self._replays or channels > x.channels:
+            reads = () if x is self.input else (x.storage,)  # the input stays
+            y.storage.formulas.append(_Formula(reads, seconds, _WORKSPACE, "replay"))
         weights = channels * x.channels * (2 if up else kernel) ** len(extents)
         self._run("conv", seconds, twice, (x,), y, saves=(x,), parameters=weights)
         return y
@@ -304,7 +308,7 @@ def resnet(
     batch: int,
     *,
     size: int = 224,
-    replays: bool = True,
+    replays: bool = False,
     composites: bool = False,
 ) -> Timeline:
     """A ResNet of bottlenecks: (3, 4, 6, 3) is ResNet-50, (3, 8, 36, 3) is ResNet-152."""
@@ -325,8 +329,8 @@ def resnet(
     return net.timeline(f"resnet{depth} x {batch}", composites=composites)
 
 
-def vgg16(batch: int, *, size: int = 224) -> Timeline:
-    net = Builder(batch, 3, (size, size))
+def vgg16(batch: int, *, size: int = 224, replays: bool = True) -> Timeline:
+    net = Builder(batch, 3, (size, size), replays=replays)
     x = net.input
     for channels, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
         for _ in range(count):
