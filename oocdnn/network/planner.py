@@ -7,19 +7,25 @@ positions are raised and it is solved again.
 
 from __future__ import annotations
 
+import contextlib
+import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from oocdnn.errors import InvalidProblem, OutOfMemory
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy, Schedule
-from oocdnn.network.schedule import schedule, total_of
+from oocdnn.network.schedule import Scheduler, schedule, total_of
 from oocdnn.network.simulate import Simulation, simulate
-from oocdnn.network.solve import solve
+from oocdnn.network.solve import Model, Solution
 from oocdnn.network.timeline import Link, Saved, Timeline, available, resident_bytes
 
-_ROUNDS = 12  # of margins
-_FIRST_SHARE = 0.7  # of the time left for one solution of the program
+_SHARE = 0.25  # of the open policies, fixed at a time
+_PART = 24  # tensors that are decided together
+_PARTS = 2  # of them before the next schedule
+_IDLE = 12  # schedules without a better one
 _ENOUGH = 1.002  # of the bound: no further round is tried
 
 
@@ -77,13 +83,14 @@ def plan(timeline: Timeline, links: Sequence[Link], limit: int, *, seconds: floa
             f"{limit}",
             least=least,
         )
-    best, bound = _search(timeline, links, limit, began + seconds)
-    if best is None:
+    search = _Search(timeline, links, limit, began + seconds)
+    search.run()
+    if search.best is None:
         raise OutOfMemory(
             f"no plan within {limit} bytes was found in {seconds} s; {timeline.peak_bytes} hold "
             "everything"
         )
-    return _plan(timeline, links, limit, best, bound, began, fits=False)
+    return _plan(timeline, links, limit, search.best, search.bound, began, fits=False)
 
 
 def least_limit(timeline: Timeline) -> int:
@@ -98,91 +105,77 @@ def least_limit(timeline: Timeline) -> int:
     return max(resident_bytes(timeline, spans), default=0)
 
 
-def _search(
-    timeline: Timeline, links: Sequence[Link], limit: int, end: float
-) -> tuple[Schedule | None, float]:
-    """The best schedule within the limit that was found by `end`, and the program's bound."""
-    link, margins = total_of(links), [0.0] * len(timeline.operations)
-    bound = timeline.seconds
-    everything = [SWAP if one.movable else KEEP for one in timeline.saved]
-    best = _better(None, schedule(timeline, links, limit, everything), limit)
-    last = None
-    for number in range(_ROUNDS):
-        left = end - time.monotonic()
-        if left <= 0 and number > 0:
-            break
-        try:
-            found = solve(timeline, link, limit, margins, max(_FIRST_SHARE * left, 0.1))
-        except LookupError:
-            break
-        if number == 0:
-            bound = found.bound
-        if found.choices == last:
-            break
-        last = found.choices
-        made = schedule(timeline, links, limit, found.choices)
-        best = _better(best, made, limit)
-        if best is not None and best.seconds <= _ENOUGH * bound:
-            break
-        excess = [max(held - limit, 0) for held in made.bytes_at]
-        more = excess if any(excess) else _on_the_way(timeline, made)
-        margins = [margin + extra for margin, extra in zip(margins, more, strict=True)]
-    if best is None or best.seconds <= _ENOUGH * bound:
-        return best, bound
-    return _polished(timeline, links, limit, best, end), bound
+class _Search:
+    """The best schedule within a limit that is found by `end`."""
 
+    def __init__(self, timeline: Timeline, links: Sequence[Link], limit: int, end: float) -> None:
+        link = total_of(links)
+        self.timeline, self.limit, self.end = timeline, limit, end
+        self.model, self.scheduler = Model(timeline, link), Scheduler(timeline, link, limit)
+        self.bound, self.best = timeline.seconds, None  # type: float, Schedule | None
+        self._better(self.scheduler.run(_everything_moved(timeline)))
+        self._draw = random.Random(0)
 
-def _better(best: Schedule | None, made: Schedule, limit: int) -> Schedule | None:
-    if made.peak_bytes > limit or (best is not None and best.seconds <= made.seconds):
-        return best
-    return made
+    def run(self) -> None:
+        with contextlib.suppress(LookupError):
+            self._run()
 
+    def _run(self) -> None:
+        """Choices from the relaxation; then the best choices of a few tensors at a time, others as
+        they are, and room at positions where the schedule has less than the program saw."""
+        margins = np.zeros(len(self.timeline.operations))
+        self.model.limit(self.limit, margins)
+        solution = self.model.dive(self.end, _SHARE)
+        self.bound = max(self.bound, solution.bound)
+        idle = 0
+        while idle < _IDLE and not self._enough() and time.monotonic() < self.end:
+            made = self.scheduler.run(solution.choices)
+            better = self._better(made)
+            idle = 0 if better else idle + 1
+            more = self._room(made, solution.seconds)
+            if more.any():
+                margins += more
+                self.model.limit(self.limit, margins)
+                solution = self.model.again(self.end, solution)
+            for _ in range(_PARTS):
+                solution = self.model.improved(self.end, solution, self._part())
+        if not self._enough() and time.monotonic() < self.end:
+            self._exact(solution)
 
-def _polished(
-    timeline: Timeline, links: Sequence[Link], limit: int, best: Schedule, end: float
-) -> Schedule:
-    """Changes one policy at a time while that helps, by the scheduler's own arithmetic."""
-    improved = True
-    while improved:
-        improved = False
-        for index, one in enumerate(timeline.saved):
-            for choice in _options(timeline, one):
-                if time.monotonic() > end:
-                    return best
-                if choice == best.choices[index]:
-                    continue
-                changed = [*best.choices[:index], choice, *best.choices[index + 1 :]]
-                made = schedule(timeline, links, limit, changed)
-                if made.peak_bytes <= limit and made.seconds < best.seconds:
-                    best, improved = made, True
-    return best
+    def _exact(self, solution: Solution) -> None:
+        self.model.limit(self.limit, np.zeros(len(self.timeline.operations)))
+        solution = self.model.exact(self.end, self.model.again(self.end, solution))
+        self.bound = max(self.bound, solution.bound)
+        self._better(self.scheduler.run(solution.choices))
 
+    def _part(self) -> set[int]:
+        """Two runs of tensors that follow one another."""
+        count = len(self.timeline.saved)
+        if count <= _PART:
+            return set(range(count))
+        return {
+            (begin + i) % count
+            for begin in (self._draw.randrange(count), self._draw.randrange(count))
+            for i in range(_PART // 2)
+        }
 
-def _options(timeline: Timeline, one: Saved) -> list[Choice]:
-    if not one.movable:
-        return []
-    found = [KEEP, SWAP]
-    if one.squeeze is not None:
-        found.append(SQUEEZE)
-    return found + [Choice(Policy.REBUILD, number) for number in available(timeline, one)]
+    def _room(self, made: Schedule, seconds: float) -> np.ndarray:
+        """Bytes to leave free: by which the limit is passed, or half a tensor of those on their way
+        where the device waits more than in the fluid view."""
+        excess = np.maximum(np.asarray(made.bytes_at) - self.limit, 0)
+        if excess.any() or made.seconds <= _ENOUGH * seconds:
+            return excess
+        return _on_the_way(self.timeline, made) / 2
 
+    def _enough(self) -> bool:
+        return self.best is not None and self.best.seconds <= _ENOUGH * self.bound
 
-def _on_the_way(timeline: Timeline, made: Schedule) -> list[int]:
-    """Bytes to leave free where the device waits more than the fluid view says: one tensor of those
-    on their way at each position that is full."""
-    found = [0] * len(timeline.operations)
-    for index in made.swapped():
-        movement, one = made.movements.get(index), timeline.saved[index]
-        if movement is None:
-            continue
-        spans = [
-            range(one.last_forward_use + 1, movement.release),
-            range(movement.fetch, movement.need),
-        ]
-        for span in spans:
-            for position in span:
-                found[position] = max(found[position], one.nbytes // 2)
-    return found
+    def _better(self, made: Schedule) -> bool:
+        fits = made.peak_bytes <= self.limit
+        better = fits and (self.best is None or made.seconds < self.best.seconds)
+        if better:
+            self.best = made
+        return better
 
 
 def _plan(
@@ -197,3 +190,21 @@ def _plan(
 ) -> Plan:
     simulation = simulate(timeline, links, made)
     return Plan(timeline, made, simulation, limit, fits, bound, time.monotonic() - began)
+
+
+def _everything_moved(timeline: Timeline) -> list[Choice]:
+    return [SWAP if one.movable and one.nbytes else KEEP for one in timeline.saved]
+
+
+def _on_the_way(timeline: Timeline, made: Schedule) -> np.ndarray:
+    """Bytes to leave free where the device waits more than the fluid view says: half a tensor of
+    those on their way at each position."""
+    found = np.zeros(len(timeline.operations))
+    for index in made.swapped():
+        movement, half = made.movements[index], timeline.saved[index].nbytes / 2
+        for first, last in (
+            (timeline.saved[index].last_forward_use + 1, movement.release),
+            (movement.fetch, movement.need),
+        ):
+            np.maximum(found[first:last], half, out=found[first:last])
+    return found

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import highspy
 import numpy as np
-
-_WHOLE = 1e-6  # a value of the relaxation this near to 0 or 1 is whole
 
 Terms = Iterable[tuple[int, float]]
 
 
 @dataclass
 class Values:
-    """A solution, its objective, and what no solution is below."""
+    """A solution, its objective, and a value that no solution is below."""
 
     columns: np.ndarray
     objective: float
-    bound: float
+    bound: float = 0.0
 
 
 class Program:
@@ -58,7 +56,7 @@ class Program:
         self.row_high.append(high)
         return len(self.row_low) - 1
 
-    def _solver(self) -> highspy.Highs:
+    def solver(self) -> Solver:
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = len(self.cost), len(self.row_low)
         lp.col_cost_, lp.col_upper_ = np.asarray(self.cost), np.asarray(self.high)
@@ -68,56 +66,69 @@ class Program:
         lp.a_matrix_.start_ = np.asarray(self._begin, dtype=np.int32)
         lp.a_matrix_.index_ = np.asarray(self._index, dtype=np.int32)
         lp.a_matrix_.value_ = np.asarray(self._value)
-        highs = highspy.Highs()  # type: ignore[no-untyped-call]
-        highs.setOptionValue("output_flag", False)
-        highs.setOptionValue("random_seed", 0)
-        highs.passModel(lp)
-        return highs
+        return Solver(lp, np.asarray(self.whole, dtype=np.int32))
 
-    def solve(self, seconds: float, enough: float) -> Values:
-        """Whole values within `enough` of the relaxation's objective where time allows.
 
-        First the relaxation; then its whole columns are fixed and the others decided; then, if that
-        is not enough, all of them from there on. Raises LookupError where no whole solution was
-        found.
-        """
-        end = time.monotonic() + seconds
-        highs = self._solver()
-        highs.setOptionValue("time_limit", seconds)
-        relaxed = _run(highs)
-        columns = np.asarray(self.whole, dtype=np.int32)
-        values = relaxed.columns[columns]
-        fixed = (values < _WHOLE) | (values > 1 - _WHOLE)
+class Solver:
+    """A program in HiGHS; a solution starts from the one before. All ends are of `time.monotonic`.
+
+    Every call raises LookupError where no solution was found in time.
+    """
+
+    def __init__(self, lp: highspy.HighsLp, whole: np.ndarray) -> None:
+        self.whole = whole
+        self._highs = highspy.Highs()  # type: ignore[no-untyped-call]
+        self._highs.setOptionValue("output_flag", False)
+        self._highs.setOptionValue("random_seed", 0)
+        self._highs.passModel(lp)
+
+    def row_bounds(self, rows: np.ndarray, high: np.ndarray) -> None:
+        """sums of the rows <= high."""
+        low = np.full(len(rows), -np.inf)
+        self._highs.changeRowsBounds(len(rows), rows.astype(np.int32), low, high)
+
+    def fix(self, columns: Sequence[int], values: Sequence[float]) -> None:
+        ends = np.asarray(values, dtype=np.float64)
+        self._highs.changeColsBounds(len(ends), np.asarray(columns, dtype=np.int32), ends, ends)
+
+    def free(self) -> None:
+        """Whole columns are from 0 to 1 again."""
+        count = len(self.whole)
+        self._highs.changeColsBounds(count, self.whole, np.zeros(count), np.ones(count))
+
+    def relax(self, end: float) -> Values:
+        """The relaxation, with what is fixed."""
+        found = self._run(end)
+        return Values(found.columns, found.objective, found.objective)
+
+    def exact(self, end: float, enough: float, start: np.ndarray | None) -> Values:
+        """Whole values within `enough` of the best."""
+        highs, count = self._highs, len(self.whole)
         highs.setOptionValue("mip_abs_gap", enough)
         highs.setOptionValue("mip_rel_gap", 1e-6)
-        kinds = [highspy.HighsVarType.kInteger] * len(columns)
-        highs.changeColsIntegrality(len(columns), columns, np.asarray(kinds))
-        if fixed.any() and not fixed.all():
-            ends = np.round(values[fixed])
-            highs.changeColsBounds(int(fixed.sum()), columns[fixed], ends, ends)
-            highs.setOptionValue("time_limit", max(0.5 * (end - time.monotonic()), 0.1))
-            try:
-                first: Values | None = _run(highs)
-            except LookupError:
-                first = None
-            count = int(fixed.sum())
-            highs.changeColsBounds(count, columns[fixed], np.zeros(count), np.ones(count))
-            if first is not None:
-                if first.objective - relaxed.objective <= enough:
-                    return Values(first.columns, first.objective, relaxed.objective)
-                solution = highspy.HighsSolution()
-                solution.col_value = list(first.columns)
-                highs.setSolution(solution)
-        highs.setOptionValue("time_limit", max(end - time.monotonic(), 0.1))
-        last = _run(highs)
-        return Values(last.columns, last.objective, max(relaxed.objective, last.bound))
+        kinds = np.asarray([highspy.HighsVarType.kInteger] * count)
+        highs.changeColsIntegrality(count, self.whole, kinds)
+        if start is not None:
+            solution = highspy.HighsSolution()
+            solution.col_value = list(start)
+            highs.setSolution(solution)
+        try:
+            return self._run(end)
+        finally:
+            kinds = np.asarray([highspy.HighsVarType.kContinuous] * count)
+            highs.changeColsIntegrality(count, self.whole, kinds)
+
+    def _run(self, end: float) -> Values:
+        highs = self._highs
+        highs.setOptionValue("time_limit", highs.getRunTime() + max(end - time.monotonic(), 0.01))
+        highs.run()
+        info, status = highs.getInfo(), highs.getModelStatus()
+        mixed = info.mip_dual_bound > -np.inf
+        enough = mixed or status == highspy.HighsModelStatus.kOptimal
+        if not enough or info.primal_solution_status != _FEASIBLE:
+            raise LookupError(highs.modelStatusToString(status))
+        columns = np.asarray(highs.getSolution().col_value)
+        return Values(columns, info.objective_function_value, max(info.mip_dual_bound, 0.0))
 
 
-def _run(highs: highspy.Highs) -> Values:
-    highs.run()
-    info = highs.getInfo()
-    if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        raise LookupError(highs.modelStatusToString(highs.getModelStatus()))
-    bound = max(info.mip_dual_bound, 0.0) if info.mip_dual_bound < float("inf") else 0.0
-    values = np.asarray(highs.getSolution().col_value)
-    return Values(values, info.objective_function_value, bound)
+_FEASIBLE = highspy.SolutionStatus.kSolutionStatusFeasible

@@ -12,16 +12,22 @@ may be needed first: its own first use, or that of a tensor that is computed fro
 from __future__ import annotations
 
 import itertools
+import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy
-from oocdnn.network.program import Program
+from oocdnn.network.program import Program, Values
 from oocdnn.network.timeline import Link, Saved, Timeline, available, resident_bytes
 
 _NEAR = 5e-4  # of the step: a solution this near to the bound is enough
-_MOST_NEEDS = 24  # positions in backward at which one tensor may be wanted first
+_MOST_NEEDS = 8  # positions in backward at which one tensor may be wanted first
+_EXCESS = 10.0  # steps for passing the limit by the largest tensor's bytes
+_WHOLE = 1 - 1e-6  # weight of a choice that is certain
+_PART_SECONDS = 0.5  # for the best choices of a part of the tensors
 _TIE = 1e-6  # seconds for copying the whole step's bytes: keep rather than swap where equal
 
 
@@ -32,6 +38,7 @@ class Solution:
     choices: list[Choice]
     seconds: float
     bound: float
+    columns: np.ndarray
 
 
 @dataclass
@@ -85,8 +92,12 @@ def candidates(timeline: Timeline) -> list[list[int]]:
     return [sorted(positions) for positions in found]
 
 
-class _Model:
-    """The program of one step. Bytes are in units of `unit`, so that numbers are near 1."""
+class Model:
+    """The program of one step. Bytes are in units of `unit`, so that numbers are near 1.
+
+    A limit may be passed at a price above that of waiting, so that a first choice is never without
+    a solution; `bound` is right all the same.
+    """
 
     def __init__(self, timeline: Timeline, link: Link) -> None:
         self.timeline, self.link = timeline, link
@@ -103,6 +114,9 @@ class _Model:
             self._policies(tensor)
         for tensor in self.tensors:
             self._inputs(tensor)
+        self._certain = np.asarray(self._certain_bytes(), dtype=np.float64)
+        self._rows = self._limits()
+        self._solver = self.program.solver()
 
     def _policies(self, tensor: _Tensor) -> None:
         one, program = tensor.one, self.program
@@ -134,16 +148,21 @@ class _Model:
                     here = [(columns[number], 1.0) for columns in ways]
                     self.program.row([*source.absent(need), *here], high=1.0)
 
-    def constrain(self, limit: float, margins: Sequence[float]) -> None:
+    def _limits(self) -> np.ndarray:
         """Rows for every position: bytes, backlog of copies away, bytes fetched ahead."""
         held = [self._gap_bytes(), self._leaving_bytes(), self._ahead_bytes()]
         temporary = self._temporary_bytes()
-        certain = self._certain_bytes()
+        excess = self.program.column(cost=_EXCESS * self.timeline.seconds)
+        rows = []
         for position in range(self.count):
             terms = [(columns[position], 1.0) for columns in held]
             terms += [(column, 1.0) for column in temporary.get(position, ())]
-            most = limit - margins[position] - certain[position]
-            self.program.row(terms, high=most / self.unit)
+            rows.append(self.program.row([*terms, (excess, -1.0)]))
+        return np.asarray(rows)
+
+    def limit(self, nbytes: int, margins: np.ndarray) -> None:
+        """Allows `nbytes` less the margin of each position."""
+        self._solver.row_bounds(self._rows, (nbytes - margins - self._certain) / self.unit)
 
     def _certain_bytes(self) -> list[int]:
         """Bytes whatever the policies are: fixed ones, tensors while forward or backward reads
@@ -268,30 +287,82 @@ class _Model:
                 program.row([here, wait, *wanted[position + 1]], low=0.0)
         return ahead
 
-    def choices(self, values: Sequence[float]) -> list[Choice]:
-        return [
-            max(tensor.policies, key=lambda choice: values[tensor.policies[choice]])
-            if any(values[column] > 0.5 for column in tensor.policies.values())
-            else KEEP
-            for tensor in self.tensors
-        ]
+    def bound(self, end: float) -> float:
+        """Seconds of the step that no plan is below, by the relaxation."""
+        self._solver.free()
+        return self.timeline.seconds + self._solver.relax(end).bound
+
+    def dive(self, end: float, share: float) -> Solution:
+        """Choices from the relaxation: the ones that are nearest to whole are fixed, `share` of
+        them at a time, and the others solved again."""
+        self._solver.free()
+        found = self._solver.relax(end)
+        bound = self.timeline.seconds + found.bound
+        left = [tensor for tensor in self.tensors if tensor.policies]
+        while left:
+            near = [(*_nearest(tensor, found.columns), tensor) for tensor in left]
+            open_ = sorted((entry for entry in near if entry[0] < _WHOLE), key=lambda e: -e[0])
+            if not open_:
+                break
+            fixed = open_[: max(1, int(len(open_) * share))]
+            fixed += [entry for entry in near if entry[0] >= _WHOLE]
+            columns, values = [], []
+            for _, choice, tensor in fixed:
+                for other, column in tensor.policies.items():
+                    columns.append(column)
+                    values.append(1.0 if other == choice else 0.0)
+            self._solver.fix(columns, values)
+            done = {id(tensor) for _, _, tensor in fixed}
+            left = [tensor for tensor in left if id(tensor) not in done]
+            found = self._solver.relax(end)
+        return self._solution(found, bound)
+
+    def again(self, end: float, known: Solution) -> Solution:
+        """The same choices under the present limit and margins."""
+        self._solver.free()
+        self._fix(known, free=set())
+        found = self._solver.relax(end)
+        return self._solution(found, known.bound)
+
+    def improved(self, end: float, known: Solution, free: set[int]) -> Solution:
+        """The best choices for the tensors of these indices, all others as they are."""
+        self._solver.free()
+        self._fix(known, free)
+        most = min(end, time.monotonic() + _PART_SECONDS)
+        near = _NEAR * self.timeline.seconds
+        found = self._solver.exact(most, near, known.columns)
+        return self._solution(found, known.bound)
+
+    def exact(self, end: float, known: Solution) -> Solution:
+        """The best choices, or the best found by `end`, and a bound for all."""
+        self._solver.free()
+        found = self._solver.exact(end, _NEAR * self.timeline.seconds, known.columns)
+        bound = max(self.timeline.seconds + found.bound, known.bound)
+        return self._solution(found, bound)
+
+    def _fix(self, known: Solution, free: set[int]) -> None:
+        columns, values = [], []
+        for index, (tensor, choice) in enumerate(zip(self.tensors, known.choices, strict=True)):
+            if index not in free:
+                columns += list(tensor.policies.values())
+                values += [float(other == choice) for other in tensor.policies]
+        self._solver.fix(columns, values)
+
+    def _solution(self, found: Values, bound: float) -> Solution:
+        choices = [_nearest(tensor, found.columns)[1] for tensor in self.tensors]
+        step = self.timeline.seconds
+        return Solution(choices, step + found.objective, bound, found.columns)
+
+
+def _nearest(tensor: _Tensor, values: np.ndarray) -> tuple[float, Choice]:
+    """The choice of most weight, and its weight."""
+    weights = {choice: values[column] for choice, column in tensor.policies.items()}
+    weights[KEEP] = 1.0 - sum(weights.values())
+    choice = max(weights, key=weights.__getitem__)
+    return weights[choice], choice
 
 
 def _seconds(one: Saved, choice: Choice) -> float:
     if choice.policy is Policy.REBUILD:
         return one.recipes[choice.recipe].seconds
     return one.squeeze.seconds if choice.policy is Policy.SQUEEZE and one.squeeze else 0.0
-
-
-def solve(
-    timeline: Timeline, link: Link, limit: int, margins: Sequence[float], seconds: float
-) -> Solution:
-    """Policies within `limit` less the margin of each position, in at most `seconds`.
-
-    Raises LookupError where the program has no solution or none was found in time.
-    """
-    model = _Model(timeline, link)
-    model.constrain(float(limit), margins)
-    found = model.program.solve(seconds, _NEAR * timeline.seconds)
-    step = timeline.seconds
-    return Solution(model.choices(found.columns), step + found.objective, step + found.bound)
