@@ -129,16 +129,17 @@ class _Search:
         self.bound = max(self.bound, solution.bound)
         idle = 0
         while idle < _IDLE and not self._enough() and time.monotonic() < self.end:
-            made = self.scheduler.run(solution.choices)
-            better = self._better(made)
-            idle = 0 if better else idle + 1
-            more = self._room(made, solution.seconds)
-            if more.any():
-                margins += more
-                self.model.limit(self.limit, margins)
-                solution = self.model.again(self.end, solution)
+            if solution.excess < 1.0:
+                made = self.scheduler.run(solution.choices)
+                idle = 0 if self._better(made) else idle + 1
+                more = self._room(made, solution.seconds)
+                if more.any():
+                    margins += more
+                    self.model.limit(self.limit, margins)
+                    solution = self.model.again(self.end, solution)
             for _ in range(_PARTS):
-                solution = self.model.improved(self.end, solution, self._part())
+                with contextlib.suppress(LookupError):
+                    solution = self.model.improved(self.end, solution, self._part())
         if not self._enough() and time.monotonic() < self.end:
             self._exact(solution)
 
@@ -150,7 +151,7 @@ class _Search:
 
     def _part(self) -> set[int]:
         """Two runs of tensors that follow one another."""
-        count = len(self.timeline.saved)
+        count = len(self.model.parts)
         if count <= _PART:
             return set(range(count))
         return {

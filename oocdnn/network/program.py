@@ -91,13 +91,21 @@ class Solver:
         ends = np.asarray(values, dtype=np.float64)
         self._highs.changeColsBounds(len(ends), np.asarray(columns, dtype=np.int32), ends, ends)
 
+    def between(self, columns: Sequence[int], most: Sequence[float]) -> None:
+        """Columns from 0 to `most`."""
+        high = np.asarray(most, dtype=np.float64)
+        numbers = np.asarray(columns, dtype=np.int32)
+        self._highs.changeColsBounds(len(high), numbers, np.zeros(len(high)), high)
+
     def free(self) -> None:
         """Whole columns are from 0 to 1 again."""
         count = len(self.whole)
         self._highs.changeColsBounds(count, self.whole, np.zeros(count), np.ones(count))
 
-    def relax(self, end: float) -> Values:
-        """The relaxation, with what is fixed."""
+    def relax(self, end: float, *, afresh: bool = False) -> Values:
+        """The relaxation, with what is fixed; `afresh` where much has changed."""
+        if afresh:
+            self._highs.clearSolver()
         found = self._run(end)
         return Values(found.columns, found.objective, found.objective)
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from oocdnn.network.alike import alike
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy
 from oocdnn.network.program import Program, Values
 from oocdnn.network.timeline import Link, Saved, Timeline, available, resident_bytes
@@ -27,17 +28,19 @@ _NEAR = 5e-4  # of the step: a solution this near to the bound is enough
 _MOST_NEEDS = 8  # positions in backward at which one tensor may be wanted first
 _EXCESS = 10.0  # steps for passing the limit by the largest tensor's bytes
 _WHOLE = 1 - 1e-6  # weight of a choice that is certain
-_PART_SECONDS = 0.5  # for the best choices of a part of the tensors
+_PART_SECONDS = 1.0  # for the best choices of a part of the tensors
 _TIE = 1e-6  # seconds for copying the whole step's bytes: keep rather than swap where equal
 
 
 @dataclass
 class Solution:
-    """Choices, the seconds of the step that the program gives them, and its lower bound."""
+    """Choices, the seconds of the step that the program gives them, its lower bound, and bytes by
+    which the choices pass the limit."""
 
     choices: list[Choice]
     seconds: float
     bound: float
+    excess: float
     columns: np.ndarray
 
 
@@ -92,6 +95,28 @@ def candidates(timeline: Timeline) -> list[list[int]]:
     return [sorted(positions) for positions in found]
 
 
+@dataclass(frozen=True)
+class _Cell:
+    """Positions that the program sees as one. The limit is checked where it is a single one."""
+
+    first: int
+    last: int
+    checked: bool
+
+
+def _cells(checked: Sequence[int]) -> list[_Cell]:
+    found: list[_Cell] = []
+    for position, other in enumerate(checked):
+        if other != position and found and not found[-1].checked:
+            found[-1] = _Cell(found[-1].first, position, False)
+        else:
+            found.append(_Cell(position, position, other == position))
+    return found
+
+
+_Terms = list[tuple[int, float]]
+
+
 class Model:
     """The program of one step. Bytes are in units of `unit`, so that numbers are near 1.
 
@@ -103,34 +128,60 @@ class Model:
         self.timeline, self.link = timeline, link
         self.unit = float(max((one.nbytes for one in timeline.saved), default=1) or 1)
         self.program = Program()
-        self.count = len(timeline.operations)
+        same = alike(timeline)
+        self._cells = _cells(same.checked)
+        self._checked = np.asarray(same.checked)
+        self.count = len(self._cells)
+        self._cell = np.zeros(len(timeline.operations) + 1, dtype=np.int64)
+        for number, cell in enumerate(self._cells):
+            self._cell[cell.first : cell.last + 1] = number
+        self._cell[-1] = self.count
         self.waits = [self.program.column(cost=1.0) for _ in range(self.count)]
-        self.computing: list[list[tuple[int, float]]] = [[] for _ in range(self.count)]
+        self.computing: list[_Terms] = [[] for _ in range(self.count)]
         self.tensors = [
             _Tensor(one, needs)
             for one, needs in zip(timeline.saved, candidates(timeline), strict=True)
         ]
-        for tensor in self.tensors:
-            self._policies(tensor)
+        self._decide(same.decided)
+        self._input_rows: set[tuple[tuple[int, float], ...]] = set()
         for tensor in self.tensors:
             self._inputs(tensor)
         self._certain = np.asarray(self._certain_bytes(), dtype=np.float64)
+        self._positions = np.asarray([cell.first for cell in self._cells if cell.checked])
         self._rows = self._limits()
         self._solver = self.program.solver()
+
+    def _decide(self, decided: list[int]) -> None:
+        """Columns of each tensor; those that are decided together share them."""
+        self.parts: list[list[int]] = []  # tensors that share columns
+        shared: dict[tuple[int, int, tuple[Choice, ...]], int] = {}
+        for index, tensor in enumerate(self.tensors):
+            own = tuple(options(self.timeline, tensor.one))
+            number = shared.setdefault((decided[index], len(tensor.needs), own), len(self.parts))
+            if number == len(self.parts):
+                self.parts.append([])
+                self._policies(tensor)
+            else:
+                first = self.tensors[self.parts[number][0]]
+                tensor.policies, tensor.back = first.policies, first.back
+            self.parts[number].append(index)
+            for choice in tensor.back:
+                seconds = _seconds(tensor.one, choice)
+                if choice.policy is Policy.REBUILD:
+                    for number_, need in enumerate(tensor.needs):
+                        terms = tensor.first_at(number_, seconds, choice)
+                        self.computing[self._cell[need]] += terms
+                self.program.cost[tensor.policies[choice]] += seconds
 
     def _policies(self, tensor: _Tensor) -> None:
         one, program = tensor.one, self.program
         total = sum(one.nbytes for one in self.timeline.saved) or 1
         for choice in options(self.timeline, one):
-            cost = _seconds(one, choice) or _TIE * one.nbytes / total
-            policy = program.column(1.0, cost, whole=True)
+            policy = program.column(1.0, _TIE * one.nbytes / total, whole=True)
             columns = [program.column(1.0) for _ in tensor.needs[:-1]] + [policy]
             tensor.policies[choice], tensor.back[choice] = policy, columns
             for before, after in itertools.pairwise(columns):
                 program.row([(after, 1.0), (before, -1.0)], low=0.0)
-            if choice.policy is Policy.REBUILD:
-                for number, need in enumerate(tensor.needs):
-                    self.computing[need] += tensor.first_at(number, cost, choice)
         if len(tensor.policies) > 1:
             program.row([(column, 1.0) for column in tensor.policies.values()], high=1.0)
 
@@ -146,23 +197,30 @@ class Model:
             for number, need in enumerate(tensor.needs):
                 if source.back and need < source.one.first_use:
                     here = [(columns[number], 1.0) for columns in ways]
-                    self.program.row([*source.absent(need), *here], high=1.0)
+                    terms = tuple(sorted([*source.absent(need), *here]))
+                    if terms not in self._input_rows:
+                        self._input_rows.add(terms)
+                        self.program.row(terms, high=1.0)
 
     def _limits(self) -> np.ndarray:
         """Rows for every position: bytes, backlog of copies away, bytes fetched ahead."""
         held = [self._gap_bytes(), self._leaving_bytes(), self._ahead_bytes()]
         temporary = self._temporary_bytes()
-        excess = self.program.column(cost=_EXCESS * self.timeline.seconds)
+        self._excess = self.program.column(cost=_EXCESS * self.timeline.seconds)
         rows = []
-        for position in range(self.count):
-            terms = [(columns[position], 1.0) for columns in held]
-            terms += [(column, 1.0) for column in temporary.get(position, ())]
-            rows.append(self.program.row([*terms, (excess, -1.0)]))
+        for number, cell in enumerate(self._cells):
+            if cell.checked:
+                terms = [(columns[number], 1.0) for columns in held]
+                terms += [(column, 1.0) for column in temporary.get(number, ())]
+                rows.append(self.program.row([*terms, (self._excess, -1.0)]))
         return np.asarray(rows)
 
     def limit(self, nbytes: int, margins: np.ndarray) -> None:
         """Allows `nbytes` less the margin of each position."""
-        self._solver.row_bounds(self._rows, (nbytes - margins - self._certain) / self.unit)
+        most = margins.copy()
+        np.maximum.at(most, self._checked, margins)
+        room = (nbytes - most - self._certain) / self.unit
+        self._solver.row_bounds(self._rows, room[self._positions])
 
     def _certain_bytes(self) -> list[int]:
         """Bytes whatever the policies are: fixed ones, tensors while forward or backward reads
@@ -176,7 +234,7 @@ class Model:
         return resident_bytes(self.timeline, spans)
 
     def _running(
-        self, changes: list[list[tuple[int, float]]], constants: Sequence[float] | None = None
+        self, changes: list[_Terms], constants: Sequence[float] | None = None
     ) -> list[int]:
         """Columns of running sums: each is the one before, plus the terms and the constant."""
         columns: list[int] = []
@@ -193,27 +251,28 @@ class Model:
 
     def _gap_bytes(self) -> list[int]:
         """Bytes held between the last use in forward and the first in backward."""
-        changes: list[list[tuple[int, float]]] = [[] for _ in range(self.count + 1)]
-        constants = [0.0] * (self.count + 1)
+        changes: list[_Terms] = [[] for _ in range(self.count + 1)]
+        constants, cell = [0.0] * (self.count + 1), self._cell
         for tensor in self.tensors:
             if not tensor.back:
                 continue
             one, size = tensor.one, tensor.one.nbytes / self.unit
-            first, last = one.last_forward_use + 1, one.first_use
+            first, last = cell[one.last_forward_use + 1], cell[one.first_use]
             constants[first] += size
             constants[last] -= size
             for choice, policy in tensor.policies.items():
                 changes[first].append((policy, -size))
-                small = one.squeeze.nbytes / self.unit if one.squeeze is not None else 0.0
-                squeezed = small if choice.policy is Policy.SQUEEZE else 0.0
-                changes[one.produced].append((policy, squeezed))
                 for number, need in enumerate(tensor.needs):
-                    changes[need] += tensor.first_at(number, size, choice)
-                    changes[need + 1] += tensor.first_at(number, -squeezed, choice)
+                    changes[cell[need]] += tensor.first_at(number, size, choice)
+                if choice.policy is Policy.SQUEEZE and one.squeeze is not None:
+                    small = one.squeeze.nbytes / self.unit
+                    changes[cell[one.produced]].append((policy, small))
+                    for number, need in enumerate(tensor.needs):
+                        changes[cell[need + 1]] += tensor.first_at(number, -small, choice)
         return self._running(changes[: self.count], constants[: self.count])
 
     def _temporary_bytes(self) -> dict[int, list[int]]:
-        """By position, a column not below the temporary bytes of any recipe that runs there."""
+        """By cell, a column not below the temporary bytes of any recipe that runs there."""
         found: dict[int, list[int]] = {}
         for tensor in self.tensors:
             for number, need in enumerate(tensor.needs):
@@ -224,10 +283,11 @@ class Model:
                         number, -self._temporary(tensor.one, choice), choice
                     )
                 ]
-                if any(factor for _, factor in terms):
-                    if need not in found:
-                        found[need] = [self.program.column()]
-                    self.program.row([(found[need][0], 1.0), *terms], low=0.0)
+                cell = int(self._cell[need])
+                if self._cells[cell].checked and any(factor for _, factor in terms):
+                    if cell not in found:
+                        found[cell] = [self.program.column()]
+                    self.program.row([(found[cell][0], 1.0), *terms], low=0.0)
         return found
 
     def _temporary(self, one: Saved, choice: Choice) -> float:
@@ -235,97 +295,111 @@ class Model:
             return 0.0
         return one.recipes[choice.recipe].temporary_bytes / self.unit
 
-    def _copied(self, position: int, rate: float) -> tuple[list[tuple[int, float]], float]:
-        """Bytes that a direction copies before and during an operation: terms and a constant."""
-        speed = rate / self.unit
-        terms = [(self.waits[position], speed)]
-        terms += [(column, speed * seconds) for column, seconds in self.computing[position]]
-        return terms, speed * self.timeline.operations[position].seconds
+    def _copied(self, number: int, rate: float) -> tuple[_Terms, float]:
+        """Bytes that a direction copies before and during a cell: terms and a constant."""
+        speed, cell = rate / self.unit, self._cells[number]
+        terms = [(self.waits[number], speed)]
+        terms += [(column, speed * seconds) for column, seconds in self.computing[number]]
+        starts = self.timeline.starts
+        return terms, speed * (starts[cell.last + 1] - starts[cell.first])
 
     def _leaving_bytes(self) -> list[int]:
         """Bytes that forward does not read any more and whose copy away has not ended."""
         program = self.program
-        produced: list[list[tuple[int, float]]] = [[] for _ in range(self.count)]
-        read: list[list[tuple[int, float]]] = [[] for _ in range(self.count + 1)]
+        new: list[_Terms] = [[] for _ in range(self.count + 1)]  # before the cell
+        read: list[_Terms] = [[] for _ in range(self.count + 1)]
         for tensor in self.tensors:
             column = tensor.policies.get(SWAP)
             if column is not None:
                 one, size = tensor.one, tensor.one.nbytes / self.unit
-                produced[one.produced].append((column, size))
+                new[self._cell[one.produced + 1]].append((column, size))
                 if one.last_forward_use > one.produced:
-                    read[one.produced + 1].append((column, size))
-                    read[one.last_forward_use + 1].append((column, -size))
+                    read[self._cell[one.produced + 1]].append((column, size))
+                    read[self._cell[one.last_forward_use + 1]].append((column, -size))
         still_read = self._running(read[: self.count])
-        held = [program.column()]
+        held: list[int] = []
         after = -1
-        for position in range(1, self.count):
-            new = [(column, -size) for column, size in produced[position - 1]]
-            before = [(after, -1.0), *new] if after >= 0 else new
+        for number in range(self.count):
+            before = [(column, -size) for column, size in new[number]]
+            if after >= 0:
+                before.append((after, -1.0))
             held.append(program.column())
-            program.row([(held[-1], 1.0), (still_read[position], 1.0), *before], low=0.0)
-            copied, constant = self._copied(position, self.link.to_host)
+            program.row([(held[-1], 1.0), (still_read[number], 1.0), *before], low=0.0)
+            copied, constant = self._copied(number, self.link.to_host)
             after = program.column()
             program.row([(after, 1.0), *copied, *before], low=-constant)
         return held
 
     def _ahead_bytes(self) -> list[int]:
-        """Bytes that have to be back by the end of each operation, for later ones."""
+        """Bytes that have to be back by the end of each cell, for later ones."""
         program = self.program
-        wanted: list[list[tuple[int, float]]] = [[] for _ in range(self.count)]
+        wanted: list[_Terms] = [[] for _ in range(self.count)]
         for tensor in self.tensors:
             for number, need in enumerate(tensor.needs if SWAP in tensor.back else ()):
-                wanted[need] += tensor.first_at(number, -tensor.one.nbytes / self.unit, SWAP)
+                terms = tensor.first_at(number, -tensor.one.nbytes / self.unit, SWAP)
+                wanted[self._cell[need]] += terms
         ahead = [program.column() for _ in range(self.count)]
-        for position in range(self.count - 1):
-            # The wait of the next operation and its time serve what comes after it; what it needs
-            # itself has to be there, but for the wait.
-            copied, constant = self._copied(position + 1, self.link.from_host)
-            here, later = (ahead[position], 1.0), (ahead[position + 1], -1.0)
-            program.row([here, later, *copied, *wanted[position + 1]], low=-constant)
-            if wanted[position + 1]:
-                wait = (self.waits[position + 1], self.link.from_host / self.unit)
-                program.row([here, wait, *wanted[position + 1]], low=0.0)
+        for number in range(self.count - 1):
+            # The wait of the next cell and its time serve what comes after it; what it needs itself
+            # has to be there, but for the wait.
+            copied, constant = self._copied(number + 1, self.link.from_host)
+            here, later = (ahead[number], 1.0), (ahead[number + 1], -1.0)
+            program.row([here, later, *copied, *wanted[number + 1]], low=-constant)
+            if wanted[number + 1] and self._cells[number + 1].checked:
+                wait = (self.waits[number + 1], self.link.from_host / self.unit)
+                program.row([here, wait, *wanted[number + 1]], low=0.0)
         return ahead
 
     def bound(self, end: float) -> float:
         """Seconds of the step that no plan is below, by the relaxation."""
         self._solver.free()
-        return self.timeline.seconds + self._solver.relax(end).bound
+        return self.timeline.seconds + self._solver.relax(end, afresh=True).bound
 
     def dive(self, end: float, share: float) -> Solution:
         """Choices from the relaxation: the ones that are nearest to whole are fixed, `share` of
-        them at a time, and the others solved again."""
+        them at a time, and the others solved again. Choices that contradict others are ruled out.
+        """
         self._solver.free()
-        found = self._solver.relax(end)
+        found = self._solver.relax(end, afresh=True)
         bound = self.timeline.seconds + found.bound
-        left = [tensor for tensor in self.tensors if tensor.policies]
+        left = [self.tensors[part[0]] for part in self.parts if self.tensors[part[0]].policies]
+        alone = False
         while left:
-            near = [(*_nearest(tensor, found.columns), tensor) for tensor in left]
-            open_ = sorted((entry for entry in near if entry[0] < _WHOLE), key=lambda e: -e[0])
-            if not open_:
+            near = sorted(((*_nearest(x, found.columns), x) for x in left), key=lambda e: -e[0])
+            whole = sum(entry[0] >= _WHOLE for entry in near)
+            if whole == len(near):
                 break
-            fixed = open_[: max(1, int(len(open_) * share))]
-            fixed += [entry for entry in near if entry[0] >= _WHOLE]
-            columns, values = [], []
-            for _, choice, tensor in fixed:
-                for other, column in tensor.policies.items():
-                    columns.append(column)
-                    values.append(1.0 if other == choice else 0.0)
-            self._solver.fix(columns, values)
+            count = 1 if alone else max(1, int((len(near) - whole) * share))
+            fixed = near[whole : whole + count] if alone else near[: whole + count]
+            self._solver.fix(*_values(fixed))
+            try:
+                found = self._solver.relax(end)
+            except LookupError:
+                if time.monotonic() > end:
+                    raise
+                self._unfix(fixed, alone)
+                alone = True
+                continue
+            alone = False
             done = {id(tensor) for _, _, tensor in fixed}
             left = [tensor for tensor in left if id(tensor) not in done]
-            found = self._solver.relax(end)
         return self._solution(found, bound)
+
+    def _unfix(self, fixed: list[tuple[float, Choice, _Tensor]], alone: bool) -> None:
+        """Frees columns; a single choice that is impossible is ruled out."""
+        for _, choice, tensor in fixed:
+            columns = list(tensor.policies.values())
+            self._solver.between(columns, [float(not alone or o != choice) for o in tensor.policies])
 
     def again(self, end: float, known: Solution) -> Solution:
         """The same choices under the present limit and margins."""
         self._solver.free()
         self._fix(known, free=set())
-        found = self._solver.relax(end)
+        found = self._solver.relax(end, afresh=True)
         return self._solution(found, known.bound)
 
     def improved(self, end: float, known: Solution, free: set[int]) -> Solution:
-        """The best choices for the tensors of these indices, all others as they are."""
+        """The best choices for the tensors of these parts, all others as they are."""
         self._solver.free()
         self._fix(known, free)
         most = min(end, time.monotonic() + _PART_SECONDS)
@@ -342,16 +416,28 @@ class Model:
 
     def _fix(self, known: Solution, free: set[int]) -> None:
         columns, values = [], []
-        for index, (tensor, choice) in enumerate(zip(self.tensors, known.choices, strict=True)):
-            if index not in free:
-                columns += list(tensor.policies.values())
-                values += [float(other == choice) for other in tensor.policies]
+        for number, part in enumerate(self.parts):
+            if number not in free:
+                policies, choice = self.tensors[part[0]].policies, known.choices[part[0]]
+                columns += list(policies.values())
+                values += [float(other == choice) for other in policies]
         self._solver.fix(columns, values)
 
     def _solution(self, found: Values, bound: float) -> Solution:
         choices = [_nearest(tensor, found.columns)[1] for tensor in self.tensors]
         step = self.timeline.seconds
-        return Solution(choices, step + found.objective, bound, found.columns)
+        excess = found.columns[self._excess] * self.unit
+        return Solution(choices, step + found.objective, bound, excess, found.columns)
+
+
+def _values(fixed: list[tuple[float, Choice, _Tensor]]) -> tuple[list[int], list[float]]:
+    """Columns of choices, and their values."""
+    pairs = [
+        (column, float(other == choice))
+        for _, choice, tensor in fixed
+        for other, column in tensor.policies.items()
+    ]
+    return [column for column, _ in pairs], [value for _, value in pairs]
 
 
 def _nearest(tensor: _Tensor, values: np.ndarray) -> tuple[float, Choice]:
