@@ -17,14 +17,19 @@ import numpy as np
 
 from oocdnn.errors import InvalidProblem, OutOfMemory
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy, Schedule
+from oocdnn.network.polish import polished
 from oocdnn.network.schedule import Scheduler, schedule, total_of
 from oocdnn.network.simulate import Simulation, simulate
 from oocdnn.network.solve import Model, Solution
 from oocdnn.network.timeline import Link, Saved, Timeline, available, resident_bytes
 
 _SHARE = 0.25  # of the open policies, fixed at a time
-_PART = 24  # tensors that are decided together
+_PART = 16  # tensors that are decided together
 _PARTS = 2  # of them before the next schedule
+_PROGRAM_SHARE = 0.7  # of the time; the rest is for changes by the scheduler's arithmetic
+_POOR = 1.02  # of the bound: changes by the scheduler's arithmetic come first
+_FIRST_SHARE = 0.3  # of the time left for them
+_STALE = 40  # changes for each saved tensor that did not help, in a row
 _IDLE = 12  # schedules without a better one
 _ENOUGH = 1.002  # of the bound: no further round is tried
 
@@ -113,12 +118,21 @@ class _Search:
         self.timeline, self.limit, self.end = timeline, limit, end
         self.model, self.scheduler = Model(timeline, link), Scheduler(timeline, link, limit)
         self.bound, self.best = timeline.seconds, None  # type: float, Schedule | None
-        self._better(self.scheduler.run(_everything_moved(timeline)))
+        self.nearest = self.scheduler.run(_everything_moved(timeline))  # by its cost
+        self._better(self.nearest)
         self._draw = random.Random(0)
 
     def run(self) -> None:
+        now = time.monotonic()
+        polishing, self.end = self.end, now + _PROGRAM_SHARE * (self.end - now)
         with contextlib.suppress(LookupError):
             self._run()
+        if not self._enough():
+            self._polish(self.nearest, polishing)
+
+    def _polish(self, start: Schedule, end: float) -> None:
+        stale = _STALE * len(self.timeline.saved)
+        self._better(polished(self.scheduler, start, end, self._draw, stale))
 
     def _run(self) -> None:
         """Choices from the relaxation; then the best choices of a few tensors at a time, others as
@@ -127,11 +141,17 @@ class _Search:
         self.model.limit(self.limit, margins)
         solution = self.model.dive(self.end, _SHARE)
         self.bound = max(self.bound, solution.bound)
+        made = self.scheduler.run(solution.choices)
+        self._better(made)
+        if self.scheduler.cost(made) > _POOR * self.bound:
+            now = time.monotonic()
+            self._polish(made, now + _FIRST_SHARE * (self.end - now))
         idle = 0
         while idle < _IDLE and not self._enough() and time.monotonic() < self.end:
+            made = self.scheduler.run(solution.choices)
+            better = self._better(made)
             if solution.excess < 1.0:
-                made = self.scheduler.run(solution.choices)
-                idle = 0 if self._better(made) else idle + 1
+                idle = 0 if better else idle + 1
                 more = self._room(made, solution.seconds)
                 if more.any():
                     margins += more
@@ -139,7 +159,7 @@ class _Search:
                     solution = self.model.again(self.end, solution)
             for _ in range(_PARTS):
                 with contextlib.suppress(LookupError):
-                    solution = self.model.improved(self.end, solution, self._part())
+                    solution = self.model.improved(self.end, solution, self._part(made))
         if not self._enough() and time.monotonic() < self.end:
             self._exact(solution)
 
@@ -149,16 +169,19 @@ class _Search:
         self.bound = max(self.bound, solution.bound)
         self._better(self.scheduler.run(solution.choices))
 
-    def _part(self) -> set[int]:
-        """Two runs of tensors that follow one another."""
+    def _part(self, made: Schedule) -> set[int]:
+        """Two runs of tensors that follow one another: any, and around the fullest position where
+        that passes the limit."""
         count = len(self.model.parts)
         if count <= _PART:
             return set(range(count))
-        return {
-            (begin + i) % count
-            for begin in (self._draw.randrange(count), self._draw.randrange(count))
-            for i in range(_PART // 2)
-        }
+        begins = [self._draw.randrange(count), self._draw.randrange(count)]
+        if made.peak_bytes > self.limit:
+            full = made.bytes_at.index(made.peak_bytes)
+            firsts = [self.timeline.saved[part[0]] for part in self.model.parts]
+            far = [min(abs(one.first_use - full), abs(one.produced - full)) for one in firsts]
+            begins[0] = far.index(min(far)) - self._draw.randrange(_PART // 2)
+        return {(begin + i) % count for begin in begins for i in range(_PART // 2)}
 
     def _room(self, made: Schedule, seconds: float) -> np.ndarray:
         """Bytes to leave free: by which the limit is passed, or half a tensor of those on their way
@@ -172,6 +195,8 @@ class _Search:
         return self.best is not None and self.best.seconds <= _ENOUGH * self.bound
 
     def _better(self, made: Schedule) -> bool:
+        if self.scheduler.cost(made) < self.scheduler.cost(self.nearest):
+            self.nearest = made
         fits = made.peak_bytes <= self.limit
         better = fits and (self.best is None or made.seconds < self.best.seconds)
         if better:

@@ -17,6 +17,9 @@ import numpy as np
 from oocdnn.network.plan import KEEP, Choice, Movement, Policy, Schedule, needs
 from oocdnn.network.timeline import Link, Timeline, resident_bytes
 
+_PRICE = 6.0  # for a byte above the limit: times of its copy
+_DEARER = 1.05  # a schedule that passes the limit at all
+
 
 def total_of(links: Sequence[Link]) -> Link:
     """All links as one: a copy goes over them in shares, by their rates."""
@@ -47,6 +50,13 @@ class Scheduler:
         self.seconds = [operation.seconds for operation in timeline.operations]
         spans = [((one.produced, one.last_use),) for one in timeline.saved]
         self.kept = np.asarray(resident_bytes(timeline, spans), dtype=np.int64)
+
+    def cost(self, made: Schedule) -> float:
+        """Seconds; more, and more than by waiting, where the limit is passed."""
+        excess = made.peak_bytes - self.limit
+        if excess <= 0:
+            return made.seconds
+        return _DEARER * made.seconds + _PRICE * excess / self.link.from_host
 
     def run(self, choices: Sequence[Choice]) -> Schedule:
         return _Walk(self, list(choices)).run()

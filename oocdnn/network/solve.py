@@ -26,7 +26,7 @@ from oocdnn.network.timeline import Link, Saved, Timeline, available, resident_b
 
 _NEAR = 5e-4  # of the step: a solution this near to the bound is enough
 _MOST_NEEDS = 8  # positions in backward at which one tensor may be wanted first
-_EXCESS = 10.0  # steps for passing the limit by the largest tensor's bytes
+_EXCESS = 300.0  # steps and copies of the largest tensor, for passing the limit by its bytes
 _WHOLE = 1 - 1e-6  # weight of a choice that is certain
 _PART_SECONDS = 1.0  # for the best choices of a part of the tensors
 _TIE = 1e-6  # seconds for copying the whole step's bytes: keep rather than swap where equal
@@ -206,7 +206,8 @@ class Model:
         """Rows for every position: bytes, backlog of copies away, bytes fetched ahead."""
         held = [self._gap_bytes(), self._leaving_bytes(), self._ahead_bytes()]
         temporary = self._temporary_bytes()
-        self._excess = self.program.column(cost=_EXCESS * self.timeline.seconds)
+        price = _EXCESS * (self.timeline.seconds + self.unit / self.link.from_host)
+        self._excess = self.program.column(cost=price)
         rows = []
         for number, cell in enumerate(self._cells):
             if cell.checked:
