@@ -16,12 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from oocdnn.errors import InvalidProblem, OutOfMemory
-from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy, Schedule
+from oocdnn.network.explain import Explanation, explain
+from oocdnn.network.plan import KEEP, SWAP, Choice, Schedule
 from oocdnn.network.polish import polished
 from oocdnn.network.schedule import Scheduler, schedule, total_of
 from oocdnn.network.simulate import Simulation, simulate
 from oocdnn.network.solve import Model, Solution
-from oocdnn.network.timeline import Link, Saved, Timeline, available, resident_bytes
+from oocdnn.network.timeline import Link, Timeline, resident_bytes
 
 _SHARE = 0.25  # of the open policies, fixed at a time
 _PART = 16  # tensors that are decided together
@@ -29,6 +30,7 @@ _PARTS = 2  # of them before the next schedule
 _PROGRAM_SHARE = 0.7  # of the time; the rest is for changes by the scheduler's arithmetic
 _POOR = 1.02  # of the bound: changes by the scheduler's arithmetic come first
 _FIRST_SHARE = 0.3  # of the time left for them
+_POINTS = 8  # of a curve
 _STALE = 40  # changes for each saved tensor that did not help, in a row
 _IDLE = 12  # schedules without a better one
 _ENOUGH = 1.002  # of the bound: no further round is tried
@@ -43,7 +45,9 @@ class Plan:
         simulation: Its predicted course.
         limit: Bytes that it was made for.
         fits: True where everything is kept because the step fits.
-        bound: Seconds below which the program knows that no choice of policies is.
+        bound: Seconds below which the program has no choice of policies, copies being fluid. Where
+            equal blocks are decided together, or chains of recipes are longer than it looks at,
+            other choices may be a little below.
         planning: Seconds that planning took.
     """
 
@@ -65,6 +69,10 @@ class Plan:
 
     def choice(self, index: int) -> Choice:
         return self.schedule.choices[index]
+
+    def explain(self) -> Explanation:
+        """What it does and why, tensor by tensor; `str` of it is a table."""
+        return explain(self.timeline, self.schedule, self.simulation, self.limit, self.bound)
 
 
 def plan(timeline: Timeline, links: Sequence[Link], limit: int, *, seconds: float = 2.0) -> Plan:
@@ -95,7 +103,42 @@ def plan(timeline: Timeline, links: Sequence[Link], limit: int, *, seconds: floa
             f"no plan within {limit} bytes was found in {seconds} s; {timeline.peak_bytes} hold "
             "everything"
         )
-    return _plan(timeline, links, limit, search.best, search.bound, began, fits=False)
+    return _plan(
+        timeline,
+        links,
+        limit,
+        search.best,
+        min(search.bound, search.best.seconds),
+        began,
+        fits=False,
+    )
+
+
+def curve(
+    timeline: Timeline,
+    links: Sequence[Link],
+    limits: Sequence[int] = (),
+    *,
+    seconds: float = 8.0,
+) -> list[tuple[int, float | None]]:
+    """What would fit: limits in bytes and the steps planned for them, in about `seconds` in all.
+
+    Without `limits`, eight of them from the least limit to what holds everything. None stands for a
+    limit with no plan.
+    """
+    if not limits:
+        least, most = least_limit(timeline), timeline.peak_bytes
+        limits = sorted({least + (most - least) * i // (_POINTS - 1) for i in range(_POINTS)})
+    return [(limit, _seconds_at(timeline, links, limit, seconds / len(limits))) for limit in limits]
+
+
+def _seconds_at(
+    timeline: Timeline, links: Sequence[Link], limit: int, seconds: float
+) -> float | None:
+    try:
+        return plan(timeline, links, limit, seconds=seconds).seconds
+    except OutOfMemory:
+        return None
 
 
 def least_limit(timeline: Timeline) -> int:
@@ -147,7 +190,8 @@ class _Search:
             now = time.monotonic()
             self._polish(made, now + _FIRST_SHARE * (self.end - now))
         idle = 0
-        while idle < _IDLE and not self._enough() and time.monotonic() < self.end:
+        most = _IDLE if len(self.model.parts) > _PART else 1
+        while idle < most and not self._enough() and time.monotonic() < self.end:
             made = self.scheduler.run(solution.choices)
             better = self._better(made)
             if solution.excess < 1.0:
@@ -160,6 +204,7 @@ class _Search:
             for _ in range(_PARTS):
                 with contextlib.suppress(LookupError):
                     solution = self.model.improved(self.end, solution, self._part(made))
+        self._better(self.scheduler.run(solution.choices))
         if not self._enough() and time.monotonic() < self.end:
             self._exact(solution)
 
@@ -186,7 +231,7 @@ class _Search:
     def _room(self, made: Schedule, seconds: float) -> np.ndarray:
         """Bytes to leave free: by which the limit is passed, or half a tensor of those on their way
         where the device waits more than in the fluid view."""
-        excess = np.maximum(np.asarray(made.bytes_at) - self.limit, 0)
+        excess: np.ndarray = np.maximum(np.asarray(made.bytes_at) - self.limit, 0)
         if excess.any() or made.seconds <= _ENOUGH * seconds:
             return excess
         return _on_the_way(self.timeline, made) / 2

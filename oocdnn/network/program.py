@@ -84,8 +84,8 @@ class Solver:
 
     def row_bounds(self, rows: np.ndarray, high: np.ndarray) -> None:
         """sums of the rows <= high."""
-        low = np.full(len(rows), -np.inf)
-        self._highs.changeRowsBounds(len(rows), rows.astype(np.int32), low, high)
+        for row, most in zip(rows, high, strict=True):
+            self._highs.changeRowBounds(int(row), -np.inf, float(most))
 
     def fix(self, columns: Sequence[int], values: Sequence[float]) -> None:
         ends = np.asarray(values, dtype=np.float64)

@@ -113,7 +113,8 @@ class _Walk:
     def _least_bytes(self, kept: np.ndarray) -> np.ndarray:
         """Bytes where copies take no time: what is not kept is absent from its last use in forward
         to its need."""
-        steps, extra = [0] * (len(kept) + 1), {}
+        steps = [0] * (len(kept) + 1)
+        extra: dict[int, int] = {}
         for index, (one, choice) in enumerate(zip(self._saved, self._choices, strict=True)):
             if choice.policy is Policy.KEEP:
                 continue

@@ -190,8 +190,8 @@ class Model:
         readers: dict[int, list[list[int]]] = {}
         for choice, columns in tensor.back.items():
             if choice.policy is Policy.REBUILD:
-                for source in tensor.one.recipes[choice.recipe].inputs:
-                    readers.setdefault(source, []).append(columns)
+                for read in tensor.one.recipes[choice.recipe].inputs:
+                    readers.setdefault(read, []).append(columns)
         for index, ways in readers.items():
             source = self.tensors[index]
             for number, need in enumerate(tensor.needs):
@@ -390,7 +390,9 @@ class Model:
         """Frees columns; a single choice that is impossible is ruled out."""
         for _, choice, tensor in fixed:
             columns = list(tensor.policies.values())
-            self._solver.between(columns, [float(not alone or o != choice) for o in tensor.policies])
+            self._solver.between(
+                columns, [float(not alone or o != choice) for o in tensor.policies]
+            )
 
     def again(self, end: float, known: Solution) -> Solution:
         """The same choices under the present limit and margins."""
