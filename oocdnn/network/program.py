@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -77,6 +78,7 @@ class Solver:
 
     def __init__(self, lp: highspy.HighsLp, whole: np.ndarray) -> None:
         self.whole = whole
+        self._usual = 0.0  # seconds of a relaxation from nothing
         self._highs = highspy.Highs()  # type: ignore[no-untyped-call]
         self._highs.setOptionValue("output_flag", False)
         self._highs.setOptionValue("random_seed", 0)
@@ -104,8 +106,18 @@ class Solver:
 
     def relax(self, end: float, *, afresh: bool = False) -> Values:
         """The relaxation, with what is fixed; `afresh` where much has changed."""
-        if afresh:
-            self._highs.clearSolver()
+        began = time.monotonic()
+        if not afresh:
+            with contextlib.suppress(LookupError):
+                return self._relaxed(min(end, began + _PATIENCE * self._usual))
+            if self._infeasible():
+                raise LookupError("infeasible")
+        self._highs.clearSolver()
+        found = self._relaxed(end)
+        self._usual = max(self._usual, time.monotonic() - began)
+        return found
+
+    def _relaxed(self, end: float) -> Values:
         found = self._run(end)
         return Values(found.columns, found.objective, found.objective)
 
@@ -126,6 +138,10 @@ class Solver:
             kinds = np.asarray([highspy.HighsVarType.kContinuous] * count)
             highs.changeColsIntegrality(count, self.whole, kinds)
 
+    def _infeasible(self) -> bool:
+        status = self._highs.getModelStatus()
+        return bool(status == highspy.HighsModelStatus.kInfeasible)
+
     def _run(self, end: float) -> Values:
         highs = self._highs
         highs.setOptionValue("time_limit", highs.getRunTime() + max(end - time.monotonic(), 0.01))
@@ -139,4 +155,5 @@ class Solver:
         return Values(columns, info.objective_function_value, max(info.mip_dual_bound, 0.0))
 
 
+_PATIENCE = 2.0  # times a relaxation from nothing, for one from the solution before
 _FEASIBLE = highspy.SolutionStatus.kSolutionStatusFeasible

@@ -29,7 +29,8 @@ _MOST_NEEDS = 8  # positions in backward at which one tensor may be wanted first
 _EXCESS = 300.0  # steps and copies of the largest tensor, for passing the limit by its bytes
 _WHOLE = 1 - 1e-6  # weight of a choice that is certain
 _PART_SECONDS = 1.0  # for the best choices of a part of the tensors
-_TIE = 1e-6  # seconds for copying the whole step's bytes: keep rather than swap where equal
+_TICKS = 1e3  # in a step: the unit of time, so that costs are near 1
+_TIE = 1e-2  # ticks for copying the whole step's bytes: keep rather than swap where equal
 
 
 @dataclass
@@ -127,6 +128,7 @@ class Model:
     def __init__(self, timeline: Timeline, link: Link) -> None:
         self.timeline, self.link = timeline, link
         self.unit = float(max((one.nbytes for one in timeline.saved), default=1) or 1)
+        self.tick = timeline.seconds / _TICKS or 1.0
         self.program = Program()
         same = alike(timeline)
         self._cells = _cells(same.checked)
@@ -171,7 +173,7 @@ class Model:
                     for number_, need in enumerate(tensor.needs):
                         terms = tensor.first_at(number_, seconds, choice)
                         self.computing[self._cell[need]] += terms
-                self.program.cost[tensor.policies[choice]] += seconds
+                self.program.cost[tensor.policies[choice]] += seconds / self.tick
 
     def _policies(self, tensor: _Tensor) -> None:
         one, program = tensor.one, self.program
@@ -207,7 +209,7 @@ class Model:
         held = [self._gap_bytes(), self._leaving_bytes(), self._ahead_bytes()]
         temporary = self._temporary_bytes()
         price = _EXCESS * (self.timeline.seconds + self.unit / self.link.from_host)
-        self._excess = self.program.column(cost=price)
+        self._excess = self.program.column(cost=price / self.tick)
         rows = []
         for number, cell in enumerate(self._cells):
             if cell.checked:
@@ -299,7 +301,7 @@ class Model:
     def _copied(self, number: int, rate: float) -> tuple[_Terms, float]:
         """Bytes that a direction copies before and during a cell: terms and a constant."""
         speed, cell = rate / self.unit, self._cells[number]
-        terms = [(self.waits[number], speed)]
+        terms = [(self.waits[number], speed * self.tick)]
         terms += [(column, speed * seconds) for column, seconds in self.computing[number]]
         starts = self.timeline.starts
         return terms, speed * (starts[cell.last + 1] - starts[cell.first])
@@ -347,14 +349,17 @@ class Model:
             here, later = (ahead[number], 1.0), (ahead[number + 1], -1.0)
             program.row([here, later, *copied, *wanted[number + 1]], low=-constant)
             if wanted[number + 1] and self._cells[number + 1].checked:
-                wait = (self.waits[number + 1], self.link.from_host / self.unit)
+                wait = (self.waits[number + 1], self.link.from_host * self.tick / self.unit)
                 program.row([here, wait, *wanted[number + 1]], low=0.0)
         return ahead
 
     def bound(self, end: float) -> float:
         """Seconds of the step that no plan is below, by the relaxation."""
         self._solver.free()
-        return self.timeline.seconds + self._solver.relax(end, afresh=True).bound
+        return self._step(self._solver.relax(end, afresh=True).bound)
+
+    def _step(self, ticks: float) -> float:
+        return self.timeline.seconds + self.tick * ticks
 
     def dive(self, end: float, share: float) -> Solution:
         """Choices from the relaxation: the ones that are nearest to whole are fixed, `share` of
@@ -362,7 +367,7 @@ class Model:
         """
         self._solver.free()
         found = self._solver.relax(end, afresh=True)
-        bound = self.timeline.seconds + found.bound
+        bound = self._step(found.bound)
         left = [self.tensors[part[0]] for part in self.parts if self.tensors[part[0]].policies]
         alone = False
         while left:
@@ -406,15 +411,14 @@ class Model:
         self._solver.free()
         self._fix(known, free)
         most = min(end, time.monotonic() + _PART_SECONDS)
-        near = _NEAR * self.timeline.seconds
-        found = self._solver.exact(most, near, known.columns)
+        found = self._solver.exact(most, _NEAR * _TICKS, known.columns)
         return self._solution(found, known.bound)
 
     def exact(self, end: float, known: Solution) -> Solution:
         """The best choices, or the best found by `end`, and a bound for all."""
         self._solver.free()
-        found = self._solver.exact(end, _NEAR * self.timeline.seconds, known.columns)
-        bound = max(self.timeline.seconds + found.bound, known.bound)
+        found = self._solver.exact(end, _NEAR * _TICKS, known.columns)
+        bound = max(self._step(found.bound), known.bound)
         return self._solution(found, bound)
 
     def _fix(self, known: Solution, free: set[int]) -> None:
@@ -428,9 +432,8 @@ class Model:
 
     def _solution(self, found: Values, bound: float) -> Solution:
         choices = [_nearest(tensor, found.columns)[1] for tensor in self.tensors]
-        step = self.timeline.seconds
         excess = found.columns[self._excess] * self.unit
-        return Solution(choices, step + found.objective, bound, excess, found.columns)
+        return Solution(choices, self._step(found.objective), bound, excess, found.columns)
 
 
 def _values(fixed: list[tuple[float, Choice, _Tensor]]) -> tuple[list[int], list[float]]:
