@@ -7,19 +7,32 @@ positions are raised and it is solved again.
 
 from __future__ import annotations
 
+import contextlib
+import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oocdnn.errors import InvalidProblem, OutOfMemory
-from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy, Schedule
-from oocdnn.network.schedule import schedule, total_of
-from oocdnn.network.simulate import Simulation, simulate
-from oocdnn.network.solve import solve
-from oocdnn.network.timeline import Link, Saved, Timeline, available, resident_bytes
+import numpy as np
 
-_ROUNDS = 12  # of margins
-_FIRST_SHARE = 0.7  # of the time left for one solution of the program
+from oocdnn.errors import InvalidProblem, OutOfMemory
+from oocdnn.network.explain import Explanation, explain
+from oocdnn.network.plan import KEEP, SWAP, Choice, Schedule
+from oocdnn.network.polish import polished
+from oocdnn.network.schedule import Scheduler, schedule, total_of
+from oocdnn.network.simulate import Simulation, simulate
+from oocdnn.network.solve import Model, Solution
+from oocdnn.network.timeline import Link, Timeline, resident_bytes
+
+_SHARE = 0.25  # of the open policies, fixed at a time
+_PART = 16  # tensors that are decided together
+_PARTS = 2  # of them before the next schedule
+_PROGRAM_SHARE = 0.7  # of the time; the rest is for changes by the scheduler's arithmetic
+_POOR = 1.02  # of the bound: changes by the scheduler's arithmetic come first
+_FIRST_SHARE = 0.3  # of the time left for them
+_POINTS = 8  # of a curve
+_STALE = 40  # changes for each saved tensor that did not help, in a row
+_IDLE = 12  # schedules without a better one
 _ENOUGH = 1.002  # of the bound: no further round is tried
 
 
@@ -32,7 +45,9 @@ class Plan:
         simulation: Its predicted course.
         limit: Bytes that it was made for.
         fits: True where everything is kept because the step fits.
-        bound: Seconds below which the program knows that no choice of policies is.
+        bound: Seconds below which the program has no choice of policies, copies being fluid. Where
+            equal blocks are decided together, or chains of recipes are longer than it looks at,
+            other choices may be a little below.
         planning: Seconds that planning took.
     """
 
@@ -54,6 +69,10 @@ class Plan:
 
     def choice(self, index: int) -> Choice:
         return self.schedule.choices[index]
+
+    def explain(self) -> Explanation:
+        """What it does and why, tensor by tensor; `str` of it is a table."""
+        return explain(self.timeline, self.schedule, self.simulation, self.limit, self.bound)
 
 
 def plan(timeline: Timeline, links: Sequence[Link], limit: int, *, seconds: float = 2.0) -> Plan:
@@ -77,13 +96,49 @@ def plan(timeline: Timeline, links: Sequence[Link], limit: int, *, seconds: floa
             f"{limit}",
             least=least,
         )
-    best, bound = _search(timeline, links, limit, began + seconds)
-    if best is None:
+    search = _Search(timeline, links, limit, began + seconds)
+    search.run()
+    if search.best is None:
         raise OutOfMemory(
             f"no plan within {limit} bytes was found in {seconds} s; {timeline.peak_bytes} hold "
             "everything"
         )
-    return _plan(timeline, links, limit, best, bound, began, fits=False)
+    return _plan(
+        timeline,
+        links,
+        limit,
+        search.best,
+        min(search.bound, search.best.seconds),
+        began,
+        fits=False,
+    )
+
+
+def curve(
+    timeline: Timeline,
+    links: Sequence[Link],
+    limits: Sequence[int] = (),
+    *,
+    seconds: float = 8.0,
+) -> list[tuple[int, float | None]]:
+    """What would fit: limits in bytes and the steps planned for them, in about `seconds` in all.
+
+    Without `limits`, eight of them from the least limit to what holds everything. None stands for a
+    limit with no plan.
+    """
+    if not limits:
+        least, most = least_limit(timeline), timeline.peak_bytes
+        limits = sorted({least + (most - least) * i // (_POINTS - 1) for i in range(_POINTS)})
+    return [(limit, _seconds_at(timeline, links, limit, seconds / len(limits))) for limit in limits]
+
+
+def _seconds_at(
+    timeline: Timeline, links: Sequence[Link], limit: int, seconds: float
+) -> float | None:
+    try:
+        return plan(timeline, links, limit, seconds=seconds).seconds
+    except OutOfMemory:
+        return None
 
 
 def least_limit(timeline: Timeline) -> int:
@@ -98,91 +153,100 @@ def least_limit(timeline: Timeline) -> int:
     return max(resident_bytes(timeline, spans), default=0)
 
 
-def _search(
-    timeline: Timeline, links: Sequence[Link], limit: int, end: float
-) -> tuple[Schedule | None, float]:
-    """The best schedule within the limit that was found by `end`, and the program's bound."""
-    link, margins = total_of(links), [0.0] * len(timeline.operations)
-    bound = timeline.seconds
-    everything = [SWAP if one.movable else KEEP for one in timeline.saved]
-    best = _better(None, schedule(timeline, links, limit, everything), limit)
-    last = None
-    for number in range(_ROUNDS):
-        left = end - time.monotonic()
-        if left <= 0 and number > 0:
-            break
-        try:
-            found = solve(timeline, link, limit, margins, max(_FIRST_SHARE * left, 0.1))
-        except LookupError:
-            break
-        if number == 0:
-            bound = found.bound
-        if found.choices == last:
-            break
-        last = found.choices
-        made = schedule(timeline, links, limit, found.choices)
-        best = _better(best, made, limit)
-        if best is not None and best.seconds <= _ENOUGH * bound:
-            break
-        excess = [max(held - limit, 0) for held in made.bytes_at]
-        more = excess if any(excess) else _on_the_way(timeline, made)
-        margins = [margin + extra for margin, extra in zip(margins, more, strict=True)]
-    if best is None or best.seconds <= _ENOUGH * bound:
-        return best, bound
-    return _polished(timeline, links, limit, best, end), bound
+class _Search:
+    """The best schedule within a limit that is found by `end`."""
 
+    def __init__(self, timeline: Timeline, links: Sequence[Link], limit: int, end: float) -> None:
+        link = total_of(links)
+        self.timeline, self.limit, self.end = timeline, limit, end
+        self.model, self.scheduler = Model(timeline, link), Scheduler(timeline, link, limit)
+        self.bound, self.best = timeline.seconds, None  # type: float, Schedule | None
+        self.nearest = self.scheduler.run(_everything_moved(timeline))  # by its cost
+        self._better(self.nearest)
+        self._draw = random.Random(0)
 
-def _better(best: Schedule | None, made: Schedule, limit: int) -> Schedule | None:
-    if made.peak_bytes > limit or (best is not None and best.seconds <= made.seconds):
-        return best
-    return made
+    def run(self) -> None:
+        now = time.monotonic()
+        polishing, self.end = self.end, now + _PROGRAM_SHARE * (self.end - now)
+        with contextlib.suppress(LookupError):
+            self._run()
+        if not self._enough():
+            self._polish(self.nearest, polishing)
 
+    def _polish(self, start: Schedule, end: float) -> None:
+        stale = _STALE * len(self.timeline.saved)
+        self._better(polished(self.scheduler, start, end, self._draw, stale))
 
-def _polished(
-    timeline: Timeline, links: Sequence[Link], limit: int, best: Schedule, end: float
-) -> Schedule:
-    """Changes one policy at a time while that helps, by the scheduler's own arithmetic."""
-    improved = True
-    while improved:
-        improved = False
-        for index, one in enumerate(timeline.saved):
-            for choice in _options(timeline, one):
-                if time.monotonic() > end:
-                    return best
-                if choice == best.choices[index]:
-                    continue
-                changed = [*best.choices[:index], choice, *best.choices[index + 1 :]]
-                made = schedule(timeline, links, limit, changed)
-                if made.peak_bytes <= limit and made.seconds < best.seconds:
-                    best, improved = made, True
-    return best
+    def _run(self) -> None:
+        """Choices from the relaxation; then the best choices of a few tensors at a time, others as
+        they are, and room at positions where the schedule has less than the program saw."""
+        margins = np.zeros(len(self.timeline.operations))
+        self.model.limit(self.limit, margins)
+        solution = self.model.dive(self.end, _SHARE)
+        self.bound = max(self.bound, solution.bound)
+        made = self.scheduler.run(solution.choices)
+        self._better(made)
+        if self.scheduler.cost(made) > _POOR * self.bound:
+            now = time.monotonic()
+            self._polish(made, now + _FIRST_SHARE * (self.end - now))
+        idle = 0
+        most = _IDLE if len(self.model.parts) > _PART else 1
+        while idle < most and not self._enough() and time.monotonic() < self.end:
+            made = self.scheduler.run(solution.choices)
+            better = self._better(made)
+            if solution.excess < 1.0:
+                idle = 0 if better else idle + 1
+                more = self._room(made, solution.seconds)
+                if more.any():
+                    margins += more
+                    self.model.limit(self.limit, margins)
+                    solution = self.model.again(self.end, solution)
+            for _ in range(_PARTS):
+                with contextlib.suppress(LookupError):
+                    solution = self.model.improved(self.end, solution, self._part(made))
+        self._better(self.scheduler.run(solution.choices))
+        if not self._enough() and time.monotonic() < self.end:
+            self._exact(solution)
 
+    def _exact(self, solution: Solution) -> None:
+        self.model.limit(self.limit, np.zeros(len(self.timeline.operations)))
+        solution = self.model.exact(self.end, self.model.again(self.end, solution))
+        self.bound = max(self.bound, solution.bound)
+        self._better(self.scheduler.run(solution.choices))
 
-def _options(timeline: Timeline, one: Saved) -> list[Choice]:
-    if not one.movable:
-        return []
-    found = [KEEP, SWAP]
-    if one.squeeze is not None:
-        found.append(SQUEEZE)
-    return found + [Choice(Policy.REBUILD, number) for number in available(timeline, one)]
+    def _part(self, made: Schedule) -> set[int]:
+        """Two runs of tensors that follow one another: any, and around the fullest position where
+        that passes the limit."""
+        count = len(self.model.parts)
+        if count <= _PART:
+            return set(range(count))
+        begins = [self._draw.randrange(count), self._draw.randrange(count)]
+        if made.peak_bytes > self.limit:
+            full = made.bytes_at.index(made.peak_bytes)
+            firsts = [self.timeline.saved[part[0]] for part in self.model.parts]
+            far = [min(abs(one.first_use - full), abs(one.produced - full)) for one in firsts]
+            begins[0] = far.index(min(far)) - self._draw.randrange(_PART // 2)
+        return {(begin + i) % count for begin in begins for i in range(_PART // 2)}
 
+    def _room(self, made: Schedule, seconds: float) -> np.ndarray:
+        """Bytes to leave free: by which the limit is passed, or half a tensor of those on their way
+        where the device waits more than in the fluid view."""
+        excess: np.ndarray = np.maximum(np.asarray(made.bytes_at) - self.limit, 0)
+        if excess.any() or made.seconds <= _ENOUGH * seconds:
+            return excess
+        return _on_the_way(self.timeline, made) / 2
 
-def _on_the_way(timeline: Timeline, made: Schedule) -> list[int]:
-    """Bytes to leave free where the device waits more than the fluid view says: one tensor of those
-    on their way at each position that is full."""
-    found = [0] * len(timeline.operations)
-    for index in made.swapped():
-        movement, one = made.movements.get(index), timeline.saved[index]
-        if movement is None:
-            continue
-        spans = [
-            range(one.last_forward_use + 1, movement.release),
-            range(movement.fetch, movement.need),
-        ]
-        for span in spans:
-            for position in span:
-                found[position] = max(found[position], one.nbytes // 2)
-    return found
+    def _enough(self) -> bool:
+        return self.best is not None and self.best.seconds <= _ENOUGH * self.bound
+
+    def _better(self, made: Schedule) -> bool:
+        if self.scheduler.cost(made) < self.scheduler.cost(self.nearest):
+            self.nearest = made
+        fits = made.peak_bytes <= self.limit
+        better = fits and (self.best is None or made.seconds < self.best.seconds)
+        if better:
+            self.best = made
+        return better
 
 
 def _plan(
@@ -197,3 +261,21 @@ def _plan(
 ) -> Plan:
     simulation = simulate(timeline, links, made)
     return Plan(timeline, made, simulation, limit, fits, bound, time.monotonic() - began)
+
+
+def _everything_moved(timeline: Timeline) -> list[Choice]:
+    return [SWAP if one.movable and one.nbytes else KEEP for one in timeline.saved]
+
+
+def _on_the_way(timeline: Timeline, made: Schedule) -> np.ndarray:
+    """Bytes to leave free where the device waits more than the fluid view says: half a tensor of
+    those on their way at each position."""
+    found = np.zeros(len(timeline.operations))
+    for index in made.swapped():
+        movement, half = made.movements[index], timeline.saved[index].nbytes / 2
+        for first, last in (
+            (timeline.saved[index].last_forward_use + 1, movement.release),
+            (movement.fetch, movement.need),
+        ):
+            np.maximum(found[first:last], half, out=found[first:last])
+    return found

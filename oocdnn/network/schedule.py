@@ -10,9 +10,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
+from heapq import heappop, heappush
+
+import numpy as np
 
 from oocdnn.network.plan import KEEP, Choice, Movement, Policy, Schedule, needs
-from oocdnn.network.timeline import Link, Timeline
+from oocdnn.network.timeline import Link, Timeline, resident_bytes
+
+_PRICE = 6.0  # for a byte above the limit: times of its copy
+_DEARER = 1.05  # a schedule that passes the limit at all
 
 
 def total_of(links: Sequence[Link]) -> Link:
@@ -33,151 +39,192 @@ def schedule(
 
     Where no positions fit, `peak_bytes` of the result passes the limit.
     """
-    return _Scheduler(timeline, total_of(links), limit, list(choices)).run()
+    return Scheduler(timeline, total_of(links), limit).run(choices)
 
 
-class _Scheduler:
+class Scheduler:
+    """Makes schedules of one step for many choices."""
+
+    def __init__(self, timeline: Timeline, link: Link, limit: int) -> None:
+        self.timeline, self.link, self.limit = timeline, link, limit
+        self.seconds = [operation.seconds for operation in timeline.operations]
+        spans = [((one.produced, one.last_use),) for one in timeline.saved]
+        self.kept = np.asarray(resident_bytes(timeline, spans), dtype=np.int64)
+
+    def cost(self, made: Schedule) -> float:
+        """Seconds; more, and more than by waiting, where the limit is passed."""
+        excess = made.peak_bytes - self.limit
+        if excess <= 0:
+            return made.seconds
+        return _DEARER * made.seconds + _PRICE * excess / self.link.from_host
+
+    def run(self, choices: Sequence[Choice]) -> Schedule:
+        return _Walk(self, list(choices)).run()
+
+
+class _Walk:
     """One walk over the step. Times are those of a device that waits only where it has to."""
 
-    def __init__(self, timeline: Timeline, link: Link, limit: int, choices: list[Choice]) -> None:
-        self._timeline, self._saved, self._link, self._limit = timeline, timeline.saved, link, limit
-        self._choices, self._needs = choices, needs(timeline, choices)
-        self._bytes_at = self._least_bytes()
+    def __init__(self, scheduler: Scheduler, choices: list[Choice]) -> None:
+        self._saved, self._link = scheduler.timeline.saved, scheduler.link
+        self._starts, self._seconds = scheduler.timeline.starts, scheduler.seconds
+        self._limit, self._choices = scheduler.limit, choices
+        self._needs = needs(scheduler.timeline, choices)
         self._movements: dict[int, Movement] = {}
+        self._produced: dict[int, list[int]] = {}  # by position, as the next two
+        self._ended: dict[int, list[int]] = {}
+        self._needed: dict[int, list[int]] = {}
+        self._bytes_at = self._least_bytes(scheduler.kept)
         self._now = self._waiting = self._recomputing = 0.0
         self._out_free = self._in_free = 0.0  # end of the last copy of each direction
-        self._leaving: list[tuple[int, float]] = []  # index and end of its copy, in order
+        self._leaving: dict[int, float] = {}  # end of the copy of what is not released yet
+        self._leaving_bytes = 0
+        self._ready: list[tuple[float, int]] = []  # of those, what forward does not read any more
+        self._ready_bytes = 0
         self._arrivals: dict[int, float] = {}
         self._queue = deque(self._fetches())
+        self._blocked = 0  # position before which the next fetch does not fit
 
     def run(self) -> Schedule:
-        produced: dict[int, list[int]] = {}
-        needed: dict[int, list[int]] = {}
-        for index, choice in enumerate(self._choices):
-            if choice.policy is not Policy.KEEP:
-                produced.setdefault(self._saved[index].produced, []).append(index)
-                needed.setdefault(self._needs[index], []).append(index)
-        for position, operation in enumerate(self._timeline.operations):
-            self._release(position)
-            self._fetch(position)
-            self._complete(needed.get(position, []))
-            self._now += operation.seconds
-            self._leave(produced.get(position, []))
+        for position, seconds in enumerate(self._seconds):
+            for index in self._ended.get(position, ()):
+                heappush(self._ready, (self._leaving[index], index))
+                self._ready_bytes += self._saved[index].nbytes
+            if position in self._needed and self._leaving:
+                self._stay(self._needed[position])
+            if self._ready:
+                self._release(position)
+            if self._queue:
+                self._fetch(position)
+            if position in self._needed:
+                self._complete(self._needed[position])
+            self._now += seconds
+            if position in self._produced:
+                self._leave(self._produced[position])
         return Schedule(
             self._choices,
             self._movements,
-            self._bytes_at,
+            self._bytes_at.tolist(),
             self._now,
             self._waiting,
             self._recomputing,
         )
 
-    def _least_bytes(self) -> list[int]:
-        """Bytes where copies take no time: swapped tensors from production to their last use in
-        forward, and from their need on."""
-        steps = [0] * (len(self._timeline.operations) + 1)
-
-        def hold(begin: int, end: int, nbytes: int) -> None:
-            if begin < end:
-                steps[begin] += nbytes
-                steps[end] -= nbytes
-
+    def _least_bytes(self, kept: np.ndarray) -> np.ndarray:
+        """Bytes where copies take no time: what is not kept is absent from its last use in forward
+        to its need."""
+        steps = [0] * (len(kept) + 1)
         extra: dict[int, int] = {}
         for index, (one, choice) in enumerate(zip(self._saved, self._choices, strict=True)):
-            need = self._needs[index]
             if choice.policy is Policy.KEEP:
-                hold(one.produced, one.last_use + 1, one.nbytes)
                 continue
-            hold(one.produced, one.last_forward_use + 1, one.nbytes)
-            hold(need, one.last_use + 1, one.nbytes)
-            if choice.policy is Policy.SQUEEZE and one.squeeze is not None:
-                hold(one.produced, need + 1, one.squeeze.nbytes)
+            need, ended = self._needs[index], one.last_forward_use + 1
+            self._needed.setdefault(need, []).append(index)
+            steps[ended] -= one.nbytes
+            steps[need] += one.nbytes
             if choice.policy is Policy.REBUILD:
                 temporary = one.recipes[choice.recipe].temporary_bytes
                 extra[need] = max(extra.get(need, 0), temporary)
-        out, total = [], 0
-        for position, operation in enumerate(self._timeline.operations):
-            total += steps[position]
-            out.append(operation.fixed_bytes + total + extra.get(position, 0))
-        return out
+                self._movements[index] = Movement(ended, need, need)
+                continue
+            self._produced.setdefault(one.produced, []).append(index)
+            if choice.policy is Policy.SWAP:
+                self._ended.setdefault(ended, []).append(index)
+            elif one.squeeze is not None:
+                steps[one.produced] += one.squeeze.nbytes
+                steps[need + 1] -= one.squeeze.nbytes
+                self._movements[index] = Movement(ended, need, need)
+        found = kept + np.cumsum(np.asarray(steps[:-1], dtype=np.int64))
+        for position, temporary in extra.items():
+            found[position] += temporary
+        return found
 
     def _fetches(self) -> list[tuple[int, int]]:
         """Swapped tensors in the order of their need, each with the last position at which its copy
         may start without a wait."""
-        starts, found = self._timeline.starts, []
+        found = []
         order = sorted(
             (self._needs[i], i) for i, c in enumerate(self._choices) if c.policy is Policy.SWAP
         )
         latest = float("inf")
         for need, index in reversed(order):
             seconds = self._saved[index].nbytes / self._link.from_host + self._link.latency
-            latest = min(starts[need], latest) - seconds
-            found.append((index, max(bisect_right(starts, latest) - 1, 0)))
+            latest = min(self._starts[need], latest) - seconds
+            found.append((index, max(bisect_right(self._starts, latest) - 1, 0)))
         return found[::-1]
 
     def _leave(self, indices: list[int]) -> None:
+        """After the operation that writes them: the copy away begins, or the squeezing runs."""
         for index in indices:
-            choice, one = self._choices[index], self._saved[index]
-            if choice.policy is Policy.SWAP:
+            one = self._saved[index]
+            if self._choices[index].policy is Policy.SWAP:
                 begin = max(self._now, self._out_free) + self._link.latency
                 self._out_free = begin + one.nbytes / self._link.to_host
-                self._leaving.append((index, self._out_free))
-            elif choice.policy is Policy.SQUEEZE and one.squeeze is not None:
+                self._leaving[index] = self._out_free
+                self._leaving_bytes += one.nbytes
+            elif one.squeeze is not None:
                 self._compute(one.squeeze.seconds / 2)
+
+    def _stay(self, indices: list[int]) -> None:
+        """What is needed before it has been copied away is kept."""
+        for index in indices:
+            if index in self._leaving:
+                self._choices[index] = KEEP
+                self._gone(index)
+
+    def _gone(self, index: int) -> None:
+        """The copy is not waited for any more."""
+        del self._leaving[index]
+        self._leaving_bytes -= self._saved[index].nbytes
+        self._ready_bytes -= self._saved[index].nbytes
 
     def _release(self, position: int) -> None:
         """Frees what has been copied away; waits for copies, first ones first, where the limit
         asks; counts what is still there."""
-        ended = [(i, end) for i, end in self._leaving if self._done(i, position)]
-        held = sum(self._saved[i].nbytes for i, _ in ended)
-        for index, end in ended:
-            if end > self._now and self._bytes_at[position] + held <= self._limit:
-                break
-            self._wait_until(end)
-            held -= self._saved[index].nbytes
-            self._leaving.remove((index, end))
-            self._movements[index] = Movement(position, self._needs[index], self._needs[index])
-        self._bytes_at[position] += held
-
-    def _done(self, index: int, position: int) -> bool:
-        """True where forward does not read the tensor any more, and backward not yet."""
-        return self._saved[index].last_forward_use < position < self._needs[index]
+        free = self._limit - int(self._bytes_at[position])
+        while self._ready:
+            end, index = self._ready[0]
+            if index in self._leaving:
+                if end > self._now and self._ready_bytes <= free:
+                    break
+                self._wait_until(end)
+                self._gone(index)
+                need = self._needs[index]
+                self._movements[index] = Movement(position, need, need)
+            heappop(self._ready)
+        self._bytes_at[position] += self._ready_bytes
 
     def _fetch(self, position: int) -> None:
         """Starts the copies whose time has come, in order, while they fit up to their need."""
         while self._queue:
             index, latest = self._queue[0]
             need, one = self._needs[index], self._saved[index]
-            if need > position and latest > position:
+            if self._choices[index] is KEEP:
+                self._queue.popleft()
+                continue
+            if need > position and max(latest, self._blocked) > position:
                 return
             movement = self._movements.get(index)
             if movement is None:  # not copied away yet
-                if need > position:
-                    return
-                self._stay(index, position)
-                self._queue.popleft()
-                continue
-            leaving = sum(self._saved[i].nbytes for i, _ in self._leaving)
-            window = range(position, need)
-            if any(self._bytes_at[q] + one.nbytes + leaving > self._limit for q in window):
                 return
+            window = self._bytes_at[position:need]
+            if len(window):
+                free = self._limit - one.nbytes - self._leaving_bytes
+                if window.max() > free:
+                    if not self._leaving:
+                        full = np.flatnonzero(window > free)
+                        self._blocked = position + int(full[-1]) + 1
+                    return
+                window += one.nbytes
             self._queue.popleft()
-            for q in window:
-                self._bytes_at[q] += one.nbytes
             movement.fetch = position
             self._in_free = max(self._now, self._in_free) + self._link.latency
             self._in_free += one.nbytes / self._link.from_host
             self._arrivals[index] = self._in_free
 
-    def _stay(self, index: int, position: int) -> None:
-        self._choices[index] = KEEP
-        self._leaving = [entry for entry in self._leaving if entry[0] != index]
-        for q in range(position, self._needs[index]):
-            self._bytes_at[q] += self._saved[index].nbytes
-
     def _complete(self, indices: list[int]) -> None:
         """Everything that the next operation reads: copies are waited for, recipes run."""
-        for index in sorted(indices):
+        for index in indices:
             choice, one = self._choices[index], self._saved[index]
             if choice.policy is Policy.SWAP:
                 self._wait_until(self._arrivals[index])
@@ -185,9 +232,6 @@ class _Scheduler:
                 self._compute(one.recipes[choice.recipe].seconds)
             elif choice.policy is Policy.SQUEEZE and one.squeeze is not None:
                 self._compute(one.squeeze.seconds / 2)
-            if choice.policy in (Policy.REBUILD, Policy.SQUEEZE):
-                need = self._needs[index]
-                self._movements[index] = Movement(one.last_forward_use + 1, need, need)
 
     def _compute(self, seconds: float) -> None:
         self._now += seconds

@@ -4,158 +4,82 @@ Minimized: seconds in which the device waits for copies, and seconds of recipes.
 bytes at every position of forward and backward. Copies are fluid here: a backlog grows by what is
 produced and shrinks at the link's rate, forward in time for copies away and backward in time for
 copies back. `planner.py` gives the positions and corrects what the fluid view misses by margins.
+
+A tensor that is not kept has one column for each way to have it again and each position at which it
+may be needed first: its own first use, or that of a tensor that is computed from it.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
-import highspy
 import numpy as np
 
+from oocdnn.network.alike import alike
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy
+from oocdnn.network.program import Program, Values
 from oocdnn.network.timeline import Link, Saved, Timeline, available, resident_bytes
 
 _NEAR = 5e-4  # of the step: a solution this near to the bound is enough
-_MOST_NEEDS = 6  # positions in backward at which one tensor may be wanted first
-_WHOLE = 1e-6  # a value of the relaxation this near to 0 or 1 is whole
-_TIE = 1e-6  # seconds for copying the whole step's bytes: keep rather than swap where equal
+_MOST_NEEDS = 8  # positions in backward at which one tensor may be wanted first
+_EXCESS = 300.0  # steps and copies of the largest tensor, for passing the limit by its bytes
+_WHOLE = 1 - 1e-6  # weight of a choice that is certain
+_PART_SECONDS = 1.0  # for the best choices of a part of the tensors
+_TICKS = 1e3  # in a step: the unit of time, so that costs are near 1
+_TIE = 1e-2  # ticks for copying the whole step's bytes: keep rather than swap where equal
 
 
 @dataclass
 class Solution:
-    """Choices, the seconds of the step that the program gives them, and its lower bound."""
+    """Choices, the seconds of the step that the program gives them, its lower bound, and bytes by
+    which the choices pass the limit."""
 
     choices: list[Choice]
     seconds: float
     bound: float
-
-
-class _Program:
-    """Columns and rows in the form that HiGHS takes. A row is a sum of columns within bounds."""
-
-    def __init__(self) -> None:
-        self.cost: list[float] = []
-        self.low: list[float] = []
-        self.high: list[float] = []
-        self.whole: list[bool] = []
-        self.row_low: list[float] = []
-        self.row_high: list[float] = []
-        self.begin: list[int] = [0]
-        self.index: list[int] = []
-        self.value: list[float] = []
-
-    def column(
-        self, low: float = 0.0, high: float = 1.0, cost: float = 0.0, whole: bool = False
-    ) -> int:
-        self.cost.append(cost)
-        self.low.append(low)
-        self.high.append(high)
-        self.whole.append(whole)
-        return len(self.cost) - 1
-
-    def row(self, terms: dict[int, float], low: float, high: float) -> None:
-        for column, factor in terms.items():
-            if factor != 0.0:
-                self.index.append(column)
-                self.value.append(factor)
-        self.begin.append(len(self.index))
-        self.row_low.append(low)
-        self.row_high.append(high)
-
-    def solver(self) -> highspy.Highs:
-        lp = highspy.HighsLp()
-        lp.num_col_, lp.num_row_ = len(self.cost), len(self.row_low)
-        lp.col_cost_, lp.col_lower_, lp.col_upper_ = map(
-            np.asarray, (self.cost, self.low, self.high)
-        )
-        lp.row_lower_, lp.row_upper_ = np.asarray(self.row_low), np.asarray(self.row_high)
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        lp.a_matrix_.start_ = np.asarray(self.begin, dtype=np.int32)
-        lp.a_matrix_.index_ = np.asarray(self.index, dtype=np.int32)
-        lp.a_matrix_.value_ = np.asarray(self.value)
-        highs = highspy.Highs()  # type: ignore[no-untyped-call]
-        highs.setOptionValue("output_flag", False)
-        highs.setOptionValue("random_seed", 0)
-        highs.passModel(lp)
-        return highs
-
-    def solve(self, seconds: float, enough: float) -> _Values:
-        """Whole values within `enough` of the relaxation's objective where time allows.
-
-        First the relaxation; then its whole columns are fixed and the others decided; then, if that
-        is not enough, all of them from there on. Raises LookupError where no whole solution was
-        found.
-        """
-        end = time.monotonic() + seconds
-        highs = self.solver()
-        highs.setOptionValue("time_limit", seconds)
-        relaxed = _run(highs)
-        columns = np.flatnonzero(self.whole).astype(np.int32)
-        values = relaxed.columns[columns]
-        fixed = (values < _WHOLE) | (values > 1 - _WHOLE)
-        highs.setOptionValue("mip_abs_gap", enough)
-        highs.setOptionValue("mip_rel_gap", 1e-6)
-        kinds = [highspy.HighsVarType.kInteger] * len(columns)
-        highs.changeColsIntegrality(len(columns), columns, np.asarray(kinds))
-        if fixed.any() and not fixed.all():
-            ends = np.round(values[fixed])
-            highs.changeColsBounds(int(fixed.sum()), columns[fixed], ends, ends)
-            highs.setOptionValue("time_limit", max(0.5 * (end - time.monotonic()), 0.1))
-            try:
-                first: _Values | None = _run(highs)
-            except LookupError:
-                first = None
-            count = int(fixed.sum())
-            highs.changeColsBounds(count, columns[fixed], np.zeros(count), np.ones(count))
-            if first is not None:
-                if first.objective - relaxed.objective <= enough:
-                    return _Values(first.columns, first.objective, relaxed.objective)
-                solution = highspy.HighsSolution()
-                solution.col_value = list(first.columns)
-                highs.setSolution(solution)
-        highs.setOptionValue("time_limit", max(end - time.monotonic(), 0.1))
-        last = _run(highs)
-        return _Values(last.columns, last.objective, max(relaxed.objective, last.bound))
-
-
-@dataclass
-class _Values:
-    """A solution, its objective, and what no solution is below."""
-
+    excess: float
     columns: np.ndarray
-    objective: float
-    bound: float
-
-
-def _run(highs: highspy.Highs) -> _Values:
-    highs.run()
-    info = highs.getInfo()
-    if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        raise LookupError(highs.modelStatusToString(highs.getModelStatus()))
-    bound = max(info.mip_dual_bound, 0.0) if info.mip_dual_bound < float("inf") else 0.0
-    values = np.asarray(highs.getSolution().col_value)
-    return _Values(values, info.objective_function_value, bound)
 
 
 @dataclass
-class _Columns:
-    """Columns of one saved tensor."""
+class _Tensor:
+    """Columns of one saved tensor: by choice, and by choice and position of its need.
 
-    swap: int = -1
-    squeeze: int = -1
-    recipes: dict[int, int] = field(default_factory=dict)
-    early: dict[int, int] = field(default_factory=dict)  # by position: needed there already
-    held: dict[int, int] = field(default_factory=dict)  # by position: in memory there, not kept
+    Those of a position are 1 where the choice is taken and the tensor is needed there or before.
+    """
 
-    @property
-    def gone(self) -> list[int]:
-        """Columns whose sum is 1 where the tensor is not kept."""
-        one = [column for column in (self.swap, self.squeeze) if column >= 0]
-        return one + list(self.recipes.values())
+    one: Saved
+    needs: list[int]
+    policies: dict[Choice, int] = field(default_factory=dict)
+    back: dict[Choice, list[int]] = field(default_factory=dict)  # by the number of the need
+
+    def first_at(self, number: int, factor: float, choice: Choice) -> list[tuple[int, float]]:
+        """Terms whose sum is `factor` where the choice is taken and this is the first need."""
+        columns = self.back[choice]
+        if number == 0:
+            return [(columns[0], factor)]
+        return [(columns[number], factor), (columns[number - 1], -factor)]
+
+    def absent(self, position: int) -> list[tuple[int, float]]:
+        """Terms whose sum is 1 where the tensor is not there at the position, a need or not."""
+        number = bisect_right(self.needs, position) - 1
+        terms = [(column, 1.0) for column in self.policies.values()]
+        if number >= 0:
+            terms += [(columns[number], -1.0) for columns in self.back.values()]
+        return terms
+
+
+def options(timeline: Timeline, one: Saved) -> list[Choice]:
+    """The policies of a saved tensor, besides keeping it."""
+    if not one.movable or one.nbytes == 0:
+        return []
+    squeeze = [SQUEEZE] if one.squeeze is not None else []
+    recipes = [Choice(Policy.REBUILD, number) for number in available(timeline, one)]
+    return [SWAP, *squeeze, *recipes]
 
 
 def candidates(timeline: Timeline) -> list[list[int]]:
@@ -164,294 +88,373 @@ def candidates(timeline: Timeline) -> list[list[int]]:
     found: list[set[int]] = [{one.first_use} for one in timeline.saved]
     for index in reversed(range(len(found))):
         one = timeline.saved[index]
-        for recipe in one.recipes:
-            for source in recipe.inputs:
+        found[index] = set(sorted(found[index])[-_MOST_NEEDS:])
+        for number in available(timeline, one):
+            for source in one.recipes[number].inputs:
                 first = timeline.saved[source].first_use
                 found[source] |= {p for p in found[index] if p < first}
-        own = sorted(found[index])
-        found[index] = set(own[-_MOST_NEEDS:])
     return [sorted(positions) for positions in found]
 
 
-class _Model:
-    """The program of one step. Bytes are in units of `unit`, so that numbers are near 1."""
+@dataclass(frozen=True)
+class _Cell:
+    """Positions that the program sees as one. The limit is checked where it is a single one."""
+
+    first: int
+    last: int
+    checked: bool
+
+
+def _cells(checked: Sequence[int]) -> list[_Cell]:
+    found: list[_Cell] = []
+    for position, other in enumerate(checked):
+        if other != position and found and not found[-1].checked:
+            found[-1] = _Cell(found[-1].first, position, False)
+        else:
+            found.append(_Cell(position, position, other == position))
+    return found
+
+
+_Terms = list[tuple[int, float]]
+
+
+class Model:
+    """The program of one step. Bytes are in units of `unit`, so that numbers are near 1.
+
+    A limit may be passed at a price above that of waiting, so that a first choice is never without
+    a solution; `bound` is right all the same.
+    """
 
     def __init__(self, timeline: Timeline, link: Link) -> None:
         self.timeline, self.link = timeline, link
-        self.saved = timeline.saved
-        self.unit = float(max((one.nbytes for one in self.saved), default=1) or 1)
-        self.program = _Program()
-        self.count = len(timeline.operations)
-        self.needs = candidates(timeline)
-        self.columns = [_Columns() for _ in self.saved]
-        self.waits = [self.program.column(high=np.inf, cost=1.0) for _ in range(self.count)]
-        self._policies()
-        self._early_needs()
+        self.unit = float(max((one.nbytes for one in timeline.saved), default=1) or 1)
+        self.tick = timeline.seconds / _TICKS or 1.0
+        self.program = Program()
+        same = alike(timeline)
+        self._cells = _cells(same.checked)
+        self._checked = np.asarray(same.checked)
+        self.count = len(self._cells)
+        self._cell = np.zeros(len(timeline.operations) + 1, dtype=np.int64)
+        for number, cell in enumerate(self._cells):
+            self._cell[cell.first : cell.last + 1] = number
+        self._cell[-1] = self.count
+        self.waits = [self.program.column(cost=1.0) for _ in range(self.count)]
+        self.computing: list[_Terms] = [[] for _ in range(self.count)]
+        self.tensors = [
+            _Tensor(one, needs)
+            for one, needs in zip(timeline.saved, candidates(timeline), strict=True)
+        ]
+        self._decide(same.decided)
+        self._input_rows: set[tuple[tuple[int, float], ...]] = set()
+        for tensor in self.tensors:
+            self._inputs(tensor)
+        self._certain = np.asarray(self._certain_bytes(), dtype=np.float64)
+        self._positions = np.asarray([cell.first for cell in self._cells if cell.checked])
+        self._rows = self._limits()
+        self._solver = self.program.solver()
 
-    def _bytes(self, nbytes: float) -> float:
-        return nbytes / self.unit
+    def _decide(self, decided: list[int]) -> None:
+        """Columns of each tensor; those that are decided together share them."""
+        self.parts: list[list[int]] = []  # tensors that share columns
+        shared: dict[tuple[int, int, tuple[Choice, ...]], int] = {}
+        for index, tensor in enumerate(self.tensors):
+            own = tuple(options(self.timeline, tensor.one))
+            number = shared.setdefault((decided[index], len(tensor.needs), own), len(self.parts))
+            if number == len(self.parts):
+                self.parts.append([])
+                self._policies(tensor)
+            else:
+                first = self.tensors[self.parts[number][0]]
+                tensor.policies, tensor.back = first.policies, first.back
+            self.parts[number].append(index)
+            for choice in tensor.back:
+                seconds = _seconds(tensor.one, choice)
+                if choice.policy is Policy.REBUILD:
+                    for number_, need in enumerate(tensor.needs):
+                        terms = tensor.first_at(number_, seconds, choice)
+                        self.computing[self._cell[need]] += terms
+                self.program.cost[tensor.policies[choice]] += seconds / self.tick
 
-    def _policies(self) -> None:
-        total = sum(one.nbytes for one in self.saved) or 1
-        for one, columns in zip(self.saved, self.columns, strict=True):
-            if not one.movable or one.nbytes == 0:
-                continue
-            columns.swap = self.program.column(cost=_TIE * one.nbytes / total, whole=True)
-            if one.squeeze is not None:
-                columns.squeeze = self.program.column(cost=one.squeeze.seconds, whole=True)
-            for number in available(self.timeline, one):
-                cost = one.recipes[number].seconds
-                columns.recipes[number] = self.program.column(cost=cost, whole=True)
-            if len(columns.gone) > 1:
-                self.program.row(dict.fromkeys(columns.gone, 1.0), -np.inf, 1.0)
+    def _policies(self, tensor: _Tensor) -> None:
+        one, program = tensor.one, self.program
+        total = sum(one.nbytes for one in self.timeline.saved) or 1
+        for choice in options(self.timeline, one):
+            policy = program.column(1.0, _TIE * one.nbytes / total, whole=True)
+            columns = [program.column(1.0) for _ in tensor.needs[:-1]] + [policy]
+            tensor.policies[choice], tensor.back[choice] = policy, columns
+            for before, after in itertools.pairwise(columns):
+                program.row([(after, 1.0), (before, -1.0)], low=0.0)
+        if len(tensor.policies) > 1:
+            program.row([(column, 1.0) for column in tensor.policies.values()], high=1.0)
 
-    def _early_needs(self) -> None:
-        for columns, positions in zip(self.columns, self.needs, strict=True):
-            before = -1
-            for position in positions[:-1] if columns.gone else ():
-                early = columns.early[position] = self.program.column()
-                held = columns.held[position] = self.program.column()
-                # held >= early - kept
-                terms = {held: 1.0, early: -1.0} | dict.fromkeys(columns.gone, -1.0)
-                self.program.row(terms, -1.0, np.inf)
-                if before >= 0:
-                    self.program.row({early: 1.0, before: -1.0}, 0.0, np.inf)
-                    last = columns.held[positions[positions.index(position) - 1]]
-                    self.program.row({held: 1.0, last: -1.0}, 0.0, np.inf)
-                before = early
-        for index, (one, columns) in enumerate(zip(self.saved, self.columns, strict=True)):
-            for number, column in columns.recipes.items():
-                for source in one.recipes[number].inputs:
-                    self._inputs_in_time(index, column, source)
+    def _inputs(self, tensor: _Tensor) -> None:
+        """A tensor that is computed where it is needed has its inputs there."""
+        readers: dict[int, list[list[int]]] = {}
+        for choice, columns in tensor.back.items():
+            if choice.policy is Policy.REBUILD:
+                for read in tensor.one.recipes[choice.recipe].inputs:
+                    readers.setdefault(read, []).append(columns)
+        for index, ways in readers.items():
+            source = self.tensors[index]
+            for number, need in enumerate(tensor.needs):
+                if source.back and need < source.one.first_use:
+                    here = [(columns[number], 1.0) for columns in ways]
+                    terms = tuple(sorted([*source.absent(need), *here]))
+                    if terms not in self._input_rows:
+                        self._input_rows.add(terms)
+                        self.program.row(terms, high=1.0)
 
-    def _inputs_in_time(self, index: int, column: int, source: int) -> None:
-        """A tensor that is computed where it is needed has its input there."""
-        columns, inputs = self.columns[index], self.columns[source]
-        for position in self.needs[index]:
-            if position >= self.saved[source].first_use or not inputs.gone:
-                continue
-            terms = {column: -1.0}
-            low = 0.0
-            if position in columns.early:
-                terms[columns.early[position]] = -1.0
-                low = -1.0
-            if position in inputs.early:
-                terms[inputs.early[position]] = 1.0
-                self.program.row(terms, low, np.inf)
-            else:  # this need is not among the input's: then the input is kept, or no recipe
-                for gone in inputs.gone:
-                    terms[gone] = -1.0
-                self.program.row(terms, low - 1.0, np.inf)
-
-    def constrain(self, limit: float, margins: Sequence[float]) -> None:
+    def _limits(self) -> np.ndarray:
         """Rows for every position: bytes, backlog of copies away, bytes fetched ahead."""
-        gap = self._gap_bytes()
-        leaving = self._leaving_bytes()
-        ahead = self._ahead_bytes()
-        fixed = self._certain_bytes()
-        for position in range(self.count):
-            terms: dict[int, float] = {gap[position]: 1.0}
-            for column in (leaving[position], ahead[position]):
-                terms[column] = 1.0
-            most = limit - margins[position] - fixed[position]
-            self.program.row(terms, -np.inf, self._bytes(most))
+        held = [self._gap_bytes(), self._leaving_bytes(), self._ahead_bytes()]
+        temporary = self._temporary_bytes()
+        price = _EXCESS * (self.timeline.seconds + self.unit / self.link.from_host)
+        self._excess = self.program.column(cost=price / self.tick)
+        rows = []
+        for number, cell in enumerate(self._cells):
+            if cell.checked:
+                terms = [(columns[number], 1.0) for columns in held]
+                terms += [(column, 1.0) for column in temporary.get(number, ())]
+                rows.append(self.program.row([*terms, (self._excess, -1.0)]))
+        return np.asarray(rows)
+
+    def limit(self, nbytes: int, margins: np.ndarray) -> None:
+        """Allows `nbytes` less the margin of each position."""
+        most = margins.copy()
+        np.maximum.at(most, self._checked, margins)
+        room = (nbytes - most - self._certain) / self.unit
+        self._solver.row_bounds(self._rows, room[self._positions])
 
     def _certain_bytes(self) -> list[int]:
         """Bytes whatever the policies are: fixed ones, tensors while forward or backward reads
         them."""
         spans = [
             ((one.produced, one.last_forward_use), (one.first_use, one.last_use))
-            if columns.gone
+            if tensor.back
             else ((one.produced, one.last_use),)
-            for one, columns in zip(self.saved, self.columns, strict=True)
+            for tensor, one in ((tensor, tensor.one) for tensor in self.tensors)
         ]
         return resident_bytes(self.timeline, spans)
 
-    def _running(self, changes: list[dict[int, float]], constants: list[float]) -> list[int]:
+    def _running(
+        self, changes: list[_Terms], constants: Sequence[float] | None = None
+    ) -> list[int]:
         """Columns of running sums: each is the one before, plus the terms and the constant."""
         columns: list[int] = []
         for position in range(self.count):
-            column = self.program.column(high=np.inf)
-            terms = {column: 1.0}
+            column = self.program.column()
+            terms = [(column, 1.0)]
             if columns:
-                terms[columns[-1]] = -1.0
-            for term, factor in changes[position].items():
-                terms[term] = terms.get(term, 0.0) - factor
-            self.program.row(terms, constants[position], constants[position])
+                terms.append((columns[-1], -1.0))
+            terms += [(term, -factor) for term, factor in changes[position]]
+            constant = constants[position] if constants is not None else 0.0
+            self.program.row(terms, constant, constant)
             columns.append(column)
         return columns
 
     def _gap_bytes(self) -> list[int]:
         """Bytes held between the last use in forward and the first in backward."""
-        changes: list[dict[int, float]] = [{} for _ in range(self.count + 1)]
-        constants = [0.0] * (self.count + 1)
-
-        def change(position: int, column: int, by: float) -> None:
-            changes[position][column] = changes[position].get(column, 0.0) + by
-
-        for one, columns, positions in zip(self.saved, self.columns, self.needs, strict=True):
-            size = self._bytes(one.nbytes)
-            if not columns.gone:
+        changes: list[_Terms] = [[] for _ in range(self.count + 1)]
+        constants, cell = [0.0] * (self.count + 1), self._cell
+        for tensor in self.tensors:
+            if not tensor.back:
                 continue
-            first, last = one.last_forward_use + 1, one.first_use
+            one, size = tensor.one, tensor.one.nbytes / self.unit
+            first, last = cell[one.last_forward_use + 1], cell[one.first_use]
             constants[first] += size
             constants[last] -= size
-            for column in columns.gone:  # not there
-                change(first, column, -size)
-                change(last, column, size)
-            if one.squeeze is not None and columns.squeeze >= 0:
-                small = self._bytes(one.squeeze.nbytes)
-                change(one.produced, columns.squeeze, small)
-                change(last + 1, columns.squeeze, -small)
-            before = -1
-            for position in positions[:-1]:  # there again before its own use
-                held = columns.held[position]
-                change(position, held, size)
-                if before >= 0:
-                    change(position, before, -size)
-                before = held
-            if before >= 0:
-                change(last, before, -size)
-            for number, column in columns.recipes.items():
-                small = self._bytes(one.recipes[number].temporary_bytes)
-                change(last, column, small)
-                change(last + 1, column, -small)
+            for choice, policy in tensor.policies.items():
+                changes[first].append((policy, -size))
+                for number, need in enumerate(tensor.needs):
+                    changes[cell[need]] += tensor.first_at(number, size, choice)
+                if choice.policy is Policy.SQUEEZE and one.squeeze is not None:
+                    small = one.squeeze.nbytes / self.unit
+                    changes[cell[one.produced]].append((policy, small))
+                    for number, need in enumerate(tensor.needs):
+                        changes[cell[need + 1]] += tensor.first_at(number, -small, choice)
         return self._running(changes[: self.count], constants[: self.count])
 
-    def _copied(self, position: int, rate: float) -> tuple[dict[int, float], float]:
-        """Bytes that a direction copies before and during an operation: columns and a constant."""
-        speed = rate / self.unit
-        terms = {self.waits[position]: speed}
-        for columns, one in self._computed_at.get(position, ()):
-            for number, column in columns.recipes.items():
-                terms[column] = terms.get(column, 0.0) + speed * one.recipes[number].seconds
-        return terms, speed * self.timeline.operations[position].seconds
-
-    @cached_property
-    def _computed_at(self) -> dict[int, list[tuple[_Columns, Saved]]]:
-        found: dict[int, list[tuple[_Columns, Saved]]] = {}
-        for one, columns in zip(self.saved, self.columns, strict=True):
-            if columns.recipes:
-                found.setdefault(one.first_use, []).append((columns, one))
+    def _temporary_bytes(self) -> dict[int, list[int]]:
+        """By cell, a column not below the temporary bytes of any recipe that runs there."""
+        found: dict[int, list[int]] = {}
+        for tensor in self.tensors:
+            for number, need in enumerate(tensor.needs):
+                terms = [
+                    term
+                    for choice in tensor.back
+                    for term in tensor.first_at(
+                        number, -self._temporary(tensor.one, choice), choice
+                    )
+                ]
+                cell = int(self._cell[need])
+                if self._cells[cell].checked and any(factor for _, factor in terms):
+                    if cell not in found:
+                        found[cell] = [self.program.column()]
+                    self.program.row([(found[cell][0], 1.0), *terms], low=0.0)
         return found
+
+    def _temporary(self, one: Saved, choice: Choice) -> float:
+        if choice.policy is not Policy.REBUILD:
+            return 0.0
+        return one.recipes[choice.recipe].temporary_bytes / self.unit
+
+    def _copied(self, number: int, rate: float) -> tuple[_Terms, float]:
+        """Bytes that a direction copies before and during a cell: terms and a constant."""
+        speed, cell = rate / self.unit, self._cells[number]
+        terms = [(self.waits[number], speed * self.tick)]
+        terms += [(column, speed * seconds) for column, seconds in self.computing[number]]
+        starts = self.timeline.starts
+        return terms, speed * (starts[cell.last + 1] - starts[cell.first])
 
     def _leaving_bytes(self) -> list[int]:
         """Bytes that forward does not read any more and whose copy away has not ended."""
-        program, produced = self.program, self._swapped_by(lambda one: one.produced)
-        ended = self._swapped_by(lambda one: one.last_forward_use)
-        inside: list[dict[int, float]] = [{} for _ in range(self.count)]
-        for position, terms in produced.items():
-            for column, size in terms.items():
-                inside[position][column] = inside[position].get(column, 0.0) + size
-        for position, terms in ended.items():
-            if position + 1 < self.count:
-                for column, size in terms.items():
-                    entry = inside[position + 1]
-                    entry[column] = entry.get(column, 0.0) - size
-        still_read = self._running(inside, [0.0] * self.count)
-        backlog, held = -1, []
-        for position in range(self.count):
-            column = program.column(high=np.inf)
-            held.append(column)
-            if backlog >= 0:
-                # Of the backlog at the beginning, without what is read at this position.
-                program.row({column: 1.0, backlog: -1.0, still_read[position]: 1.0}, 0.0, np.inf)
-            after = program.column(high=np.inf)
-            copied, constant = self._copied(position, self.link.to_host)
-            terms = {after: 1.0, **copied}
-            if backlog >= 0:
-                terms[backlog] = terms.get(backlog, 0.0) - 1.0
-            program.row(terms, -constant, np.inf)
-            backlog = program.column(high=np.inf)
-            terms = {backlog: 1.0, after: -1.0}
-            for swap, size in produced.get(position, {}).items():
-                terms[swap] = terms.get(swap, 0.0) - size
-            program.row(terms, 0.0, 0.0)
+        program = self.program
+        new: list[_Terms] = [[] for _ in range(self.count + 1)]  # before the cell
+        read: list[_Terms] = [[] for _ in range(self.count + 1)]
+        for tensor in self.tensors:
+            column = tensor.policies.get(SWAP)
+            if column is not None:
+                one, size = tensor.one, tensor.one.nbytes / self.unit
+                new[self._cell[one.produced + 1]].append((column, size))
+                if one.last_forward_use > one.produced:
+                    read[self._cell[one.produced + 1]].append((column, size))
+                    read[self._cell[one.last_forward_use + 1]].append((column, -size))
+        still_read = self._running(read[: self.count])
+        held: list[int] = []
+        after = -1
+        for number in range(self.count):
+            before = [(column, -size) for column, size in new[number]]
+            if after >= 0:
+                before.append((after, -1.0))
+            held.append(program.column())
+            program.row([(held[-1], 1.0), (still_read[number], 1.0), *before], low=0.0)
+            copied, constant = self._copied(number, self.link.to_host)
+            after = program.column()
+            program.row([(after, 1.0), *copied, *before], low=-constant)
         return held
 
-    def _swapped_by(self, key: object) -> dict[int, dict[int, float]]:
-        found: dict[int, dict[int, float]] = {}
-        for one, columns in zip(self.saved, self.columns, strict=True):
-            if columns.swap >= 0:
-                position = key(one)  # type: ignore[operator]
-                found.setdefault(position, {})[columns.swap] = self._bytes(one.nbytes)
-        return found
-
     def _ahead_bytes(self) -> list[int]:
-        """Bytes that have to be back by the end of each operation, for later ones."""
+        """Bytes that have to be back by the end of each cell, for later ones."""
         program = self.program
-        wanted = self._wanted()
-        ahead = [program.column(high=np.inf) for _ in range(self.count)]
-        for position in range(self.count - 1):
-            copied, constant = self._copied(position + 1, self.link.from_host)
-            # The wait of the next operation and its time serve what comes after it; what it needs
-            # itself has to be there, but for the wait.
-            terms = {ahead[position]: 1.0, ahead[position + 1]: -1.0}
-            for column, factor in copied.items():
-                terms[column] = terms.get(column, 0.0) + factor
-            for column, size in wanted.get(position + 1, {}).items():
-                terms[column] = terms.get(column, 0.0) - size
-            program.row(terms, -constant, np.inf)
-            if position + 1 in wanted:
-                strict = {
-                    ahead[position]: 1.0,
-                    self.waits[position + 1]: self.link.from_host / self.unit,
-                }
-                for column, size in wanted[position + 1].items():
-                    strict[column] = strict.get(column, 0.0) - size
-                program.row(strict, 0.0, np.inf)
+        wanted: list[_Terms] = [[] for _ in range(self.count)]
+        for tensor in self.tensors:
+            for number, need in enumerate(tensor.needs if SWAP in tensor.back else ()):
+                terms = tensor.first_at(number, -tensor.one.nbytes / self.unit, SWAP)
+                wanted[self._cell[need]] += terms
+        ahead = [program.column() for _ in range(self.count)]
+        for number in range(self.count - 1):
+            # The wait of the next cell and its time serve what comes after it; what it needs itself
+            # has to be there, but for the wait.
+            copied, constant = self._copied(number + 1, self.link.from_host)
+            here, later = (ahead[number], 1.0), (ahead[number + 1], -1.0)
+            program.row([here, later, *copied, *wanted[number + 1]], low=-constant)
+            if wanted[number + 1] and self._cells[number + 1].checked:
+                wait = (self.waits[number + 1], self.link.from_host * self.tick / self.unit)
+                program.row([here, wait, *wanted[number + 1]], low=0.0)
         return ahead
 
-    def _wanted(self) -> dict[int, dict[int, float]]:
-        """Bytes of swapped tensors by the position at which they are needed first."""
-        found: dict[int, dict[int, float]] = {}
-        for one, columns, positions in zip(self.saved, self.columns, self.needs, strict=True):
-            if columns.swap < 0:
+    def bound(self, end: float) -> float:
+        """Seconds of the step that no plan is below, by the relaxation."""
+        self._solver.free()
+        return self._step(self._solver.relax(end, afresh=True).bound)
+
+    def _step(self, ticks: float) -> float:
+        return self.timeline.seconds + self.tick * ticks
+
+    def dive(self, end: float, share: float) -> Solution:
+        """Choices from the relaxation: the ones that are nearest to whole are fixed, `share` of
+        them at a time, and the others solved again. Choices that contradict others are ruled out.
+        """
+        self._solver.free()
+        found = self._solver.relax(end, afresh=True)
+        bound = self._step(found.bound)
+        left = [self.tensors[part[0]] for part in self.parts if self.tensors[part[0]].policies]
+        alone = False
+        while left:
+            near = sorted(((*_nearest(x, found.columns), x) for x in left), key=lambda e: -e[0])
+            whole = sum(entry[0] >= _WHOLE for entry in near)
+            if whole == len(near):
+                break
+            count = 1 if alone else max(1, int((len(near) - whole) * share))
+            fixed = near[whole : whole + count] if alone else near[: whole + count]
+            self._solver.fix(*_values(fixed))
+            try:
+                found = self._solver.relax(end)
+            except LookupError:
+                if time.monotonic() > end:
+                    raise
+                self._unfix(fixed, alone)
+                alone = True
                 continue
-            size, before = self._bytes(one.nbytes), -1
-            for position in positions[:-1]:
-                early = columns.early[position]
-                here = self.program.column()
-                # here >= swap + early - before - 1
-                terms = {here: 1.0, columns.swap: -1.0, early: -1.0}
-                if before >= 0:
-                    terms[before] = 1.0
-                self.program.row(terms, -1.0, np.inf)
-                found.setdefault(position, {})[here] = size
-                before = early
-            last = self.program.column()
-            terms = {last: 1.0, columns.swap: -1.0}
-            if before >= 0:
-                terms[before] = 1.0
-            self.program.row(terms, 0.0, np.inf)
-            found.setdefault(positions[-1], {})[last] = size
-        return found
+            alone = False
+            done = {id(tensor) for _, _, tensor in fixed}
+            left = [tensor for tensor in left if id(tensor) not in done]
+        return self._solution(found, bound)
 
-    def choices(self, values: np.ndarray) -> list[Choice]:
-        found = []
-        for columns in self.columns:
-            choice = KEEP
-            if columns.swap >= 0 and values[columns.swap] > 0.5:
-                choice = SWAP
-            elif columns.squeeze >= 0 and values[columns.squeeze] > 0.5:
-                choice = SQUEEZE
-            else:
-                for number, column in columns.recipes.items():
-                    if values[column] > 0.5:
-                        choice = Choice(Policy.REBUILD, number)
-            found.append(choice)
-        return found
+    def _unfix(self, fixed: list[tuple[float, Choice, _Tensor]], alone: bool) -> None:
+        """Frees columns; a single choice that is impossible is ruled out."""
+        for _, choice, tensor in fixed:
+            columns = list(tensor.policies.values())
+            self._solver.between(
+                columns, [float(not alone or o != choice) for o in tensor.policies]
+            )
+
+    def again(self, end: float, known: Solution) -> Solution:
+        """The same choices under the present limit and margins."""
+        self._solver.free()
+        self._fix(known, free=set())
+        found = self._solver.relax(end, afresh=True)
+        return self._solution(found, known.bound)
+
+    def improved(self, end: float, known: Solution, free: set[int]) -> Solution:
+        """The best choices for the tensors of these parts, all others as they are."""
+        self._solver.free()
+        self._fix(known, free)
+        most = min(end, time.monotonic() + _PART_SECONDS)
+        found = self._solver.exact(most, _NEAR * _TICKS, known.columns)
+        return self._solution(found, known.bound)
+
+    def exact(self, end: float, known: Solution) -> Solution:
+        """The best choices, or the best found by `end`, and a bound for all."""
+        self._solver.free()
+        found = self._solver.exact(end, _NEAR * _TICKS, known.columns)
+        bound = max(self._step(found.bound), known.bound)
+        return self._solution(found, bound)
+
+    def _fix(self, known: Solution, free: set[int]) -> None:
+        columns, values = [], []
+        for number, part in enumerate(self.parts):
+            if number not in free:
+                policies, choice = self.tensors[part[0]].policies, known.choices[part[0]]
+                columns += list(policies.values())
+                values += [float(other == choice) for other in policies]
+        self._solver.fix(columns, values)
+
+    def _solution(self, found: Values, bound: float) -> Solution:
+        choices = [_nearest(tensor, found.columns)[1] for tensor in self.tensors]
+        excess = found.columns[self._excess] * self.unit
+        return Solution(choices, self._step(found.objective), bound, excess, found.columns)
 
 
-def solve(
-    timeline: Timeline, link: Link, limit: int, margins: Sequence[float], seconds: float
-) -> Solution:
-    """Policies within `limit` less the margin of each position, in at most `seconds`.
+def _values(fixed: list[tuple[float, Choice, _Tensor]]) -> tuple[list[int], list[float]]:
+    """Columns of choices, and their values."""
+    pairs = [
+        (column, float(other == choice))
+        for _, choice, tensor in fixed
+        for other, column in tensor.policies.items()
+    ]
+    return [column for column, _ in pairs], [value for _, value in pairs]
 
-    Raises LookupError where the program has no solution or none was found in time.
-    """
-    model = _Model(timeline, link)
-    model.constrain(float(limit), margins)
-    found = model.program.solve(seconds, _NEAR * timeline.seconds)
-    step = timeline.seconds
-    return Solution(model.choices(found.columns), step + found.objective, step + found.bound)
+
+def _nearest(tensor: _Tensor, values: np.ndarray) -> tuple[float, Choice]:
+    """The choice of most weight, and its weight."""
+    weights = {choice: values[column] for choice, column in tensor.policies.items()}
+    weights[KEEP] = 1.0 - sum(weights.values())
+    choice = max(weights, key=weights.__getitem__)
+    return weights[choice], choice
+
+
+def _seconds(one: Saved, choice: Choice) -> float:
+    if choice.policy is Policy.REBUILD:
+        return one.recipes[choice.recipe].seconds
+    return one.squeeze.seconds if choice.policy is Policy.SQUEEZE and one.squeeze else 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 from hypothesis import given, settings
@@ -10,12 +11,16 @@ from hypothesis import strategies as st
 
 pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 
+from network.networks import H100_LINK, resnet, unet, vgg16
 from network.steps import LINK, MIB, chain_of, random_step
 
 import oocdnn
+from oocdnn.network.alike import alike
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy
-from oocdnn.network.planner import Plan, least_limit, plan
+from oocdnn.network.planner import Plan, curve, least_limit, plan
 from oocdnn.network.schedule import schedule
+from oocdnn.network.simulate import simulate
+from oocdnn.network.solve import options
 from oocdnn.network.timeline import Timeline
 
 
@@ -97,3 +102,60 @@ def test_small_steps_beside_every_combination(seed: int, share: float) -> None:
     found = plan(timeline, [LINK], limit)
     check(found, limit)
     assert found.seconds <= 1.1 * best + 2e-4
+
+
+@given(seed=st.integers(0, 1 << 20), share=st.floats(0.2, 1.0))
+@settings(max_examples=300, deadline=None)
+def test_any_choices_have_the_simulated_peak(seed: int, share: float) -> None:
+    timeline, draw = random_step(seed, most=12), random.Random(seed)
+    choices = [draw.choice([KEEP, *options(timeline, one)]) for one in timeline.saved]
+    made = schedule(timeline, [LINK], int(share * timeline.peak_bytes), choices)
+    assert simulate(timeline, [LINK], made).peak_bytes == made.peak_bytes
+
+
+@given(seed=st.integers(0, 1 << 20))
+@settings(max_examples=300, deadline=None)
+def test_the_least_limit_is_held(seed: int) -> None:
+    timeline = random_step(seed, most=12)
+    least = least_limit(timeline)
+    everything = [SWAP if one.movable else KEEP for one in timeline.saved]
+    assert schedule(timeline, [LINK], least, everything).peak_bytes <= least
+
+
+@pytest.mark.parametrize(
+    ("timeline", "share"),
+    [(resnet((3, 4, 6, 3), 256), 0.45), (vgg16(128), 0.9), (unet(1, 96), 0.7)],
+    ids=["resnet50", "vgg16", "unet"],
+)
+def test_networks_are_planned_within_the_limit(timeline: Timeline, share: float) -> None:
+    limit = int(share * timeline.peak_bytes)
+    found = plan(timeline, [H100_LINK], limit, seconds=1.5)
+    check(found, limit)
+    assert found.bound <= found.seconds < 1.5 * timeline.seconds
+    told = found.explain()
+    assert [row.policy for row in told.rows] == [choice.policy for choice in found.schedule.choices]
+    assert sum(told.nbytes.values()) == sum(one.nbytes for one in timeline.saved)
+    assert all(row.name in str(told) for row in told.rows)
+
+
+def test_a_curve_ends_with_the_step_itself() -> None:
+    timeline = chain_of([MIB] * 8, [1e-3] * 8, recipes=True)
+    points = curve(timeline, [LINK], seconds=1.0)
+    assert points[0][0] == least_limit(timeline)
+    assert points[-1] == (timeline.peak_bytes, timeline.seconds)
+    assert all(seconds is not None for _, seconds in points)
+    assert curve(timeline, [LINK], [least_limit(timeline) - 1]) == [(points[0][0] - 1, None)]
+
+
+def test_equal_blocks_are_decided_together() -> None:
+    timeline = resnet((3, 4, 120, 3), 8)
+    same = alike(timeline)
+    assert len(set(same.decided)) < len(same.decided) / 2
+    assert len(set(same.checked)) < len(same.checked) / 2
+    for index, other in enumerate(same.decided):
+        assert timeline.saved[index].nbytes == timeline.saved[other].nbytes
+        assert same.decided[other] == other
+    for position, other in enumerate(same.checked):
+        assert same.checked[other] == other
+        names = [timeline.operations[i].name.split()[0] for i in (position, other)]
+        assert names[0] == names[1]
