@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import highspy
 import numpy as np
@@ -20,6 +21,12 @@ class Values:
     columns: np.ndarray
     objective: float
     bound: float = 0.0
+
+
+def _silent() -> Any:
+    """A solver of highspy's. The constructor of `Highs` writes a line to standard output, whatever
+    its options; that of its base does not."""
+    return highspy.Highs.__mro__[1]()
 
 
 class Program:
@@ -79,7 +86,7 @@ class Solver:
     def __init__(self, lp: highspy.HighsLp, whole: np.ndarray) -> None:
         self.whole = whole
         self._usual = 0.0  # seconds of a relaxation from nothing
-        self._highs = highspy.Highs()  # type: ignore[no-untyped-call]
+        self._highs = _silent()
         self._highs.setOptionValue("output_flag", False)
         self._highs.setOptionValue("random_seed", 0)
         self._highs.passModel(lp)

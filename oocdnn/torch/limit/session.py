@@ -66,7 +66,7 @@ class memory_limit:
         limit: int | str,
         device: torch.device | int | str | None = None,
         *,
-        planning: float = 2.0,
+        planning: float = 4.0,
         card: Card | None = None,
     ) -> None:
         self.limit = byte_count("limit", limit)

@@ -36,7 +36,7 @@ _RECORDED = (True, True, False, False)
 _PARTS = 16  # of a convolution, at most
 _KINDS = 16  # of steps that are remembered
 
-_TRIES = 8  # steps after which the search for gaps has ended
+_TRIES = 6  # steps after which the search for gaps has ended
 
 Planner = Callable[[Timeline, int], "Plan | None"]  # from a timeline and the bytes for tensors
 
