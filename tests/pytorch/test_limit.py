@@ -105,7 +105,7 @@ def planner(share: float, link: Link, made: list[Plan]) -> Callable[[Timeline], 
     def planned(timeline: Timeline, room: int) -> Plan:
         del room
         least, most = least_limit(timeline), timeline.peak_bytes
-        made.append(plan(timeline, [link], least + int(share * (most - least)), seconds=2.0))
+        made.append(plan(timeline, [link], least + int(share * (most - least)), seconds=0.3))
         return made[-1]
 
     return planned

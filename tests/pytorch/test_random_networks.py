@@ -20,7 +20,7 @@ from oocdnn.network.planner import least_limit
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.steps import Mode
 
-EXAMPLES = int(os.environ.get("OOCDNN_RANDOM_NETWORKS", "25"))
+EXAMPLES = int(os.environ.get("OOCDNN_RANDOM_NETWORKS", "10"))
 CHANNELS = 4
 STEPS = 6
 

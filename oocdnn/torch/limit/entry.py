@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -40,6 +41,7 @@ class Entry:
     squeezed: Squeezed | None = None  # a smaller form on the device
     packed: int = 0  # objects that autograd holds
     reads: list[int] = field(default_factory=list)  # events of backward, while recording
+    label: str = ""  # the operation that made it, and its form, while recording
     pooled: bool = False  # a pool read it, while recording
     ended: int = -1  # event at which nobody else was seen to hold it, while recording forward
 
@@ -119,6 +121,14 @@ class Held(Kept):
 
 def like_of(tensor: Tensor) -> Like:
     return tensor.dtype, tensor.size(), tensor.stride(), int(tensor.storage_offset())
+
+
+def label_of(tensor: Tensor) -> str:
+    """ "Relu bfloat16 512x64x112x112": the operation that made a tensor, and its form."""
+    node = tensor.grad_fn
+    made = "tensor" if node is None else re.sub(r"Backward\d*$", "", node.name())
+    shape = "x".join(map(str, tensor.size()))
+    return f"{made} {str(tensor.dtype).removeprefix('torch.')} {shape}"
 
 
 def bytes_of(tensor: Tensor) -> Tensor:

@@ -148,7 +148,7 @@ class Recorder:
         uses = entry.reads or [len(self.events) - 1]
         reads = sorted({*uses, self._end_of_node(uses[-1])})
         return Saved(
-            f"saved {entry.number}",
+            f"{entry.number} {entry.label}",
             entry.nbytes,
             produced,
             ended,

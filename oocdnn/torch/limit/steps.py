@@ -19,7 +19,7 @@ from oocdnn.network.timeline import Timeline, certain_bytes
 from oocdnn.torch.limit import parts
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.courses import Code, Course, Found, Numbered, Planned, Unplanned
-from oocdnn.torch.limit.entry import Entry, Held, Kept, Packed, bytes_of
+from oocdnn.torch.limit.entry import Entry, Held, Kept, Packed, bytes_of, label_of
 from oocdnn.torch.limit.parts import Parted
 from oocdnn.torch.limit.recipes import Read, Recipe, Source, admit, compute
 from oocdnn.torch.limit.record import Recorder
@@ -270,6 +270,7 @@ class Steps:
 
     def _look_for_recipes(self, entry: Entry, tensor: Tensor) -> None:
         """Looks for what gives the storage's bits again, and times it."""
+        entry.label = label_of(tensor)
         form = form_of(tensor, self._trace.latest())
         if form is not None:
             self._found.forms[entry.number] = form
