@@ -284,7 +284,7 @@ def test_variables_that_say_nothing_are_refused(name, value, values, monkeypatch
     [
         ({"OOCDNN_LOG": "loud"}, "OOCDNN_LOG is 'loud', not one of error, warn, info, debug"),
         (
-            {"OOCDNN_LOG": "info", "OOCDNN_LOG_FILE": "."},
+            {"OOCDNN_LOG": "loud", "OOCDNN_LOG_FILE": "."},  # the first line says what LOG is
             "OOCDNN_LOG_FILE: . cannot be written to: Is a directory",
         ),
         ({"OOCDNN_TRACE": "."}, "the trace cannot be written to ."),
