@@ -17,16 +17,18 @@ import numpy as np
 
 from oocdnn.errors import InvalidProblem, OutOfMemory
 from oocdnn.network.explain import Explanation, explain
+from oocdnn.network.greedy import greedy
 from oocdnn.network.plan import KEEP, SWAP, Choice, Schedule
 from oocdnn.network.polish import polished
 from oocdnn.network.schedule import Scheduler, schedule, total_of
 from oocdnn.network.simulate import Simulation, simulate
 from oocdnn.network.solve import Model, Solution
-from oocdnn.network.timeline import Link, Timeline, resident_bytes
+from oocdnn.network.timeline import Link, Timeline, certain_bytes
 
 _SHARE = 0.25  # of the open policies, fixed at a time
 _PART = 16  # tensors that are decided together
 _PARTS = 2  # of them before the next schedule
+_GREEDY_SHARE = 0.2  # of the time, for plans by a simple rule
 _PROGRAM_SHARE = 0.7  # of the time; the rest is for changes by the scheduler's arithmetic
 _POOR = 1.02  # of the bound: changes by the scheduler's arithmetic come first
 _FIRST_SHARE = 0.3  # of the time left for them
@@ -144,13 +146,7 @@ def _seconds_at(
 def least_limit(timeline: Timeline) -> int:
     """Bytes below which no plan is: the peak where each movable tensor is there only while an
     operation reads it."""
-    spans = [
-        ((one.produced, one.last_forward_use), (one.first_use, one.last_use))
-        if one.movable
-        else ((one.produced, one.last_use),)
-        for one in timeline.saved
-    ]
-    return max(resident_bytes(timeline, spans), default=0)
+    return max(certain_bytes(timeline), default=0)
 
 
 class _Search:
@@ -163,6 +159,10 @@ class _Search:
         self.bound, self.best = timeline.seconds, None  # type: float, Schedule | None
         self.nearest = self.scheduler.run(_everything_moved(timeline))  # by its cost
         self._better(self.nearest)
+        now = time.monotonic()
+        simple = greedy(timeline, self.scheduler, now + _GREEDY_SHARE * (end - now))
+        if simple is not None:
+            self._better(simple)
         self._draw = random.Random(0)
 
     def run(self) -> None:

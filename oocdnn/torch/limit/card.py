@@ -71,6 +71,10 @@ class Card(Protocol):
     def seconds(self, begin: Any, end: Any) -> float:
         """Between two marks; waits for the later one."""
 
+    def busy(self) -> None:
+        """Has the device work for a moment, so that what follows is there when it ends: marks then
+        tell the device's time, not the host's."""
+
     def reuse(self, marks: Iterable[Any]) -> None:
         """Told of marks that nobody reads any more."""
 
@@ -103,6 +107,9 @@ class _CudaCopy:
     def wait(self) -> None:
         torch.cuda.current_stream(self.card.device).wait_event(self.event)
         self.card.events.append(self.event)
+
+
+_BUSY_CYCLES = 2_000_000  # about a millisecond
 
 
 class CudaCard:
@@ -170,6 +177,9 @@ class CudaCard:
 
     def reuse(self, marks: Iterable[torch.cuda.Event]) -> None:
         self._marks.extend(marks)
+
+    def busy(self) -> None:
+        torch.cuda._sleep(_BUSY_CYCLES)
 
     def seconds(self, begin: torch.cuda.Event, end: torch.cuda.Event) -> float:
         end.synchronize()
@@ -259,6 +269,9 @@ class HostCard:
 
     def reuse(self, marks: Iterable[float]) -> None:
         del marks
+
+    def busy(self) -> None:
+        pass  # its work is the host's
 
     def seconds(self, begin: float, end: float) -> float:
         return end - begin

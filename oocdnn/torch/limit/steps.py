@@ -36,7 +36,7 @@ _RECORDED = (True, True, False, False)
 _PARTS = 16  # of a convolution, at most
 _KINDS = 16  # of steps that are remembered
 
-_TRIES = 6  # steps after which the search for gaps has ended
+_TRIES = 8  # steps after which the search for gaps has ended
 
 Planner = Callable[[Timeline, int], "Plan | None"]  # from a timeline and the bytes for tensors
 
@@ -80,9 +80,9 @@ class _Gaps:
             return True
         return self.best is not None and self.best[1] - self.passing <= limit // 64
 
-    def next(self, excess: int) -> None:
-        if self.best is None:
-            self.nbytes += excess + excess // 16
+    def next(self, excess: int, limit: int) -> None:
+        if self.best is None:  # more than was missing: another plan has other gaps
+            self.nbytes += excess + limit // 64 * self.tried
         else:
             self.nbytes = (self.best[1] + max(self.passing, 0)) // 2
 
@@ -275,6 +275,7 @@ class Steps:
         if form is not None:
             self._found.forms[entry.number] = form
             assert entry.storage is not None
+            self._card.busy()
             begin = self._card.mark()
             squeeze(entry.storage, form).expand()
             assert self._recorder is not None
@@ -288,6 +289,7 @@ class Steps:
         assert self._recorder is not None
         self._card.peak()
         before = self._card.held()
+        self._card.busy()
         begin = self._card.mark()
         self._value(bound.recipe, bound.sources)
         end = self._card.mark()
@@ -493,7 +495,7 @@ class Steps:
         assert known.course is not None
         known.gaps.saw(excess, known.plan.seconds, known.course)
         if not known.gaps.settled(self._limit):
-            known.gaps.next(excess)
+            known.gaps.next(excess, self._limit)
             with contextlib.suppress(OutOfMemory):
                 self._replan(known)
                 self._card.trim()

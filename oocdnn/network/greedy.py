@@ -1,0 +1,131 @@
+"""Plans by a simple rule, in a fraction of a second: where the program has no time, and to begin
+with.
+
+The cheapest recipes by their seconds for a byte are taken, up to some price, and none whose inputs
+are computed again in too long a chain; of the other tensors so many are swapped, those that are not
+read for the longest time first, that the step fits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy, Schedule
+from oocdnn.network.schedule import Scheduler
+from oocdnn.network.timeline import Timeline, available
+
+_DEPTHS = (3, 1, 2, 6, 1 << 30)  # of chains of recipes, the usual first
+_SHARES = 8  # of the recipes that are tried, evenly at first
+_FINER = 3  # times the steps are halved around the best
+
+
+def greedy(timeline: Timeline, scheduler: Scheduler, end: float) -> Schedule | None:
+    """The fastest of the plans by this rule that fits; None where none does. `end` is of
+    `time.monotonic`; at least one is made."""
+    recipes, best = _by_price(timeline), None  # type: list[tuple[int, Choice]], Schedule | None
+    for depth in _DEPTHS:
+        if best is not None and time.monotonic() > end:
+            break
+        made = _at_depth(timeline, scheduler, recipes, depth, end)
+        if made is not None and (best is None or made.seconds < best.seconds):
+            best = made
+    return best
+
+
+def _at_depth(
+    timeline: Timeline,
+    scheduler: Scheduler,
+    recipes: list[tuple[int, Choice]],
+    depth: int,
+    end: float,
+) -> Schedule | None:
+    known: dict[int, Schedule | None] = {}
+
+    def tried(count: int) -> float:
+        if count not in known:
+            chosen = _shallow(timeline, dict(recipes[:count]), depth)
+            known[count] = _swapping(timeline, scheduler, chosen, end)
+        made = known[count]
+        return float("inf") if made is None else made.seconds
+
+    step = max(len(recipes) // _SHARES, 1)
+    best = min(range(0, len(recipes) + step, step), key=lambda n: tried(min(n, len(recipes))))
+    best = min(best, len(recipes))
+    for _ in range(_FINER):
+        step = max(step // 2, 1)
+        near = (max(best - step, 0), best, min(best + step, len(recipes)))
+        best = min(near, key=tried)
+    return known[best]
+
+
+def _shallow(timeline: Timeline, chosen: dict[int, Choice], most: int) -> dict[int, Choice]:
+    """Without the recipes that end a chain of more than so many."""
+    depths: dict[int, int] = {}
+    for index in sorted(chosen):
+        choice, one = chosen[index], timeline.saved[index]
+        inputs = one.recipes[choice.recipe].inputs if choice.policy is Policy.REBUILD else ()
+        depth = 1 + max((depths.get(source, 0) for source in inputs), default=0)
+        if depth <= most:
+            depths[index] = depth
+    return {index: chosen[index] for index in depths}
+
+
+def _by_price(timeline: Timeline) -> list[tuple[int, Choice]]:
+    """Saved tensors with their cheapest recipe or smaller form, by seconds for a byte."""
+    found = []
+    for index, one in enumerate(timeline.saved):
+        if not one.movable or not one.nbytes:
+            continue
+        ways = [
+            (one.recipes[number].seconds / one.nbytes, Choice(Policy.REBUILD, number))
+            for number in available(timeline, one)
+        ]
+        if one.squeeze is not None and one.squeeze.nbytes < one.nbytes:
+            ways.append((one.squeeze.seconds / (one.nbytes - one.squeeze.nbytes), SQUEEZE))
+        if ways:
+            price, choice = min(ways, key=lambda way: way[0])
+            found.append((price, index, choice))
+    return [(index, choice) for _, index, choice in sorted(found, key=lambda one: one[:2])]
+
+
+def _swapping(
+    timeline: Timeline, scheduler: Scheduler, chosen: dict[int, Choice], end: float
+) -> Schedule | None:
+    """The schedule with the fewest swapped tensors that fits."""
+    order = _by_absence(timeline, chosen)
+
+    def run(count: int) -> Schedule:
+        choices = [chosen.get(index, KEEP) for index in range(len(timeline.saved))]
+        for index in order[:count]:
+            choices[index] = SWAP
+        return scheduler.run(choices)
+
+    low, high = 0, len(order)
+    best = run(high)
+    if best.peak_bytes > scheduler.limit:
+        return None
+    while low < high and time.monotonic() < end:
+        middle = (low + high) // 2
+        made = run(middle)
+        if made.peak_bytes <= scheduler.limit:
+            best, high = made, middle
+        else:
+            low = middle + 1
+    return best
+
+
+def _by_absence(timeline: Timeline, chosen: dict[int, Choice]) -> Sequence[int]:
+    """Movable tensors without another choice, the longest unread first."""
+    starts = timeline.starts
+    free = [
+        index
+        for index, one in enumerate(timeline.saved)
+        if one.movable and one.nbytes and index not in chosen
+    ]
+
+    def absence(index: int) -> float:
+        one = timeline.saved[index]
+        return starts[one.last_forward_use + 1] - starts[one.first_use]
+
+    return sorted(free, key=absence)
