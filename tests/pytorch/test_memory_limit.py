@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -229,3 +230,43 @@ def test_a_convolution_beyond_the_limit_runs_backward_in_parts(card: HostCard) -
         step(theirs, plain)
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+class Gaps(HostCard):
+    """Takes more from the driver than tensors need, by a share of the latest plan's peak."""
+
+    run: memory_limit | None = None
+    share = 0.0
+
+    def taken(self) -> int:
+        assert self.run is not None
+        assert self.run.plan is not None
+        return int((1 + self.share) * self.run.plan.peak_bytes)
+
+
+def test_plans_leave_room_for_the_gaps_of_the_allocator() -> None:
+    card = Gaps()
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        card.run, card.share = run, 0.05
+        several(net, optimizer, 16)
+        assert run.plan is not None
+        assert 1.05 * run.plan.peak_bytes <= LIMIT
+        assert run._steps.mode is Mode.FOLLOW
+    card.close()
+
+
+def test_gaps_that_no_plan_avoids_are_said_once() -> None:
+    card = Gaps()
+    ours, theirs, mine, plain = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        card.run, card.share = run, 5.0
+        with pytest.warns(UserWarning, match="leaves gaps between tensors"):
+            several(ours, mine, 16)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            several(ours, mine, 2)
+    several(theirs, plain, 18)
+    card.close()
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(a, b)

@@ -14,7 +14,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from oocdnn._arguments import byte_count
-from oocdnn.errors import DeviceError, InvalidProblem, Unsupported
+from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory, Unsupported
 from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.card import Card, CudaCard
 from oocdnn.torch.limit.steps import Steps
@@ -151,8 +151,16 @@ class memory_limit:
             self._push()
 
     def _plan(self, timeline: Timeline, room: int) -> Plan:
-        from oocdnn.network.planner import plan
+        from oocdnn.network.planner import least_limit, plan
 
+        least, others = least_limit(timeline), self.limit - room
+        if least > room:
+            raise OutOfMemory(
+                f"the step needs {least} bytes for tensors where everything that can move is moved, "
+                f"and {others} for CUDA's context, libraries and gaps between tensors; the limit is "
+                f"{self.limit}: raise it to {least + others}, or take a smaller batch",
+                least=least + others,
+            )
         return plan(timeline, self._links, room, seconds=self._planning)
 
 

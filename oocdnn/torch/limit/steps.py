@@ -7,6 +7,7 @@ import contextlib
 import enum
 import math
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -60,18 +61,28 @@ class _Gaps:
         tried: Steps that were looked at; `_TRIES` once the search has ended.
         passing: Most bytes that were found too few, -1 if none.
         best: The fastest plan that fits: its seconds, bytes left, and course.
+        nearest: Where none fits: the least bytes by which one passes the limit, and its course.
     """
 
     nbytes: int = 0
     tried: int = 0
     passing: int = -1
     best: tuple[float, int, Planned] | None = None
+    nearest: tuple[float, Planned | None] = (math.inf, None)
+
+    @property
+    def chosen(self) -> Planned:
+        """The course to go on with."""
+        course = self.nearest[1] if self.best is None else self.best[2]
+        assert course is not None
+        return course
 
     def saw(self, excess: int, seconds: float, course: Planned) -> None:
         """A step passed the limit by `excess` bytes, or kept to it."""
         self.tried += 1
         if excess > 0:
             self.passing = max(self.passing, self.nbytes)
+            self.nearest = min(self.nearest, (excess, course), key=lambda one: one[0])
         elif self.best is None or seconds < self.best[0]:
             self.best = seconds, self.nbytes, course
 
@@ -501,11 +512,18 @@ class Steps:
                 self._card.trim()
                 return
         known.gaps.tried = _TRIES
+        known.course = known.gaps.chosen
+        known.plan = known.course.plan
+        self._card.trim()
         if known.gaps.best is not None:
-            known.course = known.gaps.best[2]
-            known.plan = known.course.plan
-            self._card.trim()
-        self._card.cap(self._limit - self._card.others())
+            self._card.cap(self._limit - self._card.others())
+        else:
+            warnings.warn(
+                f"the driver counts {known.gaps.nearest[0]} bytes more than the limit of "
+                f"{self._limit}: PyTorch's allocator leaves gaps between tensors; set "
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or a lower limit",
+                stacklevel=2,
+            )
 
     def _replan(self, known: Known) -> None:
         room = self._limit - self._card.others() - known.gaps.nbytes
