@@ -156,9 +156,9 @@ class memory_limit:
         least, others = least_limit(timeline), self.limit - room
         if least > room:
             raise OutOfMemory(
-                f"the step needs {least} bytes for tensors where everything that can move is moved, "
-                f"and {others} for CUDA's context, libraries and gaps between tensors; the limit is "
-                f"{self.limit}: raise it to {least + others}, or take a smaller batch",
+                f"the step needs {least} bytes for tensors where everything that can move is "
+                f"moved, and {others} for CUDA's context, libraries and gaps between tensors; the "
+                f"limit is {self.limit}: raise it to {least + others}, or take a smaller batch",
                 least=least + others,
             )
         return plan(timeline, self._links, room, seconds=self._planning)
