@@ -270,3 +270,30 @@ def test_gaps_that_no_plan_avoids_are_said_once() -> None:
     card.close()
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_a_kind_that_was_recorded_by_chance_is_recorded_anew(card: HostCard) -> None:
+    ours, theirs, mine, plain = pair()
+    x = torch.ones(8, 3, 16, 16)
+
+    def unusual(net: nn.Module) -> None:
+        loss = net(x).sum() + net[0](x).sum()
+        loss.backward()
+
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        unusual(ours)
+        run.step()
+        several(ours, mine, 3)
+        assert run._steps.mode is Mode.RECORD
+        several(ours, mine, 3)
+        assert run._steps.mode is Mode.FOLLOW
+        forgotten = ours(x)  # a forward pass without backward
+        del forgotten
+        several(ours, mine, 2)
+        assert run._steps.mode is Mode.FOLLOW
+    unusual(theirs)
+    several(theirs, plain, 6)
+    theirs(x)
+    several(theirs, plain, 2)
+    for a, b in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
+        assert torch.equal(a, b)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import math
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -20,7 +19,9 @@ from oocdnn.network.timeline import Timeline, certain_bytes
 from oocdnn.torch.limit import parts
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.courses import Code, Course, Found, Numbered, Planned, Unplanned
+from oocdnn.torch.limit.division import Division
 from oocdnn.torch.limit.entry import Entry, Held, Kept, Packed, bytes_of, label_of
+from oocdnn.torch.limit.gaps import TRIES, Gaps
 from oocdnn.torch.limit.parts import Parted
 from oocdnn.torch.limit.recipes import Read, Recipe, Source, admit, compute
 from oocdnn.torch.limit.record import Recorder
@@ -34,10 +35,9 @@ if TYPE_CHECKING:
 # Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
 # knows nothing of the optimizer's state.
 _RECORDED = (True, True, False, False)
-_PARTS = 16  # of a convolution, at most
 _KINDS = 16  # of steps that are remembered
-
-_TRIES = 8  # steps after which the search for gaps has ended
+_MISSED = 2  # steps in a row that are not as recorded: the kind is recorded anew
+_FORGOTTEN = 4  # times; then such steps are swapped
 
 Planner = Callable[[Timeline, int], "Plan | None"]  # from a timeline and the bytes for tensors
 
@@ -50,70 +50,6 @@ class Mode(enum.Enum):
     FOLLOW = "follow"
     SWAP = "swap"
     KEEP = "keep"
-
-
-@dataclass
-class _Gaps:
-    """The search for the bytes that a plan leaves to the gaps between tensors.
-
-    Args:
-        nbytes: Left by the plan that is in use.
-        tried: Steps that were looked at; `_TRIES` once the search has ended.
-        passing: Most bytes that were found too few, -1 if none.
-        best: The fastest plan that fits: its seconds, bytes left, and course.
-        nearest: Where none fits: the least bytes by which one passes the limit, and its course.
-    """
-
-    nbytes: int = 0
-    tried: int = 0
-    passing: int = -1
-    best: tuple[float, int, Planned] | None = None
-    nearest: tuple[float, Planned | None] = (math.inf, None)
-
-    @property
-    def chosen(self) -> Planned:
-        """The course to go on with."""
-        course = self.nearest[1] if self.best is None else self.best[2]
-        assert course is not None
-        return course
-
-    def saw(self, excess: int, seconds: float, course: Planned) -> None:
-        """A step passed the limit by `excess` bytes, or kept to it."""
-        self.tried += 1
-        if excess > 0:
-            self.passing = max(self.passing, self.nbytes)
-            self.nearest = min(self.nearest, (excess, course), key=lambda one: one[0])
-        elif self.best is None or seconds < self.best[0]:
-            self.best = seconds, self.nbytes, course
-
-    def settled(self, limit: int) -> bool:
-        if self.tried >= _TRIES:
-            return True
-        return self.best is not None and self.best[1] - self.passing <= limit // 64
-
-    def next(self, excess: int, limit: int) -> None:
-        if self.best is None:  # more than was missing: another plan has other gaps
-            self.nbytes += excess + limit // 64 * self.tried
-        else:
-            self.nbytes = (self.best[1] + max(self.passing, 0)) // 2
-
-
-@dataclass
-class _Division:
-    """The search for the parts in which convolutions run backward, by the numbers of the entries
-    that they read.
-
-    Args:
-        parts: To be tried next.
-        before: Those of the best recording so far.
-        needed: Most bytes that an operation needed there.
-        settled: True once more parts did not help.
-    """
-
-    parts: dict[int, int] = field(default_factory=dict)
-    before: dict[int, int] = field(default_factory=dict)
-    needed: float = math.inf
-    settled: bool = False
 
 
 @dataclass
@@ -132,7 +68,8 @@ class Known:
     plan: Plan | None = None
     course: Planned | None = None
     recorded: int = 1
-    gaps: _Gaps = field(default_factory=lambda: _Gaps())
+    missed: int = 0  # steps in a row that began alike and were others
+    gaps: Gaps = field(default_factory=Gaps)
 
 
 class Steps:
@@ -143,8 +80,8 @@ class Steps:
         self._store = Store(card)
         self._card = card
         self._lock = threading.RLock()
-        self._divisions: dict[object, _Division] = {}  # by the first saved tensor's form
-        self._capped = False
+        self._divisions: dict[object, Division] = {}  # by the first saved tensor's form
+        self._forgotten: dict[object, int] = {}  # kinds, by the first saved tensor's form
         self.kinds: list[Known] = []  # the last used first
         self.mode = Mode.RECORD
         self.steps = 0
@@ -167,6 +104,8 @@ class Steps:
                 if self._numbered or self._held:
                     return Kept(tensor)  # what backward saves stays: it is not for long
                 self._finish()
+            elif self._event and not self._numbered and not self._held:
+                self._begin()  # what was saved is gone without backward
             saved: Source | None = self._kept(tensor) if self._codes else None
             if saved is None:
                 moves = self._moves(tensor)
@@ -187,7 +126,8 @@ class Steps:
 
     def unpack(self, packed: Source) -> Tensor:
         with self._lock:
-            self._backward = True
+            if not self._backward:
+                self._turn()
             if isinstance(packed, Packed):
                 tensor = packed.tensor(self._asked(packed))
                 return self._parted(packed, tensor) if self._found.parts else tensor
@@ -324,9 +264,15 @@ class Steps:
 
     # Backward.
 
+    def _turn(self) -> None:
+        """Backward begins; a planned step has saved all by now."""
+        self._backward = True
+        known = self._followed
+        if known is not None and self._event + 1 != known.timeline.forward:
+            self._differs()
+
     def _asked(self, packed: Packed) -> Tensor:
         entry, node = packed.entry, torch._C._current_autograd_node()
-        self._backward = True
         if self._numbered.get(entry.number) is not entry:  # of an earlier step
             return self._store.here(entry, self._computed)
         self._event += 1
@@ -434,16 +380,32 @@ class Steps:
     def _differs(self) -> None:
         """The step is not the one that was planned: what is saved from here on is swapped."""
         self.mode = Mode.SWAP
+        if self._followed is not None:
+            self._miss(self._followed)
         self._recorder = self._followed = None
         self._found = Found()
         self._codes = ()
         self._course = Unplanned(self._store, self._limit, self._numbered)
 
+    def _miss(self, known: Known) -> None:
+        """A step began as this kind, and was another."""
+        known.missed += 1
+        times = self._forgotten.get(known.first, 0)
+        if known.missed >= _MISSED and times < _FORGOTTEN:
+            self._forgotten[known.first] = times + 1
+            self._divisions.pop(known.first, None)
+            self.kinds.remove(known)  # the next such step is recorded
+
     def _finish(self) -> None:
         recorder, self._recorder = self._recorder, None
+        known = self._followed
+        if known is not None and self._event + 1 != len(known.timeline.operations):
+            self._miss(known)
+        elif known is not None:
+            known.missed = 0
         if recorder is not None:
             self._plan(recorder)
-        elif self._followed is not None and self._followed.gaps.tried < _TRIES:
+        elif self._followed is not None and self._followed.gaps.tried < TRIES:
             self._settle(self._followed)
         self.steps += 1
         self._begin()
@@ -471,27 +433,13 @@ class Steps:
         """Where an operation alone needs more than the limit: whether it can need less, so that
         the step has to be recorded again. A convolution's backward pass runs in parts; in
         forward PyTorch takes an engine with less workspace where there is no more."""
-        division = self._divisions.setdefault(self._opening, _Division())
+        division = self._divisions.setdefault(self._opening, Division())
         room = self._limit - self._card.others()
         needed = certain_bytes(timeline)
-        if division.settled:
-            return False
-        if max(needed) >= division.needed:  # the latest parts did not help
-            division.parts, division.settled = division.before, True
-            return True
-        division.needed, division.before = max(needed), dict(division.parts)
-        capped = self._capped
-        for position, nbytes in enumerate(needed):
-            if nbytes <= room:
-                continue
-            name, number = recorder.reader(position)
-            doubled = 2 * division.parts.get(number, 1)
-            if name == parts.NODE and doubled <= _PARTS:
-                division.parts[number] = doubled
-            elif position < timeline.forward and not self._capped:
-                self._card.cap(room)
-                self._capped = True
-        return division.parts != division.before or capped != self._capped
+        again = division.divides(needed, room, timeline.forward, recorder.reader)
+        if division.capped:
+            self._card.cap(room)
+        return again
 
     def _settle(self, known: Known) -> None:
         """After a step as planned: the allocator leaves gaps between tensors, which count too.
@@ -511,7 +459,7 @@ class Steps:
                 self._replan(known)
                 self._card.trim()
                 return
-        known.gaps.tried = _TRIES
+        known.gaps.tried = TRIES
         known.course = known.gaps.chosen
         known.plan = known.course.plan
         self._card.trim()
