@@ -1,0 +1,122 @@
+"""Training within a limit on a GPU: the bits of plain PyTorch, the predicted peak, the driver's."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from torch import nn
+from torch.nn import functional as F
+
+from oocdnn.torch import memory_limit
+from oocdnn.torch.limit.steps import Mode
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no GPU"),
+]
+
+STEPS = 16  # recorded, watched for gaps, and as planned
+
+
+class Block(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(channels)
+        self.second = nn.Conv2d(channels, channels, 1, bias=False)
+        self.last = nn.BatchNorm2d(channels)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.last(self.second(F.relu(self.norm(self.first(x)), inplace=True)))
+        return F.relu(y + x, inplace=True)
+
+
+class Gated(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.wide = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
+        self.norm = nn.GroupNorm(4, channels)
+        self.gate = nn.Conv2d(channels, channels, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.silu(self.norm(self.wide(x)))
+        gate = torch.sigmoid(self.gate(y.mean((2, 3), keepdim=True)))
+        return x + F.dropout(y * gate, 0.1, self.training)
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    first = [nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(inplace=True)]
+    return nn.Sequential(
+        *first,
+        nn.MaxPool2d(3, 2, 1),
+        *[Block(32) for _ in range(6)],
+        *[Gated(32) for _ in range(4)],
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(32, 10),
+    ).cuda()
+
+
+def train(net: nn.Module, mixed: bool, last: bool, steps: int) -> tuple[list[float], list[int]]:
+    """Losses, and the most bytes allocated in each step."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    losses, peaks = [], []
+    for number in range(steps):
+        generator = torch.Generator().manual_seed(number)
+        x = torch.randn(64, 3, 128, 128, generator=generator).cuda()
+        if last:
+            x = x.to(memory_format=torch.channels_last)
+        target = torch.randint(0, 10, (64,), generator=generator).cuda()
+        torch.cuda.manual_seed(number)
+        torch.cuda.reset_peak_memory_stats()
+        optimizer.zero_grad()
+        with torch.autocast("cuda", torch.bfloat16, enabled=mixed):
+            loss = F.cross_entropy(net(x), target)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        peaks.append(torch.cuda.max_memory_allocated())
+    return losses, peaks
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("mixed", "last"), itertools.product([False, True], repeat=2))
+def test_a_network_trains_within_half_of_its_bytes(mixed: bool, last: bool) -> None:
+    theirs = network()
+    if last:
+        theirs = theirs.to(memory_format=torch.channels_last)
+    ours = copy.deepcopy(theirs)
+    deterministic = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
+    try:
+        expected, plain = train(theirs, mixed, last, STEPS)
+        torch.cuda.empty_cache()
+        free, total = torch.cuda.mem_get_info()
+        others = total - free - torch.cuda.memory_reserved()
+        limit = others + max(plain) * 6 // 10
+        with memory_limit(limit, planning=2.0) as run:
+            losses, peaks = train(ours, mixed, last, STEPS)
+            assert run._steps.mode is Mode.FOLLOW
+            assert run.plan is not None
+            assert run.plan.peak_bytes <= limit
+            assert abs(peaks[-1] - run.plan.peak_bytes) <= run.plan.peak_bytes // 100
+        assert losses == expected
+        for a, b in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
+            assert torch.equal(a, b)
+    finally:
+        torch.backends.cudnn.deterministic = deterministic
+        torch.cuda.empty_cache()
+
+
+def test_a_limit_with_room_leaves_the_step_alone() -> None:
+    ours, theirs = network(), network()
+    with memory_limit("8GiB") as run:
+        losses, _ = train(ours, False, False, 4)
+        assert run._steps.mode is Mode.KEEP
+    assert losses == train(theirs, False, False, 4)[0]
