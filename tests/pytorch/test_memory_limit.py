@@ -160,6 +160,37 @@ def test_functional_transforms_run_within_a_limit(card: HostCard) -> None:
         pass
 
 
+def test_hooks_within_a_limit_are_left_where_they_are(card: HostCard) -> None:
+    x = torch.arange(5.0)
+    with memory_limit(LIMIT, card=card, planning=0.2) as run:
+        with (
+            torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t),
+            pytest.raises(RuntimeError, match="saved tensor hooks"),
+        ):
+            torch.func.grad(lambda a: a.square().sum())(x)
+        net, _, optimizer, _ = pair()
+        step(net, optimizer)
+        assert run._steps.steps == 1
+
+
+def test_nothing_of_pytorch_stays_changed(card: HostCard) -> None:
+    names = ("_saved_tensors_hooks_disable", "_saved_tensors_hooks_enable")
+    before = [getattr(torch._C._autograd, name) for name in names]
+    with memory_limit(LIMIT, card=card), memory_limit(2 * LIMIT, card=card):
+        assert torch.equal(torch.func.grad(torch.sum)(torch.ones(3)), torch.ones(3))
+    assert [getattr(torch._C._autograd, name) for name in names] == before
+
+
+def test_compiled_networks_train_within_a_limit(card: HostCard) -> None:
+    ours, theirs, mine, plain = pair()
+    with memory_limit(2 * LIMIT, card=card, planning=0.2) as run:  # saved by one operation
+        compiled = torch.compile(ours, backend="aot_eager")
+        losses = [step(compiled, mine) for _ in range(6)]
+        assert run._steps.steps == 6
+    compiled = torch.compile(theirs, backend="aot_eager")
+    assert losses == [step(compiled, plain) for _ in range(6)]
+
+
 def test_another_thread_is_not_limited(card: HostCard) -> None:
     net, _, optimizer, _ = pair()
     with memory_limit(LIMIT, card=card, planning=0.2) as run:

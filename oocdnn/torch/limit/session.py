@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from oocdnn.torch.limit.steps import Steps
 if TYPE_CHECKING:
     from oocdnn.network.planner import Plan
 
+_autograd = torch._C._autograd
 _active = threading.local()  # .limits: the memory limits of a thread, the innermost last
 
 
@@ -86,11 +87,11 @@ class memory_limit:
         self._ended: Any = None
 
     def __enter__(self) -> memory_limit:
-        if self._hooks is not None:
+        if self._ended is not None:
             raise InvalidProblem("this memory limit is in use already; make another one")
         if not self._links:
             self._links = [_measured(self._card)]
-        _stand_aside()
+        _aside.begin()
         self._push()
         _limits().append(self)
         thread = threading.get_ident()
@@ -109,8 +110,10 @@ class memory_limit:
         traceback: TracebackType | None,
     ) -> None:
         self._ended.remove()
+        self._ended = None
         _limits().remove(self)
         self._pop()
+        _aside.end()
         self._card.cap(None)
         self._steps.close()
 
@@ -142,12 +145,14 @@ class memory_limit:
         self._hooks.__exit__(None, None, None)
         self._hooks = None
 
-    @contextmanager
-    def _aside(self) -> Iterator[None]:
-        self._pop()
-        try:
-            yield
-        finally:
+    def _step_aside(self) -> None:
+        """Takes the hooks away, where no others were set since."""
+        pack, _ = _autograd._top_saved_tensors_default_hooks(False) or (None, None)
+        if self._hooks is not None and pack == self._steps.pack:
+            self._pop()
+
+    def _step_back(self) -> None:
+        if self._hooks is None:
             self._push()
 
     def _plan(self, timeline: Timeline, room: int) -> Plan:
@@ -188,30 +193,45 @@ def _limits() -> list[memory_limit]:
     return limits
 
 
-_asides = threading.Lock()
+class _Aside:
+    """While a limit is in use: takes its hooks away where code disables all hooks, as `torch.func`
+    does, which raises where there are any."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._uses = 0
+        self._names = ("_saved_tensors_hooks_disable", "_saved_tensors_hooks_enable")
+        self._originals: list[Callable[..., Any]] = []
+
+    def begin(self) -> None:
+        with self._lock:
+            self._uses += 1
+            if self._uses == 1:
+                self._originals = [getattr(_autograd, name) for name in self._names]
+                self._set([self._disable, self._enable])
+
+    def end(self) -> None:
+        with self._lock:
+            self._uses -= 1
+            if self._uses == 0:
+                self._set(self._originals)
+
+    def _set(self, functions: Sequence[Callable[..., Any]]) -> None:
+        for name, function in zip(self._names, functions, strict=True):
+            setattr(_autograd, name, function)
+
+    def _disable(self, *given: Any) -> None:
+        for limit in reversed(_limits()):
+            limit._step_aside()
+        self._originals[0](*given)
+
+    def _enable(self) -> None:
+        self._originals[1]()
+        for limit in _limits():
+            limit._step_back()
 
 
-def _stand_aside() -> None:
-    """Has PyTorch's `disable_saved_tensors_hooks` succeed within a limit: our hooks are taken away
-    while it lasts. Without this `torch.func` raises there."""
-    graph = torch.autograd.graph
-    with _asides:
-        original: Callable[[str], Any] = graph.disable_saved_tensors_hooks
-        if getattr(original, "_oocdnn", False):
-            return
-
-        @contextmanager
-        def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
-            limits = _limits()
-            if not limits or limits[-1]._hooks is None:
-                with original(error_message):
-                    yield
-                return
-            with limits[-1]._aside(), original(error_message):
-                yield
-
-        disable_saved_tensors_hooks._oocdnn = True  # type: ignore[attr-defined]
-        graph.disable_saved_tensors_hooks = disable_saved_tensors_hooks
+_aside = _Aside()
 
 
 def _measured(card: Card) -> Link:
