@@ -42,7 +42,19 @@ RunArgs ArgsOf(const Booking& booking, const PreparedPart& prepared, char* memor
   return args;
 }
 
+// 0 where it is to be timed.
+double Known(const PreparedPart& prepared) {
+  const double known = prepared.executable->run_seconds();
+  return known > kNever ? known : 0.0;
+}
+
 }  // namespace
+
+double UnrunSeconds(const Booking& booking) {
+  double seconds = 0.0;
+  for (const PreparedPart& prepared : booking.usual.parts) seconds += Known(prepared);
+  return seconds;
+}
 
 double TimeRun(Device& device, const Booking& booking, int64_t most_bytes) {
   Offsets beside(device.capabilities().alignment);
@@ -68,7 +80,7 @@ double TimeRun(Device& device, const Booking& booking, int64_t most_bytes) {
       timed.tag.span = span;
       return device.Run(stream->get(), *prepared.executable, timed);
     };
-    if (const double known = prepared.executable->run_seconds(); known > kNever) {
+    if (const double known = Known(prepared); known > 0.0) {
       seconds += known;
       continue;
     }

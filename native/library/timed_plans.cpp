@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kMostTimed = 16, kLeastTimed = 3;
 // What trying a plan takes, in runs of its tile: up to three of each of a few engines, and more of
-// the one that is chosen.
-constexpr double kRunsOfOne = 12;
+// the one that is chosen. What is too long to be run takes so many seconds, on smaller tiles.
+constexpr double kRunsOfOne = 12, kSecondsUnrun = 0.5;
 // Preparing another tile takes several calls' time, so what is known is taken where no plan is
 // faster by this.
 constexpr double kFarFaster = 1.25;
@@ -55,7 +55,7 @@ class TimedSearch {
         opinion_(request, profile) {
     for (const TimedTile& one : timed_.tiles) {
       opinion_.Recall(one.candidate, one.run_seconds);
-      spent_ += kRunsOfOne * one.run_seconds;
+      spent_ += one.spent_seconds;
     }
   }
 
@@ -130,8 +130,11 @@ class TimedSearch {
   double RunSeconds(const Booking& booking) {
     if (const TimedTile* const known = Find(timed_, booking.candidate)) return known->run_seconds;
     const double seconds = TimeRun(device_, booking, request_.budget);
-    if (seconds > 0.0) timed_.tiles.push_back({booking.candidate, seconds});
-    spent_ += kRunsOfOne * seconds;
+    if (seconds == 0.0) return 0.0;
+    const double unrun = UnrunSeconds(booking);
+    const double spent = kRunsOfOne * (seconds - unrun) + (unrun > 0.0 ? kSecondsUnrun : 0.0);
+    timed_.tiles.push_back({booking.candidate, seconds, spent});
+    spent_ += spent;
     return seconds;
   }
 

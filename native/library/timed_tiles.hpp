@@ -14,6 +14,7 @@ namespace oocdnn {
 struct TimedTile {
   Candidate candidate;
   double run_seconds = 0.0;
+  double spent_seconds = 0.0;  // of the device, on finding out
 };
 
 // Of one problem, on engines that all requests number alike.

@@ -263,6 +263,10 @@ def chains(context: Any) -> None:
                     play(f"{scene.label}, pool {mode}: {label}", pair)
             scene.convolution.pool.mode = PoolMode.NONE
         play("a chain again", pair, {Status.OK})
+        for scene in pair:
+            scene.convolution.beta = 0.5
+            play(f"{scene.label}, with beta", pair, {Status.UNSUPPORTED})
+            scene.convolution.beta = 0.0
     for i, source in itertools.product(range(2), (*INT64, 1, -3)):
         residuals[i] = source
         play(f"residual {i} from {source}", (first, second))

@@ -236,6 +236,20 @@ def check_within(budget, x, links) -> None:
         np.testing.assert_array_equal(z, wanted)
 
 
+def test_the_chains_that_were_used_last_are_kept() -> None:
+    links = [Link(np.ones((2, 2, 3, 3), np.float32), padding=1)] * 2
+    with oocdnn.Context(DEVICE, "64MiB", profile="none") as context:
+
+        def prepared(samples: int) -> int:
+            context.conv_chain(np.ones((samples, 2, 5, 5), np.float32), links)
+            return context.stats.prepared
+
+        first, *others = range(1, 10)
+        assert all(prepared(samples) > 0 for samples in (first, *others))
+        assert all(prepared(samples) == 0 for samples in others)
+        assert prepared(first) > 0
+
+
 def check_in_pieces(budget, x, links) -> None:
     """A large sample, the same within a budget that no inner tensor fits."""
     with oocdnn.Context(DEVICE, "64MiB") as large:

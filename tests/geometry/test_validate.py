@@ -82,6 +82,17 @@ def test_wrong_numbers_are_named(wrong, code, words):
         assert word in refused.value.text
 
 
+def test_a_tensor_may_span_as_much_as_is_said():
+    """2^60 bytes, of which its last element is the last."""
+    problem = valid()
+    others = 2 * 3 * 8 * 8 - 1  # steps from the first element of a sample to its last
+    problem.stride[X][0] = 2**58 - 1 - others
+    doors.validate(problem)
+    problem.stride[X][0] += 1
+    with pytest.raises(doors.Refused, match=r"x spans more than 2\^60 bytes"):
+        doors.validate(problem)
+
+
 def test_names_are_those_of_the_direction():
     problem = make(Direction.BWD_DATA, n=2, c=2, k=2, input=(1, 4, 4), filter=(1, 3, 3))
     problem.stride[X][4] = 1

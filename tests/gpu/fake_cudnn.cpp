@@ -37,6 +37,17 @@ int64_t LargestExtent(const Node& heuristics) {
   return *std::max_element(std::begin(x.dims), std::end(x.dims));
 }
 
+double OperationsOf(const Node& operation) {
+  const Names names = NamesOf(operation.type);
+  double operations = 2.0;
+  for (const int64_t extent : ViewOf(operation.child(names.y)).dims) {
+    operations *= static_cast<double>(extent);
+  }
+  const View w = ViewOf(operation.child(names.w));
+  for (size_t i = 1; i < 5; ++i) operations *= static_cast<double>(w.dims[i]);
+  return operations;
+}
+
 // The engines that a mode offers for a graph, each as a configuration. For a depthwise convolution
 // these are an engine that compiles and the plain loop; where 16-bit types are mixed with others,
 // one that compiles and does not add.
@@ -51,6 +62,7 @@ std::vector<Shared> ConfigsOf(const Node& heuristics) {
   std::vector<Shared> configs;
   if (LargestExtent(heuristics) > kMostExtent) return configs;
   const auto offer = [&](const FakeEngine& engine) {
+    if (!Offered(engine, OperationsOf(operation))) return;
     auto config = std::make_shared<Node>();
     config->type = CUDNN_BACKEND_ENGINECFG_DESCRIPTOR;
     config->finalized = true;
@@ -130,17 +142,6 @@ cudnnStatus_t Give(const std::vector<Shared>& nodes, int64_t capacity, int64_t* 
     *target = *node;
   }
   return CUDNN_STATUS_SUCCESS;
-}
-
-double OperationsOf(const Node& operation) {
-  const Names names = NamesOf(operation.type);
-  double operations = 2.0;
-  for (const int64_t extent : ViewOf(operation.child(names.y)).dims) {
-    operations *= static_cast<double>(extent);
-  }
-  const View w = ViewOf(operation.child(names.w));
-  for (size_t i = 1; i < 5; ++i) operations *= static_cast<double>(w.dims[i]);
-  return operations;
 }
 
 // Wrong engines are wrong by a half everywhere. Scratch is used to its last byte.

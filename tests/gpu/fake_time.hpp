@@ -23,12 +23,26 @@ namespace fake {
 // large; OOC_FAKE_TOOK names a file that gets a line for every run.
 inline const char* Rates() { return std::getenv("OOC_FAKE_RATES"); }
 
-inline void TakeTimeAtRate(const FakeEngine& engine, double operations) {
-  std::istringstream text(Rates());
+// What a variable says of an engine: "28=2e10 1=1e12"; else 0.
+inline double NumberOf(const FakeEngine& engine, const char* variable) {
+  const char* const all = std::getenv(variable);
+  std::istringstream text(all == nullptr ? "" : all);
   for (std::string one; text >> one;) {
     const size_t equals = one.find('=');
     if (std::stoll(one) != engine.index || equals == std::string::npos) continue;
-    const double seconds = operations / std::stod(one.substr(equals + 1));
+    return std::stod(one.substr(equals + 1));
+  }
+  return 0.0;
+}
+
+// OOC_FAKE_LEAST: an engine is not offered for fewer operations.
+inline bool Offered(const FakeEngine& engine, double operations) {
+  return operations >= NumberOf(engine, "OOC_FAKE_LEAST");
+}
+
+inline void TakeTimeAtRate(const FakeEngine& engine, double operations) {
+  if (const double rate = NumberOf(engine, "OOC_FAKE_RATES"); rate > 0.0) {
+    const double seconds = operations / rate;
     const int milliseconds = std::max(static_cast<int>(seconds * 1e3), 1);
     AskDriver("fake_pass", milliseconds);
     if (const char* const took = std::getenv("OOC_FAKE_TOOK")) {

@@ -199,23 +199,29 @@ def test_a_gpu_that_has_waited_costs_the_first_engine_nothing(tmp_path: Path) ->
     assert " e28 " in lines[0], lines
 
 
-def slow_engines(tmp_path: Path, rates: str) -> tuple[list[str], list[tuple[str, int]]]:
+def slow_engines(
+    tmp_path: Path, rates: str, least: str = "", tiles: tuple[str, ...] = ("groups",)
+) -> tuple[list[str], list[tuple[str, int]]]:
     """The plans of a tile of groups with 31 x 31 taps and of one of half as many samples more,
     and the runs of it all: engines and milliseconds on the fake clock."""
     took = tmp_path / "took"
+    took.write_text("")
     lines = script(
         "trials.py",
         LIBRARY,
-        "groups",
+        *tiles,
         OOC_FAKE_CLOCK="still",
         OOC_FAKE_RATES=rates,
+        OOC_FAKE_LEAST=least,
         OOC_FAKE_TOOK=str(took),
     ).splitlines()
     runs = [line.split() for line in took.read_text(encoding="utf-8").splitlines()]
     return lines, [(engine, int(milliseconds)) for engine, milliseconds in runs]
 
 
-@pytest.mark.parametrize("rates", ["28=2e10 1=1e12", "28=1e9 1=1e12", "28=1e12 1=2e10"])
+@pytest.mark.parametrize(
+    "rates", ["28=2e10 1=1e12", "28=1e9 1=1e12", "28=1e12 1=2e10", "28=1e14 1=4e10"]
+)
 def test_an_engine_that_is_slow_on_large_tiles_is_tried_on_a_small_one(
     tmp_path: Path, rates: str
 ) -> None:
@@ -227,6 +233,47 @@ def test_an_engine_that_is_slow_on_large_tiles_is_tried_on_a_small_one(
     assert all(f" {fast} " in line for line in lines), lines
     assert max(milliseconds for _, milliseconds in runs) < 400
     assert sum(milliseconds for _, milliseconds in runs) < 1000
+
+
+@pytest.mark.parametrize(
+    ("rates", "least"),
+    [
+        ("28=1e9 1=1e12", "28=5e8"),
+        ("28=1e12 1=1e9", "1=5e8"),
+        ("28=1e9 1=1e12", "28=5e9"),
+        ("28=1e9 1=1e12", "28=2e10"),
+    ],
+)
+def test_an_engine_that_only_larger_tiles_have_is_not_run(
+    tmp_path: Path, rates: str, least: str
+) -> None:
+    """It takes seconds at each run. From the second probe on it is offered, from the third, or only
+    for the tile; first or last."""
+    lines, runs = slow_engines(tmp_path, rates, least)
+    slow, _ = least.split("=")
+    assert len(lines) == 2
+    assert {engine for engine, _ in runs} == {"e1", "e28"} - {f"e{slow}"}
+    assert not any(f" e{slow} " in line for line in lines), lines
+
+
+def test_an_engine_that_the_smallest_tile_does_not_have_may_be_the_fastest(tmp_path: Path) -> None:
+    lines, runs = slow_engines(tmp_path, "28=1e11 1=1e12", "1=1e8")
+    assert all(" e1 " in line for line in lines), lines
+    assert max(milliseconds for _, milliseconds in runs) < 400
+
+
+def test_engines_that_no_smaller_tile_has_are_not_run(tmp_path: Path) -> None:
+    lines, runs = slow_engines(tmp_path, "28=1e9 1=1e9", "28=2e10 1=2e10")
+    assert all(" e28 " in line for line in lines), lines
+    assert runs == []
+
+
+def test_another_stride_or_dilation_is_another_kind_of_tile(tmp_path: Path) -> None:
+    """What an engine takes of the one tells nothing of the other."""
+    _, runs = slow_engines(tmp_path, "28=2e10 1=1e12")
+    lines, more = slow_engines(tmp_path, "28=2e10 1=1e12", tiles=("groups", "dilated"))
+    assert len(lines) == 3
+    assert [one for one, _ in more].count("e28") > [one for one, _ in runs].count("e28")
 
 
 def test_engines_that_are_all_slow_are_chosen_by_what_a_small_tile_took(tmp_path: Path) -> None:
@@ -247,8 +294,10 @@ with oocdnn.Context("cuda:0") as context:
 """
 
 
-def test_a_kernel_that_takes_seconds_is_not_run_for_its_time(tmp_path: Path) -> None:
-    """The first call takes little more than the second, of the fake clock."""
+@pytest.mark.parametrize("least", ["", "28=1e10 1=1e10"])
+def test_a_kernel_that_takes_seconds_is_not_run_for_its_time(tmp_path: Path, least: str) -> None:
+    """The first call takes little more than the second, of the fake clock. Also where no engine is
+    offered for a smaller tile."""
     took = tmp_path / "took"
     first, both = map(
         int,
@@ -257,6 +306,7 @@ def test_a_kernel_that_takes_seconds_is_not_run_for_its_time(tmp_path: Path) -> 
             SECONDS_LONG.format(took=str(took)),
             OOC_FAKE_CLOCK="still",
             OOC_FAKE_RATES="28=1e10 1=1e10",
+            OOC_FAKE_LEAST=least,
             OOC_FAKE_TOOK=str(took),
             OOCDNN_PROFILE=str(HERE.parent / "profile.txt"),
             OOCDNN_PLANS="none",

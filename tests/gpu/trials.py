@@ -1,7 +1,7 @@
 """Prepares a tile, a larger one of its kind, one of another kind and one of volumes, trying
-engines out; or a tile of groups with 31 x 31 taps, and a larger one of its kind.
+engines out; or a tile of groups with 31 x 31 taps, a larger one of its kind, and a dilated one.
 
-python tests/gpu/trials.py LIBRARY [groups]
+python tests/gpu/trials.py LIBRARY [groups [dilated]]
 """
 
 from __future__ import annotations
@@ -16,10 +16,15 @@ TILES = ((4, 10, 1), (4, 20, 1), (8, 10, 1), (4, 10, 3))  # channels, size, plan
 
 def main() -> None:
     rig = Rig(sys.argv[1], "cuda:0")
-    if sys.argv[2:] == ["groups"]:
-        for samples in (16, 24):
+    if "groups" in sys.argv[2:]:
+        for samples, dilation in (16, 1), (24, 1), (16, 2):
+            if dilation > 1 and "dilated" not in sys.argv:
+                break
             op = sized_op(BACKWARD_DATA, samples, 2, 2, 86, 31)
             op.g = 64
+            for axis in (1, 2):
+                op.dilation[axis] = dilation
+                op.out[axis] = op.inp[axis] - 30 * dilation
             rig.prepare(op, "cudnn-nchw")
             print(rig.taken)
         return rig.close()

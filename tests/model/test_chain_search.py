@@ -232,6 +232,17 @@ def test_no_plan_undercuts_the_floor(problems, budget_bits, engines):
         assert 0 < one["floor_seconds"] <= one["seconds"] * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("channels", [(1, 256), (256, 1)])
+def test_the_floor_knows_what_crosses_the_wire_at_either_end(channels):
+    """Nearly all is x of the first link, or y of the last one."""
+    first, last = channels
+    problems = [
+        f"conv2d:fwd x64x{c}x112x112 w{k}x{c}x1x1 f32" for c, k in ((first, 1), (1, 1), (1, last))
+    ]
+    best = search(problems, 1 << 30, H200)[0]
+    assert best["floor_seconds"] <= best["seconds"] < 1.1 * best["floor_seconds"]
+
+
 def test_a_chain_with_room_reaches_the_floor():
     best = search(vgg16(256), 8 << 30, H200)[0]
     assert best["seconds"] < 1.03 * best["floor_seconds"]

@@ -25,10 +25,10 @@ PROBLEMS = (
 )
 
 
-def plans(problem, budget, count, seed, profile=None) -> list[dict]:
+def plans(problem, budget, count, seed, profile=None, engines=ENGINES) -> list[dict]:
     text = ctypes.create_string_buffer(planner.ROOM)
     code = planner.library().oocdnn_testing_plan_texts(
-        byref(problem), c_int64(budget), ENGINES.encode(), (profile or Profile()).text().encode(),
+        byref(problem), c_int64(budget), engines.encode(), (profile or Profile()).text().encode(),
         count, c_int64(seed), text, c_int64(planner.ROOM),
     )  # fmt: skip
     if code != 0:
@@ -53,6 +53,14 @@ def test_what_is_printed_reads_back(text, budget, seed):
     for plan in plans(problem, budget, 10, seed):
         assert plan["same"], plan
         assert printed_again(problem, plan["text"]) == plan["text"]
+
+
+def test_json_holds_any_name():
+    names = {'back\\slash"', "line\x01\n"}
+    found = plans(doors.parse(PROBLEMS[0]), 200_000, 20, 1, engines=",".join(names))
+    seen = [name for name in names for plan in found if plan["text"].startswith(f"{name} ")]
+    assert len(seen) == len(found)
+    assert set(seen) == names
 
 
 @settings(deadline=None, max_examples=100)

@@ -172,6 +172,16 @@ def test_nor_where_tiles_of_fewer_channels_are_faster():
     assert price["seconds"] >= planner.floor_of(problem, profile, engines="direct")
 
 
+def test_nor_where_tiles_leave_out_what_meets_padding_alone():
+    problem = doors.parse("conv2d:bwd_data x4x1x10x32 w4x1x5x3 pad7")
+    profile = Profile(flops_fallback=1e14, run_seconds=0, copy_seconds=0, shared_engines=True)
+    for padding_as_data in (False, True):
+        whole = doors.make_tiling(problem, [2**40] * 7, padding_as_data)
+        run = (problem, whole, doors.default_order(problem), [1] * len(doors.OPERANDS), profile)
+        floor = planner.floor_of(problem, profile, engines="direct")
+        assert planner.price(*run, engines="direct")["seconds"] >= floor * (1 - 1e-9)
+
+
 def compute_seconds(problem, profile, **lengths) -> float:
     """Of the whole on the direct engine, or of tiles of those lengths."""
     cut = [lengths.get(axis, 2**40) for axis in AXES]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from itertools import groupby
 
 import pytest
@@ -182,6 +183,17 @@ def test_what_fits_altogether_runs_whole_where_nothing_overlaps():
         cut = planner.search(problem, budget - 1, profile)
         assert cut.ranked[0].cost["steps"] > 1
         assert f"budget is {budget / 2**20:.1f} MiB" in cut.refused[0]
+
+
+def test_slots_are_counted_in_words():
+    problem = doors.parse("conv2d:fwd x64x16x32x32 w16x16x3x3 pad1")
+    counts = {
+        count
+        for budget in (1 << 14, 1 << 20)
+        for one in planner.search(problem, budget).ranked
+        for count in re.findall(r"(\d+ slots?) of", one.facts["text"])
+    }
+    assert counts == {"1 slot", "2 slots", "3 slots"}
 
 
 def test_behind_a_wire_what_fits_is_cut_so_that_copies_and_computing_overlap():

@@ -39,6 +39,19 @@ def test_what_disappoints_gives_way_to_larger_tiles(run_seconds):
     assert plan.seconds >= 2 * run_seconds  # it does not fit in one
 
 
+def test_a_run_that_is_known_to_be_long_costs_no_look_at_others():
+    """Nothing ran, so there is time left for tiles of another size."""
+    seen = []
+
+    def run_seconds(x: int, _: int) -> float:
+        seen.append(x)
+        return 30.0 if x == seen[0] else 1e-3
+
+    plan = planner.timed_plan(PROBLEM, BUDGET, FAST, run_seconds)
+    assert plan.prepared > 1
+    assert plan.seconds < 1
+
+
 HOST, X_ON_DEVICE, Y_ON_DEVICE = 0, 1, 4
 
 

@@ -53,11 +53,11 @@ OF_SOURCES = ("tests/lint", "tests/reliability/test_reliability.py::test_a_mutan
 
 # The tests that are nearest to a folder, by the longest prefix of the mutant's path.
 NEAREST: dict[str, tuple[str, ...]] = {
-    "native/base": ("geometry", "native", "model"),
-    "native/geom": ("geometry", "model", "engine"),
+    "native/base": ("geometry", "native", "model", "engine"),
+    "native/geom": ("geometry", "model", "engine", "abi"),
     "native/model": ("model", "geometry"),
     "native/device/wrap": ("conformance", "native"),
-    "native/device/cpu": ("conformance", "engine"),
+    "native/device/cpu": ("conformance", "native", "engine"),
     "native/device/cuda": ("gpu",),
     "native/memory": ("native", "engine"),
     "native/exec": ("engine", "native"),

@@ -97,8 +97,9 @@ class Collector {
   [[nodiscard]] bool full() const {
     return gave_up_ || plans_.size() >= (may_.compiled > 0 ? may_.compiled : kMostPlans);
   }
-  [[nodiscard]] bool on_tensor_cores() const {
-    return !plans_.empty() && plans_[0].facts.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  // Whether the next mode of the heuristics has nothing to add.
+  [[nodiscard]] bool enough() const {
+    return full() || (may_.engines.empty() && on_tensor_cores());
   }
 
   Result<std::vector<CudnnPlan>> Take() && {
@@ -114,13 +115,21 @@ class Collector {
   }
 
  private:
+  [[nodiscard]] bool on_tensor_cores() const {
+    return !plans_.empty() && plans_[0].facts.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  }
+
   // One configuration of an engine is enough, plain arithmetic is not looked at beside tensor
-  // cores, nor is the plain loop with strict rules for NaN beside anything.
+  // cores, nor is the plain loop with strict rules for NaN beside anything. Of what is named, all.
   [[nodiscard]] bool Wanted(const EngineFacts& facts) const {
     const bool known = std::any_of(plans_.begin(), plans_.end(), [&](const CudnnPlan& plan) {
       return plan.facts.engine == facts.engine;
     });
-    if (known || (may_.engine >= 0 && facts.engine != may_.engine)) return false;
+    if (known) return false;
+    if (!may_.engines.empty()) {
+      return std::find(may_.engines.begin(), may_.engines.end(), facts.engine) !=
+             may_.engines.end();
+    }
     if (on_tensor_cores() && !facts.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) return false;
     return plans_.empty() || !facts.Has(CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP);
   }
@@ -196,7 +205,7 @@ Result<std::vector<CudnnPlan>> FindPlans(CudnnSession& session, const Convolutio
   if (!made.ok()) return Status(Code::kUnsupported, made.status().message());
   Collector collector(session, graph.direction, may);
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    if (collector.full() || collector.on_tensor_cores()) break;
+    if (collector.enough()) break;
     Result<std::vector<Descriptor>> ranked = Ranked(session, made.value(), mode);
     if (!ranked.ok()) {
       collector.Refuse(std::move(ranked).status());

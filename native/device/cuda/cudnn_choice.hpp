@@ -28,7 +28,7 @@ struct Permissions {
   // Whether what comes after a configuration that wants more than that will do; one that wants more
   // than the GPU has counts for nothing.
   bool second_choice = true;
-  int64_t engine = -1;  // no other than that of this number, if it is one
+  std::vector<int64_t> engines;  // no others than these, if any are named
 };
 
 // Why an engine is not taken whatever its speed, or null. What is left adds plain products in the

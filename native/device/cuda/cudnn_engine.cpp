@@ -34,7 +34,7 @@ struct Convolution {
   ConvolutionGraph graph;
   CudnnPlan plan;
   int64_t partial = -1;
-  double seconds = 0.0;  // of a run; 0 where unknown
+  double seconds = 0.0;  // of a run, see Executable::run_seconds
   [[nodiscard]] const TileLayout& output() const {
     return graph.layout[Index(OutputOf(graph.direction))];
   }
@@ -196,7 +196,10 @@ class CudnnEngine final : public CudaEngine {
     }
     const ConvolutionGraph graph = GraphOf(op, order_);
     OOC_ASSIGN(std::vector<CudnnPlan> plans, PlansOf(graph, op, may));
-    for (const ConvShape& shape : trials_.ProbesFor(graph)) {
+    const CudnnProbes probes = trials_.ProbesFor(graph, plans);
+    may.engines = probes.engines;
+    may.compiled = probes.engines.size();  // as these plans are
+    for (const ConvShape& shape : probes.shapes) {
       if (!Probe(op, shape, may)) break;
     }
     const CudnnTrial trial = trials_.FastestOf(*session_, graph, plans, op.trial_limit);
@@ -204,13 +207,16 @@ class CudnnEngine final : public CudaEngine {
         Convolution{graph, std::move(plans[trial.fastest]), -1, trial.seconds}));
   }
 
-  // Finds out on a tile of this shape how fast the engines are; whether a larger one is worth it.
+  // Finds out on a tile of this shape how fast the engines are; whether a larger one is worth it,
+  // as it is where not all of them are offered for this one.
   bool Probe(TileOp op, const ConvShape& shape, const Permissions& may) {
     const double operations = op.shape.Operations(op.direction);
     op.shape = shape;
     const ConvolutionGraph graph = GraphOf(op, order_);
-    const Result<std::vector<CudnnPlan>> plans = PlansOf(graph, op, may);
-    return plans.ok() && trials_.Probe(*session_, graph, plans.value(), op.trial_limit, operations);
+    const Result<std::vector<CudnnPlan>> plans = FindPlans(*session_, graph, may);
+    if (!plans.ok()) return true;
+    const bool more = trials_.Probe(*session_, graph, plans.value(), op.trial_limit, operations);
+    return more || plans->size() < may.engines.size();
   }
 
   Result<SharedConvolution> MakeMixed(const TileOp& op, Permissions may) {
@@ -235,10 +241,10 @@ class CudnnEngine final : public CudaEngine {
     const bool wanting = found.status().code() == Code::kUnsupported;
     if (!wanting || op.epilogue.empty() || !op.may_compile) return found;
     may.compiled = 2;  // the second that is offered may be three times as fast as the first
-    may.engine = trials_.WinnerOf(graph);
+    may.engines = trials_.WinnerOf(graph);
     found = find();
-    if (found.ok() || may.engine < 0) return found;
-    may.engine = -1;  // the other may do with less workspace, or take the shape
+    if (found.ok() || may.engines.empty()) return found;
+    may.engines.clear();  // the other may do with less workspace, or take the shape
     return find();
   }
 

@@ -33,7 +33,8 @@ constexpr float kMostProbing = 400;
 constexpr double kSlowestGroups = 5e8, kSlowest = 2e11;
 // Seconds of a run at that rate: a tile that may take longer is probed. The first probe takes no
 // longer than kProbeSeconds at that rate, and each further one has so many times the operations.
-constexpr double kMayTakeLong = 1.0, kProbeSeconds = 0.1, kProbeGrowth = 16.0;
+// The second is the last that an engine may enter which the first did not have.
+constexpr double kMayTakeLong = 1.0, kProbeSeconds = 0.1, kProbeGrowth = 8.0;
 
 }  // namespace
 
@@ -139,22 +140,28 @@ std::string KindOf(const ConvolutionGraph& graph) {
   std::string kind = CodeOf(graph) + (shape.g > 1 ? " groups" : "");
   for (const int64_t size : {shape.c, shape.k})
     kind += Format(" %lld", static_cast<long long>(size));
-  for (const int64_t taps : shape.filter) kind += Format(" x%lld", static_cast<long long>(taps));
+  for (size_t axis = 0; axis < shape.filter.size(); ++axis) {
+    kind += Format(" x%lld/%lld*%lld", static_cast<long long>(shape.filter[axis]),
+                   static_cast<long long>(shape.stride[axis]),
+                   static_cast<long long>(shape.dilation[axis]));
+  }
   return kind;
+}
+
+bool MayTakeLong(const ConvolutionGraph& graph) {
+  return SlowestSeconds(graph.shape, graph.direction) > kMayTakeLong;
 }
 
 double OperationsOf(const ConvolutionGraph& graph) {
   return graph.shape.Operations(graph.direction);
 }
 
-// With fewer samples, groups and rows, so that a run at the slowest rate takes no longer.
+// With fewer samples, groups and rows, so that a run at the slowest rate takes no longer. Groups
+// are left by eights as long as that does: there are engines that take channels by eights only.
 ConvShape Shrunk(ConvShape shape, Direction direction, double seconds) {
-  const bool groups = shape.g > 1;
-  const auto long_yet = [&] {
-    return shape.Operations(direction) / (groups ? kSlowestGroups : kSlowest) > seconds;
-  };
+  const auto long_yet = [&] { return SlowestSeconds(shape, direction) > seconds; };
   while (shape.n > 1 && long_yet()) shape.n = (shape.n + 1) / 2;
-  while (shape.g > 2 && long_yet()) shape.g = (shape.g + 1) / 2;
+  while (shape.g > 8 && long_yet()) shape.g = std::max<int64_t>(shape.g / 16 * 8, 8);
   for (size_t axis = 0; axis < shape.out.size(); ++axis) {
     const auto rows = [&](int64_t out) {
       return (out - 1) * shape.stride[axis] + shape.Reach(static_cast<int>(axis)) -
@@ -165,20 +172,24 @@ ConvShape Shrunk(ConvShape shape, Direction direction, double seconds) {
       shape.in[axis] = rows(shape.out[axis]);
     }
   }
+  while (shape.g > 2 && long_yet()) shape.g = (shape.g + 1) / 2;
   return shape;
 }
 
 }  // namespace
 
-std::vector<ConvShape> CudnnTrials::ProbesFor(const ConvolutionGraph& graph) const {
-  std::vector<ConvShape> probes;
-  if (probed_.contains(KindOf(graph))) return probes;
+CudnnProbes CudnnTrials::ProbesFor(const ConvolutionGraph& graph,
+                                   const std::vector<CudnnPlan>& plans) {
+  CudnnProbes probes;
+  if (!MayTakeLong(graph)) return probes;
+  for (const CudnnPlan& plan : plans) {
+    const bool fresh = probed_.insert(KindOf(graph) + EngineOf(plan)).second;
+    if (fresh) probes.engines.push_back(plan.facts.engine);
+  }
+  if (probes.engines.empty()) return probes;
   const double most = SlowestSeconds(graph.shape, graph.direction);
-  if (most <= kMayTakeLong) return probes;
-  double seconds = kProbeSeconds;
-  while (seconds < most) {
-    probes.push_back(Shrunk(graph.shape, graph.direction, seconds));
-    seconds *= kProbeGrowth;
+  for (double seconds = kProbeSeconds; seconds < most; seconds *= kProbeGrowth) {
+    probes.shapes.push_back(Shrunk(graph.shape, graph.direction, seconds));
   }
   return probes;
 }
@@ -188,10 +199,16 @@ bool CudnnTrials::IsHopeless(const ConvolutionGraph& graph, const CudnnPlan& pla
   return found != hopeless_.end() && OperationsOf(graph) >= found->second;
 }
 
-// Milliseconds at the rate that was probed; 0 where none was.
+bool CudnnTrials::IsRated(const ConvolutionGraph& graph, const CudnnPlan& plan) const {
+  return rates_.contains(KindOf(graph) + EngineOf(plan));
+}
+
+// Milliseconds at the engine's rate. Where it has none: 0, or at the slowest rate where it may take
+// very long.
 double CudnnTrials::Estimate(const ConvolutionGraph& graph, const CudnnPlan& plan) const {
   const auto rate = rates_.find(KindOf(graph) + EngineOf(plan));
-  return rate != rates_.end() ? rate->second * OperationsOf(graph) : 0.0;
+  if (rate != rates_.end()) return rate->second * OperationsOf(graph);
+  return MayTakeLong(graph) ? SlowestSeconds(graph.shape, graph.direction) * 1e3 : 0.0;
 }
 
 Result<float> CudnnTrials::Time(Bench* bench, const ConvolutionGraph& graph, const CudnnPlan& plan,
@@ -205,7 +222,6 @@ Result<float> CudnnTrials::Time(Bench* bench, const ConvolutionGraph& graph, con
 bool CudnnTrials::Probe(CudnnSession& session, const ConvolutionGraph& graph,
                         const std::vector<CudnnPlan>& plans, int64_t most_bytes,
                         double operations) {
-  probed_.insert(KindOf(graph));
   Bench bench(session, graph);
   if (!bench.Open(plans, most_bytes).ok()) return false;
   std::map<std::string, float> seen_of;
@@ -233,34 +249,46 @@ bool CudnnTrials::Probe(CudnnSession& session, const ConvolutionGraph& graph,
 CudnnTrial CudnnTrials::FastestOf(CudnnSession& session, const ConvolutionGraph& graph,
                                   const std::vector<CudnnPlan>& plans, int64_t most_bytes) {
   const std::string kind = KindOf(graph);
-  if (plans.size() < 2) return {0, Estimate(graph, plans[0]) * 1e-3};
+  const auto known = [&](const CudnnPlan& plan) {
+    return IsRated(graph, plan) || !MayTakeLong(graph);
+  };
+  const auto hopeful = [&](const CudnnPlan& plan) {
+    return known(plan) && !IsHopeless(graph, plan);
+  };
+  auto found = std::find_if(plans.begin(), plans.end(), hopeful);
+  if (found == plans.end()) found = std::find_if(plans.begin(), plans.end(), known);
+  const size_t lead = found == plans.end() ? 0 : static_cast<size_t>(found - plans.begin());
+  const CudnnTrial untried{lead, Estimate(graph, plans[lead]) * 1e-3};
+  if (plans.size() < 2 || found == plans.end()) return untried;
   Bench bench(session, graph);
   if (const Status status = bench.Open(plans, most_bytes); !status.ok()) {
-    Log(LogLevel::kDebug, "cuDNN's first choice is taken untried: %s", status.message().c_str());
-    return {};
+    Log(LogLevel::kDebug, "cuDNN %s is taken untried: %s", plans[lead].text.c_str(),
+        status.message().c_str());
+    return untried;
   }
-  size_t lead = 0;  // the first that is not hopeless
-  while (lead + 1 < plans.size() && IsHopeless(graph, plans[lead])) ++lead;
   size_t fastest = lead;
   float best = 0, first = 0, least = 0;
   double scale = 1.0;  // of what the first took to its estimate: small tiles do not fill a GPU
   for (size_t i = lead; i < plans.size(); ++i) {
-    const double estimate = Estimate(graph, plans[i]) * scale;
-    if (i > lead && IsHopeless(graph, plans[i])) continue;
+    // Unscaled, it bounds a run also of an engine that gains less by a larger tile than the first.
+    const double estimate = Estimate(graph, plans[i]);
     const bool unknown = estimate == 0.0;
-    if (i > lead && unknown && (bench.spent() >= kMostMilliseconds || probed_.contains(kind))) {
-      continue;
-    }
+    if (i > lead && !hopeful(plans[i])) continue;
+    if (i > lead && unknown && bench.spent() >= kMostMilliseconds) continue;
     const float left = i == lead ? kNeverAgain : kMostMilliseconds - bench.spent();
-    float seen = static_cast<float>(estimate);
-    if (estimate <= static_cast<double>(left)) {
+    const bool runs = estimate <= static_cast<double>(left);
+    float seen = static_cast<float>(estimate * scale);
+    if (runs) {
       const float enough = i == lead ? kMostMilliseconds : kHopeless * best;
       const Result<float> timed = Time(&bench, graph, plans[i], enough);
-      if (!timed.ok()) return {};
+      if (!timed.ok()) return untried;
       seen = timed.value();
+      if (!unknown && static_cast<double>(seen) > estimate) {
+        rates_[kind + EngineOf(plans[i])] = static_cast<double>(seen) / OperationsOf(graph);
+      }
     }
     Log(LogLevel::kDebug, "cuDNN %s: %.3f ms%s", plans[i].text.c_str(), static_cast<double>(seen),
-        estimate <= static_cast<double>(left) ? "" : ", not run but estimated");
+        runs ? "" : ", not run but estimated");
     if (i == lead) {
       first = least = seen;
       best = first * kClearly;
@@ -284,9 +312,10 @@ CudnnTrial CudnnTrials::FastestOf(CudnnSession& session, const ConvolutionGraph&
   return {fastest, static_cast<double>(least) * 1e-3};
 }
 
-int64_t CudnnTrials::WinnerOf(const ConvolutionGraph& graph) const {
+std::vector<int64_t> CudnnTrials::WinnerOf(const ConvolutionGraph& graph) const {
   const auto found = winner_.find(KindOf(graph));
-  return found == winner_.end() ? -1 : found->second;
+  if (found == winner_.end()) return {};
+  return {found->second};
 }
 
 }  // namespace oocdnn::cuda

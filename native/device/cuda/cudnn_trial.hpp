@@ -13,7 +13,14 @@ namespace oocdnn::cuda {
 // The choice among plans.
 struct CudnnTrial {
   size_t fastest = 0;
-  double seconds = 0.0;  // of a run, measured or estimated; 0 where unknown
+  double seconds = 0.0;  // of a run, measured or estimated; see Executable::run_seconds
+};
+
+// What is to be probed before a trial: engines, on smaller tiles of the same kind, each larger than
+// the one before.
+struct CudnnProbes {
+  std::vector<int64_t> engines;
+  std::vector<ConvShape> shapes;
 };
 
 // One thread at a time.
@@ -24,31 +31,34 @@ class CudnnTrials {
   // lasts; where that is more than `most_bytes` or not to be had, or anything fails, the first. A
   // later plan is passed over whose engine was many times slower on a smaller tile of its kind.
   // A plan whose engine has a rate (see Probe) is estimated instead where a run would take longer
-  // than the rest of that time.
+  // than the rest of that time. An engine without one is not run on a tile on which it may take
+  // very long, and serves there only where no other has one; it is thought to be the slowest.
   CudnnTrial FastestOf(CudnnSession& session, const ConvolutionGraph& graph,
                        const std::vector<CudnnPlan>& plans, int64_t most_bytes);
-  // Smaller tiles of the same kind, each larger than the one before, that are to be probed before a
-  // trial of this one: its runs may take very long, and a running kernel cannot be cancelled. None
-  // where runs are short on any engine, or the kind was probed before.
-  [[nodiscard]] std::vector<ConvShape> ProbesFor(const ConvolutionGraph& graph) const;
+  // For a trial of these plans, whose runs may take very long: a running kernel cannot be
+  // cancelled. None where runs are short on any engine. An engine is named once for each kind of
+  // tile.
+  CudnnProbes ProbesFor(const ConvolutionGraph& graph, const std::vector<CudnnPlan>& plans);
   // Measures the rate of each plan's engine on a smaller tile, in a few tenths of a second at most;
   // what is far slower than the best is hopeless on larger tiles. Whether a larger probe may still
   // tell more of a tile of so many operations.
   bool Probe(CudnnSession& session, const ConvolutionGraph& graph,
              const std::vector<CudnnPlan>& plans, int64_t most_bytes, double operations);
-  // The number of the engine that was the fastest on a tile of this kind; -1 where none was tried.
-  [[nodiscard]] int64_t WinnerOf(const ConvolutionGraph& graph) const;
+  // The number of the engine that was the fastest on a tile of this kind, if one was tried.
+  [[nodiscard]] std::vector<int64_t> WinnerOf(const ConvolutionGraph& graph) const;
 
  private:
   class Bench;
   Result<float> Time(Bench* bench, const ConvolutionGraph& graph, const CudnnPlan& plan,
                      float enough);
   [[nodiscard]] bool IsHopeless(const ConvolutionGraph& graph, const CudnnPlan& plan) const;
+  [[nodiscard]] bool IsRated(const ConvolutionGraph& graph, const CudnnPlan& plan) const;
   [[nodiscard]] double Estimate(const ConvolutionGraph& graph, const CudnnPlan& plan) const;
 
-  // Milliseconds of an operation on a probed tile, by engine and kind of tile; and the kinds.
+  // Milliseconds of an operation on the largest probe, or on a tile that took longer than by that;
+  // by engine and kind of tile.
   std::map<std::string, double> rates_;
-  std::set<std::string> probed_;
+  std::set<std::string> probed_;  // engine and kind of tile, with a rate or without
   // Operations from which on an engine is hopeless, by engine and kind of tile.
   std::map<std::string, double> hopeless_;
   std::set<std::string> loaded_;           // engines whose code has run
