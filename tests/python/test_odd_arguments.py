@@ -147,6 +147,20 @@ def test_integers_that_have_no_text_are_refused(call: Any) -> None:
         call(10**5000)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda size: nn.Upsample(size)(X),
+        lambda size: nn.Upsample((1, size))(X.astype(np.float16)),
+        lambda size: oocdnn.batch_norm(np.ones(3), np.ones(3), samples=size),
+    ],
+)
+@pytest.mark.parametrize("size", [1 << 42, (1 << 60) - 1])
+def test_what_repeats_beyond_all_memory_is_refused(call: Any, size: int) -> None:
+    with pytest.raises(OutOfMemory, match=r"cannot be allocated; take (a smaller|fewer)"):
+        call(size)
+
+
 def test_a_result_that_is_too_large_names_its_bytes() -> None:
     with pytest.raises(OutOfMemory, match=r"takes 147573953\d+ bytes.*pass out="):
         oocdnn.conv2d(X, W, padding=2**31)
