@@ -4,6 +4,7 @@ NumPy's or of a dictionary."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -159,6 +160,31 @@ def test_integers_that_have_no_text_are_refused(call: Any) -> None:
 def test_what_repeats_beyond_all_memory_is_refused(call: Any, size: int) -> None:
     with pytest.raises(OutOfMemory, match=r"cannot be allocated; take (a smaller|fewer)"):
         call(size)
+
+
+@pytest.mark.parametrize("name", ["é" * 500, "x/" * 3000, "h200\0", "", ".", "h200.txt", "../h200"])
+def test_a_profile_of_no_name(name: str) -> None:
+    for profile in (name, PurePosixPath(name)):
+        with pytest.raises(InvalidProblem, match="is no file, and none of the shipped ones: "):
+            oocdnn.plan_for_profile("conv1d:fwd x1x1x4 w1x1x1", profile)
+
+
+class Encoded:
+    """A path in bytes."""
+
+    def __fspath__(self) -> bytes:
+        return b"h200"
+
+
+def test_paths_in_bytes() -> None:
+    calls: list[Callable[[Any], object]] = [
+        nn.load,
+        lambda path: nn.save(path, {}),
+        lambda path: oocdnn.plan_for_profile("conv1d:fwd x1x1x4 w1x1x1", path),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidProblem, match=r" is of type Encoded; pass a "):
+            call(Encoded())
 
 
 def test_a_result_that_is_too_large_names_its_bytes() -> None:
