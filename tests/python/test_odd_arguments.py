@@ -187,6 +187,27 @@ def test_paths_in_bytes() -> None:
             call(Encoded())
 
 
+class Counted:
+    """An integer that is no number otherwise."""
+
+    def __index__(self) -> int:
+        return 2
+
+
+def test_options_may_count_in_integers_of_their_own() -> None:
+    odd = oocdnn.workspace.MicroBatch(Counted(), 1.0, Counted())  # type: ignore[arg-type]
+    for divide in (oocdnn.workspace.divide_workspace, oocdnn.workspace.equal_shares):
+        divided = divide({1: [odd], 10**5000: [MICRO]}, 9)
+        assert divided.workspace_bytes == 3
+    assert oocdnn.workspace.divide_batch([odd], 3, 9).samples == [2, 1]
+
+
+def test_layers_that_have_no_text_are_refused() -> None:
+    for options in (5, [5]):
+        with pytest.raises(InvalidProblem, match="layer an object of type int"):
+            oocdnn.workspace.divide_workspace({10**5000: options}, 2)  # type: ignore[dict-item]
+
+
 def test_a_result_that_is_too_large_names_its_bytes() -> None:
     with pytest.raises(OutOfMemory, match=r"takes 147573953\d+ bytes.*pass out="):
         oocdnn.conv2d(X, W, padding=2**31)
