@@ -208,6 +208,15 @@ def test_layers_that_have_no_text_are_refused() -> None:
             oocdnn.workspace.divide_workspace({10**5000: options}, 2)  # type: ignore[dict-item]
 
 
+@pytest.mark.parametrize("flipped", ["convolution", "cross_correlation"])
+def test_filters_of_other_libraries_are_not_upsampled(flipped: Any) -> None:
+    class Speaks:
+        __array_interface__ = W.__array_interface__
+
+    with pytest.raises(oocdnn.Unsupported, match="w is a Speaks"):
+        oocdnn.conv_upsample(X, Speaks(), mode=flipped)
+
+
 def test_a_result_that_is_too_large_names_its_bytes() -> None:
     with pytest.raises(OutOfMemory, match=r"takes 147573953\d+ bytes.*pass out="):
         oocdnn.conv2d(X, W, padding=2**31)
