@@ -150,7 +150,8 @@ sanitize: $(installed_for_tests)
 ifneq ($(SANITIZE),thread)
 	python -m zipfile -e $(instrumented)/dist/*.whl $(instrumented)/site
 	$(fuzzed) $(instrumented)/native/bin/oocdnn_fuzz_capi $(FUZZ_SEED) $(FUZZ_CALLS)
-	cd tests && PYTHONPATH=$(instrumented)/site $(fuzzed) $(uninstrumented) \
+	cd tests && PYTHONPATH=$(instrumented)/site $(fuzzed) \
+		$(subst ASAN_OPTIONS=,ASAN_OPTIONS=max_allocation_size_mb=1024:,$(uninstrumented)) \
 		python -m fuzz.python_calls $(FUZZ_SEED) $(FUZZ_CALLS)
 	PYTHONPATH=$(instrumented)/site $(onednn_path) $(uninstrumented) \
 		$(call testing_library,$(instrumented)) \

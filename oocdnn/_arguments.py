@@ -77,10 +77,13 @@ def dtype_of(name: str, value: Any) -> np.dtype[Any]:
     return made
 
 
-def path_of(name: str, value: Any) -> Path:
+def path_of(name: str, value: Any, wanted: str = "a path") -> Path:
     """`value` as the path of a file."""
-    need_kind(name, value, (str, os.PathLike), "a path")
-    return Path(value)
+    need_kind(name, value, (str, os.PathLike), wanted)
+    try:
+        return Path(value)
+    except TypeError:  # it gives bytes, or nothing that is a path
+        raise refuse(name, value, wanted) from None
 
 
 def need_kind(name: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:

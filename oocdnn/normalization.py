@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oocdnn import _gpu_arrays, _torch_tensors, _window
+from oocdnn._allocation import allocating
 from oocdnn._arguments import dtype_of, need_kind, real, several
 from oocdnn._geometry import need_shape
 from oocdnn.errors import InvalidDtype, InvalidProblem
@@ -133,8 +134,9 @@ def batch_norm(
     samples = _window.integer("samples", samples, 0)
     mean = _vector("mean", mean)
     variance = _vector("variance", variance, mean.shape)
-    each = [value[None].repeat(samples, 0) for value in (mean, variance)]
-    return _made(each[0], each[1], weight, bias, activation, eps, dtype)
+    one = _made(mean[None], variance[None], weight, bias, activation, eps, dtype)
+    with allocating((samples, *one.table.shape[1:]), one.table.itemsize, "take fewer samples"):
+        return Prologue(one.table.repeat(samples, 0), activation)
 
 
 def batch_statistics(sums: Sums) -> tuple[Any, Any]:

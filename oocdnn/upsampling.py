@@ -63,7 +63,8 @@ def conv_upsample(
     """
     shape = view("x", x).shape
     rank = _geometry.data_rank(shape)
-    weights, count = view("w", w), _window.integer("groups", groups, 1)
+    weights, module = view("w", w), _module_of(w)
+    count = _window.integer("groups", groups, 1)
     if len(weights.shape) != len(shape):
         raise InvalidProblem(f"w has {len(weights.shape)} axes, and x {len(shape)}")
     if 0 in weights.shape:
@@ -74,7 +75,9 @@ def conv_upsample(
     window = _window.make(rank, weights.shape[2:], 1, padding, dilation)
     if mode_of(mode) == Mode.CONVOLUTION:
         w = w[(slice(None), slice(None), *[slice(None, None, -1)] * rank)]
-    folded = _folded(_transposed(w, count), factors, window.dilation, window.before, window.after)
+    folded = _folded(
+        module, _transposed(w, count), factors, window.dilation, window.before, window.after
+    )
     pads = [
         (max((taps - 1) * gap - before, 0), max((taps - 1) * gap - after, 0))
         for taps, gap, before, after in zip(
@@ -96,6 +99,7 @@ def _transposed(w: Any, groups: int) -> Any:
 
 
 def _folded(
+    module: Any,
     w: Any,
     factors: tuple[int, ...],
     dilation: tuple[int, ...],
@@ -110,10 +114,10 @@ def _folded(
     extents = [
         first + r + f + last for first, r, f, last in zip(lead, reach, factors, trail, strict=True)
     ]
-    zeros, shape = _module_of(w).zeros, (*w.shape[:2], *extents)
+    shape = (*w.shape[:2], *extents)
     kind = np.dtype(np.float64 if w.dtype == np.float64 else np.float32)
     with allocating(shape, kind.itemsize):
-        folded = zeros(shape, kind)
+        folded = module.zeros(shape, kind)
     for taps in itertools.product(*map(range, w.shape[2:])):
         block = tuple(
             slice(first + r - tap * gap, first + r - tap * gap + f)

@@ -16,6 +16,7 @@ Raises InvalidProblem for numbers that make no sense, and OutOfMemory, whose `le
 limit or total in bytes that works.
 """
 
+import operator
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
@@ -72,7 +73,9 @@ class Division:
     @property
     def samples(self) -> list[int]:
         """Of each part; they add up to the batch."""
-        sizes = [part.choice.samples for part in self.parts for _ in range(part.count)]
+        sizes = [
+            operator.index(part.choice.samples) for part in self.parts for _ in range(part.count)
+        ]
         if sizes:
             sizes[-1] -= sum(sizes) - self.batch
         return sizes
@@ -169,7 +172,8 @@ def divide_workspace(layers: Mapping[K, Sequence[O]], total: int) -> WorkspaceDi
     kernels = [_costs(layer, theirs) for layer, theirs in options.items()]
     indices, seconds, least_seconds = native.divide_workspace(kernels, _integer("total", total))
     chosen = {layer: theirs[i] for (layer, theirs), i in zip(options.items(), indices, strict=True)}
-    return WorkspaceDivision(chosen, seconds, _bytes(chosen), least_seconds)
+    size = sum(costs[i][1] for costs, i in zip(kernels, indices, strict=True))
+    return WorkspaceDivision(chosen, seconds, size, least_seconds)
 
 
 def equal_shares(layers: Mapping[K, Sequence[O]], total: int) -> WorkspaceDivision[K, O]:
@@ -226,7 +230,7 @@ def _numbers(choices: Sequence[MicroBatch]) -> list[native.Choice]:
 def _options_of(layers: Mapping[K, Sequence[O]]) -> dict[K, tuple[O, ...]]:
     need_kind("layers", layers, Mapping, "a dictionary of lists of options")
     return {
-        layer: several(f"layer {layer!r}", options, "a list of options")
+        layer: several(f"layer {shown(layer)}", options, "a list of options")
         for layer, options in layers.items()
     }
 
@@ -235,7 +239,7 @@ def _costs(layer: Any, options: Sequence[Option]) -> list[native.Option]:
     costs = []
     for option in options:
         seconds, size = (getattr(option, name, None) for name in ("seconds", "workspace_bytes"))
-        name = f"an option of layer {layer!r}"
+        name = f"an option of layer {shown(layer)}"
         costs.append(
             (number_of(f"seconds of {name}", seconds), _integer(f"workspace_bytes of {name}", size))
         )
@@ -245,7 +249,3 @@ def _costs(layer: Any, options: Sequence[Option]) -> list[native.Option]:
 def _division(made: native.Division, choices: Sequence[MicroBatch], batch: int) -> Division:
     parts = tuple(Parts(choices[choice], count) for choice, count in made.parts)
     return Division(batch, made.seconds, made.workspace_bytes, parts)
-
-
-def _bytes(chosen: Mapping[K, Option]) -> int:
-    return sum(option.workspace_bytes for option in chosen.values())

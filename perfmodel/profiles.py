@@ -4,7 +4,7 @@ import os
 from importlib import resources
 from pathlib import Path
 
-from oocdnn._arguments import need_kind
+from oocdnn._arguments import path_of
 from oocdnn.errors import InvalidProblem
 from oocdnn.perfmodel.profile import UNMEASURED, Profile, parse
 
@@ -23,16 +23,13 @@ def names() -> list[str]:
 
 def find(profile: str | os.PathLike[str]) -> Path:
     """A profile's file: itself, or that of the shipped profile of this name."""
-    need_kind("profile", profile, (str, os.PathLike), "a file, or the name of a shipped one")
-    given = Path(profile)
-    shipped = folder() / f"{given.name}{_SUFFIX}"
-    if given.name == os.fspath(profile) and shipped.exists():
-        return shipped
-    if given.is_file():
+    given = path_of("profile", profile, "a file, or the name of a shipped one")
+    if os.fspath(profile) in names():
+        return folder() / f"{given}{_SUFFIX}"
+    if os.path.isfile(given):  # which takes names that no file can have
         return given
     raise InvalidProblem(
-        f"profile {os.fspath(profile)!r} is no file, and none of the shipped ones: "
-        + ", ".join(names())
+        f"profile {str(given)!r} is no file, and none of the shipped ones: " + ", ".join(names())
     )
 
 

@@ -92,7 +92,7 @@ int64_t Problem::Bytes() const {
 
 namespace {
 
-constexpr int64_t kUsualStride = 1024;  // a shorter stride is kept as it is
+constexpr int64_t kUsualStride = 64;  // a shorter stride is kept as it is
 
 // A step beyond the padded extent is as good as one of that extent. `window`: with ceil an axis
 // shorter than the window has one window, if the stride passes the difference (see

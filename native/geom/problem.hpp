@@ -294,7 +294,7 @@ Status Validate(const Problem& problem);
 int64_t OutputExtent(int64_t in, int64_t before, int64_t after, int64_t filter, int64_t stride,
                      int64_t dilation);
 
-// Shortens strides beyond 1024 that pass the padded input: they take one step all the same, and no
+// Shortens strides beyond 64 that pass the padded input: they take one step all the same, and no
 // tile is then much longer than its tensor. Shorter ones stay, since plans are named by them.
 void ShortenStrides(ConvShape* shape);
 

@@ -2,11 +2,11 @@
 
 The rules are those of the fused pass: the first of the largest in row-major order wins, a NaN is
 larger than all; what a window holds is what lies within the array, padding never wins. The loops
-run over the places of a window, so that nothing is copied once for each of them.
+run over the places of a window that meet the array, so that nothing is copied once for each of
+them, and a window may be far larger than the array.
 """
 
-from collections.abc import Iterator
-from math import prod
+from itertools import product
 from types import ModuleType
 from typing import Any
 
@@ -29,24 +29,32 @@ def _rows(tap: int, before: int, step: int, extent: int, out: int) -> tuple[slic
     return slice(first * step + offset, last * step + offset + 1, step), slice(first, last + 1)
 
 
-def _places(pool: Pool, y: Shape, z: Shape) -> Iterator[tuple[int, Index, Index]]:
-    """For each place in a window, by its number: what of y lies there, in which windows."""
-    for place, taps in enumerate(np.ndindex(*pool.window)):
-        axes = zip(taps, pool.before, pool.stride, y[2:], z[2:], strict=True)
-        rows = [found for found in (_rows(*axis) for axis in axes) if found is not None]
-        if len(rows) == len(taps):
-            yield place, (..., *(at for at, _ in rows)), (..., *(to for _, to in rows))
+def _taps(pool: Pool, s: int, extent: int, out: int) -> list[tuple[slice, slice]]:
+    """The same of each tap on axis `s` that meets y in a window."""
+    before, step = pool.before[s], pool.stride[s]
+    taps = range(max(before - (out - 1) * step, 0), min(before + extent, pool.window[s]))
+    rows = [_rows(tap, before, step, extent, out) for tap in taps]
+    return [found for found in rows if found is not None]
+
+
+def _places(pool: Pool, y: Shape, z: Shape) -> list[tuple[Index, Index]]:
+    """For each place in a window that meets y, in row-major order: what of y lies there, in which
+    windows."""
+    taps = [_taps(pool, s, *axis) for s, axis in enumerate(zip(y[2:], z[2:], strict=True))]
+    return [
+        ((..., *(at for at, _ in rows)), (..., *(to for _, to in rows))) for rows in product(*taps)
+    ]
 
 
 def maximum(module: ModuleType, y: Any, pool: Pool, shape: Shape) -> tuple[Any, Any]:
-    """z of that shape in y's memory order, and the place of each winner."""
-    places = prod(pool.window)
-    z = zeros(module, y, shape)
-    winners = module.full(shape, places, np.min_scalar_type(places))
-    for place, at, to in _places(pool, y.shape, shape):
+    """z of that shape in y's memory order, and the place of each winner, by its number."""
+    places = _places(pool, y.shape, shape)
+    z, nobody = zeros(module, y, shape), len(places)
+    winners = module.full(shape, nobody, np.min_scalar_type(nobody))
+    for place, (at, to) in enumerate(places):
         values, best = y[at], z[to]
         nan = (values != values) & (best == best)
-        wins = (winners[to] == places) | (values > best) | nan
+        wins = (winners[to] == nobody) | (values > best) | nan
         module.copyto(best, values, where=wins)
         module.copyto(winners[to], winners.dtype.type(place), where=wins)
     return z, winners
@@ -56,7 +64,7 @@ def unpool(module: ModuleType, dz: Any, winners: Any, pool: Pool, shape: Shape) 
     """dy of that shape: each dz where its winner is. Places behind the last are nobody's."""
     terms = wide(dz)
     dy = zeros(module, terms, shape)
-    for place, at, to in _places(pool, shape, dz.shape):
+    for place, (at, to) in enumerate(_places(pool, shape, dz.shape)):
         dy[at] += module.where(winners[to] == place, terms[to], terms.dtype.type(0))
     return dy.astype(dz.dtype, copy=False)
 
@@ -65,7 +73,7 @@ def average(module: ModuleType, y: Any, pool: Pool, shape: Shape) -> Any:
     """z of that shape in y's memory order."""
     terms = wide(y)
     z = zeros(module, terms, shape)
-    for _, at, to in _places(pool, y.shape, shape):
+    for at, to in _places(pool, y.shape, shape):
         z[to] += terms[at]
     z /= _counts(module, pool, y.shape, shape, terms.dtype)
     return z.astype(y.dtype, copy=False)
@@ -76,7 +84,7 @@ def spread(module: ModuleType, dz: Any, pool: Pool, shape: Shape) -> Any:
     parts = wide(dz)
     parts = parts / _counts(module, pool, shape, dz.shape, parts.dtype)
     dy = zeros(module, parts, shape)
-    for _, at, to in _places(pool, shape, dz.shape):
+    for at, to in _places(pool, shape, dz.shape):
         dy[at] += parts[to]
     return dy.astype(dz.dtype, copy=False)
 

@@ -1,8 +1,10 @@
 """Nearest upsampling for inference. Before a convolution, in a `Chain` after `eval`, it takes no
 pass, and what is upsampled is nowhere."""
 
+from operator import mul
 from typing import Any
 
+from oocdnn._allocation import allocating
 from oocdnn._window import PerAxis, per_axis
 from oocdnn.errors import InvalidProblem, Unsupported
 from oocdnn.nn._modules import module_of
@@ -21,8 +23,11 @@ class Upsample(Layer):
         module_of("x", x)
         if x.ndim < 3:
             raise InvalidProblem(f"x has {x.ndim} axes {x.shape}; N, C and positions are needed")
-        for axis, factor in enumerate(per_axis("scale_factor", self.factor, x.ndim - 2, 1), 2):
-            x = x.repeat(factor, axis)
+        factors = per_axis("scale_factor", self.factor, x.ndim - 2, 1)
+        shape = (*x.shape[:2], *map(mul, x.shape[2:], factors))
+        with allocating(shape, x.dtype.itemsize, "take a smaller factor"):
+            for axis, factor in enumerate(factors, 2):
+                x = x.repeat(factor, axis)
         return x
 
     def backward(self, dy: Any, needs_dx: bool = True) -> Any:

@@ -16,6 +16,8 @@ from engine.cases import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import oocdnn
+
 
 @st.composite
 def cases(draw):
@@ -73,3 +75,21 @@ def test_the_smallest_tiles_serve_where_no_faster_plan_fits():
         budget=4096, options={},
     )  # fmt: skip
     check(run_case(case))
+
+
+@pytest.mark.parametrize(
+    ("x_shape", "budget"),
+    [((1, 1, 1024, 1024), "64MiB"), ((2, 1, 4, 3, 3), "2MiB")],
+    ids=["as long as the input", "longer"],
+)
+def test_steps_as_long_as_the_input_or_longer(x_shape, budget):
+    """The gradient is the filter, in a corner. Each position of a step has taps of its own, or
+    none."""
+    taps = (3,) * (len(x_shape) - 2)
+    w = np.arange(3 ** len(taps), dtype=np.float32).reshape(1, 1, *taps)
+    dy = np.full((x_shape[0], *[1] * (len(x_shape) - 1)), 2, np.float32)
+    dx = np.zeros(x_shape, np.float32)
+    dx[(..., *map(slice, taps))] = 2 * w
+    with oocdnn.Context(device=DEVICE, budget=budget, engine="direct"):
+        found = oocdnn.conv_backward_data(dy, w, x_shape, stride=1024)
+    assert np.array_equal(found, dx)

@@ -2,8 +2,9 @@
 
 Random calls of the Python interface on the CPU device: right ones, most of them, and ones with odd
 arguments. They may end in an error of ours, or in a TypeError or ValueError that we raise; what
-comes through from NumPy or a dictionary is a fault, and so is a crash. A report names the seed and
-the round, from which the third argument repeats.
+comes through from NumPy or a dictionary is a fault, and so is a crash, or a round that does not
+end. A report names the seed and the round, from which the third argument repeats. Memory is
+limited, so that a call whose arrays are large ends in an error at once.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 import faulthandler
 import linecache
 import os
+import resource
 import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections import Counter
@@ -34,6 +37,7 @@ OURS = (
     oocdnn.DeviceError, FileError,
 )  # fmt: skip
 MOST_SECONDS = 120  # of a round
+MOST_BYTES = 8 << 30  # of addresses
 TOLD = 500  # rounds after which the calls so far are told
 
 
@@ -69,12 +73,18 @@ class Fuzzer:
     def round(self, number: int) -> None:
         round_ = Round(f"{self.seed} {number}")
         faulthandler.dump_traceback_later(MOST_SECONDS, exit=True)
+        late = threading.Timer(MOST_SECONDS / 2, self.tell)
+        late.start()
         try:
             for name, call in round_.calls():
                 self.now = f"seed {self.seed}, round {number}, call {self.total}: {name}"
                 self.call(round_, name, call)
         finally:
+            late.cancel()
             round_.close()
+
+    def tell(self) -> None:
+        print(f"{self.now} does not end", file=sys.stderr, flush=True)
 
     def call(self, round_: Round, name: str, call: Call) -> None:
         self.total += 1
@@ -115,9 +125,16 @@ def with_context(context: Any, call: Call) -> None:
         _stack.pop(context)
 
 
+def limit_memory() -> None:
+    """The address sanitizer reserves more addresses itself; its max_allocation_size_mb serves."""
+    if "libasan" not in os.environ.get("LD_PRELOAD", ""):
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+
+
 def main() -> int:
     seed, calls = int(sys.argv[1]), int(sys.argv[2])
     faulthandler.enable()
+    limit_memory()
     os.chdir(odd.FOLDER.name)  # for arguments that are taken for a file's name
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     warnings.simplefilter("ignore")

@@ -76,6 +76,18 @@ def test_pools_are_those_of_the_fused_pass(data, rank, ceil, mode):
         np.testing.assert_allclose(dx, spread(dz, by, x.shape), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("size", [10**4, 2**31, 2**59])
+@pytest.mark.parametrize("counted", [True, False])
+def test_windows_may_be_far_larger_than_the_array(size, counted):
+    x = np.random.default_rng(0).permutation(np.arange(60.0)).reshape(1, 1, 3, 4, 5)
+    largest = nn.MaxPool3d(size, ceil=True)
+    assert largest(x).tolist() == [[[[[59.0]]]]]
+    np.testing.assert_array_equal(largest.backward(np.full((1,) * 5, 2.0)), 2.0 * (x == 59))
+    average = nn.AvgPool3d(size, ceil=True, count_padding=counted)
+    assert average(x).tolist() == [[[[[29.5]]]]]
+    np.testing.assert_array_equal(average.backward(np.full((1,) * 5, 60.0)), np.ones_like(x))
+
+
 def rows_of(at, tap, by):
     """The place in x of a tap of the window at a place in z."""
     moves = zip(at[2:], by.stride, by.padding, tap, strict=True)

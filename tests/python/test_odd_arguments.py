@@ -4,6 +4,7 @@ NumPy's or of a dictionary."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,75 @@ def test_integers_that_have_no_text_are_refused(call: Any) -> None:
     """Python writes no integer of more than 4300 digits."""
     with pytest.raises(InvalidProblem):
         call(10**5000)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda size: nn.Upsample(size)(X),
+        lambda size: nn.Upsample((1, size))(X.astype(np.float16)),
+        lambda size: oocdnn.batch_norm(np.ones(3), np.ones(3), samples=size),
+    ],
+)
+@pytest.mark.parametrize("size", [1 << 42, (1 << 60) - 1])
+def test_what_repeats_beyond_all_memory_is_refused(call: Any, size: int) -> None:
+    with pytest.raises(OutOfMemory, match=r"cannot be allocated; take (a smaller|fewer)"):
+        call(size)
+
+
+@pytest.mark.parametrize("name", ["é" * 500, "x/" * 3000, "h200\0", "", ".", "h200.txt", "../h200"])
+def test_a_profile_of_no_name(name: str) -> None:
+    for profile in (name, PurePosixPath(name)):
+        with pytest.raises(InvalidProblem, match="is no file, and none of the shipped ones: "):
+            oocdnn.plan_for_profile("conv1d:fwd x1x1x4 w1x1x1", profile)
+
+
+class Encoded:
+    """A path in bytes."""
+
+    def __fspath__(self) -> bytes:
+        return b"h200"
+
+
+def test_paths_in_bytes() -> None:
+    calls: list[Callable[[Any], object]] = [
+        nn.load,
+        lambda path: nn.save(path, {}),
+        lambda path: oocdnn.plan_for_profile("conv1d:fwd x1x1x4 w1x1x1", path),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidProblem, match=r" is of type Encoded; pass a "):
+            call(Encoded())
+
+
+class Counted:
+    """An integer that is no number otherwise."""
+
+    def __index__(self) -> int:
+        return 2
+
+
+def test_options_may_count_in_integers_of_their_own() -> None:
+    odd = oocdnn.workspace.MicroBatch(Counted(), 1.0, Counted())  # type: ignore[arg-type]
+    for divide in (oocdnn.workspace.divide_workspace, oocdnn.workspace.equal_shares):
+        divided = divide({1: [odd], 10**5000: [MICRO]}, 9)
+        assert divided.workspace_bytes == 3
+    assert oocdnn.workspace.divide_batch([odd], 3, 9).samples == [2, 1]
+
+
+def test_layers_that_have_no_text_are_refused() -> None:
+    for options in (5, [5]):
+        with pytest.raises(InvalidProblem, match="layer an object of type int"):
+            oocdnn.workspace.divide_workspace({10**5000: options}, 2)  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("flipped", ["convolution", "cross_correlation"])
+def test_filters_of_other_libraries_are_not_upsampled(flipped: Any) -> None:
+    class Speaks:
+        __array_interface__ = W.__array_interface__
+
+    with pytest.raises(oocdnn.Unsupported, match="w is a Speaks"):
+        oocdnn.conv_upsample(X, Speaks(), mode=flipped)
 
 
 def test_a_result_that_is_too_large_names_its_bytes() -> None:

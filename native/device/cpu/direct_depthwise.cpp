@@ -72,9 +72,10 @@ Status DirectDepthwise<T>::Run(const RunArgs& args, Parallel& parallel) {
   const auto* const source = static_cast<const T*>(args.tile[forward_ ? 0 : 2]);
   auto* const target = static_cast<T*>(args.tile[forward_ ? 2 : 0]);
   const auto* const weights = static_cast<const T*>(args.tile[Index(Operand::kW)]);
-  for (const Phase& phase : gather_.phases) {
-    const int64_t ds = phase.axis[0].extent, hs = phase.axis[1].extent;
-    const double work = static_cast<double>(phase.axis[2].extent * phase.Taps() * gather_.g);
+  for (int64_t number = 0; number < gather_.Phases(); ++number) {
+    const Phase phase = gather_.PhaseAt(number);
+    const int64_t ds = phase.axis[0]->extent, hs = phase.axis[1]->extent;
+    const double work = static_cast<double>(phase.axis[2]->extent * phase.Taps() * gather_.g);
     const auto grain = static_cast<int64_t>(kPieceWork / std::max(work, 1.0)) + 1;
     parallel.For(gather_.n * ds * hs, grain, [&](int64_t begin, int64_t end) {
       Steps steps;
@@ -95,21 +96,21 @@ void DirectDepthwise<T>::TakeSteps(const Row& row, int64_t w, Steps* steps) cons
   const auto& axis = row.phase.axis;
   const Spatial& size = gather_.source;
   const auto inside = [&](int dim, int64_t position, const Tap& tap) {
-    const int64_t at = position * axis[dim].step + tap.offset;
+    const int64_t at = position * axis[dim]->step + tap.offset;
     return at >= 0 && at < size[dim];
   };
   steps->taps.clear();
   steps->ends.clear();
-  const auto cols = static_cast<int64_t>(axis[2].taps.size());
+  const auto cols = static_cast<int64_t>(axis[2]->taps.size());
   int64_t passed = 0;  // taps of the block
-  for (const Tap& td : axis[0].taps) {
-    for (const Tap& th : axis[1].taps) {
+  for (const Tap& td : axis[0]->taps) {
+    for (const Tap& th : axis[1]->taps) {
       const bool reads = inside(0, row.d, td) && inside(1, row.h, th);
       if (passed > 0 && passed + cols > kTapBlock) {
         steps->ends.push_back(steps->taps.size());
         passed = 0;
       }
-      for (const Tap& tw : axis[2].taps) {
+      for (const Tap& tw : axis[2]->taps) {
         if (passed == kTapBlock) {
           steps->ends.push_back(steps->taps.size());
           passed = 0;
@@ -129,7 +130,7 @@ void DirectDepthwise<T>::TakeSteps(const Row& row, int64_t w, Steps* steps) cons
 // Positions whose taps on W all read inside share their steps.
 template <class T>
 void DirectDepthwise<T>::RunRow(const Row& row, Steps* steps) const {
-  const GatherAxis& axis = row.phase.axis[2];
+  const GatherAxis& axis = *row.phase.axis[2];
   const auto inside = [&](int64_t w) {
     return axis.taps.empty() || (w * axis.step + axis.taps.front().offset >= 0 &&
                                  w * axis.step + axis.taps.front().offset < gather_.source[2] &&
@@ -149,10 +150,10 @@ void DirectDepthwise<T>::RunPosition(const Row& row, int64_t w, const Steps& ste
   const auto& axis = row.phase.axis;
   const Spatial& from = gather_.source;
   const Spatial& to = gather_.target;
-  const auto out = [&](int d, int64_t i) { return axis[d].out_begin + i * axis[d].out_step; };
+  const auto out = [&](int d, int64_t i) { return axis[d]->out_begin + i * axis[d]->out_step; };
   const int64_t read =
-      ((row.n * from[0] + row.d * axis[0].step) * from[1] + row.h * axis[1].step) * from[2] +
-      w * axis[2].step;
+      ((row.n * from[0] + row.d * axis[0]->step) * from[1] + row.h * axis[1]->step) * from[2] +
+      w * axis[2]->step;
   const int64_t write =
       ((row.n * to[0] + out(0, row.d)) * to[1] + out(1, row.h)) * to[2] + out(2, w);
   Chain<T> chain{row.source + read * gather_.g,

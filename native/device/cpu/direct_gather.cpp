@@ -10,6 +10,7 @@
 // for every few output channels.
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "device/cpu/direct.hpp"
 #include "device/cpu/gather.hpp"
@@ -48,7 +49,7 @@ class DirectGather final : public CpuExecutable {
  private:
   // A panel at work: where it lies, and the thread's scratch.
   struct Panel {
-    const Phase& phase;
+    Phase phase;
     const T* source;   // of the group in image 0
     const T* weights;  // of the group
     T* target;         // of the group in image 0
@@ -151,7 +152,9 @@ DirectGather<T>::DirectGather(const TileOp& op, int threads)
 template <class T>
 void DirectGather<T>::CutPhases(int threads) {
   double work = 0;
-  for (const Phase& phase : gather_.phases) {
+  cuts_.reserve(static_cast<size_t>(gather_.Phases()));
+  for (int64_t number = 0; number < gather_.Phases(); ++number) {
+    const Phase phase = gather_.PhaseAt(number);
     Cut cut;
     const int64_t positions = gather_.n * phase.Positions();
     const int64_t count = std::max<int64_t>(CeilDiv(positions, lanes_), 1);
@@ -178,8 +181,9 @@ void DirectGather<T>::CutPhases(int threads) {
 // threads share one slot of scratch.
 template <class T>
 void DirectGather<T>::SizeScratch(int64_t limit) {
-  for (const Phase& phase : gather_.phases) {
-    const auto cols = static_cast<int64_t>(phase.axis[2].taps.size());
+  for (int64_t number = 0; number < gather_.Phases(); ++number) {
+    const Phase phase = gather_.PhaseAt(number);
+    const auto cols = static_cast<int64_t>(phase.axis[2]->taps.size());
     if (phase.Taps() == 0) continue;
     const int64_t rows = std::min(gather_.reduced * phase.Taps() / cols, BlockRowsOf(cols));
     block_rows_ = std::max(block_rows_, rows);
@@ -206,10 +210,13 @@ Status DirectGather<T>::Run(const RunArgs& args, Parallel& parallel) {
 
 template <class T>
 void DirectGather<T>::RunUnit(const RunArgs& args, int64_t unit, char* scratch) const {
-  size_t p = 0;
-  while (unit >= cuts_[p].first_unit + cuts_[p].units) ++p;
-  const Cut& cut = cuts_[p];
-  const Phase& phase = gather_.phases[p];
+  // Of phases that begin at or before the unit, the last; one without units begins where the next
+  // does.
+  const auto next =
+      std::upper_bound(cuts_.begin(), cuts_.end(), unit,
+                       [](int64_t number, const Cut& one) { return number < one.first_unit; });
+  const Cut& cut = *std::prev(next);
+  const Phase phase = gather_.PhaseAt(std::distance(cuts_.begin(), next) - 1);
   int64_t rest = unit - cut.first_unit;
   const int64_t number = rest % cut.panels;
   rest /= cut.panels;
@@ -239,7 +246,7 @@ template <class T>
 void DirectGather<T>::RunPanel(Panel* panel, bool accumulate) const {
   const auto& axis = panel->phase.axis;
   const auto channel_rows =
-      axis[2].taps.empty() ? 0 : static_cast<int64_t>(axis[0].taps.size() * axis[1].taps.size());
+      axis[2]->taps.empty() ? 0 : static_cast<int64_t>(axis[0]->taps.size() * axis[1]->taps.size());
   const int64_t rows = gather_.reduced * channel_rows;
   if (panel->group == nullptr) {
     const Into first = !accumulate ? Into::kStore : one_block_ ? Into::kContinue : Into::kAdd;
@@ -262,7 +269,7 @@ void DirectGather<T>::RunPanel(Panel* panel, bool accumulate) const {
 // The blocks of rows [begin, end). Without rows, the sums of one empty block are zero.
 template <class T>
 void DirectGather<T>::RunGroup(Panel* panel, int64_t begin, int64_t end, Into first) const {
-  const auto cols = static_cast<int64_t>(panel->phase.axis[2].taps.size());
+  const auto cols = static_cast<int64_t>(panel->phase.axis[2]->taps.size());
   const int64_t step = BlockRowsOf(std::max<int64_t>(cols, 1));
   Into into = first;
   int64_t row = begin;
@@ -331,19 +338,19 @@ void DirectGather<T>::PackPieces(Panel* panel, const Block& block, int64_t chann
 template <class T>
 void DirectGather<T>::Pack(Panel* panel, const Block& block) const {
   const auto& axis = panel->phase.axis;
-  const auto ds = static_cast<int64_t>(axis[0].taps.size());
-  const auto hs = static_cast<int64_t>(axis[1].taps.size());
+  const auto ds = static_cast<int64_t>(axis[0]->taps.size());
+  const auto hs = static_cast<int64_t>(axis[1]->taps.size());
   T* to = panel->packed;
   for (int64_t row = block.begin; row < block.end; ++row) {
     const int64_t c = row / (ds * hs);
-    const Tap& d = axis[0].taps[static_cast<size_t>(row / hs % ds)];
-    const Tap& h = axis[1].taps[static_cast<size_t>(row % hs)];
+    const Tap& d = axis[0]->taps[static_cast<size_t>(row / hs % ds)];
+    const Tap& h = axis[1]->taps[static_cast<size_t>(row % hs)];
     const int64_t tap_row = (c * gather_.filter[0] + d.index) * gather_.filter[1] + h.index;
     const int64_t first =
-        tap_row * gather_.filter[2] + axis[2].taps[static_cast<size_t>(block.col_begin)].index;
+        tap_row * gather_.filter[2] + axis[2]->taps[static_cast<size_t>(block.col_begin)].index;
     panel->rows[row - block.begin] = {first * gather_.channels, to - panel->packed};
     for (int64_t col = block.col_begin; col < block.col_end; ++col) {
-      const Tap& w = axis[2].taps[static_cast<size_t>(col)];
+      const Tap& w = axis[2]->taps[static_cast<size_t>(col)];
       PackStep(gather_, panel->phase, panel->segments, panel->source + c * SourceSize(), {d, h, w},
                to);
       std::fill(to + panel->lanes, to + panel->padded, T(0));
@@ -354,7 +361,7 @@ void DirectGather<T>::Pack(Panel* panel, const Block& block) const {
 
 template <class T>
 Chain<T> DirectGather<T>::ChainOf(const Panel& panel, const Block& block) const {
-  const std::vector<Tap>& taps = panel.phase.axis[2].taps;
+  const std::vector<Tap>& taps = panel.phase.axis[2]->taps;
   Chain<T> chain;
   chain.a = panel.weights;
   chain.b = panel.packed;
@@ -406,8 +413,8 @@ template <DirectGather<T>::Moves kMoves>
 void DirectGather<T>::Exchange(const Panel& panel, int64_t channel, int64_t count, T* sums,
                                int64_t step) const {
   const auto& axis = panel.phase.axis;
-  const auto place = [&](int d, int64_t i) { return axis[d].out_begin + i * axis[d].out_step; };
-  const int64_t out_step = axis[2].out_step;
+  const auto place = [&](int d, int64_t i) { return axis[d]->out_begin + i * axis[d]->out_step; };
+  const int64_t out_step = axis[2]->out_step;
   for (int64_t m = 0; m < count; ++m) {
     T* const plane = panel.target + (channel + m) * TargetSize();
     for (const Segment& segment : panel.segments) {

@@ -20,7 +20,7 @@ GatherAxis ForwardAxis(const ConvShape& shape, int d) {
 // Positions phase, phase + stride, ... of dx, and the taps that reach them.
 GatherAxis DataAxis(const ConvShape& shape, int d, int64_t phase) {
   GatherAxis axis;
-  axis.extent = CeilDiv(std::max<int64_t>(shape.in[d] - phase, 0), shape.stride[d]);
+  axis.extent = CeilDiv(shape.in[d] - phase, shape.stride[d]);
   axis.out_begin = phase;
   axis.out_step = shape.stride[d];
   for (int64_t tap = 0; tap < shape.filter[d]; ++tap) {
@@ -33,14 +33,25 @@ GatherAxis DataAxis(const ConvShape& shape, int d, int64_t phase) {
 
 }  // namespace
 
-int64_t Phase::Positions() const { return axis[0].extent * axis[1].extent * axis[2].extent; }
+int64_t Phase::Positions() const { return axis[0]->extent * axis[1]->extent * axis[2]->extent; }
 
 int64_t Phase::Taps() const {
-  return static_cast<int64_t>(axis[0].taps.size() * axis[1].taps.size() * axis[2].taps.size());
+  return static_cast<int64_t>(axis[0]->taps.size() * axis[1]->taps.size() * axis[2]->taps.size());
 }
 
 bool Phase::Contiguous() const {
-  return std::all_of(axis.begin(), axis.end(), [](const GatherAxis& a) { return a.out_step == 1; });
+  return std::all_of(axis.begin(), axis.end(),
+                     [](const GatherAxis* a) { return a->out_step == 1; });
+}
+
+int64_t Gather::Phases() const {
+  return static_cast<int64_t>(phases[0].size() * phases[1].size() * phases[2].size());
+}
+
+Phase Gather::PhaseAt(int64_t number) const {
+  const auto at = static_cast<size_t>(number);
+  const size_t rows = phases[1].size(), cols = phases[2].size();
+  return {{&phases[0][at / (rows * cols)], &phases[1][at / cols % rows], &phases[2][at % cols]}};
 }
 
 Gather GatherOf(const TileOp& op) {
@@ -54,17 +65,11 @@ Gather GatherOf(const TileOp& op) {
                 forward ? shape.out : shape.in,
                 shape.filter,
                 {}};
-  if (forward) {
-    gather.phases.push_back(
-        {{ForwardAxis(shape, 0), ForwardAxis(shape, 1), ForwardAxis(shape, 2)}});
-    return gather;
-  }
-  for (int64_t d = 0; d < shape.stride[0]; ++d) {
-    for (int64_t h = 0; h < shape.stride[1]; ++h) {
-      for (int64_t w = 0; w < shape.stride[2]; ++w) {
-        Phase phase{{DataAxis(shape, 0, d), DataAxis(shape, 1, h), DataAxis(shape, 2, w)}};
-        if (phase.Positions() > 0) gather.phases.push_back(std::move(phase));
-      }
+  for (int d = 0; d < 3; ++d) {
+    if (forward) gather.phases[d].push_back(ForwardAxis(shape, d));
+    const int64_t phases = forward ? 0 : std::min(shape.stride[d], shape.in[d]);
+    for (int64_t phase = 0; phase < phases; ++phase) {
+      gather.phases[d].push_back(DataAxis(shape, d, phase));
     }
   }
   return gather;
@@ -73,7 +78,7 @@ Gather GatherOf(const TileOp& op) {
 void CutIntoSegments(const Phase& phase, int64_t begin, int64_t count,
                      std::vector<Segment>* segments) {
   segments->clear();
-  const int64_t rows = phase.axis[1].extent, cols = phase.axis[2].extent;
+  const int64_t rows = phase.axis[1]->extent, cols = phase.axis[2]->extent;
   const int64_t positions = phase.Positions();
   for (int64_t lane = 0; lane < count;) {
     const int64_t position = (begin + lane) % positions;

@@ -26,8 +26,9 @@ struct GatherAxis {
   std::vector<Tap> taps;  // in rising order; their indices are evenly spaced
 };
 
+// One of the phases of each axis.
 struct Phase {
-  std::array<GatherAxis, 3> axis;
+  std::array<const GatherAxis*, 3> axis;
   [[nodiscard]] int64_t Positions() const;
   [[nodiscard]] int64_t Taps() const;
   // Whether position numbers of an image are also the offsets of its output elements.
@@ -38,7 +39,9 @@ struct Phase {
 struct Gather {
   int64_t n = 0, g = 0, channels = 0, reduced = 0;
   Spatial source{}, target{}, filter{};
-  std::vector<Phase> phases;
+  std::array<std::vector<GatherAxis>, 3> phases;  // of each axis; each has positions
+  [[nodiscard]] int64_t Phases() const;
+  [[nodiscard]] Phase PhaseAt(int64_t number) const;
 };
 
 Gather GatherOf(const TileOp& op);
