@@ -188,8 +188,10 @@ CudnnProbes CudnnTrials::ProbesFor(const ConvolutionGraph& graph,
   }
   if (probes.engines.empty()) return probes;
   const double most = SlowestSeconds(graph.shape, graph.direction);
-  for (double seconds = kProbeSeconds; seconds < most; seconds *= kProbeGrowth) {
+  double seconds = kProbeSeconds;
+  while (seconds < most) {
     probes.shapes.push_back(Shrunk(graph.shape, graph.direction, seconds));
+    seconds *= kProbeGrowth;
   }
   return probes;
 }
@@ -246,20 +248,47 @@ bool CudnnTrials::Probe(CudnnSession& session, const ConvolutionGraph& graph,
          static_cast<double>(kMostMilliseconds);
 }
 
+bool CudnnTrials::IsKnown(const ConvolutionGraph& graph, const CudnnPlan& plan) const {
+  return IsRated(graph, plan) || !MayTakeLong(graph);
+}
+
+bool CudnnTrials::IsHopeful(const ConvolutionGraph& graph, const CudnnPlan& plan) const {
+  return IsKnown(graph, plan) && !IsHopeless(graph, plan);
+}
+
+size_t CudnnTrials::LeadOf(const ConvolutionGraph& graph,
+                           const std::vector<CudnnPlan>& plans) const {
+  const auto hopeful = [&](const CudnnPlan& plan) { return IsHopeful(graph, plan); };
+  const auto known = [&](const CudnnPlan& plan) { return IsKnown(graph, plan); };
+  auto found = std::find_if(plans.begin(), plans.end(), hopeful);
+  if (found == plans.end()) found = std::find_if(plans.begin(), plans.end(), known);
+  return found == plans.end() ? 0 : static_cast<size_t>(found - plans.begin());
+}
+
+Result<float> CudnnTrials::Look(Bench* bench, const ConvolutionGraph& graph, const CudnnPlan& plan,
+                                float left, float enough, double scale) {
+  const double estimate = Estimate(graph, plan);
+  const bool runs = estimate <= static_cast<double>(left);
+  float seen = static_cast<float>(estimate * scale);
+  if (runs) {
+    Result<float> timed = Time(bench, graph, plan, enough);
+    if (!timed.ok()) return timed;
+    seen = timed.value();
+    if (estimate > 0.0 && static_cast<double>(seen) > estimate) {
+      rates_[KindOf(graph) + EngineOf(plan)] = static_cast<double>(seen) / OperationsOf(graph);
+    }
+  }
+  Log(LogLevel::kDebug, "cuDNN %s: %.3f ms%s", plan.text.c_str(), static_cast<double>(seen),
+      runs ? "" : ", not run but estimated");
+  return seen;
+}
+
 CudnnTrial CudnnTrials::FastestOf(CudnnSession& session, const ConvolutionGraph& graph,
                                   const std::vector<CudnnPlan>& plans, int64_t most_bytes) {
   const std::string kind = KindOf(graph);
-  const auto known = [&](const CudnnPlan& plan) {
-    return IsRated(graph, plan) || !MayTakeLong(graph);
-  };
-  const auto hopeful = [&](const CudnnPlan& plan) {
-    return known(plan) && !IsHopeless(graph, plan);
-  };
-  auto found = std::find_if(plans.begin(), plans.end(), hopeful);
-  if (found == plans.end()) found = std::find_if(plans.begin(), plans.end(), known);
-  const size_t lead = found == plans.end() ? 0 : static_cast<size_t>(found - plans.begin());
+  const size_t lead = LeadOf(graph, plans);
   const CudnnTrial untried{lead, Estimate(graph, plans[lead]) * 1e-3};
-  if (plans.size() < 2 || found == plans.end()) return untried;
+  if (plans.size() < 2 || !IsKnown(graph, plans[lead])) return untried;
   Bench bench(session, graph);
   if (const Status status = bench.Open(plans, most_bytes); !status.ok()) {
     Log(LogLevel::kDebug, "cuDNN %s is taken untried: %s", plans[lead].text.c_str(),
@@ -273,22 +302,13 @@ CudnnTrial CudnnTrials::FastestOf(CudnnSession& session, const ConvolutionGraph&
     // Unscaled, it bounds a run also of an engine that gains less by a larger tile than the first.
     const double estimate = Estimate(graph, plans[i]);
     const bool unknown = estimate == 0.0;
-    if (i > lead && !hopeful(plans[i])) continue;
+    if (i > lead && !IsHopeful(graph, plans[i])) continue;
     if (i > lead && unknown && bench.spent() >= kMostMilliseconds) continue;
     const float left = i == lead ? kNeverAgain : kMostMilliseconds - bench.spent();
-    const bool runs = estimate <= static_cast<double>(left);
-    float seen = static_cast<float>(estimate * scale);
-    if (runs) {
-      const float enough = i == lead ? kMostMilliseconds : kHopeless * best;
-      const Result<float> timed = Time(&bench, graph, plans[i], enough);
-      if (!timed.ok()) return untried;
-      seen = timed.value();
-      if (!unknown && static_cast<double>(seen) > estimate) {
-        rates_[kind + EngineOf(plans[i])] = static_cast<double>(seen) / OperationsOf(graph);
-      }
-    }
-    Log(LogLevel::kDebug, "cuDNN %s: %.3f ms%s", plans[i].text.c_str(), static_cast<double>(seen),
-        runs ? "" : ", not run but estimated");
+    const float enough = i == lead ? kMostMilliseconds : kHopeless * best;
+    const Result<float> looked = Look(&bench, graph, plans[i], left, enough, scale);
+    if (!looked.ok()) return untried;
+    const float seen = looked.value();
     if (i == lead) {
       first = least = seen;
       best = first * kClearly;

@@ -51,8 +51,19 @@ class CudnnTrials {
   class Bench;
   Result<float> Time(Bench* bench, const ConvolutionGraph& graph, const CudnnPlan& plan,
                      float enough);
+  // Milliseconds of a plan: of a run that ends in time, by its estimate, in what is `left`; else
+  // the estimate, scaled. A run that takes longer than its estimate is its engine's rate from then
+  // on.
+  Result<float> Look(Bench* bench, const ConvolutionGraph& graph, const CudnnPlan& plan, float left,
+                     float enough, double scale);
   [[nodiscard]] bool IsHopeless(const ConvolutionGraph& graph, const CudnnPlan& plan) const;
   [[nodiscard]] bool IsRated(const ConvolutionGraph& graph, const CudnnPlan& plan) const;
+  // Whether the time of a run is bounded.
+  [[nodiscard]] bool IsKnown(const ConvolutionGraph& graph, const CudnnPlan& plan) const;
+  [[nodiscard]] bool IsHopeful(const ConvolutionGraph& graph, const CudnnPlan& plan) const;
+  // The first that is hopeful, else the first that is known, else the first.
+  [[nodiscard]] size_t LeadOf(const ConvolutionGraph& graph,
+                              const std::vector<CudnnPlan>& plans) const;
   [[nodiscard]] double Estimate(const ConvolutionGraph& graph, const CudnnPlan& plan) const;
 
   // Milliseconds of an operation on the largest probe, or on a tile that took longer than by that;
