@@ -17,7 +17,6 @@ from oocdnn._arguments import byte_count
 from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory, Unsupported
 from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.card import Card, CudaCard
-from oocdnn.torch.limit.steps import Steps
 
 if TYPE_CHECKING:
     from oocdnn.network.planner import Plan
@@ -82,6 +81,8 @@ class memory_limit:
         self._planning = planning
         self._card = CudaCard(_gpu(device)) if card is None else card
         self._links: list[Link] = []
+        from oocdnn.torch.limit.steps import Steps  # needs more of PyTorch than the rest of oocdnn
+
         self._steps = Steps(self._card, self.limit, self._plan)
         self._hooks: AbstractContextManager[None] | None = None
         self._ended: Any = None
