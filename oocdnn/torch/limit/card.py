@@ -20,6 +20,8 @@ import torch
 from torch import Tensor
 
 from oocdnn.errors import OutOfMemory
+from oocdnn.torch.limit.allocations import Log
+from oocdnn.torch.limit.history import History
 
 
 class Copy(Protocol):
@@ -63,6 +65,15 @@ class Card(Protocol):
 
     def cap(self, nbytes: int | None) -> None:
         """No more than that is taken from the driver for tensors from here on; None: no cap."""
+
+    def watch(self) -> bool:
+        """Begins the history of allocations anew; False where there is none."""
+
+    def note(self, nbytes: int) -> tuple[int, int]:
+        """An allocation in the history that is freed at once: its address and bytes."""
+
+    def watched(self) -> Log | None:
+        """Ends the history, and gives it."""
 
     def mark(self) -> Any:
         """The point in time at which the compute stream arrives here."""
@@ -116,6 +127,7 @@ class CudaCard:
         self._reached = torch.cuda.Event()  # by the compute stream, where a copy begins
         self.events: list[torch.cuda.Event] = []  # not in use
         self._marks: list[torch.cuda.Event] = []  # likewise, of marks
+        self._history = History(device)
 
     def holds(self, tensor: Tensor) -> bool:
         return bool(tensor.is_cuda and tensor.get_device() == self.device.index)
@@ -160,6 +172,15 @@ class CudaCard:
         total = torch.cuda.get_device_properties(self.device).total_memory
         share = 1.0 if nbytes is None else min(max(nbytes / total, 0.0), 1.0)
         torch.cuda.set_per_process_memory_fraction(share, self.device)
+
+    def watch(self) -> bool:
+        return self._history.start()
+
+    def note(self, nbytes: int) -> tuple[int, int]:
+        return self.empty(nbytes).data_ptr(), nbytes
+
+    def watched(self) -> Log | None:
+        return self._history.stop(torch.cuda.current_stream(self.device).cuda_stream)
 
     def mark(self) -> torch.cuda.Event:
         event = self._marks.pop() if self._marks else torch.cuda.Event(enable_timing=True)
@@ -249,6 +270,15 @@ class HostCard:
 
     def cap(self, nbytes: int | None) -> None:
         del nbytes
+
+    def watch(self) -> bool:
+        return False
+
+    def note(self, nbytes: int) -> tuple[int, int]:
+        return 0, nbytes
+
+    def watched(self) -> Log | None:
+        return None
 
     def mark(self) -> float:
         return time.perf_counter()

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from oocdnn.errors import OutOfMemory
 from oocdnn.network.timeline import Timeline
+from oocdnn.torch.limit.allocations import Allocations
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.courses import Code, Course, Found, Numbered, Planned, Unplanned
 from oocdnn.torch.limit.entry import Entry, Held, Kept, Packed, bytes_of, like_of
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 # Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
 # knows nothing of the optimizer's state.
 _RECORDED = (True, True, False, False)
+_WATCHED = 1  # of the recorded steps: its allocations are known
 _KINDS = 16  # of steps that are remembered
 
 _TRIES = 8  # steps after which the search for gaps has ended
@@ -101,6 +103,7 @@ class Known:
     plan: Plan | None = None
     course: Planned | None = None
     recorded: int = 1
+    allocations: Allocations | None = None
     gaps: _Gaps = field(default_factory=lambda: _Gaps())
 
 
@@ -171,6 +174,7 @@ class Steps:
     def close(self) -> None:
         """Waits for copies; what autograd still holds stays readable."""
         with self._lock:
+            self._card.watched()
             for entry in list(self._numbered.values()):
                 if entry.leaving is not None:
                     entry.leaving.wait()
@@ -358,8 +362,13 @@ class Steps:
         self._reading_node = None
         self._recorder: Recorder | None = None
         self._found = Found()
+        self._watching = self._watch()
         self._followed: Known | None = None
         self._course: Course = Unplanned(self._store, self._limit, self._numbered)
+
+    def _watch(self) -> bool:
+        """Begins the history of allocations, where a step is to be recorded with it."""
+        return any(one.recorded == _WATCHED for one in self.kinds) and self._card.watch()
 
     def _known(self, tensor: Tensor) -> Known | None:
         """The kind of step that begins with this tensor; it is the last used one then."""
@@ -389,7 +398,10 @@ class Steps:
             known.course.begin(self._numbered)
             if known.recorded < len(_RECORDED):
                 bytes_too = _RECORDED[known.recorded]
-                self._recorder = Recorder(self._card, self._store, bytes_too=bytes_too)
+                watched = self._watching and known.recorded == _WATCHED
+                self._recorder = Recorder(
+                    self._card, self._store, bytes_too=bytes_too, watched=watched
+                )
             else:
                 self._codes = known.course.codes
         if self._recorder is not None:
@@ -427,6 +439,7 @@ class Steps:
             if again is None:
                 return
             known.timeline = again
+            known.allocations = recorder.allocations(again) or known.allocations
             known.recorded += 1
         self._replan(known)
 
