@@ -180,9 +180,7 @@ ACTIONS = st.lists(st.tuples(SIZES, st.integers(0, 9), st.integers(0, 1 << 30)),
 @BOTH
 @given(actions=ACTIONS)
 @settings(max_examples=150, deadline=None)
-def test_whatever_is_asked_for(
-    expandable: bool, actions: list[tuple[int, int, int]]
-) -> None:
+def test_whatever_is_asked_for(expandable: bool, actions: list[tuple[int, int, int]]) -> None:
     allocator = Allocator(expandable=expandable)
     blocks: list[Block] = []
     for nbytes, what, which in actions:

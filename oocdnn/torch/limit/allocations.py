@@ -8,12 +8,12 @@ schedule. Both together, in order, are given to a simulation of the allocator.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from oocdnn.network.plan import Policy, Schedule
 from oocdnn.network.timeline import Timeline
-from oocdnn.torch.limit.allocator import Allocator, Block, Extent, is_small, rounded
+from oocdnn.torch.limit.allocator import Allocator, Block, Extent, rounded
 
 _STEPS = 2  # that are simulated: the second begins with what the first leaves
 
@@ -54,7 +54,7 @@ class Note:
     storage: int = 0
 
 
-Item = tuple[int, bool]  # number of what is allocated (True) or freed
+Item = tuple[int, int]  # a number, and the bytes that are allocated for it, or 0: it is freed
 
 
 @dataclass(frozen=True)
@@ -65,25 +65,119 @@ class Allocations:
         timeline: Of the step.
         operations: For each operation, what is allocated and freed, in order. Numbers below that
             of the saved tensors are those of saved tensors; a free of one is its last.
-        sizes: Bytes by number.
+        carried: What the next step frees: number and bytes.
         persistent: Addresses of what outlives every step.
-        carried: Numbers of what the next step frees.
-        log: The allocator at the step's end.
+        log: Tells the state of the allocator at the step's end.
     """
 
     timeline: Timeline
     operations: tuple[tuple[Item, ...], ...]
-    sizes: tuple[int, ...]
+    carried: tuple[Item, ...]
     persistent: frozenset[int]
-    carried: tuple[int, ...]
-    expandable: bool
-    extents: tuple[Extent, ...]
-    elsewhere: int = 0
+    log: Log
+
+    def planned(self, schedule: Schedule) -> list[Item]:
+        """The allocations and frees of a step that follows the schedule."""
+        return list(_Sequence(self.timeline, schedule).items(self.operations))
 
     def reserved(self, schedule: Schedule) -> int:
         """Most bytes taken from the driver in steps that follow the schedule, from the state after
         the recorded step on, with unused memory given back first."""
-        return _Replay(self, schedule).run()
+        items = self.planned(schedule)
+        allocator = Allocator(expandable=self.log.expandable, extents=self.log.extents)
+        allocator.trim()
+        blocks = self._left(allocator)
+        for _ in range(_STEPS):
+            for number, nbytes in items:
+                if nbytes:
+                    blocks[number].append(allocator.allocate(nbytes))
+                elif blocks[number]:
+                    allocator.free(blocks[number].popleft())
+        return allocator.reserved + self.log.elsewhere
+
+    def _left(self, allocator: Allocator) -> defaultdict[int, deque[Block]]:
+        """Blocks that the step before leaves, by the numbers under which the next one frees
+        them."""
+        found: defaultdict[int, list[Block]] = defaultdict(list)
+        for address, block in allocator.given.items():
+            if address not in self.persistent:
+                found[block.size].append(block)
+        blocks: defaultdict[int, deque[Block]] = defaultdict(deque)
+        for number, nbytes in self.carried:
+            if found[rounded(nbytes)]:
+                blocks[number].append(found[rounded(nbytes)].pop(0))
+        return blocks
+
+
+class _Sequence:
+    """Puts what the runtime does at each event between the operations of the program."""
+
+    def __init__(self, timeline: Timeline, schedule: Schedule) -> None:
+        self._saved, self._choices = timeline.saved, schedule.choices
+        self._releases: defaultdict[int, list[int]] = defaultdict(list)
+        self._fetches: defaultdict[int, list[int]] = defaultdict(list)
+        self._computed: defaultdict[int, list[int]] = defaultdict(list)
+        self._squeezed: defaultdict[int, list[int]] = defaultdict(list)
+        movements = schedule.movements
+        for number in sorted(movements, key=lambda n: (movements[n].need, n)):
+            movement, policy = movements[number], schedule.choices[number].policy
+            self._releases[movement.release].append(number)
+            if policy is Policy.SWAP:
+                self._fetches[movement.fetch].append(number)
+            else:
+                self._computed[movement.need].append(number)
+            if policy is Policy.SQUEEZE:
+                self._squeezed[timeline.saved[number].produced + 1].append(number)
+
+    def items(self, operations: Sequence[Sequence[Item]]) -> Iterator[Item]:
+        for position, items in enumerate(operations):
+            yield from self._event(position)
+            for number, nbytes in items:
+                yield number, nbytes
+                if nbytes == 0 and number < len(self._saved):
+                    yield from self._end(number)
+
+    def _event(self, position: int) -> Iterator[Item]:
+        """Releases, then fetches, then what is computed."""
+        for number in self._releases.get(position, ()):
+            yield number, 0
+        for number in self._fetches.get(position, ()):
+            yield number, self._saved[number].nbytes
+        for number in self._squeezed.get(position, ()):
+            squeeze = self._saved[number].squeeze
+            assert squeeze is not None
+            yield from self._beside(
+                number, self._saved[number].nbytes, _form(number), squeeze.nbytes
+            )
+        for number in self._computed.get(position, ()):
+            one, choice, extra = self._saved[number], self._choices[number], 0
+            if choice.policy is Policy.REBUILD:
+                extra = one.recipes[choice.recipe].temporary_bytes
+            yield from self._beside(number, extra, number, one.nbytes)
+
+    @staticmethod
+    def _beside(of: int, temporary: int, number: int, nbytes: int) -> Iterator[Item]:
+        """An allocation while a temporary one is there."""
+        if temporary:
+            yield _temporary(of), temporary
+        yield number, nbytes
+        if temporary:
+            yield _temporary(of), 0
+
+    def _end(self, number: int) -> Iterator[Item]:
+        """A squeezed form stays until the end of what it is of."""
+        if self._choices[number].policy is Policy.SQUEEZE:
+            yield _form(number), 0
+
+
+def _form(number: int) -> int:
+    """The number of the squeezed form of a saved tensor; they are negative."""
+    return -2 * number - 1
+
+
+def _temporary(number: int) -> int:
+    """The number of what is temporary while a saved tensor is computed."""
+    return -2 * number - 2
 
 
 @dataclass(eq=False)
@@ -171,45 +265,38 @@ class _Sorter:
 
     def __init__(self, reader: _Reader, timeline: Timeline) -> None:
         self._reader, self._timeline = reader, timeline
-        self._sizes = [one.nbytes for one in timeline.saved]
-        self._carried: list[int] = []
+        self._numbers = len(timeline.saved)
 
     def sorted(self, log: Log) -> Allocations:
-        self._match()
+        carried = self._carried()
+        numbers = {number for number, _ in carried}
         operations = [
             [
-                (self._number(life), allocated)
+                (self._number(life), life.nbytes if allocated else 0)
                 for life, allocated, at_event in items
-                if self._counts(life, allocated=allocated, at_event=at_event)
+                if self._counts(life, numbers, allocated=allocated, at_event=at_event)
             ]
             for items in self._reader.items
         ]
-        carried = set(self._carried)
-        open_ = {number for items in operations for number, allocated in items if allocated}
-        open_ -= {number for items in operations for number, allocated in items if not allocated}
-        operations[-1] += [(number, False) for number in sorted(open_ - carried)]
-        passing = {life.address for life in self._reader.live.values() if life.number in carried}
-        persistent = frozenset(
-            address
-            for extent in log.extents
-            for address in _addresses(extent)
-            if address not in passing
-        )
+        everything = [item for items in operations for item in items]
+        open_ = {number for number, nbytes in everything if nbytes}
+        open_ -= {number for number, nbytes in everything if not nbytes}
+        operations[-1] += [(number, 0) for number in sorted(open_ - numbers)]
+        passing = {life.address for life in self._reader.live.values() if life.number in numbers}
+        persistent = {address for extent in log.extents for address in _addresses(extent)} - passing
         return Allocations(
             self._timeline,
             tuple(map(tuple, operations)),
-            tuple(self._sizes),
-            persistent,
-            tuple(self._carried),
-            log.expandable,
-            log.extents,
-            log.elsewhere,
+            tuple(carried),
+            frozenset(persistent),
+            replace(log, entries=()),
         )
 
-    def _match(self) -> None:
+    def _carried(self) -> list[Item]:
         """Finds for each allocation of the step before that this step frees one of the same size
         that this step leaves to the next. What it leaves besides stays for ever."""
         left: defaultdict[int, deque[_Life]] = defaultdict(deque)
+        found = []
         for items in self._reader.items:
             for life, allocated, _ in items:
                 if allocated and not life.freed:
@@ -220,24 +307,24 @@ class _Sorter:
                     continue
                 others = left[rounded(life.nbytes)]
                 if others:
-                    other = others.popleft()
-                    life.number = self._number(other)
-                    self._carried.append(life.number)
+                    life.number = self._number(others.popleft())
+                    found.append((life.number, life.nbytes))
+        return found
 
     def _number(self, life: _Life) -> int:
         if life.number < 0:
-            if life.entry >= 0:
-                life.number = life.entry
-            else:
-                life.number = len(self._sizes)
-                self._sizes.append(life.nbytes)
+            life.number = life.entry
+            if life.entry < 0:
+                life.number, self._numbers = self._numbers, self._numbers + 1
         return life.number
 
-    def _counts(self, life: _Life, *, allocated: bool, at_event: bool) -> bool:
+    def _counts(self, life: _Life, carried: set[int], *, allocated: bool, at_event: bool) -> bool:
         if allocated:  # by the program; what stays for ever is there before the step
-            return life.freed or life.number in self._carried or self._moved(life)
+            return life.freed or life.number in carried or self._moved(life)
         if life.entry < 0:
             return not life.runtime
+        if life.old:
+            return life.number in carried
         final = self._reader.last[life.entry] is life
         return final and (life.entry in self._reader.reads or not at_event)
 
@@ -254,92 +341,3 @@ def _addresses(extent: Extent) -> list[int]:
             found.append(address)
         address += size
     return found
-
-
-class _Replay:
-    """The allocator through steps of a schedule. Nothing is given back in a step, so that both
-    pools can be counted one after the other."""
-
-    def __init__(self, allocations: Allocations, schedule: Schedule) -> None:
-        self._all, self._schedule = allocations, schedule
-        self._allocator = Allocator(
-            expandable=allocations.expandable, extents=allocations.extents
-        )
-        self._allocator.trim()
-        self._blocks: defaultdict[int, deque[Block]] = defaultdict(deque)
-        self._squeezed: dict[int, Block] = {}
-        self._carry()
-        self._releases: defaultdict[int, list[int]] = defaultdict(list)
-        self._fetches: defaultdict[int, list[int]] = defaultdict(list)
-        self._computed: defaultdict[int, list[int]] = defaultdict(list)
-        self._arrivals: defaultdict[int, list[int]] = defaultdict(list)
-        movements = schedule.movements
-        for number in sorted(movements, key=lambda n: (movements[n].need, n)):
-            movement, policy = movements[number], schedule.choices[number].policy
-            self._releases[movement.release].append(number)
-            if policy is Policy.SWAP:
-                self._fetches[movement.fetch].append(number)
-            else:
-                self._computed[movement.need].append(number)
-            if policy is Policy.SQUEEZE:
-                self._arrivals[self._all.timeline.saved[number].produced + 1].append(number)
-
-    def run(self) -> int:
-        for _ in range(_STEPS):
-            for position, items in enumerate(self._all.operations):
-                self._act(position)
-                for number, allocated in items:
-                    if allocated:
-                        self._allocate(number)
-                    else:
-                        self._end(number)
-        return self._allocator.reserved + self._all.elsewhere
-
-    def _carry(self) -> None:
-        """What the step before leaves, by sizes."""
-        found: defaultdict[int, list[Block]] = defaultdict(list)
-        for address, block in self._allocator.given.items():
-            if address not in self._all.persistent:
-                found[block.size].append(block)
-        for number in reversed(self._all.carried):
-            blocks = found[rounded(self._all.sizes[number])]
-            if blocks:
-                self._blocks[number].appendleft(blocks.pop())
-
-    def _act(self, position: int) -> None:
-        """What the runtime does at an event."""
-        saved, schedule = self._all.timeline.saved, self._schedule
-        for number in self._releases.get(position, ()):
-            self._free(number)
-        for number in self._fetches.get(position, ()):
-            self._allocate(number)
-        for number in self._arrivals.get(position, ()):
-            squeeze = saved[number].squeeze
-            assert squeeze is not None
-            wide = self._allocator.allocate(saved[number].nbytes)
-            self._squeezed[number] = self._allocator.allocate(squeeze.nbytes)
-            self._allocator.free(wide)
-        for number in self._computed.get(position, ()):
-            choice = schedule.choices[number]
-            nbytes = 0
-            if choice.policy is Policy.REBUILD:
-                nbytes = saved[number].recipes[choice.recipe].temporary_bytes
-            temporary = self._allocator.allocate(nbytes) if nbytes else None
-            self._allocate(number)
-            if temporary is not None:
-                self._allocator.free(temporary)
-
-    def _allocate(self, number: int) -> None:
-        self._blocks[number].append(self._allocator.allocate(self._all.sizes[number]))
-
-    def _end(self, number: int) -> None:
-        self._free(number)
-        squeezed = self._squeezed.pop(number, None)
-        if squeezed is not None:
-            self._allocator.free(squeezed)
-
-    def _free(self, number: int) -> None:
-        """The oldest block of that number."""
-        blocks = self._blocks[number]
-        if blocks:
-            self._allocator.free(blocks.popleft())
