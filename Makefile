@@ -136,7 +136,8 @@ comma := ,
 instrumented := $(build)/sanitize-$(subst $(comma),-,$(SANITIZE))
 onednn_path := LD_LIBRARY_PATH=$(abspath $(VENV))/lib
 fuzzed := OOCDNN_DEVICE=cpu OOCDNN_PROFILE=none OOCDNN_PLANS=none OOCDNN_LOG=error $(onednn_path)
-uninstrumented = ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+# Short stacks: each way through Python is another one, and all are kept.
+uninstrumented = ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:malloc_context_size=6 \
 	LD_PRELOAD="$(foreach library,libasan libstdc++,$(shell $(CXX) -print-file-name=$(library).so))"
 
 sanitize: $(installed_for_tests)

@@ -37,16 +37,18 @@ def allocate(
     return host_view("out", array, like.dtype, like.library)
 
 
+REMEDY = "compute less at a time, or pass out=, for example an array in a file"
+
+
 @contextmanager
-def allocating(shape: tuple[int, ...], itemsize: int) -> Iterator[None]:
-    """Around the allocation of a result. NumPy raises a ValueError for the largest sizes."""
+def allocating(shape: tuple[int, ...], itemsize: int, remedy: str = REMEDY) -> Iterator[None]:
+    """Around the allocation of an array. NumPy raises a ValueError for the largest sizes."""
     try:
         yield
     except (MemoryError, OverflowError, ValueError) as error:
         size = math.prod(shape) * itemsize
         raise OutOfMemory(
-            f"an array of shape {shape} takes {size} bytes, which cannot be allocated; compute "
-            "less at a time, or pass out=, for example an array in a file"
+            f"an array of shape {shape} takes {size} bytes, which cannot be allocated; {remedy}"
         ) from error
 
 
@@ -55,9 +57,11 @@ def allocate_bytes(
 ) -> View:
     """New bytes in the library and on the side of `like`, not set; on the host from `make`."""
     if like.stream is None:
-        array = make((count,), np.dtype(np.uint8))
+        with allocating((count,), 1):
+            array = make((count,), np.dtype(np.uint8))
         return host_view("saved", array, DType.BYTE, like.library)
-    array = _gpu_arrays.allocate_of(like.array[0], (count,), "uint8")
+    with allocating((count,), 1):
+        array = _gpu_arrays.allocate_of(like.array[0], (count,), "uint8")
     torch = _gpu_arrays.is_torch(array)
     seen = _gpu_arrays.of_torch(array) if torch else _gpu_arrays.of_interface(array)
     return View(
@@ -71,6 +75,9 @@ def allocate_sums(
 ) -> View:
     """A new row-major array of float64 in the library and on the side of `like`, not set."""
     if like.stream is None:
-        array = make(shape, np.dtype(np.float64))
+        with allocating(shape, 8):
+            array = make(shape, np.dtype(np.float64))
         return host_view("sums", array, DType.FLOAT64, like.library)
-    return view("sums", _gpu_arrays.allocate_of(like.array[0], shape, "float64"))
+    with allocating(shape, 8):
+        made = _gpu_arrays.allocate_of(like.array[0], shape, "float64")
+    return view("sums", made)

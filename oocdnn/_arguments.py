@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from oocdnn._shown import shown
 from oocdnn.errors import InvalidDtype, InvalidProblem
 
 T = TypeVar("T")
@@ -20,7 +21,7 @@ def number_of(name: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise InvalidProblem(f"{name} is {value!r}; it must be a number") from None
+        raise InvalidProblem(f"{name} is {shown(value)}; it must be a number") from None
     except OverflowError:
         raise InvalidProblem(f"{name} is too large for a number") from None
 
@@ -72,7 +73,7 @@ def dtype_of(name: str, value: Any) -> np.dtype[Any]:
     try:
         made: np.dtype[Any] = np.dtype(value)
     except (TypeError, ValueError, SyntaxError, RecursionError) as error:
-        raise InvalidDtype(f"{name} is {value!r}: {error}") from error
+        raise InvalidDtype(f"{name} is {shown(value)}: {error}") from error
     return made
 
 

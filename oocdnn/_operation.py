@@ -12,6 +12,7 @@ from oocdnn._cdefs import Activation, Direction, Math, Mode
 from oocdnn._geometry import Geometry, need_shape
 from oocdnn._native import Progress
 from oocdnn._native_calls import saved_bytes
+from oocdnn._shown import shown
 from oocdnn._stack import current_context
 from oocdnn.arrays import Operands, View, unwrap, view
 from oocdnn.errors import InvalidProblem
@@ -37,7 +38,9 @@ _ACTIVATIONS: dict[str, tuple[Activation, float | None]] = {
 
 def _one_of(name: str, value: Any, table: dict[str, Any]) -> Any:
     if not isinstance(value, str) or value not in table:
-        raise InvalidProblem(f"{name} is {value!r}; the values are {', '.join(map(repr, table))}")
+        raise InvalidProblem(
+            f"{name} is {shown(value)}; the values are {', '.join(map(repr, table))}"
+        )
     return table[value]
 
 
@@ -66,7 +69,9 @@ def activation_of(spec: ActivationSpec) -> tuple[Activation, float]:
         raise InvalidProblem(f'activation {name!r} needs a parameter: ("{name}", 6.0)')
     if default is not None and _math.isnan(default):
         if given is not None:
-            raise InvalidProblem(f"activation {name!r} has no parameter, and {given!r} was given")
+            raise InvalidProblem(
+                f"activation {name!r} has no parameter, and {shown(given)} was given"
+            )
         return kind, 0.0
     return kind, real(f"the parameter of {name}", default if given is None else given)
 

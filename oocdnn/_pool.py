@@ -7,6 +7,7 @@ from typing import Any, Literal, SupportsIndex
 from oocdnn import _call
 from oocdnn._arguments import flag
 from oocdnn._cdefs import PoolMode
+from oocdnn._shown import shown
 from oocdnn._window import PerAxis, axis_name, paddings, per_axis
 from oocdnn.errors import InvalidProblem
 
@@ -36,7 +37,7 @@ def _mode(pool: Pool) -> PoolMode:
     if mode == "max":
         return PoolMode.MAX
     if mode != "avg":
-        raise InvalidProblem(f"the pool's mode is {pool.mode!r}; the values are 'max', 'avg'")
+        raise InvalidProblem(f"the pool's mode is {shown(pool.mode)}; the values are 'max', 'avg'")
     return (
         PoolMode.AVERAGE if flag("count_padding", pool.count_padding) else PoolMode.AVERAGE_INSIDE
     )

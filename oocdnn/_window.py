@@ -7,6 +7,7 @@ from typing import Any, Literal, SupportsIndex
 import numpy as np
 
 from oocdnn._call import Window
+from oocdnn._shown import shown
 from oocdnn.errors import InvalidProblem
 
 # One number for all spatial axes, or one per axis.
@@ -28,10 +29,10 @@ def integer(name: str, value: Any, least: int, most: int = _LARGEST) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise InvalidProblem(f"{name} is {value!r}; it must be an integer") from None
+        raise InvalidProblem(f"{name} is {shown(value)}; it must be an integer") from None
     if not least <= number <= most:
         below = f"at most {most}" if most < _LARGEST else "below 2**60"
-        raise InvalidProblem(f"{name} is {number}; it must be at least {least} and {below}")
+        raise InvalidProblem(f"{name} is {shown(number)}; it must be at least {least} and {below}")
     return number
 
 
@@ -43,7 +44,8 @@ def per_axis(name: str, value: Any, rank: int, least: int) -> tuple[int, ...]:
         return (integer(name, value, least),) * rank
     if isinstance(value, str) or not hasattr(value, "__len__") or len(value) != rank:
         raise InvalidProblem(
-            f"{name} is {value!r}; one integer or {rank}, one for each spatial axis, are possible"
+            f"{name} is {shown(value)}; one integer or {rank}, one for each spatial axis, are "
+            "possible"
         )
     return tuple(
         integer(f"{name} on axis {axis_name(rank, s)}", v, least) for s, v in enumerate(value)
@@ -76,7 +78,9 @@ def make(
         if padding == "same":
             return _same(steps, gaps, taps)
         if padding != "valid":
-            raise InvalidProblem(f'padding is {padding!r}; "same", "valid" or numbers are possible')
+            raise InvalidProblem(
+                f'padding is {shown(padding)}; "same", "valid" or numbers are possible'
+            )
         padding = 0
     return Window(steps, gaps, *paddings("padding", padding, rank))
 
@@ -97,7 +101,7 @@ def _pairs(name: str, padding: Sequence[Any], rank: int) -> tuple[tuple[int, ...
         not isinstance(pad, Sequence) or isinstance(pad, str) or len(pad) != 2 for pad in padding
     ):
         raise InvalidProblem(
-            f"{name} is {padding!r}; {rank} pairs (before, after) are expected, one for each "
+            f"{name} is {shown(padding)}; {rank} pairs (before, after) are expected, one for each "
             "spatial axis"
         )
     sides = (

@@ -35,6 +35,7 @@ from oocdnn._operation import (
     stream_of,
 )
 from oocdnn._pool import Pool
+from oocdnn._shown import shown
 from oocdnn._stack import current_context
 from oocdnn._window import Padding, PerAxis
 from oocdnn.arrays import Operands, View, unwrap, view
@@ -104,7 +105,7 @@ def _source_of(link: Link, shapes: Sequence[Shape], sum_shape: Shape) -> int:
     if isinstance(number, str):
         if number != "x":
             raise InvalidProblem(
-                f'residual is {number!r}; pass the number of an earlier link, "x" or an array'
+                f'residual is {shown(number)}; pass the number of an earlier link, "x" or an array'
             )
         number = _FROM_X
     elif isinstance(number, bool) or not isinstance(number, (int, np.integer)):

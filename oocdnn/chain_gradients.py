@@ -18,6 +18,7 @@ from oocdnn._arguments import need_kind, several
 from oocdnn._call import Convolution, Slot
 from oocdnn._native import Progress
 from oocdnn._operation import Common, MathName, read_finish
+from oocdnn._shown import shown
 from oocdnn._stack import current_context
 from oocdnn.arrays import Operands, View, unwrap, view
 from oocdnn.chain import Link, Made, calls_of, error_at, make_all, need_host
@@ -145,7 +146,7 @@ def _need_same(saved: Saved, call: Convolution, made: Made) -> None:
 
 def wanted_of(needs: Iterable[Need], made: Sequence[Made]) -> _Needs:
     if isinstance(needs, str):
-        raise InvalidProblem(f"needs is {needs!r}; pass a tuple: ({needs!r},)")
+        raise InvalidProblem(f"needs is {shown(needs)}; pass a tuple: ({shown(needs)},)")
     biased = [one.link.b is not None for one in made]
     wanted = _Needs(False, [False] * len(made), [False] * len(made))
     for need in several("needs", needs, 'a tuple, as ("dx", "dw")'):
@@ -159,7 +160,7 @@ def wanted_of(needs: Iterable[Need], made: Sequence[Made]) -> _Needs:
         else:
             name, number = _single(need, len(made))
             if name == "db" and not biased[number]:
-                raise InvalidProblem(f"needs has {need!r}, and link {number} has no b")
+                raise InvalidProblem(f"needs has {shown(need)}, and link {number} has no b")
             getattr(wanted, name)[number] = True
     return wanted
 
@@ -171,6 +172,6 @@ def _single(need: Any, count: int) -> tuple[str, int]:
         if whole and 0 <= number < count:
             return need[0], int(number)
     raise InvalidProblem(
-        f'needs has {need!r}; the values are "dx", "dw", "db", and of a single link ("dw", number) '
-        'or ("db", number)'
+        f'needs has {shown(need)}; the values are "dx", "dw", "db", and of a single link '
+        '("dw", number) or ("db", number)'
     )

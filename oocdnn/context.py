@@ -24,6 +24,7 @@ from oocdnn import (
 )
 from oocdnn._arguments import flag, number_of, real, several
 from oocdnn._axes import by_axis
+from oocdnn._budget import budget_text, gpus_text
 from oocdnn._call import Convolution, Options, Slot, Tensor
 from oocdnn._native import HostMemory, NativeContext, Progress
 from oocdnn._native_calls import (
@@ -37,7 +38,6 @@ from oocdnn._native_workspace import measure_parts
 from oocdnn._operation import MathName, math_of
 from oocdnn._prepared import Memory
 from oocdnn._results import Results
-from oocdnn.errors import InvalidProblem
 from oocdnn.plans import Plan, Planning, Refinement, RunnerUp, plan_of
 
 P = ParamSpec("P")
@@ -163,13 +163,13 @@ class Context:
         self._last = Stats()
         options = Options(
             device=device,
-            budget=_budget_text(budget),
+            budget=budget_text(budget),
             engine=engine,
             wrap=wrap,
             profile=profile,
             planning=planning,
             workspace=_workspace_text(workspace),
-            busy_gpus=None if busy_gpus is None else str(busy_gpus),
+            busy_gpus=gpus_text(busy_gpus),
             threads=_window.integer("threads", 0 if threads is None else threads, 0, MOST_THREADS),
             reproducible=flag("reproducible", reproducible),
             trace=flag("trace", trace),
@@ -401,11 +401,3 @@ def _workspace_text(workspace: int | str | None) -> str | None:
     if workspace is None or isinstance(workspace, str):
         return workspace
     return str(_window.integer("workspace", workspace, 0))
-
-
-def _budget_text(budget: int | str | None) -> str | None:
-    if budget is None or isinstance(budget, str):
-        return budget
-    if not hasattr(budget, "__index__"):
-        raise InvalidProblem(f'budget is {budget!r}; write whole bytes, "2GiB", "50%" or "auto"')
-    return str(_window.integer("budget", budget, 1))

@@ -30,6 +30,7 @@ from oocdnn._operation import (
 )
 from oocdnn._pool import Pool
 from oocdnn._prepared import remembered
+from oocdnn._shown import shown
 from oocdnn._stack import current_context
 from oocdnn._window import Padding, PerAxis
 from oocdnn.arrays import Operands, View, type_name, unwrap, view
@@ -202,7 +203,7 @@ def check_slopes(saved: Saved, dz: View) -> None:
 def _check_needs(saved: Saved, needs: Sequence[Need]) -> None:
     for need in needs:
         if not isinstance(need, str) or need not in _GRADIENTS:
-            raise InvalidProblem(f"needs has {need!r}; the values are {', '.join(_GRADIENTS)}")
+            raise InvalidProblem(f"needs has {shown(need)}; the values are {', '.join(_GRADIENTS)}")
     if saved.scaled:
         raise Unsupported("the gradient behind scale is not computed; scale w beforehand")
 
@@ -221,7 +222,7 @@ def _check_results(
     """Before any call: one of several might write what another is still to read."""
     for need in results:
         if need not in needs:
-            raise InvalidProblem(f"out has {need!r}, which is not among needs={tuple(needs)}")
+            raise InvalidProblem(f"out has {shown(need)}, which is not among needs={tuple(needs)}")
     given = {need: view(need, value) for need, value in results.items() if value is not None}
     if not given:
         return

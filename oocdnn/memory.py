@@ -15,6 +15,7 @@ from oocdnn import _pins, _window
 from oocdnn._allocation import allocating
 from oocdnn._arguments import dtype_of, flag, several
 from oocdnn._mapped import Array
+from oocdnn._shown import shown
 from oocdnn._stack import current_context
 from oocdnn.arrays import view
 from oocdnn.errors import InvalidDtype, InvalidProblem
@@ -36,7 +37,9 @@ def empty(
     extents = tuple(_window.integer("shape", size, 0) for size in sizes)
     kind = dtype_of("dtype", dtype)
     if kind.hasobject or kind.itemsize == 0:
-        raise InvalidDtype(f"dtype is {dtype!r}, whose elements have no fixed bytes; pass numbers")
+        raise InvalidDtype(
+            f"dtype is {shown(dtype)}, whose elements have no fixed bytes; pass numbers"
+        )
     size = math.prod(extents) * kind.itemsize
     if not flag("pinned", pinned):
         with allocating(extents, kind.itemsize):

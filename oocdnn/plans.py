@@ -9,6 +9,7 @@ from typing import Literal, TypedDict
 
 from oocdnn import _native_plans
 from oocdnn._axes import by_axis
+from oocdnn._budget import budget_text, gpus_text
 
 # How plans are chosen, see Context.
 Planning = Literal["estimate", "gradual", "measure", "exhaustive"]
@@ -134,7 +135,7 @@ def plan_for_profile(
     """
     from oocdnn.perfmodel import profiles
 
-    given = [None if option is None else str(option) for option in (budget, busy_gpus)]
+    given = (budget_text(budget), gpus_text(busy_gpus))
     file = profiles.find(profile)
     return plan_of(problem, _native_plans.plan_for_profile(file, problem, *given))
 

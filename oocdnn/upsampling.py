@@ -66,6 +66,8 @@ def conv_upsample(
     weights, count = view("w", w), _window.integer("groups", groups, 1)
     if len(weights.shape) != len(shape):
         raise InvalidProblem(f"w has {len(weights.shape)} axes, and x {len(shape)}")
+    if 0 in weights.shape:
+        raise InvalidProblem(f"w has no elements (shape {weights.shape}); each axis needs some")
     if weights.shape[0] % count != 0:
         raise InvalidProblem(f"{count} groups do not divide the {weights.shape[0]} filters of w")
     factors = _window.per_axis("factor", factor, rank, 1)

@@ -24,6 +24,7 @@ from oocdnn import _native_workspace as native
 from oocdnn import _window
 from oocdnn._arguments import need_kind, number_of, several
 from oocdnn._cdefs import BatchPolicy
+from oocdnn._shown import shown
 from oocdnn.errors import InvalidProblem, OutOfMemory
 
 Policy = Literal["undivided", "powers_of_two", "all"]
@@ -116,7 +117,9 @@ def micro_batch_sizes(batch: int, policy: Policy = "powers_of_two") -> list[int]
 def batch_policy(policy: Policy) -> BatchPolicy:
     """The number of a policy's name."""
     if not isinstance(policy, str) or policy not in get_args(Policy):
-        raise InvalidProblem(f"there is no policy {policy!r}, only {', '.join(get_args(Policy))}")
+        raise InvalidProblem(
+            f"there is no policy {shown(policy)}, only {', '.join(get_args(Policy))}"
+        )
     return BatchPolicy[policy.upper()]
 
 

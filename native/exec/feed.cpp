@@ -4,6 +4,19 @@
 #include <utility>
 
 namespace oocdnn {
+namespace {
+
+// Without any, the walk to the next piece would go through the whole schedule.
+bool StagesInputs(const Staging& staging, const Work& work) {
+  for (size_t number = 0, end = LaneNumber(work.links.size(), {}); number < end; ++number) {
+    const auto operand = static_cast<Operand>(number % kOperands);
+    const bool reads = work.links[number / kOperands]->problem.Reads(operand);
+    if (reads && staging.Serves(number)) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 Piece FetchedPart(const OperandStep& step) {
   Piece part{step.box.valid_begin, step.box.valid_end};
@@ -17,7 +30,7 @@ Piece FetchedPart(const OperandStep& step) {
 
 Feed::Feed(Staging& staging, const Work& work)
     : staging_(staging), work_(work), ahead_(work), number_(LaneNumber(work.links.size(), {})) {
-  FindNext();
+  if (StagesInputs(staging, work)) FindNext();
 }
 
 void Feed::FindNext() {

@@ -54,7 +54,7 @@ class ChainPlanner {
       for (const Range& range : ranges) {
         Section& section = sections_[range];
         if (IsLong(range) && section.booking == nullptr) OOC_TRY(Book(range, &section));
-        if (section.seconds == kNever) break;
+        if (IsLong(range) && section.seconds == kNever) break;
         sections.push_back({range.first, range.second, section.seconds, section.booking});
       }
       if (sections.size() == ranges.size()) return sections;
@@ -104,14 +104,16 @@ class ChainPlanner {
     const size_t count = links_.size();
     OOC_ASSIGN(const double whole, SecondsOf({0, count}));
     const double least = std::max(SeparateSeconds(), kGain * floors_.Of(0, count));
-    if (count > 1 && whole <= least) return std::vector<Range>{{0, count}};
+    if (count > 1 && whole < kNever && whole <= least) return std::vector<Range>{{0, count}};
     std::vector<Way> ways(count + 1);
     ways[0].seconds = 0.0;
     for (size_t end = 1; end <= count; ++end) {
+      ways[end].from = end - 1;
       OOC_TRY(TakeSections(end, &ways));
       // A search takes longer for a link alone than for a chain, and most often none is called for.
       const double before = ways[end - 1].seconds;
-      if (before + FloorOf(links_[end - 1], profile_) >= ways[end].seconds) continue;
+      const double floor = before + FloorOf(links_[end - 1], profile_);
+      if (ways[end].seconds < kNever && floor >= ways[end].seconds) continue;
       OOC_ASSIGN(const double alone, SecondsOf({end - 1, end}));
       ways[end].Take({before + alone, end - 1});
     }

@@ -210,3 +210,15 @@ def resident_bytes(timeline: Timeline, spans: Sequence[Spans]) -> list[int]:
         total += change
         found.append(total + operation.fixed_bytes)
     return found
+
+
+def certain_bytes(timeline: Timeline) -> list[int]:
+    """Device bytes at each position whatever the plan: fixed ones, and each movable tensor only
+    while an operation reads it."""
+    spans = [
+        ((one.produced, one.last_forward_use), (one.first_use, one.last_use))
+        if one.movable
+        else ((one.produced, one.last_use),)
+        for one in timeline.saved
+    ]
+    return resident_bytes(timeline, spans)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oocdnn._allocation import allocating
 from oocdnn._arguments import dtype_of, flag
 from oocdnn._window import integer
 from oocdnn.nn.parameter import Parameter
@@ -40,7 +41,8 @@ def uniform_pair(
     bound = 1.0 / math.sqrt(math.prod(shape[1:]))
 
     def draw(sizes: tuple[int, ...]) -> Any:
-        return rng.uniform(-bound, bound, sizes).astype(kind)
+        with allocating(sizes, 8, "take fewer channels or a smaller filter"):
+            return rng.uniform(-bound, bound, sizes).astype(kind)
 
     weight = Parameter(draw(shape))
     return weight, Parameter(draw((channels,))) if flag("bias", bias) else None

@@ -6,6 +6,7 @@ from weakref import ref
 
 import numpy as np
 
+from oocdnn._shown import shown
 from oocdnn._stack import current_context
 from oocdnn.arrays import view
 from oocdnn.chain import Link, conv_chain
@@ -131,7 +132,8 @@ def _checked(recompute: Any, count: int) -> Recompute:
     elif isinstance(recompute, Sequence) and len(recompute) == count:
         return tuple(bool(one) for one in recompute)
     raise InvalidProblem(
-        f'recompute is {recompute!r}; it takes a bool, "auto", or a bool for each of {count} layers'
+        f'recompute is {shown(recompute)}; it takes a bool, "auto", or a bool for each of {count} '
+        "layers"
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from oocdnn._geometry import need_shape
+from oocdnn._shown import shown
 from oocdnn.errors import InvalidDtype, InvalidProblem
 from oocdnn.nn._modules import module_of, narrow, wide
 
@@ -19,7 +20,7 @@ class CrossEntropyLoss:
 
     def __init__(self, reduction: Literal["mean", "sum"] = "mean") -> None:
         if not isinstance(reduction, str) or reduction not in ("mean", "sum"):
-            raise InvalidProblem(f"reduction is {reduction!r}; the values are 'mean', 'sum'")
+            raise InvalidProblem(f"reduction is {shown(reduction)}; the values are 'mean', 'sum'")
         self.reduction = reduction
         self._dx: Any = None
 

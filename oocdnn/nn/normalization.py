@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oocdnn import normalization
+from oocdnn._allocation import allocating
 from oocdnn._arguments import dtype_of, flag, real
 from oocdnn._operation import ActivationSpec
 from oocdnn._window import integer
@@ -48,8 +49,13 @@ class Norm(Layer):
         super().__init__()
         self.channels, self.eps = integer("channels", channels, 1), real("eps", eps)
         dtype, affine = dtype_of("dtype", dtype), flag("affine", affine)
-        self.weight = Parameter(np.ones(self.channels, dtype)) if affine else None
-        self.bias = Parameter(np.zeros(self.channels, dtype)) if affine else None
+        self.weight = Parameter(self._filled(1.0, dtype)) if affine else None
+        self.bias = Parameter(self._filled(0.0, dtype)) if affine else None
+
+    def _filled(self, value: float, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """A value for each channel."""
+        with allocating((self.channels,), np.dtype(dtype).itemsize, "take fewer channels"):
+            return np.full(self.channels, value, dtype)
 
     @abstractmethod
     def _made(self, sums: Sums | None, samples: int, activation: Any, dtype: Any) -> Prologue:
@@ -162,8 +168,8 @@ class _BatchNorm(Norm):
         dtype: npt.DTypeLike = np.float32,
     ) -> None:
         super().__init__(num_features, eps, affine, dtype)
-        self.running_mean = Buffer(np.zeros(self.channels, dtype))
-        self.running_var = Buffer(np.ones(self.channels, dtype))
+        self.running_mean = Buffer(self._filled(0.0, dtype))
+        self.running_var = Buffer(self._filled(1.0, dtype))
         self.num_batches_tracked = Buffer(np.zeros((), np.int64))
 
     def _made(self, sums: Sums | None, samples: int, activation: Any, dtype: Any) -> Prologue:

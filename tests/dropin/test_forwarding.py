@@ -95,7 +95,8 @@ int access(const char* path, int mode) {
     ("visible", "served"),
     [(None, "real"), ("0", "real"), ("1,-1", "real"), ("", "cpu"), ("-1", "cpu"), ("-1,0", "cpu")],
 )
-def test_where_no_gpu_is_visible_the_cpu_serves(clients, tmp_path, visible, served):
+def test_where_no_gpu_is_visible_the_cpu_serves(clients, tmp_path, monkeypatch, visible, served):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     _, fake = clients
     (tmp_path / "node.c").write_text(NODE)
     (tmp_path / "empty.c").write_text("")

@@ -288,6 +288,19 @@ def test_no_budget_for_the_least_tile():
     assert "link" in str(raised.value) or "chain" in str(raised.value)
 
 
+@pytest.mark.skipif(DEVICE != "cpu", reason="oneDNN is an engine of the CPU device")
+@pytest.mark.parametrize("count", [2, 3])
+def test_no_engine_for_any_link(count):
+    """Once sections were chosen for ever."""
+    try:
+        context = oocdnn.Context("cpu", "1MiB", engine="onednn", reproducible=True)
+    except oocdnn.Unsupported as error:
+        pytest.skip(str(error))
+    x, links = np.ones((1, 3, 64, 64), np.float32), vgg(4, np.random.default_rng(5))[:count]
+    with context, pytest.raises(oocdnn.Unsupported, match="no engine serves"):
+        context.conv_chain(x, links)
+
+
 def test_what_is_between_sections_may_be_pageable():
     """It is more than may be pinned."""
     rng = np.random.default_rng(6)

@@ -34,6 +34,7 @@ OURS = (
     oocdnn.DeviceError, FileError,
 )  # fmt: skip
 MOST_SECONDS = 120  # of a round
+TOLD = 500  # rounds after which the calls so far are told
 
 
 def innermost(trace: TracebackType | None) -> tuple[str, str]:
@@ -127,6 +128,8 @@ def main() -> int:
         fuzzer.now = ""
         fuzzer.round(number)
         number += 1
+        if number % TOLD == 0:
+            print(f"{fuzzer.total} calls after round {number}", file=sys.stderr, flush=True)
     print(f"{fuzzer.total} calls, {fuzzer.served} served, {len(fuzzer.faults)} faults")
     print(dict(fuzzer.errors), file=sys.stderr)
     return 1 if fuzzer.faults else 0

@@ -52,6 +52,37 @@ def start(progress: str) -> subprocess.Popen[str]:
     )
 
 
+# 4,294,967,296 tiles of memory that is never touched.
+MANY_TILES = """
+import mmap
+import numpy as np, oocdnn
+def memory():
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000  # MAP_NORESERVE
+    bytes = mmap.mmap(-1, 4 * 32 * 512**3, flags)
+    return np.frombuffer(bytes, np.float32).reshape(1, 32, 512, 512, 512)
+def stop(done, tiles):
+    raise KeyboardInterrupt(tiles)
+with oocdnn.Context("cpu", "1KiB", profile="none", threads=1) as ctx:
+    try:
+        ctx.conv_backward_filter(memory(), memory(), (32, 32, 3, 3, 3), padding=1, progress=stop)
+    except KeyboardInterrupt as ended:
+        print(ended)
+"""
+
+
+def test_a_call_of_very_many_tiles_begins_at_once() -> None:
+    """Nothing walks through all tiles before the first: that took minutes, deaf to Ctrl-C."""
+    done = subprocess.run(
+        [sys.executable, "-c", MANY_TILES],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert int(done.stdout) > 10**9, done.stderr
+
+
 @pytest.mark.parametrize("progress", ["None", "started"])
 def test_ctrl_c(progress):
     with start(progress) as child:

@@ -380,3 +380,6 @@ def test_upsampling_errors():
             oocdnn.conv_upsample(X, W, factor=factor)
     with pytest.raises(oocdnn.InvalidProblem, match="groups do not divide"):
         oocdnn.conv_upsample(X, W, groups=3)
+    for shape in [(0, *W.shape[1:]), (W.shape[0], 0, *W.shape[2:]), (*W.shape[:-1], 0)]:
+        with pytest.raises(oocdnn.InvalidProblem, match=r"w has no elements \(shape"):
+            oocdnn.conv_upsample(X, np.ones(shape, X.dtype))

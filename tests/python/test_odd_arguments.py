@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import oocdnn
-from oocdnn import InvalidDtype, InvalidProblem, OutOfMemory
+from oocdnn import InvalidDtype, InvalidProblem, OutOfMemory, nn
 
 X = np.ones((1, 2, 8, 8), np.float32)
 W = np.ones((2, 2, 3, 3), np.float32)
@@ -103,6 +103,48 @@ def test_sizes_beyond_all_memory_are_refused(call: str, size: int) -> None:
     with pytest.raises(OURS) as refused:
         LARGE[call](size)
     assert type(refused.value) in OURS
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda size: nn.Conv2d(2, 2, (2, size)),
+        lambda size: nn.Conv1d(2, size, 1),
+        lambda size: nn.ConvTranspose1d(2, size, 1),
+        lambda size: nn.BatchNorm2d(size),
+        lambda size: nn.BatchNorm2d(size, affine=False),
+        lambda size: nn.GroupNorm(1, size),
+    ],
+)
+@pytest.mark.parametrize("size", [1 << 46, (1 << 60) - 1])
+def test_parameters_beyond_all_memory_are_refused(layer: Any, size: int) -> None:
+    with pytest.raises(OutOfMemory, match=r"cannot be allocated; take fewer channels"):
+        layer(size)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda big: oocdnn.Context("cpu", big),
+        lambda big: oocdnn.Context("cpu", "1MiB", busy_gpus=big),
+        lambda big: oocdnn.Context("cpu", "1MiB", workspace=big),
+        lambda big: oocdnn.plan_for_profile("conv1d:fwd x1x1x4 w1x1x1", "h200", big),
+        lambda big: oocdnn.plan_for_profile("conv1d:fwd x1x1x4 w1x1x1", "h200", busy_gpus=big),
+        lambda big: oocdnn.conv2d(X, W, padding=big),
+        lambda big: oocdnn.conv2d(X, W, padding=((big, 1), 1)),
+        lambda big: oocdnn.conv2d(X, W, groups=-big),
+        lambda big: oocdnn.conv2d(X, W, mode=big),
+        lambda big: oocdnn.conv2d(X, W, math=big),
+        lambda big: oocdnn.conv2d(X, W, activation=big),
+        lambda big: oocdnn.conv_chain_backward(X, X, [oocdnn.Link(W)], needs=big),
+        lambda big: oocdnn.empty((big,)),
+        lambda big: nn.Conv1d(1, 1, 1, seed=big),
+    ],
+)
+def test_integers_that_have_no_text_are_refused(call: Any) -> None:
+    """Python writes no integer of more than 4300 digits."""
+    with pytest.raises(InvalidProblem):
+        call(10**5000)
 
 
 def test_a_result_that_is_too_large_names_its_bytes() -> None:

@@ -55,6 +55,11 @@ def step(net: nn.Module, optimizer: torch.optim.Optimizer, batch: int = 8) -> fl
     return loss.item()
 
 
+def several(net: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> None:
+    for _ in range(steps):
+        step(net, optimizer)
+
+
 def pair() -> tuple[nn.Module, nn.Module, torch.optim.Optimizer, torch.optim.Optimizer]:
     ours = network()
     theirs = copy.deepcopy(ours)
@@ -179,7 +184,7 @@ def test_a_limit_that_is_too_small_says_what_suffices(card: HostCard) -> None:
     net, _, optimizer, _ = pair()
     run = memory_limit(100_000, card=card, planning=0.2)
     with run, pytest.raises(OutOfMemory, match="100000") as caught:
-        step(net, optimizer)
+        several(net, optimizer, 8)  # the first ones are recorded again, with smaller parts
     assert caught.value.least == least_limit(run.timelines[0])
 
 
@@ -201,3 +206,26 @@ def test_a_limit_in_use_is_not_entered_again(card: HostCard) -> None:
 def test_without_a_gpu_it_says_so() -> None:
     with pytest.raises(DeviceError, match="needs a GPU"):
         memory_limit("1GiB")
+
+
+def test_a_convolution_beyond_the_limit_runs_backward_in_parts(card: HostCard) -> None:
+    class Counting(HostCard):
+        """Says that operations use more than any limit, and less each time."""
+
+        most = 1 << 40
+
+        def peak(self) -> int:
+            self.most -= 1 << 20
+            return self.most
+
+    counting = Counting()
+    ours, theirs, mine, plain = pair()
+    with memory_limit(1 << 20, card=counting, planning=0.2) as run:
+        with pytest.raises(OutOfMemory):
+            several(ours, mine, 8)
+        assert max(run._steps._divisions.popitem()[1].parts.values()) == 16
+    counting.close()
+    for _ in range(run._steps.steps + 1):
+        step(theirs, plain)
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)

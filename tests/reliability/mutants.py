@@ -1,11 +1,16 @@
 """Row mutants: small faults, planted one at a time in a copy of the tree, that the suite must find.
 
-The copy is built once. A mutant replaces one text of one file; native code is compiled again by
-ninja, Python files are copied over the unpacked wheel. The tests of the mutant's folder run first,
-then the whole suite; the first failure ends the mutant. No build of the working tree is touched.
+The tree is built once. Each mutant replaces one text of one file in a fresh copy of the result:
+native code is compiled again by ninja, Python files are copied over the unpacked wheel. The tests
+of the mutant's folder run first, then the rest of the suite. A mutant is found by a test that
+fails, fails again by itself, and passes without the mutant. No build of the working tree is
+touched.
+
+Paths of a build are absolute. Where the system lets a process mount (`unshare`), several workshops
+run at once, each with its copy mounted at the folder that was built; elsewhere one runs.
 
     make reliability ROWS=mutants
-    cd tests && OOCDNN_TESTING_LIBRARY=none python -m reliability.mutants --only NAME --keep
+    cd tests && python -m reliability.mutants --only NAME --folder FOLDER --nearest
 """
 
 from __future__ import annotations
@@ -13,11 +18,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import queue
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,8 +38,18 @@ SHARE = 0.95  # of the mutants must be found
 
 # Mutants that may live, each with the reason.
 EXPLAINED: dict[str, str] = {}
-PYTEST = ("-q", "-x", "-p", "no:cacheprovider", "--no-header", "--tb=line")
+COPIED = ("native", "oocdnn", "perfmodel", "bench", "tests", "docs")
+# The tree holds a folder `oocdnn` without a library, so the working folder is no place of modules.
+PYTEST = (
+    *("-c", "import sys; sys.path.remove(''); import pytest; raise SystemExit(pytest.main())"),
+    *("-q", "-x", "--no-header", "--tb=line", "-o", "cache_dir=build/cache"),
+)
+LIVED = "lived"
+ENDED = "pytest ended"  # without a test that failed
 STAGE_SECONDS = 1800
+
+# Tests that read the sources: they would find every mutant by its text.
+OF_SOURCES = ("tests/lint", "tests/reliability/test_reliability.py::test_a_mutant_has_its_text")
 
 # The tests that are nearest to a folder, by the longest prefix of the mutant's path.
 NEAREST: dict[str, tuple[str, ...]] = {
@@ -94,151 +113,258 @@ def replaced(text: str, mutant: Mutant) -> str:
     return text.replace(mutant.before, mutant.after)
 
 
+def cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0))
+
+
+class Stopped(Exception):
+    """The time is over."""
+
+
+def shielded() -> bool:
+    """Whether processes may have mounts of their own here."""
+    command = ("unshare", "--mount", "mount", "--bind", "/tmp", "/tmp")
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
 @dataclass
 class Workshop:
-    """A built copy of the tree: sources, build folder, and the wheel unpacked."""
+    """A copy of the built tree: the sources; in build/, CMake's folder and the wheel unpacked.
 
-    folder: Path
-    workers: int
-    variables: dict[str, str] = field(default_factory=dict)
+    `place` is the folder that was built, `store` the folder that holds this copy. Where they
+    differ, commands run with the store mounted at the place.
+    """
 
-    @property
-    def tree(self) -> Path:
-        return self.folder / "tree"
-
-    @property
-    def native(self) -> Path:
-        return self.folder / "native"
-
-    @property
-    def site(self) -> Path:
-        return self.folder / "site"
+    place: Path
+    store: Path
+    cores: Sequence[int]  # on which its commands run
+    ends: float  # time.monotonic() at which all has to end
 
     def build(self) -> None:
-        names = self._output("git", "ls-files", "-z", cwd=ROOT).split("\0")
-        for name in filter(None, names):
-            source, target = ROOT / name, self.tree / name
-            if not source.is_file():
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target)
-        dist = self.folder / "dist"
+        self.store.mkdir(parents=True)
+        for path in ROOT.iterdir():
+            if path.is_file():
+                shutil.copy2(path, self.store)
+            elif path.name in COPIED:
+                shutil.copytree(path, self.store / path.name)
         self._check(
             *(sys.executable, "-m", "pip", "wheel", "--quiet", ".", "--no-deps"),
-            *("--no-build-isolation", "--wheel-dir", str(dist)),
-            f"--config-settings=build-dir={self.native}",
+            *("--no-build-isolation", "--wheel-dir", "build/dist"),
+            f"--config-settings=build-dir={self._native}",
             "--config-settings=cmake.define.OOCDNN_TESTING=ON",
-            cwd=self.tree,
+            "--config-settings=cmake.define.OOCDNN_CUDA_ARCHITECTURES=off",
         )
-        (wheel,) = dist.glob("*.whl")
-        self._check(sys.executable, "-m", "zipfile", "-e", str(wheel), str(self.site))
+        (wheel,) = (self.store / "build" / "dist").glob("*.whl")
+        self._check(sys.executable, "-m", "zipfile", "-e", str(wheel), str(self._site))
 
-    def plant(self, mutant: Mutant) -> str:
-        """Writes the mutant; an empty text, or the compiler's words where it does not compile."""
-        source = self.tree / mutant.path
-        source.write_text(replaced(source.read_text(encoding="utf-8"), mutant), encoding="utf-8")
-        return self._install(mutant)
+    def renew(self, built: Path) -> None:
+        """Makes the store a copy of what was built, times of files included."""
+        shutil.rmtree(self.store, ignore_errors=True)
+        subprocess.run(["cp", "-a", str(built), str(self.store)], check=True)
 
-    def restore(self, mutant: Mutant) -> None:
-        shutil.copyfile(ROOT / mutant.path, self.tree / mutant.path)
-        words = self._install(mutant)
-        assert not words, words
-
-    def first_failure(self, *folders: str) -> str:
-        """The first failure of the tests in these folders, or in all; empty if they pass."""
-        paths = [f"tests/{folder}" for folder in folders]
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", "pytest", *PYTEST, "-n", str(self.workers), *paths],
-                cwd=self.tree,
-                env=self._environment(),
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=STAGE_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return f"the tests did not end in {STAGE_SECONDS} s"
-        if done.returncode == 0:
-            return ""
-        lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return lines[0] if lines else f"pytest ended with {done.returncode}"
-
-    def _install(self, mutant: Mutant) -> str:
+    def plant(self, mutant: Mutant) -> None:
+        """Writes the mutant and compiles it; ValueError where it does not compile."""
+        source = self.store / mutant.path
+        text = replaced(source.read_text(encoding="utf-8"), mutant)
+        source.write_text(text, encoding="utf-8")
         if mutant.path.startswith("native/"):
-            done = self._run("cmake", "--build", str(self.native))
-            if done.returncode != 0:
-                return done.stdout[-2000:]
-            package = str(self.site / "oocdnn")
-            self._check("cmake", "--install", str(self.native), "--prefix", package)
+            native = str(self._native)
+            code, words = self._run("cmake", "--build", native, "--parallel", str(len(self.cores)))
+            if code != 0:
+                raise ValueError(f"{mutant.name} does not compile; change the mutant:\n{words}")
+            self._check("cmake", "--install", native, "--prefix", str(self._site / "oocdnn"))
+        else:
+            site = self.store / self._site.relative_to(self.place)
+            package = site if mutant.path.startswith("oocdnn/") else site / "oocdnn"
+            shutil.copyfile(source, package / mutant.path)
+
+    def first_failure(self, paths: Iterable[str], without: Iterable[str] = ()) -> str:
+        """The test that fails first, or how pytest ended; empty if all pass."""
+        cache = self.store / "build" / "cache"
+        shutil.rmtree(cache, ignore_errors=True)
+        deselected = [word for name in without for word in ("--deselect", name)]
+        workers = ("-n", str(len(self.cores)))
+        code, words = self._run(sys.executable, *PYTEST, *workers, *deselected, *paths)
+        if code in (0, 5):  # 5: no tests
             return ""
-        package = self.site if mutant.path.startswith("oocdnn/") else self.site / "oocdnn"
-        shutil.copyfile(self.tree / mutant.path, package / mutant.path)
-        return ""
+        try:
+            failed = json.loads((cache / "v/cache/lastfailed").read_text(encoding="utf-8"))
+            return str(next(iter(failed)))
+        except (FileNotFoundError, StopIteration):
+            return f"{ENDED} with {code}: {words[-500:]}"
+
+    @property
+    def _native(self) -> Path:
+        return self.place / "build" / "native"
+
+    @property
+    def _site(self) -> Path:
+        return self.place / "build" / "site"
+
+    @property
+    def _apart(self) -> bool:
+        return self.store != self.place
 
     def _environment(self) -> dict[str, str]:
-        library = self.native / "lib" / "liboocdnn_testing.so"
         bin_folder = str(Path(sys.executable).parent)
         return os.environ | {
             "PATH": f"{bin_folder}:{os.environ.get('PATH', '')}",
             "LD_LIBRARY_PATH": str(Path(sys.prefix) / "lib"),
-            "PYTHONPATH": str(self.site),
-            "OOCDNN_TESTING_LIBRARY": str(library),
+            "PYTHONPATH": str(self._site),
+            "OOCDNN_TESTING_LIBRARY": str(self._native / "lib" / "liboocdnn_testing.so"),
             "PYTHONDONTWRITEBYTECODE": "1",
-            **self.variables,
+            "CUDA_VISIBLE_DEVICES": "",
         }
 
-    def _run(self, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            cwd=cwd or self.tree,
-            env=self._environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            check=False,
-        )
+    def _run(self, *command: str) -> tuple[int, str]:
+        """Exit code and the last words of a command in the tree; Stopped once the time is over."""
+        mounts = f'mount --bind "{self.store}" "{self.place}" && ' if self._apart else ""
+        line = ("sh", "-c", f'{mounts}cd "{self.place}" && exec "$@"', "sh", *command)
+        pinned = ("taskset", "--cpu-list", ",".join(map(str, self.cores)), *line)
+        left = self.ends - time.monotonic()
+        log = self.store.with_suffix(".log")  # a pipe would wait for what tests leave running
+        with log.open("wb") as output:
+            try:
+                done = subprocess.run(
+                    ("unshare", "--mount", *pinned) if self._apart else pinned,
+                    env=self._environment(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    timeout=max(min(left, STAGE_SECONDS), 0),
+                    check=False,
+                )
+                code = done.returncode
+            except subprocess.TimeoutExpired:
+                if left < STAGE_SECONDS:
+                    raise Stopped from None
+                code = -1
+        return code, log.read_text(encoding="utf-8", errors="replace")[-4000:]
 
-    def _check(self, *command: str, cwd: Path | None = None) -> None:
-        done = self._run(*command, cwd=cwd)
-        if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}")
-
-    def _output(self, *command: str, cwd: Path) -> str:
-        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True).stdout
-
-
-def judge(workshop: Workshop, mutant: Mutant, whole: bool) -> Verdict:
-    began = time.monotonic()
-    try:
-        words = workshop.plant(mutant)
-        if words:
-            raise ValueError(f"{mutant.name} does not compile; change the mutant:\n{words}")
-        by = workshop.first_failure(*nearest(mutant.path))
-        if not by and whole:
-            by = workshop.first_failure()
-    finally:
-        workshop.restore(mutant)
-    lived = "lived" if whole else "lived in the nearest tests"
-    return Verdict(mutant.name, bool(by), by or lived, time.monotonic() - began)
+    def _check(self, *command: str) -> None:
+        code, words = self._run(*command)
+        if code != 0:
+            raise RuntimeError(f"{' '.join(command)} failed:\n{words}")
 
 
-def run(chosen: list[Mutant], folder: Path, whole: bool, out: Path | None = None) -> list[Verdict]:
+@dataclass
+class Run:
+    """All workshops over one built tree in `folder`, which a later run goes on with."""
+
+    folder: Path
+    workshops: int
+    whole: bool
+    ends: float
+    out: Path | None = None
+    verdicts: list[Verdict] = field(default_factory=list)
+    # Tests that fail without a mutant or not every time, and tests that passed without.
+    unfit: set[str] = field(default_factory=set)
+    passing: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.place, self.built = self.folder / "place", self.folder / "built"
+        self._lock = threading.Lock()
+
+    def build(self) -> None:
+        if self.built.exists():
+            return
+        shutil.rmtree(self.place, ignore_errors=True)
+        Workshop(self.place, self.place, cores(), self.ends).build()
+        subprocess.run(["cp", "-a", str(self.place), str(self.folder / "copy")], check=True)
+        (self.folder / "copy").rename(self.built)
+
+    def judge_all(self, chosen: Sequence[Mutant]) -> None:
+        self.build()
+        share = max(len(cores()) // self.workshops, 1)
+        idle: queue.SimpleQueue[Workshop] = queue.SimpleQueue()
+        for number in range(self.workshops):
+            store = self.folder / f"copy-{number}" if self.workshops > 1 else self.place
+            own = cores()[number * share : (number + 1) * share] or cores()
+            idle.put(Workshop(self.place, store, own, self.ends))
+        # What compiles longest comes first.
+        ordered = sorted(chosen, key=lambda mutant: not mutant.path.endswith((".hpp", ".h")))
+        with ThreadPoolExecutor(self.workshops) as threads:
+            tasks = [threads.submit(self._next, idle, mutant) for mutant in ordered]
+        for task in tasks:
+            task.result()
+
+    def _next(self, idle: queue.SimpleQueue[Workshop], mutant: Mutant) -> None:
+        workshop = idle.get()
+        began = time.monotonic()
+        try:
+            by = self.found_by(workshop, mutant)
+        except Stopped:
+            return
+        finally:
+            idle.put(workshop)
+        lived = LIVED if self.whole else f"{LIVED} in the nearest tests"
+        verdict = Verdict(mutant.name, bool(by), by or lived, round(time.monotonic() - began, 1))
+        with self._lock:
+            print(f"{verdict.mutant}: {verdict.by} ({verdict.seconds:.0f} s)", flush=True)
+            self.verdicts.append(verdict)
+            if self.out:
+                rows = [vars(one) for one in self.verdicts]
+                self.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+    def found_by(self, workshop: Workshop, mutant: Mutant) -> str:
+        """The test that finds the mutant; empty if it lives."""
+        near = [f"tests/{folder}" for folder in nearest(mutant.path)]
+        stages: list[Sequence[str]] = [near]
+        if self.whole:
+            stages.append(["tests", *(f"--ignore={folder}" for folder in near)])
+        workshop.renew(self.built)
+        workshop.plant(mutant)
+        for stage in stages:
+            while test := workshop.first_failure(stage, {*OF_SOURCES, *self.unfit}):
+                if test.startswith(ENDED):
+                    if self._tells(workshop, mutant, stage):
+                        return test
+                    raise RuntimeError(f"{mutant.name}: without it too, {test}")
+                if self._tells(workshop, mutant, [test]):
+                    return test
+                self.unfit.add(test)
+                print(f"not run from now on, fails without a mutant: {test}", flush=True)
+        return ""
+
+    def _tells(self, workshop: Workshop, mutant: Mutant, tests: Sequence[str]) -> bool:
+        """Whether tests fail again, and pass without the mutant."""
+        if not workshop.first_failure(tests):
+            return False
+        if self.passing.issuperset(tests):
+            return True
+        workshop.renew(self.built)
+        if not workshop.first_failure(tests):
+            self.passing.update(tests)
+            return True
+        workshop.plant(mutant)
+        return False
+
+
+def run(
+    chosen: Sequence[Mutant],
+    folder: Path,
+    *,
+    whole: bool,
+    workshops: int | None = None,
+    seconds: float = 1e9,
+    out: Path | None = None,
+    done: Sequence[Verdict] = (),
+) -> list[Verdict]:
+    """The verdicts on the chosen mutants that end within the time. Those that are done are kept,
+    but where the whole suite is asked for and only the nearest tests ran."""
     for mutant in chosen:
         replaced((ROOT / mutant.path).read_text(encoding="utf-8"), mutant)
-    workshop = Workshop(folder, workers=os.cpu_count() or 1)
-    if not workshop.site.exists():
-        workshop.build()
-    verdicts = []
-    for mutant in chosen:
-        verdict = judge(workshop, mutant, whole)
-        verdicts.append(verdict)
-        print(f"{verdict.mutant}: {verdict.by} ({verdict.seconds:.0f} s)", flush=True)
-        if out:
-            out.write_text(json.dumps([vars(v) for v in verdicts], indent=1) + "\n", "utf-8")
-    return verdicts
+    asked = workshops or max(len(cores()) // 3, 1)
+    count = asked if shielded() else 1
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = [verdict for verdict in done if verdict.found or verdict.by == LIVED or not whole]
+    task = Run(folder.resolve(), count, whole, time.monotonic() + seconds, out, kept)
+    known = {verdict.mutant for verdict in kept}
+    task.judge_all([mutant for mutant in chosen if mutant.name not in known])
+    return task.verdicts
 
 
 def measure(size: Size) -> Finding:
@@ -259,14 +385,28 @@ def main() -> int:
     parser.add_argument("--only", help="mutants whose name holds one of these, with commas between")
     parser.add_argument("--folder", type=Path, help="build here, and go on with what it holds")
     parser.add_argument("--nearest", action="store_true", help="no whole suite for what lives")
-    parser.add_argument("--out", type=Path, help="JSON of the verdicts")
+    parser.add_argument("--workshops", type=int, help="mutants at a time; a third of the cores")
+    parser.add_argument("--seconds", type=float, default=1e9, help="ends by then")
+    parser.add_argument("--skip-done", type=Path, help="verdicts of an earlier run, to go on with")
+    parser.add_argument("--out", type=Path, help="JSON of the verdicts, written after each")
     given = parser.parse_args()
     wanted = given.only.split(",") if given.only else [""]
     chosen = [m for m in mutants() if any(word in m.name for word in wanted)]
-    folder = given.folder or Path(tempfile.mkdtemp(prefix="oocdnn-mutants-"))
-    verdicts = run(chosen, folder, not given.nearest, given.out)
+    done = []
+    if given.skip_done and given.skip_done.exists():
+        rows = json.loads(given.skip_done.read_text(encoding="utf-8"))
+        done = [Verdict(**row) for row in rows]
+    verdicts = run(
+        chosen,
+        given.folder or Path(tempfile.mkdtemp(prefix="oocdnn-mutants-")),
+        whole=not given.nearest,
+        workshops=given.workshops,
+        seconds=given.seconds,
+        out=given.out,
+        done=done,
+    )
     found = sum(v.found for v in verdicts)
-    print(f"{found} of {len(verdicts)} found")
+    print(f"{found} of {len(verdicts)} found, {len(chosen)} chosen")
     return 0 if found == len(verdicts) else 1
 
 

@@ -109,6 +109,7 @@ class Found:
     recipes: dict[int, Recipe] = field(default_factory=dict)
     forms: dict[int, Form] = field(default_factory=dict)
     numbers: list[int] = field(default_factory=list)  # of each saved tensor; -1: it stays
+    parts: dict[int, int] = field(default_factory=dict)  # in which a convolution's backward runs
 
 
 class Code(enum.Enum):
@@ -147,12 +148,15 @@ class Planned:
         for number in self._found.numbers:
             if number < 0:
                 codes.append(Code.STAYS)
-            elif self.plan.schedule.choices[number].policy is not Policy.KEEP:
+            elif number in self._found.parts or self._policy(number) is not Policy.KEEP:
                 codes.append(Code.LOOK)
             else:
                 codes.append(Code.ARRIVES if number > seen else Code.BEFORE)
             seen = max(seen, number)
         return codes
+
+    def _policy(self, number: int) -> Policy:
+        return self.plan.schedule.choices[number].policy
 
     def begin(self, numbered: Numbered) -> None:
         """A new step."""
@@ -168,7 +172,7 @@ class Planned:
         if not self.expects(entry.number, entry.nbytes):
             return False
         self.before(position)
-        policy = self.plan.schedule.choices[entry.number].policy
+        policy = self._policy(entry.number)
         if policy is Policy.REBUILD:
             entry.bound = self._found.recipes[entry.number].bind(tensor, trace)
         elif policy is Policy.SQUEEZE:

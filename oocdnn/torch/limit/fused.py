@@ -1,170 +1,316 @@
-"""relu(norm(a) + norm(b)) and its parts in one pass, rounded where forward rounds.
+"""Elementwise operations in one pass: expressions, and the kernels that are generated from them.
 
-The normalisation's arithmetic is that of the library that forward used: four orders of the same
-operations in float32 are known, of which one gives its bits.
-
-    0: fma(w * (x - mean), d, b)             PyTorch's CUDA kernels; cuDNN, channels first
-    1: fma(x - mean, d * w, b)               cuDNN, channels last
-    2: fma(x, w * d, b - mean * (w * d))     cuDNN, channels first, small planes
-    3: fma(x, w * d, fma(-mean, w * d, b))   PyTorch on the CPU
-
-with d the inverse deviation, w the weight and b the bias. Compared on an H100 (PyTorch 2.11, cuDNN
-9.19) in float32, float16 and bfloat16, both memory orders, 2-D and 3-D: no bit differs.
+An operation of an expression computes in float32 and rounds to the type that PyTorch gives its
+result, as a separate kernel of PyTorch's does. Views go to the expression's inputs, where they are
+strides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
 
-ORDERS = 4
-_BLOCK = 2048  # elements of one program
+from oocdnn.torch.limit import norms
 
-Table = tuple[Tensor, Tensor, Tensor, Tensor]  # mean, inverse deviation, weight, bias
-
-
-@dataclass
-class Term:
-    """A tensor, or its normalisation, which is rounded to the tensor's type."""
-
-    x: Tensor
-    table: Table | None = None
-    order: int = 0
-
-
-def join(terms: Sequence[Term], relu: bool) -> Tensor:
-    """The sum of one or two terms of the same shape, type and memory order; relu of it if asked."""
-    if terms[0].x.is_cuda and all(_alike(terms[0].x, term.x) for term in terms):
-        return _join_on_gpu(terms, relu)
-    parts = [_normalized(term) for term in terms]
-    whole = parts[0] if len(parts) == 1 else parts[0] + parts[1]
-    return torch.relu(whole) if relu else whole
+_FLOATS = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
+_LOADED = {*_FLOATS, torch.bool}
+_NAMES = {
+    *("relu", "leaky_relu", "hardtanh", "hardsigmoid", "hardswish", "sigmoid", "silu", "tanh"),
+    *("gelu", "gelu_tanh", "add", "add_scaled", "mul", "dropped", "cast"),
+    *(f"norm{order}" for order in range(norms.ORDERS)),
+}
+_TRITON = find_spec("triton") is not None
+_ELEMENTS = 2048  # of one program
+_MOST_AXES = 5
 
 
-def _alike(a: Tensor, b: Tensor) -> bool:
-    return bool(a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride())
+class NotFusable(Exception):
+    """The operation has to run by itself."""
 
 
-def _normalized(term: Term) -> Tensor:
-    if term.table is None:
-        return term.x
-    x = term.x if term.x.dtype == torch.float64 else term.x.float()
-    axes = (1, -1, *[1] * (x.dim() - 2))
-    mean, deviation, weight, bias = (one.view(axes).to(x.dtype) for one in term.table)
-    if term.order == 0:
-        y = _fma(weight * (x - mean), deviation, bias)
-    elif term.order == 1:
-        y = _fma(x - mean, deviation * weight, bias)
-    else:
-        scale = weight * deviation
-        shift = bias - mean * scale if term.order == 2 else _fma(-mean, scale, bias)
-        y = _fma(x, scale, shift)
-    return y.to(term.x.dtype)
+@dataclass(eq=False)
+class Expression:
+    """An input or an operation on others."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+
+    def through(self, view: Callable[[Tensor], Tensor]) -> Expression:
+        """A view of it. `view` fails where it would copy."""
+        raise NotImplementedError
+
+    def view(self, shape: Sequence[int]) -> Expression:
+        return self.through(lambda tensor: tensor.view(tuple(shape)))
+
+    def expand(self, shape: torch.Size) -> Expression:
+        return self if self.shape == shape else self.through(lambda tensor: tensor.expand(shape))
 
 
-def _fma(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """a * b + c in float32, rounded once: the product is exact in float64, and the sum there is
-    rounded to odd, so that the second rounding has what it needs."""
-    product, addend = a.double() * b.double(), c.double().expand(a.shape)
-    total = product + addend
-    seen = total - product
-    error = (product - (total - seen)) + (addend - seen)
-    bits = total.view(torch.int64)
-    even = (error != 0) & (bits & 1 == 0)
-    away = (error > 0) == (total > 0)
-    bits += torch.where(even, torch.where(away, 1, -1), 0)
-    return total.to(a.dtype)
+class Input(Expression):
+    """A view of the tensor in a slot of the program."""
+
+    def __init__(self, slot: int, tensor: Tensor) -> None:
+        super().__init__(tensor.shape, tensor.dtype)
+        self.slot, self.tensor = slot, tensor
+
+    def through(self, view: Callable[[Tensor], Tensor]) -> Expression:
+        return Input(self.slot, view(self.tensor))
 
 
-def _join_on_gpu(terms: Sequence[Term], relu: bool) -> Tensor:
-    first, second = terms[0], terms[1] if len(terms) > 1 else None
-    x = first.x
-    out = torch.empty_like(x)
-    last = x.dim() > 2 and x.stride(1) == 1
-    columns = x.shape[1] if last else x[0, 0].numel()
-    rows = x.numel() // columns
-    block_columns = min(1 << (columns - 1).bit_length(), _BLOCK if not last else 256)
-    block_rows = max(_BLOCK // block_columns, 1)
-    none = x  # a pointer that is not read
-    tables = [
-        term.table if term is not None and term.table is not None else (none,) * 4
-        for term in (first, second)
-    ]
-    from oocdnn.torch.limit import _kernels  # Triton comes with PyTorch for GPUs only
+@dataclass(eq=False)
+class Operation(Expression):
+    """Named as in `_kernels`; numbers among its operands are written into the kernel."""
 
-    _kernels.joined[(-(-rows // block_rows), -(-columns // block_columns))](
-        x,
-        second.x if second is not None else none,
-        out,
-        *tables[0],
-        *tables[1],
-        rows,
-        columns,
-        x.shape[1],
-        LAST=last,
-        FIRST=-1 if first.table is None else first.order,
-        SECOND=-2 if second is None else -1 if second.table is None else second.order,
-        RELU=relu,
-        BLOCK_ROWS=block_rows,
-        BLOCK_COLUMNS=block_columns,
-        enable_fp_fusion=False,
-    )
-    return out
+    name: str
+    operands: tuple[Expression | float, ...]
 
-
-def same_bits(a: Tensor, b: Tensor) -> bool:
-    """True where every element has the same bits, NaN and the sign of zero included."""
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
-    return bool(torch.equal(a.view(whole), b.view(whole)))
-
-
-@cache
-def order_of(kind: str, like: _Like) -> int | None:
-    """The order in which the library normalises tensors like that in training, None if unknown.
-
-    Found with random weights and biases: where they are 1 and 0, as they are in a model's first
-    step, several orders give the same bits.
-    """
-    del kind
-    x = torch.empty_strided(like.size, like.stride, dtype=like.dtype, device=like.device)
-    generator = torch.Generator(like.device).manual_seed(1)
-    x.normal_(0.3, 1.7, generator=generator)
-    wide = torch.float64 if like.dtype == torch.float64 else torch.float32
-    weight, bias = (
-        torch.empty(x.shape[1], dtype=wide, device=like.device).normal_(generator=generator)
-        for _ in range(2)
-    )
-    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(_same, _same):
-        y = torch.nn.functional.batch_norm(
-            x, None, None, weight.requires_grad_(), bias, True, 0.0, like.epsilon
+    def through(self, view: Callable[[Tensor], Tensor]) -> Expression:
+        operands = tuple(
+            one.expand(self.shape).through(view) if isinstance(one, Expression) else one
+            for one in self.operands
         )
-    node = y.grad_fn
-    table = (node._saved_result1, node._saved_result2, weight.detach(), bias)
-    for order in range(ORDERS):
-        if same_bits(join([Term(x, table, order)], relu=False), y.detach()):
-            return order
-    return None
+        shape = next(one.shape for one in operands if isinstance(one, Expression))
+        return Operation(shape, self.dtype, self.name, operands)
 
 
-def _same(tensor: Tensor) -> Tensor:
-    return tensor
+def apply(name: str, *operands: Any, dtype: torch.dtype | None = None) -> Expression:
+    """An operation; operands broadcast, and the result has PyTorch's type of them."""
+    whole = [one for one in operands if isinstance(one, Expression)]
+    if name not in _NAMES:
+        raise NotFusable
+    for one in whole:
+        if isinstance(one, Input) and one.dtype not in _LOADED:
+            raise NotFusable
+    shape = torch.broadcast_shapes(*(one.shape for one in whole))
+    if dtype is None:
+        dtype = whole[0].dtype
+        for one in whole[1:]:
+            if one.dtype != dtype:
+                dtype = torch.result_type(_like(whole[0]), _like(one))
+    if dtype not in _FLOATS:
+        raise NotFusable
+    return Operation(shape, dtype, name, tuple(operands))
+
+
+def _like(one: Expression) -> Tensor:
+    return torch.empty(one.shape, dtype=one.dtype, device="meta")
+
+
+def cast(x: Expression, dtype: torch.dtype, device: torch.device) -> Expression:
+    if isinstance(x, Input) and x.tensor.device != device:
+        raise NotFusable
+    return apply("cast", x, dtype=dtype)
+
+
+def norm(term: norms.Term, order: int) -> Expression:
+    """Its mean, deviation, weight and bias broadcast to `x`."""
+    return apply(f"norm{order}", *term.all, dtype=term.x.dtype)
+
+
+def restrided(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
+    """Where x and the result both lie densely in row-major order: another shape of it."""
+    shaped = torch.empty(tuple(size), device="meta")
+    if not x.is_contiguous() or offset != 0 or shaped.stride() != tuple(stride):
+        raise NotFusable
+    return x.view(tuple(size))
+
+
+def normalized(term: norms.Term, order: int) -> Tensor:
+    """A normalised tensor: one pass on a GPU."""
+    if not is_there(term.x) or term.x.dtype not in _FLOATS:
+        return norms.apply(term, order)
+    places = tuple(_place(one) if isinstance(one, Tensor) else one for one in term.all)
+    return _kernel_of_norm(places, order)(*(one for one in term.all if isinstance(one, Tensor)))
+
+
+def is_there(tensor: Tensor) -> bool:
+    """Whether kernels are generated for tensors like that."""
+    return bool(tensor.is_cuda) and _TRITON
 
 
 @dataclass(frozen=True)
-class _Like:
+class _Place:
     size: torch.Size
     stride: tuple[int, ...]
+    offset: int
     dtype: torch.dtype
-    device: torch.device
-    epsilon: float
 
 
-def like(x: Tensor, epsilon: float) -> _Like:
-    """What the order depends on."""
-    return _Like(x.size(), x.stride(), x.dtype, x.device, epsilon)
+def _place(one: Tensor) -> _Place:
+    return _Place(one.size(), one.stride(), int(one.storage_offset()), one.dtype)
+
+
+@cache
+def _kernel_of_norm(places: tuple[Any, ...], order: int) -> Kernel:
+    operands: list[Any] = []
+    for one in places:
+        if isinstance(one, _Place):
+            tensor = torch.empty_strided(one.size, one.stride, dtype=one.dtype, device="meta")
+            operands.append(Input(sum(isinstance(o, Input) for o in operands), tensor))
+        else:
+            operands.append(one)
+    expression = norm(norms.Term(*operands), order)
+    return Kernel(expression, strides_of(expression))
+
+
+def strides_of(expression: Expression) -> tuple[int, ...]:
+    """The memory order that PyTorch gives the result: that of the first input of its shape."""
+    for one in _inputs(expression):
+        if one.shape == expression.shape:
+            return tuple(torch.empty_like(one.tensor, device="meta").stride())
+    return tuple(torch.empty(expression.shape, device="meta").stride())
+
+
+def _inputs(expression: Expression) -> list[Input]:
+    if isinstance(expression, Input):
+        return [expression]
+    assert isinstance(expression, Operation)
+    parts = [one for one in expression.operands if isinstance(one, Expression)]
+    return [one for part in parts for one in _inputs(part)]
+
+
+class Kernel:
+    """Computes an expression from the tensors in its slots, in the order of `slots`."""
+
+    def __init__(self, expression: Expression, stride: tuple[int, ...]) -> None:
+        self._size, self._stride, self._dtype = expression.shape, stride, expression.dtype
+        inputs: dict[Any, Input] = {}
+        for one in _inputs(expression):
+            inputs.setdefault((one.slot, _place(one.tensor)), one)
+        self.slots = tuple(one.slot for one in inputs.values())
+        self._offsets = tuple(int(one.tensor.storage_offset()) for one in inputs.values())
+        views = [one.tensor.expand(expression.shape).stride() for one in inputs.values()]
+        axes = _merged(expression.shape, [stride, *views])
+        if len(axes) > _MOST_AXES:
+            raise NotFusable
+        *outer, (columns, steps) = axes
+        rows = math.prod(size for size, _ in outer)
+        if max(rows, columns) >= 1 << 31:
+            raise NotFusable
+        names = {key: f"x{i}" for i, key in enumerate(inputs)}
+        self.source = _source(expression, names, outer, steps)
+        tables = any(step and not any(s[i] for _, s in outer) for i, step in enumerate(steps))
+        wide = min(1 << (columns - 1).bit_length(), 256 if tables and outer else _ELEMENTS)
+        tall = min(1 << (rows - 1).bit_length(), _ELEMENTS // wide)
+        self._grid = (-(-rows // tall) * -(-columns // wide),)
+        self._numbers = (
+            rows,
+            columns,
+            *(size for size, _ in outer[1:]),
+            *(s[i] for i in range(len(steps)) for _, s in outer if s[i]),
+            *(step for step in steps if step > 1),
+        )
+        self._blocks = {"ROWS": tall, "COLUMNS": wide}
+
+    def __call__(self, *tensors: Tensor) -> Tensor:
+        out = torch.empty_strided(
+            self._size, self._stride, dtype=self._dtype, device=tensors[0].device
+        )
+        if out.numel() == 0:
+            return out
+        from oocdnn.torch.limit import _kernels  # Triton comes with PyTorch for GPUs only
+
+        starts = [
+            tensor if tensor.storage_offset() == offset else tensor.as_strided((1,), (1,), offset)
+            for tensor, offset in zip(tensors, self._offsets, strict=True)
+        ]
+        _kernels.compiled(self.source)[self._grid](
+            out, *starts, *self._numbers, **self._blocks, enable_fp_fusion=False
+        )
+        return out
+
+
+Axis = tuple[int, tuple[int, ...]]  # elements, and the stride of each operand
+
+
+def _merged(shape: torch.Size, strides: list[tuple[int, ...]]) -> list[Axis]:
+    """The axes in the memory order of the first operand, merged where all operands allow it."""
+    axes: list[Axis] = [
+        (size, tuple(stride[i] for stride in strides)) for i, size in enumerate(shape) if size != 1
+    ]
+    axes.sort(key=lambda axis: -axis[1][0])
+    merged: list[Axis] = []
+    for size, steps in axes:
+        if merged and all(a == b * size for a, b in zip(merged[-1][1], steps, strict=True)):
+            merged[-1] = (merged[-1][0] * size, steps)
+        else:
+            merged.append((size, steps))
+    return merged or [(1, (1,) * len(strides))]
+
+
+def _source(
+    expression: Expression, names: dict[Any, str], outer: list[Axis], steps: tuple[int, ...]
+) -> str:
+    """A kernel over rows (the outer axes) and columns (the last one)."""
+    pointers = ["out", *names.values()]
+    axes = range(len(outer))
+    strides = [
+        f"{name}_{axis}" for i, name in enumerate(pointers) for axis in axes if outer[axis][1][i]
+    ]
+    strides += [f"{name}_column" for name, step in zip(pointers, steps, strict=True) if step > 1]
+    sizes = [f"size_{axis}" for axis in axes[1:]]
+    arguments = [*pointers, "rows", "columns", *sizes, *strides]
+    body = [
+        "blocks = tl.cdiv(columns, COLUMNS)",
+        "row = (tl.program_id(0) // blocks) * ROWS + tl.arange(0, ROWS)",
+        "column = (tl.program_id(0) % blocks) * COLUMNS + tl.arange(0, COLUMNS)",
+        "in_row, in_column = (row < rows)[:, None], (column < columns)[None, :]",
+        "left = row.to(tl.int64)",
+    ]
+    for axis in reversed(axes[1:]):
+        body += [f"index_{axis} = left % size_{axis}", f"left = left // size_{axis}"]
+    body += ["index_0 = left"]
+
+    def at(i: int, name: str) -> tuple[str, str]:
+        """The elements' address and which of them are there."""
+        parts = [f"index_{axis} * {name}_{axis}" for axis in axes if outer[axis][1][i]]
+        place, mask = name, []
+        if parts:
+            place += f" + ({' + '.join(parts)})[:, None]"
+            mask.append("in_row")
+        if steps[i]:
+            index = "column" if steps[i] == 1 else f"column.to(tl.int64) * {name}_column"
+            place += f" + ({index})[None, :]"
+            mask.append("in_column")
+        if not mask:
+            place += " + tl.zeros([1, 1], tl.int32)"
+        return place, " & ".join(mask) or "tl.full([1, 1], 1, tl.int1)"
+
+    for i, name in enumerate(pointers[1:], 1):
+        place, mask = at(i, name)
+        body.append(f"v_{name} = tl.load({place}, mask={mask}, other=0).to(tl.float32)")
+    made: dict[int, str] = {}
+
+    def value(one: Expression | float, literal: bool) -> str:
+        if not isinstance(one, Expression):
+            number = repr(float(one)) if math.isfinite(one) else f'float("{one}")'
+            return number if literal else f"tl.full([1, 1], {number}, tl.float32)"
+        if isinstance(one, Input):
+            return "v_" + names[one.slot, _place(one.tensor)]
+        assert isinstance(one, Operation)
+        if id(one) not in made:
+            number_too = not one.name.startswith(_TENSORS_ONLY)
+            operands = ", ".join(value(part, number_too) for part in one.operands)
+            text = operands if one.name == "cast" else f"{one.name}({operands})"
+            if one.dtype != torch.float32:
+                text = f"({text}).to(tl.{_FLOATS[one.dtype]}).to(tl.float32)"
+            name = f"y{len(made)}"
+            body.append(f"{name} = {text}")
+            made[id(one)] = name
+        return made[id(one)]
+
+    result = value(expression, literal=True)
+    place, _ = at(0, "out")
+    body.append(f"tl.store({place}, ({result}).to(out.dtype.element_ty), mask=in_row & in_column)")
+    head = f"def fused({', '.join(arguments)}, ROWS: tl.constexpr, COLUMNS: tl.constexpr):"
+    return "\n    ".join([head, *body]) + "\n"
+
+
+_TENSORS_ONLY = ("norm",)  # operations whose numbers stand for tensors

@@ -10,64 +10,43 @@ form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from oocdnn.torch.limit import fused
+from oocdnn.torch.limit.calls import Call, Constant, Leaf, Part
 from oocdnn.torch.limit.entry import Kept, Like, Packed, like_of
-from oocdnn.torch.limit.kinds import KINDS, Kind, Operand, term_of
-from oocdnn.torch.limit.trace import Node, Trace
+from oocdnn.torch.limit.kinds import KINDS, Kind, Operand, is_given, kind_of
+from oocdnn.torch.limit.norms import same_bits
+from oocdnn.torch.limit.programs import Program, build, evaluate
+from oocdnn.torch.limit.trace import Node, Trace, is_saving
 
-_DEPTH = 8  # operations between the result and what is saved
+_DEPTH = 8  # operations between the result and what is saved, views aside
+_HEAVY = 2  # of them, operations whose time is arithmetic
+
+# Of operations on other operands than theirs, and of nodes that were freed.
+_FAILURES = (RuntimeError, TypeError, AttributeError, fused.NotFusable)
 
 Source = Packed | Kept  # parameters are kept too
 
 
-@dataclass(frozen=True)
-class Leaf:
-    """An operand that is there.
-
-    Args:
-        how: `saved` by the node itself, the saved `output` of the node behind the edge, or the
-            `parameter` behind it.
-        at: The place among what the node saves, or the edge.
-    """
-
-    how: str
-    at: int
-
-
-@dataclass(frozen=True)
-class Call:
-    """An operation that runs again. `back` counts nodes created since, up to the recipe's own."""
-
-    name: str
-    attributes: tuple[Any, ...]
-    settled: tuple[Any, ...]
-    back: int
-    operands: tuple[Leaf | tuple[int, Call] | None, ...]  # a call with the edge that it is behind
-
-    @property
-    def calls(self) -> Iterator[Call]:
-        """This one and those behind it."""
-        yield self
-        for operand in self.operands:
-            if isinstance(operand, tuple):
-                yield from operand[1].calls
-
-
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Recipe:
     """How to compute one saved tensor: a tree of calls, and the form of the result and of each
-    leaf, in the order of a walk that takes operands from left to right."""
+    leaf, in the order of a walk that takes operands from left to right.
+
+    Args:
+        fuse: Elementwise operations run in generated kernels, else each by itself.
+    """
 
     root: Call
     like: Like
     leaves: tuple[Like, ...]
+    fuse: bool = False
+    program: Program | None = None
 
     @property
     def name(self) -> str:
@@ -76,11 +55,15 @@ class Recipe:
 
     def bind(self, tensor: Tensor, trace: Trace) -> Bound | None:
         """The recipe for a tensor of this step; None where it is not the same computation."""
+        tensor = whole(tensor)
         node = tensor.grad_fn
-        if node is None or like_of(tensor) != self.like:
+        if node is None or like_of(tensor) != self.like or tensor.output_nr != self.root.output:
             return None
         sources: list[Source] = []
-        if not _matches(self.root, node, node._sequence_nr(), trace, sources):
+        try:
+            if not _matches(self.root, node, node._sequence_nr(), trace, sources):
+                return None
+        except _FAILURES:
             return None
         if tuple(source.like for source in sources) != self.leaves:
             return None
@@ -95,28 +78,103 @@ class Bound:
     sources: list[Source]
 
 
-def search(tensor: Tensor, trace: Trace, read: Read) -> Bound | None:
-    """A recipe of a tensor that is being saved, None if there is none. `read` gives the tensor of
-    a packed object."""
-    node = tensor.grad_fn
-    if node is None or tensor.output_nr != 0:
-        return None
-    finder = _Finder(trace, read, node._sequence_nr())
-    root = finder.call(node, _DEPTH)
-    if root is None:
-        return None
-    leaves = tuple(source.like for source in finder.sources)
-    return Bound(Recipe(root, like_of(tensor), leaves), finder.sources)
-
-
 class Read(Protocol):
     """Reads what autograd holds."""
 
-    def attribute(self, node: Node, name: str) -> Source | None:
-        """What a node saves under a name; None if it saves nothing there."""
-
     def tensor(self, source: Source) -> Tensor:
         """On the device."""
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The tensor that fills the storage of a saved one: itself, or what it is a view of."""
+    return tensor if _fills(tensor) or tensor._base is None else tensor._base
+
+
+def _fills(tensor: Tensor) -> bool:
+    return bool(tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes())
+
+
+def admit(tensor: Tensor, trace: Trace, read: Read) -> Bound | str:
+    """A recipe that gives the storage of a tensor that is being saved; else why there is none."""
+    tensor = whole(tensor)
+    if not _fills(tensor):
+        return "part of a storage"
+    try:
+        found = search(tensor, trace, read)
+    except _FAILURES as error:
+        return str(error)
+    if isinstance(found, str):
+        return found
+    admitted: list[Bound] = []
+    for bound in found:
+        if not any(bound.recipe.root == other.recipe.root for other in admitted):
+            leaves = [read.tensor(source) for source in bound.sources]
+            if _gives(bound.recipe, leaves, tensor):
+                admitted.append(bound)
+    if not admitted:
+        return f"{found[0].recipe.root.name}: other bits"
+    if len(admitted) > 1:
+        return f"{found[0].recipe.root.name}: several operations give the bits"
+    return admitted[0]
+
+
+def _gives(recipe: Recipe, leaves: list[Tensor], tensor: Tensor) -> bool:
+    try:
+        return same_bits(compute(recipe, leaves), tensor.detach())
+    except _FAILURES:
+        return False
+
+
+def compute(recipe: Recipe, leaves: list[Tensor]) -> Tensor:
+    """The recipe's result from its leaves. Autograd and autocast are off: operands have the types
+    that the operations had."""
+    with torch.no_grad(), torch._C._DisableAutocast():
+        if recipe.program is not None:
+            return recipe.program(leaves)
+        program, value = build(recipe.root, recipe.like, leaves, recipe.fuse)
+        recipe.program = program
+        return value
+
+
+def search(tensor: Tensor, trace: Trace, read: Read) -> list[Bound] | str:
+    """Recipes of a tensor, the fastest first; else why there is none."""
+    node = tensor.grad_fn
+    if node is None:
+        return "not computed from what is saved"
+    finder = _Finder(trace, read, node._sequence_nr())
+    root = finder.call(node, tensor.output_nr, _DEPTH)
+    if root is None:
+        return finder.why
+    if sum(KINDS[call.name].heavy for call in root.calls) > _HEAVY:
+        return f"{root.name}: too much arithmetic"
+    like, leaves = like_of(tensor), tuple(source.like for source in finder.sources)
+    forms = (True, False) if fused.is_there(tensor) else (False,)
+    return [
+        Bound(Recipe(one, like, leaves, fuse), finder.sources)
+        for one in _guessed(root)
+        for fuse in forms
+    ]
+
+
+def _guessed(call: Call) -> list[Call]:
+    """The call with each guess for what is not known of it or of those behind it."""
+    calls = [call]
+    for place, operand in enumerate(call.operands):
+        if isinstance(operand, tuple):
+            calls = [
+                replace(
+                    one,
+                    operands=(
+                        *one.operands[:place],
+                        (operand[0], inner),
+                        *one.operands[place + 1 :],
+                    ),
+                )
+                for one in calls
+                for inner in _guessed(operand[1])
+            ]
+    guesses = KINDS[call.name].guesses
+    return [replace(one, settled=guess) for one in calls for guess in guesses] if guesses else calls
 
 
 class _Finder:
@@ -125,162 +183,127 @@ class _Finder:
     def __init__(self, trace: Trace, read: Read, newest: int) -> None:
         self._trace, self._read, self._newest = trace, read, newest
         self.sources: list[Source] = []
+        self.why = ""
 
-    def call(self, node: Node, depth: int) -> Call | None:
-        kind = KINDS.get(node.name())
-        if kind is None or depth == 0:
+    def call(self, node: Node, output: int, depth: int) -> Call | None:
+        name, kind = kind_of(node)
+        if kind is not None and kind.guesses and not is_saving(node):
+            kind = None
+        if kind is None or depth == 0 or (output != 0 and not kind.many):
+            self.why = f"{name}: " + (
+                "no row" if kind is None else "too deep" if not depth else "no result"
+            )
             return None
-        found: list[Leaf | tuple[int, Call] | None] = []
         mark = len(self.sources)
-        for operand in _operands(kind, node):
-            one = self._operand(node, operand, depth)
-            if one is None and not operand.optional:
-                del self.sources[mark:]
+        call = self._call(node, name, kind, output, depth if kind.view is not None else depth - 1)
+        if call is None:
+            self.why += f" < {name}"
+            del self.sources[mark:]
+        return call
+
+    def _call(self, node: Node, name: str, kind: Kind, output: int, depth: int) -> Call | None:
+        found: list[Part] = []
+        mark = len(self.sources)
+        for operand in kind.operands_of(node):
+            one = self._operand(node, operand, depth) if is_given(operand, node) else None
+            if one is None and is_given(operand, node):
                 return None
             found.append(one)
         attributes, settled = kind.read(node), ()
         if kind.settle is not None:
-            values = self._values(found, mark)
-            if values is None:
-                del self.sources[mark:]
-                return None
-            answer = kind.settle(*values, *attributes)
+            leaves = iter([self._read.tensor(source) for source in self.sources[mark:]])
+            with torch.no_grad(), torch._C._DisableAutocast():
+                values = [evaluate(one, leaves) for one in found]
+                answer = kind.settle(*values, *attributes)
             if answer is None:
-                del self.sources[mark:]
+                self.why = "unknown arithmetic"
                 return None
             settled = answer
         back = self._newest - node._sequence_nr()
-        return Call(node.name(), attributes, settled, back, tuple(found))
+        return Call(name, attributes, settled, back, output, tuple(found))
 
-    def _operand(self, node: Node, operand: Operand, depth: int) -> Leaf | tuple[int, Call] | None:
-        if operand.attribute:
-            source = self._read.attribute(node, operand.attribute)
-            if source is not None:
-                place = self._trace.ordinal(node, source)
-                if place is None:
-                    return None
-                self.sources.append(source)
-                return Leaf("saved", place)
+    def _operand(self, node: Node, operand: Operand, depth: int) -> Part:
+        saved = _saved(node, operand)
+        if isinstance(saved, Constant):
+            return saved
+        if saved is not None:
+            self.sources.append(saved)
+            return Leaf("saved")
         behind = _behind(node, operand.edge)
         if behind is None:
+            self.why = f"operand {operand.attribute or operand.edge} is not there"
             return None
-        leaf = _leaf_behind(behind, operand.edge, self._trace)
+        leaf = _leaf(behind, self._trace)
         if leaf is not None:
             self.sources.append(leaf[1])
             return leaf[0]
-        call = self.call(behind, depth - 1)
+        call = self.call(*behind, depth)
         return None if call is None else (operand.edge, call)
 
-    def _values(
-        self, found: list[Leaf | tuple[int, Call] | None], mark: int
-    ) -> list[Tensor | None] | None:
-        """The operands, to settle an operation."""
-        tensors = iter([self._read.tensor(source) for source in self.sources[mark:]])
-        return [_value(one, tensors) for one in found]
+
+def _saved(node: Node, operand: Operand) -> Source | Constant | None:
+    """What a node saves of an operand."""
+    if not operand.attribute:
+        return None
+    saved = getattr(node, f"_raw_saved_{operand.attribute}").data
+    if isinstance(saved, (Packed, Kept)):
+        return saved
+    if isinstance(saved, Tensor) and saved.dim() == 0 and saved.device.type == "cpu":
+        return Constant(saved.item())
+    return None
 
 
-def _operands(kind: Kind, node: Node) -> tuple[Operand, ...]:
-    if kind.all_edges:
-        return tuple(Operand(edge=edge) for edge in range(len(node.next_functions)))
-    return kind.operands
-
-
-def _behind(node: Node, edge: int) -> Node | None:
-    """The node whose first output is behind an edge."""
+def _behind(node: Node, edge: int) -> tuple[Node, int] | None:
+    """The node behind an edge, and which of its outputs."""
     if not 0 <= edge < len(node.next_functions):
         return None
     behind, output = node.next_functions[edge]
-    return behind if output == 0 else None
+    return None if behind is None else (behind, output)
 
 
-def _leaf_behind(behind: Node, edge: int, trace: Trace) -> tuple[Leaf, Source] | None:
-    variable = getattr(behind, "variable", None)
+def _leaf(behind: tuple[Node, int], trace: Trace) -> tuple[Leaf, Source] | None:
+    variable = getattr(behind[0], "variable", None)
     if variable is not None:
-        return Leaf("parameter", edge), Kept(variable)
-    saved = trace.output(behind)
-    return None if saved is None else (Leaf("output", edge), saved)
+        return Leaf("parameter"), Kept(variable)
+    saved = trace.output(*behind)
+    return None if saved is None else (Leaf("output"), saved)
 
 
 def _matches(call: Call, node: Node, newest: int, trace: Trace, sources: list[Source]) -> bool:
     """Whether a node of this step is the one of the call; collects its leaves."""
-    kind = KINDS[call.name]
-    if node.name() != call.name or newest - node._sequence_nr() != call.back:
+    name, kind = kind_of(node)
+    if kind is None or name != call.name or newest - node._sequence_nr() != call.back:
         return False
     if kind.read(node) != call.attributes:
         return False
-    if kind.all_edges and len(node.next_functions) != len(call.operands):
+    operands = kind.operands_of(node)
+    if len(operands) != len(call.operands):
         return False
-    for operand in call.operands:
-        if operand is None:
-            continue
-        source: Source | None = None
-        if isinstance(operand, Leaf) and operand.how == "saved":
-            source = trace.saved(node, operand.at)
-        else:
-            edge = operand.at if isinstance(operand, Leaf) else operand[0]
-            behind = _behind(node, edge)
-            if behind is None:
-                return False
-            if isinstance(operand, tuple):
-                if not _matches(operand[1], behind, newest, trace, sources):
-                    return False
-                continue
-            pair = _leaf_behind(behind, edge, trace)
-            if pair is None or pair[0] != operand:
-                return False
-            source = pair[1]
-        if source is None:
-            return False
-        sources.append(source)
+    return all(
+        _part_matches(part, operand, node, newest, trace, sources)
+        for part, operand in zip(call.operands, operands, strict=True)
+    )
+
+
+def _part_matches(
+    part: Part, operand: Operand, node: Node, newest: int, trace: Trace, sources: list[Source]
+) -> bool:
+    if part is None:
+        return not is_given(operand, node)
+    saved = _saved(node, operand)
+    if isinstance(part, Constant) or isinstance(saved, Constant):
+        return part == saved
+    if saved is not None:
+        sources.append(saved)
+        return part == Leaf("saved")
+    behind = _behind(node, operand.edge)
+    if behind is None:
+        return False
+    if isinstance(part, tuple):
+        same = behind[1] == part[1].output
+        return same and _matches(part[1], behind[0], newest, trace, sources)
+    leaf = _leaf(behind, trace)
+    if leaf is None or leaf[0] != part:
+        return False
+    sources.append(leaf[1])
     return True
-
-
-def compute(recipe: Recipe, tensors: list[Tensor]) -> Tensor:
-    """The recipe's result from its leaves. Autograd and autocast are off: operands have the types
-    that the operations had."""
-    with torch.no_grad(), torch._C._DisableAutocast():
-        value = _value((0, recipe.root), iter(tensors))
-    assert value is not None
-    return value
-
-
-def _value(operand: Leaf | tuple[int, Call] | None, tensors: Iterator[Tensor]) -> Tensor | None:
-    if operand is None:
-        return None
-    if isinstance(operand, Leaf):
-        return next(tensors)
-    call = operand[1]
-    joined = _joined(call)
-    if joined is not None:
-        relu, parts = joined
-        return fused.join([_term(part, tensors) for part in parts], relu)
-    values = [_value(one, tensors) for one in call.operands]
-    return KINDS[call.name].run(*values, *call.attributes, *call.settled)
-
-
-_NORMS = ("NativeBatchNormBackward0", "CudnnBatchNormBackward0")
-_Part = Leaf | tuple[int, Call] | None
-
-
-def _joined(call: Call) -> tuple[bool, list[_Part]] | None:
-    """relu(a + b), relu(a) or a + b with a normalisation among the terms: one fused pass."""
-    part: _Part = (0, call)
-    relu = call.name == "ReluBackward0"
-    if relu:
-        part = call.operands[0]
-    parts: list[_Part] = [part]
-    inner = part[1] if isinstance(part, tuple) else None
-    if inner is not None and inner.name == "AddBackward0" and inner.attributes == (1,):
-        parts = list(inner.operands)
-    normed = [isinstance(one, tuple) and one[1].name in _NORMS for one in parts]
-    plain = [isinstance(one, Leaf) for one in parts]
-    return (relu, parts) if any(normed) and all(map(any, zip(normed, plain, strict=True))) else None
-
-
-def _term(part: _Part, tensors: Iterator[Tensor]) -> fused.Term:
-    if isinstance(part, Leaf):
-        return fused.Term(next(tensors))
-    assert isinstance(part, tuple)
-    call = part[1]
-    values: list[Any] = [_value(one, tensors) for one in call.operands]
-    return term_of(*values, *call.settled)

@@ -26,6 +26,7 @@ class _Event:
     most: int = 0  # bytes on the device until the next event
     appeared: int = 0  # bytes of the entry that the next event saw first
     node: Node | None = None  # of backward; held, so that no other takes its address
+    read: int = -1  # number of the entry that was read
 
 
 @dataclass
@@ -85,7 +86,9 @@ class Recorder:
             read.reads.append(len(self.events))
         if self.bytes_too:
             self.card.peak()
-        self.events.append(_Event(self.card.mark(), resident=self.store.resident, node=node))
+        number = -1 if read is None else read.number
+        mark, resident = self.card.mark(), self.store.resident
+        self.events.append(_Event(mark, resident=resident, node=node, read=number))
 
     def recipe(
         self, entry: Entry, reads: tuple[int, ...], name: str, begin: Any, end: Any, extra: int
@@ -113,6 +116,12 @@ class Recorder:
         )
         self._reuse()
         return Timeline(operations, self.forward, saved, label)
+
+    def reader(self, position: int) -> tuple[str, int]:
+        """Name of the node whose operation runs there in backward, and the entry that it read
+        last."""
+        event = self.events[position]
+        return ("" if event.node is None else str(event.node.name())), event.read
 
     def again(self, timeline: Timeline) -> Timeline | None:
         """The same step with what this one measured; None where it is another one."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from oocdnn.errors import OutOfMemory
-from oocdnn.network.timeline import Timeline
+from oocdnn.network.timeline import Timeline, certain_bytes
+from oocdnn.torch.limit import parts
 from oocdnn.torch.limit.allocations import Allocations
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.courses import Code, Course, Found, Numbered, Planned, Unplanned
-from oocdnn.torch.limit.entry import Entry, Held, Kept, Packed, bytes_of, like_of
-from oocdnn.torch.limit.fused import same_bits
-from oocdnn.torch.limit.recipes import Read, Recipe, Source, compute, search
+from oocdnn.torch.limit.entry import Entry, Held, Kept, Packed, bytes_of
+from oocdnn.torch.limit.parts import Parted
+from oocdnn.torch.limit.recipes import Read, Recipe, Source, admit, compute
 from oocdnn.torch.limit.record import Recorder
 from oocdnn.torch.limit.squeeze import form_of, serves, squeeze
 from oocdnn.torch.limit.store import Store
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 # knows nothing of the optimizer's state.
 _RECORDED = (True, True, False, False)
 _WATCHED = 1  # of the recorded steps: its allocations are known
+_PARTS = 16  # of a convolution, at most
 _KINDS = 16  # of steps that are remembered
 
 _TRIES = 8  # steps after which the search for gaps has ended
@@ -88,6 +90,24 @@ class _Gaps:
 
 
 @dataclass
+class _Division:
+    """The search for the parts in which convolutions run backward, by the numbers of the entries
+    that they read.
+
+    Args:
+        parts: To be tried next.
+        before: Those of the best recording so far.
+        needed: Most bytes that an operation needed there.
+        settled: True once more parts did not help.
+    """
+
+    parts: dict[int, int] = field(default_factory=dict)
+    before: dict[int, int] = field(default_factory=dict)
+    needed: float = math.inf
+    settled: bool = False
+
+
+@dataclass
 class Known:
     """A kind of step that was recorded: what is saved in which order, and the plan.
 
@@ -115,7 +135,8 @@ class Steps:
         self._store = Store(card)
         self._card = card
         self._lock = threading.RLock()
-        self._probed: list[Source] | None = None  # read through hooks, while a recipe is looked for
+        self._divisions: dict[object, _Division] = {}  # by the first saved tensor's form
+        self._capped = False
         self.kinds: list[Known] = []  # the last used first
         self.mode = Mode.RECORD
         self.steps = 0
@@ -154,12 +175,10 @@ class Steps:
 
     def unpack(self, packed: Source) -> Tensor:
         with self._lock:
-            if self._probed is not None:
-                self._probed.append(packed)
-                return torch.empty(0)
             self._backward = True
             if isinstance(packed, Packed):
-                return packed.tensor(self._asked(packed))
+                tensor = packed.tensor(self._asked(packed))
+                return self._parted(packed, tensor) if self._found.parts else tensor
             if isinstance(packed, Held) and packed.step == self.steps:
                 self._read()
             return packed.tensor()
@@ -259,16 +278,10 @@ class Steps:
             squeeze(entry.storage, form).expand()
             assert self._recorder is not None
             self._recorder.squeezed(entry, form, begin, self._card.mark())
-        if tensor.numel() * tensor.element_size() != entry.nbytes:
-            return
-        bound = search(tensor, self._trace, _Through(self))
-        if bound is None or any(s.entry is entry for s in _packed(bound.sources)):
-            return
-        value = self._value(bound.recipe, bound.sources)
-        if like_of(value) != like_of(tensor) or not same_bits(value, tensor.detach()):
+        bound = admit(tensor, self._trace, _Through(self))
+        if isinstance(bound, str) or any(s.entry is entry for s in _packed(bound.sources)):
             return
         assert self._recorder is not None
-        del value  # the second run takes its place
         self._card.peak()
         before = self._card.held()
         begin = self._card.mark()
@@ -291,15 +304,6 @@ class Steps:
     def _computed(self, entry: Entry) -> Tensor:
         assert entry.bound is not None
         return self._value(entry.bound.recipe, entry.bound.sources)
-
-    @contextmanager
-    def probing(self) -> Iterator[list[Source]]:
-        """Within, `unpack` notes what it is asked for and gives nothing."""
-        self._probed = []
-        try:
-            yield self._probed
-        finally:
-            self._probed = None
 
     # Backward.
 
@@ -325,6 +329,14 @@ class Steps:
         if self._recorder is not None:
             self._recorder.go(entry, node)
         return storage
+
+    def _parted(self, packed: Packed, tensor: Tensor) -> Tensor:
+        """A convolution's input, where its backward runs in parts."""
+        number = self._found.parts.get(packed.entry.number, 1)
+        if number == 1 or self._numbered.get(packed.entry.number) is not packed.entry:
+            return tensor
+        node = torch._C._current_autograd_node()
+        return tensor if node is None or node.name() != parts.NODE else Parted(tensor, number)
 
     def _let_go(self, entry: Entry | None, node: Node | None) -> None:
         """Holds the device's bytes of the tensors of the running operation only, beyond what the
@@ -387,6 +399,8 @@ class Steps:
         if known is None:
             self.mode = Mode.RECORD
             self._opening = _first(tensor)
+            if self._opening in self._divisions:
+                self._found.parts = dict(self._divisions[self._opening].parts)
             self._recorder = Recorder(self._card, self._store, bytes_too=True)
         elif known.plan is None or known.course is None:
             self.mode = Mode.SWAP
@@ -395,6 +409,7 @@ class Steps:
         else:
             self.mode = Mode.FOLLOW
             self._followed, self._course = known, known.course
+            self._found = known.found
             known.course.begin(self._numbered)
             if known.recorded < len(_RECORDED):
                 bytes_too = _RECORDED[known.recorded]
@@ -411,6 +426,7 @@ class Steps:
         """The step is not the one that was planned: what is saved from here on is swapped."""
         self.mode = Mode.SWAP
         self._recorder = self._followed = None
+        self._found = Found()
         self._codes = ()
         self._course = Unplanned(self._store, self._limit, self._numbered)
 
@@ -429,7 +445,7 @@ class Steps:
         known = self._followed
         if known is None:
             timeline = recorder.timeline(f"step {self.steps}")
-            if timeline is None:
+            if timeline is None or self._divides(recorder, timeline):
                 return
             known = Known(self._opening, _settings(), timeline, self._found)
             self.kinds.insert(0, known)
@@ -442,6 +458,32 @@ class Steps:
             known.allocations = recorder.allocations(again) or known.allocations
             known.recorded += 1
         self._replan(known)
+
+    def _divides(self, recorder: Recorder, timeline: Timeline) -> bool:
+        """Where an operation alone needs more than the limit: whether it can need less, so that
+        the step has to be recorded again. A convolution's backward pass runs in parts; in
+        forward PyTorch takes an engine with less workspace where there is no more."""
+        division = self._divisions.setdefault(self._opening, _Division())
+        room = self._limit - self._card.others()
+        needed = certain_bytes(timeline)
+        if division.settled:
+            return False
+        if max(needed) >= division.needed:  # the latest parts did not help
+            division.parts, division.settled = division.before, True
+            return True
+        division.needed, division.before = max(needed), dict(division.parts)
+        capped = self._capped
+        for position, nbytes in enumerate(needed):
+            if nbytes <= room:
+                continue
+            name, number = recorder.reader(position)
+            doubled = 2 * division.parts.get(number, 1)
+            if name == parts.NODE and doubled <= _PARTS:
+                division.parts[number] = doubled
+            elif position < timeline.forward and not self._capped:
+                self._card.cap(room)
+                self._capped = True
+        return division.parts != division.before or capped != self._capped
 
     def _settle(self, known: Known) -> None:
         """After a step as planned: the allocator leaves gaps between tensors, which count too.
@@ -480,11 +522,6 @@ class _Through(Read):
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
-
-    def attribute(self, node: Node, name: str) -> Source | None:
-        with self._steps.probing() as seen:
-            getattr(node, f"_saved_{name}")
-        return seen[-1] if seen else None
 
     def tensor(self, source: Source) -> Tensor:
         return self._steps._tensor(source)
