@@ -101,6 +101,8 @@ step many-calls python3 -m pytest -q tests/gpu/test_many_calls.py "$@"
 step two-gpus python3 -m pytest -q -rs tests/gpu/test_two_gpus.py "$@"
 step torch python3 -m pytest -q -rs tests/gpu/test_torch.py tests/gpu/test_torch_peers.py tests/pytorch "$@"
 step limit python3 -m pytest -q -rs tests/gpu/test_memory_limit.py "$@"
+step limit-networks python3 tests/gpu/limit_networks.py resnet50 --batch 512 --bf16 --last \
+  --limit 16 --limit 10 --limit 8
 step readme python3 -m pytest -q tests/python/test_readme.py -k python_blocks "$@"
 step python python3 -m pytest -q tests/python/test_functions.py tests/python/test_arrays.py \
   tests/python/test_files.py tests/python/test_context.py "$@"
