@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from oocdnn.network.plan import KEEP, Choice, Movement, Policy, Schedule, needs
-from oocdnn.network.timeline import Link, Timeline, resident_bytes
+from oocdnn.network.timeline import Link, Timeline, kept_bytes
 
 _PRICE = 6.0  # for a byte above the limit: times of its copy
 _DEARER = 1.05  # a schedule that passes the limit at all
@@ -48,8 +48,7 @@ class Scheduler:
     def __init__(self, timeline: Timeline, link: Link, limit: int) -> None:
         self.timeline, self.link, self.limit = timeline, link, limit
         self.seconds = [operation.seconds for operation in timeline.operations]
-        spans = [((one.produced, one.last_use),) for one in timeline.saved]
-        self.kept = np.asarray(resident_bytes(timeline, spans), dtype=np.int64)
+        self.kept = np.asarray(kept_bytes(timeline), dtype=np.int64)
 
     def cost(self, made: Schedule) -> float:
         """Seconds; more, and more than by waiting, where the limit is passed."""

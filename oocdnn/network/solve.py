@@ -22,7 +22,7 @@ import numpy as np
 from oocdnn.network.alike import alike
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy
 from oocdnn.network.program import Program, Values
-from oocdnn.network.timeline import Link, Saved, Timeline, available, resident_bytes
+from oocdnn.network.timeline import Link, Saved, Timeline, available, certain_bytes
 
 _NEAR = 5e-4  # of the step: a solution this near to the bound is enough
 _MOST_NEEDS = 8  # positions in backward at which one tensor may be wanted first
@@ -148,7 +148,7 @@ class Model:
         self._input_rows: set[tuple[tuple[int, float], ...]] = set()
         for tensor in self.tensors:
             self._inputs(tensor)
-        self._certain = np.asarray(self._certain_bytes(), dtype=np.float64)
+        self._certain = np.asarray(certain_bytes(timeline), dtype=np.float64)
         self._positions = np.asarray([cell.first for cell in self._cells if cell.checked])
         self._rows = self._limits()
         self._solver = self.program.solver()
@@ -224,17 +224,6 @@ class Model:
         np.maximum.at(most, self._checked, margins)
         room = (nbytes - most - self._certain) / self.unit
         self._solver.row_bounds(self._rows, room[self._positions])
-
-    def _certain_bytes(self) -> list[int]:
-        """Bytes whatever the policies are: fixed ones, tensors while forward or backward reads
-        them."""
-        spans = [
-            ((one.produced, one.last_forward_use), (one.first_use, one.last_use))
-            if tensor.back
-            else ((one.produced, one.last_use),)
-            for tensor, one in ((tensor, tensor.one) for tensor in self.tensors)
-        ]
-        return resident_bytes(self.timeline, spans)
 
     def _running(
         self, changes: list[_Terms], constants: Sequence[float] | None = None

@@ -116,8 +116,7 @@ class Timeline:
     @property
     def peak_bytes(self) -> int:
         """Most device bytes where every saved tensor is kept."""
-        spans = [((one.produced, one.last_use),) for one in self.saved]
-        return max(resident_bytes(self, spans), default=0)
+        return max(kept_bytes(self), default=0)
 
     def _check(self) -> None:
         count = len(self.operations)
@@ -210,6 +209,11 @@ def resident_bytes(timeline: Timeline, spans: Sequence[Spans]) -> list[int]:
         total += change
         found.append(total + operation.fixed_bytes)
     return found
+
+
+def kept_bytes(timeline: Timeline) -> list[int]:
+    """Device bytes at each position where every saved tensor is kept."""
+    return resident_bytes(timeline, [((one.produced, one.last_use),) for one in timeline.saved])
 
 
 def certain_bytes(timeline: Timeline) -> list[int]:
