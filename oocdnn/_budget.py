@@ -17,7 +17,7 @@ def budget_text(budget: int | str | None) -> str | None:
 
 
 def gpus_text(busy_gpus: int | None) -> str | None:
-    """How many other GPUs are busy; the library says what is no such number."""
+    """The number of busy GPUs as text for the library, which checks it."""
     if busy_gpus is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a plan does and why: tensor by tensor, in sums, and as text."""
+"""Explanations of plans: the policy of each tensor with its reason, totals, and a table as text."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Plan:
         return self.schedule.choices[index]
 
     def explain(self) -> Explanation:
-        """What it does and why, tensor by tensor; `str` of it is a table."""
+        """The policy of each tensor with its reason, and totals; `str` gives a table."""
         return explain(self.timeline, self.schedule, self.simulation, self.limit, self.bound)
 
 
@@ -123,7 +123,7 @@ def curve(
     *,
     seconds: float = 8.0,
 ) -> list[tuple[int, float | None]]:
-    """What would fit: limits in bytes and the steps planned for them, in about `seconds` in all.
+    """Planned seconds of the step for several limits in bytes, found in about `seconds` in all.
 
     Without `limits`, eight of them from the least limit to what holds everything. None stands for a
     limit with no plan.

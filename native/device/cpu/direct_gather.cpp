@@ -210,8 +210,8 @@ Status DirectGather<T>::Run(const RunArgs& args, Parallel& parallel) {
 
 template <class T>
 void DirectGather<T>::RunUnit(const RunArgs& args, int64_t unit, char* scratch) const {
-  // Of phases that begin at or before the unit, the last; one without units begins where the next
-  // does.
+  // The last phase that begins at or before the unit holds it. A phase without units begins where
+  // the next one does.
   const auto next =
       std::upper_bound(cuts_.begin(), cuts_.end(), unit,
                        [](int64_t number, const Cut& one) { return number < one.first_unit; });

@@ -97,7 +97,7 @@ class Collector {
   [[nodiscard]] bool full() const {
     return gave_up_ || plans_.size() >= (may_.compiled > 0 ? may_.compiled : kMostPlans);
   }
-  // Whether the next mode of the heuristics has nothing to add.
+  // Returns true where the next mode of the heuristics has nothing to add.
   [[nodiscard]] bool enough() const {
     return full() || (may_.engines.empty() && on_tensor_cores());
   }

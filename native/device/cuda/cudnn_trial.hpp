@@ -16,8 +16,8 @@ struct CudnnTrial {
   double seconds = 0.0;  // of a run, measured or estimated; see Executable::run_seconds
 };
 
-// What is to be probed before a trial: engines, on smaller tiles of the same kind, each larger than
-// the one before.
+// The probes of a trial: engines to be run, and the smaller tiles of the same kind to run them on,
+// in ascending order of size.
 struct CudnnProbes {
   std::vector<int64_t> engines;
   std::vector<ConvShape> shapes;
@@ -58,7 +58,7 @@ class CudnnTrials {
                      float enough, double scale);
   [[nodiscard]] bool IsHopeless(const ConvolutionGraph& graph, const CudnnPlan& plan) const;
   [[nodiscard]] bool IsRated(const ConvolutionGraph& graph, const CudnnPlan& plan) const;
-  // Whether the time of a run is bounded.
+  // Returns true where the time of a run is bounded.
   [[nodiscard]] bool IsKnown(const ConvolutionGraph& graph, const CudnnPlan& plan) const;
   [[nodiscard]] bool IsHopeful(const ConvolutionGraph& graph, const CudnnPlan& plan) const;
   // The first that is hopeful, else the first that is known, else the first.
