@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from oocdnn.network.plan import KEEP, Choice, Movement, Policy, Schedule, needs
+from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Movement, Policy, Schedule, needs
 from oocdnn.network.timeline import Link, Timeline, kept_bytes
 
 _PRICE = 6.0  # for a byte above the limit: times of its copy
@@ -49,6 +49,7 @@ class Scheduler:
         self.timeline, self.link, self.limit = timeline, link, limit
         self.seconds = [operation.seconds for operation in timeline.operations]
         self.kept = np.asarray(kept_bytes(timeline), dtype=np.int64)
+        self._readers = _readers(timeline)
 
     def cost(self, made: Schedule) -> float:
         """Seconds; more, and more than by waiting, where the limit is passed."""
@@ -58,7 +59,26 @@ class Scheduler:
         return _DEARER * made.seconds + _PRICE * excess / self.link.from_host
 
     def run(self, choices: Sequence[Choice]) -> Schedule:
-        return _Walk(self, list(choices)).run()
+        """A tensor whose smaller form a recipe would have to read is swapped instead."""
+        settled = list(choices)
+        for source, readers in self._readers.items():
+            if settled[source] == SQUEEZE and any(settled[i] == choice for i, choice in readers):
+                settled[source] = SWAP
+        return _Walk(self, settled).run()
+
+
+def _readers(timeline: Timeline) -> dict[int, list[tuple[int, Choice]]]:
+    """By tensor with a form that recipes cannot read: the choices whose recipes read it."""
+    found: dict[int, list[tuple[int, Choice]]] = {
+        index: []
+        for index, one in enumerate(timeline.saved)
+        if one.squeeze is not None and not one.squeeze.whole
+    }
+    for index, one in enumerate(timeline.saved):
+        for number, recipe in enumerate(one.recipes):
+            for source in found.keys() & set(recipe.inputs):
+                found[source].append((index, Choice(Policy.REBUILD, number)))
+    return found
 
 
 class _Walk:
@@ -130,8 +150,8 @@ class _Walk:
             if choice.policy is Policy.SWAP:
                 self._ended.setdefault(ended, []).append(index)
             elif one.squeeze is not None:
-                steps[one.produced] += one.squeeze.nbytes
-                steps[need + 1] -= one.squeeze.nbytes
+                steps[one.produced + 1] += one.squeeze.nbytes
+                steps[one.last_use + 1] -= one.squeeze.nbytes
                 self._movements[index] = Movement(ended, need, need)
         found = kept + np.cumsum(np.asarray(steps[:-1], dtype=np.int64))
         for position, temporary in extra.items():

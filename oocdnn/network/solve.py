@@ -188,7 +188,7 @@ class Model:
             program.row([(column, 1.0) for column in tensor.policies.values()], high=1.0)
 
     def _inputs(self, tensor: _Tensor) -> None:
-        """A tensor that is computed where it is needed has its inputs there."""
+        """A tensor that is computed where it is needed has its inputs there, and in full."""
         readers: dict[int, list[list[int]]] = {}
         for choice, columns in tensor.back.items():
             if choice.policy is Policy.REBUILD:
@@ -196,13 +196,21 @@ class Model:
                     readers.setdefault(read, []).append(columns)
         for index, ways in readers.items():
             source = self.tensors[index]
+            squeeze = source.one.squeeze
+            if SQUEEZE in source.policies and squeeze is not None and not squeeze.whole:
+                together = [(columns[-1], 1.0) for columns in ways]
+                self._apart([(source.policies[SQUEEZE], 1.0), *together])
             for number, need in enumerate(tensor.needs):
                 if source.back and need < source.one.first_use:
                     here = [(columns[number], 1.0) for columns in ways]
-                    terms = tuple(sorted([*source.absent(need), *here]))
-                    if terms not in self._input_rows:
-                        self._input_rows.add(terms)
-                        self.program.row(terms, high=1.0)
+                    self._apart([*source.absent(need), *here])
+
+    def _apart(self, terms: _Terms) -> None:
+        """At most one of them, each such row once."""
+        key = tuple(sorted(terms))
+        if key not in self._input_rows:
+            self._input_rows.add(key)
+            self.program.row(key, high=1.0)
 
     def _limits(self) -> np.ndarray:
         """Rows for every position: bytes, backlog of copies away, bytes fetched ahead."""
@@ -258,9 +266,8 @@ class Model:
                     changes[cell[need]] += tensor.first_at(number, size, choice)
                 if choice.policy is Policy.SQUEEZE and one.squeeze is not None:
                     small = one.squeeze.nbytes / self.unit
-                    changes[cell[one.produced]].append((policy, small))
-                    for number, need in enumerate(tensor.needs):
-                        changes[cell[need + 1]] += tensor.first_at(number, -small, choice)
+                    changes[cell[one.produced + 1]].append((policy, small))
+                    changes[cell[one.last_use + 1]].append((policy, -small))
         return self._running(changes[: self.count], constants[: self.count])
 
     def _temporary_bytes(self) -> dict[int, list[int]]:

@@ -47,10 +47,18 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Squeeze:
-    """A lossless smaller form that stays on the device: mask bits, places in a pooling window."""
+    """A smaller form that stays on the device: mask bits, places in a pooling window.
+
+    Args:
+        nbytes: Device bytes of the form, from after the production to the last use.
+        seconds: Time of both ways, one half each.
+        whole: False where only the uses in backward can read what comes back, not recipes.
+        name: For reports.
+    """
 
     nbytes: int
     seconds: float
+    whole: bool = True
     name: str = "squeeze"
 
 
