@@ -167,10 +167,13 @@ class Recorder:
 
     def _squeeze(self, entry: Entry) -> Squeeze | None:
         known = self.squeezes.get(entry.number)
-        if known is None or not entry.pooled:
+        if known is None:
             return None
         form, begin, end = known
-        return Squeeze(form.nbytes(entry.nbytes), self.card.seconds(begin, end))
+        if not all(form.serves(reader) for reader in entry.readers):
+            return None
+        nbytes, seconds = form.nbytes(entry.nbytes), self.card.seconds(begin, end)
+        return Squeeze(nbytes, seconds, whole=form.whole)
 
     def _reuse(self) -> None:
         self.card.reuse(mark for event in self.events for mark in (event.begin, event.end))
