@@ -86,6 +86,7 @@ class _Walk:
 
     def __init__(self, scheduler: Scheduler, choices: list[Choice]) -> None:
         self._saved, self._link = scheduler.timeline.saved, scheduler.link
+        self._operations = scheduler.timeline.operations
         self._starts, self._seconds = scheduler.timeline.starts, scheduler.seconds
         self._limit, self._choices = scheduler.limit, choices
         self._needs = needs(scheduler.timeline, choices)
@@ -142,8 +143,8 @@ class _Walk:
             steps[ended] -= one.nbytes
             steps[need] += one.nbytes
             if choice.policy is Policy.REBUILD:
-                temporary = one.recipes[choice.recipe].temporary_bytes
-                extra[need] = max(extra.get(need, 0), temporary)
+                more = self._operations[need].extra_bytes(one.recipes[choice.recipe])
+                extra[need] = max(extra.get(need, 0), more)
                 self._movements[index] = Movement(ended, need, need)
                 continue
             self._produced.setdefault(one.produced, []).append(index)
@@ -154,8 +155,8 @@ class _Walk:
                 steps[one.last_use + 1] -= one.squeeze.nbytes
                 self._movements[index] = Movement(ended, need, need)
         found = kept + np.cumsum(np.asarray(steps[:-1], dtype=np.int64))
-        for position, temporary in extra.items():
-            found[position] += temporary
+        for position, more in extra.items():
+            found[position] += more
         return found
 
     def _fetches(self) -> list[tuple[int, int]]:

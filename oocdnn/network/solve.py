@@ -279,7 +279,7 @@ class Model:
                     term
                     for choice in tensor.back
                     for term in tensor.first_at(
-                        number, -self._temporary(tensor.one, choice), choice
+                        number, -self._temporary(tensor.one, choice, need), choice
                     )
                 ]
                 cell = int(self._cell[need])
@@ -289,10 +289,11 @@ class Model:
                     self.program.row([(found[cell][0], 1.0), *terms], low=0.0)
         return found
 
-    def _temporary(self, one: Saved, choice: Choice) -> float:
+    def _temporary(self, one: Saved, choice: Choice, need: int) -> float:
         if choice.policy is not Policy.REBUILD:
             return 0.0
-        return one.recipes[choice.recipe].temporary_bytes / self.unit
+        operation = self.timeline.operations[need]
+        return operation.extra_bytes(one.recipes[choice.recipe]) / self.unit
 
     def _copied(self, number: int, rate: float) -> tuple[_Terms, float]:
         """Bytes that a direction copies before and during a cell: terms and a constant."""

@@ -284,8 +284,8 @@ class Steps:
         _check_form(packed, node)
         if self.mode is Mode.RECORD and entry.number in self._found.forms:
             entry.readers.add(reader_of(node, packed))
-        storage = self._store.here(entry, self._computed)
         self._let_go(entry, node)
+        storage = self._store.here(entry, self._computed)
         self._course.after(entry)
         if self._recorder is not None:
             self._recorder.go(entry, node)
