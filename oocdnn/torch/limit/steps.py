@@ -25,7 +25,7 @@ from oocdnn.torch.limit.gaps import TRIES, Gaps
 from oocdnn.torch.limit.parts import Parted
 from oocdnn.torch.limit.recipes import Read, Recipe, Source, admit, compute
 from oocdnn.torch.limit.record import Recorder
-from oocdnn.torch.limit.squeeze import form_of, reader_of
+from oocdnn.torch.limit.squeeze import Form, form_of, reader_of
 from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Node, Trace
 
@@ -224,13 +224,8 @@ class Steps:
         entry.label = label_of(tensor)
         form = form_of(tensor, self._trace.latest())
         if form is not None:
-            self._found.forms[entry.number] = form
-            assert entry.storage is not None
-            self._card.busy()
-            begin = self._card.mark()
-            form.expand(form.squeeze(entry.storage), entry.nbytes)
-            assert self._recorder is not None
-            self._recorder.squeezed(entry, form, begin, self._card.mark())
+            with contextlib.suppress(torch.OutOfMemoryError):
+                self._time(entry, form)
         bound = admit(tensor, self._trace, _Through(self))
         if isinstance(bound, str):
             return
@@ -248,6 +243,17 @@ class Steps:
         numbers = tuple(dict.fromkeys(one.number for one in read))
         self._recorder.recipe(entry, numbers, bound.recipe.name, begin, end, extra)
         self._found.recipes[entry.number] = bound.recipe
+
+    def _time(self, entry: Entry, form: Form) -> None:
+        """Times a smaller form. Its kernels are compiled before."""
+        assert entry.storage is not None
+        assert self._recorder is not None
+        form.expand(form.squeeze(entry.storage), entry.nbytes)
+        self._card.busy()
+        begin = self._card.mark()
+        form.expand(form.squeeze(entry.storage), entry.nbytes)
+        self._recorder.squeezed(entry, form, begin, self._card.mark())
+        self._found.forms[entry.number] = form
 
     def _value(self, recipe: Recipe, sources: list[Source]) -> Tensor:
         return compute(recipe, [self._tensor(source) for source in sources])
