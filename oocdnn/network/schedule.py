@@ -95,7 +95,8 @@ class _Walk:
         self._ended: dict[int, list[int]] = {}
         self._needed: dict[int, list[int]] = {}
         self._bytes_at = self._least_bytes(scheduler.kept)
-        self._now = self._waiting = self._recomputing = 0.0
+        self._now = self._recomputing = 0.0
+        self._waits: dict[int, float] = {}  # seconds, by the tensor that is waited for
         self._out_free = self._in_free = 0.0  # end of the last copy of each direction
         self._leaving: dict[int, float] = {}  # end of the copy of what is not released yet
         self._leaving_bytes = 0
@@ -126,8 +127,9 @@ class _Walk:
             self._movements,
             self._bytes_at.tolist(),
             self._now,
-            self._waiting,
+            sum(self._waits.values()),
             self._recomputing,
+            self._waits,
         )
 
     def _least_bytes(self, kept: np.ndarray) -> np.ndarray:
@@ -207,7 +209,7 @@ class _Walk:
             if index in self._leaving:
                 if end > self._now and self._ready_bytes <= free:
                     break
-                self._wait_until(end)
+                self._wait_for(index, end)
                 self._gone(index)
                 need = self._needs[index]
                 self._movements[index] = Movement(position, need, need)
@@ -247,7 +249,7 @@ class _Walk:
         for index in indices:
             choice, one = self._choices[index], self._saved[index]
             if choice.policy is Policy.SWAP:
-                self._wait_until(self._arrivals[index])
+                self._wait_for(index, self._arrivals[index])
             elif choice.policy is Policy.REBUILD:
                 self._compute(one.recipes[choice.recipe].seconds)
             elif choice.policy is Policy.SQUEEZE and one.squeeze is not None:
@@ -257,7 +259,7 @@ class _Walk:
         self._now += seconds
         self._recomputing += seconds
 
-    def _wait_until(self, moment: float) -> None:
+    def _wait_for(self, index: int, moment: float) -> None:
         if moment > self._now:
-            self._waiting += moment - self._now
+            self._waits[index] = self._waits.get(index, 0.0) + moment - self._now
             self._now = moment

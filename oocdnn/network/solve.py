@@ -233,6 +233,14 @@ class Model:
         room = (nbytes - most - self._certain) / self.unit
         self._solver.row_bounds(self._rows, room[self._positions])
 
+    def dearer(self, seconds: dict[int, float]) -> None:
+        """Swapping costs these seconds more, by saved tensor."""
+        columns = [column for t in self.tensors if (column := t.policies.get(SWAP)) is not None]
+        costs = {column: self.program.cost[column] for column in columns}
+        for index, more in seconds.items():
+            costs[self.tensors[index].policies[SWAP]] += more / self.tick
+        self._solver.cost(list(costs), list(costs.values()))
+
     def _running(
         self, changes: list[_Terms], constants: Sequence[float] | None = None
     ) -> list[int]:
