@@ -13,6 +13,7 @@ replaced; each row names them. The exit status is the number of rows that failed
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import socket
@@ -33,6 +34,7 @@ from limit_device import Device, device_of
 from limit_models import MODELS, Training, small
 from limit_rows import GIB, Row, Rows, tidy
 from torch import Tensor, nn
+from torch.multiprocessing import ProcessExitedException, ProcessRaisedException, spawn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import _disable_current_modes
@@ -124,15 +126,15 @@ PROGRAMS = {
 
 @dataclass(frozen=True)
 class Scale:
-    """Sizes of a run."""
+    """Sizes of a run: images of a model's batch, where not its own for a comparison; images, pixels
+    of an axis and channels of the programs; seconds for a plan."""
 
-    images: int = 0  # 0: the model's own for a comparison
-    size: int = 0
-    channels: int = 64  # of the programs
-    planning: float = 0.5  # seconds
+    images: int = 0
+    program: tuple[int, int, int] = (64, 128, 64)
+    planning: float = 0.5
 
 
-TINY = Scale(images=4, size=32, channels=16, planning=0.1)
+TINY = Scale(images=2, program=(4, 32, 16), planning=0.1)
 
 
 def results(training: Training, losses: list[Tensor]) -> Values:
@@ -198,7 +200,12 @@ def train(
 
 
 def compare(
-    device: Device, make: Callable[[], Training], steps: int, parts: int, planning: float
+    device: Device,
+    make: Callable[[], Training],
+    steps: int,
+    parts: int,
+    planning: float,
+    attempts: int = ATTEMPTS,
 ) -> Row:
     """Trains plainly and within a limit. The limit grows where it is less than a step needs."""
     with warnings.catch_warnings(record=True) as heard:
@@ -214,7 +221,7 @@ def compare(
                 break
             except (OutOfMemory, torch.OutOfMemoryError) as error:
                 refused.append(f"{limit / GIB:.3f} GiB: {type(error).__name__}: {error}"[:200])
-                if len(refused) == ATTEMPTS:
+                if len(refused) == attempts:
                     raise
                 limit = int(1.05 * max(getattr(error, "least", None) or 0, limit))
             training = run = None  # type: ignore[assignment]
@@ -227,7 +234,7 @@ def compare(
             "between_steps_gib": plain.between / GIB,
             "peak_gib": ours.peak / GIB,
             "driver_gib": device.most_driver() / GIB,
-            "mode": run._steps.mode.value,
+            "state": run._steps.mode.value,
             "replaced": training.replaced,
             "compared": len(plain.values),
             "last_loss": float(plain.values[f"loss of step {steps - 1}"]),
@@ -250,33 +257,27 @@ def compare(
     return row
 
 
-def training_of(
-    device: Device, name: str, mode: str, scale: Scale
-) -> tuple[Callable[[], Training], int]:
-    """What makes the training of a model or a program, and the parts of its batch."""
-    if name in PROGRAMS:
-        program = PROGRAMS[name]
-        model = replace(MODELS["small"], make=lambda: program.make(scale.channels))
-    else:
-        program, model = None, MODELS[name]
-    own = name not in PROGRAMS and name.startswith("small_")  # tiny already
+def program_of(device: Device, name: str, mode: str, scale: Scale) -> Callable[[], Training]:
+    """What makes the training of a program."""
+    program, (images, size, channels) = PROGRAMS[name], scale.program
+    model = replace(MODELS["small"], make=lambda: program.make(channels))
 
     def make() -> Training:
-        size = scale.size or model.sample_size
-        training = Training(
-            model,
-            mode,
-            device.kind,
-            images=0 if own else scale.images,
-            size=0 if own else size,
-            exact=True,
-        )
-        if program is not None and program.loss is not None:
+        training = Training(model, mode, device.kind, images=images, size=size, exact=True)
+        if program.loss is not None:
             loss = program.loss
             training.loss = lambda x, target: loss(training, x, target)  # type: ignore[method-assign]
         return training
 
-    return make, 1 if program is None else program.parts
+    return make
+
+
+def model_of(device: Device, name: str, mode: str, scale: Scale) -> Callable[[], Training]:
+    """What makes the training of a model."""
+    model = MODELS[name]
+    images = scale.images if name in NAMES else 0
+    size = model.sample_size
+    return lambda: Training(model, mode, device.kind, images=images, size=size, exact=True)
 
 
 def rank(number: int, kind: str, folder: str, port: int, mode: str, scale: Scale) -> None:
@@ -292,16 +293,15 @@ def rank(number: int, kind: str, folder: str, port: int, mode: str, scale: Scale
     torch.distributed.init_process_group(backend, rank=number, world_size=2)
     device = device_of(kind)
     for view in (False, True):
-        row: Row = {}
+        path = Path(folder, f"process {number}, gradients {'as views' if view else 'copied'}.json")
         try:
             with device.counted():
-                row = compare(device, _parallel(device, number, mode, scale, view), DDP_STEPS, 1,
-                              scale.planning)  # fmt: skip
+                make = _parallel(device, number, mode, scale, view)
+                row = compare(device, make, DDP_STEPS, 1, scale.planning, attempts=1)
         except Exception as error:
-            row = {"error": f"{type(error).__name__}: {error}"[:400]}
-        Path(folder, f"{number}-{int(view)}.json").write_text(json.dumps(row))
-        if "error" in row:
-            break  # the other process waits in vain: it is ended with this one
+            path.write_text(json.dumps({"error": f"{type(error).__name__}: {error}"[:400]}))
+            raise  # ends the other process, which would wait
+        path.write_text(json.dumps(row))
         tidy(device)
     torch.distributed.destroy_process_group()
 
@@ -309,9 +309,11 @@ def rank(number: int, kind: str, folder: str, port: int, mode: str, scale: Scale
 def _parallel(
     device: Device, number: int, mode: str, scale: Scale, view: bool
 ) -> Callable[[], Training]:
+    images, size, channels = scale.program
+
     def make() -> Training:
-        model = replace(MODELS["small"], make=lambda: small(scale.channels))
-        training = Training(model, mode, device.kind, images=scale.images, size=scale.size)
+        model = replace(MODELS["small"], make=lambda: small(channels))
+        training = Training(model, mode, device.kind, images=images, size=size)
         ids = [number] if device.kind == "cuda" else None
         training.forward = DistributedDataParallel(
             training.net, device_ids=ids, gradient_as_bucket_view=view, bucket_cap_mb=0.05
@@ -335,15 +337,15 @@ def distributed(rows: Rows, kind: str, modes: list[str], scale: Scale) -> None:
                 with socket.socket() as taken:
                     taken.bind(("127.0.0.1", 0))
                     port = taken.getsockname()[1]
-                torch.multiprocessing.spawn(rank, (kind, folder, port, mode, scale), nprocs=2)
+                given = (kind, folder, port, mode, scale)
+                with contextlib.suppress(ProcessRaisedException, ProcessExitedException):
+                    spawn(rank, given, nprocs=2)
                 found = sorted(Path(folder).glob("*.json"))
                 each = {path.stem: json.loads(path.read_text()) for path in found}
-                for name, row in each.items():
-                    if "error" in row:
-                        raise RuntimeError(f"process {name}: {row['error']}")
-                return {"equal": all(row["equal"] for row in each.values()), "ranks": each}
+                equal = len(each) == 4 and all(row.get("equal") is True for row in each.values())
+                return {"equal": equal, "processes": each}
 
-            rows.attempt({"name": "ddp", "mode_of_arithmetic": mode, "steps": DDP_STEPS}, both)
+            rows.attempt({"name": "ddp", "arithmetic": mode, "steps": DDP_STEPS}, both)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -370,7 +372,8 @@ def main(arguments: list[str] | None = None) -> int:
             distributed(rows, given.device, modes, scale)
             continue
         for mode in ["fp32"] if name in PROGRAMS else modes:
-            make, parts = training_of(device, name, mode, scale)
+            make = (program_of if name in PROGRAMS else model_of)(device, name, mode, scale)
+            parts = PROGRAMS[name].parts if name in PROGRAMS else 1
             about = {"name": name, "arithmetic": mode, "steps": given.steps}
 
             def measure(make: Any = make, parts: int = parts) -> Row:
