@@ -26,8 +26,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+if __name__ == "__main__":  # read where PyTorch is loaded
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
 import torch
 from limit_device import Device, device_of
@@ -175,11 +176,13 @@ def differences(ours: Values, theirs: Values) -> list[str]:
 
 @dataclass
 class Trained:
-    """Results of a training; bytes of what stays between its steps, and at its peak."""
+    """Results of a training; bytes of what stays between its steps, at its peak, and as the driver
+    counts them."""
 
     values: Values
     between: int
     peak: int
+    driver: int
 
 
 def train(
@@ -187,7 +190,6 @@ def train(
 ) -> Trained:
     torch.manual_seed(1)
     losses: list[Tensor] = []
-    between = peak = 0
     with around:
         for number in range(steps):
             if number == 2:  # the optimizer has its state
@@ -195,8 +197,8 @@ def train(
             x, target = training.batch(number)
             losses.append(training.step(x, target, parts))
             del x, target
-        between, peak = device.allocated(), device.most_allocated()
-        return Trained(results(training, losses), between, peak)
+        nbytes = device.allocated(), device.most_allocated(), device.most_driver()
+        return Trained(results(training, losses), *nbytes)
 
 
 def compare(
@@ -233,7 +235,7 @@ def compare(
             "plain_peak_gib": plain.peak / GIB,
             "between_steps_gib": plain.between / GIB,
             "peak_gib": ours.peak / GIB,
-            "driver_gib": device.most_driver() / GIB,
+            "driver_gib": ours.driver / GIB,
             "state": run._steps.mode.value,
             "replaced": training.replaced,
             "compared": len(plain.values),

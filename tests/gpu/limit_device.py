@@ -18,7 +18,7 @@ import torch
 
 from oocdnn.torch import memory_limit
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the folder of `pytorch`
+TESTS = Path(__file__).resolve().parents[1]
 
 
 class Device(Protocol):
@@ -138,6 +138,8 @@ class Host:
     kind = "cpu"
 
     def __init__(self, total: int = 1 << 40) -> None:
+        if str(TESTS) not in sys.path:
+            sys.path.append(str(TESTS))  # the folder of `pytorch`
         from pytorch.counting import Counter, CountingCard
 
         class Capped(Counter):

@@ -29,7 +29,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+if __name__ == "__main__":  # read where PyTorch is loaded
+    os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
 import torch
 from limit_device import Device, device_of, resident_bytes, seconds_of
@@ -45,6 +46,7 @@ FIRST = 15  # steps within a limit that are recorded, and watched for gaps betwe
 FULL_SPEED = 1.01  # of the plain step's time
 BATCHES = 32  # the largest batch is a multiple of it
 FILL = 0.7  # of the device
+TIMES = (1.24, 1.35)  # of the plain step's, for which the least activations are said
 SLOWEST = 1.5  # of the plain step's time: the search for the least activations ends
 
 
@@ -74,7 +76,7 @@ class Case:
 
 
 CASES = {
-    "resnet50-bf16": Case("resnet50", 512, "bf16", True, ("16", "10")),
+    "resnet50-bf16": Case("resnet50", 512, "bf16", True, ("2x", "16", "10")),
     "resnet50-tf32": Case("resnet50", 512, "tf32", False, ("16",)),
     "vgg16-256": Case("vgg16", 256, "tf32", False, ("16",)),
     "vgg16-512": Case("vgg16", 512, "tf32", False, ("24",)),
@@ -184,6 +186,8 @@ class Study:
                     "floor_seconds": told.floor,
                     "predicted_gib": told.peak / GIB,
                     "peak_of_predicted": row["allocated_gib"] * GIB / told.peak,
+                    "driver_of_predicted": row["driver_gib"]
+                    / (row["others_gib"] + told.peak / GIB),
                     "computed_again_ms": 1e3 * told.recomputing,
                     "waiting_ms": 1e3 * told.waiting,
                     "policies_gib": {k.value: n / GIB for k, n in told.nbytes.items() if n},
@@ -301,14 +305,14 @@ class Study:
         while True:
             parts *= 2
             if parts > training.images:
-                raise OutOfMemory("one image alone does not fit", least=limit)
+                raise RuntimeError("one image alone does not fit")
             try:
                 with _parts(training, parts):
                     self.device.cap(limit - self.device.others())
                     return self._timed(training, 2, 3)[0] | {"parts": parts}
             except torch.OutOfMemoryError:
                 training.optimizer.zero_grad(set_to_none=True)
-                tidy(self.device)
+            tidy(self.device)
 
     # The largest batch.
 
@@ -328,9 +332,13 @@ class Study:
         best = self._attempt("plain, largest", plain, limit)
         if best is None:
             return
-        images, failed = 5 * best["images"], 0
+        step, images = self._multiple(), 5 * best["images"]
+        tried: set[int] = set()
         for _ in range(self.given.tries):
-            images = max(images // BATCHES * BATCHES, BATCHES)
+            images = max(images // step * step, step)
+            if images in tried:
+                return
+            tried.add(images)
             case, self.case = self.case, dataclasses.replace(self.case, images=images)
             row = self._attempt("limit, largest", lambda: self._within(limit), limit, images=images)
             self.case = case
@@ -339,19 +347,25 @@ class Study:
                 speed = row["images_per_second"] / best["images_per_second"]
                 told = {"times_plain": times, "speed_of_plain": speed}
                 self.rows.add(self.about | known | {"way": "largest", "images": images} | told)
+                images = images * 5 // 4
             else:
-                failed = images
-            images = images * 5 // 4 if row is not None else images * 9 // 10
-            if failed and images >= failed:
-                return
+                least = self.rows.rows[-1].get("least_gib", 0.0) * GIB
+                others = self.device.others()
+                short = (limit - others) / (least - others) if least > limit else 1.0
+                images = int(min(short, 0.9) * images)
+
+    def _multiple(self) -> int:
+        """Of images, which batches are a multiple of."""
+        return BATCHES if MODELS[self.case.model].dims == 2 else 1
 
     def _largest_plain(self, most: int) -> int:
         """The largest batch whose plain step fits into so many bytes for tensors: a first guess by
         the bytes of two small ones, then one multiple after the other."""
         peaks = []
-        step = BATCHES if MODELS[self.case.model].dims == 2 else 1
+        step = self._multiple()
         for images in (step, 2 * step):
-            assert self._fits(images, most), f"{images} images do not fit"
+            if not self._fits(images, most):
+                raise OutOfMemory(f"{images} images do not fit into {most} bytes")
             peaks.append(self._peak)
         slope = max((peaks[1] - peaks[0]) / step, 1.0)
         guess = int((most - peaks[0]) / slope + step) // step * step
@@ -390,7 +404,9 @@ class Study:
         fixed = int(self.plain["fixed_gib"] * GIB)
         whole = int(self.plain["allocated_gib"] * GIB) - fixed
         found: list[Row] = []
-        for share in self.given.share:
+        shares = list(self.given.share)
+        while shares:
+            share = shares.pop(0)
 
             def within(share: float = share) -> Row:
                 row = self._within(self.device.others() + fixed + int(share * whole))
@@ -404,10 +420,19 @@ class Study:
                 }
 
             row = self._attempt("limit, activations", within, share=share)
-            if row is None or row["of_plain"] > SLOWEST:
-                break
+            if row is None:  # once more with the least limit, where that is another one
+                least = self.rows.rows[-1].get("least_gib", 0.0) * GIB
+                least_share = 1.02 * (least - self.device.others() - fixed) / whole
+                shares = (
+                    [least_share]
+                    if share < least_share < (found[-1]["share"] if found else 1.0)
+                    else []
+                )
+                continue
             found.append(row)
-        for most in (1.24, 1.35):
+            if row["of_plain"] > SLOWEST:
+                break
+        for most in TIMES:
             fast = [row for row in found if row["of_plain"] <= most]
             if fast:
                 best = max(fast, key=lambda row: row["saved"])
