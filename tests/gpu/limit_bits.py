@@ -32,7 +32,7 @@ if __name__ == "__main__":  # read where PyTorch is loaded
 
 import torch
 from limit_device import Device, device_of
-from limit_models import MODELS, Training, small
+from limit_models import MODELS, Objective, Training, small
 from limit_rows import GIB, Row, Rows, tidy
 from torch import Tensor, nn
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException, spawn
@@ -95,10 +95,10 @@ def shared(channels: int) -> nn.Module:
     return net
 
 
-def penalty(training: Training, x: Tensor, target: Tensor) -> Tensor:
+def penalty(forward: Callable[[Tensor], Tensor], x: Tensor, target: Tensor) -> Tensor:
     """The loss with a penalty on its slope: backward of a gradient."""
     x = x.requires_grad_()
-    loss = F.cross_entropy(training.net(x), target)
+    loss = F.cross_entropy(forward(x), target)
     (slope,) = torch.autograd.grad(loss, x, create_graph=True)
     return loss + slope.square().sum()
 
@@ -106,11 +106,11 @@ def penalty(training: Training, x: Tensor, target: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class Program:
     """How a network is trained: `make` from a number of channels, the parts of its batch whose
-    gradients are accumulated, and its loss where it is not the usual one."""
+    gradients are accumulated, and its objective where it is not the usual one."""
 
     make: Callable[[int], nn.Module]
     parts: int = 1
-    loss: Callable[[Training, Tensor, Tensor], Tensor] | None = None
+    objective: Objective | None = None
 
 
 PROGRAMS = {
@@ -120,7 +120,7 @@ PROGRAMS = {
     "reentrant": Program(lambda channels: Checkpointed(small(channels), True, False)),
     "nested": Program(lambda channels: Checkpointed(small(channels), False, True)),
     "nested-reentrant": Program(lambda channels: Checkpointed(small(channels), True, True)),
-    "double-backward": Program(small, loss=penalty),
+    "double-backward": Program(small, objective=penalty),
     "accumulation": Program(small, parts=4),
 }
 
@@ -186,7 +186,7 @@ class Trained:
 
 
 def train(
-    device: Device, training: Training, steps: int, parts: int, around: AbstractContextManager[Any]
+    device: Device, training: Training, steps: int, around: AbstractContextManager[Any]
 ) -> Trained:
     torch.manual_seed(1)
     losses: list[Tensor] = []
@@ -195,7 +195,7 @@ def train(
             if number == 2:  # the optimizer has its state
                 device.restart()
             x, target = training.batch(number)
-            losses.append(training.step(x, target, parts))
+            losses.append(training.step(x, target))
             del x, target
         nbytes = device.allocated(), device.most_allocated(), device.most_driver()
         return Trained(results(training, losses), *nbytes)
@@ -205,21 +205,20 @@ def compare(
     device: Device,
     make: Callable[[], Training],
     steps: int,
-    parts: int,
     planning: float,
     attempts: int = ATTEMPTS,
 ) -> Row:
     """Trains plainly and within a limit. The limit grows where it is less than a step needs."""
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        plain = train(device, make(), steps, parts, nullcontext())
+        plain = train(device, make(), steps, nullcontext())
         tidy(device)
         limit = device.others() + plain.between + int(SHARE * (plain.peak - plain.between))
         refused: list[str] = []
         while True:
             try:
                 training, run = make(), device.limit(limit, planning)
-                ours = train(device, training, steps, parts, run)
+                ours = train(device, training, steps, run)
                 break
             except (OutOfMemory, torch.OutOfMemoryError) as error:
                 refused.append(f"{limit / GIB:.3f} GiB: {type(error).__name__}: {error}"[:200])
@@ -229,7 +228,7 @@ def compare(
             training = run = None  # type: ignore[assignment]
             tidy(device)
         differing = differences(ours.values, plain.values)
-        row = {
+        row: Row = {
             "limit_gib": limit / GIB,
             "share": (limit - device.others() - plain.between) / (plain.peak - plain.between),
             "plain_peak_gib": plain.peak / GIB,
@@ -251,7 +250,7 @@ def compare(
         if differing:
             del training, run
             tidy(device)
-            again = train(device, make(), steps, parts, nullcontext())
+            again = train(device, make(), steps, nullcontext())
             row["differing"] = [*differing[:8], f"{len(differing)} in all"]
             row["plain_equals_itself"] = not differences(again.values, plain.values)
     told = {str(one.message).split("\n")[0][:120] for one in heard}
@@ -266,9 +265,9 @@ def program_of(device: Device, name: str, mode: str, scale: Scale) -> Callable[[
 
     def make() -> Training:
         training = Training(model, mode, device.kind, images=images, size=size, exact=True)
-        if program.loss is not None:
-            loss = program.loss
-            training.loss = lambda x, target: loss(training, x, target)  # type: ignore[method-assign]
+        training.parts = program.parts
+        if program.objective is not None:
+            training.objective = program.objective
         return training
 
     return make
@@ -299,7 +298,7 @@ def rank(number: int, kind: str, folder: str, port: int, mode: str, scale: Scale
         try:
             with device.counted():
                 make = _parallel(device, number, mode, scale, view)
-                row = compare(device, make, DDP_STEPS, 1, scale.planning, attempts=1)
+                row = compare(device, make, DDP_STEPS, scale.planning, attempts=1)
         except Exception as error:
             path.write_text(json.dumps({"error": f"{type(error).__name__}: {error}"[:400]}))
             raise  # ends the other process, which would wait
@@ -320,8 +319,7 @@ def _parallel(
         training.forward = DistributedDataParallel(
             training.net, device_ids=ids, gradient_as_bucket_view=view, bucket_cap_mb=0.05
         )
-        own = training.batch
-        training.batch = lambda step=0: own(2 * step + number)  # type: ignore[method-assign]
+        training.process, training.processes = number, 2
         return training
 
     return make
@@ -375,11 +373,10 @@ def main(arguments: list[str] | None = None) -> int:
             continue
         for mode in ["fp32"] if name in PROGRAMS else modes:
             make = (program_of if name in PROGRAMS else model_of)(device, name, mode, scale)
-            parts = PROGRAMS[name].parts if name in PROGRAMS else 1
             about = {"name": name, "arithmetic": mode, "steps": given.steps}
 
-            def measure(make: Any = make, parts: int = parts) -> Row:
-                return compare(device, make, given.steps, parts, scale.planning)
+            def measure(make: Callable[[], Training] = make) -> Row:
+                return compare(device, make, given.steps, scale.planning)
 
             with device.counted():
                 rows.attempt(about, measure)

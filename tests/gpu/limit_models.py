@@ -8,7 +8,7 @@ optimizer, with autocast and a gradient scaler where the arithmetic asks for the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -209,8 +209,8 @@ def _resnet(blocks: tuple[int, ...]) -> Callable[[], nn.Module]:
     return make
 
 
-_SEGMENTED = {"classes": 21, "dense": True}
-_VOLUMES = {"channels": 1, "size": 160, "dims": 3, "classes": 3, "dense": True}
+_SEGMENTED = Model(nn.Identity, classes=21, dense=True)
+_VOLUMES = Model(nn.Identity, channels=1, size=160, dims=3, classes=3, dense=True)
 
 MODELS: dict[str, Model] = {
     "alexnet": Model(_torchvision("alexnet"), sample=1024),
@@ -227,8 +227,8 @@ MODELS: dict[str, Model] = {
     "convnext_base": Model(_torchvision("convnext_base"), sample=24),
     "timm:convnext_base": Model(_timm("convnext_base"), sample=24),
     "densenet121": Model(_torchvision("densenet121"), sample=48),
-    "deeplabv3_resnet50": Model(_deeplab("deeplabv3_resnet50"), sample=16, **_SEGMENTED),
-    "deeplabv3_resnet101": Model(_deeplab("deeplabv3_resnet101"), sample=12, **_SEGMENTED),
+    "deeplabv3_resnet50": replace(_SEGMENTED, make=_deeplab("deeplabv3_resnet50"), sample=16),
+    "deeplabv3_resnet101": replace(_SEGMENTED, make=_deeplab("deeplabv3_resnet101"), sample=12),
     "unet2d": Model(
         lambda: UNet(2, 3, 4, (64, 128, 256, 512), dropout=0.1),
         size=256,
@@ -236,15 +236,15 @@ MODELS: dict[str, Model] = {
         dense=True,
         sample=12,
     ),
-    "unet3d": Model(
-        lambda: UNet(3, 1, 3, (32, 64, 128, 256)), sample=1, sample_size=112, **_VOLUMES
+    "unet3d": replace(
+        _VOLUMES, make=lambda: UNet(3, 1, 3, (32, 64, 128, 256)), sample=1, sample_size=112
     ),
     "small": Model(small, size=128, classes=10, sample=64),
     # Of bytes that a test on the CPU can hold.
     "small_unet2d": Model(
         lambda: UNet(2, 3, 4, (8, 16, 32), dropout=0.1), size=32, classes=4, dense=True, sample=4
     ),
-    "small_unet3d": Model(lambda: UNet(3, 1, 3, (4, 8)), sample=2, **(_VOLUMES | {"size": 16})),
+    "small_unet3d": replace(_VOLUMES, make=lambda: UNet(3, 1, 3, (4, 8)), size=16, sample=2),
 }
 
 
@@ -328,6 +328,13 @@ def loss_of(y: Any, target: Tensor) -> Tensor:
     return F.cross_entropy(y, target)
 
 
+Objective = Callable[[Callable[[Tensor], Any], Tensor, Tensor], Tensor]
+
+
+def _objective(forward: Callable[[Tensor], Any], x: Tensor, target: Tensor) -> Tensor:
+    return loss_of(forward(x), target)
+
+
 class Training:
     """A network on a device, with its optimizer.
 
@@ -357,9 +364,9 @@ class Training:
         self.images, self.size = images or self.model.sample, size or self.model.size
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = self.mode.tf32
         torch.manual_seed(0)
-        net, self.replaced = self.model.make(), []
-        if exact:
-            net, self.replaced = deterministic(net)
+        with self.device:  # random weights take seconds on a host
+            net = self.model.make()
+        net, self.replaced = deterministic(net) if exact else (net, [])
         self.net = net.to(self.device).train()
         self._order = torch.contiguous_format
         if last:
@@ -368,10 +375,14 @@ class Training:
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=1e-3, momentum=0.9)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.mode.scaled)
         self.forward: Callable[[Tensor], Any] = self.net
+        self.objective: Objective = _objective
+        self.parts = 1  # of a batch, whose gradients are accumulated
+        self.process, self.processes = 0, 1  # which batches are this process's
 
     def batch(self, number: int = 0) -> tuple[Tensor, Tensor]:
         """The same for the same number."""
-        generator = torch.Generator(self.device).manual_seed(number)
+        seed = number * self.processes + self.process
+        generator = torch.Generator(self.device).manual_seed(seed)
         x, target = self.model.batch(self.images, self.size, generator)
         return x.contiguous(memory_format=self._order), target
 
@@ -380,15 +391,14 @@ class Training:
         if dtype is torch.float16 and self.device.type == "cpu":
             dtype = torch.bfloat16
         with torch.autocast(self.device.type, dtype, enabled=dtype is not None):
-            return loss_of(self.forward(x), target)
+            return self.objective(self.forward, x, target)
 
-    def step(self, x: Tensor, target: Tensor, parts: int = 1) -> Tensor:
-        """One step; the batch in `parts`, whose gradients are accumulated. Returns the loss, of the
-        last part."""
+    def step(self, x: Tensor, target: Tensor) -> Tensor:
+        """Returns the loss, of the last part of the batch."""
         self.optimizer.zero_grad(set_to_none=True)
-        for part, its in zip(x.chunk(parts), target.chunk(parts), strict=True):
+        for part, its in zip(x.chunk(self.parts), target.chunk(self.parts), strict=True):
             loss = self.loss(part, its)
-            self.scaler.scale(loss / parts if parts > 1 else loss).backward()
+            self.scaler.scale(loss / self.parts if self.parts > 1 else loss).backward()
             loss = loss.detach()
         self.scaler.step(self.optimizer)
         self.scaler.update()

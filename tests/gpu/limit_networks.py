@@ -25,8 +25,9 @@ import dataclasses
 import os
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 if __name__ == "__main__":  # read where PyTorch is loaded
@@ -129,7 +130,7 @@ class Study:
         limits = [self._bytes_of(text) for text in wanted if self.needs or not text.endswith("x")]
         if not given.only_peers:
             for limit in limits:
-                self._attempt("limit", lambda limit=limit: self._within(limit), limit)
+                self._attempt("limit", partial(self._within, limit), limit)
         for name in given.peer:
             self.peer(name, limits)
 
@@ -275,7 +276,7 @@ class Study:
         """A peer without a cap, and under the limits that are less than it takes so."""
         if name == "accumulate":
             for limit in limits:
-                self._attempt(name, lambda limit=limit: self._accumulated(limit), limit)
+                self._attempt(name, partial(self._accumulated, limit), limit)
             return
         with contextlib.ExitStack() as entered:
             training: Training | None = None
@@ -297,7 +298,7 @@ class Study:
             for limit in sorted(limits, reverse=True):
                 least = row["allocated_gib"] + row["others_gib"]
                 if least * GIB <= limit < row["driver_gib"] * GIB:
-                    self._attempt(name, lambda limit=limit: capped(limit), limit)
+                    self._attempt(name, partial(capped, limit), limit)
 
     def _accumulated(self, limit: int) -> Row:
         """In 2, 4, 8, ... parts, the fewest that fit."""
@@ -307,9 +308,9 @@ class Study:
             if parts > training.images:
                 raise RuntimeError("one image alone does not fit")
             try:
-                with _parts(training, parts):
-                    self.device.cap(limit - self.device.others())
-                    return self._timed(training, 2, 3)[0] | {"parts": parts}
+                training.parts = parts
+                self.device.cap(limit - self.device.others())
+                return self._timed(training, 2, 3)[0] | {"parts": parts}
             except torch.OutOfMemoryError:
                 training.optimizer.zero_grad(set_to_none=True)
             tidy(self.device)
@@ -441,16 +442,6 @@ class Study:
                 self.rows.add(self.about | {"way": "least activations", "at_most": most} | told)
 
 
-@contextlib.contextmanager
-def _parts(training: Training, parts: int) -> Iterator[None]:
-    step = training.step
-    training.step = lambda x, target: step(x, target, parts)  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        training.step = step  # type: ignore[method-assign]
-
-
 def _bytes(batch: Any) -> int:
     return sum(one.numel() * one.element_size() for one in batch)
 
@@ -479,7 +470,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--mode", choices=MODES)
     parser.add_argument("--last", action=argparse.BooleanOptionalAction, help="channels last")
     parser.add_argument("--limit", action="append", default=[], help="GiB, or 0.5x of the needs")
-    parser.add_argument("--planning", type=float, default=4.0, help="seconds for one plan")
+    parser.add_argument("--planning", type=float, default=2.0, help="seconds for one plan")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--needs", action="store_true")
     parser.add_argument("--peer", action="append", default=[], choices=[*PEERS, "all"])
@@ -493,7 +484,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--out", default="", help="a file for all rows")
     given = parser.parse_args(arguments)
-    given.share = given.share or [0.4, 0.3, 0.2, 0.12, 0.08, 0.05, 0.03, 0.02]
+    given.share = given.share or [0.35, 0.2, 0.1, 0.05, 0.02]
     given.peer = list(PEERS) if "all" in given.peer else given.peer
     names = given.cases or list(CASES)
     unknown = [name for name in names if name not in CASES and name not in MODELS]

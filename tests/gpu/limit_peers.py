@@ -47,9 +47,7 @@ def blocks_of(net: nn.Module) -> list[nn.Module]:
 @contextlib.contextmanager
 def _checkpointed(training: Training) -> Iterator[None]:
     for block in blocks_of(training.net):
-        block.forward = functools.partial(  # type: ignore[method-assign]
-            checkpoint, block.forward, use_reentrant=False
-        )
+        block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
     yield
 
 
@@ -68,8 +66,10 @@ def _compiled(budget: float, training: Training) -> Iterator[None]:
         torch._dynamo.reset()
 
 
-def _saved_on_cpu(training: Training) -> contextlib.AbstractContextManager[Any]:
-    return torch.autograd.graph.save_on_cpu(pin_memory=training.device.type == "cuda")
+@contextlib.contextmanager
+def _saved_on_cpu(training: Training) -> Iterator[None]:
+    with torch.autograd.graph.save_on_cpu(pin_memory=training.device.type == "cuda"):
+        yield
 
 
 Peer = Callable[[Training], contextlib.AbstractContextManager[Any]]

@@ -66,10 +66,9 @@ benched() {
     --placement pinned --seconds "$seconds" "${@:3}" ${OUT:+--resume --out "$OUT/bench-$1"}
 }
 
-# `measured SCRIPT OPTION...`: of the scripts whose rows are training steps within a limit of memory.
+# `measured SCRIPT OPTION...`: rows of training steps within a limit of device memory.
 measured() {
-  env -u PYTHONSAFEPATH PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True \
-    CUBLAS_WORKSPACE_CONFIG=:4096:8 python3 "tests/gpu/$1.py" ${OUT:+--out "$OUT/training/$1.json"} "${@:2}"
+  env -u PYTHONSAFEPATH python3 "tests/gpu/$1.py" ${OUT:+--out "$OUT/training/$1.json"} "${@:2}"
 }
 
 # A sample of every set's problems, few images of each.

@@ -32,7 +32,7 @@ def printed(text: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", ["small_unet3d", "tied"])
 def test_bits_are_those_of_plain_pytorch(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     mode = "fp16" if name == "small_unet3d" else "fp32"
-    given = [name, "--device", "cpu", "--steps", "5", "--mode", mode]
+    given = [name, "--device", "cpu", "--steps", "4", "--mode", mode]
     assert limit_bits.main(given) == 0
     (row,) = printed(capsys.readouterr().out)
     assert row["equal"] is True
