@@ -101,6 +101,7 @@ class Gpu:
 
     def trim(self) -> None:
         torch.cuda.empty_cache()
+        torch._C._host_emptyCache()  # page-locked memory of PyTorch's own
         self.restart()
 
     def finish(self) -> None:

@@ -278,27 +278,25 @@ class Study:
             for limit in limits:
                 self._attempt(name, partial(self._accumulated, limit), limit)
             return
+        trained: list[Training] = []
+
+        def free() -> Row:
+            trained.append(self.case.training(self.device))
+            entered.enter_context(PEERS[name](trained[0]))
+            return self._timed(trained[0], 2, 3)[0]
+
+        def capped(limit: int) -> Row:
+            self.device.cap(limit - self.device.others())
+            return self._timed(trained[0], 2, 3)[0]
+
         with contextlib.ExitStack() as entered:
-            training: Training | None = None
-
-            def free() -> Row:
-                nonlocal training
-                training = self.case.training(self.device)
-                entered.enter_context(PEERS[name](training))
-                return self._timed(training, 2, 3)[0]
-
-            def capped(limit: int) -> Row:
-                assert training is not None
-                self.device.cap(limit - self.device.others())
-                return self._timed(training, 2, 3)[0]
-
             row = self._attempt(name, free)
-            if row is None:
-                return
-            for limit in sorted(limits, reverse=True):
+            for limit in sorted(limits, reverse=True) if row is not None else ():
                 least = row["allocated_gib"] + row["others_gib"]
                 if least * GIB <= limit < row["driver_gib"] * GIB:
                     self._attempt(name, partial(capped, limit), limit)
+        trained.clear()
+        tidy(self.device)
 
     def _accumulated(self, limit: int) -> Row:
         """In 2, 4, 8, ... parts, the fewest that fit."""
