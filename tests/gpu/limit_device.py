@@ -101,7 +101,8 @@ class Gpu:
 
     def trim(self) -> None:
         torch.cuda.empty_cache()
-        torch._C._host_emptyCache()  # page-locked memory of PyTorch's own
+        if hasattr(torch._C, "_host_emptyCache"):
+            torch._C._host_emptyCache()  # page-locked memory of PyTorch's own
         self.restart()
 
     def finish(self) -> None:

@@ -291,10 +291,17 @@ class Study:
 
         with contextlib.ExitStack() as entered:
             row = self._attempt(name, free)
-            for limit in sorted(limits, reverse=True) if row is not None else ():
-                least = row["allocated_gib"] + row["others_gib"]
-                if least * GIB <= limit < row["driver_gib"] * GIB:
-                    self._attempt(name, partial(capped, limit), limit)
+            smaller = (
+                []
+                if row is None
+                else [
+                    limit
+                    for limit in sorted(limits, reverse=True)
+                    if row["allocated_gib"] + row["others_gib"] <= limit / GIB < row["driver_gib"]
+                ]
+            )
+            for limit in smaller:
+                self._attempt(name, partial(capped, limit), limit)
         trained.clear()
         tidy(self.device)
 
