@@ -19,7 +19,6 @@ _ALLOCATING = (
     "cudaHostRegister", "cudaHostUnregister", "cudaHostAlloc", "cudaMallocHost",
 )  # fmt: skip
 _KINDS = (  # of kernels, by a part of the name; the first that is found
-    ("computed again", ("joined",)),
     ("norm", ("bn_", "batch_norm", "BatchNorm", "layer_norm", "LayerNorm", "GroupNorm")),
     ("convolution", ("xmma", "cudnn", "cutlass", "gemm", "nvjet", "conv", "implicit")),
     ("elementwise", ("elementwise",)),
@@ -30,6 +29,8 @@ def _kind_of(kernel: Event) -> str:
     if kernel["cat"] != "kernel":
         return "copy or set"
     name = kernel["name"]
+    if name == "fused":  # of `oocdnn.torch.limit.fused`
+        return "fused recipe"
     return next((kind for kind, parts in _KINDS if any(p in name for p in parts)), "other")
 
 

@@ -128,7 +128,7 @@ def test_a_trace_tells_why_the_gpu_idles() -> None:
         event("cuda_runtime", "cudaHostRegister", 120, 70),
         event("cuda_runtime", "cudaLaunchKernel", 200, 1, correlation=3),
         event("kernel", "sm90_xmma_fprop", 10, 50, stream=7, correlation=1),
-        event("kernel", "joined_0", 80, 20, stream=7, correlation=2),  # a stream was waited for
+        event("kernel", "fused", 80, 20, stream=7, correlation=2),  # a stream was waited for
         event("kernel", "vectorized_elementwise_kernel", 210, 40, stream=7, correlation=3),
         event("gpu_memcpy", "Memcpy DtoH", 20, 55, stream=9, correlation=9, bytes=1 << 30),
     ]
@@ -137,6 +137,6 @@ def test_a_trace_tells_why_the_gpu_idles() -> None:
     assert row["busy_ms"] == pytest.approx(0.055)
     assert row["idle_waiting_ms"] == pytest.approx(0.01)
     assert row["idle_host_ms"] == pytest.approx(0.055)
-    assert row["kernels_ms"] == {"convolution": 0.025, "elementwise": 0.02, "computed again": 0.01}
+    assert row["kernels_ms"] == {"convolution": 0.025, "elementwise": 0.02, "fused recipe": 0.01}
     assert row["copies"]["DtoH"] == {"ms": 0.0275, "gib": 0.5, "copies": 0.5}
     assert row["allocating_calls"] == {"cudaHostRegister": 1}
