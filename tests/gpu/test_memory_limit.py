@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from collections.abc import Iterator
 
 import pytest
 
@@ -24,6 +25,16 @@ pytestmark = [
 ]
 
 STEPS = 16  # recorded, watched for gaps, and as planned
+
+
+@pytest.fixture
+def deterministic() -> Iterator[None]:
+    """Convolutions whose gradients have the same bits in every run."""
+    before = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
+    yield
+    torch.backends.cudnn.deterministic = before
+    torch.cuda.empty_cache()
 
 
 class Block(nn.Module):
@@ -89,34 +100,30 @@ def train(net: nn.Module, mixed: bool, last: bool, steps: int) -> tuple[list[flo
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("deterministic")
 @pytest.mark.parametrize(("mixed", "last"), itertools.product([False, True], repeat=2))
 def test_a_network_trains_within_half_of_its_bytes(mixed: bool, last: bool) -> None:
     theirs = network()
     if last:
         theirs = theirs.to(memory_format=torch.channels_last)
     ours = copy.deepcopy(theirs)
-    deterministic = torch.backends.cudnn.deterministic
-    torch.backends.cudnn.deterministic = True
-    try:
-        expected, plain = train(theirs, mixed, last, STEPS)
-        torch.cuda.empty_cache()
-        free, total = torch.cuda.mem_get_info()
-        others = total - free - torch.cuda.memory_reserved()
-        limit = others + max(plain) * 6 // 10
-        with memory_limit(limit, planning=2.0) as run:
-            losses, peaks = train(ours, mixed, last, STEPS)
-            assert run._steps.mode is Mode.FOLLOW
-            assert run.plan is not None
-            assert run.plan.peak_bytes <= limit
-            assert abs(peaks[-1] - run.plan.peak_bytes) <= run.plan.peak_bytes // 100
-        assert losses == expected
-        for a, b in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
-            assert torch.equal(a, b)
-    finally:
-        torch.backends.cudnn.deterministic = deterministic
-        torch.cuda.empty_cache()
+    expected, plain = train(theirs, mixed, last, STEPS)
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info()
+    others = total - free - torch.cuda.memory_reserved()
+    limit = others + max(plain) * 6 // 10
+    with memory_limit(limit, planning=2.0) as run:
+        losses, peaks = train(ours, mixed, last, STEPS)
+        assert run._steps.mode is Mode.FOLLOW
+        assert run.plan is not None
+        assert run.plan.peak_bytes <= limit
+        assert abs(peaks[-1] - run.plan.peak_bytes) <= run.plan.peak_bytes // 100
+    assert losses == expected
+    for a, b in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
 
 
+@pytest.mark.usefixtures("deterministic")
 def test_a_limit_with_room_leaves_the_step_alone() -> None:
     ours, theirs = network(), network()
     with memory_limit("8GiB") as run:
