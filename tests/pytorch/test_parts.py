@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from oocdnn.torch.limit import parts
 from oocdnn.torch.limit.parts import Signature, Table
@@ -321,3 +322,41 @@ def test_compiled_functions_and_transforms_go_through_the_table(table: Table) ->
     assert torch.equal(tangent, gradient.sum())
     ws = torch.stack([w, 2 * w])
     assert torch.equal(torch.func.vmap(loss)(ws)[1], 4 * expected)
+
+
+def test_modes_of_the_program_see_nothing(table: Table) -> None:
+    class Seen(torch.overrides.TorchFunctionMode):
+        def __init__(self) -> None:
+            super().__init__()
+            self.names: list[str] = []
+
+        def __torch_function__(self, call: Any, types: Any, given: Any = (), named: Any = None):
+            self.names.append(call.__name__)
+            return call(*given, **(named or {}))
+
+    def run() -> list[str]:
+        with Seen() as seen:
+            gradients("2d", exact=True)
+        return seen.names
+
+    divide(table, 2, run)
+    found = run()
+    table.use(False)
+    assert found == run()
+    table.use(True)
+
+
+def test_sections_that_are_computed_again_run_in_parts(table: Table) -> None:
+    x, w = whole(6, 4, 9, 9), whole(2, 4, 3, 3).requires_grad_()
+
+    def run() -> None:
+        for reentrant in (False, True):
+            y = checkpoint(F.conv2d, x.requires_grad_(), w, use_reentrant=reentrant)
+            y.sum().backward()
+
+    divide(table, 2, run)
+    seen: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        observe(patch, lambda x: seen.append(x.size(0)))
+        run()
+    assert set(seen) == {3}

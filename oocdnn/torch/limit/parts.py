@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 MOST = 16  # parts of a convolution
 
+Result = TypeVar("Result")
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]  # of input, filter and bias
 Signature = tuple[object, ...]  # direction, types, sizes, strides and numbers of a convolution
 
 _FORWARD = torch.ops.aten.convolution.default
@@ -65,7 +67,7 @@ class Table:
         """Convolutions of the backward pass that runs on this thread are looked up here."""
         _thread.task, _thread.table = torch._C._current_graph_task_id(), self
 
-    def run(self, signature: Signature, x: Tensor, operation: Callable[[int], Any]) -> Any:
+    def run(self, signature: Signature, x: Tensor, operation: Callable[[int], Result]) -> Result:
         """A convolution of `x` in its number of parts; in more where that takes more memory than
         there is, which is remembered."""
         if self.ran is not None:
@@ -136,23 +138,29 @@ def _taken(key: str) -> bool:
 
 
 def _convolution(x: Tensor, w: Tensor, bias: Tensor | None, *options: Any) -> Tensor:
-    table = _table()
-    if table is None:
-        return forward(1, x, w, bias, *options)
-    signature = _signature("forward", x, w, options)
-    result: Tensor = table.run(signature, x, lambda n: forward(n, x, w, bias, *options))
-    return result
+    def run(parts: int) -> Tensor:
+        return forward(parts, x, w, bias, *options)
+
+    return _looked_up("forward", run, x, w, options)
 
 
 def _convolution_backward(
     dy: Tensor, x: Tensor, w: Tensor, bias: Sequence[int] | None, *options: Any
 ) -> Gradients:
+    def run(parts: int) -> Gradients:
+        return backward(parts, dy, x, w, bias, *options)
+
+    return _looked_up("backward", run, x, w, options)
+
+
+def _looked_up(
+    direction: str, run: Callable[[int], Result], x: Tensor, w: Tensor, options: Sequence[Any]
+) -> Result:
     table = _table()
     if table is None:
-        return backward(1, dy, x, w, bias, *options)
-    signature = _signature("backward", x, w, options)
-    found: Gradients = table.run(signature, x, lambda n: backward(n, dy, x, w, bias, *options))
-    return found
+        return run(1)
+    with torch._C.DisableTorchFunction():  # the program's modes see nothing of this
+        return table.run(_signature(direction, x, w, options), x, run)
 
 
 def _signature(direction: str, x: Tensor, w: Tensor, options: Sequence[Any]) -> Signature:
@@ -163,9 +171,6 @@ def _signature(direction: str, x: Tensor, w: Tensor, options: Sequence[Any]) -> 
 
 def _lacks_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.cuda.OutOfMemoryError) or _NO_ENGINE in str(error)
-
-
-Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]  # of input, filter and bias
 
 
 def forward(parts: int, x: Tensor, w: Tensor, bias: Tensor | None, *options: Any) -> Tensor:
