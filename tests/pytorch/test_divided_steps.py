@@ -14,7 +14,10 @@ from pytorch.counting import Counter, CountingCard
 from torch import nn
 
 from oocdnn.errors import OutOfMemory
+from oocdnn.network.timeline import Operation, Saved, Timeline
 from oocdnn.torch.limit import parts
+from oocdnn.torch.limit.division import Division
+from oocdnn.torch.limit.parts import Signature
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.steps import Mode
 
@@ -205,3 +208,39 @@ def test_a_step_that_the_device_cannot_hold_trains_in_parts(
         assert torch.equal(step(net), expected)
     for one, other in zip(gradients(net), gradients(plain), strict=True):
         assert torch.equal(one, other)
+
+
+def timeline(most: int, held: int = 0) -> Timeline:
+    """Two operations, the second of `most` bytes of its own beside `held` ones that stay."""
+    saved = (Saved("", held, 0, 0, (1,), movable=False),)
+    return Timeline((Operation("", 0.0, 10), Operation("", 0.0, most)), 1, saved)
+
+
+def ran(position: int) -> list[Signature]:
+    return [("small",), ("large",)][position : position + 1]
+
+
+def test_parts_are_doubled_until_the_operation_fits() -> None:
+    division = Division()
+    assert division.divides(timeline(100), 40, ran)
+    assert division.parts == {("large",): 2}
+    assert division.divides(timeline(60), 40, ran)
+    assert division.parts == {("large",): 4}
+    assert not division.divides(timeline(40), 40, ran)
+    assert division.parts == {("large",): 4}
+
+
+def test_parts_that_do_not_help_are_taken_back() -> None:
+    division = Division()
+    assert division.divides(timeline(100), 40, ran)
+    assert division.divides(timeline(60), 40, ran)
+    assert division.divides(timeline(60), 40, ran)
+    assert division.parts == {("large",): 2}
+    assert not division.divides(timeline(60), 40, ran)
+
+
+def test_what_no_parts_can_help_is_recorded_twice_and_stays_whole() -> None:
+    division = Division()
+    assert division.divides(timeline(100, held=50), 40, ran)
+    assert not division.divides(timeline(99, held=50), 40, ran)
+    assert not division.parts

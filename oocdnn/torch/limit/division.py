@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from oocdnn.network.timeline import Timeline, certain_bytes
 from oocdnn.torch.limit.parts import MOST, Signature
 
 
@@ -26,27 +27,30 @@ class Division:
     settled: bool = False
 
     def divides(
-        self,
-        needed: Sequence[int],
-        room: int,
-        ran: Callable[[int], Iterable[Signature]],
+        self, timeline: Timeline, room: int, ran: Callable[[int], Iterable[Signature]]
     ) -> bool:
-        """Whether the step should be recorded again, with other parts.
+        """Whether a recorded step should be recorded again: with other parts, or because it does
+        not fit, which may have been by chance.
 
         Args:
-            needed: Bytes that each operation needs whatever the plan.
-            room: Bytes that there are.
+            timeline: Of the step.
+            room: Bytes that there are for tensors.
             ran: Gives the convolutions that ran in an operation.
         """
         if self.settled:
             return False
-        if max(needed) >= self.needed:  # the latest parts did not help
+        needed = certain_bytes(timeline)
+        if max(needed) >= self.needed:  # not better than before
+            divided = self.parts != self.before
             self.parts, self.settled = self.before, True
-            return True
+            return divided
+        first = self.needed == math.inf
         self.needed, self.before = max(needed), dict(self.parts)
         for position, nbytes in enumerate(needed):
-            if nbytes > room:
+            own = timeline.operations[position].fixed_bytes  # what parts can make less
+            if nbytes - own <= room < nbytes:
                 for one in ran(position):
                     self.parts[one] = min(2 * self.before.get(one, 1), MOST)
-        self.settled = self.parts == self.before
+        stays = self.parts == self.before and not first
+        self.settled = stays or self.needed <= room
         return not self.settled

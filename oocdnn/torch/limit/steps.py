@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from oocdnn.errors import OutOfMemory
-from oocdnn.network.timeline import Timeline, certain_bytes
+from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.courses import Code, Course, Found, Numbered, Planned, Unplanned
 from oocdnn.torch.limit.division import Division
@@ -414,8 +414,8 @@ class Steps:
             timeline = recorder.timeline(f"step {self.steps}")
             if timeline is None:
                 return
-            room, needed = self._limit - self._card.others(), certain_bytes(timeline)
-            if self._division.divides(needed, room, recorder.ran):
+            room = self._limit - self._card.others()
+            if self._division.divides(timeline, room, recorder.ran):
                 return
             parts = self._division.parts
             known = Known(self._opening, _settings(), timeline, self._found, parts)
