@@ -360,3 +360,26 @@ def test_sections_that_are_computed_again_run_in_parts(table: Table) -> None:
         observe(patch, lambda x: seen.append(x.size(0)))
         run()
     assert set(seen) == {3}
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_dispatch_tables_are_pytorchs_own_afterwards(device: str) -> None:
+    def tables() -> list[str]:
+        names = ("aten::convolution", "aten::convolution_backward")
+        return [torch._C._dispatch_dump_table(name) for name in names]
+
+    before = tables()
+    table, other = Table(device), Table(device)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for one in (table, other):
+            one.enter()
+            one.use(True)
+        during = tables()
+        table.leave()
+        assert tables() == during
+        other.leave()
+    assert all(one != two for one, two in zip(during, before, strict=True))
+    assert tables() == before
+    table.use(True)  # nothing, outside
+    assert tables() == before

@@ -12,6 +12,7 @@ without them, and no other operation is slower.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ Result = TypeVar("Result")
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]  # of input, filter and bias
 Signature = tuple[object, ...]  # direction, types, sizes, strides and numbers of a convolution
 
+_NAMES = ("convolution", "convolution_backward")
 _FORWARD = torch.ops.aten.convolution.default
 _BACKWARD = torch.ops.aten.convolution_backward.default
 # PyTorch's own kernels of both, which serve every device.
@@ -121,9 +123,7 @@ class _Kernels:
             uses = self._uses[key] = self._uses.get(key, 0) + more
             library = self._libraries.get(key)
             if uses and library is None and not _taken(key):
-                library = self._libraries[key] = torch.library.Library("aten", "IMPL")
-                library.impl("convolution", _convolution, key)
-                library.impl("convolution_backward", _convolution_backward, key)
+                self._libraries[key] = _registered(key)
             elif not uses and library is not None:
                 self._libraries.pop(key)._destroy()
 
@@ -131,10 +131,18 @@ class _Kernels:
 _kernels = _Kernels()
 
 
+def _registered(key: str) -> Any:
+    library = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch has a kernel of its own for CUDA
+        for name, kernel in zip(_NAMES, (_convolution, _convolution_backward), strict=True):
+            library.impl(name, kernel, key)
+    return library
+
+
 def _taken(key: str) -> bool:
     """Whether another library has a kernel there; it is left alone."""
-    names = ("aten::convolution", "aten::convolution_backward")
-    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for name in names)
+    return any(f"aten/{name}/{key}" in torch.library._impls for name in _NAMES)
 
 
 def _convolution(x: Tensor, w: Tensor, bias: Tensor | None, *options: Any) -> Tensor:
@@ -157,10 +165,11 @@ def _looked_up(
     direction: str, run: Callable[[int], Result], x: Tensor, w: Tensor, options: Sequence[Any]
 ) -> Result:
     table = _table()
-    if table is None:
-        return run(1)
-    with torch._C.DisableTorchFunction():  # the program's modes see nothing of this
-        return table.run(_signature(direction, x, w, options), x, run)
+    with torch.cuda.device_of(x):  # as PyTorch's kernel for CUDA does
+        if table is None:
+            return run(1)
+        with torch._C.DisableTorchFunction():  # the program's modes see nothing of this
+            return table.run(_signature(direction, x, w, options), x, run)
 
 
 def _signature(direction: str, x: Tensor, w: Tensor, options: Sequence[Any]) -> Signature:
