@@ -26,7 +26,8 @@ from oocdnn.network.solve import Model, Solution
 from oocdnn.network.timeline import Link, Timeline, certain_bytes
 
 _SHARE = 0.25  # of the open policies, fixed at a time
-_PART = 16  # tensors that are decided together
+_PART = 16  # tensors that are decided together, of more than
+_FEW = 48  # which are decided at once
 _PARTS = 2  # of them before the next schedule
 _GREEDY_SHARE = 0.2  # of the time, for plans by a simple rule
 _PROGRAM_SHARE = 0.7  # of the time; the rest is for changes by the scheduler's arithmetic
@@ -179,8 +180,11 @@ class _Search:
 
     def _run(self) -> None:
         """Choices from the relaxation; then the best choices of a few tensors at a time, others as
-        they are, and room at positions where the schedule has less than the program saw."""
+        they are, and what the schedule tells: room at positions where it has less than the program
+        saw, and seconds for swapping a tensor that it waits for alone. A large tensor cannot come
+        back byte by byte, as copies that are fluid do."""
         margins = np.zeros(len(self.timeline.operations))
+        waits: dict[int, float] = {}
         self.model.limit(self.limit, margins)
         solution = self.model.dive(self.end, _SHARE)
         self.bound = max(self.bound, solution.bound)
@@ -190,18 +194,21 @@ class _Search:
             now = time.monotonic()
             self._polish(made, now + _FIRST_SHARE * (self.end - now))
         idle = 0
-        most = _IDLE if len(self.model.parts) > _PART else 1
-        while idle < most and not self._enough() and time.monotonic() < self.end:
+        while idle < _IDLE and not self._enough() and time.monotonic() < self.end:
             made = self.scheduler.run(solution.choices)
             better = self._better(made)
             if solution.excess < 1.0:
                 idle = 0 if better else idle + 1
+                if self._waits_for_one(made, solution.seconds):
+                    for index, seconds in made.waits.items():
+                        waits[index] = waits.get(index, 0.0) + seconds
+                    self.model.dearer(waits)
                 more = self._room(made, solution.seconds)
                 if more.any():
                     margins += more
                     self.model.limit(self.limit, margins)
                     solution = self.model.again(self.end, solution)
-            for _ in range(_PARTS):
+            for _ in range(1 if len(self.model.parts) <= _FEW else _PARTS):
                 with contextlib.suppress(LookupError):
                     solution = self.model.improved(self.end, solution, self._part(made))
         self._better(self.scheduler.run(solution.choices))
@@ -210,6 +217,7 @@ class _Search:
 
     def _exact(self, solution: Solution) -> None:
         self.model.limit(self.limit, np.zeros(len(self.timeline.operations)))
+        self.model.dearer({})
         solution = self.model.exact(self.end, self.model.again(self.end, solution))
         self.bound = max(self.bound, solution.bound)
         self._better(self.scheduler.run(solution.choices))
@@ -218,7 +226,7 @@ class _Search:
         """Two runs of tensors that follow one another: any, and around the fullest position where
         that passes the limit."""
         count = len(self.model.parts)
-        if count <= _PART:
+        if count <= _FEW:
             return set(range(count))
         begins = [self._draw.randrange(count), self._draw.randrange(count)]
         if made.peak_bytes > self.limit:
@@ -228,11 +236,18 @@ class _Search:
             begins[0] = far.index(min(far)) - self._draw.randrange(_PART // 2)
         return {(begin + i) % count for begin in begins for i in range(_PART // 2)}
 
+    def _waits_for_one(self, made: Schedule, seconds: float) -> bool:
+        """Whether the device waits more than in the fluid view, and most of it for one tensor."""
+        if made.peak_bytes > self.limit or made.seconds <= _ENOUGH * seconds:
+            return False
+        return max(made.waits.values(), default=0.0) > made.waiting / 2
+
     def _room(self, made: Schedule, seconds: float) -> np.ndarray:
         """Bytes to leave free: by which the limit is passed, or half a tensor of those on their way
         where the device waits more than in the fluid view."""
         excess: np.ndarray = np.maximum(np.asarray(made.bytes_at) - self.limit, 0)
-        if excess.any() or made.seconds <= _ENOUGH * seconds:
+        enough = made.seconds <= _ENOUGH * seconds
+        if excess.any() or enough or self._waits_for_one(made, seconds):
             return excess
         return _on_the_way(self.timeline, made) / 2
 

@@ -106,6 +106,11 @@ class Solver:
         numbers = np.asarray(columns, dtype=np.int32)
         self._highs.changeColsBounds(len(high), numbers, np.zeros(len(high)), high)
 
+    def cost(self, columns: Sequence[int], costs: Sequence[float]) -> None:
+        """Other costs of columns."""
+        values = np.asarray(costs, dtype=np.float64)
+        self._highs.changeColsCost(len(values), np.asarray(columns, dtype=np.int32), values)
+
     def free(self) -> None:
         """Whole columns are from 0 to 1 again."""
         count = len(self.whole)

@@ -13,6 +13,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from oocdnn.torch import memory_limit
+from oocdnn.torch.limit.bits import CODES
+from oocdnn.torch.limit.entry import bytes_of
+from oocdnn.torch.limit.squeeze import Bits, Form, Indices
 from oocdnn.torch.limit.steps import Mode
 
 pytestmark = [
@@ -164,3 +167,54 @@ def test_a_convolution_whose_workspace_passes_the_limit_runs_in_parts() -> None:
     with torch.no_grad():
         assert torch.equal(layer(x).cpu(), y)
     assert torch.cuda.max_memory_allocated() > held + nbytes + workspace // 2
+
+
+SIZES = [1, 7, 8, 9, 2047, 2048, 2049, 100_003, 1 << 20]
+
+
+def back(form: Form, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The smaller form of a tensor that fills its storage, and what comes back of it."""
+    storage = bytes_of(x)
+    small = form.squeeze(storage)
+    return small, form.expand(small, storage.numel()).view(x.dtype)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", CODES)
+def test_bits_on_the_device_are_the_hosts(dtype: torch.dtype, size: int) -> None:
+    """Any bytes: NaN of both signs, infinity, -0, subnormal numbers among them."""
+    generator = torch.Generator().manual_seed(size)
+    drawn = torch.randint(0, 256, (size * dtype.itemsize,), generator=generator, dtype=torch.uint8)
+    x = drawn.view(dtype)
+    if dtype.is_floating_point:
+        special = torch.tensor([0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1.0])
+        at = torch.randint(0, size, (min(size, 64),), generator=generator)
+        x[at] = special.to(dtype)[torch.arange(len(at)) % len(special)]
+    for device, host in zip(back(Bits(dtype), x.cuda()), back(Bits(dtype), x), strict=True):
+        assert torch.equal(device.cpu(), host)
+
+
+@pytest.mark.parametrize("form", [Indices(2, torch.uint16), Indices(3, torch.int32)])
+def test_indices_come_back_on_the_device(form: Indices) -> None:
+    most = 1 << 16 if form.dtype == torch.uint16 else (1 << 31) - 1
+    x = torch.randint(0, most, (100_003,), device="cuda")
+    x[:2] = torch.tensor([0, most - 1])
+    assert torch.equal(back(form, x)[1], x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("last", [False, True])
+def test_backward_reads_no_more_than_the_bits(dtype: torch.dtype, last: bool) -> None:
+    x = torch.randn(2, 16, 31, 30, device="cuda").relu().to(dtype)
+    if last:
+        x = x.to(memory_format=torch.channels_last)
+    stand_in = torch.empty_like(x)
+    stand_in.set_(back(Bits(dtype), x)[1].untyped_storage(), 0, x.size(), x.stride())
+    grad = torch.randn_like(x)
+    relu = torch.ops.aten.threshold_backward
+    assert torch.equal(relu(grad, stand_in, 0), relu(grad, x, 0))
+    window = ([2, 2], [2, 2], [0, 0], [1, 1], False)
+    y, indices = torch.ops.aten.max_pool2d_with_indices(x, *window)
+    pool = torch.ops.aten.max_pool2d_with_indices_backward
+    poison = torch.full_like(x, float("nan"))
+    assert torch.equal(pool(y, poison, *window, indices), pool(y, x, *window, indices))

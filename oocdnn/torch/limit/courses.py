@@ -16,7 +16,7 @@ from torch import Tensor
 from oocdnn.network.plan import Policy
 from oocdnn.torch.limit.entry import Entry
 from oocdnn.torch.limit.recipes import Recipe
-from oocdnn.torch.limit.squeeze import Form, form_of, squeeze
+from oocdnn.torch.limit.squeeze import Form, form_of
 from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Trace
 
@@ -177,7 +177,7 @@ class Planned:
         elif policy is Policy.SQUEEZE:
             form = self._found.forms[entry.number]
             if form_of(tensor, trace.latest()) == form:
-                entry.squeezed = squeeze(self._bytes(entry), form)
+                self._store.squeeze(entry, form)
         if policy is not Policy.KEEP and not entry.comes_back:
             self._store.leave(entry)
         return True
@@ -205,8 +205,3 @@ class Planned:
             entry = self._numbered.get(number)
             if entry is not None and entry.storage is None and entry.slab is not None:
                 self._store.come(entry)
-
-    @staticmethod
-    def _bytes(entry: Entry) -> Tensor:
-        assert entry.storage is not None
-        return entry.storage

@@ -23,6 +23,7 @@ class _Event:
     begin: Any  # mark: the device goes on, after what the runtime did at the event
     end: Any = None  # mark: the next event
     resident: int = 0  # bytes of entries on the device from here on
+    held: int = 0  # bytes on the device here
     most: int = 0  # bytes on the device until the next event
     appeared: int = 0  # bytes of the entry that the next event saw first
     node: Node | None = None  # of backward; held, so that no other takes its address
@@ -84,7 +85,9 @@ class Recorder:
             read.reads.append(len(self.events))
         if self.bytes_too:
             self.card.peak()
-        self._go(_Event(self.card.mark(), resident=self.store.resident, node=node))
+        held = self.card.held() if self.bytes_too else 0
+        mark, resident = self.card.mark(), self.store.resident
+        self._go(_Event(mark, resident=resident, held=held, node=node))
 
     def _go(self, event: _Event) -> None:
         self.events.append(event)
@@ -135,13 +138,14 @@ class Recorder:
         for i, event in enumerate(self.events):
             seconds = self.card.seconds(event.begin, event.end)
             fixed = max(event.most - event.resident - event.appeared, 0)
+            begin: int | None = max(event.held - event.resident, 0)
             if known is not None:
                 before = known.operations[i]
                 seconds = min(seconds, before.seconds)  # a late host only adds
                 if not self.bytes_too:
-                    fixed = before.fixed_bytes
+                    fixed, begin = before.fixed_bytes, before.begin_bytes
             name = f"{'forward' if i < self.forward else 'backward'} {i}"
-            found.append(Operation(name, seconds, fixed))
+            found.append(Operation(name, seconds, fixed, begin))
         return tuple(found)
 
     def _saved(self, entry: Entry, produced: int) -> Saved:
@@ -170,10 +174,13 @@ class Recorder:
 
     def _squeeze(self, entry: Entry) -> Squeeze | None:
         known = self.squeezes.get(entry.number)
-        if known is None or not entry.pooled:
+        if known is None:
             return None
         form, begin, end = known
-        return Squeeze(form.nbytes(entry.nbytes), self.card.seconds(begin, end))
+        if not all(form.serves(reader) for reader in entry.readers):
+            return None
+        nbytes, seconds = form.nbytes(entry.nbytes), self.card.seconds(begin, end)
+        return Squeeze(nbytes, seconds, whole=form.whole)
 
     def _reuse(self) -> None:
         self.card.reuse(mark for event in self.events for mark in (event.begin, event.end))

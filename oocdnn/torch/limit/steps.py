@@ -24,7 +24,7 @@ from oocdnn.torch.limit.gaps import TRIES, Gaps
 from oocdnn.torch.limit.parts import Signature, Table
 from oocdnn.torch.limit.recipes import Read, Recipe, Source, admit, compute
 from oocdnn.torch.limit.record import Recorder
-from oocdnn.torch.limit.squeeze import form_of, serves, squeeze
+from oocdnn.torch.limit.squeeze import Form, form_of, reader_of
 from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Node, Trace
 
@@ -226,13 +226,8 @@ class Steps:
         entry.label = label_of(tensor)
         form = form_of(tensor, self._trace.latest())
         if form is not None:
-            self._found.forms[entry.number] = form
-            assert entry.storage is not None
-            self._card.busy()
-            begin = self._card.mark()
-            squeeze(entry.storage, form).expand()
-            assert self._recorder is not None
-            self._recorder.squeezed(entry, form, begin, self._card.mark())
+            with contextlib.suppress(torch.OutOfMemoryError):
+                self._time(entry, form)
         bound = admit(tensor, self._trace, _Through(self))
         if isinstance(bound, str):
             return
@@ -251,6 +246,17 @@ class Steps:
         self._recorder.recipe(entry, numbers, bound.recipe.name, begin, end, extra)
         self._found.recipes[entry.number] = bound.recipe
 
+    def _time(self, entry: Entry, form: Form) -> None:
+        """Times a smaller form. Its kernels are compiled before."""
+        assert entry.storage is not None
+        assert self._recorder is not None
+        form.expand(form.squeeze(entry.storage), entry.nbytes)
+        self._card.busy()
+        begin = self._card.mark()
+        form.expand(form.squeeze(entry.storage), entry.nbytes)
+        self._recorder.squeezed(entry, form, begin, self._card.mark())
+        self._found.forms[entry.number] = form
+
     def _value(self, recipe: Recipe, sources: list[Source]) -> Tensor:
         return compute(recipe, [self._tensor(source) for source in sources])
 
@@ -258,6 +264,7 @@ class Steps:
         """The tensor of a packed object, on the device; not an event."""
         if isinstance(source, Kept):
             return source.tensor()
+        _check_form(source, None)
         return source.tensor(self._store.here(source.entry, self._computed))
 
     def _computed(self, entry: Entry) -> Tensor:
@@ -276,20 +283,17 @@ class Steps:
     def _asked(self, packed: Packed) -> Tensor:
         entry, node = packed.entry, torch._C._current_autograd_node()
         if self._numbered.get(entry.number) is not entry:  # of an earlier step
+            _check_form(packed, node)
             return self._store.here(entry, self._computed)
         self._event += 1
         if self._recorder is not None:
             self._recorder.stop(None)
         self._course.before(self._event)
-        if entry.storage is None and entry.squeezed is not None and not _pools(node, packed):
-            raise RuntimeError(
-                "the step is another one than the recorded step, and uses otherwise what a pooling "
-                "operation saved there; call step() of the memory limit at the end of each step"
-            )
+        _check_form(packed, node)
         if self.mode is Mode.RECORD and entry.number in self._found.forms:
-            entry.pooled = _pools(node, packed)
-        storage = self._store.here(entry, self._computed)
+            entry.readers.add(reader_of(node, packed))
         self._let_go(entry, node)
+        storage = self._store.here(entry, self._computed)
         self._course.after(entry)
         if self._recorder is not None:
             self._recorder.go(entry, node)
@@ -478,8 +482,14 @@ class _Through(Read):
         return self._steps._tensor(source)
 
 
-def _pools(node: Node | None, packed: Packed) -> bool:
-    return node is not None and serves(node.name(), len(packed.like[1]))
+def _check_form(packed: Packed, node: Node | None) -> None:
+    """Raises where only a smaller form is left and does not serve the node, or a recipe."""
+    form = packed.entry.form
+    if form is not None and not form.serves(reader_of(node, packed)):
+        raise RuntimeError(
+            "the step is another one than the recorded step, and reads otherwise what is left in a "
+            "smaller form; call step() of the memory limit at the end of each step"
+        )
 
 
 def _first(tensor: Tensor) -> object:
