@@ -132,6 +132,50 @@ def test_a_limit_with_room_leaves_the_step_alone() -> None:
     assert losses == train(theirs, False, False, 4)[0]
 
 
+@pytest.mark.timeout(300)
+def test_a_convolution_whose_workspace_passes_the_limit_runs_in_parts() -> None:
+    torch.manual_seed(0)
+    layer = nn.Conv2d(64, 64, 3, padding=1).cuda()
+    x = torch.randn(64, 64, 224, 224, device="cuda")
+
+    def step() -> torch.Tensor:
+        layer.zero_grad()
+        loss = layer(x).mean()
+        loss.backward()
+        return loss.detach()
+
+    loss = step()
+    gradient = layer.weight.grad.clone()
+    held = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    with torch.no_grad():
+        y = layer(x)
+    nbytes = y.numel() * y.element_size()
+    workspace = torch.cuda.max_memory_allocated() - held - nbytes
+    if workspace < nbytes // 2:
+        pytest.skip(f"cuDNN takes an engine with {workspace} bytes of workspace")
+    y = y.cpu()
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info()
+    others = total - free - torch.cuda.memory_reserved()
+    limit = others + held + nbytes + workspace * 6 // 10
+    with memory_limit(limit, planning=1.0) as run:
+        for _ in range(STEPS):
+            torch.cuda.reset_peak_memory_stats()
+            assert torch.equal(step(), loss)
+            run.step()
+        assert run.plan is not None
+        assert torch.cuda.max_memory_allocated() + others <= limit
+        assert {one[0] for one in run._steps.table.parts} >= {"forward"}
+        with torch.no_grad():
+            assert torch.equal(layer(x).cpu(), y)
+    torch.testing.assert_close(layer.weight.grad, gradient)
+    torch.cuda.empty_cache()
+    with torch.no_grad():
+        assert torch.equal(layer(x).cpu(), y)
+    assert torch.cuda.max_memory_allocated() > held + nbytes + workspace // 2
+
+
 SIZES = [1, 7, 8, 9, 2047, 2048, 2049, 100_003, 1 << 20]
 
 

@@ -109,7 +109,6 @@ class Found:
     recipes: dict[int, Recipe] = field(default_factory=dict)
     forms: dict[int, Form] = field(default_factory=dict)
     numbers: list[int] = field(default_factory=list)  # of each saved tensor; -1: it stays
-    parts: dict[int, int] = field(default_factory=dict)  # in which a convolution's backward runs
 
 
 class Code(enum.Enum):
@@ -148,7 +147,7 @@ class Planned:
         for number in self._found.numbers:
             if number < 0:
                 codes.append(Code.STAYS)
-            elif number in self._found.parts or self._policy(number) is not Policy.KEEP:
+            elif self._policy(number) is not Policy.KEEP:
                 codes.append(Code.LOOK)
             else:
                 codes.append(Code.ARRIVES if number > seen else Code.BEFORE)

@@ -12,6 +12,7 @@ from typing import Any
 from oocdnn.network.timeline import Operation, Recipe, Saved, Squeeze, Timeline
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.entry import Entry
+from oocdnn.torch.limit.parts import Signature, Table
 from oocdnn.torch.limit.squeeze import Form
 from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Node
@@ -26,7 +27,7 @@ class _Event:
     most: int = 0  # bytes on the device until the next event
     appeared: int = 0  # bytes of the entry that the next event saw first
     node: Node | None = None  # of backward; held, so that no other takes its address
-    read: int = -1  # number of the entry that was read
+    ran: list[Signature] = field(default_factory=list)  # convolutions
 
 
 @dataclass
@@ -48,6 +49,7 @@ class Recorder:
     card: Card
     store: Store
     bytes_too: bool  # else times only
+    table: Table  # tells which convolutions run
     entries: list[Entry] = field(default_factory=list)
     produced: list[int] = field(default_factory=list)
     forward: int = 0  # events of forward, 0 while it runs
@@ -59,12 +61,13 @@ class Recorder:
     def begin(self) -> None:
         if self.bytes_too:
             self.card.peak()
-        self.events.append(_Event(self.card.mark()))
+        self._go(_Event(self.card.mark()))
 
     def stop(self, appeared: Entry | None) -> None:
         """An event: a new storage in forward, or none and a read in backward."""
         last = self.events[-1]
         last.end = self.card.mark()
+        self.table.ran = None
         if self.bytes_too:
             last.most = self.card.peak()
             if appeared is not None or self.forward == 0:
@@ -83,9 +86,12 @@ class Recorder:
         if self.bytes_too:
             self.card.peak()
         held = self.card.held() if self.bytes_too else 0
-        number = -1 if read is None else read.number
         mark, resident = self.card.mark(), self.store.resident
-        self.events.append(_Event(mark, resident=resident, held=held, node=node, read=number))
+        self._go(_Event(mark, resident=resident, held=held, node=node))
+
+    def _go(self, event: _Event) -> None:
+        self.events.append(event)
+        self.table.ran = event.ran
 
     def recipe(
         self, entry: Entry, reads: tuple[int, ...], name: str, begin: Any, end: Any, extra: int
@@ -109,11 +115,9 @@ class Recorder:
         self._reuse()
         return Timeline(operations, self.forward, saved, label)
 
-    def reader(self, position: int) -> tuple[str, int]:
-        """Name of the node whose operation runs there in backward, and the entry that it read
-        last."""
-        event = self.events[position]
-        return ("" if event.node is None else str(event.node.name())), event.read
+    def ran(self, position: int) -> list[Signature]:
+        """The convolutions that ran in an operation."""
+        return self.events[position].ran
 
     def again(self, timeline: Timeline) -> Timeline | None:
         """The same step with what this one measured; None where it is another one."""

@@ -94,6 +94,7 @@ class memory_limit:
             self._links = [_measured(self._card)]
         _aside.begin()
         self._push()
+        self._steps.table.enter()
         _limits().append(self)
         thread = threading.get_ident()
 
@@ -113,6 +114,7 @@ class memory_limit:
         self._ended.remove()
         self._ended = None
         _limits().remove(self)
+        self._steps.table.leave()
         self._pop()
         _aside.end()
         self._card.cap(None)

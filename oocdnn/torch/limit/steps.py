@@ -15,14 +15,13 @@ import torch
 from torch import Tensor
 
 from oocdnn.errors import OutOfMemory
-from oocdnn.network.timeline import Timeline, certain_bytes
-from oocdnn.torch.limit import parts
+from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.courses import Code, Course, Found, Numbered, Planned, Unplanned
 from oocdnn.torch.limit.division import Division
 from oocdnn.torch.limit.entry import Entry, Held, Kept, Packed, bytes_of, label_of
 from oocdnn.torch.limit.gaps import TRIES, Gaps
-from oocdnn.torch.limit.parts import Parted
+from oocdnn.torch.limit.parts import Signature, Table
 from oocdnn.torch.limit.recipes import Read, Recipe, Source, admit, compute
 from oocdnn.torch.limit.record import Recorder
 from oocdnn.torch.limit.squeeze import Form, form_of, reader_of
@@ -65,6 +64,7 @@ class Known:
     settings: object
     timeline: Timeline
     found: Found
+    parts: dict[Signature, int]  # in which convolutions run
     plan: Plan | None = None
     course: Planned | None = None
     recorded: int = 1
@@ -79,6 +79,7 @@ class Steps:
         self._limit, self._planner = limit, planner
         self._store = Store(card)
         self._card = card
+        self.table = Table(card.device.type)  # that of the step, else of the latest one
         self._lock = threading.RLock()
         self._divisions: dict[object, Division] = {}  # by the first saved tensor's form
         self._forgotten: dict[object, int] = {}  # kinds, by the first saved tensor's form
@@ -128,9 +129,10 @@ class Steps:
         with self._lock:
             if not self._backward:
                 self._turn()
+            if self.table.used:
+                self.table.serves_backward()
             if isinstance(packed, Packed):
-                tensor = packed.tensor(self._asked(packed))
-                return self._parted(packed, tensor) if self._found.parts else tensor
+                return packed.tensor(self._asked(packed))
             if isinstance(packed, Held) and packed.step == self.steps:
                 self._read()
             return packed.tensor()
@@ -297,14 +299,6 @@ class Steps:
             self._recorder.go(entry, node)
         return storage
 
-    def _parted(self, packed: Packed, tensor: Tensor) -> Tensor:
-        """A convolution's input, where its backward runs in parts."""
-        number = self._found.parts.get(packed.entry.number, 1)
-        if number == 1 or self._numbered.get(packed.entry.number) is not packed.entry:
-            return tensor
-        node = torch._C._current_autograd_node()
-        return tensor if node is None or node.name() != parts.NODE else Parted(tensor, number)
-
     def _let_go(self, entry: Entry | None, node: Node | None) -> None:
         """Holds the device's bytes of the tensors of the running operation only, beyond what the
         plan holds."""
@@ -340,6 +334,7 @@ class Steps:
         self._reading: list[Entry] = []
         self._reading_node = None
         self._recorder: Recorder | None = None
+        self.table.ran = None
         self._found = Found()
         self._followed: Known | None = None
         self._course: Course = Unplanned(self._store, self._limit, self._numbered)
@@ -361,9 +356,8 @@ class Steps:
         if known is None:
             self.mode = Mode.RECORD
             self._opening = _first(tensor)
-            if self._opening in self._divisions:
-                self._found.parts = dict(self._divisions[self._opening].parts)
-            self._recorder = Recorder(self._card, self._store, bytes_too=True)
+            self._division = self._divisions.setdefault(self._opening, Division())
+            self._recorder = Recorder(self._card, self._store, True, self.table)
         elif known.plan is None or known.course is None:
             self.mode = Mode.SWAP
         elif known.plan.fits and known.recorded > 1:
@@ -375,9 +369,11 @@ class Steps:
             known.course.begin(self._numbered)
             if known.recorded < len(_RECORDED):
                 bytes_too = _RECORDED[known.recorded]
-                self._recorder = Recorder(self._card, self._store, bytes_too=bytes_too)
+                self._recorder = Recorder(self._card, self._store, bytes_too, self.table)
             else:
                 self._codes = known.course.codes
+        self.table.parts = self._division.parts if known is None else known.parts
+        self.table.use(self.mode is Mode.RECORD or any(one.parts for one in self.kinds))
         if self._recorder is not None:
             self._recorder.begin()
 
@@ -420,9 +416,13 @@ class Steps:
         known = self._followed
         if known is None:
             timeline = recorder.timeline(f"step {self.steps}")
-            if timeline is None or self._divides(recorder, timeline):
+            if timeline is None:
                 return
-            known = Known(self._opening, _settings(), timeline, self._found)
+            room = self._limit - self._card.others()
+            if self._division.divides(timeline, room, recorder.ran):
+                return
+            parts = self._division.parts
+            known = Known(self._opening, _settings(), timeline, self._found, parts)
             self.kinds.insert(0, known)
             del self.kinds[_KINDS:]
         else:
@@ -432,18 +432,6 @@ class Steps:
             known.timeline = again
             known.recorded += 1
         self._replan(known)
-
-    def _divides(self, recorder: Recorder, timeline: Timeline) -> bool:
-        """Where an operation alone needs more than the limit: whether it can need less, so that
-        the step has to be recorded again. A convolution's backward pass runs in parts; in
-        forward PyTorch takes an engine with less workspace where there is no more."""
-        division = self._divisions.setdefault(self._opening, Division())
-        room = self._limit - self._card.others()
-        needed = certain_bytes(timeline)
-        again = division.divides(needed, room, timeline.forward, recorder.reader)
-        if division.capped:
-            self._card.cap(room)
-        return again
 
     def _settle(self, known: Known) -> None:
         """After a step as planned: the allocator leaves gaps between tensors, which count too.
