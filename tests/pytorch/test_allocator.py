@@ -139,11 +139,11 @@ def test_extents_are_taken_over() -> None:
     allocator = Allocator(expandable=True, extents=extents)
     assert allocator.reserved == 62 * MIB
     assert allocator.allocated == 51 * MIB
-    assert sorted(a - base for a in allocator.given) == [-64 * MIB, 0, 80 * MIB]
+    assert sorted(a - base for a in allocator.used) == [-64 * MIB, 0, 80 * MIB]
     assert allocator.allocate(10 * MIB).address == base + 30 * MIB
     assert allocator.allocate(40 * MIB).address == base + 40 * MIB
     assert allocator.reserved == 102 * MIB
-    allocator.free(allocator.given[base])
+    allocator.free(allocator.used[base])
     assert allocator.allocate(30 * MIB).address == base
 
 

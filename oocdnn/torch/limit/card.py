@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from oocdnn.errors import OutOfMemory
+from oocdnn.torch.limit.heap.history import History, Log
 
 
 class Copy(Protocol):
@@ -64,6 +65,19 @@ class Card(Protocol):
 
     def cap(self, nbytes: int | None) -> None:
         """No more than that is taken from the driver for tensors from here on; None: no cap."""
+
+    def watch(self) -> bool:
+        """Begins the history of allocations anew; False where there is none."""
+
+    def note(self, nbytes: int) -> int:
+        """Makes an allocation of so many bytes, to be found in the history, and frees it; its
+        address."""
+
+    def address(self, storage: Tensor) -> int:
+        """Of device bytes, as the history has it."""
+
+    def watched(self) -> Log | None:
+        """Ends the history, and gives it; None where there is none."""
 
     def mark(self) -> Any:
         """The point in time at which the compute stream arrives here."""
@@ -125,6 +139,7 @@ class CudaCard:
         self._reached = torch.cuda.Event()  # by the compute stream, where a copy begins
         self.events: list[torch.cuda.Event] = []  # not in use
         self._marks: list[torch.cuda.Event] = []  # likewise, of marks
+        self._history = History(device)
 
     def holds(self, tensor: Tensor) -> bool:
         return bool(tensor.is_cuda and tensor.get_device() == self.device.index)
@@ -169,6 +184,18 @@ class CudaCard:
         total = torch.cuda.get_device_properties(self.device).total_memory
         share = 1.0 if nbytes is None else min(max(nbytes / total, 0.0), 1.0)
         torch.cuda.set_per_process_memory_fraction(share, self.device)
+
+    def watch(self) -> bool:
+        return self._history.start()
+
+    def note(self, nbytes: int) -> int:
+        return self.address(self.empty(nbytes))
+
+    def address(self, storage: Tensor) -> int:
+        return storage.data_ptr()
+
+    def watched(self) -> Log | None:
+        return self._history.stop(torch.cuda.current_stream(self.device).cuda_stream)
 
     def mark(self) -> torch.cuda.Event:
         event = self._marks.pop() if self._marks else torch.cuda.Event(enable_timing=True)
@@ -263,6 +290,19 @@ class HostCard:
 
     def cap(self, nbytes: int | None) -> None:
         del nbytes
+
+    def watch(self) -> bool:
+        return False
+
+    def note(self, nbytes: int) -> int:
+        del nbytes
+        return 0
+
+    def address(self, storage: Tensor) -> int:
+        return storage.data_ptr()
+
+    def watched(self) -> Log | None:
+        return None
 
     def mark(self) -> float:
         return time.perf_counter()

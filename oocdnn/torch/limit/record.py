@@ -12,6 +12,7 @@ from typing import Any
 from oocdnn.network.timeline import Operation, Recipe, Saved, Squeeze, Timeline
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.entry import Entry
+from oocdnn.torch.limit.heap.allocations import Allocations, Note, read
 from oocdnn.torch.limit.squeeze import Form
 from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Node
@@ -53,6 +54,8 @@ class Recorder:
     events: list[_Event] = field(default_factory=list)
     recipes: dict[int, _Recipe] = field(default_factory=dict)
     squeezes: dict[int, tuple[Form, Any, Any]] = field(default_factory=dict)
+    watched: bool = False  # whether the card keeps the history of its allocator
+    notes: list[Note] = field(default_factory=list)  # in that history, two for each event
     _open: list[Entry] = field(default_factory=list)  # that others were seen to hold
 
     def begin(self) -> None:
@@ -64,6 +67,7 @@ class Recorder:
         """An event: a new storage in forward, or none and a read in backward."""
         last = self.events[-1]
         last.end = self.card.mark()
+        self._note(appeared)
         if self.bytes_too:
             last.most = self.card.peak()
             if appeared is not None or self.forward == 0:
@@ -77,6 +81,7 @@ class Recorder:
             self.forward = len(self.events)
 
     def go(self, read: Entry | None = None, node: Node | None = None) -> None:
+        self._note(read)
         if read is not None:
             read.reads.append(len(self.events))
         if self.bytes_too:
@@ -94,6 +99,11 @@ class Recorder:
     def squeezed(self, entry: Entry, form: Form, begin: Any, end: Any) -> None:
         """A smaller form of an entry; both ways are timed between two marks."""
         self.squeezes[entry.number] = (form, begin, end)
+
+    def allocations(self, timeline: Timeline) -> Allocations | None:
+        """What the step allocated, where the card has the history."""
+        log = self.card.watched() if self.watched else None
+        return None if log is None else read(log, self.notes, timeline)
 
     def timeline(self, label: str) -> Timeline | None:
         """None where nothing was saved, or nothing was read back."""
@@ -181,6 +191,15 @@ class Recorder:
         while event + 1 < len(self.events) and self.events[event + 1].node is node is not None:
             event += 1
         return event
+
+    def _note(self, entry: Entry | None) -> None:
+        if not self.watched:
+            return
+        nbytes = 257 + len(self.notes) % 251  # differs from the neighbours'; tensors rarely have it
+        number, storage = -1, 0
+        if entry is not None and entry.storage is not None:
+            number, storage = entry.number, self.card.address(entry.storage)
+        self.notes.append(Note(self.card.note(nbytes), nbytes, number, storage))
 
     def _look(self, event: int) -> None:
         """Notes which entries nobody else holds any more."""

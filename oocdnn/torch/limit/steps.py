@@ -22,6 +22,7 @@ from oocdnn.torch.limit.courses import Code, Course, Found, Numbered, Planned, U
 from oocdnn.torch.limit.division import Division
 from oocdnn.torch.limit.entry import Entry, Held, Kept, Packed, bytes_of, label_of
 from oocdnn.torch.limit.gaps import TRIES, Gaps
+from oocdnn.torch.limit.heap.allocations import Allocations
 from oocdnn.torch.limit.parts import Parted
 from oocdnn.torch.limit.recipes import Read, Recipe, Source, admit, compute
 from oocdnn.torch.limit.record import Recorder
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 # Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
 # knows nothing of the optimizer's state.
 _RECORDED = (True, True, False, False)
+_WATCHED = 1  # of the recorded steps: its allocations are known
 _KINDS = 16  # of steps that are remembered
 _MISSED = 2  # steps in a row that are not as recorded: the kind is recorded anew
 _FORGOTTEN = 4  # times; then such steps are swapped
@@ -68,6 +70,7 @@ class Known:
     plan: Plan | None = None
     course: Planned | None = None
     recorded: int = 1
+    allocations: Allocations | None = None
     missed: int = 0  # steps in a row that began alike and were others
     gaps: Gaps = field(default_factory=Gaps)
 
@@ -145,6 +148,7 @@ class Steps:
     def close(self) -> None:
         """Waits for copies; what autograd still holds stays readable."""
         with self._lock:
+            self._card.watched()
             for entry in list(self._numbered.values()):
                 if entry.leaving is not None:
                     entry.leaving.wait()
@@ -337,8 +341,15 @@ class Steps:
         self._reading_node = None
         self._recorder: Recorder | None = None
         self._found = Found()
+        self._watching = self._watch()
         self._followed: Known | None = None
         self._course: Course = Unplanned(self._store, self._limit, self._numbered)
+
+    def _watch(self) -> bool:
+        """Begins the history of allocations where the next step is likely to be recorded with it."""
+        self._card.watched()
+        expected = bool(self.kinds) and self.kinds[0].recorded == _WATCHED
+        return expected and self._card.watch()
 
     def _known(self, tensor: Tensor) -> Known | None:
         """The kind of step that begins with this tensor; it is the last used one then."""
@@ -371,7 +382,10 @@ class Steps:
             known.course.begin(self._numbered)
             if known.recorded < len(_RECORDED):
                 bytes_too = _RECORDED[known.recorded]
-                self._recorder = Recorder(self._card, self._store, bytes_too=bytes_too)
+                watched = self._watching and known.recorded == _WATCHED
+                self._recorder = Recorder(
+                    self._card, self._store, bytes_too=bytes_too, watched=watched
+                )
             else:
                 self._codes = known.course.codes
         if self._recorder is not None:
@@ -426,6 +440,7 @@ class Steps:
             if again is None:
                 return
             known.timeline = again
+            known.allocations = recorder.allocations(again) or known.allocations
             known.recorded += 1
         self._replan(known)
 

@@ -99,7 +99,7 @@ class Allocations:
         """Blocks that the step before leaves, by the numbers under which the next one frees
         them."""
         found: defaultdict[int, list[Block]] = defaultdict(list)
-        for address, block in allocator.given.items():
+        for address, block in allocator.used.items():
             if address not in self.persistent:
                 found[block.size].append(block)
         blocks: defaultdict[int, deque[Block]] = defaultdict(deque)

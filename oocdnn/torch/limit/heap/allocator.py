@@ -123,15 +123,16 @@ class Allocator:
     Attributes:
         reserved: Bytes taken from the driver.
         allocated: Bytes of blocks in use.
-        given: The blocks of the extents that are in use, by address.
+        expandable: Whether segments are.
+        used: The blocks in use, by address.
     """
 
     def __init__(self, *, expandable: bool, extents: Iterable[Extent] = ()) -> None:
         self.reserved = self.allocated = 0
-        self._expandable = expandable
+        self.expandable = expandable
         self._pools = {small: _Pool(small=small) for small in (False, True)}
         self._end = 1 << 50  # of addresses in use, where new segments begin
-        self.given: dict[int, Block] = {}
+        self.used: dict[int, Block] = {}
         ordered = sorted(extents, key=lambda extent: extent.address)
         if ordered:
             self._end = ordered[-1].address + ordered[-1].nbytes + _SPACE
@@ -148,21 +149,23 @@ class Allocator:
         pool = self._pools[size <= _SMALL]
         block = self._best(pool, size)
         if block is None:
-            block = self._expanded(pool, size) if self._expandable else self._segment(pool, size)
+            block = self._expanded(pool, size) if self.expandable else self._segment(pool, size)
         else:
             pool.take(block)
         rest = block.size - size
-        if rest >= _ALIGNMENT and (pool.small or self._expandable or rest > _SMALL):
+        if rest >= _ALIGNMENT and (pool.small or self.expandable or rest > _SMALL):
             other = Block(block.address + size, rest, block.segment)
             other.put_behind(block)
             block.size = size
             pool.put(other)
         block.used = True
+        self.used[block.address] = block
         self.allocated += block.size
         return block
 
     def free(self, block: Block) -> None:
         self.allocated -= block.size
+        del self.used[block.address]
         block.used = False
         pool = block.segment.pool
         self._merge(pool, block)
@@ -180,6 +183,27 @@ class Allocator:
                     pool.take(block)
                     self.reserved -= block.size
 
+    def extents(self) -> tuple[Extent, ...]:
+        """What is mapped, in order of address."""
+        blocks = [*self.used.values()]
+        for pool in self._pools.values():
+            blocks += [block for block in pool.blocks.values() if block.mapped]
+        found: list[list[Block]] = []
+        for block in sorted(blocks, key=lambda block: block.address):
+            if found and found[-1][-1] is block.prev:
+                found[-1].append(block)
+            else:
+                found.append([block])
+        return tuple(
+            Extent(
+                some[0].address,
+                some[0].segment.pool.small,
+                some[0].segment.expandable,
+                tuple((block.size, block.used) for block in some),
+            )
+            for some in found
+        )
+
     # Free blocks.
 
     def _best(self, pool: _Pool, size: int) -> Block | None:
@@ -189,7 +213,7 @@ class Allocator:
         if place == len(pool.free):
             return None
         block = pool.blocks[pool.free[place][1]]
-        if not self._expandable or not block.segment.expandable:
+        if not self.expandable or not block.segment.expandable:
             return block
         while place + 1 < len(pool.free):
             place += 1
@@ -339,7 +363,7 @@ class Allocator:
                 block = put(size)
                 block.used = used
                 if used:
-                    self.given[block.address] = block
+                    self.used[block.address] = block
                     self.allocated += size
                 else:
                     segment.pool.put(block)
