@@ -47,11 +47,19 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Squeeze:
-    """A lossless smaller form that stays on the device: mask bits, places in a pooling window."""
+    """A lossless smaller form that stays on the device: mask bits, places in a pooling window.
+
+    Args:
+        nbytes: Of the smaller form.
+        seconds: Time to make it and to expand it.
+        name: For reports.
+        temporary_bytes: Device bytes besides both while it is made.
+    """
 
     nbytes: int
     seconds: float
     name: str = "squeeze"
+    temporary_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,9 @@ class Recorder:
         if known is None or not entry.pooled:
             return None
         form, begin, end = known
-        return Squeeze(form.nbytes(entry.nbytes), self.card.seconds(begin, end))
+        temporary = entry.nbytes if form.offset else 0  # the difference, before it is narrowed
+        seconds = self.card.seconds(begin, end)
+        return Squeeze(form.nbytes(entry.nbytes), seconds, temporary_bytes=temporary)
 
     def _reuse(self) -> None:
         self.card.reuse(mark for event in self.events for mark in (event.begin, event.end))

@@ -146,23 +146,41 @@ class _Sequence:
         for number in self._squeezed.get(position, ()):
             squeeze = self._saved[number].squeeze
             assert squeeze is not None
-            yield from self._beside(
-                number, self._saved[number].nbytes, _form(number), squeeze.nbytes
-            )
-        for number in self._computed.get(position, ()):
-            one, choice, extra = self._saved[number], self._choices[number], 0
-            if choice.policy is Policy.REBUILD:
-                extra = one.recipes[choice.recipe].temporary_bytes
-            yield from self._beside(number, extra, number, one.nbytes)
+            temporary = _temporary(number)
+            if squeeze.temporary_bytes:
+                yield temporary, squeeze.temporary_bytes
+            yield _form(number), squeeze.nbytes
+            if squeeze.temporary_bytes:
+                yield temporary, 0
+        for number in self._demanded(self._computed.get(position, ())):
+            yield from self._compute(number)
 
-    @staticmethod
-    def _beside(of: int, temporary: int, number: int, nbytes: int) -> Iterator[Item]:
-        """An allocation while a temporary one is there."""
-        if temporary:
-            yield _temporary(of), temporary
-        yield number, nbytes
-        if temporary:
-            yield _temporary(of), 0
+    def _demanded(self, numbers: Sequence[int]) -> list[int]:
+        """In the order in which they are computed: the inputs of each in front of it."""
+        found: dict[int, None] = {}
+
+        def demand(number: int) -> None:
+            choice = self._choices[number]
+            if choice.policy is Policy.REBUILD:
+                for source in self._saved[number].recipes[choice.recipe].inputs:
+                    if source in numbers and source not in found:
+                        demand(source)
+            found[number] = None
+
+        for number in sorted(numbers, reverse=True):  # the last one is read, and needs the others
+            if number not in found:
+                demand(number)
+        return list(found)
+
+    def _compute(self, number: int) -> Iterator[Item]:
+        """The operation's temporary bytes come after its result."""
+        one, choice, extra = self._saved[number], self._choices[number], 0
+        if choice.policy is Policy.REBUILD:
+            extra = one.recipes[choice.recipe].temporary_bytes
+        yield number, one.nbytes
+        if extra:
+            yield _temporary(number), extra
+            yield _temporary(number), 0
 
     def _end(self, number: int) -> Iterator[Item]:
         """A squeezed form stays until the end of what it is of."""
