@@ -7,8 +7,8 @@ import torch
 from pytorch.counting import Counter, CountingCard
 from torch.utils._python_dispatch import _disable_current_modes
 
-from oocdnn.torch.limit.heap.allocations import Log
-from oocdnn.torch.limit.heap.allocator import Allocator, Block
+from oocdnn.torch.limit.heap.allocator import Allocator, Block, Heap
+from oocdnn.torch.limit.heap.reading import Log
 
 
 class Modelled(Counter):
@@ -25,6 +25,7 @@ class Modelled(Counter):
         self.entries: list[tuple[bool, int, int]] | None = None
         self.reserved = 0
         self._blocks: dict[int, tuple[Block, int]] = {}
+        self._taken: dict[int, tuple[Block, int]] = {}
 
     def __torch_dispatch__(self, operation, types, given=(), named=None):  # type: ignore[no-untyped-def]
         self.live()  # frees come before what the operation allocates
@@ -56,6 +57,17 @@ class Modelled(Counter):
         address = self._blocks[-1][0].address
         self._free(-1)
         return address
+
+    def take(self, nbytes: int) -> int:
+        self.live()
+        block = self.allocator.allocate(nbytes)
+        self.reserved = max(self.reserved, self.allocator.reserved)
+        self._taken[block.address] = block, nbytes
+        return block.address
+
+    def give(self, address: int) -> None:
+        self.live()
+        self.allocator.free(self._taken.pop(address)[0])
 
     def _allocate(self, key: int, nbytes: int) -> None:
         block = self.allocator.allocate(nbytes)
@@ -95,13 +107,23 @@ class ModelCard(CountingCard):
     def address(self, storage: torch.Tensor) -> int:
         return self._model.address(storage)
 
+    def heap(self) -> Heap | None:
+        self._model.live()
+        return Heap(self._model.allocator.extents(), self._model.allocator.expandable)
+
+    def take(self, nbytes: int) -> int:
+        return self._model.take(nbytes)
+
+    def give(self, address: int) -> None:
+        self._model.give(address)
+
     def watched(self) -> Log | None:
         entries, self._model.entries = self._model.entries, None
         if entries is None:
             return None
         self._model.live()
         allocator = self._model.allocator
-        return Log(entries, allocator.extents(), allocator.expandable)
+        return Log(entries, Heap(allocator.extents(), allocator.expandable))
 
     def slab(self, nbytes: int) -> torch.Tensor:
         with _disable_current_modes():

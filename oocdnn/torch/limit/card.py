@@ -20,7 +20,9 @@ import torch
 from torch import Tensor
 
 from oocdnn.errors import OutOfMemory
-from oocdnn.torch.limit.heap.history import History, Log
+from oocdnn.torch.limit.heap.allocator import Heap
+from oocdnn.torch.limit.heap.history import History, heap_of
+from oocdnn.torch.limit.heap.reading import Log
 
 
 class Copy(Protocol):
@@ -78,6 +80,15 @@ class Card(Protocol):
 
     def watched(self) -> Log | None:
         """Ends the history, and gives it; None where there is none."""
+
+    def heap(self) -> Heap | None:
+        """The memory that the allocator holds; None where that is not known."""
+
+    def take(self, nbytes: int) -> int:
+        """Allocates device bytes that nothing uses; their address."""
+
+    def give(self, address: int) -> None:
+        """Frees them."""
 
     def mark(self) -> Any:
         """The point in time at which the compute stream arrives here."""
@@ -197,6 +208,18 @@ class CudaCard:
     def watched(self) -> Log | None:
         return self._history.stop(torch.cuda.current_stream(self.device).cuda_stream)
 
+    def heap(self) -> Heap | None:
+        if torch.cuda.get_allocator_backend() != "native":
+            return None
+        return heap_of(self.device, torch.cuda.current_stream(self.device).cuda_stream)
+
+    def take(self, nbytes: int) -> int:
+        stream = torch.cuda.current_stream(self.device).cuda_stream
+        return int(torch._C._cuda_cudaCachingAllocator_raw_alloc(nbytes, stream))
+
+    def give(self, address: int) -> None:
+        torch._C._cuda_cudaCachingAllocator_raw_delete(address)
+
     def mark(self) -> torch.cuda.Event:
         event = self._marks.pop() if self._marks else torch.cuda.Event(enable_timing=True)
         event.record(torch.cuda.current_stream(self.device))
@@ -303,6 +326,16 @@ class HostCard:
 
     def watched(self) -> Log | None:
         return None
+
+    def heap(self) -> Heap | None:
+        return None
+
+    def take(self, nbytes: int) -> int:
+        del nbytes
+        return 0
+
+    def give(self, address: int) -> None:
+        del address
 
     def mark(self) -> float:
         return time.perf_counter()

@@ -12,7 +12,8 @@ from typing import Any
 from oocdnn.network.timeline import Operation, Recipe, Saved, Squeeze, Timeline
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.entry import Entry
-from oocdnn.torch.limit.heap.allocations import Allocations, Note, read
+from oocdnn.torch.limit.heap.allocations import Allocations
+from oocdnn.torch.limit.heap.reading import Note, read
 from oocdnn.torch.limit.squeeze import Form
 from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Node

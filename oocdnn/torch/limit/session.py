@@ -19,7 +19,7 @@ from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.card import Card, CudaCard
 
 if TYPE_CHECKING:
-    from oocdnn.network.planner import Plan
+    from oocdnn.network.planner import Plan, Reserved
 
 _autograd = torch._C._autograd
 _active = threading.local()  # .limits: the memory limits of a thread, the innermost last
@@ -156,7 +156,7 @@ class memory_limit:
         if self._hooks is None:
             self._push()
 
-    def _plan(self, timeline: Timeline, room: int) -> Plan:
+    def _plan(self, timeline: Timeline, room: int, reserved: Reserved | None) -> Plan:
         from oocdnn.network.planner import least_limit, plan
 
         least, others = least_limit(timeline), self.limit - room
@@ -167,7 +167,7 @@ class memory_limit:
                 f"limit is {self.limit}: raise it to {least + others}, or take a smaller batch",
                 least=least + others,
             )
-        return plan(timeline, self._links, room, seconds=self._planning)
+        return plan(timeline, self._links, room, seconds=self._planning, reserved=reserved)
 
 
 def _gpu(device: torch.device | int | str | None) -> torch.device:

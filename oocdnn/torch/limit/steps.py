@@ -23,25 +23,29 @@ from oocdnn.torch.limit.division import Division
 from oocdnn.torch.limit.entry import Entry, Held, Kept, Packed, bytes_of, label_of
 from oocdnn.torch.limit.gaps import TRIES, Gaps
 from oocdnn.torch.limit.heap.allocations import Allocations
+from oocdnn.torch.limit.heap.reservation import Reservation
 from oocdnn.torch.limit.parts import Parted
 from oocdnn.torch.limit.recipes import Read, Recipe, Source, admit, compute
 from oocdnn.torch.limit.record import Recorder
+from oocdnn.torch.limit.spacers import Spacers
 from oocdnn.torch.limit.squeeze import form_of, serves, squeeze
 from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Node, Trace
 
 if TYPE_CHECKING:
-    from oocdnn.network.planner import Plan
+    from oocdnn.network.planner import Plan, Reserved
 
 # Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
 # knows nothing of the optimizer's state.
 _RECORDED = (True, True, False, False)
 _WATCHED = 1  # of the recorded steps: its allocations are known
+_STEERING_SECONDS = 0.5  # for each plan that is looked at
 _KINDS = 16  # of steps that are remembered
 _MISSED = 2  # steps in a row that are not as recorded: the kind is recorded anew
 _FORGOTTEN = 4  # times; then such steps are swapped
 
-Planner = Callable[[Timeline, int], "Plan | None"]  # from a timeline and the bytes for tensors
+# From a timeline, bytes that may be reserved, and what tells the bytes that a schedule reserves.
+Planner = Callable[[Timeline, int, "Reserved | None"], "Plan | None"]
 
 
 class Mode(enum.Enum):
@@ -183,6 +187,7 @@ class Steps:
             self._count += 1
             self._event += 1
             self._course.before(self._event)
+            self._course.goes(self._event)
         self._held += 1
         return Held(tensor, self.steps, self._let_held_go)
 
@@ -196,6 +201,7 @@ class Steps:
         self._course.before(self._event)
         if self._reading:
             self._let_go(None, torch._C._current_autograd_node())
+        self._course.goes(self._event)
 
     def _entry_of(self, tensor: Tensor) -> Entry:
         storage = tensor.untyped_storage()
@@ -222,6 +228,7 @@ class Steps:
             self._course.arrived(self._event, entry, tensor, self._trace)
         if self._recorder is not None:
             self._recorder.go()
+        self._course.goes(self._event)
 
     def _look_for_recipes(self, entry: Entry, tensor: Tensor) -> None:
         """Looks for what gives the storage's bits again, and times it."""
@@ -263,8 +270,13 @@ class Steps:
         return source.tensor(self._store.here(source.entry, self._computed))
 
     def _computed(self, entry: Entry) -> Tensor:
+        if entry.squeezed is not None:
+            self._course.computes(entry)
+            return entry.squeezed.expand()
         assert entry.bound is not None
-        return self._value(entry.bound.recipe, entry.bound.sources)
+        read = [self._tensor(source) for source in entry.bound.sources]
+        self._course.computes(entry)
+        return compute(entry.bound.recipe, read)
 
     # Backward.
 
@@ -295,6 +307,7 @@ class Steps:
         self._course.after(entry)
         if self._recorder is not None:
             self._recorder.go(entry, node)
+        self._course.goes(self._event)
         return storage
 
     def _parted(self, packed: Packed, tensor: Tensor) -> Tensor:
@@ -373,7 +386,7 @@ class Steps:
             self._recorder = Recorder(self._card, self._store, bytes_too=True)
         elif known.plan is None or known.course is None:
             self.mode = Mode.SWAP
-        elif known.plan.fits and known.recorded > 1:
+        elif known.plan.fits and known.recorded > 1 and not known.course.spacers.used:
             self.mode = Mode.KEEP
         else:
             self.mode = Mode.FOLLOW
@@ -399,6 +412,7 @@ class Steps:
         self._recorder = self._followed = None
         self._found = Found()
         self._codes = ()
+        self._course.ends()
         self._course = Unplanned(self._store, self._limit, self._numbered)
 
     def _miss(self, known: Known) -> None:
@@ -411,6 +425,7 @@ class Steps:
             self.kinds.remove(known)  # the next such step is recorded
 
     def _finish(self) -> None:
+        self._course.ends()
         recorder, self._recorder = self._recorder, None
         known = self._followed
         if known is not None and self._event + 1 != len(known.timeline.operations):
@@ -420,7 +435,7 @@ class Steps:
         if recorder is not None:
             self._plan(recorder)
         elif self._followed is not None and self._followed.gaps.tried < TRIES:
-            self._settle(self._followed)
+            self._check(self._followed)
         self.steps += 1
         self._begin()
 
@@ -456,43 +471,43 @@ class Steps:
             self._card.cap(room)
         return again
 
-    def _settle(self, known: Known) -> None:
-        """After a step as planned: the allocator leaves gaps between tensors, which count too.
-        Plans for less are tried until the fastest that fits is known; then nothing more can be
-        taken."""
-        if not known.gaps.tried:
-            known.gaps.tried = 1  # what was before the plan left gaps of its own
-            self._card.trim()
-            return
-        excess = self._card.taken() + self._card.others() - self._limit
-        assert known.plan is not None
+    def _check(self, known: Known) -> None:
+        """After a step as planned: whether the driver counts more than the limit. Then plans that
+        leave more are tried; if none serves, the nearest stays."""
         assert known.course is not None
-        known.gaps.saw(excess, known.plan.seconds, known.course)
-        if not known.gaps.settled(self._limit):
-            known.gaps.next(excess, self._limit)
-            with contextlib.suppress(OutOfMemory):
-                self._replan(known)
-                self._card.trim()
-                return
-        known.gaps.tried = TRIES
-        known.course = known.gaps.chosen
-        known.plan = known.course.plan
-        self._card.trim()
-        if known.gaps.best is not None:
-            self._card.cap(self._limit - self._card.others())
-        else:
+        excess = self._card.taken() + self._card.others() - self._limit
+        if excess > 0:
+            if known.gaps.passes(excess, self._limit, known.course):
+                with contextlib.suppress(OutOfMemory):
+                    self._replan(known)
+                    return
+            nearest = known.gaps.nearest
+            assert nearest is not None
+            known.course, known.plan = nearest, nearest.plan
+            self._card.trim()
             warnings.warn(
-                f"the driver counts {known.gaps.nearest[0]} bytes more than the limit of "
+                f"the driver counts {known.gaps.excess} bytes more than the limit of "
                 f"{self._limit}: PyTorch's allocator leaves gaps between tensors; set "
                 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or a lower limit",
                 stacklevel=2,
             )
+        else:
+            self._card.cap(self._limit - self._card.others())
+        known.gaps.tried = TRIES
 
     def _replan(self, known: Known) -> None:
+        """The steps of the plan begin without unused memory, as the simulation does."""
         room = self._limit - self._card.others() - known.gaps.nbytes
-        known.plan = self._planner(known.timeline, room)
+        heap = None if known.allocations is None else self._card.heap()
+        reservation = None
+        if known.allocations is not None and heap is not None:
+            reservation = Reservation(known.allocations, heap, room, _STEERING_SECONDS)
+        known.plan = self._planner(known.timeline, room, reservation)
+        self._card.trim()
         if known.plan is not None:
-            known.course = Planned(self._store, known.plan, known.found)
+            steering = None if reservation is None else reservation.steering(known.plan.schedule)
+            spacers = Spacers(self._card, steering)
+            known.course = Planned(self._store, known.plan, known.found, spacers)
 
 
 class _Through(Read):

@@ -54,14 +54,13 @@ class Store:
         entry.coming = self.card.copy_in(entry.slab, entry.storage)
 
     def here(self, entry: Entry, compute: Callable[[Entry], Tensor]) -> Tensor:
-        """The bytes on the device, for the compute stream; `compute` gives those that a recipe
-        has."""
+        """The bytes on the device, for the compute stream; `compute` gives those that have a recipe
+        or a smaller form."""
         if entry.storage is None:
             if entry.slab is not None:
                 self.come(entry)
             else:
-                made = entry.squeezed.expand() if entry.squeezed is not None else compute(entry)
-                entry.storage = bytes_of(made)
+                entry.storage = bytes_of(compute(entry))
                 self.resident += entry.nbytes
         if entry.coming is not None:
             entry.coming.wait()

@@ -51,6 +51,21 @@ class Extent:
         return sum(size for size, _ in self.blocks)
 
 
+@dataclass(frozen=True)
+class Heap:
+    """The memory that an allocator holds.
+
+    Args:
+        extents: For one stream.
+        expandable: Whether it has expandable segments.
+        elsewhere: Bytes that it holds for other streams and private pools.
+    """
+
+    extents: tuple[Extent, ...]
+    expandable: bool
+    elsewhere: int = 0
+
+
 class Block:
     """A range of addresses: in use, free, or not mapped. Neighbours are of the same segment."""
 
@@ -81,10 +96,10 @@ class _Segment:
 class _Pool:
     """Free blocks by size and address, and blocks that are not mapped by address."""
 
-    __slots__ = ("blocks", "free", "small", "unmapped")
+    __slots__ = ("blocks", "free", "reserved", "small", "unmapped")
 
     def __init__(self, *, small: bool) -> None:
-        self.small = small
+        self.small, self.reserved = small, 0
         self.free: list[tuple[int, int]] = []
         self.unmapped: list[int] = []
         self.blocks: dict[int, Block] = {}  # of `free` and `unmapped`, by address
@@ -111,6 +126,11 @@ def rounded(nbytes: int) -> int:
     return max(-(-nbytes // _ALIGNMENT), 1) * _ALIGNMENT
 
 
+def page_bytes(*, small: bool) -> int:
+    """Of an expandable segment."""
+    return _PAGE[small]
+
+
 def is_small(nbytes: int) -> bool:
     """True for a request of the small pool."""
     return rounded(nbytes) <= _SMALL
@@ -121,14 +141,13 @@ class Allocator:
     pool.
 
     Attributes:
-        reserved: Bytes taken from the driver.
         allocated: Bytes of blocks in use.
         expandable: Whether segments are.
         used: The blocks in use, by address.
     """
 
     def __init__(self, *, expandable: bool, extents: Iterable[Extent] = ()) -> None:
-        self.reserved = self.allocated = 0
+        self.allocated = 0
         self.expandable = expandable
         self._pools = {small: _Pool(small=small) for small in (False, True)}
         self._end = 1 << 50  # of addresses in use, where new segments begin
@@ -142,6 +161,40 @@ class Allocator:
             for extent in own:
                 if not extent.expandable:
                     self._chain(_Segment(extent.address, pool, expandable=False), [extent])
+
+    @property
+    def reserved(self) -> int:
+        """Bytes taken from the driver."""
+        return sum(pool.reserved for pool in self._pools.values())
+
+    def reserved_of(self, *, small: bool) -> int:
+        """Of one pool."""
+        return self._pools[small].reserved
+
+    @property
+    def base(self) -> int:
+        """Address of the large pool's first expandable segment."""
+        pool = self._pools[False]
+        blocks = [*pool.blocks.values(), *self.used.values()]
+        found = [one.segment for one in blocks if one.segment.pool is pool]
+        return min((one.address for one in found if one.expandable), default=self._end)
+
+    def fill(self, end: int) -> list[int]:
+        """Maps the large pool up to an address, by requests that are freed again; their bytes."""
+        pool, blocks = self._pools[False], []
+        while pool.unmapped and pool.unmapped[0] < end or not pool.unmapped:
+            if not pool.unmapped:
+                blocks.append(self.allocate(min(end - self.base, _PAGE[False])))
+                continue
+            first = pool.blocks[pool.unmapped[0]]
+            stop = min(first.address + first.size, end)
+            if first.prev is not None and not first.prev.used:
+                first = first.prev
+            blocks.append(self.allocate(stop - first.address))
+        sizes = [block.size for block in blocks]
+        for block in blocks:
+            self.free(block)
+        return sizes
 
     def allocate(self, nbytes: int) -> Block:
         """A block of at least so many bytes."""
@@ -181,7 +234,7 @@ class Allocator:
                     self._unmap(pool, block)
                 elif block.prev is None and block.next is None:
                     pool.take(block)
-                    self.reserved -= block.size
+                    pool.reserved -= block.size
 
     def extents(self) -> tuple[Extent, ...]:
         """What is mapped, in order of address."""
@@ -253,7 +306,7 @@ class Allocator:
             whole = -(-size // _SEGMENT_ROUND) * _SEGMENT_ROUND
         block = Block(self._end, whole, _Segment(self._end, pool, expandable=False))
         self._end += whole
-        self.reserved += whole
+        pool.reserved += whole
         return block
 
     def _expanded(self, pool: _Pool, size: int) -> Block:
@@ -302,7 +355,7 @@ class Allocator:
             block.size = mapped
         self._merge(pool, block)
         pool.put(block)
-        self.reserved += mapped
+        pool.reserved += mapped
 
     def _unmap(self, pool: _Pool, block: Block) -> None:
         """Gives the whole pages of a free block back."""
@@ -327,7 +380,7 @@ class Allocator:
         block.address, block.size, block.mapped = first, last - first, False
         self._merge(pool, block)
         pool.put_unmapped(block)
-        self.reserved -= last - first
+        pool.reserved -= last - first
 
     # Extents.
 
@@ -367,7 +420,7 @@ class Allocator:
                     self.allocated += size
                 else:
                     segment.pool.put(block)
-            self.reserved += extent.nbytes
+            segment.pool.reserved += extent.nbytes
         assert last is not None
         return last
 

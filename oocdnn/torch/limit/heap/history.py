@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from oocdnn.torch.limit.heap.allocations import Log
-from oocdnn.torch.limit.heap.allocator import Extent
+from oocdnn.torch.limit.heap.allocator import Extent, Heap
+from oocdnn.torch.limit.heap.reading import Log
 
 _ENTRIES = 1 << 20  # that are remembered, the latest ones
 _DEFAULT_POOL = (0, 0)
@@ -45,11 +45,20 @@ class History:
             for one in snapshot["device_traces"][index]
             if one["action"] in ("alloc", "free_completed") and one["stream"] == stream
         ]
-        here = [one for one in snapshot["segments"] if one["device"] == index]
-        own = [one for one in here if _is_of(one, stream)]
-        elsewhere = sum(one["total_size"] for one in here if not _is_of(one, stream))
-        expandable = any(one["is_expandable"] for one in own)
-        return Log(entries, tuple(map(_extent, own)), expandable, elsewhere)
+        return Log(entries, _heap(snapshot, index, stream))
+
+
+def heap_of(device: torch.device, stream: int) -> Heap:
+    """What the allocator holds now."""
+    return _heap(torch.cuda.memory._snapshot(), device.index, stream)
+
+
+def _heap(snapshot: dict[str, Any], index: int | None, stream: int) -> Heap:
+    here = [one for one in snapshot["segments"] if one["device"] == index]
+    own = [one for one in here if _is_of(one, stream)]
+    elsewhere = sum(one["total_size"] for one in here if not _is_of(one, stream))
+    expandable = any(one["is_expandable"] for one in own)
+    return Heap(tuple(map(_extent, own)), expandable, elsewhere)
 
 
 def _record(what: str | None) -> None:
