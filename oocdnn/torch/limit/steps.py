@@ -7,7 +7,7 @@ import contextlib
 import enum
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from oocdnn.torch.limit.courses import Code, Course, Found, Numbered, Planned, U
 from oocdnn.torch.limit.division import Division
 from oocdnn.torch.limit.entry import Entry, Held, Kept, Packed, bytes_of, label_of
 from oocdnn.torch.limit.gaps import TRIES, Gaps
-from oocdnn.torch.limit.heap.allocations import Allocations
+from oocdnn.torch.limit.heap.allocations import Allocations, Item
 from oocdnn.torch.limit.heap.reservation import Reservation
 from oocdnn.torch.limit.parts import Parted
 from oocdnn.torch.limit.recipes import Read, Recipe, Source, admit, compute
@@ -74,6 +74,7 @@ class Known:
     plan: Plan | None = None
     course: Planned | None = None
     recorded: int = 1
+    templates: Mapping[int, Sequence[Item]] = field(default_factory=dict)  # of recipes
     allocations: Allocations | None = None
     missed: int = 0  # steps in a row that began alike and were others
     gaps: Gaps = field(default_factory=Gaps)
@@ -249,13 +250,15 @@ class Steps:
         if any(one is entry or self._numbered.get(one.number) is not one for one in read):
             return  # it reads itself, or an earlier step's
         assert self._recorder is not None
+        self._recorder.computing()
         self._card.peak()
         before = self._card.held()
         self._card.busy()
         begin = self._card.mark()
-        self._value(bound.recipe, bound.sources)
+        made = self._value(bound.recipe, bound.sources)
         end = self._card.mark()
         extra = max(self._card.peak() - before - entry.nbytes, 0)
+        self._recorder.computed(entry, made)
         numbers = tuple(dict.fromkeys(one.number for one in read))
         self._recorder.recipe(entry, numbers, bound.recipe.name, begin, end, extra)
         self._found.recipes[entry.number] = bound.recipe
@@ -383,7 +386,8 @@ class Steps:
             self._opening = _first(tensor)
             if self._opening in self._divisions:
                 self._found.parts = dict(self._divisions[self._opening].parts)
-            self._recorder = Recorder(self._card, self._store, bytes_too=True)
+            watches = self._card.watch()
+            self._recorder = Recorder(self._card, self._store, bytes_too=True, brackets=watches)
         elif known.plan is None or known.course is None:
             self.mode = Mode.SWAP
         elif known.plan.fits and known.recorded > 1 and not known.course.spacers.used:
@@ -448,6 +452,7 @@ class Steps:
             if timeline is None or self._divides(recorder, timeline):
                 return
             known = Known(self._opening, _settings(), timeline, self._found)
+            known.templates = recorder.templates()
             self.kinds.insert(0, known)
             del self.kinds[_KINDS:]
         else:
@@ -455,7 +460,7 @@ class Steps:
             if again is None:
                 return
             known.timeline = again
-            known.allocations = recorder.allocations(again) or known.allocations
+            known.allocations = recorder.allocations(again, known.templates) or known.allocations
             known.recorded += 1
         self._replan(known)
 

@@ -219,30 +219,31 @@ def _addresses(extent: Extent) -> list[int]:
     return found
 
 
-def template(log: Log, begin: Note, end: Note, result: int) -> tuple[Item, ...] | None:
-    """What is allocated between two notes for a result at this address, and what of it is freed
-    there; None if the notes or the result are not in the history."""
-    places = [
-        index
-        for note in (begin, end)
-        for index, (allocated, address, nbytes) in enumerate(log.entries)
-        if allocated and (address, nbytes) == (note.address, note.nbytes)
-    ]
-    if len(places) != 2:
-        return None
-    live: dict[int, int] = {}  # by address, the place in `found`
-    found: list[tuple[int, int, int]] = []  # place of the allocation, bytes or 0, address
+def template(log: Log, begin: Note, end: Note) -> tuple[Item, ...] | None:
+    """What is allocated between two notes, the second at the result, and what of it is freed there;
+    None if they are not in the history."""
+    places, start = [], 0
+    for note in (begin, end):
+        wanted = (True, note.address, note.nbytes)
+        found = next((i for i in range(start, len(log.entries)) if log.entries[i] == wanted), None)
+        if found is None:
+            return None
+        places.append(found)
+        start = found + 1
+    live: dict[int, int] = {}  # by address, the number
+    items: list[Item] = []
     for allocated, address, nbytes in log.entries[places[0] + 2 : places[1]]:
         if allocated:
-            live[address] = len(found)
-            found.append((len(found), nbytes, address))
+            live[address] = len(items) + 1
+            items.append((live[address], nbytes))
         elif address in live:
-            found.append((live.pop(address), 0, address))
-    if result not in live:
+            items.append((live.pop(address), 0))
+    if end.storage not in live:
         return None
-    stays = set(live.values()) - {live[result]}  # tensors that a recipe reads and that came back
+    result = live.pop(end.storage)
+    stays = set(live.values())  # tensors that it reads, and that came back
     return tuple(
-        (RESULT if place == live[result] else place + 1, nbytes)
-        for place, nbytes, _ in found
-        if place not in stays
+        (RESULT if number == result else number, nbytes)
+        for number, nbytes in items
+        if number not in stays
     )
