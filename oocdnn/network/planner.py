@@ -41,7 +41,8 @@ _ENOUGH = 1.002  # of the bound: no further round is tried
 
 # Parts of the limit that plans leave to the gaps between tensors, one after the other.
 _GAPS = (0.0, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.14, 0.2, 0.27, 0.35)
-_QUICK_SHARE = 0.1  # of the time, for a plan that only tells how many gaps serve
+_TRY_SHARE = 0.25  # of the time, for each
+_LATE = 2.0  # times the time: then no other is tried
 
 
 class Reserved(Protocol):
@@ -152,21 +153,15 @@ def _reserving(
     best: Plan | None = None
     for part in _GAPS:
         room = limit - int(part * limit)
-        if best is not None and room < least:
+        if best is not None and (room < least or time.monotonic() > began + _LATE * seconds):
             break
-        made = plan(timeline, links, room, seconds=_QUICK_SHARE * seconds)
+        made = plan(timeline, links, room, seconds=_TRY_SHARE * seconds)
         made.reserved = reserved(made.schedule)
         if best is None or made.reserved < _bytes(best):
             best = made
         if made.reserved <= limit:
             break
     assert best is not None
-    rest = seconds - (time.monotonic() - began)
-    if _bytes(best) <= limit and not best.fits and rest > 0:
-        made = plan(timeline, links, best.limit, seconds=rest)
-        if made.seconds < best.seconds:
-            made.reserved = reserved(made.schedule)
-            best = made if made.reserved <= limit else best
     best.limit, best.planning = limit, time.monotonic() - began
     return best
 

@@ -182,7 +182,6 @@ class Planned:
         """A new step."""
         self._numbered = numbered
         self._late.clear()
-        self.spacers.begin()
 
     def expects(self, number: int, nbytes: int) -> bool:
         """Whether the recorded step had a new entry of that size here."""
@@ -224,7 +223,7 @@ class Planned:
         self.spacers.at(("run", position))
 
     def ends(self) -> None:
-        self.spacers.release()
+        self.spacers.ends()
 
     def _act(self, position: int) -> None:
         """Releases, then fetches in the order of need."""

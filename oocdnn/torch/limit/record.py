@@ -164,8 +164,7 @@ class Recorder:
         """As measured now; the least seconds of this and the known recording."""
         last = self.events[-1]
         last.end = self.card.mark()
-        if self.bytes_too:
-            last.most = self.card.peak()
+        self.look()
         found = []
         for i, event in enumerate(self.events):
             seconds = self.card.seconds(event.begin, event.end)
@@ -178,6 +177,12 @@ class Recorder:
             name = f"{'forward' if i < self.forward else 'backward'} {i}"
             found.append(Operation(name, seconds, fixed))
         return tuple(found)
+
+    def look(self) -> None:
+        """Notes the peak so far, before it is lost or the step ends."""
+        if self.bytes_too:
+            last = self.events[-1]
+            last.most = max(last.most, self.card.peak())
 
     def _saved(self, entry: Entry, produced: int) -> Saved:
         last = self.forward - 1

@@ -11,7 +11,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 from oocdnn._arguments import byte_count
 from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory, Unsupported
@@ -85,6 +88,7 @@ class memory_limit:
 
         self._steps = Steps(self._card, self.limit, self._plan)
         self._hooks: AbstractContextManager[None] | None = None
+        self._begun: Any = None
         self._ended: Any = None
 
     def __enter__(self) -> memory_limit:
@@ -101,6 +105,11 @@ class memory_limit:
             if threading.get_ident() == thread:
                 self._steps.step()
 
+        def steps(*_: Any) -> None:
+            if threading.get_ident() == thread:
+                self._steps.optimizes()
+
+        self._begun = register_optimizer_step_pre_hook(steps)
         self._ended = register_optimizer_step_post_hook(stepped)
         return self
 
@@ -110,6 +119,7 @@ class memory_limit:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._begun.remove()
         self._ended.remove()
         self._ended = None
         _limits().remove(self)

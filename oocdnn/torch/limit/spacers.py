@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.heap.allocations import Point
+from oocdnn.torch.limit.heap.allocator import Allocator
 from oocdnn.torch.limit.heap.steering import Steering
+
+_RESTORED = 4  # times
 
 
 class Spacers:
@@ -15,19 +18,29 @@ class Spacers:
     def __init__(self, card: Card, steering: Steering | None) -> None:
         self._card = card
         self._acts = {} if steering is None else steering.acts
+        self._mapped = () if steering is None else steering.mapped
         self._held: set[int] = set()
         self._lost = False
-        if steering is not None:
-            for address in [card.take(nbytes) for nbytes in steering.mapped]:
-                card.give(address)
+        self._restored = 0
+        self._map()
 
     @property
     def used(self) -> bool:
         return bool(self._acts)
 
-    def begin(self) -> None:
-        """A new step."""
-        self._lost = False
+    def ends(self) -> None:
+        """The step ends. Where the allocator was in another state, as after `empty_cache`, its
+        memory is what a step begins with again; not without end, since that takes long."""
+        self.release()
+        if self._lost and self._restored < _RESTORED:
+            self._restored += 1
+            self._lost = False
+            self._card.trim()
+            self._map()
+
+    def _map(self) -> None:
+        for address in [self._card.take(nbytes) for nbytes in self._mapped]:
+            self._card.give(address)
 
     def at(self, point: Point) -> None:
         """The runtime acts here."""
@@ -51,3 +64,16 @@ class Spacers:
         for address in self._held:
             self._card.give(address)
         self._held.clear()
+
+
+def take_free(card: Card) -> list[int]:
+    """Gives unused memory back to the driver and takes what stays free: what is allocated next is
+    at the lowest addresses, out of the way of what comes and goes. The addresses, to be given back.
+    """
+    heap = card.heap()
+    if heap is None or not heap.expandable:
+        return []
+    card.trim()
+    allocator = Allocator(expandable=True, extents=heap.extents)
+    allocator.trim()
+    return [card.take(nbytes) for nbytes in allocator.takeable()]

@@ -27,7 +27,7 @@ from oocdnn.torch.limit.heap.reservation import Reservation
 from oocdnn.torch.limit.parts import Parted
 from oocdnn.torch.limit.recipes import Read, Recipe, Source, admit, compute
 from oocdnn.torch.limit.record import Recorder
-from oocdnn.torch.limit.spacers import Spacers
+from oocdnn.torch.limit.spacers import Spacers, take_free
 from oocdnn.torch.limit.squeeze import form_of, serves, squeeze
 from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Node, Trace
@@ -95,6 +95,7 @@ class Steps:
         self.steps = 0
         self._reading_node: Node | None = None
         self._codes: Sequence[Code] = ()
+        self._low: list[int] = []  # addresses taken while an optimizer steps for the first time
         self._begin()
 
     @property
@@ -143,10 +144,25 @@ class Steps:
                 self._read()
             return packed.tensor()
 
+    def optimizes(self) -> None:
+        """An optimizer is about to step. In a kind's first step it allocates what it keeps."""
+        with self._lock:
+            if self._selected and self._followed is None and self.mode is Mode.RECORD:
+                if self._recorder is not None:
+                    self._recorder.look()
+                self._give_low()
+                self._low = take_free(self._card)
+
+    def _give_low(self) -> None:
+        for address in self._low:
+            self._card.give(address)
+        self._low = []
+
     def step(self) -> None:
         """The end of a step; without it a step ends where forward begins again with nothing saved.
         A recorded step is planned here."""
         with self._lock:
+            self._give_low()
             if self._selected:
                 self._finish()
 
@@ -154,6 +170,7 @@ class Steps:
         """Waits for copies; what autograd still holds stays readable."""
         with self._lock:
             self._card.watched()
+            self._give_low()
             for entry in list(self._numbered.values()):
                 if entry.leaving is not None:
                     entry.leaving.wait()

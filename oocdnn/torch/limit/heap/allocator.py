@@ -179,6 +179,10 @@ class Allocator:
         found = [one.segment for one in blocks if one.segment.pool is pool]
         return min((one.address for one in found if one.expandable), default=self._end)
 
+    def takeable(self) -> list[int]:
+        """Bytes of the large pool's free blocks that requests can take, the largest first."""
+        return sorted((size for size, _ in self._pools[False].free if size > _SMALL), reverse=True)
+
     def fill(self, end: int) -> list[int]:
         """Maps the large pool up to an address, by requests that are freed again; their bytes."""
         pool, blocks = self._pools[False], []

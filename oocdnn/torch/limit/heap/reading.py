@@ -158,7 +158,9 @@ class _Sorter:
         open_ -= {number for number, nbytes in everything if not nbytes}
         operations[-1] += [(number, 0) for number in sorted(open_ - numbers)]
         passing = {life.address for life in self._reader.live.values() if life.number in numbers}
-        persistent = {address for extent in log.heap.extents for address in _addresses(extent)} - passing
+        persistent = {
+            address for extent in log.heap.extents for address in _addresses(extent)
+        } - passing
         return Allocations(
             self._timeline,
             tuple(map(tuple, operations)),

@@ -14,9 +14,7 @@ class Reservation:
     """Called with a schedule: most bytes reserved, from the given memory on. Where the allocator's
     own choices pass the limit, steering is looked for, for at most so many seconds."""
 
-    def __init__(
-        self, allocations: Allocations, heap: Heap, limit: int, seconds: float
-    ) -> None:
+    def __init__(self, allocations: Allocations, heap: Heap, limit: int, seconds: float) -> None:
         self._allocations, self._heap = allocations, heap
         self._limit, self._seconds = limit, seconds
         self._known: list[tuple[Schedule, Steering | None, int]] = []

@@ -281,7 +281,9 @@ class _Search:
         intervals for the rest, and random ones."""
         draw, lives, end = self._draw, self._lives, self._frame.end
         mine = [life for begins, life in part.acts if begins]
-        places = {life: (int(self._placement.address[life]), int(lives.nbytes[life])) for life in mine}
+        places = {
+            life: (int(self._placement.address[life]), int(lives.nbytes[life])) for life in mine
+        }
         outlive = [places[life] for life in mine if lives.leaves[life]]
         short = [places[life] for life in mine if not lives.leaves[life]]
         clipped = [(a, min(n, end - a)) for a, n in self._arena.free if a < end]
@@ -357,9 +359,7 @@ def _acts(
         yield address, 0
         stop = address + nbytes
         parts = [(a, n, False) for a, n in took if address <= a < stop]
-        parts += [
-            (a, min(n, stop - a), True) for a, n in opened if address <= a < stop
-        ]
+        parts += [(a, min(n, stop - a), True) for a, n in opened if address <= a < stop]
         for first, size, hole in sorted(parts):
             if size > LEAST:
                 yield first, size
