@@ -42,6 +42,7 @@ _ENOUGH = 1.002  # of the bound: no further round is tried
 # Parts of the limit that plans leave to the gaps between tensors, one after the other.
 _GAPS = (0.0, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.14, 0.2, 0.27, 0.35)
 _TRY_SHARE = 0.25  # of the time, for each
+_LAST_SHARE = 0.5  # for another one that leaves as much as the first that fits
 _LATE = 2.0  # times the time: then no other is tried
 
 
@@ -162,6 +163,11 @@ def _reserving(
         if made.reserved <= limit:
             break
     assert best is not None
+    if _bytes(best) <= limit and not best.fits:
+        made = plan(timeline, links, best.limit, seconds=_LAST_SHARE * seconds)
+        if made.seconds < best.seconds:
+            made.reserved = reserved(made.schedule)
+            best = made if made.reserved <= limit else best
     best.limit, best.planning = limit, time.monotonic() - began
     return best
 

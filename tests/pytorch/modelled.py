@@ -1,5 +1,5 @@
-"""A device made of the CPU's tensors with a model of PyTorch's caching allocator: what live storages
-would reserve, and the history of a step."""
+"""A device made of the CPU's tensors with a model of PyTorch's caching allocator: what live
+storages would reserve, and the history of a step."""
 
 from __future__ import annotations
 

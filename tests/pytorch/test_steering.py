@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -16,7 +17,8 @@ from pytorch.modelled import ModelCard, Modelled
 from torch import nn
 from torch.nn import functional as F
 
-from oocdnn.network.plan import KEEP, Schedule
+from oocdnn.network.plan import Schedule
+from oocdnn.network.planner import least_limit
 from oocdnn.network.timeline import Operation, Timeline
 from oocdnn.torch.limit.heap import allocator as allocators
 from oocdnn.torch.limit.heap import arena as arenas
@@ -74,7 +76,7 @@ def test_a_cut_divides_what_is_free(
     opened, taken = cut(intervals, spans, end * MIB)
     together = sorted([*opened, *taken])
     assert sum(n for _, n in together) == sum(n for _, n in intervals)
-    assert all(a + n <= b for (a, n), (b, _) in zip(together, together[1:], strict=False))
+    assert all(a + n <= b for (a, n), (b, _) in pairwise(together))
     assert all(n > MIB and a + n <= end * MIB for a, n in taken)
     for address, nbytes in taken:
         for a, n in spans:
@@ -165,13 +167,12 @@ def test_a_template_leaves_out_what_stays() -> None:
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """An allocator whose sizes are a thousandth."""
     monkeypatch.setattr(allocators, "_SMALL", KIB)
     monkeypatch.setattr(allocators, "_PAGE", {True: 2 * KIB, False: 20 * KIB})
     monkeypatch.setattr(arenas, "LEAST", KIB)
     monkeypatch.setattr(steerings, "LEAST", KIB)
-    yield
 
 
 class Net(nn.Module):
@@ -209,7 +210,7 @@ def test_steps_reserve_what_was_predicted(share: float) -> None:
         with memory_limit(1 << 40, card=card, planning=1.0) as run:
             step()
             (kind,) = run._steps.kinds
-            least, most = steerings_least(kind.timeline), kind.timeline.peak_bytes
+            least, most = least_limit(kind.timeline), kind.timeline.peak_bytes
             run.limit = run._steps._limit = int(least + share * (most - least)) + 40 * KIB
             run._steps._replan(kind)
             for _ in range(10):
@@ -223,14 +224,7 @@ def test_steps_reserve_what_was_predicted(share: float) -> None:
         card.close()
 
 
-def steerings_least(timeline: Timeline) -> int:
-    from oocdnn.network.planner import least_limit
-
-    return least_limit(timeline)
-
-
 def test_nothing_is_steered_without_expandable_segments() -> None:
     allocations, schedule, heap = stepwise([(1, 40)], [(1, 0)])
     fixed = Heap(heap.extents, expandable=False)
     assert steer(allocations, schedule, fixed, 1 << 40, time.monotonic() + 1) is None
-    assert KEEP not in schedule.choices

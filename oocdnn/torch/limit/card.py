@@ -203,7 +203,7 @@ class CudaCard:
         return self.address(self.empty(nbytes))
 
     def address(self, storage: Tensor) -> int:
-        return storage.data_ptr()
+        return int(storage.data_ptr())
 
     def watched(self) -> Log | None:
         return self._history.stop(torch.cuda.current_stream(self.device).cuda_stream)
@@ -322,7 +322,7 @@ class HostCard:
         return 0
 
     def address(self, storage: Tensor) -> int:
-        return storage.data_ptr()
+        return int(storage.data_ptr())
 
     def watched(self) -> Log | None:
         return None

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 # knows nothing of the optimizer's state.
 _RECORDED = (True, True, False, False)
 _WATCHED = 1  # of the recorded steps: its allocations are known
-_STEERING_SECONDS = 0.5  # for each plan that is looked at
 _KINDS = 16  # of steps that are remembered
 _MISSED = 2  # steps in a row that are not as recorded: the kind is recorded anew
 _FORGOTTEN = 4  # times; then such steps are swapped
@@ -83,8 +82,11 @@ class Known:
 class Steps:
     """Packs and unpacks what autograd saves. Forward and backward may run on different threads."""
 
-    def __init__(self, card: Card, limit: int, planner: Planner) -> None:
+    def __init__(
+        self, card: Card, limit: int, planner: Planner, steering_seconds: float = 0.5
+    ) -> None:
         self._limit, self._planner = limit, planner
+        self._steering_seconds = steering_seconds  # for each plan that is looked at
         self._store = Store(card)
         self._card = card
         self._lock = threading.RLock()
@@ -379,7 +381,7 @@ class Steps:
         self._course: Course = Unplanned(self._store, self._limit, self._numbered)
 
     def _watch(self) -> bool:
-        """Begins the history of allocations where the next step is likely to be recorded with it."""
+        """Begins the history of allocations where the next step is expected to need it."""
         self._card.watched()
         expected = bool(self.kinds) and self.kinds[0].recorded == _WATCHED
         return expected and self._card.watch()
@@ -523,7 +525,7 @@ class Steps:
         heap = None if known.allocations is None else self._card.heap()
         reservation = None
         if known.allocations is not None and heap is not None:
-            reservation = Reservation(known.allocations, heap, room, _STEERING_SECONDS)
+            reservation = Reservation(known.allocations, heap, room, self._steering_seconds)
         known.plan = self._planner(known.timeline, room, reservation)
         self._card.trim()
         if known.plan is not None:

@@ -186,7 +186,7 @@ class Allocator:
     def fill(self, end: int) -> list[int]:
         """Maps the large pool up to an address, by requests that are freed again; their bytes."""
         pool, blocks = self._pools[False], []
-        while pool.unmapped and pool.unmapped[0] < end or not pool.unmapped:
+        while not pool.unmapped or pool.unmapped[0] < end:
             if not pool.unmapped:
                 blocks.append(self.allocate(min(end - self.base, _PAGE[False])))
                 continue

@@ -20,6 +20,7 @@ from oocdnn.torch.limit.heap.arena import Interval
 
 _SHAPES = (0.5, 1.0, 0.0, 0.25, 0.75)  # exponents of bytes beside length, in the first orders
 _RANDOM = 40  # orders before the best is only changed
+_ENDLESS = 1 << 62
 _MOVED = 3  # allocations at the top that are moved at a time
 
 Act = tuple[bool, int]  # True: a life begins; False: it ends. Old lives have negative numbers
@@ -135,7 +136,7 @@ class Placement:
         self._draw = random.Random(seed)
         self.order: list[int] = []
         self.address = np.zeros(len(lives), dtype=np.int64)
-        self.top = 1 << 62
+        self.top = _ENDLESS
 
     def improve(
         self, fixed: Sequence[Fixed], open_: Sequence[bool], limit: int, end: float, tries: int
@@ -146,7 +147,7 @@ class Placement:
         best: tuple[int, list[int], np.ndarray] | None = None
         for number in range(tries):
             order = self._next(number, places, best)
-            address, top = self._fit(order, fixed, open_)
+            address, top = self._fit(order, fixed, open_, _ENDLESS if best is None else best[0])
             if best is None or top <= best[0]:
                 best = top, order, address
             if best[0] <= limit or time.monotonic() > end:
@@ -178,12 +179,12 @@ class Placement:
         return order
 
     def _fit(
-        self, order: Sequence[int], fixed: Sequence[Fixed], open_: Sequence[bool]
+        self, order: Sequence[int], fixed: Sequence[Fixed], open_: Sequence[bool], most: int
     ) -> tuple[np.ndarray, int]:
-        """First fit in this order."""
+        """First fit in this order; ends early where it passes `most`."""
         lives, base = self._lives, self._base
-        most = len(fixed) + 2 * len(order)
-        begin, end, first, size = np.empty((4, most), dtype=np.int64)
+        rows = len(fixed) + 2 * len(order)
+        begin, end, first, size = np.empty((4, rows), dtype=np.int64)
         count = len(fixed)
         for i, one in enumerate(fixed):
             begin[i], end[i], first[i], size[i] = one.begin, one.end, one.address, one.nbytes
@@ -202,12 +203,14 @@ class Placement:
             fits = np.flatnonzero(starts - stops[:-1] >= nbytes)
             address = int(stops[fits[0]] if len(fits) else stops[-1])
             found[life] = address
-            rows = [(lives.begin[life], lives.end[life])] + ([(-1, again)] if again >= 0 else [])
-            for row in rows:
-                begin[count], end[count] = row
+            spans = [(lives.begin[life], lives.end[life])] + ([(-1, again)] if again >= 0 else [])
+            for span in spans:
+                begin[count], end[count] = span
                 first[count], size[count] = address, nbytes
                 count += 1
             top = max(top, address + nbytes)
+            if top > most:
+                break
         return found, top
 
 

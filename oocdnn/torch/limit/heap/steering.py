@@ -19,7 +19,7 @@ import numpy as np
 
 from oocdnn.network.plan import Schedule
 from oocdnn.torch.limit.heap.allocations import Allocations, Point
-from oocdnn.torch.limit.heap.allocator import Allocator, Heap, page_bytes
+from oocdnn.torch.limit.heap.allocator import Allocator, Block, Heap, page_bytes
 from oocdnn.torch.limit.heap.arena import LEAST, Arena, Interval, cut
 from oocdnn.torch.limit.heap.placement import Fixed, Lives, Part, Placement, taken
 
@@ -130,7 +130,8 @@ class _Frame:
         allocator = self._allocator()
         mapped = tuple(allocator.fill(self.end))
         before = allocator.reserved
-        blocks, held = self._allocations.left(allocator), {}
+        blocks = self._allocations.left(allocator)
+        held: dict[int, Block] = {}
         for _ in range(_STEPS):
             for group in self.groups:
                 for block in held.values():
@@ -199,7 +200,7 @@ class _Search:
         if not self._placed(self._at, 0, _ORDERS):
             return None
         acts: dict[Point, tuple[Act, ...]] = {}
-        for number, part in enumerate(frame.lives.parts):
+        for part in frame.lives.parts:
             for interval in self._took:
                 self._arena.give(*interval)
             self._took = []
@@ -218,7 +219,6 @@ class _Search:
             if outcome.took:
                 assert part.point is not None
                 acts[part.point] = tuple(_acts(free, outcome.opened, outcome.took, frame.end))
-            del number
         return acts
 
     def _interval(self, life: int, at: Sequence[int]) -> Interval:
