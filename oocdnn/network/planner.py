@@ -40,10 +40,9 @@ _ENOUGH = 1.002  # of the bound: no further round is tried
 
 
 # Parts of the limit that plans leave to the gaps between tensors, one after the other.
-_GAPS = (0.0, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.14, 0.2, 0.27, 0.35)
-_TRY_SHARE = 0.25  # of the time, for each
+_GAPS = (0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.11, 0.15, 0.2, 0.27, 0.35)
+_TRY_SHARE = 0.15  # of the time, for each
 _LAST_SHARE = 0.5  # for another one that leaves as much as the first that fits
-_LATE = 2.0  # times the time: then no other is tried
 
 
 class Reserved(Protocol):
@@ -107,7 +106,8 @@ def plan(
     """The plan of a step within `limit` device bytes, found in about `seconds`.
 
     With `reserved`, the limit is for the bytes that an allocator reserves: plans for less are tried
-    until one fits. Where none is found, the result is the one that reserves least.
+    until one fits, in up to three times the time and what `reserved` takes. Where none is found,
+    the result is the one that reserves least.
 
     Raises InvalidProblem where there is no link or the limit is not positive, and OutOfMemory where
     the step does not fit; its `least` is the smallest limit with a plan.
@@ -154,7 +154,7 @@ def _reserving(
     best: Plan | None = None
     for part in _GAPS:
         room = limit - int(part * limit)
-        if best is not None and (room < least or time.monotonic() > began + _LATE * seconds):
+        if best is not None and room < least:
             break
         made = plan(timeline, links, room, seconds=_TRY_SHARE * seconds)
         made.reserved = reserved(made.schedule)

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from oocdnn.network.plan import Schedule
 from oocdnn.network.planner import least_limit
 from oocdnn.network.timeline import Operation, Timeline
+from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.heap import allocator as allocators
 from oocdnn.torch.limit.heap import arena as arenas
 from oocdnn.torch.limit.heap import steering as steerings
@@ -27,8 +28,9 @@ from oocdnn.torch.limit.heap.allocations import Allocations, Item
 from oocdnn.torch.limit.heap.allocator import Allocator, Heap
 from oocdnn.torch.limit.heap.arena import Arena, cut
 from oocdnn.torch.limit.heap.reading import Log, Note, read, template
-from oocdnn.torch.limit.heap.steering import steer
+from oocdnn.torch.limit.heap.steering import Steering, steer
 from oocdnn.torch.limit.session import memory_limit
+from oocdnn.torch.limit.spacers import Spacers
 
 KIB, MIB = 1 << 10, 1 << 20
 PAGE = 20 * MIB
@@ -222,6 +224,44 @@ def test_steps_reserve_what_was_predicted(share: float) -> None:
             assert card.taken() == plan.reserved
             assert plan.peak_bytes <= plan.reserved
         card.close()
+
+
+class Elsewhere(HostCard):
+    """Has other addresses than expected from some allocation on."""
+
+    def __init__(self, right: int) -> None:
+        super().__init__()
+        self.right, self.trims = right, 0
+        self.taken_now: list[int] = []
+
+    def take(self, nbytes: int) -> int:
+        self.right -= 1
+        self.taken_now.append(nbytes if self.right >= 0 else nbytes + 1)
+        return self.taken_now[-1]
+
+    def give(self, address: int) -> None:
+        self.taken_now.remove(address)
+
+    def trim(self) -> None:
+        self.trims += 1
+
+
+@given(right=st.integers(0, 8))
+def test_spacers_are_given_back_whatever_the_allocator_does(right: int) -> None:
+    card = Elsewhere(right)
+    acts = {("run", 1): ((100, 100), (200, 200), (100, 0)), ("run", 2): ((300, 300),)}
+    spacers = Spacers(card, Steering((50,), acts, 0))
+    assert card.taken_now == []
+    for _ in range(3):
+        spacers.at(("run", 1))
+        assert card.taken_now in ([200], [])
+        spacers.at(("fetch", 1))
+        assert card.taken_now == []
+        spacers.at(("run", 2))
+        spacers.ends()
+        assert card.taken_now == []
+    assert card.trims <= 3
+    card.close()
 
 
 def test_nothing_is_steered_without_expandable_segments() -> None:

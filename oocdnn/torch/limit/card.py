@@ -85,7 +85,7 @@ class Card(Protocol):
         """The memory that the allocator holds; None where that is not known."""
 
     def take(self, nbytes: int) -> int:
-        """Allocates device bytes that nothing uses; their address."""
+        """Allocates device bytes that nothing uses; their address, 0 if there are none."""
 
     def give(self, address: int) -> None:
         """Frees them."""
@@ -215,7 +215,11 @@ class CudaCard:
 
     def take(self, nbytes: int) -> int:
         stream = torch.cuda.current_stream(self.device).cuda_stream
-        return int(torch._C._cuda_cudaCachingAllocator_raw_alloc(nbytes, stream))
+        try:
+            with torch.cuda.device(self.device):
+                return int(torch._C._cuda_cudaCachingAllocator_raw_alloc(nbytes, stream))
+        except torch.OutOfMemoryError:
+            return 0
 
     def give(self, address: int) -> None:
         torch._C._cuda_cudaCachingAllocator_raw_delete(address)

@@ -40,7 +40,8 @@ class Spacers:
 
     def _map(self) -> None:
         for address in [self._card.take(nbytes) for nbytes in self._mapped]:
-            self._card.give(address)
+            if address:
+                self._card.give(address)
 
     def at(self, point: Point) -> None:
         """The runtime acts here."""
@@ -53,7 +54,8 @@ class Spacers:
                 self._card.give(address)
                 continue
             found = self._card.take(nbytes)
-            self._held.add(found)
+            if found:
+                self._held.add(found)
             if found != address:
                 self._lost = True
                 self.release()
@@ -76,4 +78,5 @@ def take_free(card: Card) -> list[int]:
     card.trim()
     allocator = Allocator(expandable=True, extents=heap.extents)
     allocator.trim()
-    return [card.take(nbytes) for nbytes in allocator.takeable()]
+    taken = [card.take(nbytes) for nbytes in allocator.takeable()]
+    return [address for address in taken if address]
