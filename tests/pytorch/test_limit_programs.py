@@ -239,7 +239,7 @@ def test_indices_of_pools_are_squeezed(card: HostCard) -> None:
     """Whatever pays, the plan here squeezes what can be squeezed, and keeps the rest."""
     made: list[Plan] = []
 
-    def planned(timeline: Timeline, room: int) -> Plan:
+    def planned(timeline: Timeline, room: int, reserved: object) -> Plan:
         choices = [KEEP if saved.squeeze is None else SQUEEZE for saved in timeline.saved]
         link = Link(1e9, 1e9, 1.8e9)
         schedule = schedule_of(timeline, [link], room, choices)
