@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -39,6 +40,19 @@ _IDLE = 12  # schedules without a better one
 _ENOUGH = 1.002  # of the bound: no further round is tried
 
 
+# Parts of the limit that plans leave to the gaps between tensors, one after the other.
+_GAPS = (0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.11, 0.15, 0.2, 0.27, 0.35)
+_TRY_SHARE = 0.15  # of the time, for each
+_LAST_SHARE = 0.5  # for another one that leaves as much as the first that fits
+
+
+class Reserved(Protocol):
+    """Tells how many bytes a schedule makes an allocator reserve."""
+
+    def __call__(self, schedule: Schedule, /) -> int:
+        """At least the schedule's peak; the gaps between tensors are in it."""
+
+
 @dataclass
 class Plan:
     """A plan of one step.
@@ -52,6 +66,7 @@ class Plan:
             equal blocks are decided together, or chains of recipes are longer than it looks at,
             other choices may be a little below.
         planning: Seconds that planning took.
+        reserved: Predicted bytes that the allocator reserves, or None where that is not known.
     """
 
     timeline: Timeline
@@ -61,6 +76,7 @@ class Plan:
     fits: bool
     bound: float
     planning: float
+    reserved: int | None = None
 
     @property
     def seconds(self) -> float:
@@ -75,11 +91,24 @@ class Plan:
 
     def explain(self) -> Explanation:
         """The policy of each tensor with its reason, and totals; `str` gives a table."""
-        return explain(self.timeline, self.schedule, self.simulation, self.limit, self.bound)
+        return explain(
+            self.timeline, self.schedule, self.simulation, self.limit, self.bound, self.reserved
+        )
 
 
-def plan(timeline: Timeline, links: Sequence[Link], limit: int, *, seconds: float = 2.0) -> Plan:
+def plan(
+    timeline: Timeline,
+    links: Sequence[Link],
+    limit: int,
+    *,
+    seconds: float = 2.0,
+    reserved: Reserved | None = None,
+) -> Plan:
     """The plan of a step within `limit` device bytes, found in about `seconds`.
+
+    With `reserved`, the limit is for the bytes that an allocator reserves: plans for less are tried
+    until one fits, in up to three times the time and what `reserved` takes. Where none is found,
+    the result is the one that reserves least.
 
     Raises InvalidProblem where there is no link or the limit is not positive, and OutOfMemory where
     the step does not fit; its `least` is the smallest limit with a plan.
@@ -88,6 +117,8 @@ def plan(timeline: Timeline, links: Sequence[Link], limit: int, *, seconds: floa
         raise InvalidProblem("a plan needs at least one link to memory that holds what is swapped")
     if limit <= 0:
         raise InvalidProblem(f"the limit is {limit} bytes; it must be positive")
+    if reserved is not None:
+        return _reserving(timeline, links, limit, seconds, reserved)
     began = time.monotonic()
     kept = schedule(timeline, links, limit, [KEEP] * len(timeline.saved))
     if kept.peak_bytes <= limit:
@@ -115,6 +146,36 @@ def plan(timeline: Timeline, links: Sequence[Link], limit: int, *, seconds: floa
         began,
         fits=False,
     )
+
+
+def _reserving(
+    timeline: Timeline, links: Sequence[Link], limit: int, seconds: float, reserved: Reserved
+) -> Plan:
+    began, least = time.monotonic(), least_limit(timeline)
+    best: Plan | None = None
+    for part in _GAPS:
+        room = limit - int(part * limit)
+        if best is not None and room < least:
+            break
+        made = plan(timeline, links, room, seconds=_TRY_SHARE * seconds)
+        made.reserved = reserved(made.schedule)
+        if best is None or made.reserved < _bytes(best):
+            best = made
+        if made.reserved <= limit:
+            break
+    assert best is not None
+    if _bytes(best) <= limit and not best.fits:
+        made = plan(timeline, links, best.limit, seconds=_LAST_SHARE * seconds)
+        if made.seconds < best.seconds:
+            made.reserved = reserved(made.schedule)
+            best = made if made.reserved <= limit else best
+    best.limit, best.planning = limit, time.monotonic() - began
+    return best
+
+
+def _bytes(made: Plan) -> int:
+    assert made.reserved is not None
+    return made.reserved
 
 
 def curve(

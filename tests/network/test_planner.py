@@ -152,6 +152,19 @@ def test_networks_are_planned_within_the_limit(timeline: Timeline, share: float)
     assert all(row.name in str(told) for row in told.rows)
 
 
+def test_plans_leave_what_an_allocator_reserves_besides() -> None:
+    timeline = chain_of([MIB] * 12, [1e-3] * 12, recipes=True)
+    limit = int(0.7 * timeline.peak_bytes)
+    found = plan(timeline, [LINK], limit, seconds=0.5, reserved=lambda made: made.peak_bytes + MIB)
+    assert found.reserved == found.peak_bytes + MIB
+    assert found.reserved <= limit == found.limit
+    assert "reserved" in str(found.explain())
+    least = plan(
+        timeline, [LINK], limit, seconds=0.5, reserved=lambda made: limit + made.peak_bytes
+    )
+    assert least.reserved == limit + least.peak_bytes
+
+
 def test_a_curve_ends_with_the_step_itself() -> None:
     timeline = chain_of([MIB] * 8, [1e-3] * 8, recipes=True)
     points = curve(timeline, [LINK], seconds=1.0)

@@ -6,12 +6,17 @@ backward). An operation of the timeline is the time between two events.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor
+
 from oocdnn.network.timeline import Operation, Recipe, Saved, Squeeze, Timeline
 from oocdnn.torch.limit.card import Card
-from oocdnn.torch.limit.entry import Entry
+from oocdnn.torch.limit.entry import Entry, bytes_of
+from oocdnn.torch.limit.heap.allocations import Allocations, Item
+from oocdnn.torch.limit.heap.reading import Note, read, template
 from oocdnn.torch.limit.parts import Signature, Table
 from oocdnn.torch.limit.squeeze import Form
 from oocdnn.torch.limit.store import Store
@@ -56,6 +61,10 @@ class Recorder:
     events: list[_Event] = field(default_factory=list)
     recipes: dict[int, _Recipe] = field(default_factory=dict)
     squeezes: dict[int, tuple[Form, Any, Any]] = field(default_factory=dict)
+    watched: bool = False  # whether the card keeps the history of its allocator
+    notes: list[Note] = field(default_factory=list)  # in that history, two for each event
+    brackets: bool = False  # whether it keeps it for what recipes allocate
+    _around: list[Note] = field(default_factory=list)  # two for each recipe
     _open: list[Entry] = field(default_factory=list)  # that others were seen to hold
 
     def begin(self) -> None:
@@ -68,6 +77,7 @@ class Recorder:
         last = self.events[-1]
         last.end = self.card.mark()
         self.table.ran = None
+        self._note(appeared)
         if self.bytes_too:
             last.most = self.card.peak()
             if appeared is not None or self.forward == 0:
@@ -81,6 +91,7 @@ class Recorder:
             self.forward = len(self.events)
 
     def go(self, read: Entry | None = None, node: Node | None = None) -> None:
+        self._note(read)
         if read is not None:
             read.reads.append(len(self.events))
         if self.bytes_too:
@@ -102,6 +113,33 @@ class Recorder:
     def squeezed(self, entry: Entry, form: Form, begin: Any, end: Any) -> None:
         """A smaller form of an entry; both ways are timed between two marks."""
         self.squeezes[entry.number] = (form, begin, end)
+
+    def computing(self) -> None:
+        """A recipe is about to be tried."""
+        if self.brackets:
+            self._around.append(self._noted(len(self._around)))
+
+    def computed(self, entry: Entry, made: Tensor) -> None:
+        """It has given the bytes of this entry."""
+        if self.brackets:
+            storage = self.card.address(bytes_of(made))
+            self._around.append(self._noted(len(self._around), entry.number, storage))
+
+    def templates(self) -> dict[int, tuple[Item, ...]]:
+        """What recipes allocate, by the numbers of entries, where the card has the history."""
+        log = self.card.watched() if self.brackets else None
+        if log is None:
+            return {}
+        pairs = zip(self._around[::2], self._around[1::2], strict=True)
+        found = {end.entry: template(log, begin, end) for begin, end in pairs}
+        return {number: one for number, one in found.items() if one is not None}
+
+    def allocations(
+        self, timeline: Timeline, templates: Mapping[int, Sequence[Item]]
+    ) -> Allocations | None:
+        """What the step allocated, where the card has the history."""
+        log = self.card.watched() if self.watched else None
+        return None if log is None else read(log, self.notes, timeline, templates)
 
     def timeline(self, label: str) -> Timeline | None:
         """None where nothing was saved, or nothing was read back."""
@@ -132,8 +170,7 @@ class Recorder:
         """As measured now; the least seconds of this and the known recording."""
         last = self.events[-1]
         last.end = self.card.mark()
-        if self.bytes_too:
-            last.most = self.card.peak()
+        self.look()
         found = []
         for i, event in enumerate(self.events):
             seconds = self.card.seconds(event.begin, event.end)
@@ -147,6 +184,12 @@ class Recorder:
             name = f"{'forward' if i < self.forward else 'backward'} {i}"
             found.append(Operation(name, seconds, fixed, begin))
         return tuple(found)
+
+    def look(self) -> None:
+        """Notes the peak so far, before it is lost or the step ends."""
+        if self.bytes_too:
+            last = self.events[-1]
+            last.most = max(last.most, self.card.peak())
 
     def _saved(self, entry: Entry, produced: int) -> Saved:
         last = self.forward - 1
@@ -191,6 +234,18 @@ class Recorder:
         while event + 1 < len(self.events) and self.events[event + 1].node is node is not None:
             event += 1
         return event
+
+    def _note(self, entry: Entry | None) -> None:
+        if not self.watched:
+            return
+        number, storage = -1, 0
+        if entry is not None and entry.storage is not None:
+            number, storage = entry.number, self.card.address(entry.storage)
+        self.notes.append(self._noted(len(self.notes), number, storage))
+
+    def _noted(self, count: int, number: int = -1, storage: int = 0) -> Note:
+        nbytes = 257 + count % 251  # differs from the neighbours'; tensors rarely have it
+        return Note(self.card.note(nbytes), nbytes, number, storage)
 
     def _look(self, event: int) -> None:
         """Notes which entries nobody else holds any more."""

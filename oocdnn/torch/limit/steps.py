@@ -7,7 +7,7 @@ import contextlib
 import enum
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,24 +21,29 @@ from oocdnn.torch.limit.courses import Code, Course, Found, Numbered, Planned, U
 from oocdnn.torch.limit.division import Division
 from oocdnn.torch.limit.entry import Entry, Held, Kept, Packed, bytes_of, label_of
 from oocdnn.torch.limit.gaps import TRIES, Gaps
+from oocdnn.torch.limit.heap.allocations import Allocations, Item
+from oocdnn.torch.limit.heap.reservation import Reservation
 from oocdnn.torch.limit.parts import Signature, Table
 from oocdnn.torch.limit.recipes import Read, Recipe, Source, admit, compute
 from oocdnn.torch.limit.record import Recorder
+from oocdnn.torch.limit.spacers import Spacers, take_free
 from oocdnn.torch.limit.squeeze import Form, form_of, reader_of
 from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Node, Trace
 
 if TYPE_CHECKING:
-    from oocdnn.network.planner import Plan
+    from oocdnn.network.planner import Plan, Reserved
 
 # Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
 # knows nothing of the optimizer's state.
 _RECORDED = (True, True, False, False)
+_WATCHED = 1  # of the recorded steps: its allocations are known
 _KINDS = 16  # of steps that are remembered
 _MISSED = 2  # steps in a row that are not as recorded: the kind is recorded anew
 _FORGOTTEN = 4  # times; then such steps are swapped
 
-Planner = Callable[[Timeline, int], "Plan | None"]  # from a timeline and the bytes for tensors
+# From a timeline, bytes that may be reserved, and what tells the bytes that a schedule reserves.
+Planner = Callable[[Timeline, int, "Reserved | None"], "Plan | None"]
 
 
 class Mode(enum.Enum):
@@ -68,6 +73,8 @@ class Known:
     plan: Plan | None = None
     course: Planned | None = None
     recorded: int = 1
+    templates: Mapping[int, Sequence[Item]] = field(default_factory=dict)  # of recipes
+    allocations: Allocations | None = None
     missed: int = 0  # steps in a row that began alike and were others
     gaps: Gaps = field(default_factory=Gaps)
 
@@ -75,8 +82,11 @@ class Known:
 class Steps:
     """Packs and unpacks what autograd saves. Forward and backward may run on different threads."""
 
-    def __init__(self, card: Card, limit: int, planner: Planner) -> None:
+    def __init__(
+        self, card: Card, limit: int, planner: Planner, steering_seconds: float = 0.5
+    ) -> None:
         self._limit, self._planner = limit, planner
+        self._steering_seconds = steering_seconds  # for each plan that is looked at
         self._store = Store(card)
         self._card = card
         self.table = Table(card.device.type)  # that of the step, else of the latest one
@@ -88,6 +98,7 @@ class Steps:
         self.steps = 0
         self._reading_node: Node | None = None
         self._codes: Sequence[Code] = ()
+        self._low: list[int] = []  # addresses taken while an optimizer steps for the first time
         self._begin()
 
     @property
@@ -137,16 +148,33 @@ class Steps:
                 self._read()
             return packed.tensor()
 
+    def optimizes(self) -> None:
+        """An optimizer is about to step. In a kind's first step it allocates what it keeps."""
+        with self._lock:
+            if self._selected and self._followed is None and self.mode is Mode.RECORD:
+                if self._recorder is not None:
+                    self._recorder.look()
+                self._give_low()
+                self._low = take_free(self._card)
+
+    def _give_low(self) -> None:
+        for address in self._low:
+            self._card.give(address)
+        self._low = []
+
     def step(self) -> None:
         """The end of a step; without it a step ends where forward begins again with nothing saved.
         A recorded step is planned here."""
         with self._lock:
+            self._give_low()
             if self._selected:
                 self._finish()
 
     def close(self) -> None:
         """Waits for copies; what autograd still holds stays readable."""
         with self._lock:
+            self._card.watched()
+            self._give_low()
             for entry in list(self._numbered.values()):
                 if entry.leaving is not None:
                     entry.leaving.wait()
@@ -181,6 +209,7 @@ class Steps:
             self._count += 1
             self._event += 1
             self._course.before(self._event)
+            self._course.goes(self._event)
         self._held += 1
         return Held(tensor, self.steps, self._let_held_go)
 
@@ -194,6 +223,7 @@ class Steps:
         self._course.before(self._event)
         if self._reading:
             self._let_go(None, torch._C._current_autograd_node())
+        self._course.goes(self._event)
 
     def _entry_of(self, tensor: Tensor) -> Entry:
         storage = tensor.untyped_storage()
@@ -220,6 +250,7 @@ class Steps:
             self._course.arrived(self._event, entry, tensor, self._trace)
         if self._recorder is not None:
             self._recorder.go()
+        self._course.goes(self._event)
 
     def _look_for_recipes(self, entry: Entry, tensor: Tensor) -> None:
         """Looks for what gives the storage's bits again, and times it."""
@@ -235,13 +266,15 @@ class Steps:
         if any(one is entry or self._numbered.get(one.number) is not one for one in read):
             return  # it reads itself, or an earlier step's
         assert self._recorder is not None
+        self._recorder.computing()
         self._card.peak()
         before = self._card.held()
         self._card.busy()
         begin = self._card.mark()
-        self._value(bound.recipe, bound.sources)
+        made = self._value(bound.recipe, bound.sources)
         end = self._card.mark()
         extra = max(self._card.peak() - before - entry.nbytes, 0)
+        self._recorder.computed(entry, made)
         numbers = tuple(dict.fromkeys(one.number for one in read))
         self._recorder.recipe(entry, numbers, bound.recipe.name, begin, end, extra)
         self._found.recipes[entry.number] = bound.recipe
@@ -268,8 +301,14 @@ class Steps:
         return source.tensor(self._store.here(source.entry, self._computed))
 
     def _computed(self, entry: Entry) -> Tensor:
+        if entry.squeezed is not None:
+            self._course.computes(entry)
+            entry.expanded = True
+            return entry.squeezed.form.expand(entry.squeezed.small, entry.nbytes)
         assert entry.bound is not None
-        return self._value(entry.bound.recipe, entry.bound.sources)
+        read = [self._tensor(source) for source in entry.bound.sources]
+        self._course.computes(entry)
+        return compute(entry.bound.recipe, read)
 
     # Backward.
 
@@ -297,6 +336,7 @@ class Steps:
         self._course.after(entry)
         if self._recorder is not None:
             self._recorder.go(entry, node)
+        self._course.goes(self._event)
         return storage
 
     def _let_go(self, entry: Entry | None, node: Node | None) -> None:
@@ -336,8 +376,15 @@ class Steps:
         self._recorder: Recorder | None = None
         self.table.ran = None
         self._found = Found()
+        self._watching = self._watch()
         self._followed: Known | None = None
         self._course: Course = Unplanned(self._store, self._limit, self._numbered)
+
+    def _watch(self) -> bool:
+        """Begins the history of allocations where the next step is expected to need it."""
+        self._card.watched()
+        expected = bool(self.kinds) and self.kinds[0].recorded == _WATCHED
+        return expected and self._card.watch()
 
     def _known(self, tensor: Tensor) -> Known | None:
         """The kind of step that begins with this tensor; it is the last used one then."""
@@ -357,10 +404,11 @@ class Steps:
             self.mode = Mode.RECORD
             self._opening = _first(tensor)
             self._division = self._divisions.setdefault(self._opening, Division())
-            self._recorder = Recorder(self._card, self._store, True, self.table)
+            brackets = self._card.watch()
+            self._recorder = Recorder(self._card, self._store, True, self.table, brackets=brackets)
         elif known.plan is None or known.course is None:
             self.mode = Mode.SWAP
-        elif known.plan.fits and known.recorded > 1:
+        elif known.plan.fits and known.recorded > 1 and not known.course.spacers.used:
             self.mode = Mode.KEEP
         else:
             self.mode = Mode.FOLLOW
@@ -369,7 +417,10 @@ class Steps:
             known.course.begin(self._numbered)
             if known.recorded < len(_RECORDED):
                 bytes_too = _RECORDED[known.recorded]
-                self._recorder = Recorder(self._card, self._store, bytes_too, self.table)
+                watched = self._watching and known.recorded == _WATCHED
+                self._recorder = Recorder(
+                    self._card, self._store, bytes_too, self.table, watched=watched
+                )
             else:
                 self._codes = known.course.codes
         self.table.parts = self._division.parts if known is None else known.parts
@@ -385,6 +436,7 @@ class Steps:
         self._recorder = self._followed = None
         self._found = Found()
         self._codes = ()
+        self._course.ends()
         self._course = Unplanned(self._store, self._limit, self._numbered)
 
     def _miss(self, known: Known) -> None:
@@ -397,6 +449,7 @@ class Steps:
             self.kinds.remove(known)  # the next such step is recorded
 
     def _finish(self) -> None:
+        self._course.ends()
         recorder, self._recorder = self._recorder, None
         known = self._followed
         if known is not None and self._event + 1 != len(known.timeline.operations):
@@ -406,7 +459,7 @@ class Steps:
         if recorder is not None:
             self._plan(recorder)
         elif self._followed is not None and self._followed.gaps.tried < TRIES:
-            self._settle(self._followed)
+            self._check(self._followed)
         self.steps += 1
         self._begin()
 
@@ -423,6 +476,7 @@ class Steps:
                 return
             parts = self._division.parts
             known = Known(self._opening, _settings(), timeline, self._found, parts)
+            known.templates = recorder.templates()
             self.kinds.insert(0, known)
             del self.kinds[_KINDS:]
         else:
@@ -430,46 +484,45 @@ class Steps:
             if again is None:
                 return
             known.timeline = again
+            known.allocations = recorder.allocations(again, known.templates) or known.allocations
             known.recorded += 1
         self._replan(known)
 
-    def _settle(self, known: Known) -> None:
-        """After a step as planned: the allocator leaves gaps between tensors, which count too.
-        Plans for less are tried until the fastest that fits is known; then nothing more can be
-        taken."""
-        if not known.gaps.tried:
-            known.gaps.tried = 1  # what was before the plan left gaps of its own
-            self._card.trim()
-            return
-        excess = self._card.taken() + self._card.others() - self._limit
-        assert known.plan is not None
+    def _check(self, known: Known) -> None:
+        """After a step as planned: whether the driver counts more than the limit. Then plans that
+        leave more are tried; if none serves, the nearest stays."""
         assert known.course is not None
-        known.gaps.saw(excess, known.plan.seconds, known.course)
-        if not known.gaps.settled(self._limit):
-            known.gaps.next(excess, self._limit)
-            with contextlib.suppress(OutOfMemory):
-                self._replan(known)
-                self._card.trim()
-                return
-        known.gaps.tried = TRIES
-        known.course = known.gaps.chosen
-        known.plan = known.course.plan
-        self._card.trim()
-        if known.gaps.best is not None:
-            self._card.cap(self._limit - self._card.others())
-        else:
+        excess = self._card.taken() + self._card.others() - self._limit
+        if excess > 0:
+            if known.gaps.passes(excess, self._limit, known.course):
+                with contextlib.suppress(OutOfMemory):
+                    self._replan(known)
+                    return
+            nearest = known.gaps.nearest
+            assert nearest is not None
+            known.course, known.plan = nearest, nearest.plan
+            self._card.trim()
             warnings.warn(
-                f"the driver counts {known.gaps.nearest[0]} bytes more than the limit of "
+                f"the driver counts {known.gaps.excess} bytes more than the limit of "
                 f"{self._limit}: PyTorch's allocator leaves gaps between tensors; set "
                 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or a lower limit",
                 stacklevel=2,
             )
+        known.gaps.tried = TRIES
 
     def _replan(self, known: Known) -> None:
+        """The steps of the plan begin without unused memory, as the simulation does."""
         room = self._limit - self._card.others() - known.gaps.nbytes
-        known.plan = self._planner(known.timeline, room)
+        heap = None if known.allocations is None else self._card.heap()
+        reservation = None
+        if known.allocations is not None and heap is not None:
+            reservation = Reservation(known.allocations, heap, room, self._steering_seconds)
+        known.plan = self._planner(known.timeline, room, reservation)
+        self._card.trim()
         if known.plan is not None:
-            known.course = Planned(self._store, known.plan, known.found)
+            steering = None if reservation is None else reservation.steering(known.plan.schedule)
+            spacers = Spacers(self._card, steering)
+            known.course = Planned(self._store, known.plan, known.found, spacers)
 
 
 class _Through(Read):

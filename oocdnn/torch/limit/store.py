@@ -61,17 +61,13 @@ class Store:
         entry.coming = self.card.copy_in(entry.slab, entry.storage)
 
     def here(self, entry: Entry, compute: Callable[[Entry], Tensor]) -> Tensor:
-        """The bytes on the device, for the compute stream; `compute` gives those that a recipe
-        has."""
+        """The bytes on the device, for the compute stream; `compute` gives those that have a recipe
+        or a smaller form."""
         if entry.storage is None:
             if entry.slab is not None:
                 self.come(entry)
             else:
-                if entry.squeezed is not None:
-                    small, form = entry.squeezed.small, entry.squeezed.form
-                    entry.storage, entry.expanded = form.expand(small, entry.nbytes), True
-                else:
-                    entry.storage = bytes_of(compute(entry))
+                entry.storage = bytes_of(compute(entry))
                 self.resident += entry.nbytes
         if entry.coming is not None:
             entry.coming.wait()
