@@ -206,12 +206,18 @@ class CudaCard:
         return heap_of(self.device, torch.cuda.current_stream(self.device).cuda_stream)
 
     def take(self, nbytes: int) -> int:
-        stream = torch.cuda.current_stream(self.device).cuda_stream
+        index = self.device.index
         try:
-            with torch.cuda.device(self.device):
-                return int(torch._C._cuda_cudaCachingAllocator_raw_alloc(nbytes, stream))
+            if torch._C._cuda_getDevice() != index:
+                with torch.cuda.device(index):
+                    return self._taken(nbytes)
+            return self._taken(nbytes)
         except torch.OutOfMemoryError:
             return 0
+
+    def _taken(self, nbytes: int) -> int:
+        stream = torch._C._cuda_getCurrentRawStream(self.device.index)
+        return int(torch._C._cuda_cudaCachingAllocator_raw_alloc(nbytes, stream))
 
     def give(self, address: int) -> None:
         torch._C._cuda_cudaCachingAllocator_raw_delete(address)
