@@ -328,3 +328,9 @@ def test_odd_values_are_refused_in_our_words(case: str) -> None:
         ODD[case]()
     assert type(refused.value) in OURS
     assert str(refused.value)
+
+
+@pytest.mark.parametrize("number", [-1, 0, 1])
+def test_a_residual_is_of_an_earlier_link(number: int) -> None:
+    with pytest.raises(oocdnn.InvalidProblem, match=f"residual is {number}, and no earlier link"):
+        oocdnn.conv_chain(X, [oocdnn.Link(W, padding=1, residual=number)])
