@@ -135,7 +135,14 @@ def test_steps_of_every_type(name):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"lr": -1.0}, {"momentum": -0.5}, {"nesterov": True}, {"weight_decay": float("nan")}]
+    "wrong",
+    [
+        {"lr": -1.0},
+        {"momentum": -0.5},
+        {"nesterov": True},
+        {"nesterov": True, "momentum": 0.5, "dampening": 0.25},
+        {"weight_decay": float("nan")},
+    ],
 )
 def test_what_a_step_refuses(wrong):
     with pytest.raises(oocdnn.InvalidProblem, match=r"negative|nesterov"):

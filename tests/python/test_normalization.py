@@ -374,6 +374,12 @@ def test_upsampling_moves_each_byte_once():
         assert ctx.stats.bytes_d2h == y.nbytes
 
 
+@pytest.mark.parametrize("groups", [3, 5, 8])
+def test_groups_that_do_not_divide_the_channels(groups):
+    with pytest.raises(oocdnn.InvalidProblem, match=f"{groups} groups do not divide 4 channels"):
+        oocdnn.group_norm(sums_of(integers((2, 4, 5, 5))), groups)
+
+
 def test_upsampling_errors():
     for factor, says in itertools.product([0], ["factor"]):
         with pytest.raises(oocdnn.InvalidProblem, match=says):
