@@ -30,6 +30,13 @@ class Profile {
     return bytes_[position] + added_[position / kBlock];
   }
 
+  [[nodiscard]] int64_t Most() const {
+    int64_t most = 0;
+    for (size_t block = 0; block < most_.size(); ++block) {
+      most = std::max(most, most_[block] + added_[block]);
+    }
+    return most;
+  }
   // The last position of [begin, end) with more than `bytes`; `end` where there is none.
   [[nodiscard]] size_t LastAbove(size_t begin, size_t end, int64_t bytes) const {
     size_t at = end;
@@ -45,15 +52,16 @@ class Profile {
     return end;
   }
 
+  // Adds bytes, not negative, to the positions of [begin, end).
   void Add(size_t begin, size_t end, int64_t bytes) {
     for (size_t at = begin; at < end;) {
       const size_t block = at / kBlock, after = std::min((block + 1) * kBlock, end);
       if (after - at == kBlock) {
         added_[block] += bytes;
       } else {
-        for (size_t i = at; i < after; ++i) bytes_[i] += bytes;
-        const size_t first = block * kBlock;
-        most_[block] = MostOf(first, std::min(first + kBlock, bytes_.size()));
+        int64_t most = most_[block];
+        for (size_t i = at; i < after; ++i) most = std::max(most, bytes_[i] += bytes);
+        most_[block] = most;
       }
       at = after;
     }

@@ -70,8 +70,10 @@ bool Scheduler::RunWithin(int64_t limit, std::span<const Choice> choices, const 
   Prepare(limit, choices);
   FindNeeds();
   const double computing = BytesWithoutCopies();
+  least_seconds_ = plain_seconds() + computing;
+  if (CostOf(bytes_.Most(), cutoff) > cutoff.seconds) return false;
   QueueFetches();
-  return Walk({cutoff.seconds - computing, cutoff.seconds_per_byte});
+  return Walk(cutoff);
 }
 
 void Scheduler::Prepare(int64_t limit, std::span<const Choice> choices) {
@@ -160,6 +162,14 @@ void Scheduler::QueueFetches() {
   }
 }
 
+// No schedule that goes on from here, and has such a peak, costs less.
+double Scheduler::CostOf(int64_t peak_bytes, const Cutoff& cutoff) const {
+  const int64_t excess = peak_bytes - limit_;
+  const double seconds = least_seconds_ + totals_.waiting;
+  return excess > 0 ? kDearer * seconds + cutoff.seconds_per_byte * static_cast<double>(excess)
+                    : seconds;
+}
+
 bool Scheduler::Walk(const Cutoff& cutoff) {
   for (size_t position = 0; position < step_.operations.size(); ++position) {
     const bool needed = needed_[position] != kEnd;
@@ -171,12 +181,7 @@ bool Scheduler::Walk(const Cutoff& cutoff) {
     now_ += step_.operations[position].seconds;
     Produce(position);
     totals_.peak_bytes = std::max(totals_.peak_bytes, bytes_.At(position));
-    const int64_t excess = totals_.peak_bytes - limit_;
-    const double seconds = plain_seconds() + totals_.waiting;
-    const double cost =
-        excess > 0 ? kDearer * seconds + cutoff.seconds_per_byte * static_cast<double>(excess)
-                   : seconds;
-    if (cost > cutoff.seconds) return false;
+    if (CostOf(totals_.peak_bytes, cutoff) > cutoff.seconds) return false;
   }
   totals_.seconds = now_;
   return true;

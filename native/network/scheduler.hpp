@@ -67,6 +67,7 @@ class Scheduler {
   void FindNeeds();
   double BytesWithoutCopies();
   void QueueFetches();
+  [[nodiscard]] double CostOf(int64_t peak_bytes, const Cutoff& cutoff) const;
   bool Walk(const Cutoff& cutoff);
   void EndForwardUse(size_t position);
   void KeepUncopied(size_t position);
@@ -93,6 +94,7 @@ class Scheduler {
   std::vector<int64_t> temporary_;             // bytes of recipes at each position
   std::vector<Movement> movements_;
   Profile bytes_;
+  double least_seconds_ = 0.0;  // of the step, without waiting
   Totals totals_;
   double now_ = 0.0, out_free_ = 0.0, in_free_ = 0.0;  // ends of the last copies of each direction
   std::vector<double> leaving_;  // end of the copy of what is not released yet; below 0: others

@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kPrice = 6.0;        // for a byte above the limit: times of its copy
 constexpr double kDearer = 1.05;      // a schedule that passes the limit at all
+constexpr double kRounding = 1e-9;    // of sums of seconds
 constexpr int64_t kNear = 14;         // saved tensors between two that are changed together
 constexpr size_t kLongest = 12;       // run of alike tensors that are changed together
 constexpr int64_t kBetweenLooks = 8;  // trials between two looks at the clock
@@ -85,6 +86,7 @@ class Search {
   std::vector<size_t> group_, place_;       // of each open one, and its place in the group
   std::vector<Choice> present_;
   double cost_ = 0.0;
+  double computing_ = 0.0, computing_before_ = 0.0;  // seconds of recipes and squeezing
   std::vector<Choice>* const best_;
   Rank rank_;
   std::vector<Change> changes_;
@@ -103,6 +105,7 @@ Search::Search(Scheduler* scheduler, const SearchOptions& options, std::vector<C
   }
   FindAlike();
   const Totals& totals = scheduler_->Run(options_.limit, present_);
+  computing_ = totals.recomputing;
   cost_ = CostOf(totals);
   rank_ = RankOf(totals);
 }
@@ -136,15 +139,19 @@ Rank Search::RankOf(const Totals& totals) const {
 void Search::Set(size_t index, Choice choice) {
   if (present_[index] == choice) return;
   changes_.push_back({index, present_[index]});
+  computing_ +=
+      scheduler_->SecondsOf(index, choice) - scheduler_->SecondsOf(index, present_[index]);
   present_[index] = choice;
 }
 
 void Search::Undo() {
   for (size_t i = changes_.size(); i-- > 0;) present_[changes_[i].index] = changes_[i].before;
+  computing_ = computing_before_;
 }
 
 void Search::Propose() {
   changes_.clear();
+  computing_before_ = computing_;
   switch (random_.Below(10)) {
     case 0:
     case 1:
@@ -222,6 +229,7 @@ void Search::ChangeChain() {
 bool Search::Accept(double warmth) {
   const double most = cost_ + warmth * random_.Exponential();
   const double cutoff = rank_.first == 0 ? std::max(most, rank_.second) : most;
+  if (scheduler_->plain_seconds() + computing_ > (1.0 + kRounding) * cutoff) return false;
   if (!scheduler_->RunWithin(options_.limit, present_, {cutoff, price_})) return false;
   const Totals& totals = scheduler_->totals();
   const double cost = CostOf(totals);
