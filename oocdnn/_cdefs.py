@@ -422,6 +422,5 @@ oocdnn_status oocdnn_make_schedule(oocdnn_scheduler* scheduler, int64_t limit,
 oocdnn_status oocdnn_improve_policies(oocdnn_scheduler* scheduler,
                                                  const oocdnn_search* search,
                                                  oocdnn_progress progress, void* progress_user,
-                                                 int32_t* policies,
-                                                 oocdnn_schedule_totals* totals);
+                                                 int32_t* policies, oocdnn_schedule_totals* totals);
 """

@@ -19,7 +19,7 @@ from oocdnn.errors import InvalidProblem, OutOfMemory
 from oocdnn.network.explain import Explanation, explain
 from oocdnn.network.greedy import greedy
 from oocdnn.network.plan import KEEP, SWAP, Choice, Schedule
-from oocdnn.network.polish import polished
+from oocdnn.network.polish import COOL, HOT, polished
 from oocdnn.network.schedule import Scheduler, schedule, total_of
 from oocdnn.network.simulate import Simulation, simulate
 from oocdnn.network.solve import Model, Solution
@@ -28,12 +28,10 @@ from oocdnn.network.timeline import Link, Timeline, certain_bytes
 _SHARE = 0.25  # of the open policies, fixed at a time
 _PART = 16  # tensors that are decided together
 _PARTS = 2  # of them before the next schedule
-_GREEDY_SHARE = 0.2  # of the time, for plans by a simple rule
-_PROGRAM_SHARE = 0.7  # of the time; the rest is for changes by the scheduler's arithmetic
-_POOR = 1.02  # of the bound: changes by the scheduler's arithmetic come first
-_FIRST_SHARE = 0.3  # of the time left for them
+_GREEDY_SHARE = 0.1  # of the time, for plans by a simple rule
+_PROGRAM_SHARE = 0.6  # of the time; the rest is for changes by the scheduler's arithmetic
+_SEARCHES = ((HOT, 0.2), (COOL, 0.12), (HOT, 0.2))  # shares of the time, the first one's beforehand
 _POINTS = 8  # of a curve
-_STALE = 40  # changes for each saved tensor that did not help, in a row
 _IDLE = 12  # schedules without a better one
 _ENOUGH = 1.002  # of the bound: no further round is tried
 
@@ -164,18 +162,23 @@ class _Search:
         if simple is not None:
             self._better(simple)
         self._draw = random.Random(0)
+        self._seconds = end - now
 
     def run(self) -> None:
-        now = time.monotonic()
-        polishing, self.end = self.end, now + _PROGRAM_SHARE * (self.end - now)
+        last, now = self.end, time.monotonic()
+        self.end = now + _PROGRAM_SHARE * (last - now)
+        self._polish(0, self.end)
         with contextlib.suppress(LookupError):
             self._run()
-        if not self._enough():
-            self._polish(self.nearest, polishing)
+        for number in range(1, len(_SEARCHES)):
+            if not self._enough():
+                self._polish(number, last)
 
-    def _polish(self, start: Schedule, end: float) -> None:
-        stale = _STALE * len(self.timeline.saved)
-        self._better(polished(self.scheduler, start, end, self._draw, stale))
+    def _polish(self, number: int, end: float) -> None:
+        """The search of this number from the best schedule so far."""
+        warmth, share = _SEARCHES[number]
+        seconds = share * self._seconds
+        self._better(polished(self.scheduler, self.nearest, warmth, seconds, end, number))
 
     def _run(self) -> None:
         """Choices from the relaxation; then the best choices of a few tensors at a time, others as
@@ -186,9 +189,6 @@ class _Search:
         self.bound = max(self.bound, solution.bound)
         made = self.scheduler.run(solution.choices)
         self._better(made)
-        if self.scheduler.cost(made) > _POOR * self.bound:
-            now = time.monotonic()
-            self._polish(made, now + _FIRST_SHARE * (self.end - now))
         idle = 0
         most = _IDLE if len(self.model.parts) > _PART else 1
         while idle < most and not self._enough() and time.monotonic() < self.end:

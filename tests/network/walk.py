@@ -1,9 +1,4 @@
-"""Positions of copies for given policies: released as late, fetched as early, as the limit allows.
-
-The device never holds more than the limit, whatever the real rates of the copies are: a tensor's
-bytes are free at its release position because the device waits there for the copy. Rates decide
-only how long it waits.
-"""
+"""The scheduler in Python, by its definition: what the core library computes is compared with it."""
 
 from __future__ import annotations
 
@@ -17,31 +12,6 @@ import numpy as np
 from oocdnn.network.plan import KEEP, Choice, Movement, Policy, Schedule, needs
 from oocdnn.network.timeline import Link, Timeline, kept_bytes
 
-_PRICE = 6.0  # for a byte above the limit: times of its copy
-_DEARER = 1.05  # a schedule that passes the limit at all
-
-
-def total_of(links: Sequence[Link]) -> Link:
-    """All links as one: a copy goes over them in shares, by their rates."""
-    return Link(
-        to_host=sum(link.to_host for link in links),
-        from_host=sum(link.from_host for link in links),
-        both=sum(link.both for link in links),
-        latency=max(link.latency for link in links),
-        name=" + ".join(link.name for link in links),
-    )
-
-
-def schedule(
-    timeline: Timeline, links: Sequence[Link], limit: int, choices: Sequence[Choice]
-) -> Schedule:
-    """The positions under which the choices wait least for copies within the limit.
-
-    Where no positions fit, `peak_bytes` of the result passes the limit.
-    """
-    return Scheduler(timeline, total_of(links), limit).run(choices)
-
-
 class Scheduler:
     """Makes schedules of one step for many choices."""
 
@@ -49,13 +19,6 @@ class Scheduler:
         self.timeline, self.link, self.limit = timeline, link, limit
         self.seconds = [operation.seconds for operation in timeline.operations]
         self.kept = np.asarray(kept_bytes(timeline), dtype=np.int64)
-
-    def cost(self, made: Schedule) -> float:
-        """Seconds; more, and more than by waiting, where the limit is passed."""
-        excess = made.peak_bytes - self.limit
-        if excess <= 0:
-            return made.seconds
-        return _DEARER * made.seconds + _PRICE * excess / self.link.from_host
 
     def run(self, choices: Sequence[Choice]) -> Schedule:
         return _Walk(self, list(choices)).run()
