@@ -51,6 +51,8 @@ def _at_depth(
 
     def tried(count: int) -> float:
         if count not in known:
+            if known and time.monotonic() > end:
+                return float("inf")
             chosen = _shallow(timeline, dict(recipes[:count]), depth)
             known[count] = _swapping(timeline, scheduler, chosen, end)
         made = known[count]
@@ -63,7 +65,7 @@ def _at_depth(
         step = max(step // 2, 1)
         near = (max(best - step, 0), best, min(best + step, len(recipes)))
         best = min(near, key=tried)
-    return known[best]
+    return known.get(best)
 
 
 def _shallow(timeline: Timeline, chosen: dict[int, Choice], most: int) -> dict[int, Choice]:
