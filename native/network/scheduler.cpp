@@ -12,8 +12,7 @@ namespace {
 
 constexpr int32_t kEnd = -1;  // of a list
 constexpr double kNotLeaving = -1.0;
-constexpr Cutoff kNoCutoff{std::numeric_limits<double>::infinity(), 0.0};
-constexpr double kDearer = 1.05;  // a schedule that passes the limit at all
+constexpr Cutoff kNoCutoff{std::numeric_limits<double>::infinity(), {}};
 
 size_t Index(int64_t number) { return static_cast<size_t>(number); }
 
@@ -71,7 +70,7 @@ bool Scheduler::RunWithin(int64_t limit, std::span<const Choice> choices, const 
   FindNeeds();
   const double computing = BytesWithoutCopies();
   least_seconds_ = plain_seconds() + computing;
-  if (CostOf(bytes_.Most(), cutoff) > cutoff.seconds) return false;
+  if (Passes(cutoff, bytes_.Most())) return false;
   QueueFetches();
   return Walk(cutoff);
 }
@@ -162,12 +161,10 @@ void Scheduler::QueueFetches() {
   }
 }
 
-// No schedule that goes on from here, and has such a peak, costs less.
-double Scheduler::CostOf(int64_t peak_bytes, const Cutoff& cutoff) const {
-  const int64_t excess = peak_bytes - limit_;
+// True where no schedule that goes on from here, and has such a peak, costs as little.
+bool Scheduler::Passes(const Cutoff& cutoff, int64_t peak_bytes) const {
   const double seconds = least_seconds_ + totals_.waiting;
-  return excess > 0 ? kDearer * seconds + cutoff.seconds_per_byte * static_cast<double>(excess)
-                    : seconds;
+  return cutoff.price.Of(seconds, peak_bytes - limit_) > cutoff.cost;
 }
 
 bool Scheduler::Walk(const Cutoff& cutoff) {
@@ -181,7 +178,7 @@ bool Scheduler::Walk(const Cutoff& cutoff) {
     now_ += step_.operations[position].seconds;
     Produce(position);
     totals_.peak_bytes = std::max(totals_.peak_bytes, bytes_.At(position));
-    if (CostOf(totals_.peak_bytes, cutoff) > cutoff.seconds) return false;
+    if (Passes(cutoff, totals_.peak_bytes)) return false;
   }
   totals_.seconds = now_;
   return true;

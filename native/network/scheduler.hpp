@@ -31,10 +31,22 @@ struct Totals {
   int64_t peak_bytes = 0;
 };
 
-// Costs above which a schedule is of no interest, and the price of bytes above the limit in them.
+// Seconds of a schedule, and a price where its peak passes the limit: more than for waiting until
+// as many bytes were copied.
+struct Price {
+  double seconds_per_byte = 0.0;
+
+  [[nodiscard]] double Of(double seconds, int64_t excess) const {
+    constexpr double kDearer = 1.05;  // a schedule that passes the limit at all
+    if (excess <= 0) return seconds;
+    return kDearer * seconds + seconds_per_byte * static_cast<double>(excess);
+  }
+};
+
+// A cost above which a schedule is of no interest.
 struct Cutoff {
-  double seconds;
-  double seconds_per_byte;
+  double cost;
+  Price price;
 };
 
 class Scheduler {
@@ -67,7 +79,7 @@ class Scheduler {
   void FindNeeds();
   double BytesWithoutCopies();
   void QueueFetches();
-  [[nodiscard]] double CostOf(int64_t peak_bytes, const Cutoff& cutoff) const;
+  [[nodiscard]] bool Passes(const Cutoff& cutoff, int64_t peak_bytes) const;
   bool Walk(const Cutoff& cutoff);
   void EndForwardUse(size_t position);
   void KeepUncopied(size_t position);

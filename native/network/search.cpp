@@ -2,7 +2,6 @@
 #include "network/search.hpp"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -11,7 +10,6 @@ namespace oocdnn::network {
 namespace {
 
 constexpr double kPrice = 6.0;        // for a byte above the limit: times of its copy
-constexpr double kDearer = 1.05;      // a schedule that passes the limit at all
 constexpr double kRounding = 1e-9;    // of sums of seconds
 constexpr int64_t kNear = 14;         // saved tensors between two that are changed together
 constexpr size_t kLongest = 12;       // run of alike tensors that are changed together
@@ -79,7 +77,7 @@ class Search {
   Scheduler* const scheduler_;
   const SearchOptions options_;
   Random random_;
-  const double price_;                      // seconds for a byte above the limit
+  const Price price_;
   std::vector<std::vector<Choice>> ways_;   // of each saved tensor
   std::vector<size_t> open_;                // those with more than one
   std::vector<std::vector<size_t>> alike_;  // groups of saved tensors with equal bytes and ways
@@ -96,7 +94,7 @@ Search::Search(Scheduler* scheduler, const SearchOptions& options, std::vector<C
     : scheduler_(scheduler),
       options_(options),
       random_(options.seed),
-      price_(kPrice / scheduler->step().link.from_host),
+      price_{kPrice / scheduler->step().link.from_host},
       present_(*choices),
       best_(choices) {
   const Step& step = scheduler_->step();
@@ -127,9 +125,7 @@ void Search::FindAlike() {
 }
 
 double Search::CostOf(const Totals& totals) const {
-  const int64_t excess = totals.peak_bytes - options_.limit;
-  if (excess <= 0) return totals.seconds;
-  return kDearer * totals.seconds + price_ * static_cast<double>(excess);
+  return price_.Of(totals.seconds, totals.peak_bytes - options_.limit);
 }
 
 Rank Search::RankOf(const Totals& totals) const {

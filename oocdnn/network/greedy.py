@@ -12,8 +12,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from oocdnn._native_network import Totals
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy, Schedule
-from oocdnn.network.schedule import Scheduler, Totals
+from oocdnn.network.schedule import Scheduler
 from oocdnn.network.timeline import Timeline, available
 
 _DEPTHS = (3, 1, 2, 4, 6, 10, 1 << 30)  # of chains of recipes, the usual first

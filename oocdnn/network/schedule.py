@@ -55,7 +55,9 @@ class Scheduler:
         self._native = NativeScheduler(_step(timeline, link))
 
     def run(self, choices: Sequence[Choice]) -> Schedule:
-        totals, policies, movements, bytes_at = self._native.schedule(self.limit, _policies(choices))
+        totals, policies, movements, bytes_at = self._native.schedule(
+            self.limit, _policies(choices)
+        )
         moved = {
             index: Movement(*positions)
             for index, positions in enumerate(movements)

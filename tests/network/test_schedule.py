@@ -35,9 +35,7 @@ def ways(one: Saved) -> list[Choice]:
 
 def drawn(timeline: Timeline, draw: random.Random) -> list[Choice]:
     kept = draw.random()
-    return [
-        KEEP if draw.random() < kept else draw.choice(ways(one)) for one in timeline.saved
-    ]
+    return [KEEP if draw.random() < kept else draw.choice(ways(one)) for one in timeline.saved]
 
 
 def limit_of(timeline: Timeline, share: float) -> int:

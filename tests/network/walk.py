@@ -1,4 +1,4 @@
-"""The scheduler in Python, by its definition: what the core library computes is compared with it."""
+"""The scheduler by its definition, in Python; the core library's is compared with it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from oocdnn.network.plan import KEEP, Choice, Movement, Policy, Schedule, needs
 from oocdnn.network.timeline import Link, Timeline, kept_bytes
+
 
 class Scheduler:
     """Makes schedules of one step for many choices."""
