@@ -68,6 +68,7 @@ class Search {
   void ChangeTwo();
   void Exchange();
   void ChangeRun();
+  void ChangeSegment();
   void ChangeChain();
   void Undo();
   bool Accept(double warmth);
@@ -157,7 +158,7 @@ void Search::Propose() {
     case 5: return ChangeTwo();
     case 6:
     case 7: return Exchange();
-    case 8: return ChangeRun();
+    case 8: return random_.Chance(50) ? ChangeRun() : ChangeSegment();
     default: return ChangeChain();
   }
 }
@@ -197,6 +198,18 @@ void Search::ChangeRun() {
   const size_t begin = place_[first], length = 2 + random_.Below(kLongest - 1);
   const size_t end = std::min(begin + length, group.size());
   for (size_t place = begin; place < end; ++place) Set(group[place], ways_[group[place]][way]);
+}
+
+// Neighbours: all kept, all copied, or all computed where they can be.
+void Search::ChangeSegment() {
+  const size_t begin = random_.Below(open_.size()), length = 2 + random_.Below(kLongest - 1);
+  const size_t end = std::min(begin + length, open_.size());
+  const auto policy = static_cast<Choice>(random_.Below(3));
+  for (size_t place = begin; place < end; ++place) {
+    const std::vector<Choice>& ways = ways_[open_[place]];
+    const Choice computed = ways.back() >= kRecipe ? ways[random_.Below(ways.size())] : kSwap;
+    Set(open_[place], policy == kSqueeze ? computed : policy);
+  }
 }
 
 // A tensor, and what one of its recipes reads: one side computed, the other kept or copied.

@@ -1,8 +1,8 @@
-"""From a timeline, links and a limit to a plan: policies by the integer program, positions by the
-scheduler, checked by the simulation.
+"""From a timeline, links and a limit to a plan: policies by the integer program and by search,
+positions by the scheduler, checked by the simulation.
 
 The program sees copies as fluid; where the positions then pass the limit, margins at those
-positions are raised and it is solved again.
+positions are raised and it is solved again. The search sees them as the scheduler does.
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ _EACH = 8e-9  # seconds of a trial for each position and a third of each saved t
 _LEAST = 3e-7  # and besides
 _MOST = 3000  # trials for each saved tensor
 _FEW = 100  # trials for each saved tensor, below which no search begins hot
+_SEEDS = 1000  # more than rounds
+_ROUND = 400  # about as many in a round: of several searches the best is better than a long one
 
 
 def polished(
@@ -29,25 +31,28 @@ def polished(
     of those the fastest.
 
     Args:
-        warmth: Seconds for a second of the step by which a change may make it worse at first.
+        warmth: Part of the step by which a change may make it worse at first.
         seconds: What the trials take on a usual machine.
         end: Of `time.monotonic`, at which it ends on any.
         seed: Of its random numbers.
     """
-    timeline, left = scheduler.timeline, end - time.monotonic()
-    trials = trials_in(timeline, seconds)
-    if left <= 0 or not trials:
-        return start
-    if trials < _FEW * len(timeline.saved):
+    timeline, choices = scheduler.timeline, start.choices
+    trials, count = trials_in(timeline, seconds), max(len(timeline.saved), 1)
+    if trials < _FEW * count:
         warmth = min(warmth, COOL)
-    found = scheduler.improved(
-        start.choices,
-        trials=trials,
-        warmth=warmth * timeline.seconds,
-        seconds=left,
-        seed=seed,
-    )
-    return scheduler.run(found)
+    rounds = -(-trials // (_ROUND * count))
+    for number in range(rounds):
+        left = end - time.monotonic()
+        if left <= 0:
+            break
+        choices = scheduler.improved(
+            choices,
+            trials=trials // rounds,
+            warmth=warmth * timeline.seconds,
+            seconds=left,
+            seed=_SEEDS * seed + number,
+        )
+    return scheduler.run(choices)
 
 
 def trials_in(timeline: Timeline, seconds: float) -> int:
