@@ -16,6 +16,7 @@ from network.steps import LINK, random_step
 import oocdnn
 from oocdnn._native_network import NativeScheduler, NativeStep
 from oocdnn.network.plan import KEEP, SWAP, Choice, Policy
+from oocdnn.network.polish import HOT, polished
 from oocdnn.network.schedule import Scheduler
 from oocdnn.network.timeline import Saved, Timeline
 
@@ -113,6 +114,16 @@ def test_more_trials_find_a_better_plan() -> None:
     assert seconds[0] > seconds[1] > seconds[2]
 
 
+def test_equal_searches_find_equal_plans() -> None:
+    scheduler = Scheduler(NETWORKS["unet"], H100_LINK, limit_of(NETWORKS["unet"], 0.7))
+    start = scheduler.run([KEEP] * len(NETWORKS["unet"].saved))
+    end = time.monotonic() + 3600
+    first, second, other = (polished(scheduler, start, HOT, 0.02, end, seed) for seed in (1, 1, 2))
+    assert first == second
+    assert first.peak_bytes <= scheduler.limit
+    assert other.peak_bytes <= scheduler.limit
+
+
 def test_a_search_ends_with_its_time() -> None:
     timeline = NETWORKS["resnet50"]
     scheduler = Scheduler(timeline, H100_LINK, limit_of(timeline, 0.4))
@@ -155,7 +166,6 @@ def test_a_search_lets_other_threads_run() -> None:
     thread = threading.Thread(target=search)
     thread.start()
     assert began.wait(60)
-    time.sleep(0)
     ended.set()
     thread.join(60)
     assert not thread.is_alive()
