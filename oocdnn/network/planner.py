@@ -30,7 +30,8 @@ _PART = 16  # tensors that are decided together
 _PARTS = 2  # of them before the next schedule
 _GREEDY_SHARE = 0.1  # of the time, for plans by a simple rule
 _PROGRAM_SHARE = 0.75  # of the time; the rest is for changes by the scheduler's arithmetic
-_SEARCHES = ((HOT, 0.15), (COOL, 0.1), (HOT, 0.15))  # shares of the time; one before the program
+_SEARCHES = ((HOT, 0.15), (COOL, 0.1), (HOT, 0.3))  # shares of the time; one before the program
+_POOR = 1.02  # of what the program gives them, for its choices: more of it is of no use
 _POINTS = 8  # of a curve
 _IDLE = 12  # schedules without a better one
 _ENOUGH = 1.002  # of the bound: no further round is tried
@@ -175,7 +176,7 @@ class _Search:
                 self._polish(number, last)
 
     def _polish(self, number: int, end: float) -> None:
-        """The search of this number from the best schedule so far."""
+        """The search of this number, from the best schedule so far."""
         warmth, share = _SEARCHES[number]
         seconds = share * self._seconds
         self._better(polished(self.scheduler, self.nearest, warmth, seconds, end, number))
@@ -204,8 +205,10 @@ class _Search:
             for _ in range(_PARTS):
                 with contextlib.suppress(LookupError):
                     solution = self.model.improved(self.end, solution, self._part(made))
-        self._better(self.scheduler.run(solution.choices))
-        if not self._enough() and time.monotonic() < self.end:
+        made = self.scheduler.run(solution.choices)
+        self._better(made)
+        near = self.scheduler.cost(made) <= _POOR * solution.seconds
+        if near and not self._enough() and time.monotonic() < self.end:
             self._exact(solution)
 
     def _exact(self, solution: Solution) -> None:

@@ -76,6 +76,10 @@ class Scheduler:
             return made.seconds
         return _DEARER * made.seconds + _PRICE * excess / self.link.from_host
 
+    def rank(self, made: Schedule) -> tuple[int, float]:
+        """What orders schedules: bytes above the limit, then seconds."""
+        return max(made.peak_bytes - self.limit, 0), made.seconds
+
     def improved(
         self,
         choices: Sequence[Choice],
