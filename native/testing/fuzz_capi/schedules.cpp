@@ -16,6 +16,10 @@ int64_t DrawBytes(Random* random) {
   return random->Chance(1) ? random->Integer() : random->Between(0, 4096);
 }
 
+int64_t DrawLimit(Random* random) {
+  return random->Chance(1) ? random->Integer() : random->Between(0, 16384);
+}
+
 // A step whose arrays have exactly their size, on the heap.
 struct Step {
   explicit Step(Random* random);
@@ -84,7 +88,7 @@ void CallSchedule(Random* random, oocdnn_scheduler* scheduler, const Step& step)
   oocdnn_schedule_totals totals{};
   Now("oocdnn_make_schedule");
   const oocdnn_status status = oocdnn_make_schedule(
-      scheduler, DrawBytes(random) * 4, random->Chance(2) ? nullptr : policies.data(), &totals,
+      scheduler, DrawLimit(random), random->Chance(2) ? nullptr : policies.data(), &totals,
       random->Chance(50) ? nullptr : movements.data(),
       random->Chance(50) ? nullptr : bytes_at.data());
   if (Answered(status) != OOCDNN_OK) return;
@@ -97,7 +101,7 @@ void CallSchedule(Random* random, oocdnn_scheduler* scheduler, const Step& step)
 
 void CallSearch(Random* random, oocdnn_scheduler* scheduler, const Step& step) {
   std::vector<int32_t> policies = DrawPolicies(random, step.tensors.size());
-  const int64_t limit = DrawBytes(random) * 4;
+  const int64_t limit = DrawLimit(random);
   oocdnn_schedule_totals before{}, after{};
   if (oocdnn_make_schedule(scheduler, limit, std::vector<int32_t>(policies).data(), &before,
                            nullptr, nullptr) != OOCDNN_OK) {
