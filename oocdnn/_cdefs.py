@@ -270,6 +270,7 @@ typedef struct oocdnn_workspace_division {
 typedef struct oocdnn_step_operation {
   double seconds;
   int64_t fixed_bytes;
+  int64_t begin_bytes;
 } oocdnn_step_operation;
 typedef struct oocdnn_step_tensor {
   int64_t bytes;
@@ -281,7 +282,7 @@ typedef struct oocdnn_step_tensor {
   double squeeze_seconds;
   int64_t recipes;
   int32_t movable;
-  int32_t reserved;
+  int32_t squeezed_whole;
 } oocdnn_step_tensor;
 typedef struct oocdnn_step_recipe {
   double seconds;
@@ -418,7 +419,8 @@ oocdnn_status oocdnn_create_scheduler(const oocdnn_training_step* step,
 void oocdnn_destroy_scheduler(oocdnn_scheduler* scheduler);
 oocdnn_status oocdnn_make_schedule(oocdnn_scheduler* scheduler, int64_t limit,
                                               int32_t* policies, oocdnn_schedule_totals* totals,
-                                              oocdnn_movement* movements, int64_t* bytes_at);
+                                              oocdnn_movement* movements, int64_t* bytes_at,
+                                              double* waits);
 oocdnn_status oocdnn_improve_policies(oocdnn_scheduler* scheduler,
                                                  const oocdnn_search* search,
                                                  oocdnn_progress progress, void* progress_user,

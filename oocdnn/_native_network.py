@@ -20,10 +20,21 @@ class Totals(NamedTuple):
     peak_bytes: int
 
 
+class Made(NamedTuple):
+    """A schedule: totals, policies as they became, release, fetch and need of each tensor, bytes at
+    each position, and seconds of waiting for each tensor."""
+
+    totals: Totals
+    policies: list[int]
+    movements: list[tuple[int, int, int]]
+    bytes_at: list[int]
+    waits: list[float]
+
+
 class NativeStep(NamedTuple):
     """An oocdnn_training_step: rows of its arrays, and the link."""
 
-    operations: list[tuple[float, int]]
+    operations: list[tuple[float, int, int]]
     forward: int
     tensors: list[tuple[Any, ...]]
     recipes: list[tuple[float, int, int]]
@@ -57,22 +68,19 @@ class NativeScheduler:
     def totals(self, limit: int, policies: Sequence[int]) -> Totals:
         ffi = _ffi()
         given, totals = ffi.new("int32_t[]", policies), ffi.new("oocdnn_schedule_totals *")
-        self._make(limit, given, totals, ffi.NULL, ffi.NULL)
+        self._make(limit, given, totals, ffi.NULL, ffi.NULL, ffi.NULL)
         return _totals(totals)
 
-    def schedule(
-        self, limit: int, policies: Sequence[int]
-    ) -> tuple[Totals, list[int], list[tuple[int, int, int]], list[int]]:
-        """Totals, policies as they became, release, fetch and need of each tensor, and bytes at
-        each position."""
+    def schedule(self, limit: int, policies: Sequence[int]) -> Made:
         ffi = _ffi()
         given, totals = ffi.new("int32_t[]", policies), ffi.new("oocdnn_schedule_totals *")
         movements = ffi.new("oocdnn_movement[]", self._count)
         bytes_at = ffi.new("int64_t[]", self._positions)
-        self._make(limit, given, totals, movements, bytes_at)
+        waits = ffi.new("double[]", self._count)
+        self._make(limit, given, totals, movements, bytes_at, waits)
         found = ffi.unpack(ffi.cast("int64_t *", movements), 3 * self._count) if self._count else []
         rows = list(zip(found[::3], found[1::3], found[2::3], strict=True))
-        return _totals(totals), list(given), rows, list(bytes_at)
+        return Made(_totals(totals), list(given), rows, list(bytes_at), list(waits))
 
     def _make(self, limit: int, *given: Any) -> None:
         _check(_library().oocdnn_make_schedule(self._handle, limit, *given))

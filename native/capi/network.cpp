@@ -57,13 +57,20 @@ Result<network::Step> StepOf(const oocdnn_training_step& given) {
   step.forward = given.forward;
   step.link = {given.to_host, given.from_host, given.latency};
   for (const oocdnn_step_operation& one : operations) {
-    step.operations.push_back({one.seconds, one.fixed_bytes});
+    step.operations.push_back({one.seconds, one.fixed_bytes, one.begin_bytes});
   }
   for (const oocdnn_step_tensor& one : tensors) {
     network::Saved& made = step.saved.emplace_back();
-    made = {one.bytes,           one.produced,     one.last_forward_use,
-            one.first_use,       one.last_use,     one.squeezed_bytes,
-            one.squeeze_seconds, one.movable != 0, {}};
+    made = {one.bytes,
+            one.produced,
+            one.last_forward_use,
+            one.first_use,
+            one.last_use,
+            one.squeezed_bytes,
+            one.squeeze_seconds,
+            one.movable != 0,
+            one.squeezed_whole != 0,
+            {}};
     OOC_ASSIGN(const auto own, Take(&recipes, one.recipes, "recipes"));
     for (const oocdnn_step_recipe& recipe : own) {
       OOC_ASSIGN(const auto read, Take(&inputs, recipe.inputs, "inputs of recipes"));
@@ -147,7 +154,7 @@ void oocdnn_destroy_scheduler(oocdnn_scheduler* scheduler) { delete scheduler; }
 
 oocdnn_status oocdnn_make_schedule(oocdnn_scheduler* scheduler, int64_t limit, int32_t* policies,
                                    oocdnn_schedule_totals* totals, oocdnn_movement* movements,
-                                   int64_t* bytes_at) {
+                                   int64_t* bytes_at, double* waits) {
   return Guard([&]() -> Status {
     OOC_TRY(Need(totals, "the place for the totals"));
     OOC_TRY(NeedLimit(limit));
@@ -157,6 +164,9 @@ oocdnn_status oocdnn_make_schedule(oocdnn_scheduler* scheduler, int64_t limit, i
                     std::copy(made->choices().begin(), made->choices().end(), policies);
                     if (movements != nullptr) CopyMovements(*made, movements);
                     if (bytes_at != nullptr) CopyBytes(*made, bytes_at);
+                    if (waits != nullptr) {
+                      std::copy(made->waits().begin(), made->waits().end(), waits);
+                    }
                     return {};
                   });
   });

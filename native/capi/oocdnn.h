@@ -275,6 +275,7 @@ typedef struct oocdnn_workspace_division {
 typedef struct oocdnn_step_operation {
   double seconds;
   int64_t fixed_bytes; /* device bytes in use while it runs, besides the saved tensors */
+  int64_t begin_bytes; /* those in use when it begins, and while recipes run for it */
 } oocdnn_step_operation;
 
 /* A tensor that forward leaves for backward. */
@@ -284,11 +285,11 @@ typedef struct oocdnn_step_tensor {
   int64_t last_forward_use; /* `produced` if none reads it in forward */
   int64_t first_use;        /* in backward */
   int64_t last_use;
-  int64_t squeezed_bytes; /* of a lossless smaller form that stays on the device; -1: none */
-  double squeeze_seconds; /* to the smaller form and back */
+  int64_t squeezed_bytes; /* of a smaller form, on the device to the last use; -1: none */
+  double squeeze_seconds; /* to the smaller form and back, one half each */
   int64_t recipes;        /* number of its recipes */
   int32_t movable;        /* 0: it stays where it is */
-  int32_t reserved;       /* 0 */
+  int32_t squeezed_whole; /* 0: recipes cannot read what comes back from the smaller form */
 } oocdnn_step_tensor;
 
 /* A way to compute a saved tensor again before its first use in backward. */
@@ -561,11 +562,14 @@ OOCDNN_API oocdnn_status oocdnn_create_scheduler(const oocdnn_training_step* ste
 OOCDNN_API void oocdnn_destroy_scheduler(oocdnn_scheduler* scheduler);
 /* The positions under which the policies, one for each saved tensor, wait least for copies within
  * `limit` bytes. Where no positions fit, the peak passes the limit. The policy of what is needed
- * before it has been copied away becomes OOCDNN_POLICY_KEEP. `movements` (may be NULL) receives one
- * for each saved tensor, `bytes_at` (may be NULL) the device bytes at each position. */
+ * before it has been copied away becomes OOCDNN_POLICY_KEEP, that of a tensor whose smaller form a
+ * recipe would have to read and cannot, OOCDNN_POLICY_SWAP. Each of these may be NULL: `movements`
+ * receives one for each saved tensor, `bytes_at` the device bytes at each position, `waits` the
+ * seconds of waiting for each saved tensor. */
 OOCDNN_API oocdnn_status oocdnn_make_schedule(oocdnn_scheduler* scheduler, int64_t limit,
                                               int32_t* policies, oocdnn_schedule_totals* totals,
-                                              oocdnn_movement* movements, int64_t* bytes_at);
+                                              oocdnn_movement* movements, int64_t* bytes_at,
+                                              double* waits);
 /* Changes policies, a few at a time, for a schedule that passes the limit by fewer bytes or, where
  * it does not, is faster. Equal arguments give equal results, unless the seconds end the search.
  * `progress` (may be NULL) is told of trials every few milliseconds, and ends the search with

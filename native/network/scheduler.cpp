@@ -47,6 +47,7 @@ Scheduler::Scheduler(Step step) : step_(std::move(step)) {
   next_needed_.resize(count);
   temporary_.resize(positions);
   movements_.resize(count);
+  waits_.resize(count);
   bytes_.Resize(positions);
   leaving_.resize(count);
   ready_.reserve(count);
@@ -82,6 +83,7 @@ void Scheduler::Prepare(int64_t limit, std::span<const Choice> choices) {
   std::fill(steps_.begin(), steps_.end(), 0);
   std::fill(temporary_.begin(), temporary_.end(), 0);
   std::fill(movements_.begin(), movements_.end(), Movement{});
+  std::fill(waits_.begin(), waits_.end(), 0.0);
   std::fill(leaving_.begin(), leaving_.end(), kNotLeaving);
   totals_ = {};
   now_ = out_free_ = in_free_ = 0.0;
@@ -91,7 +93,7 @@ void Scheduler::Prepare(int64_t limit, std::span<const Choice> choices) {
   queue_begin_ = blocked_ = next_ended_ = next_produced_ = 0;
 }
 
-// A tensor that another is computed from is needed where that one is.
+// A tensor that another is computed from is needed where that one is, and in full.
 void Scheduler::FindNeeds() {
   for (size_t index = 0; index < needs_.size(); ++index)
     needs_[index] = step_.saved[index].first_use;
@@ -102,6 +104,8 @@ void Scheduler::FindNeeds() {
       for (const int64_t input :
            step_.saved[index].recipes[Index(choices_[index] - kRecipe)].inputs) {
         needs_[Index(input)] = std::min(needs_[Index(input)], need);
+        Choice& read = choices_[Index(input)];
+        if (IsPartial(step_.saved[Index(input)], read)) read = kSwap;
       }
     }
     next_needed_[index] = needed_[Index(need)];
@@ -124,11 +128,13 @@ double Scheduler::BytesWithoutCopies() {
     movements_[index] = {ended, need, need};
     computing += SecondsOf(index, choice);
     if (choice == kSqueeze) {
-      steps_[Index(one.produced)] += one.squeezed_bytes;
-      steps_[Index(need + 1)] -= one.squeezed_bytes;
+      steps_[Index(one.produced + 1)] += one.squeezed_bytes;
+      steps_[Index(one.last_use + 1)] -= one.squeezed_bytes;
     } else {
+      const Operation& operation = step_.operations[Index(need)];
+      const int64_t temporary = one.recipes[Index(choice - kRecipe)].temporary_bytes;
       int64_t& most = temporary_[Index(need)];
-      most = std::max(most, one.recipes[Index(choice - kRecipe)].temporary_bytes);
+      most = std::max(most, operation.begin_bytes + temporary - operation.fixed_bytes);
     }
   }
   int64_t change = 0;
@@ -222,7 +228,7 @@ void Scheduler::Release(size_t position) {
     const size_t index = Index(number);
     if (leaving_[index] != kNotLeaving) {
       if (end > now_ && ready_bytes_ <= free) break;
-      WaitUntil(end);
+      WaitFor(index, end);
       Drop(index);
       movements_[index] = {static_cast<int64_t>(position), needs_[index], needs_[index]};
     }
@@ -267,7 +273,7 @@ void Scheduler::Complete(size_t position) {
     const size_t index = Index(number);
     const Choice choice = choices_[index];
     if (choice == kSwap) {
-      WaitUntil(arrivals_[index]);
+      WaitFor(index, arrivals_[index]);
     } else if (choice == kSqueeze) {
       Compute(step_.saved[index].squeeze_seconds / 2);
     } else if (choice != kKeep) {
@@ -299,9 +305,10 @@ void Scheduler::Compute(double seconds) {
   totals_.recomputing += seconds;
 }
 
-void Scheduler::WaitUntil(double moment) {
+void Scheduler::WaitFor(size_t index, double moment) {
   if (moment > now_) {
     totals_.waiting += moment - now_;
+    waits_[index] += moment - now_;
     now_ = moment;
   }
 }

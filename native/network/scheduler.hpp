@@ -62,8 +62,7 @@ class Scheduler {
 
   // The schedule of choices as CheckChoices accepts them, within `limit` of magnitude up to 2^60.
   // Where no positions fit, the peak passes the limit. What is needed before it has been copied
-  // away becomes kKeep. `movements` (may be empty) receives one for each saved tensor, with -1 for
-  // those that are kept.
+  // away becomes kKeep; a smaller form that a recipe reads and cannot, kSwap.
   const Totals& Run(int64_t limit, std::span<const Choice> choices);
   // The same, but false as soon as it is certain to cost more than the cutoff.
   bool RunWithin(int64_t limit, std::span<const Choice> choices, const Cutoff& cutoff);
@@ -73,6 +72,8 @@ class Scheduler {
   [[nodiscard]] const std::vector<Choice>& choices() const { return choices_; }
   [[nodiscard]] const std::vector<Movement>& movements() const { return movements_; }
   [[nodiscard]] int64_t BytesAt(size_t position) const { return bytes_.At(position); }
+  // Seconds of waiting for each saved tensor.
+  [[nodiscard]] const std::vector<double>& waits() const { return waits_; }
 
  private:
   void Prepare(int64_t limit, std::span<const Choice> choices);
@@ -90,7 +91,7 @@ class Scheduler {
   void Produce(size_t position);
   void Drop(size_t index);
   void Compute(double seconds);
-  void WaitUntil(double moment);
+  void WaitFor(size_t index, double moment);
 
   const Step step_;
   std::vector<double> starts_;       // of each operation, and the end of the last
@@ -103,11 +104,12 @@ class Scheduler {
   std::vector<int64_t> needs_;  // of each saved tensor, the position before which it is complete
   std::vector<int32_t> needed_, next_needed_;  // lists of what is needed at each position
   std::vector<int64_t> steps_;                 // changes of bytes from position to position
-  std::vector<int64_t> temporary_;             // bytes of recipes at each position
+  std::vector<int64_t> temporary_;             // bytes that recipes add at each position
   std::vector<Movement> movements_;
   Profile bytes_;
   double least_seconds_ = 0.0;  // of the step, without waiting
   Totals totals_;
+  std::vector<double> waits_;
   double now_ = 0.0, out_free_ = 0.0, in_free_ = 0.0;  // ends of the last copies of each direction
   std::vector<double> leaving_;  // end of the copy of what is not released yet; below 0: others
   int64_t leaving_count_ = 0, leaving_bytes_ = 0;

@@ -65,6 +65,10 @@ class Search {
   void Set(size_t index, Choice choice);
   void SetAny(size_t index) { Set(index, random_.Of(ways_[index])); }
   void Propose();
+  void Draw();
+  void FindReaders();
+  void Settle(size_t index);
+  void Unread(size_t index);
   void ChangeTwo();
   void Exchange();
   void ChangeRun();
@@ -83,6 +87,7 @@ class Search {
   std::vector<size_t> open_;                // those with more than one
   std::vector<std::vector<size_t>> alike_;  // groups of saved tensors with equal bytes and ways
   std::vector<size_t> group_, place_;       // of each open one, and its place in the group
+  std::vector<std::vector<std::pair<size_t, Choice>>> readers_;  // of forms that recipes cannot read
   std::vector<Choice> present_;
   double cost_ = 0.0;
   double computing_ = 0.0, computing_before_ = 0.0;  // seconds of recipes and squeezing
@@ -103,6 +108,8 @@ Search::Search(Scheduler* scheduler, const SearchOptions& options, std::vector<C
     if (ways_.emplace_back(OptionsOf(step, one)).size() > 1) open_.push_back(ways_.size() - 1);
   }
   FindAlike();
+  FindReaders();
+  for (size_t index = 0; index < present_.size(); ++index) Settle(index);
   const Totals& totals = scheduler_->Run(options_.limit, present_);
   computing_ = totals.recomputing;
   cost_ = CostOf(totals);
@@ -122,6 +129,20 @@ void Search::FindAlike() {
     group_[index] = group;
     place_[index] = alike_[group].size();
     alike_[group].push_back(index);
+  }
+}
+
+void Search::FindReaders() {
+  const std::vector<Saved>& saved = scheduler_->step().saved;
+  readers_.resize(saved.size());
+  for (size_t index = 0; index < saved.size(); ++index) {
+    for (size_t number = 0; number < saved[index].recipes.size(); ++number) {
+      for (const int64_t input : saved[index].recipes[number].inputs) {
+        const auto source = static_cast<size_t>(input);
+        if (IsPartial(saved[source], kSqueeze))
+          readers_[source].emplace_back(index, kRecipe + static_cast<Choice>(number));
+      }
+    }
   }
 }
 
@@ -146,9 +167,38 @@ void Search::Undo() {
   computing_ = computing_before_;
 }
 
+// What a recipe reads is not in a form that it cannot read; of two changes the later one decides.
 void Search::Propose() {
   changes_.clear();
   computing_before_ = computing_;
+  Draw();
+  const size_t count = changes_.size();
+  for (size_t i = 0; i < count; ++i) {
+    const size_t index = changes_[i].index;
+    if (IsPartial(scheduler_->step().saved[index], present_[index])) Unread(index);
+    Settle(index);
+  }
+}
+
+// Inputs of its recipe that are in forms that it cannot read are copied.
+void Search::Settle(size_t index) {
+  if (present_[index] < kRecipe) return;
+  const std::vector<Saved>& saved = scheduler_->step().saved;
+  for (const int64_t input :
+       saved[index].recipes[static_cast<size_t>(present_[index] - kRecipe)].inputs) {
+    const auto source = static_cast<size_t>(input);
+    if (IsPartial(saved[source], present_[source])) Set(source, kSwap);
+  }
+}
+
+// What recipes compute from the tensor is kept or copied.
+void Search::Unread(size_t index) {
+  for (const auto& [reader, choice] : readers_[index]) {
+    if (present_[reader] == choice) Set(reader, random_.Chance(50) ? kKeep : kSwap);
+  }
+}
+
+void Search::Draw() {
   switch (random_.Below(10)) {
     case 0:
     case 1:

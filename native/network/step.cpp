@@ -24,13 +24,15 @@ Status CheckOperations(const Step& step, int64_t* total) {
   int64_t most = 0;
   double seconds = 0.0;
   for (const Operation& one : step.operations) {
-    if (!IsTime(one.seconds) || one.fixed_bytes < 0) {
+    if (!IsTime(one.seconds) || one.fixed_bytes < 0 || one.begin_bytes < 0) {
       return Error(Code::kInvalidProblem,
-                   "operation %lld takes %g s and %lld bytes; both must be finite and at least 0",
+                   "operation %lld takes %g s, %lld bytes and %lld at its beginning; all must be "
+                   "finite and at least 0",
                    static_cast<long long>(&one - step.operations.data()), one.seconds,
-                   static_cast<long long>(one.fixed_bytes));
+                   static_cast<long long>(one.fixed_bytes),
+                   static_cast<long long>(one.begin_bytes));
     }
-    most = std::max(most, one.fixed_bytes);
+    most = std::max({most, one.fixed_bytes, one.begin_bytes});
     seconds += one.seconds;
   }
   if (!IsTime(seconds)) return Error(Code::kInvalidProblem, "the step takes infinitely long");

@@ -12,6 +12,7 @@ namespace oocdnn::network {
 struct Operation {
   double seconds = 0.0;     // finite, not negative
   int64_t fixed_bytes = 0;  // in use while it runs, besides the saved tensors
+  int64_t begin_bytes = 0;  // those in use when it begins, and while recipes run for it
 };
 
 // A way to compute a saved tensor again before its first use in backward.
@@ -28,9 +29,10 @@ struct Saved {
   int64_t last_forward_use = 0;  // `produced` if no other reads it in forward
   int64_t first_use = 0;         // in backward
   int64_t last_use = 0;
-  int64_t squeezed_bytes = -1;   // of a lossless smaller form that stays; below 0: there is none
+  int64_t squeezed_bytes = -1;   // of a smaller form that stays; below 0: there is none
   double squeeze_seconds = 0.0;  // to the smaller form and back
   bool movable = true;
+  bool squeezed_whole = true;  // false: recipes cannot read what comes back from that form
   std::vector<Recipe> recipes;
 };
 
@@ -61,6 +63,11 @@ Status Check(const Step& step);
 
 // The same where a choice is none that the tensor has.
 Status CheckChoices(const Step& step, const std::vector<Choice>& choices);
+
+// Whether recipes cannot read the tensor with this choice.
+inline bool IsPartial(const Saved& one, Choice choice) {
+  return choice == kSqueeze && !one.squeezed_whole;
+}
 
 // The policies that a saved tensor may have, kKeep first. Recipes are among them whose inputs
 // backward still has where the result is needed.

@@ -59,7 +59,7 @@ def _same(saved: tuple[Saved, ...], i: int, j: int, begin: int) -> bool:
         (a.nbytes, a.movable, len(a.uses)) == (b.nbytes, b.movable, len(b.uses))
         and a.last_forward_use - a.produced == b.last_forward_use - b.produced
         and a.last_use - a.first_use == b.last_use - b.first_use
-        and (a.squeeze is None) == (b.squeeze is None)
+        and _form(a) == _form(b)
         and len(a.recipes) == len(b.recipes)
         and all(
             len(r.inputs) == len(s.inputs)
@@ -68,6 +68,10 @@ def _same(saved: tuple[Saved, ...], i: int, j: int, begin: int) -> bool:
             for r, s in zip(a.recipes, b.recipes, strict=True)
         )
     )
+
+
+def _form(one: Saved) -> tuple[int, bool] | None:
+    return None if one.squeeze is None else (one.squeeze.nbytes, one.squeeze.whole)
 
 
 def _steady(saved: tuple[Saved, ...], begin: int, period: int, count: int) -> bool:

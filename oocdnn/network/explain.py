@@ -31,7 +31,8 @@ class Explanation:
         plain: The step where everything is kept.
         floor: Bound below which the planner knows of no plan.
         limit: Bytes that the plan was made for.
-        peak: Predicted peak.
+        peak: Predicted peak of the tensors.
+        reserved: Predicted bytes that the allocator reserves, or None where that is not known.
         waiting: Part of the step in which the device waits for copies.
         recomputing: Part of the step for recipes and squeezing.
         nbytes: Bytes of the saved tensors by policy.
@@ -43,15 +44,17 @@ class Explanation:
     floor: float
     limit: int
     peak: int
+    reserved: int | None
     waiting: float
     recomputing: float
     nbytes: dict[Policy, int]
 
     def __str__(self) -> str:
+        reserved = "" if self.reserved is None else f", reserved {_gib(self.reserved)}"
         lines = [
             f"step {_ms(self.step)} (plain {_ms(self.plain)}, floor {_ms(self.floor)}): "
             f"{_ms(self.recomputing)} computed again, {_ms(self.waiting)} waiting for copies",
-            f"peak {_gib(self.peak)} of {_gib(self.limit)}; "
+            f"peak {_gib(self.peak)}{reserved} of {_gib(self.limit)}; "
             + ", ".join(f"{policy.value} {_gib(n)}" for policy, n in self.nbytes.items() if n),
         ]
         width = max((len(row.name) for row in self.rows), default=0)
@@ -63,7 +66,12 @@ class Explanation:
 
 
 def explain(
-    timeline: Timeline, made: Schedule, simulation: Simulation, limit: int, floor: float
+    timeline: Timeline,
+    made: Schedule,
+    simulation: Simulation,
+    limit: int,
+    floor: float,
+    reserved: int | None,
 ) -> Explanation:
     copies = {(index, out): end - begin for index, out, begin, end in simulation.copies}
     rows = tuple(_row(timeline, index, choice, copies) for index, choice in enumerate(made.choices))
@@ -77,6 +85,7 @@ def explain(
         floor,
         limit,
         simulation.peak_bytes,
+        reserved,
         simulation.waiting,
         made.recomputing,
         nbytes,

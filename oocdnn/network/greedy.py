@@ -73,8 +73,7 @@ def _shallow(timeline: Timeline, chosen: dict[int, Choice], most: int) -> dict[i
     """Without the recipes that end a chain of more than so many."""
     depths: dict[int, int] = {}
     for index in sorted(chosen):
-        choice, one = chosen[index], timeline.saved[index]
-        inputs = one.recipes[choice.recipe].inputs if choice.policy is Policy.REBUILD else ()
+        inputs = _inputs(timeline, index, chosen[index])
         depth = 1 + max((depths.get(source, 0) for source in inputs), default=0)
         if depth <= most:
             depths[index] = depth
@@ -82,8 +81,11 @@ def _shallow(timeline: Timeline, chosen: dict[int, Choice], most: int) -> dict[i
 
 
 def _by_price(timeline: Timeline) -> list[tuple[int, Choice]]:
-    """Saved tensors with their cheapest recipe or smaller form, by seconds for a byte."""
-    found = []
+    """Saved tensors with their cheapest recipe or smaller form, by seconds for a byte.
+
+    Of a form and a recipe that cannot read it, the cheaper one is among them.
+    """
+    found: list[tuple[float, int, Choice]] = []
     for index, one in enumerate(timeline.saved):
         if not one.movable or not one.nbytes:
             continue
@@ -93,10 +95,29 @@ def _by_price(timeline: Timeline) -> list[tuple[int, Choice]]:
         ]
         if one.squeeze is not None and one.squeeze.nbytes < one.nbytes:
             ways.append((one.squeeze.seconds / (one.nbytes - one.squeeze.nbytes), SQUEEZE))
-        if ways:
-            price, choice = min(ways, key=lambda way: way[0])
-            found.append((price, index, choice))
-    return [(index, choice) for _, index, choice in sorted(found, key=lambda one: one[:2])]
+        found += [(price, index, choice) for price, choice in ways]
+    chosen: dict[int, Choice] = {}
+    read: set[int] = set()  # by recipes
+    for _, index, choice in sorted(found, key=lambda one: one[:2]):
+        inputs, partial = _inputs(timeline, index, choice), _is_partial(timeline, index)
+        squeezed = choice == SQUEEZE and partial and index in read
+        reads = any(chosen.get(i) == SQUEEZE and _is_partial(timeline, i) for i in inputs)
+        if index not in chosen and not squeezed and not reads:
+            chosen[index] = choice
+            read.update(inputs)
+    return list(chosen.items())
+
+
+def _inputs(timeline: Timeline, index: int, choice: Choice) -> tuple[int, ...]:
+    if choice.policy is not Policy.REBUILD:
+        return ()
+    return timeline.saved[index].recipes[choice.recipe].inputs
+
+
+def _is_partial(timeline: Timeline, index: int) -> bool:
+    """Whether recipes cannot read what the tensor's smaller form gives back."""
+    squeeze = timeline.saved[index].squeeze
+    return squeeze is not None and not squeeze.whole
 
 
 def _swapping(

@@ -12,6 +12,8 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -20,13 +22,15 @@ from oocdnn.network.explain import Explanation, explain
 from oocdnn.network.greedy import greedy
 from oocdnn.network.plan import KEEP, SWAP, Choice, Schedule
 from oocdnn.network.polish import COOL, HOT, polished
+from oocdnn.network.program import LEAST
 from oocdnn.network.schedule import Scheduler, schedule, total_of
 from oocdnn.network.simulate import Simulation, simulate
 from oocdnn.network.solve import Model, Solution
 from oocdnn.network.timeline import Link, Timeline, certain_bytes
 
 _SHARE = 0.25  # of the open policies, fixed at a time
-_PART = 16  # tensors that are decided together
+_PART = 16  # tensors that are decided together, of more than
+_FEW = 48  # which are decided at once
 _PARTS = 2  # of them before the next schedule
 _GREEDY_SHARE = 0.1  # of the time, for plans by a simple rule
 _PROGRAM_SHARE = 0.75  # of the time; the rest is for changes by the scheduler's arithmetic
@@ -35,6 +39,21 @@ _POOR = 1.02  # of what the program gives them, for its choices: more of it is o
 _POINTS = 8  # of a curve
 _IDLE = 12  # schedules without a better one
 _ENOUGH = 1.002  # of the bound: no further round is tried
+
+
+# Parts of the limit that plans leave to the gaps between tensors, one after the other, where a plan
+# that leaves none does not fit.
+_GAPS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.11, 0.15, 0.2, 0.27, 0.35)
+_FIRST_SHARE = 0.55  # of the time, for the plan that leaves none
+_NEXT_SHARE = 0.35  # of what is left of it, for each other
+_LEAST_SHARE = 0.04  # of the time, which each has at least
+
+
+class Reserved(Protocol):
+    """Tells how many bytes a schedule makes an allocator reserve."""
+
+    def __call__(self, schedule: Schedule, /) -> int:
+        """At least the schedule's peak; the gaps between tensors are in it."""
 
 
 @dataclass
@@ -50,6 +69,7 @@ class Plan:
             equal blocks are decided together, or chains of recipes are longer than it looks at,
             other choices may be a little below.
         planning: Seconds that planning took.
+        reserved: Predicted bytes that the allocator reserves, or None where that is not known.
     """
 
     timeline: Timeline
@@ -59,6 +79,7 @@ class Plan:
     fits: bool
     bound: float
     planning: float
+    reserved: int | None = None
 
     @property
     def seconds(self) -> float:
@@ -73,11 +94,23 @@ class Plan:
 
     def explain(self) -> Explanation:
         """The policy of each tensor with its reason, and totals; `str` gives a table."""
-        return explain(self.timeline, self.schedule, self.simulation, self.limit, self.bound)
+        return explain(
+            self.timeline, self.schedule, self.simulation, self.limit, self.bound, self.reserved
+        )
 
 
-def plan(timeline: Timeline, links: Sequence[Link], limit: int, *, seconds: float = 2.0) -> Plan:
+def plan(
+    timeline: Timeline,
+    links: Sequence[Link],
+    limit: int,
+    *,
+    seconds: float = 2.0,
+    reserved: Reserved | None = None,
+) -> Plan:
     """The plan of a step within `limit` device bytes, found in about `seconds`.
+
+    With `reserved`, the limit is for the bytes that an allocator reserves: plans for less are tried
+    until one fits. Where none is found, the result is the one that reserves least.
 
     Raises InvalidProblem where there is no link or the limit is not positive, and OutOfMemory where
     the step does not fit; its `least` is the smallest limit with a plan.
@@ -86,7 +119,26 @@ def plan(timeline: Timeline, links: Sequence[Link], limit: int, *, seconds: floa
         raise InvalidProblem("a plan needs at least one link to memory that holds what is swapped")
     if limit <= 0:
         raise InvalidProblem(f"the limit is {limit} bytes; it must be positive")
-    began = time.monotonic()
+    step = _Step(timeline, links)
+    if reserved is not None:
+        return _reserving(step, limit, seconds, reserved)
+    return _within(step, limit, time.monotonic() + seconds)
+
+
+class _Step:
+    """A step and its links, with the program, which does not depend on the limit."""
+
+    def __init__(self, timeline: Timeline, links: Sequence[Link]) -> None:
+        self.timeline, self.links, self.link = timeline, links, total_of(links)
+
+    @cached_property
+    def model(self) -> Model:
+        return Model(self.timeline, self.link)
+
+
+def _within(step: _Step, limit: int, end: float, start: Plan | None = None) -> Plan:
+    """The plan within `limit` that is found by `end` of `time.monotonic`, from another one on."""
+    timeline, links, began = step.timeline, step.links, time.monotonic()
     kept = schedule(timeline, links, limit, [KEEP] * len(timeline.saved))
     if kept.peak_bytes <= limit:
         return _plan(timeline, links, limit, kept, timeline.seconds, began, fits=True)
@@ -97,22 +149,65 @@ def plan(timeline: Timeline, links: Sequence[Link], limit: int, *, seconds: floa
             f"{limit}",
             least=least,
         )
-    search = _Search(timeline, links, limit, began + seconds)
+    search = _Search(step, limit, end, start)
     search.run()
-    if search.best is None:
+    best = search.best
+    if best is None:
         raise OutOfMemory(
-            f"no plan within {limit} bytes was found in {seconds} s; {timeline.peak_bytes} hold "
-            "everything"
+            f"no plan within {limit} bytes was found in {end - began:.1f} s; "
+            f"{timeline.peak_bytes} hold everything"
         )
-    return _plan(
-        timeline,
-        links,
-        limit,
-        search.best,
-        min(search.bound, search.best.seconds),
-        began,
-        fits=False,
-    )
+    bound = min(search.bound, best.seconds)
+    return _plan(timeline, links, limit, best, bound, began, fits=False)
+
+
+def _reserving(step: _Step, limit: int, seconds: float, reserved: Reserved) -> Plan:
+    """Plans for less and less, the first of which has most of the time, until one fits; what is
+    left of the time is for another one that leaves as much."""
+    began, least = time.monotonic(), least_limit(step.timeline)
+    end = began + seconds  # of the searches, and of telling what the last plan reserves
+    best = last = _within(step, limit, began + _FIRST_SHARE * seconds)
+    telling = _tell(last, reserved)
+    first = _part_after(0.0, last, limit)
+    for part in _GAPS:
+        room, now = limit - int(part * limit), time.monotonic()
+        if _bytes(best) <= limit or room < least:
+            break
+        if part < first:
+            continue
+        left = end - now - telling
+        most = max(_NEXT_SHARE * left, _LEAST_SHARE * seconds)
+        with contextlib.suppress(OutOfMemory):
+            last = _within(step, room, now + most, last)
+            telling = _tell(last, reserved)
+            best = min(best, last, key=_bytes)
+            first = _part_after(part, last, limit)
+    now = time.monotonic()
+    left = end - now - telling
+    if _bytes(best) <= limit and not best.fits and left > _LEAST_SHARE * seconds:
+        last = _within(step, best.limit, now + left, best)
+        if last.seconds < best.seconds:
+            _tell(last, reserved)
+            best = last if _bytes(last) <= limit else best
+    best.limit, best.planning = limit, time.monotonic() - began
+    return best
+
+
+def _tell(made: Plan, reserved: Reserved) -> float:
+    """Notes what the plan reserves; the seconds that this took."""
+    began = time.monotonic()
+    made.reserved = reserved(made.schedule)
+    return time.monotonic() - began
+
+
+def _part_after(part: float, made: Plan, limit: int) -> float:
+    """The least part to leave next: half of what passes the limit is left, too."""
+    return part + max((_bytes(made) - limit) / limit / 2, 1e-9)
+
+
+def _bytes(made: Plan) -> int:
+    assert made.reserved is not None
+    return made.reserved
 
 
 def curve(
@@ -151,14 +246,17 @@ def least_limit(timeline: Timeline) -> int:
 class _Search:
     """The best schedule within a limit that is found by `end`."""
 
-    def __init__(self, timeline: Timeline, links: Sequence[Link], limit: int, end: float) -> None:
-        link = total_of(links)
+    def __init__(self, step: _Step, limit: int, end: float, start: Plan | None) -> None:
+        timeline, now = step.timeline, time.monotonic()
         self.timeline, self.limit, self.end = timeline, limit, end
-        self.model, self.scheduler = Model(timeline, link), Scheduler(timeline, link, limit)
+        self.step, self.scheduler = step, Scheduler(timeline, step.link, limit)
         self.bound, self.best = timeline.seconds, None  # type: float, Schedule | None
         self.nearest = self.scheduler.run(_everything_moved(timeline))  # by its cost
         self._better(self.nearest)
-        now = time.monotonic()
+        self._seed = 0
+        if start is not None:
+            self._better(self.scheduler.run(start.schedule.choices))
+            self._seed = len(_SEARCHES)
         simple = greedy(timeline, self.scheduler, now + _GREEDY_SHARE * (end - now))
         if simple is not None:
             self._better(simple)
@@ -179,30 +277,41 @@ class _Search:
         """The search of this number, from the best schedule so far."""
         warmth, share = _SEARCHES[number]
         seconds = share * self._seconds
-        self._better(polished(self.scheduler, self.nearest, warmth, seconds, end, number))
+        seed = self._seed + number
+        self._better(polished(self.scheduler, self.nearest, warmth, seconds, end, seed))
 
     def _run(self) -> None:
         """Choices from the relaxation; then the best choices of a few tensors at a time, others as
-        they are, and room at positions where the schedule has less than the program saw."""
+        they are, and what the schedule tells: room at positions where it has less than the program
+        saw, and seconds for swapping a tensor that it waits for alone. A large tensor cannot come
+        back byte by byte, as copies that are fluid do."""
+        if self.end - time.monotonic() < LEAST:
+            return
         margins = np.zeros(len(self.timeline.operations))
+        waits: dict[int, float] = {}
+        self.model = self.step.model
+        self.model.dearer({})
         self.model.limit(self.limit, margins)
         solution = self.model.dive(self.end, _SHARE)
         self.bound = max(self.bound, solution.bound)
         made = self.scheduler.run(solution.choices)
         self._better(made)
         idle = 0
-        most = _IDLE if len(self.model.parts) > _PART else 1
-        while idle < most and not self._enough() and time.monotonic() < self.end:
+        while idle < _IDLE and not self._enough() and time.monotonic() < self.end:
             made = self.scheduler.run(solution.choices)
             better = self._better(made)
             if solution.excess < 1.0:
                 idle = 0 if better else idle + 1
+                if self._waits_for_one(made, solution.seconds):
+                    for index, seconds in made.waits.items():
+                        waits[index] = waits.get(index, 0.0) + seconds
+                    self.model.dearer(waits)
                 more = self._room(made, solution.seconds)
                 if more.any():
                     margins += more
                     self.model.limit(self.limit, margins)
                     solution = self.model.again(self.end, solution)
-            for _ in range(_PARTS):
+            for _ in range(1 if len(self.model.parts) <= _FEW else _PARTS):
                 with contextlib.suppress(LookupError):
                     solution = self.model.improved(self.end, solution, self._part(made))
         made = self.scheduler.run(solution.choices)
@@ -213,6 +322,7 @@ class _Search:
 
     def _exact(self, solution: Solution) -> None:
         self.model.limit(self.limit, np.zeros(len(self.timeline.operations)))
+        self.model.dearer({})
         solution = self.model.exact(self.end, self.model.again(self.end, solution))
         self.bound = max(self.bound, solution.bound)
         self._better(self.scheduler.run(solution.choices))
@@ -221,7 +331,7 @@ class _Search:
         """Two runs of tensors that follow one another: any, and around the fullest position where
         that passes the limit."""
         count = len(self.model.parts)
-        if count <= _PART:
+        if count <= _FEW:
             return set(range(count))
         begins = [self._draw.randrange(count), self._draw.randrange(count)]
         if made.peak_bytes > self.limit:
@@ -231,11 +341,18 @@ class _Search:
             begins[0] = far.index(min(far)) - self._draw.randrange(_PART // 2)
         return {(begin + i) % count for begin in begins for i in range(_PART // 2)}
 
+    def _waits_for_one(self, made: Schedule, seconds: float) -> bool:
+        """Whether the device waits more than in the fluid view, and most of it for one tensor."""
+        if made.peak_bytes > self.limit or made.seconds <= _ENOUGH * seconds:
+            return False
+        return max(made.waits.values(), default=0.0) > made.waiting / 2
+
     def _room(self, made: Schedule, seconds: float) -> np.ndarray:
         """Bytes to leave free: by which the limit is passed, or half a tensor of those on their way
         where the device waits more than in the fluid view."""
         excess: np.ndarray = np.maximum(np.asarray(made.bytes_at) - self.limit, 0)
-        if excess.any() or made.seconds <= _ENOUGH * seconds:
+        enough = made.seconds <= _ENOUGH * seconds
+        if excess.any() or enough or self._waits_for_one(made, seconds):
             return excess
         return _on_the_way(self.timeline, made) / 2
 

@@ -55,15 +55,15 @@ class Scheduler:
         self._native = NativeScheduler(_step(timeline, link))
 
     def run(self, choices: Sequence[Choice]) -> Schedule:
-        totals, policies, movements, bytes_at = self._native.schedule(
-            self.limit, _policies(choices)
-        )
+        """A tensor whose smaller form a recipe would have to read is swapped instead."""
+        made = self._native.schedule(self.limit, _policies(choices))
         moved = {
             index: Movement(*positions)
-            for index, positions in enumerate(movements)
+            for index, positions in enumerate(made.movements)
             if positions[0] >= 0
         }
-        return Schedule(_choices(policies), moved, bytes_at, *totals[:3])
+        waits = {index: seconds for index, seconds in enumerate(made.waits) if seconds}
+        return Schedule(_choices(made.policies), moved, made.bytes_at, *made.totals[:3], waits)
 
     def totals(self, choices: Sequence[Choice]) -> Totals:
         """The totals of `run`, at less cost."""
@@ -129,7 +129,7 @@ def _choices(policies: Sequence[int]) -> list[Choice]:
 def _step(timeline: Timeline, link: Link) -> NativeStep:
     recipes = [recipe for one in timeline.saved for recipe in one.recipes]
     return NativeStep(
-        [(operation.seconds, operation.fixed_bytes) for operation in timeline.operations],
+        [(one.seconds, one.fixed_bytes, one.first_bytes) for one in timeline.operations],
         timeline.forward,
         [_tensor(one) for one in timeline.saved],
         [(one.seconds, one.temporary_bytes, len(one.inputs)) for one in recipes],
@@ -139,7 +139,8 @@ def _step(timeline: Timeline, link: Link) -> NativeStep:
 
 
 def _tensor(one: Saved) -> tuple[object, ...]:
-    squeezed = (-1, 0.0) if one.squeeze is None else (one.squeeze.nbytes, one.squeeze.seconds)
+    form = one.squeeze
+    squeezed = (-1, 0.0) if form is None else (form.nbytes, form.seconds)
     return (
         one.nbytes,
         one.produced,
@@ -149,5 +150,5 @@ def _tensor(one: Saved) -> tuple[object, ...]:
         *squeezed,
         len(one.recipes),
         one.movable,
-        0,
+        form is not None and form.whole,
     )

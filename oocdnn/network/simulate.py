@@ -170,11 +170,11 @@ def _count_memory(timeline: Timeline, plan: Schedule, result: Simulation) -> Non
         frees[movement.release] += one.nbytes
         takes[movement.fetch] += one.nbytes
         if choice.policy is Policy.SQUEEZE and one.squeeze is not None:
-            takes[one.produced] += one.squeeze.nbytes
-            frees[movement.need + 1] += one.squeeze.nbytes
+            takes[one.produced + 1] += one.squeeze.nbytes
+            frees[one.last_use + 1] += one.squeeze.nbytes
         elif choice.policy is Policy.REBUILD:
-            temporary = one.recipes[choice.recipe].temporary_bytes
-            extra[movement.need] = max(extra[movement.need], temporary)
+            more = timeline.operations[movement.need].extra_bytes(one.recipes[choice.recipe])
+            extra[movement.need] = max(extra[movement.need], more)
     held = 0
     for position, operation in enumerate(timeline.operations):
         held += takes[position] - frees[position]

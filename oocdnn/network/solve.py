@@ -21,7 +21,7 @@ import numpy as np
 
 from oocdnn.network.alike import alike
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy
-from oocdnn.network.program import Program, Values
+from oocdnn.network.program import LEAST, Program, Values
 from oocdnn.network.timeline import Link, Saved, Timeline, available, certain_bytes
 
 _NEAR = 5e-4  # of the step: a solution this near to the bound is enough
@@ -188,7 +188,7 @@ class Model:
             program.row([(column, 1.0) for column in tensor.policies.values()], high=1.0)
 
     def _inputs(self, tensor: _Tensor) -> None:
-        """A tensor that is computed where it is needed has its inputs there."""
+        """A tensor that is computed where it is needed has its inputs there, and in full."""
         readers: dict[int, list[list[int]]] = {}
         for choice, columns in tensor.back.items():
             if choice.policy is Policy.REBUILD:
@@ -196,13 +196,21 @@ class Model:
                     readers.setdefault(read, []).append(columns)
         for index, ways in readers.items():
             source = self.tensors[index]
+            squeeze = source.one.squeeze
+            if SQUEEZE in source.policies and squeeze is not None and not squeeze.whole:
+                together = [(columns[-1], 1.0) for columns in ways]
+                self._apart([(source.policies[SQUEEZE], 1.0), *together])
             for number, need in enumerate(tensor.needs):
                 if source.back and need < source.one.first_use:
                     here = [(columns[number], 1.0) for columns in ways]
-                    terms = tuple(sorted([*source.absent(need), *here]))
-                    if terms not in self._input_rows:
-                        self._input_rows.add(terms)
-                        self.program.row(terms, high=1.0)
+                    self._apart([*source.absent(need), *here])
+
+    def _apart(self, terms: _Terms) -> None:
+        """At most one of them, each such row once."""
+        key = tuple(sorted(terms))
+        if key not in self._input_rows:
+            self._input_rows.add(key)
+            self.program.row(key, high=1.0)
 
     def _limits(self) -> np.ndarray:
         """Rows for every position: bytes, backlog of copies away, bytes fetched ahead."""
@@ -224,6 +232,14 @@ class Model:
         np.maximum.at(most, self._checked, margins)
         room = (nbytes - most - self._certain) / self.unit
         self._solver.row_bounds(self._rows, room[self._positions])
+
+    def dearer(self, seconds: dict[int, float]) -> None:
+        """Swapping costs these seconds more, by saved tensor."""
+        columns = [column for t in self.tensors if (column := t.policies.get(SWAP)) is not None]
+        costs = {column: self.program.cost[column] for column in columns}
+        for index, more in seconds.items():
+            costs[self.tensors[index].policies[SWAP]] += more / self.tick
+        self._solver.cost(list(costs), list(costs.values()))
 
     def _running(
         self, changes: list[_Terms], constants: Sequence[float] | None = None
@@ -258,9 +274,8 @@ class Model:
                     changes[cell[need]] += tensor.first_at(number, size, choice)
                 if choice.policy is Policy.SQUEEZE and one.squeeze is not None:
                     small = one.squeeze.nbytes / self.unit
-                    changes[cell[one.produced]].append((policy, small))
-                    for number, need in enumerate(tensor.needs):
-                        changes[cell[need + 1]] += tensor.first_at(number, -small, choice)
+                    changes[cell[one.produced + 1]].append((policy, small))
+                    changes[cell[one.last_use + 1]].append((policy, -small))
         return self._running(changes[: self.count], constants[: self.count])
 
     def _temporary_bytes(self) -> dict[int, list[int]]:
@@ -272,7 +287,7 @@ class Model:
                     term
                     for choice in tensor.back
                     for term in tensor.first_at(
-                        number, -self._temporary(tensor.one, choice), choice
+                        number, -self._temporary(tensor.one, choice, need), choice
                     )
                 ]
                 cell = int(self._cell[need])
@@ -282,10 +297,11 @@ class Model:
                     self.program.row([(found[cell][0], 1.0), *terms], low=0.0)
         return found
 
-    def _temporary(self, one: Saved, choice: Choice) -> float:
+    def _temporary(self, one: Saved, choice: Choice, need: int) -> float:
         if choice.policy is not Policy.REBUILD:
             return 0.0
-        return one.recipes[choice.recipe].temporary_bytes / self.unit
+        operation = self.timeline.operations[need]
+        return operation.extra_bytes(one.recipes[choice.recipe]) / self.unit
 
     def _copied(self, number: int, rate: float) -> tuple[_Terms, float]:
         """Bytes that a direction copies before and during a cell: terms and a constant."""
@@ -370,7 +386,7 @@ class Model:
             try:
                 found = self._solver.relax(end)
             except LookupError:
-                if time.monotonic() > end:
+                if time.monotonic() > end - LEAST:
                     raise
                 self._unfix(fixed, alone)
                 alone = True

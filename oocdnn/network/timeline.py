@@ -21,11 +21,23 @@ class Operation:
         seconds: Measured time on the device.
         fixed_bytes: Device bytes in use while the operation runs, besides the saved tensors of the
             timeline: parameters, gradients so far, operands that are not saved, workspace.
+        begin_bytes: Those of them that are in use when it begins, and while recipes run for it;
+            None: all.
     """
 
     name: str
     seconds: float
     fixed_bytes: int = 0
+    begin_bytes: int | None = None
+
+    def extra_bytes(self, recipe: Recipe) -> int:
+        """Device bytes beyond the fixed ones while a recipe runs for this operation."""
+        return max(self.first_bytes + recipe.temporary_bytes - self.fixed_bytes, 0)
+
+    @property
+    def first_bytes(self) -> int:
+        """`begin_bytes` as a number."""
+        return self.fixed_bytes if self.begin_bytes is None else self.begin_bytes
 
 
 @dataclass(frozen=True)
@@ -47,10 +59,18 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Squeeze:
-    """A lossless smaller form that stays on the device: mask bits, places in a pooling window."""
+    """A smaller form that stays on the device: mask bits, places in a pooling window.
+
+    Args:
+        nbytes: Device bytes of the form, from after the production to the last use.
+        seconds: Time of both ways, one half each.
+        whole: False where only the uses in backward can read what comes back, not recipes.
+        name: For reports.
+    """
 
     nbytes: int
     seconds: float
+    whole: bool = True
     name: str = "squeeze"
 
 
@@ -125,10 +145,12 @@ class Timeline:
                 f"forward is {self.forward}; a step of {count} operations has 0 to {count}"
             )
         for operation in self.operations:
-            if not operation.seconds >= 0 or operation.fixed_bytes < 0:
+            begin = operation.begin_bytes or 0
+            if not operation.seconds >= 0 or operation.fixed_bytes < 0 or begin < 0:
                 raise InvalidProblem(
-                    f"operation {operation.name!r} takes {operation.seconds} s and "
-                    f"{operation.fixed_bytes} bytes; both must be at least 0"
+                    f"operation {operation.name!r} takes {operation.seconds} s, "
+                    f"{operation.fixed_bytes} bytes and {begin} at its beginning; all must be "
+                    "at least 0"
                 )
         for index, one in enumerate(self.saved):
             if index and one.produced < self.saved[index - 1].produced:

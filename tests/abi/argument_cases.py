@@ -41,6 +41,7 @@ MAY_BE_NULL = {
     ("oocdnn_plan_for_profile", "budget"), ("oocdnn_plan_for_profile", "busy_gpus"),
     ("oocdnn_run_chain", "residuals"), ("oocdnn_price_chain", "residuals"),
     ("oocdnn_make_schedule", "movements"), ("oocdnn_make_schedule", "bytes_at"),
+    ("oocdnn_make_schedule", "waits"),
     ("oocdnn_improve_policies", "progress"), ("oocdnn_improve_policies", "progress_user"),
 }  # fmt: skip
 
@@ -322,7 +323,7 @@ class Step:
     """A training step of two saved tensors, one of which can be computed from the other."""
 
     def __init__(self) -> None:
-        self.operations = FFI.new("oocdnn_step_operation[]", [(1e-3, 8)] * 4)
+        self.operations = FFI.new("oocdnn_step_operation[]", [(1e-3, 8, 4)] * 4)
         rows = [(64, 0, 1, 3, 3, 8, 1e-4, 0, 1, 0), (32, 1, 1, 2, 3, -1, 0.0, 1, 1, 0)]
         self.tensors = FFI.new("oocdnn_step_tensor[]", rows)
         self.recipes = FFI.new("oocdnn_step_recipe[]", [(1e-4, 8, 1)])
@@ -348,7 +349,7 @@ def schedules() -> None:
         search = FFI.new("oocdnn_search *", (40, 50, 1, 1e-3, 1.0))
         for limit in (-1, 0, 40, 2**60):
             given = FFI.new("int32_t[]", [1, 3])
-            status = LIB.oocdnn_make_schedule(made[0], limit, given, totals, NULL, NULL)
+            status = LIB.oocdnn_make_schedule(made[0], limit, given, totals, NULL, NULL, NULL)
             check(f"{label}: a schedule", status)
         given = FFI.new("int32_t[]", [0, 0])
         status = LIB.oocdnn_improve_policies(made[0], search, NULL, NULL, given, totals)
@@ -373,7 +374,7 @@ def schedules() -> None:
     for policies in itertools.product((*INT32, 0, 2, 3, 4), repeat=2):
         given = FFI.new("int32_t[]", policies)
         possible = policies[0] in (0, 2) and policies[1] in (0, 3)
-        status = LIB.oocdnn_make_schedule(step.scheduler, 64, given, totals, NULL, NULL)
+        status = LIB.oocdnn_make_schedule(step.scheduler, 64, given, totals, NULL, NULL, NULL)
         check(f"{policies}", status, {Status.OK if possible else Status.INVALID_PROBLEM})
 
 
@@ -408,6 +409,7 @@ def good_arguments(context: Any, scene: Scene) -> dict[str, dict[str, Any]]:
             "step": step.given, "scheduler": step.scheduler, "policies": step.policies,
             "search": FFI.new("oocdnn_search *", (64, 10, 1, 0.1, 1.0)),
             "movements": FFI.new("oocdnn_movement[2]"), "bytes_at": FFI.new("int64_t[4]"),
+            "waits": FFI.new("double[2]"),
         },
         "oocdnn_plan_in_core": {"budget": 0},
         "oocdnn_allocate_host": {"bytes": 64},

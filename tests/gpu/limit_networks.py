@@ -1,133 +1,509 @@
-"""Networks trained plain and within limits: seconds of a step, bytes, and whether losses are equal.
+"""Networks trained plainly, within limits, and in the other ways that PyTorch has for less memory.
 
-    python3 tests/gpu/limit_networks.py resnet50 --batch 512 --bf16 --last --limit 16 --limit 10
+    python tests/gpu/limit_networks.py [CASE ...] [--limit 16 --limit 0.5x] [--profile] [--needs]
+        [--peer checkpoint] [--largest] [--activations] [--steps 1000] [--seconds S] [--out FILE]
 
-Models are torchvision's by name, or timm's as timm:NAME. One line of JSON for each way of training;
-bytes are those allocated, reserved, and counted by the driver for all of the device. Set
-PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.
+CASE is one of CASES below, or the name of a network of limit_models.py. Limits are GiB, or a share
+of what the plain step needs. One line of JSON for each way of training. Of the bytes, `driver_gib`
+counts the context, libraries and all that the allocator reserved, while the timed steps ran;
+`driver_most_gib` also in the steps before them, which are recorded and watched. `steady` has what
+the timed steps added to the counters of PyTorch's allocator and of page-locked host memory.
+
+--profile adds where the time goes, kernel by kernel, and what the GPU idles beyond the plain step.
+--needs looks for the least limit at which the plain step runs at full speed; without it the
+plain step's own bytes stand for that. --peer (all: every one) has each peer of limit_peers.py
+train, without a cap and under each limit that is less than it took. --largest looks for the largest
+batch within each limit. --activations looks for the least bytes of activations: the peak of what is
+allocated less parameters, gradients, the state of the optimizer, and the batch.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import time
+import dataclasses
+import os
+import statistics
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+if __name__ == "__main__":  # read where PyTorch is loaded
+    os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+
 import torch
-from torch import nn
-from torch.nn import functional as F
+from limit_device import Device, device_of, resident_bytes, seconds_of
+from limit_models import MODELS, MODES, Training
+from limit_peers import PEERS
+from limit_profile import profiled
+from limit_rows import GIB, Row, Rows, tidy
 
-from oocdnn.torch import memory_limit
+from oocdnn.errors import OutOfMemory
 
-GIB = 1 << 30
-STEPS = 20  # the first ones are recorded, measured, and watched for gaps between tensors
-TIMED = 5
-
-
-def model_of(name: str) -> nn.Module:
-    torch.manual_seed(0)
-    if name.startswith("timm:"):
-        import timm
-
-        made: nn.Module = timm.create_model(name.removeprefix("timm:"), drop_path_rate=0.0)
-        return made
-    import torchvision
-
-    if name.startswith("deeplab"):
-        made = torchvision.models.segmentation.get_model(name, weights=None, weights_backbone=None)
-    else:
-        made = torchvision.models.get_model(name, weights=None)
-    return made
+WARM, TIMED = 3, 5
+FIRST = 15  # steps within a limit that are recorded, and watched for gaps between tensors
+FULL_SPEED = 1.01  # of the plain step's time
+BATCHES = 32  # the largest batch is a multiple of it
+FILL = 0.7  # of the device
+TIMES = (1.24, 1.35)  # of the plain step's, for which the least activations are said
+SLOWEST = 1.5  # of the plain step's time: the search for the least activations ends
 
 
-def step(
-    net: nn.Module, x: torch.Tensor, target: torch.Tensor, optimizer: Any, bf16: bool
-) -> torch.Tensor:
-    optimizer.zero_grad(set_to_none=True)
-    with torch.autocast("cuda", torch.bfloat16, enabled=bf16):
-        y = net(x)
-        loss = F.cross_entropy(y["out"] if isinstance(y, dict) else y, target)
-    del y
-    loss.backward()
-    optimizer.step()
-    return loss.detach()
+@dataclass(frozen=True)
+class Case:
+    """A network, the images of its batch (0: what fills the share `fill` of the device, or the
+    model's own for a comparison), its arithmetic, whether channels are last, and limits where the
+    command line has none."""
 
+    model: str
+    images: int = 0
+    mode: str = "bf16"
+    last: bool = False
+    limits: tuple[str, ...] = ()
+    fill: float = 0.0
+    size: int = 0
 
-def train(given: argparse.Namespace, limit: float | None) -> tuple[dict[str, Any], list[float]]:
-    torch.cuda.empty_cache()
-    net = model_of(given.model).cuda().train()
-    x = torch.randn(given.batch, 3, given.size, given.size, device="cuda")
-    if given.last:
-        net, x = (
-            net.to(memory_format=torch.channels_last),
-            x.contiguous(memory_format=torch.channels_last),
+    def training(self, device: Device, images: int = 0) -> Training:
+        return Training(
+            MODELS[self.model],
+            self.mode,
+            device.kind,
+            images=images or self.images,
+            size=self.size,
+            last=self.last,
         )
-    shape = (given.batch, given.size, given.size) if "deeplab" in given.model else (given.batch,)
-    target = torch.randint(0, 20, shape, device="cuda")
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9)
-    losses, seconds = [], []
-    run = None if limit is None else memory_limit(int(limit * GIB), planning=given.planning)
-    with contextlib.nullcontext() if run is None else run:
-        for number in range(8 if run is None else STEPS):
-            if number == (8 if run is None else STEPS) - TIMED:
-                torch.cuda.reset_peak_memory_stats()
-            torch.cuda.synchronize()
-            began = time.perf_counter()
-            losses.append(step(net, x, target, optimizer, given.bf16))
-            torch.cuda.synchronize()
-            seconds.append(time.perf_counter() - began)
-        free, total = torch.cuda.mem_get_info()
-        row = {
-            "limit_gib": limit,
-            "seconds": sorted(seconds[-TIMED:])[TIMED // 2],
+
+
+CASES = {
+    "resnet50-bf16": Case("resnet50", 512, "bf16", True, ("2x", "16", "10")),
+    "resnet50-tf32": Case("resnet50", 512, "tf32", False, ("16",)),
+    "vgg16-256": Case("vgg16", 256, "tf32", False, ("16",)),
+    "vgg16-512": Case("vgg16", 512, "tf32", False, ("24",)),
+    "unet3d-bf16": Case("unet3d", 2, "bf16", False, ("0.5x",)),
+    "convnext-fill": Case("timm:convnext_base", 0, "bf16", False, ("0.5x",), FILL),
+    "efficientnet-fill": Case("efficientnet_v2_s", 0, "bf16", True, ("0.5x",), FILL),
+    "deeplab-fill": Case("deeplabv3_resnet101", 0, "bf16", True, ("0.5x",), FILL),
+    "resnet1517-bf16": Case("resnet1517", 64, "bf16", True, ("12",)),
+    # The table of activation bytes.
+    "alexnet-tf32": Case("alexnet", 1024, "tf32"),
+    "vgg16-tf32": Case("vgg16", 128, "tf32"),
+    "resnet152-bf16": Case("resnet152", 256, "bf16", True),
+}
+LIMITS = ("0.5x",)
+
+
+class Study:
+    """One case: a row for each way of training."""
+
+    def __init__(self, device: Device, rows: Rows, case: Case, name: str, given: Any) -> None:
+        self.device, self.rows, self.case, self.given = device, rows, case, given
+        self.plain: Row = {}
+        self.needs = 0
+        self._peak = 0  # of the last batch that was tried
+        self.about: Row = {"case": name, "gpu": device.name()}
+        self.about |= {"torch": torch.__version__, "model": case.model, "images": case.images}
+        self.about |= {"size": case.size or MODELS[case.model].size}
+        self.about |= {"arithmetic": case.mode, "channels_last": case.last}
+
+    def run(self) -> None:
+        if self.case.fill and not self.case.images:
+            most = int(self.case.fill * self.device.total())
+            row = self._attempt("fill", lambda: {"images": self._largest_plain(most)})
+            if row is None:
+                return
+            self._sized(row["images"])
+        else:
+            self._sized(self.case.images or MODELS[self.case.model].sample)
+        given = self.given
+        wanted = given.limit or self.case.limits or LIMITS
+        if given.largest:
+            for text in wanted:
+                self.largest(int(float(text) * GIB))
+            return
+        self.plain = self._attempt("plain", self._plain) or {}
+        self.needs = int(self.plain.get("needs_gib", 0) * GIB)
+        if given.activations:
+            self.activations()
+            return
+        limits = [self._bytes_of(text) for text in wanted if self.needs or not text.endswith("x")]
+        if not given.only_peers:
+            for limit in limits:
+                self._attempt("limit", partial(self._within, limit), limit)
+        for name in given.peer:
+            self.peer(name, limits)
+
+    def _sized(self, images: int) -> None:
+        self.case = dataclasses.replace(self.case, images=images)
+        self.about["images"] = images
+
+    def _bytes_of(self, text: str) -> int:
+        share = text.endswith("x")
+        return int(float(text.rstrip("x")) * (self.needs if share else GIB))
+
+    def _attempt(
+        self, way: str, measure: Callable[[], Row], limit: int | None = None, **more: Any
+    ) -> Row | None:
+        """The row of a way of training; beside the plain step, where there is one."""
+
+        def beside() -> Row:
+            with self.device.counted():
+                row = measure()
+            if self.plain and "seconds" in row:
+                row["of_plain"] = row["seconds"] / self.plain["seconds"]
+            profile, plain = row.get("profile"), self.plain.get("profile")
+            if profile and plain:
+                idle = _idle_ms(profile) - _idle_ms(plain)
+                row["idle_beyond_plain"] = idle / profile["span_ms"]
+            return row
+
+        known = self.about | {"way": way} | more
+        if limit is not None:
+            known["limit_gib"] = limit / GIB
+        return self.rows.attempt(known, beside)
+
+    # Ways of training.
+
+    def _plain(self) -> Row:
+        training = self.case.training(self.device)
+        row, _ = self._timed(training, WARM, TIMED)
+        if self.given.needs:
+            row["needs_gib"] = self._needed(training, row) / GIB
+        else:
+            row["needs_gib"] = row["driver_gib"]
+        return row
+
+    def _within(self, limit: int, steps: int = 0) -> Row:
+        training = self.case.training(self.device)
+        run = self.device.limit(limit, self.given.planning)
+        with run:
+            row, batch = self._timed(training, FIRST, TIMED)
+            if run.plan is not None:
+                told = run.plan.explain()
+                row |= {
+                    "predicted_seconds": told.step,
+                    "of_predicted": row["seconds"] / told.step,
+                    "floor_seconds": told.floor,
+                    "predicted_gib": told.peak / GIB,
+                    "peak_of_predicted": row["allocated_gib"] * GIB / told.peak,
+                    "driver_of_predicted": row["driver_gib"]
+                    / (row["others_gib"] + told.peak / GIB),
+                    "computed_again_ms": 1e3 * told.recomputing,
+                    "waiting_ms": 1e3 * told.waiting,
+                    "policies_gib": {k.value: n / GIB for k, n in told.nbytes.items() if n},
+                    "planning_seconds": run.plan.planning,
+                    "saved_tensors": len(told.rows),
+                }
+            row["state"] = run._steps.mode.value
+            row["within"] = row["driver_gib"] * GIB <= limit
+            if (steps or self.given.steps) > FIRST + TIMED:
+                row["growth"] = self._growth(training, batch, steps or self.given.steps)
+        if self.plain:
+            first = len(self.plain["losses"])
+            row["losses_equal"] = row["losses"][:first] == self.plain["losses"]
+        return row
+
+    def _timed(self, training: Training, warm: int, timed: int) -> tuple[Row, Any]:
+        """Steps with one batch; the last `timed` of them count. Also returns the batch."""
+        device, batch = self.device, training.batch()
+        losses, seconds, most = [], [], 0
+        before: dict[str, int] = {}
+        for number in range(warm + timed):
+            if number == warm:
+                device.restart()
+                before = device.counters()
+            took, loss = seconds_of(device, lambda: training.step(*batch))
+            losses.append(loss)
+            seconds.append(took)
+            most = max(most, device.most_driver())
+        after = device.counters()
+        median = statistics.median(seconds[-timed:])
+        row: Row = {
+            "seconds": median,
+            "images_per_second": training.images / median,
             "all_seconds": [round(one, 4) for one in seconds],
-            "allocated_gib": torch.cuda.max_memory_allocated() / GIB,
-            "reserved_gib": torch.cuda.max_memory_reserved() / GIB,
-            "driver_gib": (total - free) / GIB,
+            "allocated_gib": device.most_allocated() / GIB,
+            "reserved_gib": device.most_reserved() / GIB,
+            "others_gib": device.others() / GIB,
+            "driver_gib": device.most_driver() / GIB,
+            "driver_most_gib": most / GIB,
+            "fixed_gib": (training.fixed_bytes() + _bytes(batch)) / GIB,
+            "steady": {name: after[name] - before[name] for name in after},
+            "losses": [loss.item() for loss in losses],
         }
-        if run is not None and run.plan is not None:
-            told = run.plan.explain()
-            row |= {
-                "predicted_seconds": told.step,
-                "floor_seconds": told.floor,
-                "predicted_gib": told.peak / GIB,
-                "policies_gib": {policy.value: n / GIB for policy, n in told.nbytes.items()},
-                "computed_again_seconds": told.recomputing,
-                "waiting_seconds": told.waiting,
-            }
-    return row, [loss.item() for loss in losses]
+        if self.given.profile and device.kind == "cuda":
+            row["profile"] = profiled(lambda: training.step(*batch))
+        return row, batch
+
+    def _growth(self, training: Training, batch: Any, steps: int) -> Row:
+        """Bytes after 100 steps, and after all."""
+        found: Row = {}
+        for number in range(FIRST + TIMED, steps):
+            training.step(*batch)
+            if number + 1 in (100, steps):
+                self.device.finish()
+                found[f"after {number + 1}"] = {
+                    "allocated": self.device.allocated(),
+                    "most_reserved": self.device.most_reserved(),
+                    "driver": self.device.most_driver(),
+                    "resident_in_host_memory": resident_bytes(),
+                }
+        return found
+
+    def _needed(self, training: Training, plain: Row) -> int:
+        """The least limit at which the plain step has its full speed, by bisection."""
+        device, batch = self.device, training.batch()
+        low, high = (int(plain[name] * GIB) for name in ("allocated_gib", "reserved_gib"))
+        while high - low > max(high // 64, 1):
+            middle = (low + high) // 2
+            device.trim()
+            device.cap(middle)
+            try:
+                for _ in range(WARM):
+                    training.step(*batch)
+                before = device.counters().get("retries", 0)
+                spent = [seconds_of(device, lambda: training.step(*batch))[0] for _ in range(3)]
+                full = statistics.median(spent) <= FULL_SPEED * plain["seconds"]
+                full = full and device.counters().get("retries", 0) == before
+            except torch.OutOfMemoryError:
+                full = False
+            low, high = (low, middle) if full else (middle, high)
+        device.cap(None)
+        return device.others() + high
+
+    def peer(self, name: str, limits: list[int]) -> None:
+        """A peer without a cap, and under the limits that are less than it takes so."""
+        if name == "accumulate":
+            for limit in limits:
+                self._attempt(name, partial(self._accumulated, limit), limit)
+            return
+        trained: list[Training] = []
+
+        def free() -> Row:
+            trained.append(self.case.training(self.device))
+            entered.enter_context(PEERS[name](trained[0]))
+            return self._timed(trained[0], 2, 3)[0]
+
+        def capped(limit: int) -> Row:
+            self.device.cap(limit - self.device.others())
+            return self._timed(trained[0], 2, 3)[0]
+
+        with contextlib.ExitStack() as entered:
+            row = self._attempt(name, free)
+            smaller = (
+                []
+                if row is None
+                else [
+                    limit
+                    for limit in sorted(limits, reverse=True)
+                    if row["allocated_gib"] + row["others_gib"] <= limit / GIB < row["driver_gib"]
+                ]
+            )
+            for limit in smaller:
+                self._attempt(name, partial(capped, limit), limit)
+        trained.clear()
+        tidy(self.device)
+
+    def _accumulated(self, limit: int) -> Row:
+        """In 2, 4, 8, ... parts, the fewest that fit."""
+        training, parts = self.case.training(self.device), 1
+        while True:
+            parts *= 2
+            if parts > training.images:
+                raise RuntimeError("one image alone does not fit")
+            try:
+                training.parts = parts
+                self.device.cap(limit - self.device.others())
+                return self._timed(training, 2, 3)[0] | {"parts": parts}
+            except torch.OutOfMemoryError:
+                training.optimizer.zero_grad(set_to_none=True)
+            tidy(self.device)
+
+    # The largest batch.
+
+    def largest(self, limit: int) -> None:
+        """The largest batches of the plain step and within the limit, and their images a second."""
+        known = {"limit_gib": limit / GIB}
+
+        def plain() -> Row:
+            images = self._largest_plain(limit - self.device.others())
+            tidy(self.device)
+            training = self.case.training(self.device, images)
+            self.device.cap(limit - self.device.others())
+            row = self._timed(training, WARM, TIMED)[0]
+            return row | {"images": images}
+
+        self.plain = {}
+        best = self._attempt("plain, largest", plain, limit)
+        if best is None:
+            return
+        step, images = self._multiple(), 5 * best["images"]
+        tried: set[int] = set()
+        for _ in range(self.given.tries):
+            images = max(images // step * step, step)
+            if images in tried:
+                return
+            tried.add(images)
+            case, self.case = self.case, dataclasses.replace(self.case, images=images)
+            row = self._attempt("limit, largest", lambda: self._within(limit), limit, images=images)
+            self.case = case
+            if row is not None:
+                times = images / best["images"]
+                speed = row["images_per_second"] / best["images_per_second"]
+                told = {"times_plain": times, "speed_of_plain": speed}
+                self.rows.add(self.about | known | {"way": "largest", "images": images} | told)
+                images = images * 5 // 4
+            else:
+                least = self.rows.rows[-1].get("least_gib", 0.0) * GIB
+                others = self.device.others()
+                short = (limit - others) / (least - others) if least > limit else 1.0
+                images = int(min(short, 0.9) * images)
+
+    def _multiple(self) -> int:
+        """Of images, which batches are a multiple of."""
+        return BATCHES if MODELS[self.case.model].dims == 2 else 1
+
+    def _largest_plain(self, most: int) -> int:
+        """The largest batch whose plain step fits into so many bytes for tensors: a first guess by
+        the bytes of two small ones, then one multiple after the other."""
+        peaks = []
+        step = self._multiple()
+        for images in (step, 2 * step):
+            if not self._fits(images, most):
+                raise OutOfMemory(f"{images} images do not fit into {most} bytes")
+            peaks.append(self._peak)
+        slope = max((peaks[1] - peaks[0]) / step, 1.0)
+        guess = int((most - peaks[0]) / slope + step) // step * step
+        images = max(guess, step)
+        if self._fits(images, most):
+            while self._fits(images + step, most):
+                images += step
+            return images
+        while images > step and not self._fits(images - step, most):
+            images -= step
+        return images - step
+
+    def _fits(self, images: int, most: int) -> bool:
+        try:
+            training = self.case.training(self.device, images)
+            self.device.trim()
+            self.device.cap(most)
+            batch = training.batch()
+            for _ in range(2):
+                training.step(*batch)
+            self.device.finish()
+        except torch.OutOfMemoryError:
+            return False
+        finally:
+            training = batch = None  # type: ignore[assignment]
+            self._peak = self.device.most_allocated()
+            tidy(self.device)
+        return True
+
+    # Activations.
+
+    def activations(self) -> None:
+        """Rows at smaller and smaller limits, and the least activations at two times."""
+        if not self.plain:
+            return
+        fixed = int(self.plain["fixed_gib"] * GIB)
+        whole = int(self.plain["allocated_gib"] * GIB) - fixed
+        found: list[Row] = []
+        shares = list(self.given.share)
+        while shares:
+            share = shares.pop(0)
+
+            def within(share: float = share) -> Row:
+                row = self._within(self.device.others() + fixed + int(share * whole))
+                left = int(row["allocated_gib"] * GIB) - fixed
+                driver = int((row["driver_gib"] - row["others_gib"]) * GIB) - fixed
+                return row | {
+                    "activations_gib": left / GIB,
+                    "plain_activations_gib": whole / GIB,
+                    "saved": 1 - left / whole,
+                    "saved_of_driver": 1 - driver / whole,
+                }
+
+            row = self._attempt("limit, activations", within, share=share)
+            if row is None:  # once more with the least limit, where that is another one
+                least = self.rows.rows[-1].get("least_gib", 0.0) * GIB
+                least_share = 1.02 * (least - self.device.others() - fixed) / whole
+                shares = (
+                    [least_share]
+                    if share < least_share < (found[-1]["share"] if found else 1.0)
+                    else []
+                )
+                continue
+            found.append(row)
+            if row["of_plain"] > SLOWEST:
+                break
+        for most in TIMES:
+            fast = [row for row in found if row["of_plain"] <= most]
+            if fast:
+                best = max(fast, key=lambda row: row["saved"])
+                names = ("share", "of_plain", "saved", "saved_of_driver", "activations_gib")
+                told = {name: best[name] for name in names}
+                self.rows.add(self.about | {"way": "least activations", "at_most": most} | told)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model")
-    parser.add_argument("--batch", type=int, required=True)
-    parser.add_argument("--size", type=int, default=224)
-    parser.add_argument("--bf16", action="store_true")
-    parser.add_argument("--last", action="store_true", help="channels last in memory")
-    parser.add_argument("--limit", type=float, action="append", default=[], help="GiB")
-    parser.add_argument("--planning", type=float, default=4.0, help="seconds")
-    given = parser.parse_args()
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
-    about = {
-        "gpu": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "model": given.model,
-        "batch": given.batch,
-        "size": given.size,
-        "bf16": given.bf16,
-        "channels_last": given.last,
+def _bytes(batch: Any) -> int:
+    return sum(one.numel() * one.element_size() for one in batch)
+
+
+def _idle_ms(profile: Row) -> float:
+    return float(profile["idle_host_ms"] + profile["idle_waiting_ms"])
+
+
+def _case_of(name: str, given: argparse.Namespace) -> Case:
+    case = CASES.get(name) or Case(name)
+    changed = {
+        key: getattr(given, key)
+        for key in ("images", "mode", "last", "size")
+        if getattr(given, key) is not None
     }
-    plain, expected = train(given, None)
-    print(json.dumps(about | plain), flush=True)
-    for limit in given.limit:
-        row, losses = train(given, limit)
-        row["of_plain"] = row["seconds"] / plain["seconds"]
-        row["losses_equal"] = losses[: len(expected)] == expected
-        print(json.dumps(about | row), flush=True)
+    return dataclasses.replace(case, **changed)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("cases", nargs="*", metavar="CASE")
+    parser.add_argument("--images", type=int, help="in a batch")
+    parser.add_argument("--size", type=int, help="pixels of an axis")
+    parser.add_argument("--mode", choices=MODES)
+    parser.add_argument("--last", action=argparse.BooleanOptionalAction, help="channels last")
+    parser.add_argument("--limit", action="append", default=[], help="GiB, or 0.5x of the needs")
+    parser.add_argument("--planning", type=float, default=2.0, help="seconds for one plan")
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--needs", action="store_true")
+    parser.add_argument("--peer", action="append", default=[], choices=[*PEERS, "all"])
+    parser.add_argument("--only-peers", action="store_true", help="no rows within limits")
+    parser.add_argument("--largest", action="store_true")
+    parser.add_argument("--tries", type=int, default=3, help="batches within a limit")
+    parser.add_argument("--activations", action="store_true")
+    parser.add_argument("--share", type=float, action="append", help="of the activations")
+    parser.add_argument("--steps", type=int, default=0, help="in all, and what grows in them")
+    parser.add_argument("--seconds", type=float, default=540, help="nothing is begun after so many")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--out", default="", help="a file for all rows")
+    given = parser.parse_args(arguments)
+    given.share = given.share or [0.35, 0.2, 0.1, 0.05, 0.02]
+    given.peer = list(PEERS) if "all" in given.peer else given.peer
+    names = given.cases or list(CASES)
+    unknown = [name for name in names if name not in CASES and name not in MODELS]
+    if unknown:
+        parser.error(f"no such cases: {', '.join(unknown)}; there are {', '.join(CASES)}")
+    device = device_of(given.device)
+    rows = Rows(device, "tests/gpu/limit_networks.py", given.seconds, given.out)
+    for name in names:
+        if rows.over():
+            rows.add({"case": name, "skipped": "the time is over"})
+        else:
+            Study(device, rows, _case_of(name, given), name, given).run()
+    return rows.failed
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

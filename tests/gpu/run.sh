@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Everything that a GPU machine has to show: the suites on the CUDA device, then the figures. Needs the
 # package and the testing library (OOCDNN_TESTING_LIBRARY); goes on after a failure and says so last.
-# The whole takes more than an hour; STEPS names what of it to run, SPILL which parts of the step spill.
+# The whole takes more than an hour; STEPS names what of it to run, SPILL which parts of the step spill,
+# LIMIT_BITS and LIMIT_NETWORKS names and options of the steps limit-bits and limit-networks.
 #
 #   [STEPS="memcheck floor"] [OUT=new folder of the figures] tests/gpu/run.sh [what is handed to pytest]
 cd "$(dirname "$0")/../.." || exit
@@ -65,6 +66,11 @@ benched() {
     --placement pinned --seconds "$seconds" "${@:3}" ${OUT:+--resume --out "$OUT/bench-$1"}
 }
 
+# `measured SCRIPT OPTION...`: rows of training steps within a limit of device memory.
+measured() {
+  env -u PYTHONSAFEPATH python3 "tests/gpu/$1.py" ${OUT:+--out "$OUT/training/$1.json"} "${@:2}"
+}
+
 # A sample of every set's problems, few images of each.
 check_sets() {
   local one sets=()
@@ -101,8 +107,8 @@ step many-calls python3 -m pytest -q tests/gpu/test_many_calls.py "$@"
 step two-gpus python3 -m pytest -q -rs tests/gpu/test_two_gpus.py "$@"
 step torch python3 -m pytest -q -rs tests/gpu/test_torch.py tests/gpu/test_torch_peers.py tests/pytorch "$@"
 step limit python3 -m pytest -q -rs tests/gpu/test_memory_limit.py "$@"
-step limit-networks python3 tests/gpu/limit_networks.py resnet50 --batch 512 --bf16 --last \
-  --limit 16 --limit 10 --limit 8
+step limit-bits measured limit_bits ${LIMIT_BITS-}
+step limit-networks measured limit_networks ${LIMIT_NETWORKS---profile}
 step readme python3 -m pytest -q tests/python/test_readme.py -k python_blocks "$@"
 step python python3 -m pytest -q tests/python/test_functions.py tests/python/test_arrays.py \
   tests/python/test_files.py tests/python/test_context.py "$@"

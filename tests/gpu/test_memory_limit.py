@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,6 +14,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from oocdnn.torch import memory_limit
+from oocdnn.torch.limit.bits import CODES
+from oocdnn.torch.limit.entry import bytes_of
+from oocdnn.torch.limit.squeeze import Bits, Form, Indices
 from oocdnn.torch.limit.steps import Mode
 
 pytestmark = [
@@ -21,6 +25,16 @@ pytestmark = [
 ]
 
 STEPS = 16  # recorded, watched for gaps, and as planned
+
+
+@pytest.fixture
+def deterministic() -> Iterator[None]:
+    """Convolutions whose gradients have the same bits in every run."""
+    before = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
+    yield
+    torch.backends.cudnn.deterministic = before
+    torch.cuda.empty_cache()
 
 
 class Block(nn.Module):
@@ -86,37 +100,128 @@ def train(net: nn.Module, mixed: bool, last: bool, steps: int) -> tuple[list[flo
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("deterministic")
 @pytest.mark.parametrize(("mixed", "last"), itertools.product([False, True], repeat=2))
 def test_a_network_trains_within_half_of_its_bytes(mixed: bool, last: bool) -> None:
     theirs = network()
     if last:
         theirs = theirs.to(memory_format=torch.channels_last)
     ours = copy.deepcopy(theirs)
-    deterministic = torch.backends.cudnn.deterministic
-    torch.backends.cudnn.deterministic = True
-    try:
-        expected, plain = train(theirs, mixed, last, STEPS)
-        torch.cuda.empty_cache()
-        free, total = torch.cuda.mem_get_info()
-        others = total - free - torch.cuda.memory_reserved()
-        limit = others + max(plain) * 6 // 10
-        with memory_limit(limit, planning=2.0) as run:
-            losses, peaks = train(ours, mixed, last, STEPS)
-            assert run._steps.mode is Mode.FOLLOW
-            assert run.plan is not None
-            assert run.plan.peak_bytes <= limit
-            assert abs(peaks[-1] - run.plan.peak_bytes) <= run.plan.peak_bytes // 100
-        assert losses == expected
-        for a, b in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
-            assert torch.equal(a, b)
-    finally:
-        torch.backends.cudnn.deterministic = deterministic
-        torch.cuda.empty_cache()
+    expected, plain = train(theirs, mixed, last, STEPS)
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info()
+    others = total - free - torch.cuda.memory_reserved()
+    limit = others + max(plain) * 6 // 10
+    with memory_limit(limit, planning=2.0) as run:
+        losses, peaks = train(ours, mixed, last, STEPS)
+        assert run._steps.mode is Mode.FOLLOW
+        assert run.plan is not None
+        assert run.plan.peak_bytes <= limit
+        assert abs(peaks[-1] - run.plan.peak_bytes) <= run.plan.peak_bytes // 100
+    assert losses == expected
+    for a, b in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
 
 
+@pytest.mark.usefixtures("deterministic")
 def test_a_limit_with_room_leaves_the_step_alone() -> None:
     ours, theirs = network(), network()
     with memory_limit("8GiB") as run:
         losses, _ = train(ours, False, False, 4)
         assert run._steps.mode is Mode.KEEP
     assert losses == train(theirs, False, False, 4)[0]
+
+
+@pytest.mark.timeout(300)
+def test_a_convolution_whose_workspace_passes_the_limit_runs_in_parts() -> None:
+    torch.manual_seed(0)
+    layer = nn.Conv2d(64, 64, 3, padding=1).cuda()
+    x = torch.randn(64, 64, 224, 224, device="cuda")
+
+    def step() -> torch.Tensor:
+        layer.zero_grad()
+        loss = layer(x).mean()
+        loss.backward()
+        return loss.detach()
+
+    loss = step()
+    gradient = layer.weight.grad.clone()
+    held = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    with torch.no_grad():
+        y = layer(x)
+    nbytes = y.numel() * y.element_size()
+    workspace = torch.cuda.max_memory_allocated() - held - nbytes
+    if workspace < nbytes // 2:
+        pytest.skip(f"cuDNN takes an engine with {workspace} bytes of workspace")
+    y = y.cpu()
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info()
+    others = total - free - torch.cuda.memory_reserved()
+    limit = others + held + nbytes + workspace * 6 // 10
+    with memory_limit(limit, planning=1.0) as run:
+        for _ in range(STEPS):
+            torch.cuda.reset_peak_memory_stats()
+            assert torch.equal(step(), loss)
+            run.step()
+        assert run.plan is not None
+        assert torch.cuda.max_memory_allocated() + others <= limit
+        assert {one[0] for one in run._steps.table.parts} >= {"forward"}
+        with torch.no_grad():
+            assert torch.equal(layer(x).cpu(), y)
+    torch.testing.assert_close(layer.weight.grad, gradient)
+    torch.cuda.empty_cache()
+    with torch.no_grad():
+        assert torch.equal(layer(x).cpu(), y)
+    assert torch.cuda.max_memory_allocated() > held + nbytes + workspace // 2
+
+
+SIZES = [1, 7, 8, 9, 2047, 2048, 2049, 100_003, 1 << 20]
+
+
+def back(form: Form, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The smaller form of a tensor that fills its storage, and what comes back of it."""
+    storage = bytes_of(x)
+    small = form.squeeze(storage)
+    return small, form.expand(small, storage.numel()).view(x.dtype)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", CODES)
+def test_bits_on_the_device_are_the_hosts(dtype: torch.dtype, size: int) -> None:
+    """Any bytes: NaN of both signs, infinity, -0, subnormal numbers among them."""
+    generator = torch.Generator().manual_seed(size)
+    drawn = torch.randint(0, 256, (size * dtype.itemsize,), generator=generator, dtype=torch.uint8)
+    x = drawn.view(dtype)
+    if dtype.is_floating_point:
+        special = torch.tensor([0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1.0])
+        at = torch.randint(0, size, (min(size, 64),), generator=generator)
+        x[at] = special.to(dtype)[torch.arange(len(at)) % len(special)]
+    for device, host in zip(back(Bits(dtype), x.cuda()), back(Bits(dtype), x), strict=True):
+        assert torch.equal(device.cpu(), host)
+
+
+@pytest.mark.parametrize("form", [Indices(2, torch.uint16), Indices(3, torch.int32)])
+def test_indices_come_back_on_the_device(form: Indices) -> None:
+    most = 1 << 16 if form.dtype == torch.uint16 else (1 << 31) - 1
+    x = torch.randint(0, most, (100_003,), device="cuda")
+    x[:2] = torch.tensor([0, most - 1])
+    assert torch.equal(back(form, x)[1], x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("last", [False, True])
+def test_backward_reads_no_more_than_the_bits(dtype: torch.dtype, last: bool) -> None:
+    x = torch.randn(2, 16, 31, 30, device="cuda").relu().to(dtype)
+    if last:
+        x = x.to(memory_format=torch.channels_last)
+    stand_in = torch.empty_like(x)
+    stand_in.set_(back(Bits(dtype), x)[1].untyped_storage(), 0, x.size(), x.stride())
+    grad = torch.randn_like(x)
+    relu = torch.ops.aten.threshold_backward
+    assert torch.equal(relu(grad, stand_in, 0), relu(grad, x, 0))
+    window = ([2, 2], [2, 2], [0, 0], [1, 1], False)
+    y, indices = torch.ops.aten.max_pool2d_with_indices(x, *window)
+    pool = torch.ops.aten.max_pool2d_with_indices_backward
+    poison = torch.full_like(x, float("nan"))
+    assert torch.equal(pool(y, poison, *window, indices), pool(y, x, *window, indices))

@@ -43,10 +43,12 @@ def random_step(seed: int, most: int = 6) -> Timeline:
     """A step of a few operations and saved tensors, some of which can be computed or squeezed."""
     draw = random.Random(seed)
     count = draw.randint(2, most)
-    operations = [
-        Operation(f"op{i}", draw.choice((0.0, 1e-4, 1e-3, 3e-3)), draw.randint(0, 3) * MIB)
-        for i in range(2 * count)
-    ]
+    operations = []
+    for i in range(2 * count):
+        fixed = draw.randint(0, 3)
+        begin = draw.choice((None, draw.randint(0, fixed) * MIB))
+        seconds = draw.choice((0.0, 1e-4, 1e-3, 3e-3))
+        operations.append(Operation(f"op{i}", seconds, fixed * MIB, begin))
     saved: list[Saved] = []
     for index, produced in enumerate(
         sorted(draw.randrange(count) for _ in range(draw.randint(1, most)))
@@ -61,7 +63,9 @@ def random_step(seed: int, most: int = 6) -> Timeline:
             for source in range(index)
             if saved[source].produced <= produced and draw.random() < 0.4
         )
-        squeeze = Squeeze(size // 8, 1e-5) if draw.random() < 0.2 else None
+        squeeze = None
+        if draw.random() < 0.3:
+            squeeze = Squeeze(size // 8, draw.choice((1e-5, 1e-3)), whole=draw.random() < 0.5)
         movable = draw.random() < 0.9
         saved.append(Saved(f"t{index}", size, produced, last, uses, movable, recipes, squeeze))
     return Timeline(tuple(operations), count, tuple(saved))

@@ -21,7 +21,7 @@ from oocdnn.network.planner import Plan, curve, least_limit, plan
 from oocdnn.network.schedule import schedule
 from oocdnn.network.simulate import simulate
 from oocdnn.network.solve import options
-from oocdnn.network.timeline import Timeline
+from oocdnn.network.timeline import Operation, Recipe, Saved, Squeeze, Timeline
 
 
 def all_choices(timeline: Timeline) -> list[list[Choice]]:
@@ -61,6 +61,19 @@ def check(found: Plan, limit: int) -> None:
         assert one.movable
         assert one.last_forward_use < movement.release <= movement.fetch <= movement.need
         assert movement.need <= one.first_use
+    assert not partly_read(found.timeline, found.schedule.choices)
+
+
+def partly_read(timeline: Timeline, choices: list[Choice]) -> bool:
+    """Whether a recipe would read a smaller form that recipes cannot."""
+    read = {
+        source
+        for one, choice in zip(timeline.saved, choices, strict=True)
+        if choice.policy is Policy.REBUILD
+        for source in one.recipes[choice.recipe].inputs
+    }
+    forms = [(i, timeline.saved[i].squeeze) for i in read if choices[i] == SQUEEZE]
+    return any(form is not None and not form.whole for _, form in forms)
 
 
 @pytest.mark.parametrize("share", [0.8, 0.5, 0.3])
@@ -111,6 +124,7 @@ def test_any_choices_have_the_simulated_peak(seed: int, share: float) -> None:
     choices = [draw.choice([KEEP, *options(timeline, one)]) for one in timeline.saved]
     made = schedule(timeline, [LINK], int(share * timeline.peak_bytes), choices)
     assert simulate(timeline, [LINK], made).peak_bytes == made.peak_bytes
+    assert not partly_read(timeline, made.choices)
 
 
 @given(seed=st.integers(0, 1 << 20))
@@ -138,6 +152,19 @@ def test_networks_are_planned_within_the_limit(timeline: Timeline, share: float)
     assert all(row.name in str(told) for row in told.rows)
 
 
+def test_plans_leave_what_an_allocator_reserves_besides() -> None:
+    timeline = chain_of([MIB] * 12, [1e-3] * 12, recipes=True)
+    limit = int(0.7 * timeline.peak_bytes)
+    found = plan(timeline, [LINK], limit, seconds=0.5, reserved=lambda made: made.peak_bytes + MIB)
+    assert found.reserved == found.peak_bytes + MIB
+    assert found.reserved <= limit == found.limit
+    assert "reserved" in str(found.explain())
+    least = plan(
+        timeline, [LINK], limit, seconds=0.5, reserved=lambda made: limit + made.peak_bytes
+    )
+    assert least.reserved == limit + least.peak_bytes
+
+
 def test_a_curve_ends_with_the_step_itself() -> None:
     timeline = chain_of([MIB] * 8, [1e-3] * 8, recipes=True)
     points = curve(timeline, [LINK], seconds=1.0)
@@ -159,3 +186,42 @@ def test_equal_blocks_are_decided_together() -> None:
         assert same.checked[other] == other
         names = [timeline.operations[i].name.split()[0] for i in (position, other)]
         assert names[0] == names[1]
+
+
+def test_a_recipe_runs_before_the_operation_takes_its_workspace() -> None:
+    """The recipe's temporary bytes and the workspace, both 3 MiB, are not there at once."""
+    operations = [
+        Operation("make", 1e-3),
+        Operation("wide", 1e-3),
+        Operation("back", 1e-3, 3 * MIB, 0),
+        Operation("end", 1e-3),
+    ]
+    made = (Recipe((0,), 1e-5, 3 * MIB),)
+    saved = (
+        Saved("x", MIB, 0, 0, (3,)),
+        Saved("y", MIB, 0, 0, (2,), recipes=made),
+        Saved("z", 4 * MIB, 1, 1, (2,), movable=False),
+    )
+    timeline = Timeline(tuple(operations), 2, saved)
+    choices = [KEEP, Choice(Policy.REBUILD, 0), KEEP]
+    found = schedule(timeline, [LINK], 16 * MIB, choices)
+    assert found.bytes_at[2] == 9 * MIB
+    check(plan(timeline, [LINK], 9 * MIB), 9 * MIB)
+
+
+def test_of_a_form_and_a_recipe_that_cannot_read_it_the_better_is_taken() -> None:
+    """y in bits, 8 times smaller, or z from y: to have both is not possible."""
+    operations = [Operation(f"op{i}", 1e-4) for i in range(6)]
+
+    def step(whole: bool) -> Timeline:
+        form = Squeeze(2 * MIB, 1e-5, whole=whole)
+        y = Saved("y", 64 * MIB, 0, 1, (5,), squeeze=form)
+        z = Saved("z", 16 * MIB, 1, 2, (4,), recipes=(Recipe((0,), 1e-5),))
+        return Timeline(tuple(operations), 3, (y, z, Saved("w", 16 * MIB, 2, 2, (3,))))
+
+    limit = 82 * MIB  # beside what an operation reads, no more than the bits
+    apart, together = (plan(step(whole), [LINK], limit) for whole in (False, True))
+    for found in (apart, together):
+        check(found, limit)
+        assert found.choice(0) == SQUEEZE
+    assert apart.choice(1).policy is not Policy.REBUILD

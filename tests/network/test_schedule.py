@@ -188,7 +188,7 @@ def test_a_scheduler_in_use_refuses_its_own_progress_function() -> None:
 def a_step() -> NativeStep:
     """Two saved tensors, the second of which can be computed from the first."""
     return NativeStep(
-        [(1e-3, 8)] * 4,
+        [(1e-3, 8, 8)] * 4,
         2,
         [(64, 0, 1, 3, 3, -1, 0.0, 0, 1, 0), (32, 1, 1, 2, 3, -1, 0.0, 1, 1, 0)],
         [(1e-4, 8, 1)],
@@ -201,7 +201,8 @@ def a_step() -> NativeStep:
     ("changed", "message"),
     [
         ({"forward": 5}, "forward is 5"),
-        ({"operations": [(float("nan"), 0)] * 4}, "operation 0 takes nan s"),
+        ({"operations": [(float("nan"), 0, 0)] * 4}, "operation 0 takes nan s"),
+        ({"operations": [(0.0, 0, -1)] * 4}, "-1 at its beginning"),
         ({"link": (0.0, 1.0, 0.0)}, "rates must be positive"),
         ({"recipes": []}, "recipes are named, of which 0 are left"),
         ({"inputs": [1]}, "cannot be computed from number 1"),

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from oocdnn.network.plan import KEEP, Choice, Movement, Policy, Schedule, needs
+from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Movement, Policy, Schedule, needs
 from oocdnn.network.timeline import Link, Timeline, kept_bytes
 
 
@@ -20,9 +20,29 @@ class Scheduler:
         self.timeline, self.link, self.limit = timeline, link, limit
         self.seconds = [operation.seconds for operation in timeline.operations]
         self.kept = np.asarray(kept_bytes(timeline), dtype=np.int64)
+        self._readers = _readers(timeline)
 
     def run(self, choices: Sequence[Choice]) -> Schedule:
-        return _Walk(self, list(choices)).run()
+        """A tensor whose smaller form a recipe would have to read is swapped instead."""
+        settled = list(choices)
+        for source, readers in self._readers.items():
+            if settled[source] == SQUEEZE and any(settled[i] == choice for i, choice in readers):
+                settled[source] = SWAP
+        return _Walk(self, settled).run()
+
+
+def _readers(timeline: Timeline) -> dict[int, list[tuple[int, Choice]]]:
+    """By tensor with a form that recipes cannot read: the choices whose recipes read it."""
+    found: dict[int, list[tuple[int, Choice]]] = {
+        index: []
+        for index, one in enumerate(timeline.saved)
+        if one.squeeze is not None and not one.squeeze.whole
+    }
+    for index, one in enumerate(timeline.saved):
+        for number, recipe in enumerate(one.recipes):
+            for source in found.keys() & set(recipe.inputs):
+                found[source].append((index, Choice(Policy.REBUILD, number)))
+    return found
 
 
 class _Walk:
@@ -30,6 +50,7 @@ class _Walk:
 
     def __init__(self, scheduler: Scheduler, choices: list[Choice]) -> None:
         self._saved, self._link = scheduler.timeline.saved, scheduler.link
+        self._operations = scheduler.timeline.operations
         self._starts, self._seconds = scheduler.timeline.starts, scheduler.seconds
         self._limit, self._choices = scheduler.limit, choices
         self._needs = needs(scheduler.timeline, choices)
@@ -39,6 +60,7 @@ class _Walk:
         self._needed: dict[int, list[int]] = {}
         self._bytes_at = self._least_bytes(scheduler.kept)
         self._now = self._waiting = self._recomputing = 0.0
+        self._waits: dict[int, float] = {}  # seconds, by the tensor that is waited for
         self._out_free = self._in_free = 0.0  # end of the last copy of each direction
         self._leaving: dict[int, float] = {}  # end of the copy of what is not released yet
         self._leaving_bytes = 0
@@ -71,6 +93,7 @@ class _Walk:
             self._now,
             self._waiting,
             self._recomputing,
+            self._waits,
         )
 
     def _least_bytes(self, kept: np.ndarray) -> np.ndarray:
@@ -86,20 +109,20 @@ class _Walk:
             steps[ended] -= one.nbytes
             steps[need] += one.nbytes
             if choice.policy is Policy.REBUILD:
-                temporary = one.recipes[choice.recipe].temporary_bytes
-                extra[need] = max(extra.get(need, 0), temporary)
+                more = self._operations[need].extra_bytes(one.recipes[choice.recipe])
+                extra[need] = max(extra.get(need, 0), more)
                 self._movements[index] = Movement(ended, need, need)
                 continue
             self._produced.setdefault(one.produced, []).append(index)
             if choice.policy is Policy.SWAP:
                 self._ended.setdefault(ended, []).append(index)
             elif one.squeeze is not None:
-                steps[one.produced] += one.squeeze.nbytes
-                steps[need + 1] -= one.squeeze.nbytes
+                steps[one.produced + 1] += one.squeeze.nbytes
+                steps[one.last_use + 1] -= one.squeeze.nbytes
                 self._movements[index] = Movement(ended, need, need)
         found = kept + np.cumsum(np.asarray(steps[:-1], dtype=np.int64))
-        for position, temporary in extra.items():
-            found[position] += temporary
+        for position, more in extra.items():
+            found[position] += more
         return found
 
     def _fetches(self) -> list[tuple[int, int]]:
@@ -150,7 +173,7 @@ class _Walk:
             if index in self._leaving:
                 if end > self._now and self._ready_bytes <= free:
                     break
-                self._wait_until(end)
+                self._wait_for(index, end)
                 self._gone(index)
                 need = self._needs[index]
                 self._movements[index] = Movement(position, need, need)
@@ -190,7 +213,7 @@ class _Walk:
         for index in indices:
             choice, one = self._choices[index], self._saved[index]
             if choice.policy is Policy.SWAP:
-                self._wait_until(self._arrivals[index])
+                self._wait_for(index, self._arrivals[index])
             elif choice.policy is Policy.REBUILD:
                 self._compute(one.recipes[choice.recipe].seconds)
             elif choice.policy is Policy.SQUEEZE and one.squeeze is not None:
@@ -200,7 +223,8 @@ class _Walk:
         self._now += seconds
         self._recomputing += seconds
 
-    def _wait_until(self, moment: float) -> None:
+    def _wait_for(self, index: int, moment: float) -> None:
         if moment > self._now:
             self._waiting += moment - self._now
+            self._waits[index] = self._waits.get(index, 0.0) + (moment - self._now)
             self._now = moment

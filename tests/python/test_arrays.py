@@ -8,6 +8,8 @@ import pytest
 from python.support import assert_equal, channels_last, integers, is_channels_last
 
 import oocdnn
+from oocdnn._cdefs import DType
+from oocdnn.arrays import View
 
 pytestmark = pytest.mark.usefixtures("ctx")
 
@@ -160,3 +162,14 @@ def test_empty_and_pin(pinned):
         assert same is x
     with pytest.raises(oocdnn.InvalidDtype):
         oocdnn.pin([1, 2])
+
+
+@pytest.mark.parametrize("extents", [(2, 2), (2, 1), (1, 2), (2, 2, 2), (3, 2), (1, 1)])
+def test_the_memory_order_of_short_axes_is_seen(extents):
+    """An axis of two elements has a stride, one of a single element has none."""
+    last = channels_last(integers((2, 2, *extents)))
+    assert View("x", last, DType.FLOAT32, last.shape, last.strides, 0).channels_last == (
+        max(extents) > 1
+    )
+    first = np.ascontiguousarray(last)
+    assert not View("x", first, DType.FLOAT32, first.shape, first.strides, 0).channels_last

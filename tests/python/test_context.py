@@ -202,6 +202,15 @@ def test_closing_while_another_thread_calls():
         assert_equal(result.result(), EXPECTED)
 
 
+def test_the_last_of_several_calls_destroys_a_closed_context():
+    native = oocdnn.Context("cpu", SMALL)._native
+    with native:
+        with native:
+            native.close()
+        assert native._end.alive  # the first call is still in it
+    assert not native._end.alive
+
+
 def test_errors_of_two_threads_do_not_mix(ctx):
     def fail(i):
         with pytest.raises(oocdnn.InvalidProblem) as caught:

@@ -13,14 +13,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from oocdnn.network.plan import KEEP, SQUEEZE
-from oocdnn.network.planner import Plan
-from oocdnn.network.schedule import schedule as schedule_of
-from oocdnn.network.simulate import simulate
-from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.session import memory_limit
-from oocdnn.torch.limit.steps import Mode, Steps
 
 Tensors = list[torch.Tensor]
 STEPS = 6
@@ -233,36 +227,3 @@ def test_programs_have_the_bits_of_plain_pytorch(card: HostCard, name: str, limi
         got = PROGRAMS[name]()
     for ours, theirs in zip(got, expected, strict=True):
         assert torch.equal(ours, theirs)
-
-
-def test_indices_of_pools_are_squeezed(card: HostCard) -> None:
-    """Whatever pays, the plan here squeezes what can be squeezed, and keeps the rest."""
-    made: list[Plan] = []
-
-    def planned(timeline: Timeline, room: int) -> Plan:
-        choices = [KEEP if saved.squeeze is None else SQUEEZE for saved in timeline.saved]
-        link = Link(1e9, 1e9, 1.8e9)
-        schedule = schedule_of(timeline, [link], room, choices)
-        simulation = simulate(timeline, [link], schedule)
-        made.append(Plan(timeline, schedule, simulation, room, False, 0.0, 0.0))
-        return made[-1]
-
-    steps = Steps(card, 1 << 30, planned)
-    hooks = torch.autograd.graph.saved_tensors_hooks(steps.pack, steps.unpack)
-    pool = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.MaxPool2d(3, 2, 1), nn.Conv2d(16, 8, 3))
-    volume = nn.Sequential(nn.Conv3d(3, 8, 1), nn.MaxPool3d(2), nn.Conv3d(8, 8, 1))
-    for net, shape in ((pool, (4, 3, 16, 16)), (volume, (2, 3, 8, 8, 8))):
-        made.clear()
-        for number in range(STEPS):
-            x = torch.randn(shape, generator=torch.Generator().manual_seed(number))
-            with hooks:
-                ours = torch.autograd.grad(net(x).square().mean(), list(net.parameters()))
-            steps.step()
-            theirs = torch.autograd.grad(net(x).square().mean(), list(net.parameters()))
-            for a, b in zip(ours, theirs, strict=True):
-                assert torch.equal(a, b)
-        assert steps.mode is Mode.FOLLOW
-        smaller = [saved.squeeze for saved in made[-1].timeline.saved if saved.squeeze is not None]
-        wide = [saved.nbytes for saved in made[-1].timeline.saved if saved.squeeze is not None]
-        assert [4 * one.nbytes for one in smaller] == wide
-        assert len(wide) == 1

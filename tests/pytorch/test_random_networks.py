@@ -34,8 +34,9 @@ ACTIVATIONS = {
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
 }
-PLAIN = ("conv", "norm", "group", "layer", "dropout", "pool", "gate", "shared", *ACTIVATIONS)
 JOINS = ("add", "mul", "cat")
+LAYERS = ("conv", "norm", "group", "layer", "dropout", "pool", "gate", "shared", "mask", "drop")
+NAMES = (*LAYERS, *ACTIVATIONS, *JOINS)
 
 
 class Net(nn.Module):
@@ -78,6 +79,10 @@ class Net(nn.Module):
             return ACTIVATIONS[name](x)
         if name == "pool":
             return F.max_pool2d(x, 2) if x.shape[-1] > 2 else x
+        if name == "mask":
+            return x.masked_fill(x.detach() > 1.0, 0.5)
+        if name == "drop":
+            return torch.native_dropout(x, 0.3, True)[0]
         if name == "gate":
             return x * torch.sigmoid(layer(x.mean((2, 3), keepdim=True)))
         if name == "shared":
@@ -106,9 +111,7 @@ def train(net: nn.Module, batch: int, between: list[int]) -> list[float]:
     return losses
 
 
-operations = st.lists(
-    st.tuples(st.sampled_from((*PLAIN, *JOINS)), st.integers(0, 7)), min_size=2, max_size=14
-)
+operations = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 7)), min_size=2, max_size=14)
 
 
 @settings(

@@ -19,21 +19,32 @@ struct DirectSums {
 
 // Starts the sums from what `out` holds, or from zero; and puts them there.
 template <class T>
-OOC_HOST_DEVICE void LoadSums(DirectSums<T>* sums, const T* out, Long step, int count, bool load) {
+OOC_HOST_DEVICE void LoadSums(DirectSums<T>* sums, const T* out, int step, int count, bool load) {
   OOC_UNROLL
   for (int c = 0; c < kDirectChannels; ++c) {
     sums->at[c] = load && c < count ? out[c * step] : T(0);
   }
 }
 template <class T>
-OOC_HOST_DEVICE void StoreSums(const DirectSums<T>& sums, T* out, Long step, int count) {
+OOC_HOST_DEVICE void StoreSums(const DirectSums<T>& sums, T* out, int step, int count) {
   OOC_UNROLL
   for (int c = 0; c < kDirectChannels; ++c) {
     if (c < count) out[c * step] = sums.at[c];
   }
 }
 
-// Adds the sums of a block, or of a group of blocks, to `to`, and starts the next from zero.
+// Adds the sums of a group of blocks to what `out` holds, or to zero, and starts the next from
+// zero.
+template <class T>
+OOC_HOST_DEVICE void AddGroup(DirectSums<T>* sums, T* out, int step, int count, bool load) {
+  OOC_UNROLL
+  for (int c = 0; c < kDirectChannels; ++c) {
+    if (c < count) out[c * step] = (load ? out[c * step] : T(0)) + sums->at[c];
+    sums->at[c] = T(0);
+  }
+}
+
+// Adds the sums of a block to `to`, and starts the next from zero.
 template <class T, class Out>
 OOC_HOST_DEVICE void CloseBlock(DirectSums<T>* sums, DirectSums<Out>* to) {
   OOC_UNROLL
@@ -43,37 +54,33 @@ OOC_HOST_DEVICE void CloseBlock(DirectSums<T>* sums, DirectSums<Out>* to) {
   }
 }
 
-// One step of every chain: sums += factor * others[0, step, 2 * step, ...].
 template <class In, class T>
-OOC_HOST_DEVICE void AddProducts(DirectSums<T>* sums, T factor, const In* others, Long step,
-                                 int count) {
+OOC_HOST_DEVICE void AddProduct(T* sum, T factor, In other) {
+  const T product = factor * static_cast<T>(Widen(other));
+  *sum = *sum + product;
+}
+
+// One step of every sum: sums += factor * others, whose channels lie side by side. The loads of a
+// full set of channels overlap, because no branch lies between them.
+template <class In, class T>
+OOC_HOST_DEVICE void AddProducts(DirectSums<T>* sums, T factor, const In* others, int count) {
+  if (count == kDirectChannels) {
+    OOC_UNROLL
+    for (int c = 0; c < kDirectChannels; ++c) AddProduct(&sums->at[c], factor, others[c]);
+    return;
+  }
   OOC_UNROLL
-  for (int c = 0; c < kDirectChannels; ++c) {
+  for (int c = 0; c < kDirectChannels - 1; ++c) {
     if (c >= count) break;
-    const T product = factor * static_cast<T>(Widen(others[c * step]));
-    sums->at[c] = sums->at[c] + product;
+    AddProduct(&sums->at[c], factor, others[c]);
   }
 }
 
-OOC_HOST_DEVICE int TakeLong(Long* rest, int extent) {
-  const Long quotient = *rest / extent;
-  const int index = static_cast<int>(*rest - quotient * extent);
+OOC_HOST_DEVICE int TakeIndex(unsigned* rest, int extent) {
+  const unsigned quotient = *rest / static_cast<unsigned>(extent);
+  const unsigned index = *rest - quotient * static_cast<unsigned>(extent);
   *rest = quotient;
-  return index;
-}
-
-// The place that output place `out` reads along axis d with filter tap `tap`: false where no such
-// place is reached. The place may lie outside of the read tensor, where it counts as zero.
-OOC_HOST_DEVICE bool SourceOf(const DirectArgs& args, int d, int out, int tap, int* place) {
-  if (args.backward == 0) {
-    *place = out * args.stride[d] + tap * args.dilation[d];
-    return true;
-  }
-  const int distance = out - tap * args.dilation[d];
-  *place = distance;
-  if (args.stride[d] == 1) return true;
-  *place = distance / args.stride[d];
-  return *place * args.stride[d] == distance;
+  return static_cast<int>(index);
 }
 
 OOC_HOST_DEVICE bool Inside(int place, int extent) { return place >= 0 && place < extent; }
@@ -83,117 +90,141 @@ struct GatherItem {
   int n, g, channel, count, out[3];
 };
 
-OOC_HOST_DEVICE GatherItem GatherItemOf(const DirectArgs& args, Long number) {
+OOC_HOST_DEVICE GatherItem GatherItemOf(const DirectArgs& args, unsigned number) {
   GatherItem item;
-  for (int d = 2; d >= 0; --d) item.out[d] = TakeLong(&number, args.out_extent[d]);
-  item.n = TakeLong(&number, args.n);
+  for (int d = 2; d >= 0; --d) item.out[d] = TakeIndex(&number, args.out_extent[d]);
+  item.n = TakeIndex(&number, args.n);
   const int blocks = (args.channels + kDirectChannels - 1) / kDirectChannels;
-  item.channel = TakeLong(&number, blocks) * kDirectChannels;
+  item.channel = TakeIndex(&number, blocks) * kDirectChannels;
   item.g = static_cast<int>(number);
   const int left = args.channels - item.channel;
   item.count = left < kDirectChannels ? left : kDirectChannels;
   return item;
 }
 
-// Taps on W that reach the item's place.
-OOC_HOST_DEVICE int TapsOfRow(const DirectArgs& args, const GatherItem& item) {
-  int taps = 0, place;
-  for (int s = 0; s < args.filter[2]; ++s) {
-    if (SourceOf(args, 2, item.out[2], s, &place)) ++taps;
-  }
-  return taps;
-}
-
-// Sums under way: of the terms of an open block, of the closed blocks of a group, and all others.
-template <class T>
-struct GatherSums {
-  DirectSums<T> block, group, all;
-  int passed, cols;  // terms of the open block; of a row of taps
+// The taps on one axis that reach an output place: every `tap_step`-th from `first` on. They read
+// from `place` on in steps of `place_step`. A place outside of the read tensor counts as zero.
+struct AxisTaps {
+  int count, first, place;
 };
 
-// The terms of one reduced channel's taps. `source` and `weights` are of that channel.
-template <class In, class T>
-OOC_HOST_DEVICE void GatherTaps(const DirectArgs& args, const GatherItem& item, const In* source,
-                                const In* weights, GatherSums<T>* sums) {
-  const Long* const xs = args.x_stride.at;
-  const Long* const ws = args.w_stride.at;
-  const Long channel_step = args.backward == 0 ? ws[1] : ws[2];
-  int d, h, w;
-  for (int t = 0; t < args.filter[0]; ++t) {
-    if (!SourceOf(args, 0, item.out[0], t, &d)) continue;
-    for (int r = 0; r < args.filter[1]; ++r) {
-      if (!SourceOf(args, 1, item.out[1], r, &h)) continue;
-      const bool row = Inside(d, args.in[0]) && Inside(h, args.in[1]);
-      if (sums->passed > 0 && sums->passed + sums->cols > kDirectBlock) {
+OOC_HOST_DEVICE AxisTaps AxisTapsOf(const DirectArgs& args, int d, int out) {
+  const int taps = args.filter[d], stride = args.stride[d], step = args.tap_step[d];
+  if (args.backward == 0) return {taps, 0, out * stride};
+  if (stride == 1) return {taps, 0, out};
+  for (int tap = 0; tap < step && tap < taps; ++tap) {
+    const int distance = out - tap * args.dilation[d];
+    const int place = distance / stride;
+    if (place * stride == distance) return {(taps - tap + step - 1) / step, tap, place};
+  }
+  return {0, 0, 0};
+}
+
+// Sums under way: of the terms of an open block, and of the closed blocks of a group.
+template <class T>
+struct GatherSums {
+  DirectSums<T> block, group;
+  int passed;  // terms of the open block
+};
+
+// The terms of one reduced channel's taps. `source` is of that channel, `weights` of its first tap
+// that reaches the item's place. With kOneBlock, all terms of the item are one block.
+template <bool kOneBlock, class In, class T>
+OOC_HOST_DEVICE void GatherTaps(const DirectArgs& args, const AxisTaps (&taps)[3], int count,
+                                const In* source, const In* weights, GatherSums<T>* sums) {
+  const int* const xs = args.x_stride.at;
+  const int* const ws = args.w_stride.at;
+  const int cols = taps[2].count, move = args.tap_step[2] * ws[5];
+  for (int t = 0, d = taps[0].place; t < taps[0].count; ++t, d += args.place_step[0]) {
+    for (int r = 0, h = taps[1].place; r < taps[1].count; ++r, h += args.place_step[1]) {
+      const int extent = Inside(d, args.in[0]) && Inside(h, args.in[1]) ? args.in[2] : 0;
+      const In* const from = source + (extent > 0 ? d * xs[3] + h * xs[4] : 0);
+      const In* with = weights + (t * args.tap_step[0] * ws[3] + r * args.tap_step[1] * ws[4]);
+      int w = taps[2].place;
+      if (!kOneBlock && sums->passed > 0 && sums->passed + cols > kDirectBlock) {
         CloseBlock(&sums->block, &sums->group);
         sums->passed = 0;
       }
-      for (int s = 0; s < args.filter[2]; ++s) {
-        if (!SourceOf(args, 2, item.out[2], s, &w)) continue;
-        if (sums->passed == kDirectBlock) {
-          CloseBlock(&sums->block, &sums->group);
-          sums->passed = 0;
+      for (int left = cols; left > 0;) {
+        int run = left;
+        if (!kOneBlock) {
+          if (sums->passed == kDirectBlock) {
+            CloseBlock(&sums->block, &sums->group);
+            sums->passed = 0;
+          }
+          const int room = kDirectBlock - sums->passed;
+          run = left < room ? left : room;
+          sums->passed += run;
         }
-        ++sums->passed;
-        T value = T(0);
-        if (row && Inside(w, args.in[2])) {
-          value = static_cast<T>(Widen(source[d * xs[3] + h * xs[4] + w * xs[5]]));
+        left -= run;
+        OOC_KEEP_ROLLED
+        for (; run > 0; --run, w += args.place_step[2], with += move) {
+          const T value = Inside(w, extent) ? static_cast<T>(Widen(from[w])) : T(0);
+          AddProducts(&sums->block, value, with, count);
         }
-        AddProducts(&sums->block, value, weights + (t * ws[3] + r * ws[4] + s * ws[5]),
-                    channel_step, item.count);
       }
     }
   }
 }
 
-// The whole sums of an item: a single block continues from what `out` holds, and groups of blocks
-// are added to it.
-template <class In, class T>
+// The whole sums of an item. A single block continues from what `out` holds; groups of blocks are
+// added to it, one after the other.
+template <bool kOneBlock, class In, class T>
 OOC_HOST_DEVICE void GatherAll(const DirectArgs& args, const GatherItem& item, const In* source,
                                const In* weights, T* out) {
-  const Long channel = args.x_stride.at[2], step = args.out_stride.at[2];
-  const Long reduced_step = args.backward == 0 ? args.w_stride.at[2] : args.w_stride.at[1];
-  const bool load = args.accumulate != 0;
+  const int channel = args.x_stride.at[2], step = args.out_stride.at[2];
+  const int* const ws = args.w_stride.at;
+  const int reduced_step = args.backward == 0 ? ws[2] : ws[1];
+  AxisTaps taps[3];
+  for (int d = 0; d < 3; ++d) {
+    taps[d] = AxisTapsOf(args, d, item.out[d]);
+    weights += taps[d].first * ws[3 + d];
+  }
+  bool load = args.accumulate != 0;
   GatherSums<T> sums;
-  LoadSums(&sums.block, out, step, item.count, load && args.one_block != 0);
+  LoadSums(&sums.block, out, step, item.count, kOneBlock && load);
   LoadSums(&sums.group, out, step, item.count, false);
-  LoadSums(&sums.all, out, step, item.count, load && args.one_block == 0);
   sums.passed = 0;
-  sums.cols = TapsOfRow(args, item);
   for (int c = 0, left = args.group_channels; c < args.reduced; ++c, --left) {
-    if (left == 0) {
+    if (!kOneBlock && left == 0) {
       CloseBlock(&sums.block, &sums.group);
-      CloseBlock(&sums.group, &sums.all);
+      AddGroup(&sums.group, out, step, item.count, load);
+      load = true;
       sums.passed = 0;
       left = args.group_channels;
     }
-    GatherTaps(args, item, source, weights, &sums);
+    GatherTaps<kOneBlock>(args, taps, item.count, source, weights, &sums);
     source += channel;
     weights += reduced_step;
   }
-  CloseBlock(&sums.block, &sums.group);
-  CloseBlock(&sums.group, &sums.all);
-  StoreSums(sums.all, out, step, item.count);
+  if (kOneBlock) {
+    StoreSums(sums.block, out, step, item.count);
+  } else {
+    CloseBlock(&sums.block, &sums.group);
+    AddGroup(&sums.group, out, step, item.count, load);
+  }
 }
 
 template <class In, class T>
 OOC_HOST_DEVICE void GatherTyped(const DirectArgs& args, const Grid& grid) {
   const In* const read = static_cast<const In*>(args.backward == 0 ? args.x : args.dy);
-  const Long* const xs = args.x_stride.at;
-  const Long* const ws = args.w_stride.at;
-  const Long* const os = args.out_stride.at;
-  const Long channel_step = args.backward == 0 ? ws[1] : ws[2];
+  const int* const xs = args.x_stride.at;
+  const int* const ws = args.w_stride.at;
+  const int* const os = args.out_stride.at;
   OOC_THREADS(thread) {
-    for (Long number = static_cast<Long>(grid.block) * grid.threads + thread; number < args.count;
-         number += static_cast<Long>(grid.blocks) * grid.threads) {
+    for (unsigned number = grid.block * grid.threads + thread; number < args.count;
+         number += grid.blocks * grid.threads) {
       const GatherItem item = GatherItemOf(args, number);
       const In* source = read + (item.n * xs[0] + item.g * xs[1]);
-      const In* weights =
-          static_cast<const In*>(args.w) + (item.g * ws[0] + item.channel * channel_step);
+      const In* weights = static_cast<const In*>(args.w) + (item.g * ws[0] + item.channel);
       T* const out = static_cast<T*>(args.out) +
                      (item.n * os[0] + item.g * os[1] + item.channel * os[2] + item.out[0] * os[3] +
                       item.out[1] * os[4] + item.out[2] * os[5]);
-      GatherAll<In, T>(args, item, source, weights, out);
+      if (args.one_block != 0) {
+        GatherAll<true>(args, item, source, weights, out);
+      } else {
+        GatherAll<false>(args, item, source, weights, out);
+      }
     }
   }
 }
@@ -217,11 +248,11 @@ struct FilterItem {
   int g, c, k, count, tap[3];
 };
 
-OOC_HOST_DEVICE FilterItem FilterItemOf(const DirectArgs& args, Long number) {
+OOC_HOST_DEVICE FilterItem FilterItemOf(const DirectArgs& args, unsigned number) {
   FilterItem item;
-  item.c = TakeLong(&number, args.reduced);
-  item.g = TakeLong(&number, args.g);
-  for (int d = 2; d >= 0; --d) item.tap[d] = TakeLong(&number, args.filter[d]);
+  item.c = TakeIndex(&number, args.reduced);
+  item.g = TakeIndex(&number, args.g);
+  for (int d = 2; d >= 0; --d) item.tap[d] = TakeIndex(&number, args.filter[d]);
   item.k = static_cast<int>(number) * kDirectChannels;
   const int left = args.channels - item.k;
   item.count = left < kDirectChannels ? left : kDirectChannels;
@@ -250,8 +281,8 @@ template <class In, class T>
 OOC_HOST_DEVICE void FilterBlock(const DirectArgs& args, const FilterItem& item,
                                  const FilterBox& box, const In* x, const In* dy,
                                  DirectSums<T>* sums) {
-  const Long* const xs = args.x_stride.at;
-  const Long* const ys = args.w_stride.at;
+  const int* const xs = args.x_stride.at;
+  const int* const ys = args.w_stride.at;
   const int first = box.begin[3];
   for (int n = box.begin[0]; n < box.end[0]; ++n) {
     for (int o = box.begin[1]; o < box.end[1]; ++o) {
@@ -260,7 +291,7 @@ OOC_HOST_DEVICE void FilterBlock(const DirectArgs& args, const FilterItem& item,
                               first * args.stride[2] * xs[5]);
         const In* with = dy + (n * ys[0] + o * ys[3] + p * ys[4] + first * ys[5]);
         for (int q = first; q < box.end[3]; ++q) {
-          AddProducts(sums, static_cast<T>(Widen(*from)), with, ys[2], item.count);
+          AddProducts(sums, static_cast<T>(Widen(*from)), with, item.count);
           from += args.stride[2] * xs[5];
           with += ys[5];
         }
@@ -308,25 +339,24 @@ OOC_HOST_DEVICE void FilterBlocks(const DirectArgs& args, const FilterItem& item
 
 template <class In, class T, class Out>
 OOC_HOST_DEVICE void FilterTyped(const DirectArgs& args, const Grid& grid) {
-  const Long* const xs = args.x_stride.at;
-  const Long* const ys = args.w_stride.at;
-  const Long* const os = args.out_stride.at;
+  const int* const xs = args.x_stride.at;
+  const int* const ys = args.w_stride.at;
+  const int* const os = args.out_stride.at;
   OOC_THREADS(thread) {
-    for (Long number = static_cast<Long>(grid.block) * grid.threads + thread; number < args.count;
-         number += static_cast<Long>(grid.blocks) * grid.threads) {
+    for (unsigned number = grid.block * grid.threads + thread; number < args.count;
+         number += grid.blocks * grid.threads) {
       const FilterItem item = FilterItemOf(args, number);
-      Long first = item.g * xs[1] + item.c * xs[2];
-      Long target = item.g * os[0] + item.k * os[1] + item.c * os[2];
+      int first = item.g * xs[1] + item.c * xs[2];
+      int target = item.g * os[0] + item.k * os[1] + item.c * os[2];
       for (int d = 0; d < 3; ++d) {
-        first += static_cast<Long>(item.tap[d]) * args.dilation[d] * xs[3 + d];
+        first += item.tap[d] * args.dilation[d] * xs[3 + d];
         target += item.tap[d] * os[3 + d];
       }
       Out* const out = static_cast<Out*>(args.out) + target;
       DirectSums<Out> sums;
       LoadSums(&sums, out, os[1], item.count, args.accumulate != 0);
       FilterBlocks<In, T, Out>(args, item, static_cast<const In*>(args.x) + first,
-                               static_cast<const In*>(args.dy) + (item.g * ys[1] + item.k * ys[2]),
-                               &sums);
+                               static_cast<const In*>(args.dy) + (item.g * ys[1] + item.k), &sums);
       StoreSums(sums, out, os[1], item.count);
     }
   }

@@ -5,6 +5,7 @@
 // Takes pad 0 only (padding is data). Inputs keep the problem's type in their tiles; the output is
 // in the accumulator's, and the gradients of filter and bias in f64.
 #include <algorithm>
+#include <numeric>
 
 #include "base/checked.hpp"
 #include "device/cuda/copy_plan.hpp"
@@ -24,7 +25,8 @@ const EngineInfo& DirectInfo() { return EngineNamed("direct"); }
 
 TileStrides StridesOf(const TileLayout& layout) {
   TileStrides strides{};
-  std::copy(layout.stride.begin(), layout.stride.end(), strides.at);
+  std::transform(layout.stride.begin(), layout.stride.end(), strides.at,
+                 [](int64_t stride) { return static_cast<int>(stride); });
   return strides;
 }
 
@@ -104,6 +106,9 @@ void DirectConvolution::SetUpGather() {
     args_.in[d] = static_cast<int>(source[d]);
     args_.out_extent[d] = static_cast<int>(target[d]);
     args_.count *= target[d];
+    const int common = forward ? args_.stride[d] : std::gcd(args_.stride[d], args_.dilation[d]);
+    args_.tap_step[d] = args_.stride[d] / common;
+    args_.place_step[d] = forward ? args_.dilation[d] : -args_.dilation[d] / common;
   }
   args_.x_stride = StridesOf(layout(forward ? Operand::kX : Operand::kY));
   args_.w_stride = StridesOf(layout(Operand::kW));

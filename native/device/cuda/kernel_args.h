@@ -230,9 +230,9 @@ struct RestoreKernelArgs {
 };
 
 // Strides of a convolution's tile: image (filter: output channel), group, channel (filter: input
-// channel), and the three spatial ones.
+// channel), and the three spatial ones. A tile has fewer than 2^31 elements.
 struct TileStrides {
-  Long at[kCopyDims];
+  int at[kCopyDims];
 };
 
 // ooc_direct_gather (forward and backward data), ooc_direct_filter. Counts are per group. `out`
@@ -244,7 +244,11 @@ struct DirectArgs {
   int backward, accumulate;
   int n, g, channels, reduced;  // channels of the output, and of the sum
   int in[3], out_extent[3], filter[3], stride[3], dilation[3];
-  TileStrides x_stride, w_stride, out_stride;  // backward filter: w_stride is of dy
+  // Forward and backward data: how far apart the taps that reach one place lie, and what they read.
+  int tap_step[3], place_step[3];
+  // Backward filter: w_stride is of dy. Side by side lie the output's channels in w or that dy, and
+  // forward and backward data's positions on W in x.
+  TileStrides x_stride, w_stride, out_stride;
   // Blocks of sums, see geom/sum_blocks.hpp. Forward and backward data: whether a sum is one block,
   // and reduced channels of a group of blocks.
   int one_block, group_channels;

@@ -34,7 +34,7 @@ struct Step {
 Step::Step(Random* random) {
   const int64_t forward = random->Between(1, 12);
   for (int64_t i = 0; i < 2 * forward; ++i) {
-    operations.push_back({DrawSeconds(random), DrawBytes(random)});
+    operations.push_back({DrawSeconds(random), DrawBytes(random), DrawBytes(random)});
   }
   int64_t produced = 0;
   for (auto count = random->Between(0, 12); count > 0; --count) {
@@ -47,6 +47,7 @@ Step::Step(Random* random) {
     one.last_use = random->Between(one.first_use, 2 * forward - 1);
     one.squeezed_bytes = random->Chance(70) ? -1 : DrawBytes(random);
     one.squeeze_seconds = DrawSeconds(random);
+    one.squeezed_whole = random->Chance(50) ? 1 : 0;
     one.movable = random->Chance(90) ? 1 : 0;
     one.recipes = tensors.size() == 1 ? 0 : random->Between(0, 2);
     for (int64_t i = 0; i < one.recipes; ++i) {
@@ -85,15 +86,19 @@ void CallSchedule(Random* random, oocdnn_scheduler* scheduler, const Step& step)
   std::vector<int32_t> policies = DrawPolicies(random, step.tensors.size());
   std::vector<oocdnn_movement> movements(step.tensors.size());
   std::vector<int64_t> bytes_at(step.operations.size());
+  std::vector<double> waits(step.tensors.size());
   oocdnn_schedule_totals totals{};
   Now("oocdnn_make_schedule");
   const oocdnn_status status = oocdnn_make_schedule(
       scheduler, DrawLimit(random), random->Chance(2) ? nullptr : policies.data(), &totals,
       random->Chance(50) ? nullptr : movements.data(),
-      random->Chance(50) ? nullptr : bytes_at.data());
+      random->Chance(50) ? nullptr : bytes_at.data(), random->Chance(50) ? nullptr : waits.data());
   if (Answered(status) != OOCDNN_OK) return;
   Expect(totals.waiting >= 0.0 && totals.seconds >= totals.waiting, "less than nothing");
   for (const int64_t bytes : bytes_at) Expect(bytes <= totals.peak_bytes, "above the peak");
+  for (const double seconds : waits) {
+    Expect(0.0 <= seconds && seconds <= totals.waiting, "no part of the waiting");
+  }
   for (const oocdnn_movement& one : movements) {
     Expect(one.release <= one.fetch && one.fetch <= one.need, "positions out of order");
   }
@@ -104,7 +109,7 @@ void CallSearch(Random* random, oocdnn_scheduler* scheduler, const Step& step) {
   const int64_t limit = DrawLimit(random);
   oocdnn_schedule_totals before{}, after{};
   if (oocdnn_make_schedule(scheduler, limit, std::vector<int32_t>(policies).data(), &before,
-                           nullptr, nullptr) != OOCDNN_OK) {
+                           nullptr, nullptr, nullptr) != OOCDNN_OK) {
     return;
   }
   const oocdnn_search search{limit, random->Chance(2) ? -1 : random->Between(0, 200),

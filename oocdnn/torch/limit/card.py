@@ -20,6 +20,9 @@ import torch
 from torch import Tensor
 
 from oocdnn.errors import OutOfMemory
+from oocdnn.torch.limit.heap.allocator import Heap
+from oocdnn.torch.limit.heap.history import History, heap_of
+from oocdnn.torch.limit.heap.reading import Log
 
 
 class Copy(Protocol):
@@ -62,8 +65,27 @@ class Card(Protocol):
     def trim(self) -> None:
         """Gives what no tensor uses back to the driver."""
 
-    def cap(self, nbytes: int | None) -> None:
-        """No more than that is taken from the driver for tensors from here on; None: no cap."""
+    def watch(self) -> bool:
+        """Begins the history of allocations anew; False where there is none."""
+
+    def note(self, nbytes: int) -> int:
+        """Makes an allocation of so many bytes, to be found in the history, and frees it; its
+        address."""
+
+    def address(self, storage: Tensor) -> int:
+        """Of device bytes, as the history has it."""
+
+    def watched(self) -> Log | None:
+        """Ends the history, and gives it; None where there is none."""
+
+    def heap(self) -> Heap | None:
+        """The memory that the allocator holds; None where that is not known."""
+
+    def take(self, nbytes: int) -> int:
+        """Allocates device bytes that nothing uses; their address, 0 if there are none."""
+
+    def give(self, address: int) -> None:
+        """Frees them."""
 
     def mark(self) -> Any:
         """The point in time at which the compute stream arrives here."""
@@ -125,6 +147,7 @@ class CudaCard:
         self._reached = torch.cuda.Event()  # by the compute stream, where a copy begins
         self.events: list[torch.cuda.Event] = []  # not in use
         self._marks: list[torch.cuda.Event] = []  # likewise, of marks
+        self._history = History(device)
 
     def holds(self, tensor: Tensor) -> bool:
         return bool(tensor.is_cuda and tensor.get_device() == self.device.index)
@@ -165,10 +188,39 @@ class CudaCard:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(self.device)
 
-    def cap(self, nbytes: int | None) -> None:
-        total = torch.cuda.get_device_properties(self.device).total_memory
-        share = 1.0 if nbytes is None else min(max(nbytes / total, 0.0), 1.0)
-        torch.cuda.set_per_process_memory_fraction(share, self.device)
+    def watch(self) -> bool:
+        return self._history.start()
+
+    def note(self, nbytes: int) -> int:
+        return self.address(self.empty(nbytes))
+
+    def address(self, storage: Tensor) -> int:
+        return int(storage.data_ptr())
+
+    def watched(self) -> Log | None:
+        return self._history.stop(torch.cuda.current_stream(self.device).cuda_stream)
+
+    def heap(self) -> Heap | None:
+        if torch.cuda.get_allocator_backend() != "native":
+            return None
+        return heap_of(self.device, torch.cuda.current_stream(self.device).cuda_stream)
+
+    def take(self, nbytes: int) -> int:
+        index = self.device.index
+        try:
+            if torch._C._cuda_getDevice() != index:
+                with torch.cuda.device(index):
+                    return self._taken(nbytes)
+            return self._taken(nbytes)
+        except torch.OutOfMemoryError:
+            return 0
+
+    def _taken(self, nbytes: int) -> int:
+        stream = torch._C._cuda_getCurrentRawStream(self.device.index)
+        return int(torch._C._cuda_cudaCachingAllocator_raw_alloc(nbytes, stream))
+
+    def give(self, address: int) -> None:
+        torch._C._cuda_cudaCachingAllocator_raw_delete(address)
 
     def mark(self) -> torch.cuda.Event:
         event = self._marks.pop() if self._marks else torch.cuda.Event(enable_timing=True)
@@ -261,8 +313,28 @@ class HostCard:
     def trim(self) -> None:
         pass
 
-    def cap(self, nbytes: int | None) -> None:
+    def watch(self) -> bool:
+        return False
+
+    def note(self, nbytes: int) -> int:
         del nbytes
+        return 0
+
+    def address(self, storage: Tensor) -> int:
+        return int(storage.data_ptr())
+
+    def watched(self) -> Log | None:
+        return None
+
+    def heap(self) -> Heap | None:
+        return None
+
+    def take(self, nbytes: int) -> int:
+        del nbytes
+        return 0
+
+    def give(self, address: int) -> None:
+        del address
 
     def mark(self) -> float:
         return time.perf_counter()

@@ -16,7 +16,8 @@ from torch import Tensor
 from oocdnn.network.plan import Policy
 from oocdnn.torch.limit.entry import Entry
 from oocdnn.torch.limit.recipes import Recipe
-from oocdnn.torch.limit.squeeze import Form, form_of, squeeze
+from oocdnn.torch.limit.spacers import Spacers
+from oocdnn.torch.limit.squeeze import Form, form_of
 from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Trace
 
@@ -42,6 +43,15 @@ class Course(Protocol):
 
     def finished(self, position: int, entry: Entry) -> bool:
         """Whether an entry that was read may be given up."""
+
+    def computes(self, entry: Entry) -> None:
+        """Before an entry is computed again; what it is computed from is there."""
+
+    def goes(self, position: int) -> None:
+        """After what the runtime does at an event: the program goes on."""
+
+    def ends(self) -> None:
+        """The step has ended, or goes on otherwise."""
 
 
 class Unplanned:
@@ -79,6 +89,15 @@ class Unplanned:
         del position, entry
         return True
 
+    def computes(self, entry: Entry) -> None:
+        pass
+
+    def goes(self, position: int) -> None:
+        pass
+
+    def ends(self) -> None:
+        pass
+
     def _sweep(self) -> None:
         """Has the oldest entries leave, gives up what has been copied, and waits where too much is
         on its way."""
@@ -109,7 +128,6 @@ class Found:
     recipes: dict[int, Recipe] = field(default_factory=dict)
     forms: dict[int, Form] = field(default_factory=dict)
     numbers: list[int] = field(default_factory=list)  # of each saved tensor; -1: it stays
-    parts: dict[int, int] = field(default_factory=dict)  # in which a convolution's backward runs
 
 
 class Code(enum.Enum):
@@ -128,8 +146,9 @@ class Code(enum.Enum):
 class Planned:
     """As a plan says, for a step whose entries have the recorded sizes."""
 
-    def __init__(self, store: Store, plan: Plan, found: Found) -> None:
+    def __init__(self, store: Store, plan: Plan, found: Found, spacers: Spacers) -> None:
         self._store, self.plan, self._found = store, plan, found
+        self.spacers = spacers
         self._numbered: Numbered = {}
         self._late: list[Entry] = []  # to be given up as soon as nobody else holds them
         self._acts: set[int] = set()  # positions with something to do
@@ -148,7 +167,7 @@ class Planned:
         for number in self._found.numbers:
             if number < 0:
                 codes.append(Code.STAYS)
-            elif number in self._found.parts or self._policy(number) is not Policy.KEEP:
+            elif self._policy(number) is not Policy.KEEP:
                 codes.append(Code.LOOK)
             else:
                 codes.append(Code.ARRIVES if number > seen else Code.BEFORE)
@@ -178,12 +197,14 @@ class Planned:
         elif policy is Policy.SQUEEZE:
             form = self._found.forms[entry.number]
             if form_of(tensor, trace.latest()) == form:
-                entry.squeezed = squeeze(self._bytes(entry), form)
+                self.spacers.at(("squeeze", entry.number))
+                self._store.squeeze(entry, form)
         if policy is not Policy.KEEP and not entry.comes_back:
             self._store.leave(entry)
         return True
 
     def before(self, position: int) -> None:
+        self.spacers.release()
         if self._late or position in self._acts:
             self._act(position)
 
@@ -193,6 +214,15 @@ class Planned:
     def finished(self, position: int, entry: Entry) -> bool:
         saved = self.plan.timeline.saved
         return entry.number >= len(saved) or position > saved[entry.number].last_use
+
+    def computes(self, entry: Entry) -> None:
+        self.spacers.at(("compute", entry.number))
+
+    def goes(self, position: int) -> None:
+        self.spacers.at(("run", position))
+
+    def ends(self) -> None:
+        self.spacers.ends()
 
     def _act(self, position: int) -> None:
         """Releases, then fetches in the order of need."""
@@ -205,9 +235,5 @@ class Planned:
         for number in self._fetches.get(position, ()):
             entry = self._numbered.get(number)
             if entry is not None and entry.storage is None and entry.slab is not None:
+                self.spacers.at(("fetch", number))
                 self._store.come(entry)
-
-    @staticmethod
-    def _bytes(entry: Entry) -> Tensor:
-        assert entry.storage is not None
-        return entry.storage

@@ -1,63 +1,56 @@
-"""In how many parts convolutions run backward, found by recording a step again and again."""
+"""In how many parts convolutions run, found by recording a step again and again."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from oocdnn.torch.limit.parts import NODE
-
-_MOST = 16  # parts of a convolution
+from oocdnn.network.timeline import Timeline, certain_bytes
+from oocdnn.torch.limit.parts import MOST, Signature
 
 
 @dataclass
 class Division:
-    """The search, for steps that begin alike. Parts are by the number of the entry that is read.
+    """The search, for steps that begin alike.
 
     Args:
         parts: To be recorded next.
         before: Those of the best recording so far.
         needed: Most bytes that an operation needed there.
         settled: True once more parts are not wanted, or did not help.
-        capped: True where forward needed more than there is room.
     """
 
-    parts: dict[int, int] = field(default_factory=dict)
-    before: dict[int, int] = field(default_factory=dict)
+    parts: dict[Signature, int] = field(default_factory=dict)
+    before: dict[Signature, int] = field(default_factory=dict)
     needed: float = math.inf
     settled: bool = False
-    capped: bool = False
 
     def divides(
-        self,
-        needed: Sequence[int],
-        room: int,
-        forward: int,
-        reader: Callable[[int], tuple[str, int]],
+        self, timeline: Timeline, room: int, ran: Callable[[int], Iterable[Signature]]
     ) -> bool:
-        """Whether the step should be recorded again, with more parts or a cap on forward.
+        """Whether a recorded step should be recorded again: with other parts, or because it does
+        not fit, which may have been by chance.
 
         Args:
-            needed: Bytes that each operation needs whatever the plan.
-            room: Bytes that there are.
-            forward: Operations of forward.
-            reader: Gives the name of an operation's node, and the entry that it reads.
+            timeline: Of the step.
+            room: Bytes that there are for tensors.
+            ran: Gives the convolutions that ran in an operation.
         """
         if self.settled:
             return False
-        if max(needed) >= self.needed:  # the latest parts did not help
+        needed = certain_bytes(timeline)
+        if max(needed) >= self.needed:  # not better than before
+            divided = self.parts != self.before
             self.parts, self.settled = self.before, True
-            return True
-        capped = self.capped
+            return divided
+        first = self.needed == math.inf
         self.needed, self.before = max(needed), dict(self.parts)
         for position, nbytes in enumerate(needed):
-            if nbytes <= room:
-                continue
-            name, number = reader(position)
-            doubled = 2 * self.parts.get(number, 1)
-            if name == NODE and doubled <= _MOST:
-                self.parts[number] = doubled
-            self.capped = self.capped or position < forward
-        self.settled = self.parts == self.before and capped == self.capped
+            own = timeline.operations[position].fixed_bytes  # what parts can make less
+            if nbytes - own <= room < nbytes:
+                for one in ran(position):
+                    self.parts[one] = min(2 * self.before.get(one, 1), MOST)
+        stays = self.parts == self.before and not first
+        self.settled = stays or self.needed <= room
         return not self.settled

@@ -13,7 +13,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from oocdnn.torch.limit.card import Copy
     from oocdnn.torch.limit.recipes import Bound
-    from oocdnn.torch.limit.squeeze import Squeezed
+    from oocdnn.torch.limit.squeeze import Form, Reader, Squeezed
 
 Like = tuple[torch.dtype, torch.Size, tuple[int, ...], int]  # dtype, size, stride, offset
 
@@ -39,16 +39,24 @@ class Entry:
     coming: Copy | None = None
     bound: Bound | None = None  # computes the bytes again
     squeezed: Squeezed | None = None  # a smaller form on the device
+    expanded: bool = False  # the bytes on the device came from the smaller form
     packed: int = 0  # objects that autograd holds
     reads: list[int] = field(default_factory=list)  # events of backward, while recording
     label: str = ""  # the operation that made it, and its form, while recording
-    pooled: bool = False  # a pool read it, while recording
+    readers: set[Reader] = field(default_factory=set)  # in backward, while recording
     ended: int = -1  # event at which nobody else was seen to hold it, while recording forward
 
     @property
     def comes_back(self) -> bool:
         """True where the device's bytes can be given up."""
         return self.slab is not None or self.bound is not None or self.squeezed is not None
+
+    @property
+    def form(self) -> Form | None:
+        """The smaller form, where nothing else is left but what came from it."""
+        if self.squeezed is None or (self.storage is not None and not self.expanded):
+            return None
+        return self.squeezed.form
 
     def others(self) -> int:
         """References to the device's bytes besides the entry's own."""

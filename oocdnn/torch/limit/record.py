@@ -6,12 +6,18 @@ backward). An operation of the timeline is the time between two events.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor
+
 from oocdnn.network.timeline import Operation, Recipe, Saved, Squeeze, Timeline
 from oocdnn.torch.limit.card import Card
-from oocdnn.torch.limit.entry import Entry
+from oocdnn.torch.limit.entry import Entry, bytes_of
+from oocdnn.torch.limit.heap.allocations import Allocations, Item
+from oocdnn.torch.limit.heap.reading import Note, read, template
+from oocdnn.torch.limit.parts import Signature, Table
 from oocdnn.torch.limit.squeeze import Form
 from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Node
@@ -22,10 +28,11 @@ class _Event:
     begin: Any  # mark: the device goes on, after what the runtime did at the event
     end: Any = None  # mark: the next event
     resident: int = 0  # bytes of entries on the device from here on
+    held: int = 0  # bytes on the device here
     most: int = 0  # bytes on the device until the next event
     appeared: int = 0  # bytes of the entry that the next event saw first
     node: Node | None = None  # of backward; held, so that no other takes its address
-    read: int = -1  # number of the entry that was read
+    ran: list[Signature] = field(default_factory=list)  # convolutions
 
 
 @dataclass
@@ -47,23 +54,30 @@ class Recorder:
     card: Card
     store: Store
     bytes_too: bool  # else times only
+    table: Table  # tells which convolutions run
     entries: list[Entry] = field(default_factory=list)
     produced: list[int] = field(default_factory=list)
     forward: int = 0  # events of forward, 0 while it runs
     events: list[_Event] = field(default_factory=list)
     recipes: dict[int, _Recipe] = field(default_factory=dict)
     squeezes: dict[int, tuple[Form, Any, Any]] = field(default_factory=dict)
+    watched: bool = False  # whether the card keeps the history of its allocator
+    notes: list[Note] = field(default_factory=list)  # in that history, two for each event
+    brackets: bool = False  # whether it keeps it for what recipes allocate
+    _around: list[Note] = field(default_factory=list)  # two for each recipe
     _open: list[Entry] = field(default_factory=list)  # that others were seen to hold
 
     def begin(self) -> None:
         if self.bytes_too:
             self.card.peak()
-        self.events.append(_Event(self.card.mark()))
+        self._go(_Event(self.card.mark()))
 
     def stop(self, appeared: Entry | None) -> None:
         """An event: a new storage in forward, or none and a read in backward."""
         last = self.events[-1]
         last.end = self.card.mark()
+        self.table.ran = None
+        self._note(appeared)
         if self.bytes_too:
             last.most = self.card.peak()
             if appeared is not None or self.forward == 0:
@@ -77,13 +91,18 @@ class Recorder:
             self.forward = len(self.events)
 
     def go(self, read: Entry | None = None, node: Node | None = None) -> None:
+        self._note(read)
         if read is not None:
             read.reads.append(len(self.events))
         if self.bytes_too:
             self.card.peak()
-        number = -1 if read is None else read.number
+        held = self.card.held() if self.bytes_too else 0
         mark, resident = self.card.mark(), self.store.resident
-        self.events.append(_Event(mark, resident=resident, node=node, read=number))
+        self._go(_Event(mark, resident=resident, held=held, node=node))
+
+    def _go(self, event: _Event) -> None:
+        self.events.append(event)
+        self.table.ran = event.ran
 
     def recipe(
         self, entry: Entry, reads: tuple[int, ...], name: str, begin: Any, end: Any, extra: int
@@ -94,6 +113,33 @@ class Recorder:
     def squeezed(self, entry: Entry, form: Form, begin: Any, end: Any) -> None:
         """A smaller form of an entry; both ways are timed between two marks."""
         self.squeezes[entry.number] = (form, begin, end)
+
+    def computing(self) -> None:
+        """A recipe is about to be tried."""
+        if self.brackets:
+            self._around.append(self._noted(len(self._around)))
+
+    def computed(self, entry: Entry, made: Tensor) -> None:
+        """It has given the bytes of this entry."""
+        if self.brackets:
+            storage = self.card.address(bytes_of(made))
+            self._around.append(self._noted(len(self._around), entry.number, storage))
+
+    def templates(self) -> dict[int, tuple[Item, ...]]:
+        """What recipes allocate, by the numbers of entries, where the card has the history."""
+        log = self.card.watched() if self.brackets else None
+        if log is None:
+            return {}
+        pairs = zip(self._around[::2], self._around[1::2], strict=True)
+        found = {end.entry: template(log, begin, end) for begin, end in pairs}
+        return {number: one for number, one in found.items() if one is not None}
+
+    def allocations(
+        self, timeline: Timeline, templates: Mapping[int, Sequence[Item]]
+    ) -> Allocations | None:
+        """What the step allocated, where the card has the history."""
+        log = self.card.watched() if self.watched else None
+        return None if log is None else read(log, self.notes, timeline, templates)
 
     def timeline(self, label: str) -> Timeline | None:
         """None where nothing was saved, or nothing was read back."""
@@ -107,11 +153,9 @@ class Recorder:
         self._reuse()
         return Timeline(operations, self.forward, saved, label)
 
-    def reader(self, position: int) -> tuple[str, int]:
-        """Name of the node whose operation runs there in backward, and the entry that it read
-        last."""
-        event = self.events[position]
-        return ("" if event.node is None else str(event.node.name())), event.read
+    def ran(self, position: int) -> list[Signature]:
+        """The convolutions that ran in an operation."""
+        return self.events[position].ran
 
     def again(self, timeline: Timeline) -> Timeline | None:
         """The same step with what this one measured; None where it is another one."""
@@ -126,20 +170,26 @@ class Recorder:
         """As measured now; the least seconds of this and the known recording."""
         last = self.events[-1]
         last.end = self.card.mark()
-        if self.bytes_too:
-            last.most = self.card.peak()
+        self.look()
         found = []
         for i, event in enumerate(self.events):
             seconds = self.card.seconds(event.begin, event.end)
             fixed = max(event.most - event.resident - event.appeared, 0)
+            begin: int | None = max(event.held - event.resident, 0)
             if known is not None:
                 before = known.operations[i]
                 seconds = min(seconds, before.seconds)  # a late host only adds
                 if not self.bytes_too:
-                    fixed = before.fixed_bytes
+                    fixed, begin = before.fixed_bytes, before.begin_bytes
             name = f"{'forward' if i < self.forward else 'backward'} {i}"
-            found.append(Operation(name, seconds, fixed))
+            found.append(Operation(name, seconds, fixed, begin))
         return tuple(found)
+
+    def look(self) -> None:
+        """Notes the peak so far, before it is lost or the step ends."""
+        if self.bytes_too:
+            last = self.events[-1]
+            last.most = max(last.most, self.card.peak())
 
     def _saved(self, entry: Entry, produced: int) -> Saved:
         last = self.forward - 1
@@ -167,10 +217,13 @@ class Recorder:
 
     def _squeeze(self, entry: Entry) -> Squeeze | None:
         known = self.squeezes.get(entry.number)
-        if known is None or not entry.pooled:
+        if known is None:
             return None
         form, begin, end = known
-        return Squeeze(form.nbytes(entry.nbytes), self.card.seconds(begin, end))
+        if not all(form.serves(reader) for reader in entry.readers):
+            return None
+        nbytes, seconds = form.nbytes(entry.nbytes), self.card.seconds(begin, end)
+        return Squeeze(nbytes, seconds, whole=form.whole)
 
     def _reuse(self) -> None:
         self.card.reuse(mark for event in self.events for mark in (event.begin, event.end))
@@ -181,6 +234,18 @@ class Recorder:
         while event + 1 < len(self.events) and self.events[event + 1].node is node is not None:
             event += 1
         return event
+
+    def _note(self, entry: Entry | None) -> None:
+        if not self.watched:
+            return
+        number, storage = -1, 0
+        if entry is not None and entry.storage is not None:
+            number, storage = entry.number, self.card.address(entry.storage)
+        self.notes.append(self._noted(len(self.notes), number, storage))
+
+    def _noted(self, count: int, number: int = -1, storage: int = 0) -> Note:
+        nbytes = 257 + count % 251  # differs from the neighbours'; tensors rarely have it
+        return Note(self.card.note(nbytes), nbytes, number, storage)
 
     def _look(self, event: int) -> None:
         """Notes which entries nobody else holds any more."""

@@ -11,7 +11,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 from oocdnn._arguments import byte_count
 from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory, Unsupported
@@ -19,7 +22,7 @@ from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.card import Card, CudaCard
 
 if TYPE_CHECKING:
-    from oocdnn.network.planner import Plan
+    from oocdnn.network.planner import Plan, Reserved
 
 _autograd = torch._C._autograd
 _active = threading.local()  # .limits: the memory limits of a thread, the innermost last
@@ -83,8 +86,9 @@ class memory_limit:
         self._links: list[Link] = []
         from oocdnn.torch.limit.steps import Steps  # needs more of PyTorch than the rest of oocdnn
 
-        self._steps = Steps(self._card, self.limit, self._plan)
+        self._steps = Steps(self._card, self.limit, self._plan, planning / 8)
         self._hooks: AbstractContextManager[None] | None = None
+        self._begun: Any = None
         self._ended: Any = None
 
     def __enter__(self) -> memory_limit:
@@ -94,6 +98,7 @@ class memory_limit:
             self._links = [_measured(self._card)]
         _aside.begin()
         self._push()
+        self._steps.table.enter()
         _limits().append(self)
         thread = threading.get_ident()
 
@@ -101,6 +106,11 @@ class memory_limit:
             if threading.get_ident() == thread:
                 self._steps.step()
 
+        def steps(*_: Any) -> None:
+            if threading.get_ident() == thread:
+                self._steps.optimizes()
+
+        self._begun = register_optimizer_step_pre_hook(steps)
         self._ended = register_optimizer_step_post_hook(stepped)
         return self
 
@@ -110,12 +120,13 @@ class memory_limit:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._begun.remove()
         self._ended.remove()
         self._ended = None
         _limits().remove(self)
+        self._steps.table.leave()
         self._pop()
         _aside.end()
-        self._card.cap(None)
         self._steps.close()
 
     def step(self) -> None:
@@ -156,7 +167,7 @@ class memory_limit:
         if self._hooks is None:
             self._push()
 
-    def _plan(self, timeline: Timeline, room: int) -> Plan:
+    def _plan(self, timeline: Timeline, room: int, reserved: Reserved | None) -> Plan:
         from oocdnn.network.planner import least_limit, plan
 
         least, others = least_limit(timeline), self.limit - room
@@ -167,7 +178,7 @@ class memory_limit:
                 f"limit is {self.limit}: raise it to {least + others}, or take a smaller batch",
                 least=least + others,
             )
-        return plan(timeline, self._links, room, seconds=self._planning)
+        return plan(timeline, self._links, room, seconds=self._planning, reserved=reserved)
 
 
 def _gpu(device: torch.device | int | str | None) -> torch.device:

@@ -7,7 +7,7 @@ import contextlib
 import enum
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,31 +15,35 @@ import torch
 from torch import Tensor
 
 from oocdnn.errors import OutOfMemory
-from oocdnn.network.timeline import Timeline, certain_bytes
-from oocdnn.torch.limit import parts
+from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.courses import Code, Course, Found, Numbered, Planned, Unplanned
 from oocdnn.torch.limit.division import Division
 from oocdnn.torch.limit.entry import Entry, Held, Kept, Packed, bytes_of, label_of
 from oocdnn.torch.limit.gaps import TRIES, Gaps
-from oocdnn.torch.limit.parts import Parted
+from oocdnn.torch.limit.heap.allocations import Allocations, Item
+from oocdnn.torch.limit.heap.reservation import Reservation
+from oocdnn.torch.limit.parts import Signature, Table
 from oocdnn.torch.limit.recipes import Read, Recipe, Source, admit, compute
 from oocdnn.torch.limit.record import Recorder
-from oocdnn.torch.limit.squeeze import form_of, serves, squeeze
+from oocdnn.torch.limit.spacers import Spacers, take_free
+from oocdnn.torch.limit.squeeze import Form, form_of, reader_of
 from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Node, Trace
 
 if TYPE_CHECKING:
-    from oocdnn.network.planner import Plan
+    from oocdnn.network.planner import Plan, Reserved
 
 # Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
 # knows nothing of the optimizer's state.
 _RECORDED = (True, True, False, False)
+_WATCHED = 1  # of the recorded steps: its allocations are known
 _KINDS = 16  # of steps that are remembered
 _MISSED = 2  # steps in a row that are not as recorded: the kind is recorded anew
 _FORGOTTEN = 4  # times; then such steps are swapped
 
-Planner = Callable[[Timeline, int], "Plan | None"]  # from a timeline and the bytes for tensors
+# From a timeline, bytes that may be reserved, and what tells the bytes that a schedule reserves.
+Planner = Callable[[Timeline, int, "Reserved | None"], "Plan | None"]
 
 
 class Mode(enum.Enum):
@@ -65,9 +69,12 @@ class Known:
     settings: object
     timeline: Timeline
     found: Found
+    parts: dict[Signature, int]  # in which convolutions run
     plan: Plan | None = None
     course: Planned | None = None
     recorded: int = 1
+    templates: Mapping[int, Sequence[Item]] = field(default_factory=dict)  # of recipes
+    allocations: Allocations | None = None
     missed: int = 0  # steps in a row that began alike and were others
     gaps: Gaps = field(default_factory=Gaps)
 
@@ -75,10 +82,14 @@ class Known:
 class Steps:
     """Packs and unpacks what autograd saves. Forward and backward may run on different threads."""
 
-    def __init__(self, card: Card, limit: int, planner: Planner) -> None:
+    def __init__(
+        self, card: Card, limit: int, planner: Planner, steering_seconds: float = 0.5
+    ) -> None:
         self._limit, self._planner = limit, planner
+        self._steering_seconds = steering_seconds  # for each plan that is looked at
         self._store = Store(card)
         self._card = card
+        self.table = Table(card.device.type)  # that of the step, else of the latest one
         self._lock = threading.RLock()
         self._divisions: dict[object, Division] = {}  # by the first saved tensor's form
         self._forgotten: dict[object, int] = {}  # kinds, by the first saved tensor's form
@@ -87,6 +98,7 @@ class Steps:
         self.steps = 0
         self._reading_node: Node | None = None
         self._codes: Sequence[Code] = ()
+        self._low: list[int] = []  # addresses taken while an optimizer steps for the first time
         self._begin()
 
     @property
@@ -128,23 +140,41 @@ class Steps:
         with self._lock:
             if not self._backward:
                 self._turn()
+            if self.table.used:
+                self.table.serves_backward()
             if isinstance(packed, Packed):
-                tensor = packed.tensor(self._asked(packed))
-                return self._parted(packed, tensor) if self._found.parts else tensor
+                return packed.tensor(self._asked(packed))
             if isinstance(packed, Held) and packed.step == self.steps:
                 self._read()
             return packed.tensor()
+
+    def optimizes(self) -> None:
+        """An optimizer is about to step. In a kind's first step it allocates what it keeps."""
+        with self._lock:
+            if self._selected and self._followed is None and self.mode is Mode.RECORD:
+                if self._recorder is not None:
+                    self._recorder.look()
+                self._give_low()
+                self._low = take_free(self._card)
+
+    def _give_low(self) -> None:
+        for address in self._low:
+            self._card.give(address)
+        self._low = []
 
     def step(self) -> None:
         """The end of a step; without it a step ends where forward begins again with nothing saved.
         A recorded step is planned here."""
         with self._lock:
+            self._give_low()
             if self._selected:
                 self._finish()
 
     def close(self) -> None:
         """Waits for copies; what autograd still holds stays readable."""
         with self._lock:
+            self._card.watched()
+            self._give_low()
             for entry in list(self._numbered.values()):
                 if entry.leaving is not None:
                     entry.leaving.wait()
@@ -179,6 +209,7 @@ class Steps:
             self._count += 1
             self._event += 1
             self._course.before(self._event)
+            self._course.goes(self._event)
         self._held += 1
         return Held(tensor, self.steps, self._let_held_go)
 
@@ -192,6 +223,7 @@ class Steps:
         self._course.before(self._event)
         if self._reading:
             self._let_go(None, torch._C._current_autograd_node())
+        self._course.goes(self._event)
 
     def _entry_of(self, tensor: Tensor) -> Entry:
         storage = tensor.untyped_storage()
@@ -218,19 +250,15 @@ class Steps:
             self._course.arrived(self._event, entry, tensor, self._trace)
         if self._recorder is not None:
             self._recorder.go()
+        self._course.goes(self._event)
 
     def _look_for_recipes(self, entry: Entry, tensor: Tensor) -> None:
         """Looks for what gives the storage's bits again, and times it."""
         entry.label = label_of(tensor)
         form = form_of(tensor, self._trace.latest())
         if form is not None:
-            self._found.forms[entry.number] = form
-            assert entry.storage is not None
-            self._card.busy()
-            begin = self._card.mark()
-            squeeze(entry.storage, form).expand()
-            assert self._recorder is not None
-            self._recorder.squeezed(entry, form, begin, self._card.mark())
+            with contextlib.suppress(torch.OutOfMemoryError):
+                self._time(entry, form)
         bound = admit(tensor, self._trace, _Through(self))
         if isinstance(bound, str):
             return
@@ -238,16 +266,29 @@ class Steps:
         if any(one is entry or self._numbered.get(one.number) is not one for one in read):
             return  # it reads itself, or an earlier step's
         assert self._recorder is not None
+        self._recorder.computing()
         self._card.peak()
         before = self._card.held()
         self._card.busy()
         begin = self._card.mark()
-        self._value(bound.recipe, bound.sources)
+        made = self._value(bound.recipe, bound.sources)
         end = self._card.mark()
         extra = max(self._card.peak() - before - entry.nbytes, 0)
+        self._recorder.computed(entry, made)
         numbers = tuple(dict.fromkeys(one.number for one in read))
         self._recorder.recipe(entry, numbers, bound.recipe.name, begin, end, extra)
         self._found.recipes[entry.number] = bound.recipe
+
+    def _time(self, entry: Entry, form: Form) -> None:
+        """Times a smaller form. Its kernels are compiled before."""
+        assert entry.storage is not None
+        assert self._recorder is not None
+        form.expand(form.squeeze(entry.storage), entry.nbytes)
+        self._card.busy()
+        begin = self._card.mark()
+        form.expand(form.squeeze(entry.storage), entry.nbytes)
+        self._recorder.squeezed(entry, form, begin, self._card.mark())
+        self._found.forms[entry.number] = form
 
     def _value(self, recipe: Recipe, sources: list[Source]) -> Tensor:
         return compute(recipe, [self._tensor(source) for source in sources])
@@ -256,11 +297,18 @@ class Steps:
         """The tensor of a packed object, on the device; not an event."""
         if isinstance(source, Kept):
             return source.tensor()
+        _check_form(source, None)
         return source.tensor(self._store.here(source.entry, self._computed))
 
     def _computed(self, entry: Entry) -> Tensor:
+        if entry.squeezed is not None:
+            self._course.computes(entry)
+            entry.expanded = True
+            return entry.squeezed.form.expand(entry.squeezed.small, entry.nbytes)
         assert entry.bound is not None
-        return self._value(entry.bound.recipe, entry.bound.sources)
+        read = [self._tensor(source) for source in entry.bound.sources]
+        self._course.computes(entry)
+        return compute(entry.bound.recipe, read)
 
     # Backward.
 
@@ -274,32 +322,22 @@ class Steps:
     def _asked(self, packed: Packed) -> Tensor:
         entry, node = packed.entry, torch._C._current_autograd_node()
         if self._numbered.get(entry.number) is not entry:  # of an earlier step
+            _check_form(packed, node)
             return self._store.here(entry, self._computed)
         self._event += 1
         if self._recorder is not None:
             self._recorder.stop(None)
         self._course.before(self._event)
-        if entry.storage is None and entry.squeezed is not None and not _pools(node, packed):
-            raise RuntimeError(
-                "the step is another one than the recorded step, and uses otherwise what a pooling "
-                "operation saved there; call step() of the memory limit at the end of each step"
-            )
+        _check_form(packed, node)
         if self.mode is Mode.RECORD and entry.number in self._found.forms:
-            entry.pooled = _pools(node, packed)
-        storage = self._store.here(entry, self._computed)
+            entry.readers.add(reader_of(node, packed))
         self._let_go(entry, node)
+        storage = self._store.here(entry, self._computed)
         self._course.after(entry)
         if self._recorder is not None:
             self._recorder.go(entry, node)
+        self._course.goes(self._event)
         return storage
-
-    def _parted(self, packed: Packed, tensor: Tensor) -> Tensor:
-        """A convolution's input, where its backward runs in parts."""
-        number = self._found.parts.get(packed.entry.number, 1)
-        if number == 1 or self._numbered.get(packed.entry.number) is not packed.entry:
-            return tensor
-        node = torch._C._current_autograd_node()
-        return tensor if node is None or node.name() != parts.NODE else Parted(tensor, number)
 
     def _let_go(self, entry: Entry | None, node: Node | None) -> None:
         """Holds the device's bytes of the tensors of the running operation only, beyond what the
@@ -336,9 +374,17 @@ class Steps:
         self._reading: list[Entry] = []
         self._reading_node = None
         self._recorder: Recorder | None = None
+        self.table.ran = None
         self._found = Found()
+        self._watching = self._watch()
         self._followed: Known | None = None
         self._course: Course = Unplanned(self._store, self._limit, self._numbered)
+
+    def _watch(self) -> bool:
+        """Begins the history of allocations where the next step is expected to need it."""
+        self._card.watched()
+        expected = bool(self.kinds) and self.kinds[0].recorded == _WATCHED
+        return expected and self._card.watch()
 
     def _known(self, tensor: Tensor) -> Known | None:
         """The kind of step that begins with this tensor; it is the last used one then."""
@@ -357,12 +403,12 @@ class Steps:
         if known is None:
             self.mode = Mode.RECORD
             self._opening = _first(tensor)
-            if self._opening in self._divisions:
-                self._found.parts = dict(self._divisions[self._opening].parts)
-            self._recorder = Recorder(self._card, self._store, bytes_too=True)
+            self._division = self._divisions.setdefault(self._opening, Division())
+            brackets = self._card.watch()
+            self._recorder = Recorder(self._card, self._store, True, self.table, brackets=brackets)
         elif known.plan is None or known.course is None:
             self.mode = Mode.SWAP
-        elif known.plan.fits and known.recorded > 1:
+        elif known.plan.fits and known.recorded > 1 and not known.course.spacers.used:
             self.mode = Mode.KEEP
         else:
             self.mode = Mode.FOLLOW
@@ -371,9 +417,14 @@ class Steps:
             known.course.begin(self._numbered)
             if known.recorded < len(_RECORDED):
                 bytes_too = _RECORDED[known.recorded]
-                self._recorder = Recorder(self._card, self._store, bytes_too=bytes_too)
+                watched = self._watching and known.recorded == _WATCHED
+                self._recorder = Recorder(
+                    self._card, self._store, bytes_too, self.table, watched=watched
+                )
             else:
                 self._codes = known.course.codes
+        self.table.parts = self._division.parts if known is None else known.parts
+        self.table.use(self.mode is Mode.RECORD or any(one.parts for one in self.kinds))
         if self._recorder is not None:
             self._recorder.begin()
 
@@ -385,6 +436,7 @@ class Steps:
         self._recorder = self._followed = None
         self._found = Found()
         self._codes = ()
+        self._course.ends()
         self._course = Unplanned(self._store, self._limit, self._numbered)
 
     def _miss(self, known: Known) -> None:
@@ -397,6 +449,7 @@ class Steps:
             self.kinds.remove(known)  # the next such step is recorded
 
     def _finish(self) -> None:
+        self._course.ends()
         recorder, self._recorder = self._recorder, None
         known = self._followed
         if known is not None and self._event + 1 != len(known.timeline.operations):
@@ -406,7 +459,7 @@ class Steps:
         if recorder is not None:
             self._plan(recorder)
         elif self._followed is not None and self._followed.gaps.tried < TRIES:
-            self._settle(self._followed)
+            self._check(self._followed)
         self.steps += 1
         self._begin()
 
@@ -416,9 +469,14 @@ class Steps:
         known = self._followed
         if known is None:
             timeline = recorder.timeline(f"step {self.steps}")
-            if timeline is None or self._divides(recorder, timeline):
+            if timeline is None:
                 return
-            known = Known(self._opening, _settings(), timeline, self._found)
+            room = self._limit - self._card.others()
+            if self._division.divides(timeline, room, recorder.ran):
+                return
+            parts = self._division.parts
+            known = Known(self._opening, _settings(), timeline, self._found, parts)
+            known.templates = recorder.templates()
             self.kinds.insert(0, known)
             del self.kinds[_KINDS:]
         else:
@@ -426,58 +484,45 @@ class Steps:
             if again is None:
                 return
             known.timeline = again
+            known.allocations = recorder.allocations(again, known.templates) or known.allocations
             known.recorded += 1
         self._replan(known)
 
-    def _divides(self, recorder: Recorder, timeline: Timeline) -> bool:
-        """Where an operation alone needs more than the limit: whether it can need less, so that
-        the step has to be recorded again. A convolution's backward pass runs in parts; in
-        forward PyTorch takes an engine with less workspace where there is no more."""
-        division = self._divisions.setdefault(self._opening, Division())
-        room = self._limit - self._card.others()
-        needed = certain_bytes(timeline)
-        again = division.divides(needed, room, timeline.forward, recorder.reader)
-        if division.capped:
-            self._card.cap(room)
-        return again
-
-    def _settle(self, known: Known) -> None:
-        """After a step as planned: the allocator leaves gaps between tensors, which count too.
-        Plans for less are tried until the fastest that fits is known; then nothing more can be
-        taken."""
-        if not known.gaps.tried:
-            known.gaps.tried = 1  # what was before the plan left gaps of its own
-            self._card.trim()
-            return
-        excess = self._card.taken() + self._card.others() - self._limit
-        assert known.plan is not None
+    def _check(self, known: Known) -> None:
+        """After a step as planned: whether the driver counts more than the limit. Then plans that
+        leave more are tried; if none serves, the nearest stays."""
         assert known.course is not None
-        known.gaps.saw(excess, known.plan.seconds, known.course)
-        if not known.gaps.settled(self._limit):
-            known.gaps.next(excess, self._limit)
-            with contextlib.suppress(OutOfMemory):
-                self._replan(known)
-                self._card.trim()
-                return
-        known.gaps.tried = TRIES
-        known.course = known.gaps.chosen
-        known.plan = known.course.plan
-        self._card.trim()
-        if known.gaps.best is not None:
-            self._card.cap(self._limit - self._card.others())
-        else:
+        excess = self._card.taken() + self._card.others() - self._limit
+        if excess > 0:
+            if known.gaps.passes(excess, self._limit, known.course):
+                with contextlib.suppress(OutOfMemory):
+                    self._replan(known)
+                    return
+            nearest = known.gaps.nearest
+            assert nearest is not None
+            known.course, known.plan = nearest, nearest.plan
+            self._card.trim()
             warnings.warn(
-                f"the driver counts {known.gaps.nearest[0]} bytes more than the limit of "
+                f"the driver counts {known.gaps.excess} bytes more than the limit of "
                 f"{self._limit}: PyTorch's allocator leaves gaps between tensors; set "
                 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or a lower limit",
                 stacklevel=2,
             )
+        known.gaps.tried = TRIES
 
     def _replan(self, known: Known) -> None:
+        """The steps of the plan begin without unused memory, as the simulation does."""
         room = self._limit - self._card.others() - known.gaps.nbytes
-        known.plan = self._planner(known.timeline, room)
+        heap = None if known.allocations is None else self._card.heap()
+        reservation = None
+        if known.allocations is not None and heap is not None:
+            reservation = Reservation(known.allocations, heap, room, self._steering_seconds)
+        known.plan = self._planner(known.timeline, room, reservation)
+        self._card.trim()
         if known.plan is not None:
-            known.course = Planned(self._store, known.plan, known.found)
+            steering = None if reservation is None else reservation.steering(known.plan.schedule)
+            spacers = Spacers(self._card, steering)
+            known.course = Planned(self._store, known.plan, known.found, spacers)
 
 
 class _Through(Read):
@@ -490,8 +535,14 @@ class _Through(Read):
         return self._steps._tensor(source)
 
 
-def _pools(node: Node | None, packed: Packed) -> bool:
-    return node is not None and serves(node.name(), len(packed.like[1]))
+def _check_form(packed: Packed, node: Node | None) -> None:
+    """Raises where only a smaller form is left and does not serve the node, or a recipe."""
+    form = packed.entry.form
+    if form is not None and not form.serves(reader_of(node, packed)):
+        raise RuntimeError(
+            "the step is another one than the recorded step, and reads otherwise what is left in a "
+            "smaller form; call step() of the memory limit at the end of each step"
+        )
 
 
 def _first(tensor: Tensor) -> object:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.entry import Entry, bytes_of
+from oocdnn.torch.limit.squeeze import Form, Squeezed
 
 
 class Store:
@@ -21,6 +22,12 @@ class Store:
     def hold(self, entry: Entry) -> None:
         """A new entry, whose storage is on the device."""
         self.resident += entry.nbytes
+
+    def squeeze(self, entry: Entry, form: Form) -> None:
+        """Makes the smaller form, which is there until the entry is gone."""
+        assert entry.storage is not None
+        entry.squeezed = Squeezed(form, form.squeeze(entry.storage))
+        self.resident += form.nbytes(entry.nbytes)
 
     def leave(self, entry: Entry) -> None:
         """Starts the copy to host memory."""
@@ -54,14 +61,13 @@ class Store:
         entry.coming = self.card.copy_in(entry.slab, entry.storage)
 
     def here(self, entry: Entry, compute: Callable[[Entry], Tensor]) -> Tensor:
-        """The bytes on the device, for the compute stream; `compute` gives those that a recipe
-        has."""
+        """The bytes on the device, for the compute stream; `compute` gives those that have a recipe
+        or a smaller form."""
         if entry.storage is None:
             if entry.slab is not None:
                 self.come(entry)
             else:
-                made = entry.squeezed.expand() if entry.squeezed is not None else compute(entry)
-                entry.storage = bytes_of(made)
+                entry.storage = bytes_of(compute(entry))
                 self.resident += entry.nbytes
         if entry.coming is not None:
             entry.coming.wait()
@@ -77,6 +83,8 @@ class Store:
         entry.leaving = entry.coming = None
         if entry.storage is not None:
             self.resident -= entry.nbytes
+        if entry.squeezed is not None:
+            self.resident -= entry.squeezed.form.nbytes(entry.nbytes)
         if entry.slab is not None:  # copies are behind the compute stream's next work
             self._slabs.setdefault(entry.nbytes, []).append(entry.slab)
         entry.storage = entry.slab = entry.bound = entry.squeezed = None

@@ -1,0 +1,83 @@
+"""Other ways to train in less memory, as PyTorch has them: what `memory_limit` is compared with."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from limit_models import Training
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+# Classes of what is checkpointed as one: torchvision's, timm's, and those of our own networks.
+BLOCKS = {
+    "BasicBlock", "Bottleneck", "CNBlock", "ConvNeXtBlock", "Double", "FusedMBConv",
+    "InvertedResidual", "MBConv", "Residual", "_DenseLayer", "ASPP",
+}  # fmt: skip
+
+
+def blocks_of(net: nn.Module) -> list[nn.Module]:
+    """The outermost modules of those classes; where there are none, the layers of `features` up to
+    each pool, which become modules of their own."""
+    found: list[nn.Module] = []
+
+    def look(module: nn.Module) -> None:
+        for child in module.children():
+            if type(child).__name__ in BLOCKS:
+                found.append(child)
+            else:
+                look(child)
+
+    look(net)
+    features = getattr(net, "features", None)
+    if not found and isinstance(features, nn.Sequential):
+        parts: list[list[nn.Module]] = [[]]
+        for layer in features:
+            parts[-1].append(layer)
+            if isinstance(layer, nn.MaxPool2d):
+                parts.append([])
+        found = [nn.Sequential(*part) for part in parts if part]
+        net.features = nn.Sequential(*found)
+    return found
+
+
+@contextlib.contextmanager
+def _checkpointed(training: Training) -> Iterator[None]:
+    for block in blocks_of(training.net):
+        block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+    yield
+
+
+@contextlib.contextmanager
+def _compiled(budget: float, training: Training) -> Iterator[None]:
+    import torch._functorch.config as config
+
+    before = config.activation_memory_budget
+    torch._dynamo.reset()
+    config.activation_memory_budget = budget
+    training.forward = torch.compile(training.net)
+    try:
+        yield
+    finally:
+        config.activation_memory_budget = before
+        torch._dynamo.reset()
+
+
+@contextlib.contextmanager
+def _saved_on_cpu(training: Training) -> Iterator[None]:
+    with torch.autograd.graph.save_on_cpu(pin_memory=training.device.type == "cuda"):
+        yield
+
+
+Peer = Callable[[Training], contextlib.AbstractContextManager[Any]]
+
+# Entered around a training's steps. Gradients are accumulated by `Training.step` itself.
+PEERS: dict[str, Peer] = {
+    "save-on-cpu": _saved_on_cpu,
+    "checkpoint": _checkpointed,
+    "accumulate": lambda _: contextlib.nullcontext(),
+    **{f"budget-{budget}": functools.partial(_compiled, budget) for budget in (0.2, 0.4, 0.7, 1.0)},
+}

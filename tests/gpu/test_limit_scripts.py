@@ -1,0 +1,142 @@
+"""The scripts that measure training within a limit, where they run without a GPU: tiny networks on
+the CPU's tensors as a device's, and a trace made by hand."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import limit_bits
+import limit_networks
+from limit_device import Host
+from limit_models import MODELS, PlanePool, Training, WholePool, deterministic
+from limit_profile import breakdown
+from limit_rows import Rows
+
+MIB = 1 << 20
+
+
+def printed(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+@pytest.mark.parametrize("name", ["small_unet3d", "tied"])
+def test_bits_are_those_of_plain_pytorch(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    mode = "fp16" if name == "small_unet3d" else "fp32"
+    given = [name, "--device", "cpu", "--steps", "4", "--mode", mode]
+    assert limit_bits.main(given) == 0
+    (row,) = printed(capsys.readouterr().out)
+    assert row["equal"] is True
+    assert row["state"] == "follow"
+    assert row["peak_gib"] <= row["limit_gib"] < row["plain_peak_gib"]
+
+
+def test_values_that_differ_are_named() -> None:
+    zero = {"a": torch.zeros(3), "b": torch.zeros(3), "c": torch.tensor(0.0), "d": torch.ones(1)}
+    other = {"a": torch.zeros(3), "b": -torch.zeros(3), "c": torch.tensor(torch.nan)}
+    assert limit_bits.differences(other, zero) == ["b", "c", "d"]
+    assert limit_bits.differences(other, other) == []
+
+
+def test_networks_are_trained_plainly_within_limits_and_by_peers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limit_networks, "FIRST", 5)
+    file = tmp_path / "training" / "rows.json"
+    given = ["small_unet3d", "--device", "cpu", "--mode", "fp32", "--images", "4"]
+    given += ["--planning", "0.1"]
+    more = ["--limit", "0.6x", "--limit", "0.0001", "--peer", "accumulate", "--peer", "checkpoint"]
+    assert limit_networks.main([*given, *more, "--out", str(file)]) == 2
+    rows = printed(capsys.readouterr().out)
+    plain, within, refused, halved, never, checkpointed = rows[:6]
+    assert within["losses_equal"]
+    assert within["within"]
+    assert within["allocated_gib"] <= 0.6 * plain["needs_gib"]
+    assert within["peak_of_predicted"] == pytest.approx(1, abs=0.01)
+    assert "OutOfMemory" in refused["error"]
+    assert refused["least_gib"] > refused["limit_gib"]
+    assert halved["parts"] == 2
+    assert "error" in never
+    assert checkpointed["losses"] == plain["losses"][:5]
+    assert checkpointed["allocated_gib"] < plain["allocated_gib"]
+    assert json.loads(file.read_text())["rows"] == rows
+
+
+def test_the_largest_batch_of_the_plain_step_is_found() -> None:
+    device = Host()
+    rows = Rows(device, "script", 100.0)
+    study = limit_networks.Study(device, rows, limit_networks.Case("small_unet3d", 0), "one", None)
+    with device.counted():
+        images = study._largest_plain(5 * MIB)
+        assert study._fits(images, 5 * MIB)
+        assert not study._fits(images + 1, 5 * MIB)
+
+
+def test_a_row_that_fails_is_said_and_nothing_begins_after_the_time(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = Rows(Host(), "script", 100.0)
+    assert rows.attempt({"name": "a"}, lambda: {"x": 1 // 0}) is None
+    assert rows.attempt({"name": "b"}, lambda: {"x": 1}) is not None
+    rows._end = 0.0
+    assert rows.attempt({"name": "c"}, lambda: {"x": 1}) is None
+    failed, good, late = printed(capsys.readouterr().out)
+    assert failed["error"].startswith("ZeroDivisionError")
+    assert good["x"] == 1
+    assert late["skipped"]
+    assert rows.failed == 1
+
+
+def test_replaced_pools_give_what_they_replace() -> None:
+    x = torch.randn(2, 3, 14, 28)
+    pool = torch.nn.AdaptiveAvgPool2d((7, 7))
+    torch.testing.assert_close(WholePool((7, 7))(x), pool(x))
+    assert WholePool((14, 28))(x) is x
+    volume = torch.randn(2, 3, 7, 8, 6)
+    assert torch.equal(PlanePool()(volume), torch.nn.MaxPool3d(2)(volume))
+    net, replaced = deterministic(MODELS["small_unet3d"].make())
+    assert replaced == ["MaxPool3d: pools of planes"]
+    assert not any(isinstance(one, torch.nn.MaxPool3d) for one in net.modules())
+
+
+def test_bytes_that_are_no_activations() -> None:
+    training = Training(MODELS["small"], "fp32", "cpu", images=2, size=16)
+    parameters = sum(4 * one.numel() for one in training.net.parameters())
+    buffers = sum(one.nbytes for one in training.net.buffers())
+    assert training.fixed_bytes() == parameters + buffers
+    training.step(*training.batch())
+    assert training.fixed_bytes() == 3 * parameters + buffers  # gradients and momentum
+
+
+def event(cat: str, name: str, begin: float, spent: float, **args: Any) -> dict[str, Any]:
+    return {"cat": cat, "name": name, "ts": begin, "dur": spent, "args": args}
+
+
+def test_a_trace_tells_why_the_gpu_idles() -> None:
+    trace = [
+        event("cuda_runtime", "cudaLaunchKernel", 0, 1, correlation=1),
+        event("cuda_runtime", "cudaLaunchKernel", 2, 1, correlation=2),
+        event("cuda_runtime", "cudaHostRegister", 120, 70),
+        event("cuda_runtime", "cudaLaunchKernel", 200, 1, correlation=3),
+        event("kernel", "sm90_xmma_fprop", 10, 50, stream=7, correlation=1),
+        event("kernel", "fused", 80, 20, stream=7, correlation=2),  # a stream was waited for
+        event("kernel", "vectorized_elementwise_kernel", 210, 40, stream=7, correlation=3),
+        event("gpu_memcpy", "Memcpy DtoH", 20, 55, stream=9, correlation=9, bytes=1 << 30),
+    ]
+    row = breakdown(trace, steps=2)
+    assert row["span_ms"] == pytest.approx(0.12)
+    assert row["busy_ms"] == pytest.approx(0.055)
+    assert row["idle_waiting_ms"] == pytest.approx(0.01)
+    assert row["idle_host_ms"] == pytest.approx(0.055)
+    assert row["kernels_ms"] == {"convolution": 0.025, "elementwise": 0.02, "fused recipe": 0.01}
+    assert row["copies"]["DtoH"] == {"ms": 0.0275, "gib": 0.5, "copies": 0.5}
+    assert row["allocating_calls"] == {"cudaHostRegister": 1}

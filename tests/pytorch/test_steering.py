@@ -1,0 +1,270 @@
+"""Steering of PyTorch's allocator, in simulation and in whole steps with a model of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pytorch.modelled import ModelCard, Modelled
+from torch import nn
+from torch.nn import functional as F
+
+from oocdnn.network.plan import Schedule
+from oocdnn.network.planner import least_limit
+from oocdnn.network.timeline import Operation, Timeline
+from oocdnn.torch.limit.card import HostCard
+from oocdnn.torch.limit.heap import allocator as allocators
+from oocdnn.torch.limit.heap import arena as arenas
+from oocdnn.torch.limit.heap import steering as steerings
+from oocdnn.torch.limit.heap.allocations import Allocations, Item
+from oocdnn.torch.limit.heap.allocator import Allocator, Heap
+from oocdnn.torch.limit.heap.arena import Arena, cut
+from oocdnn.torch.limit.heap.reading import Log, Note, read, template
+from oocdnn.torch.limit.heap.steering import Steering, steer
+from oocdnn.torch.limit.session import memory_limit
+from oocdnn.torch.limit.spacers import Spacers
+
+KIB, MIB = 1 << 10, 1 << 20
+PAGE = 20 * MIB
+
+
+@given(
+    actions=st.lists(st.tuples(st.booleans(), st.integers(2, 60), st.integers(0, 99)), max_size=60)
+)
+@settings(max_examples=100, deadline=None)
+def test_an_arena_has_the_addresses_of_the_allocator(
+    actions: Sequence[tuple[bool, int, int]],
+) -> None:
+    allocator = Allocator(expandable=True)
+    first = allocator.allocate(2 * MIB)
+    base = first.address
+    allocator.fill(base + 100 * PAGE)
+    arena = Arena.around([(base, 2 * MIB)], base)
+    blocks = []
+    for takes, size, which in actions:
+        if takes:
+            blocks.append(allocator.allocate(size * MIB))
+            assert arena.allocate(size * MIB) == blocks[-1].address
+        elif blocks:
+            block = blocks.pop(which % len(blocks))
+            arena.give(block.address, block.size)
+            allocator.free(block)
+    assert allocator.reserved == 100 * PAGE
+
+
+@given(
+    free=st.lists(st.tuples(st.integers(1, 9), st.integers(2, 40)), min_size=1, max_size=8),
+    holes=st.lists(st.tuples(st.integers(0, 200), st.integers(2, 60)), max_size=6),
+    end=st.integers(1, 300),
+)
+@settings(max_examples=100, deadline=None)
+def test_a_cut_divides_what_is_free(
+    free: list[tuple[int, int]], holes: list[tuple[int, int]], end: int
+) -> None:
+    intervals, cursor = [], 0
+    for gap, size in free:
+        cursor += gap * MIB
+        intervals.append((cursor, size * MIB))
+        cursor += size * MIB
+    spans = [(a * MIB, n * MIB) for a, n in holes]
+    opened, taken = cut(intervals, spans, end * MIB)
+    together = sorted([*opened, *taken])
+    assert sum(n for _, n in together) == sum(n for _, n in intervals)
+    assert all(a + n <= b for (a, n), (b, _) in pairwise(together))
+    assert all(n > MIB and a + n <= end * MIB for a, n in taken)
+    for address, nbytes in taken:
+        for a, n in spans:
+            assert min(a + n, address + nbytes) - max(a, address) <= MIB
+
+
+def stepwise(*operations: Sequence[Item]) -> tuple[Allocations, Schedule, Heap]:
+    """A step without saved tensors, whose operations allocate MiB; the heap holds a parameter."""
+    timeline = Timeline(tuple(Operation(str(i), 1.0) for i in range(len(operations))), 0)
+    items = tuple(tuple((number, size * MIB) for number, size in one) for one in operations)
+    allocator = Allocator(expandable=True)
+    persistent = frozenset({allocator.allocate(20 * MIB).address})
+    heap = Heap(allocator.extents(), expandable=True)
+    nothing = tuple(0 for _ in operations)
+    return Allocations(timeline, items, nothing, (), persistent), Schedule([]), heap
+
+
+def test_holes_keep_what_stays_apart_from_what_goes() -> None:
+    # Number 2 would lie behind 1, so that 3 does not fit where 1 was.
+    allocations, schedule, heap = stepwise(
+        [], [(1, 40)], [(2, 20)], [(1, 0), (3, 100)], [(3, 0), (2, 0)]
+    )
+    natural = allocations.reserved(schedule, heap)
+    found = steer(allocations, schedule, heap, 140 * MIB, time.monotonic() + 10)
+    assert natural == 180 * MIB
+    assert found is not None
+    assert found.reserved == 140 * MIB
+
+
+SIZES = st.lists(st.integers(2, 40), min_size=4, max_size=24)
+
+
+@given(sizes=SIZES, order=st.randoms(use_true_random=False))
+@settings(max_examples=25, deadline=None)
+def test_steering_keeps_to_its_limit_or_is_none(sizes: list[int], order) -> None:  # type: ignore[no-untyped-def]
+    operations: list[list[Item]] = [[]]
+    live: list[int] = []
+    for number, size in enumerate(sizes):
+        operations.append([(number, size)])
+        live.append(number)
+        if order.random() < 0.5:
+            operations[-1].append((live.pop(order.randrange(len(live))), 0))
+    operations.append([(number, 0) for number in live])
+    allocations, schedule, heap = stepwise(*operations)
+    natural = allocations.reserved(schedule, heap)
+    for limit in range(natural, 0, -PAGE):
+        found = steer(allocations, schedule, heap, limit, time.monotonic() + 0.2)
+        if found is None:
+            break
+        assert found.reserved <= limit
+        assert set(found.acts) <= {group.point for group in allocations.groups(schedule)}
+
+
+def test_a_history_is_read_and_gives_itself_again() -> None:
+    timeline = Timeline((Operation("a", 1.0), Operation("b", 1.0)), 0)
+    notes = [Note(1000, 257), Note(1000, 258)]
+    entries = [
+        (False, 10, 4096),  # of the step before
+        (True, 20, 8192),
+        *[(True, 1000, 257), (False, 1000, 257)],
+        (True, 30, 512),  # the runtime's
+        *[(True, 1000, 258), (False, 1000, 258)],
+        (False, 30, 512),
+        (True, 40, 4096),
+        (False, 20, 8192),
+    ]
+    found = read(Log(entries, Heap((), expandable=True)), notes, timeline)
+    assert found is not None
+    assert found.operations == (((0, 0), (1, 8192)), ((0, 4096), (1, 0)))
+    assert found.carried == ((0, 4096),)
+    assert found.planned(Schedule([])) == [(0, 0), (1, 8192), (0, 4096), (1, 0)]
+    assert read(Log(entries, Heap((), expandable=True)), notes[:1], timeline) is None
+
+
+def test_a_template_leaves_out_what_stays() -> None:
+    begin, end = Note(1, 257), Note(1, 258, 7, 40)
+    entries = [
+        *[(True, 1, 257), (False, 1, 257)],
+        (True, 10, 4096),  # a tensor that came back
+        (True, 20, 8192),
+        (True, 40, 2048),
+        (False, 20, 8192),
+        *[(True, 1, 258), (False, 1, 258)],
+    ]
+    log = Log(entries, Heap((), expandable=True))
+    assert template(log, begin, end) == ((2, 8192), (0, 2048), (2, 0))
+    assert template(log, begin, Note(1, 258, 7, 41)) is None
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An allocator whose sizes are a thousandth."""
+    monkeypatch.setattr(allocators, "_SMALL", KIB)
+    monkeypatch.setattr(allocators, "_PAGE", {True: 2 * KIB, False: 20 * KIB})
+    monkeypatch.setattr(arenas, "LEAST", KIB)
+    monkeypatch.setattr(steerings, "LEAST", KIB)
+
+
+class Net(nn.Module):
+    """Two levels of a U-Net."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(1, 8, 3, padding=1), nn.Conv2d(8, 16, 3, padding=1)
+        self.up, self.last = nn.Conv2d(16, 8, 3, padding=1), nn.Conv2d(16, 3, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.gelu(F.instance_norm(self.first(x)))
+        z = F.gelu(F.instance_norm(self.second(F.max_pool2d(y, 2))))
+        z = F.interpolate(F.gelu(self.up(z)), scale_factor=2.0)
+        return self.last(torch.cat([y, z], 1))
+
+
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.6])
+@pytest.mark.usefixtures("tiny")
+def test_steps_reserve_what_was_predicted(share: float) -> None:
+    torch.manual_seed(0)
+    net, x, target = Net(), torch.randn(2, 1, 32, 32), torch.randint(0, 3, (2, 32, 32))
+    optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9)
+    counter = Modelled()
+
+    def step() -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(net(x), target).backward()
+        optimizer.step()
+
+    with counter:
+        for tensor in (x, target, *net.parameters()):
+            counter.add(tensor)
+        card = ModelCard(counter)
+        with memory_limit(1 << 40, card=card, planning=1.0) as run:
+            step()
+            (kind,) = run._steps.kinds
+            least, most = least_limit(kind.timeline), kind.timeline.peak_bytes
+            run.limit = run._steps._limit = int(least + share * (most - least)) + 40 * KIB
+            run._steps._replan(kind)
+            for _ in range(10):
+                step()
+            plan = run.plan
+            assert plan is not None
+            assert kind.allocations is not None
+            assert plan.reserved is not None
+            assert card.taken() == plan.reserved
+            assert plan.peak_bytes <= plan.reserved
+        card.close()
+
+
+class Elsewhere(HostCard):
+    """Has other addresses than expected from some allocation on."""
+
+    def __init__(self, right: int) -> None:
+        super().__init__()
+        self.right, self.trims = right, 0
+        self.taken_now: list[int] = []
+
+    def take(self, nbytes: int) -> int:
+        self.right -= 1
+        self.taken_now.append(nbytes if self.right >= 0 else nbytes + 1)
+        return self.taken_now[-1]
+
+    def give(self, address: int) -> None:
+        self.taken_now.remove(address)
+
+    def trim(self) -> None:
+        self.trims += 1
+
+
+@given(right=st.integers(0, 8))
+def test_spacers_are_given_back_whatever_the_allocator_does(right: int) -> None:
+    card = Elsewhere(right)
+    acts = {("run", 1): ((100, 100), (200, 200), (100, 0)), ("run", 2): ((300, 300),)}
+    spacers = Spacers(card, Steering((50,), acts, 0))
+    assert card.taken_now == []
+    for _ in range(3):
+        spacers.at(("run", 1))
+        assert card.taken_now in ([200], [])
+        spacers.at(("fetch", 1))
+        assert card.taken_now == []
+        spacers.at(("run", 2))
+        spacers.ends()
+        assert card.taken_now == []
+    assert card.trims <= 3
+    card.close()
+
+
+def test_nothing_is_steered_without_expandable_segments() -> None:
+    allocations, schedule, heap = stepwise([(1, 40)], [(1, 0)])
+    fixed = Heap(heap.extents, expandable=False)
+    assert steer(allocations, schedule, fixed, 1 << 40, time.monotonic() + 1) is None
