@@ -84,6 +84,15 @@ class BatchPolicy(enum.IntEnum):
     ALL = 2
 
 
+class Policy(enum.IntEnum):
+    """oocdnn_policy."""
+
+    KEEP = 0
+    SWAP = 1
+    SQUEEZE = 2
+    RECIPE = 3
+
+
 CDEF = """
 typedef enum oocdnn_status {
   OOCDNN_OK = 0,
@@ -258,8 +267,69 @@ typedef struct oocdnn_workspace_division {
   int64_t workspace_bytes;
   double least_seconds;
 } oocdnn_workspace_division;
+typedef struct oocdnn_step_operation {
+  double seconds;
+  int64_t fixed_bytes;
+  int64_t begin_bytes;
+} oocdnn_step_operation;
+typedef struct oocdnn_step_tensor {
+  int64_t bytes;
+  int64_t produced;
+  int64_t last_forward_use;
+  int64_t first_use;
+  int64_t last_use;
+  int64_t squeezed_bytes;
+  double squeeze_seconds;
+  int64_t recipes;
+  int32_t movable;
+  int32_t squeezed_whole;
+} oocdnn_step_tensor;
+typedef struct oocdnn_step_recipe {
+  double seconds;
+  int64_t temporary_bytes;
+  int64_t inputs;
+} oocdnn_step_recipe;
+typedef struct oocdnn_training_step {
+  const oocdnn_step_operation* operations;
+  const oocdnn_step_tensor* tensors;
+  const oocdnn_step_recipe* recipes;
+  const int64_t* inputs;
+  int64_t operation_count;
+  int64_t forward;
+  int64_t tensor_count;
+  int64_t recipe_count;
+  int64_t input_count;
+  double to_host;
+  double from_host;
+  double latency;
+} oocdnn_training_step;
+typedef enum oocdnn_policy {
+  OOCDNN_POLICY_KEEP = 0,
+  OOCDNN_POLICY_SWAP = 1,
+  OOCDNN_POLICY_SQUEEZE = 2,
+  OOCDNN_POLICY_RECIPE = 3
+} oocdnn_policy;
+typedef struct oocdnn_movement {
+  int64_t release;
+  int64_t fetch;
+  int64_t need;
+} oocdnn_movement;
+typedef struct oocdnn_schedule_totals {
+  double seconds;
+  double waiting;
+  double recomputing;
+  int64_t peak_bytes;
+} oocdnn_schedule_totals;
+typedef struct oocdnn_search {
+  int64_t limit;
+  int64_t trials;
+  int64_t seed;
+  double warmth;
+  double seconds;
+} oocdnn_search;
 typedef struct oocdnn_context oocdnn_context;
 typedef struct oocdnn_host_memory oocdnn_host_memory;
+typedef struct oocdnn_scheduler oocdnn_scheduler;
 const char* oocdnn_version(void);
 oocdnn_options oocdnn_default_options(void);
 const char* oocdnn_last_error(void);
@@ -344,4 +414,15 @@ oocdnn_status oocdnn_divide_workspace(const oocdnn_workspace_option* const* opti
                                                  const int64_t* counts, int64_t kernels,
                                                  int64_t total, int64_t* chosen,
                                                  oocdnn_workspace_division* division);
+oocdnn_status oocdnn_create_scheduler(const oocdnn_training_step* step,
+                                                 oocdnn_scheduler** scheduler);
+void oocdnn_destroy_scheduler(oocdnn_scheduler* scheduler);
+oocdnn_status oocdnn_make_schedule(oocdnn_scheduler* scheduler, int64_t limit,
+                                              int32_t* policies, oocdnn_schedule_totals* totals,
+                                              oocdnn_movement* movements, int64_t* bytes_at,
+                                              double* waits);
+oocdnn_status oocdnn_improve_policies(oocdnn_scheduler* scheduler,
+                                                 const oocdnn_search* search,
+                                                 oocdnn_progress progress, void* progress_user,
+                                                 int32_t* policies, oocdnn_schedule_totals* totals);
 """

@@ -51,7 +51,9 @@ _TYPES_OF_CALLS = (
     "const char **", "char[]", "oocdnn_convolution[]", "oocdnn_operands[]", "int64_t[]", "double *",
     "double[]", "oocdnn_micro_batch[]", "const oocdnn_micro_batch **", "const oocdnn_division **",
     "const int64_t **", "oocdnn_workspace_option[]", "const oocdnn_workspace_option *[]",
-    "oocdnn_workspace_division *",
+    "oocdnn_workspace_division *", "oocdnn_training_step *", "oocdnn_scheduler **", "int32_t[]",
+    "oocdnn_step_operation[]", "oocdnn_step_tensor[]", "oocdnn_step_recipe[]",
+    "oocdnn_movement[]", "oocdnn_schedule_totals *", "oocdnn_search *",
 )  # fmt: skip
 
 

@@ -269,8 +269,89 @@ typedef struct oocdnn_workspace_division {
   double least_seconds; /* no division takes less; `seconds` where that is proven the least */
 } oocdnn_workspace_division;
 
+/* A training step as its planner sees it. Positions are indices of operations, in the order in
+ * which they run; the first `forward` ones are forward. Times are in seconds, finite and not
+ * negative. */
+typedef struct oocdnn_step_operation {
+  double seconds;
+  int64_t fixed_bytes; /* device bytes in use while it runs, besides the saved tensors */
+  int64_t begin_bytes; /* those in use when it begins, and while recipes run for it */
+} oocdnn_step_operation;
+
+/* A tensor that forward leaves for backward. */
+typedef struct oocdnn_step_tensor {
+  int64_t bytes;
+  int64_t produced;         /* position of the operation that writes it */
+  int64_t last_forward_use; /* `produced` if none reads it in forward */
+  int64_t first_use;        /* in backward */
+  int64_t last_use;
+  int64_t squeezed_bytes; /* of a smaller form, on the device to the last use; -1: none */
+  double squeeze_seconds; /* to the smaller form and back, one half each */
+  int64_t recipes;        /* number of its recipes */
+  int32_t movable;        /* 0: it stays where it is */
+  int32_t squeezed_whole; /* 0: recipes cannot read what comes back from the smaller form */
+} oocdnn_step_tensor;
+
+/* A way to compute a saved tensor again before its first use in backward. */
+typedef struct oocdnn_step_recipe {
+  double seconds;
+  int64_t temporary_bytes; /* device bytes besides inputs and result while it runs */
+  int64_t inputs;          /* number of saved tensors that it reads */
+} oocdnn_step_recipe;
+
+/* Tensors are in the order of production. Recipes are those of the first tensor, then those of the
+ * second, and so on; inputs, indices of tensors smaller than that of the result, are in the order
+ * of the recipes. Bytes are at most 2^60 in all. */
+typedef struct oocdnn_training_step {
+  const oocdnn_step_operation* operations;
+  const oocdnn_step_tensor* tensors;
+  const oocdnn_step_recipe* recipes;
+  const int64_t* inputs;
+  int64_t operation_count;
+  int64_t forward;
+  int64_t tensor_count;
+  int64_t recipe_count;
+  int64_t input_count;
+  double to_host; /* rate of copies away from the device, in bytes a second */
+  double from_host;
+  double latency; /* seconds from the start of a copy to its first byte */
+} oocdnn_training_step;
+
+/* The policy of a saved tensor; its recipes are OOCDNN_POLICY_RECIPE + 0, 1, ... */
+typedef enum oocdnn_policy {
+  OOCDNN_POLICY_KEEP = 0,
+  OOCDNN_POLICY_SWAP = 1,    /* copied to the host and back */
+  OOCDNN_POLICY_SQUEEZE = 2, /* held in its smaller form */
+  OOCDNN_POLICY_RECIPE = 3   /* computed again */
+} oocdnn_policy;
+
+/* Positions of one saved tensor; -1 where it is kept. */
+typedef struct oocdnn_movement {
+  int64_t release; /* its bytes are free before this operation; the device waits for the copy */
+  int64_t fetch;   /* its bytes are taken again before this operation, and its copy starts */
+  int64_t need;    /* it is complete before this operation */
+} oocdnn_movement;
+
+/* What a schedule costs. */
+typedef struct oocdnn_schedule_totals {
+  double seconds;     /* of the step */
+  double waiting;     /* of these, those in which the device waits for copies */
+  double recomputing; /* and those for recipes and squeezing */
+  int64_t peak_bytes;
+} oocdnn_schedule_totals;
+
+/* How policies are improved. */
+typedef struct oocdnn_search {
+  int64_t limit;  /* device bytes */
+  int64_t trials; /* changes that are tried */
+  int64_t seed;   /* of the random numbers */
+  double warmth;  /* seconds of the step by which a change may make it worse at first */
+  double seconds; /* at most; where these end the search, its result depends on the machine */
+} oocdnn_search;
+
 typedef struct oocdnn_context oocdnn_context;
 typedef struct oocdnn_host_memory oocdnn_host_memory;
+typedef struct oocdnn_scheduler oocdnn_scheduler;
 
 OOCDNN_API const char* oocdnn_version(void);
 OOCDNN_API oocdnn_options oocdnn_default_options(void);
@@ -470,6 +551,33 @@ OOCDNN_API oocdnn_status oocdnn_divide_workspace(const oocdnn_workspace_option* 
                                                  const int64_t* counts, int64_t kernels,
                                                  int64_t total, int64_t* chosen,
                                                  oocdnn_workspace_division* division);
+
+/* Training steps within a limit of device bytes. These functions compute from numbers and need no
+ * context. Calls on one scheduler take turns. */
+
+/* What makes schedules of a step, which is copied. */
+OOCDNN_API oocdnn_status oocdnn_create_scheduler(const oocdnn_training_step* step,
+                                                 oocdnn_scheduler** scheduler);
+/* NULL is allowed. */
+OOCDNN_API void oocdnn_destroy_scheduler(oocdnn_scheduler* scheduler);
+/* The positions under which the policies, one for each saved tensor, wait least for copies within
+ * `limit` bytes. Where no positions fit, the peak passes the limit. The policy of what is needed
+ * before it has been copied away becomes OOCDNN_POLICY_KEEP, that of a tensor whose smaller form a
+ * recipe would have to read and cannot, OOCDNN_POLICY_SWAP. Each of these may be NULL: `movements`
+ * receives one for each saved tensor, `bytes_at` the device bytes at each position, `waits` the
+ * seconds of waiting for each saved tensor. */
+OOCDNN_API oocdnn_status oocdnn_make_schedule(oocdnn_scheduler* scheduler, int64_t limit,
+                                              int32_t* policies, oocdnn_schedule_totals* totals,
+                                              oocdnn_movement* movements, int64_t* bytes_at,
+                                              double* waits);
+/* Changes policies, a few at a time, for a schedule that passes the limit by fewer bytes or, where
+ * it does not, is faster. Equal arguments give equal results, unless the seconds end the search.
+ * `progress` (may be NULL) is told of trials every few milliseconds, and ends the search with
+ * OOCDNN_INTERRUPTED; the policies are the best so far then, too. */
+OOCDNN_API oocdnn_status oocdnn_improve_policies(oocdnn_scheduler* scheduler,
+                                                 const oocdnn_search* search,
+                                                 oocdnn_progress progress, void* progress_user,
+                                                 int32_t* policies, oocdnn_schedule_totals* totals);
 
 #ifdef __cplusplus
 }

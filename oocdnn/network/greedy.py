@@ -10,27 +10,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from oocdnn._native_network import Totals
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy, Schedule
 from oocdnn.network.schedule import Scheduler
 from oocdnn.network.timeline import Timeline, available
 
-_DEPTHS = (3, 1, 2, 6, 1 << 30)  # of chains of recipes, the usual first
-_SHARES = 8  # of the recipes that are tried, evenly at first
-_FINER = 3  # times the steps are halved around the best
+_DEPTHS = (3, 1, 2, 4, 6, 10, 1 << 30)  # of chains of recipes, the usual first
+_SHARES = 24  # of the recipes that are tried, evenly at first
+_FINER = 4  # times the steps are halved around the best
+
+
+@dataclass(frozen=True)
+class _Made:
+    choices: list[Choice]
+    totals: Totals
 
 
 def greedy(timeline: Timeline, scheduler: Scheduler, end: float) -> Schedule | None:
     """The fastest of the plans by this rule that fits; None where none does. `end` is of
     `time.monotonic`; at least one is made."""
-    recipes, best = _by_price(timeline), None  # type: list[tuple[int, Choice]], Schedule | None
+    recipes, best = _by_price(timeline), None  # type: list[tuple[int, Choice]], _Made | None
     for depth in _DEPTHS:
         if best is not None and time.monotonic() > end:
             break
         made = _at_depth(timeline, scheduler, recipes, depth, end)
-        if made is not None and (best is None or made.seconds < best.seconds):
+        if made is not None and (best is None or made.totals.seconds < best.totals.seconds):
             best = made
-    return best
+    return None if best is None else scheduler.run(best.choices)
 
 
 def _at_depth(
@@ -39,15 +47,17 @@ def _at_depth(
     recipes: list[tuple[int, Choice]],
     depth: int,
     end: float,
-) -> Schedule | None:
-    known: dict[int, Schedule | None] = {}
+) -> _Made | None:
+    known: dict[int, _Made | None] = {}
 
     def tried(count: int) -> float:
         if count not in known:
+            if known and time.monotonic() > end:
+                return float("inf")
             chosen = _shallow(timeline, dict(recipes[:count]), depth)
             known[count] = _swapping(timeline, scheduler, chosen, end)
         made = known[count]
-        return float("inf") if made is None else made.seconds
+        return float("inf") if made is None else made.totals.seconds
 
     step = max(len(recipes) // _SHARES, 1)
     best = min(range(0, len(recipes) + step, step), key=lambda n: tried(min(n, len(recipes))))
@@ -56,7 +66,7 @@ def _at_depth(
         step = max(step // 2, 1)
         near = (max(best - step, 0), best, min(best + step, len(recipes)))
         best = min(near, key=tried)
-    return known[best]
+    return known.get(best)
 
 
 def _shallow(timeline: Timeline, chosen: dict[int, Choice], most: int) -> dict[int, Choice]:
@@ -112,24 +122,25 @@ def _is_partial(timeline: Timeline, index: int) -> bool:
 
 def _swapping(
     timeline: Timeline, scheduler: Scheduler, chosen: dict[int, Choice], end: float
-) -> Schedule | None:
+) -> _Made | None:
     """The schedule with the fewest swapped tensors that fits."""
     order = _by_absence(timeline, chosen)
+    unmoved = [chosen.get(index, KEEP) for index in range(len(timeline.saved))]
 
-    def run(count: int) -> Schedule:
-        choices = [chosen.get(index, KEEP) for index in range(len(timeline.saved))]
+    def swapping(count: int) -> _Made:
+        choices = list(unmoved)
         for index in order[:count]:
             choices[index] = SWAP
-        return scheduler.run(choices)
+        return _Made(choices, scheduler.totals(choices))
 
     low, high = 0, len(order)
-    best = run(high)
-    if best.peak_bytes > scheduler.limit:
+    best = swapping(high)
+    if best.totals.peak_bytes > scheduler.limit:
         return None
     while low < high and time.monotonic() < end:
         middle = (low + high) // 2
-        made = run(middle)
-        if made.peak_bytes <= scheduler.limit:
+        made = swapping(middle)
+        if made.totals.peak_bytes <= scheduler.limit:
             best, high = made, middle
         else:
             low = middle + 1

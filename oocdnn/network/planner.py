@@ -1,8 +1,8 @@
-"""From a timeline, links and a limit to a plan: policies by the integer program, positions by the
-scheduler, checked by the simulation.
+"""From a timeline, links and a limit to a plan: policies by the integer program and by search,
+positions by the scheduler, checked by the simulation.
 
 The program sees copies as fluid; where the positions then pass the limit, margins at those
-positions are raised and it is solved again.
+positions are raised and it is solved again. The search sees them as the scheduler does.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -20,7 +21,8 @@ from oocdnn.errors import InvalidProblem, OutOfMemory
 from oocdnn.network.explain import Explanation, explain
 from oocdnn.network.greedy import greedy
 from oocdnn.network.plan import KEEP, SWAP, Choice, Schedule
-from oocdnn.network.polish import polished
+from oocdnn.network.polish import COOL, HOT, polished
+from oocdnn.network.program import LEAST
 from oocdnn.network.schedule import Scheduler, schedule, total_of
 from oocdnn.network.simulate import Simulation, simulate
 from oocdnn.network.solve import Model, Solution
@@ -30,20 +32,21 @@ _SHARE = 0.25  # of the open policies, fixed at a time
 _PART = 16  # tensors that are decided together, of more than
 _FEW = 48  # which are decided at once
 _PARTS = 2  # of them before the next schedule
-_GREEDY_SHARE = 0.2  # of the time, for plans by a simple rule
-_PROGRAM_SHARE = 0.7  # of the time; the rest is for changes by the scheduler's arithmetic
-_POOR = 1.02  # of the bound: changes by the scheduler's arithmetic come first
-_FIRST_SHARE = 0.3  # of the time left for them
+_GREEDY_SHARE = 0.1  # of the time, for plans by a simple rule
+_PROGRAM_SHARE = 0.75  # of the time; the rest is for changes by the scheduler's arithmetic
+_SEARCHES = ((HOT, 0.25), (COOL, 0.1), (HOT, 0.2))  # shares of the time; one before the program
+_POOR = 1.02  # of what the program gives them, for its choices: more of it is of no use
 _POINTS = 8  # of a curve
-_STALE = 40  # changes for each saved tensor that did not help, in a row
 _IDLE = 12  # schedules without a better one
 _ENOUGH = 1.002  # of the bound: no further round is tried
 
 
-# Parts of the limit that plans leave to the gaps between tensors, one after the other.
-_GAPS = (0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.11, 0.15, 0.2, 0.27, 0.35)
-_TRY_SHARE = 0.15  # of the time, for each
-_LAST_SHARE = 0.5  # for another one that leaves as much as the first that fits
+# Parts of the limit that plans leave to the gaps between tensors, one after the other, where a plan
+# that leaves none does not fit.
+_GAPS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.11, 0.15, 0.2, 0.27, 0.35)
+_FIRST_SHARE = 0.55  # of the time, for the plan that leaves none
+_NEXT_SHARE = 0.35  # of what is left of it, for each other
+_LEAST_SHARE = 0.04  # of the time, which each has at least
 
 
 class Reserved(Protocol):
@@ -107,8 +110,7 @@ def plan(
     """The plan of a step within `limit` device bytes, found in about `seconds`.
 
     With `reserved`, the limit is for the bytes that an allocator reserves: plans for less are tried
-    until one fits, in up to three times the time and what `reserved` takes. Where none is found,
-    the result is the one that reserves least.
+    until one fits. Where none is found, the result is the one that reserves least.
 
     Raises InvalidProblem where there is no link or the limit is not positive, and OutOfMemory where
     the step does not fit; its `least` is the smallest limit with a plan.
@@ -117,9 +119,26 @@ def plan(
         raise InvalidProblem("a plan needs at least one link to memory that holds what is swapped")
     if limit <= 0:
         raise InvalidProblem(f"the limit is {limit} bytes; it must be positive")
+    step = _Step(timeline, links)
     if reserved is not None:
-        return _reserving(timeline, links, limit, seconds, reserved)
-    began = time.monotonic()
+        return _reserving(step, limit, seconds, reserved)
+    return _within(step, limit, time.monotonic() + seconds)
+
+
+class _Step:
+    """A step and its links, with the program, which does not depend on the limit."""
+
+    def __init__(self, timeline: Timeline, links: Sequence[Link]) -> None:
+        self.timeline, self.links, self.link = timeline, links, total_of(links)
+
+    @cached_property
+    def model(self) -> Model:
+        return Model(self.timeline, self.link)
+
+
+def _within(step: _Step, limit: int, end: float, start: Plan | None = None) -> Plan:
+    """The plan within `limit` that is found by `end` of `time.monotonic`, from another one on."""
+    timeline, links, began = step.timeline, step.links, time.monotonic()
     kept = schedule(timeline, links, limit, [KEEP] * len(timeline.saved))
     if kept.peak_bytes <= limit:
         return _plan(timeline, links, limit, kept, timeline.seconds, began, fits=True)
@@ -130,47 +149,60 @@ def plan(
             f"{limit}",
             least=least,
         )
-    search = _Search(timeline, links, limit, began + seconds)
+    search = _Search(step, limit, end, start)
     search.run()
-    if search.best is None:
+    best = search.best
+    if best is None:
         raise OutOfMemory(
-            f"no plan within {limit} bytes was found in {seconds} s; {timeline.peak_bytes} hold "
-            "everything"
+            f"no plan within {limit} bytes was found in {end - began:.1f} s; "
+            f"{timeline.peak_bytes} hold everything"
         )
-    return _plan(
-        timeline,
-        links,
-        limit,
-        search.best,
-        min(search.bound, search.best.seconds),
-        began,
-        fits=False,
-    )
+    bound = min(search.bound, best.seconds)
+    return _plan(timeline, links, limit, best, bound, began, fits=False)
 
 
-def _reserving(
-    timeline: Timeline, links: Sequence[Link], limit: int, seconds: float, reserved: Reserved
-) -> Plan:
-    began, least = time.monotonic(), least_limit(timeline)
-    best: Plan | None = None
+def _reserving(step: _Step, limit: int, seconds: float, reserved: Reserved) -> Plan:
+    """Plans for less and less, the first of which has most of the time, until one fits; what is
+    left of the time is for another one that leaves as much."""
+    began, least = time.monotonic(), least_limit(step.timeline)
+    end = began + seconds  # of the searches, and of telling what the last plan reserves
+    best = last = _within(step, limit, began + _FIRST_SHARE * seconds)
+    telling = _tell(last, reserved)
+    first = _part_after(0.0, last, limit)
     for part in _GAPS:
-        room = limit - int(part * limit)
-        if best is not None and room < least:
+        room, now = limit - int(part * limit), time.monotonic()
+        if _bytes(best) <= limit or room < least:
             break
-        made = plan(timeline, links, room, seconds=_TRY_SHARE * seconds)
-        made.reserved = reserved(made.schedule)
-        if best is None or made.reserved < _bytes(best):
-            best = made
-        if made.reserved <= limit:
-            break
-    assert best is not None
-    if _bytes(best) <= limit and not best.fits:
-        made = plan(timeline, links, best.limit, seconds=_LAST_SHARE * seconds)
-        if made.seconds < best.seconds:
-            made.reserved = reserved(made.schedule)
-            best = made if made.reserved <= limit else best
+        if part < first:
+            continue
+        left = end - now - telling
+        most = max(_NEXT_SHARE * left, _LEAST_SHARE * seconds)
+        with contextlib.suppress(OutOfMemory):
+            last = _within(step, room, now + most, last)
+            telling = _tell(last, reserved)
+            best = min(best, last, key=_bytes)
+            first = _part_after(part, last, limit)
+    now = time.monotonic()
+    left = end - now - telling
+    if _bytes(best) <= limit and not best.fits and left > _LEAST_SHARE * seconds:
+        last = _within(step, best.limit, now + left, best)
+        if last.seconds < best.seconds:
+            _tell(last, reserved)
+            best = last if _bytes(last) <= limit else best
     best.limit, best.planning = limit, time.monotonic() - began
     return best
+
+
+def _tell(made: Plan, reserved: Reserved) -> float:
+    """Notes what the plan reserves; the seconds that this took."""
+    began = time.monotonic()
+    made.reserved = reserved(made.schedule)
+    return time.monotonic() - began
+
+
+def _part_after(part: float, made: Plan, limit: int) -> float:
+    """The least part to leave next: half of what passes the limit is left, too."""
+    return part + max((_bytes(made) - limit) / limit / 2, 1e-9)
 
 
 def _bytes(made: Plan) -> int:
@@ -214,46 +246,56 @@ def least_limit(timeline: Timeline) -> int:
 class _Search:
     """The best schedule within a limit that is found by `end`."""
 
-    def __init__(self, timeline: Timeline, links: Sequence[Link], limit: int, end: float) -> None:
-        link = total_of(links)
+    def __init__(self, step: _Step, limit: int, end: float, start: Plan | None) -> None:
+        timeline, now = step.timeline, time.monotonic()
         self.timeline, self.limit, self.end = timeline, limit, end
-        self.model, self.scheduler = Model(timeline, link), Scheduler(timeline, link, limit)
+        self.step, self.scheduler = step, Scheduler(timeline, step.link, limit)
         self.bound, self.best = timeline.seconds, None  # type: float, Schedule | None
         self.nearest = self.scheduler.run(_everything_moved(timeline))  # by its cost
         self._better(self.nearest)
-        now = time.monotonic()
+        self._seed = 0
+        if start is not None:
+            self._better(self.scheduler.run(start.schedule.choices))
+            self._seed = len(_SEARCHES)
         simple = greedy(timeline, self.scheduler, now + _GREEDY_SHARE * (end - now))
         if simple is not None:
             self._better(simple)
         self._draw = random.Random(0)
+        self._seconds = end - now
 
     def run(self) -> None:
-        now = time.monotonic()
-        polishing, self.end = self.end, now + _PROGRAM_SHARE * (self.end - now)
+        last, now = self.end, time.monotonic()
+        self.end = now + _PROGRAM_SHARE * (last - now)
+        self._polish(0, self.end)
         with contextlib.suppress(LookupError):
             self._run()
-        if not self._enough():
-            self._polish(self.nearest, polishing)
+        for number in range(1, len(_SEARCHES)):
+            if not self._enough():
+                self._polish(number, last)
 
-    def _polish(self, start: Schedule, end: float) -> None:
-        stale = _STALE * len(self.timeline.saved)
-        self._better(polished(self.scheduler, start, end, self._draw, stale))
+    def _polish(self, number: int, end: float) -> None:
+        """The search of this number, from the best schedule so far."""
+        warmth, share = _SEARCHES[number]
+        seconds = share * self._seconds
+        seed = self._seed + number
+        self._better(polished(self.scheduler, self.nearest, warmth, seconds, end, seed))
 
     def _run(self) -> None:
         """Choices from the relaxation; then the best choices of a few tensors at a time, others as
         they are, and what the schedule tells: room at positions where it has less than the program
         saw, and seconds for swapping a tensor that it waits for alone. A large tensor cannot come
         back byte by byte, as copies that are fluid do."""
+        if self.end - time.monotonic() < LEAST:
+            return
         margins = np.zeros(len(self.timeline.operations))
         waits: dict[int, float] = {}
+        self.model = self.step.model
+        self.model.dearer({})
         self.model.limit(self.limit, margins)
         solution = self.model.dive(self.end, _SHARE)
         self.bound = max(self.bound, solution.bound)
         made = self.scheduler.run(solution.choices)
         self._better(made)
-        if self.scheduler.cost(made) > _POOR * self.bound:
-            now = time.monotonic()
-            self._polish(made, now + _FIRST_SHARE * (self.end - now))
         idle = 0
         while idle < _IDLE and not self._enough() and time.monotonic() < self.end:
             made = self.scheduler.run(solution.choices)
@@ -272,8 +314,10 @@ class _Search:
             for _ in range(1 if len(self.model.parts) <= _FEW else _PARTS):
                 with contextlib.suppress(LookupError):
                     solution = self.model.improved(self.end, solution, self._part(made))
-        self._better(self.scheduler.run(solution.choices))
-        if not self._enough() and time.monotonic() < self.end:
+        made = self.scheduler.run(solution.choices)
+        self._better(made)
+        near = self.scheduler.cost(made) <= _POOR * solution.seconds
+        if near and not self._enough() and time.monotonic() < self.end:
             self._exact(solution)
 
     def _exact(self, solution: Solution) -> None:

@@ -1,63 +1,63 @@
-"""Search by the scheduler's own arithmetic: one or two policies changed at a time, kept where that
-is not worse. It ends what the program began, which sees copies as fluid."""
+"""Search by the scheduler's own arithmetic, in the core library: a few policies are changed at a
+time. It ends what the program began, which sees copies as fluid, and begins where that is poor.
+
+A search is a number of trials and a seed, so that equal steps have equal plans. The time that is
+left bounds it only where the machine is slow.
+"""
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Callable
 
-from oocdnn.network.plan import KEEP, Schedule
+from oocdnn.network.plan import Schedule
 from oocdnn.network.schedule import Scheduler
-from oocdnn.network.solve import options
+from oocdnn.network.timeline import Timeline
 
-_NEIGHBOURS = 14  # a second change is at most so many saved tensors away, as often as not
+HOT = 0.03  # of the step, by which a change may make it worse at first: finds a plan from any other
+COOL = 0.003  # the same, near a good plan
+
+_EACH = 8e-9  # seconds of a trial for each position and a third of each saved tensor
+_LEAST = 3e-7  # and besides
+_MOST = 3000  # trials for each saved tensor
+_FEW = 100  # trials for each saved tensor, below which no search begins hot
+_SEEDS = 1000  # more than rounds
+_ROUND = 400  # about as many in a round: of several searches the best is better than a long one
 
 
 def polished(
-    scheduler: Scheduler, start: Schedule, end: float, draw: random.Random, stale: int
+    scheduler: Scheduler, start: Schedule, warmth: float, seconds: float, end: float, seed: int
 ) -> Schedule:
-    """The best schedule found from this one by `end`, or until `stale` changes in a row did not
-    help. First the limit may be passed at a price; if it still is, nothing comes before it."""
-    now = time.monotonic()
-    found = _walk(scheduler, start, (now + end) / 2, draw, stale, _priced)
-    return _walk(scheduler, found, end, draw, stale, _fitting)
+    """The best schedule found from this one: the one that passes the limit by the fewest bytes, and
+    of those the fastest. Rounds go on from this one and from the best so far in turn.
 
-
-Key = Callable[[Scheduler, Schedule], tuple[float, float]]
-
-
-def _priced(scheduler: Scheduler, made: Schedule) -> tuple[float, float]:
-    return 0.0, scheduler.cost(made)
-
-
-def _fitting(scheduler: Scheduler, made: Schedule) -> tuple[float, float]:
-    return max(made.peak_bytes - scheduler.limit, 0), made.seconds
-
-
-def _walk(
-    scheduler: Scheduler, best: Schedule, end: float, draw: random.Random, stale: int, key: Key
-) -> Schedule:
-    ways = [[KEEP, *options(scheduler.timeline, one)] for one in scheduler.timeline.saved]
-    open_ = [index for index, way in enumerate(ways) if len(way) > 1]
-    least, idle, present = key(scheduler, best), 0, list(best.choices)
-    while open_ and idle < stale and time.monotonic() < end:
-        idle += 1
-        changed = list(present)
-        first = draw.choice(open_)
-        changed[first] = draw.choice(ways[first])
-        if draw.random() < 0.6:
-            second = draw.choice(open_)
-            if draw.random() < 0.5:
-                near = first + draw.randint(-_NEIGHBOURS, _NEIGHBOURS)
-                second = min(max(near, 0), len(ways) - 1)
-            changed[second] = draw.choice(ways[second])
-        if changed == present:
-            continue
-        made = scheduler.run(changed)
-        cost = key(scheduler, made)
-        if cost <= least:
-            if cost < least:
-                idle = 0
-            least, best, present = cost, made, changed
+    Args:
+        warmth: Part of the step by which a change may make it worse at first.
+        seconds: What the trials take on a usual machine.
+        end: Of `time.monotonic`, at which it ends on any.
+        seed: Of its random numbers.
+    """
+    timeline, best = scheduler.timeline, start
+    trials, count = trials_in(timeline, seconds), max(len(timeline.saved), 1)
+    if trials < _FEW * count:
+        warmth = min(warmth, COOL)
+    rounds = -(-trials // (_ROUND * count))
+    for number in range(rounds):
+        left = end - time.monotonic()
+        if left <= 0:
+            break
+        found = scheduler.improved(
+            (best if number % 2 else start).choices,
+            trials=trials // rounds,
+            warmth=warmth * timeline.seconds,
+            seconds=left,
+            seed=_SEEDS * seed + number,
+        )
+        best = min(best, scheduler.run(found), key=scheduler.rank)
     return best
+
+
+def trials_in(timeline: Timeline, seconds: float) -> int:
+    """Trials that take so long on a usual machine."""
+    count = len(timeline.saved)
+    each = _LEAST + _EACH * (len(timeline.operations) + 3 * count)
+    return min(int(seconds / each), _MOST * count)

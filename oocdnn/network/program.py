@@ -11,6 +11,8 @@ from typing import Any
 import highspy
 import numpy as np
 
+LEAST = 0.1  # seconds, with less of which nothing is begun
+
 Terms = Iterable[tuple[int, float]]
 
 
@@ -118,7 +120,7 @@ class Solver:
 
     def relax(self, end: float, *, afresh: bool = False) -> Values:
         """The relaxation, with what is fixed; `afresh` where much has changed."""
-        began = time.monotonic()
+        began = _begin(end)
         if not afresh:
             with contextlib.suppress(LookupError):
                 return self._relaxed(min(end, began + _PATIENCE * self._usual))
@@ -130,11 +132,13 @@ class Solver:
         return found
 
     def _relaxed(self, end: float) -> Values:
-        found = self._run(end)
+        # The clock of this limit never begins anew; that of a search for whole values does.
+        found = self._run(self._highs.getRunTime() + end - time.monotonic())
         return Values(found.columns, found.objective, found.objective)
 
     def exact(self, end: float, enough: float, start: np.ndarray | None) -> Values:
         """Whole values within `enough` of the best."""
+        _begin(end)
         highs, count = self._highs, len(self.whole)
         highs.setOptionValue("mip_abs_gap", enough)
         highs.setOptionValue("mip_rel_gap", 1e-6)
@@ -145,7 +149,7 @@ class Solver:
             solution.col_value = list(start)
             highs.setSolution(solution)
         try:
-            return self._run(end)
+            return self._run(end - time.monotonic())
         finally:
             kinds = np.asarray([highspy.HighsVarType.kContinuous] * count)
             highs.changeColsIntegrality(count, self.whole, kinds)
@@ -154,9 +158,9 @@ class Solver:
         status = self._highs.getModelStatus()
         return bool(status == highspy.HighsModelStatus.kInfeasible)
 
-    def _run(self, end: float) -> Values:
+    def _run(self, limit: float) -> Values:
         highs = self._highs
-        highs.setOptionValue("time_limit", highs.getRunTime() + max(end - time.monotonic(), 0.01))
+        highs.setOptionValue("time_limit", max(limit, 0.01))
         highs.run()
         info, status = highs.getInfo(), highs.getModelStatus()
         mixed = info.mip_dual_bound > -np.inf
@@ -165,6 +169,14 @@ class Solver:
             raise LookupError(highs.modelStatusToString(status))
         columns = np.asarray(highs.getSolution().col_value)
         return Values(columns, info.objective_function_value, max(info.mip_dual_bound, 0.0))
+
+
+def _begin(end: float) -> float:
+    """The present time; LookupError where too little is left."""
+    now = time.monotonic()
+    if end - now < LEAST:
+        raise LookupError(f"less than {LEAST} s are left")
+    return now
 
 
 _PATIENCE = 2.0  # times a relaxation from nothing, for one from the solution before

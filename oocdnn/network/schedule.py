@@ -2,23 +2,28 @@
 
 The device never holds more than the limit, whatever the real rates of the copies are: a tensor's
 bytes are free at its release position because the device waits there for the copy. Rates decide
-only how long it waits.
+only how long it waits. The core library makes the schedules (native/network).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import deque
 from collections.abc import Sequence
-from heapq import heappop, heappush
 
-import numpy as np
-
-from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Movement, Policy, Schedule, needs
-from oocdnn.network.timeline import Link, Timeline, kept_bytes
+from oocdnn._native_network import (
+    KEEP,
+    RECIPE,
+    SQUEEZE,
+    SWAP,
+    NativeScheduler,
+    NativeStep,
+    Totals,
+)
+from oocdnn.network.plan import Choice, Movement, Policy, Schedule
+from oocdnn.network.timeline import Link, Saved, Timeline
 
 _PRICE = 6.0  # for a byte above the limit: times of its copy
 _DEARER = 1.05  # a schedule that passes the limit at all
+_PLAIN = {Policy.KEEP: KEEP, Policy.SWAP: SWAP, Policy.SQUEEZE: SQUEEZE}
 
 
 def total_of(links: Sequence[Link]) -> Link:
@@ -47,219 +52,103 @@ class Scheduler:
 
     def __init__(self, timeline: Timeline, link: Link, limit: int) -> None:
         self.timeline, self.link, self.limit = timeline, link, limit
-        self.seconds = [operation.seconds for operation in timeline.operations]
-        self.kept = np.asarray(kept_bytes(timeline), dtype=np.int64)
-        self._readers = _readers(timeline)
+        self._native = NativeScheduler(_step(timeline, link))
 
-    def cost(self, made: Schedule) -> float:
+    def run(self, choices: Sequence[Choice]) -> Schedule:
+        """A tensor whose smaller form a recipe would have to read is swapped instead."""
+        made = self._native.schedule(self.limit, _policies(choices))
+        moved = {
+            index: Movement(*positions)
+            for index, positions in enumerate(made.movements)
+            if positions[0] >= 0
+        }
+        waits = {index: seconds for index, seconds in enumerate(made.waits) if seconds}
+        return Schedule(_choices(made.policies), moved, made.bytes_at, *made.totals[:3], waits)
+
+    def totals(self, choices: Sequence[Choice]) -> Totals:
+        """The totals of `run`, at less cost."""
+        return self._native.totals(self.limit, _policies(choices))
+
+    def cost(self, made: Schedule | Totals) -> float:
         """Seconds; more, and more than by waiting, where the limit is passed."""
         excess = made.peak_bytes - self.limit
         if excess <= 0:
             return made.seconds
         return _DEARER * made.seconds + _PRICE * excess / self.link.from_host
 
-    def run(self, choices: Sequence[Choice]) -> Schedule:
-        """A tensor whose smaller form a recipe would have to read is swapped instead."""
-        settled = list(choices)
-        for source, readers in self._readers.items():
-            if settled[source] == SQUEEZE and any(settled[i] == choice for i, choice in readers):
-                settled[source] = SWAP
-        return _Walk(self, settled).run()
+    def rank(self, made: Schedule) -> tuple[int, float]:
+        """What orders schedules: bytes above the limit, then seconds."""
+        return max(made.peak_bytes - self.limit, 0), made.seconds
 
+    def improved(
+        self,
+        choices: Sequence[Choice],
+        *,
+        trials: int,
+        warmth: float,
+        seconds: float,
+        seed: int = 0,
+    ) -> list[Choice]:
+        """The best choices that a search from these finds: those that pass the limit by the fewest
+        bytes, and of them the fastest.
 
-def _readers(timeline: Timeline) -> dict[int, list[tuple[int, Choice]]]:
-    """By tensor with a form that recipes cannot read: the choices whose recipes read it."""
-    found: dict[int, list[tuple[int, Choice]]] = {
-        index: []
-        for index, one in enumerate(timeline.saved)
-        if one.squeeze is not None and not one.squeeze.whole
-    }
-    for index, one in enumerate(timeline.saved):
-        for number, recipe in enumerate(one.recipes):
-            for source in found.keys() & set(recipe.inputs):
-                found[source].append((index, Choice(Policy.REBUILD, number)))
-    return found
-
-
-class _Walk:
-    """One walk over the step. Times are those of a device that waits only where it has to."""
-
-    def __init__(self, scheduler: Scheduler, choices: list[Choice]) -> None:
-        self._saved, self._link = scheduler.timeline.saved, scheduler.link
-        self._operations = scheduler.timeline.operations
-        self._starts, self._seconds = scheduler.timeline.starts, scheduler.seconds
-        self._limit, self._choices = scheduler.limit, choices
-        self._needs = needs(scheduler.timeline, choices)
-        self._movements: dict[int, Movement] = {}
-        self._produced: dict[int, list[int]] = {}  # by position, as the next two
-        self._ended: dict[int, list[int]] = {}
-        self._needed: dict[int, list[int]] = {}
-        self._bytes_at = self._least_bytes(scheduler.kept)
-        self._now = self._recomputing = 0.0
-        self._waits: dict[int, float] = {}  # seconds, by the tensor that is waited for
-        self._out_free = self._in_free = 0.0  # end of the last copy of each direction
-        self._leaving: dict[int, float] = {}  # end of the copy of what is not released yet
-        self._leaving_bytes = 0
-        self._ready: list[tuple[float, int]] = []  # of those, what forward does not read any more
-        self._ready_bytes = 0
-        self._arrivals: dict[int, float] = {}
-        self._queue = deque(self._fetches())
-        self._blocked = 0  # position before which the next fetch does not fit
-
-    def run(self) -> Schedule:
-        for position, seconds in enumerate(self._seconds):
-            for index in self._ended.get(position, ()):
-                heappush(self._ready, (self._leaving[index], index))
-                self._ready_bytes += self._saved[index].nbytes
-            if position in self._needed and self._leaving:
-                self._stay(self._needed[position])
-            if self._ready:
-                self._release(position)
-            if self._queue:
-                self._fetch(position)
-            if position in self._needed:
-                self._complete(self._needed[position])
-            self._now += seconds
-            if position in self._produced:
-                self._leave(self._produced[position])
-        return Schedule(
-            self._choices,
-            self._movements,
-            self._bytes_at.tolist(),
-            self._now,
-            sum(self._waits.values()),
-            self._recomputing,
-            self._waits,
+        Args:
+            trials: Changes that are tried, a few choices at a time.
+            warmth: Seconds of the step by which a change may make it worse at first.
+            seconds: At most; where they end the search, its result depends on the machine.
+            seed: Of its random numbers. Equal arguments give equal results.
+        """
+        _, policies = self._native.improved(
+            self.limit,
+            _policies(choices),
+            trials=trials,
+            seed=seed,
+            warmth=warmth,
+            seconds=max(seconds, 0.0),
         )
+        return _choices(policies)
 
-    def _least_bytes(self, kept: np.ndarray) -> np.ndarray:
-        """Bytes where copies take no time: what is not kept is absent from its last use in forward
-        to its need."""
-        steps = [0] * (len(kept) + 1)
-        extra: dict[int, int] = {}
-        for index, (one, choice) in enumerate(zip(self._saved, self._choices, strict=True)):
-            if choice.policy is Policy.KEEP:
-                continue
-            need, ended = self._needs[index], one.last_forward_use + 1
-            self._needed.setdefault(need, []).append(index)
-            steps[ended] -= one.nbytes
-            steps[need] += one.nbytes
-            if choice.policy is Policy.REBUILD:
-                more = self._operations[need].extra_bytes(one.recipes[choice.recipe])
-                extra[need] = max(extra.get(need, 0), more)
-                self._movements[index] = Movement(ended, need, need)
-                continue
-            self._produced.setdefault(one.produced, []).append(index)
-            if choice.policy is Policy.SWAP:
-                self._ended.setdefault(ended, []).append(index)
-            elif one.squeeze is not None:
-                steps[one.produced + 1] += one.squeeze.nbytes
-                steps[one.last_use + 1] -= one.squeeze.nbytes
-                self._movements[index] = Movement(ended, need, need)
-        found = kept + np.cumsum(np.asarray(steps[:-1], dtype=np.int64))
-        for position, more in extra.items():
-            found[position] += more
-        return found
 
-    def _fetches(self) -> list[tuple[int, int]]:
-        """Swapped tensors in the order of their need, each with the last position at which its copy
-        may start without a wait."""
-        found = []
-        order = sorted(
-            (self._needs[i], i) for i, c in enumerate(self._choices) if c.policy is Policy.SWAP
-        )
-        latest = float("inf")
-        for need, index in reversed(order):
-            seconds = self._saved[index].nbytes / self._link.from_host + self._link.latency
-            latest = min(self._starts[need], latest) - seconds
-            found.append((index, max(bisect_right(self._starts, latest) - 1, 0)))
-        return found[::-1]
+def _policies(choices: Sequence[Choice]) -> list[int]:
+    return [
+        RECIPE + choice.recipe if choice.policy is Policy.REBUILD else _PLAIN[choice.policy]
+        for choice in choices
+    ]
 
-    def _leave(self, indices: list[int]) -> None:
-        """After the operation that writes them: the copy away begins, or the squeezing runs."""
-        for index in indices:
-            one = self._saved[index]
-            if self._choices[index].policy is Policy.SWAP:
-                begin = max(self._now, self._out_free) + self._link.latency
-                self._out_free = begin + one.nbytes / self._link.to_host
-                self._leaving[index] = self._out_free
-                self._leaving_bytes += one.nbytes
-            elif one.squeeze is not None:
-                self._compute(one.squeeze.seconds / 2)
 
-    def _stay(self, indices: list[int]) -> None:
-        """What is needed before it has been copied away is kept."""
-        for index in indices:
-            if index in self._leaving:
-                self._choices[index] = KEEP
-                self._gone(index)
+_SIMPLE = (Choice(Policy.KEEP), Choice(Policy.SWAP), Choice(Policy.SQUEEZE))
 
-    def _gone(self, index: int) -> None:
-        """The copy is not waited for any more."""
-        del self._leaving[index]
-        self._leaving_bytes -= self._saved[index].nbytes
-        self._ready_bytes -= self._saved[index].nbytes
 
-    def _release(self, position: int) -> None:
-        """Frees what has been copied away; waits for copies, first ones first, where the limit
-        asks; counts what is still there."""
-        free = self._limit - int(self._bytes_at[position])
-        while self._ready:
-            end, index = self._ready[0]
-            if index in self._leaving:
-                if end > self._now and self._ready_bytes <= free:
-                    break
-                self._wait_for(index, end)
-                self._gone(index)
-                need = self._needs[index]
-                self._movements[index] = Movement(position, need, need)
-            heappop(self._ready)
-        self._bytes_at[position] += self._ready_bytes
+def _choices(policies: Sequence[int]) -> list[Choice]:
+    return [
+        _SIMPLE[policy] if policy < RECIPE else Choice(Policy.REBUILD, policy - RECIPE)
+        for policy in policies
+    ]
 
-    def _fetch(self, position: int) -> None:
-        """Starts the copies whose time has come, in order, while they fit up to their need."""
-        while self._queue:
-            index, latest = self._queue[0]
-            need, one = self._needs[index], self._saved[index]
-            if self._choices[index] is KEEP:
-                self._queue.popleft()
-                continue
-            if need > position and max(latest, self._blocked) > position:
-                return
-            movement = self._movements.get(index)
-            if movement is None:  # not copied away yet
-                return
-            window = self._bytes_at[position:need]
-            if len(window):
-                free = self._limit - one.nbytes - self._leaving_bytes
-                if window.max() > free:
-                    if not self._leaving:
-                        full = np.flatnonzero(window > free)
-                        self._blocked = position + int(full[-1]) + 1
-                    return
-                window += one.nbytes
-            self._queue.popleft()
-            movement.fetch = position
-            self._in_free = max(self._now, self._in_free) + self._link.latency
-            self._in_free += one.nbytes / self._link.from_host
-            self._arrivals[index] = self._in_free
 
-    def _complete(self, indices: list[int]) -> None:
-        """Everything that the next operation reads: copies are waited for, recipes run."""
-        for index in indices:
-            choice, one = self._choices[index], self._saved[index]
-            if choice.policy is Policy.SWAP:
-                self._wait_for(index, self._arrivals[index])
-            elif choice.policy is Policy.REBUILD:
-                self._compute(one.recipes[choice.recipe].seconds)
-            elif choice.policy is Policy.SQUEEZE and one.squeeze is not None:
-                self._compute(one.squeeze.seconds / 2)
+def _step(timeline: Timeline, link: Link) -> NativeStep:
+    recipes = [recipe for one in timeline.saved for recipe in one.recipes]
+    return NativeStep(
+        [(one.seconds, one.fixed_bytes, one.first_bytes) for one in timeline.operations],
+        timeline.forward,
+        [_tensor(one) for one in timeline.saved],
+        [(one.seconds, one.temporary_bytes, len(one.inputs)) for one in recipes],
+        [source for one in recipes for source in one.inputs],
+        (link.to_host, link.from_host, link.latency),
+    )
 
-    def _compute(self, seconds: float) -> None:
-        self._now += seconds
-        self._recomputing += seconds
 
-    def _wait_for(self, index: int, moment: float) -> None:
-        if moment > self._now:
-            self._waits[index] = self._waits.get(index, 0.0) + moment - self._now
-            self._now = moment
+def _tensor(one: Saved) -> tuple[object, ...]:
+    form = one.squeeze
+    squeezed = (-1, 0.0) if form is None else (form.nbytes, form.seconds)
+    return (
+        one.nbytes,
+        one.produced,
+        one.last_forward_use,
+        one.first_use,
+        one.last_use,
+        *squeezed,
+        len(one.recipes),
+        one.movable,
+        form is not None and form.whole,
+    )

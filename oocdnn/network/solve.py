@@ -21,7 +21,7 @@ import numpy as np
 
 from oocdnn.network.alike import alike
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy
-from oocdnn.network.program import Program, Values
+from oocdnn.network.program import LEAST, Program, Values
 from oocdnn.network.timeline import Link, Saved, Timeline, available, certain_bytes
 
 _NEAR = 5e-4  # of the step: a solution this near to the bound is enough
@@ -128,6 +128,7 @@ class Model:
     def __init__(self, timeline: Timeline, link: Link) -> None:
         self.timeline, self.link = timeline, link
         self.unit = float(max((one.nbytes for one in timeline.saved), default=1) or 1)
+        self._total = sum(one.nbytes for one in timeline.saved) or 1
         self.tick = timeline.seconds / _TICKS or 1.0
         self.program = Program()
         same = alike(timeline)
@@ -177,9 +178,8 @@ class Model:
 
     def _policies(self, tensor: _Tensor) -> None:
         one, program = tensor.one, self.program
-        total = sum(one.nbytes for one in self.timeline.saved) or 1
         for choice in options(self.timeline, one):
-            policy = program.column(1.0, _TIE * one.nbytes / total, whole=True)
+            policy = program.column(1.0, _TIE * one.nbytes / self._total, whole=True)
             columns = [program.column(1.0) for _ in tensor.needs[:-1]] + [policy]
             tensor.policies[choice], tensor.back[choice] = policy, columns
             for before, after in itertools.pairwise(columns):
@@ -386,7 +386,7 @@ class Model:
             try:
                 found = self._solver.relax(end)
             except LookupError:
-                if time.monotonic() > end:
+                if time.monotonic() > end - LEAST:
                     raise
                 self._unfix(fixed, alone)
                 alone = True

@@ -32,8 +32,12 @@ class Operation:
 
     def extra_bytes(self, recipe: Recipe) -> int:
         """Device bytes beyond the fixed ones while a recipe runs for this operation."""
-        begin = self.fixed_bytes if self.begin_bytes is None else self.begin_bytes
-        return max(begin + recipe.temporary_bytes - self.fixed_bytes, 0)
+        return max(self.first_bytes + recipe.temporary_bytes - self.fixed_bytes, 0)
+
+    @property
+    def first_bytes(self) -> int:
+        """`begin_bytes` as a number."""
+        return self.fixed_bytes if self.begin_bytes is None else self.begin_bytes
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,9 @@ MAY_BE_NULL = {
     ("oocdnn_calibrate", "progress"), ("oocdnn_calibrate", "progress_user"),
     ("oocdnn_plan_for_profile", "budget"), ("oocdnn_plan_for_profile", "busy_gpus"),
     ("oocdnn_run_chain", "residuals"), ("oocdnn_price_chain", "residuals"),
+    ("oocdnn_make_schedule", "movements"), ("oocdnn_make_schedule", "bytes_at"),
+    ("oocdnn_make_schedule", "waits"),
+    ("oocdnn_improve_policies", "progress"), ("oocdnn_improve_policies", "progress_user"),
 }  # fmt: skip
 
 
@@ -316,11 +319,71 @@ def options() -> None:
     del profile
 
 
+class Step:
+    """A training step of two saved tensors, one of which can be computed from the other."""
+
+    def __init__(self) -> None:
+        self.operations = FFI.new("oocdnn_step_operation[]", [(1e-3, 8, 4)] * 4)
+        rows = [(64, 0, 1, 3, 3, 8, 1e-4, 0, 1, 0), (32, 1, 1, 2, 3, -1, 0.0, 1, 1, 0)]
+        self.tensors = FFI.new("oocdnn_step_tensor[]", rows)
+        self.recipes = FFI.new("oocdnn_step_recipe[]", [(1e-4, 8, 1)])
+        self.inputs = FFI.new("int64_t[]", [0])
+        self.given = FFI.new("oocdnn_training_step *")
+        self.given[0] = (
+            self.operations, self.tensors, self.recipes, self.inputs, 4, 2, 2, 1, 1, 1e9, 1e9, 1e-6,
+        )  # fmt: skip
+        self.policies = FFI.new("int32_t[]", [1, 3])
+        made = FFI.new("oocdnn_scheduler **")
+        check("create_scheduler", LIB.oocdnn_create_scheduler(self.given, made), {Status.OK})
+        self.scheduler = FFI.gc(made[0], LIB.oocdnn_destroy_scheduler)
+
+
+def schedules() -> None:
+    step, totals = Step(), FFI.new("oocdnn_schedule_totals *")
+    made = FFI.new("oocdnn_scheduler **")
+
+    def play(label: str) -> None:
+        if LIB.oocdnn_create_scheduler(step.given, made) != Status.OK:
+            check(label, LIB.oocdnn_create_scheduler(step.given, made), {Status.INVALID_PROBLEM})
+            return
+        search = FFI.new("oocdnn_search *", (40, 50, 1, 1e-3, 1.0))
+        for limit in (-1, 0, 40, 2**60):
+            given = FFI.new("int32_t[]", [1, 3])
+            status = LIB.oocdnn_make_schedule(made[0], limit, given, totals, NULL, NULL, NULL)
+            check(f"{label}: a schedule", status)
+        given = FFI.new("int32_t[]", [0, 0])
+        status = LIB.oocdnn_improve_policies(made[0], search, NULL, NULL, given, totals)
+        check(f"{label}: a search", status, {Status.OK})
+        LIB.oocdnn_destroy_scheduler(made[0])
+
+    play("a step")
+    for array in (step.operations, step.tensors, step.recipes):
+        for i in range(len(array)):
+            for label in spoilt(FFI.addressof(array, i), f"element {i}"):
+                play(label)
+    for label in spoilt(step.given, "step"):
+        play(label)
+    for source in (*INT64, 1):
+        step.inputs[0] = source
+        play(f"an input {source}")
+    step.inputs[0] = 0
+    search = FFI.new("oocdnn_search *", (40, 50, 1, 1e-3, 1.0))
+    for label in spoilt(search, "search", but=("trials",)):
+        arguments = search, NULL, NULL, step.policies, totals
+        check(label, LIB.oocdnn_improve_policies(step.scheduler, *arguments))
+    for policies in itertools.product((*INT32, 0, 2, 3, 4), repeat=2):
+        given = FFI.new("int32_t[]", policies)
+        possible = policies[0] in (0, 2) and policies[1] in (0, 3)
+        status = LIB.oocdnn_make_schedule(step.scheduler, 64, given, totals, NULL, NULL, NULL)
+        check(f"{policies}", status, {Status.OK if possible else Status.INVALID_PROBLEM})
+
+
 def good_arguments(context: Any, scene: Scene) -> dict[str, dict[str, Any]]:
     """Valid values of each argument, by function; "" is for all."""
     micro = FFI.new("oocdnn_micro_batch[]", [(1, 1.0, 8), (2, 1.5, 16)])
     option = FFI.new("oocdnn_workspace_option[]", [(1.0, 8), (2.0, 4)])
-    scene.kept += [micro, option]
+    step = Step()
+    scene.kept += [micro, option, step]
     return {
         "": {
             "context": context,
@@ -343,6 +406,10 @@ def good_arguments(context: Any, scene: Scene) -> dict[str, dict[str, Any]]:
             "counts": FFI.new("int64_t[]", [2]),
             "chosen": FFI.new("int64_t[1]"),
             "progress": NULL, "progress_user": NULL,
+            "step": step.given, "scheduler": step.scheduler, "policies": step.policies,
+            "search": FFI.new("oocdnn_search *", (64, 10, 1, 0.1, 1.0)),
+            "movements": FFI.new("oocdnn_movement[2]"), "bytes_at": FFI.new("int64_t[4]"),
+            "waits": FFI.new("double[2]"),
         },
         "oocdnn_plan_in_core": {"budget": 0},
         "oocdnn_allocate_host": {"bytes": 64},
@@ -412,6 +479,7 @@ def divisions() -> None:
 
 def without_status() -> None:
     LIB.oocdnn_destroy(NULL)
+    LIB.oocdnn_destroy_scheduler(NULL)
     LIB.oocdnn_free_host(NULL)
     LIB.oocdnn_unpin(NULL)
     if LIB.oocdnn_host_data(NULL) != NULL:
@@ -437,6 +505,7 @@ def main() -> None:
     chains(made[0])
     arguments(made[0])
     divisions()
+    schedules()
     without_status()
     LIB.oocdnn_destroy(made[0])
     print(cases)

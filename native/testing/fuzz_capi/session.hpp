@@ -66,5 +66,7 @@ void CallState(Session* session);
 void CallMemory(Session* session);
 // The functions that divide workspace, which need no context.
 void CallDivision(Random* random);
+// Those of training steps, which need none either.
+void CallSchedules(Random* random);
 
 }  // namespace oocdnn::fuzz_capi
