@@ -87,7 +87,8 @@ class Search {
   std::vector<size_t> open_;                // those with more than one
   std::vector<std::vector<size_t>> alike_;  // groups of saved tensors with equal bytes and ways
   std::vector<size_t> group_, place_;       // of each open one, and its place in the group
-  std::vector<std::vector<std::pair<size_t, Choice>>> readers_;  // of forms that recipes cannot read
+  std::vector<std::vector<std::pair<size_t, Choice>>>
+      readers_;  // of forms that recipes cannot read
   std::vector<Choice> present_;
   double cost_ = 0.0;
   double computing_ = 0.0, computing_before_ = 0.0;  // seconds of recipes and squeezing

@@ -45,8 +45,9 @@ _ENOUGH = 1.002  # of the bound: no further round is tried
 # that leaves none does not fit.
 _GAPS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.11, 0.15, 0.2, 0.27, 0.35)
 _FIRST_SHARE = 0.55  # of the time, for the plan that leaves none
-_NEXT_SHARE = 0.35  # of what is left of it, for each other
+_NEXT_SHARE = 0.15  # of what is left of it, for each other
 _LEAST_SHARE = 0.04  # of the time, which each has at least
+_MORE = 1.2  # times as much time where there is more than one plan
 
 
 class Reserved(Protocol):
@@ -130,6 +131,7 @@ class _Step:
 
     def __init__(self, timeline: Timeline, links: Sequence[Link]) -> None:
         self.timeline, self.links, self.link = timeline, links, total_of(links)
+        self.diving = LEAST  # seconds that the program needs for its first choices, or more
 
     @cached_property
     def model(self) -> Model:
@@ -165,7 +167,7 @@ def _reserving(step: _Step, limit: int, seconds: float, reserved: Reserved) -> P
     """Plans for less and less, the first of which has most of the time, until one fits; what is
     left of the time is for another one that leaves as much."""
     began, least = time.monotonic(), least_limit(step.timeline)
-    end = began + seconds  # of the searches, and of telling what the last plan reserves
+    end = began + _MORE * seconds  # of the searches, and of telling what the last plan reserves
     best = last = _within(step, limit, began + _FIRST_SHARE * seconds)
     telling = _tell(last, reserved)
     first = _part_after(0.0, last, limit)
@@ -263,12 +265,20 @@ class _Search:
         self._draw = random.Random(0)
         self._seconds = end - now
 
+    @property
+    def model(self) -> Model:
+        return self.step.model
+
     def run(self) -> None:
         last, now = self.end, time.monotonic()
         self.end = now + _PROGRAM_SHARE * (last - now)
-        self._polish(0, self.end)
-        with contextlib.suppress(LookupError):
-            self._run()
+        if self.end - now < self.step.diving:
+            self._seconds /= sum(share for _, share in _SEARCHES)
+            self._polish(0, last)
+        else:
+            self._polish(0, self.end)
+            with contextlib.suppress(LookupError):
+                self._run()
         for number in range(1, len(_SEARCHES)):
             if not self._enough():
                 self._polish(number, last)
@@ -285,14 +295,14 @@ class _Search:
         they are, and what the schedule tells: room at positions where it has less than the program
         saw, and seconds for swapping a tensor that it waits for alone. A large tensor cannot come
         back byte by byte, as copies that are fluid do."""
-        if self.end - time.monotonic() < LEAST:
-            return
+        began = time.monotonic()
+        self.step.diving = self.end - began
         margins = np.zeros(len(self.timeline.operations))
         waits: dict[int, float] = {}
-        self.model = self.step.model
         self.model.dearer({})
         self.model.limit(self.limit, margins)
         solution = self.model.dive(self.end, _SHARE)
+        self.step.diving = max(time.monotonic() - began, LEAST)
         self.bound = max(self.bound, solution.bound)
         made = self.scheduler.run(solution.choices)
         self._better(made)
