@@ -213,8 +213,8 @@ def test_steps_reserve_what_was_predicted(share: float) -> None:
             step()
             (kind,) = run._steps.kinds
             least, most = least_limit(kind.timeline), kind.timeline.peak_bytes
-            run.limit = run._steps._limit = int(least + share * (most - least)) + 40 * KIB
-            run._steps._replan(kind)
+            run.limit = run._steps.planning.limit = int(least + share * (most - least)) + 40 * KIB
+            run._steps.planning.replan(kind)
             for _ in range(10):
                 step()
             plan = run.plan

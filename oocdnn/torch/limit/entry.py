@@ -119,7 +119,7 @@ class Held(Kept):
 
     __slots__ = ("_gone", "step")
 
-    def __init__(self, tensor: Tensor, step: int, gone: Callable[[], None]) -> None:
+    def __init__(self, tensor: Tensor, step: object, gone: Callable[[], None]) -> None:
         super().__init__(tensor)
         self.step, self._gone = step, gone
 
