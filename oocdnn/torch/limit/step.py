@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -11,8 +12,17 @@ import torch
 from torch import Tensor
 
 from oocdnn.torch.limit.card import Card
-from oocdnn.torch.limit.courses import Code, Course, Found, Numbered, Planned, Unplanned
-from oocdnn.torch.limit.entry import Entry, Held, Kept, Packed, bytes_of
+from oocdnn.torch.limit.courses import (
+    ARRIVES,
+    LOOK,
+    STAYS,
+    Course,
+    Found,
+    Numbered,
+    Planned,
+    Unplanned,
+)
+from oocdnn.torch.limit.entry import Entry, Held, Holder, Kept, Packed, bytes_of
 from oocdnn.torch.limit.recipes import Source
 from oocdnn.torch.limit.record import Recorder
 from oocdnn.torch.limit.squeeze import reader_of
@@ -55,19 +65,25 @@ class Step:
         self.event = 0
         self.count = 0  # storages
         self.packs = 0  # saved tensors since the kind was selected
-        self.held = 0  # tensors that autograd holds as they are
         self.numbered: Numbered = {}
         self.found = Found()
         self.recorder: Recorder | None = None
         self.followed: Known | None = None
         self._trials: Trials | None = None
-        self._codes: Sequence[Code] = ()
+        self._holder: Callable[[], Holder | None] = _nobody
+        self._codes: Sequence[int] = ()
+        self._traced: frozenset[int] | None = None  # all of them
         self._by_address: dict[int, Entry] = {}
         self._trace = Trace()
         self._reading: list[Entry] = []
         self._reading_node: Node | None = None
         self._course: Course = Unplanned(store, limit, self.numbered)
         self._values = Values(store, self._course)
+
+    @property
+    def holds(self) -> bool:
+        """Whether autograd holds a tensor of the step, parameters and small ones aside."""
+        return bool(self.numbered) or self._holder() is not None
 
     # How it goes on from the first tensor that moves.
 
@@ -92,7 +108,7 @@ class Step:
         self._select()
         self._go_by(course)
         course.begin(self.numbered)
-        self.recorder = recorder
+        self._traced, self.recorder = course.traced, recorder
         if recorder is None:
             self._codes = course.codes
         else:
@@ -109,7 +125,7 @@ class Step:
         self.mode = Mode.SWAP
         if self.followed is not None:
             self._kinds.miss(self.followed)
-        self.recorder = self.followed = None
+        self.recorder = self.followed = self._traced = None
         self._codes = ()
         self._course.ends()
         self._go_by(Unplanned(self._store, self._limit, self.numbered))
@@ -126,11 +142,18 @@ class Step:
 
     def save(self, tensor: Tensor) -> Source:
         """What autograd holds of a tensor."""
-        saved: Source | None = self._kept(tensor) if self._codes else None
-        if saved is None:
+        index = self.packs
+        code = self._codes[index] if index < len(self._codes) else LOOK
+        saved: Source
+        if code == STAYS:
+            saved = Kept(tensor)
+        elif code == LOOK or (code == ARRIVES and not self._passes(tensor)):
             saved = self._packed(tensor)
-        self.packs += 1
-        self._trace.add(saved, tensor)
+        else:
+            saved = self._held(tensor)
+        self.packs = index + 1
+        if self._traced is None or index in self._traced:
+            self._trace.add(saved, tensor, index)
         return saved
 
     def moves(self, tensor: Tensor) -> bool:
@@ -154,29 +177,26 @@ class Step:
             self.found.numbers.append(saved.entry.number if isinstance(saved, Packed) else -1)
         return saved
 
-    def _kept(self, tensor: Tensor) -> Kept | None:
-        """A tensor that the plan keeps, without looking at it closer: to keep it is right whatever
-        it is. None if it needs the closer look."""
-        code = self._codes[self.packs] if self.packs < len(self._codes) else Code.LOOK
-        if code is Code.STAYS:
-            return Kept(tensor)
-        if code is Code.LOOK:
-            return None
-        if code is Code.ARRIVES:
-            assert isinstance(self._course, Planned)
-            if not self._course.expects(self.count, tensor.untyped_storage().nbytes()):
-                self._codes = ()
-                return None
-            self.count += 1
-            self.event += 1
-            self._course.before(self.event)
-            self._course.goes(self.event)
-        self.held += 1
-        return Held(tensor, self, self._let_held_go)
+    def _passes(self, tensor: Tensor) -> bool:
+        """The event of a new storage that the plan keeps, without a closer look: to keep it is
+        right whatever it is. False where it needs the closer look."""
+        course = self._course
+        assert isinstance(course, Planned)
+        if not course.expects(self.count, tensor.untyped_storage().nbytes()):
+            self._codes = ()
+            return False
+        self.count += 1
+        self.event += 1
+        course.before(self.event)
+        course.goes(self.event)
+        return True
 
-    def _let_held_go(self) -> None:
-        with self._lock:
-            self.held -= 1
+    def _held(self, tensor: Tensor) -> Held:
+        holder = self._holder()
+        if holder is None:
+            holder = Holder()
+            self._holder = weakref.ref(holder)
+        return Held(tensor, holder)
 
     def _entry_of(self, tensor: Tensor) -> Entry:
         storage = tensor.untyped_storage()
@@ -214,8 +234,10 @@ class Step:
         if known is not None and self.event + 1 != known.timeline.forward:
             self._differs()
 
-    def read_held(self) -> None:
-        """An event of backward: a tensor that the plan keeps."""
+    def read_held(self, held: Held) -> None:
+        """An event of backward, unless it is an earlier step's: a tensor that the plan keeps."""
+        if held.holder is not self._holder():
+            return
         self.event += 1
         self._course.before(self.event)
         if self._reading:
@@ -263,3 +285,7 @@ class Step:
             self._store.gone(entry)
             if self.numbered.get(entry.number) is entry:
                 del self.numbered[entry.number]
+
+
+def _nobody() -> None:
+    return None

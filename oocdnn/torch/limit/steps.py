@@ -64,10 +64,10 @@ class Steps:
         with self._lock:
             step = self._step
             if step.backward:
-                if step.numbered or step.held:
+                if step.holds:
                     return Kept(tensor)  # what backward saves stays: it is not for long
                 self._finish()
-            elif step.event and not step.numbered and not step.held:
+            elif step.event and not step.holds:
                 self._begin(step.mode)  # what was saved is gone without backward
             step = self._step
             if not step.selected and step.moves(tensor):
@@ -85,8 +85,8 @@ class Steps:
                 self.table.serves_backward()
             if isinstance(packed, Packed):
                 return packed.tensor(step.storage(packed))
-            if isinstance(packed, Held) and packed.step is step:
-                step.read_held()
+            if isinstance(packed, Held):
+                step.read_held(packed)
             return packed.tensor()
 
     def optimizes(self) -> None:
