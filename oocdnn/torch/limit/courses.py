@@ -52,6 +52,9 @@ class Course(Protocol):
     def ends(self) -> None:
         """The step has ended, or goes on otherwise."""
 
+    def stop(self) -> None:
+        """The limit is left: nothing else is held from here on than what autograd holds."""
+
 
 class Unplanned:
     """Everything is swapped, the oldest first, where more than half of the limit is in use."""
@@ -95,6 +98,9 @@ class Unplanned:
         pass
 
     def ends(self) -> None:
+        pass
+
+    def stop(self) -> None:
         pass
 
     def _sweep(self) -> None:
@@ -223,6 +229,9 @@ class Planned:
 
     def ends(self) -> None:
         self.spacers.ends()
+
+    def stop(self) -> None:
+        self.spacers.stop()
 
     def _act(self, position: int) -> None:
         """Releases, then fetches in the order of need."""

@@ -63,9 +63,13 @@ class Spacers:
             if found:
                 self._held.add(found)
             if found != address:
-                self._lost = True
-                self.release()
+                self.stop()
                 return
+
+    def stop(self) -> None:
+        """Gives everything back, and does nothing for the rest of the step."""
+        self._lost = self.used
+        self.release()
 
     def release(self) -> None:
         """Gives everything back."""

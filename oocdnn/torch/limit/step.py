@@ -138,6 +138,14 @@ class Step:
         elif known is not None:
             known.missed = 0
 
+    def stop(self) -> None:
+        """The limit is left: waits for copies, and holds nothing else than autograd does."""
+        self._course.stop()
+        for entry in list(self.numbered.values()):
+            if entry.leaving is not None:
+                entry.leaving.wait()
+                entry.leaving = None
+
     # Forward.
 
     def save(self, tensor: Tensor) -> Source:

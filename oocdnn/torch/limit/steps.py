@@ -77,6 +77,8 @@ class Steps:
             return step.save(tensor)
 
     def unpack(self, packed: Source) -> Tensor:
+        if type(packed) is Kept and self._step.backward and not self.table.used:
+            return packed.tensor()  # no event, and nothing to prepare
         with self._lock:
             step = self._step
             if not step.backward:
@@ -112,14 +114,12 @@ class Steps:
                 self._finish()
 
     def close(self) -> None:
-        """Waits for copies; what autograd still holds stays readable."""
+        """Waits for copies, ends the history of allocations and gives back what the runtime took;
+        what autograd still holds stays readable."""
         with self._lock:
             self._card.watched()
             self._give_low()
-            for entry in list(self._step.numbered.values()):
-                if entry.leaving is not None:
-                    entry.leaving.wait()
-                    entry.leaving = None
+            self._step.stop()
 
     # Steps.
 
