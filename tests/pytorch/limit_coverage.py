@@ -57,7 +57,7 @@ class Coverage(Read):
             if entry is None or entry.version != tensor._version:
                 entry = self._new(tensor)
             one = Packed(entry, tensor, lambda _: None)
-        self.trace.add(one, tensor)
+        self.trace.add(one, tensor, len(self._entries))
         return one
 
     def unpack(self, one: Source) -> Tensor:

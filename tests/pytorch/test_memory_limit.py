@@ -255,7 +255,7 @@ def test_a_convolution_beyond_the_limit_runs_backward_in_parts(card: HostCard) -
     with memory_limit(1 << 20, card=counting, planning=0.2) as run:
         with pytest.raises(OutOfMemory):
             several(ours, mine, 8)
-        assert max(run._steps._divisions.popitem()[1].parts.values()) == 16
+        assert max(run._steps.kinds.divisions.popitem()[1].parts.values()) == 16
     counting.close()
     for _ in range(run._steps.steps + 1):
         step(theirs, plain)

@@ -213,8 +213,8 @@ def test_steps_reserve_what_was_predicted(share: float) -> None:
             step()
             (kind,) = run._steps.kinds
             least, most = least_limit(kind.timeline), kind.timeline.peak_bytes
-            run.limit = run._steps._limit = int(least + share * (most - least)) + 40 * KIB
-            run._steps._replan(kind)
+            run.limit = run._steps.planning.limit = int(least + share * (most - least)) + 40 * KIB
+            run._steps.planning.replan(kind)
             for _ in range(10):
                 step()
             plan = run.plan
@@ -261,6 +261,30 @@ def test_spacers_are_given_back_whatever_the_allocator_does(right: int) -> None:
         spacers.ends()
         assert card.taken_now == []
     assert card.trims <= 3
+    card.close()
+
+
+def test_a_limit_that_is_left_within_a_step_holds_nothing() -> None:
+    net, x, target = Net(), torch.randn(2, 1, 32, 32), torch.randint(0, 3, (2, 32, 32))
+    card = Elsewhere(1 << 30)
+    with memory_limit(1 << 40, card=card, planning=0.1) as run:
+        F.cross_entropy(net(x), target).backward()
+        run.step()
+        timeline = run.timelines[0]
+    limit = (least_limit(timeline) + timeline.peak_bytes) // 2
+    with memory_limit(limit, card=card, planning=0.1) as run:
+        for _ in range(5):
+            F.cross_entropy(net(x), target).backward()
+            run.step()
+        (kind,) = run._steps.kinds
+        assert kind.course is not None
+        acts = {("run", n): ((n, n),) for n in range(1, len(timeline.operations))}
+        kind.course.spacers = Spacers(card, Steering((), acts, 0))
+        loss = F.cross_entropy(net(x), target)
+        assert card.taken_now == [timeline.forward - 1]
+    assert card.taken_now == []
+    loss.backward()
+    assert card.taken_now == []
     card.close()
 
 

@@ -11,6 +11,9 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+# Whether a compiled kernel is launched with all of its arguments, those in its text included.
+LAUNCHES = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 3)
+
 
 @triton.jit
 def relu(x):

@@ -6,7 +6,6 @@ another time than expected is fetched when it is asked for.
 
 from __future__ import annotations
 
-import enum
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -53,6 +52,9 @@ class Course(Protocol):
     def ends(self) -> None:
         """The step has ended, or goes on otherwise."""
 
+    def stop(self) -> None:
+        """The limit is left: nothing else is held from here on than what autograd holds."""
+
 
 class Unplanned:
     """Everything is swapped, the oldest first, where more than half of the limit is in use."""
@@ -98,6 +100,9 @@ class Unplanned:
     def ends(self) -> None:
         pass
 
+    def stop(self) -> None:
+        pass
+
     def _sweep(self) -> None:
         """Has the oldest entries leave, gives up what has been copied, and waits where too much is
         on its way."""
@@ -127,20 +132,14 @@ class Found:
 
     recipes: dict[int, Recipe] = field(default_factory=dict)
     forms: dict[int, Form] = field(default_factory=dict)
+    traced: dict[int, set[int]] = field(default_factory=dict)  # tensors that both are found by
     numbers: list[int] = field(default_factory=list)  # of each saved tensor; -1: it stays
 
 
-class Code(enum.Enum):
-    """What the plan does with a saved tensor, by its place among all of the step.
-
-    STAYS: it never moves, as parameters. ARRIVES, BEFORE: it is the first tensor, or a later one,
-    of an entry that is kept. LOOK: something else.
-    """
-
-    STAYS = 0
-    ARRIVES = 1
-    BEFORE = 2
-    LOOK = 3
+# What a plan does with a saved tensor, by its index among all of the step. STAYS: it never moves,
+# as parameters. ARRIVES, BEFORE: it is the first tensor, or a later one, of an entry that is kept.
+# LOOK: something else.
+STAYS, ARRIVES, BEFORE, LOOK = range(4)
 
 
 class Planned:
@@ -160,22 +159,28 @@ class Planned:
             if plan.schedule.choices[number].policy is Policy.SWAP:
                 self._fetches.setdefault(movement.fetch, []).append(number)
         self._acts = {*self._releases, *self._fetches}
+        self._policies = [choice.policy for choice in plan.schedule.choices]
+        self._sizes = [saved.nbytes for saved in plan.timeline.saved]
+        self._last_uses = [saved.last_use for saved in plan.timeline.saved]
         self.codes = self._coded()
+        found_by = [
+            found.traced.get(number, set())
+            for number, policy in enumerate(self._policies)
+            if policy in (Policy.REBUILD, Policy.SQUEEZE)
+        ]
+        self.traced: frozenset[int] = frozenset().union(*found_by)  # indices of saved tensors
 
-    def _coded(self) -> list[Code]:
+    def _coded(self) -> list[int]:
         codes, seen = [], -1
         for number in self._found.numbers:
             if number < 0:
-                codes.append(Code.STAYS)
-            elif self._policy(number) is not Policy.KEEP:
-                codes.append(Code.LOOK)
+                codes.append(STAYS)
+            elif self._policies[number] is not Policy.KEEP:
+                codes.append(LOOK)
             else:
-                codes.append(Code.ARRIVES if number > seen else Code.BEFORE)
+                codes.append(ARRIVES if number > seen else BEFORE)
             seen = max(seen, number)
         return codes
-
-    def _policy(self, number: int) -> Policy:
-        return self.plan.schedule.choices[number].policy
 
     def begin(self, numbered: Numbered) -> None:
         """A new step."""
@@ -184,14 +189,13 @@ class Planned:
 
     def expects(self, number: int, nbytes: int) -> bool:
         """Whether the recorded step had a new entry of that size here."""
-        saved = self.plan.timeline.saved
-        return number < len(saved) and saved[number].nbytes == nbytes
+        return number < len(self._sizes) and self._sizes[number] == nbytes
 
     def arrived(self, position: int, entry: Entry, tensor: Tensor, trace: Trace) -> bool:
         if not self.expects(entry.number, entry.nbytes):
             return False
         self.before(position)
-        policy = self._policy(entry.number)
+        policy = self._policies[entry.number]
         if policy is Policy.REBUILD:
             entry.bound = self._found.recipes[entry.number].bind(tensor, trace)
         elif policy is Policy.SQUEEZE:
@@ -204,7 +208,8 @@ class Planned:
         return True
 
     def before(self, position: int) -> None:
-        self.spacers.release()
+        if self.spacers.held:
+            self.spacers.release()
         if self._late or position in self._acts:
             self._act(position)
 
@@ -212,17 +217,21 @@ class Planned:
         del entry
 
     def finished(self, position: int, entry: Entry) -> bool:
-        saved = self.plan.timeline.saved
-        return entry.number >= len(saved) or position > saved[entry.number].last_use
+        number = entry.number
+        return number >= len(self._last_uses) or position > self._last_uses[number]
 
     def computes(self, entry: Entry) -> None:
         self.spacers.at(("compute", entry.number))
 
     def goes(self, position: int) -> None:
-        self.spacers.at(("run", position))
+        if self.spacers.used:
+            self.spacers.at(("run", position))
 
     def ends(self) -> None:
         self.spacers.ends()
+
+    def stop(self) -> None:
+        self.spacers.stop()
 
     def _act(self, position: int) -> None:
         """Releases, then fetches in the order of need."""

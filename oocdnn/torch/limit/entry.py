@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -78,16 +79,16 @@ class Packed:
         self.like = like_of(tensor)
         # Shares the version counter and holds no memory.
         self._counter = tensor.detach()
-        self._counter.data = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        self._counter.data = _without_bytes(tensor.dtype, tensor.device)
         entry.packed += 1
 
     def tensor(self, storage: Tensor) -> Tensor:
         """The tensor on these device bytes; raises as PyTorch does if it was written meanwhile."""
-        dtype, size, stride, offset = self.like
-        check_version(self._counter, self.version, size)
-        return torch.empty(0, dtype=dtype, device=storage.device).set_(
-            storage.untyped_storage(), offset, size, stride
-        )
+        _, size, stride, offset = self.like
+        if self._counter._version != self.version:
+            raise written(self._counter, self.version, size)
+        made = self._counter.new_empty(0)
+        return made.set_(storage.untyped_storage(), offset, size, stride)
 
     def __del__(self) -> None:
         self.entry.packed -= 1
@@ -97,12 +98,14 @@ class Packed:
 
 class Kept:
     """A tensor that stays where it is. Hooks switch autograd's check of versions off, so it is
-    here."""
+    here. An output of the node that saves it would hold that node, and be held by it; leaves, as
+    parameters, are no outputs."""
 
     __slots__ = ("__weakref__", "_tensor", "_version", "index")
 
     def __init__(self, tensor: Tensor) -> None:
-        self._tensor, self._version = tensor.detach(), tensor._version
+        self._tensor = tensor if tensor.is_leaf else tensor.detach()
+        self._version = tensor._version
         self.index = -1
 
     @property
@@ -110,21 +113,26 @@ class Kept:
         return like_of(self._tensor)
 
     def tensor(self) -> Tensor:
-        check_version(self._tensor, self._version, self._tensor.size())
-        return self._tensor
+        tensor = self._tensor
+        if tensor._version != self._version:
+            raise written(tensor, self._version, tensor.size())
+        return tensor
+
+
+class Holder:
+    """Shared by the tensors that one step holds as they are: it lives as long as one of them."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Held(Kept):
     """A tensor of an entry that the plan keeps: it stays where it is, and its reads are events."""
 
-    __slots__ = ("_gone", "step")
+    __slots__ = ("holder",)
 
-    def __init__(self, tensor: Tensor, step: int, gone: Callable[[], None]) -> None:
+    def __init__(self, tensor: Tensor, holder: Holder) -> None:
         super().__init__(tensor)
-        self.step, self._gone = step, gone
-
-    def __del__(self) -> None:
-        self._gone()
+        self.holder = holder
 
 
 def like_of(tensor: Tensor) -> Like:
@@ -141,16 +149,21 @@ def label_of(tensor: Tensor) -> str:
 
 def bytes_of(tensor: Tensor) -> Tensor:
     """The storage of a tensor, as bytes."""
-    raw = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    raw = _without_bytes(torch.uint8, tensor.device).new_empty(0)
     return raw.set_(tensor.untyped_storage())
 
 
-def check_version(counter: Tensor, version: int, size: torch.Size) -> None:
-    if counter._version != version:
-        raise RuntimeError(
-            "one of the variables needed for gradient computation has been modified by an inplace "
-            f"operation: [{counter.type()} {list(size)}] is at version {counter._version}; "
-            f"expected version {version} instead. Hint: enable anomaly detection to find the "
-            "operation that failed to compute its gradient, with "
-            "torch.autograd.set_detect_anomaly(True)."
-        )
+@cache
+def _without_bytes(dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.empty(0, dtype=dtype, device=device)
+
+
+def written(counter: Tensor, version: int, size: torch.Size) -> RuntimeError:
+    """PyTorch's error for a tensor that was written since it was saved."""
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        f"operation: [{counter.type()} {list(size)}] is at version {counter._version}; "
+        f"expected version {version} instead. Hint: enable anomaly detection to find the "
+        "operation that failed to compute its gradient, with "
+        "torch.autograd.set_detect_anomaly(True)."
+    )

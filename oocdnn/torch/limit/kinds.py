@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -33,6 +35,11 @@ class Operand:
     attribute: str = ""
     edge: int = -1
     given: str = ""
+
+    @cached_property
+    def raw(self) -> str:
+        """The name under which the node has what it saved."""
+        return f"_raw_saved_{self.attribute}"
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,11 @@ class Kind:
 
     def read(self, node: Node) -> tuple[Any, ...]:
         """The attributes of a node."""
-        return tuple(_attribute(node, name) for name in self.attributes)
+        return tuple([read(node) for read in self._readers])
+
+    @cached_property
+    def _readers(self) -> tuple[Callable[[Node], Any], ...]:
+        return tuple(map(_reader, self.attributes))
 
     def operands_of(self, node: Node) -> tuple[Operand, ...]:
         if self.all_edges:
@@ -94,18 +105,20 @@ def is_given(operand: Operand, node: Node) -> bool:
     return getattr(node, f"_saved_{operand.given}") not in (None, (), (0,))
 
 
-def _attribute(node: Node, name: str) -> Any:
+def _reader(name: str) -> Callable[[Node], Any]:
+    """Reads an attribute."""
     if name[0] == "@":
-        return _METADATA[name](node._input_metadata[0])
-    value = getattr(node, f"_saved_{name}")
-    if isinstance(value, tuple):
-        return tuple(map(_signed, value))
-    return tuple(value) if isinstance(value, list) else _signed(value)
+        metadata = _METADATA[name]
+        return lambda node: metadata(node._input_metadata[0])
+    saved = attrgetter(f"_saved_{name}")
+    return lambda node: _signed(saved(node))
 
 
 def _signed(value: Any) -> Any:
     """Negative axes come as unsigned numbers of 64 bits."""
-    return value - (1 << 64) if isinstance(value, int) and value >= 1 << 63 else value
+    if isinstance(value, int):
+        return value - (1 << 64) if value >= 1 << 63 else value
+    return tuple(map(_signed, value)) if isinstance(value, (tuple, list)) else value
 
 
 _METADATA: dict[str, Callable[[Any], Any]] = {

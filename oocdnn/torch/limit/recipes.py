@@ -65,7 +65,7 @@ class Recipe:
                 return None
         except _FAILURES:
             return None
-        if tuple(source.like for source in sources) != self.leaves:
+        if tuple([source.like for source in sources]) != self.leaves:
             return None
         return Bound(self, sources)
 
@@ -245,7 +245,7 @@ def _saved(node: Node, operand: Operand) -> Source | Constant | None:
     """What a node saves of an operand."""
     if not operand.attribute:
         return None
-    saved = getattr(node, f"_raw_saved_{operand.attribute}").data
+    saved = getattr(node, operand.raw).data
     if isinstance(saved, (Packed, Kept)):
         return saved
     if isinstance(saved, Tensor) and saved.dim() == 0 and saved.device.type == "cpu":
@@ -279,10 +279,10 @@ def _matches(call: Call, node: Node, newest: int, trace: Trace, sources: list[So
     operands = kind.operands_of(node)
     if len(operands) != len(call.operands):
         return False
-    return all(
-        _part_matches(part, operand, node, newest, trace, sources)
-        for part, operand in zip(call.operands, operands, strict=True)
-    )
+    for part, operand in zip(call.operands, operands, strict=True):
+        if not _part_matches(part, operand, node, newest, trace, sources):
+            return False
+    return True
 
 
 def _part_matches(

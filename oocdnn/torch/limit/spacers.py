@@ -28,6 +28,10 @@ class Spacers:
     def used(self) -> bool:
         return bool(self._acts)
 
+    @property
+    def held(self) -> bool:
+        return bool(self._held)
+
     def ends(self) -> None:
         """The step ends. Where the allocator was in another state, as after `empty_cache`, its
         memory is what a step begins with again; not without end, since that takes long."""
@@ -45,10 +49,12 @@ class Spacers:
 
     def at(self, point: Point) -> None:
         """The runtime acts here."""
-        self.release()
-        if self._lost:
+        if self._held:
+            self.release()
+        acts = self._acts.get(point)
+        if acts is None or self._lost:
             return
-        for address, nbytes in self._acts.get(point, ()):
+        for address, nbytes in acts:
             if nbytes == 0:
                 self._held.remove(address)
                 self._card.give(address)
@@ -57,9 +63,13 @@ class Spacers:
             if found:
                 self._held.add(found)
             if found != address:
-                self._lost = True
-                self.release()
+                self.stop()
                 return
+
+    def stop(self) -> None:
+        """Gives everything back, and does nothing for the rest of the step."""
+        self._lost = self.used
+        self.release()
 
     def release(self) -> None:
         """Gives everything back."""

@@ -29,22 +29,26 @@ class Trace:
 
     def __init__(self) -> None:
         self._objects: list[weakref.ref[Packed | Kept]] = []
-        self._first: dict[int, int] = {}  # of a node's number: index of the first that it saves
-        self._outputs: dict[tuple[int, int], int] = {}  # of a node's number and output: its index
+        self._first: dict[int, int] = {}  # of a node's number: place of the first that it saves
+        self._outputs: dict[tuple[int, int], int] = {}  # of a node's number and output: its place
 
-    def add(self, saved: Packed | Kept, tensor: Tensor) -> None:
-        """Called while a node saves the tensor: the node is the latest one."""
-        saved.index = len(self._objects)
+    def add(self, saved: Packed | Kept, tensor: Tensor, index: int) -> None:
+        """Called while a node saves the tensor: the node is the latest one.
+
+        Args:
+            index: Among the tensors that the step saves.
+        """
+        saved.index, place = index, len(self._objects)
         self._objects.append(weakref.ref(saved))
-        self._first.setdefault(_counter() - 1, saved.index)
+        self._first.setdefault(_counter() - 1, place)
         node = tensor.grad_fn
         if node is not None:
-            self._outputs.setdefault((node._sequence_nr(), tensor.output_nr), saved.index)
+            self._outputs.setdefault((node._sequence_nr(), tensor.output_nr), place)
 
     def output(self, node: Node, number: int) -> Packed | Kept | None:
         """The saved tensor that is an output of the node, None if none is."""
-        index = self._outputs.get((node._sequence_nr(), number))
-        return None if index is None else self._objects[index]()
+        place = self._outputs.get((node._sequence_nr(), number))
+        return None if place is None else self._objects[place]()
 
     def latest(self) -> list[Packed | Kept]:
         """What the node that saves something now has saved so far."""

@@ -1,0 +1,105 @@
+"""Plans of recorded steps, and whether the driver counts what they predict."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from oocdnn.errors import OutOfMemory
+from oocdnn.network.timeline import Timeline
+from oocdnn.torch.limit.card import Card
+from oocdnn.torch.limit.courses import Found, Planned
+from oocdnn.torch.limit.division import Division
+from oocdnn.torch.limit.gaps import TRIES
+from oocdnn.torch.limit.heap.reservation import Reservation
+from oocdnn.torch.limit.record import Recorder
+from oocdnn.torch.limit.spacers import Spacers
+from oocdnn.torch.limit.step_kinds import Known, settings_now
+from oocdnn.torch.limit.store import Store
+
+if TYPE_CHECKING:
+    from oocdnn.network.planner import Plan, Reserved
+
+# From a timeline, bytes that may be reserved, and what tells the bytes that a schedule reserves.
+Planner = Callable[[Timeline, int, "Reserved | None"], "Plan | None"]
+
+
+class Planning:
+    """Makes and checks the plans of kinds of steps.
+
+    Args:
+        limit: Device bytes.
+        steering_seconds: For the search of steering, for each plan that is looked at.
+    """
+
+    def __init__(
+        self, card: Card, store: Store, limit: int, planner: Planner, steering_seconds: float
+    ) -> None:
+        self._card, self._store, self._planner = card, store, planner
+        self.limit, self._steering_seconds = limit, steering_seconds
+
+    def first(
+        self, recorder: Recorder, first: object, division: Division, found: Found, label: str
+    ) -> Known | None:
+        """A new kind, without a plan, from its first recorded step; None where the step has to be
+        recorded again, or saved nothing."""
+        timeline = recorder.timeline(label)
+        if timeline is None:
+            return None
+        room = self.limit - self._card.others()
+        if division.divides(timeline, room, recorder.ran):
+            return None
+        known = Known(first, settings_now(), timeline, found, division.parts)
+        known.templates = recorder.templates()
+        return known
+
+    def again(self, recorder: Recorder, known: Known) -> None:
+        """Plans anew from a further recorded step: its times are those of a step that does not swap
+        everything."""
+        again = recorder.again(known.timeline)
+        if again is None:
+            return
+        known.timeline = again
+        known.allocations = recorder.allocations(again, known.templates) or known.allocations
+        known.recorded += 1
+        self.replan(known)
+
+    def check(self, known: Known) -> None:
+        """After a step as planned: whether the driver counts more than the limit. Then plans that
+        leave more are tried; if none serves, the nearest stays."""
+        if known.gaps.tried >= TRIES:
+            return
+        assert known.course is not None
+        excess = self._card.taken() + self._card.others() - self.limit
+        if excess > 0:
+            if known.gaps.passes(excess, self.limit, known.course):
+                with contextlib.suppress(OutOfMemory):
+                    self.replan(known)
+                    return
+            nearest = known.gaps.nearest
+            assert nearest is not None
+            known.course, known.plan = nearest, nearest.plan
+            self._card.trim()
+            warnings.warn(
+                f"the driver counts {known.gaps.excess} bytes more than the limit of "
+                f"{self.limit}: PyTorch's allocator leaves gaps between tensors; set "
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or a lower limit",
+                stacklevel=2,
+            )
+        known.gaps.tried = TRIES
+
+    def replan(self, known: Known) -> None:
+        """The steps of the plan begin without unused memory, as the simulation does."""
+        room = self.limit - self._card.others() - known.gaps.nbytes
+        heap = None if known.allocations is None else self._card.heap()
+        reservation = None
+        if known.allocations is not None and heap is not None:
+            reservation = Reservation(known.allocations, heap, room, self._steering_seconds)
+        known.plan = self._planner(known.timeline, room, reservation)
+        self._card.trim()
+        if known.plan is not None:
+            steering = None if reservation is None else reservation.steering(known.plan.schedule)
+            spacers = Spacers(self._card, steering)
+            known.course = Planned(self._store, known.plan, known.found, spacers)
