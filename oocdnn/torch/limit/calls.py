@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 
-@dataclass(frozen=True)
-class Leaf:
-    """An operand that is there: `saved` by the node itself, the saved `output` of the node behind
-    the edge, or the `parameter` behind it."""
+class Leaf(enum.Enum):
+    """An operand that is there: saved by the node itself, the saved output of the node behind the
+    edge, or the parameter behind it."""
 
-    how: str
+    SAVED = "saved"
+    OUTPUT = "output"
+    PARAMETER = "parameter"
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,7 @@ class _Finder:
             return saved
         if saved is not None:
             self.sources.append(saved)
-            return Leaf("saved")
+            return Leaf.SAVED
         behind = _behind(node, operand.edge)
         if behind is None:
             self.why = f"operand {operand.attribute or operand.edge} is not there"
@@ -264,9 +264,9 @@ def _behind(node: Node, edge: int) -> tuple[Node, int] | None:
 def _leaf(behind: tuple[Node, int], trace: Trace) -> tuple[Leaf, Source] | None:
     variable = getattr(behind[0], "variable", None)
     if variable is not None:
-        return Leaf("parameter"), Kept(variable)
+        return Leaf.PARAMETER, Kept(variable)
     saved = trace.output(*behind)
-    return None if saved is None else (Leaf("output"), saved)
+    return None if saved is None else (Leaf.OUTPUT, saved)
 
 
 def _matches(call: Call, node: Node, newest: int, trace: Trace, sources: list[Source]) -> bool:
@@ -295,7 +295,7 @@ def _part_matches(
         return part == saved
     if saved is not None:
         sources.append(saved)
-        return part == Leaf("saved")
+        return part is Leaf.SAVED
     behind = _behind(node, operand.edge)
     if behind is None:
         return False
@@ -303,7 +303,7 @@ def _part_matches(
         same = behind[1] == part[1].output
         return same and _matches(part[1], behind[0], newest, trace, sources)
     leaf = _leaf(behind, trace)
-    if leaf is None or leaf[0] != part:
+    if leaf is None or leaf[0] is not part:
         return False
     sources.append(leaf[1])
     return True

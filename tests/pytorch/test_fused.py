@@ -1,0 +1,62 @@
+"""Launches of generated kernels, with a compiler that computes by PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from torch import Tensor
+
+import oocdnn.torch.limit
+from oocdnn.torch.limit import fused
+
+SHAPE = (3, 8)
+
+
+class Compiled:
+    """A kernel for ReLU as Triton has it: launched through the compiler, or by itself."""
+
+    def __init__(self) -> None:
+        self.compiled, self.launched = 0, 0
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Any:
+        return self._first if len(grid) == 1 else self._again
+
+    def _first(self, out: Tensor, x: Tensor, *numbers: int, **options: Any) -> Compiled:
+        self.compiled += 1
+        self.given = (*numbers, options["ROWS"], options["COLUMNS"])
+        out.copy_(torch.relu(x.as_strided(SHAPE, (8, 1))))
+        return self
+
+    def _again(self, out: Tensor, x: Tensor, *numbers: int) -> None:
+        self.launched += 1
+        assert numbers == self.given
+        out.copy_(torch.relu(x.as_strided(SHAPE, (8, 1))))
+
+
+@pytest.mark.parametrize("launches", [True, False])
+def test_kernels_are_compiled_for_aligned_pointers_once(
+    monkeypatch: pytest.MonkeyPatch, launches: bool
+) -> None:
+    kernel = Compiled()
+
+    class Kernels:
+        LAUNCHES = launches
+
+        @staticmethod
+        def compiled(source: str) -> Compiled:
+            assert "relu(" in source
+            return kernel
+
+    monkeypatch.setattr(oocdnn.torch.limit, "_kernels", Kernels, raising=False)
+    memory = torch.frombuffer(bytearray(256), dtype=torch.float32).numpy()
+    base = -memory.ctypes.data // 4 % 4  # elements up to an aligned one
+    inputs = [torch.from_numpy(memory[base + i : base + i + 24]) for i in (0, 1, 4, 2)]
+    made = fused.Kernel(fused.apply("relu", fused.Input(0, torch.empty(SHAPE))), stride=(8, 1))
+    for one in inputs:
+        x = one.view(SHAPE).copy_(torch.randn(SHAPE))
+        assert torch.equal(made(x), torch.relu(x))
+    assert (kernel.compiled, kernel.launched) == ((2, 2) if launches else (4, 0))
