@@ -77,7 +77,7 @@ OOC_HOST_DEVICE void AddProducts(DirectSums<T>* sums, T factor, const In* others
 }
 
 // Terms of a single sum whose loads overlap.
-constexpr int kTermsAhead = 8;
+constexpr int kTermsAhead = 8, kTapsAhead = 3;
 
 // Adds `count` products to one sum. Loads a few terms before it adds the first of them.
 template <class In, class T>
@@ -229,6 +229,54 @@ OOC_HOST_DEVICE void GatherAll(const DirectArgs& args, const GatherItem& item, c
   }
 }
 
+// Adds the products of `count` taps to one sum. Loads a few before it adds the first of them.
+template <class In, class T>
+OOC_HOST_DEVICE void AddTaps(T* sum, const In* from, int place, int place_step, int extent,
+                             const In* with, int with_step, int count) {
+  for (; count > 0; count -= kTapsAhead) {
+    T value[kTapsAhead];
+    In other[kTapsAhead];
+    OOC_UNROLL
+    for (int i = 0; i < kTapsAhead; ++i, place += place_step, with += with_step) {
+      if (i >= count) continue;
+      value[i] = Inside(place, extent) ? static_cast<T>(Widen(from[place])) : T(0);
+      other[i] = *with;
+    }
+    OOC_UNROLL
+    for (int i = 0; i < kTapsAhead; ++i) {
+      if (i < count) AddProduct(sum, value[i], other[i]);
+    }
+  }
+}
+
+// As GatherAll<true>, for one channel.
+template <class In, class T>
+OOC_HOST_DEVICE void GatherOne(const DirectArgs& args, const GatherItem& item, const In* source,
+                               const In* weights, T* out) {
+  const int* const xs = args.x_stride.at;
+  const int* const ws = args.w_stride.at;
+  AxisTaps taps[3];
+  for (int d = 0; d < 3; ++d) {
+    taps[d] = AxisTapsOf(args, d, item.out[d]);
+    weights += taps[d].first * ws[3 + d];
+  }
+  T sum = args.accumulate != 0 ? *out : T(0);
+  for (int c = 0; c < args.reduced; ++c) {
+    for (int t = 0, d = taps[0].place; t < taps[0].count; ++t, d += args.place_step[0]) {
+      for (int r = 0, h = taps[1].place; r < taps[1].count; ++r, h += args.place_step[1]) {
+        const int extent = Inside(d, args.in[0]) && Inside(h, args.in[1]) ? args.in[2] : 0;
+        AddTaps(&sum, source + (extent > 0 ? d * xs[3] + h * xs[4] : 0), taps[2].place,
+                args.place_step[2], extent,
+                weights + (t * args.tap_step[0] * ws[3] + r * args.tap_step[1] * ws[4]),
+                args.tap_step[2] * ws[5], taps[2].count);
+      }
+    }
+    source += xs[2];
+    weights += args.backward == 0 ? ws[2] : ws[1];
+  }
+  *out = sum;
+}
+
 template <class In, class T>
 OOC_HOST_DEVICE void GatherTyped(const DirectArgs& args, const Grid& grid) {
   const In* const read = static_cast<const In*>(args.backward == 0 ? args.x : args.dy);
@@ -244,7 +292,9 @@ OOC_HOST_DEVICE void GatherTyped(const DirectArgs& args, const Grid& grid) {
       T* const out = static_cast<T*>(args.out) +
                      (item.n * os[0] + item.g * os[1] + item.channel * os[2] + item.out[0] * os[3] +
                       item.out[1] * os[4] + item.out[2] * os[5]);
-      if (args.one_block != 0) {
+      if (args.one_block != 0 && item.count == 1) {
+        GatherOne(args, item, source, weights, out);
+      } else if (args.one_block != 0) {
         GatherAll<true>(args, item, source, weights, out);
       } else {
         GatherAll<false>(args, item, source, weights, out);
