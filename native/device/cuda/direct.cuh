@@ -84,7 +84,7 @@ template <class In, class T>
 OOC_HOST_DEVICE void AddRun(T* sum, const In* from, int from_step, const In* with, int with_step,
                             int count) {
   for (; count > 0; count -= kTermsAhead) {
-    In value[kTermsAhead], other[kTermsAhead];
+    In value[kTermsAhead]{}, other[kTermsAhead]{};
     OOC_UNROLL
     for (int i = 0; i < kTermsAhead; ++i) {
       if (i >= count) continue;
@@ -234,8 +234,8 @@ template <class In, class T>
 OOC_HOST_DEVICE void AddTaps(T* sum, const In* from, int place, int place_step, int extent,
                              const In* with, int with_step, int count) {
   for (; count > 0; count -= kTapsAhead) {
-    T value[kTapsAhead];
-    In other[kTapsAhead];
+    T value[kTapsAhead]{};
+    In other[kTapsAhead]{};
     OOC_UNROLL
     for (int i = 0; i < kTapsAhead; ++i, place += place_step, with += with_step) {
       if (i >= count) continue;
