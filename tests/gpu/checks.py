@@ -334,11 +334,15 @@ def long_op(rng: Rng, direction: int) -> Op:
     out = [int(rng.integers(1, 4)) for _ in range(3)]
     filters, reduced = [1, 1, 1], 1
     if direction == BACKWARD_FILTER:
-        flat = [[1, 1, 700], [1, 29, 31], [5, 11, 13], [1, 7, 9], [1, 547, 1]]
+        flat = [[1, 1, 700], [1, 29, 31], [5, 11, 13], [1, 7, 9], [1, 547, 1], [1, 270, 400]]
         out = flat[int(rng.integers(0, len(flat)))]
         op.n = 9 if out[1] == 7 else op.n
         op.k, op.c = min(op.k, 5), min(op.c, 3)
         filters = [int(rng.integers(1, 3)) for _ in range(3)]
+        if out[1] == 270:  # more blocks than a thread block has threads
+            op.n, op.g, op.k, op.c = 1, 1, 1, 1
+        elif rng.random() < 0.3:  # more filter elements than get a thread block each
+            op.k, op.c, filters = 17, 9, [1, 2, 4]
     else:
         taps = [[1, 1, 1], [1, 3, 3], [3, 5, 7], [1, 1, 179], [2, 2, 47], [1, 15, 13]]
         filters = taps[int(rng.integers(0, len(taps)))]

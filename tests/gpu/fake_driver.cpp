@@ -47,6 +47,7 @@ constexpr Entry kEntries[] = {
     {"ooc_sum", ooc_sum, 1024, sizeof(oocdnn::cuda::NormKernelArgs)},
     {"ooc_direct_gather", ooc_direct_gather, 256, sizeof(oocdnn::cuda::DirectArgs)},
     {"ooc_direct_filter", ooc_direct_filter, 256, sizeof(oocdnn::cuda::DirectArgs)},
+    {"ooc_direct_elements", ooc_direct_elements, 256, sizeof(oocdnn::cuda::DirectArgs)},
     {"ooc_bias_parts", ooc_bias_parts, 128, sizeof(oocdnn::cuda::BiasArgs)},
     {"ooc_bias_chain", ooc_bias_chain, 128, sizeof(oocdnn::cuda::BiasArgs)},
 };

@@ -76,6 +76,30 @@ OOC_HOST_DEVICE void AddProducts(DirectSums<T>* sums, T factor, const In* others
   }
 }
 
+// Terms of a single sum whose loads overlap.
+constexpr int kTermsAhead = 8, kTapsAhead = 3;
+
+// Adds `count` products to one sum. Loads a few terms before it adds the first of them.
+template <class In, class T>
+OOC_HOST_DEVICE void AddRun(T* sum, const In* from, int from_step, const In* with, int with_step,
+                            int count) {
+  for (; count > 0; count -= kTermsAhead) {
+    In value[kTermsAhead]{}, other[kTermsAhead]{};
+    OOC_UNROLL
+    for (int i = 0; i < kTermsAhead; ++i) {
+      if (i >= count) continue;
+      value[i] = from[i * from_step];
+      other[i] = with[i * with_step];
+    }
+    OOC_UNROLL
+    for (int i = 0; i < kTermsAhead; ++i) {
+      if (i < count) AddProduct(sum, static_cast<T>(Widen(value[i])), other[i]);
+    }
+    from += kTermsAhead * from_step;
+    with += kTermsAhead * with_step;
+  }
+}
+
 OOC_HOST_DEVICE int TakeIndex(unsigned* rest, int extent) {
   const unsigned quotient = *rest / static_cast<unsigned>(extent);
   const unsigned index = *rest - quotient * static_cast<unsigned>(extent);
@@ -205,6 +229,54 @@ OOC_HOST_DEVICE void GatherAll(const DirectArgs& args, const GatherItem& item, c
   }
 }
 
+// Adds the products of `count` taps to one sum. Loads a few before it adds the first of them.
+template <class In, class T>
+OOC_HOST_DEVICE void AddTaps(T* sum, const In* from, int place, int place_step, int extent,
+                             const In* with, int with_step, int count) {
+  for (; count > 0; count -= kTapsAhead) {
+    T value[kTapsAhead]{};
+    In other[kTapsAhead]{};
+    OOC_UNROLL
+    for (int i = 0; i < kTapsAhead; ++i, place += place_step, with += with_step) {
+      if (i >= count) continue;
+      value[i] = Inside(place, extent) ? static_cast<T>(Widen(from[place])) : T(0);
+      other[i] = *with;
+    }
+    OOC_UNROLL
+    for (int i = 0; i < kTapsAhead; ++i) {
+      if (i < count) AddProduct(sum, value[i], other[i]);
+    }
+  }
+}
+
+// As GatherAll<true>, for one channel.
+template <class In, class T>
+OOC_HOST_DEVICE void GatherOne(const DirectArgs& args, const GatherItem& item, const In* source,
+                               const In* weights, T* out) {
+  const int* const xs = args.x_stride.at;
+  const int* const ws = args.w_stride.at;
+  AxisTaps taps[3];
+  for (int d = 0; d < 3; ++d) {
+    taps[d] = AxisTapsOf(args, d, item.out[d]);
+    weights += taps[d].first * ws[3 + d];
+  }
+  T sum = args.accumulate != 0 ? *out : T(0);
+  for (int c = 0; c < args.reduced; ++c) {
+    for (int t = 0, d = taps[0].place; t < taps[0].count; ++t, d += args.place_step[0]) {
+      for (int r = 0, h = taps[1].place; r < taps[1].count; ++r, h += args.place_step[1]) {
+        const int extent = Inside(d, args.in[0]) && Inside(h, args.in[1]) ? args.in[2] : 0;
+        AddTaps(&sum, source + (extent > 0 ? d * xs[3] + h * xs[4] : 0), taps[2].place,
+                args.place_step[2], extent,
+                weights + (t * args.tap_step[0] * ws[3] + r * args.tap_step[1] * ws[4]),
+                args.tap_step[2] * ws[5], taps[2].count);
+      }
+    }
+    source += xs[2];
+    weights += args.backward == 0 ? ws[2] : ws[1];
+  }
+  *out = sum;
+}
+
 template <class In, class T>
 OOC_HOST_DEVICE void GatherTyped(const DirectArgs& args, const Grid& grid) {
   const In* const read = static_cast<const In*>(args.backward == 0 ? args.x : args.dy);
@@ -220,7 +292,9 @@ OOC_HOST_DEVICE void GatherTyped(const DirectArgs& args, const Grid& grid) {
       T* const out = static_cast<T*>(args.out) +
                      (item.n * os[0] + item.g * os[1] + item.channel * os[2] + item.out[0] * os[3] +
                       item.out[1] * os[4] + item.out[2] * os[5]);
-      if (args.one_block != 0) {
+      if (args.one_block != 0 && item.count == 1) {
+        GatherOne(args, item, source, weights, out);
+      } else if (args.one_block != 0) {
         GatherAll<true>(args, item, source, weights, out);
       } else {
         GatherAll<false>(args, item, source, weights, out);
@@ -242,33 +316,32 @@ OOC_BODY void DirectGather(const DirectArgs& args, const Grid& grid) {
   OOC_WITH_ELEMENT(args.type, In, GatherTyped<In, SumType<In>::Type>(args, grid);)
 }
 
-// Where a thread of the filter kernel works. Neighbouring threads have neighbouring channels of x
-// over all groups, so that depthwise filters fill them too.
+// Where a thread or block of a filter kernel works: `count` neighbouring channels k of one tap, the
+// elements of x and dy that their sums begin with, and the place of the sums. Neighbours in number
+// have neighbouring channels of x over all groups, so that depthwise filters fill warps too.
 struct FilterItem {
-  int g, c, k, count, tap[3];
+  int count, x, dy, out;
 };
 
-OOC_HOST_DEVICE FilterItem FilterItemOf(const DirectArgs& args, unsigned number) {
+OOC_HOST_DEVICE FilterItem FilterItemOf(const DirectArgs& args, unsigned number, int channels) {
+  const int* const xs = args.x_stride.at;
+  const int* const ys = args.w_stride.at;
+  const int* const os = args.out_stride.at;
+  const int c = TakeIndex(&number, args.reduced);
+  const int g = TakeIndex(&number, args.g);
   FilterItem item;
-  item.c = TakeIndex(&number, args.reduced);
-  item.g = TakeIndex(&number, args.g);
-  for (int d = 2; d >= 0; --d) item.tap[d] = TakeIndex(&number, args.filter[d]);
-  item.k = static_cast<int>(number) * kDirectChannels;
-  const int left = args.channels - item.k;
-  item.count = left < kDirectChannels ? left : kDirectChannels;
+  item.x = g * xs[1] + c * xs[2];
+  item.out = g * os[0] + c * os[2];
+  for (int d = 2; d >= 0; --d) {
+    const int tap = TakeIndex(&number, args.filter[d]);
+    item.x += tap * args.dilation[d] * xs[3 + d];
+    item.out += tap * os[3 + d];
+  }
+  const int k = static_cast<int>(number) * channels;
+  item.dy = g * ys[1] + k;
+  item.out += k * os[1];
+  item.count = args.channels - k < channels ? args.channels - k : channels;
   return item;
-}
-
-// The begin and end of block `number` on an axis of the tile.
-OOC_HOST_DEVICE void BlockRange(int number, int block, int first, int extent, int* begin,
-                                int* end) {
-  *begin = number * block - first;
-  *end = *begin + block < extent ? *begin + block : extent;
-  if (*begin < 0) *begin = 0;
-}
-
-OOC_HOST_DEVICE int BlocksOn(int block, int first, int extent) {
-  return extent == 0 ? 0 : (first + extent + block - 1) / block;
 }
 
 // A block of positions: a box on N, D, H, W.
@@ -276,25 +349,53 @@ struct FilterBox {
   int begin[4], end[4];
 };
 
-// The sums of one block. `x` is of the tap's first place, `dy` of the first channel.
+OOC_HOST_DEVICE FilterBox FilterBoxOf(const DirectArgs& args, unsigned number) {
+  FilterBox box;
+  OOC_UNROLL
+  for (int i = 3; i >= 0; --i) {
+    const int begin = TakeIndex(&number, args.blocks[i]) * args.block[i] - args.first[i];
+    const int end = begin + args.block[i];
+    box.begin[i] = begin < 0 ? 0 : begin;
+    box.end[i] = end < args.extent[i] ? end : args.extent[i];
+  }
+  return box;
+}
+
+// The products of a row of positions, for one channel or for several.
 template <class In, class T>
-OOC_HOST_DEVICE void FilterBlock(const DirectArgs& args, const FilterItem& item,
-                                 const FilterBox& box, const In* x, const In* dy,
-                                 DirectSums<T>* sums) {
+OOC_HOST_DEVICE void AddRow(T* sum, const In* from, int from_step, const In* with, int with_step,
+                            int count, int) {
+  AddRun(sum, from, from_step, with, with_step, count);
+}
+template <class In, class T>
+OOC_HOST_DEVICE void AddRow(DirectSums<T>* sums, const In* from, int from_step, const In* with,
+                            int with_step, int count, int channels) {
+  if (channels == kDirectChannels) {
+    OOC_UNROLL_BY(2)
+    for (; count > 0; --count, from += from_step, with += with_step) {
+      AddProducts(sums, static_cast<T>(Widen(*from)), with, kDirectChannels);
+    }
+    return;
+  }
+  OOC_KEEP_ROLLED
+  for (; count > 0; --count, from += from_step, with += with_step) {
+    AddProducts(sums, static_cast<T>(Widen(*from)), with, channels);
+  }
+}
+
+// The sum or sums of one block. `x` is of the tap's first place, `dy` of the first channel.
+template <class In, class Sums>
+OOC_HOST_DEVICE void FilterBlock(const DirectArgs& args, const FilterBox& box, const In* x,
+                                 const In* dy, int channels, Sums* sums) {
   const int* const xs = args.x_stride.at;
   const int* const ys = args.w_stride.at;
-  const int first = box.begin[3];
+  const int first = box.begin[3], count = box.end[3] - first, step = args.stride[2] * xs[5];
   for (int n = box.begin[0]; n < box.end[0]; ++n) {
     for (int o = box.begin[1]; o < box.end[1]; ++o) {
       for (int p = box.begin[2]; p < box.end[2]; ++p) {
-        const In* from = x + (n * xs[0] + o * args.stride[0] * xs[3] + p * args.stride[1] * xs[4] +
-                              first * args.stride[2] * xs[5]);
-        const In* with = dy + (n * ys[0] + o * ys[3] + p * ys[4] + first * ys[5]);
-        for (int q = first; q < box.end[3]; ++q) {
-          AddProducts(sums, static_cast<T>(Widen(*from)), with, item.count);
-          from += args.stride[2] * xs[5];
-          with += ys[5];
-        }
+        const In* from = x + (n * xs[0] + o * args.stride[0] * xs[3] + p * args.stride[1] * xs[4]);
+        const In* with = dy + (n * ys[0] + o * ys[3] + p * ys[4]);
+        AddRow(sums, from + first * step, step, with + first * ys[5], ys[5], count, channels);
       }
     }
   }
@@ -302,62 +403,40 @@ OOC_HOST_DEVICE void FilterBlock(const DirectArgs& args, const FilterItem& item,
 
 // Sums a block and adds it. Sums in double go on from one block to the next.
 template <class In>
-OOC_HOST_DEVICE void AddBlock(const DirectArgs& args, const FilterItem& item, const FilterBox& box,
-                              const In* x, const In* dy, DirectSums<double>* sums, double) {
-  FilterBlock(args, item, box, x, dy, sums);
+OOC_HOST_DEVICE void AddBlock(const DirectArgs& args, const FilterBox& box, const In* x,
+                              const In* dy, int count, DirectSums<double>* sums, double) {
+  FilterBlock(args, box, x, dy, count, sums);
 }
 template <class In, class Out>
-OOC_HOST_DEVICE void AddBlock(const DirectArgs& args, const FilterItem& item, const FilterBox& box,
-                              const In* x, const In* dy, DirectSums<Out>* sums, float) {
+OOC_HOST_DEVICE void AddBlock(const DirectArgs& args, const FilterBox& box, const In* x,
+                              const In* dy, int count, DirectSums<Out>* sums, float) {
   DirectSums<float> block;
-  LoadSums(&block, static_cast<const float*>(nullptr), 0, item.count, false);
-  FilterBlock(args, item, box, x, dy, &block);
+  LoadSums(&block, static_cast<const float*>(nullptr), 0, count, false);
+  FilterBlock(args, box, x, dy, count, &block);
   CloseBlock(&block, sums);
 }
 
-// All blocks of one filter tap in their order.
-template <class In, class T, class Out>
-OOC_HOST_DEVICE void FilterBlocks(const DirectArgs& args, const FilterItem& item, const In* x,
-                                  const In* dy, DirectSums<Out>* sums) {
-  const int* const out = args.out_extent;
-  FilterBox box;
-  const int images = BlocksOn(args.block_n, 0, args.n);
-  for (int n = 0; n < images; ++n) {
-    BlockRange(n, args.block_n, 0, args.n, &box.begin[0], &box.end[0]);
-    for (int o = 0; o < BlocksOn(args.block[0], args.first[0], out[0]); ++o) {
-      BlockRange(o, args.block[0], args.first[0], out[0], &box.begin[1], &box.end[1]);
-      for (int p = 0; p < BlocksOn(args.block[1], args.first[1], out[1]); ++p) {
-        BlockRange(p, args.block[1], args.first[1], out[1], &box.begin[2], &box.end[2]);
-        for (int q = 0; q < BlocksOn(args.block[2], args.first[2], out[2]); ++q) {
-          BlockRange(q, args.block[2], args.first[2], out[2], &box.begin[3], &box.end[3]);
-          AddBlock(args, item, box, x, dy, sums, T(0));
-        }
-      }
-    }
-  }
+OOC_HOST_DEVICE unsigned FilterBlocksOf(const DirectArgs& args) {
+  return static_cast<unsigned>(args.blocks[0] * args.blocks[1] * args.blocks[2] * args.blocks[3]);
 }
 
 template <class In, class T, class Out>
 OOC_HOST_DEVICE void FilterTyped(const DirectArgs& args, const Grid& grid) {
-  const int* const xs = args.x_stride.at;
-  const int* const ys = args.w_stride.at;
-  const int* const os = args.out_stride.at;
+  const unsigned blocks = FilterBlocksOf(args);
+  const int step = args.out_stride.at[1];
   OOC_THREADS(thread) {
     for (unsigned number = grid.block * grid.threads + thread; number < args.count;
          number += grid.blocks * grid.threads) {
-      const FilterItem item = FilterItemOf(args, number);
-      int first = item.g * xs[1] + item.c * xs[2];
-      int target = item.g * os[0] + item.k * os[1] + item.c * os[2];
-      for (int d = 0; d < 3; ++d) {
-        first += item.tap[d] * args.dilation[d] * xs[3 + d];
-        target += item.tap[d] * os[3 + d];
-      }
-      Out* const out = static_cast<Out*>(args.out) + target;
+      const FilterItem item = FilterItemOf(args, number, kDirectChannels);
+      const In* const x = static_cast<const In*>(args.x) + item.x;
+      const In* const dy = static_cast<const In*>(args.dy) + item.dy;
+      Out* const out = static_cast<Out*>(args.out) + item.out;
       DirectSums<Out> sums;
-      LoadSums(&sums, out, os[1], item.count, args.accumulate != 0);
-      FilterBlocks<In, T, Out>(args, item, static_cast<const In*>(args.x) + first,
-                               static_cast<const In*>(args.dy) + (item.g * ys[1] + item.k), &sums);
-      StoreSums(sums, out, os[1], item.count);
+      LoadSums(&sums, out, step, item.count, args.accumulate != 0);
+      for (unsigned block = 0; block < blocks; ++block) {
+        AddBlock(args, FilterBoxOf(args, block), x, dy, item.count, &sums, T(0));
+      }
+      StoreSums(sums, out, step, item.count);
     }
   }
 }
@@ -369,6 +448,61 @@ OOC_BODY void DirectFilter(const DirectArgs& args, const Grid& grid) {
     OOC_WITH_ELEMENT(args.type, In,
                      FilterTyped<In, SumType<In>::Type, SumType<In>::Type>(args, grid);)
   }
+}
+
+// One filter element by a thread block: its threads sum the blocks of positions, as many as they
+// are at a time, and one of them adds these sums in their order.
+template <class In>
+OOC_HOST_DEVICE void SumElement(const DirectArgs& args, const Grid& grid, const In* x, const In* dy,
+                                double* out) {
+  float* const part = static_cast<float*>(grid.shared);
+  const unsigned blocks = FilterBlocksOf(args);
+  for (unsigned first = 0; first < blocks; first += grid.threads) {
+    OOC_THREADS(thread) {
+      float sum = 0;
+      const unsigned block = first + thread;
+      if (block < blocks) FilterBlock(args, FilterBoxOf(args, block), x, dy, 1, &sum);
+      part[thread] = sum;
+    }
+    OOC_BARRIER;
+    OOC_THREADS(thread) {
+      if (thread > 0) break;
+      double sum = first > 0 || args.accumulate != 0 ? *out : 0;
+      for (unsigned i = 0; i < grid.threads && first + i < blocks; ++i) {
+        sum = sum + static_cast<double>(part[i]);
+      }
+      *out = sum;
+    }
+    OOC_BARRIER;
+  }
+}
+
+// In double, the sum goes on from one block to the next.
+OOC_HOST_DEVICE void SumElement(const DirectArgs& args, const Grid& grid, const double* x,
+                                const double* dy, double* out) {
+  OOC_THREADS(thread) {
+    if (thread > 0) break;
+    const unsigned blocks = FilterBlocksOf(args);
+    double sum = args.accumulate != 0 ? *out : 0;
+    for (unsigned block = 0; block < blocks; ++block) {
+      FilterBlock(args, FilterBoxOf(args, block), x, dy, 1, &sum);
+    }
+    *out = sum;
+  }
+}
+
+template <class In>
+OOC_HOST_DEVICE void ElementsTyped(const DirectArgs& args, const Grid& grid) {
+  for (unsigned number = grid.block; number < args.count; number += grid.blocks) {
+    const FilterItem item = FilterItemOf(args, number, 1);
+    SumElement(args, grid, static_cast<const In*>(args.x) + item.x,
+               static_cast<const In*>(args.dy) + item.dy,
+               static_cast<double*>(args.out) + item.out);
+  }
+}
+
+OOC_BODY void DirectElements(const DirectArgs& args, const Grid& grid) {
+  OOC_WITH_ELEMENT(args.type, In, ElementsTyped<In>(args, grid);)
 }
 
 }  // namespace oocdnn::cuda

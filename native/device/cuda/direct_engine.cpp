@@ -18,8 +18,12 @@ namespace {
 
 static_assert(kDirectBlock == kTapBlock);
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kWarp = 32;
 constexpr int64_t kMostBlocks = int64_t{1} << 20;
+
+// Up to so many filter elements get a thread block each; more get a thread for every
+// kDirectChannels of them.
+constexpr int64_t kFewElements = 1024;
 
 const EngineInfo& DirectInfo() { return EngineNamed("direct"); }
 
@@ -28,6 +32,11 @@ TileStrides StridesOf(const TileLayout& layout) {
   std::transform(layout.stride.begin(), layout.stride.end(), strides.at,
                  [](int64_t stride) { return static_cast<int>(stride); });
   return strides;
+}
+
+// A thread for each of `count` items.
+LaunchShape ShapeOf(Long count) {
+  return {std::min<Long>(CeilDiv(count, kThreads), kMostBlocks), kThreads, 0};
 }
 
 class DirectExecutable : public CudaExecutable {
@@ -60,8 +69,10 @@ class DirectConvolution final : public DirectExecutable {
  private:
   void SetUpGather();
   void SetUpFilter();
+  Status RunFilter(CUstream stream, const RunArgs& run, DirectArgs args);
 
   const Direction direction_;
+  bool by_element_ = false;  // ooc_direct_elements
   DirectArgs args_{};
 };
 
@@ -118,15 +129,15 @@ void DirectConvolution::SetUpGather() {
 void DirectConvolution::SetUpFilter() {
   args_.channels = static_cast<int>(shape_.k);
   args_.reduced = static_cast<int>(shape_.c);
-  args_.count = shape_.g * shape_.c * CeilDiv(shape_.k, kDirectChannels);
-  for (int d = 0; d < 3; ++d) {
-    args_.in[d] = static_cast<int>(shape_.in[d]);
-    args_.out_extent[d] = static_cast<int>(shape_.out[d]);
-    args_.count *= shape_.filter[d];
-  }
+  const int64_t rest = shape_.g * shape_.c * shape_.filter[0] * shape_.filter[1] * shape_.filter[2];
+  const PixelArray extent{shape_.n, shape_.out[0], shape_.out[1], shape_.out[2]};
   const PixelArray block = PixelBlockOf(shape_);
-  args_.block_n = static_cast<int>(block[0]);
-  for (size_t d = 0; d < 3; ++d) args_.block[d] = static_cast<int>(block[1 + d]);
+  for (size_t i = 0; i < extent.size(); ++i) {
+    args_.extent[i] = static_cast<int>(extent[i]);
+    args_.block[i] = static_cast<int>(block[i]);
+  }
+  by_element_ = NeedsWideSums(shape_, false) && rest * shape_.k <= kFewElements;
+  args_.count = rest * (by_element_ ? shape_.k : CeilDiv(shape_.k, kDirectChannels));
   args_.x_stride = StridesOf(layout(Operand::kX));
   args_.w_stride = StridesOf(layout(Operand::kY));
   args_.out_stride = StridesOf(layout(Operand::kW));
@@ -139,18 +150,24 @@ Status DirectConvolution::Run(CUstream stream, const RunArgs& run) {
   args.w = run.tile[Index(Operand::kW)];
   args.dy = run.tile[Index(Operand::kY)];
   args.accumulate = run.accumulate ? 1 : 0;
-  const LaunchShape shape{std::min(CeilDiv(args.count, kThreads), kMostBlocks), kThreads, 0};
   switch (direction_) {
     case Direction::kForward: args.out = run.tile[Index(Operand::kY)]; break;
     case Direction::kBackwardData: args.out = run.tile[Index(Operand::kX)]; break;
-    default:
-      args.out = run.tile[Index(Operand::kW)];
-      for (int d = 0; d < 3; ++d) {
-        args.first[d] = static_cast<int>(run.origin[d] % args.block[d]);
-      }
-      return gpu_.Launch(Kernel::kDirectFilter, shape, stream, args);
+    default: return RunFilter(stream, run, args);
   }
-  return gpu_.Launch(Kernel::kDirectGather, shape, stream, args);
+  return gpu_.Launch(Kernel::kDirectGather, ShapeOf(args.count), stream, args);
+}
+
+Status DirectConvolution::RunFilter(CUstream stream, const RunArgs& run, DirectArgs args) {
+  args.out = run.tile[Index(Operand::kW)];
+  for (int i = 0; i < 4; ++i) {
+    if (i > 0) args.first[i] = static_cast<int>(run.origin[i - 1] % args.block[i]);
+    args.blocks[i] = static_cast<int>(CeilDiv(args.first[i] + args.extent[i], args.block[i]));
+  }
+  if (!by_element_) return gpu_.Launch(Kernel::kDirectFilter, ShapeOf(args.count), stream, args);
+  const int threads = args.type == kF64 ? kWarp : kThreads;
+  const LaunchShape shape{args.count, threads, threads * int{sizeof(float)}};
+  return gpu_.Launch(Kernel::kDirectElements, shape, stream, args);
 }
 
 class DirectBias final : public DirectExecutable {

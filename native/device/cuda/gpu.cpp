@@ -10,10 +10,21 @@ namespace oocdnn::cuda {
 namespace {
 
 // By the value of Kernel.
-constexpr std::array<const char*, kKernels> kKernelNames{
-    "ooc_rows",          "ooc_transpose",     "ooc_zero",       "ooc_finish",    "ooc_make",
-    "ooc_dense",         "ooc_planes",        "ooc_restore",    "ooc_normalize", "ooc_sum",
-    "ooc_direct_gather", "ooc_direct_filter", "ooc_bias_parts", "ooc_bias_chain"};
+constexpr std::array<const char*, kKernels> kKernelNames{"ooc_rows",
+                                                         "ooc_transpose",
+                                                         "ooc_zero",
+                                                         "ooc_finish",
+                                                         "ooc_make",
+                                                         "ooc_dense",
+                                                         "ooc_planes",
+                                                         "ooc_restore",
+                                                         "ooc_normalize",
+                                                         "ooc_sum",
+                                                         "ooc_direct_gather",
+                                                         "ooc_direct_filter",
+                                                         "ooc_direct_elements",
+                                                         "ooc_bias_parts",
+                                                         "ooc_bias_chain"};
 
 }  // namespace
 

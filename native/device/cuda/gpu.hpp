@@ -23,10 +23,11 @@ enum class Kernel : int {
   kSum,
   kDirectGather,
   kDirectFilter,
+  kDirectElements,
   kBiasParts,
   kBiasChain,
 };
-constexpr int kKernels = 14;
+constexpr int kKernels = 15;
 
 // How a kernel is to be launched.
 struct LaunchShape {

@@ -235,8 +235,9 @@ struct TileStrides {
   int at[kCopyDims];
 };
 
-// ooc_direct_gather (forward and backward data), ooc_direct_filter. Counts are per group. `out`
-// are the extents of the written tensor's positions, `in` those of the read one's.
+// ooc_direct_gather (forward and backward data); ooc_direct_filter, ooc_direct_elements (backward
+// filter). Counts are per group. `out` are the extents of the written tensor's positions, `in`
+// those of the read one's.
 struct DirectArgs {
   const void *x, *w, *dy;  // forward: x, w; backward data: dy (as x), w; backward filter: x, dy
   void* out;
@@ -252,9 +253,9 @@ struct DirectArgs {
   // Blocks of sums, see geom/sum_blocks.hpp. Forward and backward data: whether a sum is one block,
   // and reduced channels of a group of blocks.
   int one_block, group_channels;
-  // Backward filter: extents of a block on D, H, W, and how far into one the tile begins; images of
-  // a block.
-  int block[3], first[3], block_n;
+  // Backward filter, on N, D, H, W: extents of the positions and of a block of them, how far into a
+  // block the tile begins, and its blocks.
+  int extent[4], block[4], first[4], blocks[4];
   int wide;    // backward filter: the output is f64
   Long count;  // output elements, or blocks of kDirectChannels of them
 };

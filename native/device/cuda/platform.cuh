@@ -23,7 +23,9 @@ struct Grid {
 #define OOC_THREADS(t) for (unsigned t = threadIdx.x, ooc_once = 1; ooc_once != 0; ooc_once = 0)
 #define OOC_BARRIER __syncthreads()
 #define OOC_UNROLL _Pragma("unroll")
-#define OOC_KEEP_ROLLED _Pragma("unroll 1")
+#define OOC_PRAGMA(text) _Pragma(#text)
+#define OOC_UNROLL_BY(n) OOC_PRAGMA(unroll n)
+#define OOC_KEEP_ROLLED OOC_UNROLL_BY(1)
 extern __shared__ __align__(16) unsigned char ooc_shared[];
 #define OOC_KERNEL(name, Args, most_threads, blocks, body)                                  \
   extern "C" __global__ void __launch_bounds__(most_threads, blocks)                        \
@@ -39,6 +41,7 @@ extern __shared__ __align__(16) unsigned char ooc_shared[];
 #define OOC_THREADS(t) for (unsigned t = 0; t < grid.threads; ++t)
 #define OOC_BARRIER static_cast<void>(0)
 #define OOC_UNROLL
+#define OOC_UNROLL_BY(n)
 #define OOC_KEEP_ROLLED
 #define OOC_KERNEL(name, Args, most_threads, blocks, body)                                  \
   extern "C" void name(const void* args, unsigned block, unsigned of, unsigned threads,     \
