@@ -244,3 +244,36 @@ def test_what_no_parts_can_help_is_recorded_twice_and_stays_whole() -> None:
     assert division.divides(timeline(100, held=50), 40, ran)
     assert not division.divides(timeline(99, held=50), 40, ran)
     assert not division.parts
+
+
+def test_more_parts_of_forward_come_before_those_of_backward() -> None:
+    steps = Timeline(
+        (Operation("", 0.0, 90), Operation("", 0.0, 100)), 1, (Saved("", 1, 0, 0, (1,)),)
+    )
+    division = Division()
+    assert division.continues(steps, 80, ran)
+    assert division.parts == {("small",): 2}
+    assert division.continues(steps, 95, ran)
+    assert division.parts == {("small",): 2, ("large",): 2}
+    assert not division.continues(steps, 200, ran)
+    assert not division.divides(steps, 200, ran)
+
+
+def test_plans_that_pass_the_limit_by_gaps_lead_to_parts(
+    device: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver counts an eighth more than the tensors."""
+    net, plain = network(), network()
+    expected = step(plain)
+    for parameter in net.parameters():
+        device.counter.add(parameter)
+    limit = 35 * BATCH * SAMPLE // 8
+    monkeypatch.setattr(device.card, "taken", lambda: device.counter.most * 9 // 8)
+    with device.counter, memory_limit(limit, card=device.card, planning=0.1) as run:
+        most = trained(device, net, run, 30)
+        assert run._steps.mode is Mode.FOLLOW
+        assert most * 9 // 8 <= limit
+        assert min(device.seen) < BATCH
+        assert torch.equal(step(net), expected)
+    for one, other in zip(gradients(net), gradients(plain), strict=True):
+        assert torch.equal(one, other)

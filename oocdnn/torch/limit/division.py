@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from oocdnn.network.timeline import Timeline, certain_bytes
 from oocdnn.torch.limit.parts import MOST, Signature
 
+CONTINUED = 4  # times at most
+
 
 @dataclass
 class Division:
@@ -19,12 +21,14 @@ class Division:
         before: Those of the best recording so far.
         needed: Most bytes that an operation needed there.
         settled: True once more parts are not wanted, or did not help.
+        continued: Times that a plan did not keep to the limit.
     """
 
     parts: dict[Signature, int] = field(default_factory=dict)
     before: dict[Signature, int] = field(default_factory=dict)
     needed: float = math.inf
     settled: bool = False
+    continued: int = 0
 
     def divides(
         self, timeline: Timeline, room: int, ran: Callable[[int], Iterable[Signature]]
@@ -46,11 +50,39 @@ class Division:
             return divided
         first = self.needed == math.inf
         self.needed, self.before = max(needed), dict(self.parts)
-        for position, nbytes in enumerate(needed):
-            own = timeline.operations[position].fixed_bytes  # what parts can make less
-            if nbytes - own <= room < nbytes:
-                for one in ran(position):
-                    self.parts[one] = min(2 * self.before.get(one, 1), MOST)
+        self._double(timeline, room, ran, range(len(needed)))
         stays = self.parts == self.before and not first
         self.settled = stays or self.needed <= room
         return not self.settled
+
+    def continues(
+        self, timeline: Timeline, room: int, ran: Callable[[int], Iterable[Signature]]
+    ) -> bool:
+        """Whether a step that had a plan should be recorded again with more parts, because the
+        driver counted more than the limit, and no plan leaves enough for that: `room` is what it
+        should leave. Forward comes first, since results in parts have the bits of the whole."""
+        if self.continued == CONTINUED:
+            return False
+        self.continued += 1
+        self.before = dict(self.parts)
+        forward, count = timeline.forward, len(timeline.operations)
+        self._double(timeline, room, ran, range(forward))
+        if self.parts == self.before:
+            self._double(timeline, room, ran, range(forward, count))
+        self.needed, self.settled = math.inf, self.parts == self.before
+        return not self.settled
+
+    def _double(
+        self,
+        timeline: Timeline,
+        room: int,
+        ran: Callable[[int], Iterable[Signature]],
+        positions: Iterable[int],
+    ) -> None:
+        """Doubles the parts of convolutions in operations that more parts can make fit."""
+        needed = certain_bytes(timeline)
+        for position in positions:
+            own = timeline.operations[position].fixed_bytes  # what parts can make less
+            if needed[position] - own <= room < needed[position]:
+                for one in ran(position):
+                    self.parts[one] = min(2 * self.before.get(one, 1), MOST)

@@ -51,7 +51,8 @@ class Planning:
         room = self.limit - self._card.others()
         if division.divides(timeline, room, recorder.ran):
             return None
-        known = Known(first, settings_now(), timeline, found, division.parts)
+        ran = [tuple(recorder.ran(i)) for i in range(len(timeline.operations))]
+        known = Known(first, settings_now(), timeline, found, dict(division.parts), ran)
         known.templates = recorder.templates()
         return known
 
@@ -66,18 +67,23 @@ class Planning:
         known.recorded += 1
         self.replan(known)
 
-    def check(self, known: Known) -> None:
+    def check(self, known: Known, division: Division) -> bool:
         """After a step as planned: whether the driver counts more than the limit. Then plans that
-        leave more are tried; if none serves, the nearest stays."""
+        leave more are tried; if none serves, true where the step should be recorded again with
+        more parts of convolutions, else the nearest plan stays."""
         if known.gaps.tried >= TRIES:
-            return
+            return False
         assert known.course is not None
         excess = self._card.taken() + self._card.others() - self.limit
         if excess > 0:
             if known.gaps.passes(excess, self.limit, known.course):
                 with contextlib.suppress(OutOfMemory):
                     self.replan(known)
-                    return
+                    return False
+            room = self.limit - self._card.others() - known.gaps.nbytes
+            if division.continues(known.timeline, room, known.ran.__getitem__):
+                self._card.trim()
+                return True
             nearest = known.gaps.nearest
             assert nearest is not None
             known.course, known.plan = nearest, nearest.plan
@@ -89,6 +95,7 @@ class Planning:
                 stacklevel=2,
             )
         known.gaps.tried = TRIES
+        return False
 
     def replan(self, known: Known) -> None:
         """The steps of the plan begin without unused memory, as the simulation does."""

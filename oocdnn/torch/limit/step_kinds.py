@@ -42,6 +42,7 @@ class Known:
     timeline: Timeline
     found: Found
     parts: dict[Signature, int]  # in which convolutions run
+    ran: Sequence[Sequence[Signature]] = ()  # the convolutions of each operation
     plan: Plan | None = None
     course: Planned | None = None
     recorded: int = 1
@@ -97,6 +98,10 @@ class Kinds:
         """The search for parts, of steps that begin alike."""
         return self.divisions.setdefault(first, Division())
 
+    def forget(self, known: Known) -> None:
+        """The next such step is recorded."""
+        self._known.remove(known)
+
     def miss(self, known: Known) -> None:
         """A step began as this kind, and was another."""
         known.missed += 1
@@ -104,7 +109,7 @@ class Kinds:
         if known.missed >= _MISSED and times < _FORGOTTEN:
             self._forgotten[known.first] = times + 1
             self.divisions.pop(known.first, None)
-            self._known.remove(known)  # the next such step is recorded
+            self.forget(known)
 
 
 def first_of(tensor: Tensor) -> object:

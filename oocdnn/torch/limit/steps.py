@@ -161,8 +161,9 @@ class Steps:
         step.ends()
         recorder, step.recorder = step.recorder, None
         if recorder is None:
-            if step.followed is not None:
-                self.planning.check(step.followed)
+            known = step.followed
+            if known is not None and self.planning.check(known, self.kinds.division(known.first)):
+                self.kinds.forget(known)
         elif step.followed is None:
             self._plan_first(recorder)
         else:
