@@ -49,6 +49,7 @@ NAMES = (
 )  # fmt: skip
 STEPS, DDP_STEPS = 20, 10
 SHARE = 0.6  # of the activations that the limit holds
+DDP_SHARE = 0.9  # both processes have one limit, under which no convolution is to run in parts
 ATTEMPTS = 6  # limits, where the first is less than a step needs, or runs convolutions in parts
 Values = dict[str, Tensor]
 
@@ -207,6 +208,7 @@ def compare(
     steps: int,
     planning: float,
     attempts: int = ATTEMPTS,
+    share: float = SHARE,
 ) -> Row:
     """Trains plainly and within a limit. The limit grows where it is less than a step needs, and
     where convolutions run in parts, whose filter gradients are other sums."""
@@ -214,7 +216,7 @@ def compare(
         warnings.simplefilter("always")
         plain = train(device, make(), steps, nullcontext())
         tidy(device)
-        limit = device.others() + plain.between + int(SHARE * (plain.peak - plain.between))
+        limit = device.others() + plain.between + int(share * (plain.peak - plain.between))
         refused: list[str] = []
         while True:
             try:
@@ -304,7 +306,7 @@ def rank(number: int, kind: str, folder: str, port: int, mode: str, scale: Scale
         try:
             with device.counted():
                 make = _parallel(device, number, mode, scale, view)
-                row = compare(device, make, DDP_STEPS, scale.planning, attempts=1)
+                row = compare(device, make, DDP_STEPS, scale.planning, 1, DDP_SHARE)
         except Exception as error:
             path.write_text(json.dumps({"error": f"{type(error).__name__}: {error}"[:400]}))
             raise  # ends the other process, which would wait

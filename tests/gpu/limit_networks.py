@@ -187,14 +187,17 @@ class Study:
                     "floor_seconds": told.floor,
                     "predicted_gib": told.peak / GIB,
                     "peak_of_predicted": row["allocated_gib"] * GIB / told.peak,
-                    "driver_of_predicted": row["driver_gib"]
-                    / (row["others_gib"] + told.peak / GIB),
                     "computed_again_ms": 1e3 * told.recomputing,
                     "waiting_ms": 1e3 * told.waiting,
                     "policies_gib": {k.value: n / GIB for k, n in told.nbytes.items() if n},
                     "planning_seconds": run.plan.planning,
                     "saved_tensors": len(told.rows),
+                    "in_parts": sum(len(known.parts) for known in run._steps.kinds),
                 }
+                if told.reserved is not None:
+                    predicted = row["others_gib"] + told.reserved / GIB
+                    row["predicted_driver_gib"] = predicted
+                    row["driver_of_predicted"] = row["driver_gib"] / predicted
             row["state"] = run._steps.mode.value
             row["within"] = row["driver_gib"] * GIB <= limit
             if (steps or self.given.steps) > FIRST + TIMED:
