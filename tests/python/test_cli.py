@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 import oocdnn
 from oocdnn import _problem
 from oocdnn.cli import main, picture
+from oocdnn.cli.demo import _tiles
 
 PROBLEM = "conv2d:fwd x1x16x64x64 w16x16x3x3 pad1 f32"
 
@@ -229,3 +231,8 @@ def test_a_picture_without_matplotlib_says_what_to_install(tmp_path, monkeypatch
     result = CliRunner().invoke(main, [*words, "--picture", str(tmp_path / "plan.png")])
     assert result.exit_code == 1
     assert "pip install 'oocdnn[demo]'" in result.output
+
+
+@pytest.mark.parametrize(("count", "text"), [(1, "1 tile"), (2, "2 tiles"), (30, "30 tiles")])
+def test_the_demo_counts_tiles(count: int, text: str) -> None:
+    assert _tiles(SimpleNamespace(tiles=count)) == text
