@@ -165,8 +165,11 @@ class Step:
         return saved
 
     def moves(self, tensor: Tensor) -> bool:
-        """False for what has to stay: parameters and their views, other devices, small storages."""
-        if type(tensor) is not Tensor or tensor.layout is not torch.strided:
+        """False for what has to stay: parameters and their views, other devices, small storages,
+        and what its storage, sizes and strides alone do not tell."""
+        if type(tensor) is not Tensor or tensor.layout is not torch.strided or tensor.is_nested:
+            return False
+        if tensor.is_conj() or tensor.is_neg():
             return False
         base = tensor._base if tensor._base is not None else tensor
         if base.is_leaf and base.requires_grad:

@@ -1,0 +1,55 @@
+"""Unusual tensors, versions and courses of programs within a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
+
+from oocdnn.torch.limit.card import HostCard
+from oocdnn.torch.limit.session import memory_limit
+
+
+@pytest.fixture
+def card() -> Iterator[HostCard]:
+    card = HostCard()
+    yield card
+    card.close()
+
+
+def conjugates() -> torch.Tensor:
+    x = torch.randn(64, 64, dtype=torch.complex64, requires_grad=True)
+    y = 2 * x
+    (x * y.conj()).abs().sum().backward()
+    return x.grad
+
+
+def negatives() -> torch.Tensor:
+    x = torch.randn(64, 64, dtype=torch.complex64, requires_grad=True)
+    y = 2 * x
+    (x.real * y.conj().imag).sum().backward()
+    return x.grad
+
+
+def nested() -> torch.Tensor:
+    rows = torch.randn(70, 40, requires_grad=True)
+    x = torch.nested.as_nested_tensor([rows[:40], rows[40:]])
+    torch.nested.to_padded_tensor((2 * x) * x, 0.0).sum().backward()
+    return rows.grad
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("program", [conjugates, negatives, nested])
+def test_tensors_of_which_a_storage_tells_too_little(
+    card: HostCard, program: Callable[[], torch.Tensor]
+) -> None:
+    torch.manual_seed(0)
+    expected = program()
+    with memory_limit(1 << 18, card=card, planning=0.1) as run:
+        for _ in range(3):
+            torch.manual_seed(0)
+            assert torch.equal(program(), expected)
+            run.step()
