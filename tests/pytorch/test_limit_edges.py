@@ -9,7 +9,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 
-from oocdnn.torch.limit.card import HostCard
+from torch import nn
+
+from oocdnn.torch.limit.card import Copy, HostCard
 from oocdnn.torch.limit.session import memory_limit
 
 
@@ -53,3 +55,23 @@ def test_tensors_of_which_a_storage_tells_too_little(
             torch.manual_seed(0)
             assert torch.equal(program(), expected)
             run.step()
+
+
+def test_a_recorded_step_leaves_the_device_where_more_than_half_of_the_limit_is_in_use() -> None:
+    class Resident(HostCard):
+        """Parameters take more than any limit; counts what leaves."""
+
+        left = 0
+
+        def copy_out(self, source: torch.Tensor, target: torch.Tensor) -> Copy:
+            self.left += source.numel()
+            return super().copy_out(source, target)
+
+    card = Resident()
+    net = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.Tanh()) for _ in range(4)])
+    with memory_limit(1 << 20, card=card, planning=0.1):
+        before = card.left  # of the link's measurement
+        loss = net(torch.randn(100, 64)).sum()
+        assert card.left - before == 5 * 100 * 64 * 4
+        loss.backward()
+    card.close()
