@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -74,4 +75,33 @@ def test_a_recorded_step_leaves_the_device_where_more_than_half_of_the_limit_is_
         loss = net(torch.randn(100, 64)).sum()
         assert card.left - before == 5 * 100 * 64 * 4
         loss.backward()
+    card.close()
+
+
+def test_host_memory_does_not_grow_with_the_number_of_batch_sizes() -> None:
+    class Counting(HostCard):
+        bytes = most = 0
+
+        def slab(self, nbytes: int) -> torch.Tensor:
+            slab = super().slab(nbytes)
+            self.bytes += nbytes
+            self.most = max(self.most, self.bytes)
+            weakref.finalize(slab, self.freed, nbytes)
+            return slab
+
+        def freed(self, nbytes: int) -> None:
+            self.bytes -= nbytes
+
+    def step(batch: int) -> None:
+        net(torch.randn(batch, 64)).sum().backward()
+        run.step()
+
+    card = Counting()
+    net = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.Tanh()) for _ in range(4)])
+    with memory_limit(1 << 18, card=card, planning=0.01) as run:
+        step(99)
+        first = card.most
+        for batch in range(100, 120):
+            step(batch)
+        assert 0 < card.most <= 3 * first
     card.close()
