@@ -105,3 +105,25 @@ def test_host_memory_does_not_grow_with_the_number_of_batch_sizes() -> None:
             step(batch)
         assert 0 < card.most <= 3 * first
     card.close()
+
+
+def test_versions_that_tell_less(card: HostCard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch 2.4 has no `torch.OutOfMemoryError`, and does not tell what a node saves."""
+
+    def trained() -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(5):
+            optimizer.zero_grad()
+            net(torch.randn(4, 3, 16, 16)).square().mean().backward()
+            optimizer.step()
+        return list(net.parameters())
+
+    expected = trained()
+    monkeypatch.delattr(torch, "OutOfMemoryError")
+    monkeypatch.delattr(torch._C._autograd.SavedTensor, "data")
+    with memory_limit(60_000, card=card, planning=0.1):
+        got = trained()
+    for ours, theirs in zip(got, expected, strict=True):
+        assert torch.equal(ours, theirs)

@@ -221,7 +221,7 @@ class CudaCard:
                 with torch.cuda.device(index):
                     return self._taken(nbytes)
             return self._taken(nbytes)
-        except torch.OutOfMemoryError:
+        except torch.cuda.OutOfMemoryError:
             return 0
 
     def _taken(self, nbytes: int) -> int:
