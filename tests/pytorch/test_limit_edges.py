@@ -127,3 +127,17 @@ def test_versions_that_tell_less(card: HostCard, monkeypatch: pytest.MonkeyPatch
         got = trained()
     for ours, theirs in zip(got, expected, strict=True):
         assert torch.equal(ours, theirs)
+
+
+def test_functional_transforms_in_versions_that_do_not_tell_the_hooks(
+    card: HostCard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As PyTorch before 2.8."""
+    monkeypatch.delattr(torch._C._autograd, "_top_saved_tensors_default_hooks")
+    x = torch.randn(64, 64)
+    with memory_limit(1 << 20, card=card, planning=0.1) as run:
+        assert torch.equal(torch.func.grad(lambda x: x.square().sum())(x), 2 * x)
+        y = torch.randn(64, 64, requires_grad=True)
+        (2 * y).square().sum().backward()
+        run.step()
+        assert run.timelines  # the hooks are there again

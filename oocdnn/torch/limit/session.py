@@ -158,8 +158,10 @@ class memory_limit:
         self._hooks = None
 
     def _step_aside(self) -> None:
-        """Takes the hooks away, where no others were set since."""
-        pack, _ = _autograd._top_saved_tensors_default_hooks(False) or (None, None)
+        """Takes the hooks away, where no others were set since. Versions of PyTorch that do not
+        tell the latest ones are taken to have these."""
+        latest = getattr(_autograd, "_top_saved_tensors_default_hooks", None)
+        pack = self._steps.pack if latest is None else (latest(False) or (None,))[0]
         if self._hooks is not None and pack == self._steps.pack:
             self._pop()
 
