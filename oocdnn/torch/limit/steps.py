@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from oocdnn.torch.limit.card import Card
@@ -64,7 +65,7 @@ class Steps:
         with self._lock:
             step = self._step
             if step.backward:
-                if step.holds:
+                if step.holds or torch._C._current_graph_task_id() != -1:
                     return Kept(tensor)  # what backward saves stays: it is not for long
                 self._finish()
             elif step.event and not step.holds:
