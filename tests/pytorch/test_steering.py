@@ -264,7 +264,9 @@ def test_spacers_are_given_back_whatever_the_allocator_does(right: int) -> None:
     card.close()
 
 
-def test_a_limit_that_is_left_within_a_step_holds_nothing() -> None:
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_step_that_is_left_holds_nothing(dropped: bool) -> None:
+    """By the program, which leaves the limit or drops the results."""
     net, x, target = Net(), torch.randn(2, 1, 32, 32), torch.randint(0, 3, (2, 32, 32))
     card = Elsewhere(1 << 30)
     with memory_limit(1 << 40, card=card, planning=0.1) as run:
@@ -282,6 +284,10 @@ def test_a_limit_that_is_left_within_a_step_holds_nothing() -> None:
         kind.course.spacers = Spacers(card, Steering((), acts, 0))
         loss = F.cross_entropy(net(x), target)
         assert card.taken_now == [timeline.forward - 1]
+        if dropped:
+            del loss
+            loss = F.cross_entropy(net(x[:1]), target[:1])
+            assert card.taken_now == []
     assert card.taken_now == []
     loss.backward()
     assert card.taken_now == []

@@ -130,8 +130,12 @@ class Step:
         self._course.ends()
         self._go_by(Unplanned(self._store, self._limit, self.numbered))
 
-    def ends(self) -> None:
+    def leave(self) -> None:
+        """The step ends without backward."""
         self._course.ends()
+
+    def ends(self) -> None:
+        self.leave()
         known = self.followed
         if known is not None and self.event + 1 != len(known.timeline.operations):
             self._kinds.miss(known)

@@ -69,7 +69,8 @@ class Steps:
                     return Kept(tensor)  # what backward saves stays: it is not for long
                 self._finish()
             elif step.event and not step.holds:
-                self._begin(step.mode)  # what was saved is gone without backward
+                step.leave()  # what was saved is gone without backward
+                self._begin(step.mode)
             step = self._step
             if not step.selected and step.moves(tensor):
                 self._select(tensor)
