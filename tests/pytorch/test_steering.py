@@ -25,7 +25,7 @@ from oocdnn.torch.limit.heap import allocator as allocators
 from oocdnn.torch.limit.heap import arena as arenas
 from oocdnn.torch.limit.heap import steering as steerings
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
-from oocdnn.torch.limit.heap.allocator import Allocator, Heap
+from oocdnn.torch.limit.heap.allocator import Allocator, Extent, Heap
 from oocdnn.torch.limit.heap.arena import Arena, cut
 from oocdnn.torch.limit.heap.reading import Log, Note, read, template
 from oocdnn.torch.limit.heap.steering import Steering, steer
@@ -291,6 +291,25 @@ def test_a_step_that_is_left_holds_nothing(dropped: bool) -> None:
     assert card.taken_now == []
     loss.backward()
     assert card.taken_now == []
+    card.close()
+
+
+def test_an_optimizer_that_fails_in_the_first_step_leaves_nothing_taken() -> None:
+    class Partly(Elsewhere):
+        """A page of its allocator is in use in part."""
+
+        def heap(self) -> Heap:
+            return Heap((Extent(0, False, True, ((MIB, True), (19 * MIB, False))),), True)
+
+    net, x, target = Net(), torch.randn(2, 1, 32, 32), torch.randint(0, 3, (2, 32, 32))
+    optimizer, card = torch.optim.LBFGS(net.parameters()), Partly(1 << 30)
+    with memory_limit(1 << 40, card=card, planning=0.1):
+        F.cross_entropy(net(x), target).backward()
+        with pytest.raises(TypeError):
+            optimizer.step()  # without its closure
+        assert card.taken_now
+        F.cross_entropy(net(x), target).backward()
+        assert card.taken_now == []
     card.close()
 
 

@@ -111,7 +111,6 @@ class Steps:
         """The end of a step; without it a step ends where forward begins again with nothing saved.
         A recorded step is planned here."""
         with self._lock:
-            self._give_low()
             if self._step.selected:
                 self._finish()
 
@@ -159,6 +158,7 @@ class Steps:
             step.follow(known, known.course, recorder)
 
     def _finish(self) -> None:
+        self._give_low()
         step = self._step
         step.ends()
         recorder, step.recorder = step.recorder, None
