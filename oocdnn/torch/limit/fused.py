@@ -224,9 +224,15 @@ class Kernel:
         # Triton compiles for the device and for aligned pointers; the numbers are always the same.
         key = (out.get_device(), *[one.data_ptr() % _ALIGNED == 0 for one in starts])
         launch = self._launches.get(key)
-        if launch is not None:
-            launch(out, *starts, *self._numbers, *self._blocks.values())
-            return out
+        with torch.cuda.device_of(out):  # Triton takes the current device
+            if launch is not None:
+                launch(out, *starts, *self._numbers, *self._blocks.values())
+            else:
+                self._compile(key, out, starts)
+        return out
+
+    def _compile(self, key: tuple[int, ...], out: Tensor, starts: list[Tensor]) -> None:
+        """Compiles, and runs for the first time."""
         from oocdnn.torch.limit import _kernels  # Triton comes with PyTorch for GPUs only
 
         kernel = _kernels.compiled(self.source)[self._grid](
@@ -234,7 +240,6 @@ class Kernel:
         )
         if _kernels.LAUNCHES and kernel is not None:  # Triton's interpreter gives none
             self._launches[key] = kernel[(*self._grid, 1, 1)]
-        return out
 
 
 Axis = tuple[int, tuple[int, ...]]  # elements, and the stride of each operand
