@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -99,3 +100,24 @@ def test_kernels_run_on_the_device_of_their_tensors(monkeypatch: pytest.MonkeyPa
     for _ in range(2):
         assert torch.equal(made(x), torch.relu(x))
     assert (Kernels.kernel.compiled, Kernels.kernel.launched) == (1, 1)
+
+
+def test_a_machine_without_a_compiler_generates_no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Kernels:
+        LAUNCHES = True
+
+        @staticmethod
+        def compiled(source: str) -> Compiled:
+            raise subprocess.CalledProcessError(1, "gcc")
+
+    monkeypatch.setattr(oocdnn.torch.limit, "_kernels", Kernels, raising=False)
+    monkeypatch.setattr(fused, "_TRITON", True)
+    fused._compiles.cache_clear()
+
+    class OnGpu:
+        is_cuda, device = True, torch.device("cpu")
+
+    with pytest.warns(UserWarning, match="no kernels for cpu"):
+        assert not fused.is_there(OnGpu())  # type: ignore[arg-type]
+    assert not fused.is_there(OnGpu())  # type: ignore[arg-type]
+    fused._compiles.cache_clear()

@@ -8,6 +8,7 @@ strides.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -133,7 +134,23 @@ def normalized(term: norms.Term, order: int) -> Tensor:
 
 def is_there(tensor: Tensor) -> bool:
     """Whether kernels are generated for tensors like that."""
-    return bool(tensor.is_cuda) and _TRITON
+    return bool(tensor.is_cuda) and _TRITON and _compiles(tensor.device)
+
+
+@cache
+def _compiles(device: torch.device) -> bool:
+    """Whether Triton compiles for a device: it needs a C compiler and the headers of Python."""
+    x = torch.zeros(1, device=device)
+    try:
+        Kernel(apply("relu", Input(0, x)), stride=(1,))(x)
+    except Exception as error:  # also of compilers
+        warnings.warn(
+            f"Triton compiles no kernels for {device}, so that operations are computed again one "
+            f"by one, and results of ReLU are not held as bits: {error}",
+            stacklevel=2,
+        )
+        return False
+    return True
 
 
 @dataclass(frozen=True)
