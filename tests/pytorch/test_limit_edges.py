@@ -141,3 +141,54 @@ def test_functional_transforms_in_versions_that_do_not_tell_the_hooks(
         (2 * y).square().sum().backward()
         run.step()
         assert run.timelines  # the hooks are there again
+
+
+def test_captured_graphs_are_left_alone() -> None:
+    class Capturing(HostCard):
+        captures = False
+
+        def capturing(self) -> bool:
+            return self.captures
+
+        def trim(self) -> None:
+            assert not self.captures
+
+    card = Capturing()
+    net = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64))
+    with memory_limit("1GiB", card=card, planning=0.1) as run:
+        for _ in range(3):
+            net(torch.randn(100, 64)).sum().backward()
+            card.captures = True
+            net(torch.randn(90, 64)).sum().backward()
+            card.captures = False
+            run.step()
+        assert run._steps.steps == 3
+        assert len(run.timelines) == 1
+    card.close()
+
+
+def test_what_another_stream_works_on_stays() -> None:
+    class Streams(HostCard):
+        current = compute = 0
+
+        def begin(self) -> None:
+            self.compute = self.current
+
+        def holds(self, tensor: torch.Tensor) -> bool:
+            return self.current == self.compute
+
+    card = Streams()
+    with memory_limit(1 << 20, card=card, planning=0.1) as run:
+        x = torch.randint(-4, 5, (64, 64)).float().requires_grad_()
+        y = (2 * x).square()
+        card.current = 1
+        z = (3 * x).square()
+        assert run._steps._step.count == 1
+        (y + z).sum().backward()
+        run.step()
+        (3 * x).square().sum().backward()  # a step of that stream
+        run.step()
+        assert len(run.timelines) == 1
+        assert run._steps.kinds.latest.recorded == 2
+    assert torch.equal(x.grad, 8 * x + 18 * x + 18 * x)
+    card.close()

@@ -47,7 +47,8 @@ class memory_limit:
     A step ends with an optimizer's step, with `step()`, or where forward begins again after
     backward. Only the thread that enters the context is limited, and the backward passes of what it
     computed there. Code that takes no saved-tensor hooks (`torch.func`, for instance), CUDA graphs
-    under capture and tensors of other devices are left alone.
+    under capture, tensors of other devices and what is saved on another stream than the step's
+    first tensor are left alone.
 
     Args:
         limit: Device bytes of this process as the driver counts them, CUDA's context and libraries

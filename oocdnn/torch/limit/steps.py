@@ -62,6 +62,8 @@ class Steps:
         step = self._step
         if step.mode is Mode.KEEP and step.selected and not step.backward:
             return Kept(tensor)
+        if self._card.capturing():
+            return Kept(tensor)
         with self._lock:
             step = self._step
             if step.backward:
@@ -72,8 +74,10 @@ class Steps:
                 step.leave()  # what was saved is gone without backward
                 self._begin(step.mode)
             step = self._step
-            if not step.selected and step.moves(tensor):
-                self._select(tensor)
+            if not step.selected:
+                self._card.begin()
+                if step.moves(tensor):
+                    self._select(tensor)
             if step.mode is Mode.KEEP:
                 return Kept(tensor)
             return step.save(tensor)
@@ -81,6 +85,8 @@ class Steps:
     def unpack(self, packed: Source) -> Tensor:
         if type(packed) is Kept and self._step.backward and not self.table.used:
             return packed.tensor()  # no event, and nothing to prepare
+        if type(packed) is Kept and self._card.capturing():
+            return packed.tensor()
         with self._lock:
             step = self._step
             if not step.backward:
