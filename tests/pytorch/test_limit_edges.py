@@ -192,3 +192,28 @@ def test_what_another_stream_works_on_stays() -> None:
         assert run._steps.kinds.latest.recorded == 2
     assert torch.equal(x.grad, 8 * x + 18 * x + 18 * x)
     card.close()
+
+
+class Failing(HostCard):
+    """Runs out of memory at a copy."""
+
+    copies = -1
+
+    def copy_out(self, source: torch.Tensor, target: torch.Tensor) -> Copy:
+        self.copies -= 1
+        if self.copies == 0:
+            raise torch.cuda.OutOfMemoryError
+        return super().copy_out(source, target)
+
+
+def test_a_forward_that_fails_is_no_part_of_the_next_step() -> None:
+    card = Failing()
+    net = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh())
+    with memory_limit(1 << 20, card=card, planning=0.1) as run:
+        card.copies = 2
+        with pytest.raises(torch.cuda.OutOfMemoryError):
+            net(torch.randn(100, 64))
+        net(torch.randn(90, 64)).sum().backward()
+        run.step()
+        assert [one.nbytes for one in run.timelines[0].saved] == 3 * [90 * 64 * 4]
+    card.close()

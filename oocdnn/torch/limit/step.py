@@ -223,7 +223,11 @@ class Step:
         self.count += 1
         self._by_address[address] = self.numbered[entry.number] = entry
         self._store.hold(entry)
-        self._arrived(entry, tensor)
+        try:
+            self._arrived(entry, tensor)
+        except BaseException:
+            self._gone(entry)
+            raise
         return entry
 
     def _arrived(self, entry: Entry, tensor: Tensor) -> None:
