@@ -217,3 +217,29 @@ def test_a_forward_that_fails_is_no_part_of_the_next_step() -> None:
         run.step()
         assert [one.nbytes for one in run.timelines[0].saved] == 3 * [90 * 64 * 4]
     card.close()
+
+
+def test_a_step_whose_backward_fails_is_not_planned(card: HostCard) -> None:
+    class Fails(torch.autograd.Function):
+        fails = True
+
+        @staticmethod
+        def forward(ctx, x):  # type: ignore[no-untyped-def]
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+            if Fails.fails:
+                raise torch.cuda.OutOfMemoryError
+            return gradient
+
+    first, last = nn.Sequential(nn.Linear(64, 64), nn.Tanh()), nn.Sequential(nn.Linear(64, 64))
+    with memory_limit(1 << 20, card=card, planning=0.1) as run:
+        with pytest.raises(torch.cuda.OutOfMemoryError):
+            last(Fails.apply(first(torch.randn(100, 64)))).square().sum().backward()
+        Fails.fails = False
+        for _ in range(3):
+            last(Fails.apply(first(torch.randn(100, 64)))).square().sum().backward()
+            run.step()
+        assert all(saved.movable for saved in run.timelines[0].saved)
+        assert run._steps.kinds.latest.recorded >= 2

@@ -6,6 +6,7 @@ import enum
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,6 +66,7 @@ class Step:
         self.event = 0
         self.count = 0  # storages
         self.packs = 0  # saved tensors since the kind was selected
+        self.running: set[int] = set()  # backward passes, by autograd's numbers
         self.numbered: Numbered = {}
         self.found = Found()
         self.recorder: Recorder | None = None
@@ -245,6 +247,14 @@ class Step:
         self._course.goes(self.event)
 
     # Backward.
+
+    def runs(self) -> None:
+        """Called in a backward pass, which is `running` until it ends without an error."""
+        number = torch._C._current_graph_task_id()
+        if number != -1 and number not in self.running:
+            self.running.add(number)
+            ended = partial(self.running.discard, number)
+            torch.autograd.Variable._execution_engine.queue_callback(ended)
 
     def turn(self) -> None:
         """Backward begins; a planned step has saved all by now."""

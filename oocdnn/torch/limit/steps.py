@@ -91,6 +91,7 @@ class Steps:
             step = self._step
             if not step.backward:
                 step.turn()
+            step.runs()
             if self.table.used:
                 self.table.serves_backward()
             if isinstance(packed, Packed):
@@ -166,8 +167,12 @@ class Steps:
     def _finish(self) -> None:
         self._give_low()
         step = self._step
-        step.ends()
         recorder, step.recorder = step.recorder, None
+        if step.running:
+            step.leave()  # backward failed
+            self._begin(step.mode)
+            return
+        step.ends()
         if recorder is None:
             known = step.followed
             if known is not None and self.planning.check(known, self.kinds.division(known.first)):
