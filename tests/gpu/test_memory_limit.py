@@ -225,3 +225,41 @@ def test_backward_reads_no_more_than_the_bits(dtype: torch.dtype, last: bool) ->
     pool = torch.ops.aten.max_pool2d_with_indices_backward
     poison = torch.full_like(x, float("nan"))
     assert torch.equal(pool(y, poison, *window, indices), pool(y, x, *window, indices))
+
+
+def test_captured_graphs_are_left_alone() -> None:
+    net, x = nn.Sequential(nn.Linear(1024, 1024), nn.Tanh()).cuda(), torch.randn(1024, 1024).cuda()
+    with memory_limit("4GiB") as run:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            net(x).sum().backward()
+            run.step()
+        torch.cuda.current_stream().wait_stream(side)
+        expected = [one.grad.clone() for one in net.parameters()]
+        net.zero_grad()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            net(x).sum().backward()
+        graph.replay()
+        for one, gradient in zip(net.parameters(), expected, strict=True):
+            assert torch.equal(one.grad, gradient)
+        net.zero_grad()
+        net(x).sum().backward()
+
+
+def test_two_streams_give_the_gradients_of_one() -> None:
+    torch.manual_seed(0)
+    x = torch.randint(-2, 3, (4, 64, 256, 256), device="cuda").float().requires_grad_()
+    side = torch.cuda.Stream()
+    with memory_limit("1200MiB", planning=1.0) as run:
+        for _ in range(8):
+            x.grad = None
+            y = (2 * x).square().square()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                z = (3 * x).square()
+            torch.cuda.current_stream().wait_stream(side)
+            (y.square() + z).sum().backward()
+            run.step()
+            assert torch.equal(x.grad, 8 * 2**8 * x.detach() ** 7 + 18 * x.detach())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -60,3 +63,61 @@ def test_kernels_are_compiled_for_aligned_pointers_once(
         x = one.view(SHAPE).copy_(torch.randn(SHAPE))
         assert torch.equal(made(x), torch.relu(x))
     assert (kernel.compiled, kernel.launched) == ((2, 2) if launches else (4, 0))
+
+
+def test_kernels_run_on_the_device_of_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside: list[Tensor] = []
+
+    @contextmanager
+    def device_of(tensor: Tensor) -> Iterator[None]:
+        inside.append(tensor)
+        yield
+        inside.pop()
+
+    class Placed(Compiled):
+        def __getitem__(self, grid: tuple[int, ...]) -> Any:
+            run = super().__getitem__(grid)
+
+            def placed(out: Tensor, *given: Any, **options: Any) -> Any:
+                assert inside
+                assert inside[0] is out
+                return run(out, *given, **options)
+
+            return placed
+
+    class Kernels:
+        LAUNCHES = True
+        kernel = Placed()
+
+        @classmethod
+        def compiled(cls, source: str) -> Placed:
+            return cls.kernel
+
+    monkeypatch.setattr(oocdnn.torch.limit, "_kernels", Kernels, raising=False)
+    monkeypatch.setattr(torch.cuda, "device_of", device_of)
+    made = fused.Kernel(fused.apply("relu", fused.Input(0, torch.empty(SHAPE))), stride=(8, 1))
+    x = torch.randn(SHAPE)
+    for _ in range(2):
+        assert torch.equal(made(x), torch.relu(x))
+    assert (Kernels.kernel.compiled, Kernels.kernel.launched) == (1, 1)
+
+
+def test_a_machine_without_a_compiler_generates_no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Kernels:
+        LAUNCHES = True
+
+        @staticmethod
+        def compiled(source: str) -> Compiled:
+            raise subprocess.CalledProcessError(1, "gcc")
+
+    monkeypatch.setattr(oocdnn.torch.limit, "_kernels", Kernels, raising=False)
+    monkeypatch.setattr(fused, "_TRITON", True)
+    fused._compiles.cache_clear()
+
+    class OnGpu:
+        is_cuda, device = True, torch.device("cpu")
+
+    with pytest.warns(UserWarning, match="no kernels for cpu"):
+        assert not fused.is_there(OnGpu())  # type: ignore[arg-type]
+    assert not fused.is_there(OnGpu())  # type: ignore[arg-type]
+    fused._compiles.cache_clear()

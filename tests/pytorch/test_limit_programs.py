@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.session import memory_limit
+from oocdnn.torch.limit.steps import Mode
 
 Tensors = list[torch.Tensor]
 STEPS = 6
@@ -227,3 +228,11 @@ def test_programs_have_the_bits_of_plain_pytorch(card: HostCard, name: str, limi
         got = PROGRAMS[name]()
     for ours, theirs in zip(got, expected, strict=True):
         assert torch.equal(ours, theirs)
+
+
+def test_what_backward_saves_begins_no_step(card: HostCard) -> None:
+    with memory_limit("1GiB", card=card, planning=0.1) as run:
+        with_checkpoints(True)()
+        assert run._steps.mode is Mode.KEEP
+        assert run._steps.steps == STEPS
+        assert len(run.timelines) == 1

@@ -25,7 +25,7 @@ from oocdnn.torch.limit.heap import allocator as allocators
 from oocdnn.torch.limit.heap import arena as arenas
 from oocdnn.torch.limit.heap import steering as steerings
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
-from oocdnn.torch.limit.heap.allocator import Allocator, Heap
+from oocdnn.torch.limit.heap.allocator import Allocator, Extent, Heap
 from oocdnn.torch.limit.heap.arena import Arena, cut
 from oocdnn.torch.limit.heap.reading import Log, Note, read, template
 from oocdnn.torch.limit.heap.steering import Steering, steer
@@ -264,7 +264,9 @@ def test_spacers_are_given_back_whatever_the_allocator_does(right: int) -> None:
     card.close()
 
 
-def test_a_limit_that_is_left_within_a_step_holds_nothing() -> None:
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_step_that_is_left_holds_nothing(dropped: bool) -> None:
+    """By the program, which leaves the limit or drops the results."""
     net, x, target = Net(), torch.randn(2, 1, 32, 32), torch.randint(0, 3, (2, 32, 32))
     card = Elsewhere(1 << 30)
     with memory_limit(1 << 40, card=card, planning=0.1) as run:
@@ -282,9 +284,32 @@ def test_a_limit_that_is_left_within_a_step_holds_nothing() -> None:
         kind.course.spacers = Spacers(card, Steering((), acts, 0))
         loss = F.cross_entropy(net(x), target)
         assert card.taken_now == [timeline.forward - 1]
+        if dropped:
+            del loss
+            loss = F.cross_entropy(net(x[:1]), target[:1])
+            assert card.taken_now == []
     assert card.taken_now == []
     loss.backward()
     assert card.taken_now == []
+    card.close()
+
+
+def test_an_optimizer_that_fails_in_the_first_step_leaves_nothing_taken() -> None:
+    class Partly(Elsewhere):
+        """A page of its allocator is in use in part."""
+
+        def heap(self) -> Heap:
+            return Heap((Extent(0, False, True, ((MIB, True), (19 * MIB, False))),), True)
+
+    net, x, target = Net(), torch.randn(2, 1, 32, 32), torch.randint(0, 3, (2, 32, 32))
+    optimizer, card = torch.optim.LBFGS(net.parameters()), Partly(1 << 30)
+    with memory_limit(1 << 40, card=card, planning=0.1):
+        F.cross_entropy(net(x), target).backward()
+        with pytest.raises(TypeError):
+            optimizer.step()  # without its closure
+        assert card.taken_now
+        F.cross_entropy(net(x), target).backward()
+        assert card.taken_now == []
     card.close()
 
 

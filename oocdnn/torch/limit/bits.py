@@ -51,16 +51,17 @@ def pack(storage: Tensor, dtype: torch.dtype) -> Tensor:
     elif nbytes:
         from oocdnn.torch.limit import _bit_kernels  # Triton comes with PyTorch for GPUs only
 
-        _bit_kernels.pack[(-(-small.numel() // _BLOCK),)](
-            elements,
-            small,
-            elements.numel(),
-            small.numel(),
-            MOST=most,
-            INFINITE=code.infinite,
-            NARROW=dtype.itemsize < 4,
-            BLOCK=_BLOCK,
-        )
+        with torch.cuda.device_of(small):  # Triton takes the current device
+            _bit_kernels.pack[(-(-small.numel() // _BLOCK),)](
+                elements,
+                small,
+                elements.numel(),
+                small.numel(),
+                MOST=most,
+                INFINITE=code.infinite,
+                NARROW=dtype.itemsize < 4,
+                BLOCK=_BLOCK,
+            )
     return small
 
 
@@ -75,7 +76,8 @@ def unpack(small: Tensor, dtype: torch.dtype, nbytes: int) -> Tensor:
     elif nbytes:
         from oocdnn.torch.limit import _bit_kernels
 
-        _bit_kernels.unpack[(-(-small.numel() // _BLOCK),)](
-            small, elements, elements.numel(), ONE=code.one, BLOCK=8 * _BLOCK
-        )
+        with torch.cuda.device_of(small):
+            _bit_kernels.unpack[(-(-small.numel() // _BLOCK),)](
+                small, elements, elements.numel(), ONE=code.one, BLOCK=8 * _BLOCK
+            )
     return storage

@@ -42,7 +42,14 @@ class Card(Protocol):
     probe_bytes: int  # of the copies that measure the link
     least_bytes: int  # a smaller storage is kept: its copy costs more than its bytes are worth
 
-    def holds(self, tensor: Tensor) -> bool: ...
+    def begin(self) -> None:
+        """A step begins: the compute stream is the current one."""
+
+    def holds(self, tensor: Tensor) -> bool:
+        """Whether it is on the device, and the compute stream works on it now."""
+
+    def capturing(self) -> bool:
+        """Whether a CUDA graph is made of what is enqueued here."""
 
     def used(self) -> int:
         """Device bytes in use now; more than any limit where they are not counted."""
@@ -148,10 +155,17 @@ class CudaCard:
         self.events: list[torch.cuda.Event] = []  # not in use
         self._marks: list[torch.cuda.Event] = []  # likewise, of marks
         self._history = History(device)
-        self._streams: dict[int, torch.cuda.Stream] = {}  # compute streams so far
+        self._streams: dict[int, torch.cuda.Stream] = {}  # current ones so far
+        self._compute: torch.cuda.Stream | None = None
+
+    def begin(self) -> None:
+        self._compute = self._current()
 
     def stream(self) -> torch.cuda.Stream:
-        """The compute stream: the device's current one."""
+        """The compute stream."""
+        return self._current() if self._compute is None else self._compute
+
+    def _current(self) -> torch.cuda.Stream:
         raw = torch._C._cuda_getCurrentRawStream(self.device.index)
         known = self._streams.get(raw)
         if known is None:
@@ -159,7 +173,11 @@ class CudaCard:
         return known
 
     def holds(self, tensor: Tensor) -> bool:
-        return bool(tensor.is_cuda and tensor.get_device() == self.device.index)
+        here = tensor.is_cuda and tensor.get_device() == self.device.index
+        return bool(here and self._current() is self.stream())
+
+    def capturing(self) -> bool:
+        return bool(torch.cuda.is_current_stream_capturing())
 
     def slab(self, nbytes: int) -> Tensor:
         memory = torch.frombuffer(mmap.mmap(-1, max(nbytes, 1)), dtype=torch.uint8)
@@ -221,11 +239,11 @@ class CudaCard:
                 with torch.cuda.device(index):
                     return self._taken(nbytes)
             return self._taken(nbytes)
-        except torch.OutOfMemoryError:
+        except torch.cuda.OutOfMemoryError:
             return 0
 
     def _taken(self, nbytes: int) -> int:
-        stream = torch._C._cuda_getCurrentRawStream(self.device.index)
+        stream = self.stream().cuda_stream
         return int(torch._C._cuda_cudaCachingAllocator_raw_alloc(nbytes, stream))
 
     def give(self, address: int) -> None:
@@ -247,6 +265,9 @@ class CudaCard:
         return max(float(begin.elapsed_time(end)) * 1e-3, 0.0)
 
     def empty(self, nbytes: int) -> Tensor:
+        if self._current() is not self.stream():
+            with torch.cuda.stream(self.stream()):
+                return torch.empty(nbytes, dtype=torch.uint8, device=self.device)
         return torch.empty(nbytes, dtype=torch.uint8, device=self.device)
 
     def copy_out(self, source: Tensor, target: Tensor) -> Copy:
@@ -256,11 +277,11 @@ class CudaCard:
         return self._copy(self._in, source, target)
 
     def discard(self, storage: Tensor) -> None:
-        del storage
+        storage.record_stream(self.stream())  # it may have been allocated for another one
 
     def _copy(self, lane: torch.cuda.Stream, source: Tensor, target: Tensor) -> Copy:
-        stream = self.stream()
-        self._reached.record(stream)
+        current = self._current()
+        self._reached.record(self.stream())
         lane.wait_event(self._reached)
         event = self.events.pop() if self.events else torch.cuda.Event()
         if torch._C._cuda_getDevice() == self.device.index:
@@ -268,7 +289,7 @@ class CudaCard:
             try:
                 target.copy_(source, non_blocking=True)
             finally:
-                _enter(stream)
+                _enter(current)
         else:
             with torch.cuda.stream(lane):
                 target.copy_(source, non_blocking=True)
@@ -314,8 +335,14 @@ class HostCard:
         self._rate = rate
         self._lanes = (_Lane(rate), _Lane(rate))
 
+    def begin(self) -> None:
+        pass
+
     def holds(self, tensor: Tensor) -> bool:
         return bool(tensor.device.type == "cpu")
+
+    def capturing(self) -> bool:
+        return False
 
     def used(self) -> int:
         return 1 << 62

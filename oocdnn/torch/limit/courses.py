@@ -110,7 +110,7 @@ class Unplanned:
         excess = self._store.card.used() - held - self._limit // 2
         while self._staying and excess > 0:
             entry = self._staying.popleft()
-            if entry.storage is not None and entry.packed and not entry.comes_back:
+            if entry.storage is not None and not entry.comes_back:
                 self._store.leave(entry)
                 self._leaving.append(entry)
                 excess -= entry.nbytes
@@ -119,7 +119,7 @@ class Unplanned:
         for entry in self._leaving:
             copied = entry.leaving is None or entry.leaving.done()
             wanted = copied or held > self._limit // _UNDER_WAY
-            if entry.packed and not (wanted and self._store.drop(entry)):
+            if not (wanted and self._store.drop(entry)):
                 kept.append(entry)
             else:
                 held -= entry.nbytes

@@ -8,6 +8,7 @@ strides.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -133,7 +134,23 @@ def normalized(term: norms.Term, order: int) -> Tensor:
 
 def is_there(tensor: Tensor) -> bool:
     """Whether kernels are generated for tensors like that."""
-    return bool(tensor.is_cuda) and _TRITON
+    return bool(tensor.is_cuda) and _TRITON and _compiles(tensor.device)
+
+
+@cache
+def _compiles(device: torch.device) -> bool:
+    """Whether Triton compiles for a device: it needs a C compiler and the headers of Python."""
+    x = torch.zeros(1, device=device)
+    try:
+        Kernel(apply("relu", Input(0, x)), stride=(1,))(x)
+    except Exception as error:  # also of compilers
+        warnings.warn(
+            f"Triton compiles no kernels for {device}, so that operations are computed again one "
+            f"by one, and results of ReLU are not held as bits: {error}",
+            stacklevel=2,
+        )
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -224,9 +241,15 @@ class Kernel:
         # Triton compiles for the device and for aligned pointers; the numbers are always the same.
         key = (out.get_device(), *[one.data_ptr() % _ALIGNED == 0 for one in starts])
         launch = self._launches.get(key)
-        if launch is not None:
-            launch(out, *starts, *self._numbers, *self._blocks.values())
-            return out
+        with torch.cuda.device_of(out):  # Triton takes the current device
+            if launch is not None:
+                launch(out, *starts, *self._numbers, *self._blocks.values())
+            else:
+                self._compile(key, out, starts)
+        return out
+
+    def _compile(self, key: tuple[int, ...], out: Tensor, starts: list[Tensor]) -> None:
+        """Compiles, and runs for the first time."""
         from oocdnn.torch.limit import _kernels  # Triton comes with PyTorch for GPUs only
 
         kernel = _kernels.compiled(self.source)[self._grid](
@@ -234,7 +257,6 @@ class Kernel:
         )
         if _kernels.LAUNCHES and kernel is not None:  # Triton's interpreter gives none
             self._launches[key] = kernel[(*self._grid, 1, 1)]
-        return out
 
 
 Axis = tuple[int, tuple[int, ...]]  # elements, and the stride of each operand

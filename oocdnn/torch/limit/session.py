@@ -47,7 +47,8 @@ class memory_limit:
     A step ends with an optimizer's step, with `step()`, or where forward begins again after
     backward. Only the thread that enters the context is limited, and the backward passes of what it
     computed there. Code that takes no saved-tensor hooks (`torch.func`, for instance), CUDA graphs
-    under capture and tensors of other devices are left alone.
+    under capture, tensors of other devices and what is saved on another stream than the step's
+    first tensor are left alone.
 
     Args:
         limit: Device bytes of this process as the driver counts them, CUDA's context and libraries
@@ -158,8 +159,10 @@ class memory_limit:
         self._hooks = None
 
     def _step_aside(self) -> None:
-        """Takes the hooks away, where no others were set since."""
-        pack, _ = _autograd._top_saved_tensors_default_hooks(False) or (None, None)
+        """Takes the hooks away, where no others were set since. Versions of PyTorch that do not
+        tell the latest ones are taken to have these."""
+        latest = getattr(_autograd, "_top_saved_tensors_default_hooks", None)
+        pack = self._steps.pack if latest is None else (latest(False) or (None,))[0]
         if self._hooks is not None and pack == self._steps.pack:
             self._pop()
 

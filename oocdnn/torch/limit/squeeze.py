@@ -40,10 +40,11 @@ class Reader(NamedTuple):
 
 
 def reader_of(node: Node | None, packed: Packed) -> Reader:
-    """The reader whose node asks for a saved tensor; its names are empty where unknown."""
+    """The reader whose node asks for a saved tensor; its names are empty where unknown, as in
+    versions of PyTorch that do not tell what a node saves."""
     name = "" if node is None else str(node.name())
     for role in _ROLES.get(name, ()):
-        if getattr(node, f"_raw_saved_{role}").data is packed:
+        if getattr(getattr(node, f"_raw_saved_{role}"), "data", None) is packed:
             return Reader(name, role, packed.like[0])
     return Reader(name, "", packed.like[0])
 

@@ -6,6 +6,7 @@ import enum
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,6 +66,7 @@ class Step:
         self.event = 0
         self.count = 0  # storages
         self.packs = 0  # saved tensors since the kind was selected
+        self.running: set[int] = set()  # backward passes, by autograd's numbers
         self.numbered: Numbered = {}
         self.found = Found()
         self.recorder: Recorder | None = None
@@ -130,8 +132,12 @@ class Step:
         self._course.ends()
         self._go_by(Unplanned(self._store, self._limit, self.numbered))
 
-    def ends(self) -> None:
+    def leave(self) -> None:
+        """The step ends without backward."""
         self._course.ends()
+
+    def ends(self) -> None:
+        self.leave()
         known = self.followed
         if known is not None and self.event + 1 != len(known.timeline.operations):
             self._kinds.miss(known)
@@ -165,8 +171,11 @@ class Step:
         return saved
 
     def moves(self, tensor: Tensor) -> bool:
-        """False for what has to stay: parameters and their views, other devices, small storages."""
-        if type(tensor) is not Tensor or tensor.layout is not torch.strided:
+        """False for what has to stay: parameters and their views, other devices, small storages,
+        and what its storage, sizes and strides alone do not tell."""
+        if type(tensor) is not Tensor or tensor.layout is not torch.strided or tensor.is_nested:
+            return False
+        if tensor.is_conj() or tensor.is_neg():
             return False
         base = tensor._base if tensor._base is not None else tensor
         if base.is_leaf and base.requires_grad:
@@ -216,7 +225,11 @@ class Step:
         self.count += 1
         self._by_address[address] = self.numbered[entry.number] = entry
         self._store.hold(entry)
-        self._arrived(entry, tensor)
+        try:
+            self._arrived(entry, tensor)
+        except BaseException:
+            self._gone(entry)
+            raise
         return entry
 
     def _arrived(self, entry: Entry, tensor: Tensor) -> None:
@@ -234,6 +247,14 @@ class Step:
         self._course.goes(self.event)
 
     # Backward.
+
+    def runs(self) -> None:
+        """Called in a backward pass, which is `running` until it ends without an error."""
+        number = torch._C._current_graph_task_id()
+        if number != -1 and number not in self.running:
+            self.running.add(number)
+            ended = partial(self.running.discard, number)
+            torch.autograd.Variable._execution_engine.queue_callback(ended)
 
     def turn(self) -> None:
         """Backward begins; a planned step has saved all by now."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from oocdnn.torch.limit.card import Card
@@ -61,17 +62,22 @@ class Steps:
         step = self._step
         if step.mode is Mode.KEEP and step.selected and not step.backward:
             return Kept(tensor)
+        if self._card.capturing():
+            return Kept(tensor)
         with self._lock:
             step = self._step
             if step.backward:
-                if step.holds:
+                if step.holds or torch._C._current_graph_task_id() != -1:
                     return Kept(tensor)  # what backward saves stays: it is not for long
                 self._finish()
             elif step.event and not step.holds:
-                self._begin(step.mode)  # what was saved is gone without backward
+                step.leave()  # what was saved is gone without backward
+                self._begin(step.mode)
             step = self._step
-            if not step.selected and step.moves(tensor):
-                self._select(tensor)
+            if not step.selected:
+                self._card.begin()
+                if step.moves(tensor):
+                    self._select(tensor)
             if step.mode is Mode.KEEP:
                 return Kept(tensor)
             return step.save(tensor)
@@ -79,10 +85,13 @@ class Steps:
     def unpack(self, packed: Source) -> Tensor:
         if type(packed) is Kept and self._step.backward and not self.table.used:
             return packed.tensor()  # no event, and nothing to prepare
+        if type(packed) is Kept and self._card.capturing():
+            return packed.tensor()
         with self._lock:
             step = self._step
             if not step.backward:
                 step.turn()
+            step.runs()
             if self.table.used:
                 self.table.serves_backward()
             if isinstance(packed, Packed):
@@ -109,7 +118,6 @@ class Steps:
         """The end of a step; without it a step ends where forward begins again with nothing saved.
         A recorded step is planned here."""
         with self._lock:
-            self._give_low()
             if self._step.selected:
                 self._finish()
 
@@ -157,9 +165,14 @@ class Steps:
             step.follow(known, known.course, recorder)
 
     def _finish(self) -> None:
+        self._give_low()
         step = self._step
-        step.ends()
         recorder, step.recorder = step.recorder, None
+        if step.running:
+            step.leave()  # backward failed
+            self._begin(step.mode)
+            return
+        step.ends()
         if recorder is None:
             known = step.followed
             if known is not None and self.planning.check(known, self.kinds.division(known.first)):

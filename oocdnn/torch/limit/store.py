@@ -17,7 +17,8 @@ class Store:
     def __init__(self, card: Card) -> None:
         self.card = card
         self.resident = 0
-        self._slabs: dict[int, list[Tensor]] = {}  # not in use, by size
+        self._slabs: dict[int, list[Tensor]] = {}  # not in use, by size, the last used size last
+        self._free = self._in_use = self._most = 0  # bytes of slabs; most in use so far
 
     def hold(self, entry: Entry) -> None:
         """A new entry, whose storage is on the device."""
@@ -32,8 +33,7 @@ class Store:
     def leave(self, entry: Entry) -> None:
         """Starts the copy to host memory."""
         assert entry.storage is not None
-        free = self._slabs.get(entry.nbytes)
-        entry.slab = free.pop() if free else self.card.slab(entry.nbytes)
+        entry.slab = self._slab(entry.nbytes)
         entry.leaving = self.card.copy_out(entry.storage, entry.slab)
 
     def drop(self, entry: Entry) -> bool:
@@ -86,5 +86,33 @@ class Store:
         if entry.squeezed is not None:
             self.resident -= entry.squeezed.form.nbytes(entry.nbytes)
         if entry.slab is not None:  # copies are behind the compute stream's next work
-            self._slabs.setdefault(entry.nbytes, []).append(entry.slab)
+            self._keep(entry.slab)
         entry.storage = entry.slab = entry.bound = entry.squeezed = None
+
+    def _slab(self, nbytes: int) -> Tensor:
+        free = self._slabs.get(nbytes)
+        if free:
+            slab = free.pop()
+            self._free -= nbytes
+        else:
+            slab = self.card.slab(nbytes)
+        self._in_use += nbytes
+        self._most = max(self._most, self._in_use)
+        return slab
+
+    def _keep(self, slab: Tensor) -> None:
+        """Keeps a slab for the next tensor of its size, and gives up those of sizes that were not
+        used for the longest time where more are free than were ever in use."""
+        nbytes = slab.numel()
+        self._in_use -= nbytes
+        self._free += nbytes
+        slabs = self._slabs[nbytes] = self._slabs.pop(nbytes, [])
+        slabs.append(slab)
+        while self._free > self._most:
+            oldest = next(iter(self._slabs))
+            slabs = self._slabs[oldest]
+            if slabs:
+                slabs.pop()
+                self._free -= oldest
+            if not slabs:
+                del self._slabs[oldest]

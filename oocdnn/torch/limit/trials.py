@@ -31,7 +31,7 @@ class Trials:
         self._found.traced[entry.number] = {one.index for one in beside}
         form = form_of(tensor, beside)
         if form is not None:
-            with contextlib.suppress(torch.OutOfMemoryError):
+            with contextlib.suppress(torch.cuda.OutOfMemoryError):
                 self._time(entry, form)
         self._recipe(entry, tensor, trace, numbered)
 

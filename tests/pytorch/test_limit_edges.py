@@ -1,0 +1,245 @@
+"""Unusual tensors, versions and courses of programs within a limit."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
+
+from torch import nn
+
+from oocdnn.torch.limit.card import Copy, HostCard
+from oocdnn.torch.limit.session import memory_limit
+
+
+@pytest.fixture
+def card() -> Iterator[HostCard]:
+    card = HostCard()
+    yield card
+    card.close()
+
+
+def conjugates() -> torch.Tensor:
+    x = torch.randn(64, 64, dtype=torch.complex64, requires_grad=True)
+    y = 2 * x
+    (x * y.conj()).abs().sum().backward()
+    return x.grad
+
+
+def negatives() -> torch.Tensor:
+    x = torch.randn(64, 64, dtype=torch.complex64, requires_grad=True)
+    y = 2 * x
+    (x.real * y.conj().imag).sum().backward()
+    return x.grad
+
+
+def nested() -> torch.Tensor:
+    rows = torch.randn(70, 40, requires_grad=True)
+    x = torch.nested.as_nested_tensor([rows[:40], rows[40:]])
+    torch.nested.to_padded_tensor((2 * x) * x, 0.0).sum().backward()
+    return rows.grad
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("program", [conjugates, negatives, nested])
+def test_tensors_of_which_a_storage_tells_too_little(
+    card: HostCard, program: Callable[[], torch.Tensor]
+) -> None:
+    torch.manual_seed(0)
+    expected = program()
+    with memory_limit(1 << 18, card=card, planning=0.1) as run:
+        for _ in range(3):
+            torch.manual_seed(0)
+            assert torch.equal(program(), expected)
+            run.step()
+
+
+def test_a_recorded_step_leaves_the_device_where_more_than_half_of_the_limit_is_in_use() -> None:
+    class Resident(HostCard):
+        """Parameters take more than any limit; counts what leaves."""
+
+        left = 0
+
+        def copy_out(self, source: torch.Tensor, target: torch.Tensor) -> Copy:
+            self.left += source.numel()
+            return super().copy_out(source, target)
+
+    card = Resident()
+    net = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.Tanh()) for _ in range(4)])
+    with memory_limit(1 << 20, card=card, planning=0.1):
+        before = card.left  # of the link's measurement
+        loss = net(torch.randn(100, 64)).sum()
+        assert card.left - before == 5 * 100 * 64 * 4
+        loss.backward()
+    card.close()
+
+
+def test_host_memory_does_not_grow_with_the_number_of_batch_sizes() -> None:
+    class Counting(HostCard):
+        bytes = most = 0
+
+        def slab(self, nbytes: int) -> torch.Tensor:
+            slab = super().slab(nbytes)
+            self.bytes += nbytes
+            self.most = max(self.most, self.bytes)
+            weakref.finalize(slab, self.freed, nbytes)
+            return slab
+
+        def freed(self, nbytes: int) -> None:
+            self.bytes -= nbytes
+
+    def step(batch: int) -> None:
+        net(torch.randn(batch, 64)).sum().backward()
+        run.step()
+
+    card = Counting()
+    net = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.Tanh()) for _ in range(4)])
+    with memory_limit(1 << 18, card=card, planning=0.01) as run:
+        step(99)
+        first = card.most
+        for batch in range(100, 120):
+            step(batch)
+        assert 0 < card.most <= 3 * first
+    card.close()
+
+
+def test_versions_that_tell_less(card: HostCard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch 2.4 has no `torch.OutOfMemoryError`, and does not tell what a node saves."""
+
+    def trained() -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(5):
+            optimizer.zero_grad()
+            net(torch.randn(4, 3, 16, 16)).square().mean().backward()
+            optimizer.step()
+        return list(net.parameters())
+
+    expected = trained()
+    monkeypatch.delattr(torch, "OutOfMemoryError")
+    monkeypatch.delattr(torch._C._autograd.SavedTensor, "data")
+    with memory_limit(60_000, card=card, planning=0.1):
+        got = trained()
+    for ours, theirs in zip(got, expected, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_functional_transforms_in_versions_that_do_not_tell_the_hooks(
+    card: HostCard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As PyTorch before 2.8."""
+    monkeypatch.delattr(torch._C._autograd, "_top_saved_tensors_default_hooks")
+    x = torch.randn(64, 64)
+    with memory_limit(1 << 20, card=card, planning=0.1) as run:
+        assert torch.equal(torch.func.grad(lambda x: x.square().sum())(x), 2 * x)
+        y = torch.randn(64, 64, requires_grad=True)
+        (2 * y).square().sum().backward()
+        run.step()
+        assert run.timelines  # the hooks are there again
+
+
+def test_captured_graphs_are_left_alone() -> None:
+    class Capturing(HostCard):
+        captures = False
+
+        def capturing(self) -> bool:
+            return self.captures
+
+        def trim(self) -> None:
+            assert not self.captures
+
+    card = Capturing()
+    net = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64))
+    with memory_limit("1GiB", card=card, planning=0.1) as run:
+        for _ in range(3):
+            net(torch.randn(100, 64)).sum().backward()
+            card.captures = True
+            net(torch.randn(90, 64)).sum().backward()
+            card.captures = False
+            run.step()
+        assert run._steps.steps == 3
+        assert len(run.timelines) == 1
+    card.close()
+
+
+def test_what_another_stream_works_on_stays() -> None:
+    class Streams(HostCard):
+        current = compute = 0
+
+        def begin(self) -> None:
+            self.compute = self.current
+
+        def holds(self, tensor: torch.Tensor) -> bool:
+            return self.current == self.compute
+
+    card = Streams()
+    with memory_limit(1 << 20, card=card, planning=0.1) as run:
+        x = torch.randint(-4, 5, (64, 64)).float().requires_grad_()
+        y = (2 * x).square()
+        card.current = 1
+        z = (3 * x).square()
+        assert run._steps._step.count == 1
+        (y + z).sum().backward()
+        run.step()
+        (3 * x).square().sum().backward()  # a step of that stream
+        run.step()
+        assert len(run.timelines) == 1
+        assert run._steps.kinds.latest.recorded == 2
+    assert torch.equal(x.grad, 8 * x + 18 * x + 18 * x)
+    card.close()
+
+
+class Failing(HostCard):
+    """Runs out of memory at a copy."""
+
+    copies = -1
+
+    def copy_out(self, source: torch.Tensor, target: torch.Tensor) -> Copy:
+        self.copies -= 1
+        if self.copies == 0:
+            raise torch.cuda.OutOfMemoryError
+        return super().copy_out(source, target)
+
+
+def test_a_forward_that_fails_is_no_part_of_the_next_step() -> None:
+    card = Failing()
+    net = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh())
+    with memory_limit(1 << 20, card=card, planning=0.1) as run:
+        card.copies = 2
+        with pytest.raises(torch.cuda.OutOfMemoryError):
+            net(torch.randn(100, 64))
+        net(torch.randn(90, 64)).sum().backward()
+        run.step()
+        assert [one.nbytes for one in run.timelines[0].saved] == 3 * [90 * 64 * 4]
+    card.close()
+
+
+def test_a_step_whose_backward_fails_is_not_planned(card: HostCard) -> None:
+    class Fails(torch.autograd.Function):
+        fails = True
+
+        @staticmethod
+        def forward(ctx, x):  # type: ignore[no-untyped-def]
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+            if Fails.fails:
+                raise torch.cuda.OutOfMemoryError
+            return gradient
+
+    first, last = nn.Sequential(nn.Linear(64, 64), nn.Tanh()), nn.Sequential(nn.Linear(64, 64))
+    with memory_limit(1 << 20, card=card, planning=0.1) as run:
+        with pytest.raises(torch.cuda.OutOfMemoryError):
+            last(Fails.apply(first(torch.randn(100, 64)))).square().sum().backward()
+        Fails.fails = False
+        for _ in range(3):
+            last(Fails.apply(first(torch.randn(100, 64)))).square().sum().backward()
+            run.step()
+        assert all(saved.movable for saved in run.timelines[0].saved)
+        assert run._steps.kinds.latest.recorded >= 2
