@@ -192,6 +192,16 @@ def test_a_limit_that_an_engine_does_not_keep_names_it(variable, monkeypatch):
         call(ctx, case, arrays)
 
 
+def test_a_calls_limit_of_workspace_comes_before_the_contexts():
+    x, w = np.ones((2, 32, 9, 9), np.float32), np.ones((32, 32, 3, 3), np.float32)
+    for limit, own in ((0, 1 << 20), (1 << 20, 0)):
+        with oocdnn.Context("cpu", "64MiB", engine="direct", workspace=limit) as ctx:
+            if own:
+                np.testing.assert_array_equal(ctx.conv2d(x, w, workspace=own), 288.0)
+            with pytest.raises(oocdnn.Unsupported, match="the limit of workspace is 0 B"):
+                ctx.conv2d(x, w, workspace=None if own else 0)
+
+
 def test_a_plan_says_what_is_used_where_it_lies():
     with oocdnn.Context("cpu", "64MiB", engine="reference", wrap="resident") as ctx:
         text = ctx.plan(on_device(Case("forward", **SMALL))).text
