@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/random.hpp"
+
 namespace oocdnn::network {
 namespace {
 
@@ -16,37 +18,21 @@ constexpr size_t kLongest = 12;       // run of alike tensors that are changed t
 constexpr int64_t kBetweenLooks = 8;  // trials between two looks at the clock
 constexpr auto kBetweenTold = std::chrono::milliseconds(5);
 
-// splitmix64: the same numbers on every machine.
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
+template <class T>
+const T& AnyOf(const std::vector<T>& all, Random* random) {
+  return all[random->Below(all.size())];
+}
 
-  uint64_t Next() {
-    uint64_t z = (state_ += 0x9e3779b97f4a7c15U);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-    return z ^ (z >> 31);
-  }
-  size_t Below(size_t count) { return static_cast<size_t>(Next() % count); }
-  bool Chance(size_t of_hundred) { return Below(100) < of_hundred; }
-  template <class T>
-  const T& Of(const std::vector<T>& all) {
-    return all[Below(all.size())];
-  }
-  // Exponentially distributed with mean 1, to within a few percent, without a logarithm, whose last
-  // bit differs between machines.
-  double Exponential() {
-    constexpr double kLog2 = 0.6931471805599453, kUnit = 1.0 / 9007199254740992.0;
-    const uint64_t bits = Next() | (uint64_t{1} << 63U);
-    const double fraction = static_cast<double>(Next() >> 11U) * kUnit;
-    return kLog2 * (static_cast<double>(__builtin_ctzll(bits)) + fraction);
-  }
+// Exponentially distributed with mean 1, to within a few percent, without a logarithm, whose last
+// bit differs between machines.
+double Exponential(Random* random) {
+  constexpr double kLog2 = 0.6931471805599453, kUnit = 1.0 / 9007199254740992.0;
+  const uint64_t bits = random->Next() | (uint64_t{1} << 63U);
+  const double fraction = static_cast<double>(random->Next() >> 11U) * kUnit;
+  return kLog2 * (static_cast<double>(__builtin_ctzll(bits)) + fraction);
+}
 
- private:
-  uint64_t state_;
-};
-
-// What orders schedules: bytes above the limit, then seconds.
+// The order of schedules: bytes above the limit, then seconds.
 using Rank = std::pair<int64_t, double>;
 
 class Search {
@@ -63,7 +49,7 @@ class Search {
 
   void FindAlike();
   void Set(size_t index, Choice choice);
-  void SetAny(size_t index) { Set(index, random_.Of(ways_[index])); }
+  void SetAny(size_t index) { Set(index, AnyOf(ways_[index], &random_)); }
   void Propose();
   void Draw();
   void FindReaders();
@@ -168,7 +154,8 @@ void Search::Undo() {
   computing_ = computing_before_;
 }
 
-// What a recipe reads is not in a form that it cannot read; of two changes the later one decides.
+// Recipes only read tensors whose form they can read. Of two conflicting changes the later one
+// decides.
 void Search::Propose() {
   changes_.clear();
   computing_before_ = computing_;
@@ -203,7 +190,7 @@ void Search::Draw() {
   switch (random_.Below(10)) {
     case 0:
     case 1:
-    case 2: return SetAny(random_.Of(open_));
+    case 2: return SetAny(AnyOf(open_, &random_));
     case 3:
     case 4:
     case 5: return ChangeTwo();
@@ -229,8 +216,8 @@ void Search::ChangeTwo() {
 
 // The policies of two alike tensors.
 void Search::Exchange() {
-  const size_t first = random_.Of(open_);
-  const size_t second = random_.Of(alike_[group_[first]]);
+  const size_t first = AnyOf(open_, &random_);
+  const size_t second = AnyOf(alike_[group_[first]], &random_);
   const auto number_of = [this](size_t index) {
     const std::vector<Choice>& ways = ways_[index];
     const auto at = std::find(ways.begin(), ways.end(), present_[index]);
@@ -243,7 +230,7 @@ void Search::Exchange() {
 
 // One policy for some alike tensors that follow one another.
 void Search::ChangeRun() {
-  const size_t first = random_.Of(open_);
+  const size_t first = AnyOf(open_, &random_);
   const std::vector<size_t>& group = alike_[group_[first]];
   const size_t way = random_.Below(ways_[first].size());
   const size_t begin = place_[first], length = 2 + random_.Below(kLongest - 1);
@@ -265,10 +252,10 @@ void Search::ChangeSegment() {
 
 // A tensor, and what one of its recipes reads: one side computed, the other kept or copied.
 void Search::ChangeChain() {
-  const size_t index = random_.Of(open_);
+  const size_t index = AnyOf(open_, &random_);
   const std::vector<Recipe>& recipes = scheduler_->step().saved[index].recipes;
   if (recipes.empty() || ways_[index].back() < kRecipe) return SetAny(index);
-  const Choice present = present_[index], any = random_.Of(ways_[index]);
+  const Choice present = present_[index], any = AnyOf(ways_[index], &random_);
   const Choice recipe = present >= kRecipe ? present : any >= kRecipe ? any : ways_[index].back();
   const bool take = present < kRecipe;
   Set(index, take ? recipe : (random_.Chance(50) ? kKeep : kSwap));
@@ -287,7 +274,7 @@ void Search::ChangeChain() {
 // Runs what is proposed; takes it where it is not worse than at present by more than a random part
 // of the warmth, or the best so far.
 bool Search::Accept(double warmth) {
-  const double most = cost_ + warmth * random_.Exponential();
+  const double most = cost_ + warmth * Exponential(&random_);
   const double cutoff = rank_.first == 0 ? std::max(most, rank_.second) : most;
   if (scheduler_->plain_seconds() + computing_ > (1.0 + kRounding) * cutoff) return false;
   if (!scheduler_->RunWithin(options_.limit, present_, {cutoff, price_})) return false;

@@ -4,21 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/random.hpp"
+
 namespace oocdnn::clients {
 
-// splitmix64.
-class Random {
+class Random : public oocdnn::Random {
  public:
-  explicit Random(uint64_t seed) : state_(seed) {}
+  using oocdnn::Random::Random;
 
-  uint64_t Next() {
-    uint64_t z = (state_ += 0x9e3779b97f4a7c15U);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-    return z ^ (z >> 31);
-  }
-  size_t Below(size_t count) { return static_cast<size_t>(Next() % count); }
-  bool Chance(int of_hundred) { return Below(100) < static_cast<size_t>(of_hundred); }
   int64_t Between(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(Below(static_cast<size_t>(high - low + 1)));
   }
@@ -33,9 +26,6 @@ class Random {
     }
   }
   int Int(int small = 9) { return static_cast<int>(Integer(small)); }
-
- private:
-  uint64_t state_;
 };
 
 }  // namespace oocdnn::clients
