@@ -202,7 +202,7 @@ void Scheduler::EndForwardUse(size_t position) {
   }
 }
 
-// What is needed before it has been copied away is kept.
+// Tensors that are needed before their copy to the host ends are kept.
 void Scheduler::KeepUncopied(size_t position) {
   for (int32_t index = needed_[position]; index != kEnd; index = next_needed_[Index(index)]) {
     if (leaving_[Index(index)] == kNotLeaving) continue;

@@ -23,7 +23,7 @@ struct Movement {
   int64_t need = -1;     // it is complete before this operation
 };
 
-// What a schedule costs by this arithmetic.
+// The cost of a schedule.
 struct Totals {
   double seconds = 0.0;      // of the step
   double waiting = 0.0;      // of these, those in which the device waits for copies
@@ -61,13 +61,13 @@ class Scheduler {
   [[nodiscard]] double SecondsOf(size_t index, Choice choice) const;
 
   // The schedule of choices as CheckChoices accepts them, within `limit` of magnitude up to 2^60.
-  // Where no positions fit, the peak passes the limit. What is needed before it has been copied
-  // away becomes kKeep; a smaller form that a recipe reads and cannot, kSwap.
+  // The peak passes the limit where no positions fit. A tensor that is needed before its copy to
+  // the host ends becomes kKeep; one whose smaller form a recipe cannot read, kSwap.
   const Totals& Run(int64_t limit, std::span<const Choice> choices);
   // The same, but false as soon as it is certain to cost more than the cutoff.
   bool RunWithin(int64_t limit, std::span<const Choice> choices, const Cutoff& cutoff);
 
-  // Of the last run, where that was not cut off.
+  // Results of the last run; undefined after a run that was cut off.
   [[nodiscard]] const Totals& totals() const { return totals_; }
   [[nodiscard]] const std::vector<Choice>& choices() const { return choices_; }
   [[nodiscard]] const std::vector<Movement>& movements() const { return movements_; }
@@ -98,7 +98,7 @@ class Scheduler {
   std::vector<int64_t> kept_bytes_;  // at each position where everything is kept
   std::vector<int32_t> by_ended_;    // saved tensors by their last use in forward, then by number
 
-  // Of one run.
+  // State of one run.
   int64_t limit_ = 0;
   std::vector<Choice> choices_;
   std::vector<int64_t> needs_;  // of each saved tensor, the position before which it is complete

@@ -316,7 +316,7 @@ OOC_BODY void DirectGather(const DirectArgs& args, const Grid& grid) {
   OOC_WITH_ELEMENT(args.type, In, GatherTyped<In, SumType<In>::Type>(args, grid);)
 }
 
-// Where a thread or block of a filter kernel works: `count` neighbouring channels k of one tap, the
+// The work of a thread or block of a filter kernel: `count` neighbouring channels k of one tap, the
 // elements of x and dy that their sums begin with, and the place of the sums. Neighbours in number
 // have neighbouring channels of x over all groups, so that depthwise filters fill warps too.
 struct FilterItem {
