@@ -1,4 +1,5 @@
-"""One context for the tests of a file, small enough that calls run in several tiles."""
+"""One context for the tests of a file, small enough that calls run in several tiles; and the CPU's
+tensors as a device's, for `memory_limit`."""
 
 import os
 
@@ -12,3 +13,12 @@ import oocdnn
 def ctx():
     with oocdnn.Context(os.environ.get("OOCDNN_TEST_DEVICE", "cpu"), SMALL) as context:
         yield context
+
+
+@pytest.fixture
+def card():
+    from oocdnn.torch.limit.card import HostCard  # needs PyTorch
+
+    made = HostCard()
+    yield made
+    made.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -92,13 +92,6 @@ def train(
         optimizer.step()
         losses.append(loss.item())
     return losses
-
-
-@pytest.fixture
-def card() -> Iterator[HostCard]:
-    card = HostCard()
-    yield card
-    card.close()
 
 
 def planner(share: float, link: Link, made: list[Plan]) -> Callable[[Timeline], Plan]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -14,13 +14,6 @@ from torch import nn
 
 from oocdnn.torch.limit.card import Copy, HostCard
 from oocdnn.torch.limit.session import memory_limit
-
-
-@pytest.fixture
-def card() -> Iterator[HostCard]:
-    card = HostCard()
-    yield card
-    card.close()
 
 
 def conjugates() -> torch.Tensor:

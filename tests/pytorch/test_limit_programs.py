@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -209,13 +209,6 @@ PROGRAMS: dict[str, Callable[[], Tensors]] = {
     "stochastic depth": stochastic_depth,
     "dropped results": results_are_dropped,
 }
-
-
-@pytest.fixture
-def card() -> Iterator[HostCard]:
-    card = HostCard()
-    yield card
-    card.close()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

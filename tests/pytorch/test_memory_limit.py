@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import threading
 import warnings
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,13 +19,6 @@ from oocdnn.network.planner import least_limit
 from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.steps import Mode
-
-
-@pytest.fixture
-def card() -> Iterator[HostCard]:
-    card = HostCard()
-    yield card
-    card.close()
 
 
 def block(channels: int) -> list[nn.Module]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -98,13 +98,6 @@ def squeezing(made: list[Plan]) -> Callable[[Timeline, int], Plan]:
         return made[-1]
 
     return planned
-
-
-@pytest.fixture
-def card() -> Iterator[HostCard]:
-    card = HostCard()
-    yield card
-    card.close()
 
 
 def block(inputs: int, outputs: int, *, inplace: bool = True) -> list[nn.Module]:
