@@ -42,12 +42,12 @@ _ENOUGH = 1.002  # of the bound: no further round is tried
 
 
 # Parts of the limit that plans leave to the gaps between tensors, one after the other, where a plan
-# that leaves none does not fit.
+# that leaves none does not fit; where the least limit leaves fewer, equal steps to that.
 _GAPS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.11, 0.15, 0.2, 0.27, 0.35)
+_STEPS = 8
 _FIRST_SHARE = 0.55  # of the time, for the plan that leaves none
-_NEXT_SHARE = 0.15  # of what is left of it, for each other
-_LEAST_SHARE = 0.04  # of the time, which each has at least
-_MORE = 1.2  # times as much time where there is more than one plan
+_NEXT_SHARE, _LEAST_SHARE = 0.08, 0.04  # of the time, which each other has at most, at least
+_MORE, _MOST = 1.2, 2.0  # times as much time where there is more than one plan; until one fits
 
 
 class Reserved(Protocol):
@@ -170,20 +170,18 @@ def _reserving(step: _Step, limit: int, seconds: float, reserved: Reserved) -> P
     end = began + _MORE * seconds  # of the searches, and of telling what the last plan reserves
     best = last = _within(step, limit, began + _FIRST_SHARE * seconds)
     telling = _tell(last, reserved)
-    first = _part_after(0.0, last, limit)
-    for part in _GAPS:
-        room, now = limit - int(part * limit), time.monotonic()
-        if _bytes(best) <= limit or room < least:
-            break
-        if part < first:
-            continue
-        left = end - now - telling
-        most = max(_NEXT_SHARE * left, _LEAST_SHARE * seconds)
+    part, parts = 0.0, _parts(limit, least)
+    while _bytes(best) > limit and parts:
+        each = (began + _MOST * seconds - time.monotonic()) / len(parts) - telling
+        most = max(min(_NEXT_SHARE * seconds, each), _LEAST_SHARE * seconds)
+        if each < most:  # no time for all: half of what passes the limit is left, too
+            first = part + (_bytes(last) - limit) / limit / 2
+            parts = [one for one in parts if one >= first] or parts[-1:]
+        part = parts.pop(0)
         with contextlib.suppress(OutOfMemory):
-            last = _within(step, room, now + most, last)
+            last = _within(step, limit - int(part * limit), time.monotonic() + most, last)
             telling = _tell(last, reserved)
             best = min(best, last, key=_bytes)
-            first = _part_after(part, last, limit)
     now = time.monotonic()
     left = end - now - telling
     if _bytes(best) <= limit and not best.fits and left > _LEAST_SHARE * seconds:
@@ -195,16 +193,19 @@ def _reserving(step: _Step, limit: int, seconds: float, reserved: Reserved) -> P
     return best
 
 
+def _parts(limit: int, least: int) -> list[float]:
+    """Parts of the limit to leave, the smallest first."""
+    most = 1 - least / limit
+    if most > _GAPS[-1]:
+        return list(_GAPS)
+    return [most * i / _STEPS for i in range(1, _STEPS + 1)] if most > 0 else []
+
+
 def _tell(made: Plan, reserved: Reserved) -> float:
     """Notes what the plan reserves; the seconds that this took."""
     began = time.monotonic()
     made.reserved = reserved(made.schedule)
     return time.monotonic() - began
-
-
-def _part_after(part: float, made: Plan, limit: int) -> float:
-    """The least part to leave next: half of what passes the limit is left, too."""
-    return part + max((_bytes(made) - limit) / limit / 2, 1e-9)
 
 
 def _bytes(made: Plan) -> int:

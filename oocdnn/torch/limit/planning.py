@@ -56,16 +56,21 @@ class Planning:
         known.templates = recorder.templates()
         return known
 
-    def again(self, recorder: Recorder, known: Known) -> None:
+    def again(self, recorder: Recorder, known: Known, division: Division) -> bool:
         """Plans anew from a further recorded step: its times are those of a step that does not swap
-        everything."""
+        everything. True where no plan keeps to the limit, and the step should be recorded again
+        with more parts of convolutions."""
         again = recorder.again(known.timeline)
         if again is None:
-            return
+            return False
         known.timeline = again
         known.allocations = recorder.allocations(again, known.templates) or known.allocations
         known.recorded += 1
         self.replan(known)
+        plan = known.plan
+        if plan is None or plan.reserved is None or plan.reserved <= plan.limit:
+            return False
+        return self._divides(known, division, plan.reserved - plan.limit)
 
     def check(self, known: Known, division: Division) -> bool:
         """After a step as planned: whether the driver counts more than the limit. Then plans that
@@ -80,9 +85,7 @@ class Planning:
                 with contextlib.suppress(OutOfMemory):
                     self.replan(known)
                     return False
-            room = self.limit - self._card.others() - known.gaps.nbytes
-            if division.continues(known.timeline, room, known.ran.__getitem__):
-                self._card.trim()
+            if self._divides(known, division, 0):
                 return True
             nearest = known.gaps.nearest
             assert nearest is not None
@@ -96,6 +99,14 @@ class Planning:
             )
         known.gaps.tried = TRIES
         return False
+
+    def _divides(self, known: Known, division: Division, excess: int) -> bool:
+        """Whether more parts can leave so many bytes more."""
+        room = self.limit - self._card.others() - known.gaps.nbytes - excess
+        if not division.continues(known.timeline, room, known.ran.__getitem__):
+            return False
+        self._card.trim()
+        return True
 
     def replan(self, known: Known) -> None:
         """The steps of the plan begin without unused memory, as the simulation does."""

@@ -173,14 +173,17 @@ class Steps:
             self._begin(step.mode)
             return
         step.ends()
-        if recorder is None:
-            known = step.followed
-            if known is not None and self.planning.check(known, self.kinds.division(known.first)):
+        known = step.followed
+        if known is not None:
+            division = self.kinds.division(known.first)
+            if recorder is None:
+                divides = self.planning.check(known, division)
+            else:
+                divides = self.planning.again(recorder, known, division)
+            if divides:
                 self.kinds.forget(known)
-        elif step.followed is None:
+        elif recorder is not None:
             self._plan_first(recorder)
-        else:
-            self.planning.again(recorder, step.followed)
         self.steps += 1
         self._begin(step.mode)
 

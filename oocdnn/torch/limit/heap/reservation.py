@@ -23,7 +23,9 @@ class Reservation:
         nbytes, steering = self._allocations.reserved(schedule, self._heap), None
         if nbytes > self._limit:
             end = time.monotonic() + self._seconds
-            steering = steer(self._allocations, schedule, self._heap, self._limit, end)
+            steering = steer(
+                self._allocations, schedule, self._heap, self._limit, end, len(self._known)
+            )
             nbytes = nbytes if steering is None else steering.reserved
         self._known.append((schedule, steering, nbytes))
         return nbytes

@@ -50,16 +50,22 @@ class Steering:
 
 
 def steer(
-    allocations: Allocations, schedule: Schedule, heap: Heap, limit: int, end: float
+    allocations: Allocations,
+    schedule: Schedule,
+    heap: Heap,
+    limit: int,
+    end: float,
+    number: int = 0,
 ) -> Steering | None:
     """Steering under which no more than `limit` bytes are reserved; None if none was found by the
-    moment `end` of `time.monotonic`, or the allocator has no expandable segments."""
+    moment `end` of `time.monotonic`, or the allocator has no expandable segments. Each `number`
+    looks elsewhere."""
     if not heap.expandable:
         return None
     frame = _Frame(allocations, schedule, heap, limit)
     if not frame.possible:
         return None
-    for seed in range(_SEEDS):
+    for seed in range(number * _SEEDS, (number + 1) * _SEEDS):
         found = _Search(frame, seed, end).run()
         if found is not None:
             return frame.checked(found)
