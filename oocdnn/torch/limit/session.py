@@ -87,7 +87,7 @@ class memory_limit:
         self._links: list[Link] = []
         from oocdnn.torch.limit.steps import Steps  # needs more of PyTorch than the rest of oocdnn
 
-        self._steps = Steps(self._card, self.limit, self._plan, planning / 16)
+        self._steps = Steps(self._card, self.limit, self._plan, planning / 8)
         self._hooks: AbstractContextManager[None] | None = None
         self._begun: Any = None
         self._ended: Any = None
