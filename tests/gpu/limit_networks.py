@@ -43,7 +43,7 @@ from limit_rows import GIB, Row, Rows, tidy
 from oocdnn.errors import OutOfMemory
 
 WARM, TIMED = 3, 5
-FIRST = 15  # steps within a limit that are recorded, and watched for gaps between tensors
+FIRST = 60  # steps within a limit at most, until its plan is final
 FULL_SPEED = 1.01  # of the plain step's time
 BATCHES = 32  # the largest batch is a multiple of it
 FILL = 0.7  # of the device
@@ -174,11 +174,11 @@ class Study:
             row["needs_gib"] = row["driver_gib"]
         return row
 
-    def _within(self, limit: int, steps: int = 0) -> Row:
+    def _within(self, limit: int) -> Row:
         training = self.case.training(self.device)
         run = self.device.limit(limit, self.given.planning)
         with run:
-            row, batch = self._timed(training, FIRST, TIMED)
+            row, batch = self._timed(training, WARM, TIMED, lambda: run.settled)
             if run.plan is not None:
                 told = run.plan.explain()
                 row |= {
@@ -200,22 +200,32 @@ class Study:
                     row["driver_of_predicted"] = row["driver_gib"] / predicted
             row["state"] = run._steps.mode.value
             row["within"] = row["driver_gib"] * GIB <= limit
-            if (steps or self.given.steps) > FIRST + TIMED:
-                row["growth"] = self._growth(training, batch, steps or self.given.steps)
+            if self.given.steps:
+                row["growth"] = self._growth(training, batch, self.given.steps)
         if self.plain:
             first = len(self.plain["losses"])
             row["losses_equal"] = row["losses"][:first] == self.plain["losses"]
         return row
 
-    def _timed(self, training: Training, warm: int, timed: int) -> tuple[Row, Any]:
-        """Steps with one batch; the last `timed` of them count. Also returns the batch."""
+    def _timed(
+        self,
+        training: Training,
+        warm: int,
+        timed: int,
+        settled: Callable[[], bool] = lambda: True,
+    ) -> tuple[Row, Any]:
+        """Steps with one batch; the last `timed` of them count, after `warm` ones and what it takes
+        until it is settled. Also returns the batch."""
         device, batch = self.device, training.batch()
         losses, seconds, most = [], [], 0
         before: dict[str, int] = {}
-        for number in range(warm + timed):
-            if number == warm:
-                device.restart()
-                before = device.counters()
+        while len(losses) < warm + timed:
+            if len(losses) == warm:
+                if not settled() and warm < FIRST:
+                    warm += 1
+                else:
+                    device.restart()
+                    before = device.counters()
             took, loss = seconds_of(device, lambda: training.step(*batch))
             losses.append(loss)
             seconds.append(took)
@@ -225,6 +235,7 @@ class Study:
         row: Row = {
             "seconds": median,
             "images_per_second": training.images / median,
+            "first_steps": warm,
             "all_seconds": [round(one, 4) for one in seconds],
             "allocated_gib": device.most_allocated() / GIB,
             "reserved_gib": device.most_reserved() / GIB,
@@ -240,13 +251,13 @@ class Study:
         return row, batch
 
     def _growth(self, training: Training, batch: Any, steps: int) -> Row:
-        """Bytes after 100 steps, and after all."""
+        """Bytes after 100 further steps, and after all."""
         found: Row = {}
-        for number in range(FIRST + TIMED, steps):
+        for number in range(1, steps + 1):
             training.step(*batch)
-            if number + 1 in (100, steps):
+            if number in (100, steps):
                 self.device.finish()
-                found[f"after {number + 1}"] = {
+                found[f"after {number}"] = {
                     "allocated": self.device.allocated(),
                     "most_reserved": self.device.most_reserved(),
                     "driver": self.device.most_driver(),
@@ -487,7 +498,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tries", type=int, default=3, help="batches within a limit")
     parser.add_argument("--activations", action="store_true")
     parser.add_argument("--share", type=float, action="append", help="of the activations")
-    parser.add_argument("--steps", type=int, default=0, help="in all, and what grows in them")
+    parser.add_argument("--steps", type=int, default=0, help="further ones, and what grows in them")
     parser.add_argument("--seconds", type=float, default=540, help="nothing is begun after so many")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--out", default="", help="a file for all rows")

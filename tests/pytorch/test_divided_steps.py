@@ -246,17 +246,29 @@ def test_what_no_parts_can_help_is_recorded_twice_and_stays_whole() -> None:
     assert not division.parts
 
 
-def test_more_parts_of_forward_come_before_those_of_backward() -> None:
-    steps = Timeline(
-        (Operation("", 0.0, 90), Operation("", 0.0, 100)), 1, (Saved("", 1, 0, 0, (1,)),)
-    )
+def two(forward: int, backward: int) -> Timeline:
+    """An operation of forward and one of backward, with so many bytes."""
+    operations = (Operation("", 0.0, forward), Operation("", 0.0, backward))
+    return Timeline(operations, 1, (Saved("", 1, 0, 0, (1,)),))
+
+
+def test_what_leaves_little_to_gaps_is_divided_first() -> None:
     division = Division()
-    assert division.continues(steps, 80, ran)
-    assert division.parts == {("small",): 2}
-    assert division.continues(steps, 95, ran)
+    assert division.continues(two(140, 155), 160, 90, ran)
+    assert division.parts == {("large",): 2}
+    division = Division()
+    assert division.continues(two(155, 155), 160, 90, ran)
     assert division.parts == {("small",): 2, ("large",): 2}
-    assert not division.continues(steps, 200, ran)
-    assert not division.divides(steps, 200, ran)
+
+
+def test_more_parts_of_forward_come_before_those_of_backward() -> None:
+    division = Division()
+    assert division.continues(two(90, 100), 160, 80, ran)
+    assert division.parts == {("small",): 2}
+    assert division.continues(two(45, 100), 160, 80, ran)
+    assert division.parts == {("small",): 2, ("large",): 2}
+    assert not division.continues(two(45, 50), 160, 80, ran)
+    assert not division.divides(two(45, 50), 160, ran)
 
 
 def test_plans_that_pass_the_limit_by_gaps_lead_to_parts(

@@ -10,6 +10,7 @@ from oocdnn.network.timeline import Timeline, certain_bytes
 from oocdnn.torch.limit.parts import MOST, Signature
 
 CONTINUED = 4  # times at most
+TIGHT = 16  # an operation that leaves less than this part of the room leaves little to gaps
 
 
 @dataclass
@@ -56,19 +57,25 @@ class Division:
         return not self.settled
 
     def continues(
-        self, timeline: Timeline, room: int, ran: Callable[[int], Iterable[Signature]]
+        self,
+        timeline: Timeline,
+        room: int,
+        excess: int,
+        ran: Callable[[int], Iterable[Signature]],
     ) -> bool:
-        """Whether a step that had a plan should be recorded again with more parts, because the
-        driver counted more than the limit, and no plan leaves enough for that: `room` is what it
-        should leave. Forward comes first, since results in parts have the bits of the whole."""
+        """Whether a step that had a plan should be recorded again with more parts, because every
+        plan reserves `excess` bytes more than the room: of the convolutions that leave little of
+        the room to gaps; else of those of forward that leave less than the excess, since results in
+        parts have the bits of the whole; else of backward."""
         if self.continued == CONTINUED:
             return False
         self.continued += 1
         self.before = dict(self.parts)
         forward, count = timeline.forward, len(timeline.operations)
-        self._double(timeline, room, ran, range(forward))
-        if self.parts == self.before:
-            self._double(timeline, room, ran, range(forward, count))
+        self._double(timeline, room - room // TIGHT, ran, range(count))
+        for positions in (range(forward), range(forward, count)):
+            if self.parts == self.before:
+                self._double(timeline, room - excess, ran, positions)
         self.needed, self.settled = math.inf, self.parts == self.before
         return not self.settled
 

@@ -85,7 +85,7 @@ class Planning:
                 with contextlib.suppress(OutOfMemory):
                     self.replan(known)
                     return False
-            if self._divides(known, division, 0):
+            if self._divides(known, division, known.gaps.nbytes):
                 return True
             nearest = known.gaps.nearest
             assert nearest is not None
@@ -102,22 +102,31 @@ class Planning:
 
     def _divides(self, known: Known, division: Division, excess: int) -> bool:
         """Whether more parts can leave so many bytes more."""
-        room = self.limit - self._card.others() - known.gaps.nbytes - excess
-        if not division.continues(known.timeline, room, known.ran.__getitem__):
+        room = self.limit - self._card.others()
+        if not division.continues(known.timeline, room, excess, known.ran.__getitem__):
             return False
         self._card.trim()
         return True
 
     def replan(self, known: Known) -> None:
-        """The steps of the plan begin without unused memory, as the simulation does."""
+        """The steps of the plan begin without unused memory, as the simulation does. A plan that is
+        known to keep to the limit stays where the new one does not."""
         room = self.limit - self._card.others() - known.gaps.nbytes
         heap = None if known.allocations is None else self._card.heap()
         reservation = None
         if known.allocations is not None and heap is not None:
             reservation = Reservation(known.allocations, heap, room, self._steering_seconds)
-        known.plan = self._planner(known.timeline, room, reservation)
+        plan = self._planner(known.timeline, room, reservation)
+        if known.course is not None and _keeps_to(known.plan, room) and not _keeps_to(plan, room):
+            known.course.spacers.restore()
+            return
+        known.plan = plan
         self._card.trim()
-        if known.plan is not None:
-            steering = None if reservation is None else reservation.steering(known.plan.schedule)
+        if plan is not None:
+            steering = None if reservation is None else reservation.steering(plan.schedule)
             spacers = Spacers(self._card, steering)
-            known.course = Planned(self._store, known.plan, known.found, spacers)
+            known.course = Planned(self._store, plan, known.found, spacers)
+
+
+def _keeps_to(plan: Plan | None, room: int) -> bool:
+    return plan is not None and plan.reserved is not None and plan.reserved <= room

@@ -140,6 +140,12 @@ class memory_limit:
         return self._steps.plan
 
     @property
+    def settled(self) -> bool:
+        """Whether the kind of step that ran last follows its final plan, or keeps everything."""
+        latest = self._steps.kinds.latest
+        return latest is not None and latest.final
+
+    @property
     def timelines(self) -> list[Timeline]:
         """The recorded steps, the last used first."""
         return [known.timeline for known in self._steps.kinds]

@@ -38,9 +38,13 @@ class Spacers:
         self.release()
         if self._lost and self._restored < _RESTORED:
             self._restored += 1
-            self._lost = False
-            self._card.trim()
-            self._map()
+            self.restore()
+
+    def restore(self) -> None:
+        """Has the allocator hold what the first step began with."""
+        self._lost = False
+        self._card.trim()
+        self._map()
 
     def _map(self) -> None:
         for address in [self._card.take(nbytes) for nbytes in self._mapped]:

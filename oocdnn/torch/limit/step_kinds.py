@@ -12,7 +12,7 @@ from torch import Tensor
 from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.courses import Found, Planned
 from oocdnn.torch.limit.division import Division
-from oocdnn.torch.limit.gaps import Gaps
+from oocdnn.torch.limit.gaps import TRIES, Gaps
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
 from oocdnn.torch.limit.parts import Signature
 
@@ -55,6 +55,11 @@ class Known:
     def settled(self) -> bool:
         """Whether no more of its steps are recorded."""
         return self.recorded >= len(RECORDED)
+
+    @property
+    def final(self) -> bool:
+        """Whether its plan changes no more."""
+        return self.keeps or (self.settled and self.gaps.tried >= TRIES)
 
     @property
     def keeps(self) -> bool:
