@@ -179,7 +179,9 @@ def _reserving(step: _Step, limit: int, seconds: float, reserved: Reserved) -> P
             parts = [one for one in parts if one >= first] or parts[-1:]
         part = parts.pop(0)
         with contextlib.suppress(OutOfMemory):
-            last = _within(step, limit - int(part * limit), time.monotonic() + most, last)
+            room = limit - int(part * limit)
+            start = last if last.peak_bytes > room else None  # else it would be the best again
+            last = _within(step, room, time.monotonic() + most, start)
             telling = _tell(last, reserved)
             best = min(best, last, key=_bytes)
     now = time.monotonic()
