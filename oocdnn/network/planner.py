@@ -47,7 +47,7 @@ _GAPS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.11, 0.15, 0.2, 0.27
 _STEPS = 8
 _FIRST_SHARE = 0.55  # of the time, for the plan that leaves none
 _NEXT_SHARE, _LEAST_SHARE = 0.08, 0.04  # of the time, which each other has at most, at least
-_MORE, _MOST = 1.2, 3.0  # times as much time where there is more than one plan; until one fits
+_MORE, _MOST = 1.2, 2.0  # times as much time where there is more than one plan; until one fits
 
 
 class Reserved(Protocol):

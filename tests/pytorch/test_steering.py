@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -64,10 +65,11 @@ def test_an_arena_has_the_addresses_of_the_allocator(
     free=st.lists(st.tuples(st.integers(1, 9), st.integers(2, 40)), min_size=1, max_size=8),
     holes=st.lists(st.tuples(st.integers(0, 200), st.integers(2, 60)), max_size=6),
     end=st.integers(1, 300),
+    page=st.tuples(st.integers(0, 20), st.integers(1, 60)),
 )
 @settings(max_examples=100, deadline=None)
 def test_a_cut_divides_what_is_free(
-    free: list[tuple[int, int]], holes: list[tuple[int, int]], end: int
+    free: list[tuple[int, int]], holes: list[tuple[int, int]], end: int, page: tuple[int, int]
 ) -> None:
     intervals, cursor = [], 0
     for gap, size in free:
@@ -75,11 +77,14 @@ def test_a_cut_divides_what_is_free(
         intervals.append((cursor, size * MIB))
         cursor += size * MIB
     spans = [(a * MIB, n * MIB) for a, n in holes]
-    opened, taken = cut(intervals, spans, end * MIB)
+    behind = (end + page[0]) * MIB, page[1] * MIB
+    opened, taken = cut(intervals, spans, [(0, end * MIB), behind])
     together = sorted([*opened, *taken])
     assert sum(n for _, n in together) == sum(n for _, n in intervals)
     assert all(a + n <= b for (a, n), (b, _) in pairwise(together))
-    assert all(n > MIB and a + n <= end * MIB for a, n in taken)
+    assert all(n > MIB for _, n in taken)
+    assert all(a + n <= end * MIB or behind[0] <= a < sum(behind) for a, n in taken)
+    assert all(a + n <= sum(behind) for a, n in taken)
     for address, nbytes in taken:
         for a, n in spans:
             assert min(a + n, address + nbytes) - max(a, address) <= MIB
@@ -94,6 +99,30 @@ def stepwise(*operations: Sequence[Item]) -> tuple[Allocations, Schedule, Heap]:
     heap = Heap(allocator.extents(), expandable=True)
     nothing = tuple(0 for _ in operations)
     return Allocations(timeline, items, nothing, (), persistent), Schedule([]), heap
+
+
+def far(heap: Heap, gap: int, *blocks: tuple[int, bool]) -> Heap:
+    """The heap with a further mapped part of its segment, behind so many MiB."""
+    (first,) = heap.extents
+    address = first.address + first.nbytes + gap * MIB
+    some = tuple((size * MIB, used) for size, used in blocks)
+    return Heap((first, Extent(address, False, True, some)), expandable=True)
+
+
+def test_what_is_in_use_far_behind_the_range_stays_there() -> None:
+    allocations, schedule, heap = stepwise(
+        [], [(1, 40)], [(2, 20)], [(3, 2), (1, 0), (4, 100)], [(4, 0), (2, 0), (3, 0)]
+    )
+    heap = far(heap, 1000, (4, False), (8, True), (8, False))
+    allocations = replace(
+        allocations, persistent=allocations.persistent | {heap.extents[1].address + 4 * MIB}
+    )
+    natural = allocations.reserved(schedule, heap)
+    found = steer(allocations, schedule, heap, 180 * MIB, time.monotonic() + 10)
+    assert natural > 180 * MIB
+    assert found is not None
+    assert found.reserved <= 180 * MIB
+    assert steer(allocations, schedule, heap, 140 * MIB, time.monotonic() + 1) is None
 
 
 def test_holes_keep_what_stays_apart_from_what_goes() -> None:

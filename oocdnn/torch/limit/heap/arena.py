@@ -1,7 +1,8 @@
-"""The large pool of an expandable segment as one range of mapped addresses, by intervals.
+"""The large pool of an expandable segment by intervals: a range of mapped addresses, and pages
+behind it that are mapped because of what is in use there.
 
-It takes the addresses that PyTorch's allocator takes while everything up to the range's end is
-mapped, and is faster than the simulation of the whole allocator.
+It takes the addresses that PyTorch's allocator takes while the whole range is mapped, and is faster
+than the simulation of the whole allocator.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ Interval = tuple[int, int]  # address and bytes
 
 LEAST = 1 << 20  # bytes; a free interval that is not larger cannot be taken
 _ENDLESS = 1 << 45
+_APART = 512
 
 
 class Arena:
@@ -25,12 +27,14 @@ class Arena:
         self.free = free
 
     @classmethod
-    def around(cls, used: Iterable[Interval], begin: int) -> Arena:
-        """The free intervals between these."""
+    def around(cls, used: Iterable[Interval], begin: int, pages: Iterable[Interval] = ()) -> Arena:
+        """The free intervals between these. What is free at the beginning of the pages is no
+        neighbour of the addresses in front of them, which are not mapped."""
         free, cursor = [], begin
-        for address, nbytes in sorted(used):
+        starts = [(address, 0) for address, _ in pages]
+        for address, nbytes in sorted([*used, *starts]):
             if address > cursor:
-                free.append((cursor, address - cursor))
+                free.append((cursor, address - cursor - (_APART if nbytes == 0 else 0)))
             cursor = max(cursor, address + nbytes)
         return cls([*free, (cursor, _ENDLESS)])
 
@@ -61,11 +65,22 @@ class Arena:
         free.insert(place, (address, end - address))
 
 
+def within(free: Iterable[Interval], ranges: Sequence[Interval]) -> list[Interval]:
+    """The parts of free intervals that lie in the ranges."""
+    found = []
+    for address, nbytes in free:
+        for first, size in ranges:
+            begin, stop = max(address, first), min(address + nbytes, first + size)
+            if begin < stop:
+                found.append((begin, stop - begin))
+    return found
+
+
 def cut(
-    free: Sequence[Interval], holes: Iterable[Interval], end: int
+    free: Sequence[Interval], holes: Iterable[Interval], ranges: Sequence[Interval]
 ) -> tuple[list[Interval], list[Interval]]:
-    """Divides free intervals: the open ones are the holes, the others are to be taken. Behind `end`
-    everything is open."""
+    """Divides free intervals: the open ones are the holes, the others are to be taken. Outside of
+    the ranges, which are in order of address, everything is open."""
     merged: list[list[int]] = []
     for first, nbytes in sorted(holes):
         if merged and first <= merged[-1][1]:
@@ -88,14 +103,17 @@ def cut(
             leave(first, last)
 
     for address, nbytes in free:
-        last = min(address + nbytes, end)
-        cursor = min(address, end)
-        for begin, stop in merged:
-            begin, stop = max(begin, cursor), min(stop, last)
-            if stop - begin > LEAST:
-                take(cursor, begin)
-                leave(begin, stop)
-                cursor = stop
-        take(cursor, last)
-        leave(max(address, end), address + nbytes)
+        cursor = address
+        for first, size in within([(address, nbytes)], ranges):
+            leave(cursor, first)
+            cursor, last = first, first + size
+            for begin, stop in merged:
+                begin, stop = max(begin, cursor), min(stop, last)
+                if stop - begin > LEAST:
+                    take(cursor, begin)
+                    leave(begin, stop)
+                    cursor = stop
+            take(cursor, last)
+            cursor = last
+        leave(cursor, address + nbytes)
     return opened, taken

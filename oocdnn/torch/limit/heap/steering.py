@@ -20,7 +20,7 @@ import numpy as np
 from oocdnn.network.plan import Schedule
 from oocdnn.torch.limit.heap.allocations import Allocations, Point
 from oocdnn.torch.limit.heap.allocator import Allocator, Block, Heap, page_bytes
-from oocdnn.torch.limit.heap.arena import LEAST, Arena, Interval, cut
+from oocdnn.torch.limit.heap.arena import LEAST, Arena, Interval, cut, within
 from oocdnn.torch.limit.heap.placement import Fixed, Lives, Part, Placement, taken
 
 _ORDERS = 400  # of the first placement
@@ -29,6 +29,7 @@ _HOLES = 12  # random sets of holes of a group
 _ENDS = 6  # different outcomes of a group that are followed
 _SEEDS = 64
 _STEPS = 2  # that the whole allocator is simulated for
+_PAGE = page_bytes(small=False)
 
 Act = tuple[int, int]  # address and bytes that are taken there; 0 bytes: it is given back
 
@@ -67,8 +68,9 @@ def steer(
         return None
     for seed in range(number * _SEEDS, (number + 1) * _SEEDS):
         found = _Search(frame, seed, end).run()
-        if found is not None:
-            return frame.checked(found)
+        steering = None if found is None else frame.checked(found)
+        if steering is not None:
+            return steering
         if time.monotonic() > end:
             break
     return None
@@ -79,6 +81,7 @@ class _Frame:
 
     Attributes:
         base, end: Of the range.
+        pages: Behind it, mapped because of what is in use there.
         stays: What is in use there for ever.
         old: Intervals that the step before leaves, by their places in `carried`.
     """
@@ -103,15 +106,46 @@ class _Frame:
             if not block.segment.pool.small and block.address not in passing:
                 self.stays.append((block.address, block.size))
         self.lives = Lives(self.groups, allocations.carried)
-        self.base = allocator.base
-        page, beside = page_bytes(small=False), heap.elsewhere + self._small()
-        self.end = self.base + max(limit - beside, 0) // page * page
-        inside = all(address + nbytes <= self.end for address, nbytes in self.used)
-        self.possible = inside and len(self.lives) > 0
+        self.base, self.pages = allocator.base, []  # type: int, list[Interval]
+        room = limit - heap.elsewhere - self._small()
+        while True:
+            self.end = self.base + max(room - self._behind, 0) // _PAGE * _PAGE
+            pages = self._pages()
+            if pages == self.pages:
+                break
+            self.pages = pages
+        self.possible = len(self.lives) > 0
 
     @property
     def used(self) -> list[Interval]:
         return [*self.stays, *self.old.values()]
+
+    @property
+    def _behind(self) -> int:
+        return sum(nbytes for _, nbytes in self.pages)
+
+    def _pages(self) -> list[Interval]:
+        """Of what is in use behind the end."""
+        found: list[Interval] = []
+        for address, nbytes in sorted(self.used):
+            if address + nbytes <= self.end:
+                continue
+            first = max(self.base + (address - self.base) // _PAGE * _PAGE, self.end)
+            last = self.base - (self.base - address - nbytes) // _PAGE * _PAGE
+            if found and first <= sum(found[-1]):
+                first = found.pop()[0]
+            found.append((first, last - first))
+        return found
+
+    @property
+    def ranges(self) -> list[Interval]:
+        """All that is mapped."""
+        return [(self.base, self.end - self.base), *self.pages]
+
+    def mapped(self, address: int, nbytes: int) -> bool:
+        """Whether an allocation there takes nothing more from the driver."""
+        last = address + nbytes
+        return last <= self.end or any(a <= address and last <= a + n for a, n in self.pages)
 
     def _allocator(self) -> Allocator:
         allocator = Allocator(expandable=True, extents=self._heap.extents)
@@ -158,8 +192,7 @@ class _Frame:
                         blocks[number].append(allocator.allocate(nbytes))
                     elif blocks[number]:
                         allocator.free(blocks[number].popleft())
-        grown = allocator.reserved_of(small=False) > self.end - self.base
-        if grown:
+        if allocator.reserved_of(small=False) > self.end - self.base + self._behind:
             return None
         return Steering(mapped, acts, max(allocator.reserved, before) + self._heap.elsewhere)
 
@@ -198,7 +231,7 @@ class _Search:
         self._placement = Placement(frame.lives, frame.base, seed)
         self._open = [True] * len(frame.lives)
         self._at = [-1] * len(frame.lives)
-        self._arena = Arena.around(frame.used, frame.base)
+        self._arena = Arena.around(frame.used, frame.base, frame.pages)
         self._took: list[Interval] = []
 
     def run(self) -> dict[Point, tuple[Act, ...]] | None:
@@ -224,7 +257,7 @@ class _Search:
                     self._open[life] = False
             if outcome.took:
                 assert part.point is not None
-                acts[part.point] = tuple(_acts(free, outcome.opened, outcome.took, frame.end))
+                acts[part.point] = tuple(_acts(free, outcome.opened, outcome.took, frame.ranges))
         return acts
 
     def _interval(self, life: int, at: Sequence[int]) -> Interval:
@@ -285,15 +318,14 @@ class _Search:
     def _holes(self, part: Part) -> Iterable[list[Interval]]:
         """Sets of holes: the places of all, those of what outlives the group with other free
         intervals for the rest, and random ones."""
-        draw, lives, end = self._draw, self._lives, self._frame.end
+        draw, lives = self._draw, self._lives
         mine = [life for begins, life in part.acts if begins]
         places = {
             life: (int(self._placement.address[life]), int(lives.nbytes[life])) for life in mine
         }
         outlive = [places[life] for life in mine if lives.leaves[life]]
         short = [places[life] for life in mine if not lives.leaves[life]]
-        clipped = [(a, min(n, end - a)) for a, n in self._arena.free if a < end]
-        _, clear = cut(clipped, outlive, end)
+        _, clear = cut(self._arena.free, outlive, self._frame.ranges[:1])
         clear = sorted((one for one in clear if one[1] > 2 * LEAST), key=lambda one: -one[1])
         yield [*places.values()]
         yield outlive + clear
@@ -318,7 +350,7 @@ class _Search:
     def _outcome(self, part: Part, holes: list[Interval] | None) -> _Outcome:
         opened, took = list(self._arena.free), []  # type: list[Interval], list[Interval]
         if holes is not None:
-            opened, took = cut(opened, holes, self._frame.end)
+            opened, took = cut(opened, holes, self._frame.ranges)
         arena, at, beyond, conflicts = Arena(list(opened)), list(self._at), 0, 0
         lives = self._lives
         mine = []
@@ -326,7 +358,7 @@ class _Search:
             if begins:
                 nbytes = int(lives.nbytes[life])
                 at[life] = arena.allocate(nbytes)
-                beyond += at[life] + nbytes > self._frame.end
+                beyond += not self._frame.mapped(at[life], nbytes)
                 mine.append(life)
             else:
                 arena.give(*self._interval(life, at))
@@ -351,12 +383,15 @@ class _Search:
 
 
 def _acts(
-    free: Sequence[Interval], opened: Sequence[Interval], took: Sequence[Interval], end: int
+    free: Sequence[Interval],
+    opened: Sequence[Interval],
+    took: Sequence[Interval],
+    ranges: Sequence[Interval],
 ) -> Iterable[Act]:
     """Takes all free intervals, the largest first, which no other can be taken for; then of those
     with holes everything again in parts."""
-    whole = [(a, min(n, end - a)) for a, n in free if a < end]
-    whole = sorted((one for one in whole if one[1] > LEAST), key=lambda one: (-one[1], one[0]))
+    whole = [one for one in within(free, ranges) if one[1] > LEAST]
+    whole.sort(key=lambda one: (-one[1], one[0]))
     yield from whole
     gaps: list[Interval] = []
     for address, nbytes in whole:
