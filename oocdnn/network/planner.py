@@ -164,24 +164,25 @@ def _within(step: _Step, limit: int, end: float, start: Plan | None = None) -> P
 
 
 def _reserving(step: _Step, limit: int, seconds: float, reserved: Reserved) -> Plan:
-    """Plans for less and less, the first of which has most of the time, until one fits; what is
-    left of the time is for another one that leaves as much."""
+    """Plans for less and less, the first of which has most of the time, until one fits; where the
+    time is not enough for all of them, some are left out. What is left of the time is for another
+    one that leaves as much."""
     began, least = time.monotonic(), least_limit(step.timeline)
     end = began + _MORE * seconds  # of the searches, and of telling what the last plan reserves
     best = last = _within(step, limit, began + _FIRST_SHARE * seconds)
     telling = _tell(last, reserved)
     part, parts = 0.0, _parts(limit, least)
     while _bytes(best) > limit and parts:
-        each = (began + _MOST * seconds - time.monotonic()) / len(parts) - telling
-        most = max(min(_NEXT_SHARE * seconds, each), _LEAST_SHARE * seconds)
-        if each < most:  # no time for all: half of what passes the limit is left, too
-            first = part + (_bytes(last) - limit) / limit / 2
-            parts = [one for one in parts if one >= first] or parts[-1:]
-        part = parts.pop(0)
+        left = began + _MOST * seconds - time.monotonic()
+        number = min(max(int(left / (_LEAST_SHARE * seconds + telling)), 1), len(parts))
+        each = min(max(left / number - telling, _LEAST_SHARE * seconds), _NEXT_SHARE * seconds)
+        most = part + (_bytes(last) - limit) / limit / 2  # half of what passes the limit
+        left_out = [one for one in parts[: -(-len(parts) // number) - 1] if one < most]
+        part, *parts = parts[len(left_out) :]
         with contextlib.suppress(OutOfMemory):
             room = limit - int(part * limit)
             start = last if last.peak_bytes > room else None  # else it would be the best again
-            last = _within(step, room, time.monotonic() + most, start)
+            last = _within(step, room, time.monotonic() + each, start)
             telling = _tell(last, reserved)
             best = min(best, last, key=_bytes)
     now = time.monotonic()
