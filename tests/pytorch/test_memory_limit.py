@@ -77,6 +77,21 @@ def test_steps_end_with_the_optimizers(card: HostCard) -> None:
     assert losses == [step(theirs, plain) for _ in range(6)]
 
 
+def test_a_plan_is_final_after_the_measured_steps(card: HostCard) -> None:
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.2) as run:
+        assert not run.settled
+        for number in range(5):
+            step(net, optimizer)
+            assert run.settled == (number == 4)
+        final = run.plan
+        several(net, optimizer, 3)
+        assert run.plan is final
+    with memory_limit("1GiB", card=card, planning=0.2) as run:
+        several(net, optimizer, 3)
+        assert run.settled
+
+
 def test_text_names_the_limit_and_a_limit_with_room_changes_nothing(card: HostCard) -> None:
     ours, theirs, mine, plain = pair()
     with memory_limit("1GiB", card=card, planning=0.2) as run:
