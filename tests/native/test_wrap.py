@@ -62,6 +62,7 @@ def test_check_poisons_new_buffers() -> None:
         ("past_the_end", ["101 bytes was written past its end: guard byte 3 is 0x00"]),
         ("before_the_begin", ["128 bytes was written past its begin: guard byte 63 is 0x00"]),
         ("fill_too_much", ["fill touches 68 bytes, which reach past the end"]),
+        ("before_the_tensor", ["fetch x touches what is before the tensor's begin"]),
         ("misaligned_slots", ["fetch x uses the slot", "run dy uses the slot"]),
         ("free_twice", ["100 bytes, but it was allocated with 128", "no live buffer", "event"]),
         ("free_in_use", ["freed while fill"]),
