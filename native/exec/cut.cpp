@@ -26,7 +26,6 @@ Cut::Cut(const Packing& packing, const Piece& box, const Dims& most)
     const int64_t extent = box.end[d] - box.begin[d];
     parts_[d] = empty ? 1 : CeilDiv(extent, most[d]);
     step_[d] = CeilDiv(extent, parts_[d]);
-    parts_[d] = empty ? 1 : CeilDiv(extent, step_[d]);  // rounding up may have left one empty
     count_ = Mul(count_, parts_[d]);
   }
 }

@@ -121,6 +121,33 @@ Status ExecutablesStateTheirTiles(Device& device) {
   return {};
 }
 
+// With a byte less than an engine wants, it computes in another way or refuses; a partial sum is
+// workspace too.
+Status WorkspaceKeepsToItsLimit(Device& device) {
+  const auto engines = static_cast<int>(device.engines().size());
+  for (int engine = 0; engine < engines; ++engine) {
+    for (const Direction direction : kAllDirections) {
+      for (ConvShape shape : FewShapes()) {
+        if (!Fits(device.engines()[engine], &shape)) continue;
+        TileOp op;
+        op.direction = direction;
+        op.shape = shape;
+        op.accumulates = true;
+        const auto roomy = PrepareChecked(device, engine, op);
+        if (roomy.status().code() == Code::kUnsupported) continue;
+        OOC_TRY(roomy.status());
+        if (roomy.value()->workspace_bytes() == 0) continue;
+        op.workspace_limit = roomy.value()->workspace_bytes() - 1;
+        const Status status = PrepareChecked(device, engine, op).status();
+        const bool refused =
+            status.code() == Code::kUnsupported || status.code() == Code::kOutOfMemory;
+        if (!refused) OOC_TRY(status);
+      }
+    }
+  }
+  return {};
+}
+
 constexpr Filling kInts = Filling::kIntegers, kReals = Filling::kReals;
 
 constexpr Case kCases[] = {
@@ -141,6 +168,7 @@ constexpr Case kCases[] = {
     {"accumulate_bf16", OfDType<DType::kBFloat16, true>},
     {"refusals_have_reasons", RefusalsHaveReasons},
     {"executables_state_their_tiles", ExecutablesStateTheirTiles},
+    {"workspace_keeps_to_its_limit", WorkspaceKeepsToItsLimit},
 };
 
 }  // namespace

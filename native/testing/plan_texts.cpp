@@ -48,10 +48,12 @@ OOC_DOOR int oocdnn_testing_plan_texts(const Problem* problem, int64_t budget, c
   return 0;
 }
 
-// The plan as it is printed again.
+// The plan as it is printed again. `reproducible`: whether its bits may not depend on it.
 OOC_DOOR int oocdnn_testing_parse_plan(const Problem* problem, const char* engines,
-                                       const char* text, char* printed, int64_t capacity) {
-  const PlanRequest request = RequestOf(*problem, 0, engines);
+                                       int reproducible, const char* text, char* printed,
+                                       int64_t capacity) {
+  PlanRequest request = RequestOf(*problem, 0, engines);
+  request.reproducible = reproducible != 0;
   const Result<RankedCandidate> plan = ParsePlan(request, Profile{}, text);
   if (!plan.ok()) return Answer(plan.status(), printed, capacity);
   CopyText(ToText(request, plan->candidate), printed, capacity);

@@ -5,11 +5,13 @@
 
 namespace oocdnn::testing {
 
-// `rates` receives it as a profile's text.
+// Beside so many busy GPUs. `rates` receives it as a profile's text.
 OOC_DOOR int oocdnn_testing_rates(const Problem* problem, const char* engines,
-                                  const char* profile_text, char* rates, int64_t capacity) {
-  const Result<Profile> profile = ParseProfile(profile_text);
+                                  const char* profile_text, int busy_gpus, char* rates,
+                                  int64_t capacity) {
+  Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), rates, capacity);
+  profile->busy_gpus = busy_gpus;
   CopyText(ToText(RatesOf(profile.value(), RequestOf(*problem, 0, engines))), rates, capacity);
   return 0;
 }

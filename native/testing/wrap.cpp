@@ -60,9 +60,9 @@ Status StagingReused(SpecDevice& spec, std::string* text) {
   OOC_ASSIGN(void* other, rig.NewBuffer(layout.bytes));
   OOC_TRY(spec.device->Drain(drain, WholeTransfer(array, Operand::kY, layout, tile)));
   Transfer again = WholeTransfer(array, Operand::kX, layout, other);
-  again.view.data = static_cast<float*>(array.view.data) + 8;
-  again.box.origin[4] = again.box.valid_begin[4] = -1;  // the same bytes under other coordinates
-  again.box.valid_end[4] = kShape[4] - 1;
+  again.view.data = static_cast<float*>(array.view.data) - 8;
+  again.box.origin[4] = again.box.valid_begin[4] = 1;  // the same bytes under other coordinates
+  again.box.valid_end[4] = kShape[4] + 1;
   OOC_TRY(spec.device->Fetch(fetch, again));
   *text = Reports(spec);
   return {};
@@ -100,6 +100,22 @@ Status FillsTooMuch(SpecDevice& spec, std::string* text) {
   OOC_ASSIGN(const Stream stream, rig.MainStream());
   OOC_ASSIGN(void* buffer, rig.NewBuffer(64));
   OOC_TRY(spec.device->Fill(stream, buffer, 68, 0));
+  *text = Reports(spec);
+  return {};
+}
+
+// A fetch whose box has a row before the tensor's first.
+Status FetchesBeforeTheTensor(SpecDevice& spec, std::string* text) {
+  Rig rig(*spec.device);
+  OOC_ASSIGN(const Stream stream, rig.MainStream());
+  const TileLayout layout = PlainLayout(DType::kFloat32, kShape);
+  OOC_ASSIGN(const Array array, rig.NewArray(kShape, DType::kFloat32));
+  OOC_ASSIGN(void* tile, rig.NewBuffer(layout.bytes));
+  Transfer transfer = WholeTransfer(array, Operand::kX, layout, tile);
+  transfer.view.data = static_cast<float*>(array.view.data) + 8;
+  transfer.box.Set(4, {-1, kShape[4], -1, kShape[4] - 1});
+  OOC_TRY(spec.device->Fetch(stream, transfer));
+  OOC_TRY(spec.device->SynchronizeStream(stream));
   *text = Reports(spec);
   return {};
 }
@@ -248,6 +264,7 @@ constexpr Scene kScenes[] = {
     {"past_the_end", WritesPastTheEnd},
     {"before_the_begin", WritesBeforeTheBegin},
     {"fill_too_much", FillsTooMuch},
+    {"before_the_tensor", FetchesBeforeTheTensor},
     {"misaligned_slots", MisalignedSlots},
     {"free_twice", FreesTwice},
     {"free_in_use", FreesInUse},

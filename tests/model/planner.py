@@ -170,15 +170,17 @@ class TimedPlan:
 _RUN = ctypes.CFUNCTYPE(c_int64, c_int64, c_int64)
 
 
-def timed_plan(problem, budget, profile, runs, measure_seconds=-1.0) -> TimedPlan:
+def timed_plan(problem, budget, profile, runs, measure_seconds=-1.0, twin=None) -> TimedPlan:
     """What is chosen on a device of one engine, "plain". `runs`: seconds of a run, or what gives
-    them for the bytes of x and of y in its tile. Measured with a limit of 0 or more."""
+    them for the bytes of x and of y in its tile. `twin`: seconds of a run of a second engine of
+    that name. Measured with a limit of 0 or more."""
     seconds, counts = c_double(), (c_int64 * 2)()
     of_tile = runs if callable(runs) else lambda *_: runs
     nanoseconds = _RUN(lambda *tile: round(of_tile(*tile) * 1e9))
+    others = _RUN() if twin is None else _RUN(lambda *_: round(twin * 1e9))
     text = ctypes.create_string_buffer(ROOM)
     code = library().oocdnn_testing_timed_plan(
-        byref(problem), c_int64(budget), profile.text().encode(), nanoseconds,
+        byref(problem), c_int64(budget), profile.text().encode(), nanoseconds, others,
         c_double(measure_seconds), byref(seconds), counts, text, c_int64(ROOM),
     )  # fmt: skip
     if code != 0:

@@ -36,10 +36,10 @@ def plans(problem, budget, count, seed, profile=None, engines=ENGINES) -> list[d
     return json.loads(text.value)
 
 
-def printed_again(problem, plan: str) -> str:
+def printed_again(problem, plan: str, reproducible: bool = False) -> str:
     text = ctypes.create_string_buffer(planner.ROOM)
     code = planner.library().oocdnn_testing_parse_plan(
-        byref(problem), ENGINES.encode(), plan.encode(), text, c_int64(planner.ROOM)
+        byref(problem), ENGINES.encode(), reproducible, plan.encode(), text, c_int64(planner.ROOM)
     )
     if code != 0:
         raise Refused(code, text.value.decode())
@@ -148,3 +148,19 @@ def test_what_is_no_plan_is_refused(old, new, why):
     assert printed_again(problem, GOOD) == GOOD
     with pytest.raises(Refused, match=why):
         printed_again(problem, GOOD.replace(old, new))
+
+
+# Of f64, whose sums have no blocks.
+SUMS = doors.parse("conv2d:bwd_filter x4x2x6x6 w8x2x1x1 f64")
+
+
+@pytest.mark.parametrize("plan", ["n1 h1 w2 order nhw", "n2 order n", "k4 n1 h3 order knh"])
+def test_reproducible_sums_add_up_in_one_order(plan):
+    assert printed_again(SUMS, f"first {plan}", True) == printed_again(SUMS, f"first {plan}")
+
+
+@pytest.mark.parametrize("plan", ["n1 h1 w2 order nwh", "n1 h2 order hn", "n1 h2 w2 order nhw"])
+def test_plans_of_other_sums_are_refused_where_bits_must_not_depend_on_them(plan):
+    assert printed_again(SUMS, f"first {plan}")
+    with pytest.raises(Refused, match=r"its bits depend on the tiles, and reproducible"):
+        printed_again(SUMS, f"first {plan}", True)

@@ -35,8 +35,9 @@ class Rates:
     def __init__(self, problem, profile) -> None:
         text = ctypes.create_string_buffer(planner.ROOM)
         code = planner.library().oocdnn_testing_rates(
-            byref(problem), ENGINES.encode(), profile.text().encode(), text, c_int64(planner.ROOM)
-        )
+            byref(problem), ENGINES.encode(), profile.text().encode(), profile.busy_gpus, text,
+            c_int64(planner.ROOM),
+        )  # fmt: skip
         assert code == 0, text.value
         self._text = text.value.decode()
 
@@ -69,3 +70,18 @@ def test_rates_of_other_arithmetic_change_nothing(profile, key, speed):
         alike = changed.flops == profile.flops and changed.tiles == profile.tiles
         same = key not in own or alike
         assert (Rates(problem, changed).text() == before) == same
+
+
+@given(st.dictionaries(st.integers(1, 4), SPEEDS), st.integers(0, 5))
+def test_wires_beside_more_gpus_than_are_busy_change_nothing(beside, busy):
+    """A price rests on what is left beside as many as are busy, or beside the nearest fewer."""
+    problem = doors.parse(PROBLEMS[0])
+    wires = {f"beside/{others}/fetch": rate for others, rate in beside.items()}
+    own = {key: rate for key, rate in wires.items() if int(key.split("/")[1]) <= busy}
+
+    def rates(wires) -> str:
+        return Rates(problem, Profile(wires={"page/both": 1e9, **wires}, busy_gpus=busy)).text()
+
+    assert rates(wires) == rates(own)
+    kept = [line for line in rates(wires).splitlines() if line.startswith("wire beside/")]
+    assert len(kept) == len(own)

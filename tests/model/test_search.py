@@ -271,6 +271,19 @@ def test_reproducible_plans_add_up_in_one_order(data):
         assert [axis for axis in one.order if axis in cut] == cut
 
 
+def test_exhaustive_reproducible_plans_add_up_in_one_order():
+    """Of f64, whose sums have no blocks, so that every axis may be cut."""
+    problem = doors.parse("conv3d:bwd_filter x4x2x4x4x4 w2x2x1x1x1 f64")
+    options = {"engines": DIRECT, "reproducible": True}
+    budget = 2 * least_budget(problem, DIRECT, reproducible=True)
+    most = 0
+    for one in planner.search(problem, budget, exhaustive=True, best=1000, **options).ranked:
+        cut = [axis for axis in (0, 4, 5, 6) if one.counts()[axis] > 1]
+        assert [axis for axis in one.order if axis in cut] == cut
+        most = max(most, len(cut))
+    assert most > 1
+
+
 PIXELS = (0, 4, 5, 6)  # the axes over which filter gradients sum
 
 

@@ -52,6 +52,17 @@ def test_a_run_that_is_known_to_be_long_costs_no_look_at_others():
     assert plan.seconds < 1
 
 
+@pytest.mark.parametrize("run_seconds", [1e-3, 5e-3])
+def test_what_one_engine_takes_says_nothing_of_the_other(run_seconds):
+    """The same tile is timed on both, and is far faster on the second."""
+    plan = planner.timed_plan(PROBLEM, BUDGET, FAST, run_seconds, twin=1e-6)
+    alone = planner.timed_plan(PROBLEM, BUDGET, FAST, 1e-6)
+    assert plan.prepared == 2
+    assert plan.seconds == alone.seconds
+    assert "chosen: twin: N 32 in 32 of 1;" in plan.text
+    assert "chosen: plain: N 32 in 32 of 1;" in alone.text
+
+
 HOST, X_ON_DEVICE, Y_ON_DEVICE = 0, 1, 4
 
 

@@ -4,9 +4,12 @@ import json
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from conformance import doors
 from conformance.doors import play
+
+import oocdnn
 
 STEPS = 6
 
@@ -59,6 +62,7 @@ def test_check_poisons_new_buffers() -> None:
         ("past_the_end", ["101 bytes was written past its end: guard byte 3 is 0x00"]),
         ("before_the_begin", ["128 bytes was written past its begin: guard byte 63 is 0x00"]),
         ("fill_too_much", ["fill touches 68 bytes, which reach past the end"]),
+        ("before_the_tensor", ["fetch x touches what is before the tensor's begin"]),
         ("misaligned_slots", ["fetch x uses the slot", "run dy uses the slot"]),
         ("free_twice", ["100 bytes, but it was allocated with 128", "no live buffer", "event"]),
         ("free_in_use", ["freed while fill"]),
@@ -109,6 +113,20 @@ def test_every_call_can_fail_and_leaves_nothing_behind(kind: str, sticky: str) -
         assert outcome.message.startswith("injected fault: ")
         assert outcome.message.endswith(f"#{nth}")
         assert len(outcome.text.split("\n")[0].split()) == len(KINDS), outcome.text
+
+
+@pytest.mark.parametrize("sticky", [False, True])
+def test_a_sticky_fault_stays(sticky: bool) -> None:
+    x, w = np.ones((1, 1, 4, 4), np.float32), np.ones((1, 1, 3, 3), np.float32)
+    wrap = "fault:run:2" + ":sticky" * sticky
+    with oocdnn.Context("cpu", "1MiB", engine="direct", wrap=wrap) as ctx:
+        ctx.conv2d(x, w)
+        for nth in (2, 3, 4):
+            if nth == 2 or sticky:
+                with pytest.raises(oocdnn.DeviceError, match=f"injected fault: run #{nth}"):
+                    ctx.conv2d(x, w)
+            else:
+                np.testing.assert_array_equal(ctx.conv2d(x, w), np.full((1, 1, 2, 2), 9))
 
 
 def test_limit_is_a_result_with_numbers() -> None:

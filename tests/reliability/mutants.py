@@ -11,6 +11,10 @@ run at once, each with its copy mounted at the folder that was built; elsewhere 
 
     make reliability ROWS=mutants
     cd tests && python -m reliability.mutants --only NAME --folder FOLDER --nearest
+    cd tests && python -m reliability.mutants --only NAME --folder FOLDER --nearest --device cuda
+
+On a GPU, mutants of kernels are judged by the conformance suite of the CUDA device alone; NVRTC
+compiles the kernels, in one thread, so several workshops pay there.
 """
 
 from __future__ import annotations
@@ -73,6 +77,12 @@ NEAREST: dict[str, tuple[str, ...]] = {
     "bench": ("bench",),
     "perfmodel": ("model", "bench"),
 }
+
+
+# On a GPU: what pytest is given for a mutant of any folder, and what is built for it. A new process
+# compiles the kernels first, which takes a minute.
+CONFORMANCE = ("tests/conformance/test_conformance.py", "-k", "cuda:direct")
+GPU_TARGETS = ("oocdnn_installed", "oocdnn_testing")
 
 
 @dataclass(frozen=True)
@@ -142,6 +152,7 @@ class Workshop:
     store: Path
     cores: Sequence[int]  # on which its commands run
     ends: float  # time.monotonic() at which all has to end
+    device: str = "cpu"
 
     def build(self) -> None:
         self.store.mkdir(parents=True)
@@ -156,6 +167,7 @@ class Workshop:
             f"--config-settings=build-dir={self._native}",
             "--config-settings=cmake.define.OOCDNN_TESTING=ON",
             "--config-settings=cmake.define.OOCDNN_CUDA_ARCHITECTURES=off",
+            *(f"--config-settings=build.targets={target}" for target in self._targets),
         )
         (wheel,) = (self.store / "build" / "dist").glob("*.whl")
         self._check(sys.executable, "-m", "zipfile", "-e", str(wheel), str(self._site))
@@ -172,7 +184,9 @@ class Workshop:
         source.write_text(text, encoding="utf-8")
         if mutant.path.startswith("native/"):
             native = str(self._native)
-            code, words = self._run("cmake", "--build", native, "--parallel", str(len(self.cores)))
+            targets = ("--target", *self._targets) if self._targets else ()
+            parallel = ("--parallel", str(len(self.cores)))
+            code, words = self._run("cmake", "--build", native, *parallel, *targets)
             if code != 0:
                 raise ValueError(f"{mutant.name} does not compile; change the mutant:\n{words}")
             self._check("cmake", "--install", native, "--prefix", str(self._site / "oocdnn"))
@@ -186,7 +200,8 @@ class Workshop:
         cache = self.store / "build" / "cache"
         shutil.rmtree(cache, ignore_errors=True)
         deselected = [word for name in without for word in ("--deselect", name)]
-        workers = ("-n", str(len(self.cores)))
+        on_cpu = self.device == "cpu"
+        workers = ("-n", str(len(self.cores))) if on_cpu else ("-n", "0", "--timeout", "600")
         code, words = self._run(sys.executable, *PYTEST, *workers, *deselected, *paths)
         if code in (0, 5):  # 5: no tests
             return ""
@@ -195,6 +210,11 @@ class Workshop:
             return str(next(iter(failed)))
         except (FileNotFoundError, StopIteration):
             return f"{ENDED} with {code}: {words[-500:]}"
+
+    @property
+    def _targets(self) -> tuple[str, ...]:
+        """Empty: all of them."""
+        return () if self.device == "cpu" else GPU_TARGETS
 
     @property
     def _native(self) -> Path:
@@ -209,14 +229,17 @@ class Workshop:
         return self.store != self.place
 
     def _environment(self) -> dict[str, str]:
-        bin_folder = str(Path(sys.executable).parent)
+        def before(variable: str, folder: Path) -> str:
+            return os.pathsep.join(filter(None, [str(folder), os.environ.get(variable)]))
+
+        on_cpu = self.device == "cpu"
         return os.environ | {
-            "PATH": f"{bin_folder}:{os.environ.get('PATH', '')}",
-            "LD_LIBRARY_PATH": str(Path(sys.prefix) / "lib"),
+            "PATH": before("PATH", Path(sys.executable).parent),
+            "LD_LIBRARY_PATH": before("LD_LIBRARY_PATH", Path(sys.prefix) / "lib"),
             "PYTHONPATH": str(self._site),
             "OOCDNN_TESTING_LIBRARY": str(self._native / "lib" / "liboocdnn_testing.so"),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "CUDA_VISIBLE_DEVICES": "",
+            **({"CUDA_VISIBLE_DEVICES": ""} if on_cpu else {"OOCDNN_TEST_DEVICE": self.device}),
         }
 
     def _run(self, *command: str) -> tuple[int, str]:
@@ -258,6 +281,7 @@ class Run:
     workshops: int
     whole: bool
     ends: float
+    device: str = "cpu"
     out: Path | None = None
     verdicts: list[Verdict] = field(default_factory=list)
     # Tests that fail without a mutant or not every time, and tests that passed without.
@@ -272,7 +296,7 @@ class Run:
         if self.built.exists():
             return
         shutil.rmtree(self.place, ignore_errors=True)
-        Workshop(self.place, self.place, cores(), self.ends).build()
+        Workshop(self.place, self.place, cores(), self.ends, self.device).build()
         subprocess.run(["cp", "-a", str(self.place), str(self.folder / "copy")], check=True)
         (self.folder / "copy").rename(self.built)
 
@@ -283,7 +307,7 @@ class Run:
         for number in range(self.workshops):
             store = self.folder / f"copy-{number}" if self.workshops > 1 else self.place
             own = cores()[number * share : (number + 1) * share] or cores()
-            idle.put(Workshop(self.place, store, own, self.ends))
+            idle.put(Workshop(self.place, store, own, self.ends, self.device))
         # What compiles longest comes first.
         ordered = sorted(chosen, key=lambda mutant: not mutant.path.endswith((".hpp", ".h")))
         with ThreadPoolExecutor(self.workshops) as threads:
@@ -312,7 +336,7 @@ class Run:
     def found_by(self, workshop: Workshop, mutant: Mutant) -> str:
         """The test that finds the mutant; empty if it lives."""
         near = [f"tests/{folder}" for folder in nearest(mutant.path)]
-        stages: list[Sequence[str]] = [near]
+        stages: list[Sequence[str]] = [near if self.device == "cpu" else CONFORMANCE]
         if self.whole:
             stages.append(["tests", *(f"--ignore={folder}" for folder in near)])
         workshop.renew(self.built)
@@ -350,6 +374,7 @@ def run(
     whole: bool,
     workshops: int | None = None,
     seconds: float = 1e9,
+    device: str = "cpu",
     out: Path | None = None,
     done: Sequence[Verdict] = (),
 ) -> list[Verdict]:
@@ -361,7 +386,7 @@ def run(
     count = asked if shielded() else 1
     folder.mkdir(parents=True, exist_ok=True)
     kept = [verdict for verdict in done if verdict.found or verdict.by == LIVED or not whole]
-    task = Run(folder.resolve(), count, whole, time.monotonic() + seconds, out, kept)
+    task = Run(folder.resolve(), count, whole, time.monotonic() + seconds, device, out, kept)
     known = {verdict.mutant for verdict in kept}
     task.judge_all([mutant for mutant in chosen if mutant.name not in known])
     return task.verdicts
@@ -385,11 +410,14 @@ def main() -> int:
     parser.add_argument("--only", help="mutants whose name holds one of these, with commas between")
     parser.add_argument("--folder", type=Path, help="build here, and go on with what it holds")
     parser.add_argument("--nearest", action="store_true", help="no whole suite for what lives")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="that runs tests")
     parser.add_argument("--workshops", type=int, help="mutants at a time; a third of the cores")
     parser.add_argument("--seconds", type=float, default=1e9, help="ends by then")
     parser.add_argument("--skip-done", type=Path, help="verdicts of an earlier run, to go on with")
     parser.add_argument("--out", type=Path, help="JSON of the verdicts, written after each")
     given = parser.parse_args()
+    if given.device != "cpu" and not given.nearest:
+        parser.error("on a GPU only the nearest tests are run; add --nearest")
     wanted = given.only.split(",") if given.only else [""]
     chosen = [m for m in mutants() if any(word in m.name for word in wanted)]
     done = []
@@ -402,6 +430,7 @@ def main() -> int:
         whole=not given.nearest,
         workshops=given.workshops,
         seconds=given.seconds,
+        device=given.device,
         out=given.out,
         done=done,
     )

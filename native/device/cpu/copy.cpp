@@ -64,9 +64,8 @@ void ZeroAround(const Transfer& transfer, Region region, const Region& valid, in
 void ZeroLanes(const Transfer& transfer, const Region& valid, Parallel& parallel) {
   const TileLayout& layout = *transfer.layout;
   const int64_t lanes = layout.shape[1] * layout.shape[2] % layout.channel_block;
-  const bool reaches = valid.end[1] == layout.shape[1] && valid.end[2] == layout.shape[2];
-  if (lanes == 0 || !reaches) return;
-  Region last = valid;
+  if (lanes == 0) return;
+  Region last = valid;  // empty where valid elements do not reach the last channel
   last.begin[1] = layout.shape[1] - 1;
   last.begin[2] = layout.shape[2] - 1;
   for (Lattice& lattice : Lattices(layout, kNoStrides, last, true)) {

@@ -309,7 +309,13 @@ void CheckDevice::Slot(const Work& work, const void* slot, const char* operand, 
 }
 
 void CheckDevice::Host(const Work& work, const Transfer& transfer, bool write) {
-  Enter(work, HostRegion(transfer), PlainName(transfer.operand), write);
+  const Region region = HostRegion(transfer);
+  const char* const operand = PlainName(transfer.operand);
+  const Dims& begin = transfer.box.valid_begin;
+  if (!region.empty() && std::any_of(begin.begin(), begin.end(), [](int64_t i) { return i < 0; })) {
+    Report(WorkName(work.verb, operand, work.step) + " touches what is before the tensor's begin");
+  }
+  Enter(work, region, operand, write);
 }
 
 Status CheckDevice::Fetch(Stream stream, const Transfer& transfer) {
