@@ -137,6 +137,16 @@ def test_holes_keep_what_stays_apart_from_what_goes() -> None:
     assert found.reserved == 140 * MIB
 
 
+def test_what_an_earlier_step_left_may_be_gone() -> None:
+    allocations, schedule, heap = stepwise(
+        [(9, 0)], [(1, 40)], [(2, 20)], [(1, 0), (3, 100)], [(3, 0), (2, 0), (9, 40)]
+    )
+    allocations = replace(allocations, carried=((9, 40 * MIB),))
+    found = steer(allocations, schedule, heap, 140 * MIB, time.monotonic() + 10)
+    assert found is not None
+    assert found.reserved == 140 * MIB
+
+
 SIZES = st.lists(st.integers(2, 40), min_size=4, max_size=24)
 
 

@@ -96,8 +96,11 @@ class _Frame:
         self.stays: list[Interval] = []
         self.old: dict[int, Interval] = {}
         passing = set()
+        carried = list(allocations.carried)
         for place, (number, _) in enumerate(allocations.carried):
-            if left[number]:
+            if not left[number]:
+                carried[place] = number, 0  # not there: nothing is given back
+            else:
                 block = left[number].popleft()
                 passing.add(block.address)
                 if not block.segment.pool.small:
@@ -105,7 +108,7 @@ class _Frame:
         for block in allocator.used.values():
             if not block.segment.pool.small and block.address not in passing:
                 self.stays.append((block.address, block.size))
-        self.lives = Lives(self.groups, allocations.carried)
+        self.lives = Lives(self.groups, carried)
         self.base, self.pages = allocator.base, []  # type: int, list[Interval]
         room = limit - heap.elsewhere - self._small()
         while True:
