@@ -28,8 +28,9 @@ from oocdnn.torch.limit.heap import steering as steerings
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
 from oocdnn.torch.limit.heap.allocator import Allocator, Extent, Heap
 from oocdnn.torch.limit.heap.arena import Arena, cut
+from oocdnn.torch.limit.heap.frame import Steering
 from oocdnn.torch.limit.heap.reading import Log, Note, read, template
-from oocdnn.torch.limit.heap.steering import Steering, steer
+from oocdnn.torch.limit.heap.steering import steer
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.spacers import Spacers
 

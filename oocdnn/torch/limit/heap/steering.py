@@ -19,35 +19,16 @@ import numpy as np
 
 from oocdnn.network.plan import Schedule
 from oocdnn.torch.limit.heap.allocations import Allocations, Point
-from oocdnn.torch.limit.heap.allocator import Allocator, Block, Heap, page_bytes
+from oocdnn.torch.limit.heap.allocator import Heap
 from oocdnn.torch.limit.heap.arena import LEAST, Arena, Interval, cut, within
-from oocdnn.torch.limit.heap.placement import Fixed, Lives, Part, Placement, taken
+from oocdnn.torch.limit.heap.frame import Act, Frame, Steering
+from oocdnn.torch.limit.heap.placement import Fixed, Part, Placement, taken
 
 _ORDERS = 400  # of the first placement
 _AGAIN = 25  # orders of a placement of the rest
 _HOLES = 12  # random sets of holes of a group
 _ENDS = 6  # different outcomes of a group that are followed
 _SEEDS = 64
-_STEPS = 2  # that the whole allocator is simulated for
-_PAGE = page_bytes(small=False)
-
-Act = tuple[int, int]  # address and bytes that are taken there; 0 bytes: it is given back
-
-
-@dataclass(frozen=True)
-class Steering:
-    """What the runtime takes and gives back in a step.
-
-    Args:
-        mapped: Bytes that are allocated one after the other, and then freed, before the first step:
-            after that the whole range is mapped.
-        acts: At points, in order; what is not given back there is where the runtime acts next.
-        reserved: Most bytes taken from the driver.
-    """
-
-    mapped: tuple[int, ...]
-    acts: dict[Point, tuple[Act, ...]]
-    reserved: int
 
 
 def steer(
@@ -63,7 +44,7 @@ def steer(
     looks elsewhere."""
     if not heap.expandable:
         return None
-    frame = _Frame(allocations, schedule, heap, limit)
+    frame = Frame(allocations, schedule, heap, limit)
     if not frame.possible:
         return None
     for seed in range(number * _SEEDS, (number + 1) * _SEEDS):
@@ -74,130 +55,6 @@ def steer(
         if time.monotonic() > end:
             break
     return None
-
-
-class _Frame:
-    """The range of addresses in which a step's large allocations are to be.
-
-    Attributes:
-        base, end: Of the range.
-        pages: Behind it, mapped because of what is in use there.
-        stays: What is in use there for ever.
-        old: Intervals that the step before leaves, by their places in `carried`.
-    """
-
-    def __init__(
-        self, allocations: Allocations, schedule: Schedule, heap: Heap, limit: int
-    ) -> None:
-        self._allocations, self._heap = allocations, heap
-        self.groups = allocations.groups(schedule)
-        allocator = self._allocator()
-        left = allocations.left(allocator)
-        self.stays: list[Interval] = []
-        self.old: dict[int, Interval] = {}
-        passing = set()
-        carried = list(allocations.carried)
-        for place, (number, _) in enumerate(allocations.carried):
-            if not left[number]:
-                carried[place] = number, 0  # not there: nothing is given back
-            else:
-                block = left[number].popleft()
-                passing.add(block.address)
-                if not block.segment.pool.small:
-                    self.old[place] = (block.address, block.size)
-        for block in allocator.used.values():
-            if not block.segment.pool.small and block.address not in passing:
-                self.stays.append((block.address, block.size))
-        self.lives = Lives(self.groups, carried)
-        self.base, self.pages = allocator.base, []  # type: int, list[Interval]
-        room = limit - heap.elsewhere - self._small()
-        while True:
-            self.end = self.base + max(room - self._behind, 0) // _PAGE * _PAGE
-            pages = self._pages()
-            if pages == self.pages:
-                break
-            self.pages = pages
-        self.possible = len(self.lives) > 0
-
-    @property
-    def used(self) -> list[Interval]:
-        return [*self.stays, *self.old.values()]
-
-    @property
-    def _behind(self) -> int:
-        return sum(nbytes for _, nbytes in self.pages)
-
-    def _pages(self) -> list[Interval]:
-        """Of what is in use behind the end."""
-        found: list[Interval] = []
-        for address, nbytes in sorted(self.used):
-            if address + nbytes <= self.end:
-                continue
-            first = max(self.base + (address - self.base) // _PAGE * _PAGE, self.end)
-            last = self.base - (self.base - address - nbytes) // _PAGE * _PAGE
-            if found and first <= sum(found[-1]):
-                first = found.pop()[0]
-            found.append((first, last - first))
-        return found
-
-    @property
-    def ranges(self) -> list[Interval]:
-        """All that is mapped."""
-        return [(self.base, self.end - self.base), *self.pages]
-
-    def mapped(self, address: int, nbytes: int) -> bool:
-        """Whether an allocation there takes nothing more from the driver."""
-        last = address + nbytes
-        return last <= self.end or any(a <= address and last <= a + n for a, n in self.pages)
-
-    def _allocator(self) -> Allocator:
-        allocator = Allocator(expandable=True, extents=self._heap.extents)
-        allocator.trim()
-        return allocator
-
-    def _small(self) -> int:
-        """Bytes of the small pool, which nothing steers."""
-        allocator = self._allocator()
-        blocks = self._allocations.left(allocator)
-        for _ in range(_STEPS):
-            for group in self.groups:
-                for number, nbytes in (*((n, 0) for n in group.frees), *group.items):
-                    if nbytes:
-                        blocks[number].append(allocator.allocate(nbytes))
-                    elif blocks[number]:
-                        allocator.free(blocks[number].popleft())
-        return allocator.reserved_of(small=True)
-
-    def checked(self, acts: dict[Point, tuple[Act, ...]]) -> Steering | None:
-        """In the simulation of the whole allocator; None where it does not agree."""
-        allocator = self._allocator()
-        mapped = tuple(allocator.fill(self.end))
-        before = allocator.reserved
-        blocks = self._allocations.left(allocator)
-        held: dict[int, Block] = {}
-        for _ in range(_STEPS):
-            for group in self.groups:
-                for block in held.values():
-                    allocator.free(block)
-                held = {}
-                for number in group.frees:
-                    if blocks[number]:
-                        allocator.free(blocks[number].popleft())
-                for address, nbytes in acts.get(group.point, ()) if group.point else ():
-                    if nbytes:
-                        held[address] = allocator.allocate(nbytes)
-                        if held[address].address != address:
-                            return None
-                    else:
-                        allocator.free(held.pop(address))
-                for number, nbytes in group.items:
-                    if nbytes:
-                        blocks[number].append(allocator.allocate(nbytes))
-                    elif blocks[number]:
-                        allocator.free(blocks[number].popleft())
-        if allocator.reserved_of(small=False) > self.end - self.base + self._behind:
-            return None
-        return Steering(mapped, acts, max(allocator.reserved, before) + self._heap.elsewhere)
 
 
 @dataclass
@@ -228,7 +85,7 @@ class _Outcome:
 class _Search:
     """One walk over the step, with random holes where those of the placement do not serve."""
 
-    def __init__(self, frame: _Frame, seed: int, end: float) -> None:
+    def __init__(self, frame: Frame, seed: int, end: float) -> None:
         self._frame, self._lives, self._end = frame, frame.lives, end
         self._draw = random.Random(seed)
         self._placement = Placement(frame.lives, frame.base, seed)
