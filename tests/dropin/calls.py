@@ -100,13 +100,14 @@ class Calls:
         )
         return descriptor
 
-    def pooling(self, mode: str, window, padding, stride):
+    def pooling(self, mode: str, window, padding, stride, propagate: bool = True):
         descriptor = self.create("Pooling")
+        nans = "CUDNN_PROPAGATE_NAN" if propagate else "CUDNN_NOT_PROPAGATE_NAN"
         self.lib.check(
             self.lib.cudnnSetPoolingNdDescriptor(
                 descriptor,
                 getattr(self.lib, f"CUDNN_POOLING_{mode}"),
-                self.lib.CUDNN_PROPAGATE_NAN,
+                getattr(self.lib, nans),
                 len(window), list(window), list(padding), list(stride),
             )
         )  # fmt: skip

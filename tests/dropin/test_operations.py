@@ -198,6 +198,34 @@ def test_pooling_forward_and_backward(calls, mode, case):
     assert_close(dx, pool_gradient(x, dy, mode, case), 1e-4)
 
 
+@pytest.mark.parametrize(
+    ("propagate", "expected", "winners"),
+    [(True, [np.nan, np.nan, 2], [0, 3, 4]), (False, [1, 3, 2], [1, 2, 4])],
+)
+def test_a_nan_is_the_largest_only_where_it_is_to_propagate(calls, propagate, expected, winners):
+    lib, data, factor = calls.lib, calls.data, calls.factor
+    x = np.array([[[[np.nan, 1, 3, np.nan, 2, 1]]]], np.float32)
+    y, dx = np.zeros((1, 1, 1, 3), np.float32), np.zeros_like(x)
+    dy = np.array([[[[5, 6, 7]]]], np.float32)
+    pd = calls.pooling("MAX", (1, 2), (0, 0), (1, 2), propagate)
+    xd, yd = calls.tensor(x), calls.tensor(y)
+    lib.check(
+        lib.cudnnPoolingForward(
+            calls.handle, pd, factor(1.0, x), xd, data(x), factor(0.0, x), yd, data(y)
+        )
+    )
+    np.testing.assert_array_equal(y.ravel(), expected)
+    lib.check(
+        lib.cudnnPoolingBackward(
+            calls.handle, pd, factor(1.0, x), yd, data(y), yd, data(dy), xd, data(x),
+            factor(0.0, x), xd, data(dx),
+        )
+    )  # fmt: skip
+    wanted = np.zeros(6, np.float32)
+    wanted[winners] = dy.ravel()
+    np.testing.assert_array_equal(dx.ravel(), wanted)
+
+
 def pool_gradient(x, dy, mode, case):
     """By the definition: what a small change of each input changes; elements are apart by 1."""
     _, window, padding, stride = case

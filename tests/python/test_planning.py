@@ -61,3 +61,12 @@ def test_a_variable_says_how_where_no_argument_does(monkeypatch):
     with pytest.raises(oocdnn.InvalidProblem, match="soon"):
         opened(planning="measure")
     opened(planning="measure", planning_seconds=1).close()
+
+
+def test_arrays_too_large_for_an_index_are_computed_in_parts_where_they_lie():
+    """Of 2^31 elements and more, on the device; one sample has fewer."""
+    problem = "conv2d:fwd x2x1x32768x32769 w1x1x1x1 x@dev w@dev y@dev"
+    with oocdnn.Context("cpu", "64MiB", engine="direct", wrap="resident") as context:
+        plan = context.plan(problem)
+    assert plan.plan.startswith("direct n1 g1 k1 c1 d1 h32768 w32769 order n ")
+    assert plan.booked_bytes < 1 << 20

@@ -66,7 +66,7 @@ NEAREST: dict[str, tuple[str, ...]] = {
     "native/memory": ("native", "engine"),
     "native/exec": ("engine", "native"),
     "native/library": ("native", "python", "model"),
-    "native/capi": ("abi", "native", "python"),
+    "native/capi": ("abi", "native", "python", "engine"),
     "native/shim": ("dropin", "gpu"),
     "native/dropin": ("dropin",),
     "native/spill": ("spill",),

@@ -24,6 +24,8 @@ from spill.scene import (  # fmt: skip
     variables,
 )
 
+INVALID = "1"  # cudaErrorInvalidValue
+
 
 def test_past_the_limit_the_first_request_fails_and_its_repetition_is_served(client):
     outcome = play(client, [*FULL, *TWICE, *TWICE[:1]], **variables())
@@ -46,6 +48,13 @@ def test_what_the_client_gives_back_serves_the_repetition(client):
     outcome = play(client, lines, **variables())
     assert outcome.answers == ["0 device", REFUSED, "0", "0 device", REFUSED]
     assert outcome.figures.pinned_bytes == 0
+
+
+def test_an_address_within_a_block_frees_nothing(client):
+    lines = [*FULL, *TWICE, "0 s 2", "0 s 3", f"0 m 4 {BIG}", "0 f 2", f"0 m 4 {BIG}", "0 f 3"]
+    outcome = play(client, lines, **variables())
+    assert outcome.answers[3:] == [INVALID, INVALID, REFUSED, "0", "0 device", "0"]
+    assert (outcome.figures.device_bytes, outcome.figures.host_bytes) == (BIG, 0)
 
 
 def test_each_device_has_a_ledger_of_its_own(client):

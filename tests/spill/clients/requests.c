@@ -10,6 +10,7 @@
  *   THREAD v SLOT BYTES   cudaMalloc3D, 2 x 2 rows -> the same
  *   THREAD f SLOT         cudaFree                 -> its status
  *   THREAD g SLOT         cudaFreeAsync            -> its status
+ *   THREAD s SLOT         cudaFree of the second byte -> its status; the slot keeps its memory
  *   THREAD i 0            cudaMemGetInfo           -> free and total
  *   THREAD t SLOT         the pointer's attributes -> type, and whether there is a host pointer
  *   THREAD h SLOT         cudaIpcGetMemHandle      -> its status
@@ -239,6 +240,8 @@ static void obey(Line* line) {
     allocate(line, slot);
   } else if (strchr("fgG", line->what) != NULL) {
     release(line, slot);
+  } else if (line->what == 's') {
+    snprintf(line->answer, sizeof line->answer, "%d", cudaFree(slot->at + 1));
   } else if (line->what == 'k') {
     fork_and_wait(line);
   } else {
