@@ -65,6 +65,26 @@ def test_kernels_are_compiled_for_aligned_pointers_once(
     assert (kernel.compiled, kernel.launched) == ((2, 2) if launches else (4, 0))
 
 
+def test_kernels_begin_where_their_tensors_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are made for one place in a storage, and read and write others."""
+
+    class Kernels:
+        LAUNCHES = True
+
+        @staticmethod
+        def compiled(source: str) -> Compiled:
+            return Compiled()
+
+    monkeypatch.setattr(oocdnn.torch.limit, "_kernels", Kernels, raising=False)
+    inputs, outputs = torch.randn(4, 4, 8), torch.zeros(4, *SHAPE)
+    view = fused.Input(0, inputs[1]).through(lambda x: x[1:])
+    made = fused.Kernel(fused.apply("relu", view), stride=(8, 1))
+    for x, out in zip(inputs, outputs, strict=True):
+        assert made(x, out=out) is out
+    assert torch.equal(outputs, torch.relu(inputs[:, 1:]))
+    assert torch.equal(made(inputs[3].clone()), outputs[3])
+
+
 def test_kernels_run_on_the_device_of_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     inside: list[Tensor] = []
 

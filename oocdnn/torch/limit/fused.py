@@ -56,14 +56,24 @@ class Expression:
 
 
 class Input(Expression):
-    """A view of the tensor in a slot of the program."""
+    """A view of the tensor in a slot of the program.
 
-    def __init__(self, slot: int, tensor: Tensor) -> None:
+    Args:
+        base: The storage offset of that tensor; the view's own one by default.
+    """
+
+    def __init__(self, slot: int, tensor: Tensor, base: int | None = None) -> None:
         super().__init__(tensor.shape, tensor.dtype)
         self.slot, self.tensor = slot, tensor
+        self._base = int(tensor.storage_offset()) if base is None else base
+
+    @property
+    def offset(self) -> int:
+        """Elements from the beginning of the tensor in the slot."""
+        return int(self.tensor.storage_offset()) - self._base
 
     def through(self, view: Callable[[Tensor], Tensor]) -> Expression:
-        return Input(self.slot, view(self.tensor))
+        return Input(self.slot, view(self.tensor), self._base)
 
 
 @dataclass(eq=False)
@@ -203,7 +213,7 @@ class Kernel:
         for one in _inputs(expression):
             inputs.setdefault((one.slot, _place(one.tensor)), one)
         self.slots = tuple(one.slot for one in inputs.values())
-        self._offsets = tuple(int(one.tensor.storage_offset()) for one in inputs.values())
+        self._offsets = tuple(one.offset for one in inputs.values())
         views = [one.tensor.expand(expression.shape).stride() for one in inputs.values()]
         axes = _merged(expression.shape, [stride, *views])
         if len(axes) > _MOST_AXES:
@@ -228,14 +238,16 @@ class Kernel:
         self._blocks = {"ROWS": tall, "COLUMNS": wide}
         self._launches: dict[tuple[int, ...], Callable[..., None]] = {}
 
-    def __call__(self, *tensors: Tensor) -> Tensor:
-        out = torch.empty_strided(
-            self._size, self._stride, dtype=self._dtype, device=tensors[0].device
-        )
+    def __call__(self, *tensors: Tensor, out: Tensor | None = None) -> Tensor:
+        """The result, in `out` where that is given."""
+        if out is None:
+            out = torch.empty_strided(
+                self._size, self._stride, dtype=self._dtype, device=tensors[0].device
+            )
         if out.numel() == 0:
             return out
         starts = [
-            tensor if tensor.storage_offset() == offset else tensor.as_strided((1,), (1,), offset)
+            tensor if offset == 0 else placed(tensor, (1,), (1,), offset)
             for tensor, offset in zip(tensors, self._offsets, strict=True)
         ]
         # Triton compiles for the device and for aligned pointers; the numbers are always the same.
@@ -257,6 +269,11 @@ class Kernel:
         )
         if _kernels.LAUNCHES and kernel is not None:  # Triton's interpreter gives none
             self._launches[key] = kernel[(*self._grid, 1, 1)]
+
+
+def placed(tensor: Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
+    """A view that begins so many elements behind the tensor's beginning."""
+    return tensor.as_strided(tuple(size), tuple(stride), int(tensor.storage_offset()) + offset)
 
 
 Axis = tuple[int, tuple[int, ...]]  # elements, and the stride of each operand

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,16 @@ class _Step:
     free: tuple[int, ...] = ()
 
     def value(self, slots: list[Tensor | None]) -> Tensor:
-        return self.run(*(slots[o.at] if isinstance(o, _Slot) else o for o in self.operands))
+        return self.run(*self._given(slots))
+
+    def into(self, out: Tensor, slots: list[Tensor | None]) -> Tensor:
+        """Writes the value."""
+        if isinstance(self.run, fused.Kernel):
+            return self.run(*self._given(slots), out=out)
+        return out.copy_(self.value(slots))
+
+    def _given(self, slots: list[Tensor | None]) -> Iterator[Any]:
+        return (slots[o.at] if isinstance(o, _Slot) else o for o in self.operands)
 
 
 class Program:
@@ -51,15 +60,15 @@ class Program:
         for step in steps:
             step.free = tuple(at for at, one in last.items() if one is step)
 
-    def __call__(self, leaves: Sequence[Tensor]) -> Tensor:
+    def __call__(self, leaves: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
+        """The result, in `out` where that is given: of its form, but for the offset."""
         slots: list[Tensor | None] = list(leaves)
-        for step in self._steps:
+        *steps, last = self._steps
+        for step in steps:
             slots.append(step.value(slots))
             for at in step.free:
                 slots[at] = None
-        result = slots[-1]
-        assert result is not None
-        return result
+        return last.value(slots) if out is None else last.into(out, slots)
 
 
 def build(root: Call, like: Like, leaves: Sequence[Tensor], fuse: bool) -> tuple[Program, Tensor]:
@@ -136,8 +145,9 @@ class _Builder:
             form = like_of(expression.tensor)
             if form == like_of(self.values[expression.slot]):
                 return expression.slot
-            _, size, stride, offset = form
-            return self.emit(torch.as_strided, (_Slot(expression.slot), size, stride, offset))
+            _, size, stride, _ = form
+            place = (_Slot(expression.slot), size, stride, expression.offset)
+            return self.emit(fused.placed, place)
         whole = like is not None and like[1] == expression.shape
         stride = like[2] if like is not None and whole else fused.strides_of(expression)
         kernel = fused.Kernel(expression, stride)
