@@ -29,7 +29,7 @@ from oocdnn.torch.limit.heap.allocations import Allocations, Item
 from oocdnn.torch.limit.heap.allocator import Allocator, Extent, Heap
 from oocdnn.torch.limit.heap.arena import Arena, cut
 from oocdnn.torch.limit.heap.frame import Steering
-from oocdnn.torch.limit.heap.reading import Log, Note, read, template
+from oocdnn.torch.limit.heap.reading import Log, Note, read, templates
 from oocdnn.torch.limit.heap.steering import steer
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.spacers import Spacers
@@ -204,8 +204,25 @@ def test_a_template_leaves_out_what_stays() -> None:
         *[(True, 1, 258), (False, 1, 258)],
     ]
     log = Log(entries, Heap((), expandable=True))
-    assert template(log, begin, end) == ((2, 8192), (0, 2048), (2, 0))
-    assert template(log, begin, Note(1, 258, 7, 41)) is None
+    made = ((2, 8192), (0, 2048), (2, 0))
+    assert list(templates(log, [(begin, end)])) == [made]
+    assert list(templates(log, [(begin, Note(1, 258, 7, 41))])) == [None]
+    assert list(templates(log, [(end, begin), (begin, end)])) == [None, made]
+
+
+def test_templates_of_equal_notes_are_those_in_their_order() -> None:
+    begin, end = Note(1, 257), Note(1, 258, 7, 40)
+    entries = [
+        part
+        for nbytes in (2048, 4096)
+        for part in (
+            *[(True, 1, 257), (False, 1, 257)],
+            *[(True, 40, nbytes), (True, 1, 258)],
+            *[(False, 1, 258), (False, 40, nbytes)],
+        )
+    ]
+    log = Log(entries, Heap((), expandable=True))
+    assert list(templates(log, [(begin, end)] * 3)) == [((0, 2048),), ((0, 4096),), None]
 
 
 @pytest.fixture

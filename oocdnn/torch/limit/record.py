@@ -16,7 +16,7 @@ from oocdnn.network.timeline import Operation, Recipe, Saved, Squeeze, Timeline
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.entry import Entry, bytes_of
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
-from oocdnn.torch.limit.heap.reading import Note, read, template
+from oocdnn.torch.limit.heap.reading import Note, read, templates
 from oocdnn.torch.limit.parts import Signature, Table
 from oocdnn.torch.limit.squeeze import Form
 from oocdnn.torch.limit.store import Store
@@ -59,12 +59,13 @@ class Recorder:
     produced: list[int] = field(default_factory=list)
     forward: int = 0  # events of forward, 0 while it runs
     events: list[_Event] = field(default_factory=list)
-    recipes: dict[int, _Recipe] = field(default_factory=dict)
+    recipes: dict[int, list[_Recipe]] = field(default_factory=dict)
     squeezes: dict[int, tuple[Form, Any, Any]] = field(default_factory=dict)
     watched: bool = False  # whether the card keeps the history of its allocator
     notes: list[Note] = field(default_factory=list)  # in that history, two for each event
     brackets: bool = False  # whether it keeps it for what recipes allocate
     _around: list[Note] = field(default_factory=list)  # two for each recipe
+    _numbers: list[tuple[int, int]] = field(default_factory=list)  # of its entry, and its own there
     _open: list[Entry] = field(default_factory=list)  # that others were seen to hold
 
     def begin(self) -> None:
@@ -107,35 +108,40 @@ class Recorder:
     def recipe(
         self, entry: Entry, reads: tuple[int, ...], name: str, begin: Any, end: Any, extra: int
     ) -> None:
-        """A way to compute an entry from others, timed between two marks."""
-        self.recipes[entry.number] = _Recipe(reads, name, begin, end, extra)
+        """A further way to compute an entry from others, timed between two marks."""
+        known = self.recipes.setdefault(entry.number, [])
+        known.append(_Recipe(reads, name, begin, end, extra))
 
     def squeezed(self, entry: Entry, form: Form, begin: Any, end: Any) -> None:
         """A smaller form of an entry; both ways are timed between two marks."""
         self.squeezes[entry.number] = (form, begin, end)
 
     def computing(self) -> None:
-        """A recipe is about to be tried."""
+        """A recipe is about to be tried; the last one may have failed."""
         if self.brackets:
+            del self._around[2 * len(self._numbers) :]
             self._around.append(self._noted(len(self._around)))
 
     def computed(self, entry: Entry, made: Tensor) -> None:
-        """It has given the bytes of this entry."""
+        """It has given the bytes of this entry, whose next recipe it is."""
         if self.brackets:
             storage = self.card.address(bytes_of(made))
+            self._numbers.append((entry.number, len(self.recipes.get(entry.number, ()))))
             self._around.append(self._noted(len(self._around), entry.number, storage))
 
-    def templates(self) -> dict[int, tuple[Item, ...]]:
-        """What recipes allocate, by the numbers of entries, where the card has the history."""
+    def templates(self) -> dict[tuple[int, int], tuple[Item, ...]]:
+        """What recipes allocate, by the numbers of entries and of their recipes, where the card has
+        the history."""
         log = self.card.watched() if self.brackets else None
         if log is None:
             return {}
-        pairs = zip(self._around[::2], self._around[1::2], strict=True)
-        found = {end.entry: template(log, begin, end) for begin, end in pairs}
-        return {number: one for number, one in found.items() if one is not None}
+        count = 2 * len(self._numbers)
+        pairs = zip(self._around[:count:2], self._around[1:count:2], strict=True)
+        known = zip(self._numbers, templates(log, pairs), strict=True)
+        return {numbers: one for numbers, one in known if one is not None}
 
     def allocations(
-        self, timeline: Timeline, templates: Mapping[int, Sequence[Item]]
+        self, timeline: Timeline, templates: Mapping[tuple[int, int], Sequence[Item]]
     ) -> Allocations | None:
         """What the step allocated, where the card has the history."""
         log = self.card.watched() if self.watched else None
@@ -209,11 +215,10 @@ class Recorder:
         )
 
     def _recipes(self, entry: Entry) -> tuple[Recipe, ...]:
-        known = self.recipes.get(entry.number)
-        if known is None:
-            return ()
-        seconds = self.card.seconds(known.begin, known.end)
-        return (Recipe(known.reads, seconds, known.extra, known.name),)
+        return tuple(
+            Recipe(one.reads, self.card.seconds(one.begin, one.end), one.extra, one.name)
+            for one in self.recipes.get(entry.number, ())
+        )
 
     def _squeeze(self, entry: Entry) -> Squeeze | None:
         known = self.squeezes.get(entry.number)

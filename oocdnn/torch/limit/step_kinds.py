@@ -46,7 +46,7 @@ class Known:
     plan: Plan | None = None
     course: Planned | None = None
     recorded: int = 1
-    templates: Mapping[int, Sequence[Item]] = field(default_factory=dict)  # of recipes
+    templates: Mapping[tuple[int, int], Sequence[Item]] = field(default_factory=dict)  # of recipes
     allocations: Allocations | None = None
     missed: int = 0  # steps in a row that began alike and were others
     gaps: Gaps = field(default_factory=Gaps)

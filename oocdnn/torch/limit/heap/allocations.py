@@ -48,7 +48,8 @@ class Allocations:
         leading: For each operation, how many of these the runtime frees at the event before it.
         carried: What the next step frees: number and bytes.
         persistent: Addresses of what outlives every step.
-        templates: For saved tensors with a recipe, what it allocates and frees.
+        templates: What recipes allocate and free, by the numbers of the saved tensor and of its
+            recipe.
     """
 
     timeline: Timeline
@@ -56,7 +57,7 @@ class Allocations:
     leading: tuple[int, ...]
     carried: tuple[Item, ...]
     persistent: frozenset[int]
-    templates: Mapping[int, Sequence[Item]] = field(default_factory=dict)
+    templates: Mapping[tuple[int, int], Sequence[Item]] = field(default_factory=dict)
 
     def groups(self, schedule: Schedule) -> list[Group]:
         """Of a step that follows the schedule."""
@@ -170,10 +171,11 @@ class _Sequence:
         one, choice, extra = self._saved[number], self._choices[number], 0
         if choice.policy is Policy.REBUILD:
             extra = one.recipes[choice.recipe].temporary_bytes
-            if number in self._record.templates:
+            template = self._record.templates.get((number, choice.recipe))
+            if template is not None:
                 return tuple(
                     (number if local == RESULT else _temporary(number, local), nbytes)
-                    for local, nbytes in self._record.templates[number]
+                    for local, nbytes in template
                 )
         if not extra:
             return ((number, one.nbytes),)

@@ -6,7 +6,7 @@ Notes, which are small allocations, tell where in the history the events of the 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oocdnn.network.timeline import Timeline
@@ -117,7 +117,7 @@ def read(
     log: Log,
     notes: Sequence[Note],
     timeline: Timeline,
-    templates: Mapping[int, Sequence[Item]] | None = None,
+    templates: Mapping[tuple[int, int], Sequence[Item]] | None = None,
 ) -> Allocations | None:
     """From the history of one step, which begins with the end of the step before. None where the
     notes are not those of the timeline's events, or not in the history."""
@@ -135,7 +135,10 @@ class _Sorter:
     """Numbers what a history holds, and leaves out what the runtime did."""
 
     def __init__(
-        self, reader: _Reader, timeline: Timeline, templates: Mapping[int, Sequence[Item]]
+        self,
+        reader: _Reader,
+        timeline: Timeline,
+        templates: Mapping[tuple[int, int], Sequence[Item]],
     ) -> None:
         self._reader, self._timeline, self._templates = reader, timeline, templates
         self._numbers = len(timeline.saved)
@@ -221,28 +224,38 @@ def _addresses(extent: Extent) -> list[int]:
     return found
 
 
-def template(log: Log, begin: Note, end: Note) -> tuple[Item, ...] | None:
-    """What is allocated between two notes, the second at the result, and what of it is freed there;
-    None if they are not in the history."""
-    places, start = [], 0
-    for note in (begin, end):
-        wanted = (True, note.address, note.nbytes)
-        found = next((i for i in range(start, len(log.entries)) if log.entries[i] == wanted), None)
-        if found is None:
-            return None
-        places.append(found)
-        start = found + 1
+def templates(log: Log, pairs: Iterable[tuple[Note, Note]]) -> Iterator[tuple[Item, ...] | None]:
+    """What is allocated between the notes of each pair, the second at the result, and what of it is
+    freed there; None if they are not in the history. Pairs are in its order."""
+    start = 0
+    for begin, end in pairs:
+        first = _place(log, begin, start)
+        last = -1 if first < 0 else _place(log, end, first + 1)
+        if last < 0:
+            yield None
+        else:
+            yield _template(log.entries[first + 2 : last], end.storage)
+            start = last + 1
+
+
+def _place(log: Log, note: Note, start: int) -> int:
+    """Where the note is in the history from there on, -1 if it is not."""
+    wanted, entries = (True, note.address, note.nbytes), log.entries
+    return next((i for i in range(start, len(entries)) if entries[i] == wanted), -1)
+
+
+def _template(entries: Iterable[tuple[bool, int, int]], storage: int) -> tuple[Item, ...] | None:
     live: dict[int, int] = {}  # by address, the number
     items: list[Item] = []
-    for allocated, address, nbytes in log.entries[places[0] + 2 : places[1]]:
+    for allocated, address, nbytes in entries:
         if allocated:
             live[address] = len(items) + 1
             items.append((live[address], nbytes))
         elif address in live:
             items.append((live.pop(address), 0))
-    if end.storage not in live:
+    if storage not in live:
         return None
-    result = live.pop(end.storage)
+    result = live.pop(storage)
     stays = set(live.values())  # tensors that it reads, and that came back
     return tuple(
         (RESULT if number == result else number, nbytes)
