@@ -10,7 +10,7 @@ from torch import Tensor
 
 from oocdnn.torch.limit.entry import Entry, Kept, Packed, bytes_of
 from oocdnn.torch.limit.norms import same_bits
-from oocdnn.torch.limit.recipes import Bound, Read, Recipe, Source, admit, compute, whole
+from oocdnn.torch.limit.recipes import Bound, Read, Recipe, Source, admit, whole
 from oocdnn.torch.limit.trace import Trace
 
 
@@ -44,7 +44,8 @@ class Coverage(Read):
 
     @property
     def found(self) -> dict[int, Recipe]:
-        return {i: one.bound.recipe for i, one in enumerate(self.saved) if one.bound is not None}
+        bounds = {i: one.bound for i, one in enumerate(self.saved) if one.bound is not None}
+        return {i: one.recipe for i, one in bounds.items() if isinstance(one.recipe, Recipe)}
 
     def pack(self, tensor: Tensor) -> Source:
         base = tensor._base if tensor._base is not None else tensor
@@ -89,7 +90,7 @@ class Coverage(Read):
         bound = None if recipe is None else recipe.bind(tensor, self.trace)
         if bound is None:
             return "not bound"
-        value = compute(bound.recipe, [self.tensor(source) for source in bound.sources])
+        value = bound.recipe.compute([self.tensor(source) for source in bound.sources])
         return bound if same_bits(value, whole(tensor).detach()) else "other bits"
 
 

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from oocdnn.torch.limit.kinds import KINDS
-from oocdnn.torch.limit.recipes import compute
 
 CHANNELS = 4
 aten = torch.ops.aten
@@ -292,7 +291,7 @@ def test_a_weight_that_is_written_after_forward_is_pytorchs_error() -> None:
     with torch.no_grad():
         weight.add_(1.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        compute(bound.recipe, [found.tensor(source) for source in bound.sources])
+        bound.recipe.compute([found.tensor(source) for source in bound.sources])
 
 
 # Saved tensors that nothing computes: inputs, statistics, masks, indices, random numbers.

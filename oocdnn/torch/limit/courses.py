@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from torch import Tensor
 
 from oocdnn.network.plan import Policy
+from oocdnn.torch.limit.deep import Bounds, Deep
 from oocdnn.torch.limit.entry import Entry
 from oocdnn.torch.limit.recipes import Recipe
 from oocdnn.torch.limit.spacers import Spacers
@@ -128,9 +129,15 @@ class Unplanned:
 
 @dataclass
 class Found:
-    """What the recording of a step finds besides times. By the numbers of entries."""
+    """What the recording of a step finds besides times. By the numbers of entries.
+
+    Args:
+        recipes: The first recipe of each.
+        deep: Further ones.
+    """
 
     recipes: dict[int, Recipe] = field(default_factory=dict)
+    deep: dict[int, list[Deep]] = field(default_factory=dict)
     forms: dict[int, Form] = field(default_factory=dict)
     traced: dict[int, set[int]] = field(default_factory=dict)  # tensors that both are found by
     numbers: list[int] = field(default_factory=list)  # of each saved tensor; -1: it stays
@@ -160,13 +167,20 @@ class Planned:
                 self._fetches.setdefault(movement.fetch, []).append(number)
         self._acts = {*self._releases, *self._fetches}
         self._policies = [choice.policy for choice in plan.schedule.choices]
+        self._deep = {  # recipes of the plan
+            number: found.deep[number][choice.recipe - 1]
+            for number, choice in enumerate(plan.schedule.choices)
+            if choice.policy is Policy.REBUILD and choice.recipe > 0
+        }
+        self._inner = frozenset().union(*(deep.inner for deep in self._deep.values()))
+        self._bounds = Bounds()  # of inner entries
         self._sizes = [saved.nbytes for saved in plan.timeline.saved]
         self._last_uses = [saved.last_use for saved in plan.timeline.saved]
         self.codes = self._coded()
         found_by = [
             found.traced.get(number, set())
             for number, policy in enumerate(self._policies)
-            if policy in (Policy.REBUILD, Policy.SQUEEZE)
+            if policy in (Policy.REBUILD, Policy.SQUEEZE) or number in self._inner
         ]
         self.traced: frozenset[int] = frozenset().union(*found_by)  # indices of saved tensors
 
@@ -175,7 +189,7 @@ class Planned:
         for number in self._found.numbers:
             if number < 0:
                 codes.append(STAYS)
-            elif self._policies[number] is not Policy.KEEP:
+            elif self._policies[number] is not Policy.KEEP or number in self._inner:
                 codes.append(LOOK)
             else:
                 codes.append(ARRIVES if number > seen else BEFORE)
@@ -186,6 +200,7 @@ class Planned:
         """A new step."""
         self._numbered = numbered
         self._late.clear()
+        self._bounds = Bounds()
 
     def expects(self, number: int, nbytes: int) -> bool:
         """Whether the recorded step had a new entry of that size here."""
@@ -196,9 +211,9 @@ class Planned:
             return False
         self.before(position)
         policy = self._policies[entry.number]
-        if policy is Policy.REBUILD:
-            entry.bound = self._found.recipes[entry.number].bind(tensor, trace)
-        elif policy is Policy.SQUEEZE:
+        if policy is Policy.REBUILD or entry.number in self._inner:
+            self._bind(entry, policy, tensor, trace)
+        if policy is Policy.SQUEEZE:
             form = self._found.forms[entry.number]
             if form_of(tensor, trace.latest()) == form:
                 self.spacers.at(("squeeze", entry.number))
@@ -206,6 +221,18 @@ class Planned:
         if policy is not Policy.KEEP and not entry.comes_back:
             self._store.leave(entry)
         return True
+
+    def _bind(self, entry: Entry, policy: Policy, tensor: Tensor, trace: Trace) -> None:
+        """Binds the entry's recipes."""
+        number = entry.number
+        own = self._found.recipes[number].bind(tensor, trace)
+        deep = self._deep.get(number)
+        if policy is Policy.REBUILD:
+            entry.bound = own
+            if own is not None and deep is not None:
+                entry.bound = deep.bind(own, self._bounds)
+        if own is not None and number in self._inner:
+            self._bounds.add(number, own)
 
     def before(self, position: int) -> None:
         if self.spacers.held:

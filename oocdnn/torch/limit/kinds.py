@@ -177,7 +177,7 @@ def _in_place_fused(x: fused.Expression, name: str, *numbers: float) -> fused.Ex
 # Normalisation by the saved statistics; batch norm in training by new ones where no order of
 # the arithmetic gives the bits.
 
-_AGAIN = -1
+AGAIN = -1
 
 
 def _norm(kind: str, operands: tuple[Operand, ...], attribute: str) -> Kind:
@@ -186,13 +186,13 @@ def _norm(kind: str, operands: tuple[Operand, ...], attribute: str) -> Kind:
 
     def run(*values: Any) -> Tensor:
         order = values[-1]
-        if order == _AGAIN:
+        if order == AGAIN:
             x, _, _, weight, bias, setting, _ = values
             return norms.RUN[kind](x, weight, bias, setting)[0]
         return fused.normalized(term(*values), order).view(values[0].shape)
 
     def fuse(*values: Any) -> fused.Expression:
-        if values[-1] == _AGAIN:
+        if values[-1] == AGAIN:
             raise fused.NotFusable
         return fused.norm(term(*values), values[-1]).view(values[0].shape)
 
@@ -200,7 +200,7 @@ def _norm(kind: str, operands: tuple[Operand, ...], attribute: str) -> Kind:
         x, _, _, weight, bias, setting = values
         order = norms.order_of(kind, setting, x, weight, bias, fused.normalized)
         if order is None:
-            return (_AGAIN,) if kind == "batch" else None
+            return (AGAIN,) if kind == "batch" else None
         return (order,)
 
     return Kind(run, operands, (attribute,), fuse, settle=settle)

@@ -10,6 +10,7 @@ form.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -28,29 +29,42 @@ _DEPTH = 8  # operations between the result and what is saved, views aside
 _HEAVY = 2  # of them, operations whose time is arithmetic
 
 # Of operations on other operands than theirs, and of nodes that were freed.
-_FAILURES = (RuntimeError, TypeError, AttributeError, fused.NotFusable)
+FAILURES = (RuntimeError, TypeError, AttributeError, fused.NotFusable)
 
 Source = Packed | Kept  # parameters are kept too
 
 
 @dataclass(eq=False)
-class Recipe:
-    """How to compute one saved tensor: a tree of calls, and the form of the result and of each
-    leaf, in the order of a walk that takes operands from left to right.
+class Computation:
+    """Computes one saved tensor from others: the form of the result and of each leaf."""
+
+    like: Like
+    leaves: tuple[Like, ...]
+
+    @property
+    def name(self) -> str:
+        """`replay` where arithmetic runs again, else `rebuild`."""
+        raise NotImplementedError
+
+    def compute(self, leaves: Sequence[Tensor]) -> Tensor:
+        """The result from its leaves."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False)
+class Recipe(Computation):
+    """A tree of calls; leaves are in the order of a walk that takes operands from left to right.
 
     Args:
         fuse: Elementwise operations run in generated kernels, else each by itself.
     """
 
     root: Call
-    like: Like
-    leaves: tuple[Like, ...]
     fuse: bool = False
     program: Program | None = None
 
     @property
     def name(self) -> str:
-        """`replay` where arithmetic runs again, else `rebuild`."""
         return "replay" if any(KINDS[call.name].heavy for call in self.root.calls) else "rebuild"
 
     def bind(self, tensor: Tensor, trace: Trace) -> Bound | None:
@@ -63,18 +77,27 @@ class Recipe:
         try:
             if not _matches(self.root, node, node._sequence_nr(), trace, sources):
                 return None
-        except _FAILURES:
+        except FAILURES:
             return None
         if tuple([source.like for source in sources]) != self.leaves:
             return None
         return Bound(self, sources)
+
+    def compute(self, leaves: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
+        """The result, in `out` where that is given. Autograd and autocast are off: operands have
+        the types that the operations had."""
+        with torch.no_grad(), torch._C._DisableAutocast():
+            if self.program is not None:
+                return self.program(leaves, out)
+            self.program, value = build(self.root, self.like, leaves, self.fuse)
+            return value if out is None else out.copy_(value)
 
 
 @dataclass
 class Bound:
     """A recipe with the tensors of one step. It holds them as autograd does."""
 
-    recipe: Recipe
+    recipe: Computation
     sources: list[Source]
 
 
@@ -101,43 +124,34 @@ def admit(tensor: Tensor, trace: Trace, read: Read) -> Bound | str:
         return "part of a storage"
     try:
         found = search(tensor, trace, read)
-    except _FAILURES as error:
+    except FAILURES as error:
         return str(error)
     if isinstance(found, str):
         return found
-    admitted: list[Bound] = []
-    for bound in found:
-        if not any(bound.recipe.root == other.recipe.root for other in admitted):
-            leaves = [read.tensor(source) for source in bound.sources]
-            if _gives(bound.recipe, leaves, tensor):
-                admitted.append(bound)
+    recipes, sources = found
+    admitted: list[Recipe] = []
+    for recipe in recipes:
+        if not any(recipe.root == other.root for other in admitted):
+            leaves = [read.tensor(source) for source in sources]
+            if gives(recipe, leaves, tensor):
+                admitted.append(recipe)
     if not admitted:
-        return f"{found[0].recipe.root.name}: other bits"
+        return f"{recipes[0].root.name}: other bits"
     if len(admitted) > 1:
-        return f"{found[0].recipe.root.name}: several operations give the bits"
-    return admitted[0]
+        return f"{recipes[0].root.name}: several operations give the bits"
+    return Bound(admitted[0], sources)
 
 
-def _gives(recipe: Recipe, leaves: list[Tensor], tensor: Tensor) -> bool:
+def gives(recipe: Computation, leaves: Sequence[Tensor], tensor: Tensor) -> bool:
+    """Whether the recipe has the tensor's bits."""
     try:
-        return same_bits(compute(recipe, leaves), tensor.detach())
-    except _FAILURES:
+        return same_bits(recipe.compute(leaves), tensor.detach())
+    except FAILURES:
         return False
 
 
-def compute(recipe: Recipe, leaves: list[Tensor]) -> Tensor:
-    """The recipe's result from its leaves. Autograd and autocast are off: operands have the types
-    that the operations had."""
-    with torch.no_grad(), torch._C._DisableAutocast():
-        if recipe.program is not None:
-            return recipe.program(leaves)
-        program, value = build(recipe.root, recipe.like, leaves, recipe.fuse)
-        recipe.program = program
-        return value
-
-
-def search(tensor: Tensor, trace: Trace, read: Read) -> list[Bound] | str:
-    """Recipes of a tensor, the fastest first; else why there is none."""
+def search(tensor: Tensor, trace: Trace, read: Read) -> tuple[list[Recipe], list[Source]] | str:
+    """Recipes of a tensor, the fastest first, and what they read; else why there is none."""
     node = tensor.grad_fn
     if node is None:
         return "not computed from what is saved"
@@ -149,11 +163,8 @@ def search(tensor: Tensor, trace: Trace, read: Read) -> list[Bound] | str:
         return f"{root.name}: too much arithmetic"
     like, leaves = like_of(tensor), tuple(source.like for source in finder.sources)
     forms = (True, False) if fused.is_there(tensor) else (False,)
-    return [
-        Bound(Recipe(one, like, leaves, fuse), finder.sources)
-        for one in _guessed(root)
-        for fuse in forms
-    ]
+    recipes = [Recipe(like, leaves, one, fuse) for one in _guessed(root) for fuse in forms]
+    return recipes, finder.sources
 
 
 def _guessed(call: Call) -> list[Call]:

@@ -93,7 +93,7 @@ class Step:
         """Everything is swapped and timed, and ways to give bytes again are looked for."""
         self.mode, self.recorder = Mode.RECORD, recorder
         self._select()
-        self._trials = Trials(self._card, recorder, self._values, self.found)
+        self._trials = Trials(self._card, recorder, self._values, self.found, self._limit)
         recorder.begin()
 
     def keep(self) -> None:

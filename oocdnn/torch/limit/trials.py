@@ -9,23 +9,36 @@ from torch import Tensor
 
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.courses import Found, Numbered
+from oocdnn.torch.limit.deep import SLICES, Bounds, Deep, Inner, candidates, composed
 from oocdnn.torch.limit.entry import Entry, Packed, label_of
-from oocdnn.torch.limit.recipes import admit, compute
+from oocdnn.torch.limit.recipes import Bound, Recipe, admit, gives, whole
 from oocdnn.torch.limit.record import Recorder
 from oocdnn.torch.limit.squeeze import Form, form_of
 from oocdnn.torch.limit.trace import Trace
 from oocdnn.torch.limit.values import Values
 
+_LARGE = 32  # parts of the limit: deep recipes are tried for tensors of one or more
+
 
 class Trials:
-    """Tries what gives a storage's bytes again, for each new storage of one step."""
+    """Tries what gives a storage's bytes again, for each new storage of one step.
 
-    def __init__(self, card: Card, recorder: Recorder, values: Values, found: Found) -> None:
+    Args:
+        limit: Device bytes.
+    """
+
+    def __init__(
+        self, card: Card, recorder: Recorder, values: Values, found: Found, limit: int
+    ) -> None:
         self._card, self._recorder, self._values = card, recorder, values
-        self._found = found
+        self._found, self._limit = found, limit
+        self._bounds = Bounds()  # of large tensors
+        self._reads: dict[int, dict[int, int]] = {}  # by them: numbers and bytes
+        self._fetches = 0  # bytes that trials of deep recipes may fetch: no more than were saved
 
     def arrived(self, entry: Entry, tensor: Tensor, trace: Trace, numbered: Numbered) -> None:
         """A new storage is being saved."""
+        self._fetches += entry.nbytes
         entry.label = label_of(tensor)
         beside = trace.latest()
         self._found.traced[entry.number] = {one.index for one in beside}
@@ -33,28 +46,66 @@ class Trials:
         if form is not None:
             with contextlib.suppress(torch.cuda.OutOfMemoryError):
                 self._time(entry, form)
-        self._recipe(entry, tensor, trace, numbered)
+        own = self._recipe(entry, tensor, trace, numbered)
+        if own is not None and _LARGE * entry.nbytes >= self._limit:
+            self._bounds.add(entry.number, own)
+            self._reads[entry.number] = {o.number: o.nbytes for o in _read(own)}
+            absent: dict[int, Entry] = {}
+            with contextlib.suppress(torch.cuda.OutOfMemoryError):
+                for inner in candidates(entry.number, entry.nbytes, self._reads):
+                    self._deep(entry, whole(tensor), own, inner, absent)
+            for one in absent.values():
+                self._recorder.store.drop(one)
 
-    def _recipe(self, entry: Entry, tensor: Tensor, trace: Trace, numbered: Numbered) -> None:
+    def _recipe(
+        self, entry: Entry, tensor: Tensor, trace: Trace, numbered: Numbered
+    ) -> Bound | None:
         bound = admit(tensor, trace, self._values)
         if isinstance(bound, str):
-            return
-        read = [s.entry for s in bound.sources if isinstance(s, Packed)]
-        if any(one is entry or numbered.get(one.number) is not one for one in read):
-            return  # it reads itself, or an earlier step's
+            return None
+        if any(one is entry or numbered.get(one.number) is not one for one in _read(bound)):
+            return None  # it reads itself, or an earlier step's
+        self._run(entry, bound)
+        assert isinstance(bound.recipe, Recipe)
+        self._found.recipes[entry.number] = bound.recipe
+        self._found.traced[entry.number] |= {source.index for source in bound.sources}
+        return bound
+
+    def _deep(
+        self, entry: Entry, tensor: Tensor, own: Bound, inner: Inner, absent: dict[int, Entry]
+    ) -> None:
+        """Tries a deep recipe, unless too much would have to be fetched for it; adds to `absent`
+        what was fetched."""
+        for slices in SLICES:
+            bound = composed(own, inner, self._bounds, slices)
+            if bound is None:
+                return
+            fetched = {one.number: one for one in _read(bound) if one.storage is None}
+            nbytes = sum(one.nbytes for one in fetched.values())
+            if nbytes > self._fetches:
+                return
+            self._fetches -= nbytes
+            absent |= fetched
+            leaves = [self._values.tensor(source) for source in bound.sources]
+            if gives(bound.recipe, leaves, tensor):
+                self._run(entry, bound)
+                assert isinstance(bound.recipe, Deep)
+                self._found.deep.setdefault(entry.number, []).append(bound.recipe)
+                return
+
+    def _run(self, entry: Entry, bound: Bound) -> None:
+        """Measures a recipe."""
         self._recorder.computing()
         self._card.peak()
         before = self._card.held()
         self._card.busy()
         begin = self._card.mark()
-        made = compute(bound.recipe, [self._values.tensor(source) for source in bound.sources])
+        made = bound.recipe.compute([self._values.tensor(source) for source in bound.sources])
         end = self._card.mark()
         extra = max(self._card.peak() - before - entry.nbytes, 0)
         self._recorder.computed(entry, made)
-        numbers = tuple(dict.fromkeys(one.number for one in read))
+        numbers = tuple(dict.fromkeys(one.number for one in _read(bound)))
         self._recorder.recipe(entry, numbers, bound.recipe.name, begin, end, extra)
-        self._found.recipes[entry.number] = bound.recipe
-        self._found.traced[entry.number] |= {source.index for source in bound.sources}
 
     def _time(self, entry: Entry, form: Form) -> None:
         """Times a smaller form. Its kernels are compiled before."""
@@ -65,3 +116,8 @@ class Trials:
         form.expand(form.squeeze(entry.storage), entry.nbytes)
         self._recorder.squeezed(entry, form, begin, self._card.mark())
         self._found.forms[entry.number] = form
+
+
+def _read(bound: Bound) -> list[Entry]:
+    """The entries that a recipe reads."""
+    return [source.entry for source in bound.sources if isinstance(source, Packed)]

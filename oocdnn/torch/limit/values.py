@@ -7,7 +7,7 @@ from torch import Tensor
 
 from oocdnn.torch.limit.courses import Course
 from oocdnn.torch.limit.entry import Entry, Kept, Packed
-from oocdnn.torch.limit.recipes import Source, compute
+from oocdnn.torch.limit.recipes import Source
 from oocdnn.torch.limit.squeeze import reader_of
 from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Node
@@ -39,7 +39,7 @@ class Values:
         assert entry.bound is not None
         read = [self.tensor(source) for source in entry.bound.sources]
         self.course.computes(entry)
-        return compute(entry.bound.recipe, read)
+        return entry.bound.recipe.compute(read)
 
 
 def check_form(packed: Packed, node: Node | None) -> None:
