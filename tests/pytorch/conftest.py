@@ -22,3 +22,14 @@ def card():
     made = HostCard()
     yield made
     made.close()
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's allocator, as it is simulated, with sizes of a thousandth."""
+    from oocdnn.torch.limit.heap import allocator, arena, steering  # needs PyTorch
+
+    monkeypatch.setattr(allocator, "_SMALL", 1 << 10)
+    monkeypatch.setattr(allocator, "_PAGE", {True: 2 << 10, False: 20 << 10})
+    monkeypatch.setattr(arena, "LEAST", 1 << 10)
+    monkeypatch.setattr(steering, "LEAST", 1 << 10)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pytorch.counting import Counter, CountingCard
 from pytorch.limit_coverage import coverage
 from pytorch.limit_nets import NETS
+from pytorch.modelled import ModelCard, Modelled
 from pytorch.test_random_networks import Net, operations
 from pytorch.test_recipes import CASES, CHANNELS, activation
 from torch import Tensor, nn
@@ -196,23 +197,27 @@ def chosen(plan: Plan) -> int:
 
 
 def train(
-    net: nn.Module, x: Tensor, steps: Steps | None = None, each: Callable[[int], Any] = id
+    net: nn.Module,
+    x: Tensor,
+    under: Steps | None = None,
+    each: Callable[[int], Any] = id,
+    steps: int = 5,
 ) -> list[float]:
     torch.manual_seed(1)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     losses = []
-    for number in range(5):
+    for number in range(steps):
         each(number)
         optimizer.zero_grad()
-        if steps is None:
+        if under is None:
             loss = net(x).float().square().mean()
         else:
-            with torch.autograd.graph.saved_tensors_hooks(steps.pack, steps.unpack):
+            with torch.autograd.graph.saved_tensors_hooks(under.pack, under.unpack):
                 loss = net(x).float().square().mean()
         loss.backward()
         optimizer.step()
-        if steps is not None:
-            steps.step()
+        if under is not None:
+            under.step()
         losses.append(loss.item())
     return losses
 
@@ -345,6 +350,28 @@ def test_what_is_on_the_way_takes_the_bytes_of_a_slice() -> None:
             assert max(deep) < own / 4
             return
     pytest.fail("no block's result has two deep recipes")
+
+
+@pytest.mark.usefixtures("tiny")
+def test_what_an_allocator_reserves_for_them_is_predicted() -> None:
+    torch.manual_seed(0)
+    net, x, counter = Bottlenecks(), torch.randn(9, 3, 8, 8), Modelled()
+    made: list[Plan] = []
+    by_choices = plans(deepest, made)
+
+    def planned(timeline: Timeline, room: int, reserved: Any) -> Plan:
+        plan = by_choices(timeline, room, reserved)
+        plan.reserved = None if reserved is None else reserved(plan.schedule)
+        return plan
+
+    with counter:
+        for tensor in (*net.parameters(), *net.buffers(), x):
+            counter.add(tensor)
+        card = ModelCard(counter)
+        train(net, x, Steps(card, LIMIT, planned), steps=8)
+        assert chosen(made[-1])
+        assert card.taken() == made[-1].reserved
+        card.close()
 
 
 @settings(

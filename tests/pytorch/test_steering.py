@@ -22,9 +22,6 @@ from oocdnn.network.plan import Schedule
 from oocdnn.network.planner import least_limit
 from oocdnn.network.timeline import Operation, Timeline
 from oocdnn.torch.limit.card import HostCard
-from oocdnn.torch.limit.heap import allocator as allocators
-from oocdnn.torch.limit.heap import arena as arenas
-from oocdnn.torch.limit.heap import steering as steerings
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
 from oocdnn.torch.limit.heap.allocator import Allocator, Extent, Heap
 from oocdnn.torch.limit.heap.arena import Arena, cut
@@ -223,15 +220,6 @@ def test_templates_of_equal_notes_are_those_in_their_order() -> None:
     ]
     log = Log(entries, Heap((), expandable=True))
     assert list(templates(log, [(begin, end)] * 3)) == [((0, 2048),), ((0, 4096),), None]
-
-
-@pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An allocator whose sizes are a thousandth."""
-    monkeypatch.setattr(allocators, "_SMALL", KIB)
-    monkeypatch.setattr(allocators, "_PAGE", {True: 2 * KIB, False: 20 * KIB})
-    monkeypatch.setattr(arenas, "LEAST", KIB)
-    monkeypatch.setattr(steerings, "LEAST", KIB)
 
 
 class Net(nn.Module):
