@@ -77,6 +77,12 @@ class Bound:
     recipe: Recipe
     sources: list[Source]
 
+    @property
+    def outputs(self) -> list[Source]:
+        """Those that the step's trace tells; the others are with the nodes that read them."""
+        leaves = zip(self.recipe.root.leaves, self.sources, strict=True)
+        return [source for leaf, source in leaves if leaf is Leaf.OUTPUT]
+
 
 class Read(Protocol):
     """Reads what autograd holds."""

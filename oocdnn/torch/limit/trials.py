@@ -28,7 +28,7 @@ class Trials:
         """A new storage is being saved."""
         entry.label = label_of(tensor)
         beside = trace.latest()
-        self._found.traced[entry.number] = {one.index for one in beside}
+        self._found.beside[entry.number] = {one.index for one in beside}
         form = form_of(tensor, beside)
         if form is not None:
             with contextlib.suppress(torch.cuda.OutOfMemoryError):
@@ -54,7 +54,7 @@ class Trials:
         numbers = tuple(dict.fromkeys(one.number for one in read))
         self._recorder.recipe(entry, numbers, bound.recipe.name, begin, end, extra)
         self._found.recipes[entry.number] = bound.recipe
-        self._found.traced[entry.number] |= {source.index for source in bound.sources}
+        self._found.traced[entry.number] = {source.index for source in bound.outputs}
 
     def _time(self, entry: Entry, form: Form) -> None:
         """Times a smaller form. Its kernels are compiled before."""
