@@ -51,5 +51,14 @@ class Call:
             if isinstance(operand, tuple):
                 yield from operand[1].calls
 
+    @property
+    def leaves(self) -> Iterator[Leaf]:
+        """In the order of the walk that takes operands from left to right."""
+        for operand in self.operands:
+            if isinstance(operand, tuple):
+                yield from operand[1].leaves
+            elif isinstance(operand, Leaf):
+                yield operand
+
 
 Part = Leaf | Constant | tuple[int, Call] | None

@@ -139,7 +139,9 @@ class Found:
     recipes: dict[int, Recipe] = field(default_factory=dict)
     deep: dict[int, list[Deep]] = field(default_factory=dict)
     forms: dict[int, Form] = field(default_factory=dict)
-    traced: dict[int, set[int]] = field(default_factory=dict)  # tensors that both are found by
+    # Indices of saved tensors that recipes and forms are found by in later steps.
+    traced: dict[int, set[int]] = field(default_factory=dict)
+    beside: dict[int, set[int]] = field(default_factory=dict)
     numbers: list[int] = field(default_factory=list)  # of each saved tensor; -1: it stays
 
 
@@ -176,19 +178,21 @@ class Planned:
         self._bounds = Bounds()  # of inner entries
         self._sizes = [saved.nbytes for saved in plan.timeline.saved]
         self._last_uses = [saved.last_use for saved in plan.timeline.saved]
-        self.codes = self._coded()
-        found_by = [
-            found.traced.get(number, set())
+        found_by = {Policy.REBUILD: found.traced, Policy.SQUEEZE: found.beside}
+        indices = [
+            found_by[policy].get(number, set())
             for number, policy in enumerate(self._policies)
-            if policy in (Policy.REBUILD, Policy.SQUEEZE) or number in self._inner
+            if policy in found_by
         ]
-        self.traced: frozenset[int] = frozenset().union(*found_by)  # indices of saved tensors
+        indices += [found.traced[number] for number in self._inner]
+        self.traced: frozenset[int] = frozenset().union(*indices)  # indices of saved tensors
+        self.codes = self._coded()
 
     def _coded(self) -> list[int]:
         codes, seen = [], -1
-        for number in self._found.numbers:
+        for index, number in enumerate(self._found.numbers):
             if number < 0:
-                codes.append(STAYS)
+                codes.append(LOOK if index in self.traced else STAYS)
             elif self._policies[number] is not Policy.KEEP or number in self._inner:
                 codes.append(LOOK)
             else:

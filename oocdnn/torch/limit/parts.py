@@ -65,6 +65,13 @@ class Table:
             self.used = used
             _kernels.count(self._key, 1 if used else -1)
 
+    def serves(self) -> bool:
+        """Whether nothing is to be looked up here, or this thread's backward pass does already."""
+        if not self.used:
+            return True
+        task: int = torch._C._current_graph_task_id()
+        return _thread.task == task and _thread.table is self
+
     def serves_backward(self) -> None:
         """Convolutions of the backward pass that runs on this thread are looked up here."""
         _thread.task, _thread.table = torch._C._current_graph_task_id(), self

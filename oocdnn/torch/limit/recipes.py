@@ -83,6 +83,11 @@ class Recipe(Computation):
             return None
         return Bound(self, sources)
 
+    def outputs(self, sources: Sequence[Source]) -> list[Source]:
+        """Sources that the step's trace tells; the others are with the nodes that read them."""
+        leaves = zip(self.root.leaves, sources, strict=True)
+        return [source for leaf, source in leaves if leaf is Leaf.OUTPUT]
+
     def compute(self, leaves: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
         """The result, in `out` where that is given. Autograd and autocast are off: operands have
         the types that the operations had."""

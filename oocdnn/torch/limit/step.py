@@ -154,6 +154,15 @@ class Step:
 
     # Forward.
 
+    def passes(self) -> bool:
+        """Whether the next tensor that is saved stays, whatever it is. It is counted here, without
+        the lock: only the thread of forward gets that far."""
+        index = self.packs
+        if index < len(self._codes) and self._codes[index] == STAYS:
+            self.packs = index + 1
+            return True
+        return self.mode is Mode.KEEP and self.selected and not self.backward
+
     def save(self, tensor: Tensor) -> Source:
         """What autograd holds of a tensor."""
         index = self.packs
@@ -161,7 +170,7 @@ class Step:
         saved: Source
         if code == STAYS:
             saved = Kept(tensor)
-        elif code == LOOK or (code == ARRIVES and not self._passes(tensor)):
+        elif code == LOOK or (code == ARRIVES and not self._arrives(tensor)):
             saved = self._packed(tensor)
         else:
             saved = self._held(tensor)
@@ -194,7 +203,7 @@ class Step:
             self.found.numbers.append(saved.entry.number if isinstance(saved, Packed) else -1)
         return saved
 
-    def _passes(self, tensor: Tensor) -> bool:
+    def _arrives(self, tensor: Tensor) -> bool:
         """The event of a new storage that the plan keeps, without a closer look: to keep it is
         right whatever it is. False where it needs the closer look."""
         course = self._course
@@ -259,6 +268,7 @@ class Step:
     def turn(self) -> None:
         """Backward begins; a planned step has saved all by now."""
         self.backward = True
+        self._codes = ()
         known = self.followed
         if known is not None and self.event + 1 != known.timeline.forward:
             self._differs()

@@ -59,8 +59,7 @@ class Steps:
     # The hooks.
 
     def pack(self, tensor: Tensor) -> Source:
-        step = self._step
-        if step.mode is Mode.KEEP and step.selected and not step.backward:
+        if self._step.passes():
             return Kept(tensor)
         if self._card.capturing():
             return Kept(tensor)
@@ -83,10 +82,11 @@ class Steps:
             return step.save(tensor)
 
     def unpack(self, packed: Source) -> Tensor:
-        if type(packed) is Kept and self._step.backward and not self.table.used:
-            return packed.tensor()  # no event, and nothing to prepare
-        if type(packed) is Kept and self._card.capturing():
-            return packed.tensor()
+        if type(packed) is Kept:
+            if self._step.backward and self.table.serves():
+                return packed.tensor()  # no event, and nothing to prepare
+            if self._card.capturing():
+                return packed.tensor()
         with self._lock:
             step = self._step
             if not step.backward:

@@ -41,7 +41,7 @@ class Trials:
         self._fetches += entry.nbytes
         entry.label = label_of(tensor)
         beside = trace.latest()
-        self._found.traced[entry.number] = {one.index for one in beside}
+        self._found.beside[entry.number] = {one.index for one in beside}
         form = form_of(tensor, beside)
         if form is not None:
             with contextlib.suppress(torch.cuda.OutOfMemoryError):
@@ -68,7 +68,8 @@ class Trials:
         self._run(entry, bound)
         assert isinstance(bound.recipe, Recipe)
         self._found.recipes[entry.number] = bound.recipe
-        self._found.traced[entry.number] |= {source.index for source in bound.sources}
+        outputs = bound.recipe.outputs(bound.sources)
+        self._found.traced[entry.number] = {source.index for source in outputs}
         return bound
 
     def _deep(
