@@ -11,7 +11,7 @@ import contextlib
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -62,6 +62,7 @@ class Plan:
     """A plan of one step.
 
     Args:
+        links: To the memory that holds what is swapped.
         schedule: Choices and positions.
         simulation: Its predicted course.
         limit: Bytes that it was made for.
@@ -74,6 +75,7 @@ class Plan:
     """
 
     timeline: Timeline
+    links: Sequence[Link]
     schedule: Schedule
     simulation: Simulation
     limit: int
@@ -92,6 +94,12 @@ class Plan:
 
     def choice(self, index: int) -> Choice:
         return self.schedule.choices[index]
+
+    def retimed(self, timeline: Timeline) -> Plan:
+        """The same schedule for other times of the operations."""
+        simulation = simulate(timeline, self.links, self.schedule)
+        bound = min(self.bound, simulation.seconds)
+        return replace(self, timeline=timeline, simulation=simulation, bound=bound)
 
     def explain(self) -> Explanation:
         """The policy of each tensor with its reason, and totals; `str` gives a table."""
@@ -394,7 +402,8 @@ def _plan(
     fits: bool,
 ) -> Plan:
     simulation = simulate(timeline, links, made)
-    return Plan(timeline, made, simulation, limit, fits, bound, time.monotonic() - began)
+    planning = time.monotonic() - began
+    return Plan(timeline, links, made, simulation, limit, fits, bound, planning)
 
 
 def _everything_moved(timeline: Timeline) -> list[Choice]:

@@ -181,7 +181,7 @@ def plans(choose: Callable[[list[int], list[Choice]], Choice], made: list[Plan])
             choices.append(choose(there, [KEEP, SWAP, *recipes]) if one.movable else KEEP)
         found = schedule(timeline, [LINK], room, choices)
         simulation = simulate(timeline, [LINK], found)
-        made.append(Plan(timeline, found, simulation, room, False, 0.0, 0.0))
+        made.append(Plan(timeline, [LINK], found, simulation, room, False, 0.0, 0.0))
         return made[-1]
 
     return planned

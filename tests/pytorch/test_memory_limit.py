@@ -81,9 +81,9 @@ def test_a_plan_is_final_after_the_measured_steps(card: HostCard) -> None:
     net, _, optimizer, _ = pair()
     with memory_limit(LIMIT, card=card, planning=0.2) as run:
         assert not run.settled
-        for number in range(5):
+        for number in range(7):
             step(net, optimizer)
-            assert run.settled == (number == 4)
+            assert run.settled == (number == 6)
         final = run.plan
         several(net, optimizer, 3)
         assert run.plan is final

@@ -94,7 +94,7 @@ def squeezing(made: list[Plan]) -> Callable[[Timeline, int], Plan]:
         choices = [KEEP if saved.squeeze is None else SQUEEZE for saved in timeline.saved]
         found = schedule(timeline, [LINK], room, choices)
         simulation = simulate(timeline, [LINK], found)
-        made.append(Plan(timeline, found, simulation, room, False, 0.0, 0.0))
+        made.append(Plan(timeline, [LINK], found, simulation, room, False, 0.0, 0.0))
         return made[-1]
 
     return planned

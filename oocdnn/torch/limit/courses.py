@@ -157,6 +157,7 @@ class Planned:
     def __init__(self, store: Store, plan: Plan, found: Found, spacers: Spacers) -> None:
         self._store, self.plan, self._found = store, plan, found
         self.spacers = spacers
+        self.ran = False  # in a whole step: nothing is allocated for the first time any more
         self._numbered: Numbered = {}
         self._late: list[Entry] = []  # to be given up as soon as nobody else holds them
         self._acts: set[int] = set()  # positions with something to do

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from oocdnn.errors import OutOfMemory
 from oocdnn.network.timeline import Timeline
@@ -76,7 +76,7 @@ class Planning:
         """After a step as planned: whether the driver counts more than the limit. Then plans that
         leave more are tried; if none serves, true where the step should be recorded again with
         more parts of convolutions, else the nearest plan stays."""
-        if known.gaps.tried >= TRIES:
+        if known.gaps.tried >= TRIES or not known.settled:
             return False
         assert known.course is not None
         excess = self._card.taken() + self._card.others() - self.limit
@@ -109,15 +109,17 @@ class Planning:
         return True
 
     def replan(self, known: Known) -> None:
-        """The steps of the plan begin without unused memory, as the simulation does. A plan that is
-        known to keep to the limit stays where the new one does not."""
+        """The steps of the plan begin without unused memory, as the simulation does. A plan that
+        keeps to the limit stays where the new one does not, or takes longer."""
         room = self.limit - self._card.others() - known.gaps.nbytes
         heap = None if known.allocations is None else self._card.heap()
         reservation = None
         if known.allocations is not None and heap is not None:
             reservation = Reservation(known.allocations, heap, room, self._steering_seconds)
         plan = self._planner(known.timeline, room, reservation)
-        if known.course is not None and _keeps_to(known.plan, room) and not _keeps_to(plan, room):
+        latest = None if known.plan is None else known.plan.retimed(known.timeline)
+        if known.course is not None and _is_better(latest, plan, room):
+            known.plan = known.course.plan = latest
             known.course.spacers.restore()
             return
         known.plan = plan
@@ -128,5 +130,12 @@ class Planning:
             known.course = Planned(self._store, plan, known.found, spacers)
 
 
-def _keeps_to(plan: Plan | None, room: int) -> bool:
+def _is_better(latest: Plan | None, plan: Plan | None, room: int) -> TypeGuard[Plan]:
+    """Whether the latest plan is known to keep to the room, and the new one does not or is slower."""
+    if not _keeps_to(latest, room):
+        return False
+    return not _keeps_to(plan, room) or latest.seconds <= plan.seconds
+
+
+def _keeps_to(plan: Plan | None, room: int) -> TypeGuard[Plan]:
     return plan is not None and plan.reserved is not None and plan.reserved <= room

@@ -143,6 +143,8 @@ class Step:
             self._kinds.miss(known)
         elif known is not None:
             known.missed = 0
+            if known.course is not None:
+                known.course.ran = True
 
     def stop(self) -> None:
         """The limit is left: waits for copies, and holds nothing else than autograd does."""

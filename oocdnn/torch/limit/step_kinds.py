@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from oocdnn.network.planner import Plan
 
 # Recorded steps of one kind: whether bytes are measured, which distorts the times. The first
-# knows nothing of the optimizer's state.
+# knows nothing of the optimizer's state. Times alone are measured in a plan's second step: in its
+# first one memory is mapped and page-locked, which takes the host long.
 RECORDED = (True, True, False, False)
 WATCHED = 1  # of the recorded steps: its allocations are known
 _KINDS = 16  # that are remembered

@@ -158,9 +158,9 @@ class Steps:
             step.keep()
         else:
             recorder = None
-            if not known.settled:
+            bytes_too = not known.settled and RECORDED[known.recorded]
+            if bytes_too or (not known.settled and known.course.ran):
                 watched = self._watching and known.recorded == WATCHED
-                bytes_too = RECORDED[known.recorded]
                 recorder = Recorder(self._card, self._store, bytes_too, self.table, watched=watched)
             step.follow(known, known.course, recorder)
 
