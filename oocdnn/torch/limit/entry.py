@@ -59,6 +59,11 @@ class Entry:
             return None
         return self.squeezed.form
 
+    @property
+    def address(self) -> int | None:
+        """Of the device's bytes; it changes where they come back."""
+        return None if self.storage is None else self.storage.untyped_storage().data_ptr()
+
     def others(self) -> int:
         """References to the device's bytes besides the entry's own."""
         if self.storage is None:

@@ -228,7 +228,7 @@ class Step:
         storage = tensor.untyped_storage()
         address = storage.data_ptr()
         known = self._by_address.get(address)
-        if known is not None and known.storage is not None and known.version == tensor._version:
+        if known is not None and known.address == address and known.version == tensor._version:
             return known
         entry = Entry(self.count, storage.nbytes(), bytes_of(tensor), tensor._version)
         self.count += 1
