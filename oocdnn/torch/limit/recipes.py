@@ -134,12 +134,16 @@ def _gives(recipe: Recipe, leaves: list[Tensor], tensor: Tensor) -> bool:
 def compute(recipe: Recipe, leaves: list[Tensor]) -> Tensor:
     """The recipe's result from its leaves. Autograd and autocast are off: operands have the types
     that the operations had."""
-    with torch.no_grad(), torch._C._DisableAutocast():
-        if recipe.program is not None:
-            return recipe.program(leaves)
-        program, value = build(recipe.root, recipe.like, leaves, recipe.fuse)
-        recipe.program = program
-        return value
+    enabled = torch.is_grad_enabled()
+    torch._C._set_grad_enabled(False)  # as `torch.no_grad` does, in less time
+    try:
+        with torch._C._DisableAutocast():
+            if recipe.program is not None:
+                return recipe.program(leaves)
+            recipe.program, value = build(recipe.root, recipe.like, leaves, recipe.fuse)
+            return value
+    finally:
+        torch._C._set_grad_enabled(enabled)
 
 
 def search(tensor: Tensor, trace: Trace, read: Read) -> list[Bound] | str:
