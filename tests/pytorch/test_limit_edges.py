@@ -71,6 +71,20 @@ def test_a_recorded_step_leaves_the_device_where_more_than_half_of_the_limit_is_
     card.close()
 
 
+def test_memory_that_is_used_again_holds_another_tensor(card: HostCard) -> None:
+    """Its former tensor left the device in forward, and came back elsewhere."""
+    memory = bytearray(4096)
+    with memory_limit(1 << 20, card=card, planning=0.1) as run:
+        steps = run._steps
+        first = steps.pack(torch.frombuffer(memory, dtype=torch.float32).fill_(1.0))
+        assert steps._store.drop(first.entry)
+        steps._step._values.storage(first.entry)
+        second = steps.pack(torch.frombuffer(memory, dtype=torch.float32).fill_(2.0))
+        assert second.entry is not first.entry
+        assert steps.unpack(first).eq(1.0).all()
+        assert steps.unpack(second).eq(2.0).all()
+
+
 def test_host_memory_does_not_grow_with_the_number_of_batch_sizes() -> None:
     class Counting(HostCard):
         bytes = most = 0

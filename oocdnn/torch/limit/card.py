@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from oocdnn.errors import OutOfMemory
+from oocdnn.torch.limit.entry import bytes_of
 from oocdnn.torch.limit.heap.allocator import Heap
 from oocdnn.torch.limit.heap.history import History, heap_of
 from oocdnn.torch.limit.heap.reading import Log
@@ -37,7 +38,7 @@ class Copy(Protocol):
 
 
 class Card(Protocol):
-    """Storages are one-dimensional tensors of bytes."""
+    """Storages of copies are one-dimensional tensors of bytes, others any tensors on them."""
 
     device: torch.device
     probe_bytes: int  # of the copies that measure the link
@@ -223,7 +224,7 @@ class CudaCard:
         return self.address(self.empty(nbytes))
 
     def address(self, storage: Tensor) -> int:
-        return int(storage.data_ptr())
+        return int(storage.untyped_storage().data_ptr())
 
     def watched(self) -> Log | None:
         return self._history.stop(self.stream().cuda_stream)
@@ -386,7 +387,7 @@ class HostCard:
         return 0
 
     def address(self, storage: Tensor) -> int:
-        return int(storage.data_ptr())
+        return int(storage.untyped_storage().data_ptr())
 
     def watched(self) -> Log | None:
         return None
@@ -426,7 +427,7 @@ class HostCard:
         return self._lanes[1].push(source, target)
 
     def discard(self, storage: Tensor) -> None:
-        storage.fill_(_POISON)
+        bytes_of(storage).fill_(_POISON)
 
     def close(self) -> None:
         for lane in self._lanes:

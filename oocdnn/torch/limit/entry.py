@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Like = tuple[torch.dtype, torch.Size, tuple[int, ...], int]  # dtype, size, stride, offset
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Entry:
     """One storage that autograd saves. Its bytes are on the device, in a slab in host memory, both,
     or neither where they can be computed again.
@@ -27,7 +27,7 @@ class Entry:
     Args:
         number: Its place in the order in which the step saves storages.
         nbytes: Of the storage.
-        storage: The bytes on the device, or None while they are not there.
+        storage: A tensor on the device's bytes, or None while they are not there.
         version: Of the tensor as it was saved.
     """
 
@@ -59,6 +59,11 @@ class Entry:
             return None
         return self.squeezed.form
 
+    @property
+    def address(self) -> int | None:
+        """Of the device's bytes; it changes where they come back."""
+        return None if self.storage is None else self.storage.untyped_storage().data_ptr()
+
     def others(self) -> int:
         """References to the device's bytes besides the entry's own."""
         if self.storage is None:
@@ -83,10 +88,12 @@ class Packed:
         entry.packed += 1
 
     def tensor(self, storage: Tensor) -> Tensor:
-        """The tensor on these device bytes; raises as PyTorch does if it was written meanwhile."""
-        _, size, stride, offset = self.like
+        """The tensor, on these device bytes; raises as PyTorch does if it was written meanwhile."""
+        dtype, size, stride, offset = self.like
         if self._counter._version != self.version:
             raise written(self._counter, self.version, size)
+        if storage.dtype == dtype:
+            return storage.as_strided(size, stride, offset)
         made = self._counter.new_empty(0)
         return made.set_(storage.untyped_storage(), offset, size, stride)
 
@@ -131,12 +138,12 @@ class Held(Kept):
     __slots__ = ("holder",)
 
     def __init__(self, tensor: Tensor, holder: Holder) -> None:
-        super().__init__(tensor)
+        Kept.__init__(self, tensor)
         self.holder = holder
 
 
 def like_of(tensor: Tensor) -> Like:
-    return tensor.dtype, tensor.size(), tensor.stride(), int(tensor.storage_offset())
+    return tensor.dtype, tensor.size(), tensor.stride(), tensor.storage_offset()
 
 
 def label_of(tensor: Tensor) -> str:

@@ -91,11 +91,16 @@ class Recipe(Computation):
     def compute(self, leaves: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
         """The result, in `out` where that is given. Autograd and autocast are off: operands have
         the types that the operations had."""
-        with torch.no_grad(), torch._C._DisableAutocast():
-            if self.program is not None:
-                return self.program(leaves, out)
-            self.program, value = build(self.root, self.like, leaves, self.fuse)
-            return value if out is None else out.copy_(value)
+        enabled = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)  # as `torch.no_grad` does, in less time
+        try:
+            with torch._C._DisableAutocast():
+                if self.program is not None:
+                    return self.program(leaves, out)
+                self.program, value = build(self.root, self.like, leaves, self.fuse)
+                return value if out is None else out.copy_(value)
+        finally:
+            torch._C._set_grad_enabled(enabled)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from oocdnn.network.timeline import Operation, Recipe, Saved, Squeeze, Timeline
 from oocdnn.torch.limit.card import Card
-from oocdnn.torch.limit.entry import Entry, bytes_of
+from oocdnn.torch.limit.entry import Entry
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
 from oocdnn.torch.limit.heap.reading import Note, read, templates
 from oocdnn.torch.limit.parts import Signature, Table
@@ -125,7 +125,7 @@ class Recorder:
     def computed(self, entry: Entry, made: Tensor) -> None:
         """It has given the bytes of this entry, whose next recipe it is."""
         if self.brackets:
-            storage = self.card.address(bytes_of(made))
+            storage = self.card.address(made)
             self._numbers.append((entry.number, len(self.recipes.get(entry.number, ()))))
             self._around.append(self._noted(len(self._around), entry.number, storage))
 

@@ -19,18 +19,11 @@ class Spacers:
         self._card = card
         self._acts = {} if steering is None else steering.acts
         self._mapped = () if steering is None else steering.mapped
-        self._held: set[int] = set()
+        self.used = bool(self._acts)
+        self.held: set[int] = set()  # addresses
         self._lost = False
         self._restored = 0
         self._map()
-
-    @property
-    def used(self) -> bool:
-        return bool(self._acts)
-
-    @property
-    def held(self) -> bool:
-        return bool(self._held)
 
     def ends(self) -> None:
         """The step ends. Where the allocator was in another state, as after `empty_cache`, its
@@ -53,19 +46,19 @@ class Spacers:
 
     def at(self, point: Point) -> None:
         """The runtime acts here."""
-        if self._held:
+        if self.held:
             self.release()
         acts = self._acts.get(point)
         if acts is None or self._lost:
             return
         for address, nbytes in acts:
             if nbytes == 0:
-                self._held.remove(address)
+                self.held.remove(address)
                 self._card.give(address)
                 continue
             found = self._card.take(nbytes)
             if found:
-                self._held.add(found)
+                self.held.add(found)
             if found != address:
                 self.stop()
                 return
@@ -77,9 +70,9 @@ class Spacers:
 
     def release(self) -> None:
         """Gives everything back."""
-        for address in self._held:
+        for address in self.held:
             self._card.give(address)
-        self._held.clear()
+        self.held.clear()
 
 
 def take_free(card: Card) -> list[int]:

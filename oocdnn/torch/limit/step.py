@@ -23,7 +23,7 @@ from oocdnn.torch.limit.courses import (
     Planned,
     Unplanned,
 )
-from oocdnn.torch.limit.entry import Entry, Held, Holder, Kept, Packed, bytes_of
+from oocdnn.torch.limit.entry import Entry, Held, Holder, Kept, Packed
 from oocdnn.torch.limit.recipes import Source
 from oocdnn.torch.limit.record import Recorder
 from oocdnn.torch.limit.squeeze import reader_of
@@ -230,9 +230,9 @@ class Step:
         storage = tensor.untyped_storage()
         address = storage.data_ptr()
         known = self._by_address.get(address)
-        if known is not None and known.storage is not None and known.version == tensor._version:
+        if known is not None and known.address == address and known.version == tensor._version:
             return known
-        entry = Entry(self.count, storage.nbytes(), bytes_of(tensor), tensor._version)
+        entry = Entry(self.count, storage.nbytes(), tensor.detach(), tensor._version)
         self.count += 1
         self._by_address[address] = self.numbered[entry.number] = entry
         self._store.hold(entry)

@@ -27,13 +27,14 @@ class Store:
     def squeeze(self, entry: Entry, form: Form) -> None:
         """Makes the smaller form, which is there until the entry is gone."""
         assert entry.storage is not None
-        entry.squeezed = Squeezed(form, form.squeeze(entry.storage))
+        entry.squeezed = Squeezed(form, form.squeeze(bytes_of(entry.storage)))
         self.resident += form.nbytes(entry.nbytes)
 
     def leave(self, entry: Entry) -> None:
         """Starts the copy to host memory."""
         assert entry.storage is not None
         entry.slab = self._slab(entry.nbytes)
+        entry.storage = bytes_of(entry.storage)
         entry.leaving = self.card.copy_out(entry.storage, entry.slab)
 
     def drop(self, entry: Entry) -> bool:
@@ -67,7 +68,7 @@ class Store:
             if entry.slab is not None:
                 self.come(entry)
             else:
-                entry.storage = bytes_of(compute(entry))
+                entry.storage = compute(entry).detach()  # and not a view, which holds another one
                 self.resident += entry.nbytes
         if entry.coming is not None:
             entry.coming.wait()

@@ -10,7 +10,7 @@ from torch import Tensor
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.courses import Found, Numbered
 from oocdnn.torch.limit.deep import SLICES, Bounds, Deep, Inner, candidates, composed
-from oocdnn.torch.limit.entry import Entry, Packed, label_of
+from oocdnn.torch.limit.entry import Entry, Packed, bytes_of, label_of
 from oocdnn.torch.limit.recipes import Bound, Recipe, admit, gives, whole
 from oocdnn.torch.limit.record import Recorder
 from oocdnn.torch.limit.squeeze import Form, form_of
@@ -111,10 +111,11 @@ class Trials:
     def _time(self, entry: Entry, form: Form) -> None:
         """Times a smaller form. Its kernels are compiled before."""
         assert entry.storage is not None
-        form.expand(form.squeeze(entry.storage), entry.nbytes)
+        storage = bytes_of(entry.storage)
+        form.expand(form.squeeze(storage), entry.nbytes)
         self._card.busy()
         begin = self._card.mark()
-        form.expand(form.squeeze(entry.storage), entry.nbytes)
+        form.expand(form.squeeze(storage), entry.nbytes)
         self._recorder.squeezed(entry, form, begin, self._card.mark())
         self._found.forms[entry.number] = form
 
