@@ -131,7 +131,7 @@ class Planning:
 
 
 def _is_better(latest: Plan | None, plan: Plan | None, room: int) -> TypeGuard[Plan]:
-    """Whether the latest plan is known to keep to the room, and the new one does not or is slower."""
+    """Whether the latest plan keeps to the room, and the new one does not, or is slower."""
     if not _keeps_to(latest, room):
         return False
     return not _keeps_to(plan, room) or latest.seconds <= plan.seconds
