@@ -261,13 +261,51 @@ def test_steps_reserve_what_was_predicted(share: float) -> None:
             run.limit = run._steps.planning.limit = int(least + share * (most - least)) + 40 * KIB
             run._steps.planning.replan(kind)
             for _ in range(10):
+                known = kind.allocations is not None
                 step()
+                assert not known or card.taken() <= run.limit
             plan = run.plan
             assert plan is not None
             assert kind.allocations is not None
             assert plan.reserved is not None
             assert card.taken() == plan.reserved
             assert plan.peak_bytes <= plan.reserved
+        card.close()
+
+
+@pytest.mark.usefixtures("tiny")
+def test_memory_is_mapped_again_beside_what_a_step_left() -> None:
+    """The plan in use stays after the steps that are timed; its first step found other addresses
+    in use than the later ones."""
+    torch.manual_seed(0)
+    net, x, target = Net(), torch.randn(2, 1, 32, 32), torch.randint(0, 3, (2, 32, 32))
+    optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9)
+    counter = Modelled()
+
+    def step() -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(net(x), target).backward()
+        optimizer.step()
+
+    with counter:
+        for tensor in (x, target, *net.parameters()):
+            counter.add(tensor)
+        card = ModelCard(counter)
+        with memory_limit(1 << 40, card=card, planning=1.0) as run:
+            step()
+            (kind,) = run._steps.kinds
+            least, most = least_limit(kind.timeline), kind.timeline.peak_bytes
+            run.limit = run._steps.planning.limit = (least + most) // 2
+            run._steps.planning.replan(kind)
+            while not run.settled:
+                step()
+            assert kind.course is not None
+            if not kind.course.spacers.used:
+                pytest.skip("the plan needs no steering")
+            for _ in range(4):
+                kind.course.spacers.restore()
+                step()
+                assert card.taken() == run.plan.reserved
         card.close()
 
 
@@ -295,7 +333,7 @@ class Elsewhere(HostCard):
 def test_spacers_are_given_back_whatever_the_allocator_does(right: int) -> None:
     card = Elsewhere(right)
     acts = {("run", 1): ((100, 100), (200, 200), (100, 0)), ("run", 2): ((300, 300),)}
-    spacers = Spacers(card, Steering((50,), acts, 0))
+    spacers = Spacers(card, Steering(50, acts, 0))
     assert card.taken_now == []
     for _ in range(3):
         spacers.at(("run", 1))
@@ -326,7 +364,7 @@ def test_a_step_that_is_left_holds_nothing(dropped: bool) -> None:
         (kind,) = run._steps.kinds
         assert kind.course is not None
         acts = {("run", n): ((n, n),) for n in range(1, len(timeline.operations))}
-        kind.course.spacers = Spacers(card, Steering((), acts, 0))
+        kind.course.spacers = Spacers(card, Steering(0, acts, 0))
         loss = F.cross_entropy(net(x), target)
         assert card.taken_now == [timeline.forward - 1]
         if dropped:

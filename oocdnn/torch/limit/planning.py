@@ -90,7 +90,7 @@ class Planning:
             nearest = known.gaps.nearest
             assert nearest is not None
             known.course, known.plan = nearest, nearest.plan
-            self._card.trim()
+            nearest.spacers.restore()
             warnings.warn(
                 f"the driver counts {known.gaps.excess} bytes more than the limit of "
                 f"{self.limit}: PyTorch's allocator leaves gaps between tensors; set "

@@ -18,7 +18,7 @@ class Spacers:
     def __init__(self, card: Card, steering: Steering | None) -> None:
         self._card = card
         self._acts = {} if steering is None else steering.acts
-        self._mapped = () if steering is None else steering.mapped
+        self._end = 0 if steering is None else steering.end
         self.used = bool(self._acts)
         self.held: set[int] = set()  # addresses
         self._lost = False
@@ -34,13 +34,18 @@ class Spacers:
             self.restore()
 
     def restore(self) -> None:
-        """Has the allocator hold what the first step began with."""
+        """Has the allocator hold what a step begins with."""
         self._lost = False
         self._card.trim()
         self._map()
 
     def _map(self) -> None:
-        for address in [self._card.take(nbytes) for nbytes in self._mapped]:
+        """Has everything up to the end mapped, from what is in use now."""
+        heap = self._card.heap() if self.used else None
+        if heap is None:
+            return
+        allocator = Allocator(expandable=True, extents=heap.extents)
+        for address in [self._card.take(nbytes) for nbytes in allocator.fill(self._end)]:
             if address:
                 self._card.give(address)
 

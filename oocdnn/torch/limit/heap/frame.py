@@ -21,13 +21,12 @@ class Steering:
     """What the runtime takes and gives back in a step.
 
     Args:
-        mapped: Bytes that are allocated one after the other, and then freed, before the first step:
-            after that the whole range is mapped.
+        end: Address up to which everything is mapped before the first step.
         acts: At points, in order; what is not given back there is where the runtime acts next.
         reserved: Most bytes taken from the driver.
     """
 
-    mapped: tuple[int, ...]
+    end: int
     acts: dict[Point, tuple[Act, ...]]
     reserved: int
 
@@ -128,7 +127,7 @@ class Frame:
     def checked(self, acts: dict[Point, tuple[Act, ...]]) -> Steering | None:
         """In the simulation of the whole allocator; None where it does not agree."""
         allocator = self._allocator()
-        mapped = tuple(allocator.fill(self.end))
+        allocator.fill(self.end)
         before = allocator.reserved
         blocks = self._allocations.left(allocator)
         held: dict[int, Block] = {}
@@ -154,4 +153,4 @@ class Frame:
                         allocator.free(blocks[number].popleft())
         if allocator.reserved_of(small=False) > self.end - self.base + self._behind:
             return None
-        return Steering(mapped, acts, max(allocator.reserved, before) + self._heap.elsewhere)
+        return Steering(self.end, acts, max(allocator.reserved, before) + self._heap.elsewhere)
