@@ -19,18 +19,18 @@ PlanRequest RequestOf(const Problem& problem, int64_t budget, const Device& devi
 
 }  // namespace
 
-// `twin`: how long runs of a second engine take, or null. `measure_seconds`: the limit of planning
-// by measurement, below 0: by estimate.
+// `runs`: how long runs of the engine take, and of a second one, or null. `measure_seconds`: the
+// limit of planning by measurement, below 0: by estimate.
 //
 // The seconds that the chosen plan is predicted to take; `counts`: how many were prepared, and of
 // how many rates the chosen one keeps what was learnt; text: why there is none, or the plan's.
 OOC_DOOR int oocdnn_testing_timed_plan(const Problem* problem, int64_t budget,
-                                       const char* profile_text, RunNanoseconds nanoseconds,
-                                       RunNanoseconds twin, double measure_seconds, double* seconds,
-                                       int64_t counts[2], char* text, int64_t capacity) {
+                                       const char* profile_text, const RunNanoseconds runs[2],
+                                       double measure_seconds, double* seconds, int64_t counts[2],
+                                       char* text, int64_t capacity) {
   const Result<Profile> profile = ParseProfile(profile_text);
   if (!profile.ok()) return Answer(profile.status(), text, capacity);
-  TimedDevice device(nanoseconds, twin);
+  TimedDevice device(runs[0], runs[1]);
   PlanRequest request = RequestOf(*problem, budget, device);
   request.measure = measure_seconds >= 0.0;
   if (request.measure) {

@@ -180,7 +180,7 @@ def timed_plan(problem, budget, profile, runs, measure_seconds=-1.0, twin=None) 
     others = _RUN() if twin is None else _RUN(lambda *_: round(twin * 1e9))
     text = ctypes.create_string_buffer(ROOM)
     code = library().oocdnn_testing_timed_plan(
-        byref(problem), c_int64(budget), profile.text().encode(), nanoseconds, others,
+        byref(problem), c_int64(budget), profile.text().encode(), (_RUN * 2)(nanoseconds, others),
         c_double(measure_seconds), byref(seconds), counts, text, c_int64(ROOM),
     )  # fmt: skip
     if code != 0:
