@@ -379,7 +379,7 @@ def main(arguments: list[str] | None = None) -> int:
         if name == "ddp":
             distributed(rows, given.device, modes, scale)
             continue
-        for mode in ["fp32"] if name in PROGRAMS else modes:
+        for mode in modes:
             make = (program_of if name in PROGRAMS else model_of)(device, name, mode, scale)
             about = {"name": name, "arithmetic": mode, "steps": given.steps}
 
