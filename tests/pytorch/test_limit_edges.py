@@ -250,3 +250,51 @@ def test_a_step_whose_backward_fails_is_not_planned(card: HostCard) -> None:
             run.step()
         assert all(saved.movable for saved in run.timelines[0].saved)
         assert run._steps.kinds.latest.recorded >= 2
+
+
+class Logging(nn.Module):
+    """Looks at a tensor, without a use in backward, and writes it in place before or after another
+    one is computed from it."""
+
+    def __init__(self, *, early: bool) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Conv2d(8, 8, 3, padding=1) for _ in range(6))
+        self.early = early
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.block(torch.relu(self.layers[0](x)))
+        for layer in self.layers[2:]:
+            x = torch.tanh(layer(x))
+        return x
+
+    def block(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.layers[1](x)
+        self.log = y.square().mean()
+        if self.early:
+            y += x
+            return torch.relu(y)
+        z = torch.relu(y + x)
+        y += 1
+        return z
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_tensor_that_backward_does_not_read_may_be_written(*, early: bool) -> None:
+    """A recipe that reads it would raise."""
+
+    def trained() -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        net = Logging(early=early)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(5):
+            optimizer.zero_grad()
+            net(torch.randn(8, 8, 16, 16)).mean().backward()
+            optimizer.step()
+        return list(net.parameters())
+
+    expected, card = trained(), HostCard(rate=2e7)
+    with memory_limit(6 * 8 * 8 * 16 * 16 * 4, card=card, planning=0.1):
+        got = trained()
+    for ours, theirs in zip(got, expected, strict=True):
+        assert torch.equal(ours, theirs)
+    card.close()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from oocdnn.torch.limit.squeeze import Form, Reader, Squeezed
 
 Like = tuple[torch.dtype, torch.Size, tuple[int, ...], int]  # dtype, size, stride, offset
+Version = tuple[Tensor, int]  # a tensor with the version counter of a saved one, and its version
 
 
 @dataclass(eq=False, slots=True)
@@ -87,6 +88,11 @@ class Packed:
         self._counter.data = _without_bytes(tensor.dtype, tensor.device)
         entry.packed += 1
 
+    @property
+    def saved_version(self) -> Version:
+        """As it was saved; holds no memory."""
+        return self._counter, self.version
+
     def tensor(self, storage: Tensor) -> Tensor:
         """The tensor, on these device bytes; raises as PyTorch does if it was written meanwhile."""
         dtype, size, stride, offset = self.like
@@ -118,6 +124,11 @@ class Kept:
     @property
     def like(self) -> Like:
         return like_of(self._tensor)
+
+    @property
+    def saved_version(self) -> Version:
+        """As it was saved."""
+        return self._tensor, self._version
 
     def tensor(self) -> Tensor:
         tensor = self._tensor

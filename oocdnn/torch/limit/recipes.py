@@ -132,19 +132,19 @@ def admit(tensor: Tensor, trace: Trace, read: Read) -> Bound | str:
     tensor = whole(tensor)
     if not _fills(tensor):
         return "part of a storage"
+    admitted: list[Recipe] = []
     try:
         found = search(tensor, trace, read)
-    except FAILURES as error:
+        if isinstance(found, str):
+            return found
+        recipes, sources = found
+        for recipe in recipes:
+            if not any(recipe.root == other.root for other in admitted):
+                leaves = [read.tensor(source) for source in sources]
+                if gives(recipe, leaves, tensor):
+                    admitted.append(recipe)
+    except FAILURES as error:  # also of sources that were written since
         return str(error)
-    if isinstance(found, str):
-        return found
-    recipes, sources = found
-    admitted: list[Recipe] = []
-    for recipe in recipes:
-        if not any(recipe.root == other.root for other in admitted):
-            leaves = [read.tensor(source) for source in sources]
-            if gives(recipe, leaves, tensor):
-                admitted.append(recipe)
     if not admitted:
         return f"{recipes[0].root.name}: other bits"
     if len(admitted) > 1:

@@ -271,6 +271,8 @@ class Step:
         """Backward begins; a planned step has saved all by now."""
         self.backward = True
         self._codes = ()
+        if self._trials is not None:
+            self._trials.ends()
         known = self.followed
         if known is not None and self.event + 1 != known.timeline.forward:
             self._differs()

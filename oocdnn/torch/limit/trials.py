@@ -10,8 +10,8 @@ from torch import Tensor
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.courses import Found, Numbered
 from oocdnn.torch.limit.deep import SLICES, Bounds, Deep, Inner, candidates, composed
-from oocdnn.torch.limit.entry import Entry, Packed, bytes_of, label_of
-from oocdnn.torch.limit.recipes import Bound, Recipe, admit, gives, whole
+from oocdnn.torch.limit.entry import Entry, Packed, Version, bytes_of, label_of
+from oocdnn.torch.limit.recipes import FAILURES, Bound, Recipe, admit, gives, whole
 from oocdnn.torch.limit.record import Recorder
 from oocdnn.torch.limit.squeeze import Form, form_of
 from oocdnn.torch.limit.trace import Trace
@@ -34,6 +34,7 @@ class Trials:
         self._found, self._limit = found, limit
         self._bounds = Bounds()  # of large tensors
         self._reads: dict[int, dict[int, int]] = {}  # by them: numbers and bytes
+        self._versions: dict[int, list[Version]] = {}  # of what the recipes of each entry read
         self._fetches = 0  # bytes that trials of deep recipes may fetch: no more than were saved
 
     def arrived(self, entry: Entry, tensor: Tensor, trace: Trace, numbered: Numbered) -> None:
@@ -56,6 +57,13 @@ class Trials:
                     self._deep(entry, whole(tensor), own, inner, absent)
             for one in absent.values():
                 self._recorder.store.drop(one)
+
+    def ends(self) -> None:
+        """Forward has ended. Recipes that read what was written since cannot run in backward."""
+        for number, versions in self._versions.items():
+            if any(tensor._version != version for tensor, version in versions):
+                del self._recorder.recipes[number]
+                self._found.deep.pop(number, None)
 
     def _recipe(
         self, entry: Entry, tensor: Tensor, trace: Trace, numbered: Numbered
@@ -87,7 +95,10 @@ class Trials:
                 return
             self._fetches -= nbytes
             absent |= fetched
-            leaves = [self._values.tensor(source) for source in bound.sources]
+            try:
+                leaves = [self._values.tensor(source) for source in bound.sources]
+            except FAILURES:  # a source was written since
+                return
             if gives(bound.recipe, leaves, tensor):
                 self._run(entry, bound)
                 assert isinstance(bound.recipe, Deep)
@@ -107,6 +118,9 @@ class Trials:
         self._recorder.computed(entry, made)
         numbers = tuple(dict.fromkeys(one.number for one in _read(bound)))
         self._recorder.recipe(entry, numbers, bound.recipe.name, begin, end, extra)
+        self._versions.setdefault(entry.number, []).extend(
+            one.saved_version for one in bound.sources
+        )
 
     def _time(self, entry: Entry, form: Form) -> None:
         """Times a smaller form. Its kernels are compiled before."""
