@@ -200,3 +200,13 @@ def test_whatever_is_asked_for(expandable: bool, actions: list[tuple[int, int, i
     check(allocator, [])
     allocator.trim()
     assert allocator.reserved == 0
+
+
+@pytest.mark.parametrize("end", [0, 1 << 40, (1 << 60) + 1])
+def test_a_large_pool_without_memory_is_filled_from_its_beginning_on(end: int) -> None:
+    """There is nothing to map in front of it."""
+    extents = [Extent(1 << 50, True, True, ((2 * MIB, True),))]
+    allocator = Allocator(expandable=True, extents=extents)
+    base = allocator.base
+    assert len(allocator.fill(base + 1 if end > base else end)) == (end > base)
+    assert allocator.reserved == (22 if end > base else 2) * MIB

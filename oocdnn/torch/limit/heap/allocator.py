@@ -186,9 +186,9 @@ class Allocator:
     def fill(self, end: int) -> list[int]:
         """Maps the large pool up to an address, by requests that are freed again; their bytes."""
         pool, blocks = self._pools[False], []
-        while not pool.unmapped or pool.unmapped[0] < end:
+        while (pool.unmapped[0] if pool.unmapped else self.base) < end:
             if not pool.unmapped:
-                blocks.append(self.allocate(min(end - self.base, _PAGE[False])))
+                blocks.append(self.allocate(_PAGE[False]))
                 continue
             first = pool.blocks[pool.unmapped[0]]
             stop = min(first.address + first.size, end)
