@@ -310,6 +310,27 @@ def test_gaps_that_no_plan_avoids_are_said_once() -> None:
         assert torch.equal(a, b)
 
 
+def test_steps_that_differ_say_nothing_of_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of them in a row have the kind forgotten, whatever the driver counts."""
+    card = Gaps()
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        card.run = run
+        several(net, optimizer, 6)
+        (known,) = run._steps.kinds
+        assert known.settled
+        monkeypatch.setattr(run._steps.planning, "_divides", lambda *_: True)
+        card.share = 5.0
+        for missed in (1, 2):
+            loss = net(torch.ones(8, 3, 16, 16)).sum()
+            torch.autograd.grad(loss, list(net.parameters())[-1])
+            run.step()
+            assert known.missed == missed
+            assert known.gaps.tried == 0
+        assert not list(run._steps.kinds)
+    card.close()
+
+
 def test_a_kind_that_was_recorded_by_chance_is_recorded_anew(card: HostCard) -> None:
     ours, theirs, mine, plain = pair()
     x = torch.ones(8, 3, 16, 16)

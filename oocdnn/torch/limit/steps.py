@@ -17,7 +17,7 @@ from oocdnn.torch.limit.recipes import Source
 from oocdnn.torch.limit.record import Recorder
 from oocdnn.torch.limit.spacers import take_free
 from oocdnn.torch.limit.step import Mode, Step
-from oocdnn.torch.limit.step_kinds import RECORDED, WATCHED, Kinds, first_of
+from oocdnn.torch.limit.step_kinds import RECORDED, WATCHED, Kinds, Known, first_of
 from oocdnn.torch.limit.store import Store
 
 if TYPE_CHECKING:
@@ -175,17 +175,19 @@ class Steps:
         step.ends()
         known = step.followed
         if known is not None:
-            division = self.kinds.division(known.first)
-            if recorder is None:
-                divides = self.planning.check(known, division)
-            else:
-                divides = self.planning.again(recorder, known, division)
-            if divides:
+            if not known.missed and self._divides(recorder, known):
                 self.kinds.forget(known)
         elif recorder is not None:
             self._plan_first(recorder)
         self.steps += 1
         self._begin(step.mode)
+
+    def _divides(self, recorder: Recorder | None, known: Known) -> bool:
+        """After a step as planned: whether it should be recorded again with more parts."""
+        division = self.kinds.division(known.first)
+        if recorder is None:
+            return self.planning.check(known, division)
+        return self.planning.again(recorder, known, division)
 
     def _plan_first(self, recorder: Recorder) -> None:
         division, found = self.kinds.division(self._first), self._step.found
