@@ -264,6 +264,7 @@ class Planned:
 
     def stop(self) -> None:
         self.spacers.stop()
+        self._bounds = Bounds()
 
     def _act(self, position: int) -> None:
         """Releases, then fetches in the order of need."""

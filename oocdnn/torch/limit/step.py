@@ -149,6 +149,7 @@ class Step:
     def stop(self) -> None:
         """The limit is left: waits for copies, and holds nothing else than autograd does."""
         self._course.stop()
+        self._reading_node = None
         for entry in list(self.numbered.values()):
             if entry.leaving is not None:
                 entry.leaving.wait()
