@@ -63,6 +63,10 @@ def test_kernels_are_compiled_for_aligned_pointers_once(
         x = one.view(SHAPE).copy_(torch.randn(SHAPE))
         assert torch.equal(made(x), torch.relu(x))
     assert (kernel.compiled, kernel.launched) == ((2, 2) if launches else (4, 0))
+    x = torch.randn(SHAPE)
+    for one in inputs:  # to write into
+        assert torch.equal(made(x, out=one.view(SHAPE)), torch.relu(x))
+    assert (kernel.compiled, kernel.launched) == ((3, 5) if launches else (8, 0))
 
 
 def test_kernels_begin_where_their_tensors_do(monkeypatch: pytest.MonkeyPatch) -> None:

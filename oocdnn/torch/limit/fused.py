@@ -251,7 +251,7 @@ class Kernel:
             for tensor, offset in zip(tensors, self._offsets, strict=True)
         ]
         # Triton compiles for the device and for aligned pointers; the numbers are always the same.
-        key = (out.get_device(), *[one.data_ptr() % _ALIGNED == 0 for one in starts])
+        key = (out.get_device(), *[one.data_ptr() % _ALIGNED == 0 for one in (out, *starts)])
         launch = self._launches.get(key)
         with torch.cuda.device_of(out):  # Triton takes the current device
             if launch is not None:
