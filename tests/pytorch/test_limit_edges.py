@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Callable
 
@@ -298,3 +299,17 @@ def test_a_tensor_that_backward_does_not_read_may_be_written(*, early: bool) -> 
     for ours, theirs in zip(got, expected, strict=True):
         assert torch.equal(ours, theirs)
     card.close()
+
+
+def test_parameters_are_not_held_after_the_limit(card: HostCard) -> None:
+    """Although the last step, which followed a plan, did not end."""
+    net = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.Tanh()) for _ in range(6)])
+    with memory_limit(4 * 64 * 64 * 4, card=card, planning=0.1) as run:
+        for last in (False, False, True):
+            net(torch.randn(64, 64)).sum().backward()
+            if not last:
+                run.step()
+    parameters = [weakref.ref(one) for one in net.parameters()]
+    del net
+    gc.collect()
+    assert not any(one() is not None for one in parameters)
