@@ -318,6 +318,37 @@ def test_an_inner_tensor_that_is_computed_otherwise_is_swapped(card: HostCard) -
     assert chosen(made[-1])
 
 
+class Scaled(nn.Module):
+    """Two products, whose bits in slices are others on many processors, and a factor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(1000, 1000), nn.Linear(1000, 1000)
+        self.factor = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.second(torch.tanh(self.first(x)))
+        return torch.sigmoid(y * self.factor) * 3
+
+
+def test_a_factor_that_is_zero_in_the_first_step_hides_no_bits(card: HostCard) -> None:
+    torch.manual_seed(0)
+    net, x, made = Scaled(), torch.randn(16, 1000), []  # type: Scaled, Tensor, list[Plan]
+    plain = copy.deepcopy(net)
+
+    def each(which: Scaled) -> Callable[[int], None]:
+        def before(number: int) -> None:
+            if number == 1:
+                which.factor.data.fill_(0.7)
+
+        return before
+
+    steps = Steps(card, LIMIT, plans(deepest, made))
+    assert train(net, x, steps, each(net)) == train(plain, x, None, each(plain))
+    for one, other in zip(net.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
 def test_a_forward_pass_that_is_dropped_is_held_by_nothing(card: HostCard) -> None:
     net, x, made = Bottlenecks(), torch.randn(8, 3, 8, 8), []  # type: nn.Module, Tensor, list[Plan]
     steps = Steps(card, LIMIT, plans(deepest, made))

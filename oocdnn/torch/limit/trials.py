@@ -34,6 +34,7 @@ class Trials:
         self._found, self._limit = found, limit
         self._bounds = Bounds()  # of large tensors
         self._reads: dict[int, dict[int, int]] = {}  # by them: numbers and bytes
+        self._slices: dict[int, set[int]] = {}  # in which their recipes give their bits
         self._versions: dict[int, list[Version]] = {}  # of what the recipes of each entry read
         self._fetches = 0  # bytes that trials of deep recipes may fetch: no more than were saved
 
@@ -51,8 +52,10 @@ class Trials:
         if own is not None and _LARGE * entry.nbytes >= self._limit:
             self._bounds.add(entry.number, own)
             self._reads[entry.number] = {o.number: o.nbytes for o in _read(own)}
+            self._slices[entry.number] = set()
             absent: dict[int, Entry] = {}
             with contextlib.suppress(torch.cuda.OutOfMemoryError):
+                self._slice(entry.number, whole(tensor), own)
                 for inner in candidates(entry.number, entry.nbytes, self._reads):
                     self._deep(entry, whole(tensor), own, inner, absent)
             for one in absent.values():
@@ -80,12 +83,26 @@ class Trials:
         self._found.traced[entry.number] = {source.index for source in outputs}
         return bound
 
+    def _slice(self, number: int, tensor: Tensor, own: Bound) -> None:
+        """Finds the slices in which a recipe by itself gives the bits: what follows may hide other
+        ones, as a factor that is zero in the first step. A constant tells nothing of them."""
+        values = tensor.detach()  # no node of autograd's is made
+        if bool((values == values[(0,) * values.dim()]).all()):
+            return
+        leaves = [self._values.tensor(source) for source in own.sources]
+        for slices in SLICES:
+            bound = composed(own, frozenset(), self._bounds, slices)
+            if bound is not None and gives(bound.recipe, leaves, tensor):
+                self._slices[number].add(slices)
+
     def _deep(
         self, entry: Entry, tensor: Tensor, own: Bound, inner: Inner, absent: dict[int, Entry]
     ) -> None:
         """Tries a deep recipe, unless too much would have to be fetched for it; adds to `absent`
         what was fetched."""
         for slices in SLICES:
+            if any(slices not in self._slices[number] for number in inner):
+                continue
             bound = composed(own, inner, self._bounds, slices)
             if bound is None:
                 return
