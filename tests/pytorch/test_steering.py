@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -30,6 +31,7 @@ from oocdnn.torch.limit.heap.reading import Log, Note, read, templates
 from oocdnn.torch.limit.heap.steering import steer
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.spacers import Spacers
+from oocdnn.torch.limit.step_kinds import Known
 
 KIB, MIB = 1 << 10, 1 << 20
 PAGE = 20 * MIB
@@ -237,9 +239,12 @@ class Net(nn.Module):
         return self.last(torch.cat([y, z], 1))
 
 
-@pytest.mark.parametrize("share", [0.2, 0.4, 0.6])
-@pytest.mark.usefixtures("tiny")
-def test_steps_reserve_what_was_predicted(share: float) -> None:
+@contextlib.contextmanager
+def limited(
+    share: float, more: int = 0
+) -> Iterator[tuple[memory_limit, Known, ModelCard, Callable[[], None]]]:
+    """A network after its first step, planned for a share of its bytes beyond the least limit, and
+    `more`; with what runs a step."""
     torch.manual_seed(0)
     net, x, target = Net(), torch.randn(2, 1, 32, 32), torch.randint(0, 3, (2, 32, 32))
     optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9)
@@ -258,55 +263,42 @@ def test_steps_reserve_what_was_predicted(share: float) -> None:
             step()
             (kind,) = run._steps.kinds
             least, most = least_limit(kind.timeline), kind.timeline.peak_bytes
-            run.limit = run._steps.planning.limit = int(least + share * (most - least)) + 40 * KIB
+            run.limit = run._steps.planning.limit = int(least + share * (most - least)) + more
             run._steps.planning.replan(kind)
-            for _ in range(10):
-                known = kind.allocations is not None
-                step()
-                assert not known or card.taken() <= run.limit
-            plan = run.plan
-            assert plan is not None
-            assert kind.allocations is not None
-            assert plan.reserved is not None
-            assert card.taken() == plan.reserved
-            assert plan.peak_bytes <= plan.reserved
+            yield run, kind, card, step
         card.close()
+
+
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.6])
+@pytest.mark.usefixtures("tiny")
+def test_steps_reserve_what_was_predicted(share: float) -> None:
+    with limited(share, 40 * KIB) as (run, kind, card, step):
+        for _ in range(10):
+            known = kind.allocations is not None
+            step()
+            assert not known or card.taken() <= run.limit
+        plan = run.plan
+        assert plan is not None
+        assert kind.allocations is not None
+        assert plan.reserved is not None
+        assert card.taken() == plan.reserved
+        assert plan.peak_bytes <= plan.reserved
 
 
 @pytest.mark.usefixtures("tiny")
 def test_memory_is_mapped_again_beside_what_a_step_left() -> None:
     """The plan in use stays after the steps that are timed; its first step found other addresses
     in use than the later ones."""
-    torch.manual_seed(0)
-    net, x, target = Net(), torch.randn(2, 1, 32, 32), torch.randint(0, 3, (2, 32, 32))
-    optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9)
-    counter = Modelled()
-
-    def step() -> None:
-        optimizer.zero_grad()
-        F.cross_entropy(net(x), target).backward()
-        optimizer.step()
-
-    with counter:
-        for tensor in (x, target, *net.parameters()):
-            counter.add(tensor)
-        card = ModelCard(counter)
-        with memory_limit(1 << 40, card=card, planning=1.0) as run:
+    with limited(0.5) as (run, kind, card, step):
+        while not run.settled:
             step()
-            (kind,) = run._steps.kinds
-            least, most = least_limit(kind.timeline), kind.timeline.peak_bytes
-            run.limit = run._steps.planning.limit = (least + most) // 2
-            run._steps.planning.replan(kind)
-            while not run.settled:
-                step()
-            assert kind.course is not None
-            if not kind.course.spacers.used:
-                pytest.skip("the plan needs no steering")
-            for _ in range(4):
-                kind.course.spacers.restore()
-                step()
-                assert card.taken() == run.plan.reserved
-        card.close()
+        assert kind.course is not None
+        if not kind.course.spacers.used:
+            pytest.skip("the plan needs no steering")
+        for _ in range(4):
+            kind.course.spacers.restore()
+            step()
+            assert card.taken() == run.plan.reserved
 
 
 class Elsewhere(HostCard):
