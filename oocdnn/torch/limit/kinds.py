@@ -283,6 +283,16 @@ def _upsample(name: str, scales: str, *attributes: str) -> Kind:
     return Kind(run, attributes=("output_size", *attributes, *(f"scales_{one}" for one in scales)))
 
 
+# Nodes whose result has the operand's elements in another shape.
+RESHAPES = (
+    "ViewBackward0",
+    "UnsafeViewBackward0",
+    "ReshapeAliasBackward0",
+    "SqueezeBackward0",
+    "SqueezeBackward1",
+    "SqueezeBackward2",
+)
+
 KINDS: dict[str, Kind] = {
     # Arithmetic.
     "ConvolutionBackward0": Kind(
@@ -444,17 +454,7 @@ KINDS: dict[str, Kind] = {
         fuse=lambda x, dtype, device: fused.cast(x, dtype, device),
     ),
     "CloneBackward0": Kind(torch.clone, view=lambda x: x.view_as(x)),
-    **{
-        name: _shaped()
-        for name in (
-            "ViewBackward0",
-            "UnsafeViewBackward0",
-            "ReshapeAliasBackward0",
-            "SqueezeBackward0",
-            "SqueezeBackward1",
-            "SqueezeBackward2",
-        )
-    },
+    **{name: _shaped() for name in RESHAPES},
     "AliasBackward0": _view(lambda x: x.view_as(x)),
     "PermuteBackward0": _view(lambda x, dims: x.permute(dims), "dims"),
     "TransposeBackward0": _view(torch.transpose, "dim0", "dim1"),

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from oocdnn.torch.limit.calls import Call, Constant, Leaf, Part
 from oocdnn.torch.limit.entry import Like
-from oocdnn.torch.limit.kinds import AGAIN, KINDS
+from oocdnn.torch.limit.kinds import AGAIN, KINDS, RESHAPES
 
 _META = torch.device("meta")  # has tensors without memory
 
@@ -287,14 +287,7 @@ _RULES: dict[str, _Rule] = {
     "FlipBackward0": _along(0),
     "RepeatBackward0": _repeat,
     **dict.fromkeys(
-        (
-            "ViewBackward0",
-            "UnsafeViewBackward0",
-            "ReshapeAliasBackward0",
-            "SqueezeBackward0",
-            "SqueezeBackward1",
-            "SqueezeBackward2",
-        ),
+        RESHAPES,
         _reshape,
     ),
     "PermuteBackward0": _permute,
