@@ -48,10 +48,10 @@ class Card(Protocol):
         """A step begins: the compute stream is the current one."""
 
     def holds(self, tensor: Tensor) -> bool:
-        """Whether it is on the device, and the compute stream works on it now."""
+        """Whether the tensor is on this device and the compute stream is the current stream."""
 
     def capturing(self) -> bool:
-        """Whether a CUDA graph is made of what is enqueued here."""
+        """Whether the current stream is captured into a CUDA graph."""
 
     def used(self) -> int:
         """Device bytes in use now; more than any limit where they are not counted."""

@@ -129,7 +129,7 @@ class Unplanned:
 
 @dataclass
 class Found:
-    """What the recording of a step finds besides times. By the numbers of entries.
+    """Recipes and smaller forms that a recorded step found, by the numbers of entries.
 
     Args:
         recipes: The first recipe of each.

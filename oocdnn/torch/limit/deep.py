@@ -208,7 +208,7 @@ def composed(own: Bound, inner: Inner, bounds: Bounds, slices: int) -> Bound | N
 
 
 def _passes_images(chain: _Chain, all_rows: Sequence[Rows], images: int) -> bool:
-    """Whether each recipe reads the images that another one gives as they are."""
+    """Whether each recipe reads the images of an inner tensor in the layout of its result."""
     if not all(_is_dense(recipe.like, images) for recipe in chain.recipes):
         return False
     for recipe, operands, rows in zip(chain.recipes, chain.operands, all_rows, strict=True):
@@ -222,7 +222,7 @@ def _passes_images(chain: _Chain, all_rows: Sequence[Rows], images: int) -> bool
 
 
 def _is_dense(like: Like, images: int) -> bool:
-    """Whether images lie one after the other, from the beginning of a storage on."""
+    """Whether the images are contiguous in the storage, from its first element."""
     _, size, stride, offset = like
     return (
         offset == 0

@@ -63,8 +63,8 @@ class Division:
         excess: int,
         ran: Callable[[int], Iterable[Signature]],
     ) -> bool:
-        """Whether a step that had a plan should be recorded again with more parts, because every
-        plan reserves `excess` bytes more than the room: of the convolutions that leave little of
+        """Doubles parts for a step whose plans all reserve `excess` bytes more than the room; False
+        where no more parts help. Doubled are the parts of the convolutions that leave little of
         the room to gaps; else of those of forward that leave less than the excess, since results in
         parts have the bits of the whole; else of backward."""
         if self.continued == CONTINUED:

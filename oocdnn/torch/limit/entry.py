@@ -62,7 +62,7 @@ class Entry:
 
     @property
     def address(self) -> int | None:
-        """Of the device's bytes; it changes where they come back."""
+        """Device address of the bytes; another one after they were swapped or computed again."""
         return None if self.storage is None else self.storage.untyped_storage().data_ptr()
 
     def others(self) -> int:

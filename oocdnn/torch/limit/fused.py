@@ -149,7 +149,7 @@ def is_there(tensor: Tensor) -> bool:
 
 @cache
 def _compiles(device: torch.device) -> bool:
-    """Whether Triton compiles for a device: it needs a C compiler and the headers of Python."""
+    """Whether Triton compiles kernels here. It needs a C compiler and Python's headers."""
     x = torch.zeros(4096, device=device)
     try:
         Kernel(apply("relu", Input(0, x)), stride=(1,))(x)
