@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +26,7 @@ class Compiled:
 
     def __init__(self) -> None:
         self.compiled, self.launched = 0, 0
+        self.streams: list[int | None] = []
 
     def __getitem__(self, grid: tuple[int, ...]) -> Any:
         return self._first if len(grid) == 1 else self._again
@@ -34,15 +37,30 @@ class Compiled:
         out.copy_(torch.relu(x.as_strided(SHAPE, (8, 1))))
         return self
 
-    def _again(self, out: Tensor, x: Tensor, *numbers: int) -> None:
+    def _again(self, out: int, x: int, *numbers: int, stream: int | None = None) -> None:
         self.launched += 1
+        self.streams.append(stream)
         assert numbers == self.given
-        out.copy_(torch.relu(x.as_strided(SHAPE, (8, 1))))
+        values(out).copy_(torch.relu(values(x)))
+
+
+def values(address: int) -> Tensor:
+    """What lies there."""
+    memory = (ctypes.c_float * math.prod(SHAPE)).from_address(address)
+    return torch.frombuffer(memory, dtype=torch.float32).view(SHAPE)
+
+
+@pytest.fixture
+def stream(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """The current one of the tensors' device, or None where another device is the current one."""
+    current: list[int | None] = [7]
+    monkeypatch.setattr(fused, "_stream", lambda device: current[0])
+    return current
 
 
 @pytest.mark.parametrize("launches", [True, False])
 def test_kernels_are_compiled_for_aligned_pointers_once(
-    monkeypatch: pytest.MonkeyPatch, launches: bool
+    monkeypatch: pytest.MonkeyPatch, stream: list[int | None], launches: bool
 ) -> None:
     kernel = Compiled()
 
@@ -67,9 +85,14 @@ def test_kernels_are_compiled_for_aligned_pointers_once(
     for one in inputs:  # to write into
         assert torch.equal(made(x, out=one.view(SHAPE)), torch.relu(x))
     assert (kernel.compiled, kernel.launched) == ((3, 5) if launches else (8, 0))
+    stream[0] = None
+    assert torch.equal(made(x), torch.relu(x))
+    assert kernel.streams == ([*5 * [7], None] if launches else [])
 
 
-def test_kernels_begin_where_their_tensors_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_begin_where_their_tensors_do(
+    monkeypatch: pytest.MonkeyPatch, stream: list[int | None]
+) -> None:
     """They are made for one place in a storage, and read and write others."""
 
     class Kernels:
@@ -89,7 +112,10 @@ def test_kernels_begin_where_their_tensors_do(monkeypatch: pytest.MonkeyPatch) -
     assert torch.equal(made(inputs[3].clone()), outputs[3])
 
 
-def test_kernels_run_on_the_device_of_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_run_on_the_device_of_their_tensors(
+    monkeypatch: pytest.MonkeyPatch, stream: list[int | None]
+) -> None:
+    stream[0] = None
     inside: list[Tensor] = []
 
     @contextmanager
@@ -102,9 +128,9 @@ def test_kernels_run_on_the_device_of_their_tensors(monkeypatch: pytest.MonkeyPa
         def __getitem__(self, grid: tuple[int, ...]) -> Any:
             run = super().__getitem__(grid)
 
-            def placed(out: Tensor, *given: Any, **options: Any) -> Any:
+            def placed(out: Tensor | int, *given: Any, **options: Any) -> Any:
                 assert inside
-                assert inside[0] is out
+                assert inside[0].data_ptr() == (out if isinstance(out, int) else out.data_ptr())
                 return run(out, *given, **options)
 
             return placed

@@ -236,6 +236,7 @@ class Kernel:
             *(step for step in steps if step > 1),
         )
         self._blocks = {"ROWS": tall, "COLUMNS": wide}
+        self._constants = (*self._numbers, *self._blocks.values())
         self._launches: dict[tuple[int, ...], Callable[..., None]] = {}
 
     def __call__(self, *tensors: Tensor, out: Tensor | None = None) -> Tensor:
@@ -246,29 +247,45 @@ class Kernel:
             )
         if out.numel() == 0:
             return out
+        pointers = [out.data_ptr()]
+        for tensor, offset in zip(tensors, self._offsets, strict=True):
+            pointers.append(tensor.data_ptr() + offset * tensor.element_size())
+        # Triton compiles for the device and for aligned pointers; the numbers are always the same.
+        device = out.get_device()
+        key = (device, *[pointer % _ALIGNED == 0 for pointer in pointers])
+        launch = self._launches.get(key)
+        stream = _stream(device)
+        if launch is not None and stream is not None:
+            # Addresses and the stream: Triton takes longer to ask for them.
+            launch(*pointers, *self._constants, stream=stream)
+            return out
+        with torch.cuda.device_of(out):  # Triton takes the current device
+            if launch is not None:
+                launch(*pointers, *self._constants)
+            else:
+                self._compile(key, out, tensors)
+        return out
+
+    def _compile(self, key: tuple[int, ...], out: Tensor, tensors: Sequence[Tensor]) -> None:
+        """Compiles, and runs for the first time."""
+        from oocdnn.torch.limit import _kernels  # Triton comes with PyTorch for GPUs only
+
         starts = [
             tensor if offset == 0 else placed(tensor, (1,), (1,), offset)
             for tensor, offset in zip(tensors, self._offsets, strict=True)
         ]
-        # Triton compiles for the device and for aligned pointers; the numbers are always the same.
-        key = (out.get_device(), *[one.data_ptr() % _ALIGNED == 0 for one in (out, *starts)])
-        launch = self._launches.get(key)
-        with torch.cuda.device_of(out):  # Triton takes the current device
-            if launch is not None:
-                launch(out, *starts, *self._numbers, *self._blocks.values())
-            else:
-                self._compile(key, out, starts)
-        return out
-
-    def _compile(self, key: tuple[int, ...], out: Tensor, starts: list[Tensor]) -> None:
-        """Compiles, and runs for the first time."""
-        from oocdnn.torch.limit import _kernels  # Triton comes with PyTorch for GPUs only
-
         kernel = _kernels.compiled(self.source)[self._grid](
             out, *starts, *self._numbers, **self._blocks, enable_fp_fusion=False
         )
         if _kernels.LAUNCHES and kernel is not None:  # Triton's interpreter gives none
             self._launches[key] = kernel[(*self._grid, 1, 1)]
+
+
+def _stream(device: int) -> int | None:
+    """The stream of a launch; None where another device is the current one."""
+    if torch._C._cuda_getDevice() != device:
+        return None
+    return int(torch._C._cuda_getCurrentRawStream(device))
 
 
 def placed(tensor: Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
