@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+import time
 import warnings
 
 import pytest
@@ -11,14 +12,18 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory
 from oocdnn.network.planner import least_limit
-from oocdnn.torch.limit.card import HostCard
+from oocdnn.torch.limit.card import Copy, HostCard
+from oocdnn.torch.limit.entry import Entry
+from oocdnn.torch.limit.parts import Table
+from oocdnn.torch.limit.record import Recorder
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.steps import Mode
+from oocdnn.torch.limit.store import Store
 
 
 def block(channels: int) -> list[nn.Module]:
@@ -81,9 +86,9 @@ def test_a_plan_is_final_after_the_measured_steps(card: HostCard) -> None:
     net, _, optimizer, _ = pair()
     with memory_limit(LIMIT, card=card, planning=0.2) as run:
         assert not run.settled
-        for number in range(7):
+        for number in range(8):
             step(net, optimizer)
-            assert run.settled == (number == 6)
+            assert run.settled == (number == 7)
         final = run.plan
         several(net, optimizer, 3)
         assert run.plan is final
@@ -270,6 +275,24 @@ def test_a_convolution_beyond_the_limit_runs_backward_in_parts(card: HostCard) -
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
+def test_what_a_recipe_and_a_copy_take_the_host_counts(card: HostCard) -> None:
+    recorder = Recorder(card, Store(card), False, Table("cpu"))
+    entry = Entry(0, 64, None, 0)
+    recorder.recipe(entry, (), "rebuild", 1.0, 1.25, 0.125, 0)
+    recorder.recipe(entry, (), "rebuild", 1.0, 1.25, 0.5, 0)
+    assert [one.seconds for one in recorder._recipes(entry)] == [0.25, 0.5]
+
+    class Late(HostCard):
+        def copy_in(self, source: Tensor, target: Tensor) -> Copy:
+            time.sleep(0.01)
+            return super().copy_in(source, target)
+
+    late = Late()
+    with memory_limit(LIMIT, card=late) as run:
+        assert run.links[0].latency >= 0.01
+    late.close()
+
+
 class Gaps(HostCard):
     """Takes more from the driver than tensors need, by a share of the latest plan's peak."""
 
@@ -291,6 +314,31 @@ def test_plans_leave_room_for_the_gaps_of_the_allocator() -> None:
         assert run.plan is not None
         assert 1.05 * run.plan.peak_bytes <= LIMIT
         assert run._steps.mode is Mode.FOLLOW
+    card.close()
+
+
+def test_the_second_step_of_a_plan_is_looked_at_too() -> None:
+    """It begins with what the first leaves in the allocator."""
+
+    class Later(Gaps):
+        looks = 0
+
+        def taken(self) -> int:
+            self.looks += 1
+            self.share = 1.0 if self.looks == 2 else 0.0
+            return super().taken()
+
+    card = Later()
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        card.run = run
+        several(net, optimizer, 7)
+        first = run.plan
+        step(net, optimizer)
+        assert (card.looks, run.settled) == (2, False)
+        assert run.plan is not first
+        several(net, optimizer, 2)
+        assert (card.looks, run.settled) == (4, True)
     card.close()
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from oocdnn.torch.limit.courses import Planned
 
 TRIES = 5  # plans that are looked at
+_STEPS = 2  # of one: the second begins with what the first leaves in the allocator
 
 
 @dataclass
@@ -23,19 +24,28 @@ class Gaps:
     Args:
         nbytes: Left by the plan that is in use.
         tried: Plans whose steps were looked at; `TRIES` once nothing more is to be seen.
+        kept: Steps of the plan in use that kept to the limit.
         excess: The least bytes by which one passed the limit.
         nearest: The course of that one.
     """
 
     nbytes: int = 0
     tried: int = 0
+    kept: int = 0
     excess: float = math.inf
     nearest: Planned | None = None
+
+    def keeps(self) -> None:
+        """A step kept to the limit; after enough of them nothing more is to be seen."""
+        self.kept += 1
+        if self.kept >= _STEPS:
+            self.tried = TRIES
 
     def passes(self, excess: int, limit: int, course: Planned) -> bool:
         """A step passed the limit by `excess` bytes: another plan leaves more. False after too many
         tries."""
         self.tried += 1
+        self.kept = 0
         if excess < self.excess:
             self.excess, self.nearest = excess, course
         self.nbytes += excess + limit // 64 * (self.tried - 1)

@@ -80,23 +80,25 @@ class Planning:
             return False
         assert known.course is not None
         excess = self._card.taken() + self._card.others() - self.limit
-        if excess > 0:
-            if known.gaps.passes(excess, self.limit, known.course):
-                with contextlib.suppress(OutOfMemory):
-                    self.replan(known)
-                    return False
-            if self._divides(known, division, known.gaps.nbytes):
-                return True
-            nearest = known.gaps.nearest
-            assert nearest is not None
-            known.course, known.plan = nearest, nearest.plan
-            nearest.spacers.restore()
-            warnings.warn(
-                f"the driver counts {known.gaps.excess} bytes more than the limit of "
-                f"{self.limit}: PyTorch's allocator leaves gaps between tensors; set "
-                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or a lower limit",
-                stacklevel=2,
-            )
+        if excess <= 0:
+            known.gaps.keeps()
+            return False
+        if known.gaps.passes(excess, self.limit, known.course):
+            with contextlib.suppress(OutOfMemory):
+                self.replan(known)
+                return False
+        if self._divides(known, division, known.gaps.nbytes):
+            return True
+        nearest = known.gaps.nearest
+        assert nearest is not None
+        known.course, known.plan = nearest, nearest.plan
+        nearest.spacers.restore()
+        warnings.warn(
+            f"the driver counts {known.gaps.excess} bytes more than the limit of "
+            f"{self.limit}: PyTorch's allocator leaves gaps between tensors; set "
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or a lower limit",
+            stacklevel=2,
+        )
         known.gaps.tried = TRIES
         return False
 

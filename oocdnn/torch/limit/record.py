@@ -41,6 +41,7 @@ class _Recipe:
     name: str
     begin: Any
     end: Any
+    host: float  # seconds
     extra: int
 
 
@@ -106,11 +107,19 @@ class Recorder:
         self.table.ran = event.ran
 
     def recipe(
-        self, entry: Entry, reads: tuple[int, ...], name: str, begin: Any, end: Any, extra: int
+        self,
+        entry: Entry,
+        reads: tuple[int, ...],
+        name: str,
+        begin: Any,
+        end: Any,
+        host: float,
+        extra: int,
     ) -> None:
-        """A further way to compute an entry from others, timed between two marks."""
+        """A further way to compute an entry from others, timed between two marks, with what it
+        takes the host."""
         known = self.recipes.setdefault(entry.number, [])
-        known.append(_Recipe(reads, name, begin, end, extra))
+        known.append(_Recipe(reads, name, begin, end, host, extra))
 
     def squeezed(self, entry: Entry, form: Form, begin: Any, end: Any) -> None:
         """A smaller form of an entry; both ways are timed between two marks."""
@@ -215,8 +224,15 @@ class Recorder:
         )
 
     def _recipes(self, entry: Entry) -> tuple[Recipe, ...]:
+        """A recipe that takes the host longer than the device has that time: where the host is
+        hardly ahead, the device waits for it."""
         return tuple(
-            Recipe(one.reads, self.card.seconds(one.begin, one.end), one.extra, one.name)
+            Recipe(
+                one.reads,
+                max(self.card.seconds(one.begin, one.end), one.host),
+                one.extra,
+                one.name,
+            )
             for one in self.recipes.get(entry.number, ())
         )
 

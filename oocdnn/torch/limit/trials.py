@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 
 import torch
 from torch import Tensor
@@ -128,13 +129,15 @@ class Trials:
         self._card.peak()
         before = self._card.held()
         self._card.busy()
-        begin = self._card.mark()
-        made = bound.recipe.compute([self._values.tensor(source) for source in bound.sources])
+        leaves = [self._values.tensor(source) for source in bound.sources]
+        begin, began = self._card.mark(), time.perf_counter()
+        made = bound.recipe.compute(leaves)
+        host = time.perf_counter() - began
         end = self._card.mark()
         extra = max(self._card.peak() - before - entry.nbytes, 0)
         self._recorder.computed(entry, made)
         numbers = tuple(dict.fromkeys(one.number for one in _read(bound)))
-        self._recorder.recipe(entry, numbers, bound.recipe.name, begin, end, extra)
+        self._recorder.recipe(entry, numbers, bound.recipe.name, begin, end, host, extra)
         self._versions.setdefault(entry.number, []).extend(
             one.saved_version for one in bound.sources
         )
