@@ -193,15 +193,19 @@ class CudaCard:
         return memory
 
     def used(self) -> int:
-        return int(torch.cuda.memory_allocated(self.device))
+        return self._allocated("current")
 
     def held(self) -> int:
         return self.used()
 
     def peak(self) -> int:
-        most = int(torch.cuda.max_memory_allocated(self.device))
-        torch.cuda.reset_peak_memory_stats(self.device)
+        most = self._allocated("peak")
+        torch._C._cuda_resetPeakMemoryStats(self.device.index)
         return most
+
+    def _allocated(self, which: str) -> int:
+        """As `torch.cuda.memory_allocated` has it, in less time."""
+        return int(torch._C._cuda_memoryStats(self.device.index)["allocated_bytes"]["all"][which])
 
     def others(self) -> int:
         free, total = torch.cuda.mem_get_info(self.device)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from oocdnn.network.planner import Plan
 
 _UNDER_WAY = 8  # this part of the limit may be on its way while everything is swapped
+_LOOKED = 16  # entries on their way that an event looks at
 
 Numbered = dict[int, Entry]  # the entries that autograd holds
 
@@ -63,7 +64,8 @@ class Unplanned:
     def __init__(self, store: Store, limit: int, numbered: Numbered) -> None:
         self._store, self._limit, self._numbered = store, limit, numbered
         self._staying = deque(numbered.values())
-        self._leaving: list[Entry] = []
+        self._leaving: deque[Entry] = deque()
+        self._under_way = 0  # bytes of these
 
     def arrived(self, position: int, entry: Entry, tensor: Tensor, trace: Trace) -> bool:
         del position, tensor, trace
@@ -106,25 +108,25 @@ class Unplanned:
 
     def _sweep(self) -> None:
         """Has the oldest entries leave, gives up what has been copied, and waits where too much is
-        on its way."""
-        held = sum(entry.nbytes for entry in self._leaving)
-        excess = self._store.card.used() - held - self._limit // 2
+        on its way. What others still hold is looked at again after the rest."""
+        excess = self._store.card.used() - self._under_way - self._limit // 2
         while self._staying and excess > 0:
             entry = self._staying.popleft()
             if entry.storage is not None and not entry.comes_back:
                 self._store.leave(entry)
                 self._leaving.append(entry)
+                self._under_way += entry.nbytes
                 excess -= entry.nbytes
-                held += entry.nbytes
-        kept: list[Entry] = []
-        for entry in self._leaving:
+        for _ in range(min(len(self._leaving), _LOOKED)):
+            entry = self._leaving[0]
             copied = entry.leaving is None or entry.leaving.done()
-            wanted = copied or held > self._limit // _UNDER_WAY
-            if not (wanted and self._store.drop(entry)):
-                kept.append(entry)
+            if not copied and self._under_way <= self._limit // _UNDER_WAY:
+                break  # copies end in their order
+            self._leaving.popleft()
+            if self._store.drop(entry):
+                self._under_way -= entry.nbytes
             else:
-                held -= entry.nbytes
-        self._leaving = kept
+                self._leaving.append(entry)
 
 
 @dataclass
