@@ -93,6 +93,14 @@ class Policy(enum.IntEnum):
     RECIPE = 3
 
 
+class BlockState(enum.IntEnum):
+    """oocdnn_block_state."""
+
+    FREE = 0
+    USED = 1
+    UNMAPPED = 2
+
+
 CDEF = """
 typedef enum oocdnn_status {
   OOCDNN_OK = 0,
@@ -327,9 +335,49 @@ typedef struct oocdnn_search {
   double warmth;
   double seconds;
 } oocdnn_search;
+typedef enum oocdnn_block_state {
+  OOCDNN_BLOCK_STATE_FREE = 0,
+  OOCDNN_BLOCK_STATE_USED = 1,
+  OOCDNN_BLOCK_STATE_UNMAPPED = 2
+} oocdnn_block_state;
+typedef struct oocdnn_heap_block {
+  int64_t address;
+  int64_t bytes;
+  int64_t segment;
+  int32_t small;
+  int32_t expandable;
+  int32_t state;
+} oocdnn_heap_block;
+typedef struct oocdnn_heap {
+  const oocdnn_heap_block* blocks;
+  int64_t block_count;
+  int64_t small_bytes;
+  int64_t small_page;
+  int64_t large_page;
+  int32_t expandable;
+} oocdnn_heap;
+typedef struct oocdnn_heap_totals {
+  int64_t allocated;
+  int64_t reserved_small;
+  int64_t reserved_large;
+  int64_t base;
+} oocdnn_heap_totals;
+typedef struct oocdnn_heap_item {
+  int64_t number;
+  int64_t bytes;
+} oocdnn_heap_item;
+typedef struct oocdnn_heap_step {
+  const oocdnn_heap_item* items;
+  const oocdnn_heap_item* carried;
+  const int64_t* persistent;
+  int64_t item_count;
+  int64_t carried_count;
+  int64_t persistent_count;
+} oocdnn_heap_step;
 typedef struct oocdnn_context oocdnn_context;
 typedef struct oocdnn_host_memory oocdnn_host_memory;
 typedef struct oocdnn_scheduler oocdnn_scheduler;
+typedef struct oocdnn_allocator oocdnn_allocator;
 const char* oocdnn_version(void);
 oocdnn_options oocdnn_default_options(void);
 const char* oocdnn_last_error(void);
@@ -425,4 +473,19 @@ oocdnn_status oocdnn_improve_policies(oocdnn_scheduler* scheduler,
                                                  const oocdnn_search* search,
                                                  oocdnn_progress progress, void* progress_user,
                                                  int32_t* policies, oocdnn_schedule_totals* totals);
+oocdnn_status oocdnn_create_allocator(const oocdnn_heap* heap,
+                                                 oocdnn_allocator** allocator);
+void oocdnn_destroy_allocator(oocdnn_allocator* allocator);
+oocdnn_status oocdnn_allocate_block(oocdnn_allocator* allocator, int64_t bytes,
+                                               oocdnn_heap_block* block);
+oocdnn_status oocdnn_free_block(oocdnn_allocator* allocator, int64_t address);
+oocdnn_status oocdnn_trim_heap(oocdnn_allocator* allocator);
+oocdnn_status oocdnn_fill_heap(oocdnn_allocator* allocator, int64_t end,
+                                          const int64_t** sizes, int64_t* length);
+oocdnn_status oocdnn_heap_sums(oocdnn_allocator* allocator, oocdnn_heap_totals* totals);
+oocdnn_status oocdnn_heap_blocks(oocdnn_allocator* allocator,
+                                            const oocdnn_heap_block** blocks, int64_t* length);
+oocdnn_status oocdnn_simulate_heap(const oocdnn_heap* heap,
+                                              const oocdnn_heap_step* requests,
+                                              oocdnn_heap_totals* totals);
 """

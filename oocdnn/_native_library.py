@@ -54,6 +54,8 @@ _TYPES_OF_CALLS = (
     "oocdnn_workspace_division *", "oocdnn_training_step *", "oocdnn_scheduler **", "int32_t[]",
     "oocdnn_step_operation[]", "oocdnn_step_tensor[]", "oocdnn_step_recipe[]",
     "oocdnn_movement[]", "oocdnn_schedule_totals *", "oocdnn_search *",
+    "oocdnn_heap *", "oocdnn_heap_block *", "oocdnn_heap_block[]", "const oocdnn_heap_block **",
+    "oocdnn_allocator **", "oocdnn_heap_totals *", "oocdnn_heap_step *", "oocdnn_heap_item[]",
 )  # fmt: skip
 
 

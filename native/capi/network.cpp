@@ -9,6 +9,7 @@
 
 #include "base/process_lock.hpp"
 #include "base/thread.hpp"
+#include "capi/arrays.hpp"
 #include "capi/guard.hpp"
 #include "capi/oocdnn.h"
 #include "network/scheduler.hpp"
@@ -27,13 +28,6 @@ struct oocdnn_scheduler {
 namespace {
 
 using namespace oocdnn;  // NOLINT: this file is a C face of that namespace
-
-template <class T>
-Result<std::span<const T>> ArrayOf(const T* array, int64_t count, const char* what) {
-  OOC_TRY(NeedCount(count, what));
-  if (count > 0) OOC_TRY(Need(array, what));
-  return std::span<const T>(array, static_cast<size_t>(count));
-}
 
 // The first `count` elements of `rest`, which goes on behind them.
 template <class T>

@@ -349,9 +349,67 @@ typedef struct oocdnn_search {
   double seconds; /* at most; where these end the search, its result depends on the machine */
 } oocdnn_search;
 
+/* Blocks of PyTorch's caching allocator for CUDA are free, in use, or addresses of an expandable
+ * segment without memory. */
+typedef enum oocdnn_block_state {
+  OOCDNN_BLOCK_STATE_FREE = 0,
+  OOCDNN_BLOCK_STATE_USED = 1,
+  OOCDNN_BLOCK_STATE_UNMAPPED = 2
+} oocdnn_block_state;
+
+/* A range of addresses, at most 2^43. */
+typedef struct oocdnn_heap_block {
+  int64_t address;
+  int64_t bytes;
+  int64_t segment;    /* address of its segment */
+  int32_t small;      /* 1: of the pool of small requests */
+  int32_t expandable; /* 1: of an expandable segment */
+  int32_t state;      /* oocdnn_block_state */
+} oocdnn_heap_block;
+
+/* The memory that an allocator holds for one stream, in order of address; blocks that are not
+ * mapped count for nothing. Expandable blocks of one pool are taken for one segment, others for one
+ * where their segment is the same and nothing is between them. */
+typedef struct oocdnn_heap {
+  const oocdnn_heap_block* blocks;
+  int64_t block_count;
+  int64_t small_bytes; /* largest request of the small pool; PyTorch: 1 MiB */
+  int64_t small_page;  /* bytes of a page of its expandable segments; PyTorch: 2 MiB */
+  int64_t large_page;  /* and of those of the other pool; PyTorch: 20 MiB */
+  int32_t expandable;  /* 1: new segments are expandable */
+} oocdnn_heap;
+
+/* Sums over an allocator's blocks. */
+typedef struct oocdnn_heap_totals {
+  int64_t allocated;      /* bytes of blocks in use */
+  int64_t reserved_small; /* bytes taken from the driver for small requests */
+  int64_t reserved_large; /* and for others */
+  int64_t base;           /* address of the first expandable segment for others; of the next one
+                             where there is none */
+} oocdnn_heap_totals;
+
+/* An allocation of at most 2^43 bytes; with 0 bytes, the end of the first one of its number that
+ * has not ended. Where there is none it does nothing. */
+typedef struct oocdnn_heap_item {
+  int64_t number;
+  int64_t bytes;
+} oocdnn_heap_item;
+
+/* What a step asks of an allocator, in order. What it ends of the step before is among the blocks
+ * in use: each carried allocation is the first one of its size that is not persistent. */
+typedef struct oocdnn_heap_step {
+  const oocdnn_heap_item* items;
+  const oocdnn_heap_item* carried;
+  const int64_t* persistent; /* addresses of what outlives every step */
+  int64_t item_count;
+  int64_t carried_count;
+  int64_t persistent_count;
+} oocdnn_heap_step;
+
 typedef struct oocdnn_context oocdnn_context;
 typedef struct oocdnn_host_memory oocdnn_host_memory;
 typedef struct oocdnn_scheduler oocdnn_scheduler;
+typedef struct oocdnn_allocator oocdnn_allocator;
 
 OOCDNN_API const char* oocdnn_version(void);
 OOCDNN_API oocdnn_options oocdnn_default_options(void);
@@ -578,6 +636,35 @@ OOCDNN_API oocdnn_status oocdnn_improve_policies(oocdnn_scheduler* scheduler,
                                                  const oocdnn_search* search,
                                                  oocdnn_progress progress, void* progress_user,
                                                  int32_t* policies, oocdnn_schedule_totals* totals);
+
+/* Simulation of PyTorch's caching allocator for CUDA, for one stream, with its default settings.
+ * These functions compute from numbers and need no context. Calls on one allocator take turns.
+ * Arrays that they hand out belong to the calling thread until its next call of the same function.
+ */
+
+OOCDNN_API oocdnn_status oocdnn_create_allocator(const oocdnn_heap* heap,
+                                                 oocdnn_allocator** allocator);
+/* NULL is allowed. */
+OOCDNN_API void oocdnn_destroy_allocator(oocdnn_allocator* allocator);
+/* `block` receives that of a request for 0 to 2^43 bytes. */
+OOCDNN_API oocdnn_status oocdnn_allocate_block(oocdnn_allocator* allocator, int64_t bytes,
+                                               oocdnn_heap_block* block);
+/* `address` is that of a block in use. */
+OOCDNN_API oocdnn_status oocdnn_free_block(oocdnn_allocator* allocator, int64_t address);
+/* Gives segments and pages without a block in use back to the driver. */
+OOCDNN_API oocdnn_status oocdnn_trim_heap(oocdnn_allocator* allocator);
+/* Maps an allocator with expandable segments up to the address `end`, at most 2^43 behind the base,
+ * for large requests: by requests that are freed again, whose bytes are `sizes`. */
+OOCDNN_API oocdnn_status oocdnn_fill_heap(oocdnn_allocator* allocator, int64_t end,
+                                          const int64_t** sizes, int64_t* length);
+OOCDNN_API oocdnn_status oocdnn_heap_sums(oocdnn_allocator* allocator, oocdnn_heap_totals* totals);
+/* All blocks in order of address. */
+OOCDNN_API oocdnn_status oocdnn_heap_blocks(oocdnn_allocator* allocator,
+                                            const oocdnn_heap_block** blocks, int64_t* length);
+/* The totals after two such steps from the heap on, whose unused memory is given back first. */
+OOCDNN_API oocdnn_status oocdnn_simulate_heap(const oocdnn_heap* heap,
+                                              const oocdnn_heap_step* requests,
+                                              oocdnn_heap_totals* totals);
 
 #ifdef __cplusplus
 }

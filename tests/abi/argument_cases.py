@@ -378,12 +378,59 @@ def schedules() -> None:
         check(f"{policies}", status, {Status.OK if possible else Status.INVALID_PROBLEM})
 
 
+class Heap:
+    """An allocator's memory, two blocks of one segment; and a step that ends one of them."""
+
+    def __init__(self) -> None:
+        mib, base = 1 << 20, 1 << 40
+        rows = [(base, 8 * mib, base, 0, 1, 1), (base + 8 * mib, 12 * mib, base, 0, 1, 0)]
+        self.blocks = FFI.new("oocdnn_heap_block[]", rows)
+        self.given = FFI.new("oocdnn_heap *", (self.blocks, 2, mib, 2 * mib, 20 * mib, 1))
+        self.items = FFI.new("oocdnn_heap_item[]", [(7, 0), (1, 30 * mib), (1, 0), (7, 8 * mib)])
+        self.carried = FFI.new("oocdnn_heap_item[]", [(7, 8 * mib)])
+        self.persistent = FFI.new("int64_t[]", [0])
+        self.step = FFI.new("oocdnn_heap_step *")
+        self.step[0] = self.items, self.carried, self.persistent, 4, 1, 1
+        made = FFI.new("oocdnn_allocator **")
+        check("create_allocator", LIB.oocdnn_create_allocator(self.given, made), {Status.OK})
+        self.allocator = FFI.gc(made[0], LIB.oocdnn_destroy_allocator)
+
+
+def heaps() -> None:
+    heap = Heap()
+    made, block = FFI.new("oocdnn_allocator **"), FFI.new("oocdnn_heap_block *")
+    totals = FFI.new("oocdnn_heap_totals *")
+    sizes, length = FFI.new("const int64_t **"), FFI.new("int64_t *")
+
+    def play(label: str) -> None:
+        check(f"{label}: steps", LIB.oocdnn_simulate_heap(heap.given, heap.step, totals))
+        if LIB.oocdnn_create_allocator(heap.given, made) != Status.OK:
+            check(label, LIB.oocdnn_create_allocator(heap.given, made), {Status.INVALID_PROBLEM})
+            return
+        for nbytes in (*INT64, 1, 2**43):
+            check(f"{label}: a request", LIB.oocdnn_allocate_block(made[0], nbytes, block))
+        check(f"{label}: a free", LIB.oocdnn_free_block(made[0], block.address), {Status.OK})
+        for end in (*INT64, 2**40 + 2**30):
+            check(f"{label}: filled", LIB.oocdnn_fill_heap(made[0], end, sizes, length))
+        check(f"{label}: trimmed", LIB.oocdnn_trim_heap(made[0]), {Status.OK})
+        LIB.oocdnn_destroy_allocator(made[0])
+
+    play("a heap")
+    for structure in (heap.blocks, heap.items, heap.carried):
+        for i in range(len(structure)):
+            for label in spoilt(FFI.addressof(structure, i), f"element {i}"):
+                play(label)
+    for owner, name in ((heap.given, "heap"), (heap.step, "requests")):
+        for label in spoilt(owner, name):
+            play(label)
+
+
 def good_arguments(context: Any, scene: Scene) -> dict[str, dict[str, Any]]:
     """Valid values of each argument, by function; "" is for all."""
     micro = FFI.new("oocdnn_micro_batch[]", [(1, 1.0, 8), (2, 1.5, 16)])
     option = FFI.new("oocdnn_workspace_option[]", [(1.0, 8), (2.0, 4)])
-    step = Step()
-    scene.kept += [micro, option, step]
+    step, heap = Step(), Heap()
+    scene.kept += [micro, option, step, heap]
     return {
         "": {
             "context": context,
@@ -410,9 +457,12 @@ def good_arguments(context: Any, scene: Scene) -> dict[str, dict[str, Any]]:
             "search": FFI.new("oocdnn_search *", (64, 10, 1, 0.1, 1.0)),
             "movements": FFI.new("oocdnn_movement[2]"), "bytes_at": FFI.new("int64_t[4]"),
             "waits": FFI.new("double[2]"),
+            "heap": heap.given, "allocator": heap.allocator, "requests": heap.step,
+            "address": 1 << 40, "end": (1 << 40) + (1 << 30),
         },
         "oocdnn_plan_in_core": {"budget": 0},
         "oocdnn_allocate_host": {"bytes": 64},
+        "oocdnn_allocate_block": {"bytes": 64},
         "oocdnn_pin": {"bytes": 64},
         "oocdnn_create": {"options": FFI.new("oocdnn_options *")},
         "oocdnn_measure_parts": {"choices": FFI.new("const oocdnn_micro_batch **"),
@@ -480,6 +530,7 @@ def divisions() -> None:
 def without_status() -> None:
     LIB.oocdnn_destroy(NULL)
     LIB.oocdnn_destroy_scheduler(NULL)
+    LIB.oocdnn_destroy_allocator(NULL)
     LIB.oocdnn_free_host(NULL)
     LIB.oocdnn_unpin(NULL)
     if LIB.oocdnn_host_data(NULL) != NULL:
@@ -506,6 +557,7 @@ def main() -> None:
     arguments(made[0])
     divisions()
     schedules()
+    heaps()
     without_status()
     LIB.oocdnn_destroy(made[0])
     print(cases)

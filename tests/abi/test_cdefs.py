@@ -13,7 +13,17 @@ from oocdnn import _cdefs
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = ROOT / "native" / "capi" / "oocdnn.h"
-ENUMS = ("status", "dtype", "direction", "mode", "math", "activation", "batch_policy", "policy")
+ENUMS = (
+    "status",
+    "dtype",
+    "direction",
+    "mode",
+    "math",
+    "activation",
+    "batch_policy",
+    "policy",
+    "block_state",
+)
 
 
 def generator():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -12,7 +13,9 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocdnn.torch.limit.heap.allocator import Allocator, Block, Extent, rounded
+from oocdnn._native_heap import FREE, USED, NativeRequests, simulated
+from oocdnn.errors import InvalidProblem
+from oocdnn.torch.limit.heap.allocator import Allocator, Block, Extent, Heap, rounded
 
 MIB = 1 << 20
 BOTH = pytest.mark.parametrize("expandable", [False, True])
@@ -69,7 +72,7 @@ def test_a_segment_is_split_where_more_than_1_mib_is_left() -> None:
     assert reserved == [20, 20, 20, 40, 40, 40, 40]
     # 18 take the rest of that segment, and the last 2 the free 20 MiB.
     assert [blocks[n].size // MIB for n in (3, 4, 5)] == [2, 18, 2]
-    assert blocks[4].prev is blocks[3]
+    assert blocks[3].address + blocks[3].size == blocks[4].address
 
 
 def test_pages_are_mapped_at_the_end() -> None:
@@ -139,36 +142,28 @@ def test_extents_are_taken_over() -> None:
     allocator = Allocator(expandable=True, extents=extents)
     assert allocator.reserved == 62 * MIB
     assert allocator.allocated == 51 * MIB
-    assert sorted(a - base for a in allocator.used) == [-64 * MIB, 0, 80 * MIB]
+    assert [block.address - base for block in allocator.used()] == [-64 * MIB, 0, 80 * MIB]
     assert allocator.allocate(10 * MIB).address == base + 30 * MIB
     assert allocator.allocate(40 * MIB).address == base + 40 * MIB
     assert allocator.reserved == 102 * MIB
-    allocator.free(allocator.used[base])
+    allocator.free(Block(base, 30 * MIB))
     assert allocator.allocate(30 * MIB).address == base
 
 
 def check(allocator: Allocator, blocks: Sequence[Block]) -> None:
-    """Blocks in use do not overlap, and everything that is free is in one piece with its free
-    neighbours and in the lists."""
-    ordered = sorted(blocks, key=lambda block: block.address)
-    assert all(a.address + a.size <= b.address for a, b in pairwise(ordered))
+    """Blocks do not overlap, those in use are these, and everything that is free is in one piece
+    with its free neighbours."""
+    ordered = sorted(blocks)
     assert allocator.allocated == sum(block.size for block in blocks) <= allocator.reserved
-    free = 0
-    for pool in allocator._pools.values():
-        assert pool.free == sorted(pool.free)
-        assert len(pool.blocks) == len(pool.free) + len(pool.unmapped)
-        for size, address in pool.free:
-            block = pool.blocks[address]
-            assert (block.size, block.address, block.mapped) == (size, address, True)
-            free += size
-        for block in pool.blocks.values():
-            assert not block.used
-            after = block.next
-            if after is not None:
-                assert block.address + block.size == after.address
-                assert after.prev is block
-                assert after.used or after.mapped != block.mapped
+    found = allocator.blocks()
+    assert [(one.address, one.nbytes) for one in found if one.state == USED] == ordered
+    free = sum(one.nbytes for one in found if one.state == FREE)
     assert free == allocator.reserved - allocator.allocated
+    for one, after in pairwise(found):
+        assert one.address + one.nbytes <= after.address
+        if one.segment == after.segment:
+            assert one.address + one.nbytes == after.address
+            assert one.state == USED or one.state != after.state
 
 
 SIZES = st.one_of(
@@ -210,3 +205,42 @@ def test_a_large_pool_without_memory_is_filled_from_its_beginning_on(end: int) -
     base = allocator.base
     assert len(allocator.fill(base + 1 if end > base else end)) == (end > base)
     assert allocator.reserved == (22 if end > base else 2) * MIB
+
+
+@BOTH
+@given(actions=ACTIONS)
+@settings(max_examples=100, deadline=None)
+def test_steps_are_simulated_request_by_request(
+    expandable: bool, actions: list[tuple[int, int, int]]
+) -> None:
+    """Numbers recur, and what a step leaves is there in the next one."""
+    items = [(which % 7, nbytes if what < 6 else 0) for nbytes, what, which in actions]
+    allocator = Allocator(expandable=expandable)
+    live: defaultdict[int, list[Block]] = defaultdict(list)
+    for number, nbytes in 2 * items:
+        if nbytes:
+            live[number].append(allocator.allocate(nbytes))
+        elif live[number]:
+            allocator.free(live[number].pop(0))
+    found = simulated(Heap((), expandable).native(), NativeRequests(items, (), ()))
+    assert found[:3] == (
+        allocator.allocated,
+        allocator.reserved_of(small=True),
+        allocator.reserved_of(small=False),
+    )
+
+
+def test_what_is_not_possible_raises() -> None:
+    allocator = Allocator(expandable=False)
+    for nbytes in (-1, (1 << 43) + 1):
+        with pytest.raises(InvalidProblem, match="2\\^43"):
+            allocator.allocate(nbytes)
+    block = allocator.allocate(MIB)
+    allocator.free(block)
+    with pytest.raises(InvalidProblem, match="no block in use"):
+        allocator.free(block)
+    with pytest.raises(InvalidProblem, match="expandable segments"):
+        allocator.fill(1 << 50)
+    twice = Extent(1 << 40, False, True, ((20 * MIB, True),))
+    with pytest.raises(InvalidProblem, match="behind one that ends"):
+        Allocator(expandable=True, extents=[twice, twice])

@@ -327,7 +327,8 @@ void CallAny(Session* session) {
   if (dice < 600) return CallStrings(session);
   if (dice < 740) return CallState(session);
   if (dice < 820) return CallMemory(session);
-  if (dice < 930) return CallDivision(&session->random);
+  if (dice < 900) return CallDivision(&session->random);
+  if (dice < 940) return CallHeap(&session->random);
   if (dice < 990) return CallSchedules(&session->random);
   return ReplaceContext(session);
 }

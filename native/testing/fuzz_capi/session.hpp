@@ -68,5 +68,7 @@ void CallMemory(Session* session);
 void CallDivision(Random* random);
 // Those of training steps, which need none either.
 void CallSchedules(Random* random);
+// Those of the simulated allocator, neither.
+void CallHeap(Random* random);
 
 }  // namespace oocdnn::fuzz_capi

@@ -11,11 +11,10 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from oocdnn._native_heap import NativeRequests, simulated
 from oocdnn.network.plan import Policy, Schedule
 from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.heap.allocator import Allocator, Block, Heap, rounded
-
-_STEPS = 2  # that are simulated: the second begins with what the first leaves
 
 Item = tuple[int, int]  # a number, and the bytes that are allocated for it, or 0: it is freed
 Point = tuple[str, int]  # where the runtime acts: "fetch", "squeeze", "compute" of an entry, "run"
@@ -74,24 +73,19 @@ class Allocations:
     def reserved(self, schedule: Schedule, heap: Heap) -> int:
         """Most bytes taken from the driver in steps that follow the schedule, from this state on,
         with unused memory given back first."""
-        items = self.planned(schedule)
-        allocator = Allocator(expandable=heap.expandable, extents=heap.extents)
-        allocator.trim()
-        blocks = self.left(allocator)
-        for _ in range(_STEPS):
-            for number, nbytes in items:
-                if nbytes:
-                    blocks[number].append(allocator.allocate(nbytes))
-                elif blocks[number]:
-                    allocator.free(blocks[number].popleft())
-        return allocator.reserved + heap.elsewhere
+        requests = self.requests(self.planned(schedule))
+        return simulated(heap.native(), requests).reserved + heap.elsewhere
+
+    def requests(self, items: Sequence[Item]) -> NativeRequests:
+        """For the core library, with the items of a step."""
+        return NativeRequests(items, self.carried, [*self.persistent])
 
     def left(self, allocator: Allocator) -> defaultdict[int, deque[Block]]:
         """Blocks that the step before leaves, by the numbers under which the next one frees
         them."""
         found: defaultdict[int, deque[Block]] = defaultdict(deque)
-        for address, block in sorted(allocator.used.items()):
-            if address not in self.persistent:
+        for block in allocator.used():
+            if block.address not in self.persistent:
                 found[block.size].append(block)
         blocks: defaultdict[int, deque[Block]] = defaultdict(deque)
         for number, nbytes in self.carried:

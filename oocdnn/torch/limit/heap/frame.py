@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oocdnn._native_heap import simulated
 from oocdnn.network.plan import Schedule
 from oocdnn.torch.limit.heap.allocations import Allocations, Point
 from oocdnn.torch.limit.heap.allocator import Allocator, Block, Heap, page_bytes
@@ -52,17 +53,16 @@ class Frame:
         self.old: dict[int, Interval] = {}
         passing = set()
         carried = list(allocations.carried)
+        large = set(allocator.used(small=False))
         for place, (number, _) in enumerate(allocations.carried):
             if not left[number]:
                 carried[place] = number, 0  # not there: nothing is given back
             else:
                 block = left[number].popleft()
-                passing.add(block.address)
-                if not block.segment.pool.small:
-                    self.old[place] = (block.address, block.size)
-        for block in allocator.used.values():
-            if not block.segment.pool.small and block.address not in passing:
-                self.stays.append((block.address, block.size))
+                passing.add(block)
+                if block in large:
+                    self.old[place] = block
+        self.stays += sorted(large - passing)
         self.lives = Lives(self.groups, carried)
         self._page = page_bytes(small=False)
         self.base, self.pages = allocator.base, []  # type: int, list[Interval]
@@ -113,16 +113,10 @@ class Frame:
 
     def _small(self) -> int:
         """Bytes of the small pool, which nothing steers."""
-        allocator = self._allocator()
-        blocks = self._allocations.left(allocator)
-        for _ in range(_STEPS):
-            for group in self.groups:
-                for number, nbytes in (*((n, 0) for n in group.frees), *group.items):
-                    if nbytes:
-                        blocks[number].append(allocator.allocate(nbytes))
-                    elif blocks[number]:
-                        allocator.free(blocks[number].popleft())
-        return allocator.reserved_of(small=True)
+        items = [
+            item for group in self.groups for item in (*((n, 0) for n in group.frees), *group.items)
+        ]
+        return simulated(self._heap.native(), self._allocations.requests(items)).reserved_small
 
     def checked(self, acts: dict[Point, tuple[Act, ...]]) -> Steering | None:
         """In the simulation of the whole allocator; None where it does not agree."""

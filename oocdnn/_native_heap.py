@@ -1,0 +1,124 @@
+"""The core library's simulation of PyTorch's caching allocator through cffi, in plain numbers."""
+
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from oocdnn._cdefs import BlockState
+from oocdnn._native import _check
+from oocdnn._native_library import _ffi, _library
+
+FREE, USED, UNMAPPED = (int(state) for state in BlockState)
+
+
+class HeapBlock(NamedTuple):
+    """An oocdnn_heap_block."""
+
+    address: int
+    nbytes: int
+    segment: int
+    small: bool
+    expandable: bool
+    state: int
+
+
+class HeapTotals(NamedTuple):
+    """An oocdnn_heap_totals."""
+
+    allocated: int
+    reserved_small: int
+    reserved_large: int
+    base: int
+
+    @property
+    def reserved(self) -> int:
+        return self.reserved_small + self.reserved_large
+
+
+class HeapRules(NamedTuple):
+    """Sizes of an oocdnn_heap."""
+
+    small_bytes: int
+    small_page: int
+    large_page: int
+
+
+class NativeHeap:
+    """An oocdnn_heap."""
+
+    def __init__(self, blocks: Iterable[HeapBlock], rules: HeapRules, *, expandable: bool) -> None:
+        rows = sorted(blocks)
+        self._kept = _ffi().new("oocdnn_heap_block[]", rows)
+        self.pointer = _ffi().new(
+            "oocdnn_heap *", (self._kept, len(rows), *rules, 1 if expandable else 0)
+        )
+
+
+class NativeRequests:
+    """An oocdnn_heap_step: items and carried ones are pairs of a number and bytes."""
+
+    def __init__(
+        self,
+        items: Sequence[tuple[int, int]],
+        carried: Sequence[tuple[int, int]],
+        persistent: Sequence[int],
+    ) -> None:
+        ffi = _ffi()
+        self._kept = (
+            ffi.new("oocdnn_heap_item[]", items),
+            ffi.new("oocdnn_heap_item[]", carried),
+            ffi.new("int64_t[]", persistent),
+        )
+        self.pointer = ffi.new("oocdnn_heap_step *", (*self._kept, *map(len, self._kept)))
+
+
+def simulated(heap: NativeHeap, requests: NativeRequests) -> HeapTotals:
+    totals = _ffi().new("oocdnn_heap_totals *")
+    _check(_library().oocdnn_simulate_heap(heap.pointer, requests.pointer, totals))
+    return _totals(totals)
+
+
+class NativeAllocator:
+    """An oocdnn_allocator."""
+
+    def __init__(self, heap: NativeHeap) -> None:
+        made = _ffi().new("oocdnn_allocator **")
+        _check(_library().oocdnn_create_allocator(heap.pointer, made))
+        self._handle = made[0]
+        weakref.finalize(self, _library().oocdnn_destroy_allocator, made[0])
+
+    def allocate(self, nbytes: int) -> HeapBlock:
+        block = _ffi().new("oocdnn_heap_block *")
+        _check(_library().oocdnn_allocate_block(self._handle, nbytes, block))
+        return _block(block)
+
+    def free(self, address: int) -> None:
+        _check(_library().oocdnn_free_block(self._handle, address))
+
+    def trim(self) -> None:
+        _check(_library().oocdnn_trim_heap(self._handle))
+
+    def fill(self, end: int) -> list[int]:
+        sizes, length = _ffi().new("const int64_t **"), _ffi().new("int64_t *")
+        _check(_library().oocdnn_fill_heap(self._handle, end, sizes, length))
+        return list(_ffi().unpack(sizes[0], length[0])) if length[0] else []
+
+    def totals(self) -> HeapTotals:
+        totals = _ffi().new("oocdnn_heap_totals *")
+        _check(_library().oocdnn_heap_sums(self._handle, totals))
+        return _totals(totals)
+
+    def blocks(self) -> list[HeapBlock]:
+        blocks, length = _ffi().new("const oocdnn_heap_block **"), _ffi().new("int64_t *")
+        _check(_library().oocdnn_heap_blocks(self._handle, blocks, length))
+        return [_block(blocks[0] + i) for i in range(length[0])]
+
+
+def _block(one: Any) -> HeapBlock:
+    return HeapBlock(
+        one.address, one.bytes, one.segment, bool(one.small), bool(one.expandable), one.state
+    )
+
+
+def _totals(one: Any) -> HeapTotals:
+    return HeapTotals(one.allocated, one.reserved_small, one.reserved_large, one.base)
