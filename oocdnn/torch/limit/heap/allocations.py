@@ -7,14 +7,14 @@ schedule. `reading.py` makes the record from an allocator's history.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oocdnn._native_heap import NativeRequests, simulated
 from oocdnn.network.plan import Policy, Schedule
 from oocdnn.network.timeline import Timeline
-from oocdnn.torch.limit.heap.allocator import Allocator, Block, Heap, rounded
+from oocdnn.torch.limit.heap.allocator import Heap
 
 Item = tuple[int, int]  # a number, and the bytes that are allocated for it, or 0: it is freed
 Point = tuple[str, int]  # where the runtime acts: "fetch", "squeeze", "compute" of an entry, "run"
@@ -70,28 +70,22 @@ class Allocations:
             found += group.items
         return found
 
+    def requests(self, groups: Sequence[Group]) -> NativeRequests:
+        """A step of these groups for the core library."""
+        items: list[Item] = []
+        rows = []
+        for group in groups:
+            items += [(number, 0) for number in group.frees]
+            items += group.items
+            count = len(group.frees)
+            rows.append((count + len(group.items), count, group.point is not None))
+        return NativeRequests(items, rows, self.carried, [*self.persistent])
+
     def reserved(self, schedule: Schedule, heap: Heap) -> int:
         """Most bytes taken from the driver in steps that follow the schedule, from this state on,
         with unused memory given back first."""
-        requests = self.requests(self.planned(schedule))
-        return simulated(heap.native(), requests).reserved + heap.elsewhere
-
-    def requests(self, items: Sequence[Item]) -> NativeRequests:
-        """For the core library, with the items of a step."""
-        return NativeRequests(items, self.carried, [*self.persistent])
-
-    def left(self, allocator: Allocator) -> defaultdict[int, deque[Block]]:
-        """Blocks that the step before leaves, by the numbers under which the next one frees
-        them."""
-        found: defaultdict[int, deque[Block]] = defaultdict(deque)
-        for block in allocator.used():
-            if block.address not in self.persistent:
-                found[block.size].append(block)
-        blocks: defaultdict[int, deque[Block]] = defaultdict(deque)
-        for number, nbytes in self.carried:
-            if found[rounded(nbytes)]:
-                blocks[number].append(found[rounded(nbytes)].popleft())
-        return blocks
+        totals = simulated(heap.native, self.requests(self.groups(schedule)))
+        return totals.reserved + heap.elsewhere
 
 
 class _Sequence:

@@ -7,8 +7,7 @@ import time
 from oocdnn.network.plan import Schedule
 from oocdnn.torch.limit.heap.allocations import Allocations
 from oocdnn.torch.limit.heap.allocator import Heap
-from oocdnn.torch.limit.heap.frame import Steering
-from oocdnn.torch.limit.heap.steering import steer
+from oocdnn.torch.limit.heap.steering import Steering, steer
 
 
 class Reservation:
