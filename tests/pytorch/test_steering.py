@@ -61,12 +61,12 @@ def test_what_is_in_use_far_behind_the_range_stays_there() -> None:
     allocations = replace(
         allocations, persistent=allocations.persistent | {heap.extents[1].address + 4 * MIB}
     )
-    natural = allocations.reserved(schedule, heap)
-    found = steer(allocations, schedule, heap, 180 * MIB, time.monotonic() + 10)
+    natural = allocations.step(schedule).reserved(heap)
+    found = steer(allocations.step(schedule), heap, 180 * MIB, time.monotonic() + 10)
     assert natural > 180 * MIB
     assert found is not None
     assert found.reserved <= 180 * MIB
-    assert steer(allocations, schedule, heap, 140 * MIB, time.monotonic() + 1) is None
+    assert steer(allocations.step(schedule), heap, 140 * MIB, time.monotonic() + 1) is None
 
 
 def test_holes_keep_what_stays_apart_from_what_goes() -> None:
@@ -74,8 +74,8 @@ def test_holes_keep_what_stays_apart_from_what_goes() -> None:
     allocations, schedule, heap = stepwise(
         [], [(1, 40)], [(2, 20)], [(1, 0), (3, 100)], [(3, 0), (2, 0)]
     )
-    natural = allocations.reserved(schedule, heap)
-    found = steer(allocations, schedule, heap, 140 * MIB, time.monotonic() + 10)
+    natural = allocations.step(schedule).reserved(heap)
+    found = steer(allocations.step(schedule), heap, 140 * MIB, time.monotonic() + 10)
     assert natural == 180 * MIB
     assert found is not None
     assert found.reserved == 140 * MIB
@@ -86,7 +86,7 @@ def test_equal_numbers_give_equal_steering() -> None:
         [], [(1, 40)], [(2, 20)], [(1, 0), (3, 100)], [(3, 0), (2, 0)]
     )
     found = [
-        steer(allocations, schedule, heap, 140 * MIB, time.monotonic() + 10, number)
+        steer(allocations.step(schedule), heap, 140 * MIB, time.monotonic() + 10, number)
         for number in (3, 3)
     ]
     assert found[0] is not None
@@ -96,8 +96,8 @@ def test_equal_numbers_give_equal_steering() -> None:
 def test_what_is_there_at_the_same_time_is_the_least_limit() -> None:
     allocations, schedule, heap = stepwise([], [(1, 40)], [(2, 60)], [(1, 0), (2, 0)])
     end = time.monotonic() + 10
-    assert steer(allocations, schedule, heap, 120 * MIB - 1, end) is None
-    assert steer(allocations, schedule, heap, 120 * MIB, end) is not None
+    assert steer(allocations.step(schedule), heap, 120 * MIB - 1, end) is None
+    assert steer(allocations.step(schedule), heap, 120 * MIB, end) is not None
 
 
 def test_what_an_earlier_step_left_may_be_gone() -> None:
@@ -105,7 +105,7 @@ def test_what_an_earlier_step_left_may_be_gone() -> None:
         [(9, 0)], [(1, 40)], [(2, 20)], [(1, 0), (3, 100)], [(3, 0), (2, 0), (9, 40)]
     )
     allocations = replace(allocations, carried=((9, 40 * MIB),))
-    found = steer(allocations, schedule, heap, 140 * MIB, time.monotonic() + 10)
+    found = steer(allocations.step(schedule), heap, 140 * MIB, time.monotonic() + 10)
     assert found is not None
     assert found.reserved == 140 * MIB
 
@@ -125,13 +125,13 @@ def test_steering_keeps_to_its_limit_or_is_none(sizes: list[int], order) -> None
             operations[-1].append((live.pop(order.randrange(len(live))), 0))
     operations.append([(number, 0) for number in live])
     allocations, schedule, heap = stepwise(*operations)
-    natural = allocations.reserved(schedule, heap)
+    natural = allocations.step(schedule).reserved(heap)
     for limit in range(natural, 0, -PAGE):
-        found = steer(allocations, schedule, heap, limit, time.monotonic() + 0.2)
+        found = steer(allocations.step(schedule), heap, limit, time.monotonic() + 0.2)
         if found is None:
             break
         assert found.reserved <= limit
-        assert set(found.acts) <= {group.point for group in allocations.groups(schedule)}
+        assert set(found.acts) <= {group.point for group in allocations.step(schedule).groups}
 
 
 def test_a_history_is_read_and_gives_itself_again() -> None:
@@ -151,7 +151,10 @@ def test_a_history_is_read_and_gives_itself_again() -> None:
     assert found is not None
     assert found.operations == (((0, 0), (1, 8192)), ((0, 4096), (1, 0)))
     assert found.carried == ((0, 4096),)
-    assert found.planned(Schedule([])) == [(0, 0), (1, 8192), (0, 4096), (1, 0)]
+    assert found.step(Schedule([])).groups == (
+        (None, (), ((0, 0), (1, 8192))),
+        (("run", 1), (), ((0, 4096), (1, 0))),
+    )
     assert read(Log(entries, Heap((), expandable=True)), notes[:1], timeline) is None
 
 
@@ -354,4 +357,4 @@ def test_an_optimizer_that_fails_in_the_first_step_leaves_nothing_taken() -> Non
 def test_nothing_is_steered_without_expandable_segments() -> None:
     allocations, schedule, heap = stepwise([(1, 40)], [(1, 0)])
     fixed = Heap(heap.extents, expandable=False)
-    assert steer(allocations, schedule, fixed, 1 << 40, time.monotonic() + 1) is None
+    assert steer(allocations.step(schedule), fixed, 1 << 40, time.monotonic() + 1) is None

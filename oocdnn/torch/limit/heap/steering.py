@@ -11,8 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from oocdnn._native_heap import steered
-from oocdnn.network.plan import Schedule
-from oocdnn.torch.limit.heap.allocations import Allocations, Point
+from oocdnn.torch.limit.heap.allocations import Point, Step
 from oocdnn.torch.limit.heap.allocator import Heap
 
 Act = tuple[int, int]  # address and bytes that are taken there; 0 bytes: it is given back
@@ -33,27 +32,17 @@ class Steering:
     reserved: int
 
 
-def steer(
-    allocations: Allocations,
-    schedule: Schedule,
-    heap: Heap,
-    limit: int,
-    end: float,
-    number: int = 0,
-) -> Steering | None:
+def steer(step: Step, heap: Heap, limit: int, end: float, number: int = 0) -> Steering | None:
     """Steering under which no more than `limit` bytes are reserved; None if none was found by the
     moment `end` of `time.monotonic`, or the allocator has no expandable segments. Each `number`
     looks elsewhere."""
-    groups = allocations.groups(schedule)
     seconds = end - time.monotonic()
-    found = steered(
-        heap.native, allocations.requests(groups), limit - heap.elsewhere, number, seconds
-    )
+    found = steered(heap.native, step.requests, limit - heap.elsewhere, number, seconds)
     if found is None:
         return None
     acts: defaultdict[Point, list[Act]] = defaultdict(list)
     for group, address, nbytes in found.acts:
-        point = groups[group].point
+        point = step.groups[group].point
         assert point is not None
         acts[point].append((address, nbytes))
     made = {point: tuple(some) for point, some in acts.items()}
