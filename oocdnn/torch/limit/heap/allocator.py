@@ -120,13 +120,9 @@ class Allocator:
         """All blocks in order of address, free and unmapped ones too."""
         return self._native.blocks()
 
-    def used(self, *, small: bool | None = None) -> list[Block]:
-        """The blocks in use in order of address; of one pool, or of both."""
-        return [
-            Block(one.address, one.nbytes)
-            for one in self.blocks()
-            if one.state == USED and small in (None, one.small)
-        ]
+    def used(self) -> list[Block]:
+        """The blocks in use, in order of address."""
+        return [Block(one.address, one.nbytes) for one in self.blocks() if one.state == USED]
 
     def takeable(self) -> list[int]:
         """Bytes of the large pool's free blocks that requests can take, the largest first."""
