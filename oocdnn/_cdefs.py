@@ -366,14 +366,38 @@ typedef struct oocdnn_heap_item {
   int64_t number;
   int64_t bytes;
 } oocdnn_heap_item;
+typedef struct oocdnn_heap_group {
+  int64_t items;
+  int64_t frees;
+  int32_t steers;
+} oocdnn_heap_group;
 typedef struct oocdnn_heap_step {
   const oocdnn_heap_item* items;
+  const oocdnn_heap_group* groups;
   const oocdnn_heap_item* carried;
   const int64_t* persistent;
   int64_t item_count;
+  int64_t group_count;
   int64_t carried_count;
   int64_t persistent_count;
 } oocdnn_heap_step;
+typedef struct oocdnn_steering_search {
+  int64_t limit;
+  int64_t seed;
+  double seconds;
+} oocdnn_steering_search;
+typedef struct oocdnn_heap_act {
+  int64_t group;
+  int64_t address;
+  int64_t bytes;
+} oocdnn_heap_act;
+typedef struct oocdnn_steering {
+  const oocdnn_heap_act* acts;
+  int64_t act_count;
+  int64_t end;
+  int64_t reserved;
+  int32_t found;
+} oocdnn_steering;
 typedef struct oocdnn_context oocdnn_context;
 typedef struct oocdnn_host_memory oocdnn_host_memory;
 typedef struct oocdnn_scheduler oocdnn_scheduler;
@@ -488,4 +512,9 @@ oocdnn_status oocdnn_heap_blocks(oocdnn_allocator* allocator,
 oocdnn_status oocdnn_simulate_heap(const oocdnn_heap* heap,
                                               const oocdnn_heap_step* requests,
                                               oocdnn_heap_totals* totals);
+oocdnn_status oocdnn_steer_heap(const oocdnn_heap* heap,
+                                           const oocdnn_heap_step* requests,
+                                           const oocdnn_steering_search* search,
+                                           oocdnn_progress progress, void* progress_user,
+                                           oocdnn_steering* steering);
 """

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from oocdnn._cdefs import BlockState
-from oocdnn._native import _check
+from oocdnn._native import _check, _Ear
 from oocdnn._native_library import _ffi, _library
 
 FREE, USED, UNMAPPED = (int(state) for state in BlockState)
@@ -55,17 +55,20 @@ class NativeHeap:
 
 
 class NativeRequests:
-    """An oocdnn_heap_step: items and carried ones are pairs of a number and bytes."""
+    """An oocdnn_heap_step: items and carried ones are pairs of a number and bytes, groups are
+    numbers of items, and of ends in front, and whether the runtime may act."""
 
     def __init__(
         self,
         items: Sequence[tuple[int, int]],
+        groups: Sequence[tuple[int, int, bool]],
         carried: Sequence[tuple[int, int]],
         persistent: Sequence[int],
     ) -> None:
         ffi = _ffi()
         self._kept = (
             ffi.new("oocdnn_heap_item[]", items),
+            ffi.new("oocdnn_heap_group[]", groups),
             ffi.new("oocdnn_heap_item[]", carried),
             ffi.new("int64_t[]", persistent),
         )
@@ -76,6 +79,33 @@ def simulated(heap: NativeHeap, requests: NativeRequests) -> HeapTotals:
     totals = _ffi().new("oocdnn_heap_totals *")
     _check(_library().oocdnn_simulate_heap(heap.pointer, requests.pointer, totals))
     return _totals(totals)
+
+
+class NativeSteering(NamedTuple):
+    """An oocdnn_steering: acts are a group, an address and bytes."""
+
+    end: int
+    reserved: int
+    acts: list[tuple[int, int, int]]
+
+
+def steered(
+    heap: NativeHeap, requests: NativeRequests, limit: int, seed: int, seconds: float
+) -> NativeSteering | None:
+    """None where none was found; Ctrl-C ends the search."""
+    ffi, ear = _ffi(), _Ear()
+    search = ffi.new("oocdnn_steering_search *", (limit, seed, seconds))
+    made = ffi.new("oocdnn_steering *")
+    status = _library().oocdnn_steer_heap(
+        heap.pointer, requests.pointer, search, ear.callback, ffi.NULL, made
+    )
+    ear.raise_kept()
+    _check(status)
+    if not made.found:
+        return None
+    rows = [made.acts[i] for i in range(made.act_count)]
+    acts = [(one.group, one.address, one.bytes) for one in rows]
+    return NativeSteering(made.end, made.reserved, acts)
 
 
 class NativeAllocator:

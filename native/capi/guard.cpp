@@ -41,6 +41,13 @@ Status NeedBytes(int64_t bytes, const char* what) {
                static_cast<long long>(bytes));
 }
 
+Status NeedLimit(int64_t limit) {
+  constexpr int64_t kMost = int64_t{1} << 60;
+  if (limit >= -kMost && limit <= kMost) return {};
+  return Error(Code::kInvalidProblem, "the limit is %lld bytes; -2^60 to 2^60 are possible",
+               static_cast<long long>(limit));
+}
+
 Status NeedCount(int64_t count, const char* what) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   if (count >= 0 && count <= kMost) return {};

@@ -37,6 +37,8 @@ Status Need(const void* pointer, const char* what);
 // The same where a number of bytes, or of elements of an array, is below 0 or none that there is.
 Status NeedBytes(int64_t bytes, const char* what);
 Status NeedCount(int64_t count, const char* what);
+// The same where a limit is of a magnitude above 2^60.
+Status NeedLimit(int64_t limit);
 // The same where a number is no oocdnn_batch_policy.
 Status NeedPolicy(int32_t policy);
 

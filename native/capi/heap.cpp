@@ -1,16 +1,20 @@
 // The C functions of the simulated caching allocator.
+#include <cmath>
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "base/process_lock.hpp"
+#include "base/thread.hpp"
 #include "capi/arrays.hpp"
 #include "capi/guard.hpp"
 #include "capi/oocdnn.h"
 #include "heap/allocator.hpp"
 #include "heap/requests.hpp"
+#include "heap/steering.hpp"
 
 struct oocdnn_allocator {
   explicit oocdnn_allocator(const oocdnn::heap::Heap& heap) : allocator(heap) {
@@ -52,6 +56,7 @@ Result<heap::Heap> HeapOf(const oocdnn_heap* given) {
 Result<heap::Requests> RequestsOf(const oocdnn_heap_step* given) {
   OOC_TRY(Need(given, "the requests"));
   OOC_ASSIGN(const auto items, ArrayOf(given->items, given->item_count, "the array of items"));
+  OOC_ASSIGN(const auto groups, ArrayOf(given->groups, given->group_count, "that of groups"));
   OOC_ASSIGN(const auto carried,
              ArrayOf(given->carried, given->carried_count, "that of carried ones"));
   OOC_ASSIGN(const auto persistent,
@@ -59,6 +64,9 @@ Result<heap::Requests> RequestsOf(const oocdnn_heap_step* given) {
   heap::Requests made;
   made.items.reserve(items.size());
   for (const oocdnn_heap_item& one : items) made.items.push_back({one.number, one.bytes});
+  for (const oocdnn_heap_group& one : groups) {
+    made.groups.push_back({one.items, one.frees, one.steers != 0});
+  }
   for (const oocdnn_heap_item& one : carried) made.carried.push_back({one.number, one.bytes});
   made.persistent.assign(persistent.begin(), persistent.end());
   OOC_TRY(heap::Prepare(&made));
@@ -76,6 +84,14 @@ oocdnn_heap_block BlockOf(const heap::Piece& one) {
 
 oocdnn_heap_totals TotalsOf(const heap::Totals& totals) {
   return {totals.allocated, totals.reserved_small, totals.reserved_large, totals.base};
+}
+
+heap::Progress ProgressOf(oocdnn_progress progress, void* user) {
+  return [=](int64_t walks) {
+    if (progress == nullptr) return true;
+    const Uncancelled::Lifted lifted;
+    return progress(user, walks, heap::kWalks) == 0;
+  };
 }
 
 // `body` when the allocator has no other call.
@@ -178,6 +194,33 @@ oocdnn_status oocdnn_simulate_heap(const oocdnn_heap* heap, const oocdnn_heap_st
     OOC_ASSIGN(const heap::Requests made, RequestsOf(requests));
     OOC_ASSIGN(const heap::Totals found, heap::Simulate(held, made));
     *totals = TotalsOf(found);
+    return {};
+  });
+}
+
+oocdnn_status oocdnn_steer_heap(const oocdnn_heap* heap, const oocdnn_heap_step* requests,
+                                const oocdnn_steering_search* search, oocdnn_progress progress,
+                                void* progress_user, oocdnn_steering* steering) {
+  return Guard([&]() -> Status {
+    static thread_local HandedOut<std::vector<oocdnn_heap_act>> handed_out;
+    OOC_TRY(Need(search, "the search"));
+    OOC_TRY(Need(steering, "the place for the steering"));
+    OOC_TRY(NeedLimit(search->limit));
+    if (std::isnan(search->seconds)) {
+      return Error(Code::kInvalidProblem, "a search of %g s is not possible", search->seconds);
+    }
+    OOC_ASSIGN(const heap::Heap held, HeapOf(heap));
+    OOC_ASSIGN(const heap::Requests made, RequestsOf(requests));
+    const heap::SteeringOptions options{search->limit, static_cast<uint64_t>(search->seed),
+                                        search->seconds};
+    OOC_ASSIGN(const std::optional<heap::Steering> found,
+               heap::Steer(held, made, options, ProgressOf(progress, progress_user)));
+    *steering = {};
+    if (!found) return {};
+    std::vector<oocdnn_heap_act>& acts = handed_out.Next();
+    acts.clear();
+    for (const heap::Act& act : found->acts) acts.push_back({act.group, act.address, act.bytes});
+    *steering = {acts.data(), std::ssize(acts), found->end, found->reserved, 1};
     return {};
   });
 }

@@ -76,13 +76,6 @@ Result<network::Step> StepOf(const oocdnn_training_step& given) {
   return step;
 }
 
-Status NeedLimit(int64_t limit) {
-  constexpr int64_t kMost = int64_t{1} << 60;
-  if (limit >= -kMost && limit <= kMost) return {};
-  return Error(Code::kInvalidProblem, "the limit is %lld bytes; -2^60 to 2^60 are possible",
-               static_cast<long long>(limit));
-}
-
 Status NeedSearch(const oocdnn_search& search) {
   OOC_TRY(NeedLimit(search.limit));
   const bool finite = std::isfinite(search.warmth) && !std::isnan(search.seconds);

@@ -357,7 +357,7 @@ typedef enum oocdnn_block_state {
   OOCDNN_BLOCK_STATE_UNMAPPED = 2
 } oocdnn_block_state;
 
-/* A range of addresses, at most 2^43. */
+/* A range of addresses, at most 2^43; both are multiples of 512. */
 typedef struct oocdnn_heap_block {
   int64_t address;
   int64_t bytes;
@@ -395,16 +395,50 @@ typedef struct oocdnn_heap_item {
   int64_t bytes;
 } oocdnn_heap_item;
 
-/* What a step asks of an allocator, in order. What it ends of the step before is among the blocks
- * in use: each carried allocation is the first one of its size that is not persistent. */
+/* Items from one point at which the runtime may take memory, or give it back, to the next. */
+typedef struct oocdnn_heap_group {
+  int64_t items;
+  int64_t frees;  /* of these, the first ones, which are ends in front of that point */
+  int32_t steers; /* 0: it may not there */
+} oocdnn_heap_group;
+
+/* What a step asks of an allocator, in order; bytes are at most 2^60 in all. What it ends of the
+ * step before is among the blocks in use: each carried allocation is the first one of its size that
+ * is not persistent. */
 typedef struct oocdnn_heap_step {
   const oocdnn_heap_item* items;
+  const oocdnn_heap_group* groups; /* of all items, in order, or none */
   const oocdnn_heap_item* carried;
   const int64_t* persistent; /* addresses of what outlives every step */
   int64_t item_count;
+  int64_t group_count;
   int64_t carried_count;
   int64_t persistent_count;
 } oocdnn_heap_step;
+
+/* How a steering is searched for. */
+typedef struct oocdnn_steering_search {
+  int64_t limit;  /* bytes that may be reserved */
+  int64_t seed;   /* of the random numbers */
+  double seconds; /* at most; where these end the search, its result depends on the machine */
+} oocdnn_steering_search;
+
+/* What the runtime takes of the allocator, or gives back. */
+typedef struct oocdnn_heap_act {
+  int64_t group; /* in which it does, behind the leading ends */
+  int64_t address;
+  int64_t bytes; /* 0: it gives back what it took there */
+} oocdnn_heap_act;
+
+/* Acts, in order, under which allocations leave few gaps. What is not given back in the group where
+ * it was taken is at the beginning of the next one. */
+typedef struct oocdnn_steering {
+  const oocdnn_heap_act* acts;
+  int64_t act_count;
+  int64_t end;      /* address up to which everything is mapped for large requests beforehand */
+  int64_t reserved; /* most bytes taken from the driver */
+  int32_t found;    /* 0: none was found */
+} oocdnn_steering;
 
 typedef struct oocdnn_context oocdnn_context;
 typedef struct oocdnn_host_memory oocdnn_host_memory;
@@ -665,6 +699,16 @@ OOCDNN_API oocdnn_status oocdnn_heap_blocks(oocdnn_allocator* allocator,
 OOCDNN_API oocdnn_status oocdnn_simulate_heap(const oocdnn_heap* heap,
                                               const oocdnn_heap_step* requests,
                                               oocdnn_heap_totals* totals);
+/* Looks for acts under which two such steps, whose items are in groups, reserve no more than the
+ * limit, in simulation. Equal arguments give equal results, unless the seconds end the search.
+ * There are none without expandable segments. `progress` (may be NULL) is told of tries every few
+ * milliseconds, and ends the search with OOCDNN_INTERRUPTED. The acts belong to the calling thread
+ * until its next call of this function. */
+OOCDNN_API oocdnn_status oocdnn_steer_heap(const oocdnn_heap* heap,
+                                           const oocdnn_heap_step* requests,
+                                           const oocdnn_steering_search* search,
+                                           oocdnn_progress progress, void* progress_user,
+                                           oocdnn_steering* steering);
 
 #ifdef __cplusplus
 }

@@ -73,11 +73,12 @@ Status Check(const Heap& heap) {
   }
   int64_t end = 0;
   for (const Piece& one : heap.pieces) {
-    if (one.address < end || one.bytes <= 0 || one.bytes > kMostBytes ||
+    const bool aligned = one.address % kAlignment == 0 && one.bytes % kAlignment == 0;
+    if (!aligned || one.address < end || one.bytes <= 0 || one.bytes > kMostBytes ||
         one.address > kMostAddress) {
       return Error(Code::kInvalidProblem,
                    "a block of %lld bytes at address %lld, behind one that ends at %lld, is not "
-                   "possible",
+                   "possible; both are multiples of 512, and blocks are in order of address",
                    static_cast<long long>(one.bytes), static_cast<long long>(one.address),
                    static_cast<long long>(end));
     }
@@ -248,6 +249,8 @@ Status Allocator::Fill(int64_t end, std::vector<Block*>* made) {
       const int64_t stop = std::min(block->address + block->bytes, end);
       bytes = std::clamp(stop - BeginOf(*block), rules_.small_bytes + 1, kMostBytes);
     }
+    // A free block that would serve it is taken whole, so that there are few requests.
+    if (const Block* free = Best(false, Rounded(bytes))) bytes = free->bytes;
     OOC_ASSIGN(Block* const block, Allocate(bytes));
     made->push_back(block);
   }

@@ -63,7 +63,8 @@ struct Heap {
   Rules rules;
 };
 
-// kInvalidProblem where pieces overlap, or sizes are none that there are.
+// kInvalidProblem where pieces overlap, or have no multiples of 512 bytes, or sizes are none that
+// there are.
 Status Check(const Heap& heap);
 
 struct Segment;

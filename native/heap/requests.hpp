@@ -6,6 +6,7 @@
 
 #include "base/status.hpp"
 #include "heap/allocator.hpp"
+#include "heap/queues.hpp"
 
 namespace oocdnn::heap {
 
@@ -16,16 +17,29 @@ struct Item {
   int64_t bytes = 0;
 };
 
+// Items from one point at which something may be done about the allocator to the next.
+struct Group {
+  int64_t items = 0;
+  int64_t frees = 0;    // of these, ends in front of that point
+  bool steers = false;  // whether anything may be done
+};
+
 // The allocations of a step.
 struct Requests {
   std::vector<Item> items;
+  std::vector<Group> groups;        // of all items, in order, or none
   std::vector<Item> carried;        // allocations of the step before that this one ends
   std::vector<int64_t> persistent;  // addresses of what outlives every step, ascending
+  size_t numbers = 0;               // of items and carried ones, which are below it
 };
 
 // Prepares requests: numbers become those from 0 on, persistent addresses are put in order.
-// kInvalidProblem where a size is none that there is.
+// kInvalidProblem where bytes or groups are none that there are.
 Status Prepare(Requests* requests);
+
+// The block that the step before left for each carried allocation; null where there is none. Those
+// of equal size are in order of address.
+std::vector<Block*> FindLeft(const Requests& requests, const Allocator& allocator);
 
 // Makes the requests of step after step in an allocator.
 class Walk {
@@ -39,21 +53,14 @@ class Walk {
   Status Step();
 
  private:
-  // Blocks of one number, the first ones of which have ended.
-  struct Queue {
-    std::vector<Block*> blocks;
-    size_t begin = 0;
-  };
-
-  void FindLeft();
-
   const Requests& requests_;
   Allocator* const allocator_;
-  std::vector<Queue> queues_;
+  Queues<Block*> blocks_;
 };
 
-// The totals after two steps from this heap on, whose unused memory is given back first. The second
-// one begins with what the first leaves.
+constexpr int kSteps = 2;  // that are simulated: the second begins with what the first leaves
+
+// The totals after these steps from this heap on, whose unused memory is given back first.
 Result<Totals> Simulate(const Heap& heap, const Requests& requests);
 
 }  // namespace oocdnn::heap

@@ -43,6 +43,7 @@ MAY_BE_NULL = {
     ("oocdnn_make_schedule", "movements"), ("oocdnn_make_schedule", "bytes_at"),
     ("oocdnn_make_schedule", "waits"),
     ("oocdnn_improve_policies", "progress"), ("oocdnn_improve_policies", "progress_user"),
+    ("oocdnn_steer_heap", "progress"), ("oocdnn_steer_heap", "progress_user"),
 }  # fmt: skip
 
 
@@ -390,7 +391,9 @@ class Heap:
         self.carried = FFI.new("oocdnn_heap_item[]", [(7, 8 * mib)])
         self.persistent = FFI.new("int64_t[]", [0])
         self.step = FFI.new("oocdnn_heap_step *")
-        self.step[0] = self.items, self.carried, self.persistent, 4, 1, 1
+        self.groups = FFI.new("oocdnn_heap_group[]", [(2, 1, 0), (2, 0, 1)])
+        self.step[0] = self.items, self.groups, self.carried, self.persistent, 4, 2, 1, 1
+        self.search = FFI.new("oocdnn_steering_search *", (60 * mib, 1, 0.1))
         made = FFI.new("oocdnn_allocator **")
         check("create_allocator", LIB.oocdnn_create_allocator(self.given, made), {Status.OK})
         self.allocator = FFI.gc(made[0], LIB.oocdnn_destroy_allocator)
@@ -399,11 +402,13 @@ class Heap:
 def heaps() -> None:
     heap = Heap()
     made, block = FFI.new("oocdnn_allocator **"), FFI.new("oocdnn_heap_block *")
-    totals = FFI.new("oocdnn_heap_totals *")
+    totals, steering = FFI.new("oocdnn_heap_totals *"), FFI.new("oocdnn_steering *")
     sizes, length = FFI.new("const int64_t **"), FFI.new("int64_t *")
 
     def play(label: str) -> None:
         check(f"{label}: steps", LIB.oocdnn_simulate_heap(heap.given, heap.step, totals))
+        arguments = heap.given, heap.step, heap.search, NULL, NULL, steering
+        check(f"{label}: steering", LIB.oocdnn_steer_heap(*arguments))
         if LIB.oocdnn_create_allocator(heap.given, made) != Status.OK:
             check(label, LIB.oocdnn_create_allocator(heap.given, made), {Status.INVALID_PROBLEM})
             return
@@ -416,11 +421,15 @@ def heaps() -> None:
         LIB.oocdnn_destroy_allocator(made[0])
 
     play("a heap")
-    for structure in (heap.blocks, heap.items, heap.carried):
+    for structure in (heap.blocks, heap.items, heap.groups, heap.carried):
         for i in range(len(structure)):
             for label in spoilt(FFI.addressof(structure, i), f"element {i}"):
                 play(label)
-    for owner, name in ((heap.given, "heap"), (heap.step, "requests")):
+    for owner, name in (
+        (heap.given, "heap"),
+        (heap.step, "requests"),
+        (heap.search, "search"),
+    ):
         for label in spoilt(owner, name):
             play(label)
 
@@ -463,6 +472,7 @@ def good_arguments(context: Any, scene: Scene) -> dict[str, dict[str, Any]]:
         "oocdnn_plan_in_core": {"budget": 0},
         "oocdnn_allocate_host": {"bytes": 64},
         "oocdnn_allocate_block": {"bytes": 64},
+        "oocdnn_steer_heap": {"search": heap.search},
         "oocdnn_pin": {"bytes": 64},
         "oocdnn_create": {"options": FFI.new("oocdnn_options *")},
         "oocdnn_measure_parts": {"choices": FFI.new("const oocdnn_micro_batch **"),

@@ -27,8 +27,6 @@ def card():
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch's allocator, as it is simulated, with sizes of a thousandth."""
-    from oocdnn.torch.limit.heap import allocator, arena, steering  # needs PyTorch
+    from oocdnn.torch.limit.heap import allocator  # needs PyTorch
 
     monkeypatch.setattr(allocator, "_RULES", allocator.HeapRules(1 << 10, 2 << 10, 20 << 10))
-    monkeypatch.setattr(arena, "LEAST", 1 << 10)
-    monkeypatch.setattr(steering, "LEAST", 1 << 10)

@@ -222,7 +222,7 @@ def test_steps_are_simulated_request_by_request(
             live[number].append(allocator.allocate(nbytes))
         elif live[number]:
             allocator.free(live[number].pop(0))
-    found = simulated(Heap((), expandable).native(), NativeRequests(items, (), ()))
+    found = simulated(Heap((), expandable).native, NativeRequests(items, (), (), ()))
     assert found[:3] == (
         allocator.allocated,
         allocator.reserved_of(small=True),
@@ -241,6 +241,8 @@ def test_what_is_not_possible_raises() -> None:
         allocator.free(block)
     with pytest.raises(InvalidProblem, match="expandable segments"):
         allocator.fill(1 << 50)
+    with pytest.raises(InvalidProblem, match="multiples of 512"):
+        Allocator(expandable=True, extents=[Extent(1, False, True, ((20 * MIB, True),))])
     twice = Extent(1 << 40, False, True, ((20 * MIB, True),))
     with pytest.raises(InvalidProblem, match="behind one that ends"):
         Allocator(expandable=True, extents=[twice, twice])

@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
@@ -25,69 +24,14 @@ from oocdnn.network.timeline import Operation, Timeline
 from oocdnn.torch.limit.card import HostCard
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
 from oocdnn.torch.limit.heap.allocator import Allocator, Extent, Heap
-from oocdnn.torch.limit.heap.arena import Arena, cut
-from oocdnn.torch.limit.heap.frame import Steering
 from oocdnn.torch.limit.heap.reading import Log, Note, read, templates
-from oocdnn.torch.limit.heap.steering import steer
+from oocdnn.torch.limit.heap.steering import Steering, steer
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.spacers import Spacers
 from oocdnn.torch.limit.step_kinds import Known
 
 KIB, MIB = 1 << 10, 1 << 20
 PAGE = 20 * MIB
-
-
-@given(
-    actions=st.lists(st.tuples(st.booleans(), st.integers(2, 60), st.integers(0, 99)), max_size=60)
-)
-@settings(max_examples=100, deadline=None)
-def test_an_arena_has_the_addresses_of_the_allocator(
-    actions: Sequence[tuple[bool, int, int]],
-) -> None:
-    allocator = Allocator(expandable=True)
-    first = allocator.allocate(2 * MIB)
-    base = first.address
-    allocator.fill(base + 100 * PAGE)
-    arena = Arena.around([(base, 2 * MIB)], base)
-    blocks = []
-    for takes, size, which in actions:
-        if takes:
-            blocks.append(allocator.allocate(size * MIB))
-            assert arena.allocate(size * MIB) == blocks[-1].address
-        elif blocks:
-            block = blocks.pop(which % len(blocks))
-            arena.give(block.address, block.size)
-            allocator.free(block)
-    assert allocator.reserved == 100 * PAGE
-
-
-@given(
-    free=st.lists(st.tuples(st.integers(1, 9), st.integers(2, 40)), min_size=1, max_size=8),
-    holes=st.lists(st.tuples(st.integers(0, 200), st.integers(2, 60)), max_size=6),
-    end=st.integers(1, 300),
-    page=st.tuples(st.integers(0, 20), st.integers(1, 60)),
-)
-@settings(max_examples=100, deadline=None)
-def test_a_cut_divides_what_is_free(
-    free: list[tuple[int, int]], holes: list[tuple[int, int]], end: int, page: tuple[int, int]
-) -> None:
-    intervals, cursor = [], 0
-    for gap, size in free:
-        cursor += gap * MIB
-        intervals.append((cursor, size * MIB))
-        cursor += size * MIB
-    spans = [(a * MIB, n * MIB) for a, n in holes]
-    behind = (end + page[0]) * MIB, page[1] * MIB
-    opened, taken = cut(intervals, spans, [(0, end * MIB), behind])
-    together = sorted([*opened, *taken])
-    assert sum(n for _, n in together) == sum(n for _, n in intervals)
-    assert all(a + n <= b for (a, n), (b, _) in pairwise(together))
-    assert all(n > MIB for _, n in taken)
-    assert all(a + n <= end * MIB or behind[0] <= a < sum(behind) for a, n in taken)
-    assert all(a + n <= sum(behind) for a, n in taken)
-    for address, nbytes in taken:
-        for a, n in spans:
-            assert min(a + n, address + nbytes) - max(a, address) <= MIB
 
 
 def stepwise(*operations: Sequence[Item]) -> tuple[Allocations, Schedule, Heap]:
@@ -117,12 +61,12 @@ def test_what_is_in_use_far_behind_the_range_stays_there() -> None:
     allocations = replace(
         allocations, persistent=allocations.persistent | {heap.extents[1].address + 4 * MIB}
     )
-    natural = allocations.reserved(schedule, heap)
-    found = steer(allocations, schedule, heap, 180 * MIB, time.monotonic() + 10)
+    natural = allocations.step(schedule).reserved(heap)
+    found = steer(allocations.step(schedule), heap, 180 * MIB, time.monotonic() + 10)
     assert natural > 180 * MIB
     assert found is not None
     assert found.reserved <= 180 * MIB
-    assert steer(allocations, schedule, heap, 140 * MIB, time.monotonic() + 1) is None
+    assert steer(allocations.step(schedule), heap, 140 * MIB, time.monotonic() + 1) is None
 
 
 def test_holes_keep_what_stays_apart_from_what_goes() -> None:
@@ -130,11 +74,30 @@ def test_holes_keep_what_stays_apart_from_what_goes() -> None:
     allocations, schedule, heap = stepwise(
         [], [(1, 40)], [(2, 20)], [(1, 0), (3, 100)], [(3, 0), (2, 0)]
     )
-    natural = allocations.reserved(schedule, heap)
-    found = steer(allocations, schedule, heap, 140 * MIB, time.monotonic() + 10)
+    natural = allocations.step(schedule).reserved(heap)
+    found = steer(allocations.step(schedule), heap, 140 * MIB, time.monotonic() + 10)
     assert natural == 180 * MIB
     assert found is not None
     assert found.reserved == 140 * MIB
+
+
+def test_equal_numbers_give_equal_steering() -> None:
+    allocations, schedule, heap = stepwise(
+        [], [(1, 40)], [(2, 20)], [(1, 0), (3, 100)], [(3, 0), (2, 0)]
+    )
+    found = [
+        steer(allocations.step(schedule), heap, 140 * MIB, time.monotonic() + 10, number)
+        for number in (3, 3)
+    ]
+    assert found[0] is not None
+    assert found[0] == found[1]
+
+
+def test_what_is_there_at_the_same_time_is_the_least_limit() -> None:
+    allocations, schedule, heap = stepwise([], [(1, 40)], [(2, 60)], [(1, 0), (2, 0)])
+    end = time.monotonic() + 10
+    assert steer(allocations.step(schedule), heap, 120 * MIB - 1, end) is None
+    assert steer(allocations.step(schedule), heap, 120 * MIB, end) is not None
 
 
 def test_what_an_earlier_step_left_may_be_gone() -> None:
@@ -142,7 +105,7 @@ def test_what_an_earlier_step_left_may_be_gone() -> None:
         [(9, 0)], [(1, 40)], [(2, 20)], [(1, 0), (3, 100)], [(3, 0), (2, 0), (9, 40)]
     )
     allocations = replace(allocations, carried=((9, 40 * MIB),))
-    found = steer(allocations, schedule, heap, 140 * MIB, time.monotonic() + 10)
+    found = steer(allocations.step(schedule), heap, 140 * MIB, time.monotonic() + 10)
     assert found is not None
     assert found.reserved == 140 * MIB
 
@@ -162,13 +125,13 @@ def test_steering_keeps_to_its_limit_or_is_none(sizes: list[int], order) -> None
             operations[-1].append((live.pop(order.randrange(len(live))), 0))
     operations.append([(number, 0) for number in live])
     allocations, schedule, heap = stepwise(*operations)
-    natural = allocations.reserved(schedule, heap)
+    natural = allocations.step(schedule).reserved(heap)
     for limit in range(natural, 0, -PAGE):
-        found = steer(allocations, schedule, heap, limit, time.monotonic() + 0.2)
+        found = steer(allocations.step(schedule), heap, limit, time.monotonic() + 0.2)
         if found is None:
             break
         assert found.reserved <= limit
-        assert set(found.acts) <= {group.point for group in allocations.groups(schedule)}
+        assert set(found.acts) <= {group.point for group in allocations.step(schedule).groups}
 
 
 def test_a_history_is_read_and_gives_itself_again() -> None:
@@ -188,7 +151,10 @@ def test_a_history_is_read_and_gives_itself_again() -> None:
     assert found is not None
     assert found.operations == (((0, 0), (1, 8192)), ((0, 4096), (1, 0)))
     assert found.carried == ((0, 4096),)
-    assert found.planned(Schedule([])) == [(0, 0), (1, 8192), (0, 4096), (1, 0)]
+    assert found.step(Schedule([])).groups == (
+        (None, (), ((0, 0), (1, 8192))),
+        (("run", 1), (), ((0, 4096), (1, 0))),
+    )
     assert read(Log(entries, Heap((), expandable=True)), notes[:1], timeline) is None
 
 
@@ -391,4 +357,4 @@ def test_an_optimizer_that_fails_in_the_first_step_leaves_nothing_taken() -> Non
 def test_nothing_is_steered_without_expandable_segments() -> None:
     allocations, schedule, heap = stepwise([(1, 40)], [(1, 0)])
     fixed = Heap(heap.extents, expandable=False)
-    assert steer(allocations, schedule, fixed, 1 << 40, time.monotonic() + 1) is None
+    assert steer(allocations.step(schedule), fixed, 1 << 40, time.monotonic() + 1) is None

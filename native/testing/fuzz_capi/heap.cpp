@@ -111,28 +111,68 @@ void CallAllocator(Random* random, const Heap& heap) {
   oocdnn_destroy_allocator(allocator);
 }
 
-void CallSteps(Random* random, const Heap& heap) {
+// A step whose arrays have exactly their size, on the heap.
+struct Requests {
+  Requests(Random* random, const Heap& heap);
+
   std::vector<oocdnn_heap_item> items, carried;
+  std::vector<oocdnn_heap_group> groups;
   std::vector<int64_t> persistent;
+  oocdnn_heap_step given{};
+};
+
+Requests::Requests(Random* random, const Heap& heap) {
   for (const oocdnn_heap_block& block : heap.blocks) {
     if (random->Chance(50)) persistent.push_back(block.address);
     if (random->Chance(50)) carried.push_back({random->Integer(), block.bytes});
   }
-  for (auto count = random->Between(0, 40); count > 0; --count) {
-    items.push_back({random->Integer(), random->Chance(50) ? 0 : DrawRequest(random)});
+  for (auto count = random->Between(0, 15); count > 0; --count) {
+    const int64_t frees = random->Between(0, 1), others = random->Between(0, 4);
+    groups.push_back({frees + others, frees, DrawFlag(random)});
+    for (int64_t i = 0; i < frees + others; ++i) {
+      const bool ends = i < frees || random->Chance(50);
+      items.push_back({random->Integer(), ends ? 0 : DrawRequest(random)});
+    }
   }
-  const oocdnn_heap_step given{items.data(),
-                               carried.data(),
-                               persistent.data(),
-                               static_cast<int64_t>(items.size()),
-                               static_cast<int64_t>(carried.size()),
-                               static_cast<int64_t>(persistent.size())};
+  if (!groups.empty() && random->Chance(2)) groups.back().items = random->Integer();
+  if (!groups.empty() && random->Chance(2)) groups.back().frees = random->Integer();
+  given = {items.data(),
+           groups.data(),
+           carried.data(),
+           persistent.data(),
+           static_cast<int64_t>(items.size()),
+           random->Chance(10) ? 0 : static_cast<int64_t>(groups.size()),
+           static_cast<int64_t>(carried.size()),
+           static_cast<int64_t>(persistent.size())};
+}
+
+int64_t ReservedOf(const oocdnn_heap_totals& totals) {
+  return totals.reserved_small + totals.reserved_large;
+}
+
+void CallSteps(Random* random, const Heap& heap) {
+  const Requests requests(random, heap);
+  const oocdnn_heap_step* const step = random->Chance(2) ? nullptr : &requests.given;
   oocdnn_heap_totals totals{};
   Now("oocdnn_simulate_heap");
-  const oocdnn_status status =
-      oocdnn_simulate_heap(&heap.given, random->Chance(2) ? nullptr : &given, &totals);
-  if (Answered(status) != OOCDNN_OK) return;
-  Expect(totals.allocated <= totals.reserved_small + totals.reserved_large, "more than reserved");
+  if (Answered(oocdnn_simulate_heap(&heap.given, step, &totals)) != OOCDNN_OK) return;
+  Expect(totals.allocated <= ReservedOf(totals), "more than reserved");
+  const int64_t limit = ReservedOf(totals) - random->Between(-1, 4) * 20 * kMib;
+  const oocdnn_steering_search search{random->Chance(2) ? random->Integer() : limit,
+                                      random->Integer(), random->Chance(2) ? -1.0 : 0.02};
+  oocdnn_steering steering{};
+  Now("oocdnn_steer_heap");
+  const oocdnn_status status = oocdnn_steer_heap(
+      &heap.given, step, random->Chance(2) ? nullptr : &search, nullptr, nullptr, &steering);
+  if (Answered(status) != OOCDNN_OK || steering.found == 0) return;
+  int64_t group = 0;
+  for (const oocdnn_heap_act* act = steering.acts; act != steering.acts + steering.act_count;
+       ++act) {
+    Expect(group <= act->group && act->group < requests.given.group_count, "acts out of order");
+    group = act->group;
+    Expect(requests.groups[static_cast<size_t>(group)].steers != 0, "an act where none may be");
+  }
+  Expect(steering.reserved <= search.limit || heap.odd, "more than the limit");
 }
 
 }  // namespace

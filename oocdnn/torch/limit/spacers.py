@@ -6,7 +6,7 @@ from __future__ import annotations
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.heap.allocations import Point
 from oocdnn.torch.limit.heap.allocator import Allocator
-from oocdnn.torch.limit.heap.frame import Steering
+from oocdnn.torch.limit.heap.steering import Steering
 
 _RESTORED = 4  # times
 

@@ -7,22 +7,22 @@ schedule. `reading.py` makes the record from an allocator's history.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from oocdnn._native_heap import NativeRequests, simulated
 from oocdnn.network.plan import Policy, Schedule
 from oocdnn.network.timeline import Timeline
-from oocdnn.torch.limit.heap.allocator import Allocator, Block, Heap, rounded
+from oocdnn.torch.limit.heap.allocator import Heap
 
 Item = tuple[int, int]  # a number, and the bytes that are allocated for it, or 0: it is freed
 Point = tuple[str, int]  # where the runtime acts: "fetch", "squeeze", "compute" of an entry, "run"
 RESULT = 0  # the number of the result in a template; the others are temporary
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """What is allocated from one point at which the runtime acts to the next.
 
     Args:
@@ -58,40 +58,30 @@ class Allocations:
     persistent: frozenset[int]
     templates: Mapping[tuple[int, int], Sequence[Item]] = field(default_factory=dict)
 
-    def groups(self, schedule: Schedule) -> list[Group]:
-        """Of a step that follows the schedule."""
-        return list(_Sequence(self, schedule).groups())
+    def step(self, schedule: Schedule) -> Step:
+        """That follows the schedule."""
+        return Step(tuple(_Sequence(self, schedule).groups()), self.carried, self.persistent)
 
-    def planned(self, schedule: Schedule) -> list[Item]:
-        """The allocations and frees of a step that follows the schedule."""
-        found: list[Item] = []
-        for group in self.groups(schedule):
-            found += [(number, 0) for number in group.frees]
-            found += group.items
-        return found
 
-    def reserved(self, schedule: Schedule, heap: Heap) -> int:
-        """Most bytes taken from the driver in steps that follow the schedule, from this state on,
-        with unused memory given back first."""
-        requests = self.requests(self.planned(schedule))
-        return simulated(heap.native(), requests).reserved + heap.elsewhere
+class Step:
+    """The allocations of a step as planned, those that the runtime makes too."""
 
-    def requests(self, items: Sequence[Item]) -> NativeRequests:
-        """For the core library, with the items of a step."""
-        return NativeRequests(items, self.carried, [*self.persistent])
+    def __init__(
+        self, groups: tuple[Group, ...], carried: Sequence[Item], persistent: frozenset[int]
+    ) -> None:
+        items: list[Item] = []
+        rows = []
+        for point, frees, others in groups:
+            items += [(number, 0) for number in frees]
+            items += others
+            rows.append((len(frees) + len(others), len(frees), point is not None))
+        self.groups = groups
+        self.requests = NativeRequests(items, rows, carried, [*persistent])
 
-    def left(self, allocator: Allocator) -> defaultdict[int, deque[Block]]:
-        """Blocks that the step before leaves, by the numbers under which the next one frees
-        them."""
-        found: defaultdict[int, deque[Block]] = defaultdict(deque)
-        for block in allocator.used():
-            if block.address not in self.persistent:
-                found[block.size].append(block)
-        blocks: defaultdict[int, deque[Block]] = defaultdict(deque)
-        for number, nbytes in self.carried:
-            if found[rounded(nbytes)]:
-                blocks[number].append(found[rounded(nbytes)].popleft())
-        return blocks
+    def reserved(self, heap: Heap) -> int:
+        """Most bytes taken from the driver in such steps, from this state on, with unused memory
+        given back first."""
+        return simulated(heap.native, self.requests).reserved + heap.elsewhere
 
 
 class _Sequence:
@@ -127,12 +117,19 @@ class _Sequence:
             for point, some in self._made(position):
                 yield Group(point, frees, some)
                 frees = ()
-            following: list[Item] = []
-            for number, nbytes in items[count:]:
-                following.append((number, nbytes))
-                if nbytes == 0:
-                    following += [(other, 0) for other in self._end(number)]
-            yield Group(("run", position) if position else None, frees, tuple(following))
+            runs = ("run", position) if position else None
+            yield Group(runs, frees, self._with_forms(items[count:]))
+
+    def _with_forms(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
+        """With the ends of squeezed forms behind those of what they are of."""
+        if not self._squeezed:
+            return items
+        found: list[Item] = []
+        for number, nbytes in items:
+            found.append((number, nbytes))
+            if nbytes == 0:
+                found += [(other, 0) for other in self._end(number)]
+        return tuple(found)
 
     def _made(self, position: int) -> Iterator[tuple[Point, tuple[Item, ...]]]:
         """What is squeezed or computed."""

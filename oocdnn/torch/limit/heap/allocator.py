@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from oocdnn._native_heap import (
@@ -60,6 +61,7 @@ class Heap:
     expandable: bool
     elsewhere: int = 0
 
+    @cached_property
     def native(self) -> NativeHeap:
         """For the core library."""
         blocks = [block for extent in self.extents for block in _blocks(extent)]
@@ -78,11 +80,6 @@ def rounded(nbytes: int) -> int:
     return max(-(-nbytes // _ALIGNMENT), 1) * _ALIGNMENT
 
 
-def page_bytes(*, small: bool) -> int:
-    """Of an expandable segment."""
-    return _RULES.small_page if small else _RULES.large_page
-
-
 def is_small(nbytes: int) -> bool:
     """True for a request of the small pool."""
     return rounded(nbytes) <= _RULES.small_bytes
@@ -97,7 +94,7 @@ class Allocator:
 
     def __init__(self, *, expandable: bool, extents: Iterable[Extent] = ()) -> None:
         self.expandable = expandable
-        self._native = NativeAllocator(Heap(tuple(extents), expandable).native())
+        self._native = NativeAllocator(Heap(tuple(extents), expandable).native)
 
     @property
     def allocated(self) -> int:
@@ -123,13 +120,9 @@ class Allocator:
         """All blocks in order of address, free and unmapped ones too."""
         return self._native.blocks()
 
-    def used(self, *, small: bool | None = None) -> list[Block]:
-        """The blocks in use in order of address; of one pool, or of both."""
-        return [
-            Block(one.address, one.nbytes)
-            for one in self.blocks()
-            if one.state == USED and small in (None, one.small)
-        ]
+    def used(self) -> list[Block]:
+        """The blocks in use, in order of address."""
+        return [Block(one.address, one.nbytes) for one in self.blocks() if one.state == USED]
 
     def takeable(self) -> list[int]:
         """Bytes of the large pool's free blocks that requests can take, the largest first."""

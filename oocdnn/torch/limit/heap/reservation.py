@@ -7,8 +7,7 @@ import time
 from oocdnn.network.plan import Schedule
 from oocdnn.torch.limit.heap.allocations import Allocations
 from oocdnn.torch.limit.heap.allocator import Heap
-from oocdnn.torch.limit.heap.frame import Steering
-from oocdnn.torch.limit.heap.steering import steer
+from oocdnn.torch.limit.heap.steering import Steering, steer
 
 
 class Reservation:
@@ -21,12 +20,11 @@ class Reservation:
         self._known: list[tuple[Schedule, Steering | None, int]] = []
 
     def __call__(self, schedule: Schedule) -> int:
-        nbytes, steering = self._allocations.reserved(schedule, self._heap), None
+        step = self._allocations.step(schedule)
+        nbytes, steering = step.reserved(self._heap), None
         if nbytes > self._limit:
             end = time.monotonic() + self._seconds
-            steering = steer(
-                self._allocations, schedule, self._heap, self._limit, end, len(self._known)
-            )
+            steering = steer(step, self._heap, self._limit, end, len(self._known))
             nbytes = nbytes if steering is None else steering.reserved
         self._known.append((schedule, steering, nbytes))
         return nbytes

@@ -1,0 +1,158 @@
+#include "heap/placement.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+namespace oocdnn::heap {
+namespace {
+
+// Exponents of bytes beside length, in the first orders.
+constexpr std::array<double, 5> kShapes{0.5, 1.0, 0.0, 0.25, 0.75};
+constexpr int kFresh = 40;       // orders before the best is only changed
+constexpr size_t kMoved = 3;     // allocations at the top that are moved at a time
+constexpr double kNoise = 0.43;  // deviation of the weights of a fresh order, in powers of two
+constexpr int64_t kEndless = std::numeric_limits<int64_t>::max();
+
+size_t Index(int32_t number) { return static_cast<size_t>(number); }
+
+// From 0 to 1.
+double Unit(Random* random) {
+  constexpr double kUnit = 1.0 / 9007199254740992.0;
+  return static_cast<double>(random->Next() >> 11U) * kUnit;
+}
+
+// Distributed about as the normal distribution, without a function whose last bit differs between
+// machines.
+double Normal(Random* random) {
+  double sum = 0.0;
+  for (int i = 0; i < 3; ++i) sum += 2.0 * Unit(random) - 1.0;
+  return sum;
+}
+
+// The logarithm to base 2 of a positive number, linear between powers of two, for the same reason.
+double Log2(int64_t number) {
+  const int exponent = 63 - __builtin_clzll(static_cast<uint64_t>(number));
+  return exponent + static_cast<double>(number) / static_cast<double>(int64_t{1} << exponent) - 1.0;
+}
+
+}  // namespace
+
+Placement::Placement(const Lives& lives, int64_t base, uint64_t seed)
+    : lives_(lives), base_(base), random_(seed), occupied_(lives.last() + 1) {
+  state_.addresses.resize(lives.size());
+}
+
+bool Placement::Improve(std::vector<Span> fixed, const std::vector<char>& open, int64_t limit,
+                        int tries, Deadline* deadline) {
+  std::sort(fixed.begin(), fixed.end(),
+            [](const Span& a, const Span& b) { return a.address < b.address; });
+  std::vector<int32_t> places;
+  for (size_t life = 0; life < lives_.size(); ++life) {
+    if (open[life] != 0) places.push_back(static_cast<int32_t>(life));
+  }
+  std::optional<Fit> best;
+  for (int number = 0; number < tries; ++number) {
+    Fit next;
+    next.state = {NextOrder(number, best ? &*best : nullptr, &places), state_.addresses};
+    next.top = FitAll(fixed, open, best ? best->top : kEndless, &next.state);
+    if (!best || next.top <= best->top) best = std::move(next);
+    if (best->top <= limit || deadline->Passed()) break;
+    if (number == 0 && IsHopeless(fixed, places, *best, limit)) break;
+  }
+  const int64_t top = best->top;
+  state_ = std::move(best->state);
+  return top <= limit;
+}
+
+// Whether some life behind the limit has no place in front of it beside what is fixed, whatever the
+// order.
+bool Placement::IsHopeless(const std::vector<Span>& fixed, const std::vector<int32_t>& places,
+                           const Fit& fit, int64_t limit) {
+  Fix(fixed);
+  return std::any_of(places.begin(), places.end(), [&](int32_t life) {
+    if (EndOf(life, fit.state) <= limit) return false;
+    const Life& one = lives_[Index(life)];
+    return LowestOf(one) + one.bytes > limit;
+  });
+}
+
+void Placement::Fix(const std::vector<Span>& fixed) {
+  occupied_.Clear();
+  for (const Span& span : fixed) occupied_.Add(span);
+}
+
+int64_t Placement::LowestOf(const Life& life) const {
+  return occupied_.Lowest(base_, life.bytes, {life.begin, life.end, life.again});
+}
+
+int64_t Placement::EndOf(int32_t life, const State& state) const {
+  return state.addresses[Index(life)] + lives_[Index(life)].bytes;
+}
+
+std::vector<int32_t> Placement::NextOrder(int number, const Fit* best,
+                                          std::vector<int32_t>* places) {
+  if (number == 0 && !state_.order.empty()) return state_.order;
+  const bool first = static_cast<size_t>(number) < kShapes.size();
+  const bool fresh = places->size() == lives_.size() && number < kFresh;
+  if (best == nullptr || (fresh && (first || random_.Chance(50)))) {
+    return FreshOrder(first, first ? kShapes[static_cast<size_t>(number)] : Unit(&random_));
+  }
+  return ChangedOrder(*best, places);
+}
+
+// The largest product of powers of bytes and length first.
+std::vector<int32_t> Placement::FreshOrder(bool first, double shape) {
+  std::vector<double> weights;
+  weights.reserve(lives_.size());
+  for (const Life& life : lives_.all()) {
+    const double noise = first ? 0.0 : kNoise * Normal(&random_);
+    weights.push_back(shape * Log2(life.bytes) + (1.0 - shape) * Log2(life.end - life.begin) +
+                      noise);
+  }
+  std::vector<int32_t> order(lives_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return weights[Index(a)] > weights[Index(b)]; });
+  return order;
+}
+
+// A few of those at the top come earlier.
+std::vector<int32_t> Placement::ChangedOrder(const Fit& best, std::vector<int32_t>* places) {
+  const size_t count = std::min(1 + random_.Below(kMoved), places->size());
+  const auto moved = places->begin() + static_cast<std::ptrdiff_t>(count);
+  std::partial_sort(places->begin(), moved, places->end(), [&](int32_t a, int32_t b) {
+    return std::pair(-EndOf(a, best.state), a) < std::pair(-EndOf(b, best.state), b);
+  });
+  std::vector<int32_t> order = best.state.order;
+  for (auto life = places->begin(); life != moved; ++life) {
+    order.erase(std::find(order.begin(), order.end(), *life));
+    const double draw = Unit(&random_);
+    const auto place = static_cast<std::ptrdiff_t>(static_cast<double>(order.size()) * draw * draw);
+    order.insert(order.begin() + place, *life);
+  }
+  return order;
+}
+
+// First fit in this order, and the end of the highest one; ends early where it passes `most`.
+int64_t Placement::FitAll(const std::vector<Span>& fixed, const std::vector<char>& open,
+                          int64_t most, State* state) {
+  Fix(fixed);
+  int64_t top = base_;
+  for (const int32_t index : state->order) {
+    if (open[Index(index)] == 0) continue;
+    const Life& life = lives_[Index(index)];
+    const int64_t address = LowestOf(life), end = address + life.bytes;
+    state->addresses[Index(index)] = address;
+    occupied_.Add({address, end, life.begin, life.end});
+    if (life.again != kNever) occupied_.Add({address, end, -1, life.again});
+    top = std::max(top, end);
+    if (top > most) break;
+  }
+  return top;
+}
+
+}  // namespace oocdnn::heap

@@ -1,0 +1,104 @@
+"""The arena of a heap, which stands for the simulation of the whole allocator, and the division of
+free intervals."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from itertools import pairwise
+
+from geometry.doors import library
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oocdnn._native_heap import HeapRules, NativeAllocator, NativeHeap
+
+MIB = 1 << 20
+PAGE = 20 * MIB
+MOST = 64  # intervals of a test
+Intervals = Sequence[tuple[int, int]]
+
+
+def array(pairs: Intervals) -> ctypes.Array[ctypes.c_int64]:
+    return (ctypes.c_int64 * (2 * len(pairs)))(*(number for pair in pairs for number in pair))
+
+
+def pairs_of(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+@given(
+    actions=st.lists(st.tuples(st.booleans(), st.integers(2, 60), st.integers(0, 99)), max_size=60)
+)
+@settings(max_examples=100, deadline=None)
+def test_an_arena_has_the_addresses_of_the_allocator(
+    actions: Sequence[tuple[bool, int, int]],
+) -> None:
+    allocator = NativeAllocator(NativeHeap((), HeapRules(MIB, 2 * MIB, PAGE), expandable=True))
+    base = allocator.allocate(2 * MIB).address
+    allocator.fill(base + 100 * PAGE)
+    calls, wanted, live = [], [], []
+    for takes, size, which in actions:
+        if takes:
+            live.append(allocator.allocate(size * MIB)[:2])
+            calls.append((-1, size * MIB))
+            wanted.append(live[-1])
+        elif live:
+            address, nbytes = live.pop(which % len(live))
+            allocator.free(address)
+            calls.append((address, nbytes))
+            wanted.append(calls[-1])
+    made = array(calls)
+    library().oocdnn_testing_heap_arena(
+        *map(ctypes.c_int64, (base, 2 * MIB)), made, ctypes.c_int64(len(calls))
+    )
+    assert pairs_of(made) == wanted
+    assert allocator.totals().reserved == 100 * PAGE
+
+
+def cut(free: Intervals, holes: Intervals, ranges: Intervals) -> tuple[Intervals, Intervals]:
+    """What stays open, and what is to be taken."""
+    given_arrays = [array(pairs) for pairs in (free, holes, ranges)]
+    arrays = (ctypes.POINTER(ctypes.c_int64) * 3)(
+        *(ctypes.cast(one, ctypes.POINTER(ctypes.c_int64)) for one in given_arrays)
+    )
+    counts = (ctypes.c_int64 * 3)(len(free), len(holes), len(ranges))
+    opened, taken = (ctypes.c_int64 * MOST)(), (ctypes.c_int64 * MOST)()
+    lengths = ctypes.c_int64(), ctypes.c_int64()
+    library().oocdnn_testing_heap_cut(
+        arrays, counts, ctypes.c_int64(MIB),
+        opened, ctypes.byref(lengths[0]), taken, ctypes.byref(lengths[1]),
+    )  # fmt: skip
+    return (
+        pairs_of(opened[: 2 * lengths[0].value]),
+        pairs_of(taken[: 2 * lengths[1].value]),
+    )
+
+
+@given(
+    free=st.lists(st.tuples(st.integers(1, 9), st.integers(2, 40)), min_size=1, max_size=8),
+    holes=st.lists(st.tuples(st.integers(0, 200), st.integers(2, 60)), max_size=6),
+    end=st.integers(1, 300),
+    page=st.tuples(st.integers(0, 20), st.integers(1, 60)),
+)
+@settings(max_examples=100, deadline=None)
+def test_a_cut_divides_what_is_free(
+    free: list[tuple[int, int]], holes: list[tuple[int, int]], end: int, page: tuple[int, int]
+) -> None:
+    intervals, cursor = [], 0
+    for gap, size in free:
+        cursor += gap * MIB
+        intervals.append((cursor, size * MIB))
+        cursor += size * MIB
+    spans = [(a * MIB, n * MIB) for a, n in holes]
+    behind = (end + page[0]) * MIB, page[1] * MIB
+    opened, taken = cut(intervals, spans, [(0, end * MIB), behind])
+    together = sorted([*opened, *taken])
+    assert sum(n for _, n in together) == sum(n for _, n in intervals)
+    assert all(a + n <= b for (a, n), (b, _) in pairwise(together))
+    assert all(n > MIB for _, n in taken)
+    assert all(a + n <= end * MIB or behind[0] <= a < sum(behind) for a, n in taken)
+    assert all(a + n <= sum(behind) for a, n in taken)
+    for address, nbytes in taken:
+        for a, n in spans:
+            assert min(a + n, address + nbytes) - max(a, address) <= MIB
