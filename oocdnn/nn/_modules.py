@@ -28,9 +28,21 @@ def module_of(name: str, array: Any) -> ModuleType:
     )
 
 
-def need_like(name: str, array: Any, shape: tuple[int, ...], of: str) -> ModuleType:
-    """The module of an array, which must have the shape that follows from `of`."""
+def need_floating(name: str, array: Any) -> ModuleType:
+    """The module of an array for arithmetic whose results are fractions: those of integers would be
+    rounded to integers."""
     module = module_of(name, array)
+    if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
+        raise InvalidDtype(
+            f"{name} has elements of type {array.dtype}; pass floating-point numbers, for example "
+            f"{name}.astype(numpy.float32)"
+        )
+    return module
+
+
+def need_like(name: str, array: Any, shape: tuple[int, ...], of: str) -> ModuleType:
+    """The module of a floating-point array, which must have the shape that follows from `of`."""
+    module = need_floating(name, array)
     need_shape(name, array.shape, shape, of)
     return module
 

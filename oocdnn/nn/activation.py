@@ -11,7 +11,7 @@ from typing import Any
 from oocdnn._arguments import number_of
 from oocdnn._operation import ActivationSpec
 from oocdnn.errors import InvalidProblem
-from oocdnn.nn._modules import module_of, narrow, need_like, wide
+from oocdnn.nn._modules import narrow, need_floating, need_like, wide
 from oocdnn.nn.layer import Layer
 
 
@@ -31,7 +31,7 @@ class Activating(Layer):
         """What `oocdnn.functions` call it."""
 
     def forward(self, x: Any) -> Any:
-        module = module_of("x", x)
+        module = need_floating("x", x)
         y = narrow(self._value(module, wide(module.asarray(x))), x)
         self._keep(y)
         return y

@@ -8,14 +8,14 @@ import numpy as np
 from oocdnn._geometry import need_shape
 from oocdnn._shown import shown
 from oocdnn.errors import InvalidDtype, InvalidProblem
-from oocdnn.nn._modules import module_of, narrow, wide
+from oocdnn.nn._modules import module_of, narrow, need_floating, wide
 
 
 class CrossEntropyLoss:
     """-log softmax(x) of the true class, over samples: PyTorch's.
 
-    x: [N, K, ...], of any real numbers, one for each of K classes; targets: [N, ...], integers from
-    0 to K - 1, of x's module. reduction: "mean" or "sum" over N and all positions.
+    x: [N, K, ...], floating-point numbers, one for each of K classes; targets: [N, ...], integers
+    from 0 to K - 1, of x's module. reduction: "mean" or "sum" over N and all positions.
     """
 
     def __init__(self, reduction: Literal["mean", "sum"] = "mean") -> None:
@@ -29,7 +29,7 @@ class CrossEntropyLoss:
 
     def forward(self, x: Any, targets: Any) -> Any:
         """The loss, a number of x's module; 16-bit elements are summed in float32."""
-        module = module_of("x", x)
+        module = need_floating("x", x)
         _check(module, x, targets)
         values = wide(module.asarray(x))
         shifted = values - values.max(axis=1, keepdims=True)

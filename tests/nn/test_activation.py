@@ -89,6 +89,20 @@ def test_cross_entropy(torch, n, classes, spatial, reduction, factor):
         loss.backward()
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int32", "uint8"])
+def test_arithmetic_with_fractions_takes_no_integers(dtype):
+    """NumPy would round results and gradients to integers, or raise errors of its own."""
+    x = np.ones((2, 3), dtype)
+    for layer in (nn.Sigmoid(), nn.Tanh(), nn.ReLU()):
+        with pytest.raises(oocdnn.InvalidDtype, match=f"x has elements of type {dtype}"):
+            layer(x)
+        y = layer(x.astype("f4"))
+        with pytest.raises(oocdnn.InvalidDtype, match=f"dy has elements of type {dtype}"):
+            layer.backward(np.ones(y.shape, dtype))
+    with pytest.raises(oocdnn.InvalidDtype, match=f"x has elements of type {dtype}"):
+        nn.CrossEntropyLoss()(x, np.array([0, 2]))
+
+
 def test_what_a_loss_refuses():
     loss, x = nn.CrossEntropyLoss(), np.zeros((2, 3))
     with pytest.raises(oocdnn.InvalidProblem, match="from 0 to 3"):
