@@ -117,6 +117,69 @@ def test_two_kinds_of_steps_have_a_plan_each(card: HostCard) -> None:
     assert losses == [step(theirs, plain, batch) for batch in order]
 
 
+def deeper() -> nn.Module:
+    """Begins as `network` does."""
+    return nn.Sequential(*network()[:-3], *block(8), *block(8), nn.Flatten(), nn.LazyLinear(5))
+
+
+@pytest.mark.parametrize("turns", ["ab", "aaab", "abb"])
+def test_networks_that_begin_alike_take_turns(card: HostCard, turns: str) -> None:
+    made = [network(), deeper()]
+    for net in made:
+        net(torch.ones(2, 3, 16, 16))  # makes its lazy layers
+    plain = copy.deepcopy(made)
+    mine, theirs = (
+        [torch.optim.SGD(n.parameters(), lr=0.1) for n in some] for some in (made, plain)
+    )
+    order = ["ab".index(turn) for turn in turns]
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        for _ in range(14):
+            for which in order:
+                step(made[which], mine[which])
+        sizes = set()
+        for which in order:
+            step(made[which], mine[which])
+            assert run._steps.mode is Mode.FOLLOW
+            assert run.plan is not None
+            sizes.add(len(run.plan.timeline.saved))
+        assert len(sizes) == 2
+    for _ in range(15):
+        for which in order:
+            step(plain[which], theirs[which])
+    for a, b in zip(made, plain, strict=True):
+        for one, other in zip(a.parameters(), b.parameters(), strict=True):
+            assert torch.equal(one, other)
+
+
+def test_a_step_that_fits_says_nothing_of_a_larger_one_that_begins_alike(card: HostCard) -> None:
+    small = nn.Sequential(*block(3), nn.Flatten(), nn.Linear(8 * 256, 5))
+    large = network()
+    some = [torch.optim.SGD(net.parameters(), lr=0.1) for net in (small, large)]
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        several(small, some[0], 3)
+        assert run._steps.mode is Mode.KEEP
+        step(large, some[1])
+        assert run._steps.mode is Mode.SWAP
+        for _ in range(12):
+            step(small, some[0])
+            assert run._steps.mode is Mode.KEEP
+            step(large, some[1])
+        assert run._steps.mode is Mode.FOLLOW
+        step(small, some[0])
+        assert run._steps.mode is Mode.KEEP
+
+
+def test_forward_without_backward_ends_a_step_that_is_kept(card: HostCard) -> None:
+    net, _, optimizer, _ = pair()
+    with memory_limit("1GiB", card=card, planning=0.1) as run:
+        for _ in range(6):
+            net(torch.ones(8, 3, 16, 16)).sum().item()
+            step(net, optimizer)
+            assert run._steps.steps < 4 or run._steps.mode is Mode.KEEP
+        (known,) = run._steps.kinds
+        assert known.missed == 0
+
+
 def test_evaluation_accumulation_and_exceptions_in_between(card: HostCard) -> None:
     ours, theirs, mine, plain = pair()
 
@@ -359,7 +422,7 @@ def test_gaps_that_no_plan_avoids_are_said_once() -> None:
 
 
 def test_steps_that_differ_say_nothing_of_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of them in a row have the kind forgotten, whatever the driver counts."""
+    """Six of them in a row have the kind forgotten, whatever the driver counts."""
     card = Gaps()
     net, _, optimizer, _ = pair()
     with memory_limit(LIMIT, card=card, planning=0.1) as run:
@@ -369,7 +432,7 @@ def test_steps_that_differ_say_nothing_of_gaps(monkeypatch: pytest.MonkeyPatch) 
         assert known.settled
         monkeypatch.setattr(run._steps.planning, "_divides", lambda *_: True)
         card.share = 5.0
-        for missed in (1, 2):
+        for missed in range(1, 7):
             loss = net(torch.ones(8, 3, 16, 16)).sum()
             torch.autograd.grad(loss, list(net.parameters())[-1])
             run.step()

@@ -73,6 +73,7 @@ class Step:
         self.followed: Known | None = None
         self._trials: Trials | None = None
         self._holder: Callable[[], Holder | None] = _nobody
+        self._first: Callable[[], Kept | None] = _nobody  # of those where all are kept
         self._codes: Sequence[int] = ()
         self._traced: frozenset[int] | None = None  # all of them
         self._by_address: dict[int, Entry] = {}
@@ -96,8 +97,9 @@ class Step:
         self._trials = Trials(self._card, recorder, self._values, self.found, self._limit)
         recorder.begin()
 
-    def keep(self) -> None:
-        self.mode = Mode.KEEP
+    def keep(self, known: Known) -> None:
+        """Everything is kept, of as many tensors as the kind saves."""
+        self.mode, self.followed = Mode.KEEP, known
         self._select()
 
     def swap(self) -> None:
@@ -139,12 +141,18 @@ class Step:
     def ends(self) -> None:
         self.leave()
         known = self.followed
-        if known is not None and self.event + 1 != len(known.timeline.operations):
+        if known is None:
+            return
+        if self.mode is Mode.KEEP:
+            same = self.packs == len(known.found.numbers)
+        else:
+            same = self.event + 1 == len(known.timeline.operations)
+        if not same:
             self._kinds.miss(known)
-        elif known is not None:
-            known.missed = 0
-            if known.course is not None:
-                known.course.ran = True
+            return
+        known.missed, known.seen = 0, True
+        if known.course is not None:
+            known.course.ran = True
 
     def stop(self) -> None:
         """The limit is left: waits for copies, and holds nothing else than autograd does."""
@@ -164,7 +172,35 @@ class Step:
         if index < len(self._codes) and self._codes[index] == STAYS:
             self.packs = index + 1
             return True
-        return self.mode is Mode.KEEP and self.selected and not self.backward
+        if self.mode is not Mode.KEEP or not self.selected or self.backward:
+            return False
+        assert self.followed is not None
+        if index >= len(self.followed.found.numbers) or self._first() is None:
+            return False
+        self.packs = index + 1
+        return True
+
+    def keeps(self, tensor: Tensor) -> Kept | None:
+        """What autograd holds of a tensor where all are kept; one more than the kind saves shows
+        that the step is another one."""
+        if self.mode is not Mode.KEEP or not self.selected:
+            return None
+        assert self.followed is not None
+        if self.packs >= len(self.followed.found.numbers):
+            self._differs()
+            return None
+        kept = Kept(tensor)
+        if self.packs == 0:
+            self._first = weakref.ref(kept)
+        self.packs += 1
+        return kept
+
+    @property
+    def over(self) -> bool:
+        """Whether all that forward saved is gone without backward."""
+        if self.mode is Mode.KEEP and self.selected:
+            return self.packs > 0 and self._first() is None
+        return self.event > 0 and not self.holds
 
     def save(self, tensor: Tensor) -> Source:
         """What autograd holds of a tensor."""
@@ -274,7 +310,7 @@ class Step:
         self._codes = ()
         if self._trials is not None:
             self._trials.ends()
-        known = self.followed
+        known = self.followed if self.mode is Mode.FOLLOW else None
         if known is not None and self.event + 1 != known.timeline.forward:
             self._differs()
 

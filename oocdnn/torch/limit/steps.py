@@ -4,11 +4,13 @@ swapped, the following ones as planned."""
 from __future__ import annotations
 
 import threading
+import warnings
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from oocdnn.errors import OutOfMemory
 from oocdnn.torch.limit.card import Card
 from oocdnn.torch.limit.entry import Held, Kept, Packed
 from oocdnn.torch.limit.parts import Table
@@ -69,17 +71,15 @@ class Steps:
                 if step.holds or torch._C._current_graph_task_id() != -1:
                     return Kept(tensor)  # what backward saves stays: it is not for long
                 self._finish()
-            elif step.event and not step.holds:
-                step.leave()  # what was saved is gone without backward
+            elif step.over:
+                step.leave()
                 self._begin(step.mode)
             step = self._step
             if not step.selected:
                 self._card.begin()
                 if step.moves(tensor):
                     self._select(tensor)
-            if step.mode is Mode.KEEP:
-                return Kept(tensor)
-            return step.save(tensor)
+            return step.keeps(tensor) or step.save(tensor)
 
     def unpack(self, packed: Source) -> Tensor:
         if type(packed) is Kept:
@@ -137,8 +137,7 @@ class Steps:
         self._step = Step(self._card, self._store, limit, self.kinds, self._lock, mode)
         self.table.ran = None
         self._card.watched()
-        latest = self.kinds.latest
-        expected = latest is not None and latest.recorded == WATCHED
+        expected = any(known.recorded == WATCHED for known in self.kinds)
         self._watching = expected and self._card.watch()
 
     def _select(self, tensor: Tensor) -> None:
@@ -155,7 +154,7 @@ class Steps:
         if known.plan is None or known.course is None:
             step.swap()
         elif known.keeps:
-            step.keep()
+            step.keep(known)
         else:
             recorder = None
             bytes_too = not known.settled and RECORDED[known.recorded]
@@ -178,7 +177,8 @@ class Steps:
             if not known.missed and self._divides(recorder, known):
                 self.kinds.forget(known)
         elif recorder is not None:
-            self._plan_first(recorder)
+            known = self._plan_first(recorder)
+        self.kinds.ended(None if known is None or known.missed else known)
         self.steps += 1
         self._begin(step.mode)
 
@@ -189,10 +189,16 @@ class Steps:
             return self.planning.check(known, division)
         return self.planning.again(recorder, known, division)
 
-    def _plan_first(self, recorder: Recorder) -> None:
+    def _plan_first(self, recorder: Recorder) -> Known | None:
         division, found = self.kinds.division(self._first), self._step.found
         label = f"step {self.steps}"
         known = self.planning.first(recorder, self._first, division, found, label)
         if known is not None:
             self.kinds.add(known)
-            self.planning.replan(known)
+            try:
+                self.planning.replan(known)
+            except OutOfMemory as error:
+                if known.after is None:
+                    raise
+                warnings.warn(f"such steps are swapped: {error}", stacklevel=2)  # as they were
+        return known
