@@ -47,7 +47,7 @@ _GAPS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.11, 0.15, 0.2, 0.27
 _STEPS = 8
 _FIRST_SHARE = 0.55  # of the time, for the plan that leaves none
 _NEXT_SHARE, _LEAST_SHARE = 0.08, 0.04  # of the time, which each other has at most, at least
-_MORE, _MOST = 1.2, 2.0  # times as much time where there is more than one plan; until one fits
+_MOST = 2.0  # times as much time, until one fits
 
 
 class Reserved(Protocol):
@@ -119,7 +119,8 @@ def plan(
     """The plan of a step within `limit` device bytes, found in about `seconds`.
 
     With `reserved`, the limit is for the bytes that an allocator reserves: plans for less are tried
-    until one fits. Where none is found, the result is the one that reserves least.
+    until one fits, for up to twice as long. Where none is found, the result is the one that
+    reserves least.
 
     Raises InvalidProblem where there is no link or the limit is not positive, and OutOfMemory where
     the step does not fit; its `least` is the smallest limit with a plan.
@@ -176,7 +177,7 @@ def _reserving(step: _Step, limit: int, seconds: float, reserved: Reserved) -> P
     time is not enough for all of them, some are left out. What is left of the time is for another
     one that leaves as much."""
     began, least = time.monotonic(), least_limit(step.timeline)
-    end = began + _MORE * seconds  # of the searches, and of telling what the last plan reserves
+    end = began + seconds  # of the searches, and of telling what the last plan reserves
     best = last = _within(step, limit, began + _FIRST_SHARE * seconds)
     telling = _tell(last, reserved)
     part, parts = 0.0, _parts(limit, least)

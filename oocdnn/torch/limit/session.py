@@ -56,7 +56,8 @@ class memory_limit:
             included: an integer, or text such as "16GiB". The device has to be this process's
             alone: what other processes hold there counts as well.
         device: The GPU; PyTorch's current one by default.
-        planning: Seconds that the search for one plan may take.
+        planning: Seconds that the search for one plan may take; twice as long where the gaps of
+            PyTorch's allocator pass the limit.
 
     Raises:
         InvalidProblem: The limit or the time is no positive number.
