@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from oocdnn.network.planner import Plan
 
 _UNDER_WAY = 8  # this part of the limit may be on its way while everything is swapped
-_LOOKED = 16  # entries on their way that an event looks at
+_LOOKED = 16  # copied entries that others hold: an event looks at so many, or at a share of them
+_ROUNDS = 8  # the rest of that share
 
 Numbered = dict[int, Entry]  # the entries that autograd holds
 
@@ -66,6 +67,7 @@ class Unplanned:
         self._staying = deque(numbered.values())
         self._leaving: deque[Entry] = deque()
         self._under_way = 0  # bytes of these
+        self._held: deque[Entry] = deque()  # copied, and by others than us
 
     def arrived(self, position: int, entry: Entry, tensor: Tensor, trace: Trace) -> bool:
         del position, tensor, trace
@@ -107,8 +109,21 @@ class Unplanned:
         pass
 
     def _sweep(self) -> None:
-        """Has the oldest entries leave, gives up what has been copied, and waits where too much is
-        on its way. What others still hold is looked at again after the rest."""
+        """Gives up what has been copied, waits where too much is on its way, and has the oldest
+        entries leave. What others still hold is looked at again later."""
+        while self._leaving:
+            entry = self._leaving[0]
+            copied = entry.leaving is None or entry.leaving.done()
+            if not copied and self._under_way <= self._limit // _UNDER_WAY:
+                break  # copies end in their order
+            self._leaving.popleft()
+            self._under_way -= entry.nbytes
+            if not self._store.drop(entry):
+                self._held.append(entry)
+        for _ in range(min(len(self._held), max(_LOOKED, len(self._held) // _ROUNDS))):
+            entry = self._held.popleft()
+            if not self._store.drop(entry):
+                self._held.append(entry)
         excess = self._store.card.used() - self._under_way - self._limit // 2
         while self._staying and excess > 0:
             entry = self._staying.popleft()
@@ -117,16 +132,6 @@ class Unplanned:
                 self._leaving.append(entry)
                 self._under_way += entry.nbytes
                 excess -= entry.nbytes
-        for _ in range(min(len(self._leaving), _LOOKED)):
-            entry = self._leaving[0]
-            copied = entry.leaving is None or entry.leaving.done()
-            if not copied and self._under_way <= self._limit // _UNDER_WAY:
-                break  # copies end in their order
-            self._leaving.popleft()
-            if self._store.drop(entry):
-                self._under_way -= entry.nbytes
-            else:
-                self._leaving.append(entry)
 
 
 @dataclass

@@ -27,7 +27,7 @@ from oocdnn.torch.limit.entry import Entry, Held, Holder, Kept, Packed
 from oocdnn.torch.limit.recipes import Source
 from oocdnn.torch.limit.record import Recorder
 from oocdnn.torch.limit.squeeze import reader_of
-from oocdnn.torch.limit.step_kinds import Kinds, Known
+from oocdnn.torch.limit.step_kinds import Known
 from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Node, Trace
 from oocdnn.torch.limit.trials import Trials
@@ -55,10 +55,8 @@ class Step:
         mode: Of the step before.
     """
 
-    def __init__(
-        self, card: Card, store: Store, limit: int, kinds: Kinds, lock: Lock, mode: Mode
-    ) -> None:
-        self._card, self._store, self._limit, self._kinds = card, store, limit, kinds
+    def __init__(self, card: Card, store: Store, limit: int, lock: Lock, mode: Mode) -> None:
+        self._card, self._store, self._limit = card, store, limit
         self._lock = lock
         self.mode = mode
         self.selected = False  # which kind of step it is
@@ -71,6 +69,7 @@ class Step:
         self.found = Found()
         self.recorder: Recorder | None = None
         self.followed: Known | None = None
+        self.mistaken: Known | None = None  # the kind that it was taken for
         self._trials: Trials | None = None
         self._holder: Callable[[], Holder | None] = _nobody
         self._first: Callable[[], Kept | None] = _nobody  # of those where all are kept
@@ -126,9 +125,7 @@ class Step:
 
     def _differs(self) -> None:
         """The step is not the one that was planned: what is saved from here on is swapped."""
-        self.mode = Mode.SWAP
-        if self.followed is not None:
-            self._kinds.miss(self.followed)
+        self.mode, self.mistaken = Mode.SWAP, self.followed
         self.recorder = self.followed = self._traced = None
         self._codes = ()
         self._course.ends()
@@ -148,9 +145,8 @@ class Step:
         else:
             same = self.event + 1 == len(known.timeline.operations)
         if not same:
-            self._kinds.miss(known)
+            self.mistaken, self.followed = known, None
             return
-        known.missed, known.seen = 0, True
         if known.course is not None:
             known.course.ran = True
 

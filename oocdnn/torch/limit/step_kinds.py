@@ -25,14 +25,22 @@ if TYPE_CHECKING:
 RECORDED = (True, True, False, False)
 WATCHED = 1  # of the recorded steps: its allocations are known
 _KINDS = 16  # that are remembered
-_MISSED = 2  # steps in a row that are not as recorded: the kind is recorded anew, or another one
-_CHANGED = 6  # the same of a kind whose steps were as recorded before
+_UNKNOWN = 2  # steps of no recorded kind: then such steps are recorded
 _IN_A_ROW = 64  # steps of one kind that are counted, at most
-_PLACES = 256  # whose misses are remembered
-_FORGOTTEN = 4  # times; then such steps are swapped
+_PLACES = 256  # that are remembered
+_FURTHER = 6  # kinds that begin as an earlier one; then such steps are swapped
 
 
 Place = tuple[object, ...]  # how a step begins, and what ran before
+
+
+@dataclass
+class _Seen:
+    """What ran at one place: the number of the latest kind that was recorded, and the steps since
+    that were of none."""
+
+    number: int = 0
+    unknown: int = 0
 
 
 @dataclass
@@ -42,8 +50,9 @@ class Known:
     Args:
         first: Form of the first saved tensor, by which the kind is recognized.
         settings: Of PyTorch, under which the recipes gave the bits.
-        after: Steps before its own that tell it from kinds that begin alike; None: any.
+        division: The search for its parts.
         number: Of this kind, from 1 on.
+        further: Whether others began alike before.
     """
 
     first: object
@@ -57,11 +66,16 @@ class Known:
     recorded: int = 1
     templates: Mapping[tuple[int, int], Sequence[Item]] = field(default_factory=dict)  # of recipes
     allocations: Allocations | None = None
-    missed: int = 0  # steps in a row that began alike and were others
     gaps: Gaps = field(default_factory=Gaps)
-    after: Place | None = None
+    division: Division = field(default_factory=Division)
     number: int = 0
-    seen: bool = False  # a further step was as recorded
+    further: bool = False
+    expected: int = 0  # steps whose allocations were recorded because it might have been this kind
+
+    def is_like(self, other: Known) -> bool:
+        """Whether both save the same."""
+        sizes = [[one.nbytes for one in known.timeline.saved] for known in (self, other)]
+        return self.found.numbers == other.found.numbers and sizes[0] == sizes[1]
 
     @property
     def settled(self) -> bool:
@@ -84,19 +98,21 @@ class Known:
 class Kinds:
     """The kinds that are remembered, the last used first.
 
-    Steps that begin alike are taken for one kind. Where that was wrong again and again after the
-    same steps, as where the two networks of a GAN take turns, what runs there is a kind of its own.
+    Of kinds that begin alike, as those of the two networks of a GAN, a step is taken for the one
+    that ran after the same steps before: a place is the beginning of a step with the kind of the
+    last one and how many of them ran in a row. Steps that are of none of them are recorded.
     """
 
     def __init__(self) -> None:
         self._known: list[Known] = []
-        self.divisions: dict[object, Division] = {}  # by the first saved tensor's form
-        self._forgotten: dict[object, int] = {}  # times, by the first saved tensor's form
+        self._divisions: dict[object, Division] = {}  # of what is recorded, by its beginning
+        self._further: dict[object, int] = {}  # kinds beyond the first, by their beginning
         self._count = 0  # of all kinds so far
-        self._before = 0  # number of the kind of the last step; 0: unknown
+        self._before = 0  # number of the kind of the last step; 0: none
         self._in_a_row = 0  # steps of that kind
         self._place: Place = ()  # of this step
-        self._misses: dict[Place, int] = {}  # in a row
+        self._seen: dict[Place, _Seen] = {}
+        self._unknown = 0  # steps in a row of no recorded kind
 
     def __iter__(self) -> Iterator[Known]:
         return iter(self._known)
@@ -106,61 +122,71 @@ class Kinds:
         """The last used one."""
         return self._known[0] if self._known else None
 
-    @property
-    def _apart(self) -> bool:
-        """Whether this step is of another kind than those that begin alike."""
-        return self._misses.get(self._place, 0) >= _MISSED
-
     def find(self, tensor: Tensor) -> Known | None:
         """The kind of step that begins with this tensor; it is the last used one then."""
         first, settings = first_of(tensor), settings_now()
         self._place = (first, settings, self._before, self._in_a_row)
         alike = [one for one in self._known if one.first == first and one.settings == settings]
-        found = next((one for one in alike if one.after == self._place), None)
-        if found is None and not self._apart:
-            found = next((one for one in alike if one.after is None), None)
-        if found is not None:
-            self._known.remove(found)
-            self._known.insert(0, found)
+        if not alike:
+            return None
+        seen = self._seen.get(self._place, _Seen())
+        unknown = self._unknown if seen.number == 0 else 0
+        if max(unknown, seen.unknown) >= _UNKNOWN and self._further.get(first, 0) < _FURTHER:
+            self._divisions.pop(first, None)
+            return None
+        found = min(alike, key=lambda one: (one.number != seen.number, one.number != self._before))
+        self._known.remove(found)
+        self._known.insert(0, found)
         return found
 
     def add(self, known: Known) -> None:
-        """A new kind: that of this step."""
-        self._count += 1
-        known.number = self._count
-        known.after = self._place if self._apart else None
-        self._misses.pop(self._place, None)
+        """A new kind: that of this step. One that saves the same was recorded before another
+        part of the program changed; the new one takes its place."""
+        first = known.first
+        known.division = self._divisions.pop(first, known.division)
+        alike = [one for one in self._known if one.first == first]
+        known.further = bool(alike)
+        if alike:
+            self._further[first] = self._further.get(first, 0) + 1
+        same = next((one for one in alike if one.is_like(known)), None)
+        if same is not None:
+            self._known.remove(same)
+            known.number, known.further = same.number, same.further
+        else:
+            self._count += 1
+            known.number = self._count
         self._known.insert(0, known)
         del self._known[_KINDS:]
 
     def division(self, first: object) -> Division:
-        """The search for parts, of steps that begin alike."""
-        return self.divisions.setdefault(first, Division())
+        """The search for parts, of a kind that is being recorded."""
+        return self._divisions.setdefault(first, Division())
 
     def forget(self, known: Known) -> None:
-        """The next such step is recorded."""
+        """The next such step is recorded, with the parts found so far."""
         self._known.remove(known)
+        self._divisions[known.first] = known.division
 
-    def ended(self, known: Known | None) -> None:
-        """This step has ended; its kind, or None where it is of none."""
+    def ended(self, known: Known | None, mistaken: Known | None, saved: int) -> None:
+        """This step has ended: its kind, if it was taken for that, or the one that it was mistaken
+        for, with the number of tensors that it saved."""
+        if mistaken is not None:
+            alike = [one for one in self._known if one.first == mistaken.first]
+            others = [one for one in alike if one is not mistaken]
+            known = next((one for one in others if len(one.found.numbers) == saved), None)
         number = 0 if known is None else known.number
-        if known is not None:
-            self._misses.pop(self._place, None)
-        self._in_a_row = min(self._in_a_row + 1, _IN_A_ROW) if number == self._before else 1
+        seen = self._seen.setdefault(self._place, _Seen())
+        if number != 0:
+            self._seen[self._place] = _Seen(number)
+            self._unknown = 0
+        elif mistaken is not None:
+            seen.unknown += 1
+            self._unknown += 1
+        while len(self._seen) > _PLACES:
+            del self._seen[next(iter(self._seen))]
+        again = number != 0 and number == self._before
+        self._in_a_row = 0 if number == 0 else min(self._in_a_row * again + 1, _IN_A_ROW)
         self._before = number
-
-    def miss(self, known: Known) -> None:
-        """A step began as this kind, and was another."""
-        self._misses[self._place] = self._misses.get(self._place, 0) + 1
-        if len(self._misses) > _PLACES:
-            del self._misses[next(iter(self._misses))]
-        known.missed += 1
-        times = self._forgotten.get(known.first, 0)
-        most = _CHANGED if known.seen else _MISSED
-        if known.missed >= most and times < _FORGOTTEN:
-            self._forgotten[known.first] = times + 1
-            self.divisions.pop(known.first, None)
-            self.forget(known)
 
 
 def first_of(tensor: Tensor) -> object:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Mode", "Steps"]
 
+_EXPECTED = 4  # steps whose allocations are recorded for the sake of one kind
+
 
 class Steps:
     """Packs and unpacks what autograd saves. Forward and backward may run on different threads.
@@ -134,11 +136,19 @@ class Steps:
     def _begin(self, mode: Mode) -> None:
         """A new step; its allocations are watched where it is expected to need that."""
         limit = self.planning.limit
-        self._step = Step(self._card, self._store, limit, self.kinds, self._lock, mode)
+        self._step = Step(self._card, self._store, limit, self._lock, mode)
         self.table.ran = None
         self._card.watched()
-        expected = any(known.recorded == WATCHED for known in self.kinds)
-        self._watching = expected and self._card.watch()
+        self._watching = self._watches() and self._card.watch()
+
+    def _watches(self) -> bool:
+        """Whether the next step may be one whose allocations are to be known: of the last two
+        kinds, for a few steps."""
+        for known in list(self.kinds)[:2]:
+            if known.recorded == WATCHED and known.plan is not None and known.expected < _EXPECTED:
+                known.expected += 1
+                return True
+        return False
 
     def _select(self, tensor: Tensor) -> None:
         """At the first tensor that moves: which kind of step it is."""
@@ -172,33 +182,37 @@ class Steps:
             self._begin(step.mode)
             return
         step.ends()
-        known = step.followed
-        if known is not None:
-            if not known.missed and self._divides(recorder, known):
-                self.kinds.forget(known)
-        elif recorder is not None:
-            known = self._plan_first(recorder)
-        self.kinds.ended(None if known is None or known.missed else known)
+        known, told = step.followed, ""
+        try:
+            if known is not None:
+                if self._divides(recorder, known):
+                    self.kinds.forget(known)
+            elif recorder is not None and step.mistaken is None:
+                known = self._recorded(recorder)
+                if known is not None:
+                    self.planning.replan(known)
+        except OutOfMemory as error:
+            if known is None or not known.further:
+                raise
+            known.plan = known.course = None
+            told = f"steps of one kind are swapped from here on: {error}"
+        self.kinds.ended(known, step.mistaken, step.packs)
         self.steps += 1
         self._begin(step.mode)
+        if told:
+            warnings.warn(told, stacklevel=2)
 
     def _divides(self, recorder: Recorder | None, known: Known) -> bool:
         """After a step as planned: whether it should be recorded again with more parts."""
-        division = self.kinds.division(known.first)
         if recorder is None:
-            return self.planning.check(known, division)
-        return self.planning.again(recorder, known, division)
+            return self.planning.check(known, known.division)
+        return self.planning.again(recorder, known, known.division)
 
-    def _plan_first(self, recorder: Recorder) -> Known | None:
+    def _recorded(self, recorder: Recorder) -> Known | None:
+        """A new kind, without a plan; None where there is none yet."""
         division, found = self.kinds.division(self._first), self._step.found
         label = f"step {self.steps}"
         known = self.planning.first(recorder, self._first, division, found, label)
         if known is not None:
             self.kinds.add(known)
-            try:
-                self.planning.replan(known)
-            except OutOfMemory as error:
-                if known.after is None:
-                    raise
-                warnings.warn(f"such steps are swapped: {error}", stacklevel=2)  # as they were
         return known
