@@ -11,6 +11,7 @@ may be needed first: its own first use, or that of a tensor that is computed fro
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from bisect import bisect_right
@@ -368,41 +369,42 @@ class Model:
 
     def dive(self, end: float, share: float) -> Solution:
         """Choices from the relaxation: the ones that are nearest to whole are fixed, `share` of
-        them at a time, and the others solved again. Choices that contradict others are ruled out.
+        them at a time, and the others solved again; where these contradict each other, one.
         """
         self._solver.free()
         found = self._solver.relax(end, afresh=True)
         bound = self._step(found.bound)
         left = [self.tensors[part[0]] for part in self.parts if self.tensors[part[0]].policies]
-        alone = False
         while left:
             near = sorted(((*_nearest(x, found.columns), x) for x in left), key=lambda e: -e[0])
             whole = sum(entry[0] >= _WHOLE for entry in near)
             if whole == len(near):
                 break
-            count = 1 if alone else max(1, int((len(near) - whole) * share))
-            fixed = near[whole : whole + count] if alone else near[: whole + count]
+            count = max(1, int((len(near) - whole) * share))
+            fixed = near[: whole + count]
             self._solver.fix(*_values(fixed))
             try:
                 found = self._solver.relax(end)
             except LookupError:
                 if time.monotonic() > end - LEAST:
                     raise
-                self._unfix(fixed, alone)
-                alone = True
-                continue
-            alone = False
+                columns, values = _values(fixed)
+                self._solver.between(columns, [1.0] * len(values))
+                fixed = near[whole : whole + 1]
+                found = self._alone(end, fixed[0][2], found)
             done = {id(tensor) for _, _, tensor in fixed}
             left = [tensor for tensor in left if id(tensor) not in done]
         return self._solution(found, bound)
 
-    def _unfix(self, fixed: list[tuple[float, Choice, _Tensor]], alone: bool) -> None:
-        """Frees columns; a single choice that is impossible is ruled out."""
-        for _, choice, tensor in fixed:
-            columns = list(tensor.policies.values())
-            self._solver.between(
-                columns, [float(not alone or o != choice) for o in tensor.policies]
-            )
+    def _alone(self, end: float, tensor: _Tensor, found: Values) -> Values:
+        """The relaxation where of one tensor the choice of most weight is fixed that contradicts no
+        other."""
+        weights = _weights(tensor, found.columns)
+        for choice in sorted(weights, key=weights.__getitem__, reverse=True):
+            self._solver.fix(*_values([(1.0, choice, tensor)]))
+            with contextlib.suppress(LookupError):
+                return self._solver.relax(end)
+        raise LookupError("no choice of a tensor is possible with the others")
 
     def again(self, end: float, known: Solution) -> Solution:
         """The same choices under the present limit and margins."""
@@ -453,10 +455,15 @@ def _values(fixed: list[tuple[float, Choice, _Tensor]]) -> tuple[list[int], list
 
 def _nearest(tensor: _Tensor, values: np.ndarray) -> tuple[float, Choice]:
     """The choice of most weight, and its weight."""
-    weights = {choice: values[column] for choice, column in tensor.policies.items()}
-    weights[KEEP] = 1.0 - sum(weights.values())
+    weights = _weights(tensor, values)
     choice = max(weights, key=weights.__getitem__)
     return weights[choice], choice
+
+
+def _weights(tensor: _Tensor, values: np.ndarray) -> dict[Choice, float]:
+    weights = {choice: values[column] for choice, column in tensor.policies.items()}
+    weights[KEEP] = 1.0 - sum(weights.values())
+    return weights
 
 
 def _seconds(one: Saved, choice: Choice) -> float:
