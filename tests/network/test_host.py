@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 
+from network.networks import H100_LINK, resnet
 from network.steps import HOSTED_LINK, MIB, hosted_step
+from network.test_planner import best_of_all, check
 
+from oocdnn.network.greedy import greedy
 from oocdnn.network.plan import KEEP, SWAP, Choice, Policy
-from oocdnn.network.schedule import schedule
+from oocdnn.network.planner import least_limit, plan
+from oocdnn.network.schedule import Scheduler, schedule
 from oocdnn.network.simulate import simulate
-from oocdnn.network.solve import options
+from oocdnn.network.solve import Model, options
 from oocdnn.network.timeline import Link, Operation, Recipe, Saved, Timeline
 
 MS = 1e-3
@@ -103,6 +109,82 @@ def test_the_simulation_takes_as_long_as_the_schedule(seed: int, share: float, m
     assert result.seconds == pytest.approx(made.seconds, rel=1e-9)
     assert result.waiting + result.late == pytest.approx(made.waiting + made.late, abs=1e-9)
     assert made.seconds >= timeline.seconds * (1 - 1e-12)
+
+
+@given(seed=st.integers(0, 1 << 20), share=st.sampled_from((0.0, 0.3, 0.6, 0.9)))
+@settings(max_examples=40, deadline=None)
+def test_small_steps_beside_every_combination(seed: int, share: float) -> None:
+    timeline = hosted_step(seed, most=4)
+    least, most = least_limit(timeline), timeline.peak_bytes
+    limit = least + int(share * (most - least))
+    best = best_of_all(timeline, limit, HOSTED_LINK)
+    if best is None:
+        return
+    found = plan(timeline, [HOSTED_LINK], limit)
+    check(found, limit)
+    assert found.seconds <= 1.1 * best + 2e-4
+
+
+def enqueued(timeline: Timeline, operation: float, recipe: float) -> Timeline:
+    """With these times of the host for each operation and recipe."""
+    return replace(
+        timeline,
+        operations=tuple(replace(one, host=operation) for one in timeline.operations),
+        saved=tuple(
+            replace(one, recipes=tuple(replace(made, host=recipe) for made in one.recipes))
+            for one in timeline.saved
+        ),
+    )
+
+
+NETWORK = resnet((3, 8, 40, 3), 64)  # 33 ms of the device
+SLOW = enqueued(NETWORK, 45e-6, 180e-6)  # 50 ms of the host
+SLOW_LINK = replace(H100_LINK, host=100e-6)
+LIMIT = NETWORK.peak_bytes // 2
+FAR = 60.0  # seconds; what is tested takes less than one
+
+
+def test_the_program_sees_the_host() -> None:
+    model = Model(SLOW, SLOW_LINK)
+    model.dearer({})
+    model.limit(LIMIT, np.zeros(len(SLOW.operations)))
+    found = model.dive(time.monotonic() + FAR, 0.25)
+    made = schedule(SLOW, [SLOW_LINK], LIMIT, found.choices)
+    assert SLOW.seconds < found.bound <= made.seconds <= 1.05 * found.bound
+
+
+def test_the_program_leaves_a_host_alone_that_is_always_ahead() -> None:
+    operations = (replace(one, host=one.seconds / 2) for one in NETWORK.operations)
+    ahead = replace(NETWORK, operations=tuple(operations))
+    models = [Model(timeline, H100_LINK).program for timeline in (NETWORK, ahead)]
+    assert models[0].cost == models[1].cost
+    assert models[0].row_low == models[1].row_low
+
+
+@pytest.mark.parametrize("host", [1.0, 0.0])
+def test_the_simple_rule_copies_little_where_the_host_is_not_ahead(host: float) -> None:
+    """Either eight small tensors or a large one, which is read again sooner, has to go."""
+    sizes = [MIB] * 8 + [8 * MIB]
+    operations = [Operation(f"op{i}", MS, host=host * MS) for i in range(21)]
+    operations[10] = replace(operations[10], fixed_bytes=8 * MIB)
+    saved = tuple(Saved(f"t{i}", size, i, i, (20 - i,)) for i, size in enumerate(sizes))
+    timeline = Timeline(tuple(operations), 10, saved)
+    scheduler = Scheduler(timeline, replace(WIDE, host=0.1 * MS), 16 * MIB)
+    found = greedy(timeline, scheduler, time.monotonic() + FAR)
+    assert found is not None
+    assert found.swapped() == ([8] if host else list(range(8)))
+    assert found.late == pytest.approx(0.2 * host * MS)
+
+
+def test_a_plan_bound_by_the_host_says_so() -> None:
+    found = plan(SLOW, [SLOW_LINK], LIMIT)
+    check(found, LIMIT)
+    told = found.explain()
+    parts = sum(one.seconds for one in SLOW.operations)
+    parts += told.recomputing + told.waiting + told.late
+    assert parts == pytest.approx(told.step)
+    assert told.late > 0.01
+    assert "for the host" in str(told)
 
 
 def drawn(timeline: Timeline, draw: random.Random) -> list[Choice]:
