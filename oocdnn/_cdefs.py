@@ -277,6 +277,7 @@ typedef struct oocdnn_workspace_division {
 } oocdnn_workspace_division;
 typedef struct oocdnn_step_operation {
   double seconds;
+  double host;
   int64_t fixed_bytes;
   int64_t begin_bytes;
 } oocdnn_step_operation;
@@ -288,12 +289,14 @@ typedef struct oocdnn_step_tensor {
   int64_t last_use;
   int64_t squeezed_bytes;
   double squeeze_seconds;
+  double squeeze_host;
   int64_t recipes;
   int32_t movable;
   int32_t squeezed_whole;
 } oocdnn_step_tensor;
 typedef struct oocdnn_step_recipe {
   double seconds;
+  double host;
   int64_t temporary_bytes;
   int64_t inputs;
 } oocdnn_step_recipe;
@@ -310,6 +313,7 @@ typedef struct oocdnn_training_step {
   double to_host;
   double from_host;
   double latency;
+  double host;
 } oocdnn_training_step;
 typedef enum oocdnn_policy {
   OOCDNN_POLICY_KEEP = 0,
@@ -326,6 +330,7 @@ typedef struct oocdnn_schedule_totals {
   double seconds;
   double waiting;
   double recomputing;
+  double late;
   int64_t peak_bytes;
 } oocdnn_schedule_totals;
 typedef struct oocdnn_search {

@@ -17,6 +17,7 @@ class Totals(NamedTuple):
     seconds: float
     waiting: float
     recomputing: float
+    late: float
     peak_bytes: int
 
 
@@ -34,12 +35,12 @@ class Made(NamedTuple):
 class NativeStep(NamedTuple):
     """An oocdnn_training_step: rows of its arrays, and the link."""
 
-    operations: list[tuple[float, int, int]]
+    operations: list[tuple[float, float, int, int]]
     forward: int
     tensors: list[tuple[Any, ...]]
-    recipes: list[tuple[float, int, int]]
+    recipes: list[tuple[float, float, int, int]]
     inputs: list[int]
-    link: tuple[float, float, float]
+    link: tuple[float, float, float, float]
 
 
 class NativeScheduler:
@@ -59,7 +60,7 @@ class NativeScheduler:
             len(rows) for rows in kept
         )
         given.forward = step.forward
-        given.to_host, given.from_host, given.latency = step.link
+        given.to_host, given.from_host, given.latency, given.host = step.link
         _check(_library().oocdnn_create_scheduler(given, made))
         self._handle = made[0]
         weakref.finalize(self, _library().oocdnn_destroy_scheduler, made[0])
@@ -110,4 +111,4 @@ class NativeScheduler:
 
 
 def _totals(made: Any) -> Totals:
-    return Totals(made.seconds, made.waiting, made.recomputing, made.peak_bytes)
+    return Totals(made.seconds, made.waiting, made.recomputing, made.late, made.peak_bytes)

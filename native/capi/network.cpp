@@ -49,9 +49,9 @@ Result<network::Step> StepOf(const oocdnn_training_step& given) {
   OOC_ASSIGN(auto inputs, ArrayOf(given.inputs, given.input_count, "that of their inputs"));
   network::Step step;
   step.forward = given.forward;
-  step.link = {given.to_host, given.from_host, given.latency};
+  step.link = {given.to_host, given.from_host, given.latency, given.host};
   for (const oocdnn_step_operation& one : operations) {
-    step.operations.push_back({one.seconds, one.fixed_bytes, one.begin_bytes});
+    step.operations.push_back({one.seconds, one.host, one.fixed_bytes, one.begin_bytes});
   }
   for (const oocdnn_step_tensor& one : tensors) {
     network::Saved& made = step.saved.emplace_back();
@@ -62,14 +62,15 @@ Result<network::Step> StepOf(const oocdnn_training_step& given) {
             one.last_use,
             one.squeezed_bytes,
             one.squeeze_seconds,
+            one.squeeze_host,
             one.movable != 0,
             one.squeezed_whole != 0,
             {}};
     OOC_ASSIGN(const auto own, Take(&recipes, one.recipes, "recipes"));
     for (const oocdnn_step_recipe& recipe : own) {
       OOC_ASSIGN(const auto read, Take(&inputs, recipe.inputs, "inputs of recipes"));
-      made.recipes.push_back(
-          {std::vector<int64_t>(read.begin(), read.end()), recipe.seconds, recipe.temporary_bytes});
+      made.recipes.push_back({std::vector<int64_t>(read.begin(), read.end()), recipe.seconds,
+                              recipe.host, recipe.temporary_bytes});
     }
   }
   OOC_TRY(network::Check(step));
@@ -101,7 +102,7 @@ Status InTurn(oocdnn_scheduler* scheduler, const int32_t* policies, const Body& 
 }
 
 oocdnn_schedule_totals TotalsOf(const network::Totals& totals) {
-  return {totals.seconds, totals.waiting, totals.recomputing, totals.peak_bytes};
+  return {totals.seconds, totals.waiting, totals.recomputing, totals.late, totals.peak_bytes};
 }
 
 void CopyMovements(const network::Scheduler& scheduler, oocdnn_movement* movements) {

@@ -271,9 +271,11 @@ typedef struct oocdnn_workspace_division {
 
 /* A training step as its planner sees it. Positions are indices of operations, in the order in
  * which they run; the first `forward` ones are forward. Times are in seconds, finite and not
- * negative. */
+ * negative. What the host enqueues, the device begins no earlier than the host does, and ends no
+ * earlier; times named `host` are what it takes the host, 0 where that is not known. */
 typedef struct oocdnn_step_operation {
-  double seconds;
+  double seconds; /* of the device */
+  double host;
   int64_t fixed_bytes; /* device bytes in use while it runs, besides the saved tensors */
   int64_t begin_bytes; /* those in use when it begins, and while recipes run for it */
 } oocdnn_step_operation;
@@ -287,6 +289,7 @@ typedef struct oocdnn_step_tensor {
   int64_t last_use;
   int64_t squeezed_bytes; /* of a smaller form, on the device to the last use; -1: none */
   double squeeze_seconds; /* to the smaller form and back, one half each */
+  double squeeze_host;    /* likewise */
   int64_t recipes;        /* number of its recipes */
   int32_t movable;        /* 0: it stays where it is */
   int32_t squeezed_whole; /* 0: recipes cannot read what comes back from the smaller form */
@@ -295,6 +298,7 @@ typedef struct oocdnn_step_tensor {
 /* A way to compute a saved tensor again before its first use in backward. */
 typedef struct oocdnn_step_recipe {
   double seconds;
+  double host;
   int64_t temporary_bytes; /* device bytes besides inputs and result while it runs */
   int64_t inputs;          /* number of saved tensors that it reads */
 } oocdnn_step_recipe;
@@ -315,6 +319,7 @@ typedef struct oocdnn_training_step {
   double to_host; /* rate of copies away from the device, in bytes a second */
   double from_host;
   double latency; /* seconds from the start of a copy to its first byte */
+  double host;    /* of one copy */
 } oocdnn_training_step;
 
 /* The policy of a saved tensor; its recipes are OOCDNN_POLICY_RECIPE + 0, 1, ... */
@@ -336,7 +341,8 @@ typedef struct oocdnn_movement {
 typedef struct oocdnn_schedule_totals {
   double seconds;     /* of the step */
   double waiting;     /* of these, those in which the device waits for copies */
-  double recomputing; /* and those for recipes and squeezing */
+  double recomputing; /* those for recipes and squeezing */
+  double late;        /* and those in which it waits for the host */
   int64_t peak_bytes;
 } oocdnn_schedule_totals;
 

@@ -20,14 +20,10 @@ size_t Index(int64_t number) { return static_cast<size_t>(number); }
 
 Scheduler::Scheduler(Step step) : step_(std::move(step)) {
   const size_t positions = step_.operations.size(), count = step_.saved.size();
-  double now = 0.0;
-  for (const Operation& operation : step_.operations) {
-    starts_.push_back(now);
-    now += operation.seconds;
-  }
-  starts_.push_back(now);
+  FindStarts();
   steps_.assign(positions + 1, 0);
   for (const Saved& one : step_.saved) {
+    first_uses_.push_back(one.first_use);
     steps_[Index(one.produced)] += one.bytes;
     steps_[Index(one.last_use + 1)] -= one.bytes;
   }
@@ -42,7 +38,6 @@ Scheduler::Scheduler(Step step) : step_(std::move(step)) {
     return step_.saved[Index(a)].last_forward_use < step_.saved[Index(b)].last_forward_use;
   });
   choices_.resize(count);
-  needs_.resize(count);
   needed_.resize(positions);
   next_needed_.resize(count);
   temporary_.resize(positions);
@@ -53,6 +48,27 @@ Scheduler::Scheduler(Step step) : step_(std::move(step)) {
   ready_.reserve(count);
   arrivals_.resize(count);
   queue_.reserve(count);
+}
+
+// The step where everything is kept: the walk without copies and recipes.
+void Scheduler::FindStarts() {
+  std::vector<double> device;  // seconds of the operations before each
+  double host = 0.0, now = 0.0;
+  for (const Operation& operation : step_.operations) {
+    device.push_back(seconds_);
+    starts_.push_back(now);
+    host += operation.host;
+    seconds_ += operation.seconds;
+    now = std::max(now + operation.seconds, host);
+  }
+  starts_.push_back(now);
+  times_.resize(device.size());
+  double rest = 0.0;
+  for (size_t position = device.size(); position-- > 0;) {
+    const Operation& operation = step_.operations[position];
+    times_[position] = {operation.seconds, operation.host, rest};
+    rest = std::max(seconds_ - device[position], operation.host + rest);
+  }
 }
 
 double Scheduler::SecondsOf(size_t index, Choice choice) const {
@@ -69,9 +85,8 @@ const Totals& Scheduler::Run(int64_t limit, std::span<const Choice> choices) {
 bool Scheduler::RunWithin(int64_t limit, std::span<const Choice> choices, const Cutoff& cutoff) {
   Prepare(limit, choices);
   FindNeeds();
-  const double computing = BytesWithoutCopies();
-  least_seconds_ = plain_seconds() + computing;
-  if (Passes(cutoff, bytes_.Most())) return false;
+  least_seconds_ = seconds_ + BytesWithoutCopies();
+  if (Passes(cutoff, bytes_.Most(), plain_seconds())) return false;
   QueueFetches();
   return Walk(cutoff);
 }
@@ -86,7 +101,7 @@ void Scheduler::Prepare(int64_t limit, std::span<const Choice> choices) {
   std::fill(waits_.begin(), waits_.end(), 0.0);
   std::fill(leaving_.begin(), leaving_.end(), kNotLeaving);
   totals_ = {};
-  now_ = out_free_ = in_free_ = 0.0;
+  now_ = host_ = waited_ = out_free_ = in_free_ = 0.0;
   leaving_count_ = leaving_bytes_ = ready_bytes_ = 0;
   ready_.clear();
   queue_.clear();
@@ -95,8 +110,7 @@ void Scheduler::Prepare(int64_t limit, std::span<const Choice> choices) {
 
 // A tensor that another is computed from is needed where that one is, and in full.
 void Scheduler::FindNeeds() {
-  for (size_t index = 0; index < needs_.size(); ++index)
-    needs_[index] = step_.saved[index].first_use;
+  needs_ = first_uses_;
   for (size_t index = needs_.size(); index-- > 0;) {
     if (choices_[index] == kKeep) continue;
     const int64_t need = needs_[index];
@@ -167,9 +181,10 @@ void Scheduler::QueueFetches() {
   }
 }
 
-// True where no schedule that goes on from here, and has such a peak, costs as little.
-bool Scheduler::Passes(const Cutoff& cutoff, int64_t peak_bytes) const {
-  const double seconds = least_seconds_ + totals_.waiting;
+// True where no schedule that goes on from here, in `least` seconds or more, and has such a peak,
+// costs as little.
+bool Scheduler::Passes(const Cutoff& cutoff, int64_t peak_bytes, double least) const {
+  const double seconds = std::max(least_seconds_ + waited_, least);
   return cutoff.price.Of(seconds, peak_bytes - limit_) > cutoff.cost;
 }
 
@@ -181,10 +196,11 @@ bool Scheduler::Walk(const Cutoff& cutoff) {
     if (!ready_.empty()) Release(position);
     if (queue_begin_ < queue_.size()) Fetch(position);
     if (needed) Complete(position);
-    now_ += step_.operations[position].seconds;
+    const Times& times = times_[position];
+    Enqueue(times.seconds, times.host);
     Produce(position);
     totals_.peak_bytes = std::max(totals_.peak_bytes, bytes_.At(position));
-    if (Passes(cutoff, totals_.peak_bytes)) return false;
+    if (Passes(cutoff, totals_.peak_bytes, host_ + times.rest)) return false;
   }
   totals_.seconds = now_;
   return true;
@@ -261,9 +277,7 @@ bool Scheduler::FetchOne(size_t position, size_t index, size_t latest) {
     bytes_.Add(position, need, bytes);
   }
   movements_[index].fetch = static_cast<int64_t>(position);
-  in_free_ = std::max(now_, in_free_) + step_.link.latency;
-  in_free_ += static_cast<double>(bytes) / step_.link.from_host;
-  arrivals_[index] = in_free_;
+  arrivals_[index] = in_free_ = Copied(in_free_, bytes, step_.link.from_host);
   return true;
 }
 
@@ -275,9 +289,10 @@ void Scheduler::Complete(size_t position) {
     if (choice == kSwap) {
       WaitFor(index, arrivals_[index]);
     } else if (choice == kSqueeze) {
-      Compute(step_.saved[index].squeeze_seconds / 2);
+      Compute(step_.saved[index].squeeze_seconds / 2, step_.saved[index].squeeze_host / 2);
     } else if (choice != kKeep) {
-      Compute(SecondsOf(index, choice));
+      const Recipe& recipe = step_.saved[index].recipes[Index(choice - kRecipe)];
+      Compute(recipe.seconds, recipe.host);
     }
   }
 }
@@ -289,24 +304,41 @@ void Scheduler::Produce(size_t position) {
     if (Index(one.produced) > position) return;
     const Choice choice = choices_[next_produced_];
     if (choice == kSwap) {
-      out_free_ = std::max(now_, out_free_) + step_.link.latency;
-      out_free_ += static_cast<double>(one.bytes) / step_.link.to_host;
-      leaving_[next_produced_] = out_free_;
+      leaving_[next_produced_] = out_free_ = Copied(out_free_, one.bytes, step_.link.to_host);
       leaving_count_ += 1;
       leaving_bytes_ += one.bytes;
     } else if (choice == kSqueeze) {
-      Compute(one.squeeze_seconds / 2);
+      Compute(one.squeeze_seconds / 2, one.squeeze_host / 2);
     }
   }
 }
 
-void Scheduler::Compute(double seconds) {
+// The end of a copy that the host starts here, where the device is, behind the one that ends at
+// `free`.
+double Scheduler::Copied(double free, int64_t bytes, double rate) {
+  Enqueue(0.0, step_.link.host);
+  return std::max(now_, free) + step_.link.latency + static_cast<double>(bytes) / rate;
+}
+
+// The device begins where the host is, or later, and does not end before the host has enqueued all.
+void Scheduler::Enqueue(double seconds, double host) {
+  host_ += host;
   now_ += seconds;
+  if (host_ > now_) {
+    waited_ += host_ - now_;
+    totals_.late += host_ - now_;
+    now_ = host_;
+  }
+}
+
+void Scheduler::Compute(double seconds, double host) {
+  Enqueue(seconds, host);
   totals_.recomputing += seconds;
 }
 
 void Scheduler::WaitFor(size_t index, double moment) {
   if (moment > now_) {
+    waited_ += moment - now_;
     totals_.waiting += moment - now_;
     waits_[index] += moment - now_;
     now_ = moment;

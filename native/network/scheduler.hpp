@@ -4,8 +4,12 @@
 // The device never holds more than the limit, whatever the real rates of the copies are: a tensor's
 // bytes are free at its release position because the device waits there for the copy. Rates decide
 // only how long it waits.
+//
+// The device does what the host enqueues: it begins an operation no earlier than the host begins to
+// enqueue it, and ends it no earlier than the host. The host never waits for the device.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -27,7 +31,8 @@ struct Movement {
 struct Totals {
   double seconds = 0.0;      // of the step
   double waiting = 0.0;      // of these, those in which the device waits for copies
-  double recomputing = 0.0;  // and those for recipes and squeezing
+  double recomputing = 0.0;  // those for recipes and squeezing
+  double late = 0.0;         // and those in which it waits for the host
   int64_t peak_bytes = 0;
 };
 
@@ -57,6 +62,10 @@ class Scheduler {
   [[nodiscard]] const Step& step() const { return step_; }
   // Seconds of the step where everything is kept.
   [[nodiscard]] double plain_seconds() const { return starts_.back(); }
+  // Seconds that no schedule is below whose choices compute for so long.
+  [[nodiscard]] double LeastSeconds(double computing) const {
+    return std::max(plain_seconds(), seconds_ + computing);
+  }
   // Seconds that a choice computes.
   [[nodiscard]] double SecondsOf(size_t index, Choice choice) const;
 
@@ -78,9 +87,10 @@ class Scheduler {
  private:
   void Prepare(int64_t limit, std::span<const Choice> choices);
   void FindNeeds();
+  void FindStarts();
   double BytesWithoutCopies();
   void QueueFetches();
-  [[nodiscard]] bool Passes(const Cutoff& cutoff, int64_t peak_bytes) const;
+  [[nodiscard]] bool Passes(const Cutoff& cutoff, int64_t peak_bytes, double least) const;
   bool Walk(const Cutoff& cutoff);
   void EndForwardUse(size_t position);
   void KeepUncopied(size_t position);
@@ -90,12 +100,23 @@ class Scheduler {
   void Complete(size_t position);
   void Produce(size_t position);
   void Drop(size_t index);
-  void Compute(double seconds);
+  void Enqueue(double seconds, double host);
+  void Compute(double seconds, double host);
   void WaitFor(size_t index, double moment);
+  double Copied(double free, int64_t bytes, double rate);
+
+  // What an operation takes the device and the host, and what the step then takes at least from
+  // there on where the host is.
+  struct Times {
+    double seconds, host, rest;
+  };
 
   const Step step_;
-  std::vector<double> starts_;       // of each operation, and the end of the last
+  double seconds_ = 0.0;             // of the operations, without waiting for the host
+  std::vector<double> starts_;       // of each where everything is kept, and the end of the last
+  std::vector<Times> times_;         // of each
   std::vector<int64_t> kept_bytes_;  // at each position where everything is kept
+  std::vector<int64_t> first_uses_;  // of the saved tensors
   std::vector<int32_t> by_ended_;    // saved tensors by their last use in forward, then by number
 
   // State of one run.
@@ -108,9 +129,12 @@ class Scheduler {
   std::vector<Movement> movements_;
   Profile bytes_;
   double least_seconds_ = 0.0;  // of the step, without waiting
+  double waited_ = 0.0;         // for anything
   Totals totals_;
   std::vector<double> waits_;
-  double now_ = 0.0, out_free_ = 0.0, in_free_ = 0.0;  // ends of the last copies of each direction
+  double now_ = 0.0;                       // where the device is
+  double out_free_ = 0.0, in_free_ = 0.0;  // ends of the last copies of each direction
+  double host_ = 0.0;                      // where the host is, never later than now_
   std::vector<double> leaving_;  // end of the copy of what is not released yet; below 0: others
   int64_t leaving_count_ = 0, leaving_bytes_ = 0;
   std::vector<std::pair<double, int32_t>> ready_;  // heap of those that forward reads no more

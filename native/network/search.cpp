@@ -276,7 +276,7 @@ void Search::ChangeChain() {
 bool Search::Accept(double warmth) {
   const double most = cost_ + warmth * Exponential(&random_);
   const double cutoff = rank_.first == 0 ? std::max(most, rank_.second) : most;
-  if (scheduler_->plain_seconds() + computing_ > (1.0 + kRounding) * cutoff) return false;
+  if (scheduler_->LeastSeconds(computing_) > (1.0 + kRounding) * cutoff) return false;
   if (!scheduler_->RunWithin(options_.limit, present_, {cutoff, price_})) return false;
   const Totals& totals = scheduler_->totals();
   const double cost = CostOf(totals);

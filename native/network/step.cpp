@@ -24,16 +24,16 @@ Status CheckOperations(const Step& step, int64_t* total) {
   int64_t most = 0;
   double seconds = 0.0;
   for (const Operation& one : step.operations) {
-    if (!IsTime(one.seconds) || one.fixed_bytes < 0 || one.begin_bytes < 0) {
+    if (!IsTime(one.seconds) || !IsTime(one.host) || one.fixed_bytes < 0 || one.begin_bytes < 0) {
       return Error(Code::kInvalidProblem,
-                   "operation %lld takes %g s, %lld bytes and %lld at its beginning; all must be "
-                   "finite and at least 0",
-                   static_cast<long long>(&one - step.operations.data()), one.seconds,
+                   "operation %lld takes %g s, %g s of the host, %lld bytes and %lld at its "
+                   "beginning; all must be finite and at least 0",
+                   static_cast<long long>(&one - step.operations.data()), one.seconds, one.host,
                    static_cast<long long>(one.fixed_bytes),
                    static_cast<long long>(one.begin_bytes));
     }
     most = std::max({most, one.fixed_bytes, one.begin_bytes});
-    seconds += one.seconds;
+    seconds += one.seconds + one.host;
   }
   if (!IsTime(seconds)) return Error(Code::kInvalidProblem, "the step takes infinitely long");
   *total = most;
@@ -48,24 +48,27 @@ Status CheckSaved(const Step& step, size_t index) {
   const bool in_backward =
       step.forward <= one.first_use && one.first_use <= one.last_use && one.last_use < count;
   const bool in_order = index == 0 || step.saved[index - 1].produced <= one.produced;
-  const bool squeezes = one.squeezed_bytes < 0 || IsTime(one.squeeze_seconds);
+  const bool squeezes =
+      one.squeezed_bytes < 0 || (IsTime(one.squeeze_seconds) && IsTime(one.squeeze_host));
   if (one.bytes >= 0 && in_forward && in_backward && in_order && squeezes) return {};
   return Error(Code::kInvalidProblem,
                "saved tensor %zu: %lld bytes, produced at %lld, last used in forward at %lld, used "
-               "in backward from %lld to %lld, squeezed in %g s; a step of %lld operations has "
-               "backward from %lld on, and saved tensors are in the order of production",
+               "in backward from %lld to %lld, squeezed in %g s, %g s of the host; a step of %lld "
+               "operations has backward from %lld on, and saved tensors are in the order of "
+               "production",
                index, static_cast<long long>(one.bytes), static_cast<long long>(one.produced),
                static_cast<long long>(one.last_forward_use), static_cast<long long>(one.first_use),
-               static_cast<long long>(one.last_use), one.squeeze_seconds,
+               static_cast<long long>(one.last_use), one.squeeze_seconds, one.squeeze_host,
                static_cast<long long>(count), static_cast<long long>(step.forward));
 }
 
 Status CheckRecipe(const Recipe& recipe, size_t index) {
-  if (!IsTime(recipe.seconds) || recipe.temporary_bytes < 0) {
+  if (!IsTime(recipe.seconds) || !IsTime(recipe.host) || recipe.temporary_bytes < 0) {
     return Error(Code::kInvalidProblem,
-                 "a recipe of saved tensor %zu takes %g s and %lld bytes; both must be finite and "
-                 "at least 0",
-                 index, recipe.seconds, static_cast<long long>(recipe.temporary_bytes));
+                 "a recipe of saved tensor %zu takes %g s, %g s of the host and %lld bytes; all "
+                 "must be finite and at least 0",
+                 index, recipe.seconds, recipe.host,
+                 static_cast<long long>(recipe.temporary_bytes));
   }
   for (const int64_t source : recipe.inputs) {
     if (source < 0 || source >= static_cast<int64_t>(index)) {
@@ -84,11 +87,12 @@ bool IsRate(double rate) { return rate > 0.0 && std::isfinite(rate); }
 
 Status Check(const Step& step) {
   const Link& link = step.link;
-  if (!IsRate(link.to_host) || !IsRate(link.from_host) || !IsTime(link.latency)) {
+  const bool rates = IsRate(link.to_host) && IsRate(link.from_host);
+  if (!rates || !IsTime(link.latency) || !IsTime(link.host)) {
     return Error(Code::kInvalidProblem,
-                 "the link has rates %g and %g bytes/s and a latency of %g s; rates must be "
-                 "positive, all of them finite",
-                 link.to_host, link.from_host, link.latency);
+                 "the link has rates %g and %g bytes/s, a latency of %g s and %g s of the host; "
+                 "rates must be positive, all of them finite",
+                 link.to_host, link.from_host, link.latency, link.host);
   }
   int64_t total = 0, most = 0;
   OOC_TRY(CheckOperations(step, &total));

@@ -1,5 +1,7 @@
 // A training step as its planner sees it: operations in order, and the tensors that forward leaves
-// for backward. Positions are indices of operations; bytes are integers, times are seconds.
+// for backward. Positions are indices of operations; bytes are integers. Times are seconds, finite
+// and not negative; those named `host` are what it takes the host to enqueue something, 0 where
+// that is not known.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +12,8 @@
 namespace oocdnn::network {
 
 struct Operation {
-  double seconds = 0.0;     // finite, not negative
+  double seconds = 0.0;
+  double host = 0.0;
   int64_t fixed_bytes = 0;  // in use while it runs, besides the saved tensors
   int64_t begin_bytes = 0;  // those in use when it begins, and while recipes run for it
 };
@@ -19,6 +22,7 @@ struct Operation {
 struct Recipe {
   std::vector<int64_t> inputs;  // saved tensors of smaller numbers
   double seconds = 0.0;
+  double host = 0.0;
   int64_t temporary_bytes = 0;
 };
 
@@ -30,7 +34,8 @@ struct Saved {
   int64_t first_use = 0;         // in backward
   int64_t last_use = 0;
   int64_t squeezed_bytes = -1;   // of a smaller form that stays; below 0: there is none
-  double squeeze_seconds = 0.0;  // to the smaller form and back
+  double squeeze_seconds = 0.0;  // to the smaller form and back, one half each
+  double squeeze_host = 0.0;     // likewise
   bool movable = true;
   bool squeezed_whole = true;  // false: recipes cannot read what comes back from that form
   std::vector<Recipe> recipes;
@@ -41,6 +46,7 @@ struct Link {
   double to_host = 1.0;
   double from_host = 1.0;
   double latency = 0.0;  // seconds from the start of a copy to its first byte
+  double host = 0.0;     // of one copy
 };
 
 struct Step {

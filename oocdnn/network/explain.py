@@ -35,6 +35,7 @@ class Explanation:
         reserved: Predicted bytes that the allocator reserves, or None where that is not known.
         waiting: Part of the step in which the device waits for copies.
         recomputing: Part of the step for recipes and squeezing.
+        late: Part of the step in which the device waits for the host.
         nbytes: Bytes of the saved tensors by policy.
     """
 
@@ -47,13 +48,15 @@ class Explanation:
     reserved: int | None
     waiting: float
     recomputing: float
+    late: float
     nbytes: dict[Policy, int]
 
     def __str__(self) -> str:
         reserved = "" if self.reserved is None else f", reserved {_gib(self.reserved)}"
         lines = [
             f"step {_ms(self.step)} (plain {_ms(self.plain)}, floor {_ms(self.floor)}): "
-            f"{_ms(self.recomputing)} computed again, {_ms(self.waiting)} waiting for copies",
+            f"{_ms(self.recomputing)} computed again, {_ms(self.waiting)} waiting for copies, "
+            f"{_ms(self.late)} for the host",
             f"peak {_gib(self.peak)}{reserved} of {_gib(self.limit)}; "
             + ", ".join(f"{policy.value} {_gib(n)}" for policy, n in self.nbytes.items() if n),
         ]
@@ -88,6 +91,7 @@ def explain(
         reserved,
         simulation.waiting,
         made.recomputing,
+        simulation.late,
         nbytes,
     )
 

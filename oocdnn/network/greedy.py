@@ -1,9 +1,10 @@
 """Plans by a simple rule, in a fraction of a second: where the program has no time, and to begin
 with.
 
-The cheapest recipes by their seconds for a byte are taken, up to some price, and none whose inputs
-are computed again in too long a chain; of the other tensors so many are swapped, those that are not
-read for the longest time first, that the step fits.
+The cheapest recipes by the seconds for a byte that they add to the step are taken, up to some
+price, and none whose inputs are computed again in too long a chain; of the other tensors so many
+are swapped that the step fits: first those whose copies cost the host least for a byte, and of them
+those that are not read for the longest time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from oocdnn._native_network import Totals
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy, Schedule
 from oocdnn.network.schedule import Scheduler
-from oocdnn.network.timeline import Timeline, available
+from oocdnn.network.timeline import Link, Timeline, available
 
 _DEPTHS = (3, 1, 2, 4, 6, 10, 1 << 30)  # of chains of recipes, the usual first
 _SHARES = 24  # of the recipes that are tried, evenly at first
@@ -89,12 +90,14 @@ def _by_price(timeline: Timeline) -> list[tuple[int, Choice]]:
     for index, one in enumerate(timeline.saved):
         if not one.movable or not one.nbytes:
             continue
-        ways = [
-            (one.recipes[number].seconds / one.nbytes, Choice(Policy.REBUILD, number))
-            for number in available(timeline, one)
-        ]
+        ways, need = [], one.first_use
+        for number in available(timeline, one):
+            recipe = one.recipes[number]
+            added = timeline.added(need, recipe.seconds, recipe.host)
+            ways.append((added / one.nbytes, Choice(Policy.REBUILD, number)))
         if one.squeeze is not None and one.squeeze.nbytes < one.nbytes:
-            ways.append((one.squeeze.seconds / (one.nbytes - one.squeeze.nbytes), SQUEEZE))
+            added = timeline.added(need, one.squeeze.seconds, one.squeeze.host)
+            ways.append((added / (one.nbytes - one.squeeze.nbytes), SQUEEZE))
         found += [(price, index, choice) for price, choice in ways]
     chosen: dict[int, Choice] = {}
     read: set[int] = set()  # by recipes
@@ -124,7 +127,7 @@ def _swapping(
     timeline: Timeline, scheduler: Scheduler, chosen: dict[int, Choice], end: float
 ) -> _Made | None:
     """The schedule with the fewest swapped tensors that fits."""
-    order = _by_absence(timeline, chosen)
+    order = _by_absence(timeline, scheduler.link, chosen)
     unmoved = [chosen.get(index, KEEP) for index in range(len(timeline.saved))]
 
     def swapping(count: int) -> _Made:
@@ -147,8 +150,9 @@ def _swapping(
     return best
 
 
-def _by_absence(timeline: Timeline, chosen: dict[int, Choice]) -> Sequence[int]:
-    """Movable tensors without another choice, the longest unread first."""
+def _by_absence(timeline: Timeline, link: Link, chosen: dict[int, Choice]) -> Sequence[int]:
+    """Movable tensors without another choice, those first whose copies cost the host least for a
+    byte, and of them the longest unread."""
     starts = timeline.starts
     free = [
         index
@@ -156,8 +160,10 @@ def _by_absence(timeline: Timeline, chosen: dict[int, Choice]) -> Sequence[int]:
         if one.movable and one.nbytes and index not in chosen
     ]
 
-    def absence(index: int) -> float:
+    def price(index: int) -> tuple[float, float]:
         one = timeline.saved[index]
-        return starts[one.last_forward_use + 1] - starts[one.first_use]
+        copies = (one.produced + 1, one.first_use)
+        added = sum(timeline.added(position, 0.0, link.host) for position in copies)
+        return added / one.nbytes, starts[one.last_forward_use + 1] - starts[one.first_use]
 
-    return sorted(free, key=absence)
+    return sorted(free, key=price)

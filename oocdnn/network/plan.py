@@ -57,6 +57,7 @@ class Schedule:
         seconds: The step.
         waiting: Seconds of `seconds` in which the device waits for copies.
         recomputing: Seconds of `seconds` for recipes and squeezing.
+        late: Seconds of `seconds` in which the device waits for the host.
         waits: Seconds of `waiting` by the saved tensor whose copy is waited for.
     """
 
@@ -66,6 +67,7 @@ class Schedule:
     seconds: float = 0.0
     waiting: float = 0.0
     recomputing: float = 0.0
+    late: float = 0.0
     waits: dict[int, float] = field(default_factory=dict)
 
     @property

@@ -33,6 +33,7 @@ def total_of(links: Sequence[Link]) -> Link:
         from_host=sum(link.from_host for link in links),
         both=sum(link.both for link in links),
         latency=max(link.latency for link in links),
+        host=sum(link.host for link in links),
         name=" + ".join(link.name for link in links),
     )
 
@@ -63,7 +64,7 @@ class Scheduler:
             if positions[0] >= 0
         }
         waits = {index: seconds for index, seconds in enumerate(made.waits) if seconds}
-        return Schedule(_choices(made.policies), moved, made.bytes_at, *made.totals[:3], waits)
+        return Schedule(_choices(made.policies), moved, made.bytes_at, *made.totals[:4], waits)
 
     def totals(self, choices: Sequence[Choice]) -> Totals:
         """The totals of `run`, at less cost."""
@@ -129,18 +130,18 @@ def _choices(policies: Sequence[int]) -> list[Choice]:
 def _step(timeline: Timeline, link: Link) -> NativeStep:
     recipes = [recipe for one in timeline.saved for recipe in one.recipes]
     return NativeStep(
-        [(one.seconds, one.fixed_bytes, one.first_bytes) for one in timeline.operations],
+        [(one.seconds, one.host, one.fixed_bytes, one.first_bytes) for one in timeline.operations],
         timeline.forward,
         [_tensor(one) for one in timeline.saved],
-        [(one.seconds, one.temporary_bytes, len(one.inputs)) for one in recipes],
+        [(one.seconds, one.host, one.temporary_bytes, len(one.inputs)) for one in recipes],
         [source for one in recipes for source in one.inputs],
-        (link.to_host, link.from_host, link.latency),
+        (link.to_host, link.from_host, link.latency, link.host),
     )
 
 
 def _tensor(one: Saved) -> tuple[object, ...]:
     form = one.squeeze
-    squeezed = (-1, 0.0) if form is None else (form.nbytes, form.seconds)
+    squeezed = (-1, 0.0, 0.0) if form is None else (form.nbytes, form.seconds, form.host)
     return (
         one.nbytes,
         one.produced,

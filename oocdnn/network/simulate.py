@@ -1,4 +1,5 @@
-"""Event simulation of a schedule: one compute stream, one queue of copies for each direction.
+"""Event simulation of a schedule: one compute stream, one queue of copies for each direction, and
+the host that enqueues what they do.
 
 It shares no arithmetic with the scheduler. Copies of both directions share the link while both are
 in use, and memory is counted by events: taken at production and at fetch, free at release.
@@ -17,11 +18,12 @@ from oocdnn.network.timeline import Link, Timeline
 
 @dataclass
 class Simulation:
-    """What a schedule does: seconds of the step, of waiting and of each direction's copies; the
-    peak in bytes and the operation at which it occurs."""
+    """What a schedule does: seconds of the step, of waiting for copies, of waiting for the host and
+    of each direction's copies; the peak in bytes and the operation at which it occurs."""
 
     seconds: float = 0.0
     waiting: float = 0.0
+    late: float = 0.0
     peak_bytes: int = 0
     peak_at: int = 0
     to_host_seconds: float = 0.0
@@ -35,19 +37,21 @@ class _Lane:
 
     def __init__(self, alone: float, shared: float, latency: float) -> None:
         self.alone, self.shared, self.latency = alone, shared, latency
-        self.queue: deque[tuple[int, float]] = deque()
+        self.queue: deque[tuple[int, float, float]] = deque()  # with the earliest beginning
         self.left = 0.0  # bytes of the first
         self.delay = 0.0  # seconds until its first byte
         self.began = 0.0
         self.ended: dict[int, float] = {}
 
-    def push(self, index: int, nbytes: float, now: float) -> None:
-        self.queue.append((index, nbytes))
+    def push(self, index: int, nbytes: float, now: float, earliest: float) -> None:
+        self.queue.append((index, nbytes, earliest))
         if len(self.queue) == 1:
             self._start(now)
 
     def _start(self, now: float) -> None:
-        self.left, self.delay, self.began = self.queue[0][1], self.latency, now
+        _, self.left, earliest = self.queue[0]
+        self.began = max(now, earliest)
+        self.delay = self.began - now + self.latency
 
     @property
     def moving(self) -> bool:
@@ -65,7 +69,7 @@ class _Lane:
         self.left -= (seconds - late) * rate
 
     def finish(self, now: float) -> tuple[int, float]:
-        index, _ = self.queue.popleft()
+        index, *_ = self.queue.popleft()
         self.ended[index] = now
         if self.queue:
             self._start(now)
@@ -80,7 +84,25 @@ class _Machine:
         self.out = _Lane(link.to_host, link.to_host * share, link.latency)
         self.in_ = _Lane(link.from_host, link.from_host * share, link.latency)
         self.now = 0.0
+        self.host = 0.0  # up to which it has enqueued
+        self.copy_host = link.host
         self.result = Simulation()
+
+    def copy(self, lane: _Lane, index: int) -> None:
+        """The host enqueues it."""
+        self.host += self.copy_host
+        lane.push(index, self.saved[index].nbytes, self.now, self.host)
+
+    def compute(self, seconds: float, host: float) -> None:
+        """The device begins no earlier than the host begins to enqueue it, nor ends earlier."""
+        self.wait_for_host()
+        self.host += host
+        self.pass_to(self.now + seconds)
+        self.wait_for_host()
+
+    def wait_for_host(self) -> None:
+        self.result.late += max(self.host - self.now, 0.0)
+        self.pass_to(max(self.host, self.now))
 
     def pass_to(self, moment: float) -> None:
         """Lets the lanes work until then."""
@@ -135,23 +157,25 @@ def simulate(timeline: Timeline, links: Sequence[Link], plan: Schedule) -> Simul
         for index in at["release"].get(position, ()):
             machine.wait_for(machine.out, index)
         for index in sorted(at["fetch"].get(position, ()), key=order.__getitem__):
-            machine.in_.push(index, saved[index].nbytes, machine.now)
+            machine.copy(machine.in_, index)
         for index in sorted(at["need"].get(position, ())):
             choice, one = plan.choices[index], saved[index]
             if choice.policy is Policy.SWAP:
                 machine.wait_for(machine.in_, index)
             elif choice.policy is Policy.REBUILD:
-                machine.pass_to(machine.now + one.recipes[choice.recipe].seconds)
+                recipe = one.recipes[choice.recipe]
+                machine.compute(recipe.seconds, recipe.host)
             elif one.squeeze is not None:
-                machine.pass_to(machine.now + one.squeeze.seconds / 2)
+                machine.compute(one.squeeze.seconds / 2, one.squeeze.host / 2)
+        machine.wait_for_host()
         result.begins.append(machine.now)
-        machine.pass_to(machine.now + operation.seconds)
+        machine.compute(operation.seconds, operation.host)
         for index in at["made"].get(position, ()):
             choice, one = plan.choices[index], saved[index]
             if choice.policy is Policy.SWAP:
-                machine.out.push(index, one.nbytes, machine.now)
+                machine.copy(machine.out, index)
             elif choice.policy is Policy.SQUEEZE and one.squeeze is not None:
-                machine.pass_to(machine.now + one.squeeze.seconds / 2)
+                machine.compute(one.squeeze.seconds / 2, one.squeeze.host / 2)
     result.seconds = machine.now
     _count_memory(timeline, plan, result)
     return result

@@ -1,9 +1,10 @@
 """Choice of policies by a mixed integer program, solved by HiGHS.
 
-Minimized: seconds in which the device waits for copies, and seconds of recipes. Constrained: device
-bytes at every position of forward and backward. Copies are fluid here: a backlog grows by what is
-produced and shrinks at the link's rate, forward in time for copies away and backward in time for
-copies back. `planner.py` gives the positions and corrects what the fluid view misses by margins.
+Minimized: seconds in which the device waits for copies or for the host, and seconds of recipes.
+Constrained: device bytes at every position of forward and backward, and that the host has enqueued
+what the device runs. Copies are fluid here: a backlog grows by what is produced and shrinks at the
+link's rate, forward in time for copies away and backward in time for copies back. `planner.py`
+gives the positions and corrects what the fluid view misses by margins.
 
 A tensor that is not kept has one column for each way to have it again and each position at which it
 may be needed first: its own first use, or that of a tensor that is computed from it.
@@ -11,6 +12,7 @@ may be needed first: its own first use, or that of a tensor that is computed fro
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from bisect import bisect_right
@@ -139,6 +141,8 @@ class Model:
         for number, cell in enumerate(self._cells):
             self._cell[cell.first : cell.last + 1] = number
         self._cell[-1] = self.count
+        seconds = itertools.accumulate((one.seconds for one in timeline.operations), initial=0.0)
+        self._starts = tuple(seconds)  # of the operations where the device waits for nothing
         self.waits = [self.program.column(cost=1.0) for _ in range(self.count)]
         self.computing: list[_Terms] = [[] for _ in range(self.count)]
         self.tensors = [
@@ -152,6 +156,7 @@ class Model:
         self._certain = np.asarray(certain_bytes(timeline), dtype=np.float64)
         self._positions = np.asarray([cell.first for cell in self._cells if cell.checked])
         self._rows = self._limits()
+        self._host()
         self._solver = self.program.solver()
 
     def _decide(self, decided: list[int]) -> None:
@@ -241,17 +246,48 @@ class Model:
             costs[self.tensors[index].policies[SWAP]] += more / self.tick
         self._solver.cost(list(costs), list(costs.values()))
 
+    def _host(self) -> None:
+        """The time by which the host is ahead of the device before each cell, and at the end, is
+        not negative. A sum that never falls needs no columns."""
+        changes: list[_Terms] = [*([(wait, 1.0)] for wait in self.waits), []]
+        constants, falls = [0.0] * (self.count + 1), False
+        for number, cell in enumerate(self._cells):
+            for operation in self.timeline.operations[cell.first : cell.last + 1]:
+                constants[number + 1] += (operation.seconds - operation.host) / self.tick
+            falls = falls or constants[number + 1] < 0.0
+        for tensor in self.tensors:
+            after = self._cell[tensor.one.produced + 1]
+            for choice, policy in tensor.policies.items():
+                made, back = (ahead / self.tick for ahead in self._ahead(tensor.one, choice))
+                changes[after].append((policy, made))
+                for number, need in enumerate(tensor.needs):
+                    changes[self._cell[need]] += tensor.first_at(number, back, choice)
+                falls = falls or made < 0.0 or back < 0.0
+        if falls:
+            self._running(changes, constants)
+
+    def _ahead(self, one: Saved, choice: Choice) -> tuple[float, float]:
+        """Seconds by which the host is further ahead after what a choice enqueues behind the
+        production, and before the need."""
+        if choice.policy is Policy.REBUILD:
+            recipe = one.recipes[choice.recipe]
+            return 0.0, recipe.seconds - recipe.host
+        if choice.policy is Policy.SQUEEZE and one.squeeze is not None:
+            half = (one.squeeze.seconds - one.squeeze.host) / 2
+            return half, half
+        return -self.link.host, -self.link.host
+
     def _running(
         self, changes: list[_Terms], constants: Sequence[float] | None = None
     ) -> list[int]:
         """Columns of running sums: each is the one before, plus the terms and the constant."""
         columns: list[int] = []
-        for position in range(self.count):
+        for position, change in enumerate(changes):
             column = self.program.column()
             terms = [(column, 1.0)]
             if columns:
                 terms.append((columns[-1], -1.0))
-            terms += [(term, -factor) for term, factor in changes[position]]
+            terms += [(term, -factor) for term, factor in change]
             constant = constants[position] if constants is not None else 0.0
             self.program.row(terms, constant, constant)
             columns.append(column)
@@ -308,8 +344,7 @@ class Model:
         speed, cell = rate / self.unit, self._cells[number]
         terms = [(self.waits[number], speed * self.tick)]
         terms += [(column, speed * seconds) for column, seconds in self.computing[number]]
-        starts = self.timeline.starts
-        return terms, speed * (starts[cell.last + 1] - starts[cell.first])
+        return terms, speed * (self._starts[cell.last + 1] - self._starts[cell.first])
 
     def _leaving_bytes(self) -> list[int]:
         """Bytes that forward does not read any more and whose copy away has not ended."""
@@ -364,45 +399,46 @@ class Model:
         return self._step(self._solver.relax(end, afresh=True).bound)
 
     def _step(self, ticks: float) -> float:
-        return self.timeline.seconds + self.tick * ticks
+        return self._starts[-1] + self.tick * ticks
 
     def dive(self, end: float, share: float) -> Solution:
         """Choices from the relaxation: the ones that are nearest to whole are fixed, `share` of
-        them at a time, and the others solved again. Choices that contradict others are ruled out.
+        them at a time, and the others solved again; where these contradict each other, one.
         """
         self._solver.free()
         found = self._solver.relax(end, afresh=True)
         bound = self._step(found.bound)
         left = [self.tensors[part[0]] for part in self.parts if self.tensors[part[0]].policies]
-        alone = False
         while left:
             near = sorted(((*_nearest(x, found.columns), x) for x in left), key=lambda e: -e[0])
             whole = sum(entry[0] >= _WHOLE for entry in near)
             if whole == len(near):
                 break
-            count = 1 if alone else max(1, int((len(near) - whole) * share))
-            fixed = near[whole : whole + count] if alone else near[: whole + count]
+            count = max(1, int((len(near) - whole) * share))
+            fixed = near[: whole + count]
             self._solver.fix(*_values(fixed))
             try:
                 found = self._solver.relax(end)
             except LookupError:
                 if time.monotonic() > end - LEAST:
                     raise
-                self._unfix(fixed, alone)
-                alone = True
-                continue
-            alone = False
+                columns, values = _values(fixed)
+                self._solver.between(columns, [1.0] * len(values))
+                fixed = near[whole : whole + 1]
+                found = self._alone(end, fixed[0][2], found)
             done = {id(tensor) for _, _, tensor in fixed}
             left = [tensor for tensor in left if id(tensor) not in done]
         return self._solution(found, bound)
 
-    def _unfix(self, fixed: list[tuple[float, Choice, _Tensor]], alone: bool) -> None:
-        """Frees columns; a single choice that is impossible is ruled out."""
-        for _, choice, tensor in fixed:
-            columns = list(tensor.policies.values())
-            self._solver.between(
-                columns, [float(not alone or o != choice) for o in tensor.policies]
-            )
+    def _alone(self, end: float, tensor: _Tensor, found: Values) -> Values:
+        """The relaxation where of one tensor the choice of most weight is fixed that contradicts no
+        other."""
+        weights = _weights(tensor, found.columns)
+        for choice in sorted(weights, key=weights.__getitem__, reverse=True):
+            self._solver.fix(*_values([(1.0, choice, tensor)]))
+            with contextlib.suppress(LookupError):
+                return self._solver.relax(end)
+        raise LookupError("no choice of a tensor is possible with the others")
 
     def again(self, end: float, known: Solution) -> Solution:
         """The same choices under the present limit and margins."""
@@ -453,10 +489,15 @@ def _values(fixed: list[tuple[float, Choice, _Tensor]]) -> tuple[list[int], list
 
 def _nearest(tensor: _Tensor, values: np.ndarray) -> tuple[float, Choice]:
     """The choice of most weight, and its weight."""
-    weights = {choice: values[column] for choice, column in tensor.policies.items()}
-    weights[KEEP] = 1.0 - sum(weights.values())
+    weights = _weights(tensor, values)
     choice = max(weights, key=weights.__getitem__)
     return weights[choice], choice
+
+
+def _weights(tensor: _Tensor, values: np.ndarray) -> dict[Choice, float]:
+    weights = {choice: values[column] for choice, column in tensor.policies.items()}
+    weights[KEEP] = 1.0 - sum(weights.values())
+    return weights
 
 
 def _seconds(one: Saved, choice: Choice) -> float:

@@ -2,6 +2,10 @@
 
 Nothing here knows a framework. A recorder fills these types from one measured step; tests fill them
 by hand. Positions are indices into `Timeline.operations`; bytes are integers, times are seconds.
+
+The device does what the host enqueues, one after the other: it begins an operation no earlier than
+the host begins to enqueue it, and ends it no earlier than the host. `host` is the time that this
+takes the host, 0 where it is not known.
 """
 
 from __future__ import annotations
@@ -23,12 +27,14 @@ class Operation:
             timeline: parameters, gradients so far, operands that are not saved, workspace.
         begin_bytes: Those of them that are in use when it begins, and while recipes run for it;
             None: all.
+        host: Time in which the host enqueues it.
     """
 
     name: str
     seconds: float
     fixed_bytes: int = 0
     begin_bytes: int | None = None
+    host: float = 0.0
 
     def extra_bytes(self, recipe: Recipe) -> int:
         """Device bytes beyond the fixed ones while a recipe runs for this operation."""
@@ -49,12 +55,14 @@ class Recipe:
         seconds: Time of the computation.
         temporary_bytes: Device bytes besides inputs and result while it runs.
         name: For reports: `rebuild` for an elementwise pass, `replay` for the operation itself.
+        host: Time in which the host enqueues it.
     """
 
     inputs: tuple[int, ...]
     seconds: float
     temporary_bytes: int = 0
     name: str = "rebuild"
+    host: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -66,12 +74,14 @@ class Squeeze:
         seconds: Time of both ways, one half each.
         whole: False where only the uses in backward can read what comes back, not recipes.
         name: For reports.
+        host: Time in which the host enqueues both ways, one half each.
     """
 
     nbytes: int
     seconds: float
     whole: bool = True
     name: str = "squeeze"
+    host: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -111,6 +121,9 @@ class Saved:
 class Timeline:
     """A step: operations in the order in which they run, the first `forward` of them forward.
 
+    `starts` are the times at which the operations begin where everything is kept, and the end;
+    `spare` are the times by which the host can be later at each of them, and the end be the same.
+
     Raises InvalidProblem where positions, sizes or recipes contradict each other.
     """
 
@@ -119,24 +132,39 @@ class Timeline:
     saved: tuple[Saved, ...] = ()
     label: str = ""
     starts: tuple[float, ...] = field(init=False, repr=False, compare=False)
+    spare: tuple[float, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        starts, now = [], 0.0
+        starts, hosts, now, host = [], [], 0.0, 0.0
         for operation in self.operations:
             starts.append(now)
-            now += operation.seconds
+            hosts.append(host)
+            host += operation.host
+            now = max(now + operation.seconds, host)
+        spare, device, rest = [now - host], 0.0, 0.0  # these two: from the operation to the end
+        for operation, begun in zip(reversed(self.operations), reversed(hosts), strict=True):
+            device += operation.seconds
+            rest = max(device, operation.host + rest)
+            spare.append(now - begun - rest)
         object.__setattr__(self, "starts", (*starts, now))
+        object.__setattr__(self, "spare", tuple(reversed(spare)))
         self._check()
 
     @property
     def seconds(self) -> float:
-        """The step where everything is kept: the sum of its operations."""
+        """The step where everything is kept: the sum of its operations, and of the device's waits
+        for the host."""
         return self.starts[-1]
 
     @property
     def peak_bytes(self) -> int:
         """Most device bytes where every saved tensor is kept."""
         return max(kept_bytes(self), default=0)
+
+    def added(self, position: int, seconds: float, host: float) -> float:
+        """What the step takes longer where the host enqueues something else there: its time on the
+        device, or what it takes the host beyond what that can spare."""
+        return max(seconds, host - self.spare[position])
 
     def _check(self) -> None:
         count = len(self.operations)
@@ -146,11 +174,12 @@ class Timeline:
             )
         for operation in self.operations:
             begin = operation.begin_bytes or 0
-            if not operation.seconds >= 0 or operation.fixed_bytes < 0 or begin < 0:
+            times = operation.seconds >= 0 and operation.host >= 0
+            if not times or operation.fixed_bytes < 0 or begin < 0:
                 raise InvalidProblem(
-                    f"operation {operation.name!r} takes {operation.seconds} s, "
-                    f"{operation.fixed_bytes} bytes and {begin} at its beginning; all must be "
-                    "at least 0"
+                    f"operation {operation.name!r} takes {operation.seconds} s, {operation.host} s "
+                    f"of the host, {operation.fixed_bytes} bytes and {begin} at its beginning; all "
+                    "must be at least 0"
                 )
         for index, one in enumerate(self.saved):
             if index and one.produced < self.saved[index - 1].produced:
@@ -189,6 +218,7 @@ class Link:
         both: Sum of the rates of both directions where both are in use.
         latency: Seconds from enqueueing a copy to its first byte.
         name: For reports.
+        host: Seconds in which the host enqueues one copy.
     """
 
     to_host: float
@@ -196,13 +226,16 @@ class Link:
     both: float
     latency: float = 10e-6
     name: str = "host"
+    host: float = 0.0
 
     def __post_init__(self) -> None:
         rates = (self.to_host, self.from_host, self.both)
-        if not all(0 < rate < float("inf") for rate in rates) or not 0 <= self.latency < 1:
+        times = 0 <= self.latency < 1 and 0 <= self.host < 1
+        if not all(0 < rate < float("inf") for rate in rates) or not times:
             raise InvalidProblem(
-                f"link {self.name!r} has rates {rates} bytes/s and a latency of {self.latency} s; "
-                "rates must be positive and finite, the latency below a second"
+                f"link {self.name!r} has rates {rates} bytes/s, a latency of {self.latency} s and "
+                f"takes the host {self.host} s; rates must be positive and finite, times below a "
+                "second"
             )
 
 

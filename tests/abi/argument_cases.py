@@ -324,14 +324,15 @@ class Step:
     """A training step of two saved tensors, one of which can be computed from the other."""
 
     def __init__(self) -> None:
-        self.operations = FFI.new("oocdnn_step_operation[]", [(1e-3, 8, 4)] * 4)
-        rows = [(64, 0, 1, 3, 3, 8, 1e-4, 0, 1, 0), (32, 1, 1, 2, 3, -1, 0.0, 1, 1, 0)]
+        self.operations = FFI.new("oocdnn_step_operation[]", [(1e-3, 1e-4, 8, 4)] * 4)
+        rows = [(64, 0, 1, 3, 3, 8, 1e-4, 0.0, 0, 1, 0), (32, 1, 1, 2, 3, -1, 0.0, 0.0, 1, 1, 0)]
         self.tensors = FFI.new("oocdnn_step_tensor[]", rows)
-        self.recipes = FFI.new("oocdnn_step_recipe[]", [(1e-4, 8, 1)])
+        self.recipes = FFI.new("oocdnn_step_recipe[]", [(1e-4, 1e-4, 8, 1)])
         self.inputs = FFI.new("int64_t[]", [0])
         self.given = FFI.new("oocdnn_training_step *")
         self.given[0] = (
-            self.operations, self.tensors, self.recipes, self.inputs, 4, 2, 2, 1, 1, 1e9, 1e9, 1e-6,
+            self.operations, self.tensors, self.recipes, self.inputs,
+            4, 2, 2, 1, 1, 1e9, 1e9, 1e-6, 1e-6,
         )  # fmt: skip
         self.policies = FFI.new("int32_t[]", [1, 3])
         made = FFI.new("oocdnn_scheduler **")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from oocdnn.network.timeline import Link, Operation, Recipe, Saved, Squeeze, Timeline
 
@@ -69,3 +70,26 @@ def random_step(seed: int, most: int = 6) -> Timeline:
         movable = draw.random() < 0.9
         saved.append(Saved(f"t{index}", size, produced, last, uses, movable, recipes, squeeze))
     return Timeline(tuple(operations), count, tuple(saved))
+
+
+HOSTED_LINK = replace(LINK, both=100e9, host=2e-4)
+
+
+def hosted_step(seed: int, most: int = 6) -> Timeline:
+    """A random step with times of the host, at some operations more than those of the device."""
+    plain, draw = random_step(seed, most), random.Random(seed + 1)
+    slow = draw.choice((1e-5, 1e-4, 1e-3))
+
+    def host() -> float:
+        return draw.choice((0.0, slow * draw.random()))
+
+    operations = [replace(one, host=host()) for one in plain.operations]
+    saved = [
+        replace(
+            one,
+            recipes=tuple(replace(recipe, host=host()) for recipe in one.recipes),
+            squeeze=None if one.squeeze is None else replace(one.squeeze, host=host()),
+        )
+        for one in plain.saved
+    ]
+    return replace(plain, operations=tuple(operations), saved=tuple(saved))

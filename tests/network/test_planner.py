@@ -21,7 +21,7 @@ from oocdnn.network.planner import Plan, curve, least_limit, plan
 from oocdnn.network.schedule import schedule
 from oocdnn.network.simulate import simulate
 from oocdnn.network.solve import options
-from oocdnn.network.timeline import Operation, Recipe, Saved, Squeeze, Timeline
+from oocdnn.network.timeline import Link, Operation, Recipe, Saved, Squeeze, Timeline
 
 
 def all_choices(timeline: Timeline) -> list[list[Choice]]:
@@ -42,11 +42,11 @@ def all_choices(timeline: Timeline) -> list[list[Choice]]:
     return [list(found) for found in itertools.product(*each)]
 
 
-def best_of_all(timeline: Timeline, limit: int) -> float | None:
+def best_of_all(timeline: Timeline, limit: int, link: Link = LINK) -> float | None:
     """Seconds of the fastest combination whose positions fit; None where none does."""
     best = None
     for choices in all_choices(timeline):
-        made = schedule(timeline, [LINK], limit, choices)
+        made = schedule(timeline, [link], limit, choices)
         if made.peak_bytes <= limit and (best is None or made.seconds < best):
             best = made.seconds
     return best

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from network import walk
 from network.networks import H100_LINK, resnet, unet, vgg16
-from network.steps import LINK, random_step
+from network.steps import HOSTED_LINK, LINK, hosted_step, random_step
 
 import oocdnn
 from oocdnn._native_network import NativeScheduler, NativeStep
@@ -43,20 +43,26 @@ def limit_of(timeline: Timeline, share: float) -> int:
     return int(share * timeline.peak_bytes)
 
 
-@given(seed=st.integers(0, 1 << 30), share=st.floats(-0.2, 1.1), most=st.sampled_from((4, 12, 60)))
+@given(
+    seed=st.integers(0, 1 << 30),
+    share=st.floats(-0.2, 1.1),
+    most=st.sampled_from((4, 12, 60)),
+    hosted=st.booleans(),
+)
 @settings(max_examples=500, deadline=None)
 def test_schedules_of_random_steps_are_those_of_the_definition(
-    seed: int, share: float, most: int
+    seed: int, share: float, most: int, hosted: bool
 ) -> None:
-    timeline, draw = random_step(seed, most=most), random.Random(seed)
+    timeline = hosted_step(seed, most) if hosted else random_step(seed, most)
+    link, draw = HOSTED_LINK if hosted else LINK, random.Random(seed)
     limit = limit_of(timeline, share)
-    native, defined = Scheduler(timeline, LINK, limit), walk.Scheduler(timeline, LINK, limit)
+    native, defined = Scheduler(timeline, link, limit), walk.Scheduler(timeline, link, limit)
     for _ in range(3):
         choices = drawn(timeline, draw)
         made = native.run(choices)
         assert made == defined.run(choices)
-        seconds, waiting, recomputing, peak = native.totals(choices)
-        assert (seconds, waiting, recomputing) == (made.seconds, made.waiting, made.recomputing)
+        *seconds, peak = native.totals(choices)
+        assert seconds == [made.seconds, made.waiting, made.recomputing, made.late]
         assert peak == made.peak_bytes
 
 
@@ -78,7 +84,8 @@ def test_schedules_of_networks_are_those_of_the_definition(
 @given(seed=st.integers(0, 1 << 30), share=st.floats(0.0, 1.0), warmth=st.floats(0.0, 0.1))
 @settings(max_examples=100, deadline=None)
 def test_a_search_is_never_worse_than_its_start(seed: int, share: float, warmth: float) -> None:
-    timeline, draw = random_step(seed, most=20), random.Random(seed)
+    step, draw = random.Random(seed).choice((random_step, hosted_step)), random.Random(seed)
+    timeline = step(seed, most=20)
     scheduler = Scheduler(timeline, LINK, limit_of(timeline, share))
     choices = [
         choice if one.movable else KEEP
@@ -188,26 +195,40 @@ def test_a_scheduler_in_use_refuses_its_own_progress_function() -> None:
 def a_step() -> NativeStep:
     """Two saved tensors, the second of which can be computed from the first."""
     return NativeStep(
-        [(1e-3, 8, 8)] * 4,
+        [(1e-3, 1e-4, 8, 8)] * 4,
         2,
-        [(64, 0, 1, 3, 3, -1, 0.0, 0, 1, 0), (32, 1, 1, 2, 3, -1, 0.0, 1, 1, 0)],
-        [(1e-4, 8, 1)],
+        [(64, 0, 1, 3, 3, -1, 0.0, 0.0, 0, 1, 0), (32, 1, 1, 2, 3, -1, 0.0, 0.0, 1, 1, 0)],
+        [(1e-4, 1e-4, 8, 1)],
         [0],
-        (1e9, 1e9, 1e-6),
+        (1e9, 1e9, 1e-6, 1e-6),
     )
+
+
+def one_tensor(nbytes: int, produced: int, squeezed: int = -1, host: float = 0.0) -> list[object]:
+    return [(nbytes, produced, 0, 3, 3, squeezed, 0.0, host, 0, 1, 0)]
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"forward": 5}, "forward is 5"),
-        ({"operations": [(float("nan"), 0, 0)] * 4}, "operation 0 takes nan s"),
-        ({"operations": [(0.0, 0, -1)] * 4}, "-1 at its beginning"),
-        ({"link": (0.0, 1.0, 0.0)}, "rates must be positive"),
+        ({"operations": [(float("nan"), 0.0, 0, 0)] * 4}, "operation 0 takes nan s"),
+        ({"operations": [(0.0, -1.0, 0, 0)] * 4}, "-1 s of the host"),
+        ({"operations": [(0.0, 0.0, 0, -1)] * 4}, "-1 at its beginning"),
+        ({"link": (0.0, 1.0, 0.0, 0.0)}, "rates must be positive"),
+        ({"link": (1.0, 1.0, 0.0, -1.0)}, "-1 s of the host"),
+        ({"recipes": [(1e-4, float("inf"), 8, 1)]}, "inf s of the host"),
         ({"recipes": []}, "recipes are named, of which 0 are left"),
         ({"inputs": [1]}, "cannot be computed from number 1"),
-        ({"tensors": [(1, 1, 0, 3, 3, -1, 0.0, 0, 1, 0)]}, "produced at 1, last used in forward"),
-        ({"tensors": [(1 << 61, 0, 0, 3, 3, -1, 0.0, 0, 1, 0)]}, "more than 2\\^60 bytes"),
+        (
+            {"tensors": one_tensor(1, 1)},
+            "produced at 1, last used in forward",
+        ),
+        (
+            {"tensors": one_tensor(1, 0, 1, -1.0)},
+            "squeezed in 0 s, -1 s of the host",
+        ),
+        ({"tensors": one_tensor(1 << 61, 0)}, "more than 2\\^60 bytes"),
     ],
 )
 def test_a_step_that_is_none_is_refused(changed: dict[str, object], message: str) -> None:

@@ -18,7 +18,6 @@ class Scheduler:
 
     def __init__(self, timeline: Timeline, link: Link, limit: int) -> None:
         self.timeline, self.link, self.limit = timeline, link, limit
-        self.seconds = [operation.seconds for operation in timeline.operations]
         self.kept = np.asarray(kept_bytes(timeline), dtype=np.int64)
         self._readers = _readers(timeline)
 
@@ -51,15 +50,16 @@ class _Walk:
     def __init__(self, scheduler: Scheduler, choices: list[Choice]) -> None:
         self._saved, self._link = scheduler.timeline.saved, scheduler.link
         self._operations = scheduler.timeline.operations
-        self._starts, self._seconds = scheduler.timeline.starts, scheduler.seconds
-        self._limit, self._choices = scheduler.limit, choices
+        self._starts, self._limit = scheduler.timeline.starts, scheduler.limit
+        self._choices = choices
         self._needs = needs(scheduler.timeline, choices)
         self._movements: dict[int, Movement] = {}
         self._produced: dict[int, list[int]] = {}  # by position, as the next two
         self._ended: dict[int, list[int]] = {}
         self._needed: dict[int, list[int]] = {}
         self._bytes_at = self._least_bytes(scheduler.kept)
-        self._now = self._waiting = self._recomputing = 0.0
+        self._now = self._host = 0.0
+        self._waiting = self._recomputing = self._late = 0.0
         self._waits: dict[int, float] = {}  # seconds, by the tensor that is waited for
         self._out_free = self._in_free = 0.0  # end of the last copy of each direction
         self._leaving: dict[int, float] = {}  # end of the copy of what is not released yet
@@ -71,7 +71,7 @@ class _Walk:
         self._blocked = 0  # position before which the next fetch does not fit
 
     def run(self) -> Schedule:
-        for position, seconds in enumerate(self._seconds):
+        for position, operation in enumerate(self._operations):
             for index in self._ended.get(position, ()):
                 heappush(self._ready, (self._leaving[index], index))
                 self._ready_bytes += self._saved[index].nbytes
@@ -83,7 +83,7 @@ class _Walk:
                 self._fetch(position)
             if position in self._needed:
                 self._complete(self._needed[position])
-            self._now += seconds
+            self._do(operation.seconds, operation.host)
             if position in self._produced:
                 self._leave(self._produced[position])
         return Schedule(
@@ -93,6 +93,7 @@ class _Walk:
             self._now,
             self._waiting,
             self._recomputing,
+            self._late,
             self._waits,
         )
 
@@ -144,12 +145,11 @@ class _Walk:
         for index in indices:
             one = self._saved[index]
             if self._choices[index].policy is Policy.SWAP:
-                begin = max(self._now, self._out_free) + self._link.latency
-                self._out_free = begin + one.nbytes / self._link.to_host
+                self._out_free = self._copied(self._out_free, one.nbytes / self._link.to_host)
                 self._leaving[index] = self._out_free
                 self._leaving_bytes += one.nbytes
             elif one.squeeze is not None:
-                self._compute(one.squeeze.seconds / 2)
+                self._compute(one.squeeze.seconds / 2, one.squeeze.host / 2)
 
     def _stay(self, indices: list[int]) -> None:
         """What is needed before it has been copied away is kept."""
@@ -204,8 +204,7 @@ class _Walk:
                 window += one.nbytes
             self._queue.popleft()
             movement.fetch = position
-            self._in_free = max(self._now, self._in_free) + self._link.latency
-            self._in_free += one.nbytes / self._link.from_host
+            self._in_free = self._copied(self._in_free, one.nbytes / self._link.from_host)
             self._arrivals[index] = self._in_free
 
     def _complete(self, indices: list[int]) -> None:
@@ -215,13 +214,27 @@ class _Walk:
             if choice.policy is Policy.SWAP:
                 self._wait_for(index, self._arrivals[index])
             elif choice.policy is Policy.REBUILD:
-                self._compute(one.recipes[choice.recipe].seconds)
+                recipe = one.recipes[choice.recipe]
+                self._compute(recipe.seconds, recipe.host)
             elif choice.policy is Policy.SQUEEZE and one.squeeze is not None:
-                self._compute(one.squeeze.seconds / 2)
+                self._compute(one.squeeze.seconds / 2, one.squeeze.host / 2)
 
-    def _compute(self, seconds: float) -> None:
-        self._now += seconds
+    def _copied(self, free: float, seconds: float) -> float:
+        """The end of a copy that the host enqueues now, behind the one that ends at `free`."""
+        self._do(0.0, self._link.host)
+        return max(self._now, free) + self._link.latency + seconds
+
+    def _compute(self, seconds: float, host: float) -> None:
+        self._do(seconds, host)
         self._recomputing += seconds
+
+    def _do(self, seconds: float, host: float) -> None:
+        """The device begins no earlier than the host begins to enqueue it, nor ends earlier."""
+        self._host += host
+        self._now += seconds
+        if self._host > self._now:
+            self._late += self._host - self._now
+            self._now = self._host
 
     def _wait_for(self, index: int, moment: float) -> None:
         if moment > self._now:

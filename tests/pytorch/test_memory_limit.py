@@ -7,6 +7,7 @@ import random
 import threading
 import time
 import warnings
+from dataclasses import replace
 
 import pytest
 
@@ -18,6 +19,7 @@ from torch.nn import functional as F
 
 from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory
 from oocdnn.network.planner import least_limit
+from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.card import Copy, HostCard
 from oocdnn.torch.limit.entry import Entry
 from oocdnn.torch.limit.parts import Table
@@ -372,12 +374,24 @@ def test_a_convolution_beyond_the_limit_runs_backward_in_parts(card: HostCard) -
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_what_a_recipe_and_a_copy_take_the_host_counts(card: HostCard) -> None:
+def test_what_operations_recipes_and_copies_take_the_host_is_measured(card: HostCard) -> None:
     recorder = Recorder(card, Store(card), False, Table("cpu"))
     entry = Entry(0, 64, None, 0)
     recorder.recipe(entry, (), "rebuild", 1.0, 1.25, 0.125, 0)
     recorder.recipe(entry, (), "rebuild", 1.0, 1.25, 0.5, 0)
-    assert [one.seconds for one in recorder._recipes(entry)] == [0.25, 0.5]
+    known = recorder._recipes(entry)
+    assert [(one.seconds, one.host) for one in known] == [(0.25, 0.125), (0.25, 0.5)]
+
+    recorder.begin()
+    time.sleep(0.01)
+    recorder.stop(None)
+    recorder.go()
+    first, second = recorder.operations(None)
+    assert 0.01 <= first.host <= first.seconds
+    waited = Timeline((replace(first, host=0.001), replace(second, host=1e6)), 1)
+    again = recorder.operations(waited)  # the least of both
+    assert again[0].host == 0.001
+    assert again[1].host < 1e6
 
     class Late(HostCard):
         def copy_in(self, source: Tensor, target: Tensor) -> Copy:
@@ -386,7 +400,7 @@ def test_what_a_recipe_and_a_copy_take_the_host_counts(card: HostCard) -> None:
 
     late = Late()
     with memory_limit(LIMIT, card=late) as run:
-        assert run.links[0].latency >= 0.01
+        assert run.links[0].host >= 0.01
     late.close()
 
 
@@ -449,8 +463,7 @@ def test_the_second_step_of_a_plan_is_looked_at_too() -> None:
 
         def taken(self) -> int:
             self.looks += 1
-            self.share = 1.0 if self.looks == 2 else 0.0
-            return super().taken()
+            return LIMIT + (1 << 14) if self.looks == 2 else super().taken()
 
     card = Later()
     net, _, optimizer, _ = pair()

@@ -12,6 +12,8 @@ double DrawSeconds(Random* random) {
   return random->Chance(1) ? kOdd[random->Below(5)] : 1e-3 * static_cast<double>(random->Below(9));
 }
 
+double DrawHost(Random* random) { return random->Chance(50) ? 0.0 : DrawSeconds(random); }
+
 int64_t DrawBytes(Random* random) {
   return random->Chance(1) ? random->Integer() : random->Between(0, 4096);
 }
@@ -34,7 +36,8 @@ struct Step {
 Step::Step(Random* random) {
   const int64_t forward = random->Between(1, 12);
   for (int64_t i = 0; i < 2 * forward; ++i) {
-    operations.push_back({DrawSeconds(random), DrawBytes(random), DrawBytes(random)});
+    operations.push_back(
+        {DrawSeconds(random), DrawHost(random), DrawBytes(random), DrawBytes(random)});
   }
   int64_t produced = 0;
   for (auto count = random->Between(0, 12); count > 0; --count) {
@@ -47,12 +50,13 @@ Step::Step(Random* random) {
     one.last_use = random->Between(one.first_use, 2 * forward - 1);
     one.squeezed_bytes = random->Chance(70) ? -1 : DrawBytes(random);
     one.squeeze_seconds = DrawSeconds(random);
+    one.squeeze_host = DrawHost(random);
     one.squeezed_whole = random->Chance(50) ? 1 : 0;
     one.movable = random->Chance(90) ? 1 : 0;
     one.recipes = tensors.size() == 1 ? 0 : random->Between(0, 2);
     for (int64_t i = 0; i < one.recipes; ++i) {
       const auto read = random->Between(0, 2);
-      recipes.push_back({DrawSeconds(random), DrawBytes(random), read});
+      recipes.push_back({DrawSeconds(random), DrawHost(random), DrawBytes(random), read});
       for (int64_t k = 0; k < read; ++k) {
         const auto last = static_cast<int64_t>(tensors.size()) - 2;
         inputs.push_back(random->Chance(1) ? random->Integer() : random->Between(0, last));
@@ -71,7 +75,8 @@ Step::Step(Random* random) {
            static_cast<int64_t>(inputs.size()),
            random->Chance(2) ? DrawSeconds(random) : 1e6,
            1e6,
-           DrawSeconds(random)};
+           DrawSeconds(random),
+           DrawHost(random)};
 }
 
 std::vector<int32_t> DrawPolicies(Random* random, size_t count) {
@@ -95,6 +100,8 @@ void CallSchedule(Random* random, oocdnn_scheduler* scheduler, const Step& step)
       random->Chance(50) ? nullptr : bytes_at.data(), random->Chance(50) ? nullptr : waits.data());
   if (Answered(status) != OOCDNN_OK) return;
   Expect(totals.waiting >= 0.0 && totals.seconds >= totals.waiting, "less than nothing");
+  constexpr double kRounding = 1.0 + 1e-9;
+  Expect(totals.late >= 0.0 && kRounding * totals.seconds >= totals.late, "less than nothing");
   for (const int64_t bytes : bytes_at) Expect(bytes <= totals.peak_bytes, "above the peak");
   for (const double seconds : waits) {
     Expect(0.0 <= seconds && seconds <= totals.waiting, "no part of the waiting");

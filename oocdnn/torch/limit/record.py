@@ -6,6 +6,7 @@ backward). An operation of the timeline is the time between two events.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,8 @@ from oocdnn.torch.limit.trace import Node
 class _Event:
     begin: Any  # mark: the device goes on, after what the runtime did at the event
     end: Any = None  # mark: the next event
+    began: float = 0.0  # of the host's clock, in seconds, as the marks are of the device's
+    host: float = 0.0  # seconds from there to the next event
     resident: int = 0  # bytes of entries on the device from here on
     held: int = 0  # bytes on the device here
     most: int = 0  # bytes on the device until the next event
@@ -61,7 +64,7 @@ class Recorder:
     forward: int = 0  # events of forward, 0 while it runs
     events: list[_Event] = field(default_factory=list)
     recipes: dict[int, list[_Recipe]] = field(default_factory=dict)
-    squeezes: dict[int, tuple[Form, Any, Any]] = field(default_factory=dict)
+    squeezes: dict[int, tuple[Form, Any, Any, float]] = field(default_factory=dict)
     watched: bool = False  # whether the card keeps the history of its allocator
     notes: list[Note] = field(default_factory=list)  # in that history, two for each event
     brackets: bool = False  # whether it keeps it for what recipes allocate
@@ -76,8 +79,7 @@ class Recorder:
 
     def stop(self, appeared: Entry | None) -> None:
         """An event: a new storage in forward, or none and a read in backward."""
-        last = self.events[-1]
-        last.end = self.card.mark()
+        last = self._stop()
         self.table.ran = None
         self._note(appeared)
         if self.bytes_too:
@@ -105,6 +107,14 @@ class Recorder:
     def _go(self, event: _Event) -> None:
         self.events.append(event)
         self.table.ran = event.ran
+        event.began = time.perf_counter()
+
+    def _stop(self) -> _Event:
+        """Ends the times of the last event."""
+        last = self.events[-1]
+        last.host = time.perf_counter() - last.began
+        last.end = self.card.mark()
+        return last
 
     def recipe(
         self,
@@ -121,9 +131,10 @@ class Recorder:
         known = self.recipes.setdefault(entry.number, [])
         known.append(_Recipe(reads, name, begin, end, host, extra))
 
-    def squeezed(self, entry: Entry, form: Form, begin: Any, end: Any) -> None:
-        """A smaller form of an entry; both ways are timed between two marks."""
-        self.squeezes[entry.number] = (form, begin, end)
+    def squeezed(self, entry: Entry, form: Form, begin: Any, end: Any, host: float) -> None:
+        """A smaller form of an entry; both ways are timed between two marks, with what they take
+        the host."""
+        self.squeezes[entry.number] = (form, begin, end, host)
 
     def computing(self) -> None:
         """A recipe is about to be tried; the last one may have failed."""
@@ -183,21 +194,21 @@ class Recorder:
 
     def operations(self, known: Timeline | None) -> tuple[Operation, ...]:
         """As measured now; the least seconds of this and the known recording."""
-        last = self.events[-1]
-        last.end = self.card.mark()
+        self._stop()
         self.look()
         found = []
         for i, event in enumerate(self.events):
-            seconds = self.card.seconds(event.begin, event.end)
+            seconds, host = self.card.seconds(event.begin, event.end), event.host
             fixed = max(event.most - event.resident - event.appeared, 0)
             begin: int | None = max(event.held - event.resident, 0)
             if known is not None:
                 before = known.operations[i]
                 seconds = min(seconds, before.seconds)  # a late host only adds
+                host = min(host, before.host)  # and so does a host that has to wait
                 if not self.bytes_too:
                     fixed, begin = before.fixed_bytes, before.begin_bytes
             name = f"{'forward' if i < self.forward else 'backward'} {i}"
-            found.append(Operation(name, seconds, fixed, begin))
+            found.append(Operation(name, seconds, fixed, begin, host))
         return tuple(found)
 
     def look(self) -> None:
@@ -224,14 +235,13 @@ class Recorder:
         )
 
     def _recipes(self, entry: Entry) -> tuple[Recipe, ...]:
-        """A recipe that takes the host longer than the device has that time: where the host is
-        hardly ahead, the device waits for it."""
         return tuple(
             Recipe(
                 one.reads,
-                max(self.card.seconds(one.begin, one.end), one.host),
+                self.card.seconds(one.begin, one.end),
                 one.extra,
                 one.name,
+                one.host,
             )
             for one in self.recipes.get(entry.number, ())
         )
@@ -240,11 +250,11 @@ class Recorder:
         known = self.squeezes.get(entry.number)
         if known is None:
             return None
-        form, begin, end = known
+        form, begin, end, host = known
         if not all(form.serves(reader) for reader in entry.readers):
             return None
         nbytes, seconds = form.nbytes(entry.nbytes), self.card.seconds(begin, end)
-        return Squeeze(nbytes, seconds, whole=form.whole)
+        return Squeeze(nbytes, seconds, whole=form.whole, host=host)
 
     def _reuse(self) -> None:
         self.card.reuse(mark for event in self.events for mark in (event.begin, event.end))

@@ -258,21 +258,21 @@ _aside = _Aside()
 
 
 def _measured(card: Card) -> Link:
-    """The link's rates, by copies. Its latency is what a copy takes the host."""
+    """The link's rates, and what a copy takes the host, by copies."""
     nbytes = card.probe_bytes
     there, here = card.empty(nbytes), card.slab(nbytes)
-    rates, latency = [], Link.latency
+    rates, host = [], 0.0
     for way in (card.copy_out, card.copy_in):
         source, target = (there, here) if way == card.copy_out else (here, there)
-        best = host = float("inf")
+        best = least = float("inf")
         for _ in range(4):
             card.finish()
             began = time.perf_counter()
             copy = way(source, target)
-            host = min(host, time.perf_counter() - began)
+            least = min(least, time.perf_counter() - began)
             copy.wait()
             card.finish()
             best = min(best, time.perf_counter() - began)
         rates.append(nbytes / best)
-        latency = max(latency, host)
-    return Link(rates[0], rates[1], 0.85 * sum(rates), latency)
+        host = max(host, least)
+    return Link(rates[0], rates[1], 0.85 * sum(rates), host=host)

@@ -148,9 +148,10 @@ class Trials:
         storage = bytes_of(entry.storage)
         form.expand(form.squeeze(storage), entry.nbytes)
         self._card.busy()
-        begin = self._card.mark()
+        begin, began = self._card.mark(), time.perf_counter()
         form.expand(form.squeeze(storage), entry.nbytes)
-        self._recorder.squeezed(entry, form, begin, self._card.mark())
+        host = time.perf_counter() - began
+        self._recorder.squeezed(entry, form, begin, self._card.mark(), host)
         self._found.forms[entry.number] = form
 
 
