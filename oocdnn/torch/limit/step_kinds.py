@@ -28,7 +28,7 @@ _KINDS = 16  # that are remembered
 _UNKNOWN = 2  # steps of no recorded kind: then such steps are recorded
 _IN_A_ROW = 64  # steps of one kind that are counted, at most
 _PLACES = 256  # that are remembered
-_FURTHER = 6  # kinds that begin as an earlier one; then such steps are swapped
+_FURTHER = 6  # recordings of what begins as an earlier kind; after them other steps are swapped
 
 
 Place = tuple[object, ...]  # how a step begins, and what ran before
@@ -70,7 +70,7 @@ class Known:
     division: Division = field(default_factory=Division)
     number: int = 0
     further: bool = False
-    expected: int = 0  # steps whose allocations were recorded because it might have been this kind
+    watched: int = 0  # steps whose allocations were recorded because they might have been its own
 
     def is_like(self, other: Known) -> bool:
         """Whether both save the same."""
@@ -99,8 +99,8 @@ class Kinds:
     """The kinds that are remembered, the last used first.
 
     Of kinds that begin alike, as those of the two networks of a GAN, a step is taken for the one
-    that ran after the same steps before: a place is the beginning of a step with the kind of the
-    last one and how many of them ran in a row. Steps that are of none of them are recorded.
+    that ran at the same place before: a place is the beginning of a step with the kind of the last
+    one and how many of them ran in a row. Steps that are of none of them are recorded.
     """
 
     def __init__(self) -> None:
@@ -121,6 +121,15 @@ class Kinds:
     def latest(self) -> Known | None:
         """The last used one."""
         return self._known[0] if self._known else None
+
+    @property
+    def expected(self) -> list[Known]:
+        """Those of which the next step may be: what ran at such a place before, else the kind of
+        the last step."""
+        here = (self._before, self._in_a_row)
+        numbers = {seen.number for place, seen in self._seen.items() if place[2:] == here}
+        numbers = numbers - {0} or {self._before}
+        return [one for one in self._known if one.number in numbers]
 
     def find(self, tensor: Tensor) -> Known | None:
         """The kind of step that begins with this tensor; it is the last used one then."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Mode", "Steps"]
 
-_EXPECTED = 4  # steps whose allocations are recorded for the sake of one kind
+_WATCHED = 4  # steps whose allocations are recorded for the sake of one kind
 
 
 class Steps:
@@ -142,11 +142,10 @@ class Steps:
         self._watching = self._watches() and self._card.watch()
 
     def _watches(self) -> bool:
-        """Whether the next step may be one whose allocations are to be known: of the last two
-        kinds, for a few steps."""
-        for known in list(self.kinds)[:2]:
-            if known.recorded == WATCHED and known.plan is not None and known.expected < _EXPECTED:
-                known.expected += 1
+        """Whether the next step may be one whose allocations are to be known, for a few steps."""
+        for known in self.kinds.expected:
+            if known.recorded == WATCHED and known.plan is not None and known.watched < _WATCHED:
+                known.watched += 1
                 return True
         return False
 
