@@ -69,6 +69,7 @@ class Step:
         self.found = Found()
         self.recorder: Recorder | None = None
         self.followed: Known | None = None
+        self.unplanned: Known | None = None  # the kind, where it has no plan
         self.mistaken: Known | None = None  # the kind that it was taken for
         self._trials: Trials | None = None
         self._holder: Callable[[], Holder | None] = _nobody
@@ -101,8 +102,9 @@ class Step:
         self.mode, self.followed = Mode.KEEP, known
         self._select()
 
-    def swap(self) -> None:
-        self.mode = Mode.SWAP
+    def swap(self, known: Known) -> None:
+        """Everything is swapped, because the kind has no plan."""
+        self.mode, self.unplanned = Mode.SWAP, known
         self._select()
 
     def follow(self, known: Known, course: Planned, recorder: Recorder | None) -> None:
@@ -137,6 +139,9 @@ class Step:
 
     def ends(self) -> None:
         self.leave()
+        known = self.unplanned
+        if known is not None and self.packs != len(known.found.numbers):
+            self.mistaken, self.unplanned = known, None
         known = self.followed
         if known is None:
             return

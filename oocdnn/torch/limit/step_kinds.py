@@ -141,7 +141,6 @@ class Kinds:
         seen = self._seen.get(self._place, _Seen())
         unknown = self._unknown if seen.number == 0 else 0
         if max(unknown, seen.unknown) >= _UNKNOWN and self._further.get(first, 0) < _FURTHER:
-            self._divisions.pop(first, None)
             return None
         found = min(alike, key=lambda one: (one.number != seen.number, one.number != self._before))
         self._known.remove(found)

@@ -161,7 +161,7 @@ class Steps:
             return
         self.table.parts = known.parts
         if known.plan is None or known.course is None:
-            step.swap()
+            step.swap(known)
         elif known.keeps:
             step.keep(known)
         else:
@@ -195,7 +195,7 @@ class Steps:
                 raise
             known.plan = known.course = None
             told = f"steps of one kind are swapped from here on: {error}"
-        self.kinds.ended(known, step.mistaken, step.packs)
+        self.kinds.ended(known or step.unplanned, step.mistaken, step.packs)
         self.steps += 1
         self._begin(step.mode)
         if told:
