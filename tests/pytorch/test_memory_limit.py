@@ -189,6 +189,42 @@ def test_the_history_of_allocations_ends(monkeypatch: pytest.MonkeyPatch) -> Non
     card.close()
 
 
+def test_a_further_kind_without_a_plan_is_swapped_and_others_follow() -> None:
+    class Peaks(HostCard):
+        most = 0
+
+        def peak(self) -> int:
+            return self.most
+
+    card = Peaks()
+    made = [network(), deeper()]
+    made[1](torch.ones(2, 3, 16, 16))  # makes its lazy layers
+    plain = copy.deepcopy(made)
+    mine, theirs = (
+        [torch.optim.SGD(n.parameters(), lr=0.1) for n in some] for some in (made, plain)
+    )
+    modes = []
+
+    def turns(run: memory_limit) -> None:
+        for _ in range(12):
+            for which, most in ((0, 0), (1, LIMIT + 1)):
+                card.most = most
+                step(made[which], mine[which])
+                modes.append(run._steps.mode)
+
+    with memory_limit(LIMIT, card=card, planning=0.05) as run:
+        with pytest.warns(UserWarning, match="steps of one kind are swapped from here on"):
+            turns(run)
+        assert modes[-4:] == [Mode.FOLLOW, Mode.SWAP] * 2
+    card.close()
+    for _ in range(12):
+        for which in (0, 1):
+            step(plain[which], theirs[which])
+    for a, b in zip(made, plain, strict=True):
+        for one, other in zip(a.parameters(), b.parameters(), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)  # convolutions in parts
+
+
 def test_a_step_that_fits_says_nothing_of_a_larger_one_that_begins_alike(card: HostCard) -> None:
     small = nn.Sequential(*block(3), nn.Flatten(), nn.Linear(8 * 256, 5))
     large = network()
