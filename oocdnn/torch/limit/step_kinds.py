@@ -122,14 +122,12 @@ class Kinds:
         """The last used one."""
         return self._known[0] if self._known else None
 
-    @property
-    def expected(self) -> list[Known]:
-        """Those of which the next step may be: what ran at such a place before, else the kind of
-        the last step."""
+    def expects(self, known: Known) -> bool:
+        """Whether the next step may be of this kind: it ran at such a place before, or no kind did
+        and the last step was of it."""
         here = (self._before, self._in_a_row)
         numbers = {seen.number for place, seen in self._seen.items() if place[2:] == here}
-        numbers = numbers - {0} or {self._before}
-        return [one for one in self._known if one.number in numbers]
+        return known.number in (numbers - {0} or {self._before})
 
     def find(self, tensor: Tensor) -> Known | None:
         """The kind of step that begins with this tensor; it is the last used one then."""

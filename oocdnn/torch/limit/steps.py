@@ -143,8 +143,9 @@ class Steps:
 
     def _watches(self) -> bool:
         """Whether the next step may be one whose allocations are to be known, for a few steps."""
-        for known in self.kinds.expected:
-            if known.recorded == WATCHED and known.plan is not None and known.watched < _WATCHED:
+        for known in self.kinds:
+            wanted = known.recorded == WATCHED and known.plan is not None
+            if wanted and known.watched < _WATCHED and self.kinds.expects(known):
                 known.watched += 1
                 return True
         return False
