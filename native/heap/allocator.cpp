@@ -29,19 +29,19 @@ bool IsPage(int64_t page, int64_t small_bytes) {
   return page > small_bytes && page <= kMostPage && page % kAlignment == 0;
 }
 
-// Whether a piece and the next one of its pool are of one segment.
+// True if a piece and the next piece of its pool belong to one segment.
 bool IsOneSegment(const Piece& a, const Piece& b) {
   if (a.expandable != b.expandable || a.small != b.small) return false;
   return a.expandable || (a.segment == b.segment && a.address + a.bytes == b.address);
 }
 
-// Where a request begins that takes what is not mapped: at the free block in front of it.
+// Address at which a request for unmapped memory begins: that of the free block in front of it.
 int64_t BeginOf(const Block& block) {
   const bool grows = block.prev != nullptr && block.prev->state == State::kFree;
   return grows ? block.prev->address : block.address;
 }
 
-// What a free block can grow to, where what follows is not mapped.
+// Bytes that a free block can grow to, over the unmapped block behind it.
 int64_t Possible(const Block& block) {
   const bool grows = block.next != nullptr && block.next->state == State::kUnmapped;
   return block.bytes + (grows ? block.next->bytes : 0);
@@ -310,7 +310,7 @@ Block* Allocator::MakeBehind(Block* before, int64_t bytes, State state) {
 
 void Allocator::Drop(Block* block) { spare_.push_back(block); }
 
-// Of a block that is in no list, with neighbours that are free or not mapped as it is.
+// Merges a block that is in no list with neighbours that are free, or unmapped, as it is.
 void Allocator::Merge(Block* block) {
   Block* before = block->prev;
   if (before != nullptr && before->state == block->state) {
@@ -347,7 +347,7 @@ Block* Allocator::Best(bool small, int64_t bytes) {
   return block;
 }
 
-// What is taken from the driver.
+// Memory from the driver.
 
 // The whole of a new segment, in no list but, where it is not mapped, that of those.
 Block* Allocator::MakeSegment(bool small, int64_t bytes, bool expandable) {

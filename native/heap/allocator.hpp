@@ -92,7 +92,7 @@ struct Totals {
 
 class Allocator {
  public:
-  // Of a heap that Check accepts. The expandable pieces of a pool are one segment.
+  // `heap` is one that Check accepts. The expandable pieces of a pool are one segment.
   explicit Allocator(const Heap& heap);
   ~Allocator();
   Allocator(const Allocator&) = delete;
@@ -100,7 +100,7 @@ class Allocator {
 
   // A block for a request that CheckBytes accepts; kOutOfMemory where no addresses are left.
   Result<Block*> Allocate(int64_t bytes);
-  // Of a block in use, which is not to be used after that.
+  // `block` is in use, and must not be used afterwards.
   void Free(Block* block);
   // Gives segments and pages without a block in use back to the driver.
   void Trim();

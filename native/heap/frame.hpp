@@ -11,7 +11,7 @@
 
 namespace oocdnn::heap {
 
-// What the runtime takes of the allocator, or gives back.
+// An allocation that the runtime makes to steer the allocator, or its release.
 struct Act {
   int64_t group = 0;  // in which it does that, after the group's leading ends
   int64_t address = 0;
