@@ -7,7 +7,9 @@ import random
 import threading
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -422,10 +424,11 @@ def test_what_operations_recipes_and_copies_take_the_host_is_measured(card: Host
     time.sleep(0.01)
     recorder.stop(None)
     recorder.go()
-    first, second = recorder.operations(None)
+    first, second = recorder.operations()
     assert 0.01 <= first.host <= first.seconds
     waited = Timeline((replace(first, host=0.001), replace(second, host=1e6)), 1)
-    again = recorder.operations(waited)  # the least of both
+    recorder.before, recorder.sure = waited, [False, False]
+    again = recorder.operations()  # the least of both
     assert again[0].host == 0.001
     assert again[1].host < 1e6
 
@@ -436,8 +439,65 @@ def test_what_operations_recipes_and_copies_take_the_host_is_measured(card: Host
 
     late = Late()
     with memory_limit(LIMIT, card=late) as run:
-        assert run.links[0].host >= 0.01
+        assert run.links[0].host >= 0.005  # of a copy: half of those of both ways
     late.close()
+
+
+def test_the_time_of_an_operation_has_no_wait_for_the_host_in_it() -> None:
+    class Device(HostCard):
+        """Its host is ahead, or not, and its operations take one second more each time."""
+
+        ahead, busied, marks = False, [], 0
+
+        def reached(self, mark: float) -> bool:
+            return not self.ahead
+
+        def busy(self, seconds: float) -> None:
+            self.busied.append(seconds)
+
+        def seconds(self, begin: float, end: float) -> float:
+            self.marks += 1
+            return float(self.marks)
+
+    device = Device()
+
+    def recorded(ahead: bool, *earlier: Any) -> tuple[Timeline, Sequence[bool]]:
+        device.ahead, device.busied = ahead, []
+        recorder = Recorder(device, Store(device), False, Table("cpu"))
+        if earlier:
+            recorder.before, recorder.sure = earlier
+        recorder.begin()
+        recorder.stop(None)
+        recorder.go()
+        return Timeline(recorder.operations(), 1), recorder.sure
+
+    def seconds(timeline: Timeline) -> list[float]:
+        return [one.seconds for one in timeline.operations]
+
+    first, sure = recorded(False)
+    assert seconds(first) == [1.0, 2.0]
+    assert sure == [False, False]
+    assert device.busied == pytest.approx([3e-4, 3e-4])  # what the host takes is not known
+    least, sure = recorded(False, first, sure)
+    assert seconds(least) == [1.0, 2.0]
+    assert sure == [False, False]
+    known, sure = recorded(True, least, sure)
+    assert device.busied == [1.5 * one.host for one in least.operations]
+    assert seconds(known) == [5.0, 6.0]
+    assert sure == [True, True]
+    again, sure = recorded(False, known, sure)
+    assert device.busied == []  # all is known
+    assert seconds(again) == [5.0, 6.0]
+    assert sure == [True, True]
+
+    device.ahead, device.busied = True, []
+    recorder = Recorder(device, Store(device), False, Table("cpu"))
+    recorder.begin()
+    for _ in range(20):
+        recorder.stop(None)
+        recorder.go()
+    assert len(device.busied) == 8  # the device is far enough behind
+    device.close()
 
 
 class Resident(HostCard):

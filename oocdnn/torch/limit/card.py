@@ -102,9 +102,12 @@ class Card(Protocol):
     def seconds(self, begin: Any, end: Any) -> float:
         """Between two marks; waits for the later one."""
 
-    def busy(self) -> None:
-        """Has the device work for a moment, so that what follows is there when it ends: marks then
-        tell the device's time, not the host's."""
+    def reached(self, mark: Any) -> bool:
+        """Whether the compute stream has arrived at a mark; does not wait."""
+
+    def busy(self, seconds: float) -> None:
+        """Has the device work for about so long, so that what follows is there when it ends: marks
+        then tell the device's time, not the host's."""
 
     def reuse(self, marks: Iterable[Any]) -> None:
         """Told of marks that nobody reads any more."""
@@ -140,7 +143,7 @@ class _CudaCopy:
         self.card.events.append(self.event)
 
 
-_BUSY_CYCLES = 2_000_000  # about a millisecond
+_CYCLES = 2e9  # of a GPU in a second, or a little less
 
 
 class CudaCard:
@@ -263,8 +266,11 @@ class CudaCard:
     def reuse(self, marks: Iterable[torch.cuda.Event]) -> None:
         self._marks.extend(marks)
 
-    def busy(self) -> None:
-        torch.cuda._sleep(_BUSY_CYCLES)
+    def reached(self, mark: torch.cuda.Event) -> bool:
+        return bool(mark.query())
+
+    def busy(self, seconds: float) -> None:
+        torch.cuda._sleep(int(seconds * _CYCLES))
 
     def seconds(self, begin: torch.cuda.Event, end: torch.cuda.Event) -> float:
         end.synchronize()
@@ -412,8 +418,12 @@ class HostCard:
     def reuse(self, marks: Iterable[float]) -> None:
         del marks
 
-    def busy(self) -> None:
-        pass  # its work is the host's
+    def reached(self, mark: float) -> bool:
+        del mark
+        return True
+
+    def busy(self, seconds: float) -> None:
+        del seconds  # its work is the host's
 
     def seconds(self, begin: float, end: float) -> float:
         return end - begin

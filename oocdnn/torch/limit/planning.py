@@ -53,17 +53,17 @@ class Planning:
             return None
         ran = [tuple(recorder.ran(i)) for i in range(len(timeline.operations))]
         known = Known(first, settings_now(), timeline, found, dict(division.parts), ran)
-        known.templates = recorder.templates()
+        known.sure, known.templates = recorder.sure, recorder.templates()
         return known
 
     def again(self, recorder: Recorder, known: Known, division: Division) -> bool:
         """Plans anew from a further recorded step: its times are those of a step that does not swap
         everything. True where no plan keeps to the limit, and the step should be recorded again
         with more parts of convolutions."""
-        again = recorder.again(known.timeline)
+        again = recorder.again()
         if again is None:
             return False
-        known.timeline = again
+        known.timeline, known.sure = again, recorder.sure
         known.allocations = recorder.allocations(again, known.templates) or known.allocations
         known.recorded += 1
         self.replan(known)

@@ -36,6 +36,12 @@ class _Event:
     appeared: int = 0  # bytes of the entry that the next event saw first
     node: Node | None = None  # of backward; held, so that no other takes its address
     ran: list[Signature] = field(default_factory=list)  # convolutions
+    sure: bool = False  # the device began when the host had enqueued all
+
+
+_AHEAD = 1.5  # times what an operation takes the host: the device is busy so long before it
+_HOST = 2e-4  # seconds, where that is not known
+_BEHIND = 8  # operations that the device has not begun: no more, or the host waits for the device
 
 
 @dataclass
@@ -53,6 +59,13 @@ class Recorder:
     """Events of one step, in order; event 0 is the step's beginning.
 
     At an event the runtime calls `stop`, acts, and calls `go`: its waits are part of no operation.
+    A device that is faster than the host waits within operations. It is kept busy before those that
+    no recording has measured without that.
+
+    Args:
+        before: What earlier recordings of the step measured.
+        sure: For each of its operations, whether the device's time is known: there is no wait for
+            the host in it.
     """
 
     card: Card
@@ -68,6 +81,9 @@ class Recorder:
     watched: bool = False  # whether the card keeps the history of its allocator
     notes: list[Note] = field(default_factory=list)  # in that history, two for each event
     brackets: bool = False  # whether it keeps it for what recipes allocate
+    before: Timeline | None = None
+    sure: Sequence[bool] = ()
+    _begun: int = 0  # operations that the device was seen to have begun
     _around: list[Note] = field(default_factory=list)  # two for each recipe
     _numbers: list[tuple[int, int]] = field(default_factory=list)  # of its entry, and its own there
     _open: list[Entry] = field(default_factory=list)  # that others were seen to hold
@@ -75,6 +91,7 @@ class Recorder:
     def begin(self) -> None:
         if self.bytes_too:
             self.card.peak()
+        self._hurry()
         self._go(_Event(self.card.mark()))
 
     def stop(self, appeared: Entry | None) -> None:
@@ -101,8 +118,21 @@ class Recorder:
         if self.bytes_too:
             self.card.peak()
         held = self.card.held() if self.bytes_too else 0
+        self._hurry()
         mark, resident = self.card.mark(), self.store.resident
         self._go(_Event(mark, resident=resident, held=held, node=node))
+
+    def _hurry(self) -> None:
+        """Has the host get ahead of the device for the next operation."""
+        number, before = len(self.events), self.before
+        while self._begun < number and self.card.reached(self.events[self._begun].begin):
+            self._begun += 1
+        if number - self._begun >= _BEHIND:
+            return
+        if before is None or number >= len(before.operations):
+            self.card.busy(_AHEAD * _HOST)
+        elif not self.sure[number]:
+            self.card.busy(_AHEAD * before.operations[number].host)
 
     def _go(self, event: _Event) -> None:
         self.events.append(event)
@@ -113,6 +143,7 @@ class Recorder:
         """Ends the times of the last event."""
         last = self.events[-1]
         last.host = time.perf_counter() - last.began
+        last.sure = not self.card.reached(last.begin)
         last.end = self.card.mark()
         return last
 
@@ -169,7 +200,7 @@ class Recorder:
 
     def timeline(self, label: str) -> Timeline | None:
         """None where nothing was saved, or nothing was read back."""
-        operations = self.operations(None)
+        operations = self.operations()
         if not self.forward or not self.entries:
             return None
         saved = tuple(
@@ -183,32 +214,42 @@ class Recorder:
         """The convolutions that ran in an operation."""
         return self.events[position].ran
 
-    def again(self, timeline: Timeline) -> Timeline | None:
-        """The same step with what this one measured; None where it is another one."""
+    def again(self) -> Timeline | None:
+        """The step of `before` with what this one measured; None where it is another one."""
+        timeline = self.before
+        if timeline is None:
+            return None
         same = len(self.events) == len(timeline.operations) and self.forward == timeline.forward
         if not same or len(self.entries) != len(timeline.saved):
             return None
-        operations = self.operations(timeline)
+        operations = self.operations()
         self._reuse()
         return Timeline(operations, timeline.forward, timeline.saved, timeline.label)
 
-    def operations(self, known: Timeline | None) -> tuple[Operation, ...]:
-        """As measured now; the least seconds of this and the known recording."""
+    def operations(self) -> tuple[Operation, ...]:
+        """As measured now and before: the least seconds, of the recordings that are sure of them
+        where there are any."""
         self._stop()
         self.look()
-        found = []
+        found, sure = [], []
         for i, event in enumerate(self.events):
             seconds, host = self.card.seconds(event.begin, event.end), event.host
+            sure.append(event.sure)
             fixed = max(event.most - event.resident - event.appeared, 0)
             begin: int | None = max(event.held - event.resident, 0)
-            if known is not None:
-                before = known.operations[i]
-                seconds = min(seconds, before.seconds)  # a late host only adds
-                host = min(host, before.host)  # and so does a host that has to wait
+            if self.before is not None:
+                before, was_sure = self.before.operations[i], self.sure[i]
+                if event.sure == was_sure:
+                    seconds = min(seconds, before.seconds)  # a late host only adds
+                elif was_sure:
+                    seconds = before.seconds
+                sure[i] = event.sure or was_sure
+                host = min(host, before.host)  # a host that has to wait takes longer
                 if not self.bytes_too:
                     fixed, begin = before.fixed_bytes, before.begin_bytes
             name = f"{'forward' if i < self.forward else 'backward'} {i}"
             found.append(Operation(name, seconds, fixed, begin, host))
+        self.sure = sure
         return tuple(found)
 
     def look(self) -> None:

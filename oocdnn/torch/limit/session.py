@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from oocdnn.network.planner import Plan, Reserved
 
 _autograd = torch._C._autograd
+_PROBES = 5  # copies each way; the first one, for which memory is page-locked, is not counted
 _active = threading.local()  # .limits: the memory limits of a thread, the innermost last
 
 
@@ -258,21 +259,32 @@ _aside = _Aside()
 
 
 def _measured(card: Card) -> Link:
-    """The link's rates, and what a copy takes the host, by copies."""
-    nbytes = card.probe_bytes
-    there, here = card.empty(nbytes), card.slab(nbytes)
-    rates, host = [], 0.0
-    for way in (card.copy_out, card.copy_in):
-        source, target = (there, here) if way == card.copy_out else (here, there)
-        best = least = float("inf")
-        for _ in range(4):
-            card.finish()
-            began = time.perf_counter()
-            copy = way(source, target)
-            least = min(least, time.perf_counter() - began)
-            copy.wait()
-            card.finish()
-            best = min(best, time.perf_counter() - began)
-        rates.append(nbytes / best)
-        host = max(host, least)
-    return Link(rates[0], rates[1], 0.85 * sum(rates), host=host)
+    """The link's rates, and what a copy takes the host with all that belongs to it."""
+    from oocdnn.torch.limit.entry import Entry
+    from oocdnn.torch.limit.store import Store
+
+    store, nbytes = Store(card), card.probe_bytes
+    away = back = host = float("inf")
+    for number in range(_PROBES):
+        entry = Entry(number, nbytes, card.empty(nbytes), 0)
+        store.hold(entry)
+        card.finish()
+        times = [time.perf_counter()]
+        store.leave(entry)
+        times.append(time.perf_counter())
+        store.copied(entry)
+        card.finish()
+        times.append(time.perf_counter())
+        store.drop(entry)
+        times.append(time.perf_counter())
+        store.come(entry)
+        times.append(time.perf_counter())
+        store.arrived(entry)
+        card.finish()
+        times.append(time.perf_counter())
+        store.gone(entry)
+        if number > 0:
+            away, back = min(away, times[2] - times[0]), min(back, times[5] - times[3])
+            host = min(host, (times[4] - times[2] + times[1] - times[0]) / 2)
+    rates = nbytes / away, nbytes / back
+    return Link(*rates, 0.85 * sum(rates), host=host)

@@ -160,9 +160,7 @@ class Step:
         self._course.stop()
         self._reading_node = None
         for entry in list(self.numbered.values()):
-            if entry.leaving is not None:
-                entry.leaving.wait()
-                entry.leaving = None
+            self._store.copied(entry)
 
     # Forward.
 

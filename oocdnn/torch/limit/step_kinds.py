@@ -64,6 +64,7 @@ class Known:
     plan: Plan | None = None
     course: Planned | None = None
     recorded: int = 1
+    sure: Sequence[bool] = ()  # whether the device's time is known, of each operation
     templates: Mapping[tuple[int, int], Sequence[Item]] = field(default_factory=dict)  # of recipes
     allocations: Allocations | None = None
     gaps: Gaps = field(default_factory=Gaps)

@@ -170,7 +170,15 @@ class Steps:
             bytes_too = not known.settled and RECORDED[known.recorded]
             if bytes_too or (not known.settled and known.course.ran):
                 watched = self._watching and known.recorded == WATCHED
-                recorder = Recorder(self._card, self._store, bytes_too, self.table, watched=watched)
+                recorder = Recorder(
+                    self._card,
+                    self._store,
+                    bytes_too,
+                    self.table,
+                    watched=watched,
+                    before=known.timeline,
+                    sure=known.sure,
+                )
             step.follow(known, known.course, recorder)
 
     def _finish(self) -> None:

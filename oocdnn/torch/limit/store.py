@@ -37,15 +37,19 @@ class Store:
         entry.storage = bytes_of(entry.storage)
         entry.leaving = self.card.copy_out(entry.storage, entry.slab)
 
+    def copied(self, entry: Entry) -> None:
+        """Has the compute stream wait for the end of the copy away."""
+        if entry.leaving is not None:
+            entry.leaving.wait()
+            entry.leaving = None
+
     def drop(self, entry: Entry) -> bool:
         """Gives the device's bytes up, after the copy away; False where others still hold them."""
         if entry.storage is None:
             return True
         if entry.others() > 0:
             return False
-        if entry.leaving is not None:
-            entry.leaving.wait()
-            entry.leaving = None
+        self.copied(entry)
         self.card.discard(entry.storage)
         entry.storage = None
         self.resident -= entry.nbytes
@@ -54,12 +58,16 @@ class Store:
     def come(self, entry: Entry) -> None:
         """Starts the copy back to the device."""
         assert entry.slab is not None
-        if entry.leaving is not None:
-            entry.leaving.wait()
-            entry.leaving = None
+        self.copied(entry)
         entry.storage = self.card.empty(entry.nbytes)
         self.resident += entry.nbytes
         entry.coming = self.card.copy_in(entry.slab, entry.storage)
+
+    def arrived(self, entry: Entry) -> None:
+        """Has the compute stream wait for the end of the copy back."""
+        if entry.coming is not None:
+            entry.coming.wait()
+            entry.coming = None
 
     def here(self, entry: Entry, compute: Callable[[Entry], Tensor]) -> Tensor:
         """The bytes on the device, for the compute stream; `compute` gives those that have a recipe
@@ -70,18 +78,14 @@ class Store:
             else:
                 entry.storage = compute(entry).detach()  # and not a view, which holds another one
                 self.resident += entry.nbytes
-        if entry.coming is not None:
-            entry.coming.wait()
-            entry.coming = None
+        self.arrived(entry)
         assert entry.storage is not None
         return entry.storage
 
     def gone(self, entry: Entry) -> None:
         """Autograd holds nothing of it any more."""
-        for copy in (entry.leaving, entry.coming):
-            if copy is not None:
-                copy.wait()
-        entry.leaving = entry.coming = None
+        self.copied(entry)
+        self.arrived(entry)
         if entry.storage is not None:
             self.resident -= entry.nbytes
         if entry.squeezed is not None:

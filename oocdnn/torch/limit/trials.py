@@ -18,6 +18,7 @@ from oocdnn.torch.limit.squeeze import Form, form_of
 from oocdnn.torch.limit.trace import Trace
 from oocdnn.torch.limit.values import Values
 
+_BUSY = 1e-3  # seconds in which the host enqueues a recipe, or a smaller form
 _LARGE = 32  # parts of the limit: deep recipes are tried for tensors of one or more
 
 
@@ -128,7 +129,7 @@ class Trials:
         self._recorder.computing()
         self._card.peak()
         before = self._card.held()
-        self._card.busy()
+        self._card.busy(_BUSY)
         leaves = [self._values.tensor(source) for source in bound.sources]
         begin, began = self._card.mark(), time.perf_counter()
         made = bound.recipe.compute(leaves)
@@ -147,7 +148,7 @@ class Trials:
         assert entry.storage is not None
         storage = bytes_of(entry.storage)
         form.expand(form.squeeze(storage), entry.nbytes)
-        self._card.busy()
+        self._card.busy(_BUSY)
         begin, began = self._card.mark(), time.perf_counter()
         form.expand(form.squeeze(storage), entry.nbytes)
         host = time.perf_counter() - began
