@@ -101,6 +101,13 @@ class BlockState(enum.IntEnum):
     UNMAPPED = 2
 
 
+class Way(enum.IntEnum):
+    """oocdnn_way."""
+
+    OUT = 0
+    IN = 1
+
+
 CDEF = """
 typedef enum oocdnn_status {
   OOCDNN_OK = 0,
@@ -403,10 +410,12 @@ typedef struct oocdnn_steering {
   int64_t reserved;
   int32_t found;
 } oocdnn_steering;
+typedef enum oocdnn_way { OOCDNN_WAY_OUT = 0, OOCDNN_WAY_IN = 1 } oocdnn_way;
 typedef struct oocdnn_context oocdnn_context;
 typedef struct oocdnn_host_memory oocdnn_host_memory;
 typedef struct oocdnn_scheduler oocdnn_scheduler;
 typedef struct oocdnn_allocator oocdnn_allocator;
+typedef struct oocdnn_swapper oocdnn_swapper;
 const char* oocdnn_version(void);
 oocdnn_options oocdnn_default_options(void);
 const char* oocdnn_last_error(void);
@@ -522,4 +531,15 @@ oocdnn_status oocdnn_steer_heap(const oocdnn_heap* heap,
                                            const oocdnn_steering_search* search,
                                            oocdnn_progress progress, void* progress_user,
                                            oocdnn_steering* steering);
+oocdnn_status oocdnn_create_swapper(int32_t ordinal, oocdnn_swapper** swapper);
+void oocdnn_destroy_swapper(oocdnn_swapper* swapper);
+oocdnn_status oocdnn_allocate_slab(oocdnn_swapper* swapper, int64_t bytes,
+                                              uint64_t* slab);
+oocdnn_status oocdnn_free_slab(oocdnn_swapper* swapper, uint64_t slab);
+oocdnn_status oocdnn_start_copy(oocdnn_swapper* swapper, int32_t way, uint64_t stream,
+                                           uint64_t device_address, uint64_t slab, int64_t bytes,
+                                           int64_t* ticket);
+oocdnn_status oocdnn_wait_for_copy(oocdnn_swapper* swapper, int64_t ticket,
+                                              uint64_t stream);
+oocdnn_status oocdnn_copy_done(oocdnn_swapper* swapper, int64_t ticket, int32_t* done);
 """

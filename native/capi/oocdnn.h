@@ -446,10 +446,14 @@ typedef struct oocdnn_steering {
   int32_t found;    /* 0: none was found */
 } oocdnn_steering;
 
+/* The direction of a copy: away from the device, or to it. */
+typedef enum oocdnn_way { OOCDNN_WAY_OUT = 0, OOCDNN_WAY_IN = 1 } oocdnn_way;
+
 typedef struct oocdnn_context oocdnn_context;
 typedef struct oocdnn_host_memory oocdnn_host_memory;
 typedef struct oocdnn_scheduler oocdnn_scheduler;
 typedef struct oocdnn_allocator oocdnn_allocator;
+typedef struct oocdnn_swapper oocdnn_swapper;
 
 OOCDNN_API const char* oocdnn_version(void);
 OOCDNN_API oocdnn_options oocdnn_default_options(void);
@@ -715,6 +719,29 @@ OOCDNN_API oocdnn_status oocdnn_steer_heap(const oocdnn_heap* heap,
                                            const oocdnn_steering_search* search,
                                            oocdnn_progress progress, void* progress_user,
                                            oocdnn_steering* steering);
+
+/* Copies between the memory of GPU `ordinal` and page-locked host memory, beside the work of the
+ * caller's streams, of the GPU's primary context. Calls on one swapper take turns. `stream` is a
+ * CUstream; 0 is the default stream. */
+
+OOCDNN_API oocdnn_status oocdnn_create_swapper(int32_t ordinal, oocdnn_swapper** swapper);
+/* Waits for all copies, and frees all slabs. NULL is allowed. */
+OOCDNN_API void oocdnn_destroy_swapper(oocdnn_swapper* swapper);
+/* `slab` receives the address of page-locked host memory of so many bytes, 1 or more. */
+OOCDNN_API oocdnn_status oocdnn_allocate_slab(oocdnn_swapper* swapper, int64_t bytes,
+                                              uint64_t* slab);
+/* Waits for all copies first. */
+OOCDNN_API oocdnn_status oocdnn_free_slab(oocdnn_swapper* swapper, uint64_t slab);
+/* Copies `bytes` bytes, from the beginning of the slab on, when the stream has arrived here.
+ * `ticket` is of one oocdnn_wait_for_copy. */
+OOCDNN_API oocdnn_status oocdnn_start_copy(oocdnn_swapper* swapper, int32_t way, uint64_t stream,
+                                           uint64_t device_address, uint64_t slab, int64_t bytes,
+                                           int64_t* ticket);
+/* Has the stream wait for the end of the copy, whose ticket ends. */
+OOCDNN_API oocdnn_status oocdnn_wait_for_copy(oocdnn_swapper* swapper, int64_t ticket,
+                                              uint64_t stream);
+/* `done` receives 1 where the copy has ended, else 0. */
+OOCDNN_API oocdnn_status oocdnn_copy_done(oocdnn_swapper* swapper, int64_t ticket, int32_t* done);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,7 @@
 #include "device/cpu/cpu_device.hpp"
 #include "device/cpu/host.hpp"
 #include "device/cuda/cuda_device.hpp"
+#include "device/cuda/swapper.hpp"
 #include "device/wrap/wrap.hpp"
 #include "geom/words.hpp"
 
@@ -157,6 +158,10 @@ Result<std::unique_ptr<Device>> MakeNeighbour(const Device& device, const Device
   Result<std::unique_ptr<Device>> made = MakeCudaDevice(cuda);
   if (!made.ok()) return std::move(made).status().With(Format("cuda:%d", ordinal));
   return made;
+}
+
+Result<std::unique_ptr<swap::Swapper>> MakeSwapper(int ordinal) {
+  return cuda::MakeSwapper(ordinal);
 }
 
 int64_t StagingBytes(const Device& device) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "swap/swapper.hpp"
 
 namespace oocdnn {
 
@@ -36,6 +37,9 @@ int CountNeighbours(const Device& device);
 // One of them, for nothing but copies, with the options of this one.
 Result<std::unique_ptr<Device>> MakeNeighbour(const Device& device, const DeviceOptions& options,
                                               int number);
+
+// Copies between GPU `ordinal` and host memory. kUnsupported where there is no such GPU.
+Result<std::unique_ptr<swap::Swapper>> MakeSwapper(int ordinal);
 
 // What staging may take at least where nobody says.
 constexpr int64_t kLeastStaging = int64_t{1} << 30;

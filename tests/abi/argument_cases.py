@@ -504,6 +504,7 @@ def arguments(context: Any) -> None:
     calibrate = functions.pop("oocdnn_calibrate")  # takes minutes
     nothing = [NULL] * len(calibrate)
     check("calibrate", LIB.oocdnn_calibrate(*nothing), {Status.INVALID_PROBLEM})
+    without_swapper(functions)
     for name, parameters in functions.items():
         values = []
         for kind, parameter in parameters:
@@ -518,6 +519,26 @@ def arguments(context: Any) -> None:
             for value, wanted in odd_arguments(name, kind, parameter):
                 given = [*values[:i], value, *values[i + 1 :]]
                 check(f"{name}({parameter} = {value})", function(*given), wanted)
+
+
+def without_swapper(functions: dict[str, Any]) -> None:
+    """Takes the functions of swappers from the table: there is a swapper where a GPU is, and
+    tests/gpu/test_swap.py has its cases."""
+    for name in [name for name in functions if "oocdnn_swapper" in str(functions[name])]:
+        parameters = functions.pop(name)
+        function = getattr(LIB, name)
+        if name == "oocdnn_create_swapper":
+            check(name, function(0, NULL), {Status.INVALID_PROBLEM})
+            made = FFI.new("oocdnn_swapper **")
+            for ordinal in INT32:
+                check(f"{name}({ordinal})", function(ordinal, made), {Status.UNSUPPORTED})
+            continue
+        for number in INT64:
+            given = []
+            for kind, _ in parameters[1:]:
+                made = FFI.new(kind) if kind.endswith("*") else number % (1 << 31)
+                given.append(made)
+            check(f"{name}, {number}", function(NULL, *given), {Status.INVALID_PROBLEM})
 
 
 def divisions() -> None:
@@ -542,6 +563,7 @@ def without_status() -> None:
     LIB.oocdnn_destroy(NULL)
     LIB.oocdnn_destroy_scheduler(NULL)
     LIB.oocdnn_destroy_allocator(NULL)
+    LIB.oocdnn_destroy_swapper(NULL)
     LIB.oocdnn_free_host(NULL)
     LIB.oocdnn_unpin(NULL)
     if LIB.oocdnn_host_data(NULL) != NULL:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import torch
 
+from oocdnn._native_swap import NativeSwapper, Slab
 from oocdnn.torch import memory_limit
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -121,19 +122,18 @@ class Gpu:
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Counts the registrations of host memory that go through PyTorch's runtime functions."""
-        runtime = torch.cuda.cudart()
-        register = runtime.cudaHostRegister
+        """Counts the slabs that are page-locked."""
+        slab = NativeSwapper.slab
 
-        def counting(*given: Any) -> Any:
+        def counting(swapper: NativeSwapper, nbytes: int) -> Slab:
             self._registrations += 1
-            return register(*given)
+            return slab(swapper, nbytes)
 
-        runtime.cudaHostRegister = counting
+        NativeSwapper.slab = counting
         try:
             yield
         finally:
-            runtime.cudaHostRegister = register
+            NativeSwapper.slab = slab
 
 
 class Host:

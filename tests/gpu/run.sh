@@ -100,6 +100,7 @@ step calibration python3 -m pytest -q -rs tests/gpu/test_calibration.py tests/gp
 step training python3 -m pytest -q -rs tests/gpu/test_training.py tests/nn "$@"
 step pins python3 -m pytest -q tests/gpu/test_pins.py tests/gpu/test_call_pins.py \
   tests/gpu/test_results.py "$@"
+step swap python3 -m pytest -q tests/gpu/test_swap.py "$@"
 step gradual python3 -m pytest -q tests/gpu/test_gradual.py "$@"
 step plans python3 -m pytest -q tests/python/test_remembered.py \
   -k "next_context or follow or timed or fits" "$@"

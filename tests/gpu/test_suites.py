@@ -18,6 +18,7 @@ SUITES = {
     "conformance": ("conformance/test_conformance.py", "-k", "cuda"),
     "operands": ("gpu/test_operands.py", "gpu/test_prepared.py", "gpu/test_batches.py"),
     "pins": ("gpu/test_pins.py", "gpu/test_call_pins.py", "gpu/test_results.py"),
+    "swap": ("gpu/test_swap.py",),
     "many calls": ("gpu/test_many_calls.py",),
     "functions": ("python/test_functions.py", "python/test_arrays.py", "python/test_files.py"),
     "plans": ("python/test_remembered.py", "-k", "next_context or follow or timed or fits"),

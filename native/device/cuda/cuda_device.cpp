@@ -53,7 +53,7 @@ class CudaDevice final : public Device {
   ~CudaDevice() override;
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
-  void Bind() override { bound_.emplace(*gpu_); }
+  void Bind() override { bound_.emplace(gpu_->context()); }
   void Unbind() override { bound_.reset(); }
   Result<int64_t> FreeBytes() override;
   Result<void*> Allocate(int64_t bytes) override;
@@ -91,7 +91,7 @@ class CudaDevice final : public Device {
   // Calls work() with the context current.
   template <class Work>
   Status Enter(const Work& work) const {
-    const Current current(*gpu_);
+    const Current current(gpu_->context());
     OOC_TRY(current.status());
     return work();
   }
@@ -132,7 +132,7 @@ CudaDevice::CudaDevice(std::unique_ptr<Gpu> gpu, CudaEngines engines, const std:
 
 // Engines may hold handles of libraries, which go in the context that they belong to.
 CudaDevice::~CudaDevice() {
-  const Current current(*gpu_);
+  const Current current(gpu_->context());
   engines_.clear();
 }
 
@@ -155,34 +155,34 @@ Result<void*> CudaDevice::Allocate(int64_t bytes) {
 
 void CudaDevice::Free(void* buffer, int64_t bytes) {
   if (buffer == nullptr) return;
-  const Current current(*gpu_);
+  const Current current(gpu_->context());
   driver().cuMemFree(Address(buffer));
   CountHeld(gpu_->ordinal(), -bytes);
 }
 
 Result<void*> CudaDevice::AllocateHost(int64_t bytes) {
-  const Current current(*gpu_);
+  const Current current(gpu_->context());
   OOC_TRY(current.status());
-  return AllocatePinned(*gpu_, bytes);
+  return AllocatePinned(driver(), bytes);
 }
 
 void CudaDevice::FreeHost(void* memory, int64_t bytes) {
   if (memory == nullptr) return;
-  const Current current(*gpu_);
-  FreePinned(*gpu_, memory, bytes);
+  const Current current(gpu_->context());
+  FreePinned(driver(), memory, bytes);
 }
 
 Status CudaDevice::PinHost(void* memory, int64_t bytes) {
-  return Enter([&] { return Pin(*gpu_, memory, bytes); });
+  return Enter([&] { return Pin(driver(), memory, bytes); });
 }
 
 void CudaDevice::UnpinHost(void* memory, int64_t) {
-  const Current current(*gpu_);
-  Unpin(*gpu_, memory);
+  const Current current(gpu_->context());
+  Unpin(driver(), memory);
 }
 
 Result<Tier> CudaDevice::TierOf(const void* memory, int64_t bytes) {
-  const Current current(*gpu_);
+  const Current current(gpu_->context());
   OOC_TRY(current.status());
   OOC_ASSIGN(const PointerFacts facts,
              FactsOf(driver(), Address(memory), static_cast<uint64_t>(bytes)));
@@ -192,7 +192,7 @@ Result<Tier> CudaDevice::TierOf(const void* memory, int64_t bytes) {
 }
 
 Result<Stream> CudaDevice::CreateStream(const char* name) {
-  const Current current(*gpu_);
+  const Current current(gpu_->context());
   OOC_TRY(current.status());
   const bool computes = name != nullptr && std::strcmp(name, "compute") == 0;
   OOC_ASSIGN(
@@ -207,7 +207,7 @@ Result<Stream> CudaDevice::AdoptStream(void* native) {
 }
 
 void CudaDevice::DestroyStream(Stream stream) {
-  const Current current(*gpu_);
+  const Current current(gpu_->context());
   delete &Of(stream);
 }
 
@@ -223,7 +223,7 @@ Result<Event> CudaDevice::CreateEvent(EventUse use) {
 }
 
 void CudaDevice::DestroyEvent(Event event) {
-  const Current current(*gpu_);
+  const Current current(gpu_->context());
   driver().cuEventDestroy(Of(event));
 }
 
@@ -245,7 +245,7 @@ Status CudaDevice::SynchronizeStream(Stream stream) {
 }
 
 double CudaDevice::BusySeconds(Stream stream) {
-  const Current current(*gpu_);
+  const Current current(gpu_->context());
   return Of(stream).BusySeconds();
 }
 
@@ -279,7 +279,7 @@ Result<std::unique_ptr<Executable>> CudaDevice::Prepare(int engine, const TileOp
     return Error(Code::kInternal, "%s has %zu engines, and was asked for number %d",
                  capabilities_.name.c_str(), engines_.size(), engine);
   }
-  const Current current(*gpu_);
+  const Current current(gpu_->context());
   OOC_TRY(current.status());
   CudaEngine& chosen = *engines_[static_cast<size_t>(engine)];
   auto prepared = chosen.Prepare(op);

@@ -6,14 +6,14 @@ Result<std::shared_ptr<CudnnSession>> CudnnSession::Open(const Gpu& gpu,
                                                          const std::string& library) {
   OOC_ASSIGN(const Cudnn* const cudnn, LoadCudnn(library));
   std::shared_ptr<CudnnSession> session(new CudnnSession(gpu, *cudnn));
-  const Current current(gpu);  // a handle belongs to the GPU that is current when it is made
+  const Current current(gpu.context());  // a handle belongs to the GPU that is current when it is made
   OOC_TRY(current.status());
   OOC_TRY(cudnn->Check(cudnn->cudnnCreate(&session->handle_), "making a handle"));
   return session;
 }
 
 CudnnSession::~CudnnSession() {
-  const Current current(gpu_);
+  const Current current(gpu_.context());
   if (handle_ != nullptr) cudnn_.cudnnDestroy(handle_);
 }
 

@@ -29,18 +29,9 @@ constexpr std::array<const char*, kKernels> kKernelNames{"ooc_rows",
 }  // namespace
 
 Result<std::unique_ptr<Gpu>> Gpu::Open(const GpuOptions& options) {
-  OOC_ASSIGN(const Driver* const driver, LoadDriver());
-  int count = 0;
-  OOC_CUDA(*driver, cuDeviceGetCount, &count);
-  if (options.ordinal < 0 || options.ordinal >= count) {
-    return Error(Code::kUnsupported,
-                 "there is no GPU number %d; this process sees %d (CUDA_VISIBLE_DEVICES counts)",
-                 options.ordinal, count);
-  }
-  std::unique_ptr<Gpu> gpu(new Gpu(driver, options.ordinal));
-  OOC_CUDA(*driver, cuDeviceGet, &gpu->device_, options.ordinal);
-  OOC_CUDA(*driver, cuDevicePrimaryCtxRetain, &gpu->context_, gpu->device_);
-  const Current current(*gpu);
+  OOC_ASSIGN(PrimaryContext context, PrimaryContext::Retain(options.ordinal));
+  std::unique_ptr<Gpu> gpu(new Gpu(std::move(context)));
+  const Current current(gpu->context());
   OOC_TRY(current.status());
   OOC_TRY(gpu->Describe());
   OOC_TRY(gpu->LoadKernels(options).With("loading the CUDA kernels"));
@@ -49,24 +40,21 @@ Result<std::unique_ptr<Gpu>> Gpu::Open(const GpuOptions& options) {
 
 // What goes wrong here is nobody's business any more: the process may be ending.
 Gpu::~Gpu() {
-  if (context_ == nullptr) return;
-  if (module_ != nullptr) {
-    const Current current(*this);
-    driver_->cuModuleUnload(module_);
-  }
-  driver_->cuDevicePrimaryCtxRelease(device_);
+  if (module_ == nullptr) return;
+  const Current current(context_);
+  driver().cuModuleUnload(module_);
 }
 
 Status Gpu::Describe() {
   char name[256] = "";
-  OOC_CUDA(*driver_, cuDeviceGetName, name, sizeof name, device_);
+  OOC_CUDA(driver(), cuDeviceGetName, name, sizeof name, context_.device());
   name_ = name;
   size_t bytes = 0;
-  OOC_CUDA(*driver_, cuDeviceTotalMem, &bytes, device_);
+  OOC_CUDA(driver(), cuDeviceTotalMem, &bytes, context_.device());
   total_bytes_ = static_cast<int64_t>(bytes);
   int pitch = 0;
   const auto attribute = [&](CUdevice_attribute which, int* value) {
-    return driver_->Check(driver_->cuDeviceGetAttribute(value, which, device_),
+    return driver().Check(driver().cuDeviceGetAttribute(value, which, context_.device()),
                           "cuDeviceGetAttribute");
   };
   OOC_TRY(attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH, &pitch));
@@ -74,7 +62,7 @@ Status Gpu::Describe() {
   OOC_TRY(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major_));
   OOC_TRY(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor_));
   max_pitch_ = pitch;
-  OOC_CUDA(*driver_, cuCtxGetStreamPriorityRange, &least_priority_, &greatest_priority_);
+  OOC_CUDA(driver(), cuCtxGetStreamPriorityRange, &least_priority_, &greatest_priority_);
   return {};
 }
 
@@ -83,7 +71,7 @@ Status Gpu::LoadKernels(const GpuOptions& options) {
   Status refused;
   kernels_ = Format("built in for %s", KernelTargets());
   if (!KernelFatBinary().empty()) {
-    refused = driver_->Check(driver_->cuModuleLoadData(&module_, KernelFatBinary().data()),
+    refused = driver().Check(driver().cuModuleLoadData(&module_, KernelFatBinary().data()),
                              "cuModuleLoadData of the built-in kernels");
     if (!refused.ok()) {
       module_ = nullptr;
@@ -96,11 +84,11 @@ Status Gpu::LoadKernels(const GpuOptions& options) {
       return refused.ok() ? std::move(compiled).status()
                           : std::move(compiled).status().With(refused.message());
     }
-    OOC_CUDA(*driver_, cuModuleLoadData, &module_, compiled.value().data());
+    OOC_CUDA(driver(), cuModuleLoadData, &module_, compiled.value().data());
     kernels_ = Format("compiled by NVRTC for sm_%d%d", major_, minor_);
   }
   for (int i = 0; i < kKernels; ++i) {
-    OOC_CUDA(*driver_, cuModuleGetFunction, &function_[i], module_, kKernelNames[i]);
+    OOC_CUDA(driver(), cuModuleGetFunction, &function_[i], module_, kKernelNames[i]);
   }
   return {};
 }
@@ -111,36 +99,11 @@ Status Gpu::LaunchRaw(Kernel kernel, const LaunchShape& shape, CUstream stream,
   const auto which = static_cast<size_t>(kernel);
   void* parameters[] = {const_cast<void*>(args)};
   const auto blocks = static_cast<unsigned>(std::clamp<Long>(shape.blocks, 1, kMostBlocks));
-  return driver_->Check(
-      driver_->cuLaunchKernel(function_[which], blocks, 1, 1, static_cast<unsigned>(shape.threads),
+  return driver().Check(
+      driver().cuLaunchKernel(function_[which], blocks, 1, 1, static_cast<unsigned>(shape.threads),
                               1, 1, static_cast<unsigned>(shape.shared_bytes), stream, parameters,
                               nullptr),
       kKernelNames[which]);
 }
-
-namespace {
-
-// Of the innermost Current of this thread.
-thread_local const Gpu* current_gpu = nullptr;
-
-}  // namespace
-
-Current::Current(const Gpu& gpu) : gpu_(gpu), outer_(current_gpu) {
-  if (outer_ == &gpu) return;
-  pushed_ = gpu.driver().cuCtxPushCurrent(gpu.context());
-  if (pushed_ != CUDA_SUCCESS) return;
-  gpu.driver().cuThreadExchangeStreamCaptureMode(&mode_);
-  current_gpu = &gpu;
-}
-
-Current::~Current() {
-  if (outer_ == &gpu_ || pushed_ != CUDA_SUCCESS) return;
-  gpu_.driver().cuThreadExchangeStreamCaptureMode(&mode_);
-  CUcontext popped = nullptr;
-  gpu_.driver().cuCtxPopCurrent(&popped);
-  current_gpu = outer_;
-}
-
-Status Current::status() const { return gpu_.driver().Check(pushed_, "cuCtxPushCurrent"); }
 
 }  // namespace oocdnn::cuda

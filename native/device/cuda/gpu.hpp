@@ -4,9 +4,11 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "device/cuda/driver.hpp"
 #include "device/cuda/kernel_args.h"
+#include "device/cuda/primary_context.hpp"
 
 namespace oocdnn::cuda {
 
@@ -43,16 +45,15 @@ struct GpuOptions {
 
 class Gpu {
  public:
-  // Retains the GPU's primary context, which it shares with the CUDA runtime of this process, and
-  // loads our kernels into it.
+  // Retains the GPU's primary context and loads our kernels into it.
   static Result<std::unique_ptr<Gpu>> Open(const GpuOptions& options);
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 
-  [[nodiscard]] const Driver& driver() const { return *driver_; }
-  [[nodiscard]] CUcontext context() const { return context_; }
-  [[nodiscard]] int ordinal() const { return ordinal_; }
+  [[nodiscard]] const PrimaryContext& context() const { return context_; }
+  [[nodiscard]] const Driver& driver() const { return context_.driver(); }
+  [[nodiscard]] int ordinal() const { return context_.ordinal(); }
   [[nodiscard]] const std::string& name() const { return name_; }
   // Where our kernels come from, for people.
   [[nodiscard]] const std::string& kernels() const { return kernels_; }
@@ -72,39 +73,18 @@ class Gpu {
   }
 
  private:
-  Gpu(const Driver* driver, int ordinal) : driver_(driver), ordinal_(ordinal) {}
+  explicit Gpu(PrimaryContext context) : context_(std::move(context)) {}
   Status Describe();
   Status LoadKernels(const GpuOptions& options);
   Status LaunchRaw(Kernel kernel, const LaunchShape& shape, CUstream stream,
                    const void* args) const;
 
-  const Driver* const driver_;
-  const int ordinal_;
-  CUdevice device_ = 0;
-  CUcontext context_ = nullptr;
+  const PrimaryContext context_;
   CUmodule module_ = nullptr;
   std::array<CUfunction, kKernels> function_{};
   std::string name_, kernels_;
   int64_t total_bytes_ = 0, max_pitch_ = 0;
   int multiprocessors_ = 0, major_ = 0, minor_ = 0, least_priority_ = 0, greatest_priority_ = 0;
-};
-
-// Makes the GPU's context current in this thread for as long as it lives, and the thread's capture
-// mode relaxed, so that our allocations never invalidate somebody's capture. Both are put back. One
-// within another for the same GPU does nothing.
-class Current {
- public:
-  explicit Current(const Gpu& gpu);
-  ~Current();
-  Current(const Current&) = delete;
-  Current& operator=(const Current&) = delete;
-  [[nodiscard]] Status status() const;
-
- private:
-  const Gpu& gpu_;
-  const Gpu* const outer_;
-  CUresult pushed_ = CUDA_SUCCESS;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
 }  // namespace oocdnn::cuda

@@ -61,7 +61,7 @@ void TouchPages(char* base, int64_t bytes) {
 
 }  // namespace
 
-Result<void*> AllocatePinned(const Gpu& gpu, int64_t bytes) {
+Result<void*> AllocatePinned(const Driver& driver, int64_t bytes) {
   const int64_t mapped = Mapped(bytes);
   char* const base = MapPages(mapped);
   if (base == nullptr) {
@@ -70,14 +70,13 @@ Result<void*> AllocatePinned(const Gpu& gpu, int64_t bytes) {
   }
   TouchPages(base, mapped);
   madvise(base, static_cast<size_t>(mapped), MADV_DONTFORK);
-  Status pinned = Pin(gpu, base, mapped);
+  Status pinned = Pin(driver, base, mapped);
   if (pinned.ok()) return static_cast<void*>(base);
   munmap(base, static_cast<size_t>(mapped));
   return pinned;
 }
 
-Status Pin(const Gpu& gpu, void* memory, int64_t bytes) {
-  const Driver& driver = gpu.driver();
+Status Pin(const Driver& driver, void* memory, int64_t bytes) {
   return driver
       .Check(driver.cuMemHostRegister(memory, static_cast<size_t>(bytes),
                                       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
@@ -85,10 +84,10 @@ Status Pin(const Gpu& gpu, void* memory, int64_t bytes) {
       .With(Format("pinning %lld bytes of host memory", static_cast<long long>(bytes)));
 }
 
-void Unpin(const Gpu& gpu, void* memory) { gpu.driver().cuMemHostUnregister(memory); }
+void Unpin(const Driver& driver, void* memory) { driver.cuMemHostUnregister(memory); }
 
-void FreePinned(const Gpu& gpu, void* memory, int64_t bytes) {
-  Unpin(gpu, memory);
+void FreePinned(const Driver& driver, void* memory, int64_t bytes) {
+  Unpin(driver, memory);
   munmap(memory, static_cast<size_t>(Mapped(bytes)));
 }
 

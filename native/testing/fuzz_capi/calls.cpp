@@ -329,7 +329,8 @@ void CallAny(Session* session) {
   if (dice < 820) return CallMemory(session);
   if (dice < 900) return CallDivision(&session->random);
   if (dice < 940) return CallHeap(&session->random);
-  if (dice < 990) return CallSchedules(&session->random);
+  if (dice < 985) return CallSchedules(&session->random);
+  if (dice < 990) return CallSwap(&session->random);
   return ReplaceContext(session);
 }
 

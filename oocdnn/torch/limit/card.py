@@ -7,19 +7,16 @@ read after the release show.
 
 from __future__ import annotations
 
-import contextlib
-import mmap
 import queue
 import threading
 import time
-import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from oocdnn._native_swap import IN, OUT, NativeSwapper, Slab
 from oocdnn.errors import OutOfMemory
 from oocdnn.torch.limit.entry import bytes_of
 from oocdnn.torch.limit.heap.allocator import Heap
@@ -115,50 +112,49 @@ class Card(Protocol):
     def empty(self, nbytes: int) -> Tensor:
         """Device bytes, not set, for the compute stream."""
 
-    def slab(self, nbytes: int) -> Tensor:
-        """Host bytes of exactly that size that copies reach at the link's rate."""
+    def slab(self, nbytes: int) -> Any:
+        """Host bytes of exactly that size that copies reach at the link's rate; its attribute
+        `nbytes` has it."""
 
-    def copy_out(self, source: Tensor, target: Tensor) -> Copy:
+    def copy_out(self, source: Tensor, target: Any) -> Copy:
         """From the device to a slab, when the compute stream has arrived here."""
 
-    def copy_in(self, source: Tensor, target: Tensor) -> Copy:
+    def copy_in(self, source: Any, target: Tensor) -> Copy:
         """From a slab to the device, when the compute stream has arrived here."""
 
     def discard(self, storage: Tensor) -> None:
         """Told before the last reference to device bytes is given up."""
 
 
-@dataclass
 class _CudaCopy:
-    """Waited for once; its event then serves another copy."""
+    """Waited for once."""
 
-    card: CudaCard
-    event: torch.cuda.Event
+    __slots__ = ("_card", "_ticket")
+
+    def __init__(self, card: CudaCard, ticket: int) -> None:
+        self._card, self._ticket = card, ticket
 
     def done(self) -> bool:
-        return bool(self.event.query())
+        return self._card.swapper.done(self._ticket)
 
     def wait(self) -> None:
-        self.card.stream().wait_event(self.event)
-        self.card.events.append(self.event)
+        self._card.swapper.wait(self._ticket, self._card.stream().cuda_stream)
 
 
 _CYCLES = 2e9  # of a GPU in a second, or a little less
 
 
 class CudaCard:
-    """A GPU: a stream for each direction beside the current one, page-locked slabs."""
+    """A GPU: copies run beside the current stream."""
 
     probe_bytes = 1 << 28
     least_bytes = 1 << 18
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._out = torch.cuda.Stream(device)
-        self._in = torch.cuda.Stream(device)
-        self._reached = torch.cuda.Event()  # by the compute stream, where a copy begins
-        self.events: list[torch.cuda.Event] = []  # not in use
-        self._marks: list[torch.cuda.Event] = []  # likewise, of marks
+        torch.cuda.init()
+        self.swapper = NativeSwapper(device.index)
+        self._marks: list[torch.cuda.Event] = []  # not in use
         self._history = History(device)
         self._streams: dict[int, torch.cuda.Stream] = {}  # current ones so far
         self._compute: torch.cuda.Stream | None = None
@@ -184,16 +180,13 @@ class CudaCard:
     def capturing(self) -> bool:
         return bool(torch.cuda.is_current_stream_capturing())
 
-    def slab(self, nbytes: int) -> Tensor:
-        memory = torch.frombuffer(_host_memory(max(nbytes, 1)), dtype=torch.uint8)
-        code = int(torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel(), 0))
-        if code != 0:
+    def slab(self, nbytes: int) -> Slab:
+        try:
+            return self.swapper.slab(nbytes)
+        except OutOfMemory as error:
             raise OutOfMemory(
-                f"{nbytes} bytes of host memory for what leaves the GPU cannot be page-locked: "
-                f"CUDA error {code}; raise the limit, or free host memory"
-            )
-        weakref.finalize(memory, _unpin, self.device, memory.data_ptr()).atexit = False
-        return memory
+                f"{error}, for what leaves the GPU; raise the limit, or free host memory"
+            ) from error
 
     def used(self) -> int:
         return self._allocated("current")
@@ -282,56 +275,18 @@ class CudaCard:
                 return torch.empty(nbytes, dtype=torch.uint8, device=self.device)
         return torch.empty(nbytes, dtype=torch.uint8, device=self.device)
 
-    def copy_out(self, source: Tensor, target: Tensor) -> Copy:
-        return self._copy(self._out, source, target)
+    def copy_out(self, source: Tensor, target: Slab) -> Copy:
+        return self._copy(OUT, source, target)
 
-    def copy_in(self, source: Tensor, target: Tensor) -> Copy:
-        return self._copy(self._in, source, target)
+    def copy_in(self, source: Slab, target: Tensor) -> Copy:
+        return self._copy(IN, target, source)
 
     def discard(self, storage: Tensor) -> None:
         storage.record_stream(self.stream())  # it may have been allocated for another one
 
-    def _copy(self, lane: torch.cuda.Stream, source: Tensor, target: Tensor) -> Copy:
-        current = self._current()
-        self._reached.record(self.stream())
-        lane.wait_event(self._reached)
-        event = self.events.pop() if self.events else torch.cuda.Event()
-        if torch._C._cuda_getDevice() == self.device.index:
-            _enter(lane)  # as `torch.cuda.stream` does, in less time
-            try:
-                target.copy_(source, non_blocking=True)
-            finally:
-                _enter(current)
-        else:
-            with torch.cuda.stream(lane):
-                target.copy_(source, non_blocking=True)
-        event.record(lane)
-        return _CudaCopy(self, event)
-
-
-def _host_memory(nbytes: int) -> mmap.mmap:
-    """In huge pages, which are page-locked in less time; processes that are forked do not have it,
-    so that it stays where it is."""
-    if not hasattr(mmap, "MADV_HUGEPAGE"):  # not on Linux
-        return mmap.mmap(-1, nbytes)
-    memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    for advice in (mmap.MADV_HUGEPAGE, mmap.MADV_DONTFORK):
-        with contextlib.suppress(OSError):  # kernels are built without huge pages, too
-            memory.madvise(advice)
-    return memory
-
-
-def _enter(stream: torch.cuda.Stream) -> None:
-    torch._C._cuda_setStream(
-        stream_id=stream.stream_id,
-        device_index=stream.device_index,
-        device_type=stream.device_type,
-    )
-
-
-def _unpin(device: torch.device, address: int) -> None:
-    torch.cuda.synchronize(device)  # copies may be on their way
-    torch.cuda.cudart().cudaHostUnregister(address)
+    def _copy(self, way: int, storage: Tensor, slab: Slab) -> Copy:
+        stream, address = self.stream().cuda_stream, storage.data_ptr()
+        return _CudaCopy(self, self.swapper.start(way, stream, address, slab, storage.nbytes))
 
 
 class _HostCopy:

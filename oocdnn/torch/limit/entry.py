@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ class Entry:
     nbytes: int
     storage: Tensor | None
     version: int
-    slab: Tensor | None = None
+    slab: Any = None  # the card's, in host memory
     leaving: Copy | None = None
     coming: Copy | None = None
     bound: Bound | None = None  # computes the bytes again

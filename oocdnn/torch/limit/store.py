@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor
 
@@ -17,7 +18,7 @@ class Store:
     def __init__(self, card: Card) -> None:
         self.card = card
         self.resident = 0
-        self._slabs: dict[int, list[Tensor]] = {}  # not in use, by size, the last used size last
+        self._slabs: dict[int, list[Any]] = {}  # not in use, by size, the last used size last
         self._free = self._in_use = self._most = 0  # bytes of slabs; most in use so far
 
     def hold(self, entry: Entry) -> None:
@@ -94,7 +95,7 @@ class Store:
             self._keep(entry.slab)
         entry.storage = entry.slab = entry.bound = entry.squeezed = None
 
-    def _slab(self, nbytes: int) -> Tensor:
+    def _slab(self, nbytes: int) -> Any:
         free = self._slabs.get(nbytes)
         if free:
             slab = free.pop()
@@ -105,10 +106,10 @@ class Store:
         self._most = max(self._most, self._in_use)
         return slab
 
-    def _keep(self, slab: Tensor) -> None:
+    def _keep(self, slab: Any) -> None:
         """Keeps a slab for the next tensor of its size, and gives up those of sizes that were not
         used for the longest time where more are free than were ever in use."""
-        nbytes = slab.numel()
+        nbytes: int = slab.nbytes
         self._in_use -= nbytes
         self._free += nbytes
         slabs = self._slabs[nbytes] = self._slabs.pop(nbytes, [])

@@ -1,0 +1,169 @@
+#include "device/cuda/swapper.hpp"
+
+#include <array>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "device/cuda/host_memory.hpp"
+#include "device/cuda/primary_context.hpp"
+
+namespace oocdnn::cuda {
+namespace {
+
+// A direction: its copies run one after the other.
+struct Lane {
+  CUstream stream = nullptr;
+  CUevent reached = nullptr;  // by the stream of the caller, where a copy begins
+};
+
+class CudaSwapper final : public swap::Swapper {
+ public:
+  explicit CudaSwapper(PrimaryContext context) : context_(std::move(context)) {}
+  ~CudaSwapper() override;
+
+  Status Prepare();
+  Result<void*> AllocateSlab(int64_t bytes) override;
+  Status FreeSlab(void* slab) override;
+  Result<int64_t> Start(swap::Way way, swap::Stream stream, swap::Address device, void* slab,
+                        int64_t bytes) override;
+  Status Wait(int64_t ticket, swap::Stream stream) override;
+  Result<bool> Done(int64_t ticket) override;
+
+ private:
+  [[nodiscard]] const Driver& driver() const { return context_.driver(); }
+  Status Finish();
+  // The number of an event that no copy uses, which is the ticket of the next one.
+  Result<size_t> FreeEvent();
+  Result<CUevent> EventOf(int64_t ticket) const;
+
+  const PrimaryContext context_;
+  std::array<Lane, 2> lanes_;    // by Way
+  std::vector<CUevent> events_;  // at the end of a copy
+  std::vector<bool> waiting_;    // for each of them: its copy has not been waited for
+  std::vector<size_t> free_;     // the other ones
+  std::unordered_map<void*, int64_t> slabs_;
+};
+
+// What goes wrong here is nobody's business any more: the process may be ending.
+CudaSwapper::~CudaSwapper() {
+  const Current current(context_);
+  static_cast<void>(Finish());
+  for (const auto& [slab, bytes] : slabs_) FreePinned(driver(), slab, bytes);
+  for (CUevent event : events_) driver().cuEventDestroy(event);
+  for (const Lane& lane : lanes_) {
+    if (lane.reached != nullptr) driver().cuEventDestroy(lane.reached);
+    if (lane.stream != nullptr) driver().cuStreamDestroy(lane.stream);
+  }
+}
+
+Status CudaSwapper::Prepare() {
+  const Current current(context_);
+  OOC_TRY(current.status());
+  for (Lane& lane : lanes_) {
+    OOC_CUDA(driver(), cuStreamCreateWithPriority, &lane.stream, CU_STREAM_NON_BLOCKING, 0);
+    OOC_CUDA(driver(), cuEventCreate, &lane.reached, CU_EVENT_DISABLE_TIMING);
+  }
+  return {};
+}
+
+Status CudaSwapper::Finish() {
+  for (const Lane& lane : lanes_) {
+    if (lane.stream != nullptr) OOC_CUDA(driver(), cuStreamSynchronize, lane.stream);
+  }
+  return {};
+}
+
+Result<void*> CudaSwapper::AllocateSlab(int64_t bytes) {
+  const Current current(context_);
+  OOC_TRY(current.status());
+  OOC_ASSIGN(void* const slab, AllocatePinned(driver(), bytes));
+  slabs_.emplace(slab, bytes);
+  return slab;
+}
+
+Status CudaSwapper::FreeSlab(void* slab) {
+  const auto found = slabs_.find(slab);
+  if (found == slabs_.end()) return Error(Code::kInvalidProblem, "%p is no slab", slab);
+  const Current current(context_);
+  OOC_TRY(current.status());
+  OOC_TRY(Finish());
+  FreePinned(driver(), slab, found->second);
+  slabs_.erase(found);
+  return {};
+}
+
+Result<int64_t> CudaSwapper::Start(swap::Way way, swap::Stream stream, swap::Address device,
+                                   void* slab, int64_t bytes) {
+  const auto found = slabs_.find(slab);
+  if (found == slabs_.end() || bytes > found->second) {
+    return Error(Code::kInvalidProblem, "a copy of %lld bytes needs a slab of as many; %p has %lld",
+                 static_cast<long long>(bytes), slab,
+                 found == slabs_.end() ? 0LL : static_cast<long long>(found->second));
+  }
+  const Current current(context_);
+  OOC_TRY(current.status());
+  OOC_ASSIGN(const size_t number, FreeEvent());
+  const Lane& lane = lanes_[static_cast<size_t>(way)];
+  OOC_CUDA(driver(), cuEventRecord, lane.reached, static_cast<CUstream>(stream));
+  OOC_CUDA(driver(), cuStreamWaitEvent, lane.stream, lane.reached, 0);
+  const bool out = way == swap::Way::kOut;
+  const CUdeviceptr host = Address(slab), to = out ? host : device, from = out ? device : host;
+  OOC_CUDA(driver(), cuMemcpyAsync, to, from, static_cast<size_t>(bytes), lane.stream);
+  OOC_CUDA(driver(), cuEventRecord, events_[number], lane.stream);
+  free_.pop_back();
+  waiting_[number] = true;
+  return static_cast<int64_t>(number);
+}
+
+Status CudaSwapper::Wait(int64_t ticket, swap::Stream stream) {
+  OOC_ASSIGN(CUevent const event, EventOf(ticket));
+  const Current current(context_);
+  OOC_TRY(current.status());
+  OOC_CUDA(driver(), cuStreamWaitEvent, static_cast<CUstream>(stream), event, 0);
+  waiting_[static_cast<size_t>(ticket)] = false;
+  free_.push_back(static_cast<size_t>(ticket));
+  return {};
+}
+
+Result<bool> CudaSwapper::Done(int64_t ticket) {
+  OOC_ASSIGN(CUevent const event, EventOf(ticket));
+  const Current current(context_);
+  OOC_TRY(current.status());
+  const CUresult result = driver().cuEventQuery(event);
+  if (result == CUDA_ERROR_NOT_READY) return false;
+  OOC_TRY(driver().Check(result, "cuEventQuery"));
+  return true;
+}
+
+Result<size_t> CudaSwapper::FreeEvent() {
+  if (free_.empty()) {
+    CUevent made = nullptr;
+    OOC_CUDA(driver(), cuEventCreate, &made, CU_EVENT_DISABLE_TIMING);
+    free_.push_back(events_.size());
+    events_.push_back(made);
+    waiting_.push_back(false);
+    free_.reserve(events_.size());
+  }
+  return free_.back();
+}
+
+Result<CUevent> CudaSwapper::EventOf(int64_t ticket) const {
+  const auto number = static_cast<uint64_t>(ticket);
+  if (number >= events_.size() || !waiting_[number]) {
+    return Error(Code::kInvalidProblem, "no copy has the ticket %lld, or it was waited for",
+                 static_cast<long long>(ticket));
+  }
+  return events_[number];
+}
+
+}  // namespace
+
+Result<std::unique_ptr<swap::Swapper>> MakeSwapper(int ordinal) {
+  OOC_ASSIGN(PrimaryContext context, PrimaryContext::Retain(ordinal));
+  auto made = std::make_unique<CudaSwapper>(std::move(context));
+  OOC_TRY(made->Prepare());
+  return std::unique_ptr<swap::Swapper>(std::move(made));
+}
+
+}  // namespace oocdnn::cuda

@@ -1,0 +1,42 @@
+// Copies between a device's memory and page-locked host memory, beside the work of a stream that is
+// not ours: what leaves the device in a training step, and comes back.
+//
+// A copy begins when the stream has arrived where it is at the call, and runs on a stream of its
+// direction. Its ticket is for one wait of the stream, which ends it. No call allocates memory or
+// creates an event once as many copies were under way as ever are.
+//
+// Any thread may call, one at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/status.hpp"
+
+namespace oocdnn::swap {
+
+enum class Way : uint8_t { kOut, kIn };  // out: away from the device
+
+// A stream, and an address on the device, as the device's own interface has them.
+using Stream = void*;
+using Address = uint64_t;
+
+class Swapper {
+ public:
+  virtual ~Swapper() = default;
+
+  // Page-locked host memory of exactly so many bytes; kOutOfMemory where there is none.
+  virtual Result<void*> AllocateSlab(int64_t bytes) = 0;
+  // Waits for the copies of all slabs. kInvalidProblem where it is no slab.
+  virtual Status FreeSlab(void* slab) = 0;
+
+  // Copies between the first bytes of a slab and the device's memory. kInvalidProblem where it is
+  // no slab or is smaller.
+  virtual Result<int64_t> Start(Way way, Stream stream, Address device, void* slab,
+                                int64_t bytes) = 0;
+  // kInvalidProblem where there is no such ticket, as for the following one.
+  virtual Status Wait(int64_t ticket, Stream stream) = 0;
+  virtual Result<bool> Done(int64_t ticket) = 0;
+};
+
+}  // namespace oocdnn::swap

@@ -1,0 +1,197 @@
+"""Copies between the GPU and slabs of page-locked host memory.
+
+On a machine without a GPU test_suites.py runs this file on the fake driver. Its streams work late:
+copies that do not wait, and those that nobody waits for, give other bytes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from collections.abc import Iterator
+from ctypes import byref, c_size_t, c_ubyte, c_uint64, c_void_p
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oocdnn._native_swap import IN, OUT, NativeSwapper, Slab
+from oocdnn.errors import InvalidProblem, OutOfMemory, Unsupported
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from driver import FAKE, DeviceArray, InContext, call, driver
+
+fake_only = pytest.mark.skipif(not FAKE, reason="the fake driver counts")
+
+
+class Stream:
+    """A stream, and what a program does on it."""
+
+    def __init__(self) -> None:
+        self._handle = c_void_p()
+        with InContext():
+            call("cuStreamCreateWithPriority", byref(self._handle), 1, 0)
+
+    @property
+    def handle(self) -> int:
+        return self._handle.value or 0
+
+    def write(self, array: DeviceArray, byte: int) -> None:
+        size = c_size_t(array.like.nbytes)
+        with InContext():
+            call("cuMemsetD8Async", array.pointer, c_ubyte(byte), size, self._handle)
+
+    def finish(self) -> None:
+        with InContext():
+            call("cuStreamSynchronize", self._handle)
+
+    def close(self) -> None:
+        with InContext():
+            call("cuStreamDestroy_v2", self._handle)
+
+
+@pytest.fixture(scope="module")
+def swapper() -> NativeSwapper:
+    return NativeSwapper(0)
+
+
+@pytest.fixture
+def stream() -> Iterator[Stream]:
+    made = Stream()
+    yield made
+    made.close()
+
+
+def array_of(nbytes: int) -> DeviceArray:
+    return DeviceArray(np.zeros(nbytes, np.uint8))
+
+
+def bytes_of(slab: Slab) -> np.ndarray:
+    return np.frombuffer((c_ubyte * slab.nbytes).from_address(slab.address), np.uint8)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 70_000), min_size=1, max_size=6),
+    acts=st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=40),
+)
+@settings(max_examples=60, deadline=None)
+def test_what_left_comes_back(sizes: list[int], acts: list[tuple[int, bool]]) -> None:
+    """Whatever is under way beside it, and however late the copies run."""
+    swapper, stream = NativeSwapper(0), Stream()
+    arrays, slabs = [array_of(n) for n in sizes], [swapper.slab(n) for n in sizes]
+    wanted, away, byte = [0] * len(sizes), [False] * len(sizes), 0
+    coming: dict[int, int] = {}  # tickets
+    for number, waits in acts:
+        i, byte = number % len(sizes), byte % 255 + 1
+        address = arrays[i].pointer.value
+        if i in coming:
+            swapper.wait(coming.pop(i), stream.handle)
+        if not away[i]:
+            stream.write(arrays[i], byte)  # the copy has what was enqueued before it
+            wanted[i] = byte
+        way = IN if away[i] else OUT
+        ticket = swapper.start(way, stream.handle, address, slabs[i], sizes[i])
+        if waits or not away[i]:
+            swapper.wait(ticket, stream.handle)
+        else:
+            coming[i] = ticket
+        away[i] = not away[i]
+        if away[i]:
+            stream.write(arrays[i], 0)
+    for ticket in coming.values():
+        swapper.wait(ticket, stream.handle)
+    stream.finish()
+    for i, array in enumerate(arrays):
+        assert (array.get() == (0 if away[i] else wanted[i])).all()
+        assert not away[i] or (bytes_of(slabs[i]) == wanted[i]).all()
+    stream.close()
+
+
+def test_a_copy_tells_whether_it_has_ended(swapper: NativeSwapper, stream: Stream) -> None:
+    array, slab = array_of(1 << 20), swapper.slab(1 << 20)
+    ticket = swapper.start(OUT, stream.handle, array.pointer.value, slab, 1 << 20)
+    if FAKE:
+        assert not swapper.done(ticket)
+    swapper.wait(ticket, stream.handle)
+    stream.finish()
+    again = swapper.start(OUT, stream.handle, array.pointer.value, slab, 1 << 20)
+    assert again == ticket  # no further event was made
+    other = swapper.start(OUT, stream.handle, array.pointer.value, slab, 1 << 20)
+    swapper.wait(other, stream.handle)
+    stream.finish()
+    assert swapper.done(again)  # copies of a direction end in their order
+    swapper.wait(again, stream.handle)
+
+
+@pytest.mark.parametrize("ticket", [-1, 1 << 40, 77])
+def test_what_is_no_copy_is_refused(swapper: NativeSwapper, stream: Stream, ticket: int) -> None:
+    with pytest.raises(InvalidProblem, match=f"no copy has the ticket {ticket}"):
+        swapper.wait(ticket, stream.handle)
+    with pytest.raises(InvalidProblem, match=f"no copy has the ticket {ticket}"):
+        swapper.done(ticket)
+
+
+def test_a_copy_is_waited_for_once(swapper: NativeSwapper, stream: Stream) -> None:
+    array, slab = array_of(64), swapper.slab(64)
+    ticket = swapper.start(OUT, stream.handle, array.pointer.value, slab, 64)
+    swapper.wait(ticket, stream.handle)
+    with pytest.raises(InvalidProblem, match="it was waited for"):
+        swapper.wait(ticket, stream.handle)
+    stream.finish()
+
+
+def test_a_copy_keeps_to_its_slab(swapper: NativeSwapper, stream: Stream) -> None:
+    array, slab = array_of(128), swapper.slab(64)
+    for nbytes in (65, 128):
+        with pytest.raises(InvalidProblem, match=f"of {nbytes} bytes needs a slab of as many"):
+            swapper.start(IN, stream.handle, array.pointer.value, slab, nbytes)
+    for nbytes in (0, -1):
+        with pytest.raises(InvalidProblem):
+            swapper.start(IN, stream.handle, array.pointer.value, slab, nbytes)
+    with pytest.raises(InvalidProblem, match="no direction 2"):
+        swapper.start(2, stream.handle, array.pointer.value, slab, 64)
+    for nbytes in (0, -1):
+        with pytest.raises(InvalidProblem):
+            swapper.slab(nbytes)
+
+
+def test_there_is_no_such_gpu() -> None:
+    for ordinal in (-1, 64):
+        with pytest.raises(Unsupported, match=f"there is no GPU number {ordinal}"):
+            NativeSwapper(ordinal)
+
+
+@fake_only
+def test_slabs_are_page_locked_as_long_as_they_are_held(stream: Stream) -> None:
+    gc.collect()
+    before, swapper = driver().fake_registered(), NativeSwapper(0)
+    array, slab = array_of(4096), swapper.slab(4096)
+    held = driver().fake_registered() - before
+    assert held == 2  # the array has memory to copy from, too
+    swapper.start(OUT, stream.handle, array.pointer.value, slab, 4096)
+    del slab  # its copy is under way
+    gc.collect()
+    assert driver().fake_registered() - before == held - 1
+    kept = swapper.slab(64)
+    del swapper
+    gc.collect()
+    assert bytes_of(kept).nbytes == 64
+    del kept, array
+    gc.collect()
+    assert driver().fake_registered() == before
+
+
+@fake_only
+def test_memory_that_cannot_be_page_locked_is_told(swapper: NativeSwapper) -> None:
+    driver().fake_registrable.argtypes = [ctypes.c_size_t]
+    driver().fake_registrable(1 << 12)
+    try:
+        with pytest.raises(OutOfMemory, match="pinning 8192 bytes of host memory"):
+            swapper.slab(8000)
+    finally:
+        driver().fake_registrable((1 << 64) - 1)
+    assert c_uint64(swapper.slab(8000).address).value
