@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from oocdnn.torch.limit.card import Copy
     from oocdnn.torch.limit.recipes import Bound
-    from oocdnn.torch.limit.squeeze import Form, Reader, Squeezed
+    from oocdnn.torch.limit.squeeze import Form, Squeezed
 
 Like = tuple[torch.dtype, torch.Size, tuple[int, ...], int]  # dtype, size, stride, offset
 Version = tuple[Tensor, int]  # a tensor with the version counter of a saved one, and its version
@@ -43,10 +43,6 @@ class Entry:
     squeezed: Squeezed | None = None  # a smaller form on the device
     expanded: bool = False  # the bytes on the device came from the smaller form
     packed: int = 0  # objects that autograd holds
-    reads: list[int] = field(default_factory=list)  # events of backward, while recording
-    label: str = ""  # the operation that made it, and its form, while recording
-    readers: set[Reader] = field(default_factory=set)  # in backward, while recording
-    ended: int = -1  # event at which nobody else was seen to hold it, while recording forward
 
     @property
     def comes_back(self) -> bool:

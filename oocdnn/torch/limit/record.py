@@ -19,7 +19,7 @@ from oocdnn.torch.limit.entry import Entry
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
 from oocdnn.torch.limit.heap.reading import Note, read, templates
 from oocdnn.torch.limit.parts import Signature, Table
-from oocdnn.torch.limit.squeeze import Form
+from oocdnn.torch.limit.squeeze import Form, Reader
 from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Node
 
@@ -42,6 +42,16 @@ class _Event:
 _AHEAD = 1.5  # times what an operation takes the host: the device is busy so long before it
 _HOST = 2e-4  # seconds, where that is not known
 _BEHIND = 8  # operations that the device has not begun: no more, or the host waits for the device
+
+
+@dataclass
+class _Seen:
+    """What was seen of an entry."""
+
+    label: str = ""  # the operation that made it, and its form
+    reads: list[int] = field(default_factory=list)  # events of backward
+    readers: set[Reader] = field(default_factory=set)  # in backward, where it has a smaller form
+    ended: int = -1  # event of forward at which nobody else was seen to hold it
 
 
 @dataclass
@@ -73,6 +83,7 @@ class Recorder:
     bytes_too: bool  # else times only
     table: Table  # tells which convolutions run
     entries: list[Entry] = field(default_factory=list)
+    seen: dict[Entry, _Seen] = field(default_factory=dict)
     produced: list[int] = field(default_factory=list)
     forward: int = 0  # events of forward, 0 while it runs
     events: list[_Event] = field(default_factory=list)
@@ -107,6 +118,7 @@ class Recorder:
             last.appeared = appeared.nbytes
             self.produced.append(len(self.events) - 1)
             self.entries.append(appeared)
+            self.seen[appeared] = _Seen()
             self._open.append(appeared)
         elif self.forward == 0:
             self.forward = len(self.events)
@@ -114,7 +126,7 @@ class Recorder:
     def go(self, read: Entry | None = None, node: Node | None = None) -> None:
         self._note(read)
         if read is not None:
-            read.reads.append(len(self.events))
+            self.seen[read].reads.append(len(self.events))
         if self.bytes_too:
             self.card.peak()
         held = self.card.held() if self.bytes_too else 0
@@ -260,17 +272,18 @@ class Recorder:
 
     def _saved(self, entry: Entry, produced: int) -> Saved:
         last = self.forward - 1
-        held = entry.ended < 0
-        ended = last if held else min(max(entry.ended - 1, produced), last)
-        uses = entry.reads or [len(self.events) - 1]
+        seen = self.seen[entry]
+        held = seen.ended < 0
+        ended = last if held else min(max(seen.ended - 1, produced), last)
+        uses = seen.reads or [len(self.events) - 1]
         reads = sorted({*uses, self._end_of_node(uses[-1])})
         return Saved(
-            f"{entry.number} {entry.label}",
+            f"{entry.number} {seen.label}",
             entry.nbytes,
             produced,
             ended,
             tuple(reads),
-            movable=bool(entry.reads) and not held,
+            movable=bool(seen.reads) and not held,
             recipes=self._recipes(entry),
             squeeze=self._squeeze(entry),
         )
@@ -292,7 +305,7 @@ class Recorder:
         if known is None:
             return None
         form, begin, end, host = known
-        if not all(form.serves(reader) for reader in entry.readers):
+        if not all(form.serves(reader) for reader in self.seen[entry].readers):
             return None
         nbytes, seconds = form.nbytes(entry.nbytes), self.card.seconds(begin, end)
         return Squeeze(nbytes, seconds, whole=form.whole, host=host)
@@ -324,7 +337,7 @@ class Recorder:
         still = []
         for entry in self._open:
             if entry.others() == 0:
-                entry.ended = event
+                self.seen[entry].ended = event
             else:
                 still.append(entry)
         self._open = still

@@ -333,10 +333,10 @@ class Step:
         self.event += 1
         if self.recorder is not None:
             self.recorder.stop(None)
+            if self.mode is Mode.RECORD and entry.number in self.found.forms:
+                self.recorder.seen[entry].readers.add(reader_of(node, packed))
         self._course.before(self.event)
         check_form(packed, node)
-        if self.mode is Mode.RECORD and entry.number in self.found.forms:
-            entry.readers.add(reader_of(node, packed))
         self._let_go(entry, node)
         storage = self._values.storage(entry)
         self._course.after(entry)

@@ -43,7 +43,7 @@ class Trials:
     def arrived(self, entry: Entry, tensor: Tensor, trace: Trace, numbered: Numbered) -> None:
         """A new storage is being saved."""
         self._fetches += entry.nbytes
-        entry.label = label_of(tensor)
+        self._recorder.seen[entry].label = label_of(tensor)
         beside = trace.latest()
         self._found.beside[entry.number] = {one.index for one in beside}
         form = form_of(tensor, beside)
