@@ -29,6 +29,7 @@ from oocdnn.network.solve import Model, Solution
 from oocdnn.network.timeline import Link, Timeline, certain_bytes
 
 _SHARE = 0.25  # of the open policies, fixed at a time
+_DIVE = 8e-3  # seconds that the program needs for its first choices, for each saved tensor
 _PART = 16  # tensors that are decided together, of more than
 _FEW = 48  # which are decided at once
 _PARTS = 2  # of them before the next schedule
@@ -140,7 +141,8 @@ class _Step:
 
     def __init__(self, timeline: Timeline, links: Sequence[Link]) -> None:
         self.timeline, self.links, self.link = timeline, links, total_of(links)
-        self.diving = LEAST  # seconds that the program needs for its first choices, or more
+        # Seconds that the program needs for its first choices, or more.
+        self.diving = max(LEAST, _DIVE * len(timeline.saved))
 
     @cached_property
     def model(self) -> Model:

@@ -16,7 +16,7 @@ from oocdnn.network.timeline import Timeline
 HOT = 0.03  # of the step, by which a change may make it worse at first: finds a plan from any other
 COOL = 0.003  # the same, near a good plan
 
-_EACH = 8e-9  # seconds of a trial for each position and a third of each saved tensor
+_EACH = 1.4e-8  # seconds of a trial for each position and a third of each saved tensor
 _LEAST = 3e-7  # and besides
 _MOST = 3000  # trials for each saved tensor
 _FEW = 100  # trials for each saved tensor, below which no search begins hot
