@@ -599,7 +599,7 @@ def test_steps_that_differ_say_nothing_of_gaps(monkeypatch: pytest.MonkeyPatch) 
         card.run = run
         several(net, optimizer, 6)
         (known,) = run._steps.kinds
-        assert known.settled
+        assert known.measured
         monkeypatch.setattr(run._steps.planning, "_divides", lambda *_: True)
         card.share = 5.0
         for _ in range(2):

@@ -76,7 +76,7 @@ class Planning:
         """After a step as planned: whether the driver counts more than the limit. Then plans that
         leave more are tried; if none serves, true where the step should be recorded again with
         more parts of convolutions, else the nearest plan stays."""
-        if known.gaps.tried >= TRIES or not known.settled:
+        if known.gaps.tried >= TRIES or not known.measured:
             return False
         assert known.course is not None
         excess = self._card.taken() + self._card.others() - self.limit

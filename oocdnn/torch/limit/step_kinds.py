@@ -79,14 +79,14 @@ class Known:
         return self.found.numbers == other.found.numbers and sizes[0] == sizes[1]
 
     @property
-    def settled(self) -> bool:
+    def measured(self) -> bool:
         """Whether no more of its steps are recorded."""
         return self.recorded >= len(RECORDED)
 
     @property
     def final(self) -> bool:
         """Whether its plan changes no more."""
-        return self.keeps or (self.settled and self.gaps.tried >= TRIES)
+        return self.keeps or (self.measured and self.gaps.tried >= TRIES)
 
     @property
     def keeps(self) -> bool:

@@ -167,15 +167,13 @@ class Steps:
             step.keep(known)
         else:
             recorder = None
-            bytes_too = not known.settled and RECORDED[known.recorded]
-            if bytes_too or (not known.settled and known.course.ran):
-                watched = self._watching and known.recorded == WATCHED
+            if not known.measured and (RECORDED[known.recorded] or known.course.ran):
                 recorder = Recorder(
                     self._card,
                     self._store,
-                    bytes_too,
+                    RECORDED[known.recorded],
                     self.table,
-                    watched=watched,
+                    watched=self._watching and known.recorded == WATCHED,
                     before=known.timeline,
                     sure=known.sure,
                 )
