@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from ctypes import byref, c_size_t, c_ubyte, c_uint64, c_void_p
@@ -25,6 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import FAKE, DeviceArray, InContext, call, driver
 
+pytestmark = pytest.mark.skipif(
+    os.environ.get("OOCDNN_TEST_DEVICE") != "cuda", reason="runs where OOCDNN_TEST_DEVICE is cuda"
+)
 fake_only = pytest.mark.skipif(not FAKE, reason="the fake driver counts")
 
 

@@ -6,7 +6,8 @@ Result<std::shared_ptr<CudnnSession>> CudnnSession::Open(const Gpu& gpu,
                                                          const std::string& library) {
   OOC_ASSIGN(const Cudnn* const cudnn, LoadCudnn(library));
   std::shared_ptr<CudnnSession> session(new CudnnSession(gpu, *cudnn));
-  const Current current(gpu.context());  // a handle belongs to the GPU that is current when it is made
+  // A handle belongs to the GPU that is current when it is made.
+  const Current current(gpu.context());
   OOC_TRY(current.status());
   OOC_TRY(cudnn->Check(cudnn->cudnnCreate(&session->handle_), "making a handle"));
   return session;
