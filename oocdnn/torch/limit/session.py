@@ -263,28 +263,27 @@ def _measured(card: Card) -> Link:
     from oocdnn.torch.limit.entry import Entry
     from oocdnn.torch.limit.store import Store
 
-    store, nbytes = Store(card), card.probe_bytes
+    store, nbytes, now = Store(card), card.probe_bytes, time.perf_counter
     away = back = host = float("inf")
     for number in range(_PROBES):
         entry = Entry(number, nbytes, card.empty(nbytes), 0)
         store.hold(entry)
         card.finish()
-        times = [time.perf_counter()]
+        began = now()
         store.leave(entry)
-        times.append(time.perf_counter())
+        left = now()
         store.copied(entry)
         card.finish()
-        times.append(time.perf_counter())
+        gone = now()
         store.drop(entry)
-        times.append(time.perf_counter())
+        dropped = now()
         store.come(entry)
-        times.append(time.perf_counter())
+        came = now()
         store.arrived(entry)
         card.finish()
-        times.append(time.perf_counter())
-        store.gone(entry)
         if number > 0:
-            away, back = min(away, times[2] - times[0]), min(back, times[5] - times[3])
-            host = min(host, (times[4] - times[2] + times[1] - times[0]) / 2)
+            away, back = min(away, gone - began), min(back, now() - dropped)
+            host = min(host, (left - began + came - gone) / 2)
+        store.gone(entry)
     rates = nbytes / away, nbytes / back
     return Link(*rates, 0.85 * sum(rates), host=host)
