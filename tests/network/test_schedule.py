@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from network import walk
 from network.networks import H100_LINK, resnet, unet, vgg16
-from network.steps import HOSTED_LINK, LINK, hosted_step, random_step
+from network.steps import HOSTED_LINK, LINK, MIB, hosted_step, random_step
 
 import oocdnn
 from oocdnn._native_network import NativeScheduler, NativeStep
 from oocdnn.network.plan import KEEP, SWAP, Choice, Policy
 from oocdnn.network.polish import HOT, polished
 from oocdnn.network.schedule import Scheduler
-from oocdnn.network.timeline import Saved, Timeline
+from oocdnn.network.timeline import Link, Operation, Recipe, Saved, Timeline
 
 NETWORKS = {
     "resnet50": resnet((3, 4, 6, 3), 256, composites=True),
@@ -108,6 +108,18 @@ def searched(
 ) -> list[Choice]:
     warm = warmth * scheduler.timeline.seconds
     return scheduler.improved(choices, trials=trials, warmth=warm, seconds=3600.0, seed=seed)
+
+
+def test_a_search_takes_recipes_that_read_what_is_last_used_where_they_run() -> None:
+    operations = tuple(
+        Operation(name, 1e-3, fixed)
+        for name, fixed in (("x", 0), ("y", 0), ("large", 8 * MIB), ("backward", 0))
+    )
+    x = Saved("x", MIB, 0, 1, (3,))
+    y = Saved("y", 8 * MIB, 1, 1, (3,), recipes=(Recipe((0,), 1e-4),))
+    link = Link(to_host=1e9, from_host=1e9, both=2e9)
+    scheduler = Scheduler(Timeline(operations, 3, (x, y)), link, 12 * MIB)
+    assert searched(scheduler, [KEEP, SWAP], 0, 0.03) == [KEEP, Choice(Policy.REBUILD, 0)]
 
 
 def test_more_trials_find_a_better_plan() -> None:

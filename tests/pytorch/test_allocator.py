@@ -73,6 +73,8 @@ def test_a_segment_is_split_where_more_than_1_mib_is_left() -> None:
     # 18 take the rest of that segment, and the last 2 the free 20 MiB.
     assert [blocks[n].size // MIB for n in (3, 4, 5)] == [2, 18, 2]
     assert blocks[3].address + blocks[3].size == blocks[4].address
+    _, blocks = run(Allocator(expandable=False), [20, -1, 19])
+    assert blocks[2].size == 20 * MIB
 
 
 def test_pages_are_mapped_at_the_end() -> None:
