@@ -268,12 +268,15 @@ class _Search:
         self.timeline, self.limit, self.end = timeline, limit, end
         self.step, self.scheduler = step, Scheduler(timeline, step.link, limit)
         self.bound, self.best = timeline.seconds, None  # type: float, Schedule | None
-        self.nearest = self.scheduler.run(_everything_moved(timeline))  # by its cost
+        self.moved = self.scheduler.run(_everything_moved(timeline))
+        self.nearest = self.moved  # by its cost
         self._better(self.nearest)
-        self._seed = 0
+        self._seed, self._anew = 0, False
         if start is not None:
-            self._better(self.scheduler.run(start.schedule.choices))
-            self._seed = len(_SEARCHES)
+            made = self.scheduler.run(start.schedule.choices)
+            self._better(made)
+            # A good plan of a higher limit leads to few others.
+            self._seed, self._anew = len(_SEARCHES), made.peak_bytes > limit
         simple = greedy(timeline, self.scheduler, now + _GREEDY_SHARE * (end - now))
         if simple is not None:
             self._better(simple)
@@ -299,11 +302,12 @@ class _Search:
                 self._polish(number, last)
 
     def _polish(self, number: int, end: float) -> None:
-        """The search of this number, from the best schedule so far."""
+        """The search of this number, from the best schedule so far, or anew."""
         warmth, share = _SEARCHES[number]
         seconds = share * self._seconds
         seed = self._seed + number
-        self._better(polished(self.scheduler, self.nearest, warmth, seconds, end, seed))
+        start = self.moved if self._anew and number == 0 else self.nearest
+        self._better(polished(self.scheduler, start, warmth, seconds, end, seed))
 
     def _run(self) -> None:
         """Choices from the relaxation; then the best choices of a few tensors at a time, others as

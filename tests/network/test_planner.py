@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -15,10 +16,12 @@ from network.networks import H100_LINK, resnet, unet, vgg16
 from network.steps import LINK, MIB, chain_of, random_step
 
 import oocdnn
+from oocdnn.network import planner
 from oocdnn.network.alike import alike
-from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy
+from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy, Schedule
 from oocdnn.network.planner import Plan, curve, least_limit, plan
-from oocdnn.network.schedule import schedule
+from oocdnn.network.polish import polished
+from oocdnn.network.schedule import Scheduler, schedule
 from oocdnn.network.simulate import simulate
 from oocdnn.network.solve import options
 from oocdnn.network.timeline import Link, Operation, Recipe, Saved, Squeeze, Timeline
@@ -150,6 +153,30 @@ def test_networks_are_planned_within_the_limit(timeline: Timeline, share: float)
     assert [row.policy for row in told.rows] == [choice.policy for choice in found.schedule.choices]
     assert sum(told.nbytes.values()) == sum(one.nbytes for one in timeline.saved)
     assert all(row.name in str(told) for row in told.rows)
+
+
+def test_a_plan_for_less_is_searched_for_anew_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan for more may lead nowhere."""
+    timeline = resnet((3, 4, 6, 3), 64)
+    swapped = [SWAP if one.movable and one.nbytes else KEEP for one in timeline.saved]
+    less = int(0.4 * timeline.peak_bytes)
+    moved = list(schedule(timeline, [H100_LINK], less, swapped).choices)
+    starts: list[list[Choice]] = []
+
+    def searched(scheduler: Scheduler, start: Schedule, *given: float) -> Schedule:
+        starts.append(list(start.choices))
+        return polished(scheduler, start, *given)
+
+    monkeypatch.setattr(planner, "polished", searched)
+    step, more = planner._Step(timeline, [H100_LINK]), int(0.6 * timeline.peak_bytes)
+    first = planner._within(step, more, time.monotonic() + 0.4)
+    starts.clear()
+    second = planner._within(step, less, time.monotonic() + 0.4, first)
+    assert starts[0] == moved
+    assert second.peak_bytes <= less
+    starts.clear()
+    planner._within(step, less, time.monotonic() + 0.4, second)
+    assert starts[0] != moved  # it fits, and is gone on from
 
 
 def test_plans_leave_what_an_allocator_reserves_besides() -> None:
