@@ -152,6 +152,14 @@ def test_extents_are_taken_over() -> None:
     assert allocator.allocate(30 * MIB).address == base
 
 
+def test_memory_is_mapped_from_the_free_block_in_front_on() -> None:
+    base = 1 << 40
+    extent = Extent(base, False, True, ((30 * MIB, True), (10 * MIB, False)))
+    allocator = Allocator(expandable=True, extents=[extent])
+    assert allocator.fill(base + 80 * MIB) == [50 * MIB]
+    assert allocator.reserved == 80 * MIB
+
+
 def check(allocator: Allocator, blocks: Sequence[Block]) -> None:
     """Blocks do not overlap, those in use are these, and everything that is free is in one piece
     with its free neighbours."""
