@@ -115,6 +115,18 @@ def test_what_left_comes_back(sizes: list[int], acts: list[tuple[int, bool]]) ->
     stream.close()
 
 
+def test_a_copy_begins_where_its_stream_is(swapper: NativeSwapper, stream: Stream) -> None:
+    """Whatever other streams have waited for."""
+    array, slab, other = array_of(4096), swapper.slab(4096), Stream()
+    for byte in (7, 9):
+        stream.write(array, byte)
+        ticket = swapper.start(OUT, stream.handle, array.pointer.value, slab, 4096)
+        swapper.wait(ticket, other.handle)
+        other.finish()
+        assert (bytes_of(slab) == byte).all()
+    other.close()
+
+
 def test_a_copy_tells_whether_it_has_ended(swapper: NativeSwapper, stream: Stream) -> None:
     array, slab = array_of(1 << 20), swapper.slab(1 << 20)
     ticket = swapper.start(OUT, stream.handle, array.pointer.value, slab, 1 << 20)
