@@ -22,8 +22,8 @@ from oocdnn.network.simulate import simulate
 from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.bits import CODES
 from oocdnn.torch.limit.card import HostCard
-from oocdnn.torch.limit.entry import bytes_of
-from oocdnn.torch.limit.squeeze import Bits, Indices
+from oocdnn.torch.limit.entry import Kept, bytes_of
+from oocdnn.torch.limit.squeeze import Bits, Indices, form_of
 from oocdnn.torch.limit.steps import Mode, Steps
 
 LINK = Link(1e9, 1e9, 1.8e9)
@@ -243,3 +243,15 @@ def test_another_reader_than_recorded_is_an_error(card: HostCard, first: bool) -
     loss = step(pool, other) if first else step(other, pool)
     with pytest.raises(RuntimeError, match="reads otherwise what is left in a smaller form"):
         loss.backward()
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype"), [(255, torch.uint16), (256, torch.uint16), (257, torch.int32)]
+)
+def test_indices_have_as_many_bits_as_their_plane_needs(rows: int, dtype: torch.dtype) -> None:
+    x = torch.zeros(1, 1, rows, 256)
+    x[0, 0, -1, -1] = 1.0
+    _, indices = F.max_pool2d(x, 2, 1, return_indices=True)
+    form = form_of(indices, [Kept(x)])
+    assert form == Indices(2, dtype)
+    assert torch.equal(back(form, indices), indices)
