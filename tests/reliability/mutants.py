@@ -55,7 +55,8 @@ STAGE_SECONDS = 1800
 # Tests that read the sources: they would find every mutant by its text.
 OF_SOURCES = ("tests/lint", "tests/reliability/test_reliability.py::test_a_mutant_has_its_text")
 
-# The tests that are nearest to a folder, by the longest prefix of the mutant's path.
+# The tests that are nearest to a folder, folders or files, by the longest prefix of the mutant's
+# path.
 NEAREST: dict[str, tuple[str, ...]] = {
     "native/base": ("geometry", "native", "model", "engine"),
     "native/geom": ("geometry", "model", "engine", "abi"),
