@@ -268,8 +268,8 @@ class _Search:
         self.timeline, self.limit, self.end = timeline, limit, end
         self.step, self.scheduler = step, Scheduler(timeline, step.link, limit)
         self.bound, self.best = timeline.seconds, None  # type: float, Schedule | None
-        self.moved = self.scheduler.run(_everything_moved(timeline))
-        self.nearest = self.moved  # by its cost
+        self._moved = self.scheduler.run(_everything_moved(timeline))
+        self.nearest = self._moved  # by its cost
         self._better(self.nearest)
         self._seed, self._anew = 0, False
         if start is not None:
@@ -306,7 +306,7 @@ class _Search:
         warmth, share = _SEARCHES[number]
         seconds = share * self._seconds
         seed = self._seed + number
-        start = self.moved if self._anew and number == 0 else self.nearest
+        start = self._moved if self._anew and number == 0 else self.nearest
         self._better(polished(self.scheduler, start, warmth, seconds, end, seed))
 
     def _run(self) -> None:
