@@ -38,7 +38,7 @@ Result<std::unique_ptr<Gpu>> Gpu::Open(const GpuOptions& options) {
   return gpu;
 }
 
-// What goes wrong here is nobody's business any more: the process may be ending.
+// Errors are ignored: the process may be ending, and nobody is left to handle them.
 Gpu::~Gpu() {
   if (module_ == nullptr) return;
   const Current current(context_);

@@ -25,14 +25,14 @@ PrimaryContext::PrimaryContext(PrimaryContext&& other) noexcept
       device_(other.device_),
       handle_(std::exchange(other.handle_, nullptr)) {}
 
-// What goes wrong here is nobody's business any more: the process may be ending.
+// Errors are ignored: the process may be ending, and nobody is left to handle them.
 PrimaryContext::~PrimaryContext() {
   if (handle_ != nullptr) driver_->cuDevicePrimaryCtxRelease(device_);
 }
 
 namespace {
 
-// Of the innermost Current of this thread.
+// The context of the innermost Current of this thread; null where there is none.
 thread_local CUcontext current = nullptr;
 
 }  // namespace

@@ -45,7 +45,7 @@ class CudaSwapper final : public swap::Swapper {
   std::unordered_map<void*, int64_t> slabs_;
 };
 
-// What goes wrong here is nobody's business any more: the process may be ending.
+// Errors are ignored: the process may be ending, and nobody is left to handle them.
 CudaSwapper::~CudaSwapper() {
   const Current current(context_);
   static_cast<void>(Finish());

@@ -70,7 +70,7 @@ void CallDivision(Random* random);
 void CallSchedules(Random* random);
 // Those of the simulated allocator, neither.
 void CallHeap(Random* random);
-// Those of copies, without the GPU that they need.
+// The functions of copies, which need a GPU and report that there is none.
 void CallSwap(Random* random);
 
 }  // namespace oocdnn::fuzz_capi

@@ -100,7 +100,7 @@ class Card(Protocol):
         """Between two marks; waits for the later one."""
 
     def reached(self, mark: Any) -> bool:
-        """Whether the compute stream has arrived at a mark; does not wait."""
+        """Whether the device has executed everything before a mark; does not wait."""
 
     def busy(self, seconds: float) -> None:
         """Has the device work for about so long, so that what follows is there when it ends: marks

@@ -46,7 +46,7 @@ _BEHIND = 8  # operations that the device has not begun: no more, or the host wa
 
 @dataclass
 class _Seen:
-    """What was seen of an entry."""
+    """Observations of one entry while a step is recorded."""
 
     label: str = ""  # the operation that made it, and its form
     reads: list[int] = field(default_factory=list)  # events of backward
