@@ -42,6 +42,16 @@ def greedy(timeline: Timeline, scheduler: Scheduler, end: float) -> Schedule | N
     return None if best is None else scheduler.run(best.choices)
 
 
+def fitted(
+    timeline: Timeline, scheduler: Scheduler, choices: Sequence[Choice], end: float
+) -> Schedule | None:
+    """These choices with the fewest further tensors swapped that make it fit; None where it does
+    not. `end` is of `time.monotonic`."""
+    chosen = {index: choice for index, choice in enumerate(choices) if choice != KEEP}
+    made = _swapping(timeline, scheduler, chosen, end)
+    return None if made is None else scheduler.run(made.choices)
+
+
 def _at_depth(
     timeline: Timeline,
     scheduler: Scheduler,

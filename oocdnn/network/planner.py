@@ -19,9 +19,9 @@ import numpy as np
 
 from oocdnn.errors import InvalidProblem, OutOfMemory
 from oocdnn.network.explain import Explanation, explain
-from oocdnn.network.greedy import greedy
+from oocdnn.network.greedy import fitted, greedy
 from oocdnn.network.plan import KEEP, SWAP, Choice, Schedule
-from oocdnn.network.polish import COOL, HOT, polished
+from oocdnn.network.polish import COOL, HOT, is_short, polished
 from oocdnn.network.program import LEAST
 from oocdnn.network.schedule import Scheduler, schedule, total_of
 from oocdnn.network.simulate import Simulation, simulate
@@ -34,6 +34,7 @@ _PART = 16  # tensors that are decided together, of more than
 _FEW = 48  # which are decided at once
 _PARTS = 2  # of them before the next schedule
 _GREEDY_SHARE = 0.1  # of the time, for plans by a simple rule
+_SHORT_SHARE = 0.6  # the same, where the time is too short for other searches
 _PROGRAM_SHARE = 0.75  # of the time; the rest is for changes by the scheduler's arithmetic
 _SEARCHES = ((HOT, 0.25), (COOL, 0.1), (HOT, 0.2))  # shares of the time; one before the program
 _POOR = 1.02  # of what the program gives them, for its choices: more of it is of no use
@@ -271,17 +272,20 @@ class _Search:
         self._moved = self.scheduler.run(_everything_moved(timeline))
         self.nearest = self._moved  # by its cost
         self._better(self.nearest)
-        self._seed, self._anew = 0, False
+        self._seed, self._anew, self._seconds = 0, False, end - now
+        short = is_short(timeline, _SEARCHES[0][1] * self._seconds)
         if start is not None:
             made = self.scheduler.run(start.schedule.choices)
             self._better(made)
-            # A good plan of a higher limit leads to few others.
-            self._seed, self._anew = len(_SEARCHES), made.peak_bytes > limit
-        simple = greedy(timeline, self.scheduler, now + _GREEDY_SHARE * (end - now))
-        if simple is not None:
-            self._better(simple)
+            self._seed = len(_SEARCHES)
+            if made.peak_bytes > limit:
+                self._better(fitted(timeline, self.scheduler, made.choices, end))
+                # A good plan of a higher limit leads to few others, but in a short time to none.
+                self._anew = not short
+        if start is None or not short:
+            share = _SHORT_SHARE if short else _GREEDY_SHARE
+            self._better(greedy(timeline, self.scheduler, now + share * self._seconds))
         self._draw = random.Random(0)
-        self._seconds = end - now
 
     @property
     def model(self) -> Model:
@@ -388,7 +392,9 @@ class _Search:
     def _enough(self) -> bool:
         return self.best is not None and self.best.seconds <= _ENOUGH * self.bound
 
-    def _better(self, made: Schedule) -> bool:
+    def _better(self, made: Schedule | None) -> bool:
+        if made is None:
+            return False
         if self.scheduler.cost(made) < self.scheduler.cost(self.nearest):
             self.nearest = made
         fits = made.peak_bytes <= self.limit

@@ -38,7 +38,7 @@ def polished(
     """
     timeline, best = scheduler.timeline, start
     trials, count = trials_in(timeline, seconds), max(len(timeline.saved), 1)
-    if trials < _FEW * count:
+    if is_short(timeline, seconds):
         warmth = min(warmth, COOL)
     rounds = -(-trials // (_ROUND * count))
     for number in range(rounds):
@@ -54,6 +54,11 @@ def polished(
         )
         best = min(best, scheduler.run(found), key=scheduler.rank)
     return best
+
+
+def is_short(timeline: Timeline, seconds: float) -> bool:
+    """Whether a search of so long finds nothing that is far from where it begins."""
+    return trials_in(timeline, seconds) < _FEW * max(len(timeline.saved), 1)
 
 
 def trials_in(timeline: Timeline, seconds: float) -> int:

@@ -18,6 +18,7 @@ from network.steps import LINK, MIB, chain_of, random_step
 import oocdnn
 from oocdnn.network import planner
 from oocdnn.network.alike import alike
+from oocdnn.network.greedy import fitted
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy, Schedule
 from oocdnn.network.planner import Plan, curve, least_limit, plan
 from oocdnn.network.polish import polished
@@ -169,14 +170,44 @@ def test_a_plan_for_less_is_searched_for_anew_too(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(planner, "polished", searched)
     step, more = planner._Step(timeline, [H100_LINK]), int(0.6 * timeline.peak_bytes)
-    first = planner._within(step, more, time.monotonic() + 0.4)
+    first = planner._within(step, more, time.monotonic() + 2.0)
     starts.clear()
-    second = planner._within(step, less, time.monotonic() + 0.4, first)
+    second = planner._within(step, less, time.monotonic() + 2.0, first)
     assert starts[0] == moved
     assert second.peak_bytes <= less
     starts.clear()
-    planner._within(step, less, time.monotonic() + 0.4, second)
+    planner._within(step, less, time.monotonic() + 2.0, second)
     assert starts[0] != moved  # it fits, and is gone on from
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_choices_are_fitted_by_swapping_more(seed: int) -> None:
+    draw = random.Random(seed)
+    timeline = chain_of([draw.randint(1, 9) * MIB for _ in range(12)], [1e-3] * 12, recipes=True)
+    least = least_limit(timeline)
+    limit = least + int(draw.random() * (timeline.peak_bytes - least))
+    scheduler = Scheduler(timeline, LINK, limit)
+    ways = [
+        [Choice(Policy.REBUILD, 0), KEEP, SWAP] if one.recipes else [KEEP] for one in timeline.saved
+    ]
+    made = scheduler.run([draw.choice(some) for some in ways])
+    found = fitted(timeline, scheduler, made.choices, float("inf"))
+    assert found is not None
+    assert found.peak_bytes <= limit
+    changed = [a.policy for a, b in zip(made.choices, found.choices, strict=True) if a != b]
+    assert set(changed) <= {Policy.KEEP}
+    assert bool(changed) == (made.peak_bytes > limit)
+
+
+def test_a_short_search_for_less_keeps_what_the_plan_for_more_has() -> None:
+    timeline = resnet((3, 4, 120, 3), 8)
+    least, most = least_limit(timeline), timeline.peak_bytes
+    step, limit = planner._Step(timeline, [H100_LINK]), least + (most - least) // 4
+    first = planner._within(step, limit, time.monotonic() + 2.0)
+    less = planner._within(step, int(0.99 * limit), time.monotonic() + 0.05, first)
+    assert less.peak_bytes <= 0.99 * limit
+    same = zip(first.schedule.choices, less.schedule.choices, strict=True)
+    assert sum(a == b for a, b in same) > 0.9 * len(timeline.saved)
 
 
 def test_plans_leave_what_an_allocator_reserves_besides() -> None:
