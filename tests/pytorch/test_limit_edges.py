@@ -14,7 +14,9 @@ pytest.importorskip("highspy", reason="plans of networks are solved by HiGHS")
 from torch import nn
 
 from oocdnn.torch.limit.card import Copy, HostCard
+from oocdnn.torch.limit.entry import Entry
 from oocdnn.torch.limit.session import memory_limit
+from oocdnn.torch.limit.store import Store
 
 
 def conjugates() -> torch.Tensor:
@@ -112,6 +114,32 @@ def test_host_memory_does_not_grow_with_the_number_of_batch_sizes() -> None:
         for batch in range(100, 120):
             step(batch)
         assert 0 < card.most <= 3 * first
+    card.close()
+
+
+def test_the_same_tensors_again_take_no_new_host_memory() -> None:
+    class Counting(HostCard):
+        slabs = 0
+
+        def slab(self, nbytes: int) -> torch.Tensor:
+            self.slabs += 1
+            return super().slab(nbytes)
+
+    def step(*sizes: int) -> None:
+        entries = [Entry(i, size, card.empty(size), 0) for i, size in enumerate(sizes)]
+        for entry in entries:
+            store.hold(entry)
+            store.leave(entry)
+        for entry in reversed(entries):  # as in backward
+            store.gone(entry)
+
+    card = Counting()
+    store = Store(card)
+    step(3000, 3000, 3000, 2000)
+    assert card.slabs == 4
+    for _ in range(5):
+        step(3000, 2000, 2000, 2000)
+        assert card.slabs == 6  # one of 3000 is given up
     card.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,9 @@ class Store:
     def __init__(self, card: Card) -> None:
         self.card = card
         self.resident = 0
-        self._slabs: dict[int, list[Any]] = {}  # not in use, by size, the last used size last
+        # Slabs that are not in use, by size, with the number of the use; the last used one last.
+        self._slabs: dict[int, deque[tuple[int, Any]]] = {}
+        self._uses = 0
         self._free = self._in_use = self._most = 0  # bytes of slabs; most in use so far
 
     def hold(self, entry: Entry) -> None:
@@ -98,7 +101,9 @@ class Store:
     def _slab(self, nbytes: int) -> Any:
         free = self._slabs.get(nbytes)
         if free:
-            slab = free.pop()
+            slab = free.pop()[1]
+            if not free:
+                del self._slabs[nbytes]
             self._free -= nbytes
         else:
             slab = self.card.slab(nbytes)
@@ -107,18 +112,16 @@ class Store:
         return slab
 
     def _keep(self, slab: Any) -> None:
-        """Keeps a slab for the next tensor of its size, and gives up those of sizes that were not
-        used for the longest time where more are free than were ever in use."""
+        """Keeps a slab for the next tensor of its size, and gives up those that were not used for
+        the longest time where more are free than were ever in use."""
         nbytes: int = slab.nbytes
         self._in_use -= nbytes
         self._free += nbytes
-        slabs = self._slabs[nbytes] = self._slabs.pop(nbytes, [])
-        slabs.append(slab)
+        self._uses += 1
+        self._slabs.setdefault(nbytes, deque()).append((self._uses, slab))
         while self._free > self._most:
-            oldest = next(iter(self._slabs))
-            slabs = self._slabs[oldest]
-            if slabs:
-                slabs.pop()
-                self._free -= oldest
-            if not slabs:
+            oldest = min(self._slabs, key=lambda size: self._slabs[size][0][0])
+            self._slabs[oldest].popleft()
+            self._free -= oldest
+            if not self._slabs[oldest]:
                 del self._slabs[oldest]
