@@ -254,6 +254,16 @@ def test_forward_without_backward_ends_a_step_that_is_kept(card: HostCard) -> No
         assert len(run.timelines) == 1
 
 
+def test_forward_without_backward_ends_a_planned_step(card: HostCard) -> None:
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=card, planning=0.1) as run:
+        for _ in range(9):
+            net(torch.ones(8, 3, 16, 16)).sum().item()
+            step(net, optimizer)
+        assert run._steps.mode is Mode.FOLLOW
+        assert len(run.timelines) == 1
+
+
 def test_evaluation_accumulation_and_exceptions_in_between(card: HostCard) -> None:
     ours, theirs, mine, plain = pair()
 
@@ -447,10 +457,13 @@ def test_the_time_of_an_operation_has_no_wait_for_the_host_in_it() -> None:
     class Device(HostCard):
         """Its host is ahead, or not, and its operations take one second more each time."""
 
-        ahead, busied, marks = False, [], 0
+        ahead, busied, waited, marks = False, [], 0, 0
 
         def reached(self, mark: float) -> bool:
             return not self.ahead
+
+        def wait(self, mark: float) -> None:
+            self.waited += 1
 
         def busy(self, seconds: float) -> None:
             self.busied.append(seconds)
@@ -493,10 +506,11 @@ def test_the_time_of_an_operation_has_no_wait_for_the_host_in_it() -> None:
     device.ahead, device.busied = True, []
     recorder = Recorder(device, Store(device), False, Table("cpu"))
     recorder.begin()
-    for _ in range(20):
+    for _ in range(100):
         recorder.stop(None)
         recorder.go()
     assert len(device.busied) == 8  # the device is far enough behind
+    assert device.waited == 100 - 64  # and no further: a full queue holds the host up
     device.close()
 
 

@@ -102,6 +102,9 @@ class Card(Protocol):
     def reached(self, mark: Any) -> bool:
         """Whether the device has executed everything before a mark; does not wait."""
 
+    def wait(self, mark: Any) -> None:
+        """Waits until the device has executed everything before a mark."""
+
     def busy(self, seconds: float) -> None:
         """Has the device work for about so long, so that what follows is there when it ends: marks
         then tell the device's time, not the host's."""
@@ -262,6 +265,9 @@ class CudaCard:
     def reached(self, mark: torch.cuda.Event) -> bool:
         return bool(mark.query())
 
+    def wait(self, mark: torch.cuda.Event) -> None:
+        mark.synchronize()
+
     def busy(self, seconds: float) -> None:
         torch.cuda._sleep(int(seconds * _CYCLES))
 
@@ -376,6 +382,9 @@ class HostCard:
     def reached(self, mark: float) -> bool:
         del mark
         return True
+
+    def wait(self, mark: float) -> None:
+        del mark
 
     def busy(self, seconds: float) -> None:
         del seconds  # its work is the host's

@@ -41,7 +41,8 @@ class _Event:
 
 _AHEAD = 1.5  # times what an operation takes the host: the device is busy so long before it
 _HOST = 2e-4  # seconds, where that is not known
-_BEHIND = 8  # operations that the device has not begun: no more, or the host waits for the device
+_BEHIND = 8  # operations that the device has not begun: it is kept busy for no more of them
+_FAR = 64  # of them, from which on the host waits: it would in launches, where the queue is full
 
 
 @dataclass
@@ -139,6 +140,9 @@ class Recorder:
         number, before = len(self.events), self.before
         while self._begun < number and self.card.reached(self.events[self._begun].begin):
             self._begun += 1
+        if number - self._begun > _FAR:
+            self._begun = number - _FAR
+            self.card.wait(self.events[self._begun].begin)
         if number - self._begun >= _BEHIND:
             return
         if before is None or number >= len(before.operations):
