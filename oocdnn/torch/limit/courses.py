@@ -195,6 +195,8 @@ class Planned:
         indices += [found.traced[number] for number in self._inner]
         self.traced: frozenset[int] = frozenset().union(*indices)  # indices of saved tensors
         self.codes = self._coded()
+        # Of steps that a recorder measures: it sees every entry.
+        self.codes_recorded = [STAYS if code == STAYS else LOOK for code in self.codes]
 
     def _coded(self) -> list[int]:
         codes, seen = [], -1

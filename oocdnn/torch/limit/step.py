@@ -114,9 +114,9 @@ class Step:
         self._go_by(course)
         course.begin(self.numbered)
         self._traced, self.recorder = course.traced, recorder
-        if recorder is None:
-            self._codes = course.codes
-        else:
+        self._codes = course.codes
+        if recorder is not None:
+            self._codes = course.codes_recorded
             recorder.begin()
 
     def _select(self) -> None:
@@ -169,6 +169,8 @@ class Step:
         the lock: only the thread of forward gets that far."""
         index = self.packs
         if index < len(self._codes) and self._codes[index] == STAYS:
+            if self.over:
+                return False
             self.packs = index + 1
             return True
         if self.mode is not Mode.KEEP or not self.selected or self.backward:
