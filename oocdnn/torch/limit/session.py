@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -20,12 +19,12 @@ from oocdnn._arguments import byte_count
 from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory, Unsupported
 from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.card import Card, CudaCard
+from oocdnn.torch.limit.link import measured
 
 if TYPE_CHECKING:
     from oocdnn.network.planner import Plan, Reserved
 
 _autograd = torch._C._autograd
-_PROBES = 5  # copies each way; the first one, for which memory is page-locked, is not counted
 _active = threading.local()  # .limits: the memory limits of a thread, the innermost last
 
 
@@ -99,7 +98,7 @@ class memory_limit:
         if self._ended is not None:
             raise InvalidProblem("this memory limit is in use already; make another one")
         if not self._links:
-            self._links = [_measured(self._card)]
+            self._links = [measured(self._card)]
         _aside.begin()
         self._push()
         self._steps.table.enter()
@@ -256,34 +255,3 @@ class _Aside:
 
 
 _aside = _Aside()
-
-
-def _measured(card: Card) -> Link:
-    """The link's rates, and what a copy takes the host with all that belongs to it."""
-    from oocdnn.torch.limit.entry import Entry
-    from oocdnn.torch.limit.store import Store
-
-    store, nbytes, now = Store(card), card.probe_bytes, time.perf_counter
-    away = back = host = float("inf")
-    for number in range(_PROBES):
-        entry = Entry(number, nbytes, card.empty(nbytes), 0)
-        store.hold(entry)
-        card.finish()
-        began = now()
-        store.leave(entry)
-        left = now()
-        store.copied(entry)
-        card.finish()
-        gone = now()
-        store.drop(entry)
-        dropped = now()
-        store.come(entry)
-        came = now()
-        store.arrived(entry)
-        card.finish()
-        if number > 0:
-            away, back = min(away, gone - began), min(back, now() - dropped)
-            host = min(host, (left - began + came - gone) / 2)
-        store.gone(entry)
-    rates = nbytes / away, nbytes / back
-    return Link(*rates, 0.85 * sum(rates), host=host)

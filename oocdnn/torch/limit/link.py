@@ -1,0 +1,71 @@
+"""The link to host memory, as a card's copies measure it."""
+
+from __future__ import annotations
+
+import time
+
+from oocdnn.network.timeline import Link
+from oocdnn.torch.limit.card import Card
+from oocdnn.torch.limit.entry import Entry
+from oocdnn.torch.limit.store import Store
+
+_BOTH = 0.85  # of the sum of the rates, where both directions are in use
+# Large copies and rounds of small ones; the first, for which memory is page-locked, is not counted.
+_LARGE, _ROUNDS = 5, 4
+_SMALL = 16  # copies of a round
+
+
+def measured(card: Card) -> Link:
+    """The rates of large copies, and what a copy takes the host with all that belongs to it."""
+    away, back = _rates(card)
+    return Link(away, back, _BOTH * (away + back), host=_host(card))
+
+
+def _rates(card: Card) -> tuple[float, float]:
+    """Bytes a second, away from the device and back."""
+    store, nbytes, now = Store(card), card.probe_bytes, time.perf_counter
+    away, back = [], []
+    for number in range(_LARGE):
+        entry = _entry(card, store, number, nbytes)
+        card.finish()
+        began = now()
+        store.leave(entry)
+        store.copied(entry)
+        card.finish()
+        away.append(now() - began)
+        store.drop(entry)
+        began = now()
+        store.come(entry)
+        store.arrived(entry)
+        card.finish()
+        back.append(now() - began)
+        store.gone(entry)
+    return nbytes / min(away[1:]), nbytes / min(back[1:])
+
+
+def _host(card: Card) -> float:
+    """Seconds of the host for a copy, one after the other as in a step."""
+    store, now = Store(card), time.perf_counter
+    spent = []
+    for _ in range(_ROUNDS):
+        entries = [_entry(card, store, number, card.least_bytes) for number in range(_SMALL)]
+        card.finish()
+        began = now()
+        for entry in entries:
+            store.leave(entry)
+        for entry in entries:
+            store.drop(entry)
+        for entry in entries:
+            store.come(entry)
+        for entry in entries:
+            store.arrived(entry)
+        spent.append(now() - began)
+        for entry in entries:
+            store.gone(entry)
+    return min(spent[1:]) / (2 * _SMALL)
+
+
+def _entry(card: Card, store: Store, number: int, nbytes: int) -> Entry:
+    entry = Entry(number, nbytes, card.empty(nbytes), 0)
+    store.hold(entry)
+    return entry
