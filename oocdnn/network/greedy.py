@@ -42,13 +42,11 @@ def greedy(timeline: Timeline, scheduler: Scheduler, end: float) -> Schedule | N
     return None if best is None else scheduler.run(best.choices)
 
 
-def fitted(
-    timeline: Timeline, scheduler: Scheduler, choices: Sequence[Choice], end: float
-) -> Schedule | None:
+def fitted(timeline: Timeline, scheduler: Scheduler, choices: Sequence[Choice]) -> Schedule | None:
     """These choices with the fewest further tensors swapped that make it fit; None where it does
-    not. `end` is of `time.monotonic`."""
+    not."""
     chosen = {index: choice for index, choice in enumerate(choices) if choice != KEEP}
-    made = _swapping(timeline, scheduler, chosen, end)
+    made = _swapping(timeline, scheduler, chosen, float("inf"))
     return None if made is None else scheduler.run(made.choices)
 
 

@@ -279,7 +279,7 @@ class _Search:
             self._better(made)
             self._seed = len(_SEARCHES)
             if made.peak_bytes > limit:
-                self._better(fitted(timeline, self.scheduler, made.choices, end))
+                self._better(fitted(timeline, self.scheduler, made.choices))
                 # A good plan of a higher limit leads to few others, but in a short time to none.
                 self._anew = not short
         if start is None or not short:

@@ -191,7 +191,7 @@ def test_choices_are_fitted_by_swapping_more(seed: int) -> None:
         [Choice(Policy.REBUILD, 0), KEEP, SWAP] if one.recipes else [KEEP] for one in timeline.saved
     ]
     made = scheduler.run([draw.choice(some) for some in ways])
-    found = fitted(timeline, scheduler, made.choices, float("inf"))
+    found = fitted(timeline, scheduler, made.choices)
     assert found is not None
     assert found.peak_bytes <= limit
     changed = [a.policy for a, b in zip(made.choices, found.choices, strict=True) if a != b]
