@@ -67,6 +67,6 @@ class CountingCard(HostCard):
         with _disable_current_modes():
             return super().slab(nbytes)
 
-    def discard(self, storage: torch.Tensor) -> None:
+    def discard(self, storage: torch.Tensor, own: bool) -> None:
         with _disable_current_modes():
-            super().discard(storage)
+            super().discard(storage, own)

@@ -173,7 +173,7 @@ Plans = Callable[[Timeline, int, object], Plan]
 def plans(choose: Callable[[list[int], list[Choice]], Choice], made: list[Plan]) -> Plans:
     """Plans by choices: `choose` has the available recipes and all choices of a tensor."""
 
-    def planned(timeline: Timeline, room: int, reserved: object) -> Plan:
+    def planned(timeline: Timeline, room: int, reserved: object, copying: object) -> Plan:
         choices = []
         for one in timeline.saved:
             there = available(timeline, one)
@@ -390,8 +390,8 @@ def test_what_an_allocator_reserves_for_them_is_predicted() -> None:
     made: list[Plan] = []
     by_choices = plans(deepest, made)
 
-    def planned(timeline: Timeline, room: int, reserved: Any) -> Plan:
-        plan = by_choices(timeline, room, reserved)
+    def planned(timeline: Timeline, room: int, reserved: Any, copying: object) -> Plan:
+        plan = by_choices(timeline, room, reserved, copying)
         plan.reserved = None if reserved is None else reserved(plan.schedule)
         return plan
 

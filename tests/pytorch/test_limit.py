@@ -95,7 +95,7 @@ def train(
 
 
 def planner(share: float, link: Link, made: list[Plan]) -> Callable[[Timeline], Plan]:
-    def planned(timeline: Timeline, room: int, reserved: object) -> Plan:
+    def planned(timeline: Timeline, room: int, reserved: object, copying: object) -> Plan:
         del room
         least, most = least_limit(timeline), timeline.peak_bytes
         made.append(plan(timeline, [link], least + int(share * (most - least)), seconds=0.3))

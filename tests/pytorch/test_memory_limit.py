@@ -443,13 +443,19 @@ def test_what_operations_recipes_and_copies_take_the_host_is_measured(card: Host
     assert again[1].host < 1e6
 
     class Late(HostCard):
+        delay = 0.01
+
         def copy_in(self, source: Tensor, target: Tensor) -> Copy:
-            time.sleep(0.01)
+            time.sleep(self.delay)
             return super().copy_in(source, target)
 
     late = Late()
-    with memory_limit(LIMIT, card=late) as run:
+    net, _, optimizer, _ = pair()
+    with memory_limit(LIMIT, card=late, planning=0.1) as run:
         assert run.links[0].host >= 0.005  # of a copy: half of those of both ways
+        late.delay = 0.1
+        step(net, optimizer)
+        assert run.plan.links[0].host >= 0.05  # as in the recorded step
     late.close()
 
 

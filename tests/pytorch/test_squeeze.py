@@ -90,7 +90,7 @@ def test_pools_do_not_read_their_inputs_values(dtype: torch.dtype, last: bool, a
 
 
 def squeezing(made: list[Plan]) -> Callable[[Timeline, int], Plan]:
-    def planned(timeline: Timeline, room: int, reserved: object) -> Plan:
+    def planned(timeline: Timeline, room: int, reserved: object, copying: object) -> Plan:
         choices = [KEEP if saved.squeeze is None else SQUEEZE for saved in timeline.saved]
         found = schedule(timeline, [LINK], room, choices)
         simulation = simulate(timeline, [LINK], found)

@@ -7,6 +7,7 @@ read after the release show.
 
 from __future__ import annotations
 
+import ctypes
 import queue
 import threading
 import time
@@ -35,7 +36,7 @@ class Copy(Protocol):
 
 
 class Card(Protocol):
-    """Storages of copies are one-dimensional tensors of bytes, others any tensors on them."""
+    """Storages are tensors of any kind on them."""
 
     device: torch.device
     probe_bytes: int  # of the copies that measure the link
@@ -112,8 +113,8 @@ class Card(Protocol):
     def reuse(self, marks: Iterable[Any]) -> None:
         """Told of marks that nobody reads any more."""
 
-    def empty(self, nbytes: int) -> Tensor:
-        """Device bytes, not set, for the compute stream."""
+    def empty(self, nbytes: int, dtype: torch.dtype = torch.uint8) -> Tensor:
+        """Device bytes, not set, for the compute stream: a whole number of elements in one row."""
 
     def slab(self, nbytes: int) -> Any:
         """Host bytes of exactly that size that copies reach at the link's rate; its attribute
@@ -125,8 +126,8 @@ class Card(Protocol):
     def copy_in(self, source: Any, target: Tensor) -> Copy:
         """From a slab to the device, when the compute stream has arrived here."""
 
-    def discard(self, storage: Tensor) -> None:
-        """Told before the last reference to device bytes is given up."""
+    def discard(self, storage: Tensor, own: bool) -> None:
+        """Told before the last reference to device bytes is given up; whether `empty` made them."""
 
 
 class _CudaCopy:
@@ -275,11 +276,12 @@ class CudaCard:
         end.synchronize()
         return max(float(begin.elapsed_time(end)) * 1e-3, 0.0)
 
-    def empty(self, nbytes: int) -> Tensor:
+    def empty(self, nbytes: int, dtype: torch.dtype = torch.uint8) -> Tensor:
+        count = nbytes // dtype.itemsize
         if self._current() is not self.stream():
             with torch.cuda.stream(self.stream()):
-                return torch.empty(nbytes, dtype=torch.uint8, device=self.device)
-        return torch.empty(nbytes, dtype=torch.uint8, device=self.device)
+                return torch.empty(count, dtype=dtype, device=self.device)
+        return torch.empty(count, dtype=dtype, device=self.device)
 
     def copy_out(self, source: Tensor, target: Slab) -> Copy:
         return self._copy(OUT, source, target)
@@ -287,12 +289,13 @@ class CudaCard:
     def copy_in(self, source: Slab, target: Tensor) -> Copy:
         return self._copy(IN, target, source)
 
-    def discard(self, storage: Tensor) -> None:
-        storage.record_stream(self.stream())  # it may have been allocated for another one
+    def discard(self, storage: Tensor, own: bool) -> None:
+        if not own:
+            storage.record_stream(self.stream())  # it may have been allocated for another one
 
     def _copy(self, way: int, storage: Tensor, slab: Slab) -> Copy:
-        stream, address = self.stream().cuda_stream, storage.data_ptr()
-        return _CudaCopy(self, self.swapper.start(way, stream, address, slab, storage.nbytes))
+        stream, address = self.stream().cuda_stream, storage.untyped_storage().data_ptr()
+        return _CudaCopy(self, self.swapper.start(way, stream, address, slab, slab.nbytes))
 
 
 class _HostCopy:
@@ -392,19 +395,22 @@ class HostCard:
     def seconds(self, begin: float, end: float) -> float:
         return end - begin
 
-    def empty(self, nbytes: int) -> Tensor:
-        return torch.empty(nbytes, dtype=torch.uint8).fill_(_POISON)
+    def empty(self, nbytes: int, dtype: torch.dtype = torch.uint8) -> Tensor:
+        made = torch.empty(nbytes // dtype.itemsize, dtype=dtype)
+        made.view(torch.uint8).fill_(_POISON)
+        return made
 
     def slab(self, nbytes: int) -> Tensor:
         return torch.empty(nbytes, dtype=torch.uint8)
 
     def copy_out(self, source: Tensor, target: Tensor) -> Copy:
-        return self._lanes[0].push(source, target)
+        return self._lanes[0].push(source, target, target.nbytes)
 
     def copy_in(self, source: Tensor, target: Tensor) -> Copy:
-        return self._lanes[1].push(source, target)
+        return self._lanes[1].push(source, target, source.nbytes)
 
-    def discard(self, storage: Tensor) -> None:
+    def discard(self, storage: Tensor, own: bool) -> None:
+        del own
         bytes_of(storage).fill_(_POISON)
 
     def close(self) -> None:
@@ -416,18 +422,18 @@ _POISON = 0xFF  # NaN in every floating type
 
 
 class _Lane:
-    """A thread that copies, one after the other."""
+    """A thread that copies storages, one after the other."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
-        self._jobs: queue.Queue[tuple[Tensor, Tensor, _HostCopy] | None] = queue.Queue()
+        self._jobs: queue.Queue[_Job | None] = queue.Queue()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
-    def push(self, source: Tensor, target: Tensor) -> Copy:
-        copy = _HostCopy()
-        self._jobs.put((source, target, copy))
-        return copy
+    def push(self, source: Tensor, target: Tensor, nbytes: int) -> Copy:
+        job = _Job(source, target, nbytes)
+        self._jobs.put(job)
+        return job.copy
 
     def close(self) -> None:
         self._jobs.put(None)
@@ -435,9 +441,22 @@ class _Lane:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            source, target, copy = job
             if self._rate != float("inf"):
-                time.sleep(source.numel() / self._rate)
-            target.copy_(source)
-            copy.end()
-            del job, source, target
+                time.sleep(job.nbytes / self._rate)
+            job.run()
+            del job
+
+
+class _Job:
+    """Makes no tensors on the storages: who holds these is counted."""
+
+    def __init__(self, source: Tensor, target: Tensor, nbytes: int) -> None:
+        self._held: tuple[Tensor, ...] = (source, target)
+        self.nbytes, self.copy = nbytes, _HostCopy()
+        self._from = source.untyped_storage().data_ptr()
+        self._to = target.untyped_storage().data_ptr()
+
+    def run(self) -> None:
+        ctypes.memmove(self._to, self._from, self.nbytes)
+        self._held = ()  # before who waits goes on
+        self.copy.end()

@@ -22,8 +22,9 @@ from oocdnn.torch.limit.store import Store
 if TYPE_CHECKING:
     from oocdnn.network.planner import Plan, Reserved
 
-# From a timeline, bytes that may be reserved, and what tells the bytes that a schedule reserves.
-Planner = Callable[[Timeline, int, "Reserved | None"], "Plan | None"]
+# From a timeline, bytes that may be reserved, what tells the bytes that a schedule reserves, and
+# what a copy takes the host, where that is known.
+Planner = Callable[[Timeline, int, "Reserved | None", float | None], "Plan | None"]
 
 
 class Planning:
@@ -54,6 +55,7 @@ class Planning:
         ran = [tuple(recorder.ran(i)) for i in range(len(timeline.operations))]
         known = Known(first, settings_now(), timeline, found, dict(division.parts), ran)
         known.sure, known.templates = recorder.sure, recorder.templates()
+        known.copying = recorder.copying()
         return known
 
     def again(self, recorder: Recorder, known: Known, division: Division) -> bool:
@@ -64,6 +66,7 @@ class Planning:
         if again is None:
             return False
         known.timeline, known.sure = again, recorder.sure
+        known.copying = recorder.copying() or known.copying
         known.allocations = recorder.allocations(again, known.templates) or known.allocations
         known.recorded += 1
         self.replan(known)
@@ -118,7 +121,7 @@ class Planning:
         reservation = None
         if known.allocations is not None and heap is not None:
             reservation = Reservation(known.allocations, heap, room, self._steering_seconds)
-        plan = self._planner(known.timeline, room, reservation)
+        plan = self._planner(known.timeline, room, reservation, known.copying)
         latest = None if known.plan is None else known.plan.retimed(known.timeline)
         if known.course is not None and _is_better(latest, plan, room):
             known.plan = known.course.plan = latest

@@ -43,6 +43,7 @@ _AHEAD = 1.5  # times what an operation takes the host: the device is busy so lo
 _HOST = 2e-4  # seconds, where that is not known
 _BEHIND = 8  # operations that the device has not begun: it is kept busy for no more of them
 _FAR = 64  # of them, from which on the host waits: it would in launches, where the queue is full
+_COPIES = 8  # of fewer nothing is said
 
 
 @dataclass
@@ -96,6 +97,8 @@ class Recorder:
     before: Timeline | None = None
     sure: Sequence[bool] = ()
     _begun: int = 0  # operations that the device was seen to have begun
+    _copies: int = 0  # before the step, as the store counts them
+    _spent: float = 0.0
     _around: list[Note] = field(default_factory=list)  # two for each recipe
     _numbers: list[tuple[int, int]] = field(default_factory=list)  # of its entry, and its own there
     _open: list[Entry] = field(default_factory=list)  # that others were seen to hold
@@ -103,6 +106,7 @@ class Recorder:
     def begin(self) -> None:
         if self.bytes_too:
             self.card.peak()
+        self._copies, self._spent = self.store.copies, self.store.spent
         self._hurry()
         self._go(_Event(self.card.mark()))
 
@@ -213,6 +217,11 @@ class Recorder:
         """What the step allocated, where the card has the history."""
         log = self.card.watched() if self.watched else None
         return None if log is None else read(log, self.notes, timeline, templates)
+
+    def copying(self) -> float | None:
+        """Seconds of the host for one copy; None where there were few."""
+        copies = self.store.copies - self._copies
+        return (self.store.spent - self._spent) / copies if copies >= _COPIES else None
 
     def timeline(self, label: str) -> Timeline | None:
         """None where nothing was saved, or nothing was read back."""

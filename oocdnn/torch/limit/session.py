@@ -6,6 +6,7 @@ import importlib.util
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -178,7 +179,9 @@ class memory_limit:
         if self._hooks is None:
             self._push()
 
-    def _plan(self, timeline: Timeline, room: int, reserved: Reserved | None) -> Plan:
+    def _plan(
+        self, timeline: Timeline, room: int, reserved: Reserved | None, copying: float | None
+    ) -> Plan:
         from oocdnn.network.planner import least_limit, plan
 
         least, others = least_limit(timeline), self.limit - room
@@ -189,7 +192,10 @@ class memory_limit:
                 f"limit is {self.limit}: raise it to {least + others}, or take a smaller batch",
                 least=least + others,
             )
-        return plan(timeline, self._links, room, seconds=self._planning, reserved=reserved)
+        links = self._links
+        if copying is not None:
+            links = [replace(link, host=copying) for link in links]
+        return plan(timeline, links, room, seconds=self._planning, reserved=reserved)
 
 
 def _gpu(device: torch.device | int | str | None) -> torch.device:

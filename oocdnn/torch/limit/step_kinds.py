@@ -64,6 +64,7 @@ class Known:
     plan: Plan | None = None
     course: Planned | None = None
     recorded: int = 1
+    copying: float | None = None  # seconds of the host for one copy, where that was measured
     sure: Sequence[bool] = ()  # whether the device's time is known, of each operation
     templates: Mapping[tuple[int, int], Sequence[Item]] = field(default_factory=dict)  # of recipes
     allocations: Allocations | None = None

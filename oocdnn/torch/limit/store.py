@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from oocdnn.torch.limit.card import Card
@@ -14,11 +16,18 @@ from oocdnn.torch.limit.squeeze import Form, Squeezed
 
 
 class Store:
-    """Moves entries, and counts their bytes on the device."""
+    """Moves entries, and counts their bytes on the device.
+
+    Attributes:
+        resident: Bytes of entries on the device.
+        copies: Copies so far, both ways.
+        spent: Seconds of the host for them, new page-locked memory aside.
+    """
 
     def __init__(self, card: Card) -> None:
         self.card = card
-        self.resident = 0
+        self.resident = self.copies = 0
+        self.spent = 0.0
         # Slabs that are not in use, by size, with the number of the use; the last used one last.
         self._slabs: dict[int, deque[tuple[int, Any]]] = {}
         self._uses = 0
@@ -38,8 +47,9 @@ class Store:
         """Starts the copy to host memory."""
         assert entry.storage is not None
         entry.slab = self._slab(entry.nbytes)
-        entry.storage = bytes_of(entry.storage)
+        began = time.perf_counter()
         entry.leaving = self.card.copy_out(entry.storage, entry.slab)
+        self._copied(began)
 
     def copied(self, entry: Entry) -> None:
         """Has the compute stream wait for the end of the copy away."""
@@ -51,21 +61,28 @@ class Store:
         """Gives the device's bytes up, after the copy away; False where others still hold them."""
         if entry.storage is None:
             return True
+        began = time.perf_counter()
         if entry.others() > 0:
             return False
         self.copied(entry)
-        self.card.discard(entry.storage)
-        entry.storage = None
+        self.card.discard(entry.storage, entry.returned)
+        entry.dtype, entry.storage = entry.storage.dtype, None
         self.resident -= entry.nbytes
+        if entry.slab is not None:
+            self.spent += time.perf_counter() - began
         return True
 
     def come(self, entry: Entry) -> None:
         """Starts the copy back to the device."""
         assert entry.slab is not None
+        began = time.perf_counter()
         self.copied(entry)
-        entry.storage = self.card.empty(entry.nbytes)
+        whole = entry.nbytes % entry.dtype.itemsize == 0
+        entry.storage = self.card.empty(entry.nbytes, entry.dtype if whole else torch.uint8)
+        entry.returned = True
         self.resident += entry.nbytes
         entry.coming = self.card.copy_in(entry.slab, entry.storage)
+        self._copied(began)
 
     def arrived(self, entry: Entry) -> None:
         """Has the compute stream wait for the end of the copy back."""
@@ -81,6 +98,7 @@ class Store:
                 self.come(entry)
             else:
                 entry.storage = compute(entry).detach()  # and not a view, which holds another one
+                entry.returned = False
                 self.resident += entry.nbytes
         self.arrived(entry)
         assert entry.storage is not None
@@ -97,6 +115,10 @@ class Store:
         if entry.slab is not None:  # copies are behind the compute stream's next work
             self._keep(entry.slab)
         entry.storage = entry.slab = entry.bound = entry.squeezed = None
+
+    def _copied(self, began: float) -> None:
+        self.copies += 1
+        self.spent += time.perf_counter() - began
 
     def _slab(self, nbytes: int) -> Any:
         free = self._slabs.get(nbytes)
