@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import random
 import threading
 import time
@@ -338,6 +339,25 @@ def test_nothing_of_pytorch_stays_changed(card: HostCard) -> None:
     with memory_limit(LIMIT, card=card), memory_limit(2 * LIMIT, card=card):
         assert torch.equal(torch.func.grad(torch.sum)(torch.ones(3)), torch.ones(3))
     assert [getattr(torch._C._autograd, name) for name in names] == before
+
+
+def test_garbage_is_collected_more_rarely_within_a_limit(card: HostCard) -> None:
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(500, 9, 8)
+        with memory_limit(LIMIT, card=card):
+            assert gc.get_threshold() == (4000, 9, 8)
+            with memory_limit(2 * LIMIT, card=card):
+                assert gc.get_threshold() == (4000, 9, 8)
+        assert gc.get_threshold() == (500, 9, 8)
+        with memory_limit(LIMIT, card=card):
+            gc.set_threshold(100, 9, 8)
+        assert gc.get_threshold() == (100, 9, 8)  # the program's own
+        gc.set_threshold(1 << 30, 9, 8)
+        with memory_limit(LIMIT, card=card):
+            assert gc.get_threshold() == ((1 << 31) - 1, 9, 8)
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_compiled_networks_train_within_a_limit(card: HostCard) -> None:

@@ -20,6 +20,7 @@ from oocdnn._arguments import byte_count
 from oocdnn.errors import DeviceError, InvalidProblem, OutOfMemory, Unsupported
 from oocdnn.network.timeline import Link, Timeline
 from oocdnn.torch.limit.card import Card, CudaCard
+from oocdnn.torch.limit.collector import Collector
 from oocdnn.torch.limit.link import measured
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class memory_limit:
         if not self._links:
             self._links = [measured(self._card)]
         _aside.begin()
+        _collector.begin()
         self._push()
         self._steps.table.enter()
         _limits().append(self)
@@ -130,6 +132,7 @@ class memory_limit:
         _limits().remove(self)
         self._steps.table.leave()
         self._pop()
+        _collector.end()
         _aside.end()
         self._steps.close()
 
@@ -261,3 +264,4 @@ class _Aside:
 
 
 _aside = _Aside()
+_collector = Collector()
