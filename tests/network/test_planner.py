@@ -16,13 +16,14 @@ from network.networks import H100_LINK, resnet, unet, vgg16
 from network.steps import LINK, MIB, chain_of, random_step
 
 import oocdnn
-from oocdnn.network import planner
+from oocdnn.network import planner, search
 from oocdnn.network.alike import alike
 from oocdnn.network.greedy import fitted
 from oocdnn.network.plan import KEEP, SQUEEZE, SWAP, Choice, Policy, Schedule
 from oocdnn.network.planner import Plan, curve, least_limit, plan
 from oocdnn.network.polish import polished
 from oocdnn.network.schedule import Scheduler, schedule
+from oocdnn.network.search import Problem
 from oocdnn.network.simulate import simulate
 from oocdnn.network.solve import options
 from oocdnn.network.timeline import Link, Operation, Recipe, Saved, Squeeze, Timeline
@@ -168,8 +169,8 @@ def test_a_plan_for_less_is_searched_for_anew_too(monkeypatch: pytest.MonkeyPatc
         starts.append(list(start.choices))
         return polished(scheduler, start, *given)
 
-    monkeypatch.setattr(planner, "polished", searched)
-    step, more = planner._Step(timeline, [H100_LINK]), int(0.6 * timeline.peak_bytes)
+    monkeypatch.setattr(search, "polished", searched)
+    step, more = Problem(timeline, [H100_LINK]), int(0.6 * timeline.peak_bytes)
     first = planner._within(step, more, time.monotonic() + 2.0)
     starts.clear()
     second = planner._within(step, less, time.monotonic() + 2.0, first)
@@ -202,7 +203,7 @@ def test_choices_are_fitted_by_swapping_more(seed: int) -> None:
 def test_a_short_search_for_less_keeps_what_the_plan_for_more_has() -> None:
     timeline = resnet((3, 4, 120, 3), 8)
     least, most = least_limit(timeline), timeline.peak_bytes
-    step, limit = planner._Step(timeline, [H100_LINK]), least + (most - least) // 4
+    step, limit = Problem(timeline, [H100_LINK]), least + (most - least) // 4
     first = planner._within(step, limit, time.monotonic() + 2.0)
     less = planner._within(step, int(0.99 * limit), time.monotonic() + 0.05, first)
     assert less.peak_bytes <= 0.99 * limit

@@ -1,0 +1,125 @@
+"""Plans within a limit for the bytes that an allocator reserves: it leaves gaps between tensors.
+
+A plan's own limit is for tensors. Plans leave more and more of it to the gaps, until one fits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from oocdnn.errors import OutOfMemory
+from oocdnn.network.plan import Schedule
+
+if TYPE_CHECKING:
+    from oocdnn.network.planner import Plan
+
+# Parts of the limit that plans leave, one after the other; where the least limit leaves fewer,
+# equal steps to that.
+_PARTS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.11, 0.15, 0.2, 0.27, 0.35)
+_STEPS = 8
+_FIRST_SHARE = 0.55  # of the time, for the plan that leaves none
+_NEXT_SHARE, _LEAST_SHARE = 0.08, 0.04  # of the time, which each other has at most, at least
+_MOST = 2.0  # times as much time, until one fits
+
+
+class Reserved(Protocol):
+    """Tells how many bytes a schedule makes an allocator reserve."""
+
+    def __call__(self, schedule: Schedule, /) -> int:
+        """At least the schedule's peak; the gaps between tensors are in it."""
+
+
+# The plan within so many bytes for tensors that is found by a moment of `time.monotonic`, from
+# another one on.
+Within = Callable[[int, float, "Plan | None"], "Plan"]
+
+
+class Reserving:
+    """One search. The plan that leaves nothing has most of the time; where it is not enough for all
+    the others, some are left out.
+
+    Args:
+        least: Bytes for tensors below which no plan is.
+        limit: Bytes that may be reserved.
+        seconds: Time of the search, twice as much until a plan fits.
+    """
+
+    def __init__(
+        self, within: Within, reserved: Reserved, least: int, limit: int, seconds: float
+    ) -> None:
+        self._within, self._reserved = within, reserved
+        self._limit, self._seconds = limit, seconds
+        self._parts = _parts(limit, least)
+        self._began = time.monotonic()
+        self._telling = 0.0  # seconds that the last answer of `reserved` took
+
+    def run(self) -> Plan:
+        """The first plan that fits, or a faster one that leaves as much; where none fits, the one
+        that reserves least."""
+        limit, part = self._limit, 0.0
+        best = last = self._made(limit, _FIRST_SHARE * self._seconds, None)
+        while _bytes(best) > limit and self._parts:
+            tries, seconds = self._tries()
+            half = part + (_bytes(last) - limit) / limit / 2
+            part = self._next(tries, half)
+            room = limit - int(part * limit)
+            start = last if last.peak_bytes > room else None  # else it would be the best again
+            with contextlib.suppress(OutOfMemory):
+                last = self._made(room, seconds, start)
+                best = min(best, last, key=_bytes)
+        best = self._again(best)
+        best.limit, best.planning = limit, time.monotonic() - self._began
+        return best
+
+    def _tries(self) -> tuple[int, float]:
+        """How many further plans the time is enough for, and the seconds of each."""
+        least, most = _LEAST_SHARE * self._seconds, _NEXT_SHARE * self._seconds
+        left = self._began + _MOST * self._seconds - time.monotonic()
+        tries = min(max(int(left / (least + self._telling)), 1), len(self._parts))
+        return tries, min(max(left / tries - self._telling, least), most)
+
+    def _next(self, tries: int, half: float) -> float:
+        """The next part. Of those below `half` some are left out where the tries are too few."""
+        too_many = -(-len(self._parts) // tries) - 1
+        left_out = [one for one in self._parts[:too_many] if one < half]
+        part, *self._parts = self._parts[len(left_out) :]
+        return part
+
+    def _again(self, best: Plan) -> Plan:
+        """Another plan that leaves as much as the best, in the time that is left."""
+        now = time.monotonic()
+        left = self._began + self._seconds - now - self._telling
+        if _bytes(best) > self._limit or best.fits or left <= _LEAST_SHARE * self._seconds:
+            return best
+        made = self._within(best.limit, now + left, best)
+        if made.seconds >= best.seconds:
+            return best
+        return made if self._tell(made) <= self._limit else best
+
+    def _made(self, room: int, seconds: float, start: Plan | None) -> Plan:
+        made = self._within(room, time.monotonic() + seconds, start)
+        self._tell(made)
+        return made
+
+    def _tell(self, made: Plan) -> int:
+        """Notes what the plan reserves."""
+        began = time.monotonic()
+        made.reserved = self._reserved(made.schedule)
+        self._telling = time.monotonic() - began
+        return made.reserved
+
+
+def _parts(limit: int, least: int) -> list[float]:
+    """Parts of the limit to leave, the smallest first."""
+    most = 1 - least / limit
+    if most > _PARTS[-1]:
+        return list(_PARTS)
+    return [most * i / _STEPS for i in range(1, _STEPS + 1)] if most > 0 else []
+
+
+def _bytes(made: Plan) -> int:
+    assert made.reserved is not None
+    return made.reserved
