@@ -98,7 +98,7 @@ class Net(nn.Module):
         return layer(x) if name not in JOINS else x
 
 
-def train(net: nn.Module, batch: int, between: list[int]) -> list[float]:
+def train(net: nn.Module, batch: int, between: list[int]) -> list[str]:
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
     losses = []
     for number in range(STEPS):
@@ -108,7 +108,7 @@ def train(net: nn.Module, batch: int, between: list[int]) -> list[float]:
         loss = F.cross_entropy(net(x), target)
         loss.backward()
         optimizer.step()
-        losses.append(loss.item())
+        losses.append(loss.item().hex())  # a number that is none is equal to itself
         between.append(number)
     return losses
 
