@@ -9,7 +9,8 @@ counts the context, libraries and all that the allocator reserved, while the tim
 `driver_most_gib` also in the steps before them, which are recorded and watched. `steady` has what
 the timed steps added to the counters of PyTorch's allocator and of page-locked host memory.
 
---profile adds where the time goes, kernel by kernel, and what the GPU idles beyond the plain step.
+--profile adds where the time goes, kernel by kernel, what the GPU idles beyond the plain step, and
+what the limit's hooks take the host. The peer `hooks` has hooks that do nothing.
 --needs looks for the least limit at which the plain step runs at full speed; without it the
 plain step's own bytes stand for that. --peer (all: every one) has each peer of limit_peers.py
 train, without a cap and under each limit that is less than it took. --largest looks for the largest
@@ -37,7 +38,7 @@ import torch
 from limit_device import Device, device_of, resident_bytes, seconds_of
 from limit_models import MODELS, MODES, Training
 from limit_peers import PEERS
-from limit_profile import profiled
+from limit_profile import hooks, profiled
 from limit_rows import GIB, Row, Rows, tidy
 
 from oocdnn.errors import OutOfMemory
@@ -200,6 +201,8 @@ class Study:
                     row["driver_of_predicted"] = row["driver_gib"] / predicted
             row["state"] = run._steps.mode.value
             row["within"] = row["driver_gib"] * GIB <= limit
+            if self.given.profile:
+                row["hooks"] = hooks(run, lambda: training.step(*batch))
             if self.given.steps:
                 row["growth"] = self._growth(training, batch, self.given.steps)
         if self.plain:

@@ -72,10 +72,23 @@ def _saved_on_cpu(training: Training) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _hooked(training: Training) -> Iterator[None]:
+    """What PyTorch's hooks for saved tensors take by themselves."""
+    del training
+
+    def same(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(same, same):
+        yield
+
+
 Peer = Callable[[Training], contextlib.AbstractContextManager[Any]]
 
 # Entered around a training's steps. Gradients are accumulated by `Training.step` itself.
 PEERS: dict[str, Peer] = {
+    "hooks": _hooked,
     "save-on-cpu": _saved_on_cpu,
     "checkpoint": _checkpointed,
     "accumulate": lambda _: contextlib.nullcontext(),

@@ -1,16 +1,21 @@
-"""The time of training steps on a GPU, from PyTorch's profiler: kernels, idle time and its cause,
-copies, and calls of the runtime that allocate or register memory."""
+"""Where the time of training steps goes: on a GPU, from PyTorch's profiler, kernels, idle time and
+its cause, copies, and calls of the runtime that allocate or register memory; on the host, the hooks
+of a limit, by what they do."""
 
 from __future__ import annotations
 
 import json
 import tempfile
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from oocdnn.torch import memory_limit
+from oocdnn.torch.limit.entry import Held, Packed
 
 Event = dict[str, Any]
 
@@ -114,3 +119,51 @@ def profiled(step: Callable[[], object], steps: int = 2) -> dict[str, Any]:
         profiler.export_chrome_trace(str(path))
         trace = json.loads(path.read_text())["traceEvents"]
     return breakdown(trace, steps)
+
+
+def hooks(run: memory_limit, step: Callable[[], object], steps: int = 3) -> dict[str, Any]:
+    """Calls of a limit's hooks in a step, and their milliseconds, by direction and by what becomes
+    of the saved tensor."""
+    known, count, spent = run._steps, Counter[str](), Counter[str]()
+    pack, unpack = known.pack, known.unpack
+
+    def packed(tensor: torch.Tensor) -> Any:
+        began = time.perf_counter()
+        saved = pack(tensor)
+        took = time.perf_counter() - began
+        name = f"pack, {_treatment(saved)}"
+        count[name] += 1
+        spent[name] += took
+        return saved
+
+    def unpacked(saved: Any) -> torch.Tensor:
+        there = not isinstance(saved, Packed) or saved.entry.storage is not None
+        name = f"unpack, {_treatment(saved)}{'' if there else ', absent'}"
+        began = time.perf_counter()
+        tensor = unpack(saved)
+        spent[name] += time.perf_counter() - began
+        count[name] += 1
+        return tensor
+
+    known.pack, known.unpack = packed, unpacked
+    run._pop()
+    run._push()
+    try:
+        for _ in range(steps):
+            step()
+    finally:
+        known.pack, known.unpack = pack, unpack
+        run._pop()
+        run._push()
+    return {
+        name: {"calls": number / steps, "ms": 1e3 * spent[name] / steps}
+        for name, number in sorted(count.items())
+    }
+
+
+def _treatment(saved: Any) -> str:
+    if isinstance(saved, Packed):
+        entry = saved.entry
+        ways = {"rebuild": entry.bound, "squeeze": entry.squeezed, "swap": entry.slab}
+        return next((name for name, way in ways.items() if way is not None), "keep")
+    return "keep" if isinstance(saved, Held) else "stays"

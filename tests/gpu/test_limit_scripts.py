@@ -55,19 +55,26 @@ def test_networks_are_trained_plainly_within_limits_and_by_peers(
     given = ["small_unet3d", "--device", "cpu", "--mode", "fp32", "--images", "4"]
     given += ["--planning", "0.1"]
     more = ["--limit", "0.6x", "--limit", "0.0001", "--peer", "accumulate", "--peer", "checkpoint"]
+    more += ["--peer", "hooks", "--profile"]
     assert limit_networks.main([*given, *more, "--out", str(file)]) == 2
     rows = printed(capsys.readouterr().out)
-    plain, within, refused, halved, never, checkpointed = rows[:6]
+    plain, within, refused, halved, never, checkpointed, hooked = rows[:7]
     assert within["losses_equal"]
     assert within["within"]
     assert within["allocated_gib"] <= 0.6 * plain["needs_gib"]
     assert within["peak_of_predicted"] == pytest.approx(1, abs=0.01)
+    calls = {name: one["calls"] for name, one in within["hooks"].items()}
+    assert {name.split()[1].rstrip(",") for name in calls} > {"stays", "keep"}
+    packed = sum(number for name, number in calls.items() if name.startswith("pack"))
+    assert 2 * packed == sum(calls.values())
+    assert all(one["ms"] > 0 for one in within["hooks"].values())
     assert "OutOfMemory" in refused["error"]
     assert refused["least_gib"] > refused["limit_gib"]
     assert halved["parts"] == 2
     assert "error" in never
     assert checkpointed["losses"] == plain["losses"][:5]
     assert checkpointed["allocated_gib"] < plain["allocated_gib"]
+    assert hooked["losses"] == plain["losses"][:5]
     assert json.loads(file.read_text())["rows"] == rows
 
 
