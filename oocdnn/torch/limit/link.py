@@ -45,21 +45,15 @@ def _rates(card: Card) -> tuple[float, float]:
 
 def _host(card: Card) -> float:
     """Seconds of the host for a copy, one after the other as in a step."""
-    store, now = Store(card), time.perf_counter
     spent = []
+    store = Store(card)
     for _ in range(_ROUNDS):
         entries = [_entry(card, store, number, card.least_bytes) for number in range(_SMALL)]
-        card.finish()
-        began = now()
-        for entry in entries:
-            store.leave(entry)
-        for entry in entries:
-            store.drop(entry)
-        for entry in entries:
-            store.come(entry)
-        for entry in entries:
-            store.arrived(entry)
-        spent.append(now() - began)
+        before = store.spent
+        for act in (store.leave, store.drop, store.come, store.arrived):
+            for entry in entries:
+                act(entry)
+        spent.append(store.spent - before)
         for entry in entries:
             store.gone(entry)
     return min(spent[1:]) / (2 * _SMALL)

@@ -21,7 +21,7 @@ class Store:
     Attributes:
         resident: Bytes of entries on the device.
         copies: Copies so far, both ways.
-        spent: Seconds of the host for them, new page-locked memory aside.
+        spent: Seconds of the host for them, without waits and new page-locked memory.
     """
 
     def __init__(self, card: Card) -> None:
@@ -61,10 +61,10 @@ class Store:
         """Gives the device's bytes up, after the copy away; False where others still hold them."""
         if entry.storage is None:
             return True
-        began = time.perf_counter()
         if entry.others() > 0:
             return False
         self.copied(entry)
+        began = time.perf_counter()
         self.card.discard(entry.storage, entry.returned)
         entry.dtype, entry.storage = entry.storage.dtype, None
         self.resident -= entry.nbytes
@@ -75,8 +75,8 @@ class Store:
     def come(self, entry: Entry) -> None:
         """Starts the copy back to the device."""
         assert entry.slab is not None
-        began = time.perf_counter()
         self.copied(entry)
+        began = time.perf_counter()
         whole = entry.nbytes % entry.dtype.itemsize == 0
         entry.storage = self.card.empty(entry.nbytes, entry.dtype if whole else torch.uint8)
         entry.returned = True
