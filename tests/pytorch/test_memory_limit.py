@@ -8,9 +8,7 @@ import random
 import threading
 import time
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -26,7 +24,7 @@ from oocdnn.network.timeline import Timeline
 from oocdnn.torch.limit.card import Copy, HostCard
 from oocdnn.torch.limit.entry import Entry
 from oocdnn.torch.limit.parts import Table
-from oocdnn.torch.limit.record import Recorder
+from oocdnn.torch.limit.record import Record, Recorder
 from oocdnn.torch.limit.session import memory_limit
 from oocdnn.torch.limit.steps import Mode
 from oocdnn.torch.limit.store import Store
@@ -454,11 +452,11 @@ def test_what_operations_recipes_and_copies_take_the_host_is_measured(card: Host
     time.sleep(0.01)
     recorder.stop(None)
     recorder.go()
-    first, second = recorder.operations()
+    (first, second), sure = recorder.operations()
     assert 0.01 <= first.host <= first.seconds
     waited = Timeline((replace(first, host=0.001), replace(second, host=1e6)), 1)
-    recorder.before, recorder.sure = waited, [False, False]
-    again = recorder.operations()  # the least of both
+    recorder.before = Record(waited, sure)
+    again, _ = recorder.operations()  # the least of both
     assert again[0].host == 0.001
     assert again[1].host < 1e6
 
@@ -500,34 +498,34 @@ def test_the_time_of_an_operation_has_no_wait_for_the_host_in_it() -> None:
 
     device = Device()
 
-    def recorded(ahead: bool, *earlier: Any) -> tuple[Timeline, Sequence[bool]]:
+    def recorded(ahead: bool, before: Record | None = None) -> Record:
         device.ahead, device.busied = ahead, []
         recorder = Recorder(device, Store(device), False, Table("cpu"))
-        if earlier:
-            recorder.before, recorder.sure = earlier
+        recorder.before = before
         recorder.begin()
         recorder.stop(None)
         recorder.go()
-        return Timeline(recorder.operations(), 1), recorder.sure
+        operations, sure = recorder.operations()
+        return Record(Timeline(operations, 1), sure)
 
-    def seconds(timeline: Timeline) -> list[float]:
-        return [one.seconds for one in timeline.operations]
+    def seconds(record: Record) -> list[float]:
+        return [one.seconds for one in record.timeline.operations]
 
-    first, sure = recorded(False)
+    first = recorded(False)
     assert seconds(first) == [1.0, 2.0]
-    assert sure == [False, False]
+    assert first.sure == (False, False)
     assert device.busied == pytest.approx([3e-4, 3e-4])  # what the host takes is not known
-    least, sure = recorded(False, first, sure)
+    least = recorded(False, first)
     assert seconds(least) == [1.0, 2.0]
-    assert sure == [False, False]
-    known, sure = recorded(True, least, sure)
-    assert device.busied == [1.5 * one.host for one in least.operations]
+    assert least.sure == (False, False)
+    known = recorded(True, least)
+    assert device.busied == [1.5 * one.host for one in least.timeline.operations]
     assert seconds(known) == [5.0, 6.0]
-    assert sure == [True, True]
-    again, sure = recorded(False, known, sure)
+    assert known.sure == (True, True)
+    again = recorded(False, known)
     assert device.busied == []  # all is known
     assert seconds(again) == [5.0, 6.0]
-    assert sure == [True, True]
+    assert again.sure == (True, True)
 
     device.ahead, device.busied = True, []
     recorder = Recorder(device, Store(device), False, Table("cpu"))

@@ -46,16 +46,15 @@ class Planning:
     ) -> Known | None:
         """A new kind, without a plan, from its first recorded step; None where the step has to be
         recorded again, or saved nothing."""
-        timeline = recorder.timeline(label)
-        if timeline is None:
+        record = recorder.first(label)
+        if record is None:
             return None
         room = self.limit - self._card.others()
-        if division.divides(timeline, room, recorder.ran):
+        if division.divides(record.timeline, room, recorder.ran):
             return None
-        ran = [tuple(recorder.ran(i)) for i in range(len(timeline.operations))]
-        known = Known(first, settings_now(), timeline, found, dict(division.parts), ran)
-        known.sure, known.templates = recorder.sure, recorder.templates()
-        known.copying = recorder.copying()
+        ran = [tuple(recorder.ran(i)) for i in range(len(record.timeline.operations))]
+        known = Known(first, settings_now(), record, found, dict(division.parts), ran)
+        known.templates = recorder.templates()
         return known
 
     def again(self, recorder: Recorder, known: Known, division: Division) -> bool:
@@ -65,9 +64,10 @@ class Planning:
         again = recorder.again()
         if again is None:
             return False
-        known.timeline, known.sure = again, recorder.sure
-        known.copying = recorder.copying() or known.copying
-        known.allocations = recorder.allocations(again, known.templates) or known.allocations
+        known.record = again
+        known.allocations = (
+            recorder.allocations(known.timeline, known.templates) or known.allocations
+        )
         known.recorded += 1
         self.replan(known)
         plan = known.plan
@@ -121,7 +121,7 @@ class Planning:
         reservation = None
         if known.allocations is not None and heap is not None:
             reservation = Reservation(known.allocations, heap, room, self._steering_seconds)
-        plan = self._planner(known.timeline, room, reservation, known.copying)
+        plan = self._planner(known.timeline, room, reservation, known.record.copying)
         latest = None if known.plan is None else known.plan.retimed(known.timeline)
         if known.course is not None and _is_better(latest, plan, room):
             known.plan = known.course.plan = latest

@@ -24,6 +24,21 @@ from oocdnn.torch.limit.store import Store
 from oocdnn.torch.limit.trace import Node
 
 
+@dataclass(frozen=True)
+class Record:
+    """What the recordings of a step measured.
+
+    Args:
+        sure: For each operation, whether the device's time is known: there is no wait for the host
+            in it.
+        copying: Seconds of the host for one copy; None where there were few.
+    """
+
+    timeline: Timeline
+    sure: tuple[bool, ...] = ()
+    copying: float | None = None
+
+
 @dataclass
 class _Event:
     begin: Any  # mark: the device goes on, after what the runtime did at the event
@@ -76,8 +91,6 @@ class Recorder:
 
     Args:
         before: What earlier recordings of the step measured.
-        sure: For each of its operations, whether the device's time is known: there is no wait for
-            the host in it.
     """
 
     card: Card
@@ -94,8 +107,7 @@ class Recorder:
     watched: bool = False  # whether the card keeps the history of its allocator
     notes: list[Note] = field(default_factory=list)  # in that history, two for each event
     brackets: bool = False  # whether it keeps it for what recipes allocate
-    before: Timeline | None = None
-    sure: Sequence[bool] = ()
+    before: Record | None = None
     _begun: int = 0  # operations that the device was seen to have begun
     _copies: int = 0  # before the step, as the store counts them
     _spent: float = 0.0
@@ -141,7 +153,7 @@ class Recorder:
 
     def _hurry(self) -> None:
         """Has the host get ahead of the device for the next operation."""
-        number, before = len(self.events), self.before
+        number = len(self.events)
         while self._begun < number and self.card.reached(self.events[self._begun].begin):
             self._begun += 1
         if number - self._begun > _FAR:
@@ -149,10 +161,10 @@ class Recorder:
             self.card.wait(self.events[self._begun].begin)
         if number - self._begun >= _BEHIND:
             return
-        if before is None or number >= len(before.operations):
+        if self.before is None or number >= len(self.before.sure):
             self.card.busy(_AHEAD * _HOST)
-        elif not self.sure[number]:
-            self.card.busy(_AHEAD * before.operations[number].host)
+        elif not self.before.sure[number]:
+            self.card.busy(_AHEAD * self.before.timeline.operations[number].host)
 
     def _go(self, event: _Event) -> None:
         self.events.append(event)
@@ -218,14 +230,10 @@ class Recorder:
         log = self.card.watched() if self.watched else None
         return None if log is None else read(log, self.notes, timeline, templates)
 
-    def copying(self) -> float | None:
-        """Seconds of the host for one copy; None where there were few."""
-        copies = self.store.copies - self._copies
-        return (self.store.spent - self._spent) / copies if copies >= _COPIES else None
-
-    def timeline(self, label: str) -> Timeline | None:
-        """None where nothing was saved, or nothing was read back."""
-        operations = self.operations()
+    def first(self, label: str) -> Record | None:
+        """Of a step that was not recorded before; None where nothing was saved, or nothing was read
+        back."""
+        operations, sure = self.operations()
         if not self.forward or not self.entries:
             return None
         saved = tuple(
@@ -233,49 +241,53 @@ class Recorder:
             for entry, produced in zip(self.entries, self.produced, strict=True)
         )
         self._reuse()
-        return Timeline(operations, self.forward, saved, label)
+        return Record(Timeline(operations, self.forward, saved, label), sure, self._copying())
 
     def ran(self, position: int) -> list[Signature]:
         """The convolutions that ran in an operation."""
         return self.events[position].ran
 
-    def again(self) -> Timeline | None:
-        """The step of `before` with what this one measured; None where it is another one."""
-        timeline = self.before
-        if timeline is None:
+    def again(self) -> Record | None:
+        """Of the step of `before`, with what this one measured; None where it is another one."""
+        if self.before is None:
             return None
+        timeline = self.before.timeline
         same = len(self.events) == len(timeline.operations) and self.forward == timeline.forward
         if not same or len(self.entries) != len(timeline.saved):
             return None
-        operations = self.operations()
+        operations, sure = self.operations()
         self._reuse()
-        return Timeline(operations, timeline.forward, timeline.saved, timeline.label)
+        timeline = Timeline(operations, timeline.forward, timeline.saved, timeline.label)
+        return Record(timeline, sure, self._copying() or self.before.copying)
 
-    def operations(self) -> tuple[Operation, ...]:
-        """As measured now and before: the least seconds, of the recordings that are sure of them
-        where there are any."""
+    def operations(self) -> tuple[tuple[Operation, ...], tuple[bool, ...]]:
+        """As measured now and before, and which of their seconds are known: the least, of the
+        recordings that know them where there are any."""
         self._stop()
         self.look()
-        found, sure = [], []
+        found, known = [], []
         for i, event in enumerate(self.events):
-            seconds, host = self.card.seconds(event.begin, event.end), event.host
-            sure.append(event.sure)
+            seconds, host, sure = self.card.seconds(event.begin, event.end), event.host, event.sure
             fixed = max(event.most - event.resident - event.appeared, 0)
             begin: int | None = max(event.held - event.resident, 0)
             if self.before is not None:
-                before, was_sure = self.before.operations[i], self.sure[i]
-                if event.sure == was_sure:
+                before, was_sure = self.before.timeline.operations[i], self.before.sure[i]
+                if sure == was_sure:
                     seconds = min(seconds, before.seconds)  # a late host only adds
                 elif was_sure:
                     seconds = before.seconds
-                sure[i] = event.sure or was_sure
+                sure = sure or was_sure
                 host = min(host, before.host)  # a host that has to wait takes longer
                 if not self.bytes_too:
                     fixed, begin = before.fixed_bytes, before.begin_bytes
             name = f"{'forward' if i < self.forward else 'backward'} {i}"
             found.append(Operation(name, seconds, fixed, begin, host))
-        self.sure = sure
-        return tuple(found)
+            known.append(sure)
+        return tuple(found), tuple(known)
+
+    def _copying(self) -> float | None:
+        copies = self.store.copies - self._copies
+        return (self.store.spent - self._spent) / copies if copies >= _COPIES else None
 
     def look(self) -> None:
         """Notes the peak so far, before it is lost or the step ends."""

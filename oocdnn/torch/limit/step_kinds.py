@@ -15,6 +15,7 @@ from oocdnn.torch.limit.division import Division
 from oocdnn.torch.limit.gaps import TRIES, Gaps
 from oocdnn.torch.limit.heap.allocations import Allocations, Item
 from oocdnn.torch.limit.parts import Signature
+from oocdnn.torch.limit.record import Record
 
 if TYPE_CHECKING:
     from oocdnn.network.planner import Plan
@@ -57,15 +58,13 @@ class Known:
 
     first: object
     settings: object
-    timeline: Timeline
+    record: Record
     found: Found
     parts: dict[Signature, int]  # in which convolutions run
     ran: Sequence[Sequence[Signature]] = ()  # the convolutions of each operation
     plan: Plan | None = None
     course: Planned | None = None
     recorded: int = 1
-    copying: float | None = None  # seconds of the host for one copy, where that was measured
-    sure: Sequence[bool] = ()  # whether the device's time is known, of each operation
     templates: Mapping[tuple[int, int], Sequence[Item]] = field(default_factory=dict)  # of recipes
     allocations: Allocations | None = None
     gaps: Gaps = field(default_factory=Gaps)
@@ -78,6 +77,10 @@ class Known:
         """Whether both save the same."""
         sizes = [[one.nbytes for one in known.timeline.saved] for known in (self, other)]
         return self.found.numbers == other.found.numbers and sizes[0] == sizes[1]
+
+    @property
+    def timeline(self) -> Timeline:
+        return self.record.timeline
 
     @property
     def measured(self) -> bool:

@@ -174,8 +174,7 @@ class Steps:
                     RECORDED[known.recorded],
                     self.table,
                     watched=self._watching and known.recorded == WATCHED,
-                    before=known.timeline,
-                    sure=known.sure,
+                    before=known.record,
                 )
             step.follow(known, known.course, recorder)
 
