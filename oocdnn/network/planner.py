@@ -59,11 +59,11 @@ class Plan:
     def choice(self, index: int) -> Choice:
         return self.schedule.choices[index]
 
-    def retimed(self, timeline: Timeline) -> Plan:
-        """The same schedule for other times of the operations."""
-        simulation = simulate(timeline, self.links, self.schedule)
+    def retimed(self, timeline: Timeline, links: Sequence[Link]) -> Plan:
+        """The same schedule for other times of the operations and of copies."""
+        simulation = simulate(timeline, links, self.schedule)
         bound = min(self.bound, simulation.seconds)
-        return replace(self, timeline=timeline, simulation=simulation, bound=bound)
+        return replace(self, timeline=timeline, links=links, simulation=simulation, bound=bound)
 
     def explain(self) -> Explanation:
         """The policy of each tensor with its reason, and totals; `str` gives a table."""

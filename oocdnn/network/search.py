@@ -62,7 +62,7 @@ class Search:
         self.nearest = self._moved  # by its cost
         self._better(self.nearest)
         self._seed, self._anew, self._seconds = 0, False, end - now
-        short = is_short(timeline, _SEARCHES[0][1] * self._seconds)
+        short = self._is_short()
         if start is not None:
             made = self.scheduler.run(start.choices)
             self._better(made)
@@ -71,10 +71,17 @@ class Search:
                 self._better(fitted(timeline, self.scheduler, made.choices))
                 # A good plan of a higher limit leads to few others, but in a short time to none.
                 self._anew = not short
-        if start is None or not short:
+        if self.best is None or self.best is self._moved or not short:
             share = _SHORT_SHARE if short else _GREEDY_SHARE
             self._better(greedy(timeline, self.scheduler, now + share * self._seconds))
         self._draw = random.Random(0)
+
+    def _is_short(self) -> bool:
+        """Whether the time is enough neither for the program nor for searches that go far."""
+        if _PROGRAM_SHARE * self._seconds >= self.problem.diving:
+            return False
+        first = _SEARCHES[0][1] / sum(share for _, share in _SEARCHES)
+        return is_short(self.timeline, first * self._seconds)
 
     @property
     def model(self) -> Model:

@@ -3,7 +3,7 @@
 Minimized: seconds in which the device waits for copies or for the host, and seconds of recipes.
 Constrained: device bytes at every position of forward and backward, and that the host has enqueued
 what the device runs. Copies are fluid here: a backlog grows by what is produced and shrinks at the
-link's rate, forward in time for copies away and backward in time for copies back. `planner.py`
+link's rate, forward in time for copies away and backward in time for copies back. `search.py`
 gives the positions and corrects what the fluid view misses by margins.
 
 A tensor that is not kept has one column for each way to have it again and each position at which it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -200,15 +201,41 @@ def test_choices_are_fitted_by_swapping_more(seed: int) -> None:
     assert bool(changed) == (made.peak_bytes > limit)
 
 
-def test_a_short_search_for_less_keeps_what_the_plan_for_more_has() -> None:
+def test_a_short_search_for_less_begins_with_what_the_plan_for_more_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     timeline = resnet((3, 4, 120, 3), 8)
     least, most = least_limit(timeline), timeline.peak_bytes
-    step, limit = Problem(timeline, [H100_LINK]), least + (most - least) // 4
-    first = planner._within(step, limit, time.monotonic() + 2.0)
-    less = planner._within(step, int(0.99 * limit), time.monotonic() + 0.05, first)
-    assert less.peak_bytes <= 0.99 * limit
-    same = zip(first.schedule.choices, less.schedule.choices, strict=True)
-    assert sum(a == b for a, b in same) > 0.9 * len(timeline.saved)
+    problem, limit = Problem(timeline, [H100_LINK]), least + (most - least) // 4
+    first = planner._within(problem, limit, time.monotonic() + 2.0)
+    less = int(0.99 * limit)
+    expected = fitted(timeline, Scheduler(timeline, H100_LINK, less), first.schedule.choices)
+    starts: list[list[Choice]] = []
+
+    def searched(scheduler: Scheduler, start: Schedule, *given: float) -> Schedule:
+        starts.append(list(start.choices))
+        return start
+
+    monkeypatch.setattr(search, "polished", searched)
+    found = planner._within(problem, less, time.monotonic() + 0.05, first)
+    assert expected is not None
+    assert starts[0] == expected.choices == found.schedule.choices
+    # From what does not lead there, by the simple rule.
+    swapped = [SWAP if one.movable and one.nbytes else KEEP for one in timeline.saved]
+    monkeypatch.setattr(search, "fitted", lambda *_: None)
+    found = planner._within(problem, less, time.monotonic() + 4.0, first)
+    moved = schedule(timeline, [H100_LINK], less, swapped)
+    assert found.seconds < moved.seconds
+
+
+def test_a_schedule_at_other_times_of_copies() -> None:
+    timeline = chain_of([MIB] * 12, [1e-3] * 12, recipes=False)
+    found = plan(timeline, [LINK], int(0.6 * timeline.peak_bytes), seconds=0.3)
+    slower = [replace(link, host=1e-2) for link in found.links]
+    again = found.retimed(timeline, slower)
+    assert again.links == slower
+    assert again.schedule is found.schedule
+    assert again.seconds > found.seconds
 
 
 def test_plans_leave_what_an_allocator_reserves_besides() -> None:

@@ -122,7 +122,9 @@ class Planning:
         if known.allocations is not None and heap is not None:
             reservation = Reservation(known.allocations, heap, room, self._steering_seconds)
         plan = self._planner(known.timeline, room, reservation, known.record.copying)
-        latest = None if known.plan is None else known.plan.retimed(known.timeline)
+        latest = None
+        if known.plan is not None and plan is not None:
+            latest = known.plan.retimed(known.timeline, plan.links)
         if known.course is not None and _is_better(latest, plan, room):
             known.plan = known.course.plan = latest
             known.course.spacers.restore()
