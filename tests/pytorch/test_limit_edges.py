@@ -139,7 +139,33 @@ def test_the_same_tensors_again_take_no_new_host_memory() -> None:
     assert card.slabs == 4
     for _ in range(5):
         step(3000, 2000, 2000, 2000)
-        assert card.slabs == 6  # one of 3000 is given up
+        assert card.slabs == 6  # two of 3000 are given up
+    card.close()
+
+
+def test_a_copy_back_has_ended_before_its_bytes_are_given_up() -> None:
+    card = HostCard(rate=1e5)
+    store, entry = Store(card), Entry(0, 8192, torch.arange(1024), 0)
+    store.hold(entry)
+    assert store.leave(entry)
+    assert store.drop(entry)
+    store.come(entry)
+    back = entry.coming
+    assert store.drop(entry)
+    assert back.done()
+    assert entry.coming is None
+    card.close()
+
+
+def test_a_storage_that_the_program_resized_stays() -> None:
+    card = HostCard()
+    store, memory = Store(card), torch.arange(1024)
+    entry = Entry(0, 8192, memory.detach(), 0)
+    store.hold(entry)
+    memory.untyped_storage().resize_(0)
+    assert not store.leave(entry)
+    assert store.copies == 0
+    assert not entry.comes_back
     card.close()
 
 

@@ -36,7 +36,7 @@ class Copy(Protocol):
 
 
 class Card(Protocol):
-    """Storages are tensors of any kind on them."""
+    """A storage is given as any tensor on it; copies move all of its bytes."""
 
     device: torch.device
     probe_bytes: int  # of the copies that measure the link
@@ -114,7 +114,8 @@ class Card(Protocol):
         """Told of marks that nobody reads any more."""
 
     def empty(self, nbytes: int, dtype: torch.dtype = torch.uint8) -> Tensor:
-        """Device bytes, not set, for the compute stream: a whole number of elements in one row."""
+        """Device bytes, not set, for the compute stream, as a tensor of one axis; `nbytes` is a
+        multiple of the element's size."""
 
     def slab(self, nbytes: int) -> Any:
         """Host bytes of exactly that size that copies reach at the link's rate; its attribute
@@ -127,7 +128,8 @@ class Card(Protocol):
         """From a slab to the device, when the compute stream has arrived here."""
 
     def discard(self, storage: Tensor, own: bool) -> None:
-        """Told before the last reference to device bytes is given up; whether `empty` made them."""
+        """Told before the last reference to device bytes is given up. `own`: `empty` made them, so
+        that they belong to the compute stream."""
 
 
 class _CudaCopy:

@@ -128,7 +128,8 @@ class Unplanned:
         while self._staying and excess > 0:
             entry = self._staying.popleft()
             if entry.storage is not None and not entry.comes_back:
-                self._store.leave(entry)
+                if not self._store.leave(entry):
+                    continue
                 self._leaving.append(entry)
                 self._under_way += entry.nbytes
                 excess -= entry.nbytes

@@ -42,7 +42,7 @@ class Entry:
     bound: Bound | None = None  # computes the bytes again
     squeezed: Squeezed | None = None  # a smaller form on the device
     expanded: bool = False  # the bytes on the device came from the smaller form
-    returned: bool = False  # they came from the slab
+    own: bool = False  # they are the card's, allocated for the compute stream
     dtype: torch.dtype = torch.uint8  # of the storage that was given up last
     packed: int = 0  # objects that autograd holds
 

@@ -21,7 +21,8 @@ class Store:
     Attributes:
         resident: Bytes of entries on the device.
         copies: Copies so far, both ways.
-        spent: Seconds of the host for them, without waits and new page-locked memory.
+        spent: Seconds of the host for them and for their device bytes, without waits and new
+            page-locked memory.
     """
 
     def __init__(self, card: Card) -> None:
@@ -43,13 +44,16 @@ class Store:
         entry.squeezed = Squeezed(form, form.squeeze(bytes_of(entry.storage)))
         self.resident += form.nbytes(entry.nbytes)
 
-    def leave(self, entry: Entry) -> None:
-        """Starts the copy to host memory."""
+    def leave(self, entry: Entry) -> bool:
+        """Starts the copy to host memory; False where the program has resized the storage."""
         assert entry.storage is not None
+        if entry.storage.untyped_storage().nbytes() != entry.nbytes:
+            return False
         entry.slab = self._slab(entry.nbytes)
         began = time.perf_counter()
         entry.leaving = self.card.copy_out(entry.storage, entry.slab)
-        self._copied(began)
+        self._count(began)
+        return True
 
     def copied(self, entry: Entry) -> None:
         """Has the compute stream wait for the end of the copy away."""
@@ -58,14 +62,16 @@ class Store:
             entry.leaving = None
 
     def drop(self, entry: Entry) -> bool:
-        """Gives the device's bytes up, after the copy away; False where others still hold them."""
+        """Gives the device's bytes up, after copies on their way; False where others still hold
+        them."""
         if entry.storage is None:
             return True
         if entry.others() > 0:
             return False
         self.copied(entry)
+        self.arrived(entry)
         began = time.perf_counter()
-        self.card.discard(entry.storage, entry.returned)
+        self.card.discard(entry.storage, entry.own)
         entry.dtype, entry.storage = entry.storage.dtype, None
         self.resident -= entry.nbytes
         if entry.slab is not None:
@@ -79,10 +85,10 @@ class Store:
         began = time.perf_counter()
         whole = entry.nbytes % entry.dtype.itemsize == 0
         entry.storage = self.card.empty(entry.nbytes, entry.dtype if whole else torch.uint8)
-        entry.returned = True
+        entry.own = True
         self.resident += entry.nbytes
         entry.coming = self.card.copy_in(entry.slab, entry.storage)
-        self._copied(began)
+        self._count(began)
 
     def arrived(self, entry: Entry) -> None:
         """Has the compute stream wait for the end of the copy back."""
@@ -98,7 +104,7 @@ class Store:
                 self.come(entry)
             else:
                 entry.storage = compute(entry).detach()  # and not a view, which holds another one
-                entry.returned = False
+                entry.own = False
                 self.resident += entry.nbytes
         self.arrived(entry)
         assert entry.storage is not None
@@ -116,7 +122,8 @@ class Store:
             self._keep(entry.slab)
         entry.storage = entry.slab = entry.bound = entry.squeezed = None
 
-    def _copied(self, began: float) -> None:
+    def _count(self, began: float) -> None:
+        """A copy that was started."""
         self.copies += 1
         self.spent += time.perf_counter() - began
 
