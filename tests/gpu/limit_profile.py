@@ -152,7 +152,7 @@ def hooks(run: memory_limit, step: Callable[[], object], steps: int = 3) -> dict
         for _ in range(steps):
             step()
     finally:
-        known.pack, known.unpack = pack, unpack
+        del known.pack, known.unpack
         run._pop()
         run._push()
     return {

@@ -339,21 +339,21 @@ def test_nothing_of_pytorch_stays_changed(card: HostCard) -> None:
     assert [getattr(torch._C._autograd, name) for name in names] == before
 
 
-def test_garbage_is_collected_more_rarely_within_a_limit(card: HostCard) -> None:
+def test_the_collectors_first_threshold_is_higher_within_a_limit(card: HostCard) -> None:
     before = gc.get_threshold()
     try:
         gc.set_threshold(500, 9, 8)
         with memory_limit(LIMIT, card=card):
-            assert gc.get_threshold() == (4000, 9, 8)
+            assert gc.get_threshold()[:2] == (4000, 9)
             with memory_limit(2 * LIMIT, card=card):
-                assert gc.get_threshold() == (4000, 9, 8)
-        assert gc.get_threshold() == (500, 9, 8)
+                assert gc.get_threshold()[:2] == (4000, 9)
+        assert gc.get_threshold()[:2] == (500, 9)
         with memory_limit(LIMIT, card=card):
             gc.set_threshold(100, 9, 8)
-        assert gc.get_threshold() == (100, 9, 8)  # the program's own
+        assert gc.get_threshold()[:2] == (100, 9)  # the program's own
         gc.set_threshold(1 << 30, 9, 8)
         with memory_limit(LIMIT, card=card):
-            assert gc.get_threshold() == ((1 << 31) - 1, 9, 8)
+            assert gc.get_threshold()[:2] == ((1 << 31) - 1, 9)
     finally:
         gc.set_threshold(*before)
 

@@ -108,7 +108,7 @@ def train(net: nn.Module, batch: int, between: list[int]) -> list[str]:
         loss = F.cross_entropy(net(x), target)
         loss.backward()
         optimizer.step()
-        losses.append(loss.item().hex())  # a number that is none is equal to itself
+        losses.append(loss.item().hex())  # NaN is equal to itself
         between.append(number)
     return losses
 

@@ -1,12 +1,13 @@
-"""Python's collector of cyclic garbage runs as often within a limit as without one."""
+"""Python's collector of cyclic garbage, while a limit is in use."""
 
 from __future__ import annotations
 
 import gc
 import threading
 
-# Saved tensors are Python objects under hooks: so many times as many new objects make a collection
-# of the youngest ones, and through these of the older ones.
+# Under hooks every saved tensor is a Python object. The first threshold, which counts new objects,
+# is so many times as high in the whole process, so that a training step has about as many
+# collections as without hooks.
 TIMES = 8
 _MOST = (1 << 31) - 1  # that the collector takes
 
@@ -15,7 +16,7 @@ class Collector:
     """The thresholds, while a limit is in use. What the program sets meanwhile stays."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a collection that runs here may end a limit
         self._uses = 0
         self._before = self._set = gc.get_threshold()
 

@@ -16,7 +16,8 @@ _SMALL = 16  # copies of a round
 
 
 def measured(card: Card) -> Link:
-    """The rates of large copies, and what a copy takes the host with all that belongs to it."""
+    """The rates of large copies, and what a copy takes the host, with its device bytes and without
+    waits."""
     away, back = _rates(card)
     return Link(away, back, _BOTH * (away + back), host=_host(card))
 

@@ -35,7 +35,7 @@ class Record:
     """
 
     timeline: Timeline
-    sure: tuple[bool, ...] = ()
+    sure: tuple[bool, ...]
     copying: float | None = None
 
 
@@ -57,8 +57,8 @@ class _Event:
 _AHEAD = 1.5  # times what an operation takes the host: the device is busy so long before it
 _HOST = 2e-4  # seconds, where that is not known
 _BEHIND = 8  # operations that the device has not begun: it is kept busy for no more of them
-_FAR = 64  # of them, from which on the host waits: it would in launches, where the queue is full
-_COPIES = 8  # of fewer nothing is said
+_FAR = 64  # of them, at which the host waits: it would in launches, once their queue is full
+_COPIES = 8  # the cost of fewer is not known
 
 
 @dataclass
@@ -258,7 +258,8 @@ class Recorder:
         operations, sure = self.operations()
         self._reuse()
         timeline = Timeline(operations, timeline.forward, timeline.saved, timeline.label)
-        return Record(timeline, sure, self._copying() or self.before.copying)
+        known = [one for one in (self._copying(), self.before.copying) if one is not None]
+        return Record(timeline, sure, min(known, default=None))
 
     def operations(self) -> tuple[tuple[Operation, ...], tuple[bool, ...]]:
         """As measured now and before, and which of their seconds are known: the least, of the

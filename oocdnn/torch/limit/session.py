@@ -197,7 +197,7 @@ class memory_limit:
             )
         links = self._links
         if copying is not None:
-            links = [replace(link, host=copying) for link in links]
+            links = [replace(link, host=copying / len(links)) for link in links]
         return plan(timeline, links, room, seconds=self._planning, reserved=reserved)
 
 
