@@ -450,7 +450,7 @@ class _Lane:
 
 
 class _Job:
-    """Makes no tensors on the storages: who holds these is counted."""
+    """One copy. It makes no further tensors on the storages, whose references are counted."""
 
     def __init__(self, source: Tensor, target: Tensor, nbytes: int) -> None:
         self._held: tuple[Tensor, ...] = (source, target)
@@ -460,5 +460,5 @@ class _Job:
 
     def run(self) -> None:
         ctypes.memmove(self._to, self._from, self.nbytes)
-        self._held = ()  # before who waits goes on
+        self._held = ()  # released before a waiting thread continues
         self.copy.end()

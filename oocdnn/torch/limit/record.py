@@ -56,8 +56,8 @@ class _Event:
 
 _AHEAD = 1.5  # times what an operation takes the host: the device is busy so long before it
 _HOST = 2e-4  # seconds, where that is not known
-_BEHIND = 8  # operations that the device has not begun: it is kept busy for no more of them
-_FAR = 64  # of them, at which the host waits: it would in launches, once their queue is full
+_BEHIND = 8  # operations that the device has not begun, with which it is kept busy no more
+_FAR = 64  # such operations, with which the host waits here and not in launches into a full queue
 _COPIES = 8  # the cost of fewer is not known
 
 
