@@ -230,7 +230,7 @@ class _Aside:
     does, which raises where there are any."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a collection that runs here may end a limit
         self._uses = 0
         self._names = ("_saved_tensors_hooks_disable", "_saved_tensors_hooks_enable")
         self._originals: list[Callable[..., Any]] = []
