@@ -57,7 +57,7 @@ def polished(
 
 
 def is_short(timeline: Timeline, seconds: float) -> bool:
-    """Whether a search of so long finds nothing that is far from where it begins."""
+    """True where a search of this duration cannot move far from its start."""
     return trials_in(timeline, seconds) < _FEW * max(len(timeline.saved), 1)
 
 

@@ -75,7 +75,7 @@ class Reserving:
         return best
 
     def _tries(self) -> tuple[int, float]:
-        """How many further plans the time is enough for, and the seconds of each."""
+        """The number of further plans that the time allows, and the seconds for each."""
         least, most = _LEAST_SHARE * self._seconds, _NEXT_SHARE * self._seconds
         left = self._began + _MOST * self._seconds - time.monotonic()
         tries = min(max(int(left / (least + self._telling)), 1), len(self._parts))

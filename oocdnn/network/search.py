@@ -32,6 +32,7 @@ _GREEDY_SHARE = 0.1  # of the time, for plans by a simple rule
 _SHORT_SHARE = 0.6  # the same, where the time is too short for other searches
 _PROGRAM_SHARE = 0.75  # of the time; the rest is for changes by the scheduler's arithmetic
 _SEARCHES = ((HOT, 0.25), (COOL, 0.1), (HOT, 0.2))  # shares of the time; one before the program
+_ALL = sum(share for _, share in _SEARCHES)  # their share where the program has none
 _POOR = 1.02  # of what the program gives them, for its choices: more of it is of no use
 _IDLE = 12  # schedules without a better one
 _ENOUGH = 1.002  # of the bound: no further round is tried
@@ -71,17 +72,21 @@ class Search:
                 self._better(fitted(timeline, self.scheduler, made.choices))
                 # A good plan of a higher limit leads to few others, but in a short time to none.
                 self._anew = not short
-        if self.best is None or self.best is self._moved or not short:
+        if not (short and self._has_better_than_moved()):
             share = _SHORT_SHARE if short else _GREEDY_SHARE
             self._better(greedy(timeline, self.scheduler, now + share * self._seconds))
         self._draw = random.Random(0)
 
+    def _has_better_than_moved(self) -> bool:
+        """True where a schedule that fits is known besides the one that swaps everything."""
+        return self.best is not None and self.best is not self._moved
+
     def _is_short(self) -> bool:
-        """Whether the time is enough neither for the program nor for searches that go far."""
+        """True where the time suffices neither for the program nor for a search that moves far from
+        its start."""
         if _PROGRAM_SHARE * self._seconds >= self.problem.diving:
             return False
-        first = _SEARCHES[0][1] / sum(share for _, share in _SEARCHES)
-        return is_short(self.timeline, first * self._seconds)
+        return is_short(self.timeline, _SEARCHES[0][1] / _ALL * self._seconds)
 
     @property
     def model(self) -> Model:
@@ -91,7 +96,7 @@ class Search:
         last, now = self.end, time.monotonic()
         self.end = now + _PROGRAM_SHARE * (last - now)
         if self.end - now < self.problem.diving:
-            self._seconds /= sum(share for _, share in _SEARCHES)
+            self._seconds /= _ALL
             self._polish(0, last)
         else:
             self._polish(0, self.end)
@@ -171,7 +176,8 @@ class Search:
         return {(begin + i) % count for begin in begins for i in range(_PART // 2)}
 
     def _waits_for_one(self, made: Schedule, seconds: float) -> bool:
-        """Whether the device waits more than in the fluid view, and most of it for one tensor."""
+        """True where the device waits longer than the fluid view predicts, and most of that time
+        for one tensor."""
         if made.peak_bytes > self.limit or made.seconds <= _ENOUGH * seconds:
             return False
         return max(made.waits.values(), default=0.0) > made.waiting / 2
