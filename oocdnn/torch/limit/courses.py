@@ -196,7 +196,7 @@ class Planned:
         indices += [found.traced[number] for number in self._inner]
         self.traced: frozenset[int] = frozenset().union(*indices)  # indices of saved tensors
         self.codes = self._coded()
-        # Of steps that a recorder measures: it sees every entry.
+        # The codes of recorded steps, in which the recorder has to see every entry.
         self.codes_recorded = [STAYS if code == STAYS else LOOK for code in self.codes]
 
     def _coded(self) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from oocdnn.network.timeline import Link
 from oocdnn.torch.limit.card import Card
@@ -24,24 +25,25 @@ def measured(card: Card) -> Link:
 
 def _rates(card: Card) -> tuple[float, float]:
     """Bytes a second, away from the device and back."""
-    store, nbytes, now = Store(card), card.probe_bytes, time.perf_counter
+    store, nbytes = Store(card), card.probe_bytes
     away, back = [], []
     for number in range(_LARGE):
         entry = _entry(card, store, number, nbytes)
-        card.finish()
-        began = now()
-        store.leave(entry)
-        store.copied(entry)
-        card.finish()
-        away.append(now() - began)
+        away.append(_seconds(card, entry, store.leave, store.copied))
         store.drop(entry)
-        began = now()
-        store.come(entry)
-        store.arrived(entry)
-        card.finish()
-        back.append(now() - began)
+        back.append(_seconds(card, entry, store.come, store.arrived))
         store.gone(entry)
     return nbytes / min(away[1:]), nbytes / min(back[1:])
+
+
+def _seconds(card: Card, entry: Entry, *acts: Callable[[Entry], object]) -> float:
+    """The time of acts on an entry, with the device's."""
+    card.finish()
+    began = time.perf_counter()
+    for act in acts:
+        act(entry)
+    card.finish()
+    return time.perf_counter() - began
 
 
 def _host(card: Card) -> float:

@@ -26,7 +26,7 @@ from oocdnn.torch.limit.trace import Node
 
 @dataclass(frozen=True)
 class Record:
-    """What the recordings of a step measured.
+    """Measurements of a kind of step, from all of its recordings so far.
 
     Args:
         sure: For each operation, whether the device's time is known: there is no wait for the host
@@ -231,7 +231,7 @@ class Recorder:
         return None if log is None else read(log, self.notes, timeline, templates)
 
     def first(self, label: str) -> Record | None:
-        """Of a step that was not recorded before; None where nothing was saved, or nothing was read
+        """The record of a step's first recording; None if the step saved nothing, or read nothing
         back."""
         operations, sure = self.operations()
         if not self.forward or not self.entries:
@@ -248,7 +248,7 @@ class Recorder:
         return self.events[position].ran
 
     def again(self) -> Record | None:
-        """Of the step of `before`, with what this one measured; None where it is another one."""
+        """The record `before`, updated with this recording; None if this step differs from it."""
         if self.before is None:
             return None
         timeline = self.before.timeline
